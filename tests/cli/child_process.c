@@ -175,6 +175,15 @@ void child_expect_error(int status, const char *with, const char *words)
     child_result_free(&s);
 }
 
+void child_expect_errors(const struct mistake *m, size_t n, const char *model)
+{
+    for (size_t i = 0; i < n; i++) {
+        char *words = words_with(m[i].words, model);
+        child_expect_error(m[i].status, m[i].with, words);
+        free(words);
+    }
+}
+
 // ---- models
 
 struct models models;

@@ -1,6 +1,7 @@
 // child_process.h - runs the built program as a user would: arguments in, exit status, stdout and stderr out.
 #pragma once
 #include <stdbool.h>
+#include <stddef.h>
 
 struct json;
 
@@ -24,6 +25,11 @@ void child_expect_success(const struct child_result *s, const char *what); // fa
 // Runs words; fails the test unless the program exits with this status, prints nothing on stdout, and one line that
 // contains `with` on stderr.
 void child_expect_error(int status, const char *with, const char *words);
+struct mistake {
+    int status;
+    const char *words, *with; // %s: the model
+};
+void child_expect_errors(const struct mistake *m, size_t n, const char *model); // each of them
 struct json *child_result_json(
     const struct child_result *s); // stdout parsed as JSON; fails the test if it is not valid
 

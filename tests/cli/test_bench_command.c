@@ -213,49 +213,41 @@ static void peers_take_the_same_measurements(void **state)
 static void errors_are_one_sentence(void **state)
 {
     (void)state;
-    const struct {
-        const char *words;
-        int status;
-        const char *with;
-    } mistakes[] = {
-        { "bench", 2, "missing" },
-        { "bench %s --rows 0", 2, "\"0\"" },
-        { "bench %s --rows 1,,2", 2, "\"\"" },
-        { "bench %s --rows 1,x", 2, "\"x\"" },
-        { "bench %s --rows 100000", 2, "\"100000\"" },
-        { "bench %s --rows 4,2", 2, "ascending" },
-        { "bench %s --rows 2,2", 2, "ascending" },
-        { "bench %s --contexts -1", 2, "\"-1\"" },
-        { "bench %s --contexts 512", 1, "is 512 tokens" },
-        { "bench %s --rows 512,", 2, "\"\"" },
-        { "bench %s --repeats 0", 2, "from 1 to" },
-        { "bench %s --prefill -5", 2, "--prefill" },
-        { "bench %s --activations int7", 2, "int7" },
-        { "bench %s --cache q2", 2, "q2" },
-        { "bench %s --activations int8", 1, "int8" },
-        { "bench %s --csv --json", 2, "exclude each other" },
-        { "bench %s --compare --peer-command a --peer-command b --peer-command c --peer-command d", 2,
+    static const struct mistake mistakes[] = {
+        { 2, "bench", "missing" },
+        { 2, "bench %s --rows 0", "\"0\"" },
+        { 2, "bench %s --rows 1,,2", "\"\"" },
+        { 2, "bench %s --rows 1,x", "\"x\"" },
+        { 2, "bench %s --rows 100000", "\"100000\"" },
+        { 2, "bench %s --rows 4,2", "ascending" },
+        { 2, "bench %s --rows 2,2", "ascending" },
+        { 2, "bench %s --contexts -1", "\"-1\"" },
+        { 1, "bench %s --contexts 512", "is 512 tokens" },
+        { 2, "bench %s --rows 512,", "\"\"" },
+        { 2, "bench %s --repeats 0", "from 1 to" },
+        { 2, "bench %s --prefill -5", "--prefill" },
+        { 2, "bench %s --activations int7", "int7" },
+        { 2, "bench %s --cache q2", "q2" },
+        { 1, "bench %s --activations int8", "int8" },
+        { 2, "bench %s --csv --json", "exclude each other" },
+        { 2, "bench %s --compare --peer-command a --peer-command b --peer-command c --peer-command d",
           "at most 4 engines" },
-        { "bench %s --peer-command x --peer-option a=b", 2, "--compare" },
-        { "bench %s --peer-option a=b", 2, "--compare" },
-        { "bench %s --compare --peer-option ab", 2, "KEY=VALUE" },
-        { "bench %s --draft nowhere.gguf", 1, "--draft: nowhere.gguf" },
-        { "bench %s --db /nowhere/x.db", 1, "/nowhere/x.db" },
-        { "bench %s-not-there", 1, "no such model" },
-        { "bench %s --compare --no-probe", 1, "/nowhere/python: No such file" },
-        { "bench %s --peer-command 'echo error it is out of order'", 1, "it is out of order" },
-        { "bench %s --peer-command 'echo hello'", 1, "found \"hello\"" },
-        { "bench %s --peer-command true", 1, "ended without an answer (exit status 0)" },
-        { "bench %s --peer-command 'read l; exit 3'", 1, "(exit status 3)" },
-        { "bench %s --peer-command 'read l; kill -9 $$'", 1, "(Killed)" },
-        { "bench %s " QUICK " --peer-command 'echo ready x; while read l; do echo soon; done'", 1, "\"soon\"" },
+        { 2, "bench %s --peer-command x --peer-option a=b", "--compare" },
+        { 2, "bench %s --peer-option a=b", "--compare" },
+        { 2, "bench %s --compare --peer-option ab", "KEY=VALUE" },
+        { 1, "bench %s --draft nowhere.gguf", "--draft: nowhere.gguf" },
+        { 1, "bench %s --db /nowhere/x.db", "/nowhere/x.db" },
+        { 1, "bench %s-not-there", "no such model" },
+        { 1, "bench %s --compare --no-probe", "/nowhere/python: No such file" },
+        { 1, "bench %s --peer-command 'echo error it is out of order'", "it is out of order" },
+        { 1, "bench %s --peer-command 'echo hello'", "found \"hello\"" },
+        { 1, "bench %s --peer-command true", "ended without an answer (exit status 0)" },
+        { 1, "bench %s --peer-command 'read l; exit 3'", "(exit status 3)" },
+        { 1, "bench %s --peer-command 'read l; kill -9 $$'", "(Killed)" },
+        { 1, "bench %s " QUICK " --peer-command 'echo ready x; while read l; do echo soon; done'", "\"soon\"" },
     };
     setenv("SPECLAB_PYTHON", "/nowhere/python", 1);
-    for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
-        char *words = words_with(mistakes[i].words, models.gguf);
-        child_expect_error(mistakes[i].status, mistakes[i].with, words);
-        free(words);
-    }
+    child_expect_errors(mistakes, sizeof(mistakes) / sizeof(*mistakes), models.gguf);
     unsetenv("SPECLAB_PYTHON");
     char *words = xformat("bench %s --peer-command true", models.hf);
     child_expect_error(1, "Hugging Face directory", words);

@@ -8,22 +8,21 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "kernels/backend.h"
 #include "commands/checkpoint/quantize.h"
 #include "tests/support/check.h"
 #include "tests/support/checkpoint.h"
 #include "tests/cli/child_process.h"
 #include "tests/support/file_write.h"
+#include "tests/support/model_runner.h"
 #include "tests/support/small_model.h"
 
 static struct error err;
-static struct backend *cpu;
 
 static void refused(const char *from, enum type type, const char *to, const char *with)
 {
     struct quantize_summary done;
     char *part = xformat("%s.part", to);
-    bool existed = access(to, F_OK) == 0, ok = quantize_model(from, type, to, cpu, NULL, &done, &err);
+    bool existed = access(to, F_OK) == 0, ok = quantize_model(from, type, to, one_cpu, NULL, &done, &err);
     free(done.unchanged_names);
     if (ok)
         fail_msg("%s to %s was not refused", from, to);
@@ -137,10 +136,7 @@ static void errors_are_one_sentence(void **state)
     (void)state;
     if (!child_is_present())
         skip();
-    static const struct {
-        int status;
-        const char *words, *with; // %s: the model
-    } mistakes[] = {
+    static const struct mistake mistakes[] = {
         { 2, "quantize", "missing argument" },
         { 2, "quantize %s", "--type TYPE is needed" },
         { 2, "quantize %s --type q8_0", "--out PATH is needed" },
@@ -156,11 +152,7 @@ static void errors_are_one_sentence(void **state)
         { 1, "quantize /dev/null --type q8_0 --out x.gguf", "/dev/null" },
     };
     char *gguf = test_path("from_f32.gguf"), *hf = test_path("hf_0");
-    for (size_t i = 0; i < sizeof(mistakes) / sizeof(*mistakes); i++) {
-        char *words = words_with(mistakes[i].words, gguf);
-        child_expect_error(mistakes[i].status, mistakes[i].with, words);
-        free(words);
-    }
+    child_expect_errors(mistakes, sizeof(mistakes) / sizeof(*mistakes), gguf);
     char *words = xformat("quantize %s --type q8_0 --out x", hf);
     child_expect_error(2, "cannot store q8_0", words);
     free(words);
@@ -216,27 +208,17 @@ static void quantize_and_inspect_report_the_result(void **state)
 
 static int set_up(void **state)
 {
-    (void)state;
     struct small_model t = small_blocks;
     char *hf = test_path("hf_0"), *gguf = test_path("from_f32.gguf"), *made = test_path("f32_to_bf16.gguf");
     struct quantize_summary done;
     small_write_hf(hf, &t);
     t.tied = t.bias = true;
     small_write_gguf(gguf, &t);
-    cpu = backend_cpu(1, &err);
-    bool ok = cpu != NULL && quantize_model(gguf, BF16, made, cpu, NULL, &done, &err);
+    bool ok = cpu_set_up(state) == 0 && quantize_model(gguf, BF16, made, one_cpu, NULL, &done, &err);
     free(hf);
     free(gguf);
     free(made);
     return ok ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    cpu->destroy(cpu);
-    test_directory_remove();
-    return 0;
 }
 
 int main(void)
@@ -249,5 +231,5 @@ int main(void)
         cmocka_unit_test(help_is_on_stdout),
         cmocka_unit_test(quantize_and_inspect_report_the_result),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, cpu_tear_down);
 }

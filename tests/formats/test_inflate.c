@@ -9,9 +9,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
-#include "core/json.h"
 #include "core/memory.h"
-#include "kernels/backend.h"
 #include "formats/gguf.h"
 #include "commands/checkpoint/inflate.h"
 #include "commands/checkpoint/quantize.h"
@@ -24,7 +22,6 @@
 #include "tests/support/small_model.h"
 
 static struct error err;
-static struct backend *cpu;
 
 static const struct small_model usual = {
     .vocab = 288,
@@ -44,7 +41,7 @@ static const struct sizes all = { .width = 160, .hidden = 224, .heads = 12, .kv_
 
 static void inflate(const char *from, const struct sizes *s, const char *to)
 {
-    if (!inflate_model(from, s, to, cpu, NULL, &err))
+    if (!inflate_model(from, s, to, one_cpu, NULL, &err))
         fail_msg("%s", err.text);
 }
 
@@ -235,7 +232,7 @@ static void a_model_inflated_twice_names_the_original(void **state)
     inflate(large, &(const struct sizes){ .width = 200, .heads = 15, .layers = 6 }, twice);
     assert_true(distance(small, twice) <= 1e-5);
     struct quantize_summary done;
-    assert_true(quantize_model(twice, BF16, bf16, cpu, NULL, &done, &err)); // keeps the mark
+    assert_true(quantize_model(twice, BF16, bf16, one_cpu, NULL, &done, &err)); // keeps the mark
     static const char mark[] = "small_all.gguf (width 64, hidden 96, 4 heads on 2, 2 layers)";
     struct checkpoint a = checkpoint_open(twice), b = checkpoint_open(bf16), c = checkpoint_open(small);
     assert_string_equal(a.config.inflated, mark);
@@ -260,7 +257,7 @@ static void an_inflated_directory_that_becomes_a_gguf_file_stays_marked(void **s
     (void)state;
     char *small = test_path("small_hf_f32"), *large = test_path("large_hf_f32"), *to = test_path("large_hf.gguf");
     struct quantize_summary done;
-    assert_true(quantize_model(large, BF16, to, cpu, NULL, &done, &err));
+    assert_true(quantize_model(large, BF16, to, one_cpu, NULL, &done, &err));
     assert_true(distance(small, to) <= 0.05); // its matrices are bf16 now
     struct checkpoint a = checkpoint_open(large), b = checkpoint_open(to);
     assert_string_equal(a.config.inflated, b.config.inflated);
@@ -316,7 +313,7 @@ static void refused(const char *from, struct sizes s, const char *to, const char
 {
     char *part = xformat("%s.part", to);
     bool exists = access(to, F_OK) == 0;
-    if (inflate_model(from, &s, to, cpu, NULL, &err))
+    if (inflate_model(from, &s, to, one_cpu, NULL, &err))
         fail_msg("%s to %s was not refused", from, to);
     print_message("%s\n", err.text);
     if (strstr(err.text, with) == NULL)
@@ -427,7 +424,7 @@ static void a_killed_run_leaves_no_partial_model(void **state)
         if (child == 0) {
             signal(SIGXFSZ, SIG_DFL);
             if (setrlimit(RLIMIT_FSIZE, &little) == 0)
-                inflate_model(from, &sizes, to, cpu, NULL, &err);
+                inflate_model(from, &sizes, to, one_cpu, NULL, &err);
             _exit(0);
         }
         assert_int_equal(waitpid(child, &status, 0), child);
@@ -438,127 +435,13 @@ static void a_killed_run_leaves_no_partial_model(void **state)
             inflate(from, &sizes, to);
             assert_true(distance(from, to) <= 1e-5);
         } else {
-            assert_false(inflate_model(from, &sizes, to, cpu, NULL, &err));
+            assert_false(inflate_model(from, &sizes, to, one_cpu, NULL, &err));
             assert_non_null(strstr(err.text, "half.part: cannot be created: File exists (left by a killed run"));
         }
         free(from);
         free(to);
         free(part);
     }
-}
-
-static void mistakes_are_one_line_errors(void **state)
-{
-    (void)state;
-    if (!child_is_present())
-        skip();
-    static const struct {
-        int status;
-        const char *words, *with; // %s: the model
-    } mistakes[] = {
-        { 2, "inflate", "missing argument" },
-        { 2, "inflate %s", "--out PATH is needed" },
-        { 2, "inflate %s --out ''", "--out PATH is needed" },
-        { 2, "inflate %s --out x.gguf", "nothing would become larger" },
-        { 2, "inflate %s --width wide --out x.gguf", "\"wide\"" },
-        { 2, "inflate %s --width 0 --out x.gguf", "from 1 to 16777215" },
-        { 2, "inflate %s --width 32 --out x.gguf", "width 32: the model has 64" },
-        { 2, "inflate %s --heads 5 --out x.gguf", "heads 5: expected a multiple" },
-        { 2, "inflate %s --kv-heads 4 --out x.gguf", "heads 4: with 4 key-value heads their groups are of 1" },
-        { 2, "inflate %s --layers 9999 --out x.gguf", "from 1 to 1024" },
-        { 2, "inflate %s --layer 3 other --out x.gguf", "unexpected argument \"other\"" },
-        { 2, "inflate %s --widht 96 --out x.gguf", "did you mean --width" },
-        { 2, "inflate %s --layers 3 --out x", "expected an output name that ends with .gguf" },
-        { 1, "inflate %s --width 100 --out x.gguf", "its rows would have 100 numbers" },
-        { 1, "inflate %s --layers 3 --out /nonexistent/x.gguf", "/nonexistent/x.gguf" },
-        { 1, "inflate no-such-model --layers 3 --out x.gguf", "no-such-model" },
-        { 1, "inflate /dev/null --layers 3 --out x.gguf", "/dev/null" },
-    };
-    char *gguf = test_path("q4.gguf");
-    for (size_t i = 0; i < sizeof(mistakes) / sizeof(*mistakes); i++) {
-        char *words = words_with(mistakes[i].words, gguf);
-        child_expect_error(mistakes[i].status, mistakes[i].with, words);
-        free(words);
-    }
-    free(gguf);
-}
-
-static void expect_contains(const char *text, const char *words)
-{
-    if (strstr(text, words) == NULL)
-        fail_msg("expected \"%s\" in: %s", words, text);
-}
-
-// The mark appears everywhere: output of inflate, inspect, run, and the reports of an experiment.
-static void every_command_shows_that_a_model_is_inflated(void **state)
-{
-    (void)state;
-    if (!child_is_present())
-        skip();
-    char *small = test_path("small_all.gguf"), *large = test_path("marked.gguf"), *yaml = test_path("marked.yaml"),
-         *db = test_path("marked.db"), *prompts = test_path("marked.jsonl");
-    struct child_result s = child_run("inflate %s --width 128 --layers 3 --out %s", small, large);
-    child_expect_success(&s, "inflate");
-    print_message("%s", s.out);
-    expect_contains(s.out, "marked as inflated");
-    expect_contains(s.out, "with width 256 they would be equal to the last bit");
-    expect_contains(s.out, "width 128 (64), hidden 96 (96), 4 heads on 2 (4 on 2), 3 layers (2)");
-    assert_string_equal(s.err, "");
-    child_result_free(&s);
-    s = child_run("inspect --no-probe %s", large);
-    expect_contains(s.out, "marked as inflated from small_all.gguf (width 64");
-    child_result_free(&s);
-    s = child_run("inspect --no-probe --json %s", large);
-    struct json *j = child_result_json(&s);
-    expect_contains(json_text(json_get(j, "inflated_from")), "small_all.gguf (width 64");
-    json_free(j);
-    child_result_free(&s);
-
-    char *text = xformat("name: marked\ntarget: {model: %s, device: cpu}\nthreads: 1\nprompts: {file: %s, chat: none}\n"
-                         "limits: {new_tokens: 4, context: 128}\nseed: 1\ncells:\n  sampling: [{temperature: 0}]\n"
-                         "  drafter: [{kind: none}, {kind: small, model: %s, tokens: 2}]\n",
-                         large, prompts, small);
-    file_write(yaml, text);
-    file_write(prompts, "{\"prompt\": \"the inning\"}\n");
-    s = child_run("run --dry-run %s --db %s", yaml, db);
-    expect_contains(s.out, "marked as inflated");
-    child_result_free(&s);
-    s = child_run("run %s --db %s", yaml, db);
-    child_expect_success(&s, "run");
-    child_result_free(&s);
-    s = child_run("report --db %s", db);
-    expect_contains(s.out, "marked as inflated");
-    expect_contains(s.out, "INFLATED TARGET");
-    expect_contains(s.out, "all 1 equal none's");
-    child_result_free(&s);
-    s = child_run("report --db %s --csv", db);
-    expect_contains(s.out, ",marked_inflated,");
-    child_result_free(&s);
-    s = child_run("report --db %s --jsonl", db);
-    expect_contains(s.out, "\"marked_inflated\":true");
-    assert_null(strstr(s.out, "\"marked_inflated\":false"));
-    child_result_free(&s);
-    free(text);
-    free(small);
-    free(large);
-    free(yaml);
-    free(db);
-    free(prompts);
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    cpu = backend_cpu(1, &err);
-    return cpu != NULL ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    cpu->destroy(cpu);
-    test_directory_remove();
-    return 0;
 }
 
 int main(void)
@@ -576,8 +459,6 @@ int main(void)
         cmocka_unit_test(unknown_tensors_are_not_enlarged),
         cmocka_unit_test(a_full_disk_leaves_nothing_behind),
         cmocka_unit_test(a_killed_run_leaves_no_partial_model),
-        cmocka_unit_test(mistakes_are_one_line_errors),
-        cmocka_unit_test(every_command_shows_that_a_model_is_inflated),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, cpu_set_up, cpu_tear_down);
 }

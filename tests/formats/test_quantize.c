@@ -18,7 +18,6 @@
 #include "tests/support/small_model.h"
 
 static struct error err;
-static struct backend *cpu;
 static const enum type targets[] = { Q8_0, Q4_0, BF16 };
 enum { TARGETS = sizeof(targets) / sizeof(*targets) };
 
@@ -97,7 +96,7 @@ static void numbers_outside_the_range_of_a_type_are_reported(void **state)
 
 static void quantize(const char *from, enum type type, const char *to, struct quantize_summary *done)
 {
-    if (!quantize_model(from, type, to, cpu, NULL, done, &err))
+    if (!quantize_model(from, type, to, one_cpu, NULL, done, &err))
         fail_msg("%s", err.text);
 }
 
@@ -112,7 +111,7 @@ static float *expanded(struct tensor t)
     int32_t *row = xcalloc((size_t)t.rows, sizeof(*row));
     for (int32_t i = 0; i < t.rows; i++)
         row[i] = i;
-    cpu->take(cpu, tensor_of(x, F32, t.rows, t.width), t, row);
+    one_cpu->take(one_cpu, tensor_of(x, F32, t.rows, t.width), t, row);
     free(row);
     return x;
 }
@@ -420,21 +419,6 @@ static void logits_stay_close(void **state)
     free(reference);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    cpu = backend_cpu(1, &err);
-    return cpu != NULL ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    cpu->destroy(cpu);
-    test_directory_remove();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -449,5 +433,5 @@ int main(void)
         cmocka_unit_test(a_tokenizer_gives_the_same_ids_from_the_gguf_file),
         cmocka_unit_test(logits_stay_close),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, cpu_set_up, cpu_tear_down);
 }

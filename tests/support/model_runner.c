@@ -8,6 +8,23 @@
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "tests/support/check.h"
+#include "tests/support/small_model.h"
+
+struct backend *one_cpu;
+
+int cpu_set_up(void **state)
+{
+    (void)state;
+    struct error err;
+    one_cpu = backend_cpu(1, &err);
+    return one_cpu != NULL ? 0 : -1;
+}
+
+int cpu_tear_down(void **state)
+{
+    one_cpu->destroy(one_cpu);
+    return test_directory_tear_down(state);
+}
 
 struct runner runner_open_as(const char *path, int threads, const char *isa, int slots, enum activations a,
                              enum type cache)

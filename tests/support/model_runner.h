@@ -14,6 +14,11 @@ struct runner {
 
 enum { RUNNER_ROWS = 600, RUNNER_LENGTH = 2304 };
 
+// A CPU of one thread for a group of tests, opened by its set-up and closed by its tear-down, which removes test_directory(), too.
+extern struct backend *one_cpu;
+int cpu_set_up(void **state);
+int cpu_tear_down(void **state);
+
 struct runner runner_open(const char *path, int threads, const char *isa, int slots); // fails the test on error
 // The same with a choice of activations and of the type of the cache.
 struct runner runner_open_as(const char *path, int threads, const char *isa, int slots, enum activations a,
