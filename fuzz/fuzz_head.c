@@ -83,7 +83,7 @@ static const char *const words[] = { "speculators_model_type",
                                      "BOOL",
                                      NULL };
 
-// The targets of the heads that write_seeds.c writes, and one with too few layers for three taps.
+// The targets of the heads that write_heads.c writes, and one with too few layers for three taps.
 static const struct model_shape targets[] = {
     { .layers = 8, .width = 8, .heads = 2, .kv_heads = 1, .head_dim = 4, .hidden = 8, .vocab = 24, .context = 512 },
     { .layers = 3, .width = 8, .heads = 2, .kv_heads = 1, .head_dim = 4, .hidden = 8, .vocab = 24, .context = 512 },
