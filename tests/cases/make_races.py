@@ -16,7 +16,7 @@ import random
 import sys
 from fractions import Fraction as F
 
-from philox import BONUS, DRAFT, Philox, invert
+from philox import DRAFT, Philox, invert
 
 ONE = 4096
 VOCAB = 7

@@ -390,8 +390,8 @@ static void every_rule_has_a_twin(void **state)
     each_case(false, count_rule);
     for (int i = 0; rules[i]; i++)
         if (seen[i] < 20)
-            fail_msg("%s: %d cases in tests/cases/rules.json; write its twin in make_rules.py", rules[i]->name,
-                     seen[i]);
+            fail_msg("%s: %d cases in tests/cases/rules.json; write its twin in rule_outputs.py and rule_decisions.py",
+                     rules[i]->name, seen[i]);
 }
 
 int main(void)

@@ -141,7 +141,7 @@ static void every_view_has_a_reference(void **state)
     struct query *q = query_open(c->s, "SELECT name FROM sqlite_master WHERE type = 'view'");
     for (; query_next(q); n++)
         if (json_get(views, query_text(q, 0)) == NULL)
-            fail_msg("the view %s has no reference in tests/cases/make_views.py", query_text(q, 0));
+            fail_msg("the view %s has no reference in tests/cases/view_numbers.py", query_text(q, 0));
     assert_true(query_close(q, &err));
     assert_int_equal(n, json_count(views));
 }

@@ -1,0 +1,383 @@
+"""view_numbers.py - what each view of results/views.sql must say about the rows of view_facts.py, by plain loops (docs/results.md)."""
+
+import json
+import math
+
+from view_facts import FACTS, RUN
+
+runs, sequences, steps = FACTS["run"], FACTS["sequence"], FACTS["step"]
+
+
+def of(table, **known):
+    return [row for row in FACTS[table] if all(row[k] == v for k, v in known.items())]
+
+
+SEQUENCE = {s["id"]: s for s in sequences}
+STEPS_OF = {s["id"]: [t for t in steps if t["sequence"] == s["id"]] for s in sequences}
+TRIALS_OF = {s["id"]: [t for t in FACTS["trial"] if t["sequence"] == s["id"]] for s in sequences}
+
+
+def run_sequences(r):
+    return [s for s in sequences if s["run"] == r]
+
+
+def run_steps(r):
+    return [t for s in run_sequences(r) for t in STEPS_OF[s["id"]]]
+
+
+def ratio(a, b):
+    return None if a is None or b is None or b == 0 else a / b
+
+
+def mean(values):
+    values = [v for v in values if v is not None]
+    return sum(values) / len(values) if values else None
+
+
+def total(rows, key):
+    return sum(row[key] for row in rows)
+
+
+VIEWS = {}
+
+
+def view(name, key, rows):
+    """key: the columns that identify a row; both sides are sorted by them."""
+    rows = sorted(rows, key=lambda row: [row[k] for k in key])
+    columns = list(rows[0])
+    assert all(list(row) == columns for row in rows), name
+    assert len({tuple(row[k] for k in key) for row in rows}) == len(rows), name
+    VIEWS[name] = {"order": ", ".join(key), "columns": columns, "rows": [list(row.values()) for row in rows]}
+    return rows
+
+
+def outcome():
+    found = {}
+    for r in runs:
+        for t in run_steps(r["id"]):
+            if t["drafted"] > 0:
+                cut = int(t["tokens"] == t["accepted"])
+                row = found.setdefault((r["id"], t["depth"], t["accepted"], cut), [0, 0, 0])
+                row[0] += 1
+                row[1] += t["drafted"]
+                row[2] += t["drafted"] > t["depth"]
+    return [dict(run=k[0], depth=k[1], accepted=k[2], cut=k[3], drafts=v[0], drafted=v[1], trees=v[2]) for k, v in found.items()]
+
+
+def acceptance():
+    out = []
+    for r in runs:
+        drafts = [t for t in run_steps(r["id"]) if t["drafted"] > 0]
+        for depth in range(1, 20):
+            deep = [t for t in drafts if t["depth"] >= depth]
+            if not deep:
+                continue
+            tried = accepted = 0
+            for t in drafts:
+                accepted += t["accepted"] >= depth
+                ended = t["tokens"] == t["accepted"]  # the next token is not known
+                if t["depth"] >= depth and t["accepted"] >= depth - 1 and not (ended and t["accepted"] == depth - 1):
+                    tried += 1
+            out.append(dict(run=r["id"], depth=depth, drafts=len(drafts), drafts_this_deep=len(deep), tried=tried, accepted=accepted,
+                            rate=accepted / len(drafts), conditional_rate=ratio(accepted, tried)))  # fmt: skip
+    return out
+
+
+def acceptance_by_rank():
+    groups = {}
+    for t in FACTS["trial"]:
+        groups.setdefault((SEQUENCE[t["sequence"]]["run"], t["depth"], t["rank"]), []).append(t)
+    out = []
+    for (r, depth, rank), ts in groups.items():
+        probability = []
+        for t in ts:
+            if t["p"] is not None:
+                probability.append(t["p"] if t["proposal"] == 0 else min(1.0, t["p"] / t["q"]))
+        out.append(dict(run=r, depth=depth, rank=rank, tried=len(ts), accepted=total(ts, "accepted"), rate=total(ts, "accepted") / len(ts),
+                        mean_p=mean(t["p"] for t in ts), rejection_rate=mean(probability)))  # fmt: skip
+    return out
+
+
+def expected():
+    out = []
+    for r in runs:
+        n = accepted = 0
+        want = variance = 0.0
+        for t in run_steps(r["id"]):
+            if t["drafted"] == 0 or t["expected"] is None:
+                continue
+            uncut = t["accepted_uncut"]
+            if uncut is None:  # in a step that the end of the text cut: the accepted trials
+                uncut = t["accepted"]
+                if t["tokens"] == t["accepted"]:
+                    tests = [g for g in TRIALS_OF[t["sequence"]] if g["step"] == t["step"] and g["accepted"]]
+                    uncut = max(uncut, len(tests))
+            n += 1
+            accepted += uncut
+            want += t["expected"]
+            variance += t["variance"]
+        if n:
+            out.append(dict(run=r["id"], steps=n, accepted_tokens=accepted, expected_tokens=want, variance=variance,
+                            z=(accepted - want) / math.sqrt(variance) if variance > 0 else None))  # fmt: skip
+    return out
+
+
+def by_rule():
+    groups = {}
+    for x in FACTS["step_rule"]:
+        groups.setdefault((SEQUENCE[x["sequence"]]["run"], x["rule"], x["lossless"]), []).append(x)
+    return [dict(run=k[0], rule=k[1], lossless=k[2], drafts=len(v), accepted=mean(x["accepted"] for x in v),
+                 first=mean(x["first"] for x in v), known=sum(x["first"] is not None for x in v)) for k, v in groups.items()]  # fmt: skip
+
+
+def steps_view():
+    out = []
+    for r in runs:
+        ts = run_steps(r["id"])
+        if not ts:
+            continue
+        drafts = [t for t in ts if t["drafted"] > 0]
+        row = dict(run=r["id"], steps=len(ts), drafts=len(drafts), drafted_tokens=total(ts, "drafted"), accepted_tokens=total(ts, "accepted"),
+                   new_tokens=total(ts, "tokens"), tokens_per_step=total(ts, "tokens") / len(ts), max_depth=max(t["depth"] for t in ts),
+                   trees=sum(t["drafted"] > t["depth"] for t in ts))  # fmt: skip
+        for clock in "propose_ns", "verify_ns", "advance_ns":
+            row[clock] = sum(t[clock] / t["batch"] for t in ts)
+        out.append(row)
+    return out
+
+
+def timing(of_steps):
+    out = []
+    for s in of_steps:
+        decode = total(run_sequences(s["run"]), "decode_ns")
+        known = s["propose_ns"] + s["verify_ns"] + s["advance_ns"]
+        out.append(dict(
+            run=s["run"], decode_ns=decode, propose_ns=s["propose_ns"], verify_ns=s["verify_ns"], advance_ns=s["advance_ns"],
+            other_ns=decode - known, propose_share=ratio(s["propose_ns"], decode), verify_share=ratio(s["verify_ns"], decode),
+            advance_share=ratio(s["advance_ns"], decode), other_share=ratio(decode - known, decode),
+            propose_ns_per_step=s["propose_ns"] / s["steps"], verify_ns_per_step=s["verify_ns"] / s["steps"],
+            advance_ns_per_step=s["advance_ns"] / s["steps"]))  # fmt: skip
+    return out
+
+
+def partner(s):
+    r, found = RUN[s["run"]], []
+    for b in sequences:
+        n = RUN[b["run"]]
+        same = all(b[k] == s[k] for k in ("pair", "prompt", "turn", "repeat"))
+        if same and n["drafter_kind"] == "none" and n["peers"] == r["peers"]:
+            found.append((n["rule"] != r["rule"], n["id"], b))
+    return min(found, key=lambda f: f[:2])[2] if found else None
+
+
+PARTNER = {s["id"]: partner(s) for s in sequences if RUN[s["run"]]["drafter_kind"] != "none"}
+
+
+def both(r, prompt=None):
+    """Paired sequences of a run, each with its partner of none."""
+    return [(s, PARTNER[s["id"]]) for s in run_sequences(r)
+            if PARTNER.get(s["id"]) is not None and prompt in (None, s["prompt"])]  # fmt: skip
+
+
+def pace(rows, *clocks):
+    return ratio(total(rows, "new_tokens"), sum(total(rows, c) for c in clocks))
+
+
+def speedup(pairs, *clocks):
+    return ratio(pace([s for s, _ in pairs], *clocks), pace([n for _, n in pairs], *clocks))
+
+
+def paired_prompts(r):
+    return sorted({s["prompt"] for s, _ in both(r)})
+
+
+def speed_by_prompt():
+    out = []
+    for r in runs:
+        for prompt in paired_prompts(r["id"]):
+            pairs = both(r["id"], prompt)
+            own, none = [s for s, _ in pairs], [n for _, n in pairs]
+            names = [s["category"] for s in own if s["category"] is not None]
+            out.append(dict(
+                run=r["id"], prompt=prompt, prompt_id=own[0]["prompt_id"], category=min(names) if names else None, sequences=len(own),
+                new_tokens=total(own, "new_tokens"), decode_ns=total(own, "decode_ns"), prefill_ns=total(own, "prefill_ns"),
+                none_new_tokens=total(none, "new_tokens"), none_decode_ns=total(none, "decode_ns"),
+                none_prefill_ns=total(none, "prefill_ns"), speedup=speedup(pairs, "decode_ns"),
+                end_to_end_speedup=speedup(pairs, "decode_ns", "prefill_ns")))  # fmt: skip
+    return out
+
+
+def speed():
+    out = []
+    for r in runs:
+        own, pairs = run_sequences(r["id"]), both(r["id"])
+        if not own:
+            continue
+        ratios = [speedup(both(r["id"], p), "decode_ns") for p in paired_prompts(r["id"])]
+        logs = [math.log(x) for x in ratios if x is not None and x > 0]  # a prompt without tokens has no ratio
+        tokens = total(own, "new_tokens")
+        decode, prefill, wall = (total(own, k) for k in ("decode_ns", "prefill_ns", "wall_ns"))
+        out.append(dict(
+            run=r["id"], sequences=len(own), prompts=len({s["prompt"] for s in own}), new_tokens=tokens, decode_ns=decode, prefill_ns=prefill,
+            tokens_per_s=ratio(tokens * 1e9, decode), end_to_end_tokens_per_s=ratio(tokens * 1e9, decode + prefill),
+            sequence_tokens_per_s=ratio(tokens * 1e9, wall), speedup=speedup(pairs, "decode_ns") if pairs else None,
+            speedup_geometric=math.exp(sum(logs) / len(logs)) if logs else None,
+            end_to_end_speedup=speedup(pairs, "decode_ns", "prefill_ns") if pairs else None,
+            paired_prompts=len(paired_prompts(r["id"])) if pairs else None, paired_sequences=len(pairs) if pairs else None,
+            unpaired_sequences=None if r["drafter_kind"] == "none" else len(own) - len(pairs)))  # fmt: skip
+    return out
+
+
+def texts():
+    out = []
+    for r in runs:
+        for s, n in both(r["id"]):
+            a, b = json.loads(s["tokens"]), json.loads(n["tokens"])
+            at = 0
+            while at < min(len(a), len(b)) and a[at] == b[at]:
+                at += 1
+            out.append(dict(run=r["id"], sequence=s["id"], prompt=s["prompt"], prompt_id=s["prompt_id"], turn=s["turn"], repeat=s["repeat"],
+                            none=n["id"], same_rule=int(RUN[n["run"]]["rule"] == r["rule"]), equal=int(a == b),
+                            first_difference=None if a == b else at))  # fmt: skip
+    return out
+
+
+def run_summary(v):
+    out = []
+    for r in runs:
+        a, s, t = (next((x for x in v[name] if x["run"] == r["id"]), {}).get for name in ("speed", "steps", "timing"))
+        drafts = r["drafter_kind"] != "none"
+        compared = [x for x in v["texts"] if x["run"] == r["id"]]
+        row = {"run": r["id"]}
+        for k in "experiment peers target model_type activations cache drafter drafter_kind rule lossless marked_inflated sampling".split():
+            row[k] = r[k]
+        row["prompt_file"] = r["prompts"]
+        for k in "seed batch device machine revision".split():
+            row[k] = r[k]
+        row["finished"] = int(r["finished"] is not None)
+        row.update({k: a(k) for k in ("sequences", "prompts", "new_tokens")})
+        row.update({k: s(k) for k in ("steps", "tokens_per_step", "max_depth", "trees")})
+        row.update({k: s(k) if drafts else None for k in ("drafts", "drafted_tokens", "accepted_tokens")})
+        row["acceptance_rate"] = ratio(s("accepted_tokens"), s("drafted_tokens")) if drafts else None
+        row.update({k: a(k) for k in "decode_ns prefill_ns tokens_per_s end_to_end_tokens_per_s sequence_tokens_per_s speedup "
+                    "speedup_geometric end_to_end_speedup paired_prompts paired_sequences unpaired_sequences".split()})  # fmt: skip
+        row.update({k: t(k) for k in ("propose_share", "verify_share", "advance_share", "other_share")})
+        row["compared_texts"] = len(compared) if compared else None
+        row["equal_texts"] = total(compared, "equal") if compared else None
+        out.append(row)
+    return out
+
+
+def vllm_metrics():
+    out = []
+    for r in runs:
+        ts = run_steps(r["id"])
+        row = dict(run=r["id"], num_drafts=None, num_draft_tokens=None, num_accepted_tokens=None, acceptance_rate=None,
+                   acceptance_length=None)  # fmt: skip
+        if r["drafter_kind"] != "none" and ts:
+            drafts, drafted, accepted = sum(t["drafted"] > 0 for t in ts), total(ts, "drafted"), total(ts, "accepted")
+            longer = ratio(accepted, drafts)
+            row.update(num_drafts=drafts, num_draft_tokens=drafted, num_accepted_tokens=accepted, acceptance_rate=ratio(accepted, drafted),
+                       acceptance_length=None if longer is None else 1 + longer)  # fmt: skip
+        out.append(row)
+    return out
+
+
+def answer():
+    out = []
+    for s in sequences:
+        same = [e["pair"] for e in run_sequences(s["run"]) if all(e[k] == s[k] for k in ("prompt", "turn", "repeat"))]
+        if s["pair"] == min(same):
+            wall = s["prefill_ns"] + (s["decode_ns"] if RUN[s["run"]]["batch"] == 1 else s["wall_ns"])
+            out.append(dict(sequence=s["id"], run=s["run"], prompt=s["prompt"], prompt_id=s["prompt_id"], category=s["category"], turn=s["turn"],
+                            repeat=s["repeat"], new_tokens=s["new_tokens"], steps=s["steps"], text=s["text"], wall_ns=wall))  # fmt: skip
+    return out
+
+
+def spec_bench(answers):
+    out = []
+    for r in runs:
+        own = [a for a in answers if a["run"] == r["id"] and a["repeat"] == 0]
+        if not own:
+            continue
+        paces = []
+        for prompt in {a["prompt"] for a in own}:
+            same = [a for a in own if a["prompt"] == prompt]
+            paces.append(ratio(total(same, "new_tokens") * 1e9, total(same, "wall_ns")))
+        out.append(dict(run=r["id"], questions=len(paces), new_tokens=total(own, "new_tokens"),
+                        mean_accepted_tokens=ratio(total(own, "new_tokens"), total(own, "steps")), tokens_per_s=mean(paces)))  # fmt: skip
+    return out
+
+
+def eagle(accepted):
+    out = []
+    for r in runs:
+        ts = run_steps(r["id"])
+        row = dict(run=r["id"], tau=None, alpha_0=None, alpha_1=None, alpha_2=None, alpha_3=None, alpha_4=None)
+        if r["drafter_kind"] != "none" and ts:
+            row["tau"] = total(ts, "tokens") / len(ts)
+            if not any(t["drafted"] > t["depth"] for t in ts):
+                for a in accepted:
+                    if a["run"] == r["id"] and a["depth"] <= 5:
+                        row["alpha_%d" % (a["depth"] - 1)] = a["conditional_rate"]
+        out.append(row)
+    return out
+
+
+def medusa():
+    out = []
+    for r in runs:
+        pairs = both(r["id"])
+        if not pairs:
+            continue
+        own, none = [s for s, _ in pairs], [n for _, n in pairs]
+        rate = ratio(total(own, "new_tokens"), total(own, "steps"))
+        over = ratio(ratio(total(own, "decode_ns"), total(own, "steps")), ratio(total(none, "decode_ns"), total(none, "steps")))
+        out.append(dict(run=r["id"], acceleration_rate=rate, overhead=over, speedup=ratio(rate, over)))
+    return out
+
+
+def quantile(values, share):
+    values = sorted(values)
+    at = share * (len(values) - 1)
+    low = int(at)
+    high = min(low + 1, len(values) - 1)
+    return values[low] * (1 - (at - low)) + values[high] * (at - low)
+
+
+def bench_pass():
+    groups = {}
+    for t in FACTS["bench_time"]:
+        b = t["bench"]
+        r = next(x for x in of("bench_round", bench=b) if x["round"] == t["round"])
+        if not r["counts"] and any(x["counts"] for x in of("bench_round", bench=b)):
+            continue
+        ours = of("bench_time", bench=b, round=t["round"], what=t["what"], context=t["context"], n=t["n"], peer=0)[0]
+        key = (b, r["placement"], t["what"], t["context"], t["n"], t["peer"])
+        groups.setdefault(key, []).append((t["ns"], t["ns"] / ours["ns"]))
+    out = []
+    for k, v in groups.items():
+        ns, times = [x for x, _ in v], [x for _, x in v]
+        out.append(dict(
+            bench=k[0], placement=k[1], what=k[2], context=k[3], n=k[4], peer=k[5], rounds=len(v), median_ns=quantile(ns, 0.5),
+            low_ns=quantile(ns, 0.25), high_ns=quantile(ns, 0.75), min_ns=min(ns), max_ns=max(ns), ratio=quantile(times, 0.5),
+            ratio_low=quantile(times, 0.25), ratio_high=quantile(times, 0.75)))  # fmt: skip
+    return out
+
+
+def cost_of_pass(passes):
+    out = []
+    for p in passes:
+        if p["what"] != "pass" or p["peer"] != 0:
+            continue
+        same = [x for x in passes if (x["bench"], x["placement"], x["context"], x["what"], x["n"], x["peer"])
+                == (p["bench"], p["placement"], p["context"], "pass", 1, 0)]  # fmt: skip
+        k = next(iter(of("cost", bench=p["bench"], placement=p["placement"])), None)
+        hinge = None
+        if k is not None:
+            over = p["n"] - k["n0"] if p["n"] > k["n0"] else 0
+            hinge = k["a"] + k["b"] * p["n"] + k["s"] * over + k["d"] * p["context"] + k["e"] * p["n"] * p["context"]
+        out.append(dict(bench=p["bench"], placement=p["placement"], context=p["context"], n=p["n"], rounds=p["rounds"], median_ns=p["median_ns"],
+                        c=p["median_ns"] / same[0]["median_ns"] if same else None, form=k["form"] if k else None, hinge_ns=hinge,
+                        hinge_error=None if hinge is None else hinge / p["median_ns"] - 1))  # fmt: skip
+    return out
