@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks what readers rely on and no compiler checks: formatting, one includer of each dependency, and which folder may include
-# which (docs/architecture.md). Prints every violation; exit status 1 if there is any.
+# Checks what readers rely on and no compiler checks: formatting, one includer of each dependency, which folder may include which
+# (docs/architecture.md), and the sizes of files and folders. Prints every violation; exit status 1 if there is any.
 #
 #   tests/lint.sh          these checks
 #   tests/lint.sh words    words that are not used in this project (tests/retired_words.txt), in names, comments, strings and docs
@@ -94,6 +94,11 @@ may commands core sampling kernels formats tokenizers models drafters verifier d
 while read -r n folder; do
     [ "$n" -le 40 ] || [ "$folder" = tests/cases ] || violation "$folder has $n files, at most 40 are allowed"
 done < <(git ls-files | sed -n 's|/[^/]*$||p' | sort | uniq -c)
+
+# Files of a size that can be overviewed; not data, and not what only grows.
+while read -r n file; do
+    [ "$n" -le 600 ] || [ "$file" = total ] || violation "$file has $n lines, at most 600 are allowed: split it by subject"
+done < <(git ls-files -z -- ':!*.json' ':!*.jsonl' ':!tests/cases/*.txt' ':!experiments/data' ':!CHANGELOG.md' ':!docs/notes' | xargs -0 wc -l)
 
 # Random numbers come from sampling/rng.h only.
 grep -nE '\b(rand|random|drand48|srand)\(' -r --include='*.[ch]' ${folders%% results*} && violation "random numbers come from sampling/rng.h only"
