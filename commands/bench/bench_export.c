@@ -28,6 +28,15 @@ static void set_number(struct json *j, const char *key, double value)
     json_set(j, key, json_new_number(value));
 }
 
+// The JSON of each of n things.
+static struct json *list_json(const struct bench *b, int n, struct json *(*item)(const struct bench *b, int i))
+{
+    struct json *list = json_new_array();
+    for (int i = 0; i < n; i++)
+        json_push(list, item(b, i));
+    return list;
+}
+
 static struct json *model_json(const struct target *t)
 {
     struct json *j = json_new_object();
@@ -78,20 +87,16 @@ static struct json *machine_state_json(const struct machine_state *s)
     return j;
 }
 
-static struct json *rounds_json(const struct bench *b)
+static struct json *round_json(const struct bench *b, int i)
 {
-    struct json *list = json_new_array();
-    for (int i = 0; i < b->n_rounds; i++) {
-        const struct round *r = &b->round[i];
-        struct json *j = json_new_object();
-        json_set(j, "counts", json_new_bool(r->counts));
-        set_text(j, "placement", placement_names[r->placement]);
-        set_number(j, "foreign", r->foreign);
-        json_set(j, "before", b->plan.probe ? machine_state_json(&r->before) : json_new_null());
-        json_set(j, "after", b->plan.probe ? machine_state_json(&r->after) : json_new_null());
-        json_push(list, j);
-    }
-    return list;
+    const struct round *r = &b->round[i];
+    struct json *j = json_new_object();
+    json_set(j, "counts", json_new_bool(r->counts));
+    set_text(j, "placement", placement_names[r->placement]);
+    set_number(j, "foreign", r->foreign);
+    json_set(j, "before", b->plan.probe ? machine_state_json(&r->before) : json_new_null());
+    json_set(j, "after", b->plan.probe ? machine_state_json(&r->after) : json_new_null());
+    return j;
 }
 
 static struct json *numbers_json(const double *x, int n)
@@ -102,27 +107,30 @@ static struct json *numbers_json(const double *x, int n)
     return list;
 }
 
-static struct json *measurements_json(const struct bench *b)
+// What was measured.
+static struct json *subject_json(const struct measurement *m)
 {
-    struct json *list = json_new_array();
-    for (int i = 0; i < b->n_measurements; i++) {
-        const struct measurement *m = &b->measurement[i];
-        struct json *j = json_new_object();
-        set_text(j, "what", bench_kind_names[m->kind]);
-        set_int(j, "n", m->n);
-        set_int(j, "context", m->context);
-        if (m->kind == BENCH_PASS) {
-            set_number(j, "flops", bench_flops(b, m->n, m->context));
-            set_number(j, "bytes", bench_bytes(b, m->n, m->context));
-        }
-        json_set(j, "ns", numbers_json(m->ns, b->n_rounds));
-        struct json *peers = json_new_array();
-        for (int e = 0; e < b->n_peers && m->peer_ns[e] != NULL; e++)
-            json_push(peers, numbers_json(m->peer_ns[e], b->n_rounds));
-        json_set(j, "peers_ns", peers);
-        json_push(list, j);
+    struct json *j = json_new_object();
+    set_text(j, "what", bench_kind_names[m->kind]);
+    set_int(j, "n", m->n);
+    set_int(j, "context", m->context);
+    return j;
+}
+
+static struct json *measurement_json(const struct bench *b, int i)
+{
+    const struct measurement *m = &b->measurement[i];
+    struct json *j = subject_json(m);
+    if (m->kind == BENCH_PASS) {
+        set_number(j, "flops", bench_flops(b, m->n, m->context));
+        set_number(j, "bytes", bench_bytes(b, m->n, m->context));
     }
-    return list;
+    json_set(j, "ns", numbers_json(m->ns, b->n_rounds));
+    struct json *peers = json_new_array();
+    for (int e = 0; e < b->n_peers && m->peer_ns[e] != NULL; e++)
+        json_push(peers, numbers_json(m->peer_ns[e], b->n_rounds));
+    json_set(j, "peers_ns", peers);
+    return j;
 }
 
 static struct json *cost_json(const struct cost *c)
@@ -169,10 +177,7 @@ static struct json *medians_json(const struct bench *b, enum placement p)
     for (int i = 0; i < b->n_measurements; i++) {
         const struct measurement *m = &b->measurement[i], *one = bench_find(b, BENCH_PASS, 1, m->context);
         struct spread ns = bench_ns(b, m, p);
-        struct json *j = json_new_object();
-        set_text(j, "what", bench_kind_names[m->kind]);
-        set_int(j, "n", m->n);
-        set_int(j, "context", m->context);
+        struct json *j = subject_json(m);
         json_set(j, "ns", spread_json(ns));
         set_number(j, "c", m->kind == BENCH_PROMPT || one == NULL ? NAN : ns.median / bench_ns(b, one, p).median);
         set_number(j, "predicted_ns", m->kind == BENCH_PASS ? cost_ns(&b->cost[p], m->n, m->context) : NAN);
@@ -210,35 +215,27 @@ static struct json *placements_json(const struct bench *b)
     return list;
 }
 
-static struct json *operations_json(const struct bench *b)
+static struct json *operation_json(const struct bench *b, int i)
 {
-    struct json *list = json_new_array();
-    for (int i = 0; i < b->n_operations; i++) {
-        const struct operation *o = &b->operation[i];
-        struct json *j = json_new_object();
-        set_int(j, "n", o->n);
-        set_int(j, "context", o->context);
-        set_text(j, "operation", o->name);
-        set_number(j, "ns", o->ns);
-        set_int(j, "calls", o->calls);
-        set_number(j, "bytes", o->bytes);
-        set_number(j, "flops", o->flops);
-        json_push(list, j);
-    }
-    return list;
+    const struct operation *o = &b->operation[i];
+    struct json *j = json_new_object();
+    set_int(j, "n", o->n);
+    set_int(j, "context", o->context);
+    set_text(j, "operation", o->name);
+    set_number(j, "ns", o->ns);
+    set_int(j, "calls", o->calls);
+    set_number(j, "bytes", o->bytes);
+    set_number(j, "flops", o->flops);
+    return j;
 }
 
-static struct json *peaks_json(const struct bench *b)
+static struct json *peak_json(const struct bench *b, int i)
 {
-    struct json *list = json_new_array();
-    for (int i = 0; i < b->n_peaks; i++) {
-        struct json *j = json_new_object();
-        set_text(j, "kind", b->peak[i].kind);
-        set_text(j, "isa", b->peak[i].isa);
-        set_number(j, "per_second", b->peak[i].per_second);
-        json_push(list, j);
-    }
-    return list;
+    struct json *j = json_new_object();
+    set_text(j, "kind", b->peak[i].kind);
+    set_text(j, "isa", b->peak[i].isa);
+    set_number(j, "per_second", b->peak[i].per_second);
+    return j;
 }
 
 void bench_json(const struct bench *b, FILE *to)
@@ -255,12 +252,12 @@ void bench_json(const struct bench *b, FILE *to)
     for (int i = 0; i < b->n_peers; i++)
         json_push(peers, json_new_text(peer_name(b->peer[i])));
     json_set(j, "peers", peers);
-    json_set(j, "peaks", peaks_json(b));
+    json_set(j, "peaks", list_json(b, b->n_peaks, peak_json));
     json_set(j, "none_counts", json_new_bool(b->none_counts));
-    json_set(j, "rounds", rounds_json(b));
+    json_set(j, "rounds", list_json(b, b->n_rounds, round_json));
     json_set(j, "placements", placements_json(b));
-    json_set(j, "measured", measurements_json(b));
-    json_set(j, "operations", operations_json(b));
+    json_set(j, "measured", list_json(b, b->n_measurements, measurement_json));
+    json_set(j, "operations", list_json(b, b->n_operations, operation_json));
     const struct spread greedy = b->overhead[0].outside;
     json_set(j, "overhead_ns", greedy.n > 0 ? spread_json(greedy) : json_new_null());
     json_set(j, "overheads", overheads_json(b));
