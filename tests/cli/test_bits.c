@@ -16,6 +16,7 @@
 #include "tests/support/check.h"
 #include "tests/cli/child_process.h"
 #include "tests/experiments/small_experiments.h"
+#include "tests/support/printed_text.h"
 #include "tests/support/small_model.h"
 
 // ---- the comparison
@@ -100,14 +101,6 @@ static char *compare_all(const char *db, enum agreement *worst)
     return text;
 }
 
-static int times(const char *text, const char *what)
-{
-    int n = 0;
-    for (const char *at = text; (at = strstr(at, what)) != NULL; at++)
-        n++;
-    return n;
-}
-
 static void every_token_of_every_text_is_compared(void **state)
 {
     (void)state;
@@ -118,12 +111,12 @@ static void every_token_of_every_text_is_compared(void **state)
     assert_true(seen.limit == 0.125);
     assert_int_equal(seen.cells, CELLS); // `none` verifies nothing
     assert_true(seen.texts >= CELLS * TOKENS / (NEW + 4));
-    assert_int_equal(times(out, "all bits are equal\n"), CELLS);
-    assert_int_equal(times(out, "First:"), 0);
-    assert_int_equal(times(out, "Verdict: none differs.\n"), CELLS);
-    assert_int_equal(times(out, "ngram"), CELLS / 2);
-    assert_int_equal(times(out, "batch 3\n"), CELLS / 2);
-    assert_int_equal(times(out, "(Device"), 0); // equal bits are guaranteed on the CPU
+    assert_int_equal(occurrences(out, "all bits are equal\n"), CELLS);
+    assert_int_equal(occurrences(out, "First:"), 0);
+    assert_int_equal(occurrences(out, "Verdict: none differs.\n"), CELLS);
+    assert_int_equal(occurrences(out, "ngram"), CELLS / 2);
+    assert_int_equal(occurrences(out, "batch 3\n"), CELLS / 2);
+    assert_int_equal(occurrences(out, "(Device"), 0); // equal bits are guaranteed on the CPU
     struct store *s = open_store("same.db");
     assert_int_equal(query_first_int(s, "SELECT count(*) FROM exact_bits"), CELLS);
     // As many as requested, and the rest of a step.
@@ -168,11 +161,12 @@ static void differences_are_printed_and_stored(void **state)
                     "precision: 0.25); %d differ by more than rounding.\n  In 5 rows the top 2 tokens are close "
                     "enough to swap; the argmax differs in 3\n",
                     bugs);
-        assert_int_equal(times(out, line), CELLS);
+        assert_int_equal(occurrences(out, line), CELLS);
         char *first = xformat("  First: text 4, position 33, logits differ by 0.0625, top 2 logits 0.125 apart: a %s\n",
                               bugs ? "bug" : "tie");
-        assert_int_equal(times(out, first), CELLS);
-        assert_int_equal(times(out, bugs ? "Verdict: large differences.\n" : "Verdict: small differences.\n"), CELLS);
+        assert_int_equal(occurrences(out, first), CELLS);
+        assert_int_equal(occurrences(out, bugs ? "Verdict: large differences.\n" : "Verdict: small differences.\n"),
+                         CELLS);
         struct store *s = open_store(bugs ? "bugs.db" : "ties.db");
         char *sql = xformat("SELECT count(*) FROM exact_bits WHERE different = 17 AND largest = 2.5 AND ties = 5 AND"
                             " argmax_changed = 3 AND bugs = %d AND verdict = '%s'",
@@ -234,7 +228,7 @@ static void the_command_finds_equal_bits(void **state)
     struct child_result s =
         child_run("exact --bits %s/bits.yaml --tokens 20 --db %s/command.db", test_directory(), test_directory());
     child_expect_success(&s, "exact --bits");
-    assert_int_equal(times(s.out, "all bits are equal\n"), CELLS);
+    assert_int_equal(occurrences(s.out, "all bits are equal\n"), CELLS);
     child_result_free(&s);
     struct store *store = open_store("command.db");
     assert_int_equal(query_first_int(store, "SELECT count(*) FROM exact_bits WHERE compared BETWEEN 20 AND 20 + 3 * 4"),

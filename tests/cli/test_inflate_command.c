@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "tests/cli/child_process.h"
 #include "tests/support/file_write.h"
+#include "tests/support/printed_text.h"
 #include "tests/support/small_model.h"
 
 static void mistakes_are_one_line_errors(void **state)
@@ -39,12 +40,6 @@ static void mistakes_are_one_line_errors(void **state)
     small_write_gguf(gguf, &t);
     child_expect_errors(mistakes, sizeof(mistakes) / sizeof(*mistakes), gguf);
     free(gguf);
-}
-
-static void expect_contains(const char *text, const char *words)
-{
-    if (strstr(text, words) == NULL)
-        fail_msg("expected \"%s\" in: %s", words, text);
 }
 
 // The mark appears everywhere: output of inflate, inspect, run, and the reports of an experiment.

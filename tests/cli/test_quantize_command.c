@@ -14,6 +14,7 @@
 #include "tests/cli/child_process.h"
 #include "tests/support/file_write.h"
 #include "tests/support/model_runner.h"
+#include "tests/support/printed_text.h"
 #include "tests/support/small_model.h"
 
 static struct error err;
@@ -27,8 +28,7 @@ static void refused(const char *from, enum type type, const char *to, const char
     if (ok)
         fail_msg("%s to %s was not refused", from, to);
     print_message("%s\n", err.text);
-    if (strstr(err.text, with) == NULL)
-        fail_msg("expected \"%s\" in: %s", with, err.text);
+    expect_contains(err.text, with);
     assert_true((access(to, F_OK) == 0) == existed);
     assert_int_not_equal(access(part, F_OK), 0);
     free(part);

@@ -10,6 +10,7 @@
 #include "core/memory.h"
 #include "tests/cli/child_process.h"
 #include "tests/cli/printed_json.h"
+#include "tests/support/printed_text.h"
 #include "tests/support/small_model.h"
 
 static void decoding_inverts_encoding(void **state)
@@ -159,8 +160,7 @@ static void an_answer_is_scored_after_its_prompt(void **state)
     assert_int_equal(json_count(json_get(got[3], "logprobs")), 0);
     char *total = xformat("4 answers, %zu tokens scored, perplexity %.6g (activations f32, cache f32, ", tokens,
                           exp(-sum / (double)tokens));
-    if (strstr(s.err, total) == NULL)
-        fail_msg("expected \"%s\": %s", total, s.err);
+    expect_contains(s.err, total);
     for (int i = 0; i < 4; i++)
         json_free(got[i]);
     for (int i = 0; i < 3; i++) {

@@ -1,6 +1,7 @@
 #include "tests/device/gpus.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "core/error.h"
 #include "kernels/backend.h"
@@ -54,8 +55,13 @@ int gpus_here(struct gpu_here to[MAX_GPUS_HERE])
     return n;
 }
 
-int gpus_of_bits(struct gpu_here to[MAX_GPUS_HERE], bool long_run)
+int gpus_of_bits(struct gpu_here to[MAX_GPUS_HERE], int argc, char **argv, int *count, uint64_t *seed)
 {
+    const bool long_run = argc > 1;
+    if (argc > 1)
+        *count = atoi(argv[1]);
+    if (argc > 2 && seed != NULL)
+        *seed = strtoull(argv[2], NULL, 0);
     struct gpu_here all[MAX_GPUS_HERE];
     const int found = gpus_here(all);
     bool real = false;

@@ -126,11 +126,9 @@ static void rules_on_a_device_are_lossless(void **unused)
 
 int main(int argc, char **argv)
 {
-    gpus = gpus_of_bits(gpu, argc > 1);
+    gpus = gpus_of_bits(gpu, argc, argv, &instances, NULL);
     if (gpus == 0)
         return 77;
-    if (argc > 1)
-        instances = atoi(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rules_on_a_device_are_lossless),
     };

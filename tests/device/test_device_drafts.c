@@ -456,13 +456,9 @@ static void drafts_are_built_on_the_device_if_its_stages_suffice(void **unused)
 
 int main(int argc, char **argv)
 {
-    gpus = gpus_of_bits(gpu, argc > 1);
+    gpus = gpus_of_bits(gpu, argc, argv, &times, &state);
     if (gpus == 0)
         return 77;
-    if (argc > 1)
-        times = atoi(argv[1]);
-    if (argc > 2)
-        state = strtoull(argv[2], NULL, 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafts_equal_the_hosts),
         cmocka_unit_test(drafts_are_built_on_the_host_without_device_memory),

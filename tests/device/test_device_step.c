@@ -118,13 +118,10 @@ static void many_sequences_with_large_trees_too(void **unused)
 
 int main(int argc, char **argv)
 {
-    gpus = gpus_of_bits(gpu, argc > 1);
+    gpus = gpus_of_bits(gpu, argc, argv, &limit, NULL);
     if (gpus == 0)
         return 77;
-    if (argc > 1) {
-        all = true;
-        limit = atoi(argv[1]);
-    }
+    all = argc > 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(steps_equal_the_hosts, pair_models_make_bf16, pair_models_remove),
         cmocka_unit_test_setup_teardown(many_sequences_with_large_trees_too, pair_models_make_bf16, pair_models_remove),

@@ -441,13 +441,9 @@ static void the_devices_philox_equals_the_hosts(void **unused)
 
 int main(int argc, char **argv)
 {
-    gpus = gpus_of_bits(gpu, argc > 1);
+    gpus = gpus_of_bits(gpu, argc, argv, &drafts, &state);
     if (gpus == 0)
         return 77;
-    if (argc > 1)
-        drafts = atoi(argv[1]);
-    if (argc > 2)
-        state = strtoull(argv[2], NULL, 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_devices_philox_equals_the_hosts),
         cmocka_unit_test(the_device_decides_as_the_host),

@@ -148,13 +148,9 @@ static void stages_that_need_the_text_run_on_the_host(void **unused)
 
 int main(int argc, char **argv)
 {
-    gpus = gpus_of_bits(gpu, argc > 1);
+    gpus = gpus_of_bits(gpu, argc, argv, &times, &seed);
     if (gpus == 0)
         return 77;
-    if (argc > 1)
-        times = atoi(argv[1]);
-    if (argc > 2)
-        seed = strtoull(argv[2], NULL, 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(probabilities_have_the_bits_of_the_host),
         cmocka_unit_test(the_threshold_of_min_p_is_the_hosts_double),

@@ -83,6 +83,20 @@ struct store *open_store(const char *name)
     return s;
 }
 
+char *dry_run(const char *text, struct store *s)
+{
+    struct error err = { "" };
+    struct experiment *e = load(text);
+    char *out = NULL;
+    size_t n = 0;
+    FILE *to = open_memstream(&out, &n);
+    if (!experiment_dry_run(e, s, to, &err))
+        fail_msg("%s", err.text);
+    fclose(to);
+    experiment_free(e);
+    return out;
+}
+
 void perform(struct store *s, const char *sql, ...)
 {
     struct error err = { "" };

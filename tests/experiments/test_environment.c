@@ -14,6 +14,7 @@
 #include "results/query.h"
 #include "results/store.h"
 #include "tests/experiments/small_experiments.h"
+#include "tests/support/printed_text.h"
 #include "tests/support/small_model.h"
 
 #define TEXT \
@@ -35,12 +36,6 @@ static bool runs(struct store *s, const char *text, bool mix, struct error *err)
     fclose(to);
     experiment_free(e);
     return ok;
-}
-
-static void expect_contains(const char *text, const char *what)
-{
-    if (strstr(text, what) == NULL)
-        fail_msg("expected \"%s\" in: %s", what, text);
 }
 
 static void a_run_stores_where_its_texts_were_decoded(void **state)

@@ -14,6 +14,7 @@
 #include "experiments/recorder.h"
 #include "results/query.h"
 #include "tests/experiments/small_experiments.h"
+#include "tests/support/printed_text.h"
 #include "tests/support/small_model.h"
 #include "verifier/rules/rule.h"
 
@@ -297,18 +298,10 @@ static void stop_strings_end_texts_at_the_same_token_for_every_drafter(void **st
 static void a_dry_run_reports_what_is_done_and_changes_nothing(void **state)
 {
     (void)state;
-    struct error err = { "" };
     struct store *s = open_store("dry.db");
     static const char text[] = "name: dry\n" RUN_BODY "cells: {drafter: [ngram, {kind: small, model: draft.gguf}]}\n";
     for (int i = 0; i < 2; i++) {
-        char *out = NULL;
-        size_t n = 0;
-        FILE *to = open_memstream(&out, &n);
-        struct experiment *e = load(text);
-        if (!experiment_dry_run(e, s, to, &err))
-            fail_msg("%s", err.text);
-        experiment_free(e);
-        fclose(to);
+        char *out = dry_run(text, s);
         assert_non_null(strstr(out, "dry: 3 cells, 5 prompts of 8 turns, 1 repeat\n"));
         assert_non_null(strstr(out, "was added to the list of drafters"));
         assert_non_null(
@@ -337,21 +330,13 @@ static void a_dry_run_counts_the_cache_by_its_type(void **state)
     };
     write_blocks("heads.gguf");
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct error err = { "" };
-        char *out = NULL,
-             *text = xformat("name: dry\ntarget: {model: heads.gguf, activations: bf16, cache: %s}\nthreads: 1\n"
+        char *text = xformat("name: dry\ntarget: {model: heads.gguf, activations: bf16, cache: %s}\nthreads: 1\n"
                              "prompts: {file: p.jsonl, chat: none}\nlimits: {context: 400}\ncells: {batch: 40}\n",
                              cases[i].type);
-        size_t n = 0;
-        FILE *to = open_memstream(&out, &n);
-        struct experiment *e = load(text);
-        if (!experiment_dry_run(e, NULL, to, &err))
-            fail_msg("%s", err.text);
-        fclose(to);
+        char *out = dry_run(text, NULL);
         char *precision = xformat("q8_0 weights, bf16 activations, %s cache, on cpu\n", i == 0 ? "f32" : cases[i].type);
         if (strstr(out, cases[i].line) == NULL || strstr(out, precision) == NULL)
             fail_msg("expected \"%s\" and \"%s\": %s", cases[i].line, precision, out);
-        experiment_free(e);
         free(precision);
         free(text);
         free(out);
@@ -373,21 +358,13 @@ static void a_dry_run_counts_memory_by_device(void **state)
         { "cpu", "cuda", { " on cpu: weights 0.6, ", " MB of the 4295 on cuda:0: drafters\n", NULL } },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct error err = { "" };
-        char *out = NULL, *text = xformat("name: dry\ntarget: {model: target.gguf, device: %s}\nthreads: 1\n"
-                                          "prompts: {file: p.jsonl, chat: none}\nlimits: {context: 200}\ncells:\n"
-                                          "  drafter: [{kind: small, model: draft.gguf, device: %s}]\n",
-                                          cases[i].target, cases[i].draft);
-        size_t n = 0;
-        FILE *to = open_memstream(&out, &n);
-        struct experiment *e = load(text);
-        if (!experiment_dry_run(e, NULL, to, &err))
-            fail_msg("%s", err.text);
-        fclose(to);
+        char *text = xformat("name: dry\ntarget: {model: target.gguf, device: %s}\nthreads: 1\n"
+                             "prompts: {file: p.jsonl, chat: none}\nlimits: {context: 200}\ncells:\n"
+                             "  drafter: [{kind: small, model: draft.gguf, device: %s}]\n",
+                             cases[i].target, cases[i].draft);
+        char *out = dry_run(text, NULL);
         for (int k = 0; cases[i].lines[k] != NULL; k++)
-            if (strstr(out, cases[i].lines[k]) == NULL)
-                fail_msg("expected \"%s\": %s", cases[i].lines[k], out);
-        experiment_free(e);
+            expect_contains(out, cases[i].lines[k]);
         free(text);
         free(out);
     }

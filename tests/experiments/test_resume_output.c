@@ -71,15 +71,7 @@ static void a_dry_run_counts_what_the_run_then_decodes(void **state)
         struct store *s = resumable_run(&w, turns);
         copy_results(s);
         perform(s, "DELETE FROM sequence WHERE (run, prompt, turn) IN (VALUES (2, 0, 2), (3, 0, 1), (1, 1, 1))");
-        struct error err = { "" };
-        char *text = resumable_text(&w), *out = NULL;
-        size_t n = 0;
-        FILE *to = open_memstream(&out, &n);
-        struct experiment *e = load(text);
-        if (!experiment_dry_run(e, s, to, &err))
-            fail_msg("%s", err.text);
-        experiment_free(e);
-        fclose(to);
+        char *text = resumable_text(&w), *out = dry_run(text, s);
         free(text);
         resume(&w, s);
         char *expected = xformat(" to decode %lld turns,", (long long)decoded_again(s));

@@ -19,6 +19,7 @@
 #include "tests/cli/child_process.h"
 #include "tests/support/file_write.h"
 #include "tests/support/model_runner.h"
+#include "tests/support/printed_text.h"
 #include "tests/support/small_model.h"
 
 static struct error err;
@@ -316,8 +317,7 @@ static void refused(const char *from, struct sizes s, const char *to, const char
     if (inflate_model(from, &s, to, one_cpu, NULL, &err))
         fail_msg("%s to %s was not refused", from, to);
     print_message("%s\n", err.text);
-    if (strstr(err.text, with) == NULL)
-        fail_msg("expected \"%s\" in: %s", with, err.text);
+    expect_contains(err.text, with);
     assert_true((access(to, F_OK) == 0) == exists);
     assert_int_not_equal(access(part, F_OK), 0);
     free(part);

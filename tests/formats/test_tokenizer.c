@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "core/splitmix.h"
 #include "formats/file.h"
 #include "tokenizers/byte_alphabet.h"
 #include "tokenizers/nfc.h"
@@ -175,20 +176,12 @@ static void qwen_2_style_encodes_every_golden_text_as_hugging_face_does(void **s
 
 // ---- round trips ------------------------------------------------------------------------------------------------
 
-static uint64_t splitmix64(uint64_t *state)
-{
-    uint64_t z = *state += 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-
 static size_t random_text(uint64_t *seed, char *to, size_t characters)
 {
     static const unsigned below[] = { 0x80, 0x80, 0x100, 0x800, 0x3100, 0x10000, 0x20000, 0x110000 };
     size_t n = 0;
     for (size_t i = 0; i < characters; i++) {
-        unsigned code = (unsigned)(splitmix64(seed) % below[splitmix64(seed) % 8]);
+        unsigned code = (unsigned)(splitmix(seed) % below[splitmix(seed) % 8]);
         if (code >= 0xD800 && code < 0xE000)
             code = ' ';
         n += (size_t)utf8_put(code, to + n);
@@ -203,7 +196,7 @@ static void random_text_survives_the_round_trip(void **state)
     uint64_t seed = 1;
     char text[64 * 4];
     for (int i = 0; i < 5000; i++) {
-        size_t n = random_text(&seed, text, splitmix64(&seed) % 64);
+        size_t n = random_text(&seed, text, splitmix(&seed) % 64);
         for (int special = 0; special < 2; special++) {
             struct ids ids = encoded(t, text, n, special);
             struct text back = decoded(t, ids.id, ids.n, true);
@@ -244,9 +237,9 @@ static void malformed_utf8_is_refused_with_its_offset(void **state)
     int refused = 0;
     for (int i = 0; i < 20000; i++) {
         char text[32 * 4];
-        size_t n = random_text(&seed, text, splitmix64(&seed) % 32);
-        for (size_t spoilt = splitmix64(&seed) % 3; n > 0 && spoilt > 0; spoilt--)
-            text[splitmix64(&seed) % n] = (char)splitmix64(&seed);
+        size_t n = random_text(&seed, text, splitmix(&seed) % 32);
+        for (size_t spoilt = splitmix(&seed) % 3; n > 0 && spoilt > 0; spoilt--)
+            text[splitmix(&seed) % n] = (char)splitmix(&seed);
         size_t valid = reference_valid_prefix((unsigned char *)text, n);
         struct ids ids = { 0 };
         ids_add(&ids, 7);
@@ -421,13 +414,6 @@ static void vocabularies_are_compared_by_bytes_and_errors_name_the_files(void **
     tokenizer_close(other);
 }
 
-static int clean(void **state)
-{
-    (void)state;
-    test_directory_remove();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -443,5 +429,5 @@ int main(void)
         cmocka_unit_test(both_formats_of_a_model_have_one_tokenizer),
         cmocka_unit_test(vocabularies_are_compared_by_bytes_and_errors_name_the_files),
     };
-    return cmocka_run_group_tests(tests, NULL, clean);
+    return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
 }

@@ -377,13 +377,6 @@ static void an_incomplete_gguf_file_is_refused_by_name(void **state)
     }
 }
 
-static int clean(void **state)
-{
-    (void)state;
-    test_directory_remove();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -400,5 +393,5 @@ int main(void)
         cmocka_unit_test(a_gguf_file_gives_the_same_tokenizer),
         cmocka_unit_test(an_incomplete_gguf_file_is_refused_by_name),
     };
-    return cmocka_run_group_tests(tests, NULL, clean);
+    return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
 }

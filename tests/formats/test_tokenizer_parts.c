@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "core/splitmix.h"
 #include "tokenizers/bpe.h"
 #include "tokenizers/byte_alphabet.h"
 #include "tokenizers/nfc.h"
@@ -353,14 +354,6 @@ static void nfc_is_that_of_hugging_face(void **state)
 
 // ---- merging ----------------------------------------------------------------------------------------------------
 
-static uint64_t splitmix64(uint64_t *state)
-{
-    uint64_t z = *state += 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-
 enum { RULES = 40 };
 struct rule {
     int32_t left, right, whole;
@@ -394,8 +387,7 @@ static void merging_follows_its_definition(void **state)
             b.byte['a' + c] = c;          // three letters, so that most pairs occur
         for (int r = 0; r < RULES; r++) { // any two of the tokens so far
             uint64_t tokens = (uint64_t)(3 + r);
-            rule[r] =
-                (struct rule){ (int32_t)(splitmix64(&seed) % tokens), (int32_t)(splitmix64(&seed) % tokens), 3 + r };
+            rule[r] = (struct rule){ (int32_t)(splitmix(&seed) % tokens), (int32_t)(splitmix(&seed) % tokens), 3 + r };
             for (int k = 0; k < r; k++)
                 if (rule[k].left == rule[r].left && rule[k].right == rule[r].right)
                     rule[r].left = rule[r].right = 1000 + r; // a duplicate pair: made unmatchable
@@ -404,9 +396,9 @@ static void merging_follows_its_definition(void **state)
         for (int k = 0; k < 50; k++) {
             char piece[40];
             int32_t plain[40];
-            size_t n = splitmix64(&seed) % 40;
+            size_t n = splitmix(&seed) % 40;
             for (size_t i = 0; i < n; i++) {
-                plain[i] = (int32_t)(splitmix64(&seed) % 3);
+                plain[i] = (int32_t)(splitmix(&seed) % 3);
                 piece[i] = (char)('a' + plain[i]);
             }
             struct ids ids = { 0 };

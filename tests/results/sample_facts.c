@@ -225,6 +225,18 @@ struct store *sample_store_small(void)
     return s;
 }
 
+char *sample_report(struct store *s, struct report_options o)
+{
+    struct error err;
+    char *text = NULL;
+    size_t n;
+    FILE *out = open_memstream(&text, &n);
+    if (!report_write(s, &o, out, &err))
+        fail_msg("%s", err.text);
+    fclose(out);
+    return text;
+}
+
 double sample_facts_query(struct store *s, const char *sql)
 {
     struct error err;

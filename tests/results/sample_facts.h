@@ -3,6 +3,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include "results/report.h"
 #include "results/store.h"
 
 struct error;
@@ -39,6 +40,7 @@ bool sample_facts_store(struct sample_facts *m, struct store *s, struct error *e
 struct store *sample_store(struct sample_facts *m);
 struct store *sample_store_small(void); // with facts of two prompts
 const char *sample_store_path(void);
+char *sample_report(struct store *s, struct report_options o); // the report as a text; free() it
 // The first column of a query's first row; NAN: no row.
 double sample_facts_query(struct store *s, const char *sql);
 void sample_facts_hold(struct store *s, const char *sql); // fails the test unless the query's value is 1

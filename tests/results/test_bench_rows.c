@@ -239,13 +239,6 @@ static void draft_steps_fit_a_line_in_context(void **state)
     }
 }
 
-static int clean(void **state)
-{
-    (void)state;
-    test_directory_remove();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -255,5 +248,5 @@ int main(void)
         cmocka_unit_test(two_rows_determine_a_line),
         cmocka_unit_test(draft_steps_fit_a_line_in_context),
     };
-    return cmocka_run_group_tests(tests, NULL, clean);
+    return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
 }

@@ -167,13 +167,6 @@ static void every_fact_of_an_exact_test_is_in_its_column(void **state)
     store_close(s);
 }
 
-static int clean(void **state)
-{
-    (void)state;
-    test_directory_remove();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,5 +174,5 @@ int main(void)
         cmocka_unit_test(a_failing_step_rolls_back_its_sequence),
         cmocka_unit_test(every_fact_of_an_exact_test_is_in_its_column),
     };
-    return cmocka_run_group_tests(tests, NULL, clean);
+    return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
 }

@@ -14,21 +14,10 @@
 #include "results/report.h"
 #include "results/store.h"
 #include "tests/support/file_write.h"
+#include "tests/support/printed_text.h"
 #include "tests/support/small_model.h"
 #include "tests/support/check.h"
 #include "tests/results/sample_facts.h"
-
-static char *reported(struct store *s, struct report_options o)
-{
-    struct error err;
-    char *text = NULL;
-    size_t n;
-    FILE *out = open_memstream(&text, &n);
-    if (!report_write(s, &o, out, &err))
-        fail_msg("%s", err.text);
-    fclose(out);
-    return text;
-}
 
 static void expect_fits(const char *text, int width)
 {
@@ -45,18 +34,12 @@ static void expect_fits(const char *text, int width)
     }
 }
 
-static void expect_contains(const char *text, const char *what)
-{
-    if (strstr(text, what) == NULL)
-        fail_msg("no \"%s\" in:\n%s", what, text);
-}
-
 static void the_table_has_the_views_numbers(void **state)
 {
     (void)state;
     struct sample_facts *m = sample_facts_create(3, 6, 2, 2);
     struct store *s = sample_store(m);
-    char *text = reported(s, (struct report_options){ 0 });
+    char *text = sample_report(s, (struct report_options){ 0 });
     expect_fits(text, 80);
 
     expect_contains(text, "synthetic (1 of 2)\n");
@@ -132,18 +115,18 @@ static void long_names_are_wrapped(void **state)
             m->sequence[i].step[k].verify_ns *= 100;
     }
     struct store *s = sample_store(m);
-    char *text = reported(s, (struct report_options){ 0 });
+    char *text = sample_report(s, (struct report_options){ 0 });
     expect_fits(text, 80);
     expect_contains(text, "seed 18446744073709551615");
     expect_contains(text, "INFLATED TARGET");
     expect_contains(text, "another machine in run 3");
     free(text);
     for (int width = 1; width < 80; width += 13) { // too narrow for a table: it is as narrow as it can be, and ends
-        text = reported(s, (struct report_options){ .width = width });
+        text = sample_report(s, (struct report_options){ .width = width });
         expect_fits(text, 80);
         free(text);
     }
-    text = reported(s, (struct report_options){ .width = 120 });
+    text = sample_report(s, (struct report_options){ .width = 120 });
     expect_fits(text, 120);
     free(text);
     free(drafter);
@@ -158,7 +141,7 @@ static void a_cache_that_is_not_f32_is_named(void **state)
     struct sample_facts *m = sample_facts_create(3, 2, 1, 1);
     struct store *s = sample_store(m);
     sample_facts_query(s, "UPDATE run SET cache = 'q8_0', activations = 'int8'");
-    char *text = reported(s, (struct report_options){ 0 });
+    char *text = sample_report(s, (struct report_options){ 0 });
     expect_contains(text, "target     smollm2-135m-instruct (weights q4_1, activations int8, cache q8_0)\n");
     free(text);
     store_close(s);
@@ -173,7 +156,7 @@ static void categories_of_three_prompts_have_intervals(void **state)
     for (int i = 0; i < m->n; i++)
         m->sequence[i].row.category = m->sequence[i].row.prompt < 2 ? "few" : "many";
     struct store *s = sample_store(m);
-    char *text = reported(s, (struct report_options){ 0 });
+    char *text = sample_report(s, (struct report_options){ 0 });
     expect_fits(text, 80);
     expect_contains(text,
                     "\nSpeedup over none, by category, with 95 % intervals by prompt\nrun              prompts    2");
@@ -245,7 +228,7 @@ static void many_runs_and_large_numbers_keep_their_columns(void **state)
         }
         free(cell);
     }
-    char *text = reported(s, (struct report_options){ 0 });
+    char *text = sample_report(s, (struct report_options){ 0 });
     expect_fits(text, 80);
     expect_contains(text, "Drafts deeper than 8");
     expect_contains(text, "  1.0  1.0  1.0  1.0  1.0  1.0  1.0  1.0\n");
@@ -263,7 +246,7 @@ static void sampled_texts_are_compared_under_a_drafter_invariant_rule_only(void 
             m->run[i].drafter_invariant = true;
     }
     struct store *s = sample_store(m);
-    char *text = reported(s, (struct report_options){ 0 });
+    char *text = sample_report(s, (struct report_options){ 0 });
     expect_contains(
         text, "Texts compared with those of none\n  2  not comparable (sampled)\n  3  not comparable (sampled)\n");
     expect_contains(text, "Texts compared with those of none\n  2  all 4 equal none's\n");
@@ -283,19 +266,19 @@ static void an_experiment_without_texts_is_reported(void **state)
     assert_non_null(strstr(err.text, "no experiment has been run"));
     for (int i = 0; i < SAMPLE_RUNS; i++)
         assert_true(store_run(s, &m->run[i], &m->id[i], &err));
-    char *text = reported(s, (struct report_options){ 0 });
+    char *text = sample_report(s, (struct report_options){ 0 });
     expect_fits(text, 80);
     expect_contains(text, "UNFINISHED, 0 texts so far");
     expect_contains(text, "nothing to compare with");
     free(text);
     for (int format = REPORT_CSV; format <= REPORT_JSONL; format++)
-        free(reported(s, (struct report_options){ .format = format }));
+        free(sample_report(s, (struct report_options){ .format = format }));
 
     m->run[0].experiment = "second";
     assert_true(store_run(s, &m->run[0], &m->id[0], &err));
     assert_false(report_write(s, &(struct report_options){ .experiment = "third" }, out, &err));
     assert_non_null(strstr(err.text, "no experiment \"third\" in it (synthetic, second)"));
-    text = reported(s, (struct report_options){ .experiment = "second" });
+    text = sample_report(s, (struct report_options){ .experiment = "second" });
     assert_null(strstr(text, "synthetic"));
     free(text);
     fclose(out);
@@ -368,7 +351,7 @@ static void csv_is_read_back(void **state)
     struct sample_facts *m = sample_facts_create(8, 5, 1, 2);
     m->run[LOOKUP].drafter = "ngram, \"quoted\"\r\nand folded";
     struct store *s = sample_store(m);
-    char *text = reported(s, (struct report_options){ .format = REPORT_CSV }), *name[80];
+    char *text = sample_report(s, (struct report_options){ .format = REPORT_CSV }), *name[80];
     const char *at = text;
     int columns = 0, rows = 0;
     for (bool last = false; !last; columns++)
@@ -415,7 +398,7 @@ static void json_lines_are_read_back(void **state)
     struct error err;
     struct sample_facts *m = sample_facts_create(8, 5, 1, 2);
     struct store *s = sample_store(m);
-    char *text = reported(s, (struct report_options){ .format = REPORT_JSONL });
+    char *text = sample_report(s, (struct report_options){ .format = REPORT_JSONL });
     int rows = 0;
     for (char *line = text; *line != '\0'; rows++) {
         size_t n = strcspn(line, "\n");
@@ -462,7 +445,7 @@ static void answer_files_are_those_of_spec_bench(void **state)
     struct sample_facts *m = sample_facts_create(8, 5, 2, 2);
     struct store *s = sample_store(m);
     char *directory = test_path("answers");
-    char *text = reported(s, (struct report_options){ .format = REPORT_SPEC_BENCH, .directory = directory });
+    char *text = sample_report(s, (struct report_options){ .format = REPORT_SPEC_BENCH, .directory = directory });
     int run = 0;
     for (char *name = strtok(text, "\n"); name != NULL; name = strtok(NULL, "\n"), run++) {
         FILE *f = fopen(name, "r");

@@ -11,6 +11,7 @@
 #include "results/store.h"
 #include "tests/support/check.h"
 #include "tests/results/sample_facts.h"
+#include "tests/support/printed_text.h"
 #include "tests/support/small_model.h"
 
 struct facts {
@@ -44,32 +45,11 @@ static void set(struct facts *f, const char *sql)
 
 static char *report(struct facts *f)
 {
-    struct error err;
-    char *text = NULL;
-    size_t n;
-    FILE *out = open_memstream(&text, &n);
-    if (!report_write(f->s, &(struct report_options){ 0 }, out, &err))
-        fail_msg("%s", err.text);
-    fclose(out);
-    return text;
-}
-
-static int times(const char *text, const char *what)
-{
-    int n = 0;
-    for (const char *at = text; (at = strstr(at, what)) != NULL; at++)
-        n++;
-    return n;
+    return sample_report(f->s, (struct report_options){ 0 });
 }
 
 #define EXPECTED "\nAccepted draft tokens and E[accepted | draft] under the rule\n"
 #define BY_RULE "\nAccepted tokens per draft under each rule, for the same drafts (* lossy)\n"
-
-static void expect_contains(const char *text, const char *what)
-{
-    if (strstr(text, what) == NULL)
-        fail_msg("no \"%s\" in:\n%s", what, strstr(text, BY_RULE) != NULL ? strstr(text, BY_RULE) : text);
-}
 
 #define OF_RUN_2 " WHERE drafted > 0 AND sequence IN (SELECT id FROM sequence WHERE run = 2)"
 
@@ -102,9 +82,9 @@ static void expectations_are_reported_and_compared_by_variance(void **state)
                                   : xformat("  2  %.0f accepted, %.1f expected\n", accepted, expected);
         assert_true(cases[i].warns == (fabs(z) > 5 && variance >= 25));
         text = report(&f);
-        assert_int_equal(times(text, EXPECTED), 1);
+        assert_int_equal(occurrences(text, EXPECTED), 1);
         expect_contains(text, line);
-        assert_int_equal(times(text, "WARNING: more than 5 standard deviations"), cases[i].warns);
+        assert_int_equal(occurrences(text, "WARNING: more than 5 standard deviations"), cases[i].warns);
         free(text);
         free(line);
         free(sql);
@@ -139,7 +119,7 @@ static void other_rules_are_listed_best_first(void **state)
         }
     assert_true(sample_facts_query(f.s, "SELECT count(*) FROM step_rule") == 8);
     text = report(&f);
-    assert_int_equal(times(text, BY_RULE), 1);
+    assert_int_equal(occurrences(text, BY_RULE), 1);
     expect_contains(text,
                     BY_RULE "  2  typical* 2.250, rejection 1.000, match 0.375; at least one accepted: 0.375,\n     "
                             "bound 0.625\n");
@@ -225,13 +205,6 @@ static void speedups_have_max_four_characters(void **state)
     facts_close(&f);
 }
 
-static int clean(void **state)
-{
-    (void)state;
-    test_directory_remove();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,5 +213,5 @@ int main(void)
         cmocka_unit_test(rates_near_0_and_1_keep_three_characters),
         cmocka_unit_test(speedups_have_max_four_characters),
     };
-    return cmocka_run_group_tests(tests, NULL, clean);
+    return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
 }

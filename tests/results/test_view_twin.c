@@ -297,17 +297,9 @@ static void expect_json(const char *what, const struct json *a, const struct jso
     fail_msg("%s: found\n%s\nexpected\n%s", what, found, wanted);
 }
 
-// The report in this format, *n bytes; the caller frees it.
-static char *exported(struct scene *c, enum report_format format, size_t *n)
+static char *exported(struct scene *c, enum report_format format)
 {
-    struct error err;
-    char *text = NULL;
-    FILE *f = open_memstream(&text, n);
-    const struct report_options o = { .format = format, .directory = test_directory() };
-    if (!report_write(c->s, &o, f, &err))
-        fail_msg("%s", err.text);
-    (void)fclose(f);
-    return text;
+    return sample_report(c->s, (struct report_options){ .format = format, .directory = test_directory() });
 }
 
 static const struct json *run_of(const struct json *comparisons, int64_t run)
@@ -364,8 +356,8 @@ static void json_lines_equal_plain_loops(void **state)
     struct scene *c = *state;
     const struct json *view = json_get(json_get(c->golden, "views"), "run_summary"), *rows = json_get(view, "rows");
     struct error err;
-    size_t n, lines = 0;
-    char *text = exported(c, REPORT_JSONL, &n);
+    size_t lines = 0;
+    char *text = exported(c, REPORT_JSONL);
     for (char *at = text, *end; (end = strchr(at, '\n')) != NULL; at = end + 1, lines++) {
         struct json *line = json_parse_line(at, (size_t)(end - at), "export", (int)lines + 1, &err);
         const struct json *summary = NULL;
@@ -386,8 +378,7 @@ static void answer_files_equal_plain_loops(void **state)
     struct scene *c = *state;
     const struct json *files = json_get(c->golden, "answer_files");
     struct error err;
-    size_t n;
-    free(exported(c, REPORT_SPEC_BENCH, &n));
+    free(exported(c, REPORT_SPEC_BENCH));
     for (void *at = json_first(files); at != NULL; at = json_next(files, at)) {
         char *path = xformat("%s/%s.jsonl", test_directory(), json_key(at)), *line = NULL;
         size_t capacity = 0, lines = 0;

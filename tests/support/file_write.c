@@ -65,13 +65,19 @@ void assert_golden_file(const char *name, const char *text, bool write)
     free(path);
 }
 
-struct json *golden_json(const char *name)
+struct json *golden_json(const char *name, ...)
 {
     struct error err;
-    char *path = xformat("%s/%s", CASES, name);
+    char *file, *path;
+    va_list values;
+    va_start(values, name);
+    assert_true(vasprintf(&file, name, values) >= 0);
+    va_end(values);
+    path = xformat("%s/%s", CASES, file);
     struct json *golden = json_read(path, &err);
     if (golden == NULL)
         fail_msg("%s", err.text);
+    free(file);
     free(path);
     return golden;
 }

@@ -14,4 +14,5 @@ void file_flip(const char *path, long at, int bits); // inverts bits of a byte; 
 // Compares a text with tests/cases/NAME and fails the test at the first line that differs. write: NAME is rewritten first, to be
 // reviewed again.
 void assert_golden_file(const char *name, const char *text, bool write);
-struct json *golden_json(const char *name); // tests/cases/NAME; json_free it. Fails the test if it cannot be read
+// tests/cases/NAME, a printf format; json_free it. Fails the test if it cannot be read.
+struct json *golden_json(const char *name, ...) __attribute__((format(printf, 1, 2)));

@@ -13,19 +13,15 @@
 #include "drafters/tree_builder.h"
 #include "exact/instance.h"
 #include "tests/support/check.h"
+#include "tests/support/file_write.h"
 #include "tests/support/numbers.h"
 
 enum { VOCAB = 64, MAX_DEPTH = 8 };
 
 static struct json *golden(const char *name)
 {
-    struct error err;
-    char *path = xformat("%s/%s.json", CASES, name);
-    struct json *j = json_read(path, &err);
-    if (j == NULL)
-        fail_msg("%s", err.text);
+    struct json *j = golden_json("%s.json", name);
     assert_int_equal(json_int(json_get(j, "vocab")), VOCAB);
-    free(path);
     return j;
 }
 

@@ -14,18 +14,8 @@
 #include "tests/support/check.h"
 #include "tests/device/reference_operations.h"
 #include "tests/support/model_runner.h"
+#include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
-
-static struct json *golden(const char *name)
-{
-    struct error err;
-    char *path = xformat("%s/logits_%s.json", CASES, name);
-    struct json *j = json_read(path, &err);
-    if (j == NULL)
-        fail_msg("%s", err.text);
-    free(path);
-    return j;
-}
 
 static int number(const struct json *config, const char *key)
 {
@@ -102,7 +92,7 @@ static void logits_of_small_models_equal_those_of_transformers(void **unused)
     (void)unused;
     static const char *const names[] = { "mha", "gqa", "odd", "one", "headdim", "llama3", "linear", "bias" };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        struct json *j = golden(names[i]);
+        struct json *j = golden_json("logits_%s.json", names[i]);
         struct small_model t = small_model_of(j);
         char *directory = xformat("%s/%s", test_directory(), names[i]),
              *file = xformat("%s/%s.gguf", test_directory(), names[i]);
