@@ -196,7 +196,6 @@ char *words_with(const char *words, const char *model)
 
 int models_make(void **state)
 {
-    (void)state;
     struct small_model t = small_default;
     small_write_hf(models.hf = test_path("target"), &t);
     small_write_gguf(models.gguf = test_path("target.gguf"), &t);
@@ -213,7 +212,6 @@ int models_make(void **state)
 
 int models_remove(void **state)
 {
-    (void)state;
     char *names[] = { models.hf, models.gguf, models.draft, models.padded, models.no_tokenizer, models.foreign };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         free(names[i]);

@@ -32,7 +32,6 @@ static bool near(double a, double b, double share)
 
 static void quartiles_are_interpolated_linearly(void **state)
 {
-    (void)state;
     struct spread s = spread_of((const double[]){ 5, 1, NAN, 4, 2, 3 }, 6);
     assert_int_equal(s.n, 5);
     assert_true(s.median == 3 && s.low == 2 && s.high == 4 && s.least == 1 && s.most == 5);
@@ -68,7 +67,6 @@ static double stepped(double n, double c)
 
 static void a_hinge_is_recovered_from_its_own_costs(void **state)
 {
-    (void)state;
     struct cost_point p[ROWS * CONTEXTS];
     struct cost c;
     grid(p, hinged);
@@ -86,7 +84,6 @@ static void a_hinge_is_recovered_from_its_own_costs(void **state)
 
 static void costs_with_steps_are_fitted_by_a_table(void **state)
 {
-    (void)state;
     struct cost_point p[ROWS * CONTEXTS];
     struct cost c;
     grid(p, stepped);
@@ -104,7 +101,6 @@ static void costs_with_steps_are_fitted_by_a_table(void **state)
 
 static void a_cost_fitted_to_few_points_is_exact_at_them(void **state)
 {
-    (void)state;
     const struct cost_point p[] = { { 1, 128, 5e6 }, { 3, 128, 7e6 }, { 1, 256, 6e6 }, { 3, 256, 8e6 } };
     struct cost c;
     cost_fit(&c, p, 1);
@@ -125,7 +121,6 @@ static void a_cost_fitted_to_few_points_is_exact_at_them(void **state)
 
 static void placement_follows_from_latency_and_bandwidth(void **state)
 {
-    (void)state;
     const struct machine_state s = { 32e9, 36e9, 50 }, d = { 32e9, 63e9, 340 }, here = { 13e9, 26e9, 150 };
     struct machine_state slower = d;
     slower.all = 50e9;
@@ -140,7 +135,6 @@ static void placement_follows_from_latency_and_bandwidth(void **state)
 
 static void probes_measure_positive_numbers(void **state)
 {
-    (void)state;
     struct prober *p = prober_create(2);
     assert_non_null(p);
     struct probe one = prober_read(p, 1, 0), all = prober_read(p, 2, 0);
@@ -158,7 +152,6 @@ static void probes_measure_positive_numbers(void **state)
 
 static void the_load_of_other_processes_is_not_negative(void **state)
 {
-    (void)state;
     struct load short_one = load_begin(NULL, 0);
     assert_true(isnan(load_foreign(&short_one)));
     const pid_t group[] = { 1, getpgrp() };
@@ -174,7 +167,6 @@ static void the_load_of_other_processes_is_not_negative(void **state)
 // wherever the inner one has one.
 static void every_operation_is_forwarded(void **state)
 {
-    (void)state;
     struct error err;
     struct backend *inner = backend_cpu(1, &err), *outer = backend_timed(inner);
     void *a[sizeof(*inner) / sizeof(void *)], *b[sizeof(*inner) / sizeof(void *)];
@@ -224,7 +216,6 @@ static const struct timed_entry *entry_named(const struct backend *b, const char
 
 static void timing_does_not_change_logits(void **state)
 {
-    (void)state;
     struct error err;
     enum { N = 4 };
     size_t bytes = (size_t)(N * small_default.vocab) * sizeof(float);
@@ -268,7 +259,6 @@ enum { STORED = 5 };
 
 static void a_stored_bench_is_read_back(void **state)
 {
-    (void)state;
     struct error err;
     char *path = test_path("bench.db");
     unlink(path);
@@ -328,8 +318,7 @@ static void a_stored_bench_is_read_back(void **state)
                                    .operations = 1,
                                    .costs = 1 };
     int64_t id, latest;
-    if (!store_bench(s, &row, &id, &err))
-        fail_msg("%s", err.text);
+    assert_ok(store_bench(s, &row, &id, &err), err);
     assert_true(store_latest_bench(s, "0123456789abcdef", "int8", "f32", 2, &latest, &err));
     assert_int_equal(latest, id);
     assert_true(store_latest_bench(s, "0123456789abcdef", "int8", "f32", 3, &latest, &err));

@@ -20,7 +20,6 @@
 
 static void the_requested_measurements_are_taken(void **state)
 {
-    (void)state;
     struct child_result s = child_run("bench %s " QUICK " --json --draft %s", models.gguf, models.draft);
     child_expect_success(&s, "bench --json");
     struct json *j = child_result_json(&s);
@@ -60,7 +59,6 @@ static void the_requested_measurements_are_taken(void **state)
 // The probes measure the host, which does not limit a GPU.
 static void on_a_gpu_the_host_is_not_probed(void **state)
 {
-    (void)state;
     if (!child_use(SPECLAB_EMULATED)) {
         child_use(NULL);
         return;
@@ -102,7 +100,6 @@ static void on_a_gpu_the_host_is_not_probed(void **state)
 
 static void an_inflated_model_is_marked_everywhere(void **state)
 {
-    (void)state;
     char *large = test_path("inflated.gguf"), *db = test_path("inflated.db");
     struct child_result s = child_run("inflate %s --width 128 --out %s", models.gguf, large);
     child_expect_success(&s, "inflate");
@@ -138,7 +135,6 @@ static void an_inflated_model_is_marked_everywhere(void **state)
 
 static void results_are_printed_and_stored(void **state)
 {
-    (void)state;
     struct error err;
     char *db = test_path("command.db");
     for (int i = 0; i < 2; i++) {
@@ -162,7 +158,6 @@ static void results_are_printed_and_stored(void **state)
 // Two peers that report a fixed time for every measurement.
 static void peers_take_the_same_measurements(void **state)
 {
-    (void)state;
     struct error err;
     char *peer = test_path("peer.sh"), *db = test_path("peers.db");
     file_write(peer,
@@ -212,7 +207,6 @@ static void peers_take_the_same_measurements(void **state)
 
 static void errors_are_one_sentence(void **state)
 {
-    (void)state;
     static const struct mistake mistakes[] = {
         { 2, "bench", "missing" },
         { 2, "bench %s --rows 0", "\"0\"" },
@@ -258,7 +252,6 @@ static void errors_are_one_sentence(void **state)
 
 static void making_a_model_is_deterministic_and_the_model_runs(void **state)
 {
-    (void)state;
     char *a = test_path("made-a.gguf"), *b = test_path("made-b.gguf");
     const char *shape = "layers=2,width=64,heads=4,kv_heads=2,head_dim=16,hidden=96,vocab=300,context=128";
     const char *types[] = { "q4_0", "q8_0", "bf16", "f32" };
@@ -299,7 +292,6 @@ static void making_a_model_is_deterministic_and_the_model_runs(void **state)
 
 static void a_made_head_fits_its_model_and_runs(void **state)
 {
-    (void)state;
     char *folder = test_path("made-head");
     const char *types[] = { "bf16", "f32" };
     for (int i = 0; i < 2; i++) {

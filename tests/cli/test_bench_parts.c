@@ -58,7 +58,6 @@ static void order_of(int order[ITEMS], int round)
 // Each of two peers appends every line that it receives to one file, with its number.
 static void peers_receive_the_measurements_in_the_order_of_the_round(void **state)
 {
-    (void)state;
     struct error err = { "" };
     char *script = test_path("note.sh"), *notes = test_path("notes");
     file_write(script, "while read w r; do echo \"$1 $w $r\" >>$2; case $w in open) echo ready twin-$1 1.0;;"
@@ -78,8 +77,7 @@ static void peers_receive_the_measurements_in_the_order_of_the_round(void **stat
     struct bench_plan named = plan;
     named.peer[1].label = "two";
     struct bench b = { 0 };
-    if (!bench_open(&b, &named, &err) || !bench_run(&b, &err))
-        fail_msg("%s", err.text);
+    assert_ok(bench_open(&b, &named, &err) && bench_run(&b, &err), err);
     assert_string_equal(peer_name(b.peer[1]), "twin-2 1.0");
 
     struct text expected = { 0 };
@@ -161,14 +159,12 @@ static struct bench_plan small_plan(int rows, int context)
 // other processes.
 static void rounds_are_run_until_enough_of_them_count(void **state)
 {
-    (void)state;
     for (int repeats = 1; repeats <= 3; repeats += 2) {
         struct error err = { "" };
         struct bench b;
         struct bench_plan p = small_plan(1, 8);
         p.repeats = repeats;
-        if (!bench_open(&b, &p, &err) || !bench_run(&b, &err))
-            fail_msg("%s", err.text);
+        assert_ok(bench_open(&b, &p, &err) && bench_run(&b, &err), err);
         int counted = 0;
         for (int r = 0; r < b.n_rounds; r++)
             counted += b.round[r].counts;
@@ -185,13 +181,11 @@ static void rounds_are_run_until_enough_of_them_count(void **state)
 // The context of the models is 512 tokens.
 static void a_plan_is_limited_to_the_context_of_the_model(void **state)
 {
-    (void)state;
     struct error err = { "" };
     struct bench b;
     struct bench_plan p = small_plan(512, 100); // leaves no space for cached tokens
     p.prompt = 2000;
-    if (!bench_open(&b, &p, &err))
-        fail_msg("%s", err.text);
+    assert_ok(bench_open(&b, &p, &err), err);
     assert_int_equal(b.plan.n_contexts, 1);
     assert_int_equal(b.plan.context[0], 0);
     assert_int_equal(b.plan.prompt, 512);
@@ -201,8 +195,7 @@ static void a_plan_is_limited_to_the_context_of_the_model(void **state)
     p.n_contexts = 2;
     p.context[1] = 5000;
     p.draft = models.draft;
-    if (!bench_open(&b, &p, &err))
-        fail_msg("%s", err.text);
+    assert_ok(bench_open(&b, &p, &err), err);
     assert_int_equal(b.plan.n_contexts, 1);
     assert_int_equal(b.plan.context[0], 8);
     assert_int_equal(b.draft_model.n_contexts, 1);
@@ -220,15 +213,13 @@ static void a_plan_is_limited_to_the_context_of_the_model(void **state)
 
 static void memory_is_probed_by_the_threads_of_the_plan(void **state)
 {
-    (void)state;
     const int before = count_entries("/proc/self/task");
     struct error err = { "" };
     struct bench b;
     struct bench_plan p = small_plan(1, 8);
     p.threads = 2;
     p.probe = true;
-    if (!bench_open(&b, &p, &err))
-        fail_msg("%s", err.text);
+    assert_ok(bench_open(&b, &p, &err), err);
     assert_non_null(b.prober);
     assert_int_equal(prober_read(b.prober, 2, 0).threads, 2);
     const struct machine_state s = machine_state_probe(b.prober, 1);
@@ -252,7 +243,6 @@ static bool failing_sync(struct backend *b, struct error *err)
 
 static void *no_memory(struct backend *b, size_t bytes)
 {
-    (void)b, (void)bytes;
     return NULL;
 }
 
@@ -277,7 +267,6 @@ static bool pass_works(struct bench *b, struct error *err)
 // The device fails at its first sync, its second, and so on: the work reports failure, until there are fewer syncs than that.
 static void a_device_failure_is_reported(void **state)
 {
-    (void)state;
     static const struct {
         bool (*works)(struct bench *b, struct error *err);
         int waits; // number of syncs; 0: more than are tried
@@ -290,8 +279,7 @@ static void a_device_failure_is_reported(void **state)
             struct bench b;
             struct bench_plan p = small_plan(3, 8);
             p.prompt = 7;
-            if (!bench_open(&b, &p, &err))
-                fail_msg("%s", err.text);
+            assert_ok(bench_open(&b, &p, &err), err);
             struct backend *device = model_backend(b.target.model);
             real_sync = device->sync;
             device->sync = failing_sync;
@@ -307,12 +295,10 @@ static void a_device_failure_is_reported(void **state)
 
 static void missing_device_memory_is_reported(void **state)
 {
-    (void)state;
     struct error err = { "" };
     struct bench b;
     const struct bench_plan p = small_plan(3, 8);
-    if (!bench_open(&b, &p, &err))
-        fail_msg("%s", err.text);
+    assert_ok(bench_open(&b, &p, &err), err);
     struct backend *device = model_backend(b.target.model);
     void *(*alloc)(struct backend *, size_t) = device->alloc;
     device->alloc = no_memory;
@@ -348,7 +334,6 @@ static void expect_open_error(const char *const *words, const char *message)
 
 static void a_peer_that_fails_to_open_is_reported_and_cleaned_up(void **state)
 {
-    (void)state;
 #define PREFIX "the engine to compare with: "
     expect_open_error((const char *[]){ "/nowhere/engine", NULL }, PREFIX "/nowhere/engine: No such file or directory");
     expect_open_error((const char *[]){ "sh", "-c", "read l; exit 3", NULL },
@@ -378,7 +363,6 @@ static void a_peer_that_fails_to_open_is_reported_and_cleaned_up(void **state)
 
 static void a_peer_reports_seconds_and_is_waited_for(void **state)
 {
-    (void)state;
     struct error err = { "" };
     int64_t ns = 0;
     const int open_files = count_entries("/proc/self/fd");
@@ -387,8 +371,7 @@ static void a_peer_reports_seconds_and_is_waited_for(void **state)
                                  " prompt) echo error no prompt;; esac; done; sleep 0.1",
                                  NULL };
     struct peer *e = peer_open(&(struct peer_plan){ .words = good, .label = "it", .model = "m" }, &err);
-    if (e == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(e != NULL, err);
     assert_string_equal(peer_name(e), "it 1.0");
     assert_true(getpgid(peer_group(e)) == peer_group(e) && peer_group(e) != getpgrp());
     assert_true(peer_pass(e, 1, 8, &ns, &err));
@@ -418,7 +401,6 @@ static double stat_seconds(void)
 
 static void load_equals_the_statistics_of_the_kernel(void **state)
 {
-    (void)state;
     const double before = stat_seconds();
     const struct load l = load_begin(NULL, 0);
     const double after = stat_seconds();
@@ -450,7 +432,6 @@ static void cpuinfo(const char *name, char *to)
 
 static void the_processor_is_named_as_the_kernel_names_it(void **state)
 {
-    (void)state;
     char name[1024], family[1024], model[1024];
     cpuinfo("model name", name);
     cpuinfo("cpu family", family);

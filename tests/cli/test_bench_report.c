@@ -30,8 +30,7 @@ static const char *const beta[] = { "sh", "-c", "echo ready beta 2.0; cat >/dev/
 static void open_bench(struct bench *b, const struct bench_plan *plan)
 {
     struct error err = { "" };
-    if (!bench_open(b, plan, &err))
-        fail_msg("%s", err.text);
+    assert_ok(bench_open(b, plan, &err), err);
     free(b->machine), free(b->started), free(b->target.path), free(b->draft.path);
     b->machine = xstrdup("a machine");
     b->started = xstrdup("2026-01-02T03:04:05Z");
@@ -256,7 +255,6 @@ static char *all_outputs(void)
 
 static void output_equals_the_golden_file(void **state)
 {
-    (void)state;
     char *now = all_outputs();
     assert_golden_file("bench.txt", now, write_golden);
     free(now);
@@ -275,7 +273,6 @@ static double layer_products(void) // multiplications of one row in one layer
 // Counted row by row and layer by layer; each element of a head's keys and values takes two operations.
 static void work_is_counted_row_by_row(void **state)
 {
-    (void)state;
     struct bench b = { 0 };
     bare(&b);
     b.plan.prompt = 16;
@@ -311,7 +308,6 @@ static void work_is_counted_row_by_row(void **state)
 // Computed by plain loops over the rounds that count.
 static void spreads_cover_the_rounds_that_count(void **state)
 {
-    (void)state;
     struct bench b = { 0 };
     complete(&b);
     static const int s[] = { 0, 1, 4 };
@@ -350,15 +346,13 @@ static void holds(struct store *s, const char *sql)
 
 static void measurements_are_stored(void **state)
 {
-    (void)state;
     struct error err = { "" };
     char *path = test_path("report.db");
     struct store *st = store_open(path, &err);
     assert_non_null(st);
     struct bench b = { 0 };
     complete(&b);
-    if (!bench_store(&b, st, &err))
-        fail_msg("%s", err.text);
+    assert_ok(bench_store(&b, st, &err), err);
     char target[HASH_TEXT], draft[HASH_TEXT];
     hash_write(model_hash(b.target.model), target);
     hash_write(model_hash(b.draft.model), draft);
@@ -399,8 +393,7 @@ static void measurements_are_stored(void **state)
 
     // Probes that were not run are stored as NULL, whatever the fields hold; so is a missing draft model.
     bare(&b);
-    if (!bench_store(&b, st, &err))
-        fail_msg("%s", err.text);
+    assert_ok(bench_store(&b, st, &err), err);
     holds(st, "SELECT draft IS NULL AND draft_hash IS NULL AND draft_activations IS NULL AND overhead_ns IS NULL AND"
               " overhead_low_ns IS NULL AND overhead_high_ns IS NULL FROM bench WHERE id = 2");
     holds(st, "SELECT count(*) = 2 FROM bench_round WHERE bench = 2 AND before_read IS NULL AND before_read_one IS NULL"

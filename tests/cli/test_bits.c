@@ -34,7 +34,6 @@ const char *const agreement_names[] = { "none differs", "small differences", "la
 
 double rounding_limit(enum activations a, enum type cache)
 {
-    (void)a, (void)cache;
     return 0.125;
 }
 
@@ -89,8 +88,7 @@ static char *compare_all(const char *db, enum agreement *worst)
     FILE *out = tmpfile();
     const struct bits_plan plan = { .tokens = TOKENS, .out = out };
     seen.rows = seen.cells = seen.texts = 0;
-    if (!bits_run(e, s, &plan, worst, &err))
-        fail_msg("%s", err.text);
+    assert_ok(bits_run(e, s, &plan, worst, &err), err);
     store_close(s);
     experiment_free(e);
     const long n = ftell(out);
@@ -103,7 +101,6 @@ static char *compare_all(const char *db, enum agreement *worst)
 
 static void every_token_of_every_text_is_compared(void **state)
 {
-    (void)state;
     enum agreement worst = DIFFER_BEYOND_ROUNDING;
     seen.result = (struct logit_comparison){ .first.sequence = -1 };
     char *out = compare_all("same.db", &worst);
@@ -143,7 +140,6 @@ static void every_token_of_every_text_is_compared(void **state)
 
 static void differences_are_printed_and_stored(void **state)
 {
-    (void)state;
     for (int bugs = 0; bugs < 2; bugs++) {
         enum agreement worst = BITWISE_EQUAL;
         seen.result = (struct logit_comparison){ .limit = 0.25,
@@ -182,7 +178,6 @@ static void differences_are_printed_and_stored(void **state)
 
 static void an_interrupted_run_reports_it_and_stores_nothing(void **state)
 {
-    (void)state;
     struct error err = { "" };
     const volatile int stop = 1;
     enum agreement worst;
@@ -199,7 +194,6 @@ static void an_interrupted_run_reports_it_and_stores_nothing(void **state)
 // A draft token picked with the rule's own random numbers depends on the text. A second drafter does not change that.
 static void a_drafter_coupled_to_the_rule_is_refused(void **state)
 {
-    (void)state;
     struct error err = { "" };
     enum agreement worst;
     struct experiment *e = load(
@@ -223,7 +217,6 @@ static void a_drafter_coupled_to_the_rule_is_refused(void **state)
 
 static void the_command_finds_equal_bits(void **state)
 {
-    (void)state;
     write_file("bits.yaml", experiment_text);
     struct child_result s =
         child_run("exact --bits %s/bits.yaml --tokens 20 --db %s/command.db", test_directory(), test_directory());

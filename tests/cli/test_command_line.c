@@ -20,7 +20,6 @@
 
 static void a_number_is_the_whole_argument_and_in_range(void **state)
 {
-    (void)state;
     static const char *const wrong[] = { "", " 5", "5 ", "5x", "x", "0x5", "-1", "11", "-", "99999999999999999999" };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         long long v = 77;
@@ -40,7 +39,6 @@ static void a_number_is_the_whole_argument_and_in_range(void **state)
 
 static void nearest_minimizes_the_edit_distance(void **state)
 {
-    (void)state;
     static const struct {
         const char *word, *list[4], *nearest;
     } cases[] = {
@@ -66,7 +64,6 @@ static void nearest_minimizes_the_edit_distance(void **state)
 
 static void a_missing_file_is_named(void **state)
 {
-    (void)state;
     struct error err;
     struct text t = { 0 };
     assert_false(read_all("/no/such/file", &t, &err));
@@ -84,7 +81,6 @@ static char *all_of(FILE *f)
 
 static void accepted_draft_tokens_are_green_and_flushed_at_once(void **state)
 {
-    (void)state;
     for (int colour = 0; colour < 2; colour++) {
         struct stat st;
         FILE *f = tmpfile();
@@ -136,7 +132,6 @@ static char *printed(const struct transcript *t)
 
 static void the_text_summary_contains_every_number(void **state)
 {
-    (void)state;
     struct transcript t = example;
     char *text = printed(&t);
     assert_string_equal(text,
@@ -165,7 +160,6 @@ static void the_text_summary_contains_every_number(void **state)
 
 static void the_json_summary_contains_every_number(void **state)
 {
-    (void)state;
     struct transcript t = example;
     int32_t token[30];
     for (int i = 0; i < 30; i++)
@@ -202,7 +196,6 @@ static char *shown(struct output *m, size_t done, size_t total)
 
 static void write_progress_is_throttled_and_shown_on_terminals_only(void **state)
 {
-    (void)state;
     struct output m = { .terminal = true };
     char *first = shown(&m, 3000000, 20000000);
     assert_string_equal(first, "\r\033[K3 of 20 MB written");

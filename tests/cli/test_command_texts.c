@@ -120,7 +120,6 @@ static char *current_output(void)
 
 static void command_output_equals_the_golden_file(void **state)
 {
-    (void)state;
     make_more();
     make_heads();
     char *now = current_output();

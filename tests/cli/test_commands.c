@@ -23,7 +23,6 @@
 
 static void help_goes_to_stdout_and_usage_errors_do_not(void **state)
 {
-    (void)state;
     const char *commands[] = {
         "", "generate ", "tokenize ", "score ", "inspect ", "prune ", "list ", "run ", "report "
     };
@@ -46,7 +45,6 @@ static void help_goes_to_stdout_and_usage_errors_do_not(void **state)
 
 static void list_contains_everything_registered(void **state)
 {
-    (void)state;
     struct child_result text = child_run("list"), json = child_run("list --json");
     child_expect_success(&text, "list");
     struct json *j = child_result_json(&json);
@@ -73,7 +71,6 @@ static void list_contains_everything_registered(void **state)
 
 static void inspect_reports_the_cost_of_a_pass(void **state)
 {
-    (void)state;
     struct child_result s = child_run("inspect %s --json --context 10", models.hf);
     child_expect_success(&s, "inspect");
     struct json *j = child_result_json(&s);
@@ -108,7 +105,6 @@ static void inspect_reports_the_cost_of_a_pass(void **state)
 
 static void a_pruned_model_works_as_a_draft_model(void **state)
 {
-    (void)state;
     const char *both[] = { models.hf, models.gguf }, *names[] = { "pruned", "pruned.gguf" };
     for (int m = 0; m < 2; m++) {
         char *to = test_path(names[m]);
@@ -131,7 +127,6 @@ static void a_pruned_model_works_as_a_draft_model(void **state)
 // The limit is bytes of a pass over bytes/s, printed as a time and as a rate.
 static void inspect_reports_the_limit_set_by_memory(void **state)
 {
-    (void)state;
     struct child_result s = child_run("inspect %s --threads 1 --context 10", models.gguf);
     child_expect_success(&s, "inspect");
     const char *memory = strstr(s.out, "\nmemory      "), *limit = strstr(s.out, "\nlimit       ");
@@ -151,7 +146,6 @@ static void inspect_reports_the_limit_set_by_memory(void **state)
 
 static void missing_files_and_bad_values_are_one_sentence(void **state)
 {
-    (void)state;
     struct small_model t = small_default;
     char *empty = test_path("no-weights"), *file = xformat("%s/model.safetensors", empty);
     small_write_hf(empty, &t);
@@ -186,7 +180,6 @@ static void missing_files_and_bad_values_are_one_sentence(void **state)
 // Commands that write a model report its size: compared with inspect, and computed from its shape.
 static void written_models_have_the_requested_shape(void **state)
 {
-    (void)state;
     char *made = test_path("made.gguf"), *large = test_path("large"), *q8 = test_path("q8.gguf"),
          *again = test_path("again.gguf");
     struct child_result s =
@@ -227,7 +220,6 @@ static void written_models_have_the_requested_shape(void **state)
 
 static void make_fails_if_stdout_fails(void **state)
 {
-    (void)state;
     char *made = test_path("unreported.gguf");
     struct child_result s = child_run_to("/dev/full",
                                          "make smollm2-135m:layers=1,width=64,heads=4,kv_heads=2,head_dim=16,hidden=96,"
@@ -256,7 +248,6 @@ static bool catches(pid_t pid, int number)
 
 static void an_interrupted_run_reports_how_to_resume(void **state)
 {
-    (void)state;
     char *yaml = test_path("long.yaml"), *prompts = test_path("many.jsonl"), *db = test_path("long.db"),
          *log = test_path("log");
     FILE *f = fopen(yaml, "w");

@@ -19,7 +19,6 @@ static struct logit_comparison compare(const float *verified, double limit)
 
 static void equal_bits_are_bitwise_equal(void **unused)
 {
-    (void)unused;
     const struct logit_comparison c = compare(row, 0);
     assert_int_equal(c.different, 0);
     assert_int_equal(comparison_result(&c), BITWISE_EQUAL);
@@ -28,7 +27,6 @@ static void equal_bits_are_bitwise_equal(void **unused)
 
 static void one_unit_in_the_last_place_is_a_difference(void **unused)
 {
-    (void)unused;
     float other[VOCAB];
     for (int i = 0; i < VOCAB; i++) {
         memcpy(other, row, sizeof(row));
@@ -50,7 +48,6 @@ static void one_unit_in_the_last_place_is_a_difference(void **unused)
 // 0.26 is 0.111 of the spread; the top two are 0.5 apart, and swap.
 static void another_argmax_is_a_tie_within_rounding_and_a_bug_beyond_it(void **unused)
 {
-    (void)unused;
     const float other[VOCAB] = { 1, 2.74f, 2.76f, -4, 0, 2 };
     const struct logit_comparison coarse = compare(other, 0.112), fine = compare(other, 0.110);
     assert_int_equal(coarse.turned, 1);
@@ -68,7 +65,6 @@ static void another_argmax_is_a_tie_within_rounding_and_a_bug_beyond_it(void **u
 
 static void a_row_of_another_position_is_a_bug_despite_an_equal_argmax(void **unused)
 {
-    (void)unused;
     const float other[VOCAB] = { -4, 3, 0, 2, 2.5f, 1 };
     const struct logit_comparison c = compare(other, 1);
     assert_int_equal(c.turned, 0);
@@ -79,7 +75,6 @@ static void a_row_of_another_position_is_a_bug_despite_an_equal_argmax(void **un
 
 static void the_first_and_the_largest_difference_are_kept(void **unused)
 {
-    (void)unused;
     const float tie[VOCAB] = { 1, 2.74f, 2.76f, -4, 0, 2 }, bug[VOCAB] = { 9, 3, 2.5f, -4, 0, 2 };
     struct logit_comparison c = comparison_start(0.3);
     comparison_add(&c, row, row, VOCAB, 1, 1);
@@ -99,7 +94,6 @@ static void the_first_and_the_largest_difference_are_kept(void **unused)
 
 static void not_a_number_is_a_bug(void **unused)
 {
-    (void)unused;
     const float bad[] = { NAN, INFINITY, -INFINITY };
     for (int k = 0; k < 3; k++) {
         float other[VOCAB];
@@ -117,7 +111,6 @@ static void not_a_number_is_a_bug(void **unused)
 
 static void coarser_precision_has_a_larger_limit(void **unused)
 {
-    (void)unused;
     assert_true(rounding_limit(ACTIVATIONS_F32, F32) < rounding_limit(ACTIVATIONS_F32, BF16));
     assert_true(rounding_limit(ACTIVATIONS_F32, BF16) < rounding_limit(ACTIVATIONS_BF16, F32));
     assert_true(rounding_limit(ACTIVATIONS_BF16, Q8_0) < rounding_limit(ACTIVATIONS_INT8, F32));

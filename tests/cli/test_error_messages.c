@@ -29,7 +29,6 @@ static void expect_error(const struct child_result *s, int status, const char *w
 
 static void usage_errors_are_one_sentence_and_status_2(void **state)
 {
-    (void)state;
     const struct {
         const char *words, *with; // %s: the target
     } mistakes[] = {
@@ -111,7 +110,6 @@ static void expect_failure_with(const char *model, const char *with, const char 
 
 static void models_that_cannot_be_opened_are_one_sentence(void **state)
 {
-    (void)state;
     char *cut = test_path("cut.gguf"), *empty = test_path("empty"), *noise = test_path("noise.gguf"), *copy;
     expect_failure_with("/no/such/model.gguf", "/no/such/model.gguf", "generate", "x");
     expect_failure_with("no-such-model", "./run model no-such-model", "inspect", "");
@@ -143,7 +141,6 @@ static void models_that_cannot_be_opened_are_one_sentence(void **state)
 
 static void inspect_shows_what_it_can_of_a_broken_model(void **state)
 {
-    (void)state;
     struct small_model t = small_default;
     char *broken = test_path("broken"), *weights = xformat("%s/model.safetensors", broken);
     const float nan_value = NAN;
@@ -169,7 +166,6 @@ static void inspect_shows_what_it_can_of_a_broken_model(void **state)
 
 static void precisions_that_do_not_fit_are_one_sentence(void **state)
 {
-    (void)state;
     expect_failure_with(models.gguf, "int8 is for quantized weights", "generate --activations int8", "x");
     expect_failure_with(models.gguf, "the heads here have 16", "generate --cache q8_0", "x");
     expect_failure_with(models.gguf, "int8 is for quantized weights", "score --activations int8", "");
@@ -182,7 +178,6 @@ static void precisions_that_do_not_fit_are_one_sentence(void **state)
 
 static void drafters_that_do_not_fit_are_one_sentence(void **state)
 {
-    (void)state;
     char *words = xformat("generate %s --drafter small:model=%s x", models.gguf, models.foreign);
     expect_failure("vocabular", words);
     free(words);
@@ -191,7 +186,6 @@ static void drafters_that_do_not_fit_are_one_sentence(void **state)
 
 static void prompts_that_do_not_fit_are_one_sentence(void **state)
 {
-    (void)state;
     struct text ids = { 0 };
     for (int i = 0; i < 512; i++)
         text_printf(&ids, "%s7", i == 0 ? "--ids [" : ",");
@@ -218,7 +212,6 @@ static void prompts_that_do_not_fit_are_one_sentence(void **state)
 
 static void an_unknown_chat_template_names_chat_none(void **state)
 {
-    (void)state;
     struct small_model t = small_default;
     char *odd = test_path("odd"), *file = xformat("%s/tokenizer_config.json", odd);
     small_write_hf(odd, &t);
@@ -233,7 +226,6 @@ static void an_unknown_chat_template_names_chat_none(void **state)
 
 static void invalid_lines_are_named_by_number(void **state)
 {
-    (void)state;
     const struct {
         const char *command, *lines, *with;
     } wrong[] = {
@@ -272,7 +264,6 @@ static void invalid_lines_are_named_by_number(void **state)
 
 static void pruning_does_not_overwrite(void **state)
 {
-    (void)state;
     struct child_result s = child_run("prune %s --keep 0 --out %s/pruned.gguf/", models.gguf, test_directory());
     child_expect_success(&s, "a slash at the end of a file's name");
     child_result_free(&s);
@@ -287,7 +278,6 @@ static void pruning_does_not_overwrite(void **state)
 // The shell's `| head`: the program ends early, without a message.
 static void a_closed_pipe_is_silent(void **state)
 {
-    (void)state;
     const char *commands[] = { "list --json", "tokenize '%s' lines.jsonl",
                                "generate '%s' --temperature 1 --tokens 400 --ignore-end Hello" };
     char *lines = test_path("lines.jsonl");
@@ -315,7 +305,6 @@ static void a_closed_pipe_is_silent(void **state)
 
 static void a_full_disk_is_reported(void **state)
 {
-    (void)state;
     if (access("/dev/full", W_OK) != 0)
         skip();
     const char *commands[] = {
@@ -333,7 +322,6 @@ static void a_full_disk_is_reported(void **state)
 // `ulimit -f`: the program ignores SIGXFSZ, which would end it with half a file written.
 static void the_file_size_limit_is_reported(void **state)
 {
-    (void)state;
     char *out = test_path("too-large.gguf"), *part = test_path("too-large.gguf.part");
     file_size_limit(50000);
     signal(SIGXFSZ, SIG_DFL); // which the program inherits

@@ -89,7 +89,6 @@ static int64_t first_int_of(const char *db, const char *sql)
 
 static void every_rule_is_as_declared(void **state)
 {
-    (void)state;
     struct child_result s = child_run("exact --rules --instances 2 --db %s/rules.db", test_directory());
     child_expect_success(&s, "exact --rules");
     assert_string_equal(s.err, "");
@@ -116,7 +115,6 @@ static void every_rule_is_as_declared(void **state)
 
 static void cells_are_tested_and_stored(void **state)
 {
-    (void)state;
     write_experiment("many.yaml",
                      "  sampling: [{temperature: 1}, {temperature: 0.7, top_p: 0.9, repetition_penalty: 1.2}]\n"
                      // The exit status remembers the bias of the first rule.
@@ -159,14 +157,12 @@ static void cells_are_tested_and_stored(void **state)
 
 static void too_few_tokens_give_no_verdict(void **state)
 {
-    (void)state;
     expect_status("one.yaml", "few.db", "--tokens 60", UNDECIDED, "More tokens are needed");
     assert_int_equal(first_int_of("few.db", "SELECT count(*) FROM exact WHERE verdict = 'no verdict'"), 1);
 }
 
 static void enough_tokens_give_a_verdict(void **state)
 {
-    (void)state;
     write_file(
         "near.yaml",
         "name: near\ntarget: {model: deep.gguf}\nthreads: 1\nprompts: {file: conversations.jsonl, chat: chatml}\n"
@@ -178,7 +174,6 @@ static void enough_tokens_give_a_verdict(void **state)
 
 static void until_sets_the_number_of_tokens(void **state)
 {
-    (void)state;
     const struct power w = { 0.25, 0.999, 2 * EVIDENCE_TESTS + 2 };
     const int64_t needed = (int64_t)ceil(power_tokens(POWER_KS, 0.1, w));
     struct child_result s = exact("one.yaml", "until.db", "--until TV=0.1 --level 0.5");
@@ -338,7 +333,6 @@ static void run_with_interrupts(const char *file, const char *db, int number)
 
 static void interrupted_runs_reach_the_same_sums(void **state)
 {
-    (void)state;
     static const char *const files[] = { "one.yaml", "three.yaml" }, *const whole[] = { "one.db", "three.db" };
     for (int batch = 0; batch < 2; batch++) {
         expect_status(files[batch], whole[batch], "--tokens 600", UNDECIDED, "More tokens");
@@ -354,7 +348,6 @@ static void interrupted_runs_reach_the_same_sums(void **state)
 
 static void finished_texts_are_not_decoded_again_and_runs_can_be_extended(void **state)
 {
-    (void)state;
     expect_status("three.yaml", "again.db", "--tokens 300", UNDECIDED, "More tokens");
     struct stored_sums first = sums_in("again.db");
     expect_status("three.yaml", "again.db", "--tokens 200", UNDECIDED, "More tokens");
@@ -372,7 +365,6 @@ static void finished_texts_are_not_decoded_again_and_runs_can_be_extended(void *
 
 static void untestable_cells_and_failed_writes_are_errors(void **state)
 {
-    (void)state;
     write_experiment("greedy.yaml", "  sampling: [{temperature: 0}]\n  drafter: [ngram]\n");
     struct child_result s = exact("greedy.yaml", "greedy.db", "--tokens 30");
     assert_int_equal(s.status, 1);
@@ -391,7 +383,6 @@ static void untestable_cells_and_failed_writes_are_errors(void **state)
 
 static void errors_are_one_sentence(void **state)
 {
-    (void)state;
     write_experiment("none.yaml", PLAIN "  drafter: [none]\n");
     write_experiment("no_draft.yaml", PLAIN "  drafter: [{kind: small, model: absent.gguf}]\n");
     write_file("no_target.yaml",

@@ -46,7 +46,6 @@ static char *printed(const struct verdict *v, const struct observed *seen)
 
 static void a_verdict_is_printed(void **state)
 {
-    (void)state;
     struct verdict *v = xcalloc(1, sizeof(*v));
     struct observed *seen = xcalloc(1, sizeof(*seen));
     set_example(v, seen);
@@ -82,7 +81,6 @@ static void a_verdict_is_printed(void **state)
 
 static void a_verdict_is_stored(void **state)
 {
-    (void)state;
     struct error err = { "" };
     struct verdict *v = xcalloc(1, sizeof(*v));
     struct observed *seen = xcalloc(1, sizeof(*seen));
@@ -92,8 +90,7 @@ static void a_verdict_is_stored(void **state)
     struct exact_sums sums = { .sum = sum, .n = 3 };
     int64_t id;
     struct store *s = open_store("report.db");
-    if (!store_exact(s, &row, &id, &sums, &err) || !exact_store(s, id, v, seen, &err))
-        fail_msg("%s", err.text);
+    assert_ok(store_exact(s, &row, &id, &sums, &err) && exact_store(s, id, v, seen, &err), err);
     assert_int_equal(
         query_first_int(s, "SELECT count(*) FROM exact WHERE level = 1e-5 AND abs(accepted - 2.085) < 1e-12 AND"
                            " abs(expected - 2.125) < 1e-12 AND z_accepted = -1.5 AND detectable = 0.125 AND"

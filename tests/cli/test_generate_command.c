@@ -13,7 +13,6 @@
 
 static void every_drafter_gives_the_text_of_none(void **state)
 {
-    (void)state;
     const char *drafters[] = { "ngram", "ngram:longest=2,tokens=5", "small:model=%s,tokens=4,pick=greedy",
                                "small:model=%s,widths=[3,2,1]", "small:model=%s,nodes=9,tokens=4,pick=greedy" };
     const char *modes[] = { "", "--rule match --temperature 1 --seed 11" };
@@ -38,7 +37,6 @@ static void every_drafter_gives_the_text_of_none(void **state)
 
 static void both_formats_and_a_padded_draft_model_give_equal_texts(void **state)
 {
-    (void)state;
     char *a = xformat("%s --tokens 20 Hello", models.gguf),
          *b = xformat("%s --tokens 20 Hello --drafter small:model=%s", models.hf, models.padded);
     struct json *x = generated_json(a), *y = generated_json(b);
@@ -52,7 +50,6 @@ static void both_formats_and_a_padded_draft_model_give_equal_texts(void **state)
 
 static void a_trace_contains_each_draft(void **state)
 {
-    (void)state;
     char *arguments = xformat(
         "%s --ids '[5, 6, 7]' --tokens 12 --ignore-end --temperature 1 --trace --drafter small:model=%s,widths=[2,2]",
         models.gguf, models.draft);
@@ -82,7 +79,6 @@ static void a_trace_contains_each_draft(void **state)
 
 static void streamed_text_equals_json_text(void **state)
 {
-    (void)state;
     const char *options =
         "--rule match --temperature 1 --seed 5 --tokens 40 --ignore-end --logit-bias {3:-99}"; // no NUL bytes
     struct child_result s = child_run("generate %s %s Hello", models.gguf, options);
@@ -117,7 +113,6 @@ static const char *a_word_of(const char *text)
 
 static void a_stop_string_ends_the_text_and_is_left_out(void **state)
 {
-    (void)state;
     int tried = 0;
     for (int seed = 0; seed < 20; seed++) {
         char *arguments = xformat(
@@ -149,7 +144,6 @@ static void a_stop_string_ends_the_text_and_is_left_out(void **state)
 
 static void ids_need_no_tokenizer(void **state)
 {
-    (void)state;
     char *arguments = xformat("%s --ids '[295, 0, 7]' --tokens 5", models.no_tokenizer);
     struct json *j = generated_json(arguments);
     assert_true(json_is_null(json_get(j, "text")));
@@ -172,7 +166,6 @@ static void ids_need_no_tokenizer(void **state)
 
 static void generate_reports_the_precision(void **state)
 {
-    (void)state;
     char *arguments =
         xformat("%s --ids [5] --tokens 2 --activations bf16 --drafter small:model=%s", models.gguf, models.draft);
     struct json *j = generated_json(arguments);
@@ -187,7 +180,6 @@ static void generate_reports_the_precision(void **state)
 
 static void a_system_message_precedes_the_prompt(void **state)
 {
-    (void)state;
     char *arguments = xformat("%s --system 'Be brief' --tokens 1 ab", models.gguf);
     struct json *j = generated_json(arguments);
     char *prompt_ids = json_write(json_get(j, "prompt_ids"));
@@ -204,7 +196,6 @@ static void a_system_message_precedes_the_prompt(void **state)
 
 static void generate_reports_its_settings(void **state)
 {
-    (void)state;
     char *arguments =
         xformat("%s --seed 7 --temperature 0.5 --top-k 20 --rule match --drafter ngram:longest=2 --stop zzzz "
                 "--ignore-end --chat none abc",

@@ -24,7 +24,6 @@
 
 static bool copy_ranks(void *self, const char *shown, const struct head_ranks *ranks, struct error *err)
 {
-    (void)shown, (void)err;
     *(struct head_ranks *)self = *ranks;
     return true;
 }
@@ -38,8 +37,7 @@ static struct head_ranks evaluate_and_print(const char *text, int64_t tokens, ch
     assert_non_null(out);
     const struct heads_options plan = { .tokens = tokens, .out = out, .each = copy_ranks, .self = &ranks };
     struct experiment *e = load(text);
-    if (!heads_run(e, &plan, &err))
-        fail_msg("%s", err.text);
+    assert_ok(heads_run(e, &plan, &err), err);
     experiment_free(e);
     if (printed != NULL) {
         *printed = xcalloc(1, 1 << 14);
@@ -57,7 +55,6 @@ static struct head_ranks evaluate(const char *text, int64_t tokens)
 
 static void a_target_that_drafts_for_itself_is_always_correct(void **unused)
 {
-    (void)unused;
     const struct head_ranks s =
         evaluate(CELLS("{temperature: 0}", "{kind: small, model: target.gguf, tokens: 4}"), 100);
     assert_int_equal(s.depth, 4);
@@ -72,7 +69,6 @@ static void a_target_that_drafts_for_itself_is_always_correct(void **unused)
 // by the first position of each text only. Continuing from another token or another row would give other ranks.
 static void ranks_at_a_depth_equal_those_from_a_later_position(void **unused)
 {
-    (void)unused;
     const struct head_ranks s =
         evaluate(CELLS("{temperature: 1}", "{kind: small, model: draft.gguf, tokens: 3, pick: greedy}"), 2 * 24);
     int64_t found = 0;
@@ -89,7 +85,6 @@ static void ranks_at_a_depth_equal_those_from_a_later_position(void **unused)
 
 static void every_head_reports_ranks_to_the_depth_of_its_drafts(void **unused)
 {
-    (void)unused;
     char *target = test_path("target.gguf"), *draft = test_path("draft.gguf");
     pair_heads_make(target, draft);
     static const char *const drafters[] = {
@@ -115,7 +110,6 @@ static void every_head_reports_ranks_to_the_depth_of_its_drafts(void **unused)
 // A random token of 288 would be correct once in 288.
 static void a_head_made_of_the_targets_layer_is_mostly_correct(void **unused)
 {
-    (void)unused;
     struct small_model one = small_default;
     one.layers = 1;
     char *target = test_path("one"), *head = test_path("one.eagle");
@@ -138,7 +132,6 @@ static void a_head_made_of_the_targets_layer_is_mostly_correct(void **unused)
 // Rebuilds the table from the counts. The EAGLE-3 head has a third of the vocabulary, and is sometimes correct.
 static void the_table_follows_from_the_counts(void **unused)
 {
-    (void)unused;
     static const char *const drafters[] = {
         "{kind: small, model: draft.gguf, tokens: 3, pick: greedy}",
         "{kind: small, model: draft.gguf, tokens: 3, pick: coupled}",
@@ -188,14 +181,12 @@ static void the_table_follows_from_the_counts(void **unused)
 
 static void a_lookup_drafter_reports_no_ranks(void **unused)
 {
-    (void)unused;
     const struct head_ranks s = evaluate(CELLS("{temperature: 0}", "ngram"), 50);
     assert_int_equal(s.depth, -1); // `each` was not called
 }
 
 static void the_command_writes_a_tree_that_a_drafter_reads(void **unused)
 {
-    (void)unused;
     if (!child_is_present())
         skip();
     struct error err;
@@ -207,8 +198,7 @@ static void the_command_writes_a_tree_that_a_drafter_reads(void **unused)
     child_result_free(&s);
     static struct tree t;
     char *path = test_path("tree.json");
-    if (!tree_read(path, NULL, &t, &err))
-        fail_msg("%s", err.text);
+    assert_ok(tree_read(path, NULL, &t, &err), err);
     assert_int_equal(t.n, 10);
     free(path);
     const struct head_ranks ranks =
@@ -220,7 +210,6 @@ static void the_command_writes_a_tree_that_a_drafter_reads(void **unused)
 // another run, and two names of one tree are the same run.
 static void the_contents_of_files_are_part_of_a_cell(void **unused)
 {
-    (void)unused;
     static const char tree_cell[] =
         CELLS("{temperature: 0}", "{kind: small, model: draft.gguf, tree: t.json, pick: greedy}");
     static const char same_cell[] =
@@ -255,7 +244,6 @@ static void the_contents_of_files_are_part_of_a_cell(void **unused)
 
 static void errors_are_one_sentence(void **unused)
 {
-    (void)unused;
     if (!child_is_present())
         skip();
     write_file("two.yaml", CELLS("{temperature: 1}, {temperature: 0}", "{kind: small, model: draft.gguf}"));
@@ -288,7 +276,6 @@ static void errors_are_one_sentence(void **unused)
 // After a prompt of one token there is no hidden state yet that a head could read; at the next position there is.
 static void a_prompt_of_one_token_is_evaluated_from_the_next_position(void **unused)
 {
-    (void)unused;
     write_file("short.jsonl", "{\"question_id\": 1, \"category\": \"x\", \"input_ids\": [40]}\n");
     const struct head_ranks s =
         evaluate("name: examined\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: short.jsonl, chat: none}\n"
@@ -303,7 +290,6 @@ static void a_prompt_of_one_token_is_evaluated_from_the_next_position(void **unu
 // One token after a prompt of one: only the second prompt shows that the head reports ranks.
 static void a_text_too_short_to_evaluate_is_followed_by_another(void **unused)
 {
-    (void)unused;
     write_file("shorter.jsonl", "{\"question_id\": 1, \"category\": \"x\", \"input_ids\": [40]}\n"
                                 "{\"question_id\": 2, \"category\": \"x\", \"input_ids\": [40, 41]}\n");
     const struct head_ranks s = evaluate(

@@ -14,7 +14,6 @@
 
 static void mistakes_are_one_line_errors(void **state)
 {
-    (void)state;
     static const struct mistake mistakes[] = {
         { 2, "inflate", "missing argument" },
         { 2, "inflate %s", "--out PATH is needed" },
@@ -45,7 +44,6 @@ static void mistakes_are_one_line_errors(void **state)
 // The mark appears everywhere: output of inflate, inspect, run, and the reports of an experiment.
 static void every_command_shows_that_a_model_is_inflated(void **state)
 {
-    (void)state;
     char *large = test_path("marked.gguf"), *yaml = test_path("marked.yaml"), *db = test_path("marked.db"),
          *prompts = test_path("marked.jsonl");
     struct child_result s = child_run("inflate %s --width 128 --layers 4 --out %s", models.gguf, large);

@@ -54,7 +54,6 @@ static char *edited(const char *directory, const char *file, const char *old, co
 
 static void impossible_conversions_are_one_sentence(void **state)
 {
-    (void)state;
     char *gguf = test_path("from_f32.gguf"), *hf = test_path("hf_0"), *to = test_path("none.gguf"),
          *directory = test_path("none"), *existing = test_path("f32_to_bf16.gguf");
     refused(gguf, Q8_0, directory, "the model is a GGUF file");
@@ -99,7 +98,6 @@ static void impossible_conversions_are_one_sentence(void **state)
 
 static void a_value_that_is_not_finite_is_named(void **state)
 {
-    (void)state;
     const float nan_value = NAN;
     char *hf = test_path("broken"), *weights = xformat("%s/model.safetensors", hf), *to = test_path("none.gguf"),
          *directory = test_path("none");
@@ -120,7 +118,6 @@ static void a_value_that_is_not_finite_is_named(void **state)
 // A limit on the size of files simulates a disk that fills up halfway.
 static void a_full_disk_leaves_no_files(void **state)
 {
-    (void)state;
     for (int gguf = 0; gguf < 2; gguf++) {
         char *from = test_path(gguf ? "from_f32.gguf" : "hf_0"), *to = test_path(gguf ? "none.gguf" : "none");
         file_size_limit(100000);
@@ -133,7 +130,6 @@ static void a_full_disk_leaves_no_files(void **state)
 
 static void errors_are_one_sentence(void **state)
 {
-    (void)state;
     if (!child_is_present())
         skip();
     static const struct mistake mistakes[] = {
@@ -165,7 +161,6 @@ static void errors_are_one_sentence(void **state)
 
 static void help_is_on_stdout(void **state)
 {
-    (void)state;
     if (!child_is_present())
         skip();
     static const char *const commands[] = { "quantize", "inflate" };
@@ -181,7 +176,6 @@ static void help_is_on_stdout(void **state)
 
 static void quantize_and_inspect_report_the_result(void **state)
 {
-    (void)state;
     if (!child_is_present())
         skip();
     char *gguf = test_path("from_f32.gguf"), *to = test_path("quantized.gguf");

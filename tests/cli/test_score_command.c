@@ -15,7 +15,6 @@
 
 static void decoding_inverts_encoding(void **state)
 {
-    (void)state;
     const char *lines =
         "{\"text\":\"plain words\"}\n{\"text\":\"\"}\n{\"text\":\"caf\xC3\xA9 \xF0\x9F\x98\x80 \\u0000 \\n\"}\n"
         "{\"text\":\"<|im_start|>user\"}\n";
@@ -48,7 +47,6 @@ static void decoding_inverts_encoding(void **state)
 
 static void probabilities_of_all_next_tokens_sum_to_1(void **state)
 {
-    (void)state;
     struct text in = { 0 };
     struct json *line[300];
     for (int x = 0; x < small_default.vocab; x++)
@@ -78,7 +76,6 @@ static void probabilities_of_all_next_tokens_sum_to_1(void **state)
 // More tokens than one pass takes: later tokens and the borders of passes change nothing.
 static void a_long_text_scores_like_its_beginning(void **state)
 {
-    (void)state;
     struct text in = { 0 };
     struct json *line[3];
     const int lengths[] = { 400, 130, 129 };
@@ -104,7 +101,6 @@ static void a_long_text_scores_like_its_beginning(void **state)
 // --answers gives an answer the same scores as the end of a text that begins with the prompt.
 static void an_answer_is_scored_after_its_prompt(void **state)
 {
-    (void)state;
     static const char *const answer[] = { "wx y<|im_end|>", "z", "hello" };
     char *arguments = xformat("%s --chat chatml --tokens 1 ab", models.gguf), *prompt[3], *own[3];
     struct json *j = generated_json(arguments), *hand[3], *got[4] = { NULL };
@@ -180,7 +176,6 @@ static void an_answer_is_scored_after_its_prompt(void **state)
 // A cache created for a short text is too short for the next one.
 static void a_text_scores_the_same_after_shorter_ones(void **state)
 {
-    (void)state;
     struct text alone = { 0 }, both = { 0 };
     struct json *x[1], *y[3];
     for (int i = 0; i < 400; i++)
@@ -208,7 +203,6 @@ static void a_text_scores_the_same_after_shorter_ones(void **state)
 // The first token's logit is thousands above or below all others: the sum stays finite.
 static void one_logit_far_from_the_others_is_scored(void **state)
 {
-    (void)state;
     struct small_model t = small_default;
     char *path = test_path("outlier"), *file = xformat("%s/model.safetensors", path);
     uint64_t header;
@@ -249,7 +243,6 @@ static void one_logit_far_from_the_others_is_scored(void **state)
 
 static void answers_to_ids_need_no_chat_template(void **state)
 {
-    (void)state;
     struct small_model t = small_default;
     char *odd = test_path("unknown-chat"), *file = xformat("%s/tokenizer_config.json", odd);
     small_write_hf(odd, &t);

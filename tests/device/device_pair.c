@@ -85,8 +85,7 @@ static struct tensor weight(struct backend *b, enum activations a, int64_t width
     for (int i = 0; i < WIDE * width; i++)
         x[i] = (uint16_t)(0x3D00 | ((unsigned)(i * 40503 + salt) >> 5 & 0x80FF));
     const struct tensor w = b->prepare(b, tensor_of(x, BF16, WIDE, width), a, &err);
-    if (w.data == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(w.data != NULL, err);
     free(x);
     return w;
 }
@@ -113,8 +112,7 @@ static void open_side(struct device_pair_side *s, struct backend *b, const char 
     s->b = b;
     s->taps = (struct taps){ TAPS, { 0, 1 } };
     s->m = model_open(path, b, a, PAIR_ROWS, &err);
-    if (s->m == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(s->m != NULL, err);
     const int width = model_shape(s->m)->width;
     device_pair_new_cache(s, cache);
     s->logits = rows_on(b, PAIR_ROWS + 1, PAIR_VOCAB);
@@ -238,8 +236,7 @@ void device_pair_run(struct device_pair_side *s, const struct rows *r)
     float untouched[PAIR_VOCAB] = { 5, 6, 7 }, still[PAIR_VOCAB];
     s->b->upload(s->b, behind.data, untouched, sizeof(untouched));
     const int64_t before = device_pair_launches();
-    if (!model_forward(s->m, s->c, &p, &s->taps, &states, &err))
-        fail_msg("%s", err.text);
+    assert_ok(model_forward(s->m, s->c, &p, &s->taps, &states, &err), err);
     s->launches = device_pair_launches() - before;
     const struct tensor all[] = { tensor_rows(s->logits, 0, r->n), states.last, states.tapped,
                                   tensor_rows(s->gated, 0, r->n) };
@@ -254,8 +251,7 @@ void device_pair_run(struct device_pair_side *s, const struct rows *r)
     }
     s->b->download(s->b, still, behind.data, sizeof(still));
     assert_memory_equal(still, untouched, sizeof(still));
-    if (!s->b->sync(s->b, &err))
-        fail_msg("%s", err.text);
+    assert_ok(s->b->sync(s->b, &err), err);
 }
 
 void device_pair_both(struct device_pair *c, const struct rows *r, enum kind expected)

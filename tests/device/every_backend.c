@@ -106,7 +106,6 @@ bool backends_open(int argc, char **argv)
 
 int backends_close(void **unused)
 {
-    (void)unused;
     for (int i = 0; i < n_backends; i++)
         backends[i]->destroy(backends[i]);
     return 0;

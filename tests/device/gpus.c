@@ -78,15 +78,13 @@ struct backend *gpu_open(const struct gpu_here *g)
 {
     struct error err;
     struct backend *b = g->open(&err);
-    if (b == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(b != NULL, err);
     return b;
 }
 
 void gpu_close(struct backend *b)
 {
     struct error err;
-    if (!b->sync(b, &err))
-        fail_msg("%s", err.text);
+    assert_ok(b->sync(b, &err), err);
     b->destroy(b);
 }

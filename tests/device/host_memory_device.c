@@ -50,25 +50,21 @@ static void fetch(struct backend *from, struct tensor on_device, struct tensor t
 
 static void *hosted_alloc(struct backend *b, size_t bytes)
 {
-    (void)b;
     return xmalloc(bytes + 1);
 }
 
 static void hosted_release(struct backend *b, void *data)
 {
-    (void)b;
     free(data);
 }
 
 static void hosted_copy(struct backend *b, void *to, const void *from, size_t bytes)
 {
-    (void)b;
     memcpy(to, from, bytes);
 }
 
 static void *hosted_host(struct backend *b, void *data)
 {
-    (void)b;
     return data;
 }
 

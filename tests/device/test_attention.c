@@ -56,7 +56,6 @@ static void check_attention(struct backend *c, const struct layout *layout, cons
 
 static void attention_over_trees_agrees_with_plain_loops(void **unused)
 {
-    (void)unused;
     static const int heads[][3] = { { 4, 4, 8 }, { 9, 3, 64 }, { 5, 1, 12 }, { 2, 1, 80 }, { 3, 3, 2 }, { 30, 1, 16 } };
     struct two_slots s;
     make_two_slots(&s, 90);
@@ -70,7 +69,6 @@ static void attention_over_trees_agrees_with_plain_loops(void **unused)
 // Sequences of several splits: with few rows the threads divide the splits, with many the rows.
 static void attention_over_long_sequences_and_quantized_caches(void **unused)
 {
-    (void)unused;
     enum { PREFIX = 1290, LENGTH = PREFIX + 90 };
     static const int heads[3] = { 6, 2, 32 };
     struct two_slots s;
@@ -94,7 +92,6 @@ static void attention_over_long_sequences_and_quantized_caches(void **unused)
 // Prefixes for which the rows' positions end right before, at and after a multiple of 256.
 static void attention_at_the_end_of_a_split(void **unused)
 {
-    (void)unused;
     enum { LENGTH = 530 };
     static const int heads[3] = { 2, 1, 32 }, prefixes[] = { 254, 255, 256, 510, 511, 512 };
     for (int b = 0; b < n_backends; b++)
@@ -117,7 +114,6 @@ static void attention_at_the_end_of_a_split(void **unused)
 // bfloat16 rounds to nearest, q8_0 to half a step of its blocks' scales.
 static void a_cache_of_fewer_bits_rounds_to_its_type(void **unused)
 {
-    (void)unused;
     enum { KV = 2, HD = 32, K = KV * HD };
     struct two_slots s;
     make_two_slots(&s, 90);
@@ -151,7 +147,6 @@ static void a_cache_of_fewer_bits_rounds_to_its_type(void **unused)
 
 static void store_rotates_by_position_and_writes_rows_to_their_places(void **unused)
 {
-    (void)unused;
     enum { HEADS = 6, KV = 3, HD = 24, Q = HEADS * HD, K = KV * HD };
     struct two_slots s;
     make_two_slots(&s, 90);

@@ -106,7 +106,6 @@ static struct bisected examine(struct backend *b, const char *rule, double lenie
 
 static void rules_on_a_device_are_lossless(void **unused)
 {
-    (void)unused;
     static const char *const names[] = { "rejection", "block", "match" };
     for (int g = 0; g < gpus; g++) {
         struct backend *b = gpu_open(&gpu[g]);

@@ -37,7 +37,6 @@ static bool captured_with_a_failure(struct device_pair *c, int call)
 // Whichever call fails during capture, the pass is queued, and so are later ones.
 static void without_a_graph_passes_are_queued(void **unused)
 {
-    (void)unused;
     char *path = device_pair_model(BF16, 1, 64);
     int reported = 0, instead = 0, launches = 0;
     bool captured = false;
@@ -130,8 +129,7 @@ static void product_is_right(const struct product_of *p, bool known, int call)
         out = p->y;
     }
     emulated_fail_next(0);
-    if (!b->sync(b, &err))
-        fail_msg("%s", err.text);
+    assert_ok(b->sync(b, &err), err);
     assert_true(out.data == p->y.data && out.rows == 1 && out.width == M && out.planes == 0);
     b->download(b, got, p->y.data, sizeof(got));
     b->download(b, x, p->x.data, sizeof(x));
@@ -144,7 +142,6 @@ static void product_is_right(const struct product_of *p, bool known, int call)
 // An enlarged workspace has another address.
 static void enlarging_a_workspace_ends_graphs(void **unused)
 {
-    (void)unused;
     struct product_of p = product_open();
     struct backend *b = p.b;
     for (int i = 0; i < 2; i++)
@@ -162,7 +159,6 @@ static void enlarging_a_workspace_ends_graphs(void **unused)
 
 static void planes_from_before_are_not_part_of_a_graph(void **unused)
 {
-    (void)unused;
     struct product_of p = product_open();
     product_is_right(&p, true, 0);
     product_is_right(&p, true, 0);
@@ -174,7 +170,6 @@ static void planes_from_before_are_not_part_of_a_graph(void **unused)
 // Planes are written to two buffers in turn; between two graphs an odd number of them may be.
 static void capture_enlarges_no_workspace(void **unused)
 {
-    (void)unused;
     struct product_of p = product_open();
     struct backend *b = p.b;
     const struct tensor wide = rows_on(b, 1, 4 * K), by = rows_on(b, 1, 4 * K), narrow = tensor_of(by.data, F32, 1, K);
@@ -196,7 +191,6 @@ static void capture_enlarges_no_workspace(void **unused)
 
 static void a_failed_capture_leaves_no_planes(void **unused)
 {
-    (void)unused;
     for (int call = 1, captured = 0; !captured; call++) {
         struct product_of p = product_open();
         product_is_right(&p, false, 0);
@@ -236,7 +230,6 @@ static struct tensor fives(struct backend *b)
 // Forbidden calls are carried out, and the other operations exactly once each time.
 static void operations_that_cannot_be_captured_are_queued_again(void **unused)
 {
-    (void)unused;
     enum { TIMES = 5 };
     for (int what = NOTHING; what < FORBIDDEN; what++) {
         struct backend *b = gpu_open(&gpu[0]);

@@ -77,7 +77,6 @@ static void check_logits(const struct gpu_here *g, enum type type, enum activati
 
 static void logits_equal_those_of_the_cpu_up_to_rounding(void **unused)
 {
-    (void)unused;
     for (int g = 0; g < gpus; g++) {
         check_logits(&gpu[g], F32, ACTIVATIONS_F32, F32, 1e-5);
         check_logits(&gpu[g], F16, ACTIVATIONS_F32, F32, 1e-5);
@@ -146,7 +145,6 @@ static void check_bits(const struct gpu_here *g, enum type type, enum activation
 
 static void a_row_has_the_same_bits_in_prompts_chains_and_trees(void **unused)
 {
-    (void)unused;
     for (int g = 0; g < gpus; g++) {
         if (gpu[g].varies)
             continue;
@@ -201,7 +199,6 @@ static int make_pair(void **unused)
 
 static void texts_of_every_drafter_equal_the_baseline(void **unused)
 {
-    (void)unused;
     for (int g = 0; g < gpus; g++) {
         if (gpu[g].varies)
             continue;
@@ -213,7 +210,6 @@ static void texts_of_every_drafter_equal_the_baseline(void **unused)
 // Another order of sums changes the logits of these models by about one millionth; the two largest logits are further apart.
 static void greedy_texts_by_cublas_equal_those_of_the_cpu(void **unused)
 {
-    (void)unused;
     make_prompts();
     for (int g = 0; g < gpus; g++) {
         if (!is_cublas(&gpu[g]))
@@ -267,7 +263,6 @@ static int64_t launches_of(int layers, int n)
 // input of products.
 static void a_layer_is_nine_launches(void **unused)
 {
-    (void)unused;
 #if defined(EMULATED_DEVICE)
     for (int n = 1; n <= 4; n += 3)
         assert_int_equal(launches_of(3, n) - launches_of(2, n), 9);
@@ -276,7 +271,6 @@ static void a_layer_is_nine_launches(void **unused)
 
 static void rows_of_all_layers_move_in_one_launch(void **unused)
 {
-    (void)unused;
 #if defined(EMULATED_DEVICE)
     struct error err;
     struct backend *b = backend_emulated(0, &err);
@@ -327,7 +321,6 @@ static void with_draft_model_on(const struct decode_setup *about, const char *dr
 // The device of the draft model changes the cost only, not the text, even for coupled sampling.
 static void a_draft_model_on_another_device_gives_the_same_texts(void **unused)
 {
-    (void)unused;
     static const struct {
         const char *sampling, *rule, *drafter;
     } cases[] = {
@@ -361,7 +354,6 @@ static void a_draft_model_on_another_device_gives_the_same_texts(void **unused)
 // upload() reads the host's memory before it returns, however much is queued and whatever is written there next.
 static void uploads_read_host_memory_before_they_return(void **unused)
 {
-    (void)unused;
     enum { TIMES = 40, MAX_COUNT = 300000 };
     static const size_t numbers[] = { MAX_COUNT, 3, 70001, 1, MAX_COUNT };
     float *host = xcalloc(MAX_COUNT, sizeof(*host));
@@ -391,15 +383,13 @@ static void uploads_read_host_memory_before_they_return(void **unused)
 
 static void too_little_memory_is_reported_before_allocation(void **unused)
 {
-    (void)unused;
 #if defined(EMULATED_DEVICE)
     struct error err = { "" };
     char *path = model_of(BF16);
     emulated_memory_limit(66 << 20);
     struct backend *b = backend_emulated(0, &err);
     struct model *m = model_open(path, b, ACTIVATIONS_BF16, 8, &err);
-    if (m == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(m != NULL, err);
     struct kv_shape shape = model_kv_shape(m, 4, 1 << 16, 8);
     assert_null(kv_create(b, &shape, &err));
     assert_non_null(strstr(err.text, "cuda: not enough memory for a cache of 4 slots of 65536 tokens: "));
@@ -420,7 +410,6 @@ static void too_little_memory_is_reported_before_allocation(void **unused)
 
 static void missing_or_failing_cublas_is_reported(void **unused)
 {
-    (void)unused;
 #if defined(EMULATED_DEVICE)
     struct error err = { "" };
     emulated_cublas_lacks("libcublas");
@@ -463,7 +452,6 @@ static void missing_or_failing_cublas_is_reported(void **unused)
 
 static void a_failed_copy_is_reported_once(void **unused)
 {
-    (void)unused;
 #if defined(EMULATED_DEVICE)
     struct error err = { "" };
     struct backend *b = backend_emulated(0, &err);
@@ -483,7 +471,6 @@ static void a_failed_copy_is_reported_once(void **unused)
 
 static void a_failure_on_the_device_is_reported_at_the_next_sync(void **unused)
 {
-    (void)unused;
 #if defined(EMULATED_DEVICE)
     struct error err = { "" };
     struct backend *b = backend_emulated(0, &err);

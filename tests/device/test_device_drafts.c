@@ -172,7 +172,6 @@ static void count_probabilities(struct backend *b, struct tensor logits, int use
 // A device without memory for drafts.
 static struct drafting *no_drafts(struct backend *b, const struct drafting_shape *s)
 {
-    (void)b, (void)s;
     return NULL;
 }
 
@@ -348,7 +347,6 @@ static void check(struct device_setup *w, const struct shape *s, const struct vo
 // Without device memory for them drafts are built on the host; more memory is never worse.
 static void drafts_are_built_on_the_host_without_device_memory(void **unused)
 {
-    (void)unused;
 #if defined(EMULATED_DEVICE)
     static int32_t few[100];
     char *path = test_path("target.gguf");
@@ -387,7 +385,6 @@ static void drafts_are_built_on_the_host_without_device_memory(void **unused)
 
 static void drafts_equal_the_hosts(void **unused)
 {
-    (void)unused;
     static int32_t few[100], backwards[MOST_VOCAB];
     char *path = test_path("target.gguf");
     small_write_gguf(path, &small_default);
@@ -424,7 +421,6 @@ static void drafts_equal_the_hosts(void **unused)
 // A device has no text, so stages that need it keep sampled drafts on the host; greedy ones need only logits.
 static void drafts_are_built_on_the_device_if_its_stages_suffice(void **unused)
 {
-    (void)unused;
     char *path = test_path("target.gguf");
     small_write_gguf(path, &small_default);
     struct sampling plain = SAMPLING("temperature", "1"), penalised = SAMPLING("repetition_penalty", "1.3");

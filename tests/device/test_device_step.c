@@ -82,7 +82,6 @@ static int rules_for(const char *drafter, const struct rule **to)
 
 static void steps_equal_the_hosts(void **unused)
 {
-    (void)unused;
     static const char *const samplings[] = { "{temperature: 1}", "{temperature: 0.8, top_p: 0.9}", "{temperature: 1}",
                                              "{temperature: 1, repetition_penalty: 1.2}", "{temperature: 0}" };
     int number = 0;
@@ -104,7 +103,6 @@ static void steps_equal_the_hosts(void **unused)
 // Thousands of rows a pass.
 static void many_sequences_with_large_trees_too(void **unused)
 {
-    (void)unused;
     const int was = limit;
     limit = all ? limit : 2;
     for (int g = 0; g < gpus; g++) {

@@ -301,7 +301,6 @@ enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 static void the_device_decides_as_the_host(void **unused)
 {
-    (void)unused;
     for (int g = 0; g < gpus; g++) {
         struct backend *b = gpu_open(&gpu[g]);
         for (int i = 0; i < KINDS; i++)
@@ -318,7 +317,6 @@ static void the_device_decides_as_the_host(void **unused)
 
 static void rules_name_bodies_that_the_device_has(void **unused)
 {
-    (void)unused;
     static const struct {
         const char *rule, *body;
         double option, parameter[RULE_PARAMETERS];
@@ -365,7 +363,6 @@ static void comb(struct scene *s)
 // checks.
 static void residuals_fit_into_the_workspace(void **unused)
 {
-    (void)unused;
     const struct kind *k = &kinds[KINDS - 2];
     struct verified_scene *a = &scenes[0];
     for (int g = 0; g < gpus; g++)
@@ -382,7 +379,6 @@ static void residuals_fit_into_the_workspace(void **unused)
 
 static void a_batch_is_one_launch_and_one_wait(void **unused)
 {
-    (void)unused;
 #if defined(EMULATED_DEVICE)
     struct error err;
     struct backend *b = backend_emulated(0, &err);
@@ -401,7 +397,6 @@ static void a_batch_is_one_launch_and_one_wait(void **unused)
 // Whichever call of the runtime fails: allocations, copies, the launch.
 static void a_device_that_fails_returns_no_decision(void **unused)
 {
-    (void)unused;
 #if defined(EMULATED_DEVICE)
     struct error err;
     bool failed = true;
@@ -428,7 +423,6 @@ static void a_device_that_fails_returns_no_decision(void **unused)
 // Ours and the library's.
 static void the_devices_philox_equals_the_hosts(void **unused)
 {
-    (void)unused;
     for (int i = 0; i < 20000; i++) {
         const uint64_t seed = next(), sequence = next();
         const struct address at = { (enum purpose)any(5), (int32_t)(next() >> 33), any(PHILOX_NODES) };

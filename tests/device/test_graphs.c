@@ -114,7 +114,6 @@ static void check_model(const struct gpu_here *g, enum type type, int head_dim, 
 
 static void graphs_and_padding_change_no_bit_of_a_pass(void **unused)
 {
-    (void)unused;
     for (int g = 0; g < gpus; g++) {
         check_model(&gpu[g], BF16, 64, ACTIVATIONS_BF16, BF16, gpu[g].varies);
         if (gpu[g].varies)
@@ -135,7 +134,6 @@ static void three_times(struct device_pair *c, int n)
 // An enlarged workspace has another address, and another cache or model may have an address that one had before.
 static void a_graph_ends_with_the_memory_that_it_reads(void **unused)
 {
-    (void)unused;
     for (int g = 0; g < gpus; g++) {
         struct bench t = bench_open(&gpu[g], BF16, 2, 64, ACTIVATIONS_BF16, BF16);
         three_times(&t.c, 64); // the first enlarges workspaces for the second
@@ -156,7 +154,6 @@ static void a_graph_ends_with_the_memory_that_it_reads(void **unused)
 // Like a target and a drafter.
 static void two_models_share_a_device(void **unused)
 {
-    (void)unused;
     for (int g = 0; g < gpus; g++) {
         char *paths[2] = { device_pair_model(BF16, 2, 64), device_pair_model(BF16, 1, 32) };
         struct backend *b[2];
@@ -181,7 +178,6 @@ static void two_models_share_a_device(void **unused)
 // Operations then write more planes than when the pass was queued first.
 static void weights_that_read_other_planes_may_come_later(void **unused)
 {
-    (void)unused;
     for (int g = 0; g < gpus; g++) {
         struct bench t = bench_open(&gpu[g], BF16, 2, 64, ACTIVATIONS_BF16, BF16);
         struct backend *const *b = t.b;
@@ -214,7 +210,6 @@ static void swap_caches(struct device_pair *c, struct kv_cache *other[2])
 // Each in turn.
 static void caches_models_and_taps_have_graphs_of_their_own(void **unused)
 {
-    (void)unused;
     for (int g = 0; g < gpus; g++) {
         char *path = device_pair_model(BF16, 1, 64);
         struct backend *b[2];
@@ -241,7 +236,6 @@ static void caches_models_and_taps_have_graphs_of_their_own(void **unused)
 // More distinct passes than graphs that are kept; the first is used again in between.
 static void the_most_recently_used_graphs_are_kept(void **unused)
 {
-    (void)unused;
     static const int lengths[] = { 1400, 900, 600, 300, 100 };
     static const int counts[] = { 1, 2, 3, 4, 6, 8, 16, 24, 32, 40, 48, 56, 64 };
     enum { LENGTHS = sizeof(lengths) / sizeof(*lengths), COUNTS = sizeof(counts) / sizeof(*counts), KEPT = 64 };
@@ -286,8 +280,7 @@ static struct reader reader_open(struct backend *b, const char *target, const ch
     struct reader r = { .bench = { b, model_open(target, b, ACTIVATIONS_F32, ROWS, &err) } };
     assert_non_null(r.bench.target);
     r.e = form_open_eagle(&r.bench, head, kind, TRI_UNSET, &err);
-    if (r.e == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(r.e != NULL, err);
     const struct kv_shape shape = eagle_kv_shape(r.e, 1, 64, ROWS);
     r.c = kv_create(b, &shape, &err);
     assert_non_null(r.c);
@@ -351,7 +344,6 @@ static void check_eagle(const struct gpu_here *g, const char *target, const char
 
 static void passes_of_eagle_heads_are_captured(void **unused)
 {
-    (void)unused;
     static const struct {
         const char *name;
         enum head_kind kind;

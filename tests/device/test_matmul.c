@@ -19,8 +19,7 @@ static struct tensor prepared(struct backend *b, void *data, enum type type, int
 {
     struct error err;
     struct tensor w = b->prepare(b, tensor_of(data, type, rows, width), a, &err);
-    if (w.data == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(w.data != NULL, err);
     return w;
 }
 
@@ -61,7 +60,6 @@ static void avoid_halves(float *x, int64_t n)
 
 static void matmul_agrees_with_plain_loops_in_double(void **unused)
 {
-    (void)unused;
     static const int sizes[][3] = {
         { 1, 7, 5 },      { 3, 17, 33 },    { 5, 64, 256 },  { 2, 3, 512 },    { 9, 40, 100 },
         { 64, 33, 288 },  { 1, 1, 1 },      { 12, 16, 768 }, { 13, 48, 1056 }, { 25, 20, 2048 },
@@ -99,7 +97,6 @@ static void matmul_agrees_with_plain_loops_in_double(void **unused)
 
 static void products_of_one_input_take_bias_and_residual(void **unused)
 {
-    (void)unused;
     enum { N = 7, K = 64, M = 37, L = 50 };
     for (int b = 0; b < n_backends; b++)
         for (int a = ACTIVATIONS_F32; a <= ACTIVATIONS_INT8; a++) {
@@ -147,7 +144,6 @@ static void products_of_one_input_take_bias_and_residual(void **unused)
 // Float weights, which every backend supports: compared with loops in double, up to rounding.
 static void products_of_floats_take_bias_residual_and_gate(void **unused)
 {
-    (void)unused;
     enum { N = 7, K = 96, M = 37 };
     for (int i = 0; i < n_backends * 3 * 2; i++) {
         struct backend *c = backends[i / 6];
@@ -197,7 +193,6 @@ static void products_of_floats_take_bias_residual_and_gate(void **unused)
 
 static void a_row_has_the_same_bits_in_every_matmul(void **unused)
 {
-    (void)unused;
     enum { MAX_COUNT = 500, M = 70 };
     static const int counts[] = { 2,  3,  4,  5,  6,  7,  8,  9,  10, 11,  12,  13,
                                   14, 15, 16, 17, 23, 24, 25, 33, 64, 100, 128, 500 };
@@ -231,7 +226,6 @@ static void a_row_has_the_same_bits_in_every_matmul(void **unused)
 // The emulated cuBLAS sums in another order when there are more rows, so that tests do not rely on equal bits there.
 static void backends_whose_bits_vary_declare_it(void **unused)
 {
-    (void)unused;
     enum { N = 5, M = 33, K = 64 };
     for (int b = 0; b < n_backends; b++) {
         struct backend *c = backends[b];
@@ -293,7 +287,6 @@ static void check_long_pass(struct backend *c, enum type type, enum activations 
 // covers its products.
 static void long_passes_have_the_bits_of_short_passes(void **unused)
 {
-    (void)unused;
     static const int sizes[][3] = {
         { 260, 20, 576 }, { 130, 150, 64 }, { 65, 37, 32 }, { 96, 18, 1536 }, { 1300, 1300, 96 }
     };

@@ -51,8 +51,7 @@ static struct tensor weights(struct backend *b, enum type type, enum activations
     }
     const struct tensor on_device = b->prepare(b, tensor_of(x, type, rows, width), a, &err);
     free(x);
-    if (on_device.data == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(on_device.data != NULL, err);
     return on_device;
 }
 
@@ -178,8 +177,7 @@ static void check_attention(const struct bench *k, int n, int prefix, int head_d
     const int kv = head_dim, heads = WIDTH / head_dim;
     const struct kv_shape shape = { 1, kv, head_dim, 1, prefix + n, MOST_ROWS, head_dim == 64 ? BF16 : F32 };
     struct kv_cache *c = kv_create(b, &shape, &err);
-    if (c == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(c != NULL, err);
     const struct tensor frequency = numbers(b, 1, head_dim / 2), angles = rows_on(b, MOST_ROWS, head_dim),
                         q = numbers(b, MOST_ROWS, WIDTH), key = numbers(b, MOST_ROWS, kv),
                         value = numbers(b, MOST_ROWS, kv), out = rows_on(b, n, WIDTH);
@@ -226,7 +224,6 @@ static void check(const struct gpu_here *g, enum type type, enum activations a)
 
 static void products_read_the_current_rows(void **unused)
 {
-    (void)unused;
     for (int g = 0; g < gpus; g++) {
         if (gpu[g].varies) // it keeps no planes
             continue;
@@ -240,7 +237,6 @@ static void products_read_the_current_rows(void **unused)
 // Weights of both kinds at once: both kinds of planes are left.
 static void target_and_drafter_may_have_different_activations(void **unused)
 {
-    (void)unused;
     for (int g = 0; g < gpus; g++) {
         if (gpu[g].varies)
             continue;

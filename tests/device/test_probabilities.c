@@ -77,7 +77,6 @@ static void check(const struct gpu_here *g, struct backend *b, const struct samp
 
 static void probabilities_have_the_bits_of_the_host(void **unused)
 {
-    (void)unused;
     static const int sizes[][2] = { { 1, 1 }, { 5, 3 }, { 1000, 1000 }, { 4097, 4000 } };
     for (int g = 0; g < gpus; g++) {
         struct backend *b = gpu_open(&gpu[g]);
@@ -109,7 +108,6 @@ static void probabilities_have_the_bits_of_the_host(void **unused)
 // Logits on both sides of min_p's threshold, adjacent floats, at temperatures that do not change them.
 static void the_threshold_of_min_p_is_the_hosts_double(void **unused)
 {
-    (void)unused;
     for (int g = 0; g < gpus; g++) {
         struct backend *b = gpu_open(&gpu[g]);
         const struct tensor logits = rows_on(b, 1, 4);
@@ -137,7 +135,6 @@ static void the_threshold_of_min_p_is_the_hosts_double(void **unused)
 
 static void stages_that_need_the_text_run_on_the_host(void **unused)
 {
-    (void)unused;
     struct row_stages wanted;
     struct sampling penalty = SAMPLING("temperature", "0.7", "repetition_penalty", "1.1"), none = { 0 };
     assert_false(sampling_row_stages(&penalty, &wanted));

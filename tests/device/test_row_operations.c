@@ -12,7 +12,6 @@
 
 static void blocks_dequantize_as_in_gguf_py(void **unused)
 {
-    (void)unused;
     struct json *j = golden_json("blocks.json");
     for (int b = 0; b < n_backends; b++)
         for (int t = 1; t < TYPES; t++) {
@@ -49,7 +48,6 @@ static void blocks_dequantize_as_in_gguf_py(void **unused)
 
 static void operations_on_rows_agree_with_plain_loops(void **unused)
 {
-    (void)unused;
     for (int b = 0; b < n_backends; b++)
         for (int width = 1; width < 2100; width = width * 3 + 1) {
             struct backend *c = backends[b];
@@ -84,7 +82,6 @@ static void operations_on_rows_agree_with_plain_loops(void **unused)
 
 static void swiglu_is_accurate_at_the_ends_of_the_range(void **unused)
 {
-    (void)unused;
     float gate[] = { -200, -100, -88, -87, -50, 0, 50, 87, 88, 100, 200, -0.0f };
     enum { N = sizeof(gate) / sizeof(gate[0]) };
     double expected[N];
@@ -99,7 +96,6 @@ static void swiglu_is_accurate_at_the_ends_of_the_range(void **unused)
 
 static void place_take_and_cut_copy_the_right_rows(void **unused)
 {
-    (void)unused;
     for (int b = 0; b < n_backends; b++) {
         struct backend *c = backends[b];
         float *x = uniforms(80 * 6), wide[4 * 9] = { 0 };
@@ -145,7 +141,6 @@ static void check_move(struct backend *c, int count, int rows, int width, int n)
 // More tensors and more rows than fit into one launch; rows of a multiple of 16 bytes and others.
 static void rows_of_many_tensors_move_down(void **unused)
 {
-    (void)unused;
     for (int b = 0; b < n_backends; b++) {
         check_move(backends[b], 1, 40, 6, 4);
         check_move(backends[b], 200, 900, 2, 600);
@@ -155,7 +150,6 @@ static void rows_of_many_tensors_move_down(void **unused)
 
 static void best_returns_the_top_k_with_ties_to_the_lowest_id(void **unused)
 {
-    (void)unused;
     for (int b = 0; b < n_backends; b++)
         for (int vocab = 1; vocab < 5000; vocab = vocab * 7 + 3) {
             enum { N = 4 };

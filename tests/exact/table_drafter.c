@@ -104,7 +104,6 @@ static bool table_drafter_propose(struct drafter *d, struct request *r, int n, s
 // that of the text before its token.
 static bool table_drafter_advance(struct drafter *d, const struct advance *a, int n, struct error *err)
 {
-    (void)err;
     struct table_drafter *g = (struct table_drafter *)d;
     for (int i = 0; i < n; i++, a++) {
         struct announced *announced = &g->announced[a->slot];

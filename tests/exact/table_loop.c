@@ -130,7 +130,6 @@ static int first_stop(void *self, const int32_t *token, int n, int fresh)
 
 static int end_token_at_step_end(void *self, const int32_t *token, int n, int fresh)
 {
-    (void)fresh;
     return ends(self, token[n - 1]) ? n : 0;
 }
 
@@ -225,8 +224,7 @@ static void read_sampling(struct examination *t)
     struct error err;
     const char *text = t->table_instance->sampling != NULL ? t->table_instance->sampling : "{temperature: 1}";
     struct settings *s = yaml_parse(text, strlen(text), "sampling", &err);
-    if (s == NULL || !sampling_read(s, &t->sampling, &err))
-        fail_msg("%s", err.text);
+    assert_ok(s != NULL && sampling_read(s, &t->sampling, &err), err);
     settings_free(s);
     t->wrong = t->sampling; // borrows
     for (int k = 0; k < t->wrong.n; k++)
@@ -262,8 +260,7 @@ static void examination_open(struct examination *t, const struct draft_shape *g,
     t->decoder = t->verifier == NULL ? NULL
                                      : decoder_create(t->verifier, &t->table_drafter->drafter, w->slots, 1,
                                                       (struct listener){ on_step, on_text, t }, &err);
-    if (t->decoder == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(t->decoder != NULL, err);
 }
 
 static void examination_close(struct examination *t)

@@ -89,7 +89,6 @@ static double by_end_probabilities(const struct rule *r, struct table_draft *g)
 
 static void end_probabilities_on_chains_match_closed_forms(void **state)
 {
-    (void)state;
     double worst = 0;
     for (int seed = 0; seed < 20000; seed++) {
         const enum proposal_mix mix = seed % 3 == 0 ? ALL_DETERMINISTIC : ALL_SAMPLED;
@@ -128,7 +127,6 @@ static double by_shape(const struct draft *d, double rate)
 
 static void synthetic_acceptance_follows_from_the_tree_shape(void **state)
 {
-    (void)state;
     const struct rule *r = rule_named("synthetic");
     double worst = 0;
     for (int seed = 0; seed < 2000; seed++) {
@@ -152,7 +150,6 @@ static void synthetic_acceptance_follows_from_the_tree_shape(void **state)
 // Its outcomes agree with its end_probabilities, and so does the product of its trials.
 static void synthetic_ends_as_its_end_probabilities_predict(void **state)
 {
-    (void)state;
     const double rate = 0.3;
     for (int seed = 0; seed < 60; seed++) {
         struct instance in = instance_create(forked, 1 + seed % 2, 2 + seed % 2,
@@ -168,7 +165,6 @@ static void synthetic_ends_as_its_end_probabilities_predict(void **state)
 
 static void block_accepts_no_less_than_rejection(void **state)
 {
-    (void)state;
     double min = INFINITY, gained = 0, of = 0;
     for (int seed = 0; seed < 1500; seed++) {
         struct instance in = instance_create(chain, 1 + seed % LAW_DEPTH, 2 + seed / 4 % 3, ALL_SAMPLED,
@@ -188,7 +184,6 @@ static void block_accepts_no_less_than_rejection(void **state)
 // On trees this is an observation, not a theorem.
 static void traversal_accepts_no_less_than_rejection(void **state)
 {
-    (void)state;
     static const int two_two[] = { 2, 2 }, two_one[] = { 2, 1 };
     double min = INFINITY, gained = 0;
     for (int seed = 0; seed < 300; seed++) {
@@ -223,7 +218,6 @@ static double transport_by_all_sets(const double *p, const double *q, int vocab,
 
 static void no_rule_exceeds_the_transport_bound(void **state)
 {
-    (void)state;
     double share[8] = { 0 }, bound = 0;
     for (int seed = 0; seed < 600; seed++) {
         const int k = 1 + seed % 3, vocab = 2 + seed / 3 % 4;

@@ -92,7 +92,6 @@ static void verify(const struct draft *d, struct rows *rows, const void *options
 
 static void done(void *self, const struct ending *e)
 {
-    (void)self, (void)e;
 }
 
 struct order { // of a batch
@@ -109,11 +108,9 @@ static void decode_texts(struct pair *p, struct order o)
         for (; next < TEXTS && decoder_has_free_slot(d); next++) {
             int i = o.backwards ? TEXTS - 1 - next : next;
             struct assignment a = { i, prompt[i], prompt_length[i], LIMIT, NULL };
-            if (!decoder_start(d, &a, &err))
-                fail_msg("%s", err.text);
+            assert_ok(decoder_start(d, &a, &err), err);
         }
-        if (!decoder_step(d, &err))
-            fail_msg("%s", err.text);
+        assert_ok(decoder_step(d, &err), err);
     }
     decoder_destroy(d);
 }
@@ -154,7 +151,6 @@ static const char *const pairs[][2] = {
 
 static void draws_are_unique_and_independent_of_the_batch(void **state)
 {
-    (void)state;
     static const struct order orders[] = { { 2, true }, { TEXTS, false }, { TEXTS, true } };
     for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
         struct audit alone = record(pairs[i][0], pairs[i][1], (struct order){ 1, false }, NOTHING_WRONG);
@@ -189,7 +185,6 @@ static const char chain[] = "small:model=%s,tokens=4";
 
 static void streams_keyed_by_batch_row_are_detected(void **state)
 {
-    (void)state;
     struct order two = { 2, false }, backwards = { 2, true };
     struct audit_result f = found("M59, keyed by row", chain, "rejection", two, KEYED_BY_ROW);
     assert_true(f.shared > 0); // two texts had the same row, one after the other
@@ -205,7 +200,6 @@ static void streams_keyed_by_batch_row_are_detected(void **state)
 
 static void streams_restarted_each_step_are_detected(void **state)
 {
-    (void)state;
     struct audit_result f =
         found("M60, seeded each step", chain, "rejection", (struct order){ 2, false }, SEEDED_AGAIN);
     assert_true(f.repeated > 0 && f.shared >= f.repeated && f.misplaced > 0 && f.mixed == 0);
@@ -215,7 +209,6 @@ static void streams_restarted_each_step_are_detected(void **state)
 
 static void randomness_shared_by_draft_and_residual_is_detected(void **state)
 {
-    (void)state;
     struct audit_result f = found("M44, shared noise", chain, "rejection", (struct order){ 2, false }, NOISE_IS_SHARED);
     assert_true(f.repeated > 0 && f.shared >= f.repeated && f.mixed > 0 && f.misplaced == 0);
 }
@@ -291,7 +284,6 @@ static void is_made_of_its_bits(const struct draw *d)
 // The second part is tested for all purposes and nodes at the edges of the other fields, and for random draws.
 static void distinct_draws_have_distinct_counters(void **state)
 {
-    (void)state;
     static const uint64_t sequence[] = { 0, UINT32_MAX, UINT64_C(1) << 32, UINT64_MAX };
     static const int32_t position[] = { 0, INT32_MAX, INT32_MIN, -1 };
     static const uint32_t index[] = { 0, 1, 2, (1u << 19) - 1, 1u << 19, (1u << 20) - 2, (1u << 20) - 1 };

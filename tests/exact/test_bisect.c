@@ -67,7 +67,6 @@ static void assert_exact(const struct bisected *b)
 
 static void exact_rules_keep_the_law_as_black_boxes(void **state)
 {
-    (void)state;
     for (int r = 0; rules[r] != NULL; r++) {
         if (!rules[r]->exact)
             continue;
@@ -96,7 +95,6 @@ static void exact_rules_keep_the_law_as_black_boxes(void **state)
 // Like a kernel, which does not report the uniforms that it reads.
 static void boxes_without_read_lists_have_the_same_law(void **state)
 {
-    (void)state;
     static const char *const names[] = { "rejection", "block" };
     for (int r = 0; r < 2; r++) {
         struct rule_box box = bisect_rule(rule_named(names[r]), NULL), silent = box;
@@ -113,7 +111,6 @@ static void boxes_without_read_lists_have_the_same_law(void **state)
 
 static void lossy_rules_are_detected(void **state)
 {
-    (void)state;
     const double lenience = 1.1;
     struct rule_box box = bisect_rule(rule_named("lenient"), &lenience);
     struct bisected b = sweep(&box.box, chains, 16, ALL_SAMPLED);
@@ -134,7 +131,6 @@ static struct bisected misuse_sweep(const char *name, enum misuse misuse, int n,
 
 static void a_plain_box_without_misuse_is_exact(void **state)
 {
-    (void)state;
     struct bisected b = misuse_sweep("plain", NO_MISUSE, 60, PROPOSAL_MIXES);
     assert_exact(&b);
     b = misuse_sweep("one uniform for siblings", SHARED_ACCEPT, 60, ALL_DETERMINISTIC);
@@ -145,7 +141,6 @@ static void a_plain_box_without_misuse_is_exact(void **state)
 
 static void a_reused_uniform_is_detected(void **state)
 {
-    (void)state;
     assert_true(
         misuse_sweep("M43, one uniform for acceptance test and residual", RESIDUAL_REUSES_ACCEPT, 40, ALL_SAMPLED)
             .distance > 1e-3);
@@ -158,13 +153,11 @@ static void a_reused_uniform_is_detected(void **state)
 
 static void a_constant_zero_uniform_is_detected(void **state)
 {
-    (void)state;
     assert_true(misuse_sweep("M11, u = 0", ACCEPT_ALWAYS_ZERO, 40, ALL_SAMPLED).distance > 1e-3);
 }
 
 static void coarse_uniforms_are_detected(void **state)
 {
-    (void)state;
     assert_true(misuse_sweep("M45, acceptance tests of 11 bits", COARSE_ACCEPT, 40, ALL_SAMPLED).distance > 1e-6);
     assert_true(misuse_sweep("M46, picks of 24 bits", COARSE_PICK, 40, ALL_SAMPLED).distance > 1e-10);
 }
@@ -172,7 +165,6 @@ static void coarse_uniforms_are_detected(void **state)
 // Far below rounding, but it must be 0.
 static void an_impossible_token_of_measure_2_to_the_minus_53_is_detected(void **state)
 {
-    (void)state;
     struct bisected b = misuse_sweep("M48, u <= p / q", INCLUSIVE_ACCEPT, 40, ALL_SAMPLED);
     assert_true(b.distance <= ROUNDING);
     assert_true(b.impossible > 0 && b.impossible <= 0x1p-52);
@@ -180,7 +172,6 @@ static void an_impossible_token_of_measure_2_to_the_minus_53_is_detected(void **
 
 static void an_acceptance_test_with_two_thresholds_is_detected(void **state)
 {
-    (void)state;
     struct bisected b = misuse_sweep("acceptance tests with two thresholds", ACCEPTS_MIDDLE, 40, ALL_SAMPLED);
     assert_true(b.distance <= ROUNDING && b.max_cuts == 2);
 }
@@ -191,7 +182,6 @@ static void an_acceptance_test_with_two_thresholds_is_detected(void **state)
 static void corner_verify(struct black_box *self, const struct draft *d, struct rows *rows, const double *u,
                           struct verification *out)
 {
-    (void)self;
     double p[2];
     dist_from_row(p, rows->row(rows, 0), 2);
     verification_clear(out, d->n);
@@ -200,7 +190,6 @@ static void corner_verify(struct black_box *self, const struct draft *d, struct 
 
 static void an_edge_off_all_axes_is_found_at_a_corner(void **state)
 {
-    (void)state;
     float p[] = { 0.9f, 0.1f };
     struct instance in = { .vocab = 2, .nodes = 1, .prefixes = 1, .p = p, .q = p };
     struct black_box box = { false, corner_verify, -1, { 0 } };
@@ -222,7 +211,6 @@ static struct bisected race_sweep(const char *name, enum race_variant race_varia
 
 static void wrong_races_are_detected(void **state)
 {
-    (void)state;
     struct bisected b = race_sweep("a plain race", RACE_AS_MATCH);
     assert_exact(&b);
     b = race_sweep("a race of uniforms", RACE_BY_UNIFORMS);
@@ -243,7 +231,6 @@ static void sharing_verify(const struct draft *d, struct rows *p, const void *op
 
 static void enumeration_does_not_detect_a_shared_address(void **state)
 {
-    (void)state;
     static const struct rule sharing = { .name = "sharing", .verify = sharing_verify };
     struct rule_box box = bisect_rule(&sharing, NULL);
     double enumerated = 0;
@@ -261,7 +248,6 @@ static void enumeration_does_not_detect_a_shared_address(void **state)
 
 static void given_uniforms_decide_as_philox_uniforms_do(void **state)
 {
-    (void)state;
     enum { N = 1300 };
     double w[N], u[N];
     struct philox s = philox_source(3, 4);
@@ -284,7 +270,6 @@ static void given_uniforms_decide_as_philox_uniforms_do(void **state)
 // As in exact/law.c: NAN fails every bound.
 static void nan_is_the_worst_measure(void **state)
 {
-    (void)state;
     const struct bisected good = { .sound = true, .instances = 1 };
     for (int i = 0; i < 4; i++)
         for (int first = 0; first < 2; first++) {

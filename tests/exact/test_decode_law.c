@@ -100,7 +100,6 @@ static struct loop_result check_law(const struct table_instance *instances, int 
 
 static void texts_of_several_steps_have_the_targets_law(void **state)
 {
-    (void)state;
     static const struct table_instance instances[] = {
         { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(5) },
         { .vocab = 2, .slots = 1, .sequences = 1, .prompt = { { 6, { 0, 1, 1, 0, 0, 1 }, 3 } }, .on_device = true },
@@ -111,7 +110,6 @@ static void texts_of_several_steps_have_the_targets_law(void **state)
 
 static void a_stop_token_ends_a_text_within_a_draft(void **state)
 {
-    (void)state;
     static const struct table_instance instances[] = {
         { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(4), .ends = 1, .end = { 1 } },
         { .vocab = 3, .slots = 1, .sequences = 1, .prompt = { { 2, { 1, 2 }, 3 } }, .ends = 2, .end = { 2, 0 } },
@@ -122,7 +120,6 @@ static void a_stop_token_ends_a_text_within_a_draft(void **state)
 
 static void stop_strings_end_a_text_across_steps(void **state)
 {
-    (void)state;
     static const struct table_instance instances[] = {
         { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(4), .string = 2, .stay = 2, .stop = { 1, 0 } },
         { .vocab = 2,
@@ -148,7 +145,6 @@ static void stop_strings_end_a_text_across_steps(void **state)
 
 static void limits_and_the_context_cut_a_text_within_a_draft(void **state)
 {
-    (void)state;
     static const struct table_instance instances[] = {
         { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(1), .deep = true },
         { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(2), .deep = true },
@@ -164,7 +160,6 @@ static void limits_and_the_context_cut_a_text_within_a_draft(void **state)
 
 static void penalties_include_the_drafts_own_tokens(void **state)
 {
-    (void)state;
     static const struct table_instance instances[] = {
         { .vocab = 2,
           .slots = 1,
@@ -184,7 +179,6 @@ static void penalties_include_the_drafts_own_tokens(void **state)
 
 static void excluded_tokens_are_excluded_everywhere(void **state)
 {
-    (void)state;
     static const struct table_instance instances[] = {
         { .vocab = 3, .slots = 1, .sequences = 1, .prompt = PROMPT_010(3), .sampling = "{temperature: 0.7, top_k: 2}" },
         { .vocab = 3,
@@ -214,7 +208,6 @@ static void excluded_tokens_are_excluded_everywhere(void **state)
 
 static void slots_do_not_affect_each_other(void **state)
 {
-    (void)state;
     static const struct table_instance instances[] = {
         { .vocab = 2, .slots = 2, .sequences = 2, .prompt = { { 3, { 0, 1, 0 }, 3 }, { 1, { 1 }, 2 } } },
         { .vocab = 2,
@@ -231,7 +224,6 @@ static void slots_do_not_affect_each_other(void **state)
 
 static void a_reused_slot_keeps_the_law(void **state)
 {
-    (void)state;
     static const struct table_instance instances[] = {
         { .vocab = 2,
           .slots = 2,
@@ -284,7 +276,6 @@ static const struct loop_mutant loop_mutants[] = {
 
 static void every_mutant_of_the_loop_is_detected(void **state)
 {
-    (void)state;
     assert_int_equal(sizeof(loop_mutants) / sizeof(loop_mutants[0]), FLAWS - 1);
     for (size_t i = 0; i < sizeof(loop_mutants) / sizeof(loop_mutants[0]); i++) {
         const struct loop_mutant *s = &loop_mutants[i];

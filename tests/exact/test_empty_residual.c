@@ -17,7 +17,6 @@ enum { VOCAB = 3, TWO = 2 };
 
 static bool reject_all(struct rng *self, double num, double den, struct address at)
 {
-    (void)self, (void)den;
     return at.node == 0 && num > 0; // accepts at the root only
 }
 
@@ -27,7 +26,6 @@ static double sampled_from[VOCAB];
 // Picks the first of the largest and records the weights.
 static int pick_largest(struct rng *self, const double *weight, int n, struct address at)
 {
-    (void)self;
     int best = 0;
     assert_int_equal(n, VOCAB);
     memcpy(sampled_from, weight, sizeof(sampled_from));
@@ -44,7 +42,6 @@ struct same_row {
 
 static const float *the_row(struct rows *self, int node)
 {
-    (void)node;
     return ((struct same_row *)self)->row;
 }
 
@@ -84,7 +81,6 @@ static const struct empty_residuals *residuals_of(const struct rule *rule)
 // Other exact rules leave at least one, and sample from a distribution.
 static void an_empty_residual_keeps_p_and_is_counted(void **state)
 {
-    (void)state;
     static const float sure[VOCAB] = { 0, 1, 0 }, mixed[VOCAB] = { 0.25f, 0.5f, 0.25f };
     for (int i = 0; rules[i] != NULL; i++)
         for (int k = 0; k < 4; k++) {
@@ -123,7 +119,6 @@ static void an_empty_residual_keeps_p_and_is_counted(void **state)
 // Every entry is written, whatever the array held before.
 static void end_probabilities_cover_every_node(void **state)
 {
-    (void)state;
     static const float mixed[VOCAB] = { 0.25f, 0.5f, 0.25f };
     int32_t token[TWO + 1] = { 0, 1, 2 }, parent[TWO + 1] = { -1, 0, 1 };
     uint8_t proposal[TWO + 1] = { DETERMINISTIC, SAMPLED, SAMPLED };
@@ -150,7 +145,6 @@ static void end_probabilities_cover_every_node(void **state)
 
 static void rule_options_accept_exactly_their_range(void **state)
 {
-    (void)state;
     static const struct {
         const char *rule, *option, *min, *max, *below, *above;
     } cases[] = { { "typical", "epsilon", "0", "1", "-0.01", "1.01" },

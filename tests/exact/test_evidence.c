@@ -104,7 +104,6 @@ enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
 static void mass_before_a_token_matches_sorting(void **state)
 {
-    (void)state;
     uint64_t seed = 1;
     for (int run = 0; run < 40 * SIZES; run++) {
         struct made m;
@@ -166,7 +165,6 @@ static const struct evidence_part *only_part(const struct evidence *e)
 
 static void scores_match_plain_loops(void **state)
 {
-    (void)state;
     uint64_t seed = 2;
     int compared = 0;
     for (int run = 0; run < 40 * SIZES; run++) {
@@ -234,7 +232,6 @@ static double factor(const struct observed_token *t, enum bet b, double lambda, 
 
 static void a_bet_is_multiplied_by_its_factor(void **state)
 {
-    (void)state;
     uint64_t seed = 3;
     for (int run = 0; run < 10 * SIZES; run++) {
         struct made m;
@@ -257,7 +254,6 @@ static void a_bet_is_multiplied_by_its_factor(void **state)
 
 static void vectorised_sums_match_plain_sums(void **state)
 {
-    (void)state;
     enum { N = 5000 };
     float *p = malloc(N * sizeof(*p)), *q = malloc(N * sizeof(*q));
     uint64_t seed = 4;
@@ -289,7 +285,6 @@ static void vectorised_sums_match_plain_sums(void **state)
 
 static void an_impossible_token_is_proof(void **state)
 {
-    (void)state;
     const float p[] = { .5f, 0, .5f };
     struct observed_token t = { .vocab = 3, .p = p, .p_sum = 1, .token = 1, .before = -1, .end = -1 };
     struct evidence e = { 0 };
@@ -315,7 +310,6 @@ static void an_impossible_token_is_proof(void **state)
 
 static void certain_tokens_add_no_evidence(void **state)
 {
-    (void)state;
     const float one_hot[] = { 0, 1, 0, 0 }, one[] = { 1 };
     struct evidence e = { 0 };
     struct uniforms u = evidence_start;
@@ -355,7 +349,6 @@ static void certain_tokens_add_no_evidence(void **state)
 
 static void no_tokens_are_no_evidence(void **state)
 {
-    (void)state;
     struct evidence e = { 0 };
     near(evidence_log_e(&e), 0, 1e-15);
     assert_int_equal(evidence_tests(&e, NULL, 0), 0);
@@ -377,7 +370,6 @@ static struct exact_test test_of(const struct evidence *e, const char *kind, con
 // Sums written by hand, against textbook formulas.
 static void tests_match_textbook_formulas(void **state)
 {
-    (void)state;
     struct evidence e = { 0 };
     struct evidence_part *later = &e.part[PART_LATER];
     later->tokens = 2048;
@@ -411,7 +403,6 @@ static void tests_match_textbook_formulas(void **state)
 // 1,000 tokens of which p expects one end. The two-sided p-value must not be below the binomial tail.
 static void rare_events_get_no_normal_tail(void **state)
 {
-    (void)state;
     const float p[] = { .999f, .001f };
     double tail = 1, probability = pow(.999, 1000); // binomial: of at least `ends`, of exactly `ends`
     for (int ends = 0; ends <= 12; ends++) {

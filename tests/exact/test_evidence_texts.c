@@ -130,7 +130,6 @@ static void write_text(struct text_writer *w, int tokens)
 
 static void evidence_of_sequences_is_additive(void **state)
 {
-    (void)state;
     struct table t;
     uint64_t seed = 5;
     make_table(&t, &seed);
@@ -156,7 +155,6 @@ static void evidence_of_sequences_is_additive(void **state)
 // in 3, and more than 13 with probability 1 / 160,000. The mean of all bets exceeds 20 at any time in at most .05: 15.
 static void an_exact_text_raises_no_alarm(void **state)
 {
-    (void)state;
     enum { RUNS = 300, TOKENS = 600, LOOKS = 20 };
     int below_01[EVIDENCE_TESTS] = { 0 }, below_05[EVIDENCE_TESTS] = { 0 }, n = 0, alarms = 0, tests = 0, small = 0;
     uint64_t seed = 8;
@@ -208,7 +206,6 @@ static double min_holm(const struct evidence *e, struct exact_test *which)
 
 static void a_biased_text_is_detected(void **state)
 {
-    (void)state;
     static const char *const name[] = { "exact", "lenience 1.25", "resamples p", "favours deterministic",
                                         "deterministic, exact" };
     for (int flaw = EXACT; flaw <= DETERMINISTIC_EXACT; flaw++) {
@@ -231,7 +228,6 @@ static void a_biased_text_is_detected(void **state)
 // Pairs: a text whose uniform numbers are uniform one by one, but dependent.
 static void serially_dependent_uniforms_are_detected(void **state)
 {
-    (void)state;
     const float even[] = { .25f, .25f, .25f, .25f };
     struct evidence e = { 0 };
     struct uniforms last = evidence_start;

@@ -34,7 +34,6 @@ static int whole(const struct json *list, size_t i)
 
 static int open_golden(void **state)
 {
-    (void)state;
     golden = golden_json("evidence.json");
     const struct json *list = json_get(golden, "rows");
     assert_true(json_count(list) <= ROWS && json_int(json_get(golden, "vocab")) == VOCAB);
@@ -46,7 +45,6 @@ static int open_golden(void **state)
 
 static int close_golden(void **state)
 {
-    (void)state;
     json_free(golden);
     return 0;
 }
@@ -125,7 +123,6 @@ static void check_test(const char *text, const struct exact_test *t, const struc
 
 static void bets_and_tests_match_the_twin(void **state)
 {
-    (void)state;
     const struct json *texts = json_get(golden, "texts");
     for (void *k = json_first(texts); k != NULL; k = json_next(texts, k)) {
         const struct json *tests = json_get(json_value(k), "tests"), *log_e = json_get(json_value(k), "log_e");
@@ -184,7 +181,6 @@ static void check_verdict(const struct json *one)
 
 static void verdicts_match_the_twin(void **state)
 {
-    (void)state;
     const struct json *verdicts = json_get(golden, "verdicts");
     assert_true(json_count(verdicts) >= 8);
     for (size_t i = 0; i < json_count(verdicts); i++)

@@ -16,7 +16,6 @@ static const struct sweep_size sweep_size = { 9, 9, 260 };
 
 static void reimplemented_rules_are_exact(void **state)
 {
-    (void)state;
     enum flaw none = FLAWLESS;
     for (int i = 0; mutant_rules[i]; i++) {
         if (mutant_rules[i] == &accept_mutant) // not exact for siblings that repeat each other; E11 covers it
@@ -48,7 +47,6 @@ static bool is_near_reference(const struct mutant *m, const struct measured *d)
 
 static void every_mutant_is_detected(void **state)
 {
-    (void)state;
     for (const struct mutant *m = mutants; m->id; m++) {
         if (m->expectation != KILLED)
             continue;
@@ -66,7 +64,6 @@ static void every_mutant_is_detected(void **state)
 
 static void equivalent_mutants_survive(void **state)
 {
-    (void)state;
     for (const struct mutant *m = mutants; m->id; m++) {
         if (m->expectation != EQUIVALENT)
             continue;
@@ -82,7 +79,6 @@ static void equivalent_mutants_survive(void **state)
 // Enumeration treats every draw as a new one, so the law is right; only the repeated address shows.
 static void reused_randomness_repeats_an_address(void **state)
 {
-    (void)state;
     for (const struct mutant *m = mutants; m->id; m++) {
         if (m->expectation != REPEATED_ADDRESS)
             continue;
@@ -103,7 +99,6 @@ static int listed(const char *id)
 
 static void every_number_is_listed_once(void **state)
 {
-    (void)state;
     static const char *const words[] = { [OTHER_TEST] = "other test", [NOT_APPLICABLE] = "not applicable" };
     char id[16];
     int count[NOT_APPLICABLE + 1] = { 0 };
@@ -126,7 +121,6 @@ static void every_number_is_listed_once(void **state)
 
 static void misreporting_drafters_are_detected(void **state)
 {
-    (void)state;
     for (int misreport = TRUTHFUL + 1; misreport < MISREPORTS; misreport++) {
         struct law_result f =
             law_sweep(rule_named("rejection"), NULL, (enum misreport)misreport, sweep_size, FLAW_SIZE);
@@ -138,7 +132,6 @@ static void misreporting_drafters_are_detected(void **state)
 
 static void match_is_exact_for_misreporting_drafters(void **state)
 {
-    (void)state;
     assert_true(law_sweep(rule_named("match"), NULL, PRUNED_AS_SAMPLED, sweep_size, ROUNDING).distance <= ROUNDING);
 }
 

@@ -73,7 +73,6 @@ static struct alarms alarms_of(const struct text_setup *text_setup, int runs)
 // At level 0.05 more than 27 of 300 runs have an alarm with probability at most 0.001.
 static void false_alarms_are_as_rare_as_the_level(void **state)
 {
-    (void)state;
     static const struct {
         const char *rule;
         enum shape shape;
@@ -108,7 +107,6 @@ static void expect(const char *what, const struct text_setup *text_setup, enum a
 
 static void negative_controls_are_detected_and_the_rest_is_clean(void **state)
 {
-    (void)state;
     static const struct {
         const char *what, *rule;
         enum shape shape;
@@ -132,7 +130,6 @@ static void negative_controls_are_detected_and_the_rest_is_clean(void **state)
 
 static void no_verdict_without_drafts_or_with_few_tokens(void **state)
 {
-    (void)state;
     const struct rule *rejection = rule_named("rejection");
     expect("no drafts", &(struct text_setup){ .rule = rejection, .shape = NO_DRAFT, .texts = 2, .tokens = 500 },
            NO_VERDICT);
@@ -143,7 +140,6 @@ static void no_verdict_without_drafts_or_with_few_tokens(void **state)
 static void verify_leniently(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
                              struct verification *out)
 {
-    (void)options;
     rejection_walk(d, p, (struct acceptance_test){ 1.25, 0 }, rng, out);
 }
 
@@ -151,7 +147,6 @@ static void verify_leniently(const struct draft *d, struct rows *p, const void *
 static void accept_everything(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
                               struct verification *out)
 {
-    (void)options;
     const int last = d->n - 1;
     verification_clear(out, d->n);
     verification_path(
@@ -161,7 +156,6 @@ static void accept_everything(const struct draft *d, struct rows *p, const void 
 
 static void end_probabilities_of_rejection(const struct draft *d, struct rows *p, const void *options, double *end)
 {
-    (void)options;
     rejection_end_probabilities(d, p, (struct acceptance_test){ 1, 0 }, end);
 }
 
@@ -174,7 +168,6 @@ static const struct rule accepts_all = { .name = "rejection",
 
 static void a_lenient_rule_is_detected(void **state)
 {
-    (void)state;
     const struct rule *rejection = rule_named("rejection");
     for (int shape = SAMPLED_CHAIN; shape <= DETERMINISTIC_CHAIN; shape++) {
         const struct text_setup text_setup = {
@@ -191,7 +184,6 @@ static void a_lenient_rule_is_detected(void **state)
 
 static void a_drafter_with_a_wrong_q_is_detected(void **state)
 {
-    (void)state;
     for (int tree = 0; tree < 2; tree++) {
         const struct text_setup text_setup = { .rule = rule_named("rejection"),
                                                .shape = tree ? DISTINCT_TREE : SAMPLED_CHAIN,
@@ -215,7 +207,6 @@ static const struct stream_test *row_of(const struct verdict *v, const char *kin
 
 static void randomness_shared_by_drafter_and_rule_is_detected(void **state)
 {
-    (void)state;
     struct text_setup text_setup = { .rule = rule_named("rejection"), .texts = 3, .tokens = 1000 };
     for (int shares = 0; shares < 2; shares++) {
         text_setup.shares_randomness = shares;
@@ -233,7 +224,6 @@ static void randomness_shared_by_drafter_and_rule_is_detected(void **state)
 
 static void an_impossible_token_decides_the_verdict(void **state)
 {
-    (void)state;
     const struct text_setup text_setup = {
         .rule = &accepts_all, .declared_rule = rule_named("rejection"), .texts = 1, .tokens = 300
     };
@@ -262,7 +252,6 @@ static void an_impossible_token_decides_the_verdict(void **state)
 
 static void acceptance_matches_end_probabilities(void **state)
 {
-    (void)state;
     static const struct {
         const char *rule;
         enum shape shape;
@@ -292,7 +281,6 @@ static void acceptance_matches_end_probabilities(void **state)
 // though it is 22 standard deviations. Three rejections are significant.
 static void a_rare_rejection_is_no_proof(void **state)
 {
-    (void)state;
     struct observed *seen = xcalloc(1, sizeof(*seen));
     struct verdict *v = xcalloc(1, sizeof(*v));
     for (int rejected = 1; rejected <= 3; rejected += 2) {
@@ -324,7 +312,6 @@ static void near(const double *a, const double *b, double within)
 
 static void observed_sums_are_additive(void **state)
 {
-    (void)state;
     const struct text_setup text_setup = { .rule = rule_named("rejection"), .tokens = 60 };
     struct observed *sum = xcalloc(4, sizeof(*sum)), *one_by_one = sum + 1, *half = sum + 2;
     struct text_writer w = text_writer_open(&text_setup, 3);
@@ -346,7 +333,6 @@ static void observed_sums_are_additive(void **state)
 
 static void slots_are_independent(void **state)
 {
-    (void)state;
     const struct text_setup text_setup = { .rule = rule_named("rejection"), .tokens = 100 };
     struct observed *a = xcalloc(3, sizeof(*a));
     struct text_writer w = text_writer_open(&text_setup, 3);
@@ -363,7 +349,6 @@ static void slots_are_independent(void **state)
 
 static void streams_have_names(void **state)
 {
-    (void)state;
     for (int i = 0; i < STREAMS; i++)
         for (int k = 0; k < i; k++)
             assert_string_not_equal(stream_name(i), stream_name(k));

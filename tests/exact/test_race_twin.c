@@ -24,14 +24,12 @@ static struct json *golden;
 
 static int open_golden(void **state)
 {
-    (void)state;
     golden = golden_json("races.json");
     return 0;
 }
 
 static int close_golden(void **state)
 {
-    (void)state;
     json_free(golden);
     return 0;
 }
@@ -92,8 +90,7 @@ static void build_draft(const struct tree_options *o, const struct request *r, c
     struct tree_shape shape;
     struct tree_builder g;
     struct error err;
-    if (!tree_shape(&shape, o, "test", NULL, &err))
-        fail_msg("%s", err.text);
+    assert_ok(tree_shape(&shape, o, "test", NULL, &err), err);
     builder_create(&g, &shape, VOCAB);
     builder_begin(&g, r);
     for (bool more = g.n_frontier > 0; more; more = builder_next_level(&g, r))
@@ -152,7 +149,6 @@ static void check_case(const struct json *one)
 
 static void drafts_and_match_tokens_match_the_twin(void **state)
 {
-    (void)state;
     const struct json *drafts = json_get(golden, "drafts");
     assert_true(json_count(drafts) > 100);
     for (size_t i = 0; i < json_count(drafts); i++)
@@ -162,7 +158,6 @@ static void drafts_and_match_tokens_match_the_twin(void **state)
 // A row longer than a chunk, with few tokens of equal weight: as floats and as doubles.
 static void long_rows_match_the_twin(void **state)
 {
-    (void)state;
     const struct json *longs = json_get(golden, "longs");
     assert_true(json_count(longs) >= 5);
     for (size_t k = 0; k < json_count(longs); k++) {
@@ -185,7 +180,6 @@ static void long_rows_match_the_twin(void **state)
 
 static void coupled_samples_agree_at_the_closed_form_rate(void **state)
 {
-    (void)state;
     enum { DRAWS = 6000 };
     const struct json *pairs = json_get(golden, "agreement");
     for (size_t k = 0; k < json_count(pairs); k++) {

@@ -95,8 +95,7 @@ static void *options_of(const struct rule *rule, const struct json *given)
     }
     struct settings *s = stages_mapping(pair);
     void *options = xcalloc(1, rule->options_size);
-    if (!options_read(s, rule->name, rule->options, options, &err))
-        fail_msg("%s", err.text);
+    assert_ok(options_read(s, rule->name, rule->options, options, &err), err);
     settings_free(s);
     return options;
 }
@@ -193,7 +192,6 @@ static void check_probabilities(struct scene *c)
 
 static void output_probabilities_match_the_papers(void **state)
 {
-    (void)state;
     each_case(false, check_probabilities);
 }
 
@@ -242,7 +240,6 @@ static void verify_under_philox(struct scene *c)
 
 static void the_same_uniforms_give_the_same_tokens(void **state)
 {
-    (void)state;
     each_case(false, verify_under_philox);
 }
 
@@ -255,7 +252,6 @@ static void verify_in_long(struct scene *c)
 
 static void long_rows_are_verified_like_short_ones(void **state)
 {
-    (void)state;
     each_case(true, verify_in_long);
 }
 
@@ -304,7 +300,6 @@ static void verify_by_given_uniforms(struct scene *c)
 
 static void boundary_uniforms_and_ties_match_the_twin(void **state)
 {
-    (void)state;
     boundary_cases = 0;
     each_case(false, verify_by_given_uniforms);
     assert_true(boundary_cases >= 30);
@@ -367,7 +362,6 @@ static void check_expectation(struct scene *c)
 
 static void expected_acceptance_matches_the_twin(void **state)
 {
-    (void)state;
     drafts_checked = 0;
     each_case(false, check_expectation);
     assert_true(drafts_checked > 50);
@@ -385,7 +379,6 @@ static void count_rule(struct scene *c)
 
 static void every_rule_has_a_twin(void **state)
 {
-    (void)state;
     memset(seen, 0, sizeof(seen));
     each_case(false, count_rule);
     for (int i = 0; rules[i]; i++)

@@ -39,7 +39,6 @@ static const char *refusal(const struct rule *rule, struct law_result *f)
 
 static void exact_rules_keep_the_targets_distribution(void **state)
 {
-    (void)state;
     for (int i = 0; rules[i]; i++) {
         struct law_result f;
         if (!rules[i]->exact)
@@ -59,21 +58,18 @@ static void exact_rules_keep_the_targets_distribution(void **state)
 static void verify_by_residual_of_one_token(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
                                             struct verification *out)
 {
-    (void)options;
     block_mutant.verify(d, p, &(enum flaw){ RESIDUAL_OF_ONE_TOKEN }, rng, out);
 }
 
 static void verify_at_the_drafts_address(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
                                          struct verification *out)
 {
-    (void)options;
     rejection_mutant.verify(d, p, &(enum flaw){ RESIDUAL_AT_THE_DRAFTS_ADDRESS }, rng, out);
 }
 
 // Copies of registered rules with one wrong function. The first is the wrong formula that shows least.
 static void a_lossy_rule_marked_exact_is_refused(void **state)
 {
-    (void)state;
     struct rule off = *rule_named("block"), reused = *rule_named("rejection"), mismatched = *rule_named("rejection"),
                 idle = *rule_named("rejection");
     struct law_result f;
@@ -91,7 +87,6 @@ static void a_lossy_rule_marked_exact_is_refused(void **state)
 
 static void lossy_rules_are_detected(void **state)
 {
-    (void)state;
     for (int i = 0; rules[i]; i++) {
         if (rules[i]->exact)
             continue;
@@ -107,7 +102,6 @@ static const int two_by_two[] = { 2, 2 };
 
 static void trials_multiply_to_the_end_probability(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 40; seed++) {
         struct instance in = instance_create(two_by_two, 2, 2 + seed % 2, (enum proposal_mix)(seed % PROPOSAL_MIXES),
                                              ANY_ROWS, (uint64_t)seed);
@@ -119,7 +113,6 @@ static void trials_multiply_to_the_end_probability(void **state)
 
 static void on_deterministic_drafts_rejection_equals_match(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 200; seed++) {
         struct instance in = instance_create(two_by_two, 2, 4, ALL_DETERMINISTIC, ANY_ROWS, (uint64_t)seed);
         struct philox source = philox_source((uint64_t)seed, 0);
@@ -214,7 +207,6 @@ static void compare_long(const struct rule *rule, const void *options, struct ta
 
 static void rules_do_not_depend_on_token_ids(void **state)
 {
-    (void)state;
     static const int widths[][3] = { { 1, 1, 1 }, { 2, 1, 1 }, { 2, 2, 1 } }; // a chain, chains, a tree
     static const unsigned shape[] = { 0, TAKES_CHAINS, TAKES_TREES };
     for (int r = 0; rules[r] != NULL; r++) {
@@ -247,7 +239,6 @@ static void rules_do_not_depend_on_token_ids(void **state)
 
 static void only_rows_on_the_path_are_read(void **state)
 {
-    (void)state;
     for (int seed = 0; seed < 200; seed++) {
         struct instance in = instance_create(two_by_two, 2, 4, MIXED, ANY_ROWS, (uint64_t)seed);
         struct philox source = philox_source((uint64_t)seed, 0);
@@ -271,7 +262,6 @@ static void only_rows_on_the_path_are_read(void **state)
 // p is 0, and p is unchanged. The third came from (0, 0, 1): 1 against 1.
 static void distinct_siblings_lose_the_rejected_token(void **state)
 {
-    (void)state;
     float p[] = { 0, 0.25f, 0.75f }, q[] = { 0.5f, 0.25f, 0.25f };
     struct instance in = { .vocab = 3, .p = p, .q = q };
     struct table_draft g;
@@ -294,7 +284,6 @@ static void distinct_siblings_lose_the_rejected_token(void **state)
 
 static void a_root_only_draft_is_plain_decoding(void **state)
 {
-    (void)state;
     float p[] = { 0, 0, 1 };
     struct instance in = { .vocab = 3, .nodes = 1, .p = p, .q = p };
     struct table_draft g;
@@ -358,7 +347,6 @@ static void decode(const struct rule *rule, int nodes, uint64_t draft_seed, int3
 
 static void under_match_the_text_depends_on_the_seed_only(void **state)
 {
-    (void)state;
     int32_t plain[TEXT], text[TEXT];
     decode(rule_named("match"), 1, 0, plain);
     for (uint64_t draft_seed = 0; draft_seed < 200; draft_seed++) {
@@ -371,7 +359,6 @@ static void under_match_the_text_depends_on_the_seed_only(void **state)
 
 static void an_empty_residual_leaves_p_unchanged(void **state)
 {
-    (void)state;
     double p[] = { 0, 1, 0 }, same[] = { 0, 1, 0 };
     dist_remove(p, 3, 1);
     assert_memory_equal(p, same, sizeof(p));
@@ -383,7 +370,6 @@ static void an_empty_residual_leaves_p_unchanged(void **state)
 
 static void a_strike_keeps_tiny_remaining_mass(void **state)
 {
-    (void)state;
     double p[] = { 1e-30, 1, 3e-30 };
     dist_remove(p, 3, 1);
     assert_true(fabs(p[0] - 0.25) < 1e-15 && p[1] == 0 && fabs(p[2] - 0.75) < 1e-15);
@@ -391,7 +377,6 @@ static void a_strike_keeps_tiny_remaining_mass(void **state)
 
 static void rules_have_names(void **state)
 {
-    (void)state;
     assert_ptr_equal(rule_named("rejection"), rules[0]);
     assert_non_null(rule_named("match"));
     assert_null(rule_named("wishful"));

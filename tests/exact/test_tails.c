@@ -14,7 +14,6 @@
 // log10(2*sum((-1)**(i-1)*exp(-2*i*i*mpf(x)**2) for i in range(1, 200))), findroot of erfc(z/sqrt(2))/2 = tail.
 static void tails_match_mpmath(void **state)
 {
-    (void)state;
     static const double chi[][3] = {
         { 0.5, 1, -0.31921127782572033 },     { 3.841458820694124, 1, -1.3010299956639807 },
         { 25, 1, -6.2416156767266733 },       { 1000, 1, -218.74573410420501 },
@@ -56,7 +55,6 @@ static void tails_match_mpmath(void **state)
 // scipy 1.17.1: log10(kstwo.sf(d, n)), exact.
 static void kolmogorov_tail_is_accurate_for_finite_samples(void **state)
 {
-    (void)state;
     static const double exact[][3] = { { 10, 0.379473, -1.076721 },   { 100, 0.100000, -0.597407 },
                                        { 100, 0.160000, -1.977015 },  { 1000, 0.041110, -1.179034 },
                                        { 1000, 0.079057, -5.156938 }, { 20000, 0.019021, -5.990110 } };
@@ -69,7 +67,6 @@ static void kolmogorov_tail_is_accurate_for_finite_samples(void **state)
 
 static void holm_relaxes_the_level_step_by_step(void **state)
 {
-    (void)state;
     const double p[] = { -1, -3, NAN, -INFINITY, -2.5, 0 };
     double adjusted[6];
     holm(adjusted, p, 6);
@@ -88,7 +85,6 @@ static void holm_relaxes_the_level_step_by_step(void **state)
 
 static void sample_sizes_match_known_values(void **state)
 {
-    (void)state;
     const struct power plan = { 1e-6, .999, 1 }, mean = { 1e-6, .5, 1 };
     near(power_tokens(POWER_SCORE, .01, plan), 159e3, 1e3);
     near(power_tokens(POWER_KS, .01, plan), 180e3, 1e3);
@@ -107,7 +103,6 @@ static void sample_sizes_match_known_values(void **state)
 
 static void detectable_bias_inverts_sample_size(void **state)
 {
-    (void)state;
     const struct power w = { 1e-6, .999, 50 };
     for (int test = 0; test < POWER_TESTS; test++)
         for (double tokens = 1e3; tokens < 1e8; tokens *= 10) {
@@ -120,7 +115,6 @@ static void detectable_bias_inverts_sample_size(void **state)
 // Of 100 texts of two tokens with the planned bias and length, the share detected is the planned power.
 static void a_bias_of_the_planned_size_is_detected(void **state)
 {
-    (void)state;
     const struct power w = { 1e-3, .9, 1 };
     const float half[] = { .5f, .5f };
     const double d = .1;

@@ -79,7 +79,6 @@ static bool is_accepted(int vocab, const float *row, int token, double *threshol
 // H is the entropy in nats; the threshold is the smaller one of 0.09 and 0.3 e^-H.
 static void a_draft_token_above_the_lower_threshold_is_accepted(void **unused)
 {
-    (void)unused;
     double t;
     // H = 1/2 ln 2 + 1/2 ln 2 = ln 2: 0.3 / 2 = 0.15 is more than 0.09.
     static const float even[2] = { 0.5F, 0.5F };
@@ -111,7 +110,6 @@ static void a_draft_token_above_the_lower_threshold_is_accepted(void **unused)
 // Both children are accepted leaves: the more probable one is taken, in either order.
 static void among_equally_deep_paths_the_more_probable_is_taken(void **unused)
 {
-    (void)unused;
     static const float row[4] = { 0.25F, 0.5F, 0.125F, 0.125F };
     for (int first = 0; first < 2; first++) {
         struct scene s;
@@ -127,7 +125,6 @@ static void among_equally_deep_paths_the_more_probable_is_taken(void **unused)
 // Paths of two: 0.5 * 0.25 = 1/8 against 0.25 * 0.75 = 3/16. The whole path counts, not its end or its beginning.
 static void a_paths_probability_is_the_product_along_it(void **unused)
 {
-    (void)unused;
     static const float root[4] = { 0.5F, 0.25F, 0.125F, 0.125F }, a[4] = { 0.25F, 0.25F, 0.25F, 0.25F },
                        b[4] = { 0.75F, 0.25F, 0, 0 }, sure[4] = { 1, 0, 0, 0 };
     struct scene s;
@@ -150,7 +147,6 @@ static void a_paths_probability_is_the_product_along_it(void **unused)
 // though it is less probable: 1/8 * 1/4 = 1/32. Tokens below a rejected token do not count, however probable they are.
 static void the_deepest_fully_accepted_path_is_taken(void **unused)
 {
-    (void)unused;
     static const float root[4] = { 0.5F, 0.3125F, 0.125F, 0.0625F }, sure[4] = { 1, 0, 0, 0 },
                        even[4] = { 0.25F, 0.25F, 0.25F, 0.25F };
     struct scene s;

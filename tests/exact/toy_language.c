@@ -44,7 +44,6 @@ static double overlap(int row)
 // Each row of p has a token of probability 0, which has mass in q.
 int toy_language_make(void **state)
 {
-    (void)state;
     double min = 1, max = 0;
     for (int i = 0; i < VOCAB; i++) {
         for (int k = 0; k < VOCAB; k++) {

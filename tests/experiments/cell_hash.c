@@ -50,8 +50,7 @@ enum outcome cell_hash_now(const char before[HASH_TEXT])
 void cell_hash_before(char to[HASH_TEXT])
 {
     memset(outcomes, 0, sizeof(outcomes));
-    if (!cell(to))
-        fail_msg("%s", why.text);
+    assert_ok(cell(to), why);
 }
 
 void outcome_check(enum outcome found, bool ignored, const char *what)

@@ -121,7 +121,6 @@ void delete_turns(struct store *s, int run, int prompt, int turn)
 
 int resumable_make(void **state)
 {
-    (void)state;
     struct small_model t = small_default;
     char *target = test_path("target.gguf"), *draft = test_path("draft.gguf");
     t.layers = 1;

@@ -32,7 +32,6 @@ static const char conversations[] =
 
 int make_files(void **state)
 {
-    (void)state;
     struct small_model t = small_default;
     char *target = test_path("target.gguf"), *draft = test_path("draft.gguf"), *other = test_path("other.gguf");
     small_write_gguf(target, &t);
@@ -66,8 +65,7 @@ struct experiment *load(const char *text)
     char *path = test_path("x.yaml");
     write_file("x.yaml", text);
     struct experiment *e = experiment_load(path, &err);
-    if (e == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(e != NULL, err);
     free(path);
     return e;
 }
@@ -77,8 +75,7 @@ struct store *open_store(const char *name)
     struct error err = { "" };
     char *path = test_path(name);
     struct store *s = store_open(path, &err);
-    if (s == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(s != NULL, err);
     free(path);
     return s;
 }
@@ -90,8 +87,7 @@ char *dry_run(const char *text, struct store *s)
     char *out = NULL;
     size_t n = 0;
     FILE *to = open_memstream(&out, &n);
-    if (!experiment_dry_run(e, s, to, &err))
-        fail_msg("%s", err.text);
+    assert_ok(experiment_dry_run(e, s, to, &err), err);
     fclose(to);
     experiment_free(e);
     return out;
@@ -131,7 +127,6 @@ void run(const char *text, struct store *s)
 {
     struct error err = { "" };
     struct experiment *e = load(text);
-    if (!experiment_run(e, s, NULL, NULL, &err))
-        fail_msg("%s", err.text);
+    assert_ok(experiment_run(e, s, NULL, NULL, &err), err);
     experiment_free(e);
 }

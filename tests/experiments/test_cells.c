@@ -22,12 +22,10 @@ static int hashes(const char *text, char (**hash)[HASH_TEXT], char (**peers)[HAS
     int n = 0;
     *hash = xcalloc(64, sizeof(**hash));
     *peers = xcalloc(64, sizeof(**peers));
-    if (!loaded_experiment_open(&o, e, TARGET_ROWS, &err))
-        fail_msg("%s", err.text);
+    assert_ok(loaded_experiment_open(&o, e, TARGET_ROWS, &err), err);
     for (int k = 0; k < groups(e); k++) {
         struct group g;
-        if (!group_open(&g, k, &o, &err))
-            fail_msg("%s", err.text);
+        assert_ok(group_open(&g, k, &o, &err), err);
         for (int i = 0; i < g.n; i++, n++) {
             memcpy((*hash)[n], g.cell_runner[i].identity.hash, HASH_TEXT);
             memcpy((*peers)[n], g.cell_runner[i].identity.peers, HASH_TEXT);
@@ -47,7 +45,6 @@ static int hashes(const char *text, char (**hash)[HASH_TEXT], char (**peers)[HAS
 
 static void every_list_under_cells_multiplies(void **state)
 {
-    (void)state;
     char(*hash)[HASH_TEXT], (*peers)[HASH_TEXT];
     int n = hashes("name: x\n" BODY CELLS, &hash, &peers);
     assert_int_equal(n, 16);
@@ -75,7 +72,6 @@ static void every_list_under_cells_multiplies(void **state)
 
 static void equal_settings_are_the_same_cell(void **state)
 {
-    (void)state;
     static const char base[] = "name: x\n" BODY "cells: {drafter: {kind: ngram, longest: 2, tokens: 8}}\n";
     static const struct {
         const char *text;
@@ -124,7 +120,6 @@ static void equal_settings_are_the_same_cell(void **state)
 
 static void sampling_settings_have_one_spelling(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *shown;
     } cases[] = {
@@ -148,7 +143,6 @@ static void sampling_settings_have_one_spelling(void **state)
 
 static void a_changed_model_or_prompt_file_is_another_cell(void **state)
 {
-    (void)state;
     static const char text[] = "name: x\ntarget: {model: target.gguf}\nprompts: {file: changing.jsonl, chat: none}\n"
                                "cells: {drafter: {kind: small, model: changing.gguf}}\n";
     char(*hash)[3][HASH_TEXT] = xcalloc(3, sizeof(*hash)), (*h)[HASH_TEXT], (*peers)[HASH_TEXT];
@@ -195,7 +189,6 @@ static void hash_with(const char *model, const char *target, const char *drafter
 
 static void a_default_is_the_cell_that_it_resolves_to(void **state)
 {
-    (void)state;
     write_blocks("blocks.gguf");
     static const struct {
         const char *model, *target, *drafter;
@@ -227,7 +220,6 @@ static void a_default_is_the_cell_that_it_resolves_to(void **state)
 
 static void more_nodes_than_rows_of_a_pass_reopen_the_target(void **state)
 {
-    (void)state;
     char(*hash)[HASH_TEXT], (*peers)[HASH_TEXT];
     int n = hashes("name: x\n" BODY "cells: {batch: 40, drafter: [{kind: small, model: draft.gguf, widths: [4, 4]}, "
                    "{kind: ngram, tokens: 30}]}\n",

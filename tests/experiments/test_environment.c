@@ -40,7 +40,6 @@ static bool runs(struct store *s, const char *text, bool mix, struct error *err)
 
 static void a_run_stores_where_its_texts_were_decoded(void **state)
 {
-    (void)state;
     struct error err = { "" };
     struct store *s = open_store("noted.db");
     assert_true(runs(s, TEXT, false, &err));
@@ -60,7 +59,6 @@ static void a_run_stores_where_its_texts_were_decoded(void **state)
 // Stored texts are of another revision. A run with nothing to decode does not fail.
 static void another_revision_is_refused_if_texts_would_be_mixed(void **state)
 {
-    (void)state;
     struct error err = { "" };
     struct store *s = open_store("mixed.db");
     assert_true(runs(s, TEXT, false, &err));
@@ -92,7 +90,6 @@ static void another_revision_is_refused_if_texts_would_be_mixed(void **state)
 
 static void another_instruction_set_is_refused_and_another_processor_reported(void **state)
 {
-    (void)state;
     struct error err = { "" };
     struct store *s = open_store("other.db");
     assert_true(runs(s, TEXT, false, &err));
@@ -119,7 +116,6 @@ static void another_instruction_set_is_refused_and_another_processor_reported(vo
 // Stopped after the check and before its first text: table environment still describes the stored texts.
 static void an_environment_without_a_text_is_not_stored(void **state)
 {
-    (void)state;
     static const int at_once = 1;
     struct error err = { "" };
     struct store *s = open_store("stopped.db");
@@ -147,7 +143,6 @@ static void an_environment_without_a_text_is_not_stored(void **state)
 
 static void a_run_whose_texts_cannot_be_stored_fails(void **state)
 {
-    (void)state;
     struct error err = { "" };
     struct store *s = open_store("failing.db");
     perform(s, "CREATE TRIGGER no BEFORE INSERT ON sequence WHEN new.prompt = 2 BEGIN SELECT RAISE(ABORT, 'not"
@@ -164,7 +159,6 @@ static void a_run_whose_texts_cannot_be_stored_fails(void **state)
 
 static void a_run_without_texts_may_start_anywhere(void **state)
 {
-    (void)state;
     struct error err = { "" };
     struct store *s = open_store("begun.db");
     assert_true(runs(s, TEXT, false, &err));
@@ -181,7 +175,6 @@ static void a_run_without_texts_may_start_anywhere(void **state)
 // A changed file makes a new cell; the message names what has changed.
 static void a_cell_with_changed_files_is_reported(void **state)
 {
-    (void)state;
     static const char text[] =
         "name: x\ntarget: {model: patched.gguf}\nthreads: 1\nprompts: {file: p.jsonl, chat: none}\n"
         "limits: {new_tokens: 4}\n";
@@ -230,7 +223,6 @@ static char *plan_of(struct store *s, bool mix)
 // So that it does not fail after earlier groups have run for hours.
 static void a_dry_run_reports_what_will_be_refused(void **state)
 {
-    (void)state;
     struct error err = { "" };
     struct store *s = open_store("planned.db");
     assert_true(runs(s, TEXT, false, &err));
@@ -279,7 +271,6 @@ static void in_source(const char *command)
 // Twelve digits alone denote a release build of a commit; anything else has a suffix.
 static void a_revision_shows_uncommitted_changes_and_debug_builds(void **state)
 {
-    (void)state;
     char *folder, *clean, *other;
     if (system("git --version >&2") != 0)
         skip();

@@ -22,7 +22,6 @@
 
 static void a_step_is_recorded_as_it_was_verified(void **state)
 {
-    (void)state;
     // 0 -+- 1 -+- 3        accepted: 1, 4; the text ends after the token of 1: kept 1
     //    `- 2  `- 4
     int32_t token[] = { 9, 10, 20, 30, 40 }, parent[] = { -1, 0, 0, 1, 1 }, node[] = { 0, 1, 4 },
@@ -89,7 +88,6 @@ static void a_step_is_recorded_as_it_was_verified(void **state)
 
 static void an_experiment_runs_once(void **state)
 {
-    (void)state;
     struct store *s = open_store("once.db");
     static const char text[] = "name: once\n" RUN_BODY THREE;
     run(text, s);
@@ -140,7 +138,6 @@ static void an_experiment_runs_once(void **state)
 
 static void a_raised_limit_adds_prompts(void **state)
 {
-    (void)state;
     struct store *s = open_store("limit.db");
     static const char *const limit[] = { "limit: 2", "limit: 4", "per_category: 1" };
     static const int sequences[] = { 2 * 4, 2 * 7, 2 * 7 };
@@ -159,7 +156,6 @@ static void a_raised_limit_adds_prompts(void **state)
 
 static void stored_settings_are_an_experiment_file(void **state)
 {
-    (void)state;
     struct store *s = open_store("stored.db");
     run("name: stored\n" RUN_BODY THREE, s);
     int64_t before = query_first_int(s, "SELECT count(*) FROM sequence");
@@ -180,7 +176,6 @@ static void stored_settings_are_an_experiment_file(void **state)
 
 static void a_run_stores_its_precision(void **state)
 {
-    (void)state;
     static const struct {
         const char *given, *activations, *cache;
     } cases[] = {
@@ -225,7 +220,6 @@ static void a_run_stores_its_precision(void **state)
 
 static void batches_and_trees_decode_the_text_of_plain_decoding(void **state)
 {
-    (void)state;
     struct store *s = open_store("batches.db");
     run("name: batches\n" RUN_BODY "cells:\n  batch: [1, 2, 5]\n  rule: [rejection, match]\n  drafter: [none, ngram, "
         "{kind: small, model: draft.gguf, widths: [3, 2, 1], pick: sampled}, "
@@ -243,7 +237,6 @@ static void batches_and_trees_decode_the_text_of_plain_decoding(void **state)
 
 static void a_conversation_that_outgrows_the_context_ends(void **state)
 {
-    (void)state;
     struct store *s = open_store("outgrown.db");
     static const char text[] =
         "name: outgrown\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: conversations.jsonl, chat: none}\n"
@@ -260,7 +253,6 @@ static void a_conversation_that_outgrows_the_context_ends(void **state)
 
 static void stop_strings_end_texts_at_the_same_token_for_every_drafter(void **state)
 {
-    (void)state;
     // A character of the target's text without stop strings.
     struct error err = { "" };
     struct store *s = open_store("stops.db");
@@ -297,7 +289,6 @@ static void stop_strings_end_texts_at_the_same_token_for_every_drafter(void **st
 
 static void a_dry_run_reports_what_is_done_and_changes_nothing(void **state)
 {
-    (void)state;
     struct store *s = open_store("dry.db");
     static const char text[] = "name: dry\n" RUN_BODY "cells: {drafter: [ngram, {kind: small, model: draft.gguf}]}\n";
     for (int i = 0; i < 2; i++) {
@@ -318,7 +309,6 @@ static void a_dry_run_reports_what_is_done_and_changes_nothing(void **state)
 
 static void a_dry_run_counts_the_cache_by_its_type(void **state)
 {
-    (void)state;
     // Heads of 32: 2 x 3 layers x 40 slots x 400 rows x 32 numbers, each of 4 bytes, of 2, or of 34 / 32.
     static const struct {
         const char *type, *line;
@@ -345,7 +335,6 @@ static void a_dry_run_counts_the_cache_by_its_type(void **state)
 
 static void a_dry_run_counts_memory_by_device(void **state)
 {
-    (void)state;
 #if defined(EMULATED_DEVICE)
     // Weights of three layers and of one, tables of embeddings included; 2 x 3 layers x 3 drafters x 2 slots x some 200 rows x 32
     // numbers of 4 bytes; 2 x 1 layer for each draft model.
@@ -373,7 +362,6 @@ static void a_dry_run_counts_memory_by_device(void **state)
 
 static void a_run_names_the_drafters_device(void **state)
 {
-    (void)state;
 #if defined(EMULATED_DEVICE)
     struct store *s = open_store("devices.db");
     run("name: devices\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: p.jsonl, chat: none}\n"
@@ -418,7 +406,6 @@ static void check_expectations_of_steps(const char *device)
 // On a GPU a step is recorded after later ones have been verified.
 static void expectations_are_recorded_with_their_own_step(void **state)
 {
-    (void)state;
     write_file("short.jsonl", "{\"prompt\": \"abc\"}\n{\"prompt\": \"xyx\"}\n{\"prompt\": \"1 2\"}\n");
     check_expectations_of_steps("cpu");
 #if defined(EMULATED_DEVICE)
@@ -428,7 +415,6 @@ static void expectations_are_recorded_with_their_own_step(void **state)
 
 static void the_smoke_experiment_runs(void **state)
 {
-    (void)state;
     struct error err = { "" };
     char *cache = test_path("speclab"), *models = test_path("speclab/models"),
          *target = xformat("%s/tiny.gguf", models), *draft = xformat("%s/tiny-pruned.gguf", models);
@@ -439,11 +425,9 @@ static void the_smoke_experiment_runs(void **state)
     small_write_gguf(draft, &t);
     setenv("XDG_CACHE_HOME", test_directory(), 1);
     struct experiment *e = experiment_load(SOURCE "/experiments/smoke.yaml", &err);
-    if (e == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(e != NULL, err);
     struct store *s = open_store("smoke.db");
-    if (!experiment_run(e, s, NULL, NULL, &err))
-        fail_msg("%s", err.text);
+    assert_ok(experiment_run(e, s, NULL, NULL, &err), err);
     assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE finished IS NULL"), 0);
     assert_int_equal(query_first_int(s, "SELECT count(*) FROM paired WHERE none IS NULL"), 0);
     assert_int_equal(query_first_int(s, "SELECT count(*) FROM texts JOIN run ON run.id = texts.run WHERE NOT equal AND"
@@ -459,11 +443,9 @@ static void the_smoke_experiment_runs(void **state)
 
 static void the_prompt_set_agrees_with_its_readme(void **state)
 {
-    (void)state;
     struct error err = { "" };
     struct prompts p;
-    if (!prompts_read(SOURCE "/experiments/data/prompts.jsonl", 0, 2, &p, &err))
-        fail_msg("%s", err.text);
+    assert_ok(prompts_read(SOURCE "/experiments/data/prompts.jsonl", 0, 2, &p, &err), err);
     assert_int_equal(p.n, 12); // six categories
     prompts_free(&p);
     assert_true(prompts_read(SOURCE "/experiments/data/prompts.jsonl", 0, 0, &p, &err));

@@ -31,7 +31,6 @@ static void expect_message(const char *got, const char *expected, const char *wh
 
 static void bad_yaml_is_refused_with_line_and_column(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         size_t n; // 0: up to the NUL
@@ -90,7 +89,6 @@ static void bad_yaml_is_refused_with_line_and_column(void **state)
 
 static void good_yaml_keeps_its_positions(void **state)
 {
-    (void)state;
     static const char text[] = "\xEF\xBB\xBF# remark\n\"a\": [1, 'two', {b: ~}]\nlong: |\n  x\n  y\nc: \xC3\xA4\n";
     struct error err;
     struct settings *s = yaml_parse(text, sizeof(text) - 1, "f", &err);
@@ -123,7 +121,6 @@ static void good_yaml_keeps_its_positions(void **state)
 
 static void a_file_of_four_mebibytes_is_read_and_a_larger_one_refused(void **state)
 {
-    (void)state;
     enum { MAX_BYTES = 4 << 20 };
     struct error err = { "" };
     char *path = test_path("large.yaml"), *text = xmalloc(MAX_BYTES + 1);
@@ -131,8 +128,7 @@ static void a_file_of_four_mebibytes_is_read_and_a_larger_one_refused(void **sta
     memcpy(text, "a: 1\n", 5);
     write_bytes("large.yaml", text, MAX_BYTES);
     struct settings *s = yaml_read(path, &err);
-    if (s == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(s != NULL, err);
     assert_string_equal(settings_get(s, "a")->text, "1");
     settings_free(s);
     write_bytes("large.yaml", text, MAX_BYTES + 1);
@@ -144,7 +140,6 @@ static void a_file_of_four_mebibytes_is_read_and_a_larger_one_refused(void **sta
 
 static void every_character_is_written_and_reads_back(void **state)
 {
-    (void)state;
     static const unsigned others[] = { 0x2027, 0x2028, 0x2029, 0x202A, 0xD7FF, 0xE000,
                                        0xFEFF, 0xFFFD, 0xFFFE, 0xFFFF, 0x1F600 };
     const unsigned low = 0x400, n = low - 1 + sizeof(others) / sizeof(others[0]);
@@ -178,7 +173,6 @@ static void every_character_is_written_and_reads_back(void **state)
 
 static void bad_experiments_are_refused_with_line_and_column(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -272,7 +266,6 @@ static void bad_experiments_are_refused_with_line_and_column(void **state)
 
 static void errors_that_depend_on_the_model_are_found_before_anything_runs(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -321,15 +314,13 @@ static struct prompts read_prompts(const char *text, int limit, int per_category
     struct prompts p;
     char *path = test_path("read.jsonl");
     write_file("read.jsonl", text);
-    if (!prompts_read(path, limit, per_category, &p, &err))
-        fail_msg("%s", err.text);
+    assert_ok(prompts_read(path, limit, per_category, &p, &err), err);
     free(path);
     return p;
 }
 
 static void every_published_prompt_format_is_read(void **state)
 {
-    (void)state;
     struct prompts p = read_prompts(
         "\xEF\xBB\xBF{\"question_id\": 81, \"category\": \"writing\", \"turns\": [\"first\", \"second\"], \"reference\": []}\r\n"
         "\n"
@@ -371,7 +362,6 @@ static void every_published_prompt_format_is_read(void **state)
 
 static void limits_do_not_change_prompt_numbers(void **state)
 {
-    (void)state;
     static const char text[] = "{\"category\": \"a\", \"prompt\": \"0\"}\n{\"category\": \"a\", \"prompt\": \"1\"}\n"
                                "{\"prompt\": \"2\"}\n{\"category\": \"b\", \"prompt\": \"3\"}\n{\"prompt\": \"4\"}\n";
     static const struct {
@@ -391,7 +381,6 @@ static void limits_do_not_change_prompt_numbers(void **state)
 
 static void answers_are_read_on_request(void **state)
 {
-    (void)state;
     static const char text[] = "{\"question\": \"How many?\", \"answer\": \"#### 72\"}\n"
                                "{\"turns\": [\"a\", \"b\", \"c\"], \"answer\": [\"x\", \"\"]}\n"
                                "{\"turns\": [\"a\", \"b\"], \"reference\": [\"y\", \"z\"], \"answer\": null}\n";
@@ -400,8 +389,7 @@ static void answers_are_read_on_request(void **state)
     assert_int_equal(p.prompt[0].n_answers, 0);
     prompts_free(&p);
     char *path = test_path("read.jsonl");
-    if (!prompts_read_answered(path, &p, &err))
-        fail_msg("%s", err.text);
+    assert_ok(prompts_read_answered(path, &p, &err), err);
     assert_int_equal(p.n, 3);
     assert_int_equal(p.prompt[0].n_answers, 1);
     assert_string_equal(p.prompt[0].answer[0], "#### 72");
@@ -433,7 +421,6 @@ static void answers_are_read_on_request(void **state)
 
 static void bad_prompts_are_refused_with_file_and_line(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *message;
     } cases[] = {

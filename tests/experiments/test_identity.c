@@ -107,8 +107,7 @@ static void copy_gguf(const char *from, const char *to, const struct change *c, 
     struct error err = { "" };
     struct gguf *g = gguf_open(from, &err);
     struct gguf_writer *w = g != NULL ? gguf_write_begin(to, &err) : NULL;
-    if (w == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(w != NULL, err);
     for (size_t i = 0; i < gguf_values(g); i++)
         if (i == c->key)
             write_changed(w, gguf_value_at(g, i), c);
@@ -122,8 +121,7 @@ static void copy_gguf(const char *from, const char *to, const struct change *c, 
         gguf_write_tensor(w, name, t->dims, t->dim, t->ggml_type, t->tensor.data, t->bytes);
         free(name);
     }
-    if (!gguf_write_end(w, &err))
-        fail_msg("%s", err.text);
+    assert_ok(gguf_write_end(w, &err), err);
     gguf_close(g);
 }
 
@@ -162,7 +160,6 @@ static void flip_gguf(const char *name)
 
 static void every_key_of_a_gguf_file_makes_another_cell_or_is_ignored(void **state)
 {
-    (void)state;
     flip_gguf("target.gguf");
     outcomes_print("target, GGUF");
     assert_true(outcomes[OTHER] >= 17 && outcomes[REFUSED] <= 16 && outcomes[SAME] == 5);
@@ -177,7 +174,6 @@ static void every_key_of_a_gguf_file_makes_another_cell_or_is_ignored(void **sta
 
 static void ignored_keys_are_hidden_from_readers(void **state)
 {
-    (void)state;
     struct error err = { "" };
     char *path = test_path("whole.gguf");
     struct gguf *g = gguf_open(path, &err);
@@ -217,7 +213,6 @@ static long offset_of_tensor(const char *path, const char *name, size_t *bytes)
 // One bit anywhere, not only at sampled offsets.
 static void every_byte_of_the_weights_counts(void **state)
 {
-    (void)state;
     char *path = test_path("target.gguf"), before[HASH_TEXT];
     static const char *const names[] = { "token_embd.weight", "blk.1.ffn_down.weight", "blk.2.attn_norm.weight" };
     cell_hash_before(before);
@@ -239,7 +234,6 @@ static void every_byte_of_the_weights_counts(void **state)
 // Regression: revision 48af27e did not decode again after such a change.
 static void a_model_with_changed_rope_is_another_cell(void **state)
 {
-    (void)state;
     static const char text[] =
         "name: x\ntarget: {model: patched.gguf}\nthreads: 1\nprompts: {file: p.jsonl, chat: none}\n"
         "limits: {new_tokens: 8}\n";

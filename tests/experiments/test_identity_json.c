@@ -134,7 +134,6 @@ static void exchange(const char *folder, const char *name, const char *a, const 
 
 static void every_key_of_a_directory_makes_another_cell_or_is_ignored(void **state)
 {
-    (void)state;
     char *directory = test_path("hf");
     struct small_model t = small_default;
     t.rope = ROPE_LLAMA3;
@@ -172,7 +171,6 @@ static void every_key_of_a_directory_makes_another_cell_or_is_ignored(void **sta
 // Keys that transformers (4.39 to 5) and training tools add when they save a loaded model.
 static void a_resaved_model_is_the_same_cell(void **state)
 {
-    (void)state;
     static const struct {
         const char *file, *more;
     } saved[] = {
@@ -214,7 +212,6 @@ static void a_resaved_model_is_the_same_cell(void **state)
 
 static void every_key_of_a_head_makes_another_cell_or_is_ignored(void **state)
 {
-    (void)state;
     char *model = test_path("target.gguf"), before[HASH_TEXT];
     struct head_shape s = head_shape_of(model);
     static void (*const write[])(const char *, const struct head_shape *) = { heads_write_eagle, heads_write_eagle3 };

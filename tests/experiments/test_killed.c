@@ -145,7 +145,6 @@ static uint64_t random_state = 2024;
 // varies. Resumed runs are sometimes killed, too.
 static void a_killed_run_resumes_to_the_results_of_an_uninterrupted_one(void **state)
 {
-    (void)state;
     write_file("long.jsonl", long_conversations);
     write_file("long.yaml", LONG_BODY);
     int64_t whole_us = 0;
@@ -209,13 +208,11 @@ static volatile int stop_now;
 
 static void on_alarm(int number)
 {
-    (void)number;
     stop_now = 1;
 }
 
 static void an_interrupted_run_leaves_a_consistent_database_and_resumes(void **state)
 {
-    (void)state;
     struct error err = { "" };
     struct store *s = open_store("interrupted.db");
     struct experiment *e = load(LONG_BODY);

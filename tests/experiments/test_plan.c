@@ -296,7 +296,6 @@ static int stride = 81; // 1: all patterns of cuts
 
 static void from_every_set_of_stored_turns_one_plan_completes_everything(void **state)
 {
-    (void)state;
     for (int batch = 1; batch <= 2; batch++) {
         // 2 prompts of 3 turns by 3 cells
         struct scenario w = { 3, 2, 3, batch, { 0, 0, 0 }, { { 0 } } };
@@ -358,7 +357,6 @@ static bool completes(const struct scenario *w, const struct base *from, const s
 // All possible plans: each cell from any turn or not at all.
 static void no_plan_decodes_less(void **state)
 {
-    (void)state;
     struct scenario w = { 3, 1, 3, 1, { 0, 0, 0 }, { { 0 } } };
     for (int pattern = 0; pattern < 27; pattern++)
         for (uint32_t stored = 0; stored < 1 << 9; stored++) {
@@ -386,7 +384,6 @@ static void no_plan_decodes_less(void **state)
 // With a batch: each cell participates or not, each conversation is decoded or not.
 static void no_plan_of_whole_conversations_decodes_less(void **state)
 {
-    (void)state;
     uint64_t random_state = 3;
     for (int round = 0; round < 4000; round++) {
         struct scenario w = { 3, 2, 3, 2, { 0, 0, 0 }, { { 0 } } };
@@ -412,7 +409,6 @@ static void no_plan_of_whole_conversations_decodes_less(void **state)
 
 static void killed_plans_complete_everything_in_the_end(void **state)
 {
-    (void)state;
     uint64_t random_state = 2024;
     int killed = 0;
     for (int round = 0; round < 20000; round++) {

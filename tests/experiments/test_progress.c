@@ -95,7 +95,6 @@ static struct progress half_way(struct screen *s)
 
 static void times_have_the_unit_that_fits(void **state)
 {
-    (void)state;
     static const struct {
         int64_t ms;
         const char *text;
@@ -122,7 +121,6 @@ static void times_have_the_unit_that_fits(void **state)
 
 static void a_file_gets_a_line_every_ten_seconds(void **state)
 {
-    (void)state;
     struct screen s = file_screen();
     struct progress p = half_way(&s);
     progress_tick(&p, "ngram"); // too early
@@ -143,7 +141,6 @@ static void a_file_gets_a_line_every_ten_seconds(void **state)
 
 static void unknown_remaining_time_is_not_shown(void **state)
 {
-    (void)state;
     struct screen s = file_screen();
     struct progress p = half_way(&s);
     p.shown_ns -= 10 * SECOND;
@@ -165,7 +162,6 @@ static void unknown_remaining_time_is_not_shown(void **state)
 
 static void a_terminal_has_a_bar_that_is_removed(void **state)
 {
-    (void)state;
     setenv("TERM", "xterm", 1);
     unsetenv("NO_COLOR");
     struct screen s = terminal_screen(100);
@@ -188,7 +184,6 @@ static void a_terminal_has_a_bar_that_is_removed(void **state)
 
 static void colours_follow_the_environment(void **state)
 {
-    (void)state;
     static const struct {
         const char *term, *no_colour;
         bool bar, colour;
@@ -220,7 +215,6 @@ static void colours_follow_the_environment(void **state)
 // The bar takes 20 columns, its brackets and the space 3, and the last one stays free.
 static void a_line_is_cut_at_the_terminals_width(void **state)
 {
-    (void)state;
     static const struct {
         int columns, letters;
     } cases[] = { { 0, 80 - 24 }, { 80, 80 - 24 }, { 50, 50 - 24 }, { 10, 0 } };

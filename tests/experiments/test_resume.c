@@ -55,20 +55,17 @@ static void resume_beyond_none(int from, int none_turns)
 
 static void a_conversation_resumes_where_that_of_none_outgrew_the_context(void **state)
 {
-    (void)state;
     resume_beyond_none(1, 1);
     resume_beyond_none(2, 2);
 }
 
 static void none_is_not_started_after_a_turn_that_it_does_not_have(void **state)
 {
-    (void)state;
     resume_beyond_none(2, 1);
 }
 
 static void with_a_batch_conversations_restart(void **state)
 {
-    (void)state;
     struct resumable w = { 0, "match", THREE, 2, 400, 1 };
     int turns[PROMPTS][CELLS];
     struct store *s = resumable_run(&w, turns);
@@ -85,7 +82,6 @@ static void with_a_batch_conversations_restart(void **state)
 
 static void unpaired_turns_run_again_with_none(void **state)
 {
-    (void)state;
     for (int batch = 1; batch <= 2; batch++) {
         struct resumable w = { 1, "match", THREE, batch, 400, 1 };
         int turns[PROMPTS][CELLS];
@@ -107,7 +103,6 @@ static void unpaired_turns_run_again_with_none(void **state)
 
 static void a_turn_after_a_missing_one_is_not_valid(void **state)
 {
-    (void)state;
     struct resumable w = { 1, "match", THREE, 1, 400, 1 };
     int turns[PROMPTS][CELLS];
     struct store *s = resumable_run(&w, turns);
@@ -231,7 +226,6 @@ static void killed_after_each(const struct resumable *w, struct store *s, const 
 
 static void missing_sequences_are_decoded_again_and_no_others(void **state)
 {
-    (void)state;
     static const struct resumable setups[] = {
         { 0, "match", THREE, 1, 48, 1 },
         { 0, "match", THREE, 2, 400, 1 },

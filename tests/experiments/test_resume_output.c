@@ -21,8 +21,7 @@ static char *output_of(const struct resumable *w, struct store *s)
     size_t n = 0;
     FILE *to = open_memstream(&out, &n);
     struct experiment *e = load(text);
-    if (!experiment_run(e, s, to, NULL, &err))
-        fail_msg("%s", err.text);
+    assert_ok(experiment_run(e, s, to, NULL, &err), err);
     experiment_free(e);
     fclose(to);
     free(text);
@@ -39,7 +38,6 @@ static void check_output(const struct resumable *w, struct store *s, const char 
 
 static void a_resumed_run_prints_the_same_numbers(void **state)
 {
-    (void)state;
     static const char outgrown[] = "conversations end before a turn that does not fit the context of ";
     for (int batch = 1; batch <= 2; batch++)
         for (int cut = 0; cut <= 1; cut++) {
@@ -64,7 +62,6 @@ static void a_resumed_run_prints_the_same_numbers(void **state)
 
 static void a_dry_run_counts_what_the_run_then_decodes(void **state)
 {
-    (void)state;
     for (int batch = 1; batch <= 2; batch++) {
         struct resumable w = { 0, "match", THREE, batch, 400, 1 };
         int turns[PROMPTS][CELLS];
@@ -87,7 +84,6 @@ static void a_dry_run_counts_what_the_run_then_decodes(void **state)
 // A finished run that lacks something again is unfinished until that is stored.
 static void a_run_with_missing_sequences_is_unfinished(void **state)
 {
-    (void)state;
     struct resumable w = { 0, "match", THREE, 1, 400, 1 };
     int turns[PROMPTS][CELLS];
     struct store *s = resumable_run(&w, turns);

@@ -67,8 +67,7 @@ static void paired_run_with(struct runner *r, struct group *g, int first)
     struct error err = { "" };
     struct paired_run o = paired_run_at(r->e, 1, 0, first);
     ended.n = 0;
-    if (!paired_run_decode(&o, r, g, &err))
-        fail_msg("%s", err.text);
+    assert_ok(paired_run_decode(&o, r, g, &err), err);
 }
 
 // Checks for n discarded decodes, each of another cell, then exactly the decodes that are stored.
@@ -101,7 +100,6 @@ static void expect_warm_ups(struct store *s, int n, const int cells[], int64_t s
 // The first decode of a process is slower: it allocates buffers and touches pages.
 static void participating_cells_are_warmed_up_once_before_the_paired_run(void **state)
 {
-    (void)state;
     struct error err = { "" };
     struct resumable w = { 0, "match", THREE, 1, 400, 1 };
     int turns[PROMPTS][CELLS];

@@ -39,8 +39,7 @@ static struct hash hash_now(const char *path)
 {
     struct error err = { "" };
     struct weights *w = weights_open_files(path, NULL, &err);
-    if (w == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(w != NULL, err);
     struct hash h = weights_hash(w);
     weights_close(w);
     return h;
@@ -77,7 +76,6 @@ static void age_file(const char *path)
 
 static void a_hash_is_cached_until_the_file_changes(void **state)
 {
-    (void)state;
     char *path = test_path("large.safetensors"), *cache = test_path("cache"), *place = NULL;
     static const char fake[] = "0123456789abcdef0123456789abcdef";
     struct hash fake_hash;
@@ -122,7 +120,6 @@ static void a_hash_is_cached_until_the_file_changes(void **state)
 // A file's times do not change for a second write within one tick, or through a mapping whose page was dirty already.
 static void a_hash_of_a_file_just_written_is_not_cached(void **state)
 {
-    (void)state;
     char *path = test_path("large.safetensors"), *cache = test_path("cache");
     setenv("XDG_CACHE_HOME", cache, 1);
     write_large(path);
@@ -143,7 +140,6 @@ static void a_hash_of_a_file_just_written_is_not_cached(void **state)
 // Two shards have a tensor of the same name and differ in one byte of it: the index selects one of them.
 static void a_hash_is_of_the_tensors_that_the_index_names(void **state)
 {
-    (void)state;
     static const char index[] =
         "{\"weight_map\":{\"a\":\"1.safetensors\",\"x\":\"%d.safetensors\",\"y\":\"2.safetensors\"}}";
     char *folder = test_path("sharded"), *one = test_path("sharded/1.safetensors"),
@@ -184,7 +180,6 @@ static void a_hash_is_of_the_tensors_that_the_index_names(void **state)
 // A second call does not read gigabytes again, whether the hash can be cached or not.
 static void an_opened_file_is_hashed_once(void **state)
 {
-    (void)state;
     struct error err = { "" };
     char *path = test_path("large.safetensors"), *none = test_path("large.safetensors/none");
     setenv("XDG_CACHE_HOME", none, 1);

@@ -16,8 +16,7 @@ static struct error err;
 static struct json *parsed(const char *text)
 {
     struct json *j = json_parse(text, strlen(text), "a test's JSON", &err);
-    if (j == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(j != NULL, err);
     return j;
 }
 
@@ -55,8 +54,7 @@ struct tokenizer *editable_tokenizer(struct json *j)
 {
     struct tokenizer *t = tokenizer_from_json(j, "made.json", &err);
     json_free(j);
-    if (t == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(t != NULL, err);
     return t;
 }
 
@@ -71,8 +69,7 @@ char *editable_pieces(const struct tokenizer *t, const char *text, size_t n, boo
 {
     struct ids ids = { 0 };
     struct text out = { 0 };
-    if (!tokenizer_encode(t, text, n, special, &ids, &err))
-        fail_msg("%s", err.text);
+    assert_ok(tokenizer_encode(t, text, n, special, &ids, &err), err);
     text_add(&out, "", 0);
     for (size_t i = 0; i < ids.n; i++) {
         size_t length;

@@ -57,8 +57,7 @@ struct head_edit *head_edit_open(const char *directory)
     e->config_path = xformat("%s/config.json", directory);
     e->config = json_read(e->config_path, &err);
     struct shards *file = shards_open(e->weights, &err);
-    if (e->config == NULL || file == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(e->config != NULL && file != NULL, err);
     for (size_t i = 0; i < shards_count(file); i++)
         put(e, shards_at(file, i), shards_at(file, i)->data);
     shards_close(file);
@@ -69,8 +68,7 @@ void head_edit_close(struct head_edit *e)
 {
     struct error err;
     char *text = json_write(e->config);
-    if (!safetensors_write(e->weights, e->tensor, (size_t)e->n, NULL, &err))
-        fail_msg("%s", err.text);
+    assert_ok(safetensors_write(e->weights, e->tensor, (size_t)e->n, NULL, &err), err);
     file_write(e->config_path, text);
     while (e->n > 0)
         drop(e, 0);

@@ -49,8 +49,7 @@ struct form_bench form_bench_open(int layers)
     b.backend = backend_cpu(1, &err);
     assert_non_null(b.backend);
     b.target = model_open(path, b.backend, ACTIVATIONS_F32, ROWS, &err);
-    if (b.target == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(b.target != NULL, err);
     free(path);
     return b;
 }

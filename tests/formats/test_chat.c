@@ -36,14 +36,12 @@ static const char qwen3[] =
 static struct chat_format choose(const char *format, const char *jinja)
 {
     struct chat_format f;
-    if (!chat_choose(format, jinja, &f, &err))
-        fail_msg("%s", err.text);
+    assert_ok(chat_choose(format, jinja, &f, &err), err);
     return f;
 }
 
 static void the_system_prompt_is_the_one_that_the_template_contains(void **state)
 {
-    (void)state;
     static const struct {
         const char *jinja, *system;
     } cases[] = {
@@ -70,7 +68,6 @@ static void the_system_prompt_is_the_one_that_the_template_contains(void **state
 
 static void the_requested_format_is_chosen(void **state)
 {
-    (void)state;
     struct chat_format f = choose("none", smollm2);
     assert_true(f.kind == CHAT_NONE && f.system == NULL && f.end == NULL);
     f = choose("none", NULL);
@@ -85,7 +82,6 @@ static void the_requested_format_is_chosen(void **state)
 
 static void an_unknown_format_is_an_error(void **state)
 {
-    (void)state;
     struct chat_format f;
     assert_false(chat_choose("auto", NULL, &f, &err));
     assert_non_null(strstr(err.text, "no chat template"));
@@ -120,7 +116,6 @@ static void expect_rendered(const struct chat_format *f, const struct message *m
 // The expected texts are jinja2's, from SmolLM2's template with add_generation_prompt.
 static void a_conversation_is_rendered_as_the_template_would(void **state)
 {
-    (void)state;
     static const struct message conversation[] = {
         { "system", "Be brief." }, { "user", "Hi!" }, { "assistant", "Hello." }, { "user", "2+2?\n" }
     };

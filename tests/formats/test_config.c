@@ -19,7 +19,6 @@ static struct error err;
 // Hugging Face writes "model_max_length": 1000000000000000019884624838656 for tokenizers without a limit.
 static void an_integer_out_of_range_is_read_as_a_real(void **state)
 {
-    (void)state;
     static const char text[] = "{\"a\": 1000000000000000019884624838656, \"b\": -9223372036854775809, \"c\": "
                                "9223372036854775807, \"d\": \"99999999999999999999 \\\" 99999999999999999999\", "
                                "\"e\": [99999999999999999999,1], \"f\": 12345678901234567890123.5e-3}";
@@ -60,7 +59,6 @@ static void an_integer_out_of_range_is_read_as_a_real(void **state)
 // The formulas of the reference and the paper in double, without rounding to float at each step.
 static void rope_follows_its_formulas(void **state)
 {
-    (void)state;
     struct model_config c = {
         .head_dim = 64, .rope_theta = 500000, .rope_factor = 8, .rope_low = 1, .rope_high = 4, .rope_original = 8192
     };
@@ -88,7 +86,6 @@ static void rope_follows_its_formulas(void **state)
 // Goldens: tests/cases/make_rope.py. An error of one bit in a frequency is a thousand times larger in the angle at position 1,000.
 static void rope_frequencies_equal_torchs_bit_by_bit(void **state)
 {
-    (void)state;
     struct json *j = golden_json("rope.json");
     const struct json *cases = json_get(j, "cases");
     int rows = 0, wrong = 0;
@@ -129,7 +126,6 @@ static void rope_frequencies_equal_torchs_bit_by_bit(void **state)
 // Keys with the value that has no effect, and keys about other things than the model.
 static void settings_without_an_effect_are_accepted(void **state)
 {
-    (void)state;
     static const char *const settings[] = {
         "{\"rope_scaling\":{\"rope_type\":\"linear\",\"type\":\"linear\",\"factor\":2.0}}",
         "{\"rope_scaling\":{\"rope_type\":\"linear\",\"type\":null,\"factor\":2.0}}",
@@ -150,8 +146,7 @@ static void settings_without_an_effect_are_accepted(void **state)
         }
         char *text = json_write(config);
         file_write(path, text);
-        if (!config_read(directory, &c, &err))
-            fail_msg("%s", err.text);
+        assert_ok(config_read(directory, &c, &err), err);
         assert_true((c.rope_scaling == ROPE_LINEAR) == (i < 2));
         config_free(&c);
         json_free(config);
@@ -164,7 +159,6 @@ static void settings_without_an_effect_are_accepted(void **state)
 
 static void end_tokens_and_templates_are_read_from_all_files(void **state)
 {
-    (void)state;
     struct small_model t = small_default;
     t.layers = 1;
     char *directory = test_path("ends");
@@ -199,7 +193,6 @@ static void end_tokens_and_templates_are_read_from_all_files(void **state)
 // The model that ./run model fetches, if it is present, against values read with other programs.
 static void the_demonstration_model_has_its_published_configuration(void **state)
 {
-    (void)state;
     unsetenv("XDG_CACHE_HOME");
     char *path = model_path("smollm2-135m-instruct", NULL, &err);
     if (path == NULL) {

@@ -44,7 +44,6 @@ static bool use(const char *path)
 
 static void a_file_cut_anywhere_is_refused(void **state)
 {
-    (void)state;
     struct small_model t = small_minimal;
     t.vocab = 20;
     t.tokenizer = false;
@@ -119,7 +118,6 @@ static void change_and_use(const char *file, const char *model, size_t n, int ti
 
 static void files_with_changed_bytes_never_crash(void **state)
 {
-    (void)state;
     char *file = test_path("changed.gguf"), *directory = test_path("changed");
     small_write_gguf(file, &small_minimal);
     struct gguf *g = gguf_open(file, &err);

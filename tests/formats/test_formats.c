@@ -23,7 +23,6 @@ static struct error err;
 
 static void a_gguf_file_gives_back_what_was_written(void **state)
 {
-    (void)state;
     char *path = test_path("values.gguf");
     static const int32_t ints[] = { 3, -1, 1 << 30 };
     static const float reals[] = { 0.5f, -2 };
@@ -93,7 +92,6 @@ static void a_gguf_file_gives_back_what_was_written(void **state)
 
 static void a_safetensors_file_gives_back_what_was_written(void **state)
 {
-    (void)state;
     char *path = test_path("values.safetensors");
     static const float matrix[2][3] = { { 1, 2, 3 }, { 4, 5, 6 } };
     static const int64_t ids[] = { 5, -6 };
@@ -105,8 +103,7 @@ static void a_safetensors_file_gives_back_what_was_written(void **state)
     };
     assert_true(safetensors_write(path, t, 4, "{\"format\":\"pt\"}", &err));
     struct shards *s = shards_open(path, &err);
-    if (s == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(s != NULL, err);
     assert_int_equal(shards_count(s), 4);
     assert_string_equal(shards_at(s, 0)->name, "a"); // sorted
     assert_string_equal(shards_at(s, 3)->name, "z");
@@ -186,7 +183,6 @@ enum { SHAPES = sizeof(shapes) / sizeof(*shapes) };
 
 static void both_formats_give_the_same_tensors(void **state)
 {
-    (void)state;
     for (int k = 0; k < SHAPES; k++) {
         char *directory = xformat("%s/same-%d", test_directory(), k),
              *file = xformat("%s/same-%d.gguf", test_directory(), k);
@@ -228,7 +224,6 @@ static void both_formats_give_the_same_tensors(void **state)
 
 static void both_formats_give_the_same_configuration(void **state)
 {
-    (void)state;
     for (int k = 0; k < SHAPES; k++) {
         char *directory = xformat("%s/same-%d", test_directory(), k),
              *file = xformat("%s/same-%d.gguf", test_directory(), k);
@@ -263,15 +258,13 @@ static void both_formats_give_the_same_configuration(void **state)
 
 static void shards_hold_what_one_file_holds(void **state)
 {
-    (void)state;
     struct small_model t = shapes[0];
     char *one = test_path("one-file"), *many = test_path("many-files");
     small_write_hf(one, &t);
     t.shards = 3;
     small_write_hf(many, &t);
     struct shards *a = shards_open(one, &err), *b = shards_open(many, &err);
-    if (a == NULL || b == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(a != NULL && b != NULL, err);
     assert_int_equal(shards_files(a), 1);
     assert_int_equal(shards_files(b), 3);
     assert_int_equal(shards_count(a), shards_count(b));
@@ -290,7 +283,6 @@ static void shards_hold_what_one_file_holds(void **state)
 // tests/cases/make_logits.py generates the same weights with numpy.
 static void small_models_equal_those_of_the_golden_files(void **state)
 {
-    (void)state;
     static const char *const names[] = { "mha", "gqa", "odd", "one", "headdim", "llama3", "linear", "bias" };
     for (size_t k = 0; k < sizeof(names) / sizeof(*names); k++) {
         struct json *j = golden_json("logits_%s.json", names[k]);
@@ -322,7 +314,6 @@ static void small_models_equal_those_of_the_golden_files(void **state)
 
 static void every_type_of_block_is_found_in_a_gguf_file(void **state)
 {
-    (void)state;
     static const enum type types[] = { F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K };
     for (size_t k = 0; k < sizeof(types) / sizeof(*types); k++) {
         struct small_model t = { .vocab = 40,
@@ -363,7 +354,6 @@ static void every_type_of_block_is_found_in_a_gguf_file(void **state)
 
 static void a_number_that_is_not_finite_is_refused(void **state)
 {
-    (void)state;
     static const struct {
         enum type type;
         long at; // offset in the block of the high byte of a number
@@ -413,7 +403,6 @@ static void a_number_that_is_not_finite_is_refused(void **state)
 
 static void an_unaligned_tensor_is_copied(void **state)
 {
-    (void)state;
     struct small_model t = shapes[0];
     char *directory = test_path("crooked");
     small_write_hf(directory, &t);
@@ -449,7 +438,6 @@ static void an_unaligned_tensor_is_copied(void **state)
 
 static void a_tensor_of_another_shape_or_name_is_refused(void **state)
 {
-    (void)state;
     char *path = xformat("%s/same-0.gguf", test_directory());
     struct checkpoint o = checkpoint_open(path);
     struct tensor to;
@@ -466,7 +454,6 @@ static void a_tensor_of_another_shape_or_name_is_refused(void **state)
 
 static void the_hash_sees_a_changed_weight(void **state)
 {
-    (void)state;
     char *path = test_path("hashed.gguf");
     struct hash seen[4];
     for (int k = 0; k < 4; k++) {
@@ -485,7 +472,6 @@ static void the_hash_sees_a_changed_weight(void **state)
 
 static void rows_of_q_and_k_are_put_back_only_where_the_architecture_has_them_moved(void **unused)
 {
-    (void)unused;
     static const struct architecture halves = { .name = "llama", .gguf_rope = GGUF_ROPE_NEOX };
     char *directory = test_path("rows"), *file = test_path("rows.gguf");
     const struct small_model t = { .vocab = 50,

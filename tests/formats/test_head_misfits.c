@@ -269,7 +269,6 @@ static void check_refused(const struct form_bench *b, int number, enum head_kind
 
 static void a_head_that_does_not_fit_is_refused_with_both_numbers(void **unused)
 {
-    (void)unused;
     static const struct {
         int layers; // the target's
         enum head_kind kind;
@@ -326,7 +325,6 @@ static void a_head_that_does_not_fit_is_refused_with_both_numbers(void **unused)
 
 static void layer_ids_name_the_state_entering_or_leaving_a_layer(void **unused)
 {
-    (void)unused;
     struct form_bench b = form_bench_open(LAYERS);
     struct error err;
     char *path = test_path("listed");
@@ -337,8 +335,7 @@ static void layer_ids_name_the_state_entering_or_leaving_a_layer(void **unused)
                                        .layer_ids = left ? LAYERS_LEFT : LAYERS_ENTERED,
                                        .rows = 1 };
         struct eagle *e = eagle_open(path, b.target, b.backend, &s, &err);
-        if (e == NULL)
-            fail_msg("%s", err.text);
+        assert_ok(e != NULL, err);
         const struct taps t = eagle_taps(e);
         assert_true(t.n == 3 && t.layer[0] == 1 + left && t.layer[1] == 4 + left && t.layer[2] == 7 + left);
         eagle_close(e);

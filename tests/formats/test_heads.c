@@ -52,8 +52,7 @@ static void check_medusa(const struct form_bench *b, const char *name, void (*wr
     float states[MEDUSA_ROWS * WIDTH], *logits = xmalloc((size_t)4 * MEDUSA_ROWS * VOCAB * sizeof(float));
     write(path);
     struct medusa *m = medusa_open(path, b->target, b->backend, ACTIVATIONS_F32, MEDUSA_ROWS, &err);
-    if (m == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(m != NULL, err);
     const int vocab = medusa_vocab(m);
     assert_int_equal(medusa_heads(m), 4);
     head_numbers(states, MEDUSA_ROWS * WIDTH, SEED, "features");
@@ -71,7 +70,6 @@ static void check_medusa(const struct form_bench *b, const char *name, void (*wr
 
 static void logits_of_medusa_heads_equal_the_originals(void **unused)
 {
-    (void)unused;
     static const struct {
         const char *name;
         void (*write)(const char *directory);
@@ -157,7 +155,6 @@ static void check_taps_and_ids(const struct eagle *e, enum head_kind kind)
 
 static void logits_of_eagle_heads_equal_the_originals(void **unused)
 {
-    (void)unused;
     static const struct {
         const char *name;
         enum head_kind kind;
@@ -182,8 +179,7 @@ static void logits_of_eagle_heads_equal_the_originals(void **unused)
         char *path = test_path(forms[i].name);
         forms[i].write(path);
         struct eagle *e = form_open_eagle(&b, path, forms[i].kind, TRI_UNSET, &err);
-        if (e == NULL)
-            fail_msg("%s", err.text);
+        assert_ok(e != NULL, err);
         check_taps_and_ids(e, forms[i].kind);
         check_eagle(&b, forms[i].name, e, j);
         eagle_close(e);
@@ -196,15 +192,13 @@ static void logits_of_eagle_heads_equal_the_originals(void **unused)
 // The option stands in for the missing key: the logits are those of the head that was trained with it.
 static void a_missing_norm_before_residual_can_be_set(void **unused)
 {
-    (void)unused;
     struct form_bench b = form_bench_open(LAYERS);
     struct error err;
     struct json *j = golden_json("heads.json");
     char *path = test_path("silent");
     form_eagle3_without_norm_key(path);
     struct eagle *e = form_open_eagle(&b, path, HEAD_EAGLE3, TRI_TRUE, &err);
-    if (e == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(e != NULL, err);
     check_eagle(&b, "eagle3_speculators", e, j);
     eagle_close(e);
     json_free(j);

@@ -42,8 +42,7 @@ static const struct sizes all = { .width = 160, .hidden = 224, .heads = 12, .kv_
 
 static void inflate(const char *from, const struct sizes *s, const char *to)
 {
-    if (!inflate_model(from, s, to, one_cpu, NULL, &err))
-        fail_msg("%s", err.text);
+    assert_ok(inflate_model(from, s, to, one_cpu, NULL, &err), err);
 }
 
 enum { TOKENS = 24 };
@@ -114,7 +113,6 @@ static void same_function(const struct small_model *t, bool gguf, const struct s
 
 static void enlarging_one_size_preserves_the_function(void **state)
 {
-    (void)state;
     static const struct {
         const char *what;
         struct sizes sizes;
@@ -137,7 +135,6 @@ static void enlarging_one_size_preserves_the_function(void **state)
 
 static void every_gguf_type_preserves_the_function(void **state)
 {
-    (void)state;
     for (int type = 0; type < TYPES; type++) {
         struct small_model t = usual;
         struct sizes s = all;
@@ -155,7 +152,6 @@ static void every_gguf_type_preserves_the_function(void **state)
 
 static void every_directory_type_preserves_the_function(void **state)
 {
-    (void)state;
     static const enum type types[] = { F32, F16, BF16 };
     static const char *const what[] = { "hf_f32", "hf_f16", "hf_bf16" };
     for (int i = 0; i < 3; i++) {
@@ -171,7 +167,6 @@ static void every_directory_type_preserves_the_function(void **state)
 
 static void every_kind_of_attention_and_rope_preserves_the_function(void **state)
 {
-    (void)state;
     struct small_model t[5] = { usual, usual, usual, usual, usual };
     static const char *const what[] = { "mha", "mqa", "llama3", "linear", "headdim" };
     t[0].kv_heads = 4;
@@ -199,7 +194,6 @@ static void every_kind_of_attention_and_rope_preserves_the_function(void **state
 // Halved gains and a quarter of eps are exact, so that all bits are equal, also with int8 activations.
 static void four_times_the_width_preserves_every_bit(void **state)
 {
-    (void)state;
     static const enum type types[] = { F32, BF16, Q8_0, Q4_1 };
     static const struct sizes sizes = { .width = 256, .hidden = 224, .heads = 12, .kv_heads = 3, .layers = 5 };
     char *lines = test_path("lines.jsonl");
@@ -227,7 +221,6 @@ static void four_times_the_width_preserves_every_bit(void **state)
 
 static void a_model_inflated_twice_names_the_original(void **state)
 {
-    (void)state;
     char *small = test_path("small_all.gguf"), *large = test_path("large_all.gguf"), *twice = test_path("twice.gguf"),
          *bf16 = test_path("twice_bf16.gguf");
     inflate(large, &(const struct sizes){ .width = 200, .heads = 15, .layers = 6 }, twice);
@@ -255,7 +248,6 @@ static void a_model_inflated_twice_names_the_original(void **state)
 
 static void an_inflated_directory_that_becomes_a_gguf_file_stays_marked(void **state)
 {
-    (void)state;
     char *small = test_path("small_hf_f32"), *large = test_path("large_hf_f32"), *to = test_path("large_hf.gguf");
     struct quantize_summary done;
     assert_true(quantize_model(large, BF16, to, one_cpu, NULL, &done, &err));
@@ -273,7 +265,6 @@ static void an_inflated_directory_that_becomes_a_gguf_file_stays_marked(void **s
 // Added layers cost as much as real ones: their weights are nonzero except where zeros are required.
 static void added_layers_are_copies_that_write_nothing(void **state)
 {
-    (void)state;
     char *path = test_path("large_all.gguf");
     struct checkpoint c = checkpoint_open(path);
     static const struct {
@@ -325,7 +316,6 @@ static void refused(const char *from, struct sizes s, const char *to, const char
 
 static void impossible_sizes_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         struct sizes sizes;
         const char *with;
@@ -371,7 +361,6 @@ static void impossible_sizes_are_refused(void **state)
 
 static void unknown_tensors_are_not_enlarged(void **state)
 {
-    (void)state;
     char *hf = test_path("small_hf_f32"), *from = test_path("more"), *to = test_path("none");
     struct small_model t = usual;
     t.layers = 3;
@@ -396,7 +385,6 @@ static void unknown_tensors_are_not_enlarged(void **state)
 
 static void a_full_disk_leaves_nothing_behind(void **state)
 {
-    (void)state;
     for (int gguf = 0; gguf < 2; gguf++) {
         char *from = test_path(gguf ? "q4.gguf" : "small_hf_f32"), *to = test_path(gguf ? "none.gguf" : "none");
         file_size_limit(100000);
@@ -411,7 +399,6 @@ static void a_full_disk_leaves_nothing_behind(void **state)
 // partial file; a partial directory is an error that names it.
 static void a_killed_run_leaves_no_partial_model(void **state)
 {
-    (void)state;
     static const struct rlimit little = { 100000, 100000 };
     static const struct sizes sizes = { .width = 160, .layers = 9 };
     for (int gguf = 0; gguf < 2; gguf++) {

@@ -126,7 +126,6 @@ static void overlap_unknown(void) { start(3, 2, 0); tensor("t", DIM(16), 0, 0); 
 
 static void a_gguf_file_with_one_fault_is_refused(void **state)
 {
-    (void)state;
     static const struct {
         void (*make)(void);
         const char *words;
@@ -193,7 +192,6 @@ static void a_gguf_file_with_one_fault_is_refused(void **state)
 
 static void a_missing_tensor_is_named_in_its_formats_terms(void **state)
 {
-    (void)state;
     static const char *const name[][2] = { { "blk.0.ffn_up.weight", "model.layers.0.mlp.up_proj.weight" },
                                            { "output_norm.weight", "model.norm.weight" } };
     for (int i = 0; i < 2; i++) {
@@ -221,7 +219,6 @@ static void a_missing_tensor_is_named_in_its_formats_terms(void **state)
 
 static void an_unknown_type_is_refused_when_the_tensor_is_loaded(void **state)
 {
-    (void)state;
     char *path = test_path("iq4.gguf"), *from = test_path("iq4-from.gguf");
     small_write_gguf(from, &small_minimal);
     struct gguf *g = gguf_open(from, &err);
@@ -267,7 +264,6 @@ static void write_safetensors(const char *path, uint64_t length, const char *hea
 
 static void a_safetensors_file_with_one_fault_is_refused(void **state)
 {
-    (void)state;
 #define T(name, dtype, shape, from, to) \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #from "," #to "]}"
     static const struct {
@@ -346,7 +342,6 @@ static void a_safetensors_file_with_one_fault_is_refused(void **state)
 
 static void an_index_with_one_fault_is_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *index, *words;
     } faults[] = {
@@ -383,7 +378,6 @@ static void an_index_with_one_fault_is_refused(void **state)
 
 static int forget(void **state)
 {
-    (void)state;
     free(bytes.s);
     return 0;
 }

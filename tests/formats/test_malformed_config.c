@@ -19,7 +19,6 @@ static struct error err;
 // config.json of a valid model with one key changed.
 static void a_config_with_an_unsupported_setting_is_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *key, *value; // JSON; NULL: the key is missing
         const char *words;
@@ -146,7 +145,6 @@ static void a_config_with_an_unsupported_setting_is_refused(void **state)
 // A valid GGUF file with one key of its metadata removed or replaced.
 static void metadata_with_an_unsupported_setting_are_refused(void **state)
 {
-    (void)state;
     enum kind { NONE, INT, REAL, TEXT, FALSE_ };
     static const struct {
         const char *key;

@@ -61,7 +61,6 @@ static void write_both(const char *model, const char *heads, const char *to)
 
 static void one_directory_holds_a_target_and_its_heads(void **unused)
 {
-    (void)unused;
     struct error err = { "" };
     struct small_model t = small_default;
     char *model = test_path("model"), *heads = test_path("heads"), *both = test_path("both");
@@ -71,16 +70,13 @@ static void one_directory_holds_a_target_and_its_heads(void **unused)
     write_both(model, heads, both);
     struct backend *b = backend_cpu(1, &err);
     struct model *target = model_open(both, b, ACTIVATIONS_F32, 4, &err);
-    if (target == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(target != NULL, err);
     const char *unused_name = model_unused(target, 0); // the model does not use the heads
     assert_true(unused_name != NULL && strncmp(unused_name, "medusa_head.", 12) == 0);
     struct medusa *inside = medusa_open(both, target, b, ACTIVATIONS_F32, 2, &err);
-    if (inside == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(inside != NULL, err);
     struct medusa *alone = medusa_open(heads, target, b, ACTIVATIONS_F32, 2, &err);
-    if (alone == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(alone != NULL, err);
     assert_int_equal(medusa_heads(inside), s.medusa_heads);
     assert_int_equal(medusa_vocab(inside), t.vocab);
     float *state = xcalloc((size_t)t.width, sizeof(*state)), *logits[2];

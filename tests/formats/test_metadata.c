@@ -64,8 +64,7 @@ static struct model_config config_of_gguf(const char *good, const struct key *wi
     assert_true(gguf_write_end(w, &err));
     gguf_close(g);
     struct model_config c;
-    if (!config_read(path, &c, &err))
-        fail_msg("%s", err.text);
+    assert_ok(config_read(path, &c, &err), err);
     free(path);
     return c;
 }
@@ -81,7 +80,6 @@ static char *good_gguf(void)
 // 2^32 - 1, which some converters write for "none"; for comparison 269, the last id of the vocabulary.
 static void an_id_of_32_ones_is_no_token(void **unused)
 {
-    (void)unused;
     static const char *const ends[] = { "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                         "tokenizer.ggml.eom_token_id" };
     char *good = good_gguf();
@@ -113,7 +111,6 @@ static void an_id_of_32_ones_is_no_token(void **unused)
 // bos first.
 static void without_add_bos_token_the_default_is_llama_cpps(void **unused)
 {
-    (void)unused;
     static const struct {
         const char *model, *pre;
         bool bos;
@@ -164,7 +161,6 @@ static void without_add_bos_token_the_default_is_llama_cpps(void **unused)
 
 static void each_key_that_names_a_token_is_read_from_gguf(void **unused)
 {
-    (void)unused;
     char *good = good_gguf();
     for (int id = 3; id < 270; id += 89) {
         const struct key with[] = { { "tokenizer.ggml.bos_token_id", U32, id, NULL },
@@ -211,8 +207,7 @@ static void set_keys(const char *directory, const char *file, const char *keys)
 static struct model_config read_config(const char *directory)
 {
     struct model_config c;
-    if (!config_read(directory, &c, &err))
-        fail_msg("%s", err.text);
+    assert_ok(config_read(directory, &c, &err), err);
     return c;
 }
 
@@ -220,7 +215,6 @@ static struct model_config read_config(const char *directory)
 // token has precedence, and the end tokens of all files are added up.
 static void each_file_that_names_a_token_is_read_from_a_directory(void **unused)
 {
-    (void)unused;
     static const char *const files[] = { "generation_config.json", "tokenizer_config.json", "tokenizer.json" };
     char *directory = test_path("named"), *path[3];
     small_write_hf(directory, &small_minimal);
@@ -261,7 +255,6 @@ static void each_file_that_names_a_token_is_read_from_a_directory(void **unused)
 // overrides it.
 static void a_template_of_the_tokenizer_sets_the_first_token(void **unused)
 {
-    (void)unused;
 #define PIECE "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}"
 #define TOKEN "{\"SpecialToken\": {\"id\": \"<|im_end|>\", \"type_id\": 0}}"
 #define TEMPLATE(SINGLE) \
@@ -324,7 +317,6 @@ static void assert_config(const struct model_config *c, const struct small_model
 
 static void each_number_of_a_model_is_read_from_both_formats(void **unused)
 {
-    (void)unused;
     const struct small_model base = { .vocab = 40,
                                       .width = 16,
                                       .hidden = 24,
@@ -409,7 +401,6 @@ static void expect_target(const char *path, int first, const int32_t *ends, int 
 
 static void a_target_begins_and_ends_texts_as_its_checkpoint_says(void **unused)
 {
-    (void)unused;
     static const int32_t ends[] = { 77, SMALL_IM_END, SMALL_ENDOFTEXT };
     char *good = good_gguf(), *with = test_path("with.gguf"), *directory = test_path("begins");
     char *tokenizer = xformat("%s/tokenizer_config.json", directory);

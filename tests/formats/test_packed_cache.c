@@ -46,8 +46,7 @@ static float *logits_of(const char *path, enum activations a, bool timed, char *
         b = backend_timed(b);
     struct model *m = message != NULL ? model_open_cached(path, b, a, RUNNER_ROWS, message, &err)
                                       : model_open(path, b, a, RUNNER_ROWS, &err);
-    if (m == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(m != NULL, err);
     struct runner r = runner_of(b, m, 1, F32);
     size_t bytes = (size_t)TOKENS * (size_t)r.vocab * sizeof(float);
     float *copy = xmalloc(bytes);
@@ -71,7 +70,6 @@ static void expect_message(const char *path, enum activations a, const char *exp
 
 static void cached_weights_give_the_same_bits(void **state)
 {
-    (void)state;
     for (int type = 0; type < TYPES; type++)
         for (int gguf = 0; gguf < 2; gguf++) {
             struct small_model t = usual;
@@ -98,7 +96,6 @@ static void cached_weights_give_the_same_bits(void **state)
 // The timed backend of `speclab bench` passes the calls on.
 static void a_timed_backend_uses_the_cache(void **state)
 {
-    (void)state;
     char *path = test_path("q4_1_file.gguf"), *message = NULL;
     float *x = logits_of(path, ACTIVATIONS_INT8, true, &message), *y = logits_of(path, ACTIVATIONS_INT8, false, NULL);
     assert_non_null(strstr(message, "read from"));
@@ -117,7 +114,6 @@ static long size_of(const char *path)
 
 static void a_damaged_file_is_written_anew(void **state)
 {
-    (void)state;
     char *path = test_path("damaged.gguf"), *cache = test_path("damaged.gguf.packed");
     struct small_model t = usual;
     t.type = Q4_0;
@@ -168,7 +164,6 @@ static void a_damaged_file_is_written_anew(void **state)
 
 static void a_file_of_another_model_is_written_anew(void **state)
 {
-    (void)state;
     char *path = test_path("changing.gguf"), *hf = test_path("f32_directory"),
          *shard = xformat("%s/model-00001.safetensors", hf);
     struct small_model t = usual;
@@ -199,7 +194,6 @@ static void assert_missing(const char *path)
 
 static void a_failed_write_is_reported_and_harmless(void **state)
 {
-    (void)state;
     char *path = test_path("unwritten.gguf"), *cache = test_path("unwritten.gguf.packed"),
          *temporary = xformat("%s.%ld", cache, (long)getpid()), *part = xformat("%s.part", temporary);
     small_write_gguf(path, &usual);
@@ -225,7 +219,6 @@ static void a_failed_write_is_reported_and_harmless(void **state)
 
 static void a_killed_writer_leaves_no_file(void **state)
 {
-    (void)state;
     static const struct rlimit small = { 50000, 50000 };
     char *path = test_path("killed.gguf"), *cache = test_path("killed.gguf.packed");
     small_write_gguf(path, &usual);
@@ -271,7 +264,6 @@ static uint64_t fnv(const uint8_t *bytes, size_t n)
 // Cache files hold these bytes: a change of them changes PACKED_LAYOUT (kernels/cpu/packed.h), and then these hashes.
 static void all_instruction_sets_pack_the_same_bytes(void **state)
 {
-    (void)state;
     enum { LAYOUT = 1, ROWS = 21, WIDTH = 512 };
     static const char *const isa[] = { "plain", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16" };
     static const uint64_t hash[TYPES] = {
@@ -306,7 +298,6 @@ static void all_instruction_sets_pack_the_same_bytes(void **state)
 
 static void commands_report_reads_and_writes_of_the_cache(void **state)
 {
-    (void)state;
     if (!child_is_present())
         skip();
     char *path = test_path("command.gguf"), *lines = test_path("lines.jsonl");

@@ -14,15 +14,13 @@ static struct error err;
 static void assert_path(const char *name, const char *beside, const char *expected)
 {
     char *found = model_path(name, beside, &err);
-    if (found == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(found != NULL, err);
     assert_string_equal(found, expected);
     free(found);
 }
 
 static void model_names_are_resolved_to_paths(void **state)
 {
-    (void)state;
     char *root = test_path("cache"), *hub = xformat("%s/huggingface/hub/models--org--name.v1", root);
     char *command = xformat(
         "mkdir -p %s/speclab/models %s/refs %s/snapshots/0123abcd %s/snapshots/ffff && cd %s/speclab/models && "

@@ -24,7 +24,6 @@ static const struct head_shape shape = { .width = 64,
 
 static void a_pickled_head_is_the_same_head(void **unused)
 {
-    (void)unused;
     static const struct {
         void (*write)(const char *directory, const struct head_shape *s);
         const char *file;
@@ -42,13 +41,11 @@ static void a_pickled_head_is_the_same_head(void **unused)
         list[i].write(plain, &shape);
         assert_int_equal(mkdir(pickled, 0777), 0);
         pickled_checkpoint(plain, file);
-        if (!head_open(&a, plain, list[i].kind, "test", &err))
-            fail_msg("%s", err.text);
+        assert_ok(head_open(&a, plain, list[i].kind, "test", &err), err);
         char *text = json_write(a.config);
         file_write(config, text);
         free(text);
-        if (!head_open(&b, pickled, list[i].kind, "test", &err))
-            fail_msg("%s", err.text);
+        assert_ok(head_open(&b, pickled, list[i].kind, "test", &err), err);
         assert_true(hash_equal(head_hash(&a), head_hash(&b))); // covers names, types, shapes and numbers
         head_close(&b);
         if (!head_open(&b, file, list[i].kind, "test", &err)) // opened by the file's own path
@@ -58,8 +55,7 @@ static void a_pickled_head_is_the_same_head(void **unused)
         head_close(&b);
         enum head_kind kind;
         struct head_facts f;
-        if (!head_fits(pickled, &target, &kind, &f, &err))
-            fail_msg("%s", err.text);
+        assert_ok(head_fits(pickled, &target, &kind, &f, &err), err);
         assert_int_equal(kind, list[i].kind);
         free(plain);
         free(pickled);

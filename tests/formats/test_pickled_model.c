@@ -46,7 +46,6 @@ static void same_file(const char *a, const char *b, const char *name)
 
 static void a_pickled_target_is_the_same_target(void **unused)
 {
-    (void)unused;
     static const struct {
         enum type type;
         int shards;
@@ -74,7 +73,6 @@ static void a_pickled_target_is_the_same_target(void **unused)
 
 static void derived_checkpoints_are_the_same(void **unused)
 {
-    (void)unused;
     struct error err = { "" };
     struct small_model t = small_default;
     const int keep[] = { 0, 2 };
@@ -87,9 +85,9 @@ static void derived_checkpoints_are_the_same(void **unused)
         struct quantize_summary done = { 0 };
         pruned[i] = xformat("%s_pruned", from[i]);
         quantized[i] = xformat("%s.gguf", from[i]);
-        if (!prune_model(from[i], keep, 2, pruned[i], &err) ||
-            !quantize_model(from[i], Q8_0, quantized[i], cpu, NULL, &done, &err))
-            fail_msg("%s", err.text);
+        assert_ok(prune_model(from[i], keep, 2, pruned[i], &err) &&
+                      quantize_model(from[i], Q8_0, quantized[i], cpu, NULL, &done, &err),
+                  err);
         free(done.unchanged_names);
     }
     same_file(pruned[0], pruned[1], "/model.safetensors");
@@ -106,7 +104,6 @@ static void derived_checkpoints_are_the_same(void **unused)
 
 static void a_truncated_target_is_refused(void **unused)
 {
-    (void)unused;
     struct error err = { "" };
     char *plain, *pickled;
     struct small_model t = small_default;

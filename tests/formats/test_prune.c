@@ -42,7 +42,6 @@ static const struct small_model large_model = {
 
 static void layers_are_listed_in_ranges(void **state)
 {
-    (void)state;
     static const int expected[] = { 0, 1, 2, 5, 7, 8 };
     int n;
     int *keep = prune_parse("0-2,5,7-8", 9, &n, &err);
@@ -62,15 +61,13 @@ static void layers_are_listed_in_ranges(void **state)
 
 static void a_pruned_model_has_the_layers_of_the_larger(void **state)
 {
-    (void)state;
     static const int keep[] = { 0, 1, 4, 11 };
     struct small_model t = large_model;
     for (int gguf = 0; gguf < 2; gguf++) {
         char *from = xformat("%s/large%s", test_directory(), gguf ? ".gguf" : ""),
              *to = xformat("%s/small%s", test_directory(), gguf ? ".gguf" : "");
         gguf ? small_write_gguf(from, &t) : small_write_hf(from, &t);
-        if (!prune_model(from, keep, 4, to, &err))
-            fail_msg("%s", err.text);
+        assert_ok(prune_model(from, keep, 4, to, &err), err);
         struct checkpoint large = checkpoint_open(from), small = checkpoint_open(to);
         assert_int_equal(small.config.layers, 4);
         assert_int_equal(small.config.rope_scaling, large.config.rope_scaling);
@@ -109,7 +106,6 @@ static void a_pruned_model_has_the_layers_of_the_larger(void **state)
 
 static void a_pruned_gguf_file_keeps_its_metadata(void **state)
 {
-    (void)state;
     char *path = test_path("small.gguf"), *origin = test_path("large.gguf");
     struct gguf *small = gguf_open(path, &err), *large = gguf_open(origin, &err);
     assert_non_null(small);
@@ -134,7 +130,6 @@ static void a_pruned_gguf_file_keeps_its_metadata(void **state)
 // Some files list the key-value heads of each layer, even if all are equal.
 static void lists_with_one_entry_for_each_layer_are_pruned_too(void **state)
 {
-    (void)state;
     static const int keep[] = { 3, 7 };
     static const int32_t heads[12] = { 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2 },
                          uneven[12] = { 2, 2, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2 };
@@ -179,7 +174,6 @@ static void lists_with_one_entry_for_each_layer_are_pruned_too(void **state)
 
 static void a_model_that_lacks_layers_is_not_pruned(void **state)
 {
-    (void)state;
     static const int keep[] = { 0, 12 };
     char *from = test_path("short"), *config = xformat("%s/config.json", from), *to = test_path("none");
     small_write_hf(from, &large_model);
@@ -204,7 +198,6 @@ static void a_model_that_lacks_layers_is_not_pruned(void **state)
 // A limit on the file size simulates a full disk.
 static void a_full_disk_leaves_nothing_behind(void **state)
 {
-    (void)state;
     static const int keep[] = { 0, 11 };
     for (int gguf = 0; gguf < 2; gguf++) {
         char *from = test_path(gguf ? "large.gguf" : "large"), *to = test_path("none"), *part = test_path("none.part");

@@ -292,7 +292,6 @@ static void check_head(const struct expected *e, const char *directory, const st
 
 static void published_heads_fit_their_targets(void **unused)
 {
-    (void)unused;
     const int64_t before = resident_kb();
     const struct known_target *const known[] = { &vicuna_7b, &vicuna_13b, &llama_8b, &llama_70b };
     struct model_shape shape[4];

@@ -38,7 +38,6 @@ static void same_bytes(const uint8_t *got, const uint8_t *expected, size_t n, co
 
 static void blocks_are_byte_for_byte_those_of_gguf_py(void **state)
 {
-    (void)state;
     static const struct {
         const char *key;
         enum type type;
@@ -61,7 +60,6 @@ static void blocks_are_byte_for_byte_those_of_gguf_py(void **state)
 
 static void bf16_keeps_infinities_and_nans(void **state)
 {
-    (void)state;
     struct json *j = golden_json("quantized.json");
     const struct json *odd = json_at(json_get(j, "odd"), 0);
     float x[32];
@@ -76,7 +74,6 @@ static void bf16_keeps_infinities_and_nans(void **state)
 
 static void numbers_outside_the_range_of_a_type_are_reported(void **state)
 {
-    (void)state;
     static const float odd[] = { INFINITY, -INFINITY, NAN, 3.4e38f };
     uint8_t to[256];
     for (size_t i = 0; i < sizeof(odd) / sizeof(*odd); i++) {
@@ -96,8 +93,7 @@ static void numbers_outside_the_range_of_a_type_are_reported(void **state)
 
 static void quantize(const char *from, enum type type, const char *to, struct quantize_summary *done)
 {
-    if (!quantize_model(from, type, to, one_cpu, NULL, done, &err))
-        fail_msg("%s", err.text);
+    assert_ok(quantize_model(from, type, to, one_cpu, NULL, done, &err), err);
 }
 
 static bool is_matrix(const char *name)
@@ -148,7 +144,6 @@ static void agrees(const char *made, const char *from, enum type type)
 
 static void a_gguf_file_of_any_type_is_converted(void **state)
 {
-    (void)state;
     for (int source = 0; source < TYPES; source++)
         for (int t = 0; t < TARGETS; t++) {
             struct small_model tiny = small_blocks;
@@ -176,7 +171,6 @@ static void a_gguf_file_of_any_type_is_converted(void **state)
 
 static void metadata_of_a_gguf_file_are_kept(void **state)
 {
-    (void)state;
     static const int numbers[] = { [Q8_0] = 7, [Q4_0] = 2, [BF16] = 32 }; // llama.cpp's enum llama_ftype
     char *from = test_path("from_f32.gguf");
     struct gguf *a = gguf_open(from, &err);
@@ -204,7 +198,6 @@ static void metadata_of_a_gguf_file_are_kept(void **state)
 
 static void a_model_quantized_twice_names_both_sources(void **state)
 {
-    (void)state;
     char *from = test_path("f32_to_q4_0.gguf"), *to = test_path("twice.gguf");
     struct quantize_summary done;
     quantize(from, Q8_0, to, &done);
@@ -221,8 +214,7 @@ static struct ids ids_of(const char *path, const char *text)
 {
     struct ids ids = { 0 };
     struct tokenizer *t = tokenizer_open(path, &err);
-    if (t == NULL || !tokenizer_encode(t, text, strlen(text), true, &ids, &err))
-        fail_msg("%s", err.text);
+    assert_ok(t != NULL && tokenizer_encode(t, text, strlen(text), true, &ids, &err), err);
     tokenizer_close(t);
     return ids;
 }
@@ -238,7 +230,6 @@ static void same_ids(const char *a, const char *b, const char *text)
 
 static void a_directory_is_converted_to_bf16(void **state)
 {
-    (void)state;
     static const enum type sources[] = { F32, F16, BF16 };
     for (int i = 0; i < 3; i++) {
         struct small_model t = small_blocks;
@@ -287,7 +278,6 @@ static void same_config(const struct model_config *a, const struct model_config 
 // GGUF file.
 static void a_directory_is_converted_as_by_llama_cpp(void **state)
 {
-    (void)state;
     struct small_model shapes[5] = { small_blocks, small_blocks, small_blocks, small_blocks, small_blocks };
     shapes[1].tied = shapes[1].bias = true;
     shapes[1].shards = 3;
@@ -344,7 +334,6 @@ static void a_directory_is_converted_as_by_llama_cpp(void **state)
 // llama-bpe: pieces that are tokens skip merging, special tokens are outside the model's vocabulary.
 static void a_tokenizer_gives_the_same_ids_from_the_gguf_file(void **state)
 {
-    (void)state;
     char *directory = test_path("l3"), *made = test_path("l3.gguf"), *tokens = xformat("%s/tokenizer.json", directory);
     struct tokenizer *t = tokenizer_open(CASES "/tokenizer_l3/tokenizer.json", &err);
     assert_non_null(t);
@@ -358,8 +347,7 @@ static void a_tokenizer_gives_the_same_ids_from_the_gguf_file(void **state)
     quantize(directory, Q8_0, made, &done);
 
     struct tokenizer *from_file = tokenizer_open(made, &err);
-    if (from_file == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(from_file != NULL, err);
     assert_int_equal(tokenizer_size(from_file), tokenizer_size(t)); // padding rows stay padding
     FILE *f = fopen(CASES "/tokenizer_l3.jsonl", "r");
     assert_non_null(f);
@@ -391,7 +379,6 @@ static void a_tokenizer_gives_the_same_ids_from_the_gguf_file(void **state)
 
 static void logits_stay_close(void **state)
 {
-    (void)state;
     static const int32_t token[] = { 1, 20, 100, 270, 7, 66, 2, 35 };
     enum { N = sizeof(token) / sizeof(*token) };
     static const char *const names[] = { "from_f32.gguf", "f32_to_bf16.gguf", "f32_to_q8_0.gguf", "f32_to_q4_0.gguf" };

@@ -23,8 +23,7 @@ static struct error err;
 static struct tokenizer *opened(const char *path)
 {
     struct tokenizer *t = tokenizer_open(path, &err);
-    if (t == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(t != NULL, err);
     return t;
 }
 
@@ -52,8 +51,7 @@ static struct tokenizer *opened_smollm2(void)
 static struct ids encoded(const struct tokenizer *t, const char *text, size_t n, bool special)
 {
     struct ids ids = { 0 };
-    if (!tokenizer_encode(t, text, n, special, &ids, &err))
-        fail_msg("%s", err.text);
+    assert_ok(tokenizer_encode(t, text, n, special, &ids, &err), err);
     return ids;
 }
 
@@ -149,7 +147,6 @@ static int check_goldens(const struct tokenizer *t, const char *name, bool nfc)
 
 static void smollm2_encodes_every_golden_text_as_hugging_face_does(void **state)
 {
-    (void)state;
     struct tokenizer *t = opened_smollm2();
     if (t == NULL)
         skip();
@@ -160,7 +157,6 @@ static void smollm2_encodes_every_golden_text_as_hugging_face_does(void **state)
 
 static void llama_3_style_encodes_every_golden_text_as_hugging_face_does(void **state)
 {
-    (void)state;
     struct tokenizer *t = opened_case("tokenizer_l3");
     assert_int_equal(check_goldens(t, "tokenizer_l3", false), 300);
     tokenizer_close(t);
@@ -168,7 +164,6 @@ static void llama_3_style_encodes_every_golden_text_as_hugging_face_does(void **
 
 static void qwen_2_style_encodes_every_golden_text_as_hugging_face_does(void **state)
 {
-    (void)state;
     struct tokenizer *t = opened_case("tokenizer_q2");
     assert_int_equal(check_goldens(t, "tokenizer_q2", true), 300);
     tokenizer_close(t);
@@ -191,7 +186,6 @@ static size_t random_text(uint64_t *seed, char *to, size_t characters)
 
 static void random_text_survives_the_round_trip(void **state)
 {
-    (void)state;
     struct tokenizer *t = opened_case("tokenizer_l3");
     uint64_t seed = 1;
     char text[64 * 4];
@@ -231,7 +225,6 @@ static size_t reference_valid_prefix(const unsigned char *s, size_t n)
 
 static void malformed_utf8_is_refused_with_its_offset(void **state)
 {
-    (void)state;
     struct tokenizer *t = opened_case("tokenizer_q2");
     uint64_t seed = 2;
     int refused = 0;
@@ -261,7 +254,6 @@ static void malformed_utf8_is_refused_with_its_offset(void **state)
 
 static void special_tokens_in_ordinary_text_stay_text(void **state)
 {
-    (void)state;
     struct tokenizer *t = opened_case("tokenizer_q2");
     int32_t end = tokenizer_id(t, "<|im_end|>"), tool = tokenizer_id(t, "<tool_call>");
     static const char text[] = "hi<|im_end|> <tool_call>";
@@ -288,7 +280,6 @@ static void special_tokens_in_ordinary_text_stay_text(void **state)
 // The table in section 3.9 of the Unicode standard, and similar cases.
 static void a_malformed_character_becomes_one_replacement_per_maximal_subpart(void **state)
 {
-    (void)state;
     static const struct {
         const char *bytes, *text;
     } cases[] = {
@@ -317,7 +308,6 @@ static void a_malformed_character_becomes_one_replacement_per_maximal_subpart(vo
 
 static void ids_without_a_token_decode_to_nothing(void **state)
 {
-    (void)state;
     struct tokenizer *t =
         editable_tokenizer_with("added_tokens", "[{\"id\": 300, \"content\": \"<end>\", \"special\": true}]");
     assert_int_equal(tokenizer_size(t), 301);
@@ -341,7 +331,6 @@ static void ids_without_a_token_decode_to_nothing(void **state)
 
 static void long_runs_take_linear_time(void **state)
 {
-    (void)state;
     static const char *const runs[] = { "a",           " ",   "\n", "1",       "(",      "<",
                                         "<|im_start|", "\t ", "ab", "e\u0301", "\u4E2D", "\u3000" };
     enum { LONG = 200 * 1000 };
@@ -370,13 +359,11 @@ static void long_runs_take_linear_time(void **state)
 
 static void both_formats_of_a_model_have_one_tokenizer(void **state)
 {
-    (void)state;
     char *hf = test_path("model"), *gguf = test_path("model.gguf");
     small_write_hf(hf, &small_default);
     small_write_gguf(gguf, &small_default);
     struct tokenizer *a = opened(hf), *b = opened(gguf);
-    if (!tokenizer_same(a, b, &err) || !tokenizer_same(b, a, &err))
-        fail_msg("%s", err.text);
+    assert_ok(tokenizer_same(a, b, &err) && tokenizer_same(b, a, &err), err);
     uint64_t seed = 3;
     char text[64 * 4];
     for (int i = 0; i < 500; i++) {
@@ -395,7 +382,6 @@ static void both_formats_of_a_model_have_one_tokenizer(void **state)
 
 static void vocabularies_are_compared_by_bytes_and_errors_name_the_files(void **state)
 {
-    (void)state;
     struct tokenizer *usual = editable_tokenizer(editable_json());
     struct tokenizer *padded =
         editable_tokenizer_with("added_tokens", "[{\"id\": 300, \"content\": \"<end>\", \"special\": true}]");

@@ -29,7 +29,6 @@ static void expect_all(const char *path, const char *value, const char *const (*
 
 static void merges_are_applied_by_rank(void **state)
 {
-    (void)state;
     static const char *const pairs[][2] = {
         { "", "" },
         { "the the", "the| the" },
@@ -52,7 +51,6 @@ static void merges_are_applied_by_rank(void **state)
 
 static void old_files_that_do_not_name_their_model_are_read(void **state)
 {
-    (void)state;
     static const char *const pairs[][2] = { { "the", "the" } };
     EXPECT_ALL("model.type", "null", pairs);
     EXPECT_ALL("model.continuing_subword_prefix", "\"\"", pairs);
@@ -63,7 +61,6 @@ static void old_files_that_do_not_name_their_model_are_read(void **state)
 
 static void pre_tokenizers_follow_one_another(void **state)
 {
-    (void)state;
     static const char *const digits[][2] = { { "the 12", "the| |1|2" }, { "aa1aa", "aa|1|aa" } };
     EXPECT_ALL("pre_tokenizer",
                "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Digits\", \"individual_digits\": true},"
@@ -89,13 +86,11 @@ static void pre_tokenizers_follow_one_another(void **state)
 
 static void a_byte_without_a_token_is_dropped_or_unknown(void **state)
 {
-    (void)state;
     static const char text[] =
         "{\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false},"
         "\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"?\": 3}, \"merges\": [\"a b\"]}}";
     struct json *j = json_parse(text, strlen(text), "a test's JSON", &err);
-    if (j == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(j != NULL, err);
     static const struct {
         const char *unknown, *fuse, *pieces;
     } cases[] = {
@@ -119,7 +114,6 @@ static void a_byte_without_a_token_is_dropped_or_unknown(void **state)
 
 static void added_tokens_match_first(void **state)
 {
-    (void)state;
     static const char *const pairs[][2] = {
         { "a<B>b", "a|<B>|b" },
         { "<B><B>", "<B>|<B>" },
@@ -139,7 +133,6 @@ static void added_tokens_match_first(void **state)
 
 static void added_tokens_strip_white_space_and_respect_words(void **state)
 {
-    (void)state;
     static const char *const left[][2] = { { "a  <B> b", "a|<B>| |b" }, { "\u3000\n<B><B>", "<B>|<B>" } };
     EXPECT_ALL("added_tokens", "[{\"id\": 300, \"content\": \"<B>\", \"lstrip\": true}]", left);
     static const char *const right[][2] = { { "a <B> \t b", "a| |<B>|b" }, { "<B> <B> ", "<B>|<B>" } };
@@ -153,7 +146,6 @@ static void added_tokens_strip_white_space_and_respect_words(void **state)
 
 static void normalized_tokens_match_in_normalized_text(void **state)
 {
-    (void)state;
     struct json *j = editable_json();
     editable_set(j, "normalizer", "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}]}");
     editable_set(
@@ -169,7 +161,6 @@ static void normalized_tokens_match_in_normalized_text(void **state)
 
 static void a_special_token_read_as_text_still_hides_overlapping_tokens(void **state)
 {
-    (void)state;
     struct tokenizer *t = editable_tokenizer_with(
         "added_tokens",
         "[{\"id\": 300, \"content\": \"<B>\", \"special\": true}, {\"id\": 301, \"content\": \"B>x\", \"normalized\": false}]");
@@ -193,7 +184,6 @@ static void refused(struct json *j, const char *error)
 
 static void unsupported_settings_are_refused_by_name(void **state)
 {
-    (void)state;
     static const char *const changes[][3] = {
         { "model", "null", "not a tokenizer.json" },
         { "model", "[1]", "not a tokenizer.json" },
@@ -275,7 +265,6 @@ static void unsupported_settings_are_refused_by_name(void **state)
 
 static void a_path_without_a_tokenizer_is_named(void **state)
 {
-    (void)state;
     char *file = test_path("broken.json"), *empty = test_path("empty.gguf");
     const char *directory = test_directory();
     FILE *f = fopen(file, "w");
@@ -322,8 +311,7 @@ static struct tokenizer *opened_gguf(const struct gguf_fields *s)
     const char *merge = s->merge != NULL ? s->merge : "a b";
     if (merge[0] != '\0')
         gguf_write_texts(w, "tokenizer.ggml.merges", &merge, 1);
-    if (!gguf_write_end(w, &err))
-        fail_msg("%s", err.text);
+    assert_ok(gguf_write_end(w, &err), err);
     struct tokenizer *t = tokenizer_open(path, &err);
     free(path);
     return t;
@@ -331,10 +319,8 @@ static struct tokenizer *opened_gguf(const struct gguf_fields *s)
 
 static void a_gguf_file_gives_the_same_tokenizer(void **state)
 {
-    (void)state;
     struct tokenizer *t = opened_gguf(&(struct gguf_fields){ 0 });
-    if (t == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(t != NULL, err);
     assert_int_equal(tokenizer_size(t), COUNT);
     assert_true(tokenizer_is_special(t, END) && !tokenizer_is_special(t, USED) && !tokenizer_is_special(t, A));
     editable_expect(t, "aab<end>b<used>", true, "a|ab|<end>|b|<used>");
@@ -349,7 +335,6 @@ static void a_gguf_file_gives_the_same_tokenizer(void **state)
 
 static void an_incomplete_gguf_file_is_refused_by_name(void **state)
 {
-    (void)state;
     static const struct {
         struct gguf_fields gguf_fields;
         const char *error;

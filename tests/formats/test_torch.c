@@ -27,8 +27,7 @@ static struct error err;
 static struct shards *opened(const char *path)
 {
     struct shards *t = shards_open(path, &err);
-    if (t == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(t != NULL, err);
     return t;
 }
 
@@ -72,7 +71,6 @@ static void assert_tensors(const struct shards *t, const struct json *expected)
 
 static void every_tensor_is_the_one_that_torch_loads(void **state)
 {
-    (void)state;
     struct json *all, *read = golden("read", &all);
     for (void *at = json_first(read); at != NULL; at = json_next(read, at)) {
         char *path = xformat(FOLDER "/%s", json_key(at));
@@ -87,7 +85,6 @@ static void every_tensor_is_the_one_that_torch_loads(void **state)
 
 static void anything_but_a_dictionary_of_plain_tensors_is_refused(void **state)
 {
-    (void)state;
     struct json *all, *refused = golden("refused", &all);
     for (void *at = json_first(refused); at != NULL; at = json_next(refused, at)) {
         char *path = xformat(FOLDER "/%s", json_key(at));
@@ -100,7 +97,6 @@ static void anything_but_a_dictionary_of_plain_tensors_is_refused(void **state)
 
 static void tensors_that_share_a_storage_share_its_bytes(void **state)
 {
-    (void)state;
     struct shards *t = opened(FOLDER "/shared.pt");
     const uint8_t *all = shards_find(t, "all")->data;
     assert_ptr_equal(shards_find(t, "again")->data, all);
@@ -112,7 +108,6 @@ static void tensors_that_share_a_storage_share_its_bytes(void **state)
 
 static void a_folder_is_opened_by_its_index_or_its_file(void **state)
 {
-    (void)state;
     struct shards *t = opened(FOLDER "/sharded");
     assert_int_equal(shards_files(t), 2);
     assert_string_equal(shards_file(t, 1), FOLDER "/sharded/pytorch_model-00002-of-00002.bin");
@@ -140,7 +135,6 @@ static void a_folder_is_opened_by_its_index_or_its_file(void **state)
 
 static void a_checkpoint_written_as_safetensors_is_the_same(void **state)
 {
-    (void)state;
     static const char *const files[] = { "module.pt", "dtypes.pt", "shared.pt", "shapes.pt" };
     for (size_t k = 0; k < sizeof(files) / sizeof(*files); k++) {
         char *from = xformat(FOLDER "/%s", files[k]), *to = test_path("converted.safetensors");
@@ -176,7 +170,6 @@ static struct text pickle_of(int64_t elements, int64_t offset)
 
 static void zip64_is_supported(void **state)
 {
-    (void)state;
     char *path = test_path("zip64.pt");
     struct text p = pickle_of(6, 0);
     for (int zip64 = 0; zip64 < 2; zip64++) {
@@ -213,7 +206,6 @@ static long pages_touched(void)
 // A storage of six gigabytes with ZIP64 everywhere; the tensor lies at its end.
 static void gigabytes_are_opened_without_being_read(void **state)
 {
-    (void)state;
     enum { OF_STORAGE = 2 }; // index of the entry
     const int64_t gap = (int64_t)6 << 30;
     char *path = test_path("large.pt");

@@ -57,7 +57,6 @@ static struct text valid_file(int number)
 
 static void a_file_cut_anywhere_is_refused(void **state)
 {
-    (void)state;
     for (int number = 0; number < FILES; number++) {
         struct text bytes = valid_file(number);
         assert_true(use(&bytes));
@@ -97,7 +96,6 @@ static bool is_checksummed(const struct zip *z, const char *at)
 // Offsets in an archive's records are relative to its beginning, which is missing here.
 static void a_file_without_its_beginning_is_refused(void **state)
 {
-    (void)state;
     for (int number = 0; number < FILES; number++) {
         struct text bytes = valid_file(number);
         for (size_t n = bytes.n - 1; n > 0; n--) {
@@ -120,7 +118,6 @@ static char changed(char c, int how)
 
 static void a_changed_byte_is_refused_or_harmless(void **state)
 {
-    (void)state;
     for (int number = 0; number < FILES; number++) {
         struct text bytes = valid_file(number), good = valid_file(number);
         struct zip z = archive_in(&good);
@@ -161,7 +158,6 @@ static uint8_t *pickle_in(const struct text *bytes, size_t *n, uint8_t **crc)
 // The CRC-32 is corrected, so that the pickle reader must detect the change.
 static void a_pickle_with_a_changed_byte_is_refused_or_harmless(void **state)
 {
-    (void)state;
     for (int number = 0; number < FILES; number++) {
         struct text bytes = valid_file(number);
         size_t n;
@@ -183,7 +179,6 @@ static void a_pickle_with_a_changed_byte_is_refused_or_harmless(void **state)
 
 static void a_pickle_cut_anywhere_is_refused(void **state)
 {
-    (void)state;
     for (int number = 0; number < FILES; number++) {
         struct text bytes = valid_file(number);
         size_t n;

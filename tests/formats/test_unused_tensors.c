@@ -75,7 +75,6 @@ static void copy_gguf(const char *from, const char *to, int blocks, const char *
 
 static void a_gguf_file_with_more_layers_than_block_count_is_refused(void **unused)
 {
-    (void)unused;
     char *whole = test_path("whole.gguf"), *file = test_path("fewer.gguf");
     small_write_gguf(whole, &small_default);
     copy_gguf(whole, file, 3, NULL, 0);
@@ -92,7 +91,6 @@ static void a_gguf_file_with_more_layers_than_block_count_is_refused(void **unus
 
 static void a_gguf_file_with_a_tensor_that_its_architecture_does_not_have_is_refused(void **unused)
 {
-    (void)unused;
     static const struct {
         const char *name;
         uint64_t width;
@@ -139,7 +137,6 @@ static void write_directory(const char *path, const char *tensor, int64_t rows, 
 
 static void a_directory_with_tensors_that_are_not_used_is_refused(void **unused)
 {
-    (void)unused;
     static const struct {
         const char *tensor;
         int64_t rows, width;
@@ -173,7 +170,6 @@ static void a_directory_with_tensors_that_are_not_used_is_refused(void **unused)
 
 static void tensors_without_an_effect_are_ignored(void **unused)
 {
-    (void)unused;
     static const char *const harmless[] = { "model.layers.0.self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq",
                                             "medusa_head.0.1.weight" };
     char *path = test_path("harmless");
@@ -194,7 +190,6 @@ static void tensors_without_an_effect_are_ignored(void **unused)
 
 static void harmless_tensors_of_a_head_are_ignored(void **unused)
 {
-    (void)unused;
     struct error err = { "" };
     struct form_bench b = form_bench_open(LAYERS);
     char *path = test_path("head");
@@ -205,8 +200,7 @@ static void harmless_tensors_of_a_head_are_ignored(void **unused)
     head_edit_floats(edit, 0, 8, 1, "layers.0.self_attn.rotary_emb.inv_freq");
     head_edit_close(edit);
     struct eagle *e = form_open_eagle(&b, path, HEAD_EAGLE3, TRI_UNSET, &err);
-    if (e == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(e != NULL, err);
     eagle_close(e);
     edit = head_edit_open(path);
     head_edit_floats(edit, 0, WIDTH, 1, "verifier_norm.weight_scale");

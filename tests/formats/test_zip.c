@@ -288,7 +288,6 @@ static const struct {
 
 static void an_archive_with_one_fault_is_refused(void **state)
 {
-    (void)state;
     char *path = test_path("fault.pt");
     for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
         begin();
@@ -317,7 +316,6 @@ static void older(void) { local(ORDER, 30 + 16, 'X', 1); a.entry[ORDER].name[16]
 
 static void an_unusual_but_valid_archive_is_read(void **state)
 {
-    (void)state;
     static void (*const make[])(void) = { valid, valid64, crc_of_storage, sizes_before, dots, folders, older };
     char *path = test_path("unusual.pt");
     for (size_t i = 0; i < sizeof(make) / sizeof(*make); i++) {
@@ -336,7 +334,6 @@ static void an_unusual_but_valid_archive_is_read(void **state)
 
 static void other_formats_are_named(void **state)
 {
-    (void)state;
     static const char legacy[] = "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.";
     char tar[512] = "sys_info", *path = test_path("other.bin");
     memcpy(tar + 257, "ustar", 5);
@@ -377,7 +374,6 @@ static void other_formats_are_named(void **state)
 
 static void an_index_with_one_fault_is_refused(void **state)
 {
-    (void)state;
 #define MAP(members) "{\"weight_map\":{" members "}}"
     static const struct {
         const char *index, *words;

@@ -73,8 +73,7 @@ void pickled_checkpoint(const char *from, const char *to)
 {
     struct error err;
     struct shards *file = shards_open(from, &err);
-    if (file == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(file != NULL, err);
     struct storage s[MAX_TYPES] = { { 0 } };
     for (size_t i = 0; i < shards_count(file); i++) {
         const struct safetensor *t = shards_at(file, i);

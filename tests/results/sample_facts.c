@@ -231,8 +231,7 @@ char *sample_report(struct store *s, struct report_options o)
     char *text = NULL;
     size_t n;
     FILE *out = open_memstream(&text, &n);
-    if (!report_write(s, &o, out, &err))
-        fail_msg("%s", err.text);
+    assert_ok(report_write(s, &o, out, &err), err);
     fclose(out);
     return text;
 }

@@ -16,7 +16,6 @@
 
 static void every_number_is_in_its_column(void **state)
 {
-    (void)state;
     struct error err = { "" };
     struct store *s = open_store("bench.db");
     const struct bench_peak_row peak[] = { { "fma", "avx2", 1.5 }, { "read", "plain", 2.5 } };
@@ -71,8 +70,7 @@ static void every_number_is_in_its_column(void **state)
                            1,
                            1 };
     int64_t id = 0;
-    if (!store_bench(s, &r, &id, &err))
-        fail_msg("%s", err.text);
+    assert_ok(store_bench(s, &r, &id, &err), err);
     sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM bench WHERE target = 'target' AND target_hash = 'hash' AND model_type = 'q4_1' AND"
@@ -150,7 +148,6 @@ static void every_number_is_in_its_column(void **state)
 // Each inner point is predicted by linear interpolation of its two neighbours. The points are not in order.
 static void errors_of_the_table_are_those_of_interpolation(void **state)
 {
-    (void)state;
     enum { ROWS = 4, CONTEXTS = 2 };
     static const int rows[ROWS] = { 1, 2, 4, 8 }, contexts[CONTEXTS] = { 16, 100 };
     static const double ns[CONTEXTS][ROWS] = { { 100, 130, 150, 260 }, { 110, 160, 170, 300 } };
@@ -192,7 +189,6 @@ static void errors_of_the_table_are_those_of_interpolation(void **state)
 // 500 + 7 n + 90 max(0, n - 4) + 0.5 c + 0.25 n c: four rows and two contexts determine it.
 static void four_rows_determine_a_hinge(void **state)
 {
-    (void)state;
     static const int rows[] = { 1, 2, 4, 9 }, contexts[] = { 16, 400 };
     struct cost_point p[8];
     int n = 0;
@@ -212,7 +208,6 @@ static void four_rows_determine_a_hinge(void **state)
 
 static void two_rows_determine_a_line(void **state)
 {
-    (void)state;
     const struct cost_point p[] = { { 1, 16, 110 }, { 4, 16, 140 } };
     struct cost cost;
     cost_fit(&cost, p, 2);
@@ -225,7 +220,6 @@ static void two_rows_determine_a_line(void **state)
 // One draft step does not determine the context's term; two or more do.
 static void draft_steps_fit_a_line_in_context(void **state)
 {
-    (void)state;
     const struct cost_point p[] = { { 5, 10, 120 }, { 9, 50, 200 }, { 2, 100, 300 } }; // 100 + 2 c
     struct cost cost = { 0 };
     cost_fit_step(&cost, p, 1);

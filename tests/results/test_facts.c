@@ -38,7 +38,6 @@ static const struct run_row row_of_run = { .experiment = "e",
 
 static void every_fact_of_a_sequence_is_in_its_column(void **state)
 {
-    (void)state;
     struct error err = { "" };
     struct store *s = open_store("facts.db");
     int64_t id = 0, pair = 0;
@@ -53,8 +52,7 @@ static void every_fact_of_a_sequence_is_in_its_column(void **state)
                               3002, 3003,         token,  "a text", "limit", steps, 2,  NULL };
     assert_true(store_run(s, &row_of_run, &id, &err) && store_new_pair(s, "e", &pair, &err));
     q.pair = pair;
-    if (!store_sequence(s, id, &q, &err))
-        fail_msg("%s", err.text);
+    assert_ok(store_sequence(s, id, &q, &err), err);
     sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM run WHERE experiment = 'e' AND cell = 'c' AND peers = 'p' AND settings = 'batch: 3' AND"
@@ -92,7 +90,6 @@ static void every_fact_of_a_sequence_is_in_its_column(void **state)
 
 static void a_failing_step_rolls_back_its_sequence(void **state)
 {
-    (void)state;
     struct error err = { "" };
     struct store *s = open_store("refused.db");
     int64_t id = 0, pair = 0;
@@ -120,7 +117,6 @@ static void a_failing_step_rolls_back_its_sequence(void **state)
 
 static void every_fact_of_an_exact_test_is_in_its_column(void **state)
 {
-    (void)state;
     struct error err = { "" };
     struct store *s = open_store("exact.db");
     const struct exact_row row = { "e",        "c",       "settings", "target", "drafter", "rule",

@@ -36,7 +36,6 @@ static void expect_fits(const char *text, int width)
 
 static void the_table_has_the_views_numbers(void **state)
 {
-    (void)state;
     struct sample_facts *m = sample_facts_create(3, 6, 2, 2);
     struct store *s = sample_store(m);
     char *text = sample_report(s, (struct report_options){ 0 });
@@ -89,7 +88,6 @@ static void the_table_has_the_views_numbers(void **state)
 
 static void long_names_are_wrapped(void **state)
 {
-    (void)state;
     struct sample_facts *m = sample_facts_create(4, 3, 1, 1);
     char *drafter = xcalloc(1, 4000), *word = xcalloc(1, 1000);
     for (int i = 0; i < 40; i++)
@@ -137,7 +135,6 @@ static void long_names_are_wrapped(void **state)
 
 static void a_cache_that_is_not_f32_is_named(void **state)
 {
-    (void)state;
     struct sample_facts *m = sample_facts_create(3, 2, 1, 1);
     struct store *s = sample_store(m);
     sample_facts_query(s, "UPDATE run SET cache = 'q8_0', activations = 'int8'");
@@ -151,7 +148,6 @@ static void a_cache_that_is_not_f32_is_named(void **state)
 // A category of three or more prompts has an interval, which contains its speedup.
 static void categories_of_three_prompts_have_intervals(void **state)
 {
-    (void)state;
     struct sample_facts *m = sample_facts_create(4, 7, 1, 1);
     for (int i = 0; i < m->n; i++)
         m->sequence[i].row.category = m->sequence[i].row.prompt < 2 ? "few" : "many";
@@ -175,7 +171,6 @@ static void categories_of_three_prompts_have_intervals(void **state)
 // shown.
 static void many_runs_and_large_numbers_keep_their_columns(void **state)
 {
-    (void)state;
     struct error err;
     struct store *s = sample_store(NULL);
     for (int run = 0; run < 13; run++) {
@@ -238,7 +233,6 @@ static void many_runs_and_large_numbers_keep_their_columns(void **state)
 
 static void sampled_texts_are_compared_under_a_drafter_invariant_rule_only(void **state)
 {
-    (void)state;
     struct sample_facts *m = sample_facts_create(3, 4, 1, 1);
     for (int i = 0; i < SAMPLE_RUNS; i++) {
         m->run[i].sampling = i < PAIR_NONE ? "temperature=0.7, top_p=0.95" : "temperature=1";
@@ -257,7 +251,6 @@ static void sampled_texts_are_compared_under_a_drafter_invariant_rule_only(void 
 
 static void an_experiment_without_texts_is_reported(void **state)
 {
-    (void)state;
     struct error err;
     struct sample_facts *m = sample_facts_create(3, 1, 1, 1);
     struct store *s = sample_store(NULL);
@@ -288,7 +281,6 @@ static void an_experiment_without_texts_is_reported(void **state)
 
 static void a_failed_write_is_an_error(void **state)
 {
-    (void)state;
     struct error err;
     struct sample_facts *m = sample_facts_create(3, 2, 1, 1);
     struct store *s = sample_store(m);
@@ -347,7 +339,6 @@ static char *next_field(const char **at, bool *last)
 
 static void csv_is_read_back(void **state)
 {
-    (void)state;
     struct sample_facts *m = sample_facts_create(8, 5, 1, 2);
     m->run[LOOKUP].drafter = "ngram, \"quoted\"\r\nand folded";
     struct store *s = sample_store(m);
@@ -394,7 +385,6 @@ static void csv_is_read_back(void **state)
 
 static void json_lines_are_read_back(void **state)
 {
-    (void)state;
     struct error err;
     struct sample_facts *m = sample_facts_create(8, 5, 1, 2);
     struct store *s = sample_store(m);
@@ -440,7 +430,6 @@ static double sum(const struct json *a)
 // What evaluation/speed.py computes from an answer file equals the view spec_bench.
 static void answer_files_are_those_of_spec_bench(void **state)
 {
-    (void)state;
     struct error err;
     struct sample_facts *m = sample_facts_create(8, 5, 2, 2);
     struct store *s = sample_store(m);
@@ -456,8 +445,7 @@ static void answer_files_are_those_of_spec_bench(void **state)
         int lines = 0;
         for (ssize_t n; (n = getline(&line, &capacity, f)) > 0; lines++) {
             struct json *o = json_parse(line, (size_t)n, name, &err);
-            if (o == NULL)
-                fail_msg("%s", err.text);
+            assert_ok(o != NULL, err);
             struct json *id = json_get(o, "question_id"), *choices = json_get(o, "choices"), *c = json_at(choices, 0);
             assert_true(lines % 2 == 0 ? json_is_int(id) : json_is_text(id));
             assert_true(lines % 2 == 1 || json_int(id) == 81 + lines);
@@ -500,7 +488,6 @@ static void answer_files_are_those_of_spec_bench(void **state)
 
 static void the_queries_of_the_results_folder_run(void **state)
 {
-    (void)state;
     extern const char by_category_sql[], losing_prompts_sql[], verify_cost_sql[];
     const char *const sql[] = { by_category_sql, losing_prompts_sql, verify_cost_sql };
     struct error err;
@@ -511,8 +498,7 @@ static void the_queries_of_the_results_folder_run(void **state)
         struct query *q = query_open(s, sql[i]);
         while (query_next(q))
             rows++;
-        if (!query_close(q, &err))
-            fail_msg("%s", err.text);
+        assert_ok(query_close(q, &err), err);
         assert_true(rows > 0 || i == 1);
     }
     store_close(s);

@@ -22,7 +22,6 @@ static struct store *s;
 
 static int set_up(void **state)
 {
-    (void)state;
     facts = sample_facts_create(3, 4, 1, 1);
     s = sample_store(facts);
     return 0;
@@ -30,7 +29,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     store_close(s);
     sample_facts_free(facts);
     test_directory_remove();
@@ -54,7 +52,6 @@ static char *written(struct report_options o, struct error *err)
 
 static void a_failed_write_is_an_error(void **state)
 {
-    (void)state;
     for (enum report_format f = REPORT_TABLE; f <= REPORT_JSONL; f++) {
         struct error err = { "" };
         FILE *full = fopen("/dev/full", "w"); // accepts buffered writes, fails on flush
@@ -76,8 +73,7 @@ static char *answer_files(void)
     struct error err = { "" };
     char *directory = answers_directory(),
          *text = written((struct report_options){ .format = REPORT_SPEC_BENCH, .directory = directory }, &err);
-    if (text == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(text != NULL, err);
     free(directory);
     return text;
 }
@@ -102,7 +98,6 @@ static char *plain_name(const char *of)
 
 static void answer_files_have_plain_names(void **state)
 {
-    (void)state;
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz";
     char *longest = xformat("%s%s%s%s-%s%s", letters, letters, letters, letters, letters, letters);
     const char *const names[] = { "plain", "--a -- b!?c_d.e--", "(in brackets)", longest, "\xc3\xa4" };
@@ -141,7 +136,6 @@ static void answer_files_have_plain_names(void **state)
 
 static void an_answer_file_that_cannot_be_written_is_removed(void **state)
 {
-    (void)state;
     struct error err = { "" };
     char *files = answer_files(), *directory = answers_directory();
     files[strcspn(files, "\n")] = '\0';
@@ -158,7 +152,6 @@ static void an_answer_file_that_cannot_be_written_is_removed(void **state)
 
 static void one_experiment_of_several_is_exported_alone(void **state)
 {
-    (void)state;
     struct error err = { "" };
     sample_facts_query(s, "UPDATE run SET experiment = 'another' WHERE id = 2");
     for (enum report_format f = REPORT_CSV; f <= REPORT_JSONL; f++) {
@@ -177,7 +170,6 @@ static void one_experiment_of_several_is_exported_alone(void **state)
 // In a damaged database prompt and repeat may be any number, including -1.
 static void prompt_and_repeat_may_be_any_number(void **state)
 {
-    (void)state;
     sample_facts_query(s, "PRAGMA ignore_check_constraints = 1");
     const char *const numbers[] = { "repeat", "prompt" };
     for (int i = 0; i < 2; i++) {
@@ -198,7 +190,6 @@ static void prompt_and_repeat_may_be_any_number(void **state)
 
 static void a_failing_query_is_an_error_of_the_export(void **state)
 {
-    (void)state;
     struct error err = { "" };
     sample_facts_query(s,
                        "ALTER TABLE step RENAME COLUMN propose_ns TO gone_ns"); // views follow the renaming
@@ -212,7 +203,6 @@ static void a_failing_query_is_an_error_of_the_export(void **state)
 
 static void what_cannot_be_stored_is_an_error(void **state)
 {
-    (void)state;
     struct error err = { "" };
     double sum[1] = { 0 };
     struct exact_sums sums = { .sum = sum, .n = 1 };
@@ -229,7 +219,6 @@ static void what_cannot_be_stored_is_an_error(void **state)
 // Student's t of one degree of freedom is Cauchy's: tan(pi (0.975 - 0.5)).
 static void two_prompts_have_an_interval_and_zero_sums_have_none(void **state)
 {
-    (void)state;
     const double a[] = { 1, 3 }, b[] = { 2, 2 }, c[] = { 1, 1 }, d[] = { 4, 4 }, none[] = { 0, 0 };
     const double t = tan(M_PI * 0.475), half = t * sqrt(2 * (0.25 * 0.25 + 0.25 * 0.25));
     struct interval i = ratio_of_sums(a, b, 2);

@@ -25,8 +25,7 @@ static struct facts facts_open(int prompts)
     struct error err = { "" };
     char *name = xformat("facts%d.db", number++), *path = test_path(name);
     struct facts f = { sample_facts_create(3, prompts, 2, 1), store_open(path, &err) };
-    if (f.s == NULL || !sample_facts_store(f.m, f.s, &err))
-        fail_msg("%s", err.text);
+    assert_ok(f.s != NULL && sample_facts_store(f.m, f.s, &err), err);
     free(name);
     free(path);
     return f;
@@ -56,7 +55,6 @@ static char *report(struct facts *f)
 // No step is cut. n drafts, each with an expectation of `each` and a variance of `of_each`.
 static void expectations_are_reported_and_compared_by_variance(void **state)
 {
-    (void)state;
     struct facts f = facts_open(6);
     set(&f, "UPDATE step SET expected = NULL, variance = NULL, accepted_uncut = NULL");
     char *text = report(&f);
@@ -94,7 +92,6 @@ static void expectations_are_reported_and_compared_by_variance(void **state)
 
 static void other_rules_are_listed_best_first(void **state)
 {
-    (void)state;
     struct facts f = facts_open(2);
     set(&f, "DELETE FROM step_rule");
     char *text = report(&f);
@@ -137,7 +134,6 @@ static void other_rules_are_listed_best_first(void **state)
 
 static void rates_near_0_and_1_keep_three_characters(void **state)
 {
-    (void)state;
     static const struct {
         int of_250; // drafts with an accepted token
         const char *rate;
@@ -175,7 +171,6 @@ static void rates_near_0_and_1_keep_three_characters(void **state)
 // none takes 20 ms per token, the other run a fraction of that.
 static void speedups_have_max_four_characters(void **state)
 {
-    (void)state;
     static const struct {
         long by;
         const char *speedup;

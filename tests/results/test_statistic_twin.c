@@ -22,14 +22,12 @@ static struct json *golden;
 
 static int open_golden(void **state)
 {
-    (void)state;
     golden = golden_json("statistics.json");
     return 0;
 }
 
 static int close_golden(void **state)
 {
-    (void)state;
     json_free(golden);
     return 0;
 }
@@ -58,7 +56,6 @@ static void agree(double a, double b, double share)
 
 static void quantiles_of_t_have_ten_digits(void **state)
 {
-    (void)state;
     const struct json *list = json_get(golden, "quantile_t");
     assert_true(json_count(list) > 50);
     for (size_t i = 0; i < json_count(list); i++) {
@@ -70,7 +67,6 @@ static void quantiles_of_t_have_ten_digits(void **state)
 
 static void intervals_equal_those_in_fractions(void **state)
 {
-    (void)state;
     const struct json *list = json_get(golden, "intervals");
     for (size_t i = 0; i < json_count(list); i++) {
         const struct json *one = json_at(list, i), *rows = json_get(one, "rows");
@@ -94,7 +90,6 @@ static void intervals_equal_those_in_fractions(void **state)
 
 static void tails_have_ten_digits(void **state)
 {
-    (void)state;
     const struct json *tails = json_get(golden, "tails"), *list = json_get(tails, "chi");
     for (size_t i = 0; i < json_count(list); i++) {
         const struct json *one = json_at(list, i);
@@ -118,7 +113,6 @@ static void tails_have_ten_digits(void **state)
 
 static void the_chi_square_of_uneven_counts_equals_that_in_fractions(void **state)
 {
-    (void)state;
     const struct json *list = json_get(json_get(golden, "tails"), "even");
     for (size_t i = 0; i < json_count(list); i++) {
         const struct json *one = json_at(list, i), *cells = json_at(one, 0);
@@ -135,7 +129,6 @@ static void the_chi_square_of_uneven_counts_equals_that_in_fractions(void **stat
 
 static void sample_sizes_equal_the_formulas(void **state)
 {
-    (void)state;
     const struct json *list = json_get(golden, "sizes");
     for (size_t i = 0; i < json_count(list); i++) {
         const struct json *one = json_at(list, i);
@@ -156,7 +149,6 @@ static struct cost_point point_of(const struct json *one)
 
 static void fitted_costs_equal_normal_equations_in_fractions(void **state)
 {
-    (void)state;
     const struct json *fits = json_get(golden, "fits");
     int tables = 0;
     for (size_t i = 0; i < json_count(fits); i++) {

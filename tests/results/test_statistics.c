@@ -14,7 +14,6 @@ static void near(double a, double b, double within)
 
 static void quantiles_of_t_equal_the_tables(void **state)
 {
-    (void)state;
     // Abramowitz and Stegun, table 26.10.
     static const struct {
         double probability, freedom, t;
@@ -32,7 +31,6 @@ static void quantiles_of_t_equal_the_tables(void **state)
 
 static void the_interval_of_a_ratio_is_cochrans_formula(void **state)
 {
-    (void)state;
     const double a[] = { 3, 5, 2, 8 }, b[] = { 2, 3, 2, 4 };
     struct interval i = ratio_of_sums(a, b, 4);
     double ratio = 18.0 / 11, squares = 0;
@@ -46,7 +44,6 @@ static void the_interval_of_a_ratio_is_cochrans_formula(void **state)
 
 static void equal_ratios_have_an_interval_of_zero_width(void **state)
 {
-    (void)state;
     const double a[] = { 10, 20, 30 }, b[] = { 1, 2, 3 }, c[] = { 5, 10, 15 };
     struct interval i = ratio_of_sums(a, b, 3);
     near(i.low, 10, 1e-12);
@@ -59,7 +56,6 @@ static void equal_ratios_have_an_interval_of_zero_width(void **state)
 
 static void too_few_prompts_have_no_interval(void **state)
 {
-    (void)state;
     const double one[] = { 4, 6 }, zero[] = { 0, 0 };
     struct interval i = ratio_of_sums(one, one, 1);
     near(i.value, 1, 0);
@@ -88,7 +84,6 @@ static double normal(uint64_t *state)
 // the truth only half the time.
 static void intervals_have_their_nominal_coverage(void **state)
 {
-    (void)state;
     enum { TRIALS = 4000, PROMPTS = 80 };
     const double mean_accepted = 1.5, mean_speedup = 2;
     uint64_t seed = 20240229;

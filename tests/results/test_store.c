@@ -31,7 +31,6 @@ static void expect_refused(const char *name, const char *because)
 
 static void a_new_database_is_created_and_reopened(void **state)
 {
-    (void)state;
     struct store *s = sample_store(NULL);
     assert_false(store_read_only(s));
     assert_int_equal(sample_facts_query(s, "SELECT user_version FROM pragma_user_version"), 8);
@@ -48,7 +47,6 @@ static void a_new_database_is_created_and_reopened(void **state)
 
 static void an_empty_file_becomes_a_database(void **state)
 {
-    (void)state;
     file_write_bytes(sample_store_path(), "", 0);
     struct store *s = sample_store(NULL);
     assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM run"), 0);
@@ -57,7 +55,6 @@ static void an_empty_file_becomes_a_database(void **state)
 
 static void names_with_uri_characters_are_file_names(void **state)
 {
-    (void)state;
     struct error err;
     char *strange = xformat("%s/file:a?b#c%%41.db", test_directory());
     struct store *s = store_open(strange, &err);
@@ -69,7 +66,6 @@ static void names_with_uri_characters_are_file_names(void **state)
 
 static void files_that_are_no_speclab_database_are_refused(void **state)
 {
-    (void)state;
     char *missing = xformat("%s/nowhere/results.db", test_directory()), *text = xformat("%s/text.db", test_directory());
     char *pipe = xformat("%s/pipe", test_directory());
     expect_refused(test_directory(), "is a folder");
@@ -95,7 +91,6 @@ static void files_that_are_no_speclab_database_are_refused(void **state)
 
 static void changed_views_are_recreated(void **state)
 {
-    (void)state;
     struct store *s = sample_store(NULL);
     sample_facts_query(s, "DROP VIEW speed");
     sample_facts_query(s, "DROP VIEW run_summary");
@@ -126,7 +121,6 @@ static void write_version(int version)
 
 static void another_schema_version_is_refused(void **state)
 {
-    (void)state;
     static const int versions[] = { 0, 1, 7, 9, 99 };
     struct store *s = sample_store_small();
     store_close(s);
@@ -147,7 +141,6 @@ static void another_schema_version_is_refused(void **state)
 
 static void every_view_begins_with_its_definition(void **state)
 {
-    (void)state;
     struct store *s = sample_store(NULL);
     assert_true(sample_facts_query(s, "SELECT count(*) FROM sqlite_master WHERE type = 'view'") >= 15);
     assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM sqlite_master WHERE type = 'view'"
@@ -158,7 +151,6 @@ static void every_view_begins_with_its_definition(void **state)
 
 static void impossible_facts_are_refused(void **state)
 {
-    (void)state;
     struct error err;
     struct store *s = sample_store_small();
     static const char *const wrong[] = {
@@ -230,7 +222,6 @@ static void cannot_be_opened(void)
 
 static void a_read_only_file_is_read(void **state)
 {
-    (void)state;
     struct store *s = sample_store_small();
     store_close(s);
     chmod(sample_store_path(), 0444);
@@ -245,7 +236,6 @@ static void a_read_only_file_is_read(void **state)
 
 static void a_database_is_not_created_without_permission(void **state)
 {
-    (void)state;
     chmod(test_directory(), 0555);
     run_unprivileged(cannot_be_opened);
     chmod(test_directory(), 0755);
@@ -256,7 +246,6 @@ static void a_database_is_not_created_without_permission(void **state)
 
 static void a_busy_database_is_waited_for_and_then_reported(void **state)
 {
-    (void)state;
     struct error err;
     int64_t pair;
     struct store *one = sample_store(NULL), *other = sample_store(NULL);
@@ -293,7 +282,6 @@ static bool another_may_lock(const char *experiment)
 
 static void an_experiment_is_run_by_one_process(void **state)
 {
-    (void)state;
     struct error err;
     struct store *s = sample_store(NULL);
     assert_true(another_may_lock("x")); // the lock ended with its process

@@ -64,7 +64,6 @@ static void run_forever(unsigned seed)
 
 static void a_killed_process_leaves_complete_sequences(void **state)
 {
-    (void)state;
     double sequences = 0;
     srand(1);
     for (unsigned round = 0; round < 24; round++) {
@@ -124,7 +123,6 @@ static int store_until_full(struct store *s, struct error *err)
 
 static void a_full_disk_is_reported_and_stored_sequences_stay(void **state)
 {
-    (void)state;
     struct error err;
     struct store *s = sample_store(NULL);
     sample_facts_query(s, "PRAGMA max_page_count = 90");
@@ -139,7 +137,6 @@ static void a_full_disk_is_reported_and_stored_sequences_stay(void **state)
 
 static void a_file_size_limit_is_reported_and_stored_sequences_stay(void **state)
 {
-    (void)state;
     struct error err;
     struct store *s = sample_store(NULL);
     file_size_limit(400000);
@@ -158,7 +155,6 @@ static void a_file_size_limit_is_reported_and_stored_sequences_stay(void **state
 // A damaged file is refused or reported on; every failure has a message.
 static void a_damaged_database_does_not_crash(void **state)
 {
-    (void)state;
     size_t n;
     struct store *s = sample_store_small();
     store_close(s);
@@ -207,7 +203,6 @@ static void a_damaged_database_does_not_crash(void **state)
 // its table.
 static void a_run_not_found_by_its_names_is_reported_as_damage(void **state)
 {
-    (void)state;
     struct error err = { "" };
     struct store *s = sample_store_small();
     assert_true(query_perform(query_open(s, "UPDATE run SET peers = peers || char(0) || 'x'"), &err));
@@ -225,7 +220,6 @@ static void a_run_not_found_by_its_names_is_reported_as_damage(void **state)
 // The view `acceptance` counts depths up to the largest: an impossible one must not make it run forever.
 static void an_impossible_depth_does_not_hang_a_report(void **state)
 {
-    (void)state;
     struct error err = { "" };
     struct store *s = sample_store_small();
     assert_true(query_perform(query_open(s, "PRAGMA ignore_check_constraints = 1"), &err));

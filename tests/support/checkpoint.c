@@ -10,8 +10,7 @@ struct checkpoint checkpoint_open(const char *path)
 {
     struct checkpoint o = { .weights = NULL };
     struct error err;
-    if (!config_read(path, &o.config, &err) || (o.weights = weights_open(&o.config, &err)) == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(config_read(path, &o.config, &err) && (o.weights = weights_open(&o.config, &err)) != NULL, err);
     return o;
 }
 
@@ -25,8 +24,7 @@ struct tensor checkpoint_tensor(const struct checkpoint *o, const char *name, in
 {
     struct tensor t = { 0 };
     struct error err;
-    if (!weights_get(o->weights, name, rows, width, &t, &err))
-        fail_msg("%s", err.text);
+    assert_ok(weights_get(o->weights, name, rows, width, &t, &err), err);
     return t;
 }
 

@@ -76,12 +76,10 @@ struct decode_result *decode_prompts(const struct decode_setup *s)
     for (int next = 0; next < g->n || decoder_active(d) > 0;) {
         while (next < g->n && decoder_has_free_slot(d)) {
             struct assignment a = { next, g->token[next], g->length[next], s->limit, s->stops };
-            if (!decoder_start(d, &a, &err))
-                fail_msg("%s", err.text);
+            assert_ok(decoder_start(d, &a, &err), err);
             next++;
         }
-        if (!decoder_step(d, &err))
-            fail_msg("%s", err.text);
+        assert_ok(decoder_step(d, &err), err);
     }
     decoder_destroy(d);
     pair_close(p);

@@ -75,8 +75,7 @@ struct json *golden_json(const char *name, ...)
     va_end(values);
     path = xformat("%s/%s", CASES, file);
     struct json *golden = json_read(path, &err);
-    if (golden == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(golden != NULL, err);
     free(file);
     free(path);
     return golden;

@@ -14,7 +14,6 @@ struct backend *one_cpu;
 
 int cpu_set_up(void **state)
 {
-    (void)state;
     struct error err;
     one_cpu = backend_cpu(1, &err);
     return one_cpu != NULL ? 0 : -1;
@@ -31,8 +30,7 @@ struct runner runner_open_as(const char *path, int threads, const char *isa, int
 {
     struct error err;
     struct backend *b = backend_cpu_with(threads, isa, &err);
-    if (b == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(b != NULL, err);
     return runner_open_on(b, path, slots, a, cache);
 }
 
@@ -40,8 +38,7 @@ struct runner runner_open_on(struct backend *b, const char *path, int slots, enu
 {
     struct error err;
     struct model *m = model_open(path, b, a, RUNNER_ROWS, &err);
-    if (m == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(m != NULL, err);
     return runner_of(b, m, slots, cache);
 }
 
@@ -84,14 +81,12 @@ static void pass(struct runner *r, int n, const int32_t *token, const int32_t *s
     struct pass p = {
         .n = n, .token = token, .slot = slot != NULL ? slot : zeros, .parent = parent != NULL ? parent : chain
     };
-    if (!model_forward(r->model, r->cache, &p, NULL, &states, &err))
-        fail_msg("%s", err.text);
+    assert_ok(model_forward(r->model, r->cache, &p, NULL, &states, &err), err);
     if (!logits)
         return;
     model_logits(r->model, tensor_rows(r->on_device, 0, n), states.last);
     r->backend->download(r->backend, r->logits, r->on_device.data, (size_t)n * (size_t)r->vocab * sizeof(float));
-    if (!r->backend->sync(r->backend, &err))
-        fail_msg("%s", err.text);
+    assert_ok(r->backend->sync(r->backend, &err), err);
 }
 
 const float *runner_pass(struct runner *r, int n, const int32_t *token, const int32_t *slot, const int32_t *parent)

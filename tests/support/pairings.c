@@ -115,19 +115,16 @@ static int make_pair(enum type type)
 
 int pair_models_make(void **state)
 {
-    (void)state;
     return make_pair(F32);
 }
 
 int pair_models_make_bf16(void **state)
 {
-    (void)state;
     return make_pair(BF16);
 }
 
 int pair_models_make_foreign(void **state)
 {
-    (void)state;
     struct small_model draft = make_target(F32);
     draft.seed = 99;
     small_write_hf(pair_draft = test_path("draft"), &draft);
@@ -137,7 +134,6 @@ int pair_models_make_foreign(void **state)
 
 int pair_models_remove(void **state)
 {
-    (void)state;
     free(pair_target);
     free(pair_draft);
     test_directory_remove();
@@ -191,8 +187,7 @@ static struct backend *opened_by(pair_device *open)
 {
     struct error err;
     struct backend *b = open != NULL ? open(&err) : backend_cpu(2, &err);
-    if (b == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(b != NULL, err);
     return b;
 }
 
@@ -202,8 +197,7 @@ struct pair *pair_open_on(pair_device *target_on, pair_device *draft_on, const c
     struct error err;
     struct pair *p = xcalloc(1, sizeof(*p));
     struct settings *s = yaml_parse(sampling, strlen(sampling), "sampling", &err);
-    if (s == NULL || !sampling_read(s, &p->sampling, &err))
-        fail_msg("%s", err.text);
+    assert_ok(s != NULL && sampling_read(s, &p->sampling, &err), err);
     settings_free(s);
     read_options(p, drafter, draft);
     p->backend = opened_by(target_on);
@@ -211,8 +205,7 @@ struct pair *pair_open_on(pair_device *target_on, pair_device *draft_on, const c
     p->sampling.workers = p->backend->workers(p->backend);
     const int rows = slots * 64; // max nodes of all tested drafts
     p->target = model_open(target, p->backend, ACTIVATIONS_F32, rows > MAX_NODES ? rows : MAX_NODES, &err);
-    if (p->target == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(p->target != NULL, err);
     int used_vocab = model_shape(p->target)->vocab;
     p->tokenizer = tokenizer_open(target, &err);
     if (p->tokenizer != NULL && tokenizer_size(p->tokenizer) < used_vocab)

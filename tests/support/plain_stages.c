@@ -20,8 +20,7 @@ struct sampling stages_read(struct settings *s)
 {
     struct sampling to;
     struct error err = { "" };
-    if (!sampling_read(s, &to, &err))
-        fail_msg("%s", err.text);
+    assert_ok(sampling_read(s, &to, &err), err);
     settings_free(s);
     return to;
 }

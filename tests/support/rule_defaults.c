@@ -13,8 +13,7 @@ void *rule_defaults(const struct rule *rule)
     if (rule->options == NULL)
         return NULL;
     void *options = xcalloc(1, rule->options_size);
-    if (!options_read(NULL, rule->name, rule->options, options, &err))
-        fail_msg("%s", err.text);
+    assert_ok(options_read(NULL, rule->name, rule->options, options, &err), err);
     return options;
 }
 

@@ -29,8 +29,7 @@ struct head_shape head_shape_of(const char *target)
 {
     struct model_config c;
     struct error err;
-    if (!config_read(target, &c, &err))
-        fail_msg("%s", err.text);
+    assert_ok(config_read(target, &c, &err), err);
     struct head_shape s = { .width = c.width,
                             .vocab = c.vocab,
                             .layers = c.layers,
@@ -82,8 +81,7 @@ static void finish(struct contents *c, const char *directory, const char *config
     if (mkdir(directory, 0777) != 0 && errno != EEXIST)
         fail_msg("%s cannot be made", directory);
     char *weights = xformat("%s/model.safetensors", directory), *file = xformat("%s/config.json", directory);
-    if (!safetensors_write(weights, c->tensor, (size_t)c->n, NULL, &err))
-        fail_msg("%s", err.text);
+    assert_ok(safetensors_write(weights, c->tensor, (size_t)c->n, NULL, &err), err);
     file_write(file, config);
     free(weights);
     free(file);

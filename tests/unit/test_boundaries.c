@@ -186,7 +186,6 @@ static void keep_scored(void *self, const struct request *r, struct tensor logit
 static void accept_last_child(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
                               struct verification *out)
 {
-    (void)p, (void)options, (void)rng;
     out->n = 0;
     for (int node = 0; node >= 0;) {
         int last = -1;
@@ -290,7 +289,6 @@ static void check_pass(struct verifier *v, struct scored *s, const struct size s
 
 static void logits_agree_with_scalar_loops_at_every_boundary(void **unused)
 {
-    (void)unused;
     static const struct size sizes[][2] = {
         { { 1, 65 }, { 2, 31 } },     { { 255, 32 }, { 256, 33 } }, { { 257, 64 }, { 254, 2 } },
         { { 511, 63 }, { 512, 65 } }, { { 513, 64 }, { 480, 33 } }, { { 192, 130 }, { 193, 129 } },

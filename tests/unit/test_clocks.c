@@ -52,7 +52,6 @@ static bool slow_propose(struct drafter *d, struct request *r, int n, struct err
 
 static bool slow_advance(struct drafter *d, const struct advance *a, int n, struct error *err)
 {
-    (void)d, (void)a, (void)n, (void)err;
     now += ADVANCING;
     return true;
 }
@@ -66,7 +65,6 @@ static void slow_verify(const struct draft *d, struct rows *p, const void *optio
 
 static int slow_stops(void *self, const int32_t *token, int n, int fresh)
 {
-    (void)self, (void)token, (void)n, (void)fresh;
     now += APPENDING;
     return 0;
 }
@@ -80,14 +78,12 @@ struct observed {
 
 static void on_scored(void *self, const struct request *r, struct tensor logits)
 {
-    (void)r, (void)logits;
     ((struct observed *)self)->scored++;
     now += OBSERVING;
 }
 
 static void on_verified(void *self, const struct verified *j)
 {
-    (void)j;
     ((struct observed *)self)->verified++;
     now += OBSERVING;
 }
@@ -150,14 +146,12 @@ static struct observed decode(bool scored, bool verified)
 
 static void the_time_of_a_step_is_the_sum_of_its_parts(void **unused)
 {
-    (void)unused;
     const struct observed s = decode(false, false);
     assert_int_equal(s.scored + s.verified, 0);
 }
 
 static void time_of_observers_is_not_counted(void **unused)
 {
-    (void)unused;
     for (int scored = 0; scored < 2; scored++)
         for (int verified = 0; verified < 2; verified++) {
             const struct observed s = decode(scored, verified);

@@ -59,7 +59,6 @@ static void compare_with_none(const char *sampling, const char *rule, const stru
 
 static void greedy_text_equals_ordinary_decoding_for_every_drafter_and_slot_count(void **unused)
 {
-    (void)unused;
     compare_with_none("{temperature: 0}", "rejection", NULL, LIMIT);
     compare_with_none("{repetition_penalty: 1.2, temperature: 0}", "rejection", NULL, LIMIT);
     compare_with_none("{temperature: 0}", "match", NULL, LIMIT);
@@ -68,7 +67,6 @@ static void greedy_text_equals_ordinary_decoding_for_every_drafter_and_slot_coun
 // Every exact rule with every drafter whose drafts it takes, at temperature 0.
 static void greedy_text_equals_ordinary_decoding_under_every_exact_rule(void **unused)
 {
-    (void)unused;
     static struct prompt_set few;
     few = prompts;
     few.n = 3;
@@ -97,14 +95,12 @@ static void greedy_text_equals_ordinary_decoding_under_every_exact_rule(void **u
 
 static void text_under_match_equals_ordinary_decoding_at_temperature_one(void **unused)
 {
-    (void)unused;
     compare_with_none("{temperature: 1}", "match", NULL, LIMIT);
     compare_with_none("{repetition_penalty: 1.3, temperature: 0.7, top_k: 50, top_p: 0.9}", "match", NULL, LIMIT);
 }
 
 static void the_context_ends_a_text_at_the_same_token(void **unused)
 {
-    (void)unused;
     compare_with_none("{temperature: 0}", "rejection", NULL, LENGTH * 2);
 }
 
@@ -112,7 +108,6 @@ static void the_context_ends_a_text_at_the_same_token(void **unused)
 // end-of-text token at that position has priority over both.
 static void at_the_last_position_of_the_context_the_limit_is_the_reason(void **unused)
 {
-    (void)unused;
     static struct prompt_set one = { .n = 1, .length = { 12 } };
     static const struct {
         int limit, n;
@@ -142,7 +137,6 @@ static void at_the_last_position_of_the_context_the_limit_is_the_reason(void **u
 
 static void end_of_text_tokens_end_a_text(void **unused)
 {
-    (void)unused;
     struct decode_setup s = setup("none", "{temperature: 1}", "match", 1);
     struct decode_result *plain = decode_prompts(&s);
     int32_t ends[] = { plain->token[1][9], plain->token[3][20] };
@@ -169,7 +163,6 @@ static void end_of_text_tokens_end_a_text(void **unused)
 // Stops before the second of two adjacent tokens whose sum is divisible by 23: a stop "string" that can span steps.
 static int stop_at_sum(void *self, const int32_t *token, int n, int fresh)
 {
-    (void)self;
     for (int i = n - fresh > 0 ? n - fresh : 1; i < n; i++)
         if ((token[i - 1] + token[i]) % 23 == 0)
             return i;
@@ -178,7 +171,6 @@ static int stop_at_sum(void *self, const int32_t *token, int n, int fresh)
 
 static void stop_strings_cut_the_text_where_they_begin(void **unused)
 {
-    (void)unused;
     struct stops stops = { .string = stop_at_sum };
     struct decode_setup s = setup("none", "{temperature: 1}", "match", 1);
     s.stops = &stops;
@@ -213,7 +205,6 @@ static void stop_strings_cut_the_text_where_they_begin(void **unused)
 
 static void every_token_of_a_drafter_equal_to_the_target_is_accepted(void **unused)
 {
-    (void)unused;
     static const char *const cases[][3] = {
         { "small:model=%s,tokens=5", "{temperature: 1}", "rejection" },
         { "small:model=%s,tokens=5", "{temperature: 0}", "rejection" },
@@ -235,7 +226,6 @@ static void every_token_of_a_drafter_equal_to_the_target_is_accepted(void **unus
 // Every sequence has its own random stream, so sampled drafts and acceptance tests are the same with one slot and with five.
 static void a_text_does_not_depend_on_other_slots(void **unused)
 {
-    (void)unused;
     for (int i = 0; i < pair_count(); i++) {
         struct decode_setup s = setup(pair_drafter(i), "{temperature: 1}", "rejection", 1);
         struct decode_result *alone = decode_prompts(&s);
@@ -251,7 +241,6 @@ static void a_text_does_not_depend_on_other_slots(void **unused)
 // One of the two models has rows for ids that the other lacks: drafts get shorter or worse, the text is the same.
 static void a_draft_vocabulary_of_another_size_changes_no_text(void **unused)
 {
-    (void)unused;
     static const int vocab[] = { 272, 300 }; // target: 288, tokenizer: 270
     static const char *const drafters[] = { "small:model=%s", "small:model=%s,widths=[3,2]",
                                             "small:model=%s,tokens=3,pick=coupled",
@@ -281,7 +270,6 @@ static void a_draft_vocabulary_of_another_size_changes_no_text(void **unused)
 // boundary would lead to rejected tokens.
 static void prompts_at_chunk_boundaries_are_processed_completely(void **unused)
 {
-    (void)unused;
     static struct prompt_set edges = { .n = 7, .length = { 255, 256, 257, 258, 512, 513, 514 } };
     for (int i = 0; i < edges.n; i++)
         for (int k = 0; k < edges.length[i]; k++)
@@ -327,7 +315,6 @@ static void count_ending(void *self, const struct ending *e)
 // one pass of the draft model takes.
 static void the_maximum_number_of_slots_is_drafted_for(void **unused)
 {
-    (void)unused;
     struct error err;
     struct counts counts = { 0 };
     struct pair *p = pair_open(pair_target, pair_target, "small:model=%s,tokens=1", "{temperature: 0}",
@@ -350,7 +337,6 @@ static void the_maximum_number_of_slots_is_drafted_for(void **unused)
 // Two slots with trees of the same shape. The target's own text is the second branch in one slot and the first in the other.
 static void the_features_of_an_advance_are_the_states_that_predicted_its_tokens(void **unused)
 {
-    (void)unused;
     struct error err;
     struct decode_setup s = setup("none", "{temperature: 0}", "rejection", 1);
     struct decode_result *plain = decode_prompts(&s);
@@ -405,12 +391,10 @@ static void the_features_of_an_advance_are_the_states_that_predicted_its_tokens(
 
 static void ignore_ending(void *self, const struct ending *e)
 {
-    (void)self, (void)e;
 }
 
 static void a_prompt_that_fills_the_context_is_refused(void **unused)
 {
-    (void)unused;
     struct error err;
     struct pair *p = pair_open(pair_target, pair_draft, "none", "{temperature: 0}", rule_named("rejection"), 1, 16);
     struct decoder *d = decoder_create(p->verifier, p->drafter, 1, 0, (struct listener){ .done = ignore_ending }, &err);

@@ -151,7 +151,6 @@ static size_t uncounted(const char *drafter)
 
 static void a_drafter_reports_the_memory_it_takes(void **unused)
 {
-    (void)unused;
     const struct drafter_env env = usual_env();
     for (int i = 0; i < pair_count(); i++) {
         const char *drafter = pair_drafter(i);
@@ -175,7 +174,6 @@ static void a_drafter_reports_the_memory_it_takes(void **unused)
 
 static void a_failed_allocation_is_an_error_and_everything_is_released(void **unused)
 {
-    (void)unused;
     static const char *const drafters[] = {
         "small:model=%s,tokens=2",
         "medusa:weights=%s.medusa,tokens=3",
@@ -211,7 +209,6 @@ static void a_failed_allocation_is_an_error_and_everything_is_released(void **un
 // size: a device takes time for each.
 static void top_k_is_no_larger_than_needed(void **unused)
 {
-    (void)unused;
     enum { IDS = 60 };
     static int32_t every_fourth[IDS];
     static const struct {
@@ -250,7 +247,6 @@ static void expect_refusal(const char *line, const char *path, const struct draf
 
 static void missing_weights_are_an_error(void **unused)
 {
-    (void)unused;
     const struct drafter_env env = usual_env();
     expect_refusal("small:model=%s", "/nowhere/draft", &env, "/nowhere/draft");
     expect_refusal("medusa:weights=%s", "/nowhere/heads", &env, "/nowhere/heads");
@@ -261,7 +257,6 @@ static void missing_weights_are_an_error(void **unused)
 // Heads read the target's hidden states in its device's memory. A draft model needs none.
 static void a_head_must_be_on_the_targets_device(void **unused)
 {
-    (void)unused;
     struct error err;
     struct drafter_env env = usual_env();
     env.backend = backend_cpu(1, &err);
@@ -281,7 +276,6 @@ static void a_head_must_be_on_the_targets_device(void **unused)
 // Without a tokenizer the vocabularies of draft model and target must have the same size. The context must hold the texts.
 static void a_draft_model_must_fit_the_target(void **unused)
 {
-    (void)unused;
     struct error err;
     struct drafter_env env = usual_env();
     struct small_model other = small_default;
@@ -296,8 +290,7 @@ static void a_draft_model_must_fit_the_target(void **unused)
     small_write_gguf(path, &other);
     assert_int_not_equal(model_shape(env.target)->vocab, model_shape(env.target)->context);
     struct drafter *d = create("small:model=%s", path, &env, &err);
-    if (d == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(d != NULL, err);
     drafter_destroy(d);
     other.vocab -= 8;
     small_write_gguf(path, &other);
@@ -310,7 +303,6 @@ static void a_draft_model_must_fit_the_target(void **unused)
 
 static void options_of_a_lookup_must_be_consistent(void **unused)
 {
-    (void)unused;
     const struct drafter_env env = usual_env();
     struct error err;
     expect_refusal("ngram:longest=2,shortest=3", "", &env, "drafter ngram: shortest (3) is more than longest (2)");
@@ -323,7 +315,6 @@ static void options_of_a_lookup_must_be_consistent(void **unused)
 
 static void defaults_are_resolved_and_trees_written_out(void **unused)
 {
-    (void)unused;
     const struct drafter_env env = usual_env();
     for (int i = 0; i < pair_count(); i++) {
         const char *drafter = pair_drafter(i), *name = strstr(drafter, "tree=");

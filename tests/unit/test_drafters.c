@@ -33,7 +33,6 @@ static int below(int n)
 static void accept_at_random(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
                              struct verification *out)
 {
-    (void)options, (void)rng;
     out->n = 0;
     for (int node = 0;;) {
         int child = draft_next_child(d, node, node);
@@ -226,7 +225,6 @@ static void drive(const char *name, const char *sampling, int shortest, int roun
 
 static void a_draft_depends_only_on_the_text(void **unused)
 {
-    (void)unused;
     static const char *const samplings[] = { "{temperature: 0}", "{temperature: 1.0}",
                                              "{repetition_penalty: 1.3, temperature: 0.8, top_p: 0.9}" };
     for (int i = 0; i < pair_count(); i++)
@@ -238,7 +236,6 @@ static void a_draft_depends_only_on_the_text(void **unused)
 // one that got all tokens in two chunks.
 static void a_draft_depends_only_on_the_text_at_chunk_boundaries(void **unused)
 {
-    (void)unused;
     static const char *const drafters[] = {
         "ngram:longest=2,tokens=3",
         "small:model=%s,widths=[2,1]",
@@ -265,14 +262,12 @@ struct negative_control {
 static const float *control_row(struct rows *self, int node)
 {
     static const float row[CONTROL_VOCAB] = { 0.1F, 0.2F, 0.3F, 0.4F };
-    (void)self, (void)node;
     return row;
 }
 
 static bool control_propose(struct drafter *d, struct request *r, int n, struct error *err)
 {
     struct negative_control *p = (struct negative_control *)d;
-    (void)err;
     for (int i = 0; i < n; i++) {
         r[i].draft->q = &p->q;
         for (int k = 0; k < 3; k++) {
@@ -295,7 +290,6 @@ static bool control_propose(struct drafter *d, struct request *r, int n, struct 
 
 static void a_drafter_that_misreports_its_draws_is_detected(void **unused)
 {
-    (void)unused;
     static const struct drafter_type type = { .name = "control", .propose = control_propose };
     static const char *const expected[] = { [NO_FAULT] = NULL,
                                             [OTHER_TEMPERATURE] = "draws from another row than it reports",
@@ -332,7 +326,6 @@ static int ends_before(const int32_t *token, int n, int m)
 
 static void ngram_follows_the_most_recent_of_the_longest_matches(void **unused)
 {
-    (void)unused;
     struct error err;
     struct ngram_options {
         int longest, shortest, tokens;
@@ -362,7 +355,6 @@ static void ngram_follows_the_most_recent_of_the_longest_matches(void **unused)
 
 static void every_drafter_is_found_by_its_name(void **unused)
 {
-    (void)unused;
     for (int i = 0; drafter_types[i] != NULL; i++) {
         assert_ptr_equal(drafter_named(drafter_types[i]->name), drafter_types[i]);
         assert_true(strlen(drafter_types[i]->summary) > 0);
@@ -373,7 +365,6 @@ static void every_drafter_is_found_by_its_name(void **unused)
 // `none` makes no kind of draft, so every rule takes it.
 static void every_rule_takes_ordinary_decoding(void **unused)
 {
-    (void)unused;
     assert_int_equal(drafter_makes(drafter_named("none"), NULL), 0);
     assert_int_equal(takes_missing(0, drafter_makes(drafter_named("none"), NULL)), 0);
 }

@@ -94,8 +94,7 @@ static void draft(struct bench *b, const struct tree_options *o, uint64_t seed,
 {
     struct error err;
     const int32_t root = 0;
-    if (!tree_shape(&b->shape, o, "test", NULL, &err))
-        fail_msg("%s", err.text);
+    assert_ok(tree_shape(&b->shape, o, "test", NULL, &err), err);
     builder_create(&b->tree_builder, &b->shape, VOCAB);
     b->draft = (struct draft){ 1, MAX_NODES, b->token, b->parent, b->proposal, NULL, NULL };
     b->token[0] = root;
@@ -150,7 +149,6 @@ static double check_case(const struct json *j)
 
 static void best_first_trees_equal_those_of_eagle(void **unused)
 {
-    (void)unused;
     enum { N_CASES = 200 };
     struct json *j = golden("eagle_trees");
     const struct json *cases = json_get(j, "cases");
@@ -224,7 +222,6 @@ static void check_fixed(const char *name, const struct json *tree)
 
 static void fixed_trees_equal_those_of_medusa(void **unused)
 {
-    (void)unused;
     struct json *j = golden("eagle_trees_fixed");
     const struct json *trees = json_get(j, "trees");
     int n = 0;

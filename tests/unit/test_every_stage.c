@@ -89,7 +89,6 @@ static void expect_distribution(const struct sampling *s, const char *what, floa
 
 static void every_stage_leaves_a_distribution(void **state)
 {
-    (void)state;
     each_row(expect_distribution);
 }
 
@@ -116,7 +115,6 @@ static void expect_maxima(const struct sampling *s, const char *what, float *x, 
 
 static void every_stage_keeps_the_maxima_of_chunks(void **state)
 {
-    (void)state;
     each_row(expect_maxima);
     float x[] = { 1, 2, 3 }; // as a stage that writes to the row itself
     struct logits l = logits_of(x, 3, 3, (struct workers){ 0 });
@@ -136,13 +134,11 @@ static void expect_one_hot(const struct sampling *s, const char *what, float *x,
 
 static void a_row_without_tokens_passes_every_stage(void **state)
 {
-    (void)state;
     each_row(expect_one_hot);
 }
 
 static void every_stage_is_found_by_its_name_and_has_one_option_of_that_name(void **state)
 {
-    (void)state;
     for (int i = 0; stages[i] != NULL; i++) {
         const struct option *o = stages[i]->option;
         assert_ptr_equal(stage_named(stages[i]->name), stages[i]);
@@ -154,7 +150,6 @@ static void every_stage_is_found_by_its_name_and_has_one_option_of_that_name(voi
 
 static int open_threads(void **state)
 {
-    (void)state;
     struct error err;
     threads = backend_cpu(3, &err);
     return threads != NULL ? 0 : -1;
@@ -162,7 +157,6 @@ static int open_threads(void **state)
 
 static int close_threads(void **state)
 {
-    (void)state;
     threads->destroy(threads);
     return 0;
 }

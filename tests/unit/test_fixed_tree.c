@@ -13,7 +13,6 @@
 // Nodes per level, from the repositories of the papers.
 static void published_trees_have_the_published_shape(void **unused)
 {
-    (void)unused;
     static const struct {
         const char *name;
         int level[6];
@@ -51,7 +50,6 @@ static void published_trees_have_the_published_shape(void **unused)
 
 static void a_list_of_paths_may_be_in_any_order(void **unused)
 {
-    (void)unused;
     static struct tree t;
     struct error err;
     assert_true(tree_read("[[1], [0, 3], [0], [0, 0], [0, 3, 63]]", NULL, &t, &err));
@@ -74,7 +72,6 @@ static void a_list_of_paths_may_be_in_any_order(void **unused)
 
 static void a_file_holds_a_list_or_an_object_with_a_list(void **unused)
 {
-    (void)unused;
     static const char *const texts[] = { "[[0], [1]]", "{\"heads\": 2, \"tree\": [[0], [1]]}" };
     char folder[] = "/tmp/speclab-tree-XXXXXX";
     static struct tree t;
@@ -98,7 +95,6 @@ static void a_file_holds_a_list_or_an_object_with_a_list(void **unused)
 
 static void invalid_trees_are_refused(void **unused)
 {
-    (void)unused;
     static const struct {
         const char *text, *message;
     } wrong[] = {
@@ -140,7 +136,6 @@ static double expected_depth(const struct tree *t, const double *share, int rank
 // Against all trees of n draft tokens with at most two levels and three children per node.
 static void no_tree_has_a_larger_expected_depth_than_tree_best(void **unused)
 {
-    (void)unused;
     enum { RANKS = 3, PATHS = RANKS + RANKS * RANKS };
     uint64_t state = 1;
     for (int round = 0; round < 20; round++) {
@@ -184,7 +179,6 @@ static void no_tree_has_a_larger_expected_depth_than_tree_best(void **unused)
 // No node is deeper than the given shares, and memory after them is not read.
 static void the_best_tree_is_no_deeper_than_the_given_shares(void **unused)
 {
-    (void)unused;
     static struct tree t;
     const double share[] = { 0.5, 0.4, 0.3, 0.2, 1, 1, 1, 1 };
     tree_best(share, 2, 2, 20, &t);
@@ -198,7 +192,6 @@ static void the_best_tree_is_no_deeper_than_the_given_shares(void **unused)
 
 static void nodes_of_probability_0_are_in_no_tree(void **unused)
 {
-    (void)unused;
     static struct tree t;
     const double share[] = { 0.5, 0.2, 0, 0 };
     tree_best(share, 2, 2, 9, &t);

@@ -138,7 +138,6 @@ static void check_ranks(const char *drafter, pair_device *apart, int *ties, int 
 
 static void forced_tokens_have_the_rank_of_their_logit(void **unused)
 {
-    (void)unused;
     for (int i = 0; i < pair_count(); i++) {
         const char *drafter = pair_drafter(i);
         int ties = 0, foreign_tokens = 0;
@@ -154,13 +153,11 @@ static void forced_tokens_have_the_rank_of_their_logit(void **unused)
 
 static bool sync_fails(struct backend *b, struct error *err)
 {
-    (void)b;
     return fail(err, "cpu: device lost");
 }
 
 static void a_device_that_fails_fails_the_proposal(void **unused)
 {
-    (void)unused;
     static struct one_request a;
     for (int i = 0; i < pair_count(); i++) {
         const char *drafter = pair_drafter(i);

@@ -24,7 +24,6 @@ struct texts {
 
 static int set_up(void **state)
 {
-    (void)state;
     struct speclab_error error = { "" };
     char *path = test_path("library.gguf");
     small_write_gguf(path, &small_default);
@@ -37,7 +36,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     speclab_target_close(target);
     test_directory_remove();
     return 0;
@@ -68,8 +66,7 @@ static struct texts decode_on(struct speclab_target *one, struct speclab_decoder
     struct speclab_error error;
     o.listener = (struct speclab_listener){ on_step, on_end, &t };
     struct speclab_decoder *d = speclab_decoder_create(one, &o, &error);
-    if (d == NULL)
-        fail_msg("%s", error.text);
+    assert_ok(d != NULL, error);
     for (int next = 0; next < SEQUENCES || speclab_decoder_active(d) > 0;) {
         for (; next < SEQUENCES && speclab_decoder_has_free_slot(d); next++) {
             int32_t prompt[PROMPT];
@@ -78,11 +75,9 @@ static struct texts decode_on(struct speclab_target *one, struct speclab_decoder
             const struct speclab_request r = {
                 .sequence = next, .prompt = prompt, .n = PROMPT, .max_tokens = TOKENS, .ignore_end = true
             };
-            if (!speclab_decoder_start(d, &r, &error))
-                fail_msg("%s", error.text);
+            assert_ok(speclab_decoder_start(d, &r, &error), error);
         }
-        if (!speclab_decoder_step(d, &error))
-            fail_msg("%s", error.text);
+        assert_ok(speclab_decoder_step(d, &error), error);
     }
     speclab_decoder_destroy(d);
     return t;
@@ -95,7 +90,6 @@ static struct texts decode(struct speclab_decoder_options o)
 
 static void every_drafter_decodes_the_targets_own_tokens(void **state)
 {
-    (void)state;
     const struct texts none = decode((struct speclab_decoder_options){ .sampling = "temperature=0" });
     const char *const drafters[] = { "ngram", "ngram:tokens=3,longest=2" };
     for (int i = 0; i < 2; i++)
@@ -114,7 +108,6 @@ static void every_drafter_decodes_the_targets_own_tokens(void **state)
 
 static void a_seed_and_a_sequence_name_the_sampled_tokens(void **state)
 {
-    (void)state;
     const struct speclab_decoder_options seven = { .drafter = "ngram",
                                                    .sampling = "temperature=1,top_p=0.9",
                                                    .seed = 7 };
@@ -142,7 +135,6 @@ static void *decode_on_own_target(void *texts)
 
 static void targets_of_several_threads_share_nothing(void **state)
 {
-    (void)state;
     enum { THREADS = 3 };
     static struct texts texts[THREADS];
     pthread_t thread[THREADS];
@@ -157,7 +149,6 @@ static void targets_of_several_threads_share_nothing(void **state)
 
 static void a_text_is_encoded_and_decoded(void **state)
 {
-    (void)state;
     struct speclab_error error = { "" };
     struct speclab_tokens plain = { NULL, 0 }, chat = { NULL, 0 };
     size_t bytes;
@@ -223,8 +214,7 @@ static struct last decode_until(const char *drafter, const char *const *stop, in
                                                .seed = 3,
                                                .listener = { NULL, keep_end, &last } };
     struct speclab_decoder *d = speclab_decoder_create(target, &o, &error);
-    if (d == NULL)
-        fail_msg("%s", error.text);
+    assert_ok(d != NULL, error);
     char *copy[2] = { NULL, NULL };
     for (int i = 0; i < n_stop; i++)
         copy[i] = xstrdup(stop[i]);
@@ -251,7 +241,6 @@ static struct last decode_until(const char *drafter, const char *const *stop, in
 
 static void a_text_ends_before_the_first_stop_string(void **state)
 {
-    (void)state;
     const struct last whole = decode_until("none", NULL, 0);
     assert_string_equal(whole.reason, "limit");
     assert_int_equal(whole.n, 300);
@@ -277,7 +266,6 @@ static void a_text_ends_before_the_first_stop_string(void **state)
 
 static void an_end_token_ends_a_text_unless_it_is_ignored(void **state)
 {
-    (void)state;
     struct last last = { "", "", 0, 0 };
     struct speclab_error error;
     const struct speclab_decoder_options o = { .sampling = "temperature=0,logit_bias={2:1000}", // always <|im_end|>
@@ -302,7 +290,6 @@ static void an_end_token_ends_a_text_unless_it_is_ignored(void **state)
 
 static void the_chat_of_a_target_is_a_choice(void **state)
 {
-    (void)state;
     struct speclab_error error = { "" };
     char *path = test_path("library.gguf");
     const struct speclab_message m = { "user", "red" };
@@ -322,7 +309,6 @@ static void the_chat_of_a_target_is_a_choice(void **state)
 
 static void a_template_that_is_not_supported_is_an_error_of_the_chat_only(void **state)
 {
-    (void)state;
     struct speclab_error error = { "" };
     char *path = test_path("odd"), *settings = test_path("odd/tokenizer_config.json");
     small_write_hf(path, &small_default);
@@ -346,7 +332,6 @@ static void a_template_that_is_not_supported_is_an_error_of_the_chat_only(void *
 
 static void a_text_begins_with_bos_where_the_tokenizer_adds_it(void **state)
 {
-    (void)state;
     struct speclab_error error = { "" };
     char *path = test_path("bos"), *settings = test_path("bos/tokenizer_config.json");
     small_write_hf(path, &small_default);
@@ -367,7 +352,6 @@ static void a_text_begins_with_bos_where_the_tokenizer_adds_it(void **state)
 
 static void a_model_without_a_tokenizer_decodes_token_ids(void **state)
 {
-    (void)state;
     struct speclab_error error = { "" };
     struct small_model shape = small_default;
     shape.tokenizer = false;
@@ -404,7 +388,6 @@ static void keep_sentence(void *self, const char *sentence)
 
 static void packed_weights_are_written_and_read_again(void **state)
 {
-    (void)state;
     char said[256] = "", *path = test_path("packed.gguf");
     small_write_gguf(path, &small_default);
     const struct speclab_target_options o = { .packed_cache = true, .log = keep_sentence, .log_self = said };
@@ -431,7 +414,6 @@ static void refused(struct speclab_decoder_options o, const char *what)
 
 static void wrong_options_are_errors(void **state)
 {
-    (void)state;
     struct speclab_error error = { "" };
     refused((struct speclab_decoder_options){ .drafter = "nonsense" }, "nonsense");
     refused((struct speclab_decoder_options){ .drafter = "ngram:tokens=0" }, "tokens");
@@ -464,7 +446,6 @@ static void wrong_options_are_errors(void **state)
 
 static void wrong_options_of_a_target_are_errors(void **state)
 {
-    (void)state;
     char *path = test_path("library.gguf");
     const struct {
         struct speclab_target_options o;
@@ -491,7 +472,6 @@ static void wrong_options_of_a_target_are_errors(void **state)
 
 static void wrong_requests_are_errors(void **state)
 {
-    (void)state;
     struct speclab_error error = { "" };
     const int32_t good[] = { 5, 6 }, bad[] = { 5, 1 << 20 };
     const char *const empty[] = { "x", "" }, *const missing[] = { NULL };

@@ -41,7 +41,6 @@ static void log_call(char what, int64_t takes)
 
 static void log_stamp(struct backend *b, int number)
 {
-    (void)b;
     logging.at[number] = logging.now;
     logging.known[number] = false;
 }
@@ -55,7 +54,6 @@ static bool log_sync(struct backend *b, struct error *err)
 
 static int64_t log_between(struct backend *b, int from, int to)
 {
-    (void)b;
     assert_true(logging.known[from] && logging.known[to]);
     return logging.at[to] - logging.at[from];
 }
@@ -74,7 +72,6 @@ static bool log_propose(struct drafter *d, struct request *r, int n, struct erro
 
 static bool log_advance(struct drafter *d, const struct advance *a, int n, struct error *err)
 {
-    (void)d, (void)a, (void)n, (void)err;
     log_call('a', ADVANCING);
     return true;
 }
@@ -89,7 +86,6 @@ static void log_verify(const struct draft *d, struct rows *p, const void *option
 
 static int log_stops(void *self, const int32_t *token, int n, int fresh)
 {
-    (void)self, (void)token, (void)n, (void)fresh;
     logging.now += APPENDING;
     return 0;
 }
@@ -173,14 +169,12 @@ static void expect_order(bool queues, int sequences, const char *order)
 
 static void steps_are_reported_while_the_device_works_and_their_time_is_not_counted(void **unused)
 {
-    (void)unused;
     expect_order(true, 1, "sqsas pqsja pqsja pq0sja pq1sja pq2sjs34se ");
     expect_order(true, 2, "sqsassqsas pqsjja pqsjja pq01sjja pq23sjja pq45sjjs6789see ");
 }
 
 static void without_a_queue_a_step_is_reported_at_its_end(void **unused)
 {
-    (void)unused;
     expect_order(false, 1, "sqsas pqsjas0s pqsjas1s pqsjas2s pqsjas3s pqsjs4se ");
 }
 
@@ -256,8 +250,7 @@ static void check_reports(pair_device *device, bool queues, const char *drafter)
     for (int next = 0; next < TEXTS || decoder_active(d) > 0;) {
         for (; next < TEXTS && decoder_has_free_slot(d); next++)
             assert_true(decoder_start(d, &(struct assignment){ next, prompt, 3 + next, limits[next], NULL }, &err));
-        if (!decoder_step(d, &err))
-            fail_msg("%s", err.text);
+        assert_ok(decoder_step(d, &err), err);
     }
     for (int i = 0; i < TEXTS; i++)
         assert_true(t.ended[i]);
@@ -273,7 +266,6 @@ static void check_reports(pair_device *device, bool queues, const char *drafter)
 
 static void every_step_is_reported_once_before_the_end_with_its_decision(void **unused)
 {
-    (void)unused;
     static const char *const drafters[] = { "ngram", "small:model=%s,widths=[3,2,1]",
                                             "small:model=%s,nodes=9,top=3,tokens=4,pick=greedy" };
     for (int i = 0; i < 3; i++) {
@@ -320,7 +312,6 @@ static struct pair *open_advancing(const char *drafter, struct drafter_type *typ
 
 static void count_end(void *self, const struct ending *e)
 {
-    (void)e;
     ++*(int *)self;
 }
 
@@ -339,7 +330,6 @@ static struct decoder *start_two(struct pair *p, int first, int second, const st
 
 static void advance_never_waits_for_the_device(void **unused)
 {
-    (void)unused;
     for (int i = 0; i < pair_count(); i++) {
         struct drafter_type type;
         struct error err = { "" };
@@ -359,7 +349,6 @@ static void advance_never_waits_for_the_device(void **unused)
 // for the queue and for the times.
 static void a_step_waits_once(void **unused)
 {
-    (void)unused;
     for (int i = 0; i < pair_count(); i++) {
         struct drafter_type type;
         struct error err = { "" };
@@ -383,7 +372,6 @@ static void a_step_waits_once(void **unused)
 
 static void a_prompt_that_fails_in_the_drafter_is_an_error_of_decoder_start(void **unused)
 {
-    (void)unused;
     static const int32_t prompt[] = { 5, 9, 7 };
     struct drafter_type type;
     struct error err = { "" };
@@ -401,7 +389,6 @@ static void a_prompt_that_fails_in_the_drafter_is_an_error_of_decoder_start(void
 
 static void a_failure_queued_by_advance_is_an_error_of_the_next_step(void **unused)
 {
-    (void)unused;
     struct drafter_type type;
     struct error err = { "" };
     int ends;
@@ -437,7 +424,6 @@ static bool some_sync_fails(struct backend *b, int calls)
 
 static int fail_at_the_end(void *self, const int32_t *token, int n, int fresh)
 {
-    (void)token, (void)fresh;
     if (n == 2)
         emulated_fail_next(*(int *)self);
     return 0;
@@ -447,7 +433,6 @@ static int fail_at_the_end(void *self, const int32_t *token, int n, int fresh)
 // the step succeeds, the failure must still come.
 static void no_failure_at_the_end_of_a_text_is_lost(void **unused)
 {
-    (void)unused;
     struct drafter_type type;
     struct error err = { "" };
     struct pair *p = open_advancing("medusa:weights=%s.medusa,tokens=1", &type);

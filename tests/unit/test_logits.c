@@ -142,7 +142,6 @@ static void end(struct logits *l, struct plain *p)
 
 static void rows_in_chunks_agree_with_a_plain_array(void **state)
 {
-    (void)state;
     static const int sizes[][2] = { // vocabulary, used vocabulary
                                     { 1, 1 },
                                     { 7, 3 },
@@ -179,7 +178,6 @@ static void rows_in_chunks_agree_with_a_plain_array(void **state)
 
 static void long_rows_of_probabilities_are_copied_and_normalized(void **state)
 {
-    (void)state;
     enum { N = 2 * 1024 + 5 };
     static float row[N];
     static double to[N];
@@ -206,7 +204,6 @@ static void long_rows_of_probabilities_are_copied_and_normalized(void **state)
 
 static void a_row_of_zeros_stays_a_row_of_zeros(void **state)
 {
-    (void)state;
     const float nothing[3] = { 0, 0, 0 }, whole[3] = { 0.5f, 0.25f, 0.25f };
     double to[3] = { 7, 7, 7 };
     dist_from_row(to, nothing, 3);

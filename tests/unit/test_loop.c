@@ -32,7 +32,6 @@ static struct {
 
 static bool check_and_propose(struct drafter *d, struct request *r, int n, struct error *err)
 {
-    (void)d;
     for (int i = 0; i < n; i++) {
         const int new = r[i].n - seen.prompt, left = seen.limit - new, space = LENGTH - r[i].n;
         assert_int_equal(r[i].depth, (left < space ? left : space) - 1); // the last token is the target's own
@@ -53,7 +52,6 @@ static bool check_and_propose(struct drafter *d, struct request *r, int n, struc
 
 static bool check_and_advance(struct drafter *d, const struct advance *a, int n, struct error *err)
 {
-    (void)d;
     for (int i = 0; i < n; i++) {
         assert_true(a[i].length <= LENGTH);
         if (a[i].node != NULL) {
@@ -67,13 +65,11 @@ static bool check_and_advance(struct drafter *d, const struct advance *a, int n,
 
 static void check_and_forget(struct drafter *d, int slot)
 {
-    (void)d, (void)slot;
     seen.forgotten++;
 }
 
 static int check_and_continue(void *self, const int32_t *token, int n, int fresh)
 {
-    (void)self;
     assert_true(token[n - 1] >= 0 && fresh >= 1);
     seen.stops++;
     seen.new = n;
@@ -84,7 +80,6 @@ static int check_and_continue(void *self, const int32_t *token, int n, int fresh
 
 static void on_step(void *self, const struct step *s)
 {
-    (void)self;
     assert_true(s->draft->q == NULL); // the rows belong to the next step already
     assert_int_equal(s->advance->slot, 0);
     assert_int_equal(s->batch, 1);
@@ -95,7 +90,6 @@ static void on_step(void *self, const struct step *s)
 
 static void on_end(void *self, const struct ending *e)
 {
-    (void)self;
     seen.ends++;
     seen.ending = *e;
 }
@@ -124,8 +118,7 @@ static void open_loop(struct loop *l, const char *drafter, bool checked, int slo
     }
     l->decoder =
         decoder_create(l->pair->verifier, l->pair->drafter, slots, 3, (struct listener){ on_step, on_end, NULL }, &err);
-    if (l->decoder == NULL)
-        fail_msg("%s", err.text);
+    assert_ok(l->decoder != NULL, err);
 }
 
 static void close_loop(struct loop *l)
@@ -148,7 +141,6 @@ static void start(struct loop *l, int64_t number, int n, int limit, const struct
 
 static void requests_are_bounded_by_limit_and_context(void **state)
 {
-    (void)state;
     static const int shapes[][2] = { { 4, 9 }, { 1, 1 }, { 20, 30 }, { 28, 2 }, { 27, 5 } }; // prompt, limit
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         const int n = shapes[i][0], limit = shapes[i][1], max = limit < LENGTH - n ? limit : LENGTH - n;
@@ -174,7 +166,6 @@ static void requests_are_bounded_by_limit_and_context(void **state)
 
 static void reported_drafts_have_no_rows_of_q(void **state)
 {
-    (void)state;
     struct error err;
     struct loop l;
     open_loop(&l, "small:model=%s,tokens=3,pick=sampled", false, 1);
@@ -189,7 +180,6 @@ static void reported_drafts_have_no_rows_of_q(void **state)
 
 static void a_drafter_that_fails_ends_the_step_with_its_message(void **state)
 {
-    (void)state;
     for (int advance = 0; advance < 2; advance++) {
         struct error err = { "" };
         struct loop l;
@@ -207,7 +197,6 @@ static void a_drafter_that_fails_ends_the_step_with_its_message(void **state)
 
 static void a_decoder_must_fit_its_verifier(void **state)
 {
-    (void)state;
     struct error err = { "" };
     struct pair *p =
         pair_open(pair_target, pair_draft, "ngram:tokens=3", "{temperature: 1}", rule_named("rejection"), 2, LENGTH);
@@ -229,7 +218,6 @@ static void a_decoder_must_fit_its_verifier(void **state)
 
 static void a_pass_must_fit_its_target(void **state)
 {
-    (void)state;
     struct error err = { "" };
     struct pair *p =
         pair_open(pair_target, pair_draft, "ngram:tokens=3", "{temperature: 1}", rule_named("rejection"), 2, LENGTH);
@@ -256,7 +244,6 @@ static void a_pass_must_fit_its_target(void **state)
 
 static void a_slot_is_found_by_its_sequence_while_that_is_active(void **state)
 {
-    (void)state;
     struct error err;
     struct loop l;
     open_loop(&l, "none", false, 2);

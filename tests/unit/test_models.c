@@ -89,7 +89,6 @@ static void check_logits(const char *path, const char *name, const struct json *
 
 static void logits_of_small_models_equal_those_of_transformers(void **unused)
 {
-    (void)unused;
     static const char *const names[] = { "mha", "gqa", "odd", "one", "headdim", "llama3", "linear", "bias" };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct json *j = golden_json("logits_%s.json", names[i]);
@@ -155,7 +154,6 @@ static int precisions_for(enum type t)
 
 static void a_row_has_the_same_bits_alone_and_in_batches_of_up_to_64(void **unused)
 {
-    (void)unused;
     enum { TEXT = 96, FROM = 30 };
     for (int t = 0; t < TYPES; t++)
         for (int w = 0; w < precisions_for((enum type)t); w++) {
@@ -222,7 +220,6 @@ static void check_prompts_and_slots(struct precision precision)
 
 static void a_row_has_the_same_bits_in_prompts_slots_threads_and_single_row_passes(void **unused)
 {
-    (void)unused;
     for (int w = 0; w < 3; w++)
         check_prompts_and_slots(precisions[w]);
 }
@@ -274,7 +271,6 @@ static void check_paths(enum type type, struct precision precision)
 
 static void a_path_through_a_tree_has_the_bits_of_a_chain(void **unused)
 {
-    (void)unused;
     for (int w = 0; w < 4; w++) {
         check_paths(Q4_K, precisions[w]);
         if (w < 2)
@@ -284,7 +280,6 @@ static void a_path_through_a_tree_has_the_bits_of_a_chain(void **unused)
 
 static void taps_return_the_hidden_states_between_layers(void **unused)
 {
-    (void)unused;
     char *path = small_file(F32, 64);
     struct runner r = runner_open(path, 1, NULL, 1);
     const struct model_shape *s = model_shape(r.model);
@@ -317,7 +312,6 @@ static void taps_return_the_hidden_states_between_layers(void **unused)
 
 static void biases_and_what_the_config_declares_must_agree(void **unused)
 {
-    (void)unused;
     for (int declared = 0; declared < 2; declared++) {
         struct error err;
         struct small_model t = small_default;
@@ -408,7 +402,6 @@ enum { PROMPTS = 20 };
 
 static void smollm2_generates_the_tokens_of_transformers(void **unused)
 {
-    (void)unused;
     struct error err;
     char *path = model_path("smollm2-135m-instruct", NULL, &err), *cases = xformat("%s/greedy_smollm2.jsonl", CASES),
          *line = NULL;

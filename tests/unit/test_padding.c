@@ -105,7 +105,6 @@ static void check_padding(struct attention *a)
 
 static void padding_attends_to_nothing_and_is_not_stored(void **unused)
 {
-    (void)unused;
     static const struct {
         int head_dim;
         enum type cache;

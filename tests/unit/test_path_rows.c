@@ -54,7 +54,6 @@ static bool record_propose(struct drafter *d, struct request *r, int n, struct e
 
 static void record_scored(void *self, const struct request *r, struct tensor logits)
 {
-    (void)self;
     assert_true(r->draft->n <= MAX_ROWS && logits.width == WIDE);
     recorded.real.download(recorded.pair->backend, recorded.target, logits.data, tensor_bytes(logits));
 }
@@ -126,7 +125,6 @@ static void check_q(const struct request *r, int node, const int32_t *text, int 
 
 static void record_verified(void *self, const struct verified *j)
 {
-    (void)self;
     const struct request *r = j->request;
     int k = 0;
     for (int node = 0; node < r->draft->n; node++) {
@@ -184,7 +182,6 @@ static void decode(const char *drafter, const char *sampling, const char *rule)
 
 static void penalties_include_draft_tokens(void **unused)
 {
-    (void)unused;
     static const char *const samplings[] = { "{repetition_penalty: 1.9, temperature: 0.9}",
                                              "{repetition_penalty: 0.7, temperature: 1.2, top_p: 0.9}" };
     for (int i = 0; i < pair_count(); i++) {

@@ -189,7 +189,6 @@ static const struct stages sampling[] = {
 
 static void rows_of_q_depend_on_every_token_of_the_path(void **state)
 {
-    (void)state;
     max_depth_seen = 0;
     for (size_t i = 0; i < sizeof(drafters) / sizeof(*drafters); i++)
         for (size_t k = 0; k < sizeof(sampling) / sizeof(*sampling); k++)

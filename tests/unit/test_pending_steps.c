@@ -13,7 +13,6 @@ enum { SLOTS = 2, NODES = 4 };
 // Pushes and pops in an irregular order, and counts both.
 static void steps_are_first_in_first_out(void **state)
 {
-    (void)state;
     struct steps s;
     int64_t pushed = 0, popped = 0;
     steps_create(&s, SLOTS, NODES);
@@ -39,7 +38,6 @@ static void steps_are_first_in_first_out(void **state)
 
 static void a_record_copies_the_whole_verification(void **state)
 {
-    (void)state;
     struct steps s;
     struct verification j = verification_create(NODES, 3);
     steps_create(&s, SLOTS, NODES);

@@ -9,7 +9,6 @@
 
 static void names_and_enumerators_of_precisions_agree(void **unused)
 {
-    (void)unused;
     static const struct {
         const char *choices;
         const char *const *names;
@@ -31,7 +30,6 @@ static void names_and_enumerators_of_precisions_agree(void **unused)
 
 static void a_quantized_cache_needs_heads_that_are_multiples_of_the_block(void **unused)
 {
-    (void)unused;
     struct error err = { "" };
     struct backend *b = backend_cpu(1, &err);
     struct kv_shape shape = {

@@ -66,7 +66,6 @@ static void compare_with_none(const char *sampling, const char *rule)
 
 static void text_of_smollm2_is_the_same_for_every_drafter(void **unused)
 {
-    (void)unused;
     struct error err;
     target_path = model_path("smollm2-135m-instruct", NULL, &err);
     if (target_path == NULL) {
@@ -76,8 +75,7 @@ static void text_of_smollm2_is_the_same_for_every_drafter(void **unused)
     int n;
     int *keep = prune_parse("0-11,13,15,17,19-29", 30, &n, &err);
     draft_path = xformat("%s/pruned.gguf", test_directory());
-    if (!prune_model(target_path, keep, n, draft_path, &err))
-        fail_msg("%s", err.text);
+    assert_ok(prune_model(target_path, keep, n, draft_path, &err), err);
     pair_heads_make(target_path, draft_path);
     read_prompts();
     compare_with_none("{temperature: 0}", "rejection");

@@ -18,7 +18,6 @@ static double uniform_of(const uint32_t counter[4], const uint32_t key[2], uint3
 // Known answers for philox4x32-10 from the kat_vectors of Salmon et al.: counter, key, block. They cover every field.
 static void philox_gives_the_published_known_answers(void **state)
 {
-    (void)state;
     static const struct {
         uint32_t counter[4], key[2], block[4];
     } known[] = {
@@ -47,7 +46,6 @@ static int by_value(const void *a, const void *b)
 // shared a draw, their 53 bits would be equal; for distinct draws this happens once in 3 million such tests.
 static void no_two_addresses_share_a_draw(void **state)
 {
-    (void)state;
     static const uint64_t sequence[] = { 0, 1, 2, 1u << 31, UINT64_C(1) << 32, (UINT64_C(1) << 32) + 1, UINT64_MAX };
     static const int32_t position[] = { 0, 1, 2, 3, 511, 1 << 20, INT32_MAX, -1 };
     static const int32_t node[] = { 0, 1, 2, 3, 4, 511, 512, 1023 };
@@ -74,7 +72,6 @@ static void no_two_addresses_share_a_draw(void **state)
 
 static void uniforms_have_53_bits(void **state)
 {
-    (void)state;
     uint64_t any = 0, all = UINT64_MAX;
     double sum = 0;
     for (int i = 0; i < 10000; i++) {
@@ -91,7 +88,6 @@ static void uniforms_have_53_bits(void **state)
 
 static void certain_acceptance_tests_use_no_randomness(void **state)
 {
-    (void)state;
     struct philox s = philox_source(1, 1);
     struct outcomes o;
     outcomes_begin(&o);
@@ -112,7 +108,6 @@ static void certain_acceptance_tests_use_no_randomness(void **state)
 
 static void acceptance_tests_have_the_given_probability(void **state)
 {
-    (void)state;
     struct philox s = philox_source(17, 4);
     for (int w = 1; w < 10; w++) {
         int n = 0;
@@ -138,7 +133,6 @@ static void some_weights(double *w, int n, int which)
 
 static void picks_invert_the_cumulative_sum(void **state)
 {
-    (void)state;
     struct philox s = philox_source(2, 3);
     double w[40];
     for (int t = 0; t < 5000; t++) {
@@ -162,7 +156,6 @@ static void picks_invert_the_cumulative_sum(void **state)
 
 static void races_go_to_the_smallest_time(void **state)
 {
-    (void)state;
     struct philox s = philox_source(2, 3);
     double w[40];
     for (int t = 0; t < 5000; t++) {
@@ -190,14 +183,12 @@ static void make_weights(double *w, int n, int which)
 
 static void run_backwards(void *self, int jobs, void (*job)(void *of, int number), void *of)
 {
-    (void)self;
     for (int i = jobs - 1; i >= 0; i--)
         job(of, i);
 }
 
 static void picks_from_long_rows_invert_the_cumulative_sum(void **state)
 {
-    (void)state;
     enum { N = 50001 };
     double *w = xcalloc(N, sizeof(*w));
     for (int which = 0; which < 12; which++) {
@@ -222,7 +213,6 @@ static void picks_from_long_rows_invert_the_cumulative_sum(void **state)
 
 static void picks_from_floats_and_doubles_are_equal(void **state)
 {
-    (void)state;
     static const int length[] = { 1, 7, 512, 513, 20001 };
     float row[20001];
     double w[20001], work[20001];
@@ -243,7 +233,6 @@ static void picks_from_floats_and_doubles_are_equal(void **state)
 
 static void long_races_go_to_the_smallest_time_with_any_workers(void **state)
 {
-    (void)state;
     enum { N = 50001 };
     double *w = xcalloc(N, sizeof(*w));
     float *row = xcalloc(N, sizeof(*row));
@@ -275,7 +264,6 @@ static void long_races_go_to_the_smallest_time_with_any_workers(void **state)
 // Weights near 2^-53, which the grid rounds up or to 0, with one weight that may be most of the sum.
 static void races_of_the_smallest_weights_go_to_the_smallest_time(void **state)
 {
-    (void)state;
     enum { N = 9000 };
     float *row = xcalloc(N, sizeof(*row));
     struct philox s = philox_source(9, 8);
@@ -303,7 +291,6 @@ static void races_of_the_smallest_weights_go_to_the_smallest_time(void **state)
 
 static void picks_have_the_given_probabilities(void **state)
 {
-    (void)state;
     static const double w[] = { 0.05, 0, 0.2, 0.15, 0.6, 0, 0.5, 0.5 };
     struct philox s = philox_source(11, 0);
     enum { N = 40000 };
@@ -320,7 +307,6 @@ static void picks_have_the_given_probabilities(void **state)
 
 static void equal_weights_give_equal_winners(void **state)
 {
-    (void)state;
     struct philox s = philox_source(5, 6), again = philox_source(5, 6);
     double w[33], scaled[33];
     for (int t = 0; t < 2000; t++) {
@@ -341,7 +327,6 @@ static void equal_weights_give_equal_winners(void **state)
 // (1 - TV) / (1 + TV) (Daliri, Musco, Suresh 2024).
 static void similar_rows_mostly_pick_the_same_token(void **state)
 {
-    (void)state;
     struct philox s = philox_source(21, 0);
     enum { V = 6, N = 20000 };
     for (int t = 0; t < 5; t++) {
@@ -371,7 +356,6 @@ static void similar_rows_mostly_pick_the_same_token(void **state)
 
 static void every_outcome_is_enumerated_once(void **state)
 {
-    (void)state;
     static const double three[] = { 0.5, 0, 0.25, 0.25 }, two[] = { 1, 3 };
     double probability[4][3] = { { 0 } }, total = 0; // by the first pick and the second
     struct outcomes o;
@@ -395,7 +379,6 @@ static void every_outcome_is_enumerated_once(void **state)
 
 static void an_address_used_twice_is_counted(void **state)
 {
-    (void)state;
     struct outcomes o;
     outcomes_begin(&o);
     while (outcomes_next(&o))
@@ -407,7 +390,6 @@ static void an_address_used_twice_is_counted(void **state)
 
 static void code_without_decisions_runs_once(void **state)
 {
-    (void)state;
     struct outcomes o;
     int runs = 0;
     outcomes_begin(&o);

@@ -19,7 +19,6 @@
 
 static void certain_acceptance_tests_ignore_the_uniform(void **state)
 {
-    (void)state;
     static const double sizes[] = { DBL_TRUE_MIN, 3 * DBL_TRUE_MIN, DBL_MIN, 0.1, 1, 3, DBL_MAX, INFINITY };
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         const double d = sizes[i];
@@ -39,7 +38,6 @@ static const struct address residual = { FOR_RESIDUAL, 1, 0 };
 // A row is summed in parts of 512 within chunks of 4,096. Here all of its weight is at one index next to their boundaries.
 static void picks_find_weights_next_to_the_boundaries_of_parts(void **state)
 {
-    (void)state;
     static const int sizes[] = { 1, 511, 512, 513, 1024, 1025, 4095, 4096, 4097, 4608, 4609, 8192, 8193 };
     double *w = xcalloc(8193, sizeof(*w));
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -70,7 +68,6 @@ static void picks_find_weights_next_to_the_boundaries_of_parts(void **state)
 
 static void a_penalty_reaches_the_last_token_of_the_longest_row(void **state)
 {
-    (void)state;
     struct sampling s = SAMPLING("repetition_penalty", "2");
     float *x = xcalloc(MAX_VOCAB, sizeof(*x));
     static const int32_t text[] = { MAX_VOCAB - 1, 0, MAX_VOCAB - 1, MAX_VOCAB - 64, 63, 64 };
@@ -102,7 +99,6 @@ static struct sampling with_bias(const char *stage, const char *value, const cha
 // Ids of a bias or of the text may exceed a drafter's smaller vocabulary.
 static void ids_beyond_a_row_are_skipped(void **state)
 {
-    (void)state;
     struct sampling s =
         with_bias("repetition_penalty", "2", (const char *const[]){ "2", "1", "3", "50", "4", "50", NULL });
     static const int32_t text[] = { 3, 4, 0, -1 };
@@ -117,7 +113,6 @@ static void ids_beyond_a_row_are_skipped(void **state)
 
 static void a_bias_for_an_unknown_token_is_an_error(void **state)
 {
-    (void)state;
     struct error err = { "" };
     struct sampling s = with_bias("temperature", "0.5", (const char *const[]){ "2", "1", "6", "50", NULL });
     assert_true(sampling_check(&s, 7, &err));
@@ -128,7 +123,6 @@ static void a_bias_for_an_unknown_token_is_an_error(void **state)
 
 static void neutral_stages_change_no_bit(void **state)
 {
-    (void)state;
     static const char *const all[][3] = { { "temperature", "1", NULL }, { "top_k", "0", NULL },
                                           { "top_k", "1000", NULL },    { "top_p", "1", NULL },
                                           { "min_p", "0", NULL },       { "repetition_penalty", "1", NULL } };
@@ -152,7 +146,6 @@ static void neutral_stages_change_no_bit(void **state)
 
 static void stages_become_parameters_of_a_device(void **state)
 {
-    (void)state;
     struct row_stages to;
     struct sampling s = SAMPLING("temperature", "0", "top_k", "7", "top_p", "0.75", "min_p", "0.125");
     assert_true(sampling_row_stages(&s, &to));
@@ -179,7 +172,6 @@ static void stages_become_parameters_of_a_device(void **state)
 
 static void uniforms_fill_complete_steps_only(void **state)
 {
-    (void)state;
     const struct block first = { { 1, 2 }, { 3, 4, 5, 6 } };
     for (int i = 0; all_loops[i] != NULL; i++)
         for (int n = 1; n <= 3 * LOOP_STEP && loops_supported(all_loops[i]); n++) {

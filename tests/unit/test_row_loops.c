@@ -100,7 +100,6 @@ static void compute(const struct loops *l, int n, struct results *a)
 
 static void every_instruction_set_gives_the_same_bits(void **state)
 {
-    (void)state;
     static const int length[] = { 1, 2, 3, 5, 8, 15, 16, 17, 31, 33, 48, 100, 511, 1024, 4096, MAX };
     struct results *first = xcalloc(1, sizeof(*first)), *other = xcalloc(1, sizeof(*other));
     for (size_t k = 0; k < sizeof(length) / sizeof(*length); k++)
@@ -138,7 +137,6 @@ static double on_grid(double x) // by integers
 
 static void loops_agree_with_scalar_loops(void **state)
 {
-    (void)state;
     struct results *a = xcalloc(1, sizeof(*a));
     for (int n = 1; n < 70; n++) {
         float x[70], sanitized[70], max = -INFINITY;
@@ -222,7 +220,6 @@ static void loops_agree_with_scalar_loops(void **state)
 // Over its whole range, and densely near 0, where the largest logits are.
 static void exp_has_a_relative_error_below_1e_15(void **state)
 {
-    (void)state;
     enum { N = 400000, CHUNK = 4000 };
     double worst = 0;
     for (int k = 0; k < N; k += CHUNK) {
@@ -245,7 +242,6 @@ static void exp_has_a_relative_error_below_1e_15(void **state)
 
 static void exp_is_exact_at_the_ends_of_its_range(void **state)
 {
-    (void)state;
     float x[] = { 7, 7 - 88.02f, 7 - 88.04f, -1000, -FLT_MAX, -INFINITY };
     double e[6];
     loops()->logits->weights(e, x, 6, 7);
@@ -257,7 +253,6 @@ static void exp_is_exact_at_the_ends_of_its_range(void **state)
 // For the u of races, down to the smallest, and for u next to 1.
 static void exponential_variates_have_a_relative_error_below_1e_15(void **state)
 {
-    (void)state;
     enum { N = 1000000 };
     double worst = 0;
     for (uint32_t i = 0; i < N; i++) {
@@ -278,7 +273,6 @@ static void exponential_variates_have_a_relative_error_below_1e_15(void **state)
 // Exactly 1, although the loop multiplies by the inverse instead of dividing.
 static void the_only_weight_of_a_row_becomes_1(void **state)
 {
-    (void)state;
     for (uint32_t i = 0; i < 20000; i++) {
         double w[20] = { 0 }, whole = uniform(60, i);
         w[i % 20] = whole;

@@ -238,7 +238,6 @@ static void decode(const char *drafter, const char *sampling, int *drafted, int 
 
 static void every_model_evaluates_each_row_once(void **unused)
 {
-    (void)unused;
     for (int i = 0; i < pair_count(); i++) {
         int drafted = 0, accepted = 0;
         decode(pair_drafter(i), "{temperature: 0}", &drafted, &accepted);

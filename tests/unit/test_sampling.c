@@ -22,7 +22,6 @@ static void assert_one_hot(const float *row, int n, int at)
 
 static void temperature_0_is_one_hot_on_the_argmax_with_the_lowest_id(void **state)
 {
-    (void)state;
     struct sampling s = SAMPLING("temperature", "0", "top_p", "0.5", "top_k", "3", "min_p", "0.5");
     for (int which = 0; which < 50; which++) {
         float row[VOCAB];
@@ -42,7 +41,6 @@ static void temperature_0_is_one_hot_on_the_argmax_with_the_lowest_id(void **sta
 
 static void minus_zero_ties_with_zero(void **state)
 {
-    (void)state;
     struct sampling s = SAMPLING("top_k", "1");
     float row[] = { -1, -0.0f, 0.0f };
     sampling_row(&s, row, 3, 3, NULL);
@@ -54,7 +52,6 @@ static void minus_zero_ties_with_zero(void **state)
 // remains would be one-hot on token 0.
 static void stages_after_a_penalty_find_the_new_argmax(void **state)
 {
-    (void)state;
     static const char *const stage[][2] = {
         { "temperature", "0" }, { "top_k", "1" }, { "top_p", "0.1" }, { "min_p", "1" }, { "temperature", "1e-3" }
     };
@@ -80,7 +77,6 @@ static void stages_after_a_penalty_find_the_new_argmax(void **state)
 
 static void a_penalty_that_overflows_gives_the_largest_float(void **state)
 {
-    (void)state;
     struct sampling s = SAMPLING("repetition_penalty", "0.01");
     float row[] = { 5, 3e38f, 1e38f };
     sampling_row(&s, row, 3, 3, &(struct path){ 1, (const int32_t[]){ 1 } });
@@ -90,7 +86,6 @@ static void a_penalty_that_overflows_gives_the_largest_float(void **state)
 
 static void a_tiny_temperature_does_not_overflow(void **state)
 {
-    (void)state;
     struct sampling s = SAMPLING("temperature", "1e-300");
     float row[] = { 3, 4, 1, -FLT_MAX };
     sampling_row(&s, row, 4, 4, NULL);
@@ -100,7 +95,6 @@ static void a_tiny_temperature_does_not_overflow(void **state)
 
 static void padding_gets_probability_0(void **state)
 {
-    (void)state;
     static const char *const stage[][2] = {
         { "temperature", "0" }, { "top_k", "1" }, { "top_p", "0.1" }, { "min_p", "1" }
     };
@@ -115,7 +109,6 @@ static void padding_gets_probability_0(void **state)
 
 static void a_nan_logit_excludes_its_token(void **state)
 {
-    (void)state;
     float row[] = { NAN, 1, -NAN, 1, NAN };
     sampling_row(&(struct sampling){ 0 }, row, 5, 5, NULL);
     assert_true(row[0] == 0 && row[1] == 0.5f && row[2] == 0 && row[3] == 0.5f && row[4] == 0);
@@ -123,7 +116,6 @@ static void a_nan_logit_excludes_its_token(void **state)
 
 static void a_row_without_tokens_is_one_hot_on_token_0(void **state)
 {
-    (void)state;
     static const char *const stage[][2] = {
         { "temperature", "0.5" }, { "temperature", "0" }, { "top_k", "2" }, { "top_p", "0.5" }, { "min_p", "0.5" }
     };
@@ -138,7 +130,6 @@ static void a_row_without_tokens_is_one_hot_on_token_0(void **state)
 
 static void infinity_becomes_the_largest_float(void **state)
 {
-    (void)state;
     struct sampling s = SAMPLING("temperature", "0.5");
     float row[] = { 5, INFINITY, 1e30f };
     sampling_row(&s, row, 3, 3, NULL);
@@ -149,7 +140,6 @@ static void infinity_becomes_the_largest_float(void **state)
 // A real vocabulary's size with 16 different logits: many ties, so the first 900 of the most probable tokens are kept.
 static void ties_keep_the_lowest_ids(void **state)
 {
-    (void)state;
     enum { LARGE = 49152 };
     float *row = xcalloc(LARGE, sizeof(*row)), *logit = xcalloc(LARGE, sizeof(*logit)), max = -INFINITY;
     struct sampling s = SAMPLING("top_k", "1000", "top_p", "0.9");
@@ -229,7 +219,6 @@ static void check_large(const char *name, const char *value_text, int n, int whi
 
 static void the_most_probable_tokens_of_a_large_row_are_kept(void **state)
 {
-    (void)state;
     for (int which = 0; which < 6; which++)
         for (int i = 0; i < LARGE_STAGES; i++)
             check_large(large_stages[i][0], large_stages[i][1], 49157, which);
@@ -238,7 +227,6 @@ static void the_most_probable_tokens_of_a_large_row_are_kept(void **state)
 // Rows are processed in chunks of 4,096, which is also the limit of the candidates that are tried first.
 static void row_lengths_around_a_chunk_make_no_difference(void **state)
 {
-    (void)state;
     static const int sizes[] = { 4095, 4096, 4097, 8192, 8193 };
     static const char *const how[][2] = { { "top_k", "4095" },  { "top_k", "4096" }, { "top_k", "4097" },
                                           { "top_p", "0.999" }, { "min_p", "0.3" },  { "temperature", "0" } };
@@ -251,14 +239,12 @@ static void row_lengths_around_a_chunk_make_no_difference(void **state)
 // Runs the jobs in reverse order.
 static void run_backwards(void *self, int jobs, void (*job)(void *of, int number), void *of)
 {
-    (void)self;
     for (int i = jobs - 1; i >= 0; i--)
         job(of, i);
 }
 
 static void no_bit_depends_on_the_number_of_workers(void **state)
 {
-    (void)state;
     enum { LARGE = 49157, USED = 49152 };
     static const int32_t text[] = { 3, 4096, 40000, 3, 49151 };
     float *alone = xcalloc(LARGE, sizeof(*alone)), *shared = xcalloc(LARGE, sizeof(*shared));
@@ -294,7 +280,6 @@ static void no_bit_depends_on_the_number_of_workers(void **state)
 // Sums are exact, so a permutation of the tokens changes no bit: a GPU sums in an order of its own.
 static void no_bit_depends_on_the_order_of_tokens(void **state)
 {
-    (void)state;
     enum { LARGE = 49157 };
     float *row = xcalloc(LARGE, sizeof(*row)), *permuted = xcalloc(LARGE, sizeof(*permuted));
     double *p = xcalloc(4 * LARGE, sizeof(*p)), *q = p + LARGE, *p2 = q + LARGE, *q2 = p2 + LARGE;
@@ -340,7 +325,6 @@ static void no_bit_depends_on_the_order_of_tokens(void **state)
 
 static void a_vocabulary_of_one_gives_probability_1(void **state)
 {
-    (void)state;
     struct sampling s = SAMPLING("temperature", "0.3", "top_k", "1000", "top_p", "0.9", "min_p", "0.1");
     float row[] = { -3 };
     sampling_row(&s, row, 1, 1, NULL);

@@ -110,8 +110,7 @@ static char *record_text(const struct sequence_row *row)
 static void step(struct rig *r)
 {
     struct error err;
-    if (!decoder_step(r->decoder, &err))
-        fail_msg("%s", err.text);
+    assert_ok(decoder_step(r->decoder, &err), err);
 }
 
 static char *alone(pair_device *device, const char *drafter, const char *sampling, int text)
@@ -157,7 +156,6 @@ static void check(pair_device *device, const char *drafter, const char *sampling
 
 static void a_reused_slot_gives_the_records_of_an_unused_one(void **unused)
 {
-    (void)unused;
     for (int i = 0; i < pair_count(); i++) {
         const int slots = 1 + i % 3;
         check(NULL, pair_drafter(i),
@@ -175,7 +173,6 @@ static struct backend *open_emulated(struct error *err)
 // Few tokens, as an emulated device is slow.
 static void a_reused_slot_gives_the_records_of_an_unused_one_on_a_device(void **unused)
 {
-    (void)unused;
     check(open_emulated, "small:model=%s,tokens=1", "{temperature: 0.9}", 1, TEXTS - 2, TEXTS);
 }
 #endif

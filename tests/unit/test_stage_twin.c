@@ -87,7 +87,6 @@ static void check_case(const struct json *one, int number)
 
 static void every_row_agrees_with_the_stages_in_python(void **state)
 {
-    (void)state;
     struct json *all = golden_json("stages.json");
     const struct json *cases = json_get(all, "cases");
     assert_true(json_count(cases) > 350);

@@ -16,7 +16,6 @@ enum { VOCAB = 200 };
 
 static void stages_act_in_one_order_for_any_order_in_the_file(void **state)
 {
-    (void)state;
     struct sampling s =
         SAMPLING("min_p", "0.1", "temperature", "0.7", "top_p", "0.9", "repetition_penalty", "1.2", "top_k", "5");
     static const char *const order[] = { "repetition_penalty", "temperature", "top_k", "top_p", "min_p" };
@@ -28,7 +27,6 @@ static void stages_act_in_one_order_for_any_order_in_the_file(void **state)
 
 static void empty_settings_give_no_stages(void **state)
 {
-    (void)state;
     struct sampling s;
     struct error err;
     assert_true(sampling_read(NULL, &s, &err));
@@ -39,7 +37,6 @@ static void empty_settings_give_no_stages(void **state)
 
 static void invalid_settings_are_refused_with_a_reason(void **state)
 {
-    (void)state;
     static const char *const bad[][4] = {
         { "temprature", "0.7", "no stage \"temprature\"" },
         { "temperature", "-1", "temperature" },
@@ -68,7 +65,6 @@ static void invalid_settings_are_refused_with_a_reason(void **state)
 
 static void greedy_is_temperature_0(void **state)
 {
-    (void)state;
     static const char *const value[] = { "0", "0.5", "1" };
     for (int i = 0; i < 3; i++) {
         struct sampling s = SAMPLING("temperature", value[i]);
@@ -147,14 +143,12 @@ static const struct plain neutral = { 1, 1, 1, 0, 0, NULL };
 
 static void no_stages_are_a_softmax(void **state)
 {
-    (void)state;
     assert_stages_agree((struct sampling){ 0 }, neutral);
     assert_stages_agree(SAMPLING("temperature", "1", "top_k", "0", "top_p", "1", "min_p", "0"), neutral);
 }
 
 static void temperature_divides(void **state)
 {
-    (void)state;
     static const double t[] = { 0.1, 0.5, 0.7, 1.5, 10 };
     for (int i = 0; i < 5; i++) {
         char text[16];
@@ -179,7 +173,6 @@ static void temperature_divides(void **state)
 
 static void top_k_keeps_exactly_k(void **state)
 {
-    (void)state;
     static const int k[] = { 1, 2, 7, 50, 199, 200, 1000 };
     for (int i = 0; i < 7; i++) {
         char text[16];
@@ -192,7 +185,6 @@ static void top_k_keeps_exactly_k(void **state)
 
 static void top_p_keeps_the_smallest_set_with_the_mass(void **state)
 {
-    (void)state;
     static const char *const p[] = { "0", "0.1013", "0.3113", "0.5513", "0.9013", "0.9513", "0.9988", "1" };
     // no multiple of 1/200, where rounding alone would decide whether the mass of equal logits reaches p
     for (int i = 0; i < 8; i++) {
@@ -204,7 +196,6 @@ static void top_p_keeps_the_smallest_set_with_the_mass(void **state)
 
 static void min_p_keeps_tokens_above_a_share_of_the_maximum(void **state)
 {
-    (void)state;
     static const char *const p[] = { "0", "0.013", "0.1", "0.37", "1" };
     for (int i = 0; i < 5; i++) {
         struct plain o = neutral;
@@ -217,7 +208,6 @@ static void min_p_keeps_tokens_above_a_share_of_the_maximum(void **state)
 // would keep a logit just below it for half of all shares.
 static void min_p_cuts_between_two_neighbouring_floats(void **state)
 {
-    (void)state;
     int rounds_down = 0;
     for (int i = 1; i < 100; i++) {
         char text[16];
@@ -238,7 +228,6 @@ static void min_p_cuts_between_two_neighbouring_floats(void **state)
 // 1 / 1e-310 is not a double: the most probable tokens, whose logits become 0 first, would become NaN and be excluded.
 static void the_smallest_temperatures_keep_the_argmax(void **state)
 {
-    (void)state;
     static const char *const t[] = { "1e-300", "1e-308", "5e-309", "1e-310", "4.9406564584124654e-324" };
     for (int i = 0; i < 5; i++) {
         struct sampling s = SAMPLING("temperature", t[i]);
@@ -251,7 +240,6 @@ static void the_smallest_temperatures_keep_the_argmax(void **state)
 
 static void stages_act_on_the_result_of_earlier_stages(void **state)
 {
-    (void)state;
     static const int32_t token[] = { 3, 77, 3, 150 };
     struct path before = { 4, token };
     struct plain o = { 1.25, 0.5, 0.83, 0.07, 40, &before };
@@ -262,7 +250,6 @@ static void stages_act_on_the_result_of_earlier_stages(void **state)
 
 static void a_repeated_token_is_penalized_once(void **state)
 {
-    (void)state;
     static const int32_t token[] = { 5, 199, 5, 0, 5, 64, 63, 64, 100000 }; // the last is beyond this row
     struct path before = { 9, token };
     struct plain o = { 2, 1, 1, 0, 0, &before }; // a power of two: exact in floats too
@@ -272,7 +259,6 @@ static void a_repeated_token_is_penalized_once(void **state)
 // The row of a draft node depends on the path to it.
 static void draft_tokens_on_the_path_are_penalized(void **state)
 {
-    (void)state;
     struct sampling s = SAMPLING("repetition_penalty", "2");
     int32_t token[] = { 0, 1 };
     float root[] = { 1, 1, 2, -1 }, node[] = { 1, 1, 2, -1 };
@@ -284,7 +270,6 @@ static void draft_tokens_on_the_path_are_penalized(void **state)
 
 static void biases_are_added_and_can_ban(void **state)
 {
-    (void)state;
     struct settings *m = settings_map(), *bias = settings_map();
     settings_put(bias, "1", settings_scalar("2.5"));
     settings_put(bias, "3", settings_scalar("-1e9"));
@@ -303,7 +288,6 @@ static void biases_are_added_and_can_ban(void **state)
 // A stage that is added has no parameters for a device: rows go through it on the host.
 static void a_stage_that_devices_do_not_have_stays_on_the_host(void **state)
 {
-    (void)state;
     struct row_stages on_device;
     const struct stage added = { .name = "added" };
     struct sampling s = SAMPLING("temperature", "0.5", "min_p", "0.1");

@@ -73,7 +73,6 @@ static int decode(struct pair *p, int *tokens)
 
 static void allocations_are_counted(void **unused)
 {
-    (void)unused;
     allocations = 0;
     counts = true;
     free(xmalloc(1)), free(xcalloc(1, 1)), free(xrealloc(NULL, 1));
@@ -83,7 +82,6 @@ static void allocations_are_counted(void **unused)
 
 static void a_step_allocates_nothing(void **unused)
 {
-    (void)unused;
     static const char *const samplings[] = { "{temperature: 0}", "{temperature: 1.0}",
                                              "{repetition_penalty: 1.3, temperature: 0.8, top_k: 40, top_p: 0.9}" };
     for (int i = 0; i < pair_count(); i++)

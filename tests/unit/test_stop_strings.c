@@ -24,7 +24,6 @@ static size_t search(const struct stop_strings *s, const char *text, bool partia
 
 static void a_text_is_cut_at_the_first_stop_string(void **state)
 {
-    (void)state;
     static const char *const sets[][3] = {
         { "ab" },
         { "b" },

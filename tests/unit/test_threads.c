@@ -31,7 +31,6 @@ static void job(void *self, int number, int thread)
 
 static void rounds_of_all_sizes_run_every_job_once(void **unused)
 {
-    (void)unused;
     static int of[MAX_JOBS], ran[MAX_JOBS], by[16 * 5];
     for (int n = 1; n <= 5; n++) {
         struct threads *t = threads_create(n);
@@ -69,7 +68,6 @@ static void wait_a_millisecond(void)
 // Waits up to ten seconds for the other jobs: passes only if three threads run at once.
 static void meet(void *self, int number, int thread)
 {
-    (void)number, (void)thread;
     _Atomic int *arrived = self;
     atomic_fetch_add(arrived, 1);
     for (int i = 0; i < 10000 && atomic_load(arrived) < 3; i++)
@@ -79,7 +77,6 @@ static void meet(void *self, int number, int thread)
 
 static void sleeping_threads_are_woken(void **unused)
 {
-    (void)unused;
     struct threads *t = threads_create(3);
     for (int round = 0; round < 10; round++) {
         _Atomic int arrived = 0;
@@ -92,7 +89,6 @@ static void sleeping_threads_are_woken(void **unused)
 
 static void threads_without_jobs_can_be_destroyed(void **unused)
 {
-    (void)unused;
     for (int i = 0; i < 200; i++)
         threads_destroy(threads_create(4));
     threads_destroy(NULL);

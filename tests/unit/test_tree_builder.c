@@ -92,8 +92,7 @@ static struct tree_shape shape_of(const struct tree_options *o)
 {
     struct error err;
     struct tree_shape s;
-    if (!tree_shape(&s, o, "test", NULL, &err))
-        fail_msg("%s", err.text);
+    assert_ok(tree_shape(&s, o, "test", NULL, &err), err);
     return s;
 }
 
@@ -198,7 +197,6 @@ static void check_distribution(const struct tree_options *o, const char *rule_na
 
 static void every_draft_keeps_the_output_distribution(void **unused)
 {
-    (void)unused;
     const struct ints widths[] = {
         { 0 }, { 2, { 1, 1 } }, { 1, { 2 } }, { 1, { 4 } }, { 2, { 3, 1 } }, { 2, { 2, 2 } }
     };
@@ -241,7 +239,6 @@ static void every_draft_keeps_the_output_distribution(void **unused)
 
 static void a_misreported_row_changes_the_output_distribution(void **unused)
 {
-    (void)unused;
     double worst[2] = { 0, 0 };
     for (int distinct = 0; distinct < 2; distinct++)
         for (uint64_t seed = 0; seed < 20; seed++) {
@@ -255,7 +252,6 @@ static void a_misreported_row_changes_the_output_distribution(void **unused)
 // The cache is sized by this number. A best-first tree has many more candidates than rows.
 static void no_more_rows_are_requested_than_the_capacity(void **unused)
 {
-    (void)unused;
     static struct table_instance w;
     static struct bench b;
     const struct tree_options shapes[] = {
@@ -285,7 +281,6 @@ static void no_more_rows_are_requested_than_the_capacity(void **unused)
 
 static void siblings_repeat_with_replacement_and_run_out_without(void **unused)
 {
-    (void)unused;
     static struct table_instance w;
     static struct bench b;
     for (int distinct = 0; distinct < 2; distinct++) {
@@ -334,7 +329,6 @@ static int first_possible(struct rng *self, const double *weight, int n, struct 
 // Also for drafts of successive steps: reused randomness would correlate a draft with the outcome of the drafts before.
 static void no_two_draws_share_an_address(void **unused)
 {
-    (void)unused;
     static struct table_instance w;
     static struct bench b;
     static const int32_t text[] = { 1, 2, 0, 1, 1 };
@@ -363,7 +357,6 @@ static void no_two_draws_share_an_address(void **unused)
 // Enumerates all texts of up to DEPTH tokens: the tree must hold the most probable of them.
 static void a_best_first_tree_keeps_the_most_probable_texts(void **unused)
 {
-    (void)unused;
     static struct table_instance w;
     static struct bench b;
     for (uint64_t seed = 0; seed < 40; seed++)
@@ -400,7 +393,6 @@ static void a_best_first_tree_keeps_the_most_probable_texts(void **unused)
 // Each node of a fixed tree is the token of its rank after its parent, for any order of the paths.
 static void a_fixed_tree_has_the_tokens_of_its_ranks(void **unused)
 {
-    (void)unused;
     static struct table_instance w;
     static struct bench b;
     const int parents[] = { -1, 0, 0, 1, 1, 2, 4 }, ranks[] = { 0, 0, 2, 0, 1, 2, 1 };
@@ -431,7 +423,6 @@ static void a_fixed_tree_has_the_tokens_of_its_ranks(void **unused)
 // A row may have fewer tokens than a family has children: memory after its k belongs to another row.
 static void no_more_children_are_added_than_the_top_k(void **unused)
 {
-    (void)unused;
     static struct bench b;
     const int32_t token[] = { 2, 7, 0, 1, 3 };
     const float log_p[] = { -1, -2, -3, -4, -5 };
@@ -453,7 +444,6 @@ static void no_more_children_are_added_than_the_top_k(void **unused)
 
 static void inconsistent_options_are_refused(void **unused)
 {
-    (void)unused;
     char gaps[] = "[[0], [2]]", orphan[] = "[[0], [1, 0]]", unknown[] = "eagle_26";
     const struct {
         struct tree_options o;

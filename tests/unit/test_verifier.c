@@ -33,7 +33,6 @@ static struct verifier_setup setup_of(struct pair *p)
 
 static void a_verifier_reports_its_cache_logits_and_features(void **state)
 {
-    (void)state;
     struct pair *p = open_rule("rejection");
     struct verifier_setup s = setup_of(p);
     s.cache = BF16;
@@ -53,13 +52,11 @@ static struct device_draft last_draft;
 
 static const struct rule_body *any_body(struct backend *b, const char *name)
 {
-    (void)b;
     return (const struct rule_body *)name; // never dereferenced
 }
 
 static size_t record_verify_bytes(struct backend *b, const struct verify_request *j)
 {
-    (void)b;
     last_request = *j;
     last_draft = *j->on_device;
     return 100;
@@ -67,7 +64,6 @@ static size_t record_verify_bytes(struct backend *b, const struct verify_request
 
 static void memory_on_a_device_is_that_of_the_largest_drafts(void **state)
 {
-    (void)state;
     for (int i = 0; rules[i] != NULL; i++) {
         struct pair *p = open_rule("rejection");
         struct verifier_setup s = setup_of(p);
@@ -104,7 +100,6 @@ static bool sync_fails(struct backend *b, struct error *err)
 
 static void count_scored(void *self, const struct request *r, struct tensor logits)
 {
-    (void)self, (void)r;
     assert_int_equal(logits.rows, 1);
     scored++;
 }
@@ -140,7 +135,6 @@ static const char *verify(struct verifier *v, int at)
 
 static void a_device_failure_is_reported_at_every_wait(void **state)
 {
-    (void)state;
     for (int observed = 0; observed < 2; observed++) {
         struct error err;
         struct pair *p = open_rule("rejection");
