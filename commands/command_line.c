@@ -16,7 +16,6 @@
 #include "core/memory.h"
 #include "core/settings.h"
 #include "kernels/devices.h"
-#include "revision.h"
 
 enum { MAX_FLAGS = 48, HELP_COLUMN = 28 };
 
@@ -38,11 +37,6 @@ int command_fail(const struct usage *u, const struct error *err)
     fflush(stdout);
     usage_fail(u, "%s", err->text);
     return 1;
-}
-
-const char *program_version(void)
-{
-    return SPECLAB_VERSION " (" SPECLAB_REVISION ")";
 }
 
 bool stdout_failed(void)

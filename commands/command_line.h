@@ -53,7 +53,6 @@ void command_log(void *unused, const char *sentence); // a line on stderr; for s
 int command_done(const struct usage *u);
 bool stdout_failed(void); // flushes stdout; true if it no longer accepts output
 
-const char *program_version(void);                                             // "0.1.0 (89366a9b8ce3)"
 bool parse_int(const char *text, long long min, long long max, long long *to); // strict: the whole text, in range
 // The entry of a NULL-terminated list closest to `word` by Damerau-Levenshtein distance; NULL: none is close.
 const char *nearest(const char *word, const char *const *list);

@@ -9,7 +9,6 @@
 #include "experiments/environment.h"
 #include "kernels/backend.h"
 #include "models/model.h"
-#include "revision.h"
 
 static struct json *settings_json(const struct settings *s)
 {
@@ -57,7 +56,7 @@ static struct json *run_settings_json(const struct generate *g)
     json_set(j, "stop", stop);
     json_set(j, "backend", json_new_text(t->backend->name));
     json_set(j, "device", json_new_text(t->backend->describe(t->backend)));
-    json_set(j, "version", json_new_text(SPECLAB_VERSION));
+    json_set(j, "version", json_new_text(speclab_version()));
     json_set(j, "revision", json_new_text(speclab_revision()));
     return j;
 }

@@ -5,6 +5,7 @@
 
 #include "commands/command_line.h"
 #include "commands/commands.h"
+#include "experiments/environment.h"
 
 static const struct {
     const char *name, *summary;

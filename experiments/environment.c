@@ -10,6 +10,17 @@
 #include "formats/file.h"
 #include "revision.h"
 
+// The one file that includes revision.h, which changes with every commit: a build recompiles nothing else for it.
+const char *speclab_version(void)
+{
+    return SPECLAB_VERSION;
+}
+
+const char *program_version(void)
+{
+    return SPECLAB_VERSION " (" SPECLAB_REVISION ")";
+}
+
 // Builds with different uncommitted changes to one revision have different names.
 const char *speclab_revision(void)
 {

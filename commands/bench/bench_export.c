@@ -9,6 +9,7 @@
 #include "commands/bench/bench_parts.h"
 #include "commands/bench/bench_peer.h"
 #include "commands/command_line.h"
+#include "experiments/environment.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
 #include "models/model.h"

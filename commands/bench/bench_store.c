@@ -7,6 +7,7 @@
 #include "commands/bench/bench.h"
 #include "commands/bench/bench_parts.h"
 #include "commands/bench/bench_peer.h"
+#include "experiments/environment.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
 #include "models/model.h"

@@ -12,6 +12,7 @@
 #include "commands/bench/bench_parts.h"
 #include "commands/bench/bench_peer.h"
 #include "commands/command_line.h"
+#include "experiments/environment.h"
 #include "models/model.h"
 #include "results/store.h"
 #include "tests/support/check.h"
