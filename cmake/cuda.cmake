@@ -1,11 +1,11 @@
-# cuda.cmake - the CUDA kernels: compiled by nvcc if it is found, and by the C++ compiler for a GPU emulated on the host, on
+# cuda.cmake - the CUDA kernels: compiled by nvcc where it is wanted and found, and by the C++ compiler for a GPU emulated on the host, on
 # which tests run them.
 #
 # The dev build does not use nvcc: there is nothing to sanitize, and `release` compiles with the same warnings.
 # Without nvcc, kernels/nocuda.c reports an error when the device is opened. Without a C++ compiler the emulated tests are
 # not built. nvcc is a custom command, not a CMake language, so that everything is linked as C.
 
-set(SPECLAB_CUDA auto CACHE STRING "kernels for NVIDIA GPUs: auto (if nvcc is found), on, off")
+set(SPECLAB_CUDA auto CACHE STRING "kernels for NVIDIA GPUs: auto (if nvcc is found), local (if this machine has a GPU, too), on, off")
 set(SPECLAB_CUDA_ARCHITECTURES "80;90" CACHE STRING "compute capabilities to compile for, without the dot")
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
 
@@ -17,9 +17,19 @@ endforeach()
 list(GET SPECLAB_CUDA_ARCHITECTURES -1 capability) # PTX of the last one, for newer GPUs
 list(APPEND cuda_flags -gencode=arch=compute_${capability},code=compute_${capability})
 
+set(cuda_wanted TRUE)
+if(SPECLAB_CUDA STREQUAL off)
+    set(cuda_wanted FALSE)
+elseif(SPECLAB_CUDA STREQUAL local AND NOT EXISTS /dev/nvidia0)
+    execute_process(COMMAND nvidia-smi -L RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
+    if(NOT status EQUAL 0)
+        set(cuda_wanted FALSE)
+    endif()
+endif()
+
 # Whether nvcc works: it needs a C++ compiler that it supports.
 set(cuda_works FALSE)
-if(NOT SPECLAB_CUDA STREQUAL off)
+if(cuda_wanted)
     find_program(NVCC nvcc HINTS ENV CUDA_PATH PATH_SUFFIXES bin PATHS /usr/local/cuda/bin)
     if(NVCC)
         get_filename_component(nvcc ${NVCC} REALPATH)
