@@ -16,11 +16,6 @@ const char *speclab_version(void)
     return SPECLAB_VERSION;
 }
 
-const char *program_version(void)
-{
-    return SPECLAB_VERSION " (" SPECLAB_REVISION ")";
-}
-
 // Builds with different uncommitted changes to one revision have different names.
 const char *speclab_revision(void)
 {
@@ -36,6 +31,13 @@ const char *speclab_revision(void)
     file_unmap(&program);
     snprintf(revision, sizeof(revision), "%s %.12s", SPECLAB_REVISION, hash);
     return revision;
+}
+
+const char *program_version(void)
+{
+    static char version[sizeof(SPECLAB_VERSION SPECLAB_REVISION) + 20];
+    snprintf(version, sizeof(version), SPECLAB_VERSION " (%s)", speclab_revision());
+    return version;
 }
 
 struct environment environment_of(const struct loaded_experiment *o, const struct cell_runner *c)

@@ -8,12 +8,13 @@ struct error;
 struct loaded_experiment;
 struct runner;
 
-// "0.1.0", and "0.1.0 (48af27e08199)". Static strings.
+// "0.1.0". Static string.
 const char *speclab_version(void);
-const char *program_version(void);
 // "48af27e08199"; with uncommitted changes "48af27e08199+changes 0f3a9c2b71d4", where the second hash is of the program's file;
 // likewise "+debug" for a build that is not the release build. Static string.
 const char *speclab_revision(void);
+// Both: "0.1.0 (48af27e08199)". Static string.
+const char *program_version(void);
 
 // The environment of a cell's texts; its strings are borrowed from o and c.
 struct environment environment_of(const struct loaded_experiment *o, const struct cell_runner *c);
