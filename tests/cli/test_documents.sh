@@ -1,0 +1,243 @@
+#!/usr/bin/env bash
+# test_documents.sh - runs every example of README.md, CONTRIBUTING.md and docs/*.md: test_documents.sh SOURCE BUILD
+#
+# The examples are read from the pages: commands in code blocks and `inline`, and blocks marked yaml (read by --dry-run), sql (run on a
+# database), c (compiled) and python. They run in a scratch folder, in the order of the pages, where small models with random weights bear
+# the models' names, and `./run` is the real script with stand-ins for what builds and installs. An example must succeed and print
+# something. tests/cli/documents.txt lists those that run in another form, with the reason. `speclab WORD` and `./run WORD` alone, within
+# a sentence, are names: WORD --help must succeed.
+set -euo pipefail
+source=$1 build=$2
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export XDG_CACHE_HOME=$scratch/cache PATH=$scratch/bin:$PATH
+models=$XDG_CACHE_HOME/speclab/models
+pages=(README.md CONTRIBUTING.md)
+cd "$source"
+pages+=(docs/*.md)
+bad=0
+fault() { printf '%s\n' "$*"; bad=1; }
+
+# ---- the scratch folder
+
+stand_in() {                     # stand_in PATH: an executable, from stdin
+    mkdir -p "$(dirname "$1")"
+    { echo '#!/bin/sh'; cat; } >"$1"
+    chmod +x "$1"
+}
+
+cd "$scratch"
+mkdir -p bin build/release "$models"
+cp "$source/run" "$source/README.md" .
+cp -r "$source/experiments" "$source/docs" .
+for folder in results examples engine tests drafters verifier sampling fuzz gpu commands; do ln -s "$source/$folder" .; done
+ln -s "$build/speclab" bin/speclab
+for program in speclab write_small_model; do ln -s "$build/$program" build/release; done
+touch build/release/build.ninja build/release/CMakeCache.txt
+stand_in bin/cmake <<<'echo "cmake $*"'
+stand_in bin/ctest <<<'echo "1/1 Test #1: test_x ... Passed 0.10 sec"; echo "ctest $*"'
+stand_in bin/dpkg-query <<<'for name; do echo "$name install ok installed"; done'
+stand_in bin/apt-cache <<<'true'
+stand_in bin/nvidia-smi <<<'echo "No devices were found"; exit 6'
+stand_in bin/sha256sum <<<"echo '$(sed -n 's/^ *local sum=\([0-9a-f]*\)$/\1/p' run)'"
+stand_in build/release/test_killed <<<'echo "killed ${1:?} times"'
+stand_in build/fuzz/write_seeds <<<'echo "seeds in ${1:?}"'
+for file in "$source"/fuzz/fuzz_*.c; do stand_in "build/fuzz/$(basename "$file" .c)" <<<'echo "stat::number_of_executed_units: 1"'; done
+
+"$build/write_small_model" f32.gguf 30 2048
+speclab quantize f32.gguf --type q4_0 --out "$models/smollm2-135m-instruct.gguf" >/dev/null
+"$build/write_small_heads" "$models/smollm2-135m-instruct.gguf" "$models"/{medusa-vicuna-7b-v1.3,EAGLE-Vicuna-7B-v1.3,EAGLE3-LLaMA3.1-Instruct-8B}
+ln -s smollm2-135m-instruct.gguf "$models/Llama-3.1-8B-Instruct.gguf"
+speclab prune smollm2-135m-instruct --keep 0-11,13,15,17,19-29 --out "$models/smollm2-135m-pruned.gguf" >/dev/null
+grep -v input_ids experiments/data/smoke.jsonl >experiments/data/prompts.jsonl
+echo '{"text": "The cat sat on the mat."}' >texts.jsonl
+printf 'def read_sql(query, database):\n    return database.execute(query).fetchall()\n' >pandas.py
+cat >all.yaml <<'YAML'
+name: all
+target: {model: smollm2-135m-instruct}
+prompts: {file: experiments/data/prompts.jsonl, chat: auto}
+limits: {new_tokens: 16, context: 2048}
+record: {trials: true, expected: true}
+cells:
+  sampling: [{temperature: 0}, {temperature: 1}]
+  drafter: [{kind: none}, {kind: ngram}, {kind: small, model: smollm2-135m-pruned, tokens: 3}]
+YAML
+speclab run all.yaml --db results.db 2>/dev/null
+cp results.db demo.db
+sed "s|file: data/|file: $scratch/experiments/data/|" experiments/demo.yaml >build/demo.yaml    # as if ./run demo had chosen a draft length
+speclab run build/demo.yaml --db demo.db 2>/dev/null
+
+# Every option: of speclab's commands, of the scripts, of nvcc.
+for word in $(speclab --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do speclab "$word" --help; done >options.txt
+cat run tests/mutate/mutate.py "$source/cmake/cuda.cmake" >>options.txt
+
+# ---- what is on the pages
+
+# One example a line: page, line, language or "inline", text with a line's end as \001.
+examples() {
+    local page
+    for page in "${pages[@]}"; do awk -v page="$page" '
+        function put(line, language, text) { gsub(/\n/, "\001", text); print page "\002" line "\002" language "\002" text }
+        function end_paragraph(    rest) {
+            for (rest = paragraph; match(rest, /`[^`]+`/); rest = substr(rest, RSTART + RLENGTH))
+                put(first, "inline", substr(rest, RSTART + 1, RLENGTH - 2))
+            paragraph = ""
+        }
+        function end_block() { if (block != "") put(first, language, block); block = "" }
+        /^ *```/ {
+            if (!fence) { end_paragraph(); end_block(); language = $0; gsub(/[ `]/, "", language); first = FNR + 1 } else end_block()
+            fence = !fence; next
+        }
+        fence { block = block $0 "\n"; next }
+        /^    / && (blank || indented) {
+            if (!indented) { end_paragraph(); first = FNR; language = "" }
+            indented = 1; block = block substr($0, 5) "\n"; next
+        }
+        { if (indented) end_block(); indented = 0; blank = ($0 == "") }
+        blank { end_paragraph(); next }
+        { if (paragraph == "") first = FNR; paragraph = paragraph (paragraph == "" ? "" : " ") $0 }
+        END { end_paragraph(); end_block() }' "$source/$page"
+    done
+}
+
+is_command='^(\./[a-z_]+|speclab|echo|sqlite3|duckdb|cc|gcc|make|cmake|ctest|python3|pip3?|git|sudo|apt(-get)?|docker|build/[a-z_/]+|tests/[a-z_]+\.(sh|py)) '
+
+# ---- those that run in another form
+
+declare -A instead seen          # an entry that ends with * is for all examples that begin so
+while IFS= read -r line; do
+    case $line in
+    '' | '#'*) ;;
+    '    => '*) instead[$listed]=${line#    => } ;;
+    '    '*) ;;                   # the reason
+    *) listed=$line instead[$listed]='' ;;
+    esac
+done <"$source/tests/cli/documents.txt"
+for listed in "${!instead[@]}"; do
+    [ -n "${instead[$listed]}" ] || fault "tests/cli/documents.txt: $listed: expected what runs instead (=> ...), found nothing"
+done
+
+entry_of() {                     # entry_of EXAMPLE: sets entry, or ""
+    entry=$1
+    [ -z "${instead[$1]:-}" ] || return 0
+    for entry in "${!instead[@]}"; do
+        [[ $entry != *'*' || $1 != "${entry%'*'}"* ]] || return 0
+    done
+    entry=''
+}
+
+# ---- running them
+
+# What a command shows at least.
+declare -A shows=([generate]=. [tokenize]='"ids"' [score]='"perplexity"|perplexity' [inspect]='layers' [run]='stored already|cells' [make]=' in '
+                  [report]='tokens/s|tokens_per_s|answers|wrote' [bench]='rows|pass' [exact]='erdict|exact|bits' [heads]='top|depth' [list]='ngram')
+
+fails() {                        # fails PLACE COMMAND [STATUS]: runs it in the scratch folder
+    local status=0 out words
+    read -ra words <<<"$2"
+    case $2 in *--out\ *) rm -rf "$(sed 's/.*--out \([^ ]*\).*/\1/' <<<"$2")" ;; esac
+    out=$(timeout 120 bash -o pipefail -c "$2" </dev/null 2>&1) || status=$?
+    if [ $status != "${3:-0}" ] || grep -q 'Sanitizer\|runtime error' <<<"$out"; then
+        fault "$1: $2: expected status ${3:-0}, found $status:"
+        tail -n 5 <<<"$out"
+        return
+    fi
+    if [[ $2 = *' > '* ]]; then
+        [ -s "$(sed 's/.*> \([^ ]*\).*/\1/' <<<"$2")" ] || [[ $2 = *'> /dev/null' ]] || fault "$1: $2: expected a file, found an empty one"
+    elif [ -z "$out" ]; then
+        fault "$1: $2: expected output, found none"
+    fi
+    case ${words[0]} in
+    speclab | ./run | build/release/speclab)
+        local shown=${shows[${words[1]:-}]:-}
+        [[ $2 = *--help* || -z $shown ]] || grep -qE -- "$shown" <<<"$out" || { fault "$1: $2: expected /$shown/, found:"; tail -n 5 <<<"$out"; }
+        ;;
+    esac
+}
+
+option_exists() {                # option_exists PLACE WORD
+    [[ ! $2 =~ ^--[a-z-]+ ]] || grep -qe "${BASH_REMATCH[0]}\b" options.txt || fault "$1: $2: expected an option of a command, found none"
+}
+
+commands=0
+command_runs() {                 # command_runs PLACE COMMAND KIND
+    local place=$1 text=$2 words run status=0 entry word
+    text=$(sed 's/ \{1,\}# .*//; s/ *$//' <<<"$text")
+    [ -z "${seen[$text]:-}" ] || return 0
+    seen[$text]=1
+    commands=$((commands + 1))
+    read -ra words <<<"$text"
+    run=$text
+    entry_of "$text"
+    if [ -n "$entry" ]; then
+        seen[$entry]=1
+        run=${instead[$entry]}
+        [[ $run != [0-9]*' '* ]] || { status=${run%% *}; run=${run#* }; }
+        [[ $text != ./run* && $text != speclab* ]] || for word in "${words[@]}"; do option_exists "$place" "$word"; done
+        [ -z "${seen[$run]:-}" ] || return 0
+        seen[$run]=1
+    elif [ "$3" = inline ] && [ ${#words[@]} = 2 ]; then
+        speclab --help | grep -q "^  ${words[1]} " && run="speclab ${words[1]} --help"
+    fi
+    fails "$place" "$run" "$status"
+}
+
+header() {                       # header LINE: an experiment up to its cells, with this line
+    printf 'name: page\ntarget: {model: smollm2-135m-instruct}\nprompts: {file: data/prompts.jsonl}\nlimits: {new_tokens: 8, context: 512}\n%s\ncells:\n' "$1"
+}
+
+while IFS=$'\002' read -r page line language text; do
+    place=$page:$line
+    text=${text//$'\001'/$'\n'}
+    case $language in
+    inline)
+        if [[ $text =~ $is_command ]]; then command_runs "$place" "$text" inline; fi
+        if [[ $text =~ ^record:\  ]]; then
+            { header "$text"; printf '  drafter: [{kind: ngram}]\n'; } >experiments/page.yaml
+            fails "$place" "speclab run experiments/page.yaml --dry-run"
+        fi
+        option_exists "$place" "$text"
+        ;;
+    '' | sh)
+        while IFS= read -r part; do
+            place=$page:$line line=$((line + 1))
+            while [[ $part = *\\ ]] && IFS= read -r more; do line=$((line + 1)) part=${part%\\}${more#"${more%%[! ]*}"}; done
+            if [[ "$part " =~ $is_command ]]; then
+                command_runs "$place" "$part" block
+            elif [ "$language" = sh ] && [[ $part != '' && $part != '#'* ]]; then
+                fault "$place: $part: expected a command that this test knows"
+            fi
+        done <<<"$text"
+        ;;
+    yaml)
+        commands=$((commands + 1))
+        if [[ $text = name:* || $text = *$'\n'name:* ]]; then printf '%s' "$text"; else header ''; printf '%s' "$text"; fi >experiments/page.yaml
+        fails "$place" "speclab run experiments/page.yaml --dry-run"
+        ;;
+    sql)
+        commands=$((commands + 1))
+        printf '%s' "$text" >page.sql
+        entry_of "${text%%$'\n'*}"
+        if [ -n "$entry" ]; then command_runs "$place" "$entry" block; else fails "$place" "sqlite3 -bail -box demo.db < page.sql"; fi
+        ;;
+    c)
+        commands=$((commands + 1))
+        printf '%s' "$text" >page.c
+        cc -std=c11 -D_GNU_SOURCE -fsyntax-only -I"$source" -I"$source/engine" page.c || fault "$place: expected C that compiles"
+        ;;
+    python)
+        commands=$((commands + 1))
+        printf '%s' "$text" >page.py
+        if command -v python3 >/dev/null; then fails "$place" "python3 page.py && echo done"; fi
+        ;;
+    text) ;;
+    *) fault "$place: expected a block of sh, yaml, sql, c, python or text, found $language" ;;
+    esac
+done < <(examples)
+
+for listed in "${!instead[@]}"; do
+    [ -n "${seen[$listed]:-}" ] || fault "tests/cli/documents.txt: $listed: expected on a page, found on none"
+done
+[ $commands -ge 90 ] || fault "expected 90 examples and more, found $commands"
+echo "$commands examples, ${#instead[@]} of them in another form"
+exit $bad
