@@ -200,7 +200,7 @@ while IFS=$'\002' read -r page line language text; do
         ;;
     '' | sh)
         while IFS= read -r part; do
-            place=$page:$line line=$((line + 1))
+            place=$page:$line line=$((line + 1)) part=${part#"${part%%[! ]*}"}
             while [[ $part = *\\ ]] && IFS= read -r more; do line=$((line + 1)) part=${part%\\}${more#"${more%%[! ]*}"}; done
             if [[ "$part " =~ $is_command ]]; then
                 command_runs "$place" "$part" block
@@ -218,7 +218,9 @@ while IFS=$'\002' read -r page line language text; do
         commands=$((commands + 1))
         printf '%s' "$text" >page.sql
         entry_of "${text%%$'\n'*}"
-        if [ -n "$entry" ]; then command_runs "$place" "$entry" block; else fails "$place" "sqlite3 -bail -box demo.db < page.sql"; fi
+        database=demo.db         # unless its first line names another
+        [[ $text != '-- '*.db$'\n'* ]] || { database=${text%%$'\n'*} && database=${database#-- }; }
+        if [ -n "$entry" ]; then command_runs "$place" "$entry" block; else fails "$place" "sqlite3 -bail -box $database < page.sql"; fi
         ;;
     c)
         commands=$((commands + 1))
