@@ -7,7 +7,7 @@
 #
 # A failed phase does not stop the others. Status 77: the phase could not run here; its last line is the reason. Lines that
 # begin with { are measurements: they go to NAME.jsonl, also those of a phase that failed or ran out of time.
-# At most eight files, as a lent machine returns only a few.
+# At most eight files, so that all can be copied back where only a few can.
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 kept=${OUT:-$here/build/gpu-results}
