@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # test_documents.sh - runs every example of README.md, CONTRIBUTING.md and docs/*.md: test_documents.sh SOURCE BUILD
 #
-# The examples are read from the pages: commands in code blocks and `inline`, and blocks marked yaml (read by --dry-run), sql (run on a
-# database), c (compiled) and python. They run in a scratch folder, in the order of the pages, where small models with random weights bear
-# the models' names, and `./run` is the real script with stand-ins for what builds and installs. An example must succeed and print
-# something. tests/cli/documents.txt lists those that run in another form, with the reason. `speclab WORD` and `./run WORD` alone, within
-# a sentence, are names: WORD --help must succeed.
+# The examples are read from the pages: commands in code blocks and `inline`, and blocks marked yaml (read by --dry-run), sql (run on
+# demo.db, or the database that a first line `-- NAME.db` names), c (compiled) and python. They run in a scratch folder, in the order of
+# the pages, where small models with random weights bear the models' names, and `./run` is the real script with stand-ins for what builds
+# and installs. An example must succeed and print something; files that are named, links and options must exist.
+#
+# tests/cli/documents.txt lists the examples that run in another form, with the reason. `speclab WORD` and `./run WORD` alone, within a
+# sentence, are names: WORD --help must succeed.
 set -euo pipefail
 source=$1 build=$2
 scratch=$(mktemp -d)
@@ -197,6 +199,11 @@ while IFS=$'\002' read -r page line language text; do
             fails "$place" "speclab run experiments/page.yaml --dry-run"
         fi
         option_exists "$place" "$text"
+        if [[ $text =~ ^[a-z_]+(/[A-Za-z0-9_.-]+)+\.(c|h|cu|py|sh|sql|md|yaml|jsonl?|txt|cmake) && $text != build/* && $text != *NAME* ]]; then
+            [ -e "$source/${BASH_REMATCH[0]}" ] || fault "$place: $text: expected a file"
+        elif [[ $text =~ ^(test|write|make)_[a-z0-9_]+(\.(c|py))?$ ]]; then
+            [ -n "$(find "$source/tests" -name "${text%.*}.*" -print -quit)" ] || fault "$place: $text: expected a file in tests"
+        fi
         ;;
     '' | sh)
         while IFS= read -r part; do
@@ -236,6 +243,17 @@ while IFS=$'\002' read -r page line language text; do
     *) fault "$place: expected a block of sh, yaml, sql, c, python or text, found $language" ;;
     esac
 done < <(examples)
+
+# Links: their files and headings.
+for page in "${pages[@]}"; do
+    while read -r link; do
+        to=$source/$page
+        [[ $link = '#'* ]] || to=$(dirname "$to")/${link%%#*}
+        [ -e "$to" ] || { fault "$page: $link: expected a file"; continue; }
+        [[ $link != *'#'* ]] || sed -n 's/^##* //p' "$to" | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9_\n-' | grep -qx -- "${link#*#}" ||
+            fault "$page: $link: expected a heading"
+    done < <(grep -oE '\]\([^)]+\)' "$source/$page" | sed 's/^](//; s/)$//' | grep -v '^https\?:')
+done
 
 for listed in "${!instead[@]}"; do
     [ -n "${seen[$listed]:-}" ] || fault "tests/cli/documents.txt: $listed: expected on a page, found on none"
