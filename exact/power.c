@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "exact/evidence.h"
-#include "exact/tails.h"
+#include "statistics/statistics.h"
 
 const char *const power_test_names[] = { "score", "KS", "e" };
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/memory.h"
+#include "statistics/statistics.h"
 
 enum { TERMS = 5 };          // 1, n, max(0, n - n0), c, n c
 #define MAX_HINGE_ERROR 0.05 // relative; above it the table is used
@@ -97,41 +98,6 @@ double cost_hinge_ns(const struct cost *c, double n, double context)
     return c->a + c->b * n + c->s * fmax(0, n - c->n0) + c->d * context + c->e * n * context;
 }
 
-// Solves m x = y for the used terms, by elimination with pivots. Terms that the points do not determine stay 0.
-static void solve(double m[TERMS][TERMS], double y[TERMS], const bool used[TERMS], double x[TERMS])
-{
-    bool done[TERMS] = { false };
-    int column[TERMS];
-    double largest = 0;
-    for (int i = 0; i < TERMS; i++)
-        largest = fmax(largest, used[i] ? m[i][i] : 0);
-    for (int k = 0; k < TERMS; k++) {
-        column[k] = -1;
-        x[k] = 0;
-    }
-    for (int k = 0; k < TERMS; k++) {
-        int row = -1;
-        for (int i = 0; i < TERMS && used[k]; i++)
-            if (used[i] && !done[i] && (row < 0 || fabs(m[i][k]) > fabs(m[row][k])))
-                row = i;
-        if (row < 0 || fabs(m[row][k]) < 1e-12 * largest)
-            continue;
-        done[row] = true;
-        column[k] = row;
-        for (int i = 0; i < TERMS; i++) {
-            if (i == row || !used[i])
-                continue;
-            double f = m[i][k] / m[row][k];
-            for (int j = 0; j < TERMS; j++)
-                m[i][j] -= f * m[row][j];
-            y[i] -= f * y[row];
-        }
-    }
-    for (int k = 0; k < TERMS; k++)
-        if (column[k] >= 0)
-            x[k] = y[column[k]] / m[column[k]][k];
-}
-
 // Rows and contexts are divided by their largest values, so that all terms have about the same size.
 struct scale {
     double n, context;
@@ -140,17 +106,23 @@ struct scale {
 static void fit_at(struct cost *c, const struct cost_point *p, int count, double n0, const bool used[TERMS],
                    struct scale by)
 {
-    double m[TERMS][TERMS] = { { 0 } }, y[TERMS] = { 0 }, x[TERMS];
+    double *a = xcalloc((size_t)count * TERMS, sizeof(*a)), *one = xcalloc((size_t)count, sizeof(*one));
+    double found[TERMS], x[TERMS] = { 0 };
+    size_t terms = 0, at = 0;
     for (int i = 0; i < count; i++) {
         double n = p[i].n / by.n, context = p[i].context / by.context, w = 1 / p[i].ns;
         const double term[TERMS] = { w, w * n, w * fmax(0, n - n0 / by.n), w * context, w * n * context };
-        for (int r = 0; r < TERMS; r++) {
-            for (int k = 0; k < TERMS; k++)
-                m[r][k] += term[r] * term[k];
-            y[r] += term[r];
-        }
+        for (int k = 0; k < TERMS; k++)
+            if (used[k])
+                a[at++] = term[k];
+        one[i] = 1;
     }
-    solve(m, y, used, x);
+    least_squares(found, a, one, (size_t)count, at / (size_t)count);
+    for (int k = 0; k < TERMS; k++)
+        if (used[k])
+            x[k] = found[terms++];
+    free(a);
+    free(one);
     c->a = x[0];
     c->b = x[1] / by.n;
     c->s = x[2] / by.n;

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "results/statistics.h"
+#include "statistics/intervals.h"
 
 struct error;
 struct store;

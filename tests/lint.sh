@@ -41,7 +41,7 @@ if [ "${1:-}" = words ]; then
     exit
 fi
 
-folders='core sampling device_step kernels formats tokenizers models drafters verifier decode exact results engine experiments commands'
+folders='core sampling device_step kernels formats tokenizers models drafters verifier decode statistics exact results engine experiments commands'
 
 # One includer of each dependency.
 while read -r header includer; do
@@ -56,6 +56,7 @@ Random123/philox.h sampling/rng.c
 pcre2.h tokenizers/pattern.c
 utf8proc.h tokenizers/nfc.c
 xxhash.h core/digest.c
+gsl/.* statistics/statistics.c
 INCLUDERS
 
 # Arrows go down only.
@@ -84,11 +85,12 @@ may drafters core sampling device_step kernels tokenizers models
 may verifier/rules core sampling device_step verifier
 may verifier core sampling device_step kernels models
 may decode core sampling drafters verifier
-may exact core sampling verifier
-may results core
+may statistics core
+may exact core sampling verifier statistics
+may results core statistics
 may engine core sampling kernels tokenizers models drafters verifier decode
-may experiments core sampling kernels formats tokenizers models drafters verifier decode exact results engine
-may commands core sampling kernels formats tokenizers models drafters verifier decode exact results engine experiments
+may experiments core sampling kernels formats tokenizers models drafters verifier decode statistics exact results engine
+may commands core sampling kernels formats tokenizers models drafters verifier decode statistics exact results engine experiments
 
 # Folders of a size that can be overviewed.
 while read -r n folder; do

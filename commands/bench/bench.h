@@ -15,7 +15,7 @@
 #include "kernels/cpu/probe.h"
 #include "kernels/timed.h"
 #include "results/cost.h"
-#include "results/spread.h"
+#include "statistics/spread.h"
 
 enum { MAX_ROWS = 64, MAX_PASS_ROWS = 512, MAX_PEERS = 4 }; // MAX_ROWS: entries of --rows
 #define MAX_FOREIGN_LOAD 0.08 // processors that other processes may use in a round that counts

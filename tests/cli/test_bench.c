@@ -17,7 +17,7 @@
 #include "models/model.h"
 #include "results/bench_rows.h"
 #include "results/cost.h"
-#include "results/spread.h"
+#include "statistics/spread.h"
 #include "results/store.h"
 #include "tests/cli/child_process.h"
 #include "tests/results/sample_facts.h"

@@ -5,7 +5,8 @@
 
 #include "exact/evidence.h"
 #include "exact/mass.h"
-#include "exact/tails.h"
+#include "statistics/statistics.h"
+#include "statistics/tails.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
 

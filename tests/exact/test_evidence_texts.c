@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "exact/evidence.h"
-#include "exact/tails.h"
+#include "statistics/tails.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
 

@@ -6,7 +6,8 @@
 
 #include "core/memory.h"
 #include "exact/observer.h"
-#include "exact/tails.h"
+#include "statistics/statistics.h"
+#include "statistics/tails.h"
 #include "exact/verdict.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"

@@ -4,7 +4,8 @@
 
 #include "exact/evidence.h"
 #include "exact/power.h"
-#include "exact/tails.h"
+#include "statistics/statistics.h"
+#include "statistics/tails.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
 

@@ -13,7 +13,7 @@ import time
 
 REPO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OUT = os.path.join(REPO, "build", "mutate")
-FOLDERS = ["verifier", "decode", "sampling", "results", "drafters", "engine", "experiments", "commands"]
+FOLDERS = ["verifier", "decode", "sampling", "statistics", "results", "drafters", "engine", "experiments", "commands"]
 PLAIN = ["-DCMAKE_BUILD_TYPE=None", "-DCMAKE_C_FLAGS=-O2", "-DCMAKE_CXX_FLAGS=-O2"]
 
 

@@ -11,7 +11,7 @@
 #include "core/memory.h"
 #include "results/exact_rows.h"
 #include "results/report.h"
-#include "results/statistics.h"
+#include "statistics/intervals.h"
 #include "results/store.h"
 #include "tests/support/check.h"
 #include "tests/results/sample_facts.h"

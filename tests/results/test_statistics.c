@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "results/statistics.h"
+#include "statistics/intervals.h"
+#include "statistics/statistics.h"
 #include "tests/support/check.h"
 
 static void near(double a, double b, double within)

@@ -1,18 +1,14 @@
-// tails.h - tail probabilities, as log10, of the three distributions that the tests of evidence.h use. An impossible
-// token has a tail of 0, whose log10 is -INFINITY; 10^-400 is no double, but its log10 is.
+// tails.h - tail probabilities of test statistics, as log10 (statistics.h), and Holm's correction for many tests.
 #pragma once
 
-double tail_chi_square(double x, double freedom); // of x or more
 // Chi-square test of counts of equally probable cells against uniformity. *chi: the statistic.
 double tail_even(const double *count, int cells, double *chi);
-double tail_normal(double z); // of |z| or more, two-sided
 // Of a sum s of many independent terms of mean 0, none beyond width: a normal tail is too small for few rare events,
 // whose distribution is Poisson. This is the normal tail of the signed root of Bennett's exponent (Bennett 1962):
 // within a few percent of a Poisson tail, and the normal one where the variance is many times the square of the width.
 double tail_sum(double s, double variance, double width);
 double tail_kolmogorov(double d,
-                       double n);    // of a largest distance of d or more between n points and their distribution
-double quantile_normal(double tail); // the z that is exceeded, on one side, with this probability
+                       double n); // of a largest distance of d or more between n points and their distribution
 
 // Holm's correction (1979): the probability that any true null hypothesis among n is rejected stays below a level, for
 // any dependence between the tests. Rejected are those with adjusted[i] below log10 of the level. NAN: not a test.

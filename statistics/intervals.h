@@ -1,4 +1,4 @@
-// statistics.h - confidence intervals with prompts as the sample.
+// intervals.h - confidence intervals with prompts as the sample.
 //
 // Tokens of one text are not independent, so the unit of replication is the prompt (docs/results.md; nominal 95 %
 // intervals over tokens covered the truth in 52 % of trials).
@@ -15,4 +15,3 @@ struct interval ratio_of_sums(const double *a, const double *b, size_t n);
 // Ratio of two such ratios, paired by prompt: (sum(a) / sum(b)) / (sum(c) / sum(d)), linearised on the log scale. Used for
 // speedups.
 struct interval ratio_of_ratios(const double *a, const double *b, const double *c, const double *d, size_t n);
-double quantile_t(double probability, double freedom); // of Student's t, by the incomplete beta function (DLMF 8.17.22)

@@ -1,4 +1,4 @@
-#include "results/spread.h"
+#include "statistics/spread.h"
 
 #include <math.h>
 #include <stdlib.h>
