@@ -12,7 +12,7 @@
 #include "commands/commands.h"
 #include "commands/generate.h"
 #include "commands/json_lines.h"
-#include "formats/utf8.h"
+#include "core/utf8.h"
 #include "sampling/stages.h"
 #include "verifier/rules/rule.h"
 

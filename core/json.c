@@ -10,6 +10,7 @@
 #include "core/digest.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/utf8.h"
 
 // jansson defines macros of these names.
 #undef json_is_object
@@ -296,27 +297,12 @@ struct json *json_new_array(void)
     return outer(checked(json_array()));
 }
 
-// The length of the valid UTF-8 sequence at s, 0 if there is none.
-static size_t sequence(const unsigned char *s, size_t n)
-{
-    size_t length = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : s[0] < 0xF5 ? 4 : 0;
-    if (length == 0 || length > n)
-        return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((s[i] & 0xC0) != 0x80)
-            return 0;
-    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) || (s[0] == 0xF0 && s[1] < 0x90) ||
-        (s[0] == 0xF4 && s[1] > 0x8F))
-        return 0;
-    return length;
-}
-
 struct json *json_new_text_n(const char *s, size_t n)
 {
     struct text valid = { 0 };
     text_add(&valid, "", 0);
     for (size_t i = 0; i < n;) {
-        size_t length = sequence((const unsigned char *)s + i, n - i);
+        size_t length = utf8_character(s + i, n - i);
         text_add(&valid, length != 0 ? s + i : "\xEF\xBF\xBD", length != 0 ? length : 3);
         i += length != 0 ? length : 1;
     }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/utf8.h"
 
 static struct settings *new_settings(enum settings_kind kind)
 {
@@ -210,18 +211,13 @@ bool settings_text(const struct settings *s, const char *key, const char **to, s
 
 // Bytes of the character at t if YAML requires an escape for it, or ends a line at it: control characters, U+0080 to U+009F,
 // U+2028 and U+2029, U+FFFE and U+FFFF. 0: no escape is needed.
-static int unwritable(const char *t, unsigned *code)
+static size_t unwritable(const char *t, unsigned *code)
 {
-    const unsigned char *c = (const unsigned char *)t;
-    *code = c[0];
-    if (c[0] < 0x20 || c[0] == 0x7F)
-        return 1;
-    *code = c[0] == 0xC2 ? c[1] : 0;
-    if (*code >= 0x80 && *code <= 0x9F)
-        return 2;
-    const bool three = (c[0] == 0xE2 || c[0] == 0xEF) && (c[1] & 0xC0) == 0x80 && (c[2] & 0xC0) == 0x80;
-    *code = three ? (c[0] & 0xFu) << 12 | (c[1] & 0x3Fu) << 6 | (c[2] & 0x3Fu) : 0;
-    return *code == 0x2028 || *code == 0x2029 || *code == 0xFFFE || *code == 0xFFFF ? 3 : 0;
+    const size_t bytes = utf8_character(t, strnlen(t, 4));
+    *code = bytes > 0 ? utf8_code(t) : ' '; // a byte that is not UTF-8 is written as it is
+    const bool escaped = *code < 0x20 || (*code >= 0x7F && *code <= 0x9F) || *code == 0x2028 || *code == 0x2029 ||
+                         *code == 0xFFFE || *code == 0xFFFF;
+    return escaped ? bytes : 0;
 }
 
 // Whether a scalar parses back to itself in flow style without quotes.
@@ -248,7 +244,7 @@ static void write_text(const struct settings *s, struct text *out)
     text_puts(out, "\"");
     for (const char *t = s->text; *t != '\0';) {
         unsigned code;
-        const int bytes = unwritable(t, &code);
+        const size_t bytes = unwritable(t, &code);
         if (bytes > 0)
             text_printf(out, code < 0x100 ? "\\x%02X" : "\\u%04X", code);
         else if (*t == '"' || *t == '\\')

@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/settings.h"
+#include "core/utf8.h"
 
 enum { MAX_DEPTH = 32, MAX_BYTES = 4 << 20 };
 
@@ -48,22 +49,6 @@ __attribute__((format(printf, 4, 5))) static bool fail_at(struct error *err, con
 
 // ---- bytes
 
-// Decodes the UTF-8 character at s into *c. Returns its number of bytes; 0: not UTF-8.
-static int character(const unsigned char *s, size_t n, unsigned *c)
-{
-    int length = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : s[0] < 0xF5 ? 4 : 0;
-    if (length == 0 || (size_t)length > n)
-        return 0;
-    *c = length == 1 ? s[0] : s[0] & (0xFFu >> (length + 1));
-    for (int i = 1; i < length; i++) {
-        if ((s[i] & 0xC0) != 0x80)
-            return 0;
-        *c = *c << 6 | (s[i] & 0x3F);
-    }
-    bool overlong = (length == 3 && *c < 0x800) || (length == 4 && *c < 0x10000);
-    return overlong || *c > 0x10FFFF || (*c >= 0xD800 && *c < 0xE000) ? 0 : length;
-}
-
 static bool is_text(unsigned c)
 {
     return c == '\t' || c == '\n' || c == '\r' || (c >= 0x20 && c < 0x7F) || c == 0x85 || (c >= 0xA0 && c < 0xFFFE) ||
@@ -73,19 +58,18 @@ static bool is_text(unsigned c)
 // libyaml detects these too, but without a line number.
 static bool all_text(const char *text, size_t n, const char *file, struct error *err)
 {
-    const unsigned char *s = (const unsigned char *)text;
     struct place at = { 1, 1 };
     for (size_t i = 0; i < n;) {
-        unsigned c = 0;
-        int length = character(s + i, n - i, &c);
+        size_t length = utf8_character(text + i, n - i);
         if (length == 0)
-            return fail_at(err, file, at, "expected UTF-8 text, found the byte 0x%02X", s[i]);
+            return fail_at(err, file, at, "expected UTF-8 text, found the byte 0x%02X", (unsigned char)text[i]);
+        unsigned c = utf8_code(text + i);
         if (!is_text(c))
             return fail_at(err, file, at, "expected text, found %s (U+%04X)",
                            c == 0 ? "a NUL character" : "a control character", c);
-        i += (size_t)length;
+        i += length;
         at.column++;
-        if (c == '\n' || (c == '\r' && (i == n || s[i] != '\n')))
+        if (c == '\n' || (c == '\r' && (i == n || text[i] != '\n')))
             at = (struct place){ at.line + 1, 1 };
     }
     return true;

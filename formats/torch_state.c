@@ -15,7 +15,7 @@
 #include "formats/printable.h"
 #include "formats/torch.h"
 #include "formats/torch_parts.h"
-#include "formats/utf8.h"
+#include "core/utf8.h"
 
 enum {
     MAX_NAME_BYTES = 1000, // of a tensor, in bytes

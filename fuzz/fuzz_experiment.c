@@ -15,7 +15,7 @@
 #include "experiments/experiment.h"
 #include "experiments/yaml.h"
 #include "fuzz/fuzz.h"
-#include "formats/utf8.h"
+#include "core/utf8.h"
 #include "sampling/sampling.h"
 #include "verifier/rules/rule.h"
 

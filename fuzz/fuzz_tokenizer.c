@@ -2,7 +2,7 @@
 // the first NUL, the text begins after it.
 //
 // reader: tokenizers/tokenizer_json.c tokenizers/tokenizer.c tokenizers/tokenizer_decode.c tokenizers/added_tokens.c tokenizers/vocabulary.c
-// reader: tokenizers/bpe.c tokenizers/pretokenize.c tokenizers/pattern.c tokenizers/nfc.c tokenizers/byte_alphabet.c formats/utf8.c
+// reader: tokenizers/bpe.c tokenizers/pretokenize.c tokenizers/pattern.c tokenizers/nfc.c tokenizers/byte_alphabet.c core/utf8.c
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@
 #include "fuzz/fuzz.h"
 #include "tokenizers/tokenizer.h"
 #include "tokenizers/tokenizer_parts.h"
-#include "formats/utf8.h"
+#include "core/utf8.h"
 
 static const struct fuzz_file files[] = { { "tokenizer.json", FUZZ_JSON }, { "text", FUZZ_TEXT }, { NULL, FUZZ_TEXT } };
 static const char *const words[] = { "BPE",

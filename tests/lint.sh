@@ -54,7 +54,7 @@ yaml.h experiments/yaml.c
 jansson.h core/json.c
 Random123/philox.h sampling/rng.c
 pcre2.h tokenizers/pattern.c
-utf8proc.h tokenizers/nfc.c
+utf8proc.h core/utf8.c
 xxhash.h core/digest.c
 gsl/.* statistics/statistics.c
 INCLUDERS

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "tokenizers/pattern.h"
-#include "formats/utf8.h"
+#include "core/utf8.h"
 #include "tokenizers/vocabulary.h"
 
 void added_add(struct added *a, const char *text, size_t n, struct added_token flags)

@@ -1,7 +1,7 @@
 #include "tokenizers/byte_alphabet.h"
 
 #include "core/memory.h"
-#include "formats/utf8.h"
+#include "core/utf8.h"
 
 enum { SHIFTED = 0x100, LETTERS = 0x144 }; // the first code point of a shifted byte, and one past the last
 

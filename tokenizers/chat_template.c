@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/utf8.h"
 
 static const char opening[] = "<|im_start|>", closing[] = "<|im_end|>";
 
@@ -54,14 +55,11 @@ bool chat_choose(const char *format, const char *jinja, struct chat_format *to, 
         chatml(jinja, to);
         return true;
     }
-    int shown = 60;
-    if (strlen(jinja) > (size_t)shown)
-        while (shown > 0 && ((unsigned char)jinja[shown] & 0xC0) == 0x80) // not inside a character
-            shown--;
+    const size_t n = strlen(jinja), shown = utf8_cut(jinja, n, 60);
     return fail(
         err,
         "the checkpoint's chat template is not supported (only ChatML is): \"%.*s%s\"; `chat: none` passes the prompts unchanged",
-        shown, jinja, strlen(jinja) > (size_t)shown ? "..." : "");
+        (int)shown, jinja, n > shown ? "..." : "");
 }
 
 static void turn(struct text *to, const char *role, const char *content)

@@ -1,11 +1,9 @@
 #include "tokenizers/nfc.h"
 
 #include <stdbool.h>
-#include <stdlib.h>
-#include <utf8proc.h>
 
 #include "core/memory.h"
-#include "formats/utf8.h"
+#include "core/utf8.h"
 
 // Characters for which utf8proc and Hugging Face tokenizers differ. The normalizer of the latter implements Unicode 9: it
 // treats newer characters as bases that neither reorder nor compose. And utf8proc 2.8 drops U+11A7, one before the first
@@ -38,19 +36,6 @@ static bool is_inert(unsigned c)
     return low < sizeof(inert) / sizeof(*inert) && c >= inert[low].first;
 }
 
-static void normalize(struct text *to, const char *s, size_t n)
-{
-    if (n == 0)
-        return;
-    utf8proc_uint8_t *normal = NULL;
-    utf8proc_option_t options = UTF8PROC_STABLE | UTF8PROC_COMPOSE;
-    utf8proc_ssize_t length = utf8proc_map((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &normal, options);
-    if (length < 0) // for valid text: out of memory
-        abort();
-    text_add(to, (const char *)normal, (size_t)length);
-    free(normal);
-}
-
 void nfc_add(struct text *to, const char *s, size_t n)
 {
     size_t from = 0;      // everything before is done
@@ -61,7 +46,7 @@ void nfc_add(struct text *to, const char *s, size_t n)
             unsigned code = utf8_code(s + i);
             changes |= code >= 0x300;
             if (is_inert(code)) {
-                normalize(to, s + from, i - from);
+                utf8_normalize(to, s + from, i - from);
                 text_add(to, s + i, length);
                 from = i + length;
                 changes = false;
@@ -70,7 +55,7 @@ void nfc_add(struct text *to, const char *s, size_t n)
         i += length;
     }
     if (changes)
-        normalize(to, s + from, n - from);
+        utf8_normalize(to, s + from, n - from);
     else
         text_add(to, s + from, n - from);
 }

@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "formats/utf8.h"
+#include "core/utf8.h"
 
 // White_Space of Unicode. PCRE2's own \s also matches U+180E, which is no longer a space since Unicode 6.3.
 static const char *const spaces =

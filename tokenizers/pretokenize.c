@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "tokenizers/pattern.h"
-#include "formats/utf8.h"
+#include "core/utf8.h"
 
 // ---- stages and families -----------------------------------------------------------------------------------------
 

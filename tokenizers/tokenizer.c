@@ -14,7 +14,7 @@
 #include "tokenizers/byte_alphabet.h"
 #include "tokenizers/nfc.h"
 #include "tokenizers/tokenizer_parts.h"
-#include "formats/utf8.h"
+#include "core/utf8.h"
 
 void ids_add(struct ids *ids, int32_t id)
 {

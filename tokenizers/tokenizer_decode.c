@@ -5,7 +5,7 @@
 #include "core/memory.h"
 #include "tokenizers/tokenizer.h"
 #include "tokenizers/tokenizer_parts.h"
-#include "formats/utf8.h"
+#include "core/utf8.h"
 
 static void replace(struct decoding *state, struct text *to)
 {

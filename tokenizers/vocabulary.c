@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/utf8.h"
 #include "tokenizers/byte_alphabet.h"
 
 void vocabulary_init(struct vocabulary *v, int size, size_t tokens)
@@ -115,10 +116,7 @@ const struct token *vocabulary_token(const struct vocabulary *v, int32_t id)
 char *printable_text(const char *s, size_t n)
 {
     enum { MAX_BYTES = 48 };
-    size_t shown = n;
-    if (n > MAX_BYTES)
-        for (shown = MAX_BYTES; shown > 0 && ((unsigned char)s[shown] & 0xC0) == 0x80;)
-            shown--;
+    const size_t shown = utf8_cut(s, n, MAX_BYTES);
     struct json *j = json_new_text_n(s, shown);
     char *quoted = json_write(j);
     json_free(j);

@@ -10,7 +10,7 @@
 #include "experiments/cells.h"
 #include "experiments/experiment.h"
 #include "experiments/yaml.h"
-#include "formats/utf8.h"
+#include "core/utf8.h"
 #include "results/store.h"
 #include "tests/experiments/small_experiments.h"
 #include "tests/support/small_model.h"

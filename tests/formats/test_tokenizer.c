@@ -13,7 +13,7 @@
 #include "tokenizers/nfc.h"
 #include "models/paths.h"
 #include "tokenizers/tokenizer.h"
-#include "formats/utf8.h"
+#include "core/utf8.h"
 #include "tests/support/check.h"
 #include "tests/formats/editable_tokenizer.h"
 #include "tests/support/small_model.h"

@@ -13,7 +13,7 @@
 #include "tokenizers/pattern.h"
 #include "tokenizers/pretokenize.h"
 #include "tokenizers/tokenizer.h"
-#include "formats/utf8.h"
+#include "core/utf8.h"
 #include "tests/support/check.h"
 
 static struct error err;

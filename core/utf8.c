@@ -1,7 +1,12 @@
-#include "formats/utf8.h"
+// utf8.c - utf8.h by utf8proc, whose one includer this is; what decoding in parts needs is added.
+#include "core/utf8.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
+
+#include "core/memory.h"
 
 int utf8_length(unsigned char b)
 {
@@ -23,14 +28,9 @@ int utf8_continues(const unsigned char *before, int i, unsigned char b)
 
 size_t utf8_character(const char *s, size_t n)
 {
-    const unsigned char *u = (const unsigned char *)s;
-    int length = n > 0 ? utf8_length(u[0]) : 0;
-    if ((size_t)length > n)
-        return 0;
-    for (int i = 1; i < length; i++)
-        if (!utf8_continues(u, i, u[i]))
-            return 0;
-    return (size_t)length;
+    utf8proc_int32_t code;
+    utf8proc_ssize_t length = utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &code);
+    return length > 0 ? (size_t)length : 0;
 }
 
 size_t utf8_valid(const char *s, size_t n)
@@ -55,38 +55,14 @@ size_t utf8_valid(const char *s, size_t n)
 
 unsigned utf8_code(const char *s)
 {
-    const unsigned char *u = (const unsigned char *)s;
-    if (u[0] < 0x80)
-        return u[0];
-    if (u[0] < 0xE0)
-        return (u[0] & 0x1Fu) << 6 | (u[1] & 0x3Fu);
-    if (u[0] < 0xF0)
-        return (u[0] & 0x0Fu) << 12 | (u[1] & 0x3Fu) << 6 | (u[2] & 0x3Fu);
-    return (u[0] & 0x07u) << 18 | (u[1] & 0x3Fu) << 12 | (u[2] & 0x3Fu) << 6 | (u[3] & 0x3Fu);
+    utf8proc_int32_t code;
+    utf8proc_iterate((const utf8proc_uint8_t *)s, -1, &code);
+    return (unsigned)code;
 }
 
 int utf8_put(unsigned code, char *to)
 {
-    if (code < 0x80) {
-        to[0] = (char)code;
-        return 1;
-    }
-    if (code < 0x800) {
-        to[0] = (char)(0xC0 | code >> 6);
-        to[1] = (char)(0x80 | (code & 0x3F));
-        return 2;
-    }
-    if (code < 0x10000) {
-        to[0] = (char)(0xE0 | code >> 12);
-        to[1] = (char)(0x80 | (code >> 6 & 0x3F));
-        to[2] = (char)(0x80 | (code & 0x3F));
-        return 3;
-    }
-    to[0] = (char)(0xF0 | code >> 18);
-    to[1] = (char)(0x80 | (code >> 12 & 0x3F));
-    to[2] = (char)(0x80 | (code >> 6 & 0x3F));
-    to[3] = (char)(0x80 | (code & 0x3F));
-    return 4;
+    return (int)utf8proc_encode_char((utf8proc_int32_t)code, (utf8proc_uint8_t *)to);
 }
 
 size_t utf8_before(const char *s, size_t at)
@@ -95,4 +71,20 @@ size_t utf8_before(const char *s, size_t at)
         at--;
     while (at > 0 && ((unsigned char)s[at] & 0xC0) == 0x80);
     return at;
+}
+
+size_t utf8_cut(const char *s, size_t n, size_t max)
+{
+    return n <= max ? n : utf8_before(s, max + 1);
+}
+
+void utf8_normalize(struct text *to, const char *s, size_t n)
+{
+    utf8proc_uint8_t *normal = NULL;
+    utf8proc_option_t options = UTF8PROC_STABLE | UTF8PROC_COMPOSE;
+    utf8proc_ssize_t length = utf8proc_map((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &normal, options);
+    if (length < 0) // for valid text: out of memory
+        abort();
+    text_add(to, (const char *)normal, (size_t)length);
+    free(normal);
 }

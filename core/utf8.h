@@ -1,6 +1,8 @@
-// utf8.h - UTF-8 validation, decoding and encoding.
+// utf8.h - UTF-8 validation, decoding and encoding, and normalization form C.
 #pragma once
 #include <stddef.h>
+
+struct text;
 
 // Length in bytes (1 to 4) of the well-formed character at s; 0 if it is malformed (truncated, overlong, a surrogate,
 // beyond U+10FFFF).
@@ -16,3 +18,7 @@ unsigned utf8_code(const char *s);
 int utf8_put(unsigned code, char *to);
 // Offset of the first byte of the character before `at`, in well-formed text.
 size_t utf8_before(const char *s, size_t at);
+// The number of bytes of s (n) to show if at most `max` may be: no character is cut.
+size_t utf8_cut(const char *s, size_t n, size_t max);
+// Appends the NFC of well-formed text, as utf8proc computes it (tokenizers/nfc.h: as tokenizers expect it).
+void utf8_normalize(struct text *to, const char *s, size_t n);
