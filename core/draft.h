@@ -27,8 +27,7 @@ enum { MAX_SLOTS = 256, MAX_NODES = 512 };
 // so only the rows that a rule visits are ever copied.
 struct rows {
     int vocab;
-    const float *(*row)(struct rows *self, int node);                // (vocab) borrowed until the rows change
-    void (*prefetch)(struct rows *self, const int32_t *node, int n); // hint: these rows are used next; may be NULL
+    const float *(*row)(struct rows *self, int node); // (vocab) borrowed until the rows change
 };
 
 enum proposal {                  // how the token of a node was obtained

@@ -419,7 +419,7 @@ struct drafts *device_drafts_create(const struct draft_batch *g)
     t->drafts.host_bytes = t->host->host_bytes;
     t->slot = xcalloc(slots, sizeof(*t->slot));
     for (int s = 0; s < g->env.slots; s++)
-        t->slot[s] = (struct device_slot){ { g->target_vocab, q_row, NULL }, t, s };
+        t->slot[s] = (struct device_slot){ { g->target_vocab, q_row }, t, s };
     t->draft = xcalloc(slots, sizeof(*t->draft));
     t->tag = xcalloc(nodes, sizeof(*t->tag));
     t->downloaded = xcalloc(nodes, sizeof(*t->downloaded));

@@ -51,7 +51,7 @@ static void create_slot(const struct draft_batch *g, struct slot_draft *s)
 {
     const size_t candidates = (size_t)g->shape.candidates;
     const size_t width = (size_t)(g->vocab > g->target_vocab ? g->vocab : g->target_vocab);
-    s->q = (struct rows){ g->target_vocab, q_row, NULL };
+    s->q = (struct rows){ g->target_vocab, q_row };
     builder_create(&s->builder, &g->shape, g->child_vocab);
     s->row = xcalloc(candidates, sizeof(*s->row));
     s->after = xcalloc(candidates, sizeof(*s->after));

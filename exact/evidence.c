@@ -197,11 +197,6 @@ void evidence_sum(double *to, const double *from, size_t n)
         to[i] += from[i];
 }
 
-void evidence_join(struct evidence *to, const struct evidence *from)
-{
-    evidence_sum((double *)to, (const double *)from, EVIDENCE_DOUBLES);
-}
-
 static struct evidence_part whole(const struct evidence *e)
 {
     struct evidence_part all = e->part[0];

@@ -101,7 +101,6 @@ struct evidence {
     double squares[ORDERS][SQUARE][SQUARE];
     struct evidence_part part[PARTS];
 };
-enum { EVIDENCE_DOUBLES = sizeof(struct evidence) / sizeof(double) };
 
 // The uniform numbers of one token.
 struct uniforms {
@@ -112,7 +111,6 @@ extern const struct uniforms evidence_start; // the predecessor of a sequence's 
 // Adds one token. last: the result for the token before it. Returns its uniform numbers. Reads each entry of its rows
 // once; keeps no pointer.
 struct uniforms evidence_add(struct evidence *to, const struct observed_token *t, struct uniforms last);
-void evidence_join(struct evidence *to, const struct evidence *from);
 void evidence_sum(double *to, const double *from, size_t n); // to[i] += from[i], for any such sums
 double evidence_tokens(const struct evidence *e);            // including the impossible ones
 

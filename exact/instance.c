@@ -330,8 +330,8 @@ static void select_after_later(const struct instance *in, struct table_draft *g)
 void instance_draft(const struct instance *in, struct rng *rng, int prefix, struct table_draft *g)
 {
     int at[LAW_NODES] = { 0 }; // the draft's node for each node of the instance; -1: none
-    g->q = (struct table_rows){ { in->vocab, table_row, NULL }, in->q, g->prefix, 0 };
-    g->p = (struct table_rows){ { in->vocab, table_row, NULL }, in->p, g->prefix, 0 };
+    g->q = (struct table_rows){ { in->vocab, table_row }, in->q, g->prefix, 0 };
+    g->p = (struct table_rows){ { in->vocab, table_row }, in->p, g->prefix, 0 };
     g->draft = (struct draft){ 1, LAW_NODES, g->token, g->parent, g->proposal, &g->q.rows, NULL };
     g->token[0] = 0;
     g->parent[0] = -1;

@@ -6,8 +6,6 @@
 #include "exact/evidence.h"
 #include "statistics/statistics.h"
 
-const char *const power_test_names[] = { "score", "KS", "e" };
-
 // The mean of the sum must exceed the two-sided limit by its own allowed deviation: (z_a + z_b) sqrt(n v) = n d, with
 // v = 1 / 4 the variance of the indicator of a set of half the mass.
 static double score_tokens(double d, struct power w)

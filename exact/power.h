@@ -8,7 +8,6 @@
 #pragma once
 
 enum power_test { POWER_SCORE, POWER_KS, POWER_E, POWER_TESTS };
-extern const char *const power_test_names[]; // "score", "KS", "e"
 
 struct power {
     double alpha; // probability of a false alarm, of all tests together

@@ -76,7 +76,6 @@ bool gguf_text(const struct gguf *g, const char *key, struct gguf_string *to);
 // Iterates over an array of strings; *at is the position and starts at 0. Returns false at the end.
 bool gguf_next_string(const struct gguf_value *array, size_t *at, struct gguf_string *to);
 int64_t gguf_array_int(const struct gguf_value *array, uint64_t i); // 0 if the elements are not integers
-double gguf_array_real(const struct gguf_value *array, uint64_t i); // 0 if the elements are not reals
 
 // Writing: a header of metadata and tensors, then the tensors' bytes. Used by writer.c and by the tests' small models.
 struct gguf_writer;
@@ -87,10 +86,9 @@ void gguf_write_real(struct gguf_writer *w, const char *key, float v);
 void gguf_write_bool(struct gguf_writer *w, const char *key, bool v);
 void gguf_write_text(struct gguf_writer *w, const char *key, const char *s);
 void gguf_write_ints(struct gguf_writer *w, const char *key, const int32_t *v, size_t n);
-void gguf_write_reals(struct gguf_writer *w, const char *key, const float *v, size_t n);
 void gguf_write_texts(struct gguf_writer *w, const char *key, const char *const *s, size_t n);
-// data is borrowed until gguf_write_end. If NULL, the callback `put` of gguf_write_end_with writes it.
+// data is borrowed until gguf_write_end. If NULL, the callback `put` given there writes it.
 void gguf_write_tensor(struct gguf_writer *w, const char *name, int dims, const uint64_t *dim, int ggml_type,
                        const void *data, size_t bytes);
-bool gguf_write_end(struct gguf_writer *w, struct error *err); // frees w; on failure removes path.part
-bool gguf_write_end_with(struct gguf_writer *w, part_put *put, void *context, struct error *err);
+// Frees w; on failure removes path.part. put: NULL if every tensor has data.
+bool gguf_write_end(struct gguf_writer *w, part_put *put, void *context, struct error *err);

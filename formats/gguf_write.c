@@ -125,12 +125,6 @@ void gguf_write_ints(struct gguf_writer *w, const char *key, const int32_t *v, s
     put(&w->values, v, n * sizeof(*v));
 }
 
-void gguf_write_reals(struct gguf_writer *w, const char *key, const float *v, size_t n)
-{
-    put_array(w, key, GGUF_F32, n);
-    put(&w->values, v, n * sizeof(*v));
-}
-
 void gguf_write_texts(struct gguf_writer *w, const char *key, const char *const *s, size_t n)
 {
     put_array(w, key, GGUF_STRING, n);
@@ -181,7 +175,7 @@ static void release(struct gguf_writer *w)
     free(w);
 }
 
-bool gguf_write_end_with(struct gguf_writer *w, part_put *data, void *context, struct error *err)
+bool gguf_write_end(struct gguf_writer *w, part_put *data, void *context, struct error *err)
 {
     bool written = true;
     put_header(w);
@@ -199,9 +193,4 @@ bool gguf_write_end_with(struct gguf_writer *w, part_put *data, void *context, s
         part_abandon(w->part);
     release(w);
     return ok;
-}
-
-bool gguf_write_end(struct gguf_writer *w, struct error *err)
-{
-    return gguf_write_end_with(w, NULL, NULL, err);
 }

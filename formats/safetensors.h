@@ -12,9 +12,7 @@
 bool safetensors_read(const char *path, const struct mapping *file, int number, struct tensor_list *to,
                       struct error *err);
 
-// Writes one file; names and data are borrowed for the call. metadata_json: an object of strings, or NULL.
-bool safetensors_write(const char *path, const struct safetensor *t, size_t n, const char *metadata_json,
-                       struct error *err);
-// The same; the callback `put` writes each tensor whose data is NULL.
-bool safetensors_write_with(const char *path, const struct safetensor *t, size_t n, const char *metadata_json,
-                            part_put *put, void *context, struct error *err);
+// Writes one file; names and data are borrowed for the call. metadata_json: an object of strings, or NULL. The callback
+// `put` writes each tensor whose data is NULL; put NULL: every tensor has data.
+bool safetensors_write(const char *path, const struct safetensor *t, size_t n, const char *metadata_json, part_put *put,
+                       void *context, struct error *err);

@@ -58,8 +58,8 @@ static bool put_tensors(struct part *part, const struct safetensor *t, size_t n,
     return true;
 }
 
-bool safetensors_write_with(const char *path, const struct safetensor *t, size_t n, const char *metadata_json,
-                            part_put *put, void *context, struct error *err)
+bool safetensors_write(const char *path, const struct safetensor *t, size_t n, const char *metadata_json, part_put *put,
+                       void *context, struct error *err)
 {
     char *header = header_of(t, n, metadata_json, err);
     if (header == NULL)
@@ -78,10 +78,4 @@ bool safetensors_write_with(const char *path, const struct safetensor *t, size_t
     if (part != NULL && !written)
         part_abandon(part);
     return part != NULL && written && part_end(part, err);
-}
-
-bool safetensors_write(const char *path, const struct safetensor *t, size_t n, const char *metadata_json,
-                       struct error *err)
-{
-    return safetensors_write_with(path, t, n, metadata_json, NULL, NULL, err);
 }

@@ -110,21 +110,6 @@ const struct safetensor *shards_at(const struct shards *s, size_t i)
     return i < s->list.n ? &s->list.at[i] : NULL;
 }
 
-static int name_and_tensor(const void *name, const void *tensor)
-{
-    return strcmp(name, ((const struct safetensor *)tensor)->name);
-}
-
-const struct safetensor *shards_find(const struct shards *s, const char *name)
-{
-    return s->list.n == 0 ? NULL : bsearch(name, s->list.at, s->list.n, sizeof(*s->list.at), name_and_tensor);
-}
-
-int shards_files(const struct shards *s)
-{
-    return s->files;
-}
-
 const char *shards_file(const struct shards *s, int file)
 {
     return file >= 0 && file < s->files ? s->file[file].path : NULL;

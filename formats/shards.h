@@ -12,6 +12,4 @@ struct shards *shards_open(const char *path, struct error *err);
 void shards_close(struct shards *s);
 size_t shards_count(const struct shards *s);
 const struct safetensor *shards_at(const struct shards *s, size_t i); // sorted by name; NULL beyond the end
-const struct safetensor *shards_find(const struct shards *s, const char *name);
-int shards_files(const struct shards *s);
-const char *shards_file(const struct shards *s, int file); // its path
+const char *shards_file(const struct shards *s, int file);            // its path; NULL beyond the last

@@ -95,21 +95,6 @@ const char *weight_map_file(const struct weight_map *m, size_t file)
     return m->file[file];
 }
 
-size_t weight_map_count(const struct weight_map *m)
-{
-    return m->n;
-}
-
-const char *weight_map_name(const struct weight_map *m, size_t i)
-{
-    return m->tensor[i].name;
-}
-
-size_t weight_map_file_of(const struct weight_map *m, size_t i)
-{
-    return m->tensor[i].file_index;
-}
-
 // Both lists are sorted.
 static bool find_listed(const struct weight_map *m, const char *directory, const char *index,
                         const struct safetensor *tensor, size_t n, bool *listed, struct error *err)

@@ -202,13 +202,6 @@ int kv_pending(const struct kv_cache *c, int slot)
     return c->slot[slot].pending;
 }
 
-int kv_capacity(const struct kv_cache *c, int slot)
-{
-    const struct slot *s = &c->slot[slot];
-    int pending = c->shape.pending - s->pending, length = c->shape.length - s->prefix - s->pending;
-    return pending < length ? pending : length;
-}
-
 void kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n)
 {
     struct slot *s = &c->slot[slot];

@@ -42,15 +42,13 @@ size_t kv_bytes(const struct kv_shape *shape); // bytes on the device that kv_cr
 // Makes the rows of a pass pending. Derives from parent[] alone where each row is stored, its position, and its
 // ancestors (the tree mask). Called by model_forward, and by drafters with layers of their own. Rows of one slot are in
 // the order of their pending numbers. rows: number of rows that the pass is queued as (rows_queued); those behind p->n
-// are padding. The layout is borrowed until the next kv_admit. A pass that does not fit is a bug of the caller, which
-// checks kv_capacity first.
+// are padding. The layout is borrowed until the next kv_admit. A pass that does not fit is a bug of the caller.
 const struct layout *kv_admit(struct kv_cache *c, const struct pass *p, int rows);
 struct tensor kv_keys(struct kv_cache *c, int layer); // (slots * length, width)
 struct tensor kv_values(struct kv_cache *c, int layer);
 
-int kv_length(const struct kv_cache *c, int slot);   // rows of the prefix
-int kv_pending(const struct kv_cache *c, int slot);  // pending rows
-int kv_capacity(const struct kv_cache *c, int slot); // pending rows that can still be admitted
+int kv_length(const struct kv_cache *c, int slot);  // rows of the prefix
+int kv_pending(const struct kv_cache *c, int slot); // pending rows
 // Appends pending rows row[0..n), in ascending order, to the prefix. All other pending rows are dropped.
 void kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n);
 // Shortens the prefix to `length` rows. All pending rows are dropped.

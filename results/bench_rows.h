@@ -1,4 +1,4 @@
-// bench_rows.h - writes what `speclab bench` measured to the database (results/schema_bench.sql), and reads its cost model back.
+// bench_rows.h - writes what `speclab bench` measured to the database (results/schema_bench.sql).
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -58,9 +58,3 @@ struct bench_row {
 };
 
 bool store_bench(struct store *s, const struct bench_row *r, int64_t *id, struct error *err); // one transaction
-
-// Reads the fitted cost model of a bench in one placement; the caller calls cost_free. If there is none: form COST_NONE, no error.
-bool store_cost(struct store *s, int64_t bench, const char *placement, struct cost *to, struct error *err);
-// *bench: the latest bench of this model and precision; 0: none.
-bool store_latest_bench(struct store *s, const char *target_hash, const char *activations, const char *cache,
-                        int threads, int64_t *bench, struct error *err);

@@ -183,11 +183,6 @@ void cost_fit_step(struct cost *to, const struct cost_point *p, int n)
     to->step_max_error = line.hinge_max_error;
 }
 
-double cost_step_ns(const struct cost *c, double context)
-{
-    return c->step_a + c->step_d * context;
-}
-
 void cost_free(struct cost *c)
 {
     free(c->rows);

@@ -40,4 +40,3 @@ double cost_ns(const struct cost *c, double n, double context);       // by the 
 double cost_hinge_ns(const struct cost *c, double n, double context); // by the hinge
 double cost_table_ns(const struct cost *c, double n,
                      double context); // by the table, extrapolated linearly beyond its edges
-double cost_step_ns(const struct cost *c, double context);

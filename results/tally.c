@@ -130,7 +130,7 @@ static const char summary_sql[] =
     " r.finished, r.sequences, r.new_tokens, r.steps, r.drafts, r.drafted_tokens, r.accepted_tokens, r.max_depth, r.trees,"
     " r.tokens_per_s, r.end_to_end_tokens_per_s, r.sequence_tokens_per_s, r.tokens_per_step, r.acceptance_rate,"
     " r.propose_share, r.verify_share, r.advance_share, r.other_share, r.speedup_geometric, r.end_to_end_speedup,"
-    " r.paired_prompts, r.unpaired_sequences, run.drafter_invariant"
+    " r.unpaired_sequences, run.drafter_invariant"
     " FROM run_summary AS r JOIN run ON run.id = r.run WHERE r.experiment = ? AND r.peers = ? ORDER BY r.drafter_kind <> 'none', r.run";
 
 static struct tally tally_of_row(const struct query *q)
@@ -153,9 +153,8 @@ static struct tally tally_of_row(const struct query *q)
         *count[i] = query_int(q, 10 + i);
     for (int i = 0; i < 11; i++)
         *number[i] = query_real(q, 18 + i);
-    t.paired_prompts = query_int(q, 29);
-    t.unpaired = query_int(q, 30);
-    t.drafter_invariant = query_int(q, 31);
+    t.unpaired = query_int(q, 29);
+    t.drafter_invariant = query_int(q, 30);
     return t;
 }
 

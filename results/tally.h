@@ -23,7 +23,7 @@ struct tally { // one run; NAN: no such number
     double propose, verify, advance, other; // shares of the time of decoding
     struct interval speedup;                // over paired sequences, interval by prompt
     double geometric, end_to_end_speedup;
-    int64_t paired_prompts, unpaired;               // unpaired: sequences without a pair
+    int64_t unpaired;                               // sequences without a pair
     double rate[POSITIONS], conditional[POSITIONS]; // acceptance at depth i + 1
     double by_rank[POSITIONS];                      // at depth 1: accepted / tried, by rank
     double expected, accepted_uncut, z;             // from the view `expected`

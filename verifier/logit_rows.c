@@ -60,7 +60,7 @@ void logit_rows_create(struct logit_rows *r, struct backend *b, const struct sam
 {
     *r = (struct logit_rows){ .backend = b, .sampling = s, .used_vocab = used_vocab, .capacity = nodes };
     r->on_device = b->step != NULL && sampling_row_stages(s, &r->stages);
-    r->rows = (struct rows){ vocab, r->on_device ? device_row : host_row, NULL };
+    r->rows = (struct rows){ vocab, r->on_device ? device_row : host_row };
     r->copy = xcalloc((size_t)nodes * (size_t)vocab, sizeof(*r->copy));
     r->row = xcalloc((size_t)nodes, sizeof(*r->row));
     r->path = xcalloc((size_t)(length + nodes), sizeof(*r->path));

@@ -294,11 +294,6 @@ bool verifier_accept(struct verifier *v, const struct request *r, int n, struct 
     return true;
 }
 
-bool verifier_verify(struct verifier *v, const struct request *r, int n, struct advance *a, struct error *err)
-{
-    return verifier_score(v, r, n, err) && verifier_accept(v, r, n, a, err);
-}
-
 const struct verification *verifier_verification(const struct verifier *v, int i)
 {
     return &v->verification[i];

@@ -50,8 +50,6 @@ bool verifier_score(struct verifier *v, const struct request *r, int n, struct e
 // Waits for the pass, decides each draft, and keeps the accepted rows of the cache. a[i] is the result of r[i]; the requests are those
 // that were scored.
 bool verifier_accept(struct verifier *v, const struct request *r, int n, struct advance *a, struct error *err);
-// Both.
-bool verifier_verify(struct verifier *v, const struct request *r, int n, struct advance *a, struct error *err);
 
 // Times of a step on the target's device, by its own clock: a stamp is the time at which all operations queued before it are done.
 // If the device queues, stamps are known after the next wait: verifier_accept or verifier_finish.

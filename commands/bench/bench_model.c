@@ -90,7 +90,7 @@ bool bench_model_open(struct bench_model *s, struct model *m, const struct bench
     }
     for (int i = 0; ok && i < p->n_contexts; i++) {
         int c = p->context[i], pending = larger(p->rows, smaller(PENDING, c));
-        s->context[s->n_contexts++] = c;
+        s->n_contexts++;
         s->cache[i] = cache_of(s, c + p->rows, pending, p->cache, err);
         ok = s->cache[i] != NULL && fill(s, s->cache[i], c, smaller(pending, PENDING), &unused, err);
     }

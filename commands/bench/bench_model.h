@@ -19,7 +19,6 @@ struct bench_model {         // start with { 0 }
     struct model *model;     // borrowed
     int rows, prompt;        // maximum rows of a pass; tokens of the prompt, 0: no prompt
     int n_contexts;
-    int context[MAX_CONTEXTS]; // cached tokens
     struct kv_cache *cache[MAX_CONTEXTS], *prompt_cache;
     struct tensor logits; // (rows, vocab)
     int32_t *token, *slot, *parent, *kept;

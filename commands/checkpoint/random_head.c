@@ -96,7 +96,7 @@ static char *config_text(const struct generator *m)
 static bool write_files(struct generator *m, const char *weights, const char *config, struct error *err)
 {
     plan_tensors(m);
-    if (!safetensors_write_with(weights, m->tensor, m->n, NULL, put, m, err))
+    if (!safetensors_write(weights, m->tensor, m->n, NULL, put, m, err))
         return false;
     struct part *part = part_begin(config, err);
     if (part == NULL)

@@ -172,7 +172,7 @@ bool random_model_write(const struct random_shape *s, enum type type, uint64_t s
         return false;
     put_metadata(&m);
     plan_tensors(&m);
-    bool ok = gguf_write_end_with(m.file, put, &m, err);
+    bool ok = gguf_write_end(m.file, put, &m, err);
     free(m.tensor);
     return ok;
 }

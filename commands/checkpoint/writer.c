@@ -140,7 +140,7 @@ static bool write_gguf(const struct rewrite *r, const char *to, struct error *er
         gguf_write_tensor(w, t->name, t->dims, dim, t->ggml, NULL, t->bytes);
     }
     struct tensor_writer p = tensor_writer_of(r);
-    return gguf_write_end_with(w, put, &p, err);
+    return gguf_write_end(w, put, &p, err);
 }
 
 // ---- Hugging Face
@@ -155,7 +155,7 @@ static bool write_tensors(const struct rewrite *r, const char *directory, struct
     }
     char *path = xformat("%s/model.safetensors", directory);
     struct tensor_writer p = tensor_writer_of(r);
-    bool ok = safetensors_write_with(path, tensor, r->n, "{\"format\":\"pt\"}", put, &p, err);
+    bool ok = safetensors_write(path, tensor, r->n, "{\"format\":\"pt\"}", put, &p, err);
     free(path);
     free(tensor);
     return ok;

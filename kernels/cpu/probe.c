@@ -1,6 +1,7 @@
 // probe.c - read bandwidth: sums a large buffer on all threads, several times.
 #include "kernels/cpu/probe.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,12 +80,6 @@ static size_t probe_size(void)
     return (size_t)share / PIECE * PIECE;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 struct prober *prober_create(int threads)
 {
     size_t bytes = probe_size();
@@ -106,15 +101,13 @@ struct probe prober_read(struct prober *p, int threads, double seconds)
 {
     struct threads *t = threads == 1 ? p->one : p->all;
     struct probe result = { .bytes = p->bytes, .threads = threads_count(t) };
-    double pass[MAX_PASSES], from = clock_seconds();
+    double least = INFINITY, from = clock_seconds();
     for (; result.passes < MAX_PASSES && (result.passes < 3 || clock_seconds() - from < seconds); result.passes++) {
         double start = clock_seconds();
         threads_run(t, (int)(p->bytes / PIECE), sum, p);
-        pass[result.passes] = clock_seconds() - start;
+        least = fmin(least, clock_seconds() - start);
     }
-    qsort(pass, (size_t)result.passes, sizeof(*pass), ascending);
-    result.bytes_per_second = (double)p->bytes / pass[0];
-    result.median = (double)p->bytes / pass[result.passes / 2];
+    result.bytes_per_second = (double)p->bytes / least;
     return result;
 }
 

@@ -6,7 +6,6 @@
 
 struct probe {
     double bytes_per_second; // of the fastest pass, since a bound that is too low would flatter; 0: not enough memory
-    double median;           // of the passes, in bytes per second
     size_t bytes;            // read per pass; much larger than the caches if memory allows
     int threads, passes;
 };

@@ -52,17 +52,6 @@ def t975(n):
     return quantile_t("0.975", n - 1)
 
 
-def of_sums(a, b):
-    a, b = [F(x) for x in a], [F(x) for x in b]
-    ratio, n = sum(a) / sum(b), len(a)
-    if n < 2:
-        return [number(ratio), None, None]
-    squares = sum((x - ratio * y) ** 2 for x, y in zip(a, b)) / sum(b) ** 2
-    half = t975(n) * sqrt(mpf(n) / (n - 1) * mpf(squares.numerator) / squares.denominator)
-    r = mpf(ratio.numerator) / ratio.denominator
-    return [number(r), number(r - half), number(r + half)]
-
-
 def of_ratios(a, b, c, d):
     a, b, c, d = ([F(x) for x in v] for v in (a, b, c, d))
     A, B, C, D = (sum(v) for v in (a, b, c, d))
@@ -83,9 +72,9 @@ def intervals():
             rows = []
             for scale in 2.5, 1.0, 1.0, 7.0:
                 rows.append([float("%.6g" % (x * scale * 2 ** dice.gauss(0, spread))) for x in length])
-            out.append({"rows": rows, "sums": of_sums(rows[0], rows[1]), "ratios": of_ratios(*rows)})
+            out.append({"rows": rows, "ratios": of_ratios(*rows)})
     zero = [[1.0, 0.0, 5.0], [2.0, 3.0, 4.0], [1.0, 1.0, 0.0], [2.0, 0.0, 2.0]]  # prompts without tokens, without time
-    out.append({"rows": zero, "sums": of_sums(zero[0], zero[1]), "ratios": of_ratios(*zero)})
+    out.append({"rows": zero, "ratios": of_ratios(*zero)})
     return out
 
 

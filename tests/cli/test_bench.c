@@ -76,9 +76,9 @@ static void a_hinge_is_recovered_from_its_own_costs(void **state)
     assert_true(near(c.a, 4e6, 1e-6) && near(c.b, 2e4, 1e-6) && near(c.s, 3e5, 1e-6) && near(c.d, 800, 1e-6) &&
                 near(c.e, 90, 1e-6));
     assert_true(near(cost_ns(&c, 12, 1000), hinged(12, 1000), 1e-6));
-    assert_true(isnan(cost_step_ns(&c, 100)));
+    assert_true(isnan(c.step_a));
     cost_fit_step(&c, (const struct cost_point[]){ { 1, 128, 1.128e6 }, { 1, 512, 1.512e6 } }, 2);
-    assert_true(near(cost_step_ns(&c, 1000), 2e6, 1e-6) && c.step_max_error < 1e-9);
+    assert_true(near(c.step_a + c.step_d * 1000, 2e6, 1e-6) && c.step_max_error < 1e-9);
     cost_free(&c);
 }
 
@@ -138,7 +138,7 @@ static void probes_measure_positive_numbers(void **state)
     struct prober *p = prober_create(2);
     assert_non_null(p);
     struct probe one = prober_read(p, 1, 0), all = prober_read(p, 2, 0);
-    assert_true(one.bytes_per_second > 0 && one.bytes_per_second >= one.median && one.passes >= 3 && one.threads == 1);
+    assert_true(one.bytes_per_second > 0 && one.passes >= 3 && one.threads == 1);
     assert_true(all.bytes_per_second > 0 && all.bytes == one.bytes);
     prober_destroy(p);
     double trip = probe_round_trip();
@@ -265,7 +265,7 @@ static void a_stored_bench_is_read_back(void **state)
     struct store *s = store_open(path, &err);
     assert_non_null(s);
     struct cost_point p[ROWS * CONTEXTS];
-    struct cost fitted, read;
+    struct cost fitted;
     grid(p, hinged);
     cost_fit(&fitted, p, ROWS * CONTEXTS);
     cost_fit_step(&fitted, p, 1);
@@ -317,12 +317,8 @@ static void a_stored_bench_is_read_back(void **state)
                                    .times = n,
                                    .operations = 1,
                                    .costs = 1 };
-    int64_t id, latest;
+    int64_t id;
     assert_ok(store_bench(s, &row, &id, &err), err);
-    assert_true(store_latest_bench(s, "0123456789abcdef", "int8", "f32", 2, &latest, &err));
-    assert_int_equal(latest, id);
-    assert_true(store_latest_bench(s, "0123456789abcdef", "int8", "f32", 3, &latest, &err));
-    assert_int_equal(latest, 0);
 
 #define QUERY(what) sample_facts_query(s, "SELECT " what " FROM bench_pass WHERE n = 8 AND context = 512 AND peer = 0")
 #define QUERY_PEER(what) \
@@ -341,16 +337,6 @@ static void a_stored_bench_is_read_back(void **state)
     assert_true(near(sample_facts_query(s, "SELECT hinge_ns FROM cost_of_pass WHERE n = 16 AND context = 512"),
                      hinged(16, 512), 1e-6));
     assert_true(sample_facts_query(s, "SELECT c FROM cost_of_pass WHERE n = 1 AND context = 512") == 1);
-
-    assert_true(store_cost(s, id, "other", &read, &err));
-    assert_int_equal(read.form, COST_HINGE);
-    assert_true(cost_ns(&read, 12, 700) == cost_ns(&fitted, 12, 700) && read.hinge_max_error == fitted.hinge_max_error);
-    assert_true(cost_step_ns(&read, 700) == cost_step_ns(&fitted, 700));
-    assert_int_equal(read.n_rows, ROWS);
-    cost_free(&read);
-    assert_true(store_cost(s, id, "S", &read, &err));
-    assert_int_equal(read.form, COST_NONE);
-    cost_free(&read);
 
     struct bench_row wrong = row;
     wrong.threads = 0;

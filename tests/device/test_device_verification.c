@@ -79,8 +79,8 @@ static void some_scene(struct scene *s, bool draws, bool chain)
     const bool alike = any(3) > 0;
     s->draft = (struct draft){ 1, MOST_NODES, s->token, s->parent, s->proposal, draws ? &s->q.rows : NULL, NULL };
     s->token[0] = 0, s->parent[0] = -1, s->proposal[0] = DETERMINISTIC;
-    s->p.rows = (struct rows){ vocab, table_row, NULL };
-    s->q.rows = (struct rows){ vocab, table_row, NULL };
+    s->p.rows = (struct rows){ vocab, table_row };
+    s->q.rows = (struct rows){ vocab, table_row };
     for (int i = 0; i < n; i++) {
         some_row(s->p.p + i * vocab, vocab);
         some_row(s->q.p + i * vocab, vocab);

@@ -67,7 +67,7 @@ static void build_draft(const struct table_drafter *g, struct request *r, struct
         chains += g->shape->parent[k] == 0;
     if (g->shape->chains && depth > (d->capacity - 1) / chains) // chains are equally deep
         depth = (d->capacity - 1) / chains;
-    rows->rows = (struct rows){ g->table_instance->vocab, draft_row, NULL };
+    rows->rows = (struct rows){ g->table_instance->vocab, draft_row };
     rows->q = &g->q;
     rows->text[0] = text_number(g->table_instance->vocab, r->token, r->n);
     d->q = &rows->rows;

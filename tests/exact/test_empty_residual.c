@@ -51,7 +51,7 @@ static void verify(const struct rule *rule, enum proposal how, bool chain, const
 {
     int32_t token[TWO + 1] = { 0, 1, chain ? 2 : 1 }, parent[TWO + 1] = { -1, 0, chain ? 1 : 0 };
     uint8_t proposal[TWO + 1] = { DETERMINISTIC, (uint8_t)how, (uint8_t)how };
-    struct same_row rows = { { VOCAB, the_row, NULL }, p };
+    struct same_row rows = { { VOCAB, the_row }, p };
     struct draft d = { TWO + 1, TWO + 1, token, parent, proposal, how == DETERMINISTIC ? NULL : &rows.rows, NULL };
     struct rng rng = { .accept = reject_all, .pick = pick_largest, .root = 11 };
     void *options = rule_defaults(rule);
@@ -122,7 +122,7 @@ static void end_probabilities_cover_every_node(void **state)
     static const float mixed[VOCAB] = { 0.25f, 0.5f, 0.25f };
     int32_t token[TWO + 1] = { 0, 1, 2 }, parent[TWO + 1] = { -1, 0, 1 };
     uint8_t proposal[TWO + 1] = { DETERMINISTIC, SAMPLED, SAMPLED };
-    struct same_row rows = { { VOCAB, the_row, NULL }, mixed };
+    struct same_row rows = { { VOCAB, the_row }, mixed };
     for (int i = 0; rules[i] != NULL; i++)
         for (int n = 1; n <= TWO + 1; n++)
             for (int how = DETERMINISTIC; how <= SAMPLED; how++) {

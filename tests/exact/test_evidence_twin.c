@@ -63,7 +63,7 @@ static void add_text(struct evidence *e, const struct json *tokens)
         for (size_t k = 0; k < json_count(list); k++)
             deterministic[k] = whole(list, k);
         if (whole(one, 7)) { // a sequence begins: the one before it is added
-            evidence_join(e, &part);
+            evidence_sum((double *)e, (const double *)&part, sizeof(part) / sizeof(double));
             part = (struct evidence){ 0 };
             last = evidence_start;
             before = -1;
@@ -84,7 +84,7 @@ static void add_text(struct evidence *e, const struct json *tokens)
         last = evidence_add(&part, &t, last);
         before = t.token;
     }
-    evidence_join(e, &part);
+    evidence_sum((double *)e, (const double *)&part, sizeof(part) / sizeof(double));
 }
 
 static const struct json *text_named(const char *name)

@@ -63,7 +63,7 @@ static const float *row_of(struct rows *self, int node)
 static void fill_table(struct table *t, const char *name, const struct draft *d)
 {
     const struct json *rows = json_get(golden, name);
-    t->rows = (struct rows){ VOCAB, row_of, NULL };
+    t->rows = (struct rows){ VOCAB, row_of };
     t->draft = d;
     for (int x = 0; x < VOCAB; x++)
         fill(t->after[x], json_at(rows, (size_t)x));

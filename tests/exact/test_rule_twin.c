@@ -75,7 +75,7 @@ static int32_t long_token(const struct scene *c, int token)
 
 static void fill(struct table *t, const struct json *rows, int one, const struct scene *c)
 {
-    t->rows = (struct rows){ c->vocab, row_of, NULL };
+    t->rows = (struct rows){ c->vocab, row_of };
     for (int node = 0; node < (int)json_count(rows); node++)
         for (int x = 0; x < (int)json_count(json_at(rows, (size_t)node)); x++)
             t->row[node][long_token(c, x)] = (float)whole(json_at(rows, (size_t)node), x) / (float)one;

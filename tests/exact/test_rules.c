@@ -153,7 +153,7 @@ static int long_id(int x)
 
 static void lengthen(struct long_rows *to, struct rows *from, int nodes)
 {
-    *to = (struct long_rows){ { LONG, long_row, NULL }, { { 0 } } };
+    *to = (struct long_rows){ { LONG, long_row }, { { 0 } } };
     for (int node = 0; node < nodes; node++)
         for (int x = 0; x < from->vocab; x++)
             to->row[node][long_id(x)] = from->row(from, node)[x];
@@ -331,7 +331,7 @@ static void decode(const struct rule *rule, int nodes, uint64_t draft_seed, int3
     text[0] = 0;
     while (n < TEXT) {
         struct draft d = { 1, LAW_NODES, token, parent, proposal, NULL, NULL };
-        struct language_rows rows = { { VOCAB, language_row, NULL }, &d };
+        struct language_rows rows = { { VOCAB, language_row }, &d };
         token[0] = text[n - 1];
         source.rng.root = n - 1;
         for (int k = 1; k < nodes; k++) {

@@ -34,7 +34,7 @@ static void begin(struct scene *s, int vocab, const float *root)
     *s = (struct scene){ 0 };
     s->draft = (struct draft){ 1, NODES, s->token, s->parent, s->proposal, NULL, NULL };
     s->parent[0] = -1;
-    s->p = (struct table){ { vocab, table_row, NULL }, { root } };
+    s->p = (struct table){ { vocab, table_row }, { root } };
     s->out = verification_create(NODES, vocab);
 }
 

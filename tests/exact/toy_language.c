@@ -172,8 +172,7 @@ void text_writer_write(struct text_writer *w, int64_t sequence, struct observed 
     observer_start(w->observer, 1, sequence);
     for (int n = 1; n <= text_setup->tokens;) {
         struct draft d = { 1, NODES, token, parent, proposal, NULL, NULL };
-        struct table_rows p = { { VOCAB, table_row, NULL }, language, &d },
-                          q = { { VOCAB, table_row, NULL }, drafter_row, &d };
+        struct table_rows p = { { VOCAB, table_row }, language, &d }, q = { { VOCAB, table_row }, drafter_row, &d };
         const struct request r = { .slot = 1, .n = n, .token = text, .rng = rng, .draft = &d, .depth = 9 };
         token[0] = text[n - 1];
         rng->root = n - 1;

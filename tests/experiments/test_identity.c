@@ -121,7 +121,7 @@ static void copy_gguf(const char *from, const char *to, const struct change *c, 
         gguf_write_tensor(w, name, t->dims, t->dim, t->ggml_type, t->tensor.data, t->bytes);
         free(name);
     }
-    assert_ok(gguf_write_end(w, &err), err);
+    assert_ok(gguf_write_end(w, NULL, NULL, &err), err);
     gguf_close(g);
 }
 

@@ -40,7 +40,7 @@ static void write_head(const char *path)
             w[i] = (float)(splitmix(&state) >> 40) * 0x1p-24f - 0.5f;
         t[h].data = w;
     }
-    if (!safetensors_write(path, t, HEADS, NULL, &err))
+    if (!safetensors_write(path, t, HEADS, NULL, NULL, NULL, &err))
         fail_msg("%s", err.text);
     for (int h = 0; h < HEADS; h++)
         free((void *)(uintptr_t)t[h].data);

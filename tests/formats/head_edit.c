@@ -68,7 +68,7 @@ void head_edit_close(struct head_edit *e)
 {
     struct error err;
     char *text = json_write(e->config);
-    assert_ok(safetensors_write(e->weights, e->tensor, (size_t)e->n, NULL, &err), err);
+    assert_ok(safetensors_write(e->weights, e->tensor, (size_t)e->n, NULL, NULL, NULL, &err), err);
     file_write(e->config_path, text);
     while (e->n > 0)
         drop(e, 0);

@@ -15,6 +15,7 @@
 #include "tests/support/check.h"
 #include "tests/support/checkpoint.h"
 #include "tests/support/file_write.h"
+#include "tests/support/shards_find.h"
 #include "tests/support/small_model.h"
 
 static struct error err;
@@ -232,7 +233,7 @@ static void an_unknown_type_is_refused_when_the_tensor_is_loaded(void **state)
         gguf_write_tensor(w, name, t->dims, t->dim, norm ? 20 : up ? 77 : t->ggml_type, t->tensor.data, t->bytes);
         free(name);
     }
-    assert_true(gguf_write_end(w, &err));
+    assert_true(gguf_write_end(w, NULL, NULL, &err));
     gguf_close(g);
     struct model_config c;
     assert_true(config_read(path, &c, &err));

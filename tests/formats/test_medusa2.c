@@ -39,7 +39,7 @@ static void write_both(const char *model, const char *heads, const char *to)
     assert_int_equal(mkdir(to, 0777), 0);
     char *file = xformat("%s/model.safetensors", to), *from = xformat("%s/config.json", model),
          *config = xformat("%s/config.json", to);
-    assert_true(safetensors_write(file, all, n, NULL, &err));
+    assert_true(safetensors_write(file, all, n, NULL, NULL, NULL, &err));
     struct json *j = json_read(from, &err);
     assert_non_null(j);
     struct json *classes = json_new_array();

@@ -148,7 +148,7 @@ static void lists_with_one_entry_for_each_layer_are_pruned_too(void **state)
             gguf_write_tensor(w, name, t->dims, t->dim, t->ggml_type, t->tensor.data, t->bytes);
             free(name);
         }
-        assert_true(gguf_write_end(w, &err));
+        assert_true(gguf_write_end(w, NULL, NULL, &err));
         bool ok = prune_model(from, keep, 2, to, &err);
         assert_true(ok == !bad);
     }

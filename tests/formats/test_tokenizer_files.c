@@ -311,7 +311,7 @@ static struct tokenizer *opened_gguf(const struct gguf_fields *s)
     const char *merge = s->merge != NULL ? s->merge : "a b";
     if (merge[0] != '\0')
         gguf_write_texts(w, "tokenizer.ggml.merges", &merge, 1);
-    assert_ok(gguf_write_end(w, &err), err);
+    assert_ok(gguf_write_end(w, NULL, NULL, &err), err);
     struct tokenizer *t = tokenizer_open(path, &err);
     free(path);
     return t;

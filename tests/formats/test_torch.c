@@ -18,6 +18,7 @@
 #include "tests/support/check.h"
 #include "tests/support/checkpoint.h"
 #include "tests/support/file_write.h"
+#include "tests/support/shards_find.h"
 #include "tests/support/small_model.h"
 
 #define FOLDER CASES "/torch"
@@ -139,7 +140,7 @@ static void a_checkpoint_written_as_safetensors_is_the_same(void **state)
     for (size_t k = 0; k < sizeof(files) / sizeof(*files); k++) {
         char *from = xformat(FOLDER "/%s", files[k]), *to = test_path("converted.safetensors");
         struct shards *t = opened(from);
-        assert_true(safetensors_write(to, shards_at(t, 0), shards_count(t), NULL, &err));
+        assert_true(safetensors_write(to, shards_at(t, 0), shards_count(t), NULL, NULL, NULL, &err));
         struct shards *s = shards_open(to, &err);
         assert_non_null(s);
         assert_int_equal(shards_count(s), shards_count(t));

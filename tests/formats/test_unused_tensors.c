@@ -66,7 +66,7 @@ static void copy_gguf(const char *from, const char *to, int blocks, const char *
     }
     if (tensor != NULL)
         gguf_write_tensor(w, tensor, 1, &width, type_facts[F32].ggml, ones, (size_t)width * sizeof(*ones));
-    assert_true(gguf_write_end(w, &err));
+    assert_true(gguf_write_end(w, NULL, NULL, &err));
     for (size_t i = 0; i < n; i++)
         free(names[i]);
     free(ones);

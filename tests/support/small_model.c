@@ -326,7 +326,7 @@ void small_write_hf(const char *directory, const struct small_model *given)
             n++;
         char *path = t.shards == 1 ? xformat("%s/model.safetensors", directory)
                                    : xformat("%s/model-%05d.safetensors", directory, file);
-        require(safetensors_write(path, tensor + first, (size_t)n, "{\"format\":\"pt\"}", &err), &err);
+        require(safetensors_write(path, tensor + first, (size_t)n, "{\"format\":\"pt\"}", NULL, NULL, &err), &err);
         free(path);
         first += n;
     }
@@ -426,7 +426,7 @@ void small_write_gguf(const char *path, const struct small_model *given)
         uint64_t dim[2] = { (uint64_t)e->width, (uint64_t)e->rows };
         gguf_write_tensor(w, e->gguf, vector ? 1 : 2, dim, type_facts[type].ggml, data[i], bytes);
     }
-    require(gguf_write_end(w, &err), &err);
+    require(gguf_write_end(w, NULL, NULL, &err), &err);
     for (int i = 0; i <= l.n; i++)
         free(data[i]);
     free(data);

@@ -364,7 +364,7 @@ static void the_features_of_an_advance_are_the_states_that_predicted_its_tokens(
         draft[i] = (struct draft){ 5, 5, token[i], parent, proposal, NULL, NULL };
         r[i] = (struct request){ i, prompts.length[2], prompts.token[2], &rng.rng, &draft[i], 4, NULL };
     }
-    assert_true(verifier_verify(v, r, 2, a, &err));
+    assert_true(verifier_score(v, r, 2, &err) && verifier_accept(v, r, 2, a, &err));
     float *logits = xcalloc((size_t)shape->vocab, sizeof(float));
     for (int i = 0; i < 2; i++) {
         assert_int_equal(a[i].n, 3);

@@ -203,7 +203,8 @@ static void drive(const char *name, const char *sampling, int shortest, int roun
                 if (fresh->type->forget != NULL)
                     fresh->type->forget(fresh->drafter, s);
             }
-            assert_true(verifier_verify(driven->verifier, r, SLOTS, a, &err));
+            assert_true(verifier_score(driven->verifier, r, SLOTS, &err) &&
+                        verifier_accept(driven->verifier, r, SLOTS, a, &err));
             for (int s = 0; s < SLOTS; s++) {
                 memcpy(t[s].token + t[s].n, a[s].token, (size_t)a[s].n * sizeof(int32_t));
                 t[s].n += a[s].n;
@@ -298,9 +299,7 @@ static void a_drafter_that_misreports_its_draws_is_detected(void **unused)
                                             [DROPPED] = "a token reported as drawn was not drawn",
                                             [RENUMBERED] = "a token reported as drawn was not drawn" };
     for (int fault = 0; fault < CONTROL_FAULTS; fault++) {
-        struct negative_control p = { { .type = &type },
-                                      { CONTROL_VOCAB, control_row, NULL },
-                                      (enum control_fault)fault };
+        struct negative_control p = { { .type = &type }, { CONTROL_VOCAB, control_row }, (enum control_fault)fault };
         const char *why = NULL;
         for (uint64_t seed = 0; seed < 20 && why == NULL; seed++) { // not every draw is dropped
             static struct text_state t;

@@ -52,7 +52,7 @@ static void make_row(float *row, uint64_t *state)
 
 static void make_table_instance(struct table_instance *w, uint64_t seed)
 {
-    *w = (struct table_instance){ .p = { VOCAB, p_row, NULL }, .q = { VOCAB, q_row, NULL } };
+    *w = (struct table_instance){ .p = { VOCAB, p_row }, .q = { VOCAB, q_row } };
     for (int t = 0; t < TEXTS; t++) {
         make_row(w->p_row[t], &seed);
         make_row(w->q_row[t], &seed);
