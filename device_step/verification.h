@@ -23,7 +23,7 @@ struct verify_request {
     // Philox's stream, and the root's position (sampling/rng.h).
     uint64_t seed, sequence;
     int32_t root;
-    // Uniforms in place of Philox's, for tests that enumerate them (exact/bisect.h): (3, n) of each node's acceptance test, of a draw
+    // Uniforms in place of Philox's, for tests that enumerate them (tests/support/bisect.h): (3, n) of each node's acceptance test, of a draw
     // from its residual, of a draw from its row; for `match` (n, vocab), one per token of each depth, to which half a step is added.
     // NULL: Philox's.
     const double *uniforms;

@@ -1,4 +1,4 @@
-// test_bisect_device.c - the output distribution of a device's rules, as black boxes: uniforms in, tokens out (exact/bisect.h).
+// test_bisect_device.c - the output distribution of a device's rules, as black boxes: uniforms in, tokens out (tests/support/bisect.h).
 //
 //     test_bisect_device [N]     N instances for each rule on each device, instead of a few
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "device_step/device_step.h"
 #include "device_step/verification.h"
-#include "exact/bisect.h"
+#include "tests/support/bisect.h"
 #include "kernels/backend.h"
 #include "tests/support/check.h"
 #include "tests/device/gpus.h"

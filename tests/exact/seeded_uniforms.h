@@ -1,7 +1,7 @@
-// seeded_uniforms.h - plain rules as black boxes (exact/bisect.h), each with one misuse of its uniforms. Every one of
+// seeded_uniforms.h - plain rules as black boxes (tests/support/bisect.h), each with one misuse of its uniforms. Every one of
 // them is exact by enumeration of its decisions.
 #pragma once
-#include "exact/bisect.h"
+#include "tests/support/bisect.h"
 
 enum misuse {
     NO_MISUSE,

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "exact/audit.h"
+#include "tests/support/audit.h"
 #include "tests/support/check.h"
 #include "tests/support/pairings.h"
 #include "tests/exact/shared_randomness.h"

@@ -2,7 +2,7 @@
 // detect, are detected.
 #include <math.h>
 
-#include "exact/bisect.h"
+#include "tests/support/bisect.h"
 #include "exact/law.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"

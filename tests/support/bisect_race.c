@@ -1,8 +1,8 @@
 // bisect_race.c - the winning probabilities of a race, from pairs of uniforms.
 #include <math.h>
 
-#include "exact/bisect_parts.h"
 #include "exact/law.h"
+#include "tests/support/bisect_parts.h"
 
 static double time_of(uint64_t k)
 {

@@ -1,4 +1,4 @@
-#include "exact/bisect.h"
+#include "tests/support/bisect.h"
 
 #include <assert.h>
 #include <math.h>
@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "exact/bisect_parts.h"
 #include "exact/law.h"
 #include "sampling/outcomes.h"
+#include "tests/support/bisect_parts.h"
 
 enum { MAX_CELLS = 200000 };
 

@@ -1,4 +1,4 @@
-#include "exact/audit.h"
+#include "tests/support/audit.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // bisect_parts.h - the survey of one instance, shared by the files of bisect.h. A point of the cube is k: (uniforms)
 // grid numbers, each below 2^53.
 #pragma once
-#include "exact/bisect.h"
+#include "tests/support/bisect.h"
 
 #define BISECT_LAST ((UINT64_C(1) << BISECT_BITS) - 1) // the last grid number; 0 is the first
 enum { BISECT_CHECKS = 8 };                            // random points per cell or race

@@ -2,7 +2,7 @@
 #include <assert.h>
 #include <stddef.h>
 
-#include "exact/bisect.h"
+#include "tests/support/bisect.h"
 
 // ---- layout
 
