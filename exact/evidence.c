@@ -234,7 +234,6 @@ struct list {
 
 static void list_add(struct list *l, struct exact_test t)
 {
-    t.p = pow(10, t.log10_p);
     if (l->n < l->capacity)
         l->to[l->n] = t;
     l->n++;
@@ -252,8 +251,8 @@ static void test_impossible(struct list *l, const struct evidence *e)
 {
     double tokens = evidence_tokens(e);
     if (tokens > 0)
-        list_add(l, (struct exact_test){ "impossible", "p = 0", "all", e->impossible, 0,
-                                         e->impossible > 0 ? -INFINITY : 0, tokens });
+        list_add(l, (struct exact_test){ "impossible", "p = 0", "all", e->impossible, e->impossible > 0 ? -INFINITY : 0,
+                                         tokens });
 }
 
 static void test_ks(struct list *l, const double cells[CELLS], const char *of)
@@ -265,7 +264,7 @@ static void test_ks(struct list *l, const double cells[CELLS], const char *of)
         below += cells[i];
         max = fmax(max, fabs(below / n - (i + 1.0) / CELLS));
     }
-    list_add(l, (struct exact_test){ "KS", of, "all", max, 0, tail_kolmogorov(max, n), n });
+    list_add(l, (struct exact_test){ "KS", of, "all", max, tail_kolmogorov(max, n), n });
 }
 
 static void test_cells(struct list *l, const double cells[COARSE], const char *of, const char *part)
@@ -274,7 +273,7 @@ static void test_cells(struct list *l, const double cells[COARSE], const char *o
     if (n < MIN_EXPECTED * COARSE)
         return;
     const double log10_p = tail_even(cells, COARSE, &chi);
-    list_add(l, (struct exact_test){ "chi-square", of, part, chi, 0, log10_p, n });
+    list_add(l, (struct exact_test){ "chi-square", of, part, chi, log10_p, n });
 }
 
 // Pairs overlap: each number is in two of them. The counts less the shares of their line and column are products of a
@@ -297,14 +296,14 @@ static void test_pairs(struct list *l, const double square[SQUARE][SQUARE], cons
             chi += d * d / expected;
         }
     double log10_p = tail_chi_square(chi, (SQUARE - 1) * (SQUARE - 1));
-    list_add(l, (struct exact_test){ "pairs", of, "all", chi, 0, log10_p, n });
+    list_add(l, (struct exact_test){ "pairs", of, "all", chi, log10_p, n });
 }
 
 static void test_scores(struct list *l, const struct evidence_part *e, const char *part)
 {
     for (int i = 0; i < SCORES; i++)
         if (e->variance[i] > 0)
-            list_add(l, (struct exact_test){ "score", score_names[i], part, e->score[i] / sqrt(e->variance[i]), 0,
+            list_add(l, (struct exact_test){ "score", score_names[i], part, e->score[i] / sqrt(e->variance[i]),
                                              tail_sum(e->score[i], e->variance[i], score_width[i]), e->seen[i] });
 }
 

@@ -123,7 +123,7 @@ struct exact_test {
     const char *of;   // the order or function
     const char *part; // "all", "first", "later", "bonus"
     double statistic; // a count; the largest distance; chi-square; a normal score
-    double p, log10_p;
+    double log10_p;   // of the p-value
     double tokens;
 };
 

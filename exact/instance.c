@@ -7,21 +7,6 @@
 #include "core/memory.h"
 #include "sampling/rng.h"
 
-const char *const misreport_names[MISREPORTS] = {
-    [TRUTHFUL] = "truthful",
-    [GREEDY_AS_SAMPLED] = "proposes the argmax as sampled",
-    [SHARPENED_AS_SAMPLED] = "samples at another temperature than it reports",
-    [DISTINCT_AS_SAMPLED] = "samples without replacement and reports independent samples",
-    [PRUNED_AS_SAMPLED] = "samples and drops improbable tokens",
-    [DETERMINISTIC_AFTER_LATER] = "selects by the sampled token of a later sibling",
-    [TOP_TWO_AS_SAMPLED] = "samples from the top two tokens and reports the whole row",
-    [BEST_OF_TWO_AS_SAMPLED] = "samples two siblings and keeps the more probable one",
-    [RANKED_AS_SAMPLED] = "proposes the top-k tokens as sampled",
-    [ROUNDED_AS_SAMPLED] = "samples from a row of fewer bits than it reports",
-    [UNMAPPED_AS_SAMPLED] = "reports its row in the ids of its own vocabulary",
-    [PADDING_IN_ROW] = "never samples padding but reports a row with mass on it",
-};
-
 // ---- instances
 
 static int below(uint64_t *state, int n)

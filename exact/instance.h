@@ -36,7 +36,6 @@ enum misreport { // a drafter's violation of core/draft.h
     STOPS_AFTER_UNLIKELY = MISREPORTS, // no children below an improbable token
     LEAVES_BESIDE_UNLIKELY,            // nor below a token with an improbable sibling
 };
-extern const char *const misreport_names[MISREPORTS];
 
 // Proposals of an instance's nodes.
 enum proposal_mix { ALL_DETERMINISTIC, ALL_SAMPLED, ALL_DISTINCT, MIXED, PROPOSAL_MIXES };

@@ -26,8 +26,7 @@ static bool independence(const struct observed *seen, struct exact_test *to)
     if (n < MIN_EXPECTED * cells)
         return false;
     const double log10_p = tail_even(cell, cells, &chi);
-    *to =
-        (struct exact_test){ "independence", "rejected token, replacement", "all", chi, pow(10, log10_p), log10_p, n };
+    *to = (struct exact_test){ "independence", "rejected token, replacement", "all", chi, log10_p, n };
     return true;
 }
 
@@ -44,8 +43,7 @@ static bool acceptance(const struct observed *seen, struct exact_test *to)
     const double width = fmax(seen->max_depth, 1); // maximum deviation of a step
     // tail_sum, since where rejections are rare a single one is many standard deviations
     double log10_p = tail_sum(seen->accepted - seen->expected, seen->variance, width);
-    *to = (struct exact_test){ "acceptance", "accepted - E[accepted | draft]", "all", z, pow(10, log10_p), log10_p,
-                               seen->steps };
+    *to = (struct exact_test){ "acceptance", "accepted - E[accepted | draft]", "all", z, log10_p, seen->steps };
     return true;
 }
 

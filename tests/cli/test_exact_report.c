@@ -27,8 +27,8 @@ static void set_example(struct verdict *v, struct observed *seen)
                            .detectable_e = 0.0625,
                            .z_accepted = -1.5,
                            .n = 2 };
-    v->row[0] = (struct stream_test){ STREAM_TEXT, { "KS", "rank", "bonus", 0.75, 1e-3, -3, 1200 }, -2.5 };
-    v->row[1] = (struct stream_test){ DETECTED, { "pairs", "token", "all", 44.5, 1e-20, -20, 1100 }, -18.25 };
+    v->row[0] = (struct stream_test){ STREAM_TEXT, { "KS", "rank", "bonus", 0.75, -3, 1200 }, -2.5 };
+    v->row[1] = (struct stream_test){ DETECTED, { "pairs", "token", "all", 44.5, -20, 1100 }, -18.25 };
     v->of[STREAM_TEXT] = (struct stream_verdict){ 1234, 2 * log(10), &v->row[0], false };
     v->of[DETECTED] = (struct stream_verdict){ 1111, 30 * log(10), &v->row[1], true };
     *seen = (struct observed){ .steps = 400, .drafted = 1600, .accepted = 834, .expected = 850, .variance = 100 };

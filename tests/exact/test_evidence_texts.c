@@ -174,9 +174,9 @@ static void an_exact_text_raises_no_alarm(void **state)
         n = evidence_tests(&w.e, list, EVIDENCE_TESTS);
         assert_true(n > 30 && n <= EVIDENCE_TESTS);
         for (int i = 0; i < n; i++) { // by place in the list
-            below_01[i] += list[i].p < .01;
-            below_05[i] += list[i].p < .05;
-            small += list[i].p < .05;
+            below_01[i] += list[i].log10_p < -2;
+            below_05[i] += list[i].log10_p < log10(.05);
+            small += list[i].log10_p < log10(.05);
             tests++;
         }
     }

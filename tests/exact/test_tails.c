@@ -138,7 +138,7 @@ static void a_bias_of_the_planned_size_is_detected(void **state)
             for (int i = 0; i < n; i++)
                 if (!strcmp(list[i].part, "all") && !strcmp(list[i].of, test == POWER_KS ? "id" : "end") &&
                     !strcmp(list[i].kind, test == POWER_KS ? "KS" : "score") && test != POWER_E)
-                    found[test] += list[i].p < w.alpha;
+                    found[test] += list[i].log10_p < log10(w.alpha);
             found[test] += test == POWER_E && evidence_log_e(&e) > -log(w.alpha);
         }
     print_message("of 100: score %d, KS %d, e %d\n", found[0], found[1], found[2]);
