@@ -13,7 +13,7 @@ static void verify_leniently(const struct draft *d, struct rows *rows, const voi
                              struct verification *out)
 {
     (void)options;
-    rejection_walk(d, rows, (struct acceptance_test){ lenience, 0 }, rng, out);
+    rejection_walk(d, rows, &(struct acceptance_test){ lenience, 0 }, rng, out);
 }
 
 // q^(3/4), normalised: q at temperature 4/3.

@@ -10,6 +10,7 @@
 #include "kernels/backend.h"
 #include "tests/support/check.h"
 #include "tests/device/gpus.h"
+#include "verifier/rules/rejection.h"
 #include "verifier/rules/rule.h"
 
 #define ROUNDING 1e-14
@@ -95,7 +96,7 @@ static struct bisected examine(struct backend *b, const char *rule, double lenie
                               .p = rows_on(b, LAW_NODES, LAW_VOCAB),
                               .q = rows_on(b, LAW_NODES, LAW_VOCAB) };
     if (rule_named(rule)->device_parameters != NULL)
-        rule_named(rule)->device_parameters(&lenience, box.parameter);
+        rule_named(rule)->device_parameters(&(struct acceptance_test){ lenience, 0 }, box.parameter);
     const struct bisected found = sweep(&box, f);
     print_message("    %s, lenience %g: %d drafts, %d runs: distance %.1e, lost %.1e\n", rule, lenience,
                   (int)found.drafts, (int)found.runs, found.distance, found.lost);

@@ -15,6 +15,7 @@
 #include "tests/support/check.h"
 #include "tests/device/emulated.h"
 #include "tests/device/gpus.h"
+#include "verifier/rules/rejection.h"
 #include "verifier/rules/rule.h"
 
 enum { FEW_NODES = 24, MOST_NODES = 66, MOST_VOCAB = 1500, MOST_DRAFTS = 5 };
@@ -119,7 +120,7 @@ struct verified_scene { // by host and device
 
 struct kind { // a rule with options and drafts
     const char *rule;
-    double option; // of lenient: lenience; of synthetic: rate; no other rule reads it
+    struct acceptance_test options; // of lenient: lenience; of synthetic: rate; no other rule reads them
     bool draws, chain;
 };
 
@@ -194,7 +195,7 @@ static struct verify_request request_of(struct backend *b, struct verified_scene
     a->source = philox_source(next(), next() >> 32);
     a->source.rng.root = any(5000);
     a->expected = verification_create(MOST_NODES, a->scene.p.rows.vocab);
-    rule_named(k->rule)->verify(d, &a->scene.p.rows, &k->option, &a->source.rng, &a->expected);
+    rule_named(k->rule)->verify(d, &a->scene.p.rows, &k->options, &a->source.rng, &a->expected);
     a->q.data = a->device_draft.q.data = a->arrays = NULL;
     if (on_device)
         put_on_device(b, a);
@@ -221,7 +222,7 @@ static struct verify_request request_of(struct backend *b, struct verified_scene
                                 .sequence = a->source.sequence,
                                 .root = a->source.rng.root };
     if (rule_named(k->rule)->device_parameters != NULL)
-        rule_named(k->rule)->device_parameters(&k->option, r.parameter);
+        rule_named(k->rule)->device_parameters(&k->options, r.parameter);
     return r;
 }
 
@@ -292,10 +293,11 @@ static void verify_batch(struct backend *b, const struct kind *k, int n)
 }
 
 static const struct kind kinds[] = {
-    { "rejection", 0, false, false },   { "rejection", 0, true, false },   { "lenient", 1.25, true, false },
-    { "synthetic", 0.7, false, false }, { "synthetic", 0.6, true, false }, { "match", 0, true, false },
-    { "block", 0, false, true },        { "block", 0, true, true },        { "traversal", 0, false, false },
-    { "traversal", 0, true, false },
+    { "rejection", { 0, 0 }, false, false },  { "rejection", { 0, 0 }, true, false },
+    { "lenient", { 1.25, 0 }, true, false },  { "synthetic", { 0, 0.7 }, false, false },
+    { "synthetic", { 0, 0.6 }, true, false }, { "match", { 0, 0 }, true, false },
+    { "block", { 0, 0 }, false, true },       { "block", { 0, 0 }, true, true },
+    { "traversal", { 0, 0 }, false, false },  { "traversal", { 0, 0 }, true, false },
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
@@ -319,14 +321,15 @@ static void rules_name_bodies_that_the_device_has(void **unused)
 {
     static const struct {
         const char *rule, *body;
-        double option, parameter[RULE_PARAMETERS];
+        struct acceptance_test options;
+        double parameter[RULE_PARAMETERS];
     } expected[] = {
-        { "rejection", "rejection", 0, { 1, 0 } },
-        { "lenient", "rejection", 1.25, { 1.25, 0 } },
-        { "synthetic", "rejection", 0.7, { 0, 0.7 } },
-        { "match", "match", 0, { 0 } },
-        { "block", "traversal", 0, { 0 } },
-        { "traversal", "traversal", 0, { 0 } },
+        { "rejection", "rejection", { 0, 0 }, { 1, 0 } },
+        { "lenient", "rejection", { 1.25, 0 }, { 1.25, 0 } },
+        { "synthetic", "rejection", { 0, 0.7 }, { 0, 0.7 } },
+        { "match", "match", { 0, 0 }, { 0 } },
+        { "block", "traversal", { 0, 0 }, { 0 } },
+        { "traversal", "traversal", { 0, 0 }, { 0 } },
     };
     struct backend *b = gpu_open(&gpu[0]);
     assert_null(b->step->rule_body(b, "no such body"));
@@ -340,7 +343,7 @@ static void rules_name_bodies_that_the_device_has(void **unused)
         assert_string_equal(r->device_body, expected[i].body);
         assert_non_null(b->step->rule_body(b, r->device_body));
         if (r->device_parameters != NULL)
-            r->device_parameters(&expected[i].option, parameter);
+            r->device_parameters(&expected[i].options, parameter);
         assert_memory_equal(parameter, expected[i].parameter, sizeof(parameter));
     }
     gpu_close(b);

@@ -10,6 +10,7 @@
 #include "tests/support/check.h"
 #include "tests/support/rule_defaults.h"
 #include "tests/support/numbers.h"
+#include "verifier/rules/rejection.h"
 
 #define ROUNDING 1e-12
 
@@ -138,7 +139,7 @@ static void synthetic_acceptance_follows_from_the_tree_shape(void **state)
         struct table_draft g;
         double end[LAW_NODES], sum = 0;
         instance_draft(&in, &source.rng, 0, &g);
-        r->end_probabilities(&g.draft, &g.p.rows, &rate, end);
+        r->end_probabilities(&g.draft, &g.p.rows, &(struct acceptance_test){ 0, rate }, end);
         for (int v = 0; v < g.draft.n; v++)
             sum += end[v] * draft_depth(&g.draft, v);
         worst = worse(worst, fabs(sum - by_shape(&g.draft, rate)));
@@ -150,11 +151,11 @@ static void synthetic_acceptance_follows_from_the_tree_shape(void **state)
 // Its outcomes agree with its end_probabilities, and so does the product of its trials.
 static void synthetic_ends_as_its_end_probabilities_predict(void **state)
 {
-    const double rate = 0.3;
+    const struct acceptance_test options = { .rate = 0.3 };
     for (int seed = 0; seed < 60; seed++) {
         struct instance in = instance_create(forked, 1 + seed % 2, 2 + seed % 2,
                                              (enum proposal_mix)(seed % PROPOSAL_MIXES), ANY_ROWS, (uint64_t)seed);
-        const struct law_result f = law_examine(&in, rule_named("synthetic"), &rate);
+        const struct law_result f = law_examine(&in, rule_named("synthetic"), &options);
         assert_true(f.sound && f.repeated == 0 && f.lost <= ROUNDING);
         assert_true(f.law_error <= ROUNDING && f.accepted_error <= ROUNDING && f.trial_error <= ROUNDING);
         instance_free(&in);

@@ -10,6 +10,7 @@
 #include "tests/support/check.h"
 #include "tests/support/rule_defaults.h"
 #include "tests/exact/shared_randomness.h"
+#include "verifier/rules/rejection.h"
 
 #define ROUNDING 1e-14
 enum { INSTANCES = 200, TREES = 120 };
@@ -111,8 +112,8 @@ static void boxes_without_read_lists_have_the_same_law(void **state)
 
 static void lossy_rules_are_detected(void **state)
 {
-    const double lenience = 1.1;
-    struct rule_box box = bisect_rule(rule_named("lenient"), &lenience);
+    const struct acceptance_test options = { .lenience = 1.1 };
+    struct rule_box box = bisect_rule(rule_named("lenient"), &options);
     struct bisected b = sweep(&box.box, chains, 16, ALL_SAMPLED);
     print("lenient", &b);
     assert_true(b.sound && b.distance > 1e-3);

@@ -141,7 +141,7 @@ static void no_verdict_without_drafts_or_with_few_tokens(void **state)
 static void verify_leniently(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
                              struct verification *out)
 {
-    rejection_walk(d, p, (struct acceptance_test){ 1.25, 0 }, rng, out);
+    rejection_walk(d, p, &(struct acceptance_test){ 1.25, 0 }, rng, out);
 }
 
 // Accepts all of a chain, impossible tokens included.
@@ -157,7 +157,7 @@ static void accept_everything(const struct draft *d, struct rows *p, const void 
 
 static void end_probabilities_of_rejection(const struct draft *d, struct rows *p, const void *options, double *end)
 {
-    rejection_end_probabilities(d, p, (struct acceptance_test){ 1, 0 }, end);
+    rejection_end_probabilities(d, p, &(struct acceptance_test){ 1, 0 }, end);
 }
 
 static const struct rule too_lenient = { .name = "rejection",

@@ -104,12 +104,12 @@ static bool reject_child(struct remainder *l, int c, double *q)
 }
 
 // Returns the accepted child of node, or -1: then l is what the next token is sampled from.
-static int accepted_child(const struct draft *d, int node, struct remainder *l, double *q, struct acceptance_test t,
-                          struct rng *rng, struct verification *out)
+static int accepted_child(const struct draft *d, int node, struct remainder *l, double *q,
+                          const struct acceptance_test *t, struct rng *rng, struct verification *out)
 {
     for (int c = draft_next_child(d, node, node); c >= 0; c = draft_next_child(d, node, c)) {
         const double m = proposal_probability(d, node, c, q, l->vocab);
-        out->trial_p[c] = t.lenience * remainder_at(l, d->token[c]) + t.rate * m;
+        out->trial_p[c] = t->lenience * remainder_at(l, d->token[c]) + t->rate * m;
         out->trial_q[c] = m;
         if (rng->accept(rng, out->trial_p[c], out->trial_q[c], (struct address){ FOR_ACCEPT, rng->root, c }))
             return c;
@@ -118,7 +118,7 @@ static int accepted_child(const struct draft *d, int node, struct remainder *l, 
     return -1;
 }
 
-void rejection_walk(const struct draft *d, struct rows *rows, struct acceptance_test t, struct rng *rng,
+void rejection_walk(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
                     struct verification *out)
 {
     int vocab = rows->vocab, node = 0;
@@ -128,7 +128,7 @@ void rejection_walk(const struct draft *d, struct rows *rows, struct acceptance_
     verification_clear(out, d->n);
     for (;;) {
         l = remainder_of(d, node, rows->row(rows, node), p, vocab);
-        int child = accepted_child(d, node, &l, q, t, rng, out);
+        int child = accepted_child(d, node, &l, q, options, rng, out);
         if (child < 0)
             break;
         verification_add(out, node, d->token[child]);
@@ -143,8 +143,9 @@ void rejection_walk(const struct draft *d, struct rows *rows, struct acceptance_
 
 // The same walk over probabilities. end[node] first holds the probability of reaching node and passes each child its
 // share when the child is tried; parents precede their children, so one pass is enough.
-void rejection_end_probabilities(const struct draft *d, struct rows *rows, struct acceptance_test t, double *end)
+void rejection_end_probabilities(const struct draft *d, struct rows *rows, const void *options, double *end)
 {
+    const struct acceptance_test *t = options;
     int vocab = rows->vocab;
     double *p = xcalloc(2 * (size_t)vocab, sizeof(*p)), *q = p + vocab;
 
@@ -158,7 +159,7 @@ void rejection_end_probabilities(const struct draft *d, struct rows *rows, struc
         struct remainder l = remainder_of(d, node, rows->row(rows, node), p, vocab);
         for (; c >= 0 && end[node] > 0; c = draft_next_child(d, node, c)) {
             const double m = proposal_probability(d, node, c, q, vocab);
-            const double x = t.lenience * remainder_at(&l, d->token[c]) + t.rate * m;
+            const double x = t->lenience * remainder_at(&l, d->token[c]) + t->rate * m;
             end[c] = x >= m ? end[node] : end[node] * (x / m);
             end[node] -= end[c];
             reject_child(&l, c, q);
@@ -167,23 +168,32 @@ void rejection_end_probabilities(const struct draft *d, struct rows *rows, struc
     free(p);
 }
 
+void rejection_parameters(const void *options, double parameter[RULE_PARAMETERS])
+{
+    const struct acceptance_test *t = options;
+    parameter[0] = t->lenience;
+    parameter[1] = t->rate;
+}
+
+static const struct acceptance_test lossless = { 1, 0 };
+
 static void rejection_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
                              struct verification *out)
 {
     (void)options;
-    rejection_walk(d, rows, (struct acceptance_test){ 1, 0 }, rng, out);
+    rejection_walk(d, rows, &lossless, rng, out);
 }
 
 static void end_probabilities(const struct draft *d, struct rows *rows, const void *options, double *end)
 {
     (void)options;
-    rejection_end_probabilities(d, rows, (struct acceptance_test){ 1, 0 }, end);
+    rejection_end_probabilities(d, rows, &lossless, end);
 }
 
 static void device_parameters(const void *options, double parameter[RULE_PARAMETERS])
 {
     (void)options;
-    rejection_parameters((struct acceptance_test){ 1, 0 }, parameter);
+    rejection_parameters(&lossless, parameter);
 }
 
 const struct rule rejection_rule = {

@@ -7,15 +7,8 @@ struct acceptance_test {
     double lenience, rate; // 1 and 0 for `rejection`
 };
 
-// The same as parameters of the device's body (kernels/cuda/rejection.cu): lenience, rate.
-static inline void rejection_parameters(struct acceptance_test t, double parameter[RULE_PARAMETERS])
-{
-    parameter[0] = t.lenience;
-    parameter[1] = t.rate;
-}
-
-// The `verify` of such a rule.
-void rejection_walk(const struct draft *d, struct rows *p, struct acceptance_test t, struct rng *rng,
+// The functions of such a rule (rule.h). Its options are a struct acceptance_test. The device's body is kernels/cuda/rejection.cu.
+void rejection_walk(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
                     struct verification *out);
-// The `end_probabilities` of such a rule.
-void rejection_end_probabilities(const struct draft *d, struct rows *p, struct acceptance_test t, double *end);
+void rejection_end_probabilities(const struct draft *d, struct rows *p, const void *options, double *end);
+void rejection_parameters(const void *options, double parameter[RULE_PARAMETERS]); // lenience, rate

@@ -9,47 +9,22 @@
 
 #include "verifier/rules/rejection.h"
 
-struct synthetic {
-    double rate;
-};
-
+// Of a struct acceptance_test; the other field is 0: the target's row is ignored.
 static const struct option options[] = {
-    { "rate", OPTION_REAL, offsetof(struct synthetic, rate), "0.7", "acceptance probability of a draft token", 0, 1,
-      NULL },
+    { "rate", OPTION_REAL, offsetof(struct acceptance_test, rate), "0.7", "acceptance probability of a draft token", 0,
+      1, NULL },
     { 0 },
 };
-
-// The target's row is ignored.
-static struct acceptance_test test_of(const void *o)
-{
-    return (struct acceptance_test){ 0, ((const struct synthetic *)o)->rate };
-}
-
-static void synthetic_verify(const struct draft *d, struct rows *rows, const void *o, struct rng *rng,
-                             struct verification *out)
-{
-    rejection_walk(d, rows, test_of(o), rng, out);
-}
-
-static void synthetic_end_probabilities(const struct draft *d, struct rows *rows, const void *o, double *end)
-{
-    rejection_end_probabilities(d, rows, test_of(o), end);
-}
-
-static void synthetic_device_parameters(const void *o, double parameter[RULE_PARAMETERS])
-{
-    rejection_parameters(test_of(o), parameter);
-}
 
 const struct rule synthetic_rule = {
     .name = "synthetic",
     .summary = "LOSSY, for timing: accepts each draft token with probability `rate`, at the cost of rejection",
     .exact = false,
     .takes = TAKES_DETERMINISTIC | TAKES_TREES | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT,
-    .end_probabilities = synthetic_end_probabilities,
+    .end_probabilities = rejection_end_probabilities,
     .options = options,
-    .options_size = sizeof(struct synthetic),
+    .options_size = sizeof(struct acceptance_test),
     .device_body = "rejection",
-    .device_parameters = synthetic_device_parameters,
-    .verify = synthetic_verify,
+    .device_parameters = rejection_parameters,
+    .verify = rejection_walk,
 };
