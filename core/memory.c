@@ -73,6 +73,12 @@ char *xformat(const char *format, ...)
     return s;
 }
 
+bool ends_with(const char *s, const char *end)
+{
+    const size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
 size_t next_capacity(size_t capacity, size_t need)
 {
     size_t next = capacity + capacity / 2;

@@ -1,6 +1,7 @@
 // memory.h - allocation that ends the program on failure: a step that runs out of memory halfway has no useful way to
 // continue. Sizes that come from a file are checked by its reader before it allocates.
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 
 void *xmalloc(size_t bytes);
@@ -10,6 +11,8 @@ void *xaligned(size_t to, size_t bytes); // zeroed, aligned to `to`, a power of 
 char *xstrdup(const char *s);
 char *xstrndup(const char *s, size_t n);
 char *xformat(const char *format, ...) __attribute__((format(printf, 1, 2))); // a new string; free() it
+
+bool ends_with(const char *s, const char *end); // a file name with its type
 
 // The next capacity for an array that must hold at least `need` elements: half as much again, or `need`, at least 16.
 size_t next_capacity(size_t capacity, size_t need);

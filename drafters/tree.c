@@ -144,12 +144,11 @@ bool tree_read(const char *text, const char *beside, struct tree *to, struct err
 {
     struct paths paths = { 0, xcalloc(MAX_NODES, sizeof(*paths.path)) };
     const struct published_tree *known = published(text);
-    const size_t length = strlen(text);
     char *what = NULL;
     bool ok = true;
     if (known != NULL)
         read_words(known->paths, &paths);
-    else if (*text == '[' || (length > 5 && strcmp(text + length - 5, ".json") == 0))
+    else if (*text == '[' || ends_with(text, ".json"))
         ok = read_json(text, beside, &paths, &what, err);
     else
         ok = fail_unknown(text, err);

@@ -22,13 +22,6 @@ struct shards {
     struct tensor_list list; // sorted by name
 };
 
-static bool is_safetensors(const char *path)
-{
-    static const char end[] = ".safetensors";
-    const size_t n = strlen(path), m = sizeof(end) - 1;
-    return n >= m && strcmp(path + n - m, end) == 0;
-}
-
 // Adds a file and its tensors. Takes ownership of the path.
 static bool read_file(struct shards *s, char *path, struct error *err)
 {
@@ -38,7 +31,7 @@ static bool read_file(struct shards *s, char *path, struct error *err)
     const int number = s->files++;
     if (!file_map(path, &f->file, err))
         return false;
-    return (is_safetensors(path) ? safetensors_read : torch_read)(path, &f->file, number, &s->list, err);
+    return (ends_with(path, ".safetensors") ? safetensors_read : torch_read)(path, &f->file, number, &s->list, err);
 }
 
 static bool read_indexed(struct shards *s, const char *directory, const char *index, struct error *err)

@@ -68,11 +68,10 @@ bool config_read(const char *path, struct model_config *to, struct error *err)
 {
     *to = (struct model_config){ .path = xstrdup(path), .bos = -1 };
     struct digest *d = digest_begin();
-    size_t n = strlen(path);
     bool ok;
     if (file_is_directory(path))
         ok = config_from_directory(path, d, to, err);
-    else if (n > 12 && strcmp(path + n - 12, ".safetensors") == 0)
+    else if (ends_with(path, ".safetensors"))
         ok = fail(err, "%s: this file has weights only; name the directory, which has config.json", path);
     else
         ok = config_from_gguf(path, d, to, err);

@@ -121,8 +121,7 @@ static char *model_of_snapshot(char *snapshot, struct error *err)
     char *only = NULL;
     int n = 0;
     for (const struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
-        size_t length = strlen(e->d_name);
-        if (length <= 5 || strcmp(e->d_name + length - 5, ".gguf") != 0)
+        if (!ends_with(e->d_name, ".gguf"))
             continue;
         free(only);
         only = xformat("%s/%s", snapshot, e->d_name);

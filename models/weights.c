@@ -15,12 +15,6 @@
 #include "formats/shards.h"
 #include "models/weights_parts.h"
 
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 static bool find_gguf(struct weights *w, const struct model_config *c, struct error *err)
 {
     w->gguf = gguf_open(c->path, err);

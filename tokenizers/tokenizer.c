@@ -73,9 +73,7 @@ struct tokenizer *tokenizer_open(const char *path, struct error *err)
 {
     if (file_is_directory(path))
         return open_directory(path, err);
-    size_t n = strlen(path);
-    bool json = n >= 5 && strcmp(path + n - 5, ".json") == 0;
-    return json ? open_json(path, err) : open_gguf(path, err);
+    return ends_with(path, ".json") ? open_json(path, err) : open_gguf(path, err);
 }
 
 struct hash tokenizer_hash(const struct tokenizer *t)

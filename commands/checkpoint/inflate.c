@@ -46,7 +46,7 @@ bool inflate_resolve(const struct model_config *c, struct sizes *s, const char *
         s->layers == c->layers)
         return fail(err, "nothing would become larger: the model has width %d, hidden %d, %d heads on %d and %d layers",
                     c->width, c->hidden, c->heads, c->kv_heads, c->layers);
-    bool gguf = is_gguf_path(to);
+    bool gguf = ends_with(to, ".gguf");
     if (c->gguf && !gguf)
         return fail(err, "%s: the model is a GGUF file: expected an output name that ends with .gguf", to);
     if (!c->gguf && gguf)

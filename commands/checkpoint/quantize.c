@@ -160,9 +160,9 @@ static char *mark_of(const struct source_checkpoint *o)
 
 bool quantize_check_output(const struct model_config *c, enum type type, const char *to, struct error *err)
 {
-    if (c->gguf && !is_gguf_path(to))
+    if (c->gguf && !ends_with(to, ".gguf"))
         return fail(err, "%s: the model is a GGUF file: expected an output name that ends with .gguf", to);
-    if (!c->gguf && !is_gguf_path(to) && type != BF16)
+    if (!c->gguf && !ends_with(to, ".gguf") && type != BF16)
         return fail(err, "%s: safetensors cannot store %s: expected bf16, or an output name that ends with .gguf", to,
                     type_facts[type].name);
     return true;
@@ -170,7 +170,7 @@ bool quantize_check_output(const struct model_config *c, enum type type, const c
 
 static bool quantize(struct quantizing *q, const struct source_checkpoint *o, const char *to, struct error *err)
 {
-    bool converted = o->gguf == NULL && is_gguf_path(to);
+    bool converted = o->gguf == NULL && ends_with(to, ".gguf");
     struct rewrite *r = &q->rewrite;
     r->from = o;
     r->gguf = o->gguf != NULL || converted;

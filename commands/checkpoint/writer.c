@@ -42,12 +42,6 @@ bool rewrite_check_output(const char *from, const char *to, struct error *err)
     return true;
 }
 
-bool is_gguf_path(const char *path)
-{
-    size_t n = strlen(path);
-    return n > 5 && strcmp(path + n - 5, ".gguf") == 0;
-}
-
 const char *path_base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -222,8 +216,7 @@ static bool is_copied(const char *name)
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         if (strcmp(name, names[i]) == 0)
             return true;
-    size_t n = strlen(name);
-    return strncmp(name, "tokenizer", 9) == 0 && n > 5 && strcmp(name + n - 5, ".json") == 0;
+    return strncmp(name, "tokenizer", 9) == 0 && ends_with(name, ".json");
 }
 
 static bool copy_file(const char *from, const char *name, const char *directory, struct error *err)

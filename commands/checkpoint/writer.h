@@ -48,7 +48,6 @@ struct new_tensor rewrite_copy_tensor(const struct source_checkpoint *o, size_t 
 
 // Checks that `to` does not exist yet and is not the source model.
 bool rewrite_check_output(const char *from, const char *to, struct error *err);
-bool is_gguf_path(const char *path); // whether it ends with ".gguf"
 // The part after the last slash, which is stored as the name of the source model.
 const char *path_base_name(const char *path);
 
