@@ -45,11 +45,6 @@ INLINE vu load_bits(const void *p)
     return *(const vu_any *)p;
 }
 
-INLINE void store_bits(void *p, vu v)
-{
-    *(vu_any *)p = v;
-}
-
 INLINE vf splat(float x)
 {
     return x - (vf){ 0 };
