@@ -32,7 +32,7 @@ struct rows {
 
 enum proposal {                  // how the token of a node was obtained
     DETERMINISTIC,               // in any way that is not a draw from q (a lookup, the top k, a sample pruned or
-                                 // reordered afterwards), and independently of the outcome of a SAMPLED sibling;
+                                 // reordered afterwards), and independently of a later SAMPLED sibling's token;
                                  // verified as if q were 1 at this token, so no q is needed. The default
     SAMPLED,                     // drawn from its parent's row of q, independently of its siblings
     SAMPLED_WITHOUT_REPLACEMENT, // drawn from that row without the tokens of its earlier siblings

@@ -1,6 +1,6 @@
 // small.c - a draft model: a smaller model of the same vocabulary, the original form of speculative decoding.
 //
-// Leviathan et al. 2023, Chen et al. 2023; trees by Miao et al. 2024 (SpecInfer) and, best-first, Li et al. 2024
+// Leviathan et al. 2023, Chen et al. 2023; trees by Miao et al. 2023 (SpecInfer) and, best-first, Li et al. 2024
 // (EAGLE-2). The model has a cache of its own. Tokens of the sequence are run when they are known, and their rows are kept at
 // once; draft tokens are pending rows, of which advance keeps the accepted ones. tree_builder.h decides the shape of a draft.
 #include <stdlib.h>

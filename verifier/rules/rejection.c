@@ -1,6 +1,6 @@
 // rejection.c - rejection sampling, token by token, on chains and trees.
 //
-// Leviathan et al. 2023 and Chen et al. 2023 for chains; for trees SpecInfer (Miao et al. 2024), Sequoia (Chen et al.
+// Leviathan et al. 2023 and Chen et al. 2023 for chains; for trees SpecInfer (Miao et al. 2023), Sequoia (Chen et al.
 // 2024) and EAGLE, which differ only in how siblings are sampled. At a node, let p be the target's row. Its children
 // are tried in order. Child c, whose token x was sampled from the row q, is accepted with probability
 // min(1, p[x] / q[x]). If it is rejected, p becomes the residual (p - q)+, renormalised, and the next child is tried
