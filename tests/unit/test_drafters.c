@@ -19,7 +19,7 @@
 #include "tests/exact/recording_rng.h"
 #include "verifier/rules/rule.h"
 
-enum { LENGTH = 300, SLOTS = 2 };
+enum { LENGTH = 400, SLOTS = 2 };
 
 static uint64_t state;
 
@@ -167,6 +167,11 @@ static const char *refusal(struct proposal_error h)
     return h.distance <= 1e-12 ? NULL : "draws from another row than it reports";
 }
 
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
 // shortest: length of the shortest prompt; 0: random lengths from 3 tokens on.
 static void drive(const char *name, const char *sampling, int shortest, int rounds, int steps)
 {
@@ -186,6 +191,12 @@ static void drive(const char *name, const char *sampling, int shortest, int roun
             struct advance a[SLOTS];
             int capacity = below(4) > 0 ? driven->drafter->nodes : 1 + below(driven->drafter->nodes),
                 depth = below(5) > 0 ? 50 : below(4);
+            for (int s = 0; s < SLOTS; s++) { // as the loop limits them at the end of the context
+                capacity = least(capacity, length - t[s].n + 1);
+                depth = least(depth, length - t[s].n - 1);
+            }
+            if (depth < 0)
+                break;
             for (int s = 0; s < SLOTS; s++) {
                 again[s] = t[s];
                 r[s] = request(&t[s], s, capacity, depth);
@@ -237,15 +248,8 @@ static void a_draft_depends_only_on_the_text(void **unused)
 // one that got all tokens in two chunks.
 static void a_draft_depends_only_on_the_text_at_chunk_boundaries(void **unused)
 {
-    static const char *const drafters[] = {
-        "ngram:longest=2,tokens=3",
-        "small:model=%s,widths=[2,1]",
-        "medusa:weights=%s.medusa,tokens=3",
-        "eagle:weights=%s.eagle",
-        "eagle3:weights=%s.eagle3,nodes=6,top=3,tokens=3,pick=greedy",
-    };
-    for (size_t i = 0; i < sizeof(drafters) / sizeof(drafters[0]); i++)
-        drive(drafters[i], "{temperature: 1.0}", 254, 1, 5);
+    for (int i = 0; i < pair_count(); i++)
+        drive(pair_drafter(i), "{temperature: 1.0}", 254, 1, 5);
 }
 
 // ---- negative controls: drafters that must not pass
