@@ -5,13 +5,16 @@
 //
 //   - Every draft token declares truthfully how it was picked (enum proposal, core/draft.h), and sampled tokens are drawn
 //     from the row of q that the draft reports. The lossless rules rely on it (docs/exactness.md).
-//   - A draft depends on the advances so far and on nothing else, in particular not on earlier drafts whose tokens were
-//     rejected. A violation costs acceptance only and shows in no output, so tests/unit/test_drafters.c checks every
-//     registered drafter.
+//   - A draft depends on the text so far, on where the prompt ends if the drafter says so (uses_prompt_length), and on nothing
+//     else: not on draft tokens that were rejected, nor on how the text was divided into advances. A violation costs
+//     acceptance only and shows in no output, so tests/unit/test_drafters.c checks every registered drafter.
 //
-// Calls, for each slot (a prompt of one token has no advance):
+// Calls, for each slot:
 //
 //     create -> { advance (prompt)* -> { propose -> advance }* -> forget }* -> destroy
+//
+// The prompt is the text at the first propose: r->n tokens. A prompt is an advance with `node` NULL, or several; a prompt of one
+// token has none. In a conversation of several turns the prompt of a turn holds all earlier turns, and a slot starts from nothing.
 //
 // A new drafter is one file with a struct drafter_type (ngram.c is a complete one) and one name in registry.c.
 #pragma once
@@ -76,6 +79,8 @@ struct drafter_type {
     // Kinds of drafts (enum takes) that it makes under these options. A cell that pairs it with a rule that does not take
     // them is an error before the run starts. NULL: chains of deterministic tokens.
     unsigned (*makes)(const void *options);
+    // Drafts depend on where the prompt ends as well as on the text: a lookup in the prompt alone, say.
+    bool uses_prompt_length;
 };
 
 // Ends with NULL: drafters/registry.c. The first, `none`, is the default, and the baseline of experiments.

@@ -1,4 +1,4 @@
-// test_extensions.c - what CONTRIBUTING.md says about additions outside the tree, on its four examples (tests/extensions): they are
+// test_extensions.c - what CONTRIBUTING.md says about additions outside the tree, on its five examples (tests/extensions): they are
 // listed, decode, are tested by the tests of all drafters, rules and stages, and their options are checked.
 //
 // This program has the examples linked in, as the programs that it runs have: speclab_extended, test_drafters_extended and
@@ -74,7 +74,8 @@ static void extensions_are_listed(void **state)
     struct child_result s = child_run("list --json");
     child_expect_success(&s, "list");
     struct json *all = child_result_json(&s);
-    assert_true(is_listed(all, "drafters", "repeat") && is_listed(all, "drafters", "linear"));
+    assert_true(is_listed(all, "drafters", "repeat") && is_listed(all, "drafters", "linear") &&
+                is_listed(all, "drafters", "prompt_lookup"));
     assert_true(is_listed(all, "rules", "first") && is_listed(all, "stages", "epsilon_cutoff"));
     assert_true(is_listed(all, "drafters", "ngram") && is_listed(all, "rules", "rejection"));
     json_free(all);
@@ -106,6 +107,7 @@ static void texts_equal_those_of_none(void **state)
     char *greedy = text_of(""), *seeded = text_of("--temperature 1 --rule match --seed 4");
     expect_text(greedy, "--drafter repeat");
     expect_text(greedy, "--drafter repeat:period=2,tokens=8 --rule first");
+    expect_text(greedy, "--drafter prompt_lookup");
     expect_text(seeded, "--drafter repeat:period=3 --temperature 1 --rule match --seed 4");
     static const char *const options[] = { ",tokens=3", ",tokens=3,pick=greedy", ",widths=[3,2] --rule first:longest=1",
                                            ",widths=[2,2,2],pick=greedy --rule first" };
@@ -233,7 +235,7 @@ static void the_drafters_keep_the_contract(void **state)
 {
     (void)state;
     assert_true(child_use(TESTS "/test_drafters_extended"));
-    struct child_result s = child_run("repeat repeat:period=3,tokens=7 linear:weights=%s,tokens=3 "
+    struct child_result s = child_run("repeat repeat:period=3,tokens=7 prompt_lookup linear:weights=%s,tokens=3 "
                                       "linear:weights=%s,widths=[3,2,1] linear:weights=%s,widths=[2,2],pick=greedy",
                                       head, head, head);
     child_expect_success(&s, "test_drafters_extended");

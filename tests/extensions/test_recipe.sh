@@ -14,7 +14,7 @@ mkdir -p cache/speclab/models
 sed -n '/^```sh$/,/^```$/{/^```/!p;}' CONTRIBUTING.md >recipe
 grep -q SPECLAB_EXTENSIONS recipe
 bash -euxo pipefail recipe >out 2>&1 || { tail -n 40 out; exit 1; }
-for line in '^  repeat: an example' '^  linear: an example' '^  first: an example' '^  epsilon_cutoff: an example' '^  first  .* exact$'; do
+for line in '^  repeat: an example' '^  linear: an example' '^  prompt_lookup: an example' '^  first: an example' '^  epsilon_cutoff: an example' '^  first  .* exact$'; do
     grep -q "$line" out || { echo "expected a line $line"; cat out; exit 1; }
 done
 

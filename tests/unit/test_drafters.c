@@ -1,8 +1,9 @@
-// test_drafters.c - the contract of all registered drafters: a draft depends on the text so far and on nothing else.
+// test_drafters.c - the contract of all registered drafters (drafters/drafter.h): a draft depends on the text so far, on where the
+// prompt ends if the drafter says so, and on nothing else.
 //
 // A drafter is driven through steps in which some draft tokens are accepted and some rejected. Before each step a fresh drafter
-// that gets the whole text as a prompt must propose the same draft. The text would never show a difference: a drafter with wrong
-// rows in its cache only drafts worse.
+// that gets the whole text as a prompt must propose the same draft; one that uses where the prompt ends gets the same prompt, and
+// the rest token by token. The text would never show a difference: a drafter with wrong rows in its cache only drafts worse.
 //
 // `test_drafters DRAFTER...` tests these drafters with these options, as in "linear:weights=head.safetensors".
 //
@@ -54,7 +55,7 @@ static const struct rule random_rule = { .name = "random",
 struct text_state {
     struct philox rng;
     int32_t token[LENGTH + MAX_NODES];
-    int n;
+    int n, prompt; // prompt: the first of these n tokens
     struct draft draft;
     int32_t node_token[MAX_NODES], node_parent[MAX_NODES];
     uint8_t node_proposal[MAX_NODES];
@@ -70,18 +71,37 @@ static struct request request(struct text_state *t, int slot, int capacity, int 
     return (struct request){ slot, t->n, t->token, &t->rng.rng, &t->draft, depth, NULL };
 }
 
-static void prefill(struct pair *p, int slot, struct text_state *t)
+// Feeds the first n tokens of a text. node: of the advance; NULL: they are a prompt.
+static void feed(struct pair *p, int slot, const struct text_state *t, int n, const int32_t *node)
 {
     struct error err;
     struct advance a;
     for (;;) {
-        assert_true(verifier_prefill(p->verifier, slot, t->token, t->n, &a, &err));
+        assert_true(verifier_prefill(p->verifier, slot, t->token, n, &a, &err));
         if (a.n == 0)
             return;
+        a.node = node;
         a.sequence = t->token;
         a.length = (int)(a.token - t->token) + a.n;
         if (p->type->advance != NULL)
             assert_true(p->type->advance(p->drafter, &a, 1, &err));
+    }
+}
+
+// Brings a fresh drafter to the end of a text.
+static void feed_fresh(struct pair *p, int slot, const struct text_state *t)
+{
+    static const int32_t root = 0;
+    static struct text_state part;
+    struct error err;
+    feed(p, slot, t, p->type->uses_prompt_length ? t->prompt : t->n, NULL);
+    if (!p->type->uses_prompt_length)
+        return;
+    for (part = *t, part.n = t->prompt; part.n < t->n; part.n++) { // steps without draft tokens
+        struct request r = request(&part, slot, 1, 0);
+        assert_true(p->type->propose(p->drafter, &r, 1, &err));
+        assert_int_equal(part.draft.n, 1);
+        feed(p, slot, t, part.n + 1, &root);
     }
 }
 
@@ -113,10 +133,12 @@ static void check_shape(const struct pair *p, const char *name, const struct dra
     }
 }
 
-static void same_draft(const char *name, int step, const struct draft *a, const struct draft *b)
+static void same_draft(const struct drafter_type *type, const char *name, int step, const struct draft *a,
+                       const struct draft *b)
 {
     if (a->n != b->n)
-        fail_msg("%s, step %d: the driven drafter proposes %d nodes, a fresh one %d", name, step, a->n, b->n);
+        fail_msg("%s, step %d: the driven drafter proposes %d nodes, a fresh one, given the %s, %d", name, step, a->n,
+                 type->uses_prompt_length ? "same prompt and the rest token by token" : "whole text as a prompt", b->n);
     for (int i = 1; i < a->n; i++) {
         if (a->token[i] != b->token[i] || a->parent[i] != b->parent[i] || a->proposal[i] != b->proposal[i])
             fail_msg("%s, step %d: node %d is token %d below %d, of a fresh drafter token %d below %d", name, step, i,
@@ -129,7 +151,7 @@ static void same_draft(const char *name, int step, const struct draft *a, const 
 
 static struct text_state random_text(uint64_t number, int n, int vocab)
 {
-    struct text_state t = { .rng = philox_source(11, number), .n = n };
+    struct text_state t = { .rng = philox_source(11, number), .n = n, .prompt = n };
     for (int i = 0; i < n; i++)
         t.token[i] = i > 8 && below(2) == 0 ? t.token[i - 7] : below(vocab); // with repetitions, for lookups
     return t;
@@ -184,7 +206,7 @@ static void drive(const char *name, const char *sampling, int shortest, int roun
     for (int round = 0; round < rounds; round++) { // from the second round on in slots that were used before
         for (int s = 0; s < SLOTS; s++) {
             t[s] = random_text((uint64_t)(10 * round + s), shortest > 0 ? shortest + s : 3 + below(40), vocab);
-            prefill(driven, s, &t[s]);
+            feed(driven, s, &t[s], t[s].n, NULL);
         }
         for (int step = 0; step < steps; step++) {
             struct request r[SLOTS], f[SLOTS];
@@ -201,7 +223,7 @@ static void drive(const char *name, const char *sampling, int shortest, int roun
                 again[s] = t[s];
                 r[s] = request(&t[s], s, capacity, depth);
                 f[s] = request(&again[s], s, capacity, depth);
-                prefill(fresh, s, &again[s]);
+                feed_fresh(fresh, s, &again[s]);
             }
             const char *why = refusal(propose_recorded(driven->type, driven->drafter, r, SLOTS));
             if (why != NULL)
@@ -209,7 +231,7 @@ static void drive(const char *name, const char *sampling, int shortest, int roun
             assert_true(fresh->type->propose(fresh->drafter, f, SLOTS, &err));
             for (int s = 0; s < SLOTS; s++) {
                 check_shape(driven, name, &t[s].draft, capacity, depth);
-                same_draft(name, step, &t[s].draft, &again[s].draft);
+                same_draft(driven->type, name, step, &t[s].draft, &again[s].draft);
                 verifier_forget(fresh->verifier, s);
                 if (fresh->type->forget != NULL)
                     fresh->type->forget(fresh->drafter, s);
