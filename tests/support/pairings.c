@@ -51,18 +51,41 @@ void pair_only(char **drafters, int n)
     n_given = n;
 }
 
-// The i-th registered drafter that no line names; NULL: no more.
+static bool is_named(const char *name)
+{
+    for (int l = 0; l < LINES; l++)
+        if (strlen(name) == strcspn(lines[l], ":") && strncmp(lines[l], name, strlen(name)) == 0)
+            return true;
+    return false;
+}
+
+// The first option without a default; NULL: all have one.
+static const char *required_option(const struct drafter_type *type)
+{
+    for (const struct option *o = type->options; o != NULL && o->name != NULL; o++)
+        if (o->default_value == NULL)
+            return o->name;
+    return NULL;
+}
+
+// The i-th registered drafter that no line names and that has defaults; NULL: no more.
 static const char *unnamed(int i)
 {
+    static bool reported; // once per drafter and program
+    const char *found = NULL;
     for (int t = 0; drafter_types[t] != NULL; t++) {
         const char *name = drafter_types[t]->name;
-        bool named = false;
-        for (int l = 0; l < LINES; l++)
-            named = named || strncmp(lines[l], name, strcspn(lines[l], ":")) == 0;
-        if (!named && i-- == 0)
-            return name;
+        if (is_named(name))
+            continue;
+        const char *required = required_option(drafter_types[t]);
+        if (required == NULL && i-- == 0)
+            found = name;
+        if (required != NULL && !reported)
+            print_message("skipped: drafter %s has no default for its option %s (test_drafters %s:%s=..)\n", name,
+                          required, name, required);
     }
-    return NULL;
+    reported = true;
+    return found;
 }
 
 int pair_count(void)
@@ -167,14 +190,19 @@ bool pair_declares(const char *drafter, const char *option_name)
     return false;
 }
 
-bool pair_fits(const char *drafter, const struct rule *rule)
+unsigned pair_makes(const char *drafter)
 {
     struct pair p = { 0 };
     read_options(&p, drafter, "");
-    const bool fits = takes_missing(rule->takes, drafter_makes(p.type, p.options)) == 0;
+    const unsigned made = drafter_makes(p.type, p.options);
     options_free(p.type->options, p.options);
     free(p.options);
-    return fits;
+    return made;
+}
+
+bool pair_fits(const char *drafter, const struct rule *rule)
+{
+    return takes_missing(rule->takes, pair_makes(drafter)) == 0;
 }
 
 struct pair *pair_open(const char *target, const char *draft, const char *drafter, const char *sampling,

@@ -13,11 +13,12 @@ struct rule;
 
 // Every combination of drafter and options that is tested, as on the command line; %s is replaced by the path of the draft
 // model, and with a suffix it is the path of a head (pair_heads_make). A registered drafter without a combination is tested with
-// its defaults; the test fails if it has options without defaults.
+// its defaults. One with an option that has none is skipped with a message, unless pair_only names it.
 int pair_count(void);
 const char *pair_drafter(int i);        // "small:model=%s,tokens=4"
 void pair_only(char **drafters, int n); // n > 0: these are tested, as given on a test program's command line
 
+unsigned pair_makes(const char *drafter);                         // drafter_makes
 bool pair_fits(const char *drafter, const struct rule *rule);     // whether the rule takes its drafts
 bool pair_declares(const char *drafter, const char *option_name); // whether it has an option of this name
 
