@@ -2,6 +2,7 @@
 // this folder.
 #include <string.h>
 
+#include "core/registry.h"
 #include "core/settings.h"
 #include "drafters/drafter.h"
 #include "extensions.h"
@@ -21,6 +22,14 @@
 DRAFTERS(DECLARE)
 
 const struct drafter_type *const drafter_types[] = { DRAFTERS(LIST) NULL };
+
+#define NAMES(entry) { #entry, &entry##_drafter.name },
+
+__attribute__((constructor)) static void check_names(void)
+{
+    static const struct registered list[] = { DRAFTERS(NAMES) };
+    registry_require(list, sizeof(list) / sizeof(*list), "drafter");
+}
 
 const struct drafter_type *drafter_named(const char *name)
 {

@@ -2,6 +2,7 @@
 // of its own in this folder.
 #include <string.h>
 
+#include "core/registry.h"
 #include "extensions.h"
 #include "sampling/sampling.h"
 
@@ -21,6 +22,14 @@ STAGES(DECLARE)
 const struct stage *const stages[] = { STAGES(LIST) NULL };
 
 _Static_assert(sizeof(stages) / sizeof(*stages) - 1 <= MAX_STAGES, "a step for every stage");
+
+#define NAMES(entry) { #entry, &entry##_stage.name },
+
+__attribute__((constructor)) static void check_names(void)
+{
+    static const struct registered list[] = { STAGES(NAMES) };
+    registry_require(list, sizeof(list) / sizeof(*list), "stage");
+}
 
 const struct stage *stage_named(const char *name)
 {

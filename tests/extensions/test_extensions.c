@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "core/registry.h"
 #include "exact/law.h"
 #include "formats/safetensors.h"
 #include "sampling/sampling.h"
@@ -80,6 +81,23 @@ static void extensions_are_listed(void **state)
     assert_true(is_listed(all, "drafters", "ngram") && is_listed(all, "rules", "rejection"));
     json_free(all);
     child_result_free(&s);
+}
+
+// Whoever copies ngram.c and leaves its name would get the tree's ngram.
+static void a_name_is_the_listed_one_and_listed_once(void **state)
+{
+    (void)state;
+    struct error err;
+    const char *a = "a", *b = "b", *none = NULL;
+    const struct registered right[] = { { "a", &a }, { "b", &b } }, copied[] = { { "a", &a }, { "c", &a } },
+                            twice[] = { { "a", &a }, { "b", &b }, { "a", &a } }, unnamed[] = { { "a", &none } };
+    assert_true(registry_check(right, 2, "drafter", &err));
+    assert_false(registry_check(copied, 2, "drafter", &err));
+    assert_string_equal(err.text, "c_drafter: name: expected \"c\", as in the list of drafters, found \"a\"");
+    assert_false(registry_check(twice, 3, "rule", &err));
+    assert_string_equal(err.text, "the list of rules has a twice");
+    assert_false(registry_check(unnamed, 1, "stage", &err));
+    assert_string_equal(err.text, "a_stage: name: expected \"a\", as in the list of stages, found \"\"");
 }
 
 // The text that `generate` writes with these options.
@@ -286,6 +304,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(extensions_are_listed),
+        cmocka_unit_test(a_name_is_the_listed_one_and_listed_once),
         cmocka_unit_test(texts_equal_those_of_none),
         cmocka_unit_test(extensions_work_on_a_device),
         cmocka_unit_test(options_are_checked),
