@@ -21,76 +21,79 @@ static double upper_bound(const struct option *o)
     return o->min != 0 || o->max != 0 ? o->max : o->type == OPTION_REAL || o->type == OPTION_PAIRS ? HUGE_VAL : INT_MAX;
 }
 
-static bool read_int(const struct settings *s, const struct option *o, int *to, struct error *err)
+// key, here and below: "drafter ngram: longest", for messages.
+static bool read_int(const struct settings *s, const struct option *o, const char *key, int *to, struct error *err)
 {
     long long v;
-    if (!settings_int(s, o->name, (long long)lower_bound(o), (long long)upper_bound(o), &v, err))
+    if (!settings_int(s, key, (long long)lower_bound(o), (long long)upper_bound(o), &v, err))
         return false;
     *to = (int)v;
     return true;
 }
 
-static bool read_choice(const struct settings *s, const struct option *o, int *to, struct error *err)
+static bool read_choice(const struct settings *s, const struct option *o, const char *key, int *to, struct error *err)
 {
     const char *text;
-    if (!settings_text(s, o->name, &text, err))
+    if (!settings_text(s, key, &text, err))
         return false;
     const int i = choice_index(o->choices, text);
     if (i < 0)
-        return settings_fail(err, s, "%s: expected one of %s, found \"%s\"", o->name, o->choices, text);
+        return settings_fail(err, s, "%s: expected one of %s, found \"%s\"", key, o->choices, text);
     *to = i;
     return true;
 }
 
-static bool read_ints(const struct settings *s, const struct option *o, struct ints *to, struct error *err)
+static bool read_ints(const struct settings *s, const struct option *o, const char *key, struct ints *to,
+                      struct error *err)
 {
     int capacity = (int)(sizeof(to->v) / sizeof(to->v[0]));
     if (s->kind != SETTINGS_LIST)
-        return settings_fail(err, s, "%s: expected a list of integers, as in [4, 2, 1]", o->name);
+        return settings_fail(err, s, "%s: expected a list of integers, as in [4, 2, 1]", key);
     if (s->n > capacity)
-        return settings_fail(err, s, "%s: expected at most %d numbers, found %d", o->name, capacity, s->n);
+        return settings_fail(err, s, "%s: expected at most %d numbers, found %d", key, capacity, s->n);
     for (int i = 0; i < s->n; i++)
-        if (!read_int(s->item[i], o, &to->v[i], err))
+        if (!read_int(s->item[i], o, key, &to->v[i], err))
             return false;
     to->n = s->n;
     return true;
 }
 
-static bool read_pairs(const struct settings *s, const struct option *o, struct pairs *to, struct error *err)
+static bool read_pairs(const struct settings *s, const struct option *o, const char *key, struct pairs *to,
+                       struct error *err)
 {
     if (s->kind != SETTINGS_MAP)
-        return settings_fail(err, s, "%s: expected a mapping from token ids to numbers, as in {11: -2.5}", o->name);
+        return settings_fail(err, s, "%s: expected a mapping from token ids to numbers, as in {11: -2.5}", key);
     to->key = xcalloc((size_t)s->n + 1, sizeof(*to->key));
     to->value = xcalloc((size_t)s->n + 1, sizeof(*to->value));
     for (int i = 0; i < s->n; i++) {
         char *end;
         long id = strtol(s->key[i], &end, 10);
         if (*end != '\0' || end == s->key[i] || id < 0 || id > INT_MAX)
-            return settings_fail_key(err, s, i, "%s: expected a token id, found \"%s\"", o->name, s->key[i]);
+            return settings_fail_key(err, s, i, "%s: expected a token id, found \"%s\"", key, s->key[i]);
         to->key[i] = (int32_t)id;
-        if (!settings_real(s->item[i], o->name, lower_bound(o), upper_bound(o), &to->value[i], err))
+        if (!settings_real(s->item[i], key, lower_bound(o), upper_bound(o), &to->value[i], err))
             return false;
     }
     to->n = s->n;
     return true;
 }
 
-static bool read_one(const struct settings *s, const struct option *o, void *field, struct error *err)
+static bool read_one(const struct settings *s, const struct option *o, const char *key, void *field, struct error *err)
 {
     const char *text;
     switch (o->type) {
     case OPTION_INT:
-        return read_int(s, o, field, err);
+        return read_int(s, o, key, field, err);
     case OPTION_REAL:
-        return settings_real(s, o->name, lower_bound(o), upper_bound(o), field, err);
+        return settings_real(s, key, lower_bound(o), upper_bound(o), field, err);
     case OPTION_BOOL:
-        return settings_bool(s, o->name, field, err);
+        return settings_bool(s, key, field, err);
     case OPTION_CHOICE:
-        return read_choice(s, o, field, err);
+        return read_choice(s, o, key, field, err);
     case OPTION_INTS:
-        return read_ints(s, o, field, err);
+        return read_ints(s, o, key, field, err);
     case OPTION_PAIRS:
-        return read_pairs(s, o, field, err);
+        return read_pairs(s, o, key, field, err);
     case OPTION_TEXT:
         if (s->kind == SETTINGS_LIST) {
             struct text line = { 0 };
@@ -100,12 +103,21 @@ static bool read_one(const struct settings *s, const struct option *o, void *fie
         }
         // fall through
     case OPTION_PATH:
-        if (!settings_text(s, o->name, &text, err))
+        if (!settings_text(s, key, &text, err))
             return false;
         *(char **)field = xstrdup(text);
         return true;
     }
     return false;
+}
+
+static bool read_given(const struct settings *s, const struct option *o, const char *what, void *field,
+                       struct error *err)
+{
+    char *key = xformat("%s: %s", what, o->name);
+    const bool ok = read_one(s, o, key, field, err);
+    free(key);
+    return ok;
 }
 
 // The default as settings; NULL: the default is no value.
@@ -164,14 +176,14 @@ bool options_read(const struct settings *s, const char *what, const struct optio
         void *field = (char *)into + o->at;
         const struct settings *given = settings_get(s, o->name);
         if (given != NULL) {
-            if (!read_one(given, o, field, err))
+            if (!read_given(given, o, what, field, err))
                 return false;
         } else if (o->default_value == NULL) {
             return s != NULL ? settings_fail(err, s, "%s needs the option \"%s\" (%s)", what, o->name, o->help)
                              : fail(err, "%s needs the option \"%s\" (%s)", what, o->name, o->help);
         } else {
             struct settings *p = default_value(o);
-            bool ok = p == NULL || read_one(p, o, field, err);
+            bool ok = p == NULL || read_one(p, o, o->name, field, err);
             settings_free(p);
             if (!ok)
                 return false;
