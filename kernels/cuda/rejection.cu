@@ -5,79 +5,80 @@
 namespace DEVICE_SPACE
 {
 
-// The residual of a node's row: struct left of verifier/rules/rejection.c. While `whole`, it is the row without tokens out[0 .. n), whose
-// sum is `sum`; afterwards it is c.residual.
-struct left {
-    bool whole;
+// What remains of a node's row: struct remainder of verifier/rules/rejection.c. While `in_row`, it is the row without the tokens
+// struck[0 .. n), whose sum is `sum`; afterwards it is c.residual.
+struct remainder {
+    bool in_row;
     double sum;
-    int n, last; // last: a rejected token that stays; -1
-    int32_t out[MAX_NODES];
+    int n, last; // last: a rejected token that is not struck out, since no other has mass; -1: none
+    int32_t struck[MAX_NODES];
 };
 
-__device__ static bool is_out(const struct left &l, int x)
+__device__ static bool is_struck(const struct remainder &l, int x)
 {
     for (int i = 0; i < l.n; i++)
-        if (l.out[i] == x)
+        if (l.struck[i] == x)
             return true;
     return false;
 }
 
-__device__ static double left_at(const struct verify_call &c, const struct left &l, const float *row, int x)
+__device__ static double remainder_at(const struct verify_call &c, const struct remainder &l, const float *row, int x)
 {
-    return !l.whole ? c.residual[x] : is_out(l, x) ? 0 : share(entry_of(row, x), l.sum, 1 / l.sum);
+    return !l.in_row ? c.residual[x] : is_struck(l, x) ? 0 : share(entry_of(row, x), l.sum, 1 / l.sum);
 }
 
-// Removes a rejected deterministic token from the row; one thread. false: no mass would be left, and the token stays.
-__device__ static bool remove_token(struct left &l, const float *row, int x)
+// Removes a rejected deterministic token from the row; one thread. Returns false and keeps it if no other token has mass.
+__device__ static bool strike_rejected(struct remainder &l, const float *row, int x)
 {
-    const double mass = is_out(l, x) ? 0 : entry_of(row, x);
+    const double mass = is_struck(l, x) ? 0 : entry_of(row, x);
     if (x != l.last && l.sum > mass) {
         l.sum -= mass;
-        l.out[l.n++] = x;
+        l.struck[l.n++] = x;
         return true;
     }
     l.last = x;
     return false;
 }
 
-// The row without the removed tokens, into c.residual.
-__device__ static void write_out(const struct verify_call &c, struct left &l, const float *row, verify_scratch &scratch)
+// Writes the row without rejected tokens to c.residual, renormalised.
+__device__ static void write_remainder(const struct verify_call &c, struct remainder &l, const float *row,
+                                       verify_scratch &scratch)
 {
-    const struct row_without r = { row, l.out, l.n };
+    const struct row_without r = { row, l.struck, l.n };
     for (int i = threadIdx.x; i < c.vocab; i += VERIFY_THREADS)
         c.residual[i] = entry_of(&r, i);
     const double sum = row_sum(c.residual, c.vocab, scratch);
     if (sum != 1)
         normalize(c.residual, c.vocab, sum, scratch);
     if (threadIdx.x == 0)
-        l.whole = false;
+        l.in_row = false;
     __syncthreads();
 }
 
-// The child was rejected: computes the residual without it.
-__device__ static void reject(const struct verify_call &c, const struct tree &t, int node, int child, struct left &l,
-                              verify_scratch &scratch)
+// Updates the remainder after the rejection of a child.
+__device__ static void reject_child(const struct verify_call &c, const struct tree &t, int node, int child,
+                                    struct remainder &l, verify_scratch &scratch)
 {
     const float *row = row_of(c, node);
-    bool left;
+    bool mass_left;
     __syncthreads(); // all have read l
-    if (t.proposal[child] == DETERMINISTIC && l.whole) {
-        left = threadIdx.x == 0 && remove_token(l, row, t.token[child]);
+    if (t.proposal[child] == DETERMINISTIC && l.in_row) {
+        mass_left = threadIdx.x == 0 && strike_rejected(l, row, t.token[child]);
         __syncthreads();
     } else if (t.proposal[child] == DETERMINISTIC) {
-        left = row_remove(c.residual, c.vocab, t.token[child], scratch) > 0;
+        mass_left = row_remove(c.residual, c.vocab, t.token[child], scratch) > 0;
     } else {
-        if (l.whole)
-            write_out(c, l, row, scratch);
+        if (l.in_row)
+            write_remainder(c, l, row, scratch);
         proposal_row(c, t, node, child, scratch);
-        left = scaled_residual(c.residual, 1, c.q_work, c.vocab, scratch) > 0;
+        mass_left = scaled_residual(c.residual, 1, c.q_work, c.vocab, scratch) > 0;
     }
     if (threadIdx.x == 0)
-        c.out.decision->empty += !left;
+        c.out.decision->empty += !mass_left;
 }
 
 // The child of node that is accepted, or -1.
-__device__ static int accepted_child(const struct verify_call &c, const struct tree &t, int node, struct left &l,
+__device__ static int accepted_child(const struct verify_call &c, const struct tree &t, int node, struct remainder &l,
                                      verify_scratch &scratch)
 {
     const double lenience = c.parameter[0], rate = c.parameter[1];
@@ -85,7 +86,7 @@ __device__ static int accepted_child(const struct verify_call &c, const struct t
     const double sum = t.child[node] < 0 ? 0 : row_sum(row, c.vocab, scratch);
     __syncthreads();
     if (threadIdx.x == 0) {
-        l.whole = true;
+        l.in_row = true;
         l.sum = sum;
         l.n = 0;
         l.last = -1;
@@ -93,11 +94,11 @@ __device__ static int accepted_child(const struct verify_call &c, const struct t
     __syncthreads();
     for (int child = t.child[node]; child >= 0; child = t.next[child]) {
         const double q = proposal_probability(c, t, node, child, scratch);
-        const double p = lenience * left_at(c, l, row, t.token[child]) + rate * q;
+        const double p = lenience * remainder_at(c, l, row, t.token[child]) + rate * q;
         record_trial(c, child, p, q);
         if (accept(p, q, c.rng, FOR_ACCEPT, child))
             return child;
-        reject(c, t, node, child, l, scratch);
+        reject_child(c, t, node, child, l, scratch);
     }
     return -1;
 }
@@ -106,17 +107,17 @@ static __global__ void __launch_bounds__(VERIFY_THREADS, 1) rejection_kernel(con
 {
     __shared__ verify_scratch scratch;
     __shared__ struct tree t;
-    __shared__ struct left l;
+    __shared__ struct remainder l;
     kernel_prologue();
     const struct verify_call c = call_of_block(calls);
     begin(c, t);
     int node = 0;
     for (int child; (child = accepted_child(c, t, node, l, scratch)) >= 0; node = child)
         emit(c, node, t.token[child]);
-    const struct row_without r = { row_of(c, node), l.out, l.n };
+    const struct row_without r = { row_of(c, node), l.struck, l.n };
     emit(c, node,
          t.child[node] < 0 ? pick(r.row, c.vocab, c.rng, FOR_BONUS, node, scratch)
-         : l.whole         ? pick(&r, c.vocab, c.rng, FOR_RESIDUAL, node, scratch)
+         : l.in_row        ? pick(&r, c.vocab, c.rng, FOR_RESIDUAL, node, scratch)
                            : pick(c.residual, c.vocab, c.rng, FOR_RESIDUAL, node, scratch));
 }
 
