@@ -7,6 +7,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 bad=0
+files() { git ls-files -co --exclude-standard "$@"; } # tracked, and new ones before `git add`
 violation() { printf '%s\n' "$*"; bad=1; }
 
 # Texts of other people, data, and pages about the words themselves.
@@ -21,10 +22,10 @@ retired_words() {                # prints "file:line: word -> words to use" for 
     identifiers=$(sed -n '/^_/{s/^_//;s/\t.*//p;}' tests/retired_words.txt | paste -s -d '|')
     # An identifier or a part of one: next to _, after a type, -> or a field's dot, or before a subscript or an assignment.
     {
-        git grep -nIioP "$begin(?:$everywhere)$end|(?:(?<=_)|(?<=->)|(?<=[\\w\\])]\\.)|(?<=[ (]\\*)|(?<=int )|(?<=bool )|(?<=double )|(?<=float )|(?<=char )|(?<=_t ))(?:$identifiers)$end|$begin(?:$identifiers)(?=_|->|\\[|\\+\\+| [-+*/|&]?= )" \
+        git grep --untracked -nIioP "$begin(?:$everywhere)$end|(?:(?<=_)|(?<=->)|(?<=[\\w\\])]\\.)|(?<=[ (]\\*)|(?<=int )|(?<=bool )|(?<=double )|(?<=float )|(?<=char )|(?<=_t ))(?:$identifiers)$end|$begin(?:$identifiers)(?=_|->|\\[|\\+\\+| [-+*/|&]?= )" \
             -- "${not_checked[@]}"
-        git ls-files -- "${not_checked[@]}" | grep -noiP "$begin(?:$everywhere|$identifiers)$end" |
-            while IFS=: read -r n word; do echo "$(git ls-files -- "${not_checked[@]}" | sed -n "${n}p"):0:$word"; done
+        files -- "${not_checked[@]}" | grep -noiP "$begin(?:$everywhere|$identifiers)$end" |
+            while IFS=: read -r n word; do echo "$(files -- "${not_checked[@]}" | sed -n "${n}p"):0:$word"; done
     } | perl -ne '
         BEGIN {
             open my $list, "<", "tests/retired_words.txt" or die;
@@ -72,7 +73,7 @@ may() {                          # may FOLDER FOLDERS...: which folders of the p
             *) violation "$file: $line ($folder may include: $*)" ;;
             esac
         done < <(grep -hE '^#include "[a-z_]+/' "$file")
-    done < <(git ls-files "$folder/*.c" "$folder/*.h" "$folder/*.cu")
+    done < <(files "$folder/*.c" "$folder/*.h" "$folder/*.cu")
 }
 may core
 may sampling core
@@ -95,12 +96,12 @@ may commands core sampling kernels formats tokenizers models drafters verifier d
 # Folders of a size that can be overviewed.
 while read -r n folder; do
     [ "$n" -le 40 ] || [ "$folder" = tests/cases ] || violation "$folder has $n files, at most 40 are allowed"
-done < <(git ls-files | sed -n 's|/[^/]*$||p' | sort | uniq -c)
+done < <(files | sed -n 's|/[^/]*$||p' | sort | uniq -c)
 
 # Files of a size that can be overviewed; not data, and not what only grows.
 while read -r n file; do
     [ "$n" -le 600 ] || [ "$file" = total ] || violation "$file has $n lines, at most 600 are allowed: split it by subject"
-done < <(git ls-files -z -- ':!*.json' ':!*.jsonl' ':!tests/cases/*.txt' ':!experiments/data' ':!CHANGELOG.md' ':!docs/notes' | xargs -0 wc -l)
+done < <(files -z -- ':!*.json' ':!*.jsonl' ':!tests/cases/*.txt' ':!experiments/data' ':!CHANGELOG.md' ':!docs/notes' | xargs -0 wc -l)
 
 # Random numbers come from sampling/rng.h only.
 grep -nE '\b(rand|random|drand48|srand)\(' -r --include='*.[ch]' ${folders%% results*} && violation "random numbers come from sampling/rng.h only"
@@ -108,8 +109,9 @@ grep -nE '\b(rand|random|drand48|srand)\(' -r --include='*.[ch]' ${folders%% res
 # Versions format differently: Debian 12's counts.
 case $(clang-format --version 2>/dev/null) in
 *"version 14."*)
-    n=$(git ls-files '*.c' '*.h' '*.cu' '*.cpp' | xargs clang-format --dry-run 2>&1 | grep -c 'warning:')
-    [ "$n" = 0 ] || violation "clang-format would change $n places"
+    while read -r place; do
+        violation "$place: clang-format -i would change this line"
+    done < <(files '*.c' '*.h' '*.cu' '*.cpp' | xargs clang-format --dry-run 2>&1 | grep 'warning:' | cut -d : -f 1,2 | uniq)
     ;;
 *) echo "lint: formatting was not checked: no clang-format 14" ;;
 esac
