@@ -12,6 +12,7 @@
 #include "tests/support/check.h"
 #include "tests/support/pairings.h"
 #include "tests/support/small_model.h"
+#include "verifier/device_draft.h"
 #include "verifier/rules/rule.h"
 
 enum { SLOTS = 3, LENGTH = 48, NODES = 7 };
@@ -87,15 +88,76 @@ static void memory_on_a_device_is_that_of_the_largest_drafts(void **state)
     }
 }
 
+// ---- a device without enough memory
+
+static int until_none; // allocations that succeed before all fail
+static void *(*real_alloc)(struct backend *b, size_t bytes);
+
+static void *alloc_some(struct backend *b, size_t bytes)
+{
+    return until_none-- > 0 ? real_alloc(b, bytes) : NULL;
+}
+
+// The first thing that does not fit is named: the cache, two tensors for each layer, then the rows of a pass.
+static void an_allocation_that_fails_is_an_error(void **state)
+{
+    struct pair *p = open_rule("rejection");
+    const struct verifier_setup s = setup_of(p);
+    const int of_cache = 2 * small_default.layers;
+    real_alloc = p->backend->alloc;
+    p->backend->alloc = alloc_some;
+    for (int n = 0; n <= of_cache + 2; n++) {
+        struct error err = { "" };
+        until_none = n;
+        struct verifier *v = verifier_create(&s, &err);
+        assert_int_equal(v != NULL, n == of_cache + 2);
+        if (v == NULL)
+            assert_non_null(strstr(err.text, n < of_cache ? "cpu: not enough memory for a cache of "
+                                                          : "cpu: not enough memory for the logits of 21 rows"));
+        verifier_destroy(v);
+    }
+    p->backend->alloc = real_alloc;
+    pair_close(p);
+}
+
 // ---- a device that fails
 
-static int until_failure; // waits that succeed before one fails
+// The number of nodes comes from the device: one that failed may give any.
+static void a_draft_of_an_impossible_size_is_fetched_as_its_root(void **state)
+{
+    struct error err;
+    struct backend *b = backend_cpu(1, &err);
+    static const int32_t sizes[][2] = { { 1, 1 }, { 3, 3 }, { NODES, NODES }, { 0, 1 }, { -1, 1 }, { NODES + 1, 1 } };
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        const int32_t there[NODES] = { 4, 5, 6 }, parents[NODES] = { -1, 0, 1 };
+        const uint8_t proposals[NODES] = { DETERMINISTIC, SAMPLED };
+        int32_t token[NODES], parent[NODES], tag[NODES];
+        uint8_t proposal[NODES];
+        const struct device_draft on_device = { .max_nodes = NODES,
+                                                .n = &sizes[i][0],
+                                                .token = there,
+                                                .parent = parents,
+                                                .proposal = proposals,
+                                                .tag = there,
+                                                .tag_on_host = tag };
+        struct draft d = { 1, NODES, token, parent, proposal, NULL, &on_device };
+        draft_fetch(b, &d);
+        assert_int_equal(d.n, sizes[i][1]);
+        assert_memory_equal(token, there, (size_t)d.n * sizeof(*token));
+        assert_memory_equal(parent, parents, (size_t)d.n * sizeof(*parent));
+        assert_memory_equal(tag, there, (size_t)d.n * sizeof(*tag));
+        assert_memory_equal(proposal, proposals, (size_t)d.n);
+    }
+    b->destroy(b);
+}
+
+static int until_failure; // waits that succeed before one fails, and those after it succeed
 static bool (*real_sync)(struct backend *b, struct error *err);
 static int scored;
 
 static bool sync_fails(struct backend *b, struct error *err)
 {
-    return until_failure-- > 0 ? real_sync(b, err) : fail(err, "the device is lost");
+    return until_failure-- != 0 ? real_sync(b, err) : fail(err, "the device is lost");
 }
 
 static void count_scored(void *self, const struct request *r, struct tensor logits)
@@ -167,6 +229,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_verifier_reports_its_cache_logits_and_features),
         cmocka_unit_test(memory_on_a_device_is_that_of_the_largest_drafts),
+        cmocka_unit_test(an_allocation_that_fails_is_an_error),
+        cmocka_unit_test(a_draft_of_an_impossible_size_is_fetched_as_its_root),
         cmocka_unit_test(a_device_failure_is_reported_at_every_wait),
     };
     return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
