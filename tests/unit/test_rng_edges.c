@@ -35,6 +35,16 @@ static void certain_acceptance_tests_ignore_the_uniform(void **state)
 
 static const struct address residual = { FOR_RESIDUAL, 1, 0 };
 
+// The product of a uniform and the smallest sum is rounded up to that sum.
+static void a_row_of_the_smallest_weight_has_a_pick(void **state)
+{
+    double w[3] = { 0, DBL_TRUE_MIN, 0 };
+    for (int n = 2; n <= 3; n++) {
+        assert_int_equal(rng_pick_of(&(double){ LAST_U }, w, n, residual), 1);
+        assert_int_equal(rng_pick_of(&(double){ 0 }, w, n, residual), 1);
+    }
+}
+
 // A row is summed in parts of 512 within chunks of 4,096. Here all of its weight is at one index next to their boundaries.
 static void picks_find_weights_next_to_the_boundaries_of_parts(void **state)
 {
@@ -189,6 +199,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(certain_acceptance_tests_ignore_the_uniform),
+        cmocka_unit_test(a_row_of_the_smallest_weight_has_a_pick),
         cmocka_unit_test(picks_find_weights_next_to_the_boundaries_of_parts),
         cmocka_unit_test(a_penalty_reaches_the_last_token_of_the_longest_row),
         cmocka_unit_test(ids_beyond_a_row_are_skipped),

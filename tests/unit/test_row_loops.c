@@ -113,6 +113,15 @@ static void every_instruction_set_gives_the_same_bits(void **state)
     free(other);
 }
 
+static void the_last_loops_run_on_every_processor(void **state)
+{
+    int last = 0;
+    while (all_loops[last + 1] != NULL)
+        last++;
+    assert_string_equal(all_loops[last]->name, "plain");
+    assert_true(loops_supported(all_loops[last]));
+}
+
 // The sum, which is the same forwards and backwards.
 static double summed(const double *w, int n)
 {
@@ -285,6 +294,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_instruction_set_gives_the_same_bits),
+        cmocka_unit_test(the_last_loops_run_on_every_processor),
         cmocka_unit_test(loops_agree_with_scalar_loops),
         cmocka_unit_test(exp_has_a_relative_error_below_1e_15),
         cmocka_unit_test(exp_is_exact_at_the_ends_of_its_range),

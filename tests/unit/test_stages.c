@@ -38,7 +38,8 @@ static void empty_settings_give_no_stages(void **state)
 static void invalid_settings_are_refused_with_a_reason(void **state)
 {
     static const char *const bad[][4] = {
-        { "temprature", "0.7", "no stage \"temprature\"" },
+        { "temprature", "0.7",
+          "no stage \"temprature\" (repetition_penalty, logit_bias, temperature, top_k, top_p, min_p" },
         { "temperature", "-1", "temperature" },
         { "temperature", "hot", "temperature" },
         { "top_k", "2.5", "top_k" },
