@@ -267,6 +267,7 @@ def main():
     parser.add_argument("--open", action="store_true", help="run surviving mutants again")
     parser.add_argument("--sanitized", action="store_true", help="run surviving mutants again, with the mutated file under the sanitizers")
     parser.add_argument("--survivors", action="store_true", help="print the survivors so far, run nothing")
+    parser.add_argument("--stale", action="store_true", help="print explanations of mutants that are no longer made, run nothing")
     parser.add_argument("--summary", action="store_true", help="print the table so far, run nothing")
     parser.add_argument("--budget", type=float, default=60, metavar="S",
                      help="seconds of tests for each mutant, likely and cheap tests first; default: 60")
@@ -281,10 +282,10 @@ def main():
     os.makedirs(OUT, exist_ok=True)
     trees = [Tree(f"worker{i}") for i in range(1, a.workers + 1)]
     if not (a.survivors or a.summary or a.as_built):
-        for tree in trees[:1] if a.list else trees:
+        for tree in trees[:1] if a.list or a.stale else trees:
             say("building", os.path.relpath(tree.src, REPO))
             tree.set_up()
-        if not a.list and not a.tests:
+        if not (a.list or a.stale or a.tests):
             Reach().find_out(say)
     trees[0].read()
     mutants = [m for f in files for m in mutants_of(trees[0], f)]
@@ -292,6 +293,12 @@ def main():
         mutants = sample(mutants, a.sample, a.seed)
     reasons, known = explained(), results()
     done = [known[m.key] for m in mutants if m.key in known]
+    if a.stale:
+        made = {m.key for m in mutants}
+        for key in reasons:
+            if key.startswith(tuple(f + ("/" if f in FOLDERS else "\t") for f in a.file)) and key not in made:
+                print(key)
+        return
     if a.list:
         for m in mutants:
             print(f"{m.id} line {m.line} {m.function} ({m.operator}): {squeezed(m.before)} -> {squeezed(m.after)}")

@@ -227,16 +227,20 @@ class Reach:
         return status, seconds, text, self.lines_of(tree, data, reached=True)
 
     def reaching(self, mutant):
-        """Units that reach one of the mutant's lines; for a table outside functions, units that reach its file."""
+        """Units that reach one of the mutant's lines; for a table outside functions, units that reach its file, or any file of its
+        folder if its own has no code."""
         found, known = [], self.known.get(mutant.file, [])
+        beside = [f for f in self.known if os.path.dirname(f) == os.path.dirname(mutant.file)] if not known else [mutant.file]
         first, last = mutant.first, mutant.last
         if known and not any(first <= n <= last for n in known):    # a line without code: the nearest one with code
             first = last = min(known, key=lambda n: abs(n - first))
         for program, unit in self.units.items():
             for name, test in unit["tests"].items():
-                lines = test["lines"].get(mutant.file if mutant.file.endswith(".c") else "results/store.c", [])
-                if mutant.last == 0 or mutant.file.endswith(".sql"):
-                    reached = bool(lines)
+                lines = test["lines"].get(mutant.file, [])
+                if mutant.file.endswith(".sql"):
+                    reached = "results/store.c" in test["lines"]
+                elif mutant.last == 0:
+                    reached = any(f in test["lines"] for f in beside)
                 else:
                     reached = any(first <= n <= last for n in lines)
                 if reached:
