@@ -110,6 +110,15 @@ static void every_number_is_in_its_column(void **state)
     r.cost = again;
     assert_true(store_bench(s, &r, &later, &err) && later > id);
     sample_facts_hold(s, "SELECT form = 'table' FROM cost WHERE bench = (SELECT max(id) FROM bench)");
+    sample_facts_query(s, "UPDATE bench_time SET ns = 1"); // the least
+
+    // One row of several cannot be stored: nothing is.
+    const struct bench_peak_row twice[] = { { "fma", "avx2", 1.5 }, { "fma", "avx2", 2.5 }, { "read", "plain", 2.5 } };
+    r.peak = twice;
+    r.peaks = 3;
+    assert_false(store_bench(s, &r, &id, &err));
+    assert_non_null(strstr(err.text, "constraint"));
+    sample_facts_hold(s, "SELECT count(*) = 2 FROM bench");
     store_close(s);
 }
 
@@ -185,6 +194,18 @@ static void two_rows_determine_a_line(void **state)
     cost_free(&cost);
 }
 
+// Neither the number of rows nor the context is a term then.
+static void one_row_at_context_0_is_its_own_cost(void **state)
+{
+    const struct cost_point p = { 1, 0, 110 };
+    struct cost cost;
+    cost_fit(&cost, &p, 1);
+    assert_int_equal(cost.form, COST_HINGE);
+    assert_true(fabs(cost_ns(&cost, 1, 0) - 110) < 1e-9 && cost.d == 0 && cost.e == 0);
+    assert_true(cost_table_ns(&cost, 1, 0) == 110 && cost_table_ns(&cost, 5, 7) == 110);
+    cost_free(&cost);
+}
+
 // One draft step does not determine the context's term; two or more do.
 static void draft_steps_fit_a_line_in_context(void **state)
 {
@@ -207,6 +228,7 @@ int main(void)
         cmocka_unit_test(errors_of_the_table_are_those_of_interpolation),
         cmocka_unit_test(four_rows_determine_a_hinge),
         cmocka_unit_test(two_rows_determine_a_line),
+        cmocka_unit_test(one_row_at_context_0_is_its_own_cost),
         cmocka_unit_test(draft_steps_fit_a_line_in_context),
     };
     return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);

@@ -115,6 +115,32 @@ static void a_failing_step_rolls_back_its_sequence(void **state)
     store_close(s);
 }
 
+// FNV-1a over the bytes 04 03 02 01 ff 00 80 00, computed in Python.
+static void the_hash_of_a_text_covers_every_byte(void **state)
+{
+    struct error err = { "" };
+    struct store *s = open_store("hash.db");
+    int64_t id = 0, pair = 0;
+    static const int32_t token[] = { 0x01020304, 0x008000ff };
+    const struct step_row step = {
+        .drafted = 1, .depth = 1, .accepted = 1, .expected = NAN, .variance = NAN, .batch = 1
+    };
+    assert_true(store_run(s, &row_of_run, &id, &err) && store_new_pair(s, "e", &pair, &err));
+    const struct sequence_row q = { 6, "p", NULL, 0, 0, pair, 0, 2, 1, 1, 1, token, NULL, "limit", &step, 1, NULL };
+    assert_ok(store_sequence(s, id, &q, &err), err);
+    sample_facts_hold(s, "SELECT text_hash = 'c3482d83562d2a6a' FROM sequence");
+
+    // Tokens that are not a list are damage.
+    struct stored_turn turn;
+    assert_true(store_turn(s, id, 6, 0, 0, &turn, &err) && turn.found && turn.n == 2);
+    free(turn.token);
+    sample_facts_query(s, "PRAGMA ignore_check_constraints = 1");
+    sample_facts_query(s, "UPDATE sequence SET tokens = '[1'");
+    assert_false(store_turn(s, id, 6, 0, 0, &turn, &err));
+    assert_non_null(strstr(err.text, "tokens of a stored turn"));
+    store_close(s);
+}
+
 static void every_fact_of_an_exact_test_is_in_its_column(void **state)
 {
     struct error err = { "" };
@@ -130,8 +156,15 @@ static void every_fact_of_an_exact_test_is_in_its_column(void **state)
     const struct exact_stream_row stream[] = { { "text", 21, 2.5, true }, { "control", 22, 3.5, false } };
     const struct exact_test_row test[] = { { "text", "KS", "order", "all", 31, 0.1, -2, -1 },
                                            { "text", "score", "first", "later", 32, 0.2, -3, -2.5 } };
+    const struct exact_sums none = { 4, 5, 6, NAN, some, 3 }; // no evidence yet
+    double read[3] = { 0 };
+    struct exact_sums back = { .max_log_e = 9, .sum = read, .n = 3 };
+    assert_true(store_exact_sums(s, id, &none, &err) && store_exact(s, &row, &id, &back, &err));
+    assert_true(back.max_log_e == 0 && back.sequences == 4 && back.tokens == 5 && back.steps == 6 && read[2] == 3);
+    assert_true(store_exact_sums(s, id, &now, &err));
     const struct exact_end_row end = { 0.5, 1.5, 2.5, 3.5, 4.5, "no verdict", stream, test, 2, 2 };
     assert_true(store_exact_end(s, id, &end, &err));
+    assert_ok(store_exact_end(s, id, &end, &err), err); // again: replaces what is stored
     sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM exact WHERE experiment = 'e' AND cell = 'c' AND settings = 'settings' AND target = 'target'"
@@ -168,6 +201,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_fact_of_a_sequence_is_in_its_column),
         cmocka_unit_test(a_failing_step_rolls_back_its_sequence),
+        cmocka_unit_test(the_hash_of_a_text_covers_every_byte),
         cmocka_unit_test(every_fact_of_an_exact_test_is_in_its_column),
     };
     return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);

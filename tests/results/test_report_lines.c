@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "results/report.h"
+#include "results/report_parts.h"
 #include "results/store.h"
 #include "tests/support/check.h"
 #include "tests/results/sample_facts.h"
@@ -68,9 +69,8 @@ static void expectations_are_reported_and_compared_by_variance(void **state)
     static const struct {
         double each, of_each;
         bool warns;
-    } cases[] = {
-        { 0.75, 0.25, true }, { 0.999, 0.25, false }, { 0.75, 0.001, false }, { 0.75, 0, false }, { 1.5, 0.25, true }
-    };
+    } cases[] = { { 0.75, 0.25, true },   { 0.999, 0.25, false }, { 0.75, 0.01, false },
+                  { 0.75, 0.001, false }, { 0.75, 0, false },     { 1.5, 0.25, true } };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char *sql = xformat("UPDATE step SET expected = %g, variance = %g" OF_RUN_2, cases[i].each, cases[i].of_each);
         set(&f, sql);
@@ -135,31 +135,37 @@ static void other_rules_are_listed_best_first(void **state)
 static void rates_near_0_and_1_keep_three_characters(void **state)
 {
     static const struct {
-        int of_250; // drafts with an accepted token
-        const char *rate;
-    } cases[] = { { 0, ".00" }, { 1, "+0" }, { 2, ".01" }, { 247, ".99" }, { 249, ">.99" }, { 250, "1.0" } };
+        int accepted, of; // drafts with an accepted token, of all
+        const char *rate, *percent;
+    } cases[] = { { 0, 250, ".00", "0" },    { 1, 250, "+0", "<1" },      { 2, 250, ".01", "1" },
+                  { 247, 250, ".99", "99" }, { 249, 250, ">.99", "100" }, { 250, 250, "1.0", "100" },
+                  { 1, 200, ".01", "0" },    { 199, 200, ">.99", "100" } };
     struct facts f = facts_open(26);
     set(&f, "DELETE FROM trial");
     set(&f,
         "UPDATE step SET drafted = 1, depth = 1, accepted = 0, tokens = 1, accepted_uncut = NULL, expected = NULL, variance = NULL");
     set(&f, "UPDATE step SET drafted = 0, depth = 0 WHERE sequence IN (SELECT id FROM sequence WHERE run <> 2)");
-    set(&f,
-        "UPDATE step SET drafted = 0, depth = 0" OF_RUN_2
-        " AND (sequence, step) NOT IN (SELECT sequence, step FROM step" OF_RUN_2 " ORDER BY sequence, step LIMIT 250)");
-    assert_true(sample_facts_query(f.s, "SELECT count(*) FROM step" OF_RUN_2) == 250);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        char *sql = xformat(
+        char *sql = xformat("UPDATE step SET drafted = 0, depth = 0, accepted = 0, tokens = 1" OF_RUN_2
+                            " AND (sequence, step) NOT IN (SELECT sequence, step FROM step" OF_RUN_2
+                            " ORDER BY sequence, step LIMIT %d)",
+                            cases[i].of);
+        set(&f, sql);
+        free(sql);
+        assert_true(sample_facts_query(f.s, "SELECT count(*) FROM step" OF_RUN_2) == cases[i].of);
+        sql = xformat(
             "UPDATE step SET accepted = rank <= %d, tokens = 1 + (rank <= %d) FROM (SELECT sequence AS s, step AS k,"
             " row_number() OVER (ORDER BY sequence, step) AS rank FROM step" OF_RUN_2
             ") AS o WHERE sequence = s AND step = k AND drafted > 0",
-            cases[i].of_250, cases[i].of_250);
+            cases[i].accepted, cases[i].accepted);
         set(&f, sql);
-        assert_true(sample_facts_query(f.s, "SELECT sum(accepted) FROM step" OF_RUN_2) == cases[i].of_250);
-        char *row = xformat("\n  2 %8d%10d%10d ", 250, 250, cases[i].of_250);
-        char *text = report(&f), *at = strstr(text, row), shown[16] = "";
+        assert_true(sample_facts_query(f.s, "SELECT sum(accepted) FROM step" OF_RUN_2) == cases[i].accepted);
+        char *row = xformat("\n  2 %8d%10d%10d ", cases[i].of, cases[i].of, cases[i].accepted);
+        char *text = report(&f), *at = strstr(text, row), percent[16] = "", shown[16] = "";
         if (at == NULL)
             fail_msg("no \"%s\" in:\n%s", row, text);
-        assert_int_equal(sscanf(at + strlen(row), "%*s %15s", shown), 1);
+        assert_int_equal(sscanf(at + strlen(row), "%15s %15s", percent, shown), 2);
+        assert_string_equal(percent, cases[i].percent);
         assert_string_equal(shown, cases[i].rate);
         free(text);
         free(row);
@@ -168,20 +174,20 @@ static void rates_near_0_and_1_keep_three_characters(void **state)
     facts_close(&f);
 }
 
-// none takes 20 ms per token, the other run a fraction of that.
+// ns per token of none and of the other run.
 static void speedups_have_max_four_characters(void **state)
 {
     static const struct {
-        long by;
+        int none, other;
         const char *speedup;
-    } cases[] = {
-        { 2, "2.00" }, { 40, "40.0" }, { 400, "400" }, { 5000, "5000" }, { 10000, ">1e4" }, { 500000, ">1e4" }
-    };
+    } cases[] = { { 20000000, 10000000, "2.00" }, { 20000000, 500000, "40.0" }, { 1999, 20, "100" },
+                  { 20000000, 50000, "400" },     { 20000000, 4000, "5000" },   { 20000000, 2000, ">1e4" },
+                  { 20000000, 40, ">1e4" } };
     struct facts f = facts_open(4);
-    set(&f,
-        "UPDATE sequence SET decode_ns = 20000000 * new_tokens, category = CASE WHEN prompt = 0 THEN 'other' ELSE 'kind' END");
+    set(&f, "UPDATE sequence SET category = CASE WHEN prompt = 0 THEN 'other' ELSE 'kind' END");
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        char *sql = xformat("UPDATE sequence SET decode_ns = 20000000 * new_tokens / %ld WHERE run = 2", cases[i].by);
+        char *sql =
+            xformat("UPDATE sequence SET decode_ns = iif(run = 2, %d, %d) * new_tokens", cases[i].other, cases[i].none);
         set(&f, sql);
         free(sql);
         char *text = report(&f), *at = strstr(text, "\nkind ");
@@ -200,6 +206,43 @@ static void speedups_have_max_four_characters(void **state)
     facts_close(&f);
 }
 
+static void drafts_deeper_than_the_columns_have_a_note(void **state)
+{
+    static const char note[] = "\n           Drafts deeper than 8: see the view acceptance.\n";
+    struct facts f = facts_open(2);
+    char *text = report(&f);
+    assert_null(strstr(text, note));
+    free(text);
+    set(&f, "UPDATE step SET depth = 9, drafted = 9" OF_RUN_2);
+    text = report(&f);
+    expect_contains(text, note);
+    free(text);
+    facts_close(&f);
+}
+
+static void a_view_that_is_missing_is_an_error(void **state)
+{
+    struct error err = { "" };
+    struct facts f = facts_open(2);
+    FILE *out = fopen("/dev/null", "w");
+    set(&f, "DROP VIEW by_rule");
+    assert_false(report_write(f.s, &(struct report_options){ 0 }, out, &err));
+    assert_non_null(strstr(err.text, "by_rule"));
+    fclose(out);
+    facts_close(&f);
+}
+
+// Two columns of indentation and eight of words: four-letter words of two bytes a letter would not fit twice if bytes were counted.
+static void lines_are_wrapped_by_characters(void **state)
+{
+    for (int width = 0; width <= 12; width++) {
+        struct text t = { 0 };
+        report_paragraph(&t, 2, width, "", "\xc3\xa4\xc3\xa4 \xc3\xb6\xc3\xb6 \xc3\xbc\xc3\xbc ab");
+        assert_string_equal(t.s, "  \xc3\xa4\xc3\xa4 \xc3\xb6\xc3\xb6 \xc3\xbc\xc3\xbc\n  ab\n");
+        free(t.s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +250,9 @@ int main(void)
         cmocka_unit_test(other_rules_are_listed_best_first),
         cmocka_unit_test(rates_near_0_and_1_keep_three_characters),
         cmocka_unit_test(speedups_have_max_four_characters),
+        cmocka_unit_test(drafts_deeper_than_the_columns_have_a_note),
+        cmocka_unit_test(a_view_that_is_missing_is_an_error),
+        cmocka_unit_test(lines_are_wrapped_by_characters),
     };
     return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
 }

@@ -391,6 +391,11 @@ static void a_run_is_found_again_and_resumed(void **state)
         assert_int_equal(store_environment(c->s, id, &of[i], false, &changed, &err), i == 0);
         assert_true(i == 0 || store_environment(c->s, id, &of[i], true, &changed, &err));
         assert_int_equal(changed != NULL, i > 0);
+        if (i > 0) {
+            char *of_run = xformat("run %lld (%s, %s) ", (long long)id, r.drafter, r.rule);
+            assert_true(strncmp(changed, of_run, strlen(of_run)) == 0 && strstr(err.text, of_run) != NULL);
+            free(of_run);
+        }
         assert_true(store_add_environment(c->s, id, 1, &of[i], &err));
         assert_true(store_add_environment(c->s, id, 1, &of[i], &err)); // unchanged: no second row
         near(query_run_value(c, TREE, "SELECT count(*) FROM environment WHERE run = ?"), i + 1);
@@ -399,6 +404,11 @@ static void a_run_is_found_again_and_resumed(void **state)
         free(changed);
         free(sql);
     }
+    sample_facts_query(c->s,
+                       "CREATE TRIGGER refuse BEFORE INSERT ON environment BEGIN SELECT RAISE(ABORT, 'refused'); END");
+    assert_false(store_add_environment(c->s, id, 1, &of[0], &err));
+    assert_non_null(strstr(err.text, "refused"));
+    sample_facts_query(c->s, "DROP TRIGGER refuse");
     near(query_run_value(c, TREE, "SELECT count(*) FROM run WHERE ?1"), SAMPLE_RUNS);
     r.experiment = "another"; // the same cell in another experiment is another run
     assert_true(store_run(c->s, &r, &id, &err));
@@ -426,7 +436,10 @@ static void a_run_is_found_again_and_resumed(void **state)
     row.new_tokens++; // a token that belongs to no step
     double before = query_run_value(c, NONE, "SELECT count(*) FROM sequence WHERE run = ?");
     assert_false(store_sequence(c->s, c->m->id[NONE], &row, &err));
-    assert_non_null(strstr(err.text, "belong to no step"));
+    char *lost = xformat("%s: prompt %s: 1 of its %d new tokens belong to no step", store_path(c->s), row.prompt_id,
+                         row.new_tokens);
+    assert_string_equal(err.text, lost);
+    free(lost);
     near(query_run_value(c, NONE, "SELECT count(*) FROM sequence WHERE run = ?"), before);
     row.new_tokens--;
     assert_true(store_sequence(c->s, c->m->id[NONE], &row, &err));
