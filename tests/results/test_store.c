@@ -79,6 +79,10 @@ static void files_that_are_no_speclab_database_are_refused(void **state)
     assert_int_equal(mkfifo(pipe, 0600), 0);
     expect_refused(pipe, "not a regular file");
 
+    assert_int_equal(unlink(pipe), 0);
+    assert_int_equal(symlink(pipe, pipe), 0);
+    expect_refused(pipe, "could not be opened: ");
+
     struct store *s = sample_store(NULL);
     sample_facts_query(s, "PRAGMA application_id = 77");
     store_close(s);
@@ -137,6 +141,23 @@ static void another_schema_version_is_refused(void **state)
     s = sample_store(NULL);
     assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM run"), SAMPLE_RUNS);
     store_close(s);
+}
+
+static void a_database_without_a_version_is_another_programs(void **state)
+{
+    struct store *s = sample_store_small();
+    sample_facts_query(s, "PRAGMA application_id = 0"); // tables alone
+    store_close(s);
+    write_version(0);
+    expect_refused(sample_store_path(), "another program");
+    assert_int_equal(unlink(sample_store_path()), 0);
+    s = sample_store(NULL);
+    sample_facts_query(s, "PRAGMA application_id = 77"); // an id alone
+    sample_facts_query(s, "PRAGMA writable_schema = 1");
+    sample_facts_query(s, "DELETE FROM sqlite_master");
+    store_close(s);
+    write_version(0);
+    expect_refused(sample_store_path(), "another program");
 }
 
 static void every_view_begins_with_its_definition(void **state)
@@ -209,6 +230,9 @@ static void read_but_not_write(void)
     fclose(out);
     int64_t pair;
     check(!store_new_pair(s, "x", &pair, &err) && strstr(err.text, "read-only") != NULL, "not written", &err);
+    char *message = xformat("%s: could not be locked: Permission denied", sample_store_path());
+    check(!store_lock(s, "x", &err) && strcmp(err.text, message) == 0, "not locked", &err);
+    free(message);
     store_close(s);
 }
 
@@ -232,6 +256,47 @@ static void a_read_only_file_is_read(void **state)
     chmod(sample_store_path(), 0);
     run_unprivileged(cannot_be_opened);
     chmod(sample_store_path(), 0644);
+}
+
+static void incomplete(void)
+{
+    struct error err = { "" };
+    struct store *s = store_open(sample_store_path(), &err);
+    check(s == NULL && strstr(err.text, sample_store_path()) == err.text, "refused", &err);
+}
+
+static void another_version(void)
+{
+    struct error err = { "" };
+    check(store_open(sample_store_path(), &err) == NULL && strstr(err.text, "expected schema version 8") != NULL,
+          "another version refused", &err);
+}
+
+// In a folder where SQLite can make no file: without a log of changes the file is complete.
+static void a_read_only_file_with_changes_beside_it_is_refused(void **state)
+{
+    char *wal = xformat("%s-wal", sample_store_path());
+    store_close(sample_store_small());
+    chmod(sample_store_path(), 0444);
+    file_write_bytes(wal, "", 0);
+    chmod(test_directory(), 0555);
+    run_unprivileged(read_but_not_write);
+    chmod(test_directory(), 0755);
+    file_write_bytes(wal, "x", 1);
+    chmod(test_directory(), 0555);
+    run_unprivileged(incomplete);
+    chmod(test_directory(), 0755);
+    assert_int_equal(unlink(wal), 0);
+    chmod(sample_store_path(), 0666); // may be written, but not in this folder
+    chmod(test_directory(), 0555);
+    run_unprivileged(incomplete);
+    chmod(test_directory(), 0755);
+    write_version(7);
+    chmod(sample_store_path(), 0444);
+    chmod(test_directory(), 0555);
+    run_unprivileged(another_version);
+    chmod(test_directory(), 0755);
+    free(wal);
 }
 
 static void a_database_is_not_created_without_permission(void **state)
@@ -305,9 +370,11 @@ int main(void)
         TEST(files_that_are_no_speclab_database_are_refused),
         TEST(changed_views_are_recreated),
         TEST(another_schema_version_is_refused),
+        TEST(a_database_without_a_version_is_another_programs),
         TEST(every_view_begins_with_its_definition),
         TEST(impossible_facts_are_refused),
         TEST(a_read_only_file_is_read),
+        TEST(a_read_only_file_with_changes_beside_it_is_refused),
         TEST(a_database_is_not_created_without_permission),
         TEST(an_experiment_is_run_by_one_process),
         TEST(a_busy_database_is_waited_for_and_then_reported),
