@@ -180,7 +180,7 @@ static void speedups_have_max_four_characters(void **state)
     static const struct {
         int none, other;
         const char *speedup;
-    } cases[] = { { 20000000, 10000000, "2.00" }, { 20000000, 500000, "40.0" }, { 1999, 20, "100" },
+    } cases[] = { { 20000000, 10000000, "2.00" }, { 20000000, 500000, "40.0" }, { 5997, 60, "100" },
                   { 20000000, 50000, "400" },     { 20000000, 4000, "5000" },   { 20000000, 2000, ">1e4" },
                   { 20000000, 40, ">1e4" } };
     struct facts f = facts_open(4);
@@ -220,16 +220,57 @@ static void drafts_deeper_than_the_columns_have_a_note(void **state)
     facts_close(&f);
 }
 
+// Run 2 has none's texts, except that token 3 of one second turn is another.
+static void one_text_of_a_second_turn_differs(void **state)
+{
+    static const char words[] = "  2  differs: 1 of 6, first at token 4 (prompt HumanEval/82, turn 2)\n";
+    struct facts f = facts_open(3);
+    set(&f, "UPDATE sequence SET tokens = json_set(tokens, '$[3]', 99999) WHERE run = 2 AND prompt = 1 AND turn = 1");
+    char *text = report(&f);
+    expect_contains(text, words);
+    free(text);
+    set(&f, "UPDATE run SET sampling = 'top_k=2'");
+    text = report(&f);
+    expect_contains(text, "  2  not comparable (sampled)\n");
+    free(text);
+    set(&f, "UPDATE run SET sampling = 'greedy'");
+    text = report(&f);
+    expect_contains(text, words);
+    free(text);
+    facts_close(&f);
+}
+
+static void a_prompt_of_a_nanosecond_has_a_speedup(void **state)
+{
+    struct facts f = facts_open(3);
+    for (int ns = 0; ns < 2; ns++) {
+        char *sql = xformat("UPDATE sequence SET decode_ns = %d * turn, prefill_ns = 0 WHERE run = 2", ns);
+        set(&f, sql);
+        free(sql);
+        sql = xformat(
+            "SELECT count(*) = 3 AND count(speedup) = 3 * %d AND max(decode_ns) = %d FROM speed_by_prompt WHERE run = 2",
+            ns, ns);
+        sample_facts_hold(f.s, sql);
+        free(sql);
+    }
+    facts_close(&f);
+}
+
 static void a_view_that_is_missing_is_an_error(void **state)
 {
-    struct error err = { "" };
-    struct facts f = facts_open(2);
-    FILE *out = fopen("/dev/null", "w");
-    set(&f, "DROP VIEW by_rule");
-    assert_false(report_write(f.s, &(struct report_options){ 0 }, out, &err));
-    assert_non_null(strstr(err.text, "by_rule"));
-    fclose(out);
-    facts_close(&f);
+    static const char *const views[] = { "by_rule", "acceptance", "expected", "texts" };
+    for (size_t i = 0; i < sizeof(views) / sizeof(*views); i++) {
+        struct error err = { "" };
+        struct facts f = facts_open(2);
+        FILE *out = fopen("/dev/null", "w");
+        char *sql = xformat("DROP VIEW %s", views[i]);
+        set(&f, sql);
+        free(sql);
+        assert_false(report_write(f.s, &(struct report_options){ 0 }, out, &err));
+        assert_non_null(strstr(err.text, views[i]));
+        fclose(out);
+        facts_close(&f);
+    }
 }
 
 // Two columns of indentation and eight of words: four-letter words of two bytes a letter would not fit twice if bytes were counted.
@@ -251,6 +292,8 @@ int main(void)
         cmocka_unit_test(rates_near_0_and_1_keep_three_characters),
         cmocka_unit_test(speedups_have_max_four_characters),
         cmocka_unit_test(drafts_deeper_than_the_columns_have_a_note),
+        cmocka_unit_test(one_text_of_a_second_turn_differs),
+        cmocka_unit_test(a_prompt_of_a_nanosecond_has_a_speedup),
         cmocka_unit_test(a_view_that_is_missing_is_an_error),
         cmocka_unit_test(lines_are_wrapped_by_characters),
     };
