@@ -256,6 +256,18 @@ static void a_prompt_of_a_nanosecond_has_a_speedup(void **state)
     facts_close(&f);
 }
 
+// A report is of the runs that there are at its first query.
+static void a_run_that_is_added_while_a_report_is_made_is_left_out(void **state)
+{
+    struct facts f = facts_open(3);
+    set(&f, "CREATE TEMP VIEW run_summary AS SELECT * FROM main.run_summary WHERE run <> 2");
+    char *text = report(&f);
+    expect_contains(text, "\n  2  small(");
+    assert_null(strstr(text, "6 of 6  ngram(longest"));
+    free(text);
+    facts_close(&f);
+}
+
 static void a_view_that_is_missing_is_an_error(void **state)
 {
     static const char *const views[] = { "by_rule", "acceptance", "expected", "texts" };
@@ -294,6 +306,7 @@ int main(void)
         cmocka_unit_test(drafts_deeper_than_the_columns_have_a_note),
         cmocka_unit_test(one_text_of_a_second_turn_differs),
         cmocka_unit_test(a_prompt_of_a_nanosecond_has_a_speedup),
+        cmocka_unit_test(a_run_that_is_added_while_a_report_is_made_is_left_out),
         cmocka_unit_test(a_view_that_is_missing_is_an_error),
         cmocka_unit_test(lines_are_wrapped_by_characters),
     };

@@ -129,23 +129,23 @@ static void a_draft_of_an_impossible_size_is_fetched_as_its_root(void **state)
     struct backend *b = backend_cpu(1, &err);
     static const int32_t sizes[][2] = { { 1, 1 }, { 3, 3 }, { NODES, NODES }, { 0, 1 }, { -1, 1 }, { NODES + 1, 1 } };
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-        const int32_t there[NODES] = { 4, 5, 6 }, parents[NODES] = { -1, 0, 1 };
+        const int32_t tokens[NODES] = { 4, 5, 6 }, parents[NODES] = { -1, 0, 1 };
         const uint8_t proposals[NODES] = { DETERMINISTIC, SAMPLED };
         int32_t token[NODES], parent[NODES], tag[NODES];
         uint8_t proposal[NODES];
         const struct device_draft on_device = { .max_nodes = NODES,
                                                 .n = &sizes[i][0],
-                                                .token = there,
+                                                .token = tokens,
                                                 .parent = parents,
                                                 .proposal = proposals,
-                                                .tag = there,
+                                                .tag = tokens,
                                                 .tag_on_host = tag };
         struct draft d = { 1, NODES, token, parent, proposal, NULL, &on_device };
         draft_fetch(b, &d);
         assert_int_equal(d.n, sizes[i][1]);
-        assert_memory_equal(token, there, (size_t)d.n * sizeof(*token));
+        assert_memory_equal(token, tokens, (size_t)d.n * sizeof(*token));
         assert_memory_equal(parent, parents, (size_t)d.n * sizeof(*parent));
-        assert_memory_equal(tag, there, (size_t)d.n * sizeof(*tag));
+        assert_memory_equal(tag, tokens, (size_t)d.n * sizeof(*tag));
         assert_memory_equal(proposal, proposals, (size_t)d.n);
     }
     b->destroy(b);
