@@ -18,20 +18,27 @@
 
 // ---- options
 
-static void read_sampling(struct generate *g)
+static bool read_sampling(struct generate *g, struct error *err)
 {
+    bool ok = true;
     g->sampling_settings = settings_map();
-    for (int k = 0; stages[k] != NULL; k++) {
+    for (int k = 0; ok && stages[k] != NULL; k++) {
         const char *text = g->stage[k] != NULL ? g->stage[k] : stages[k] == &temperature_stage ? "0" : NULL;
-        if (text != NULL)
-            settings_put(g->sampling_settings, stages[k]->name, settings_value(text));
+        char *what = xformat("sampling: %s", stages[k]->name);
+        struct settings *value = text != NULL ? settings_value(text, what, err) : NULL;
+        free(what);
+        if (value != NULL)
+            settings_put(g->sampling_settings, stages[k]->name, value);
+        ok = text == NULL || value != NULL;
     }
+    return ok;
 }
 
 // Checks everything that can be checked before a model is opened.
 static bool read_pairing(struct generate *g, struct error *err)
 {
-    read_sampling(g);
+    if (!read_sampling(g, err))
+        return false;
     g->drafter_settings = settings_inline(g->drafter, "--drafter", err);
     g->rule_settings = g->drafter_settings != NULL ? settings_inline(g->rule, "--rule", err) : NULL;
     if (g->rule_settings == NULL ||

@@ -1,5 +1,6 @@
 #include "core/options.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -128,8 +129,12 @@ static struct settings *default_value(const struct option *o)
             return settings_list();
         return o->type == OPTION_PAIRS ? settings_map() : NULL;
     }
-    return o->type == OPTION_INTS || o->type == OPTION_PAIRS ? settings_value(o->default_value)
-                                                             : settings_scalar(o->default_value);
+    if (o->type != OPTION_INTS && o->type != OPTION_PAIRS)
+        return settings_scalar(o->default_value);
+    struct error err;
+    struct settings *value = settings_value(o->default_value, o->name, &err);
+    assert(value != NULL);
+    return value;
 }
 
 static const struct option *find(const struct option *table, const char *name)

@@ -284,7 +284,40 @@ static const char *value_end(const char *t)
     return t;
 }
 
-static struct settings *inline_value(const char *t, size_t n)
+// what, text: the option and all of it, for messages. NULL on failure.
+static struct settings *inline_value(const char *t, size_t n, const char *what, const char *text, struct error *err);
+
+// Adds the pair KEY: VALUE from `at` to `end` to a map.
+static bool add_pair(struct settings *map, const char *at, const char *end, const char *what, const char *text,
+                     struct error *err)
+{
+    const char *colon = memchr(at, ':', (size_t)(end - at)), *key_end = colon;
+    while (key_end != NULL && key_end > at && isspace((unsigned char)key_end[-1]))
+        key_end--;
+    if (colon == NULL || key_end == at)
+        return fail(err, "%s: expected KEY: VALUE, found \"%.*s\" in \"%s\"", what, (int)(end - at), at, text);
+    for (colon++; colon < end && isspace((unsigned char)*colon); colon++)
+        ;
+    char *key = xstrndup(at, (size_t)(key_end - at));
+    struct settings *value = NULL;
+    if (settings_get(map, key) != NULL)
+        fail(err, "%s: \"%s\" is given twice in \"%s\"", what, key, text);
+    else if ((value = inline_value(colon, (size_t)(end - colon), what, text, err)) != NULL)
+        settings_put(map, key, value);
+    free(key);
+    return value != NULL;
+}
+
+static bool add_item(struct settings *list, const char *at, const char *end, const char *what, const char *text,
+                     struct error *err)
+{
+    struct settings *item = inline_value(at, (size_t)(end - at), what, text, err);
+    if (item != NULL)
+        settings_append(list, item);
+    return item != NULL;
+}
+
+static struct settings *inline_value(const char *t, size_t n, const char *what, const char *text, struct error *err)
 {
     if (n < 2 || !((t[0] == '[' && t[n - 1] == ']') || (t[0] == '{' && t[n - 1] == '}'))) {
         char *copy = xstrndup(t, n);
@@ -292,34 +325,30 @@ static struct settings *inline_value(const char *t, size_t n)
         free(copy);
         return s;
     }
-    bool map = t[0] == '{';
+    bool map = t[0] == '{', ok = true;
     struct settings *list = map ? settings_map() : settings_list();
     char *inside = xstrndup(t + 1, n - 2);
-    for (const char *at = inside; *at != '\0';) {
+    for (const char *at = inside; ok && *at != '\0';) {
         const char *end = value_end(at), *next = *end == ',' ? end + 1 : end;
         while (isspace((unsigned char)*at))
             at++;
         while (end > at && isspace((unsigned char)end[-1]))
             end--;
-        const char *colon = memchr(at, ':', (size_t)(end - at));
-        if (map && colon != NULL) {
-            char *key = xstrndup(at, (size_t)(colon - at));
-            for (colon++; colon < end && isspace((unsigned char)*colon); colon++)
-                ;
-            settings_put(list, key, inline_value(colon, (size_t)(end - colon)));
-            free(key);
-        } else if (!map) {
-            settings_append(list, inline_value(at, (size_t)(end - at)));
-        }
+        if (map && *at == '\0')
+            break; // only spaces are left
+        ok = map ? add_pair(list, at, end, what, text, err) : add_item(list, at, end, what, text, err);
         at = next;
     }
     free(inside);
-    return list;
+    if (ok)
+        return list;
+    settings_free(list);
+    return NULL;
 }
 
-struct settings *settings_value(const char *text)
+struct settings *settings_value(const char *text, const char *what, struct error *err)
 {
-    return inline_value(text, strlen(text));
+    return inline_value(text, strlen(text), what, text, err);
 }
 
 // Adds the pairs at `at` to a map and returns it; on failure frees it and returns NULL. text: all of the option, for messages.
@@ -330,12 +359,15 @@ static struct settings *add_pairs(struct settings *map, const char *at, const ch
     while (ok && *at != '\0') {
         const char *end = value_end(at), *equals = memchr(at, '=', (size_t)(end - at));
         char *key = xstrndup(at, equals != NULL ? (size_t)(equals - at) : 0);
+        struct settings *value;
         if (*key == '\0')
             ok = fail(err, "%s: expected key=value, found \"%.*s\" in \"%s\"", what, (int)(end - at), at, text);
         else if (settings_get(map, key) != NULL)
             ok = fail(err, "%s: \"%s\" is given twice in \"%s\"", what, key, text);
+        else if ((value = inline_value(equals + 1, (size_t)(end - equals - 1), what, text, err)) != NULL)
+            settings_put(map, key, value);
         else
-            settings_put(map, key, inline_value(equals + 1, (size_t)(end - equals - 1)));
+            ok = false;
         free(key);
         at = *end == ',' ? end + 1 : end;
     }

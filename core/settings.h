@@ -32,7 +32,8 @@ void settings_free(struct settings *s);
 
 // The inline form. A value: a scalar, a list in brackets or a map in braces. Pairs: "key=value,key=[a,b]". Inline: "kind" or
 // "kind:key=value,..", as given to --drafter and --rule: a map with the key `kind`. what: the option, for messages.
-struct settings *settings_value(const char *text);
+// They return NULL and set err on failure: a pair that is none, or a key given twice.
+struct settings *settings_value(const char *text, const char *what, struct error *err);
 struct settings *settings_pairs(const char *text, const char *what, struct error *err);
 struct settings *settings_inline(const char *text, const char *what, struct error *err);
 
