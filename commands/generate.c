@@ -221,23 +221,40 @@ struct stage_flag {
     char name[32], help[256];
 };
 
-// Fills in one flag for each sampling stage; returns their number.
-static int add_stage_flags(struct generate *g, struct flag *to, struct stage_flag *words)
+// Fills in one flag for each sampling stage. *n: their number. Fails at a stage whose name or help text is too long.
+static bool add_stage_flags(struct generate *g, struct flag *to, struct stage_flag *words, int *n, struct error *err)
 {
-    int k = 0;
-    for (; stages[k] != NULL; k++) {
-        const struct option *o = stages[k]->option;
-        bool temperature = stages[k] == &temperature_stage;
-        snprintf(words[k].name, sizeof(words[k].name), "%s", stages[k]->name);
-        for (char *c = words[k].name; *c != '\0'; c++)
+    for (*n = 0; stages[*n] != NULL; words++, (*n)++) {
+        const struct stage *stage = stages[*n];
+        const struct option *o = stage->option;
+        bool temperature = stage == &temperature_stage;
+        const int name = snprintf(words->name, sizeof(words->name), "%s", stage->name);
+        for (char *c = words->name; *c != '\0'; c++)
             if (*c == '_')
                 *c = '-';
-        snprintf(words[k].help, sizeof(words[k].help), "%s:\n%s%s%s", stages[k]->summary, o->help,
-                 temperature || *o->default_value != '\0' ? "; default: " : "", temperature ? "0" : o->default_value);
+        const int help = snprintf(words->help, sizeof(words->help), "%s:\n%s%s%s", stage->summary, o->help,
+                                  temperature || *o->default_value != '\0' ? "; default: " : "",
+                                  temperature ? "0" : o->default_value);
+        if (name >= (int)sizeof(words->name))
+            return fail(err, "sampling stage \"%s\": expected a name of at most %zu bytes, found %d", stage->name,
+                        sizeof(words->name) - 1, name);
+        if (help >= (int)sizeof(words->help))
+            return fail(err, "sampling stage \"%s\": expected summary and help of at most %zu bytes, found %d",
+                        stage->name, sizeof(words->help) - 1, help);
         const char *argument = o->type == OPTION_PAIRS ? "'{ID: X, ...}'" : "X";
-        to[k] = (struct flag){ words[k].name, FLAG_TEXT, &g->stage[k], argument, words[k].help, 0, 0 };
+        to[*n] = (struct flag){ words->name, FLAG_TEXT, &g->stage[*n], argument, words->help, 0, 0 };
     }
-    return k;
+    return true;
+}
+
+// A stage of an extension may have the name of another option.
+static bool names_differ(const struct flag *flag, struct error *err)
+{
+    for (const struct flag *a = flag; a->name != NULL; a++)
+        for (const struct flag *b = flag; b < a; b++)
+            if (strcmp(a->name, b->name) == 0)
+                return fail(err, "generate has two options --%s: a sampling stage needs a name of its own", a->name);
+    return true;
 }
 
 int command_generate(int argc, char **argv)
@@ -266,14 +283,17 @@ int command_generate(int argc, char **argv)
     enum { FIRST = sizeof(first) / sizeof(first[0]), LAST = sizeof(last) / sizeof(last[0]) };
     struct stage_flag words[MAX_STAGES];
     struct flag flags[FIRST + MAX_STAGES + LAST];
-    memcpy(flags, first, sizeof(first));
-    memcpy(flags + FIRST + add_stage_flags(&g, flags + FIRST, words), last, sizeof(last));
-
     const struct usage u = { "generate", "MODEL PROMPT", about, flags, examples, 1, 2 };
     struct chat_format format;
     struct error err;
     char **operand;
-    int n, status = usage_read(&u, argc, argv, &operand, &n);
+    int n;
+    memcpy(flags, first, sizeof(first));
+    const bool fit = add_stage_flags(&g, flags + FIRST, words, &n, &err);
+    memcpy(flags + FIRST + n, last, sizeof(last));
+    if (!fit || !names_differ(flags, &err))
+        return command_fail(&u, &err);
+    int status = usage_read(&u, argc, argv, &operand, &n);
     if (status != USAGE_OK)
         return status;
     if (g.ids == NULL && n < 2)
