@@ -30,9 +30,13 @@ static bool independence(const struct observed *seen, struct exact_test *to)
     return true;
 }
 
+// Without a variance, as at temperature 0, the number is certain: any other one is an infinite z. NAN: nothing to test.
 static double z_of(const struct observed *seen)
 {
-    return seen->variance > 0 ? (seen->accepted - seen->expected) / sqrt(seen->variance) : NAN;
+    const double beyond = seen->accepted - seen->expected;
+    if (seen->variance > 0)
+        return beyond / sqrt(seen->variance);
+    return fabs(beyond) > 1e-9 * fmax(1, seen->accepted) ? copysign(INFINITY, beyond) : NAN; // the sums are rounded
 }
 
 static bool acceptance(const struct observed *seen, struct exact_test *to)

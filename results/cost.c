@@ -103,11 +103,12 @@ struct scale {
     double n, context;
 };
 
-static void fit_at(struct cost *c, const struct cost_point *p, int count, double n0, const bool used[TERMS],
-                   struct scale by)
+// Minimises the relative errors over the used terms. Returns false if the points do not determine them.
+static bool solve(double x[TERMS], const struct cost_point *p, int count, double n0, const bool used[TERMS],
+                  struct scale by)
 {
     double *a = xcalloc((size_t)count * TERMS, sizeof(*a)), *one = xcalloc((size_t)count, sizeof(*one));
-    double found[TERMS], x[TERMS] = { 0 };
+    double found[TERMS];
     size_t terms = 0, at = 0;
     for (int i = 0; i < count; i++) {
         double n = p[i].n / by.n, context = p[i].context / by.context, w = 1 / p[i].ns;
@@ -117,12 +118,27 @@ static void fit_at(struct cost *c, const struct cost_point *p, int count, double
                 a[at++] = term[k];
         one[i] = 1;
     }
-    least_squares(found, a, one, (size_t)count, at / (size_t)count);
+    const bool ok = least_squares(found, a, one, (size_t)count, at / (size_t)count);
     for (int k = 0; k < TERMS; k++)
-        if (used[k])
-            x[k] = found[terms++];
+        x[k] = ok && used[k] ? found[terms++] : 0;
     free(a);
     free(one);
+    return ok;
+}
+
+// A term that the points do not determine beside those before it is 0.
+static void fit_at(struct cost *c, const struct cost_point *p, int count, double n0, const bool used[TERMS],
+                   struct scale by)
+{
+    double x[TERMS];
+    if (!solve(x, p, count, n0, used, by)) {
+        bool kept[TERMS] = { false };
+        for (int k = 0; k < TERMS; k++) {
+            kept[k] = used[k];
+            kept[k] = used[k] && solve(x, p, count, n0, kept, by);
+        }
+        solve(x, p, count, n0, kept, by);
+    }
     c->a = x[0];
     c->b = x[1] / by.n;
     c->s = x[2] / by.n;

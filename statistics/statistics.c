@@ -55,7 +55,20 @@ double quantile_t(double probability, double freedom)
     return gsl_cdf_tdist_Pinv(probability, freedom);
 }
 
-void least_squares(double *x, const double *a, const double *b, size_t rows, size_t terms)
+// Whether no column is, beside the columns before it, shorter than 1e-12 of its length: R's diagonal against R's column.
+static bool independent(const gsl_matrix *r, size_t terms)
+{
+    for (size_t k = 0; k < terms; k++) {
+        double square = 0, own = gsl_matrix_get(r, k, k);
+        for (size_t i = 0; i <= k; i++)
+            square += gsl_matrix_get(r, i, k) * gsl_matrix_get(r, i, k);
+        if (!(fabs(own) > 1e-12 * sqrt(square)))
+            return false;
+    }
+    return true;
+}
+
+bool least_squares(double *x, const double *a, const double *b, size_t rows, size_t terms)
 {
     assert(rows >= terms && terms > 0);
     gsl_matrix_const_view from = gsl_matrix_const_view_array(a, rows, terms);
@@ -65,8 +78,11 @@ void least_squares(double *x, const double *a, const double *b, size_t rows, siz
     gsl_vector *tau = gsl_vector_alloc(terms), *residual = gsl_vector_alloc(rows);
     gsl_matrix_memcpy(qr, &from.matrix);
     gsl_linalg_QR_decomp(qr, tau);
-    gsl_linalg_QR_lssolve(qr, tau, &right.vector, &to.vector, residual);
+    const bool ok = independent(qr, terms);
+    if (ok)
+        gsl_linalg_QR_lssolve(qr, tau, &right.vector, &to.vector, residual);
     gsl_vector_free(residual);
     gsl_vector_free(tau);
     gsl_matrix_free(qr);
+    return ok;
 }

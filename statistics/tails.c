@@ -78,7 +78,11 @@ void holm(double *adjusted, const double *log10_p, int n)
 
 double tail_sum(double s, double variance, double width)
 {
+    if (!(variance > 0))
+        return s == 0 ? 0 : -INFINITY;
     double x = fabs(s) * width / variance;
+    if (x > 1e300) // or infinite: (1 + x) log(1 + x) - x without a product beyond the largest double
+        return tail_normal(sqrt(2 * fabs(s) * width * (log(fabs(s) * width) - log(variance) - 1)) / width);
     double h = x < 1e-3 ? x * x * (0.5 - x / 6 + x * x / 12) : (1 + x) * log1p(x) - x;
     return tail_normal(sqrt(2 * variance * h) / width);
 }

@@ -82,6 +82,14 @@ static void a_hinge_is_recovered_from_its_own_costs(void **state)
     cost_free(&c);
 }
 
+// Two points of one context say nothing about the context's term.
+static void a_term_that_the_points_do_not_determine_is_0(void **state)
+{
+    struct cost c = { 0 };
+    cost_fit_step(&c, (const struct cost_point[]){ { 1, 128, 2e6 }, { 1, 128, 2e6 } }, 2);
+    assert_true(near(c.step_a, 2e6, 1e-9) && c.step_d == 0 && c.step_max_error < 1e-9);
+}
+
 static void costs_with_steps_are_fitted_by_a_table(void **state)
 {
     struct cost_point p[ROWS * CONTEXTS];
@@ -353,6 +361,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quartiles_are_interpolated_linearly),
         cmocka_unit_test(a_hinge_is_recovered_from_its_own_costs),
+        cmocka_unit_test(a_term_that_the_points_do_not_determine_is_0),
         cmocka_unit_test(costs_with_steps_are_fitted_by_a_table),
         cmocka_unit_test(a_cost_fitted_to_few_points_is_exact_at_them),
         cmocka_unit_test(placement_follows_from_latency_and_bandwidth),

@@ -278,6 +278,23 @@ static void acceptance_matches_end_probabilities(void **state)
     }
 }
 
+// At temperature 0 acceptance is certain: one token less is no chance.
+static void acceptance_without_a_variance_is_tested(void **state)
+{
+    struct verdict *v = xcalloc(1, sizeof(*v));
+    for (int less = 0; less < 2; less++) {
+        const struct observed seen = { .steps = 1000, .drafted = 3000, .expected = 3000, .accepted = 3000 - less };
+        verdict_of(v, &seen, 0, 1e-6);
+        assert_true(less ? v->z_accepted == -INFINITY : isnan(v->z_accepted));
+        assert_true(v->of[STREAM_TEXT].alarm == (less == 1));
+        if (less) {
+            assert_int_equal(v->answer, BIAS_FOUND);
+            assert_string_equal(v->of[STREAM_TEXT].worst->test.kind, "acceptance");
+        }
+    }
+    free(v);
+}
+
 // A thousand steps of three draft tokens that are almost always accepted: one rejection has a probability of 1 / 500,
 // though it is 22 standard deviations. Three rejections are significant.
 static void a_rare_rejection_is_no_proof(void **state)
@@ -366,6 +383,7 @@ int main(void)
         cmocka_unit_test(randomness_shared_by_drafter_and_rule_is_detected),
         cmocka_unit_test(an_impossible_token_decides_the_verdict),
         cmocka_unit_test(acceptance_matches_end_probabilities),
+        cmocka_unit_test(acceptance_without_a_variance_is_tested),
         cmocka_unit_test(a_rare_rejection_is_no_proof),
         cmocka_unit_test(observed_sums_are_additive),
         cmocka_unit_test(slots_are_independent),

@@ -66,6 +66,32 @@ static void kolmogorov_tail_is_accurate_for_finite_samples(void **state)
     }
 }
 
+// The tail of a sum s >> variance is near exp(-s (log(s / variance) - 1)), Poisson's.
+static void a_sum_without_a_variance_is_certain(void **state)
+{
+    assert_true(tail_sum(0, 0, 1) == 0 && tail_sum(1, 0, 1) == -INFINITY && tail_sum(-1, 0, 2) == -INFINITY);
+    assert_true(tail_sum(1, -1, 1) == -INFINITY && tail_sum(0, 1e-300, 1) == 0);
+    for (int exponent = -290; exponent >= -320; exponent -= 5) {
+        const double variance = pow(10, exponent), near_it = tail_sum(1, variance, 1);
+        assert_true(near_it > 1.02 * (exponent - 1) && near_it < exponent + 1);
+    }
+}
+
+static void dependent_columns_have_no_least_squares(void **state)
+{
+    const double dependent[] = { 1, 2, 1, 2, 1, 2 }, b[] = { 3, 4, 5 }, apart[] = { 1, 1, 1, 2, 1, 3 };
+    const double zero[] = { 1, 0, 1, 0, 1, 0 }, tiny[] = { 1, 1e-20, 1, 2e-20, 1, 3e-20 };
+    double x[2] = { 7, 7 };
+    assert_false(least_squares(x, dependent, b, 3, 2));
+    assert_false(least_squares(x, zero, b, 3, 2));
+    assert_true(x[0] == 7 && x[1] == 7);
+    assert_true(least_squares(x, apart, b, 3, 2));
+    near(x[0], 2, 1e-12);
+    near(x[1], 1, 1e-12);
+    assert_true(least_squares(x, tiny, b, 3, 2)); // small, not dependent
+    near(x[1], 1e20, 1e8);
+}
+
 static void holm_relaxes_the_level_step_by_step(void **state)
 {
     const double p[] = { -1, -3, NAN, -INFINITY, -2.5, 0 };
@@ -152,6 +178,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tails_match_mpmath),
         cmocka_unit_test(kolmogorov_tail_is_accurate_for_finite_samples),
+        cmocka_unit_test(a_sum_without_a_variance_is_certain),
+        cmocka_unit_test(dependent_columns_have_no_least_squares),
         cmocka_unit_test(holm_relaxes_the_level_step_by_step),
         cmocka_unit_test(sample_sizes_match_known_values),
         cmocka_unit_test(detectable_bias_inverts_sample_size),
