@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "formats/printable.h"
 #include "models/config_parts.h"
 #include "models/weights.h"
 #include "models/weights_parts.h"
@@ -20,8 +21,7 @@ static bool is_rope_buffer(const char *name)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-// Tensors that are known to have no effect.
-static bool is_ignored(enum loaded_kind kind, const char *name)
+bool tensor_has_no_effect(enum loaded_kind kind, const char *name)
 {
     static const struct {
         enum loaded_kind kind;
@@ -42,7 +42,7 @@ static bool is_ignored(enum loaded_kind kind, const char *name)
         if (ignored[i].kind == kind && (own[n - 1] == '.' ? strncmp(name, own, n) : strcmp(name, own)) == 0)
             return true;
     }
-    return is_rope_buffer(name);
+    return false;
 }
 
 const char *weights_unused(const struct weights *w, size_t i)
@@ -55,7 +55,7 @@ const char *weights_unused(const struct weights *w, size_t i)
 
 static bool is_refused(const struct weight *t, const struct loaded *l)
 {
-    return !t->requested && !is_ignored(l->kind, t->name);
+    return !t->requested && !tensor_has_no_effect(l->kind, t->name) && !is_rope_buffer(t->name);
 }
 
 // The layer of a tensor, if the configuration has no such layer; otherwise -1.
@@ -72,14 +72,15 @@ static int layer_beyond(const struct weight *t, const struct loaded *l)
 }
 
 struct found {
-    const struct weight *first; // NULL: no tensor is refused
-    int n, of_layers;           // tensors; of these, tensors of layers that the configuration does not have
-    int lowest, highest;        // of these layers
+    const struct weight *first;  // NULL: no tensor is refused
+    int n, of_layers;            // tensors; of these, tensors of layers that the configuration does not have
+    int lowest, highest, layers; // of these layers; their number
 };
 
 static struct found find(const struct weights *w, const struct loaded *l)
 {
     struct found f = { .lowest = LIMIT_LAYERS, .highest = -1 };
+    bool seen[LIMIT_LAYERS] = { false };
     for (size_t i = 0; i < w->n; i++) {
         if (!is_refused(&w->weight[i], l))
             continue;
@@ -87,6 +88,8 @@ static struct found find(const struct weights *w, const struct loaded *l)
         if (f.n++ == 0)
             f.first = &w->weight[i];
         f.of_layers += layer >= 0;
+        f.layers += layer >= 0 && !seen[layer];
+        seen[layer >= 0 ? layer : 0] = true; // layer 0 is never beyond
         f.lowest = layer >= 0 && layer < f.lowest ? layer : f.lowest;
         f.highest = layer > f.highest ? layer : f.highest;
     }
@@ -101,7 +104,7 @@ static char *names(const struct weights *w, const struct loaded *l, const struct
     struct text t = { 0 };
     for (size_t i = 0; i < w->n && n < NAMED; i++)
         if (is_refused(&w->weight[i], l) && (f->of_layers == 0 || layer_beyond(&w->weight[i], l) == f->lowest))
-            text_printf(&t, "%s%s", n++ > 0 ? ", " : "", w->weight[i].stored);
+            text_printf(&t, "%s%s", n++ > 0 ? ", " : "", shown(w->weight[i].stored, strlen(w->weight[i].stored)).s);
     if (n < all)
         text_printf(&t, " and %d more", all - n);
     return t.s;
@@ -113,7 +116,10 @@ bool unused_tensors_refuse(const struct weights *w, const struct loaded *l, stru
     if (f.n == 0)
         return true;
     char *list = names(w, l, &f);
-    if (f.of_layers > 0)
+    if (f.of_layers > 0 && f.layers < f.highest + 1 - l->layers) // layers between are missing
+        fail(err, "%s: %s is %d, but the file has %s of layer %d: %s would not be used", l->config, l->layers_key,
+             l->layers, f.of_layers > 1 ? "tensors" : "a tensor", f.lowest, list);
+    else if (f.of_layers > 0)
         fail(err, "%s: %s is %d, but the file has tensors of %d layers: %s would not be used", l->config, l->layers_key,
              l->layers, f.highest + 1, list);
     else
