@@ -36,11 +36,13 @@ static bool refuse(const struct source *s, const char *key, const char *expected
 // A checkpoint with code of its own may compute anything under Llama's names, such as another RoPE.
 static bool reject_own_code(const struct source *s)
 {
-    static const char *const classes[] = { "AutoModelForCausalLM", "AutoModel" };
-    const struct fields map = { s->path, "auto_map", json_get(s->config, "auto_map"), s->err };
-    for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++)
-        if (!json_is_null(json_get(map.object, classes[i])))
-            return fields_refuse(&map, classes[i], "no code of its own", json_get(map.object, classes[i]));
+    const struct json *map = json_get(s->config, "auto_map");
+    if (!json_is_null(map) && !json_is_object(map))
+        return refuse(s, "auto_map", "no code of its own", map);
+    const struct fields classes = { s->path, "auto_map", map, s->err };
+    for (void *at = json_is_object(map) ? json_first(map) : NULL; at != NULL; at = json_next(map, at))
+        if (strncmp(json_key(at), "AutoModel", 9) == 0 && !json_is_null(json_value(at)))
+            return fields_refuse(&classes, json_key(at), "no code of its own", json_value(at));
     return true;
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -39,6 +40,10 @@ static bool reject_unsupported(const struct fields *f)
         { "query_pre_attn_scalar", "null" },
         { "clip_qkv", "null" },
         { "no_rope_layers", "null" },
+        { "logit_scale", "1" },
+        { "use_parallel_residual", "false" },
+        { "alibi", "false" },
+        { "num_nextn_predict_layers", "0" },
     };
     for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
         const struct json *v = json_get(f->object, settings[i].key);
@@ -51,6 +56,14 @@ static bool reject_unsupported(const struct fields *f)
         if (!same)
             return fields_refuse(f, settings[i].key, settings[i].inert, v);
     }
+    // MiniCPM divides its logits by hidden_size / dim_model_base.
+    const struct json *base = json_get(f->object, "dim_model_base"), *norm = json_get(f->object, "norm_type");
+    if (!json_is_null(base) &&
+        !(json_is_number(base) && json_number(base) == json_number(json_get(f->object, "hidden_size"))))
+        return fields_refuse(f, "dim_model_base", "hidden_size, or nothing", base);
+    if (!json_is_null(norm) && strcasecmp(json_text(norm), "rmsnorm") != 0 &&
+        strcasecmp(json_text(norm), "rms_norm") != 0)
+        return fields_refuse(f, "norm_type", "\"rmsnorm\"", norm);
     const struct json *types = json_get(f->object, "layer_types");
     if (!json_is_null(types) && !json_is_array(types))
         return fields_refuse(f, "layer_types", "\"full_attention\" for every layer", types);

@@ -131,6 +131,8 @@ static void settings_without_an_effect_are_accepted(void **state)
         "{\"rope_scaling\":{\"rope_type\":\"linear\",\"type\":null,\"factor\":2.0}}",
         "{\"auto_map\":{\"AutoTokenizer\":[\"tokenization.T\",null]},\"sliding_window\":null,\"no_rope_layers\":null}",
         "{\"layer_types\":[\"full_attention\"],\"embedding_multiplier\":1.0,\"logits_scaling\":1,\"mlp_bias\":false}",
+        "{\"logit_scale\":1.0,\"use_parallel_residual\":false,\"alibi\":false,\"num_nextn_predict_layers\":0}",
+        "{\"norm_type\":\"rms_norm\",\"dim_model_base\":null,\"auto_map\":{\"AutoModelForCausalLM\":null}}",
         "{\"layer_types\":null,\"auto_map\":{},\"num_experts\":0,\"clip_qkv\":null,\"partial_rotary_factor\":1.0}",
     };
     char *directory = test_path("inert"), *path = xformat("%s/config.json", directory);
