@@ -68,6 +68,8 @@ static int inflate(const char *name, const struct requested_sizes *a, const char
         ok = (b = backend_cpu(0, &err)) != NULL && inflate_model(from, &s, to, b, &observer, &err);
         double seconds = output_end(&output);
         ok = ok && report(to, &c, &s, seconds, &err);
+        if (ok)
+            output_print_left_out(&c);
     }
     if (!ok)
         status = command_fail(u, &err);

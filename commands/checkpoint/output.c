@@ -8,7 +8,9 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "models/config.h"
+#include "commands/checkpoint/source.h"
 #include "commands/checkpoint/writer.h"
+#include "formats/printable.h"
 #include "models/weights.h"
 
 char *output_path(const char *given)
@@ -44,6 +46,18 @@ double output_end(struct output *m)
     if (m->shown_ns != 0)
         fprintf(stderr, "\r\033[K");
     return (double)(clock_ns() - m->began_ns) / 1e9;
+}
+
+void output_print_left_out(const struct model_config *from)
+{
+    struct source_checkpoint o;
+    struct error err;
+    if (source_open(&o, from, &err)) {
+        if (o.left_out > 0)
+            printf("left out: %zu tensors that the model does not use: %s%s\n", o.left_out,
+                   shown(o.first_left_out, strlen(o.first_left_out)).s, o.left_out > 1 ? ", ..." : "");
+        source_close(&o);
+    }
 }
 
 bool output_read_back(const char *path, struct output_summary *to, struct error *err)

@@ -35,8 +35,10 @@ static bool prune(const char *name, const char *list, const char *out, const str
         ok = keep != NULL;
     }
     ok = ok && prune_model(from, keep, n, to, &err) && output_read_back(to, &summary, &err);
-    if (ok)
+    if (ok) {
         printf("%s: %d of %d layers, %.1f MB\n", to, summary.layers, c.layers, summary.bytes / 1e6);
+        output_print_left_out(&c);
+    }
     if (!ok && *status == 0)
         *status = command_fail(u, &err);
     config_free(&c);

@@ -67,8 +67,10 @@ static int quantize(const char *name, enum type type, const char *to, const stru
     if (ok && status == 0) {
         ok = (b = backend_cpu(0, &err)) != NULL && quantize_model(from, type, to, b, &observer, &done, &err);
         double seconds = output_end(&output);
-        if (ok)
+        if (ok) {
             report(to, type, &done, seconds);
+            output_print_left_out(&c);
+        }
     }
     if (!ok)
         status = command_fail(u, &err);

@@ -9,6 +9,7 @@
 #include "formats/gguf.h"
 #include "formats/shards.h"
 #include "models/model.h"
+#include "models/unused_tensors.h"
 #include "models/weights.h"
 
 static const char *const role_names[ROLES] = {
@@ -131,15 +132,24 @@ bool source_open(struct source_checkpoint *o, const struct model_config *c, stru
         o->shards = shards_open(c->path, err);
     if (o->gguf == NULL && o->shards == NULL)
         return false;
-    o->n = c->gguf ? gguf_tensors(o->gguf) : shards_count(o->shards);
-    o->tensor = xcalloc(o->n, sizeof(*o->tensor));
-    for (size_t i = 0; i < o->n; i++) {
-        struct source_tensor *t = &o->tensor[i];
+    const size_t stored = c->gguf ? gguf_tensors(o->gguf) : shards_count(o->shards);
+    o->tensor = xcalloc(stored, sizeof(*o->tensor));
+    for (size_t i = 0; i < stored; i++) {
+        struct source_tensor *t = &o->tensor[o->n];
         if (c->gguf)
             take_gguf(t, gguf_tensor_at(o->gguf, i));
         else
             take_safetensor(t, shards_at(o->shards, i));
+        if (tensor_has_no_effect(LOADED_MODEL, t->known)) {
+            if (o->left_out++ == 0)
+                o->first_left_out = t->name;
+            else
+                free(t->name);
+            free(t->known);
+            continue;
+        }
         t->role = role_named(t->known, &t->layer);
+        o->n++;
     }
     return true;
 }
@@ -151,6 +161,7 @@ void source_close(struct source_checkpoint *o)
         free(o->tensor[i].known);
     }
     free(o->tensor);
+    free(o->first_left_out);
     gguf_close(o->gguf);
     shards_close(o->shards);
     *o = (struct source_checkpoint){ 0 };

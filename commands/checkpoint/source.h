@@ -56,6 +56,8 @@ struct source_checkpoint {
     struct shards *shards;
     size_t n;
     struct source_tensor *tensor; // (n) GGUF: in the order of the file; otherwise sorted by name
+    size_t left_out; // tensors in the file that have no effect on the model (models/unused_tensors.h): Medusa-2's heads
+    char *first_left_out;
 };
 
 // A checkpoint that is not complete, or has tensors that its model does not use, is an error (model_check).
