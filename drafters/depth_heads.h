@@ -24,8 +24,8 @@ struct depth_heads { // first member of the drafter's own struct
 bool depth_heads_shape(struct tree_shape *shape, const struct tree_options *o, const char *what,
                        const struct drafter_env *env, struct error *err);
 // Called once the heads are open. heads: their number, at least the depth of the drafts; path: of their file, for messages. vocab,
-// target_id: of their logits, as for draft_batch_create. activations: resolved. bytes: of their weights and workspace. Sets all
-// fields of h->drafter but identity. On failure depth_heads_close may be called.
+// target_id: of their logits, as for draft_batch_create. activations: resolved. bytes: of their weights and workspace. Sets the
+// fields of h->drafter except type, backend and identity. On failure depth_heads_close may be called.
 struct depth_heads_setup {
     const char *what, *path;
     int heads, vocab;
