@@ -184,7 +184,7 @@ static bool generate(struct generate *g, struct error *err)
     g->printer.stops = (struct stop_strings){ g->target->target.tokenizer, g->stop.n, g->stop.text };
     if (!decode(g, err))
         return false;
-    printer_end(&g->printer);
+    printer_end(&g->printer, g->transcript.stop != NULL && strcmp(g->transcript.stop, stop_name(STOP_STRING)) == 0);
     if (g->transcript.stop == NULL)
         return true; // stdout was closed
     if (g->json)

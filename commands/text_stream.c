@@ -31,34 +31,49 @@ static void show(struct printer *p, size_t to)
         fflush(p->to);
 }
 
-// Extends from_draft to the length of the text.
-static void mark(struct printer *p, char origin)
+// Extends the origins to n bytes.
+static void mark(struct text *origins, size_t n, char origin)
 {
-    while (p->from_draft.n < p->text.n)
-        text_add(&p->from_draft, &origin, 1);
+    while (origins->n < n)
+        text_add(origins, &origin, 1);
+}
+
+// Decodes the bytes up to `to`. A character has the origin of its last byte.
+static void decode(struct printer *p, size_t to)
+{
+    while (p->decoded < to) {
+        const size_t from = p->decoded;
+        const char origin = p->raw_from_draft.s[from];
+        while (p->decoded < to && p->raw_from_draft.s[p->decoded] == origin)
+            p->decoded++;
+        tokenizer_decode_bytes(&p->hold, p->raw.s + from, p->decoded - from, &p->text);
+        mark(&p->from_draft, p->text.n, origin);
+    }
 }
 
 void printer_add(struct printer *p, const int32_t *token, int n, int n_accepted)
 {
     for (int i = 0; i < n; i++, p->tokens++) {
+        const char origin = i < n_accepted ? 'y' : 'n';
         if (p->stops.tokenizer == NULL)
             text_printf(&p->text, "%s%d", p->tokens == 0 ? "[" : ", ", token[i]);
         else
-            tokenizer_decode(p->stops.tokenizer, &token[i], 1, false, &p->hold, &p->text);
-        mark(p, i < n_accepted ? 'y' : 'n');
+            stop_strings_add(&p->stops, token[i], &p->raw);
+        mark(&p->from_draft, p->text.n, origin);
+        mark(&p->raw_from_draft, p->raw.n, origin);
     }
-    show(p, stop_strings_cut(&p->stops, p->text.s, p->text.n, true));
+    decode(p, stop_strings_cut(&p->stops, p->raw.s, p->raw.n, true));
+    show(p, p->text.n);
 }
 
-void printer_end(struct printer *p)
+void printer_end(struct printer *p, bool at_stop_string)
 {
+    decode(p, at_stop_string ? stop_strings_cut(&p->stops, p->raw.s, p->raw.n, false) : p->raw.n);
     tokenizer_decode_end(&p->hold, &p->text);
     if (p->stops.tokenizer == NULL)
         text_puts(&p->text, p->tokens == 0 ? "[]" : "]");
     text_puts(&p->text, "");
-    mark(p, 'n');
-    p->text.n = stop_strings_cut(&p->stops, p->text.s, p->text.n, false);
-    p->text.s[p->text.n] = '\0';
+    mark(&p->from_draft, p->text.n, 'n');
     show(p, p->text.n);
     if (p->to != NULL && (p->text.n == 0 || p->text.s[p->text.n - 1] != '\n'))
         fprintf(p->to, "\n");
@@ -68,4 +83,6 @@ void printer_free(struct printer *p)
 {
     free(p->text.s);
     free(p->from_draft.s);
+    free(p->raw.s);
+    free(p->raw_from_draft.s);
 }

@@ -15,13 +15,17 @@ struct printer { // the caller sets the first three fields, the others start at 
     bool colour;
     struct stop_strings stops; // tokenizer NULL: print ids instead of text
     struct decoding hold;
-    struct text text;       // all text so far; may contain a stop string, which printer_end cuts off
-    struct text from_draft; // (text.n) 'y' for each byte of an accepted draft token, else 'n'
-    size_t shown;           // bytes printed
+    struct text raw;            // the tokens' bytes, in which stop strings are searched
+    size_t decoded;             // of them, into text
+    struct text text;           // up to the first stop string, or what may become one
+    struct text raw_from_draft; // (raw.n) 'y' for each byte of an accepted draft token, else 'n'
+    struct text from_draft;     // (text.n) the same
+    size_t shown;               // bytes printed
     int tokens;
 };
 
 bool printer_wants_colour(FILE *to); // a colour terminal, and NO_COLOR (no-color.org) is not set
 void printer_add(struct printer *p, const int32_t *token, int n, int n_accepted); // the first n_accepted were drafted
-void printer_end(struct printer *p); // prints the held-back bytes and ends the line
+// at_stop_string: a stop string has ended the sequence; text from it on is left out.
+void printer_end(struct printer *p, bool at_stop_string); // prints the held-back bytes and ends the line
 void printer_free(struct printer *p);

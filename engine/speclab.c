@@ -163,9 +163,8 @@ static void on_end(void *self, const struct ending *e)
     struct speclab_decoder *d = self;
     struct request_ends **ends = &d->ends[decoder_slot(d->decoder, e->sequence)];
     size_t bytes = 0;
-    char *text = target_text(&d->target->target, e->token, (size_t)e->n, &bytes);
-    if (text != NULL)
-        text[bytes = stop_strings_cut(&(*ends)->ends.strings, text, bytes, false)] = '\0';
+    char *text = e->why == STOP_STRING ? stop_strings_text(&(*ends)->ends.strings, e->token, e->n, &bytes)
+                                       : target_text(&d->target->target, e->token, (size_t)e->n, &bytes);
     const struct speclab_end end = { e->sequence, e->token, e->n, text, bytes, stop_name(e->why) };
     d->ending = e;
     if (d->listener.end != NULL)

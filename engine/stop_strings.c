@@ -7,7 +7,7 @@
 #include "core/memory.h"
 #include "tokenizers/tokenizer.h"
 
-static void add_token(const struct stop_strings *s, int32_t id, struct text *to)
+void stop_strings_add(const struct stop_strings *s, int32_t id, struct text *to)
 {
     size_t n = 0;
     const char *bytes = tokenizer_is_special(s->tokenizer, id) ? NULL : tokenizer_token(s->tokenizer, id, &n);
@@ -44,7 +44,7 @@ int stop_strings_find(void *self, const int32_t *token, int n, int fresh)
     struct text t = { 0 };
     text_puts(&t, "");
     for (int i = s->n > 0 ? first_in_reach(s, token, first) : n; i < n && kept == 0; i++) {
-        add_token(s, token[i], &t);
+        stop_strings_add(s, token[i], &t);
         if (i >= first && stop_strings_cut(s, t.s, t.n, false) < t.n)
             kept = i + 1;
     }
@@ -72,4 +72,19 @@ size_t stop_strings_cut(const struct stop_strings *s, const char *text, size_t n
             cut = here;
     }
     return cut;
+}
+
+char *stop_strings_text(const struct stop_strings *s, const int32_t *token, int n, size_t *bytes)
+{
+    struct text raw = { 0 }, text = { 0 };
+    struct decoding hold = { 0 };
+    text_puts(&raw, "");
+    text_puts(&text, "");
+    for (int i = 0; i < n; i++)
+        stop_strings_add(s, token[i], &raw);
+    tokenizer_decode_bytes(&hold, raw.s, stop_strings_cut(s, raw.s, raw.n, false), &text);
+    tokenizer_decode_end(&hold, &text);
+    free(raw.s);
+    *bytes = text.n;
+    return text.s;
 }

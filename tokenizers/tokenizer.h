@@ -45,6 +45,8 @@ struct decoding {
 struct text;
 void tokenizer_decode(const struct tokenizer *t, const int32_t *id, size_t n, bool special, struct decoding *state,
                       struct text *to);
+// The same for bytes of tokens.
+void tokenizer_decode_bytes(struct decoding *state, const char *bytes, size_t n, struct text *to);
 void tokenizer_decode_end(struct decoding *state, struct text *to); // writes U+FFFD for an incomplete character
 // Whether two vocabularies agree: every id in both has the same bytes (one may be padded). err names the first difference.
 bool tokenizer_same(const struct tokenizer *a, const struct tokenizer *b, struct error *err);

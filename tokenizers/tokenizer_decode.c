@@ -14,7 +14,7 @@ static void replace(struct decoding *state, struct text *to)
     state->n = 0;
 }
 
-static void put(struct decoding *state, const char *s, size_t n, struct text *to)
+void tokenizer_decode_bytes(struct decoding *state, const char *s, size_t n, struct text *to)
 {
     for (size_t i = 0; i < n; i++) {
         unsigned char b = (unsigned char)s[i];
@@ -47,7 +47,7 @@ void tokenizer_decode(const struct tokenizer *t, const int32_t *id, size_t n, bo
         size_t length;
         const char *bytes = tokenizer_token(t, id[i], &length);
         if (bytes != NULL && (special || !tokenizer_is_special(t, id[i])))
-            put(state, bytes, length, to);
+            tokenizer_decode_bytes(state, bytes, length, to);
     }
 }
 

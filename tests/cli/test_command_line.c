@@ -94,7 +94,7 @@ static void accepted_draft_tokens_are_green_and_flushed_at_once(void **state)
         printer_add(&p, token, 1, 0);
         assert_int_equal(fstat(fileno(f), &st), 0);
         assert_int_equal(st.st_size - first, 3);
-        printer_end(&p);
+        printer_end(&p, false);
         char *out = all_of(f);
         assert_string_equal(out, colour == 1 ? "\033[32m[5, 60\033[0m, 700, 5]\n" : "[5, 60, 700, 5]\n");
         free(out);

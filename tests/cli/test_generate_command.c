@@ -142,6 +142,22 @@ static void a_stop_string_ends_the_text_and_is_left_out(void **state)
     assert_true(tried > 0);
 }
 
+static void a_replacement_character_is_no_stop_string(void **state)
+{
+    static const char character[] = "\xEF\xBF\xBD";
+    char *arguments = xformat("%s --chat none --tokens 60 --ignore-end --temperature 1 abc", models.gguf),
+         *stopped = xformat("%s --stop %s", arguments, character);
+    struct json *whole = generated_json(arguments), *same = generated_json(stopped);
+    const char *text = json_text(json_get(whole, "text"));
+    assert_non_null(strstr(text, character));
+    assert_string_equal(json_text(json_get(same, "stop")), "limit");
+    assert_string_equal(json_text(json_get(same, "text")), text);
+    json_free(whole);
+    json_free(same);
+    free(arguments);
+    free(stopped);
+}
+
 static void ids_need_no_tokenizer(void **state)
 {
     char *arguments = xformat("%s --ids '[295, 0, 7]' --tokens 5", models.no_tokenizer);
@@ -236,6 +252,7 @@ int main(void)
         cmocka_unit_test(a_trace_contains_each_draft),
         cmocka_unit_test(streamed_text_equals_json_text),
         cmocka_unit_test(a_stop_string_ends_the_text_and_is_left_out),
+        cmocka_unit_test(a_replacement_character_is_no_stop_string),
         cmocka_unit_test(ids_need_no_tokenizer),
         cmocka_unit_test(generate_reports_the_precision),
         cmocka_unit_test(a_system_message_precedes_the_prompt),

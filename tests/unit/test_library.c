@@ -264,6 +264,16 @@ static void a_text_ends_before_the_first_stop_string(void **state)
     assert_true(tried > 3);
 }
 
+// Token bytes that are not UTF-8 become U+FFFD in the text only.
+static void a_replacement_character_is_no_stop_string(void **state)
+{
+    const char *const stop = "\xEF\xBF\xBD";
+    const struct last whole = decode_until("none", NULL, 0), same = decode_until("none", &stop, 1);
+    assert_non_null(strstr(whole.text, stop));
+    assert_string_equal(same.reason, "limit");
+    assert_string_equal(same.text, whole.text);
+}
+
 static void an_end_token_ends_a_text_unless_it_is_ignored(void **state)
 {
     struct last last = { "", "", 0, 0 };
@@ -525,6 +535,7 @@ int main(void)
         cmocka_unit_test(targets_of_several_threads_share_nothing),
         cmocka_unit_test(a_text_is_encoded_and_decoded),
         cmocka_unit_test(a_text_ends_before_the_first_stop_string),
+        cmocka_unit_test(a_replacement_character_is_no_stop_string),
         cmocka_unit_test(an_end_token_ends_a_text_unless_it_is_ignored),
         cmocka_unit_test(the_chat_of_a_target_is_a_choice),
         cmocka_unit_test(a_template_that_is_not_supported_is_an_error_of_the_chat_only),
