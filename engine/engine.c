@@ -110,6 +110,8 @@ char *target_text(const struct target *t, const int32_t *token, size_t n, size_t
 {
     struct decoding hold = { 0 };
     struct text text = { 0 };
+    if (bytes != NULL)
+        *bytes = 0;
     if (t->tokenizer == NULL)
         return NULL;
     text_puts(&text, "");
