@@ -309,6 +309,9 @@ int command_generate(int argc, char **argv)
     for (int i = 0; i < g.stop.n; i++)
         if (*g.stop.text[i] == '\0')
             return usage_fail(&u, "--stop: expected a text that is not empty");
+    for (int i = 0; i < g.stop.n; i++)
+        if (!is_utf8(g.stop.text[i], strlen(g.stop.text[i]), "--stop", &err))
+            return usage_fail(&u, "%s", err.text);
     g.model = operand[0];
     g.prompt = operand[n - 1];
 

@@ -7,6 +7,7 @@
 
 #include "core/memory.h"
 #include "core/settings.h"
+#include "core/utf8.h"
 #include "decode/decode.h"
 #include "drafters/drafter.h"
 #include "engine/speclab_parts.h"
@@ -273,6 +274,12 @@ static bool request_is_valid(const struct speclab_decoder *d, const struct specl
     for (int i = 0; i < r->n_stop; i++)
         if (r->stop[i] == NULL || *r->stop[i] == '\0')
             return fail(err, "stop string %d: expected a text that is not empty", i);
+    for (int i = 0; i < r->n_stop; i++) {
+        const size_t n = strlen(r->stop[i]), valid = utf8_valid(r->stop[i], n);
+        if (valid < n)
+            return fail(err, "stop string %d is not UTF-8: byte 0x%02X at offset %zu", i,
+                        (unsigned char)r->stop[i][valid], valid);
+    }
     for (int i = 0; i < r->n; i++)
         if (r->prompt[i] < 0 || r->prompt[i] >= vocab)
             return fail(err, "prompt: token %d is %d, expected an id from 0 to %d", i, r->prompt[i], vocab - 1);

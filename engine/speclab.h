@@ -122,7 +122,7 @@ struct speclab_request {
     int n;
     int max_tokens;          // new tokens, at least 1
     bool ignore_end;         // end-of-text tokens do not end it
-    const char *const *stop; // (n_stop) stop strings: a text ends where one of them is complete; not empty
+    const char *const *stop; // (n_stop) stop strings: a text ends where one of them is complete; UTF-8, not empty
     int n_stop;
 };
 

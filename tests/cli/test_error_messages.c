@@ -48,6 +48,7 @@ static void usage_errors_are_one_sentence_and_status_2(void **state)
         { "generate %s --ids [1] x", "found both" },
         { "generate %s --trace x", "--json" },
         { "generate %s --stop '' x", "--stop" },
+        { "generate %s --stop a\xFF x", "--stop is not UTF-8: byte 0xFF at offset 1" },
         { "generate %s --chat jinja x", "\"jinja\"" },
         { "generate %s --activations f8 x", "--activations: expected one of default|f32|bf16|int8, found \"f8\"" },
         { "generate %s --device gpu x",

@@ -484,7 +484,7 @@ static void wrong_requests_are_errors(void **state)
 {
     struct speclab_error error = { "" };
     const int32_t good[] = { 5, 6 }, bad[] = { 5, 1 << 20 };
-    const char *const empty[] = { "x", "" }, *const missing[] = { NULL };
+    const char *const empty[] = { "x", "" }, *const missing[] = { NULL }, *const latin[] = { "x", "caf\xE9" };
     const struct speclab_decoder_options two = { .slots = 2 };
     struct speclab_decoder *d = speclab_decoder_create(target, &two, &error);
     assert_non_null(d);
@@ -500,6 +500,8 @@ static void wrong_requests_are_errors(void **state)
         { { .sequence = 1LL << 32, .prompt = good, .n = 2, .max_tokens = 4 }, "sequence" },
         { { .prompt = good, .n = 2, .max_tokens = 4, .stop = empty, .n_stop = 2 }, "stop string 1" },
         { { .prompt = good, .n = 2, .max_tokens = 4, .stop = missing, .n_stop = 1 }, "stop string 0" },
+        { { .prompt = good, .n = 2, .max_tokens = 4, .stop = latin, .n_stop = 2 },
+          "stop string 1 is not UTF-8: byte 0xE9 at offset 3" },
         { { .prompt = good, .n = 2, .max_tokens = 4, .n_stop = -1 }, "n_stop" },
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
