@@ -103,11 +103,29 @@ bool speclab_target_has_chat(const struct speclab_target *t, struct speclab_erro
     return (target_needs_text(&t->target, &err) && *err.text == '\0') || copy_error(error, &err);
 }
 
+static bool messages_are_valid(const struct speclab_message *m, int n, struct error *err)
+{
+    if (n < 0 || (n > 0 && m == NULL))
+        return fail(err, "messages: expected an array and its length, found %d%s", n, m == NULL ? " and NULL" : "");
+    for (int i = 0; i < n; i++) {
+        const char *role = m[i].role;
+        if (role == NULL || choice_index("system|user|assistant", role) < 0)
+            return fail(err, "message %d: expected the role system, user or assistant, found \"%s\"", i,
+                        role != NULL ? role : "");
+        if (m[i].content == NULL)
+            return fail(err, "message %d: expected content, found NULL", i);
+    }
+    return true;
+}
+
 bool speclab_encode_chat(const struct speclab_target *t, const struct speclab_message *message, int n,
                          struct speclab_tokens *to, struct speclab_error *error)
 {
+    struct error err;
     if (!speclab_target_has_chat(t, error))
         return false;
+    if (!messages_are_valid(message, n, &err))
+        return copy_error(error, &err);
     struct text text = { 0 };
     struct message *m = xcalloc((size_t)n + 1, sizeof(*m));
     for (int i = 0; i < n; i++)

@@ -173,6 +173,29 @@ static void a_text_is_encoded_and_decoded(void **state)
     free(chat.id);
 }
 
+static void wrong_messages_are_errors(void **state)
+{
+    const struct speclab_message role = { "wizard", "red" }, no_role = { NULL, "red" }, no_content = { "user", NULL };
+    const struct {
+        const struct speclab_message *message;
+        int n;
+        const char *what;
+    } wrong[] = {
+        { &role, -1, "messages: expected an array and its length, found -1" },
+        { NULL, 1, "messages: expected an array and its length, found 1 and NULL" },
+        { &role, 1, "message 0: expected the role system, user or assistant, found \"wizard\"" },
+        { &no_role, 1, "message 0: expected the role system, user or assistant, found \"\"" },
+        { &no_content, 1, "message 0: expected content, found NULL" },
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        struct speclab_error error = { "" };
+        struct speclab_tokens tokens = { NULL, 0 };
+        assert_false(speclab_encode_chat(target, wrong[i].message, wrong[i].n, &tokens, &error));
+        assert_string_equal(error.text, wrong[i].what);
+        assert_int_equal(tokens.n, 0);
+    }
+}
+
 // ---- stop strings
 
 enum { BESIDE = 9 }; // a sequence without stop strings, decoded in the other slot
@@ -536,6 +559,7 @@ int main(void)
         cmocka_unit_test(a_seed_and_a_sequence_name_the_sampled_tokens),
         cmocka_unit_test(targets_of_several_threads_share_nothing),
         cmocka_unit_test(a_text_is_encoded_and_decoded),
+        cmocka_unit_test(wrong_messages_are_errors),
         cmocka_unit_test(a_text_ends_before_the_first_stop_string),
         cmocka_unit_test(a_replacement_character_is_no_stop_string),
         cmocka_unit_test(an_end_token_ends_a_text_unless_it_is_ignored),
