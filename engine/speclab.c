@@ -222,19 +222,22 @@ bool speclab_decoder_options_check(const struct speclab_decoder_options *options
 struct speclab_decoder *decoder_from_pairing(struct speclab_target *t, struct pairing *p,
                                              const struct speclab_decoder_options *o, struct error *err)
 {
-    struct speclab_decoder *d = xcalloc(1, sizeof(*d));
     const int context = speclab_target_context(t), length = o->length > 0 ? o->length : context;
+    if (!in_range("slots", o->slots, MAX_SLOTS, "", err) ||
+        !in_range("length", o->length, context, ", the model's context", err)) {
+        pairing_close(p);
+        return NULL;
+    }
+    struct speclab_decoder *d = xcalloc(1, sizeof(*d));
     d->target = t;
     d->pairing = *p;
     *p = (struct pairing){ 0 };
     d->listener = o->listener;
     d->slots = o->slots > 0 ? o->slots : 1;
-    if (in_range("slots", o->slots, MAX_SLOTS, "", err) &&
-        in_range("length", o->length, context, ", the model's context", err) &&
-        pairing_open(&d->pairing, &t->target, NULL, d->slots, length, err))
+    d->ends = xcalloc((size_t)d->slots, sizeof(struct request_ends *));
+    if (pairing_open(&d->pairing, &t->target, NULL, d->slots, length, err))
         d->decoder = decoder_create(d->pairing.verifier, d->pairing.drafter, d->slots, o->seed,
                                     (struct listener){ on_step, on_end, d }, err);
-    d->ends = xcalloc((size_t)d->slots, sizeof(struct request_ends *));
     if (d->decoder != NULL)
         return d;
     speclab_decoder_destroy(d);

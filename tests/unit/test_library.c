@@ -2,6 +2,7 @@
 // mistake of a caller is an error with a sentence.
 #include "tests/support/check.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -462,6 +463,7 @@ static void wrong_options_are_errors(void **state)
     refused((struct speclab_decoder_options){ .sampling = "=1" }, "sampling: expected key=value, found \"=1\"");
     refused((struct speclab_decoder_options){ .slots = 100000 }, "slots: expected at most 256, found 100000");
     refused((struct speclab_decoder_options){ .slots = -1 }, "slots: ");
+    refused((struct speclab_decoder_options){ .slots = INT_MAX }, "slots: expected at most 256, found 2147483647");
     refused((struct speclab_decoder_options){ .length = 1 << 30 }, "512, the model's context, found 1073741824");
     refused((struct speclab_decoder_options){ .length = -1 }, "length: ");
     // What is wrong without a model is found without one.
