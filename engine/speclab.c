@@ -73,7 +73,7 @@ void speclab_target_close(struct speclab_target *t)
 
 int speclab_target_vocab(const struct speclab_target *t)
 {
-    return model_shape(t->target.model)->vocab;
+    return t->target.used_vocab;
 }
 
 int speclab_target_context(const struct speclab_target *t)

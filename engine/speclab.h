@@ -45,6 +45,7 @@ struct speclab_target_options { // NULL and 0: the default
 struct speclab_target *speclab_target_open(const char *model, const struct speclab_target_options *options,
                                            struct speclab_error *error);
 void speclab_target_close(struct speclab_target *t); // after all decoders on it; NULL is fine
+// Number of token ids. Rows of the model beyond the tokenizer's ids are padding and do not count.
 int speclab_target_vocab(const struct speclab_target *t);
 int speclab_target_context(const struct speclab_target *t); // maximum sequence length of the model
 
@@ -118,7 +119,7 @@ bool speclab_decoder_is_lossless(const struct speclab_decoder *d); // the rule k
 
 struct speclab_request {
     int64_t sequence;      // 0 .. 2^32 - 1, not active already: with the seed it names the sequence's random numbers
-    const int32_t *prompt; // (n) at least one token, fewer than the decoder's length
+    const int32_t *prompt; // (n) ids below speclab_target_vocab; at least one token, fewer than the decoder's length
     int n;
     int max_tokens;          // new tokens, at least 1
     bool ignore_end;         // end-of-text tokens do not end it

@@ -205,6 +205,7 @@ static void prompts_that_do_not_fit_are_one_sentence(void **state)
                         "--logit-bias {5000:1} --ids [1]");
     expect_failure_with(models.gguf, "context of 4", "generate", "--context 4 --ids [1,2,3,4]");
     expect_failure_with(models.gguf, "--ids", "generate", "--ids [1,288]");
+    expect_failure_with(models.gguf, "an integer from 0 to 269", "generate", "--ids [1,270]"); // a padding row
     expect_failure_with(models.gguf, "--ids", "generate", "--ids [1,-1]");
     expect_failure_with(models.gguf, "--ids", "generate", "--ids [1,2.5]");
     expect_failure_with(models.gguf, "--ids", "generate", "--ids []");

@@ -508,7 +508,7 @@ static void wrong_options_of_a_target_are_errors(void **state)
 static void wrong_requests_are_errors(void **state)
 {
     struct speclab_error error = { "" };
-    const int32_t good[] = { 5, 6 }, bad[] = { 5, 1 << 20 };
+    const int32_t good[] = { 5, 6 }, bad[] = { 5, 1 << 20 }, padding[] = { 5, 6, SMALL_TOKENS };
     const char *const empty[] = { "x", "" }, *const missing[] = { NULL }, *const latin[] = { "x", "caf\xE9" };
     const struct speclab_decoder_options two = { .slots = 2 };
     struct speclab_decoder *d = speclab_decoder_create(target, &two, &error);
@@ -521,6 +521,7 @@ static void wrong_requests_are_errors(void **state)
         { { .prompt = good, .n = 0, .max_tokens = 4 }, "prompt" },
         { { .prompt = good, .n = 2, .max_tokens = 0 }, "max_tokens" },
         { { .prompt = bad, .n = 2, .max_tokens = 4 }, "token 1" },
+        { { .prompt = padding, .n = 3, .max_tokens = 4 }, "token 2 is 270, expected an id from 0 to 269" },
         { { .sequence = -1, .prompt = good, .n = 2, .max_tokens = 4 }, "sequence" },
         { { .sequence = 1LL << 32, .prompt = good, .n = 2, .max_tokens = 4 }, "sequence" },
         { { .prompt = good, .n = 2, .max_tokens = 4, .stop = empty, .n_stop = 2 }, "stop string 1" },
