@@ -66,8 +66,8 @@ cells:
 YAML
 speclab run all.yaml --db results.db 2>/dev/null
 cp results.db demo.db
-sed "s|file: data/|file: $scratch/experiments/data/|" experiments/demo.yaml >build/demo.yaml    # as if ./run demo had chosen a draft length
-speclab run build/demo.yaml --db demo.db 2>/dev/null
+sed "s|file: data/|file: $scratch/experiments/data/|" experiments/demo.yaml >demo.db.yaml    # as if ./run demo had chosen a draft length
+speclab run demo.db.yaml --db demo.db 2>/dev/null
 
 # Every option: of speclab's commands, of the scripts, of nvcc.
 for word in $(speclab --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do speclab "$word" --help; done >options.txt
