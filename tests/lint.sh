@@ -11,7 +11,7 @@ files() { git ls-files -co --exclude-standard "$@"; } # tracked, and new ones be
 violation() { printf '%s\n' "$*"; bad=1; }
 
 # Texts of other people, data, and pages about the words themselves.
-not_checked=(':!LICENSE' ':!CHANGELOG.md' ':!CMakePresets.json' ':!docs/glossary.md' ':!docs/notes' ':!tests/retired_words.txt'
+not_checked=(':!LICENSE' ':!CMakePresets.json' ':!docs/glossary.md' ':!docs/notes' ':!tests/retired_words.txt'
              ':!experiments/data' ':!tests/cases/*.json' ':!tests/cases/*.jsonl' ':!tests/cases/torch' ':!tests/cases/tokenizer*'
              ':!tests/cases/make_tokenizer*')
 
@@ -67,8 +67,9 @@ may() {                          # may FOLDER FOLDERS...: which folders of the p
     while read -r file; do
         while read -r line; do
             included=${line#*\"}
+            case $included in "$folder"/*) continue ;; esac
             included=${included%%/*}
-            case " $folder $* " in
+            case " $* " in
             *" $included "*) ;;
             *) violation "$file: $line ($folder may include: $*)" ;;
             esac
@@ -83,7 +84,7 @@ may formats core
 may tokenizers core formats
 may models core kernels formats
 may drafters core sampling device_step kernels tokenizers models
-may verifier/rules core sampling device_step verifier
+may verifier/rules core sampling device_step
 may verifier core sampling device_step kernels models
 may decode core sampling drafters verifier
 may statistics core
