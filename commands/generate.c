@@ -85,13 +85,6 @@ static bool read_stdin(struct text *to, struct error *err)
     return true;
 }
 
-// Checked before the chat template is applied, so that the offset refers to the user's text.
-static bool is_utf8(const char *s, size_t n, const char *what, struct error *err)
-{
-    size_t valid = utf8_valid(s, n);
-    return valid == n || fail(err, "%s is not UTF-8: byte 0x%02X at offset %zu", what, (unsigned char)s[valid], valid);
-}
-
 static bool read_prompt(struct generate *g, struct error *err)
 {
     struct text text = { 0 };
@@ -103,8 +96,9 @@ static bool read_prompt(struct generate *g, struct error *err)
         text_puts(&text, g->prompt);
     if (ok && memchr(text.s, '\0', text.n) != NULL)
         ok = fail(err, "the prompt contains a NUL byte at offset %zu", strlen(text.s));
-    ok = ok && is_utf8(text.s, text.n, "the prompt", err) &&
-         (g->system == NULL || is_utf8(g->system, strlen(g->system), "--system", err));
+    // Before the chat template is applied, so that the offset refers to the user's text.
+    ok = ok && utf8_require(text.s, text.n, "the prompt", err) &&
+         (g->system == NULL || utf8_require(g->system, strlen(g->system), "--system", err));
     if (ok && g->system != NULL && strcmp(g->chat, "none") == 0)
         ok = fail(err, "--system requires a chat template; --chat none has none");
     const struct speclab_message both[] = { { "system", g->system }, { "user", text.s } };
@@ -310,7 +304,7 @@ int command_generate(int argc, char **argv)
         if (*g.stop.text[i] == '\0')
             return usage_fail(&u, "--stop: expected a text that is not empty");
     for (int i = 0; i < g.stop.n; i++)
-        if (!is_utf8(g.stop.text[i], strlen(g.stop.text[i]), "--stop", &err))
+        if (!utf8_require(g.stop.text[i], strlen(g.stop.text[i]), "--stop", &err))
             return usage_fail(&u, "%s", err.text);
     g.model = operand[0];
     g.prompt = operand[n - 1];

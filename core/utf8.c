@@ -6,6 +6,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "core/error.h"
 #include "core/memory.h"
 
 int utf8_length(unsigned char b)
@@ -51,6 +52,12 @@ size_t utf8_valid(const char *s, size_t n)
         i += length;
     }
     return n;
+}
+
+bool utf8_require(const char *s, size_t n, const char *what, struct error *err)
+{
+    const size_t valid = utf8_valid(s, n);
+    return valid == n || fail(err, "%s is not UTF-8: byte 0x%02X at offset %zu", what, (unsigned char)s[valid], valid);
 }
 
 unsigned utf8_code(const char *s)

@@ -1,7 +1,9 @@
 // utf8.h - UTF-8 validation, decoding and encoding, and normalization form C.
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 
+struct error;
 struct text;
 
 // Length in bytes (1 to 4) of the well-formed character at s; 0 if it is malformed (truncated, overlong, a surrogate,
@@ -9,6 +11,8 @@ struct text;
 size_t utf8_character(const char *s, size_t n);
 // Length of the longest well-formed prefix; n if the whole text is well-formed.
 size_t utf8_valid(const char *s, size_t n);
+// Whether all of s (n) is well-formed. If not, err is "WHAT is not UTF-8" with the byte and its offset.
+bool utf8_require(const char *s, size_t n, const char *what, struct error *err);
 // Whether b may be byte i (0, 1, ...) of a character whose first i bytes are `before`, which are well-formed so far.
 int utf8_continues(const unsigned char *before, int i, unsigned char b);
 // Length in bytes of a character whose first byte is b; 0 if b cannot be a first byte.

@@ -21,6 +21,8 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "core/settings.h"
+#include "tokenizers/chat_template.h"
 
 struct row { // the line that is being read
     const char *path;
@@ -106,7 +108,7 @@ static bool read_message(const struct row *r, struct prompt *p, const struct jso
     if (!json_is_object(m))
         return fail_row(r, "%s: expected an object with role and content, found %s", what, found(m));
     const char *role = json_text(json_get(m, "role"));
-    if (strcmp(role, "system") != 0 && strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0)
+    if (choice_index(CHAT_ROLES, role) < 0)
         return fail_row(r, "%s: expected the role system, user or assistant, found %s%s%s", what,
                         *role != '\0' ? "\"" : "", *role != '\0' ? role : found(json_get(m, "role")),
                         *role != '\0' ? "\"" : "");

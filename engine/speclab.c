@@ -109,7 +109,7 @@ static bool messages_are_valid(const struct speclab_message *m, int n, struct er
         return fail(err, "messages: expected an array and its length, found %d%s", n, m == NULL ? " and NULL" : "");
     for (int i = 0; i < n; i++) {
         const char *role = m[i].role;
-        if (role == NULL || choice_index("system|user|assistant", role) < 0)
+        if (role == NULL || choice_index(CHAT_ROLES, role) < 0)
             return fail(err, "message %d: expected the role system, user or assistant, found \"%s\"", i,
                         role != NULL ? role : "");
         if (m[i].content == NULL)
@@ -181,14 +181,15 @@ static void on_end(void *self, const struct ending *e)
 {
     struct speclab_decoder *d = self;
     struct request_ends **ends = &d->ends[decoder_slot(d->decoder, e->sequence)];
-    size_t bytes = 0;
-    char *text = e->why == STOP_STRING ? stop_strings_text(&(*ends)->ends.strings, e->token, e->n, &bytes)
-                                       : target_text(&d->target->target, e->token, (size_t)e->n, &bytes);
-    const struct speclab_end end = { e->sequence, e->token, e->n, text, bytes, stop_name(e->why) };
     d->ending = e;
-    if (d->listener.end != NULL)
+    if (d->listener.end != NULL) {
+        size_t bytes = 0;
+        char *text = e->why == STOP_STRING ? stop_strings_text(&(*ends)->ends.strings, e->token, e->n, &bytes)
+                                           : target_text(&d->target->target, e->token, (size_t)e->n, &bytes);
+        const struct speclab_end end = { e->sequence, e->token, e->n, text, bytes, stop_name(e->why) };
         d->listener.end(d->listener.self, &end);
-    free(text);
+        free(text);
+    }
     request_ends_destroy(*ends);
     *ends = NULL;
 }
@@ -296,10 +297,10 @@ static bool request_is_valid(const struct speclab_decoder *d, const struct specl
         if (r->stop[i] == NULL || *r->stop[i] == '\0')
             return fail(err, "stop string %d: expected a text that is not empty", i);
     for (int i = 0; i < r->n_stop; i++) {
-        const size_t n = strlen(r->stop[i]), valid = utf8_valid(r->stop[i], n);
-        if (valid < n)
-            return fail(err, "stop string %d is not UTF-8: byte 0x%02X at offset %zu", i,
-                        (unsigned char)r->stop[i][valid], valid);
+        char what[32];
+        snprintf(what, sizeof(what), "stop string %d", i);
+        if (!utf8_require(r->stop[i], strlen(r->stop[i]), what, err))
+            return false;
     }
     for (int i = 0; i < r->n; i++)
         if (r->prompt[i] < 0 || r->prompt[i] >= vocab)

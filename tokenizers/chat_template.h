@@ -10,8 +10,10 @@ struct text;
 
 enum chat { CHAT_NONE, CHAT_CHATML };
 
+#define CHAT_ROLES "system|user|assistant"
+
 struct message {
-    const char *role; // "system", "user", "assistant"
+    const char *role; // one of CHAT_ROLES
     const char *content;
 };
 

@@ -248,9 +248,8 @@ static bool encode_raw(struct encoding *e, const char *s, size_t n, struct error
 bool tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, bool special, struct ids *to,
                       struct error *err)
 {
-    size_t valid = utf8_valid(text, n);
-    if (valid < n)
-        return fail(err, "the text is not UTF-8: byte 0x%02X at offset %zu", (unsigned char)text[valid], valid);
+    if (!utf8_require(text, n, "the text", err))
+        return false;
     if (n > INT32_MAX / 4) // NFC lengthens text at most threefold
         return fail(err, "the text is longer than %d bytes", INT32_MAX / 4);
     struct encoding e = { .t = t, .special = special, .to = to };
