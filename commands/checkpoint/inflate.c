@@ -146,7 +146,7 @@ static struct model_config enlarged(const struct model_config *c, const struct s
 }
 
 bool inflate_model(const char *from, const struct sizes *requested, const char *to, struct backend *b,
-                   const struct progress_observer *observer, struct error *err)
+                   const struct progress_observer *observer, struct left_out *left_out, struct error *err)
 {
     struct model_config c;
     struct source_checkpoint o;
@@ -169,6 +169,8 @@ bool inflate_model(const char *from, const struct sizes *requested, const char *
         rewrite_free(&f.rewrite);
         free(f.job);
         free(large.inflated);
+        if (left_out != NULL)
+            *left_out = o.left_out;
         source_close(&o);
     }
     config_free(&c);

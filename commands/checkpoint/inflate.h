@@ -20,6 +20,7 @@
 
 struct backend;
 struct error;
+struct left_out;
 struct model_config;
 struct progress_observer;
 
@@ -32,6 +33,7 @@ struct sizes { // 0: the model's own
 bool inflate_resolve(const struct model_config *c, struct sizes *s, const char *to, struct error *err);
 bool inflate_is_exact(const struct model_config *c, const struct sizes *s); // to the last bit
 // A GGUF file becomes a GGUF file, a directory a directory. `to` must not exist yet; after a failure it does not exist
-// either. Any backend will do: it only dequantizes the norms.
+// either. Any backend will do: it only dequantizes the norms. left_out: set to the tensors that are not written, on success; NULL:
+// not wanted.
 bool inflate_model(const char *from, const struct sizes *s, const char *to, struct backend *b,
-                   const struct progress_observer *observer, struct error *err);
+                   const struct progress_observer *observer, struct left_out *left_out, struct error *err);

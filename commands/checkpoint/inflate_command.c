@@ -11,6 +11,7 @@
 #include "kernels/backend.h"
 #include "models/config.h"
 #include "commands/checkpoint/inflate.h"
+#include "commands/checkpoint/source.h"
 #include "models/paths.h"
 #include "commands/checkpoint/writer.h"
 
@@ -54,6 +55,7 @@ static int inflate(const char *name, const struct requested_sizes *a, const char
 {
     struct error err;
     struct output output;
+    struct left_out left_out;
     struct model_config c = { 0 };
     struct sizes s = { (int)a->width, (int)a->hidden, (int)a->heads, (int)a->kv_heads, (int)a->layers };
     struct backend *b = NULL;
@@ -65,11 +67,11 @@ static int inflate(const char *name, const struct requested_sizes *a, const char
     output_begin(&output);
     struct progress_observer observer = output_observer(&output);
     if (ok && status == 0) {
-        ok = (b = backend_cpu(0, &err)) != NULL && inflate_model(from, &s, to, b, &observer, &err);
+        ok = (b = backend_cpu(0, &err)) != NULL && inflate_model(from, &s, to, b, &observer, &left_out, &err);
         double seconds = output_end(&output);
         ok = ok && report(to, &c, &s, seconds, &err);
         if (ok)
-            output_print_left_out(&c);
+            output_print_left_out(&left_out);
     }
     if (!ok)
         status = command_fail(u, &err);

@@ -10,7 +10,6 @@
 #include "models/config.h"
 #include "commands/checkpoint/source.h"
 #include "commands/checkpoint/writer.h"
-#include "formats/printable.h"
 #include "models/weights.h"
 
 char *output_path(const char *given)
@@ -48,16 +47,10 @@ double output_end(struct output *m)
     return (double)(clock_ns() - m->began_ns) / 1e9;
 }
 
-void output_print_left_out(const struct model_config *from)
+void output_print_left_out(const struct left_out *t)
 {
-    struct source_checkpoint o;
-    struct error err;
-    if (source_open(&o, from, &err)) {
-        if (o.left_out > 0)
-            printf("left out: %zu tensors that the model does not use: %s%s\n", o.left_out,
-                   shown(o.first_left_out, strlen(o.first_left_out)).s, o.left_out > 1 ? ", ..." : "");
-        source_close(&o);
-    }
+    if (t->n > 0)
+        printf("left out: %zu tensors that the model does not use: %s%s\n", t->n, t->first.s, t->n > 1 ? ", ..." : "");
 }
 
 bool output_read_back(const char *path, struct output_summary *to, struct error *err)

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 struct error;
-struct model_config;
+struct left_out;
 struct progress_observer;
 
 // The path without trailing slashes; free() it.
@@ -20,8 +20,8 @@ void output_begin(struct output *m);
 struct progress_observer output_observer(struct output *m);
 double output_end(struct output *m); // clears the progress line; returns seconds since output_begin
 
-// Prints a line about the tensors of the source that were not written, if there are any (source.h).
-void output_print_left_out(const struct model_config *from);
+// Prints a line about the tensors of the source that were not written, if there are any.
+void output_print_left_out(const struct left_out *t);
 
 // A summary of the written file, from reading it back.
 struct output_summary {

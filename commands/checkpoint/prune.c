@@ -169,7 +169,8 @@ static bool check_layers(const struct model_config *c, const int *keep, int n, s
     return true;
 }
 
-static bool prune(const struct model_config *c, const int *keep, int n, const char *to, struct error *err)
+static bool prune(const struct model_config *c, const int *keep, int n, const char *to, struct left_out *left_out,
+                  struct error *err)
 {
     struct source_checkpoint o;
     if (!source_open(&o, c, err))
@@ -180,17 +181,20 @@ static bool prune(const struct model_config *c, const int *keep, int n, const ch
     };
     select_tensors(&r, &o, keep, n);
     bool ok = rewrite_write(&r, to, err);
+    if (left_out != NULL)
+        *left_out = o.left_out;
     rewrite_free(&r);
     source_close(&o);
     return ok;
 }
 
-bool prune_model(const char *from, const int *keep, int n, const char *to, struct error *err)
+bool prune_model(const char *from, const int *keep, int n, const char *to, struct left_out *left_out, struct error *err)
 {
     struct model_config c;
     if (!config_read(from, &c, err))
         return false;
-    bool ok = check_layers(&c, keep, n, err) && rewrite_check_output(from, to, err) && prune(&c, keep, n, to, err);
+    bool ok =
+        check_layers(&c, keep, n, err) && rewrite_check_output(from, to, err) && prune(&c, keep, n, to, left_out, err);
     config_free(&c);
     return ok;
 }

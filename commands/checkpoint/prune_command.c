@@ -9,6 +9,7 @@
 #include "models/config.h"
 #include "models/paths.h"
 #include "commands/checkpoint/prune.h"
+#include "commands/checkpoint/source.h"
 
 static const char about[] =
     "Writes a smaller model that keeps some of a larger one's layers, copied bit for bit in the model's own format: a GGUF\n"
@@ -25,6 +26,7 @@ static bool prune(const char *name, const char *list, const char *out, const str
     char *to = output_path(out);
     struct model_config c = { 0 };
     struct output_summary summary;
+    struct left_out left_out;
     int n = 0, *keep = NULL;
     char *from = model_path(name, NULL, &err);
     bool ok = from != NULL && config_read(from, &c, &err);
@@ -34,10 +36,10 @@ static bool prune(const char *name, const char *list, const char *out, const str
             *status = usage_fail(u, "--keep: %s", err.text);
         ok = keep != NULL;
     }
-    ok = ok && prune_model(from, keep, n, to, &err) && output_read_back(to, &summary, &err);
+    ok = ok && prune_model(from, keep, n, to, &left_out, &err) && output_read_back(to, &summary, &err);
     if (ok) {
         printf("%s: %d of %d layers, %.1f MB\n", to, summary.layers, c.layers, summary.bytes / 1e6);
-        output_print_left_out(&c);
+        output_print_left_out(&left_out);
     }
     if (!ok && *status == 0)
         *status = command_fail(u, &err);

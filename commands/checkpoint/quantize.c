@@ -184,6 +184,7 @@ static bool quantize(struct quantizing *q, const struct source_checkpoint *o, co
         q->done->before += o->tensor[i].bytes;
     for (size_t i = 0; i < r->n; i++)
         q->done->after += r->tensor[i].bytes;
+    q->done->left_out = o->left_out;
     return rewrite_write(r, to, err) && (!converted || convert_agrees(q, to, err));
 }
 

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "commands/checkpoint/source.h"
 #include "core/tensor.h"
 
 struct backend;
@@ -23,6 +24,7 @@ struct quantize_summary {
     int unchanged;     // number of matrices that keep their type: their row length is not a multiple of the block size
     char *unchanged_names; // names of the first of these; NULL if there are none; free() it
     size_t before, after;  // bytes of all tensors
+    struct left_out left_out;
 };
 
 // Whether a model of this configuration can be written to `to` in this type. If not, err describes a mistake in the call.

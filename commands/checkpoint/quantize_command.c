@@ -69,7 +69,7 @@ static int quantize(const char *name, enum type type, const char *to, const stru
         double seconds = output_end(&output);
         if (ok) {
             report(to, type, &done, seconds);
-            output_print_left_out(&c);
+            output_print_left_out(&done.left_out);
         }
     }
     if (!ok)

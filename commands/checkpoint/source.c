@@ -141,10 +141,9 @@ bool source_open(struct source_checkpoint *o, const struct model_config *c, stru
         else
             take_safetensor(t, shards_at(o->shards, i));
         if (tensor_has_no_effect(LOADED_MODEL, t->known)) {
-            if (o->left_out++ == 0)
-                o->first_left_out = t->name;
-            else
-                free(t->name);
+            if (o->left_out.n++ == 0)
+                o->left_out.first = shown(t->name, strlen(t->name));
+            free(t->name);
             free(t->known);
             continue;
         }
@@ -161,7 +160,6 @@ void source_close(struct source_checkpoint *o)
         free(o->tensor[i].known);
     }
     free(o->tensor);
-    free(o->first_left_out);
     gguf_close(o->gguf);
     shards_close(o->shards);
     *o = (struct source_checkpoint){ 0 };

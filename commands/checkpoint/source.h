@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "core/tensor.h"
+#include "formats/printable.h"
 
 struct error;
 struct gguf;
@@ -50,14 +51,18 @@ struct source_tensor {
     size_t bytes;   // in the file; 0 if the type is unknown
 };
 
+struct left_out { // tensors of the file that have no effect on the model (models/unused_tensors.h): Medusa-2's heads
+    size_t n;
+    struct shown first;
+};
+
 struct source_checkpoint {
     const struct model_config *config; // borrowed
     struct gguf *gguf;                 // exactly one of gguf and shards is set
     struct shards *shards;
     size_t n;
     struct source_tensor *tensor; // (n) GGUF: in the order of the file; otherwise sorted by name
-    size_t left_out; // tensors in the file that have no effect on the model (models/unused_tensors.h): Medusa-2's heads
-    char *first_left_out;
+    struct left_out left_out;
 };
 
 // A checkpoint that is not complete, or has tensors that its model does not use, is an error (model_check).

@@ -42,7 +42,7 @@ static const struct sizes all = { .width = 160, .hidden = 224, .heads = 12, .kv_
 
 static void inflate(const char *from, const struct sizes *s, const char *to)
 {
-    assert_ok(inflate_model(from, s, to, one_cpu, NULL, &err), err);
+    assert_ok(inflate_model(from, s, to, one_cpu, NULL, NULL, &err), err);
 }
 
 enum { TOKENS = 24 };
@@ -305,7 +305,7 @@ static void refused(const char *from, struct sizes s, const char *to, const char
 {
     char *part = xformat("%s.part", to);
     bool exists = access(to, F_OK) == 0;
-    if (inflate_model(from, &s, to, one_cpu, NULL, &err))
+    if (inflate_model(from, &s, to, one_cpu, NULL, NULL, &err))
         fail_msg("%s to %s was not refused", from, to);
     print_message("%s\n", err.text);
     expect_contains(err.text, with);
@@ -411,7 +411,7 @@ static void a_killed_run_leaves_no_partial_model(void **state)
         if (child == 0) {
             signal(SIGXFSZ, SIG_DFL);
             if (setrlimit(RLIMIT_FSIZE, &little) == 0)
-                inflate_model(from, &sizes, to, one_cpu, NULL, &err);
+                inflate_model(from, &sizes, to, one_cpu, NULL, NULL, &err);
             _exit(0);
         }
         assert_int_equal(waitpid(child, &status, 0), child);
@@ -422,7 +422,7 @@ static void a_killed_run_leaves_no_partial_model(void **state)
             inflate(from, &sizes, to);
             assert_true(distance(from, to) <= 1e-5);
         } else {
-            assert_false(inflate_model(from, &sizes, to, one_cpu, NULL, &err));
+            assert_false(inflate_model(from, &sizes, to, one_cpu, NULL, NULL, &err));
             assert_non_null(strstr(err.text, "half.part: cannot be created: File exists (left by a killed run"));
         }
         free(from);

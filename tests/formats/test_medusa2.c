@@ -146,8 +146,8 @@ static void what_is_made_of_the_model_is_without_the_heads(void **unused)
             made[k][i] = test_path(name);
             free(name);
         }
-        assert_ok(prune_model(from, (const int[]){ 0, 2 }, 2, made[k][0], &err), err);
-        assert_ok(inflate_model(from, &larger, made[k][1], b, NULL, &err), err);
+        assert_ok(prune_model(from, (const int[]){ 0, 2 }, 2, made[k][0], NULL, &err), err);
+        assert_ok(inflate_model(from, &larger, made[k][1], b, NULL, NULL, &err), err);
         assert_ok(quantize_model(from, BF16, made[k][2], b, NULL, &done, &err), err);
         free(done.unchanged_names);
         assert_ok(quantize_model(from, Q8_0, made[k][3], b, NULL, &done, &err), err);

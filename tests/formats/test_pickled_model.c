@@ -85,7 +85,7 @@ static void derived_checkpoints_are_the_same(void **unused)
         struct quantize_summary done = { 0 };
         pruned[i] = xformat("%s_pruned", from[i]);
         quantized[i] = xformat("%s.gguf", from[i]);
-        assert_ok(prune_model(from[i], keep, 2, pruned[i], &err) &&
+        assert_ok(prune_model(from[i], keep, 2, pruned[i], NULL, &err) &&
                       quantize_model(from[i], Q8_0, quantized[i], cpu, NULL, &done, &err),
                   err);
         free(done.unchanged_names);

@@ -67,7 +67,7 @@ static void a_pruned_model_has_the_layers_of_the_larger(void **state)
         char *from = xformat("%s/large%s", test_directory(), gguf ? ".gguf" : ""),
              *to = xformat("%s/small%s", test_directory(), gguf ? ".gguf" : "");
         gguf ? small_write_gguf(from, &t) : small_write_hf(from, &t);
-        assert_ok(prune_model(from, keep, 4, to, &err), err);
+        assert_ok(prune_model(from, keep, 4, to, NULL, &err), err);
         struct checkpoint large = checkpoint_open(from), small = checkpoint_open(to);
         assert_int_equal(small.config.layers, 4);
         assert_int_equal(small.config.rope_scaling, large.config.rope_scaling);
@@ -89,15 +89,15 @@ static void a_pruned_model_has_the_layers_of_the_larger(void **state)
         checkpoint_close(&large);
         checkpoint_close(&small);
 
-        assert_false(prune_model(from, keep, 4, to, &err)); // exists already
+        assert_false(prune_model(from, keep, 4, to, NULL, &err)); // exists already
         print_message("%s\n", err.text);
-        assert_false(prune_model(from, keep, 4, from, &err));
+        assert_false(prune_model(from, keep, 4, from, NULL, &err));
         print_message("%s\n", err.text);
-        assert_false(prune_model(from, (const int[]){ 3, 12 }, 2, "x", &err));
+        assert_false(prune_model(from, (const int[]){ 3, 12 }, 2, "x", NULL, &err));
         print_message("%s\n", err.text);
-        assert_false(prune_model(from, (const int[]){ 3, 3 }, 2, "x", &err));
+        assert_false(prune_model(from, (const int[]){ 3, 3 }, 2, "x", NULL, &err));
         print_message("%s\n", err.text);
-        assert_false(prune_model(from, keep, 4, "/nonexistent/folder/small", &err));
+        assert_false(prune_model(from, keep, 4, "/nonexistent/folder/small", NULL, &err));
         print_message("%s\n", err.text);
         free(from);
         free(to);
@@ -149,7 +149,7 @@ static void lists_with_one_entry_for_each_layer_are_pruned_too(void **state)
             free(name);
         }
         assert_true(gguf_write_end(w, NULL, NULL, &err));
-        bool ok = prune_model(from, keep, 2, to, &err);
+        bool ok = prune_model(from, keep, 2, to, NULL, &err);
         assert_true(ok == !bad);
     }
     print_message("%s\n", err.text);
@@ -185,7 +185,7 @@ static void a_model_that_lacks_layers_is_not_pruned(void **state)
     assert_non_null(f);
     fputs(text, f);
     assert_int_equal(fclose(f), 0);
-    assert_false(prune_model(from, keep, 2, to, &err));
+    assert_false(prune_model(from, keep, 2, to, NULL, &err));
     assert_non_null(strstr(err.text, "there is no tensor model.layers.12.input_layernorm.weight"));
     assert_int_not_equal(access(to, F_OK), 0);
     free(text);
@@ -202,7 +202,7 @@ static void a_full_disk_leaves_nothing_behind(void **state)
     for (int gguf = 0; gguf < 2; gguf++) {
         char *from = test_path(gguf ? "large.gguf" : "large"), *to = test_path("none"), *part = test_path("none.part");
         file_size_limit(20000);
-        bool ok = prune_model(from, keep, 2, to, &err);
+        bool ok = prune_model(from, keep, 2, to, NULL, &err);
         file_size_limit(-1);
         assert_false(ok);
         print_message("%s\n", err.text);

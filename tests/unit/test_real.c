@@ -75,7 +75,7 @@ static void text_of_smollm2_is_the_same_for_every_drafter(void **unused)
     int n;
     int *keep = prune_parse("0-11,13,15,17,19-29", 30, &n, &err);
     draft_path = xformat("%s/pruned.gguf", test_directory());
-    assert_ok(prune_model(target_path, keep, n, draft_path, &err), err);
+    assert_ok(prune_model(target_path, keep, n, draft_path, NULL, &err), err);
     pair_heads_make(target_path, draft_path);
     read_prompts();
     compare_with_none("{temperature: 0}", "rejection");
