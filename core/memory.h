@@ -12,7 +12,7 @@ char *xstrdup(const char *s);
 char *xstrndup(const char *s, size_t n);
 char *xformat(const char *format, ...) __attribute__((format(printf, 1, 2))); // a new string; free() it
 
-bool ends_with(const char *s, const char *end); // a file name with its type
+bool ends_with(const char *s, const char *end);
 
 // The next capacity for an array that must hold at least `need` elements: half as much again, or `need`, at least 16.
 size_t next_capacity(size_t capacity, size_t need);

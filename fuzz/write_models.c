@@ -32,16 +32,6 @@ static void put_directory(const char *name, const char *directory, const struct 
 
 void write_models(void)
 {
-    const struct small_model small = { .vocab = 270,
-                                       .width = 8,
-                                       .hidden = 8,
-                                       .layers = 1,
-                                       .heads = 2,
-                                       .kv_heads = 1,
-                                       .head_dim = 4,
-                                       .tied = true,
-                                       .tokenizer = true,
-                                       .type = BF16 };
     const struct {
         const char *name;
         enum type type;
@@ -57,7 +47,7 @@ void write_models(void)
         { "q4_0", Q4_0, ROPE_PLAIN, false, true, false, false, 0, 16 },
     };
     for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
-        struct small_model t = small;
+        struct small_model t = small_minimal;
         const bool quantized = type_is_quantized(forms[i].type);
         t.type = forms[i].type;
         t.rope = forms[i].rope;

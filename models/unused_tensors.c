@@ -16,9 +16,7 @@ enum { NAMED = 3 }; // tensors that a message names
 // transformers stored RoPE's frequencies before version 4.32. They follow from the configuration, which all readers use.
 static bool is_rope_buffer(const char *name)
 {
-    static const char end[] = ".rotary_emb.inv_freq";
-    const size_t n = strlen(name), m = sizeof(end) - 1;
-    return n >= m && strcmp(name + n - m, end) == 0;
+    return ends_with(name, ".rotary_emb.inv_freq");
 }
 
 bool tensor_has_no_effect(enum loaded_kind kind, const char *name)
