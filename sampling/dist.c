@@ -1,7 +1,7 @@
 // dist.c - sums, and divisions by sums, on the grid of sampling/loops.h, where sums are exact.
 #include "sampling/dist.h"
 
-#include "core/grid.h"
+#include "core/acceptance.h"
 #include "sampling/loops.h"
 
 double dist_sum(const double *w, int n)
@@ -47,9 +47,7 @@ double dist_row_sum(const float *row, int n)
 
 double dist_share(float entry, double sum)
 {
-    double w = grid_round((double)entry); // as copy() does
-    loops()->probabilities->divide(&w, 1, sum);
-    return w;
+    return grid_share(grid_round((double)entry), sum, 1 / sum); // as copy() and divide_by_sum()
 }
 
 void dist_copy(double *to, const float *row, int n)

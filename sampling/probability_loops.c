@@ -3,6 +3,8 @@
 
 #include <float.h>
 
+#include "core/acceptance.h"
+
 static double copy(double *to, const float *from, int n)
 {
     vd part[PARTS] = { 0 };
@@ -41,8 +43,7 @@ static void multiply(double *w, int n, double by)
         w[i] = grid_round(w[i] * by);
 }
 
-// A row with one nonzero entry becomes exactly one-hot. Multiplying by the inverse does not ensure that, so v == sum is a case
-// of its own.
+// grid_share() of each element.
 INLINE vd share_of(vd v, vd sum, vd by)
 {
     return choose((vu)(v == sum), all(1), below_on_grid(v * by));
@@ -55,7 +56,7 @@ static void divide(double *w, int n, double sum)
     for (; by <= DBL_MAX && i + W <= n; i += W)
         save(w + i, share_of(load(w + i), all(sum), all(by)));
     for (; by <= DBL_MAX && i < n; i++)
-        w[i] = w[i] == sum ? 1 : grid_round_down(w[i] * by);
+        w[i] = grid_share(w[i], sum, by);
     for (; i < n; i++) // the inverse of the sum overflows
         w[i] = grid_round_down(w[i] / sum);
 }
@@ -91,7 +92,7 @@ static double excess(const double *p, const double *q, int n)
         for (int k = 0; k < PARTS; k++)
             part[k] += beyond(p + i + W * k, q + i + W * k);
     for (int k = 0; i < n; i++, k++)
-        part[k / W][k % W] += p[i] > q[i] ? p[i] - q[i] : 0;
+        part[k / W][k % W] += grid_excess(p[i], q[i]);
     return fold(part);
 }
 
@@ -101,7 +102,7 @@ static void take_excess(double *p, const double *q, int n)
     for (; i + W <= n; i += W)
         save(p + i, beyond(p + i, q + i));
     for (; i < n; i++)
-        p[i] = p[i] > q[i] ? p[i] - q[i] : 0;
+        p[i] = grid_excess(p[i], q[i]);
 }
 
 extern const struct probability_loops PASTE(probability_loops_, ISA);

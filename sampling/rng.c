@@ -9,7 +9,7 @@
 #include <string.h>
 #include <Random123/philox.h>
 
-#include "core/grid.h"
+#include "core/acceptance.h"
 #include "sampling/loops.h"
 
 enum { CHUNK = 4096, PART = 512 }; // elements of a row: per job of the workers; processed at once
@@ -48,7 +48,7 @@ static double bits53(philox4x32_ctr_t block, uint32_t half)
 
 double philox_uniform(uint64_t seed, uint64_t sequence, struct address at, uint32_t index)
 {
-    return bits53(philox_block(seed, sequence, at, index / 2), index % 2) * 0x1p-53;
+    return uniform_of_bits(bits53(philox_block(seed, sequence, at, index / 2), index % 2));
 }
 
 struct counter philox_counter(uint64_t sequence, struct address at, uint32_t index)
@@ -60,18 +60,13 @@ struct counter philox_counter(uint64_t sequence, struct address at, uint32_t ind
 
 bool rng_accept_of(double u, double num, double den)
 {
-    if (num <= 0)
-        return false;
-    if (num >= den) // before the uniform: with num == den, u * den < num may fail in the last bit
-        return true;
-    return u * den < num;
+    return acceptance_of(u, num, den);
 }
 
 static bool philox_accept(struct rng *self, double num, double den, struct address at)
 {
     const struct philox *p = (const struct philox *)self;
-    double u = num > 0 && num < den ? philox_uniform(p->seed, p->sequence, at, 0) : 0;
-    return rng_accept_of(u, num, den);
+    return acceptance_of(acceptance_is_certain(num, den) ? 0 : philox_uniform(p->seed, p->sequence, at, 0), num, den);
 }
 
 // Weights: doubles, or a row of floats that is converted part by part.
@@ -106,37 +101,23 @@ static void sum_up(void *of, int chunk)
         weights_from(s->weights, k * PART, length(n, PART, k), scratch, &s->part[k]);
 }
 
-// Inverts the cumulative sum: finds the part that reaches u * sum by the sums of parts, then searches within that part. If
-// rounding leads beyond its end, the last index with a positive weight is returned.
+// Inverts the cumulative sum: finds the part that reaches u * sum by the sums of parts, then searches within that part.
 static int pick_by_inversion(struct workers workers, const struct weights *w, double u)
 {
     struct sums s;
-    double scratch[PART], sum = 0, before = 0, below = 0;
-    int parts = (w->n + PART - 1) / PART, at = 0, last = -1;
+    double scratch[PART], sum = 0, below = 0;
+    int parts = (w->n + PART - 1) / PART;
     assert(w->n <= PHILOX_INDICES);
     s.weights = w;
     workers_run(workers, (w->n + CHUNK - 1) / CHUNK, sum_up, &s);
     for (int k = 0; k < parts; k++)
         sum += s.part[k];
     double target = u * sum;
-    for (int k = 0; k < parts && before <= target; k++)
-        if (s.part[k] > 0) {
-            at = k;
-            below = before;
-            before += s.part[k];
-        }
+    int at = pick_cumulative(s.part, parts, target, &below);
+    assert(at >= 0); // the sum must be positive
     int n = length(w->n, PART, at);
     const double *weight = weights_from(w, at * PART, n, scratch, &sum);
-    for (int i = 0; i < n; i++) {
-        if (!(weight[i] > 0))
-            continue;
-        last = at * PART + i;
-        below += weight[i];
-        if (below > target)
-            break;
-    }
-    assert(last >= 0); // the sum must be positive
-    return last;
+    return at * PART + pick_cumulative(weight, n, target, &below);
 }
 
 struct race {
@@ -181,7 +162,7 @@ static void race_chunk(void *of, int chunk)
         // -log(1 - u) >= u: most elements are ruled out without a logarithm
         for (int i = loops()->race->first_below(u, w, best, 0, n); i < n;
              i = loops()->race->first_below(u, w, best, i + 1, n)) {
-            double time = grid_exponential(u[i]) / w[i];
+            double time = race_time(u[i], w[i]);
             if (winner < 0 || time < best) {
                 best = time;
                 winner = from + i;
@@ -224,10 +205,10 @@ static bool within_bound(const struct race *r, int i, double bound, double *time
     const struct block b = block_of(r, i);
     const philox4x32_ctr_t counter = { { b.counter[0], b.counter[1], b.counter[2], b.counter[3] } };
     const philox4x32_key_t key = { { b.key[0], b.key[1] } };
-    const double u = (bits53(philox4x32_R(10, counter, key), (uint32_t)i % 2) + 0.5) * 0x1p-53;
+    const double u = race_uniform_of_bits(bits53(philox4x32_R(10, counter, key), (uint32_t)i % 2));
     const double w = grid_round((double)r->weights->as_float[i]);
-    *time = grid_exponential(u) / w;
-    return u < bound * w; // -log(1 - u) >= u
+    *time = race_time(u, w);
+    return race_may_win(u, w, bound);
 }
 
 // Initializes the bound with the time of the largest weight among the n elements from `from` on.

@@ -10,22 +10,19 @@
 // statistics. A drafter that runs the race over its own row at the same address (`pick: coupled`) proposes the target's
 // token with probability at least (1 - TV) / (1 + TV), although neither sees the other's row (Daliri, Musco, Suresh
 // 2024).
+#include "core/acceptance.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
 #include "verifier/rules/rule.h"
 
 // One sample decides between all siblings at once. Expressed as sequential trials: the probability of child c's token
-// given that it is none of the earlier siblings' tokens. *left: the row's sum without those tokens, updated. A sibling
-// that repeats an earlier token gets 0.
+// given that it is none of the earlier siblings' tokens (core/acceptance.h).
 static double trial_probability(const struct draft *d, int node, int c, const float *row, double *left)
 {
-    double p = (double)row[d->token[c]];
+    bool repeats = false;
     for (int s = draft_next_child(d, node, node); s < c; s = draft_next_child(d, node, s))
-        if (d->token[s] == d->token[c])
-            return 0;
-    double probability = p <= 0 ? 0 : p >= *left ? 1 : p / *left;
-    *left -= p;
-    return probability;
+        repeats = repeats || d->token[s] == d->token[c];
+    return match_probability((double)row[d->token[c]], repeats, left);
 }
 
 static void match_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,

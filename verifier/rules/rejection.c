@@ -21,80 +21,55 @@
 
 #include <stdlib.h>
 
-#include "core/grid.h"
+#include "core/acceptance.h"
 #include "core/memory.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
 #include "verifier/rules/proposal.h"
 
 // The target's row at a node, or what remains of it. While only deterministic tokens were rejected, the common case,
-// `row` is used as it is: rejected tokens count as struck out, and `sum` is that of the others. From the first
-// rejection of a sampled token on, p holds the residual and row is NULL.
+// `row` is used as it is, without the tokens that are struck out. From the first rejection of a sampled token on, p holds
+// the residual and row is NULL.
 struct remainder {
     const struct draft *draft;
     int node, vocab;
     const float *row; // (vocab) NULL: p is used
-    double sum;       // of row, without rejected tokens; exact
-    int rejected;     // the last rejected child; `node` itself: none
-    int last;         // a rejected token that is not struck out, since no other has mass; -1: none
     double *p;        // (vocab)
+    struct strikes struck;
 };
 
-static struct remainder remainder_of(const struct draft *d, int node, const float *row, double *p, int vocab)
+static void remainder_init(struct remainder *l, const struct draft *d, int node, const float *row, double *p, int vocab)
 {
     bool leaf = draft_next_child(d, node, node) < 0; // its sum is not used
-    return (struct remainder){ d, node, vocab, row, leaf ? 0 : dist_row_sum(row, vocab), node, -1, p };
-}
-
-static bool is_struck(const struct remainder *l, int x)
-{
-    for (int s = draft_next_child(l->draft, l->node, l->node); s >= 0 && s <= l->rejected && x != l->last;
-         s = draft_next_child(l->draft, l->node, s))
-        if (l->draft->token[s] == x)
-            return true;
-    return false;
+    l->draft = d;
+    l->node = node;
+    l->vocab = vocab;
+    l->row = row;
+    l->p = p;
+    strikes_clear(&l->struck, leaf ? 0 : dist_row_sum(row, vocab));
 }
 
 static double remainder_at(const struct remainder *l, int x)
 {
-    if (l->row == NULL)
-        return l->p[x];
-    return is_struck(l, x) ? 0 : dist_share(l->row[x], l->sum);
+    return l->row == NULL ? l->p[x] : strikes_share(&l->struck, x, grid_round((double)l->row[x]));
 }
 
 // Copies the row without rejected tokens to p, not renormalised.
 static void write_remainder(struct remainder *l)
 {
     dist_copy(l->p, l->row, l->vocab);
-    for (int s = l->node; s < l->rejected;) {
-        s = draft_next_child(l->draft, l->node, s);
-        if (l->draft->token[s] != l->last)
-            l->p[l->draft->token[s]] = 0;
-    }
+    for (int i = 0; i < l->struck.n; i++)
+        l->p[l->struck.token[i]] = 0;
     l->row = NULL;
-}
-
-// Removes a rejected deterministic token. Returns false and keeps it if no other token has mass.
-static bool strike_rejected(struct remainder *l, int c)
-{
-    const int x = l->draft->token[c];
-    if (l->row == NULL)
-        return dist_remove(l->p, l->vocab, x) > 0;
-    const double mass = is_struck(l, x) ? 0 : grid_round((double)l->row[x]);
-    const bool others = l->sum > mass;
-    if (others)
-        l->sum -= mass;
-    else
-        l->last = x;
-    l->rejected = c;
-    return others;
 }
 
 // Updates the remainder after the rejection of child c. Returns false and leaves it unchanged if no mass remains.
 static bool reject_child(struct remainder *l, int c, double *q)
 {
+    const int x = l->draft->token[c];
     if (l->draft->proposal[c] == DETERMINISTIC)
-        return strike_rejected(l, c);
+        return l->row == NULL ? dist_remove(l->p, l->vocab, x) > 0
+                              : strike(&l->struck, x, grid_round((double)l->row[x]));
     if (l->row != NULL) {
         write_remainder(l);
         dist_normalize(l->p, l->vocab);
@@ -109,7 +84,7 @@ static int accepted_child(const struct draft *d, int node, struct remainder *l, 
 {
     for (int c = draft_next_child(d, node, node); c >= 0; c = draft_next_child(d, node, c)) {
         const double m = proposal_probability(d, node, c, q, l->vocab);
-        out->trial_p[c] = t->lenience * remainder_at(l, d->token[c]) + t->rate * m;
+        out->trial_p[c] = lenient_numerator(t->lenience, t->rate, remainder_at(l, d->token[c]), m);
         out->trial_q[c] = m;
         if (rng->accept(rng, out->trial_p[c], out->trial_q[c], (struct address){ FOR_ACCEPT, rng->root, c }))
             return c;
@@ -127,7 +102,7 @@ void rejection_walk(const struct draft *d, struct rows *rows, const void *option
 
     verification_clear(out, d->n);
     for (;;) {
-        l = remainder_of(d, node, rows->row(rows, node), p, vocab);
+        remainder_init(&l, d, node, rows->row(rows, node), p, vocab);
         int child = accepted_child(d, node, &l, q, options, rng, out);
         if (child < 0)
             break;
@@ -156,10 +131,11 @@ void rejection_end_probabilities(const struct draft *d, struct rows *rows, const
         int c = draft_next_child(d, node, node);
         if (c < 0 || end[node] == 0)
             continue;
-        struct remainder l = remainder_of(d, node, rows->row(rows, node), p, vocab);
+        struct remainder l;
+        remainder_init(&l, d, node, rows->row(rows, node), p, vocab);
         for (; c >= 0 && end[node] > 0; c = draft_next_child(d, node, c)) {
             const double m = proposal_probability(d, node, c, q, vocab);
-            const double x = t->lenience * remainder_at(&l, d->token[c]) + t->rate * m;
+            const double x = lenient_numerator(t->lenience, t->rate, remainder_at(&l, d->token[c]), m);
             end[c] = x >= m ? end[node] : end[node] * (x / m);
             end[node] -= end[c];
             reject_child(&l, c, q);

@@ -31,6 +31,7 @@
 
 #include <stdlib.h>
 
+#include "core/acceptance.h"
 #include "core/memory.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
@@ -57,10 +58,9 @@ static double without(const struct visit *v, int node, int c, double a, double *
         proposal_row(v->draft, node, c, v->q, vocab);
         left = dist_scaled_residual(p, a, v->q, vocab);
     }
-    if (left > 0)
-        return left / (left + (1 - a)); // bracketed so that it is exactly 1 at a = 1
-    if (a != 1)
-        return 0;
+    const double new_a = share_left(left, a);
+    if (new_a >= 0)
+        return new_a;
     if (v->out != NULL)
         v->out->empty++;
     return 1; // p is unchanged
@@ -74,7 +74,7 @@ static double handed_down(const struct visit *v, int node, int c, double a, cons
         v->out->trial_p[c] = through;
         v->out->trial_q[c] = m;
     }
-    return through >= m ? 1 : through / m;
+    return share_handed_down(through, m);
 }
 
 // Returns the node where it stopped, `node` or one below it; -1: node is given up. p: (deeper levels, vocab)
