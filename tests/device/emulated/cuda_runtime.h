@@ -1,7 +1,7 @@
 // cuda_runtime.h - an emulated GPU: replaces <cuda_runtime.h> when g++ compiles the kernels.
 //
-// A thread of a block is a fiber on the host, and the blocks of a launch run one after another (threads.cpp). A fiber runs until
-// it reaches a barrier or a warp exchange; then another one runs. The order of fibers differs from block to block, so that a
+// A thread of a block is a fiber on the host, and the blocks of a launch run one after another (threads.cpp), except for those of a
+// cluster, which run together. A fiber runs until it reaches a barrier or a warp exchange; then another one runs. The order of fibers differs from block to block, so that a
 // missing barrier shows as a wrong result. Device memory is malloc's, so that AddressSanitizer checks it. Errors that a GPU would
 // ignore end the program with a message.
 //
@@ -23,11 +23,14 @@
 #define __host__
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
-#define __shared__ static // blocks run one at a time, so all threads of the block share one variable
+#define __shared__ static // blocks run one at a time, so all threads of the block share one variable; not in a cluster
 
 // As in device.h.
 #define LAUNCH(kernel, grid, block, shared, stream, ...) \
-    emulated_launch(#kernel, kernel, (grid), (block), (shared), (stream)__VA_OPT__(, ) __VA_ARGS__)
+    emulated_launch(#kernel, kernel, 1, (grid), (block), (shared), (stream)__VA_OPT__(, ) __VA_ARGS__)
+// In clusters of so many blocks that follow each other in x.
+#define LAUNCH_CLUSTERS(kernel, cluster, grid, block, shared, stream, ...) \
+    emulated_launch(#kernel, kernel, (cluster), (grid), (block), (shared), (stream)__VA_OPT__(, ) __VA_ARGS__)
 #define DYNAMIC_SHARED(type, name) type *const name = reinterpret_cast<type *>(emulated_shared)
 
 // For tests.
@@ -192,6 +195,7 @@ template <typename T> cudaError_t cudaFuncSetAttribute(T *kernel, cudaFuncAttrib
 struct emulated_work {
     const char *name;
     const void *kernel;
+    int cluster; // blocks
     dim3 grid, block;
     size_t shared;
     void (*body)(void *p);
@@ -201,13 +205,13 @@ struct emulated_work {
 void emulated_run(const struct emulated_work &w, cudaStream_t s);
 
 template <typename... P>
-void emulated_launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, cudaStream_t s,
-                     std::type_identity_t<P>... p)
+void emulated_launch(const char *name, void (*kernel)(P...), int cluster, dim3 grid, dim3 block, size_t shared,
+                     cudaStream_t s, std::type_identity_t<P>... p)
 {
     auto thread = [=] { kernel(p...); };
     using T = decltype(thread);
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 16, "arguments are copied as bytes");
-    const struct emulated_work w = { name,   (const void *)kernel,         grid,    block,
+    const struct emulated_work w = { name,   (const void *)kernel,         cluster, grid,          block,
                                      shared, [](void *t) { (*(T *)t)(); }, &thread, sizeof(thread) };
     emulated_run(w, s);
 }
@@ -217,6 +221,7 @@ void emulated_launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 blo
 enum emulated_wait {
     EMULATED_NONE,
     EMULATED_BARRIER,
+    EMULATED_CLUSTER_BARRIER,
     EMULATED_SYNC, // this and the following: within a warp
     EMULATED_SHUFFLE,
     EMULATED_SHUFFLE_XOR,
@@ -226,6 +231,11 @@ enum emulated_wait {
 };
 // Waits for the block.
 void emulated_barrier(void);
+// Waits for the cluster.
+void emulated_cluster_barrier(void);
+int emulated_block_in_cluster(void), emulated_blocks_in_cluster(void);
+// The address in another block's dynamic shared memory that corresponds to one in the caller's.
+void *emulated_in_block(void *shared, int block);
 // Waits for the lanes in mask. Returns: shuffles: x of lane `source`; votes: the vote of all lanes.
 uint64_t emulated_exchange(enum emulated_wait what, unsigned mask, uint64_t x, int source);
 // The lane that a shuffle with this argument reads from.

@@ -1,4 +1,4 @@
-// gpu.h - internals of the emulated GPU: the current block, its threads and their stacks.
+// gpu.h - internals of the emulated GPU: the current block, or cluster of blocks, its threads and their stacks.
 //
 // A stack runs threads one after another as long as they end. A thread that has to wait keeps its stack, and the next ready thread
 // runs: on the stack that it kept, or on a free one if it has not started. So threads that never wait need no switch, and a
@@ -17,7 +17,8 @@
 inline namespace emulated_gpu
 {
 
-enum { WARP = 32, MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / WARP };
+enum { WARP = 32, MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / WARP }; // of a block; here of a cluster, too
+enum { MAX_CLUSTER = 8 };                                               // blocks
 
 struct stack {
     uint8_t *bottom;
@@ -32,8 +33,8 @@ struct stack {
 
 struct thread {
     uint3 index;
-    int lane, warp;
-    struct stack *stack; // that it waits on; NULL: not started
+    int lane, warp, block; // warp, block: of the cluster
+    struct stack *stack;   // that it waits on; NULL: not started
     enum emulated_wait waits;
 };
 
@@ -55,10 +56,14 @@ struct gpu {
     void *p;
     bool running;
     int64_t kernels; // run so far
-    // The current block: n threads.
-    int n, warps, active, at_barrier, votes;
-    enum emulated_wait barrier; // that the at_barrier threads wait in
-    int answer;                 // of the last barrier
+    // The current cluster: n threads in all.
+    int n, warps, active, at_cluster_barrier;
+    int blocks;
+    uint3 first; // index of its first block
+    struct {
+        int active, at_barrier;
+        uint8_t *shared; // dynamic shared memory
+    } block[MAX_CLUSTER];
     struct thread thread[MAX_THREADS];
     struct warp warp[MAX_WARPS];
     struct thread *now;

@@ -1,4 +1,4 @@
-// launch.cpp - launches: runs their blocks one after another.
+// launch.cpp - launches: runs their blocks, or clusters of blocks, one after another.
 #include <stdlib.h>
 
 #include "runtime.h"
@@ -39,10 +39,13 @@ static void block_order(int64_t number)
     }
 }
 
-static void block_run(int64_t number)
+static void cluster_run(int64_t number)
 {
-    if (g.shared_bytes)
-        memset(emulated_shared, 0xFF, g.shared_bytes);
+    for (int b = 0; b < g.blocks; b++) {
+        g.block[b].active = g.n / g.blocks;
+        if (g.shared_bytes)
+            memset(g.block[b].shared, 0xFF, g.shared_bytes);
+    }
     block_order(number);
     copies_init(number);
     g.active = g.n;
@@ -56,27 +59,34 @@ static void block_run(int64_t number)
     threads_begin();
 }
 
-static void block_init(dim3 block)
+static void cluster_init(dim3 block, int blocks)
 {
-    g.n = (int)(block.x * block.y * block.z);
+    g.n = (int)(block.x * block.y * block.z) * blocks;
     g.warps = (g.n + WARP - 1) / WARP;
+    g.blocks = blocks;
     int t = 0;
-    for (unsigned z = 0; z < block.z; z++)
-        for (unsigned y = 0; y < block.y; y++)
-            for (unsigned x = 0; x < block.x; x++, t++)
-                g.thread[t] = { { x, y, z }, t % WARP, t / WARP, NULL, EMULATED_NONE };
+    for (int b = 0; b < blocks; b++)
+        for (unsigned z = 0; z < block.z; z++)
+            for (unsigned y = 0; y < block.y; y++)
+                for (unsigned x = 0; x < block.x; x++, t++)
+                    g.thread[t] = { { x, y, z }, t % WARP, t / WARP, b, NULL, EMULATED_NONE };
 }
 
 // Allocates exactly the launch's size, so that AddressSanitizer detects accesses beyond it.
-static void shared_init(size_t bytes)
+static void shared_init(size_t bytes, int blocks)
 {
-    if (emulated_shared && bytes == g.shared_bytes)
-        return;
-    free(emulated_shared);
-    void *p = NULL;
-    if (posix_memalign(&p, 128, bytes) != 0)
-        die("no memory for %zu bytes of shared memory", bytes);
-    emulated_shared = (uint8_t *)p;
+    for (int b = 0; b < MAX_CLUSTER; b++) {
+        if (g.block[b].shared && (bytes != g.shared_bytes || b >= blocks)) {
+            free(g.block[b].shared);
+            g.block[b].shared = NULL;
+        }
+        void *p = NULL;
+        if (b >= blocks || g.block[b].shared)
+            continue;
+        if (posix_memalign(&p, 128, bytes) != 0)
+            die("no memory for %zu bytes of shared memory", bytes);
+        g.block[b].shared = (uint8_t *)p;
+    }
     g.shared_bytes = bytes;
 }
 
@@ -123,6 +133,12 @@ static void launch_check(const struct emulated_work &w)
     if (w.grid.x == 0 || w.grid.y == 0 || w.grid.z == 0 || w.grid.x > INT_MAX || w.grid.y > 65535 || w.grid.z > 65535)
         die("%s: a grid of (%u, %u, %u) blocks: at least 1 each, and at most 65535 in y and z", w.name, w.grid.x,
             w.grid.y, w.grid.z);
+    if (w.cluster < 1 || w.cluster > MAX_CLUSTER || w.grid.x % (unsigned)w.cluster != 0)
+        die("%s: clusters of %d blocks in a grid of %u: at most %d, and they divide it", w.name, w.cluster, w.grid.x,
+            MAX_CLUSTER);
+    if (w.cluster > 1 && (threads % WARP != 0 || threads * (uint64_t)w.cluster > MAX_THREADS))
+        die("%s: clusters of %d blocks of %d threads: warps are whole here, and at most %d threads a cluster", w.name,
+            w.cluster, (int)threads, MAX_THREADS);
     const size_t limit = shared_limit(w.kernel);
     if (w.shared > limit)
         die("%s: %zu bytes of dynamic shared memory, but the limit is %zu (cudaFuncSetAttribute)", w.name, w.shared,
@@ -135,17 +151,17 @@ void launch_run(const struct emulated_work &w)
     g.body = w.body;
     g.p = w.p;
     g.running = true;
-    shared_init(w.shared);
-    block_init(w.block);
+    shared_init(w.shared, w.cluster);
+    cluster_init(w.block, w.cluster);
     blockDim = w.block;
     gridDim = w.grid;
-    // Every second kernel runs its blocks in reverse order.
-    const int64_t blocks = (int64_t)w.grid.x * w.grid.y * w.grid.z;
-    for (int64_t i = 0; i < blocks; i++) {
-        const int64_t b = g.kernels % 2 ? blocks - 1 - i : i;
-        blockIdx = { (unsigned)(b % w.grid.x), (unsigned)(b / w.grid.x % w.grid.y),
-                     (unsigned)(b / w.grid.x / w.grid.y) };
-        block_run(g.kernels + i);
+    // Every second kernel runs its clusters in reverse order.
+    const int64_t x = w.grid.x / (unsigned)w.cluster, clusters = x * w.grid.y * w.grid.z;
+    for (int64_t i = 0; i < clusters; i++) {
+        const int64_t c = g.kernels % 2 ? clusters - 1 - i : i;
+        blockIdx = g.first = { (unsigned)(c % x) * (unsigned)w.cluster, (unsigned)(c / x % w.grid.y),
+                               (unsigned)(c / x / w.grid.y) };
+        cluster_run(g.kernels + i);
     }
     g.running = false;
     g.kernels++;

@@ -1,4 +1,4 @@
-// threads.cpp - the scheduler of a block's threads.
+// threads.cpp - the scheduler of the threads of a block or a cluster.
 //
 // Ready threads are taken from the end of the queue (so that a warp advances as far as possible) or, for some blocks, from the front
 // (so that all warps advance evenly). Threads that become ready together are added in order, in reverse order or shuffled.
@@ -20,8 +20,8 @@ uint8_t *emulated_shared;
 const char *wait_name(enum emulated_wait w)
 {
     static const char *const name[] = {
-        "nothing",         "__syncthreads", "__syncwarp", "__shfl_sync",
-        "__shfl_xor_sync", "__ballot_sync", "__any_sync", "mma",
+        "nothing",         "__syncthreads", "a cluster's barrier", "__syncwarp", "__shfl_sync",
+        "__shfl_xor_sync", "__ballot_sync", "__any_sync",          "mma",
     };
     return name[w];
 }
@@ -77,6 +77,8 @@ static inline void thread_enter(struct thread *t)
     g.now = t;
     threadIdx = t->index;
     emulated_lane = t->lane;
+    blockIdx.x = g.first.x + (unsigned)t->block;
+    emulated_shared = g.block[t->block].shared;
 }
 
 void thread_wait(struct thread *t, enum emulated_wait what)

@@ -1,4 +1,4 @@
-// waits.cpp - operations in which threads wait: the barrier of a block, and exchanges within a warp.
+// waits.cpp - operations in which threads wait: the barriers of a block and of a cluster, and exchanges within a warp.
 #include "gpu.h"
 
 inline namespace emulated_gpu
@@ -13,11 +13,11 @@ static struct thread *caller(enum emulated_wait what)
 
 // ---- barriers
 
-static void barrier_open(void)
+static void barrier_open(int block)
 {
-    g.at_barrier = 0;
-    ready_put_all([](struct thread *t) {
-        if (t->waits != EMULATED_BARRIER)
+    g.block[block].at_barrier = 0;
+    ready_put_all([=](struct thread *t) {
+        if (t->waits != EMULATED_BARRIER || t->block != block)
             return false;
         t->waits = EMULATED_NONE;
         return true;
@@ -27,10 +27,49 @@ static void barrier_open(void)
 void emulated_barrier(void)
 {
     struct thread *t = caller(EMULATED_BARRIER);
-    if (++g.at_barrier == g.active)
-        barrier_open();
+    if (++g.block[t->block].at_barrier == g.block[t->block].active)
+        barrier_open(t->block);
     else
         thread_wait(t, EMULATED_BARRIER);
+}
+
+static void cluster_barrier_open(void)
+{
+    g.at_cluster_barrier = 0;
+    ready_put_all([](struct thread *t) {
+        if (t->waits != EMULATED_CLUSTER_BARRIER)
+            return false;
+        t->waits = EMULATED_NONE;
+        return true;
+    });
+}
+
+void emulated_cluster_barrier(void)
+{
+    struct thread *t = caller(EMULATED_CLUSTER_BARRIER);
+    if (++g.at_cluster_barrier == g.active)
+        cluster_barrier_open();
+    else
+        thread_wait(t, EMULATED_CLUSTER_BARRIER);
+}
+
+int emulated_block_in_cluster(void)
+{
+    return g.now->block;
+}
+
+int emulated_blocks_in_cluster(void)
+{
+    return g.blocks;
+}
+
+void *emulated_in_block(void *shared, int block)
+{
+    const size_t at = (size_t)((uint8_t *)shared - emulated_shared);
+    if (at >= g.shared_bytes || block < 0 || block >= g.blocks)
+        die("address %zu in the dynamic shared memory of block %d of a cluster: it has %zu bytes and %d blocks", at,
+            block, g.shared_bytes, g.blocks);
+    return g.block[block].shared + at;
 }
 
 // ---- exchanges
@@ -133,8 +172,11 @@ void thread_ended(struct thread *t)
     struct warp *w = &g.warp[t->warp];
     w->active &= ~(1u << t->lane);
     g.active--;
-    if (g.at_barrier && g.at_barrier == g.active)
-        barrier_open();
+    const int active = --g.block[t->block].active, waiting = g.block[t->block].at_barrier;
+    if (waiting && waiting == active)
+        barrier_open(t->block);
+    if (g.at_cluster_barrier && g.at_cluster_barrier == g.active)
+        cluster_barrier_open();
     for (unsigned l = w->waiting; l; l &= l - 1) {
         const int lane = __builtin_ctz(l);
         if ((w->waiting >> lane & 1) && (w->mask[lane] >> t->lane & 1))
