@@ -4,7 +4,6 @@
 // finds goes through these functions on both sides, so a decision is written once. As in grid.h, each operation rounds once.
 #pragma once
 #include <stdbool.h>
-#include "core/draft.h"
 #include "core/grid.h"
 
 // ---- entries of rows
@@ -55,6 +54,7 @@ GRID_FUNCTION int pick_cumulative(const double *weight, int n, double target, do
 {
     double sum = *below;
     int last = -1;
+    GRID_ROLLED
     for (int i = 0; i < n && !(last >= 0 && sum > target); i++)
         if (weight[i] > 0) {
             last = i;
@@ -78,10 +78,11 @@ GRID_FUNCTION double race_time(double u, double w)
 // ---- rejection: verifier/rules/rejection.c
 
 // What is left of a row while only deterministic draft tokens were rejected: the row without the tokens that are struck out.
+enum { MAX_STRIKES = 512 }; // a draft has no more nodes
 struct strikes {
     double sum;  // of the other entries; exact
     int n, last; // last: a rejected token that is not struck out, since no other has mass; -1: none
-    int32_t token[MAX_NODES];
+    int32_t token[MAX_STRIKES];
 };
 
 GRID_FUNCTION void strikes_clear(struct strikes *s, double sum)
@@ -93,6 +94,7 @@ GRID_FUNCTION void strikes_clear(struct strikes *s, double sum)
 
 GRID_FUNCTION bool is_struck(const struct strikes *s, int x)
 {
+    GRID_ROLLED
     for (int i = 0; i < s->n; i++)
         if (s->token[i] == x)
             return true;

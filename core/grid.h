@@ -15,6 +15,13 @@
 #define GRID_FUNCTION static inline
 #endif
 
+// Before a loop that nvcc would unroll for nothing: code that is run once is as slow as it is long.
+#if defined(__CUDACC__)
+#define GRID_ROLLED _Pragma("unroll 1")
+#else
+#define GRID_ROLLED
+#endif
+
 // Rounds x in [0, 1] to the grid, to nearest, ties to even: doubles between 1 and 2 are spaced by 2^-52. Larger x is rounded
 // to the spacing of doubles at x + 1.
 GRID_FUNCTION double grid_round(double x)
@@ -54,6 +61,13 @@ GRID_FUNCTION struct exact_sum grid_sum(struct exact_sum a, struct exact_sum b)
 GRID_FUNCTION double grid_total(struct exact_sum s)
 {
     return s.whole + s.rest;
+}
+
+// Sums of a row on a device: of ROW_PARTS parts of row_part(n) entries each, of which the last may be shorter or empty.
+enum { ROW_PARTS = 32 };
+GRID_FUNCTION int row_part(int n)
+{
+    return (n + ROW_PARTS - 1) / ROW_PARTS;
 }
 
 // Maps a float to an integer such that integers compare as the floats do; -0 maps to the same integer as 0.

@@ -63,6 +63,7 @@ struct drafting_level {
     int stride;           // 1; 0: all candidates of a request share a row
     struct tensor q; // (rows, vocab of the target) becomes the rows that tokens are sampled from; may overlay logits
     int q_row;       // number of its first row in the drafts
+    double *q_sums;  // (rows, ROW_PARTS) becomes their sums (device_step.h); NULL: not wanted
     const struct row_stages *stages; // of q
     int used_vocab;                  // of q's columns
     int pending, capacity;           // the next level's candidates are pending rows pending .. pending + capacity

@@ -20,6 +20,8 @@ struct verify_request {
     const struct device_draft *on_device;
     // Probabilities on the device: (n, vocab). q: of a draft on the host, row i being node i's; data NULL: nothing was sampled.
     struct tensor p, q;
+    const double
+        *p_sums; // (n, ROW_PARTS) on the device, of the rows of p (device_step.h: probabilities); NULL: not known
     // Philox's stream, and the root's position (sampling/rng.h).
     uint64_t seed, sequence;
     int32_t root;

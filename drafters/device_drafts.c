@@ -26,6 +26,7 @@ struct device_drafts {
     struct drafting *drafting;
     struct tensor logits, own_logits;   // of a level, if they are not where q will be; own: to be released
     struct tensor q;                    // (slots * (1 + evaluated), vocab of the target) if tokens are sampled
+    double *q_sums;                     // (rows of q, ROW_PARTS)
     bool in_place;                      // logits become q where they are
     struct device_slot *slot;           // (slots)
     struct device_draft *draft;         // (slots)
@@ -175,6 +176,7 @@ static void device_destroy(struct drafts *d)
     if (t->drafting != NULL)
         b->step->drafts_destroy(b, t->drafting);
     b->release(b, t->q.data);
+    b->release(b, t->q_sums);
     b->release(b, t->own_logits.data);
     free(t->slot);
     free(t->draft);
@@ -202,9 +204,11 @@ static bool allocate(struct device_drafts *t)
     if (g->shape.o.pick != PICK_GREEDY) {
         t->q = rows_on(b, g->env.slots * (1 + g->shape.evaluated), g->target_vocab);
         t->in_place = g->target_id == NULL && g->vocab == g->target_vocab;
-        if (t->q.data == NULL)
+        const size_t sums = (size_t)t->q.rows * ROW_PARTS * sizeof(*t->q_sums);
+        t->q_sums = b->alloc(b, sums);
+        if (t->q.data == NULL || t->q_sums == NULL)
             return false;
-        t->drafts.bytes += tensor_bytes(t->q);
+        t->drafts.bytes += tensor_bytes(t->q) + sums;
     }
     if (t->in_place) {
         assert(frontier <= t->q.rows);
@@ -279,6 +283,7 @@ static bool device_children(struct drafts *d, const struct request *r, int n, co
     if (t->q.data != NULL) {
         l.q = tensor_rows(t->q, t->q_rows, t->n_rows);
         l.q_row = t->q_rows;
+        l.q_sums = t->q_sums + (size_t)t->q_rows * ROW_PARTS;
         t->q_rows += t->n_rows;
     }
     b->step->drafts_level(b, t->drafting, &l);
@@ -374,6 +379,7 @@ static void device_end(struct drafts *d, const struct request *r, int n)
                                    .parent = drafting->draft_parent + at,
                                    .proposal = drafting->proposal + at,
                                    .q = t->q,
+                                   .q_sums = t->q_sums,
                                    .q_row = drafting->q_row + at,
                                    .tag = drafting->tag + at,
                                    .tag_on_host = t->tag + at };

@@ -190,7 +190,7 @@ static bool host_children(struct drafts *d, const struct request *r, int n, cons
     if (greedy)
         b->best(b, h->logits, g->k, h->top_k, h->top_log_p);
     if (made_by_backend(g, r))
-        b->step->probabilities(b, h->logits, g->used_vocab, &g->stages);
+        b->step->probabilities(b, h->logits, g->used_vocab, &g->stages, NULL);
     if (!b->sync(b, err))
         return false;
     if (greedy)

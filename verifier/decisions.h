@@ -18,7 +18,7 @@ struct decisions_setup { // borrowed
     const struct rule *rule;
     const void *rule_options;
     struct logit_rows *p;
-    int slots;
+    int slots, nodes; // nodes: of a slot
 };
 
 struct scored {                    // a step's drafts and their rows of logits

@@ -19,8 +19,9 @@ struct device_decisions {
     struct decisions *host;
     const struct rule_body *body;
     double parameter[RULE_PARAMETERS];
-    int n;                          // requests that the device decides
-    bool on_device[MAX_SLOTS];      // which of the step's they are
+    double *sums;              // (rows, ROW_PARTS) on the device, of the rows of p; NULL: no memory, they are computed
+    int n;                     // requests that the device decides
+    bool on_device[MAX_SLOTS]; // which of the step's they are
     struct verify_request *request; // (slots) those
     struct verify_result *result;   // (slots)
 };
@@ -28,6 +29,11 @@ struct device_decisions {
 static const struct rule_body *body_of(struct backend *b, const struct rule *rule)
 {
     return b->step != NULL && rule->device_body != NULL ? b->step->rule_body(b, rule->device_body) : NULL;
+}
+
+static size_t sums_bytes(int rows)
+{
+    return (size_t)rows * ROW_PARTS * sizeof(double);
 }
 
 size_t device_decisions_bytes(struct backend *b, const struct rule *rule, int slots, int nodes, int vocab)
@@ -38,7 +44,7 @@ size_t device_decisions_bytes(struct backend *b, const struct rule *rule, int sl
     const struct verify_request r = {
         .body = body_of(b, rule), .n = nodes, .on_device = &largest, .p = tensor_of(NULL, F32, nodes, vocab)
     };
-    return r.body != NULL ? (size_t)slots * b->step->verify_bytes(b, &r) : 0;
+    return r.body != NULL ? (size_t)slots * (b->step->verify_bytes(b, &r) + sums_bytes(nodes)) : 0;
 }
 
 // Rows of q of a draft on the host are on the host, too; a drafter-invariant rule does not read them.
@@ -50,8 +56,9 @@ static bool can_decide(const struct device_decisions *d, const struct request *r
     return philox_of(r->rng) != NULL && (deterministic || d->s.rule->drafter_invariant);
 }
 
-// p: the draft's rows of probabilities.
-static struct verify_request request_of(const struct device_decisions *d, const struct request *r, struct tensor p)
+// p: the draft's rows of probabilities, with their sums.
+static struct verify_request request_of(const struct device_decisions *d, const struct request *r, struct tensor p,
+                                        const double *sums)
 {
     const struct philox *rng = philox_of(r->rng);
     struct verify_request to = { .body = d->body,
@@ -61,6 +68,7 @@ static struct verify_request request_of(const struct device_decisions *d, const 
                                  .proposal = r->draft->proposal,
                                  .on_device = r->draft->on_device,
                                  .p = p,
+                                 .p_sums = sums,
                                  .seed = rng->seed,
                                  .sequence = rng->sequence,
                                  .root = rng->rng.root };
@@ -92,15 +100,16 @@ static void device_begin(struct decisions *self, const struct scored *s)
     if (d->n == 0)
         return;
     if (d->n == s->n)
-        logit_rows_make(d->s.p, s->logits);
+        logit_rows_make(d->s.p, s->logits, d->sums);
     for (int i = 0, at = 0; i < s->n; i++) {
         const struct request *r = &s->request[i];
         if (!d->on_device[i])
             continue;
         const struct tensor p = tensor_rows(s->logits, s->first[i], draft_max_nodes(r->draft));
+        double *sums = d->sums != NULL ? d->sums + (size_t)s->first[i] * ROW_PARTS : NULL;
         if (d->n < s->n)
-            logit_rows_make(d->s.p, p);
-        d->request[at] = request_of(d, r, p);
+            logit_rows_make(d->s.p, p, sums);
+        d->request[at] = request_of(d, r, p, sums);
         d->result[at++] = result_of(r, &s->decided[i]);
     }
     b->step->verify(b, d->request, d->n);
@@ -141,6 +150,7 @@ static void device_destroy(struct decisions *self)
 {
     struct device_decisions *d = (struct device_decisions *)self;
     d->host->destroy(d->host);
+    d->s.backend->release(d->s.backend, d->sums);
     free(d->request);
     free(d->result);
     free(d);
@@ -158,6 +168,7 @@ struct decisions *device_decisions_create(const struct decisions_setup *s)
     d->body = body;
     if (s->rule->device_parameters != NULL)
         s->rule->device_parameters(s->rule_options, d->parameter);
+    d->sums = s->backend->alloc(s->backend, sums_bytes(s->slots * s->nodes));
     d->request = xcalloc((size_t)s->slots, sizeof(*d->request));
     d->result = xcalloc((size_t)s->slots, sizeof(*d->result));
     return &d->decisions;

@@ -39,7 +39,7 @@ static const float *device_row(struct rows *self, int node)
     if (r->row[node] != NULL)
         return r->row[node];
     if (!r->made)
-        logit_rows_make(r, tensor_rows(r->logits, r->first + node, 1));
+        logit_rows_make(r, tensor_rows(r->logits, r->first + node, 1), NULL);
     return r->row[node] = fetched(r, node);
 }
 
@@ -74,10 +74,10 @@ void logit_rows_destroy(struct logit_rows *r)
     *r = (struct logit_rows){ 0 };
 }
 
-void logit_rows_make(struct logit_rows *r, struct tensor logits)
+void logit_rows_make(struct logit_rows *r, struct tensor logits, double *sums)
 {
     assert(r->on_device);
-    r->backend->step->probabilities(r->backend, logits, r->used_vocab, &r->stages);
+    r->backend->step->probabilities(r->backend, logits, r->used_vocab, &r->stages, sums);
 }
 
 void logit_rows_point(struct logit_rows *r, struct tensor logits, int first, const struct request *request, bool made)

@@ -32,7 +32,7 @@ struct logit_rows {
 void logit_rows_create(struct logit_rows *r, struct backend *b, const struct sampling *s, int used_vocab, int vocab,
                        int nodes, int length);
 void logit_rows_destroy(struct logit_rows *r);
-// The device makes probabilities of these rows of logits. Only if on_device.
-void logit_rows_make(struct logit_rows *r, struct tensor logits);
+// The device makes probabilities of these rows of logits, and their sums (device_step.h; NULL: not wanted). Only if on_device.
+void logit_rows_make(struct logit_rows *r, struct tensor logits, double *sums);
 // Selects the rows of a request's draft, which begin at row `first`. made: they are probabilities already.
 void logit_rows_point(struct logit_rows *r, struct tensor logits, int first, const struct request *request, bool made);

@@ -98,8 +98,12 @@ struct verifier *verifier_create(const struct verifier_setup *s, struct error *e
     v->parent = xcalloc(capacity, sizeof(int32_t));
     v->picked = xcalloc(capacity, sizeof(int32_t));
     v->device_rows = xcalloc((size_t)s->slots, sizeof(*v->device_rows));
-    v->decisions = decisions_create(&(struct decisions_setup){
-        .backend = v->backend, .rule = s->rule, .rule_options = s->rule_options, .p = &v->p, .slots = s->slots });
+    v->decisions = decisions_create(&(struct decisions_setup){ .backend = v->backend,
+                                                               .rule = s->rule,
+                                                               .rule_options = s->rule_options,
+                                                               .p = &v->p,
+                                                               .slots = s->slots,
+                                                               .nodes = s->nodes });
     if (ok)
         return v;
     verifier_destroy(v);

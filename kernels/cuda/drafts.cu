@@ -496,7 +496,7 @@ static void make_rows(struct cuda *c, const struct drafting_level *l, const int3
     if (l->q.data != l->logits.data)
         QUEUE(c, map_ids_kernel, (int)l->q.rows, THREADS, 0, (float *)l->q.data, (int)l->q.width,
               (const float *)l->logits.data, (int)l->logits.width, target_id);
-    cuda_probabilities(&c->backend, l->q, l->used_vocab, l->stages);
+    cuda_probabilities(&c->backend, l->q, l->used_vocab, l->stages, l->q_sums);
 }
 
 static void sample_level(struct cuda *c, struct cuda_drafting *g, const struct drafting_level *wanted,

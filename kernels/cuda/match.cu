@@ -4,43 +4,34 @@
 namespace DEVICE_SPACE
 {
 
-// The probability of child's token given that it is none of the earlier siblings'. *left: the row's sum without those.
-__device__ static double conditional(const struct tree &t, int node, int child, const float *row, double *left)
+static __global__ void __launch_bounds__(CLUSTER_THREADS, 1) match_kernel(const struct verify_call *calls)
 {
-    const double p = (double)row[t.token[child]];
-    for (int s = t.child[node]; s < child; s = t.next[s])
-        if (t.token[s] == t.token[child])
-            return 0;
-    const double conditional = p <= 0 ? 0 : p >= *left ? 1 : p / *left;
-    *left -= p;
-    return conditional;
-}
-
-static __global__ void __launch_bounds__(VERIFY_THREADS, 1) match_kernel(const struct verify_call *calls)
-{
-    __shared__ verify_scratch scratch;
-    __shared__ struct tree t;
+    DYNAMIC_SHARED(struct verify_shared, v);
     kernel_prologue();
     const struct verify_call c = call_of_block(calls);
-    begin(c, t);
+    const struct tree &t = v->tree;
+    begin(c, *v);
     for (int node = 0, position = c.rng.root + 1; node >= 0; position++) {
         const float *row = row_of(c, node);
-        const int token = race(row, c.vocab, c.rng, position, scratch);
+        double left;
+        const int token = race(row, c.vocab, c.rng, position, v->scratch, &left);
         emit(c, node, token);
         int child = t.child[node];
-        double left = child >= 0 ? row_sum(row, c.vocab, scratch) : 0;
         for (; child >= 0; child = t.next[child]) {
-            record_trial(c, child, conditional(t, node, child, row, &left), 1);
-            if (t.token[child] == token)
+            const int x = t.token[child];
+            const bool repeats = is_earlier_sibling(t, node, child, x);
+            record_trial(c, child, match_probability((double)row[x], repeats, &left), 1);
+            if (x == token)
                 break;
         }
         node = child;
     }
+    cluster_barrier(); // nobody reaches into this block any more
 }
 
 static void queue(struct cuda *c, int n, const struct verify_call *calls)
 {
-    QUEUE(c, match_kernel, n, VERIFY_THREADS, 0, calls);
+    QUEUE_CLUSTERS(c, match_kernel, n, sizeof(struct verify_shared), calls);
 }
 
 static int residual_rows(const struct verify_request *r)

@@ -8,8 +8,6 @@
 namespace DEVICE_SPACE
 {
 
-enum { MAX_CHUNKS = 32 };
-
 // Finds the largest logit and its id, replaces NaN and padding by -inf, and clears the buckets.
 static __global__ void __launch_bounds__(ROW_THREADS) argmax_kernel(const __grid_constant__ struct rows_call c)
 {
@@ -17,12 +15,12 @@ static __global__ void __launch_bounds__(ROW_THREADS) argmax_kernel(const __grid
     kernel_prologue();
     const struct chunk s = chunk_of_block(c);
     uint64_t argmax = 0;
-    for (int i = s.from + (int)threadIdx.x; i < s.to; i += ROW_THREADS) {
-        const float x = cleaned(s.x[i], i < c.used_vocab);
+    walk_batches(s, [&](int i, float logit) {
+        const float x = cleaned(logit, i < c.used_vocab);
         s.x[i] = x;
         const uint64_t key = key_of(x, i);
         argmax = key > argmax ? key : argmax;
-    }
+    });
     argmax = block_max<ROW_WARPS>(argmax, of_warp);
     if (threadIdx.x == 0)
         c.key[(int64_t)blockIdx.x * c.chunks + blockIdx.y] = argmax;
@@ -45,9 +43,8 @@ static __global__ void __launch_bounds__(ROW_THREADS)
     const float most = number_of(argmax_of(c)), top = scaled_logit(most, most, c.s.inverse_temperature);
     if (is_certain(most, c.s))
         return;
-    for (int i = s.from + (int)threadIdx.x; i < s.to && number == 0 && walk == 0 && c.s.inverse_temperature != 1;
-         i += ROW_THREADS)
-        s.x[i] = scaled_logit(s.x[i], most, c.s.inverse_temperature);
+    if (number == 0 && walk == 0 && c.s.inverse_temperature != 1)
+        walk_batches(s, [&](int i, float x) { s.x[i] = scaled_logit(x, most, c.s.inverse_temperature); });
     if (number > 0 && walk == 0)
         apply_cut(c, c.selection[number - 1], s, top, scratch);
     __syncthreads();
@@ -64,28 +61,34 @@ static __global__ void __launch_bounds__(ROW_THREADS) exp_kernel(const __grid_co
     const uint64_t argmax = argmax_of(c);
     const float most = number_of(argmax);
     if (is_certain(most, c.s)) {
+        const int certain = certain_token(argmax), part = row_part(c.n);
         for (int i = s.from + (int)threadIdx.x; i < s.to; i += ROW_THREADS)
-            s.x[i] = i == certain_token(argmax) ? 1.0f : 0.0f;
+            s.x[i] = i == certain ? 1.0f : 0.0f;
+        for (int k = s.from / part + (int)threadIdx.x; c.row_sum != NULL && k < (s.from + c.each) / part;
+             k += ROW_THREADS)
+            row_sums(c)[k] = k == certain / part;
         return;
     }
     const float top = scaled_logit(most, most, c.s.inverse_temperature);
     if (c.selections > 0)
         apply_cut(c, c.selection[c.selections - 1], s, top, scratch);
     struct exact_sum sum = { 0, 0 };
-    for (int i = s.from + (int)threadIdx.x; i < s.to; i += ROW_THREADS) {
-        const float x = c.selections > 0 ? s.x[i] : scaled_logit(s.x[i], most, c.s.inverse_temperature);
+    walk_batches(s, [&](int i, float logit) {
+        const float x = c.selections > 0 ? logit : scaled_logit(logit, most, c.s.inverse_temperature);
         const double e = is_below(x, top, c.s) ? 0 : grid_exp((double)x - (double)top);
         s.x[i] = (float)e;
         sum = grid_sum(sum, grid_split(e));
-    }
+    });
     sum.whole = block_sum<ROW_WARPS>(sum.whole, of_warp);
     sum.rest = block_sum<ROW_WARPS>(sum.rest, of_warp);
     if (threadIdx.x == 0)
         c.sum[(int64_t)blockIdx.x * c.chunks + blockIdx.y] = sum;
 }
 
+// The division by the sum, and the sums of the row's parts.
 static __global__ void __launch_bounds__(ROW_THREADS) normalize_kernel(const __grid_constant__ struct rows_call c)
 {
+    __shared__ double of_warp[ROW_WARPS];
     kernel_prologue();
     const struct chunk s = chunk_of_block(c);
     if (is_certain(number_of(argmax_of(c)), c.s))
@@ -94,8 +97,21 @@ static __global__ void __launch_bounds__(ROW_THREADS) normalize_kernel(const __g
     for (int i = 0; i < c.chunks; i++)
         sum = grid_sum(sum, c.sum[(int64_t)blockIdx.x * c.chunks + i]);
     const double by = 1 / grid_total(sum);
-    for (int i = s.from + (int)threadIdx.x; i < s.to; i += ROW_THREADS)
-        s.x[i] = (float)grid_round((double)s.x[i] * by);
+    const int length = row_part(c.n);
+    for (int k = s.from / length; k < (s.from + c.each) / length; k++) {
+        const struct chunk part = { s.x, k * length, min((k + 1) * length, c.n) };
+        double of_part = 0;
+        walk_batches(part, [&](int i, float x) {
+            const float probability = (float)grid_round((double)x * by);
+            s.x[i] = probability;
+            of_part += grid_round((double)probability);
+        });
+        if (c.row_sum == NULL)
+            continue;
+        of_part = block_sum<ROW_WARPS>(of_part, of_warp);
+        if (threadIdx.x == 0)
+            row_sums(c)[k] = of_part;
+    }
 }
 
 static void add_selection(struct rows_call *c, bool by_count, double enough)
@@ -126,9 +142,10 @@ static bool allocate_parts(struct cuda *c, struct rows_call *call, int rows)
 
 static void queue_rows(struct cuda *c, struct rows_call call, int rows)
 {
-    const int fill = 2 * c->processors / rows;
-    call.chunks = fill < 1 ? 1 : fill < MAX_CHUNKS ? fill : MAX_CHUNKS;
-    call.each = (call.n + call.chunks - 1) / call.chunks;
+    const int fill = (call.selections > 0 ? 2 : 8) * c->processors / rows; // each block of a selection finds the cut
+    for (call.chunks = 1; 2 * call.chunks <= fill && call.chunks < ROW_PARTS;)
+        call.chunks *= 2;
+    call.each = ROW_PARTS / call.chunks * row_part(call.n);
     if (!allocate_parts(c, &call, rows))
         return;
     const dim3 grid((unsigned)rows, (unsigned)call.chunks);
@@ -140,7 +157,8 @@ static void queue_rows(struct cuda *c, struct rows_call call, int rows)
     QUEUE(c, normalize_kernel, grid, ROW_THREADS, 0, call);
 }
 
-void cuda_probabilities(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s)
+void cuda_probabilities(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s,
+                        double *sums)
 {
     struct cuda *c = (struct cuda *)b;
     assert(logits.type == F32 && used_vocab > 0 && used_vocab <= logits.width && logits.width <= 1 << 20);
@@ -155,6 +173,7 @@ void cuda_probabilities(struct backend *b, struct tensor logits, int used_vocab,
     const int64_t most = 2 * c->processors; // rows at a time: more would not be faster, and take more memory
     for (int64_t i = 0; i < logits.rows; i += most) {
         call.x = (float *)logits.data + i * logits.width;
+        call.row_sum = sums != NULL ? sums + i * ROW_PARTS : NULL;
         queue_rows(c, call, (int)(logits.rows - i < most ? logits.rows - i : most));
     }
     cuda_launched(c, "probabilities");

@@ -7,6 +7,7 @@
 #include "kernels/cuda/reduce.h"
 extern "C" {
 #include "core/row_stages.h"
+#include "device_step/device_step.h"
 }
 
 #include <float.h>
@@ -27,9 +28,10 @@ struct selection {
 };
 
 struct rows_call {
-    float *x; // (rows, n)
-    int n, used_vocab, chunks, each;
+    float *x;                        // (rows, n)
+    int n, used_vocab, chunks, each; // each: a multiple of row_part(n)
     struct row_stages s;
+    double *row_sum;       // (rows, ROW_PARTS) of the probabilities (device_step.h); NULL: not wanted
     uint64_t *key;         // (rows, chunks) of the largest
     struct exact_sum *sum; // (rows, chunks) of e^x
     int selections;        // in this order
@@ -48,6 +50,27 @@ __device__ inline struct chunk chunk_of_block(const struct rows_call &c)
     s.from = (int)blockIdx.y * c.each;
     s.to = min(s.from + c.each, c.n);
     return s;
+}
+
+__device__ inline double *row_sums(const struct rows_call &c)
+{
+    return c.row_sum + (int64_t)blockIdx.x * ROW_PARTS;
+}
+
+// Calls visit(i, x[i]) for a chunk. The loads of a batch come before what visit() stores.
+template <typename visitor> __device__ inline void walk_batches(const struct chunk &s, visitor visit)
+{
+    enum { BATCH = 8 };
+    for (int first = s.from + (int)threadIdx.x; first < s.to; first += BATCH * ROW_THREADS) {
+        float x[BATCH];
+        UNROLL
+        for (int k = 0; k < BATCH; k++)
+            x[k] = s.x[min(first + k * ROW_THREADS, s.to - 1)];
+        UNROLL
+        for (int k = 0; k < BATCH; k++)
+            if (first + k * ROW_THREADS < s.to)
+                visit(first + k * ROW_THREADS, x[k]);
+    }
 }
 
 __device__ inline uint64_t argmax_of(const struct rows_call &c)

@@ -1,129 +1,135 @@
 // rejection.cu - the body of `rejection`, `lenient` and `synthetic`: verifier/rules/rejection.c specifies it and proves it.
 // Parameters: 0: lenience, 1: rate; a draft token is accepted with probability min(1, lenience p / q + rate).
-#include "kernels/cuda/verify.h"
+#include "kernels/cuda/residual.h"
 
 namespace DEVICE_SPACE
 {
 
-// What remains of a node's row: struct remainder of verifier/rules/rejection.c. While `in_row`, it is the row without the tokens
-// struck[0 .. n), whose sum is `sum`; afterwards it is c.residual.
-struct remainder {
-    bool in_row;
-    double sum;
-    int n, last; // last: a rejected token that is not struck out, since no other has mass; -1: none
-    int32_t struck[MAX_NODES];
+static_assert((int)MAX_STRIKES >= (int)MAX_NODES, "a strike per node");
+
+struct rejection_shared {
+    struct verify_shared v; // first
+    struct strikes struck;
 };
 
-__device__ static bool is_struck(const struct remainder &l, int x)
-{
-    for (int i = 0; i < l.n; i++)
-        if (l.struck[i] == x)
-            return true;
-    return false;
-}
+// A node and what remains of its row: struct remainder of verifier/rules/rejection.c. The same in all threads.
+struct visit {
+    int node;
+    bool in_row; // the row without the tokens that are struck out; otherwise p
+    const float *row;
+    struct remaining p;
+    struct proposal q;
+};
 
-__device__ static double remainder_at(const struct verify_call &c, const struct remainder &l, const float *row, int x)
+__device__ static void visit_init(const struct verify_call &c, struct rejection_shared &s, struct visit &at, int node)
 {
-    return !l.in_row ? c.residual[x] : is_struck(l, x) ? 0 : share(entry_of(row, x), l.sum, 1 / l.sum);
-}
-
-// Removes a rejected deterministic token from the row; one thread. Returns false and keeps it if no other token has mass.
-__device__ static bool strike_rejected(struct remainder &l, const float *row, int x)
-{
-    const double mass = is_struck(l, x) ? 0 : entry_of(row, x);
-    if (x != l.last && l.sum > mass) {
-        l.sum -= mass;
-        l.struck[l.n++] = x;
-        return true;
-    }
-    l.last = x;
-    return false;
-}
-
-// Writes the row without rejected tokens to c.residual, renormalised.
-__device__ static void write_remainder(const struct verify_call &c, struct remainder &l, const float *row,
-                                       verify_scratch &scratch)
-{
-    const struct row_without r = { row, l.struck, l.n };
-    for (int i = threadIdx.x; i < c.vocab; i += VERIFY_THREADS)
-        c.residual[i] = entry_of(&r, i);
-    const double sum = row_sum(c.residual, c.vocab, scratch);
-    if (sum != 1)
-        normalize(c.residual, c.vocab, sum, scratch);
+    const bool leaf = s.v.tree.child[node] < 0; // its sum is not used
+    at.node = node;
+    at.in_row = true;
+    at.row = row_of(c, node);
+    at.p.work = c.residual;
+    at.q = proposal_of(node);
+    const double sum = leaf ? 0 : row_sum(c, s.v, at.row, sums_of(c.p_sums, node), NULL);
+    __syncthreads(); // all have read struck
     if (threadIdx.x == 0)
-        l.in_row = false;
+        strikes_clear(&s.struck, sum);
     __syncthreads();
 }
 
-// Updates the remainder after the rejection of a child.
-__device__ static void reject_child(const struct verify_call &c, const struct tree &t, int node, int child,
-                                    struct remainder &l, verify_scratch &scratch)
+__device__ static double remainder_at(const struct rejection_shared &s, const struct visit &at, int x)
 {
-    const float *row = row_of(c, node);
-    bool mass_left;
-    __syncthreads(); // all have read l
-    if (t.proposal[child] == DETERMINISTIC && l.in_row) {
-        mass_left = threadIdx.x == 0 && strike_rejected(l, row, t.token[child]);
+    return at.in_row ? strikes_share(&s.struck, x, entry_of(at.row, x)) : remaining_at(at.p, x);
+}
+
+// Writes the row without rejected tokens to c.residual, renormalized.
+__device__ static void write_remainder(const struct verify_call &c, struct rejection_shared &s, struct visit &at)
+{
+    const float *row = at.row;
+    const struct strikes &struck = s.struck;
+    replace_remaining(
+        c, s.v, at.p, struck.sum, [=](int i) { return row[i]; },
+        [&](int i, float x) { return is_struck(&struck, i) ? 0 : grid_round((double)x); });
+    at.in_row = false;
+}
+
+// Updates the remainder after the rejection of a child. Returns false and leaves it unchanged if no mass remains.
+__device__ static bool reject_child(const struct verify_call &c, struct rejection_shared &s, struct visit &at,
+                                    int child)
+{
+    const int x = s.v.tree.token[child];
+    if (s.v.tree.proposal[child] == DETERMINISTIC && at.in_row) {
+        bool mass_left = false;
+        __syncthreads(); // all have read struck
+        if (threadIdx.x == 0)
+            mass_left = strike(&s.struck, x, entry_of(at.row, x));
         __syncthreads();
-    } else if (t.proposal[child] == DETERMINISTIC) {
-        mass_left = row_remove(c.residual, c.vocab, t.token[child], scratch) > 0;
-    } else {
-        if (l.in_row)
-            write_remainder(c, l, row, scratch);
-        proposal_row(c, t, node, child, scratch);
-        mass_left = scaled_residual(c.residual, 1, c.q_work, c.vocab, scratch) > 0;
+        return mass_left; // the writer knows
     }
-    if (threadIdx.x == 0)
-        c.out.decision->empty += !mass_left;
+    if (s.v.tree.proposal[child] == DETERMINISTIC)
+        return remove_token(c, s.v, at.p, x) > 0;
+    if (at.in_row)
+        write_remainder(c, s, at);
+    return take_residual(c, s.v, at.p, 1, at.q, child) > 0;
 }
 
-// The child of node that is accepted, or -1.
-__device__ static int accepted_child(const struct verify_call &c, const struct tree &t, int node, struct remainder &l,
-                                     verify_scratch &scratch)
+// The child of the node that is accepted, or -1.
+__device__ static int accepted_child(const struct verify_call &c, struct rejection_shared &s, struct visit &at)
 {
-    const double lenience = c.parameter[0], rate = c.parameter[1];
-    const float *row = row_of(c, node);
-    const double sum = t.child[node] < 0 ? 0 : row_sum(row, c.vocab, scratch);
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        l.in_row = true;
-        l.sum = sum;
-        l.n = 0;
-        l.last = -1;
-    }
-    __syncthreads();
-    for (int child = t.child[node]; child >= 0; child = t.next[child]) {
-        const double q = proposal_probability(c, t, node, child, scratch);
-        const double p = lenience * remainder_at(c, l, row, t.token[child]) + rate * q;
+    const struct tree &t = s.v.tree;
+    for (int child = t.child[at.node]; child >= 0; child = t.next[child]) {
+        const double q = proposal_probability(c, s.v, at.q, child);
+        const double p = lenient_numerator(c.parameter[0], c.parameter[1], remainder_at(s, at, t.token[child]), q);
         record_trial(c, child, p, q);
         if (accept(p, q, c.rng, FOR_ACCEPT, child))
             return child;
-        reject_child(c, t, node, child, l, scratch);
+        const bool mass_left = reject_child(c, s, at, child);
+        if (is_writer())
+            c.out.decision->empty += !mass_left;
     }
     return -1;
 }
 
-static __global__ void __launch_bounds__(VERIFY_THREADS, 1) rejection_kernel(const struct verify_call *calls)
+// A draw from the row without rejected tokens.
+__device__ static int pick_unstruck(const struct verify_call &c, struct rejection_shared &s, const struct visit &at)
 {
-    __shared__ verify_scratch scratch;
-    __shared__ struct tree t;
-    __shared__ struct remainder l;
+    struct row_parts &parts = s.v.parts;
+    const float *row = at.row;
+    const struct strikes &struck = s.struck;
+    row_sum(c, s.v, row, sums_of(c.p_sums, at.node), &parts);
+    if (threadIdx.x == 0)
+        for (int i = 0; i < struck.n; i++) {
+            const int x = struck.token[i];
+            bool again = false;
+            for (int k = 0; k < i; k++)
+                again = again || struck.token[k] == x;
+            parts.sum[x / parts.each] -= again ? 0 : entry_of(row, x); // exact
+        }
+    __syncthreads();
+    return pick_in_parts(
+        c, s.v, [&](int i) { return is_struck(&struck, i) ? 0 : entry_of(row, i); }, FOR_RESIDUAL, at.node);
+}
+
+static __global__ void __launch_bounds__(CLUSTER_THREADS, 1) rejection_kernel(const struct verify_call *calls)
+{
+    DYNAMIC_SHARED(struct rejection_shared, s);
     kernel_prologue();
     const struct verify_call c = call_of_block(calls);
-    begin(c, t);
-    int node = 0;
-    for (int child; (child = accepted_child(c, t, node, l, scratch)) >= 0; node = child)
-        emit(c, node, t.token[child]);
-    const struct row_without r = { row_of(c, node), l.struck, l.n };
-    emit(c, node,
-         t.child[node] < 0 ? pick(r.row, c.vocab, c.rng, FOR_BONUS, node, scratch)
-         : l.in_row        ? pick(&r, c.vocab, c.rng, FOR_RESIDUAL, node, scratch)
-                           : pick(c.residual, c.vocab, c.rng, FOR_RESIDUAL, node, scratch));
+    const struct tree &t = s->v.tree;
+    struct visit at = {};
+    begin(c, s->v);
+    visit_init(c, *s, at, 0);
+    for (int child; (child = accepted_child(c, *s, at)) >= 0; visit_init(c, *s, at, child))
+        emit(c, at.node, t.token[child]);
+    emit(c, at.node,
+         t.child[at.node] < 0 ? pick_bonus(c, s->v, at.node)
+         : at.in_row          ? pick_unstruck(c, *s, at)
+                              : pick_remaining(c, s->v, at.p, at.node));
+    cluster_barrier(); // nobody reaches into this block any more
 }
 
 static void queue(struct cuda *c, int n, const struct verify_call *calls)
 {
-    QUEUE(c, rejection_kernel, n, VERIFY_THREADS, 0, calls);
+    QUEUE_CLUSTERS(c, rejection_kernel, n, sizeof(struct rejection_shared), calls);
 }
 
 static int residual_rows(const struct verify_request *r)

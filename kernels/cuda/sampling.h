@@ -1,22 +1,34 @@
-// sampling.h - rows of probabilities and draws from them, by the threads of a block: sampling/dist.c and sampling/rng.c for a
-// device, with the same results to the bit. For .cu files only.
+// sampling.h - rows of probabilities and draws from them, by the threads of a block or of a cluster: sampling/dist.c and
+// sampling/rng.c for a device, with the same results to the bit. For .cu files only.
 //
-// The results are the same because single numbers go through core/grid.h on both sides, sums are exact, so their order does not
-// matter, and every draw has an address. All threads of a block call these functions together, with the same arguments, and
-// return the same results. Callers put a barrier between writing what these functions read and the call; what the functions write
-// is visible to all threads when they return.
+// The results are the same because single numbers go through core/grid.h and core/acceptance.h on both sides, sums are exact, so
+// their order does not matter, and every draw has an address. All threads of a block, or of a cluster, call these functions together,
+// with the same arguments, and return the same results. Callers put a barrier between writing what these functions read and the call.
+//
+// A walk over a row costs the latency of its loads. So each thread loads a batch of entries before it stores or adds anything, and
+// the blocks of a cluster divide the row.
 #pragma once
 #include <math.h>
 
+#include "kernels/cuda/cluster.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/reduce.h"
+#include "core/acceptance.h"
 
 namespace DEVICE_SPACE
 {
 
-template <int THREADS> struct sampling_scratch { // shared memory of a block
-    double of_warp[THREADS / WARP];
-    int index_of_warp[THREADS / WARP];
+// What a walk finds in a row: the sum of its entries, the largest and the first index that has it; -1: there is none.
+struct tally {
+    double sum, largest;
+    int at;
+};
+
+template <int THREADS, int BLOCKS = 1> struct sampling_scratch { // shared memory of a block; dynamic if BLOCKS > 1
+    struct tally of_warp[THREADS / WARP];
+    double sum_of_warp[THREADS / WARP];
+    struct tally of_block[2][BLOCKS]; // of the cluster's blocks, from the last two walks
+    int turn;                         // which of the two is next. Initially 0
 };
 
 struct random_source { // Philox's stream, and the root's position (sampling/rng.h)
@@ -25,6 +37,8 @@ struct random_source { // Philox's stream, and the root's position (sampling/rng
     const double *uniforms; // in place of Philox's (device_step/verification.h), for a draft of `nodes` nodes; NULL
     int nodes;
 };
+
+// ---- entries
 
 // An entry of a row of floats, as it comes, or of doubles, as it is worked on.
 __device__ inline double entry_of(const float *row, int i)
@@ -52,135 +66,138 @@ __device__ inline double entry_of(const struct row_without *r, int i)
     return entry_of(r->row, i);
 }
 
-// The index of the smallest number, the first of equals; -1: no thread has one. index -1: this thread has none.
-template <int THREADS> __device__ inline int argmin(double x, int index, struct sampling_scratch<THREADS> &scratch)
+// ---- walks
+
+__device__ inline void add_entry(struct tally &t, int i, double x) // i: larger than before
 {
+    t.sum += x;
+    if (t.at < 0 || x > t.largest)
+        t.largest = x, t.at = i;
+}
+
+__device__ inline struct tally combined(struct tally a, const struct tally &b)
+{
+    a.sum += b.sum;
+    if (b.at >= 0 && (a.at < 0 || b.largest > a.largest || (b.largest == a.largest && b.at < a.at)))
+        a.largest = b.largest, a.at = b.at;
+    return a;
+}
+
+// Combines the tallies of all threads. of_block (BLOCKS), in shared memory, gets the sum of each block; NULL: not wanted.
+template <int THREADS, int BLOCKS>
+__device__ inline struct tally combine(struct tally t, struct sampling_scratch<THREADS, BLOCKS> &scratch,
+                                       double *of_block = NULL)
+{
+    GRID_ROLLED
     for (int step = WARP / 2; step > 0; step /= 2) {
-        const double y = __shfl_xor_sync(0xFFFFFFFF, x, step);
-        const int other = __shfl_xor_sync(0xFFFFFFFF, index, step);
-        if (other >= 0 && (index < 0 || y < x || (y == x && other < index)))
-            x = y, index = other;
+        struct tally other;
+        other.sum = __shfl_xor_sync(0xFFFFFFFF, t.sum, step);
+        other.largest = __shfl_xor_sync(0xFFFFFFFF, t.largest, step);
+        other.at = __shfl_xor_sync(0xFFFFFFFF, t.at, step);
+        t = combined(t, other);
     }
     __syncthreads(); // scratch may still be read
-    if (threadIdx.x % WARP == 0) {
-        scratch.of_warp[threadIdx.x / WARP] = x;
-        scratch.index_of_warp[threadIdx.x / WARP] = index;
-    }
+    if (threadIdx.x % WARP == 0)
+        scratch.of_warp[threadIdx.x / WARP] = t;
     __syncthreads();
-    index = -1;
-    for (int i = 0; i < THREADS / WARP; i++) {
-        const double y = scratch.of_warp[i];
-        const int other = scratch.index_of_warp[i];
-        if (other >= 0 && (index < 0 || y < x || (y == x && other < index)))
-            x = y, index = other;
+    t = scratch.of_warp[0];
+    GRID_ROLLED
+    for (int w = 1; w < THREADS / WARP; w++)
+        t = combined(t, scratch.of_warp[w]);
+    if constexpr (BLOCKS > 1) {
+        // Nobody writes the tallies of this turn again before all threads have passed the next turn's barrier.
+        const int turn = scratch.turn, blocks = blocks_in_cluster();
+        if ((int)threadIdx.x < blocks)
+            in_block(&scratch, (int)threadIdx.x)->of_block[turn][block_in_cluster()] = t;
+        cluster_barrier();
+        if (threadIdx.x == 0)
+            scratch.turn = 1 - turn;
+        t = scratch.of_block[turn][0];
+        GRID_ROLLED
+        for (int b = 1; b < blocks; b++)
+            t = combined(t, scratch.of_block[turn][b]);
+        if (of_block != NULL && (int)threadIdx.x < blocks)
+            of_block[threadIdx.x] = scratch.of_block[turn][threadIdx.x].sum;
     }
-    return index;
+    return t;
 }
 
-// ---- rows: sampling/dist.c. w, p, q: (vocab)
+// The part of a row that a block walks over. The pairs of a race are not divided.
+struct row_span {
+    int each, from, to;
+};
 
-template <int THREADS, typename number>
-__device__ inline double row_sum(const number *row, int vocab, struct sampling_scratch<THREADS> &scratch)
+template <int BLOCKS> __device__ inline struct row_span span_of_block(int vocab)
 {
-    double sum = 0;
-    for (int i = threadIdx.x; i < vocab; i += THREADS)
-        sum += entry_of(row, i);
-    return block_sum<THREADS / WARP>(sum, scratch.of_warp);
-}
-
-__device__ inline double share(double entry, double whole, double by) // by: 1 / whole
-{
-    return entry == whole ? 1 : grid_round_down(entry * by);
-}
-
-// w := w / whole; the first of the largest entries gets what is missing to 1.
-template <int THREADS>
-__device__ inline void normalize(double *w, int vocab, double whole, struct sampling_scratch<THREADS> &scratch)
-{
-    const double by = 1 / whole;
-    double sum = 0, smallest = 1;
-    int argmax = -1;
-    for (int i = threadIdx.x; i < vocab; i += THREADS) {
-        const double x = share(w[i], whole, by);
-        w[i] = x;
-        sum += x;
-        if (argmax < 0 || -x < smallest)
-            smallest = -x, argmax = i;
+    struct row_span s = { vocab, 0, vocab };
+    if constexpr (BLOCKS > 1) {
+        const int blocks = blocks_in_cluster();
+        s.each = ((vocab + blocks - 1) / blocks + WARP - 1) / WARP * WARP;
+        s.from = min(block_in_cluster() * s.each, vocab);
+        s.to = min(s.from + s.each, vocab);
     }
-    const double missing = 1 - block_sum<THREADS / WARP>(sum, scratch.of_warp);
-    argmax = argmin(smallest, argmax, scratch);
-    if (threadIdx.x == 0 && missing != 0)
-        w[argmax] += missing;
-    __syncthreads();
+    return s;
 }
 
-template <int THREADS>
-__device__ inline void from_row(double *to, const float *row, int vocab, struct sampling_scratch<THREADS> &scratch)
+// Calls visit(i, load(i)) for all i of the block's part, each by the same thread in every walk. The loads of a batch come first.
+template <int THREADS, int BLOCKS, typename loader, typename visitor>
+__device__ inline void walk(int vocab, const struct sampling_scratch<THREADS, BLOCKS> &, loader load, visitor visit)
 {
-    double sum = 0;
-    for (int i = threadIdx.x; i < vocab; i += THREADS)
-        sum += to[i] = entry_of(row, i);
-    sum = block_sum<THREADS / WARP>(sum, scratch.of_warp);
-    if (sum > 0 && sum != 1)
-        normalize(to, vocab, sum, scratch);
-}
-
-// Entry x of the result of from_row.
-template <int THREADS>
-__device__ inline double from_row_at(const float *row, int vocab, int x, struct sampling_scratch<THREADS> &scratch)
-{
-    const double whole = row_sum(row, vocab, scratch), by = 1 / whole;
-    if (!(whole > 0) || whole == 1)
-        return entry_of(row, x);
-    double sum = 0, smallest = 1;
-    int argmax = -1;
-    for (int i = threadIdx.x; i < vocab; i += THREADS) {
-        const double w = share(entry_of(row, i), whole, by);
-        sum += w;
-        if (argmax < 0 || -w < smallest)
-            smallest = -w, argmax = i;
+    enum { BATCH = 8 };
+    const struct row_span s = span_of_block<BLOCKS>(vocab);
+    for (int first = s.from + (int)threadIdx.x; first < s.to; first += BATCH * THREADS) {
+        decltype(load(0)) x[BATCH];
+        UNROLL
+        for (int k = 0; k < BATCH; k++)
+            x[k] = load(min(first + k * THREADS, s.to - 1));
+        UNROLL
+        for (int k = 0; k < BATCH; k++)
+            if (first + k * THREADS < s.to)
+                visit(first + k * THREADS, x[k]);
     }
-    const double missing = 1 - block_sum<THREADS / WARP>(sum, scratch.of_warp);
-    argmax = argmin(smallest, argmax, scratch);
-    return share(entry_of(row, x), whole, by) + (x == argmax ? missing : 0);
 }
 
-// Removes token x from p and normalizes. Returns the mass before normalizing; 0: none is left, and p is unchanged.
-template <int THREADS>
-__device__ inline double row_remove(double *p, int vocab, int x, struct sampling_scratch<THREADS> &scratch)
+// ---- normalized rows
+
+// Entry x of a row becomes x / whole, rounded down to the grid; what is then missing to a sum of 1 is added to the first of the
+// largest. A row that adds up to 1, or to 0, stays as it is: whole 1, nothing missing.
+struct normalizer {
+    double whole, by, missing; // by: 1 / whole
+    int argmax;
+};
+
+__device__ inline struct normalizer identity()
 {
-    double left = 0;
-    for (int i = threadIdx.x; i < vocab; i += THREADS)
-        left += i != x ? p[i] : 0;
-    left = block_sum<THREADS / WARP>(left, scratch.of_warp);
-    if (!(left > 0))
-        return 0;
-    if (threadIdx.x == 0)
-        p[x] = 0;
-    __syncthreads();
-    normalize(p, vocab, left, scratch);
-    return left;
+    const struct normalizer n = { 1, 1, 0, -1 };
+    return n;
 }
 
-// p := (a p - q)+ normalized, 0 <= a <= 1. Returns the mass before normalizing; 0: p is unchanged.
-template <int THREADS>
-__device__ inline double scaled_residual(double *p, double a, const double *q, int vocab,
-                                         struct sampling_scratch<THREADS> &scratch)
+__device__ inline double normalized(const struct normalizer &n, int i, double entry)
 {
-    double left = 0;
-    for (int i = threadIdx.x; i < vocab; i += THREADS) {
-        const double x = a != 1 ? grid_round(p[i] * a) : p[i];
-        left += x > q[i] ? x - q[i] : 0;
+    return grid_share(entry, n.whole, n.by) + (i == n.argmax ? n.missing : 0);
+}
+
+// The normalizer of a row whose entries are entry(i, load(i)) and add up to `whole`. store(i, x) gets its shares, which lack what is
+// missing: normalized(stored(n), i, x) are the entries.
+template <int THREADS, int BLOCKS, typename loader, typename entries, typename storer>
+__device__ inline struct normalizer divide(int vocab, double whole, struct sampling_scratch<THREADS, BLOCKS> &scratch,
+                                           loader load, entries entry, storer store, double *of_block = NULL)
+{
+    struct normalizer n = identity();
+    if (whole > 0 && whole != 1)
+        n.whole = whole, n.by = 1 / whole;
+    struct tally t = { 0, 0, -1 };
+    walk(vocab, scratch, load, [&](int i, auto x) {
+        const double y = grid_share(entry(i, x), n.whole, n.by);
+        store(i, y);
+        add_entry(t, i, y);
+    });
+    t = combine(t, scratch, of_block);
+    if (n.whole != 1) {
+        n.missing = 1 - t.sum;
+        n.argmax = t.at;
     }
-    left = block_sum<THREADS / WARP>(left, scratch.of_warp);
-    if (!(left > 0))
-        return 0;
-    for (int i = threadIdx.x; i < vocab; i += THREADS) {
-        const double x = a != 1 ? grid_round(p[i] * a) : p[i];
-        p[i] = x > q[i] ? x - q[i] : 0;
-    }
-    normalize(p, vocab, left, scratch);
-    return left;
+    return n;
 }
 
 // ---- draws: sampling/rng.c
@@ -189,81 +206,109 @@ __device__ inline double uniform(const struct random_source &c, enum purpose pur
 {
     if (c.uniforms != NULL)
         return c.uniforms[(purpose == FOR_ACCEPT ? 0 : purpose == FOR_RESIDUAL ? 1 : 2) * c.nodes + node];
-    return grid_bits53(c.seed, grid_word0(purpose, node, 0), c.root, c.sequence, 0) * 0x1p-53;
+    return uniform_of_bits(grid_bits53(c.seed, grid_word0(purpose, node, 0), c.root, c.sequence, 0));
 }
 
 __device__ inline bool accept(double num, double den, const struct random_source &c, enum purpose purpose, int node)
 {
-    if (num <= 0 || num >= den)
-        return num > 0;
-    return uniform(c, purpose, node) * den < num;
+    return acceptance_of(acceptance_is_certain(num, den) ? 0 : uniform(c, purpose, node), num, den);
 }
 
-// The first token at which the cumulative sum exceeds u times the total; if rounding would lead past all of them, the last token of
-// positive weight. Each warp sums a chunk; the chunk with the token is divided among the warps in turn.
+// Sums the entries from .. to by warps, each a part of `each` entries, into scratch.sum_of_warp.
+template <int THREADS, int BLOCKS, typename entries>
+__device__ inline void sum_by_warps(entries entry, int from, int to, int each,
+                                    struct sampling_scratch<THREADS, BLOCKS> &scratch)
+{
+    const int first = from + (int)threadIdx.x / WARP * each, last = min(first + each, to);
+    double part = 0;
+    UNROLL_BY(8)
+    for (int i = first + (int)threadIdx.x % WARP; i < last; i += WARP)
+        part += entry(i);
+    GRID_ROLLED
+    for (int step = WARP / 2; step > 0; step /= 2)
+        part += __shfl_xor_sync(0xFFFFFFFF, part, step);
+    __syncthreads(); // scratch may still be read
+    if (threadIdx.x % WARP == 0)
+        scratch.sum_of_warp[threadIdx.x / WARP] = part;
+    __syncthreads();
+}
+
+// The token of from .. to at which the cumulative sum, `below` before them, exceeds target. Each warp sums a part; the part with the
+// token is divided among the warps in turn.
+template <int THREADS, int BLOCKS, typename entries>
+__device__ inline int pick_between(entries entry, int from, int to, double target, double below,
+                                   struct sampling_scratch<THREADS, BLOCKS> &scratch)
+{
+    enum { WARPS = THREADS / WARP };
+    static_assert(WARPS > 1, "a part must be smaller than the whole");
+    while (to - from > 1) {
+        const int each = (to - from + WARPS - 1) / WARPS;
+        sum_by_warps(entry, from, to, each, scratch);
+        from += max(pick_cumulative(scratch.sum_of_warp, WARPS, target, &below), 0) * each;
+        to = min(from + each, to);
+    }
+    return from;
+}
+
+// By a block: the first token at which the cumulative sum exceeds u times the total.
 template <int THREADS, typename number>
 __device__ inline int pick(const number *row, int vocab, const struct random_source &c, enum purpose purpose, int node,
                            struct sampling_scratch<THREADS> &scratch)
 {
-    static_assert(THREADS > WARP, "a chunk must be smaller than the row");
-    const int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
-    double target = 0, below = 0;
-    for (int from = 0, to = vocab;;) {
-        if (to - from == 1)
-            return from;
-        const int each = (to - from + THREADS / WARP - 1) / (THREADS / WARP), first = from + warp * each;
-        double part = 0;
-        for (int i = first + lane; i < first + each && i < to; i += WARP)
-            part += entry_of(row, i);
-        for (int step = WARP / 2; step > 0; step /= 2)
-            part += __shfl_xor_sync(0xFFFFFFFF, part, step);
-        __syncthreads(); // scratch may still be read
-        if (lane == 0)
-            scratch.of_warp[warp] = part;
-        __syncthreads();
-        if (to - from == vocab) {
-            for (int w = 0; w < THREADS / WARP; w++)
-                target += scratch.of_warp[w];
-            target *= uniform(c, purpose, node);
-        }
-        double sum = below;
-        int chunk = 0;
-        for (int w = 0; w < THREADS / WARP && sum <= target; w++)
-            if (scratch.of_warp[w] > 0) {
-                chunk = w;
-                below = sum;
-                sum += scratch.of_warp[w];
-            }
-        from += chunk * each;
-        to = min(from + each, to);
-    }
+    enum { WARPS = THREADS / WARP };
+    const auto entry = [=](int i) { return entry_of(row, i); };
+    const int each = (vocab + WARPS - 1) / WARPS;
+    double sum = 0, below = 0;
+    sum_by_warps(entry, 0, vocab, each, scratch);
+    for (int w = 0; w < WARPS; w++)
+        sum += scratch.sum_of_warp[w];
+    const double target = sum * uniform(c, purpose, node);
+    const int from = max(pick_cumulative(scratch.sum_of_warp, WARPS, target, &below), 0) * each;
+    return pick_between(entry, from, min(from + each, vocab), target, below, scratch);
 }
 
-// The race for the token at a position of the text. Two neighbours share a block of Philox's.
-template <int THREADS, typename number>
-__device__ inline int race(const number *row, int vocab, const struct random_source &c, int position,
-                           struct sampling_scratch<THREADS> &scratch)
+// The race for the token at a position of the text. Two neighbours share a block of Philox's. *sum: of the row; NULL: not wanted.
+template <int THREADS, int BLOCKS>
+__device__ inline int race(const float *row, int vocab, const struct random_source &c, int position,
+                           struct sampling_scratch<THREADS, BLOCKS> &scratch, double *sum = NULL)
 {
+    enum { BATCH = 4 }; // pairs
+    const struct row_span s = span_of_block<BLOCKS>(vocab);
     double best = INFINITY;
-    int winner = -1;
-    for (int pair = threadIdx.x; 2 * pair < vocab; pair += THREADS) {
-        const uint32_t word0 = grid_word0(FOR_TOKEN, 0, (uint32_t)pair);
+    struct tally t = { 0, 0, -1 };
+    for (int first = s.from + 2 * (int)threadIdx.x; first < s.to; first += 2 * BATCH * THREADS) {
+        double w[BATCH][2];
         UNROLL
-        for (int half = 0; half < 2; half++) {
-            const int i = 2 * pair + half;
-            const double w = i < vocab ? entry_of(row, i) : 0;
-            const double u = c.uniforms == NULL
-                                 ? (grid_bits53(c.seed, word0, position, c.sequence, half) + 0.5) * 0x1p-53
-                             : i < vocab ? c.uniforms[(int64_t)(position - c.root - 1) * vocab + i] + 0x1p-54
-                                         : 1;
-            if (!(u < best * w)) // -log(1 - u) >= u: it cannot win, or w is 0
+        for (int k = 0; k < 2 * BATCH; k++) {
+            const int i = first + k / 2 * 2 * THREADS + k % 2;
+            w[k / 2][k % 2] = i < s.to ? entry_of(row, i) : 0;
+        }
+        UNROLL
+        for (int k = 0; k < BATCH; k++) {
+            t.sum += w[k][0] + w[k][1];
+            if (!(w[k][0] > 0) && !(w[k][1] > 0))
                 continue;
-            const double time = grid_exponential(u) / w;
-            if (winner < 0 || time < best)
-                best = time, winner = i;
+            const int pair = first / 2 + k * THREADS;
+            const uint32_t word0 = grid_word0(FOR_TOKEN, 0, (uint32_t)pair);
+            UNROLL
+            for (int half = 0; half < 2; half++) {
+                const int i = 2 * pair + half;
+                const double u = c.uniforms == NULL
+                                     ? race_uniform_of_bits(grid_bits53(c.seed, word0, position, c.sequence, half))
+                                 : i < vocab ? c.uniforms[(int64_t)(position - c.root - 1) * vocab + i] + 0x1p-54
+                                             : 1;
+                if (!race_may_win(u, w[k][half], best))
+                    continue;
+                const double time = race_time(u, w[k][half]);
+                if (t.at < 0 || time < best)
+                    best = time, t.largest = -time, t.at = i;
+            }
         }
     }
-    return argmin(best, winner, scratch);
+    t = combine(t, scratch);
+    if (sum != NULL)
+        *sum = t.sum;
+    return t.at;
 }
 
 } // namespace DEVICE_SPACE

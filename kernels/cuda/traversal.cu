@@ -4,62 +4,83 @@
 // The recursion's stack is the path from the root: the return address is a node's parent, and `a` is kept by node. A node's row is
 // copied only when a child of it was given up, so the way down reads rows only, and a residual has to be kept beneath another only
 // where the path goes through a child other than the first. On a chain there is one.
-#include "kernels/cuda/verify.h"
+#include "kernels/cuda/residual.h"
 
 namespace DEVICE_SPACE
 {
 
-struct visit {
-    struct tree tree;
-    double a[MAX_NODES]; // of the nodes above, when the path went down
-    verify_scratch scratch;
+// Of the nodes above the current one, when the path went down.
+struct traversal_shared {
+    struct verify_shared v; // first
+    double a[MAX_NODES];
+    struct normalizer n[MAX_NODES];
 };
 
-// The current node, its a, and, once a child was given up, its residual.
+// The current node, its a, and what remains of its row. The same in all threads.
 struct position {
     int node;
     double a;
-    double *residual; // (vocab)
+    struct remaining p;
+    struct proposal q;
 };
 
 // A child of the node was given up: computes the residual without it and returns the new a.
-__device__ static double without(const struct verify_call &c, const struct position &at, int child, struct visit &v)
+__device__ static double without(const struct verify_call &c, struct traversal_shared &s, struct position &at,
+                                 int child)
 {
-    const struct tree &t = v.tree;
-    if (child == t.child[at.node])
-        from_row(at.residual, row_of(c, at.node), c.vocab, v.scratch);
     double left;
-    if (t.proposal[child] == DETERMINISTIC)
-        left = at.a * row_remove(at.residual, c.vocab, t.token[child], v.scratch);
-    else {
-        proposal_row(c, t, at.node, child, v.scratch);
-        left = scaled_residual(at.residual, at.a, c.q_work, c.vocab, v.scratch);
-    }
-    if (left > 0)
-        return left / (left + (1 - at.a));
-    if (at.a != 1)
-        return 0;
-    if (threadIdx.x == 0)
+    if (s.v.tree.proposal[child] == DETERMINISTIC)
+        left = at.a * remove_token(c, s.v, at.p, s.v.tree.token[child]);
+    else
+        left = take_residual(c, s.v, at.p, at.a, at.q, child);
+    const double a = share_left(left, at.a);
+    if (a >= 0)
+        return a;
+    // Nothing is left although a is 1, by rounding: p stays, and is written, with the sums of its parts.
+    const struct remaining was = at.p;
+    cluster_barrier(); // all have read it
+    replace_remaining(
+        c, s.v, at.p, 1, [=](int i) { return was.row != NULL ? (double)was.row[i] : was.work[i]; },
+        [=](int i, double x) { return normalized(was.n, i, grid_round(x)); });
+    if (is_writer())
         c.out.decision->empty++;
     return 1;
 }
 
 // The part of a that goes down to the child.
-__device__ static double handed_down(const struct verify_call &c, const struct position &at, int child, struct visit &v)
+__device__ static double handed_down(const struct verify_call &c, struct traversal_shared &s, struct position &at,
+                                     int child)
 {
-    const struct tree &t = v.tree;
-    const int x = t.token[child];
-    const double p =
-        child == t.child[at.node] ? from_row_at(row_of(c, at.node), c.vocab, x, v.scratch) : at.residual[x];
-    const double through = at.a * p, m = proposal_probability(c, t, at.node, child, v.scratch);
+    const double through = at.a * remaining_at(at.p, s.v.tree.token[child]);
+    const double m = proposal_probability(c, s.v, at.q, child);
     record_trial(c, child, through, m);
-    return through >= m ? 1 : through / m;
+    return share_handed_down(through, m);
+}
+
+// Arrives at a node with its share a. work: for its residual.
+__device__ static void arrive(const struct verify_call &c, struct traversal_shared &s, struct position &at, int node,
+                              double a, double *work)
+{
+    const float *row = row_of(c, node);
+    at.node = node;
+    at.a = a;
+    at.q = proposal_of(node);
+    at.p.row = row;
+    at.p.work = work;
+    at.p.n = identity();
+    if (s.v.tree.child[node] < 0) // the row is not normalized
+        return;
+    const double sum = row_sum(c, s.v, row, sums_of(c.p_sums, node), NULL);
+    if (sum > 0 && sum != 1)
+        at.p.n = divide(
+            c.vocab, sum, s.v.scratch, [=](int i) { return row[i]; },
+            [](int, float x) { return grid_round((double)x); }, [](int, double) {});
 }
 
 // The path to node `last`, and the token after it.
 __device__ static void write_path(const struct verify_call &c, const struct tree &t, int last, int token)
 {
-    if (threadIdx.x != 0)
+    if (!is_writer())
         return;
     int depth = 0;
     for (int node = last; node > 0; node = t.parent[node])
@@ -72,23 +93,26 @@ __device__ static void write_path(const struct verify_call &c, const struct tree
     }
 }
 
-static __global__ void __launch_bounds__(VERIFY_THREADS, 1) traversal_kernel(const struct verify_call *calls)
+static __global__ void __launch_bounds__(CLUSTER_THREADS, 1) traversal_kernel(const struct verify_call *calls)
 {
-    __shared__ struct visit v;
+    DYNAMIC_SHARED(struct traversal_shared, s);
     kernel_prologue();
     const struct verify_call c = call_of_block(calls);
-    const struct tree &t = v.tree;
-    begin(c, v.tree);
-    struct position at = { 0, 1, c.residual };
+    const struct tree &t = s->v.tree;
+    struct position at = {};
+    begin(c, s->v);
+    arrive(c, *s, at, 0, 1, c.residual);
     for (int child = t.child[0];;) {
         int rejected = child;
         if (child >= 0 && at.a > 0) {
-            const double down = handed_down(c, at, child, v);
+            const double down = handed_down(c, *s, at, child);
             if (down > 0) {
-                if (threadIdx.x == 0)
-                    v.a[at.node] = at.a;
+                if (threadIdx.x == 0) {
+                    s->a[at.node] = at.a;
+                    s->n[at.node] = at.p.n;
+                }
                 __syncthreads();
-                at = { child, down, at.residual + (child != t.child[at.node] ? c.vocab : 0) };
+                arrive(c, *s, at, child, down, at.p.work + (child != t.child[at.node] ? c.vocab : 0));
                 child = t.child[child];
                 continue;
             }
@@ -97,19 +121,25 @@ static __global__ void __launch_bounds__(VERIFY_THREADS, 1) traversal_kernel(con
                 break;
             rejected = at.node;
             const int node = t.parent[rejected];
-            at = { node, v.a[node], at.residual - (rejected != t.child[node] ? c.vocab : 0) };
+            const bool first = rejected == t.child[node];
+            at.node = node;
+            at.a = s->a[node];
+            at.q = proposal_of(node);
+            at.p.row = first ? row_of(c, node) : NULL; // written when its first child is given up
+            at.p.work -= first ? 0 : c.vocab;
+            at.p.n = s->n[node];
         }
-        at.a = without(c, at, rejected, v);
+        at.a = without(c, *s, at, rejected);
         child = t.next[rejected];
     }
-    const int token = t.child[at.node] < 0 ? pick(row_of(c, at.node), c.vocab, c.rng, FOR_BONUS, at.node, v.scratch)
-                                           : pick(at.residual, c.vocab, c.rng, FOR_RESIDUAL, at.node, v.scratch);
+    const int token = t.child[at.node] < 0 ? pick_bonus(c, s->v, at.node) : pick_remaining(c, s->v, at.p, at.node);
     write_path(c, t, at.node, token);
+    cluster_barrier(); // nobody reaches into this block any more
 }
 
 static void queue(struct cuda *c, int n, const struct verify_call *calls)
 {
-    QUEUE(c, traversal_kernel, n, VERIFY_THREADS, 0, calls);
+    QUEUE_CLUSTERS(c, traversal_kernel, n, sizeof(struct traversal_shared), calls);
 }
 
 // A node's residual is kept while the path goes down through a child that is not its first; the last one is that of the current node,

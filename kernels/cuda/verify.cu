@@ -74,8 +74,7 @@ static struct verify_output output_at(const struct verify_request *r, uint8_t *a
 
 static size_t row_bytes(const struct verify_request *r)
 {
-    const int rows = r->body->residual_rows(r);
-    return (size_t)(rows + (rows > 0)) * (size_t)r->p.width * sizeof(double);
+    return (size_t)r->body->residual_rows(r) * (size_t)r->p.width * sizeof(double);
 }
 
 static struct offsets offsets_of(const struct verify_request *r, int n)
@@ -114,8 +113,8 @@ static struct verify_call call_of(const struct verify_request *r, uint8_t *draft
     c.max_nodes = r->n;
     c.vocab = (int)r->p.width;
     c.p = (const float *)r->p.data;
-    c.q_work = (double *)rows;
-    c.residual = c.q_work + c.vocab;
+    c.p_sums = r->p_sums;
+    c.residual = (double *)rows;
     memcpy(c.parameter, r->parameter, sizeof(c.parameter));
     c.rng = { r->seed, r->sequence, r->root, r->uniforms != NULL ? (const double *)draft : NULL, r->n };
     draft += uniform_bytes(r);
@@ -134,6 +133,7 @@ static struct verify_call call_of(const struct verify_request *r, uint8_t *draft
     c.tag = d->tag;
     c.q_row = d->q_row;
     c.q = (const float *)d->q.data;
+    c.q_sums = d->q_sums;
     return c;
 }
 

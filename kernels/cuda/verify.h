@@ -1,20 +1,20 @@
-// verify.h - verification of a draft by a block of threads: what the bodies of rules share, and the list of them. For .cu files only.
+// verify.h - verification of a draft by a cluster of blocks: what the bodies of rules share, and the list of them. For .cu files only.
 //
-// Each block has one draft. It is copied to shared memory first, with the links between siblings. Decisions depend on numbers that
-// all threads have, so all take the same path, and thread 0 writes the results.
+// Each cluster has one draft. Each block copies it to its shared memory first, with the links between siblings. Decisions depend on
+// numbers that all threads have, so all take the same path, and one thread writes the results.
 #pragma once
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/sampling.h"
 extern "C" {
 #include "core/draft.h"
+#include "device_step/device_step.h"
 #include "device_step/verification.h"
 }
 
 namespace DEVICE_SPACE
 {
 
-enum { VERIFY_THREADS = 512 }; // of a block
-typedef struct sampling_scratch<VERIFY_THREADS> verify_scratch;
+typedef struct sampling_scratch<CLUSTER_THREADS, CLUSTER> verify_scratch;
 
 struct decision {
     int32_t n, empty, nodes, unused;
@@ -35,8 +35,8 @@ struct verify_call { // struct verify_request as kernels read it
     const uint8_t *proposal;
     const int32_t *tag, *q_row; // q_row: NULL: row i is node i's
     const float *p, *q;
-    double *q_work;   // (vocab) the row that a token was sampled from
-    double *residual; // (residual_rows, vocab) residuals of rows of p
+    const double *p_sums, *q_sums; // (rows, ROW_PARTS) of the rows of p and q; NULL: not known
+    double *residual;              // (residual_rows, vocab) residuals of rows of p
     double parameter[RULE_PARAMETERS];
     struct random_source rng;
     struct verify_output out;
@@ -54,7 +54,7 @@ struct verify_call { // struct verify_request as kernels read it
 struct rule_body {
     const char *name;
     void (*queue)(struct DEVICE_SPACE::cuda *c, int n,
-                  const struct DEVICE_SPACE::verify_call *calls); // a block per call
+                  const struct DEVICE_SPACE::verify_call *calls); // a cluster per call
     int (*residual_rows)(const struct verify_request *r);         // maximum number of residuals that it keeps at once
     bool races; // verify_request.uniforms are one per token of each depth
 };
@@ -67,11 +67,23 @@ RULE_BODIES(DECLARE_BODY)
 
 // ---- drafts
 
-struct tree { // in shared memory
+struct tree {
     int32_t token[MAX_NODES];
     int16_t parent[MAX_NODES];
     int16_t child[MAX_NODES], next[MAX_NODES]; // the first child, the next sibling; -1: none
     uint8_t proposal[MAX_NODES];
+};
+
+struct row_parts { // sums of the parts of a row, each of `each` entries
+    int n, each;
+    double sum[ROW_PARTS];
+};
+static_assert((int)CLUSTER <= (int)ROW_PARTS, "a part per block");
+
+struct verify_shared { // of a block; dynamic. The first member of a body's own
+    verify_scratch scratch;
+    struct tree tree;
+    struct row_parts parts; // of the row that the next token may be drawn from
 };
 
 // Tells the compiler, which cannot know it of an address that it loads.
@@ -86,15 +98,21 @@ __device__ inline void is_global(const void *p)
 
 __device__ inline struct verify_call call_of_block(const struct verify_call *calls)
 {
-    const struct verify_call c = calls[blockIdx.x];
+    const struct verify_call c = calls[cluster_of_block()];
     is_global(c.p);
-    is_global(c.q_work);
     is_global(c.residual);
     return c;
 }
 
+// One thread of the cluster writes results.
+__device__ inline bool is_writer()
+{
+    return threadIdx.x == 0 && block_in_cluster() == 0;
+}
+
 __device__ inline int next_child(const struct tree &t, int n, int parent, int after)
 {
+    GRID_ROLLED
     for (int i = after + 1; i < n; i++)
         if (t.parent[i] == parent)
             return i;
@@ -102,13 +120,16 @@ __device__ inline int next_child(const struct tree &t, int n, int parent, int af
 }
 
 // Copies the draft to shared memory, and to the output if the host has not seen it; clears the decision.
-__device__ inline void begin(const struct verify_call &c, struct tree &t)
+__device__ inline void begin(const struct verify_call &c, struct verify_shared &v)
 {
+    struct tree &t = v.tree;
     const int n = c.n != NULL ? *c.n : c.max_nodes;
-    for (int i = threadIdx.x; i < n; i += VERIFY_THREADS) {
+    for (int i = threadIdx.x; i < n; i += CLUSTER_THREADS) {
         t.token[i] = c.token[i];
         t.parent[i] = (int16_t)c.parent[i];
         t.proposal[i] = c.proposal[i];
+        if (block_in_cluster() != 0)
+            continue;
         c.out.trial_p[i] = c.out.trial_q[i] = NAN;
         if (c.n == NULL)
             continue;
@@ -117,27 +138,102 @@ __device__ inline void begin(const struct verify_call &c, struct tree &t)
         c.out.proposal[i] = c.proposal[i];
         c.out.tag[i] = c.tag[i];
     }
-    if (threadIdx.x == 0) {
+    if (is_writer()) {
         c.out.decision->n = c.out.decision->empty = 0;
         c.out.decision->nodes = n;
     }
+    if (threadIdx.x == 0)
+        v.scratch.turn = 0;
     __syncthreads();
-    for (int i = threadIdx.x; i < n; i += VERIFY_THREADS) {
+    for (int i = threadIdx.x; i < n; i += CLUSTER_THREADS) {
         t.child[i] = (int16_t)next_child(t, n, i, i);
         t.next[i] = (int16_t)next_child(t, n, t.parent[i], i);
     }
-    __syncthreads();
+    cluster_barrier();
 }
+
+// Whether a sibling before `child` has this token.
+__device__ inline bool is_earlier_sibling(const struct tree &t, int node, int child, int token)
+{
+    GRID_ROLLED
+    for (int s = t.child[node]; s < child; s = t.next[s])
+        if (t.token[s] == token)
+            return true;
+    return false;
+}
+
+// ---- rows of p
 
 __device__ inline const float *row_of(const struct verify_call &c, int node)
 {
     return c.p + (int64_t)node * c.vocab;
 }
 
+// The sums of the parts of row `row` of p or q; sums: p_sums or q_sums.
+__device__ inline const double *sums_of(const double *sums, int row)
+{
+    return sums != NULL ? sums + (int64_t)row * ROW_PARTS : NULL;
+}
+
+// The sum of a row, by a walk if its sums are not known. parts: where those of its parts go; NULL: not wanted.
+__device__ inline double row_sum(const struct verify_call &c, struct verify_shared &v, const float *row,
+                                 const double *sums, struct row_parts *parts)
+{
+    if (sums == NULL) {
+        struct tally t = { 0, 0, -1 };
+        walk(
+            c.vocab, v.scratch, [=](int i) { return row[i]; }, [&](int, float x) { t.sum += grid_round((double)x); });
+        t = combine(t, v.scratch, parts != NULL ? parts->sum : NULL);
+        if (parts != NULL && threadIdx.x == 0)
+            parts->n = blocks_in_cluster(), parts->each = span_of_block<CLUSTER>(c.vocab).each;
+        __syncthreads();
+        return t.sum;
+    }
+    static_assert((int)ROW_PARTS == (int)WARP, "a part per lane");
+    const double part = sums[threadIdx.x % WARP];
+    double sum = part;
+    for (int step = WARP / 2; step > 0; step /= 2)
+        sum += __shfl_xor_sync(0xFFFFFFFF, sum, step);
+    if (parts == NULL)
+        return sum;
+    __syncthreads(); // parts may still be read
+    if (threadIdx.x < ROW_PARTS)
+        parts->sum[threadIdx.x] = part;
+    if (threadIdx.x == 0)
+        parts->n = ROW_PARTS, parts->each = row_part(c.vocab);
+    __syncthreads();
+    return sum;
+}
+
+// A draw from the row of these entries, by the sums of its parts in v.parts.
+template <typename entries>
+__device__ inline int pick_in_parts(const struct verify_call &c, struct verify_shared &v, entries entry,
+                                    enum purpose purpose, int node)
+{
+    double sum = 0, below = 0;
+    GRID_ROLLED
+    for (int k = 0; k < v.parts.n; k++)
+        sum += v.parts.sum[k];
+    const double target = sum * uniform(c.rng, purpose, node);
+    const int from = max(pick_cumulative(v.parts.sum, v.parts.n, target, &below), 0) * v.parts.each;
+    return pick_between(entry, from, min(from + v.parts.each, c.vocab), target, below, v.scratch);
+}
+
+// The token after a leaf.
+__device__ inline int pick_bonus(const struct verify_call &c, struct verify_shared &v, int node)
+{
+    const float *row = row_of(c, node);
+    row_sum(c, v, row, sums_of(c.p_sums, node), &v.parts);
+    return pick_in_parts(
+        c, v, [=](int i) { return entry_of(row, i); }, FOR_BONUS, node);
+}
+
+// ---- results
+
 // Appends: token follows node.
 __device__ inline void emit(const struct verify_call &c, int node, int token)
 {
-    if (threadIdx.x == 0) {
+    if (is_writer()) {
         c.out.node[c.out.decision->n] = node;
         c.out.token[c.out.decision->n++] = token;
     }
@@ -145,50 +241,10 @@ __device__ inline void emit(const struct verify_call &c, int node, int token)
 
 __device__ inline void record_trial(const struct verify_call &c, int node, double p, double q)
 {
-    if (threadIdx.x == 0) {
+    if (is_writer()) {
         c.out.trial_p[node] = p;
         c.out.trial_q[node] = q;
     }
-}
-
-// ---- rows that tokens were sampled from: verifier/rules/proposal.c
-
-__device__ inline const float *sampled_from(const struct verify_call &c, int node)
-{
-    is_global(c.q);
-    return c.q + (int64_t)(c.q_row != NULL ? c.q_row[node] : node) * c.vocab;
-}
-
-// The row that a child was sampled from, into c.q_work.
-__device__ inline void proposal_row(const struct verify_call &c, const struct tree &t, int node, int child,
-                                    verify_scratch &scratch)
-{
-    from_row(c.q_work, sampled_from(c, node), c.vocab, scratch);
-    if (t.proposal[child] != SAMPLED_WITHOUT_REPLACEMENT || child == t.child[node])
-        return;
-    if (threadIdx.x == 0)
-        for (int s = t.child[node]; s < child; s = t.next[s])
-            c.q_work[t.token[s]] = 0;
-    __syncthreads();
-    const double sum = row_sum(c.q_work, c.vocab, scratch);
-    if (sum > 0)
-        normalize(c.q_work, c.vocab, sum, scratch);
-}
-
-__device__ inline double proposal_probability(const struct verify_call &c, const struct tree &t, int node, int child,
-                                              verify_scratch &scratch)
-{
-    if (t.proposal[child] == DETERMINISTIC)
-        return 1;
-    if (t.proposal[child] != SAMPLED_WITHOUT_REPLACEMENT || child == t.child[node]) {
-        const float *row = sampled_from(c, node);
-        const double sum = row_sum(row, c.vocab, scratch);
-        return share(entry_of(row, t.token[child]), sum, 1 / sum);
-    }
-    proposal_row(c, t, node, child, scratch);
-    const double m = c.q_work[t.token[child]];
-    __syncthreads(); // all have read it
-    return m;
 }
 
 } // namespace DEVICE_SPACE

@@ -11,6 +11,7 @@
 #include "device_step/verification.h"
 #include "exact/instance.h"
 #include "kernels/backend.h"
+#include "sampling/dist.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
 #include "tests/device/emulated.h"
@@ -108,6 +109,7 @@ struct verified_scene { // by host and device
     struct philox source;
     struct verification expected; // the host's decision
     struct tensor p, q;
+    double *p_sums, *q_sums;
     void *arrays; // of a draft on the device
     struct device_draft device_draft;
     int32_t its_tag[MOST_NODES];
@@ -129,6 +131,21 @@ static struct tensor uploaded(struct backend *b, const float *from, int rows, in
     const struct tensor t = rows_on(b, rows, vocab);
     b->upload(b, t.data, from, tensor_bytes(t));
     return t;
+}
+
+// The sums of the parts of these rows; half the time they are not known.
+static double *uploaded_sums(struct backend *b, const float *from, int rows, int vocab)
+{
+    if (any(2) == 0)
+        return NULL;
+    double(*sums)[ROW_PARTS] = xcalloc((size_t)rows, sizeof(*sums));
+    for (int i = 0; i < rows * vocab; i += vocab)
+        for (int k = 0, first = 0, each = row_part(vocab); first < vocab; k++, first += each)
+            sums[i / vocab][k] = dist_row_sum(from + i + first, vocab - first < each ? vocab - first : each);
+    double *to = b->alloc(b, (size_t)rows * sizeof(*sums));
+    b->upload(b, to, sums, (size_t)rows * sizeof(*sums));
+    free(sums);
+    return to;
 }
 
 // The draft's arrays on the device, with capacity for more nodes, and its rows of q in another order.
@@ -169,12 +186,14 @@ static void put_on_device(struct backend *b, struct verified_scene *a)
     for (int i = 1; i < d->n; i++)
         a->device_draft.branches = a->device_draft.branches || draft_next_child(d, d->parent[i], i) >= 0;
     a->p = uploaded(b, a->scene.p.p, most, vocab);
+    a->p_sums = uploaded_sums(b, a->scene.p.p, most, vocab);
     if (d->q == NULL)
         return;
     float *q = xcalloc((size_t)(rows * vocab), sizeof(*q));
     for (int i = 0; i < most; i++)
         memcpy(q + array[3][i] * vocab, a->scene.q.p + i * vocab, (size_t)vocab * sizeof(*q));
     a->device_draft.q = uploaded(b, q, rows, vocab);
+    a->device_draft.q_sums = a->q_sums = uploaded_sums(b, q, rows, vocab);
     free(q);
 }
 
@@ -183,6 +202,7 @@ static void put_on_host(struct backend *b, struct verified_scene *a)
     const struct draft *d = &a->scene.draft;
     const int vocab = a->scene.p.rows.vocab;
     a->p = uploaded(b, a->scene.p.p, d->n, vocab);
+    a->p_sums = uploaded_sums(b, a->scene.p.p, d->n, vocab);
     if (d->q != NULL)
         a->q = uploaded(b, a->scene.q.p, d->n, vocab);
 }
@@ -197,6 +217,7 @@ static struct verify_request request_of(struct backend *b, struct verified_scene
     a->expected = verification_create(MOST_NODES, a->scene.p.rows.vocab);
     rule_named(k->rule)->verify(d, &a->scene.p.rows, &k->options, &a->source.rng, &a->expected);
     a->q.data = a->device_draft.q.data = a->arrays = NULL;
+    a->p_sums = a->q_sums = NULL;
     if (on_device)
         put_on_device(b, a);
     else
@@ -218,6 +239,7 @@ static struct verify_request request_of(struct backend *b, struct verified_scene
                                 .on_device = on_device ? &a->device_draft : NULL,
                                 .p = a->p,
                                 .q = a->q,
+                                .p_sums = a->p_sums,
                                 .seed = a->source.seed,
                                 .sequence = a->source.sequence,
                                 .root = a->source.rng.root };
@@ -230,6 +252,7 @@ static void done(struct backend *b, struct verified_scene *a)
 {
     verification_destroy(&a->expected);
     b->release(b, a->p.data), b->release(b, a->q.data);
+    b->release(b, a->p_sums), b->release(b, a->q_sums);
     b->release(b, a->device_draft.q.data), b->release(b, a->arrays);
 }
 

@@ -12,6 +12,7 @@
 #include "core/row_stages.h"
 #include "device_step/device_step.h"
 #include "kernels/backend.h"
+#include "sampling/dist.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
 #include "tests/device/gpus.h"
@@ -43,6 +44,11 @@ static void some_logits(float *x, int n, int kind, uint32_t which)
     }
 }
 
+static int min(int a, int b)
+{
+    return a < b ? a : b;
+}
+
 // Few rows are divided among more multiprocessors each, and many are processed in portions.
 static int rows_for(int time, int kind, int n)
 {
@@ -62,16 +68,22 @@ static void check(const struct gpu_here *g, struct backend *b, const struct samp
     for (uint32_t i = 0; i < (uint32_t)rows; i++)
         some_logits(host + (int)i * n, n, kind, (uint32_t)(n + 10000 * time) + i);
     b->upload(b, logits.data, host, bytes);
-    b->step->probabilities(b, logits, used_vocab, &wanted);
+    double sums[ROWS][ROW_PARTS], *device_sums = b->alloc(b, sizeof(sums));
+    b->step->probabilities(b, logits, used_vocab, &wanted, device_sums);
     b->download(b, device, logits.data, bytes);
+    b->download(b, sums, device_sums, (size_t)rows * sizeof(sums[0]));
     for (int i = 0; i < rows; i++) {
         sampling_row(s, host + i * n, n, used_vocab, &(struct path){ 0, NULL });
         for (int k = 0; k < n; k++)
             if (memcmp(&host[i * n + k], &device[i * n + k], sizeof(*host)) != 0)
                 fail_msg("%s: logits of kind %d, %d of %d tokens, token %d: %a on the device, %a on the host", g->name,
                          kind, used_vocab, n, k, (double)device[i * n + k], (double)host[i * n + k]);
+        for (int k = 0, from = 0; k < ROW_PARTS; k++, from += row_part(n))
+            if (sums[i][k] != (from < n ? dist_row_sum(host + i * n + from, min(row_part(n), n - from)) : 0))
+                fail_msg("%s: logits of kind %d, %d of %d tokens: part %d adds up to %a on the device", g->name, kind,
+                         used_vocab, n, k, sums[i][k]);
     }
-    b->release(b, logits.data);
+    b->release(b, logits.data), b->release(b, device_sums);
     free(host), free(device);
 }
 
@@ -121,7 +133,7 @@ static void the_threshold_of_min_p_is_the_hosts_double(void **unused)
             float row[4] = { nextafterf(under, INFINITY), 0, under, -50 };
             assert_true(sampling_row_stages(&s, &wanted));
             b->upload(b, logits.data, row, sizeof(row));
-            b->step->probabilities(b, logits, 4, &wanted);
+            b->step->probabilities(b, logits, 4, &wanted, NULL);
             b->download(b, row, logits.data, sizeof(row));
             if (!(row[0] > 0 && row[1] > 0 && row[2] == 0 && row[3] == 0))
                 fail_msg("%s, min_p %s: %g %g %g %g", gpu[g].name, text, (double)row[0], (double)row[1], (double)row[2],

@@ -27,6 +27,8 @@
 #include "sampling/rng.h"
 #include "verifier/rules/proposal.h"
 
+_Static_assert((int)MAX_STRIKES >= (int)MAX_NODES, "a strike per node");
+
 // The target's row at a node, or what remains of it. While only deterministic tokens were rejected, the common case,
 // `row` is used as it is, without the tokens that are struck out. From the first rejection of a sampled token on, p holds
 // the residual and row is NULL.
