@@ -85,34 +85,32 @@ template <typename T> __device__ inline T *in_block(T *shared, int block)
 #if defined(EMULATED)
     return (T *)emulated_in_block(shared, block);
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    T *there;
-    asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(shared), "r"(block));
-    return there;
+    T *at;
+    asm volatile("mapa.u64 %0, %1, %2;" : "=l"(at) : "l"(shared), "r"(block));
+    return at;
 #else
     (void)block;
     return shared;
 #endif
 }
 
-// As QUEUE: n clusters of cluster_blocks(c) blocks of CLUSTER_THREADS threads. At most 48 kB of shared memory.
+// As QUEUE: n clusters of `blocks` blocks of CLUSTER_THREADS threads. At most 48 kB of shared memory. blocks: 1 to cluster_blocks(c).
 #if defined(EMULATED)
-#define QUEUE_CLUSTERS(c, kernel, n, shared, ...) \
-    (cuda_use(c), LAUNCH_CLUSTERS(kernel, cluster_blocks(c), (n)*cluster_blocks(c), CLUSTER_THREADS, shared, \
-                                  (c)->stream, __VA_ARGS__))
+#define QUEUE_CLUSTERS(c, kernel, n, blocks, shared, ...) \
+    (cuda_use(c), LAUNCH_CLUSTERS(kernel, (blocks), (n) * (blocks), CLUSTER_THREADS, shared, (c)->stream, __VA_ARGS__))
 #else
 template <typename... parameters, typename... arguments>
-static inline void queue_clusters(struct cuda *c, void (*kernel)(parameters...), int n, size_t shared,
+static inline void queue_clusters(struct cuda *c, void (*kernel)(parameters...), int n, int blocks, size_t shared,
                                   const arguments &...a)
 {
-    const unsigned blocks = (unsigned)cluster_blocks(c);
     cudaLaunchAttribute attribute[2] = {};
     attribute[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute[0].val.programmaticStreamSerializationAllowed = 1;
     attribute[1].id = cudaLaunchAttributeClusterDimension;
-    attribute[1].val.clusterDim.x = blocks;
+    attribute[1].val.clusterDim.x = (unsigned)blocks;
     attribute[1].val.clusterDim.y = attribute[1].val.clusterDim.z = 1;
     cudaLaunchConfig_t l = {};
-    l.gridDim = dim3((unsigned)n * blocks);
+    l.gridDim = dim3((unsigned)n * (unsigned)blocks);
     l.blockDim = dim3(CLUSTER_THREADS);
     l.dynamicSmemBytes = shared;
     l.stream = c->stream;
@@ -121,7 +119,7 @@ static inline void queue_clusters(struct cuda *c, void (*kernel)(parameters...),
     cuda_use(c);
     cudaLaunchKernelEx(&l, kernel, a...); // cuda_launched() checks the error
 }
-#define QUEUE_CLUSTERS(c, kernel, n, shared, ...) queue_clusters(c, kernel, n, shared, __VA_ARGS__)
+#define QUEUE_CLUSTERS(c, kernel, n, blocks, shared, ...) queue_clusters(c, kernel, n, blocks, shared, __VA_ARGS__)
 #endif
 
 } // namespace DEVICE_SPACE

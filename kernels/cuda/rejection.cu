@@ -129,7 +129,7 @@ static __global__ void __launch_bounds__(CLUSTER_THREADS, 1) rejection_kernel(co
 
 static void queue(struct cuda *c, int n, const struct verify_call *calls)
 {
-    QUEUE_CLUSTERS(c, rejection_kernel, n, sizeof(struct rejection_shared), calls);
+    QUEUE_CLUSTERS(c, rejection_kernel, n, cluster_blocks(c), sizeof(struct rejection_shared), calls);
 }
 
 static int residual_rows(const struct verify_request *r)

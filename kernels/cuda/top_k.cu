@@ -1,8 +1,9 @@
 // top_k.cu - the k most probable ids of each row, ties to the lowest id, and their log probabilities.
 //
-// A logit and its id form one 64-bit key, which is larger for a larger logit and, among equals, for a smaller id. Each thread
-// of a block has the largest key of its share of the row; the largest of these is the row's next result, and the thread that
-// had it searches its share again.
+// A logit and its id form one 64-bit key, which is larger for a larger logit and, among equals, for a smaller id. A cluster has a
+// row, each of its blocks a part of it. Each thread has the largest key of its share of the part; the largest of these is the part's
+// next result, and the thread that had it searches its share again. The first block ranks the results of all parts.
+#include "kernels/cuda/cluster.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/reduce.h"
 
@@ -11,51 +12,120 @@
 namespace DEVICE_SPACE
 {
 
-enum { THREADS = 1024, WARPS = THREADS / WARP };
+enum { WARPS = CLUSTER_THREADS / WARP };
 
-// The largest key below `below` in a thread's share of a row.
-__device__ static uint64_t largest_below(const float *x, int64_t vocab, uint64_t below)
+struct top_k_shared {
+    uint64_t of_warp[WARPS];
+    double sum_of_warp[WARPS];
+    // In the first block: of each part the largest key and the sum of exp(x - largest), and its k results.
+    uint64_t largest[CLUSTER];
+    double sum[CLUSTER];
+    uint64_t result[1]; // (blocks, k)
+};
+
+static size_t shared_bytes(int blocks, int k)
+{
+    return sizeof(struct top_k_shared) + (size_t)blocks * (size_t)k * sizeof(uint64_t);
+}
+
+// Calls visit(i, x[i]) for a thread's share of a part. The loads of a batch come first.
+template <typename visitor> __device__ static void visit_share(const float *x, int from, int to, visitor visit)
+{
+    enum { BATCH = 8 };
+    for (int first = from + (int)threadIdx.x; first < to; first += BATCH * CLUSTER_THREADS) {
+        float v[BATCH];
+        UNROLL
+        for (int k = 0; k < BATCH; k++)
+            v[k] = x[min(first + k * CLUSTER_THREADS, to - 1)];
+        UNROLL
+        for (int k = 0; k < BATCH; k++)
+            if (first + k * CLUSTER_THREADS < to)
+                visit(first + k * CLUSTER_THREADS, v[k]);
+    }
+}
+
+// The largest key below `below`.
+__device__ static uint64_t largest_below(const float *x, int from, int to, uint64_t below)
 {
     uint64_t best = 0;
-    UNROLL_BY(8)
-    for (int64_t v = threadIdx.x; v < vocab; v += THREADS) {
-        const uint64_t key = key_of(x[v], (int)v);
+    visit_share(x, from, to, [&](int i, float v) {
+        const uint64_t key = key_of(v, i);
         best = key < below && key > best ? key : best;
-    }
+    });
     return best;
 }
 
-// logits (rows, vocab); token, log_p (rows, k)
-static __global__ void top_k_kernel(const float *logits, int64_t vocab, int k, int32_t *token, float *log_p)
+// Sum of exp(x - max): in order per thread, then a tree over lanes, then the warps in order. 0 if the part is empty or all -inf.
+__device__ static double sum_of_exp(const float *x, int from, int to, uint64_t largest, double *of_warp)
 {
+    const float max = largest != 0 ? number_of(largest) : -INFINITY;
+    double total = 0;
+    if (max > -INFINITY)
+        visit_share(x, from, to, [&](int, float v) { total += (double)expf(v - max); });
+    return block_sum<WARPS>(total, of_warp);
+}
+
+// The log of the row's sum of exp(x): the parts in order.
+__device__ static double log_total(const struct top_k_shared &s, int blocks)
+{
+    uint64_t largest = 0;
+    double total = 0;
+    for (int b = 0; b < blocks; b++)
+        largest = s.largest[b] > largest ? s.largest[b] : largest;
+    const double max = (double)number_of(largest);
+    for (int b = 0; b < blocks; b++)
+        if (s.sum[b] > 0)
+            total += s.sum[b] * exp((double)number_of(s.largest[b]) - max);
+    return log(total) + max;
+}
+
+// logits (rows, vocab); token, log_p (rows, k)
+static __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
+    top_k_kernel(const float *logits, int vocab, int k, int32_t *token, float *log_p)
+{
+    DYNAMIC_SHARED(struct top_k_shared, s);
     kernel_prologue();
-    __shared__ uint64_t of_warp[WARPS];
-    __shared__ double sums[WARPS];
-    const float *x = logits + blockIdx.x * vocab;
-    uint64_t own = largest_below(x, vocab, ~0ull);
-    double log_total = 0;
+    const int row = cluster_of_block(), block = block_in_cluster(), blocks = blocks_in_cluster();
+    const int each = (vocab + blocks - 1) / blocks, from = min(block * each, vocab), to = min(from + each, vocab);
+    const float *x = logits + (int64_t)row * vocab;
+    struct top_k_shared *first = in_block(s, 0);
+    uint64_t own = largest_below(x, from, to, ~0ull);
+    cluster_barrier(); // the first block has begun
     for (int r = 0; r < k; r++) {
-        const uint64_t best = block_max<WARPS>(own, of_warp);
-        own = own == best ? largest_below(x, vocab, best) : own;
-        const float value = number_of(best);
-        if (r == 0) { // sum of exp(x - max): in order per thread, then a tree over lanes, then the warps in order
-            double total = 0;
-            for (int64_t v = threadIdx.x; v < vocab; v += THREADS)
-                total += (double)expf(x[v] - value);
-            total = block_sum<WARPS>(total, sums);
-            log_total = log(total) + (double)value;
+        const uint64_t best = block_max<WARPS>(own, s->of_warp);
+        if (r == 0) {
+            const double sum = sum_of_exp(x, from, to, best, s->sum_of_warp);
+            if (threadIdx.x == 0)
+                first->largest[block] = best, first->sum[block] = sum;
         }
-        if (threadIdx.x == 0) {
-            token[(int64_t)blockIdx.x * k + r] = id_of(best);
-            log_p[(int64_t)blockIdx.x * k + r] = (float)((double)value - log_total);
+        if (threadIdx.x == 0)
+            first->result[block * k + r] = best; // 0: none is left
+        if (own == best && best != 0)
+            own = largest_below(x, from, to, best);
+    }
+    cluster_barrier();
+    if (block != 0)
+        return;
+    const double total = log_total(*s, blocks);
+    for (int i = (int)threadIdx.x; i < blocks * k; i += CLUSTER_THREADS) {
+        const uint64_t key = s->result[i];
+        int rank = 0;
+        for (int other = 0; other < blocks * k; other++)
+            rank += s->result[other] > key;
+        if (key != 0 && rank < k) {
+            token[(int64_t)row * k + rank] = id_of(key);
+            log_p[(int64_t)row * k + rank] = (float)((double)number_of(key) - total);
         }
     }
 }
 
 void top_k_queue(struct cuda *c, struct tensor logits, int k, int32_t *token, float *log_p)
 {
-    assert(k >= 1 && k <= logits.width && logits.type == F32);
-    QUEUE(c, top_k_kernel, (int)logits.rows, THREADS, 0, (const float *)logits.data, logits.width, k, token, log_p);
+    enum { MOST = 48 << 10 };
+    const int all = cluster_blocks(c), blocks = shared_bytes(all, k) <= MOST ? all : 1;
+    assert(k >= 1 && k <= logits.width && logits.type == F32 && shared_bytes(blocks, k) <= MOST);
+    QUEUE_CLUSTERS(c, top_k_kernel, (int)logits.rows, blocks, shared_bytes(blocks, k), (const float *)logits.data,
+                   (int)logits.width, k, token, log_p);
     cuda_launched(c, "best");
 }
 
