@@ -9,8 +9,8 @@ The disassembler is NVIDIA's nvdisasm: from the PATH, from the toolkit, or the p
 kernel except those of ALLOWED may have a stack frame or use local memory (LDL, STL: spilled registers, arrays indexed at run time).
 REQUIREMENTS lists the kernels that must load their weights sixteen bytes at a time, to registers or to shared memory, and use the
 tensor cores. From compute capability 9.0 every kernel except those of ALONE must wait for the previous kernel (ACQBULK) before it
-accesses memory other than weights. If there is nvcc, the script first checks kernels written for the purpose, nine of which
-contain a seeded fault, to show that it detects them.
+accesses memory other than weights, and those that load weights must have some in flight during that wait. If there is nvcc, the script
+first checks kernels written for the purpose, eleven of which contain a seeded fault, to show that it detects them.
 
 Prints one table (shared: static bytes, on sm_90 including the 1024 reserved by the system; narrow: loads of one or two bytes), then a
 sentence for each violation. Exit status: 0 none, 1 violations, 2 wrong usage, 77 no nvcc (or no nvdisasm), so nothing was
@@ -56,153 +56,17 @@ NVDISASM_HASHES = [
     "a3a8248074edb9fba63b74c38a5416b712a91ab09e70b8ab37186c3d293fc605",  # aarch64
 ]
 
-SEEDED_FAULTS = r"""
-#include "kernels/cuda/device.h"
-using namespace DEVICE_SPACE;
-
-__global__ void small_correct(float *out, const uint4 *w, const uint32_t *x, int k)
-{
-    float d[4] = {};
-    kernel_prologue();
-    for (int i = threadIdx.x; i < k; i += 32) {
-        const uint4 v = load_weights(w + i);
-        const uint32_t a[4] = { v.x, v.y, v.z, v.w };
-        mma_bf16(d, a, x[i], x[i + 1]);
-    }
-    out[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
-}
-
-__global__ void small_by_words(float *out, const uint32_t *w, const uint32_t *x, int k)
-{
-    float d[4] = {};
-    kernel_prologue();
-    for (int i = threadIdx.x; i < k; i += 32) {
-        const uint32_t a[4] = { w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3] };
-        mma_bf16(d, a, x[i], x[i + 1]);
-    }
-    out[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
-}
-
-__global__ void small_half_by_words(float *out, const uint4 *w, const uint32_t *x, int k)
-{
-    float d[4] = {};
-    kernel_prologue();
-    for (int i = threadIdx.x; i < k; i += 32) {
-        const uint4 v = load_weights(w + 2 * i);
-        uint32_t low, high;
-        asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];" : "=r"(low), "=r"(high) : "l"(w + 2 * i + 1));
-        const uint32_t a[4] = { v.x ^ v.z, v.y ^ v.w, low, high };
-        mma_bf16(d, a, x[i], x[i + 1]);
-    }
-    out[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
-}
-
-__global__ void small_without_tensor_cores(float *out, const uint4 *w, const float *x, int k)
-{
-    float d = 0;
-    kernel_prologue();
-    for (int i = threadIdx.x; i < k; i += 32) {
-        const uint4 v = load_weights(w + i);
-        d += (float)v.x * x[i] + (float)v.y + (float)v.z + (float)v.w;
-    }
-    out[threadIdx.x] = d;
-}
-
-__global__ void large_correct(float *out, const uint4 *w, const uint32_t *x, int k)
-{
-    __shared__ uint4 ring[2][32];
-    float d[4] = {};
-    kernel_prologue();
-    for (int i = 0; i < k; i++) {
-        copy_async(&ring[i % 2][threadIdx.x], w + 32 * i + threadIdx.x);
-        commit_copies();
-        wait_for_copies<1>();
-        const uint4 v = ring[(i + 1) % 2][threadIdx.x];
-        const uint32_t a[4] = { v.x, v.y, v.z, v.w };
-        mma_bf16(d, a, x[i], x[i + 1]);
-    }
-    out[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
-}
-
-__global__ void large_half_by_words(float *out, const uint4 *w, const uint32_t *x, int k)
-{
-    __shared__ uint4 ring[2][32];
-    float d[4] = {};
-    kernel_prologue();
-    for (int i = 0; i < k; i++) {
-        copy_async(&ring[0][threadIdx.x], w + 32 * i + threadIdx.x);
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
-                     :: "r"((uint32_t)__cvta_generic_to_shared(&ring[1][threadIdx.x])), "l"(w + i) : "memory");
-        commit_copies();
-        wait_for_copies<0>();
-        const uint4 v = ring[0][threadIdx.x], u = ring[1][threadIdx.x];
-        const uint32_t a[4] = { v.x, v.y, v.z, v.w };
-        mma_bf16(d, a, x[i], u.x);
-    }
-    out[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
-}
-
-__global__ void large_by_registers(float *out, const uint4 *w, const uint32_t *x, int k)
-{
-    __shared__ uint4 ring[2][32];
-    float d[4] = {};
-    kernel_prologue();
-    for (int i = 0; i < k; i++) {
-        ring[i % 2][threadIdx.x] = load_weights(w + 32 * i + threadIdx.x);
-        __syncthreads();
-        const uint4 v = ring[i % 2][threadIdx.x ^ 1];
-        const uint32_t a[4] = { v.x, v.y, v.z, v.w };
-        mma_bf16(d, a, x[i], x[i + 1]);
-    }
-    out[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
-}
-
-__global__ void __launch_bounds__(1024, 2) spilling(float *out, const float *x, int k)
-{
-    float d[96];
-    kernel_prologue();
-#pragma unroll
-    for (int j = 0; j < 96; j++)
-        d[j] = x[j * 32 + threadIdx.x];
-    for (int i = 0; i < k; i++)
-#pragma unroll
-        for (int j = 0; j < 96; j++)
-            d[j] = d[j] * d[(j + 7) % 96] + x[i];
-#pragma unroll
-    for (int j = 0; j < 96; j++)
-        out[j * 32 + threadIdx.x] = d[j];
-}
-
-__global__ void stacked(float *out, const int *at, int k)
-{
-    float d[16] = {};
-    kernel_prologue();
-    for (int i = 0; i < k; i++)
-        d[at[i] & 15] += 1;
-    out[threadIdx.x] = d[at[threadIdx.x] & 15];
-}
-
-__global__ void reads_before_waiting(float *out, const float *x)
-{
-    const float early = x[threadIdx.x];
-    kernel_prologue();
-    out[threadIdx.x] = early;
-}
-
-__global__ void never_waiting(float *out, const float *x)
-{
-    out[threadIdx.x] = x[threadIdx.x];
-}
-"""
 SEEDED_REQUIREMENTS = [(r"small_", "HMMA.16816.F32.BF16", IN_REGISTERS), (r"large_", "HMMA.16816.F32.BF16", IN_SHARED)]
 SEEDED_VIOLATIONS = {  # kernel: parts of the expected messages
     "small_correct": [],
-    "small_by_words": ["none that bypasses L1"],
+    "small_waiting_first": ["in flight during the wait"],
+    "small_by_words": ["none that bypasses L1", "in flight during the wait"],
     "small_half_by_words": ["found narrower ones"],
     "small_without_tensor_cores": ["expected HMMA"],
     "large_correct": [],
+    "large_waiting_first": ["in flight during the wait"],
     "large_half_by_words": ["found others"],
-    "large_by_registers": ["expected weights by copies"],
+    "large_by_registers": ["expected weights by copies", "in flight during the wait"],
     "spilling": ["expected no local memory"],
     "stacked": ["expected no local memory"],
     "reads_before_waiting": ["before the wait for the previous kernel"],
@@ -462,20 +326,23 @@ def violations_of(k, requirements):
                    ", ".join(f"{op} {n} times" for op, n in sorted(other.items())))
 
 
-ACCESSES = re.compile(r"LDG|LD\b|ST\b|STG|ATOM|RED|LDGSTS|UBLK|UTMA")  # accesses to memory that other kernels may have written
+ACCESSES = re.compile(r"LDG\b|LD\b|ST\b|STG|ATOM|RED|LDGSTS|UBLK|UTMA")  # accesses to memory that other kernels may have written
 
 
-def wait_violations_of(k):
+def wait_violations_of(k, requirements):
     """Violations of the order of kernels, on GPUs where a kernel may start before the previous one has ended."""
     if int(re.sub(r"\D", "", k.arch)) < 90 or re.match(ALONE, k.name):
         return
     if k.early is None:
         yield "expected a wait for the previous kernel (ACQBULK: wait_for_previous), found none"
         return
-    streams = any(s and re.match(name, k.name) for name, _, s in REQUIREMENTS)
-    early = [op for op in k.early if ACCESSES.match(op) and not (streams and op.split(".")[0] == "LDG")]
+    streams = next((s for name, _, s in requirements if s and re.match(name, k.name)), None)
+    weights = {IN_REGISTERS: "LDG", IN_SHARED: "LDGSTS", None: ""}[streams]
+    early = [op for op in k.early if ACCESSES.match(op) and not (streams and op.split(".")[0] in ("LDG", weights))]
     if early:
         yield f"expected no memory access before the wait for the previous kernel, found {', '.join(sorted(early))}"
+    if streams and not any(op.split(".")[0] == weights and op in k.weight_loads() for op in k.early):
+        yield "expected loads of weights in flight during the wait for the previous kernel (before ACQBULK), found none"
 
 
 def unmatched(kernels):
@@ -515,15 +382,14 @@ def check_files(nvcc, nvdisasm, files, to):
 
 
 def check_seeded_faults(nvcc, nvdisasm, to):
-    source = os.path.join(to, "seeded_faults.cu")
-    with open(source, "w") as f:
-        f.write(SEEDED_FAULTS)
-    kernels, errors = check_files(nvcc, nvdisasm, [source], to)
+    kernels, errors = check_files(nvcc, nvdisasm, [os.path.join(HERE, "tests", "machine_code_faults.cu")], to)
     for e in errors:
         raise Failed(e)
     for k in kernels:
-        found = list(violations_of(k, SEEDED_REQUIREMENTS)) + list(wait_violations_of(k))
-        expected = SEEDED_VIOLATIONS[k.name] if k.arch != "sm_80" or k.name not in ("reads_before_waiting", "never_waiting") else []
+        found = list(violations_of(k, SEEDED_REQUIREMENTS)) + list(wait_violations_of(k, SEEDED_REQUIREMENTS))
+        expected = SEEDED_VIOLATIONS[k.name]
+        if k.arch == "sm_80":
+            expected = [e for e in expected if "wait" not in e]
         if len(found) != len(expected) or any(words not in s for words, s in zip(expected, found)):
             raise Failed(f"seeded fault {k.name}, {k.arch}: expected the messages {expected or 'none'}, found {found or 'none'}: this "
                          "script no longer detects what it is for")
@@ -559,7 +425,7 @@ def main(arguments):
         kernels, violations = check_files(nvcc, nvdisasm, files, to)
     kernels.sort(key=lambda k: (k.source, k.arch, k.name))
     table(kernels)
-    violations += [f"{k.source.split('.')[0]}: {k.name}, {k.arch}: {v}" for k in kernels for v in [*violations_of(k, REQUIREMENTS), *wait_violations_of(k)]]
+    violations += [f"{k.source.split('.')[0]}: {k.name}, {k.arch}: {v}" for k in kernels for v in [*violations_of(k, REQUIREMENTS), *wait_violations_of(k, REQUIREMENTS)]]
     if complete:
         violations += unmatched(kernels)
     for v in violations:

@@ -111,17 +111,28 @@ __device__ inline void mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, ui
 #endif
 }
 
-// Loads sixteen bytes of weights without allocating in L1, since they are read once per pass.
+// Loads sixteen bytes of weights without allocating in L1, since they are read once per pass. Not ld.global.nc: ptxas moves such loads
+// past griddepcontrol.wait, and nothing is in flight during the wait (tests/machine_code.py).
 __device__ inline uint4 load_weights(const uint4 *at)
 {
 #if defined(EMULATED)
     return *at;
 #else
     uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];"
+    asm volatile("ld.global.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                  : "l"(at));
     return v;
+#endif
+}
+
+// Brings the line of 128 bytes at this address, of memory that no kernel writes, to L2.
+__device__ inline void prefetch_line(const void *at)
+{
+#if defined(EMULATED)
+    (void)*(const volatile uint8_t *)at;
+#else
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(at));
 #endif
 }
 

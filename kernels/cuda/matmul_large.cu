@@ -65,12 +65,12 @@ __device__ inline struct source source_of(const struct large_matmul &s, bool gat
     return { gated ? warp % 2 : 0, tile * s.w[0].units, corner.column, s.x.tiles - corner.column };
 }
 
-// Starts the copies of a warp's share of a unit. Missing tiles of x are not copied: no output depends on them.
+// Starts the copies of a warp's share of a unit: the weights, which no kernel writes, and the input. Missing tiles of x are not copied:
+// no output depends on them.
 template <int FORM, int SCALING, int PLANES, int SIDE>
-__device__ inline void copy_unit(struct stage<FORM, SCALING, PLANES, SIDE> *to, const struct large_matmul &s,
-                                 const struct source &source, int unit)
+__device__ inline void copy_weights(struct stage<FORM, SCALING, PLANES, SIDE> *to, const struct large_matmul &s,
+                                    const struct source &source, int unit)
 {
-    constexpr int WARPS = SIDE / TILE, BLOCKS = form_unit(FORM) / GROUP;
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     const struct packed &w = s.w[source.weight];
     const int64_t at = source.unit + unit;
@@ -83,6 +83,14 @@ __device__ inline void copy_unit(struct stage<FORM, SCALING, PLANES, SIDE> *to, 
     if (lane < 2 * super_words(SCALING))
         copy_async(&to->supers[warp * 8 * super_words(SCALING) + 4 * lane],
                    w.supers + at / 4 * 8 * super_words(SCALING) + 4 * lane);
+}
+
+template <int FORM, int SCALING, int PLANES, int SIDE>
+__device__ inline void copy_input(struct stage<FORM, SCALING, PLANES, SIDE> *to, const struct large_matmul &s,
+                                  const struct source &source, int unit)
+{
+    constexpr int WARPS = SIDE / TILE, BLOCKS = form_unit(FORM) / GROUP;
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     UNROLL
     for (int b = 0; b < BLOCKS; b++) {
         const int64_t tile = (int64_t)(unit * BLOCKS + b) * s.x.tiles + source.x;
@@ -238,7 +246,7 @@ static __global__ void __launch_bounds__(SIDE * 2, SIDE == 128   ? 1
                                                                  : 2)
     large_kernel(const __grid_constant__ struct large_matmul s, bool gated)
 {
-    kernel_prologue();
+    launch_dependents();
     using stage_type = struct stage<FORM, SCALING, PLANES, SIDE>;
     constexpr int COLUMNS = SIDE / 16, STAGES = stages_of(sizeof(stage_type));
     DYNAMIC_SHARED(stage_type, ring);
@@ -256,6 +264,11 @@ static __global__ void __launch_bounds__(SIDE * 2, SIDE == 128   ? 1
     sum.fill(0);
     total.fill(-0.0f);      // -0 + x is x, whatever the sign of x
     int unit = 0, next = 0; // next unit to multiply, next unit to copy
+    UNROLL
+    for (int i = 0; i < STAGES - 1 && i < units; i++, next = unit_after(next, units))
+        copy_weights(&ring[i], s, source, next);
+    next = 0;
+    wait_for_previous(); // weights are not written by kernels; the first group of copies has those of all first stages
     UNROLL_BY(1)
     for (int i = 1 - STAGES, from = 1; i < units; i++, from = from == STAGES - 1 ? 0 : from + 1) {
         if (i >= 0) {
@@ -264,8 +277,12 @@ static __global__ void __launch_bounds__(SIDE * 2, SIDE == 128   ? 1
         }
         forget(source.unit); // recompute addresses from these here: keeping them costs registers
         forget(source.x);
-        if (i + STAGES - 1 < units)
-            copy_unit(&ring[from == 0 ? STAGES - 1 : from - 1], s, source, next);
+        if (i + STAGES - 1 < units) {
+            stage_type *const to = &ring[from == 0 ? STAGES - 1 : from - 1];
+            if (i >= 0)
+                copy_weights(to, s, source, next);
+            copy_input(to, s, source, next);
+        }
         next = unit_after(next, units);
         commit_copies();
         if (i < 0)
