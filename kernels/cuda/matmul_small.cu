@@ -112,7 +112,7 @@ static __global__ void __launch_bounds__(THREADS, blocks_of(FORM, SCALING, PLANE
     wait_for_previous(); // weights are not written by kernels
     const uint4 *x = input.data + first * PLANES * WARP + lane;
     const float *sums = input.sums + first * 8 + lane % 4 * 2;
-    const bool in_pass = COLUMNS > 1 || lane / 4 < input.n; // one row: an eighth of the reads
+    const bool in_pass = COLUMNS > 1 || lane / 4 < input.n;                  // one row: an eighth of the reads
     const uint32_t minus = 0xC300C300 + (uint32_t)part->w.zero * 0x00010001; // -128 - zero
     UNROLL_BY(COLUMNS * WEIGHTS > 1 ? 1 : PLANES == 1 ? AHEAD : 2)
     for (int unit = slice; unit < units; unit += SLICES) {
