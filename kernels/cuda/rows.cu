@@ -5,7 +5,7 @@
 namespace DEVICE_SPACE
 {
 
-enum { THREADS = 256 };
+enum { THREADS = 256, LINE = 128 / sizeof(float) };
 
 static float *floats(struct tensor t)
 {
@@ -44,7 +44,10 @@ void cuda_add(struct backend *b, struct tensor out, struct tensor x)
 static __global__ void rmsnorm_kernel(float *out, const float *x, const float *w, int n, int64_t width, float eps,
                                       const struct rounding planes, int64_t padded)
 {
-    kernel_prologue();
+    launch_dependents();
+    for (int64_t k = (int64_t)threadIdx.x * LINE; k < width; k += THREADS * LINE)
+        prefetch_line(w + k);
+    wait_for_previous(); // w is not written by kernels
     __shared__ float of_warp[THREADS / WARP];
     const float *row = x + blockIdx.x * width;
     const bool real = (int)blockIdx.x < n;
