@@ -94,32 +94,4 @@ template <typename T> __device__ inline T *in_block(T *shared, int block)
 #endif
 }
 
-// As QUEUE: n clusters of `blocks` blocks of CLUSTER_THREADS threads. At most 48 kB of shared memory. blocks: 1 to cluster_blocks(c).
-#if defined(EMULATED)
-#define QUEUE_CLUSTERS(c, kernel, n, blocks, shared, ...) \
-    (cuda_use(c), LAUNCH_CLUSTERS(kernel, (blocks), (n) * (blocks), CLUSTER_THREADS, shared, (c)->stream, __VA_ARGS__))
-#else
-template <typename... parameters, typename... arguments>
-static inline void queue_clusters(struct cuda *c, void (*kernel)(parameters...), int n, int blocks, size_t shared,
-                                  const arguments &...a)
-{
-    cudaLaunchAttribute attribute[2] = {};
-    attribute[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute[0].val.programmaticStreamSerializationAllowed = 1;
-    attribute[1].id = cudaLaunchAttributeClusterDimension;
-    attribute[1].val.clusterDim.x = (unsigned)blocks;
-    attribute[1].val.clusterDim.y = attribute[1].val.clusterDim.z = 1;
-    cudaLaunchConfig_t l = {};
-    l.gridDim = dim3((unsigned)n * (unsigned)blocks);
-    l.blockDim = dim3(CLUSTER_THREADS);
-    l.dynamicSmemBytes = shared;
-    l.stream = c->stream;
-    l.attrs = attribute;
-    l.numAttrs = c->overlaps ? 2 : 0;
-    cuda_use(c);
-    cudaLaunchKernelEx(&l, kernel, a...); // cuda_launched() checks the error
-}
-#define QUEUE_CLUSTERS(c, kernel, n, blocks, shared, ...) queue_clusters(c, kernel, n, blocks, shared, __VA_ARGS__)
-#endif
-
 } // namespace DEVICE_SPACE

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cuda/cluster.h"
 #include "kernels/cuda/cublas.h"
 
 namespace DEVICE_SPACE
@@ -305,6 +306,12 @@ static struct cuda *fail_on(const char *name, int device, cudaError_t e, const c
     return NULL;
 }
 
+static bool is_set(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value != NULL && *value != '\0' && strcmp(value, "0") != 0;
+}
+
 // name: as the user gave it.
 static struct cuda *open_device(const char *name, int device, struct error *err)
 {
@@ -329,6 +336,7 @@ static struct cuda *open_device(const char *name, int device, struct error *err)
     c->device = device;
     c->processors = p.multiProcessorCount;
     c->overlaps = p.major >= 9;
+    c->clusters = cluster_blocks(c) > 1 && !is_set("SPECLAB_CUDA_NO_CLUSTERS");
     c->graphs = graphs_create();
     c->verify.apart = c->best.apart = c->parts.apart = true;
     e = cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);

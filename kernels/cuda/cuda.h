@@ -61,6 +61,7 @@ struct cuda {
     int device, processors; // of the device: streaming multiprocessors
     cudaStream_t stream;
     bool overlaps; // a kernel may start before the previous one has ended: from compute capability 9.0 on
+    bool clusters; // products use them (matmul_cluster.cu)
     cudaEvent_t stamp[MAX_STAMPS];
     bool failed; // since the last sync()
     struct error err;
@@ -95,29 +96,40 @@ void cuda_note(struct cuda *c, cudaError_t e, const char *what);
 // After a launch.
 void cuda_launched(struct cuda *c, const char *what);
 // QUEUE(c, kernel, grid, block, bytes of dynamic shared memory, arguments): of kernels that wait for the previous one themselves
-// (device.h: kernel_prologue).
+// (device.h: kernel_prologue). QUEUE_CLUSTERS: in clusters of `blocks` blocks (cluster.h), a divisor of grid.x.
 #if defined(EMULATED)
 #define QUEUE(c, kernel, grid, block, shared, ...) \
     (cuda_use(c), LAUNCH(kernel, grid, block, shared, (c)->stream, __VA_ARGS__))
+#define QUEUE_CLUSTERS(c, kernel, blocks, grid, block, shared, ...) \
+    (cuda_use(c), LAUNCH_CLUSTERS(kernel, blocks, grid, block, shared, (c)->stream, __VA_ARGS__))
 #else
 template <typename... parameters, typename... arguments>
-static inline void queue(struct cuda *c, void (*kernel)(parameters...), dim3 grid, dim3 block, size_t shared,
-                         const arguments &...a)
+static inline void queue(struct cuda *c, void (*kernel)(parameters...), int cluster, dim3 grid, dim3 block,
+                         size_t shared, const arguments &...a)
 {
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute attribute[2] = {};
     cudaLaunchConfig_t l = {};
     l.gridDim = grid;
     l.blockDim = block;
     l.dynamicSmemBytes = shared;
     l.stream = c->stream;
-    l.attrs = &early;
-    l.numAttrs = c->overlaps ? 1 : 0;
+    l.attrs = attribute;
+    if (c->overlaps) {
+        attribute[l.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attribute[l.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (cluster > 1) {
+        attribute[l.numAttrs].id = cudaLaunchAttributeClusterDimension;
+        attribute[l.numAttrs].val.clusterDim.x = (unsigned)cluster;
+        attribute[l.numAttrs].val.clusterDim.y = attribute[l.numAttrs].val.clusterDim.z = 1;
+        l.numAttrs++;
+    }
     cuda_use(c);
     cudaLaunchKernelEx(&l, kernel, a...); // cuda_launched() checks the error
 }
-#define QUEUE(c, kernel, grid, block, shared, ...) queue(c, kernel, dim3(grid), dim3(block), shared, __VA_ARGS__)
+#define QUEUE(c, kernel, grid, block, shared, ...) queue(c, kernel, 1, dim3(grid), dim3(block), shared, __VA_ARGS__)
+#define QUEUE_CLUSTERS(c, kernel, blocks, grid, block, shared, ...) \
+    queue(c, kernel, blocks, dim3(grid), dim3(block), shared, __VA_ARGS__)
 #endif
 
 // Makes s at least `bytes` large. NULL: out of memory, which is recorded.

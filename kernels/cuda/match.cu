@@ -31,7 +31,8 @@ static __global__ void __launch_bounds__(CLUSTER_THREADS, 1) match_kernel(const 
 
 static void queue(struct cuda *c, int n, const struct verify_call *calls)
 {
-    QUEUE_CLUSTERS(c, match_kernel, n, cluster_blocks(c), sizeof(struct verify_shared), calls);
+    const int blocks = cluster_blocks(c);
+    QUEUE_CLUSTERS(c, match_kernel, blocks, n * blocks, CLUSTER_THREADS, sizeof(struct verify_shared), calls);
 }
 
 static int residual_rows(const struct verify_request *r)

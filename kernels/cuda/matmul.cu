@@ -1,6 +1,6 @@
 // matmul.cu - the choice of kernels for products of one input: how the input is rounded, which kernel computes each product, and
 // which products share a launch.
-#include "kernels/cuda/round.h"
+#include "kernels/cuda/slice.h"
 
 namespace DEVICE_SPACE
 {
@@ -25,15 +25,28 @@ static struct part part_of(const struct product *q)
     return { *packed_of(q->w), (float *)q->out.data, (const float *)q->bias.data, q->add };
 }
 
-static void run_large(struct cuda *c, const struct rounded &x, const struct product *p)
+static struct large_matmul large_of(const struct rounded &x, const struct product *p)
 {
-    const struct large_matmul s = {
-        { *packed_of(p->w), {} }, x, (float *)p->out.data, (const float *)p->bias.data, p->add
-    };
-    matmul_large_run(c, &s, false);
+    return { { *packed_of(p->w), {} }, x, (float *)p->out.data, (const float *)p->bias.data, p->add };
 }
 
-// Weights with the same packing share a launch, unless the pass is long: then each launch has enough work.
+// Whether a product takes a launch of matmul_large.cu. Without clusters, matmul_small.cu reads four bytes of x per byte of bf16 weights at
+// 64 rows, matmul_large.cu one; but it needs two blocks per multiprocessor. The choice does not change the result.
+static bool is_large(const struct cuda *c, const struct large_matmul *s, bool gated)
+{
+    return s->x.n > MAX_SMALL_ROWS ||
+           (!c->clusters && s->x.n > 16 && matmul_large_blocks(s, gated) >= 2 * (int64_t)c->processors);
+}
+
+static void run_small(struct cuda *c, const struct work &k, bool gated)
+{
+    if (c->clusters && k.s.x.tiles > 1)
+        matmul_cluster_run(c, k, gated);
+    else
+        matmul_small_run(c, k, gated);
+}
+
+// Weights with the same packing share a launch, unless the product is large: then each launch has enough work.
 static void run(struct cuda *c, struct tensor x, const struct inputs *in, const struct product *p, int count)
 {
     bool done[MAX_PRODUCTS] = {};
@@ -42,19 +55,22 @@ static void run(struct cuda *c, struct tensor x, const struct inputs *in, const 
         assert(p[i].out.rows == x.rows && p[i].out.width == w->rows && w->k == x.width);
         assert(p[i].out.type == F32 && x.type == F32);
         without_planes(c, p[i].out);
+        const struct large_matmul large = large_of(needs_three_planes(w) ? in->three : in->one, &p[i]);
         if (w->form == FORM_RAW)
             run_plain(c, x, in, &p[i]);
-        else if (x.rows > MAX_SMALL_ROWS)
-            run_large(c, needs_three_planes(w) ? in->three : in->one, &p[i]);
+        else if (is_large(c, &large, false))
+            matmul_large_run(c, &large, false);
         else if (!done[i]) {
-            struct small_matmul s = {};
-            s.x = needs_three_planes(w) ? in->three : in->one;
-            for (int j = i; j < count; j++)
-                if (!done[j] && same_packing(w, packed_of(p[j].w))) {
-                    s.part[s.count++] = part_of(&p[j]);
+            struct work k = {};
+            k.s.x = large.x;
+            for (int j = i; j < count; j++) {
+                const struct large_matmul other = large_of(large.x, &p[j]);
+                if (!done[j] && same_packing(w, packed_of(p[j].w)) && !is_large(c, &other, false)) {
+                    k.s.part[k.s.count++] = part_of(&p[j]);
                     done[j] = true;
                 }
-            matmul_small_run(c, &s);
+            }
+            run_small(c, k, false);
         }
     }
 }
@@ -83,16 +99,15 @@ static struct tensor run_gated(struct cuda *c, struct tensor out, struct tensor 
     if (x.rows == 0 || !round_input(c, x, forms, &in))
         return out;
     const struct rounded &input = needs_three_planes(g) ? in.three : in.one;
-    if (x.rows > MAX_SMALL_ROWS) {
-        const struct large_matmul s = { { *g, *u }, input, (float *)out.data, NULL, false };
-        matmul_large_run(c, &s, true);
+    const struct large_matmul large = { { *g, *u }, input, (float *)out.data, NULL, false };
+    if (is_large(c, &large, true)) {
+        matmul_large_run(c, &large, true);
         return out;
     }
-    const struct small_matmul s = { input, 2, { part_of(&p[0]), part_of(&p[1]) } };
-    struct rounding planes = {};
+    struct work k = { { input, 2, { part_of(&p[0]), part_of(&p[1]) } }, {} };
     const bool has_planes =
-        out.width == round_width(out.width) && rounding_for(c, in.read, out.rows, out.width, &planes);
-    matmul_small_gated(c, &s, &planes);
+        out.width == round_width(out.width) && rounding_for(c, in.read, out.rows, out.width, &k.planes);
+    run_small(c, k, true);
     return has_planes ? with_planes(c, out) : out;
 }
 

@@ -346,6 +346,11 @@ static void choose_side(struct cuda *c, const struct large_matmul *s, bool gated
     launch<FORM, SCALING, PLANES, 64>(c, s, gated);
 }
 
+int64_t matmul_large_blocks(const struct large_matmul *s, bool gated)
+{
+    return blocks_of(s, gated, 64);
+}
+
 void matmul_large_run(struct cuda *c, const struct large_matmul *s, bool gated)
 {
     every_form([&]<int FORM, int SCALING>() {

@@ -167,12 +167,14 @@ static inline bool same_packing(const struct packed *a, const struct packed *b)
            a->k == b->k;
 }
 
-void matmul_small_run(struct cuda *c, const struct small_matmul *s);
-// part[0].out = silu(x w0^T) * (x w1^T) with the weights of part[0] and part[1]; also writes its planes.
-void matmul_small_gated(struct cuda *c, const struct small_matmul *s, const struct rounding *planes);
+// matmul_small.cu, and with the same bits matmul_cluster.cu, for 9 to MAX_SMALL_ROWS rows where blocks can run in clusters. gated: out of
+// part 0 = silu(x w0^T) * (x w1^T) with the weights of part 0 and part 1; its planes are written too.
+struct work; // slice.h
+void matmul_small_run(struct cuda *c, const struct work &k, bool gated);
+void matmul_cluster_run(struct cuda *c, const struct work &k, bool gated);
 
-// matmul_large.cu, with the same bits: for more rows than a block of matmul_small.cu has, where that kernel would read x again for
-// every sixteen rows of weights, and the weights again for every block of rows of x.
+// matmul_large.cu, with the same bits: for more rows than a block of those has, where they would read x again for every few rows of
+// weights, and the weights again for every block of rows of x.
 enum { MAX_SMALL_ROWS = 64 };
 struct large_matmul {   // one launch
     struct packed w[2]; // w[1]: gated only
@@ -182,6 +184,7 @@ struct large_matmul {   // one launch
     bool add;
 };
 void matmul_large_run(struct cuda *c, const struct large_matmul *s, bool gated);
+int64_t matmul_large_blocks(const struct large_matmul *s, bool gated); // of the smallest size
 // matmul_plain.cu: from raw rows on the device. x: (n, k), already rounded; out, bias: as in struct part
 void matmul_plain_run(struct cuda *c, float *out, const float *x, int n, const uint8_t *rows, enum type type, int64_t m,
                       int64_t k, const float *bias, bool add);

@@ -129,7 +129,8 @@ static __global__ void __launch_bounds__(CLUSTER_THREADS, 1) rejection_kernel(co
 
 static void queue(struct cuda *c, int n, const struct verify_call *calls)
 {
-    QUEUE_CLUSTERS(c, rejection_kernel, n, cluster_blocks(c), sizeof(struct rejection_shared), calls);
+    const int blocks = cluster_blocks(c);
+    QUEUE_CLUSTERS(c, rejection_kernel, blocks, n * blocks, CLUSTER_THREADS, sizeof(struct rejection_shared), calls);
 }
 
 static int residual_rows(const struct verify_request *r)

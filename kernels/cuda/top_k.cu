@@ -124,8 +124,8 @@ void top_k_queue(struct cuda *c, struct tensor logits, int k, int32_t *token, fl
     enum { MOST = 48 << 10 };
     const int all = cluster_blocks(c), blocks = shared_bytes(all, k) <= MOST ? all : 1;
     assert(k >= 1 && k <= logits.width && logits.type == F32 && shared_bytes(blocks, k) <= MOST);
-    QUEUE_CLUSTERS(c, top_k_kernel, (int)logits.rows, blocks, shared_bytes(blocks, k), (const float *)logits.data,
-                   (int)logits.width, k, token, log_p);
+    QUEUE_CLUSTERS(c, top_k_kernel, blocks, (int)logits.rows * blocks, CLUSTER_THREADS, shared_bytes(blocks, k),
+                   (const float *)logits.data, (int)logits.width, k, token, log_p);
     cuda_launched(c, "best");
 }
 

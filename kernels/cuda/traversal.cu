@@ -139,7 +139,8 @@ static __global__ void __launch_bounds__(CLUSTER_THREADS, 1) traversal_kernel(co
 
 static void queue(struct cuda *c, int n, const struct verify_call *calls)
 {
-    QUEUE_CLUSTERS(c, traversal_kernel, n, cluster_blocks(c), sizeof(struct traversal_shared), calls);
+    const int blocks = cluster_blocks(c);
+    QUEUE_CLUSTERS(c, traversal_kernel, blocks, n * blocks, CLUSTER_THREADS, sizeof(struct traversal_shared), calls);
 }
 
 // A node's residual is kept while the path goes down through a child that is not its first; the last one is that of the current node,

@@ -133,7 +133,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int of)
     p->reservedSharedMemPerBlock = 1 << 10;
     p->regsPerBlock = p->regsPerMultiprocessor = 1 << 16;
     p->warpSize = WARP;
-    p->maxThreadsPerBlock = MAX_THREADS;
+    p->maxThreadsPerBlock = MAX_BLOCK;
     p->maxThreadsPerMultiProcessor = 2048;
     p->maxBlocksPerMultiProcessor = 32;
     p->major = 9;

@@ -17,8 +17,8 @@
 inline namespace emulated_gpu
 {
 
-enum { WARP = 32, MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / WARP }; // of a block; here of a cluster, too
-enum { MAX_CLUSTER = 8 };                                               // blocks
+enum { WARP = 32, MAX_BLOCK = 1024, MAX_CLUSTER = 8 }; // a block's threads; a cluster's blocks
+enum { MAX_THREADS = MAX_CLUSTER * MAX_BLOCK, MAX_WARPS = MAX_THREADS / WARP };
 
 struct stack {
     uint8_t *bottom;

@@ -127,18 +127,17 @@ static size_t shared_limit(const void *kernel)
 static void launch_check(const struct emulated_work &w)
 {
     const uint64_t threads = (uint64_t)w.block.x * w.block.y * w.block.z;
-    if (threads == 0 || threads > MAX_THREADS || w.block.z > 64)
+    if (threads == 0 || threads > MAX_BLOCK || w.block.z > 64)
         die("%s: a block of (%u, %u, %u) threads: from 1 to %d, and at most 64 in z", w.name, w.block.x, w.block.y,
-            w.block.z, MAX_THREADS);
+            w.block.z, MAX_BLOCK);
     if (w.grid.x == 0 || w.grid.y == 0 || w.grid.z == 0 || w.grid.x > INT_MAX || w.grid.y > 65535 || w.grid.z > 65535)
         die("%s: a grid of (%u, %u, %u) blocks: at least 1 each, and at most 65535 in y and z", w.name, w.grid.x,
             w.grid.y, w.grid.z);
     if (w.cluster < 1 || w.cluster > MAX_CLUSTER || w.grid.x % (unsigned)w.cluster != 0)
         die("%s: clusters of %d blocks in a grid of %u: at most %d, and they divide it", w.name, w.cluster, w.grid.x,
             MAX_CLUSTER);
-    if (w.cluster > 1 && (threads % WARP != 0 || threads * (uint64_t)w.cluster > MAX_THREADS))
-        die("%s: clusters of %d blocks of %d threads: warps are whole here, and at most %d threads a cluster", w.name,
-            w.cluster, (int)threads, MAX_THREADS);
+    if (w.cluster > 1 && threads % WARP != 0)
+        die("%s: clusters of blocks of %d threads: warps are whole here", w.name, (int)threads);
     const size_t limit = shared_limit(w.kernel);
     if (w.shared > limit)
         die("%s: %zu bytes of dynamic shared memory, but the limit is %zu (cudaFuncSetAttribute)", w.name, w.shared,
