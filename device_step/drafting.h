@@ -1,6 +1,6 @@
 // drafting.h - drafts that a device builds in its own memory, so that the host need not see a token before the next pass is queued.
-// drafters/tree_builder.h specifies how; a device does the same, candidate for candidate, and leaves the drafts where the target's
-// pass and the rule read them (core/draft.h: device_draft).
+// candidates.h has the steps, drafters/tree_builder.h the shapes; a device does as the host, candidate for candidate, and leaves the
+// drafts where the target's pass and the rule read them (core/draft.h: device_draft).
 //
 //     create -> { begin -> { level }* -> end }* -> destroy                       device_step.h: drafts_..
 #pragma once
@@ -8,21 +8,16 @@
 #include <stdint.h>
 #include "core/draft.h"
 #include "core/tensor.h"
+#include "device_step/candidates.h"
 
 struct row_stages;
 
-enum pick { PICK_SAMPLED, PICK_GREEDY, PICK_COUPLED };
-
 enum { DRAFTING_CANDIDATES = 2048, DRAFTING_FRONTIER = 512 }; // maximum per slot; the host builds larger drafts
 
-// A family is the children that a candidate may have: their ranks, ascending, and the family of each. Family f's are members
-// first[f] to first[f + 1]. The root has family 0. The ranks of sampled children are 0, 1, 2, ...
 struct drafting_shape {
     enum pick pick;
     bool distinct; // siblings are sampled without replacement
-    int families;
-    const int16_t *first;        // (families + 1)
-    const int16_t *rank, *child; // (members)
+    struct families families;
     int nodes, top;           // best-first tree: draft tokens kept, candidates of a frontier; nodes 0: not best-first
     int vocab;                // maximum number of children of a candidate
     int used_vocab;           // ids from here on are padding

@@ -25,9 +25,9 @@ static bool allocate(struct tensor *t, const struct drafter_env *env, struct err
 bool depth_heads_open(struct depth_heads *h, const struct depth_heads_setup *setup, const struct tree_shape *shape,
                       const struct drafter_env *env, struct error *err)
 {
-    if (tree_shape_levels(shape) > setup->heads)
-        return fail(err, "%s: a draft of depth %d needs as many heads, but %s has %d", setup->what,
-                    tree_shape_levels(shape), setup->path, setup->heads);
+    if (shape->levels > setup->heads)
+        return fail(err, "%s: a draft of depth %d needs as many heads, but %s has %d", setup->what, shape->levels,
+                    setup->path, setup->heads);
     if (!draft_batch_create(&h->draft_batch, shape, env, setup->vocab, setup->target_id, env->used_vocab, err) ||
         !allocate(&h->state, env, err) || !allocate(&h->active, env, err))
         return false;

@@ -36,7 +36,6 @@ struct device_drafts {
     int requests;                       // of those
     struct device_rows *rows, *parents; // (slots) of a pass: its tokens; the pending rows that its rows follow
     int n_rows_of;                      // requests with rows in that pass
-    int *capacity, *nodes;              // (levels + 1) of a request: maximum rows of a level; nodes down to it
     int32_t *first;                     // (slots)
     int depth, pending, q_rows, n_rows; // of the level at hand: depth, first pending row, first row of q, rows
 };
@@ -49,64 +48,6 @@ static struct device_drafts *self_of(const struct drafts *d)
 static struct backend *backend_of(const struct drafts *d)
 {
     return d->batch->env.backend;
-}
-
-// ---- shapes
-
-struct families {
-    int16_t *first, *rank, *child;
-    int n, members;
-};
-
-static void add_member(struct families *f, int rank, int child)
-{
-    f->rank[f->members] = (int16_t)rank;
-    f->child[f->members++] = (int16_t)child;
-}
-
-// A level is a family; of a fixed tree each node is one.
-static struct families families_of(const struct tree_shape *s)
-{
-    const int levels = tree_shape_levels(s), tree = s->tree.n;
-    struct families f = { .n = tree > 0 ? tree : levels + 1 };
-    const size_t capacity = (size_t)(tree > 0 ? tree : levels * s->max_children);
-    f.first = xcalloc((size_t)f.n + 1, sizeof(*f.first));
-    f.rank = xcalloc(capacity, sizeof(*f.rank));
-    f.child = xcalloc(capacity, sizeof(*f.child));
-    for (int family = 0; family < f.n; family++) {
-        for (int rank = 0; tree == 0 && family < levels && rank < tree_shape_width(s, family); rank++)
-            add_member(&f, rank, family + 1);
-        for (int node = 1; node < tree; node++)
-            if (s->tree.node[node].parent == family)
-                add_member(&f, s->tree.node[node].rank, node);
-        f.first[family + 1] = (int16_t)f.members;
-    }
-    return f;
-}
-
-// Maximum per request: rows of each level, and nodes down to it.
-static void measure(const struct tree_shape *s, int *capacity, int *nodes)
-{
-    const int levels = tree_shape_levels(s);
-    int level = 1;
-    capacity[0] = nodes[0] = 1;
-    for (int d = 1; d <= levels; d++) {
-        capacity[d] = 0;
-        nodes[d] = nodes[d - 1];
-        if (s->tree.n > 0) {
-            for (int node = 1; node < s->tree.n; node++)
-                if (s->tree.node[node].depth == d) {
-                    nodes[d]++;
-                    capacity[d] += tree_children(&s->tree, node) > 0;
-                }
-            continue;
-        }
-        level *= tree_shape_width(s, d - 1);
-        nodes[d] += level;
-        if (s->o.nodes > 0 && level > s->o.top)
-            level = s->o.top;
-        capacity[d] = d < levels ? level : 0;
-    }
 }
 
 // ---- creation
@@ -125,10 +66,7 @@ static struct drafting *create_drafting(const struct draft_batch *g)
     struct families f = families_of(s);
     const struct drafting_shape shape = { .pick = (enum pick)s->o.pick,
                                           .distinct = s->o.distinct,
-                                          .families = f.n,
-                                          .first = f.first,
-                                          .rank = f.rank,
-                                          .child = f.child,
+                                          .families = f,
                                           .nodes = s->o.nodes,
                                           .top = s->o.top,
                                           .vocab = g->child_vocab,
@@ -142,9 +80,7 @@ static struct drafting *create_drafting(const struct draft_batch *g)
                                           .evaluated = s->evaluated,
                                           .draft_nodes = s->nodes };
     struct drafting *to = g->env.backend->step->drafts_create(g->env.backend, &shape);
-    free(f.first);
-    free(f.rank);
-    free(f.child);
+    families_free(&f);
     return to;
 }
 
@@ -185,8 +121,6 @@ static void device_destroy(struct drafts *d)
     free(t->request);
     free(t->rows);
     free(t->parents);
-    free(t->capacity);
-    free(t->nodes);
     free(t->first);
     free(t);
 }
@@ -258,9 +192,10 @@ static struct tensor device_logits(struct drafts *d, int rows)
     return t->in_place ? tensor_rows(t->q, t->q_rows, rows) : tensor_rows(t->logits, 0, rows);
 }
 
-static int level_capacity(const struct device_drafts *t)
+// Maximum rows per request at a depth of the drafts at hand.
+static int level_rows(const struct device_drafts *t, int depth)
 {
-    return t->depth < tree_shape_levels(&t->drafts.batch->shape) ? t->capacity[t->depth + 1] : 0;
+    return t->drafts.batch->shape.level_rows[depth];
 }
 
 static bool device_children(struct drafts *d, const struct request *r, int n, const int *first, int stride,
@@ -269,14 +204,14 @@ static bool device_children(struct drafts *d, const struct request *r, int n, co
     struct device_drafts *t = self_of(d);
     struct backend *b = backend_of(d);
     struct drafting_level l = { .depth = t->depth,
-                                .width = t->capacity[t->depth],
+                                .width = level_rows(t, t->depth),
                                 .logits = device_logits(d, t->n_rows),
                                 .first = t->first,
                                 .stride = stride,
                                 .stages = &d->batch->stages,
                                 .used_vocab = d->batch->used_vocab,
                                 .pending = t->pending,
-                                .capacity = level_capacity(t) };
+                                .capacity = level_rows(t, t->depth + 1) };
     (void)r, (void)n, (void)err;
     for (int i = 0; i < t->requests; i++)
         t->first[i] = first[i];
@@ -293,7 +228,7 @@ static bool device_children(struct drafts *d, const struct request *r, int n, co
 static int device_next_level(struct drafts *d, const struct request *r, int n)
 {
     struct device_drafts *t = self_of(d);
-    const int capacity = level_capacity(t);
+    const int capacity = level_rows(t, t->depth + 1);
     int wanted = 0;
     (void)r, (void)n;
     t->depth++;
@@ -307,7 +242,7 @@ static struct pass device_rows(struct drafts *d, const struct request *r, int n,
 {
     struct device_drafts *t = self_of(d);
     const struct tree_shape *shape = &d->batch->shape;
-    const int capacity = t->capacity[t->depth];
+    const int capacity = level_rows(t, t->depth);
     int rows = 0, requests = 0;
     (void)n;
     for (int i = 0; i < t->requests; i++) {
@@ -349,15 +284,14 @@ static int device_pending(const struct drafts *d, int slot, int *n)
     *n = 0;
     for (int i = 0; i < t->requests; i++)
         if (t->request[i].slot == slot && t->request[i].max_depth > t->depth)
-            *n = t->capacity[t->depth];
+            *n = level_rows(t, t->depth);
     return t->pending - *n;
 }
 
 static int max_nodes(const struct device_drafts *t, const struct drafting_request *r)
 {
-    const int all = t->nodes[r->max_depth], best_first = t->drafts.batch->shape.o.nodes;
-    const int kept = 1 + best_first < r->capacity ? 1 + best_first : r->capacity;
-    return best_first == 0 || all < kept ? all : kept;
+    const struct tree_shape *s = &t->drafts.batch->shape;
+    return 1 + nodes_kept(s->o.nodes, r->capacity, s->level_candidates[r->max_depth] - 1);
 }
 
 static void device_end(struct drafts *d, const struct request *r, int n)
@@ -413,7 +347,6 @@ struct drafts *device_drafts_create(const struct draft_batch *g)
     if (!can_build(g))
         return NULL;
     const size_t slots = (size_t)g->env.slots, nodes = slots * (size_t)g->shape.nodes;
-    const size_t levels = (size_t)tree_shape_levels(&g->shape) + 1;
     struct device_drafts *t = xcalloc(1, sizeof(*t));
     t->drafts = table;
     t->drafts.batch = g;
@@ -432,9 +365,6 @@ struct drafts *device_drafts_create(const struct draft_batch *g)
     t->request = xcalloc(slots, sizeof(*t->request));
     t->rows = xcalloc(slots, sizeof(*t->rows));
     t->parents = xcalloc(slots, sizeof(*t->parents));
-    t->capacity = xcalloc(levels, sizeof(*t->capacity));
-    t->nodes = xcalloc(levels, sizeof(*t->nodes));
     t->first = xcalloc(slots, sizeof(*t->first));
-    measure(&g->shape, t->capacity, t->nodes);
     return &t->drafts;
 }

@@ -15,7 +15,6 @@
 struct slot_draft {
     struct rows q; // first: of the slot's last draft
     struct tree_builder builder;
-    int *row; // (candidates) each one's pending row in the drafter's cache; -1: none
     float **
         after; // (candidates) if any tokens are sampled: the row that each one's children were sampled from (target_vocab)
 };
@@ -53,7 +52,6 @@ static void create_slot(const struct draft_batch *g, struct slot_draft *s)
     const size_t width = (size_t)(g->vocab > g->target_vocab ? g->vocab : g->target_vocab);
     s->q = (struct rows){ g->target_vocab, q_row };
     builder_create(&s->builder, &g->shape, g->child_vocab);
-    s->row = xcalloc(candidates, sizeof(*s->row));
     s->after = xcalloc(candidates, sizeof(*s->after));
     for (size_t c = 0; c < candidates && g->shape.o.pick != PICK_GREEDY; c++) // not touched before it is needed
         s->after[c] = xcalloc(width, sizeof(float));
@@ -72,7 +70,6 @@ static void host_destroy(struct drafts *d)
         for (int c = 0; c < g->shape.candidates; c++)
             free(h->slot[s].after[c]);
         free(h->slot[s].after);
-        free(h->slot[s].row);
         builder_destroy(&h->slot[s].builder);
     }
     g->env.backend->release(g->env.backend, h->own.data);
@@ -94,8 +91,6 @@ static struct drafts *host_begin(struct drafts *d, const struct request *r, int 
     for (int i = 0; i < n; i++) {
         struct slot_draft *s = &h->slot[r[i].slot];
         builder_begin(&s->builder, &r[i]);
-        for (int c = 0; c < s->builder.capacity; c++)
-            s->row[c] = -1;
         if (s->builder.n_frontier > 0)
             active[(*m)++] = r[i];
     }
@@ -233,11 +228,11 @@ static struct pass host_rows(struct drafts *d, const struct request *r, int n, c
         const int pending = kv_pending(cache, r[i].slot);
         first[i] = rows;
         for (int f = 0; f < s->builder.n_frontier; f++, rows++) {
-            const struct candidate *c = &s->builder.at[s->builder.frontier[f]];
+            struct candidate *c = &s->builder.at[s->builder.frontier[f]];
             token[rows] = c->token;
             slot[rows] = r[i].slot;
-            parent[rows] = c->parent == 0 ? -1 : s->row[c->parent];
-            s->row[s->builder.frontier[f]] = pending + f;
+            parent[rows] = s->builder.at[c->parent].row;
+            c->row = pending + f;
         }
     }
     return (struct pass){ .n = rows, .token = token, .slot = slot, .parent = parent };
@@ -257,7 +252,7 @@ static int host_pending(const struct drafts *d, int slot, int *n)
 {
     const struct slot_draft *s = &((const struct host_drafts *)d)->slot[slot];
     *n = s->builder.n_frontier;
-    return *n > 0 ? s->row[s->builder.frontier[0]] : 0;
+    return *n > 0 ? s->builder.at[s->builder.frontier[0]].row : 0;
 }
 
 static void host_end(struct drafts *d, const struct request *r, int n)
@@ -276,7 +271,7 @@ static int host_row(const struct drafts *d, int slot, int node)
     int c = 1;
     while (s->builder.at[c].node != node)
         c++;
-    return s->row[c];
+    return s->builder.at[c].row;
 }
 
 static const struct drafts table = {

@@ -9,16 +9,6 @@
 #include "core/memory.h"
 #include "sampling/rng.h"
 
-int tree_shape_levels(const struct tree_shape *s)
-{
-    return s->tree.n > 0 ? tree_max_depth(&s->tree) : s->o.widths.n > 0 ? s->o.widths.n : s->o.tokens;
-}
-
-int tree_shape_width(const struct tree_shape *s, int depth)
-{
-    return s->o.nodes > 0 ? s->o.top : s->o.widths.n > 0 ? s->o.widths.v[depth] : 1;
-}
-
 static bool check(const struct tree_shape *s, const char *what, struct error *err)
 {
     const struct tree_options *o = &s->o;
@@ -42,49 +32,56 @@ static bool check(const struct tree_shape *s, const char *what, struct error *er
     return true;
 }
 
+static int max(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+// Children of a candidate at this depth, if the shape has no fixed tree.
+static int width_at(const struct tree_shape *s, int depth)
+{
+    return s->o.nodes > 0 ? s->o.top : s->o.widths.n > 0 ? s->o.widths.v[depth] : 1;
+}
+
+// The candidates of each depth, of which so many get rows.
 static void measure_levels(struct tree_shape *s)
 {
-    int64_t n = 1, level = 1;
-    s->frontier = 1;
-    for (int d = 0; d < tree_shape_levels(s) && n <= MAX_NODES; d++) {
-        if (d > 0) {
-            s->frontier = level > s->frontier ? (int)level : s->frontier;
-            s->evaluated += (int)level;
-        }
-        level *= tree_shape_width(s, d);
-        n += level;
-        s->max_children = tree_shape_width(s, d) > s->max_children ? tree_shape_width(s, d) : s->max_children;
+    enum { MANY = 1 << 20 }; // far too many, and no overflow
+    for (int d = 0, n = 1; d <= s->levels; d++) {
+        const int rows = frontier_size(s->o.nodes, s->o.top, n), width = d < s->levels ? width_at(s, d) : 0;
+        s->level_candidates[d] = n;
+        s->level_rows[d] = width > 0 ? rows : 0;
+        s->max_children = max(s->max_children, width);
+        n = rows * width < MANY ? rows * width : MANY;
     }
-    s->nodes = s->candidates = n > MAX_NODES ? MAX_NODES + 1 : (int)n;
 }
 
 static void measure_tree(struct tree_shape *s)
 {
-    int evaluated[TREE_DEPTH + 1] = { 0 };
-    s->nodes = s->candidates = s->tree.n;
     for (int node = 0; node < s->tree.n; node++) {
-        s->max_children = s->tree.node[node].rank + 1 > s->max_children ? s->tree.node[node].rank + 1 : s->max_children;
-        evaluated[s->tree.node[node].depth] += tree_children(&s->tree, node) > 0;
-    }
-    for (int d = 0; d <= TREE_DEPTH; d++) {
-        s->frontier = evaluated[d] > s->frontier ? evaluated[d] : s->frontier;
-        s->evaluated += d > 0 ? evaluated[d] : 0;
+        s->level_candidates[s->tree.node[node].depth]++;
+        s->level_rows[s->tree.node[node].depth] += tree_children(&s->tree, node) > 0;
+        s->max_children = max(s->max_children, s->tree.node[node].rank + 1);
     }
 }
 
 static void measure(struct tree_shape *s)
 {
     const struct tree_options *o = &s->o;
+    s->levels = s->tree.n > 0 ? tree_max_depth(&s->tree) : o->widths.n > 0 ? o->widths.n : o->tokens;
+    assert(s->levels <= MAX_LEVELS);
     if (s->tree.n > 0)
         measure_tree(s);
-    else if (o->nodes == 0)
+    else
         measure_levels(s);
-    else {
-        s->nodes = 1 + o->nodes;
-        s->frontier = s->max_children = o->top;
-        s->evaluated = (o->tokens - 1) * o->top;
-        s->candidates = 1 + o->top + s->evaluated * o->top;
+    s->frontier = 1;
+    for (int d = 1; d <= s->levels; d++) {
+        s->level_candidates[d] += s->level_candidates[d - 1];
+        s->frontier = max(s->frontier, s->level_rows[d]);
+        s->evaluated += s->level_rows[d];
     }
+    s->candidates = s->level_candidates[s->levels];
+    s->nodes = o->nodes > 0 ? 1 + o->nodes : s->candidates <= MAX_NODES ? s->candidates : MAX_NODES + 1;
 }
 
 bool tree_shape(struct tree_shape *to, const struct tree_options *o, const char *what, const char *beside,
@@ -110,10 +107,38 @@ unsigned tree_options_kinds(const struct tree_options *o)
     return shape | (shape != 0 && o->distinct ? TAKES_WITHOUT_REPLACEMENT : TAKES_SAMPLED);
 }
 
+struct families families_of(const struct tree_shape *s)
+{
+    const struct tree *t = &s->tree;
+    const int n = t->n > 0 ? t->n : s->levels + 1;
+    const size_t capacity = (size_t)(t->n > 0 ? t->n : s->levels * s->max_children);
+    int16_t *first = xcalloc((size_t)n + 1, sizeof(*first));
+    int16_t *rank = xcalloc(capacity, sizeof(*rank)), *child = xcalloc(capacity, sizeof(*child));
+    int members = 0;
+    for (int family = 0; family < n; family++) {
+        for (int r = 0; t->n == 0 && family < s->levels && r < width_at(s, family); r++, members++)
+            rank[members] = (int16_t)r, child[members] = (int16_t)(family + 1);
+        for (int node = 1; node < t->n; node++)
+            if (t->node[node].parent == family)
+                rank[members] = t->node[node].rank, child[members++] = (int16_t)node;
+        first[family + 1] = (int16_t)members;
+    }
+    return (struct families){ n, first, rank, child };
+}
+
+void families_free(struct families *f)
+{
+    free((void *)f->first);
+    free((void *)f->rank);
+    free((void *)f->child);
+}
+
 void builder_create(struct tree_builder *g, const struct tree_shape *shape, int vocab)
 {
     size_t capacity = (size_t)shape->candidates;
-    *g = (struct tree_builder){ .shape = shape, .vocab = vocab, .capacity = (int)capacity };
+    *g = (struct tree_builder){
+        .shape = shape, .families = families_of(shape), .vocab = vocab, .capacity = (int)capacity
+    };
     g->at = xcalloc(capacity, sizeof(*g->at));
     g->frontier = xcalloc(capacity, sizeof(*g->frontier));
     g->order = xcalloc(capacity, sizeof(*g->order));
@@ -122,6 +147,7 @@ void builder_create(struct tree_builder *g, const struct tree_shape *shape, int 
 
 void builder_destroy(struct tree_builder *g)
 {
+    families_free(&g->families);
     free(g->at);
     free(g->frontier);
     free(g->order);
@@ -131,93 +157,55 @@ void builder_destroy(struct tree_builder *g)
 
 int tree_shape_depth(const struct tree_shape *s, const struct request *r)
 {
-    const int max = tree_shape_levels(s) < r->depth ? tree_shape_levels(s) : r->depth;
+    const int levels = s->levels < r->depth ? s->levels : r->depth;
+    int d = 0;
     if (r->forced != NULL)
-        return max < r->forced->n ? max : r->forced->n;
-    if (s->o.nodes > 0)
-        return max;
-    int64_t n = 1, level = 1;
-    for (int d = 0, node = 1; d < max; d++) {
-        if (s->tree.n == 0)
-            n += level *= tree_shape_width(s, d);
-        for (; node < s->tree.n && s->tree.node[node].depth == d + 1; node++)
-            n++;
-        if (n > r->draft->capacity)
-            return d;
-    }
-    return max;
+        return levels < r->forced->n ? levels : r->forced->n;
+    while (d < levels && (s->o.nodes > 0 || s->level_candidates[d + 1] <= r->draft->capacity))
+        d++;
+    return d;
 }
 
 void builder_begin(struct tree_builder *g, const struct request *r)
 {
-    g->n = 1;
+    g->n = g->level = 1;
     g->forced = r->forced != NULL;
-    g->at[0] = (struct candidate){ .parent = -1, .token = r->draft->token[0], .node = 0 };
+    g->at[0] = candidate_root(r->draft->token[0]);
     g->frontier[0] = 0;
     g->n_frontier = tree_shape_depth(g->shape, r) > 0 ? 1 : 0;
 }
 
 int builder_top_k(const struct tree_builder *g, int c)
 {
-    const struct tree_shape *s = g->shape;
-    const int depth = g->at[c].depth;
-    int k = 0;
-    if (depth >= tree_shape_levels(s))
-        return 0;
     if (g->forced)
-        return 1;
-    if (s->tree.n == 0)
-        k = tree_shape_width(s, depth);
-    for (int node = 1; node < s->tree.n; node++)
-        if (s->tree.node[node].parent == g->at[c].fixed)
-            k = s->tree.node[node].rank + 1;
-    return k < g->vocab ? k : g->vocab;
+        return g->at[c].depth < g->shape->levels ? 1 : 0;
+    return family_top_k(&g->families, g->at[c].family, g->vocab);
 }
 
-static void add(struct tree_builder *g, int parent, int32_t token, enum proposal how, int fixed, double score)
+static void add(struct tree_builder *g, struct candidate c)
 {
     assert(g->n < g->capacity);
-    g->at[g->n++] = (struct candidate){ parent, g->at[parent].depth + 1, token, (uint8_t)how, fixed, score, -1 };
-}
-
-// The fixed tree's node of this rank below candidate c, 0 without a fixed tree; -1: it has no such node.
-static int fixed_below(const struct tree_builder *g, int c, int rank)
-{
-    const struct tree *t = &g->shape->tree;
-    for (int node = 1; node < t->n; node++)
-        if (t->node[node].parent == g->at[c].fixed && t->node[node].rank == rank)
-            return node;
-    return t->n > 0 ? -1 : 0;
-}
-
-static bool any(const double *w, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (w[i] > 0)
-            return true;
-    return false;
+    g->at[g->n++] = c;
 }
 
 void builder_sample_children(struct tree_builder *g, int c, const float *row, const struct request *r)
 {
-    const int wanted = builder_top_k(g, c), root = r->n - 1;
-    // An only child is sampled from the row as it is, with or without `distinct`.
     const struct tree_options *o = &g->shape->o;
-    const bool distinct = o->distinct && wanted > 1;
+    const int wanted = builder_top_k(g, c), root = r->n - 1, first = g->families.first[g->at[c].family];
+    const bool distinct = siblings_differ(o->distinct, wanted);
+    int positive = 0;
     assert(o->pick != PICK_GREEDY);
     for (int i = 0; distinct && i < g->vocab; i++)
         g->weight[i] = (double)row[i];
-    for (int k = 0; k < wanted && (!distinct || any(g->weight, g->vocab)); k++) {
-        // A coupled draw has the address of its position in the text, as the target's has under `match`.
-        struct address at = o->pick == PICK_COUPLED ? (struct address){ FOR_TOKEN, root + g->at[c].depth + 1, 0 }
-                                                    : (struct address){ FOR_DRAFT, root, g->n };
-        int x = distinct ? r->rng->pick(r->rng, g->weight, g->vocab, at)
-                         : rng_pick_row(r->rng, row, g->vocab, at, g->weight);
-        add(g, c, x,
-            o->pick != PICK_SAMPLED ? DETERMINISTIC
-            : distinct              ? SAMPLED_WITHOUT_REPLACEMENT
-                                    : SAMPLED,
-            fixed_below(g, c, k), 0);
+    for (int i = 0; distinct && positive < wanted && i < g->vocab; i++)
+        positive += row[i] > 0;
+    for (int k = 0, n = children_sampled(o->distinct, wanted, positive); k < n; k++) {
+        const int32_t position = coupled_position(root, g->at[c].depth);
+        const struct address at = o->pick == PICK_COUPLED ? (struct address){ FOR_TOKEN, position, 0 }
+                                                          : (struct address){ FOR_DRAFT, root, g->n };
+        const int x = distinct ? r->rng->pick(r->rng, g->weight, g->vocab, at)
+                               : rng_pick_row(r->rng, row, g->vocab, at, g->weight);
+        add(g, sampled_child(g->at, c, g->families.child[first + k], x, (enum pick)o->pick, o->distinct, wanted));
         if (distinct)
             g->weight[x] = 0;
     }
@@ -225,35 +213,33 @@ void builder_sample_children(struct tree_builder *g, int c, const float *row, co
 
 void builder_add_top_k(struct tree_builder *g, int c, const int32_t *token, const float *log_p, int k, int used_vocab)
 {
+    const struct families *f = &g->families;
+    const int family = g->at[c].family;
     assert(g->shape->o.pick == PICK_GREEDY);
-    const int wanted = builder_top_k(g, c);
-    for (int i = 0, rank = 0; i < k && rank < wanted; i++) {
-        if (token[i] >= used_vocab)
-            continue;
-        const int fixed = fixed_below(g, c, rank++);
-        if (fixed >= 0)
-            add(g, c, token[i], DETERMINISTIC, fixed, g->at[c].score + (double)(log_p[i] < 0 ? log_p[i] : 0));
+    for (int m = f->first[family], i = 0, rank = 0; m < f->first[family + 1]; m++, i++) {
+        i = top_k_index(token, k, used_vocab, i, f->rank[m] - rank);
+        if (i == k)
+            return;
+        rank = f->rank[m] + 1;
+        add(g, greedy_child(g->at, c, f->child[m], token[i], log_p[i]));
     }
 }
 
 void builder_add_forced(struct tree_builder *g, int c, int32_t token)
 {
     assert(g->forced);
-    add(g, c, token, DETERMINISTIC, 0, 0);
+    add(g, candidate_child(g->at, c, 0, token, DETERMINISTIC, 0));
 }
 
-// Moves the m best of candidates order[0..n) by score to the front; of equal ones the earlier is better, so that no child outranks its
-// parent.
+// Moves the m best of candidates order[0..n) to the front.
 static void best_first(const struct tree_builder *g, int *order, int n, int m)
 {
     for (int i = 0; i < m && i < n; i++) {
         int best = i;
-        for (int j = i + 1; j < n; j++) {
-            const struct candidate *a = &g->at[order[j]], *b = &g->at[order[best]];
-            if (a->score > b->score || (a->score == b->score && order[j] < order[best]))
+        for (int j = i + 1; j < n; j++)
+            if (outranks(g->at[order[j]].score, order[j], g->at[order[best]].score, order[best]))
                 best = j;
-        }
-        int chosen = order[best];
+        const int chosen = order[best];
         memmove(order + i + 1, order + i, (size_t)(best - i) * sizeof(*order));
         order[i] = chosen;
     }
@@ -262,42 +248,31 @@ static void best_first(const struct tree_builder *g, int *order, int n, int m)
 bool builder_next_level(struct tree_builder *g, const struct request *r)
 {
     const struct tree_options *o = &g->shape->o;
-    int depth = g->at[g->frontier[0]].depth + 1, n = 0, first = g->n;
-    while (first > 1 && g->at[first - 1].depth == depth)
-        first--;
+    const int depth = g->at[g->frontier[0]].depth + 1;
+    int n = 0;
     if (depth < tree_shape_depth(g->shape, r))
-        for (int c = first; c < g->n; c++)
+        for (int c = g->level; c < g->n; c++)
             if (builder_top_k(g, c) > 0)
                 g->frontier[n++] = c;
-    if (o->nodes > 0 && n > o->top) {
-        best_first(g, g->frontier, n, o->top);
-        n = o->top;
-    }
-    g->n_frontier = n;
+    g->level = g->n;
+    g->n_frontier = frontier_size(o->nodes, o->top, n);
+    if (g->n_frontier < n)
+        best_first(g, g->frontier, n, g->n_frontier);
     return n > 0;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    return *(const int *)a - *(const int *)b;
 }
 
 void builder_finish(struct tree_builder *g, struct draft *d)
 {
-    const struct tree_options *o = &g->shape->o;
-    int n = g->n - 1;
+    const int n = g->n - 1, keep = nodes_kept(g->shape->o.nodes, d->capacity, n);
     for (int i = 0; i < n; i++)
         g->order[i] = i + 1;
-    if (o->nodes > 0) {
-        int keep = o->nodes < d->capacity - 1 ? o->nodes : d->capacity - 1;
-        keep = keep < n ? keep : n;
+    if (keep < n)
         best_first(g, g->order, n, keep);
-        qsort(g->order, (size_t)keep, sizeof(*g->order), ascending);
-        n = keep;
-    }
-    for (int i = 0; i < n; i++) {
-        struct candidate *c = &g->at[g->order[i]];
-        c->node = draft_add(d, g->at[c->parent].node, c->token, (enum proposal)c->proposal);
-        assert(c->node > 0);
-    }
+    for (int i = 0; i < keep; i++)
+        g->at[g->order[i]].node = 0; // to become one
+    for (int c = 1; c <= n; c++)
+        if (g->at[c].node == 0) {
+            g->at[c].node = draft_add(d, g->at[g->at[c].parent].node, g->at[c].token, (enum proposal)g->at[c].proposal);
+            assert(g->at[c].node > 0);
+        }
 }

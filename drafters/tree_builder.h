@@ -8,11 +8,11 @@
 //
 // A fixed tree (drafters/tree.h) states which of the top-k tokens after each node are proposed.
 //
-// Candidates are numbered in the order in which they are added; the root is 0. A candidate's number is its address for randomness.
+// device_step/candidates.h has the steps on single candidates, which a device shares. A candidate's number is its address for randomness.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "device_step/drafting.h"
+#include "device_step/candidates.h"
 #include "core/options.h"
 #include "drafters/tree.h"
 
@@ -42,10 +42,15 @@ struct tree_options {
     { "distinct", OPTION_BOOL, offsetof(type, member.distinct), "true", "siblings sampled without replacement", 0, 0, NULL }, \
     { "tree", OPTION_TEXT, offsetof(type, member.tree), "", "a fixed tree: a published one's name, a list of paths as in [[0], [0, 0], [1]], or a .json file", 0, 0, NULL }
 
+enum { MAX_LEVELS = 64 }; // maximum of `tokens`
+
 // The options with what follows from them; computed once, when a drafter is created.
 struct tree_shape {
     struct tree_options o; // texts borrowed
     struct tree tree;      // n 0: none
+    int levels;            // maximum depth of its drafts
+    // (levels + 1) Maximum per depth: candidates that get rows of logits; candidates down to it, the root included.
+    int level_rows[MAX_LEVELS + 1], level_candidates[MAX_LEVELS + 1];
     int nodes;             // maximum of a draft, the root included
     int frontier;          // maximum number of candidates of one level that get rows of logits
     int candidates;        // maximum in total, the root included
@@ -54,20 +59,13 @@ struct tree_shape {
 };
 // clang-format on
 
-struct candidate {
-    int parent, depth; // candidate; 0 below the root: depth of the root is 0
-    int32_t token;
-    uint8_t proposal;
-    int fixed;    // node of the fixed tree
-    double score; // log of the product of its path's probabilities (best-first)
-    int node;     // its node in the finished draft; -1: none
-};
-
 struct tree_builder {
     const struct tree_shape *shape;
+    struct families families;
     int vocab;    // of the drafter's rows
     int capacity; // of candidates
     int n;
+    int level;            // the first candidate of the last level
     struct candidate *at; // (capacity)
     int *frontier;        // (capacity) candidates that need rows of logits next
     int n_frontier;
@@ -80,9 +78,9 @@ struct tree_builder {
 // the tree is invalid.
 bool tree_shape(struct tree_shape *to, const struct tree_options *o, const char *what, const char *beside,
                 struct error *err);
-int tree_shape_levels(const struct tree_shape *s); // maximum depth of its drafts
-int tree_shape_width(const struct tree_shape *s,
-                     int depth); // children of a node at this depth, if the shape has no fixed tree
+// The families of its candidates: a level is a family; of a fixed tree each node is one. To be freed.
+struct families families_of(const struct tree_shape *s);
+void families_free(struct families *f);
 // Depth of this draft: the shape's levels, limited to draft tokens that can be used and, for shapes that are not pruned, to whole
 // levels within the draft's capacity.
 int tree_shape_depth(const struct tree_shape *s, const struct request *r);

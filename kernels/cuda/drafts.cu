@@ -390,8 +390,8 @@ static void lay_out(struct cuda_drafting *g, struct arena *p, const struct draft
 {
     struct builder *t = &g->builder;
     const size_t slots = (size_t)s->slots, all = slots * (size_t)s->candidates, level = slots * (size_t)s->frontier;
-    const size_t nodes = slots * (size_t)s->draft_nodes, members = (size_t)s->first[s->families];
-    t->first = carve<int16_t>(p, (size_t)s->families + 1);
+    const size_t nodes = slots * (size_t)s->draft_nodes, members = (size_t)s->families.first[s->families.n];
+    t->first = carve<int16_t>(p, (size_t)s->families.n + 1);
     t->rank = carve<int16_t>(p, members);
     t->child = carve<int16_t>(p, members);
     t->target_id = s->target_id != NULL ? carve<int32_t>(p, (size_t)s->row_vocab) : NULL;
@@ -418,8 +418,8 @@ static void lay_out(struct cuda_drafting *g, struct arena *p, const struct draft
 
 static bool has_families(const struct drafting_shape *s)
 {
-    for (int f = 0; f < s->families; f++)
-        if (s->first[f + 1] - s->first[f] > 1)
+    for (int f = 0; f < s->families.n; f++)
+        if (s->families.first[f + 1] - s->families.first[f] > 1)
             return true;
     return false;
 }
@@ -427,8 +427,8 @@ static bool has_families(const struct drafting_shape *s)
 struct drafting *cuda_drafts_create(struct backend *b, const struct drafting_shape *s)
 {
     assert(s->candidates <= DRAFTING_CANDIDATES && s->frontier <= DRAFTING_FRONTIER && s->slots <= MAX_SLOTS);
-    for (int f = 0; f < s->families; f++)
-        assert(s->pick == PICK_GREEDY || s->first[f + 1] - s->first[f] <= SIBLINGS);
+    for (int f = 0; f < s->families.n; f++)
+        assert(s->pick == PICK_GREEDY || s->families.first[f + 1] - s->families.first[f] <= SIBLINGS);
     struct cuda_drafting *g = (struct cuda_drafting *)xcalloc(1, sizeof(*g));
     struct arena p = { NULL, 0 };
     lay_out(g, &p, s);
@@ -448,10 +448,10 @@ struct drafting *cuda_drafts_create(struct backend *b, const struct drafting_sha
     t->vocab = s->vocab, t->used_vocab = s->used_vocab, t->k = s->k;
     t->candidates = s->candidates, t->frontier = s->frontier, t->evaluated = s->evaluated,
     t->draft_nodes = s->draft_nodes;
-    const size_t members = (size_t)s->first[s->families] * sizeof(int16_t);
-    b->upload(b, (void *)t->first, s->first, ((size_t)s->families + 1) * sizeof(int16_t));
-    b->upload(b, (void *)t->rank, s->rank, members);
-    b->upload(b, (void *)t->child, s->child, members);
+    const size_t members = (size_t)s->families.first[s->families.n] * sizeof(int16_t);
+    b->upload(b, (void *)t->first, s->families.first, ((size_t)s->families.n + 1) * sizeof(int16_t));
+    b->upload(b, (void *)t->rank, s->families.rank, members);
+    b->upload(b, (void *)t->child, s->families.child, members);
     if (s->target_id != NULL)
         b->upload(b, (void *)t->target_id, s->target_id, (size_t)s->row_vocab * sizeof(int32_t));
     g->slots = s->slots;
