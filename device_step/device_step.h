@@ -38,5 +38,4 @@ struct device_step {
     void (*drafts_destroy)(struct backend *b, struct drafting *g);
     void (*drafts_begin)(struct backend *b, struct drafting *g, const struct drafting_request *r, int n);
     void (*drafts_level)(struct backend *b, struct drafting *g, const struct drafting_level *l);
-    void (*drafts_end)(struct backend *b, struct drafting *g);
 };

@@ -2,7 +2,7 @@
 // candidates.h has the steps, drafters/tree_builder.h the shapes; a device does as the host, candidate for candidate, and leaves the
 // drafts where the target's pass and the rule read them (core/draft.h: device_draft).
 //
-//     create -> { begin -> { level }* -> end }* -> destroy                       device_step.h: drafts_..
+//     create -> { begin -> { level }* }* -> destroy                              device_step.h: drafts_..
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -62,4 +62,5 @@ struct drafting_level {
     const struct row_stages *stages; // of q
     int used_vocab;                  // of q's columns
     int pending, capacity;           // the next level's candidates are pending rows pending .. pending + capacity
+    bool last;                       // no request has a next level: the drafts are written
 };

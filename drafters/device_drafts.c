@@ -192,10 +192,18 @@ static struct tensor device_logits(struct drafts *d, int rows)
     return t->in_place ? tensor_rows(t->q, t->q_rows, rows) : tensor_rows(t->logits, 0, rows);
 }
 
-// Maximum rows per request at a depth of the drafts at hand.
+// Maximum rows per request at a depth of the drafts at hand, and of all requests.
 static int level_rows(const struct device_drafts *t, int depth)
 {
     return t->drafts.batch->shape.level_rows[depth];
+}
+
+static int rows_wanted(const struct device_drafts *t, int depth)
+{
+    int rows = 0;
+    for (int i = 0; i < t->requests; i++)
+        rows += t->request[i].max_depth > depth ? level_rows(t, depth) : 0;
+    return rows;
 }
 
 static bool device_children(struct drafts *d, const struct request *r, int n, const int *first, int stride,
@@ -211,7 +219,8 @@ static bool device_children(struct drafts *d, const struct request *r, int n, co
                                 .stages = &d->batch->stages,
                                 .used_vocab = d->batch->used_vocab,
                                 .pending = t->pending,
-                                .capacity = level_rows(t, t->depth + 1) };
+                                .capacity = level_rows(t, t->depth + 1),
+                                .last = rows_wanted(t, t->depth + 1) == 0 };
     (void)r, (void)n, (void)err;
     for (int i = 0; i < t->requests; i++)
         t->first[i] = first[i];
@@ -228,13 +237,8 @@ static bool device_children(struct drafts *d, const struct request *r, int n, co
 static int device_next_level(struct drafts *d, const struct request *r, int n)
 {
     struct device_drafts *t = self_of(d);
-    const int capacity = level_rows(t, t->depth + 1);
-    int wanted = 0;
     (void)r, (void)n;
-    t->depth++;
-    for (int i = 0; i < t->requests; i++)
-        wanted += t->request[i].max_depth > t->depth ? capacity : 0;
-    return wanted;
+    return rows_wanted(t, ++t->depth);
 }
 
 static struct pass device_rows(struct drafts *d, const struct request *r, int n, const struct kv_cache *cache,
@@ -297,10 +301,8 @@ static int max_nodes(const struct device_drafts *t, const struct drafting_reques
 static void device_end(struct drafts *d, const struct request *r, int n)
 {
     struct device_drafts *t = self_of(d);
-    struct backend *b = backend_of(d);
     const struct drafting *drafting = t->drafting;
     const struct tree_shape *shape = &d->batch->shape;
-    b->step->drafts_end(b, t->drafting);
     (void)n;
     for (int i = 0; i < t->requests; i++) {
         const size_t at = (size_t)r[i].slot * (size_t)shape->nodes;

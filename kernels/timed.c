@@ -322,13 +322,6 @@ static void timed_drafts_level(struct backend *b, struct drafting *g, const stru
     end(b, from, (struct about){ .operation = "draft" });
 }
 
-static void timed_drafts_end(struct backend *b, struct drafting *g)
-{
-    int64_t from = begin(b);
-    inner_of(b)->step->drafts_end(inner_of(b), g);
-    end(b, from, (struct about){ .operation = "draft" });
-}
-
 static const struct device_step step = {
     .probabilities = timed_probabilities,
     .rule_body = timed_rule_body,
@@ -339,7 +332,6 @@ static const struct device_step step = {
     .drafts_destroy = timed_drafts_destroy,
     .drafts_begin = timed_drafts_begin,
     .drafts_level = timed_drafts_level,
-    .drafts_end = timed_drafts_end,
 };
 
 static const struct backend table = { .alloc = timed_alloc,

@@ -181,6 +181,5 @@ struct drafting *cuda_drafts_create(struct backend *b, const struct drafting_sha
 void cuda_drafts_destroy(struct backend *b, struct drafting *g);
 void cuda_drafts_begin(struct backend *b, struct drafting *g, const struct drafting_request *r, int n);
 void cuda_drafts_level(struct backend *b, struct drafting *g, const struct drafting_level *l);
-void cuda_drafts_end(struct backend *b, struct drafting *g);
 
 } // namespace DEVICE_SPACE

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/digest.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/splitmix.h"
@@ -25,7 +26,7 @@
 #include "tests/support/plain_stages.h"
 #include "tests/support/small_model.h"
 
-enum { SLOTS = 3, CAPACITY = 128, LENGTH = 40, MOST_VOCAB = 288, LEVELS = 17 };
+enum { SLOTS = 3, MOST_SLOTS = 70, CAPACITY = 128, LENGTH = 40, VOCAB = 288, MOST_VOCAB = 20011, LEVELS = 17 };
 
 static struct gpu_here gpu[MAX_GPUS_HERE];
 static int gpus, times = 2;
@@ -44,7 +45,7 @@ struct built_draft {
     struct draft draft;
     int32_t token[CAPACITY], parent[CAPACITY], row[CAPACITY];
     uint8_t proposal[CAPACITY];
-    float q[CAPACITY][MOST_VOCAB]; // the row that each node's children were sampled from, if any
+    struct hash q[CAPACITY]; // hash of the row that each node's children were sampled from, if any
 };
 
 struct foreign { // a random source that a device does not support
@@ -72,24 +73,24 @@ static int foreign_pick_row(struct rng *self, const float *weight, int n, struct
 
 struct trial { // a few sequences and their logits, for host and device
     int n;     // requests
-    struct philox source[SLOTS];
-    struct request request[SLOTS];
-    int32_t text[SLOTS][LENGTH];
+    struct philox source[MOST_SLOTS];
+    struct request request[MOST_SLOTS];
+    int32_t text[MOST_SLOTS][LENGTH];
     uint64_t logits; // their seed
     bool ties, shared_rows;
     bool foreign; // random source
 };
 
-static void some_trial(struct trial *t, bool shared_rows)
+static void some_trial(struct trial *t, bool shared_rows, int n, int slots)
 {
-    *t = (struct trial){ .n = 1 + any(SLOTS), .logits = splitmix(&state), .ties = any(2) == 0 };
+    *t = (struct trial){ .n = n, .logits = splitmix(&state), .ties = any(2) == 0 };
     t->shared_rows = shared_rows;
     for (int i = 0; i < t->n; i++) {
         t->source[i] = philox_source(splitmix(&state), splitmix(&state) >> 32);
-        t->request[i] = (struct request){ .slot = (i + any(2)) % SLOTS, .n = 1 + any(LENGTH), .token = t->text[i] };
+        t->request[i] = (struct request){ .slot = (i + any(2)) % slots, .n = 1 + any(LENGTH), .token = t->text[i] };
         for (int before = 0; before < i; before++)
             if (t->request[before].slot == t->request[i].slot)
-                t->request[i].slot = (t->request[i].slot + 1) % SLOTS, before = -1;
+                t->request[i].slot = (t->request[i].slot + 1) % slots, before = -1;
         t->request[i].depth = any(4) == 0 ? any(5) : LEVELS;
         t->source[i].rng.root = t->request[i].n - 1;
         for (int k = 0; k < t->request[i].n; k++)
@@ -111,22 +112,25 @@ static void some_logits(const struct trial *t, int level, int i, int f, float *x
 static void fill(const struct trial *t, struct draft_batch *g, int level, const struct request *r, int m,
                  const int *first, const int *count)
 {
-    static float x[SLOTS * CAPACITY * MOST_VOCAB];
-    int rows = 0;
+    static float x[MOST_VOCAB];
+    int rows = 0, row = 0;
     for (int i = 0; i < m; i++)
-        for (int f = 0; f < (t->shared_rows ? 1 : count[i]); f++, rows++) {
+        rows += t->shared_rows ? 1 : count[i];
+    const struct tensor to = draft_batch_logits(g, rows);
+    for (int i = 0; i < m; i++)
+        for (int f = 0; f < (t->shared_rows ? 1 : count[i]); f++, row++) {
             int which = 0;
             while (t->request[which].slot != r[i].slot)
                 which++;
-            some_logits(t, level, which, f, x + (first[i] + f) * g->vocab, g->vocab);
+            some_logits(t, level, which, f, x, g->vocab);
+            assert_int_equal(row, first[i] + f);
+            g->env.backend->upload(g->env.backend, tensor_rows(to, row, 1).data, x, (size_t)g->vocab * sizeof(float));
         }
-    const struct tensor to = draft_batch_logits(g, rows);
-    g->env.backend->upload(g->env.backend, to.data, x, tensor_bytes(to));
 }
 
 // A pending row as its level and its number in it: on the host levels have as many rows as candidates.
 struct numbering {
-    int first[LEVELS][SLOTS];
+    int first[LEVELS][MOST_SLOTS];
     int levels;
 };
 
@@ -180,12 +184,12 @@ static struct drafting *no_drafts(struct backend *b, const struct drafting_shape
 static void build(struct draft_batch *g, struct kv_cache *cache, const struct trial *t, struct built_draft *to,
                   bool on_device)
 {
-    static int32_t token[SLOTS * CAPACITY], slot[SLOTS * CAPACITY], parent[SLOTS * CAPACITY];
+    static int32_t token[MOST_SLOTS * CAPACITY], slot[MOST_SLOTS * CAPACITY], parent[MOST_SLOTS * CAPACITY];
     struct error err;
-    struct request all[SLOTS], r[SLOTS];
+    struct request all[MOST_SLOTS], r[MOST_SLOTS];
     struct numbering rows = { .levels = 0 };
-    int first[SLOTS], count[SLOTS];
-    struct foreign foreign[SLOTS];
+    int first[MOST_SLOTS], count[MOST_SLOTS];
+    struct foreign foreign[MOST_SLOTS];
     for (int i = 0; i < t->n; i++) {
         struct built_draft *d = &to[i];
         all[i] = t->request[i];
@@ -237,15 +241,15 @@ static void build(struct draft_batch *g, struct kv_cache *cache, const struct tr
         for (int node = 1; node < d->draft.n; node++) {
             d->row[node] = level_row(&rows, r[i].slot, t->shared_rows ? -1 : draft_batch_row(g, r[i].slot, node));
             if (d->proposal[node] != DETERMINISTIC)
-                memcpy(d->q[d->parent[node]], d->draft.q->row(d->draft.q, d->parent[node]),
-                       (size_t)g->target_vocab * sizeof(float));
+                d->q[d->parent[node]] =
+                    hash_of(d->draft.q->row(d->draft.q, d->parent[node]), (size_t)g->target_vocab * sizeof(float));
         }
     }
-    for (int s = 0; s < SLOTS; s++)
+    for (int s = 0; s < g->env.slots; s++)
         kv_truncate(cache, s, 0);
 }
 
-static void same_drafts(const struct built_draft *a, const struct built_draft *b, int n, int vocab, const char *what)
+static void same_drafts(const struct built_draft *a, const struct built_draft *b, int n, const char *what)
 {
     for (int i = 0; i < n; i++, compared++) {
         const size_t nodes = (size_t)a[i].draft.n, ids = nodes * sizeof(int32_t);
@@ -258,8 +262,7 @@ static void same_drafts(const struct built_draft *a, const struct built_draft *b
                 fail_msg("%s: draft %d: node %d is row %d on the host, %d on the device", what, i, node, a[i].row[node],
                          b[i].row[node]);
             const int parent = a[i].parent[node];
-            if (a[i].proposal[node] != DETERMINISTIC &&
-                memcmp(a[i].q[parent], b[i].q[parent], (size_t)vocab * sizeof(float)) != 0)
+            if (a[i].proposal[node] != DETERMINISTIC && !hash_equal(a[i].q[parent], b[i].q[parent]))
                 fail_msg("%s: draft %d: node %d was sampled from another row on the device", what, i, node);
         }
         nodes_compared += a[i].draft.n;
@@ -295,8 +298,10 @@ static const struct shape shapes[] = {
 struct device_setup { // on one device: a target for its vocabulary, a cache for its pending rows
     const char *name;
     struct backend *b;
-    struct model *target;
+    struct model *target; // NULL: the drafter's vocabulary
     struct kv_cache *cache;
+    int slots;
+    bool all; // of the slots have a request
 };
 
 struct vocabulary {
@@ -308,16 +313,19 @@ static void check(struct device_setup *w, const struct shape *s, const struct vo
                   int most)
 {
     const int used_vocab = v->target_id == NULL && v->own < most ? v->own : most; // as drafters compute it
-    static struct built_draft on_host[SLOTS], on_device[SLOTS];
+    static struct built_draft on_host[MOST_SLOTS], on_device[MOST_SLOTS];
     struct tree_shape shape;
     struct error err;
     struct draft_batch of_host, of_device;
     struct backend *b = w->b;
     const struct device_step *full = b->step;
     struct device_step counting = *full, without_drafts = *full;
-    const struct drafter_env env = {
-        .backend = b, .target_backend = b, .target = w->target, .sampling = sampling, .slots = SLOTS, .length = LENGTH
-    };
+    const struct drafter_env env = { .backend = b,
+                                     .target_backend = b,
+                                     .target = w->target,
+                                     .sampling = sampling,
+                                     .slots = w->slots,
+                                     .length = LENGTH };
     assert_true(tree_shape(&shape, &s->o, s->what, NULL, &err));
     assert_true(draft_batch_create(&of_device, &shape, &env, v->own, v->target_id, used_vocab, &err));
     counting.probabilities = count_probabilities;
@@ -329,15 +337,15 @@ static void check(struct device_setup *w, const struct shape *s, const struct vo
     b->step = &counting;
     for (int k = 0; k < times; k++) {
         struct trial t;
-        some_trial(&t, s->shared_rows);
+        some_trial(&t, s->shared_rows, w->all ? w->slots : 1 + any(w->slots), w->slots);
         for (int i = 0; i < t.n; i++)
             on_host[i].draft.capacity = on_device[i].draft.capacity = any(3) == 0 ? 1 + any(shape.nodes) : shape.nodes;
         build(&of_host, w->cache, &t, on_host, false);
         build(&of_device, w->cache, &t, on_device, true);
-        same_drafts(on_host, on_device, t.n, of_host.target_vocab, s->what);
+        same_drafts(on_host, on_device, t.n, s->what);
         t.foreign = true; // then the host builds them, in the device's memory for rows
         build(&of_device, w->cache, &t, on_device, false);
-        same_drafts(on_host, on_device, t.n, of_host.target_vocab, s->what);
+        same_drafts(on_host, on_device, t.n, s->what);
     }
     // The device makes them if it can, wherever drafts are built.
     assert_int_equal(probabilities, s->o.pick != PICK_GREEDY && v->target_id == NULL ? host_levels : 0);
@@ -370,7 +378,7 @@ static void drafts_are_built_on_the_host_without_device_memory(void **unused)
     for (size_t more = 0; device < 3; more += 1000) {
         struct draft_batch g;
         emulated_memory_limit(all - free_bytes + more);
-        const bool ok = draft_batch_create(&g, &shape, &env, 100, few, MOST_VOCAB, &err);
+        const bool ok = draft_batch_create(&g, &shape, &env, 100, few, VOCAB, &err);
         assert_true(ok || host + device == 0);
         host += ok && !g.drafts->on_device;
         device += ok && g.drafts->on_device;
@@ -387,21 +395,19 @@ static void drafts_are_built_on_the_host_without_device_memory(void **unused)
 
 static void drafts_equal_the_hosts(void **unused)
 {
-    static int32_t few[100], backwards[MOST_VOCAB];
+    static int32_t few[100], backwards[VOCAB];
     char *path = test_path("target.gguf");
     small_write_gguf(path, &small_default);
     for (int x = 0; x < 100; x++)
         few[x] = 1 + 2 * x + x / 7; // not the first id, which could have the previous row's value
-    for (int x = 0; x < MOST_VOCAB; x++)
-        backwards[x] = MOST_VOCAB - 1 - x;
-    const struct vocabulary vocabularies[] = {
-        { MOST_VOCAB, NULL }, { 100, few }, { 200, NULL }, { MOST_VOCAB, backwards }
-    };
+    for (int x = 0; x < VOCAB; x++)
+        backwards[x] = VOCAB - 1 - x;
+    const struct vocabulary vocabularies[] = { { VOCAB, NULL }, { 100, few }, { 200, NULL }, { VOCAB, backwards } };
     struct sampling samplings[] = { SAMPLING("temperature", "1"), SAMPLING("temperature", "0.7", "top_p", "0.8"),
                                     SAMPLING("top_k", "2"), SAMPLING("temperature", "0") };
     for (int g = 0; g < gpus; g++) {
         struct error err;
-        struct device_setup w = { gpu[g].name, gpu_open(&gpu[g]), NULL, NULL };
+        struct device_setup w = { gpu[g].name, gpu_open(&gpu[g]), NULL, NULL, SLOTS, false };
         const struct kv_shape kv = { 1, 32, 32, SLOTS, 600, 512, F32 };
         w.target = model_open(path, w.b, ACTIVATIONS_F32, 8, &err);
         w.cache = kv_create(w.b, &kv, &err);
@@ -410,7 +416,7 @@ static void drafts_equal_the_hosts(void **unused)
             for (size_t v = 0; v < 4; v++)
                 for (size_t how = 0; how < (v < 3 ? 4 : 1); how++)
                     if (v < 3 ? shapes[i].o.pick != PICK_GREEDY || how == 0 : i % 4 == 0)
-                        check(&w, &shapes[i], &vocabularies[v], &samplings[how], i % 2 == 0 ? MOST_VOCAB : 190);
+                        check(&w, &shapes[i], &vocabularies[v], &samplings[how], i % 2 == 0 ? VOCAB : 190);
         kv_destroy(w.cache);
         model_close(w.target);
         gpu_close(w.b);
@@ -418,6 +424,79 @@ static void drafts_equal_the_hosts(void **unused)
     for (size_t how = 0; how < 4; how++)
         sampling_free(&samplings[how]);
     free(path);
+}
+
+// Rows of more chunks than one, each of more tokens than threads; more requests than are arguments of a launch.
+static void long_rows_and_many_requests_equal_the_hosts(void **unused)
+{
+    struct sampling samplings[] = { SAMPLING("temperature", "1"), SAMPLING("top_k", "3"), SAMPLING("top_p", "0.9") };
+    const int how_many = times;
+    times = 1;
+    for (int g = 0; g < gpus; g++) {
+        struct error err;
+        struct device_setup w = { gpu[g].name, gpu_open(&gpu[g]), NULL, NULL, 1, true };
+        const struct kv_shape kv = { 1, 32, 32, MOST_SLOTS, 600, 512, F32 };
+        w.cache = kv_create(w.b, &kv, &err);
+        assert_non_null(w.cache);
+        for (size_t how = 0; how < 3; how++)
+            for (size_t i = 0; i < 6; i += i == 0 ? 4 : 1) // sampled: a chain, trees
+                check(&w, &shapes[i], &(struct vocabulary){ MOST_VOCAB, NULL }, &samplings[how], MOST_VOCAB);
+        w.slots = MOST_SLOTS;
+        check(&w, &shapes[1], &(struct vocabulary){ VOCAB, NULL }, &samplings[0], VOCAB);
+        check(&w, &shapes[4], &(struct vocabulary){ VOCAB, NULL }, &samplings[0], VOCAB);
+        kv_destroy(w.cache);
+        gpu_close(w.b);
+    }
+    times = how_many;
+    for (size_t how = 0; how < 3; how++)
+        sampling_free(&samplings[how]);
+}
+
+// Launches of a draft of three levels: its beginning, its levels, which make rows of probabilities as well, and the tree masks of the
+// two passes between.
+static void a_level_is_few_launches(void **unused)
+{
+#if defined(EMULATED_DEVICE)
+    const struct {
+        struct tree_options o;
+        int launches; // of a level
+    } some[] = { { { .tokens = 3, .pick = PICK_GREEDY }, 2 },
+                 { { .tokens = 3, .nodes = 8, .top = 4, .pick = PICK_GREEDY }, 2 },
+                 { { .tokens = 3, .pick = PICK_SAMPLED }, 2 },
+                 { { .tokens = 3, .pick = PICK_COUPLED }, 1 } };
+    struct sampling sampling = SAMPLING("temperature", "1");
+    struct backend *b = gpu_open(&gpu[0]);
+    const struct kv_shape kv = { 1, 32, 32, SLOTS, 600, 512, F32 };
+    struct error err;
+    struct kv_cache *cache = kv_create(b, &kv, &err);
+    assert_non_null(cache);
+    for (size_t i = 0; i < sizeof(some) / sizeof(*some); i++) {
+        const struct drafter_env env = {
+            .backend = b, .target_backend = b, .sampling = &sampling, .slots = SLOTS, .length = LENGTH
+        };
+        static struct built_draft built[MOST_SLOTS];
+        struct tree_shape shape;
+        struct draft_batch g;
+        struct trial t;
+        assert_true(tree_shape(&shape, &some[i].o, "test", NULL, &err));
+        assert_true(draft_batch_create(&g, &shape, &env, VOCAB, NULL, VOCAB, &err));
+        some_trial(&t, false, SLOTS, SLOTS);
+        for (int k = 0; k < SLOTS; k++) {
+            t.request[k].depth = 3;
+            built[k].draft.capacity = shape.nodes;
+        }
+        int64_t before = emulated_launches();
+        b->step->probabilities(b, draft_batch_logits(&g, SLOTS), VOCAB, &g.stages);
+        const int64_t of_rows = some[i].o.pick == PICK_GREEDY ? 0 : emulated_launches() - before;
+        before = emulated_launches();
+        build(&g, cache, &t, built, true);
+        assert_int_equal(emulated_launches() - before, 1 + 3 * (of_rows + some[i].launches) + 2);
+        draft_batch_destroy(&g);
+    }
+    kv_destroy(cache);
+    gpu_close(b);
+    sampling_free(&sampling);
+#endif
 }
 
 // A device has no text, so stages that need it keep sampled drafts on the host; greedy ones need only logits.
@@ -441,7 +520,7 @@ static void drafts_are_built_on_the_device_if_its_stages_suffice(void **unused)
             struct tree_shape shape;
             struct draft_batch g;
             assert_true(tree_shape(&shape, &shapes[i].o, shapes[i].what, NULL, &err));
-            assert_true(draft_batch_create(&g, &shape, &env, MOST_VOCAB, NULL, MOST_VOCAB, &err));
+            assert_true(draft_batch_create(&g, &shape, &env, VOCAB, NULL, VOCAB, &err));
             assert_true(g.drafts->on_device == (k == 0 || shapes[i].o.pick == PICK_GREEDY));
             draft_batch_destroy(&g);
         }
@@ -459,6 +538,8 @@ int main(int argc, char **argv)
         return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafts_equal_the_hosts),
+        cmocka_unit_test(long_rows_and_many_requests_equal_the_hosts),
+        cmocka_unit_test(a_level_is_few_launches),
         cmocka_unit_test(drafts_are_built_on_the_host_without_device_memory),
         cmocka_unit_test(drafts_are_built_on_the_device_if_its_stages_suffice),
     };

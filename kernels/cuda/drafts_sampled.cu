@@ -1,0 +1,235 @@
+// drafts_sampled.cu - sampled and coupled children of a level: rows of probabilities, and draws from them with the host's results.
+//
+// Drawing several tokens from a row reads it once: blocks sum its chunks, and a draw reads the chunk that has the token. Sums are exact
+// (core/grid.h), so a chunk without a token that was drawn before has its sum less that token's weight.
+#include "kernels/cuda/drafts.h"
+#include "kernels/cuda/sampling.h"
+
+namespace DEVICE_SPACE
+{
+
+enum { SIBLINGS = 64, CHUNKS = 32, SMALLEST_CHUNK = 128, CHUNK_THREADS = 256, MAP_THREADS = 256 };
+
+struct chunk {
+    double sum;
+    int positive; // number of its tokens of positive probability
+};
+
+size_t chunk_bytes(int64_t rows)
+{
+    return (size_t)rows * CHUNKS * sizeof(struct chunk);
+}
+
+__device__ static struct chunk *chunks_of(const struct builder &t, int slot, int f)
+{
+    return t.chunk + ((int64_t)slot * t.frontier + f) * CHUNKS;
+}
+
+__device__ static int chunk_width(const struct level &l)
+{
+    return (l.width + l.chunks - 1) / l.chunks;
+}
+
+// Rows over the target's ids: tokens without an id of the drafter are impossible.
+static __global__ void map_ids_kernel(float *to, int width, const float *from, int from_width, const int32_t *row_id)
+{
+    kernel_prologue();
+    const int x = (int)(blockIdx.y * MAP_THREADS + threadIdx.x);
+    if (x >= width)
+        return;
+    const int id = row_id != NULL ? row_id[x] : x < from_width ? x : -1;
+    to[(int64_t)blockIdx.x * width + x] = id >= 0 ? from[(int64_t)blockIdx.x * from_width + id] : -INFINITY;
+}
+
+static __global__ void __launch_bounds__(CHUNK_THREADS)
+    chunks_kernel(const __grid_constant__ struct builder t, const __grid_constant__ struct level l)
+{
+    __shared__ double of_warp[CHUNK_THREADS / WARP];
+    kernel_prologue();
+    const int chunk = (int)blockIdx.x, f = (int)blockIdx.y, slot = t.request[blockIdx.z].slot;
+    const int from = chunk * chunk_width(l), to = min(from + chunk_width(l), l.width);
+    if (f >= t.n_frontier[slot])
+        return;
+    const float *q = l.q + row_of(l, (int)blockIdx.z, f) * l.width;
+    double sum = 0, positive = 0;
+    UNROLL_BY(8)
+    for (int i = from + (int)threadIdx.x; i < to; i += CHUNK_THREADS) {
+        sum += entry_of(q, i);
+        positive += q[i] > 0;
+    }
+    sum = block_sum<CHUNK_THREADS / WARP>(sum, of_warp);
+    positive = block_sum<CHUNK_THREADS / WARP>(positive, of_warp);
+    if (threadIdx.x == 0) {
+        const struct chunk result = { sum, (int)positive };
+        chunks_of(t, slot, f)[chunk] = result;
+    }
+}
+
+struct draws { // shared memory of a block
+    struct selection selection;
+    double sum[CHUNKS], of_warp[DRAFT_WARPS], below;
+    uint64_t key[DRAFT_WARPS];
+    int32_t out[SIBLINGS];
+    int first, n; // of the children
+};
+
+// Number of children of the frontier's candidate f.
+__device__ static int children_of(const struct builder &t, const struct level &l, const struct draft_at_hand &d, int f)
+{
+    const int n = family_top_k(&t.families, d.at[d.frontier[f]].family, t.vocab);
+    const struct chunk *chunk = chunks_of(t, d.r.slot, f);
+    int positive = 0;
+    if (!siblings_differ(t.distinct, n))
+        return n;
+    UNROLL_BY(8)
+    for (int i = 0; i < l.chunks; i++)
+        positive += chunk[i].positive;
+    return children_sampled(t.distinct, n, positive);
+}
+
+// The thread whose share has the token at `target`: the last one of positive weight that `target` or less precedes. own: the share's
+// weight. *below: what precedes all shares; becomes what precedes that one.
+__device__ static int share_at(double own, double target, double *below, struct draws &s)
+{
+    double total;
+    const double before = *below + sum_before(own, s.of_warp, &total);
+    const uint64_t last = block_max<DRAFT_WARPS>(own > 0 && before <= target ? threadIdx.x + 1 : 0, s.key);
+    const int winner = last > 0 ? (int)last - 1 : 0;
+    if ((int)threadIdx.x == winner)
+        s.below = before;
+    __syncthreads();
+    *below = s.below;
+    return winner;
+}
+
+// The weight of tokens from .. to of a row without some of its tokens.
+__device__ static double weight_of(const struct row_without &r, int from, int to)
+{
+    double sum = 0;
+    UNROLL_BY(8)
+    for (int i = from; i < to; i++)
+        sum += entry_of(r.row, i);
+    for (int k = 0; k < r.n; k++)
+        sum -= r.out[k] >= from && r.out[k] < to ? entry_of(r.row, r.out[k]) : 0;
+    return sum;
+}
+
+// The first token at which the cumulative sum exceeds `target`: its chunk, a run of the chunk for each thread, and the token.
+__device__ static int token_at(const struct level &l, const struct row_without &r, double target, struct draws &s)
+{
+    const int thread = (int)threadIdx.x, width = chunk_width(l), run = (width + DRAFT_THREADS - 1) / DRAFT_THREADS;
+    double below = 0;
+    int from = width * share_at(thread < l.chunks ? s.sum[thread] : 0, target, &below, s);
+    const int end = min(from + width, l.width), first = from + thread * run;
+    from += run * share_at(first < end ? weight_of(r, first, min(first + run, end)) : 0, target, &below, s);
+    const int own = from + thread;
+    return from + share_at(thread < run && own < end ? weight_of(r, own, own + 1) : 0, target, &below, s);
+}
+
+// The children of the frontier's candidate f. Returns the number after the last one's.
+__device__ static int sample_children(const struct builder &t, const struct level &l, const struct draft_at_hand &d,
+                                      int f, struct draws &s)
+{
+    const int c = d.frontier[f], family = d.at[c].family, wanted = family_top_k(&t.families, family, t.vocab);
+    const bool distinct = siblings_differ(t.distinct, wanted);
+    const struct random_source source = { d.r.seed, d.r.sequence, d.r.root };
+    const int64_t row = row_of(l, (int)blockIdx.y, f);
+    struct row_without left = { l.q + row * l.width, s.out, 0 };
+    const int own = (int)threadIdx.x <= f ? children_of(t, l, d, (int)threadIdx.x) : 0;
+    int children;
+    double total;
+    const int before = sum_before(own, s.selection.of_warp, &children);
+    if ((int)threadIdx.x == f)
+        s.first = d.n + before, s.n = own;
+    if ((int)threadIdx.x < l.chunks)
+        s.sum[threadIdx.x] = chunks_of(t, d.r.slot, f)[threadIdx.x].sum;
+    __syncthreads();
+    const int at = s.first, n = s.n;
+    sum_before((int)threadIdx.x < l.chunks ? s.sum[threadIdx.x] : 0, s.of_warp, &total);
+    for (int k = 0; k < n; k++) {
+        const int x = token_at(l, left, total * uniform(source, FOR_DRAFT, at + k), s);
+        const double weight = distinct ? entry_of(left.row, x) : 0;
+        total -= weight;
+        if (threadIdx.x == 0) {
+            s.out[k] = x;
+            s.sum[x / chunk_width(l)] -= weight;
+            d.at[at + k] =
+                sampled_child(d.at, c, t.families.child[t.families.first[family] + k], x, t.pick, t.distinct, wanted);
+        }
+        left.n += distinct;
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        d.at[c].q_row = l.q_row + (int)row;
+    return at + n;
+}
+
+// One block per row. If no level has more than one, it ends the level as well.
+static __global__ void __launch_bounds__(DRAFT_THREADS, 1)
+    sample_kernel(const __grid_constant__ struct builder t, const __grid_constant__ struct level l)
+{
+    __shared__ struct draws s;
+    kernel_prologue();
+    const struct draft_at_hand d = draft_of(t, (int)blockIdx.y);
+    int to = d.n;
+    if ((int)blockIdx.x < d.n_frontier)
+        to = sample_children(t, l, d, (int)blockIdx.x, s);
+    if (gridDim.x == 1)
+        end_level(t, l, d, to, s.selection);
+}
+
+static __global__ void __launch_bounds__(DRAFT_THREADS, 1)
+    level_kernel(const __grid_constant__ struct builder t, const __grid_constant__ struct level l)
+{
+    __shared__ struct selection s;
+    kernel_prologue();
+    const struct draft_at_hand d = draft_of(t, (int)blockIdx.x);
+    const bool real = (int)threadIdx.x < d.n_frontier;
+    int children;
+    sum_before(real ? children_of(t, l, d, (int)threadIdx.x) : 0, s.of_warp, &children);
+    end_level(t, l, d, d.n + children, s);
+}
+
+// The token that `match` would draw from this row at this position.
+static __global__ void __launch_bounds__(DRAFT_THREADS, 1)
+    coupled_kernel(const __grid_constant__ struct builder t, const __grid_constant__ struct level l)
+{
+    __shared__ struct sampling_scratch<DRAFT_THREADS> scratch;
+    __shared__ struct selection s;
+    kernel_prologue();
+    const struct draft_at_hand d = draft_of(t, (int)blockIdx.x);
+    if (d.n_frontier > 0) {
+        const struct random_source source = { d.r.seed, d.r.sequence, d.r.root };
+        const int c = d.frontier[0], child = t.families.child[t.families.first[d.at[c].family]];
+        const int x = race(l.q + row_of(l, (int)blockIdx.x, 0) * l.width, l.width, source,
+                           coupled_position(d.r.root, l.depth), scratch);
+        if (threadIdx.x == 0)
+            d.at[d.n] = sampled_child(d.at, c, child, x, t.pick, t.distinct, 1);
+    }
+    end_level(t, l, d, d.n + (d.n_frontier > 0), s);
+}
+
+void sample_level(struct cuda *c, const struct builder *t, const struct drafting_level *wanted, struct level *l,
+                  int requests)
+{
+    const unsigned rows = (unsigned)wanted->width, n = (unsigned)requests;
+    assert(wanted->q.rows == wanted->logits.rows);
+    if (wanted->q.data != wanted->logits.data)
+        QUEUE(c, map_ids_kernel, dim3((unsigned)wanted->q.rows, (unsigned)blocks_for(wanted->q.width, MAP_THREADS)),
+              MAP_THREADS, 0, (float *)wanted->q.data, (int)wanted->q.width, (const float *)wanted->logits.data,
+              (int)wanted->logits.width, t->row_id);
+    cuda_probabilities(&c->backend, wanted->q, wanted->used_vocab, wanted->stages);
+    l->width = (int)wanted->q.width;
+    l->q = (const float *)wanted->q.data;
+    l->chunks = blocks_for(l->width, SMALLEST_CHUNK) < CHUNKS ? blocks_for(l->width, SMALLEST_CHUNK) : CHUNKS;
+    if (t->pick == PICK_COUPLED) {
+        QUEUE(c, coupled_kernel, requests, DRAFT_THREADS, 0, *t, *l);
+        return;
+    }
+    QUEUE(c, chunks_kernel, dim3((unsigned)l->chunks, rows, n), CHUNK_THREADS, 0, *t, *l);
+    QUEUE(c, sample_kernel, dim3(rows, n), DRAFT_THREADS, 0, *t, *l);
+    if (rows > 1)
+        QUEUE(c, level_kernel, requests, DRAFT_THREADS, 0, *t, *l);
+}
+
+} // namespace DEVICE_SPACE
