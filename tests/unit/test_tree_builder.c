@@ -424,7 +424,7 @@ static void a_fixed_tree_has_the_tokens_of_its_ranks(void **unused)
 static void no_more_children_are_added_than_the_top_k(void **unused)
 {
     static struct bench b;
-    const int32_t token[] = { 2, 7, 0, 1, 3 };
+    const int32_t token[] = { 2, 5, 0, 1, 3 };
     const float log_p[] = { -1, -2, -3, -4, -5 };
     const struct tree_options o = { 4, { 1, { 4 } }, 0, 8, PICK_GREEDY, true, NULL };
     const struct tree_shape shape = shape_of(&o);
@@ -433,13 +433,38 @@ static void no_more_children_are_added_than_the_top_k(void **unused)
         struct request r = request(&b, NULL, MAX_NODES, DEPTH);
         builder_create(&g, &shape, 8);
         builder_begin(&g, &r);
-        builder_add_top_k(&g, 0, token, log_p, k, 5); // 7 is a padding id
+        builder_add_top_k(&g, 0, token, log_p, k, 5); // 5 is a padding id
         const int expected = k == 0 ? 0 : k == 1 ? 1 : k - 1;
         assert_int_equal(g.n, 1 + expected);
         for (int c = 1; c < g.n; c++)
             assert_int_equal(g.at[c].token, token[c == 1 ? 0 : c]);
         builder_destroy(&g);
+        builder_create(&g, &shape, 1 + k);
+        builder_begin(&g, &r);
+        assert_int_equal(builder_top_k(&g, 0), k < 4 ? 1 + k : 4); // of a vocabulary of 1 + k ids
+        builder_destroy(&g);
     }
+}
+
+// A row's rounded log-probability may be above 0; no child is better than its parent. The root has no pending row.
+static void scores_do_not_increase_along_a_path(void **unused)
+{
+    static struct bench b;
+    const int32_t token[] = { 2, 0 };
+    const float log_p[] = { 0x1p-20f, -14 };
+    const struct tree_options o = { 3, { 0 }, 4, 2, PICK_GREEDY, true, NULL };
+    const struct tree_shape shape = shape_of(&o);
+    struct tree_builder g;
+    struct request r = request(&b, NULL, MAX_NODES, DEPTH);
+    builder_create(&g, &shape, VOCAB);
+    builder_begin(&g, &r);
+    assert_int_equal(g.at[0].row, -1);
+    for (bool more = true; more; more = builder_next_level(&g, &r))
+        for (int f = 0; f < g.n_frontier; f++)
+            builder_add_top_k(&g, g.frontier[f], token, log_p, 2, VOCAB);
+    for (int c = 1; c < g.n; c++)
+        assert_true(g.at[c].score == g.at[g.at[c].parent].score + (g.at[c].token == 0 ? -14 : 0));
+    builder_destroy(&g);
 }
 
 static void inconsistent_options_are_refused(void **unused)
@@ -473,6 +498,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fixed_tree_has_the_tokens_of_its_ranks),
         cmocka_unit_test(no_more_children_are_added_than_the_top_k),
+        cmocka_unit_test(scores_do_not_increase_along_a_path),
         cmocka_unit_test(inconsistent_options_are_refused),
         cmocka_unit_test(every_draft_keeps_the_output_distribution),
         cmocka_unit_test(a_misreported_row_changes_the_output_distribution),
