@@ -16,7 +16,7 @@ struct cuda_drafting {        // on the host
     void *memory;
     int32_t *best; // (slots * frontier, k)
     float *log_p;
-    int slots, requests;
+    int requests;
 };
 
 struct requests {
@@ -28,10 +28,10 @@ static __global__ void begin_kernel(const __grid_constant__ struct builder t, co
 {
     kernel_prologue();
     const struct drafting_request &own = r.of[blockIdx.x];
-    t.request[r.first + (int)blockIdx.x] = own;
-    t.at[(int64_t)own.slot * t.candidates] = candidate_root(own.token);
-    t.of_frontier[(int64_t)own.slot * t.frontier] = 0;
-    t.n[own.slot] = t.n_frontier[own.slot] = 1;
+    const struct draft_state state = { own, 1, 1 };
+    t.state[r.first + (int)blockIdx.x] = state;
+    t.at[(int64_t)own.slot * t.s.candidates] = candidate_root(own.token);
+    t.of_frontier[(int64_t)own.slot * t.s.frontier] = 0;
 }
 
 // The children of the frontier's candidate f from the top-k of its row, by a warp. They become candidates from `to` on, unless that is
@@ -40,18 +40,18 @@ __device__ static int top_k_children(const struct builder &t, const struct level
                                      int f, int to, int32_t *token)
 {
     const int lane = (int)threadIdx.x % WARP, c = d.frontier[f], family = d.at[c].family;
-    const int first = t.families.first[family], size = family_size(&t.families, family);
-    const int64_t row = row_of(l, (int)blockIdx.x, f) * t.k;
+    const int first = t.s.families.first[family], size = family_size(&t.s.families, family);
+    const int64_t row = row_of(l, (int)blockIdx.x, f) * t.s.k;
     int n = 0;
     __syncwarp(); // the last row's tokens were read
-    for (int i = lane; i < t.k; i += WARP)
-        token[i] = t.target_id != NULL ? t.target_id[l.best[row + i]] : l.best[row + i];
+    for (int i = lane; i < t.s.k; i += WARP)
+        token[i] = t.s.target_id != NULL ? t.s.target_id[l.best[row + i]] : l.best[row + i];
     __syncwarp();
     for (int m = lane; m - lane < size; m += WARP) {
-        const int i = m < size ? top_k_index(token, t.k, t.used_vocab, 0, t.families.rank[first + m]) : t.k;
-        if (i < t.k && to >= 0)
-            d.at[to + m] = greedy_child(d.at, c, t.families.child[first + m], token[i], l.log_p[row + i]);
-        n += __popc(__ballot_sync(0xFFFFFFFF, i < t.k)); // the first members
+        const int i = m < size ? top_k_index(token, t.s.k, t.s.used_vocab, 0, t.s.families.rank[first + m]) : t.s.k;
+        if (i < t.s.k && to >= 0)
+            d.at[to + m] = greedy_child(d.at, c, t.s.families.child[first + m], token[i], l.log_p[row + i]);
+        n += __popc(__ballot_sync(0xFFFFFFFF, i < t.s.k)); // the first members
     }
     return n;
 }
@@ -101,18 +101,16 @@ static void lay_out(struct cuda_drafting *g, struct arena *p, const struct draft
     struct builder *t = &g->builder;
     const size_t slots = (size_t)s->slots, level = slots * (size_t)s->frontier;
     const size_t nodes = slots * (size_t)s->draft_nodes, members = (size_t)s->families.first[s->families.n];
-    t->families.first = carve<int16_t>(p, (size_t)s->families.n + 1);
-    t->families.rank = carve<int16_t>(p, members);
-    t->families.child = carve<int16_t>(p, members);
-    t->target_id = s->target_id != NULL ? carve<int32_t>(p, (size_t)s->row_vocab) : NULL;
+    t->s.families.first = carve<int16_t>(p, (size_t)s->families.n + 1);
+    t->s.families.rank = carve<int16_t>(p, members);
+    t->s.families.child = carve<int16_t>(p, members);
+    t->s.target_id = s->target_id != NULL ? carve<int32_t>(p, (size_t)s->row_vocab) : NULL;
     t->row_id = s->target_id != NULL ? carve<int32_t>(p, (size_t)s->vocab) : NULL;
-    t->request = carve<struct drafting_request>(p, slots);
+    t->state = carve<struct draft_state>(p, slots);
     t->at = carve<struct candidate>(p, slots * (size_t)s->candidates);
-    int32_t **const of_slots[] = { &t->n, &t->n_frontier, &t->draft_n };
     int32_t **const of_levels[] = { &t->of_frontier, &t->next_token };
     int32_t **const of_nodes[] = { &t->draft_token, &t->draft_parent, &t->tag, &t->draft_q_row };
-    for (int32_t **to : of_slots)
-        *to = carve<int32_t>(p, slots);
+    t->draft_n = carve<int32_t>(p, slots);
     for (int32_t **to : of_levels)
         *to = carve<int32_t>(p, level);
     for (int32_t **to : of_nodes)
@@ -144,6 +142,7 @@ struct drafting *cuda_drafts_create(struct backend *b, const struct drafting_sha
     assert(s->k <= MAX_TOP_K);
     struct cuda_drafting *g = (struct cuda_drafting *)xcalloc(1, sizeof(*g));
     struct arena p = { NULL, 0 };
+    g->builder.s = *s;
     lay_out(g, &p, s);
     g->memory = b->alloc(b, p.bytes);
     if (g->memory == NULL) {
@@ -154,21 +153,14 @@ struct drafting *cuda_drafts_create(struct backend *b, const struct drafting_sha
     p.bytes = 0;
     lay_out(g, &p, s);
     struct builder *t = &g->builder;
-    t->pick = s->pick;
-    t->distinct = s->distinct;
-    t->nodes = s->nodes, t->top = s->top;
-    t->vocab = s->vocab, t->used_vocab = s->used_vocab, t->k = s->k;
-    t->candidates = s->candidates, t->frontier = s->frontier, t->evaluated = s->evaluated,
-    t->draft_nodes = s->draft_nodes;
     const size_t members = (size_t)s->families.first[s->families.n] * sizeof(int16_t);
-    b->upload(b, (void *)t->families.first, s->families.first, ((size_t)s->families.n + 1) * sizeof(int16_t));
-    b->upload(b, (void *)t->families.rank, s->families.rank, members);
-    b->upload(b, (void *)t->families.child, s->families.child, members);
+    b->upload(b, (void *)t->s.families.first, s->families.first, ((size_t)s->families.n + 1) * sizeof(int16_t));
+    b->upload(b, (void *)t->s.families.rank, s->families.rank, members);
+    b->upload(b, (void *)t->s.families.child, s->families.child, members);
     if (s->target_id != NULL) {
-        b->upload(b, (void *)t->target_id, s->target_id, (size_t)s->row_vocab * sizeof(int32_t));
+        b->upload(b, (void *)t->s.target_id, s->target_id, (size_t)s->row_vocab * sizeof(int32_t));
         upload_row_ids(b, t, s);
     }
-    g->slots = s->slots;
     g->drafting.bytes = p.bytes;
     g->drafting.token = t->next_token;
     g->drafting.parent = t->next_parent;
@@ -197,7 +189,7 @@ void cuda_drafts_begin(struct backend *b, struct drafting *drafting, const struc
     struct cuda *c = (struct cuda *)b;
     struct cuda_drafting *g = (struct cuda_drafting *)drafting;
     struct requests some;
-    assert(n >= 1 && n <= g->slots);
+    assert(n >= 1 && n <= g->builder.s.slots);
     g->requests = n;
     for (some.first = 0; some.first < n; some.first += BEGIN) {
         const int count = n - some.first < BEGIN ? n - some.first : BEGIN;
@@ -212,13 +204,13 @@ void cuda_drafts_level(struct backend *b, struct drafting *drafting, const struc
     struct cuda *c = (struct cuda *)b;
     struct cuda_drafting *g = (struct cuda_drafting *)drafting;
     struct level l = {};
-    assert(wanted->capacity <= g->builder.frontier && wanted->pending + wanted->capacity <= g->builder.evaluated);
+    assert(wanted->capacity <= g->builder.s.frontier && wanted->pending + wanted->capacity <= g->builder.s.evaluated);
     l.depth = wanted->depth, l.stride = wanted->stride, l.q_row = wanted->q_row, l.last = wanted->last;
     l.pending = wanted->pending, l.capacity = wanted->capacity;
     l.best = g->best, l.log_p = g->log_p;
     memcpy(l.first, wanted->first, (size_t)g->requests * sizeof(*l.first));
-    if (g->builder.pick == PICK_GREEDY) {
-        top_k_queue(c, wanted->logits, g->builder.k, g->best, g->log_p);
+    if (g->builder.s.pick == PICK_GREEDY) {
+        top_k_queue(c, wanted->logits, g->builder.s.k, g->best, g->log_p);
         QUEUE(c, greedy_kernel, g->requests, DRAFT_THREADS, 0, g->builder, l);
     } else
         sample_level(c, &g->builder, wanted, &l, g->requests);

@@ -15,18 +15,18 @@ namespace DEVICE_SPACE
 enum { DRAFT_THREADS = 512, DRAFT_WARPS = DRAFT_THREADS / WARP };
 static_assert((int)DRAFTING_FRONTIER <= (int)DRAFT_THREADS, "a thread for each candidate of a frontier");
 
-struct builder { // as kernels read it
-    enum pick pick;
-    bool distinct;
-    int nodes, top, vocab, used_vocab, k, candidates, frontier, evaluated, draft_nodes;
-    struct families families;
-    const int32_t *target_id,
-        *row_id;                      // of the drafter's ids; NULL: the same. row_id: of the target's (vocab); -1: none
-    struct drafting_request *request; // (slots)
-    struct candidate *at;             // (slots, candidates)
-    int32_t *n, *n_frontier;          // (slots)
-    int32_t *of_frontier;             // (slots, frontier) candidates
-    struct chunk *chunk;              // (slots, frontier, CHUNKS) drafts_sampled.cu: of rows; NULL: greedy
+struct draft_state { // of a request
+    struct drafting_request r;
+    int32_t n, n_frontier; // candidates; those of the frontier
+};
+
+struct builder {                       // as kernels read it
+    struct drafting_shape s;           // its arrays are on the device
+    const int32_t *row_id;             // (s.vocab) the inverse of s.target_id; -1: none
+    struct draft_state *state;         // (requests)
+    struct candidate *at;              // (slots, candidates)
+    int32_t *of_frontier;              // (slots, frontier) candidates
+    struct chunk *chunk;               // (slots, frontier, CHUNKS) drafts_sampled.cu: of rows; NULL: greedy
     int32_t *next_token, *next_parent; // as in struct drafting
     int32_t *draft_n, *draft_token, *draft_parent, *tag, *draft_q_row;
     uint8_t *proposal;
@@ -43,20 +43,22 @@ struct level { // struct drafting_level as a kernel argument
 };
 
 struct draft_at_hand { // a block's
+    struct draft_state *state;
     struct drafting_request r;
+    int n, n_frontier;
     struct candidate *at; // (candidates)
     int32_t *frontier;    // (n_frontier)
-    int n, n_frontier;
 };
 
 __device__ inline struct draft_at_hand draft_of(const struct builder &t, int request)
 {
     struct draft_at_hand d;
-    d.r = t.request[request];
-    d.at = t.at + (int64_t)d.r.slot * t.candidates;
-    d.frontier = t.of_frontier + (int64_t)d.r.slot * t.frontier;
-    d.n = t.n[d.r.slot];
-    d.n_frontier = t.n_frontier[d.r.slot];
+    d.state = t.state + request;
+    d.r = d.state->r;
+    d.n = d.state->n;
+    d.n_frontier = d.state->n_frontier;
+    d.at = t.at + (int64_t)d.r.slot * t.s.candidates;
+    d.frontier = t.of_frontier + (int64_t)d.r.slot * t.s.frontier;
     return d;
 }
 
@@ -90,49 +92,55 @@ template <typename number> __device__ inline number sum_before(number x, number 
 // ---- selections
 
 struct selection { // shared memory of a block
-    double score[DRAFTING_CANDIDATES];
+    double score[DRAFTING_CANDIDATES + WARP];
     int of_warp[DRAFT_WARPS];
 };
 
+// The scores of candidates from .. to, padded to a multiple of WARP with those of no candidate.
 __device__ inline void load_scores(const struct draft_at_hand &d, int from, int to, struct selection &s)
 {
-    for (int c = from + (int)threadIdx.x; c < to; c += DRAFT_THREADS)
-        s.score[c] = d.at[c].score;
+    for (int i = (int)threadIdx.x; i < (to - from + WARP - 1) / WARP * WARP; i += DRAFT_THREADS)
+        s.score[i] = from + i < to ? d.at[from + i].score : -INFINITY;
     __syncthreads();
 }
 
-// Number of candidates from .. to that rank before c.
-__device__ inline int rank_among(const double *score, int from, int to, int c)
+// How many of n scores rank before number i, where threads of a warp have consecutive i. Which of two candidates is earlier differs
+// within the warp only for candidates of the warp.
+__device__ inline int rank_among(const double *score, int n, int i)
 {
-    const double own = score[c];
-    int before = 0;
+    const int first = i / WARP * WARP;
+    const double own = score[i];
+    int better = 0;
     UNROLL_BY(8)
-    for (int other = from; other < c; other++)
-        before += outranks(score[other], other, own, c);
+    for (int k = 0; k < first; k++)
+        better += outranks(score[k], 0, own, 1);
     UNROLL_BY(8)
-    for (int other = c + 1; other < to; other++)
-        before += outranks(score[other], other, own, c);
-    return before;
+    for (int k = first; k < first + WARP; k++)
+        better += outranks(score[k], k, own, i);
+    UNROLL_BY(8)
+    for (int k = first + WARP; k < n; k++)
+        better += outranks(score[k], 1, own, 0);
+    return better;
 }
 
 // The frontier among candidates from .. to. Returns its size.
 __device__ inline int select_frontier(const struct builder &t, const struct draft_at_hand &d, int from, int to,
                                       struct selection &s)
 {
-    const int n = frontier_size(t.nodes, t.top, to - from);
+    const int n = frontier_size(t.s.nodes, t.s.top, to - from);
     int count = 0, more;
     if (n < to - from) { // in a best-first tree all of them can have children
         load_scores(d, from, to, s);
-        for (int c = from + (int)threadIdx.x; c < to; c += DRAFT_THREADS) {
-            const int rank = rank_among(s.score, from, to, c);
+        for (int i = (int)threadIdx.x; i < to - from; i += DRAFT_THREADS) {
+            const int rank = rank_among(s.score, to - from, i);
             if (rank < n)
-                d.frontier[rank] = c;
+                d.frontier[rank] = from + i;
         }
         return n;
     }
     for (int first = from; first < to; first += DRAFT_THREADS, count += more) {
         const int c = first + (int)threadIdx.x;
-        const bool has_row = c < to && family_size(&t.families, d.at[c].family) > 0;
+        const bool has_row = c < to && family_size(&t.s.families, d.at[c].family) > 0;
         const int f = count + sum_before(has_row ? 1 : 0, s.of_warp, &more);
         if (has_row)
             d.frontier[f] = c;
@@ -144,8 +152,8 @@ __device__ inline int select_frontier(const struct builder &t, const struct draf
 __device__ inline void write_frontier(const struct builder &t, const struct level &l, const struct draft_at_hand &d,
                                       int n)
 {
-    int32_t *token = t.next_token + (int64_t)d.r.slot * t.frontier;
-    int32_t *parent = t.next_parent + (int64_t)d.r.slot * t.evaluated + l.pending;
+    int32_t *token = t.next_token + (int64_t)d.r.slot * t.s.frontier;
+    int32_t *parent = t.next_parent + (int64_t)d.r.slot * t.s.evaluated + l.pending;
     for (int f = (int)threadIdx.x; f < l.capacity; f += DRAFT_THREADS) {
         token[f] = 0;
         parent[f] = -1;
@@ -161,16 +169,16 @@ __device__ inline void write_frontier(const struct builder &t, const struct leve
 // The draft of n candidates; after its last node token 0 and parent -1.
 __device__ inline void write_draft(const struct builder &t, const struct draft_at_hand &d, int n, struct selection &s)
 {
-    const int keep = nodes_kept(t.nodes, d.r.capacity, n - 1);
-    const int64_t to = (int64_t)d.r.slot * t.draft_nodes;
-    int nodes = 0, more;
-    load_scores(d, 0, n, s);
-    for (int first = 0; first < n; first += DRAFT_THREADS, nodes += more) {
-        const int c = first + (int)threadIdx.x;
-        const bool kept = c < n && (c == 0 || keep == n - 1 || rank_among(s.score, 1, n, c) < keep);
+    const int keep = nodes_kept(t.s.nodes, d.r.capacity, n - 1);
+    const int64_t to = (int64_t)d.r.slot * t.s.draft_nodes;
+    int nodes = 1, more; // the root is one
+    load_scores(d, 1, n, s);
+    for (int first = 0; first < n - 1; first += DRAFT_THREADS, nodes += more) {
+        const int i = first + (int)threadIdx.x;
+        const bool kept = i < n - 1 && (keep == n - 1 || rank_among(s.score, n - 1, i) < keep);
         const int node = nodes + sum_before(kept ? 1 : 0, s.of_warp, &more);
         if (kept)
-            d.at[c].node = node;
+            d.at[1 + i].node = node;
     }
     __syncthreads();
     for (int i = (int)threadIdx.x; i < n; i += DRAFT_THREADS) {
@@ -183,7 +191,7 @@ __device__ inline void write_draft(const struct builder &t, const struct draft_a
         t.tag[to + c.node] = c.row;
         t.draft_q_row[to + c.node] = c.q_row;
     }
-    for (int node = nodes + (int)threadIdx.x; node < t.draft_nodes; node += DRAFT_THREADS) {
+    for (int node = nodes + (int)threadIdx.x; node < t.s.draft_nodes; node += DRAFT_THREADS) {
         t.draft_token[to + node] = 0;
         t.draft_parent[to + node] = t.tag[to + node] = t.draft_q_row[to + node] = -1;
         t.proposal[to + node] = DETERMINISTIC;
@@ -204,10 +212,8 @@ __device__ inline void end_level(const struct builder &t, const struct level &l,
     const int n = l.depth + 1 < d.r.max_depth ? select_frontier(t, d, d.n, to, s) : 0;
     __syncthreads();
     write_frontier(t, l, d, n);
-    if (threadIdx.x == 0) {
-        t.n[d.r.slot] = to;
-        t.n_frontier[d.r.slot] = n;
-    }
+    if (threadIdx.x == 0)
+        d.state->n = to, d.state->n_frontier = n;
 }
 
 // drafts_sampled.cu: the children of a level that are sampled, and its end.

@@ -22,7 +22,7 @@ size_t chunk_bytes(int64_t rows)
 
 __device__ static struct chunk *chunks_of(const struct builder &t, int slot, int f)
 {
-    return t.chunk + ((int64_t)slot * t.frontier + f) * CHUNKS;
+    return t.chunk + ((int64_t)slot * t.s.frontier + f) * CHUNKS;
 }
 
 __device__ static int chunk_width(const struct level &l)
@@ -46,9 +46,9 @@ static __global__ void __launch_bounds__(CHUNK_THREADS)
 {
     __shared__ double of_warp[CHUNK_THREADS / WARP];
     kernel_prologue();
-    const int chunk = (int)blockIdx.x, f = (int)blockIdx.y, slot = t.request[blockIdx.z].slot;
+    const int chunk = (int)blockIdx.x, f = (int)blockIdx.y, slot = t.state[blockIdx.z].r.slot;
     const int from = chunk * chunk_width(l), to = min(from + chunk_width(l), l.width);
-    if (f >= t.n_frontier[slot])
+    if (f >= t.state[blockIdx.z].n_frontier)
         return;
     const float *q = l.q + row_of(l, (int)blockIdx.z, f) * l.width;
     double sum = 0, positive = 0;
@@ -76,15 +76,15 @@ struct draws { // shared memory of a block
 // Number of children of the frontier's candidate f.
 __device__ static int children_of(const struct builder &t, const struct level &l, const struct draft_at_hand &d, int f)
 {
-    const int n = family_top_k(&t.families, d.at[d.frontier[f]].family, t.vocab);
+    const int n = family_top_k(&t.s.families, d.at[d.frontier[f]].family, t.s.vocab);
     const struct chunk *chunk = chunks_of(t, d.r.slot, f);
     int positive = 0;
-    if (!siblings_differ(t.distinct, n))
+    if (!siblings_differ(t.s.distinct, n))
         return n;
     UNROLL_BY(8)
     for (int i = 0; i < l.chunks; i++)
         positive += chunk[i].positive;
-    return children_sampled(t.distinct, n, positive);
+    return children_sampled(t.s.distinct, n, positive);
 }
 
 // The thread whose share has the token at `target`: the last one of positive weight that `target` or less precedes. own: the share's
@@ -130,8 +130,8 @@ __device__ static int token_at(const struct level &l, const struct row_without &
 __device__ static int sample_children(const struct builder &t, const struct level &l, const struct draft_at_hand &d,
                                       int f, struct draws &s)
 {
-    const int c = d.frontier[f], family = d.at[c].family, wanted = family_top_k(&t.families, family, t.vocab);
-    const bool distinct = siblings_differ(t.distinct, wanted);
+    const int c = d.frontier[f], family = d.at[c].family, wanted = family_top_k(&t.s.families, family, t.s.vocab);
+    const bool distinct = siblings_differ(t.s.distinct, wanted);
     const struct random_source source = { d.r.seed, d.r.sequence, d.r.root };
     const int64_t row = row_of(l, (int)blockIdx.y, f);
     struct row_without left = { l.q + row * l.width, s.out, 0 };
@@ -153,8 +153,8 @@ __device__ static int sample_children(const struct builder &t, const struct leve
         if (threadIdx.x == 0) {
             s.out[k] = x;
             s.sum[x / chunk_width(l)] -= weight;
-            d.at[at + k] =
-                sampled_child(d.at, c, t.families.child[t.families.first[family] + k], x, t.pick, t.distinct, wanted);
+            d.at[at + k] = sampled_child(d.at, c, t.s.families.child[t.s.families.first[family] + k], x, t.s.pick,
+                                         t.s.distinct, wanted);
         }
         left.n += distinct;
         __syncthreads();
@@ -200,11 +200,11 @@ static __global__ void __launch_bounds__(DRAFT_THREADS, 1)
     const struct draft_at_hand d = draft_of(t, (int)blockIdx.x);
     if (d.n_frontier > 0) {
         const struct random_source source = { d.r.seed, d.r.sequence, d.r.root };
-        const int c = d.frontier[0], child = t.families.child[t.families.first[d.at[c].family]];
+        const int c = d.frontier[0], child = t.s.families.child[t.s.families.first[d.at[c].family]];
         const int x = race(l.q + row_of(l, (int)blockIdx.x, 0) * l.width, l.width, source,
                            coupled_position(d.r.root, l.depth), scratch);
         if (threadIdx.x == 0)
-            d.at[d.n] = sampled_child(d.at, c, child, x, t.pick, t.distinct, 1);
+            d.at[d.n] = sampled_child(d.at, c, child, x, t.s.pick, t.s.distinct, 1);
     }
     end_level(t, l, d, d.n + (d.n_frontier > 0), s);
 }
@@ -218,11 +218,11 @@ void sample_level(struct cuda *c, const struct builder *t, const struct drafting
         QUEUE(c, map_ids_kernel, dim3((unsigned)wanted->q.rows, (unsigned)blocks_for(wanted->q.width, MAP_THREADS)),
               MAP_THREADS, 0, (float *)wanted->q.data, (int)wanted->q.width, (const float *)wanted->logits.data,
               (int)wanted->logits.width, t->row_id);
-    cuda_probabilities(&c->backend, wanted->q, wanted->used_vocab, wanted->stages);
+    cuda_probabilities(&c->backend, wanted->q, wanted->used_vocab, wanted->stages, wanted->q_sums);
     l->width = (int)wanted->q.width;
     l->q = (const float *)wanted->q.data;
     l->chunks = blocks_for(l->width, SMALLEST_CHUNK) < CHUNKS ? blocks_for(l->width, SMALLEST_CHUNK) : CHUNKS;
-    if (t->pick == PICK_COUPLED) {
+    if (t->s.pick == PICK_COUPLED) {
         QUEUE(c, coupled_kernel, requests, DRAFT_THREADS, 0, *t, *l);
         return;
     }

@@ -271,7 +271,7 @@ static void no_more_rows_are_requested_than_the_capacity(void **unused)
                 w.q_row[t][x] += 1; // every token has a positive probability
         const struct tree_shape shape = shape_of(&shapes[i]);
         builder_create(&g, &shape, VOCAB);
-        struct request r = request(&b, NULL, MAX_NODES, DEPTH);
+        struct request r = request(&b, NULL, shape.nodes, DEPTH); // a draft that just fits
         assert_int_equal(build_draft(&g, &r, &w), 1 + max_rows[i]);
         assert_int_equal(shape.evaluated, max_rows[i]);
         assert_int_equal(shape.max_children, widest[i]); // the k of the top k
