@@ -42,6 +42,7 @@ bool target_open(struct target *t, const char *name, const struct target_options
     if (t->path == NULL)
         return false;
     t->devices = devices_create(o->threads, o->wrap);
+    devices_log(t->devices, o->log, o->self);
     t->backend = devices_get(t->devices, o->precision.device, err);
     if (t->backend == NULL || !open_model(t, o, err)) {
         target_close(t);

@@ -34,7 +34,7 @@ struct speclab_target_options { // NULL and 0: the default
     int threads;                // of the CPU; default: one per processor
     int rows;                   // maximum rows of a pass, at least slots * nodes of a draft; default: 512
     // Packed weights are read from MODEL.packed, which is written if none fits: the next opening is faster. log, unless NULL, is
-    // called with a sentence on what happened to that file.
+    // called with a sentence on what happened to that file, and on what the device gave up: "CUDA graphs: off (..)".
     bool packed_cache;
     void (*log)(void *self, const char *sentence);
     void *log_self;

@@ -77,7 +77,8 @@ struct loaded_experiment { // initialize with { 0 }; do not move while open
     struct chat_format chat; // of prompts that are rendered as a chat
     int context;
     struct text_ends ends;
-    char *processor; // "AMD EPYC 7B13"
+    char *processor; // "AMD EPYC 7B13"; then what a device has given up since (backend.log)
+    char *given_up;  // the last of these sentences, until the runner has reported it; NULL: none
     int longest;     // tokens of the longest first turn
     int64_t tokens;  // of all first turns
 };
@@ -125,7 +126,7 @@ struct cell_runner { // a cell with everything that decodes it
     bool none;                // the drafter is `none`
     bool warm;                // has decoded something
     bool environment_checked; // environment_check passed
-    bool environment_stored;  // the run's current environment is in the database
+    char *environment_stored; // the processor of the run's last environment in the database; NULL: none yet
     int64_t run;              // id of its row in table run; 0: none yet
     struct decoder *decoder;
     struct recorder *recorder;

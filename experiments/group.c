@@ -121,6 +121,7 @@ void group_close(struct group *g)
         recorder_destroy(c->recorder);
         pairing_close(&c->pairing);
         identity_free(&c->identity);
+        free(c->environment_stored);
     }
     free(g->cell_runner);
     *g = (struct group){ 0 };

@@ -73,13 +73,27 @@ static void identify(struct loaded_experiment *o)
     o->weights = model_hash(o->target.model);
 }
 
+// What a device gives up changes no bit, so it stands with the processor and not with the arithmetic (results/environment.h).
+static void note_given_up(void *self, const char *sentence)
+{
+    struct loaded_experiment *o = self;
+    char *before = o->processor;
+    free(o->given_up);
+    o->given_up = xstrdup(sentence);
+    o->processor = xformat("%s; %s", before != NULL ? before : "", sentence);
+    free(before);
+}
+
 bool loaded_experiment_open(struct loaded_experiment *o, const struct experiment *e, int rows, struct error *err)
 {
     struct error why;
     *o = (struct loaded_experiment){ .e = e };
-    const struct target_options options = {
-        .precision = e->precision, .folder = e->folder, .threads = e->threads, .rows = rows
-    };
+    const struct target_options options = { .precision = e->precision,
+                                            .folder = e->folder,
+                                            .threads = e->threads,
+                                            .rows = rows,
+                                            .log = note_given_up,
+                                            .self = o };
     if (!target_open(&o->target, e->target, &options, &why))
         return settings_fail(err, settings_get(e->file, "target"), "%s", why.text);
     o->processor = machine_processor();
@@ -96,5 +110,6 @@ void loaded_experiment_close(struct loaded_experiment *o)
 {
     target_close(&o->target);
     free(o->processor);
+    free(o->given_up);
     *o = (struct loaded_experiment){ 0 };
 }

@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
@@ -111,12 +112,19 @@ static bool store_one_turn(struct runner *r, struct cell_runner *c, struct conve
     row->repeat = o->repeat;
     row->pair = o->pair;
     row->prompt_tokens = t->prompt_tokens;
-    row->under = c->environment_stored ? NULL : &here;
+    if (r->loaded.given_up != NULL)
+        progress_line(&r->progress, "%s", r->loaded.given_up);
+    free(r->loaded.given_up);
+    r->loaded.given_up = NULL;
+    row->under = c->environment_stored != NULL && strcmp(c->environment_stored, here.processor) == 0 ? NULL : &here;
     t->under_way = false;
     r->progress.tokens += row->new_tokens;
     bool ok = conversation_answered(t, &r->loaded, row->token, row->new_tokens, &row->text, err) &&
               store_sequence(r->store, c->run, row, err);
-    c->environment_stored = c->environment_stored || ok;
+    if (ok && row->under != NULL) {
+        free(c->environment_stored);
+        c->environment_stored = xstrdup(here.processor);
+    }
     return ok;
 }
 

@@ -77,6 +77,11 @@ struct backend {
     void (*destroy)(struct backend *b);
     const char *(*describe)(struct backend *b); // "avx512, 2 threads": stored with the results; borrowed
 
+    // Gets a sentence about what the device gives up from then on, without changing a bit: "CUDA graphs: off (..)". Set by the
+    // backend's user (devices.h); NULL: nobody listens.
+    void (*log)(void *self, const char *sentence);
+    void *log_self;
+
     // Records the time at which all operations queued so far are done, under a number below MAX_STAMPS. between: nanoseconds
     // between two of them by the device's clock, known after the next sync().
     void (*stamp)(struct backend *b, int number);

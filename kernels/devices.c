@@ -13,6 +13,8 @@ enum { MAX_GPUS = 16 };
 struct devices {
     int threads;
     struct backend *(*wrap)(struct backend *b); // NULL: no wrapper
+    void (*log)(void *self, const char *sentence);
+    void *log_self;
     struct backend *cpu, *gpu[MAX_GPUS], *cublas[MAX_GPUS];
     char gpu_name[MAX_GPUS][24], cublas_name[MAX_GPUS][24];
 };
@@ -27,6 +29,12 @@ struct devices *devices_create(int threads, struct backend *(*wrap)(struct backe
         snprintf(d->cublas_name[i], sizeof(d->cublas_name[i]), "cublas:%d", i);
     }
     return d;
+}
+
+void devices_log(struct devices *d, void (*log)(void *self, const char *sentence), void *self)
+{
+    d->log = log;
+    d->log_self = self;
 }
 
 static void destroy_backend(struct backend *b)
@@ -95,6 +103,10 @@ struct backend *devices_get(struct devices *d, const char *name, struct error *e
     struct backend *b = at.kind == CPU    ? backend_cpu(d->threads, err)
                         : at.kind == CUDA ? backend_cuda(at.number, err)
                                           : backend_cublas(at.number, err);
+    if (b != NULL) {
+        b->log = d->log;
+        b->log_self = d->log_self;
+    }
     return *backend = b != NULL && d->wrap != NULL ? d->wrap(b) : b;
 }
 

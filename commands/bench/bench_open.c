@@ -12,7 +12,19 @@
 #include "kernels/timed.h"
 #include "models/model.h"
 
-static bool open_model(struct target *t, const struct bench_plan *p, const char *name, int rows, struct error *err)
+// What a device gives up is printed, and stored with the machine; what happened to a packed-weight cache comes earlier.
+static void note(void *self, const char *sentence)
+{
+    struct bench *b = self;
+    char *before = b->machine;
+    command_log(NULL, sentence);
+    if (before != NULL)
+        b->machine = xformat("%s; %s", before, sentence);
+    free(before);
+}
+
+static bool open_model(struct bench *b, struct target *t, const struct bench_plan *p, const char *name, int rows,
+                       struct error *err)
 {
     const struct target_options options = { .precision = p->precision,
                                             .threads = p->threads,
@@ -20,7 +32,8 @@ static bool open_model(struct target *t, const struct bench_plan *p, const char 
                                             .packed = p->packed,
                                             .ids_only = true,
                                             .wrap = backend_timed,
-                                            .log = command_log };
+                                            .log = note,
+                                            .self = b };
     return target_open(t, name, &options, err);
 }
 
@@ -63,7 +76,7 @@ static bool open_draft(struct bench *b, struct error *err)
     struct bench_plan p = b->plan;
     p.precision.activations = ACTIVATIONS_DEFAULT; // its weights may have another type
     int rows = bench_model_rows(&(struct bench_model_plan){ .rows = 1 });
-    if (!open_model(&b->draft, &p, p.draft, rows, &reason))
+    if (!open_model(b, &b->draft, &p, p.draft, rows, &reason))
         return fail(err, "--draft: %s", reason.text);
     int capacity = model_shape(b->draft.model)->context - 1;
     for (int i = 0; i < p.n_contexts; i++)
@@ -118,11 +131,8 @@ bool bench_open(struct bench *b, const struct bench_plan *plan, struct error *er
     if (p->threads == 0)
         p->threads = threads_available();
     int rows = bench_model_rows(&(struct bench_model_plan){ .rows = p->rows[p->n_rows - 1], .prompt = p->prompt });
-    if (!open_model(&b->target, p, p->model, rows, err) || !fit_contexts(p, &b->target, err))
+    if (!open_model(b, &b->target, p, p->model, rows, err) || !fit_contexts(p, &b->target, err))
         return false;
-    char *name = machine_processor();
-    b->machine = xformat("%s, %s", name, b->target.backend->describe(b->target.backend));
-    free(name);
     size_t unused, own;
     if (b->target.backend->memory(b->target.backend, &unused, &own)) // the probe measures the host's memory
         p->probe = false;
@@ -130,8 +140,13 @@ bool bench_open(struct bench *b, const struct bench_plan *plan, struct error *er
         b->prober = prober_create(p->threads);
         p->probe = b->prober != NULL;
     }
-    return open_peers(b, err) && open_draft(b, err) &&
-           open_bench_model(&b->model, p, &b->target, p->rows[p->n_rows - 1], p->prompt, err);
+    if (!open_peers(b, err) || !open_draft(b, err) ||
+        !open_bench_model(&b->model, p, &b->target, p->rows[p->n_rows - 1], p->prompt, err))
+        return false;
+    char *name = machine_processor();
+    b->machine = xformat("%s, %s", name, b->target.backend->describe(b->target.backend));
+    free(name);
+    return true;
 }
 
 void bench_close(struct bench *b)

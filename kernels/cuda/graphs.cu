@@ -5,9 +5,10 @@
 // their size; the second time their launches are captured; from then on the graph is launched. The results are the same in each case,
 // the planes of the last operation included. Graphs contain addresses: releasing memory, or enlarging a workspace, ends all graphs.
 //
-// If a graph cannot be made, the operations are queued one by one, then and from then on.
+// If a graph cannot be made, the operations are queued one by one, then and from then on, and backend.log gets the reason, once.
 #include "kernels/cuda/round.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,35 +171,59 @@ static struct tensor out_of(struct cuda *c, const struct graph *e)
     return with_planes(c, e->out);
 }
 
-// A failure of graphs is not a failure of the pass.
-static void disable_graphs(struct cuda *c)
+static void log_off(struct cuda *c, const char *why)
 {
+    char sentence[sizeof(c->err.text) + 32];
+    snprintf(sentence, sizeof(sentence), "CUDA graphs: off (%s)", why);
+    if (c->backend.log != NULL)
+        c->backend.log(c->backend.log_self, sentence);
+}
+
+// A failure of graphs is not a failure of the pass. The reason is the failure of an operation while it was captured, or e.
+static void disable_graphs(struct cuda *c, cudaError_t e, const char *what)
+{
+    cuda_note(c, e, what);
     cudaGetLastError();
     forget_but(c->graphs, NULL);
     c->graphs->disabled = true;
+    log_off(c, c->err.text);
     c->failed = false;
     forget_planes(c);
 }
 
 static bool launch(struct cuda *c, const struct graph *e)
 {
-    return cudaGraphLaunch(e->exec, c->stream) == cudaSuccess;
+    const cudaError_t error = cudaGraphLaunch(e->exec, c->stream);
+    if (error != cudaSuccess)
+        disable_graphs(c, error, "launching a graph");
+    return error == cudaSuccess;
 }
 
-static bool end_capture(struct cuda *c, struct graph *e)
+// Ends the capture of e's operations and makes a graph of them.
+static bool make_graph(struct cuda *c, struct graph *e)
 {
     cudaGraph_t graph = NULL;
-    bool ok = cudaStreamEndCapture(c->stream, &graph) == cudaSuccess && !c->failed;
-    ok = ok && cudaGraphInstantiateWithFlags(&e->exec, graph, 0) == cudaSuccess;
-    return (graph == NULL || cudaGraphDestroy(graph) == cudaSuccess) && ok;
+    const char *what = "ending the capture of a graph";
+    cudaError_t error = cudaStreamEndCapture(c->stream, &graph);
+    if (error == cudaSuccess && !c->failed) {
+        what = "making a graph";
+        error = cudaGraphInstantiateWithFlags(&e->exec, graph, 0);
+    }
+    const cudaError_t destroyed = graph != NULL ? cudaGraphDestroy(graph) : cudaSuccess;
+    error = error == cudaSuccess ? destroyed : error;
+    if (error != cudaSuccess || c->failed)
+        disable_graphs(c, error, what);
+    return !c->graphs->disabled;
 }
 
 // The operations will be queued one by one, for capture if they have been before.
 static void begin(struct cuda *c, struct graph *e)
 {
     struct graphs *g = c->graphs;
-    if (e->queued && cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess) {
-        disable_graphs(c);
+    const cudaError_t error =
+        e->queued ? cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal) : cudaSuccess;
+    if (error != cudaSuccess) {
+        disable_graphs(c, error, "beginning the capture of a graph");
         return;
     }
     g->capturing = e->queued;
@@ -223,10 +248,8 @@ bool cuda_graph_launch(struct backend *b, const struct graph_key *r, struct tens
         begin(c, e);
         return false;
     }
-    if (!launch(c, e)) {
-        disable_graphs(c);
+    if (!launch(c, e))
         return false;
-    }
     *out = out_of(c, e);
     return true;
 }
@@ -242,10 +265,8 @@ bool cuda_graph_end(struct backend *b, struct tensor out)
     if (g->capturing) {
         g->current = NULL;
         g->capturing = false;
-        if (!end_capture(c, e) || !launch(c, e)) {
-            disable_graphs(c);
+        if (!make_graph(c, e) || !launch(c, e))
             return false;
-        }
         note_out(c, e, out);
         return true;
     }

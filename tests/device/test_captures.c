@@ -1,6 +1,8 @@
 // test_captures.c - without a graph (kernels/cuda/graphs.cu) a pass is queued as before, and no error is reported. For the emulated GPU
 // only, whose calls can be made to fail.
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
@@ -13,6 +15,15 @@
 
 #if defined(EMULATED_DEVICE)
 static struct gpu_here gpu[MAX_GPUS_HERE];
+
+static int sentences; // that the device has logged
+static char sentence[600];
+
+static void note(void *self, const char *text)
+{
+    sentences++;
+    snprintf(sentence, sizeof(sentence), "%s", text);
+}
 
 // A pass that would be captured, while this call of it fails. false: a call outside of what is captured.
 static bool captured_with_a_failure(struct device_pair *c, int call)
@@ -34,15 +45,26 @@ static bool captured_with_a_failure(struct device_pair *c, int call)
     return true;
 }
 
-// Whichever call fails during capture, the pass is queued, and so are later ones.
+// Whether the reason that was logged is an operation that failed, and not a call for a graph.
+static bool is_about_an_operation(void)
+{
+    static const char begin[] = "CUDA graphs: off (cuda:0: ", end[] = ": invalid argument (cudaErrorInvalidValue))";
+    const char *graph = strstr(sentence, " graph:"), *reason = strstr(sentence, end);
+    assert_true(strncmp(sentence, begin, sizeof(begin) - 1) == 0 && reason != NULL && reason[sizeof(end) - 1] == '\0');
+    return graph == NULL;
+}
+
+// Whichever call fails during capture, the pass is queued, and so are later ones. The reason is logged, once.
 static void without_a_graph_passes_are_queued(void **unused)
 {
     char *path = device_pair_model(BF16, 1, 64);
-    int reported = 0, instead = 0, launches = 0;
+    int reported = 0, instead = 0, launches = 0, operations = 0;
     bool captured = false;
     for (int call = 1; !captured; call++) {
         struct backend *b[2];
         device_pair_devices_open(&gpu[0], b);
+        b[0]->log = note;
+        sentences = 0;
         struct device_pair c = device_pair_open(&gpu[0], b, path, ACTIVATIONS_BF16, BF16);
         device_pair_behind(&c, 0, 5, FIRST);
         launches = (int)c.side[0].launches;
@@ -52,11 +74,14 @@ static void without_a_graph_passes_are_queued(void **unused)
         instead += queued && !captured;
         for (int i = 0; i < 3 && queued; i++)
             device_pair_behind(&c, 0, 6, captured ? LAUNCHED : FIRST);
+        assert_int_equal(sentences, queued && !captured);
+        operations += sentences != 0 && is_about_an_operation();
         device_pair_close(&c);
         device_pair_devices_close(b);
     }
     assert_int_equal(reported, 3);                     // the launch of the embeddings and its check; the layout
     assert_int_equal(instead, 2 * (launches - 1) + 5); // each launch and its check; five calls for a graph
+    assert_int_equal(operations, 2 * (launches - 1));
     free(path);
 }
 
