@@ -35,9 +35,29 @@ void cuda_note(struct cuda *c, cudaError_t e, const char *what)
     fail(&c->err, "cuda:%d: %s: %s (%s)", c->device, what, cudaGetErrorString(e), cudaGetErrorName(e));
 }
 
+void cuda_queued(struct cuda *c, const char *kernel)
+{
+    if (!c->waits)
+        return;
+    cudaError_t e = cudaGetLastError();
+    if (e == cudaSuccess)
+        e = cudaStreamSynchronize(c->stream);
+    if (e == cudaSuccess || c->fault != cudaSuccess)
+        return;
+    c->fault = e;
+    c->faulty = kernel;
+}
+
 void cuda_launched(struct cuda *c, const char *what)
 {
-    cuda_note(c, cudaGetLastError(), what);
+    char text[160];
+    if (c->fault == cudaSuccess) {
+        cuda_note(c, cudaGetLastError(), what);
+        return;
+    }
+    snprintf(text, sizeof(text), "%s, %s", what, c->faulty);
+    cuda_note(c, c->fault, text);
+    c->fault = cudaSuccess;
 }
 
 // ---- memory
@@ -337,6 +357,7 @@ static struct cuda *open_device(const char *name, int device, struct error *err)
     c->processors = p.multiProcessorCount;
     c->overlaps = p.major >= 9;
     c->clusters = cluster_blocks(c) > 1 && !is_set("SPECLAB_CUDA_NO_CLUSTERS");
+    c->waits = is_set("SPECLAB_CUDA_SYNC");
     c->graphs = graphs_create();
     c->verify.apart = c->best.apart = c->parts.apart = true;
     e = cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);

@@ -65,6 +65,9 @@ struct cuda {
     cudaEvent_t stamp[MAX_STAMPS];
     bool failed; // since the last sync()
     struct error err;
+    bool waits;         // for each kernel, so that a fault has its name: SPECLAB_CUDA_SYNC
+    cudaError_t fault;  // of the first kernel that failed since cuda_launched was last called; cudaSuccess: none
+    const char *faulty; // its name
     char description[240];
     struct cublas *cublas; // NULL: our own products
     void *host;            // a pass's layout before it is uploaded
@@ -93,15 +96,18 @@ struct cuda {
 void cuda_use(const struct cuda *c);
 // Records an error, if e is one and the first since the last sync(). what: "matmul".
 void cuda_note(struct cuda *c, cudaError_t e, const char *what);
-// After a launch.
+// After the launches of an operation.
 void cuda_launched(struct cuda *c, const char *what);
+// Part of QUEUE: if the device waits for each kernel, waits for this one; cuda_launched reports its fault.
+void cuda_queued(struct cuda *c, const char *kernel);
 // QUEUE(c, kernel, grid, block, bytes of dynamic shared memory, arguments): of kernels that wait for the previous one themselves
 // (device.h: kernel_prologue). QUEUE_CLUSTERS: in clusters of `blocks` blocks (cluster.h), a divisor of grid.x.
 #if defined(EMULATED)
 #define QUEUE(c, kernel, grid, block, shared, ...) \
-    (cuda_use(c), LAUNCH(kernel, grid, block, shared, (c)->stream, __VA_ARGS__))
+    (cuda_use(c), LAUNCH(kernel, grid, block, shared, (c)->stream, __VA_ARGS__), cuda_queued(c, #kernel))
 #define QUEUE_CLUSTERS(c, kernel, blocks, grid, block, shared, ...) \
-    (cuda_use(c), LAUNCH_CLUSTERS(kernel, blocks, grid, block, shared, (c)->stream, __VA_ARGS__))
+    (cuda_use(c), LAUNCH_CLUSTERS(kernel, blocks, grid, block, shared, (c)->stream, __VA_ARGS__), \
+     cuda_queued(c, #kernel))
 #else
 template <typename... parameters, typename... arguments>
 static inline void queue(struct cuda *c, void (*kernel)(parameters...), int cluster, dim3 grid, dim3 block,
@@ -127,9 +133,9 @@ static inline void queue(struct cuda *c, void (*kernel)(parameters...), int clus
     cuda_use(c);
     cudaLaunchKernelEx(&l, kernel, a...); // cuda_launched() checks the error
 }
-#define QUEUE(c, kernel, grid, block, shared, ...) queue(c, kernel, 1, dim3(grid), dim3(block), shared, __VA_ARGS__)
 #define QUEUE_CLUSTERS(c, kernel, blocks, grid, block, shared, ...) \
-    queue(c, kernel, blocks, dim3(grid), dim3(block), shared, __VA_ARGS__)
+    (queue(c, kernel, blocks, dim3(grid), dim3(block), shared, __VA_ARGS__), cuda_queued(c, #kernel))
+#define QUEUE(c, kernel, grid, block, shared, ...) QUEUE_CLUSTERS(c, kernel, 1, grid, block, shared, __VA_ARGS__)
 #endif
 
 // Makes s at least `bytes` large. NULL: out of memory, which is recorded.

@@ -5,7 +5,8 @@
 // their size; the second time their launches are captured; from then on the graph is launched. The results are the same in each case,
 // the planes of the last operation included. Graphs contain addresses: releasing memory, or enlarging a workspace, ends all graphs.
 //
-// If a graph cannot be made, the operations are queued one by one, then and from then on, and backend.log gets the reason, once.
+// If a graph cannot be made, the operations are queued one by one, then and from then on, and backend.log gets the reason, once. Under
+// SPECLAB_CUDA_SYNC there are no graphs.
 #include "kernels/cuda/round.h"
 
 #include <stdio.h>
@@ -239,6 +240,10 @@ bool cuda_graph_launch(struct backend *b, const struct graph_key *r, struct tens
     cuda_see(c, r->see); // before it: it is uploaded
     forget_planes(c);
     forget_stale(c);
+    if (c->waits && !g->disabled) {
+        g->disabled = true;
+        log_off(c, "SPECLAB_CUDA_SYNC is set");
+    }
     if (r->see->n > MAX_ROWS || g->disabled || c->failed)
         return false;
     const struct key k = key_of(c, r);

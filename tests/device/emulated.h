@@ -9,11 +9,12 @@ struct error;
 
 struct backend *backend_emulated(int device, struct error *err);
 struct backend *backend_emulated_cublas(int device, struct error *err);
-void emulated_memory_limit(size_t bytes);    // of device memory
-void emulated_fail_next(int calls_from_now); // the n-th next call of the runtime fails; 0: none
-int64_t emulated_launches(void);             // kernels and graphs so far: a graph is one
-int64_t emulated_syncs(void);                // waits for a stream so far
-int64_t emulated_graphs(void);               // graphs that exist
+void emulated_memory_limit(size_t bytes);        // of device memory
+void emulated_fail_next(int calls_from_now);     // the n-th next call of the runtime fails; 0: none
+void emulated_fault_next(int launches_from_now); // the n-th next launch fails after it was queued; 0: none
+int64_t emulated_launches(void);                 // kernels and graphs so far: a graph is one
+int64_t emulated_syncs(void);                    // waits for a stream so far
+int64_t emulated_graphs(void);                   // graphs that exist
 void emulated_cublas_lacks(
     const char *name); // part of the name of the library or of a function that cannot be loaded; NULL: none
 void emulated_cublas_fails(int products_from_now); // the n-th next product fails

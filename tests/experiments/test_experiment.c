@@ -378,6 +378,37 @@ static void a_run_names_the_drafters_device(void **state)
 #endif
 }
 
+// What a device gives up while it decodes is in the results, beside the processor: it changes no bit.
+static void a_run_names_what_its_device_gave_up(void **state)
+{
+#if defined(EMULATED_DEVICE)
+    static const char sentence[] = "CUDA graphs: off (SPECLAB_CUDA_SYNC is set)";
+    static const char text[] = "name: given_up\ntarget: {model: target.gguf, device: cuda}\nthreads: 1\n"
+                               "prompts: {file: p.jsonl, chat: none}\nlimits: {context: 200, new_tokens: 3}\n"
+                               "cells: {drafter: [none]}\n";
+    struct error err;
+    char *progress;
+    size_t n;
+    FILE *to = open_memstream(&progress, &n);
+    struct store *s = open_store("given_up.db");
+    struct experiment *e = load(text);
+    setenv("SPECLAB_CUDA_SYNC", "1", 1);
+    assert_ok(experiment_run(e, s, to, NULL, &err), err);
+    unsetenv("SPECLAB_CUDA_SYNC");
+    experiment_free(e);
+    fclose(to);
+    const char *first = strstr(progress, sentence);
+    assert_true(first != NULL && strstr(first + 1, sentence) == NULL);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE machine LIKE"
+                                        " '%; CUDA graphs: off (SPECLAB_CUDA_SYNC is set), emulated GPU (cuda:0)%'"),
+                     1);
+    perform(s, "DELETE FROM sequence"); // it resumes: bits are the same
+    run(text, s);
+    store_close(s);
+    free(progress);
+#endif
+}
+
 static void check_expectations_of_steps(const char *device)
 {
     char *db = xformat("expected_%s.db", device);
@@ -468,6 +499,7 @@ int main(void)
         cmocka_unit_test(a_dry_run_counts_the_cache_by_its_type),
         cmocka_unit_test(a_dry_run_counts_memory_by_device),
         cmocka_unit_test(a_run_names_the_drafters_device),
+        cmocka_unit_test(a_run_names_what_its_device_gave_up),
         cmocka_unit_test(expectations_are_recorded_with_their_own_step),
         cmocka_unit_test(the_smoke_experiment_runs),
         cmocka_unit_test(the_prompt_set_agrees_with_its_readme),

@@ -40,6 +40,9 @@ void emulated_memory_limit(size_t bytes);
 // Makes a runtime call return cudaErrorInvalidValue: 1: the next one, 2: the one after; 0: none. A launch is a call too, and does
 // nothing when it fails. Calls that free or destroy do so even when they fail.
 void emulated_fail_next(int calls_from_now);
+// The n-th next launch by the host (0: none) fails after it was queued, as if it used a wrong address: the next wait for a stream
+// returns the error.
+void emulated_fault_next(int launches_from_now);
 // Number of kernel and graph launches so far (a graph counts as one), and of calls of cudaStreamSynchronize.
 int64_t emulated_launches(void);
 int64_t emulated_syncs(void);
@@ -115,6 +118,7 @@ enum cudaError_t {
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorIllegalState = 401,
     cudaErrorNotReady = 600,
+    cudaErrorIllegalAddress = 700,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureInvalidated = 901,
     cudaErrorStreamCaptureWrongThread = 908,

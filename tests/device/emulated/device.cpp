@@ -59,6 +59,7 @@ static const struct {
     { cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle" },
     { cudaErrorIllegalState, "cudaErrorIllegalState", "the operation cannot be performed in the present state" },
     { cudaErrorNotReady, "cudaErrorNotReady", "device not ready" },
+    { cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered" },
     { cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
       "operation not permitted when stream is capturing" },
     { cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
@@ -184,6 +185,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
     }
     if (s)
         s->waited_for = ++s->operations; // allowed from any device
+    if (fault_found())
+        return set_error(cudaErrorIllegalAddress);
     return s && s->capturing && capture_invalidate() ? cudaErrorStreamCaptureUnsupported : finish_call();
 }
 

@@ -166,11 +166,25 @@ void launch_run(const struct emulated_work &w)
     g.kernels++;
 }
 
-static int64_t launches;
+static int64_t launches, faulty_launch; // faulty_launch: its number; 0: none
 
 void launch_count(void)
 {
     launches++;
+}
+
+extern "C" void emulated_fault_next(int launches_from_now)
+{
+    lock_guard lock;
+    faulty_launch = launches_from_now > 0 ? launches + launches_from_now : 0;
+}
+
+bool fault_found(void)
+{
+    lock_guard lock;
+    const bool found = faulty_launch != 0 && launches >= faulty_launch;
+    faulty_launch = found ? 0 : faulty_launch;
+    return found;
 }
 
 void emulated_run(const struct emulated_work &w, cudaStream_t s)

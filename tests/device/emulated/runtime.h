@@ -48,6 +48,7 @@ void uploads_finish(cudaStream_t s);
 
 void launch_run(const struct emulated_work &w); // the lock is held
 void launch_count(void);                        // likewise: counts a launch by the host
+bool fault_found(void);                         // whether a launch has failed since the last call
 
 // ---- graphs.cpp
 
