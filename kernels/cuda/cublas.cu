@@ -61,7 +61,9 @@ struct functions { // each returns a status, except status_name
 struct cublas {
     struct functions f;
     void *handle, *workspace;
-    struct space input; // x in bfloat16
+    struct space input;      // x in bfloat16
+    struct tensor converted; // that x; it is not converted again until something but a product has been queued
+    uint64_t writes;         // struct cuda's, then
 };
 
 // Never unloaded: CUDA's libraries leave state behind that outlives dlclose.
@@ -169,6 +171,26 @@ struct input { // x (n, k) as products read it; NULL: not needed
     const uint16_t *bf16;
 };
 
+// Products of one input after each other convert it once: only they have been queued since, and none of them writes its input.
+static bool convert_input(struct cuda *c, struct tensor x, const uint16_t **to)
+{
+    struct cublas *s = c->cublas;
+    const int64_t n = x.rows * x.width;
+    const bool same = s->converted.data == x.data && s->converted.rows == x.rows && s->converted.width == x.width;
+    uint16_t *const buffer =
+        (uint16_t *)cuda_reserve(c, &s->input, (size_t)n * sizeof(uint16_t), "the input of products");
+    if (buffer == NULL)
+        return false;
+    *to = buffer;
+    if (same && s->writes == c->writes)
+        return true;
+    QUEUE(c, to_bf16_kernel, blocks_for(n, THREADS), THREADS, 0, buffer, (const float *)x.data, n);
+    cuda_launched(c, "rounding the input of products");
+    s->converted = x;
+    s->writes = c->writes;
+    return true;
+}
+
 // Returns false and records the error if memory is exhausted.
 static bool round_for(struct cuda *c, struct tensor x, const struct product *p, int count, struct input *to)
 {
@@ -183,17 +205,8 @@ static bool round_for(struct cuda *c, struct tensor x, const struct product *p, 
     if (!round_input(c, x, forms, &in))
         return false;
     to->rounded = in.floats;
-    if (!bf16)
-        return true;
-    const int64_t n = x.rows * x.width;
-    uint16_t *const buffer =
-        (uint16_t *)cuda_reserve(c, &c->cublas->input, (size_t)n * sizeof(uint16_t), "the input of products");
-    if (buffer == NULL)
-        return false;
-    QUEUE(c, to_bf16_kernel, blocks_for(n, THREADS), THREADS, 0, buffer, (const float *)x.data, n);
-    cuda_launched(c, "rounding the input of products");
-    to->bf16 = buffer;
-    return true;
+    c->writes += !bf16; // what was converted may be written by this product
+    return !bf16 || convert_input(c, x, &to->bf16);
 }
 
 // cuBLAS is column-major: a row-major matrix is its transpose. out (n, m) = x (n, k) w (m, k)^T becomes

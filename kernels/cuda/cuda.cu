@@ -37,6 +37,7 @@ void cuda_note(struct cuda *c, cudaError_t e, const char *what)
 
 void cuda_queued(struct cuda *c, const char *kernel)
 {
+    c->writes++;
     if (!c->waits)
         return;
     cudaError_t e = cudaGetLastError();
@@ -110,6 +111,7 @@ static void cuda_upload(struct backend *b, void *to, const void *host, size_t by
         host = at;
         c->ring.used += (bytes + 15) / 16 * 16;
     }
+    c->writes++;
     cuda_note(c, cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, c->stream), "upload");
 }
 

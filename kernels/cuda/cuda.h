@@ -68,6 +68,7 @@ struct cuda {
     bool waits;         // for each kernel, so that a fault has its name: SPECLAB_CUDA_SYNC
     cudaError_t fault;  // of the first kernel that failed since cuda_launched was last called; cudaSuccess: none
     const char *faulty; // its name
+    uint64_t writes;    // kernels, graphs and uploads queued so far
     char description[240];
     struct cublas *cublas; // NULL: our own products
     void *host;            // a pass's layout before it is uploaded
@@ -98,7 +99,7 @@ void cuda_use(const struct cuda *c);
 void cuda_note(struct cuda *c, cudaError_t e, const char *what);
 // After the launches of an operation.
 void cuda_launched(struct cuda *c, const char *what);
-// Part of QUEUE: if the device waits for each kernel, waits for this one; cuda_launched reports its fault.
+// Part of QUEUE: counts the kernel. If the device waits for each, waits for it; cuda_launched reports its fault.
 void cuda_queued(struct cuda *c, const char *kernel);
 // QUEUE(c, kernel, grid, block, bytes of dynamic shared memory, arguments): of kernels that wait for the previous one themselves
 // (device.h: kernel_prologue). QUEUE_CLUSTERS: in clusters of `blocks` blocks (cluster.h), a divisor of grid.x.

@@ -238,6 +238,7 @@ bool cuda_graph_launch(struct backend *b, const struct graph_key *r, struct tens
     struct graphs *g = c->graphs;
     cuda_use(c);
     cuda_see(c, r->see); // before it: it is uploaded
+    c->writes++;
     forget_planes(c);
     forget_stale(c);
     if (c->waits && !g->disabled) {

@@ -10,6 +10,7 @@
 #include "models/kv_cache.h"
 #include "models/model.h"
 #include "tests/support/check.h"
+#include "tests/device/emulated.h"
 #include "tests/device/gpus.h"
 
 enum { MOST_ROWS = 40, WIDTH = 192, M = 50 };
@@ -60,6 +61,7 @@ struct bench { // what every check needs
     struct tensor w, hidden; // (M, WIDTH); (M, 2 WIDTH)
     struct tensor out; // (MOST_ROWS, M): made beforehand, as what is made or given back may bring planes to an end
     const char *about;
+    bool varies; // cuBLAS: it keeps no planes
 };
 
 // out = x w^T of these rows, as they stand on the device.
@@ -109,14 +111,15 @@ static void check_makers(const struct bench *k, int n, enum type type, enum acti
     struct backend *b = k->b;
     struct tensor x = numbers(b, n, WIDTH), h = rows_on(b, n, WIDTH), norm = numbers(b, 1, WIDTH),
                   wide = rows_on(b, n, 2 * WIDTH), gate = weights(b, type, a, 2 * WIDTH, WIDTH),
-                  up = weights(b, type, a, 2 * WIDTH, WIDTH), odd = weights(b, Q8_0, a, 2 * WIDTH, WIDTH);
+                  up = weights(b, type, a, 2 * WIDTH, WIDTH),
+                  odd = weights(b, k->varies ? F32 : Q8_0, a, 2 * WIDTH, WIDTH);
     struct tensor made = b->rmsnorm(b, h, x, norm, 1e-5f);
-    assert_true(made.data == h.data && made.rows == n && made.planes != 0);
+    assert_true(made.data == h.data && made.rows == n && (made.planes != 0) == !k->varies);
     as_of_a_copy(k, made, "rmsnorm");
     made = b->rmsnorm(b, h, made, norm, 1e-5f);
     as_of_a_copy(k, made, "rmsnorm in place");
     struct tensor gated = b->gated(b, wide, made, gate, up);
-    assert_true((gated.planes != 0) == (type != F32));
+    assert_true((gated.planes != 0) == (type != F32 && !k->varies));
     as_of_a_copy(k, gated, "gated");
     as_of_a_copy(k, made, "rmsnorm, after another operation");
     in_two_steps(k, gated, made, gate, up);
@@ -209,8 +212,10 @@ static void check(const struct gpu_here *g, enum type type, enum activations a)
 {
     static const int rows[] = { 1, 3, 8, 9, 17, MOST_ROWS };
     struct backend *b = gpu_open(g);
-    const struct bench k = { b, weights(b, type, a, M, WIDTH), weights(b, type, a, M, 2 * WIDTH),
-                             rows_on(b, MOST_ROWS, M), g->name };
+    const struct bench k = {
+        b,        weights(b, type, a, M, WIDTH), weights(b, type, a, M, 2 * WIDTH), rows_on(b, MOST_ROWS, M), g->name,
+        g->varies
+    };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         check_makers(&k, rows[i], type, a);
         check_attention(&k, rows[i], 10, 64);
@@ -225,13 +230,45 @@ static void check(const struct gpu_here *g, enum type type, enum activations a)
 static void products_read_the_current_rows(void **unused)
 {
     for (int g = 0; g < gpus; g++) {
-        if (gpu[g].varies) // it keeps no planes
-            continue;
         check(&gpu[g], BF16, ACTIVATIONS_BF16);
+        if (gpu[g].varies)
+            continue;
         check(&gpu[g], BF16, ACTIVATIONS_F32);
         check(&gpu[g], Q4_1, ACTIVATIONS_BF16); // whose sums of the input are read, too
         check(&gpu[g], F32, ACTIVATIONS_F32);   // no product reads planes
     }
+}
+
+// As few conversions as possible, or times of cuBLAS beside ours would be unfair.
+static void cublas_converts_an_input_once(void **unused)
+{
+#if defined(EMULATED_DEVICE)
+    for (int g = 0; g < gpus; g++) {
+        if (!gpu[g].varies || !gpu[g].emulated)
+            continue;
+        struct backend *b = gpu_open(&gpu[g]);
+        const struct tensor w = weights(b, BF16, ACTIVATIONS_BF16, M, WIDTH), x = numbers(b, 3, WIDTH),
+                            out = rows_on(b, 3, M);
+        for (int i = 0; i < 2; i++) { // the second time, as a norm has written the input
+            const int64_t before = emulated_launches();
+            for (int product = 0; product < 3; product++)
+                multiply(b, out, x, w);
+            assert_int_equal(emulated_launches() - before, 1 + 3);
+            b->rmsnorm(b, x, x, tensor_rows(x, 0, 1), 1e-5f);
+        }
+        static const float zeros[3 * WIDTH];
+        float got[3 * M];
+        multiply(b, out, x, w);
+        b->upload(b, x.data, zeros, sizeof(zeros));
+        multiply(b, out, x, w);
+        b->download(b, got, out.data, sizeof(got));
+        for (int i = 0; i < 3 * M; i++)
+            assert_true(got[i] == 0);
+        b->release(b, x.data), b->release(b, out.data);
+        b->unprepare(b, w);
+        gpu_close(b);
+    }
+#endif
 }
 
 // Weights of both kinds at once: both kinds of planes are left.
@@ -241,9 +278,12 @@ static void target_and_drafter_may_have_different_activations(void **unused)
         if (gpu[g].varies)
             continue;
         struct backend *b = gpu_open(&gpu[g]);
-        const struct bench k = { b, weights(b, BF16, ACTIVATIONS_BF16, M, WIDTH),
-                                 weights(b, F16, ACTIVATIONS_F32, M, 2 * WIDTH), rows_on(b, MOST_ROWS, M),
-                                 gpu[g].name };
+        const struct bench k = { b,
+                                 weights(b, BF16, ACTIVATIONS_BF16, M, WIDTH),
+                                 weights(b, F16, ACTIVATIONS_F32, M, 2 * WIDTH),
+                                 rows_on(b, MOST_ROWS, M),
+                                 gpu[g].name,
+                                 false };
         check_makers(&k, 9, BF16, ACTIVATIONS_F32);
         check_makers(&k, 3, F16, ACTIVATIONS_BF16);
         check_attention(&k, 9, 10, 64);
@@ -260,6 +300,7 @@ int main(void)
         return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_read_the_current_rows),
+        cmocka_unit_test(cublas_converts_an_input_once),
         cmocka_unit_test(target_and_drafter_may_have_different_activations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
