@@ -1,16 +1,20 @@
 // bench_gpu.c - times kernels and passes on a device, with random weights: for `./run gpu bench`.
 //
-//     bench_gpu kernels|passes [DEVICES [quick]]      DEVICES: cuda,cublas; quick: small shapes, to try it on the CPU
-//     bench_gpu steps ...                              bench_steps.c
+//     bench_gpu kernels|passes [KEY=LIST...] [quick]          quick: a small shape, to try it on the CPU
+//         devices=cuda,cublas   models=llama-1b,llama-8b,qwen3-8b,smollm2-135m   types=bf16,q8_0,q4_0,..
+//         rows=1,16,64   contexts=1024 (of passes)
+//     bench_gpu once matmul|attend [devices=cuda]             bench_kernels.c: a few launches, for a profiler
+//     bench_gpu steps ...                                     bench_steps.c
 //
 // Prints a line of JSON for each measurement (described in gpu/bench). Weights are random numbers of the right type and
-// shape; every matrix has its own memory, and kernels cycle through more of them than a cache holds. Times are medians of the
-// device's own clock (backend.stamp). Passes are models/block.c's, as in every run; Qwen3's norms of q and k, which read
-// nothing, are left out.
+// shape; every matrix has its own memory. Times are medians of the device's own clock (backend.stamp), of work that is queued
+// while the device is busy with the same work, untimed. Passes are models/block.c's, as in every run; Qwen3's norms of q and k,
+// which read nothing, are left out.
 //
-// Each device is an engine: "cublas" is this program with cuBLAS for products, for bf16 weights only. Kernels of the engines
-// are interleaved, so that all see the same clocks; passes are measured one engine after the other, model by model. An engine
-// that fails is dropped from then on, and the exit status is 1.
+// Each device is an engine: "cublas" is this program with cuBLAS for products, for weights in floats only. Kernels of the
+// engines are interleaved, so that all see the same clocks; passes are measured one engine after the other, model by model. An
+// engine that fails is dropped from then on, and the exit status is 1. One that gives up CUDA graphs says so, and what would
+// have been a graph is named "one by one".
 #include "gpu/bench_gpu.h"
 
 #include <stdio.h>
@@ -29,11 +33,10 @@ static const struct model_size sizes[] = {
       { .layers = 32, .width = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128, .hidden = 14336, .vocab = 128256 } },
     { "qwen3-8b",
       { .layers = 36, .width = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128, .hidden = 12288, .vocab = 151936 } },
+    { "smollm2-135m",
+      { .layers = 30, .width = 576, .heads = 9, .kv_heads = 3, .head_dim = 64, .hidden = 1536, .vocab = 49152 } },
+    { "quick", { .layers = 2, .width = 128, .heads = 4, .kv_heads = 2, .head_dim = 64, .hidden = 256, .vocab = 512 } },
 };
-static const struct model_size quick = {
-    "quick", { .layers = 2, .width = 128, .heads = 4, .kv_heads = 2, .head_dim = 64, .hidden = 256, .vocab = 512 }
-};
-const int bench_rows[N_ROWS + 1] = { 1, 4, 8, 16, 32, 64, PROMPT };
 
 // ---- numbers
 
@@ -46,8 +49,15 @@ uint8_t *random_blocks(enum type type, size_t bytes)
         memcpy(to + i, &state, 8);
     }
     const size_t step = (size_t)type_facts[type].bytes;
-    for (size_t i = 0; i + step <= bytes; i += step) // exponents below 1: of numbers, or of a block's scale
-        to[i + 1] = (uint8_t)((to[i + 1] & 0x80) | (type == BF16 ? 0x3C : type_is_quantized(type) ? 0x20 : 0x30));
+    const bool two = type == Q4_1 || type == Q5_1 || type == Q4_K || type == Q5_K; // scales
+    for (size_t i = 0; i + step <= bytes; i += step) // exponents below 1: of numbers, or scales
+        for (size_t at = i + (type == Q6_K  ? step - 1
+                              : type == F32 ? 3
+                                            : 1);
+             at <= i + (two ? 3 : step); at += two ? 2 : step)
+            to[at] = (uint8_t)((to[at] & 0x80) | (type == BF16 || type == F32 ? 0x3C
+                                                  : type_is_quantized(type)   ? 0x20
+                                                                              : 0x30));
     return to;
 }
 
@@ -97,6 +107,14 @@ struct stock stock_of(enum type type, const struct model_shape *s)
     return (struct stock){ type, random_blocks(type, bytes), bytes };
 }
 
+// For backend.log.
+static void note(void *self, const char *sentence)
+{
+    struct engine *e = self;
+    fprintf(stderr, "bench_gpu: %s: ERROR: %s\n", e->name, sentence);
+    e->graphs = false;
+}
+
 // Opens the devices in `names`, separated by commas. Returns their number; those that cannot be opened are marked as failed.
 static int open_engines(struct engine to[MAX_ENGINES], struct devices *d, char *names)
 {
@@ -110,127 +128,127 @@ static int open_engines(struct engine to[MAX_ENGINES], struct devices *d, char *
             failed(&to[n], &err);
         else
             to[n].name = strcmp(to[n].b->name, "cublas") == 0 ? "cublas" : "speclab";
+        if (to[n].b != NULL) {
+            to[n].b->log = note;
+            to[n].b->log_self = &to[n];
+            to[n].graphs = to[n].b->graph_launch != NULL;
+        }
     }
     return n;
 }
 
-// cuBLAS takes bf16 weights only.
-static bool takes(const struct engine *e, enum type type)
+bool takes(const struct engine *e, enum type type)
 {
     return !e->failed && (strcmp(e->name, "cublas") != 0 || type == BF16);
 }
 
-// ---- kernels
-
-enum { MAX_COPIES = 64 };
-struct matrices { // of one shape, on one engine
-    struct engine *e;
-    struct tensor w[MAX_COPIES], x, out;
-    int copies;
-    int64_t ns[TIMES];
-};
-
-static void create_matrices(struct matrices *a, struct engine *e, const struct stock *s, int64_t m, int64_t k)
+const char *manner(const struct engine *e, bool graph)
 {
-    const size_t bytes = tensor_bytes(tensor_of(NULL, s->type, m, k));
-    const int copies = (int)(((size_t)512 << 20) / bytes) + 1;
-    *a = (struct matrices){ .e = e };
-    for (; a->copies < copies && a->copies < MAX_COPIES && !e->failed; a->copies += !e->failed)
-        a->w[a->copies] = matrix(e, s, m, k);
-    a->x = rows_on(e->b, PROMPT, k);
-    a->out = rows_on(e->b, PROMPT, m);
-    uint8_t *numbers = random_blocks(F32, tensor_bytes(a->x));
-    for (size_t i = 0; i < tensor_bytes(a->x); i += 4)
-        numbers[i + 3] = (uint8_t)((numbers[i + 3] & 0x80) | 0x3E);
-    e->b->upload(e->b, a->x.data, numbers, tensor_bytes(a->x));
-    free(numbers);
+    return (graph && e->graphs) || e->b->graph_launch == NULL ? "" : " one by one";
 }
 
-static void free_matrices(struct matrices *a)
+// ---- what to measure
+
+static bool in_list(const char *name, const char *list)
 {
-    struct backend *b = a->e->b;
-    for (int i = 0; i < a->copies; i++)
-        b->unprepare(b, a->w[i]);
-    b->release(b, a->x.data);
-    b->release(b, a->out.data);
+    const size_t n = strlen(name);
+    for (const char *at = list; at != NULL; at = strchr(at, ',') != NULL ? strchr(at, ',') + 1 : NULL)
+        if (strncmp(at, name, n) == 0 && (at[n] == '\0' || at[n] == ','))
+            return true;
+    return false;
 }
 
-static void time_once(struct matrices *a, int rows, int t)
+// Integers from 1 to max, separated by commas. Returns their number; 0: the text is something else.
+static int read_list(const char *text, int max, int to[MAX_LIST])
 {
-    struct backend *b = a->e->b;
-    if (a->e->failed)
-        return;
-    b->stamp(b, 0);
-    for (int i = 0; i < a->copies; i++)
-        multiply(b, tensor_rows(a->out, 0, rows), tensor_rows(a->x, 0, rows), a->w[i]);
-    b->stamp(b, 1);
-    if (engine_sync(a->e) && t >= 0)
-        a->ns[t] = b->between(b, 0, 1) / a->copies;
-}
-
-static void kernel(struct engine *engine, int n, const struct stock *s, const char *model, const char *name, int64_t m,
-                   int64_t k)
-{
-    static struct matrices all[MAX_ENGINES];
-    int count = 0;
-    for (int i = 0; i < n; i++)
-        if (takes(&engine[i], s->type))
-            create_matrices(&all[count++], &engine[i], s, m, k);
-    for (int r = 0; r <= N_ROWS; r++) {
-        for (int t = -2; t < TIMES; t++)
-            for (int i = 0; i < count; i++)
-                time_once(&all[i], bench_rows[r], t);
-        for (int i = 0; i < count; i++)
-            if (!all[i].e->failed)
-                printf("{\"engine\": \"%s\", \"what\": \"%s %s %s\", \"rows\": %d, \"seconds\": %.9g, "
-                       "\"bytes\": %zu}\n",
-                       all[i].e->name, model, name, type_facts[s->type].name, bench_rows[r],
-                       median_seconds(all[i].ns, TIMES), tensor_bytes(tensor_of(NULL, s->type, m, k)));
-        fflush(stdout);
+    for (int n = 0; n < MAX_LIST; text++) {
+        char *end;
+        const long v = strtol(text, &end, 10);
+        if (end == text || v < 1 || v > max || (*end != '\0' && *end != ','))
+            return 0;
+        to[n++] = (int)v;
+        text = end;
+        if (*end == '\0')
+            return n;
     }
-    for (int i = 0; i < count; i++)
-        free_matrices(&all[i]);
+    return 0;
 }
 
-static void kernels(struct engine *engine, int n, const struct model_size *of, enum type type)
+static bool read_word(const char *word, struct plan *p)
 {
-    const struct model_shape *s = &of->shape;
-    const struct stock stock = stock_of(type, s);
-    const int64_t heads = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim;
-    kernel(engine, n, &stock, of->name, "q", heads, s->width);
-    kernel(engine, n, &stock, of->name, "k", kv, s->width);
-    kernel(engine, n, &stock, of->name, "gate", s->hidden, s->width);
-    kernel(engine, n, &stock, of->name, "down", s->width, s->hidden);
-    kernel(engine, n, &stock, of->name, "head", s->vocab, s->width);
-    free(stock.blocks);
+    const char *value = strchr(word, '=');
+    if (value == NULL)
+        return p->quick = strcmp(word, "quick") == 0;
+    const size_t n = (size_t)(value++ - word);
+    if (n == 7 && strncmp(word, "devices", n) == 0)
+        p->devices = value;
+    else if (n == 6 && strncmp(word, "models", n) == 0)
+        p->models = value;
+    else if (n == 5 && strncmp(word, "types", n) == 0)
+        p->types = value;
+    else if (n == 4 && strncmp(word, "rows", n) == 0)
+        return (p->n_rows = read_list(value, PROMPT, p->rows)) > 0;
+    else if (n == 8 && strncmp(word, "contexts", n) == 0)
+        return (p->n_contexts = read_list(value, 1 << 20, p->contexts)) > 0;
+    else
+        return false;
+    return true;
+}
+
+static void measure(struct engine *engine, int n, const struct plan *p, bool of_kernels)
+{
+    for (int t = 0; t < TYPES; t++)
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+            const struct model_size *of = &sizes[i];
+            if (!in_list(type_facts[t].name, p->types) || !in_list(of->name, p->quick ? "quick" : p->models))
+                continue;
+            if (of_kernels)
+                kernels(engine, n, of, (enum type)t, p);
+            for (int e = 0; e < n && !of_kernels; e++)
+                if (takes(&engine[e], (enum type)t))
+                    passes(&engine[e], of, (enum type)t, p);
+        }
 }
 
 int main(int argc, char **argv)
 {
-    static const enum type types[] = { BF16, Q8_0, Q4_0 };
-    const bool few = argc > 3 && strcmp(argv[3], "quick") == 0,
-               of_kernels = argc > 1 && strcmp(argv[1], "kernels") == 0;
-    if (argc > 1 && strcmp(argv[1], "steps") == 0)
+    struct plan plan = { .devices = "cuda,cublas",
+                         .models = "llama-1b,llama-8b,qwen3-8b",
+                         .types = "bf16,q8_0,q4_0",
+                         .n_rows = 6,
+                         .rows = { 1, 4, 8, 16, 32, 64 },
+                         .n_contexts = 3,
+                         .contexts = { 1024, 8192, 32768 } };
+    const char *what = argc > 1 ? argv[1] : "";
+    bool ok = argc > 1;
+    if (strcmp(what, "steps") == 0)
         return bench_steps(argc - 2, argv + 2);
-    if (argc < 2 || argc > 4 || (argc > 3 && !few) || (!of_kernels && strcmp(argv[1], "passes") != 0)) {
-        fprintf(stderr,
-                "bench_gpu: expected kernels|passes [DEVICES [quick]], with devices as in cuda,cublas, or steps\n");
+    const bool of_kernels = strcmp(what, "kernels") == 0, once = strcmp(what, "once") == 0;
+    if (of_kernels) { // one shape is sufficient
+        plan.models = "llama-8b";
+        plan.rows[plan.n_rows++] = PROMPT;
+    }
+    if (once)
+        plan.devices = "cuda";
+    for (int i = once ? 3 : 2; i < argc && ok; i++)
+        ok = read_word(argv[i], &plan);
+    for (int i = 0; i < plan.n_rows; i++)
+        ok = ok && (of_kernels || plan.rows[i] <= MAX_PASS_ROWS);
+    if (!ok || (once && argc < 3) || (!of_kernels && !once && strcmp(what, "passes") != 0)) {
+        fprintf(
+            stderr,
+            "bench_gpu: expected kernels|passes [KEY=LIST...] [quick], once matmul|attend [devices=NAME], or steps; "
+            "keys: devices, models, types, rows, contexts\n");
         return 2;
     }
-    struct engine engine[MAX_ENGINES];
+    struct engine engine[MAX_ENGINES] = { 0 };
     struct devices *d = devices_create(0, NULL);
-    char *names = xstrdup(argc > 2 ? argv[2] : "cuda,cublas");
+    char *names = xstrdup(plan.devices);
     const int n = open_engines(engine, d, names);
-    for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
-        for (size_t i = 0; i < (few ? 1 : sizeof(sizes) / sizeof(sizes[0])); i++) {
-            const struct model_size *of = few ? &quick : &sizes[i];
-            if (of_kernels && (few || i == 1)) // one shape is sufficient for kernels
-                kernels(engine, n, of, types[t]);
-            for (int e = 0; e < n && !of_kernels; e++)
-                if (takes(&engine[e], types[t]))
-                    passes(&engine[e], of, types[t], few);
-        }
-    bool ok = n > 0;
+    if (once)
+        ok = n > 0 && !engine[0].failed && run_once(&engine[0], argv[2]);
+    else
+        measure(engine, n, &plan, of_kernels);
     for (int e = 0; e < n; e++)
         ok = ok && !engine[e].failed;
     devices_destroy(d);

@@ -11,8 +11,7 @@
 #include "models/block.h"
 #include "models/kv_cache.h"
 
-enum { MAX_BENCH_LAYERS = 64, LOGITS_CHUNK = 512, N_CONTEXTS = 3 };
-static const int contexts[N_CONTEXTS] = { 1024, 8192, 32768 };
+enum { MAX_BENCH_LAYERS = 64, LOGITS_CHUNK = 512 };
 
 struct network {
     struct engine *e;
@@ -144,16 +143,23 @@ struct timed_passes { // passes after a context
     const float *states; // (MAX_PASS_ROWS, width)
 };
 
+// A pass whose rows are not kept.
+static void pass_once(struct network *n, const struct timed_passes *s, int rows, bool graph)
+{
+    forward(n, s->c, rows, graph);
+    kv_truncate(s->c, 0, s->context);
+}
+
 static void time_rows(struct network *n, const struct timed_passes *s, int rows, bool graph)
 {
     struct backend *b = n->b;
     int64_t ns[TIMES];
     for (int t = -2; t < TIMES && !n->e->failed; t++) {
         b->upload(b, n->x.data, s->states, (size_t)rows * (size_t)n->shape.width * sizeof(float));
+        pass_once(n, s, rows, graph); // untimed: the device is busy while the next one is queued
         b->stamp(b, 0);
-        forward(n, s->c, rows, graph);
+        pass_once(n, s, rows, graph);
         b->stamp(b, 1);
-        kv_truncate(s->c, 0, s->context);
         if (engine_sync(n->e) && t >= 0)
             ns[t] = b->between(b, 0, 1);
     }
@@ -163,13 +169,13 @@ static void time_rows(struct network *n, const struct timed_passes *s, int rows,
     const size_t cache = (size_t)s->context * 2 * (size_t)n->shape.layers * type_row_bytes(keys.type, keys.width);
     printf("{\"engine\": \"%s%s\", \"what\": \"%s %s\", \"rows\": %d, \"context\": %d, \"seconds\": %.9g, "
            "\"bytes\": %zu}\n",
-           n->e->name, graph || b->graph_launch == NULL ? "" : " one by one", s->model, type_facts[s->type].name, rows,
-           s->context, median_seconds(ns, TIMES), n->bytes + cache);
+           n->e->name, manner(n->e, graph), s->model, type_facts[s->type].name, rows, s->context,
+           median_seconds(ns, TIMES), n->bytes + cache);
     fflush(stdout);
 }
 
 // With CUDA graphs, if the device supports them, and launch by launch.
-static void time_passes(struct network *n, const char *model, enum type type, int context)
+static void time_passes(struct network *n, const char *model, enum type type, int context, const struct plan *p)
 {
     struct backend *b = n->b;
     struct error err;
@@ -190,18 +196,18 @@ static void time_passes(struct network *n, const char *model, enum type type, in
     for (int64_t i = 0; i < (int64_t)MAX_PASS_ROWS * n->shape.width; i++)
         states[i] = (float)((i * 2654435761u) % 1000) / 500.0f - 1;
     const struct timed_passes s = { model, type, context, c, states };
-    for (int r = 0; r < N_ROWS; r++)
-        for (int graph = b->graph_launch != NULL; graph >= 0; graph--)
-            time_rows(n, &s, bench_rows[r], graph == 1);
+    for (int r = 0; r < p->n_rows; r++)
+        for (int graph = n->e->graphs; graph >= 0; graph--)
+            time_rows(n, &s, p->rows[r], graph == 1);
     free(states);
     kv_destroy(c);
 }
 
-void passes(struct engine *e, const struct model_size *of, enum type type, bool few)
+void passes(struct engine *e, const struct model_size *of, enum type type, const struct plan *p)
 {
     static struct network n;
     build(&n, e, &of->shape, type);
-    for (int i = 0; i < N_CONTEXTS && !e->failed; i++)
-        time_passes(&n, of->name, type, few ? contexts[i] / 64 : contexts[i]);
+    for (int i = 0; i < p->n_contexts && !e->failed; i++)
+        time_passes(&n, of->name, type, p->quick ? p->contexts[i] / 64 : p->contexts[i], p);
     destroy(&n);
 }

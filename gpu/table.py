@@ -2,9 +2,9 @@
 """table.py - tables of the measurements of `gpu/bench`: gpu/table.py bench.jsonl ...
 
 Measurements of the decoding loop (gpu/loop.py) have their own table. Other times are shown as a share of the floor: the time to
-read the bytes that must be read, at the read bandwidth measured on this device, over the measured time. 100 % is a pass that
-only reads. Engines are columns; a pass or kernel measured by several engines is one row. Without a bandwidth only times are
-shown.
+read the bytes that must be read, at the bandwidth of a copy measured on this device, over the measured time. A pass that only
+reads may exceed 100 %: reading is faster than copying. c is the time over that of one row. Engines are columns; a pass or
+kernel measured by several engines is one row. Without a bandwidth only times are shown.
 """
 import json
 import sys
@@ -31,12 +31,15 @@ def shown(seconds):
     return f"{seconds / unit:.3g} {name}"
 
 
-def cell(r, read):
+def cell(r, one, copy):  # one: the measurement of one row
     if r is None:
         return ""
-    if not read or not r.get("bytes"):
-        return shown(r["seconds"])
-    return f"{100 * r['bytes'] / read / r['seconds']:.0f} % ({shown(r['seconds'])})"
+    text = shown(r["seconds"])
+    if one and r.get("rows", 1) != 1:
+        text += f", c {r['seconds'] / one['seconds']:.2f}"
+    if not copy or not r.get("bytes"):
+        return text
+    return f"{100 * r['bytes'] / copy / r['seconds']:.0f} % ({text})"
 
 
 def print_table(lines):
@@ -85,7 +88,7 @@ def main(paths):
     device = next((r["device"] for r in bandwidths if "device" in r), "the device")
     if read:
         print(f"{device}: reads {read / 1e12:.3g} TB/s, copies {copy / 1e12:.3g} TB/s (read and written). Shares are of "
-              "the former.\n")
+              "the latter.\n")
     for r in records:
         if "seconds" in r and r["engine"] == "probe":
             print(f"{r['what']}: {shown(r['seconds'])}\n")
@@ -104,9 +107,13 @@ def main(paths):
     for key in sorted(rows, key=lambda k: (k[1] == "", places[k[0]], k[1] or 0, k[2] or 0)):
         by = rows[key]
         first = next(by[e] for e in engines if e in by)
-        floor = shown(first["bytes"] / read) if read and first.get("bytes") else ""
-        lines.append([*map(str, key), floor] + [cell(by.get(e), read) for e in engines])
+        floor = shown(first["bytes"] / copy) if copy and first.get("bytes") else ""
+        one = rows.get((*key[:2], 1), {})
+        lines.append([*map(str, key), floor] + [cell(by.get(e), one.get(e), copy) for e in engines])
     print_table(lines)
+    if any(e.startswith("cublas") for e in engines):
+        print("\ncublas: in kernels the input of all products of a graph is converted once, before them; in passes each input by a "
+              "kernel of its own, four a layer. speclab's are written by the operation that makes them.")
     return 0
 
 
