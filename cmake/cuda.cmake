@@ -70,7 +70,7 @@ endif()
 
 include(CheckLanguage)
 check_language(CXX)
-if(SPECLAB_EVERY_ISA AND CMAKE_CXX_COMPILER AND EXISTS ${CMAKE_SOURCE_DIR}/tests/device/emulated/launch.cpp)
+if(SPECLAB_EMULATED AND SPECLAB_EVERY_ISA AND CMAKE_CXX_COMPILER AND EXISTS ${CMAKE_SOURCE_DIR}/tests/device/emulated/launch.cpp)
     enable_language(CXX)
     add_subdirectory(${CMAKE_SOURCE_DIR}/tests/device/emulated emulated)
 endif()

@@ -105,8 +105,8 @@ results loop $((520 * times))
 if [ -n "$few" ]; then
     phase build 500 cmake --build "$built" --target "$(basename "$speclab")" "$(basename "$BENCH")" write_small_model
 else
-    phase machine 20 machine
-    phase build 200 build speclab bench_gpu
+    phase machine 10 machine
+    phase programs 200 programs speclab write_small_model bench_gpu
 fi
 phase synthetic $((190 * times)) run_in 18 synthetic
 phase smollm2 $((70 * times)) run_in 1 small

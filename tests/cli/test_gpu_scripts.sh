@@ -1,0 +1,139 @@
+#!/usr/bin/env bash
+# test_gpu_scripts.sh - a failure of anything that gpu/first, gpu/check or gpu/bench runs is a failure of its phase:
+#     test_gpu_scripts.sh SOURCE
+#
+# In a copy of the scripts every program is a stub that writes down its phase and its words, and fails where it is told to. Each run
+# seeds a failure in the k-th call of every phase that has one; exactly these phases must have failed, and the script with status 1.
+# Needs no GPU. Exit status 77: no python3 or no xz.
+set -uo pipefail
+source=$1
+command -v python3 >/dev/null && command -v xz >/dev/null || { echo "no python3 or no xz"; exit 77; }
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+bad=0
+wrong() { echo "FAILED: $*"; bad=1; }
+
+# ---- a copy of what the scripts read, and stubs
+
+copy=$root/copy bin=$root/bin stubs=$root/programs
+mkdir -p "$copy/tests/device" "$copy/tests/unit" "$copy/experiments" "$copy/build/carry" "$bin" "$stubs"
+cp -r "$source/gpu" "$copy"
+cp "$source"/tests/device/test_*.c "$copy/tests/device"
+cp "$source"/tests/unit/test_padding.c "$copy/tests/unit"
+cp -r "$source/experiments/smoke.yaml" "$source/experiments/data" "$copy/experiments"
+
+# A stub writes "PHASE<tab>WORDS" and fails if a line of $root/plan is "PHASE<tab>K" and this is the phase's K-th call.
+cat >"$root/stub" <<STUB
+#!/bin/bash
+case "\$*" in *--query-gpu=compute_cap*) echo 9.0; exit ;; *--clock-control*) cat "$root/ncu.csv" ;; esac
+name=\$(basename "\$0")
+{
+    flock 9
+    printf '%s\t%s\n' "\$PHASE" "\$name \$*" >>"$root/calls"
+    k=\$(grep -c "^\$PHASE	" "$root/calls")
+} 9>"$root/lock"
+echo "\$name passes by"
+case \$name:\$1 in
+bench_gpu:*) echo '{"engine": "speclab", "what": "stub", "rows": 1, "seconds": 1, "bytes": 1}' ;;
+write_small_model:*) : >"\$1" ;;
+esac
+! grep -qx "\$PHASE	\$k" "$root/plan" || { echo "cuda:0: seeded: an error in \$name"; exit 3; }
+STUB
+chmod +x "$root/stub"
+printf '"ID","Kernel Name","gpu__time_duration.sum"\n"","","us"\n"0","small_kernel","5.1"\n' >"$root/ncu.csv"
+for name in nvidia-smi nvcc cmake ncu compute-sanitizer; do ln -s ../stub "$bin/$name"; done
+names=(speclab write_small_model bench_gpu probe)
+for file in "$copy"/tests/*/test_*.c; do names+=("$(basename "$file" .c)"); done
+for name in "${names[@]}"; do cp "$root/stub" "$stubs/$name"; done
+printf '#!/bin/bash\nexec "%s/stub.acceptance" "$@"\n' "$root" >"$copy/gpu/acceptance.py"
+ln -s stub "$root/stub.acceptance"
+printf 'import os, sys\nos.execv("%s/stub.torch", ["torch"] + sys.argv[1:])\n' "$root" >"$copy/gpu/torch_reference.py"
+ln -s stub "$root/stub.torch"
+for i in 1 2; do mkdir "$copy/build/carry-model-$i" && echo "part $i" >"$copy/build/carry-model-$i/part"; done
+cat "$copy"/build/carry-model-[12]/part | sha256sum | cut -d ' ' -f 1 >"$copy/build/carry/model.sha256"
+carry() {                        # as gpu/carry does
+    tar -C "$stubs" -cJf "$copy/build/carry/programs.tar.xz" .
+    # shellcheck disable=SC1091
+    (. "$copy/gpu/phases.sh" && . "$copy/gpu/programs.sh" && sources_hash) >"$copy/build/carry/programs.hash"
+}
+
+# ---- runs
+
+run() {                          # run PLAN SCRIPT WORDS...: status in $status, output in $root/out, the summary in $summary
+    local script=$2
+    printf '%b' "$1" >"$root/plan"
+    shift 2
+    rm -rf "$root/calls" "$root/kept"
+    : >"$root/calls"
+    PATH=$bin:$PATH OUT=$root/kept PHASE='' "$copy/gpu/$script" "$@" >"$root/out" 2>&1
+    status=$?
+    summary=$root/kept/$script.txt
+}
+
+passes() {                       # passes SCRIPT WORDS...: nothing is seeded
+    run '' "$@"
+    if [ $status != 0 ] || grep -qE ' (failed|skipped|not run|stopped)' "$summary"; then
+        wrong "$*: status $status with nothing seeded"
+        cat "$root/out"
+    fi
+}
+
+# Seeds a failure in every call in turn. The calls of `programs` are seeded alone, since nothing runs without programs.
+seed() {                         # seed SCRIPT WORDS...
+    local calls=$root/all k phases phase
+    passes "$@"
+    cp "$root/calls" "$calls"
+    for ((k = 1; ; k++)); do
+        phases=$(cut -f 1 "$calls" | sort | uniq -c | awk -v k=$k '$1 >= k && $2 != "programs" { print $2 }')
+        [ -n "$phases" ] || break
+        # shellcheck disable=SC2086
+        run "$(printf '%s\\t'"$k"'\\n' $phases)" "$@"
+        [ $status = 1 ] || wrong "$*: status $status with a failure in call $k of $(paste -sd ' ' <<<"$phases")"
+        while read -r phase; do
+            grep -qE "^$phase .* failed" "$summary" || wrong "$*: call $k of $phase fails, and the phase does not: $(grep "^$phase	" "$calls" | sed -n "${k}p")"
+            grep -qE "^    $phase: cuda:0: seeded: an error in " "$summary" || wrong "$*: call $k of $phase fails, and the summary does not say why"
+        done <<<"$phases"
+        [ "$(grep -c ' failed, ' "$summary")" = "$(wc -l <<<"$phases")" ] || wrong "$*: other phases failed than those with a failure in call $k"
+    done
+    echo "$*: $(wc -l <"$calls") calls, $(cut -f 1 "$calls" | sort -u | wc -l) phases"
+}
+
+carry
+seed first
+seed check
+seed bench
+seed bench torch
+
+# What is carried does not run here, or is of other sources: it is built, and a failure of that is one.
+builds() {                       # builds WHY
+    run '' check
+    [ $status = 0 ] && grep -q "^programs	cmake --build" "$root/calls" || wrong "the programs are not built: $1"
+    rm -rf "$copy/build/gpu-programs"
+}
+mkdir -p "$copy/build/gpu" && cp "$stubs"/* "$copy/build/gpu"
+rm -rf "$copy/build/gpu-programs"
+run 'programs\t1\n' check        # call 1: speclab --version
+[ $status = 0 ] && grep -q "^programs	cmake --build" "$root/calls" || wrong "carried programs that do not run are not built"
+rm -rf "$copy/build/gpu-programs"
+echo 'int other;' >"$copy/tests/device/other.c"
+builds "other sources"
+for k in 1 2 3; do
+    run "programs\\t$k\\n" check
+    [ $status = 1 ] && grep -qE "^programs .* failed" "$summary" || wrong "call $k of a build fails, and the phase does not"
+    rm -rf "$copy/build/gpu-programs"
+done
+rm "$copy/build/carry/programs.tar.xz"
+builds "nothing carried"
+rm "$copy/tests/device/other.c"
+carry
+
+# A test that does not find the GPU is a failure, though it passes.
+sed -i '$a echo "not on this machine: device cuda:0: seeded"' "$stubs/test_planes"
+carry
+run '' first
+[ $status = 1 ] && grep -qE '^tests .* failed' "$summary" || wrong "a test without the GPU passes"
+
+[ "$(wc -c <"$root/out")" -lt 24000 ] && [ "$(tail -n 1 "$root/out" | cut -c 1-10)" = "gpu first:" ] || wrong "first does not end with its summary"
+PATH=/usr/bin:/bin OUT=$root/kept "$copy/gpu/first" >"$root/out" 2>&1
+[ $? = 77 ] || wrong "without a GPU: expected status 77"
+exit $bad
