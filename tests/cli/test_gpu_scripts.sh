@@ -18,7 +18,7 @@ wrong() { echo "FAILED: $*"; bad=1; }
 copy=$root/copy bin=$root/bin stubs=$root/programs
 mkdir -p "$copy/tests/device" "$copy/tests/unit" "$copy/experiments" "$copy/build/carry" "$bin" "$stubs"
 cp -r "$source/gpu" "$copy"
-cp "$source"/tests/device/test_*.c "$copy/tests/device"
+cp "$source"/tests/device/test_{matmul,planes}.c "$copy/tests/device" # check runs those that it finds
 cp "$source"/tests/unit/test_padding.c "$copy/tests/unit"
 cp -r "$source/experiments/smoke.yaml" "$source/experiments/data" "$copy/experiments"
 
@@ -43,7 +43,7 @@ chmod +x "$root/stub"
 printf '"ID","Kernel Name","gpu__time_duration.sum"\n"","","us"\n"0","small_kernel","5.1"\n' >"$root/ncu.csv"
 for name in nvidia-smi nvcc cmake ncu compute-sanitizer; do ln -s ../stub "$bin/$name"; done
 names=(speclab write_small_model bench_gpu probe)
-for file in "$copy"/tests/*/test_*.c; do names+=("$(basename "$file" .c)"); done
+for file in "$source"/tests/{device,unit}/test_*.c; do names+=("$(basename "$file" .c)"); done
 for name in "${names[@]}"; do cp "$root/stub" "$stubs/$name"; done
 printf '#!/bin/bash\nexec "%s/stub.acceptance" "$@"\n' "$root" >"$copy/gpu/acceptance.py"
 ln -s stub "$root/stub.acceptance"
@@ -127,11 +127,21 @@ builds "nothing carried"
 rm "$copy/tests/device/other.c"
 carry
 
-# A test that does not find the GPU is a failure, though it passes.
-sed -i '$a echo "not on this machine: device cuda:0: seeded"' "$stubs/test_planes"
+# A test that does not find the GPU is a failure, though it passes or is skipped. Others may be skipped.
+for status_of_test in 0 77; do
+    cp "$root/stub" "$stubs/test_planes"
+    sed -i "\$a echo 'not on this machine: device cuda:0: seeded'; exit $status_of_test" "$stubs/test_planes"
+    carry
+    rm -rf "$copy/build/gpu-programs"
+    run '' first
+    [ $status = 1 ] && grep -qE '^tests .* failed' "$summary" || wrong "a test without the GPU passes, with status $status_of_test"
+done
+cp "$root/stub" "$stubs/test_planes"
+sed -i '$a exit 77' "$stubs/test_planes"
 carry
+rm -rf "$copy/build/gpu-programs"
 run '' first
-[ $status = 1 ] && grep -qE '^tests .* failed' "$summary" || wrong "a test without the GPU passes"
+[ $status = 0 ] || wrong "a skipped test fails"
 
 [ "$(wc -c <"$root/out")" -lt 24000 ] && [ "$(tail -n 1 "$root/out" | cut -c 1-10)" = "gpu first:" ] || wrong "first does not end with its summary"
 PATH=/usr/bin:/bin OUT=$root/kept "$copy/gpu/first" >"$root/out" 2>&1
