@@ -486,7 +486,7 @@ static void a_level_is_few_launches(void **unused)
             built[k].draft.capacity = shape.nodes;
         }
         int64_t before = emulated_launches();
-        b->step->probabilities(b, draft_batch_logits(&g, SLOTS), VOCAB, &g.stages);
+        b->step->probabilities(b, draft_batch_logits(&g, SLOTS), VOCAB, &g.stages, NULL);
         const int64_t of_rows = some[i].o.pick == PICK_GREEDY ? 0 : emulated_launches() - before;
         before = emulated_launches();
         build(&g, cache, &t, built, true);
