@@ -1,8 +1,9 @@
 // top_k.cu - the k most probable ids of each row, ties to the lowest id, and their log probabilities.
 //
 // A logit and its id form one 64-bit key, which is larger for a larger logit and, among equals, for a smaller id. A cluster has a
-// row, each of its blocks a part of it. Each thread has the largest key of its share of the part; the largest of these is the part's
-// next result, and the thread that had it searches its share again. The first block ranks the results of all parts.
+// row, each of its blocks a part of it. The k-th largest of the keys that are the largest of a group of threads is a lower bound of
+// the part's k-th largest key. A second walk lists the keys from this bound on, which are few more than k, and sums up the
+// exponentials. The first block ranks the results of all parts. If the list is too long, the part's results are found one by one.
 #include "kernels/cuda/cluster.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/reduce.h"
@@ -12,15 +13,17 @@
 namespace DEVICE_SPACE
 {
 
-enum { WARPS = CLUSTER_THREADS / WARP };
+enum { WARPS = CLUSTER_THREADS / WARP, GROUP = 8, GROUPS = CLUSTER_THREADS / GROUP, LISTED = 256 };
 
 struct top_k_shared {
-    uint64_t of_warp[WARPS];
+    uint64_t of_warp[WARPS], of_group[GROUPS];
     double sum_of_warp[WARPS];
-    // In the first block: of each part the largest key and the sum of exp(x - largest), and its k results.
+    uint64_t max, bound, listed[LISTED]; // of the part: the largest key; the bound; the keys from there on
+    int n_listed;
+    // In the first block: of each part the largest key and the sum of exp(x - max), and its k results.
     uint64_t largest[CLUSTER];
     double sum[CLUSTER];
-    uint64_t result[1]; // (blocks, k)
+    uint64_t result[1]; // (blocks, k) 0: the part has no more
 };
 
 static size_t shared_bytes(int blocks, int k)
@@ -55,14 +58,79 @@ __device__ static uint64_t largest_below(const float *x, int from, int to, uint6
     return best;
 }
 
-// Sum of exp(x - max): in order per thread, then a tree over lanes, then the warps in order. 0 if the part is empty or all -inf.
-__device__ static double sum_of_exp(const float *x, int from, int to, uint64_t largest, double *of_warp)
+// The number of keys above `key`.
+__device__ static int rank_of(const uint64_t *keys, int n, uint64_t key)
 {
-    const float max = largest != 0 ? number_of(largest) : -INFINITY;
+    int rank = 0;
+    for (int i = 0; i < n; i++)
+        rank += keys[i] > key;
+    return rank;
+}
+
+// From the largest key of each thread: s->max and s->bound; 0: there are fewer groups with keys than k.
+__device__ static void find_bound(struct top_k_shared *s, uint64_t own, int k)
+{
+    for (int step = GROUP / 2; step > 0; step /= 2) {
+        const uint64_t other = __shfl_xor_sync(0xFFFFFFFF, (unsigned long long)own, step);
+        own = other > own ? other : own;
+    }
+    if (threadIdx.x % GROUP == 0)
+        s->of_group[threadIdx.x / GROUP] = own;
+    if (threadIdx.x == 0)
+        s->max = s->bound = 0, s->n_listed = 0;
+    __syncthreads();
+    if (threadIdx.x < GROUPS && s->of_group[threadIdx.x] != 0) {
+        const uint64_t key = s->of_group[threadIdx.x];
+        const int rank = rank_of(s->of_group, GROUPS, key);
+        if (rank == 0)
+            s->max = key;
+        if (rank == k - 1)
+            s->bound = key;
+    }
+    __syncthreads();
+}
+
+// Lists the keys from the bound on. Returns the sum of exp(x - max): in order per thread, then a tree over lanes, then the warps in
+// order; 0 if the part is empty or all -inf.
+__device__ static double list_keys(struct top_k_shared *s, const float *x, int from, int to)
+{
+    const uint64_t bound = s->bound;
+    const float max = s->max != 0 ? number_of(s->max) : -INFINITY;
     double total = 0;
-    if (max > -INFINITY)
-        visit_share(x, from, to, [&](int, float v) { total += (double)expf(v - max); });
-    return block_sum<WARPS>(total, of_warp);
+    visit_share(x, from, to, [&](int i, float v) {
+        const uint64_t key = key_of(v, i);
+        total += max > -INFINITY ? (double)expf(v - max) : 0;
+        if (key >= bound) {
+            const int at = atomicAdd(&s->n_listed, 1);
+            if (at < LISTED)
+                s->listed[at] = key;
+        }
+    });
+    return block_sum<WARPS>(total, s->sum_of_warp);
+}
+
+// The part's k largest keys, the largest first. own: each thread's largest.
+__device__ static void find_results(struct top_k_shared *s, const float *x, int from, int to, int k, uint64_t own,
+                                    uint64_t *result)
+{
+    const int n = s->n_listed;
+    if (n <= LISTED) {
+        for (int i = (int)threadIdx.x; i < n; i += CLUSTER_THREADS) {
+            const int rank = rank_of(s->listed, n, s->listed[i]);
+            if (rank < k)
+                result[rank] = s->listed[i];
+        }
+        for (int i = n + (int)threadIdx.x; i < k; i += CLUSTER_THREADS)
+            result[i] = 0;
+        return;
+    }
+    for (int r = 0; r < k; r++) { // the thread that had the last result searches its share again
+        const uint64_t best = block_max<WARPS>(own, s->of_warp);
+        if (threadIdx.x == 0)
+            result[r] = best;
+        if (own == best && best != 0)
+            own = largest_below(x, from, to, best);
+    }
 }
 
 // The log of the row's sum of exp(x): the parts in order.
@@ -89,29 +157,20 @@ static __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
     const int each = (vocab + blocks - 1) / blocks, from = min(block * each, vocab), to = min(from + each, vocab);
     const float *x = logits + (int64_t)row * vocab;
     struct top_k_shared *first = in_block(s, 0);
-    uint64_t own = largest_below(x, from, to, ~0ull);
+    const uint64_t own = largest_below(x, from, to, ~0ull);
+    find_bound(s, own, k);
+    const double sum = list_keys(s, x, from, to);
     cluster_barrier(); // the first block has begun
-    for (int r = 0; r < k; r++) {
-        const uint64_t best = block_max<WARPS>(own, s->of_warp);
-        if (r == 0) {
-            const double sum = sum_of_exp(x, from, to, best, s->sum_of_warp);
-            if (threadIdx.x == 0)
-                first->largest[block] = best, first->sum[block] = sum;
-        }
-        if (threadIdx.x == 0)
-            first->result[block * k + r] = best; // 0: none is left
-        if (own == best && best != 0)
-            own = largest_below(x, from, to, best);
-    }
+    if (threadIdx.x == 0)
+        first->largest[block] = s->max, first->sum[block] = sum;
+    find_results(s, x, from, to, k, own, first->result + (int64_t)block * k);
     cluster_barrier();
     if (block != 0)
         return;
     const double total = log_total(*s, blocks);
     for (int i = (int)threadIdx.x; i < blocks * k; i += CLUSTER_THREADS) {
         const uint64_t key = s->result[i];
-        int rank = 0;
-        for (int other = 0; other < blocks * k; other++)
-            rank += s->result[other] > key;
+        const int rank = rank_of(s->result, blocks * k, key);
         if (key != 0 && rank < k) {
             token[(int64_t)row * k + rank] = id_of(key);
             log_p[(int64_t)row * k + rank] = (float)((double)number_of(key) - total);

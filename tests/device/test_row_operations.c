@@ -148,33 +148,49 @@ static void rows_of_many_tensors_move_down(void **unused)
     }
 }
 
+// Logits with many ties, ascending, descending, all the same; all but one -inf.
+static void some_logits(float *x, int n, int kind)
+{
+    for (int i = 0; i < n; i++)
+        x[i] = kind == 0   ? roundf(x[i] * 20)
+               : kind == 1 ? (float)i / 100
+               : kind == 2 ? (float)-i / 100
+               : kind == 3 ? 1
+                           : (i == n / 2 ? 1 : -INFINITY);
+}
+
+static void check_best(struct backend *c, int vocab, int k, int kind)
+{
+    enum { N = 4, MOST = 40 };
+    float *x = uniforms(N * vocab), log_p[N * MOST];
+    int32_t token[N * MOST];
+    for (int i = 0; i < N; i++)
+        some_logits(x + i * vocab, vocab, kind);
+    c->best(c, floats(x, N, vocab), k, token, log_p);
+    for (int i = 0; i < N; i++) {
+        double total = 0;
+        for (int v = 0; v < vocab; v++)
+            total += exp((double)x[i * vocab + v]);
+        for (int r = 0; r < k; r++) {
+            int better = 0, own = token[i * k + r];
+            for (int v = 0; v < vocab; v++)
+                better += x[i * vocab + v] > x[i * vocab + own] || (x[i * vocab + v] == x[i * vocab + own] && v < own);
+            assert_int_equal(better, r);
+            const double expected = (double)x[i * vocab + own] - log(total);
+            assert_true((double)log_p[i * k + r] == expected || fabs((double)log_p[i * k + r] - expected) < 1e-5);
+        }
+    }
+    free(x);
+}
+
 static void best_returns_the_top_k_with_ties_to_the_lowest_id(void **unused)
 {
+    static const int ranks[] = { 1, 4, 9, 40 };
     for (int b = 0; b < n_backends; b++)
-        for (int vocab = 1; vocab < 5000; vocab = vocab * 7 + 3) {
-            enum { N = 4 };
-            struct backend *c = backends[b];
-            int k = vocab < 9 ? vocab : 9;
-            float *x = uniforms(N * vocab), log_p[N * 9];
-            int32_t token[N * 9];
-            for (int i = 0; i < N * vocab; i++)
-                x[i] = roundf(x[i] * 20); // many ties
-            c->best(c, floats(x, N, vocab), k, token, log_p);
-            for (int i = 0; i < N; i++) {
-                double total = 0;
-                for (int v = 0; v < vocab; v++)
-                    total += exp((double)x[i * vocab + v]);
-                for (int r = 0; r < k; r++) {
-                    int better = 0, own = token[i * k + r];
-                    for (int v = 0; v < vocab; v++)
-                        better += x[i * vocab + v] > x[i * vocab + own] ||
-                                  (x[i * vocab + v] == x[i * vocab + own] && v < own);
-                    assert_int_equal(better, r);
-                    assert_true(fabs((double)log_p[i * k + r] - ((double)x[i * vocab + own] - log(total))) < 1e-5);
-                }
-            }
-            free(x);
-        }
+        for (int vocab = 1; vocab < 5000; vocab = vocab * 7 + 3)
+            for (int i = 0; i < 4; i++)
+                for (int kind = 0; kind < 5; kind++)
+                    check_best(backends[b], vocab, vocab < ranks[i] ? vocab : ranks[i], kind);
 }
 
 int main(int argc, char **argv)

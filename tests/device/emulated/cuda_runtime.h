@@ -338,12 +338,16 @@ EMULATED_BITS(__uint_as_float, unsigned, float)
 #undef EMULATED_BITS
 
 // Threads run one at a time, so this is atomic.
-inline double atomicAdd(double *to, double x)
-{
-    const double old = *to;
-    *to = old + x;
-    return old;
-}
+#define EMULATED_ATOMIC_ADD(type) \
+    inline type atomicAdd(type *to, type x) \
+    { \
+        const type old = *to; \
+        *to = old + x; \
+        return old; \
+    }
+EMULATED_ATOMIC_ADD(int)
+EMULATED_ATOMIC_ADD(double)
+#undef EMULATED_ATOMIC_ADD
 inline int __popc(unsigned x)
 {
     return __builtin_popcount(x);
