@@ -17,7 +17,8 @@ static __global__ void __launch_bounds__(ROW_THREADS) argmax_kernel(const __grid
     uint64_t argmax = 0;
     walk_batches(s, [&](int i, float logit) {
         const float x = cleaned(logit, i < c.used_vocab);
-        s.x[i] = x;
+        if (!(x == logit))
+            s.x[i] = x;
         const uint64_t key = key_of(x, i);
         argmax = key > argmax ? key : argmax;
     });
@@ -154,7 +155,8 @@ static void queue_rows(struct cuda *c, struct rows_call call, int rows)
         for (int walk = 0; walk < WALKS; walk++)
             QUEUE(c, walk_kernel, grid, ROW_THREADS, 0, call, k, walk);
     QUEUE(c, exp_kernel, grid, ROW_THREADS, 0, call);
-    QUEUE(c, normalize_kernel, grid, ROW_THREADS, 0, call);
+    if (call.s.inverse_temperature != 0) // else every row has a certain token
+        QUEUE(c, normalize_kernel, grid, ROW_THREADS, 0, call);
 }
 
 void cuda_probabilities(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s,
@@ -166,9 +168,10 @@ void cuda_probabilities(struct backend *b, struct tensor logits, int used_vocab,
     call.n = (int)logits.width;
     call.used_vocab = used_vocab;
     call.s = *s;
-    if (s->top_k > 0 && s->top_k < call.n)
+    const bool certain = s->inverse_temperature == 0; // every row has a certain token
+    if (!certain && s->top_k > 0 && s->top_k < call.n)
         add_selection(&call, true, s->top_k);
-    if (s->top_p < 1)
+    if (!certain && s->top_p < 1)
         add_selection(&call, false, s->top_p);
     const int64_t most = 2 * c->processors; // rows at a time: more would not be faster, and take more memory
     for (int64_t i = 0; i < logits.rows; i += most) {

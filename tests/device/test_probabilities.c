@@ -15,6 +15,7 @@
 #include "sampling/dist.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
+#include "tests/device/emulated.h"
 #include "tests/device/gpus.h"
 #include "tests/support/plain_stages.h"
 
@@ -145,6 +146,31 @@ static void the_threshold_of_min_p_is_the_hosts_double(void **unused)
     }
 }
 
+static void a_row_takes_few_launches(void **unused)
+{
+#if defined(EMULATED_DEVICE)
+    static const struct {
+        const char *temperature, *top_k, *top_p;
+        int launches;
+    } cases[] = { { "0", "20", "0.9", 2 }, { "1", "0", "1", 3 }, { "0.7", "20", "1", 6 }, { "0.7", "20", "0.9", 9 } };
+    struct error err;
+    struct backend *b = backend_emulated(0, &err);
+    const struct tensor logits = rows_on(b, 3, 100);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct sampling s =
+            SAMPLING("temperature", cases[i].temperature, "top_k", cases[i].top_k, "top_p", cases[i].top_p);
+        struct row_stages wanted;
+        assert_true(sampling_row_stages(&s, &wanted));
+        const int64_t before = emulated_launches();
+        b->step->probabilities(b, logits, 100, &wanted, NULL);
+        assert_int_equal(emulated_launches() - before, cases[i].launches);
+        sampling_free(&s);
+    }
+    b->release(b, logits.data);
+    gpu_close(b);
+#endif
+}
+
 static void stages_that_need_the_text_run_on_the_host(void **unused)
 {
     struct row_stages wanted;
@@ -163,6 +189,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(probabilities_have_the_bits_of_the_host),
         cmocka_unit_test(the_threshold_of_min_p_is_the_hosts_double),
+        cmocka_unit_test(a_row_takes_few_launches),
         cmocka_unit_test(stages_that_need_the_text_run_on_the_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
