@@ -96,8 +96,8 @@ static void launch(struct cuda *c, const struct work &k, bool gated)
     for (int i = 0; i < k.s.count; i++)
         tiles += k.s.part[i].w.tiles;
     const dim3 grid(SLICES, (unsigned)blocks_for(tiles, WARPS));
-    auto *kernel = cluster_kernel<FORM, SCALING, PLANES, COLUMNS>;
-    QUEUE_CLUSTERS(c, kernel, SLICES, grid, THREADS, WARPS * COLUMNS * 4 * WARP * sizeof(float), k, gated);
+    QUEUE_CLUSTERS(c, (cluster_kernel<FORM, SCALING, PLANES, COLUMNS>), SLICES, grid, THREADS,
+                   WARPS * COLUMNS * 4 * WARP * sizeof(float), k, gated);
 }
 
 template <int FORM, int SCALING, int PLANES>

@@ -329,9 +329,9 @@ static int64_t blocks_of(const struct large_matmul *s, bool gated, int side)
 template <int FORM, int SCALING, int PLANES, int SIDE>
 static void launch(struct cuda *c, const struct large_matmul *s, bool gated)
 {
-    auto *kernel = large_kernel<FORM, SCALING, PLANES, SIDE>;
     const size_t bytes = shared_bytes<FORM, SCALING, PLANES, SIDE>();
-    QUEUE(c, kernel, (unsigned)blocks_of(s, gated, SIDE), SIDE * 2, bytes, *s, gated);
+    QUEUE(c, (large_kernel<FORM, SCALING, PLANES, SIDE>), (unsigned)blocks_of(s, gated, SIDE), SIDE * 2, bytes, *s,
+          gated);
 }
 
 // Large blocks if there are enough of them to keep the processors busy. The choice does not change the result.

@@ -54,11 +54,9 @@ template <enum type T> static void run(struct cuda *c, const struct plain_matmul
 {
     const dim3 one(1, (unsigned)blocks_for(p.m, ROWS)), many((unsigned)blocks_for(p.n, COLUMNS), one.y);
     if (p.n == 1) {
-        auto *kernel = plain_kernel<T, 1>;
-        QUEUE(c, kernel, one, THREADS, 0, p);
+        QUEUE(c, (plain_kernel<T, 1>), one, THREADS, 0, p);
     } else {
-        auto *kernel = plain_kernel<T, COLUMNS>;
-        QUEUE(c, kernel, many, THREADS, 0, p);
+        QUEUE(c, (plain_kernel<T, COLUMNS>), many, THREADS, 0, p);
     }
     cuda_launched(c, "matmul");
 }

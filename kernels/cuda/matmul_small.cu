@@ -74,8 +74,7 @@ static void launch(struct cuda *c, const struct work &k)
         tiles += k.s.part[i].w.tiles;
     // Blocks with the same weights are neighbours, so the second finds them in the cache.
     const dim3 grid((unsigned)(k.s.x.tiles / COLUMNS), (unsigned)tiles);
-    auto *kernel = small_kernel<FORM, SCALING, PLANES, COLUMNS, WEIGHTS>;
-    QUEUE(c, kernel, grid, THREADS, 0, k);
+    QUEUE(c, (small_kernel<FORM, SCALING, PLANES, COLUMNS, WEIGHTS>), grid, THREADS, 0, k);
 }
 
 template <int FORM, int SCALING, int PLANES>

@@ -72,7 +72,7 @@ static void a_kernel_that_fails_has_its_name(void **unused)
         const char *operation = err.text + strlen("cuda:0: "), *kernel = strstr(operation, ", "),
                    *reason = strstr(operation, end);
         if (strncmp(err.text, "cuda:0: ", 8) != 0 || kernel == NULL || reason == NULL || reason < kernel ||
-            strcmp(reason, end) != 0 || strstr(kernel, "kernel") == NULL)
+            strcmp(reason, end) != 0 || strstr(kernel, "_kernel") == NULL)
             fail_msg("launch %d of a pass failed as \"%s\"", n, err.text);
         for (int i = 0; i < EXPECTED; i++)
             found[i] += strncmp(operation, expected[i], (size_t)(kernel - operation)) == 0;
