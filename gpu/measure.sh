@@ -1,7 +1,7 @@
 # measure.sh - measurements for gpu/first and gpu/bench. To be sourced after programs.sh.
 # shellcheck shell=bash
 
-probe() { "$built/probe"; }
+probe() { "$built/probe" || return 1; } # 77: it finds no GPU, though there is one
 
 # BENCH is the program that measures speclab (gpu/bench_gpu.c).
 BENCH=${BENCH:-$built/bench_gpu}

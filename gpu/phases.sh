@@ -31,7 +31,7 @@ errors_of() {                    # errors_of PHASE
     local text found
     text=$(grep -v '^{' | cut -c 1-200)
     found=$(grep -E 'ERROR|FAILED|[Ee]rror:|(cuda|cublas):[0-9]+: |^=+ Invalid|Assertion|^gpu: ' <<<"$text" |
-            grep -v 'not on this machine: device cublas' | head -n 8)
+            grep -v 'not on this machine: device cublas' | awk '!seen[$0]++' | head -n 8)
     [ -n "$found" ] || found=$(tail -n 8 <<<"$text")
     [ -z "$found" ] || sed "s/^/    $1: /" <<<"$found"
 }
