@@ -40,7 +40,13 @@ esac
 ! grep -qx "\$PHASE	\$k" "$root/plan" || { echo "cuda:0: seeded: an error in \$name"; exit 3; }
 STUB
 chmod +x "$root/stub"
-printf '"ID","Kernel Name","gpu__time_duration.sum"\n"","","us"\n"0","small_kernel","5.1"\n' >"$root/ncu.csv"
+waits=smsp__average_warps_issue_stalled_
+cat >"$root/ncu.csv" <<CSV
+==PROF== Profiling "small_kernel": 0%....100%
+"ID","Kernel Name","gpu__time_duration.sum","gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed","${waits}barrier_per_issue_active.ratio","${waits}wait_per_issue_active.ratio"
+"","","us","%","inst","inst"
+"0","small_kernel","1,025.1","88.25","0.5","2.25"
+CSV
 for name in nvidia-smi nvcc cmake ncu compute-sanitizer; do ln -s ../stub "$bin/$name"; done
 names=(speclab write_small_model bench_gpu probe)
 for file in "$source"/tests/{device,unit}/test_*.c; do names+=("$(basename "$file" .c)"); done
@@ -142,6 +148,8 @@ carry
 rm -rf "$copy/build/gpu-programs"
 run '' first
 [ $status = 0 ] || wrong "a skipped test fails"
+line='profile: small_kernel: time 1025 us, DRAM 88.25 %, L2 ?, occupancy ?, instructions issued a cycle ?, registers ?; waits: wait 2.25, barrier 0.50'
+[ "$(grep -cxF "$line" "$root/out")" = 2 ] || wrong "profiles are not printed"
 
 [ "$(wc -c <"$root/out")" -lt 24000 ] && [ "$(tail -n 1 "$root/out" | cut -c 1-10)" = "gpu first:" ] || wrong "first does not end with its summary"
 PATH=/usr/bin:/bin OUT=$root/kept "$copy/gpu/first" >"$root/out" 2>&1
