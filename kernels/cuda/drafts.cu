@@ -8,7 +8,7 @@
 namespace DEVICE_SPACE
 {
 
-enum { BEGIN = 64, MAX_TOP_K = 96 }; // requests per launch; a row's top-k: a family, and padding ids
+enum { BEGIN = 64 }; // requests per launch
 
 struct cuda_drafting {        // on the host
     struct drafting drafting; // first
@@ -140,6 +140,8 @@ struct drafting *cuda_drafts_create(struct backend *b, const struct drafting_sha
 {
     assert(s->candidates <= DRAFTING_CANDIDATES && s->frontier <= DRAFTING_FRONTIER && s->slots <= MAX_SLOTS);
     assert(s->k <= MAX_TOP_K);
+    for (int f = 0; f < s->families.n; f++)
+        assert(family_size(&s->families, f) <= MAX_TOP_K);
     struct cuda_drafting *g = (struct cuda_drafting *)xcalloc(1, sizeof(*g));
     struct arena p = { NULL, 0 };
     g->builder.s = *s;

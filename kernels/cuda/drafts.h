@@ -13,6 +13,7 @@ namespace DEVICE_SPACE
 {
 
 enum { DRAFT_THREADS = 512, DRAFT_WARPS = DRAFT_THREADS / WARP };
+enum { MAX_TOP_K = 96 }; // maximum of a row's top-k (a family, and padding ids), and of children
 static_assert((int)DRAFTING_FRONTIER <= (int)DRAFT_THREADS, "a thread for each candidate of a frontier");
 
 struct draft_state { // of a request

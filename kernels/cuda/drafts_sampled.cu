@@ -8,7 +8,7 @@
 namespace DEVICE_SPACE
 {
 
-enum { SIBLINGS = 64, CHUNKS = 32, SMALLEST_CHUNK = 128, CHUNK_THREADS = 256, MAP_THREADS = 256 };
+enum { CHUNKS = 32, SMALLEST_CHUNK = 128, CHUNK_THREADS = 256, MAP_THREADS = 256 };
 
 struct chunk {
     double sum;
@@ -69,7 +69,7 @@ struct draws { // shared memory of a block
     struct selection selection;
     double sum[CHUNKS], of_warp[DRAFT_WARPS], below;
     uint64_t key[DRAFT_WARPS];
-    int32_t out[SIBLINGS];
+    int32_t out[MAX_TOP_K];
     int first, n; // of the children
 };
 
