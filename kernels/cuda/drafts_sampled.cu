@@ -1,34 +1,15 @@
 // drafts_sampled.cu - sampled and coupled children of a level: rows of probabilities, and draws from them with the host's results.
 //
-// Drawing several tokens from a row reads it once: blocks sum its chunks, and a draw reads the chunk that has the token. Sums are exact
-// (core/grid.h), so a chunk without a token that was drawn before has its sum less that token's weight.
+// The rows come with the sums of their parts (core/grid.h: ROW_PARTS), and a draw reads the part that has the token. Sums are exact, so a
+// part without a token that was drawn before has its sum less that token's weight.
+#include "kernels/cuda/cluster.h"
 #include "kernels/cuda/drafts.h"
 #include "kernels/cuda/sampling.h"
 
 namespace DEVICE_SPACE
 {
 
-enum { CHUNKS = 32, SMALLEST_CHUNK = 128, CHUNK_THREADS = 256, MAP_THREADS = 256 };
-
-struct chunk {
-    double sum;
-    int positive; // number of its tokens of positive probability
-};
-
-size_t chunk_bytes(int64_t rows)
-{
-    return (size_t)rows * CHUNKS * sizeof(struct chunk);
-}
-
-__device__ static struct chunk *chunks_of(const struct builder &t, int slot, int f)
-{
-    return t.chunk + ((int64_t)slot * t.s.frontier + f) * CHUNKS;
-}
-
-__device__ static int chunk_width(const struct level &l)
-{
-    return (l.width + l.chunks - 1) / l.chunks;
-}
+enum { COUNT_THREADS = 512, COUNT_WIDTH = 2048, MAP_THREADS = 256 }; // COUNT_WIDTH: columns for a block, at least
 
 // Rows over the target's ids: tokens without an id of the drafter are impossible.
 static __global__ void map_ids_kernel(float *to, int width, const float *from, int from_width, const int32_t *row_id)
@@ -41,33 +22,33 @@ static __global__ void map_ids_kernel(float *to, int width, const float *from, i
     to[(int64_t)blockIdx.x * width + x] = id >= 0 ? from[(int64_t)blockIdx.x * from_width + id] : -INFINITY;
 }
 
-static __global__ void __launch_bounds__(CHUNK_THREADS)
-    chunks_kernel(const __grid_constant__ struct builder t, const __grid_constant__ struct level l)
+__device__ static int32_t *counts_of(const struct builder &t, int slot, int f)
 {
-    __shared__ double of_warp[CHUNK_THREADS / WARP];
+    return t.positive + ((int64_t)slot * t.s.frontier + f) * COUNTS;
+}
+
+static __global__ void __launch_bounds__(COUNT_THREADS)
+    count_kernel(const __grid_constant__ struct builder t, const __grid_constant__ struct level l)
+{
+    __shared__ double of_warp[COUNT_THREADS / WARP];
     kernel_prologue();
-    const int chunk = (int)blockIdx.x, f = (int)blockIdx.y, slot = t.state[blockIdx.z].r.slot;
-    const int from = chunk * chunk_width(l), to = min(from + chunk_width(l), l.width);
-    if (f >= t.state[blockIdx.z].n_frontier)
-        return;
+    const struct draft_state &draft = t.state[blockIdx.z];
+    const int f = (int)blockIdx.y, each = (l.width + l.counts - 1) / l.counts, from = (int)blockIdx.x * each;
     const float *q = l.q + row_of(l, (int)blockIdx.z, f) * l.width;
-    double sum = 0, positive = 0;
+    double n = 0;
+    if (f >= draft.n_frontier)
+        return;
     UNROLL_BY(8)
-    for (int i = from + (int)threadIdx.x; i < to; i += CHUNK_THREADS) {
-        sum += entry_of(q, i);
-        positive += q[i] > 0;
-    }
-    sum = block_sum<CHUNK_THREADS / WARP>(sum, of_warp);
-    positive = block_sum<CHUNK_THREADS / WARP>(positive, of_warp);
-    if (threadIdx.x == 0) {
-        const struct chunk result = { sum, (int)positive };
-        chunks_of(t, slot, f)[chunk] = result;
-    }
+    for (int i = from + (int)threadIdx.x; i < min(from + each, l.width); i += COUNT_THREADS)
+        n += q[i] > 0;
+    n = block_sum<COUNT_THREADS / WARP>(n, of_warp);
+    if (threadIdx.x == 0)
+        counts_of(t, draft.r.slot, f)[blockIdx.x] = (int32_t)n;
 }
 
 struct draws { // shared memory of a block
     struct selection selection;
-    double sum[CHUNKS], of_warp[DRAFT_WARPS], below;
+    double sum[ROW_PARTS], of_warp[DRAFT_WARPS], below;
     uint64_t key[DRAFT_WARPS];
     int32_t out[MAX_TOP_K];
     int first, n; // of the children
@@ -77,13 +58,12 @@ struct draws { // shared memory of a block
 __device__ static int children_of(const struct builder &t, const struct level &l, const struct draft_at_hand &d, int f)
 {
     const int n = family_top_k(&t.s.families, d.at[d.frontier[f]].family, t.s.vocab);
-    const struct chunk *chunk = chunks_of(t, d.r.slot, f);
     int positive = 0;
     if (!siblings_differ(t.s.distinct, n))
         return n;
     UNROLL_BY(8)
-    for (int i = 0; i < l.chunks; i++)
-        positive += chunk[i].positive;
+    for (int i = 0; i < l.counts; i++)
+        positive += counts_of(t, d.r.slot, f)[i];
     return children_sampled(t.s.distinct, n, positive);
 }
 
@@ -114,12 +94,12 @@ __device__ static double weight_of(const struct row_without &r, int from, int to
     return sum;
 }
 
-// The first token at which the cumulative sum exceeds `target`: its chunk, a run of the chunk for each thread, and the token.
+// The first token at which the cumulative sum exceeds `target`: its part, a run of the part for each thread, and the token.
 __device__ static int token_at(const struct level &l, const struct row_without &r, double target, struct draws &s)
 {
-    const int thread = (int)threadIdx.x, width = chunk_width(l), run = (width + DRAFT_THREADS - 1) / DRAFT_THREADS;
+    const int thread = (int)threadIdx.x, width = row_part(l.width), run = (width + DRAFT_THREADS - 1) / DRAFT_THREADS;
     double below = 0;
-    int from = width * share_at(thread < l.chunks ? s.sum[thread] : 0, target, &below, s);
+    int from = width * share_at(thread < ROW_PARTS ? s.sum[thread] : 0, target, &below, s);
     const int end = min(from + width, l.width), first = from + thread * run;
     from += run * share_at(first < end ? weight_of(r, first, min(first + run, end)) : 0, target, &below, s);
     const int own = from + thread;
@@ -141,18 +121,18 @@ __device__ static int sample_children(const struct builder &t, const struct leve
     const int before = sum_before(own, s.selection.of_warp, &children);
     if ((int)threadIdx.x == f)
         s.first = d.n + before, s.n = own;
-    if ((int)threadIdx.x < l.chunks)
-        s.sum[threadIdx.x] = chunks_of(t, d.r.slot, f)[threadIdx.x].sum;
+    if (threadIdx.x < ROW_PARTS)
+        s.sum[threadIdx.x] = l.sums[row * ROW_PARTS + threadIdx.x];
     __syncthreads();
     const int at = s.first, n = s.n;
-    sum_before((int)threadIdx.x < l.chunks ? s.sum[threadIdx.x] : 0, s.of_warp, &total);
+    sum_before(threadIdx.x < ROW_PARTS ? s.sum[threadIdx.x] : 0, s.of_warp, &total);
     for (int k = 0; k < n; k++) {
         const int x = token_at(l, left, total * uniform(source, FOR_DRAFT, at + k), s);
         const double weight = distinct ? entry_of(left.row, x) : 0;
         total -= weight;
         if (threadIdx.x == 0) {
             s.out[k] = x;
-            s.sum[x / chunk_width(l)] -= weight;
+            s.sum[x / row_part(l.width)] -= weight;
             d.at[at + k] = sampled_child(d.at, c, t.s.families.child[t.s.families.first[family] + k], x, t.s.pick,
                                          t.s.distinct, wanted);
         }
@@ -190,23 +170,27 @@ static __global__ void __launch_bounds__(DRAFT_THREADS, 1)
     end_level(t, l, d, d.n + children, s);
 }
 
-// The token that `match` would draw from this row at this position.
-static __global__ void __launch_bounds__(DRAFT_THREADS, 1)
-    coupled_kernel(const __grid_constant__ struct builder t, const __grid_constant__ struct level l)
+// The token that `match` would draw from this row at this position; a cluster of blocks for each draft.
+static __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
+    race_kernel(const __grid_constant__ struct builder t, const __grid_constant__ struct level l)
 {
-    __shared__ struct sampling_scratch<DRAFT_THREADS> scratch;
-    __shared__ struct selection s;
+    typedef struct sampling_scratch<CLUSTER_THREADS, CLUSTER> race_scratch;
+    DYNAMIC_SHARED(race_scratch, scratch);
     kernel_prologue();
-    const struct draft_at_hand d = draft_of(t, (int)blockIdx.x);
+    if (threadIdx.x == 0)
+        scratch->turn = 0;
+    cluster_barrier(); // all blocks have begun
+    const int request = cluster_of_block();
+    const struct draft_at_hand d = draft_of(t, request);
     if (d.n_frontier > 0) {
         const struct random_source source = { d.r.seed, d.r.sequence, d.r.root };
         const int c = d.frontier[0], child = t.s.families.child[t.s.families.first[d.at[c].family]];
-        const int x = race(l.q + row_of(l, (int)blockIdx.x, 0) * l.width, l.width, source,
-                           coupled_position(d.r.root, l.depth), scratch);
-        if (threadIdx.x == 0)
+        const int x =
+            race(l.q + row_of(l, request, 0) * l.width, l.width, source, coupled_position(d.r.root, l.depth), *scratch);
+        if (threadIdx.x == 0 && block_in_cluster() == 0)
             d.at[d.n] = sampled_child(d.at, c, child, x, t.s.pick, t.s.distinct, 1);
     }
-    end_level(t, l, d, d.n + (d.n_frontier > 0), s);
+    cluster_barrier(); // nobody reaches into this block any more
 }
 
 void sample_level(struct cuda *c, const struct builder *t, const struct drafting_level *wanted, struct level *l,
@@ -221,14 +205,18 @@ void sample_level(struct cuda *c, const struct builder *t, const struct drafting
     cuda_probabilities(&c->backend, wanted->q, wanted->used_vocab, wanted->stages, wanted->q_sums);
     l->width = (int)wanted->q.width;
     l->q = (const float *)wanted->q.data;
-    l->chunks = blocks_for(l->width, SMALLEST_CHUNK) < CHUNKS ? blocks_for(l->width, SMALLEST_CHUNK) : CHUNKS;
+    l->sums = wanted->q_sums;
+    l->counts = blocks_for(l->width, COUNT_WIDTH) < COUNTS ? blocks_for(l->width, COUNT_WIDTH) : COUNTS;
     if (t->s.pick == PICK_COUPLED) {
-        QUEUE(c, coupled_kernel, requests, DRAFT_THREADS, 0, *t, *l);
-        return;
+        const int blocks = cluster_blocks(c);
+        QUEUE_CLUSTERS(c, race_kernel, blocks, requests * blocks, CLUSTER_THREADS,
+                       sizeof(struct sampling_scratch<CLUSTER_THREADS, CLUSTER>), *t, *l);
+    } else {
+        if (t->positive != NULL)
+            QUEUE(c, count_kernel, dim3((unsigned)l->counts, rows, n), COUNT_THREADS, 0, *t, *l);
+        QUEUE(c, sample_kernel, dim3(rows, n), DRAFT_THREADS, 0, *t, *l);
     }
-    QUEUE(c, chunks_kernel, dim3((unsigned)l->chunks, rows, n), CHUNK_THREADS, 0, *t, *l);
-    QUEUE(c, sample_kernel, dim3(rows, n), DRAFT_THREADS, 0, *t, *l);
-    if (rows > 1)
+    if (t->s.pick == PICK_COUPLED || rows > 1)
         QUEUE(c, level_kernel, requests, DRAFT_THREADS, 0, *t, *l);
 }
 

@@ -462,8 +462,8 @@ static void a_level_is_few_launches(void **unused)
         int launches; // of a level
     } some[] = { { { .tokens = 3, .pick = PICK_GREEDY }, 2 },
                  { { .tokens = 3, .nodes = 8, .top = 4, .pick = PICK_GREEDY }, 2 },
-                 { { .tokens = 3, .pick = PICK_SAMPLED }, 2 },
-                 { { .tokens = 3, .pick = PICK_COUPLED }, 1 } };
+                 { { .tokens = 3, .pick = PICK_SAMPLED }, 1 },
+                 { { .tokens = 3, .pick = PICK_COUPLED }, 2 } };
     struct sampling sampling = SAMPLING("temperature", "1");
     struct backend *b = gpu_open(&gpu[0]);
     const struct kv_shape kv = { 1, 32, 32, SLOTS, 600, 512, F32 };
