@@ -145,7 +145,7 @@ void *cuda_reserve(struct cuda *c, struct space *s, size_t bytes, const char *wh
 void *cuda_host_reserve(struct cuda *c, struct space *s, size_t bytes, const char *what);
 // The layout with its arrays on the device: uploaded if it is not the last one that was.
 const struct layout *cuda_see(struct cuda *c, const struct layout *s);
-void mask_on_device(struct cuda *c, const struct layout *see); // mask.cu: puts into it what only the device knows
+void mask_on_device(struct cuda *c, const struct layout *see); // drafts.cu: puts into it what only the device knows
 
 static inline int blocks_for(int64_t n, int each)
 {

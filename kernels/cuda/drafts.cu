@@ -2,7 +2,8 @@
 // host knows the maximum number of rows of each level and nothing else.
 //
 // A level is the top-k of each row (top_k.cu), or rows of probabilities and draws from them (drafts_sampled.cu). Then one block per
-// slot adds the children and selects the candidates that get rows of logits next, or, after the last level, writes the draft.
+// slot adds the children and selects the candidates that get rows of logits next, or, after the last level, writes the draft. The tree
+// mask of such rows in a pass is made here, too.
 #include "kernels/cuda/drafts.h"
 
 namespace DEVICE_SPACE
@@ -225,6 +226,58 @@ void cuda_drafts_level(struct backend *b, struct drafting *drafting, const struc
     } else
         sample_level(c, &g->builder, wanted, &l, g->requests);
     cuda_launched(c, "building a draft");
+}
+
+// ---- the tree mask of rows whose parents only the device has; models/kv_cache.c (kv_admit) makes the others
+
+enum { MASK_THREADS = 256, MAX_CHUNKS = 64, MAX_PENDING = 2048 };
+static_assert((int)MAX_NODES <= (int)MAX_PENDING && (int)DRAFTING_CANDIDATES <= (int)MAX_PENDING,
+              "pending rows of such drafts");
+
+struct mask_call {
+    int n, words, length;
+    const int32_t *slot, *prefix, *place; // of the pass's rows
+    int32_t *position;
+    uint64_t *ancestors; // (rows, words)
+    struct device_rows of[MAX_CHUNKS];
+};
+
+// One block per chunk, whose rows are consecutive pending rows; a thread for each word. A pending row sees itself and what its parent
+// sees.
+static __global__ void __launch_bounds__(MASK_THREADS) mask_kernel(const __grid_constant__ struct mask_call s)
+{
+    __shared__ int16_t parent[MAX_PENDING];
+    kernel_prologue();
+    const struct device_rows &rows = s.of[blockIdx.x];
+    const int prefix = s.prefix[rows.first];
+    const int first = s.place[rows.first] - s.slot[rows.first] * s.length - prefix;
+    for (int row = (int)threadIdx.x; row < first + rows.n; row += MASK_THREADS)
+        parent[row] = (int16_t)rows.parent[row];
+    __syncthreads();
+    for (int k = (int)threadIdx.x; k < rows.n * s.words; k += MASK_THREADS) {
+        const int i = k / s.words, word = k % s.words;
+        uint64_t bits = 0;
+        int depth = -1;
+        for (int row = first + i; row >= 0; row = parent[row], depth++)
+            bits |= row / 64 == word ? (uint64_t)1 << row % 64 : 0;
+        s.ancestors[(int64_t)(rows.first + i) * s.words + word] = bits;
+        if (word == 0)
+            s.position[rows.first + i] = prefix + depth;
+    }
+}
+
+void mask_on_device(struct cuda *c, const struct layout *see)
+{
+    struct mask_call s;
+    s.words = see->words, s.length = see->length;
+    s.slot = see->slot, s.prefix = see->prefix, s.place = see->place;
+    s.position = (int32_t *)see->position, s.ancestors = (uint64_t *)see->ancestors;
+    for (int from = 0; from < see->n_device_rows; from += MAX_CHUNKS) {
+        for (s.n = 0; s.n < MAX_CHUNKS && from + s.n < see->n_device_rows; s.n++)
+            s.of[s.n] = see->device_rows[from + s.n];
+        QUEUE(c, mask_kernel, s.n, MASK_THREADS, 0, s);
+        cuda_launched(c, "the layout of a pass");
+    }
 }
 
 } // namespace DEVICE_SPACE
