@@ -48,7 +48,7 @@ static void check_attention(struct backend *c, const struct layout *layout, cons
     reference_attend(expected, q, keys, values, layout, h, kv, hd);
     c->attend(c, floats(out, n, h * hd), floats(q, n, h * hd), k, v, layout, hd);
     double d = reference_distance(out, expected, n * h * hd);
-    if (!(d < 4e-6))
+    if (!(d < 2e-6)) // 1.4e-6 at worst, of a CPU; 1.1e-6 of the emulated GPUs
         fail_msg("%s heads %d/%d of %d, %s, %d rows: distance %g", c->describe(c), h, kv, hd, type_facts[type].name, n,
                  d);
     free(q), free(keys), free(values), free(out), free(expected), free(row), free(cache_keys), free(cache_values);
