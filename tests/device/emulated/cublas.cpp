@@ -1,134 +1,65 @@
-// cublas.cpp - emulates the functions of cuBLAS that cublas.cu calls: plain loops in float with the semantics of cuBLAS's manual
-// (column-major matrices with a leading dimension, transposed or not).
+// cublas.cpp - a stand-in for the functions of cuBLAS that cublas.cu loads. Products have only the form in which cublas.cu wants them:
+// c (n, m) = x (n, k) w (m, k)^T [+ c], row-major, said in cuBLAS's column-major terms; any other call ends the program.
 //
 // Like cuBLAS, it sums in another order for n > 1, so a row does not have the same bits in every pass.
 #include <dlfcn.h>
 
-#include <cuda_runtime.h>
-
-#include <stdlib.h>
+#include "gpu.h"
 
 inline namespace emulated_gpu
 {
 
-enum status { SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, EXECUTION_FAILED = 13, NOT_SUPPORTED = 15 };
-enum { OP_N = 0, OP_T = 1 };
-enum { NUMBERS_F32 = 0, NUMBERS_F16 = 2, NUMBERS_BF16 = 14 };
-enum { COMPUTE_F32 = 68, COMPUTE_F32_PEDANTIC = 69 };
+enum { SUCCESS = 0, EXECUTION_FAILED = 13 };
+enum { OP_N = 0, OP_T = 1, NUMBERS_F32 = 0, NUMBERS_BF16 = 14, COMPUTE_F32 = 68, COMPUTE_F32_PEDANTIC = 69 };
 
-struct handle {
-    cudaStream_t stream;
-    void *workspace;
-};
+static const char *missing; // part of the name of what cannot be loaded
+static int fails;           // countdown to a failing product
 
-static const char *missing;
-static int fails; // countdown to a failing product
-
-static int create(void **to)
+static float at(const void *numbers, bool bf16, int64_t i)
 {
-    *to = calloc(1, sizeof(struct handle));
-    return *to != NULL ? SUCCESS : NOT_INITIALIZED;
-}
-
-static int destroy(void *h)
-{
-    free(h);
-    return SUCCESS;
-}
-
-static int set_stream(void *h, cudaStream_t stream)
-{
-    ((struct handle *)h)->stream = stream;
-    ((struct handle *)h)->workspace = NULL; // as cuBLAS does: resets to its own workspace
-    return SUCCESS;
-}
-
-static int set_workspace(void *h, void *workspace, size_t)
-{
-    ((struct handle *)h)->workspace = workspace;
-    return SUCCESS;
-}
-
-static int property(int which, int *value)
-{
-    *value = which == 0 ? 13 : 1;
-    return SUCCESS;
-}
-
-static const char *status_name(int status)
-{
-    switch (status) {
-    case SUCCESS:
-        return "CUBLAS_STATUS_SUCCESS";
-    case NOT_INITIALIZED:
-        return "CUBLAS_STATUS_NOT_INITIALIZED";
-    case INVALID_VALUE:
-        return "CUBLAS_STATUS_INVALID_VALUE";
-    case EXECUTION_FAILED:
-        return "CUBLAS_STATUS_EXECUTION_FAILED";
-    case NOT_SUPPORTED:
-        return "CUBLAS_STATUS_NOT_SUPPORTED";
-    }
-    return "";
-}
-
-struct matrix { // op(matrix)
-    const void *data;
-    int type, op, ld; // ld: leading dimension
-};
-
-static float at(struct matrix m, int64_t row, int64_t column)
-{
-    const int64_t i = m.op == OP_T ? row * m.ld + column : column * m.ld + row;
-    const uint16_t *halves = (const uint16_t *)m.data;
-    return m.type == NUMBERS_F32   ? ((const float *)m.data)[i]
-           : m.type == NUMBERS_F16 ? emulated_half_to_float(halves[i])
-                                   : __uint_as_float((unsigned)halves[i] << 16);
-}
-
-// rows: of the matrix as stored
-static bool is_valid(struct matrix m, int rows)
-{
-    return (m.op == OP_N || m.op == OP_T) && m.ld >= (rows > 1 ? rows : 1);
+    return bf16 ? __uint_as_float((unsigned)((const uint16_t *)numbers)[i] << 16) : ((const float *)numbers)[i];
 }
 
 // Uses one thread.
-static void gemm_kernel(struct matrix left, struct matrix right, int m, int n, int k, float alpha, float beta, float *c,
-                        int ldc)
+static void product_kernel(float *c, const void *x, const void *w, bool bf16, int m, int n, int k, bool add)
 {
-    for (int64_t j = 0; j < n; j++)
-        for (int64_t i = 0; i < m; i++) {
-            float sum = 0;
-            for (int64_t l = 0; l < k; l++) {
-                const int64_t at_k = n == 1 ? l : k - 1 - l;
-                sum = fmaf(at(left, i, at_k), at(right, at_k, j), sum);
-            }
-            float *const to = c + j * ldc + i;
-            *to = beta != 0 ? alpha * sum + beta * *to : alpha * sum; // with beta == 0 the old value may be NaN
+    for (int64_t i = 0; i < (int64_t)n * m; i++) {
+        float sum = 0;
+        for (int64_t l = 0; l < k; l++) {
+            const int64_t at_k = n == 1 ? l : k - 1 - l;
+            sum = fmaf(at(w, bf16, i % m * k + at_k), at(x, bf16, i / m * k + at_k), sum);
         }
+        c[i] = add ? sum + c[i] : sum; // otherwise the old value may be NaN
+    }
 }
 
-static int gemm(void *h, int op_a, int op_b, int m, int n, int k, const void *alpha, const void *a, int type_a, int lda,
-                const void *b, int type_b, int ldb, const void *beta, void *c, int type_c, int ldc, int compute, int)
+static int gemm(void *handle, int op_w, int op_x, int m, int n, int k, const void *alpha, const void *w, int type_w,
+                int ld_w, const void *x, int type_x, int ld_x, const void *beta, void *c, int type_c, int ld_c,
+                int compute, int)
 {
-    const struct matrix left = { a, type_a, op_a, lda }, right = { b, type_b, op_b, ldb };
-    const float alpha_value = *(const float *)alpha, beta_value = *(const float *)beta;
-    if (h == NULL || ((struct handle *)h)->stream == NULL)
-        return NOT_INITIALIZED;
-    if (m < 0 || n < 0 || k < 0 || !is_valid(left, op_a == OP_N ? m : k) || !is_valid(right, op_b == OP_N ? k : n) ||
-        ldc < (m > 1 ? m : 1))
-        return INVALID_VALUE;
-    if (type_a != type_b || (type_a != NUMBERS_F32 && type_a != NUMBERS_F16 && type_a != NUMBERS_BF16) ||
-        type_c != NUMBERS_F32 || (compute != COMPUTE_F32 && compute != COMPUTE_F32_PEDANTIC))
-        return NOT_SUPPORTED;
+    const bool bf16 = type_w == NUMBERS_BF16, add = *(const float *)beta == 1;
+    if (op_w != OP_T || op_x != OP_N || ld_w != k || ld_x != k || ld_c != m || *(const float *)alpha != 1 ||
+        (!add && *(const float *)beta != 0) || type_x != type_w || (!bf16 && type_w != NUMBERS_F32) ||
+        type_c != NUMBERS_F32 || compute != (bf16 ? COMPUTE_F32 : COMPUTE_F32_PEDANTIC))
+        die("cublasGemmEx is called in a form that the emulation lacks");
     if (fails > 0 && --fails == 0)
         return EXECUTION_FAILED;
-    LAUNCH(gemm_kernel, 1, 1, 0, ((struct handle *)h)->stream, left, right, m, n, k, alpha_value, beta_value,
-           (float *)c, ldc);
+    LAUNCH(product_kernel, 1, 1, 0, *(cudaStream_t *)handle, (float *)c, x, w, bf16, m, n, k, add);
     return SUCCESS;
 }
 
-static char library; // its address is the handle
+static const struct {
+    const char *name;
+    void *function;
+} functions[] = {
+    { "cublasCreate_v2", (void *)+[](void **to) { return *to = new cudaStream_t(NULL), (int)SUCCESS; } },
+    { "cublasDestroy_v2", (void *)+[](void *handle) { return delete (cudaStream_t *)handle, (int)SUCCESS; } },
+    { "cublasSetStream_v2", (void *)+[](void *h, cudaStream_t s) { return *(cudaStream_t *)h = s, (int)SUCCESS; } },
+    { "cublasSetWorkspace_v2", (void *)+[](void *, void *, size_t) { return (int)SUCCESS; } },
+    { "cublasGetProperty", (void *)+[](int which, int *to) { return *to = which == 0 ? 13 : 1, (int)SUCCESS; } },
+    { "cublasGetStatusName", (void *)+[](int) { return "CUBLAS_STATUS_EXECUTION_FAILED"; } },
+    { "cublasGemmEx", (void *)gemm },
+};
 
 static bool is_missing(const char *name)
 {
@@ -137,7 +68,7 @@ static bool is_missing(const char *name)
 
 void *dlopen(const char *name, int)
 {
-    return strcmp(name, "libcublas.so.13") == 0 && !is_missing(name) ? &library : NULL;
+    return strcmp(name, "libcublas.so.13") == 0 && !is_missing(name) ? &missing : NULL;
 }
 
 const char *dlerror(void)
@@ -145,23 +76,11 @@ const char *dlerror(void)
     return "libcublas.so.13: cannot open shared object file (emulated)";
 }
 
-void *dlsym(void *from, const char *name)
+void *dlsym(void *, const char *name)
 {
-    static const struct {
-        const char *name;
-        void *function;
-    } all[] = {
-        { "cublasCreate_v2", (void *)create },
-        { "cublasDestroy_v2", (void *)destroy },
-        { "cublasSetStream_v2", (void *)set_stream },
-        { "cublasSetWorkspace_v2", (void *)set_workspace },
-        { "cublasGetProperty", (void *)property },
-        { "cublasGetStatusName", (void *)status_name },
-        { "cublasGemmEx", (void *)gemm },
-    };
-    for (size_t i = 0; from == &library && !is_missing(name) && i < sizeof(all) / sizeof(all[0]); i++)
-        if (strcmp(name, all[i].name) == 0)
-            return all[i].function;
+    for (const auto &f : functions)
+        if (strcmp(f.name, name) == 0 && !is_missing(name))
+            return f.function;
     return NULL;
 }
 
