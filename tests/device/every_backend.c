@@ -72,7 +72,7 @@ static bool is_selected(const char *only, const char *device)
     return only == NULL || strcmp(only, device) == 0;
 }
 
-// The emulated GPU is slow, so it gets small shapes; a real one has memory of its own, so it is wrapped for host tensors.
+// A GPU has memory of its own, so it is wrapped for host tensors. The emulated one is slow, so it gets small shapes.
 static void add_gpus(const char *only, bool small_shapes)
 {
     struct error err;
@@ -83,7 +83,7 @@ static void add_gpus(const char *only, bool small_shapes)
             struct backend *b = gpu[i].open(&err);
             assert_non_null(b);
             slow[n_backends] = gpu[i].emulated || small_shapes;
-            backends[n_backends++] = gpu[i].emulated ? b : backend_host_memory(b);
+            backends[n_backends++] = backend_host_memory(b);
         }
 }
 

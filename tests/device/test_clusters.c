@@ -16,7 +16,7 @@ static struct backend *opened(const struct gpu_here *gpu, bool clusters)
     struct backend *b = gpu->open(&err);
     unsetenv("SPECLAB_CUDA_NO_CLUSTERS");
     assert_ok(b != NULL, err);
-    return gpu->emulated ? b : backend_host_memory(b);
+    return backend_host_memory(b);
 }
 
 enum { PARTS = 3, MAX_N = 64 };

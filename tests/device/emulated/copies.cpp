@@ -1,7 +1,5 @@
 // copies.cpp - asynchronous copies to shared memory (cp.async). In every second block they complete at once, in the others as late
 // as possible.
-#include <deque>
-
 #include "gpu.h"
 
 inline namespace emulated_gpu
@@ -13,9 +11,11 @@ struct copy {
     int group;
 };
 
+enum { PENDING = 64 }; // of a thread
 static struct {
-    std::deque<copy> pending; // oldest first
-    int group;                // the current one
+    struct copy copy[PENDING]; // a ring
+    unsigned first, end;
+    int group; // the current one
 } copies[MAX_THREADS];
 static bool delayed; // copies of this block complete as late as possible
 
@@ -23,7 +23,7 @@ void copies_init(int64_t block)
 {
     delayed = block % 2 != 0;
     for (int t = 0; t < g.n; t++)
-        copies[t].pending.clear();
+        copies[t].first = copies[t].end = 0;
 }
 
 void emulated_copy_async(void *to, const void *from)
@@ -35,7 +35,9 @@ void emulated_copy_async(void *to, const void *from)
         return;
     }
     auto &own = copies[g.now - g.thread];
-    own.pending.push_back({ to, from, own.group });
+    if (own.end - own.first == PENDING)
+        die("more than %d pending copies of a thread", PENDING);
+    own.copy[own.end++ % PENDING] = { to, from, own.group };
 }
 
 void emulated_commit_copies(void)
@@ -46,8 +48,8 @@ void emulated_commit_copies(void)
 void emulated_wait_for_copies(int n_pending)
 {
     auto &own = copies[g.now - g.thread];
-    for (; !own.pending.empty() && own.pending.front().group < own.group - n_pending; own.pending.pop_front())
-        memcpy(own.pending.front().to, own.pending.front().from, 16);
+    for (; own.first != own.end && own.copy[own.first % PENDING].group < own.group - n_pending; own.first++)
+        memcpy(own.copy[own.first % PENDING].to, own.copy[own.first % PENDING].from, 16);
 }
 
 } // namespace emulated_gpu

@@ -1,14 +1,15 @@
 // cuda_runtime.h - an emulated GPU: replaces <cuda_runtime.h> when g++ compiles the kernels.
 //
 // A thread of a block is a fiber on the host, and the blocks of a launch run one after another (threads.cpp), except for those of a
-// cluster, which run together. A fiber runs until it reaches a barrier or a warp exchange; then another one runs. The order of fibers differs from block to block, so that a
-// missing barrier shows as a wrong result. Device memory is malloc's, so that AddressSanitizer checks it. Errors that a GPU would
-// ignore end the program with a message.
+// cluster, which run together. A fiber runs until it reaches a barrier or a warp exchange; then another one runs. The order of
+// fibers differs from block to block, so that a missing barrier shows as a wrong result. The host cannot touch device memory, and
+// AddressSanitizer checks it (addresses.cpp). Errors that a GPU would ignore end the program with a message.
 //
 // Every call is complete when it returns, except what a stream captures; streams and events exist but never wait. Names and
 // signatures are CUDA's; only what is used is declared here, and more can be added. Everything is in an inline namespace, so that
 // one program can contain this and the real runtime.
 #pragma once
+#include <bit>
 #include <limits.h>
 #include <math.h>
 #include <stddef.h>
@@ -90,13 +91,6 @@ struct dim3 {
     dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_)
     {
     }
-    dim3(uint3 v) : x(v.x), y(v.y), z(v.z)
-    {
-    }
-    operator uint3() const
-    {
-        return { x, y, z };
-    }
 };
 
 // ---- the current thread; for kernels
@@ -109,20 +103,22 @@ extern uint8_t *emulated_shared; // dynamic shared memory of its block
 
 // ---- the runtime
 
-enum cudaError_t {
-    cudaSuccess = 0,
-    cudaErrorInvalidValue = 1,
-    cudaErrorMemoryAllocation = 2,
-    cudaErrorInvalidMemcpyDirection = 21,
-    cudaErrorInvalidDevice = 101,
-    cudaErrorInvalidResourceHandle = 400,
-    cudaErrorIllegalState = 401,
-    cudaErrorNotReady = 600,
-    cudaErrorIllegalAddress = 700,
-    cudaErrorStreamCaptureUnsupported = 900,
-    cudaErrorStreamCaptureInvalidated = 901,
-    cudaErrorStreamCaptureWrongThread = 908,
-};
+#define EMULATED_ERRORS(ERROR) \
+    ERROR(cudaSuccess, 0, "no error") \
+    ERROR(cudaErrorInvalidValue, 1, "invalid argument") \
+    ERROR(cudaErrorMemoryAllocation, 2, "out of memory") \
+    ERROR(cudaErrorInvalidMemcpyDirection, 21, "invalid copy direction for memcpy") \
+    ERROR(cudaErrorInvalidDevice, 101, "invalid device ordinal") \
+    ERROR(cudaErrorInvalidResourceHandle, 400, "invalid resource handle") \
+    ERROR(cudaErrorIllegalState, 401, "the operation cannot be performed in the present state") \
+    ERROR(cudaErrorNotReady, 600, "device not ready") \
+    ERROR(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered") \
+    ERROR(cudaErrorStreamCaptureUnsupported, 900, "operation not permitted when stream is capturing") \
+    ERROR(cudaErrorStreamCaptureInvalidated, 901, "operation failed due to a previous error during capture") \
+    ERROR(cudaErrorStreamCaptureWrongThread, 908, "attempt to end a thread-local capture from another thread")
+#define EMULATED_ERROR(name, value, text) name = value,
+enum cudaError_t { EMULATED_ERRORS(EMULATED_ERROR) };
+#undef EMULATED_ERROR
 const char *cudaGetErrorName(cudaError_t e);
 const char *cudaGetErrorString(cudaError_t e);
 cudaError_t cudaGetLastError(void);
@@ -313,29 +309,22 @@ EMULATED_INTEGERS(int)
 EMULATED_INTEGERS(long long)
 #undef EMULATED_INTEGERS
 #undef EMULATED_MIN_MAX
-#define EMULATED_MIN_MAX(result, a, b) \
-    inline result min(a x, b y) \
-    { \
-        return fmin((result)x, (result)y); \
-    } \
-    inline result max(a x, b y) \
-    { \
-        return fmax((result)x, (result)y); \
-    }
-EMULATED_MIN_MAX(float, float, float)
-#undef EMULATED_MIN_MAX
-
-#define EMULATED_BITS(name, from, to) \
-    inline to name(from x) \
-    { \
-        to y; \
-        static_assert(sizeof(x) == sizeof(y), "the same bits"); \
-        memcpy(&y, &x, sizeof(y)); \
-        return y; \
-    }
-EMULATED_BITS(__float_as_uint, float, unsigned)
-EMULATED_BITS(__uint_as_float, unsigned, float)
-#undef EMULATED_BITS
+inline float min(float x, float y)
+{
+    return fminf(x, y);
+}
+inline float max(float x, float y)
+{
+    return fmaxf(x, y);
+}
+inline unsigned __float_as_uint(float x)
+{
+    return std::bit_cast<unsigned>(x);
+}
+inline float __uint_as_float(unsigned x)
+{
+    return std::bit_cast<float>(x);
+}
 
 // Threads run one at a time, so this is atomic.
 #define EMULATED_ATOMIC_ADD(type) \

@@ -47,40 +47,26 @@ extern "C" void emulated_fail_next(int calls_from_now)
     fail_in = calls_from_now;
 }
 
-static const struct {
-    cudaError_t e;
-    const char *name, *string;
-} errors[] = {
-    { cudaSuccess, "cudaSuccess", "no error" },
-    { cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument" },
-    { cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory" },
-    { cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy" },
-    { cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal" },
-    { cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle" },
-    { cudaErrorIllegalState, "cudaErrorIllegalState", "the operation cannot be performed in the present state" },
-    { cudaErrorNotReady, "cudaErrorNotReady", "device not ready" },
-    { cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered" },
-    { cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
-      "operation not permitted when stream is capturing" },
-    { cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
-      "operation failed due to a previous error during capture" },
-    { cudaErrorStreamCaptureWrongThread, "cudaErrorStreamCaptureWrongThread",
-      "attempt to terminate a thread-local capture sequence from another thread" },
-};
+#define NAME(name, value, text) \
+    case name: \
+        return #name;
+#define TEXT(name, value, text) \
+    case name: \
+        return text;
 
 const char *cudaGetErrorName(cudaError_t e)
 {
-    for (const auto &error_entry : errors)
-        if (error_entry.e == e)
-            return error_entry.name;
+    switch (e) {
+        EMULATED_ERRORS(NAME)
+    }
     return "unrecognized error code";
 }
 
 const char *cudaGetErrorString(cudaError_t e)
 {
-    for (const auto &error_entry : errors)
-        if (error_entry.e == e)
-            return error_entry.string;
+    switch (e) {
+        EMULATED_ERRORS(TEXT)
+    }
     return "unrecognized error code";
 }
 

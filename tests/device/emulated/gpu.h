@@ -21,14 +21,11 @@ enum { WARP = 32, MAX_BLOCK = 1024, MAX_CLUSTER = 8 }; // a block's threads; a c
 enum { MAX_THREADS = MAX_CLUSTER * MAX_BLOCK, MAX_WARPS = MAX_THREADS / WARP };
 
 struct stack {
-    uint8_t *bottom;
-    size_t bytes;
 #if defined(EMULATED_UCONTEXT)
     ucontext_t context;
 #else
     void *sp;
 #endif
-    void *fake; // AddressSanitizer's fake stack while it is suspended
 };
 
 struct thread {
@@ -74,10 +71,10 @@ struct gpu {
     int lane_flip; // position i of an order is lane i ^ lane_flip
     uint8_t warp_order[MAX_WARPS];
     uint64_t random;
-    // Stacks: of the host, the current and the previous one, and the free ones.
-    struct stack host, *current, *previous;
+    // Stacks: of the host, the current one, and the free ones.
+    struct stack host, *current;
     struct stack *free[MAX_THREADS + 1];
-    int free_count, stacks;
+    int free_count;
     size_t shared_bytes;
 };
 extern struct gpu g;
@@ -89,6 +86,8 @@ const char *wait_name(enum emulated_wait w);
 
 struct stack *stack_free(void); // returns an unused one
 void stack_switch(struct stack *to);
+void stacks_enter(void); // the host calls this before it switches to one
+void stacks_leave(void); // and this afterwards
 
 // ---- threads.cpp
 

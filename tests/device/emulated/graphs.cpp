@@ -6,13 +6,9 @@
 inline namespace emulated_gpu
 {
 
-struct alignas(16) aligned_bytes {
-    uint8_t bytes[16];
-};
-
 struct node {
     struct emulated_work work;
-    std::vector<struct aligned_bytes> p; // arguments
+    std::vector<uint8_t> arguments;
 };
 
 } // namespace emulated_gpu
@@ -54,9 +50,7 @@ bool capture_record(cudaStream_t s, const struct emulated_work &w)
         set_error(cudaErrorStreamCaptureInvalidated);
         return true;
     }
-    struct node n = { w, std::vector<struct aligned_bytes>((w.bytes + 15) / 16) };
-    memcpy(n.p.data(), w.p, w.bytes);
-    s->capturing->nodes.push_back(n);
+    s->capturing->nodes.push_back({ w, std::vector<uint8_t>((uint8_t *)w.p, (uint8_t *)w.p + w.bytes) });
     return true;
 }
 
@@ -136,7 +130,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s)
     lock_guard lock;
     launch_count();
     for (struct node &n : e->nodes) {
-        n.work.p = n.p.data();
+        n.work.p = n.arguments.data();
         launch_run(n.work);
     }
     return cudaSuccess;

@@ -1,5 +1,6 @@
 // launch.cpp - launches: runs their blocks, or clusters of blocks, one after another.
-#include <stdlib.h>
+#include <map>
+#include <utility>
 
 #include "runtime.h"
 
@@ -8,17 +9,13 @@ inline namespace emulated_gpu
 
 // ---- blocks
 
+// Static data, which kernels may use. AddressSanitizer detects accesses beyond the launch's size.
+alignas(128) static uint8_t shared[MAX_CLUSTER][SHARED_MAX + 4096], arguments[4096];
+
 static uint32_t random_below(uint32_t n) // good enough for shuffling
 {
     g.random = g.random * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)((g.random >> 32) * n >> 32);
-}
-
-static void swap(uint8_t *x, uint8_t *y)
-{
-    const uint8_t z = *x;
-    *x = *y;
-    *y = z;
 }
 
 // Of eight blocks, one has its threads in reverse order, one in order, and the others shuffled.
@@ -31,11 +28,11 @@ static void block_order(int64_t number)
         g.warp_order[w] = (uint8_t)(backwards ? g.warps - 1 - w : w);
     if (!backwards && !forwards)
         for (int w = g.warps - 1; w > 0; w--)
-            swap(&g.warp_order[w], &g.warp_order[random_below((uint32_t)w + 1)]);
+            std::swap(g.warp_order[w], g.warp_order[random_below((uint32_t)w + 1)]);
     if (!g.fifo) { // the last thread added is the first to run
         g.lane_flip ^= WARP - 1;
         for (int w = 0; w < g.warps / 2; w++)
-            swap(&g.warp_order[w], &g.warp_order[g.warps - 1 - w]);
+            std::swap(g.warp_order[w], g.warp_order[g.warps - 1 - w]);
     }
 }
 
@@ -43,8 +40,7 @@ static void cluster_run(int64_t number)
 {
     for (int b = 0; b < g.blocks; b++) {
         g.block[b].active = g.n / g.blocks;
-        if (g.shared_bytes)
-            memset(g.block[b].shared, 0xFF, g.shared_bytes);
+        memset(shared[b], 0xFF, g.shared_bytes);
     }
     block_order(number);
     copies_init(number);
@@ -72,32 +68,9 @@ static void cluster_init(dim3 block, int blocks)
                     g.thread[t] = { { x, y, z }, t % WARP, t / WARP, b, NULL, EMULATED_NONE };
 }
 
-// Allocates exactly the launch's size, so that AddressSanitizer detects accesses beyond it.
-static void shared_init(size_t bytes, int blocks)
-{
-    for (int b = 0; b < MAX_CLUSTER; b++) {
-        if (g.block[b].shared && (bytes != g.shared_bytes || b >= blocks)) {
-            free(g.block[b].shared);
-            g.block[b].shared = NULL;
-        }
-        void *p = NULL;
-        if (b >= blocks || g.block[b].shared)
-            continue;
-        if (posix_memalign(&p, 128, bytes) != 0)
-            die("no memory for %zu bytes of shared memory", bytes);
-        g.block[b].shared = (uint8_t *)p;
-    }
-    g.shared_bytes = bytes;
-}
-
 // ---- launches
 
-static struct {
-    const void *kernel;
-    int device;
-    size_t shared; // bytes
-} shared_limits[512];
-static int n_shared_limits;
+static std::map<std::pair<const void *, int>, size_t> shared_limits; // bytes, of a kernel and a device
 
 cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute a, int value)
 {
@@ -106,22 +79,8 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute a, int va
     if (a != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > SHARED_MAX)
         return set_error(cudaErrorInvalidValue);
     lock_guard lock;
-    int i = 0;
-    while (i < n_shared_limits && (shared_limits[i].kernel != kernel || shared_limits[i].device != current_device()))
-        i++;
-    if (i == (int)(sizeof(shared_limits) / sizeof(shared_limits[0])))
-        die("the shared memory limit is set for more than %d kernels", i);
-    shared_limits[i] = { kernel, current_device(), (size_t)value };
-    n_shared_limits += i == n_shared_limits;
+    shared_limits[{ kernel, current_device() }] = (size_t)value;
     return cudaSuccess;
-}
-
-static size_t shared_limit(const void *kernel)
-{
-    for (int i = 0; i < n_shared_limits; i++)
-        if (shared_limits[i].kernel == kernel && shared_limits[i].device == current_device())
-            return shared_limits[i].shared;
-    return SHARED_DEFAULT;
 }
 
 static void launch_check(const struct emulated_work &w)
@@ -138,7 +97,10 @@ static void launch_check(const struct emulated_work &w)
             MAX_CLUSTER);
     if (w.cluster > 1 && threads % WARP != 0)
         die("%s: clusters of blocks of %d threads: warps are whole here", w.name, (int)threads);
-    const size_t limit = shared_limit(w.kernel);
+    if (w.bytes > sizeof(arguments))
+        die("%s: %zu bytes of arguments: at most %zu", w.name, w.bytes, sizeof(arguments));
+    const auto found = shared_limits.find({ w.kernel, current_device() });
+    const size_t limit = found != shared_limits.end() ? found->second : SHARED_DEFAULT;
     if (w.shared > limit)
         die("%s: %zu bytes of dynamic shared memory, but the limit is %zu (cudaFuncSetAttribute)", w.name, w.shared,
             limit);
@@ -146,11 +108,17 @@ static void launch_check(const struct emulated_work &w)
 
 void launch_run(const struct emulated_work &w)
 {
+    device_access access;
     g.kernel = w.name;
     g.body = w.body;
-    g.p = w.p;
+    g.p = memcpy(arguments, w.p, w.bytes);
     g.running = true;
-    shared_init(w.shared, w.cluster);
+    g.shared_bytes = w.shared;
+    for (int b = 0; b < w.cluster; b++) {
+        g.block[b].shared = shared[b];
+        unpoison(shared[b], w.shared);
+        poison(shared[b] + w.shared, sizeof(shared[b]) - w.shared);
+    }
     cluster_init(w.block, w.cluster);
     blockDim = w.block;
     gridDim = w.grid;
@@ -191,7 +159,7 @@ void emulated_run(const struct emulated_work &w, cudaStream_t s)
 {
     if (fails() || stream_use(s) != cudaSuccess)
         return;
-    if (g.now)
+    if (in_range(__builtin_frame_address(0)))
         die("%s: launched by a kernel", w.name);
     lock_guard lock;
     launch_check(w);

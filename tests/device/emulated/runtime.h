@@ -4,6 +4,10 @@
 
 #include "gpu.h"
 
+#if defined(ASAN) // defined by CMakeLists.txt, also for files that are not checked themselves
+#include <sanitizer/asan_interface.h>
+#endif
+
 struct emulated_gpu::emulated_stream {
     int device;
     int64_t operations;               // written by each operation, so that ASan detects use of a destroyed stream
@@ -39,7 +43,38 @@ cudaError_t stream_use(cudaStream_t s);
 int current_device(void);
 size_t memory_limit(void);
 
+// ---- addresses.cpp
+
+inline void poison(void *p, size_t bytes)
+{
+#if defined(ASAN)
+    __asan_poison_memory_region(p, bytes);
+#endif
+}
+inline void unpoison(void *p, size_t bytes)
+{
+#if defined(ASAN)
+    __asan_unpoison_memory_region(p, bytes);
+#endif
+}
+enum : size_t { STACKS_BYTES = (size_t)4 << 30, DEVICE_BYTES = (size_t)1 << 40 };
+uint8_t *stacks_bottom(void);            // of all stacks
+uint8_t *stack_take(size_t bytes);       // the bottom of a new one
+uint8_t *device_memory(int device);      // the first address
+bool device_map(int device, size_t end); // memory up to this offset will be used, at first poisoned; false: too much
+bool in_range(const void *p);            // the stacks, or memory of a device
+struct device_access { // makes the current device's memory accessible during its lifetime; the lock is held
+    int device;
+    device_access();
+    ~device_access();
+};
+
 // ---- memory.cpp
+
+enum side { HOST, DEVICE, NEITHER };            // DEVICE: all bytes are in one allocation of the current device
+enum side side_of(const void *p, size_t bytes); // the lock is held
+
+// ---- transfers.cpp
 
 // The host has waited for a stream, or for all of the device (NULL). Checks that pinned memory is unchanged. The lock is held.
 void uploads_finish(cudaStream_t s);

@@ -1,17 +1,8 @@
 // stacks.cpp - the stacks that threads run on, and switching between them.
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include "gpu.h"
+#include "runtime.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ASAN 1
-#endif
-#endif
 #if defined(ASAN)
 #include <sanitizer/common_interface_defs.h>
 #endif
@@ -21,29 +12,39 @@ inline namespace emulated_gpu
 
 #if defined(ASAN)
 enum { STACK = 256 << 10 }; // bytes; larger, because ASan writes its reports on the fiber's stack
+
+// All stacks are one for AddressSanitizer, so a switch between them is none of its business.
+static void set_stack(const void *bottom, size_t bytes, const void **old_bottom, size_t *old_bytes)
+{
+    void *fake;
+    __sanitizer_start_switch_fiber(&fake, bottom, bytes);
+    __sanitizer_finish_switch_fiber(fake, old_bottom, old_bytes);
+}
 #else
 enum { STACK = 64 << 10 };
+
+static void set_stack(const void *, size_t, const void **, size_t *)
+{
+}
 #endif
 
-// Called on the new stack after a switch from g.previous; informs AddressSanitizer.
-static inline void switched(void *fake)
+static const void *host_bottom;
+static size_t host_bytes;
+
+void stacks_enter(void)
 {
-#if defined(ASAN)
+    set_stack(stacks_bottom(), STACKS_BYTES, &host_bottom, &host_bytes);
+}
+
+void stacks_leave(void)
+{
     const void *bottom;
     size_t bytes;
-    __sanitizer_finish_switch_fiber(fake, &bottom, &bytes);
-    if (g.previous == &g.host) {
-        g.host.bottom = (uint8_t *)bottom;
-        g.host.bytes = bytes;
-    }
-#else
-    (void)fake;
-#endif
+    set_stack(host_bottom, host_bytes, &bottom, &bytes);
 }
 
 [[noreturn]] static void stack_begin(void)
 {
-    switched(NULL);
     run_threads();
     abort();
 }
@@ -77,22 +78,19 @@ asm(".text\n"
 
 static struct stack *stack_create(void)
 {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    static size_t stacks;
     struct stack *s = new struct stack();
-    void *at = mmap(NULL, page + STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at == MAP_FAILED || mprotect(at, page, PROT_NONE) != 0)
-        die("no memory for a stack");
-    s->bottom = (uint8_t *)at + page;
+    uint8_t *const bottom = stack_take(STACK);
     // Tops have different offsets in a page, so that they do not compete for the same cache lines.
-    s->bytes = STACK - (size_t)(g.stacks++ * 5 % 32) * 64;
+    const size_t bytes = STACK - stacks++ * 5 % 32 * 64;
 #if defined(EMULATED_UCONTEXT)
     getcontext(&s->context);
-    s->context.uc_stack.ss_sp = s->bottom;
-    s->context.uc_stack.ss_size = s->bytes;
+    s->context.uc_stack.ss_sp = bottom;
+    s->context.uc_stack.ss_size = bytes;
     s->context.uc_link = NULL;
     makecontext(&s->context, stack_begin, 0);
 #else
-    void **top = (void **)(s->bottom + s->bytes);
+    void **top = (void **)(bottom + bytes);
     *--top = NULL; // return address of stack_begin
     *--top = (void *)stack_begin;
     for (int i = 0; i < 6; i++)
@@ -105,17 +103,12 @@ static struct stack *stack_create(void)
 void stack_switch(struct stack *to)
 {
     struct stack *const from = g.current;
-    g.previous = from;
     g.current = to;
-#if defined(ASAN)
-    __sanitizer_start_switch_fiber(&from->fake, to->bottom, to->bytes);
-#endif
 #if defined(EMULATED_UCONTEXT)
     swapcontext(&from->context, &to->context);
 #else
     emulated_switch(&from->sp, to->sp);
 #endif
-    switched(from->fake);
 }
 
 struct stack *stack_free(void)

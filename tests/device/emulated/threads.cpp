@@ -115,7 +115,9 @@ void threads_begin(void)
 {
     g.now = ready_take();
     g.current = &g.host;
+    stacks_enter();
     stack_switch(stack_free());
+    stacks_leave();
     g.now = NULL;
 }
 
