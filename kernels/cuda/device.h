@@ -111,6 +111,33 @@ __device__ inline void mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, ui
 #endif
 }
 
+// Loads four matrices of 8 by 8 numbers of 16 bits from shared memory, by all lanes of a warp. row: where row lane % 8 of matrix
+// lane / 8 begins, at a multiple of sixteen bytes. Lane 4 g + t receives numbers 2 t and 2 t + 1 of row g of each; transposed: rows
+// 2 t and 2 t + 1 of column g. PTX ISA, ldmatrix.
+__device__ inline void load_matrices(uint32_t to[4], const uint16_t *row)
+{
+#if defined(EMULATED)
+    emulated_load_matrices(to, row, false);
+#else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "memory");
+#endif
+}
+
+__device__ inline void load_matrices_transposed(uint32_t to[4], const uint16_t *row)
+{
+#if defined(EMULATED)
+    emulated_load_matrices(to, row, true);
+#else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "memory");
+#endif
+}
+
 // Loads sixteen bytes of weights without allocating in L1, since they are read once per pass. Not ld.global.nc: ptxas moves such loads
 // past griddepcontrol.wait, and nothing is in flight during the wait (tests/machine_code.py).
 __device__ inline uint4 load_weights(const uint4 *at)

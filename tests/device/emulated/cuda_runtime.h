@@ -47,6 +47,8 @@ void emulated_fault_next(int launches_from_now);
 // Number of kernel and graph launches so far (a graph counts as one), and of calls of cudaStreamSynchronize.
 int64_t emulated_launches(void);
 int64_t emulated_syncs(void);
+// Number of multiprocessors that devices have from now on; 4 by default.
+void emulated_processors(int n);
 // Number of graphs and executable graphs that are not destroyed.
 int64_t emulated_graphs(void);
 }
@@ -228,6 +230,7 @@ enum emulated_wait {
     EMULATED_BALLOT,
     EMULATED_ANY,
     EMULATED_MMA,
+    EMULATED_MATRICES,
 };
 // Waits for the block.
 void emulated_barrier(void);
@@ -242,6 +245,8 @@ uint64_t emulated_exchange(enum emulated_wait what, unsigned mask, uint64_t x, i
 int emulated_source(enum emulated_wait what, int argument, int width);
 // As mma_bf16 in device.h.
 void emulated_mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
+// As load_matrices in device.h.
+void emulated_load_matrices(uint32_t to[4], const uint16_t *row, bool transposed);
 // As copy_async, commit_copies and wait_for_copies in device.h. In every second block copies complete at once, which shows
 // data that is overwritten too early; in the others as late as possible, which shows missing waits.
 void emulated_copy_async(void *to, const void *from);
@@ -337,6 +342,15 @@ inline float __uint_as_float(unsigned x)
 EMULATED_ATOMIC_ADD(int)
 EMULATED_ATOMIC_ADD(double)
 #undef EMULATED_ATOMIC_ADD
+inline unsigned atomicInc(unsigned *to, unsigned last)
+{
+    const unsigned old = *to;
+    *to = old >= last ? 0 : old + 1;
+    return old;
+}
+inline void __threadfence(void)
+{
+}
 inline int __popc(unsigned x)
 {
     return __builtin_popcount(x);

@@ -81,6 +81,12 @@ cudaError_t cudaGetLastError(void)
 // ---- devices
 
 static thread_local int device;
+static int processors = 4;
+
+extern "C" void emulated_processors(int n)
+{
+    processors = n;
+}
 
 int current_device(void)
 {
@@ -124,7 +130,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int of)
     p->maxThreadsPerMultiProcessor = 2048;
     p->maxBlocksPerMultiProcessor = 32;
     p->major = 9;
-    p->multiProcessorCount = 4;
+    p->multiProcessorCount = processors;
     p->l2CacheSize = 1 << 20;
     return cudaSuccess;
 }

@@ -99,6 +99,22 @@ void warp_mma(struct warp *w)
     }
 }
 
+void warp_load_matrices(struct warp *w)
+{
+    const struct matrices *of[WARP];
+    for (int lane = 0; lane < WARP; lane++)
+        of[lane] = (const struct matrices *)(uintptr_t)w->x[lane];
+    for (int lane = 0; lane < WARP; lane++)
+        for (int i = 0; i < 4; i++) {
+            const int g = lane / 4, t = lane % 4;
+            const uint16_t *row = of[8 * i + g]->row, *low = of[8 * i + 2 * t]->row, *high = of[8 * i + 2 * t + 1]->row;
+            if ((uintptr_t)row % 16 != 0)
+                die("ldmatrix of a row that does not begin at a multiple of 16 bytes");
+            of[lane]->to[i] =
+                of[lane]->transposed ? low[g] | (uint32_t)high[g] << 16 : row[2 * t] | (uint32_t)row[2 * t + 1] << 16;
+        }
+}
+
 float emulated_half_to_float(uint16_t h)
 {
     const uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 0x1F, fraction = h & 0x3FF;

@@ -21,7 +21,7 @@ const char *wait_name(enum emulated_wait w)
 {
     static const char *const name[] = {
         "nothing",         "__syncthreads", "a cluster's barrier", "__syncwarp", "__shfl_sync",
-        "__shfl_xor_sync", "__ballot_sync", "__any_sync",          "mma",
+        "__shfl_xor_sync", "__ballot_sync", "__any_sync",          "mma",        "ldmatrix",
     };
     return name[w];
 }
@@ -42,14 +42,14 @@ void die(const char *format, ...)
 
 static void deadlock(void)
 {
-    int first[EMULATED_MMA + 1], count[EMULATED_MMA + 1] = {};
+    int first[EMULATED_MATRICES + 1], count[EMULATED_MATRICES + 1] = {};
     for (int t = g.n - 1; t >= 0; t--) {
         const enum emulated_wait w = g.thread[t].waits;
         first[w] = t;
         count[w]++;
     }
     fflush(stdout);
-    for (int w = EMULATED_NONE + 1; w <= EMULATED_MMA; w++) {
+    for (int w = EMULATED_NONE + 1; w <= EMULATED_MATRICES; w++) {
         if (count[w] == 0)
             continue;
         const struct thread *t = &g.thread[first[w]];
