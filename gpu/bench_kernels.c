@@ -168,6 +168,8 @@ static void attention_once(struct engine *e)
     static const uint64_t itself = 1;
     struct layout see = { 1, 1, CONTEXT + 1, &zero, &context, &context, &context, &itself, 0, NULL, 0 };
     const struct tensor q = uploaded(e, 1, HEADS * HEAD_DIM), out = rows_on(b, 1, HEADS * HEAD_DIM);
+    const struct tensor k = uploaded(e, 1, KV_HEADS * HEAD_DIM), v = uploaded(e, 1, KV_HEADS * HEAD_DIM),
+                        angles = uploaded(e, 1, HEAD_DIM);
     struct tensor cache[2];
     for (int i = 0; i < 2; i++) {
         cache[i] = tensor_of(NULL, BF16, CONTEXT + 1, KV_HEADS * HEAD_DIM);
@@ -179,9 +181,9 @@ static void attention_once(struct engine *e)
     if (b->upload_layout != NULL)
         see.uploaded = b->upload_layout(b, &see);
     for (int i = 0; i < LAUNCHES; i++)
-        b->attend(b, out, q, cache[0], cache[1], &see, HEAD_DIM);
+        b->attend(b, out, q, k, v, angles, cache[0], cache[1], &see);
     engine_sync(e);
-    const struct tensor all[] = { q, out, cache[0], cache[1] };
+    const struct tensor all[] = { q, k, v, angles, out, cache[0], cache[1] };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         b->release(b, all[i].data);
 }

@@ -22,10 +22,11 @@ struct error;
 // they see nothing, so attention returns zeros for them, and none of their results is kept.
 struct layout {
     int n, words;
-    int length;                // cache rows of a slot: slot s begins at row s * length
-    const int32_t *slot;       // (n) -1: padding
-    const int32_t *prefix;     // (n) rows of the slot's prefix
-    const int32_t *place;      // (n) cache row that receives this row's key and value; -1: none
+    int length;            // cache rows of a slot: slot s begins at row s * length
+    const int32_t *slot;   // (n) -1: padding
+    const int32_t *prefix; // (n) rows of the slot's prefix
+    const int32_t
+        *place; // (n) cache row that receives this row's key and value; a slot's rows follow each other; -1: none
     const int32_t *position;   // (n) for rope: prefix + depth in the tree
     const uint64_t *ancestors; // (n, words) bit j: pending row j, itself included
     uint64_t uploaded;         // what upload_layout returned; 0: operations that need a copy make one each time
@@ -132,12 +133,11 @@ struct backend {
     void (*swiglu)(struct backend *b, struct tensor out, struct tensor gate, struct tensor up); // no up: silu
     // Rope's cosines and sines for the rows of a pass, once for all layers: out (n, head_dim), cosines before sines.
     void (*angles)(struct backend *b, struct tensor out, const struct layout *s, struct tensor inverse_frequency);
-    // Rotates q (n, heads * head_dim) in place; writes k, rotated, and v (n, kv heads * head_dim) into the cache.
-    void (*store)(struct backend *b, struct tensor q, struct tensor k, struct tensor v, struct tensor angles,
-                  struct tensor keys, struct tensor values, const struct layout *s);
-    // keys, values: F32, BF16 or Q8_0
-    struct tensor (*attend)(struct backend *b, struct tensor out, struct tensor q, struct tensor keys,
-                            struct tensor values, const struct layout *s, int head_dim);
+    // Attention of the rows of a pass, with RoPE: rotates q (n, heads * head_dim) and k; writes k and v (n, kv heads * head_dim) to
+    // the cache, keys and values (F32, BF16 or Q8_0), and returns what the rows attend to: out (n, heads * head_dim). What q
+    // contains afterwards is the backend's.
+    struct tensor (*attend)(struct backend *b, struct tensor out, struct tensor q, struct tensor k, struct tensor v,
+                            struct tensor angles, struct tensor keys, struct tensor values, const struct layout *s);
     // out[i] = x[row[i]]: embeddings, features
     void (*take)(struct backend *b, struct tensor out, struct tensor x, const int32_t *row);
     // The same with row numbers on the device: out[first + i] = x[base + token[i]]. NULL: no pass has such rows.

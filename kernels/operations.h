@@ -12,9 +12,8 @@
 #define RMSNORM_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) IN(w) ARG(float, eps)
 #define SWIGLU_SIGNATURE(OUT, IN, ARG) OUT(out) IN(gate) IN(up)
 #define ANGLES_SIGNATURE(OUT, IN, ARG) OUT(out) ARG(const struct layout *, s) IN(inverse_frequency)
-#define STORE_SIGNATURE(OUT, IN, ARG) OUT(q) IN(k) IN(v) IN(angles) OUT(keys) OUT(values) ARG(const struct layout *, s)
 #define ATTEND_SIGNATURE(OUT, IN, ARG) \
-    OUT(out) IN(q) IN(keys) IN(values) ARG(const struct layout *, s) ARG(int, head_dim)
+    OUT(out) IN(q) IN(k) IN(v) IN(angles) OUT(keys) OUT(values) ARG(const struct layout *, s)
 #define TAKE_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) ARG(const int32_t *, row)
 #define GATHER_ON_DEVICE_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) ARG(const struct device_rows *, r) ARG(int, n)
 #define PLACE_SIGNATURE(OUT, IN, ARG) OUT(out) ARG(int, column) IN(x)
@@ -28,7 +27,6 @@
     VALUE(rmsnorm, RMSNORM_SIGNATURE) \
     VOID(swiglu, SWIGLU_SIGNATURE) \
     VOID(angles, ANGLES_SIGNATURE) \
-    VOID(store, STORE_SIGNATURE) \
     VOID(take, TAKE_SIGNATURE) \
     VOID(place, PLACE_SIGNATURE) \
     VOID(cut, CUT_SIGNATURE) \

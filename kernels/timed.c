@@ -228,8 +228,9 @@ static double rows_read(const struct layout *s)
     return read;
 }
 
-static struct tensor timed_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor keys,
-                                  struct tensor values, const struct layout *s, int head_dim)
+static struct tensor timed_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor k,
+                                  struct tensor v, struct tensor angles, struct tensor keys, struct tensor values,
+                                  const struct layout *s)
 {
     struct about a = { .operation = "attend" };
     if (((struct timed *)b)->timing) {
@@ -238,7 +239,7 @@ static struct tensor timed_attend(struct backend *b, struct tensor out, struct t
         a.flops = 4 * rows_seen(s) * (double)q.width;
     }
     int64_t from = begin(b);
-    out = inner_of(b)->attend(inner_of(b), out, q, keys, values, s, head_dim);
+    out = inner_of(b)->attend(inner_of(b), out, q, k, v, angles, keys, values, s);
     end(b, from, a);
     return out;
 }

@@ -51,8 +51,7 @@ void block_forward(struct backend *b, const struct block *w, const struct model_
     const struct product o = { .out = x, .w = w->o, .bias = w->o_bias, .add = true };
     const struct product down = { .out = x, .w = w->down, .add = true };
     b->matmul(b, input, qkv, 3);
-    b->store(b, t->q, t->k, t->v, t->angles, keys, values, layout);
-    const struct tensor attended = b->attend(b, t->o, t->q, keys, values, layout, s->head_dim);
+    const struct tensor attended = b->attend(b, t->o, t->q, t->k, t->v, t->angles, keys, values, layout);
     b->matmul(b, attended, &o, 1);
     const struct tensor normed = b->rmsnorm(b, t->h, x, w->ffn_norm, s->norm_eps);
     const struct tensor gated = b->gated(b, t->gate, normed, w->gate, w->up); // (n, hidden)

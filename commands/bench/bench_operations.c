@@ -25,8 +25,8 @@ static const char *role_of(const struct timed_entry *e, const struct model_shape
     static const struct {
         const char *operation, *role;
     } others[] = {
-        { "gated", "gate, up" }, { "attend", "attention" }, { "store", "rope, store" },
-        { "take", "embedding" }, { "rmsnorm", "norms" },    { "angles", "angles" },
+        { "gated", "gate, up" }, { "attend", "attention" }, { "take", "embedding" },
+        { "rmsnorm", "norms" },  { "angles", "angles" },
     };
     if (strcmp(e->operation, "matmul") == 0)
         return e->products == 3 ? "q, k, v" : e->rows == s->vocab ? "head" : e->width == s->hidden ? "down" : "o";

@@ -40,10 +40,9 @@ static void store_row(void *self, int64_t i, int thread)
     kernels->write_kv(cache_row(j->values, j->layout->place[i]), j->values.type, at(j->v, i), j->v.width);
 }
 
-void cpu_store(struct backend *b, struct tensor q, struct tensor k, struct tensor v, struct tensor angles,
-               struct tensor keys, struct tensor values, const struct layout *s)
+static void rotate_and_store(struct cpu *c, struct tensor q, struct tensor k, struct tensor v, struct tensor angles,
+                             struct tensor keys, struct tensor values, const struct layout *s)
 {
-    struct cpu *c = (struct cpu *)b;
     assert(keys.width == k.width && values.width == v.width && q.rows == s->n && k.rows == s->n && v.rows == s->n);
     assert(angles.rows == s->n && q.width % angles.width == 0 && k.width % angles.width == 0);
     struct store_job j = {
@@ -155,15 +154,17 @@ static int rows_of_block(int n, int group, int jobs, int threads)
     return best;
 }
 
-struct tensor cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor keys,
-                         struct tensor values, const struct layout *s, int head_dim)
+struct tensor cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor k, struct tensor v,
+                         struct tensor angles, struct tensor keys, struct tensor values, const struct layout *s)
 {
     struct cpu *c = (struct cpu *)b;
-    const int n = s->n, heads = (int)(q.width / head_dim), kv_heads = (int)(keys.width / head_dim);
+    const int n = s->n, head_dim = (int)angles.width, heads = (int)(q.width / head_dim),
+              kv_heads = (int)(keys.width / head_dim);
     const int threads = threads_count(c->threads);
     assert(out.rows == n && q.rows == n && out.width == q.width && heads % kv_heads == 0 && keys.type == values.type &&
            keys.width == values.width);
     assert(keys.type == F32 || keys.type == BF16 || (keys.type == Q8_0 && head_dim % 32 == 0));
+    rotate_and_store(c, q, k, v, angles, keys, values, s);
     int32_t *positions = buffer_reserve(&c->positions, (size_t)n * (2 * sizeof(int32_t) + sizeof(struct attend_block)));
     int32_t *dense = positions + n;
     struct attend_block *block = (struct attend_block *)(dense + n);

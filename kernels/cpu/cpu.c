@@ -332,7 +332,6 @@ static const struct backend table = {
     .rmsnorm = cpu_rmsnorm,
     .swiglu = cpu_swiglu,
     .angles = cpu_angles,
-    .store = cpu_store,
     .attend = cpu_attend,
     .take = cpu_take,
     .place = cpu_place,

@@ -43,7 +43,5 @@ void *cpu_packed(struct backend *b, struct tensor w, size_t *bytes);
 void cpu_matmul(struct backend *b, struct tensor x, const struct product *p, int count);
 struct tensor cpu_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up);
 void cpu_angles(struct backend *b, struct tensor out, const struct layout *s, struct tensor inverse_frequency);
-void cpu_store(struct backend *b, struct tensor q, struct tensor k, struct tensor v, struct tensor angles,
-               struct tensor keys, struct tensor values, const struct layout *s);
-struct tensor cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor keys,
-                         struct tensor values, const struct layout *s, int head_dim);
+struct tensor cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor k, struct tensor v,
+                         struct tensor angles, struct tensor keys, struct tensor values, const struct layout *s);

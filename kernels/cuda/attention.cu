@@ -1,12 +1,9 @@
-// attention.cu - attention for every shape and cache type, and the kernel that combines splits.
+// attention.cu - attention for every shape and cache type, and what its kernels share on the host.
 //
-// In the plain kernel here a thread computes one sum at a time, in order: a score over the elements of a head, or a value over
-// positions. Keys and values pass through shared memory as floats and are read once for all queries that have them at the
-// same position. attention_mma.cu has the fast kernels for common shapes.
+// In the plain kernel here a block's part is a split, and a thread computes one sum at a time, in order: a score over the elements of
+// a head, or a value over positions. Keys and values pass through shared memory as floats and are read once for all queries
+// that have them at the same position. attention_mma.cu has the fast kernels for common shapes.
 #include "kernels/cuda/attention.h"
-#include "kernels/cuda/round.h"
-
-#include <math.h>
 
 namespace DEVICE_SPACE
 {
@@ -30,7 +27,7 @@ template <enum type TYPE> static __device__ float number_at(const uint8_t *row, 
 struct plain_scratch {
     int width;    // of a row of the tile: odd, so that the elements of a column lie in different banks
     float *q;     // (QUERIES, head_dim) scaled
-    float *score; // (QUERIES, SPLIT) scores, then exponentials
+    float *score; // (QUERIES, SPLIT) scores, then weights
     float *sums;  // (QUERIES, head_dim)
     float *tile;  // (tile, width) keys or values
 };
@@ -59,7 +56,7 @@ static __device__ void load_tile(const struct attend_call &c, const struct share
     const int hd = c.head_dim;
     for (int at = (int)threadIdx.x; at < count * hd; at += THREADS) {
         const int k = at / hd, d = at % hd;
-        const uint8_t *row = cache + (size_t)(a.base + place[k]) * c.row_bytes;
+        const uint8_t *row = cache + ((size_t)a.slot * (size_t)c.length + (size_t)place[k]) * c.row_bytes;
         r.tile[k * r.width + d] = number_at<TYPE>(row, a.kv_head * hd + d);
     }
 }
@@ -91,22 +88,38 @@ static __device__ void add_values(const struct plain_scratch &r, int hd, int fir
     }
 }
 
-// One query, by a warp: replaces scores by exp(score - max), and returns the maximum and the sum of exponentials.
-static __device__ void softmax_exp(float *score, int count, float *max_out, float *total)
+// One query, by a warp: replaces scores by weights.
+static __device__ void find_weights(float *score, int count, struct softmax *out)
 {
     const int lane = threadIdx.x % WARP;
-    float max_score = -INFINITY, sum = 0;
+    struct softmax s = { -INFINITY, 0 };
     for (int k = lane; k < count; k += WARP)
-        max_score = fmaxf(max_score, score[k]);
-    max_score = warp_max(max_score);
+        s.max = fmaxf(s.max, score[k]);
+    s.max = ceilf(warp_max(s.max));
     for (int k = lane; k < count; k += WARP) {
-        score[k] = expf(score[k] - max_score);
-        sum += score[k];
+        score[k] = exp2f(score[k] - s.max);
+        s.total += score[k];
     }
-    sum = warp_sum(sum);
-    if (lane == 0) {
-        *max_out = max_score;
-        *total = sum;
+    s.total = warp_sum(s.total);
+    if (lane == 0)
+        *out = s;
+}
+
+// Writes the block's sums as a part's.
+static __device__ void write_part(const struct attend_call &c, const struct share &a, const float *sums,
+                                  const struct softmax *softmax, const int *seen)
+{
+    const int hd = c.head_dim;
+    for (int at = (int)threadIdx.x; at < a.rows * a.heads * hd; at += THREADS) {
+        const int u = at / hd, d = at % hd;
+        const int64_t part = query_of(c, a, u) * c.parts + (int)blockIdx.z;
+        if (seen[u / a.heads] <= 0)
+            continue;
+        c.sums[part * hd + d] = sums[at];
+        if (d == 0) {
+            c.scales[2 * part] = softmax[u].max;
+            c.scales[2 * part + 1] = softmax[u].total;
+        }
     }
 }
 
@@ -119,10 +132,14 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct atte
     __shared__ int seen[QUERIES];      // (rows) positions in this split
     __shared__ int dense[QUERIES];     // (rows) dense positions in this split
     __shared__ int32_t place[WARP];    // (tile)
-    __shared__ float max_score[QUERIES], total[QUERIES];
+    __shared__ struct softmax softmax[QUERIES];
+    __shared__ float total[QUERIES];
     __shared__ struct share a;
+    __shared__ bool last;
     const struct share share = share_of(c);
-    if (share.rows == 0)
+    const int start = (int)blockIdx.z * SPLIT;
+    round_missing_rows(c, share);
+    if (share.rows <= 0)
         return;
     const struct plain_scratch r = plain_scratch(scratch, c.head_dim);
     const int hd = c.head_dim, thread = (int)threadIdx.x, queries = share.rows * share.heads;
@@ -130,20 +147,22 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct atte
         a = share; // in shared memory to save registers
     __syncthreads();
     if (thread < a.rows) {
-        positions[thread] = positions_of(c, a.first + thread);
-        seen[thread] = min(positions[thread] - a.start, SPLIT);
-        dense[thread] = dense_of(c, a.first + thread) - a.start;
+        count_positions(c, a.first + thread, &positions[thread], &dense[thread]);
+        seen[thread] = min(positions[thread] - start, SPLIT);
+        dense[thread] -= start;
     }
     __syncthreads();
-    int longest = 0;
-    for (int i = 0; i < a.rows; i++)
+    int longest = 0, parts = 0;
+    for (int i = 0; i < a.rows; i++) {
         longest = max(longest, seen[i]);
-    if (longest == 0 && a.start > 0)
+        parts = max(parts, (positions[i] + SPLIT - 1) / SPLIT);
+    }
+    if (longest <= 0 && start > 0)
         return;
     for (int at = thread; at < queries * hd; at += THREADS) {
         const int u = at / hd;
-        const int64_t of = (int64_t)(a.first + u / a.heads) * c.heads + a.head + u % a.heads;
-        r.q[at] = c.q[of * hd + at % hd] * c.scale;
+        const float *angles = c.angles + (int64_t)(a.first + u / a.heads) * hd;
+        r.q[at] = rotated(c.q + query_of(c, a, u) * hd, angles, at % hd, hd) * c.scale;
         r.sums[at] = 0;
     }
     for (int values = 0; values < 2; values++) { // keys, then values
@@ -159,9 +178,9 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct atte
                     continue;
                 __syncthreads();
                 if (!uniform)
-                    find_places(c, a.first + i, a.start + column, count, place, thread, THREADS);
+                    find_places(c, a.first + i, start + column, count, place, thread, THREADS);
                 else if (thread < count)
-                    place[thread] = a.start + column + thread;
+                    place[thread] = start + column + thread;
                 __syncthreads();
                 load_tile<TYPE>(c, a, r, values ? c.values : c.keys, place, count);
                 __syncthreads();
@@ -173,53 +192,18 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct atte
         }
         __syncthreads();
         for (int u = thread / WARP; !values && u < queries; u += THREADS / WARP)
-            softmax_exp(r.score + u * SPLIT, seen[u / a.heads], &max_score[u], &total[u]);
+            if (seen[u / a.heads] > 0)
+                find_weights(r.score + u * SPLIT, seen[u / a.heads], &softmax[u]);
     }
-    for (int at = thread; at < queries * hd; at += THREADS) {
-        const int u = at / hd, row = u / a.heads;
-        if (seen[row] > 0 || a.start == 0)
-            write_sum(c, a.first + row, a.head + u % a.heads, at % hd, positions[row], r.sums[at], max_score[u],
-                      total[u]);
-    }
-}
-
-// ---- combining splits
-
-// One (row, head) per block. Splits are rescaled to the maximum score and added in order. Rows beyond n are only written to the
-// planes.
-static __global__ void combine_kernel(const struct attend_call c, const struct rounding planes)
-{
-    kernel_prologue();
-    DYNAMIC_SHARED(float, by);            // (splits) weight of a split
-    float *const exp_sum = by + c.splits; // (splits) its sum of exponentials
-    const int i = (int)blockIdx.x / c.heads, head = (int)blockIdx.x % c.heads, hd = c.head_dim;
-    const int splits = i < c.n ? (positions_of(c, i) + SPLIT - 1) / SPLIT : 0, stride = hd + 2;
-    const float *p = partial_of(c, i, head, 0);
-    float *out = c.out + ((int64_t)i * c.heads + head) * hd;
-    float max_score = -INFINITY, total = 0;
-    if (splits > 1) {
-        for (int s = (int)threadIdx.x % WARP; s < splits; s += WARP)
-            max_score = fmaxf(max_score, p[(int64_t)s * stride + hd]);
-        max_score = warp_max(max_score);
-        for (int s = (int)threadIdx.x; s < splits; s += (int)blockDim.x) {
-            by[s] = expf(p[(int64_t)s * stride + hd] - max_score);
-            exp_sum[s] = p[(int64_t)s * stride + hd + 1];
-        }
-        __syncthreads();
-        for (int s = 0; s < splits; s++)
-            total = fmaf(by[s], exp_sum[s], total);
-    }
-    for (int d = (int)threadIdx.x; d < hd; d += (int)blockDim.x) {
-        float sum = 0;
-        if (splits > 1) {
-            UNROLL_BY(8)
-            for (int s = 0; s < splits; s++)
-                sum = fmaf(by[s], p[(int64_t)s * stride + d], sum);
-            out[d] = sum = sum * (1.0f / total);
-        } else if (splits == 1)
-            sum = out[d];
-        round_number(planes, i, (int64_t)head * hd + d, sum);
-    }
+    if (parts > 1) {
+        write_part(c, a, r.sums, softmax, seen);
+        if (!is_last(c, parts, &last))
+            return;
+        combine_parts<1>(c, a, r.sums, hd, total, positions);
+    } else if (thread < queries)
+        total[thread] = softmax[thread].total;
+    __syncthreads();
+    write_rows(c, a, r.sums, hd, total, positions);
 }
 
 // ---- launches
@@ -232,6 +216,64 @@ void attention_divide(struct attend_call *c, int runs, int queries)
     c->rows = queries / group > 1 ? queries / group : 1;
     const int max_blocks = blocks_for(c->n, c->rows) + runs - 1; // a run that starts between two multiples adds a block
     c->row_blocks = max_blocks < c->n ? max_blocks : c->n;
+}
+
+int64_t attention_part(struct attend_call *c, int splits, int units)
+{
+    c->units = units;
+    c->parts = blocks_for((int64_t)splits * SPLIT_UNITS, units);
+    return (int64_t)c->row_blocks * c->kv_heads * c->head_blocks * c->parts;
+}
+
+// Units and splits are parts only of passes with few blocks, so these need no more memory than is reserved first: a later pass does not
+// enlarge it, which would end all graphs.
+enum { FIRST_COUNTS = 1 << 14 };
+static size_t first_sums(const struct cuda *c)
+{
+    return (size_t)c->processors * (GROUP_UNITS / SPLIT_UNITS) * MAX_QUERIES * (128 + 2) * sizeof(float);
+}
+
+static size_t largest(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+bool attention_reserve(struct cuda *c, struct attend_call *call)
+{
+    const size_t results = (size_t)call->n * (size_t)call->heads * (size_t)call->parts;
+    const size_t counts = (size_t)call->row_blocks * (size_t)(call->kv_heads * call->head_blocks);
+    if (call->parts <= 1)
+        return true;
+    call->sums = (float *)cuda_reserve(
+        c, &c->partial, largest(results * (size_t)(call->head_dim + 2) * sizeof(float), first_sums(c)), "attend");
+    call->scales = call->sums + results * (size_t)call->head_dim;
+    const size_t cleared = c->arrived.bytes;
+    call->arrived =
+        (unsigned *)cuda_reserve(c, &c->arrived, largest(counts, FIRST_COUNTS) * sizeof(unsigned), "attend");
+    if (call->arrived != NULL && c->arrived.bytes > cleared) { // kernels leave zeros
+        const cudaError_t e = cudaMemsetAsync(call->arrived, 0, c->arrived.bytes, c->stream);
+        cuda_note(c, e, "attend");
+        c->arrived.bytes = e == cudaSuccess ? c->arrived.bytes : 0;
+    }
+    return call->sums != NULL && c->arrived.bytes > 0;
+}
+
+static void attention_plain(struct cuda *c, struct attend_call call, const struct reach &extent, enum type type)
+{
+    attention_divide(&call, extent.runs, QUERIES);
+    attention_part(&call, extent.splits, SPLIT_UNITS);
+    if (!attention_reserve(c, &call))
+        return;
+    const int tile = call.head_dim <= 192 ? WARP : WARP / 2; // to stay below 48 KiB of shared memory
+    const size_t bytes = plain_bytes(call.head_dim, tile);
+    const dim3 grid((unsigned)call.row_blocks, (unsigned)(call.kv_heads * call.head_blocks), (unsigned)call.parts);
+    if (type == F32)
+        QUEUE(c, plain_kernel<F32>, grid, THREADS, bytes, call, tile);
+    else if (type == BF16)
+        QUEUE(c, plain_kernel<BF16>, grid, THREADS, bytes, call, tile);
+    else
+        QUEUE(c, plain_kernel<Q8_0>, grid, THREADS, bytes, call, tile);
+    cuda_launched(c, "attend");
 }
 
 struct reach attention_extent(const struct layout *s)
@@ -248,66 +290,63 @@ struct reach attention_extent(const struct layout *s)
     return extent;
 }
 
-static void attention_plain(struct cuda *c, struct attend_call call, int runs, enum type type)
+// Whether rows of a slot have places one after the other.
+[[maybe_unused]] static bool has_runs_of_places(const struct layout *s)
 {
-    attention_divide(&call, runs, QUERIES);
-    const int tile = call.head_dim <= 192 ? WARP : WARP / 2; // to stay below 48 KiB of shared memory
-    const size_t bytes = plain_bytes(call.head_dim, tile);
-    const dim3 grid((unsigned)call.row_blocks, (unsigned)(call.kv_heads * call.head_blocks), (unsigned)call.splits);
-    if (type == F32)
-        QUEUE(c, plain_kernel<F32>, grid, THREADS, bytes, call, tile);
-    else if (type == BF16)
-        QUEUE(c, plain_kernel<BF16>, grid, THREADS, bytes, call, tile);
-    else
-        QUEUE(c, plain_kernel<Q8_0>, grid, THREADS, bytes, call, tile);
-    cuda_launched(c, "attend");
+    for (int i = 0; i < s->n; i++)
+        for (int j = i - 1; j >= 0 && s->slot[i] >= 0; j--)
+            if (s->slot[j] == s->slot[i]) {
+                if (s->place[i] != s->place[j] + 1)
+                    return false;
+                break;
+            }
+    return true;
 }
 
-struct tensor cuda_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor keys,
-                          struct tensor values, const struct layout *s, int head_dim)
+struct tensor cuda_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor k, struct tensor v,
+                          struct tensor angles, struct tensor keys, struct tensor values, const struct layout *s)
 {
     struct cuda *c = (struct cuda *)b;
-    assert(out.rows == s->n && q.rows == s->n && out.width == q.width && q.width % head_dim == 0 && head_dim <= 256);
+    const int head_dim = (int)angles.width;
+    assert(out.rows == s->n && q.rows == s->n && k.rows == s->n && v.rows == s->n && angles.rows == s->n);
+    assert(out.width == q.width && q.width % head_dim == 0 && head_dim <= 256 && head_dim % 2 == 0);
     assert(keys.type == values.type && keys.width == values.width && keys.width % head_dim == 0);
+    assert(keys.width == k.width && values.width == v.width && q.width % keys.width == 0);
     assert(keys.type == F32 || keys.type == BF16 || (keys.type == Q8_0 && head_dim % 32 == 0));
-    assert(q.width % keys.width == 0);
     const struct layout *d = cuda_see(c, s);
+    const struct reach extent = c->reach.splits > 0 ? c->reach : attention_extent(s);
+    const bool fast = attention_has_mma(keys.type, head_dim);
     out = without_planes(c, out);
     struct attend_call call = {};
     call.out = (float *)out.data;
     call.q = (const float *)q.data;
-    call.keys = (const uint8_t *)keys.data;
-    call.values = (const uint8_t *)values.data;
+    call.k = (const float *)k.data;
+    call.v = (const float *)v.data;
+    call.angles = (const float *)angles.data;
+    call.keys = (uint8_t *)keys.data;
+    call.values = (uint8_t *)values.data;
     call.row_bytes = type_row_bytes(keys.type, keys.width);
+    call.stores = fast && s->n <= STORED_ROWS;
+    assert(!call.stores || has_runs_of_places(s));
     call.n = s->n;
     call.words = s->words;
     call.length = s->length;
     call.slot = d->slot;
     call.prefix = d->prefix;
+    call.place = d->place;
     call.ancestors = d->ancestors;
     call.heads = (int)(q.width / head_dim);
     call.kv_heads = (int)(keys.width / head_dim);
     call.head_dim = head_dim;
-    call.scale = 1.0f / sqrtf((float)head_dim);
-    const struct reach extent = c->reach.splits > 0 ? c->reach : attention_extent(s);
-    call.splits = extent.splits;
-    if (call.splits > 1) {
-        const size_t sums = (size_t)s->n * (size_t)call.heads * (size_t)call.splits;
-        call.partial = (float *)cuda_reserve(c, &c->partial, sums * (size_t)(head_dim + 2) * sizeof(float), "attend");
-        if (call.partial == NULL)
-            return out;
-    }
-    if (attention_has_mma(keys.type, head_dim))
-        attention_mma(c, call, extent.runs);
+    call.scale = 1.4426950408889634f / sqrtf((float)head_dim);
+    const bool has_planes = head_dim % WARP == 0 && out.width == round_width(out.width) &&
+                            rounding_for(c, -1, s->n, out.width, &call.planes);
+    if (!call.stores)
+        attention_store(c, call, keys.type);
+    if (fast)
+        attention_mma(c, call, extent);
     else
-        attention_plain(c, call, extent.runs, keys.type);
-    struct rounding planes = {};
-    const bool has_planes =
-        head_dim % WARP == 0 && out.width == round_width(out.width) && rounding_for(c, -1, s->n, out.width, &planes);
-    if (call.splits > 1 || has_planes)
-        QUEUE(c, combine_kernel, (has_planes ? planes.tiles * 8 : s->n) * call.heads, head_dim <= 64 ? 64 : 128,
-              2 * (size_t)call.splits * sizeof(float), call, planes);
-    cuda_launched(c, "attend");
+        attention_plain(c, call, extent, keys.type);
     return has_planes ? with_planes(c, out) : out;
 }
 

@@ -1,44 +1,57 @@
-// attention.h - the arguments of an attention call, and how its kernels divide it among blocks. For attention*.cu only.
+// attention.h - the arguments of an attention call, how its kernels divide it among blocks, and the combination of their results.
+// For attention*.cu only.
 //
-// A block computes consecutive rows of one slot, heads that share a kv head, and one split: SPLIT positions (split-KV, as in
-// FlashDecoding). Splits begin at multiples of SPLIT for every row, and their partial results are combined in order.
+// Positions are divided into units of KEYS. A softmax over a row is computed in three levels: units are combined in splits, splits
+// in groups, groups in the row, each in ascending order. A block computes consecutive rows of one slot, heads that share a kv head,
+// and one *part*: a unit, a split or a group (split-KV, as in FlashDecoding). The last block of a row to end combines the parts
+// that the others left in memory. So the order of additions depends on the row's own number of positions only, not on the
+// division, which follows from the size of the pass.
 //
 // A row attends to its slot's prefix and then to its own ancestors, wherever they lie in the cache. Its positions are these in
 // order, so a path through a draft tree has the same sums as a chain. The first `dense` positions lie in the cache row of
 // their position, and rows share what is read there; the others are found from the row's ancestor mask.
 #pragma once
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/round.h"
+
+#include <math.h>
 
 namespace DEVICE_SPACE
 {
 
-constexpr int SPLIT = 256;
+constexpr int KEYS = 64, SPLIT_UNITS = 4, GROUP_UNITS = 32, SPLIT = SPLIT_UNITS * KEYS;
+constexpr int MAX_QUERIES = 32; // of a block: rows times heads
 
 struct attend_call {
-    float *out;                   // (n, heads * head_dim)
-    const float *q;               // (n, heads * head_dim)
-    const uint8_t *keys, *values; // (slots * length, kv_heads * head_dim) of the cache's type
-    size_t row_bytes;             // of a cache row of keys or of values
-    int n, words, length;         // as in struct layout
-    const int32_t *slot, *prefix; // (n)
-    const uint64_t *ancestors;    // (n, words)
+    float *out;             // (n, heads * head_dim)
+    const float *q, *k, *v; // of the pass: (n, heads * head_dim), (n, kv_heads * head_dim) twice; not rotated
+    const float *angles;    // (n, head_dim)
+    uint8_t *keys, *values; // (slots * length, kv_heads * head_dim) of the cache's type
+    size_t row_bytes;       // of a cache row of keys or of values
+    bool stores;            // the kernel writes k and v to the cache; false: store_kernel has
+    int n, words, length;   // as in struct layout
+    const int32_t *slot, *prefix, *place; // (n)
+    const uint64_t *ancestors;            // (n, words)
     int heads, kv_heads, head_dim;
-    float scale;     // of scores
-    int rows;        // maximum per block
-    int row_blocks;  // upper bound of the number of row blocks
-    int block_heads; // maximum heads per block
-    int head_blocks; // blocks per kv head
-    int splits;      // upper bound, for the longest row
-    // (n, heads, splits, head_dim + 2): weighted sums of values, maximum score, sum of exponentials; of rows with several splits
-    float *partial;
+    float scale;       // of scores, which are logarithms to base 2
+    int rows;          // maximum per block
+    int row_blocks;    // upper bound of the number of row blocks
+    int block_heads;   // maximum heads per block
+    int head_blocks;   // blocks per kv head
+    int units;         // of a part: 1, SPLIT_UNITS or GROUP_UNITS
+    int parts;         // upper bound of the parts of a row
+    float *sums;       // (n, heads, parts, head_dim) results of parts; of rows with several
+    float *scales;     // (n, heads, parts, 2): struct softmax
+    unsigned *arrived; // (row_blocks, kv_heads * head_blocks) blocks that have ended; 0 between launches
+    struct rounding planes;
 };
 
 struct share {                // the work of a block
     int first, rows;          // of the pass; rows 0: the block has no work
     int kv_head, head, heads; // heads from `head` on
-    int64_t base;             // the slot's first row in the cache
-    int start;                // first position
+    int slot;
 };
+
+// ---- division
 
 // Whether a row block starts at row i: at multiples of c.rows, and where the slot changes. Padding rows belong to the block before.
 __device__ inline bool starts_block(const struct attend_call &c, int i)
@@ -49,8 +62,6 @@ __device__ inline bool starts_block(const struct attend_call &c, int i)
 // The first row of row block `number`; n if there are fewer blocks. Called by all lanes of a warp together.
 __device__ inline int first_row(const struct attend_call &c, int number)
 {
-    if (c.row_blocks == (c.n + c.rows - 1) / c.rows)
-        return number * c.rows;
     const int lane = threadIdx.x % WARP;
     for (int i = 0; i < c.n; i += WARP) {
         uint32_t starts = __ballot_sync(0xFFFFFFFF, starts_block(c, i + lane));
@@ -69,37 +80,40 @@ __device__ inline struct share share_of(const struct attend_call &c)
 {
     struct share a;
     const int group = c.heads / c.kv_heads, block_heads = (int)blockIdx.y % c.head_blocks;
-    a.first = first_row(c, (int)blockIdx.x);
-    for (a.rows = 0; a.first + a.rows < c.n && (a.rows == 0 || !starts_block(c, a.first + a.rows));)
-        a.rows++;
+    if (c.row_blocks == (c.n + c.rows - 1) / c.rows) { // rows of one slot
+        a.first = (int)blockIdx.x * c.rows;
+        a.rows = min(c.rows, c.n - a.first);
+    } else {
+        a.first = first_row(c, (int)blockIdx.x);
+        for (a.rows = 0; a.first + a.rows < c.n && (a.rows == 0 || !starts_block(c, a.first + a.rows));)
+            a.rows++;
+    }
     a.kv_head = (int)blockIdx.y / c.head_blocks;
     a.head = a.kv_head * group + block_heads * c.block_heads;
     a.heads = min(c.block_heads, group - block_heads * c.block_heads);
-    a.base = (int64_t)c.slot[min(a.first, c.n - 1)] * c.length;
-    a.start = (int)blockIdx.z * SPLIT;
+    a.slot = c.slot[min(a.first, c.n - 1)];
     return a;
 }
 
-// Number of positions that row i attends to.
-__device__ inline int positions_of(const struct attend_call &c, int i)
+// The row and head of query u of a block.
+__device__ inline int64_t query_of(const struct attend_call &c, const struct share &a, int u)
 {
-    int positions = c.prefix[i];
-    for (int w = 0; w < c.words; w++)
-        positions += __popcll(c.ancestors[(int64_t)i * c.words + w]);
-    return positions;
+    return (int64_t)(a.first + u / a.heads) * c.heads + a.head + u % a.heads;
 }
 
-// Number of these that lie in the cache row of their position: the prefix, and pending rows from the first on without a gap.
-__device__ inline int dense_of(const struct attend_call &c, int i)
+// positions: how many row i attends to. dense: how many of them lie in the cache row of their position: the prefix, and pending
+// rows from the first on without a gap.
+__device__ inline void count_positions(const struct attend_call &c, int i, int *positions, int *dense)
 {
-    int dense = c.prefix[i];
+    bool gap = false;
+    *positions = *dense = c.prefix[i];
     for (int w = 0; w < c.words; w++) {
         const uint64_t bits = c.ancestors[(int64_t)i * c.words + w];
-        if (bits != ~(uint64_t)0)
-            return dense + __popcll(bits & ~(bits + 1));
-        dense += 64;
+        *positions += __popcll(bits);
+        if (!gap)
+            *dense += __popcll(bits & ~(bits + 1));
+        gap = gap || bits != ~(uint64_t)0;
     }
-    return dense;
 }
 
 // place (count) = the slot's cache rows of positions from .. from + count of row i, as far as row i has them. Computed by
@@ -122,33 +136,154 @@ __device__ inline void find_places(const struct attend_call &c, int i, int from,
     }
 }
 
-__device__ inline float *partial_of(const struct attend_call &c, int i, int head, int split)
+// ---- rotation
+
+// RoPE as "rotate half": number `at` of a rotated row of heads.
+__device__ inline float rotated(const float *x, const float *angles, int at, int head_dim)
 {
-    return c.partial + (((int64_t)i * c.heads + head) * c.splits + split) * (c.head_dim + 2);
+    const int half = head_dim / 2, d = at % head_dim;
+    if (d < half)
+        return x[at] * angles[d] - x[at + half] * angles[d + half];
+    return x[at] * angles[d - half] + x[at - half] * angles[d];
 }
 
-// Writes element d of a split's result for (row, head): to out if it is the row's only split, else to partial. Rows without
-// positions are written as zeros.
-__device__ inline void write_sum(const struct attend_call &c, int i, int head, int d, int positions, float sum,
-                                 float max_score, float total)
+// ---- combination
+
+// Weights are 2^(score - max), where max is the maximum score rounded up to an integer. So a change of max scales exactly.
+struct softmax {
+    float max, total; // total: of weights
+};
+
+template <int N> struct weighted { // N numbers of a sum of values
+    struct softmax s;
+    float x[N];
+};
+
+// 2^d for an integer d <= 0; 0 below 2^-126, and for NaN.
+__device__ inline float power_of_two(float d)
 {
-    if (positions <= SPLIT) {
-        c.out[((int64_t)i * c.heads + head) * c.head_dim + d] = positions > 0 ? sum * (1.0f / total) : 0;
+    return __uint_as_float((uint32_t)(127 + (int)fmaxf(d, -127)) << 23);
+}
+
+// a = x, or a += x after both have been scaled to the same maximum.
+template <int N> __device__ inline void combine(weighted<N> &a, const weighted<N> &x, bool first)
+{
+    if (first) {
+        a = x;
         return;
     }
-    float *p = partial_of(c, i, head, (int)blockIdx.z);
-    p[d] = sum;
-    if (d == 0) {
-        p[c.head_dim] = max_score;
-        p[c.head_dim + 1] = total;
+    const float most = fmaxf(a.s.max, x.s.max), scale = power_of_two(a.s.max - most),
+                x_scale = power_of_two(x.s.max - most);
+    a.s.max = most;
+    a.s.total = fmaf(x.s.total, x_scale, a.s.total * scale);
+    UNROLL
+    for (int i = 0; i < N; i++)
+        a.x[i] = fmaf(x.x[i], x_scale, a.x[i] * scale);
+}
+
+// Writes zeros to the planes of rows beyond the pass. Called by the whole block.
+__device__ inline void round_missing_rows(const struct attend_call &c, const struct share &a)
+{
+    if (blockIdx.z != 0)
+        return;
+    for (int row = c.n + (int)blockIdx.x; row < c.planes.tiles * 8; row += (int)gridDim.x)
+        for (int at = (int)threadIdx.x; at < a.heads * c.head_dim; at += (int)blockDim.x)
+            round_number(c.planes, row, a.head * c.head_dim + at, 0);
+}
+
+// Writes the block's rows of the result, which the block has in shared memory: sums (queries, width), total, positions (rows).
+__device__ inline void write_rows(const struct attend_call &c, const struct share &a, const float *sums, int width,
+                                  const float *total, const int *positions)
+{
+    const int hd = c.head_dim;
+    for (int at = (int)threadIdx.x; at < a.rows * a.heads * hd; at += (int)blockDim.x) {
+        const int u = at / hd, d = at % hd;
+        const int64_t query = query_of(c, a, u);
+        const float x = positions[u / a.heads] > 0 ? sums[u * width + d] * (1.0f / total[u]) : 0;
+        c.out[query * hd + d] = x;
+        round_number(c.planes, query / c.heads, query % c.heads * hd + d, x);
     }
 }
+
+// After a block has written its part: whether it is the last of the `parts` blocks of these rows and heads, so that it can read
+// the parts of all. `last` is in shared memory. Which block is the last changes no bits.
+__device__ inline bool is_last(const struct attend_call &c, int parts, bool *last)
+{
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        *last = atomicInc(&c.arrived[blockIdx.x * gridDim.y + blockIdx.y], (unsigned)parts - 1) == (unsigned)parts - 1;
+        __threadfence();
+    }
+    __syncthreads();
+    return *last;
+}
+
+template <int N> __device__ inline void load(float *to, const float *x)
+{
+    if constexpr (N == 4) {
+        const float4 all = *(const float4 *)x;
+        to[0] = all.x, to[1] = all.y, to[2] = all.z, to[3] = all.w;
+    } else
+        to[0] = x[0];
+}
+
+// Combines the parts of the block's rows, N numbers per thread: to sums (queries, width) and total, in shared memory.
+template <int N>
+__device__ inline void combine_parts(const struct attend_call &c, const struct share &a, float *sums, int width,
+                                     float *total, const int *positions)
+{
+    constexpr int AT_ONCE = 8; // loads in flight
+    const int hd = c.head_dim, queries = a.rows * a.heads;
+    for (int at = (int)threadIdx.x * N; at < queries * hd; at += (int)blockDim.x * N) {
+        const int u = at / hd, d = at % hd, parts = (positions[u / a.heads] + c.units * KEYS - 1) / (c.units * KEYS);
+        const int64_t query = query_of(c, a, u);
+        const float *scales = c.scales + 2 * query * c.parts, *x = c.sums + query * c.parts * hd + d;
+        weighted<N> split = {}, group = {}, row = {};
+        for (int first = 0; first < parts; first += AT_ONCE) {
+            weighted<N> part[AT_ONCE];
+            UNROLL
+            for (int j = 0; j < AT_ONCE; j++) {
+                const int p = min(first + j, parts - 1);
+                const float2 scale = *(const float2 *)(scales + 2 * p);
+                part[j].s.max = scale.x, part[j].s.total = scale.y;
+                load<N>(part[j].x, x + (int64_t)p * hd);
+            }
+            UNROLL
+            for (int j = 0; j < AT_ONCE; j++) {
+                const int unit = (first + j) * c.units, after = unit + c.units;
+                const bool end = first + j + 1 == parts;
+                if (first + j >= parts)
+                    continue;
+                combine(split, part[j], unit % SPLIT_UNITS == 0);
+                if (after % SPLIT_UNITS == 0 || end)
+                    combine(group, split, unit % GROUP_UNITS < SPLIT_UNITS);
+                if (after % GROUP_UNITS == 0 || end)
+                    combine(row, group, unit < GROUP_UNITS);
+            }
+        }
+        UNROLL
+        for (int i = 0; i < N; i++)
+            sums[u * width + d + i] = row.x[i];
+        if (d == 0)
+            total[u] = row.s.total;
+    }
+}
+
+// ---- launches
 
 // Sets the division into blocks of at most `queries` queries (rows times heads). runs: number of runs of rows of one slot.
 void attention_divide(struct attend_call *c, int runs, int queries);
+// Sets the parts, of rows of at most `splits` splits. Returns the number of blocks.
+int64_t attention_part(struct attend_call *c, int splits, int units);
+// Memory for the results of parts. false: out of memory.
+bool attention_reserve(struct cuda *c, struct attend_call *call);
+// Writes the pass's keys and values to the cache (rope.cu).
+void attention_store(struct cuda *c, const struct attend_call &call, enum type type);
 
 // Attention on tensor cores (attention_mma.cu): whether it supports a cache type and head size; and its launch.
+constexpr int STORED_ROWS = 64; // up to as many rows of a pass are written to the cache by this kernel itself
 bool attention_has_mma(enum type type, int head_dim);
-void attention_mma(struct cuda *c, struct attend_call call, int runs);
+void attention_mma(struct cuda *c, const struct attend_call &call, const struct reach &extent);
 
 } // namespace DEVICE_SPACE

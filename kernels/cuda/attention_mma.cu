@@ -1,102 +1,169 @@
 // attention_mma.cu - attention on tensor cores, for BF16 caches and common head sizes.
 //
-// A split of a block is TILES tiles; each warp computes one tile at a time (attention_tile.h). Where rows of the block have
-// different cache rows at the same position, the tile is computed once per row, with places from the row's ancestor mask.
+// The four warps of a block compute one unit after the other together (attention_tile.h), while copies of the next ones are on the way.
+// Where rows of the block have different cache rows at the same position, a unit is computed once per row, with places from the
+// row's ancestor mask.
 //
 // An element of an MMA's result depends on its own row and column only (true on the known devices, and checked by tests), and
-// the tiles of a query are combined in order: neither neighbours nor the tree change its bits.
+// the units of a query are combined in order: neither neighbours nor the tree change its bits.
 #include "kernels/cuda/attention_tile.h"
 
 namespace DEVICE_SPACE
 {
 
-// ---- the kernel
+// ---- sums
 
-// Computes a tile for one row of the block, or for ALL. Returns whether it has to be repeated row by row: a value that is not
-// finite and that some row does not attend to would contribute 0 * infinity to that row.
-template <int HD, int QUERY_TILES>
-static __device__ inline bool load_tile(const struct attend_call &c, mma_scratch<HD, QUERY_TILES> *scratch, int tile,
-                                        int row)
+// Sums of a lane's queries: g and g + 8 of the warp's tile. None of a query that is not in the block.
+template <int HD, int QUERY_TILES> struct lane_sums {
+    weighted<2 * EIGHTS<HD, QUERY_TILES>> of[2];
+};
+
+// The query of the block that is a lane's first or second.
+template <int QUERY_TILES> static __device__ inline int query_of_lane(int half)
 {
-    const struct share &a = scratch->share;
-    const int lane = (int)threadIdx.x % WARP;
-    int32_t *place = scratch->place[threadIdx.x / WARP];
-    int longest = 0, shortest = INT32_MAX;
-    for (int i = row == ALL ? 0 : row; i < (row == ALL ? a.rows : row + 1); i++) {
-        longest = max(longest, scratch->positions[i]);
-        shortest = min(shortest, scratch->positions[i]);
-    }
-    struct view v;
-    v.tile = tile;
-    v.from = a.start + tile * KEYS;
-    v.count = min(longest - v.from, KEYS);
-    v.first = row == ALL ? 0 : row * a.heads;
-    v.m = row == ALL ? a.rows * a.heads : a.heads;
-    v.shared = shortest - v.from < v.count;
-    if (v.count <= 0)
-        return false;
-    __syncwarp();
-    if (row != ALL)
-        find_places(c, a.first + row, v.from, v.count, place, lane, WARP);
-    else
-        for (int k = lane; k < v.count; k += WARP)
-            place[k] = v.from + k;
-    __syncwarp();
-    for (int k = v.count + lane; k < KEYS; k += WARP) // missing keys repeat a valid one; their weight is 0
-        place[k] = place[v.count - 1];
-    __syncwarp();
-    const size_t offset = (size_t)a.base * c.row_bytes + (size_t)a.kv_head * HD * sizeof(uint16_t);
-    const uint8_t *values = c.values + offset;
-    float s[QUERY_TILES][2 * STEPS][4];
-    tile_scores<HD, QUERY_TILES>(s, c.keys + offset, (uint32_t)c.row_bytes, scratch, place, v);
-    UNROLL
-    for (int n = 0; n < QUERY_TILES; n++)
-        if (16 * n < v.m)
-            tile_exponents<HD, QUERY_TILES>(s[n], scratch, a.heads, n, v);
-    bool nonfinite = false;
-    // Loops, although only one of them has two iterations: they keep registers of one step from living into the next.
-    int column = 0;
-    UNROLL_BY(1)
-    for (; column + 64 <= c.head_dim; column += 64)
-        nonfinite |= tile_values<8, HD, QUERY_TILES>(s, values, (uint32_t)c.row_bytes, scratch, place, v, column);
-    UNROLL_BY(1)
-    for (; HD % 64 >= 32 && column + 32 <= c.head_dim; column += 32)
-        nonfinite |= tile_values<4, HD, QUERY_TILES>(s, values, (uint32_t)c.row_bytes, scratch, place, v, column);
-    UNROLL_BY(1)
-    for (; HD % 32 >= 16 && column + 16 <= c.head_dim; column += 16)
-        nonfinite |= tile_values<2, HD, QUERY_TILES>(s, values, (uint32_t)c.row_bytes, scratch, place, v, column);
-    return __any_sync(0xFFFFFFFF, nonfinite && row == ALL && v.shared) != 0;
+    return 16 * tile_of_warp<QUERY_TILES>() + 8 * half + (int)threadIdx.x % WARP / 4;
 }
 
-// Combines the tiles of each query in order, rescaled to the maximum score.
+// Adds a unit, for queries first .. first + m.
 template <int HD, int QUERY_TILES>
-static __device__ inline void combine_tiles(const struct attend_call &c, const struct share &a,
-                                            mma_scratch<HD, QUERY_TILES> *scratch)
+static __device__ inline void add_unit(lane_sums<HD, QUERY_TILES> &to, const mma_scratch<HD, QUERY_TILES> *scratch,
+                                       int from, int first, int m, const float (&sum)[EIGHTS<HD, QUERY_TILES>][4],
+                                       bool begins)
 {
-    const int queries = a.rows * a.heads;
-    float(*const by)[mma_scratch<HD, QUERY_TILES>::QUERIES] =
-        scratch->max_score; // (TILES, QUERIES): overwrites the maximum scores
-    for (int u = (int)threadIdx.x; u < queries; u += THREADS) {
-        const int seen = min(scratch->positions[u / a.heads] - a.start, SPLIT);
-        float max_score = -INFINITY, total = 0;
-        for (int tile = 0; tile * KEYS < seen; tile++)
-            max_score = fmaxf(max_score, scratch->max_score[tile][u]);
-        for (int tile = 0; tile * KEYS < seen; tile++) {
-            by[tile][u] = expf(scratch->max_score[tile][u] - max_score);
-            total = fmaf(by[tile][u], scratch->total[tile][u], total);
+    UNROLL
+    for (int half = 0; half < 2; half++) {
+        const int u = query_of_lane<QUERY_TILES>(half);
+        if (scratch->seen[u] <= from || u < first || u >= first + m)
+            continue;
+        weighted<2 * EIGHTS<HD, QUERY_TILES>> x;
+        x.s = { scratch->max[u], scratch->total[u] };
+        UNROLL
+        for (int j = 0; j < EIGHTS<HD, QUERY_TILES>; j++) {
+            x.x[2 * j] = sum[j][2 * half];
+            x.x[2 * j + 1] = sum[j][2 * half + 1];
         }
-        scratch->total[0][u] = total;
-        scratch->total[1][u] = max_score;
+        combine(to.of[half], x, begins);
     }
-    __syncthreads();
-    for (int at = (int)threadIdx.x; at < queries * HD; at += THREADS) {
-        const int u = at / HD, d = at % HD, row = u / a.heads, seen = min(scratch->positions[row] - a.start, SPLIT);
-        float sum = 0;
-        for (int tile = 0; tile * KEYS < seen; tile++)
-            sum = fmaf(by[tile][u], scratch->sums[tile][u][d], sum);
-        if (seen > 0 || a.start == 0)
-            write_sum(c, a.first + row, a.head + u % a.heads, d, scratch->positions[row], sum, scratch->total[1][u],
-                      scratch->total[0][u]);
+}
+
+// Whether a sum of some query that has positions in the unit is not finite.
+template <int HD, int QUERY_TILES>
+static __device__ inline bool has_nonfinite(const mma_scratch<HD, QUERY_TILES> *scratch, const struct view &v,
+                                            const float (&sum)[EIGHTS<HD, QUERY_TILES>][4])
+{
+    bool nonfinite = false;
+    UNROLL
+    for (int half = 0; half < 2; half++) {
+        const bool reached = scratch->seen[query_of_lane<QUERY_TILES>(half)] > v.from;
+        UNROLL
+        for (int j = 0; j < EIGHTS<HD, QUERY_TILES>; j++)
+            nonfinite =
+                nonfinite ||
+                (reached && (!(fabsf(sum[j][2 * half]) < INFINITY) || !(fabsf(sum[j][2 * half + 1]) < INFINITY)));
+    }
+    return __any_sync(0xFFFFFFFF, nonfinite) != 0;
+}
+
+// The weighted sum of a unit's values, added to `split`. A value that is not finite and that some row does not attend to would
+// contribute 0 * infinity to that row; then sums are computed row by row.
+template <int HD, int QUERY_TILES>
+static __device__ inline void add_values(lane_sums<HD, QUERY_TILES> &split, const struct share &a,
+                                         mma_scratch<HD, QUERY_TILES> *scratch, const struct range &p,
+                                         const struct view &v, int slot, bool first)
+{
+    float sum[EIGHTS<HD, QUERY_TILES>][4];
+    const bool differ = v.row == ALL && p.shortest - v.from < v.count;
+    bool by_row = false;
+    UNROLL_BY(1)
+    for (int i = 0; i < (by_row ? a.rows : 1);) {
+        const int limit = by_row ? scratch->positions[i] - v.from : v.count;
+        unit_values<HD, QUERY_TILES>(sum, scratch, v, limit, slot);
+        if (!by_row && differ && has_nonfinite<HD, QUERY_TILES>(scratch, v, sum)) {
+            by_row = true;
+            continue;
+        }
+        add_unit<HD, QUERY_TILES>(split, scratch, v.from, by_row ? i * a.heads : v.first, by_row ? a.heads : v.m, sum,
+                                  first);
+        i++;
+    }
+}
+
+// Adds a finished split to the group, for the queries that have positions from `from` on.
+template <int HD, int QUERY_TILES>
+static __device__ inline void add_split(lane_sums<HD, QUERY_TILES> &group, const lane_sums<HD, QUERY_TILES> &split,
+                                        const mma_scratch<HD, QUERY_TILES> *scratch, int from, bool first)
+{
+    UNROLL
+    for (int half = 0; half < 2; half++)
+        if (scratch->seen[query_of_lane<QUERY_TILES>(half)] > from)
+            combine(group.of[half], split.of[half], first);
+}
+
+// ---- the kernel
+
+template <int HD>
+static __device__ inline struct pairs load_query(const struct attend_call &c, const struct share &a, int at)
+{
+    const int u = min(at / (HD / 4), a.rows * a.heads - 1), d = at % (HD / 4) * 2;
+    return load_pairs<HD>(c.q + query_of(c, a, u) * HD, c.angles + (int64_t)(a.first + u / a.heads) * HD, d);
+}
+
+// What a block has to know before it can load keys. The loads of different warps take one round trip together.
+template <int HD, int QUERY_TILES>
+static __device__ inline void load_queries(const struct attend_call &c, const struct share &a,
+                                           mma_scratch<HD, QUERY_TILES> *scratch)
+{
+    static_assert(2 * WARP == STORED_ROWS && MAX_QUERIES <= WARP, "warps 0 and 1; warp 2; warp 3");
+    constexpr int PAIRS = HD / 4;
+    const int thread = (int)threadIdx.x, row = thread - 3 * WARP;
+    struct pairs next = load_query<HD>(c, a, thread);
+    if (thread < STORED_ROWS)
+        find_own<HD, QUERY_TILES>(c, a, scratch);
+    else if (row < 0 && thread - 2 * WARP < 16 * QUERY_TILES && thread - 2 * WARP >= a.rows * a.heads)
+        scratch->seen[thread - 2 * WARP] = 0;
+    else if (row >= 0 && row < a.rows) {
+        count_positions(c, a.first + row, &scratch->positions[row], &scratch->dense[row]);
+        for (int u = row * a.heads; u < (row + 1) * a.heads; u++)
+            scratch->seen[u] = scratch->positions[row];
+    }
+    for (int at = thread; at < a.rows * a.heads * PAIRS; at += THREADS) {
+        const int u = at / PAIRS, d = at % PAIRS * 2;
+        struct pairs x = next;
+        next = load_query<HD>(c, a, at + THREADS);
+        rotate(&x);
+        for (int half = 0; half < 2; half++) {
+            float one = (half ? x.high.x : x.low.x) * c.scale, two = (half ? x.high.y : x.low.y) * c.scale;
+            for (int plane = 0; plane < PLANES; plane++) // rotated and scaled
+                *(uint32_t *)&scratch->q[plane][u][half * HD / 2 + d] = split_plane(&one, &two);
+        }
+    }
+}
+
+// The sums of the block's queries: to shared memory if the part is the whole row, else to c.sums and c.scales.
+template <int HD, int QUERY_TILES>
+static __device__ inline void write_part(const struct attend_call &c, const struct share &a,
+                                         mma_scratch<HD, QUERY_TILES> *scratch, const struct range &p,
+                                         const lane_sums<HD, QUERY_TILES> &group, bool whole)
+{
+    const int t = (int)threadIdx.x % 4;
+    UNROLL
+    for (int half = 0; half < 2; half++) {
+        const int u = query_of_lane<QUERY_TILES>(half);
+        if (scratch->seen[u] <= p.first * KEYS)
+            continue;
+        const int64_t part = query_of(c, a, u) * c.parts + (int)blockIdx.z;
+        const weighted<2 * EIGHTS<HD, QUERY_TILES>> &x = group.of[half];
+        float *to = whole ? (float *)scratch->ring + u * mma_scratch<HD, QUERY_TILES>::SUM_WIDTH : c.sums + part * HD;
+        UNROLL
+        for (int j = 0; j < EIGHTS<HD, QUERY_TILES>; j++)
+            if (eight_of_warp<HD, QUERY_TILES>(j) < HD)
+                *(float2 *)(to + eight_of_warp<HD, QUERY_TILES>(j) + 2 * t) = make_float2(x.x[2 * j], x.x[2 * j + 1]);
+        if (share_of_warp<QUERY_TILES>() != 0 || t != 0)
+            continue;
+        if (whole)
+            scratch->total[u] = x.s.total;
+        else
+            *(float2 *)(c.scales + 2 * part) = make_float2(x.s.max, x.s.total);
     }
 }
 
@@ -105,51 +172,70 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct att
 {
     kernel_prologue();
     typedef mma_scratch<HD, QUERY_TILES> scratch_type;
+    constexpr int SLOTS = scratch_type::SLOTS;
     DYNAMIC_SHARED(scratch_type, scratch);
-    const int warp = (int)threadIdx.x / WARP;
+    __shared__ bool last;
     const struct share a = share_of(c);
-    if (a.rows == 0)
+    round_missing_rows(c, a);
+    if (a.rows <= 0)
         return;
-    if (threadIdx.x == 0)
-        scratch->share = a;
-    int longest = 0;
-    for (int i = (int)threadIdx.x; i < a.rows; i += THREADS) {
-        scratch->positions[i] = positions_of(c, a.first + i);
-        scratch->dense[i] = dense_of(c, a.first + i);
+    load_queries<HD, QUERY_TILES>(c, a, scratch);
+    __syncthreads();
+    const struct range p = range_of<HD, QUERY_TILES>(c, a, scratch);
+    if (p.first >= p.end && blockIdx.z > 0)
+        return;
+
+    struct run r = run_from<HD, QUERY_TILES>(a, scratch, p, p.first, 0);
+    struct loader l = { r, false, 0 };
+    lane_sums<HD, QUERY_TILES> split = {}, group = {};
+    bool values = false; // what comes next of view r
+    int slot = 0;
+    // Keys, values, keys, .., of which SLOTS - 1 are loaded ahead.
+    UNROLL_BY(1)
+    for (int ahead = SLOTS - 1; r.unit < p.end;) {
+        if (ahead == 0) {
+            wait_for_copies<SLOTS - 2>();
+            __syncthreads(); // they are here, and the last ones are no longer read
+        }
+        load_next<HD, QUERY_TILES>(c, a, scratch, p, &l);
+        if (ahead > 0) {
+            if (--ahead == 0 && c.stores && blockIdx.z == 0 && blockIdx.y % c.head_blocks == 0)
+                store_rows<HD>(c, a);
+            continue;
+        }
+        const struct view v = view_of<HD, QUERY_TILES>(a, scratch, p, r);
+        if (!values) {
+            unit_scores<HD, QUERY_TILES>(scratch, v, slot);
+            __syncthreads();
+            unit_weights<HD, QUERY_TILES>(scratch, v);
+        } else {
+            add_values<HD, QUERY_TILES>(split, a, scratch, p, v, slot, r.unit == p.first || r.unit % SPLIT_UNITS == 0);
+            const int unit = r.unit, from = max(unit / SPLIT_UNITS * SPLIT_UNITS, p.first);
+            r = next_run<HD, QUERY_TILES>(a, scratch, p, r);
+            if (r.unit > unit && (r.unit % SPLIT_UNITS == 0 || r.unit == p.end))
+                add_split<HD, QUERY_TILES>(group, split, scratch, from * KEYS, from == p.first);
+        }
+        values = !values;
+        slot = slot + 1 < SLOTS ? slot + 1 : 0;
     }
-    for (int at = (int)threadIdx.x; at < a.rows * a.heads * (HD / 2); at += THREADS) {
-        const int u = at / (HD / 2), d = at % (HD / 2) * 2;
-        const float *q = c.q + ((int64_t)(a.first + u / a.heads) * c.heads + a.head + u % a.heads) * HD + d;
-        float x = q[0] * c.scale, y = q[1] * c.scale;
-        for (int plane = 0; plane < PLANES; plane++)
-            *(uint32_t *)&scratch->q[plane][u][d] = split_plane(&x, &y);
+    __syncthreads(); // the ring becomes the result's
+    const int parts = (p.longest + c.units * KEYS - 1) / (c.units * KEYS);
+    write_part<HD, QUERY_TILES>(c, a, scratch, p, group, parts <= 1);
+    if (parts > 1) {
+        if (!is_last(c, parts, &last))
+            return;
+        combine_parts<4>(c, a, (float *)scratch->ring, scratch_type::SUM_WIDTH, scratch->total, scratch->positions);
     }
     __syncthreads();
-    for (int i = 0; i < a.rows; i++)
-        longest = max(longest, scratch->positions[i]);
-    if (longest <= a.start && a.start > 0)
-        return;
-    // Tiles, or (tile, row) pairs where rows differ, are assigned to the warps round robin.
-    for (int tile = 0, assigned = 0; tile < TILES && scratch->share.start + tile * KEYS < longest; tile++) {
-        const int from = scratch->share.start + tile * KEYS, end = from + KEYS, rows = scratch->share.rows;
-        bool uniform = true;
-        for (int i = 0; i < rows; i++)
-            uniform = uniform && min(scratch->positions[i], end) <= max(scratch->dense[i], from);
-        for (int i = uniform ? ALL : 0, until = uniform ? 0 : rows; i < until; i++)
-            if ((assigned + (uniform ? 0 : i)) % WARPS == warp && load_tile<HD, QUERY_TILES>(c, scratch, tile, i))
-                until = scratch->share.rows;
-        assigned += uniform ? 1 : scratch->share.rows;
-    }
-    __syncthreads();
-    combine_tiles<HD, QUERY_TILES>(c, a, scratch);
+    write_rows(c, a, (float *)scratch->ring, scratch_type::SUM_WIDTH, scratch->total, scratch->positions);
 }
 
 // ---- launches
 
 template <int HD, int QUERY_TILES> static void set_shared_memory(struct cuda *c)
 {
-    static_assert(sizeof(mma_scratch<HD, QUERY_TILES>) <= 99 << 10,
-                  "available on every device from compute capability 8.0");
+    static_assert(sizeof(mma_scratch<HD, QUERY_TILES>) <= 98 << 10,
+                  "available on every device from compute capability 8.0, two blocks at a time on the H200");
     cuda_note(c,
               cudaFuncSetAttribute(mma_kernel<HD, QUERY_TILES>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                    (int)sizeof(mma_scratch<HD, QUERY_TILES>)),
@@ -169,37 +255,43 @@ bool attention_has_mma(enum type type, int head_dim)
     return type == BF16 && (head_dim == 64 || head_dim == 80 || head_dim == 96 || head_dim == 128);
 }
 
-template <int HD, int QUERY_TILES> static void launch(struct cuda *c, const struct attend_call &call)
+template <int HD, int QUERY_TILES> static void launch(struct cuda *c, struct attend_call call)
 {
-    const size_t bytes = sizeof(mma_scratch<HD, QUERY_TILES>);
-    const dim3 grid((unsigned)call.row_blocks, (unsigned)(call.kv_heads * call.head_blocks), (unsigned)call.splits);
-    QUEUE(c, (mma_kernel<HD, QUERY_TILES>), grid, THREADS, bytes, call);
+    if (!attention_reserve(c, &call))
+        return;
+    const dim3 grid((unsigned)call.row_blocks, (unsigned)(call.kv_heads * call.head_blocks), (unsigned)call.parts);
+    QUEUE(c, (mma_kernel<HD, QUERY_TILES>), grid, THREADS, sizeof(mma_scratch<HD, QUERY_TILES>), call);
     cuda_launched(c, "attend");
 }
 
-// More queries per block read keys less often; fewer leave fewer processors idle. The choice does not change the result.
-template <int HD> static void choose_queries(struct cuda *c, struct attend_call call, int runs)
+// More queries per block read keys less often, and larger parts leave fewer results to combine; both leave fewer blocks, of which
+// every processor should have one. The choice does not change the result.
+template <int HD> static void choose(struct cuda *c, struct attend_call call, const struct reach &extent)
 {
-    attention_divide(&call, runs, 32);
-    if (call.row_blocks * call.kv_heads * call.head_blocks * call.splits >= 2 * c->processors) {
-        launch<HD, 2>(c, call);
-        return;
+    for (int query_tiles = call.n * (call.heads / call.kv_heads) > 16 ? 2 : 1; query_tiles > 0; query_tiles--) {
+        attention_divide(&call, extent.runs, 16 * query_tiles);
+        for (int units = GROUP_UNITS; units >= SPLIT_UNITS; units /= GROUP_UNITS / SPLIT_UNITS)
+            if (attention_part(&call, extent.splits, units) >= c->processors) {
+                query_tiles == 2 ? launch<HD, 2>(c, call) : launch<HD, 1>(c, call);
+                return;
+            }
     }
-    attention_divide(&call, runs, 16);
+    attention_part(&call, extent.splits, 1);
     launch<HD, 1>(c, call);
 }
 
-void attention_mma(struct cuda *c, struct attend_call call, int runs)
+void attention_mma(struct cuda *c, const struct attend_call &call, const struct reach &extent)
 {
     assert(((uintptr_t)call.keys | (uintptr_t)call.values | call.row_bytes) % 16 == 0);
+    assert(((uintptr_t)call.q | (uintptr_t)call.k | (uintptr_t)call.v | (uintptr_t)call.angles) % 8 == 0);
     if (call.head_dim == 64)
-        choose_queries<64>(c, call, runs);
+        choose<64>(c, call, extent);
     else if (call.head_dim == 80)
-        choose_queries<80>(c, call, runs);
+        choose<80>(c, call, extent);
     else if (call.head_dim == 96)
-        choose_queries<96>(c, call, runs);
+        choose<96>(c, call, extent);
     else
-        choose_queries<128>(c, call, runs);
+        choose<128>(c, call, extent);
 }
 
 } // namespace DEVICE_SPACE

@@ -86,7 +86,8 @@ struct cuda {
     uint64_t releases;          // of memory that a graph may know
     struct space floats;        // round.cu: input of weights that are not packed
     struct space gate;          // matmul.cu: for gate and up of different types
-    struct space partial;       // attention.cu: partial results of splits
+    struct space partial;       // attention.cu: results of parts of rows
+    struct space arrived;       // attention.cu: counts of blocks
     struct space verify;        // verify.cu: drafts, output, rows to work in
     struct space verify_result; // verify.cu: the host's, pinned: what goes up and comes back
     struct space parts;         // probabilities.cu: partial results of chunks of rows

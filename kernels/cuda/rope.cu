@@ -1,8 +1,8 @@
-// rope.cu - RoPE angles for the rows of a pass, and writes to the KV cache: rotated keys and unchanged values, rounded to the
-// cache's type.
+// rope.cu - RoPE angles for the rows of a pass, and writes to the KV cache where attention does not write it itself: rotated keys and
+// unchanged values, rounded to the cache's type.
 //
-// One thread per number of a row. A warp has 32 consecutive numbers, which is a block of Q8_0, and never mixes q, k and v.
-#include "kernels/cuda/round.h"
+// One thread per number of a row. A warp has 32 consecutive numbers, which is a block of Q8_0, and never mixes k and v.
+#include "kernels/cuda/attention.h"
 
 namespace DEVICE_SPACE
 {
@@ -34,35 +34,10 @@ void cuda_angles(struct backend *b, struct tensor out, const struct layout *s, s
     cuda_launched(c, "angles");
 }
 
-struct kv_write {     // keys or values: rows of a pass, and of the cache
-    const float *x;   // (n, width)
-    uint8_t *cache;   // (slots * length, width) of `type`
-    size_t row_bytes; // of a row of the cache
-    enum type type;
-};
-
-struct store_call {
-    float *q;             // (n, q_width)
-    const float *angles;  // (n, head_dim)
-    const int32_t *place; // (n)
-    int head_dim, q_width, width;
-    struct kv_write keys, values;
-};
-
-// RoPE as "rotate half": number `at` of a rotated row of heads.
-static __device__ float rotated(const float *x, const float *angles, int at, int head_dim)
-{
-    const int half = head_dim / 2, d = at % head_dim;
-    if (d < half)
-        return x[at] * angles[d] - x[at + half] * angles[d + half];
-    return x[at] * angles[d - half] + x[at - half] * angles[d];
-}
-
 // Writes number `at` of a row to the cache; x is 0 beyond the end of the row.
-static __device__ void write_kv(const struct kv_write &to, int64_t row, int at, int width, float x)
+static __device__ void write_kv(uint8_t *cache, enum type type, int at, int width, float x)
 {
-    uint8_t *cache = to.cache + row * to.row_bytes;
-    if (to.type == Q8_0) { // a warp has one block, and the width is a multiple of a block
+    if (type == Q8_0) { // a warp has one block, and the width is a multiple of a block
         const float scale = warp_max(fabsf(x)) / 127.0f, inverse = scale > 0 ? 1.0f / scale : 0;
         uint8_t *block = cache + at / 32 * 34;
         if (at >= width)
@@ -74,64 +49,36 @@ static __device__ void write_kv(const struct kv_write &to, int64_t row, int at, 
     }
     if (at >= width)
         return;
-    if (to.type == BF16)
+    if (type == BF16)
         ((uint16_t *)cache)[at] = float_to_bf16(x);
     else
         ((float *)cache)[at] = x;
 }
 
-// A row's pairs of q, its keys and its values, each padded to whole warps. Padding rows are not written to the cache.
-static __global__ void store_kernel(const struct store_call s)
+// A row's keys and its values, each padded to whole warps. Padding rows are not written.
+static __global__ void store_kernel(const struct attend_call c, enum type type, int width)
 {
     kernel_prologue();
-    const int64_t i = blockIdx.x, place = s.place[i];
-    const float *angles = s.angles + i * s.head_dim;
-    const int half = s.head_dim / 2, pairs = s.q_width / 2;
-    const int for_q = (pairs + WARP - 1) / WARP * WARP, for_k = (s.width + WARP - 1) / WARP * WARP;
+    const int64_t i = blockIdx.x, place = c.place[i], row = place * (int64_t)c.row_bytes;
+    const int padded = (width + WARP - 1) / WARP * WARP;
     int at = (int)(blockIdx.y * THREADS + threadIdx.x);
-    if (at < for_q) {
-        if (at >= pairs)
-            return;
-        float *a = s.q + i * s.q_width + at / half * s.head_dim + at % half, *b = a + half;
-        const float x = *a, y = *b, cosine = angles[at % half], sine = angles[half + at % half];
-        *a = x * cosine - y * sine;
-        *b = y * cosine + x * sine;
-        return;
-    }
-    at -= for_q;
     if (place < 0)
         return;
-    if (at < for_k) {
-        const float *k = s.keys.x + i * s.width;
-        write_kv(s.keys, place, at, s.width, at < s.width ? rotated(k, angles, at, s.head_dim) : 0);
+    if (at < padded) {
+        const float *angles = c.angles + i * c.head_dim;
+        write_kv(c.keys + row, type, at, width, at < width ? rotated(c.k + i * width, angles, at, c.head_dim) : 0);
         return;
     }
-    at -= for_k;
-    if (at < for_k)
-        write_kv(s.values, place, at, s.width, at < s.width ? s.values.x[i * s.width + at] : 0);
+    at -= padded;
+    if (at < padded)
+        write_kv(c.values + row, type, at, width, at < width ? c.v[i * width + at] : 0);
 }
 
-void cuda_store(struct backend *b, struct tensor q, struct tensor k, struct tensor v, struct tensor angles,
-                struct tensor keys, struct tensor values, const struct layout *s)
+void attention_store(struct cuda *c, const struct attend_call &call, enum type type)
 {
-    struct cuda *c = (struct cuda *)b;
-    assert(keys.width == k.width && values.width == v.width && k.width == v.width);
-    assert(q.rows == s->n && k.rows == s->n && v.rows == s->n && angles.rows == s->n);
-    assert(q.width % angles.width == 0 && k.width % angles.width == 0 && angles.width % 2 == 0);
-    assert((keys.type != Q8_0 && values.type != Q8_0) || k.width % 32 == 0);
-    const struct layout *d = cuda_see(c, s);
-    without_planes(c, q);
-    struct store_call call = {};
-    call.q = (float *)q.data;
-    call.angles = (const float *)angles.data;
-    call.place = d->place;
-    call.head_dim = (int)angles.width;
-    call.q_width = (int)q.width;
-    call.width = (int)k.width;
-    call.keys = { (const float *)k.data, (uint8_t *)keys.data, type_row_bytes(keys.type, k.width), keys.type };
-    call.values = { (const float *)v.data, (uint8_t *)values.data, type_row_bytes(values.type, v.width), values.type };
-    const int64_t threads = (q.width / 2 + WARP - 1) / WARP * WARP + 2 * ((k.width + WARP - 1) / WARP * WARP);
-    QUEUE(c, store_kernel, dim3((unsigned)s->n, (unsigned)blocks_for(threads, THREADS)), THREADS, 0, call);
+    const int width = call.kv_heads * call.head_dim, threads = 2 * ((width + WARP - 1) / WARP * WARP);
+    QUEUE(c, store_kernel, dim3((unsigned)call.n, (unsigned)blocks_for(threads, THREADS)), THREADS, 0, call, type,
+          width);
     cuda_launched(c, "store");
 }
 

@@ -20,6 +20,11 @@ uint64_t next(void)
     return splitmix(&state);
 }
 
+void seed(uint64_t to)
+{
+    state = to;
+}
+
 static float uniform(void)
 {
     return (float)(next() >> 40) * 0x1p-23f - 1;

@@ -19,6 +19,7 @@ bool backends_open(int argc, char **argv); // false: there are none
 int backends_close(void **state);          // a group's tear-down
 
 uint64_t next(void);                                          // 64 random bits
+void seed(uint64_t to);                                       // of all that follow
 float *uniforms(int64_t n);                                   // in [-1, 1); free() them
 uint8_t *blocks(enum type type, int64_t rows, int64_t width); // random blocks with plausible scales; free() them
 struct tensor floats(float *x, int64_t rows, int64_t width);

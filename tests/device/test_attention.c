@@ -1,4 +1,6 @@
 // test_attention.c - attention and its cache on every backend, against plain loops in double.
+#include "core/error.h"
+#include "tests/device/emulated.h"
 #include "tests/device/every_backend.h"
 
 #include <math.h>
@@ -30,33 +32,48 @@ static void make_two_slots(struct two_slots *s, int length)
     s->layout = (struct layout){ n, 2, length, s->slot, s->prefix, s->place, s->position, s->ancestors, 0, NULL, 0 };
 }
 
+// Angles that rotate nothing.
+static float *no_rotation(int n, int hd)
+{
+    float *angles = xmalloc((size_t)(n * hd) * sizeof(float));
+    for (int i = 0; i < n * hd; i++)
+        angles[i] = i % hd < hd / 2 ? 1 : 0;
+    return angles;
+}
+
 static void check_attention(struct backend *c, const struct layout *layout, const int heads[3], enum type type)
 {
     int h = heads[0], kv = heads[1], hd = heads[2], n = layout->n, rows = 2 * layout->length;
-    float *q = uniforms(n * h * hd), *out = uniforms(n * h * hd);
-    float *keys = uniforms(rows * kv * hd), *values = uniforms(rows * kv * hd);
+    float *q = uniforms(n * h * hd), *out = uniforms(n * h * hd), *k = uniforms(n * kv * hd),
+          *v = uniforms(n * kv * hd);
+    float *keys = uniforms(rows * kv * hd), *values = uniforms(rows * kv * hd), *angles = no_rotation(n, hd);
     uint8_t *cache_keys = blocks(type, rows, kv * hd), *cache_values = blocks(type, rows, kv * hd);
     double *expected = xcalloc((size_t)(n * h * hd), sizeof(double));
     int32_t *row = xcalloc((size_t)rows, sizeof(int32_t));
     for (int r = 0; r < rows; r++)
         row[r] = r;
-    for (int k = 0; k < n * h * hd; k++)
-        q[k] *= 3;
-    struct tensor k = tensor_of(cache_keys, type, rows, kv * hd), v = tensor_of(cache_values, type, rows, kv * hd);
-    c->take(c, floats(keys, rows, kv * hd), k, row);
-    c->take(c, floats(values, rows, kv * hd), v, row);
-    reference_attend(expected, q, keys, values, layout, h, kv, hd);
-    c->attend(c, floats(out, n, h * hd), floats(q, n, h * hd), k, v, layout, hd);
+    for (int i = 0; i < n * h * hd; i++)
+        q[i] *= 3;
+    float *q_before = xmalloc((size_t)(n * h * hd) * sizeof(float));
+    memcpy(q_before, q, (size_t)(n * h * hd) * sizeof(float));
+    struct tensor tk = tensor_of(cache_keys, type, rows, kv * hd), tv = tensor_of(cache_values, type, rows, kv * hd);
+    c->attend(c, floats(out, n, h * hd), floats(q, n, h * hd), floats(k, n, kv * hd), floats(v, n, kv * hd),
+              floats(angles, n, hd), tk, tv, layout);
+    c->take(c, floats(keys, rows, kv * hd), tk, row); // with the rows of the pass
+    c->take(c, floats(values, rows, kv * hd), tv, row);
+    reference_attend(expected, q_before, keys, values, layout, h, kv, hd);
     double d = reference_distance(out, expected, n * h * hd);
     if (!(d < 2e-6)) // 1.4e-6 at worst, of a CPU; 1.1e-6 of the emulated GPUs
         fail_msg("%s heads %d/%d of %d, %s, %d rows: distance %g", c->describe(c), h, kv, hd, type_facts[type].name, n,
                  d);
-    free(q), free(keys), free(values), free(out), free(expected), free(row), free(cache_keys), free(cache_values);
+    free(q), free(q_before), free(k), free(v), free(keys), free(values), free(angles), free(out), free(expected);
+    free(row), free(cache_keys), free(cache_values);
 }
 
 static void attention_over_trees_agrees_with_plain_loops(void **unused)
 {
-    static const int heads[][3] = { { 4, 4, 8 }, { 9, 3, 64 }, { 5, 1, 12 }, { 2, 1, 80 }, { 3, 3, 2 }, { 30, 1, 16 } };
+    static const int heads[][3] = { { 4, 4, 8 }, { 9, 3, 64 },  { 5, 1, 12 },  { 2, 1, 80 },
+                                    { 3, 3, 2 }, { 30, 1, 16 }, { 40, 1, 96 }, { 4, 2, 128 } };
     struct two_slots s;
     make_two_slots(&s, 90);
     for (int b = 0; b < n_backends; b++)
@@ -122,14 +139,12 @@ static void a_cache_of_fewer_bits_rounds_to_its_type(void **unused)
         for (int half = 0; half < 2; half++) {
             struct backend *c = backends[b];
             const enum type type = half ? BF16 : Q8_0;
-            float *q = uniforms(n * K), *k = uniforms(n * K), *v = uniforms(n * K),
-                  *angles = xcalloc(n * HD, sizeof(float));
-            float *got = uniforms(n * K);
+            float *q = uniforms(n * K), *k = uniforms(n * K), *v = uniforms(n * K), *angles = no_rotation(n, HD);
+            float *got = uniforms(n * K), *out = uniforms(n * K);
             uint8_t *keys = xcalloc(180, type_row_bytes(type, K)), *values = xcalloc(180, type_row_bytes(type, K));
-            for (int i = 0; i < n * HD; i++)
-                angles[i] = i % HD < HD / 2 ? 1 : 0; // no rotation
             struct tensor tk = tensor_of(keys, type, 180, K), tv = tensor_of(values, type, 180, K);
-            c->store(c, floats(q, n, K), floats(k, n, K), floats(v, n, K), floats(angles, n, HD), tk, tv, &s.layout);
+            c->attend(c, floats(out, n, K), floats(q, n, K), floats(k, n, K), floats(v, n, K), floats(angles, n, HD),
+                      tk, tv, &s.layout);
             for (int w = 0; w < 2; w++) {
                 const float *before_value = w == 0 ? k : v;
                 c->take(c, floats(got, n, K), w == 0 ? tk : tv, s.place);
@@ -141,11 +156,11 @@ static void a_cache_of_fewer_bits_rounds_to_its_type(void **unused)
                     assert_true(fabsf(got[i] - before_value[i]) <= step * 1.001f);
                 }
             }
-            free(q), free(k), free(v), free(angles), free(got), free(keys), free(values);
+            free(q), free(k), free(v), free(angles), free(got), free(out), free(keys), free(values);
         }
 }
 
-static void store_rotates_by_position_and_writes_rows_to_their_places(void **unused)
+static void queries_and_keys_are_rotated_by_position_and_rows_are_written_to_their_places(void **unused)
 {
     enum { HEADS = 6, KV = 3, HD = 24, Q = HEADS * HD, K = KV * HD };
     struct two_slots s;
@@ -155,21 +170,24 @@ static void store_rotates_by_position_and_writes_rows_to_their_places(void **unu
         s.position[i] *= 37;
     for (int b = 0; b < n_backends; b++) {
         struct backend *c = backends[b];
-        float frequency[HD / 2], *q = uniforms(n * Q), *k = uniforms(n * K), *v = uniforms(n * K);
+        float frequency[HD / 2], *q = uniforms(n * Q), *k = uniforms(n * K), *v = uniforms(n * K),
+                                 *out = uniforms(n * Q);
         float *angles = uniforms(n * HD), *keys = xcalloc(180 * K, sizeof(float)),
-              *values = xcalloc(180 * K, sizeof(float)), *q_before = xmalloc((size_t)(n * Q) * sizeof(float));
+              *values = xcalloc(180 * K, sizeof(float)), *q_rotated = xmalloc((size_t)(n * Q) * sizeof(float));
         double *expected = xcalloc((size_t)(n * Q), sizeof(double));
-        memcpy(q_before, q, (size_t)(n * Q) * sizeof(float));
+        for (int i = 0; i < n * Q; i++)
+            expected[i] = (double)q[i];
         for (int d = 0; d < HD / 2; d++)
             frequency[d] = (float)pow(1e4, -2.0 * d / HD);
         c->angles(c, floats(angles, n, HD), &s.layout, floats(frequency, 1, HD / 2));
-        c->store(c, floats(q, n, Q), floats(k, n, K), floats(v, n, K), floats(angles, n, HD), floats(keys, 180, K),
-                 floats(values, 180, K), &s.layout);
-        for (int i = 0; i < n * Q; i++)
-            expected[i] = (double)q_before[i];
+        c->attend(c, floats(out, n, Q), floats(q, n, Q), floats(k, n, K), floats(v, n, K), floats(angles, n, HD),
+                  floats(keys, 180, K), floats(values, 180, K), &s.layout);
         for (int i = 0; i < n; i++)
             reference_rope(expected + i * Q, frequency, s.position[i], HEADS, HD);
-        assert_true(reference_distance(q, expected, n * Q) < 1e-6);
+        for (int i = 0; i < n * Q; i++)
+            q_rotated[i] = (float)expected[i];
+        reference_attend(expected, q_rotated, keys, values, &s.layout, HEADS, KV, HD);
+        assert_true(reference_distance(out, expected, n * Q) < 4e-6);
         for (int i = 0; i < n; i++) {
             for (int d = 0; d < K; d++)
                 expected[d] = (double)k[i * K + d];
@@ -177,8 +195,147 @@ static void store_rotates_by_position_and_writes_rows_to_their_places(void **unu
             assert_true(reference_distance(keys + s.place[i] * K, expected, K) < 1e-6);
             assert_memory_equal(values + s.place[i] * K, v + i * K, K * sizeof(float));
         }
-        free(q), free(k), free(v), free(angles), free(keys), free(values), free(q_before), free(expected);
+        free(q), free(k), free(v), free(angles), free(keys), free(values), free(q_rotated), free(expected), free(out);
     }
+}
+
+// A value that is not finite reaches the rows that attend to it, and no others; a key at least no others.
+static void infinities_reach_descendants_only(void **unused)
+{
+    enum { HEADS = 4, HD = 64, Q = HEADS * HD, FROM = 3, LENGTH = 90 };
+    struct two_slots s;
+    make_two_slots(&s, LENGTH);
+    struct layout layout = s.layout;
+    layout.n = 16;
+    for (int b = 0; b < n_backends; b++)
+        for (int values = 0; values < 2; values++) {
+            float *q = uniforms(16 * Q), *k = uniforms(16 * HD), *v = uniforms(16 * HD), *out = uniforms(16 * Q);
+            float *angles = no_rotation(16, HD);
+            uint8_t *keys = blocks(BF16, 2 * LENGTH, HD), *cache_values = blocks(BF16, 2 * LENGTH, HD);
+            for (int d = 0; d < HD; d++)
+                (values ? v : k)[FROM * HD + d] = INFINITY;
+            backends[b]->attend(backends[b], floats(out, 16, Q), floats(q, 16, Q), floats(k, 16, HD), floats(v, 16, HD),
+                                floats(angles, 16, HD), tensor_of(keys, BF16, 2 * LENGTH, HD),
+                                tensor_of(cache_values, BF16, 2 * LENGTH, HD), &layout);
+            for (int i = 0; i < 16; i++)
+                for (int d = 0; d < Q; d++)
+                    if ((s.ancestors[2 * i] >> FROM & 1) == 0)
+                        assert_true(isfinite(out[i * Q + d]));
+                    else if (values)
+                        assert_false(isfinite(out[i * Q + d]));
+            free(q), free(k), free(v), free(out), free(angles), free(keys), free(cache_values);
+        }
+}
+
+// ---- bits
+
+struct bits { // of one call or several: results, and the cache
+    float *out;
+    uint8_t *keys, *values;
+    size_t out_bytes, cache_bytes;
+};
+
+// Rows first .. first + n of the layout.
+static struct layout rows_of(const struct layout *s, int first, int n)
+{
+    struct layout part = *s;
+    part.n = n;
+    part.slot += first, part.prefix += first, part.place += first, part.position += first;
+    part.ancestors += first * s->words;
+    return part;
+}
+
+// The rows of a layout in passes of at most `rows` rows, with inputs that depend on the shapes only.
+static struct bits bits_of(struct backend *c, const struct layout *s, const int heads[3], enum type type, int rows)
+{
+    const int h = heads[0] * heads[2], kv = heads[1] * heads[2], hd = heads[2], n = s->n;
+    struct bits r = { .out_bytes = (size_t)(n * h) * sizeof(float),
+                      .cache_bytes = 2 * (size_t)s->length * type_row_bytes(type, kv) };
+    seed(11);
+    r.out = uniforms(n * h);
+    r.keys = blocks(type, 2 * s->length, kv), r.values = blocks(type, 2 * s->length, kv);
+    float *q = uniforms(n * h), *k = uniforms(n * kv), *v = uniforms(n * kv), *angles = uniforms(n * hd);
+    for (int at = 0; at < n; at += rows) {
+        const int m = at + rows < n ? rows : n - at;
+        const struct layout part = rows_of(s, at, m);
+        c->attend(c, floats(r.out + at * h, m, h), floats(q + at * h, m, h), floats(k + at * kv, m, kv),
+                  floats(v + at * kv, m, kv), floats(angles + at * hd, m, hd),
+                  tensor_of(r.keys, type, 2 * s->length, kv), tensor_of(r.values, type, 2 * s->length, kv), &part);
+    }
+    free(q), free(k), free(v), free(angles);
+    return r;
+}
+
+static void assert_same_bits(struct bits a, struct bits b)
+{
+    assert_memory_equal(a.out, b.out, a.out_bytes);
+    assert_memory_equal(a.keys, b.keys, a.cache_bytes);
+    assert_memory_equal(a.values, b.values, a.cache_bytes);
+    free(b.out), free(b.keys), free(b.values);
+}
+
+static void drop_bits(struct bits a)
+{
+    free(a.out), free(a.keys), free(a.values);
+}
+
+static void make_long(struct two_slots *s, int prefix, int length)
+{
+    make_two_slots(s, length);
+    for (int i = 0; i < s->layout.n; i++)
+        if (s->slot[i] == 0) {
+            s->prefix[i] += prefix - 9;
+            s->position[i] += prefix - 9;
+            s->place[i] += prefix - 9;
+        }
+}
+
+static const struct {
+    int heads[3];
+    enum type type;
+} shapes[] = { { { 4, 1, 64 }, BF16 }, { { 4, 2, 128 }, BF16 }, { { 3, 1, 80 }, BF16 },
+               { { 3, 3, 96 }, BF16 }, { { 4, 1, 24 }, F32 },   { { 2, 1, 32 }, Q8_0 } };
+
+// On a GPU, passes of more than 64 rows write their keys and values to the cache before attention, others in the same kernel.
+static void rows_have_the_same_bits_in_passes_of_every_length(void **unused)
+{
+    static const int rows[] = { 64, 23, 1 };
+    struct two_slots s;
+    make_long(&s, 120, 200);
+    for (int b = 0; b < n_backends; b++)
+        for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+            const struct bits all = bits_of(backends[b], &s.layout, shapes[i].heads, shapes[i].type, s.layout.n);
+            for (size_t k = 0; k < (slow[b] && i > 1 ? 2 : 3); k++)
+                assert_same_bits(all, bits_of(backends[b], &s.layout, shapes[i].heads, shapes[i].type, rows[k]));
+            drop_bits(all);
+        }
+}
+
+// A GPU of many processors gets blocks of one unit (64 positions), smaller ones blocks of a split (256) or a group (2048).
+static void every_division_among_processors_has_the_same_bits(void **unused)
+{
+#if defined(EMULATED_DEVICE)
+    static const int processors[] = { 5, 15, 1000 }, rows[] = { 1, 6 };
+    struct two_slots s;
+    make_long(&s, 2110, 2200);
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+        for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+            const struct layout layout = rows_of(&s.layout, 40, rows[r]); // of a tree, far from its root
+            struct error err;
+            emulated_processors(1);
+            struct backend *one = backend_emulated(0, &err);
+            const struct bits all = bits_of(one, &layout, shapes[i].heads, shapes[i].type, rows[r]);
+            for (size_t k = 0; k < sizeof(processors) / sizeof(processors[0]); k++) {
+                emulated_processors(processors[k]);
+                struct backend *more = backend_emulated(0, &err);
+                assert_same_bits(all, bits_of(more, &layout, shapes[i].heads, shapes[i].type, rows[r]));
+                more->destroy(more);
+            }
+            drop_bits(all);
+            one->destroy(one);
+        }
+    emulated_processors(4);
+#endif
 }
 
 int main(int argc, char **argv)
@@ -188,7 +345,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(attention_over_long_sequences_and_quantized_caches),
         cmocka_unit_test(attention_at_the_end_of_a_split),
         cmocka_unit_test(a_cache_of_fewer_bits_rounds_to_its_type),
-        cmocka_unit_test(store_rotates_by_position_and_writes_rows_to_their_places),
+        cmocka_unit_test(queries_and_keys_are_rotated_by_position_and_rows_are_written_to_their_places),
+        cmocka_unit_test(infinities_reach_descendants_only),
+        cmocka_unit_test(rows_have_the_same_bits_in_passes_of_every_length),
+        cmocka_unit_test(every_division_among_processors_has_the_same_bits),
     };
     return backends_open(argc, argv) ? cmocka_run_group_tests(tests, NULL, backends_close) : 77;
 }

@@ -183,7 +183,7 @@ static void check_attention(const struct bench *k, int n, int prefix, int head_d
     assert_ok(c != NULL, err);
     const struct tensor frequency = numbers(b, 1, head_dim / 2), angles = rows_on(b, MOST_ROWS, head_dim),
                         q = numbers(b, MOST_ROWS, WIDTH), key = numbers(b, MOST_ROWS, kv),
-                        value = numbers(b, MOST_ROWS, kv), out = rows_on(b, n, WIDTH);
+                        value = numbers(b, MOST_ROWS, kv), out = rows_on(b, MOST_ROWS, WIDTH);
     int32_t zeros[MOST_ROWS] = { 0 }, row[MOST_ROWS], parent[MOST_ROWS];
     for (int i = 0; i < MOST_ROWS; i++)
         row[i] = i, parent[i] = i - 1;
@@ -193,11 +193,9 @@ static void check_attention(const struct bench *k, int n, int prefix, int head_d
         const struct pass p = { .n = m, .token = zeros, .slot = zeros, .parent = parent };
         const struct layout *see = kv_admit(c, &p, m);
         b->angles(b, tensor_rows(angles, 0, m), see, frequency);
-        b->store(b, tensor_rows(q, 0, m), tensor_rows(key, 0, m), tensor_rows(value, 0, m), tensor_rows(angles, 0, m),
-                 kv_keys(c, 0), kv_values(c, 0), see);
-        if (left <= 0)
-            made = b->attend(b, out, tensor_rows(q, 0, m), kv_keys(c, 0), kv_values(c, 0), see, head_dim);
-        else
+        made = b->attend(b, tensor_rows(out, 0, m), tensor_rows(q, 0, m), tensor_rows(key, 0, m),
+                         tensor_rows(value, 0, m), tensor_rows(angles, 0, m), kv_keys(c, 0), kv_values(c, 0), see);
+        if (left > 0)
             kv_keep(c, 0, row, m);
         at += m;
     }

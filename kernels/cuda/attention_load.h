@@ -1,0 +1,252 @@
+// attention_load.h - the positions of a block of attention_mma.cu, unit by unit, and their keys and values: copied from the cache through a
+// ring in shared memory, several units ahead. Included by attention_tile.h only.
+#pragma once
+#include "kernels/cuda/attention.h"
+
+namespace DEVICE_SPACE
+{
+
+// ALL: every row of the block, in place of the number of a row.
+constexpr int THREADS = 128, WARPS = THREADS / WARP, ALL = -1, PLANES = 3;
+
+// Shared memory of a block; QUERY_TILES tiles of sixteen queries. Rows are padded by sixteen bytes to an odd multiple of that, so
+// that eight of them lie in different banks.
+template <int HD, int QUERY_TILES> struct mma_scratch {
+    static constexpr int QUERIES = 16 * QUERY_TILES, WIDTH = HD + 8, SUM_WIDTH = HD + 4;
+    static constexpr int SLOTS = HD == 64 ? 6 : QUERY_TILES == 1 ? 4 : 3; // of the ring
+    alignas(16) uint16_t q[PLANES][QUERIES][WIDTH];                       // rotated and scaled
+    alignas(16) uint16_t ring[SLOTS][KEYS][WIDTH];                        // keys and values in turn
+    alignas(16) uint16_t weight[QUERIES][PLANES * KEYS + 8]; // (query, plane, key); before: scores, as floats
+    float max[QUERIES], total[QUERIES];
+    int32_t place[KEYS];
+    int positions[QUERIES], dense[QUERIES]; // (rows)
+    int seen[QUERIES];                      // positions of a query's row; 0: there is no such query
+    int own_from, own_count;                // the slot's cache rows that this pass writes: own_from ..
+    int own[STORED_ROWS];                   // (own_count) their rows in the pass
+};
+
+// ---- the views of a block
+
+struct range {      // the positions of a block
+    int first, end; // units
+    int longest;    // positions of the block's longest row
+    int shortest;   // of its shortest one, without those that see nothing
+    int gap;        // from this position on, rows may have different cache rows at the same position
+};
+
+struct run { // one after the other: units, and within a unit rows or ALL
+    int unit, row;
+};
+
+struct view {     // a unit for some queries
+    int from;     // first position
+    int row;      // or ALL
+    int first, m; // queries first .. first + m
+    int count;    // positions that some query attends to
+};
+
+template <int HD, int QUERY_TILES>
+static __device__ inline struct range range_of(const struct attend_call &c, const struct share &a,
+                                               const mma_scratch<HD, QUERY_TILES> *scratch)
+{
+    struct range p = { (int)blockIdx.z * c.units, 0, 0, INT32_MAX, INT32_MAX };
+    for (int i = 0; i < a.rows; i++) {
+        const int positions = scratch->positions[i];
+        p.longest = max(p.longest, positions);
+        p.shortest = positions > 0 ? min(p.shortest, positions) : p.shortest;
+        p.gap = scratch->dense[i] < positions ? min(p.gap, scratch->dense[i]) : p.gap;
+    }
+    p.end = min(p.first + c.units, (p.longest + KEYS - 1) / KEYS);
+    return p;
+}
+
+template <int HD, int QUERY_TILES>
+static __device__ inline bool shares_places(const struct share &a, const mma_scratch<HD, QUERY_TILES> *scratch,
+                                            const struct range &p, int unit)
+{
+    const int from = unit * KEYS, end = from + KEYS;
+    bool shared = true;
+    for (int i = 0; end > p.gap && i < a.rows; i++)
+        shared = shared && min(scratch->positions[i], end) <= max(scratch->dense[i], from);
+    return shared;
+}
+
+template <int HD, int QUERY_TILES>
+static __device__ inline struct run run_from(const struct share &a, const mma_scratch<HD, QUERY_TILES> *scratch,
+                                             const struct range &p, int unit, int row)
+{
+    if (row == 0 && (unit >= p.end || shares_places<HD, QUERY_TILES>(a, scratch, p, unit)))
+        return { unit, ALL };
+    for (; row < a.rows; row++)
+        if (scratch->positions[row] > unit * KEYS)
+            return { unit, row };
+    return { unit, a.rows };
+}
+
+template <int HD, int QUERY_TILES>
+static __device__ inline struct run next_run(const struct share &a, const mma_scratch<HD, QUERY_TILES> *scratch,
+                                             const struct range &p, const struct run &r)
+{
+    const struct run next = r.row == ALL ? r : run_from<HD, QUERY_TILES>(a, scratch, p, r.unit, r.row + 1);
+    return r.row != ALL && next.row < a.rows ? next : run_from<HD, QUERY_TILES>(a, scratch, p, r.unit + 1, 0);
+}
+
+template <int HD, int QUERY_TILES>
+static __device__ inline struct view view_of(const struct share &a, const mma_scratch<HD, QUERY_TILES> *scratch,
+                                             const struct range &p, const struct run &r)
+{
+    struct view v;
+    v.from = r.unit * KEYS;
+    v.row = r.row;
+    v.first = r.row == ALL ? 0 : r.row * a.heads;
+    v.m = r.row == ALL ? a.rows * a.heads : a.heads;
+    v.count = min((r.row == ALL ? p.longest : scratch->positions[r.row]) - v.from, KEYS);
+    return v;
+}
+
+// ---- keys and values
+
+static __device__ inline uint32_t bf16_pair(float x, float y)
+{
+    return float_to_bf16(x) | (uint32_t)float_to_bf16(y) << 16;
+}
+
+struct pairs { // numbers d, d + 1 (low) and half + d, half + d + 1 (high) of a head, d even, and their angles
+    float2 low, high, cosine, sine;
+};
+
+template <int HD> static __device__ inline struct pairs load_pairs(const float *x, const float *angles, int d)
+{
+    struct pairs p;
+    p.low = *(const float2 *)(x + d), p.high = *(const float2 *)(x + HD / 2 + d);
+    p.cosine = *(const float2 *)(angles + d), p.sine = *(const float2 *)(angles + HD / 2 + d);
+    return p;
+}
+
+// As rotated() of attention.h.
+static __device__ inline void rotate(struct pairs *p)
+{
+    const float2 x = p->low, y = p->high, cosine = p->cosine, sine = p->sine;
+    p->low = make_float2(x.x * cosine.x - y.x * sine.x, x.y * cosine.y - y.y * sine.y);
+    p->high = make_float2(y.x * cosine.x + x.x * sine.x, y.y * cosine.y + x.y * sine.y);
+}
+
+// Numbers d, d + 1 and half + d, half + d + 1 of row i of the pass, as they are in the cache.
+template <int HD>
+static __device__ inline void convert_pairs(const struct attend_call &c, int i, int kv_head, int d, uint32_t key[2],
+                                            uint32_t value[2])
+{
+    const int64_t at = ((int64_t)i * c.kv_heads + kv_head) * HD;
+    const float2 x = *(const float2 *)(c.v + at + d), y = *(const float2 *)(c.v + at + HD / 2 + d);
+    struct pairs p = load_pairs<HD>(c.k + at, c.angles + (int64_t)i * HD, d);
+    rotate(&p);
+    key[0] = bf16_pair(p.low.x, p.low.y), key[1] = bf16_pair(p.high.x, p.high.y);
+    value[0] = bf16_pair(x.x, x.y), value[1] = bf16_pair(y.x, y.y);
+}
+
+// Writes the keys and values of the block's rows to the cache.
+template <int HD> static __device__ inline void store_rows(const struct attend_call &c, const struct share &a)
+{
+    constexpr int PAIRS = HD / 4;
+    for (int at = (int)threadIdx.x; at < a.rows * PAIRS; at += THREADS) {
+        const int i = a.first + at / PAIRS, d = at % PAIRS * 2;
+        const int64_t place = c.place[i],
+                      to = place * (int64_t)c.row_bytes + (a.kv_head * HD + d) * (int)sizeof(uint16_t);
+        uint32_t key[2], value[2];
+        if (place < 0)
+            continue;
+        convert_pairs<HD>(c, i, a.kv_head, d, key, value);
+        for (int half = 0; half < 2; half++) {
+            *(uint32_t *)(c.keys + to + half * HD) = key[half];
+            *(uint32_t *)(c.values + to + half * HD) = value[half];
+        }
+    }
+}
+
+// The rows of the pass that belong to the slot of the block: kv_admit places them one after the other. For the first two warps.
+template <int HD, int QUERY_TILES>
+static __device__ inline void find_own(const struct attend_call &c, const struct share &a,
+                                       mma_scratch<HD, QUERY_TILES> *scratch)
+{
+    const int i = (int)threadIdx.x, lane = i % WARP;
+    const int of[2] = { lane < c.n ? c.slot[lane] : -1, lane + WARP < c.n ? c.slot[lane + WARP] : -1 };
+    const int32_t place = i < c.n ? c.place[i] : -1;
+    const uint32_t low = __ballot_sync(0xFFFFFFFF, of[0] == a.slot), high = __ballot_sync(0xFFFFFFFF, of[1] == a.slot);
+    const uint64_t rows = (uint64_t)high << WARP | low, before = rows & (((uint64_t)1 << i) - 1);
+    const bool own = c.stores && a.slot >= 0;
+    if (own && (rows >> i & 1) != 0)
+        scratch->own[__popcll(before)] = i;
+    if (own ? (rows >> i & 1) != 0 && before == 0 : i == 0) {
+        scratch->own_from = own ? place - a.slot * c.length : 0;
+        scratch->own_count = own ? __popcll(rows) : 0;
+    }
+}
+
+// Converts the keys and values of a view that this pass makes. They may not be in the cache yet: another block writes them.
+template <int HD, int QUERY_TILES>
+static __device__ inline void load_own(const struct attend_call &c, const struct share &a,
+                                       mma_scratch<HD, QUERY_TILES> *scratch, const struct view &v, int key_slot,
+                                       int value_slot)
+{
+    constexpr int PAIRS = HD / 4;
+    const int own_from = scratch->own_from, own = scratch->own_count;
+    const int from = v.row == ALL ? max(own_from - v.from, 0) : 0;
+    const int end = v.row == ALL ? min(own_from + own - v.from, v.count) : own > 0 ? v.count : 0;
+    for (int at = from * PAIRS + (int)threadIdx.x; at < end * PAIRS; at += THREADS) {
+        const int k = at / PAIRS, d = at % PAIRS * 2, place = v.row == ALL ? v.from + k : scratch->place[k];
+        if ((unsigned)(place - own_from) >= (unsigned)own)
+            continue;
+        uint32_t key[2], value[2];
+        convert_pairs<HD>(c, scratch->own[place - own_from], a.kv_head, d, key, value);
+        for (int half = 0; half < 2; half++) {
+            *(uint32_t *)&scratch->ring[key_slot][k][half * HD / 2 + d] = key[half];
+            *(uint32_t *)&scratch->ring[value_slot][k][half * HD / 2 + d] = value[half];
+        }
+    }
+}
+
+// Starts copies of a view's keys, or its values, from the cache to a slot of the ring. Keys first, then, to the next slot, values.
+template <int HD, int QUERY_TILES>
+static __device__ inline void load_unit(const struct attend_call &c, const struct share &a,
+                                        mma_scratch<HD, QUERY_TILES> *scratch, const struct view &v, bool values,
+                                        int slot)
+{
+    constexpr int VECTORS = HD / 8, SLOTS = mma_scratch<HD, QUERY_TILES>::SLOTS;
+    const int thread = (int)threadIdx.x, own_from = scratch->own_from, own = scratch->own_count;
+    const uint8_t *cache = (values ? c.values : c.keys) + (size_t)a.slot * (size_t)c.length * c.row_bytes +
+                           (size_t)a.kv_head * HD * sizeof(uint16_t);
+    if (v.row != ALL && !values) {
+        __syncthreads(); // until the last view's places are no longer read
+        find_places(c, a.first + v.row, v.from, v.count, scratch->place, thread, THREADS);
+        __syncthreads();
+    }
+    for (int at = thread; at < v.count * VECTORS; at += THREADS) {
+        const int k = at / VECTORS, part = at % VECTORS, place = v.row == ALL ? v.from + k : scratch->place[k];
+        if ((unsigned)(place - own_from) >= (unsigned)own)
+            copy_async(&scratch->ring[slot][k][8 * part], cache + (uint64_t)(uint32_t)place * c.row_bytes + 16 * part);
+    }
+    if (values) // both at once: their loads take one round trip
+        load_own<HD, QUERY_TILES>(c, a, scratch, v, (slot + SLOTS - 1) % SLOTS, slot);
+}
+
+struct loader { // what is loaded next
+    struct run run;
+    bool values;
+    int slot;
+};
+
+template <int HD, int QUERY_TILES>
+static __device__ inline void load_next(const struct attend_call &c, const struct share &a,
+                                        mma_scratch<HD, QUERY_TILES> *scratch, const struct range &p, struct loader *l)
+{
+    if (l->run.unit < p.end) {
+        load_unit<HD, QUERY_TILES>(c, a, scratch, view_of<HD, QUERY_TILES>(a, scratch, p, l->run), l->values, l->slot);
+        if (l->values)
+            l->run = next_run<HD, QUERY_TILES>(a, scratch, p, l->run);
+        l->values = !l->values;
+    }
+    commit_copies();
+    l->slot = l->slot + 1 < mma_scratch<HD, QUERY_TILES>::SLOTS ? l->slot + 1 : 0;
+}
+
+} // namespace DEVICE_SPACE
