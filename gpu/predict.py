@@ -67,6 +67,40 @@ def model(shape, n, now):
     return seconds, weights, x
 
 
+def rounded_up(n):  # graphs.cu
+    power = 1 << (n - 1).bit_length()
+    return power // 4 * 3 if power >= 4 and power // 4 * 3 >= n else power
+
+
+def attention(shape, n, context):
+    """(blocks with work, bytes of partial results) before and now; (queries of a block, units of a part, seconds) now. n rows of one slot."""
+    _, _, _, _, heads, kv_heads, head_dim, _ = SHAPES[shape]
+    splits, of_graph, group = math.ceil((context + 1) / 256), rounded_up(math.ceil((context + 1) / 256)), heads // kv_heads
+    row_blocks = {tiles: math.ceil(n / max(1, 16 * tiles // group)) * kv_heads for tiles in (1, 2)}
+    before = row_blocks[2 if row_blocks[2] * of_graph >= 2 * SMS else 1] * splits
+    choices = [(tiles, units) for tiles in ((2, 1) if n * group > 16 else (1,)) for units in (32, 4)]
+    tiles, units = next((c for c in choices if row_blocks[c[0]] * math.ceil(of_graph * 4 / c[1]) >= SMS), (1, 1))
+    parts = math.ceil((context + 1) / 64 / units)
+    blocks, number = row_blocks[tiles] * parts, n * heads * (head_dim + 2) * 4
+    work = blocks * min(units, context / 64) / SMS           # units of a multiprocessor
+    shared = head_dim / 128 * (146e3 if tiles == 1 else 188e3) / 128 / CLOCK  # seconds of a unit: ldmatrix and copies, 128 bytes a clock
+    matrix = head_dim / 128 * 384 * tiles * 2048 / TENSOR / CLOCK
+    memory = context * kv_heads * head_dim * 4 / MEMORY + (2 * number * parts / MEMORY if parts > 1 and number * parts > 20e6 else 0)
+    seconds = EDGE + 2.4e-6 + max(memory, work * max(shared, matrix), min(units, context / 64) * 0.5e-6)
+    return before, number * splits * (splits > 1), blocks, number * parts * (parts > 1), 16 * tiles, units, seconds
+
+
+def attention_table():
+    print("\n| shape | n | context | blocks: before, now | partial results, MB: before, now | block: queries, units | us |")
+    print("|---|---|---|---|---|---|---|")
+    for shape in ("8B bf16", "1B bf16", "SmolLM2 q4_1"):
+        for n in (1, 16, 64) if shape == "8B bf16" else (1,):
+            for context in (1024, 8192, 32768):
+                before, partial, blocks, parts, queries, units, seconds = attention(shape, n, context)
+                print(f"| {shape.split()[0]} | {n} | {context:,} | {before}, {blocks} | {partial / 1e6:.1f}, {parts / 1e6:.1f} | "
+                      f"{queries}, {units} | {1e6 * seconds:.0f} |")
+
+
 def main():
     print("| shape | " + " | ".join(f"n = {n}" for n in ROWS) + " |")
     print("|---|" + "---|" * len(ROWS))
@@ -84,6 +118,7 @@ def main():
         for now in (False, True):
             cells = [f"{model(shape, n, now)[2] / model(shape, n, now)[1]:.2f}" for n in ROWS]
             print(f"| {shape}, {'now' if now else 'before'}: bytes of x per byte of weights | " + " | ".join(cells) + " |")
+    attention_table()
 
 
 if __name__ == "__main__":
