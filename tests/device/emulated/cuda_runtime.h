@@ -277,21 +277,14 @@ template <typename T> T emulated_shuffle(enum emulated_wait what, unsigned mask,
     memcpy(&x, &bits, sizeof(x));
     return x;
 }
-#define EMULATED_SHUFFLES(type) \
-    inline type __shfl_sync(unsigned mask, type x, int source, int width = 32) \
-    { \
-        return emulated_shuffle(EMULATED_SHUFFLE, mask, x, source, width); \
-    } \
-    inline type __shfl_xor_sync(unsigned mask, type x, int bits, int width = 32) \
-    { \
-        return emulated_shuffle(EMULATED_SHUFFLE_XOR, mask, x, bits, width); \
-    }
-EMULATED_SHUFFLES(int)
-EMULATED_SHUFFLES(unsigned)
-EMULATED_SHUFFLES(unsigned long long)
-EMULATED_SHUFFLES(float)
-EMULATED_SHUFFLES(double)
-#undef EMULATED_SHUFFLES
+template <typename T> T __shfl_sync(unsigned mask, T x, int source, int width = 32)
+{
+    return emulated_shuffle(EMULATED_SHUFFLE, mask, x, source, width);
+}
+template <typename T> T __shfl_xor_sync(unsigned mask, T x, int bits, int width = 32)
+{
+    return emulated_shuffle(EMULATED_SHUFFLE_XOR, mask, x, bits, width);
+}
 
 // ---- numbers
 
@@ -332,16 +325,12 @@ inline float __uint_as_float(unsigned x)
 }
 
 // Threads run one at a time, so this is atomic.
-#define EMULATED_ATOMIC_ADD(type) \
-    inline type atomicAdd(type *to, type x) \
-    { \
-        const type old = *to; \
-        *to = old + x; \
-        return old; \
-    }
-EMULATED_ATOMIC_ADD(int)
-EMULATED_ATOMIC_ADD(double)
-#undef EMULATED_ATOMIC_ADD
+template <typename T> T atomicAdd(T *to, std::type_identity_t<T> x)
+{
+    const T old = *to;
+    *to = old + x;
+    return old;
+}
 inline unsigned atomicInc(unsigned *to, unsigned last)
 {
     const unsigned old = *to;

@@ -16,7 +16,7 @@ inline namespace emulated_gpu
 
 // ---- errors
 
-pthread_mutex_t lock_guard::lock = PTHREAD_MUTEX_INITIALIZER;
+std::mutex runtime_lock;
 static int fail_in;
 static thread_local cudaError_t last;
 

@@ -117,13 +117,8 @@ void warp_load_matrices(struct warp *w)
 
 float emulated_half_to_float(uint16_t h)
 {
-    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 0x1F, fraction = h & 0x3FF;
-    if (exponent == 0x1F)
-        return __uint_as_float(sign | 0x7F800000 | fraction << 13);
-    if (exponent)
-        return __uint_as_float(sign | (exponent + 112) << 23 | fraction << 13);
-    const float small = (float)fraction * 0x1p-24f;
-    return sign ? -small : small;
+    const float size = __uint_as_float((h & 0x7FFFu) << 13) * 0x1p112f; // infinity and NaN: at least 2^16
+    return __uint_as_float(__float_as_uint(size) | (size >= 0x1p16f ? 0x7F800000 : 0) | (h & 0x8000u) << 16);
 }
 
 uint16_t emulated_float_to_half(float x)

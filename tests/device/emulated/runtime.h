@@ -1,6 +1,6 @@
 // runtime.h - shared by the runtime's calls and launches: one lock, and simulated failures.
 #pragma once
-#include <pthread.h>
+#include <mutex>
 
 #include "gpu.h"
 
@@ -22,15 +22,10 @@ inline namespace emulated_gpu
 enum { DEVICES = 2 };
 enum { SHARED_DEFAULT = 48 << 10, SHARED_MAX = 227 << 10 }; // bytes
 
-struct lock_guard { // holds the lock during its lifetime
-    static pthread_mutex_t lock;
-    lock_guard()
+extern std::mutex runtime_lock;
+struct lock_guard : std::lock_guard<std::mutex> { // holds the lock during its lifetime
+    lock_guard() : std::lock_guard<std::mutex>(runtime_lock)
     {
-        pthread_mutex_lock(&lock);
-    }
-    ~lock_guard()
-    {
-        pthread_mutex_unlock(&lock);
     }
 };
 
