@@ -63,8 +63,12 @@ GRID_FUNCTION double grid_total(struct exact_sum s)
     return s.whole + s.rest;
 }
 
-// Sums of a row on a device: of ROW_PARTS parts of row_part(n) entries each, of which the last may be shorter or empty.
+// Sums of a row of probabilities on a device: of ROW_PARTS parts of row_part(n) entries each, of which the last may be shorter or empty.
 enum { ROW_PARTS = 32 };
+struct part_sum {
+    double sum;
+    int64_t positive; // number of its entries above 0
+};
 GRID_FUNCTION int row_part(int n)
 {
     return (n + ROW_PARTS - 1) / ROW_PARTS;

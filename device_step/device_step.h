@@ -12,6 +12,7 @@ struct drafting;
 struct drafting_level;
 struct drafting_request;
 struct drafting_shape;
+struct part_sum; // core/grid.h
 struct row_stages;
 struct rule_body;
 struct verify_request;
@@ -21,7 +22,7 @@ struct device_step {
     // Logits (n, vocab) become probabilities in place, with the bits of sampling_row. Ids from used_vocab on are padding. sums:
     // (n, ROW_PARTS) on the device, of the parts of each row (core/grid.h); NULL: not wanted.
     void (*probabilities)(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s,
-                          double *sums);
+                          struct part_sum *sums);
 
     // The device's body of a rule by its name (struct rule: device_body), for verify_request; NULL: it has none.
     const struct rule_body *(*rule_body)(struct backend *b, const char *name);

@@ -10,6 +10,7 @@
 #include "core/tensor.h"
 #include "device_step/candidates.h"
 
+struct part_sum; // core/grid.h
 struct row_stages;
 
 enum { DRAFTING_CANDIDATES = 2048, DRAFTING_FRONTIER = 512 }; // maximum per slot; the host builds larger drafts
@@ -58,7 +59,7 @@ struct drafting_level {
     int stride;           // 1; 0: all candidates of a request share a row
     struct tensor q; // (rows, vocab of the target) becomes the rows that tokens are sampled from; may overlay logits
     int q_row;       // number of its first row in the drafts
-    double *q_sums;  // (rows, ROW_PARTS) becomes their sums (device_step.h); NULL: not wanted
+    struct part_sum *q_sums;         // (rows, ROW_PARTS) becomes their sums (device_step.h); if q is wanted
     const struct row_stages *stages; // of q
     int used_vocab;                  // of q's columns
     int pending, capacity;           // the next level's candidates are pending rows pending .. pending + capacity

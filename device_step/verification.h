@@ -5,6 +5,7 @@
 #include "core/tensor.h"
 
 struct device_draft; // core/draft.h
+struct part_sum;     // core/grid.h
 struct rule_body;    // a device's own; device_step.h: rule_body
 
 enum { RULE_PARAMETERS = 4 }; // maximum number of a body's parameters
@@ -20,7 +21,7 @@ struct verify_request {
     const struct device_draft *on_device;
     // Probabilities on the device: (n, vocab). q: of a draft on the host, row i being node i's; data NULL: nothing was sampled.
     struct tensor p, q;
-    const double
+    const struct part_sum
         *p_sums; // (n, ROW_PARTS) on the device, of the rows of p (device_step.h: probabilities); NULL: not known
     // Philox's stream, and the root's position (sampling/rng.h).
     uint64_t seed, sequence;

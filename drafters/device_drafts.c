@@ -26,7 +26,7 @@ struct device_drafts {
     struct drafting *drafting;
     struct tensor logits, own_logits;   // of a level, if they are not where q will be; own: to be released
     struct tensor q;                    // (slots * (1 + evaluated), vocab of the target) if tokens are sampled
-    double *q_sums;                     // (rows of q, ROW_PARTS)
+    struct part_sum *q_sums;            // (rows of q, ROW_PARTS)
     bool in_place;                      // logits become q where they are
     struct device_slot *slot;           // (slots)
     struct device_draft *draft;         // (slots)

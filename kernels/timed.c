@@ -268,7 +268,7 @@ ARRAY_OPERATIONS(TIMED_VOID, TIMED_VALUE)
 // ---- the step on the device
 
 static void timed_probabilities(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s,
-                                double *sums)
+                                struct part_sum *sums)
 {
     int64_t from = begin(b);
     inner_of(b)->step->probabilities(inner_of(b), logits, used_vocab, s, sums);

@@ -19,7 +19,7 @@ struct device_decisions {
     struct decisions *host;
     const struct rule_body *body;
     double parameter[RULE_PARAMETERS];
-    double *sums;              // (rows, ROW_PARTS) on the device, of the rows of p; NULL: no memory, they are computed
+    struct part_sum *sums;     // (rows, ROW_PARTS) on the device, of the rows of p; NULL: no memory, they are computed
     int n;                     // requests that the device decides
     bool on_device[MAX_SLOTS]; // which of the step's they are
     struct verify_request *request; // (slots) those
@@ -33,7 +33,7 @@ static const struct rule_body *body_of(struct backend *b, const struct rule *rul
 
 static size_t sums_bytes(int rows)
 {
-    return (size_t)rows * ROW_PARTS * sizeof(double);
+    return (size_t)rows * ROW_PARTS * sizeof(struct part_sum);
 }
 
 size_t device_decisions_bytes(struct backend *b, const struct rule *rule, int slots, int nodes, int vocab)
@@ -58,7 +58,7 @@ static bool can_decide(const struct device_decisions *d, const struct request *r
 
 // p: the draft's rows of probabilities, with their sums.
 static struct verify_request request_of(const struct device_decisions *d, const struct request *r, struct tensor p,
-                                        const double *sums)
+                                        const struct part_sum *sums)
 {
     const struct philox *rng = philox_of(r->rng);
     struct verify_request to = { .body = d->body,
@@ -106,7 +106,7 @@ static void device_begin(struct decisions *self, const struct scored *s)
         if (!d->on_device[i])
             continue;
         const struct tensor p = tensor_rows(s->logits, s->first[i], draft_max_nodes(r->draft));
-        double *sums = d->sums != NULL ? d->sums + (size_t)s->first[i] * ROW_PARTS : NULL;
+        struct part_sum *sums = d->sums != NULL ? d->sums + (size_t)s->first[i] * ROW_PARTS : NULL;
         if (d->n < s->n)
             logit_rows_make(d->s.p, p, sums);
         d->request[at] = request_of(d, r, p, sums);

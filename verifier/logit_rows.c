@@ -74,7 +74,7 @@ void logit_rows_destroy(struct logit_rows *r)
     *r = (struct logit_rows){ 0 };
 }
 
-void logit_rows_make(struct logit_rows *r, struct tensor logits, double *sums)
+void logit_rows_make(struct logit_rows *r, struct tensor logits, struct part_sum *sums)
 {
     assert(r->on_device);
     r->backend->step->probabilities(r->backend, logits, r->used_vocab, &r->stages, sums);

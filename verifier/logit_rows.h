@@ -10,6 +10,7 @@
 #include "core/row_stages.h"
 
 struct backend;
+struct part_sum;
 struct sampling;
 
 struct logit_rows {
@@ -33,6 +34,6 @@ void logit_rows_create(struct logit_rows *r, struct backend *b, const struct sam
                        int nodes, int length);
 void logit_rows_destroy(struct logit_rows *r);
 // The device makes probabilities of these rows of logits, and their sums (device_step.h; NULL: not wanted). Only if on_device.
-void logit_rows_make(struct logit_rows *r, struct tensor logits, double *sums);
+void logit_rows_make(struct logit_rows *r, struct tensor logits, struct part_sum *sums);
 // Selects the rows of a request's draft, which begin at row `first`. made: they are probabilities already.
 void logit_rows_point(struct logit_rows *r, struct tensor logits, int first, const struct request *request, bool made);

@@ -180,7 +180,7 @@ void cuda_unprepare(struct backend *b, struct tensor w);
 #define DECLARE_VALUE(name, SIGNATURE) struct tensor cuda_##name OPERATION_PARAMETERS(SIGNATURE);
 ALL_OPERATIONS(DECLARE_VOID, DECLARE_VALUE)
 void cuda_probabilities(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s,
-                        double *sums);
+                        struct part_sum *sums);
 const struct rule_body *cuda_rule_body(struct backend *b, const char *name);
 size_t cuda_verify_bytes(struct backend *b, const struct verify_request *r);
 void cuda_verify(struct backend *b, const struct verify_request *r, int n);

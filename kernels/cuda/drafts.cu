@@ -97,15 +97,6 @@ template <typename T> static T *carve(struct arena *p, size_t n)
     return to;
 }
 
-// Whether a row may have fewer tokens than its candidate should have children.
-static bool may_run_out(const struct drafting_shape *s)
-{
-    bool siblings = false;
-    for (int f = 0; f < s->families.n; f++)
-        siblings = siblings || siblings_differ(s->distinct, family_size(&s->families, f));
-    return s->pick == PICK_SAMPLED && siblings;
-}
-
 static void lay_out(struct cuda_drafting *g, struct arena *p, const struct drafting_shape *s)
 {
     struct builder *t = &g->builder;
@@ -127,7 +118,6 @@ static void lay_out(struct cuda_drafting *g, struct arena *p, const struct draft
         *to = carve<int32_t>(p, nodes);
     t->next_parent = carve<int32_t>(p, slots * (size_t)(s->evaluated > 0 ? s->evaluated : 1));
     t->proposal = carve<uint8_t>(p, nodes);
-    t->positive = may_run_out(s) ? carve<int32_t>(p, level * COUNTS) : NULL;
     g->best = carve<int32_t>(p, level * (size_t)s->k);
     g->log_p = carve<float>(p, level * (size_t)s->k);
 }

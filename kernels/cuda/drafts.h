@@ -13,10 +13,7 @@ namespace DEVICE_SPACE
 {
 
 enum { DRAFT_THREADS = 512, DRAFT_WARPS = DRAFT_THREADS / WARP };
-enum {
-    COUNTS = 16,
-    MAX_TOP_K = 96
-}; // maximum of blocks that count; of a row's top-k (a family, and padding ids) and children
+enum { MAX_TOP_K = 96 }; // maximum of a row's top-k (a family, and padding ids) and children
 static_assert((int)DRAFTING_FRONTIER <= (int)DRAFT_THREADS, "a thread for each candidate of a frontier");
 
 struct draft_state { // of a request
@@ -24,13 +21,12 @@ struct draft_state { // of a request
     int32_t n, n_frontier; // candidates; those of the frontier
 };
 
-struct builder {               // as kernels read it
-    struct drafting_shape s;   // its arrays are on the device
-    const int32_t *row_id;     // (s.vocab) the inverse of s.target_id; -1: none
-    struct draft_state *state; // (requests)
-    struct candidate *at;      // (slots, candidates)
-    int32_t *of_frontier;      // (slots, frontier) candidates
-    int32_t *positive;         // (slots, frontier, COUNTS) of rows: tokens of positive probability; NULL: enough
+struct builder {                       // as kernels read it
+    struct drafting_shape s;           // its arrays are on the device
+    const int32_t *row_id;             // (s.vocab) the inverse of s.target_id; -1: none
+    struct draft_state *state;         // (requests)
+    struct candidate *at;              // (slots, candidates)
+    int32_t *of_frontier;              // (slots, frontier) candidates
     int32_t *next_token, *next_parent; // as in struct drafting
     int32_t *draft_n, *draft_token, *draft_parent, *tag, *draft_q_row;
     uint8_t *proposal;
@@ -39,10 +35,10 @@ struct builder {               // as kernels read it
 struct level { // struct drafting_level as a kernel argument
     int depth, stride, q_row, pending, capacity;
     bool last;
-    int width, counts;   // of rows of q: columns; blocks that count their tokens of positive probability
-    const float *q;      // (rows, width)
-    const double *sums;  // (rows, ROW_PARTS)
-    const int32_t *best; // (rows, k)
+    int width;
+    const float *q;                // (rows, width)
+    const struct part_sum *q_sums; // (rows, ROW_PARTS)
+    const int32_t *best;           // (rows, k)
     const float *log_p;
     int32_t first[MAX_SLOTS];
 };

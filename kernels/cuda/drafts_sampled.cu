@@ -1,6 +1,6 @@
 // drafts_sampled.cu - sampled and coupled children of a level: rows of probabilities, and draws from them with the host's results.
 //
-// The rows come with the sums of their parts (core/grid.h: ROW_PARTS), and a draw reads the part that has the token. Sums are exact, so a
+// A draw reads the part of a row that has the token, by the sums that come with the probabilities. They are exact (core/grid.h), so a
 // part without a token that was drawn before has its sum less that token's weight.
 #include "kernels/cuda/cluster.h"
 #include "kernels/cuda/drafts.h"
@@ -9,7 +9,13 @@
 namespace DEVICE_SPACE
 {
 
-enum { COUNT_THREADS = 512, COUNT_WIDTH = 2048, MAP_THREADS = 256 }; // COUNT_WIDTH: columns for a block, at least
+enum { MAP_THREADS = 256 };
+
+// The sums of the parts of the row of the frontier's candidate f.
+__device__ static const struct part_sum *sums_of(const struct level &l, int request, int f)
+{
+    return l.q_sums + row_of(l, request, f) * ROW_PARTS;
+}
 
 // Rows over the target's ids: tokens without an id of the drafter are impossible.
 static __global__ void map_ids_kernel(float *to, int width, const float *from, int from_width, const int32_t *row_id)
@@ -22,30 +28,6 @@ static __global__ void map_ids_kernel(float *to, int width, const float *from, i
     to[(int64_t)blockIdx.x * width + x] = id >= 0 ? from[(int64_t)blockIdx.x * from_width + id] : -INFINITY;
 }
 
-__device__ static int32_t *counts_of(const struct builder &t, int slot, int f)
-{
-    return t.positive + ((int64_t)slot * t.s.frontier + f) * COUNTS;
-}
-
-static __global__ void __launch_bounds__(COUNT_THREADS)
-    count_kernel(const __grid_constant__ struct builder t, const __grid_constant__ struct level l)
-{
-    __shared__ double of_warp[COUNT_THREADS / WARP];
-    kernel_prologue();
-    const struct draft_state &draft = t.state[blockIdx.z];
-    const int f = (int)blockIdx.y, each = (l.width + l.counts - 1) / l.counts, from = (int)blockIdx.x * each;
-    const float *q = l.q + row_of(l, (int)blockIdx.z, f) * l.width;
-    double n = 0;
-    if (f >= draft.n_frontier)
-        return;
-    UNROLL_BY(8)
-    for (int i = from + (int)threadIdx.x; i < min(from + each, l.width); i += COUNT_THREADS)
-        n += q[i] > 0;
-    n = block_sum<COUNT_THREADS / WARP>(n, of_warp);
-    if (threadIdx.x == 0)
-        counts_of(t, draft.r.slot, f)[blockIdx.x] = (int32_t)n;
-}
-
 struct draws { // shared memory of a block
     struct selection selection;
     double sum[ROW_PARTS], of_warp[DRAFT_WARPS], below;
@@ -55,15 +37,17 @@ struct draws { // shared memory of a block
 };
 
 // Number of children of the frontier's candidate f.
-__device__ static int children_of(const struct builder &t, const struct level &l, const struct draft_at_hand &d, int f)
+__device__ static int children_of(const struct builder &t, const struct level &l, const struct draft_at_hand &d,
+                                  int request, int f)
 {
     const int n = family_top_k(&t.s.families, d.at[d.frontier[f]].family, t.s.vocab);
+    const struct part_sum *part = sums_of(l, request, f);
     int positive = 0;
     if (!siblings_differ(t.s.distinct, n))
         return n;
     UNROLL_BY(8)
-    for (int i = 0; i < l.counts; i++)
-        positive += counts_of(t, d.r.slot, f)[i];
+    for (int i = 0; i < ROW_PARTS; i++)
+        positive += (int)part[i].positive;
     return children_sampled(t.s.distinct, n, positive);
 }
 
@@ -115,14 +99,14 @@ __device__ static int sample_children(const struct builder &t, const struct leve
     const struct random_source source = { d.r.seed, d.r.sequence, d.r.root };
     const int64_t row = row_of(l, (int)blockIdx.y, f);
     struct row_without left = { l.q + row * l.width, s.out, 0 };
-    const int own = (int)threadIdx.x <= f ? children_of(t, l, d, (int)threadIdx.x) : 0;
+    const int own = (int)threadIdx.x <= f ? children_of(t, l, d, (int)blockIdx.y, (int)threadIdx.x) : 0;
     int children;
     double total;
     const int before = sum_before(own, s.selection.of_warp, &children);
     if ((int)threadIdx.x == f)
         s.first = d.n + before, s.n = own;
     if (threadIdx.x < ROW_PARTS)
-        s.sum[threadIdx.x] = l.sums[row * ROW_PARTS + threadIdx.x];
+        s.sum[threadIdx.x] = sums_of(l, (int)blockIdx.y, f)[threadIdx.x].sum;
     __syncthreads();
     const int at = s.first, n = s.n;
     sum_before(threadIdx.x < ROW_PARTS ? s.sum[threadIdx.x] : 0, s.of_warp, &total);
@@ -166,7 +150,7 @@ static __global__ void __launch_bounds__(DRAFT_THREADS, 1)
     const struct draft_at_hand d = draft_of(t, (int)blockIdx.x);
     const bool real = (int)threadIdx.x < d.n_frontier;
     int children;
-    sum_before(real ? children_of(t, l, d, (int)threadIdx.x) : 0, s.of_warp, &children);
+    sum_before(real ? children_of(t, l, d, (int)blockIdx.x, (int)threadIdx.x) : 0, s.of_warp, &children);
     end_level(t, l, d, d.n + children, s);
 }
 
@@ -197,7 +181,7 @@ void sample_level(struct cuda *c, const struct builder *t, const struct drafting
                   int requests)
 {
     const unsigned rows = (unsigned)wanted->width, n = (unsigned)requests;
-    assert(wanted->q.rows == wanted->logits.rows);
+    assert(wanted->q.rows == wanted->logits.rows && wanted->q_sums != NULL);
     if (wanted->q.data != wanted->logits.data)
         QUEUE(c, map_ids_kernel, dim3((unsigned)wanted->q.rows, (unsigned)blocks_for(wanted->q.width, MAP_THREADS)),
               MAP_THREADS, 0, (float *)wanted->q.data, (int)wanted->q.width, (const float *)wanted->logits.data,
@@ -205,17 +189,13 @@ void sample_level(struct cuda *c, const struct builder *t, const struct drafting
     cuda_probabilities(&c->backend, wanted->q, wanted->used_vocab, wanted->stages, wanted->q_sums);
     l->width = (int)wanted->q.width;
     l->q = (const float *)wanted->q.data;
-    l->sums = wanted->q_sums;
-    l->counts = blocks_for(l->width, COUNT_WIDTH) < COUNTS ? blocks_for(l->width, COUNT_WIDTH) : COUNTS;
+    l->q_sums = wanted->q_sums;
     if (t->s.pick == PICK_COUPLED) {
         const int blocks = cluster_blocks(c);
         QUEUE_CLUSTERS(c, race_kernel, blocks, requests * blocks, CLUSTER_THREADS,
                        sizeof(struct sampling_scratch<CLUSTER_THREADS, CLUSTER>), *t, *l);
-    } else {
-        if (t->positive != NULL)
-            QUEUE(c, count_kernel, dim3((unsigned)l->counts, rows, n), COUNT_THREADS, 0, *t, *l);
+    } else
         QUEUE(c, sample_kernel, dim3(rows, n), DRAFT_THREADS, 0, *t, *l);
-    }
     if (t->s.pick == PICK_COUPLED || rows > 1)
         QUEUE(c, level_kernel, requests, DRAFT_THREADS, 0, *t, *l);
 }

@@ -67,7 +67,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) exp_kernel(const __grid_co
             s.x[i] = i == certain ? 1.0f : 0.0f;
         for (int k = s.from / part + (int)threadIdx.x; c.row_sum != NULL && k < (s.from + c.each) / part;
              k += ROW_THREADS)
-            row_sums(c)[k] = k == certain / part;
+            row_sums(c)[k].sum = row_sums(c)[k].positive = k == certain / part;
         return;
     }
     const float top = scaled_logit(most, most, c.s.inverse_temperature);
@@ -101,17 +101,21 @@ static __global__ void __launch_bounds__(ROW_THREADS) normalize_kernel(const __g
     const int length = row_part(c.n);
     for (int k = s.from / length; k < (s.from + c.each) / length; k++) {
         const struct chunk part = { s.x, k * length, min((k + 1) * length, c.n) };
-        double of_part = 0;
+        double of_part = 0, positive = 0;
         walk_batches(part, [&](int i, float x) {
             const float probability = (float)grid_round((double)x * by);
             s.x[i] = probability;
             of_part += grid_round((double)probability);
+            positive += probability > 0;
         });
         if (c.row_sum == NULL)
             continue;
         of_part = block_sum<ROW_WARPS>(of_part, of_warp);
-        if (threadIdx.x == 0)
-            row_sums(c)[k] = of_part;
+        positive = block_sum<ROW_WARPS>(positive, of_warp);
+        if (threadIdx.x == 0) {
+            row_sums(c)[k].sum = of_part;
+            row_sums(c)[k].positive = (int64_t)positive;
+        }
     }
 }
 
@@ -160,7 +164,7 @@ static void queue_rows(struct cuda *c, struct rows_call call, int rows)
 }
 
 void cuda_probabilities(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s,
-                        double *sums)
+                        struct part_sum *sums)
 {
     struct cuda *c = (struct cuda *)b;
     assert(logits.type == F32 && used_vocab > 0 && used_vocab <= logits.width && logits.width <= 1 << 20);

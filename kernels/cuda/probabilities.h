@@ -31,10 +31,10 @@ struct rows_call {
     float *x;                        // (rows, n)
     int n, used_vocab, chunks, each; // each: a multiple of row_part(n)
     struct row_stages s;
-    double *row_sum;       // (rows, ROW_PARTS) of the probabilities (device_step.h); NULL: not wanted
-    uint64_t *key;         // (rows, chunks) of the largest
-    struct exact_sum *sum; // (rows, chunks) of e^x
-    int selections;        // in this order
+    struct part_sum *row_sum; // (rows, ROW_PARTS) of the probabilities (device_step.h); NULL: not wanted
+    uint64_t *key;            // (rows, chunks) of the largest
+    struct exact_sum *sum;    // (rows, chunks) of e^x
+    int selections;           // in this order
     struct selection selection[2];
 };
 
@@ -52,7 +52,7 @@ __device__ inline struct chunk chunk_of_block(const struct rows_call &c)
     return s;
 }
 
-__device__ inline double *row_sums(const struct rows_call &c)
+__device__ inline struct part_sum *row_sums(const struct rows_call &c)
 {
     return c.row_sum + (int64_t)blockIdx.x * ROW_PARTS;
 }

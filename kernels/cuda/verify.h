@@ -35,8 +35,8 @@ struct verify_call { // struct verify_request as kernels read it
     const uint8_t *proposal;
     const int32_t *tag, *q_row; // q_row: NULL: row i is node i's
     const float *p, *q;
-    const double *p_sums, *q_sums; // (rows, ROW_PARTS) of the rows of p and q; NULL: not known
-    double *residual;              // (residual_rows, vocab) residuals of rows of p
+    const struct part_sum *p_sums, *q_sums; // (rows, ROW_PARTS) of the rows of p and q; NULL: not known
+    double *residual;                       // (residual_rows, vocab) residuals of rows of p
     double parameter[RULE_PARAMETERS];
     struct random_source rng;
     struct verify_output out;
@@ -170,14 +170,14 @@ __device__ inline const float *row_of(const struct verify_call &c, int node)
 }
 
 // The sums of the parts of row `row` of p or q; sums: p_sums or q_sums.
-__device__ inline const double *sums_of(const double *sums, int row)
+__device__ inline const struct part_sum *sums_of(const struct part_sum *sums, int row)
 {
     return sums != NULL ? sums + (int64_t)row * ROW_PARTS : NULL;
 }
 
 // The sum of a row, by a walk if its sums are not known. parts: where those of its parts go; NULL: not wanted.
 __device__ inline double row_sum(const struct verify_call &c, struct verify_shared &v, const float *row,
-                                 const double *sums, struct row_parts *parts)
+                                 const struct part_sum *sums, struct row_parts *parts)
 {
     if (sums == NULL) {
         struct tally t = { 0, 0, -1 };
@@ -190,7 +190,7 @@ __device__ inline double row_sum(const struct verify_call &c, struct verify_shar
         return t.sum;
     }
     static_assert((int)ROW_PARTS == (int)WARP, "a part per lane");
-    const double part = sums[threadIdx.x % WARP];
+    const double part = sums[threadIdx.x % WARP].sum;
     double sum = part;
     for (int step = WARP / 2; step > 0; step /= 2)
         sum += __shfl_xor_sync(0xFFFFFFFF, sum, step);

@@ -166,10 +166,10 @@ static void download_draft(struct backend *b, struct draft *d)
 // Levels built on the host, and how often a device made probabilities of a level's rows.
 static int host_levels, probabilities;
 static void (*made_by)(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s,
-                       double *sums);
+                       struct part_sum *sums);
 
 static void count_probabilities(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s,
-                                double *sums)
+                                struct part_sum *sums)
 {
     probabilities++;
     made_by(b, logits, used_vocab, s, sums);

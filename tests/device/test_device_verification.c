@@ -109,7 +109,7 @@ struct verified_scene { // by host and device
     struct philox source;
     struct verification expected; // the host's decision
     struct tensor p, q;
-    double *p_sums, *q_sums;
+    struct part_sum *p_sums, *q_sums;
     void *arrays; // of a draft on the device
     struct device_draft device_draft;
     int32_t its_tag[MOST_NODES];
@@ -134,15 +134,15 @@ static struct tensor uploaded(struct backend *b, const float *from, int rows, in
 }
 
 // The sums of the parts of these rows; half the time they are not known.
-static double *uploaded_sums(struct backend *b, const float *from, int rows, int vocab)
+static struct part_sum *uploaded_sums(struct backend *b, const float *from, int rows, int vocab)
 {
     if (any(2) == 0)
         return NULL;
-    double(*sums)[ROW_PARTS] = xcalloc((size_t)rows, sizeof(*sums));
+    struct part_sum(*sums)[ROW_PARTS] = xcalloc((size_t)rows, sizeof(*sums));
     for (int i = 0; i < rows * vocab; i += vocab)
         for (int k = 0, first = 0, each = row_part(vocab); first < vocab; k++, first += each)
-            sums[i / vocab][k] = dist_row_sum(from + i + first, vocab - first < each ? vocab - first : each);
-    double *to = b->alloc(b, (size_t)rows * sizeof(*sums));
+            sums[i / vocab][k].sum = dist_row_sum(from + i + first, vocab - first < each ? vocab - first : each);
+    struct part_sum *to = b->alloc(b, (size_t)rows * sizeof(*sums));
     b->upload(b, to, sums, (size_t)rows * sizeof(*sums));
     free(sums);
     return to;

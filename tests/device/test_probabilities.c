@@ -69,7 +69,7 @@ static void check(const struct gpu_here *g, struct backend *b, const struct samp
     for (uint32_t i = 0; i < (uint32_t)rows; i++)
         some_logits(host + (int)i * n, n, kind, (uint32_t)(n + 10000 * time) + i);
     b->upload(b, logits.data, host, bytes);
-    double sums[ROWS][ROW_PARTS], *device_sums = b->alloc(b, sizeof(sums));
+    struct part_sum sums[ROWS][ROW_PARTS], *device_sums = b->alloc(b, sizeof(sums));
     b->step->probabilities(b, logits, used_vocab, &wanted, device_sums);
     b->download(b, device, logits.data, bytes);
     b->download(b, sums, device_sums, (size_t)rows * sizeof(sums[0]));
@@ -79,10 +79,16 @@ static void check(const struct gpu_here *g, struct backend *b, const struct samp
             if (memcmp(&host[i * n + k], &device[i * n + k], sizeof(*host)) != 0)
                 fail_msg("%s: logits of kind %d, %d of %d tokens, token %d: %a on the device, %a on the host", g->name,
                          kind, used_vocab, n, k, (double)device[i * n + k], (double)host[i * n + k]);
-        for (int k = 0, from = 0; k < ROW_PARTS; k++, from += row_part(n))
-            if (sums[i][k] != (from < n ? dist_row_sum(host + i * n + from, min(row_part(n), n - from)) : 0))
-                fail_msg("%s: logits of kind %d, %d of %d tokens: part %d adds up to %a on the device", g->name, kind,
-                         used_vocab, n, k, sums[i][k]);
+        for (int k = 0, from = 0; k < ROW_PARTS; k++, from += row_part(n)) {
+            const int length = from < n ? min(row_part(n), n - from) : 0;
+            int positive = 0;
+            for (int x = 0; x < length; x++)
+                positive += host[i * n + from + x] > 0;
+            if (sums[i][k].sum != (length > 0 ? dist_row_sum(host + i * n + from, length) : 0) ||
+                sums[i][k].positive != positive)
+                fail_msg("%s: logits of kind %d, %d of %d tokens: part %d has %d of them, which add up to %a", g->name,
+                         kind, used_vocab, n, k, (int)sums[i][k].positive, sums[i][k].sum);
+        }
     }
     b->release(b, logits.data), b->release(b, device_sums);
     free(host), free(device);
