@@ -156,11 +156,11 @@ static __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
     const int row = cluster_of_block(), block = block_in_cluster(), blocks = blocks_in_cluster();
     const int each = (vocab + blocks - 1) / blocks, from = min(block * each, vocab), to = min(from + each, vocab);
     const float *x = logits + (int64_t)row * vocab;
-    struct top_k_shared *first = in_block(s, 0);
     const uint64_t own = largest_below(x, from, to, ~0ull);
     find_bound(s, own, k);
     const double sum = list_keys(s, x, from, to);
     cluster_barrier(); // the first block has begun
+    struct top_k_shared *first = in_block(s, 0);
     if (threadIdx.x == 0)
         first->largest[block] = s->max, first->sum[block] = sum;
     find_results(s, x, from, to, k, own, first->result + (int64_t)block * k);

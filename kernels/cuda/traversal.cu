@@ -24,7 +24,8 @@ struct position {
     struct proposal q;
 };
 
-// A child of the node was given up: computes the residual without it and returns the new a.
+// A child of the node was given up: computes the residual without it and returns the new a. At a = 1 mass is always left: rows add up
+// to 1, and the child was given up since p is smaller than q at its token.
 __device__ static double without(const struct verify_call &c, struct traversal_shared &s, struct position &at,
                                  int child)
 {
@@ -36,12 +37,6 @@ __device__ static double without(const struct verify_call &c, struct traversal_s
     const double a = share_left(left, at.a);
     if (a >= 0)
         return a;
-    // Nothing is left although a is 1, by rounding: p stays, and is written, with the sums of its parts.
-    const struct remaining was = at.p;
-    cluster_barrier(); // all have read it
-    replace_remaining(
-        c, s.v, at.p, 1, [=](int i) { return was.row != NULL ? (double)was.row[i] : was.work[i]; },
-        [=](int i, double x) { return normalized(was.n, i, grid_round(x)); });
     if (is_writer())
         c.out.decision->empty++;
     return 1;

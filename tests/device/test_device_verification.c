@@ -403,6 +403,45 @@ static void residuals_fit_into_the_workspace(void **unused)
         }
 }
 
+// A token of the root is rejected, and the next one is drawn from the residual where its cumulative sum reaches a multiple of 32 tokens:
+// nowhere else does it matter which part of the row has what was missing to a sum of 1.
+static void a_draw_at_the_edge_of_a_part_has_the_hosts_token(void **unused)
+{
+    enum { VOCAB = 1000, STEP = 32 };
+    static double p[VOCAB];
+    struct verified_scene *a = &scenes[0];
+    struct scene *s = &a->scene;
+    for (int g = 0; g < gpus; g++) {
+        struct backend *b = gpu_open(&gpu[g]);
+        for (int k = 0; k < 40; k++) {
+            const struct kind *kind = &kinds[KINDS - 2];
+            some_scene(s, false, true);
+            s->p.rows.vocab = VOCAB;
+            for (int i = 0; i < 2; i++)
+                some_row(s->p.p + i * VOCAB, VOCAB);
+            s->draft.n = 1;
+            draft_add(&s->draft, 0, any(VOCAB), DETERMINISTIC);
+            struct verify_request r = request_of(b, a, kind, false);
+            double below = 0, uniforms[6] = { 0, 1 - 0x1p-53, 0, 0, 0, 0 };
+            dist_from_row(p, s->p.p, VOCAB);
+            if (p[s->token[1]] == 1 || dist_remove(p, VOCAB, s->token[1]) == 0) {
+                done(b, a);
+                continue;
+            }
+            for (int i = 0, n = STEP * (1 + any(VOCAB / STEP)); i < n && i < VOCAB; i++)
+                below += p[i];
+            uniforms[2] = below < 1 ? below : 0;
+            r.uniforms = uniforms;
+            b->step->verify(b, &r, 1), b->step->verify_wait(b, &r, &a->verify_result, 1);
+            const int token = rng_pick_of(&uniforms[2], p, VOCAB, (struct address){ FOR_RESIDUAL, 0, 0 });
+            if (a->verify_result.n != 1 || a->token[0] != token)
+                fail_msg("%s: token %d of %d, expected %d", gpu[g].name, a->token[0], a->verify_result.n, token);
+            done(b, a);
+        }
+        gpu_close(b);
+    }
+}
+
 static void a_batch_is_one_launch_and_one_wait(void **unused)
 {
 #if defined(EMULATED_DEVICE)
@@ -469,6 +508,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_device_decides_as_the_host),
         cmocka_unit_test(rules_name_bodies_that_the_device_has),
         cmocka_unit_test(residuals_fit_into_the_workspace),
+        cmocka_unit_test(a_draw_at_the_edge_of_a_part_has_the_hosts_token),
         cmocka_unit_test(a_batch_is_one_launch_and_one_wait),
         cmocka_unit_test(a_device_that_fails_returns_no_decision),
     };

@@ -56,7 +56,8 @@ struct gpu {
     // The current cluster: n threads in all.
     int n, warps, active, at_cluster_barrier;
     int blocks;
-    uint3 first; // index of its first block
+    bool cluster_began; // all blocks have: a barrier of the cluster was passed
+    uint3 first;        // index of its first block
     struct {
         int active, at_barrier;
         uint8_t *shared; // dynamic shared memory

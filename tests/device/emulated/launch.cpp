@@ -42,6 +42,7 @@ static void cluster_run(int64_t number)
         g.block[b].active = g.n / g.blocks;
         memset(shared[b], 0xFF, g.shared_bytes);
     }
+    g.cluster_began = false;
     block_order(number);
     copies_init(number);
     g.active = g.n;

@@ -36,6 +36,7 @@ void emulated_barrier(void)
 static void cluster_barrier_open(void)
 {
     g.at_cluster_barrier = 0;
+    g.cluster_began = true;
     ready_put_all([](struct thread *t) {
         if (t->waits != EMULATED_CLUSTER_BARRIER)
             return false;
@@ -69,6 +70,8 @@ void *emulated_in_block(void *shared, int block)
     if (at >= g.shared_bytes || block < 0 || block >= g.blocks)
         die("address %zu in the dynamic shared memory of block %d of a cluster: it has %zu bytes and %d blocks", at,
             block, g.shared_bytes, g.blocks);
+    if (block != g.now->block && (!g.cluster_began || g.block[block].active == 0))
+        die("the shared memory of block %d of a cluster, which may not have begun, or has ended", block);
     return g.block[block].shared + at;
 }
 
