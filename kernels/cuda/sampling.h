@@ -40,15 +40,10 @@ struct random_source { // Philox's stream, and the root's position (sampling/rng
 
 // ---- entries
 
-// An entry of a row of floats, as it comes, or of doubles, as it is worked on.
+// An entry of a row as it comes.
 __device__ inline double entry_of(const float *row, int i)
 {
     return grid_round((double)row[i]);
-}
-
-__device__ inline double entry_of(const double *row, int i)
-{
-    return row[i];
 }
 
 // A row without some of its tokens.
@@ -57,14 +52,6 @@ struct row_without {
     const int32_t *out; // (n)
     int n;
 };
-
-__device__ inline double entry_of(const struct row_without *r, int i)
-{
-    for (int k = 0; k < r->n; k++)
-        if (r->out[k] == i)
-            return 0;
-    return entry_of(r->row, i);
-}
 
 // ---- walks
 
@@ -214,25 +201,6 @@ __device__ inline bool accept(double num, double den, const struct random_source
     return acceptance_of(acceptance_is_certain(num, den) ? 0 : uniform(c, purpose, node), num, den);
 }
 
-// Sums the entries from .. to by warps, each a part of `each` entries, into scratch.sum_of_warp.
-template <int THREADS, int BLOCKS, typename entries>
-__device__ inline void sum_by_warps(entries entry, int from, int to, int each,
-                                    struct sampling_scratch<THREADS, BLOCKS> &scratch)
-{
-    const int first = from + (int)threadIdx.x / WARP * each, last = min(first + each, to);
-    double part = 0;
-    UNROLL_BY(8)
-    for (int i = first + (int)threadIdx.x % WARP; i < last; i += WARP)
-        part += entry(i);
-    GRID_ROLLED
-    for (int step = WARP / 2; step > 0; step /= 2)
-        part += __shfl_xor_sync(0xFFFFFFFF, part, step);
-    __syncthreads(); // scratch may still be read
-    if (threadIdx.x % WARP == 0)
-        scratch.sum_of_warp[threadIdx.x / WARP] = part;
-    __syncthreads();
-}
-
 // The token of from .. to at which the cumulative sum, `below` before them, exceeds target. Each warp sums a part; the part with the
 // token is divided among the warps in turn.
 template <int THREADS, int BLOCKS, typename entries>
@@ -242,29 +210,23 @@ __device__ inline int pick_between(entries entry, int from, int to, double targe
     enum { WARPS = THREADS / WARP };
     static_assert(WARPS > 1, "a part must be smaller than the whole");
     while (to - from > 1) {
-        const int each = (to - from + WARPS - 1) / WARPS;
-        sum_by_warps(entry, from, to, each, scratch);
+        const int each = (to - from + WARPS - 1) / WARPS, warp = (int)threadIdx.x / WARP;
+        const int first = from + warp * each, last = min(first + each, to);
+        double part = 0;
+        UNROLL_BY(8)
+        for (int i = first + (int)threadIdx.x % WARP; i < last; i += WARP)
+            part += entry(i);
+        GRID_ROLLED
+        for (int step = WARP / 2; step > 0; step /= 2)
+            part += __shfl_xor_sync(0xFFFFFFFF, part, step);
+        __syncthreads(); // scratch may still be read
+        if (threadIdx.x % WARP == 0)
+            scratch.sum_of_warp[warp] = part;
+        __syncthreads();
         from += max(pick_cumulative(scratch.sum_of_warp, WARPS, target, &below), 0) * each;
         to = min(from + each, to);
     }
     return from;
-}
-
-// By a block: the first token at which the cumulative sum exceeds u times the total.
-template <int THREADS, typename number>
-__device__ inline int pick(const number *row, int vocab, const struct random_source &c, enum purpose purpose, int node,
-                           struct sampling_scratch<THREADS> &scratch)
-{
-    enum { WARPS = THREADS / WARP };
-    const auto entry = [=](int i) { return entry_of(row, i); };
-    const int each = (vocab + WARPS - 1) / WARPS;
-    double sum = 0, below = 0;
-    sum_by_warps(entry, 0, vocab, each, scratch);
-    for (int w = 0; w < WARPS; w++)
-        sum += scratch.sum_of_warp[w];
-    const double target = sum * uniform(c, purpose, node);
-    const int from = max(pick_cumulative(scratch.sum_of_warp, WARPS, target, &below), 0) * each;
-    return pick_between(entry, from, min(from + each, vocab), target, below, scratch);
 }
 
 // The race for the token at a position of the text. Two neighbours share a block of Philox's. *sum: of the row; NULL: not wanted.

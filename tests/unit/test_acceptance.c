@@ -12,7 +12,10 @@ static void shares_are_rounded_down_and_a_single_entry_is_1(void **unused)
         const double whole = k * 0x1p-52;
         assert_true(grid_share(whole, whole, 1 / whole) == 1);
     }
-    assert_true(grid_share(0x1p-52, 3 * 0x1p-52, 1 / (3 * 0x1p-52)) < 1.0 / 3);
+    for (int k = 1; k < 100; k++) {
+        const double quotient = k * (1.0 / 100), share = grid_share(k, 100, 1.0 / 100);
+        assert_true(share <= quotient && quotient - share < 0x1p-52);
+    }
     assert_true(grid_share(0, 0.25, 4) == 0);
     assert_true(grid_excess(0.5, 0.25) == 0.25 && grid_excess(0.25, 0.5) == 0 && grid_excess(0.5, 0.5) == 0);
 }
