@@ -9,7 +9,7 @@
 // products are float by float, without TF32: cuBLAS has no product of f32 by 16-bit numbers, so f16 weights, and bf16 weights with
 // f32 activations, are converted to f32 when they are prepared: exactly, in twice the memory. (f16 by f16 would round the
 // input to f16, which is not one of `activations`.)
-#include "kernels/cuda/cublas.h"
+#include "kernels/cuda/cuda.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -5,9 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/cluster.h"
-#include "kernels/cuda/cublas.h"
-
 namespace DEVICE_SPACE
 {
 

@@ -103,7 +103,7 @@ void cuda_launched(struct cuda *c, const char *what);
 // Part of QUEUE: counts the kernel. If the device waits for each, waits for it; cuda_launched reports its fault.
 void cuda_queued(struct cuda *c, const char *kernel);
 // QUEUE(c, kernel, grid, block, bytes of dynamic shared memory, arguments): of kernels that wait for the previous one themselves
-// (device.h: kernel_prologue). QUEUE_CLUSTERS: in clusters of `blocks` blocks (cluster.h), a divisor of grid.x.
+// (device.h: kernel_prologue). QUEUE_CLUSTERS: in clusters of `blocks` blocks, a divisor of grid.x.
 #if defined(EMULATED)
 #define QUEUE(c, kernel, grid, block, shared, ...) \
     (cuda_use(c), LAUNCH(kernel, grid, block, shared, (c)->stream, __VA_ARGS__), cuda_queued(c, #kernel))
@@ -140,6 +140,24 @@ static inline void queue(struct cuda *c, void (*kernel)(parameters...), int clus
 #define QUEUE(c, kernel, grid, block, shared, ...) QUEUE_CLUSTERS(c, kernel, 1, grid, block, shared, __VA_ARGS__)
 #endif
 
+// Whether this file was compiled for a compute capability that has clusters; else such a device runs the code of an older one.
+static inline bool compiled_with_clusters()
+{
+#if defined(__CUDA_ARCH_LIST__)
+    for (int capability : { __CUDA_ARCH_LIST__ })
+        if (capability >= 900)
+            return true;
+    return false;
+#else
+    return true;
+#endif
+}
+
+static inline int cluster_blocks(const struct cuda *c)
+{
+    return c->overlaps && compiled_with_clusters() ? CLUSTER : 1; // overlaps: from compute capability 9.0 on
+}
+
 // Makes s at least `bytes` large. NULL: out of memory, which is recorded.
 void *cuda_reserve(struct cuda *c, struct space *s, size_t bytes, const char *what);
 // The same for pinned host memory: copies to and from it are direct.
@@ -169,6 +187,12 @@ struct reach attention_extent(const struct layout *s);
 struct graphs *graphs_create(void);
 void graphs_destroy(struct graphs *g); // g may be NULL
 bool graphs_capturing(const struct graphs *g);
+
+// cublas.cu: products by cuBLAS instead of the kernels here, for comparison; their rows do not have the same bits for every n.
+// Loads cuBLAS and turns the complete backend c into one with products by cuBLAS. Returns false and sets err on failure; c is then
+// unchanged.
+bool cublas_open(struct cuda *c, struct error *err);
+void cublas_close(struct cuda *c); // before the stream is destroyed; does nothing if cuBLAS is not open
 
 // The operations, as backend.h has them.
 int cuda_bucket(struct backend *b, int n);

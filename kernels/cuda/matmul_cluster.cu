@@ -5,7 +5,7 @@
 // bf16 weights. Here each of a cluster's eight blocks has one slice of k, and each of its eight warps a tile of its own, so that a block
 // reads an eighth of x for 128 rows of weights: warps read the same x, from L1 after the first of them. The blocks then add the
 // slices of each output in order, reading each other's shared memory. PTX ISA, "cluster of cooperative thread arrays".
-#include "kernels/cuda/cluster.h"
+#include "kernels/cuda/cuda.h"
 #include "kernels/cuda/slice.h"
 
 namespace DEVICE_SPACE

@@ -10,7 +10,7 @@
 #pragma once
 #include <math.h>
 
-#include "kernels/cuda/cluster.h"
+#include "kernels/cuda/cuda.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/reduce.h"
 #include "core/acceptance.h"

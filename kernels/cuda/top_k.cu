@@ -4,7 +4,6 @@
 // row, each of its blocks a part of it. The k-th largest of the keys that are the largest of a group of threads is a lower bound of
 // the part's k-th largest key. A second walk lists the keys from this bound on, which are few more than k, and sums up the
 // exponentials. The first block ranks the results of all parts. If the list is too long, the part's results are found one by one.
-#include "kernels/cuda/cluster.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/reduce.h"
 
