@@ -354,7 +354,7 @@ static struct cuda *open_device(const char *name, int device, struct error *err)
     c->device = device;
     c->processors = p.multiProcessorCount;
     c->overlaps = p.major >= 9;
-    c->clusters = cluster_blocks(c) > 1 && !is_set("SPECLAB_CUDA_NO_CLUSTERS");
+    c->clusters = c->overlaps && compiled_with_clusters() && !is_set("SPECLAB_CUDA_NO_CLUSTERS");
     c->waits = is_set("SPECLAB_CUDA_SYNC");
     c->graphs = graphs_create();
     c->verify.apart = c->best.apart = c->parts.apart = true;

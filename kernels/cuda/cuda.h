@@ -61,7 +61,7 @@ struct cuda {
     int device, processors; // of the device: streaming multiprocessors
     cudaStream_t stream;
     bool overlaps; // a kernel may start before the previous one has ended: from compute capability 9.0 on
-    bool clusters; // products use them (matmul_cluster.cu)
+    bool clusters; // kernels run in clusters of blocks (device.h)
     cudaEvent_t stamp[MAX_STAMPS];
     bool failed; // since the last sync()
     struct error err;
@@ -155,7 +155,7 @@ static inline bool compiled_with_clusters()
 
 static inline int cluster_blocks(const struct cuda *c)
 {
-    return c->overlaps && compiled_with_clusters() ? CLUSTER : 1; // overlaps: from compute capability 9.0 on
+    return c->clusters ? CLUSTER : 1;
 }
 
 // Makes s at least `bytes` large. NULL: out of memory, which is recorded.

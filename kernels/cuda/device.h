@@ -246,8 +246,8 @@ __device__ inline void forget(int &x)
 // ---- clusters of blocks, which run at the same time on neighbouring multiprocessors and reach each other's shared memory
 
 // Compute capability 9.0 has them; before that a cluster is one block. Shared memory that other blocks reach must be dynamic
-// (DYNAMIC_SHARED). A block may touch that of another one only between the first and the last cluster_barrier() of the kernel, since
-// the other one must have begun and not have ended. PTX ISA: barrier.cluster, mapa. QUEUE_CLUSTERS of cuda.h launches them.
+// (DYNAMIC_SHARED). A block may touch that of another one only between two barriers of the cluster, since the other one must have
+// begun and not have ended. PTX ISA: barrier.cluster, mapa. QUEUE_CLUSTERS of cuda.h launches them.
 #if defined(EMULATED)
 enum { CLUSTER = 4, CLUSTER_THREADS = 64 }; // maximum number of blocks; threads of each. Threads are slow here
 #else

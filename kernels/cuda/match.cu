@@ -26,7 +26,6 @@ static __global__ void __launch_bounds__(CLUSTER_THREADS, 1) match_kernel(const 
         }
         node = child;
     }
-    cluster_barrier(); // nobody reaches into this block any more
 }
 
 static void queue(struct cuda *c, int n, const struct verify_call *calls)

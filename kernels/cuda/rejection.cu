@@ -124,7 +124,6 @@ static __global__ void __launch_bounds__(CLUSTER_THREADS, 1) rejection_kernel(co
          t.child[at.node] < 0 ? pick_bonus(c, s->v, at.node)
          : at.in_row          ? pick_unstruck(c, *s, at)
                               : pick_remaining(c, s->v, at.p, at.node));
-    cluster_barrier(); // nobody reaches into this block any more
 }
 
 static void queue(struct cuda *c, int n, const struct verify_call *calls)

@@ -129,7 +129,6 @@ static __global__ void __launch_bounds__(CLUSTER_THREADS, 1) traversal_kernel(co
     }
     const int token = t.child[at.node] < 0 ? pick_bonus(c, s->v, at.node) : pick_remaining(c, s->v, at.p, at.node);
     write_path(c, t, at.node, token);
-    cluster_barrier(); // nobody reaches into this block any more
 }
 
 static void queue(struct cuda *c, int n, const struct verify_call *calls)

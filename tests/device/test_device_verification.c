@@ -340,6 +340,17 @@ static void the_device_decides_as_the_host(void **unused)
     }
 }
 
+// In a block instead of a cluster, as on devices without clusters.
+static void a_block_decides_as_well(void **unused)
+{
+    setenv("SPECLAB_CUDA_NO_CLUSTERS", "1", 1);
+    const int all = drafts;
+    drafts = drafts < 30 ? drafts : 30;
+    the_device_decides_as_the_host(NULL);
+    drafts = all;
+    unsetenv("SPECLAB_CUDA_NO_CLUSTERS");
+}
+
 static void rules_name_bodies_that_the_device_has(void **unused)
 {
     static const struct {
@@ -506,6 +517,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_devices_philox_equals_the_hosts),
         cmocka_unit_test(the_device_decides_as_the_host),
+        cmocka_unit_test(a_block_decides_as_well),
         cmocka_unit_test(rules_name_bodies_that_the_device_has),
         cmocka_unit_test(residuals_fit_into_the_workspace),
         cmocka_unit_test(a_draw_at_the_edge_of_a_part_has_the_hosts_token),
