@@ -2,7 +2,6 @@
 //
 // A draw reads the part of a row that has the token, by the sums that come with the probabilities. They are exact (core/grid.h), so a
 // part without a token that was drawn before has its sum less that token's weight.
-#include "kernels/cuda/cluster.h"
 #include "kernels/cuda/drafts.h"
 #include "kernels/cuda/sampling.h"
 
