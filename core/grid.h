@@ -16,7 +16,7 @@
 #endif
 
 // Before a loop that nvcc would unroll for nothing: code that is run once is as slow as it is long.
-#if defined(__CUDACC__)
+#if defined(__CUDA_ARCH__) // not for the host compiler, which warns
 #define GRID_ROLLED _Pragma("unroll 1")
 #else
 #define GRID_ROLLED

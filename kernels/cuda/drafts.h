@@ -93,7 +93,7 @@ template <typename number> __device__ inline number sum_before(number x, number 
 // ---- selections
 
 struct selection { // shared memory of a block
-    double score[DRAFTING_CANDIDATES + WARP];
+    double score[DRAFTING_CANDIDATES + (int)WARP];
     int of_warp[DRAFT_WARPS];
 };
 

@@ -12,7 +12,7 @@
 namespace DEVICE_SPACE
 {
 
-enum { WARPS = CLUSTER_THREADS / WARP, GROUP = 8, GROUPS = CLUSTER_THREADS / GROUP, LISTED = 256 };
+enum { WARPS = CLUSTER_THREADS / (int)WARP, GROUP = 8, GROUPS = CLUSTER_THREADS / GROUP, LISTED = 256 };
 
 struct top_k_shared {
     uint64_t of_warp[WARPS], of_group[GROUPS];
