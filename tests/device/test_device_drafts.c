@@ -1,5 +1,5 @@
 // test_device_drafts.c - drafts built on a device equal the host's, node for node, and the host sees no token before they are complete.
-// Requests differ in depth and capacity, rows in the number of possible tokens and of ties.
+// Requests differ in depth and capacity, rows in which tokens are possible and in ties.
 //
 //     test_device_drafts [N [SEED]]     N rounds of each shape on each device, instead of a few; other drafts with another seed
 #include <math.h>
@@ -71,19 +71,22 @@ static int foreign_pick_row(struct rng *self, const float *weight, int n, struct
     return of->pick_row(of, weight, n, at);
 }
 
+enum row_kind { SMOOTH, TIES, ENDS }; // ENDS: only the first and the last id are possible
+
 struct trial { // a few sequences and their logits, for host and device
     int n;     // requests
     struct philox source[MOST_SLOTS];
     struct request request[MOST_SLOTS];
     int32_t text[MOST_SLOTS][LENGTH];
     uint64_t logits; // their seed
-    bool ties, shared_rows;
+    enum row_kind kind;
+    bool shared_rows;
     bool foreign; // random source
 };
 
 static void some_trial(struct trial *t, bool shared_rows, int n, int slots)
 {
-    *t = (struct trial){ .n = n, .logits = splitmix(&state), .ties = any(2) == 0 };
+    *t = (struct trial){ .n = n, .logits = splitmix(&state), .kind = (enum row_kind)any(3) };
     t->shared_rows = shared_rows;
     for (int i = 0; i < t->n; i++) {
         t->source[i] = philox_source(splitmix(&state), splitmix(&state) >> 32);
@@ -105,7 +108,9 @@ static void some_logits(const struct trial *t, int level, int i, int f, float *x
     splitmix(&at);
     for (int k = 0; k < n; k++) {
         const double u = (double)(splitmix(&at) >> 11) * 0x1p-53;
-        x[k] = (float)(t->ties ? floor(5 * u) : -4 * log(u + 1e-9));
+        x[k] = (float)(t->kind == TIES ? floor(5 * u) : -4 * log(u + 1e-9));
+        if (t->kind == ENDS && k > 0 && k < n - 1)
+            x[k] = -200;
     }
 }
 
