@@ -135,7 +135,7 @@ __device__ inline void write_gated(const struct work &k, int64_t n, int64_t m, f
     const float y = silu(gate) * up;
     if (n < k.s.x.n && m < p.w.rows)
         p.out[n * p.w.rows + m] = y;
-    round_number(k.planes, n, m, y); // rows beyond n too: zeros, if their input is zeros
+    round_number(k.planes, n, m, y); // rows beyond n too: any numbers, as no output depends on them
 }
 
 } // namespace DEVICE_SPACE
