@@ -353,8 +353,8 @@ static struct cuda *open_device(const char *name, int device, struct error *err)
     c->backend = table();
     c->device = device;
     c->processors = p.multiProcessorCount;
-    c->overlaps = p.major >= 9;
-    c->clusters = c->overlaps && compiled_with_clusters() && !is_set("SPECLAB_CUDA_NO_CLUSTERS");
+    c->overlaps = p.major >= 9 && compiled_for_90();
+    c->clusters = c->overlaps && !is_set("SPECLAB_CUDA_NO_CLUSTERS");
     c->waits = is_set("SPECLAB_CUDA_SYNC");
     c->graphs = graphs_create();
     c->verify.apart = c->best.apart = c->parts.apart = true;

@@ -140,8 +140,8 @@ static inline void queue(struct cuda *c, void (*kernel)(parameters...), int clus
 #define QUEUE(c, kernel, grid, block, shared, ...) QUEUE_CLUSTERS(c, kernel, 1, grid, block, shared, __VA_ARGS__)
 #endif
 
-// Whether this file was compiled for a compute capability that has clusters; else such a device runs the code of an older one.
-static inline bool compiled_with_clusters()
+// Whether this file was compiled for compute capability 9.0 or later; else such a device runs the code of an older one.
+static inline bool compiled_for_90()
 {
 #if defined(__CUDA_ARCH_LIST__)
     for (int capability : { __CUDA_ARCH_LIST__ })

@@ -298,6 +298,16 @@ __device__ inline void cluster_barrier()
 #endif
 }
 
+// The same at the end of a kernel, after the last reads of other blocks' memory, which then may end: nothing need be visible.
+__device__ inline void cluster_end()
+{
+#if defined(EMULATED)
+    emulated_cluster_barrier();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.relaxed;\n\tbarrier.cluster.wait;" ::: "memory");
+#endif
+}
+
 // The object in another block's shared memory that corresponds to *shared in the caller's.
 template <typename T> __device__ inline T *in_block(T *shared, int block)
 {

@@ -83,7 +83,7 @@ static __global__ void __launch_bounds__(THREADS, blocks_of(FORM, SCALING, PLANE
     keep_sums<COLUMNS>(sums[warp], sum[0]);
     cluster_barrier();
     write_outputs<COLUMNS>(k, gated, sums, slice);
-    cluster_barrier(); // until others have read this block's sums
+    cluster_end(); // others have read this block's sums
 #endif
 }
 

@@ -46,6 +46,7 @@ __device__ static void write_remainder(const struct verify_call &c, struct rejec
 {
     const float *row = at.row;
     const struct strikes &struck = s.struck;
+    cluster_barrier(); // all have read what an earlier node left in c.residual
     replace_remaining(
         c, s.v, at.p, struck.sum, [=](int i) { return row[i]; },
         [&](int i, float x) { return is_struck(&struck, i) ? 0 : grid_round((double)x); });

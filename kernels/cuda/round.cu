@@ -137,7 +137,7 @@ bool round_input(struct cuda *c, struct tensor x, struct input_forms w, struct i
         if (at == NULL)
             return false;
         QUEUE(c, round_floats_kernel, blocks_for(n, THREADS), THREADS, 0, at, (const float *)x.data, n);
-        cuda_note(c, cudaGetLastError(), "rounding the input of products");
+        cuda_launched(c, "rounding the input of products");
         to->floats = at;
     }
     return true;
