@@ -6,11 +6,16 @@
 #include "kernels/cpu/vectors.h"
 #include "kernels/cpu/unpack.h"
 
+// Sixteen registers hold the integers of a group and little else, so sums stay in memory there.
+#if defined(__AVX2__) && !defined(__AVX512F__)
+#define SUMS_IN_MEMORY
+#endif
+
 // Rows in registers together: their sums must fit beside the sums of a group.
 #if defined(__AVX512F__)
 enum { MAX_ROWS = 16 };
-#elif defined(__AVX2__)
-enum { MAX_ROWS = 4 };
+#elif defined(SUMS_IN_MEMORY)
+enum { MAX_ROWS = 6 };
 #else
 enum { MAX_ROWS = 2 };
 #endif
@@ -60,6 +65,151 @@ INLINE vi start(bool has_min, int32_t word)
     return from - (vi){ 0 };
 }
 
+// d = a group's scales, or its minimums (min): from the panel at `plain` if the format stores them plainly, else from the tile.
+INLINE void group_scales(vf d[V], struct quant_format f, bool min, const uint8_t *plain, const float *tile)
+{
+    UNROLL
+    for (int v = 0; v < V; v++) {
+        if (!f.plain)
+            d[v] = load(tile + v * W);
+        else
+            d[v] = min ? plain_min(plain, v * W) : plain_scale(f, plain, v * W);
+    }
+}
+
+#if defined(SUMS_IN_MEMORY)
+// gcc would otherwise add everything in the end, and spill it.
+#define KEEP_IN_REGISTER(v) __asm__("" : "+x"(v))
+
+#if defined(__AVXVNNI__)
+enum { IN_REGISTERS = MAX_ROWS }; // rows of numbers of 8 bits at a time
+
+// c (m, V) = the products of a group's quads first .. first + count with rows from .. to.
+INLINE void sum_quads(struct quant_format f, int m, int from, int to, int first, int count, vi c[][V],
+                      const uint8_t *group, const int32_t *x, int word)
+{
+    UNROLL
+    for (int s = 0; s < count; s++) {
+        const int t = count == 8 ? s / 2 + s % 2 * 4 : first + s; // low and high halves of the same bytes together
+        vu w[V];
+        UNROLL
+        for (int v = 0; v < V; v++)
+            w[v] = quad(f.bits, group, t, v);
+        UNROLL
+        for (int i = from; i < to; i++) {
+            UNROLL
+            for (int v = 0; v < V; v++) {
+                c[i][v] = dot4(s == 0 ? start(f.has_min, x[word * m + i]) : c[i][v], w[v], x[t * m + i]);
+                KEEP_IN_REGISTER(c[i][v]);
+            }
+        }
+    }
+}
+#else
+enum { IN_REGISTERS = 4 };
+typedef int16_t vs __attribute__((vector_size(2 * W * sizeof(int16_t))));
+
+// Pairs of products of bytes. w: unsigned, 0 .. 127; or, with 8 bits, offset by 128, and then the signs move to x.
+INLINE vs pairs_of(int bits, vu w, int32_t x)
+{
+    const __m256i v = _mm256_set1_epi32(x), s = (__m256i)(w ^ 0x80808080u);
+    return bits < 8 ? (vs)_mm256_maddubs_epi16((__m256i)w, v)
+                    : (vs)_mm256_maddubs_epi16(_mm256_abs_epi8(s), _mm256_sign_epi8(v, s));
+}
+
+// The same, without VNNI: products are summed in sixteen bits as long as they fit, a pair of them being at most 2 * 127 * the largest
+// number. The integers are equal.
+INLINE void sum_quads(struct quant_format f, int m, int from, int to, int first, int count, vi c[][V],
+                      const uint8_t *group, const int32_t *x, int word)
+{
+    const int fit = f.bits == 4 ? 8 : f.bits == 5 ? 4 : f.bits == 6 ? 2 : 1; // pairs
+    const vs ones =
+        (vs)_mm256_set1_epi16((short)(1 << (8 - f.bits))); // elsewhere numbers are at the top of their bytes
+    vs n[MAX_ROWS][V];
+    UNROLL
+    for (int s = 0; s < count; s++) {
+        const int t = count == 8 ? s / 2 + s % 2 * 4 : first + s;
+        vu w[V];
+        UNROLL
+        for (int v = 0; v < V; v++)
+            w[v] = f.bits < 8 ? low_quad(f.bits, group, t, v) : quad(8, group, t, v);
+        UNROLL
+        for (int i = from; i < to; i++) {
+            UNROLL
+            for (int v = 0; v < V; v++) {
+                const vs pairs = pairs_of(f.bits, w[v], x[t * m + i]);
+                n[i][v] = s % fit == 0 ? pairs : n[i][v] + pairs;
+                if (s % fit < fit - 1) {
+                    KEEP_IN_REGISTER(n[i][v]);
+                    continue;
+                }
+                const vi wide = (vi)_mm256_madd_epi16((__m256i)n[i][v], (__m256i)ones);
+                c[i][v] = s < fit ? wide : c[i][v] + wide;
+                KEEP_IN_REGISTER(c[i][v]);
+            }
+        }
+    }
+    if (f.has_min || f.bits == 8)
+        return;
+    UNROLL
+    for (int i = from; i < to; i++)
+        UNROLL
+    for (int v = 0; v < V; v++)
+        c[i][v] += x[word * m + i];
+}
+#endif
+
+// sums (m, PANEL) += scale * the products of a group's quads first .. first + count with rows from .. to.
+INLINE void dot_rows(struct quant_format f, int m, int from, int to, int first, int count, float *sums,
+                     const uint8_t *group, const vf *scale, const int32_t *x, int word)
+{
+    vi c[MAX_ROWS][V];
+    sum_quads(f, m, from, to, first, count, c, group, x, word);
+    UNROLL
+    for (int i = from; i < to; i++) {
+        const vf of_x = word_float(&x[9 * m + i]);
+        UNROLL
+        for (int v = 0; v < V; v++) {
+            float *a = sums + i * PANEL + v * W;
+            store(a, mad(__builtin_convertvector(c[i][v], vf), scale[v] * of_x, load(a)));
+        }
+    }
+}
+
+// As dots.
+INLINE void dots_in_memory(struct quant_format f, int m, float *sums, const uint8_t *group, size_t stride,
+                           const uint8_t *plain, const float (*scale)[2][PANEL], const float (*min)[PANEL], int groups,
+                           const int32_t *x, const uint8_t *next, size_t bytes)
+{
+    vf d[V];
+    const uint8_t *end = next;
+    for (int g = 0; g < groups; g++, group += stride, x += INT8_WORDS * m) {
+        for (end += bytes; next < end; next += 64)
+            __builtin_prefetch(next, 0, 2);
+        group_scales(d, f, false, plain, scale[g][0]);
+        const int half = IN_REGISTERS >= m || f.bits < 8 ? m : (m + 1) / 2;
+        dot_rows(f, m, 0, half, 0, f.half_scales ? 4 : 8, sums, group, d, x, f.half_scales ? 11 : 8);
+        if (half < m)
+            dot_rows(f, m, half, m, 0, 8, sums, group, d, x, 8);
+        if (f.half_scales) {
+            group_scales(d, f, false, plain, scale[g][1]);
+            dot_rows(f, m, 0, m, 4, 4, sums, group, d, x, 12);
+        }
+        if (f.has_min) {
+            group_scales(d, f, true, plain, min[g]);
+            UNROLL
+            for (int v = 0; v < V; v++)
+                UNROLL
+            for (int i = 0; i < m; i++) {
+                float *a = sums + i * PANEL + v * W;
+                store(a, mad(d[v], word_float(&x[10 * m + i]), load(a)));
+            }
+        }
+        plain += f.has_min ? 64 : 32;
+    }
+}
+#endif
+
 // a += scale * the products of a group's quads first .. first + count. word: as in start().
 INLINE void dot_group(struct quant_format f, int m, int first, int count, vf a[][V], const uint8_t *group,
                       const vf *scale, const int32_t *x, int word)
@@ -88,24 +238,16 @@ INLINE void dot_group(struct quant_format f, int m, int first, int count, vf a[]
         a[i][v] = mad(__builtin_convertvector(c[i][v], vf), scale[v] * word_float(&x[9 * m + i]), a[i][v]);
 }
 
-// d = a group's scales, or its minimums (min): from the panel at `plain` if the format stores them plainly, else from the tile.
-INLINE void group_scales(vf d[V], struct quant_format f, bool min, const uint8_t *plain, const float *tile)
-{
-    UNROLL
-    for (int v = 0; v < V; v++) {
-        if (!f.plain)
-            d[v] = load(tile + v * W);
-        else
-            d[v] = min ? plain_min(plain, v * W) : plain_scale(f, plain, v * W);
-    }
-}
-
 // sums (m, PANEL) += the products of `groups` groups. plain: the plain scales of the first group, if the format has them. next,
 // bytes: each group prefetches the next `bytes` bytes from there, which spreads the requests over the work; 0: no prefetch.
 INLINE void dots(struct quant_format f, int m, float *sums, const uint8_t *group, size_t stride, const uint8_t *plain,
                  const float (*scale)[2][PANEL], const float (*min)[PANEL], int groups, const int32_t *x,
                  const uint8_t *next, size_t bytes)
 {
+#if defined(SUMS_IN_MEMORY)
+    dots_in_memory(f, m, sums, group, stride, plain, scale, min, groups, x, next, bytes);
+    return;
+#endif
     vf d[V];
     vf a[MAX_ROWS][V];
     UNROLL
@@ -170,9 +312,11 @@ static void dots_of(int rows, const struct packed *w, const struct tile *t, int 
         DOTS_OF(3)
         DOTS_OF(4)
 #endif
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || defined(SUMS_IN_MEMORY)
         DOTS_OF(5)
         DOTS_OF(6)
+#endif
+#if defined(__AVX512F__)
         DOTS_OF(7)
         DOTS_OF(8)
         DOTS_OF(9)

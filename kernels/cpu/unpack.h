@@ -21,6 +21,23 @@ INLINE vu quad(int bits, const uint8_t *group, int t, int v)
     return q;
 }
 
+// The same with numbers at the bottom of their bytes.
+INLINE vu low_quad(int bits, const uint8_t *group, int t, int v)
+{
+    const int at = v * W * 4;
+    vu q = load_bits(group + t % 4 * V * W * 4 + at);
+    q = (t < 4 ? q : q >> 4) & 0x0F0F0F0Fu;
+    if (bits == 5) {
+        const vu high = load_bits(group + 256 + at);
+        q |= (t < 4 ? high << (4 - t) : high >> (t - 4)) & 0x10101010u;
+    }
+    if (bits == 6) {
+        const vu high = load_bits(group + (t < 4 ? 256 : 320) + at);
+        q |= (t % 4 < 2 ? high << (4 - 2 * (t % 4)) : high >> (2 * (t % 4) - 4)) & 0x30303030u;
+    }
+    return q;
+}
+
 // Format of a quantized type.
 struct quant_format {
     int bits;         // of a number
