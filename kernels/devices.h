@@ -14,9 +14,9 @@ void devices_log(struct devices *d, void (*log)(void *self, const char *sentence
 // Destroys the backends; models and caches on them must be destroyed before. d may be NULL.
 void devices_destroy(struct devices *d);
 
-// Device names: "cpu" (or NULL); "cuda" (cuda:0), "cuda:1", ..; "cublas" and "cublas:1", ..: the same GPUs with products by cuBLAS,
+// Device names: "cpu" (or NULL), "cpu:avx2", ..: with another instruction set than the fastest of this processor; "cuda" (cuda:0), "cuda:1", ..; "cublas" and "cublas:1", ..: the same GPUs with products by cuBLAS,
 // for comparison. cuda:N and cublas:N are separate backends and may be open at the same time.
-#define DEVICE_NAMES "cpu, cuda, cuda:N, cublas or cublas:N"
+#define DEVICE_NAMES "cpu, cpu:ISA, cuda, cuda:N, cublas or cublas:N"
 // Returns false and sets err if name is none of these; the message begins with `what`.
 bool device_name_check(const char *name, const char *what, struct error *err);
 // Opens a device, or returns its backend if it is open. Borrowed until devices_destroy. Returns NULL and sets err on failure.
