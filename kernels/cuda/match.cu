@@ -4,7 +4,8 @@
 namespace DEVICE_SPACE
 {
 
-static __global__ void __launch_bounds__(CLUSTER_THREADS, 1) match_kernel(const struct verify_call *calls)
+static __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
+    match_kernel(const __grid_constant__ struct verify_calls calls)
 {
     DYNAMIC_SHARED(struct verify_shared, v);
     kernel_prologue();
@@ -28,7 +29,7 @@ static __global__ void __launch_bounds__(CLUSTER_THREADS, 1) match_kernel(const 
     }
 }
 
-static void queue(struct cuda *c, int n, const struct verify_call *calls)
+static void queue(struct cuda *c, int n, const struct verify_calls &calls)
 {
     const int blocks = cluster_blocks(c);
     QUEUE_CLUSTERS(c, match_kernel, blocks, n * blocks, CLUSTER_THREADS, sizeof(struct verify_shared), calls);

@@ -110,7 +110,8 @@ __device__ static int pick_unstruck(const struct verify_call &c, struct rejectio
         c, s.v, [&](int i) { return is_struck(&struck, i) ? 0 : entry_of(row, i); }, FOR_RESIDUAL, at.node);
 }
 
-static __global__ void __launch_bounds__(CLUSTER_THREADS, 1) rejection_kernel(const struct verify_call *calls)
+static __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
+    rejection_kernel(const __grid_constant__ struct verify_calls calls)
 {
     DYNAMIC_SHARED(struct rejection_shared, s);
     kernel_prologue();
@@ -127,7 +128,7 @@ static __global__ void __launch_bounds__(CLUSTER_THREADS, 1) rejection_kernel(co
                               : pick_remaining(c, s->v, at.p, at.node));
 }
 
-static void queue(struct cuda *c, int n, const struct verify_call *calls)
+static void queue(struct cuda *c, int n, const struct verify_calls &calls)
 {
     const int blocks = cluster_blocks(c);
     QUEUE_CLUSTERS(c, rejection_kernel, blocks, n * blocks, CLUSTER_THREADS, sizeof(struct rejection_shared), calls);

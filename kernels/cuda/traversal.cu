@@ -88,7 +88,8 @@ __device__ static void write_path(const struct verify_call &c, const struct tree
     }
 }
 
-static __global__ void __launch_bounds__(CLUSTER_THREADS, 1) traversal_kernel(const struct verify_call *calls)
+static __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
+    traversal_kernel(const __grid_constant__ struct verify_calls calls)
 {
     DYNAMIC_SHARED(struct traversal_shared, s);
     kernel_prologue();
@@ -131,7 +132,7 @@ static __global__ void __launch_bounds__(CLUSTER_THREADS, 1) traversal_kernel(co
     write_path(c, t, at.node, token);
 }
 
-static void queue(struct cuda *c, int n, const struct verify_call *calls)
+static void queue(struct cuda *c, int n, const struct verify_calls &calls)
 {
     const int blocks = cluster_blocks(c);
     QUEUE_CLUSTERS(c, traversal_kernel, blocks, n * blocks, CLUSTER_THREADS, sizeof(struct traversal_shared), calls);

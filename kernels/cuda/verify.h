@@ -42,6 +42,15 @@ struct verify_call { // struct verify_request as kernels read it
     struct verify_output out;
 };
 
+// The calls of a launch. Those of a few drafts on the device are arguments of the kernel, so that nothing is uploaded between the pass
+// and its decision; others are in memory.
+enum { ARGUMENT_CALLS = 8 };
+struct verify_calls {
+    const struct verify_call *uploaded; // NULL: call
+    struct verify_call call[ARGUMENT_CALLS];
+};
+static_assert(sizeof(struct verify_calls) <= 4096, "limit of kernel parameters");
+
 // ---- bodies: each is a file and a name in this list
 
 #define RULE_BODIES(BODY) \
@@ -54,8 +63,8 @@ struct verify_call { // struct verify_request as kernels read it
 struct rule_body {
     const char *name;
     void (*queue)(struct DEVICE_SPACE::cuda *c, int n,
-                  const struct DEVICE_SPACE::verify_call *calls); // a cluster per call
-    int (*residual_rows)(const struct verify_request *r);         // maximum number of residuals that it keeps at once
+                  const struct DEVICE_SPACE::verify_calls &calls); // a cluster per call
+    int (*residual_rows)(const struct verify_request *r);          // maximum number of residuals that it keeps at once
     bool races; // verify_request.uniforms are one per token of each depth
 };
 
@@ -96,9 +105,10 @@ __device__ inline void is_global(const void *p)
 #endif
 }
 
-__device__ inline struct verify_call call_of_block(const struct verify_call *calls)
+__device__ inline struct verify_call call_of_block(const struct verify_calls &calls)
 {
-    const struct verify_call c = calls[cluster_of_block()];
+    const int i = cluster_of_block();
+    const struct verify_call c = calls.uploaded != NULL ? calls.uploaded[i] : calls.call[i];
     is_global(c.p);
     is_global(c.residual);
     return c;
