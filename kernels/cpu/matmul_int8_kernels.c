@@ -27,8 +27,9 @@ INLINE vf word_float(const int32_t *w)
     return splat(f);
 }
 
-// c + the four products of bytes in each lane. With VNNI, weights are unsigned (0 .. 255), and the starting value of the sum
-// subtracts what the offset of 128 adds; without it, weights are made signed first, because VPMADDUBSW saturates otherwise.
+// c + the four products of bytes in each lane; AVX2 without VNNI has pairs_of instead. With VNNI, weights are unsigned
+// (0 .. 255), and the starting value of the sum subtracts what the offset of 128 adds; without it, weights are made signed
+// first, because VPMADDUBSW saturates otherwise.
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 enum { SIGNED = 0 };
 #else
@@ -46,10 +47,6 @@ INLINE vi dot4(vi c, vu w, int32_t x)
     return c + (vi)_mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
 #elif defined(__AVXVNNI__)
     return (vi)_mm256_dpbusd_avx_epi32((__m256i)c, (__m256i)w, _mm256_set1_epi32(x));
-#elif defined(__AVX2__)
-    __m256i s = (__m256i)(w ^ 0x80808080u);
-    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(s), _mm256_sign_epi8(_mm256_set1_epi32(x), s));
-    return c + (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 #else
     vu s = w ^ 0x80808080u;
     for (int b = 0; b < 4; b++)
@@ -176,10 +173,11 @@ INLINE void dot_rows(struct quant_format f, int m, int from, int to, int first, 
     }
 }
 
-// As dots.
-INLINE void dots_in_memory(struct quant_format f, int m, float *sums, const uint8_t *group, size_t stride,
-                           const uint8_t *plain, const float (*scale)[2][PANEL], const float (*min)[PANEL], int groups,
-                           const int32_t *x, const uint8_t *next, size_t bytes)
+// sums (m, PANEL) += the products of `groups` groups. plain: the plain scales of the first group, if the format has them. next,
+// bytes: each group prefetches the next `bytes` bytes from there, which spreads the requests over the work; 0: no prefetch.
+INLINE void dots(struct quant_format f, int m, float *sums, const uint8_t *group, size_t stride, const uint8_t *plain,
+                 const float (*scale)[2][PANEL], const float (*min)[PANEL], int groups, const int32_t *x,
+                 const uint8_t *next, size_t bytes)
 {
     vf d[V];
     const uint8_t *end = next;
@@ -208,8 +206,7 @@ INLINE void dots_in_memory(struct quant_format f, int m, float *sums, const uint
         plain += f.has_min ? 64 : 32;
     }
 }
-#endif
-
+#else
 // a += scale * the products of a group's quads first .. first + count. word: as in start().
 INLINE void dot_group(struct quant_format f, int m, int first, int count, vf a[][V], const uint8_t *group,
                       const vf *scale, const int32_t *x, int word)
@@ -238,16 +235,11 @@ INLINE void dot_group(struct quant_format f, int m, int first, int count, vf a[]
         a[i][v] = mad(__builtin_convertvector(c[i][v], vf), scale[v] * word_float(&x[9 * m + i]), a[i][v]);
 }
 
-// sums (m, PANEL) += the products of `groups` groups. plain: the plain scales of the first group, if the format has them. next,
-// bytes: each group prefetches the next `bytes` bytes from there, which spreads the requests over the work; 0: no prefetch.
+// The same with sums in registers.
 INLINE void dots(struct quant_format f, int m, float *sums, const uint8_t *group, size_t stride, const uint8_t *plain,
                  const float (*scale)[2][PANEL], const float (*min)[PANEL], int groups, const int32_t *x,
                  const uint8_t *next, size_t bytes)
 {
-#if defined(SUMS_IN_MEMORY)
-    dots_in_memory(f, m, sums, group, stride, plain, scale, min, groups, x, next, bytes);
-    return;
-#endif
     vf d[V];
     vf a[MAX_ROWS][V];
     UNROLL
@@ -281,6 +273,7 @@ INLINE void dots(struct quant_format f, int m, float *sums, const uint8_t *group
     for (int v = 0; v < V; v++)
         store(sums + i * PANEL + v * W, a[i][v]);
 }
+#endif
 
 #define DOTS(T, M) \
     case T: \
