@@ -110,13 +110,15 @@ GRID_FUNCTION double strikes_share(const struct strikes *s, int x, double entry)
 // Removes a rejected token. Returns false and keeps it if no other token has mass.
 GRID_FUNCTION bool strike(struct strikes *s, int x, double entry)
 {
-    const double mass = is_struck(s, x) ? 0 : entry;
+    const bool again = is_struck(s, x);
+    const double mass = again ? 0 : entry;
     if (x == s->last || !(s->sum > mass)) {
         s->last = x;
         return false;
     }
     s->sum -= mass;
-    s->token[s->n++] = x;
+    if (!again)
+        s->token[s->n++] = x;
     return true;
 }
 

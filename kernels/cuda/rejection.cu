@@ -100,10 +100,7 @@ __device__ static int pick_unstruck(const struct verify_call &c, struct rejectio
     if (threadIdx.x == 0)
         for (int i = 0; i < struck.n; i++) {
             const int x = struck.token[i];
-            bool again = false;
-            for (int k = 0; k < i; k++)
-                again = again || struck.token[k] == x;
-            parts.sum[x / parts.each] -= again ? 0 : entry_of(row, x); // exact
+            parts.sum[x / parts.each] -= entry_of(row, x); // exact
         }
     __syncthreads();
     return pick_in_parts(
