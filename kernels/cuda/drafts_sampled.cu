@@ -173,7 +173,6 @@ static __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
         if (threadIdx.x == 0 && block_in_cluster() == 0)
             d.at[d.n] = sampled_child(d.at, c, child, x, t.s.pick, t.s.distinct, 1);
     }
-    cluster_barrier(); // nobody reaches into this block any more
 }
 
 void sample_level(struct cuda *c, const struct builder *t, const struct drafting_level *wanted, struct level *l,

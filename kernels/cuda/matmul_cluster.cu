@@ -112,15 +112,8 @@ static void choose_columns(struct cuda *c, const struct work &k, bool gated)
 
 void matmul_cluster_run(struct cuda *c, const struct work &k, bool gated)
 {
-    const struct packed *p = &k.s.part[0].w;
-    every_form([&]<int FORM, int SCALING>() {
-        if (p->form != FORM || p->scaling != SCALING)
-            return;
-        if (needs_three_planes(p))
-            choose_columns<FORM, SCALING, 3>(c, k, gated);
-        else
-            choose_columns<FORM, SCALING, 1>(c, k, gated);
-    });
+    with_form(&k.s.part[0].w,
+              [&]<int FORM, int SCALING, int PLANES>() { choose_columns<FORM, SCALING, PLANES>(c, k, gated); });
     cuda_launched(c, "matmul");
 }
 

@@ -353,14 +353,7 @@ int64_t matmul_large_blocks(const struct large_matmul *s, bool gated)
 
 void matmul_large_run(struct cuda *c, const struct large_matmul *s, bool gated)
 {
-    every_form([&]<int FORM, int SCALING>() {
-        if (s->w[0].form != FORM || s->w[0].scaling != SCALING)
-            return;
-        if (needs_three_planes(&s->w[0]))
-            choose_side<FORM, SCALING, 3>(c, s, gated);
-        else
-            choose_side<FORM, SCALING, 1>(c, s, gated);
-    });
+    with_form(&s->w[0], [&]<int FORM, int SCALING, int PLANES>() { choose_side<FORM, SCALING, PLANES>(c, s, gated); });
     cuda_launched(c, "matmul");
 }
 

@@ -134,6 +134,19 @@ template <typename F> static inline void every_form(F f)
     f.template operator()<FORM_INT4, SCALING_SUPER>();
 }
 
+// Calls f with the form, the scaling and the number of planes of a weight's products.
+template <typename F> static inline void with_form(const struct packed *p, F f)
+{
+    every_form([&]<int FORM, int SCALING>() {
+        if (p->form != FORM || p->scaling != SCALING)
+            return;
+        if (needs_three_planes(p))
+            f.template operator()<FORM, SCALING, 3>();
+        else
+            f.template operator()<FORM, SCALING, 1>();
+    });
+}
+
 // ---- sums
 
 // Sums of 32 k of two rows; the sums of the two sixteens are `stride` apart.
