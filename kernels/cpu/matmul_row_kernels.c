@@ -36,6 +36,28 @@ INLINE int32_t sum_of_16(const int8_t *bytes)
 #endif
 }
 
+// bytes (GROUP) = x * by, to the nearest integer, halves to the even one.
+INLINE void round_to_bytes(int8_t *bytes, const float *x, vf by)
+{
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    __m256i pair[2];
+    UNROLL
+    for (int i = 0; i < 2; i++)
+        pair[i] = _mm256_packs_epi32(_mm256_cvtps_epi32((__m256)(load(x + 16 * i) * by)),
+                                     _mm256_cvtps_epi32((__m256)(load(x + 16 * i + W) * by)));
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // packs works within halves of a register
+    _mm256_storeu_si256((__m256i *)bytes, _mm256_permutevar8x32_epi32(_mm256_packs_epi16(pair[0], pair[1]), order));
+#else
+    const vf magic = splat(0x1.8p23f);
+    UNROLL
+    for (int i = 0; i < GROUP; i += W) {
+        typedef int8_t vb __attribute__((vector_size(W)));
+        vb b = __builtin_convertvector(__builtin_convertvector(load(x + i) * by + magic - magic, vi), vb);
+        memcpy(bytes + i, &b, sizeof(b));
+    }
+#endif
+}
+
 // Quantizes 32 numbers to int8 with one scale: the largest magnitude becomes 127. Layout: see matmul_kernels.h.
 INLINE void round_group(uint32_t *to, const float *x, int rows)
 {
@@ -43,14 +65,8 @@ INLINE void round_group(uint32_t *to, const float *x, int rows)
     for (int i = 0; i < GROUP; i += W)
         max = vmax(vabs(load(x + i)), max);
     float amax = reduce_max(max), scale = amax / 127.0f, inverse = amax > 0 ? 127.0f / amax : 0;
-    const vf magic = splat(0x1.8p23f);
     int8_t bytes[GROUP];
-    UNROLL
-    for (int i = 0; i < GROUP; i += W) {
-        typedef int8_t vb __attribute__((vector_size(W)));
-        vb b = __builtin_convertvector(__builtin_convertvector(load(x + i) * splat(inverse) + magic - magic, vi), vb);
-        memcpy(bytes + i, &b, sizeof(b));
-    }
+    round_to_bytes(bytes, x, splat(inverse));
     const int32_t low = sum_of_16(bytes), high = sum_of_16(bytes + 16);
     for (int t = 0; t < 8; t++)
         memcpy(&to[t * rows], bytes + 4 * t, 4);
