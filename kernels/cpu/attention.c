@@ -71,8 +71,9 @@ void cpu_angles(struct backend *b, struct tensor out, const struct layout *s, st
 struct attend_job {
     struct cpu *cpu;
     struct attend_call call;
-    const struct attend_block *block;
-    int kv_heads, splits; // jobs: (blocks, kv_heads, splits); splits == 1: each job computes all splits
+    const struct attend_part *block; // its rows
+    int heads_of_part, head_parts;   // kv heads of a part; parts of all kv heads
+    int splits;                      // jobs: (blocks, head_parts, splits); splits == 1: each job computes all splits
 };
 
 // positions (n): how many positions each row attends to. dense (n): how many of them lie in the cache row of their position:
@@ -98,34 +99,35 @@ static void attend_job(void *self, int number, int thread)
     const struct attend_job *j = self;
     const struct attention_kernels *kernels = j->cpu->kernels->attention;
     struct attend_call c = j->call;
-    const int group = c.heads / c.kv_heads, split = number % j->splits;
-    const int kv_head = number / j->splits % j->kv_heads;
-    const struct attend_block b = j->block[number / j->splits / j->kv_heads];
-    const int queries = b.n * group;
+    struct attend_part t = j->block[number / j->splits / j->head_parts];
+    t.split = number % j->splits;
+    t.kv_head = number / j->splits % j->head_parts * j->heads_of_part;
+    t.kv_heads = c.kv_heads - t.kv_head < j->heads_of_part ? c.kv_heads - t.kv_head : j->heads_of_part;
+    const int heads = t.kv_heads * (c.heads / c.kv_heads), queries = t.n * heads;
     size_t scratch_bytes = (attention_scratch(queries, c.head_dim) + 63) / 64 * 64;
     size_t partial = c.splits > 1 && j->splits == 1
                          ? (size_t)queries * (size_t)c.splits * (size_t)(c.head_dim + 2) * sizeof(float)
                          : 0;
     char *work = buffer_reserve(&j->cpu->scratch[thread], scratch_bytes + partial);
     int max_positions = 0;
-    for (int i = b.first; i < b.first + b.n; i++)
+    for (int i = t.first; i < t.first + t.n; i++)
         max_positions = c.positions[i] > max_positions ? c.positions[i] : max_positions;
     if (j->splits > 1) {
-        if (split * SPLIT < max_positions)
-            kernels->run_split(&c, b, kv_head, split, work);
+        if (t.split * SPLIT < max_positions)
+            kernels->run_split(&c, &t, work);
         return;
     }
     if (partial > 0) {
         c.partial = (float *)(work + scratch_bytes);
-        c.row0 = b.first;
-        c.head0 = kv_head * group;
-        c.n_heads = group;
+        c.row0 = t.first;
+        c.head0 = t.kv_head * (c.heads / c.kv_heads);
+        c.n_heads = heads;
     }
-    for (int s = 0; s * SPLIT < max_positions; s++)
-        kernels->run_split(&c, b, kv_head, s, work);
-    for (int i = b.first; i < b.first + b.n && partial > 0; i++)
-        for (int h = 0; h < group; h++)
-            kernels->combine(&c, i, kv_head * group + h);
+    for (; t.split * SPLIT < max_positions; t.split++)
+        kernels->run_split(&c, &t, work);
+    for (int i = t.first; i < t.first + t.n && partial > 0; i++)
+        for (int h = 0; h < heads; h++)
+            kernels->combine(&c, i, c.head0 + h);
 }
 
 static void combine_job(void *self, int number, int thread)
@@ -141,7 +143,7 @@ static void combine_job(void *self, int number, int thread)
 static int rows_of_block(int n, int group, int jobs, int threads)
 {
     enum { TRANSPOSE_COST = 4 };
-    const int max_rows = MAX_BLOCK_QUERIES / group > 1 ? MAX_BLOCK_QUERIES / group : 1;
+    const int max_rows = MAX_PART_QUERIES / group > 1 ? MAX_PART_QUERIES / group : 1;
     int best = max_rows < n ? max_rows : n, min_cost = INT32_MAX;
     for (int rows = best; rows >= 1; rows--) {
         int rounds = ((n + rows - 1) / rows * jobs + threads - 1) / threads;
@@ -152,6 +154,16 @@ static int rows_of_block(int n, int group, int jobs, int threads)
         }
     }
     return best;
+}
+
+// kv heads of a part: their parts of a cache row are read in one stream, so as many as the workspace allows; fewer where that
+// would leave threads idle.
+static int heads_together(int kv_heads, int queries, int jobs, int threads)
+{
+    int together = MAX_PART_QUERIES / queries < kv_heads ? MAX_PART_QUERIES / queries : kv_heads;
+    while (together > 1 && (kv_heads + together - 1) / together * jobs < 4 * threads)
+        together--;
+    return together > 1 ? together : 1;
 }
 
 struct tensor cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor k, struct tensor v,
@@ -165,9 +177,9 @@ struct tensor cpu_attend(struct backend *b, struct tensor out, struct tensor q, 
            keys.width == values.width);
     assert(keys.type == F32 || keys.type == BF16 || (keys.type == Q8_0 && head_dim % 32 == 0));
     rotate_and_store(c, q, k, v, angles, keys, values, s);
-    int32_t *positions = buffer_reserve(&c->positions, (size_t)n * (2 * sizeof(int32_t) + sizeof(struct attend_block)));
+    int32_t *positions = buffer_reserve(&c->positions, (size_t)n * (2 * sizeof(int32_t) + sizeof(struct attend_part)));
     int32_t *dense = positions + n;
-    struct attend_block *block = (struct attend_block *)(dense + n);
+    struct attend_part *block = (struct attend_part *)(dense + n);
     count_positions(s, positions, dense);
     int blocks = 0, max_positions = 0;
     for (int i = 0; i < n; i++)
@@ -176,10 +188,12 @@ struct tensor cpu_attend(struct backend *b, struct tensor out, struct tensor q, 
               rows = rows_of_block(n, heads / kv_heads, kv_heads * splits, threads);
     for (int i = 0; i < n; i++) {
         if (blocks == 0 || block[blocks - 1].n == rows || s->slot[i] != s->slot[block[blocks - 1].first])
-            block[blocks++] = (struct attend_block){ i, 0 };
+            block[blocks++] = (struct attend_part){ .first = i };
         block[blocks - 1].n++;
     }
-    struct attend_job j = { .cpu = c, .block = block, .kv_heads = kv_heads, .splits = 1 };
+    struct attend_job j = { .cpu = c, .block = block, .splits = 1 };
+    j.heads_of_part = heads_together(kv_heads, heads / kv_heads * (rows < n ? rows : n), blocks * splits, threads);
+    j.head_parts = (kv_heads + j.heads_of_part - 1) / j.heads_of_part;
     j.call = (struct attend_call){ .out = out.data,
                                    .q = q.data,
                                    .keys = keys,
@@ -193,13 +207,13 @@ struct tensor cpu_attend(struct backend *b, struct tensor out, struct tensor q, 
                                    .dense = dense,
                                    .splits = splits };
     // Few rows of long sequences: the threads share the splits.
-    if (splits > 1 && blocks * kv_heads < 4 * threads) {
+    if (splits > 1 && blocks * j.head_parts < 4 * threads) {
         j.splits = splits;
         j.call.partial = buffer_reserve(&c->partial, (size_t)n * (size_t)heads * (size_t)j.splits *
                                                          (size_t)(head_dim + 2) * sizeof(float));
         j.call.n_heads = heads;
     }
-    threads_run(c->threads, blocks * kv_heads * j.splits, attend_job, &j);
+    threads_run(c->threads, blocks * j.head_parts * j.splits, attend_job, &j);
     if (j.splits > 1)
         threads_run(c->threads, n, combine_job, &j);
     return out;

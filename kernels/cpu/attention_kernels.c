@@ -10,7 +10,7 @@
 
 // KEY_PREFETCH: prefetch distance of keys, in positions (values are prefetched while keys are read). V: registers per key
 // tile. SCORE_STRIDE: floats of a row of scores. VALUE_ROWS: rows of values that are added at a time.
-enum { KEY_PREFETCH = 48, V = KEY_TILE / W, SCORE_STRIDE = SPLIT + 2 * KEY_TILE, VALUE_ROWS = 64 };
+enum { KEY_PREFETCH = 32, V = KEY_TILE / W, SCORE_STRIDE = SPLIT + 2 * KEY_TILE, VALUE_ROWS = 64 };
 
 // Register blocking. Scores: SCORE_QUERIES queries by KEY_TILES tiles of sixteen positions. Values: VALUE_QUERIES queries by
 // VALUE_REGISTERS registers of the head.
@@ -24,8 +24,20 @@ enum { SCORE_QUERIES = 2, KEY_TILES = 1, VALUE_QUERIES = 2, VALUE_REGISTERS = 2 
 
 // ---- scores
 
+// Bytes of the cache that are read soon. They are prefetched a little with every step of a loop, because a processor stops at
+// a prefetch when too many are under way.
+struct soon {
+    const uint8_t *at;
+    size_t step; // 0: nothing
+};
+
+INLINE void prefetch_step(struct soon s, int64_t k)
+{
+    __builtin_prefetch(s.at + (size_t)k * s.step, 0, 2);
+}
+
 // score (m, SCORE_STRIDE), of which tiles * KEY_TILE columns = q (m, hd) . keys (tiles, hd, KEY_TILE)
-INLINE void scores(int m, int tiles, float *score, const float *q, const float *keys, int hd)
+INLINE void scores(int m, int tiles, float *score, const float *q, const float *keys, int hd, struct soon soon)
 {
     vf a[SCORE_QUERIES][KEY_TILES * V];
     UNROLL
@@ -38,6 +50,9 @@ INLINE void scores(int m, int tiles, float *score, const float *q, const float *
         UNROLL
         for (int v = 0; v < tiles * V; v++)
             k[v] = load(keys + (v / V * hd + d) * KEY_TILE + v % V * W);
+        UNROLL
+        for (int v = 0; v < tiles; v++)
+            prefetch_step(soon, d * tiles + v);
         UNROLL
         for (int i = 0; i < m; i++)
             UNROLL
@@ -54,12 +69,12 @@ INLINE void scores(int m, int tiles, float *score, const float *q, const float *
 #define SCORES(M) \
     case M: \
         if (tiles == KEY_TILES) \
-            scores(M, KEY_TILES, score, q, keys, hd); \
+            scores(M, KEY_TILES, score, q, keys, hd, soon); \
         else \
-            scores(M, 1, score, q, keys, hd); \
+            scores(M, 1, score, q, keys, hd, soon); \
         break;
 
-static void scores_of(int m, int tiles, float *score, const float *q, const float *keys, int hd)
+static void scores_of(int m, int tiles, float *score, const float *q, const float *keys, int hd, struct soon soon)
 {
     switch (m) {
         SCORES(1)
@@ -117,11 +132,19 @@ static float softmax_exp(float *x, int n, float *max)
 
 // ---- values
 
+// Rows of values of one head.
+struct values {
+    enum type type;
+    const uint8_t *row[VALUE_ROWS];
+    size_t soon; // this many bytes later lie rows that are read soon; 0: unknown
+};
+
 // sums (m, stride) += weight (m, SCORE_STRIDE) of `count` positions times their value rows; `registers` registers from
 // element d on. fresh: sums start from zero; their contents are ignored.
-INLINE void add_weighted(int m, int registers, float *sums, int64_t stride, const float *weight,
-                         const float *const *value, int count, int d, bool fresh)
+INLINE void add_weighted(enum type type, int m, int registers, float *sums, int64_t stride, const float *weight,
+                         const struct values *value, int count, int d, bool fresh)
 {
+    const int bytes = type == F32 ? 4 : type == BF16 ? 2 : 1; // of an element, roughly
     vf a[VALUE_QUERIES][VALUE_REGISTERS];
     UNROLL
     for (int i = 0; i < m; i++)
@@ -129,10 +152,14 @@ INLINE void add_weighted(int m, int registers, float *sums, int64_t stride, cons
     for (int w = 0; w < registers; w++)
         a[i][w] = fresh ? (vf){ 0 } : load(sums + i * stride + d + w * W);
     for (int j = 0; j < count; j++) {
+        const uint8_t *row = value->row[j];
         vf v[VALUE_REGISTERS];
         UNROLL
         for (int w = 0; w < registers; w++)
-            v[w] = load(value[j] + d + w * W);
+            v[w] = row_lanes(type, row, d + w * W);
+        UNROLL
+        for (int b = 0; b < registers * W * bytes; b += 64)
+            __builtin_prefetch(row + value->soon + d * bytes + b, 0, 2);
         UNROLL
         for (int i = 0; i < m; i++) {
             vf by = splat(weight[i * SCORE_STRIDE + j]);
@@ -148,22 +175,27 @@ INLINE void add_weighted(int m, int registers, float *sums, int64_t stride, cons
         store(sums + i * stride + d + w * W, a[i][w]);
 }
 
-INLINE void add_weighted_rows(int m, float *sums, int padded, const float *weight, const float *const *value, int count,
-                              bool fresh)
+INLINE void add_weighted_rows(enum type type, int m, float *sums, int padded, const float *weight,
+                              const struct values *value, int count, bool fresh)
 {
     int d = 0;
     for (; d + VALUE_REGISTERS * W <= padded; d += VALUE_REGISTERS * W)
-        add_weighted(m, VALUE_REGISTERS, sums, padded, weight, value, count, d, fresh);
+        add_weighted(type, m, VALUE_REGISTERS, sums, padded, weight, value, count, d, fresh);
     for (; d < padded; d += W)
-        add_weighted(m, 1, sums, padded, weight, value, count, d, fresh);
+        add_weighted(type, m, 1, sums, padded, weight, value, count, d, fresh);
 }
 
 #define ADD_WEIGHTED(M) \
     case M: \
-        add_weighted_rows(M, sums, padded, weight, value, count, fresh); \
+        if (value->type == BF16) \
+            add_weighted_rows(BF16, M, sums, padded, weight, value, count, fresh); \
+        else if (value->type == Q8_0) \
+            add_weighted_rows(Q8_0, M, sums, padded, weight, value, count, fresh); \
+        else \
+            add_weighted_rows(F32, M, sums, padded, weight, value, count, fresh); \
         break;
 
-static void add_weighted_of(int m, float *sums, int padded, const float *weight, const float *const *value, int count,
+static void add_weighted_of(int m, float *sums, int padded, const float *weight, const struct values *value, int count,
                             bool fresh)
 {
     switch (m) {
@@ -187,22 +219,24 @@ static int padded(int head_dim)
     return (head_dim + W - 1) / W * W;
 }
 
+// Workspace of the queries that share a kv head.
 struct scratch {
     int queries, padded; // padded: head_dim up to a multiple of W
     float *q;            // (queries, hd), scaled
-    float *keys;         // (SIXTEENS, hd, COLUMNS)
-    float *value;        // (VALUES, padded)
-    float *score;        // (queries, CAPACITY)
+    float *keys;         // (KEY_TILES, hd, KEY_TILE)
+    float *value;        // (VALUE_ROWS, padded)
+    float *score;        // (queries, SCORE_STRIDE)
     float *sums;         // (queries, padded)
     float *max, *total;  // (queries) maximum score, and the sum of exponentials
 };
 
-static struct scratch scratch_layout(void *memory, int queries, int hd)
+// The workspace of head h of a part. All heads have the same keys and value.
+static struct scratch scratch_of(const struct attend_call *c, const struct attend_part *t, int h, void *memory)
 {
-    const int64_t width = padded(hd);
-    struct scratch w = { .queries = queries, .padded = (int)width, .keys = memory };
+    const int hd = c->head_dim, queries = t->n * (c->heads / c->kv_heads), width = padded(hd);
+    struct scratch w = { .queries = queries, .padded = width, .keys = memory };
     w.value = w.keys + KEY_TILES * KEY_TILE * hd;
-    w.score = w.value + VALUE_ROWS * width;
+    w.score = w.value + VALUE_ROWS * width + (int64_t)h * queries * (SCORE_STRIDE + width + hd + 2);
     w.sums = w.score + queries * SCORE_STRIDE;
     w.q = w.sums + queries * width;
     w.max = w.q + queries * hd;
@@ -251,23 +285,24 @@ static const uint8_t *value_row(const struct attend_call *c, int64_t row)
     return (const uint8_t *)c->values.data + (size_t)row * c->row_bytes;
 }
 
-static void scale_queries(const struct attend_call *c, struct attend_block b, int kv_head, struct scratch *w)
+static void scale_queries(const struct attend_call *c, const struct attend_part *t, int kv_head, struct scratch *w)
 {
     const int group = c->heads / c->kv_heads, hd = c->head_dim;
     const float scale = 1.0f / sqrtf((float)hd);
-    for (int r = 0; r < b.n; r++) { // the heads of a group are adjacent
-        const float *q = c->q + ((int64_t)(b.first + r) * c->heads + kv_head * group) * hd;
+    for (int r = 0; r < t->n; r++) { // the heads of a group are adjacent
+        const float *q = c->q + ((int64_t)(t->first + r) * c->heads + kv_head * group) * hd;
         for (int d = 0; d < group * hd; d++)
             w->q[r * group * hd + d] = q[d] * scale;
     }
 }
 
-// Prefetches one head's part of n rows: the KV cache was last read one pass ago.
-static void prefetch_rows(const uint8_t *row, int n, size_t row_bytes, size_t head_bytes, int kv_head)
+// Prefetches the part's heads of n rows: the KV cache was last read one pass ago.
+static void prefetch_rows(const struct attend_call *c, const struct attend_part *t, const uint8_t *row, int n)
 {
-    row += (size_t)kv_head * head_bytes;
-    for (int i = 0; i < n; i++, row += row_bytes)
-        prefetch_lines(row, head_bytes);
+    const size_t head_bytes = c->row_bytes / (size_t)c->kv_heads;
+    row += (size_t)t->kv_head * head_bytes;
+    for (int i = 0; i < n; i++, row += c->row_bytes)
+        prefetch_lines(row, (size_t)t->kv_heads * head_bytes);
 }
 
 static int min_int(int a, int b)
@@ -275,162 +310,208 @@ static int min_int(int a, int b)
     return a < b ? a : b;
 }
 
-// Whether a row of queries first .. first + m of a block has a dense position >= p.
-static bool has_dense_positions(const struct attend_call *c, struct attend_block b, int first, int m, int p)
+// Whether a row of queries first .. first + m of a part has a dense position >= p.
+static bool has_dense_positions(const struct attend_call *c, const struct attend_part *t, int first, int m, int p)
 {
     const int group = c->heads / c->kv_heads;
     for (int r = first / group; r <= (first + m - 1) / group; r++)
-        if (c->dense[b.first + r] > p)
+        if (c->dense[t->first + r] > p)
             return true;
     return false;
 }
 
 // Scores of `tiles` tiles of positions from p on. Queries are divided into equal shares of at most SCORE_QUERIES; shares
 // without a dense position there are skipped.
-static void all_scores(const struct attend_call *c, struct attend_block b, const struct scratch *w, int p, int tiles)
+static void all_scores(const struct attend_call *c, const struct attend_part *t, const struct scratch *w, int p,
+                       int tiles, struct soon soon)
 {
     const int hd = c->head_dim, shares = (w->queries + SCORE_QUERIES - 1) / SCORE_QUERIES;
     for (int s = 0, first = 0, end; s < shares; s++, first = end) {
         end = w->queries * (s + 1) / shares;
-        if (has_dense_positions(c, b, first, end - first, p))
-            scores_of(end - first, tiles, w->score + first * SCORE_STRIDE + p % SPLIT, w->q + first * hd, w->keys, hd);
+        if (!has_dense_positions(c, t, first, end - first, p))
+            continue;
+        scores_of(end - first, tiles, w->score + first * SCORE_STRIDE + p % SPLIT, w->q + first * hd, w->keys, hd,
+                  soon);
+        soon.step = 0;
     }
 }
 
-// Scores of the positions from .. to of row i of the pass (row r of the block), which are not dense.
-static void sparse_scores(const struct attend_call *c, const struct scratch *w, int kv_head, int i, int r, int from,
-                          int to, int start)
+// Scores of the positions start .. end of the cache, a row of which is dense up to end.
+static void dense_scores(const struct attend_call *c, const struct attend_part *t, int64_t base, int start, int end,
+                         void *memory)
+{
+    const bool whole_rows = t->kv_heads == c->kv_heads; // then they are one stream of bytes
+    const size_t step = KEY_TILE * c->row_bytes / (size_t)(c->kv_heads * c->head_dim);
+    prefetch_rows(c, t, key_row(c, base + start), min_int(end - start, KEY_PREFETCH));
+    for (int p = start, tiles; p < end; p += tiles * KEY_TILE) {
+        const uint8_t *key[KEY_TILES * KEY_TILE];
+        tiles = end - p > KEY_TILE ? KEY_TILES : 1;
+        for (int k = 0; k < tiles * KEY_TILE; k++)
+            key[k] = key_row(c, base + min_int(p + k, end - 1));
+        if (!whole_rows) {
+            prefetch_rows(c, t, key_row(c, base + p + KEY_PREFETCH), min_int(end - p - KEY_PREFETCH, tiles * KEY_TILE));
+            prefetch_rows(c, t, value_row(c, base + p), min_int(end - p, tiles * KEY_TILE));
+        }
+        for (int h = 0; h < t->kv_heads; h++) {
+            const struct scratch w = scratch_of(c, t, h, memory);
+            const size_t at = (size_t)h * (size_t)(tiles * c->head_dim) * step;
+            const struct soon soon = { key_row(c, base + p + KEY_PREFETCH) + at, whole_rows ? step : 0 };
+            for (int s = 0; s < tiles; s++)
+                transpose_rows(w.keys + s * KEY_TILE * c->head_dim, c->keys.type, key + s * KEY_TILE,
+                               (int64_t)(t->kv_head + h) * c->head_dim, c->head_dim);
+            all_scores(c, t, &w, p, tiles, soon);
+        }
+    }
+}
+
+// Scores of the positions from .. to of row r of the part, which are not dense.
+static void sparse_scores(const struct attend_call *c, const struct attend_part *t, int r, int from, int to, int start,
+                          void *memory)
 {
     const int group = c->heads / c->kv_heads, hd = c->head_dim;
     int32_t row[SPLIT];
-    int n = sparse_rows(c, i, from, to, row);
+    int n = sparse_rows(c, t->first + r, from, to, row);
     for (int j = 0; j < n; j += KEY_TILE) {
         const uint8_t *at[KEY_TILE];
         for (int k = 0; k < KEY_TILE; k++)
             at[k] = key_row(c, row[j + k < n ? j + k : n - 1]);
-        transpose_rows(w->keys, c->keys.type, at, (int64_t)kv_head * hd, hd);
-        for (int h = 0; h < group; h++) {
-            const int query = r * group + h;
-            const float *q = w->q + query * hd;
+        for (int head = 0; head < t->kv_heads * group; head++) {
+            const struct scratch w = scratch_of(c, t, head / group, memory);
+            const int query = r * group + head % group;
+            const float *q = w.q + query * hd;
             float one[KEY_TILE] = { 0 };
+            if (head % group == 0)
+                transpose_rows(w.keys, c->keys.type, at, (int64_t)(t->kv_head + head / group) * hd, hd);
             for (int v = 0; v < KEY_TILE; v += W) {
                 vf a = { 0 };
                 for (int d = 0; d < hd; d++)
-                    a = mad(load(w->keys + d * KEY_TILE + v), splat(q[d]), a);
+                    a = mad(load(w.keys + d * KEY_TILE + v), splat(q[d]), a);
                 store(one + v, a);
             }
             int count = n - j < KEY_TILE ? n - j : KEY_TILE;
-            memcpy(w->score + query * SCORE_STRIDE + (from - start) + j, one, (size_t)count * sizeof(float));
+            memcpy(w.score + query * SCORE_STRIDE + (from - start) + j, one, (size_t)count * sizeof(float));
         }
     }
 }
 
-// value (n): rows of values as floats: pointers into the cache if it holds floats, else converted copies in scratch.
+// One head's part of n cache rows of values, for this many queries. What many queries need is converted once.
 static void load_values(const struct attend_call *c, const struct scratch *w, int kv_head, const int32_t *row, int n,
-                        const float **value)
+                        int queries, struct values *value)
 {
+    const enum type type = c->values.type;
     const int hd = c->head_dim;
+    const int64_t from = (int64_t)kv_head * hd;
+    const bool direct = hd == w->padded && (type == F32 || queries <= 2 * VALUE_QUERIES);
+    const size_t at = type_row_bytes(type, from), bytes = type_row_bytes(type, hd);
+    value->type = direct ? type : F32;
+    value->soon = direct ? VALUE_ROWS * c->row_bytes : 0;
     for (int j = 0; j < n; j++) {
-        const uint8_t *at = value_row(c, row[j]);
-        if (c->values.type == F32 && hd == w->padded) {
-            value[j] = (const float *)at + kv_head * hd;
+        const uint8_t *from_row = value_row(c, row[j]);
+        if (direct) {
+            value->row[j] = from_row + at;
             continue;
         }
         float *to = w->value + j * w->padded;
-        row_floats(to, c->values.type, at, (int64_t)kv_head * hd, hd);
+        prefetch_lines(from_row + VALUE_ROWS * c->row_bytes + at, bytes);
+        row_floats(to, type, from_row, from, hd);
         for (int d = hd; d < w->padded; d++)
             to[d] = 0;
-        value[j] = to;
+        value->row[j] = (const uint8_t *)to;
     }
 }
 
-// Adds `count` positions, columns from `column` on, to the sums of queries first .. first + n.
-static void add_values(const struct scratch *w, int first, int n, int column, const float *const *value, int count)
+// Adds the values of n cache rows, columns of the scores from `column` on, to the sums of rows first .. first + count of the part.
+static void add_values(const struct attend_call *c, const struct attend_part *t, int first, int count,
+                       const int32_t *row, int n, int column, void *memory)
 {
-    for (int i = 0; i < n; i += VALUE_QUERIES) {
-        int m = n - i < VALUE_QUERIES ? n - i : VALUE_QUERIES;
-        add_weighted_of(m, w->sums + (first + i) * w->padded, w->padded, w->score + (first + i) * SCORE_STRIDE + column,
-                        value, count, column == 0);
+    const int group = c->heads / c->kv_heads, end = (first + count) * group;
+    struct values value;
+    for (int h = 0; h < t->kv_heads; h++) {
+        const struct scratch w = scratch_of(c, t, h, memory);
+        load_values(c, &w, t->kv_head + h, row, n, count * group, &value);
+        for (int i = first * group; i < end; i += VALUE_QUERIES, value.soon = 0)
+            add_weighted_of(min_int(end - i, VALUE_QUERIES), w.sums + i * w.padded, w.padded,
+                            w.score + i * SCORE_STRIDE + column, &value, n, column == 0);
     }
 }
 
-static void run_split(const struct attend_call *c, struct attend_block b, int kv_head, int split, void *memory)
+// Adds the values of the positions from .. to of row r of the part.
+static void add_values_of_row(const struct attend_call *c, const struct attend_part *t, int r, int from, int to,
+                              int64_t base, int start, void *memory)
 {
-    const int group = c->heads / c->kv_heads, hd = c->head_dim, start = split * SPLIT;
-    const int64_t base = (int64_t)c->layout->slot[b.first] * c->layout->length;
-    struct scratch scratch = scratch_layout(memory, b.n * group, hd), *w = &scratch;
-    int max_dense = 0, min_dense = INT32_MAX; // the maximum and the minimum of the rows' dense positions
+    const int i = t->first + r, dense = min_int(c->dense[i], to);
     int32_t row[VALUE_ROWS];
-    const float *value[VALUE_ROWS];
-    for (int r = 0; r < b.n; r++) {
-        max_dense = c->dense[b.first + r] > max_dense ? c->dense[b.first + r] : max_dense;
-        min_dense = min_int(c->dense[b.first + r], min_dense);
+    for (int p = from, n; p < to; p += n) {
+        n = 0;
+        if (p < dense)
+            for (; n < VALUE_ROWS && p + n < dense; n++)
+                row[n] = (int32_t)base + p + n;
+        else
+            n = sparse_rows(c, i, p, min_int(p + VALUE_ROWS, to), row);
+        add_values(c, t, r, 1, row, n, p - start, memory);
     }
-    max_dense = min_int(max_dense, start + SPLIT);
-    min_dense = min_int(min_dense, start + SPLIT);
-    const size_t head_bytes = c->row_bytes / (size_t)c->kv_heads;
-    prefetch_rows(key_row(c, base + start), min_int(max_dense - start, KEY_PREFETCH), c->row_bytes, head_bytes,
-                  kv_head);
-    scale_queries(c, b, kv_head, w);
-    for (int p = start, tiles; p < max_dense; p += tiles * KEY_TILE) {
-        tiles = max_dense - p > KEY_TILE ? KEY_TILES : 1;
-        for (int s = 0, at = p; s < tiles; s++, at += KEY_TILE) {
-            const uint8_t *key[KEY_TILE];
-            prefetch_rows(key_row(c, base + at + KEY_PREFETCH), min_int(max_dense - at - KEY_PREFETCH, KEY_TILE),
-                          c->row_bytes, head_bytes, kv_head);
-            prefetch_rows(value_row(c, base + at), min_int(max_dense - at, KEY_TILE), c->row_bytes, head_bytes,
-                          kv_head);
-            for (int k = 0; k < KEY_TILE; k++)
-                key[k] = key_row(c, base + min_int(at + k, max_dense - 1));
-            transpose_rows(w->keys + s * KEY_TILE * hd, c->keys.type, key, (int64_t)kv_head * hd, hd);
+}
+
+// Writes the sums of row r of the part to the output or, if there are several splits, to the partial sums.
+static void write_sums(const struct attend_call *c, const struct attend_part *t, int r, void *memory)
+{
+    const int group = c->heads / c->kv_heads, hd = c->head_dim, i = t->first + r;
+    for (int head = 0; head < t->kv_heads * group; head++) {
+        const struct scratch w = scratch_of(c, t, head / group, memory);
+        const int query = r * group + head % group, number = t->kv_head * group + head;
+        const float *sums = w.sums + query * w.padded;
+        if (c->splits == 1) {
+            float *out = c->out + ((int64_t)i * c->heads + number) * hd;
+            float by = 1.0f / w.total[query];
+            for (int d = 0; d < hd; d++)
+                out[d] = sums[d] * by;
+            continue;
         }
-        all_scores(c, b, w, p, tiles);
+        float *out = attend_partial(c, i, number, t->split);
+        memcpy(out, sums, (size_t)hd * sizeof(float));
+        out[hd] = w.max[query];
+        out[hd + 1] = w.total[query];
     }
-    for (int r = 0; r < b.n; r++) {
-        const int i = b.first + r, to = min_int(c->positions[i], start + SPLIT);
+}
+
+static void run_split(const struct attend_call *c, const struct attend_part *t, void *memory)
+{
+    const int group = c->heads / c->kv_heads, start = t->split * SPLIT, end = start + SPLIT;
+    const int64_t base = (int64_t)c->layout->slot[t->first] * c->layout->length;
+    int max_dense = 0, min_dense = INT32_MAX; // the maximum and the minimum of the rows' dense positions
+    for (int r = 0; r < t->n; r++) {
+        max_dense = c->dense[t->first + r] > max_dense ? c->dense[t->first + r] : max_dense;
+        min_dense = min_int(c->dense[t->first + r], min_dense);
+    }
+    min_dense = min_int(min_dense, end);
+    for (int h = 0; h < t->kv_heads; h++) {
+        struct scratch w = scratch_of(c, t, h, memory);
+        scale_queries(c, t, t->kv_head + h, &w);
+    }
+    dense_scores(c, t, base, start, min_int(max_dense, end), memory);
+    for (int r = 0; r < t->n; r++) {
+        const int i = t->first + r, to = min_int(c->positions[i], end);
         const int from = c->dense[i] > start ? c->dense[i] : start;
         if (from < to)
-            sparse_scores(c, w, kv_head, i, r, from, to, start);
-        for (int h = r * group; h < (r + 1) * group && to > start; h++)
-            w->total[h] = softmax_exp(w->score + h * SCORE_STRIDE, to - start, &w->max[h]);
+            sparse_scores(c, t, r, from, to, start, memory);
+        for (int head = 0; head < t->kv_heads * group && to > start; head++) {
+            const struct scratch w = scratch_of(c, t, head / group, memory);
+            const int query = r * group + head % group;
+            w.total[query] = softmax_exp(w.score + query * SCORE_STRIDE, to - start, &w.max[query]);
+        }
     }
     for (int p = start; p < min_dense; p += VALUE_ROWS) {
-        int n = min_int(min_dense - p, VALUE_ROWS);
+        const int n = min_int(min_dense - p, VALUE_ROWS);
+        int32_t row[VALUE_ROWS];
         for (int k = 0; k < n; k++)
             row[k] = (int32_t)base + p + k;
-        load_values(c, w, kv_head, row, n, value);
-        add_values(w, 0, w->queries, p - start, value, n);
+        add_values(c, t, 0, t->n, row, n, p - start, memory);
     }
-    for (int r = 0; r < b.n; r++) {
-        const int i = b.first + r, to = min_int(c->positions[i], start + SPLIT), dense = min_int(c->dense[i], to);
-        for (int p = min_dense > start ? min_dense : start; p < to;) {
-            int n = 0;
-            if (p < dense)
-                for (; n < VALUE_ROWS && p + n < dense; n++)
-                    row[n] = (int32_t)base + p + n;
-            else
-                n = sparse_rows(c, i, p, min_int(p + VALUE_ROWS, to), row);
-            load_values(c, w, kv_head, row, n, value);
-            add_values(w, r * group, group, p - start, value, n);
-            p += n;
-        }
-        if (to <= start)
-            continue;
-        for (int h = 0; h < group; h++) {
-            const int query = r * group + h, head = kv_head * group + h;
-            const float *sums = w->sums + query * w->padded;
-            if (c->splits == 1) {
-                float *out = c->out + ((int64_t)i * c->heads + head) * hd;
-                float by = 1.0f / w->total[query];
-                for (int d = 0; d < hd; d++)
-                    out[d] = sums[d] * by;
-                continue;
-            }
-            float *out = attend_partial(c, i, head, split);
-            memcpy(out, sums, (size_t)hd * sizeof(float));
-            out[hd] = w->max[query];
-            out[hd + 1] = w->total[query];
-        }
+    for (int r = 0; r < t->n; r++) {
+        const int to = min_int(c->positions[t->first + r], end);
+        add_values_of_row(c, t, r, min_dense > start ? min_dense : start, to, base, start, memory);
+        if (to > start)
+            write_sums(c, t, r, memory);
     }
 }
 

@@ -1,6 +1,6 @@
 // attention_kernels.h - the inner loops of attention, compiled once for each instruction set.
 //
-// A job is a block of consecutive rows of one slot, one kv head with the query heads that share it (GQA), and one split of
+// A part is a block of consecutive rows of one slot, kv heads with the query heads that share them (GQA), and one split of
 // SPLIT positions (split-KV, as in FlashDecoding). Partial results of splits are always stored separately and combined in
 // order at the end, so neither the number of threads nor the length of a neighbour's sequence changes an order of summation.
 // Within a split, scores are computed for sixteen positions per register and summed over the elements of the head in order;
@@ -13,10 +13,12 @@
 
 struct layout;
 
-enum { SPLIT = 256, MAX_BLOCK_QUERIES = 48 };
+enum { SPLIT = 256, MAX_PART_QUERIES = 48 };
 
-struct attend_block { // rows first .. first + n of the pass
-    int first, n;
+struct attend_part {
+    int first, n;          // rows first .. first + n of the pass, of one slot
+    int kv_head, kv_heads; // kv heads kv_head .. kv_head + kv_heads
+    int split;
 };
 
 struct attend_call {
@@ -34,12 +36,12 @@ struct attend_call {
 };
 
 struct attention_kernels {
-    // One split of a block; writes to c->out if splits == 1, else to c->partial. work: attention_scratch() bytes, aligned to 64.
-    void (*run_split)(const struct attend_call *c, struct attend_block b, int kv_head, int split, void *work);
+    // Writes to c->out if splits == 1, else to c->partial. work: attention_scratch() bytes, aligned to 64.
+    void (*run_split)(const struct attend_call *c, const struct attend_part *t, void *work);
     void (*combine)(const struct attend_call *c, int row, int head); // combines a row's splits, in order
 };
 
-// Size of `work` in bytes. queries: rows times heads that share a kv head. An upper bound of what scratch_layout() of
+// Size of `work` in bytes. queries: rows times the part's heads. An upper bound of what scratch_of() of
 // attention_kernels.c needs for keys, values, scores, sums, queries, and two floats per query.
 static inline size_t attention_scratch(int queries, int head_dim)
 {

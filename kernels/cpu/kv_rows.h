@@ -15,17 +15,21 @@ INLINE vf bf16_lanes(const uint8_t *p)
     return (vf)(__builtin_convertvector(h, vu) << 16);
 }
 
+// The scale of element d of a row of Q8_0.
+INLINE float q8_0_scale(const uint8_t *row, int64_t d)
+{
+    uint16_t h;
+    memcpy(&h, row + d / 32 * 34, sizeof(h));
+    return half_to_float(h);
+}
+
 // Elements d .. d + W of a row; for Q8_0 they lie in one block.
 INLINE vf row_lanes(enum type type, const uint8_t *row, int64_t d)
 {
     if (type == BF16)
         return bf16_lanes(row + 2 * d);
-    if (type == Q8_0) {
-        const uint8_t *b = row + d / 32 * 34;
-        uint16_t h;
-        memcpy(&h, b, sizeof(h));
-        return signed_bytes(b + 2 + d % 32) * splat(half_to_float(h));
-    }
+    if (type == Q8_0)
+        return signed_bytes(row + d / 32 * 34 + 2 + d % 32) * splat(q8_0_scale(row, d));
     return load((const float *)row + d);
 }
 
@@ -36,25 +40,33 @@ INLINE float row_element(enum type type, const uint8_t *row, int64_t d)
         memcpy(&h, row + 2 * d, sizeof(h));
         return bits_to_float((uint32_t)h << 16);
     }
-    if (type == Q8_0) {
-        const uint8_t *b = row + d / 32 * 34;
-        uint16_t h;
-        memcpy(&h, b, sizeof(h));
-        return (float)(int8_t)b[2 + d % 32] * half_to_float(h);
-    }
+    if (type == Q8_0)
+        return (float)(int8_t)row[d / 32 * 34 + 2 + d % 32] * q8_0_scale(row, d);
     float f;
     memcpy(&f, row + 4 * d, sizeof(f));
     return f;
 }
 
-// to [W][KEY_TILE] = elements d .. d + W of sixteen rows, one row per column.
-INLINE void transpose_square(float *to, enum type type, const uint8_t *const row[KEY_TILE], int64_t d)
+INLINE void store_column(float *to, vf v, enum type type, const float *scale)
+{
+    store(to, type == Q8_0 ? v * load(scale) : v);
+}
+
+// As row_lanes, but of Q8_0 the integers, which are scaled after the transposition.
+INLINE vf unscaled_lanes(enum type type, const uint8_t *row, int64_t d)
+{
+    return type == Q8_0 ? signed_bytes(row + d / 32 * 34 + 2 + d % 32) : row_lanes(type, row, d);
+}
+
+// to [W][KEY_TILE] = elements d .. d + W of sixteen rows, one row per column. scale (KEY_TILE): of Q8_0, the rows' scales there.
+INLINE void transpose_square(float *to, enum type type, const uint8_t *const row[KEY_TILE], int64_t d,
+                             const float *scale)
 {
 #if defined(__AVX512F__)
     __m512 a[16], b[16];
     UNROLL
     for (int i = 0; i < 16; i++)
-        a[i] = (__m512)row_lanes(type, row[i], d);
+        a[i] = (__m512)unscaled_lanes(type, row[i], d);
     UNROLL
     for (int i = 0; i < 16; i += 2) {
         b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
@@ -76,17 +88,17 @@ INLINE void transpose_square(float *to, enum type type, const uint8_t *const row
     }
     UNROLL
     for (int i = 0; i < 4; i++) {
-        _mm512_storeu_ps(to + i * 16, _mm512_shuffle_f32x4(b[i], b[i + 8], 0x88));
-        _mm512_storeu_ps(to + (i + 8) * 16, _mm512_shuffle_f32x4(b[i], b[i + 8], 0xDD));
-        _mm512_storeu_ps(to + (i + 4) * 16, _mm512_shuffle_f32x4(b[i + 4], b[i + 12], 0x88));
-        _mm512_storeu_ps(to + (i + 12) * 16, _mm512_shuffle_f32x4(b[i + 4], b[i + 12], 0xDD));
+        store_column(to + i * 16, _mm512_shuffle_f32x4(b[i], b[i + 8], 0x88), type, scale);
+        store_column(to + (i + 8) * 16, _mm512_shuffle_f32x4(b[i], b[i + 8], 0xDD), type, scale);
+        store_column(to + (i + 4) * 16, _mm512_shuffle_f32x4(b[i + 4], b[i + 12], 0x88), type, scale);
+        store_column(to + (i + 12) * 16, _mm512_shuffle_f32x4(b[i + 4], b[i + 12], 0xDD), type, scale);
     }
 #elif defined(__AVX2__)
     for (int half = 0; half < KEY_TILE; half += 8) {
         __m256 a[8], b[8];
         UNROLL
         for (int i = 0; i < 8; i++)
-            a[i] = (__m256)row_lanes(type, row[half + i], d);
+            a[i] = (__m256)unscaled_lanes(type, row[half + i], d);
         UNROLL
         for (int i = 0; i < 8; i += 2) {
             b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
@@ -101,24 +113,30 @@ INLINE void transpose_square(float *to, enum type type, const uint8_t *const row
         }
         UNROLL
         for (int i = 0; i < 4; i++) {
-            _mm256_storeu_ps(to + i * KEY_TILE + half, _mm256_permute2f128_ps(a[i], a[i + 4], 0x20));
-            _mm256_storeu_ps(to + (i + 4) * KEY_TILE + half, _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
+            store_column(to + i * KEY_TILE + half, _mm256_permute2f128_ps(a[i], a[i + 4], 0x20), type, scale + half);
+            store_column(to + (i + 4) * KEY_TILE + half, _mm256_permute2f128_ps(a[i], a[i + 4], 0x31), type,
+                         scale + half);
         }
     }
 #else
     for (int i = 0; i < KEY_TILE; i++) {
-        vf v = row_lanes(type, row[i], d);
+        vf v = unscaled_lanes(type, row[i], d);
         for (int e = 0; e < W; e++)
-            to[e * KEY_TILE + i] = v[e];
+            to[e * KEY_TILE + i] = type == Q8_0 ? v[e] * scale[i] : v[e];
     }
 #endif
 }
 
 INLINE void transpose_rows_of(float *to, enum type type, const uint8_t *const row[KEY_TILE], int64_t from, int hd)
 {
+    float scale[KEY_TILE];
     int d = 0;
-    for (; d + W <= hd; d += W)
-        transpose_square(to + d * KEY_TILE, type, row, from + d);
+    for (; d + W <= hd; d += W) {
+        if (type == Q8_0 && d % 32 == 0)
+            for (int i = 0; i < KEY_TILE; i++)
+                scale[i] = q8_0_scale(row[i], from + d);
+        transpose_square(to + d * KEY_TILE, type, row, from + d, scale);
+    }
     for (; d < hd; d++)
         for (int i = 0; i < KEY_TILE; i++)
             to[d * KEY_TILE + i] = row_element(type, row[i], from + d);

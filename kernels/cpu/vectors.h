@@ -73,11 +73,15 @@ INLINE float bits_to_float(uint32_t bits)
 // all exponent bits.
 INLINE float half_to_float(uint16_t h)
 {
+#if defined(__F16C__)
+    return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h)));
+#else
     float vabs = bits_to_float((uint32_t)(h & 0x7FFF) << 13) * 0x1p112f;
     uint32_t bits;
     memcpy(&bits, &vabs, sizeof(bits));
     bits |= (h & 0x7C00) == 0x7C00 ? 0x7F800000u : 0;
     return bits_to_float(bits | (uint32_t)(h & 0x8000) << 16);
+#endif
 }
 
 // W halves as floats.

@@ -339,6 +339,31 @@ static void every_division_among_processors_has_the_same_bits(void **unused)
 #endif
 }
 
+// On a CPU, one thread reads all kv heads of a cache row at once; more threads get some heads or some splits each.
+static void every_division_among_threads_has_the_same_bits(void **unused)
+{
+    static const int heads[][3] = { { 9, 3, 64 }, { 4, 4, 24 }, { 8, 2, 32 } }, rows[] = { 1, 2, 7 };
+    static const enum type types[] = { F32, BF16, Q8_0 };
+    struct two_slots s;
+    make_long(&s, 1300, 1400);
+    for (size_t i = 0; i < 27; i++) {
+        const int *h = heads[i % 3], n = rows[i / 3 % 3];
+        const enum type type = h[2] % 32 != 0 && types[i / 9] == Q8_0 ? F32 : types[i / 9];
+        const struct layout layout = rows_of(&s.layout, 40, n); // of a tree, far from its root
+        struct error err;
+        struct backend *one = backend_cpu(1, &err);
+        const struct bits all = bits_of(one, &layout, h, type, n);
+        for (int threads = 2; threads <= 5; threads++) {
+            struct backend *more = backend_cpu(threads, &err);
+            assert_same_bits(all, bits_of(more, &layout, h, type, n));
+            more->destroy(more);
+        }
+        assert_same_bits(all, bits_of(one, &layout, h, type, 1));
+        drop_bits(all);
+        one->destroy(one);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -350,6 +375,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(infinities_reach_descendants_only),
         cmocka_unit_test(rows_have_the_same_bits_in_passes_of_every_length),
         cmocka_unit_test(every_division_among_processors_has_the_same_bits),
+        cmocka_unit_test(every_division_among_threads_has_the_same_bits),
     };
     return backends_open(argc, argv) ? cmocka_run_group_tests(tests, NULL, backends_close) : 77;
 }
