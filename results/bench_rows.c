@@ -81,7 +81,7 @@ static bool put_round(struct store *s, int64_t bench, int number, const struct b
 }
 
 static const char time_sql[] =
-    "INSERT INTO bench_time (bench, round, what, context, n, peer, ns) VALUES (?,?,?,?,?,?,?)";
+    "INSERT INTO bench_time (bench, round, what, context, slots, n, peer, ns) VALUES (?,?,?,?,?,?,?,?)";
 
 static bool put_time(struct store *s, int64_t bench, const struct bench_time_row *r, struct error *err)
 {
@@ -90,6 +90,7 @@ static bool put_time(struct store *s, int64_t bench, const struct bench_time_row
     query_put_int(q, r->round);
     query_put_text(q, r->what);
     query_put_int(q, r->context);
+    query_put_int(q, r->slots);
     query_put_int(q, r->n);
     query_put_int(q, r->peer);
     query_put_int(q, r->ns);
@@ -97,13 +98,15 @@ static bool put_time(struct store *s, int64_t bench, const struct bench_time_row
 }
 
 static const char operation_sql[] =
-    "INSERT INTO bench_operation (bench, context, n, operation, ns, calls, bytes, flops) VALUES (?,?,?,?,?,?,?,?)";
+    "INSERT INTO bench_operation (bench, context, slots, n, operation, ns, calls, bytes, flops)"
+    " VALUES (?,?,?,?,?,?,?,?,?)";
 
 static bool put_operation(struct store *s, int64_t bench, const struct bench_operation_row *r, struct error *err)
 {
     struct query *q = query_again(s, operation_sql);
     query_put_int(q, bench);
     query_put_int(q, r->context);
+    query_put_int(q, r->slots);
     query_put_int(q, r->n);
     query_put_text(q, r->operation);
     query_put_real(q, r->ns);

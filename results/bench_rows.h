@@ -22,13 +22,13 @@ struct bench_round_row {
 struct bench_time_row {
     int round;
     const char *what; // "pass", "draft_step", "prompt"
-    int context, n;
+    int context, slots, n;
     int peer; // 0: speclab; otherwise the number of a peer, from 1
     int64_t ns;
 };
 
 struct bench_operation_row {
-    int context, n;
+    int context, slots, n;
     const char *operation;
     double ns;
     int64_t calls;

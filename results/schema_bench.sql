@@ -60,11 +60,12 @@ CREATE TABLE bench_time (               -- one measurement
     bench   INTEGER NOT NULL,
     round   INTEGER NOT NULL,
     what    TEXT NOT NULL CHECK (what IN ('pass', 'draft_step', 'prompt')),
-    context INTEGER NOT NULL CHECK (context >= 0),              -- cached tokens
-    n       INTEGER NOT NULL CHECK (n >= 1),                    -- rows; of a prompt: its tokens
+    context INTEGER NOT NULL CHECK (context >= 0),              -- cached tokens of each slot
+    n       INTEGER NOT NULL CHECK (n >= 1),                    -- rows of each slot; of a prompt: its tokens
     peer    INTEGER NOT NULL CHECK (peer >= 0),                 -- 0: speclab; else bench_peer.peer
     ns      INTEGER NOT NULL CHECK (ns > 0),                    -- a pass: with the logits of every row
-    PRIMARY KEY (bench, round, what, context, n, peer),
+    slots   INTEGER NOT NULL DEFAULT 1 CHECK (slots >= 1),      -- of the pass, each with a sequence of its own
+    PRIMARY KEY (bench, round, what, context, n, peer, slots),
     FOREIGN KEY (bench, round) REFERENCES bench_round ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
@@ -77,7 +78,8 @@ CREATE TABLE bench_operation (          -- a part of a pass, from separate passe
     calls     INTEGER NOT NULL,
     bytes     REAL NOT NULL,            -- of weights or cache read; 0: not counted
     flops     REAL NOT NULL,
-    PRIMARY KEY (bench, context, n, operation)
+    slots     INTEGER NOT NULL DEFAULT 1 CHECK (slots >= 1),
+    PRIMARY KEY (bench, context, n, operation, slots)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE cost (                     -- fitted cost of a pass of n rows behind c tokens (results/cost.h); the remaining part of

@@ -260,14 +260,15 @@ CREATE VIEW bench_pass AS
 -- bench in which none counts): median, quartiles and extremes of the time, median and quartiles of the ratio to speclab's time in
 -- the same round. Quartiles interpolate linearly between measurements, by the weights 1 - |k - place|.
 WITH counted AS (
-    SELECT t.bench, r.placement, t.what, t.context, t.n, t.peer, t.ns, 1.0 * t.ns / o.ns AS ratio
+    SELECT t.bench, r.placement, t.what, t.context, t.n, t.peer, t.slots, t.ns, 1.0 * t.ns / o.ns AS ratio
     FROM bench_time AS t JOIN bench_round AS r ON r.bench = t.bench AND r.round = t.round
-    JOIN bench_time AS o ON (o.bench, o.round, o.what, o.context, o.n, o.peer) = (t.bench, t.round, t.what, t.context, t.n, 0)
+    JOIN bench_time AS o
+         ON (o.bench, o.round, o.what, o.context, o.n, o.peer, o.slots) = (t.bench, t.round, t.what, t.context, t.n, 0, t.slots)
     WHERE r.counts OR NOT EXISTS (SELECT * FROM bench_round AS o WHERE o.bench = t.bench AND o.counts)
 ), ranked AS (
     SELECT *, count(*) OVER same AS rounds, row_number() OVER (same ORDER BY ns) AS k,
            row_number() OVER (same ORDER BY ratio) AS ratio_k
-    FROM counted WINDOW same AS (PARTITION BY bench, placement, what, context, n, peer)
+    FROM counted WINDOW same AS (PARTITION BY bench, placement, what, context, n, peer, slots)
 ), placed AS (
     SELECT *, 1 + (rounds - 1) / 4.0 AS low, 1 + (rounds - 1) / 2.0 AS middle, 1 + (rounds - 1) * 3 / 4.0 AS high FROM ranked
 )
@@ -275,18 +276,18 @@ SELECT bench, placement, what, context, n, peer, rounds, sum(ns * max(0, 1 - abs
        sum(ns * max(0, 1 - abs(k - low))) AS low_ns, sum(ns * max(0, 1 - abs(k - high))) AS high_ns, min(ns) AS min_ns,
        max(ns) AS max_ns,
        sum(ratio * max(0, 1 - abs(ratio_k - middle))) AS ratio, sum(ratio * max(0, 1 - abs(ratio_k - low))) AS ratio_low,
-       sum(ratio * max(0, 1 - abs(ratio_k - high))) AS ratio_high
-FROM placed GROUP BY bench, placement, what, context, n, peer;
+       sum(ratio * max(0, 1 - abs(ratio_k - high))) AS ratio_high, slots
+FROM placed GROUP BY bench, placement, what, context, n, peer, slots;
 
 DROP VIEW IF EXISTS cost_of_pass;
 CREATE VIEW cost_of_pass AS
--- A pass of n rows behind `context` tokens: its median, c = median / median of a pass of one row, the prediction of the fitted
+-- A pass of n rows in one slot behind `context` tokens: its median, c = median / median of a pass of one row, the prediction of the fitted
 -- hinge and its relative error. `form`: which of the two predicts.
 SELECT p.bench, p.placement, p.context, p.n, p.rounds, p.median_ns, p.median_ns / one.median_ns AS c, k.form,
        k.a + k.b * p.n + k.s * max(0, p.n - k.n0) + k.d * p.context + k.e * p.n * p.context AS hinge_ns,
        (k.a + k.b * p.n + k.s * max(0, p.n - k.n0) + k.d * p.context + k.e * p.n * p.context) / p.median_ns - 1 AS hinge_error
 FROM bench_pass AS p
-LEFT JOIN bench_pass AS one ON one.what = 'pass' AND one.n = 1 AND one.peer = 0
+LEFT JOIN bench_pass AS one ON one.what = 'pass' AND one.n = 1 AND one.peer = 0 AND one.slots = 1
       AND (one.bench, one.placement, one.context) = (p.bench, p.placement, p.context)
 LEFT JOIN cost AS k ON k.bench = p.bench AND k.placement = p.placement
-WHERE p.what = 'pass' AND p.peer = 0;
+WHERE p.what = 'pass' AND p.peer = 0 AND p.slots = 1;

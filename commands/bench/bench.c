@@ -19,11 +19,11 @@ enum { PAUSE_NS = 25 * 1000 * 1000 };
 
 // ---- measurements
 
-static void add_measurement(struct bench *b, enum bench_kind kind, int n, int context_index)
+static void add_measurement(struct bench *b, enum bench_kind kind, int slots, int n, int context_index)
 {
     b->measurement = xrealloc(b->measurement, (size_t)(b->n_measurements + 1) * sizeof(*b->measurement));
     struct measurement *m = &b->measurement[b->n_measurements++];
-    *m = (struct measurement){ .kind = kind, .n = n, .context_index = context_index };
+    *m = (struct measurement){ .kind = kind, .slots = slots, .n = n, .context_index = context_index };
     m->context = kind == BENCH_PROMPT ? 0 : b->plan.context[context_index];
     m->ns = xcalloc((size_t)b->capacity, sizeof(double));
     for (int e = 0; e < b->n_peers && kind != BENCH_DRAFT_STEP; e++)
@@ -36,13 +36,14 @@ static void add_measurements(struct bench *b)
     b->capacity = 2 * p->repeats; // disturbed rounds are repeated, within limits
     b->round = xcalloc((size_t)b->capacity, sizeof(*b->round));
     for (int c = 0; c < p->n_contexts; c++) {
-        for (int i = 0; i < p->n_rows; i++)
-            add_measurement(b, BENCH_PASS, p->rows[i], c);
+        for (int k = 0; k < p->n_slots; k++)
+            for (int i = 0; i < p->n_rows; i++)
+                add_measurement(b, BENCH_PASS, p->slots[k], p->rows[i], c);
         if (b->draft.model != NULL)
-            add_measurement(b, BENCH_DRAFT_STEP, 1, c);
+            add_measurement(b, BENCH_DRAFT_STEP, 1, 1, c);
     }
     if (p->prompt > 0)
-        add_measurement(b, BENCH_PROMPT, p->prompt, 0);
+        add_measurement(b, BENCH_PROMPT, 1, p->prompt, 0);
 }
 
 static void pause_between_engines(const struct bench *b)
@@ -59,7 +60,7 @@ static bool measure_own(struct bench *b, struct measurement *m, double *to, stru
     bool ok = true;
     pause_between_engines(b);
     for (int warm_up = m->kind != BENCH_PROMPT; warm_up >= 0 && ok; warm_up--)
-        ok = m->kind == BENCH_PASS         ? bench_model_pass(&b->model, m->n, m->context_index, &ns, err)
+        ok = m->kind == BENCH_PASS         ? bench_model_pass(&b->model, m->slots, m->n, m->context_index, &ns, err)
              : m->kind == BENCH_DRAFT_STEP ? bench_model_draft_step(&b->draft_model, m->context_index, &ns, err)
                                            : bench_model_prompt(&b->model, &ns, err);
     *to = (double)ns;
@@ -70,7 +71,8 @@ static bool measure_peer(struct bench *b, struct measurement *m, struct peer *pe
 {
     int64_t ns;
     pause_between_engines(b);
-    bool ok = m->kind == BENCH_PASS ? peer_pass(peer, m->n, m->context, &ns, err) : peer_prompt(peer, &ns, err);
+    bool ok =
+        m->kind == BENCH_PASS ? peer_pass(peer, m->slots, m->n, m->context, &ns, err) : peer_prompt(peer, &ns, err);
     *to = (double)ns;
     return ok;
 }
@@ -163,12 +165,13 @@ static bool run_rounds(struct bench *b, struct error *err)
     return true;
 }
 
+// Of passes of one slot, draft steps or prompts.
 static int medians(const struct bench *b, enum bench_kind kind, enum placement p, struct cost_point *to)
 {
     int n = 0;
     for (int i = 0; i < b->n_measurements && b->counted[p] > 0; i++) {
         const struct measurement *m = &b->measurement[i];
-        if (m->kind == kind)
+        if (m->kind == kind && m->slots == 1)
             to[n++] = (struct cost_point){ m->n, m->context, bench_ns(b, m, p).median };
     }
     return n;
@@ -245,11 +248,11 @@ struct spread bench_memory(const struct bench *b, enum placement p)
     return s;
 }
 
-const struct measurement *bench_find(const struct bench *b, enum bench_kind kind, int n, int context)
+const struct measurement *bench_find(const struct bench *b, enum bench_kind kind, int slots, int n, int context)
 {
     for (int i = 0; i < b->n_measurements; i++) {
         const struct measurement *m = &b->measurement[i];
-        if (m->kind == kind && m->n == n && m->context == context)
+        if (m->kind == kind && m->slots == slots && m->n == n && m->context == context)
             return m;
     }
     return NULL;
@@ -266,9 +269,9 @@ static double flops(const struct bench *b, double n, double context, double logi
     return 2 * (n * s->layers * layer + logits * width * s->vocab) + 4 * s->layers * heads * attended;
 }
 
-double bench_flops(const struct bench *b, int n, int context)
+double bench_flops(const struct bench *b, int slots, int n, int context)
 {
-    return flops(b, n, context, n);
+    return slots * flops(b, n, context, n);
 }
 
 double bench_prompt_flops(const struct bench *b)
@@ -276,11 +279,11 @@ double bench_prompt_flops(const struct bench *b)
     return flops(b, b->plan.prompt, 0, 1);
 }
 
-double bench_bytes(const struct bench *b, int n, int context)
+double bench_bytes(const struct bench *b, int slots, int n, int context)
 {
     struct kv_shape one = model_kv_shape(b->target.model, 1, 1, 1);
     one.type = b->target.cache;
-    return (double)model_bytes(b->target.model) + (double)kv_bytes(&one) * (context + n);
+    return (double)model_bytes(b->target.model) + (double)kv_bytes(&one) * slots * (context + n);
 }
 
 // The fastest probed kind of product for the model's activations.

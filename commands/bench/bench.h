@@ -17,7 +17,7 @@
 #include "results/cost.h"
 #include "statistics/spread.h"
 
-enum { MAX_ROWS = 64, MAX_PASS_ROWS = 512, MAX_PEERS = 4 }; // MAX_ROWS: entries of --rows
+enum { MAX_ROWS = 64, SLOT_COUNTS = 16, MAX_PASS_ROWS = 512, MAX_PEERS = 4 }; // MAX_ROWS, SLOT_COUNTS: entries of lists
 #define MAX_FOREIGN_LOAD 0.08 // processors that other processes may use in a round that counts
 
 struct peer;
@@ -31,9 +31,10 @@ struct peer_program {
 struct bench_plan {            // the options of the command
     const char *model, *draft; // draft NULL: none
     struct precision precision;
-    int packed;                   // enum packed_how
-    int threads, repeats, prompt; // threads 0: all; prompt 0: none
-    int n_rows, rows[MAX_ROWS];   // of passes, ascending
+    int packed;                      // enum packed_how
+    int threads, repeats, prompt;    // threads 0: all; prompt 0: none
+    int n_rows, rows[MAX_ROWS];      // of each slot in a pass, ascending
+    int n_slots, slots[SLOT_COUNTS]; // of passes, ascending; n_slots 0: one slot
     int n_contexts, context[MAX_CONTEXTS];
     bool contexts_given; // contexts that do not fit are errors instead of being dropped
     bool probe;
@@ -49,8 +50,8 @@ enum bench_kind {
 
 struct measurement { // taken once in each round
     enum bench_kind kind;
-    int n;                           // rows of the pass, or tokens of the prompt
-    int context_index, context;      // context: cached tokens
+    int slots, n;                    // n: rows of each slot in the pass, or tokens of the prompt
+    int context_index, context;      // context: cached tokens of each slot
     double *ns, *peer_ns[MAX_PEERS]; // (rounds) time; peer_ns NULL: not measured by peers
 };
 
@@ -62,7 +63,7 @@ struct round {
 };
 
 struct operation { // a part of a pass: bench_operations.c
-    int n, context;
+    int slots, n, context;
     const char *name;    // "q, k, v", "attention"; "between": time outside all operations
     double ns;           // median over passes
     int64_t calls;       // in one pass, as are bytes and flops
@@ -110,9 +111,10 @@ struct spread bench_peer_ns(const struct bench *b, const struct measurement *m, 
 struct spread bench_ratio(const struct bench *b, const struct measurement *m, int peer, enum placement p);
 struct spread bench_memory(const struct bench *b, enum placement p); // probed bytes/s with all threads
 // NULL: not measured
-const struct measurement *bench_find(const struct bench *b, enum bench_kind kind, int n, int context);
+const struct measurement *bench_find(const struct bench *b, enum bench_kind kind, int slots, int n, int context);
 
-double bench_flops(const struct bench *b, int n, int context); // of a pass with the logits of every row
-double bench_prompt_flops(const struct bench *b);              // of the prompt, with the logits of its last row
-double bench_bytes(const struct bench *b, int n, int context); // read by a pass: the weights once, and the cache
-double bench_peak(const struct bench *b); // peak operations/s for the model's activations; 0: unknown
+// Of a pass of n rows in each slot, with the logits of every row.
+double bench_flops(const struct bench *b, int slots, int n, int context);
+double bench_bytes(const struct bench *b, int slots, int n, int context); // read: the weights once, and the cache
+double bench_prompt_flops(const struct bench *b); // of the prompt, with the logits of its last row
+double bench_peak(const struct bench *b);         // peak operations/s for the model's activations; 0: unknown

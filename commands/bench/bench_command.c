@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/draft.h"
 #include "core/memory.h"
 #include "commands/bench/bench.h"
 #include "commands/bench/bench_parts.h"
@@ -63,11 +64,13 @@ int command_bench(int argc, char **argv)
 {
     struct bench_plan p = { 0 };
     struct flag_texts peer_option = { 0 }, peer_command = { 0 };
-    const char *rows = "1,2,3,4,5,6,7,8,10,12,16,24,32,48,64", *contexts = NULL, *db = NULL;
+    const char *rows = NULL, *slots = "1", *contexts = NULL, *db = NULL;
     long long threads = 0, prompt = 512, repeats = 9;
     bool csv = false, json = false, compare = false, no_probe = false;
     const struct flag flags[] = {
-        { "rows", FLAG_TEXT, &rows, "LIST", "rows of a pass; default: 1 to 64 in 15 steps", 0, 0 },
+        { "rows", FLAG_TEXT, &rows, "LIST",
+          "rows of a slot in a pass; default: 1 to 64 in 15 steps;\nwith several slots: 1", 0, 0 },
+        { "slots", FLAG_TEXT, &slots, "LIST", "slots of a pass, each with a sequence of its own; default: 1", 0, 0 },
         { "contexts", FLAG_TEXT, &contexts, "LIST", "cached tokens; default: 128,512,2048, as far as the model goes", 0,
           0 },
         { "prefill", FLAG_INT, &prompt, "N", "tokens of a prompt; default: 512; 0: none", 0, 1 << 20 },
@@ -98,8 +101,17 @@ int command_bench(int argc, char **argv)
     int status = usage_read(&u, argc, argv, &operand, NULL);
     if (status != USAGE_OK)
         return status;
+    if (!read_list(slots, 1, MAX_SLOTS, p.slots, SLOT_COUNTS, &p.n_slots, &err))
+        return usage_fail(&u, "--slots: %s", err.text);
+    const int most_slots = p.slots[p.n_slots - 1];
+    if (rows == NULL)
+        rows = most_slots > 1 ? "1" : "1,2,3,4,5,6,7,8,10,12,16,24,32,48,64";
     if (!read_list(rows, 1, MAX_PASS_ROWS, p.rows, MAX_ROWS, &p.n_rows, &err))
         return usage_fail(&u, "--rows: %s", err.text);
+    const int most_rows = p.rows[p.n_rows - 1];
+    if (most_slots * most_rows > MAX_PASS_ROWS)
+        return usage_fail(&u, "--slots: %d slots of %d rows are %d rows; expected at most %d in a pass", most_slots,
+                          most_rows, most_slots * most_rows, MAX_PASS_ROWS);
     p.contexts_given = contexts != NULL;
     if (!read_list(contexts != NULL ? contexts : "128,512,2048", 0, 1 << 20, p.context, MAX_CONTEXTS, &p.n_contexts,
                    &err))

@@ -113,6 +113,7 @@ static struct json *subject_json(const struct measurement *m)
 {
     struct json *j = json_new_object();
     set_text(j, "what", bench_kind_names[m->kind]);
+    set_int(j, "slots", m->slots);
     set_int(j, "n", m->n);
     set_int(j, "context", m->context);
     return j;
@@ -123,8 +124,8 @@ static struct json *measurement_json(const struct bench *b, int i)
     const struct measurement *m = &b->measurement[i];
     struct json *j = subject_json(m);
     if (m->kind == BENCH_PASS) {
-        set_number(j, "flops", bench_flops(b, m->n, m->context));
-        set_number(j, "bytes", bench_bytes(b, m->n, m->context));
+        set_number(j, "flops", bench_flops(b, m->slots, m->n, m->context));
+        set_number(j, "bytes", bench_bytes(b, m->slots, m->n, m->context));
     }
     json_set(j, "ns", numbers_json(m->ns, b->n_rounds));
     struct json *peers = json_new_array();
@@ -176,19 +177,20 @@ static struct json *medians_json(const struct bench *b, enum placement p)
 {
     struct json *list = json_new_array();
     for (int i = 0; i < b->n_measurements; i++) {
-        const struct measurement *m = &b->measurement[i], *one = bench_find(b, BENCH_PASS, 1, m->context);
+        const struct measurement *m = &b->measurement[i], *one = bench_find(b, BENCH_PASS, 1, 1, m->context);
         struct spread ns = bench_ns(b, m, p);
         struct json *j = subject_json(m);
         json_set(j, "ns", spread_json(ns));
         set_number(j, "c", m->kind == BENCH_PROMPT || one == NULL ? NAN : ns.median / bench_ns(b, one, p).median);
-        set_number(j, "predicted_ns", m->kind == BENCH_PASS ? cost_ns(&b->cost[p], m->n, m->context) : NAN);
+        set_number(j, "predicted_ns",
+                   m->kind == BENCH_PASS && m->slots == 1 ? cost_ns(&b->cost[p], m->n, m->context) : NAN);
         if (m->kind == BENCH_PASS) {
-            set_number(j, "flops_per_second", 1e9 * bench_flops(b, m->n, m->context) / ns.median);
-            set_number(j, "share_of_peak",
-                       bench_peak(b) > 0 ? 1e9 * bench_flops(b, m->n, m->context) / ns.median / bench_peak(b) : NAN);
-            set_number(j, "bytes_per_second", 1e9 * bench_bytes(b, m->n, m->context) / ns.median);
-            set_number(j, "share_of_read",
-                       1e9 * bench_bytes(b, m->n, m->context) / ns.median / bench_memory(b, p).median);
+            const double flops = 1e9 * bench_flops(b, m->slots, m->n, m->context) / ns.median;
+            const double bytes = 1e9 * bench_bytes(b, m->slots, m->n, m->context) / ns.median;
+            set_number(j, "flops_per_second", flops);
+            set_number(j, "share_of_peak", bench_peak(b) > 0 ? flops / bench_peak(b) : NAN);
+            set_number(j, "bytes_per_second", bytes);
+            set_number(j, "share_of_read", bytes / bench_memory(b, p).median);
         }
         json_set(j, "peers", peers_json(b, m, p));
         json_push(list, j);
@@ -220,6 +222,7 @@ static struct json *operation_json(const struct bench *b, int i)
 {
     const struct operation *o = &b->operation[i];
     struct json *j = json_new_object();
+    set_int(j, "slots", o->slots);
     set_int(j, "n", o->n);
     set_int(j, "context", o->context);
     set_text(j, "operation", o->name);
@@ -281,7 +284,7 @@ static void put_spread(FILE *to, struct spread s)
 // The row of an engine (0: speclab); ratio: its time over speclab's.
 static void put_times(FILE *to, const struct bench *b, const struct measurement *m, int engine, enum placement p)
 {
-    const struct measurement *one = bench_find(b, BENCH_PASS, 1, m->context);
+    const struct measurement *one = bench_find(b, BENCH_PASS, 1, 1, m->context);
     bool has_c = m->kind != BENCH_PROMPT && one != NULL;
     struct spread ns = engine == 0 ? bench_ns(b, m, p) : bench_peer_ns(b, m, engine - 1, p);
     double unit = !has_c ? NAN : engine == 0 ? bench_ns(b, one, p).median : bench_peer_ns(b, one, engine - 1, p).median;
@@ -290,19 +293,20 @@ static void put_times(FILE *to, const struct bench *b, const struct measurement 
     put_spread(to, ns);
     fprintf(to, has_c ? ",%.6g" : ",", ns.median / unit);
     if (m->kind == BENCH_PASS)
-        fprintf(to, ",%.9g,%.9g", bench_flops(b, m->n, m->context), bench_bytes(b, m->n, m->context));
+        fprintf(to, ",%.9g,%.9g", bench_flops(b, m->slots, m->n, m->context),
+                bench_bytes(b, m->slots, m->n, m->context));
     else
         fprintf(to, ",,");
     fprintf(to, isnan(memory) ? "," : ",%.9g", memory);
     put_spread(to, engine == 0 ? (struct spread){ 0 } : bench_ratio(b, m, engine - 1, p));
-    fprintf(to, ",%d\r\n", model_config(b->target.model)->inflated != NULL);
+    fprintf(to, ",%d,%d\r\n", model_config(b->target.model)->inflated != NULL, m->slots);
 }
 
 void bench_csv(const struct bench *b, FILE *to)
 {
     fprintf(to, "what,placement,context,n,peer,rounds,ns,low_quartile_ns,high_quartile_ns,min_ns,max_ns,c,flops,"
                 "bytes,read_bytes_per_second,ratio,low_quartile_ratio,high_quartile_ratio,min_ratio,max_ratio,"
-                "marked_inflated\r\n");
+                "marked_inflated,slots\r\n");
     for (int p = 0; p < PLACEMENTS; p++)
         for (int i = 0; i < b->n_measurements && b->counted[p] > 0; i++)
             for (int e = 0; e <= b->n_peers; e++)

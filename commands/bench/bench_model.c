@@ -24,35 +24,41 @@ static int smaller(int a, int b)
 
 int bench_model_rows(const struct bench_model_plan *p)
 {
-    return larger(larger(p->rows, PENDING), p->prompt > 0 ? VERIFIER_CHUNK : 0);
+    return larger(larger(p->rows * larger(p->slots, 1), PENDING), p->prompt > 0 ? VERIFIER_CHUNK : 0);
 }
 
-// A pass of n rows after the cached prefix; the tokens depend on its length.
-static bool forward(struct bench_model *s, struct kv_cache *c, int n, struct states *out, struct error *err)
+// A pass of n rows after the prefix of each of `slots` slots from `first` on; the tokens depend on the prefix's length.
+static bool forward(struct bench_model *s, struct kv_cache *c, int first, int slots, int n, struct states *out,
+                    struct error *err)
 {
+    for (int i = 0; i < slots * n; i++) {
+        s->slot[i] = first + i / n;
+        s->parent[i] = i % n - 1;
+    }
     const struct pass pass = {
-        .n = n, .token = s->token + kv_length(c, 0) % PENDING, .slot = s->slot, .parent = s->parent
+        .n = slots * n, .token = s->token + kv_length(c, first) % PENDING, .slot = s->slot, .parent = s->parent
     };
     return model_forward(s->model, c, &pass, NULL, out, err);
 }
 
-// Feeds `tokens` tokens to an empty cache, in chunks; *out: the states of the last chunk.
-static bool fill(struct bench_model *s, struct kv_cache *c, int tokens, int chunk, struct states *out,
+// Feeds `tokens` tokens to an empty slot, in chunks; *out: the states of the last chunk.
+static bool fill(struct bench_model *s, struct kv_cache *c, int slot, int tokens, int chunk, struct states *out,
                  struct error *err)
 {
     out->last.rows = 0;
     for (int from = 0; from < tokens; from += chunk) {
         int n = smaller(chunk, tokens - from);
-        if (!forward(s, c, n, out, err) || !s->backend->sync(s->backend, err))
+        if (!forward(s, c, slot, 1, n, out, err) || !s->backend->sync(s->backend, err))
             return false;
-        kv_keep(c, 0, s->kept, n);
+        kv_keep(c, slot, s->kept, n);
     }
     return true;
 }
 
-static struct kv_cache *cache_of(struct bench_model *s, int length, int pending, enum type type, struct error *err)
+static struct kv_cache *cache_of(struct bench_model *s, int slots, int length, int pending, enum type type,
+                                 struct error *err)
 {
-    struct kv_shape shape = model_kv_shape(s->model, 1, length, pending);
+    struct kv_shape shape = model_kv_shape(s->model, slots, length, pending);
     shape.type = type;
     return kv_create(s->backend, &shape, err);
 }
@@ -60,7 +66,7 @@ static struct kv_cache *cache_of(struct bench_model *s, int length, int pending,
 // Enough tokens for all passes, and for a prompt of one chunk even if none is measured: bench_overhead() decodes after one.
 static void make_tokens(struct bench_model *s)
 {
-    int rows = bench_model_rows(&(struct bench_model_plan){ .rows = s->rows, .prompt = s->prompt });
+    int rows = bench_model_rows(&(struct bench_model_plan){ .rows = s->rows, .slots = s->slots, .prompt = s->prompt });
     int n = larger(rows, VERIFIER_CHUNK) + PENDING;
     uint32_t x = 1, vocab = (uint32_t)model_shape(s->model)->vocab;
     s->token = xcalloc((size_t)n, sizeof(int32_t));
@@ -70,7 +76,6 @@ static void make_tokens(struct bench_model *s)
     for (int i = 0; i < n; i++) {
         x = x * 1664525u + 1013904223u;
         s->token[i] = (int32_t)((x >> 8) % vocab);
-        s->parent[i] = i - 1;
         s->kept[i] = i;
     }
 }
@@ -79,20 +84,25 @@ bool bench_model_open(struct bench_model *s, struct model *m, const struct bench
 {
     struct states unused;
     int64_t vocab = model_shape(m)->vocab;
-    *s = (struct bench_model){ .backend = model_backend(m), .model = m, .rows = p->rows, .prompt = p->prompt };
+    *s = (struct bench_model){
+        .backend = model_backend(m), .model = m, .rows = p->rows, .slots = larger(p->slots, 1), .prompt = p->prompt
+    };
+    const int rows = s->slots * s->rows;
     make_tokens(s);
-    s->logits = rows_on(s->backend, p->rows, vocab);
+    s->logits = rows_on(s->backend, rows, vocab);
     bool ok =
-        s->logits.data != NULL || fail(err, "%s: out of memory for the logits of %d rows", s->backend->name, p->rows);
+        s->logits.data != NULL || fail(err, "%s: out of memory for the logits of %d rows", s->backend->name, rows);
     if (ok && p->prompt > 0) {
-        s->prompt_cache = cache_of(s, p->prompt, smaller(p->prompt, VERIFIER_CHUNK), p->cache, err);
+        s->prompt_cache = cache_of(s, 1, p->prompt, smaller(p->prompt, VERIFIER_CHUNK), p->cache, err);
         ok = s->prompt_cache != NULL;
     }
     for (int i = 0; ok && i < p->n_contexts; i++) {
         int c = p->context[i], pending = larger(p->rows, smaller(PENDING, c));
         s->n_contexts++;
-        s->cache[i] = cache_of(s, c + p->rows, pending, p->cache, err);
-        ok = s->cache[i] != NULL && fill(s, s->cache[i], c, smaller(pending, PENDING), &unused, err);
+        s->cache[i] = cache_of(s, s->slots, c + p->rows, pending, p->cache, err);
+        ok = s->cache[i] != NULL;
+        for (int slot = 0; ok && slot < s->slots; slot++)
+            ok = fill(s, s->cache[i], slot, c, smaller(pending, PENDING), &unused, err);
     }
     if (!ok)
         bench_model_close(s);
@@ -113,17 +123,18 @@ void bench_model_close(struct bench_model *s)
     *s = (struct bench_model){ 0 };
 }
 
-bool bench_model_pass(struct bench_model *s, int n, int context_index, int64_t *ns, struct error *err)
+bool bench_model_pass(struct bench_model *s, int slots, int n, int context_index, int64_t *ns, struct error *err)
 {
     struct states states;
     int64_t from = clock_ns();
-    if (!forward(s, s->cache[context_index], n, &states, err))
+    if (!forward(s, s->cache[context_index], 0, slots, n, &states, err))
         return false;
-    model_logits(s->model, tensor_rows(s->logits, 0, n), states.last);
+    model_logits(s->model, tensor_rows(s->logits, 0, slots * n), states.last);
     if (!s->backend->sync(s->backend, err))
         return false;
     *ns = clock_ns() - from;
-    kv_keep(s->cache[context_index], 0, NULL, 0);
+    for (int slot = 0; slot < slots; slot++)
+        kv_keep(s->cache[context_index], slot, NULL, 0);
     return true;
 }
 
@@ -134,7 +145,7 @@ bool bench_model_draft_step(struct bench_model *s, int context_index, int64_t *n
     int32_t token;
     float log_p;
     int64_t from = clock_ns();
-    if (!forward(s, s->cache[context_index], 1, &states, err))
+    if (!forward(s, s->cache[context_index], 0, 1, 1, &states, err))
         return false;
     model_logits(s->model, logits, states.last);
     s->backend->best(s->backend, logits, 1, &token, &log_p);
@@ -150,7 +161,7 @@ bool bench_model_prompt(struct bench_model *s, int64_t *ns, struct error *err)
     struct states states;
     kv_truncate(s->prompt_cache, 0, 0);
     int64_t from = clock_ns();
-    if (!fill(s, s->prompt_cache, s->prompt, VERIFIER_CHUNK, &states, err))
+    if (!fill(s, s->prompt_cache, 0, s->prompt, VERIFIER_CHUNK, &states, err))
         return false;
     model_logits(s->model, tensor_rows(s->logits, 0, 1), tensor_rows(states.last, states.last.rows - 1, 1));
     if (!s->backend->sync(s->backend, err))

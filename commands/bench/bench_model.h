@@ -1,7 +1,7 @@
 // bench_model.h - a model prepared for timing: runs and times passes after a given number of cached tokens.
 //
-// A pass is that of verification: n rows, a chain after the cached tokens, with the logits of every row. Each context has
-// its own cache, which stays filled, so passes can be timed in any order. Tokens are arbitrary but fixed.
+// A pass is that of verification: n rows in each slot, a chain after its cached tokens, with the logits of every row. Each
+// context has its own cache, which stays filled, so passes can be timed in any order. Tokens are arbitrary but fixed.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,27 +17,27 @@ enum { MAX_CONTEXTS = 16 };
 struct bench_model {         // start with { 0 }
     struct backend *backend; // borrowed
     struct model *model;     // borrowed
-    int rows, prompt;        // maximum rows of a pass; tokens of the prompt, 0: no prompt
+    int rows, slots, prompt; // maxima: rows of a slot, slots of a pass; tokens of the prompt, 0: no prompt
     int n_contexts;
     struct kv_cache *cache[MAX_CONTEXTS], *prompt_cache;
-    struct tensor logits; // (rows, vocab)
+    struct tensor logits; // (slots * rows, vocab)
     int32_t *token, *slot, *parent, *kept;
 };
 
 struct bench_model_plan {
-    int rows, prompt, n_contexts;
+    int rows, slots, prompt, n_contexts; // slots 0: one
     const int *context;
     enum type cache;
 };
 
-// The model must have been opened for at least bench_model_rows() rows a pass. Fills the caches; each takes the time of a
-// prompt of that length.
+// The model must have been opened for at least bench_model_rows() rows a pass. Fills the caches: every slot of each takes
+// the time of a prompt of that length, and its memory.
 int bench_model_rows(const struct bench_model_plan *p);
 bool bench_model_open(struct bench_model *s, struct model *m, const struct bench_model_plan *p, struct error *err);
 void bench_model_close(struct bench_model *s); // { 0 } is allowed
 
-// All three set *ns to the time taken. context_index: index into context[].
-bool bench_model_pass(struct bench_model *s, int n, int context_index, int64_t *ns, struct error *err);
+// All three set *ns to the time taken. context_index: index into context[]. n: rows of each of the slots.
+bool bench_model_pass(struct bench_model *s, int slots, int n, int context_index, int64_t *ns, struct error *err);
 // One row, its logits and their argmax: the work of a draft model for one draft token.
 bool bench_model_draft_step(struct bench_model *s, int context_index, int64_t *ns, struct error *err);
 // The prompt from an empty cache, with the logits of its last row.

@@ -59,12 +59,12 @@ static bool fit_contexts(struct bench_plan *p, const struct target *t, struct er
     return true;
 }
 
-static bool open_bench_model(struct bench_model *s, const struct bench_plan *p, const struct target *t, int rows,
-                             int prompt, struct error *err)
+static bool open_bench_model(struct bench_model *s, const struct bench_plan *p, const struct target *t,
+                             struct bench_model_plan plan, struct error *err)
 {
-    const struct bench_model_plan plan = {
-        .rows = rows, .prompt = prompt, .n_contexts = p->n_contexts, .context = p->context, .cache = t->cache
-    };
+    plan.n_contexts = p->n_contexts;
+    plan.context = p->context;
+    plan.cache = t->cache;
     return bench_model_open(s, t->model, &plan, err);
 }
 
@@ -83,7 +83,7 @@ static bool open_draft(struct bench *b, struct error *err)
         if (p.context[i] > capacity)
             return fail(err, "--contexts %d: the context of the draft model %s is %d tokens", p.context[i],
                         b->draft.path, capacity + 1);
-    return open_bench_model(&b->draft_model, &p, &b->draft, 1, 0, err);
+    return open_bench_model(&b->draft_model, &p, &b->draft, (struct bench_model_plan){ .rows = 1 }, err);
 }
 
 static bool open_peer(struct bench *b, const struct peer_program *program, struct error *err)
@@ -94,6 +94,8 @@ static bool open_peer(struct bench *b, const struct peer_program *program, struc
                                     .model = model_config(b->target.model)->path,
                                     .threads = p->threads,
                                     .rows = p->rows[p->n_rows - 1],
+                                    .n_slots = p->n_slots,
+                                    .slots = p->slots,
                                     .prompt = p->prompt,
                                     .n_contexts = p->n_contexts,
                                     .context = p->context,
@@ -130,8 +132,12 @@ bool bench_open(struct bench *b, const struct bench_plan *plan, struct error *er
     struct bench_plan *p = &b->plan;
     if (p->threads == 0)
         p->threads = threads_available();
-    int rows = bench_model_rows(&(struct bench_model_plan){ .rows = p->rows[p->n_rows - 1], .prompt = p->prompt });
-    if (!open_model(b, &b->target, p, p->model, rows, err) || !fit_contexts(p, &b->target, err))
+    if (p->n_slots == 0)
+        p->slots[p->n_slots++] = 1;
+    struct bench_model_plan passes = { .rows = p->rows[p->n_rows - 1],
+                                       .slots = p->slots[p->n_slots - 1],
+                                       .prompt = p->prompt };
+    if (!open_model(b, &b->target, p, p->model, bench_model_rows(&passes), err) || !fit_contexts(p, &b->target, err))
         return false;
     size_t unused, own;
     if (b->target.backend->memory(b->target.backend, &unused, &own)) // the probe measures the host's memory
@@ -140,8 +146,8 @@ bool bench_open(struct bench *b, const struct bench_plan *plan, struct error *er
         b->prober = prober_create(p->threads);
         p->probe = b->prober != NULL;
     }
-    if (!open_peers(b, err) || !open_draft(b, err) ||
-        !open_bench_model(&b->model, p, &b->target, p->rows[p->n_rows - 1], p->prompt, err))
+    passes.prompt = p->prompt; // as long as the context
+    if (!open_peers(b, err) || !open_draft(b, err) || !open_bench_model(&b->model, p, &b->target, passes, err))
         return false;
     char *name = machine_processor();
     b->machine = xformat("%s, %s", name, b->target.backend->describe(b->target.backend));

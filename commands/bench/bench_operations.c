@@ -69,15 +69,15 @@ static void add_pass(struct account *a, const struct bench *b, double wall)
     a->passes++;
 }
 
-static bool account_passes(struct account *a, struct bench *b, int n, int context_index, struct error *err)
+static bool account_passes(struct account *a, struct bench *b, int slots, int n, int context_index, struct error *err)
 {
     int64_t ns;
     *a = (struct account){ 0 };
-    if (!bench_model_pass(&b->model, n, context_index, &ns, err))
+    if (!bench_model_pass(&b->model, slots, n, context_index, &ns, err))
         return false;
     while (a->passes < MAX_PASSES && a->passes < b->plan.repeats) {
         timed_begin(b->target.backend);
-        bool ok = bench_model_pass(&b->model, n, context_index, &ns, err);
+        bool ok = bench_model_pass(&b->model, slots, n, context_index, &ns, err);
         timed_end(b->target.backend);
         if (!ok)
             return false;
@@ -86,12 +86,13 @@ static bool account_passes(struct account *a, struct bench *b, int n, int contex
     return true;
 }
 
-static void add_operations(struct bench *b, const struct account *a, int n, int context)
+static void add_operations(struct bench *b, const struct account *a, int slots, int n, int context)
 {
     b->operation = xrealloc(b->operation, (size_t)(b->n_operations + a->n + 1) * sizeof(*b->operation));
     for (int i = 0; i <= a->n; i++) {
         struct operation *o = &b->operation[b->n_operations++];
         *o = i < a->n ? a->role[i] : (struct operation){ .name = "between" };
+        o->slots = slots;
         o->n = n;
         o->context = context;
         o->ns = spread_of(i < a->n ? a->ns[i] : a->between, a->passes).median;
@@ -103,10 +104,11 @@ bool bench_operations(struct bench *b, struct error *err)
     struct account *a = xcalloc(1, sizeof(*a));
     bool ok = true;
     for (int c = 0; c < b->plan.n_contexts; c++)
-        for (int i = 0; i < b->plan.n_rows && ok; i++) {
-            ok = account_passes(a, b, b->plan.rows[i], c, err);
+        for (int i = 0; i < b->plan.n_slots * b->plan.n_rows && ok; i++) {
+            const int slots = b->plan.slots[i / b->plan.n_rows], rows = b->plan.rows[i % b->plan.n_rows];
+            ok = account_passes(a, b, slots, rows, c, err);
             if (ok)
-                add_operations(b, a, b->plan.rows[i], b->plan.context[c]);
+                add_operations(b, a, slots, rows, b->plan.context[c]);
         }
     free(a);
     return ok;
@@ -199,7 +201,7 @@ bool bench_overhead(struct bench *b, struct error *err)
     if (prompt + TOKENS > model_shape(b->target.model)->context)
         return true;
     struct account *bare = xcalloc(1, sizeof(*bare));
-    bool ok = account_passes(bare, b, 1, 0, err);
+    bool ok = account_passes(bare, b, 1, 1, 0, err);
     const double pass = ok ? spread_of(bare->between, bare->passes).median : 0;
     for (int i = 0; i < OVERHEADS && ok; i++) {
         b->overhead[i].mode = steps[i].mode;

@@ -95,19 +95,29 @@ static bool read_seconds(struct peer *e, int64_t *ns, struct error *err)
            fail(err, "%s: expected seconds, found \"%s\"", e->program, e->line);
 }
 
+// A peer that knows several slots answers their announcement. One that does not may ignore it: its answer is to `open`.
+static bool announced_slots(struct peer *e, const struct peer_plan *p, struct error *err)
+{
+    return p->n_slots == 0 || p->slots[p->n_slots - 1] == 1 ||
+           (read_answer(e, err) && (strcmp(e->line, "slots") == 0 ||
+                                    fail(err, "%s does not run passes of several slots (--slots)", e->program)));
+}
+
 static bool open_model(struct peer *e, const struct peer_plan *p, struct error *err)
 {
     fprintf(e->to, "model %s\nthreads %d\nrows %d\nprompt_tokens %d\ncontexts", p->model, p->threads, p->rows,
             p->prompt);
     for (int i = 0; i < p->n_contexts; i++)
         fprintf(e->to, " %d", p->context[i]);
+    for (int i = 0; i < p->n_slots && p->slots[p->n_slots - 1] > 1; i++)
+        fprintf(e->to, "%s %d", i == 0 ? "\nslots" : "", p->slots[i]);
     for (int i = 0; i < p->n_options; i++) {
         int key = (int)strcspn(p->option[i], "=");
         fprintf(e->to, "\noption %.*s %s", key, p->option[i], p->option[i] + key + 1);
     }
     fprintf(e->to, "\nopen\n");
     fflush(e->to);
-    if (!read_answer(e, err))
+    if (!announced_slots(e, p, err) || !read_answer(e, err))
         return false;
     if (strncmp(e->line, "ready ", 6) != 0)
         return fail(err, "%s: expected \"ready NAME\", found \"%s\"", e->program, e->line);
@@ -154,9 +164,12 @@ pid_t peer_group(const struct peer *p)
     return p->process;
 }
 
-bool peer_pass(struct peer *p, int n, int context, int64_t *ns, struct error *err)
+bool peer_pass(struct peer *p, int slots, int n, int context, int64_t *ns, struct error *err)
 {
-    fprintf(p->to, "pass %d %d\n", n, context);
+    fprintf(p->to, "pass %d %d", n, context);
+    if (slots > 1)
+        fprintf(p->to, " %d", slots);
+    fprintf(p->to, "\n");
     return read_seconds(p, ns, err);
 }
 

@@ -15,6 +15,8 @@ struct peer_plan {
     const char *model;        // path
     int threads, rows, prompt, n_contexts;
     const int *context;
+    int n_slots; // 0: one slot; passes of several are announced only if there are any
+    const int *slots;
     int n_options;
     const char *const *option; // "KEY=VALUE"
 };
@@ -24,6 +26,6 @@ struct peer *peer_open(const struct peer_plan *p, struct error *err);
 void peer_close(struct peer *p); // NULL is fine
 const char *peer_name(const struct peer *p);
 pid_t peer_group(const struct peer *p); // process group
-// Set *ns to the time that the peer reports.
-bool peer_pass(struct peer *p, int n, int context, int64_t *ns, struct error *err);
+// Set *ns to the time that the peer reports. n, context: rows and cached tokens of each slot.
+bool peer_pass(struct peer *p, int slots, int n, int context, int64_t *ns, struct error *err);
 bool peer_prompt(struct peer *p, int64_t *ns, struct error *err);

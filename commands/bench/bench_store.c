@@ -36,7 +36,12 @@ static struct bench_round_row round_row(const struct bench *b, const struct roun
 // Rows of one measurement in one round, speclab's first; returns their number.
 static int put_times(struct bench_time_row *to, const struct bench *b, const struct measurement *m, int round)
 {
-    struct bench_time_row row = { round, bench_kind_names[m->kind], m->context, m->n, 0, (int64_t)m->ns[round] };
+    struct bench_time_row row = { .round = round,
+                                  .what = bench_kind_names[m->kind],
+                                  .context = m->context,
+                                  .slots = m->slots,
+                                  .n = m->n,
+                                  .ns = (int64_t)m->ns[round] };
     int n = 0;
     to[n++] = row;
     for (int e = 0; e < b->n_peers && m->peer_ns[e] != NULL; e++) {
@@ -101,7 +106,7 @@ bool bench_store(const struct bench *b, struct store *s, struct error *err)
     for (; row.operations < b->n_operations; row.operations++) {
         const struct operation *o = &b->operation[row.operations];
         operation[row.operations] =
-            (struct bench_operation_row){ o->context, o->n, o->name, o->ns, o->calls, o->bytes, o->flops };
+            (struct bench_operation_row){ o->context, o->slots, o->n, o->name, o->ns, o->calls, o->bytes, o->flops };
     }
     for (int p = 0; p < PLACEMENTS; p++)
         if (b->cost[p].form != COST_NONE)

@@ -27,7 +27,7 @@ static char *digits(double x, char to[32])
 
 static const struct measurement *one_row(const struct bench *b, int context)
 {
-    return bench_find(b, BENCH_PASS, 1, context);
+    return bench_find(b, BENCH_PASS, 1, 1, context);
 }
 
 static double median_of(const struct bench *b, const struct measurement *m, enum placement p)
@@ -114,12 +114,28 @@ static void print_placement(const struct bench *b, enum placement p, FILE *to)
 
 // ---- passes
 
+static bool several_slots(const struct bench *b)
+{
+    return b->plan.slots[b->plan.n_slots - 1] > 1;
+}
+
+// A column that tables have only if passes of several slots were measured.
+static void put_slots(const struct bench *b, int slots, FILE *to)
+{
+    if (several_slots(b) && slots > 0)
+        fprintf(to, "%5d ", slots);
+    else if (several_slots(b))
+        fprintf(to, "%5s ", "slots");
+}
+
 static void print_pass(const struct bench *b, const struct measurement *i, enum placement p, FILE *to)
 {
     struct spread s = bench_ns(b, i, p);
     double seconds = s.median / 1e9, memory = bench_memory(b, p).median, peak = bench_peak(b);
-    double flops = bench_flops(b, i->n, i->context) / seconds, bytes = bench_bytes(b, i->n, i->context) / seconds;
+    double flops = bench_flops(b, i->slots, i->n, i->context) / seconds,
+           bytes = bench_bytes(b, i->slots, i->n, i->context) / seconds;
     char a[7][32];
+    put_slots(b, i->slots, to);
     fprintf(to, "%5d %8s %8s %8s %7s %8s", i->n, digits(s.median / 1e6, a[0]), digits(s.low / 1e6, a[1]),
             digits(s.high / 1e6, a[2]), digits(s.median / median_of(b, one_row(b, i->context), p), a[3]),
             digits(flops / 1e9, a[4]));
@@ -133,8 +149,9 @@ static void print_pass(const struct bench *b, const struct measurement *i, enum 
 
 static void print_passes(const struct bench *b, int context, enum placement p, FILE *to)
 {
-    fprintf(to, "\nPasses of n rows after %d cached tokens, with the logits of every row (median and quartiles)\n",
-            context);
+    fprintf(to, "\nPasses of n rows%s after %d cached tokens, with the logits of every row (median and quartiles)\n",
+            several_slots(b) ? " in each slot" : "", context);
+    put_slots(b, 0, to);
     fprintf(to, "%5s %8s %8s %8s %7s %8s%s %8s%s\n", "n", "ms", "25 %", "75 %", "c(n)", "GFLOP/s",
             bench_peak(b) > 0 ? "  % peak" : "", "GB/s", b->plan.probe ? "  % read" : "");
     for (int i = 0; i < b->n_measurements; i++)
@@ -150,6 +167,7 @@ static void print_compared(const struct bench *b, int peer, int context, enum pl
     char a[7][32];
     fprintf(to, "\nBeside %.*s (the peer), after %d cached tokens, with the logits of every row\n",
             (int)strcspn(name, " "), name, context);
+    put_slots(b, 0, to);
     fprintf(to, "%5s %8s %8s %14s %8s %8s %10s %9s\n", "n", "ms", "peer ms", "peer / speclab", "25 %", "75 %", "c(n)",
             "peer c(n)");
     for (int k = 0; k < b->n_measurements; k++) {
@@ -157,6 +175,7 @@ static void print_compared(const struct bench *b, int peer, int context, enum pl
         if (m->kind != BENCH_PASS || m->context != context)
             continue;
         struct spread own = bench_ns(b, m, p), other = bench_peer_ns(b, m, peer, p), ratio = bench_ratio(b, m, peer, p);
+        put_slots(b, m->slots, to);
         fprintf(to, "%5d %8s %8s %14s %8s %8s %10s %9s\n", m->n, digits(own.median / 1e6, a[0]),
                 digits(other.median / 1e6, a[1]), digits(ratio.median, a[2]), digits(ratio.low, a[3]),
                 digits(ratio.high, a[4]), digits(own.median / own_one, a[5]), digits(other.median / peer_one, a[6]));
@@ -204,11 +223,13 @@ static void print_cost(const struct bench *b, enum placement p, FILE *to)
 
 // ---- by operation
 
-static const struct operation *operation_of(const struct bench *b, const char *name, int n, int context)
+static const struct operation *operation_of(const struct bench *b, const char *name, int slots, int n, int context)
 {
-    for (int i = 0; i < b->n_operations; i++)
-        if (b->operation[i].n == n && b->operation[i].context == context && strcmp(b->operation[i].name, name) == 0)
-            return &b->operation[i];
+    for (int i = 0; i < b->n_operations; i++) {
+        const struct operation *o = &b->operation[i];
+        if (o->slots == slots && o->n == n && o->context == context && strcmp(o->name, name) == 0)
+            return o;
+    }
     return NULL;
 }
 
@@ -226,33 +247,35 @@ static int shown_rows(const struct bench_plan *p, int rows[MAX_COLUMNS])
     return n;
 }
 
-static double pass_sum(const struct bench *b, int n, int context)
+static double pass_sum(const struct bench *b, int slots, int n, int context)
 {
     double sum = 0;
     for (int i = 0; i < b->n_operations; i++)
-        if (b->operation[i].n == n && b->operation[i].context == context)
+        if (b->operation[i].slots == slots && b->operation[i].n == n && b->operation[i].context == context)
             sum += b->operation[i].ns;
     return sum;
 }
 
-static void print_operations(const struct bench *b, int context, FILE *to)
+static void print_operations(const struct bench *b, int slots, int context, FILE *to)
 {
     int rows[MAX_COLUMNS], n = shown_rows(&b->plan, rows);
     char a[32];
-    fprintf(to, "\nTime by operation after %d cached tokens, ms and %%, measured in separate passes\n%-13s", context,
-            "");
+    fprintf(to, "\nTime by operation");
+    if (several_slots(b))
+        fprintf(to, " of %d slot%s", slots, slots == 1 ? "" : "s");
+    fprintf(to, " after %d cached tokens, ms and %%, measured in separate passes\n%-13s", context, "");
     for (int i = 0; i < n; i++)
         fprintf(to, "%*sn = %-3d", i == 0 ? 3 : 4, "", rows[i]);
     fprintf(to, "\n");
     for (int k = 0; k < b->n_operations; k++) {
         const struct operation *first = &b->operation[k];
-        if (first->n != rows[0] || first->context != context)
+        if (first->slots != slots || first->n != rows[0] || first->context != context)
             continue;
         fprintf(to, "%-13s", first->name);
         for (int i = 0; i < n; i++) {
-            const struct operation *o = operation_of(b, first->name, rows[i], context);
+            const struct operation *o = operation_of(b, first->name, slots, rows[i], context);
             if (o != NULL)
-                fprintf(to, "%7s %2.0f ", digits(o->ns / 1e6, a), 100 * o->ns / pass_sum(b, rows[i], context));
+                fprintf(to, "%7s %2.0f ", digits(o->ns / 1e6, a), 100 * o->ns / pass_sum(b, slots, rows[i], context));
         }
         fprintf(to, "\n");
     }
@@ -278,7 +301,8 @@ void bench_table(const struct bench *b, FILE *to)
             fprintf(to, "\nPlacement %s: not observed", placement_names[p]);
     fprintf(to, "\n");
     for (int c = 0; c < b->plan.n_contexts; c++)
-        print_operations(b, b->plan.context[c], to);
+        for (int k = 0; k < b->plan.n_slots; k++)
+            print_operations(b, b->plan.slots[k], b->plan.context[c], to);
     char a[3][32];
     for (int i = 0; i < OVERHEADS; i++) {
         const struct overhead *o = &b->overhead[i];

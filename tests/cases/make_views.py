@@ -42,7 +42,7 @@ def main():
     view("spec_bench", ["run"], spec_bench(answers))
     view("eagle", ["run"], eagle(v["acceptance"]))
     view("medusa", ["run"], medusa())
-    passes = view("bench_pass", ["bench", "placement", "what", "context", "n", "peer"], bench_pass())
+    passes = view("bench_pass", ["bench", "placement", "what", "context", "n", "peer", "slots"], bench_pass())
     view("cost_of_pass", ["bench", "placement", "context", "n"], cost_of_pass(passes))
     query("answers", answers_query(answers))
     query("bench_cost", bench_cost(passes))

@@ -352,8 +352,8 @@ def bench_pass():
         r = next(x for x in of("bench_round", bench=b) if x["round"] == t["round"])
         if not r["counts"] and any(x["counts"] for x in of("bench_round", bench=b)):
             continue
-        ours = of("bench_time", bench=b, round=t["round"], what=t["what"], context=t["context"], n=t["n"], peer=0)[0]
-        key = (b, r["placement"], t["what"], t["context"], t["n"], t["peer"])
+        ours = of("bench_time", bench=b, round=t["round"], what=t["what"], context=t["context"], n=t["n"], peer=0, slots=t["slots"])[0]
+        key = (b, r["placement"], t["what"], t["context"], t["n"], t["peer"], t["slots"])
         groups.setdefault(key, []).append((t["ns"], t["ns"] / ours["ns"]))
     out = []
     for k, v in groups.items():
@@ -361,17 +361,17 @@ def bench_pass():
         out.append(dict(
             bench=k[0], placement=k[1], what=k[2], context=k[3], n=k[4], peer=k[5], rounds=len(v), median_ns=quantile(ns, 0.5),
             low_ns=quantile(ns, 0.25), high_ns=quantile(ns, 0.75), min_ns=min(ns), max_ns=max(ns), ratio=quantile(times, 0.5),
-            ratio_low=quantile(times, 0.25), ratio_high=quantile(times, 0.75)))  # fmt: skip
+            ratio_low=quantile(times, 0.25), ratio_high=quantile(times, 0.75), slots=k[6]))  # fmt: skip
     return out
 
 
 def cost_of_pass(passes):
     out = []
     for p in passes:
-        if p["what"] != "pass" or p["peer"] != 0:
+        if p["what"] != "pass" or p["peer"] != 0 or p["slots"] != 1:
             continue
-        same = [x for x in passes if (x["bench"], x["placement"], x["context"], x["what"], x["n"], x["peer"])
-                == (p["bench"], p["placement"], p["context"], "pass", 1, 0)]  # fmt: skip
+        same = [x for x in passes if (x["bench"], x["placement"], x["context"], x["what"], x["n"], x["peer"], x["slots"])
+                == (p["bench"], p["placement"], p["context"], "pass", 1, 0, 1)]  # fmt: skip
         k = next(iter(of("cost", bench=p["bench"], placement=p["placement"])), None)
         hinge = None
         if k is not None:

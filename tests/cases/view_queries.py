@@ -66,12 +66,12 @@ def bench_cost(passes):
         latest = max(x["id"] for x in FACTS["bench"] if all(x[k] == b[k] for k in alike))
         if p["what"] != "pass" or p["bench"] != latest:
             continue
-        one = [x for x in passes if x["what"] == "pass" and x["n"] == 1
+        one = [x for x in passes if x["what"] == "pass" and x["n"] == 1 and x["slots"] == 1
                and all(x[k] == p[k] for k in ("bench", "placement", "context", "peer"))]  # fmt: skip
         name = [x["name"].split(" ")[0] for x in of("bench_peer", bench=b["id"]) if x["peer"] == p["peer"]]
-        out.append(((b["target"], b["id"], p["placement"], p["context"], p["n"], p["peer"]), dict(
+        out.append(((b["target"], b["id"], p["placement"], p["context"], p["slots"], p["n"], p["peer"]), dict(
             target=b["target"], inflated=b["marked_inflated"], type=b["model_type"], activations=b["activations"], threads=b["threads"],
-            placement=p["placement"], context=p["context"], n=p["n"], engine=name[0] if name else "speclab", rounds=p["rounds"],
+            placement=p["placement"], context=p["context"], slots=p["slots"], n=p["n"], engine=name[0] if name else "speclab", rounds=p["rounds"],
             ms=rounded(p["median_ns"] / 1e6, 2), c=rounded(p["median_ns"] / one[0]["median_ns"], 2) if one else None,
             ratio=rounded(p["ratio"], 2) if p["peer"] else None, ratio_low=rounded(p["ratio_low"], 2) if p["peer"] else None,
             ratio_high=rounded(p["ratio_high"], 2) if p["peer"] else None)))  # fmt: skip

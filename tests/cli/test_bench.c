@@ -286,8 +286,8 @@ static void a_stored_bench_is_read_back(void **state)
         round[r] = (struct bench_round_row){ r != 3, "other", 0.01 * r, 26e9, 13e9, 150, 26e9, 13e9, NAN };
         for (int i = 0; i < ROWS * CONTEXTS; i++) {
             int64_t ns = (int64_t)p[i].ns + (r - 2) * 1000 + (r == 3) * 1000000, other = 2 * ns + r * r * 5000;
-            time[n++] = (struct bench_time_row){ r, "pass", p[i].context, p[i].n, 0, ns };
-            time[n++] = (struct bench_time_row){ r, "pass", p[i].context, p[i].n, 1, other };
+            time[n++] = (struct bench_time_row){ r, "pass", p[i].context, 1, p[i].n, 0, ns };
+            time[n++] = (struct bench_time_row){ r, "pass", p[i].context, 1, p[i].n, 1, other };
             if (p[i].n == 8 && p[i].context == 512 && r != 3) {
                 own_ns[counted] = (double)ns;
                 peer_ns[counted] = (double)other;
@@ -297,7 +297,7 @@ static void a_stored_bench_is_read_back(void **state)
     }
     const char *const peer[] = { "another engine" };
     const struct bench_peak_row peak = { "f32", "avx512", 3e11 };
-    const struct bench_operation_row operation = { 128, 1, "gate, up", 1e6, 30, 4e7, 8e7 };
+    const struct bench_operation_row operation = { 128, 1, 1, "gate, up", 1e6, 30, 4e7, 8e7 };
     const struct bench_cost_row cost = { "other", &fitted };
     const struct bench_row row = { .target = "m.gguf",
                                    .target_hash = "0123456789abcdef",

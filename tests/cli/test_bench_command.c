@@ -117,8 +117,8 @@ static void an_inflated_model_is_marked_everywhere(void **state)
     child_result_free(&s);
     s = child_run("bench %s " QUICK " --csv", large);
     child_expect_success(&s, "bench --csv");
-    assert_non_null(strstr(s.out, ",marked_inflated\r\n"));
-    assert_non_null(strstr(s.out, ",1\r\n"));
+    assert_non_null(strstr(s.out, ",marked_inflated,slots\r\n"));
+    assert_non_null(strstr(s.out, ",1,1\r\n"));
     child_result_free(&s);
     s = child_run("bench %s " QUICK " --db %s", models.gguf, db);
     child_expect_success(&s, "bench of another");
@@ -151,6 +151,32 @@ static void results_are_printed_and_stored(void **state)
     assert_int_equal(sample_facts_query(st, "SELECT count(*) FROM bench_pass WHERE what = 'pass'"), 4);
     assert_int_equal(sample_facts_query(st, "SELECT count(*) FROM cost"), 2);
     assert_int_equal(sample_facts_query(st, "SELECT count(*) FROM bench WHERE overhead_ns IS NOT NULL"), 2);
+    store_close(st);
+    free(db);
+}
+
+static void slots_are_measured_and_stored_apart(void **state)
+{
+    struct error err;
+    char *db = test_path("slots.db");
+    struct child_result s =
+        child_run("bench %s --no-probe --repeats 1 --slots 1,3 --contexts 8 --prefill 0 --threads 1 --json --db %s",
+                  models.gguf, db);
+    child_expect_success(&s, "bench --slots");
+    struct json *j = child_result_json(&s);
+    const struct json *measured = json_get(j, "measured");
+    assert_int_equal(json_count(measured), 2); // of one row each
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(json_int(json_get(json_at(measured, i), "slots")), i == 0 ? 1 : 3);
+        assert_int_equal(json_int(json_get(json_at(measured, i), "n")), 1);
+    }
+    json_free(j);
+    child_result_free(&s);
+    struct store *st = store_open(db, &err);
+    assert_non_null(st);
+    assert_int_equal(sample_facts_query(st, "SELECT count(*) FROM bench_pass WHERE slots IN (1, 3) AND n = 1"), 2);
+    assert_int_equal(sample_facts_query(st, "SELECT count(DISTINCT slots) FROM bench_operation"), 2);
+    assert_int_equal(sample_facts_query(st, "SELECT count(*) FROM cost_of_pass WHERE c = 1"), 1);
     store_close(st);
     free(db);
 }
@@ -216,6 +242,10 @@ static void errors_are_one_sentence(void **state)
         { 2, "bench %s --rows 4,2", "ascending" },
         { 2, "bench %s --rows 2,2", "ascending" },
         { 2, "bench %s --contexts -1", "\"-1\"" },
+        { 2, "bench %s --slots 0", "\"0\"" },
+        { 2, "bench %s --slots 257", "\"257\"" },
+        { 2, "bench %s --slots 4,2", "ascending" },
+        { 2, "bench %s --slots 1,64 --rows 2,9", "64 slots of 9 rows are 576 rows; expected at most 512" },
         { 1, "bench %s --contexts 512", "is 512 tokens" },
         { 2, "bench %s --rows 512,", "\"\"" },
         { 2, "bench %s --repeats 0", "from 1 to" },
@@ -235,6 +265,8 @@ static void errors_are_one_sentence(void **state)
         { 1, "bench %s --compare --no-probe", "/nowhere/python: No such file" },
         { 1, "bench %s --peer-command 'echo error it is out of order'", "it is out of order" },
         { 1, "bench %s --peer-command 'echo hello'", "found \"hello\"" },
+        { 1, "bench %s --slots 2 --contexts 8 --peer-command 'echo ready it; cat >/dev/null'",
+          "several slots (--slots)" },
         { 1, "bench %s --peer-command true", "ended without an answer (exit status 0)" },
         { 1, "bench %s --peer-command 'read l; exit 3'", "(exit status 3)" },
         { 1, "bench %s --peer-command 'read l; kill -9 $$'", "(Killed)" },
@@ -334,6 +366,7 @@ int main(void)
         cmocka_unit_test(results_are_printed_and_stored),
         cmocka_unit_test(on_a_gpu_the_host_is_not_probed),
         cmocka_unit_test(an_inflated_model_is_marked_everywhere),
+        cmocka_unit_test(slots_are_measured_and_stored_apart),
         cmocka_unit_test(peers_take_the_same_measurements),
         cmocka_unit_test(errors_are_one_sentence),
         cmocka_unit_test(making_a_model_is_deterministic_and_the_model_runs),

@@ -19,6 +19,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/probe.h"
 #include "formats/file.h"
+#include "models/kv_cache.h"
 #include "models/model.h"
 #include "tests/support/check.h"
 #include "tests/cli/child_process.h"
@@ -35,6 +36,17 @@ static int count_entries(const char *folder)
     if (d != NULL)
         closedir(d);
     return n;
+}
+
+static struct bench_plan small_plan(int rows, int context)
+{
+    return (struct bench_plan){ .model = models.gguf,
+                                .threads = 1,
+                                .repeats = 1,
+                                .n_rows = 1,
+                                .rows = { rows },
+                                .n_contexts = 1,
+                                .context = { context } };
 }
 
 // ---- rounds, as seen by peers
@@ -133,7 +145,7 @@ static void peers_receive_the_measurements_in_the_order_of_the_round(void **stat
             assert_int_equal(b.operation[k].context, 8);
             flops += b.operation[k].n == plan.rows[i] ? b.operation[k].flops : 0;
         }
-        assert_true(flops == bench_flops(&b, plan.rows[i], 8));
+        assert_true(flops == bench_flops(&b, 1, plan.rows[i], 8));
     }
     bench_close(&b);
     free(noted);
@@ -142,18 +154,76 @@ static void peers_receive_the_measurements_in_the_order_of_the_round(void **stat
     free(notes);
 }
 
-// ---- opening
+// ---- several slots
 
-static struct bench_plan small_plan(int rows, int context)
+// A slot's row has the logits that it has alone: each slot sees its own cached tokens, as many as the others.
+static void slots_of_a_pass_do_not_see_each_other(void **state)
 {
-    return (struct bench_plan){ .model = models.gguf,
-                                .threads = 1,
-                                .repeats = 1,
-                                .n_rows = 1,
-                                .rows = { rows },
-                                .n_contexts = 1,
-                                .context = { context } };
+    struct error err = { "" };
+    struct bench b;
+    struct bench_plan p = small_plan(2, 8);
+    p.n_slots = 2;
+    p.slots[0] = 1;
+    p.slots[1] = 3;
+    assert_ok(bench_open(&b, &p, &err), err);
+    struct bench_model *m = &b.model;
+    const size_t bytes = (size_t)(2 * m->logits.width) * sizeof(float);
+    float *together = xmalloc(3 * bytes);
+    int64_t ns;
+    assert_ok(bench_model_pass(m, 3, 2, 0, &ns, &err), err);
+    memcpy(together, m->logits.data, 3 * bytes);
+    for (int slot = 0; slot < 3; slot++) {
+        assert_int_equal(kv_length(m->cache[0], slot), 8);
+        assert_int_equal(kv_pending(m->cache[0], slot), 0);
+        m->token += 2 * slot; // the tokens of that slot
+        assert_ok(bench_model_pass(m, 1, 2, 0, &ns, &err), err);
+        m->token -= 2 * slot;
+        assert_memory_equal(m->logits.data, together + slot * 2 * m->logits.width, bytes);
+    }
+    free(together);
+    bench_close(&b);
 }
+
+static void passes_of_several_slots_are_measured(void **state)
+{
+    struct error err = { "" };
+    char *script = test_path("slots.sh"), *notes = test_path("slots");
+    file_write(script,
+               "while read w r; do echo \"$w $r\" >>$1; case $w in slots) echo slots;; open) echo ready it 1.0;;"
+               " pass) echo 0.001;; esac; done");
+    const char *const words[] = { "sh", script, notes, NULL };
+    struct bench_plan p = small_plan(2, 8);
+    p.n_slots = 2;
+    p.slots[0] = 1;
+    p.slots[1] = 4;
+    p.n_peers = 1;
+    p.peer[0] = (struct peer_program){ .words = words, .label = "it" };
+    struct bench b;
+    assert_ok(bench_open(&b, &p, &err) && bench_run(&b, &err), err);
+    assert_int_equal(b.n_measurements, 2);
+    for (int i = 0; i < 2; i++) {
+        const struct measurement *m = &b.measurement[i];
+        assert_true(m == bench_find(&b, BENCH_PASS, p.slots[i], 2, 8));
+        assert_true(m->ns[0] > 0 && m->peer_ns[0][0] == 1e6);
+        double flops = 0;
+        for (int k = 0; k < b.n_operations; k++)
+            flops += b.operation[k].slots == p.slots[i] && b.operation[k].n == 2 ? b.operation[k].flops : 0;
+        assert_true(flops == bench_flops(&b, p.slots[i], 2, 8) && flops == p.slots[i] * bench_flops(&b, 1, 2, 8));
+    }
+    // The cost model is of passes of one slot.
+    assert_true(cost_ns(&b.cost[PLACED_UNPROBED], 2, 8) == bench_ns(&b, &b.measurement[0], PLACED_UNPROBED).median);
+    bench_close(&b);
+    char *noted = file_text(notes, NULL, &err);
+    assert_non_null(noted);
+    assert_non_null(strstr(noted, "\ncontexts 8\nslots 1 4\nopen \n"));
+    assert_non_null(strstr(noted, "\npass 2 8\n"));
+    assert_non_null(strstr(noted, "\npass 2 8 4\n"));
+    free(noted);
+    free(script);
+    free(notes);
+}
+
+// ---- opening
 
 // No more rounds than requested, except for those that do not count. These rounds are too short to measure the load of
 // other processes.
@@ -173,7 +243,7 @@ static void rounds_are_run_until_enough_of_them_count(void **state)
         double flops = 0; // of one pass, however many there were
         for (int k = 0; k < b.n_operations; k++)
             flops += b.operation[k].flops;
-        assert_true(flops == bench_flops(&b, 1, 8));
+        assert_true(flops == bench_flops(&b, 1, 1, 8));
         bench_close(&b);
     }
 }
@@ -209,6 +279,7 @@ static void a_plan_is_limited_to_the_context_of_the_model(void **state)
     assert_int_equal(bench_model_rows(&(struct bench_model_plan){ .rows = 1 }), 64);
     assert_int_equal(bench_model_rows(&(struct bench_model_plan){ .rows = 1, .prompt = 1 }), VERIFIER_CHUNK);
     assert_int_equal(bench_model_rows(&(struct bench_model_plan){ .rows = 300, .prompt = 1 }), 300);
+    assert_int_equal(bench_model_rows(&(struct bench_model_plan){ .rows = 5, .slots = 60, .prompt = 1 }), 300);
 }
 
 static void memory_is_probed_by_the_threads_of_the_plan(void **state)
@@ -261,7 +332,7 @@ static bool step_works(struct bench *b, struct error *err)
 static bool pass_works(struct bench *b, struct error *err)
 {
     int64_t ns;
-    return bench_model_pass(&b->model, 3, 0, &ns, err);
+    return bench_model_pass(&b->model, 1, 3, 0, &ns, err);
 }
 
 // The device fails at its first sync, its second, and so on: the work reports failure, until there are fewer syncs than that.
@@ -374,7 +445,7 @@ static void a_peer_reports_seconds_and_is_waited_for(void **state)
     assert_ok(e != NULL, err);
     assert_string_equal(peer_name(e), "it 1.0");
     assert_true(getpgid(peer_group(e)) == peer_group(e) && peer_group(e) != getpgrp());
-    assert_true(peer_pass(e, 1, 8, &ns, &err));
+    assert_true(peer_pass(e, 1, 1, 8, &ns, &err));
     assert_int_equal(ns, 250000000);
     assert_false(peer_prompt(e, &ns, &err));
     assert_string_equal(err.text, "no prompt");
@@ -450,6 +521,8 @@ int main(void)
     signal(SIGPIPE, SIG_IGN); // as in main.c: a peer may exit before it has read everything
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(peers_receive_the_measurements_in_the_order_of_the_round),
+        cmocka_unit_test(slots_of_a_pass_do_not_see_each_other),
+        cmocka_unit_test(passes_of_several_slots_are_measured),
         cmocka_unit_test(rounds_are_run_until_enough_of_them_count),
         cmocka_unit_test(a_plan_is_limited_to_the_context_of_the_model),
         cmocka_unit_test(memory_is_probed_by_the_threads_of_the_plan),

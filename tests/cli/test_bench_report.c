@@ -60,6 +60,7 @@ static void add(struct bench *b, enum bench_kind kind, int n, int context_index,
 {
     struct measurement *i = &b->measurement[b->n_measurements++];
     *i = (struct measurement){ .kind = kind,
+                               .slots = 1,
                                .n = n,
                                .context_index = context_index,
                                .context = kind == BENCH_PROMPT ? 0 : b->plan.context[context_index] };
@@ -117,7 +118,8 @@ static void complete(struct bench *b)
     for (int c = 0; c < 2; c++)
         for (int i = 0; i < 3; i++)
             for (int k = 0; k < 3; k++) // 50, 30 and 20 % of a pass
-                b->operation[b->n_operations++] = (struct operation){ plan.rows[i],
+                b->operation[b->n_operations++] = (struct operation){ 1,
+                                                                      plan.rows[i],
                                                                       plan.context[c],
                                                                       name[k],
                                                                       pass[c][i] * (k == 0   ? 0.5
@@ -202,7 +204,7 @@ static void crowded(struct bench *b)
     b->measurement = xcalloc(2, sizeof(*b->measurement));
     for (int i = 0; i < 2; i++) {
         struct measurement *m = &b->measurement[b->n_measurements++];
-        *m = (struct measurement){ .kind = BENCH_PASS, .n = 300 + i, .context = 8 };
+        *m = (struct measurement){ .kind = BENCH_PASS, .slots = 1, .n = 300 + i, .context = 8 };
         m->ns = xcalloc(1, sizeof(double));
         m->ns[0] = 1e8;
         for (int e = 0; e < 4; e++) {
@@ -212,9 +214,39 @@ static void crowded(struct bench *b)
     }
     b->operation = xcalloc(3, sizeof(*b->operation));
     for (int i = 0; i < 3; i++)
-        b->operation[b->n_operations++] = (struct operation){ 300 + i, 8, "all", 2.0 * (i + 1), 1, 2, 3 };
+        b->operation[b->n_operations++] = (struct operation){ 1, 300 + i, 8, "all", 2.0 * (i + 1), 1, 2, 3 };
     b->cost[PLACED_D] =
         (struct cost){ .form = COST_HINGE, .a = 1e8, .step_a = NAN, .step_d = NAN, .step_max_error = NAN };
+}
+
+// Passes of one and of four slots.
+static void batch(struct bench *b)
+{
+    const struct bench_plan plan = { .model = models.gguf,
+                                     .threads = 1,
+                                     .repeats = 1,
+                                     .n_rows = 2,
+                                     .rows = { 1, 2 },
+                                     .n_slots = 2,
+                                     .slots = { 1, 4 },
+                                     .n_contexts = 1,
+                                     .context = { 8 } };
+    open_bench(b, &plan);
+    b->round = xcalloc(1, sizeof(*b->round));
+    b->round[0] = (struct round){ .placement = PLACED_UNPROBED, .foreign = NAN, .counts = true };
+    b->n_rounds = b->capacity = 1;
+    b->counted[PLACED_UNPROBED] = 1;
+    b->measurement = xcalloc(4, sizeof(*b->measurement));
+    b->operation = xcalloc(4, sizeof(*b->operation));
+    for (int i = 0; i < 4; i++) {
+        const int slots = plan.slots[i / 2], rows = plan.rows[i % 2];
+        add(b, BENCH_PASS, rows, 0, 1e6 * (slots + rows));
+        b->measurement[i].slots = slots;
+        b->operation[b->n_operations++] =
+            (struct operation){ slots, rows, 8, "all", 1e6 * (slots + rows), 1, 2.0 * slots, 3.0 * slots };
+    }
+    b->cost[PLACED_UNPROBED] =
+        (struct cost){ .form = COST_HINGE, .a = 2e6, .b = 1e6, .step_a = NAN, .step_d = NAN, .step_max_error = NAN };
 }
 
 // ---- output
@@ -234,16 +266,16 @@ static char *replaced(char *text, const char *what, const char *with)
 
 static char *all_outputs(void)
 {
-    static void (*const make[])(struct bench *) = { complete, bare, crowded };
+    static void (*const make[])(struct bench *) = { complete, bare, crowded, batch };
     static void (*const print[])(const struct bench *, FILE *) = { bench_table, bench_csv, bench_json };
     char *text = NULL;
     size_t n;
     FILE *out = open_memstream(&text, &n);
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof(make) / sizeof(make[0]); i++) {
         struct bench b = { 0 };
         make[i](&b);
         for (int k = 0; k < 3; k++) {
-            fprintf(out, "#### %d %s\n", i, (const char *[]){ "table", "csv", "json" }[k]);
+            fprintf(out, "#### %d %s\n", (int)i, (const char *[]){ "table", "csv", "json" }[k]);
             print[k](&b, out);
         }
         close_bench(&b);
@@ -284,9 +316,10 @@ static void work_is_counted_row_by_row(void **state)
             for (int row = 0; row < n; row++)
                 sum += 2 * (t->layers * layer_products() + t->vocab * t->width) +
                        4.0 * t->layers * t->heads * t->head_dim * (context + row + 1);
-            assert_true(bench_flops(&b, n, context) == sum);
+            assert_true(bench_flops(&b, 1, n, context) == sum && bench_flops(&b, 3, n, context) == 3 * sum);
             const double cache = 2.0 * t->layers * t->kv_heads * t->head_dim * sizeof(float) * (context + n);
-            assert_true(bench_bytes(&b, n, context) == (double)model_bytes(b.target.model) + cache);
+            assert_true(bench_bytes(&b, 1, n, context) == (double)model_bytes(b.target.model) + cache);
+            assert_true(bench_bytes(&b, 3, n, context) == (double)model_bytes(b.target.model) + 3 * cache);
         }
     double prompt = 2.0 * t->vocab * t->width;
     for (int row = 0; row < 16; row++)
@@ -313,7 +346,7 @@ static void spreads_cover_the_rounds_that_count(void **state)
     complete(&b);
     static const int s[] = { 0, 1, 4 };
     double own_ns[3], peer_ns[3], ratio[3], memory[6];
-    const struct measurement *i = bench_find(&b, BENCH_PASS, 2, 20);
+    const struct measurement *i = bench_find(&b, BENCH_PASS, 1, 2, 20);
     assert_non_null(i);
     for (int k = 0; k < 3; k++) {
         own_ns[k] = 6e6 * own_times[s[k]];
@@ -331,9 +364,9 @@ static void spreads_cover_the_rounds_that_count(void **state)
         assert_true(is[k].median == should[k].median && is[k].low == should[k].low && is[k].high == should[k].high);
         assert_true(is[k].least == should[k].least && is[k].most == should[k].most);
     }
-    assert_null(bench_find(&b, BENCH_PASS, 3, 20));
-    assert_null(bench_find(&b, BENCH_DRAFT_STEP, 1, 9));
-    assert_int_equal(bench_find(&b, BENCH_DRAFT_STEP, 1, 20)->kind, BENCH_DRAFT_STEP);
+    assert_null(bench_find(&b, BENCH_PASS, 1, 3, 20));
+    assert_null(bench_find(&b, BENCH_DRAFT_STEP, 1, 1, 9));
+    assert_int_equal(bench_find(&b, BENCH_DRAFT_STEP, 1, 1, 20)->kind, BENCH_DRAFT_STEP);
     close_bench(&b);
 }
 

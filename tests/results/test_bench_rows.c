@@ -21,8 +21,8 @@ static void every_number_is_in_its_column(void **state)
     const struct bench_peak_row peak[] = { { "fma", "avx2", 1.5 }, { "read", "plain", 2.5 } };
     const struct bench_round_row round[] = { { true, "S", 0.1, 2, 3, 4, 5, 6, 7 },
                                              { false, "D", NAN, NAN, 8, 9, 10, 11, 12 } };
-    const struct bench_time_row time[] = { { 0, "pass", 16, 2, 0, 1000 }, { 1, "prompt", 17, 3, 1, 1001 } };
-    const struct bench_operation_row operation[] = { { 21, 22, "matmul", 23.5, 24, 25.5, 26.5 } };
+    const struct bench_time_row time[] = { { 0, "pass", 16, 4, 2, 0, 1000 }, { 1, "prompt", 17, 1, 3, 1, 1001 } };
+    const struct bench_operation_row operation[] = { { 21, 8, 22, "matmul", 23.5, 24, 25.5, 26.5 } };
     const struct cost cost = { .form = COST_HINGE,
                                .a = 31,
                                .b = 32,
@@ -92,11 +92,11 @@ static void every_number_is_in_its_column(void **state)
         " after_trip_ns = 12)");
     sample_facts_hold(
         s,
-        "SELECT count(*) = 2 FROM bench_time WHERE (round = 0 AND what = 'pass' AND context = 16 AND n = 2 AND peer = 0 AND"
-        " ns = 1000) OR (round = 1 AND what = 'prompt' AND context = 17 AND n = 3 AND peer = 1 AND ns = 1001)");
+        "SELECT count(*) = 2 FROM bench_time WHERE (round = 0 AND what = 'pass' AND context = 16 AND slots = 4 AND n = 2 AND peer = 0 AND"
+        " ns = 1000) OR (round = 1 AND what = 'prompt' AND context = 17 AND slots = 1 AND n = 3 AND peer = 1 AND ns = 1001)");
     sample_facts_hold(
         s,
-        "SELECT count(*) = 1 FROM bench_operation WHERE context = 21 AND n = 22 AND operation = 'matmul' AND ns = 23.5 AND"
+        "SELECT count(*) = 1 FROM bench_operation WHERE context = 21 AND slots = 8 AND n = 22 AND operation = 'matmul' AND ns = 23.5 AND"
         " calls = 24 AND bytes = 25.5 AND flops = 26.5");
     sample_facts_hold(
         s,
