@@ -1,6 +1,7 @@
 // bench_peer.h - another engine, in a child process, that runs the same measurements on the same model file.
 //
-// commands/bench/peer_llama.py documents the line protocol and implements it for llama.cpp; any program can implement it.
+// commands/bench/peer_llama.py documents the line protocol and implements it for llama.cpp, peer_ik.c for ik_llama.cpp; any
+// program can.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
