@@ -11,6 +11,7 @@
 #include "commands/bench/bench_parts.h"
 #include "commands/bench/bench_peer.h"
 #include "kernels/backend.h"
+#include "kernels/devices.h"
 #include "models/model.h"
 
 // Pause between engines: after its work an engine's threads may spin for some milliseconds before they sleep (libgomp's for
@@ -286,14 +287,35 @@ double bench_bytes(const struct bench *b, int slots, int n, int context)
     return (double)model_bytes(b->target.model) + (double)kv_bytes(&one) * slots * (context + n);
 }
 
+// Whether a device may use the instructions of a probed peak. Those of `cpu` are all that there are.
+static bool may_use(const char *device, const struct peak *p)
+{
+    static const struct {
+        const char *device, *isa, *kind; // least device with these instructions; kind NULL: of any kind
+    } least[] = {
+        { "cpu:plain", "plain", NULL },          { "cpu:avx2", "avx2", NULL },
+        { "cpu:avx2_vnni", "avx2 vnni", NULL },  { "cpu:avx512", "avx512", "f32" },
+        { "cpu:avx512_vnni", "avx512", "int8" }, { "cpu:avx512_bf16", "avx512", "bf16" },
+    };
+    bool within = true;
+    for (size_t i = 0; i < sizeof(least) / sizeof(least[0]); i++) {
+        if (strcmp(p->isa, least[i].isa) == 0 && (least[i].kind == NULL || strcmp(p->kind, least[i].kind) == 0))
+            return within;
+        within = within && strcmp(device, least[i].device) != 0;
+    }
+    return true;
+}
+
 // The fastest probed kind of product for the model's activations.
 double bench_peak(const struct bench *b)
 {
     const enum activations a = model_activations(b->target.model);
+    const char *device = devices_name(b->target.devices, b->target.backend);
     double peak = 0;
     for (int i = 0; i < b->n_peaks; i++) // bfloat16 is multiplied as float where that is faster
-        if (strcmp(b->peak[i].kind, activations_names[a]) == 0 ||
-            (a == ACTIVATIONS_BF16 && strcmp(b->peak[i].kind, activations_names[ACTIVATIONS_F32]) == 0))
+        if (may_use(device, &b->peak[i]) &&
+            (strcmp(b->peak[i].kind, activations_names[a]) == 0 ||
+             (a == ACTIVATIONS_BF16 && strcmp(b->peak[i].kind, activations_names[ACTIVATIONS_F32]) == 0)))
             peak = fmax(peak, b->peak[i].per_second);
     return peak;
 }

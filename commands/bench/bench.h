@@ -117,4 +117,4 @@ const struct measurement *bench_find(const struct bench *b, enum bench_kind kind
 double bench_flops(const struct bench *b, int slots, int n, int context);
 double bench_bytes(const struct bench *b, int slots, int n, int context); // read: the weights once, and the cache
 double bench_prompt_flops(const struct bench *b); // of the prompt, with the logits of its last row
-double bench_peak(const struct bench *b);         // peak operations/s for the model's activations; 0: unknown
+double bench_peak(const struct bench *b); // peak operations/s of the device for the model's activations; 0: unknown

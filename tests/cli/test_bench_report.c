@@ -339,6 +339,38 @@ static void work_is_counted_row_by_row(void **state)
     close_bench(&b);
 }
 
+// The peak of an instruction set that the device does not use is none for it.
+static void a_peak_is_of_the_instructions_of_the_device(void **state)
+{
+    static const struct peak peak[] = {
+        { "f32", "avx512", 8 }, { "f32", "avx2", 4 }, { "f32", "plain", 2 }, { "int8", "plain", 16 }
+    };
+    static const struct {
+        const char *device;
+        double peak;
+    } devices[] = { { "cpu", 8 }, { "cpu:plain", 2 }, { "cpu:avx2", 4 }, { "cpu:avx2_vnni", 4 }, { "cpu:avx512", 8 } };
+    for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
+        struct error err = { "" };
+        struct bench b = { 0 };
+        const struct bench_plan plan = { .model = models.gguf,
+                                         .precision.device = devices[i].device,
+                                         .threads = 1,
+                                         .repeats = 1,
+                                         .n_rows = 1,
+                                         .rows = { 1 },
+                                         .n_contexts = 1,
+                                         .context = { 8 } };
+        if (bench_open(&b, &plan, &err)) { // not every processor has every device
+            memcpy(b.peak, peak, sizeof(peak));
+            b.n_peaks = 4;
+            assert_true(bench_peak(&b) == devices[i].peak);
+        } else {
+            assert_true(i > 1);
+        }
+        bench_close(&b);
+    }
+}
+
 // Computed by plain loops over the rounds that count.
 static void spreads_cover_the_rounds_that_count(void **state)
 {
@@ -445,6 +477,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(output_equals_the_golden_file),
         cmocka_unit_test(work_is_counted_row_by_row),
+        cmocka_unit_test(a_peak_is_of_the_instructions_of_the_device),
         cmocka_unit_test(spreads_cover_the_rounds_that_count),
         cmocka_unit_test(measurements_are_stored),
     };
