@@ -239,10 +239,8 @@ static void write_gated(float *out, int64_t m, int64_t first, int width, const f
     for (int64_t i = 0; i < n; i++, gate += PANEL, up += PANEL) {
         float *to = out + i * m + first, part[PANEL];
         prefetch_output(to, i, n, m);
-        for (int l = 0; l < PANEL; l += W) {
-            vf g = load(gate + l);
-            store(part + l, g / (splat(1.0f) + exp_lanes(-g)) * load(up + l));
-        }
+        for (int l = 0; l < PANEL; l += W)
+            store(part + l, silu(load(gate + l)) * load(up + l));
         copy_lanes(to, part, width);
     }
 }

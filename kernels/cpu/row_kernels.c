@@ -26,8 +26,7 @@ static void swiglu(float *out, const float *gate, const float *up, int64_t n)
         float part[W] = { 0 };
         int64_t count = n - i < W ? n - i : W;
         memcpy(part, gate + i, (size_t)count * sizeof(float));
-        vf g = load(part);
-        store(part, g / (splat(1.0f) + exp_lanes(-g)));
+        store(part, silu(load(part)));
         for (int64_t j = 0; j < count; j++)
             out[i + j] = up != NULL ? part[j] * up[i + j] : part[j];
     }

@@ -180,14 +180,11 @@ INLINE vf vabs(vf v)
 }
 
 // exp(x) = 2^n * e^r with |r| <= ln 2 / 2; e^r is a minimax polynomial of degree 6 (relative error 2e-9 before rounding, below
-// 1.5 ulp after). Arguments are clamped to where the result is a normal float. exp(0) is 1.
+// 1.5 ulp after). Arguments are at most 88, and -87 if they are less: the result is a normal float. exp(0) is 1.
 INLINE vf exp_lanes(vf x)
 {
     const vf magic = splat(0x1.8p23f);
     x = vmax(x, splat(-87.0f));
-#if !defined(__AVX512F__)
-    x = -vmax(-x, splat(-88.0f));
-#endif
     vf n = mad(x, splat(0x1.715476p0f), magic) - magic;
     vf r = mad(n, splat(-0x1.62e4p-1f), x);
     r = mad(n, splat(-0x1.7f7d1cp-20f), r);
@@ -203,4 +200,9 @@ INLINE vf exp_lanes(vf x)
 #else
     return p * (vf)((__builtin_convertvector(n, vi) + 127) << 23);
 #endif
+}
+
+INLINE vf silu(vf g)
+{
+    return g / (splat(1.0f) + exp_lanes(-vmax(g, splat(-88.0f))));
 }
