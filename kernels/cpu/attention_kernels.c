@@ -8,9 +8,9 @@
 #include "kernels/cpu/vectors.h"
 #include "kernels/cpu/kv_rows.h"
 
-// KEY_PREFETCH: prefetch distance of keys, in positions (values are prefetched while keys are read). V: registers per key
-// tile. SCORE_STRIDE: floats of a row of scores. VALUE_ROWS: rows of values that are added at a time.
-enum { KEY_PREFETCH = 32, V = KEY_TILE / W, SCORE_STRIDE = SPLIT + 2 * KEY_TILE, VALUE_ROWS = 64 };
+// KEY_PREFETCH: prefetch distance of keys, in positions (values are prefetched while keys are read). SCORE_STRIDE: floats of a
+// row of scores. VALUE_ROWS: rows of values that are added at a time.
+enum { KEY_PREFETCH = 32, SCORE_STRIDE = SPLIT + 2 * KEY_TILE, VALUE_ROWS = 64 };
 
 // Register blocking. Scores: SCORE_QUERIES queries by KEY_TILES tiles of sixteen positions. Values: VALUE_QUERIES queries by
 // VALUE_REGISTERS registers of the head.
@@ -96,6 +96,15 @@ static void scores_of(int m, int tiles, float *score, const float *q, const floa
     }
 }
 
+// sum + the exponentials of the first `count` of W elements, which replace them; the rest of the elements become zeros.
+INLINE vf add_exp(vf sum, float *x, int count, float max)
+{
+    store(x, exp_lanes(load(x) - splat(max)));
+    for (int j = count; j < W; j++)
+        x[j] = 0;
+    return sum + load(x);
+}
+
 // Replaces x (n) by exp(x - max) and returns their sum. x has space up to the next multiple of W.
 static float softmax_exp(float *x, int n, float *max)
 {
@@ -111,23 +120,17 @@ static float softmax_exp(float *x, int n, float *max)
     if (k < padded_n)
         m = vmax(load(x + k), m);
     *max = reduce_max(vmax(m, m2));
-    for (int j = n; j < padded_n; j++)
-        x[j] = -INFINITY;
-    vf sum = { 0 };
-    for (int j = 0; j + W <= n; j += W) {
-        vf e = exp_lanes(load(x + j) - splat(*max));
-        store(x + j, e);
-        sum += e;
-    }
-    if (n % W != 0) { // lanes beyond the end contribute zero
-        float *last = x + n / W * W;
-        vf e = exp_lanes(load(last) - splat(*max));
-        store(last, e);
-        for (int j = n; j < padded_n; j++)
-            x[j] = 0;
-        sum += load(last);
-    }
-    return reduce_add(sum);
+    vf sum[V] = { { 0 } };
+    int j = 0;
+    for (; j + LANES <= n; j += LANES)
+        UNROLL
+    for (int v = 0; v < V; v++)
+        sum[v] = add_exp(sum[v], x + j + v * W, W, *max);
+    UNROLL
+    for (int v = 0; v < V; v++, j += W) // fewer than sixteen
+        if (j < n)
+            sum[v] = add_exp(sum[v], x + j, n - j < W ? n - j : W, *max);
+    return reduce_sums(sum);
 }
 
 // ---- values

@@ -8,11 +8,13 @@
 
 static void rmsnorm(float *out, const float *x, const float *w, int64_t n, float eps)
 {
-    vf squares = { 0 };
+    vf squares[V] = { { 0 } };
     int64_t i = 0;
-    for (; i + W <= n; i += W)
-        squares = mad(load(x + i), load(x + i), squares);
-    float total = reduce_add(squares);
+    for (; i + LANES <= n; i += LANES)
+        UNROLL
+    for (int v = 0; v < V; v++)
+        squares[v] = mad(load(x + i + v * W), load(x + i + v * W), squares[v]);
+    float total = reduce_sums(squares);
     for (; i < n; i++)
         total += x[i] * x[i];
     float scale = 1.0f / sqrtf(total / (float)n + eps);

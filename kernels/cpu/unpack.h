@@ -3,8 +3,6 @@
 #pragma once
 #include "kernels/cpu/matmul_kernels.h"
 
-enum { V = PANEL / W }; // registers per row of a panel
-
 // Register v of quad t of a group (four consecutive k of each output). Numbers are shifted to the top of their bytes (a 4-bit
 // q becomes 16 q), which saves shifts and gives all types the same offset, 128; the scale is divided to match, which is exact.
 INLINE vu quad(int bits, const uint8_t *group, int t, int v)

@@ -15,6 +15,7 @@ enum { W = 8 };
 #else
 enum { W = 4 };
 #endif
+enum { LANES = 16, V = LANES / W }; // sixteen floats occupy V registers
 
 typedef float vf __attribute__((vector_size(W * sizeof(float))));
 typedef int32_t vi __attribute__((vector_size(W * sizeof(int32_t))));
@@ -144,6 +145,17 @@ INLINE float reduce_add(vf v)
     v += (vf){ v[2], v[3], v[0], v[1] };
 #endif
     return v[0] + v[1];
+}
+
+// The sum of sixteen partial sums: the order of additions is that of one register of sixteen in every instruction set.
+INLINE float reduce_sums(const vf partial[V])
+{
+    vf s[V];
+    memcpy(s, partial, sizeof(s));
+    for (int n = V / 2; n > 0; n /= 2)
+        for (int v = 0; v < n; v++)
+            s[v] += s[v + n];
+    return reduce_add(s[0]);
 }
 
 // a > b ? a : b
