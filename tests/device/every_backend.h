@@ -7,19 +7,14 @@
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "tests/device/gpus.h"
+#include "tests/device/random_tensors.h"
 #include "tests/device/reference_operations.h"
 #include "tests/support/check.h"
 
-enum { MAX_BACKENDS = 6 + MAX_GPUS_HERE };
+enum { CPUS = 8, MAX_BACKENDS = CPUS + MAX_GPUS_HERE }; // CPUS: instruction sets
 extern struct backend *backends[MAX_BACKENDS];
 extern bool slow[MAX_BACKENDS]; // large shapes are skipped on slow backends
 extern int n_backends;
 
 bool backends_open(int argc, char **argv); // false: there are none
 int backends_close(void **state);          // a group's tear-down
-
-uint64_t next(void);                                          // 64 random bits
-void seed(uint64_t to);                                       // of all that follow
-float *uniforms(int64_t n);                                   // in [-1, 1); free() them
-uint8_t *blocks(enum type type, int64_t rows, int64_t width); // random blocks with plausible scales; free() them
-struct tensor floats(float *x, int64_t rows, int64_t width);

@@ -1,0 +1,66 @@
+#include "tests/device/random_tensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "core/splitmix.h"
+
+static uint64_t state = 1;
+
+uint64_t next(void)
+{
+    return splitmix(&state);
+}
+
+void seed(uint64_t to)
+{
+    state = to;
+}
+
+static float uniform(void)
+{
+    return (float)(next() >> 40) * 0x1p-23f - 1;
+}
+
+float *uniforms(int64_t n)
+{
+    float *x = xmalloc((size_t)n * sizeof(*x));
+    for (int64_t i = 0; i < n; i++)
+        x[i] = uniform();
+    return x;
+}
+
+struct tensor floats(float *x, int64_t rows, int64_t width)
+{
+    return tensor_of(x, F32, rows, width);
+}
+
+// Random blocks with plausible scales: random bytes, in which the halves that scale a block are then replaced.
+uint8_t *blocks(enum type type, int64_t rows, int64_t width)
+{
+    static const int scales[TYPES][2] = {
+        [Q8_0] = { 0, -1 }, [Q4_0] = { 0, -1 }, [Q4_1] = { 0, 2 }, [Q5_0] = { 0, -1 },
+        [Q5_1] = { 0, 2 },  [Q4_K] = { 0, 2 },  [Q5_K] = { 0, 2 }, [Q6_K] = { 208, -1 }
+    };
+    size_t bytes = (size_t)rows * type_row_bytes(type, width);
+    uint8_t *b = xmalloc(bytes);
+    for (size_t i = 0; i < bytes; i++)
+        b[i] = (uint8_t)next();
+    for (size_t at = 0; at < bytes; at += (size_t)type_facts[type].bytes) {
+        if (type == F16 || type == BF16) {
+            uint16_t h = (uint16_t)((type == F16 ? 0x3000 : 0x3E00) | (next() & 0x83FF));
+            memcpy(b + at, &h, 2);
+        } else if (type == F32) {
+            float x = uniform();
+            memcpy(b + at, &x, 4);
+        } else {
+            for (int s = 0; s < 2; s++)
+                if (scales[type][s] >= 0) {
+                    uint16_t h = (uint16_t)(0x2000 | (next() & 0x87FF));
+                    memcpy(b + at + scales[type][s], &h, 2);
+                }
+        }
+    }
+    return b;
+}
