@@ -10,8 +10,10 @@
 
 enum { MAX_GPUS = 16 };
 // The processor with the fastest instruction set that it supports, and with each one by name (kernels/cpu/isa.c).
-static const char *const cpu_name[] = { "cpu",        "cpu:plain",       "cpu:avx2",       "cpu:avx2_vnni",
-                                        "cpu:avx512", "cpu:avx512_vnni", "cpu:avx512_bf16" };
+static const char *const cpu_name[] = {
+    "cpu",      "cpu:plain",       "cpu:avx2", "cpu:avx2_vnni", "cpu:avx512", "cpu:avx512_vnni", "cpu:avx512_bf16",
+    "cpu:neon", "cpu:neon_dotprod"
+};
 enum { CPUS = sizeof(cpu_name) / sizeof(cpu_name[0]) };
 
 struct devices {
@@ -93,7 +95,9 @@ static struct device_id parse_device(const char *name)
 bool device_name_check(const char *name, const char *what, struct error *err)
 {
     if (parse_device(name).kind == INVALID_DEVICE && strncmp(name, "cpu:", 4) == 0)
-        return fail(err, "%s: expected cpu:plain, avx2, avx2_vnni, avx512, avx512_vnni or avx512_bf16, found \"%s\"",
+        return fail(err,
+                    "%s: expected cpu:plain, avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16, neon or neon_dotprod, "
+                    "found \"%s\"",
                     what, name);
     return parse_device(name).kind != INVALID_DEVICE ||
            fail(err, "%s: expected " DEVICE_NAMES " (N up to %d), found \"%s\"", what, MAX_GPUS - 1, name);

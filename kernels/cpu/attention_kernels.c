@@ -18,6 +18,8 @@ enum { KEY_PREFETCH = 32, SCORE_STRIDE = SPLIT + 2 * KEY_TILE, VALUE_ROWS = 64 }
 enum { SCORE_QUERIES = 12, KEY_TILES = 2, VALUE_QUERIES = 6, VALUE_REGISTERS = 4 };
 #elif defined(__AVX2__)
 enum { SCORE_QUERIES = 6, KEY_TILES = 1, VALUE_QUERIES = 4, VALUE_REGISTERS = 2 };
+#elif defined(NEON)
+enum { SCORE_QUERIES = 6, KEY_TILES = 1, VALUE_QUERIES = 6, VALUE_REGISTERS = 4 };
 #else
 enum { SCORE_QUERIES = 2, KEY_TILES = 1, VALUE_QUERIES = 2, VALUE_REGISTERS = 2 };
 #endif
@@ -79,7 +81,7 @@ static void scores_of(int m, int tiles, float *score, const float *q, const floa
     switch (m) {
         SCORES(1)
         SCORES(2)
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(NEON)
         SCORES(3)
         SCORES(4)
         SCORES(5)
@@ -204,11 +206,11 @@ static void add_weighted_of(int m, float *sums, int padded, const float *weight,
     switch (m) {
         ADD_WEIGHTED(1)
         ADD_WEIGHTED(2)
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(NEON)
         ADD_WEIGHTED(3)
         ADD_WEIGHTED(4)
 #endif
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || defined(NEON)
         ADD_WEIGHTED(5)
         ADD_WEIGHTED(6)
 #endif

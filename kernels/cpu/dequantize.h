@@ -31,7 +31,6 @@ static void dequantize_bf16(float *restrict to, const uint8_t *restrict from, in
 
 // Sixteen small unsigned integers: the unpacked numbers of a quantized format.
 typedef uint8_t sixteen __attribute__((vector_size(16)));
-typedef uint8_t vb __attribute__((vector_size(W)));
 
 static inline sixteen sixteen_at(const uint8_t *p)
 {
@@ -43,11 +42,8 @@ static inline sixteen sixteen_at(const uint8_t *p)
 // to (16) = (q - offset) * d + m
 static inline void put_scaled(float *to, sixteen q, int offset, float d, float m)
 {
-    for (int i = 0; i < 16; i += W) {
-        vb part;
-        memcpy(&part, (const uint8_t *)&q + i, sizeof(part));
-        store(to + i, __builtin_convertvector(__builtin_convertvector(part, vi) - offset, vf) * splat(d) + splat(m));
-    }
+    for (int i = 0; i < 16; i += W)
+        store(to + i, (unsigned_bytes((const uint8_t *)&q + i) - splat((float)offset)) * splat(d) + splat(m));
 }
 
 static void dequantize_q8_0(float *restrict to, const uint8_t *restrict b, int64_t n)

@@ -6,9 +6,10 @@
 #include <string.h>
 #if defined(__x86_64__) && !defined(PLAIN_LOOPS_ALONE)
 #include <cpuid.h>
-#define EVERY_ISA 1
-#else
-#define EVERY_ISA 0
+#define X86 1
+#elif defined(__aarch64__) && !defined(PLAIN_LOOPS_ALONE)
+#include <sys/auxv.h>
+#define ARM 1
 #endif
 
 struct isa {
@@ -42,7 +43,7 @@ static bool always(void)
     return true;
 }
 
-#if EVERY_ISA
+#if defined(X86)
 DECLARE_WIDTH(avx2)
 DECLARE_WIDTH(avx512)
 #ifdef SANITIZED
@@ -79,11 +80,19 @@ static bool has_avx512_bf16(void)
 {
     return has_avx512_vnni() && __builtin_cpu_supports("avx512bf16");
 }
+#elif defined(ARM)
+DECLARE_WIDTH(neon)
+extern const struct matmul_kernels matmul_int8_neon_dotprod;
+
+static bool has_neon_dotprod(void)
+{
+    return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+}
 #endif
 
 static const struct isa all[] = {
 // fastest first
-#if EVERY_ISA
+#if defined(X86)
     { { "avx512_bf16",
         WIDTH(UNSANITIZED(avx512)),
         { MATMUL(UNSANITIZED(avx512), avx512_vnni), [ROUND_PAIRS] = &matmul_bf16_avx512_bf16 } },
@@ -92,6 +101,9 @@ static const struct isa all[] = {
     { { "avx512", WIDTH(avx512), { MATMUL(avx512, avx512) } }, has_avx512 },
     { { "avx2_vnni", WIDTH(UNSANITIZED(avx2)), { MATMUL(UNSANITIZED(avx2), avx2_vnni) } }, has_avx2_vnni },
     { { "avx2", WIDTH(avx2), { MATMUL(avx2, avx2) } }, has_avx2 },
+#elif defined(ARM)
+    { { "neon_dotprod", WIDTH(neon), { MATMUL(neon, neon_dotprod) } }, has_neon_dotprod },
+    { { "neon", WIDTH(neon), { MATMUL(neon, neon) } }, always },
 #endif
     { { "plain", WIDTH(plain), { MATMUL(plain, plain) } }, always },
 };
@@ -100,7 +112,7 @@ static const struct isa all[] = {
 // docs/performance.md), so AVX512-BF16 is the default on AMD only.
 static bool is_default(const struct isa *i)
 {
-#if EVERY_ISA
+#if defined(X86)
     return i->kernels.matmul[ROUND_PAIRS] == NULL || __builtin_cpu_is("amd");
 #else
     return i != NULL;

@@ -118,6 +118,19 @@ INLINE void transpose_square(float *to, enum type type, const uint8_t *const row
                          scale + half);
         }
     }
+#elif defined(NEON)
+    for (int i = 0; i < KEY_TILE; i += 4) {
+        float32x4_t a[4];
+        UNROLL
+        for (int r = 0; r < 4; r++)
+            a[r] = (float32x4_t)row_lanes(type, row[i + r], d);
+        const float32x4x2_t b = vtrnq_f32(a[0], a[1]), c = vtrnq_f32(a[2], a[3]);
+        UNROLL
+        for (int e = 0; e < 2; e++) {
+            vst1q_f32(to + e * KEY_TILE + i, vcombine_f32(vget_low_f32(b.val[e]), vget_low_f32(c.val[e])));
+            vst1q_f32(to + (e + 2) * KEY_TILE + i, vcombine_f32(vget_high_f32(b.val[e]), vget_high_f32(c.val[e])));
+        }
+    }
 #else
     for (int i = 0; i < KEY_TILE; i++) {
         vf v = unscaled_lanes(type, row[i], d);

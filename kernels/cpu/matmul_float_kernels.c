@@ -11,7 +11,7 @@ enum { TILE_PREFETCH = 4096 }; // weights that are dequantized to a tile are pre
 // Rows in registers together: their sums must fit. MAX_ROWS_SINGLE: with one panel, for passes of at most that many rows.
 #if defined(__AVX512F__)
 enum { MAX_ROWS = 12, MAX_ROWS_SINGLE = 16 };
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) || defined(NEON)
 enum { MAX_ROWS = 6, MAX_ROWS_SINGLE = 6 };
 #else
 enum { MAX_ROWS = 2, MAX_ROWS_SINGLE = 2 };
@@ -112,7 +112,7 @@ static void fmas_of(enum type type, int rows, int panels, float *sums, int64_t s
     switch (rows) {
         FMAS_OF(1)
         FMAS_OF(2)
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(NEON)
         FMAS_OF(3)
         FMAS_OF(4)
         FMAS_OF(5)

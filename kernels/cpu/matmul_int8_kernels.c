@@ -6,14 +6,19 @@
 #include "kernels/cpu/vectors.h"
 #include "kernels/cpu/unpack.h"
 
-// Sixteen registers hold the integers of a group and little else, so sums stay in memory there.
-#if defined(__AVX2__) && !defined(__AVX512F__)
+// Sixteen registers, or 32 of half their width, hold the integers of a group and little else, so sums stay in memory there.
+#if (defined(__AVX2__) && !defined(__AVX512F__)) || defined(NEON)
 #define SUMS_IN_MEMORY
+#endif
+#if defined(NEON) && defined(__ARM_FEATURE_DOTPROD)
+#define NEON_DOTPROD
 #endif
 
 // Rows in registers together: their sums must fit beside the sums of a group.
 #if defined(__AVX512F__)
 enum { MAX_ROWS = 16 };
+#elif defined(NEON) && !defined(NEON_DOTPROD)
+enum { MAX_ROWS = 4 };
 #elif defined(SUMS_IN_MEMORY)
 enum { MAX_ROWS = 6 };
 #else
@@ -47,6 +52,10 @@ INLINE vi dot4(vi c, vu w, int32_t x)
     return c + (vi)_mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
 #elif defined(__AVXVNNI__)
     return (vi)_mm256_dpbusd_avx_epi32((__m256i)c, (__m256i)w, _mm256_set1_epi32(x));
+#elif defined(NEON) // a pair of products is at most 2 * 128 * 127
+    const int8x16_t s = (int8x16_t)(w ^ 0x80808080u), v = (int8x16_t)vdupq_n_s32(x);
+    const int16x8_t low = vmull_s8(vget_low_s8(s), vget_low_s8(v)), high = vmull_high_s8(s, v);
+    return (vi)vpadalq_s16((int32x4_t)c, vpaddq_s16(low, high));
 #else
     vu s = w ^ 0x80808080u;
     for (int b = 0; b < 4; b++)
@@ -76,9 +85,55 @@ INLINE void group_scales(vf d[V], struct quant_format f, bool min, const uint8_t
 
 #if defined(SUMS_IN_MEMORY)
 // gcc would otherwise add everything in the end, and spill it.
+#if defined(NEON)
+#define KEEP_IN_REGISTER(v) __asm__("" : "+w"(v))
+#else
 #define KEEP_IN_REGISTER(v) __asm__("" : "+x"(v))
+#endif
 
-#if defined(__AVXVNNI__)
+#if defined(NEON_DOTPROD)
+enum { IN_REGISTERS = MAX_ROWS };
+
+// c + the products of the bytes of w with those of lane i of x.
+INLINE vi dot4_lane(vi c, vu w, vi x, int i)
+{
+    const int8x16_t s = (int8x16_t)(w ^ 0x80808080u), v = (int8x16_t)x;
+    switch (i) {
+    case 0:
+        return (vi)vdotq_laneq_s32((int32x4_t)c, s, v, 0);
+    case 1:
+        return (vi)vdotq_laneq_s32((int32x4_t)c, s, v, 1);
+    case 2:
+        return (vi)vdotq_laneq_s32((int32x4_t)c, s, v, 2);
+    default:
+        return (vi)vdotq_laneq_s32((int32x4_t)c, s, v, 3);
+    }
+}
+
+// c (m, V) = the products of a group's quads first .. first + count with rows from .. to. Four rows of x lie in a register; its last
+// lanes may be of the next words of x, which are not used.
+INLINE void sum_quads(struct quant_format f, int m, int from, int to, int first, int count, vi c[][V],
+                      const uint8_t *group, const int32_t *x, int word)
+{
+    UNROLL
+    for (int s = 0; s < count; s++) {
+        const int t = count == 8 ? s / 2 + s % 2 * 4 : first + s;
+        vi four[(MAX_ROWS + 3) / 4];
+        UNROLL
+        for (int i = 0; i < m; i += 4)
+            four[i / 4] = (vi)load_bits(x + t * m + i);
+        UNROLL
+        for (int v = 0; v < V; v++) {
+            const vu w = quad(f.bits, group, t, v);
+            UNROLL
+            for (int i = from; i < to; i++) {
+                c[i][v] = dot4_lane(s == 0 ? start(f.has_min, x[word * m + i]) : c[i][v], w, four[i / 4], i % 4);
+                KEEP_IN_REGISTER(c[i][v]);
+            }
+        }
+    }
+}
+#elif defined(__AVXVNNI__) || defined(NEON)
 enum { IN_REGISTERS = MAX_ROWS }; // rows of numbers of 8 bits at a time
 
 // c (m, V) = the products of a group's quads first .. first + count with rows from .. to.
@@ -301,11 +356,11 @@ static void dots_of(int rows, const struct packed *w, const struct tile *t, int 
     switch (rows) {
         DOTS_OF(1)
         DOTS_OF(2)
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(NEON)
         DOTS_OF(3)
         DOTS_OF(4)
 #endif
-#if defined(__AVX512F__) || defined(SUMS_IN_MEMORY)
+#if defined(__AVX2__) || defined(NEON_DOTPROD)
         DOTS_OF(5)
         DOTS_OF(6)
 #endif

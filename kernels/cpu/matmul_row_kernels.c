@@ -28,33 +28,13 @@ INLINE int32_t sum_of_16(const int8_t *bytes)
     __m128i shifted = _mm_xor_si128(_mm_loadu_si128((const __m128i *)bytes), _mm_set1_epi8(-128)); // 0 .. 255
     __m128i halves = _mm_sad_epu8(shifted, _mm_setzero_si128());
     return _mm_cvtsi128_si32(_mm_add_epi64(halves, _mm_unpackhi_epi64(halves, halves))) - 16 * 128;
+#elif defined(NEON)
+    return vaddlvq_s8(vld1q_s8(bytes));
 #else
     int32_t sum = 0;
     for (int k = 0; k < 16; k++)
         sum += bytes[k];
     return sum;
-#endif
-}
-
-// bytes (GROUP) = x * by, to the nearest integer, halves to the even one.
-INLINE void round_to_bytes(int8_t *bytes, const float *x, vf by)
-{
-#if defined(__AVX2__) && !defined(__AVX512F__)
-    __m256i pair[2];
-    UNROLL
-    for (int i = 0; i < 2; i++)
-        pair[i] = _mm256_packs_epi32(_mm256_cvtps_epi32((__m256)(load(x + 16 * i) * by)),
-                                     _mm256_cvtps_epi32((__m256)(load(x + 16 * i + W) * by)));
-    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // packs works within halves of a register
-    _mm256_storeu_si256((__m256i *)bytes, _mm256_permutevar8x32_epi32(_mm256_packs_epi16(pair[0], pair[1]), order));
-#else
-    const vf magic = splat(0x1.8p23f);
-    UNROLL
-    for (int i = 0; i < GROUP; i += W) {
-        typedef int8_t vb __attribute__((vector_size(W)));
-        vb b = __builtin_convertvector(__builtin_convertvector(load(x + i) * by + magic - magic, vi), vb);
-        memcpy(bytes + i, &b, sizeof(b));
-    }
 #endif
 }
 

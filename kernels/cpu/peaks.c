@@ -10,6 +10,9 @@
 
 #if defined(__x86_64__) && !defined(PLAIN_LOOPS_ALONE)
 #include <immintrin.h>
+#elif defined(__aarch64__) && !defined(PLAIN_LOOPS_ALONE)
+#include <arm_neon.h>
+#include <sys/auxv.h>
 #endif
 
 enum { ROUNDS = 1 << 18, REPEATS = 20 };
@@ -76,6 +79,14 @@ LOOP(int8_avx512, "avx512f,avx512vnni", __m512i, _mm512_set1_epi32(k), DOT_INT8,
 LOOP(f32_avx2, "avx2,fma", __m256, _mm256_set1_ps((float)k), FMA256, ADD256)
 LOOP(int8_avx2vnni, "avx2,avxvnni", __m256i, _mm256_set1_epi32(k), DOT256, ADD256I)
 LOOP(int8_avx2, "avx2", __m256i, _mm256_set1_epi32(k), MADD256, ADD256I)
+#elif defined(__aarch64__) && !defined(PLAIN_LOOPS_ALONE)
+#define FMA_NEON(a) (a) = vfmaq_f32((a), (a), vdupq_n_f32(-0x1p-12f))
+#define ADD_NEON(a, b) (a) = vaddq_f32((a), (b))
+#define DOT_NEON(a) (a) = vdotq_s32((a), vdupq_n_s8(3), vdupq_n_s8(-2))
+#define ADD_NEONI(a, b) (a) = vaddq_s32((a), (b))
+
+LOOP(f32_neon, "arch=armv8-a", float32x4_t, vdupq_n_f32((float)k), FMA_NEON, ADD_NEON)
+LOOP(int8_neon_dotprod, "arch=armv8.2-a+dotprod", int32x4_t, vdupq_n_s32(k), DOT_NEON, ADD_NEONI)
 #endif
 
 static void job(void *self, int number, int thread)
@@ -122,6 +133,10 @@ static int loops(struct loop to[MAX_PEAKS])
         if (__builtin_cpu_supports("avxvnni"))
             to[n++] = (struct loop){ "int8", "avx2 vnni", int8_avx2vnni, OPERATIONS(32), NULL };
     }
+#elif defined(__aarch64__) && !defined(PLAIN_LOOPS_ALONE)
+    to[n++] = (struct loop){ "f32", "neon", f32_neon, OPERATIONS(4), NULL };
+    if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0)
+        to[n++] = (struct loop){ "int8", "neon dotprod", int8_neon_dotprod, OPERATIONS(16), NULL };
 #endif
     to[n++] = (struct loop){ "f32", "plain", plain, OPERATIONS(4), NULL };
     return n;

@@ -91,13 +91,7 @@ static void write_kv_q8_0(uint8_t *to, const float *x, int64_t n)
         float scale = reduce_max(max) / 127.0f, inverse = scale > 0 ? 1.0f / scale : 0;
         uint16_t h = float_to_half(scale);
         memcpy(to, &h, sizeof(h));
-        for (int i = 0; i < 32; i += W) {
-            typedef int8_t signed_vb __attribute__((vector_size(W)));
-            const vf magic = splat(0x1.8p23f);
-            signed_vb b = __builtin_convertvector(
-                __builtin_convertvector((load(x + i) * splat(inverse) + magic) - magic, vi), signed_vb);
-            memcpy(to + 2 + i, &b, sizeof(b));
-        }
+        round_to_bytes((int8_t *)to + 2, x, splat(inverse));
     }
 }
 

@@ -1,8 +1,7 @@
 // row_kernels.h - the CPU's inner loops on single rows, compiled from one source (row_kernels.c) for each width of registers.
 //
-// A lane is an element of a vector register: 4 in plain C, 8 with AVX2, 16 with AVX-512. Sums are accumulated per lane and
-// the lanes are reduced at the end, in an order that depends on the length of the sum only: the number of rows in a call
-// never changes a bit of any of them.
+// A lane is an element of a vector register: 4 in plain C and with NEON, 8 with AVX2, 16 with AVX-512. A sum over a row is sixteen
+// partial sums, added up in one order at the end: neither the width of a register nor the number of rows in a call changes a bit.
 #pragma once
 #include <stdint.h>
 #include "core/tensor.h"

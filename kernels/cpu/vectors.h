@@ -6,6 +6,8 @@
 #include <string.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(NEON)
+#include <arm_neon.h>
 #endif
 
 #if defined(__AVX512F__)
@@ -58,6 +60,8 @@ INLINE vf mad(vf a, vf b, vf c)
     return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #elif defined(__FMA__)
     return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(NEON)
+    return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
     return a * b + c;
 #endif
@@ -92,6 +96,8 @@ INLINE vf halves(const uint8_t *p)
     return (vf)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 #elif defined(__AVX2__) && defined(__F16C__)
     return (vf)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+#elif defined(NEON)
+    return (vf)vcvt_f32_f16((float16x4_t)vld1_u8(p));
 #else
     vf v;
     for (int i = 0; i < W; i++) {
@@ -110,6 +116,10 @@ INLINE vf unsigned_bytes(const uint8_t *p)
     return (vf)_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
 #elif defined(__AVX2__)
     return (vf)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+#elif defined(NEON)
+    uint32_t four;
+    memcpy(&four, p, sizeof(four));
+    return (vf)vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(four)))));
 #else
     typedef uint8_t vb __attribute__((vector_size(W)));
     vb b;
@@ -124,11 +134,45 @@ INLINE vf signed_bytes(const uint8_t *p)
     return (vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 #elif defined(__AVX2__)
     return (vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+#elif defined(NEON)
+    uint32_t four;
+    memcpy(&four, p, sizeof(four));
+    return (vf)vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(four)))));
 #else
     typedef int8_t vb __attribute__((vector_size(W)));
     vb b;
     memcpy(&b, p, sizeof(b));
     return __builtin_convertvector(__builtin_convertvector(b, vi), vf);
+#endif
+}
+
+// bytes (32) = x * by, to the nearest integer, halves to the even one.
+INLINE void round_to_bytes(int8_t *bytes, const float *x, vf by)
+{
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    __m256i pair[2];
+    UNROLL
+    for (int i = 0; i < 2; i++)
+        pair[i] = _mm256_packs_epi32(_mm256_cvtps_epi32((__m256)(load(x + 16 * i) * by)),
+                                     _mm256_cvtps_epi32((__m256)(load(x + 16 * i + W) * by)));
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // packs works within halves of a register
+    _mm256_storeu_si256((__m256i *)bytes, _mm256_permutevar8x32_epi32(_mm256_packs_epi16(pair[0], pair[1]), order));
+#elif defined(NEON)
+    int16x4_t n[8];
+    UNROLL
+    for (int i = 0; i < 8; i++)
+        n[i] = vmovn_s32(vcvtnq_s32_f32((float32x4_t)(load(x + i * W) * by)));
+    UNROLL
+    for (int i = 0; i < 8; i += 2)
+        vst1_s8(bytes + i * W, vmovn_s16(vcombine_s16(n[i], n[i + 1])));
+#else
+    const vf magic = splat(0x1.8p23f);
+    UNROLL
+    for (int i = 0; i < 32; i += W) {
+        typedef int8_t vb __attribute__((vector_size(W)));
+        vb b = __builtin_convertvector(__builtin_convertvector(load(x + i) * by + magic - magic, vi), vb);
+        memcpy(bytes + i, &b, sizeof(b));
+    }
 #endif
 }
 

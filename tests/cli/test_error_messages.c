@@ -58,7 +58,7 @@ static void usage_errors_are_one_sentence_and_status_2(void **state)
         { "inspect %s --device cuda:-1",
           "--device: expected cpu, cpu:ISA, cuda, cuda:N, cublas or cublas:N (N up to 15), found \"cuda:-1\"" },
         { "bench %s --device cpu:avx3",
-          "--device: expected cpu:plain, avx2, avx2_vnni, avx512, avx512_vnni or avx512_bf16, found \"cpu:avx3\"" },
+          "--device: expected cpu:plain, avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16, neon or neon_dotprod, found \"cpu:avx3\"" },
         { "bench %s --device ''",
           "--device: expected cpu, cpu:ISA, cuda, cuda:N, cublas or cublas:N (N up to 15), found \"\"" },
         { "generate %s --cache f3 x", "--cache: expected one of default|f32|bf16|q8_0, found \"f3\"" },

@@ -265,7 +265,8 @@ static uint64_t fnv(const uint8_t *bytes, size_t n)
 static void all_instruction_sets_pack_the_same_bytes(void **state)
 {
     enum { LAYOUT = 1, ROWS = 21, WIDTH = 512 };
-    static const char *const isa[] = { "plain", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16" };
+    static const char *const isa[] = { "plain",       "avx2",        "avx2_vnni", "avx512",
+                                       "avx512_vnni", "avx512_bf16", "neon",      "neon_dotprod" };
     static const uint64_t hash[TYPES] = {
         [F32] = 0x901a4c8adebc0f9d,  [F16] = 0x3390740cc06adef3,  [BF16] = 0xb973f80c03d9515b,
         [Q8_0] = 0xb9e46852a19ea881, [Q4_0] = 0xef7c610f19ab9819, [Q4_1] = 0xfacf290e9a390259,
