@@ -123,12 +123,14 @@ INLINE void transpose_square(float *to, enum type type, const uint8_t *const row
         float32x4_t a[4];
         UNROLL
         for (int r = 0; r < 4; r++)
-            a[r] = (float32x4_t)row_lanes(type, row[i + r], d);
+            a[r] = (float32x4_t)unscaled_lanes(type, row[i + r], d);
         const float32x4x2_t b = vtrnq_f32(a[0], a[1]), c = vtrnq_f32(a[2], a[3]);
         UNROLL
         for (int e = 0; e < 2; e++) {
-            vst1q_f32(to + e * KEY_TILE + i, vcombine_f32(vget_low_f32(b.val[e]), vget_low_f32(c.val[e])));
-            vst1q_f32(to + (e + 2) * KEY_TILE + i, vcombine_f32(vget_high_f32(b.val[e]), vget_high_f32(c.val[e])));
+            const float32x4_t low = vcombine_f32(vget_low_f32(b.val[e]), vget_low_f32(c.val[e]));
+            const float32x4_t high = vcombine_f32(vget_high_f32(b.val[e]), vget_high_f32(c.val[e]));
+            store_column(to + e * KEY_TILE + i, (vf)low, type, scale + i);
+            store_column(to + (e + 2) * KEY_TILE + i, (vf)high, type, scale + i);
         }
     }
 #else
