@@ -293,9 +293,14 @@ static bool may_use(const char *device, const struct peak *p)
     static const struct {
         const char *device, *isa, *kind; // least device with these instructions; kind NULL: of any kind
     } least[] = {
-        { "cpu:plain", "plain", NULL },          { "cpu:avx2", "avx2", NULL },
-        { "cpu:avx2_vnni", "avx2 vnni", NULL },  { "cpu:avx512", "avx512", "f32" },
-        { "cpu:avx512_vnni", "avx512", "int8" }, { "cpu:avx512_bf16", "avx512", "bf16" },
+        { "cpu:plain", "plain", NULL },
+        { "cpu:avx2", "avx2", NULL },
+        { "cpu:avx2_vnni", "avx2 vnni", NULL },
+        { "cpu:avx512", "avx512", "f32" },
+        { "cpu:avx512_vnni", "avx512", "int8" },
+        { "cpu:avx512_bf16", "avx512", "bf16" },
+        { "cpu:neon", "neon", NULL },
+        { "cpu:neon_dotprod", "neon dotprod", NULL },
     };
     bool within = true;
     for (size_t i = 0; i < sizeof(least) / sizeof(least[0]); i++) {
