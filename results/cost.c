@@ -188,9 +188,9 @@ void cost_fit(struct cost *to, const struct cost_point *p, int n)
 void cost_fit_step(struct cost *to, const struct cost_point *p, int n)
 {
     struct cost line = { 0 };
-    double largest = 1;
+    int largest = 1; // not by fmax: gcc 12 for ARM crashes on it
     for (int i = 0; i < n; i++)
-        largest = fmax(largest, p[i].context);
+        largest = p[i].context > largest ? p[i].context : largest;
     if (n == 0)
         return;
     fit_at(&line, p, n, 1, (const bool[TERMS]){ true, false, false, n >= 2, false }, (struct scale){ 1, largest });

@@ -63,8 +63,11 @@ static void check_logits(const struct gpu_here *g, enum type type, enum activati
     const float *p = runner_pass(&cpu, TEXT, token, NULL, NULL), *q = runner_pass(&device, TEXT, token, NULL, NULL);
     double difference = 0, max_logit = 0;
     for (int i = 0; i < TEXT * cpu.vocab; i++) {
-        difference = fmax(difference, fabs((double)p[i] - (double)q[i]));
-        max_logit = fmax(max_logit, fabs((double)p[i]));
+        const double d = fabs((double)p[i] - (double)q[i]);
+        if (!(d <= difference)) // not a number is a difference
+            difference = d;
+        if (fabs((double)p[i]) > max_logit)
+            max_logit = fabs((double)p[i]);
     }
     print_message("    %s, %s, activations %s, cache %s: max |difference| / max |logit| %.1e\n", g->name,
                   type_facts[type].name, activations_names[a], type_facts[cache].name, difference / max_logit);

@@ -339,12 +339,13 @@ static void biases_and_what_the_config_declares_must_agree(void **unused)
 
 static double log_p_of(const float *logits, int vocab, int token)
 {
-    double total = 0, max = (double)logits[0];
+    float max = logits[0];
+    double total = 0;
     for (int v = 1; v < vocab; v++)
-        max = fmax(max, (double)logits[v]);
+        max = fmaxf(max, logits[v]);
     for (int v = 0; v < vocab; v++)
-        total += exp((double)logits[v] - max);
-    return (double)logits[token] - max - log(total);
+        total += exp((double)logits[v] - (double)max);
+    return (double)logits[token] - (double)max - log(total);
 }
 
 static int argmax(const float *x, int n)
