@@ -66,10 +66,6 @@ static float plain(void)
 #define ADD512I(a, b) (a) = _mm512_add_epi32((a), (b))
 #define FMA256(a) (a) = _mm256_fmadd_ps((a), _mm256_set1_ps(0.999f), _mm256_set1_ps(0.5f))
 #define DOT256(a) (a) = _mm256_dpbusd_avx_epi32((a), _mm256_set1_epi8(3), _mm256_set1_epi8(-2))
-// Without byte dot products: pairs to 16 bits, these to 32, and a sum. The operand of the first step is the accumulator, so
-// that the step is not hoisted out of the loop.
-#define MADD256(a) \
-    (a) = _mm256_add_epi32((a), _mm256_madd_epi16(_mm256_maddubs_epi16((a), _mm256_set1_epi8(1)), _mm256_set1_epi16(1)))
 #define ADD256(a, b) (a) = _mm256_add_ps((a), (b))
 #define ADD256I(a, b) (a) = _mm256_add_epi32((a), (b))
 
@@ -78,7 +74,29 @@ LOOP(bf16_avx512, "avx512f,avx512bf16", __m512, _mm512_set1_ps((float)k), DOT_BF
 LOOP(int8_avx512, "avx512f,avx512vnni", __m512i, _mm512_set1_epi32(k), DOT_INT8, ADD512I)
 LOOP(f32_avx2, "avx2,fma", __m256, _mm256_set1_ps((float)k), FMA256, ADD256)
 LOOP(int8_avx2vnni, "avx2,avxvnni", __m256i, _mm256_set1_epi32(k), DOT256, ADD256I)
-LOOP(int8_avx2, "avx2", __m256i, _mm256_set1_epi32(k), MADD256, ADD256I)
+
+// Without byte dot products, as for weights of 4 bits: pairs of products are summed in sixteen bits eight times, then widened.
+__attribute__((target("avx2"))) static float int8_avx2(void)
+{
+    enum { SHORT_SUMS = SUMS / 2, STEPS = 8 };
+    __m256i a[SHORT_SUMS], s[SHORT_SUMS], w = _mm256_set1_epi8(3), x = _mm256_set1_epi8(-2);
+    for (int k = 0; k < SHORT_SUMS; k++)
+        a[k] = s[k] = _mm256_setzero_si256();
+    for (int i = 0; i < ROUNDS * SUMS / SHORT_SUMS / STEPS; i++) {
+        _Pragma("GCC unroll 8") for (int step = 0; step < STEPS; step++)
+            _Pragma("GCC unroll 6") for (int k = 0; k < SHORT_SUMS; k++)
+        {
+            __asm__ volatile("" : "+x"(w)); // the product is not hoisted
+            const __m256i pairs = _mm256_maddubs_epi16(w, x);
+            s[k] = step == 0 ? pairs : _mm256_add_epi16(s[k], pairs);
+        }
+        _Pragma("GCC unroll 6") for (int k = 0; k < SHORT_SUMS; k++) a[k] =
+            _mm256_add_epi32(a[k], _mm256_madd_epi16(s[k], _mm256_set1_epi16(1)));
+    }
+    for (int k = 1; k < SHORT_SUMS; k++)
+        a[0] = _mm256_add_epi32(a[0], a[k]);
+    return (float)_mm256_cvtsi256_si32(a[0]);
+}
 #elif defined(__aarch64__) && !defined(PLAIN_LOOPS_ALONE)
 #define FMA_NEON(a) (a) = vfmaq_f32((a), (a), vdupq_n_f32(-0x1p-12f))
 #define ADD_NEON(a, b) (a) = vaddq_f32((a), (b))
