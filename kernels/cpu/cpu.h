@@ -25,6 +25,8 @@ struct cpu {
     struct buffer gated;        // of gated, if it cannot be fused
     struct arena *arena;        // packed weights
     struct packed *last_weight; // of the last matmul; NULL: none, or freed
+    // Rows whose columns were divided among the threads as they were computed: each thread has its columns in its caches
+    const void *by_columns;
     struct buffer positions;    // attention: number of positions of each row of a pass
     struct buffer partial;      // attention: results of splits
     char description[64];

@@ -81,11 +81,12 @@ static enum rounding rounding_for(const struct cpu *c, const struct packed *p)
     return ROUND_NONE;
 }
 
-struct round_job { // jobs: (chunks, parts of the width)
+struct round_job { // jobs: (chunks, parts of the width); by_columns: (parts, chunks)
     const struct matmul_row_kernels *kernels;
     const float *x;
     const struct rounded *to;
     uint32_t *data;
+    bool by_columns;
     int parts;
     int64_t part; // numbers of a row per job
 };
@@ -95,8 +96,10 @@ static void round_job(void *self, int number, int thread)
     (void)thread;
     const struct round_job *j = self;
     const struct rounded *to = j->to;
-    const int64_t from = number % j->parts * j->part, first = chunk_first(to, number / j->parts);
-    const int rows = (int)(chunk_first(to, number / j->parts + 1) - first);
+    const int chunk = j->by_columns ? number % to->chunks : number / j->parts;
+    const int64_t from = (j->by_columns ? number / to->chunks : number % j->parts) * j->part;
+    const int64_t first = chunk_first(to, chunk);
+    const int rows = (int)(chunk_first(to, chunk + 1) - first);
     j->kernels->round(j->data + first * to->words, rows, j->x + first * to->k, to->k, from,
                       from + j->part < to->k ? from + j->part : to->k, to->rounding);
 }
@@ -115,6 +118,7 @@ static struct rounded round_rows(struct cpu *c, struct tensor x, enum rounding h
     uint32_t *data = buffer_reserve(&c->rounded, (size_t)(n * words) * sizeof(uint32_t));
     int shares = cpu_shares(c, n * k), parts = (shares + r.chunks - 1) / r.chunks;
     struct round_job j = { .kernels = c->kernels->matmul_rows, .x = x.data, .to = &r, .data = data };
+    j.by_columns = x.data == c->by_columns;
     j.part = ((k + parts - 1) / parts + GROUP - 1) / GROUP * GROUP;
     j.parts = (int)((k + j.part - 1) / j.part);
     threads_run(c->threads, r.chunks * j.parts, round_job, &j);
@@ -163,6 +167,13 @@ static void run_panels(const struct products_job *j, float *sums, const struct p
     j->cpu->kernels->matmul[j->x.rounding]->run(sums, p, panel, count, &j->x, t);
 }
 
+// The rows that `width` numbers are about to be written to, while they are computed: another thread may have read them last.
+static void prefetch_outputs(struct tensor out, int64_t first)
+{
+    for (int64_t i = 0; i < out.rows && i < OUTPUT_PREFETCH; i++)
+        __builtin_prefetch((float *)out.data + i * out.width + first, 1, 3);
+}
+
 static void run_product(const struct products_job *j, const struct product *q, int64_t unit, float *sums,
                         struct tile *t)
 {
@@ -175,6 +186,8 @@ static void run_product(const struct products_job *j, const struct product *q, i
         bool last = first + count + j->panels_per_call >= p->panels;
         panel[count] = (struct panel){ data, last ? NULL : data + (size_t)j->panels_per_call * p->panel };
     }
+    for (int i = 0; i < count; i++)
+        prefetch_outputs(q->out, (first + i) * PANEL);
     run_panels(j, sums, p, panel, count, t);
     for (int i = 0; i < count; i++)
         j->cpu->kernels->matmul_rows->write(q->out.data, q->out.width, (first + i) * PANEL, panel_width(p, first + i),
@@ -188,6 +201,7 @@ static void run_gated(const struct products_job *j, int64_t at, float *sums, str
     const bool last = at + 1 == gate->panels;
     const struct panel panel[MAX_PANELS] = { { g, last ? NULL : g + gate->panel }, { u, last ? NULL : u + up->panel } };
     float *second = sums + j->x.n * PANEL;
+    prefetch_outputs(j->out, at * PANEL);
     if (gate->type == up->type)
         run_panels(j, sums, gate, panel, 2, t);
     else {
@@ -332,5 +346,6 @@ struct tensor cpu_gated(struct backend *b, struct tensor out, struct tensor x, s
         j.x = round_rows(c, row_range(x, first, rows), how);
         run(c, &j, packed_of(gate)->panels);
     }
+    c->by_columns = out.data;
     return out;
 }

@@ -17,14 +17,16 @@ enum { MAX_ROWS = 6, MAX_ROWS_SINGLE = 6 };
 enum { MAX_ROWS = 2, MAX_ROWS_SINGLE = 2 };
 #endif
 
-// Register v of number j of a panel's rows, as floats; high: j is odd.
-INLINE vf weight(enum type type, const uint8_t *w, int64_t j, bool high, int v)
+// Register v of number j of a panel's rows, as floats; high: j is odd. m: rows whose sums are in registers.
+INLINE vf weight(enum type type, int m, const uint8_t *w, int64_t j, bool high, int v)
 {
     if (type == F16)
         return halves(w + 2 * (j * PANEL + v * W));
     if (type == F32)
         return load((const float *)w + j * PANEL + v * W);
     vu pair = load_bits(w + 4 * ((j >> 1) * PANEL + v * W));
+    if (high && W == 8 && m == MAX_ROWS) // the mask would need a seventeenth register
+        return (vf)(hidden(pair >> 16) << 16);
     return (vf)(high ? pair & 0xFFFF0000u : pair << 16);
 }
 
@@ -39,7 +41,7 @@ INLINE void fma_step(enum type type, int m, int panels, vf a[][MAX_ROWS_SINGLE][
     for (int p = 0; p < panels; p++)
         UNROLL
     for (int v = 0; v < V; v++)
-        b[p][v] = weight(type, w + (size_t)p * panel_bytes, j, high, v);
+        b[p][v] = weight(type, m, w + (size_t)p * panel_bytes, j, high, v);
     UNROLL
     for (int i = 0; i < m; i++) {
         vf xi[MAX_PANELS] = { splat(x[j * m + i]) };

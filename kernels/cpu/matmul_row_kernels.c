@@ -3,6 +3,7 @@
 #include "kernels/cpu/matmul_kernels.h"
 
 #include "kernels/cpu/vectors.h"
+#include "kernels/cpu/prefetch.h"
 
 // ---- before the product
 
@@ -177,12 +178,11 @@ static void round_rows(uint32_t *chunk, int rows, const float *x, int64_t k, int
 
 // ---- after the product
 
-enum { OUTPUT_PREFETCH = 16 }; // prefetch distance of outputs, in rows
-
 // Row i of n is being written, at `to`: prefetches the row OUTPUT_PREFETCH later.
 INLINE void prefetch_output(const float *to, int64_t i, int64_t n, int64_t m)
 {
-    __builtin_prefetch(to + (i + OUTPUT_PREFETCH < n ? OUTPUT_PREFETCH : 0) * m, 1, 3);
+    if (i + OUTPUT_PREFETCH < n)
+        __builtin_prefetch(to + OUTPUT_PREFETCH * m, 1, 3);
 }
 
 INLINE void copy_lanes(float *to, const float *from, int width)

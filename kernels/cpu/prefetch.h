@@ -9,6 +9,8 @@ static inline void prefetch_lines(const void *p, size_t bytes) // p NULL: no pre
         __builtin_prefetch((const char *)p + i, 0, 2);
 }
 
+enum { OUTPUT_PREFETCH = 16 }; // prefetch distance of outputs, in rows
+
 enum { PREFETCH = 8192 }; // distance in bytes, into L2 (docs/notes/performance_log.md lists what was tried)
 
 // The address to prefetch when number `k` of a panel is about to be multiplied: `distance` bytes beyond the same fraction of the

@@ -48,6 +48,17 @@ INLINE vu load_bits(const void *p)
     return *(const vu_any *)p;
 }
 
+// v, of which the compiler then knows nothing
+INLINE vu hidden(vu v)
+{
+#if defined(__x86_64__)
+    __asm__("" : "+x"(v));
+#elif defined(NEON)
+    __asm__("" : "+w"(v));
+#endif
+    return v;
+}
+
 INLINE vf splat(float x)
 {
     return x - (vf){ 0 };
