@@ -24,12 +24,14 @@ static void rmsnorm(float *out, const float *x, const float *w, int64_t n, float
 
 static void swiglu(float *out, const float *gate, const float *up, int64_t n)
 {
-    for (int64_t i = 0; i < n; i += W) {
+    int64_t i = 0;
+    for (; i + W <= n; i += W)
+        store(out + i, up != NULL ? silu(load(gate + i)) * load(up + i) : silu(load(gate + i)));
+    if (i < n) {
         float part[W] = { 0 };
-        int64_t count = n - i < W ? n - i : W;
-        memcpy(part, gate + i, (size_t)count * sizeof(float));
+        memcpy(part, gate + i, (size_t)(n - i) * sizeof(float));
         store(part, silu(load(part)));
-        for (int64_t j = 0; j < count; j++)
+        for (int64_t j = 0; i + j < n; j++)
             out[i + j] = up != NULL ? part[j] * up[i + j] : part[j];
     }
 }
