@@ -216,7 +216,7 @@ struct tensor cpu_attend(struct backend *b, struct tensor out, struct tensor q, 
     threads_run(c->threads, blocks * j.head_parts * j.splits, attend_job, &j);
     if (j.splits > 1)
         threads_run(c->threads, n, combine_job, &j);
-    else
+    if (blocks == 1 && j.splits == 1)
         c->by_columns = out.data;
     return out;
 }
