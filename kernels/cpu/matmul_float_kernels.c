@@ -17,6 +17,14 @@ enum { MAX_ROWS = 6, MAX_ROWS_SINGLE = 6 };
 enum { MAX_ROWS = 2, MAX_ROWS_SINGLE = 2 };
 #endif
 
+// 16-bit weights become floats in registers if at most so many chunks read them, and in a tile if more do. Where one instruction
+// converts a register, a tile never pays: it is filled while nothing is multiplied.
+#if defined(__AVX2__) || defined(NEON)
+enum { DIRECT_CHUNKS = INT32_MAX };
+#else
+enum { DIRECT_CHUNKS = 1 };
+#endif
+
 // Register v of number j of a panel's rows, as floats; high: j is odd. m: rows whose sums are in registers.
 INLINE vf weight(enum type type, int m, const uint8_t *w, int64_t j, bool high, int v)
 {
@@ -220,11 +228,10 @@ static void fill_tile(struct tile *t, const struct packed *w, const struct panel
     }
 }
 
-// 16-bit weights are converted to floats in registers if one or two chunks read them, and through the tile if more do.
 static void run_floats(float *sums, const struct packed *w, const struct panel *panel, int count,
                        const struct rounded *x, struct tile *t)
 {
-    const bool direct = w->type == F32 || (!type_is_quantized(w->type) && x->chunks <= 2);
+    const bool direct = w->type == F32 || (!type_is_quantized(w->type) && x->chunks <= DIRECT_CHUNKS);
     const uint8_t *at = (const uint8_t *)t->weights[0];
     size_t panel_bytes = direct ? (size_t)(panel[count - 1].data - panel[0].data) : sizeof(t->weights[0]);
     for (int64_t first = 0; first < w->k; first += TILE_K) {
