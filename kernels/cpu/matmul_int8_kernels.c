@@ -379,13 +379,17 @@ static void dots_of(int rows, const struct packed *w, const struct tile *t, int 
     }
 }
 
+// Groups of a panel that all rows are multiplied with before the next: TILE_GROUPS, if their scales are unpacked to a tile.
+enum { PLAIN_GROUPS = 64 };
+
 static void run_int8(float *sums, const struct packed *w, const struct panel *panel, int count, const struct rounded *x,
                      struct tile *t)
 {
-    const int64_t groups = w->k / GROUP;
-    for (int64_t first = 0; first < groups; first += TILE_GROUPS) {
-        int n = (int)(groups - first < TILE_GROUPS ? groups - first : TILE_GROUPS);
-        for (int p = 0; p < count && !quant_format_of(w->type).plain; p++)
+    const bool plain_scales = quant_format_of(w->type).plain;
+    const int64_t groups = w->k / GROUP, block = plain_scales ? PLAIN_GROUPS : TILE_GROUPS;
+    for (int64_t first = 0; first < groups; first += block) {
+        int n = (int)(groups - first < block ? groups - first : block);
+        for (int p = 0; p < count && !plain_scales; p++)
             load_scales(t, p, w, panel[p].data, first, n);
         for (int c = 0; c < x->chunks; c++) {
             int64_t row = chunk_first(x, c), rows = chunk_first(x, c + 1) - row;
