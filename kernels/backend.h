@@ -192,6 +192,9 @@ static inline void multiply(struct backend *b, struct tensor out, struct tensor 
 struct backend *backend_cpu(int threads, struct error *err); // threads 0: one for each processor this process may use
 // The same with one instruction set, for tests and benchmarks: "plain", "avx2", "neon", ..; NULL: the best supported.
 struct backend *backend_cpu_with(int threads, const char *isa, struct error *err);
+// The same on the threads of `beside`, a CPU backend: two pools would take the processors from each other, since idle threads poll.
+// Only one of the two may work at a time.
+struct backend *backend_cpu_beside(struct backend *beside, const char *isa, struct error *err);
 struct backend *backend_cuda(int device, struct error *err); // fails in builds without CUDA
 // The same with cuBLAS's products, of weights in floats only: for comparison. It has `varies`.
 struct backend *backend_cublas(int device, struct error *err);

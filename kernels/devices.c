@@ -103,6 +103,15 @@ bool device_name_check(const char *name, const char *what, struct error *err)
            fail(err, "%s: expected " DEVICE_NAMES " (N up to %d), found \"%s\"", what, MAX_GPUS - 1, name);
 }
 
+static struct backend *open_cpu(const struct devices *d, int number, struct error *err)
+{
+    const char *isa = number > 0 ? cpu_name[number] + strlen("cpu:") : NULL;
+    for (int i = 0; i < CPUS; i++)
+        if (d->cpu[i] != NULL)
+            return backend_cpu_beside(d->cpu[i], isa, err);
+    return backend_cpu_with(d->threads, isa, err);
+}
+
 struct backend *devices_get(struct devices *d, const char *name, struct error *err)
 {
     const struct device_id at = parse_device(name);
@@ -113,8 +122,7 @@ struct backend *devices_get(struct devices *d, const char *name, struct error *e
                                                  : &d->cublas[at.number];
     if (*backend != NULL)
         return *backend;
-    struct backend *b = at.kind == CPU
-                            ? backend_cpu_with(d->threads, at.number > 0 ? cpu_name[at.number] + 4 : NULL, err)
+    struct backend *b = at.kind == CPU    ? open_cpu(d, at.number, err)
                         : at.kind == CUDA ? backend_cuda(at.number, err)
                                           : backend_cublas(at.number, err);
     if (b != NULL) {

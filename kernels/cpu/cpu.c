@@ -340,7 +340,7 @@ static const struct backend table = {
     .best = cpu_top_k,
 };
 
-struct backend *backend_cpu_with(int threads, const char *isa, struct error *err)
+static struct backend *create(int threads, struct threads *shared, const char *isa, struct error *err)
 {
     const struct cpu_kernels *kernels = cpu_kernels_choose(isa);
     if (kernels == NULL) {
@@ -350,11 +350,22 @@ struct backend *backend_cpu_with(int threads, const char *isa, struct error *err
     struct cpu *c = xcalloc(1, sizeof(*c));
     c->backend = table;
     c->kernels = kernels;
-    c->threads = threads_create(threads > 0 ? threads : threads_available());
+    c->threads = shared != NULL ? threads_share(shared)
+                                : threads_create(threads > 0 ? threads : threads_available());
     int n = threads_count(c->threads);
     c->scratch = xcalloc((size_t)n, sizeof(*c->scratch));
     snprintf(c->description, sizeof(c->description), "%s, %d thread%s", kernels->name, n, n == 1 ? "" : "s");
     return &c->backend;
+}
+
+struct backend *backend_cpu_with(int threads, const char *isa, struct error *err)
+{
+    return create(threads, NULL, isa, err);
+}
+
+struct backend *backend_cpu_beside(struct backend *beside, const char *isa, struct error *err)
+{
+    return create(0, beside->workers(beside).self, isa, err);
 }
 
 struct backend *backend_cpu(int threads, struct error *err)

@@ -34,7 +34,7 @@ struct worker {
 };
 
 struct threads {
-    int n;
+    int n, owners;
     struct worker *worker; // (n), the caller's is the first
     uint64_t total;        // jobs of all rounds so far
 
@@ -147,6 +147,7 @@ struct threads *threads_create(int n)
     struct threads *t = xaligned(LINE_PAIR, sizeof(*t));
     t->worker = xaligned(LINE_PAIR, (size_t)n * sizeof(*t->worker));
     t->n = n;
+    t->owners = 1;
     for (int i = 0; i < n; i++) {
         struct worker *w = &t->worker[i];
         w->pool = t;
@@ -159,9 +160,15 @@ struct threads *threads_create(int n)
     return t;
 }
 
+struct threads *threads_share(struct threads *t)
+{
+    t->owners++;
+    return t;
+}
+
 void threads_destroy(struct threads *t)
 {
-    if (t == NULL)
+    if (t == NULL || --t->owners > 0)
         return;
     atomic_store(&t->stop, true);
     wake(t);

@@ -8,6 +8,8 @@
 struct threads;
 
 struct threads *threads_create(int n); // n threads, the caller's included
+// One more owner of the pool: it ends when every owner has called threads_destroy. Returns t.
+struct threads *threads_share(struct threads *t);
 void threads_destroy(struct threads *t);
 int threads_count(const struct threads *t);
 int threads_available(void); // processors this process may use

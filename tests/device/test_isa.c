@@ -2,13 +2,16 @@
 // over k, sixteen partial sums or an integer, and the rest are the same operations on each element. `./run arm` compares ARM with x86.
 #include "tests/support/check.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
+#include "kernels/devices.h"
 #include "tests/device/isa_cases.h"
 
 enum { MAX_ISA = 6, MAX_RESULTS = 1000 };
@@ -52,10 +55,40 @@ static void operations_have_the_same_bits(void **unused)
         free(r.data[i]);
 }
 
+static int running_threads(void)
+{
+    int n = 0;
+    DIR *d = opendir("/proc/self/task");
+    for (const struct dirent *e; d != NULL && (e = readdir(d)) != NULL;)
+        n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+// Threads of two pools would take the processors from each other: an idle thread polls before it sleeps.
+static void devices_of_one_program_share_their_threads(void **unused)
+{
+    struct error err;
+    const int before = running_threads();
+    struct devices *d = devices_create(3, NULL);
+    struct backend *first = devices_get(d, "cpu", &err), *second = devices_get(d, "cpu:plain", &err);
+    assert_non_null(first);
+    assert_non_null(second);
+    assert_ptr_equal(first->workers(first).self, second->workers(second).self);
+    assert_int_equal(running_threads(), before + 2); // and the caller
+    devices_destroy(d);
+    for (int i = 0; i < 1000 && running_threads() > before; i++) // a thread is listed for a moment after it has been joined
+        nanosleep(&(const struct timespec){ 0, 1000000 }, NULL);
+    assert_int_equal(running_threads(), before);
+}
+
 int main(void)
 {
     static const char *const names[MAX_ISA] = { "avx2", "avx2_vnni", "avx512", "avx512_vnni", "neon", "neon_dotprod" };
-    const struct CMUnitTest tests[] = { cmocka_unit_test(operations_have_the_same_bits) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(operations_have_the_same_bits),
+        cmocka_unit_test(devices_of_one_program_share_their_threads),
+    };
     struct error err;
     for (int i = 0; i < MAX_ISA; i++) {
         struct backend *b = backend_cpu_with(1 + i % 2, names[i], &err);
