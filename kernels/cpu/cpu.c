@@ -350,8 +350,7 @@ static struct backend *create(int threads, struct threads *shared, const char *i
     struct cpu *c = xcalloc(1, sizeof(*c));
     c->backend = table;
     c->kernels = kernels;
-    c->threads = shared != NULL ? threads_share(shared)
-                                : threads_create(threads > 0 ? threads : threads_available());
+    c->threads = shared != NULL ? threads_share(shared) : threads_create(threads > 0 ? threads : threads_available());
     int n = threads_count(c->threads);
     c->scratch = xcalloc((size_t)n, sizeof(*c->scratch));
     snprintf(c->description, sizeof(c->description), "%s, %d thread%s", kernels->name, n, n == 1 ? "" : "s");

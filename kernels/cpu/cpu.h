@@ -27,8 +27,8 @@ struct cpu {
     struct packed *last_weight; // of the last matmul; NULL: none, or freed
     // Rows whose columns were divided among the threads as they were computed: each thread has its columns in its caches
     const void *by_columns;
-    struct buffer positions;    // attention: number of positions of each row of a pass
-    struct buffer partial;      // attention: results of splits
+    struct buffer positions; // attention: number of positions of each row of a pass
+    struct buffer partial;   // attention: results of splits
     char description[64];
     int64_t stamp[MAX_STAMPS];
 };

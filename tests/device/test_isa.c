@@ -77,7 +77,8 @@ static void devices_of_one_program_share_their_threads(void **unused)
     assert_ptr_equal(first->workers(first).self, second->workers(second).self);
     assert_int_equal(running_threads(), before + 2); // and the caller
     devices_destroy(d);
-    for (int i = 0; i < 1000 && running_threads() > before; i++) // a thread is listed for a moment after it has been joined
+    for (int i = 0; i < 1000 && running_threads() > before;
+         i++) // a thread is listed for a moment after it has been joined
         nanosleep(&(const struct timespec){ 0, 1000000 }, NULL);
     assert_int_equal(running_threads(), before);
 }
