@@ -111,6 +111,8 @@ static struct rounded round_rows(struct cpu *c, struct tensor x, enum rounding h
                   chunks = n <= kernels->max_rows_single ? 1 : (n + max - 1) / max;
     int64_t words = how == ROUND_INT8 ? k / GROUP * INT8_WORDS : how == ROUND_PAIRS ? (k + 1) / 2 : k;
     struct rounded r = { .rounding = how, .n = n, .k = k, .words = words, .chunks = (int)chunks };
+    r.pass_rows = n;
+    r.pass_chunks = r.chunks;
     if (how == ROUND_NONE && n == 1) {
         r.data = x.data; // already in that layout
         return r;
@@ -134,9 +136,10 @@ struct products_job {
     int count;
     struct tensor out, up; // of gated; up.data NULL: not gated
     struct rounded x;
+    int blocks;             // of rows: a thread keeps its rows in its caches
     int panels_per_call;    // a unit of work
-    int64_t units, per_job; // in total, and per job
-    int jobs;
+    int64_t units, per_job; // of a block, and per job
+    int jobs;               // (blocks, jobs of a block)
     // What is read after this product, if the order of products is that of the last pass; NULL: unknown
     const uint8_t *next;
     size_t next_job_bytes; // bytes per job
@@ -159,12 +162,25 @@ static int panel_width(const struct packed *p, int64_t panel)
     return (int)(p->rows - panel * PANEL < PANEL ? p->rows - panel * PANEL : PANEL);
 }
 
-// sums (count, x.n, PANEL) = x times `count` panels
-static void run_panels(const struct products_job *j, float *sums, const struct packed *p, const struct panel *panel,
-                       int count, struct tile *t)
+// What a thread works on.
+struct work {
+    const struct products_job *job;
+    struct rounded x; // a block of rows
+    int64_t first;    // its first row
+    float *sums;
+    struct tile *tile;
+};
+
+static struct tensor row_range(struct tensor t, int64_t first, int64_t n)
 {
-    memset(sums, 0, (size_t)(count * j->x.n * PANEL) * sizeof(float));
-    j->cpu->kernels->matmul[j->x.rounding]->run(sums, p, panel, count, &j->x, t);
+    return tensor_rows(t, first, t.rows - first < n ? t.rows - first : n);
+}
+
+// sums (count, x.n, PANEL) = x times `count` panels
+static void run_panels(const struct work *w, float *sums, const struct packed *p, const struct panel *panel, int count)
+{
+    memset(sums, 0, (size_t)(count * w->x.n * PANEL) * sizeof(float));
+    w->job->cpu->kernels->matmul[w->x.rounding]->run(sums, p, panel, count, &w->x, w->tile);
 }
 
 // The rows that `width` numbers are about to be written to, while they are computed: another thread may have read them last.
@@ -174,10 +190,11 @@ static void prefetch_outputs(struct tensor out, int64_t first)
         __builtin_prefetch((float *)out.data + i * out.width + first, 1, 3);
 }
 
-static void run_product(const struct products_job *j, const struct product *q, int64_t unit, float *sums,
-                        struct tile *t)
+static void run_product(const struct work *w, const struct product *q, int64_t unit)
 {
+    const struct products_job *j = w->job;
     const struct packed *p = packed_of(q->w);
+    const struct tensor out = row_range(q->out, w->first, w->x.n);
     struct panel panel[MAX_PANELS];
     int64_t first = unit * j->panels_per_call;
     int count = 0;
@@ -187,49 +204,55 @@ static void run_product(const struct products_job *j, const struct product *q, i
         panel[count] = (struct panel){ data, last ? NULL : data + (size_t)j->panels_per_call * p->panel };
     }
     for (int i = 0; i < count; i++)
-        prefetch_outputs(q->out, (first + i) * PANEL);
-    run_panels(j, sums, p, panel, count, t);
+        prefetch_outputs(out, (first + i) * PANEL);
+    run_panels(w, w->sums, p, panel, count);
     for (int i = 0; i < count; i++)
-        j->cpu->kernels->matmul_rows->write(q->out.data, q->out.width, (first + i) * PANEL, panel_width(p, first + i),
-                                            sums + i * j->x.n * PANEL, j->x.n, q->bias.data, q->add);
+        j->cpu->kernels->matmul_rows->write(out.data, out.width, (first + i) * PANEL, panel_width(p, first + i),
+                                            w->sums + i * w->x.n * PANEL, w->x.n, q->bias.data, q->add);
 }
 
-static void run_gated(const struct products_job *j, int64_t at, float *sums, struct tile *t)
+static void run_gated(const struct work *w, int64_t at)
 {
+    const struct products_job *j = w->job;
     const struct packed *gate = packed_of(j->product->w), *up = packed_of(j->up);
     const uint8_t *g = gate->data + (size_t)at * gate->panel, *u = up->data + (size_t)at * up->panel;
     const bool last = at + 1 == gate->panels;
     const struct panel panel[MAX_PANELS] = { { g, last ? NULL : g + gate->panel }, { u, last ? NULL : u + up->panel } };
-    float *second = sums + j->x.n * PANEL;
-    prefetch_outputs(j->out, at * PANEL);
+    const struct tensor out = row_range(j->out, w->first, w->x.n);
+    float *second = w->sums + w->x.n * PANEL;
+    prefetch_outputs(out, at * PANEL);
     if (gate->type == up->type)
-        run_panels(j, sums, gate, panel, 2, t);
+        run_panels(w, w->sums, gate, panel, 2);
     else {
-        run_panels(j, sums, gate, panel, 1, t);
-        run_panels(j, second, up, panel + 1, 1, t);
+        run_panels(w, w->sums, gate, panel, 1);
+        run_panels(w, second, up, panel + 1, 1);
     }
-    j->cpu->kernels->matmul_rows->write_gated(j->out.data, j->out.width, at * PANEL, panel_width(gate, at), sums,
-                                              second, j->x.n);
+    j->cpu->kernels->matmul_rows->write_gated(out.data, out.width, at * PANEL, panel_width(gate, at), w->sums, second,
+                                              w->x.n);
 }
 
 static void products_job(void *self, int number, int thread)
 {
     enum { START = 4096 }; // bytes of the next product that are prefetched
     const struct products_job *j = self;
-    size_t sums = (size_t)(MAX_PANELS * j->x.n * PANEL) * sizeof(float);
+    const int block_jobs = j->jobs / j->blocks;
+    struct work w = { .job = j };
+    w.x = rounded_block(&j->x, number / block_jobs, j->blocks, &w.first);
+    size_t sums = (size_t)(MAX_PANELS * w.x.n * PANEL) * sizeof(float);
     char *scratch = buffer_reserve(&j->cpu->scratch[thread], sums + sizeof(struct tile));
-    struct tile *t = (struct tile *)scratch;
-    float *sum = (float *)(scratch + sizeof(struct tile));
+    w.tile = (struct tile *)scratch;
+    w.sums = (float *)(scratch + sizeof(struct tile));
     const struct threads *threads = j->cpu->threads;
-    const int64_t from = number * j->per_job, to = from + j->per_job < j->units ? from + j->per_job : j->units;
+    const int64_t from = number % block_jobs * j->per_job,
+                  to = from + j->per_job < j->units ? from + j->per_job : j->units;
     if (j->up.data != NULL)
         for (int64_t i = from; i < to; i++)
-            run_gated(j, i, sum, t);
+            run_gated(&w, i);
     int64_t before = 0;
     for (int p = 0; p < j->count && j->up.data == NULL; p++) {
         int64_t units = units_of(packed_of(j->product[p].w), j->panels_per_call);
         for (int64_t i = from > before ? from - before : 0; i < units && i + before < to; i++)
-            run_product(j, &j->product[p], i, sum, t);
+            run_product(&w, &j->product[p], i);
         before += units;
     }
     if (number + 1 == threads_first(threads, j->jobs, thread + 1) && j->next != NULL)
@@ -243,16 +266,17 @@ static void run(struct cpu *c, struct products_job *j, int64_t units)
     enum { JOB_BYTES = 32 << 10, JOBS_PER_THREAD = 8 };
     struct packed *p = j->product->w.packed;
     const size_t unit = (size_t)j->panels_per_call * p->panel;
-    const int64_t max = units / (JOBS_PER_THREAD * threads_count(c->threads)), in_job = (int64_t)(JOB_BYTES / unit);
+    const int64_t max = units * j->blocks / (JOBS_PER_THREAD * threads_count(c->threads)),
+                  in_job = (int64_t)(JOB_BYTES / unit);
     j->cpu = c;
     j->units = units;
     j->per_job = max < 1 || in_job < 1 ? 1 : in_job < max ? in_job : max;
-    j->jobs = (int)((units + j->per_job - 1) / j->per_job);
+    j->jobs = j->blocks * (int)((units + j->per_job - 1) / j->per_job);
     j->next = p->next.data;
     j->next_job_bytes = p->next.job_bytes;
     j->next_jobs = p->next.jobs;
     if (c->last_weight != NULL) {
-        c->last_weight->next.data = p->data;
+        c->last_weight->next.data = j->blocks == 1 ? p->data : NULL;
         c->last_weight->next.job_bytes = (size_t)j->per_job * unit;
         c->last_weight->next.jobs = j->jobs;
     }
@@ -265,6 +289,25 @@ static int panels_per_call(const struct rounded *x)
     return x->rounding == ROUND_INT8 && x->chunks == 1 ? 1 : MAX_PANELS;
 }
 
+// Blocks of rows that are multiplied one after the other: the rows of one stay in L2 while the panels are read. If the weights are
+// too large for the cache, reading them again costs more than reading rows from L3, so a block has more rows. Where each thread
+// can have a block of many rows, it keeps the same rows from product to product.
+static int blocks_of(const struct cpu *c, const struct rounded *x, size_t weights)
+{
+    enum { SMALL_WEIGHTS = 8 << 20, L2_BYTES = 640 << 10, L3_BYTES = 5 << 20, THREAD_ROWS = 64 };
+    const int64_t rows = (weights <= SMALL_WEIGHTS ? L2_BYTES : L3_BYTES) / (4 * x->k) + 1;
+    int64_t blocks = (x->n + rows - 1) / rows, threads = threads_count(c->threads);
+    threads = x->n / THREAD_ROWS < threads ? x->n / THREAD_ROWS : threads;
+    blocks = blocks > threads ? blocks : threads;
+    return (int)(blocks < 1 ? 1 : blocks < x->chunks ? blocks : x->chunks);
+}
+
+static size_t packed_bytes(struct tensor w)
+{
+    const struct packed *p = packed_of(w);
+    return (size_t)p->panels * p->panel;
+}
+
 // Runs the products at the front of p whose rows are rounded in the same way. Returns their number.
 static int run_same_rounding(struct cpu *c, struct tensor x, const struct product *p, int count)
 {
@@ -275,54 +318,23 @@ static int run_same_rounding(struct cpu *c, struct tensor x, const struct produc
     struct products_job j = { .product = p, .count = n, .x = round_rows(c, x, how) };
     j.panels_per_call = panels_per_call(&j.x);
     int64_t units = 0;
+    size_t weights = 0;
     for (int i = 0; i < n; i++) {
+        weights += packed_bytes(p[i].w);
         assert(p[i].out.rows == x.rows && p[i].out.width == p[i].w.rows && p[i].w.width == x.width);
         assert(p[i].out.type == F32 && x.type == F32);
         units += units_of(packed_of(p[i].w), j.panels_per_call);
     }
+    j.blocks = blocks_of(c, &j.x, weights);
     run(c, &j, units);
     return n;
 }
 
-static size_t packed_bytes(struct tensor w)
-{
-    const struct packed *p = packed_of(w);
-    return (size_t)p->panels * p->panel;
-}
-
-// Rows of a pass that are multiplied together: as many as stay in L2 while the panels are read. If the weights are too large
-// for the cache, reading them again costs more than reading rows from L3, so more rows are taken.
-static int64_t rows_together(const struct cpu *c, struct tensor x, size_t weights)
-{
-    enum { SMALL_WEIGHTS = 8 << 20, L2_BYTES = 640 << 10, L3_BYTES = 5 << 20 };
-    const int64_t chunk = c->kernels->matmul[ROUND_INT8]->max_rows;
-    int64_t rows = (weights <= SMALL_WEIGHTS ? L2_BYTES : L3_BYTES) / (4 * x.width);
-    int64_t blocks = (x.rows + (rows > chunk ? rows : chunk) - 1) / (rows > chunk ? rows : chunk);
-    return blocks <= 1 ? x.rows : (x.rows + blocks * chunk - 1) / (blocks * chunk) * chunk;
-}
-
-static struct tensor row_range(struct tensor t, int64_t first, int64_t n)
-{
-    return tensor_rows(t, first, t.rows - first < n ? t.rows - first : n);
-}
-
 void cpu_matmul(struct backend *b, struct tensor x, const struct product *p, int count)
 {
-    struct cpu *c = (struct cpu *)b;
     assert(count <= MAX_PRODUCTS);
-    size_t weights = 0;
-    for (int i = 0; i < count; i++)
-        weights += packed_bytes(p[i].w);
-    const int64_t rows = rows_together(c, x, weights);
-    for (int64_t first = 0; first < x.rows; first += rows) {
-        struct product part[MAX_PRODUCTS];
-        for (int i = 0; i < count; i++) {
-            part[i] = p[i];
-            part[i].out = row_range(p[i].out, first, rows);
-        }
-        for (int done = 0; done < count;)
-            done += run_same_rounding(c, row_range(x, first, rows), part + done, count - done);
-    }
+    for (int done = 0; done < count;)
+        done += run_same_rounding((struct cpu *)b, x, p + done, count - done);
 }
 
 struct tensor cpu_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up)
@@ -340,12 +352,9 @@ struct tensor cpu_gated(struct backend *b, struct tensor out, struct tensor x, s
         b->swiglu(b, out, out, other);
         return out;
     }
-    const int64_t rows = rows_together(c, x, packed_bytes(gate) + packed_bytes(up));
-    for (int64_t first = 0; first < x.rows; first += rows) {
-        j.out = row_range(out, first, rows);
-        j.x = round_rows(c, row_range(x, first, rows), how);
-        run(c, &j, packed_of(gate)->panels);
-    }
-    c->by_columns = out.data;
+    j.x = round_rows(c, x, how);
+    j.blocks = blocks_of(c, &j.x, packed_bytes(gate) + packed_bytes(up));
+    run(c, &j, packed_of(gate)->panels);
+    c->by_columns = j.blocks == 1 ? out.data : NULL;
     return out;
 }

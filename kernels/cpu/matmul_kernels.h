@@ -18,16 +18,32 @@ enum rounding { ROUND_NONE, ROUND_BF16, ROUND_PAIRS, ROUND_INT8, ROUNDINGS };
 //     INT8         per group of 32 k, words [13][rows]: 8 quads of int8, -128 * their sum, the scale, scale * sum, and
 //                  -128 * the sum of each half of the group
 enum { INT8_WORDS = 13 };
-struct rounded {
+struct rounded { // all rows of a pass, or a block of its chunks
     enum rounding rounding;
     int64_t n, k, words; // words: of a row
     int chunks;
     const uint32_t *data; // (n, words) in total
+    int64_t pass_rows;    // of all rows: the chunks are equal shares of them
+    int pass_chunks, first_chunk;
 };
 
+// The first row of a chunk, both counted from the first one here.
 static inline int64_t chunk_first(const struct rounded *x, int chunk)
 {
-    return x->n * chunk / x->chunks;
+    return x->pass_rows * (x->first_chunk + chunk) / x->pass_chunks - x->pass_rows * x->first_chunk / x->pass_chunks;
+}
+
+// Block number `block` of `blocks`; *first: its first row.
+static inline struct rounded rounded_block(const struct rounded *x, int block, int blocks, int64_t *first)
+{
+    const int from = x->chunks * block / blocks, to = x->chunks * (block + 1) / blocks;
+    struct rounded part = *x;
+    *first = chunk_first(x, from);
+    part.n = chunk_first(x, to) - *first;
+    part.chunks = to - from;
+    part.first_chunk += from;
+    part.data += *first * x->words;
+    return part;
 }
 
 enum { MAX_PANELS = 2 };                 // of one call
