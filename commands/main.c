@@ -24,6 +24,7 @@ static const struct {
     { "inflate", "write a larger model that computes the same function", command_inflate },
     { "exact", "check rules exactly, and test the texts of an experiment for bias", command_exact },
     { "heads", "accuracy of drafters on the target's texts, by depth and rank", command_heads },
+    { "distill", "let a model write training text for its drafters", command_distill },
     { "list", "list drafters, rules and sampling stages with their options", command_list },
 };
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };

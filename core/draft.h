@@ -21,6 +21,7 @@
 
 struct part_sum; // core/grid.h
 struct rng;
+struct sampling;
 
 enum { MAX_SLOTS = 256, MAX_NODES = 512 };
 
@@ -107,6 +108,8 @@ struct request {
     struct draft *draft;         // holds the root; the drafter adds nodes
     int depth;                   // max depth of a draft token: the text ends before any deeper one. May be 0
     const struct forced *forced; // NULL except under teacher forcing; a drafter without logits leaves rank untouched
+    // What the target's rows go through. NULL: the verifier's, which drafters use in any case.
+    const struct sampling *sampling;
 };
 
 // token[i] follows draft node node[i], and row i of features is the target's hidden state at that node: the state that

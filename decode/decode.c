@@ -21,6 +21,7 @@ struct sequence {      // of one slot
     int32_t *token; // (length + nodes) prompt and text; the cache of the slot holds all tokens but the last
     int n, prompt, limit;
     const struct stops *stops;
+    const struct sampling *sampling; // NULL: the verifier's
     int64_t prefill_ns, decode_ns, began_ns;
     enum stop_reason why;
 };
@@ -152,6 +153,7 @@ bool decoder_start(struct decoder *d, const struct assignment *a, struct error *
     memcpy(q->token, a->prompt, (size_t)a->n * sizeof(int32_t));
     q->limit = a->limit;
     q->stops = a->stops;
+    q->sampling = a->sampling;
     q->decode_ns = 0;
     if (!verifier_finish(d->verifier, err)) // queued work must not count as time of this prompt
         return false;
@@ -195,6 +197,7 @@ static int requests_of_active(struct decoder *d, struct step_record *s)
                                                .token = q->token,
                                                .rng = &q->rng.rng,
                                                .draft = draft,
+                                               .sampling = q->sampling,
                                                .depth = (left < space ? left : space) - 1 };
     }
     return s->n;

@@ -12,6 +12,7 @@ struct decoder;
 struct draft;
 struct drafter;
 struct error;
+struct sampling;
 struct verification;
 struct verifier;
 
@@ -62,6 +63,8 @@ struct assignment {            // one sequence to decode
     const int32_t *prompt;     // (n) at least one token; copied
     int n, limit;              // limit: max new tokens, at least 1
     const struct stops *stops; // borrowed until the sequence ends; NULL: only the limit
+    // The target's for this sequence, borrowed until it ends; NULL: the verifier's. A drafter's q is of the verifier's.
+    const struct sampling *sampling;
 };
 
 // Borrows verifier and drafter. Only one decoder per device may have active sequences, as all share the device's time stamps.

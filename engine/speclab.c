@@ -314,7 +314,7 @@ bool speclab_decoder_start(struct speclab_decoder *d, const struct speclab_reque
     if (!request_is_valid(d, r, &err))
         return copy_error(error, &err);
     struct request_ends *e = request_ends_create(d->target, r);
-    const struct assignment a = { r->sequence, r->prompt, r->n, r->max_tokens, &e->ends.stops };
+    const struct assignment a = { r->sequence, r->prompt, r->n, r->max_tokens, &e->ends.stops, NULL };
     if (!decoder_start(d->decoder, &a, &err)) {
         request_ends_destroy(e);
         return copy_error(error, &err);

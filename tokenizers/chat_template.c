@@ -67,16 +67,29 @@ static void turn(struct text *to, const char *role, const char *content)
     text_printf(to, "%s%s\n%s%s\n", opening, role, content, closing);
 }
 
-void chat_render(const struct chat_format *f, const struct message *m, int n, struct text *to)
+static void render(const struct chat_format *f, const struct message *m, int n, const char *next, struct text *to)
 {
-    if (f->kind == CHAT_NONE) {
-        for (int i = 0; i < n; i++)
-            text_puts(to, m[i].content);
-        return;
-    }
     if (f->system != NULL && (n == 0 || strcmp(m[0].role, "system") != 0))
         turn(to, "system", f->system);
     for (int i = 0; i < n; i++)
         turn(to, m[i].role, m[i].content);
-    text_printf(to, "%sassistant\n", opening);
+    text_printf(to, "%s%s\n", opening, next);
+}
+
+void chat_render(const struct chat_format *f, const struct message *m, int n, struct text *to)
+{
+    if (f->kind != CHAT_NONE) {
+        render(f, m, n, "assistant", to);
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        text_puts(to, m[i].content);
+}
+
+bool chat_render_user(const struct chat_format *f, struct text *to)
+{
+    if (f->kind == CHAT_NONE)
+        return false;
+    render(f, NULL, 0, "user", to);
+    return true;
 }

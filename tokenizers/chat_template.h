@@ -28,3 +28,6 @@ struct chat_format {
 bool chat_choose(const char *format, const char *jinja, struct chat_format *to, struct error *err);
 // Appends the conversation and the opening of the assistant's turn. For CHAT_NONE: the concatenated contents.
 void chat_render(const struct chat_format *f, const struct message *m, int n, struct text *to);
+// Appends a conversation's beginning up to the opening of the user's first turn, so that the model writes that turn. Returns false
+// if the format has none (CHAT_NONE).
+bool chat_render_user(const struct chat_format *f, struct text *to);

@@ -53,7 +53,8 @@ static bool can_decide(const struct device_decisions *d, const struct request *r
     bool deterministic = true;
     for (int node = 1; node < r->draft->n && r->draft->on_device == NULL; node++)
         deterministic = deterministic && r->draft->proposal[node] == DETERMINISTIC;
-    return philox_of(r->rng) != NULL && (deterministic || d->s.rule->drafter_invariant);
+    return philox_of(r->rng) != NULL && logit_rows_on_device(d->s.p, r) &&
+           (deterministic || d->s.rule->drafter_invariant);
 }
 
 // p: the draft's rows of probabilities, with their sums.
@@ -94,21 +95,24 @@ static void device_begin(struct decisions *self, const struct scored *s)
 {
     struct device_decisions *d = (struct device_decisions *)self;
     struct backend *b = d->s.backend;
+    bool together = true; // all rows are made at once
     d->n = 0;
-    for (int i = 0; i < s->n; i++)
+    for (int i = 0; i < s->n; i++) {
         d->n += d->on_device[i] = can_decide(d, &s->request[i]);
+        together = together && d->on_device[i] && s->request[i].sampling == NULL;
+    }
     if (d->n == 0)
         return;
-    if (d->n == s->n)
-        logit_rows_make(d->s.p, s->logits, d->sums);
+    if (together)
+        logit_rows_make(d->s.p, &s->request[0], s->logits, d->sums);
     for (int i = 0, at = 0; i < s->n; i++) {
         const struct request *r = &s->request[i];
         if (!d->on_device[i])
             continue;
         const struct tensor p = tensor_rows(s->logits, s->first[i], draft_max_nodes(r->draft));
         struct part_sum *sums = d->sums != NULL ? d->sums + (size_t)s->first[i] * ROW_PARTS : NULL;
-        if (d->n < s->n)
-            logit_rows_make(d->s.p, p, sums);
+        if (!together)
+            logit_rows_make(d->s.p, r, p, sums);
         d->request[at] = request_of(d, r, p, sums);
         d->result[at++] = result_of(r, &s->decided[i]);
     }

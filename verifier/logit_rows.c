@@ -39,7 +39,7 @@ static const float *device_row(struct rows *self, int node)
     if (r->row[node] != NULL)
         return r->row[node];
     if (!r->made)
-        logit_rows_make(r, tensor_rows(r->logits, r->first + node, 1), NULL);
+        logit_rows_make(r, r->request, tensor_rows(r->logits, r->first + node, 1), NULL);
     return r->row[node] = fetched(r, node);
 }
 
@@ -51,7 +51,8 @@ static const float *host_row(struct rows *self, int node)
         return r->row[node];
     struct path before = path_to(r, node);
     float *to = fetched(r, node);
-    sampling_row(r->sampling, to, r->rows.vocab, r->used_vocab, &before);
+    const struct sampling *own = r->request->sampling;
+    sampling_row(own != NULL ? own : r->sampling, to, r->rows.vocab, r->used_vocab, &before);
     return r->row[node] = to;
 }
 
@@ -60,7 +61,7 @@ void logit_rows_create(struct logit_rows *r, struct backend *b, const struct sam
 {
     *r = (struct logit_rows){ .backend = b, .sampling = s, .used_vocab = used_vocab, .capacity = nodes };
     r->on_device = b->step != NULL && sampling_row_stages(s, &r->stages);
-    r->rows = (struct rows){ vocab, r->on_device ? device_row : host_row };
+    r->rows.vocab = vocab;
     r->copy = xcalloc((size_t)nodes * (size_t)vocab, sizeof(*r->copy));
     r->row = xcalloc((size_t)nodes, sizeof(*r->row));
     r->path = xcalloc((size_t)(length + nodes), sizeof(*r->path));
@@ -74,10 +75,27 @@ void logit_rows_destroy(struct logit_rows *r)
     *r = (struct logit_rows){ 0 };
 }
 
-void logit_rows_make(struct logit_rows *r, struct tensor logits, struct part_sum *sums)
+static bool stages_of(const struct logit_rows *r, const struct request *request, struct row_stages *to)
 {
-    assert(r->on_device);
-    r->backend->step->probabilities(r->backend, logits, r->used_vocab, &r->stages, sums);
+    *to = r->stages;
+    if (request->sampling == NULL)
+        return r->on_device;
+    return r->backend->step != NULL && sampling_row_stages(request->sampling, to);
+}
+
+bool logit_rows_on_device(const struct logit_rows *r, const struct request *request)
+{
+    struct row_stages own;
+    return stages_of(r, request, &own);
+}
+
+void logit_rows_make(struct logit_rows *r, const struct request *request, struct tensor logits, struct part_sum *sums)
+{
+    struct row_stages own;
+    const bool on_device = stages_of(r, request, &own);
+    assert(on_device);
+    (void)on_device;
+    r->backend->step->probabilities(r->backend, logits, r->used_vocab, &own, sums);
 }
 
 void logit_rows_point(struct logit_rows *r, struct tensor logits, int first, const struct request *request, bool made)
@@ -86,6 +104,7 @@ void logit_rows_point(struct logit_rows *r, struct tensor logits, int first, con
     r->first = first;
     r->request = request;
     r->made = made;
+    r->rows.row = logit_rows_on_device(r, request) ? device_row : host_row;
     memset(r->row, 0, (size_t)r->capacity * sizeof(*r->row));
     memcpy(r->path, request->token, (size_t)request->n * sizeof(*r->path));
 }

@@ -18,7 +18,7 @@ struct logit_rows {
     struct backend *backend;
     const struct sampling *sampling;
     int used_vocab;
-    bool on_device; // the device makes probabilities of logits, by `stages`
+    bool on_device; // the device makes probabilities of logits, by `stages`: of requests without a sampling of their own
     struct row_stages stages;
     bool made;            // it has made all of the draft's
     struct tensor logits; // (all rows of the pass, vocab)
@@ -33,7 +33,9 @@ struct logit_rows {
 void logit_rows_create(struct logit_rows *r, struct backend *b, const struct sampling *s, int used_vocab, int vocab,
                        int nodes, int length);
 void logit_rows_destroy(struct logit_rows *r);
-// The device makes probabilities of these rows of logits, and their sums (device_step.h; NULL: not wanted). Only if on_device.
-void logit_rows_make(struct logit_rows *r, struct tensor logits, struct part_sum *sums);
+// Whether the device makes probabilities of a request's rows.
+bool logit_rows_on_device(const struct logit_rows *r, const struct request *request);
+// It makes them of these rows of logits of the request, and their sums (device_step.h; NULL: not wanted).
+void logit_rows_make(struct logit_rows *r, const struct request *request, struct tensor logits, struct part_sum *sums);
 // Selects the rows of a request's draft, which begin at row `first`. made: they are probabilities already.
 void logit_rows_point(struct logit_rows *r, struct tensor logits, int first, const struct request *request, bool made);

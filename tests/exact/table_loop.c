@@ -287,8 +287,8 @@ static void run_once(struct examination *t)
         for (; started < w->sequences && decoder_has_free_slot(t->decoder); started++) {
             const struct prompt *p = &w->prompt[started];
             table_model_start(t->target, p->token, p->n);
-            assert_true(
-                decoder_start(t->decoder, &(struct assignment){ started, p->token, p->n, p->limit, &t->stops }, &err));
+            assert_true(decoder_start(
+                t->decoder, &(struct assignment){ started, p->token, p->n, p->limit, &t->stops, NULL }, &err));
         }
         assert_true(decoder_step(t->decoder, &err));
     }

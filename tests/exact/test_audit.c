@@ -107,7 +107,7 @@ static void decode_texts(struct pair *p, struct order o)
     for (int next = 0; next < TEXTS || decoder_active(d) > 0;) {
         for (; next < TEXTS && decoder_has_free_slot(d); next++) {
             int i = o.backwards ? TEXTS - 1 - next : next;
-            struct assignment a = { i, prompt[i], prompt_length[i], LIMIT, NULL };
+            struct assignment a = { i, prompt[i], prompt_length[i], LIMIT, NULL, NULL };
             assert_ok(decoder_start(d, &a, &err), err);
         }
         assert_ok(decoder_step(d, &err), err);

@@ -75,7 +75,7 @@ struct decode_result *decode_prompts(const struct decode_setup *s)
     assert_non_null(d);
     for (int next = 0; next < g->n || decoder_active(d) > 0;) {
         while (next < g->n && decoder_has_free_slot(d)) {
-            struct assignment a = { next, g->token[next], g->length[next], s->limit, s->stops };
+            struct assignment a = { next, g->token[next], g->length[next], s->limit, s->stops, NULL };
             assert_ok(decoder_start(d, &a, &err), err);
             next++;
         }

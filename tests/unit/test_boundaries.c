@@ -245,7 +245,7 @@ static void expect_logits(const float *is, int row, const char *what, int n, int
 
 static struct request request(struct tree *t, int slot, int n, const int32_t *token)
 {
-    return (struct request){ slot, n, token, NULL, &t->draft, NODES, NULL };
+    return (struct request){ slot, n, token, NULL, &t->draft, NODES, NULL, NULL };
 }
 
 struct size {

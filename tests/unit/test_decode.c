@@ -323,7 +323,7 @@ static void the_maximum_number_of_slots_is_drafted_for(void **unused)
                                        (struct listener){ expect_all_accepted, count_ending, &counts }, &err);
     for (int i = 0; i < MAX_SLOTS; i++) {
         int32_t token[] = { i, 7 * i % 270, 3 };
-        assert_true(decoder_start(d, &(struct assignment){ i, token, 1 + i % 3, 8, NULL }, &err));
+        assert_true(decoder_start(d, &(struct assignment){ i, token, 1 + i % 3, 8, NULL, NULL }, &err));
     }
     assert_false(decoder_has_free_slot(d));
     while (decoder_active(d) > 0)
@@ -362,7 +362,7 @@ static void the_features_of_an_advance_are_the_states_that_predicted_its_tokens(
         token[i][right + 2] = text[1];
         token[i][3 - right] = token[i][5 - right] = text[0] == 9 ? 8 : 9;
         draft[i] = (struct draft){ 5, 5, token[i], parent, proposal, NULL, NULL };
-        r[i] = (struct request){ i, prompts.length[2], prompts.token[2], &rng.rng, &draft[i], 4, NULL };
+        r[i] = (struct request){ i, prompts.length[2], prompts.token[2], &rng.rng, &draft[i], 4, NULL, NULL };
     }
     assert_true(verifier_score(v, r, 2, &err) && verifier_accept(v, r, 2, a, &err));
     float *logits = xcalloc((size_t)shape->vocab, sizeof(float));
@@ -399,10 +399,10 @@ static void a_prompt_that_fills_the_context_is_refused(void **unused)
     struct pair *p = pair_open(pair_target, pair_draft, "none", "{temperature: 0}", rule_named("rejection"), 1, 16);
     struct decoder *d = decoder_create(p->verifier, p->drafter, 1, 0, (struct listener){ .done = ignore_ending }, &err);
     int32_t token[16] = { 0 };
-    assert_false(decoder_start(d, &(struct assignment){ 0, token, 16, 4, NULL }, &err));
+    assert_false(decoder_start(d, &(struct assignment){ 0, token, 16, 4, NULL, NULL }, &err));
     assert_non_null(strstr(err.text, "16 tokens"));
     assert_true(decoder_has_free_slot(d));
-    assert_true(decoder_start(d, &(struct assignment){ 0, token, 15, 4, NULL }, &err));
+    assert_true(decoder_start(d, &(struct assignment){ 0, token, 15, 4, NULL, NULL }, &err));
     decoder_destroy(d);
     pair_close(p);
 }

@@ -68,7 +68,7 @@ static struct request request(struct text_state *t, int slot, int capacity, int 
     t->node_token[0] = t->token[t->n - 1];
     t->node_parent[0] = -1;
     t->node_proposal[0] = DETERMINISTIC;
-    return (struct request){ slot, t->n, t->token, &t->rng.rng, &t->draft, depth, NULL };
+    return (struct request){ slot, t->n, t->token, &t->rng.rng, &t->draft, depth, NULL, NULL };
 }
 
 // Feeds the first n tokens of a text. node: of the advance; NULL: they are a prompt.

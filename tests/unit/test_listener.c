@@ -152,7 +152,7 @@ static void expect_order(bool queues, int sequences, const char *order)
     struct decoder *d =
         decoder_create(p->verifier, p->drafter, 2, 1, (struct listener){ log_step, log_end, &heard }, &err);
     for (int i = 0; i < sequences; i++)
-        assert_true(decoder_start(d, &(struct assignment){ i, prompt, PROMPT, LIMIT, &stops }, &err));
+        assert_true(decoder_start(d, &(struct assignment){ i, prompt, PROMPT, LIMIT, &stops, NULL }, &err));
     log_call(' ', LISTENING);
     while (decoder_active(d) > 0) {
         assert_true(decoder_step(d, &err));
@@ -249,7 +249,8 @@ static void check_reports(pair_device *device, bool queues, const char *drafter)
     struct decoder *d = decoder_create(v, p->drafter, SLOTS, 1, (struct listener){ on_step, on_end, &t }, &err);
     for (int next = 0; next < TEXTS || decoder_active(d) > 0;) {
         for (; next < TEXTS && decoder_has_free_slot(d); next++)
-            assert_true(decoder_start(d, &(struct assignment){ next, prompt, 3 + next, limits[next], NULL }, &err));
+            assert_true(
+                decoder_start(d, &(struct assignment){ next, prompt, 3 + next, limits[next], NULL, NULL }, &err));
         assert_ok(decoder_step(d, &err), err);
     }
     for (int i = 0; i < TEXTS; i++)
@@ -322,8 +323,8 @@ static struct decoder *start_two(struct pair *p, int first, int second, const st
     struct error err = { "" };
     struct decoder *d = decoder_create(p->verifier, p->drafter, 2, 1, (struct listener){ NULL, count_end, ends }, &err);
     *ends = 0;
-    if (!decoder_start(d, &(struct assignment){ 0, prompt, 9, first, stops }, &err) ||
-        !decoder_start(d, &(struct assignment){ 1, prompt, 5, second, NULL }, &err))
+    if (!decoder_start(d, &(struct assignment){ 0, prompt, 9, first, stops, NULL }, &err) ||
+        !decoder_start(d, &(struct assignment){ 1, prompt, 5, second, NULL, NULL }, &err))
         fail_msg("%s", err.text);
     return d;
 }
@@ -380,7 +381,7 @@ static void a_prompt_that_fails_in_the_drafter_is_an_error_of_decoder_start(void
     struct decoder *d =
         decoder_create(p->verifier, p->drafter, 2, 1, (struct listener){ NULL, count_end, &ends }, &err);
     advancing.fail_at = 1;
-    assert_false(decoder_start(d, &(struct assignment){ 0, prompt, 3, 4, NULL }, &err));
+    assert_false(decoder_start(d, &(struct assignment){ 0, prompt, 3, 4, NULL, NULL }, &err));
     assert_non_null(strstr(err.text, "cuda:0: "));
     assert_int_equal(decoder_active(d), 0);
     decoder_destroy(d);

@@ -142,7 +142,7 @@ static void start(struct loop *l, int64_t number, int n, int limit, const struct
     seen.number = number;
     seen.prompt = n;
     seen.limit = limit;
-    if (!decoder_start(l->decoder, &(struct assignment){ number, prompt, n, limit, stops }, &err))
+    if (!decoder_start(l->decoder, &(struct assignment){ number, prompt, n, limit, stops, NULL }, &err))
         fail_msg("%s", err.text);
 }
 
@@ -220,7 +220,7 @@ static void a_decoder_must_fit_its_verifier(void **state)
     p->drafter->nodes = 4;
     struct decoder *d = decoder_create(p->verifier, p->drafter, 2, 1, listener, &err);
     assert_non_null(d);
-    assert_false(decoder_start(d, &(struct assignment){ 1, prompt, LENGTH, 1, NULL }, &err));
+    assert_false(decoder_start(d, &(struct assignment){ 1, prompt, LENGTH, 1, NULL, NULL }, &err));
     assert_string_equal(err.text, "the prompt has 32 tokens, and the context is 32: no new token fits");
     decoder_destroy(d);
     decoder_destroy(NULL);

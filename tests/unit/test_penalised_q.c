@@ -109,7 +109,7 @@ static void prefill(struct pair *p, int slot, struct text_state *t, struct reque
     t->draft = (struct draft){ 1, 64, t->node_token, t->node_parent, t->node_proposal, NULL, NULL };
     t->node_token[0] = t->token[t->n - 1];
     t->node_parent[0] = -1;
-    *r = (struct request){ slot, t->n, t->token, &t->rng.rng, &t->draft, 16, NULL };
+    *r = (struct request){ slot, t->n, t->token, &t->rng.rng, &t->draft, 16, NULL, NULL };
 }
 
 static void check_row(const char *drafter, const struct stages *s, const struct text_state *t, int node,

@@ -154,7 +154,7 @@ static void start(struct decoder *d, const char *drafter, struct expected *x, in
         token[i] = i * (i + text) % 11 + 3;
     begin_counting();
     assert_true(
-        decoder_start(d, &(struct assignment){ text, token, texts[text].prompt, texts[text].limit, NULL }, &err));
+        decoder_start(d, &(struct assignment){ text, token, texts[text].prompt, texts[text].limit, NULL, NULL }, &err));
     const int rows = texts[text].prompt - 1,
               own = x->evaluation == OWN_MODEL || x->evaluation == ON_FEATURES ? rows : 0;
     // Shorter than a chunk: one pass of each model.

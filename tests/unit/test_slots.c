@@ -69,8 +69,8 @@ static void start(struct rig *r, int text)
     for (int i = 0; i < texts[text].prompt; i++)
         token[i] = token_of(text, i);
     recorder_begin(r->recorder, text);
-    if (!decoder_start(r->decoder, &(struct assignment){ text, token, texts[text].prompt, texts[text].limit, NULL },
-                       &err))
+    if (!decoder_start(r->decoder,
+                       &(struct assignment){ text, token, texts[text].prompt, texts[text].limit, NULL, NULL }, &err))
         fail_msg("%s", err.text);
 }
 

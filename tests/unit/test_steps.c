@@ -58,7 +58,7 @@ static int decode(struct pair *p, int *tokens)
     allocations = 0;
     for (int next = 0; next < 3 || decoder_active(d) > 0;) {
         while (next < 3 && decoder_has_free_slot(d)) {
-            struct assignment a = { next, prompt, 4 + 2 * next, 30, NULL };
+            struct assignment a = { next, prompt, 4 + 2 * next, 30, NULL, NULL };
             assert_true(decoder_start(d, &a, &err));
             next++;
         }

@@ -148,7 +148,7 @@ static struct request request(struct bench *b, struct rng *rng, int capacity, in
     b->token[0] = b->root = 1;
     b->parent[0] = -1;
     b->proposal[0] = DETERMINISTIC;
-    return (struct request){ 0, 1, &b->root, rng, &b->draft, depth, NULL };
+    return (struct request){ 0, 1, &b->root, rng, &b->draft, depth, NULL, NULL };
 }
 
 // Total variation distance between the output distribution and the target's. Also checks that no address is used twice.
