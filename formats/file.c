@@ -92,7 +92,7 @@ char *file_text(const char *path, size_t *n, struct error *err)
 }
 
 struct part {
-    char *path, *name; // the final path, and path.part
+    char *path, *name; // the final path, and path.part; NULL: a stream of the caller's
     FILE *f;
     size_t n;   // bytes so far
     int failed; // errno of the first failure
@@ -111,6 +111,13 @@ struct part *part_begin(const char *path, struct error *err)
         free(p);
         return NULL;
     }
+    return p;
+}
+
+struct part *part_onto(FILE *stream, const char *name)
+{
+    struct part *p = xcalloc(1, sizeof(*p));
+    *p = (struct part){ .path = xstrdup(name), .f = stream };
     return p;
 }
 
@@ -160,16 +167,18 @@ bool part_end(struct part *p, struct error *err)
     // Some file systems report a full disk only here; others do not support fsync (EINVAL).
     if (p->failed == 0 && fflush(p->f) != 0)
         p->failed = errno;
-    if (p->failed == 0 && fsync(fileno(p->f)) != 0 && errno != EINVAL)
+    const bool is_file = p->name != NULL;
+    if (is_file && p->failed == 0 && fsync(fileno(p->f)) != 0 && errno != EINVAL)
         p->failed = errno;
-    if (fclose(p->f) != 0 && p->failed == 0)
+    if (is_file && fclose(p->f) != 0 && p->failed == 0)
         p->failed = errno;
-    if (p->failed == 0 && rename(p->name, p->path) != 0)
+    if (is_file && p->failed == 0 && rename(p->name, p->path) != 0)
         p->failed = errno;
     bool ok = p->failed == 0;
     if (!ok) {
         fail(err, "%s: cannot be written: %s", p->path, strerror(p->failed));
-        unlink(p->name);
+        if (is_file)
+            unlink(p->name);
     }
     release(p);
     return ok;
@@ -179,7 +188,9 @@ void part_abandon(struct part *p)
 {
     if (p == NULL)
         return;
-    fclose(p->f);
-    unlink(p->name);
+    if (p->name != NULL) {
+        fclose(p->f);
+        unlink(p->name);
+    }
     release(p);
 }

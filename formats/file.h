@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 struct error;
 
@@ -22,6 +23,8 @@ char *file_text(const char *path, size_t *n, struct error *err); // the content 
 // one and removes the partial file.
 struct part;
 struct part *part_begin(const char *path, struct error *err);
+// The same for an open stream, which part_end flushes and leaves open. name: for messages.
+struct part *part_onto(FILE *stream, const char *name);
 void part_write(struct part *p, const void *bytes, size_t n);
 void part_zeros(struct part *p, size_t n);
 void part_pad(struct part *p, size_t to);         // zeros up to a multiple of `to`

@@ -163,3 +163,17 @@ bool safetensors_read(const char *path, const struct mapping *file, int number, 
     json_free(header);
     return ok;
 }
+
+struct json *safetensors_metadata(const struct mapping *file)
+{
+    struct error ignored; // the reader has accepted this header
+    struct json *metadata = json_new_object();
+    uint64_t n;
+    memcpy(&n, file->at, sizeof(n));
+    struct json *header = json_parse((const char *)file->at + sizeof(n), (size_t)n, "header", &ignored);
+    const struct json *stored = json_get(header, "__metadata__");
+    for (void *at = stored != NULL ? json_first(stored) : NULL; at != NULL; at = json_next(stored, at))
+        json_set(metadata, json_key(at), json_new_text_n(json_text(json_value(at)), json_text_length(json_value(at))));
+    json_free(header);
+    return metadata;
+}

@@ -58,6 +58,16 @@ static bool put_tensors(struct part *part, const struct safetensor *t, size_t n,
     return true;
 }
 
+// Writes 8 bytes of length, then the header, padded so that the data are aligned to 8 bytes.
+static void put_header(struct part *part, const char *header)
+{
+    const size_t length = strlen(header);
+    const uint64_t padded = (length + 7) / 8 * 8;
+    part_write(part, &padded, sizeof(padded));
+    part_write(part, header, length);
+    part_write(part, "        ", (size_t)padded - length);
+}
+
 bool safetensors_write(const char *path, const struct safetensor *t, size_t n, const char *metadata_json, part_put *put,
                        void *context, struct error *err)
 {
@@ -67,15 +77,26 @@ bool safetensors_write(const char *path, const struct safetensor *t, size_t n, c
     struct part *part = part_begin(path, err);
     bool written = true;
     if (part != NULL) {
-        size_t length = strlen(header);
-        uint64_t padded = (length + 7) / 8 * 8; // aligns the data to 8 bytes
-        part_write(part, &padded, sizeof(padded));
-        part_write(part, header, length);
-        part_write(part, "        ", (size_t)padded - length);
+        put_header(part, header);
         written = put_tensors(part, t, n, put, context, err);
     }
     free(header);
     if (part != NULL && !written)
         part_abandon(part);
     return part != NULL && written && part_end(part, err);
+}
+
+bool safetensors_stream(struct part *to, const struct safetensor *t, size_t n, const char *metadata_json, part_put *put,
+                        void *context, struct error *err)
+{
+    char *header = header_of(t, n, metadata_json, err);
+    if (header == NULL)
+        return false;
+    uint64_t bytes = sizeof(uint64_t) + (strlen(header) + 7) / 8 * 8;
+    for (size_t i = 0; i < n; i++)
+        bytes += t[i].bytes;
+    part_write(to, &bytes, sizeof(bytes));
+    put_header(to, header);
+    free(header);
+    return put_tensors(to, t, n, put, context, err);
 }
