@@ -6,6 +6,7 @@ int command_run(int argc, char **argv); // run_command.c
 int command_report(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
+int command_features(int argc, char **argv);
 int command_score(int argc, char **argv);
 int command_inspect(int argc, char **argv);
 int command_make(int argc, char **argv);

@@ -23,6 +23,7 @@ static const struct {
     { "quantize", "write a model at another precision", command_quantize },
     { "inflate", "write a larger model that computes the same function", command_inflate },
     { "exact", "check rules exactly, and test the texts of an experiment for bias", command_exact },
+    { "features", "write what a head reads of training texts, for a trainer", command_features },
     { "heads", "accuracy of drafters on the target's texts, by depth and rank", command_heads },
     { "distill", "let a model write training text for its drafters", command_distill },
     { "list", "list drafters, rules and sampling stages with their options", command_list },

@@ -359,3 +359,13 @@ void model_logits(const struct model *m, struct tensor out, struct tensor state)
 {
     multiply(m->backend, out, state, m->head);
 }
+
+void model_head_rows(const struct model *m, struct tensor out, const int32_t *token)
+{
+    m->backend->take(m->backend, out, m->head, token);
+}
+
+struct tensor model_norm(const struct model *m)
+{
+    return m->norm;
+}

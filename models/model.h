@@ -87,3 +87,7 @@ bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, co
 // Separate from the pass, so that a prompt computes no logits, and a drafter can use the target's embedding and head.
 void model_embed(const struct model *m, struct tensor out, const struct pass *p); // out (n, width): p's embeddings
 void model_logits(const struct model *m, struct tensor out, struct tensor state); // out (n, vocab)
+
+// The weights around the layers as floats, as the operations above use them, for programs that train heads.
+void model_head_rows(const struct model *m, struct tensor out, const int32_t *token); // out (n, width) of the LM head
+struct tensor model_norm(const struct model *m);                                      // (1, width), before the LM head

@@ -33,6 +33,7 @@ static const char *const commands[] = {
     "quantize --help",
     "inflate --help",
     "exact --help",
+    "features --help",
     "heads --help",
     "list --help",
     "inspect HERE/target --no-probe",

@@ -1,0 +1,263 @@
+// features_command.c - `speclab features`: what a head reads of training texts, for a trainer.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "commands/command_line.h"
+#include "commands/commands.h"
+#include "commands/features/shards.h"
+#include "commands/features/states.h"
+#include "commands/features/texts.h"
+#include "core/clock.h"
+#include "core/interrupt.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "engine/engine.h"
+#include "kernels/backend.h"
+
+enum { MAX_TOP_K = 1024 };
+enum kind { EAGLE3, EAGLE, MEDUSA };
+static const char *const kinds[] = { "eagle3", "eagle", "medusa" };
+
+struct features {
+    int kind, type; // enum kind; 0: f32, 1: bf16
+    const char *layers, *out;
+    long long top_k, shard_tokens, limit, context, threads;
+    bool stream;
+    struct precision precision;
+    int packed; // enum packed_how
+
+    struct target target;
+    struct states_setup setup;
+    struct states_pass *pass;
+    struct text_reader reader;
+    struct texts texts;
+    struct text_states states;
+    struct shard_writer writer;
+    int64_t kept, computed, tokens; // conversations, conversations, tokens computed
+    double seconds;                 // that computing and writing took
+};
+
+// ---- settings
+
+static bool read_layers(struct features *f, int layers, struct error *err)
+{
+    struct taps *taps = &f->setup.taps;
+    if (f->kind != EAGLE3) {
+        *taps = (struct taps){ 1, { FINAL_STATE } };
+        return true;
+    }
+    if (f->layers == NULL) {
+        *taps = (struct taps){ 3, { 2, layers / 2, layers - 3 } };
+        return layers >= 7 ||
+               fail(err, "%s has only %d layers: name those that the head reads with --layers", f->target.path, layers);
+    }
+    for (const char *at = f->layers;; at++) {
+        char *end, *number = xstrndup(at, strcspn(at, ","));
+        long long id;
+        const bool ok = parse_int(number, 0, layers, &id);
+        free(number);
+        if (!ok || taps->n == MAX_TAPS)
+            return fail(err,
+                        "--layers \"%s\": expected up to %d numbers from 0 to %d, separated by commas, as in 2,15,27",
+                        f->layers, MAX_TAPS, layers);
+        taps->layer[taps->n++] = (int)id;
+        end = strchr(at, ',');
+        if (end == NULL)
+            return true;
+        at = end;
+    }
+}
+
+static bool read_setup(struct features *f, struct error *err)
+{
+    const struct model_shape *s = model_shape(f->target.model);
+    if (f->target.backend->varies)
+        return fail(err, "%s: its states depend on the rest of a pass, so a drafter would read others; use cuda",
+                    f->target.backend->name);
+    f->setup.target = &f->target;
+    f->setup.type = f->type == 0 ? F32 : BF16;
+    f->setup.top_k = (int)f->top_k;
+    if (f->top_k > f->target.used_vocab)
+        return fail(err, "--top-k %lld: the vocabulary of %s has %d tokens", f->top_k, f->target.path,
+                    f->target.used_vocab);
+    if (f->context > s->context)
+        return fail(err, "--context %lld: the context of %s is %d", f->context, f->target.path, s->context);
+    if (f->context == 0)
+        f->context = s->context;
+    return read_layers(f, s->layers, err);
+}
+
+static void set(struct json *j, const char *key, const char *value)
+{
+    json_set(j, key, json_new_text(value));
+}
+
+static void set_int(struct json *j, const char *key, long long value)
+{
+    char text[24];
+    snprintf(text, sizeof(text), "%lld", value);
+    set(j, key, text);
+}
+
+static void set_hash(struct json *j, const char *key, struct hash h)
+{
+    char text[HASH_TEXT];
+    hash_write(h, text);
+    set(j, key, text);
+}
+
+// All that the features depend on.
+static struct json *settings(const struct features *f)
+{
+    struct json *j = json_new_object();
+    struct text layers = { 0 };
+    for (int i = 0; f->kind == EAGLE3 && i < f->setup.taps.n; i++)
+        text_printf(&layers, "%s%d", i > 0 ? "," : "", f->setup.taps.layer[i]);
+    set(j, "format", "speclab-features-1");
+    set(j, "kind", kinds[f->kind]);
+    set(j, "model", f->target.path);
+    set_hash(j, "model_hash", model_identity(f->target.model));
+    if (layers.s != NULL)
+        set(j, "layers", layers.s);
+    set(j, "activations", activations_names[model_activations(f->target.model)]);
+    set(j, "cache", type_facts[f->target.cache].name);
+    set(j, "device", f->target.backend->name);
+    set_hash(j, "data", f->reader.hash);
+    set_int(j, "vocab_size", model_shape(f->target.model)->vocab);
+    set_int(j, "context", f->context);
+    set_int(j, "top_k", f->top_k);
+    set(j, "type", type_facts[f->setup.type].name);
+    free(layers.s);
+    return j;
+}
+
+// ---- shards
+
+static bool next_shard(struct features *f, const volatile int *stop, bool *more, struct error *err)
+{
+    const double from = clock_seconds();
+    const int number = f->writer.number;
+    int64_t kept;
+    *more = true;
+    if (!shard_kept(&f->writer, f->reader.read, &kept, err))
+        return false;
+    if (kept > 0) {
+        f->kept += kept;
+        return text_reader_skip(&f->reader, kept, err);
+    }
+    if (!text_reader_next(&f->reader, f->shard_tokens, &f->texts, err))
+        return false;
+    *more = f->texts.n > 0;
+    if (!*more)
+        return true;
+    if (!states_compute(f->pass, &f->texts, &f->states, stop, err) ||
+        !shard_write(&f->writer, &f->texts, &f->states, &f->setup, err))
+        return false;
+    const int64_t tokens = f->texts.offset[f->texts.n];
+    const double seconds = clock_seconds() - from;
+    f->computed += f->texts.n;
+    f->tokens += tokens;
+    f->seconds += seconds;
+    fprintf(stderr, "shard %d: %d conversations, %lld tokens, %.0f tokens/s\n", number, f->texts.n, (long long)tokens,
+            (double)tokens / seconds);
+    return true;
+}
+
+static bool write_shards(struct features *f, struct error *err)
+{
+    const volatile int *stop = interrupt_catch();
+    bool ok = shard_write_target(&f->writer, &f->target, err), more = true;
+    while (ok && more)
+        ok = next_shard(f, stop, &more, err);
+    if (ok && f->kept + f->computed == 0)
+        ok = fail(err, "%s: there are no conversations", f->reader.lines.name);
+    return ok && shard_writer_close(&f->writer, err);
+}
+
+static void print_sum(const struct features *f)
+{
+    const int64_t n = f->kept + f->computed;
+    fprintf(stderr, "%lld conversations", (long long)n);
+    if (f->kept > 0)
+        fprintf(stderr, ", of which %lld were there", (long long)f->kept);
+    if (f->reader.cut > 0)
+        fprintf(stderr, ", %lld cut at %lld tokens", (long long)f->reader.cut, f->context);
+    if (f->tokens > 0)
+        fprintf(stderr, "; %lld tokens computed, %.0f tokens/s", (long long)f->tokens, (double)f->tokens / f->seconds);
+    fprintf(stderr, " (%s, activations %s, cache %s)\n", f->target.backend->describe(f->target.backend),
+            activations_names[model_activations(f->target.model)], type_facts[f->target.cache].name);
+}
+
+// ---- the command
+
+static const char about[] =
+    "Runs the target over training texts and writes what a head reads of each token: the hidden states, to the bit those of\n"
+    "drafting, and the target's most probable next tokens. DATA.jsonl: conversations with input_ids and loss_mask, as\n"
+    "`speclab distill` writes them. The output is safetensors (docs/training.md): target.safetensors with the embedding, the LM\n"
+    "head and the final norm, and shards features-00000.safetensors, .. of whole conversations, in a folder (--out) or end to\n"
+    "end on stdout (--stream), each after its number of bytes. A folder that lacks shards is continued.\n";
+
+static const char examples[] =
+    "  speclab features smollm2-135m-instruct texts.jsonl --out features\n"
+    "  speclab features smollm2-135m-instruct texts.jsonl --kind medusa --type bf16 --stream | train.py\n";
+
+static int run(struct features *f, const struct usage *u, char **operand)
+{
+    struct error err;
+    const struct target_options options = {
+        .precision = f->precision, .threads = (int)f->threads, .packed = f->packed, .log = command_log
+    };
+    bool ok = target_open(&f->target, operand[0], &options, &err) && read_setup(f, &err) &&
+              text_reader_open(&f->reader, operand[1], model_shape(f->target.model)->vocab, (int)f->context, f->limit,
+                               &err) &&
+              shard_writer_open(&f->writer, f->out, settings(f), &err) &&
+              (f->pass = states_create(&f->setup, TARGET_ROWS, &err)) != NULL && write_shards(f, &err);
+    if (ok)
+        print_sum(f);
+    if (!ok && f->stream && stdout_failed()) // a closed pipe ends quietly
+        return command_done(u);
+    return ok ? command_done(u) : command_fail(u, &err);
+}
+
+int command_features(int argc, char **argv)
+{
+    struct features f = { .top_k = 32, .shard_tokens = 32768 };
+    const struct flag flags[] = {
+        { "kind", FLAG_CHOICE, &f.kind, "eagle3|eagle|medusa",
+          "of the head: streams entering three layers, or the final\nnormed state; default: eagle3", 0, 0 },
+        { "layers", FLAG_TEXT, &f.layers, "I,J,..", "layers whose input an EAGLE-3 head reads; default: 2, L/2, L-3", 0,
+          0 },
+        { "top-k", FLAG_INT, &f.top_k, "K", "probabilities of the target for each token; default: 32", 1, MAX_TOP_K },
+        { "type", FLAG_CHOICE, &f.type, "f32|bf16", "element type of the states; default: f32", 0, 0 },
+        { "shard-tokens", FLAG_INT, &f.shard_tokens, "N", "tokens of a shard, at least; default: 32768", 1, 1 << 24 },
+        { "limit", FLAG_INT, &f.limit, "N", "the first N conversations; default: all", 1, INT32_MAX },
+        { "context", FLAG_INT, &f.context, "N", "longer texts are cut at the end; default: the model's", 1, 1 << 24 },
+        { "out", FLAG_TEXT, &f.out, "DIR", "the folder to write to, or to continue", 0, 0 },
+        { "stream", FLAG_ON, &f.stream, NULL, "write to stdout instead", 0, 0 },
+        { "threads", FLAG_INT, &f.threads, "N", "number of threads; default: one for each processor", 1, MAX_THREADS },
+        PRECISION_FLAGS(f.precision),
+        PACKED_FLAG(f.packed),
+        { 0 },
+    };
+    const struct usage u = { "features", "MODEL DATA.jsonl", about, flags, examples, 2, 2 };
+    char **operand;
+    int status = usage_read(&u, argc, argv, &operand, NULL);
+    if (status != USAGE_OK)
+        return status;
+    if (f.stream == (f.out != NULL))
+        return usage_fail(&u, "expected either --out DIR or --stream");
+    if (f.stream && isatty(STDOUT_FILENO))
+        return usage_fail(&u, "--stream writes binary data: redirect stdout to a program or a file");
+    if (f.layers != NULL && f.kind != EAGLE3)
+        return usage_fail(&u, "--layers: a head of kind %s reads the final state only", kinds[f.kind]);
+    status = run(&f, &u, operand);
+    shard_writer_abandon(&f.writer);
+    texts_free(&f.texts);
+    text_states_free(&f.states);
+    text_reader_close(&f.reader);
+    states_destroy(f.pass);
+    target_close(&f.target);
+    return status;
+}

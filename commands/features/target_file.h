@@ -1,0 +1,24 @@
+// target_file.h - the content of target.safetensors: what a head shares with its target, as floats (docs/training.md).
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include "formats/safetensors.h"
+
+struct error;
+struct json;
+struct target;
+
+enum { TARGET_TENSORS = 3 };
+
+struct target_file {
+    const struct target *target; // borrowed
+    struct safetensor tensor[TARGET_TENSORS];
+    size_t n;
+    void *rows;  // a chunk on the device
+    float *copy; // the same on the host
+};
+
+struct json *target_file_metadata(const struct target *t); // an object of texts; the caller frees it
+bool target_file_begin(struct target_file *f, const struct target *t, struct error *err);
+bool target_file_put(void *self, size_t i, struct part *to, struct error *err); // a part_put
+void target_file_end(struct target_file *f);

@@ -1,0 +1,118 @@
+#include "commands/features/texts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "formats/file.h"
+#include "tokenizers/tokenizer.h"
+
+void texts_free(struct texts *t)
+{
+    free(t->offset);
+    free(t->id);
+    free(t->mask);
+    *t = (struct texts){ 0 };
+}
+
+bool text_reader_open(struct text_reader *r, const char *path, int vocab, int context, int64_t limit, struct error *err)
+{
+    struct mapping file;
+    *r = (struct text_reader){ .vocab = vocab, .context = context, .limit = limit };
+    if (!file_map(path, &file, err))
+        return false;
+    r->hash = hash_of(file.at, file.n);
+    file_unmap(&file);
+    return json_lines_open(&r->lines, path, err);
+}
+
+void text_reader_close(struct text_reader *r)
+{
+    json_lines_close(&r->lines);
+}
+
+static void reserve(struct texts *t, int64_t tokens)
+{
+    if (t->n + 2 > t->conversations) {
+        const bool none = t->offset == NULL;
+        t->conversations = (int64_t)next_capacity((size_t)t->conversations, (size_t)t->n + 2);
+        t->offset = xrealloc(t->offset, (size_t)t->conversations * sizeof(*t->offset));
+        if (none)
+            t->offset[0] = 0;
+    }
+    if (t->offset[t->n] + tokens > t->tokens) {
+        t->tokens = (int64_t)next_capacity((size_t)t->tokens, (size_t)(t->offset[t->n] + tokens));
+        t->id = xrealloc(t->id, (size_t)t->tokens * sizeof(*t->id));
+        t->mask = xrealloc(t->mask, (size_t)t->tokens * sizeof(*t->mask));
+    }
+}
+
+static bool read_mask(const struct json_lines *l, size_t n, int64_t keep, uint8_t *to, struct error *err)
+{
+    const struct json *mask = json_get(l->object, "loss_mask");
+    if (!json_is_array(mask) || json_count(mask) != n)
+        return json_lines_fail(l, err, "\"loss_mask\": expected a list of %zu entries, as many as input_ids has", n);
+    for (size_t i = 0; i < n; i++) {
+        const struct json *v = json_at(mask, i);
+        if (!json_is_int(v) || (json_int(v) != 0 && json_int(v) != 1))
+            return json_lines_fail(l, err, "\"loss_mask\": entry %zu: expected 0 or 1", i + 1);
+        if ((int64_t)i < keep)
+            to[i] = (uint8_t)json_int(v);
+    }
+    return true;
+}
+
+static bool add(struct text_reader *r, struct texts *t, struct error *err)
+{
+    const struct json_lines *l = &r->lines;
+    struct ids ids = { 0 };
+    if (json_is_null(json_get(l->object, "input_ids")))
+        return json_lines_fail(l, err,
+                               "expected \"input_ids\" and \"loss_mask\", as `speclab distill` writes them; a text "
+                               "without ids would be tokenized otherwise than the target wrote it");
+    bool ok = json_lines_ids(l, "input_ids", r->vocab, &ids, err);
+    if (ok && ids.n == 0)
+        ok = json_lines_fail(l, err, "\"input_ids\": expected at least one token");
+    if (ok) {
+        const int64_t n = (int64_t)ids.n < r->context ? (int64_t)ids.n : r->context;
+        reserve(t, n);
+        const int64_t from = t->offset[t->n];
+        memcpy(t->id + from, ids.id, (size_t)n * sizeof(*t->id));
+        ok = read_mask(l, ids.n, n, t->mask + from, err);
+        r->cut += n < (int64_t)ids.n;
+        t->offset[++t->n] = from + n;
+    }
+    free(ids.id);
+    return ok;
+}
+
+// Whether there is another line. At the end of the file err is unchanged.
+static bool next_line(struct text_reader *r, struct error *err)
+{
+    if ((r->limit > 0 && r->read >= r->limit) || !json_lines_next(&r->lines, err))
+        return false;
+    r->read++;
+    return true;
+}
+
+bool text_reader_next(struct text_reader *r, int64_t tokens, struct texts *t, struct error *err)
+{
+    t->n = 0;
+    t->first = r->read;
+    reserve(t, 0);
+    while (t->offset[t->n] < tokens && next_line(r, err))
+        if (!add(r, t, err))
+            return false;
+    return !r->lines.failed;
+}
+
+bool text_reader_skip(struct text_reader *r, int64_t n, struct error *err)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!next_line(r, err))
+            return r->lines.failed ? false
+                                   : fail(err, "%s: it has only %lld conversations", r->lines.name, (long long)r->read);
+    return true;
+}
