@@ -11,6 +11,7 @@
 #include "kernels/backend.h"
 #include "models/config.h"
 #include "commands/checkpoint/inflate.h"
+#include "commands/checkpoint/inflate_head.h"
 #include "commands/checkpoint/source.h"
 #include "models/paths.h"
 #include "commands/checkpoint/writer.h"
@@ -24,11 +25,13 @@ static const char about[] =
     "are equal to the last bit. Numbers are copied in the model's own types, so width and hidden must be multiples\n"
     "of the block size (32 for q4_0 to q8_0, 256 for q4_k to q6_k); the head size stays the same, and as many\n"
     "or more query heads share a key-value head. A GGUF file becomes a GGUF file, a Hugging Face directory\n"
-    "a directory. PATH must not exist yet.\n";
+    "a directory. PATH must not exist yet. With --target, MODEL is a head of the smaller model, and becomes one of\n"
+    "TARGET, an inflated model: with its sizes, and with the drafts of the head.\n";
 
 static const char examples[] =
     "  speclab inflate smollm2-135m-instruct --width 2304 --hidden 2816 --heads 32 --kv-heads 8 --out 1b.gguf\n"
     "  speclab inflate smollm2-135m-instruct --layers 60 --out deep.gguf\n"
+    "  speclab inflate eagle3-head --target 1b.gguf --out eagle3-head-1b\n"
     "  speclab generate 1b.gguf --drafter small:model=smollm2-135m-instruct 'What is a prime number?'\n";
 
 struct requested_sizes {
@@ -82,10 +85,27 @@ static int inflate(const char *name, const struct requested_sizes *a, const char
     return status;
 }
 
+static int inflate_for(const char *head, const char *target, const char *to, const struct usage *u)
+{
+    struct error err;
+    struct model_config c = { 0 };
+    struct backend *b = NULL;
+    char *path = model_path(target, NULL, &err);
+    const bool ok = path != NULL && config_read(path, &c, &err) && (b = backend_cpu(0, &err)) != NULL &&
+                    inflate_head(head, &c, to, b, &err);
+    if (ok)
+        printf("%s: a head for %s, of width %d; marked as inflated\n", to, target, c.width);
+    if (b != NULL)
+        b->destroy(b);
+    config_free(&c);
+    free(path);
+    return ok ? 0 : command_fail(u, &err);
+}
+
 int command_inflate(int argc, char **argv)
 {
     struct requested_sizes a = { 0 };
-    const char *out = NULL;
+    const char *out = NULL, *target = NULL;
     const struct flag flags[] = {
         { "width", FLAG_INT, &a.width, "N", "of the residual stream; default of all of these: the model's own", 1,
           (1 << 24) - 1 },
@@ -94,6 +114,7 @@ int command_inflate(int argc, char **argv)
           1 << 14 },
         { "kv-heads", FLAG_INT, &a.kv_heads, "N", "key-value heads; their groups cannot become smaller", 1, 1 << 14 },
         { "layers", FLAG_INT, &a.layers, "N", "added layers are copies that write zeros", 1, 1024 },
+        { "target", FLAG_TEXT, &target, "TARGET", "MODEL is a head, which becomes one of this inflated model", 0, 0 },
         { "out", FLAG_TEXT, &out, "PATH", "the file (its name ends with .gguf) or the directory to write", 0, 0 },
         { 0 },
     };
@@ -105,8 +126,11 @@ int command_inflate(int argc, char **argv)
     if (out == NULL || *out == '\0')
         return usage_fail(&u, "--out PATH is needed");
 
+    if (target != NULL && (a.width | a.hidden | a.heads | a.kv_heads | a.layers) != 0)
+        return usage_fail(&u, "--target: the sizes are those of %s, so none can be given", target);
+
     char *to = output_path(out);
-    status = inflate(operand[0], &a, to, &u);
+    status = target != NULL ? inflate_for(operand[0], target, to, &u) : inflate(operand[0], &a, to, &u);
     free(to);
     return status != 0 ? status : command_done(&u);
 }
