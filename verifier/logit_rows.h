@@ -18,7 +18,8 @@ struct logit_rows {
     struct backend *backend;
     const struct sampling *sampling;
     int used_vocab;
-    bool on_device; // the device makes probabilities of logits, by `stages`: of requests without a sampling of their own
+    // The device makes probabilities of logits, by `stages`: of requests without a sampling of their own
+    bool on_device;
     struct row_stages stages;
     bool made;            // it has made all of the draft's
     struct tensor logits; // (all rows of the pass, vocab)

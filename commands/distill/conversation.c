@@ -66,15 +66,6 @@ static bool encode(const struct target *t, const char *text, bool first, struct 
                  : tokenizer_encode(t->tokenizer, text, strlen(text), true, to, err);
 }
 
-// Where the text continues after the tokens so far: an end token that the target wrote is not encoded again.
-static const char *after_end(const struct conversation *c, const struct target *t, const struct chat_format *chat,
-                             const char *text)
-{
-    const char *end = chat->end;
-    const bool written = end != NULL && c->ids.n > 0 && c->ids.id[c->ids.n - 1] == tokenizer_id(t->tokenizer, end);
-    return written && strncmp(text, end, strlen(end)) == 0 ? text + strlen(end) : text;
-}
-
 bool conversation_prompt(struct conversation *c, const struct target *t, const struct chat_format *chat, struct ids *to,
                          struct error *err)
 {
@@ -90,7 +81,7 @@ bool conversation_prompt(struct conversation *c, const struct target *t, const s
     const size_t shown = c->shown.n;
     bool ok = (shown == 0 || strncmp(text.s, c->shown.s, shown) == 0) ||
               fail(err, "%s: the chat template renders earlier turns in another way once a turn follows", t->path);
-    if (ok && !encode(t, after_end(c, t, chat, text.s + shown), shown == 0, &c->ids, &why))
+    if (ok && !encode(t, text.s + shown, shown == 0, &c->ids, &why))
         ok = fail(err, "conversation %s: %s", c->planned.id, why.text);
     while (c->mask.n < c->ids.n)
         ids_add(&c->mask, 0);
@@ -138,7 +129,13 @@ static enum drop take_user(struct conversation *c, char *text, bool ended)
     return !ended ? DROP_UNENDED : words_in(text) < MIN_WORDS ? DROP_SHORT : DROP_NOT;
 }
 
-static enum drop take_answer(struct conversation *c, char *text, const int32_t *token, int n, bool ended)
+// A turn follows only an answer that ended as the template ends answers: then the tokens so far are those of the rendered text.
+static bool can_follow(const struct target *t, const struct chat_format *chat, int32_t last)
+{
+    return chat->end != NULL && last == tokenizer_id(t->tokenizer, chat->end);
+}
+
+static enum drop take_answer(struct conversation *c, char *text, const int32_t *token, int n, const char *end)
 {
     const struct prompt *p = c->planned.prompt;
     const bool empty = text[strspn(text, " \t\r\n")] == '\0';
@@ -147,24 +144,26 @@ static enum drop take_answer(struct conversation *c, char *text, const int32_t *
         ids_add(&c->mask, 1);
     }
     c->answer_tokens += n;
-    c->cut = !ended;
-    text_puts(&c->shown, text);
+    text_printf(&c->shown, "%s%s", text, end != NULL ? end : "");
     add_message(c, "assistant", text);
     c->turn++;
-    if (p != NULL && c->turn < p->n_turns && ended)
+    if (p != NULL && c->turn < p->n_turns && end != NULL)
         add_message(c, "user", xstrdup(p->turn[c->turn]));
     else
         c->phase = WAITING;
     return empty ? DROP_EMPTY : DROP_NOT;
 }
 
-enum drop conversation_take(struct conversation *c, const struct target *t, const int32_t *token, int n,
-                            enum stop_reason why)
+enum drop conversation_take(struct conversation *c, const struct target *t, const struct chat_format *chat,
+                            const int32_t *token, int n, enum stop_reason why)
 {
     const bool ended = why == STOP_TOKEN;
     const int written = n - ended; // without the end token
     char *text = target_text(t, token, (size_t)written, NULL);
-    const enum drop drop = c->phase == INVENTING ? take_user(c, text, ended) : take_answer(c, text, token, n, ended);
+    c->cut = c->phase == ANSWERING && !ended;
+    const enum drop drop = c->phase == INVENTING
+                               ? take_user(c, text, ended)
+                               : take_answer(c, text, token, n, can_follow(t, chat, token[n - 1]) ? chat->end : NULL);
     return drop == DROP_NOT && has_special(t, token, written) ? DROP_SPECIAL : drop;
 }
 

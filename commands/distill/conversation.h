@@ -20,7 +20,7 @@ struct conversation {
     struct message *message;                      // (n) role: constant; content: owned
     int n, capacity;
     struct ids ids, mask; // what the target saw and wrote; 1: written as an answer
-    struct text shown;    // the rendered text up to the last answer
+    struct text shown;    // the rendered text of ids
     int answer_tokens;
     bool cut; // an answer reached the limit
 };
@@ -33,7 +33,7 @@ bool conversation_prompt(struct conversation *c, const struct target *t, const s
                          struct error *err);
 // Takes the tokens that followed, which ended for this reason. Returns why the conversation is dropped, or DROP_NOT. Afterwards
 // phase is ANSWERING, with a prompt to come, or WAITING.
-enum drop conversation_take(struct conversation *c, const struct target *t, const int32_t *token, int n,
-                            enum stop_reason why);
+enum drop conversation_take(struct conversation *c, const struct target *t, const struct chat_format *chat,
+                            const int32_t *token, int n, enum stop_reason why);
 const char *conversation_user(const struct conversation *c); // the user's first message; "": none yet
 struct json *conversation_line(const struct conversation *c, double temperature, int64_t seed);

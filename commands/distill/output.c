@@ -121,6 +121,11 @@ static bool write_line(int fd, const char *path, const struct json *line, struct
     return written == (ssize_t)n || fail(err, "%s: cannot write: %s", path, strerror(written < 0 ? errno : ENOSPC));
 }
 
+static struct hash hash_of_id(const char *id)
+{
+    return hash_of(id, strlen(id));
+}
+
 // ---- reading them
 
 struct reading {
@@ -163,11 +168,6 @@ static bool read_dropped(struct reading *r, const struct json_lines *l, struct e
     r->output->dropped[which]++;
     r->each(r->self, json_text(id), json_text(user));
     return true;
-}
-
-static struct hash hash_of_id(const char *id)
-{
-    return hash_of(id, strlen(id));
 }
 
 static bool read_lines(struct reading *r, const char *path, struct error *err)
@@ -215,6 +215,7 @@ bool output_write(struct output *o, const struct json *conversation, int answer_
 {
     if (!write_line(o->fd, o->path, conversation, err))
         return false;
+    hash_map_add(&o->done, hash_of_id(json_text(json_get(conversation, "id"))), 0);
     o->conversations++;
     o->answer_tokens += answer_tokens;
     return true;
@@ -228,6 +229,7 @@ bool output_drop(struct output *o, const char *id, enum drop reason, const char 
     json_set(line, "user", json_new_text(user));
     const bool ok = write_line(o->dropped_fd, o->dropped_path, line, err);
     json_free(line);
+    hash_map_add(&o->done, hash_of_id(id), 0);
     o->dropped[reason] += ok;
     return ok;
 }

@@ -31,7 +31,7 @@ extern const char *const drop_means[DROPS]; // as a part of a sentence
 struct output { // start with { 0 }
     char *path, *dropped_path;
     int fd, dropped_fd;
-    struct hash_map done; // ids that are in one of the files
+    struct hash_map done; // ids that are in one of the files; n: conversations that are written or dropped
     int64_t conversations, answer_tokens;
     int64_t dropped[DROPS];
 };

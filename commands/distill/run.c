@@ -1,4 +1,5 @@
 // run.c - the conversations of the plan, in slots that are refilled as texts end.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -29,7 +30,7 @@ struct run {
     int n, capacity;
     int64_t at;      // next position in the plan
     int64_t pending; // answer tokens of conversations under way
-    int64_t began_ns, shown_ns;
+    int64_t began_ns, shown_ns, ended_before;
     bool terminal;
 };
 
@@ -233,7 +234,7 @@ static bool go_on(struct run *r, struct under_way *u, struct error *err)
     struct conversation *c = u->c;
     const bool invented = c->phase == INVENTING;
     u->ended = false;
-    enum drop why = conversation_take(c, &r->d->target, u->token, u->n, u->why);
+    enum drop why = conversation_take(c, &r->d->target, &r->d->chat, u->token, u->n, u->why);
     free(u->token);
     u->token = NULL;
     if (why == DROP_NOT && invented)
@@ -300,11 +301,13 @@ static void show(struct run *r)
     const double seconds = (double)(now - r->began_ns) / 1e9;
     const double done = (double)(d->answer_tokens + r->pending), rate = done / seconds;
     const int64_t known = d->output.answer_tokens + r->pending, size = plan_size(&d->plan);
-    double left = r->at > 0 ? (double)(size - r->at) * seconds / (double)r->at : 0;
+    const int64_t ended = (int64_t)d->output.done.n, by_this = ended - r->ended_before;
+    double left = by_this > 0 ? (double)(size - ended) * seconds / (double)by_this : INFINITY;
     if (d->tokens > 0 && rate > 0 && (double)(d->tokens - known) / rate < left)
         left = (double)(d->tokens - known) / rate;
-    char time[32];
-    progress_time((int64_t)((left > 0 ? left : 0) * 1e9), time, sizeof(time));
+    char time[32] = "unknown time";
+    if (left < INFINITY)
+        progress_time((int64_t)((left > 0 ? left : 0) * 1e9), time, sizeof(time));
     fprintf(stderr, "%s%lld conversations, %lld answer tokens, %.1f tokens/s (%.1f with invented turns), %s left%s",
             r->terminal ? "\r" : "", (long long)d->output.conversations, (long long)known, rate,
             (double)d->decoded / seconds, time, r->terminal ? "\033[K" : "\n");
@@ -315,6 +318,7 @@ bool distill_run(struct distill *d, const volatile int *stop, struct error *err)
 {
     struct run r = { .d = d, .terminal = isatty(STDERR_FILENO), .began_ns = clock_ns() };
     r.shown_ns = r.began_ns;
+    r.ended_before = (int64_t)d->output.done.n;
     text_ends_set(&r.ends, &d->target, &d->chat, false, 0, NULL);
     r.decoder = decoder_create(d->pairing.verifier, d->pairing.drafter, (int)d->slots, (uint64_t)d->seed,
                                (struct listener){ on_step, on_done, &r }, err);

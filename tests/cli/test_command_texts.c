@@ -35,6 +35,7 @@ static const char *const commands[] = {
     "exact --help",
     "features --help",
     "heads --help",
+    "distill --help",
     "list --help",
     "inspect HERE/target --no-probe",
     "inspect HERE/target.gguf --no-probe --context 10",

@@ -53,6 +53,7 @@ ln -s smollm2-135m-instruct.gguf "$models/Llama-3.1-8B-Instruct.gguf"
 speclab prune smollm2-135m-instruct --keep 0-11,13,15,17,19-29 --out "$models/smollm2-135m-pruned.gguf" >/dev/null
 grep -v input_ids experiments/data/smoke.jsonl >experiments/data/prompts.jsonl
 echo '{"text": "The cat sat on the mat."}' >texts.jsonl
+echo '{"question": "Who sat on the mat?"}' >questions.jsonl
 echo '{"input_ids": [1, 5, 9, 7, 2], "loss_mask": [0, 0, 1, 1, 1]}' >conversations.jsonl
 printf 'def read_sql(query, database):\n    return database.execute(query).fetchall()\n' >pandas.py
 cat >all.yaml <<'YAML'

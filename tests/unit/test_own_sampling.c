@@ -1,0 +1,118 @@
+// test_own_sampling.c - a sampling of a sequence's own: each text is that of a decoder with this sampling for all, whatever its
+// neighbours have, on the host and on a device.
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/settings.h"
+#include "tests/device/emulated.h"
+#include "tests/support/check.h"
+#include "tests/support/pairings.h"
+#include "verifier/rules/rule.h"
+
+enum { LENGTH = 64, NEW = 12, SLOTS = 4 };
+
+// The last has a stage that devices have not.
+static const char *const samplings[SLOTS] = { "temperature=0", "temperature=0.5", "temperature=1,top_k=3",
+                                              "repetition_penalty=1.5,temperature=0.8" };
+
+struct texts {
+    int32_t token[SLOTS][NEW];
+    int n[SLOTS];
+};
+
+static void on_done(void *self, const struct ending *e)
+{
+    struct texts *t = self;
+    t->n[e->sequence] = e->n;
+    memcpy(t->token[e->sequence], e->token, (size_t)e->n * sizeof(int32_t));
+}
+
+// own[i]: of sequence i; NULL: that of the pair
+static void decode(pair_device *device, const char *drafter, const char *sampling, struct sampling *own[SLOTS],
+                   struct texts *to)
+{
+    struct error err;
+    const int32_t prompt[] = { 5, 9, 7, 5, 9, 7, 5, 9 };
+    struct pair *p =
+        pair_open_on(device, NULL, pair_target, pair_draft, drafter, sampling, rule_named("rejection"), SLOTS, LENGTH);
+    struct decoder *d =
+        decoder_create(p->verifier, p->drafter, SLOTS, 21, (struct listener){ NULL, on_done, to }, &err);
+    assert_non_null(d);
+    for (int i = 0; i < SLOTS; i++)
+        assert_ok(decoder_start(d,
+                                &(struct assignment){ .sequence = i,
+                                                      .prompt = prompt,
+                                                      .n = 8 - i,
+                                                      .limit = NEW,
+                                                      .sampling = own != NULL ? own[i] : NULL },
+                                &err),
+                  err);
+    while (decoder_active(d) > 0)
+        assert_ok(decoder_step(d, &err), err);
+    decoder_destroy(d);
+    pair_close(p);
+}
+
+static void check(pair_device *device)
+{
+    struct sampling own[SLOTS];
+    struct sampling *each[SLOTS];
+    struct texts mixed, one, other;
+    struct error err;
+    int differ = 0;
+    for (int i = 0; i < SLOTS; i++) {
+        struct settings *s = settings_pairs(samplings[i], "sampling", &err);
+        assert_ok(sampling_read(s, &own[i], &err), err);
+        settings_free(s);
+        each[i] = &own[i];
+    }
+    decode(device, "none", "{temperature: 1}", each, &mixed);
+    decode(device, "none", "{temperature: 1}", NULL, &other);
+    for (int i = 0; i < SLOTS; i++) {
+        struct text yaml = { 0 };
+        text_puts(&yaml, "{");
+        for (const char *c = samplings[i]; *c != '\0'; c++)
+            *c == '=' ? text_puts(&yaml, ": ") : *c == ',' ? text_puts(&yaml, ", ") : text_add(&yaml, c, 1);
+        text_puts(&yaml, "}");
+        decode(device, "none", yaml.s, NULL, &one);
+        assert_int_equal(one.n[i], mixed.n[i]);
+        assert_memory_equal(one.token[i], mixed.token[i], (size_t)one.n[i] * sizeof(int32_t));
+        differ += memcmp(other.token[i], mixed.token[i], sizeof(other.token[i])) != 0;
+        free(yaml.s);
+    }
+    assert_true(differ >= 2);
+    // Drafts of another temperature do not change a greedy text.
+    decode(device, "small:model=%s,tokens=3", "{temperature: 1}", each, &other);
+    assert_memory_equal(other.token[0], mixed.token[0], sizeof(other.token[0]));
+    for (int i = 0; i < SLOTS; i++)
+        sampling_free(&own[i]);
+}
+
+static void each_sequence_is_sampled_as_it_says(void **state)
+{
+    check(NULL);
+}
+
+#if defined(EMULATED_DEVICE)
+static struct backend *open_emulated(struct error *err)
+{
+    return backend_emulated(0, err);
+}
+
+static void each_sequence_is_sampled_as_it_says_on_a_device(void **state)
+{
+    check(open_emulated);
+}
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_sequence_is_sampled_as_it_says),
+#if defined(EMULATED_DEVICE)
+        cmocka_unit_test(each_sequence_is_sampled_as_it_says_on_a_device),
+#endif
+    };
+    return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
+}
