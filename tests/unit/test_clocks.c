@@ -131,7 +131,7 @@ static struct observed decode(bool scored, bool verified)
     with.observer = (struct step_observer){ scored ? on_scored : NULL, verified ? on_verified : NULL, &o };
     struct verifier *v = verifier_create(&with, &err);
     struct decoder *d = decoder_create(v, p->drafter, 1, 1, (struct listener){ on_step, on_end, &o }, &err);
-    assert_true(decoder_start(d, &(struct assignment){ 0, prompt, PROMPT, LIMIT, &stops }, &err));
+    assert_true(decoder_start(d, &(struct assignment){ 0, prompt, PROMPT, LIMIT, &stops, NULL }, &err));
     const int64_t began = now;
     while (decoder_active(d) > 0)
         assert_true(decoder_step(d, &err));

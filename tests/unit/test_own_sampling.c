@@ -12,9 +12,11 @@
 
 enum { LENGTH = 64, NEW = 12, SLOTS = 4 };
 
-// The last has a stage that devices have not.
-static const char *const samplings[SLOTS] = { "temperature=0", "temperature=0.5", "temperature=1,top_k=3",
-                                              "repetition_penalty=1.5,temperature=0.8" };
+// The last of `some` has a stage that devices have not; they have all stages of `all`.
+static const char *const some[SLOTS] = { "temperature=0", "temperature=0.5", "temperature=1,top_k=3",
+                                         "repetition_penalty=1.5,temperature=0.8" };
+static const char *const all[SLOTS] = { "temperature=0", "temperature=0.5", "temperature=1,top_k=3",
+                                        "temperature=0.8,top_p=0.7" };
 
 struct texts {
     int32_t token[SLOTS][NEW];
@@ -54,7 +56,7 @@ static void decode(pair_device *device, const char *drafter, const char *samplin
     pair_close(p);
 }
 
-static void check(pair_device *device)
+static void check(pair_device *device, const char *const samplings[SLOTS])
 {
     struct sampling own[SLOTS];
     struct sampling *each[SLOTS];
@@ -91,7 +93,8 @@ static void check(pair_device *device)
 
 static void each_sequence_is_sampled_as_it_says(void **state)
 {
-    check(NULL);
+    check(NULL, some);
+    check(NULL, all);
 }
 
 #if defined(EMULATED_DEVICE)
@@ -102,7 +105,8 @@ static struct backend *open_emulated(struct error *err)
 
 static void each_sequence_is_sampled_as_it_says_on_a_device(void **state)
 {
-    check(open_emulated);
+    check(open_emulated, some);
+    check(open_emulated, all);
 }
 #endif
 

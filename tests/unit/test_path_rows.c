@@ -169,7 +169,7 @@ static void decode(const char *drafter, const char *sampling, const char *rule)
     struct decoder *d = decoder_create(v, p->drafter, 1, 9, (struct listener){ .done = done, .self = &tokens }, &err);
     for (int i = 0; i < PROMPT; i++)
         prompt[i] = i * i % 5 + 40;
-    assert_true(decoder_start(d, &(struct assignment){ 3, prompt, PROMPT, LIMIT, NULL }, &err));
+    assert_true(decoder_start(d, &(struct assignment){ 3, prompt, PROMPT, LIMIT, NULL, NULL }, &err));
     while (decoder_active(d) > 0)
         assert_true(decoder_step(d, &err));
     assert_int_equal(tokens, LIMIT);
