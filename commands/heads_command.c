@@ -18,7 +18,8 @@
 static const char about[] =
     "Evaluates every drafter of an experiment that has rows of q (small, medusa, eagle, eagle3) on texts that the target\n"
     "generates: at each depth, how often the target's token is among the top 1, 2, 3, ... 10 tokens of the drafter, given\n"
-    "the tokens before it. --tree prints the fixed tree of N draft tokens with the largest expected depth, for the option\n"
+    "the tokens before it. With --texts it evaluates the answers in a file of training texts, such as a trainer's held-out ones,\n"
+    "instead. --tree prints the fixed tree of N draft tokens with the largest expected depth, for the option\n"
     "`tree`; --out writes it to a file that this option reads.\n";
 
 static const char examples[] = "  speclab heads experiments/exact.yaml\n"
@@ -44,6 +45,14 @@ static struct json *shares_json(const struct head_ranks *s, double *share)
     return all;
 }
 
+static struct json *chain_json(const struct head_ranks *s)
+{
+    struct json *all = json_new_array();
+    for (int d = 0; d < s->depth; d++)
+        json_push(all, json_new_number(s->reached[d] > 0 ? (double)s->accepted[d] / (double)s->reached[d] : 0));
+    return all;
+}
+
 static bool write_file(const char *path, const struct json *j, struct error *err)
 {
     struct part *p = part_begin(path, err);
@@ -65,6 +74,7 @@ static bool best_tree(void *self, const char *shown, const struct head_ranks *ra
     json_set(j, "drafter", json_new_text(shown));
     json_set(j, "positions", json_new_int(ranks->positions[0]));
     json_set(j, "share", all);
+    json_set(j, "accepted", chain_json(ranks));
     bool ok;
     if (w->nodes > 0) {
         tree_best(share, ranks->depth, HEADS_RANKS, (int)w->nodes, &tree);
@@ -86,9 +96,13 @@ static bool best_tree(void *self, const char *shown, const struct head_ranks *ra
 int command_heads(int argc, char **argv)
 {
     long long tokens = 2000;
+    const char *texts = NULL;
     struct tree_output w = { 0 };
     const struct flag flags[] = {
         { "tokens", FLAG_INT, &tokens, "N", "positions to evaluate for each drafter; default: 2000", 1, 100000000 },
+        { "texts", FLAG_TEXT, &texts, "FILE.jsonl",
+          "texts to evaluate, with input_ids and loss_mask\n(docs/training.md); default: the target generates them", 0,
+          0 },
         { "tree", FLAG_INT, &w.nodes, "N", "print the best fixed tree of N draft tokens", 1, MAX_NODES - 1 },
         { "out", FLAG_TEXT, &w.out, "FILE.json", "write the shares and the tree to this file", 0, 0 },
         { 0 },
@@ -103,7 +117,7 @@ int command_heads(int argc, char **argv)
     if (e == NULL)
         return usage_fail(&u, "%s", err.text);
     const struct heads_options plan = {
-        .tokens = tokens, .out = stdout, .stop = interrupt_catch(), .each = best_tree, .self = &w
+        .tokens = tokens, .texts = texts, .out = stdout, .stop = interrupt_catch(), .each = best_tree, .self = &w
     };
     int drafters = 0;
     for (int d = 0; d < e->drafter.n; d++)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "commands/features/texts.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "decode/decode.h"
@@ -18,8 +19,11 @@ struct heads {
     struct observed_cell c;
     const struct heads_options *plan;
     struct head_ranks ranks;
-    int32_t *text; // (context + 1) the current text
-    int n, prompt; // its tokens; of these the prompt
+    int32_t *text;   // (context + 1) the current text
+    uint8_t *answer; // (context + 1) 1: the token is evaluated
+    int n;
+    struct text_reader reader; // of the file with the texts
+    struct texts given;        // the current text from it
     struct draft draft;
     bool answered; // the drafter has reported at least one rank
 };
@@ -42,13 +46,29 @@ static bool write_text(struct heads *h, int64_t number, struct error *err)
     bool ok = d != NULL && observed_cell_start(&h->c, d, number, &slot, &prompt, err);
     if (ok) {
         memcpy(h->text, prompt.id, prompt.n * sizeof(int32_t));
-        h->n = h->prompt = (int)prompt.n;
+        h->n = (int)prompt.n;
+        memset(h->answer, 0, prompt.n);
+        memset(h->answer + h->n, 1, (size_t)(h->c.loaded->context + 1 - h->n));
     }
     while (ok && decoder_active(d) > 0)
         ok = interrupt_check(h->plan->stop, err) && decoder_step(d, err);
     decoder_destroy(d);
     free(prompt.id);
     return ok;
+}
+
+// ---- a text from a file
+
+// *more: there was another one.
+static bool read_text(struct heads *h, bool *more, struct error *err)
+{
+    if (!text_reader_next(&h->reader, 1, &h->given, err))
+        return false;
+    *more = h->given.n > 0;
+    h->n = (int)h->given.offset[h->given.n];
+    memcpy(h->text, h->given.id, (size_t)h->n * sizeof(*h->text));
+    memcpy(h->answer, h->given.mask, (size_t)h->n);
+    return true;
 }
 
 // ---- replaying it
@@ -72,6 +92,7 @@ static bool read_up_to(struct heads *h, int n, struct error *err)
 
 static void count(struct heads *h, const int *rank, int n)
 {
+    bool chain = true; // all before were top-1
     for (int d = 0; d < n && rank[d] != RANK_NOT_REQUESTED; d++) {
         h->answered = true;
         h->ranks.depth = d + 1 > h->ranks.depth ? d + 1 : h->ranks.depth;
@@ -79,6 +100,9 @@ static void count(struct heads *h, const int *rank, int n)
         h->ranks.unknown += d == 0 && rank[d] >= model_shape(h->c.loaded->target.model)->vocab;
         if (rank[d] < HEADS_RANKS)
             h->ranks.ranked[d][rank[d]]++;
+        h->ranks.reached[d] += chain;
+        chain = chain && rank[d] == 0;
+        h->ranks.accepted[d] += chain;
     }
 }
 
@@ -87,7 +111,9 @@ static bool rank_position(struct heads *h, int n, struct error *err)
 {
     const struct pairing *p = &h->c.pairing;
     int rank[HEADS_DEPTH];
-    const int depth = h->n - n < HEADS_DEPTH ? h->n - n : HEADS_DEPTH;
+    int depth = 0;
+    while (depth < HEADS_DEPTH && n + depth < h->n && h->answer[n + depth])
+        depth++;
     const struct forced forced = { depth, h->text + n, rank };
     struct philox source = philox_source(h->c.e->seed, 0);
     source.rng.root = n - 1;
@@ -116,12 +142,15 @@ static void forget(struct heads *h)
         p->drafter->type->forget(p->drafter, 0);
 }
 
-static bool examine(struct heads *h, struct error *err)
+// *tried: positions for which the drafter was asked.
+static bool examine(struct heads *h, int *tried, struct error *err)
 {
     bool ok = true;
-    for (int n = h->prompt; n < h->n && ok && h->ranks.positions[0] < h->plan->tokens; n++) {
+    for (int n = 1; n < h->n && ok && h->ranks.positions[0] < h->plan->tokens; n++) {
+        if (!h->answer[n])
+            continue;
         ok = interrupt_check(h->plan->stop, err) && read_up_to(h, n, err) && rank_position(h, n, err);
-        if (!h->answered && n > h->prompt) // after a single token a head has no hidden state yet
+        if (!h->answered && (*tried)++ > 0) // after a single token a head has no hidden state yet
             break;
     }
     forget(h);
@@ -140,12 +169,11 @@ static void print(const struct heads *h)
         fprintf(to, "  no rows of q: nothing to evaluate\n");
         return;
     }
-    fprintf(
-        to,
-        "  %lld positions of %lld texts of the target. Share of positions whose token is among the drafter's top k,\n"
-        "  by the number of correct tokens before it in the draft (EAGLE's n-alpha)\n"
-        "  correct  positions     k = 1       2       3       4       5      10\n",
-        (long long)s->positions[0], (long long)s->texts);
+    fprintf(to,
+            "  %lld positions of %lld texts%s. Share of positions whose token is among the drafter's top k,\n"
+            "  by the number of correct tokens before it in the draft (EAGLE's n-alpha)\n"
+            "  correct  positions     k = 1       2       3       4       5      10\n",
+            (long long)s->positions[0], (long long)s->texts, h->plan->texts != NULL ? "" : " of the target");
     double chain_depth = 0, reached = 1;
     for (int d = 0; d < s->depth; d++) {
         double sum = 0;
@@ -159,6 +187,10 @@ static void print(const struct heads *h)
         chain_depth += reached *= (double)s->ranked[d][0] / (double)s->positions[d];
     }
     fprintf(to, "  Expected depth of a greedy chain, if these were independent: %.2f tokens.\n", chain_depth);
+    fprintf(to, "  Acceptance of a greedy chain by depth, each after correct draft tokens:");
+    for (int d = 0; d < s->depth; d++)
+        fprintf(to, " %.4f", s->reached[d] > 0 ? (double)s->accepted[d] / (double)s->reached[d] : 0.0);
+    fprintf(to, "\n");
     if (s->unknown > 0)
         fprintf(to, "  The token is missing from the drafter's vocabulary at %.2f %% of the positions.\n",
                 100 * (double)s->unknown / (double)s->positions[0]);
@@ -171,19 +203,31 @@ static bool run_cell(struct heads *h, struct error *err)
         return false;
     const int nodes = h->c.pairing.drafter->nodes;
     h->text = xcalloc((size_t)h->c.loaded->context + MAX_NODES + 1, sizeof(int32_t));
+    h->answer = xcalloc((size_t)h->c.loaded->context + MAX_NODES + 1, sizeof(*h->answer));
     h->draft.token = xcalloc((size_t)nodes, sizeof(int32_t));
     h->draft.parent = xcalloc((size_t)nodes, sizeof(int32_t));
     h->draft.proposal = xcalloc((size_t)nodes, sizeof(uint8_t));
-    bool ok = true, more = true;
+    bool ok = true, more = true, any = false; // any: a position was evaluated
+    const struct model_shape *target = model_shape(h->c.loaded->target.model);
+    if (h->plan->texts != NULL)
+        ok = text_reader_open(&h->reader, h->plan->texts, target->vocab, h->c.loaded->context, 0, err);
     // With greedy sampling a repeated prompt gives the same text again.
-    const int64_t max_texts = sampling_is_greedy(&h->c.pairing.sampling) ? h->c.e->prompts.n : INT64_MAX;
+    const int64_t max_texts =
+        h->plan->texts == NULL && sampling_is_greedy(&h->c.pairing.sampling) ? h->c.e->prompts.n : INT64_MAX;
     for (int64_t number = 0; ok && more && number < max_texts; number++) {
-        ok = write_text(h, number, err) && examine(h, err);
+        ok = h->plan->texts != NULL ? read_text(h, &more, err) : write_text(h, number, err);
+        if (!ok || !more)
+            break;
+        int tried = 0;
+        ok = examine(h, &tried, err);
+        any = any || h->answered || tried > 0;
         h->ranks.texts++;
         // too short to find out whether the drafter reports ranks
-        const bool too_short = h->n <= h->prompt + 1 && number + 1 < h->c.e->prompts.n;
+        const bool too_short = tried <= 1 && (h->plan->texts != NULL || number + 1 < h->c.e->prompts.n);
         more = (h->answered || too_short) && h->ranks.positions[0] < h->plan->tokens;
     }
+    if (ok && h->plan->texts != NULL && !any)
+        ok = fail(err, "%s: no token behind the first is an answer by its loss_mask", h->plan->texts);
     if (ok)
         print(h);
     if (ok && h->answered && h->plan->each != NULL)
@@ -205,7 +249,10 @@ static bool one_of_all(void *self, struct loaded_experiment *opened, struct cell
     *h = (struct heads){ .c = { .e = all->e, .loaded = opened, .cell = cell }, .plan = all->plan };
     bool ok = run_cell(h, err);
     observed_cell_close(&h->c);
+    text_reader_close(&h->reader);
+    texts_free(&h->given);
     free(h->text);
+    free(h->answer);
     free(h->draft.token);
     free(h->draft.parent);
     free(h->draft.proposal);

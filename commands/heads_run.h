@@ -1,7 +1,7 @@
 // heads_run.h - accuracy of a drafter on known text: at each position, the rank of the text's token in the drafter's
 // distribution, by depth.
 //
-// The target generates the texts. Each text is then replayed token by token; at every position the drafter proposes with
+// The target generates the texts, or a file has them (docs/training.md). Each text is then replayed token by token; at every position the drafter proposes with
 // teacher forcing: the text's own token follows every proposed one (struct forced). Depth d therefore counts ranks after
 // d - 1 correct tokens, as EAGLE's n-alpha with n = d - 1 (Li et al. 2024, arXiv 2401.15077, section 4) and as the accuracy
 // of Medusa's head d - 1 (Cai et al. 2024, section 2.3.3). A wrong layer convention shows at once.
@@ -20,11 +20,14 @@ struct head_ranks { // of one drafter
     int64_t texts;
     int64_t positions[HEADS_DEPTH];           // positions evaluated at each depth
     int64_t ranked[HEADS_DEPTH][HEADS_RANKS]; // of these, the number whose token had this rank
-    int64_t unknown;                          // positions whose token is missing from a reduced vocabulary
+    // Of a chain of the drafter's own top-1 tokens: positions at which it reaches this depth, and at which it is correct there too.
+    int64_t reached[HEADS_DEPTH], accepted[HEADS_DEPTH];
+    int64_t unknown; // positions whose token is missing from a reduced vocabulary
 };
 
 struct heads_options {
-    int64_t tokens; // positions to evaluate, for each drafter
+    int64_t tokens;    // positions to evaluate, for each drafter
+    const char *texts; // training texts, whose answers are evaluated; NULL: the target generates the texts
     FILE *out;
     const volatile int *stop; // as in experiment_run
     // Called with the counts of each drafter that has rows of q; shown: its printed name. May be NULL.

@@ -1,22 +1,23 @@
-// fuzz_prompts.c - arbitrary bytes as a file of prompts, with and without answers, and as lines of token ids.
+// fuzz_prompts.c - arbitrary bytes as a file of prompts, with and without answers, as lines of token ids, and as training texts.
 //
-// reader: engine/prompts.c commands/json_lines.c core/json.c
+// reader: engine/prompts.c commands/json_lines.c commands/features/texts.c core/json.c
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "commands/features/texts.h"
 #include "commands/json_lines.h"
 #include "engine/prompts.h"
 #include "fuzz/fuzz.h"
 #include "tokenizers/tokenizer.h"
 
 static const struct fuzz_file files[] = { { "prompts.jsonl", FUZZ_JSON_LINES }, { NULL, FUZZ_TEXT } };
-static const char *const words[] = { "turns",   "messages", "input_ids", "prompt",    "question",    "role",
-                                     "content", "system",   "user",      "assistant", "question_id", "id",
-                                     "task_id", "category", "answer",    "reference", "entry_point", "ids",
-                                     "text",    "\xC3\xA4", NULL };
+static const char *const words[] = { "turns",   "messages",  "input_ids", "prompt",    "question",    "role",
+                                     "content", "system",    "user",      "assistant", "question_id", "id",
+                                     "task_id", "category",  "answer",    "reference", "entry_point", "ids",
+                                     "text",    "loss_mask", "\xC3\xA4",  NULL };
 
 static void check(const struct prompts *p)
 {
@@ -85,6 +86,34 @@ static void use_lines(const char *path)
     free(ids.id);
 }
 
+// Shards of one, and of at least 3 tokens, hold the same conversations, of at most 5 tokens each.
+static void use_texts(const char *path)
+{
+    enum { VOCAB = 100, CONTEXT = 5 };
+    int64_t tokens[2] = { 0 }, conversations[2] = { 0 };
+    bool whole[2];
+    for (int pass = 0; pass < 2; pass++) {
+        struct text_reader r;
+        struct texts t = { 0 };
+        struct error err = { "" };
+        bool ok = text_reader_open(&r, path, VOCAB, CONTEXT, 0, &err);
+        while (ok && (ok = text_reader_next(&r, pass == 0 ? 1 : 3, &t, &err)) && t.n > 0) {
+            insist(t.first == conversations[pass] && t.offset[0] == 0);
+            for (int i = 0; i < t.n; i++)
+                insist(t.offset[i + 1] > t.offset[i] && t.offset[i + 1] - t.offset[i] <= CONTEXT);
+            for (int64_t i = 0; i < t.offset[t.n]; i++)
+                insist(t.id[i] >= 0 && t.id[i] < VOCAB && t.mask[i] <= 1);
+            conversations[pass] += t.n;
+            tokens[pass] += t.offset[t.n];
+        }
+        insist(ok || strncmp(err.text, path, strlen(path)) == 0);
+        whole[pass] = ok;
+        texts_free(&t);
+        text_reader_close(&r);
+    }
+    insist(whole[0] == whole[1] && (!whole[0] || (tokens[0] == tokens[1] && conversations[0] == conversations[1])));
+}
+
 static size_t walk(const struct json *j)
 {
     size_t n = 1;
@@ -123,6 +152,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     if (n > 0) {
         use_prompts(path);
         use_lines(path);
+        use_texts(path);
         use_json(path);
     }
     free(path);

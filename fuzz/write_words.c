@@ -18,6 +18,8 @@ void write_words(void)
           "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": \"u\"}, "
           "{\"role\": \"assistant\", \"content\": \"a\"}, {\"role\": \"user\", \"content\": \"v\"}], \"answer\": \"\"}\n"
           "{\"id\": \"i\", \"input_ids\": [1, 2, 3], \"answer\": [\"y\"]}\n" },
+        { "prompts", "training",
+          "{\"input_ids\": [1, 2, 3, 4, 5, 6], \"loss_mask\": [0, 0, 1, 1, 1, 1]}\n\n{\"input_ids\": [7], \"loss_mask\": [1]}\n" },
         { "prompts", "one", "{\"prompt\": \"abc\"}\n" },
         { "prompts", "mark", "\xEF\xBB\xBF{\"prompt\": \"abc\", \"id\": 18446744073709551616}\n{\"prompt\": 1.5e3}\n" },
         { "prompts", "list", "[{\"prompt\": \"abc\"}]\n" },

@@ -21,8 +21,8 @@ enum kind { EAGLE3, EAGLE, MEDUSA };
 static const char *const kinds[] = { "eagle3", "eagle", "medusa" };
 
 struct features {
-    int kind, type; // enum kind; 0: f32, 1: bf16
-    const char *layers, *out;
+    int kind, type;                   // enum kind; 0: f32, 1: bf16
+    const char *model, *layers, *out; // model: as given
     long long top_k, shard_tokens, limit, context, threads;
     bool stream;
     struct precision precision;
@@ -117,7 +117,7 @@ static struct json *settings(const struct features *f)
         text_printf(&layers, "%s%d", i > 0 ? "," : "", f->setup.taps.layer[i]);
     set(j, "format", "speclab-features-1");
     set(j, "kind", kinds[f->kind]);
-    set(j, "model", f->target.path);
+    set(j, "model", f->model);
     set_hash(j, "model_hash", model_identity(f->target.model));
     if (layers.s != NULL)
         set(j, "layers", layers.s);
@@ -168,7 +168,7 @@ static bool next_shard(struct features *f, const volatile int *stop, bool *more,
 static bool write_shards(struct features *f, struct error *err)
 {
     const volatile int *stop = interrupt_catch();
-    bool ok = shard_write_target(&f->writer, &f->target, err), more = true;
+    bool ok = shard_write_target(&f->writer, &f->target, f->model, err), more = true;
     while (ok && more)
         ok = next_shard(f, stop, &more, err);
     if (ok && f->kept + f->computed == 0)
@@ -206,6 +206,7 @@ static const char examples[] =
 static int run(struct features *f, const struct usage *u, char **operand)
 {
     struct error err;
+    f->model = operand[0];
     const struct target_options options = {
         .precision = f->precision, .threads = (int)f->threads, .packed = f->packed, .log = command_log
     };

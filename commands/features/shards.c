@@ -135,11 +135,11 @@ static bool write_tensors(struct shard_writer *w, const char *path, const struct
     return ok;
 }
 
-bool shard_write_target(struct shard_writer *w, const struct target *t, struct error *err)
+bool shard_write_target(struct shard_writer *w, const struct target *t, const char *model, struct error *err)
 {
     struct target_file f;
     char *path = w->folder != NULL ? xformat("%s/target.safetensors", w->folder) : NULL;
-    struct json *metadata = target_file_metadata(t);
+    struct json *metadata = target_file_metadata(t, model);
     bool ok = true, write = true;
     if (path != NULL && file_exists(path)) {
         struct mapping file = { 0 };

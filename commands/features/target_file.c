@@ -29,7 +29,7 @@ static char *ids_text(const int *id, int n)
 }
 
 // Under the names of Hugging Face's config.json.
-struct json *target_file_metadata(const struct target *t)
+struct json *target_file_metadata(const struct target *t, const char *model)
 {
     const struct model_config *c = model_config(t->model);
     const struct {
@@ -45,7 +45,7 @@ struct json *target_file_metadata(const struct target *t)
     hash_write(model_identity(t->model), hash);
     struct json *j = json_new_object();
     json_set(j, "format", json_new_text("speclab-target-1"));
-    json_set(j, "model", json_new_text(t->path));
+    json_set(j, "model", json_new_text(model));
     json_set(j, "model_hash", json_new_text(hash));
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
         set(j, sizes[i].key, xformat("%d", sizes[i].value));

@@ -18,7 +18,8 @@ struct target_file {
     float *copy; // the same on the host
 };
 
-struct json *target_file_metadata(const struct target *t); // an object of texts; the caller frees it
+// model: its name, as given. An object of texts, which the caller frees.
+struct json *target_file_metadata(const struct target *t, const char *model);
 bool target_file_begin(struct target_file *f, const struct target *t, struct error *err);
 bool target_file_put(void *self, size_t i, struct part *to, struct error *err); // a part_put
 void target_file_end(struct target_file *f);

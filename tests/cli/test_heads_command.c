@@ -8,6 +8,9 @@
 #include "drafters/tree.h"
 #include "experiments/experiment.h"
 #include "commands/heads_run.h"
+#include "commands/features/states.h"
+#include "commands/features/texts.h"
+#include "engine/engine.h"
 #include "formats/file.h"
 #include "results/store.h"
 #include "tests/support/check.h"
@@ -28,6 +31,8 @@ static bool copy_ranks(void *self, const char *shown, const struct head_ranks *r
     return true;
 }
 
+static const char *texts_file; // of the next evaluation; NULL: the target generates the texts
+
 // *printed: the printed text, to be freed; NULL: not wanted
 static struct head_ranks evaluate_and_print(const char *text, int64_t tokens, char **printed)
 {
@@ -35,7 +40,9 @@ static struct head_ranks evaluate_and_print(const char *text, int64_t tokens, ch
     struct head_ranks ranks = { .depth = -1 };
     FILE *out = tmpfile();
     assert_non_null(out);
-    const struct heads_options plan = { .tokens = tokens, .out = out, .each = copy_ranks, .self = &ranks };
+    const struct heads_options plan = {
+        .tokens = tokens, .texts = texts_file, .out = out, .each = copy_ranks, .self = &ranks
+    };
     struct experiment *e = load(text);
     assert_ok(heads_run(e, &plan, &err), err);
     experiment_free(e);
@@ -165,6 +172,10 @@ static void the_table_follows_from_the_counts(void **unused)
             chain += reached;
         }
         text_printf(&expected, "  Expected depth of a greedy chain, if these were independent: %.2f tokens.\n", chain);
+        text_puts(&expected, "  Acceptance of a greedy chain by depth, each after correct draft tokens:");
+        for (int d = 0; d < s.depth; d++)
+            text_printf(&expected, " %.4f", s.reached[d] > 0 ? (double)s.accepted[d] / (double)s.reached[d] : 0.0);
+        text_puts(&expected, "\n");
         if (s.unknown > 0)
             text_printf(&expected,
                         "  The token is missing from the drafter's vocabulary at %.2f %% of the positions.\n",
@@ -177,6 +188,89 @@ static void the_table_follows_from_the_counts(void **unused)
         free(text);
     }
     assert_true(unknown > 0 && correct > 0.1);
+}
+
+// ---- texts from a file
+
+enum { GIVEN = 3, GIVEN_LENGTH = 60 };
+
+// Texts of which two thirds are the target's most probable tokens, and for each token whether it is.
+struct given {
+    int32_t id[GIVEN * GIVEN_LENGTH];
+    bool top[GIVEN][GIVEN_LENGTH];
+};
+
+static void make_given(struct given *g)
+{
+    struct error err;
+    struct target t = { 0 };
+    struct text_states s = { 0 };
+    char *model = test_path("target.gguf");
+    assert_ok(target_open(&t, model, &(struct target_options){ .threads = 1 }, &err), err);
+    const struct states_setup setup = { .target = &t, .taps = { 1, { FINAL_STATE } }, .top_k = 1, .type = F32 };
+    struct states_pass *pass = states_create(&setup, GIVEN_LENGTH, &err);
+    assert_ok(pass != NULL, err);
+    for (int i = 0; i < GIVEN; i++)
+        for (int n = 0; n < GIVEN_LENGTH; n++) {
+            int32_t *id = g->id + i * GIVEN_LENGTH;
+            const int64_t offset[] = { 0, n };
+            const struct texts so_far = { .n = 1, .offset = (int64_t *)offset, .id = id };
+            assert_ok(n == 0 || states_compute(pass, &so_far, &s, NULL, &err), err);
+            id[n] = n > 0 && (n + i) % 3 != 0 ? s.top_id[n - 1] : 10 + (7 * n + i) % 200;
+            g->top[i][n] = n > 0 && id[n] == s.top_id[n - 1];
+        }
+    text_states_free(&s);
+    states_destroy(pass);
+    target_close(&t);
+    free(model);
+}
+
+static bool is_answer(int n)
+{
+    return (n >= 5 && n < 25) || n >= 40;
+}
+
+// A draft model that is the target ranks a token first where it is the target's most probable one.
+static void texts_of_a_file_are_evaluated_where_they_are_answers(void **unused)
+{
+    static struct given g;
+    struct head_ranks expected = { 0 };
+    struct text file = { 0 };
+    make_given(&g);
+    for (int i = 0; i < GIVEN; i++) {
+        for (int list = 0; list < 2; list++) {
+            text_puts(&file, list == 0 ? "{\"input_ids\": [" : "], \"loss_mask\": [");
+            for (int n = 0; n < GIVEN_LENGTH; n++)
+                text_printf(&file, "%s%d", n > 0 ? "," : "", list == 0 ? g.id[i * GIVEN_LENGTH + n] : is_answer(n));
+        }
+        text_puts(&file, "]}\n");
+        for (int n = 1; n < GIVEN_LENGTH; n++) {
+            bool chain = true;
+            for (int d = 0; d < 4 && n + d < GIVEN_LENGTH && is_answer(n + d); d++) {
+                expected.positions[d]++;
+                expected.ranked[d][0] += g.top[i][n + d];
+                expected.reached[d] += chain;
+                chain = chain && g.top[i][n + d];
+                expected.accepted[d] += chain;
+            }
+        }
+    }
+    write_file("given.jsonl", file.s);
+    texts_file = test_path("given.jsonl");
+    const struct head_ranks s =
+        evaluate(CELLS("{temperature: 0}", "{kind: small, model: target.gguf, tokens: 4}"), 1000);
+    assert_int_equal(s.texts, GIVEN);
+    assert_int_equal(s.depth, 4);
+    for (int d = 0; d < 4; d++) {
+        assert_int_equal(s.positions[d], expected.positions[d]);
+        assert_int_equal(s.ranked[d][0], expected.ranked[d][0]);
+        assert_int_equal(s.reached[d], expected.reached[d]);
+        assert_int_equal(s.accepted[d], expected.accepted[d]);
+    }
+    assert_true(s.accepted[1] > 0 && s.accepted[1] < s.reached[1]);
+    free((char *)texts_file);
+    texts_file = NULL;
+    free(file.s);
 }
 
 static void a_lookup_drafter_reports_no_ranks(void **unused)
@@ -257,6 +351,14 @@ static void errors_are_one_sentence(void **unused)
     char *two = words_with("heads %s/two.yaml --out x.json", test_directory());
     child_expect_error(1, "expected one drafter and one sampling, found 1 and 2 in ", two);
     free(two);
+    write_file("unmarked.jsonl", "{\"input_ids\": [5, 6], \"loss_mask\": [1, 0]}\n");
+    write_file("one.yaml", CELLS("{temperature: 1}", "{kind: small, model: draft.gguf}"));
+    char *unmarked = xformat("heads %s/one.yaml --texts %s/unmarked.jsonl", test_directory(), test_directory()),
+         *absent = xformat("heads %s/one.yaml --texts %s/absent.jsonl", test_directory(), test_directory());
+    child_expect_error(1, "unmarked.jsonl: no token behind the first is an answer", unmarked);
+    child_expect_error(1, "absent.jsonl: cannot be opened", absent);
+    free(unmarked);
+    free(absent);
     write_file("lookup.yaml", CELLS("{temperature: 1}", "ngram"));
     struct child_result s = child_run("heads %s/lookup.yaml --out %s/x.json", test_directory(), test_directory());
     assert_int_equal(s.status, 1);
@@ -309,6 +411,7 @@ int main(void)
         cmocka_unit_test(every_head_reports_ranks_to_the_depth_of_its_drafts),
         cmocka_unit_test(a_head_made_of_the_targets_layer_is_mostly_correct),
         cmocka_unit_test(the_table_follows_from_the_counts),
+        cmocka_unit_test(texts_of_a_file_are_evaluated_where_they_are_answers),
         cmocka_unit_test(a_lookup_drafter_reports_no_ranks),
         cmocka_unit_test(the_command_writes_a_tree_that_a_drafter_reads),
         cmocka_unit_test(the_contents_of_files_are_part_of_a_cell),

@@ -207,7 +207,7 @@ static void target_rows_are_those_of_its_operations(void **state)
     const struct model_shape *s = model_shape(t.model);
     char *path = test_path("target.safetensors");
     struct target_file f;
-    struct json *metadata = target_file_metadata(&t);
+    struct json *metadata = target_file_metadata(&t, "target");
     char *text = json_write(metadata);
     assert_ok(target_file_begin(&f, &t, &err) &&
                   safetensors_write(path, f.tensor, f.n, text, target_file_put, &f, &err),
