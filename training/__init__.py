@@ -1,0 +1,1 @@
+"""Training of draft heads (docs/training.md): features of the target in, published checkpoints out."""

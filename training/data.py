@@ -1,0 +1,224 @@
+"""data.py - features of the target (docs/training.md, "Features") as batches of whole conversations.
+
+A source is a folder of shards or the output of a command that streams the same shards. Shards come in groups; within a group the
+conversations are shuffled, sorted by length into batches, and the batches shuffled. The order depends only on the seed, the epoch
+and the group, so the position (epoch, group, batch) is all that a checkpoint needs.
+"""
+import json
+import pathlib
+import struct
+import subprocess
+import zlib
+
+import safetensors
+import safetensors.torch
+import torch
+
+FORMAT = "speclab-features-1"
+ROWS = ("input_ids", "loss_mask", "states", "top_ids", "top_p")   # tensors with one row a token
+
+
+class Shard:
+    """Tensors of one shard; rows are read when a conversation is asked for."""
+
+    def __init__(self, name, read, metadata):
+        if (metadata or {}).get("format") != FORMAT:
+            raise SystemExit(f"{name}: expected format {FORMAT} in the metadata, found {(metadata or {}).get('format')}")
+        self.name, self.read, self.metadata, self.first = name, read, metadata, int(metadata["first"])
+        self.offsets = read("offsets", 0, None).tolist()
+
+    def __len__(self):
+        return len(self.offsets) - 1
+
+    def conversation(self, s, length):
+        a = self.offsets[s]
+        b = min(self.offsets[s + 1], a + length)
+        return {name: self.read(name, a, b) for name in ROWS}
+
+
+def file_shard(path):
+    try:
+        f = safetensors.safe_open(str(path), "pt")
+    except Exception as e:
+        raise SystemExit(f"{path}: not a safetensors file: {e}") from None
+    missing = {"offsets", *ROWS} - set(f.keys())
+    if missing:
+        raise SystemExit(f"{path}: there is no tensor {min(missing)}")
+    return Shard(str(path), lambda name, a, b: f.get_slice(name)[a:b], f.metadata())
+
+
+def blob_shard(name, blob):
+    size = struct.unpack("<Q", blob[:8])[0]
+    tensors = safetensors.torch.load(blob)
+    return Shard(name, lambda t, a, b: tensors[t][a:b], json.loads(blob[8:8 + size]).get("__metadata__"))
+
+
+def read_target(path_or_blob):
+    """{embed_tokens.weight, lm_head.weight, norm.weight}, configuration (numbers as numbers)."""
+    if isinstance(path_or_blob, bytes):
+        tensors = safetensors.torch.load(path_or_blob)
+        size = struct.unpack("<Q", path_or_blob[:8])[0]
+        metadata = json.loads(path_or_blob[8:8 + size]).get("__metadata__", {})
+    else:
+        tensors = safetensors.torch.load_file(str(path_or_blob))
+        with safetensors.safe_open(str(path_or_blob), "pt") as f:
+            metadata = f.metadata() or {}
+    return tensors, {k: number(v) for k, v in metadata.items()}
+
+
+def number(text):
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            pass
+    return {"true": True, "false": False}.get(text, text)
+
+
+class Folder:
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+        self.files = sorted(self.path.glob("features-*.safetensors"))
+        if not self.files:
+            raise SystemExit(f"{path}: expected features-00000.safetensors, .., found none")
+        self.metadata = file_shard(self.files[0]).metadata
+
+    def target(self):
+        return read_target(self.path / "target.safetensors")
+
+    def shards(self, order):
+        for i in order(len(self.files)):
+            yield file_shard(self.files[i])
+
+
+class Stream:
+    """The output of `speclab features --stream`, run again for each epoch. Shards stay in the order in which they come."""
+
+    def __init__(self, command):
+        self.command = command
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as p:
+            self.first = read_target(blob(p.stdout, command))
+            self.metadata = blob_shard("stream", blob(p.stdout, command)).metadata
+            p.kill()
+
+    def target(self):
+        return self.first
+
+    def shards(self, order):
+        del order
+        with subprocess.Popen(self.command, stdout=subprocess.PIPE) as p:
+            blob(p.stdout, self.command)                                  # the target's tensors
+            n = 0
+            while (b := blob(p.stdout, self.command)):
+                yield blob_shard(f"shard {n} of the stream", b)
+                n += 1
+            if p.wait() != 0:
+                raise SystemExit(f"{' '.join(self.command)}: exit status {p.returncode}")
+
+
+def blob(file, command):
+    """One length and as many bytes; b"" at the end of the stream."""
+    head = file.read(8)
+    n = struct.unpack("<Q", head)[0] if len(head) == 8 else -1
+    data = file.read(n) if n >= 0 else b""
+    if n < 0 or len(data) < n:
+        raise SystemExit(f"{' '.join(command)}: the stream ends in the middle of a shard")
+    return data
+
+
+def is_held_out(number_of_conversation, share):
+    """By a hash of the number: the split does not depend on order, seed or the amount of data."""
+    return zlib.crc32(str(number_of_conversation).encode()) < share * 2**32
+
+
+def permutation(n, *key):
+    seed = zlib.crc32(",".join(map(str, key)).encode())
+    return torch.randperm(n, generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+def collate(items):
+    """Conversations as a batch, padded on the right: length [B], ids [B, L], mask [B, L], states [B, L, W], top_* [B, L, K]."""
+    def pad(name):
+        return torch.nn.utils.rnn.pad_sequence([i[name] for i in items], batch_first=True)
+    return {"length": torch.tensor([len(i["input_ids"]) for i in items]), "ids": pad("input_ids").long(),
+            "mask": pad("loss_mask").bool(), "states": pad("states"), "top_ids": pad("top_ids").long(), "top_p": pad("top_p")}
+
+
+def cut(chosen, tokens, length):
+    """Batches of (shard, s) of similar lengths, padded to at most `tokens` positions."""
+    size = [min(shard.offsets[s + 1] - shard.offsets[s], length) for shard, s in chosen]
+    batch, out = [], []
+    for i in sorted(range(len(chosen)), key=lambda i: -size[i]):
+        if batch and (len(batch) + 1) * size[batch[0]] > tokens:
+            out.append([chosen[b] for b in batch])
+            batch = []
+        batch.append(i)
+    return out + ([[chosen[b] for b in batch]] if batch else [])
+
+
+def groups(shards, n):
+    group = []
+    for s in shards:
+        group.append(s)
+        if len(group) == n:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def training_batches(source, o, position):
+    """Endless. o: seed, batch_tokens, max_length, held_out, mix_shards. Yields ((epoch, group, batch) of the next one, batch)."""
+    epoch, from_group, from_batch = position
+    while True:
+        some = False
+        for g, group in enumerate(groups(source.shards(lambda n: permutation(n, o["seed"], epoch)), o["mix_shards"])):
+            chosen = [(shard, s) for shard in group for s in range(len(shard)) if not is_held_out(shard.first + s, o["held_out"])]
+            chosen = [chosen[i] for i in permutation(len(chosen), o["seed"], epoch, g)]
+            batches = cut(chosen, o["batch_tokens"], o["max_length"])
+            some = some or len(batches) > 0
+            if g < from_group:
+                continue
+            order = permutation(len(batches), o["seed"], epoch, g, "batches")
+            for b in range(from_batch if g == from_group else 0, len(order)):
+                items = [shard.conversation(s, o["max_length"]) for shard, s in batches[order[b]]]
+                yield (epoch, g, b + 1), collate(items)
+        if not some:
+            raise SystemExit("there is nothing to train on: every conversation is held out")
+        epoch, from_group, from_batch = epoch + 1, 0, 0
+
+
+def held_out_batches(source, o):
+    """The held-out conversations up to eval_tokens tokens, always the same ones."""
+    chosen, tokens = [], 0
+    for shard in source.shards(range):
+        for s in range(len(shard)):
+            if tokens < o["eval_tokens"] and is_held_out(shard.first + s, o["held_out"]):
+                chosen.append((shard, s))
+                tokens += min(shard.offsets[s + 1] - shard.offsets[s], o["max_length"])
+        if tokens >= o["eval_tokens"]:
+            break
+    if not chosen:
+        raise SystemExit(f"no conversation is held out: held_out {o['held_out']} of so few selects none")
+    return [collate([shard.conversation(s, o["max_length"]) for shard, s in b])
+            for b in cut(chosen, o["batch_tokens"], o["max_length"])]
+
+
+def count_answers(texts, vocab):
+    """How often each token is written as an answer. texts: (input_ids, loss_mask) of conversations or shards."""
+    count = torch.zeros(vocab, dtype=torch.long)
+    for ids, mask in texts:
+        ids, mask = torch.as_tensor(ids).long(), torch.as_tensor(mask).bool()
+        count += torch.bincount(ids[mask], minlength=vocab)
+    return count
+
+
+def answers_of(source):
+    for shard in source.shards(range):
+        yield shard.read("input_ids", 0, None), shard.read("loss_mask", 0, None)
+
+
+def draft_vocabulary(count, n):
+    """The n most frequent tokens, ascending; equally frequent ones by id. Returns ids [n] and the share of answers they cover."""
+    ids = torch.sort(torch.sort(count, descending=True, stable=True).indices[:n]).values
+    return ids, float(count[ids].sum() / count.sum().clamp(min=1))

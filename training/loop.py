@@ -1,0 +1,191 @@
+"""loop.py - training: AdamW with warm-up and cosine, clipping, checkpoints, held-out acceptance as JSON lines.
+
+A checkpoint has everything that the rest of the run depends on: a run that was killed and resumed ends in the same bits as an
+uninterrupted one on the same CPU with the same number of threads.
+"""
+import contextlib
+import json
+import math
+import os
+import pathlib
+import sys
+import time
+
+import torch
+
+from training import accept
+from training.data import held_out_batches, training_batches
+from training.losses import LOSSES, log_q_at
+
+DEFAULTS = {"steps": 1000, "seed": 0, "batch_tokens": 2048, "max_length": 512, "mix_shards": 4, "held_out": 0.02, "eval_tokens": 20000,
+            "lr": 1e-3, "warmup": 50, "final_lr": 0.05, "weight_decay": 0.0, "beta1": 0.9, "beta2": 0.95, "clip": 1.0,
+            "loss": "kl", "depths": 5, "depth_decay": 0.8, "eval_every": 100, "checkpoint_every": 100, "bf16": "auto", "threads": 0,
+            "device": "auto", "stop_after": 0}
+
+
+def read_options(given):
+    unknown = set(given) - set(DEFAULTS)
+    if unknown:
+        raise SystemExit(f"train: unknown key {min(unknown)}; expected one of: {', '.join(DEFAULTS)}")
+    o = {**DEFAULTS, **given}
+    for name, default in DEFAULTS.items():
+        if isinstance(default, (int, float)) and not isinstance(o[name], (int, float)):
+            raise SystemExit(f"train: {name}: expected a number, found {o[name]!r}")
+    if o["loss"] not in LOSSES:
+        raise SystemExit(f"train: loss: expected one of {', '.join(LOSSES)}, found {o['loss']!r}")
+    return o
+
+
+def choose_device(o):
+    return ("cuda" if torch.cuda.is_available() else "cpu") if o["device"] == "auto" else o["device"]
+
+
+def uses_bf16(o, device):
+    if o["bf16"] != "auto":
+        return bool(o["bf16"])
+    return device == "cuda" or torch.backends.mkldnn.is_available() and "avx512_bf16" in cpu_flags()
+
+
+def cpu_flags():
+    with contextlib.suppress(OSError):
+        return pathlib.Path("/proc/cpuinfo").read_text(encoding="ascii", errors="ignore")
+    return ""
+
+
+def learning_rate(o, step):
+    if step < o["warmup"]:
+        return o["lr"] * (step + 1) / o["warmup"]
+    done = (step - o["warmup"]) / max(1, o["steps"] - o["warmup"])
+    return o["lr"] * (o["final_lr"] + (1 - o["final_lr"]) * 0.5 * (1 + math.cos(math.pi * min(1.0, done))))
+
+
+def loss_of(head, batch, o, table):
+    """Mean over the depths, weighted by depth_decay^depth, of the mean over the rows."""
+    total, weights, loss = 0.0, 0.0, LOSSES[o["loss"]]
+    for j, x in enumerate(head.depths(batch, o["depths"])):
+        rows = accept.rows_at(batch, j)
+        if not rows.any():
+            continue
+        weight = o["depth_decay"] ** j
+        ids, p = accept.target_at(batch, rows, j, table)
+        per_row = loss(log_q_at(head.logits(x[rows], j), ids), p)
+        extra = head.regression(x, batch, j)
+        total = total + weight * (per_row.mean() + (extra[rows].mean() if torch.is_tensor(extra) else extra))
+        weights += weight
+    return total / weights if weights else None
+
+
+# ---- checkpoints
+
+def write_checkpoint(path, state):
+    """Under its name only when complete: a kill leaves the old one."""
+    torch.save(state, f"{path}.part")
+    with open(f"{path}.part", "rb+") as f:
+        os.fsync(f.fileno())
+    os.replace(f"{path}.part", path)
+
+
+def read_checkpoint(path, recipe):
+    try:
+        state = torch.load(path, weights_only=True)
+    except Exception as e:
+        raise SystemExit(f"{path}: not a checkpoint: {e}") from None
+    differ = [k for k in recipe if state["recipe"].get(k) != recipe[k]]
+    if differ:
+        k = differ[0]
+        raise SystemExit(f"{path}: written with {k} {state['recipe'].get(k)!r}, but now {k} is {recipe[k]!r}: remove it to start again")
+    return state
+
+
+# ---- the loop
+
+def report(entry, log):
+    line = json.dumps(entry)
+    log.write(line + "\n")
+    log.flush()
+    rates = " ".join(f"{r:.3f}" for r in entry["greedy"])
+    print(f"step {entry['step']:6d}  {entry['tokens'] / 1e6:6.2f} M tokens  loss {entry['loss']:.4f}  held-out acceptance {rates}  "
+          f"tokens a step {entry['tokens3']:.2f} (3) {entry['tokens5']:.2f} (5), T = 1: {entry['sampled3']:.2f} {entry['sampled5']:.2f}  "
+          f"{entry['tokens_per_second']:.0f} tokens/s", flush=True)
+
+
+def cut_log(path, step):
+    """Lines after the checkpoint are written again."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    kept = []
+    for line in lines:
+        with contextlib.suppress(json.JSONDecodeError):
+            if json.loads(line)["step"] <= step:
+                kept.append(line)
+    path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+
+
+def train(head, source, given, out, recipe):
+    """Trains the head to `steps`, or goes on from out/checkpoint.pt. Returns the last held-out entry."""
+    o, out = read_options(given), pathlib.Path(out)
+    out.mkdir(parents=True, exist_ok=True)
+    device = choose_device(o)
+    if o["threads"]:
+        torch.set_num_threads(o["threads"])
+    torch.use_deterministic_algorithms(device == "cpu")
+    head = head.to(device).train()
+    table = accept.to_draft(head.ids, head.c["vocab_size"])
+    parameters = [p for p in head.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=o["lr"], betas=(o["beta1"], o["beta2"]), weight_decay=o["weight_decay"],
+                                  fused=True)
+    recipe = {**recipe, **{k: o[k] for k in DEFAULTS if k not in ("threads", "device", "stop_after", "eval_every", "checkpoint_every")}}
+    step, tokens, position, seconds, last = 0, 0, (0, 0, 0), 0.0, None
+    checkpoint, log_path = out / "checkpoint.pt", out / "curve.jsonl"
+    if checkpoint.exists():
+        s = read_checkpoint(checkpoint, recipe)
+        head.load_state_dict(s["head"])
+        optimizer.load_state_dict(s["optimizer"])
+        torch.set_rng_state(s["rng"])
+        step, tokens, position, seconds, last = s["step"], s["tokens"], tuple(s["position"]), s["seconds"], s["last"]
+        print(f"train: goes on from step {step}", file=sys.stderr)
+    cut_log(log_path, step)
+    held = held_out_batches(source, o)
+    batches = training_batches(source, o, position)
+    low = torch.autocast(device, dtype=torch.bfloat16, enabled=uses_bf16(o, device))
+    with open(log_path, "a", encoding="utf-8") as log:
+        began, at, since, since_tokens, running = time.monotonic(), seconds, time.monotonic(), 0, []
+
+        def evaluate():
+            nonlocal last, since, since_tokens, running
+            passed = time.monotonic() - since
+            entry = {"step": step, "tokens": tokens, "loss": sum(running) / max(1, len(running)),
+                     "tokens_per_second": since_tokens / max(passed, 1e-9), "seconds": seconds,
+                     **accept.held_out(head, held, max(5, o["depths"]) if not hasattr(head, "n") else head.n, table, device)}
+            report(entry, log)
+            last, since, since_tokens, running = entry, time.monotonic(), 0, []
+        if step == 0:
+            evaluate()
+        while step < o["steps"]:
+            position, batch = next(batches)
+            batch = accept.to_device(batch, device)
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(o, step)
+            with low:
+                loss = loss_of(head, batch, o, table)
+            if loss is not None:
+                loss.backward()
+                torch.nn.utils.clip_grad_norm_(parameters, o["clip"])
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
+                running.append(float(loss.detach()))
+                if not math.isfinite(running[-1]):
+                    raise SystemExit(f"train: step {step}: the loss is {running[-1]}")
+            step += 1
+            tokens += int(batch["length"].sum())
+            since_tokens += int(batch["length"].sum())
+            seconds = at + time.monotonic() - began
+            end = step == o["steps"] or step == o["stop_after"]
+            if step % o["eval_every"] == 0 or end:
+                evaluate()
+            if step % o["checkpoint_every"] == 0 or end:
+                write_checkpoint(checkpoint, {"recipe": recipe, "step": step, "tokens": tokens, "position": list(position),
+                                              "seconds": seconds, "last": last, "head": head.state_dict(),
+                                              "optimizer": optimizer.state_dict(), "rng": torch.get_rng_state()})
+            if step == o["stop_after"]:
+                break
+    return last

@@ -1,0 +1,53 @@
+"""losses.py - what a head is trained to minimize, by name.
+
+p: the target's distribution, known at its K most probable tokens; q: the head's, over the draft vocabulary. A token of p outside the
+draft vocabulary is never proposed: it has no q, and its probability counts as lost, so that rows weigh by what can be drafted.
+    ce        -log q(x), x the target's most probable token; rows whose x is outside the draft vocabulary weigh nothing
+    kl        sum of p (log p - log q)
+    tv        1 - sum of min(p, q): total variation, one minus the probability that the token is accepted
+    lk_alpha  -log sum of min(p, q)
+    lk        w kl + (1 - w) tv, w = exp(-eta a), a the mean of sum of min(p, q) at that depth, without a gradient
+lk_alpha and lk: "LK losses", arXiv 2602.23881 (its authors' code in SpecForge, pull request 492; eta = 3).
+"""
+import torch
+
+ETA = 3.0
+
+
+def log_q_at(logits, ids):
+    """log q at draft ids [N, K]; -inf where the id is -1: outside the draft vocabulary. logits [N, V]."""
+    lse = torch.logsumexp(logits.float(), -1, keepdim=True)
+    at = logits.gather(-1, ids.clamp(min=0)).float() - lse
+    return at.masked_fill(ids < 0, float("-inf"))
+
+
+def overlap(log_q, p):
+    """Sum of min(p, q) [N]: the probability that a token drawn from q is accepted."""
+    return torch.minimum(p, log_q.exp()).sum(-1)
+
+
+def ce(log_q, p):
+    known = log_q[:, :1] > float("-inf")
+    return -torch.where(known, log_q[:, :1], 0.0).sum(-1)
+
+
+def kl(log_q, p):
+    known = (log_q > float("-inf")) & (p > 0)
+    return torch.where(known, p * (torch.log(p.clamp(min=1e-30)) - torch.where(known, log_q, 0.0)), 0.0).sum(-1)
+
+
+def tv(log_q, p):
+    return 1 - overlap(log_q, p)
+
+
+def lk_alpha(log_q, p):
+    drafted = (log_q > float("-inf")).any(-1)       # rows without any token in the draft vocabulary teach nothing
+    return torch.where(drafted, -torch.log(overlap(log_q, p).clamp(min=1e-6)), 0.0)
+
+
+def lk(log_q, p):
+    w = torch.exp(-ETA * overlap(log_q, p).detach().mean())
+    return w * kl(log_q, p) + (1 - w) * tv(log_q, p)
+
+
+LOSSES = {"ce": ce, "kl": kl, "tv": tv, "lk_alpha": lk_alpha, "lk": lk}
