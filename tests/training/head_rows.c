@@ -129,7 +129,7 @@ static bool run(char **path, struct error *err)
     struct model *target = b != NULL ? model_open(path[0], b, ACTIVATIONS_F32, MAX_ROWS, err) : NULL;
     struct weights *w = target != NULL ? weights_open_files(path[2], same, err) : NULL;
     struct head h;
-    bool ok = w != NULL && read_rows(w, &r, path[2], err) && head_open(&h, path[1], NULL, NULL, err);
+    bool ok = w != NULL && read_rows(w, &r, path[2], err) && head_open(&h, path[1], HEAD_MEDUSA, NULL, err);
     if (ok) {
         const enum head_kind kind = h.kind;
         head_close(&h);
