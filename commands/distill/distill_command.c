@@ -200,7 +200,7 @@ static void summarize(const struct distill *d)
            (long long)o->answer_tokens);
     for (int i = 1; i < DROPS; i++)
         if (o->dropped[i] > 0)
-            printf("dropped: %lld conversations that %s\n", (long long)o->dropped[i], drop_means[i]);
+            printf("%lld dropped: %s\n", (long long)o->dropped[i], drop_means[i]);
     printf(
         "this run: %lld conversations, %lld cut at the limit; %lld answer tokens in %.1f s, %.1f tokens/s (%.1f with invented "
         "turns) in %lld slots, activations %s, cache %s\n",

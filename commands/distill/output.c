@@ -17,13 +17,13 @@
 const char *const drop_names[DROPS] = { "", "excluded", "repeated", "short", "unended", "special", "empty", "long" };
 const char *const drop_means[DROPS] = {
     "",
-    "share 13 words in a row with an excluded file",
-    "repeat an earlier prompt",
-    "have a user's turn of fewer than 3 words",
-    "have a user's turn that did not end",
-    "have a special token within a text",
-    "have an empty answer",
-    "have a prompt that does not fit into the context",
+    "a user's turn shares 13 words in a row with an excluded file",
+    "repeats an earlier prompt",
+    "an invented turn of fewer than 3 words",
+    "an invented turn that did not end",
+    "a special token within a text",
+    "an empty answer",
+    "a prompt that does not fit into the context",
 };
 
 // ---- settings
@@ -89,7 +89,7 @@ static int open_lines(const char *path, struct error *err)
     if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode)) {
         fail(err, "%s: expected a regular file, which a later run can continue", path);
     } else if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        fail(err, "%s: another process writes it: %s", path, strerror(errno));
+        fail(err, "%s: another process writes it", path);
     } else {
         return fd;
     }
@@ -118,7 +118,10 @@ static bool write_line(int fd, const char *path, const struct json *line, struct
     while (written < 0 && errno == EINTR);
     free(json);
     free(text);
-    return written == (ssize_t)n || fail(err, "%s: cannot write: %s", path, strerror(written < 0 ? errno : ENOSPC));
+    if (written < 0)
+        return fail(err, "%s: cannot write: %s", path, strerror(errno));
+    return written == (ssize_t)n ||
+           fail(err, "%s: cannot write: a line of %zu bytes, of which %zd fit", path, n, written);
 }
 
 static struct hash hash_of_id(const char *id)

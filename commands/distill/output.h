@@ -26,7 +26,7 @@ enum drop {
     DROPS
 };
 extern const char *const drop_names[DROPS]; // "excluded", ..
-extern const char *const drop_means[DROPS]; // as a part of a sentence
+extern const char *const drop_means[DROPS]; // in words
 
 struct output { // start with { 0 }
     char *path, *dropped_path;

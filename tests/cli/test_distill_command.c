@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -480,6 +481,8 @@ static void mistakes_give_one_sentence(void **state)
     char *path = test_path("a.jsonl");
     FILE *f = fopen(path, "ab");
     assert_non_null(f);
+    assert_int_equal(flock(fileno(f), LOCK_EX), 0);
+    refused(1, "a.jsonl: another process writes it", RUN "--prompts HERE/q.jsonl --new-tokens 9 --out HERE/a.jsonl");
     fputs("{\"id\": 7}\n", f);
     fclose(f);
     refused(1, "expected a conversation with id", RUN "--prompts HERE/q.jsonl --new-tokens 9 --out HERE/a.jsonl");
