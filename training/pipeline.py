@@ -16,14 +16,16 @@ import yaml
 from training import data, eagle3, export, loop, medusa
 
 KINDS = {"eagle3": eagle3.Eagle3, "eagle": eagle3.Eagle1, "medusa": medusa.Medusa}
-KEYS = {"": ("model", "out", "data", "features", "head", "train", "export", "heads"),
+KEYS = {"": ("model", "out", "data", "features", "head", "train", "export", "heads", "require"),
         "head": ("kind", "draft_vocab", "intermediate_size", "rope_theta", "heads", "layers", "output", "regression"),
         "export": ("form", "type", "title")}
-HEADS = """target: {{weights: {model}}}
-drafters: {{name: {kind}, weights: {head}, tokens: {tokens}}}
-sampling: {{temperature: 0}}
-prompts: {{file: {prompts}, limit: {limit}}}
-max_tokens: {max_tokens}
+HEADS = """name: heads
+target: {{model: {model}, device: cpu}}
+prompts: {{file: {prompts}, chat: auto}}
+limits: {{new_tokens: {new_tokens}, context: {context}}}
+cells:
+  sampling: [{{temperature: 0}}]
+  drafter: [{{kind: {kind}, weights: {head}{more}}}]
 """
 
 
@@ -151,11 +153,12 @@ def facts_of(recipe, source, head, covered, file):
 
 def compare(parts, recipe, folder, result):
     """`speclab heads` beside the held-out acceptance: a difference means that training and drafting do not agree."""
-    o = {"tokens": 3, "limit": 20, "max_tokens": 128, "positions": 500, **recipe["heads"]}
+    o = {"positions": 2000, "new_tokens": 128, "context": 1024, **recipe["heads"]}
     path = parts.out / "heads.yaml"
-    path.write_text(HEADS.format(model=pathlib.Path(recipe["model"]).resolve() if os.path.exists(recipe["model"]) else recipe["model"],
-                                 kind=recipe["head"]["kind"], head=folder.resolve(), prompts=pathlib.Path(o["prompts"]).resolve(),
-                                 tokens=o["tokens"], limit=o["limit"], max_tokens=o["max_tokens"]), encoding="utf-8")
+    model = pathlib.Path(recipe["model"])
+    path.write_text(HEADS.format(model=model.resolve() if model.exists() else model, kind=recipe["head"]["kind"], head=folder.resolve(),
+                                 prompts=pathlib.Path(o["prompts"]).resolve(), new_tokens=o["new_tokens"], context=o["context"],
+                                 more=", tokens: 5" if recipe["head"]["kind"] != "medusa" else ""), encoding="utf-8")
     print("train: held-out acceptance in training, by depth: " + " ".join(f"{r:.4f}" for r in result["greedy"]), flush=True)
     parts.run("heads", [parts.speclab, "heads", str(path), "--tokens", str(o["positions"])])
 
@@ -182,6 +185,8 @@ def main():
     print(f"train: wrote {folder}: {size / 1e6:.1f} MB", file=sys.stderr)
     if recipe.get("heads"):
         compare(parts, recipe, folder, result)
+    if recipe.get("require") and result["greedy"][0] < recipe["require"]:
+        raise SystemExit(f"train: held-out acceptance of the first draft token is {result['greedy'][0]:.3f}, required: {recipe['require']}")
 
 
 if __name__ == "__main__":

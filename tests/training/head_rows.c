@@ -133,7 +133,8 @@ static bool run(char **path, struct error *err)
     if (ok) {
         const enum head_kind kind = h.kind;
         head_close(&h);
-        ok = kind == HEAD_MEDUSA ? run_medusa(path[1], target, b, &r, err) : run_eagle(path[1], target, b, kind, &r, err);
+        ok = kind == HEAD_MEDUSA ? run_medusa(path[1], target, b, &r, err)
+                                 : run_eagle(path[1], target, b, kind, &r, err);
     }
     weights_close(w);
     model_close(target);

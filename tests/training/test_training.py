@@ -118,7 +118,7 @@ class Batches(unittest.TestCase):
 
 
 def one_by_one(head, batch, root, depth):
-    """What the LM head reads at `depth` from `root`, with a cache that grows a row at a time, as the drafter's does."""
+    """What the LM head reads at `depth` from `root`, with a cache to which it adds a row at a time, as the drafter's does."""
     h, c = head, head.c
     eps, keys, values = c["rms_norm_eps"], [], []
 
@@ -148,7 +148,7 @@ def one_by_one(head, batch, root, depth):
 
 
 class Forward(unittest.TestCase):
-    def test_the_unrolled_pass_equals_a_cache_that_grows_row_by_row(self):
+    def test_the_unrolled_pass_equals_a_cache_filled_row_by_row(self):
         torch.manual_seed(1)
         t = tiny.weights()
         target = {"embed_tokens.weight": t["model.embed_tokens.weight"], "lm_head.weight": t["lm_head.weight"],
