@@ -113,6 +113,7 @@ bool text_reader_skip(struct text_reader *r, int64_t n, struct error *err)
     for (int64_t i = 0; i < n; i++)
         if (!next_line(r, err))
             return r->lines.failed ? false
-                                   : fail(err, "%s: it has only %lld conversations", r->lines.name, (long long)r->read);
+                                   : fail(err, "%s: only %lld conversations, and the finished shards have more",
+                                          r->lines.name, (long long)r->read);
     return true;
 }

@@ -195,6 +195,9 @@ static void a_folder_is_continued(void **state)
         child_expect_error(1, other[i][1], more);
         free(more);
     }
+    char *fewer = xformat("%s --limit 2", words);
+    child_expect_error(1, "only 2 conversations, and the finished shards have more", fewer);
+    free(fewer);
     file_write_bytes(second, before, n - 5);
     child_expect_error(1, "features-00001.safetensors: tensor", words);
     file_write_bytes(second, before, n);
