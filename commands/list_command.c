@@ -35,6 +35,7 @@ static const char *type_name(enum option_type type)
         [OPTION_CHOICE] = "one of",
         [OPTION_INTS] = "list of integers",
         [OPTION_PAIRS] = "mapping from token ids to numbers",
+        [OPTION_ANY] = "list",
     };
     return names[type];
 }

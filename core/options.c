@@ -108,6 +108,9 @@ static bool read_one(const struct settings *s, const struct option *o, const cha
             return false;
         *(char **)field = xstrdup(text);
         return true;
+    case OPTION_ANY:
+        *(struct settings **)field = settings_copy(s);
+        return true;
     }
     return false;
 }
@@ -169,6 +172,7 @@ bool options_read(const struct settings *s, const char *what, const struct optio
                        : o->type == OPTION_INTS                           ? sizeof(struct ints)
                        : o->type == OPTION_PAIRS                          ? sizeof(struct pairs)
                        : o->type == OPTION_TEXT || o->type == OPTION_PATH ? sizeof(char *)
+                       : o->type == OPTION_ANY                            ? sizeof(struct settings *)
                                                                           : sizeof(int);
         memset(field, 0, bytes);
     }
@@ -209,6 +213,9 @@ void options_free(const struct option *table, void *options)
             free(p->key);
             free(p->value);
             *p = (struct pairs){ 0 };
+        } else if (o->type == OPTION_ANY) {
+            settings_free(*(struct settings **)field);
+            *(struct settings **)field = NULL;
         }
     }
 }

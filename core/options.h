@@ -16,6 +16,7 @@ enum option_type {
     OPTION_CHOICE,  // int, the index of the word in `choices`
     OPTION_INTS,    // struct ints: a list of integers
     OPTION_PAIRS,   // struct pairs: a mapping from token id to a number
+    OPTION_ANY,     // struct settings *, a copy owned by the options struct, NULL if not given: the plugin reads it
 };
 
 struct ints { // value of an OPTION_INTS: [8, 4, 2, 1]
@@ -49,3 +50,8 @@ void options_free(const struct option *table, void *options);
 
 // Adds the default of each option that the map lacks, in the table's order, so that the settings are complete.
 void options_fill(struct settings *map, const struct option *table);
+
+// The canonical settings of a plugin: `kind`, then all its options in the table's order, defaults filled in, every number in one
+// spelling, so that equal settings have equal text. given: checked by options_read; a mapping, or anything else for defaults.
+struct settings *entry_settings(const char *kind, const struct settings *given, const struct option *table);
+struct settings *option_settings(const struct settings *given, enum option_type type); // of one value

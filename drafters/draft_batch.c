@@ -94,5 +94,5 @@ void draft_batch_end(struct draft_batch *g, const struct request *r, int n)
 
 int draft_batch_row(const struct draft_batch *g, int slot, int node)
 {
-    return g->current->row(g->current, slot, node);
+    return node < 0 ? -1 : g->current->row(g->current, slot, node);
 }

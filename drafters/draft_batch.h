@@ -62,5 +62,5 @@ void draft_batch_take_parents(struct draft_batch *g, const struct pass *p, struc
 // The slot's pending rows in that pass: returns the first, *n is their number.
 int draft_batch_pending(const struct draft_batch *g, int slot, int *n);
 void draft_batch_end(struct draft_batch *g, const struct request *r, int n);
-// The pending row of a node of the slot's last draft, once the draft is verified; -1: none.
+// The pending row of a node of the slot's last draft, once the draft is verified; -1: none, as of node -1.
 int draft_batch_row(const struct draft_batch *g, int slot, int node);

@@ -56,6 +56,8 @@ struct drafter {                     // first member of every drafter's own stru
     struct backend *backend;
     size_t bytes, host_bytes;
     struct resolved resolved[MAX_RESOLVED]; // ends with option NULL, unless it is full
+    const struct settings
+        *resolved_options; // a map of further ones, which are no scalars; the drafter's own. NULL: none
 };
 
 // Functions that return bool return false and set err on failure, which ends decoding.
@@ -65,12 +67,15 @@ struct drafter_type {
     const struct option *options; // ends with { 0 }; NULL: it has none
     size_t options_size;          // of the struct that the options are read into
 
+    // Checks what the table of options cannot say, before anything is opened; called before makes and create. NULL: nothing.
+    bool (*check)(const void *options, struct error *err);
     // options: a struct of options_size bytes, read and checked as `options` says. Returns NULL and sets err on failure.
     struct drafter *(*create)(const struct drafter_env *env, const void *options, struct error *err);
     // Adds draft tokens to r[i].draft (draft_add) for n sequences, each in a slot of its own. Any draft may stay empty, with
     // the root only. Tokens deeper than r[i].depth cannot be used.
     bool (*propose)(struct drafter *d, struct request *r, int n, struct error *err);
     // n sequences have been extended: by the accepted draft tokens and the target's own token, or by a chunk of the prompt.
+    // A node -1 is one of another drafter's draft (ladder.c), and this one may not have been asked for a draft since the last advance.
     // NULL: the drafter keeps no state.
     bool (*advance)(struct drafter *d, const struct advance *a, int n, struct error *err);
     // The sequence in this slot has ended, maybe right after propose; the next one starts from nothing. NULL: as above.

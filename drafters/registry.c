@@ -14,6 +14,7 @@
     DRAFTER(medusa) \
     DRAFTER(eagle) \
     DRAFTER(eagle3) \
+    DRAFTER(ladder) \
     EXTENSION_DRAFTERS(DRAFTER)
 
 #define DECLARE(name) extern const struct drafter_type name##_drafter;
@@ -52,6 +53,8 @@ void drafter_resolve(const struct drafter *d, struct settings *options)
 {
     for (int i = 0; i < MAX_RESOLVED && d->resolved[i].option != NULL; i++)
         settings_put(options, d->resolved[i].option, settings_scalar(d->resolved[i].value));
+    for (int i = 0; d->resolved_options != NULL && i < d->resolved_options->n; i++)
+        settings_put(options, d->resolved_options->key[i], settings_copy(d->resolved_options->item[i]));
 }
 
 void drafter_destroy(struct drafter *d)

@@ -194,7 +194,8 @@ static bool read_drafter(struct pairing *p, const struct settings *s, struct err
         free(names.s);
         return false;
     }
-    return read_plugin(s, "drafter", name, p->type->options, p->type->options_size, &p->drafter_options, err);
+    return read_plugin(s, "drafter", name, p->type->options, p->type->options_size, &p->drafter_options, err) &&
+           (p->type->check == NULL || p->type->check(p->drafter_options, err));
 }
 
 static bool read_rule(struct pairing *p, const struct settings *s, struct error *err)

@@ -1,9 +1,4 @@
-// canonical_settings.c - one spelling for equal settings.
-//
-// The database identifies a cell by a hash of its settings, so {tokens: 8, longest: 3} must equal {longest: 3, tokens: 08}:
-// options are in their table's order, defaults are filled in, and a number has the shortest spelling that reads back as the
-// same number. The settings have been checked (options_read, sampling_read); cells run from the canonical settings.
-#include <stdio.h>
+// canonical_settings.c - how canonical settings (core/canonical_options.c) are shown, and those of sampling.
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,99 +7,6 @@
 #include "core/settings.h"
 #include "experiments/cells.h"
 #include "sampling/stages.h"
-
-static struct settings *integer(const char *text)
-{
-    char s[32];
-    snprintf(s, sizeof(s), "%lld", strtoll(text, NULL, 10));
-    return settings_scalar(s);
-}
-
-static struct settings *number(const char *text)
-{
-    char s[40];
-    double v = strtod(text, NULL) + 0.0; // -0 becomes 0
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(s, sizeof(s), "%.*g", digits, v);
-        if (strtod(s, NULL) == v)
-            break;
-    }
-    return settings_scalar(s);
-}
-
-static struct settings *integers(const struct settings *list)
-{
-    struct settings *to = settings_list();
-    for (int i = 0; i < list->n; i++)
-        settings_append(to, integer(list->item[i]->text));
-    return to;
-}
-
-// By ascending key; of two spellings of one key (11 and 011) the later wins.
-static struct settings *pairs(const struct settings *map)
-{
-    struct settings *to = settings_map();
-    for (long done = -1;;) {
-        int next = -1;
-        for (int i = 0; i < map->n; i++) {
-            long key = strtol(map->key[i], NULL, 10);
-            if (key > done && (next < 0 || key <= strtol(map->key[next], NULL, 10)))
-                next = i;
-        }
-        if (next < 0)
-            return to;
-        done = strtol(map->key[next], NULL, 10);
-        char key[24];
-        snprintf(key, sizeof(key), "%ld", done);
-        settings_put(to, key, number(map->item[next]->text));
-    }
-}
-
-// A list given for a text option is that text, as in options_read.
-static struct settings *one_line(const struct settings *given)
-{
-    struct text t = { 0 };
-    settings_write(given, &t);
-    struct settings *s = settings_scalar(t.s);
-    free(t.s);
-    return s;
-}
-
-static struct settings *value(const struct settings *given, enum option_type type)
-{
-    switch (type) {
-    case OPTION_INT:
-        return integer(given->text);
-    case OPTION_REAL:
-        return number(given->text);
-    case OPTION_INTS:
-        return integers(given);
-    case OPTION_PAIRS:
-        return pairs(given);
-    case OPTION_TEXT:
-        return given->kind == SETTINGS_LIST ? one_line(given) : settings_scalar(given->text);
-    case OPTION_BOOL:
-    case OPTION_PATH:
-    case OPTION_CHOICE:
-        break;
-    }
-    return settings_scalar(given->text);
-}
-
-struct settings *entry_settings(const char *kind, const struct settings *given, const struct option *table)
-{
-    struct settings *full = given != NULL && given->kind == SETTINGS_MAP ? settings_copy(given) : settings_map();
-    options_fill(full, table);
-    struct settings *to = settings_map();
-    settings_put(to, "kind", settings_scalar(kind));
-    for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
-        const struct settings *v = settings_get(full, o->name);
-        if (v != NULL)
-            settings_put(to, o->name, value(v, o->type));
-    }
-    settings_free(full);
-    return to;
-}
 
 static bool same_settings(const struct settings *a, const struct settings *b)
 {
@@ -143,7 +45,7 @@ struct settings *sampling_settings(const struct settings *given)
     for (int i = 0; stages[i] != NULL; i++) {
         const struct settings *v = settings_get(given, stages[i]->name);
         if (v != NULL)
-            settings_put(to, stages[i]->name, value(v, stages[i]->option[0].type));
+            settings_put(to, stages[i]->name, option_settings(v, stages[i]->option[0].type));
         else if (stages[i] == &temperature_stage)
             settings_put(to, stages[i]->name, settings_scalar("1"));
     }

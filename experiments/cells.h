@@ -60,9 +60,7 @@ bool experiment_is_none(const struct experiment *e, int drafter);
 int experiment_turns(const struct experiment *e);     // of all prompts
 bool experiment_has_text(const struct experiment *e); // whether a prompt needs a tokenizer
 
-// Canonical settings of entries (canonical_settings.c): numbers in one spelling, defaults filled in, options in the table's order,
-// so that equal settings have equal text. table: the plugin's options.
-struct settings *entry_settings(const char *kind, const struct settings *given, const struct option *table);
+// Canonical settings as reports show them (canonical_settings.c). settings: entry_settings (core/options.h). table: the plugin's options.
 char *entry_shown(const struct settings *settings, const struct option *table);
 struct settings *sampling_settings(const struct settings *given);
 char *sampling_shown(const struct settings *settings);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/error.h"
 #include "core/memory.h"
 #include "core/settings.h"
 #include "sampling/rng.h"
@@ -10,8 +11,8 @@
 
 unsigned draft_kinds(const struct draft_shape *g)
 {
-    unsigned makes = g->lookup ? TAKES_DETERMINISTIC : g->chains ? TAKES_CHAINS : 0;
-    for (int k = 1; k < g->nodes && !g->lookup; k++) {
+    unsigned makes = (g->source != TABLE ? TAKES_DETERMINISTIC : 0) | (g->chains ? TAKES_CHAINS : 0);
+    for (int k = 1; k < g->nodes && g->source != LOOKUP; k++) {
         makes |= g->proposal[k] == DETERMINISTIC ? TAKES_DETERMINISTIC
                  : g->proposal[k] == SAMPLED     ? TAKES_SAMPLED
                                                  : TAKES_WITHOUT_REPLACEMENT;
@@ -94,19 +95,18 @@ static bool table_drafter_propose(struct drafter *d, struct request *r, int n, s
                                   r[i].n, announced->n);
         table_model_expect(g->target, r[i].slot, r[i].token, r[i].n, r[i].n - 1);
         g->root_n = r[i].n;
-        if (g->lookup == NULL)
+        if (g->inner == NULL)
             build_draft(g, &r[i], &g->rows[r[i].slot]);
     }
-    return g->lookup == NULL || g->lookup->type->propose(g->lookup, r, n, err);
+    return g->inner == NULL || g->inner->type->propose(g->inner, r, n, err);
 }
 
 // Checks that the advance continues the text, that its tokens are those of the sequence, and that each hidden state is
 // that of the text before its token.
-static bool table_drafter_advance(struct drafter *d, const struct advance *a, int n, struct error *err)
+static void check_advance(struct table_drafter *g, const struct advance *a, int n, struct announced *all)
 {
-    struct table_drafter *g = (struct table_drafter *)d;
     for (int i = 0; i < n; i++, a++) {
-        struct announced *announced = &g->announced[a->slot];
+        struct announced *announced = &all[a->slot];
         int before = a->length - a->n;
         bool right = before == (announced->n == 0 ? 1 : announced->n) && a->features.rows == a->n &&
                      memcmp(a->sequence, announced->token, (size_t)announced->n * sizeof(*announced->token)) == 0 &&
@@ -121,21 +121,28 @@ static bool table_drafter_advance(struct drafter *d, const struct advance *a, in
         announced->n = a->length;
         memcpy(announced->token, a->sequence, (size_t)a->length * sizeof(*announced->token));
     }
-    return true;
+}
+
+static bool table_drafter_advance(struct drafter *d, const struct advance *a, int n, struct error *err)
+{
+    struct table_drafter *g = (struct table_drafter *)d;
+    check_advance(g, a, n, g->announced);
+    return g->inner == NULL || g->inner->type->advance == NULL || g->inner->type->advance(g->inner, a, n, err);
 }
 
 static void table_drafter_forget(struct drafter *d, int slot)
 {
     struct table_drafter *g = (struct table_drafter *)d;
     g->announced[slot].n = 0;
+    if (g->inner != NULL && g->inner->type->forget != NULL)
+        g->inner->type->forget(g->inner, slot);
     table_model_free_slot(g->target, slot);
 }
 
 static void table_drafter_destroy(struct drafter *d)
 {
     struct table_drafter *g = (struct table_drafter *)d;
-    if (g->lookup != NULL)
-        g->lookup->type->destroy(g->lookup);
+    drafter_destroy(g->inner);
     free(g);
 }
 
@@ -145,21 +152,137 @@ static const struct drafter_type table_drafter_type = { .name = "table",
                                                         .forget = table_drafter_forget,
                                                         .destroy = table_drafter_destroy };
 
-// Not by drafters/registry.c, which would link drafters that need the models.
-static struct drafter *lookup_create(int tokens)
+// ---- drafters of a ladder: a registry of two, in place of drafters/registry.c, which would link drafters that need the models
+
+struct table_part {
+    struct drafter drafter; // first
+    struct announced announced[TABLE_SLOTS];
+    bool proposed[TABLE_SLOTS]; // since the last advance
+};
+
+static struct table_drafter *outer; // whose table the part drafts from
+
+static bool part_propose(struct drafter *d, struct request *r, int n, struct error *err)
 {
-    extern const struct drafter_type ngram_drafter;
-    void *options = xcalloc(1, ngram_drafter.options_size);
-    struct settings *s = settings_map();
-    char *text = xformat("%d", tokens);
-    settings_put(s, "tokens", settings_scalar(text));
-    assert_true(options_read(s, "drafter ngram", ngram_drafter.options, options, NULL));
-    struct drafter *d = ngram_drafter.create(&(struct drafter_env){ .slots = TABLE_SLOTS }, options, NULL);
-    d->type = &ngram_drafter;
+    struct table_part *p = (struct table_part *)d;
+    for (int i = 0; i < n; i++) {
+        build_draft(outer, &r[i], &outer->rows[r[i].slot]);
+        p->proposed[r[i].slot] = true;
+    }
+    return true;
+}
+
+// As of the outer drafter; and accepted nodes are its own only if it has proposed.
+static bool part_advance(struct drafter *d, const struct advance *a, int n, struct error *err)
+{
+    struct table_part *p = (struct table_part *)d;
+    check_advance(outer, a, n, p->announced);
+    for (int i = 0; i < n; i++) {
+        for (int k = 1; a[i].node != NULL && k < a[i].n; k++)
+            if (a[i].node[k] >= 0 && !p->proposed[a[i].slot])
+                table_model_violation(outer->target, "slot %d: node %d of a draft that it did not propose", a[i].slot,
+                                      a[i].node[k]);
+        p->proposed[a[i].slot] = false;
+    }
+    return true;
+}
+
+static void part_forget(struct drafter *d, int slot)
+{
+    ((struct table_part *)d)->announced[slot].n = 0;
+}
+
+static void part_destroy(struct drafter *d)
+{
+    free(d);
+}
+
+static struct drafter *part_create(const struct drafter_env *env, const void *options, struct error *err)
+{
+    struct table_part *p = xcalloc(1, sizeof(*p));
+    p->drafter.nodes = outer->drafter.nodes;
+    p->drafter.taps = outer->drafter.taps;
+    return &p->drafter;
+}
+
+static unsigned part_makes(const void *options)
+{
+    return outer->shape->source == LADDER_BY_COUNT ? TAKES_DETERMINISTIC : draft_kinds(outer->shape);
+}
+
+static const struct drafter_type table_part_type = { .name = "table",
+                                                     .create = part_create,
+                                                     .propose = part_propose,
+                                                     .advance = part_advance,
+                                                     .forget = part_forget,
+                                                     .destroy = part_destroy,
+                                                     .makes = part_makes };
+extern const struct drafter_type ngram_drafter, ladder_drafter;
+const struct drafter_type *const drafter_types[] = { &ngram_drafter, &table_part_type, NULL };
+
+const struct drafter_type *drafter_named(const char *name)
+{
+    for (int i = 0; drafter_types[i] != NULL; i++)
+        if (strcmp(drafter_types[i]->name, name) == 0)
+            return drafter_types[i];
+    return NULL;
+}
+
+struct drafter *drafter_create(const struct drafter_type *type, const struct drafter_env *env, const void *options,
+                               struct error *err)
+{
+    struct drafter *d = type->create(env, options, err);
+    if (d != NULL)
+        d->type = type;
+    return d;
+}
+
+void drafter_destroy(struct drafter *d)
+{
+    if (d != NULL)
+        d->type->destroy(d);
+}
+
+unsigned drafter_makes(const struct drafter_type *type, const void *options)
+{
+    return type->makes != NULL ? type->makes(options) : TAKES_DETERMINISTIC;
+}
+
+void drafter_resolve(const struct drafter *d, struct settings *options)
+{
+    (void)d, (void)options;
+}
+
+// As on the command line; the text is freed.
+static struct drafter *inner_create(const struct drafter_type *type, char *text)
+{
+    struct error err;
+    const struct drafter_env env = { .slots = TABLE_SLOTS };
+    void *options = xcalloc(1, type->options_size);
+    struct settings *s = settings_inline(text, "drafter", &err);
+    assert_ok(s != NULL && options_read(s, "drafter", type->options, options, &err), err);
+    struct drafter *d = drafter_create(type, &env, options, &err);
+    assert_ok(d != NULL, err);
     settings_free(s);
+    options_free(type->options, options);
     free(options);
     free(text);
     return d;
+}
+
+static struct drafter *inner_of(const struct draft_shape *g)
+{
+    switch (g->source) {
+    case LOOKUP:
+        return inner_create(&ngram_drafter, xformat("ngram:tokens=%d", g->nodes - 1));
+    case LADDER:
+        return inner_create(&ladder_drafter, xformat("ladder:of=[{kind: ngram, shortest: 2, tokens: 2},table]"));
+    case LADDER_BY_COUNT:
+        return inner_create(&ladder_drafter, xformat("ladder:of=[{kind: table, at_least: %d},ngram]", g->nodes - 1));
+    case TABLE:
+        break;
+    }
+    return NULL;
 }
 
 struct table_drafter *table_drafter_create(const struct table_instance *w, const struct draft_shape *shape,
@@ -171,6 +294,7 @@ struct table_drafter *table_drafter_create(const struct table_instance *w, const
     g->shape = shape;
     g->target = target;
     g->q = q;
-    g->lookup = shape->lookup ? lookup_create(shape->nodes - 1) : NULL;
+    outer = g;
+    g->inner = inner_of(shape);
     return g;
 }

@@ -1,5 +1,5 @@
-// table_drafter.h - the drafter of tests/exact/table_loop.h: drafts of a given shape from a table of its own, or those
-// of the real ngram drafter. It checks each request and advance against the advances before it, and passes the expected
+// table_drafter.h - the drafter of tests/exact/table_loop.h: drafts of a given shape from a table of its own, those
+// of the real ngram drafter, or those of the real ladder of both. It checks each request and advance against the advances before it, and passes the expected
 // text of every slot to the table model.
 #pragma once
 #include "drafters/drafter.h"
@@ -23,7 +23,7 @@ struct table_drafter {
     const struct draft_shape *shape;
     struct model *target; // a table model
     struct table q;
-    struct drafter *lookup; // the ngram drafter; NULL: drafts come from q
+    struct drafter *inner; // the ngram drafter or the ladder; NULL: drafts come from q
     struct draft_rows rows[TABLE_SLOTS];
     struct announced announced[TABLE_SLOTS];
     int root_n; // tokens of the sequence in the last request

@@ -15,13 +15,20 @@
 
 enum { LOOP_NODES = 5, LOOP_PROMPT = 6, LOOP_SEQUENCES = 3, LOOP_REASONS = 4 };
 
+enum draft_source {
+    TABLE,          // drafts come from the drafter's own table
+    LOOKUP,         // nodes - 1 tokens of the ngram drafter; the other fields are ignored
+    LADDER,         // the ladder of the ngram drafter and of drafts from the table
+    LADDER_BY_COUNT // the ladder of drafts from the table that have all their nodes, and of the ngram drafter: not exact
+};
+
 struct draft_shape { // the shape of drafts
     const char *name;
     int nodes; // the root included
     int parent[LOOP_NODES];
     uint8_t proposal[LOOP_NODES];
     bool chains; // several, equally deep
-    bool lookup; // nodes - 1 tokens of the ngram drafter; the other fields are ignored
+    enum draft_source source;
 };
 
 unsigned draft_kinds(const struct draft_shape *g); // enum takes

@@ -38,6 +38,13 @@ static const char *const lines[] = {
     "eagle3:weights=%s.eagle3,tokens=3",
     "eagle3:weights=%s.eagle3,nodes=12,top=4,tokens=4,pick=greedy",
     "eagle3:weights=%s.eagle3,widths=[2,2,2],distinct=false",
+    "ladder:of=[{kind: ngram, longest: 2, tokens: 3, at_least: 2}]",
+    "ladder:of=[{kind: ngram, shortest: 2, at_least: 2},{kind: small, model: %s, tokens: 3}]",
+    "ladder:of=[{kind: ngram, longest: 2},{kind: small, model: %s, widths: [3, 2, 1]}]",
+    "ladder:of=[{kind: ngram, shortest: 3},{kind: eagle3, weights: %s.eagle3, tokens: 3}]",
+    "ladder:of=[{kind: ngram, longest: 2, at_least: 3},{kind: medusa, weights: %s.medusa, tokens: 2},{kind: eagle, weights: %s.eagle}]",
+    "ladder:of=[{kind: ngram, shortest: 3},{kind: eagle3, weights: %s.eagle3, nodes: 12, top: 4, tokens: 4, pick: greedy, at_least: 9},"
+    "{kind: medusa, weights: %s.medusa, tokens: 3}]",
 };
 
 enum { LINES = sizeof(lines) / sizeof(lines[0]) };
@@ -163,11 +170,21 @@ int pair_models_remove(void **state)
     return 0;
 }
 
+char *pair_line(const char *drafter, const char *draft)
+{
+    struct text t = { 0 };
+    for (const char *hole; (hole = strstr(drafter, "%s")) != NULL; drafter = hole + 2) {
+        text_add(&t, drafter, (size_t)(hole - drafter));
+        text_puts(&t, draft);
+    }
+    text_puts(&t, drafter);
+    return t.s;
+}
+
 static void read_options(struct pair *p, const char *line, const char *draft)
 {
     struct error err;
-    const char *hole = strstr(line, "%s");
-    char *text = hole != NULL ? xformat("%.*s%s%s", (int)(hole - line), line, draft, hole + 2) : xstrdup(line);
+    char *text = pair_line(line, draft);
     struct settings *s = settings_inline(text, "drafter", &err);
     p->type = s != NULL ? drafter_named(settings_get(s, "kind")->text) : NULL;
     if (p->type == NULL)

@@ -15,7 +15,9 @@ struct rule;
 // model, and with a suffix it is the path of a head (pair_heads_make). A registered drafter without a combination is tested with
 // its defaults. One with an option that has none is skipped with a message, unless pair_only names it.
 int pair_count(void);
-const char *pair_drafter(int i);        // "small:model=%s,tokens=4"
+const char *pair_drafter(int i); // "small:model=%s,tokens=4"
+char *pair_line(const char *drafter,
+                const char *draft);     // with the path of the draft model in place of each %s; free() it
 void pair_only(char **drafters, int n); // n > 0: these are tested, as given on a test program's command line
 
 unsigned pair_makes(const char *drafter);                         // drafter_makes

@@ -240,6 +240,8 @@ static void every_model_evaluates_each_row_once(void **unused)
 {
     for (int i = 0; i < pair_count(); i++) {
         int drafted = 0, accepted = 0;
+        if (strncmp(pair_drafter(i), "ladder", 6) == 0) // several models; which of them drafts: test_ladder.c
+            continue;
         decode(pair_drafter(i), "{temperature: 0}", &drafted, &accepted);
         decode(pair_drafter(i), "{temperature: 1}", &drafted, &accepted);
         assert_true((drafted > 0) == (strcmp(pair_drafter(i), "none") != 0));

@@ -1,0 +1,392 @@
+// test_ladder.c - the drafter of drafters: which part is taken, that all parts stay in step, what it refuses. That its drafts depend on the
+// text alone, and the texts of all its combinations, are in test_drafters.c and test_decode.c, like every drafter's.
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/settings.h"
+#include "drafters/drafter.h"
+#include "engine/engine.h"
+#include "experiments/yaml.h"
+#include "kernels/backend.h"
+#include "sampling/rng.h"
+#include "tests/support/check.h"
+#include "tests/support/decode_prompts.h"
+#include "tests/support/pairings.h"
+#include "tests/support/small_model.h"
+#include "verifier/rules/rule.h"
+
+enum { LENGTH = 128, LIMIT = 40, SLOTS = 2, TEXT = 40, NODES = 16 };
+
+static uint64_t state = 1;
+
+static int below(int n)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (int)((state >> 33) % (uint64_t)n);
+}
+
+// ---- ladders of which one part drafts everything
+
+static struct prompt_set prompts;
+
+static void make_prompts(void)
+{
+    prompts.n = 5;
+    for (int i = 0; i < prompts.n; i++) {
+        prompts.length[i] = 2 + 9 * i; // after a single token a head has no state yet
+        for (int k = 0; k < prompts.length[i]; k++)
+            prompts.token[i][k] = k > 12 && i > 2 ? prompts.token[i][k - 8] : below(small_default.vocab);
+    }
+}
+
+static struct decode_result *decode(const char *drafter, const char *sampling, int slots)
+{
+    const struct decode_setup s = { pair_target, pair_draft, &prompts, drafter, sampling, "rejection",
+                                    NULL,        slots,      LIMIT,    LENGTH,  NULL,     NULL };
+    return decode_prompts(&s);
+}
+
+#define NEVER "{kind: ngram, longest: 64, shortest: 64}"
+
+// The same drafts, decisions and trials in every step as of that part alone.
+static void a_ladder_of_which_one_part_drafts_equals_that_part(void **unused)
+{
+    static const char *const cases[][2] = {
+        { "ladder:of=[ngram]", "ngram" },
+        { "ladder:of=[{kind: ngram, longest: 2},{kind: small, model: %s, at_least: 1}]", NULL },
+        { "ladder:of=[" NEVER ",{kind: small, model: %s}]", "small:model=%s" },
+        { "ladder:of=[" NEVER ",{kind: small, model: %s, widths: [3, 2, 1]}]", "small:model=%s,widths=[3,2,1]" },
+        { "ladder:of=[" NEVER ",{kind: medusa, weights: %s.medusa, tokens: 3}]", "medusa:weights=%s.medusa,tokens=3" },
+        { "ladder:of=[{kind: eagle3, weights: %s.eagle3, tokens: 3},{kind: small, model: %s}]",
+          "eagle3:weights=%s.eagle3,tokens=3" },
+        { "ladder:of=[" NEVER ",{kind: eagle, weights: %s.eagle, nodes: 9, top: 3, tokens: 4, pick: greedy},"
+          "{kind: eagle3, weights: %s.eagle3}]",
+          "eagle:weights=%s.eagle,nodes=9,top=3,tokens=4,pick=greedy" },
+    };
+    static const char *const samplings[] = { "{temperature: 0}", "{temperature: 1}" };
+    for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++)
+        for (int k = 0; k < 4; k++) {
+            const char *alone = cases[c][1] != NULL ? cases[c][1] : "small:model=%s";
+            struct decode_result *a = decode(cases[c][0], samplings[k % 2], 1 + k),
+                                 *b = decode(alone, samplings[k % 2], 1 + k);
+            bool same = a->drafted == b->drafted && a->accepted == b->accepted && a->steps == b->steps;
+            for (int i = 0; i < prompts.n; i++)
+                same = same && a->step_hash[i] == b->step_hash[i];
+            assert_true(b->drafted > 10);
+            if (same != (cases[c][1] != NULL)) // the control: a ladder of which both parts draft
+                fail_msg("%s, %s: %d of %d draft tokens accepted in %d steps, of %s %d of %d in %d", cases[c][0],
+                         samplings[k % 2], a->accepted, a->drafted, a->steps, alone, b->accepted, b->drafted, b->steps);
+            free(a);
+            free(b);
+        }
+}
+
+// ---- which part is taken
+
+struct text_request {
+    int32_t token[TEXT], draft_token[NODES], parent[NODES];
+    uint8_t proposal[NODES];
+    struct draft draft;
+    struct philox rng;
+    int n, depth;
+};
+
+static struct request begin(struct text_request *t, int slot)
+{
+    t->draft = (struct draft){
+        .n = 1, .capacity = NODES, .token = t->draft_token, .parent = t->parent, .proposal = t->proposal
+    };
+    t->draft_token[0] = t->token[t->n - 1];
+    t->parent[0] = -1;
+    t->rng = philox_source(1, (uint64_t)slot);
+    t->rng.rng.root = t->n - 1;
+    return (struct request){
+        .slot = slot, .n = t->n, .token = t->token, .rng = &t->rng.rng, .draft = &t->draft, .depth = t->depth
+    };
+}
+
+static struct drafter *create(const char *text)
+{
+    const struct drafter_env env = { .slots = SLOTS, .length = TEXT, .used_vocab = 8 };
+    struct error err;
+    struct settings *s = settings_inline(text, "drafter", &err);
+    const struct drafter_type *type = drafter_named(settings_get(s, "kind")->text);
+    void *options = xcalloc(1, type->options_size);
+    assert_ok(options_read(s, "drafter", type->options, options, &err), err);
+    struct drafter *d = drafter_create(type, &env, options, &err);
+    assert_ok(d != NULL, err);
+    options_free(type->options, options);
+    free(options);
+    settings_free(s);
+    return d;
+}
+
+static void of_each_request_the_first_part_with_enough_draft_tokens_is_taken(void **unused)
+{
+    static const char *const parts[] = { "ngram:longest=5,shortest=3,tokens=4", "ngram:longest=2,shortest=2,tokens=3",
+                                         "ngram:longest=1,tokens=6" };
+    static const int at_least[] = { 3, 2, 4 };
+    struct drafter *ladder = create("ladder:of=[{kind: ngram, longest: 5, shortest: 3, tokens: 4, at_least: 3},"
+                                    "{kind: ngram, longest: 2, shortest: 2, tokens: 3, at_least: 2},"
+                                    "{kind: ngram, longest: 1, tokens: 6, at_least: 4}]");
+    int taken[4] = { 0 }, mixed = 0;
+    for (int round = 0; round < 3000; round++) {
+        static struct text_request t[SLOTS], own[SLOTS];
+        struct request r[SLOTS];
+        struct error err;
+        int by[SLOTS];
+        for (int s = 0; s < SLOTS; s++) {
+            t[s].n = 1 + below(TEXT - 1);
+            t[s].depth = below(6);
+            for (int i = 0; i < t[s].n; i++)
+                t[s].token[i] = below(2 + round % 6);
+            own[s] = t[s];
+            r[s] = begin(&t[s], s);
+        }
+        assert_true(ladder->type->propose(ladder, r, SLOTS, &err));
+        for (int s = 0; s < SLOTS; s++) {
+            for (by[s] = 0; by[s] < 3; by[s]++) {
+                struct drafter *alone = create(parts[by[s]]);
+                struct request one = begin(&own[s], 0);
+                assert_true(alone->type->propose(alone, &one, 1, &err));
+                drafter_destroy(alone);
+                if (own[s].draft.n - 1 >= at_least[by[s]])
+                    break;
+            }
+            taken[by[s]]++;
+            if (by[s] == 3)
+                own[s].draft.n = 1;
+            assert_int_equal(t[s].draft.n, own[s].draft.n);
+            assert_memory_equal(t[s].draft_token, own[s].draft_token, (size_t)own[s].draft.n * sizeof(int32_t));
+            assert_memory_equal(t[s].parent, own[s].parent, (size_t)own[s].draft.n * sizeof(int32_t));
+        }
+        mixed += by[0] != by[1];
+    }
+    for (int k = 0; k < 4; k++)
+        assert_true(taken[k] > 100);
+    assert_true(mixed > 100);
+    assert_int_equal(ladder->nodes, 7);
+    drafter_destroy(ladder);
+}
+
+static struct tensor (*attend)(struct backend *b, struct tensor out, struct tensor q, struct tensor k, struct tensor v,
+                               struct tensor angles, struct tensor keys, struct tensor values, const struct layout *s);
+static int passes;
+
+static struct tensor counted(struct backend *b, struct tensor out, struct tensor q, struct tensor k, struct tensor v,
+                             struct tensor angles, struct tensor keys, struct tensor values, const struct layout *s)
+{
+    passes++;
+    return attend(b, out, q, k, v, angles, keys, values, s);
+}
+
+// The text repeats its last three tokens, or does not.
+static void a_part_that_is_not_reached_makes_no_pass(void **unused)
+{
+    static const char *const ladders[] = {
+        "ladder:of=[{kind: ngram, shortest: 3},{kind: small, model: %s}]",
+        "ladder:of=[{kind: ngram, shortest: 3},{kind: eagle3, weights: %s.eagle3, tokens: 3}]",
+    };
+    for (int k = 0; k < 4; k++) {
+        const bool repeats = k % 2 != 0;
+        static struct text_request t;
+        struct error err;
+        struct advance a;
+        struct pair *p =
+            pair_open(pair_target, pair_draft, ladders[k / 2], "{temperature: 0}", rule_named("rejection"), 1, LENGTH);
+        t.n = 12;
+        t.depth = 5;
+        for (int i = 0; i < t.n; i++)
+            t.token[i] = repeats ? 10 + i % 4 : 10 + i;
+        assert_true(verifier_prefill(p->verifier, 0, t.token, t.n, &a, &err));
+        a.sequence = t.token;
+        a.length = t.n;
+        assert_true(p->type->advance(p->drafter, &a, 1, &err));
+        attend = p->backend->attend;
+        p->backend->attend = counted;
+        passes = 0;
+        struct request r = begin(&t, 0);
+        assert_true(p->type->propose(p->drafter, &r, 1, &err));
+        assert_true(t.draft.n > 1);
+        assert_int_equal(passes > 0, !repeats);
+        p->backend->attend = attend;
+        pair_close(p);
+    }
+}
+
+// ---- options
+
+static void it_makes_the_kinds_of_drafts_of_all_parts(void **unused)
+{
+    static const char *const parts[] = { "ngram", "small:model=x,tokens=3", "small:model=x,tokens=3,pick=coupled",
+                                         "small:model=x,widths=[3,2,1]", "medusa:weights=x,widths=[2,2],pick=greedy" };
+    static const char *const inside[] = { "ngram", "{kind: small, model: x, tokens: 3}",
+                                          "{kind: small, model: x, tokens: 3, pick: coupled}",
+                                          "{kind: small, model: x, widths: [3, 2, 1]}",
+                                          "{kind: medusa, weights: x, widths: [2, 2], pick: greedy}" };
+    for (int i = 0; i < 5; i++)
+        for (int j = 0; j < 5; j++) {
+            char *ladder = xformat("ladder:of=[%s,%s]", inside[i], inside[j]);
+            assert_int_equal(pair_makes(ladder), pair_makes(parts[i]) | pair_makes(parts[j]));
+            free(ladder);
+        }
+}
+
+// What is wrong with {kind: ladder, ..} as line 2 of a file, beside this rule; "": nothing.
+static struct error refusal(const char *drafter, const char *rule)
+{
+    struct error err = { "" };
+    struct pairing p;
+    char *text = xformat("drafter:\n  %s\n", drafter);
+    struct settings *s = yaml_parse(text, strlen(text), "a.yaml", &err), *r = settings_inline(rule, "--rule", &err);
+    assert_true(s != NULL && r != NULL);
+    if (pairing_read(&p, settings_get(s, "drafter"), r, NULL, &err))
+        pairing_close(&p);
+    settings_free(s);
+    settings_free(r);
+    free(text);
+    return err;
+}
+
+static void mistakes_are_named_with_their_place_before_anything_is_opened(void **unused)
+{
+    static const char known[] = "(known: none, ngram, small, medusa, eagle, eagle3)";
+    static const struct {
+        const char *drafter, *message;
+    } cases[] = {
+        { "{kind: ladder}", "drafter ladder needs the option \"of\" (" },
+        { "{kind: ladder, of: ngram}", "a.yaml:2:22: drafter ladder: of: expected a list of drafters, as in [ngram, " },
+        { "{kind: ladder, of: []}", "a.yaml:2:22: drafter ladder: of: expected a list of drafters, as in [ngram, " },
+        { "{kind: ladder, of: {kind: ngram}}", "a.yaml:2:22: drafter ladder: of: expected a list of drafters, as in " },
+        { "{kind: ladder, of: [ngrams]}", "a.yaml:2:23: drafter ladder: of: unknown drafter \"ngrams\" %s" },
+        { "{kind: ladder, of: [{longest: 3}]}",
+          "a.yaml:2:23: drafter ladder: of: expected a kind, as in {kind: ngram}" },
+        { "{kind: ladder, of: [[ngram]]}", "a.yaml:2:23: drafter ladder: of: expected a kind, as in {kind: ngram}" },
+        { "{kind: ladder, of: [ngram, {kind: ladder, of: [ngram]}]}",
+          "a.yaml:2:37: drafter ladder: of: a ladder cannot be part of another; list its drafters here %s" },
+        { "{kind: ladder, of: [{kind: ngram, lenght: 3}]}",
+          "a.yaml:2:37: drafter ladder: of: drafter ngram has no option \"lenght\" (it has: longest, shortest, tokens)" },
+        { "{kind: ladder, of: [{kind: ngram, tokens: 300}]}",
+          "drafter ladder: of: drafter ngram: tokens: expected an integer from 1 to 256, found 300" },
+        { "{kind: ladder, of: [ngram, small]}", "drafter ladder: of: drafter small needs the option \"model\" (" },
+        { "{kind: ladder, of: [{kind: ngram, at_least: 0}]}",
+          "a.yaml:2:47: drafter ladder: of: at_least: expected an integer from 1 to 511, found 0" },
+        { "{kind: ladder, of: [{kind: ngram, at_least: many}]}",
+          "a.yaml:2:47: drafter ladder: of: at_least: expected an integer, found \"many\"" },
+        { "{kind: ladder, of: [{kind: small, model: x, at_least: 2}]}",
+          "a.yaml:2:57: drafter ladder: of: drafter small samples its draft tokens, so its at_least must be 1, found 2" },
+        { "{kind: ladder, of: [ngram, ngram, ngram, ngram, ngram, ngram, ngram, ngram, ngram]}",
+          "a.yaml:2:22: drafter ladder: of: expected at most 8 drafters, found 9" },
+        { "{kind: ladder, at_least: 2, of: [ngram]}",
+          "a.yaml:2:18: drafter ladder has no option \"at_least\" (it has: of)" },
+        { "{kind: ladder, of: [{kind: ngram, at_least: 2}, {kind: small, model: x, pick: greedy, at_least: 3}]}", "" },
+    };
+    for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++) {
+        const struct error err = refusal(cases[c].drafter, "rejection");
+        char *expected = strstr(cases[c].message, "%s") == NULL
+                             ? xstrdup(cases[c].message)
+                             : xformat("%.*s%s", (int)strlen(cases[c].message) - 2, cases[c].message, known);
+        if (*expected == '\0' ? err.text[0] != '\0' : strstr(err.text, expected) == NULL)
+            fail_msg("%s\n  found    %s\n  expected %s", cases[c].drafter, err.text, expected);
+        free(expected);
+    }
+}
+
+static void a_rule_that_does_not_take_the_drafts_of_a_part_is_an_error(void **unused)
+{
+    int refused = 0, taken = 0;
+    for (int i = 0; rules[i] != NULL; i++) {
+        const bool fits = pair_fits("ngram", rules[i]) && pair_fits("small:model=x,widths=[3,2,1]", rules[i]);
+        const struct error err =
+            refusal("{kind: ladder, of: [ngram, {kind: small, model: x, widths: [3, 2, 1]}]}", rules[i]->name);
+        if (fits != (err.text[0] == '\0') ||
+            (!fits && strstr(err.text, "which drafter ladder makes with these options") == NULL))
+            fail_msg("%s: \"%s\"", rules[i]->name, err.text);
+        taken += fits;
+        refused += !fits;
+    }
+    assert_true(taken > 0 && refused > 0);
+}
+
+static char *resolved(const char *drafter, struct hash *identity)
+{
+    struct error err;
+    struct text t = { 0 };
+    struct settings *s = settings_inline("ladder", "drafter", &err);
+    struct pair *p =
+        pair_open(pair_target, pair_draft, drafter, "{temperature: 0}", rule_named("rejection"), 1, LENGTH);
+    drafter_resolve(p->drafter, s);
+    settings_write(s, &t);
+    *identity = p->drafter->identity;
+    settings_free(s);
+    pair_close(p);
+    return t.s;
+}
+
+// A cell is known by a hash of its resolved settings and the weights: nothing of a part may be missing, equal ones must be equal.
+static void its_settings_hold_those_of_all_parts_resolved(void **unused)
+{
+    struct hash a, b, none;
+    char *one = resolved("ladder:of=[{kind: ngram, tokens: 04, at_least: 02},{kind: small, model: %s, tokens: 2}]", &a);
+    char *two = resolved("ladder:of=[{kind: ngram, at_least: 2, longest: 3, tokens: 4},"
+                         "{tokens: 2, cache: f32, model: %s, kind: small}]",
+                         &b);
+    assert_string_equal(one, two);
+    assert_true(hash_equal(a, b) && !hash_is_none(a));
+    const char *begin =
+        "{kind: ladder, of: [{kind: ngram, longest: 3, shortest: 1, tokens: 4, at_least: 2}, {kind: small, ";
+    if (strncmp(one, begin, strlen(begin)) != 0 || strstr(one, "activations: f32, cache: f32") == NULL ||
+        strstr(one, "at_least: 1}]}") == NULL)
+        fail_msg("%s", one);
+    free(two);
+    two = resolved("ladder:of=[ngram,{kind: eagle, weights: %s.eagle}]", &b);
+    assert_false(hash_equal(a, b));
+    free(two);
+    free(resolved("ladder:of=[ngram]", &none));
+    assert_true(hash_is_none(none));
+    free(one);
+}
+
+static void a_threshold_that_no_draft_reaches_is_refused(void **unused)
+{
+    static const struct drafter_env env = { .slots = 1, .length = 64, .used_vocab = 4 };
+    static const char *const cases[][2] = {
+        { "[{kind: ngram, tokens: 3, at_least: 4}]",
+          "drafter ladder: of: drafter ngram makes drafts of at most 3 draft tokens, fewer than its at_least (4)" },
+        { "[none, ngram]",
+          "drafter ladder: of: drafter none makes drafts of at most 0 draft tokens, fewer than its at_least (1)" },
+        { "[{kind: ngram, longest: 2, shortest: 3}]",
+          "drafter ladder: of: drafter ngram: shortest (3) is more than longest (2)" },
+    };
+    for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++) {
+        struct error err = { "" };
+        struct settings *of = yaml_parse(cases[c][0], strlen(cases[c][0]), "of", &err);
+        assert_non_null(of);
+        assert_null(drafter_create(drafter_named("ladder"), &env, &of, &err));
+        assert_string_equal(err.text, cases[c][1]);
+        settings_free(of);
+    }
+}
+
+static int make(void **unused)
+{
+    make_prompts();
+    return pair_models_make(unused);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_ladder_of_which_one_part_drafts_equals_that_part),
+        cmocka_unit_test(of_each_request_the_first_part_with_enough_draft_tokens_is_taken),
+        cmocka_unit_test(a_part_that_is_not_reached_makes_no_pass),
+        cmocka_unit_test(it_makes_the_kinds_of_drafts_of_all_parts),
+        cmocka_unit_test(mistakes_are_named_with_their_place_before_anything_is_opened),
+        cmocka_unit_test(a_rule_that_does_not_take_the_drafts_of_a_part_is_an_error),
+        cmocka_unit_test(its_settings_hold_those_of_all_parts_resolved),
+        cmocka_unit_test(a_threshold_that_no_draft_reaches_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make, pair_models_remove);
+}
