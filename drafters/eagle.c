@@ -23,7 +23,7 @@ enum { CHUNK = 256 }; // maximum tokens of one sequence in a pass of `advance`
 struct eagle_options {
     char *weights;
     struct tree_options tree;
-    int activations, cache;              // enum activations, enum kv_type
+    int activations, quantize, cache;    // enum activations, enum quantize, enum kv_type
     int layer_ids, norm_before_residual; // enum layer_ids, enum tri; EAGLE-3 only
 };
 
@@ -62,6 +62,7 @@ static bool open_head(struct eagle_drafter *g, const struct drafter_env *env, co
 {
     const struct eagle_setup setup = { .kind = kind,
                                        .activations = (enum activations)o->activations,
+                                       .quantize = (enum quantize)o->quantize,
                                        .layer_ids = (enum layer_ids)o->layer_ids,
                                        .norm_before_residual = (enum tri)o->norm_before_residual,
                                        .rows = g->rows };
@@ -279,6 +280,8 @@ static struct drafter *eagle3_create(const struct drafter_env *env, const void *
     TREE_OPTIONS(struct eagle_options, tree), \
     { "activations", OPTION_CHOICE, offsetof(struct eagle_options, activations), "default", \
       "type that matmul inputs are rounded to; default: by the type of its weights", 0, 0, ACTIVATIONS_CHOICES }, \
+    { "quantize", OPTION_CHOICE, offsetof(struct eagle_options, quantize), "none", \
+      "type that its matrices of floats are quantized to as they are loaded", 0, 0, QUANTIZE_CHOICES }, \
     { "cache", OPTION_CHOICE, offsetof(struct eagle_options, cache), "default", \
       "element type of its KV cache", 0, 0, KV_CHOICES }
 

@@ -12,7 +12,7 @@
 struct medusa_options {
     char *weights;
     struct tree_options tree;
-    int activations;
+    int activations, quantize; // enum activations, enum quantize
 };
 
 struct medusa_drafter {
@@ -38,7 +38,8 @@ static bool open_heads(struct medusa_drafter *m, const struct drafter_env *env, 
 {
     char *path = model_path(o->weights, env->beside, err);
     if (path != NULL)
-        m->medusa = medusa_open(path, env->target, env->backend, (enum activations)o->activations, env->slots, err);
+        m->medusa = medusa_open(path, env->target, env->backend, (enum activations)o->activations,
+                                (enum quantize)o->quantize, env->slots, err);
     free(path);
     if (m->medusa == NULL)
         return false;
@@ -78,6 +79,8 @@ static const struct option medusa_options[] = {
     TREE_OPTIONS(struct medusa_options, tree),
     { "activations", OPTION_CHOICE, offsetof(struct medusa_options, activations), "default",
       "type that matmul inputs are rounded to; default: by the type of its weights", 0, 0, ACTIVATIONS_CHOICES },
+    { "quantize", OPTION_CHOICE, offsetof(struct medusa_options, quantize), "none",
+      "type that its matrices of floats are quantized to as they are loaded", 0, 0, QUANTIZE_CHOICES },
     { 0 },
 };
 // clang-format on

@@ -20,7 +20,7 @@ enum { CHUNK = 256 }; // maximum tokens of one sequence in a pass
 struct small_options {
     char *model, *device;
     struct tree_options tree;
-    int activations, cache; // enum activations, enum kv_type
+    int activations, quantize, cache; // enum activations, enum quantize, enum kv_type
 };
 
 struct small {
@@ -60,8 +60,8 @@ static bool open_model(struct small *g, const struct drafter_env *env, const str
     if (path == NULL)
         return false;
     struct error why;
-    g->model =
-        model_open(path, g->backend, (enum activations)o->activations, frontier > CHUNK ? frontier : CHUNK, &why);
+    g->model = model_open_quantized(path, g->backend, (enum activations)o->activations, (enum quantize)o->quantize,
+                                    frontier > CHUNK ? frontier : CHUNK, &why);
     bool ok = g->model != NULL || fail(err, "drafter small: %s", why.text);
     if (ok) {
         const struct model_shape *s = model_shape(g->model);
@@ -298,6 +298,8 @@ static const struct option small_options[] = {
     TREE_OPTIONS(struct small_options, tree),
     { "activations", OPTION_CHOICE, offsetof(struct small_options, activations), "default",
       "type that matmul inputs are rounded to; default: by the type of its weights", 0, 0, ACTIVATIONS_CHOICES },
+    { "quantize", OPTION_CHOICE, offsetof(struct small_options, quantize), "none",
+      "type that its matrices of floats are quantized to as they are loaded", 0, 0, QUANTIZE_CHOICES },
     { "cache", OPTION_CHOICE, offsetof(struct small_options, cache), "default",
       "element type of its KV cache", 0, 0, KV_CHOICES },
     { "device", OPTION_TEXT, offsetof(struct small_options, device), "",

@@ -127,7 +127,7 @@ static void open_it(const char *path, enum head_kind kind)
 {
     struct error err = { "" };
     if (kind == HEAD_MEDUSA) {
-        struct medusa *m = medusa_open(path, target, backend, ACTIVATIONS_F32, 1, &err);
+        struct medusa *m = medusa_open(path, target, backend, ACTIVATIONS_F32, QUANTIZE_NONE, 1, &err);
         insist(m != NULL || *err.text != '\0');
         if (m != NULL) {
             check_ids(medusa_target_id(m), medusa_vocab(m));

@@ -213,8 +213,9 @@ struct eagle *eagle_open(const char *path, const struct model *target, struct ba
     e->rows = s->rows;
     bool ok = head_open(&e->files, path, s->kind, s->kind == HEAD_EAGLE ? "drafter eagle" : "drafter eagle3", err);
     if (ok) {
-        e->tensor_loader =
-            (struct tensor_loader){ .backend = b, .weights = e->files.weights, .activations = s->activations };
+        e->tensor_loader = (struct tensor_loader){
+            .backend = b, .weights = e->files.weights, .activations = s->activations, .quantize = s->quantize
+        };
         e->hash = head_hash(&e->files);
         ok = eagle_config_read(&e->config, &e->files, e->target_shape, s, err) &&
              tensor_loader_begin(&e->tensor_loader, path, err) && load(e, err);

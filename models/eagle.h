@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "core/quantize.h"
 #include "core/tensor.h"
 #include "models/head.h"
 #include "models/model.h"
@@ -28,6 +29,7 @@ enum tri { TRI_UNSET, TRI_TRUE, TRI_FALSE }; // UNSET: as the checkpoint says
 struct eagle_setup {
     enum head_kind kind; // HEAD_EAGLE or HEAD_EAGLE3
     enum activations activations;
+    enum quantize quantize;
     enum layer_ids layer_ids;
     // EAGLE-3: the residual that attention is added to is normed. Required if the checkpoint does not say.
     enum tri norm_before_residual;

@@ -182,7 +182,7 @@ static bool load(struct medusa *m, int rows, struct error *err)
 }
 
 struct medusa *medusa_open(const char *path, const struct model *target, struct backend *b, enum activations a,
-                           int rows, struct error *err)
+                           enum quantize quantize, int rows, struct error *err)
 {
     struct medusa *m = xcalloc(1, sizeof(*m));
     m->target = target;
@@ -190,7 +190,8 @@ struct medusa *medusa_open(const char *path, const struct model *target, struct 
     m->backend = b;
     bool ok = head_open(&m->files, path, HEAD_MEDUSA, "drafter medusa", err);
     if (ok) {
-        m->tensor_loader = (struct tensor_loader){ .backend = b, .weights = m->files.weights, .activations = a };
+        m->tensor_loader =
+            (struct tensor_loader){ .backend = b, .weights = m->files.weights, .activations = a, .quantize = quantize };
         m->hash = head_hash(&m->files);
         ok = tensor_loader_begin(&m->tensor_loader, path, err) && load(m, rows, err);
     }

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "core/quantize.h"
 #include "core/tensor.h"
 #include "models/head.h"
 
@@ -19,7 +20,7 @@ struct model;
 // path: as head_open's. rows: maximum rows of medusa_logits. target, b: borrowed. Returns NULL and sets err on failure;
 // heads for another width or vocabulary than the target's are an error that gives both numbers.
 struct medusa *medusa_open(const char *path, const struct model *target, struct backend *b, enum activations a,
-                           int rows, struct error *err);
+                           enum quantize quantize, int rows, struct error *err);
 // Whether medusa_open would accept the heads for a target of this shape. Reads no numbers (head_fits).
 bool medusa_fits(const char *path, const struct model_shape *target, struct head_facts *facts, struct error *err);
 void medusa_close(struct medusa *m); // NULL is allowed

@@ -127,8 +127,8 @@ static bool allocate(struct model *m, struct tensor *t, int64_t width, struct er
     return t->data != NULL || fail(err, "%s: not enough memory for a pass of %d rows", b->name, m->rows);
 }
 
-static struct model *open_model(const char *path, struct backend *b, enum activations a, int rows, char **message,
-                                struct error *err)
+static struct model *open_model(const char *path, struct backend *b, enum activations a, enum quantize quantize,
+                                int rows, char **message, struct error *err)
 {
     struct model *m = xcalloc(1, sizeof(*m));
     m->backend = b;
@@ -138,7 +138,8 @@ static struct model *open_model(const char *path, struct backend *b, enum activa
         const struct model_config *c = &m->config;
         m->shape = model_shape_of(c);
         m->weights = weights_open(c, err);
-        m->tensor_loader = (struct tensor_loader){ .backend = b, .weights = m->weights, .activations = a };
+        m->tensor_loader =
+            (struct tensor_loader){ .backend = b, .weights = m->weights, .activations = a, .quantize = quantize };
         if (m->weights != NULL && message != NULL && b->packed_layout != 0)
             m->tensor_loader.cache = packed_cache_open(c, m->weights, b->packed_layout);
         ok = m->weights != NULL && model_check(c, m->weights, err) &&
@@ -162,14 +163,20 @@ static struct model *open_model(const char *path, struct backend *b, enum activa
 
 struct model *model_open(const char *path, struct backend *b, enum activations a, int rows, struct error *err)
 {
-    return open_model(path, b, a, rows, NULL, err);
+    return open_model(path, b, a, QUANTIZE_NONE, rows, NULL, err);
+}
+
+struct model *model_open_quantized(const char *path, struct backend *b, enum activations a, enum quantize quantize,
+                                   int rows, struct error *err)
+{
+    return open_model(path, b, a, quantize, rows, NULL, err);
 }
 
 struct model *model_open_cached(const char *path, struct backend *b, enum activations a, int rows, char **message,
                                 struct error *err)
 {
     *message = NULL;
-    return open_model(path, b, a, rows, message, err);
+    return open_model(path, b, a, QUANTIZE_NONE, rows, message, err);
 }
 
 void model_close(struct model *m)

@@ -1,11 +1,13 @@
 #include "models/tensor_loading.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/quantize.h"
 #include "kernels/backend.h"
 #include "kernels/memory_check.h"
 #include "models/block.h"
@@ -14,9 +16,21 @@
 #include "models/model.h"
 #include "models/weights.h"
 
-// The type that most of the bytes have.
-static enum type main_type(const struct weights *w)
+enum { QUANTIZED_ROWS = 256 }; // converted at a time
+
+// The type of a matrix once it is loaded.
+static enum type loaded_type(const struct tensor_loader *c, enum type type, int64_t width)
 {
+    static const enum type types[] = { [QUANTIZE_Q8_0] = Q8_0, [QUANTIZE_Q4_0] = Q4_0 };
+    if (c->quantize == QUANTIZE_NONE || type_is_quantized(type) || width % type_facts[types[c->quantize]].block != 0)
+        return type;
+    return types[c->quantize];
+}
+
+// The type that most of the bytes have.
+static enum type main_type(const struct tensor_loader *c)
+{
+    const struct weights *w = c->weights;
     const char *name, *type;
     int64_t rows, width;
     size_t bytes, by_type[TYPES] = { 0 };
@@ -24,7 +38,7 @@ static enum type main_type(const struct weights *w)
     for (size_t i = 0; weights_list(w, i, &name, &type, &rows, &width, &bytes); i++)
         for (int t = 0; t < TYPES; t++)
             if (strcmp(type_facts[t].name, type) == 0)
-                by_type[t] += bytes;
+                by_type[rows > 1 ? loaded_type(c, (enum type)t, width) : (enum type)t] += bytes;
     for (int t = 1; t < TYPES; t++)
         if (by_type[t] > by_type[largest])
             largest = t;
@@ -43,7 +57,7 @@ bool tensor_loader_begin(struct tensor_loader *c, const char *path, struct error
 {
     if (!has_memory(c, path, err))
         return false;
-    const enum type type = main_type(c->weights);
+    const enum type type = main_type(c);
     const enum activations wanted = c->activations;
     c->activations = c->backend->rounds_to(c->backend, wanted, type);
     if (c->activations == ACTIVATIONS_DEFAULT)
@@ -66,6 +80,58 @@ static bool prepare(struct tensor_loader *c, struct tensor *to, struct tensor w,
     if (to->data == NULL)
         return false;
     remember(&c->matrix, &c->matrices, to);
+    return true;
+}
+
+// Converts w to `type` by chunks of rows: the backend makes floats of any type.
+static bool quantize_rows(struct backend *b, struct tensor w, enum type type, uint8_t *to, int64_t *bad,
+                          struct error *err)
+{
+    const size_t from_row = type_row_bytes(w.type, w.width), to_row = type_row_bytes(type, w.width);
+    struct tensor stored = tensor_of(b->alloc(b, QUANTIZED_ROWS * from_row), w.type, QUANTIZED_ROWS, w.width);
+    struct tensor rows = rows_on(b, QUANTIZED_ROWS, w.width);
+    float *x = xmalloc(tensor_bytes(rows));
+    int32_t id[QUANTIZED_ROWS];
+    for (int i = 0; i < QUANTIZED_ROWS; i++)
+        id[i] = i;
+    *bad = -1;
+    bool ok = (stored.data != NULL && rows.data != NULL) || fail(err, "%s: not enough memory", b->name);
+    for (int64_t first = 0; ok && *bad < 0 && first < w.rows; first += QUANTIZED_ROWS) {
+        const int64_t n = w.rows - first < QUANTIZED_ROWS ? w.rows - first : QUANTIZED_ROWS;
+        stored.rows = rows.rows = n;
+        b->upload(b, stored.data, (const uint8_t *)w.data + (size_t)first * from_row, (size_t)n * from_row);
+        b->take(b, rows, stored, id);
+        ok = b->sync(b, err);
+        if (ok)
+            b->download(b, x, rows.data, tensor_bytes(rows));
+        ok = ok && b->sync(b, err);
+        for (int64_t i = 0; ok && *bad < 0 && i < n; i++)
+            if (!quantize_floats(type, x + i * w.width, w.width, to + (size_t)(first + i) * to_row))
+                *bad = first + i;
+    }
+    free(x);
+    b->release(b, stored.data);
+    b->release(b, rows.data);
+    return ok;
+}
+
+// Replaces w by its quantized form, which belongs to the loader.
+static bool quantize(struct tensor_loader *c, const char *name, struct tensor *w, struct error *err)
+{
+    const enum type type = loaded_type(c, w->type, w->width);
+    struct error why;
+    int64_t bad;
+    if (type == w->type)
+        return true;
+    struct tensor to = tensor_of(xmalloc((size_t)w->rows * type_row_bytes(type, w->width)), type, w->rows, w->width);
+    c->quantized = xrealloc(c->quantized, (size_t)(c->n_quantized + 1) * sizeof(*c->quantized));
+    c->quantized[c->n_quantized++] = to.data;
+    if (!quantize_rows(c->backend, *w, type, to.data, &bad, &why))
+        return fail(err, "tensor %s: quantize: %s", name, why.text);
+    if (bad >= 0)
+        return fail(err, "tensor %s: quantize: row %" PRId64 " holds a number that is too large for %s", name, bad,
+                    type_facts[type].name);
+    *w = to;
     return true;
 }
 
@@ -104,10 +170,12 @@ bool load_matrix(struct tensor_loader *c, const char *name, int64_t rows, int64_
     struct tensor w;
     if (!weights_get_unchecked(c->weights, name, rows, width, &w, err))
         return false;
+    w.type = loaded_type(c, w.type, w.width);
     load_count(c, w);
     if (c->check_only)
         return true;
-    return read_cached(c, to, w) || (weights_get(c->weights, name, rows, width, &w, err) && prepare(c, to, w, err));
+    return read_cached(c, to, w) || (weights_get(c->weights, name, rows, width, &w, err) &&
+                                     quantize(c, name, &w, err) && prepare(c, to, w, err));
 }
 
 bool load_table(struct tensor_loader *c, const char *name, int64_t rows, int64_t width, struct tensor *to,
@@ -116,7 +184,8 @@ bool load_table(struct tensor_loader *c, const char *name, int64_t rows, int64_t
     struct tensor w;
     if (c->check_only)
         return weights_get_unchecked(c->weights, name, rows, width, &w, err);
-    return weights_get(c->weights, name, rows, width, &w, err) && (read_cached(c, to, w) || prepare(c, to, w, err));
+    return weights_get(c->weights, name, rows, width, &w, err) && quantize(c, name, &w, err) &&
+           (read_cached(c, to, w) || prepare(c, to, w, err));
 }
 
 bool load_vector(struct tensor_loader *c, const char *name, int64_t width, struct tensor *to, struct error *err)
@@ -227,8 +296,12 @@ void tensor_loader_release(struct tensor_loader *c)
         c->backend->unprepare(c->backend, *c->matrix[i]);
     for (int i = 0; i < c->vectors; i++)
         c->backend->release(c->backend, c->vector[i]->data);
+    for (int i = 0; i < c->n_quantized; i++)
+        free(c->quantized[i]);
+    free(c->quantized);
     free(c->matrix);
     free(c->vector);
     c->matrix = c->vector = NULL;
-    c->matrices = c->vectors = 0;
+    c->matrices = c->vectors = c->n_quantized = 0;
+    c->quantized = NULL;
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include "core/quantize.h"
 #include "core/tensor.h"
 
 struct backend;
@@ -19,14 +20,18 @@ struct tensor_loader {
     struct packed_cache *cache; // packed-weight cache; NULL: none
     bool check_only;            // only names, shapes and types are checked: no number is read, and no backend is needed
     enum activations activations;
+    // Matrices of floats are quantized as they are loaded, unless their row length is no multiple of the block size.
+    enum quantize quantize;
     size_t bytes, bytes_by_type[TYPES]; // of the tensors that a pass reads: all loaded ones but tables
     struct tensor **matrix;             // (matrices) destinations, in the order of loading
     struct tensor **vector;             // (vectors)
     int matrices, vectors;
+    void **quantized; // (n_quantized) numbers of such matrices
+    int n_quantized;
 };
 
-// Called before anything is loaded. Resolves ACTIVATIONS_DEFAULT by the type that most of the bytes have. Returns false and
-// sets err if that type is not quantized and activations are int8, or if the device has not enough memory for the weights.
+// Called before anything is loaded. Resolves ACTIVATIONS_DEFAULT by the type that most of the bytes have once loaded. Returns
+// false and sets err if that type is not quantized and activations are int8, or if the device has not enough memory for the weights.
 // path: of the checkpoint, for messages.
 bool tensor_loader_begin(struct tensor_loader *c, const char *path, struct error *err);
 

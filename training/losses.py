@@ -14,11 +14,26 @@ import torch
 ETA = 3.0
 
 
+class LogQ(torch.autograd.Function):
+    """log softmax of logits [N, V] at ids [N, K]. Its gradient needs q once, in the type of the logits: with d the gradient of the
+    result, that of the logits is d at the ids, less the sum of d times q."""
+
+    @staticmethod
+    def forward(ctx, logits, ids):
+        lse = torch.logsumexp(logits.float(), -1, keepdim=True)
+        ctx.save_for_backward(logits, lse, ids)
+        return logits.gather(-1, ids).float() - lse
+
+    @staticmethod
+    def backward(ctx, d):
+        logits, lse, ids = ctx.saved_tensors
+        q = (logits - lse).exp_()  # float32
+        return q.mul_(-d.sum(-1, keepdim=True)).scatter_add_(-1, ids, d).to(logits.dtype), None
+
+
 def log_q_at(logits, ids):
     """log q at draft ids [N, K]; -inf where the id is -1: outside the draft vocabulary. logits [N, V]."""
-    lse = torch.logsumexp(logits.float(), -1, keepdim=True)
-    at = logits.gather(-1, ids.clamp(min=0)).float() - lse
-    return at.masked_fill(ids < 0, float("-inf"))
+    return LogQ.apply(logits, ids.clamp(min=0)).masked_fill(ids < 0, float("-inf"))
 
 
 def overlap(log_q, p):

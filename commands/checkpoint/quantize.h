@@ -1,7 +1,4 @@
-// quantize.h - quantizes floats, and writes a checkpoint whose matrices have a given type.
-//
-// Q8_0 and Q4_0 equal ggml's reference byte for byte (quantize_row_q8_0_ref, quantize_row_q4_0_ref), BF16 equals its
-// ggml_compute_fp32_to_bf16; tests/formats/test_quantize.c compares with gguf-py.
+// quantize.h - writes a checkpoint whose matrices have a given type (core/quantize.h).
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,11 +10,6 @@ struct backend;
 struct error;
 struct model_config;
 struct progress_observer;
-
-bool can_quantize_to(enum type type); // whether the type is supported: F32, BF16, Q8_0, Q4_0
-// Converts n numbers, a multiple of the block size, to `type`. Returns false if a number or a block's scale is not finite
-// in that type.
-bool quantize_floats(enum type type, const float *x, int64_t n, void *to);
 
 struct quantize_summary {
     int changed, same; // number of matrices converted, and of those that had the type already

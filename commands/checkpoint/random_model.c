@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/quantize.h"
 #include "formats/file.h"
 #include "formats/gguf.h"
 #include "commands/checkpoint/random_parts.h"

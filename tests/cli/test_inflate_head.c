@@ -78,7 +78,7 @@ static float *eagle_logits_of(const struct form_bench *b, const char *path, enum
 
 static float *medusa_logits_of(const struct form_bench *b, const char *path, bool wide, int *n)
 {
-    struct medusa *m = medusa_open(path, b->target, b->backend, ACTIVATIONS_F32, MEDUSA_ROWS, &err);
+    struct medusa *m = medusa_open(path, b->target, b->backend, ACTIVATIONS_F32, QUANTIZE_NONE, MEDUSA_ROWS, &err);
     assert_ok(m != NULL, err);
     const int vocab = medusa_vocab(m), width = wide ? WIDER : WIDTH;
     float states[MEDUSA_ROWS * WIDTH];

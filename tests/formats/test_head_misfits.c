@@ -255,7 +255,7 @@ static void check_refused(const struct form_bench *b, int number, enum head_kind
     char *path = xformat("%s/wrong_%d", test_directory(), number);
     write(path);
     if (kind == HEAD_MEDUSA) {
-        struct medusa *m = medusa_open(path, b->target, b->backend, ACTIVATIONS_F32, MEDUSA_ROWS, &err);
+        struct medusa *m = medusa_open(path, b->target, b->backend, ACTIVATIONS_F32, QUANTIZE_NONE, MEDUSA_ROWS, &err);
         if (m != NULL)
             fail_msg("opened, where \"%s\" was expected", message);
     } else {

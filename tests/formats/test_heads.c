@@ -51,7 +51,7 @@ static void check_medusa(const struct form_bench *b, const char *name, void (*wr
     char *path = test_path(name);
     float states[MEDUSA_ROWS * WIDTH], *logits = xmalloc((size_t)4 * MEDUSA_ROWS * VOCAB * sizeof(float));
     write(path);
-    struct medusa *m = medusa_open(path, b->target, b->backend, ACTIVATIONS_F32, MEDUSA_ROWS, &err);
+    struct medusa *m = medusa_open(path, b->target, b->backend, ACTIVATIONS_F32, QUANTIZE_NONE, MEDUSA_ROWS, &err);
     assert_ok(m != NULL, err);
     const int vocab = medusa_vocab(m);
     assert_int_equal(medusa_heads(m), 4);

@@ -77,9 +77,9 @@ static void one_directory_holds_a_target_and_its_heads(void **unused)
     assert_ok(target != NULL, err);
     const char *unused_name = model_unused(target, 0); // the model does not use the heads
     assert_true(unused_name != NULL && strncmp(unused_name, "medusa_head.", 12) == 0);
-    struct medusa *inside = medusa_open(both, target, b, ACTIVATIONS_F32, 2, &err);
+    struct medusa *inside = medusa_open(both, target, b, ACTIVATIONS_F32, QUANTIZE_NONE, 2, &err);
     assert_ok(inside != NULL, err);
-    struct medusa *alone = medusa_open(heads, target, b, ACTIVATIONS_F32, 2, &err);
+    struct medusa *alone = medusa_open(heads, target, b, ACTIVATIONS_F32, QUANTIZE_NONE, 2, &err);
     assert_ok(alone != NULL, err);
     assert_int_equal(medusa_heads(inside), s.medusa_heads);
     assert_int_equal(medusa_vocab(inside), t.vocab);

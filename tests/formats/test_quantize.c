@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "core/quantize.h"
 #include "kernels/backend.h"
 #include "formats/gguf.h"
 #include "commands/checkpoint/quantize.h"

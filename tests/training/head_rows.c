@@ -107,7 +107,7 @@ static bool run_eagle(const char *path, const struct model *target, struct backe
 static bool run_medusa(const char *path, const struct model *target, struct backend *b, const struct rows *r,
                        struct error *err)
 {
-    struct medusa *m = medusa_open(path, target, b, ACTIVATIONS_F32, MAX_ROWS, err);
+    struct medusa *m = medusa_open(path, target, b, ACTIVATIONS_F32, QUANTIZE_NONE, MAX_ROWS, err);
     if (m == NULL)
         return false;
     const int vocab = medusa_vocab(m);

@@ -1,10 +1,10 @@
-// quantize_rows.c - quantizes floats as ggml's reference does: every operation in float32 and in the same order, since
+// quantize.c - quantizes floats as ggml's reference does: every operation in float32 and in the same order, since
 // another order would round differently. (The build forbids contraction outside the kernels.)
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-#include "commands/checkpoint/quantize.h"
+#include "core/quantize.h"
 
 enum { BLOCK = 32 };
 

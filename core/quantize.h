@@ -1,0 +1,17 @@
+// quantize.h - floats to the block formats of GGUF.
+//
+// Q8_0 and Q4_0 equal ggml's reference byte for byte (quantize_row_q8_0_ref, quantize_row_q4_0_ref), BF16 equals its
+// ggml_compute_fp32_to_bf16; tests/formats/test_quantize.c compares with gguf-py.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include "core/tensor.h"
+
+// What matrices of floats are quantized to as they are loaded (models/tensor_loading.h).
+enum quantize { QUANTIZE_NONE, QUANTIZE_Q8_0, QUANTIZE_Q4_0 };
+#define QUANTIZE_CHOICES "none|q8_0|q4_0"
+
+bool can_quantize_to(enum type type); // whether the type is supported: F32, BF16, Q8_0, Q4_0
+// Converts n numbers, a multiple of the block size, to `type`. Returns false if a number or a block's scale is not finite
+// in that type.
+bool quantize_floats(enum type type, const float *x, int64_t n, void *to);
