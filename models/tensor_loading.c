@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "core/quantize.h"
 #include "kernels/backend.h"
+#include "kernels/float_rows.h"
 #include "kernels/memory_check.h"
 #include "models/block.h"
 #include "models/config.h"
@@ -83,35 +84,22 @@ static bool prepare(struct tensor_loader *c, struct tensor *to, struct tensor w,
     return true;
 }
 
-// Converts w to `type` by chunks of rows: the backend makes floats of any type.
+// Sets *bad to a row that the type cannot hold; -1: none.
 static bool quantize_rows(struct backend *b, struct tensor w, enum type type, uint8_t *to, int64_t *bad,
                           struct error *err)
 {
-    const size_t from_row = type_row_bytes(w.type, w.width), to_row = type_row_bytes(type, w.width);
-    struct tensor stored = tensor_of(b->alloc(b, QUANTIZED_ROWS * from_row), w.type, QUANTIZED_ROWS, w.width);
-    struct tensor rows = rows_on(b, QUANTIZED_ROWS, w.width);
-    float *x = xmalloc(tensor_bytes(rows));
-    int32_t id[QUANTIZED_ROWS];
-    for (int i = 0; i < QUANTIZED_ROWS; i++)
-        id[i] = i;
+    const size_t row_bytes = type_row_bytes(type, w.width);
+    float *x = xmalloc((size_t)(QUANTIZED_ROWS * w.width) * sizeof(*x));
+    bool ok = true;
     *bad = -1;
-    bool ok = (stored.data != NULL && rows.data != NULL) || fail(err, "%s: not enough memory", b->name);
     for (int64_t first = 0; ok && *bad < 0 && first < w.rows; first += QUANTIZED_ROWS) {
         const int64_t n = w.rows - first < QUANTIZED_ROWS ? w.rows - first : QUANTIZED_ROWS;
-        stored.rows = rows.rows = n;
-        b->upload(b, stored.data, (const uint8_t *)w.data + (size_t)first * from_row, (size_t)n * from_row);
-        b->take(b, rows, stored, id);
-        ok = b->sync(b, err);
-        if (ok)
-            b->download(b, x, rows.data, tensor_bytes(rows));
-        ok = ok && b->sync(b, err);
+        ok = float_rows(b, w, first, n, x, err);
         for (int64_t i = 0; ok && *bad < 0 && i < n; i++)
-            if (!quantize_floats(type, x + i * w.width, w.width, to + (size_t)(first + i) * to_row))
+            if (!quantize_floats(type, x + i * w.width, w.width, to + (size_t)(first + i) * row_bytes))
                 *bad = first + i;
     }
     free(x);
-    b->release(b, stored.data);
-    b->release(b, rows.data);
     return ok;
 }
 

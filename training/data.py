@@ -15,7 +15,7 @@ import safetensors.torch
 import torch
 
 FORMAT = "speclab-features-1"
-ROWS = ("input_ids", "loss_mask", "states", "top_ids", "top_p")   # tensors with one row a token
+ROWS = ("input_ids", "loss_mask", "top_ids", "top_p", "states")   # tensors with one row a token; a draft model reads no states
 
 
 class Shard:
@@ -33,7 +33,7 @@ class Shard:
     def conversation(self, s, length):
         a = self.offsets[s]
         b = min(self.offsets[s + 1], a + length)
-        return {name: self.read(name, a, b) for name in ROWS}
+        return {name: self.read(name, a, b) for name in (ROWS[:-1] if self.metadata["kind"] == "small" else ROWS)}
 
 
 def file_shard(path):
@@ -41,7 +41,7 @@ def file_shard(path):
         f = safetensors.safe_open(str(path), "pt")
     except Exception as e:
         raise SystemExit(f"{path}: not a safetensors file: {e}") from None
-    missing = {"offsets", *ROWS} - set(f.keys())
+    missing = {"offsets", *ROWS} - set(f.keys()) - {"states"}
     if missing:
         raise SystemExit(f"{path}: there is no tensor {min(missing)}")
     return Shard(str(path), lambda name, a, b: f.get_slice(name)[a:b], f.metadata())
@@ -137,11 +137,12 @@ def permutation(n, *key):
 
 
 def collate(items):
-    """Conversations as a batch, padded on the right: length [B], ids [B, L], mask [B, L], states [B, L, W], top_* [B, L, K]."""
+    """Conversations as a batch, padded on the right: length [B], ids [B, L], mask [B, L], top_* [B, L, K]; states [B, L, W]."""
     def pad(name):
         return torch.nn.utils.rnn.pad_sequence([i[name] for i in items], batch_first=True)
-    return {"length": torch.tensor([len(i["input_ids"]) for i in items]), "ids": pad("input_ids").long(),
-            "mask": pad("loss_mask").bool(), "states": pad("states"), "top_ids": pad("top_ids").long(), "top_p": pad("top_p")}
+    batch = {"length": torch.tensor([len(i["input_ids"]) for i in items]), "ids": pad("input_ids").long(),
+             "mask": pad("loss_mask").bool(), "top_ids": pad("top_ids").long(), "top_p": pad("top_p")}
+    return {**batch, "states": pad("states")} if "states" in items[0] else batch
 
 
 def cut(chosen, tokens, length):

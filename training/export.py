@@ -2,6 +2,7 @@
 
 eagle3        the form of SafeAILab/EAGLE, vLLM and SGLang (midlayer.*), or with form: speculators that of vllm-project/speculators
 eagle         the form of SafeAILab/EAGLE
+small         a Hugging Face Llama model, without its tokenizer, which is the target's
 medusa        the form that vLLM's converter writes (blocks.*, lm_heads.*, token_map)
 """
 import json
@@ -72,9 +73,22 @@ def medusa(head):
                      "original_lm_head": head.one}
 
 
+def small(head):
+    c, tensors = head.c, head.as_target()
+    config = layer_config(c) | {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": len(head.layers),
+                                "attention_bias": any(n.endswith("q_proj.bias") for n in tensors),
+                                "tie_word_embeddings": head.output is None, "layers_of_target": head.kept}
+    config["rope_scaling"] = json.loads(c["rope_scaling"]) if c.get("rope_scaling") else None
+    for name in ("bos_token_id", "eos_token_id"):
+        if name in c:
+            ids = [int(i) for i in str(c[name]).split(",")]
+            config[name] = ids if len(ids) > 1 else ids[0]
+    return tensors, config
+
+
 def card(head, facts, result):
     """facts: what the pipeline knows; result: the last held-out entry."""
-    lines = [f"# {facts['title']}", "", f"A draft head ({head.kind}) for {facts['target']}, trained by speclab (docs/training.md).", "",
+    lines = [f"# {facts['title']}", "", f"A {'draft model' if head.kind == 'small' else f'draft head ({head.kind})'} for {facts['target']}, trained by speclab (docs/training.md).", "",
              "| what | value |", "|---|---|"]
     lines += [f"| {k} | {v} |" for k, v in facts["table"].items()]
     if result:
@@ -93,7 +107,9 @@ def write(head, out, kind_of_number, form, metadata, facts, result):
     """Writes the checkpoint. metadata: of the features (layers, model)."""
     out, kind = pathlib.Path(out), TYPES[kind_of_number]
     out.mkdir(parents=True, exist_ok=True)
-    if head.kind == "eagle3":
+    if head.kind == "small":
+        tensors, config = small(head)
+    elif head.kind == "eagle3":
         tensors, config = eagle3(head, [int(i) for i in metadata["layers"].split(",")], form, facts["target"])
     else:
         tensors, config = eagle1(head) if head.kind == "eagle" else medusa(head)

@@ -13,11 +13,11 @@ import sys
 import torch
 import yaml
 
-from training import data, eagle3, export, loop, medusa
+from training import data, eagle3, export, loop, medusa, small
 
-KINDS = {"eagle3": eagle3.Eagle3, "eagle": eagle3.Eagle1, "medusa": medusa.Medusa}
+KINDS = {"eagle3": eagle3.Eagle3, "eagle": eagle3.Eagle1, "medusa": medusa.Medusa, "small": small.Small}
 KEYS = {"": ("model", "out", "data", "features", "head", "train", "export", "heads", "require"),
-        "head": ("kind", "draft_vocab", "intermediate_size", "rope_theta", "heads", "layers", "output", "regression"),
+        "head": ("kind", "draft_vocab", "intermediate_size", "rope_theta", "heads", "layers", "output", "regression", "keep", "train_embedding"),
         "export": ("form", "type", "title")}
 HEADS = """name: heads
 target: {{model: {model}, device: cpu}}
@@ -25,7 +25,7 @@ prompts: {{file: {prompts}, chat: auto}}
 limits: {{new_tokens: {new_tokens}, context: {context}}}
 cells:
   sampling: [{{temperature: 0}}]
-  drafter: [{{kind: {kind}, weights: {head}{more}}}]
+  drafter: [{{kind: {kind}, {key}: {head}{more}}}]
 """
 
 
@@ -142,6 +142,22 @@ def make_head(source, texts, o):
     return KINDS[o["kind"]](target, config, ids, {**o, "state_width": streams * config["hidden_size"]}), covered
 
 
+def prune(parts, head, source, recipe):
+    """The layers that a draft model keeps: chosen once, then read from kept.json."""
+    path = parts.out / "kept.json"
+    chosen = {"head": recipe["head"], "data": source.metadata.get("data")}
+    if parts.is_done("prune", chosen):
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        head.layers = torch.nn.ModuleList(head.layers[i] for i in kept)
+        head.kept = kept
+        return
+    o = loop.read_options(recipe.get("train") or {})
+    _, batch = next(data.training_batches(source, o, (0, 0, 0)))
+    head.prune(batch)
+    path.write_text(json.dumps(head.kept), encoding="utf-8")
+    parts.done("prune", chosen)
+
+
 def facts_of(recipe, source, head, covered, file):
     m = source.metadata
     return {"title": (recipe.get("export") or {}).get("title", f"{head.kind} head"), "target": recipe["model"],
@@ -157,6 +173,7 @@ def compare(parts, recipe, folder, result):
     path = parts.out / "heads.yaml"
     model = pathlib.Path(recipe["model"])
     path.write_text(HEADS.format(model=model.resolve() if model.exists() else model, kind=recipe["head"]["kind"], head=folder.resolve(),
+                                 key="model" if recipe["head"]["kind"] == "small" else "weights",
                                  prompts=pathlib.Path(o["prompts"]).resolve(), new_tokens=o["new_tokens"], context=o["context"],
                                  more=", tokens: 5" if recipe["head"]["kind"] != "medusa" else ""), encoding="utf-8")
     print("train: held-out acceptance in training, by depth: " + " ".join(f"{r:.4f}" for r in result["greedy"]), flush=True)
@@ -174,6 +191,8 @@ def main():
     source = open_features(parts, recipe, texts)
     torch.manual_seed((recipe.get("train") or {}).get("seed", 0))
     head, covered = make_head(source, texts, recipe["head"])
+    if head.kind == "small":
+        prune(parts, head, source, recipe)
     count = sum(p.numel() for p in head.parameters())
     print(f"train: {head.kind}, {count / 1e6:.2f} M parameters, {len(head.ids)} tokens, which are {100 * covered:.2f} % of the answers",
           file=sys.stderr)

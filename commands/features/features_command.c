@@ -17,8 +17,8 @@
 #include "kernels/backend.h"
 
 enum { MAX_TOP_K = 1024 };
-enum kind { EAGLE3, EAGLE, MEDUSA };
-static const char *const kinds[] = { "eagle3", "eagle", "medusa" };
+enum kind { EAGLE3, EAGLE, MEDUSA, SMALL };
+static const char *const kinds[] = { "eagle3", "eagle", "medusa", "small" };
 
 struct features {
     int kind, type;                   // enum kind; 0: f32, 1: bf16
@@ -44,6 +44,10 @@ struct features {
 static bool read_layers(struct features *f, int layers, struct error *err)
 {
     struct taps *taps = &f->setup.taps;
+    if (f->kind == SMALL) {
+        *taps = (struct taps){ 0 };
+        return true;
+    }
     if (f->kind != EAGLE3) {
         *taps = (struct taps){ 1, { FINAL_STATE } };
         return true;
@@ -168,7 +172,7 @@ static bool next_shard(struct features *f, const volatile int *stop, bool *more,
 static bool write_shards(struct features *f, struct error *err)
 {
     const volatile int *stop = interrupt_catch();
-    bool ok = shard_write_target(&f->writer, &f->target, f->model, err), more = true;
+    bool ok = shard_write_target(&f->writer, &f->target, f->model, f->kind == SMALL, err), more = true;
     while (ok && more)
         ok = next_shard(f, stop, &more, err);
     if (ok && f->kept + f->computed == 0)
@@ -226,8 +230,9 @@ int command_features(int argc, char **argv)
 {
     struct features f = { .top_k = 32, .shard_tokens = 32768 };
     const struct flag flags[] = {
-        { "kind", FLAG_CHOICE, &f.kind, "eagle3|eagle|medusa",
-          "of the head: streams entering three layers, or the final\nnormed state; default: eagle3", 0, 0 },
+        { "kind", FLAG_CHOICE, &f.kind, "eagle3|eagle|medusa|small",
+          "of the head: streams entering three layers, or the final\nnormed state; small: a draft model made of the target's\nlayers, which are written instead; default: eagle3",
+          0, 0 },
         { "layers", FLAG_TEXT, &f.layers, "I,J,..", "layers whose input an EAGLE-3 head reads; default: 2, L/2, L-3", 0,
           0 },
         { "top-k", FLAG_INT, &f.top_k, "K", "probabilities of the target for each token; default: 32", 1, MAX_TOP_K },
@@ -252,7 +257,7 @@ int command_features(int argc, char **argv)
     if (f.stream && isatty(STDOUT_FILENO))
         return usage_fail(&u, "--stream writes binary data: redirect stdout to a program or a file");
     if (f.layers != NULL && f.kind != EAGLE3)
-        return usage_fail(&u, "--layers: a head of kind %s reads the final state only", kinds[f.kind]);
+        return usage_fail(&u, "--layers is for --kind eagle3, not %s", kinds[f.kind]);
     status = run(&f, &u, operand);
     shard_writer_abandon(&f.writer);
     texts_free(&f.texts);

@@ -135,7 +135,8 @@ static bool write_tensors(struct shard_writer *w, const char *path, const struct
     return ok;
 }
 
-bool shard_write_target(struct shard_writer *w, const struct target *t, const char *model, struct error *err)
+bool shard_write_target(struct shard_writer *w, const struct target *t, const char *model, bool layers,
+                        struct error *err)
 {
     struct target_file f;
     char *path = w->folder != NULL ? xformat("%s/target.safetensors", w->folder) : NULL;
@@ -151,7 +152,7 @@ bool shard_write_target(struct shard_writer *w, const struct target *t, const ch
         tensor_list_free(&tensors);
         file_unmap(&file);
     }
-    if (ok && write && target_file_begin(&f, t, err)) {
+    if (ok && write && target_file_begin(&f, t, layers, err)) {
         ok = write_tensors(w, path, f.tensor, f.n, metadata, target_file_put, &f, err);
         metadata = NULL;
         target_file_end(&f);
@@ -186,20 +187,25 @@ bool shard_write(struct shard_writer *w, const struct texts *t, const struct tex
     const int64_t n = t->offset[t->n];
     const size_t element = setup->type == BF16 ? sizeof(uint16_t) : sizeof(float);
     const int64_t width = (int64_t)(states_row_bytes(setup) / element);
-    const struct safetensor tensors[] = {
+    struct safetensor tensors[] = {
         vector("offsets", "I64", t->n + 1, t->offset, sizeof(*t->offset)), // in the order of their alignment
-        matrix("states", setup->type == BF16 ? "BF16" : "F32", n, width, s->state, element),
         matrix("top_ids", "I32", n, setup->top_k, s->top_id, sizeof(*s->top_id)),
         matrix("top_p", "F32", n, setup->top_k, s->top_p, sizeof(*s->top_p)),
         vector("input_ids", "I32", n, t->id, sizeof(*t->id)),
+        matrix("states", setup->type == BF16 ? "BF16" : "F32", n, width, s->state, element),
         vector("loss_mask", "U8", n, t->mask, sizeof(*t->mask)),
     };
+    size_t n_tensors = sizeof(tensors) / sizeof(*tensors);
+    if (width == 0) { // no states
+        tensors[n_tensors - 2] = tensors[n_tensors - 1];
+        n_tensors--;
+    }
     struct json *metadata = json_new_object();
     for (void *at = json_first(w->settings); at != NULL; at = json_next(w->settings, at))
         json_set(metadata, json_key(at), json_new_text(json_text(json_value(at))));
     char *first = xformat("%lld", (long long)t->first), *path = w->folder != NULL ? shard_path(w) : NULL;
     json_set(metadata, "first", json_new_text(first));
-    const bool ok = write_tensors(w, path, tensors, sizeof(tensors) / sizeof(*tensors), metadata, NULL, NULL, err);
+    const bool ok = write_tensors(w, path, tensors, n_tensors, metadata, NULL, NULL, err);
     w->number += ok;
     free(first);
     free(path);

@@ -27,8 +27,9 @@ bool shard_writer_close(struct shard_writer *w, struct error *err);
 void shard_writer_abandon(struct shard_writer *w); // { 0 }, or closed: no effect
 
 // Writes target.safetensors: embedding, LM head and final norm as floats, and the configuration. One of the same target is
-// kept. model: its name, as given.
-bool shard_write_target(struct shard_writer *w, const struct target *t, const char *model, struct error *err);
+// kept. model: its name, as given. layers: with those of the decoder.
+bool shard_write_target(struct shard_writer *w, const struct target *t, const char *model, bool layers,
+                        struct error *err);
 // If the folder has the next shard, passes over it and sets *n to its number of conversations; otherwise *n is 0. One of other
 // settings, or that does not begin with conversation `first`, is an error.
 bool shard_kept(struct shard_writer *w, int64_t first, int64_t *n, struct error *err);

@@ -189,10 +189,12 @@ static int compute_rows(struct states_pass *p, const struct texts *t, int64_t fi
     struct states states;
     if (!model_forward(p->s.target->model, p->cache, &pass, &p->s.taps, &states, err) || !b->sync(b, err))
         return 0;
-    const float *tapped = on_host(p, states.tapped);
-    if (!b->sync(b, err))
-        return 0;
-    store_states(p, tapped, first, n, to->state);
+    if (p->s.taps.n > 0) {
+        const float *tapped = on_host(p, states.tapped);
+        if (!b->sync(b, err))
+            return 0;
+        store_states(p, tapped, first, n, to->state);
+    }
     for (int i = begin; i < t->n && i < begin + SLOTS && t->offset[i] < first + n; i++) {
         kv_keep(p->cache, i % SLOTS, p->kept, kept[i - begin]);
         if (t->offset[i + 1] <= first + n)

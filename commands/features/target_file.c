@@ -1,6 +1,7 @@
 #include "commands/features/target_file.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -8,10 +9,12 @@
 #include "engine/engine.h"
 #include "formats/file.h"
 #include "kernels/backend.h"
+#include "kernels/float_rows.h"
 #include "models/config.h"
 #include "models/model.h"
+#include "models/weights.h"
 
-enum { ROWS = 1024 }; // of a chunk
+enum { ROWS = 1024, ENDS = 3 }; // rows of a chunk; tensors outside the layers
 
 static void set(struct json *j, const char *key, char *text) // takes the text over
 {
@@ -66,12 +69,37 @@ struct json *target_file_metadata(const struct target *t, const char *model)
     return j;
 }
 
-bool target_file_begin(struct target_file *f, const struct target *t, struct error *err)
+// Layers are read from the checkpoint: the model has them packed.
+static bool list_layers(struct target_file *f, struct error *err)
+{
+    const char *name, *type;
+    int64_t rows, width;
+    size_t bytes;
+    int layer;
+    f->weights = weights_open(model_config(f->target->model), err);
+    if (f->weights == NULL)
+        return false;
+    for (size_t i = 0; weights_list(f->weights, i, &name, &type, &rows, &width, &bytes); i++) {
+        if (weights_layer(name, "model.layers.", &layer) == NULL)
+            continue;
+        f->tensor = xrealloc(f->tensor, (f->n + 1) * sizeof(*f->tensor));
+        struct safetensor *t = &f->tensor[f->n++];
+        *t = (struct safetensor){ .name = name + strlen("model."),
+                                  .dtype = "F32",
+                                  .dims = rows > 1 ? 2 : 1,
+                                  .dim = { rows > 1 ? rows : width, width },
+                                  .bytes = (size_t)(rows * width) * sizeof(float) };
+    }
+    return true;
+}
+
+bool target_file_begin(struct target_file *f, const struct target *t, bool layers, struct error *err)
 {
     const struct model_shape *s = model_shape(t->model);
     const size_t bytes = (size_t)s->vocab * (size_t)s->width * sizeof(float);
     const struct safetensor table = { .dtype = "F32", .dims = 2, .dim = { s->vocab, s->width }, .bytes = bytes };
-    *f = (struct target_file){ .target = t, .tensor = { table, table }, .n = TARGET_TENSORS };
+    *f = (struct target_file){ .target = t, .tensor = xcalloc(ENDS, sizeof(*f->tensor)), .n = ENDS };
+    f->tensor[0] = f->tensor[1] = table;
     f->tensor[0].name = "embed_tokens.weight";
     f->tensor[1].name = "lm_head.weight";
     f->tensor[2] = (struct safetensor){
@@ -80,15 +108,19 @@ bool target_file_begin(struct target_file *f, const struct target *t, struct err
     struct tensor rows = rows_on(t->backend, ROWS, s->width);
     f->rows = rows.data;
     f->copy = xmalloc(tensor_bytes(rows));
-    if (f->rows != NULL)
-        return true;
-    target_file_end(f);
-    return fail(err, "%s: not enough memory for %d rows of the embedding", t->backend->name, ROWS);
+    bool ok =
+        f->rows != NULL || fail(err, "%s: not enough memory for %d rows of the embedding", t->backend->name, ROWS);
+    ok = ok && (!layers || list_layers(f, err));
+    if (!ok)
+        target_file_end(f);
+    return ok;
 }
 
 void target_file_end(struct target_file *f)
 {
     f->target->backend->release(f->target->backend, f->rows);
+    weights_close(f->weights);
+    free(f->tensor);
     free(f->copy);
 }
 
@@ -104,11 +136,31 @@ static bool put_rows(struct target_file *f, struct tensor rows, struct part *to,
     return true;
 }
 
+static bool put_layer(struct target_file *f, const struct safetensor *t, struct part *to, struct error *err)
+{
+    const int64_t rows = t->dims == 2 ? t->dim[0] : 1, width = t->dim[t->dims - 1];
+    char *name = xformat("model.%s", t->name);
+    struct tensor w;
+    bool ok = weights_get(f->weights, name, rows, width, &w, err);
+    float *x = xmalloc((size_t)(ROWS * width) * sizeof(*x));
+    for (int64_t first = 0; ok && first < rows; first += ROWS) {
+        const int64_t n = rows - first < ROWS ? rows - first : ROWS;
+        ok = float_rows(f->target->backend, w, first, n, x, err);
+        if (ok)
+            part_write(to, x, (size_t)(n * width) * sizeof(*x));
+    }
+    free(x);
+    free(name);
+    return ok;
+}
+
 bool target_file_put(void *self, size_t i, struct part *to, struct error *err)
 {
     struct target_file *f = self;
     const struct model *m = f->target->model;
     const struct model_shape *s = model_shape(m);
+    if (i >= ENDS)
+        return put_layer(f, &f->tensor[i], to, err);
     if (i == 2)
         return put_rows(f, model_norm(m), to, err);
     for (int first = 0; first < s->vocab; first += ROWS) {

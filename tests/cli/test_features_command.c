@@ -63,6 +63,48 @@ static void expect_metadata(const struct json *j, const char *key, const char *v
     assert_string_equal(json_text(json_get(j, key)), value);
 }
 
+// A draft model reads tokens, so there are no states; it is made of the target's layers.
+static void a_draft_model_gets_layers_and_no_states(void **state)
+{
+    char *texts = write_texts(), *folder = test_path("small"), *path = xformat("%s/target.safetensors", folder);
+    struct child_result r =
+        child_run("features %s %s --kind small --limit 3 --top-k 4 --out %s", models.hf, texts, folder);
+    child_expect_success(&r, "features --kind small");
+    child_result_free(&r);
+    struct tensor_list list = { 0 };
+    struct mapping file = opened(path, &list);
+    int64_t rows, width;
+    int layers = 0;
+    for (size_t i = 0; i < list.n; i++) {
+        if (strncmp(list.at[i].name, "layers.", 7) != 0)
+            continue;
+        char *name = xformat("model.%s", list.at[i].name);
+        float *expected = small_tensor(&small_default, name, &rows, &width);
+        assert_non_null(expected);
+        assert_int_equal(list.at[i].dims, rows > 1 ? 2 : 1);
+        assert_int_equal(list.at[i].bytes, (size_t)(rows * width) * sizeof(float));
+        assert_memory_equal(list.at[i].data, expected, list.at[i].bytes);
+        layers++;
+        free(expected);
+        free(name);
+    }
+    assert_int_equal(list.n, layers + 3);
+    assert_int_equal(layers, 9 * small_default.layers);
+    tensor_list_free(&list);
+    file_unmap(&file);
+    free(path);
+    path = shard_at(folder, 0);
+    file = opened(path, &list);
+    for (size_t i = 0; i < list.n; i++)
+        assert_string_not_equal(list.at[i].name, "states");
+    assert_int_equal(tensor_named(&list, "top_p")->dim[1], 4);
+    tensor_list_free(&list);
+    file_unmap(&file);
+    free(path);
+    free(folder);
+    free(texts);
+}
+
 static void shards_hold_whole_conversations(void **state)
 {
     char *texts = write_texts(), *folder = test_path("shards");
@@ -237,7 +279,7 @@ static void mistakes_get_one_sentence(void **state)
     static const struct mistake mistakes[] = {
         { 2, "features %s bad.jsonl", "expected either --out DIR or --stream" },
         { 2, "features %s bad.jsonl --stream --out x", "expected either --out DIR or --stream" },
-        { 2, "features %s bad.jsonl --kind eagle --layers 1 --out x", "reads the final state only" },
+        { 2, "features %s bad.jsonl --kind eagle --layers 1 --out x", "--layers is for --kind eagle3, not eagle" },
         { 2, "features %s bad.jsonl --kind eagle4 --out x", "eagle4" },
         { 1, "features %s bad.jsonl --out x", "has only 3 layers" },
         { 1, "features %s bad.jsonl --layers 4 --out x", "numbers from 0 to 3" },
@@ -257,6 +299,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shards_hold_whole_conversations),
+        cmocka_unit_test(a_draft_model_gets_layers_and_no_states),
         cmocka_unit_test(a_stream_has_the_bytes_of_the_folder),
         cmocka_unit_test(a_folder_is_continued),
         cmocka_unit_test(mistakes_get_one_sentence),

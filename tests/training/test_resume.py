@@ -14,7 +14,7 @@ import torch
 RECIPE = """model: tiny
 out: {out}
 features: {features}
-head: {{kind: {kind}, draft_vocab: 64}}
+head: {{kind: {kind}, {more}}}
 train: {{steps: 200, batch_tokens: 256, checkpoint_every: {every}, eval_every: 100, held_out: 0.1, lr: {lr}, depths: 3, eval_tokens: 500}}
 """
 
@@ -33,7 +33,7 @@ class Resume(unittest.TestCase):
         self.path = pathlib.Path(self.dir.name)
         t = tiny.weights()
         ids = tiny.texts(t, 120, 24, 1.0)
-        for kind in ("eagle3", "medusa"):
+        for kind in ("eagle3", "medusa", "small"):
             tiny.write_features(self.path / kind, t, ids, kind)
 
     def tearDown(self):
@@ -41,7 +41,8 @@ class Resume(unittest.TestCase):
 
     def start(self, name, kind, every=20, lr=0.002):
         recipe = self.path / f"{name}.yaml"
-        recipe.write_text(RECIPE.format(out=self.path / name, features=self.path / kind, kind=kind, every=every, lr=lr), encoding="utf-8")
+        recipe.write_text(RECIPE.format(out=self.path / name, features=self.path / kind, kind=kind, every=every, lr=lr,
+                                         more="keep: 3" if kind == "small" else "draft_vocab: 64"), encoding="utf-8")
         return subprocess.Popen([sys.executable, "-B", "-m", "training.pipeline", str(recipe)], stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True)
 
@@ -78,6 +79,9 @@ class Resume(unittest.TestCase):
 
     def test_medusa(self):
         self.check("medusa")
+
+    def test_small(self):
+        self.check("small")
 
     def test_another_recipe_is_refused(self):
         self.finish("first", "medusa")

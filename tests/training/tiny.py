@@ -42,12 +42,17 @@ def write_model(path, t, c=CONFIG):
                                                   "torch_dtype": "float32", "bos_token_id": 1, "eos_token_id": 0, **c}), encoding="utf-8")
 
 
-def forward(t, ids, c=CONFIG):
-    """ids [B, L]: the streams entering LAYERS [B, L, 3 H], the normed state [B, L, H], logits [B, L, V]."""
+def shared(t, kind):
+    """What target.safetensors has: the ends of the target; for a draft model its layers, too."""
+    return {n.removeprefix("model."): x for n, x in t.items() if kind == "small" or ".layers." not in n}
+
+
+def forward(t, ids, c=CONFIG, layers=None):
+    """ids [B, L]: the streams entering LAYERS [B, L, 3 H], the normed state [B, L, H], logits [B, L, V]. layers: None: all."""
     b, n = ids.shape
     x, streams, eps = F.embedding(ids, t["model.embed_tokens.weight"]), [], c["rms_norm_eps"]
     tables = rope_tables(torch.arange(n), c["head_dim"], c["rope_theta"])
-    for i in range(c["num_hidden_layers"]):
+    for i in range(c["num_hidden_layers"]) if layers is None else layers:
         if i in LAYERS:
             streams.append(x)
 
@@ -62,7 +67,7 @@ def forward(t, ids, c=CONFIG):
         y = rms(x, w("post_attention_layernorm"), eps)
         x = x + (F.silu(y @ w("mlp.gate_proj").T) * (y @ w("mlp.up_proj").T)) @ w("mlp.down_proj").T
     final = rms(x, t["model.norm.weight"], eps)
-    return torch.cat(streams, -1), final, final @ t["lm_head.weight"].T
+    return torch.cat(streams, -1) if streams else None, final, final @ t["lm_head.weight"].T
 
 
 @torch.no_grad()
@@ -81,8 +86,7 @@ def texts(t, n, length, temperature, seed=1, c=CONFIG):
 def write_features(path, t, ids, kind, k=16, per_shard=64, dtype=torch.float32, c=CONFIG):
     path = pathlib.Path(path)
     path.mkdir(parents=True, exist_ok=True)
-    safetensors.torch.save_file({"embed_tokens.weight": t["model.embed_tokens.weight"], "lm_head.weight": t["lm_head.weight"],
-                                 "norm.weight": t["model.norm.weight"]}, str(path / "target.safetensors"), {a: str(b) for a, b in c.items()})
+    safetensors.torch.save_file(shared(t, kind), str(path / "target.safetensors"), {a: str(b) for a, b in c.items()})
     for i, first in enumerate(range(0, len(ids), per_shard)):
         some = ids[first:first + per_shard]
         streams, final, logits = forward(t, some, c)
@@ -93,6 +97,8 @@ def write_features(path, t, ids, kind, k=16, per_shard=64, dtype=torch.float32, 
         tensors = {"offsets": torch.arange(n + 1) * length, "input_ids": some.reshape(-1).int(), "loss_mask": mask.reshape(-1),
                    "states": (streams if kind == "eagle3" else final).reshape(n * length, -1).to(dtype),
                    "top_ids": top.indices.reshape(-1, k).int(), "top_p": top.values.reshape(-1, k)}
+        if kind == "small":
+            del tensors["states"]
         safetensors.torch.save_file({a: b.contiguous() for a, b in tensors.items()}, str(path / f"features-{i:05}.safetensors"), {
             "format": "speclab-features-1", "kind": kind, "model": "tiny", "model_hash": "0", "layers": ",".join(map(str, LAYERS)),
             "activations": "f32", "cache": "f32", "data": "0", "first": str(first), "vocab_size": str(c["vocab_size"])})

@@ -209,7 +209,7 @@ static void target_rows_are_those_of_its_operations(void **state)
     struct target_file f;
     struct json *metadata = target_file_metadata(&t, "target");
     char *text = json_write(metadata);
-    assert_ok(target_file_begin(&f, &t, &err) &&
+    assert_ok(target_file_begin(&f, &t, false, &err) &&
                   safetensors_write(path, f.tensor, f.n, text, target_file_put, &f, &err),
               err);
     target_file_end(&f);
