@@ -76,15 +76,29 @@ def number(text):
 
 
 class Folder:
-    def __init__(self, path):
-        self.path = pathlib.Path(path)
-        self.files = sorted(self.path.glob("features-*.safetensors"))
+    """One folder of shards, or a list of them: parts of the data whose features were computed at different times."""
+
+    def __init__(self, paths):
+        self.paths = [pathlib.Path(p) for p in (paths if isinstance(paths, list) else [paths])]
+        self.files = []
+        for path in self.paths:
+            files = sorted(path.glob("features-*.safetensors"))
+            if not files:
+                raise SystemExit(f"{path}: expected features-00000.safetensors, .., found none")
+            self.add(path, file_shard(files[0]).metadata)
+            self.files += files
+
+    def add(self, path, metadata):
         if not self.files:
-            raise SystemExit(f"{path}: expected features-00000.safetensors, .., found none")
-        self.metadata = file_shard(self.files[0]).metadata
+            self.metadata = metadata
+            return
+        differ = [k for k in metadata if k not in ("data", "model", "first") and metadata[k] != self.metadata.get(k)]
+        if differ:
+            raise SystemExit(f"{path}: expected {differ[0]} {self.metadata.get(differ[0])}, as in {self.paths[0]}, found {metadata[differ[0]]}")
+        self.metadata = {**self.metadata, "data": f"{self.metadata['data']} {metadata['data']}"}
 
     def target(self):
-        return read_target(self.path / "target.safetensors")
+        return read_target(self.paths[0] / "target.safetensors")
 
     def shards(self, order):
         for i in order(len(self.files)):

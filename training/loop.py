@@ -1,4 +1,4 @@
-"""loop.py - training: AdamW with warm-up and cosine, clipping, checkpoints, held-out acceptance as JSON lines.
+"""loop.py - training: AdamW or Muon with warm-up and cosine, clipping, checkpoints, held-out acceptance as JSON lines.
 
 A checkpoint has everything that the rest of the run depends on: a run that was killed and resumed ends in the same bits as an
 uninterrupted one on the same CPU with the same number of threads.
@@ -18,7 +18,7 @@ from training.data import held_out_batches, training_batches
 from training.losses import LOSSES, log_q_at
 
 DEFAULTS = {"steps": 1000, "seed": 0, "batch_tokens": 2048, "max_length": 512, "mix_shards": 4, "held_out": 0.02, "eval_tokens": 20000,
-            "lr": 1e-3, "warmup": 50, "final_lr": 0.05, "weight_decay": 0.0, "beta1": 0.9, "beta2": 0.95, "clip": 1.0,
+            "optimizer": "adamw", "muon_lr": 4.0, "lr": 1e-3, "warmup": 50, "final_lr": 0.05, "weight_decay": 0.0, "beta1": 0.9, "beta2": 0.95, "clip": 1.0,
             "loss": "kl", "depths": 5, "depth_decay": 0.8, "eval_every": 100, "checkpoint_every": 100, "bf16": "auto", "threads": 0,
             "device": "auto", "stop_after": 0}
 
@@ -31,8 +31,9 @@ def read_options(given):
     for name, default in DEFAULTS.items():
         if isinstance(default, (int, float)) and not isinstance(o[name], (int, float)):
             raise SystemExit(f"train: {name}: expected a number, found {o[name]!r}")
-    if o["loss"] not in LOSSES:
-        raise SystemExit(f"train: loss: expected one of {', '.join(LOSSES)}, found {o['loss']!r}")
+    for name, known in (("loss", LOSSES), ("optimizer", ("adamw", "muon"))):
+        if o[name] not in known:
+            raise SystemExit(f"train: {name}: expected one of {', '.join(known)}, found {o[name]!r}")
     return o
 
 
@@ -57,6 +58,37 @@ def learning_rate(o, step):
         return o["lr"] * (step + 1) / o["warmup"]
     done = (step - o["warmup"]) / max(1, o["steps"] - o["warmup"])
     return o["lr"] * (o["final_lr"] + (1 - o["final_lr"]) * 0.5 * (1 + math.cos(math.pi * min(1.0, done))))
+
+
+class Optimizer:
+    """AdamW; or Muon (Jordan et al. 2024) for the matrices within the head, with updates of AdamW's size times muon_lr
+    (Liu et al. 2025, arXiv 2502.16982), and AdamW for vectors, embedding and LM head."""
+
+    def __init__(self, head, o):
+        ends = ("lm_head", "embedding", "output")
+        named = [(n, p) for n, p in head.named_parameters() if p.requires_grad]
+        self.parameters = [p for _, p in named]
+        inner = [o["optimizer"] == "muon" and p.dim() == 2 and not n.startswith(ends) for n, p in named]
+        self.parts = [(1.0, torch.optim.AdamW([p for p, i in zip(self.parameters, inner) if not i], betas=(o["beta1"], o["beta2"]),
+                                              weight_decay=o["weight_decay"], fused=True))]
+        if any(inner):
+            self.parts.append((o["muon_lr"], torch.optim.Muon([p for p, i in zip(self.parameters, inner) if i],
+                                                              weight_decay=o["weight_decay"], adjust_lr_fn="match_rms_adamw")))
+
+    def step(self, lr, clip):
+        torch.nn.utils.clip_grad_norm_(self.parameters, clip)
+        for share, part in self.parts:
+            for group in part.param_groups:
+                group["lr"] = share * lr
+            part.step()
+            part.zero_grad(set_to_none=True)
+
+    def state_dict(self):
+        return [part.state_dict() for _, part in self.parts]
+
+    def load_state_dict(self, states):
+        for (_, part), state in zip(self.parts, states, strict=True):
+            part.load_state_dict(state)
 
 
 def loss_of(head, batch, o, table):
@@ -130,9 +162,7 @@ def train(head, source, given, out, recipe):
     torch.use_deterministic_algorithms(device == "cpu")
     head = head.to(device).train()
     table = accept.to_draft(head.ids, head.c["vocab_size"])
-    parameters = [p for p in head.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=o["lr"], betas=(o["beta1"], o["beta2"]), weight_decay=o["weight_decay"],
-                                  fused=True)
+    optimizer = Optimizer(head, o)
     recipe = {**recipe, **{k: o[k] for k in DEFAULTS if k not in ("threads", "device", "stop_after", "eval_every", "checkpoint_every")}}
     step, tokens, position, seconds, last = 0, 0, (0, 0, 0), 0.0, None
     checkpoint, log_path = out / "checkpoint.pt", out / "curve.jsonl"
@@ -163,15 +193,11 @@ def train(head, source, given, out, recipe):
         while step < o["steps"]:
             position, batch = next(batches)
             batch = accept.to_device(batch, device)
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(o, step)
             with low:
                 loss = loss_of(head, batch, o, table)
             if loss is not None:
                 loss.backward()
-                torch.nn.utils.clip_grad_norm_(parameters, o["clip"])
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=True)
+                optimizer.step(learning_rate(o, step), o["clip"])
                 running.append(float(loss.detach()))
                 if not math.isfinite(running[-1]):
                     raise SystemExit(f"train: step {step}: the loss is {running[-1]}")

@@ -103,7 +103,7 @@ def write_texts(parts, recipe):
 def open_features(parts, recipe, texts):
     """`features`: a folder, or options of `speclab features`; stream: true keeps them off the disk."""
     given = recipe.get("features") or {}
-    if isinstance(given, str):
+    if isinstance(given, (str, list)):
         return data.Folder(given)
     given = dict(given)
     stream, path = given.pop("stream", False), parts.out / "features"

@@ -15,7 +15,7 @@ RECIPE = """model: tiny
 out: {out}
 features: {features}
 head: {{kind: {kind}, {more}}}
-train: {{steps: 200, batch_tokens: 256, checkpoint_every: {every}, eval_every: 100, held_out: 0.1, lr: {lr}, depths: 3, eval_tokens: 500}}
+train: {{steps: 200, batch_tokens: 256, checkpoint_every: {every}, eval_every: 100, held_out: 0.1, lr: {lr}, depths: 3, eval_tokens: 500, optimizer: {optimizer}}}
 """
 
 
@@ -42,6 +42,7 @@ class Resume(unittest.TestCase):
     def start(self, name, kind, every=20, lr=0.002):
         recipe = self.path / f"{name}.yaml"
         recipe.write_text(RECIPE.format(out=self.path / name, features=self.path / kind, kind=kind, every=every, lr=lr,
+                                         optimizer="muon" if kind == "eagle3" else "adamw",
                                          more="keep: 3" if kind == "small" else "draft_vocab: 64"), encoding="utf-8")
         return subprocess.Popen([sys.executable, "-B", "-m", "training.pipeline", str(recipe)], stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True)

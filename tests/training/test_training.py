@@ -70,6 +70,16 @@ class Batches(unittest.TestCase):
     def tearDown(self):
         self.dir.cleanup()
 
+    def test_two_folders_are_one_source_and_of_the_same_target(self):
+        with tempfile.TemporaryDirectory() as other:
+            tiny.write_features(other, self.t, self.ids + 1 - 2 * (self.ids > 50).long(), "eagle3", per_shard=9)
+            both = data.Folder([self.dir.name, other])
+            self.assertEqual(sum(len(s) for s in both.shards(range)), 80)
+            self.assertEqual(both.metadata["data"], "0 0")
+            tiny.write_features(other, self.t, self.ids, "medusa", per_shard=9)
+            with self.assertRaisesRegex(SystemExit, "expected kind eagle3, as in .*, found medusa"):
+                data.Folder([self.dir.name, other])
+
     def test_an_epoch_has_every_conversation_once_and_no_held_out_one(self):
         seen = []
         for (epoch, _, _), b in data.training_batches(self.source, self.o, (0, 0, 0)):
