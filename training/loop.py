@@ -19,7 +19,7 @@ from training.losses import LOSSES, log_q_at
 
 DEFAULTS = {"steps": 1000, "seed": 0, "batch_tokens": 2048, "max_length": 512, "mix_shards": 4, "held_out": 0.02, "eval_tokens": 20000,
             "optimizer": "adamw", "muon_lr": 4.0, "lr": 1e-3, "warmup": 50, "final_lr": 0.05, "weight_decay": 0.0, "beta1": 0.9, "beta2": 0.95, "clip": 1.0,
-            "loss": "kl", "depths": 5, "depth_decay": 0.8, "eval_every": 100, "checkpoint_every": 100, "bf16": "auto", "threads": 0,
+            "loss": "kl", "depths": 5, "depth_decay": 0.8, "one_depth": 0.0, "eval_every": 100, "checkpoint_every": 100, "bf16": "auto", "threads": 0,
             "device": "auto", "stop_after": 0}
 
 
@@ -91,10 +91,10 @@ class Optimizer:
             part.load_state_dict(state)
 
 
-def loss_of(head, batch, o, table):
+def loss_of(head, batch, o, table, depths):
     """Mean over the depths, weighted by depth_decay^depth, of the mean over the rows."""
     total, weights, loss = 0.0, 0.0, LOSSES[o["loss"]]
-    for j, x in enumerate(head.depths(batch, o["depths"])):
+    for j, x in enumerate(head.depths(batch, depths)):
         rows = accept.rows_at(batch, j)
         if not rows.any():
             continue
@@ -194,7 +194,7 @@ def train(head, source, given, out, recipe):
             position, batch = next(batches)
             batch = accept.to_device(batch, device)
             with low:
-                loss = loss_of(head, batch, o, table)
+                loss = loss_of(head, batch, o, table, 1 if step < o["one_depth"] * o["steps"] else o["depths"])
             if loss is not None:
                 loss.backward()
                 optimizer.step(learning_rate(o, step), o["clip"])

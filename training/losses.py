@@ -14,21 +14,27 @@ import torch
 ETA = 3.0
 
 
+CHUNK = 128   # rows of logits as float32 at a time: they stay in a processor's cache
+
+
 class LogQ(torch.autograd.Function):
     """log softmax of logits [N, V] at ids [N, K]. Its gradient needs q once, in the type of the logits: with d the gradient of the
     result, that of the logits is d at the ids, less the sum of d times q."""
 
     @staticmethod
     def forward(ctx, logits, ids):
-        lse = torch.logsumexp(logits.float(), -1, keepdim=True)
+        lse = torch.cat([torch.logsumexp(rows.float(), -1, keepdim=True) for rows in logits.split(CHUNK)])
         ctx.save_for_backward(logits, lse, ids)
         return logits.gather(-1, ids).float() - lse
 
     @staticmethod
     def backward(ctx, d):
         logits, lse, ids = ctx.saved_tensors
-        q = (logits - lse).exp_()  # float32
-        return q.mul_(-d.sum(-1, keepdim=True)).scatter_add_(-1, ids, d).to(logits.dtype), None
+        gradient = torch.empty_like(logits)
+        for to, x, z, at, g in zip(*(t.split(CHUNK) for t in (gradient, logits, lse, ids, d))):
+            q = x.to(torch.float32, copy=True).sub_(z).exp_()
+            to.copy_(q.mul_(-g.sum(-1, keepdim=True)).scatter_add_(-1, at, g))
+        return gradient, None
 
 
 def log_q_at(logits, ids):
