@@ -50,8 +50,10 @@ def eagle3(head, layers, form, target):
                          "speculators_config": {"algorithm": "eagle3", "default_proposal_method": "greedy",
                                                 "proposal_methods": [proposal],
                                                 "verifier": {"name_or_path": target, "architectures": ["LlamaForCausalLM"]}}}
+    # vLLM reads the ids here: streams that enter these layers. SGLang reads those of eagle_config, as streams that leave them, and
+    # without them takes the streams that enter 2, L/2 and L - 3.
     return tensors, {"architectures": ["LlamaForCausalLMEagle3"], **layer_config(head.c), "draft_vocab_size": draft,
-                     "eagle_config": {"use_aux_hidden_state": True, "eagle_aux_hidden_state_layer_ids": layers}}
+                     "eagle_config": {"use_aux_hidden_state": True}, "eagle_aux_hidden_state_layer_ids": layers}
 
 
 def eagle1(head):
@@ -114,6 +116,9 @@ def write(head, out, kind_of_number, form, metadata, facts, result):
     else:
         tensors, config = eagle1(head) if head.kind == "eagle" else medusa(head)
     tensors = {n: (t.detach().to(kind) if t.is_floating_point() else t).cpu().contiguous() for n, t in tensors.items()}
+    bad = [n for n, t in tensors.items() if t.is_floating_point() and not torch.isfinite(t).all()]
+    if bad:
+        raise SystemExit(f"{out}: not written: {bad[0]} has numbers that are not finite as {kind_of_number}")
     config["torch_dtype"] = {"bf16": "bfloat16", "f32": "float32", "f16": "float16"}[kind_of_number]
     safetensors.torch.save_file(tensors, str(out / "model.safetensors.part"), {"format": "pt"})
     os.replace(out / "model.safetensors.part", out / "model.safetensors")

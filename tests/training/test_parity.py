@@ -2,6 +2,7 @@
 
 A trained head is exported, and tests/training/head_rows.c reads it and the same states. Each published form is read back.
 """
+import json
 import os
 import pathlib
 import subprocess
@@ -87,6 +88,20 @@ class Parity(unittest.TestCase):
         head = trained(eagle3.Eagle3, self.target, self.draft, {})
         for form in ("published", "speculators"):
             self.check_eagle(head, form, self.streams)
+
+    def test_layer_ids_are_where_vllm_reads_them_as_streams_that_enter_and_not_where_sglang_adds_one(self):
+        head = trained(eagle3.Eagle3, self.target, self.draft, {})
+        export.write(head, self.path / "head", "f32", "published", {"layers": "2,4,5"}, FACTS, None)
+        config = json.loads((self.path / "head" / "config.json").read_text(encoding="utf-8"))
+        self.assertEqual(config["eagle_aux_hidden_state_layer_ids"], [2, 4, 5])
+        self.assertEqual(config["eagle_config"], {"use_aux_hidden_state": True})
+
+    def test_numbers_that_the_type_cannot_hold_are_refused(self):
+        head = trained(eagle3.Eagle3, self.target, self.draft, {})
+        with torch.no_grad():
+            head.fc.weight[0, 0] = 1e5
+        with self.assertRaisesRegex(SystemExit, "fc.weight has numbers that are not finite as f16"):
+            export.write(head, self.path / "head", "f16", "published", {"layers": "2,4,5"}, FACTS, None)
 
     def test_eagle1(self):
         self.check_eagle(trained(eagle3.Eagle1, self.target, None, {}), "published", self.final)
