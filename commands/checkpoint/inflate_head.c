@@ -105,6 +105,24 @@ static int64_t enlarged_size(const struct enlarging *e, enum side side, int64_t 
     }
 }
 
+// Whether a side of n rows or columns is of the head's own size.
+static bool fits(const struct enlarging *e, enum side side, int64_t n)
+{
+    const struct shape *s = &e->small;
+    switch (side) {
+    case STREAM:
+        return n % s->width == 0;
+    case QUERIES:
+        return n == s->heads * s->head_dim;
+    case KEYS:
+        return n == s->kv_heads * s->head_dim;
+    case HIDDEN:
+        return n == s->hidden;
+    default:
+        return true;
+    }
+}
+
 // The original of row i, or -1: zeros. Added heads and hidden units are copies, which o and down multiply by zero.
 static int64_t source_row(const struct enlarging *e, enum side side, int64_t i)
 {
@@ -220,9 +238,9 @@ static bool add(struct enlarging *e, const struct head *h, const char *name, int
                     type_facts[t->from.type].name);
     t->vector = rows == 1;
     sides(t);
-    if (t->columns == STREAM ? width % e->small.width != 0 : t->norm && width % e->small.width != 0)
-        return fail(err, "%s: tensor %s: expected rows of a multiple of %lld numbers, found %lld", h->path, name,
-                    (long long)e->small.width, (long long)width);
+    if (!fits(e, t->rows, t->vector ? width : rows) || (!t->vector && !fits(e, t->columns, width)))
+        return fail(err, "%s: tensor %s has %lld rows of %lld numbers, which do not fit the sizes in %s", h->path, name,
+                    (long long)rows, (long long)width, h->config_path);
     const enum type as = t->norm ? F32 : t->from.type;
     s->name = t->name;
     s->dtype = as == F32 ? "F32" : as == F16 ? "F16" : "BF16";
@@ -310,6 +328,9 @@ static bool read_shapes(struct enlarging *e, const struct head *h, const struct 
         !number(h, c, "num_key_value_heads", s->heads, &s->kv_heads, err) ||
         !number(h, c, "head_dim", s->width / s->heads, &s->head_dim, err))
         return false;
+    if (s->heads % s->kv_heads != 0)
+        return fail(err, "%s: num_attention_heads: expected a multiple of num_key_value_heads (%lld), found %lld",
+                    h->config_path, (long long)s->kv_heads, (long long)s->heads);
     if (h->kind == HEAD_EAGLE3 && !reads_streams_of_its_width(h, s, err))
         return false;
     if (s->head_dim != e->large.head_dim)

@@ -102,6 +102,14 @@ static void name_layers(const char *head)
     head_edit_close(e);
 }
 
+static void set_heads(const char *head, int heads, int kv_heads)
+{
+    struct head_edit *e = head_edit_open(head);
+    json_set(head_edit_config(e), "num_attention_heads", json_new_int(heads));
+    json_set(head_edit_config(e), "num_key_value_heads", json_new_int(kv_heads));
+    head_edit_close(e);
+}
+
 static void inflated_heads_have_the_same_bits(void **unused)
 {
     static const struct {
@@ -171,6 +179,12 @@ static void heads_that_do_not_fit_are_refused(void **unused)
     assert_false(inflate_head("/dev/null", &inflated, to, small.backend, &err));
     assert_false(inflate_head(from, &inflated, "/nonexistent/head", small.backend, &err));
     expect_contains(err.text, "/nonexistent/head");
+    set_heads(from, 2, 3);
+    assert_false(inflate_head(from, &inflated, to, small.backend, &err));
+    expect_contains(err.text, "num_attention_heads: expected a multiple of num_key_value_heads (3), found 2");
+    set_heads(from, 6, 2);
+    assert_false(inflate_head(from, &inflated, to, small.backend, &err));
+    expect_contains(err.text, "which do not fit the sizes in");
     assert_false(file_exists(to));
     free(from);
     free(to);
