@@ -146,7 +146,10 @@ bool shard_write_target(struct shard_writer *w, const struct target *t, const ch
         struct mapping file = { 0 };
         struct tensor_list tensors = { 0 };
         struct json *found = NULL;
-        ok = open_earlier(path, &file, &tensors, &found, err) && same_settings(path, metadata, found, err);
+        ok = open_earlier(path, &file, &tensors, &found, err) && same_settings(path, metadata, found, err) &&
+             (layers == (tensors.n > TARGET_FILE_ENDS) ||
+              fail(err, "%s: %s; use another folder, or remove this one", path,
+                   layers ? "there are no layers, which --kind small needs" : "made with --kind small"));
         write = false;
         json_free(found);
         tensor_list_free(&tensors);

@@ -14,7 +14,7 @@
 #include "models/model.h"
 #include "models/weights.h"
 
-enum { ROWS = 1024, ENDS = 3 }; // rows of a chunk; tensors outside the layers
+enum { ROWS = 1024, ENDS = TARGET_FILE_ENDS }; // ROWS: of a chunk
 
 static void set(struct json *j, const char *key, char *text) // takes the text over
 {
@@ -76,6 +76,12 @@ static bool list_layers(struct target_file *f, struct error *err)
     int64_t rows, width;
     size_t bytes;
     int layer;
+    if (model_config(f->target->model)->rope_scaling == ROPE_TABLE)
+        return fail(
+            err,
+            "%s: --kind small: its RoPE is scaled by a table (rope_freqs.weight), which no config.json of a draft model can say; "
+            "use the Hugging Face folder of this model",
+            f->target->path);
     f->weights = weights_open(model_config(f->target->model), err);
     if (f->weights == NULL)
         return false;

@@ -8,8 +8,9 @@
 struct error;
 struct json;
 struct target;
-
 struct weights;
+
+enum { TARGET_FILE_ENDS = 3 }; // tensors outside the layers
 
 struct target_file {
     const struct target *target; // borrowed

@@ -252,6 +252,33 @@ static void a_folder_is_continued(void **state)
     free(second);
 }
 
+static void a_draft_model_of_what_cannot_be_copied_is_refused(void **state)
+{
+    char *texts = write_texts(), *folder = test_path("layers"), *model = test_path("table.gguf");
+    struct small_model scaled = small_default;
+    scaled.rope = ROPE_LLAMA3;
+    scaled.factor = 8, scaled.low = 1, scaled.high = 4, scaled.original = 64;
+    small_write_gguf(model, &scaled);
+    char *words = xformat("features %s %s --kind small --out %s", model, texts, folder);
+    child_expect_error(1, "its RoPE is scaled by a table", words);
+    free(words);
+    // A folder that was begun for a head has no layers.
+    words = xformat("features %s %s --kind medusa --limit 1 --top-k 4 --out %s", models.hf, texts, folder);
+    struct child_result r = child_run("%s", words);
+    child_expect_success(&r, "features --kind medusa");
+    child_result_free(&r);
+    free(words);
+    char *shard = shard_at(folder, 0);
+    assert_int_equal(unlink(shard), 0);
+    words = xformat("features %s %s --kind small --limit 1 --top-k 4 --out %s", models.hf, texts, folder);
+    child_expect_error(1, "there are no layers", words);
+    free(words);
+    free(shard);
+    free(model);
+    free(folder);
+    free(texts);
+}
+
 static void mistakes_get_one_sentence(void **state)
 {
     static const struct {
@@ -302,6 +329,7 @@ int main(void)
         cmocka_unit_test(a_draft_model_gets_layers_and_no_states),
         cmocka_unit_test(a_stream_has_the_bytes_of_the_folder),
         cmocka_unit_test(a_folder_is_continued),
+        cmocka_unit_test(a_draft_model_of_what_cannot_be_copied_is_refused),
         cmocka_unit_test(mistakes_get_one_sentence),
     };
     return run_with_models(tests);
