@@ -21,11 +21,22 @@ ROWS = ("input_ids", "loss_mask", "top_ids", "top_p", "states")   # tensors with
 class Shard:
     """Tensors of one shard; rows are read when a conversation is asked for."""
 
-    def __init__(self, name, read, metadata):
+    def __init__(self, name, read, metadata, sizes):
+        """sizes: the number of rows of each tensor."""
         if (metadata or {}).get("format") != FORMAT:
             raise SystemExit(f"{name}: expected format {FORMAT} in the metadata, found {(metadata or {}).get('format')}")
-        self.name, self.read, self.metadata, self.first = name, read, metadata, int(metadata["first"])
+        kind, first = metadata.get("kind"), metadata.get("first", "")
+        if not first.isdigit() or kind == "eagle3" and "layers" not in metadata:
+            raise SystemExit(f"{name}: expected first, and layers of kind eagle3, in the metadata")
+        self.name, self.read, self.metadata, self.first = name, read, metadata, int(first)
+        self.rows = ROWS[:-1] if kind == "small" else ROWS
+        missing = {"offsets", *self.rows} - set(sizes)
+        if missing:
+            raise SystemExit(f"{name}: there is no tensor {min(missing)}")
         self.offsets = read("offsets", 0, None).tolist()
+        n = self.offsets[-1] if self.offsets else -1
+        if self.offsets[:1] != [0] or self.offsets != sorted(self.offsets) or any(sizes[t] != n for t in self.rows):
+            raise SystemExit(f"{name}: damaged: its offsets do not fit its tensors")
 
     def __len__(self):
         return len(self.offsets) - 1
@@ -33,7 +44,7 @@ class Shard:
     def conversation(self, s, length):
         a = self.offsets[s]
         b = min(self.offsets[s + 1], a + length)
-        return {name: self.read(name, a, b) for name in (ROWS[:-1] if self.metadata["kind"] == "small" else ROWS)}
+        return {name: self.read(name, a, b) for name in self.rows}
 
 
 def file_shard(path):
@@ -41,28 +52,39 @@ def file_shard(path):
         f = safetensors.safe_open(str(path), "pt")
     except Exception as e:
         raise SystemExit(f"{path}: not a safetensors file: {e}") from None
-    missing = {"offsets", *ROWS} - set(f.keys()) - {"states"}
-    if missing:
-        raise SystemExit(f"{path}: there is no tensor {min(missing)}")
-    return Shard(str(path), lambda name, a, b: f.get_slice(name)[a:b], f.metadata())
+    return Shard(str(path), lambda name, a, b: f.get_slice(name)[a:b], f.metadata(), {t: (f.get_slice(t).get_shape() or [0])[0] for t in f.keys()})
+
+
+def read_blob(name, blob):
+    """Tensors and metadata of a file in memory."""
+    try:
+        tensors = safetensors.torch.load(blob)
+        size = struct.unpack("<Q", blob[:8])[0]
+        return tensors, json.loads(blob[8:8 + size]).get("__metadata__") or {}
+    except Exception as e:
+        raise SystemExit(f"{name}: not a safetensors file: {e}") from None
 
 
 def blob_shard(name, blob):
-    size = struct.unpack("<Q", blob[:8])[0]
-    tensors = safetensors.torch.load(blob)
-    return Shard(name, lambda t, a, b: tensors[t][a:b], json.loads(blob[8:8 + size]).get("__metadata__"))
+    tensors, metadata = read_blob(name, blob)
+    return Shard(name, lambda t, a, b: tensors[t][a:b], metadata, {t: len(x) if x.dim() else 0 for t, x in tensors.items()})
 
 
 def read_target(path_or_blob):
     """{embed_tokens.weight, lm_head.weight, norm.weight}, configuration (numbers as numbers)."""
     if isinstance(path_or_blob, bytes):
-        tensors = safetensors.torch.load(path_or_blob)
-        size = struct.unpack("<Q", path_or_blob[:8])[0]
-        metadata = json.loads(path_or_blob[8:8 + size]).get("__metadata__", {})
+        name, (tensors, metadata) = "stream", read_blob("stream", path_or_blob)
     else:
-        tensors = safetensors.torch.load_file(str(path_or_blob))
-        with safetensors.safe_open(str(path_or_blob), "pt") as f:
-            metadata = f.metadata() or {}
+        name = str(path_or_blob)
+        try:
+            tensors = safetensors.torch.load_file(name)
+            with safetensors.safe_open(name, "pt") as f:
+                metadata = f.metadata() or {}
+        except Exception as e:
+            raise SystemExit(f"{name}: {e}; `speclab features` writes it beside the shards") from None
+    missing = {"embed_tokens.weight", "lm_head.weight", "norm.weight"} - set(tensors)
+    if missing:
+        raise SystemExit(f"{name}: there is no tensor {min(missing)}")
     return tensors, {k: number(v) for k, v in metadata.items()}
 
 
@@ -75,6 +97,20 @@ def number(text):
     return {"true": True, "false": False}.get(text, text)
 
 
+def check_sequence(shards):
+    """The shards of a folder are of one run: the same settings, and no conversation is missing or in two of them."""
+    expected = shards[0].metadata
+    for shard in shards:
+        differ = [k for k in expected if k != "first" and shard.metadata.get(k) != expected[k]]
+        if differ:
+            raise SystemExit(f"{shard.name}: expected {differ[0]} {expected[differ[0]]}, as in {shards[0].name}, found {shard.metadata.get(differ[0])}")
+    at = 0
+    for shard in shards:
+        if shard.first != at:
+            raise SystemExit(f"{shard.name}: expected a shard that begins with conversation {at}, found {shard.first}: one is missing, or of another run")
+        at += len(shard)
+
+
 class Folder:
     """One folder of shards, or a list of them: parts of the data whose features were computed at different times."""
 
@@ -85,7 +121,9 @@ class Folder:
             files = sorted(path.glob("features-*.safetensors"))
             if not files:
                 raise SystemExit(f"{path}: expected features-00000.safetensors, .., found none")
-            self.add(path, file_shard(files[0]).metadata)
+            shards = [file_shard(f) for f in files]
+            self.add(path, shards[0].metadata)
+            check_sequence(shards)
             self.files += files
 
     def add(self, path, metadata):
@@ -228,9 +266,13 @@ def count_answers(texts, vocab):
     return count
 
 
-def answers_of(source):
+def answers_of(source, share):
+    """Of conversations that are not held out."""
     for shard in source.shards(range):
-        yield shard.read("input_ids", 0, None), shard.read("loss_mask", 0, None)
+        ids, mask = shard.read("input_ids", 0, None), shard.read("loss_mask", 0, None)
+        for s in range(len(shard)):
+            if not is_held_out(shard.first + s, share):
+                yield ids[shard.offsets[s]:shard.offsets[s + 1]], mask[shard.offsets[s]:shard.offsets[s + 1]]
 
 
 def draft_vocabulary(count, n):

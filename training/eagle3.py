@@ -130,7 +130,7 @@ class Eagle1(nn.Module):
 
     def __init__(self, target, config, ids, o):
         super().__init__()
-        assert ids is None, "EAGLE-1 uses the target's LM head: draft_vocab does not apply"
+        assert ids is None                                                # the LM head is the target's
         h = config["hidden_size"]
         self.c, self.weight_of_states = config, o.get("regression", 1.0)
         self.register_buffer("embedding", target["embed_tokens.weight"].float(), persistent=False)

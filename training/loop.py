@@ -20,30 +20,53 @@ from training.losses import LOSSES, log_q_at
 DEFAULTS = {"steps": 1000, "seed": 0, "batch_tokens": 2048, "max_length": 512, "mix_shards": 4, "held_out": 0.02, "eval_tokens": 20000,
             "optimizer": "adamw", "muon_lr": 4.0, "lr": 1e-3, "warmup": 50, "final_lr": 0.05, "weight_decay": 0.0, "beta1": 0.9, "beta2": 0.95, "clip": 1.0,
             "loss": "kl", "depths": 5, "depth_decay": 0.8, "one_depth": 0.0, "eval_every": 100, "checkpoint_every": 100, "bf16": "auto", "threads": 0,
-            "device": "auto", "stop_after": 0}
+            "device": "auto"}
+
+
+INTEGERS = {"steps": 1, "seed": 0, "batch_tokens": 1, "max_length": 3, "mix_shards": 1, "eval_tokens": 1, "warmup": 0, "depths": 1,
+            "eval_every": 1, "checkpoint_every": 1, "threads": 0}   # and their least values
+RANGES = {"held_out": (0, 1), "muon_lr": (0, math.inf), "lr": (0, math.inf), "final_lr": (0, math.inf), "weight_decay": (0, math.inf),
+          "beta1": (0, 1), "beta2": (0, 1), "clip": (0, math.inf), "depth_decay": (0, math.inf), "one_depth": (0, 1)}
+POSITIVE = ("held_out", "muon_lr", "lr", "clip")
+CHOICES = {"loss": tuple(LOSSES), "optimizer": ("adamw", "muon"), "bf16": ("auto", True, False), "device": ("auto", "cpu", "cuda")}
+
+
+def number_of(name, value, least, most=math.inf):
+    """1e-3 is a text for PyYAML, and a number here."""
+    with contextlib.suppress(TypeError, ValueError):
+        x = None if isinstance(value, bool) else float(value)
+        if x is not None and least <= x <= most and math.isfinite(x):
+            return x
+    raise SystemExit(f"{name}: expected a number from {least:g}{'' if most == math.inf else f' to {most:g}'}, found {value!r}")
 
 
 def read_options(given):
     unknown = set(given) - set(DEFAULTS)
     if unknown:
-        raise SystemExit(f"train: unknown key {min(unknown)}; expected one of: {', '.join(DEFAULTS)}")
+        raise SystemExit(f"train: unknown key {min(unknown, key=str)}; expected one of: {', '.join(DEFAULTS)}")
     o = {**DEFAULTS, **given}
-    for name, default in DEFAULTS.items():
-        if isinstance(default, (int, float)) and not isinstance(o[name], (int, float)):
-            raise SystemExit(f"train: {name}: expected a number, found {o[name]!r}")
-    for name, known in (("loss", LOSSES), ("optimizer", ("adamw", "muon"))):
-        if o[name] not in known:
-            raise SystemExit(f"train: {name}: expected one of {', '.join(known)}, found {o[name]!r}")
+    for name, least in INTEGERS.items():
+        if type(o[name]) is not int or o[name] < least:
+            raise SystemExit(f"train: {name}: expected an integer, at least {least}, found {o[name]!r}")
+    for name, (least, most) in RANGES.items():
+        o[name] = number_of(f"train: {name}", o[name], least, most)
+        if o[name] == 0 and name in POSITIVE or o[name] == 1 and name in ("held_out", "beta1", "beta2"):
+            raise SystemExit(f"train: {name}: expected more than 0{' and less than 1' if most == 1 else ''}, found {o[name]:g}")
+    for name, known in CHOICES.items():
+        if not any(o[name] is k or isinstance(k, str) and o[name] == k for k in known):
+            raise SystemExit(f"train: {name}: expected one of {', '.join(map(str, known))}, found {o[name]!r}")
     return o
 
 
 def choose_device(o):
+    if o["device"] == "cuda" and not torch.cuda.is_available():
+        raise SystemExit("train: device cuda: torch finds none here")
     return ("cuda" if torch.cuda.is_available() else "cpu") if o["device"] == "auto" else o["device"]
 
 
 def uses_bf16(o, device):
     if o["bf16"] != "auto":
-        return bool(o["bf16"])
+        return o["bf16"]
     return device == "cuda" or torch.backends.mkldnn.is_available() and "avx512_bf16" in cpu_flags()
 
 
@@ -109,6 +132,9 @@ def loss_of(head, batch, o, table, depths):
 
 # ---- checkpoints
 
+CHECKPOINT = {"recipe", "step", "tokens", "position", "seconds", "last", "head", "optimizer", "rng"}
+
+
 def write_checkpoint(path, state):
     """Under its name only when complete: a kill leaves the old one."""
     torch.save(state, f"{path}.part")
@@ -121,7 +147,9 @@ def read_checkpoint(path, recipe):
     try:
         state = torch.load(path, weights_only=True)
     except Exception as e:
-        raise SystemExit(f"{path}: not a checkpoint: {e}") from None
+        raise SystemExit(f"{path}: not a checkpoint: {' '.join(str(e).split())[:200]}") from None
+    if not isinstance(state, dict) or not CHECKPOINT <= state.keys():
+        raise SystemExit(f"{path}: not a checkpoint of ./run train: expected {', '.join(sorted(CHECKPOINT))}")
     differ = [k for k in recipe if state["recipe"].get(k) != recipe[k]]
     if differ:
         k = differ[0]
@@ -146,7 +174,7 @@ def cut_log(path, step):
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     kept = []
     for line in lines:
-        with contextlib.suppress(json.JSONDecodeError):
+        with contextlib.suppress(json.JSONDecodeError, KeyError, TypeError):
             if json.loads(line)["step"] <= step:
                 kept.append(line)
     path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
@@ -161,18 +189,21 @@ def train(head, source, given, out, recipe):
         torch.set_num_threads(o["threads"])
     torch.use_deterministic_algorithms(device == "cpu")
     head = head.to(device).train()
-    table = accept.to_draft(head.ids, head.c["vocab_size"])
     optimizer = Optimizer(head, o)
-    recipe = {**recipe, **{k: o[k] for k in DEFAULTS if k not in ("threads", "device", "stop_after", "eval_every", "checkpoint_every")}}
+    recipe = {**recipe, **{k: o[k] for k in DEFAULTS if k not in ("threads", "device", "eval_every", "checkpoint_every")}}
     step, tokens, position, seconds, last = 0, 0, (0, 0, 0), 0.0, None
     checkpoint, log_path = out / "checkpoint.pt", out / "curve.jsonl"
     if checkpoint.exists():
         s = read_checkpoint(checkpoint, recipe)
-        head.load_state_dict(s["head"])
-        optimizer.load_state_dict(s["optimizer"])
-        torch.set_rng_state(s["rng"])
+        try:
+            head.load_state_dict(s["head"])
+            optimizer.load_state_dict(s["optimizer"])
+            torch.set_rng_state(s["rng"])
+        except (RuntimeError, ValueError, KeyError, TypeError) as e:
+            raise SystemExit(f"{checkpoint}: not of this head: {' '.join(str(e).split())[:200]}; remove it to start again") from None
         step, tokens, position, seconds, last = s["step"], s["tokens"], tuple(s["position"]), s["seconds"], s["last"]
         print(f"train: goes on from step {step}", file=sys.stderr)
+    table = accept.to_draft(head.ids, head.c["vocab_size"])               # of the checkpoint's vocabulary, if there is one
     cut_log(log_path, step)
     held = held_out_batches(source, o)
     batches = training_batches(source, o, position)
@@ -205,13 +236,11 @@ def train(head, source, given, out, recipe):
             tokens += int(batch["length"].sum())
             since_tokens += int(batch["length"].sum())
             seconds = at + time.monotonic() - began
-            end = step == o["steps"] or step == o["stop_after"]
+            end = step == o["steps"]
             if step % o["eval_every"] == 0 or end:
                 evaluate()
             if step % o["checkpoint_every"] == 0 or end:
                 write_checkpoint(checkpoint, {"recipe": recipe, "step": step, "tokens": tokens, "position": list(position),
                                               "seconds": seconds, "last": last, "head": head.state_dict(),
                                               "optimizer": optimizer.state_dict(), "rng": torch.get_rng_state()})
-            if step == o["stop_after"]:
-                break
     return last

@@ -14,55 +14,25 @@ import torch
 import yaml
 
 from training import data, eagle3, export, loop, medusa, small
+from training.recipe import read_recipe
 
 KINDS = {"eagle3": eagle3.Eagle3, "eagle": eagle3.Eagle1, "medusa": medusa.Medusa, "small": small.Small}
-KEYS = {"": ("model", "out", "data", "features", "head", "train", "export", "heads", "require"),
-        "head": ("kind", "draft_vocab", "intermediate_size", "rope_theta", "heads", "layers", "output", "regression", "keep", "train_embedding"),
-        "export": ("form", "type", "title")}
-HEADS = """name: heads
-target: {{model: {model}, device: cpu}}
-prompts: {{file: {prompts}, chat: auto}}
-limits: {{new_tokens: {new_tokens}, context: {context}}}
-cells:
-  sampling: [{{temperature: 0}}]
-  drafter: [{{kind: {kind}, {key}: {head}{more}}}]
-"""
-
-
-def check_keys(o, part):
-    for k in o:
-        if k not in KEYS[part]:
-            raise SystemExit(f"{part or 'top level'}: unknown key {k}; expected one of: {', '.join(KEYS[part])}")
-
-
-def read_recipe(path):
-    try:
-        recipe = yaml.safe_load(pathlib.Path(path).read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as e:
-        raise SystemExit(f"{path}: {e}") from None
-    if not isinstance(recipe, dict):
-        raise SystemExit(f"{path}: expected keys and values")
-    check_keys(recipe, "")
-    for part in ("head", "export"):
-        check_keys(recipe.get(part) or {}, part)
-    for k in ("model", "out", "head"):
-        if k not in recipe:
-            raise SystemExit(f"{path}: there is no key {k}")
-    if recipe["head"].get("kind") not in KINDS:
-        raise SystemExit(f"{path}: head: kind: expected one of {', '.join(KINDS)}, found {recipe['head'].get('kind')!r}")
-    return recipe
-
-
 class Parts:
     def __init__(self, out, speclab):
         self.out, self.speclab = pathlib.Path(out), speclab
         (self.out / "done").mkdir(parents=True, exist_ok=True)
 
+    def read(self, path):
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            raise SystemExit(f"{path}: damaged: expected JSON; remove it to do this part again") from None
+
     def is_done(self, name, recipe):
         path = self.out / "done" / f"{name}.json"
         if not path.exists():
             return False
-        if json.loads(path.read_text(encoding="utf-8")) != recipe:
+        if self.read(path) != recipe:
             raise SystemExit(f"{path}: {name} was done with another recipe; remove this file and what it made, or choose another `out`")
         print(f"train: {name} is done", file=sys.stderr)
         return True
@@ -74,6 +44,7 @@ class Parts:
 
     def run(self, name, command):
         print(f"train: {name}: {shlex.join(command)}", file=sys.stderr)
+        sys.stdout.flush()
         status = subprocess.run(command, check=False).returncode
         if status != 0:
             raise SystemExit(f"train: {name} failed with exit status {status}; the same command goes on from here")
@@ -94,9 +65,10 @@ def write_texts(parts, recipe):
     if given is None or isinstance(given, str):
         return given
     path = str(parts.out / "data.jsonl")
-    if not parts.is_done("distill", given):
+    of = {"model": recipe["model"], **given}
+    if not parts.is_done("distill", of):
         parts.run("distill", [parts.speclab, "distill", recipe["model"], *options(given), "--out", path])
-        parts.done("distill", given)
+        parts.done("distill", of)
     return path
 
 
@@ -107,29 +79,31 @@ def open_features(parts, recipe, texts):
         return data.Folder(given)
     given = dict(given)
     stream, path = given.pop("stream", False), parts.out / "features"
-    if texts is None:
-        raise SystemExit("features: there is no key data: expected a file of conversations, or options of speclab distill")
-    command = [parts.speclab, "features", recipe["model"], texts, "--kind", KINDS[recipe["head"]["kind"]].features, *options(given)]
+    kind = KINDS[recipe["head"]["kind"]].features
+    command = [parts.speclab, "features", recipe["model"], texts, "--kind", kind, *options(given)]
     if stream:
         return data.Stream([*command, "--stream"])
-    if not parts.is_done("features", given):
+    of = {"model": recipe["model"], "texts": texts, "kind": kind, **given}
+    if not parts.is_done("features", of):
         parts.run("features", [*command, "--out", str(path)])
-        parts.done("features", given)
+        parts.done("features", of)
     return data.Folder(path)
 
 
-def texts_or_shards(source, texts):
-    if texts is None or not pathlib.Path(texts).exists():
-        yield from data.answers_of(source)
+def answers(source, texts, share):
+    """(input_ids, loss_mask) of the conversations that are not held out. A stream is not computed for this: its texts are read."""
+    if not isinstance(source, data.Stream):
+        yield from data.answers_of(source, share)
         return
     with open(texts, encoding="utf-8") as f:
-        for line in f:
-            c = json.loads(line)
-            yield c["input_ids"], c["loss_mask"]
+        for n, line in enumerate(line for line in f if line.strip()):
+            if not data.is_held_out(n, share):
+                c = json.loads(line)
+                yield c["input_ids"], c["loss_mask"]
 
 
-def make_head(source, texts, o):
-    """The untrained head and the share of answer tokens that its vocabulary covers."""
+def make_head(source, texts, o, share):
+    """The untrained head and the share of answer tokens that its vocabulary covers. share: of conversations, held out."""
     target, config = source.target()
     wanted = KINDS[o["kind"]].features
     if source.metadata["kind"] != wanted:
@@ -137,7 +111,9 @@ def make_head(source, texts, o):
     config = {**config, "rope_theta": float(o.get("rope_theta") or config["rope_theta"])}
     ids, covered = None, 1.0
     if o.get("draft_vocab"):
-        ids, covered = data.draft_vocabulary(data.count_answers(texts_or_shards(source, texts), config["vocab_size"]), o["draft_vocab"])
+        if o["draft_vocab"] > config["vocab_size"]:
+            raise SystemExit(f"head: draft_vocab: expected at most {config['vocab_size']}, the target's tokens, found {o['draft_vocab']}")
+        ids, covered = data.draft_vocabulary(data.count_answers(answers(source, texts, share), config["vocab_size"]), o["draft_vocab"])
     streams = len(source.metadata["layers"].split(",")) if wanted == "eagle3" else 1
     return KINDS[o["kind"]](target, config, ids, {**o, "state_width": streams * config["hidden_size"]}), covered
 
@@ -147,9 +123,11 @@ def prune(parts, head, source, recipe):
     path = parts.out / "kept.json"
     chosen = {"head": recipe["head"], "data": source.metadata.get("data")}
     if parts.is_done("prune", chosen):
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        head.layers = torch.nn.ModuleList(head.layers[i] for i in kept)
-        head.kept = kept
+        kept = parts.read(path) if path.exists() else None
+        if not isinstance(kept, list) or not all(i in head.kept for i in kept) or not len(kept) == len(set(kept)) == head.wanted:
+            raise SystemExit(f"{path}: expected {head.wanted} layers of the target, found {kept}; "
+                             f"remove {parts.out / 'done' / 'prune.json'} to choose them again")
+        head.keep_only(sorted(kept))
         return
     o = loop.read_options(recipe.get("train") or {})
     _, batch = next(data.training_batches(source, o, (0, 0, 0)))
@@ -172,10 +150,13 @@ def compare(parts, recipe, folder, result):
     o = {"positions": 2000, "new_tokens": 128, "context": 1024, **recipe["heads"]}
     path = parts.out / "heads.yaml"
     model = pathlib.Path(recipe["model"])
-    path.write_text(HEADS.format(model=model.resolve() if model.exists() else model, kind=recipe["head"]["kind"], head=folder.resolve(),
-                                 key="model" if recipe["head"]["kind"] == "small" else "weights",
-                                 prompts=pathlib.Path(o["prompts"]).resolve(), new_tokens=o["new_tokens"], context=o["context"],
-                                 more=", tokens: 5" if recipe["head"]["kind"] != "medusa" else ""), encoding="utf-8")
+    kind, name = recipe["head"]["kind"], str(model.resolve()) if model.exists() else recipe["model"]
+    drafter = {"kind": kind, "model" if kind == "small" else "weights": str(folder.resolve()), **({} if kind == "medusa" else {"tokens": 5})}
+    path.write_text(yaml.safe_dump({
+        "name": "heads", "target": {"model": name, "device": "cpu"},
+        "prompts": {"file": str(pathlib.Path(o["prompts"]).resolve()), "chat": "auto"},
+        "limits": {"new_tokens": o["new_tokens"], "context": o["context"]},
+        "cells": {"sampling": [{"temperature": 0}], "drafter": [drafter]}}, sort_keys=False), encoding="utf-8")
     print("train: held-out acceptance in training, by depth: " + " ".join(f"{r:.4f}" for r in result["greedy"]), flush=True)
     parts.run("heads", [parts.speclab, "heads", str(path), "--tokens", str(o["positions"])])
 
@@ -185,12 +166,23 @@ def main():
     p.add_argument("recipe", metavar="FILE.yaml")
     p.add_argument("--speclab", default="speclab", help=argparse.SUPPRESS)
     a = p.parse_args()
-    recipe = read_recipe(a.recipe)
-    parts = Parts(recipe["out"], a.speclab)
+    try:
+        run(a.recipe, a.speclab)
+    except KeyboardInterrupt:
+        print("train: interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
+        sys.exit(130)
+    except OSError as e:
+        raise SystemExit(f"train: {e}") from None
+
+
+def run(file, speclab):
+    recipe = read_recipe(file)
+    o = loop.read_options(recipe.get("train") or {})
+    parts = Parts(recipe["out"], speclab)
     texts = write_texts(parts, recipe)
     source = open_features(parts, recipe, texts)
-    torch.manual_seed((recipe.get("train") or {}).get("seed", 0))
-    head, covered = make_head(source, texts, recipe["head"])
+    torch.manual_seed(o["seed"])
+    head, covered = make_head(source, texts, recipe["head"], o["held_out"])
     if head.kind == "small":
         prune(parts, head, source, recipe)
     count = sum(p.numel() for p in head.parameters())
@@ -200,7 +192,7 @@ def main():
     e = recipe.get("export") or {}
     folder = parts.out / "head"
     size = export.write(head, folder, e.get("type", "bf16"), e.get("form", "published"), source.metadata,
-                        facts_of(recipe, source, head, covered, a.recipe), result)
+                        facts_of(recipe, source, head, covered, file), result)
     print(f"train: wrote {folder}: {size / 1e6:.1f} MB", file=sys.stderr)
     if recipe.get("heads"):
         compare(parts, recipe, folder, result)

@@ -68,9 +68,9 @@ class Small(nn.Module):
 
     def __init__(self, target, config, ids, o):
         super().__init__()
-        assert ids is None, "a draft model has the target's vocabulary: draft_vocab does not apply"
+        assert ids is None                                                # the vocabulary is the target's
         keep = o.get("keep", 4)
-        self.c, self.wanted = config, keep if isinstance(keep, int) else len(keep)
+        self.c, self.wanted = config, keep if isinstance(keep, int) else len(keep)   # recipe.py has checked the type
         total = config["num_hidden_layers"]
         self.kept = list(range(total)) if isinstance(keep, int) else list(keep)
         if not 0 < self.wanted <= total or self.kept != sorted(set(self.kept)) or not set(self.kept) <= set(range(total)):
@@ -87,6 +87,11 @@ class Small(nn.Module):
         self.norm = nn.Parameter(target["norm.weight"].float())
         self.layers = nn.ModuleList(Layer(config, {n.removeprefix(f"layers.{i}."): t for n, t in target.items()
                                                    if n.startswith(f"layers.{i}.")}) for i in self.kept)
+
+    def keep_only(self, kept):
+        """kept: ascending layers, as prune left them in self.kept."""
+        self.layers = nn.ModuleList(self.layers[self.kept.index(i)] for i in kept)
+        self.kept = list(kept)
 
     def tables(self, n):
         angle = torch.arange(n, device=self.frequency.device)[:, None].float() * self.frequency

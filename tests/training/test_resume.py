@@ -43,7 +43,7 @@ class Resume(unittest.TestCase):
         recipe = self.path / f"{name}.yaml"
         recipe.write_text(RECIPE.format(out=self.path / name, features=self.path / kind, kind=kind, every=every, lr=lr,
                                          optimizer="muon" if kind == "eagle3" else "adamw",
-                                         more="keep: 3" if kind == "small" else "draft_vocab: 64"), encoding="utf-8")
+                                         more={"small": "keep: 3", "medusa": "draft_vocab: 64, heads: 3", "eagle3": "draft_vocab: 64"}[kind]), encoding="utf-8")
         return subprocess.Popen([sys.executable, "-B", "-m", "training.pipeline", str(recipe)], stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True)
 
