@@ -109,13 +109,26 @@ def make_head(source, texts, o, share):
     if source.metadata["kind"] != wanted:
         raise SystemExit(f"features of kind {source.metadata['kind']}: a head of kind {o['kind']} needs {wanted}")
     config = {**config, "rope_theta": float(o.get("rope_theta") or config["rope_theta"])}
-    ids, covered = None, 1.0
+    ids, covered, count = None, 1.0, None
     if o.get("draft_vocab"):
         if o["draft_vocab"] > config["vocab_size"]:
             raise SystemExit(f"head: draft_vocab: expected at most {config['vocab_size']}, the target's tokens, found {o['draft_vocab']}")
-        ids, covered = data.draft_vocabulary(data.count_answers(answers(source, texts, share), config["vocab_size"]), o["draft_vocab"])
+        count = data.count_answers(answers(source, texts, share), config["vocab_size"])
+        ids, covered = data.draft_vocabulary(count, o["draft_vocab"])
     streams = len(source.metadata["layers"].split(",")) if wanted == "eagle3" else 1
-    return KINDS[o["kind"]](target, config, ids, {**o, "state_width": streams * config["hidden_size"]}), covered
+    head = KINDS[o["kind"]](target, config, ids, {**o, "state_width": streams * config["hidden_size"]})
+    if o.get("init"):
+        begin_with(head, o["init"])
+        covered = float(count[head.ids].sum() / count.sum().clamp(min=1)) if count is not None else covered
+    return head, covered
+
+
+def begin_with(head, path):
+    """The weights, and the draft vocabulary, of an earlier run's checkpoint."""
+    try:
+        head.load_state_dict(torch.load(path, weights_only=True)["head"])
+    except Exception as e:
+        raise SystemExit(f"head: init: {path}: not of this head: {' '.join(str(e).split())[:200]}") from None
 
 
 def prune(parts, head, source, recipe):

@@ -40,7 +40,9 @@ def check_head(o):
     kind = o.get("kind")
     if not isinstance(kind, str) or kind not in HEAD:
         refuse("head: kind", f"one of {', '.join(HEAD)}", kind)
-    check_keys(o, f"head of kind {kind}", ("kind", *HEAD[kind]))
+    check_keys(o, f"head of kind {kind}", ("kind", "init", *HEAD[kind]))
+    if "init" in o and (not isinstance(o["init"], str) or not pathlib.Path(o["init"]).is_file()):
+        refuse("head: init", "checkpoint.pt of an earlier run", o["init"])
     check_values(o, "head")
     for k in ("rope_theta", "regression"):
         if k in o:

@@ -147,6 +147,27 @@ class Recipe(unittest.TestCase):
         again = weights()
         self.assertTrue(all(torch.equal(whole[n], again[n]) for n in whole))
 
+    def test_a_run_begins_with_the_weights_of_another(self):
+        self.features("medusa")
+        first = {"head": {"kind": "medusa", "draft_vocab": 40}, "train": {**TRAIN, "steps": 4, "lr": 0.01}}
+        self.run_it(**first)
+        self.good["out"] = str(self.path / "second")
+        checkpoint = str(self.path / "out" / "checkpoint.pt")
+        second = {"head": {**first["head"], "init": checkpoint}, "train": {**TRAIN, "steps": 1, "lr": 1e-30}}   # weights that stay
+        count = data.count_answers
+        try:
+            data.count_answers = lambda texts, vocab: -count(texts, vocab)
+            self.run_it(**second)
+        finally:
+            data.count_answers = count
+        a, b = (safetensors.torch.load_file(str(self.path / d / "head" / "model.safetensors")) for d in ("out", "second"))
+        self.assertTrue(all(torch.equal(a[n], b[n]) for n in a))
+        with self.assertRaisesRegex(SystemExit, "head: init: .*checkpoint.pt: not of this head"):
+            self.good["out"] = str(self.path / "third")
+            self.run_it(head={"kind": "medusa", "draft_vocab": 41, "init": checkpoint})
+        with self.assertRaisesRegex(SystemExit, "head: init: expected checkpoint.pt of an earlier run, found '/nowhere'"):
+            self.run_it(head={"kind": "medusa", "init": "/nowhere"})
+
     def test_files_that_are_no_checkpoints_are_refused(self):
         self.features("medusa")
         self.run_it()
