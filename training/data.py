@@ -241,16 +241,25 @@ def training_batches(source, o, position):
         epoch, from_group, from_batch = epoch + 1, 0, 0
 
 
+def held_out_of(source, share):
+    """(shard, s) of held-out conversations; of folders in an order that mixes them all, of a stream as they come."""
+    if isinstance(source, Stream):
+        for shard in source.shards(range):
+            yield from ((shard, s) for s in range(len(shard)) if is_held_out(shard.first + s, share))
+        return
+    every = [(zlib.crc32(f"{i},{s}".encode()), shard, s) for i, shard in enumerate(source.shards(range)) for s in range(len(shard))
+             if is_held_out(shard.first + s, share)]
+    yield from ((shard, s) for _, shard, s in sorted(every, key=lambda e: e[0]))
+
+
 def held_out_batches(source, o):
     """The held-out conversations up to eval_tokens tokens, always the same ones."""
     chosen, tokens = [], 0
-    for shard in source.shards(range):
-        for s in range(len(shard)):
-            if tokens < o["eval_tokens"] and is_held_out(shard.first + s, o["held_out"]):
-                chosen.append((shard, s))
-                tokens += min(shard.offsets[s + 1] - shard.offsets[s], o["max_length"])
+    for shard, s in held_out_of(source, o["held_out"]):
         if tokens >= o["eval_tokens"]:
             break
+        chosen.append((shard, s))
+        tokens += min(shard.offsets[s + 1] - shard.offsets[s], o["max_length"])
     if not chosen:
         raise SystemExit(f"no conversation is held out: held_out {o['held_out']} of so few selects none")
     return [collate([shard.conversation(s, o["max_length"]) for shard, s in b])
