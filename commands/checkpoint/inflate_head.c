@@ -1,13 +1,11 @@
 #include "commands/checkpoint/inflate_head.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "commands/checkpoint/head_folder.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
@@ -363,40 +361,6 @@ static void change_config(const struct enlarging *e, const struct head *h, const
     json_set(h->config, CONFIG_INFLATED_HF, json_new_text(t->inflated));
 }
 
-// ---- files
-
-static bool write_config(const struct head *h, const char *path, struct error *err)
-{
-    struct part *part = part_begin(path, err);
-    if (part == NULL)
-        return false;
-    char *text = json_write(h->config);
-    part_write(part, text, strlen(text));
-    part_write(part, "\n", 1);
-    free(text);
-    return part_end(part, err);
-}
-
-static bool write_folder(struct enlarging *e, const struct head *h, const char *to, struct error *err)
-{
-    char *part = xformat("%s.part", to), *weights = xformat("%s/model.safetensors", part),
-         *config = xformat("%s/config.json", part);
-    bool ok = mkdir(part, 0777) == 0 || fail(err, "%s: cannot be made: %s", part, strerror(errno));
-    if (ok) {
-        ok = safetensors_write(weights, e->described, e->n, NULL, put, e, err) && write_config(h, config, err) &&
-             (rename(part, to) == 0 || fail(err, "%s: cannot be renamed: %s", to, strerror(errno)));
-        if (!ok) {
-            unlink(weights);
-            unlink(config);
-            rmdir(part);
-        }
-    }
-    free(part);
-    free(weights);
-    free(config);
-    return ok;
-}
-
 bool inflate_head(const char *from, const struct model_config *target, const char *to, struct backend *b,
                   struct error *err)
 {
@@ -416,7 +380,10 @@ bool inflate_head(const char *from, const struct model_config *target, const cha
     ok = ok && plan(&e, &h, err);
     if (ok) {
         change_config(&e, &h, target);
-        ok = write_folder(&e, &h, to, err);
+        char *json = json_write(h.config), *config = xformat("%s\n", json);
+        ok = head_folder_write(to, e.described, e.n, put, &e, config, err);
+        free(json);
+        free(config);
     }
     free_plan(&e);
     head_close(&h);

@@ -1,14 +1,12 @@
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/error.h"
 #include "core/memory.h"
 #include "models/config.h"
 #include "formats/file.h"
+#include "commands/checkpoint/head_folder.h"
 #include "commands/checkpoint/random_model.h"
 #include "commands/checkpoint/random_parts.h"
 #include "formats/safetensors.h"
@@ -93,41 +91,6 @@ static char *config_text(const struct generator *m)
         few ? 1 : 2, c->layers / 2, few ? c->layers : c->layers - 3);
 }
 
-static bool write_files(struct generator *m, const char *weights, const char *config, struct error *err)
-{
-    plan_tensors(m);
-    if (!safetensors_write(weights, m->tensor, m->n, NULL, put, m, err))
-        return false;
-    struct part *part = part_begin(config, err);
-    if (part == NULL)
-        return false;
-    char *text = config_text(m);
-    part_write(part, text, strlen(text));
-    free(text);
-    return part_end(part, err);
-}
-
-// Writes to TO.part and renames it when complete.
-static bool write_folder(struct generator *m, const char *to, struct error *err)
-{
-    char *part = xformat("%s.part", to), *weights = xformat("%s/model.safetensors", part),
-         *config = xformat("%s/config.json", part);
-    bool ok = mkdir(part, 0777) == 0 || fail(err, "%s: cannot be made: %s", part, strerror(errno));
-    if (ok) {
-        ok = write_files(m, weights, config, err) &&
-             (rename(part, to) == 0 || fail(err, "%s: cannot be renamed: %s", to, strerror(errno)));
-        if (!ok) {
-            unlink(weights);
-            unlink(config);
-            rmdir(part);
-        }
-    }
-    free(part);
-    free(weights);
-    free(config);
-    return ok;
-}
-
 bool random_eagle3_write(const char *target, int draft_vocab, enum type type, uint64_t seed, const char *to,
                          struct error *err)
 {
@@ -139,7 +102,12 @@ bool random_eagle3_write(const char *target, int draft_vocab, enum type type, ui
         ok = fail(err, "draft_vocab is %d, and %s has %d tokens", draft_vocab, target, m.target.vocab);
     else if (file_exists(to))
         ok = fail(err, "%s: exists already", to);
-    ok = ok && write_folder(&m, to, err);
+    if (ok) {
+        plan_tensors(&m);
+        char *config = config_text(&m);
+        ok = head_folder_write(to, m.tensor, m.n, put, &m, config, err);
+        free(config);
+    }
     config_free(&m.target);
     return ok;
 }
