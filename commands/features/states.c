@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/memory.h"
+#include "core/quantize.h"
 #include "engine/engine.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
@@ -124,25 +125,12 @@ static float *on_host(struct states_pass *p, struct tensor t)
     return p->copy;
 }
 
-static uint16_t to_bf16(float x)
+static bool store_states(const struct states_pass *p, const float *from, int64_t first, int64_t rows, void *to,
+                         struct error *err)
 {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof(bits));
-    if ((bits & 0x7fffffff) > 0x7f800000) // NaN
-        return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-static void store_states(const struct states_pass *p, const float *from, int64_t first, int64_t rows, void *to)
-{
-    const int64_t width = state_width(&p->s);
-    if (p->s.type == F32) {
-        memcpy((float *)to + first * width, from, (size_t)(rows * width) * sizeof(float));
-        return;
-    }
-    uint16_t *rounded = (uint16_t *)to + first * width;
-    for (int64_t i = 0; i < rows * width; i++)
-        rounded[i] = to_bf16(from[i]);
+    void *at = (char *)to + (size_t)first * states_row_bytes(&p->s);
+    return quantize_floats(p->s.type, from, rows * state_width(&p->s), at) ||
+           fail(err, "a state of the target is not finite as %s", type_facts[p->s.type].name);
 }
 
 static bool store_top(struct states_pass *p, struct tensor last, int64_t first, struct text_states *to,
@@ -193,7 +181,8 @@ static int compute_rows(struct states_pass *p, const struct texts *t, int64_t fi
         const float *tapped = on_host(p, states.tapped);
         if (!b->sync(b, err))
             return 0;
-        store_states(p, tapped, first, n, to->state);
+        if (!store_states(p, tapped, first, n, to->state, err))
+            return 0;
     }
     for (int i = begin; i < t->n && i < begin + SLOTS && t->offset[i] < first + n; i++) {
         kv_keep(p->cache, i % SLOTS, p->kept, kept[i - begin]);
