@@ -211,7 +211,8 @@ static void a_run_stores_its_precision(void **state)
                            " '%, activations: int8, quantize: none, cache: f32}}}'"),
         CASES_HERE);
     assert_int_equal(
-        query_first_int(s, "SELECT count(*) FROM run WHERE settings LIKE '%, activations: f32, quantize: none, cache: q8_0}}}'"),
+        query_first_int(
+            s, "SELECT count(*) FROM run WHERE settings LIKE '%, activations: f32, quantize: none, cache: q8_0}}}'"),
         CASES_HERE);
     assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE settings LIKE '%default%'"), 0);
     assert_int_equal(query_first_int(s, "SELECT count(DISTINCT peers) FROM run"), CASES_HERE);

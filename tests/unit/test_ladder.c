@@ -337,8 +337,8 @@ static void its_settings_hold_those_of_all_parts_resolved(void **unused)
     assert_true(hash_equal(a, b) && !hash_is_none(a));
     const char *begin =
         "{kind: ladder, of: [{kind: ngram, longest: 3, shortest: 1, tokens: 4, at_least: 2}, {kind: small, ";
-    if (strncmp(one, begin, strlen(begin)) != 0 || strstr(one, "activations: f32, quantize: none, cache: f32") == NULL ||
-        strstr(one, "at_least: 1}]}") == NULL)
+    if (strncmp(one, begin, strlen(begin)) != 0 ||
+        strstr(one, "activations: f32, quantize: none, cache: f32") == NULL || strstr(one, "at_least: 1}]}") == NULL)
         fail_msg("%s", one);
     free(two);
     two = resolved("ladder:of=[ngram,{kind: eagle, weights: %s.eagle}]", &b);
