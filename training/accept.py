@@ -94,6 +94,6 @@ def held_out(head, batches, depths, table, device):
             qx = log_q_at(logits, table[token][:, None])[:, 0].exp()
             on_path = torch.zeros(shape, device=device).index_put_((b, r), on_path[rows] * hit * is_top)
             weight = torch.zeros(shape, device=device).index_put_((b, r), weight[rows] * (qx / px.clamp(min=1e-30)).clamp(max=1))
+    lengths = [n for n in (3, 5) if n <= depths]
     return {"greedy": greedy.rates(), "sampled": sampled.rates(), "roots": int(greedy.reached[0]),
-            "tokens3": greedy.tokens(3), "tokens5": greedy.tokens(5),
-            "sampled3": sampled.tokens(3), "sampled5": sampled.tokens(5)}
+            **{f"tokens{n}": greedy.tokens(n) for n in lengths}, **{f"sampled{n}": sampled.tokens(n) for n in lengths}}

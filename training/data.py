@@ -41,6 +41,11 @@ class Shard:
     def __len__(self):
         return len(self.offsets) - 1
 
+    def held_out(self, share):
+        """Of each conversation: whether it is held out."""
+        ids, mask = self.read("input_ids", 0, None).tolist(), self.read("loss_mask", 0, None).tolist()
+        return [is_held_out(ids[a:b], mask[a:b], share) for a, b in zip(self.offsets, self.offsets[1:])]
+
     def conversation(self, s, length):
         a = self.offsets[s]
         b = min(self.offsets[s + 1], a + length)
@@ -178,9 +183,11 @@ def blob(file, command):
     return data
 
 
-def is_held_out(number_of_conversation, share):
-    """By a hash of the number: the split does not depend on order, seed or the amount of data."""
-    return zlib.crc32(str(number_of_conversation).encode()) < share * 2**32
+def is_held_out(ids, mask, share):
+    """By a hash of the prompt, the tokens before the first answer: all answers to a prompt are on one side, and the split does not
+    depend on order, seed or the amount of data."""
+    prompt = ids[:mask.index(1)] if 1 in mask else ids
+    return zlib.crc32(",".join(map(str, prompt)).encode()) < share * 2**32
 
 
 def permutation(n, *key):
@@ -226,7 +233,7 @@ def training_batches(source, o, position):
     while True:
         some = False
         for g, group in enumerate(groups(source.shards(lambda n: permutation(n, o["seed"], epoch)), o["mix_shards"])):
-            chosen = [(shard, s) for shard in group for s in range(len(shard)) if not is_held_out(shard.first + s, o["held_out"])]
+            chosen = [(shard, s) for shard in group for s, held in enumerate(shard.held_out(o["held_out"])) if not held]
             chosen = [chosen[i] for i in permutation(len(chosen), o["seed"], epoch, g)]
             batches = cut(chosen, o["batch_tokens"], o["max_length"])
             some = some or len(batches) > 0
@@ -245,10 +252,10 @@ def held_out_of(source, share):
     """(shard, s) of held-out conversations; of folders in an order that mixes them all, of a stream as they come."""
     if isinstance(source, Stream):
         for shard in source.shards(range):
-            yield from ((shard, s) for s in range(len(shard)) if is_held_out(shard.first + s, share))
+            yield from ((shard, s) for s, held in enumerate(shard.held_out(share)) if held)
         return
-    every = [(zlib.crc32(f"{i},{s}".encode()), shard, s) for i, shard in enumerate(source.shards(range)) for s in range(len(shard))
-             if is_held_out(shard.first + s, share)]
+    every = [(zlib.crc32(f"{i},{s}".encode()), shard, s) for i, shard in enumerate(source.shards(range))
+             for s, held in enumerate(shard.held_out(share)) if held]
     yield from ((shard, s) for _, shard, s in sorted(every, key=lambda e: e[0]))
 
 
@@ -279,8 +286,8 @@ def answers_of(source, share):
     """Of conversations that are not held out."""
     for shard in source.shards(range):
         ids, mask = shard.read("input_ids", 0, None), shard.read("loss_mask", 0, None)
-        for s in range(len(shard)):
-            if not is_held_out(shard.first + s, share):
+        for s, held in enumerate(shard.held_out(share)):
+            if not held:
                 yield ids[shard.offsets[s]:shard.offsets[s + 1]], mask[shard.offsets[s]:shard.offsets[s + 1]]
 
 

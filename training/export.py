@@ -98,8 +98,7 @@ def card(head, facts, result):
                   f"| held-out roots | {result['roots']} |",
                   "| held-out acceptance by depth, greedy | " + ", ".join(f"{r:.3f}" for r in result["greedy"]) + " |",
                   "| held-out acceptance by depth, temperature 1 | " + ", ".join(f"{r:.3f}" for r in result["sampled"]) + " |",
-                  f"| tokens a step, chain of 3, greedy (simulated) | {result['tokens3']:.2f} |",
-                  f"| tokens a step, chain of 5, greedy (simulated) | {result['tokens5']:.2f} |"]
+                  *(f"| tokens a step, chain of {n}, greedy (simulated) | {result[f'tokens{n}']:.2f} |" for n in (3, 5) if f"tokens{n}" in result)]
     lines += ["", "Acceptance at a depth is given that the draft tokens before it were accepted.", "", "Recipe:", "", "```yaml",
               facts["recipe"].rstrip(), "```", ""]
     return "\n".join(lines)

@@ -164,8 +164,9 @@ def report(entry, log):
     log.write(line + "\n")
     log.flush()
     rates = " ".join(f"{r:.3f}" for r in entry["greedy"])
-    print(f"step {entry['step']:6d}  {entry['tokens'] / 1e6:6.2f} M tokens  loss {entry['loss']:.4f}  held-out acceptance {rates}  "
-          f"tokens a step {entry['tokens3']:.2f} (3) {entry['tokens5']:.2f} (5), T = 1: {entry['sampled3']:.2f} {entry['sampled5']:.2f}  "
+    chains = "".join(f"  tokens a step, chain of {n}: {entry[f'tokens{n}']:.2f}, T = 1: {entry[f'sampled{n}']:.2f}" for n in (3, 5)
+                     if f"tokens{n}" in entry)
+    print(f"step {entry['step']:6d}  {entry['tokens'] / 1e6:6.2f} M tokens  loss {entry['loss']:.4f}  held-out acceptance {rates}{chains}  "
           f"{entry['tokens_per_second']:.0f} tokens/s", flush=True)
 
 

@@ -96,9 +96,8 @@ def answers(source, texts, share):
         yield from data.answers_of(source, share)
         return
     with open(texts, encoding="utf-8") as f:
-        for n, line in enumerate(line for line in f if line.strip()):
-            if not data.is_held_out(n, share):
-                c = json.loads(line)
+        for c in (json.loads(line) for line in f if line.strip()):
+            if not data.is_held_out(c["input_ids"], c["loss_mask"], share):
                 yield c["input_ids"], c["loss_mask"]
 
 
@@ -201,7 +200,8 @@ def run(file, speclab):
     count = sum(p.numel() for p in head.parameters())
     print(f"train: {head.kind}, {count / 1e6:.2f} M parameters, {len(head.ids)} tokens, which are {100 * covered:.2f} % of the answers",
           file=sys.stderr)
-    result = loop.train(head, source, recipe.get("train") or {}, parts.out, {"head": recipe["head"], "data": source.metadata.get("data")})
+    of = {k: source.metadata.get(k) for k in ("data", "model_hash", "layers", "type", "activations", "cache")}
+    result = loop.train(head, source, recipe.get("train") or {}, parts.out, {"head": recipe["head"], **of})
     e = recipe.get("export") or {}
     folder = parts.out / "head"
     size = export.write(head, folder, e.get("type", "bf16"), e.get("form", "published"), source.metadata,

@@ -104,6 +104,16 @@ class Batches(unittest.TestCase):
         self.assertEqual(sorted(seen + held), sorted(tuple(i) for i in self.ids.tolist()))
         self.assertNotEqual(seen, sorted(seen))
 
+    def test_answers_to_one_prompt_are_held_out_together(self):
+        twice = self.ids.repeat(2, 1)
+        twice[40:, 4:] = 95 - twice[40:, 4:]                                # another answer to each prompt
+        with tempfile.TemporaryDirectory() as other:
+            tiny.write_features(other, self.t, twice, "eagle3", per_shard=7)
+            held = [h for shard in data.Folder(other).shards(range) for h in shard.held_out(0.3)]
+        self.assertEqual(held[:40], held[40:])
+        self.assertTrue(0 < sum(held) < 40)
+        self.assertEqual(data.is_held_out([3, 4], [0, 0], 0.3), data.is_held_out([3, 4, 9], [0, 0, 1], 0.3))
+
     def test_the_order_goes_on_from_any_position(self):
         def first(position, n):
             it = data.training_batches(self.source, self.o, position)
@@ -131,7 +141,7 @@ class Batches(unittest.TestCase):
 
     def test_the_draft_vocabulary_is_the_most_frequent_answers(self):
         count = data.count_answers(data.answers_of(self.source, 0.2), 96)
-        held = [data.is_held_out(s, 0.2) for s in range(40)]
+        held = [data.is_held_out(c, [0, 0, 0, 0, 1], 0.2) for c in self.ids.tolist()]
         self.assertTrue(0 < sum(held) < 40)
         answers = self.ids[~torch.tensor(held), 4:].flatten().tolist()
         self.assertEqual(count.tolist(), [answers.count(i) for i in range(96)])
@@ -250,6 +260,40 @@ class Acceptance(unittest.TestCase):
                 predicted = r + depth + 2
                 self.assertEqual(bool(some[0, r]), predicted < 24 and bool(batch["mask"][0, predicted]))
                 self.assertEqual(bool(all_of_them[0, r]), predicted < 24 and bool(batch["mask"][0, r + 1:predicted + 1].all()))
+
+
+class Steps(unittest.TestCase):
+    def test_the_first_steps_train_depth_0_alone(self):
+        calls = []
+
+        class Counted(eagle3.Eagle3):
+            def depths(self, batch, n):
+                if torch.is_grad_enabled():
+                    calls.append(n)
+                return super().depths(batch, n)
+        t = tiny.weights()
+        with tempfile.TemporaryDirectory() as folder:
+            tiny.write_features(folder + "/f", t, tiny.texts(t, 30, 12, 1.0), "eagle3")
+            source = data.Folder(folder + "/f")
+            target, config = source.target()
+            head = Counted(target, config, None, {"state_width": 3 * config["hidden_size"]})
+            loop.train(head, source, {"steps": 10, "one_depth": 0.4, "depths": 3, "batch_tokens": 60, "held_out": 0.2, "device": "cpu"},
+                       folder + "/out", {})
+        self.assertEqual(calls, [1] * 4 + [3] * 6)
+
+    def test_muon_takes_the_matrices_within_a_head(self):
+        t = tiny.weights()
+        target = {n.removeprefix("model."): x for n, x in t.items()}
+        for head, expected in (
+                (eagle3.Eagle3(target, tiny.CONFIG, None, {"state_width": 144}),
+                 {"fc.weight", *(f"layer.{m}_proj.weight" for m in ("q", "k", "v", "o", "gate", "up", "down"))}),
+                (medusa.Medusa(target, tiny.CONFIG, None, {"heads": 2, "output": "own", "state_width": 48}), {"blocks.0.0.weight", "blocks.1.0.weight"})):
+            o = loop.Optimizer(head, {**loop.DEFAULTS, "optimizer": "muon"})
+            of = {id(p): n for n, p in head.named_parameters()}
+            groups = [{of[id(p)] for group in part.param_groups for p in group["params"]} for _, part in o.parts]
+            self.assertEqual(groups[1], expected)
+            self.assertEqual(groups[0] | groups[1], {n for n, p in head.named_parameters() if p.requires_grad})
+            self.assertFalse(groups[0] & groups[1])
 
 
 class Options(unittest.TestCase):
