@@ -55,7 +55,7 @@ class Prompts:
         if 10 < len(text) < LONGEST:
             self.all.append({"category": category, "turns": [text]})
 
-    def ask(self, category, instruction, text):
+    def instruct(self, category, instruction, text):
         """An instruction, mostly before the text that it is about."""
         instruction, text = instruction.strip(), (text or "").strip()
         before = self.random.random() < 0.7
@@ -68,10 +68,10 @@ class Prompts:
 def instructions(p, s):
     for category, path, n in (("code", "Codegen/codegen-instruct.json", 700), ("roleplay", "Roleplay/roleplay-simple-deduped-roleplay-instruct.json", 350)):
         for d in p.random.sample(json.loads(s.bytes("GPTeacher", path)), n):
-            p.ask(category, d["instruction"], d["input"])
+            p.instruct(category, d["instruction"], d["input"])
     for category, path in (("seed", "data/seed_tasks.jsonl"), ("user", "human_eval/user_oriented_instructions.jsonl")):
         for d in map(json.loads, s.lines("self-instruct", path)):
-            p.ask(category, d["instruction"], d["instances"][0]["input"])
+            p.instruct(category, d["instruction"], d["instances"][0]["input"])
 
 
 def passages(p, s):
