@@ -118,14 +118,20 @@ def make_head(source, texts, o, share):
     head = KINDS[o["kind"]](target, config, ids, {**o, "state_width": streams * config["hidden_size"]})
     if o.get("init"):
         begin_with(head, o["init"])
-        covered = float(count[head.ids].sum() / count.sum().clamp(min=1)) if count is not None else covered
     return head, covered
 
 
 def begin_with(head, path):
-    """The weights, and the draft vocabulary, of an earlier run's checkpoint."""
+    """The weights of an earlier run's checkpoint. Of another draft vocabulary the rows of tokens that both have; the others stay as they are."""
     try:
-        head.load_state_dict(torch.load(path, weights_only=True)["head"])
+        earlier, own = torch.load(path, weights_only=True)["head"], head.state_dict()
+        places = {int(x): i for i, x in enumerate(earlier["ids"])}
+        both = [(i, places[int(x)]) for i, x in enumerate(head.ids) if int(x) in places]
+        rows, of = (torch.tensor([b[k] for b in both], dtype=torch.long) for k in (0, 1))
+        for name, x in earlier.items():
+            if name.startswith("lm_head"):
+                earlier[name] = own[name].clone().index_copy_(0, rows, x[of])
+        head.load_state_dict({**earlier, "ids": head.ids})
     except Exception as e:
         raise SystemExit(f"head: init: {path}: not of this head: {' '.join(str(e).split())[:200]}") from None
 
