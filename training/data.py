@@ -166,9 +166,13 @@ class Stream:
         with subprocess.Popen(self.command, stdout=subprocess.PIPE) as p:
             blob(p.stdout, self.command)                                  # the target's tensors
             n = 0
-            while (b := blob(p.stdout, self.command)):
-                yield blob_shard(f"shard {n} of the stream", b)
-                n += 1
+            try:
+                while (b := blob(p.stdout, self.command)):
+                    yield blob_shard(f"shard {n} of the stream", b)
+                    n += 1
+            except GeneratorExit:                                         # no more are wanted
+                p.kill()
+                raise
             if p.wait() != 0:
                 raise SystemExit(f"{' '.join(self.command)}: exit status {p.returncode}")
 
@@ -271,6 +275,22 @@ def held_out_batches(source, o):
         raise SystemExit(f"no conversation is held out: held_out {o['held_out']} of so few selects none")
     return [collate([shard.conversation(s, o["max_length"]) for shard, s in b])
             for b in cut(chosen, o["batch_tokens"], o["max_length"])]
+
+
+def sample_states(source, share, n):
+    """States [n, W] and their tokens [n], or as many as there are, of training conversations."""
+    states, tokens, found = [], [], 0
+    for shard in source.shards(range):
+        for s, held in enumerate(shard.held_out(share)):
+            if held or found >= n:
+                continue
+            c = shard.conversation(s, 10**9)
+            states.append(c["states"].float())
+            tokens.append(c["input_ids"].long())
+            found += len(c["input_ids"])
+        if found >= n:
+            break
+    return torch.cat(states)[:n], torch.cat(tokens)[:n]
 
 
 def count_answers(texts, vocab):

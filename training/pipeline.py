@@ -13,7 +13,7 @@ import sys
 import torch
 import yaml
 
-from training import data, eagle3, export, loop, medusa, small
+from training import data, eagle3, export, induction, loop, medusa, small
 from training.recipe import read_recipe
 
 KINDS = {"eagle3": eagle3.Eagle3, "eagle": eagle3.Eagle1, "medusa": medusa.Medusa, "small": small.Small}
@@ -118,6 +118,9 @@ def make_head(source, texts, o, share):
     head = KINDS[o["kind"]](target, config, ids, {**o, "state_width": streams * config["hidden_size"]})
     if o.get("init"):
         begin_with(head, o["init"])
+    elif o["kind"] == "eagle3" and o.get("induction", True):
+        streams, tokens = data.sample_states(source, share, 20000)
+        induction.begin(head, streams, tokens)
     return head, covered
 
 

@@ -5,7 +5,7 @@ import yaml
 
 from training.loop import number_of, read_options
 
-HEAD = {"eagle3": ("draft_vocab", "intermediate_size", "rope_theta"), "eagle": ("regression", "rope_theta"),
+HEAD = {"eagle3": ("draft_vocab", "induction", "intermediate_size", "rope_theta"), "eagle": ("regression", "rope_theta"),
         "medusa": ("draft_vocab", "heads", "layers", "output"), "small": ("keep", "train_embedding")}
 KEYS = {"": ("model", "out", "data", "features", "head", "train", "export", "heads", "require"), "export": ("form", "type", "title"),
         "heads": ("prompts", "positions", "new_tokens", "context")}
@@ -47,8 +47,9 @@ def check_head(o):
     for k in ("rope_theta", "regression"):
         if k in o:
             o[k] = number_of(f"head: {k}", o[k], 0)
-    if type(o.get("train_embedding", False)) is not bool:
-        refuse("head: train_embedding", "true or false", o["train_embedding"])
+    for k in ("induction", "train_embedding"):
+        if type(o.get(k, False)) is not bool:
+            refuse(f"head: {k}", "true or false", o[k])
     keep = o.get("keep", 4)
     if type(keep) is not int and not (isinstance(keep, list) and all(type(i) is int for i in keep)):
         refuse("head: keep", "how many layers, or a list of their numbers", keep)

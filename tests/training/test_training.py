@@ -10,7 +10,7 @@ import torch
 
 sys.path[:0] = [str(pathlib.Path(__file__).parents[2]), str(pathlib.Path(__file__).parent)]
 import tiny  # noqa: E402
-from training import accept, data, eagle3, losses, loop, medusa  # noqa: E402
+from training import accept, data, eagle3, induction, losses, loop, medusa  # noqa: E402
 
 
 def rows(n=7, vocab=10, k=4, draft=6, seed=0):
@@ -135,6 +135,9 @@ class Batches(unittest.TestCase):
         ids = torch.cat([s.read("input_ids", 0, None) for s in stream.shards(range)])
         self.assertTrue(torch.equal(ids.view(40, 12).long(), self.ids))
         self.assertTrue(torch.equal(stream.target()[0]["lm_head.weight"], self.t["lm_head.weight"]))
+        for a, b in zip(data.sample_states(stream, 0.2, 30), data.sample_states(self.source, 0.2, 30)):   # a stream that is not read to its end
+            self.assertEqual(len(a), 30)
+            self.assertTrue(torch.equal(a, b))
         stream.command[-1] = "3"
         with self.assertRaisesRegex(SystemExit, "ends in the middle"):
             list(stream.shards(range))
@@ -260,6 +263,39 @@ class Acceptance(unittest.TestCase):
                 predicted = r + depth + 2
                 self.assertEqual(bool(some[0, r]), predicted < 24 and bool(batch["mask"][0, predicted]))
                 self.assertEqual(bool(all_of_them[0, r]), predicted < 24 and bool(batch["mask"][0, r + 1:predicted + 1].all()))
+
+
+class Induction(unittest.TestCase):
+    """A text of random tokens, and again: a head that has not been trained copies it the second time."""
+
+    def copied(self, begins):
+        c = {**tiny.CONFIG, "hidden_size": 256, "head_dim": 64, "vocab_size": 96}
+        target = {n.removeprefix("model."): x for n, x in tiny.weights(c=c).items()}
+        g = torch.Generator().manual_seed(4)
+        once = torch.randint(2, 96, (16, 30), generator=g)
+        ids = torch.cat((once, once), 1)
+        streams = torch.randn(16, 60, 768, generator=g)                    # which say nothing, but that the first one has the token
+        streams[..., :256] = 3 * target["embed_tokens.weight"][ids] + 0.05 * streams[..., :256]
+        torch.manual_seed(1)
+        head = eagle3.Eagle3(target, c, None, {"state_width": 768})
+        if begins:
+            induction.begin(head, streams.reshape(-1, 768), ids.reshape(-1))
+        with torch.no_grad():
+            top = head.logits(next(iter(head.depths({"ids": ids, "states": streams}, 1))), 0).argmax(-1)
+        rows = slice(31, 58)                                               # row r reads t[r + 1] and proposes t[r + 2]
+        return float((top[:, rows] == ids[:, 33:60]).float().mean())
+
+    def test_what_followed_a_token_is_proposed_again(self):
+        plain, begun = self.copied(False), self.copied(True)
+        print(f"copied: {plain:.2f} of the tokens, with induction {begun:.2f}")
+        self.assertLess(plain, 0.1)
+        self.assertGreater(begun, 0.5)
+
+    def test_the_embedding_is_recovered_from_a_stream_that_has_it(self):
+        g = torch.Generator().manual_seed(2)
+        e, noise, mix = (torch.randn(n, 8, generator=g) for n in (5000, 5000, 8))
+        m = induction.recover(e @ mix.T + 0.01 * noise + 3, e)
+        self.assertGreater(float(torch.nn.functional.cosine_similarity(e @ mix.T @ m.T, e).mean()), 0.95)
 
 
 class Steps(unittest.TestCase):
