@@ -85,13 +85,36 @@ size_t utf8_cut(const char *s, size_t n, size_t max)
     return n <= max ? n : utf8_before(s, max + 1);
 }
 
-void utf8_normalize(struct text *to, const char *s, size_t n)
+void utf8_normalize(struct text *to, const char *s, size_t n, enum utf8_form form)
 {
+    static const int options[] = { [UTF8_NFC] = UTF8PROC_COMPOSE,
+                                   [UTF8_NFD] = UTF8PROC_DECOMPOSE,
+                                   [UTF8_NFKC] = UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
+                                   [UTF8_NFKD] = UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT };
     utf8proc_uint8_t *normal = NULL;
-    utf8proc_option_t options = UTF8PROC_STABLE | UTF8PROC_COMPOSE;
-    utf8proc_ssize_t length = utf8proc_map((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &normal, options);
+    utf8proc_ssize_t length = utf8proc_map((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &normal,
+                                           (utf8proc_option_t)(UTF8PROC_STABLE | options[form]));
     if (length < 0) // for valid text: out of memory
         abort();
     text_add(to, (const char *)normal, (size_t)length);
     free(normal);
+}
+
+bool utf8_is_space(unsigned c)
+{
+    return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+size_t utf8_cluster(const char *s, size_t n, size_t at)
+{
+    utf8proc_int32_t state = 0;
+    unsigned last = utf8_code(s + at);
+    for (at += utf8_character(s + at, n - at); at < n; at += utf8_character(s + at, n - at)) {
+        const unsigned next = utf8_code(s + at);
+        if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)last, (utf8proc_int32_t)next, &state))
+            break;
+        last = next;
+    }
+    return at;
 }

@@ -76,6 +76,7 @@ bool gguf_text(const struct gguf *g, const char *key, struct gguf_string *to);
 // Iterates over an array of strings; *at is the position and starts at 0. Returns false at the end.
 bool gguf_next_string(const struct gguf_value *array, size_t *at, struct gguf_string *to);
 int64_t gguf_array_int(const struct gguf_value *array, uint64_t i); // 0 if the elements are not integers
+double gguf_array_real(const struct gguf_value *array, uint64_t i); // 0 if the elements are not numbers
 
 // Writing: a header of metadata and tensors, then the tensors' bytes. Used by writer.c and by the tests' small models.
 struct gguf_writer;

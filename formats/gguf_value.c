@@ -110,6 +110,14 @@ int64_t gguf_array_int(const struct gguf_value *array, uint64_t i)
     return v;
 }
 
+double gguf_array_real(const struct gguf_value *array, uint64_t i)
+{
+    double v = 0;
+    if (array != NULL && array->type == GGUF_ARRAY && i < array->n && !real_at(array->element, array->raw, i, &v))
+        v = (double)gguf_array_int(array, i);
+    return v;
+}
+
 const char *gguf_type_name(int ggml_type)
 {
     static const char *const name[] = {

@@ -102,8 +102,8 @@ static size_t first_at_least(const struct added *a, size_t low, size_t high, siz
     return low;
 }
 
-// The longest token that is a prefix of the text, or NULL. Narrows the sorted tokens byte by byte to those that match.
-static const struct added_token *longest(const struct added *a, const char *text, size_t n)
+// Narrows the sorted tokens byte by byte to those that match.
+const struct added_token *added_longest(const struct added *a, const char *text, size_t n)
 {
     const struct added_token *best = NULL;
     size_t low = 0, high = a->n;
@@ -117,17 +117,11 @@ static const struct added_token *longest(const struct added *a, const char *text
     return best;
 }
 
-static bool is_space(unsigned c)
-{
-    return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
 static size_t spaces_begin(const char *text, size_t end)
 {
     while (end > 0) {
         size_t at = utf8_before(text, end);
-        if (!is_space(utf8_code(text + at)))
+        if (!utf8_is_space(utf8_code(text + at)))
             break;
         end = at;
     }
@@ -136,7 +130,7 @@ static size_t spaces_begin(const char *text, size_t end)
 
 static size_t spaces_end(const char *text, size_t n, size_t at)
 {
-    while (at < n && is_space(utf8_code(text + at)))
+    while (at < n && utf8_is_space(utf8_code(text + at)))
         at += utf8_character(text + at, n - at);
     return at;
 }
@@ -166,7 +160,7 @@ static const struct added_token *find(struct added_walk *w, size_t *start, size_
             w->at++;
             continue;
         }
-        const struct added_token *t = longest(w->a, w->text + w->at, w->n - w->at);
+        const struct added_token *t = added_longest(w->a, w->text + w->at, w->n - w->at);
         if (t == NULL) {
             w->at++;
             continue;

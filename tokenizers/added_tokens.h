@@ -33,6 +33,9 @@ void added_add(struct added *a, const char *text, size_t n, struct added_token f
 bool added_finish(struct added *a, struct error *err);
 void added_free(struct added *a);
 
+// The longest token that is a prefix of the text (n), whatever its flags; NULL: none.
+const struct added_token *added_longest(const struct added *a, const char *text, size_t n);
+
 // Iterates over UTF-8 text in parts: chunks without added tokens, and the tokens between them.
 struct added_walk { // start with { a, special, text, n }
     const struct added *a;

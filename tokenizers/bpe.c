@@ -6,7 +6,9 @@
 #include <stdlib.h>
 
 #include "core/memory.h"
+#include "core/utf8.h"
 #include "tokenizers/tokenizer.h"
+#include "tokenizers/vocabulary.h"
 
 void bpe_init(struct bpe *b, size_t merges)
 {
@@ -94,25 +96,51 @@ static void push_pair(const struct bpe *b, struct bpe_work *w, int32_t at)
         push(w, (struct candidate){ m->rank, at, m->merged });
 }
 
-// Fills s with the tokens of the single bytes as a linked list; returns their number.
-static int32_t byte_symbols(const struct bpe *b, struct symbol *s, const char *piece, size_t n)
+struct symbols {
+    const struct bpe *b;
+    struct symbol *s;
+    int32_t n;
+    bool fuse; // the last symbol is unknown, and an unknown one that follows is fused with it
+};
+
+static void add_symbol(struct symbols *to, int32_t id)
 {
-    int32_t count = 0;
-    bool fuse = false; // the last symbol is unknown, and a following unknown byte is fused with it
-    for (size_t i = 0; i < n; i++) {
-        int32_t id = b->byte[(unsigned char)piece[i]];
-        bool unknown = id < 0;
-        if (unknown)
-            id = b->unknown;
-        if (id >= 0 && !(unknown && fuse)) {
-            s[count] = (struct symbol){ id, count - 1, count + 1 };
-            count++;
-        }
-        fuse = unknown && b->fuse_unknown;
+    const bool unknown = id < 0;
+    if (unknown)
+        id = to->b->unknown;
+    if (id >= 0 && !(unknown && to->fuse)) {
+        to->s[to->n] = (struct symbol){ id, to->n - 1, to->n + 1 };
+        to->n++;
     }
-    if (count > 0)
-        s[count - 1].next = -1;
-    return count;
+    to->fuse = unknown && to->b->fuse_unknown;
+}
+
+static bool bytes_have_tokens(const struct bpe *b, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (b->byte[(unsigned char)s[i]] < 0)
+            return false;
+    return true;
+}
+
+// Fills s with the tokens of the bytes or characters as a linked list; returns their number.
+static int32_t first_symbols(const struct bpe *b, struct symbol *s, const char *piece, size_t n)
+{
+    struct symbols to = { .b = b, .s = s };
+    for (size_t i = 0; i < n;) {
+        const size_t length = b->characters != NULL ? utf8_character(piece + i, n - i) : 1;
+        const int32_t id = b->characters != NULL ? vocabulary_find(b->characters, piece + i, length) : -1;
+        const bool known = id >= 0 && !vocabulary_token(b->characters, id)->literal;
+        if (known || !bytes_have_tokens(b, piece + i, length))
+            add_symbol(&to, known ? id : -1);
+        else
+            for (size_t k = 0; k < length; k++)
+                add_symbol(&to, b->byte[(unsigned char)piece[i + k]]);
+        i += length;
+    }
+    if (to.n > 0)
+        s[to.n - 1].next = -1;
+    return to.n;
 }
 
 void bpe_encode(const struct bpe *b, struct bpe_work *w, const char *piece, size_t n, struct ids *to)
@@ -122,7 +150,7 @@ void bpe_encode(const struct bpe *b, struct bpe_work *w, const char *piece, size
         w->symbols = next_capacity(w->symbols, n);
         w->symbol = xrealloc(w->symbol, w->symbols * sizeof(*w->symbol));
     }
-    int32_t count = byte_symbols(b, w->symbol, piece, n);
+    int32_t count = first_symbols(b, w->symbol, piece, n);
     w->n = 0;
     for (int32_t i = 0; i + 1 < count; i++)
         push_pair(b, w, i);

@@ -1,4 +1,4 @@
-// bpe.h - byte-pair encoding: merges the bytes of a piece of text pairwise into tokens.
+// bpe.h - byte-pair encoding: merges the bytes or characters of a piece of text pairwise into tokens.
 //
 // Training finds pairs of adjacent tokens, the most frequent first; this order is their rank. Encoding repeatedly merges
 // the adjacent pair of the lowest rank, the leftmost first, until no pair can be merged.
@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 struct ids;
+struct vocabulary;
 
 struct merge {
     int32_t left, right; // the pair; left is -1 in a free slot
@@ -17,9 +18,10 @@ struct merge {
 };
 
 struct bpe {
-    int32_t byte[256];   // the token of each single byte; -1: none
-    int32_t unknown;     // the token of a byte without its own; -1: such bytes are dropped
-    bool fuse_unknown;   // one `unknown` for a run of such bytes
+    const struct vocabulary *characters; // the first symbols are characters, looked up here; NULL: bytes
+    int32_t byte[256];   // the token of each single byte; of characters: of their bytes if they have no token; -1: none
+    int32_t unknown;     // the token of what has none; -1: such bytes or characters are dropped
+    bool fuse_unknown;   // one `unknown` for a run of them
     struct merge *merge; // (capacity) hash table by pair, open addressing
     size_t capacity;
 };

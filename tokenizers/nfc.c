@@ -46,7 +46,7 @@ void nfc_add(struct text *to, const char *s, size_t n)
             unsigned code = utf8_code(s + i);
             changes |= code >= 0x300;
             if (is_inert(code)) {
-                utf8_normalize(to, s + from, i - from);
+                utf8_normalize(to, s + from, i - from, UTF8_NFC);
                 text_add(to, s + i, length);
                 from = i + length;
                 changes = false;
@@ -55,7 +55,7 @@ void nfc_add(struct text *to, const char *s, size_t n)
         i += length;
     }
     if (changes)
-        utf8_normalize(to, s + from, n - from);
+        utf8_normalize(to, s + from, n - from, UTF8_NFC);
     else
         text_add(to, s + from, n - from);
 }

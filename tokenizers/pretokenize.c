@@ -6,38 +6,15 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "tokenizers/byte_alphabet.h"
 #include "tokenizers/pattern.h"
 #include "core/utf8.h"
 
-// ---- stages and families -----------------------------------------------------------------------------------------
-
-#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-#define LLAMA3_WITH(NUMBERS) \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" NUMBERS \
-    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define LLAMA3 LLAMA3_WITH("\\p{N}{1,3}")
-#define QWEN2 LLAMA3_WITH("\\p{N}")
-// The pre-tokenizer Digits uses Rust's Unicode 17, which has thirteen more numbers than Oniguruma's 16.
+// The pre-tokenizers Digits and Punctuation use Rust's Unicode 17, which has thirteen more numbers than Oniguruma's 16.
 #define DIGIT "[\\p{N}\\x{11DE0}-\\x{11DE9}\\x{16FF4}-\\x{16FF6}]"
+#define PUNCTUATION "[\\p{P}$+<=>^`|~]" // Unicode's punctuation, and ASCII's
 
-static const struct family {
-    const char *name;
-    bool digits; // single digits are split off first
-    const char *pattern;
-    bool ignore_merges;
-} families[] = {
-    { "gpt-2", false, GPT2, false },       { "gpt2", false, GPT2, false },
-    { "mpt", false, GPT2, false },         { "olmo", false, GPT2, false },
-    { "jais", false, GPT2, false },        { "smollm", true, GPT2, false },
-    { "starcoder", true, GPT2, false },    { "refact", true, GPT2, false },
-    { "command-r", true, GPT2, false },    { "codeshell", true, GPT2, false },
-    { "exaone", true, GPT2, false },       { "llama-bpe", false, LLAMA3, true },
-    { "llama3", false, LLAMA3, true },     { "llama-v3", false, LLAMA3, true },
-    { "falcon3", false, LLAMA3, true },    { "dbrx", false, LLAMA3, false },
-    { "smaug-bpe", false, LLAMA3, false }, { "qwen2", false, QWEN2, false },
-    { "stablelm2", false, QWEN2, false },  { "deepseek-r1-qwen", false, QWEN2, false },
-    { "megrez", false, QWEN2, false },
-};
+// ---- stages ------------------------------------------------------------------------------------------------------
 
 static bool append(struct pretokenizer *p, struct stage stage, struct error *err)
 {
@@ -49,16 +26,21 @@ static bool append(struct pretokenizer *p, struct stage stage, struct error *err
     return true;
 }
 
+bool pretokenizer_pattern(struct pretokenizer *p, struct pattern *pattern, enum keep keep, struct error *err)
+{
+    return append(p, (struct stage){ .pattern = pattern, .keep = keep }, err);
+}
+
 bool pretokenizer_split(struct pretokenizer *p, const char *pattern, size_t n, enum keep keep, struct error *err)
 {
     struct pattern *compiled = pattern_compile(pattern, n, err);
-    return compiled != NULL && append(p, (struct stage){ compiled, keep, false }, err);
+    return compiled != NULL && append(p, (struct stage){ .pattern = compiled, .keep = keep }, err);
 }
 
 bool pretokenizer_split_literal(struct pretokenizer *p, const char *text, size_t n, enum keep keep, struct error *err)
 {
     struct pattern *compiled = pattern_literal(text, n, err);
-    return compiled != NULL && append(p, (struct stage){ compiled, keep, false }, err);
+    return compiled != NULL && append(p, (struct stage){ .pattern = compiled, .keep = keep }, err);
 }
 
 bool pretokenizer_digits(struct pretokenizer *p, bool individually, struct error *err)
@@ -72,35 +54,26 @@ bool pretokenizer_byte_level(struct pretokenizer *p, bool space_first, bool gpt2
     struct pattern *compiled = NULL;
     if (gpt2 && (compiled = pattern_compile(GPT2, strlen(GPT2), err)) == NULL)
         return false;
-    return append(p, (struct stage){ compiled, KEEP_ALL, space_first }, err);
+    return append(p, (struct stage){ .pattern = compiled, .prefix = space_first ? PREFIX_ALWAYS : PREFIX_NEVER }, err);
 }
 
-bool pretokenizer_family(struct pretokenizer *p, const char *name, size_t n, bool *ignore_merges, struct error *err)
+bool pretokenizer_punctuation(struct pretokenizer *p, enum keep keep, struct error *err)
 {
-    struct text known = { 0 };
-    for (size_t i = 0; i < sizeof(families) / sizeof(*families); i++) {
-        const struct family *f = &families[i];
-        if (strlen(f->name) == n && memcmp(f->name, name, n) == 0) {
-            free(known.s);
-            *ignore_merges = f->ignore_merges;
-            return (!f->digits || pretokenizer_digits(p, true, err)) &&
-                   pretokenizer_split(p, f->pattern, strlen(f->pattern), KEEP_ALL, err);
-        }
-        text_printf(&known, "%s%s", i > 0 ? ", " : "", f->name);
-    }
-    fail(err, "the pre-tokenizer \"%.*s\" is not known (%s)", n < 64 ? (int)n : 64, name, known.s);
-    free(known.s);
-    return false;
+    return pretokenizer_split(p, PUNCTUATION, strlen(PUNCTUATION), keep, err);
 }
 
-const char *pretokenizer_family_of(bool digits, const char *pattern, bool ignore_merges)
+void pretokenizer_letters(struct pretokenizer *p)
 {
-    const char *wanted = pattern != NULL ? pattern : GPT2;
-    for (size_t i = 0; i < sizeof(families) / sizeof(*families); i++)
-        if (families[i].digits == digits && families[i].ignore_merges == ignore_merges &&
-            strcmp(families[i].pattern, wanted) == 0)
-            return families[i].name;
-    return NULL;
+    p->stage[p->n - 1].letters = p->letters = true;
+}
+
+bool pretokenizer_metaspace(struct pretokenizer *p, enum prefix prefix, bool split, struct error *err)
+{
+    struct pattern *compiled = NULL;
+    if (split && (compiled = pattern_literal(METASPACE, strlen(METASPACE), err)) == NULL)
+        return false;
+    const struct stage stage = { .pattern = compiled, .keep = KEEP_WITH_NEXT, .prefix = prefix, .metaspace = true };
+    return append(p, stage, err);
 }
 
 void pretokenizer_free(struct pretokenizer *p)
@@ -138,35 +111,98 @@ void splitter_end(struct splitter *c)
     free(c);
 }
 
-static bool stage_from(struct splitter *c, int stage, const char *s, size_t n, struct error *err);
+static bool stage_from(struct splitter *c, int stage, const char *s, size_t n, bool first, struct error *err);
 
-// Passes matches and gaps to the next stage. An empty match splits at its position; one directly after another match is
-// ignored, and the search continues after the next character.
-static bool split(struct splitter *c, int stage, const char *s, size_t n, struct error *err)
+struct cutting { // of one piece by one stage
+    struct splitter *c;
+    int stage;
+    const char *s;
+    bool first;         // the piece begins the text
+    bool held, match;   // a segment that waits for the next one, and whether it is a match
+    size_t start, stop; // of it
+};
+
+static bool pass_on(const struct cutting *k, size_t start, size_t stop, struct error *err)
 {
-    enum keep keep = c->p->stage[stage].keep;
+    const bool first = k->first && start == 0;
+    if (!k->c->p->stage[k->stage].letters)
+        return stage_from(k->c, k->stage + 1, k->s + start, stop - start, first, err);
+    struct text letters = { 0 };
+    bytes_to_letters(k->s + start, stop - start, &letters);
+    const bool ok = stage_from(k->c, k->stage + 1, letters.s, letters.n, first, err);
+    free(letters.s);
+    return ok;
+}
+
+static bool let_go(struct cutting *k, struct error *err)
+{
+    const bool held = k->held;
+    k->held = false;
+    return !held || pass_on(k, k->start, k->stop, err);
+}
+
+// The next segment of the piece, a match or a gap between matches.
+static bool segment(struct cutting *k, size_t start, size_t stop, bool match, struct error *err)
+{
+    const enum keep keep = k->c->p->stage[k->stage].keep;
+    if (start == stop)
+        return true;
+    if (keep <= KEEP_GAPS)
+        return (match ? keep == KEEP_GAPS : keep == KEEP_MATCHES) || pass_on(k, start, stop, err);
+    const bool joins = k->held && (keep == KEEP_RUNS            ? k->match == match
+                                   : keep == KEEP_WITH_PREVIOUS ? match && !k->match
+                                                                : !match && k->match);
+    if (!joins) {
+        if (!let_go(k, err))
+            return false;
+        k->held = true;
+        k->start = start;
+    }
+    k->stop = stop;
+    k->match = match;
+    return true;
+}
+
+// An empty match splits at its position; one directly after another match is ignored, and the search continues after the next
+// character.
+static bool split(struct cutting *k, size_t n, struct error *err)
+{
     size_t done = 0, from = 0, last = SIZE_MAX;
     while (from <= n) {
         size_t start, stop;
-        enum found found = search_next(c->search[stage], s, n, from, &start, &stop, err);
+        enum found found = search_next(k->c->search[k->stage], k->s, n, from, &start, &stop, err);
         if (found == FOUND_ERROR)
             return false;
         if (found == FOUND_NONE)
             break;
         if (start == stop && stop == last) {
-            from += from < n ? utf8_character(s + from, n - from) : 1;
+            from += from < n ? utf8_character(k->s + from, n - from) : 1;
             continue;
         }
-        if (keep != KEEP_MATCHES && !stage_from(c, stage + 1, s + done, start - done, err))
-            return false;
-        if (keep != KEEP_GAPS && !stage_from(c, stage + 1, s + start, stop - start, err))
+        if (!segment(k, done, start, false, err) || !segment(k, start, stop, true, err))
             return false;
         done = from = last = stop;
     }
-    return keep == KEEP_MATCHES || stage_from(c, stage + 1, s + done, n - done, err);
+    return segment(k, done, n, false, err) && let_go(k, err);
 }
 
-static bool stage_from(struct splitter *c, int stage, const char *s, size_t n, struct error *err)
+// The piece with a space in front if the stage adds one, and with U+2581 for spaces if it says so.
+static bool respace(const struct stage *g, const char *s, size_t n, bool first, struct text *to)
+{
+    const char *const space = g->metaspace ? METASPACE : " ";
+    const size_t length = strlen(space);
+    const bool begins = s[0] == ' ' || (n >= length && memcmp(s, space, length) == 0);
+    const bool adds = !begins && (g->prefix == PREFIX_ALWAYS || (g->prefix == PREFIX_FIRST && first));
+    if (!adds && !g->metaspace)
+        return false;
+    if (adds)
+        text_add(to, space, length);
+    for (size_t i = 0; i < n; i++)
+        text_add(to, s[i] == ' ' ? space : s + i, s[i] == ' ' ? length : 1);
+    return true;
+}
+
+static bool stage_from(struct splitter *c, int stage, const char *s, size_t n, bool first, struct error *err)
 {
     if (n == 0)
         return true;
@@ -175,18 +211,17 @@ static bool stage_from(struct splitter *c, int stage, const char *s, size_t n, s
         return true;
     }
     struct text spaced = { 0 };
-    if (c->p->stage[stage].space_first && s[0] != ' ') {
-        text_add(&spaced, " ", 1);
-        text_add(&spaced, s, n);
+    if (respace(&c->p->stage[stage], s, n, first, &spaced)) {
         s = spaced.s;
         n = spaced.n;
     }
-    bool ok = c->search[stage] != NULL ? split(c, stage, s, n, err) : stage_from(c, stage + 1, s, n, err);
+    struct cutting k = { .c = c, .stage = stage, .s = s, .first = first };
+    bool ok = c->search[stage] != NULL ? split(&k, n, err) : pass_on(&k, 0, n, err);
     free(spaced.s);
     return ok;
 }
 
-bool splitter_text(struct splitter *c, const char *s, size_t n, struct error *err)
+bool splitter_text(struct splitter *c, const char *s, size_t n, bool first, struct error *err)
 {
-    return stage_from(c, 0, s, n, err);
+    return stage_from(c, 0, s, n, first, err);
 }

@@ -2,6 +2,7 @@
 // tokenizer_decode.c.
 #include "tokenizers/tokenizer.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,6 @@
 #include "formats/gguf.h"
 #include "formats/identity.h"
 #include "tokenizers/byte_alphabet.h"
-#include "tokenizers/nfc.h"
 #include "tokenizers/tokenizer_parts.h"
 #include "core/utf8.h"
 
@@ -32,8 +32,35 @@ static struct tokenizer *open_json(const char *path, struct error *err)
     struct digest *d = digest_begin();
     struct json *j = identity_json(path, d, err);
     struct hash hash = digest_end(d);
-    struct tokenizer *t = j != NULL ? tokenizer_from_json(j, path, err) : NULL;
+    struct tokenizer *t = NULL;
+    if (j != NULL)
+        t = json_is_null(json_get(json_get(j, "config"), "default_num_special_tokens"))
+                ? tokenizer_from_json(j, path, err)
+                : tokenizer_from_tekken(j, path, err);
     json_free(j);
+    if (t != NULL)
+        t->hash = hash;
+    return t;
+}
+
+// tiktoken's files begin with a line of base64, a space and a number; SentencePiece's with a piece, 0x0A and a length.
+static bool looks_like_tiktoken(const char *s, size_t n)
+{
+    size_t i = 0;
+    while (i < n && s[i] != ' ' && s[i] != '\n')
+        i++;
+    return i > 0 && i + 1 < n && s[i] == ' ' && s[i + 1] == '0';
+}
+
+// SentencePiece's or tiktoken's own file.
+static struct tokenizer *open_model(const char *path, const struct mapping *file, struct error *err)
+{
+    struct digest *d = digest_begin();
+    digest_bytes(d, file->at, file->n);
+    struct hash hash = digest_end(d);
+    const char *text = (const char *)file->at;
+    struct tokenizer *t = looks_like_tiktoken(text, file->n) ? tokenizer_from_tiktoken(text, file->n, path, err)
+                                                             : tokenizer_from_sentencepiece(text, file->n, path, err);
     if (t != NULL)
         t->hash = hash;
     return t;
@@ -41,17 +68,21 @@ static struct tokenizer *open_json(const char *path, struct error *err)
 
 static struct tokenizer *open_directory(const char *path, struct error *err)
 {
-    char *file = xformat("%s/tokenizer.json", path);
-    struct tokenizer *t = NULL;
-    if (file_exists(file))
-        t = open_json(file, err);
-    else
-        fail(
-            err,
-            "%s: expected tokenizer.json, found none (tokenizer.model and vocab.json are not read; transformers' save_pretrained writes it)",
-            path);
-    free(file);
-    return t;
+    static const char *const names[] = { "tokenizer.json", "tekken.json", "tokenizer.model", "tokenizer.model.v3" };
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        char *file = xformat("%s/%s", path, names[i]);
+        const bool found = file_exists(file);
+        struct tokenizer *t = found ? tokenizer_open(file, err) : NULL;
+        free(file);
+        if (found)
+            return t;
+    }
+    fail(
+        err,
+        "%s: expected tokenizer.json, tekken.json or tokenizer.model, found none (vocab.json is not read; transformers' save_pretrained "
+        "writes tokenizer.json)",
+        path);
+    return NULL;
 }
 
 static struct tokenizer *open_gguf(const char *path, struct error *err)
@@ -73,7 +104,17 @@ struct tokenizer *tokenizer_open(const char *path, struct error *err)
 {
     if (file_is_directory(path))
         return open_directory(path, err);
-    return ends_with(path, ".json") ? open_json(path, err) : open_gguf(path, err);
+    if (ends_with(path, ".json"))
+        return open_json(path, err);
+    struct mapping file = { 0 };
+    if (ends_with(path, ".gguf"))
+        return open_gguf(path, err);
+    if (!file_map(path, &file, err))
+        return NULL;
+    struct tokenizer *t =
+        file.n >= 4 && memcmp(file.at, "GGUF", 4) == 0 ? open_gguf(path, err) : open_model(path, &file, err);
+    file_unmap(&file);
+    return t;
 }
 
 struct hash tokenizer_hash(const struct tokenizer *t)
@@ -90,6 +131,8 @@ void tokenizer_close(struct tokenizer *t)
     added_free(&t->normal);
     pretokenizer_free(&t->cut);
     bpe_free(&t->bpe);
+    unigram_free(&t->unigram);
+    normalizer_free(&t->normalizer);
     free(t->name);
     free(t);
 }
@@ -129,6 +172,62 @@ void tokenizer_bytes(struct tokenizer *t)
         int n = byte_to_letter((unsigned char)b, letter);
         t->bpe.byte[b] = vocabulary_find(&t->vocabulary, letter, (size_t)n);
     }
+}
+
+static int by_score(const void *one, const void *other)
+{
+    const double a = *(const double *)one, b = *(const double *)other;
+    return (a < b) - (a > b);
+}
+
+int32_t *tokenizer_ranks(const double *score, int size)
+{
+    double *sorted = xmalloc((size_t)(size + 1) * sizeof(*sorted));
+    int32_t *rank = xmalloc((size_t)(size + 1) * sizeof(*rank));
+    int n = 0, distinct = 0;
+    for (int i = 0; i < size; i++)
+        if (!isnan(score[i]))
+            sorted[n++] = score[i];
+    qsort(sorted, (size_t)n, sizeof(*sorted), by_score);
+    for (int i = 0; i < n; i++)
+        if (distinct == 0 || sorted[i] != sorted[distinct - 1])
+            sorted[distinct++] = sorted[i];
+    for (int i = 0; i < size; i++) {
+        const double *at =
+            isnan(score[i]) ? NULL : bsearch(&score[i], sorted, (size_t)distinct, sizeof(*sorted), by_score);
+        rank[i] = at != NULL ? (int32_t)(at - sorted) : -1;
+    }
+    free(sorted);
+    return rank;
+}
+
+// Calls `add` with both tokens of every pair that makes a token, or only counts the pairs.
+static size_t every_pair(struct tokenizer *t, const int32_t *rank, bool add)
+{
+    const struct vocabulary *v = &t->vocabulary;
+    size_t pairs = 0;
+    for (int32_t id = 0; id < v->size; id++) {
+        const struct token *whole = vocabulary_token(v, id);
+        if (whole == NULL || whole->literal || (rank != NULL && rank[id] < 0))
+            continue;
+        const char *s = v->strings.s + whole->text;
+        for (size_t cut = 1; cut < whole->text_n; cut++) {
+            const int32_t left = vocabulary_find(v, s, cut);
+            const int32_t right = left >= 0 ? vocabulary_find(v, s + cut, whole->text_n - cut) : -1;
+            if (right < 0 || v->token[left].literal || v->token[right].literal)
+                continue;
+            pairs++;
+            if (add)
+                bpe_merge(&t->bpe, left, right, (uint32_t)(rank != NULL ? rank[id] : id), id);
+        }
+    }
+    return pairs;
+}
+
+void tokenizer_merge_all(struct tokenizer *t, const int32_t *rank)
+{
+    bpe_init(&t->bpe, every_pair(t, rank, false));
+    every_pair(t, rank, true);
 }
 
 bool tokenizer_finish(struct tokenizer *t, struct error *err)
@@ -192,32 +291,55 @@ struct encoding {
     struct splitter *splitter;
     struct bpe_work work;
     struct text letters; // a piece in byte letters, as stored in the checkpoint
+    struct text bytes;   // the bytes of a piece in byte letters
     struct ids *to;
 };
+
+// The piece as the checkpoint stores tokens: in byte letters if the tokenizer is byte-level.
+static const char *stored_form(struct encoding *e, const char *s, size_t *n)
+{
+    if (e->t->bpe.characters != NULL || e->t->cut.letters)
+        return s;
+    e->letters.n = 0;
+    bytes_to_letters(s, *n, &e->letters);
+    *n = e->letters.n;
+    return e->letters.s;
+}
 
 static void encode_piece(void *context, const char *s, size_t n)
 {
     struct encoding *e = context;
-    if (e->t->ignore_merges) {
-        e->letters.n = 0;
-        bytes_to_letters(s, n, &e->letters);
-        int32_t id = vocabulary_find(&e->t->vocabulary, e->letters.s, e->letters.n);
-        if (id >= 0 && !vocabulary_token(&e->t->vocabulary, id)->literal) {
+    const struct tokenizer *t = e->t;
+    if (t->unigram_model) {
+        unigram_encode(&t->unigram, s, n, e->to);
+        return;
+    }
+    if (t->ignore_merges) {
+        size_t stored_n = n;
+        const char *stored = stored_form(e, s, &stored_n);
+        int32_t id = vocabulary_find(&t->vocabulary, stored, stored_n);
+        if (id >= 0 && !vocabulary_token(&t->vocabulary, id)->literal) {
             ids_add(e->to, id);
             return;
         }
     }
-    bpe_encode(&e->t->bpe, &e->work, s, n, e->to);
+    if (t->cut.letters) {
+        e->bytes.n = 0;
+        letters_to_bytes(s, n, &e->bytes);
+        s = e->bytes.s;
+        n = e->bytes.n;
+    }
+    bpe_encode(&t->bpe, &e->work, s, n, e->to);
 }
 
-// Encodes normalized text: the added tokens that match in it, and the pieces between them.
-static bool encode_normalized(struct encoding *e, const char *s, size_t n, struct error *err)
+// Encodes normalized text: the added tokens that match in it, and the pieces between them. first: the text begins here.
+static bool encode_normalized(struct encoding *e, const char *s, size_t n, bool first, struct error *err)
 {
     struct added_walk walk = { .a = &e->t->normal, .special = e->special, .text = s, .n = n };
-    for (struct added_part part; added_next(&walk, &part);) {
+    for (struct added_part part; added_next(&walk, &part); first = false) {
         if (part.token != NULL)
             ids_add(e->to, part.token->id);
-        else if (!splitter_text(e->splitter, part.text, part.n, err))
+        else if (!splitter_text(e->splitter, part.text, part.n, first, err))
             return false;
     }
     return true;
@@ -227,19 +349,19 @@ static bool encode_raw(struct encoding *e, const char *s, size_t n, struct error
 {
     struct added_walk walk = { .a = &e->t->raw, .special = e->special, .text = s, .n = n };
     struct text normal = { 0 };
-    bool ok = true;
-    for (struct added_part part; ok && added_next(&walk, &part);) {
+    bool ok = true, first = true;
+    for (struct added_part part; ok && added_next(&walk, &part); first = false) {
         if (part.token != NULL) {
             ids_add(e->to, part.token->id);
             continue;
         }
-        if (e->t->nfc) {
+        if (e->t->normalizer.n > 0) {
             normal.n = 0;
-            nfc_add(&normal, part.text, part.n);
+            ok = normalizer_run(&e->t->normalizer, part.text, part.n, &e->t->normal, &normal, err);
             part.text = normal.s;
             part.n = normal.n;
         }
-        ok = encode_normalized(e, part.text, part.n, err);
+        ok = ok && encode_normalized(e, part.text, part.n, first, err);
     }
     free(normal.s);
     return ok;
@@ -250,8 +372,8 @@ bool tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, boo
 {
     if (!utf8_require(text, n, "the text", err))
         return false;
-    if (n > INT32_MAX / 4) // NFC lengthens text at most threefold
-        return fail(err, "the text is longer than %d bytes", INT32_MAX / 4);
+    if (n > INT32_MAX / 32) // a normal form lengthens text at most 18-fold
+        return fail(err, "the text is longer than %d bytes", INT32_MAX / 32);
     struct encoding e = { .t = t, .special = special, .to = to };
     size_t before = to->n;
     e.splitter = splitter_begin(&t->cut, encode_piece, &e);
@@ -261,5 +383,6 @@ bool tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, boo
     splitter_end(e.splitter);
     bpe_work_free(&e.work);
     free(e.letters.s);
+    free(e.bytes.s);
     return ok;
 }

@@ -1,8 +1,8 @@
 // tokenizer.h - encodes text to token ids and back, exactly as the checkpoint's own tokenizer does.
 //
-// Byte-level BPE, from GGUF metadata or from tokenizer.json: added tokens are matched first, the rest is normalized (NFC
-// if the file specifies it), split by the pre-tokenizer's patterns (PCRE2, UTF and UCP), mapped to byte letters and
-// merged by rank. A tokenizer is immutable and may be shared.
+// BPE over bytes or characters, and unigram, from tokenizer.json, GGUF metadata, SentencePiece's tokenizer.model, tiktoken's file and
+// tekken.json: added tokens are matched first, the rest is normalized, split by the pre-tokenizer's patterns (PCRE2, UTF and UCP), and
+// merged by rank, or segmented by scores. A tokenizer is immutable and may be shared.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,8 +18,8 @@ struct ids { // start with { 0 }; free() the array
 };
 void ids_add(struct ids *ids, int32_t id);
 
-// Opens a .gguf file, a tokenizer.json, or a model directory with one. Unsupported kinds (sentencepiece, unigram,
-// wordpiece, unknown pre-tokenizers) are errors that name what was found and what is supported.
+// Opens a .gguf file, a tokenizer.json or tekken.json, a tokenizer.model of SentencePiece or tiktoken, or a model directory with one.
+// Unsupported kinds (WordPiece, unknown pre-tokenizers) are errors that name what was found and what is supported.
 struct tokenizer *tokenizer_open(const char *path, struct error *err);
 void tokenizer_close(struct tokenizer *t);
 struct hash tokenizer_hash(const struct tokenizer *t); // of everything that can influence it (formats/identity.h)
@@ -41,6 +41,7 @@ bool tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, boo
 struct decoding {
     unsigned char held[4];
     int n;
+    bool begun; // a token was decoded: SentencePiece's tokenizers drop a space before the first one
 };
 struct text;
 void tokenizer_decode(const struct tokenizer *t, const int32_t *id, size_t n, bool special, struct decoding *state,

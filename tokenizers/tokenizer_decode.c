@@ -46,8 +46,11 @@ void tokenizer_decode(const struct tokenizer *t, const int32_t *id, size_t n, bo
     for (size_t i = 0; i < n; i++) {
         size_t length;
         const char *bytes = tokenizer_token(t, id[i], &length);
-        if (bytes != NULL && (special || !tokenizer_is_special(t, id[i])))
-            tokenizer_decode_bytes(state, bytes, length, to);
+        if (bytes == NULL || (!special && tokenizer_is_special(t, id[i])))
+            continue;
+        const size_t dropped = t->drops_space && !state->begun && length > 0 && bytes[0] == ' ';
+        state->begun |= length > 0;
+        tokenizer_decode_bytes(state, bytes + dropped, length - dropped, to);
     }
 }
 

@@ -11,17 +11,24 @@
 #include "tokenizers/tokenizer.h"
 #include "tokenizers/tokenizer_parts.h"
 
-enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4 }; // tokenizer.ggml.token_type
+// gpt2: byte-level BPE; llama: SentencePiece's BPE; t5: its unigram.
+enum kind { KIND_NONE, KIND_GPT2, KIND_LLAMA, KIND_T5 };
 
-static bool check_kind(const struct gguf *g, struct error *err)
+static enum kind read_kind(const struct gguf *g, struct error *err)
 {
+    static const char *const names[] = { [KIND_GPT2] = "gpt2", [KIND_LLAMA] = "llama", [KIND_T5] = "t5" };
     struct gguf_string model;
-    if (!gguf_text(g, "tokenizer.ggml.model", &model))
-        return fail(err, "%s: expected a tokenizer (tokenizer.ggml.model), found none", gguf_path(g));
-    if (model.n != 4 || memcmp(model.s, "gpt2", 4) != 0)
-        return fail(err, "%s: its tokenizer is of the kind \"%.*s\"; only gpt2, byte-level BPE, is supported",
-                    gguf_path(g), model.n < 64 ? (int)model.n : 64, model.s);
-    return true;
+    if (!gguf_text(g, "tokenizer.ggml.model", &model)) {
+        fail(err, "%s: expected a tokenizer (tokenizer.ggml.model), found none", gguf_path(g));
+        return KIND_NONE;
+    }
+    for (int i = KIND_GPT2; i <= KIND_T5; i++)
+        if (model.n == strlen(names[i]) && memcmp(model.s, names[i], model.n) == 0)
+            return (enum kind)i;
+    fail(err,
+         "%s: its tokenizer is of the kind \"%.*s\"; gpt2 (byte-level BPE), llama and t5 (SentencePiece) are supported",
+         gguf_path(g), model.n < 64 ? (int)model.n : 64, model.s);
+    return KIND_NONE;
 }
 
 static const struct gguf_value *strings(const struct gguf *g, const char *key, struct error *err)
@@ -51,8 +58,8 @@ static bool read_tokens(struct tokenizer *t, const struct gguf *g, struct error 
         struct gguf_string s;
         if (!gguf_next_string(tokens, &at, &s))
             return fail(err, "%s: tokenizer.ggml.tokens ends after %d tokens", t->name, (int)id);
-        int64_t type = types != NULL ? gguf_array_int(types, (uint64_t)id) : NORMAL;
-        bool special = type == CONTROL || type == UNKNOWN, added = special || type == USER_DEFINED;
+        int64_t type = types != NULL ? gguf_array_int(types, (uint64_t)id) : PIECE_NORMAL;
+        bool special = type == PIECE_CONTROL || type == PIECE_UNKNOWN, added = special || type == PIECE_USER_DEFINED;
         bool ok =
             added ? vocabulary_add_literal(&t->vocabulary, id, s.s, s.n, special ? TOKEN_SPECIAL : TOKEN_ADDED, &why)
                   : vocabulary_add(&t->vocabulary, id, s.s, s.n, &why);
@@ -101,13 +108,65 @@ static bool read_family(struct tokenizer *t, const struct gguf *g, struct error 
     return true;
 }
 
+// ---- SentencePiece
+
+static bool numbers_fit(const struct tokenizer *t, const struct gguf_value *v, const char *key, uint64_t n,
+                        struct error *err)
+{
+    return (v != NULL && v->type == GGUF_ARRAY && v->n == n) ||
+           fail(err, "%s: %s does not have one number for each of the %llu tokens", t->name, key,
+                (unsigned long long)n);
+}
+
+static bool flag(const struct gguf *g, const char *key, bool default_value)
+{
+    bool value;
+    return gguf_bool(g, key, &value) ? value : default_value;
+}
+
+static bool read_pieces(struct tokenizer *t, const struct gguf *g, bool unigram, struct error *err)
+{
+    const struct gguf_value *tokens = strings(g, "tokenizer.ggml.tokens", err), *map;
+    const struct gguf_value *scores = gguf_find(g, "tokenizer.ggml.scores"),
+                            *types = gguf_find(g, "tokenizer.ggml.token_type");
+    if (tokens == NULL || !numbers_fit(t, scores, "tokenizer.ggml.scores", tokens->n, err) ||
+        !numbers_fit(t, types, "tokenizer.ggml.token_type", tokens->n, err))
+        return false;
+    struct piece *piece = xcalloc((size_t)tokens->n + 1, sizeof(*piece));
+    struct piece_model m = { .unigram = unigram,
+                             .prefix = flag(g, "tokenizer.ggml.add_space_prefix", true),
+                             .collapse = flag(g, "tokenizer.ggml.remove_extra_whitespaces", false),
+                             .piece = piece,
+                             .n = (size_t)tokens->n };
+    map = gguf_find(g, "tokenizer.ggml.precompiled_charsmap");
+    if (map != NULL && map->type == GGUF_ARRAY) {
+        m.map = map->raw;
+        m.map_n = map->raw_bytes;
+    }
+    size_t at = 0;
+    bool ok = true;
+    for (uint64_t i = 0; i < tokens->n && ok; i++) {
+        struct gguf_string s;
+        ok = gguf_next_string(tokens, &at, &s) ||
+             fail(err, "%s: tokenizer.ggml.tokens ends after %llu tokens", t->name, (unsigned long long)i);
+        if (ok)
+            piece[i] = (struct piece){ s.s, s.n, gguf_array_real(scores, i), (int)gguf_array_int(types, i) };
+    }
+    ok = ok && tokenizer_of_pieces(t, &m, err);
+    free(piece);
+    return ok;
+}
+
 struct tokenizer *tokenizer_from_gguf(const struct gguf *g, struct error *err)
 {
-    if (!check_kind(g, err))
+    const enum kind kind = read_kind(g, err);
+    if (kind == KIND_NONE)
         return NULL;
     struct tokenizer *t = xcalloc(1, sizeof(*t));
     t->name = xstrdup(gguf_path(g));
-    if (read_family(t, g, err) && read_tokens(t, g, err) && read_merges(t, g, err) && tokenizer_finish(t, err))
+    if (kind != KIND_GPT2
+            ? read_pieces(t, g, kind == KIND_T5, err)
+            : read_family(t, g, err) && read_tokens(t, g, err) && read_merges(t, g, err) && tokenizer_finish(t, err))
         return t;
     tokenizer_close(t);
     return NULL;

@@ -3,7 +3,9 @@
 #include "core/digest.h"
 #include "tokenizers/added_tokens.h"
 #include "tokenizers/bpe.h"
+#include "tokenizers/normalizer.h"
 #include "tokenizers/pretokenize.h"
+#include "tokenizers/unigram.h"
 #include "tokenizers/vocabulary.h"
 
 struct error;
@@ -16,13 +18,48 @@ struct tokenizer {
     struct hash hash;
     struct vocabulary vocabulary;
     struct added raw, normal; // matched in the original text, and in the normalized text
-    bool nfc;
+    struct normalizer normalizer;
     struct pretokenizer cut;
     bool ignore_merges; // a piece that is a token is not merged (as in Llama 3)
-    struct bpe bpe;
+    struct bpe bpe;     // if there is no unigram model
+    bool unigram_model;
+    struct unigram unigram;
+    bool drops_space; // decoding drops a space at the beginning of a text
 };
 
+enum piece_kind { // as SentencePiece and GGUF number them
+    PIECE_NORMAL = 1,
+    PIECE_UNKNOWN = 2,
+    PIECE_CONTROL = 3,
+    PIECE_USER_DEFINED = 4,
+    PIECE_UNUSED = 5,
+    PIECE_BYTE = 6,
+};
+
+struct piece {
+    const char *text;
+    size_t n;
+    double score;
+    int kind; // enum piece_kind
+};
+
+struct piece_model { // what SentencePiece stores, in its own files or in GGUF
+    bool unigram;    // otherwise BPE
+    bool prefix;     // a space before the text
+    bool collapse;   // extra spaces are removed
+    const void *map; // (map_n) precompiled_charsmap
+    size_t map_n;
+    const struct piece *piece; // (n)
+    size_t n;
+};
+// Fills a new tokenizer that has a name. Returns false and sets err on failure.
+bool tokenizer_of_pieces(struct tokenizer *t, const struct piece_model *m, struct error *err);
+void tokenizer_find_bytes(const struct tokenizer *t, int32_t byte[256]); // the ids of "<0x00>" .. "<0xFF>"; -1: none
+
 struct tokenizer *tokenizer_from_gguf(const struct gguf *g, struct error *err);
+struct tokenizer *tokenizer_from_sentencepiece(const void *data, size_t n, const char *name, struct error *err);
+struct tokenizer *tokenizer_from_tiktoken(const char *data, size_t n, const char *name, struct error *err);
+struct tokenizer *tokenizer_from_tekken(const struct json *j, const char *name, struct error *err);
 struct tokenizer *tokenizer_from_json(const struct json *j, const char *name, struct error *err);
 
 // Whether GGUF can represent the tokenizer of a tokenizer.json; *pre is its tokenizer.ggml.pre. err names what GGUF cannot
@@ -37,4 +74,9 @@ bool tokenizer_equal(const struct tokenizer *a, const struct tokenizer *b);
 void tokenizer_bytes(struct tokenizer *t);
 bool tokenizer_merge(struct tokenizer *t, size_t rank, const char *left, size_t left_n, const char *right,
                      size_t right_n, struct error *err);
+// Every pair of tokens whose texts make a token together merges, those first whose token's rank is lowest (NULL: its id). Tokens with a
+// rank below 0 are never made. The merges of SentencePiece's scores and of tiktoken's ranks.
+void tokenizer_merge_all(struct tokenizer *t, const int32_t *rank);
+// The ranks (size of the vocabulary) that scores make, the highest first; free() them. NAN: -1.
+int32_t *tokenizer_ranks(const double *score, int size);
 bool tokenizer_finish(struct tokenizer *t, struct error *err);

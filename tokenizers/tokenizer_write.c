@@ -13,8 +13,6 @@
 #include "tokenizers/tokenizer.h"
 #include "tokenizers/tokenizer_parts.h"
 
-enum { NORMAL = 1, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5 }; // tokenizer.ggml.token_type
-
 // ---- the family
 
 static bool is_type(const struct json *j, const char *type)
@@ -102,8 +100,10 @@ static bool merges_fit(const struct tokenizer *t, struct error *err)
 
 bool tokenizer_fits_gguf(const struct tokenizer *t, const struct json *file, const char **pre, struct error *err)
 {
-    if (t->nfc)
-        return fail(err, "%s: it normalizes texts (NFC), which GGUF cannot represent", t->name);
+    if (t->normalizer.n > 0)
+        return fail(err, "%s: it normalizes texts, which GGUF cannot represent", t->name);
+    if (t->unigram_model || t->bpe.characters != NULL)
+        return fail(err, "%s: only byte-level tokenizers can be written to GGUF", t->name);
     if (t->bpe.unknown >= 0)
         return fail(err, "%s: it has a token for unknown bytes, which GGUF cannot represent", t->name);
     *pre = family(json_get(file, "pre_tokenizer"), t->ignore_merges);
@@ -123,10 +123,10 @@ void tokenizer_write_gguf(const struct tokenizer *t, const char *pre, struct ggu
         const struct token *token = vocabulary_token(&t->vocabulary, id);
         const char *s = token != NULL ? text_of(t, id, &n) : NULL;
         text[id] = s != NULL ? xstrndup(s, n) : xformat("[PAD%d]", (int)id); // as llama.cpp's converter fills holes
-        kind[id] = token == NULL                  ? UNUSED
-                   : token->kind == TOKEN_SPECIAL ? CONTROL
-                   : token->kind == TOKEN_ADDED   ? USER_DEFINED
-                                                  : NORMAL;
+        kind[id] = token == NULL                  ? PIECE_UNUSED
+                   : token->kind == TOKEN_SPECIAL ? PIECE_CONTROL
+                   : token->kind == TOKEN_ADDED   ? PIECE_USER_DEFINED
+                                                  : PIECE_NORMAL;
     }
     gguf_write_text(w, "tokenizer.ggml.model", "gpt2");
     gguf_write_text(w, "tokenizer.ggml.pre", pre);
@@ -191,8 +191,9 @@ static bool same_merges(const struct tokenizer *a, const struct tokenizer *b)
 
 bool tokenizer_equal(const struct tokenizer *a, const struct tokenizer *b)
 {
-    bool same = tokenizer_size(a) == tokenizer_size(b) && a->ignore_merges == b->ignore_merges && a->nfc == b->nfc &&
-                a->bpe.unknown == b->bpe.unknown && memcmp(a->bpe.byte, b->bpe.byte, sizeof(a->bpe.byte)) == 0;
+    bool same = tokenizer_size(a) == tokenizer_size(b) && a->ignore_merges == b->ignore_merges &&
+                a->normalizer.n == b->normalizer.n && a->bpe.unknown == b->bpe.unknown &&
+                memcmp(a->bpe.byte, b->bpe.byte, sizeof(a->bpe.byte)) == 0;
     for (int32_t id = 0; id < tokenizer_size(a) && same; id++)
         same = same_token(a, b, id);
     return same && same_added(a, b) && same_merges(a, b);

@@ -49,6 +49,7 @@ static int32_t *slot_of(const struct vocabulary *v, const char *text, size_t n)
     }
 }
 
+// The token decodes to its text; the caller may set other bytes.
 static bool insert(struct vocabulary *v, int32_t id, const char *text, size_t n, bool literal, enum token_kind kind,
                    struct error *err)
 {
@@ -61,26 +62,72 @@ static bool insert(struct vocabulary *v, int32_t id, const char *text, size_t n,
         free(other);
         return false;
     }
-    if (v->strings.n + 2 * n > UINT32_MAX)
+    if (v->strings.n + 2 * n + 1 > UINT32_MAX)
         return fail(err, "the vocabulary is larger than 4 GiB");
     t->kind = (uint8_t)kind;
     t->literal = literal;
     t->text = (uint32_t)v->strings.n;
-    t->text_n = (uint32_t)n;
+    t->text_n = t->bytes_n = (uint32_t)n;
+    t->bytes = t->text;
     text_add(&v->strings, text, n);
-    t->bytes = (uint32_t)v->strings.n;
-    t->bytes_n = (uint32_t)n;
-    if (!literal && letters_to_bytes(text, n, &v->strings))
-        t->bytes_n = (uint32_t)(v->strings.n - t->bytes);
-    else
-        t->bytes = t->text;
     *slot_of(v, text, n) = id;
     return true;
 }
 
+static void set_bytes(struct vocabulary *v, int32_t id, size_t from)
+{
+    v->token[id].bytes = (uint32_t)from;
+    v->token[id].bytes_n = (uint32_t)(v->strings.n - from);
+}
+
 bool vocabulary_add(struct vocabulary *v, int32_t id, const char *text, size_t n, struct error *err)
 {
-    return insert(v, id, text, n, false, TOKEN_PLAIN, err);
+    if (!insert(v, id, text, n, false, TOKEN_PLAIN, err))
+        return false;
+    const size_t from = v->strings.n;
+    if (letters_to_bytes(text, n, &v->strings))
+        set_bytes(v, id, from);
+    return true;
+}
+
+static int hex(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+int byte_of_token(const char *text, size_t n)
+{
+    if (n != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>' || hex(text[3]) < 0 || hex(text[4]) < 0)
+        return -1;
+    return hex(text[3]) * 16 + hex(text[4]);
+}
+
+void vocabulary_decode_spaces(struct vocabulary *v, int32_t id)
+{
+    static const char metaspace[] = METASPACE;
+    const size_t length = sizeof(metaspace) - 1, n = v->token[id].text_n, from = v->strings.n;
+    char *text = xstrndup(v->strings.s + v->token[id].text, n); // strings may move
+    for (size_t i = 0; i < n;) {
+        const bool space = n - i >= length && memcmp(text + i, metaspace, length) == 0;
+        text_add(&v->strings, space ? " " : text + i, 1);
+        i += space ? length : 1;
+    }
+    free(text);
+    set_bytes(v, id, from);
+}
+
+bool vocabulary_add_piece(struct vocabulary *v, int32_t id, const char *text, size_t n, bool byte, struct error *err)
+{
+    if (!insert(v, id, text, n, false, TOKEN_PLAIN, err))
+        return false;
+    const size_t from = v->strings.n;
+    if (!byte) {
+        vocabulary_decode_spaces(v, id);
+        return true;
+    }
+    text_add(&v->strings, &(char){ (char)byte_of_token(text, n) }, 1);
+    set_bytes(v, id, from);
+    return true;
 }
 
 bool vocabulary_add_literal(struct vocabulary *v, int32_t id, const char *text, size_t n, enum token_kind kind,

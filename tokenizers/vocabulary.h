@@ -10,6 +10,8 @@
 
 struct error;
 
+#define METASPACE "\xE2\x96\x81" // U+2581, a space in SentencePiece's tokens
+
 enum { VOCABULARY_MAX = 1 << 24 }; // upper bound of ids; larger ones indicate a damaged file
 
 enum token_kind {
@@ -39,6 +41,10 @@ void vocabulary_free(struct vocabulary *v);
 // Adds a token whose text is in byte letters; text that is not is taken literally. Of two tokens with the same text the
 // later is found.
 bool vocabulary_add(struct vocabulary *v, int32_t id, const char *text, size_t n, struct error *err);
+// Adds a token of SentencePiece's form: U+2581 decodes to a space; byte: "<0x0A>" (byte_of_token) decodes to that byte.
+bool vocabulary_add_piece(struct vocabulary *v, int32_t id, const char *text, size_t n, bool byte, struct error *err);
+void vocabulary_decode_spaces(struct vocabulary *v, int32_t id); // U+2581 in an added token decodes to a space, too
+int byte_of_token(const char *text, size_t n);                   // 10 for "<0x0A>"; -1: another text
 // Adds an added token: its text is literal and decodes to itself. Raises the kind of a token that exists already.
 bool vocabulary_add_literal(struct vocabulary *v, int32_t id, const char *text, size_t n, enum token_kind kind,
                             struct error *err);

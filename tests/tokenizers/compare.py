@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""compare.py SPECLAB FILE...: ids of `speclab tokenize` beside those of the tokenizer's own library, on 3000 texts and one of 100 kB.
+
+FILE: tokenizer.model of SentencePiece (sentencepiece) or of Llama 3 (tiktoken), tekken.json (mistral-common), tokenizer.json (tokenizers), GGUF beside the .model that it was made from.
+Needs these packages (shared/tools/oracles, and pip install sentencepiece tiktoken mistral-common). Special tokens are ordinary text.
+"""
+import json
+import subprocess
+import sys
+import time
+
+import strings
+
+
+def ours(speclab, path, some):
+    done = subprocess.run([speclab, "tokenize", path, "--no-special"], input="".join(json.dumps({"text": t}) + "\n" for t in some),
+                          capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return [json.loads(line)["ids"] for line in done.stdout.split("\n") if line]
+
+
+def decoded(speclab, path, ids):
+    done = subprocess.run([speclab, "tokenize", path, "--decode"], input="".join(json.dumps({"ids": i}) + "\n" for i in ids),
+                          capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return [json.loads(line)["text"] for line in done.stdout.split("\n") if line]
+
+
+def library(path):
+    """Functions text -> ids and ids -> text."""
+    if path.endswith("tekken.json") or "tekken_" in path:
+        from mistral_common.tokens.tokenizers.tekken import Tekkenizer
+        t = Tekkenizer.from_file(path)
+        return lambda s: t.encode(s, bos=False, eos=False), t.decode
+    if path.endswith(".json"):
+        from tokenizers import Tokenizer
+        t = Tokenizer.from_file(path)
+        t.encode_special_tokens = True
+        return lambda s: t.encode(s, add_special_tokens=False).ids, lambda i: t.decode(i, skip_special_tokens=False)
+    path = path.removesuffix(".gguf") + ".model" if path.endswith(".gguf") else path
+    with open(path, "rb") as f:
+        head = f.read(64)
+    if b" 0\n" in head:
+        import tiktoken
+        from tiktoken.load import load_tiktoken_bpe
+        pattern = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+        t = tiktoken.Encoding("llama3", pat_str=pattern, mergeable_ranks=load_tiktoken_bpe(path), special_tokens={})
+        return t.encode_ordinary, t.decode
+    import sentencepiece
+    t = sentencepiece.SentencePieceProcessor(model_file=path)
+    return t.encode, t.decode
+
+
+def main():
+    failed = False
+    for path in sys.argv[2:]:
+        some = [*strings.texts(3000), strings.long_text()]
+        encode, decode = library(path)
+        began = time.monotonic()
+        got = ours(sys.argv[1], path, some)
+        seconds = time.monotonic() - began
+        began = time.monotonic()
+        expected = [list(encode(s)) for s in some]
+        theirs = time.monotonic() - began
+        bad = [(s, g, e) for s, g, e in zip(some, got, expected, strict=True) if g != e]
+        back = [(s, t, decode(e)) for s, t, e in zip(some, decoded(sys.argv[1], path, expected), expected) if t != decode(e)]
+        print(f"{path}: {len(some)} texts, {sum(map(len, expected))} ids: {len(bad)} differ; decoded: {len(back)} differ "
+              f"({seconds:.2f} s with opening, the library {theirs:.2f} s)")
+        for s, g, e in bad[:5]:
+            at = next((i for i, (x, y) in enumerate(zip(g, e)) if x != y), min(len(g), len(e)))
+            print(f"  {s[:80]!r}: at {at}: {g[at:at + 8]}, expected {e[at:at + 8]}")
+        for s, g, e in back[:3]:
+            print(f"  {s[:60]!r}: decoded {g[:60]!r}, expected {e[:60]!r}")
+        failed |= bool(bad)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+// normalizer.h - what is done to a text before it is split: Unicode normal forms, replacements, prefixes, SentencePiece's map.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+
+struct added;
+struct character_map;
+struct error;
+struct pattern;
+struct text;
+
+enum normal_kind {
+    NORMAL_NFC,
+    NORMAL_NFD,
+    NORMAL_NFKC,
+    NORMAL_NFKD,
+    NORMAL_REPLACE,  // every match of a pattern by `with`
+    NORMAL_PREPEND,  // `with` before a text that is not empty
+    NORMAL_STRIP,    // white space at the beginning (left), at the end (right)
+    NORMAL_CLUSTERS, // a precompiled map as Hugging Face applies it
+    NORMAL_PIECES,   // SentencePiece's own: its map, spaces as U+2581
+};
+
+struct normal_step {
+    enum normal_kind kind;
+    struct pattern *pattern;
+    char *with;
+    size_t n;         // of `with`
+    bool left, right; // of STRIP
+    // Of PIECES: NULL map: none. prefix: a space before the text. collapse: one space for several, none at the ends.
+    struct character_map *map;
+    bool prefix, collapse;
+};
+
+enum { MAX_NORMAL_STEPS = 12 };
+struct normalizer { // start with { 0 }
+    int n;
+    struct normal_step step[MAX_NORMAL_STEPS];
+};
+
+// Takes over what the step points to, also on failure: too many steps.
+bool normalizer_add(struct normalizer *z, struct normal_step step, struct error *err);
+void normalizer_free(struct normalizer *z);
+// Appends the normal form of UTF-8 text. keep: tokens that PIECES copies unchanged; NULL: none. Returns false and sets err if a pattern
+// gives up.
+bool normalizer_run(const struct normalizer *z, const char *s, size_t n, const struct added *keep, struct text *to,
+                    struct error *err);

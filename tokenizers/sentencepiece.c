@@ -1,0 +1,195 @@
+// sentencepiece.c - SentencePiece's models: BPE by scores, and unigram, as its own files (tokenizer.model) and GGUF have them.
+//
+// User-defined pieces are matched in the normalized text before anything else. Control pieces are never made of text; as added tokens
+// they match where special tokens do.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "formats/protobuf.h"
+#include "tokenizers/character_map.h"
+#include "tokenizers/tokenizer.h"
+#include "tokenizers/tokenizer_parts.h"
+
+void tokenizer_find_bytes(const struct tokenizer *t, int32_t byte[256])
+{
+    for (int b = 0; b < 256; b++) {
+        char text[8];
+        snprintf(text, sizeof(text), "<0x%02X>", (unsigned)b);
+        byte[b] = vocabulary_find(&t->vocabulary, text, 6);
+    }
+}
+
+static bool add_piece(struct tokenizer *t, int32_t id, const struct piece *p, struct error *err)
+{
+    const bool special = p->kind == PIECE_CONTROL || p->kind == PIECE_UNKNOWN, user = p->kind == PIECE_USER_DEFINED;
+    struct error why;
+    bool ok = true;
+    if (p->n == 0)
+        return true;
+    if (p->kind == PIECE_BYTE && byte_of_token(p->text, p->n) < 0)
+        return fail(err, "%s: piece %d is a byte, and its text is not <0x00> to <0xFF>", t->name, (int)id);
+    if (special)
+        ok = vocabulary_add_literal(&t->vocabulary, id, p->text, p->n, TOKEN_SPECIAL, &why);
+    else
+        ok = vocabulary_add_piece(&t->vocabulary, id, p->text, p->n, p->kind == PIECE_BYTE, &why);
+    if (!ok)
+        return fail(err, "%s: %s", t->name, why.text);
+    if (user) {
+        t->vocabulary.token[id].kind = TOKEN_ADDED;
+        t->vocabulary.token[id].literal = true;
+    }
+    if (special || user)
+        added_add(special ? &t->raw : &t->normal, p->text, p->n, (struct added_token){ .id = id, .special = special });
+    return true;
+}
+
+static bool read_map(struct tokenizer *t, const struct piece_model *m, struct error *err)
+{
+    struct normal_step step = { .kind = NORMAL_PIECES, .prefix = m->prefix, .collapse = m->collapse };
+    struct error why;
+    if (m->map_n > 0 && (step.map = character_map_open(m->map, m->map_n, &why)) == NULL)
+        return fail(err, "%s: %s", t->name, why.text);
+    return normalizer_add(&t->normalizer, step, err);
+}
+
+bool tokenizer_of_pieces(struct tokenizer *t, const struct piece_model *m, struct error *err)
+{
+    int32_t unknown = -1;
+    if (m->n == 0 || m->n > VOCABULARY_MAX)
+        return fail(err, "%s: expected 1 to %d pieces, found %zu", t->name, VOCABULARY_MAX, m->n);
+    if (!read_map(t, m, err))
+        return false;
+    vocabulary_init(&t->vocabulary, (int)m->n, m->n);
+    double *score = xmalloc(m->n * sizeof(*score));
+    bool ok = true, bytes = false;
+    for (size_t i = 0; i < m->n && ok; i++) {
+        const struct piece *p = &m->piece[i];
+        score[i] = p->kind == PIECE_NORMAL && !isnan(p->score) ? p->score : NAN;
+        unknown = p->kind == PIECE_UNKNOWN ? (int32_t)i : unknown;
+        bytes |= p->kind == PIECE_BYTE;
+        ok = p->kind == PIECE_UNUSED && !m->unigram
+                 ? fail(err, "%s: piece %zu is unused, which is not supported in BPE", t->name, i)
+                 : add_piece(t, (int32_t)i, p, err);
+    }
+    t->drops_space = m->prefix || m->collapse;
+    if (m->unigram) {
+        unigram_init(&t->unigram, &t->vocabulary, score);
+        t->unigram_model = t->unigram.single = true;
+        t->unigram.unknown = unknown;
+    } else if (ok) {
+        int32_t *rank = tokenizer_ranks(score, (int)m->n);
+        tokenizer_merge_all(t, rank);
+        free(rank);
+        t->bpe.characters = &t->vocabulary;
+        t->bpe.unknown = unknown;
+        t->bpe.fuse_unknown = true;
+    }
+    if (!m->unigram)
+        free(score);
+    if (bytes)
+        tokenizer_find_bytes(t, m->unigram ? t->unigram.byte : t->bpe.byte);
+    return ok && tokenizer_finish(t, err);
+}
+
+// ---- tokenizer.model: a ModelProto (sentencepiece_model.proto)
+
+enum { PIECES = 1, TRAINER = 2, NORMALIZER = 3 };
+enum { PIECE_TEXT = 1, PIECE_SCORE = 2, PIECE_TYPE = 3 };
+enum { MODEL_TYPE = 3, WHITESPACE_AS_SUFFIX = 24 };
+enum { MAP = 2, DUMMY_PREFIX = 3, REMOVE_EXTRA_WHITESPACES = 4, ESCAPE_WHITESPACES = 5 };
+enum { UNIGRAM = 1, BPE = 2 };
+
+struct model_file {
+    struct piece_model model;
+    struct piece *piece;
+    size_t capacity;
+    uint64_t type;
+    bool suffix, escape, damaged;
+};
+
+static void read_piece(struct model_file *f, struct wire_field from)
+{
+    struct wire_reader r = { .at = from.bytes, .n = from.n };
+    struct piece p = { .text = "", .kind = PIECE_NORMAL };
+    for (struct wire_field g; wire_next(&r, &g);) {
+        if (g.number == PIECE_TEXT && g.type == WIRE_BYTES) {
+            p.text = (const char *)g.bytes;
+            p.n = g.n;
+        } else if (g.number == PIECE_SCORE && g.type == WIRE_32)
+            p.score = (double)wire_float(&g);
+        else if (g.number == PIECE_TYPE && g.type == WIRE_VARINT)
+            p.kind = g.value <= PIECE_BYTE ? (int)g.value : 0;
+    }
+    f->damaged |= r.damaged || p.kind == 0;
+    if (f->model.n == f->capacity) {
+        f->capacity = next_capacity(f->capacity, f->model.n + 1);
+        f->piece = xrealloc(f->piece, f->capacity * sizeof(*f->piece));
+    }
+    f->piece[f->model.n++] = p;
+}
+
+static void read_trainer(struct model_file *f, struct wire_field from)
+{
+    struct wire_reader r = { .at = from.bytes, .n = from.n };
+    for (struct wire_field g; wire_next(&r, &g);) {
+        if (g.number == MODEL_TYPE && g.type == WIRE_VARINT)
+            f->type = g.value;
+        else if (g.number == WHITESPACE_AS_SUFFIX && g.type == WIRE_VARINT)
+            f->suffix = g.value != 0;
+    }
+    f->damaged |= r.damaged;
+}
+
+static void read_normalizer(struct model_file *f, struct wire_field from)
+{
+    struct wire_reader r = { .at = from.bytes, .n = from.n };
+    for (struct wire_field g; wire_next(&r, &g);) {
+        if (g.number == MAP && g.type == WIRE_BYTES) {
+            f->model.map = g.bytes;
+            f->model.map_n = g.n;
+        } else if (g.type == WIRE_VARINT && g.number == DUMMY_PREFIX)
+            f->model.prefix = g.value != 0;
+        else if (g.type == WIRE_VARINT && g.number == REMOVE_EXTRA_WHITESPACES)
+            f->model.collapse = g.value != 0;
+        else if (g.type == WIRE_VARINT && g.number == ESCAPE_WHITESPACES)
+            f->escape = g.value != 0;
+    }
+    f->damaged |= r.damaged;
+}
+
+struct tokenizer *tokenizer_from_sentencepiece(const void *data, size_t n, const char *name, struct error *err)
+{
+    struct model_file f = { .model = { .prefix = true, .collapse = true }, .type = UNIGRAM, .escape = true };
+    struct wire_reader r = { .at = data, .n = n };
+    for (struct wire_field g; wire_next(&r, &g);) {
+        if (g.type != WIRE_BYTES)
+            continue;
+        if (g.number == PIECES)
+            read_piece(&f, g);
+        else if (g.number == TRAINER)
+            read_trainer(&f, g);
+        else if (g.number == NORMALIZER)
+            read_normalizer(&f, g);
+    }
+    struct tokenizer *t = xcalloc(1, sizeof(*t));
+    t->name = xstrdup(name);
+    f.model.unigram = f.type == UNIGRAM;
+    f.model.piece = f.piece;
+    bool ok = !(r.damaged || f.damaged) || fail(err, "%s: not a SentencePiece model, or a damaged one", name);
+    if (ok && f.type != UNIGRAM && f.type != BPE)
+        ok = fail(err, "%s: a SentencePiece model of type %llu is not supported (1: unigram, 2: BPE)", name,
+                  (unsigned long long)f.type);
+    if (ok && (f.suffix || !f.escape))
+        ok = fail(err, "%s: %s is not supported", name,
+                  f.suffix ? "treat_whitespace_as_suffix" : "escape_whitespaces: false");
+    ok = ok && tokenizer_of_pieces(t, &f.model, err);
+    free(f.piece);
+    if (ok)
+        return t;
+    tokenizer_close(t);
+    return NULL;
+}

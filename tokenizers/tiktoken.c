@@ -1,0 +1,238 @@
+// tiktoken.c - byte-level BPE as tiktoken stores it: tokens with ranks. Two tokens merge if their bytes make a token, the lowest rank
+// first; a piece that is a token is not merged.
+//
+// A tiktoken file has neither a pattern nor special tokens: those of Llama 3 and Qwen, which publish such files, are known by the number
+// of ranks. Mistral's tekken.json has both.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base64.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "tokenizers/byte_alphabet.h"
+#include "tokenizers/tokenizer.h"
+#include "tokenizers/tokenizer_parts.h"
+
+static bool add_special(struct tokenizer *t, int32_t id, const char *text, struct error *err)
+{
+    struct error why;
+    if (!vocabulary_add_literal(&t->vocabulary, id, text, strlen(text), TOKEN_SPECIAL, &why))
+        return fail(err, "%s: %s", t->name, why.text);
+    added_add(&t->raw, text, strlen(text), (struct added_token){ .id = id, .special = true });
+    return true;
+}
+
+// where: "line 3", "token 3".
+static bool add_token(struct tokenizer *t, int32_t id, const char *base64, size_t n, const char *unit, long long number,
+                      struct error *err)
+{
+    size_t bytes_n;
+    char *bytes = base64_decode(base64, n, &bytes_n);
+    struct text letters = { 0 };
+    struct error why;
+    bool ok = bytes != NULL && bytes_n > 0;
+    if (!ok)
+        fail(err, "%s: %s %lld: expected a token in base64", t->name, unit, number);
+    else {
+        bytes_to_letters(bytes, bytes_n, &letters);
+        ok = vocabulary_add(&t->vocabulary, id, letters.s, letters.n, &why) || fail(err, "%s: %s", t->name, why.text);
+    }
+    free(letters.s);
+    free(bytes);
+    return ok;
+}
+
+static bool finish(struct tokenizer *t, struct error *err)
+{
+    tokenizer_merge_all(t, NULL); // ids are in the order of ranks
+    tokenizer_bytes(t);
+    t->ignore_merges = true;
+    for (int b = 0; b < 256; b++)
+        if (t->bpe.byte[b] < 0)
+            return fail(err, "%s: the byte 0x%02X has no token", t->name, (unsigned)b);
+    return tokenizer_finish(t, err);
+}
+
+// ---- tiktoken's file: lines of a token in base64, a space, its rank
+
+struct known { // a published file
+    int ranks;
+    const char *family; // of its pattern
+    const char *const *special;
+    int specials; // named ones
+    const char *reserved;
+    int reserved_first, reserved_n; // numbers in the names of the others
+};
+
+static const char *const llama3[] = {
+    "<|begin_of_text|>",
+    "<|end_of_text|>",
+    "<|reserved_special_token_0|>",
+    "<|reserved_special_token_1|>",
+    "<|finetune_right_pad_id|>",
+    "<|step_id|>",
+    "<|start_header_id|>",
+    "<|end_header_id|>",
+    "<|eom_id|>",
+    "<|eot_id|>",
+    "<|python_tag|>",
+    "<|image|>",
+};
+static const char *const qwen[] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>" };
+static const struct known published[] = {
+    { 128000, "llama-bpe", llama3, 12, "<|reserved_special_token_%d|>", 2, 244 },
+    { 151643, "qwen2", qwen, 3, "<|extra_%d|>", 0, 205 },
+};
+
+static bool read_line(struct tokenizer *t, const char *line, size_t n, long long number, int32_t rank,
+                      struct error *err)
+{
+    const char *space = memchr(line, ' ', n);
+    char *end;
+    errno = 0;
+    const long given = space != NULL ? strtol(space + 1, &end, 10) : -1;
+    if (space == NULL || errno != 0 || end != line + n || given != rank)
+        return fail(err, "%s:%lld: expected a token in base64 and its rank, %d", t->name, number, (int)rank);
+    return add_token(t, rank, line, (size_t)(space - line), "line", number, err);
+}
+
+static bool add_specials(struct tokenizer *t, const struct known *k, struct error *err)
+{
+    int32_t id = k->ranks;
+    for (int i = 0; i < k->specials; i++)
+        if (!add_special(t, id++, k->special[i], err))
+            return false;
+    for (int i = 0; i < k->reserved_n; i++) {
+        char *name = xformat(k->reserved, k->reserved_first + i);
+        const bool ok = add_special(t, id++, name, err);
+        free(name);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+static bool read_ranks(struct tokenizer *t, const char *data, size_t n, struct error *err)
+{
+    int lines = 0, at_line = 0;
+    for (size_t i = 0; i < n; i++)
+        lines += data[i] == '\n' || i + 1 == n;
+    const struct known *k = NULL;
+    for (size_t i = 0; i < sizeof(published) / sizeof(*published); i++)
+        if (published[i].ranks == lines)
+            k = &published[i];
+    if (k == NULL)
+        return fail(
+            err,
+            "%s: a tiktoken file with %d ranks is not known (Llama 3's has 128000, Qwen's 151643): its pattern and its special "
+            "tokens are not in it",
+            t->name, lines);
+    vocabulary_init(&t->vocabulary, k->ranks + k->specials + k->reserved_n,
+                    (size_t)(k->ranks + k->specials + k->reserved_n));
+    for (size_t at = 0; at < n; at_line++) {
+        const char *end = memchr(data + at, '\n', n - at);
+        const size_t length = end != NULL ? (size_t)(end - (data + at)) : n - at;
+        if (!read_line(t, data + at, length, at_line + 1, at_line, err))
+            return false;
+        at += length + 1;
+    }
+    bool ignored;
+    return pretokenizer_family(&t->cut, k->family, strlen(k->family), &ignored, err) && add_specials(t, k, err) &&
+           finish(t, err);
+}
+
+struct tokenizer *tokenizer_from_tiktoken(const char *data, size_t n, const char *name, struct error *err)
+{
+    struct tokenizer *t = xcalloc(1, sizeof(*t));
+    t->name = xstrdup(name);
+    if (read_ranks(t, data, n, err))
+        return t;
+    tokenizer_close(t);
+    return NULL;
+}
+
+// ---- tekken.json
+
+// The special tokens of files that do not list them.
+static const char *const tekken[] = {
+    "<unk>",
+    "<s>",
+    "</s>",
+    "[INST]",
+    "[/INST]",
+    "[AVAILABLE_TOOLS]",
+    "[/AVAILABLE_TOOLS]",
+    "[TOOL_RESULTS]",
+    "[/TOOL_RESULTS]",
+    "[TOOL_CALLS]",
+    "[IMG]",
+    "<pad>",
+    "[IMG_BREAK]",
+    "[IMG_END]",
+    "[PREFIX]",
+    "[MIDDLE]",
+    "[SUFFIX]",
+    "[SYSTEM_PROMPT]",
+    "[/SYSTEM_PROMPT]",
+    "[TOOL_CONTENT]",
+};
+
+static bool read_tekken_specials(struct tokenizer *t, const struct json *list, int n, struct error *err)
+{
+    const int named = (int)(sizeof(tekken) / sizeof(*tekken));
+    for (int i = 0; i < n; i++) {
+        const struct json *s = json_at(list, (size_t)i), *text = json_get(s, "token_str");
+        char *name = !json_is_null(list) && i < (int)json_count(list) ? xstrdup(json_text(text))
+                     : json_is_null(list) && i < named                ? xstrdup(tekken[i])
+                                                                      : xformat("<SPECIAL_%d>", i);
+        const struct json *rank = json_get(s, "rank");
+        bool ok = name[0] != '\0' && (json_is_null(s) || (json_is_int(rank) && json_int(rank) == i));
+        ok = ok ? add_special(t, i, name, err)
+                : fail(err, "%s: special token %d: expected rank %d and a token_str", t->name, i, i);
+        free(name);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+static bool read_tekken(struct tokenizer *t, const struct json *j, struct error *err)
+{
+    const struct json *config = json_get(j, "config"), *vocab = json_get(j, "vocab"),
+                      *pattern = json_get(config, "pattern");
+    const struct json *size = json_get(config, "default_vocab_size"),
+                      *specials = json_get(config, "default_num_special_tokens");
+    struct error why;
+    if (!json_is_text(pattern) || !json_is_int(size) || !json_is_int(specials) || !json_is_array(vocab) ||
+        json_int(specials) < 0 || json_int(size) <= json_int(specials) || json_int(size) > VOCABULARY_MAX)
+        return fail(err, "%s: expected vocab, and in config pattern, default_vocab_size and default_num_special_tokens",
+                    t->name);
+    const int n = (int)json_int(size), first = (int)json_int(specials);
+    if ((int)json_count(vocab) < n - first)
+        return fail(err, "%s: expected %d tokens, found %zu", t->name, n - first, json_count(vocab));
+    if (!pretokenizer_split(&t->cut, json_text(pattern), json_text_length(pattern), KEEP_ALL, &why))
+        return fail(err, "%s: %s", t->name, why.text);
+    vocabulary_init(&t->vocabulary, n, (size_t)n);
+    for (int i = 0; i < n - first; i++) {
+        const struct json *token = json_at(vocab, (size_t)i), *bytes = json_get(token, "token_bytes"),
+                          *rank = json_get(token, "rank");
+        if (!json_is_text(bytes) || !json_is_int(rank) || json_int(rank) != i)
+            return fail(err, "%s: token %d: expected rank %d and token_bytes", t->name, i, i);
+        if (!add_token(t, first + i, json_text(bytes), json_text_length(bytes), "token", i, err))
+            return false;
+    }
+    return read_tekken_specials(t, json_get(j, "special_tokens"), first, err) && finish(t, err);
+}
+
+struct tokenizer *tokenizer_from_tekken(const struct json *j, const char *name, struct error *err)
+{
+    struct tokenizer *t = xcalloc(1, sizeof(*t));
+    t->name = xstrdup(name);
+    if (read_tekken(t, j, err))
+        return t;
+    tokenizer_close(t);
+    return NULL;
+}

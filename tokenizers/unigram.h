@@ -1,0 +1,27 @@
+// unigram.h - the unigram language model: the segmentation of a text whose tokens' scores (log probabilities) have the largest sum.
+//
+// Kudo, "Subword Regularization" (2018). A character that no token covers costs 10 more than the worst token; a run of such characters
+// becomes one unknown token, or its bytes' tokens.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ids;
+struct vocabulary;
+
+struct unigram {
+    const struct vocabulary *vocabulary; // borrowed
+    double *score;                       // (size of the vocabulary) owned; NAN: the token is not a candidate
+    size_t longest;                      // of its tokens, in bytes
+    double unknown_score;
+    int32_t unknown;   // -1: such characters are dropped
+    int32_t byte[256]; // tokens of their bytes; -1: none
+    bool single;       // sums are rounded to float, as SentencePiece's are
+};
+
+// score: taken over. unknown, byte and single are set by the caller.
+void unigram_init(struct unigram *u, const struct vocabulary *v, double *score);
+void unigram_free(struct unigram *u);
+// Appends the ids of UTF-8 text (n).
+void unigram_encode(const struct unigram *u, const char *s, size_t n, struct ids *to);
