@@ -231,8 +231,8 @@ static void print_summary(const struct plan *p)
     fprintf(p->out,
             "prompts  %s, chat %s, first turns of %.0f tokens on average, %d at most;\n"
             "         at most %d new tokens a turn, context %d\n",
-            e->prompts_file, p->opened.chat.kind == CHAT_CHATML ? "chatml" : "none",
-            (double)p->opened.tokens / e->prompts.n, p->opened.longest, e->new_tokens, p->opened.context);
+            e->prompts_file, p->opened.chat.label, (double)p->opened.tokens / e->prompts.n, p->opened.longest,
+            e->new_tokens, p->opened.context);
     print_memory(p);
     if (p->turns == 0)
         fprintf(p->out, "time     none: all results are in the database\n");

@@ -56,6 +56,7 @@ static bool open_target(struct generate *g, struct error *err)
         .activations = activations_names[g->precision.activations],
         .cache = kv_type_names[g->precision.cache],
         .chat = g->ids != NULL ? "none" : g->chat,
+        .chat_variables = g->chat_variables,
         .threads = (int)g->threads,
         .packed_cache = g->packed == PACKED_KEEP,
         .log = command_log,
@@ -266,6 +267,7 @@ int command_generate(int argc, char **argv)
         PACKED_FLAG(g.packed),
         { "chat", FLAG_TEXT, &g.chat, CHAT_CHOICES, "chat format of the prompt: the model's own template (auto),\n"
                                                           "or none; default: auto", 0, 0 },
+        CHAT_VARIABLES_FLAG(g.chat_variables),
         { "system", FLAG_TEXT, &g.system, "TEXT", "system message of the chat", 0, 0 },
         { "ids", FLAG_TEXT, &g.ids, "LIST", "prompt as token ids, instead of PROMPT: '[1, 2, 3]'", 0, 0 },
         { "ignore-end", FLAG_ON, &g.ignore_end, NULL, "do not stop at end-of-text tokens", 0, 0 },
@@ -278,7 +280,6 @@ int command_generate(int argc, char **argv)
     struct stage_flag words[MAX_STAGES];
     struct flag flags[FIRST + MAX_STAGES + LAST];
     const struct usage u = { "generate", "MODEL PROMPT", about, flags, examples, 1, 2 };
-    struct chat_format format;
     struct error err;
     char **operand;
     int n;
@@ -296,8 +297,10 @@ int command_generate(int argc, char **argv)
         return usage_fail(&u, "expected either --ids or PROMPT, found both: \"%s\"", operand[1]);
     if (g.ids != NULL && g.system != NULL)
         return usage_fail(&u, "--system requires a chat template, which is not applied to --ids");
-    if (strcmp(g.chat, "auto") != 0 && !chat_choose(g.chat, NULL, &format, &err))
+    struct json *variables = NULL;
+    if (!chat_name_known(g.chat, &err) || !chat_variables_read(g.chat_variables, &variables, &err))
         return usage_fail(&u, "--chat: %s", err.text);
+    json_free(variables); // the engine reads them again
     if (g.trace && !g.json)
         return usage_fail(&u, "--trace requires --json");
     for (int i = 0; i < g.stop.n; i++)

@@ -10,7 +10,7 @@
 struct settings;
 
 struct generate {
-    const char *drafter, *rule, *chat, *system, *ids;
+    const char *drafter, *rule, *chat, *chat_variables, *system, *ids;
     const char *stage[MAX_STAGES]; // values of the sampling stages, in the order of stages[]; NULL: not given
     long long seed, tokens, context, threads;
     bool ignore_end, json, trace;

@@ -1,5 +1,4 @@
 // generate_report.c - the JSON object of `speclab generate --json`.
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,27 +8,6 @@
 #include "experiments/environment.h"
 #include "kernels/backend.h"
 #include "models/model.h"
-
-static struct json *settings_json(const struct settings *s)
-{
-    struct error ignored;
-    long long i;
-    double r;
-    bool b;
-    struct json *j;
-    if (s->kind == SETTINGS_SCALAR)
-        return settings_int(s, "", LLONG_MIN, LLONG_MAX, &i, &ignored) ? json_new_int(i)
-               : settings_real(s, "", -1e300, 1e300, &r, &ignored)     ? json_new_number(r)
-               : settings_bool(s, "", &b, &ignored)                    ? json_new_bool(b)
-                                                                       : json_new_text(s->text);
-    j = s->kind == SETTINGS_MAP ? json_new_object() : json_new_array();
-    for (int k = 0; k < s->n; k++)
-        if (s->kind == SETTINGS_MAP)
-            json_set(j, s->key[k], settings_json(s->item[k]));
-        else
-            json_push(j, settings_json(s->item[k]));
-    return j;
-}
 
 static struct json *run_settings_json(const struct generate *g)
 {
@@ -50,8 +28,7 @@ static struct json *run_settings_json(const struct generate *g)
     json_set(j, "sampling", settings_json(g->sampling_settings));
     json_set(j, "seed", json_new_int(g->seed));
     json_set(j, "tokens", json_new_int(g->tokens));
-    json_set(j, "chat",
-             g->ids != NULL ? json_new_null() : json_new_text(g->target->chat.kind == CHAT_NONE ? "none" : "chatml"));
+    json_set(j, "chat", g->ids != NULL ? json_new_null() : json_new_text(g->target->chat.label));
     json_set(j, "ignore_end", json_new_bool(g->ignore_end));
     json_set(j, "stop", stop);
     json_set(j, "backend", json_new_text(t->backend->name));

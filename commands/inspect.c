@@ -124,7 +124,10 @@ static bool gather(struct inspect *in, const char *name, struct error *err)
         return false;
     count_tensors(in);
     in->tokenizer = tokenizer_open(in->config.path, &in->no_tokenizer);
-    if (!chat_choose("auto", in->config.chat_template, &in->chat, &in->no_chat))
+    const struct chat_request chat = {
+        .name = "auto", .jinja = in->config.chat_template, .tokens = in->config.special_tokens, .now = "2025-01-01"
+    };
+    if (!chat_choose(&chat, &in->chat, &in->no_chat))
         in->chat.kind = CHAT_NONE;
     else
         in->no_chat.text[0] = '\0';
@@ -192,6 +195,8 @@ static void print_tokenizer(const struct inspect *in)
     if (in->chat.kind == CHAT_CHATML)
         printf("chat        chatml%s%s\n", in->chat.system != NULL ? ", system: " : "",
                in->chat.system != NULL ? in->chat.system : "");
+    else if (in->chat.kind == CHAT_JINJA)
+        printf("chat        its own template, by Jinja\n");
     else
         printf("chat        none: %s\n", in->no_chat.text);
 }
@@ -316,7 +321,10 @@ static void shape_json(const struct inspect *in, struct json *j)
     json_set(j, "bos_id", c->add_bos && c->bos >= 0 ? json_new_int(c->bos) : json_new_null());
     json_set(j, "tokens", in->tokenizer != NULL ? json_new_int(tokenizer_size(in->tokenizer)) : json_new_null());
     json_set(j, "no_tokenizer", in->tokenizer == NULL ? json_new_text(in->no_tokenizer.text) : json_new_null());
-    json_set(j, "chat", in->chat.kind == CHAT_CHATML ? json_new_text("chatml") : json_new_null());
+    json_set(j, "chat",
+             in->chat.kind == CHAT_CHATML  ? json_new_text("chatml")
+             : in->chat.kind == CHAT_JINJA ? json_new_text("jinja")
+                                           : json_new_null());
     json_set(j, "no_chat", in->chat.kind == CHAT_NONE ? json_new_text(in->no_chat.text) : json_new_null());
 }
 

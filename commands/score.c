@@ -24,7 +24,8 @@
 enum { LOGITS_CHUNK = 128 }; // rows of a pass: enough to amortize reading the weights
 
 struct score {
-    const char *chat; // chat format of the prompts; NULL: not given
+    struct json *chat_variables; // of the template
+    const char *chat;            // chat format of the prompts; NULL: not given
     bool answers;
     long long threads;
     struct precision precision;
@@ -230,10 +231,14 @@ static bool score_answers(struct score *s, const char *path, struct error *err)
     bool ok = target_needs_text(&s->target, err);
     for (int i = 0; i < p.n && ok && chat.kind == CHAT_NONE; i++)
         if (p.prompt[i].turn != NULL && !p.prompt[i].raw)
-            ok = target_chat(&s->target, s->chat != NULL ? s->chat : "auto", &chat, err);
+            ok = target_chat(
+                &s->target,
+                (struct chat_request){ .name = s->chat != NULL ? s->chat : "auto", .variables = s->chat_variables },
+                &chat, err);
     for (int i = 0; i < p.n; i++)
         for (int turn = 0; turn < p.prompt[i].n_answers && ok && !stdout_failed(); turn++)
             ok = score_answer(s, &chat, &p.prompt[i], turn, err);
+    chat_close(&chat);
     prompts_free(&p);
     return ok;
 }
@@ -277,12 +282,14 @@ static void print_sum(const struct score *s, double seconds)
 int command_score(int argc, char **argv)
 {
     struct score s = { 0 };
+    const char *chat_variables = NULL;
     const struct flag flags[] = {
         { "answers", FLAG_ON, &s.answers, NULL, "the lines are prompts with answers; score only the answers", 0, 0 },
         { "chat", FLAG_TEXT, &s.chat, CHAT_CHOICES,
           "chat format of the prompts: the model's own template (auto),\n"
           "or none; default: auto",
           0, 0 },
+        CHAT_VARIABLES_FLAG(chat_variables),
         { "threads", FLAG_INT, &s.threads, "N", "number of threads; default: one for each processor", 1, MAX_THREADS },
         PRECISION_FLAGS(s.precision),
         PACKED_FLAG(s.packed),
@@ -290,14 +297,14 @@ int command_score(int argc, char **argv)
     };
     const struct usage u = { "score", "MODEL [FILE.jsonl]", about, flags, examples, 1, 2 };
     struct error err;
-    struct chat_format known;
     char **operand;
     int n, status = usage_read(&u, argc, argv, &operand, &n);
     if (status != USAGE_OK)
         return status;
     if (s.chat != NULL && !s.answers)
         return usage_fail(&u, "--chat requires --answers");
-    if (s.chat != NULL && strcmp(s.chat, "auto") != 0 && !chat_choose(s.chat, NULL, &known, &err))
+    if ((s.chat != NULL && !chat_name_known(s.chat, &err)) ||
+        !chat_variables_read(chat_variables, &s.chat_variables, &err))
         return usage_fail(&u, "--chat: %s", err.text);
 
     const char *path = n > 1 && strcmp(operand[1], "-") != 0 ? operand[1] : NULL;

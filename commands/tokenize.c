@@ -4,6 +4,7 @@
 
 #include "core/json.h"
 #include "core/memory.h"
+#include "core/settings.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "engine/engine.h"
@@ -14,6 +15,8 @@ struct tokenize {
     struct tokenizer *tokenizer;
     struct model_config config;
     bool plain; // --no-special
+    struct chat_request chat;
+    struct chat_format format; // of lines with messages; chosen at the first one
 };
 
 static void print_line(const char *key, struct json *value)
@@ -26,11 +29,62 @@ static void print_line(const char *key, struct json *value)
     json_free(j);
 }
 
-static bool encode_line(const struct tokenize *t, const struct json_lines *l, struct error *err)
+static bool read_messages(const struct json_lines *l, struct message **to, int *n, struct error *err)
+{
+    const struct json *list = json_get(l->object, "messages");
+    *n = (int)json_count(list);
+    *to = xcalloc((size_t)*n + 1, sizeof(**to));
+    for (int i = 0; i < *n; i++) {
+        const struct json *role = json_get(json_at(list, (size_t)i), "role"),
+                          *content = json_get(json_at(list, (size_t)i), "content");
+        if (choice_index(CHAT_ROLES, json_text(role)) < 0 || !json_is_text(content))
+            return json_lines_fail(l, err, "\"messages\": entry %d: expected a role (" CHAT_ROLES ") and a content",
+                                   i + 1);
+        (*to)[i] = (struct message){ json_text(role), json_text(content) };
+    }
+    return true;
+}
+
+// {"messages": [..]}: the ids of the conversation, ready for the answer, and the text that they encode.
+static bool encode_chat(struct tokenize *t, const struct json_lines *l, struct error *err)
+{
+    struct message *m = NULL;
+    struct text text = { 0 };
+    struct ids ids = { 0 };
+    struct error reason;
+    int n;
+    bool ok = read_messages(l, &m, &n, err);
+    if (ok && t->format.label[0] == '\0')
+        ok = chat_choose(&t->chat, &t->format, &reason) || json_lines_fail(l, err, "%s", reason.text);
+    if (ok)
+        ok = chat_render(&t->format, m, n, &text, &reason) || json_lines_fail(l, err, "%s", reason.text);
+    if (ok) {
+        ok = chat_lacks_bos(&t->format) ? text_encode(t->tokenizer, &t->config, text.s, text.n, true, &ids, &reason)
+                                        : tokenizer_encode(t->tokenizer, text.s, text.n, true, &ids, &reason);
+        ok = ok || json_lines_fail(l, err, "%s", reason.text);
+    }
+    if (ok) {
+        struct json *j = json_new_object();
+        json_set(j, "text", json_new_text_n(text.s, text.n));
+        json_set(j, "ids", json_new_ids(ids.id, ids.n));
+        char *line = json_write(j);
+        printf("%s\n", line);
+        free(line);
+        json_free(j);
+    }
+    free(m);
+    free(text.s);
+    free(ids.id);
+    return ok;
+}
+
+static bool encode_line(struct tokenize *t, const struct json_lines *l, struct error *err)
 {
     const struct json *text = json_get(l->object, "text");
     struct ids ids = { 0 };
     struct error reason;
+    if (json_is_array(json_get(l->object, "messages")))
+        return encode_chat(t, l, err);
     if (!json_is_text(text))
         return json_lines_fail(l, err, "\"text\": expected a text");
     bool ok = t->plain
@@ -65,7 +119,9 @@ static bool decode_line(const struct tokenize *t, const struct json_lines *l, st
 static bool open_model(struct tokenize *t, const char *name, bool decode, struct error *err)
 {
     char *path = model_path(name, NULL, err);
-    bool ok = path != NULL && (decode || t->plain || config_read(path, &t->config, err));
+    bool ok = path != NULL && (decode || t->plain || config_read_text(path, &t->config, err));
+    t->chat.jinja = t->config.chat_template;
+    t->chat.tokens = t->config.special_tokens;
     if (ok)
         t->tokenizer = tokenizer_open(t->config.path != NULL ? t->config.path : path, err);
     free(path);
@@ -74,22 +130,29 @@ static bool open_model(struct tokenize *t, const char *name, bool decode, struct
 
 static const char about[] =
     "Reads {\"text\": \"...\"} lines and prints an {\"ids\": [...]} line for each: the model's tokenization, after the\n"
-    "beginning-of-text token if the model has one. Special tokens in the text are recognized. Without FILE.jsonl it\n"
-    "reads stdin. Stops at the first invalid line.\n";
+    "beginning-of-text token if the model has one. Special tokens in the text are recognized. A line {\"messages\":\n"
+    "[{\"role\": .., \"content\": ..}]} is a conversation, rendered by the chat template up to the answer: {\"text\", \"ids\"}. MODEL\n"
+    "can be a vocabulary alone: a GGUF file, tokenizer.json, tokenizer.model (SentencePiece, tiktoken), tekken.json.\n"
+    "Without FILE.jsonl it reads stdin. Stops at the first invalid line.\n";
 
 static const char examples[] = "  echo '{\"text\": \"Hello, world\"}' | speclab tokenize smollm2-135m-instruct\n"
                                "  speclab tokenize smollm2-135m-instruct ids.jsonl --decode\n";
 
 int command_tokenize(int argc, char **argv)
 {
-    struct tokenize t = { 0 };
+    struct tokenize t = { .chat = { .name = "auto" } };
     bool decode = false;
+    const char *variables = NULL;
+    struct json *given = NULL;
     const struct flag flags[] = {
         { "decode", FLAG_ON, &decode, NULL, "decode instead: {\"ids\"} lines in, {\"text\"} lines out", 0, 0 },
         { "no-special", FLAG_ON, &t.plain, NULL,
           "treat special tokens as ordinary text and add no beginning-of-text token;\n"
           "with --decode, leave special tokens out of the text",
           0, 0 },
+        { "chat", FLAG_TEXT, &t.chat.name, CHAT_CHOICES,
+          "chat format of lines with messages; default: auto, the model's own", 0, 0 },
+        CHAT_VARIABLES_FLAG(variables),
         { 0 },
     };
     const struct usage u = { "tokenize", "MODEL [FILE.jsonl]", about, flags, examples, 1, 2 };
@@ -100,11 +163,16 @@ int command_tokenize(int argc, char **argv)
     if (status != USAGE_OK)
         return status;
 
+    if (!chat_name_known(t.chat.name, &err) || !chat_variables_read(variables, &given, &err))
+        return usage_fail(&u, "--chat: %s", err.text);
+    t.chat.variables = given;
     bool ok = open_model(&t, operand[0], decode, &err) && json_lines_open(&l, n > 1 ? operand[1] : NULL, &err);
     while (ok && !stdout_failed() && json_lines_next(&l, &err))
         ok = decode ? decode_line(&t, &l, &err) : encode_line(&t, &l, &err);
     status = ok && !l.failed ? 0 : command_fail(&u, &err);
     json_lines_close(&l);
+    chat_close(&t.format);
+    json_free(given);
     tokenizer_close(t.tokenizer);
     config_free(&t.config);
     return status != 0 ? status : command_done(&u);

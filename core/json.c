@@ -326,6 +326,11 @@ struct json *json_new_number(double v)
     return outer(checked(isfinite(v) ? json_real(v) : json_null()));
 }
 
+struct json *json_clone(const struct json *j)
+{
+    return (struct json *)json_deep_copy((const json_t *)j);
+}
+
 struct json *json_new_bool(bool v)
 {
     return outer(json_boolean(v));

@@ -52,6 +52,7 @@ struct json *json_new_text_n(const char *s, size_t n);
 struct json *json_new_int(int64_t v);
 struct json *json_new_number(double v); // not finite: null
 struct json *json_new_bool(bool v);
+struct json *json_clone(const struct json *j); // deep
 struct json *json_new_null(void);
 struct json *json_new_ids(const int32_t *id, size_t n); // an array of integers
 void json_set(struct json *object, const char *key, struct json *value);

@@ -1,5 +1,6 @@
 #include "core/settings.h"
 
+#include <limits.h>
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/utf8.h"
 
 static struct settings *new_settings(enum settings_kind kind)
@@ -407,4 +409,25 @@ int choice_index(const char *choices, const char *word)
         choices = end != NULL ? end + 1 : NULL;
     }
     return -1;
+}
+
+struct json *settings_json(const struct settings *s)
+{
+    struct error ignored;
+    long long i;
+    double r;
+    bool b = false;
+    struct json *j;
+    if (s->kind == SETTINGS_SCALAR)
+        return settings_int(s, "", LLONG_MIN, LLONG_MAX, &i, &ignored) ? json_new_int(i)
+               : settings_real(s, "", -1e300, 1e300, &r, &ignored)     ? json_new_number(r)
+               : settings_bool(s, "", &b, &ignored)                    ? json_new_bool(b)
+                                                                       : json_new_text(s->text);
+    j = s->kind == SETTINGS_MAP ? json_new_object() : json_new_array();
+    for (int k = 0; k < s->n; k++)
+        if (s->kind == SETTINGS_MAP)
+            json_set(j, s->key[k], settings_json(s->item[k]));
+        else
+            json_push(j, settings_json(s->item[k]));
+    return j;
 }

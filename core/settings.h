@@ -6,6 +6,7 @@
 #include "core/memory.h"
 
 struct error;
+struct json;
 
 enum settings_kind { SETTINGS_SCALAR, SETTINGS_LIST, SETTINGS_MAP };
 
@@ -55,3 +56,5 @@ bool settings_bool(const struct settings *s, const char *key, bool *to, struct e
 bool settings_text(const struct settings *s, const char *key, const char **to, struct error *err); // borrowed
 
 int choice_index(const char *choices, const char *word); // of a word in "a|b|c"; -1: none
+// As JSON: integers, numbers, true and false where the text is one. json_free() it.
+struct json *settings_json(const struct settings *s);

@@ -70,10 +70,12 @@ bool target_needs_text(const struct target *t, struct error *err)
     return t->tokenizer != NULL || fail(err, "no text without a tokenizer: %s", t->no_tokenizer.text);
 }
 
-bool target_chat(const struct target *t, const char *name, struct chat_format *to, struct error *err)
+bool target_chat(const struct target *t, struct chat_request r, struct chat_format *to, struct error *err)
 {
     struct error why;
-    return chat_choose(name, model_config(t->model)->chat_template, to, &why) || fail(err, "%s: %s", t->path, why.text);
+    r.jinja = model_config(t->model)->chat_template;
+    r.tokens = model_config(t->model)->special_tokens;
+    return chat_choose(&r, to, &why) || fail(err, "%s: %s", t->path, why.text);
 }
 
 static bool append(const struct tokenizer *t, const struct model_config *c, const char *text, size_t n, bool special,
@@ -105,6 +107,19 @@ bool target_append(const struct target *t, const char *text, size_t n, struct id
 bool target_encode(const struct target *t, const char *text, size_t n, bool special, struct ids *to, struct error *err)
 {
     return target_needs_text(t, err) && text_encode(t->tokenizer, model_config(t->model), text, n, special, to, err);
+}
+
+bool target_encode_chat(const struct target *t, const struct chat_format *chat, const struct message *m, int n,
+                        struct ids *to, struct error *err)
+{
+    struct text text = { 0 };
+    text_puts(&text, "");
+    bool ok = target_needs_text(t, err) && chat_render(chat, m, n, &text, err);
+    if (ok)
+        ok = chat_lacks_bos(chat) ? target_encode(t, text.s, text.n, true, to, err)
+                                  : append(t->tokenizer, model_config(t->model), text.s, text.n, true, to, err);
+    free(text.s);
+    return ok;
 }
 
 char *target_text(const struct target *t, const int32_t *token, size_t n, size_t *bytes)

@@ -63,6 +63,9 @@ enum packed_how { PACKED_NO, PACKED_KEEP };
 #define PACKED_FLAG(to) \
     { "packed", FLAG_CHOICE, &(to), "no|keep", \
       "keep: packed weights are read from a file beside the model,\nand written there if none fits; default: no", 0, 0 }
+#define CHAT_VARIABLES_FLAG(to) \
+    { "chat-template-kwargs", FLAG_TEXT, &(to), "JSON", \
+      "variables of the chat template: '{\"enable_thinking\": false}'", 0, 0 }
 // clang-format on
 
 // ---- the target
@@ -100,9 +103,11 @@ void target_close(struct target *t); // { 0 }: no effect
 
 bool target_needs_text(const struct target *t, struct error *err); // fails without a tokenizer
 
-// Selects a chat template. name: "auto", "none" or "chatml". The error for an unsupported template names the model and
-// suggests `chat none`.
-bool target_chat(const struct target *t, const char *name, struct chat_format *to, struct error *err);
+// Selects a chat template (tokenizers/chat_template.h): chat_choose with the checkpoint's own template and tokens.
+bool target_chat(const struct target *t, struct chat_request r, struct chat_format *to, struct error *err);
+// Appends the ids of n messages, ready for the answer. The tokenizer's BOS comes first unless a template writes its own.
+bool target_encode_chat(const struct target *t, const struct chat_format *chat, const struct message *m, int n,
+                        struct ids *to, struct error *err);
 
 // Append token ids of text to `to`. special: special tokens in the text are recognized (a rendered chat).
 // text_encode, target_encode: a whole prompt, with BOS first if the model's tokenizer adds it.

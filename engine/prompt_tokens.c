@@ -49,17 +49,18 @@ bool prompt_token_ids(const struct target *target, const struct chat_format *cha
 {
     if (p->ids != NULL)
         return given_ids(target, p, to, err);
-    struct text text = { 0 };
     struct message *m = xcalloc((size_t)p->n_history + 2 * (size_t)p->n_turns + 2, sizeof(*m));
-    int n = messages(p, answer, turn, m);
-    if (p->raw || chat->kind == CHAT_NONE)
-        join(m, n, &text);
-    else
-        chat_render(chat, m, n, &text);
-    free(m);
+    const int n = messages(p, answer, turn, m);
     struct error why;
-    // Special tokens are recognized in plain text too, so that with `chat: none` a prompt can contain a rendered template.
-    bool ok = target_encode(target, text.s, text.n, true, to, &why);
-    free(text.s);
+    bool ok;
+    if (p->raw || chat->kind == CHAT_NONE) {
+        struct text text = { 0 };
+        join(m, n, &text);
+        // Special tokens are recognized in plain text too, so that with `chat: none` a prompt can contain a rendered template.
+        ok = target_encode(target, text.s, text.n, true, to, &why);
+        free(text.s);
+    } else
+        ok = target_encode_chat(target, chat, m, n, to, &why);
+    free(m);
     return ok || fail(err, "%s:%d: prompt %s, turn %d: %s", p->path, p->line, p->id, turn, why.text);
 }

@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "core/json.h"
 #include "core/memory.h"
 #include "core/settings.h"
 #include "core/utf8.h"
@@ -39,6 +41,29 @@ static bool in_range(const char *what, int value, int max, const char *why, stru
 
 // ---- target
 
+static bool chat_is_known(const char *name, struct error *err)
+{
+    return name == NULL || chat_name_known(name, err);
+}
+
+// A failure is reported when a chat is encoded.
+static void open_chat(struct speclab_target *t, const struct speclab_target_options *o)
+{
+    char today[16];
+    const time_t now = time(NULL);
+    struct tm date;
+    strftime(today, sizeof(today), "%Y-%m-%d", localtime_r(&now, &date));
+    struct json *variables = NULL;
+    if (o->chat_variables != NULL)
+        variables = json_parse(o->chat_variables, strlen(o->chat_variables), "chat_variables", &t->no_chat);
+    if (o->chat_variables == NULL || variables != NULL)
+        target_chat(
+            &t->target,
+            (struct chat_request){ .name = o->chat != NULL ? o->chat : "auto", .variables = variables, .now = today },
+            &t->chat, &t->no_chat);
+    json_free(variables);
+}
+
 struct speclab_target *speclab_target_open(const char *model, const struct speclab_target_options *options,
                                            struct speclab_error *error)
 {
@@ -51,12 +76,11 @@ struct speclab_target *speclab_target_open(const char *model, const struct specl
                                  .log = o->log,
                                  .self = o->log_self };
     struct error err;
-    int chat;
     if (choice("activations", o->activations, ACTIVATIONS_CHOICES, &to.precision.activations, &err) &&
-        choice("cache", o->cache, KV_CHOICES, &to.precision.cache, &err) &&
-        choice("chat", o->chat, CHAT_CHOICES, &chat, &err) && in_range("threads", o->threads, MAX_THREADS, "", &err) &&
+        choice("cache", o->cache, KV_CHOICES, &to.precision.cache, &err) && chat_is_known(o->chat, &err) &&
+        in_range("threads", o->threads, MAX_THREADS, "", &err) &&
         in_range("rows", o->rows, MAX_SLOTS * MAX_NODES, "", &err) && target_open(&t->target, model, &to, &err)) {
-        target_chat(&t->target, o->chat != NULL ? o->chat : "auto", &t->chat, &t->no_chat);
+        open_chat(t, o);
         return t;
     }
     copy_error(error, &err);
@@ -66,8 +90,10 @@ struct speclab_target *speclab_target_open(const char *model, const struct specl
 
 void speclab_target_close(struct speclab_target *t)
 {
-    if (t != NULL)
+    if (t != NULL) {
+        chat_close(&t->chat);
         target_close(&t->target);
+    }
     free(t);
 }
 
@@ -126,16 +152,14 @@ bool speclab_encode_chat(const struct speclab_target *t, const struct speclab_me
         return false;
     if (!messages_are_valid(message, n, &err))
         return copy_error(error, &err);
-    struct text text = { 0 };
     struct message *m = xcalloc((size_t)n + 1, sizeof(*m));
     for (int i = 0; i < n; i++)
         m[i] = (struct message){ message[i].role, message[i].content };
-    text_puts(&text, "");
-    chat_render(&t->chat, m, n, &text);
-    const bool ok = encode(t, text.s, text.n, true, to, error);
-    free(text.s);
+    struct ids ids = { to->id, to->n, to->n };
+    const bool ok = target_encode_chat(&t->target, &t->chat, m, n, &ids, &err);
+    *to = (struct speclab_tokens){ ids.id, ok ? ids.n : to->n };
     free(m);
-    return ok;
+    return ok || copy_error(error, &err);
 }
 
 char *speclab_text(const struct speclab_target *t, const int32_t *token, size_t n, size_t *bytes)

@@ -30,7 +30,9 @@ struct speclab_target_options { // NULL and 0: the default
     const char *device;         // "cpu", "cuda", "cuda:1"; default: "cpu"
     const char *activations;    // what products round their input to: "default", "f32", "bf16", "int8"
     const char *cache;          // element type of the KV cache: "default", "f32", "bf16", "q8_0"
-    const char *chat;           // chat template: "auto" (the model's own), "chatml", "none"; default: "auto"
+    const char *
+        chat; // chat template: "auto" (the model's own), "none", "chatml", "vicuna", "zephyr", or a file; default: "auto"
+    const char *chat_variables; // of the template, a JSON object: "{\"enable_thinking\": false}"; default: none
     int threads;                // of the CPU; default: one per processor
     int rows;                   // maximum rows of a pass, at least slots * nodes of a draft; default: 512
     // Packed weights are read from MODEL.packed, which is written if none fits: the next opening is faster. log, unless NULL, is

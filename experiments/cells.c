@@ -48,7 +48,7 @@ static struct settings *prompts_settings(const struct loaded_experiment *o)
 {
     struct settings *s = settings_map();
     put_text(s, "file", o->e->prompts_file);
-    put_text(s, "chat", o->chat.kind == CHAT_CHATML ? "chatml" : "none");
+    put_text(s, "chat", o->chat.label);
     return s;
 }
 

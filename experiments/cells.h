@@ -38,8 +38,9 @@ struct experiment {
     char *name;
     char *target, *device; // target: as in the file
     struct precision precision;
-    int threads;               // resolved: 0 in the file means all processors
-    char *prompts_file, *chat; // as in the file
+    int threads;                 // resolved: 0 in the file means all processors
+    char *prompts_file, *chat;   // as in the file
+    struct json *chat_variables; // of the template; NULL: none
     int limit, per_category;
     struct prompts prompts;
     int new_tokens, context; // context: from the file, or the default, which loading limits to the model's

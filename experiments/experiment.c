@@ -11,6 +11,7 @@
 
 #include "core/draft.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/memory.h"
 #include "core/options.h"
 #include "core/settings.h"
@@ -169,16 +170,36 @@ static bool read_threads(struct experiment *e, struct error *err)
     return true;
 }
 
+// A name or a file, or {template: .., variables: {..}}. A file's path is relative to the experiment's folder.
+static bool read_chat(struct experiment *e, const struct settings *s, struct error *err)
+{
+    static const char *const keys[] = { "template", "variables", NULL };
+    const bool map = s != NULL && s->kind == SETTINGS_MAP;
+    const struct settings *variables = map ? settings_get(s, "variables") : NULL,
+                          *name = map ? settings_get(s, "template") : s;
+    struct error why;
+    if (map && !is_map_of(s, "chat", keys, err))
+        return false;
+    if (variables != NULL && variables->kind != SETTINGS_MAP)
+        return settings_fail(err, variables, "variables: expected a mapping, as in {enable_thinking: false}");
+    if (name != NULL && name->kind != SETTINGS_SCALAR)
+        return settings_fail(err, name, "chat: expected a name, a file, or {template: .., variables: {..}}");
+    const char *text = name != NULL ? name->text : "auto";
+    const bool beside = choice_index(CHAT_NAMES, text) < 0 && *text != '/' && strcmp(e->folder, ".") != 0;
+    e->chat = xformat("%s%s%s", beside ? e->folder : "", beside ? "/" : "", text);
+    e->chat_variables = variables != NULL ? settings_json(variables) : NULL;
+    return chat_name_known(e->chat, &why) || settings_fail(err, name, "chat: %s", why.text);
+}
+
 static bool read_prompts(struct experiment *e, struct error *err)
 {
     static const char *const keys[] = { "file", "limit", "per_category", "chat", NULL };
-    static const char *const chats[] = { "auto", "none", "chatml", NULL };
     const struct settings *s;
     if (!get_required(e->file, "an experiment", "prompts", &s, err) || !is_map_of(s, "prompts", keys, err) ||
         !read_text(s, "prompts", "file", NULL, &e->prompts_file, err) ||
         !read_int(s, "limit", 0, MAX_PROMPTS, &e->limit, err) ||
         !read_int(s, "per_category", 0, MAX_PROMPTS, &e->per_category, err) ||
-        !read_word(s, "chat", chats, &e->chat, err))
+        !read_chat(e, settings_get(s, "chat"), err))
         return false;
     bool as_is = *e->prompts_file == '/' || strcmp(e->folder, ".") == 0;
     char *path = xformat("%s%s%s", as_is ? "" : e->folder, as_is ? "" : "/", e->prompts_file);
@@ -424,6 +445,7 @@ void experiment_free(struct experiment *e)
     free(e->device);
     free(e->prompts_file);
     free(e->chat);
+    json_free(e->chat_variables);
     settings_free(e->file);
     settings_free(e->defaults);
     free(e->folder);

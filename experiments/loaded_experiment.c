@@ -26,8 +26,9 @@ static bool resolve_text(struct loaded_experiment *o, struct error *err)
     const struct experiment *e = o->e;
     if ((experiment_has_text(e) || e->n_stop > 0) && !target_needs_text(&o->target, err))
         return false;
-    o->chat = (struct chat_format){ .kind = CHAT_NONE };
-    if (has_chat_prompts(e) && !target_chat(&o->target, e->chat, &o->chat, err))
+    o->chat = (struct chat_format){ .kind = CHAT_NONE, .label = "none" };
+    const struct chat_request chat = { .name = e->chat, .variables = e->chat_variables };
+    if (has_chat_prompts(e) && !target_chat(&o->target, chat, &o->chat, err))
         return false;
     text_ends_set(&o->ends, &o->target, &o->chat, e->ignore_end, e->n_stop, (const char *const *)e->stop);
     return true;
@@ -108,6 +109,7 @@ bool loaded_experiment_open(struct loaded_experiment *o, const struct experiment
 
 void loaded_experiment_close(struct loaded_experiment *o)
 {
+    chat_close(&o->chat);
     target_close(&o->target);
     free(o->processor);
     free(o->given_up);

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/settings.h"
 #include "fuzz/fuzz.h"
 #include "tokenizers/chat_template.h"
 
@@ -39,7 +40,8 @@ static void use(const struct chat_format *f, const char *first, const char *seco
         const struct message m[] = { { system ? "system" : "user", first }, { "user", second } };
         for (int n = 0; n <= 2; n++) {
             struct text to = { 0 };
-            chat_render(f, m, n, &to);
+            struct error err;
+            insist(chat_render(f, m, n, &to, &err));
             const char *s = to.n > 0 ? to.s : "";
             insist(strlen(s) == to.n);
             insist(n < 1 || strstr(s, first) != NULL);
@@ -64,10 +66,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     fuzz_split(input, n, part, 4);
     for (int i = 0; i < 4; i++)
         text[i] = xstrndup(part[i].n > 0 ? (const char *)part[i].at : "", part[i].n);
-    if (chat_choose(text[0], *text[1] != '\0' ? text[1] : NULL, &f, &err))
+    const struct chat_request r = { .name = text[0], .jinja = *text[1] != '\0' ? text[1] : NULL };
+    const int known = choice_index("chatml|none|vicuna|zephyr", text[0]); // others start Python
+    if (known >= 0 && chat_choose(&r, &f, &err))
         use(&f, text[2], text[3]);
     else
-        insist(*err.text != '\0');
+        insist(known < 0 || *err.text != '\0');
     for (int i = 0; i < 4; i++)
         free(text[i]);
     return 0;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/memory.h"
 #include "models/architectures.h"
 #include "models/config_parts.h"
@@ -66,7 +67,7 @@ bool config_check(const struct model_config *c, const char *file, struct error *
 
 bool config_read(const char *path, struct model_config *to, struct error *err)
 {
-    *to = (struct model_config){ .path = xstrdup(path), .bos = -1 };
+    *to = (struct model_config){ .path = xstrdup(path), .bos = -1, .special_tokens = json_new_object() };
     struct digest *d = digest_begin();
     bool ok;
     if (file_is_directory(path))
@@ -86,12 +87,27 @@ bool config_read(const char *path, struct model_config *to, struct error *err)
     return ok;
 }
 
+bool config_read_text(const char *path, struct model_config *to, struct error *err)
+{
+    *to = (struct model_config){ .path = xstrdup(path), .bos = -1, .special_tokens = json_new_object() };
+    struct digest *d = digest_begin();
+    const bool other = !file_is_directory(path) && !ends_with(path, ".gguf");
+    const bool ok = other || (file_is_directory(path) ? config_text_from_directory(path, d, to, err)
+                                                      : config_text_from_gguf(path, d, to, err));
+    to->hash = digest_end(d);
+    if (!ok)
+        config_free(to);
+    return ok;
+}
+
 void config_free(struct model_config *c)
 {
     free(c->path);
     free(c->chat_template);
     free(c->inflated);
     free(c->quantized);
+    json_free(c->special_tokens);
+    c->special_tokens = NULL;
     c->path = c->chat_template = c->inflated = c->quantized = NULL;
 }
 

@@ -8,6 +8,7 @@
 
 struct architecture;
 struct error;
+struct json;
 
 enum { MAX_ENDS = 16 };
 
@@ -35,6 +36,7 @@ struct model_config {
     int bos;                  // -1: none
     bool add_bos;             // the tokenizer puts it before every text
     char *chat_template;      // Jinja source from the checkpoint; NULL: none; owned
+    struct json *special_tokens; // texts that a chat template may use: {"bos_token": "<s>", "eos_token": "</s>"}; owned
     // The model that this one is an inflated form of: larger, with the same outputs (commands/checkpoint/inflate.h). NULL:
     // none; owned.
     char *inflated;
@@ -45,6 +47,9 @@ struct model_config {
 
 // Returns false and sets err on failure; *to needs no config_free then.
 bool config_read(const char *path, struct model_config *to, struct error *err);
+// Only what concerns text, of a checkpoint or of a vocabulary alone: BOS, end tokens, chat template, special tokens. A vocabulary in other
+// files than GGUF and a directory has none of them.
+bool config_read_text(const char *path, struct model_config *to, struct error *err);
 void config_free(struct model_config *c);
 // Writes RoPE's inverse frequencies (head_dim / 2), scaled as the checkpoint says, with the float32 rounding steps of HF
 // transformers. divisors: rope_freqs.weight for ROPE_TABLE, otherwise NULL.

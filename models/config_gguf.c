@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/memory.h"
 #include "models/architectures.h"
 #include "models/config_parts.h"
@@ -277,6 +278,23 @@ static bool adds_bos_by_default(const struct source *s)
     return false;
 }
 
+static void read_special_tokens(const struct source *s, struct model_config *c)
+{
+    static const char *const names[][2] = { { "bos_token", "tokenizer.ggml.bos_token_id" },
+                                            { "eos_token", "tokenizer.ggml.eos_token_id" },
+                                            { "unk_token", "tokenizer.ggml.unknown_token_id" },
+                                            { "pad_token", "tokenizer.ggml.padding_token_id" } };
+    const struct gguf_value *tokens = gguf_find(s->g, "tokenizer.ggml.tokens");
+    struct gguf_string token;
+    size_t at = 0;
+    for (int64_t id = 0; gguf_next_string(tokens, &at, &token); id++)
+        for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+            int64_t wanted;
+            if (gguf_int(s->g, names[i][1], &wanted) && wanted == id)
+                json_set(c->special_tokens, names[i][0], json_new_text_n(token.s, token.n));
+        }
+}
+
 static bool read_tokenizer(struct source *s, struct model_config *c)
 {
     int64_t bos;
@@ -293,6 +311,7 @@ static bool read_tokenizer(struct source *s, struct model_config *c)
     struct gguf_string jinja;
     if (gguf_text(s->g, "tokenizer.chat_template", &jinja))
         c->chat_template = xstrndup(jinja.s, jinja.n);
+    read_special_tokens(s, c);
     return true;
 }
 
@@ -302,6 +321,21 @@ static bool read_mark(struct source *s, const char *key, char **to)
     if (gguf_text(s->g, key, &mark))
         *to = xstrndup(mark.s, mark.n);
     return *to != NULL || gguf_find(s->g, key) == NULL || fail(s->err, "%s: %s: expected a text", s->path, key);
+}
+
+bool config_text_from_gguf(const char *path, struct digest *d, struct model_config *to, struct error *err)
+{
+    struct gguf *g = gguf_open(path, err);
+    if (g == NULL)
+        return false;
+    identity_gguf(g, d);
+    struct source s = { .g = g, .path = path, .err = err };
+    const struct gguf_value *tokens = gguf_find(g, "tokenizer.ggml.tokens");
+    to->gguf = true;
+    to->vocab = tokens != NULL && tokens->n <= LIMIT_VOCAB ? (int)tokens->n : 0;
+    const bool ok = read_tokenizer(&s, to);
+    gguf_close(g);
+    return ok;
 }
 
 bool config_from_gguf(const char *path, struct digest *d, struct model_config *to, struct error *err)

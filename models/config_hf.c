@@ -146,6 +146,16 @@ static const char *first_of_template(const struct json *post)
     return NULL;
 }
 
+static void read_special_tokens(const struct source *s, struct model_config *c)
+{
+    static const char *const names[] = { "bos_token", "eos_token", "unk_token", "pad_token" };
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        const char *text = token_text(json_get(s->tokenizer, names[i]));
+        if (*text != '\0')
+            json_set(c->special_tokens, names[i], json_new_text(text));
+    }
+}
+
 static bool read_beginning(struct source *s, struct model_config *c)
 {
     const char *first = first_of_template(json_get(s->tokens, "post_processor"));
@@ -162,6 +172,7 @@ static bool read_beginning(struct source *s, struct model_config *c)
         return fail(s->err, "%s: bos_token_id: expected a token id from 0 to %d, found %" PRId64, s->path, c->vocab - 1,
                     bos);
     c->bos = (int)bos;
+    read_special_tokens(s, c);
     return true;
 }
 
@@ -207,16 +218,21 @@ static bool read_file(const char *directory, const char *name, bool needed, stru
     return *to != NULL;
 }
 
-bool config_from_directory(const char *directory, struct digest *d, struct model_config *to, struct error *err)
+// text: only what concerns text; no file is needed.
+static bool read_directory(const char *directory, bool text, struct digest *d, struct model_config *to,
+                           struct error *err)
 {
     struct source s = { .err = err };
-    bool ok = reject_adapter(directory, err) && read_file(directory, "config.json", true, d, &s.path, &s.config, err) &&
+    if (text)
+        to->vocab = LIMIT_VOCAB;
+    bool ok = reject_adapter(directory, err) &&
+              read_file(directory, "config.json", !text, d, &s.path, &s.config, err) &&
               read_file(directory, "generation_config.json", false, d, &s.generation_path, &s.generation, err) &&
               read_file(directory, "tokenizer_config.json", false, d, &s.tokenizer_path, &s.tokenizer, err) &&
               read_file(directory, "tokenizer.json", false, d, &s.tokens_path, &s.tokens, err) &&
-              read_architecture(&s, to) && read_layers(&s, to) && read_ends(&s, to) && read_beginning(&s, to) &&
-              read_template(&s, directory, d, to) && read_mark(&s, CONFIG_INFLATED_HF, &to->inflated) &&
-              read_mark(&s, CONFIG_QUANTIZED_HF, &to->quantized);
+              (text || (read_architecture(&s, to) && read_layers(&s, to))) && read_ends(&s, to) &&
+              read_beginning(&s, to) && read_template(&s, directory, d, to) &&
+              read_mark(&s, CONFIG_INFLATED_HF, &to->inflated) && read_mark(&s, CONFIG_QUANTIZED_HF, &to->quantized);
     json_free(s.config);
     json_free(s.generation);
     json_free(s.tokenizer);
@@ -226,4 +242,14 @@ bool config_from_directory(const char *directory, struct digest *d, struct model
     free(s.tokenizer_path);
     free(s.tokens_path);
     return ok;
+}
+
+bool config_from_directory(const char *directory, struct digest *d, struct model_config *to, struct error *err)
+{
+    return read_directory(directory, false, d, to, err);
+}
+
+bool config_text_from_directory(const char *directory, struct digest *d, struct model_config *to, struct error *err)
+{
+    return read_directory(directory, true, d, to, err);
 }

@@ -17,6 +17,9 @@ enum {
 // Each fills in what its format says, and adds all content that it reads to d. config_read() then calls config_check().
 bool config_from_gguf(const char *path, struct digest *d, struct model_config *to, struct error *err);
 bool config_from_directory(const char *path, struct digest *d, struct model_config *to, struct error *err);
+// Only what concerns text: BOS, end tokens, chat template, special tokens.
+bool config_text_from_gguf(const char *path, struct digest *d, struct model_config *to, struct error *err);
+bool config_text_from_directory(const char *path, struct digest *d, struct model_config *to, struct error *err);
 // The architecture that model_type names. If it is missing and not required, as in a head's configuration: llama.
 bool config_read_family(const struct fields *f, bool required, struct model_config *to);
 // Sizes, norms, biases and RoPE only, from an object with the keys of config.json.

@@ -1,10 +1,15 @@
 #include "tokenizers/chat_template.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/memory.h"
-#include "core/utf8.h"
+#include "core/settings.h"
+#include "formats/file.h"
+#include "tokenizers/chat_process.h"
 
 static const char opening[] = "<|im_start|>", closing[] = "<|im_end|>";
 
@@ -30,44 +35,129 @@ static bool contains_prompt(const char *jinja, const char *text)
     return false;
 }
 
+// Whether it is ChatML and nothing else: the loop that SmolLM2, Qwen2 and others have, or Qwen2.5's without tools. Other templates with
+// <|im_start|> do more: they strip thoughts, or write a date.
+static bool is_plain_chatml(const char *jinja)
+{
+    static const char loop[] = "{{'<|im_start|>' + message['role'] + '";
+    static const char *const more[] = { "enable_thinking", "reasoning_content", "strftime", "date_string",
+                                        "raise_exception", "bos_token",         "trim" };
+    if (strstr(jinja, loop) == NULL && !contains_prompt(jinja, system_prompts[1]))
+        return false;
+    for (size_t i = 0; i < sizeof(more) / sizeof(*more); i++)
+        if (strstr(jinja, more[i]) != NULL)
+            return false;
+    return true;
+}
+
 static void chatml(const char *jinja, struct chat_format *to)
 {
-    *to = (struct chat_format){ .kind = CHAT_CHATML, .end = closing };
+    *to = (struct chat_format){ .kind = CHAT_CHATML, .end = closing, .label = "chatml" };
     for (size_t i = 0; jinja != NULL && to->system == NULL && i < sizeof(system_prompts) / sizeof(*system_prompts); i++)
         if (contains_prompt(jinja, system_prompts[i]))
             to->system = system_prompts[i];
 }
 
-bool chat_choose(const char *format, const char *jinja, struct chat_format *to, struct error *err)
+// ---- choosing
+
+static bool start_template(const struct chat_request *r, const char *jinja, struct chat_format *to, struct error *err)
 {
-    *to = (struct chat_format){ .kind = CHAT_NONE };
-    if (strcmp(format, "none") == 0)
-        return true;
-    if (strcmp(format, "chatml") == 0) {
-        chatml(jinja, to);
-        return true;
+    const struct json *parts[] = { r->variables, r->tokens };
+    struct digest *d = digest_begin();
+    digest_text(d, jinja);
+    digest_text(d, r->now);
+    for (int i = 0; i < 2; i++) {
+        char *text = parts[i] != NULL ? json_write(parts[i]) : NULL;
+        digest_text(d, text);
+        free(text);
     }
-    if (strcmp(format, "auto") != 0)
-        return fail(err, "unknown chat format \"%s\" (auto, none, chatml)", format);
-    if (jinja == NULL)
-        return fail(err, "the checkpoint has no chat template; `chat: none` passes the prompts unchanged");
-    if (strstr(jinja, opening) != NULL) {
-        chatml(jinja, to);
-        return true;
-    }
-    const size_t n = strlen(jinja), shown = utf8_cut(jinja, n, 60);
-    return fail(
-        err,
-        "the checkpoint's chat template is not supported (only ChatML is): \"%.*s%s\"; `chat: none` passes the prompts unchanged",
-        (int)shown, jinja, n > shown ? "..." : "");
+    const char *const given = json_text(json_get(r->variables, "now"));
+    char hash[HASH_TEXT];
+    hash_write(digest_end(d), hash);
+    *to = (struct chat_format){ .kind = CHAT_JINJA };
+    snprintf(to->label, sizeof(to->label), "jinja %s", hash);
+    const struct chat_process_setup s = { jinja, r->variables, r->tokens, *given != '\0' ? given : r->now };
+    to->process = chat_process_start(&s, err);
+    return to->process != NULL;
 }
+
+static bool start_file(const struct chat_request *r, struct chat_format *to, struct error *err)
+{
+    char *jinja = file_text(r->name, NULL, err);
+    const bool ok = jinja != NULL && start_template(r, jinja, to, err);
+    free(jinja);
+    return ok;
+}
+
+bool chat_name_known(const char *name, struct error *err)
+{
+    return choice_index(CHAT_NAMES, name) >= 0 || file_exists(name) ||
+           fail(err, "unknown chat format \"%s\": expected %s, or a file with a template", name, CHAT_NAMES);
+}
+
+bool chat_variables_read(const char *text, struct json **to, struct error *err)
+{
+    *to = text != NULL ? json_parse(text, strlen(text), "variables", err) : NULL;
+    if (text == NULL || json_is_object(*to))
+        return true;
+    if (*to != NULL)
+        fail(err, "variables: expected a JSON object, as in {\"enable_thinking\": false}");
+    json_free(*to);
+    *to = NULL;
+    return false;
+}
+
+bool chat_choose(const struct chat_request *r, struct chat_format *to, struct error *err)
+{
+    *to = (struct chat_format){ .kind = CHAT_NONE, .label = "none" };
+    if (!chat_name_known(r->name, err))
+        return false;
+    switch (choice_index(CHAT_NAMES, r->name)) {
+    case 0:
+        break;
+    case 1:
+        return true;
+    case 2:
+        chatml(r->jinja, to);
+        return true;
+    case 3:
+        *to = (struct chat_format){ .kind = CHAT_VICUNA, .end = "</s>", .label = "vicuna" };
+        return true;
+    case 4:
+        *to = (struct chat_format){ .kind = CHAT_ZEPHYR, .end = "</s>", .label = "zephyr" };
+        return true;
+    default:
+        return start_file(r, to, err);
+    }
+    if (r->jinja == NULL)
+        return fail(err, "the checkpoint has no chat template; `chat: none` passes the prompts unchanged");
+    if (r->variables == NULL && is_plain_chatml(r->jinja)) {
+        chatml(r->jinja, to);
+        return true;
+    }
+    return start_template(r, r->jinja, to, err);
+}
+
+void chat_close(struct chat_format *f)
+{
+    chat_process_end(f->process);
+    *f = (struct chat_format){ .kind = CHAT_NONE };
+}
+
+bool chat_lacks_bos(const struct chat_format *f)
+{
+    return f->kind != CHAT_JINJA;
+}
+
+// ---- rendering
 
 static void turn(struct text *to, const char *role, const char *content)
 {
     text_printf(to, "%s%s\n%s%s\n", opening, role, content, closing);
 }
 
-static void render(const struct chat_format *f, const struct message *m, int n, const char *next, struct text *to)
+static void render_chatml(const struct chat_format *f, const struct message *m, int n, const char *next,
+                          struct text *to)
 {
     if (f->system != NULL && (n == 0 || strcmp(m[0].role, "system") != 0))
         turn(to, "system", f->system);
@@ -76,20 +166,103 @@ static void render(const struct chat_format *f, const struct message *m, int n, 
     text_printf(to, "%s%s\n", opening, next);
 }
 
-void chat_render(const struct chat_format *f, const struct message *m, int n, struct text *to)
+static bool is(const struct message *m, const char *role)
 {
-    if (f->kind != CHAT_NONE) {
-        render(f, m, n, "assistant", to);
-        return;
+    return strcmp(m->role, role) == 0;
+}
+
+// FastChat's vicuna_v1.1.
+static void render_vicuna(const struct message *m, int n, const char *next, struct text *to)
+{
+    const bool system = n > 0 && is(m, "system");
+    text_puts(
+        to,
+        system
+            ? m[0].content
+            : "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, detailed, and "
+              "polite answers to the user's questions.");
+    text_puts(to, " ");
+    for (int i = system; i < n; i++)
+        text_printf(to, is(&m[i], "assistant") ? "ASSISTANT: %s</s>" : "USER: %s ", m[i].content);
+    text_puts(to, next);
+}
+
+static void render_zephyr(const struct message *m, int n, const char *next, struct text *to)
+{
+    for (int i = 0; i < n; i++)
+        text_printf(to, "<|%s|>\n%s</s>\n", m[i].role, m[i].content);
+    text_puts(to, next);
+}
+
+static bool render_jinja(const struct chat_format *f, const struct message *m, int n, bool prompt, struct text *to,
+                         struct error *err)
+{
+    struct json *list = json_new_array();
+    for (int i = 0; i < n; i++) {
+        struct json *one = json_new_object();
+        json_set(one, "role", json_new_text(m[i].role));
+        json_set(one, "content", json_new_text(m[i].content));
+        json_push(list, one);
+    }
+    const bool ok = chat_process_render(f->process, list, prompt, to, err);
+    json_free(list);
+    return ok;
+}
+
+bool chat_render(const struct chat_format *f, const struct message *m, int n, struct text *to, struct error *err)
+{
+    switch (f->kind) {
+    case CHAT_CHATML:
+        render_chatml(f, m, n, "assistant", to);
+        return true;
+    case CHAT_VICUNA:
+        render_vicuna(m, n, "ASSISTANT:", to);
+        return true;
+    case CHAT_ZEPHYR:
+        render_zephyr(m, n, "<|assistant|>\n", to);
+        return true;
+    case CHAT_JINJA:
+        return render_jinja(f, m, n, true, to, err);
+    case CHAT_NONE:
+        break;
     }
     for (int i = 0; i < n; i++)
         text_puts(to, m[i].content);
+    return true;
 }
 
-bool chat_render_user(const struct chat_format *f, struct text *to)
+// What a template writes before the user's text: it renders one that occurs nowhere else.
+static bool render_jinja_user(const struct chat_format *f, struct text *to, struct error *err)
 {
-    if (f->kind == CHAT_NONE)
-        return false;
-    render(f, NULL, 0, "user", to);
-    return true;
+    static const char mark[] = "9f0b7c52e1d84";
+    const struct message one = { "user", mark };
+    struct text all = { 0 };
+    bool ok = render_jinja(f, &one, 1, false, &all, err);
+    const char *at = ok ? strstr(all.s, mark) : NULL;
+    if (ok && at == NULL)
+        ok = fail(err, "the chat template does not write the user's text");
+    if (ok)
+        text_add(to, all.s, (size_t)(at - all.s));
+    free(all.s);
+    return ok;
+}
+
+bool chat_render_user(const struct chat_format *f, struct text *to, struct error *err)
+{
+    switch (f->kind) {
+    case CHAT_CHATML:
+        render_chatml(f, NULL, 0, "user", to);
+        return true;
+    case CHAT_VICUNA:
+        render_vicuna(NULL, 0, "USER:", to);
+        return true;
+    case CHAT_ZEPHYR:
+        render_zephyr(NULL, 0, "<|user|>\n", to);
+        return true;
+    case CHAT_JINJA:
+        return render_jinja_user(f, to, err);
+    case CHAT_NONE:
+        break;
+    }
+    return fail(err, "without a chat template there is no user's turn");
 }

@@ -1,14 +1,17 @@
 // chat_template.h - renders a conversation in the text format that its model was trained on.
 //
-// Templates are Jinja programs. Only ChatML is supported, with the default system prompts of SmolLM2's and Qwen's
-// templates, selected by what the model's own template contains. Any other template is an error that names `chat: none`.
+// Templates are Jinja programs. A model's own is rendered by Jinja itself (chat_process.h); ChatML's simple forms, with the default system
+// prompts of SmolLM2's and Qwen2's, and two formats that have no template are rendered here, without Python.
 #pragma once
 #include <stdbool.h>
+#include "core/digest.h"
 
+struct chat_process;
 struct error;
+struct json;
 struct text;
 
-enum chat { CHAT_NONE, CHAT_CHATML };
+enum chat { CHAT_NONE, CHAT_CHATML, CHAT_VICUNA, CHAT_ZEPHYR, CHAT_JINJA };
 
 #define CHAT_ROLES "system|user|assistant"
 
@@ -17,17 +20,36 @@ struct message {
     const char *content;
 };
 
-struct chat_format {
-    enum chat kind;
-    const char *system; // default system prompt of a conversation without one; NULL: none
-    const char *end;    // the token that ends an answer: "<|im_end|>"; NULL: none
+struct chat_request {
+    const char *name;             // one of CHAT_NAMES, or a file with a template
+    const char *jinja;            // the checkpoint's template; NULL: it has none, then "auto" is an error
+    const struct json *variables; // of the template: {"enable_thinking": false}; NULL: none
+    const struct json *tokens;    // of the checkpoint: {"bos_token": "<s>"}; NULL: none
+    const char *now;              // what the template gets as the date: "2025-01-31"; NULL: none
 };
 
-#define CHAT_CHOICES "auto|none|chatml"
-// format: one of CHAT_CHOICES. jinja: the checkpoint's template, NULL if it has none (then auto is an error).
-bool chat_choose(const char *format, const char *jinja, struct chat_format *to, struct error *err);
-// Appends the conversation and the opening of the assistant's turn. For CHAT_NONE: the concatenated contents.
-void chat_render(const struct chat_format *f, const struct message *m, int n, struct text *to);
-// Appends a conversation's beginning up to the opening of the user's first turn, so that the model writes that turn. Returns false
-// if the format has none (CHAT_NONE).
-bool chat_render_user(const struct chat_format *f, struct text *to);
+struct chat_format {
+    enum chat kind;
+    const char *system;           // default system prompt of a conversation without one; NULL: none
+    const char *end;              // the token that ends an answer: "<|im_end|>"; NULL: none beyond the checkpoint's
+    char label[16 + HASH_TEXT];   // "chatml"; of JINJA "jinja" and a hash of all that its texts depend on
+    struct chat_process *process; // of JINJA
+};
+
+#define CHAT_NAMES "auto|none|chatml|vicuna|zephyr"
+#define CHAT_CHOICES CHAT_NAMES "|FILE"
+// Whether a name is one of CHAT_NAMES or an existing file. err: what is known.
+bool chat_name_known(const char *name, struct error *err);
+// The variables of a template from a JSON object; text NULL: *to is NULL. json_free() them.
+bool chat_variables_read(const char *text, struct json **to, struct error *err);
+// Returns false and sets err if there is no such format, or the template fails. On success chat_close() it.
+bool chat_choose(const struct chat_request *r, struct chat_format *to, struct error *err);
+void chat_close(struct chat_format *f); // { CHAT_NONE }: no effect
+// Whether the tokenizer's BOS comes before the text: a template writes its own.
+bool chat_lacks_bos(const struct chat_format *f);
+// Appends the conversation and the opening of the assistant's turn. For CHAT_NONE: the concatenated contents. Returns false and sets err
+// if a template fails; err names its line.
+bool chat_render(const struct chat_format *f, const struct message *m, int n, struct text *to, struct error *err);
+// Appends a conversation's beginning up to the opening of the user's first turn, so that the model writes that turn. Fails if the
+// format has none (CHAT_NONE).
+bool chat_render_user(const struct chat_format *f, struct text *to, struct error *err);

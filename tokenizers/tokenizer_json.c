@@ -202,7 +202,7 @@ static bool read_unknown(struct tokenizer *t, const struct json *model, struct e
         return true; // dropped
     t->bpe.unknown = vocabulary_find(&t->vocabulary, json_text(unknown), json_text_length(unknown));
     return t->bpe.unknown >= 0 || fail(err, "%s: some %s have no token, and the vocabulary has no unk_token", t->name,
-                t->bpe.characters != NULL ? "characters" : "bytes");
+                                       t->bpe.characters != NULL ? "characters" : "bytes");
 }
 
 // ---- added tokens -----------------------------------------------------------------------------------------------

@@ -60,10 +60,11 @@ const char *conversation_user(const struct conversation *c)
 
 // ---- prompts
 
-static bool encode(const struct target *t, const char *text, bool first, struct ids *to, struct error *err)
+static bool encode(const struct target *t, const struct chat_format *chat, const char *text, bool first, struct ids *to,
+                   struct error *err)
 {
-    return first ? target_encode(t, text, strlen(text), true, to, err)
-                 : tokenizer_encode(t->tokenizer, text, strlen(text), true, to, err);
+    return first && chat_lacks_bos(chat) ? target_encode(t, text, strlen(text), true, to, err)
+                                         : tokenizer_encode(t->tokenizer, text, strlen(text), true, to, err);
 }
 
 bool conversation_prompt(struct conversation *c, const struct target *t, const struct chat_format *chat, struct ids *to,
@@ -72,16 +73,15 @@ bool conversation_prompt(struct conversation *c, const struct target *t, const s
     struct text text = { 0 };
     struct error why;
     if (c->phase == INVENTING) {
-        chat_render_user(chat, &text);
-        const bool ok = encode(t, text.s, true, to, err);
+        const bool ok = chat_render_user(chat, &text, err) && encode(t, chat, text.s, true, to, err);
         free(text.s);
         return ok;
     }
-    chat_render(chat, c->message, c->n, &text);
     const size_t shown = c->shown.n;
-    bool ok = (shown == 0 || strncmp(text.s, c->shown.s, shown) == 0) ||
-              fail(err, "%s: the chat template renders earlier turns in another way once a turn follows", t->path);
-    if (ok && !encode(t, text.s + shown, shown == 0, &c->ids, &why))
+    bool ok = chat_render(chat, c->message, c->n, &text, err);
+    ok = ok && (shown == 0 || strncmp(text.s, c->shown.s, shown) == 0 ||
+                fail(err, "%s: the chat template renders earlier turns in another way once a turn follows", t->path));
+    if (ok && !encode(t, chat, text.s + shown, shown == 0, &c->ids, &why))
         ok = fail(err, "conversation %s: %s", c->planned.id, why.text);
     while (c->mask.n < c->ids.n)
         ids_add(&c->mask, 0);

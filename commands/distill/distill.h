@@ -32,6 +32,7 @@ struct distill {
     struct sampling invention; // of invented user's turns: temperature 1
     struct target target;
     struct chat_format chat;
+    struct json *chat_variables;
     struct pairing pairing;
     struct output output;
 

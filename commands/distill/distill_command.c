@@ -101,14 +101,17 @@ static bool open_target(struct distill *d, struct error *err)
         .precision = d->precision, .threads = (int)d->threads, .packed = d->packed, .log = command_log
     };
     if (!target_open(&d->target, d->model, &options, err) || !target_needs_text(&d->target, err) ||
-        !target_chat(&d->target, d->chat_name, &d->chat, err))
+        !target_chat(&d->target, (struct chat_request){ .name = d->chat_name, .variables = d->chat_variables },
+                     &d->chat, err))
         return false;
     struct text text = { 0 };
-    const bool opens = chat_render_user(&d->chat, &text);
+    struct error why;
+    const bool opens = chat_render_user(&d->chat, &text, &why);
     free(text.s);
     if (d->invent > 0 && !opens)
-        return fail(err, "--invent needs a chat template with a user's turn that a model can write, found --chat %s",
-                    d->chat_name);
+        return fail(err,
+                    "--invent needs a chat template with a user's turn that a model can write, found --chat %s: %s",
+                    d->chat_name, why.text);
     const int context = model_shape(d->target.model)->context;
     if (d->context > context)
         return fail(err, "--context: expected at most %d, the model's context, found %lld", context, d->context);
@@ -155,7 +158,7 @@ static struct json *settings_of(const struct distill *d, struct error *err)
     json_set(s, "model", hash_json(model_config(d->target.model)->hash));
     json_set(s, "activations", json_new_text(activations_names[model_activations(d->target.model)]));
     json_set(s, "cache", json_new_text(type_facts[d->target.cache].name));
-    json_set(s, "chat", json_new_text(d->chat_name));
+    json_set(s, "chat", json_new_text(d->chat.kind == CHAT_JINJA ? d->chat.label : d->chat_name));
     json_set(s, "prompts", prompts);
     json_set(s, "samples", json_new_int(d->plan.samples));
     json_set(s, "exclude", exclude);
@@ -182,6 +185,8 @@ static void close_all(struct distill *d)
 {
     output_close(&d->output);
     pairing_close(&d->pairing);
+    chat_close(&d->chat);
+    json_free(d->chat_variables);
     target_close(&d->target);
     exclusions_free(&d->exclusions);
     for (int i = 0; i < MAX_TEMPERATURES; i++)
@@ -223,6 +228,7 @@ static int run(struct distill *d, const struct usage *u)
 
 int command_distill(int argc, char **argv)
 {
+    const char *chat_variables = NULL;
     struct distill d = { .chat_name = "auto", .temperatures = "0,0.7,1", .new_tokens = 512, .slots = 64 };
     long long samples = 1;
     const struct flag flags[] = {
@@ -246,10 +252,10 @@ int command_distill(int argc, char **argv)
         PRECISION_FLAGS(d.precision),
         PACKED_FLAG(d.packed),
         { "chat", FLAG_TEXT, &d.chat_name, CHAT_CHOICES, "chat format of the conversations; default: auto", 0, 0 },
+        CHAT_VARIABLES_FLAG(chat_variables),
         { 0 },
     };
     const struct usage u = { "distill", "MODEL", about, flags, examples, 1, 1 };
-    struct chat_format known;
     struct error err;
     char **operand;
     int status = usage_read(&u, argc, argv, &operand, NULL);
@@ -262,7 +268,7 @@ int command_distill(int argc, char **argv)
         status = usage_fail(&u, "missing --out: expected the file that the conversations are written to");
     else if (d.prompts.n == 0 && d.invent == 0)
         status = usage_fail(&u, "nothing to write: expected --prompts FILE, --invent N, or both");
-    else if (strcmp(d.chat_name, "auto") != 0 && !chat_choose(d.chat_name, NULL, &known, &err))
+    else if (!chat_name_known(d.chat_name, &err) || !chat_variables_read(chat_variables, &d.chat_variables, &err))
         status = usage_fail(&u, "--chat: %s", err.text);
     else if (!read_temperatures(&d, &err) || !read_prompts(&d, &err) || !read_exclusions(&d, &err))
         status = usage_fail(&u, "%s", err.text);

@@ -1,0 +1,280 @@
+// test_chat.c - conversations are rendered as by the model's own template.
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "tokenizers/chat_template.h"
+#include "tests/support/check.h"
+
+static struct error err;
+
+#define SMOLLM2 "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+#define QWEN2 "You are a helpful assistant."
+#define QWEN25 "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+
+#define LOOP "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
+
+// As in SmolLM2's GGUF file: with real newlines.
+static const char smollm2[] =
+    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\n" SMOLLM2
+    "<|im_end|>\n"
+    "' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+// As in Qwen's JSON files: with escaped newlines.
+static const char qwen2[] =
+    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\n" QWEN2
+    "<|im_end|>\\n' }}{% endif %}"
+    "{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+static const char qwen25[] =
+    "{%- if tools %}\n    {{- '<|im_start|>system\\n' }}\n    {%- if messages[0]['role'] == 'system' %}\n        {{- messages[0]['content'] }}\n    {%- else %}\n"
+    "        {{- '" QWEN25
+    "' }}\n    {%- endif %}\n    {{- \"\\n\\n# Tools\" }}\n{%- else %}\n        {{- '<|im_start|>system\\n" QWEN25
+    "<|im_end|>\\n' }}\n{%- endif %}";
+
+static struct chat_format choose(const char *format, const char *jinja)
+{
+    struct chat_format f;
+    assert_ok(chat_choose(&(struct chat_request){ .name = format, .jinja = jinja, .now = "2025-01-31" }, &f, &err),
+              err);
+    return f;
+}
+
+static void the_system_prompt_is_the_one_that_the_template_contains(void **state)
+{
+    static const struct {
+        const char *jinja, *system;
+    } cases[] = {
+        { smollm2, SMOLLM2 },
+        { qwen2, QWEN2 },
+        { qwen25, QWEN25 },
+        { LOOP, NULL },
+        { "<|im_start|>system\n" QWEN2 " Be kind.<|im_end|>" LOOP, NULL }, // another prompt with the same beginning
+        { "<|im_start|>system\nBe kind. " QWEN2 "<|im_end|>" LOOP, NULL },
+        { "<|im_start|>system\nYou are Qwen. " QWEN2 "<|im_end|>{{ \"" QWEN2 "\" }}" LOOP, QWEN2 },
+        { QWEN2 LOOP, NULL },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct chat_format f = choose("auto", cases[i].jinja);
+        assert_int_equal(f.kind, CHAT_CHATML);
+        assert_string_equal(f.end, "<|im_end|>");
+        if (cases[i].system == NULL)
+            assert_null(f.system);
+        else
+            assert_string_equal(f.system, cases[i].system);
+    }
+}
+
+static void the_requested_format_is_chosen(void **state)
+{
+    struct chat_format f = choose("none", smollm2);
+    assert_true(f.kind == CHAT_NONE && f.system == NULL && f.end == NULL);
+    f = choose("none", NULL);
+    assert_int_equal(f.kind, CHAT_NONE);
+    f = choose("chatml", NULL);
+    assert_true(f.kind == CHAT_CHATML && f.system == NULL);
+    f = choose("chatml", "[INST] {{ message }} [/INST]");
+    assert_true(f.kind == CHAT_CHATML && f.system == NULL);
+    f = choose("chatml", smollm2);
+    assert_string_equal(f.system, SMOLLM2);
+}
+
+static void expect_no_format(const char *name, const char *jinja, const char *message)
+{
+    struct chat_format f;
+    assert_false(chat_choose(&(struct chat_request){ .name = name, .jinja = jinja }, &f, &err));
+    if (strstr(err.text, message) == NULL)
+        fail_msg("\"%s\" does not contain \"%s\"", err.text, message);
+}
+
+static void an_unknown_format_is_an_error(void **state)
+{
+    expect_no_format("auto", NULL, "the checkpoint has no chat template; `chat: none` passes the prompts unchanged");
+    expect_no_format("llama", smollm2,
+                     "unknown chat format \"llama\": expected auto|none|chatml|vicuna|zephyr, or a file");
+    expect_no_format("auto", "a\n{% if %}", "chat template, line 2: Expected an expression");
+    expect_no_format("auto", "{% for m in messages %}", "chat template, line 1: ");
+}
+
+static void expect_rendered(const struct chat_format *f, const struct message *m, int n, const char *text)
+{
+    struct text out = { 0 };
+    text_puts(&out, "before ");
+    assert_ok(chat_render(f, m, n, &out, &err), err);
+    char *want = xformat("before %s", text);
+    assert_string_equal(out.s, want);
+    free(want);
+    free(out.s);
+}
+
+// The expected texts are jinja2's, from SmolLM2's template with add_generation_prompt.
+static void a_conversation_is_rendered_as_the_template_would(void **state)
+{
+    static const struct message conversation[] = {
+        { "system", "Be brief." }, { "user", "Hi!" }, { "assistant", "Hello." }, { "user", "2+2?\n" }
+    };
+    struct chat_format f = choose("auto", smollm2);
+    expect_rendered(
+        &f, conversation, 4,
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi!<|im_end|>\n<|im_start|>assistant\nHello.<|im_end|>\n"
+        "<|im_start|>user\n2+2?\n<|im_end|>\n<|im_start|>assistant\n");
+    expect_rendered(&f, conversation + 1, 1,
+                    "<|im_start|>system\n" SMOLLM2
+                    "<|im_end|>\n<|im_start|>user\nHi!<|im_end|>\n<|im_start|>assistant\n");
+    expect_rendered(&f, NULL, 0, "<|im_start|>system\n" SMOLLM2 "<|im_end|>\n<|im_start|>assistant\n");
+    f = choose("vicuna", NULL); // FastChat's vicuna_v1.1
+    expect_rendered(&f, conversation, 4, "Be brief. USER: Hi! ASSISTANT: Hello.</s>USER: 2+2?\n ASSISTANT:");
+    f = choose("zephyr", NULL);
+    expect_rendered(
+        &f, conversation, 4,
+        "<|system|>\nBe brief.</s>\n<|user|>\nHi!</s>\n<|assistant|>\nHello.</s>\n<|user|>\n2+2?\n</s>\n<|assistant|>\n");
+    f = choose("none", NULL);
+    expect_rendered(&f, conversation, 2, "Be brief.Hi!");
+    expect_rendered(&f, NULL, 0, "");
+}
+
+// ---- Jinja
+
+// What chat_templates.json has: templates, what they are given, and transformers' renderings (tests/tokenizers/make_templates.py).
+static void templates_are_rendered_as_by_transformers(void **state)
+{
+    struct json *all = json_read(CASES "/chat_templates.json", &err);
+    assert_ok(all != NULL, err);
+    for (size_t i = 0; i < json_count(all); i++) {
+        const struct json *c = json_at(all, i), *runs = json_get(c, "runs");
+        const struct chat_request r = { .name = "auto",
+                                        .jinja = json_text(json_get(c, "template")),
+                                        .variables = json_get(c, "variables"),
+                                        .tokens = json_get(c, "tokens"),
+                                        .now = "2025-01-31" };
+        struct chat_format f;
+        assert_ok(chat_choose(&r, &f, &err), err);
+        assert_int_equal(f.kind, CHAT_JINJA);
+        assert_false(chat_lacks_bos(&f));
+        for (size_t k = 0; k < json_count(runs); k++) {
+            const struct json *list = json_get(json_at(runs, k), "messages"),
+                              *text = json_get(json_at(runs, k), "text");
+            struct message m[16];
+            struct text out = { 0 };
+            const int n = (int)json_count(list);
+            for (int j = 0; j < n; j++)
+                m[j] = (struct message){ json_text(json_get(json_at(list, (size_t)j), "role")),
+                                         json_text(json_get(json_at(list, (size_t)j), "content")) };
+            if (json_is_text(text)) {
+                assert_ok(chat_render(&f, m, n, &out, &err), err);
+                assert_string_equal(out.s, json_text(text));
+            } else
+                assert_false(chat_render(&f, m, n, &out, &err));
+            free(out.s);
+        }
+        chat_close(&f);
+    }
+    json_free(all);
+}
+
+// Of every template the beginning of a conversation, up to the user's text.
+static void the_beginning_of_the_users_turn_is_found(void **state)
+{
+    struct text out = { 0 };
+    struct chat_format f = choose("auto", "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</>{% endfor %}");
+    assert_true(chat_render_user(&f, &out, &err));
+    assert_string_equal(out.s, "<user>");
+    chat_close(&f);
+    f = choose("auto", "{{ messages | length }}");
+    assert_false(chat_render_user(&f, &out, &err));
+    assert_non_null(strstr(err.text, "does not write the user's text"));
+    chat_close(&f);
+    f = choose("none", NULL);
+    assert_false(chat_render_user(&f, &out, &err));
+    free(out.s);
+}
+
+static void a_malicious_template_ends_with_a_sentence(void **state)
+{
+    static const struct {
+        const char *jinja, *message;
+    } cases[] = {
+        { "{{ 'a' * 2000000000 }}", "line 1: it needs more than 1024 MiB" },
+        { "{% for i in range(99999) %}{{ 'a' * 10000 }}{% endfor %}", "its text is longer than 67108864 characters" },
+        { "{{ ''.__class__.__mro__[1].__subclasses__() }}", "'__class__' of 'str' object is unsafe" },
+        { "a\n{{ cycler.__init__.__globals__.os.popen('id').read() }}", "line 2: access to attribute '__init__'" },
+        { "{% include '/etc/passwd' %}", "no loader" },
+        { "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}", "it calls itself without end" },
+        { "{{ raise_exception('no system') }}", "line 1: no system" },
+        { "{{ messages[0].content.a.b }}", "has no attribute 'a'" },
+    };
+    const struct message m = { "user", "Hi" };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct chat_format f = choose("auto", cases[i].jinja);
+        struct text out = { 0 };
+        for (int again = 0; again < 2; again++) { // the process goes on
+            assert_false(chat_render(&f, &m, 1, &out, &err));
+            if (strstr(err.text, cases[i].message) == NULL)
+                fail_msg("%s: \"%s\" does not contain \"%s\"", cases[i].jinja, err.text, cases[i].message);
+            assert_null(strchr(err.text, '\n'));
+        }
+        chat_close(&f);
+        free(out.s);
+    }
+}
+
+static void a_template_without_end_is_stopped(void **state)
+{
+    struct chat_format f =
+        choose("auto", "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}");
+    struct text out = { 0 };
+    assert_false(chat_render(&f, &(struct message){ "user", "Hi" }, 1, &out, &err));
+    assert_string_equal(err.text, "the chat template did not end within 10 seconds");
+    assert_false(chat_render(&f, &(struct message){ "user", "Hi" }, 1, &out, &err));
+    assert_non_null(strstr(err.text, "has ended"));
+    chat_close(&f);
+    free(out.s);
+}
+
+static void a_long_conversation_passes_both_ways(void **state)
+{
+    const size_t n = 3000000; // more than a socket holds
+    char *content = xmalloc(n + 1);
+    memset(content, 'x', n);
+    content[n] = '\0';
+    struct chat_format f = choose("auto", "{{ messages[0].content }}{{ messages[0].content }}");
+    struct text out = { 0 };
+    assert_ok(chat_render(&f, &(struct message){ "user", content }, 1, &out, &err), err);
+    assert_int_equal(out.n, 2 * n);
+    chat_close(&f);
+    free(out.s);
+    free(content);
+}
+
+static void without_python_there_is_a_sentence(void **state)
+{
+    const char *path = getenv("PATH");
+    char *before = xstrdup(path);
+    struct chat_format f;
+    setenv("SPECLAB_PYTHON", "/nowhere/python3", 1);
+    setenv("PATH", "/nowhere", 1);
+    assert_false(chat_choose(&(struct chat_request){ .name = "auto", .jinja = "{{ 1 }}" }, &f, &err));
+    assert_string_equal(err.text, "chat template: python3 cannot be started; on Debian: apt install python3-jinja2");
+    setenv("PATH", before, 1);
+    unsetenv("SPECLAB_PYTHON");
+    free(before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_system_prompt_is_the_one_that_the_template_contains),
+        cmocka_unit_test(the_requested_format_is_chosen),
+        cmocka_unit_test(an_unknown_format_is_an_error),
+        cmocka_unit_test(a_conversation_is_rendered_as_the_template_would),
+        cmocka_unit_test(templates_are_rendered_as_by_transformers),
+        cmocka_unit_test(the_beginning_of_the_users_turn_is_found),
+        cmocka_unit_test(a_malicious_template_ends_with_a_sentence),
+        cmocka_unit_test(a_template_without_end_is_stopped),
+        cmocka_unit_test(a_long_conversation_passes_both_ways),
+        cmocka_unit_test(without_python_there_is_a_sentence),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

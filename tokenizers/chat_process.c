@@ -1,0 +1,173 @@
+#include "tokenizers/chat_process.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+
+extern const char chat_renderer_py[]; // carried in the program (CMakeLists.txt)
+
+enum { MAX_ANSWER = 512 << 20 }; // bytes of a line
+
+struct chat_process {
+    pid_t process; // 0: it has ended
+    int socket;
+    struct text answer;
+};
+
+static void execute(int end)
+{
+    const char *const named = getenv("SPECLAB_PYTHON");
+    const char *const candidates[] = { named != NULL ? named : "/usr/bin/python3", "python3" };
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGINT, SIG_IGN); // the parent decides
+    dup2(end, STDIN_FILENO);
+    dup2(end, STDOUT_FILENO);
+    for (int i = 0; i < 2; i++) {
+        const char *const words[] = { candidates[i], "-I", "-c", chat_renderer_py, NULL };
+        execvp(words[0], (char *const *)(uintptr_t)words);
+    }
+    const char answer[] = "{\"error\": \"python3 cannot be started; on Debian: apt install python3-jinja2\"}\n";
+    (void)!write(STDOUT_FILENO, answer, sizeof(answer) - 1);
+    _exit(127);
+}
+
+static bool start(struct chat_process *p, struct error *err)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        return fail(err, "cannot create a socket: %s", strerror(errno));
+    fflush(NULL);
+    const pid_t process = fork();
+    if (process == 0)
+        execute(ends[1]);
+    close(ends[1]);
+    p->socket = ends[0];
+    p->process = process > 0 ? process : 0;
+    if (process < 0)
+        close(ends[0]);
+    return process > 0 || fail(err, "cannot start a process: %s", strerror(errno));
+}
+
+static void stop(struct chat_process *p)
+{
+    if (p->process == 0)
+        return;
+    kill(p->process, SIGKILL);
+    waitpid(p->process, NULL, 0);
+    close(p->socket);
+    p->process = 0;
+}
+
+// Writes a line and reads one. The time limit is for both.
+static bool exchange(struct chat_process *p, const char *line, size_t n, struct error *err)
+{
+    const int64_t end = clock_ns() + (int64_t)CHAT_SECONDS * 1000000000;
+    size_t written = 0;
+    char bytes[1 << 16];
+    p->answer.n = 0;
+    for (;;) {
+        struct pollfd fd = { p->socket, (short)(POLLIN | (written < n ? POLLOUT : 0)), 0 };
+        const int64_t left = end - clock_ns();
+        const int ready = left > 0 ? poll(&fd, 1, (int)(left / 1000000) + 1) : 0;
+        if (ready < 0 && errno == EINTR)
+            continue;
+        if (ready <= 0) {
+            stop(p);
+            return fail(err, "the chat template did not end within %d seconds", CHAT_SECONDS);
+        }
+        if ((fd.revents & POLLOUT) != 0) {
+            const ssize_t done = send(p->socket, line + written, n - written, MSG_NOSIGNAL | MSG_DONTWAIT);
+            written = done >= 0 ? written + (size_t)done : n; // a process that has ended shows when it is read
+        }
+        if ((fd.revents & ~POLLOUT) == 0)
+            continue;
+        const ssize_t got = recv(p->socket, bytes, sizeof(bytes), 0);
+        if (got <= 0 || p->answer.n > MAX_ANSWER) {
+            stop(p);
+            return fail(err, "the process that renders the chat template has ended");
+        }
+        text_add(&p->answer, bytes, (size_t)got);
+        if (bytes[got - 1] == '\n')
+            return true;
+    }
+}
+
+static bool take_answer(const struct chat_process *p, struct text *to, struct error *err)
+{
+    struct json *j = json_parse(p->answer.s, p->answer.n, "the chat template's text", err);
+    if (j == NULL)
+        return false;
+    const struct json *text = json_get(j, "text"), *line = json_get(j, "line");
+    const bool ok = json_is_text(text);
+    if (ok)
+        text_add(to, json_text(text), json_text_length(text));
+    else if (json_is_int(line))
+        fail(err, "chat template, line %lld: %s", (long long)json_int(line), json_text(json_get(j, "error")));
+    else
+        fail(err, "chat template: %s", json_text(json_get(j, "error")));
+    json_free(j);
+    return ok;
+}
+
+static bool ask(struct chat_process *p, struct json *question, struct text *to, struct error *err)
+{
+    char *line = json_write(question);
+    json_free(question);
+    char *ended = xformat("%s\n", line);
+    free(line);
+    const bool ok = (p->process != 0 || fail(err, "the process that renders the chat template has ended")) &&
+                    exchange(p, ended, strlen(ended), err) && take_answer(p, to, err);
+    free(ended);
+    return ok;
+}
+
+struct chat_process *chat_process_start(const struct chat_process_setup *s, struct error *err)
+{
+    struct chat_process *p = xcalloc(1, sizeof(*p));
+    struct json *first = json_new_object();
+    struct text nothing = { 0 };
+    json_set(first, "template", json_new_text(s->template));
+    json_set(first, "variables", s->variables != NULL ? json_clone(s->variables) : json_new_object());
+    json_set(first, "tokens", s->tokens != NULL ? json_clone(s->tokens) : json_new_object());
+    json_set(first, "now", s->now != NULL ? json_new_text(s->now) : json_new_null());
+    bool ok = start(p, err);
+    if (ok)
+        ok = ask(p, first, &nothing, err);
+    else
+        json_free(first);
+    free(nothing.s);
+    if (ok)
+        return p;
+    chat_process_end(p);
+    return NULL;
+}
+
+void chat_process_end(struct chat_process *p)
+{
+    if (p == NULL)
+        return;
+    stop(p);
+    free(p->answer.s);
+    free(p);
+}
+
+bool chat_process_render(struct chat_process *p, const struct json *messages, bool generation_prompt, struct text *to,
+                         struct error *err)
+{
+    struct json *question = json_new_object();
+    json_set(question, "messages", json_clone(messages));
+    json_set(question, "add_generation_prompt", json_new_bool(generation_prompt));
+    return ask(p, question, to, err);
+}

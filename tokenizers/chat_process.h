@@ -1,0 +1,25 @@
+// chat_process.h - a process that renders a model's own chat template: Jinja2 in Python's sandbox (chat_renderer.py), one for all
+// conversations of a run, with a time limit for each.
+#pragma once
+#include <stdbool.h>
+
+struct chat_process;
+struct error;
+struct json;
+struct text;
+
+enum { CHAT_SECONDS = 10 }; // for a rendering, and for the start
+
+struct chat_process_setup {
+    const char *template;
+    const struct json *variables; // an object; NULL: none
+    const struct json *tokens;    // an object: bos_token, eos_token, ..; NULL: none
+    const char *now;              // the date that strftime_now gives: "2025-01-31"; NULL: the template has none
+};
+// Returns NULL and sets err on failure: no Python, no Jinja2, an error in the template with its line.
+struct chat_process *chat_process_start(const struct chat_process_setup *s, struct error *err);
+void chat_process_end(struct chat_process *p); // NULL is allowed
+// Appends a rendering. messages: a list of objects. Returns false and sets err on failure; after a time limit the process is gone, and
+// every later call fails.
+bool chat_process_render(struct chat_process *p, const struct json *messages, bool generation_prompt, struct text *to,
+                         struct error *err);
