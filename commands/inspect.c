@@ -141,6 +141,7 @@ static bool gather(struct inspect *in, const char *name, struct error *err)
 
 static void forget(struct inspect *in)
 {
+    chat_close(&in->chat);
     model_close(in->model);
     devices_destroy(in->devices);
     tokenizer_close(in->tokenizer);

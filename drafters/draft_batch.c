@@ -29,7 +29,7 @@ bool draft_batch_create(struct draft_batch *g, const struct tree_shape *shape, c
     g->k = shape->max_children + padding(g);
     g->k = g->k < vocab ? g->k : vocab;
     g->staged = env->backend->step != NULL && env->sampling != NULL && sampling_row_stages(env->sampling, &g->stages);
-    g->drafts = device_drafts_create(g);
+    g->drafts = env->drafts_on_host ? NULL : device_drafts_create(g);
     if (g->drafts == NULL)
         g->drafts = host_drafts_create(g, (struct tensor){ 0 });
     if (g->drafts == NULL)

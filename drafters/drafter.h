@@ -35,9 +35,10 @@ struct drafter_env {                   // borrowed by the drafter for its whole 
     const struct model *target;        // shape, embedding and LM head; NULL in tests that need no model
     const struct tokenizer *tokenizer; // the target's; NULL: it has none, and vocabularies are compared by size only
     const struct sampling *sampling;
-    const char *beside; // directory that relative model names start from; NULL: the current one
-    int slots, length;  // number of slots; maximum length of a sequence
-    int used_vocab;     // ids from here on are padding rows of the target's vocabulary
+    const char *beside;  // directory that relative model names start from; NULL: the current one
+    bool drafts_on_host; // even where the backend could build them
+    int slots, length;   // number of slots; maximum length of a sequence
+    int used_vocab;      // ids from here on are padding rows of the target's vocabulary
 };
 
 // The resolved value of an option whose default depends on the opened model: `activations: default` became int8, say.

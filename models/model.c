@@ -24,6 +24,7 @@ struct model {
     struct model_shape shape;
     struct tensor_loader tensor_loader;
     struct tensor embedding, head, norm; // head: the embedding if they are tied
+    struct tensor some;                  // rows of the head, if it is restricted
     struct block *block;                 // (layers)
     struct scratch scratch;
     int rows;              // maximum rows of a pass
@@ -177,6 +178,17 @@ struct model *model_open_cached(const char *path, struct backend *b, enum activa
 {
     *message = NULL;
     return open_model(path, b, a, QUANTIZE_NONE, rows, message, err);
+}
+
+bool model_restrict_head(struct model *m, const int32_t *id, int n, struct error *err)
+{
+    const char *name = m->config.tied ? "model.embed_tokens.weight" : "lm_head.weight";
+    if (!load_some_rows(&m->tensor_loader, name, m->shape.vocab, m->shape.width, id, n, &m->some, err))
+        return false;
+    m->tensor_loader.bytes -= tensor_bytes(m->head);
+    load_count(&m->tensor_loader, m->some);
+    m->head = m->some;
+    return true;
 }
 
 void model_close(struct model *m)

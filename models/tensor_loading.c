@@ -103,6 +103,12 @@ static bool quantize_rows(struct backend *b, struct tensor w, enum type type, ui
     return ok;
 }
 
+static void own(struct tensor_loader *c, void *numbers)
+{
+    c->made = xrealloc(c->made, (size_t)(c->n_made + 1) * sizeof(*c->made));
+    c->made[c->n_made++] = numbers;
+}
+
 // Replaces w by its quantized form, which belongs to the loader.
 static bool quantize(struct tensor_loader *c, const char *name, struct tensor *w, struct error *err)
 {
@@ -112,8 +118,7 @@ static bool quantize(struct tensor_loader *c, const char *name, struct tensor *w
     if (type == w->type)
         return true;
     struct tensor to = tensor_of(xmalloc((size_t)w->rows * type_row_bytes(type, w->width)), type, w->rows, w->width);
-    c->quantized = xrealloc(c->quantized, (size_t)(c->n_quantized + 1) * sizeof(*c->quantized));
-    c->quantized[c->n_quantized++] = to.data;
+    own(c, to.data);
     if (!quantize_rows(c->backend, *w, type, to.data, &bad, &why))
         return fail(err, "tensor %s: quantize: %s", name, why.text);
     if (bad >= 0)
@@ -174,6 +179,21 @@ bool load_table(struct tensor_loader *c, const char *name, int64_t rows, int64_t
         return weights_get_unchecked(c->weights, name, rows, width, &w, err);
     return weights_get(c->weights, name, rows, width, &w, err) && quantize(c, name, &w, err) &&
            (read_cached(c, to, w) || prepare(c, to, w, err));
+}
+
+bool load_some_rows(struct tensor_loader *c, const char *name, int64_t rows, int64_t width, const int32_t *id, int n,
+                    struct tensor *to, struct error *err)
+{
+    struct tensor w;
+    if (!weights_get(c->weights, name, rows, width, &w, err))
+        return false;
+    const size_t row_bytes = type_row_bytes(w.type, width);
+    struct tensor some = tensor_of(xmalloc((size_t)n * row_bytes), w.type, n, width);
+    own(c, some.data);
+    for (int i = 0; i < n; i++)
+        memcpy((uint8_t *)some.data + (size_t)i * row_bytes, (const uint8_t *)w.data + (size_t)id[i] * row_bytes,
+               row_bytes);
+    return quantize(c, name, &some, err) && prepare(c, to, some, err);
 }
 
 bool load_vector(struct tensor_loader *c, const char *name, int64_t width, struct tensor *to, struct error *err)
@@ -284,12 +304,12 @@ void tensor_loader_release(struct tensor_loader *c)
         c->backend->unprepare(c->backend, *c->matrix[i]);
     for (int i = 0; i < c->vectors; i++)
         c->backend->release(c->backend, c->vector[i]->data);
-    for (int i = 0; i < c->n_quantized; i++)
-        free(c->quantized[i]);
-    free(c->quantized);
+    for (int i = 0; i < c->n_made; i++)
+        free(c->made[i]);
+    free(c->made);
     free(c->matrix);
     free(c->vector);
     c->matrix = c->vector = NULL;
-    c->matrices = c->vectors = c->n_quantized = 0;
-    c->quantized = NULL;
+    c->matrices = c->vectors = c->n_made = 0;
+    c->made = NULL;
 }

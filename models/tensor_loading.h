@@ -26,8 +26,8 @@ struct tensor_loader {
     struct tensor **matrix;             // (matrices) destinations, in the order of loading
     struct tensor **vector;             // (vectors)
     int matrices, vectors;
-    void **quantized; // (n_quantized) numbers of such matrices
-    int n_quantized;
+    void **made; // (n_made) numbers that are not the checkpoint's: of quantized matrices, of chosen rows
+    int n_made;
 };
 
 // Called before anything is loaded. Resolves ACTIVATIONS_DEFAULT by the type that most of the bytes have once loaded. Returns
@@ -46,6 +46,9 @@ bool load_table(struct tensor_loader *c, const char *name, int64_t rows, int64_t
 // RoPE's inverse frequencies (1, head_dim / 2). divisors: as config_rope's.
 bool load_rope(struct tensor_loader *c, const struct model_config *config, const float *divisors, struct tensor *to,
                struct error *err);
+// Rows id[0] .. id[n - 1] of a matrix as a matrix of its own.
+bool load_some_rows(struct tensor_loader *c, const char *name, int64_t rows, int64_t width, const int32_t *id, int n,
+                    struct tensor *to, struct error *err);
 // Counts a tensor that load_table loaded among the bytes that a pass reads: an embedding that is also the LM head.
 void load_count(struct tensor_loader *c, struct tensor w);
 

@@ -135,7 +135,9 @@ bool chat_choose(const struct chat_request *r, struct chat_format *to, struct er
         chatml(r->jinja, to);
         return true;
     }
-    return start_template(r, r->jinja, to, err);
+    struct error why;
+    return start_template(r, r->jinja, to, &why) ||
+           fail(err, "%s; `chat: none` passes the prompts unchanged", why.text);
 }
 
 void chat_close(struct chat_format *f)

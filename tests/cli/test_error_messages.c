@@ -228,7 +228,7 @@ static void an_unknown_chat_template_names_chat_none(void **state)
     struct small_model t = small_default;
     char *odd = test_path("odd"), *file = xformat("%s/tokenizer_config.json", odd);
     small_write_hf(odd, &t);
-    file_write(file, "{\"chat_template\": \"{% for m in messages %}[INST]{{ m.content }}[/INST]{% endfor %}\"}");
+    file_write(file, "{\"chat_template\": \"{% for m in messages %}[INST]{{ m.content }}[/INST]\"}");
     expect_failure_with(odd, "chat: none", "generate", "x");
     struct child_result s = child_run("generate %s --chat none --tokens 3 x", odd);
     child_expect_success(&s, "--chat none");

@@ -67,13 +67,13 @@ static void impossible_conversions_are_one_sentence(void **state)
     static const struct {
         const char *file, *old, *new, *with;
     } edits[] = {
-        { "tokenizer.json", "\"normalizer\":null", "\"normalizer\":{\"type\":\"NFC\"}", "NFC" },
+        { "tokenizer.json", "\"normalizer\":null", "\"normalizer\":{\"type\":\"NFC\"}", "normalizes" },
         { "tokenizer.json", "\"individual_digits\":true", "\"individual_digits\":false", "pre_tokenizer" },
         { "tokenizer.json", "\"add_prefix_space\":false", "\"add_prefix_space\":true", "pre_tokenizer" },
         { "tokenizer.json", "\"lstrip\":false", "\"lstrip\":true", "lstrip" },
         { "tokenizer.json", "\"normalized\":false", "\"normalized\":true", "normalized" },
         { "tokenizer.json", "\"ignore_merges\":false", "\"ignore_merges\":true", "pre_tokenizer" },
-        { "tokenizer.json", "\"ByteLevel\"", "\"Metaspace\"", "Metaspace" },
+        { "tokenizer.json", "\"ByteLevel\"", "\"Metaspace\"", "byte-level" },
         { "tokenizer.json", "{\"id\":0", "{\"id\":999,\"content\":\"<x>\",\"special\":true},{\"id\":0",
           "rows for them" },
         { "config.json", "\"eos_token_id\":2", "\"eos_token_id\":[2, 9, 10, 11, 12]", "end a text" },

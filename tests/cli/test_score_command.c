@@ -247,7 +247,7 @@ static void answers_to_ids_need_no_chat_template(void **state)
     char *odd = test_path("unknown-chat"), *file = xformat("%s/tokenizer_config.json", odd);
     small_write_hf(odd, &t);
     FILE *f = fopen(file, "w");
-    assert_true(f != NULL && fputs("{\"chat_template\": \"{{ odd }}\"}", f) >= 0 && fclose(f) == 0);
+    assert_true(f != NULL && fputs("{\"chat_template\": \"{{ odd\"}", f) >= 0 && fclose(f) == 0);
     struct child_result s =
         child_run_with("{\"input_ids\": [9, 8, 7], \"answer\": \"hello\"}\n", "score --answers %s", odd);
     child_expect_success(&s, "score --answers of ids");

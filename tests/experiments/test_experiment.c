@@ -208,11 +208,12 @@ static void a_run_stores_its_precision(void **state)
                      0); // bitwise equal in every precision
     assert_int_equal(
         query_first_int(s, "SELECT count(*) FROM run WHERE drafter = 'small(model=quantized.gguf)' AND settings LIKE"
-                           " '%, activations: int8, quantize: none, cache: f32}}}'"),
+                           " '%, activations: int8, quantize: none, cache: f32, vocabulary: same}}}'"),
         CASES_HERE);
     assert_int_equal(
         query_first_int(
-            s, "SELECT count(*) FROM run WHERE settings LIKE '%, activations: f32, quantize: none, cache: q8_0}}}'"),
+            s,
+            "SELECT count(*) FROM run WHERE settings LIKE '%, activations: f32, quantize: none, cache: q8_0, vocabulary: same}}}'"),
         CASES_HERE);
     assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE settings LIKE '%default%'"), 0);
     assert_int_equal(query_first_int(s, "SELECT count(DISTINCT peers) FROM run"), CASES_HERE);

@@ -220,7 +220,7 @@ static void bad_experiments_are_refused_with_line_and_column(void **state)
         { "name: x\ntarget: {model: target.gguf}\nprompts: {file: nowhere.jsonl}\n",
           "x.yaml:3:17: file: nowhere.jsonl: No such file or directory" },
         { "name: x\ntarget: {model: target.gguf}\nprompts: {file: p.jsonl, chat: alpaca}\n",
-          "x.yaml:3:32: chat: expected one of auto, none, chatml, found \"alpaca\"" },
+          "x.yaml:3:32: chat: unknown chat format \"alpaca\": expected auto|none|chatml|vicuna|zephyr, or a file with a template" },
         { "name: x\ntarget: {model: target.gguf}\nprompts: {file: }\n",
           "x.yaml:3:17: file: expected a text, found nothing" },
         { "name: \"a\\nb\"\ntarget: {model: target.gguf}\nprompts: {file: p.jsonl}\n",

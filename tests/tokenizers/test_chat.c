@@ -256,7 +256,9 @@ static void without_python_there_is_a_sentence(void **state)
     setenv("SPECLAB_PYTHON", "/nowhere/python3", 1);
     setenv("PATH", "/nowhere", 1);
     assert_false(chat_choose(&(struct chat_request){ .name = "auto", .jinja = "{{ 1 }}" }, &f, &err));
-    assert_string_equal(err.text, "chat template: python3 cannot be started; on Debian: apt install python3-jinja2");
+    assert_string_equal(err.text,
+                        "chat template: python3 cannot be started; on Debian: apt install python3-jinja2; `chat: none` "
+                        "passes the prompts unchanged");
     setenv("PATH", before, 1);
     unsetenv("SPECLAB_PYTHON");
     free(before);
