@@ -6,17 +6,22 @@
 //
 // A draft model of another vocabulary (vocabulary: common) proposes tokens that both vocabularies have: its LM head is restricted to them, so
 // q is its distribution over them, and exact as always (Timor et al. 2025). It reads each token of the text as its own token of the same
-// bytes, or as several (tokenizers/vocabulary_map.h): what it reads depends on the text alone.
+// bytes, or as several (tokenizers/vocabulary_map.h): what it reads depends on the text alone. Or it reads the text in its own tokens and drafts
+// a chain of them, which is divided into the target's (vocabulary: retokenize; retokenize.h).
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
 #include "drafters/drafter.h"
 #include "drafters/draft_batch.h"
+#include "drafters/retokenize.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
+#include "models/config.h"
 #include "models/kv_cache.h"
 #include "models/paths.h"
+#include "sampling/sampling.h"
 #include "tokenizers/tokenizer.h"
 #include "tokenizers/vocabulary_map.h"
 
@@ -29,7 +34,13 @@ struct small_options {
     int vocabulary;                   // enum vocabularies
 };
 
-enum vocabularies { SAME, COMMON };
+enum vocabularies { SAME, COMMON, RETOKENIZE };
+
+struct own_text {      // of a slot, under RETOKENIZE
+    struct ids id;     // the text at hand in the draft model's tokens
+    struct ids cached; // what the cache has
+    struct draft draft;
+};
 
 struct small {
     struct drafter drafter; // first
@@ -40,6 +51,10 @@ struct small {
     int vocab;                 // of the draft model
     struct vocabulary_map map; // of COMMON
     bool mapped;
+    struct retokenizer retokenizer;          // of RETOKENIZE
+    struct own_text *own;                    // (slots) of RETOKENIZE; NULL: another
+    int slots;                               // of own
+    struct sampling sampling;                // of RETOKENIZE: the stages that do not depend on ids, borrowed
     int length;                              // of the cache, its own tokens
     int *read;                               // (slots) tokens of the text that the cache has
     struct tensor state;                     // (slots, width) states of the roots of the current requests
@@ -86,6 +101,20 @@ static bool map_vocabulary(struct small *g, const struct drafter_env *env, const
     return ok || fail(err, "drafter small: %s: vocabulary: %s", path, why.text);
 }
 
+static bool open_retokenizer(struct small *g, const struct drafter_env *env, const char *path, struct error *err)
+{
+    struct error why;
+    if (env->tokenizer == NULL)
+        return fail(err, "drafter small: vocabulary: retokenize needs a tokenizer of the target");
+    g->retokenizer.draft = tokenizer_open(path, &why);
+    if (g->retokenizer.draft == NULL)
+        return fail(err, "drafter small: vocabulary: retokenize: %s", why.text);
+    g->retokenizer.target = env->tokenizer;
+    g->retokenizer.target_bos = env->target != NULL ? model_config(env->target)->bos : -1;
+    g->retokenizer.draft_bos = model_config(g->model)->bos;
+    return true;
+}
+
 static bool open_model(struct small *g, const struct drafter_env *env, const struct small_options *o, int frontier,
                        struct error *err)
 {
@@ -103,10 +132,31 @@ static bool open_model(struct small *g, const struct drafter_env *env, const str
         if (s->context < env->length)
             ok = fail(err, "drafter small: %s has a context of %d tokens; %d are needed (limits: context)", path,
                       s->context, env->length);
-        ok = ok && (o->vocabulary == COMMON ? map_vocabulary(g, env, path, err) : same_vocabulary(g, env, path, err));
+        ok = ok && (o->vocabulary == COMMON       ? map_vocabulary(g, env, path, err)
+                    : o->vocabulary == RETOKENIZE ? open_retokenizer(g, env, path, err)
+                                                  : same_vocabulary(g, env, path, err));
     }
     free(path);
     return ok;
+}
+
+// Own tokens of a text, and a draft of its own, for each slot. Stages that depend on ids are not the draft model's.
+static void allocate_own(struct small *g, const struct drafter_env *env, int nodes)
+{
+    static const char *const kept[] = { "temperature", "top_k", "top_p", "min_p" };
+    g->own = xcalloc((size_t)env->slots, sizeof(*g->own));
+    g->slots = env->slots;
+    for (int i = 0; i < env->slots; i++)
+        g->own[i].draft = (struct draft){ .capacity = nodes,
+                                          .token = xcalloc((size_t)nodes, sizeof(int32_t)),
+                                          .parent = xcalloc((size_t)nodes, sizeof(int32_t)),
+                                          .proposal = xcalloc((size_t)nodes, sizeof(uint8_t)) };
+    g->sampling = *env->sampling;
+    g->sampling.n = 0;
+    for (int i = 0; i < env->sampling->n; i++)
+        for (size_t k = 0; k < sizeof(kept) / sizeof(*kept); k++)
+            if (strcmp(env->sampling->step[i].stage->name, kept[k]) == 0)
+                g->sampling.step[g->sampling.n++] = env->sampling->step[i];
 }
 
 static bool allocate_workspace(struct small *g, const struct drafter_env *env, const struct tree_shape *shape,
@@ -116,9 +166,9 @@ static bool allocate_workspace(struct small *g, const struct drafter_env *env, c
     const int pending = shape->evaluated > CHUNK ? shape->evaluated : CHUNK;
     const int64_t width = model_shape(g->model)->width;
     // A text of several tokens for one of the target's may outgrow this; then it gets no drafts any more.
-    const int length = g->mapped && 2 * env->length < model_shape(g->model)->context ? 2 * env->length
-                       : g->mapped                                                   ? model_shape(g->model)->context
-                                                                                     : env->length;
+    const bool other = g->mapped || g->retokenizer.draft != NULL;
+    const int context = model_shape(g->model)->context;
+    const int length = !other ? env->length : 2 * env->length < context ? 2 * env->length : context;
     g->length = length;
     struct kv_shape kv = model_kv_shape(g->model, env->slots, length + shape->evaluated, pending);
     kv.type = cache;
@@ -127,8 +177,14 @@ static bool allocate_workspace(struct small *g, const struct drafter_env *env, c
     if (g->cache == NULL)
         return fail(err, "drafter small: %s", why.text);
     struct drafter_env own = *env;
-    own.drafts_on_host = g->mapped; // its tokens must be mapped before they are run
-    const int used = env->used_vocab < g->vocab ? env->used_vocab : g->vocab;
+    own.drafts_on_host = other; // tokens must be mapped before they are run, or before they are verified
+    int used = env->used_vocab < g->vocab ? env->used_vocab : g->vocab;
+    if (g->retokenizer.draft != NULL) {
+        const int size = tokenizer_size(g->retokenizer.draft);
+        allocate_own(g, env, shape->nodes);
+        own.sampling = &g->sampling;
+        used = size < g->vocab ? size : g->vocab;
+    }
     if (!draft_batch_create(&g->draft_batch, shape, &own, g->mapped ? g->map.common : g->vocab,
                             g->mapped ? g->map.target_id : NULL, g->mapped ? env->used_vocab : used, err))
         return false;
@@ -160,6 +216,15 @@ static void small_destroy(struct drafter *d)
     free(g->first);
     free(g->read);
     vocabulary_map_free(&g->map);
+    retokenizer_free(&g->retokenizer);
+    for (int i = 0; i < g->slots; i++) {
+        free(g->own[i].id.id);
+        free(g->own[i].cached.id);
+        free(g->own[i].draft.token);
+        free(g->own[i].draft.parent);
+        free(g->own[i].draft.proposal);
+    }
+    free(g->own);
     free(g);
 }
 
@@ -203,12 +268,19 @@ static struct drafter *small_create(const struct drafter_env *env, const void *o
 static int own_ids(const struct small *g, const int32_t *token, const int32_t **id)
 {
     static const int32_t none = 0;
-    if (g->mapped) {
+    if (g->mapped && *token < g->map.tokens) {
         *id = g->map.id + g->map.first[*token];
         return g->map.first[*token + 1] - g->map.first[*token];
     }
-    *id = *token < g->vocab ? token : &none; // the target's vocabulary may be larger; such tokens are read as token 0
+    *id = !g->mapped && *token < g->vocab ? token : &none; // padding, or beyond a smaller vocabulary: read as token 0
     return 1;
+}
+
+static void add_row(struct small *g, int row, int slot, int parent, int32_t id)
+{
+    g->token[row] = id;
+    g->slot[row] = slot;
+    g->parent[row] = parent;
 }
 
 // Adds the next tokens of a slot's sequence, from the first that was not read up to `upto`, to a pass that has `rows` rows. Returns the
@@ -219,18 +291,27 @@ static int feed(struct small *g, int slot, const int32_t *text, int upto, int ro
     const int left = g->length - kv_length(g->cache, slot);
     space = space < CHUNK ? space : CHUNK;
     space = space < left ? space : left;
+    if (g->own != NULL) {
+        const struct own_text *own = &g->own[slot];
+        for (; n < space && own->cached.n + (size_t)n < own->id.n; n++)
+            add_row(g, rows + n, slot, n - 1, own->id.id[own->cached.n + (size_t)n]);
+        *tokens = n;
+        return n;
+    }
     for (*tokens = 0; g->read[slot] + *tokens < upto; ++*tokens) {
         const int32_t *id;
         const int some = own_ids(g, &text[g->read[slot] + *tokens], &id);
         if (n + some > space)
             break;
-        for (int k = 0; k < some; k++, n++) {
-            g->token[rows + n] = id[k];
-            g->slot[rows + n] = slot;
-            g->parent[rows + n] = n - 1;
-        }
+        for (int k = 0; k < some; k++, n++)
+            add_row(g, rows + n, slot, n - 1, id[k]);
     }
     return n;
+}
+
+static bool is_behind(const struct small *g, const struct request *r)
+{
+    return g->own != NULL ? g->own[r->slot].cached.n < g->own[r->slot].id.n : g->read[r->slot] < r->n;
 }
 
 static void keep(struct small *g, int slot, int n, int tokens)
@@ -238,7 +319,10 @@ static void keep(struct small *g, int slot, int n, int tokens)
     for (int i = 0; i < n; i++)
         g->picked[i] = i;
     kv_keep(g->cache, slot, g->picked, n);
-    g->read[slot] += tokens;
+    if (g->own == NULL)
+        g->read[slot] += tokens;
+    for (int i = 0; i < n && g->own != NULL; i++)
+        ids_add(&g->own[slot].cached, g->own[slot].id.id[g->own[slot].cached.n]);
 }
 
 // Runs a chunk of the prompt. Rows are kept pass by pass, as a long prompt would overflow the pending rows.
@@ -276,7 +360,7 @@ static bool feed_roots(struct small *g, struct request *r, int n, struct error *
         for (int i = 0, at = 0; i < n; at += fed[i], i++) {
             if (fed[i] > 0)
                 keep(g, r[i].slot, fed[i], tokens[i]);
-            if (g->read[r[i].slot] < r[i].n)
+            if (is_behind(g, &r[i]))
                 more = true; // the pass was full
             else if (fed[i] > 0)
                 g->backend->take(g->backend, tensor_rows(g->state, i, 1), states.last,
@@ -310,15 +394,9 @@ static bool has_room(const struct small *g, const struct request *r)
     return n <= g->length;
 }
 
-static bool small_propose(struct drafter *d, struct request *r, int n, struct error *err)
+static bool build(struct small *g, const struct request *some, int n, struct error *err)
 {
-    struct small *g = (struct small *)d;
-    struct request some[MAX_SLOTS], active[MAX_SLOTS];
-    for (int i = 0; i < n; i++) {
-        some[i] = r[i];
-        if (g->mapped && !has_room(g, &r[i]))
-            some[i].depth = 0;
-    }
+    struct request active[MAX_SLOTS];
     const int m = draft_batch_begin(&g->draft_batch, some, n, active);
     int frontier;
     if (m == 0)
@@ -337,11 +415,65 @@ static bool small_propose(struct drafter *d, struct request *r, int n, struct er
     return frontier == 0;
 }
 
+// Begins a draft in the draft model's own tokens: its cache keeps what the text's tokens have in common with those before, but for the last,
+// which is the root.
+static void begin_own(struct small *g, struct request *r)
+{
+    struct own_text *own = &g->own[r->slot];
+    struct draft *d = &own->draft;
+    size_t same = 0;
+    own->id.n = 0;
+    if (r->depth > 0 && (!retokenize_text(&g->retokenizer, r->token, r->n, &own->id) || own->id.n > (size_t)g->length))
+        r->depth = 0;
+    if (r->depth > 0) {
+        while (same + 1 < own->id.n && same < own->cached.n && own->id.id[same] == own->cached.id[same])
+            same++;
+        kv_truncate(g->cache, r->slot, (int)same);
+        own->cached.n = same;
+        d->token[0] = own->id.id[own->id.n - 1];
+        r->depth = g->draft_batch.shape.levels;
+    }
+    d->n = 1;
+    d->parent[0] = -1;
+    d->proposal[0] = DETERMINISTIC;
+    r->draft = d;
+    r->forced = NULL;
+}
+
+static void end_own(struct small *g, const struct request *r)
+{
+    const struct draft *own = &g->own[r->slot].draft;
+    struct ids ids = { 0 };
+    if (own->n > 1)
+        retokenize_draft(&g->retokenizer, r->token, r->n, own->token + 1, own->n - 1, &ids);
+    for (int i = 0, at = 0; i < (int)ids.n && i < r->depth && at >= 0; i++)
+        at = draft_add(r->draft, at, ids.id[i], DETERMINISTIC);
+    free(ids.id);
+}
+
+static bool small_propose(struct drafter *d, struct request *r, int n, struct error *err)
+{
+    struct small *g = (struct small *)d;
+    struct request some[MAX_SLOTS];
+    for (int i = 0; i < n; i++) {
+        some[i] = r[i];
+        if (g->own != NULL)
+            begin_own(g, &some[i]);
+        else if (g->mapped && !has_room(g, &r[i]))
+            some[i].depth = 0;
+    }
+    if (!build(g, some, n, err))
+        return false;
+    for (int i = 0; i < n && g->own != NULL; i++)
+        end_own(g, &r[i]);
+    return true;
+}
+
 // Keeps the rows of the accepted draft tokens, as far as the draft model has evaluated them.
 static void keep_path(struct small *g, const struct advance *a)
 {
     int n = 0;
-    for (int i = 1; i < a->n; i++) {
+    for (int i = 1; i < a->n && g->own == NULL; i++) {
         const int row = draft_batch_row(&g->draft_batch, a->slot, a->node[i]);
         if (row < 0)
             break;
@@ -357,7 +489,7 @@ static bool small_advance(struct drafter *d, const struct advance *a, int n, str
     for (int i = 0; i < n; i++) {
         if (a[i].node != NULL)
             keep_path(g, &a[i]);
-        else if (!feed_prompt(g, &a[i], err))
+        else if (g->own == NULL && !feed_prompt(g, &a[i], err))
             return false;
     }
     return true;
@@ -368,11 +500,27 @@ static void small_forget(struct drafter *d, int slot)
     struct small *g = (struct small *)d;
     kv_truncate(g->cache, slot, 0);
     g->read[slot] = 0;
+    if (g->own != NULL)
+        g->own[slot].cached.n = 0;
+}
+
+static bool small_check(const void *options, struct error *err)
+{
+    const struct small_options *o = options;
+    if (o->vocabulary != RETOKENIZE)
+        return true;
+    if (o->tree.widths.n > 0 || o->tree.nodes > 0 || o->tree.tree != NULL)
+        return fail(err, "drafter small: vocabulary: retokenize drafts chains, not trees");
+    if (o->tree.pick == PICK_COUPLED)
+        return fail(err,
+                    "drafter small: vocabulary: retokenize has no token to couple: expected pick greedy or sampled");
+    return true;
 }
 
 static unsigned small_makes(const void *options)
 {
-    return tree_options_kinds(&((const struct small_options *)options)->tree);
+    const struct small_options *o = options;
+    return o->vocabulary == RETOKENIZE ? TAKES_DETERMINISTIC : tree_options_kinds(&o->tree);
 }
 
 // clang-format off
@@ -388,7 +536,7 @@ static const struct option small_options[] = {
     { "device", OPTION_TEXT, offsetof(struct small_options, device), "",
       "where it runs: " DEVICE_NAMES "; default: the target's device", 0, 0, NULL },
     { "vocabulary", OPTION_CHOICE, offsetof(struct small_options, vocabulary), "same",
-      "common: of another vocabulary than the target's, the tokens of both are drafted", 0, 0, "same|common" },
+      "of another tokenizer than the target's: common drafts the tokens of both, retokenize text", 0, 0, "same|common|retokenize" },
     { 0 },
 };
 // clang-format on
@@ -398,6 +546,7 @@ const struct drafter_type small_drafter = {
     .summary = "a draft model: greedy or sampled chains and trees",
     .options = small_options,
     .options_size = sizeof(struct small_options),
+    .check = small_check,
     .create = small_create,
     .propose = small_propose,
     .advance = small_advance,

@@ -187,7 +187,6 @@ bool model_restrict_head(struct model *m, const int32_t *id, int n, struct error
         return false;
     m->tensor_loader.bytes -= tensor_bytes(m->head);
     load_count(&m->tensor_loader, m->some);
-    m->head = m->some;
     return true;
 }
 
@@ -376,7 +375,7 @@ void model_embed(const struct model *m, struct tensor out, const struct pass *p)
 
 void model_logits(const struct model *m, struct tensor out, struct tensor state)
 {
-    multiply(m->backend, out, state, m->head);
+    multiply(m->backend, out, state, m->some.data != NULL ? m->some : m->head);
 }
 
 void model_head_rows(const struct model *m, struct tensor out, const int32_t *token)

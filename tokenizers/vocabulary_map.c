@@ -92,7 +92,8 @@ bool vocabulary_map_create(struct vocabulary_map *m, const struct tokenizer *tar
     struct list all = { 0 };
     unsigned byte = 0;
     bool ok = true;
-    *m = (struct vocabulary_map){ .target_id = xcalloc((size_t)used + 1, sizeof(int32_t)),
+    *m = (struct vocabulary_map){ .tokens = used,
+                                  .target_id = xcalloc((size_t)used + 1, sizeof(int32_t)),
                                   .draft_id = xcalloc((size_t)used + 1, sizeof(int32_t)),
                                   .first = xcalloc((size_t)used + 1, sizeof(int32_t)) };
     for (int32_t t = 0; t < used && ok; t++) {

@@ -12,6 +12,7 @@ struct tokenizer;
 struct vocabulary_map {            // from a target's vocabulary to a draft model's
     int common;                    // number of shared tokens
     int32_t *target_id, *draft_id; // (common) ascending target ids, and the draft model's ids of the same tokens
+    int tokens;                    // of the target: `used`
     int32_t *first,
         *id;     // token t of the target is id[first[t]] .. id[first[t + 1] - 1]: one id if it is shared, otherwise the
                  // longest tokens of the draft model that its bytes begin with, one after the other

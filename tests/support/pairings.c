@@ -28,6 +28,11 @@ static const char *const lines[] = {
     "small:model=%s,widths=[2,2,2],pick=greedy",
     "small:model=%s,nodes=9,top=3,tokens=4,pick=greedy",
     "small:model=%s,tree=eagle_25,pick=greedy",
+    "small:model=%s.other,vocabulary=common",
+    "small:model=%s.other,vocabulary=common,widths=[3,2,1]",
+    "small:model=%s.other,vocabulary=common,nodes=9,top=3,tokens=4,pick=greedy",
+    "small:model=%s.other,vocabulary=retokenize",
+    "small:model=%s.other,vocabulary=retokenize,tokens=6,pick=greedy",
     "medusa:weights=%s.medusa,tokens=3",
     "medusa:weights=%s.medusa,tree=mc_sim_7b_63,pick=greedy",
     "medusa:weights=%s.medusa,widths=[2,2,1],distinct=false",
@@ -112,6 +117,17 @@ const char *pair_drafter(int i)
 
 char *pair_target, *pair_draft;
 
+// A draft model with another tokenizer: DRAFT.other.
+static void make_other(const char *draft)
+{
+    struct small_model t = small_default;
+    char *directory = xformat("%s.other", draft);
+    t.layers = 1;
+    t.other_tokens = true;
+    small_write_hf(directory, &t);
+    free(directory);
+}
+
 void pair_heads_make(const char *target, const char *draft)
 {
     const struct head_shape s = head_shape_of(target);
@@ -124,6 +140,7 @@ void pair_heads_make(const char *target, const char *draft)
         kinds[i].write(directory, &s);
         free(directory);
     }
+    make_other(draft);
 }
 
 static struct small_model make_target(enum type type)

@@ -30,7 +30,8 @@ int pair_models_make(void **state);    // the draft model is the target's first 
 int pair_models_make_bf16(void **state);
 int pair_models_make_foreign(void **state); // the draft model has other weights
 int pair_models_remove(void **state);
-// Heads of random weights for a target: directories with the name of the draft model and the suffixes .medusa, .eagle, .eagle3.
+// Heads of random weights for a target, directories with the name of the draft model and the suffixes .medusa, .eagle, .eagle3; and .other, a
+// draft model with another tokenizer.
 void pair_heads_make(const char *target, const char *draft);
 
 struct pair {                                // one target with one drafter

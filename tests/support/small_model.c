@@ -306,7 +306,7 @@ void small_write_hf(const char *directory, const struct small_model *given)
     make_directories(directory);
     write_config(directory, &t);
     if (t.tokenizer)
-        small_write_tokenizer_hf(directory);
+        small_write_tokenizer_hf(directory, t.other_tokens);
 
     struct entries l = list(&t);
     struct safetensor *tensor = xcalloc((size_t)l.n, sizeof(*tensor));

@@ -24,6 +24,7 @@ struct small_model {
     int original;
     enum type type;    // of matrices; in GGUF vectors, and rows that are no multiple of the block, are F32
     bool tokenizer;    // bytes and a few merges; needs vocab >= SMALL_TOKENS
+    bool other_tokens; // another tokenizer of as many tokens (small_tokenizer.h); Hugging Face's files only
     bool new_spelling; // config.json as written by transformers 5
     int shards;        // files of the Hugging Face checkpoint; 0: one
     uint64_t seed;

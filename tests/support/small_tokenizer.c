@@ -11,10 +11,14 @@
 
 static const char *const special[] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>" };
 // In byte characters: a space is G with a dot. The order is the rank; the merged tokens are the last ids.
-static const char *const merges[] = {
-    "Ġ t", "h e", "Ġt he", "i n", "Ġ a", "e r", "o n", "r e", "in g", "Ġa n", "Ġan d"
-};
-enum { SPECIAL = 3, BYTES = 256, MERGES = sizeof(merges) / sizeof(*merges) };
+enum { SPECIAL = 3, BYTES = 256, MERGES = 11 };
+static const char *const merges[MERGES] = { "Ġ t", "h e", "Ġt he", "i n",  "Ġ a",  "e r",
+                                            "o n", "r e", "in g",  "Ġa n", "Ġan d" };
+// Of the other tokenizer, which has the bytes in the opposite order and the special tokens after the first one in another: five of its merged
+// tokens are those of the first.
+static const char *const other_merges[MERGES] = { "t h", "i n", "th e", "Ġ a",  "e n", "o n",
+                                                  "r e", "i s", "Ġ o",  "in g", "Ġo n" };
+static const int other_special[] = { SMALL_ENDOFTEXT, SMALL_IM_END, SMALL_IM_START };
 _Static_assert(SPECIAL + BYTES + MERGES == SMALL_TOKENS, "SMALL_TOKENS in small_model.h");
 
 static const char chatml[] =
@@ -42,22 +46,22 @@ struct tokens {
     char text[SMALL_TOKENS][16];
 };
 
-static void make_tokens(struct tokens *t)
+static void make_tokens(struct tokens *t, bool other)
 {
     for (int i = 0; i < SPECIAL; i++)
-        snprintf(t->text[i], sizeof(t->text[i]), "%s", special[i]);
+        snprintf(t->text[i], sizeof(t->text[i]), "%s", special[other ? other_special[i] : i]);
     for (int i = 0; i < BYTES; i++)
-        byte_character(i, t->text[SPECIAL + i]);
+        byte_character(i, t->text[SPECIAL + (other ? BYTES - 1 - i : i)]);
     for (int i = 0; i < MERGES; i++) {
-        const char *space = strchr(merges[i], ' ');
-        snprintf(t->text[SPECIAL + BYTES + i], 16, "%.*s%s", (int)(space - merges[i]), merges[i], space + 1);
+        const char *merge = other ? other_merges[i] : merges[i], *space = strchr(merge, ' ');
+        snprintf(t->text[SPECIAL + BYTES + i], 16, "%.*s%s", (int)(space - merge), merge, space + 1);
     }
 }
 
 void small_write_tokenizer_gguf(struct gguf_writer *w)
 {
     static struct tokens t;
-    make_tokens(&t);
+    make_tokens(&t, false);
     const char *text[SMALL_TOKENS];
     int32_t kind[SMALL_TOKENS];
     for (int i = 0; i < SMALL_TOKENS; i++) {
@@ -105,14 +109,14 @@ static struct json *byte_level(bool pattern)
     return j;
 }
 
-static struct json *added_tokens(void)
+static struct json *added_tokens(bool other)
 {
     struct json *list = json_new_array();
     for (int i = 0; i < SPECIAL; i++) {
         static const char *const no[] = { "single_word", "lstrip", "rstrip", "normalized" };
         struct json *j = json_new_object();
         json_set(j, "id", json_new_int(i));
-        json_set(j, "content", json_new_text(special[i]));
+        json_set(j, "content", json_new_text(special[other ? other_special[i] : i]));
         for (int k = 0; k < 4; k++)
             json_set(j, no[k], json_new_bool(false));
         json_set(j, "special", json_new_bool(true));
@@ -121,15 +125,15 @@ static struct json *added_tokens(void)
     return list;
 }
 
-static struct json *bpe(void)
+static struct json *bpe(bool other)
 {
     static struct tokens t;
-    make_tokens(&t);
+    make_tokens(&t, other);
     struct json *j = object("BPE"), *vocab = json_new_object(), *list = json_new_array();
     for (int i = 0; i < SMALL_TOKENS; i++)
         json_set(vocab, t.text[i], json_new_int(i));
     for (int i = 0; i < MERGES; i++)
-        json_push(list, json_new_text(merges[i]));
+        json_push(list, json_new_text(other ? other_merges[i] : merges[i]));
     json_set(j, "dropout", json_new_null());
     json_set(j, "unk_token", json_new_null());
     json_set(j, "continuing_subword_prefix", json_new_null());
@@ -142,7 +146,7 @@ static struct json *bpe(void)
     return j;
 }
 
-void small_write_tokenizer_hf(const char *directory)
+void small_write_tokenizer_hf(const char *directory, bool other)
 {
     struct json *j = json_new_object(), *digits = object("Digits"), *steps = json_new_array(),
                 *pre = object("Sequence");
@@ -153,12 +157,12 @@ void small_write_tokenizer_hf(const char *directory)
     json_set(j, "version", json_new_text("1.0"));
     json_set(j, "truncation", json_new_null());
     json_set(j, "padding", json_new_null());
-    json_set(j, "added_tokens", added_tokens());
+    json_set(j, "added_tokens", added_tokens(other));
     json_set(j, "normalizer", json_new_null());
     json_set(j, "pre_tokenizer", pre);
     json_set(j, "post_processor", json_new_null());
     json_set(j, "decoder", byte_level(true));
-    json_set(j, "model", bpe());
+    json_set(j, "model", bpe(other));
     write_json(directory, "tokenizer.json", j);
 
     j = json_new_object();
@@ -170,7 +174,7 @@ void small_write_tokenizer_hf(const char *directory)
     write_json(directory, "tokenizer_config.json", j);
 
     j = json_new_object();
-    json_set(j, "eos_token_id", json_new_int(SMALL_IM_END));
-    json_set(j, "bos_token_id", json_new_int(SMALL_IM_START));
+    json_set(j, "eos_token_id", json_new_int(other ? SMALL_IM_START : SMALL_IM_END));
+    json_set(j, "bos_token_id", json_new_int(other ? SMALL_IM_END : SMALL_IM_START));
     write_json(directory, "generation_config.json", j);
 }

@@ -1,0 +1,110 @@
+#include "drafters/retokenize.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+
+enum { CONTEXT = 16 }; // tokens of the text before a draft that its division may depend on
+
+void retokenizer_free(struct retokenizer *t)
+{
+    tokenizer_close(t->draft);
+    *t = (struct retokenizer){ 0 };
+}
+
+bool retokenize_text(const struct retokenizer *t, const int32_t *token, int n, struct ids *to)
+{
+    struct decoding held = { 0 };
+    struct text text = { 0 };
+    struct error ignored;
+    const bool bos = n > 0 && token[0] == t->target_bos;
+    text_puts(&text, "");
+    if (t->draft_bos >= 0 && bos)
+        ids_add(to, t->draft_bos);
+    tokenizer_decode(t->target, token + bos, (size_t)(n - bos), true, &held, &text);
+    const bool ok = held.n == 0 && tokenizer_encode(t->draft, text.s, text.n, true, to, &ignored);
+    free(text.s);
+    return ok && to->n > 0;
+}
+
+// The bytes of ids, as they are.
+static void add_bytes(const struct tokenizer *t, const int32_t *id, int n, struct text *to)
+{
+    for (int i = 0; i < n; i++) {
+        size_t bytes;
+        const char *s = tokenizer_token(t, id[i], &bytes);
+        if (s != NULL)
+            text_add(to, s, bytes);
+    }
+}
+
+// The bytes up to the last complete character.
+static size_t complete(const char *s, size_t n)
+{
+    size_t back = 0;
+    while (back < n && back < 3 && ((unsigned char)s[n - 1 - back] & 0xC0) == 0x80)
+        back++;
+    if (back == n)
+        return 0;
+    const unsigned char lead = (unsigned char)s[n - 1 - back];
+    const size_t length = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    return back + 1 < length ? n - 1 - back : n;
+}
+
+// Of the ids from `from` on: the first of those whose bytes are the last `n`; -1: none begins there.
+static int begins_at(const struct tokenizer *t, const struct ids *ids, size_t from, size_t n)
+{
+    size_t i = ids->n, bytes = 0;
+    while (i > from && bytes < n) {
+        size_t some;
+        if (tokenizer_token(t, ids->id[--i], &some) == NULL)
+            return -1;
+        bytes += some;
+    }
+    return bytes == n ? (int)i : -1;
+}
+
+void retokenize_draft(const struct retokenizer *t, const int32_t *token, int n, const int32_t *draft, int count,
+                      struct ids *to)
+{
+    struct text text = { 0 }, own = { 0 };
+    struct ids ids = { 0 };
+    struct error ignored;
+    int context = 0, plain = 0;
+    while (context < n && context < CONTEXT && !tokenizer_is_special(t->target, token[n - 1 - context]))
+        context++;
+    while (plain < count && !tokenizer_is_special(t->draft, draft[plain]))
+        plain++;
+    add_bytes(t->target, token + n - context, context, &text);
+    add_bytes(t->draft, draft, plain, &own);
+    const size_t drafted = own.s != NULL ? complete(own.s, own.n) : 0;
+    size_t begin = 0; // of the first character
+    while (begin < text.n && ((unsigned char)text.s[begin] & 0xC0) == 0x80)
+        begin++;
+    text_add(&text, own.s != NULL ? own.s : "", drafted);
+    int first = -1;
+    if (drafted > 0 && tokenizer_encode(t->target, text.s + begin, text.n - begin, false, &ids, &ignored))
+        first = begins_at(t->target, &ids, 0, drafted);
+    if (drafted > 0 && first < 0) {
+        ids.n = 0;
+        if (tokenizer_encode(t->target, own.s, drafted, false, &ids, &ignored))
+            first = begins_at(t->target, &ids, 0, drafted);
+    }
+    for (size_t i = (size_t)first; first >= 0 && i < ids.n; i++)
+        ids_add(to, ids.id[i]);
+    if (plain < count && drafted == own.n &&
+        (first >= 0 || own.n == 0)) { // a special token that the target has as well
+        size_t bytes;
+        const char *s = tokenizer_token(t->draft, draft[plain], &bytes);
+        char *name = xstrndup(s, bytes);
+        const int32_t id = tokenizer_id(t->target, name);
+        free(name);
+        if (id >= 0 && tokenizer_is_special(t->target, id))
+            ids_add(to, id);
+    }
+    free(text.s);
+    free(own.s);
+    free(ids.id);
+}

@@ -1,0 +1,24 @@
+// retokenize.h - the text between two vocabularies: what a draft model of another tokenizer reads, and what its draft tokens are for the
+// target.
+//
+// The text is decoded, and encoded by the draft model's tokenizer; its draft is decoded and encoded by the target's (arXiv 2502.05202,
+// string-level; "universal assisted decoding"). What a draft becomes depends on several tokens at once, so its tokens have no q: they are
+// deterministic.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include "tokenizers/tokenizer.h"
+
+struct retokenizer {                // start with { 0 }
+    const struct tokenizer *target; // borrowed
+    struct tokenizer *draft;        // owned
+    int32_t target_bos, draft_bos;  // -1: none; a text that begins with one begins with the other
+};
+void retokenizer_free(struct retokenizer *t);
+
+// Appends the draft model's ids of a text. False: there are none, as the text ends within a character.
+bool retokenize_text(const struct retokenizer *t, const int32_t *token, int n, struct ids *to);
+// Appends the target's ids of `count` draft tokens after that text: those that its tokenizer finds in the text and the draft together, where
+// one begins with the draft, otherwise those of the draft alone. Special tokens end a draft. None if there is no such division.
+void retokenize_draft(const struct retokenizer *t, const int32_t *token, int n, const int32_t *draft, int count,
+                      struct ids *to);

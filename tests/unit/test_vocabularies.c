@@ -1,0 +1,257 @@
+// test_vocabularies.c - draft models of another tokenizer: the tokens that two vocabularies share, and texts and drafts between them.
+//
+// The two tokenizers are those of the small models (tests/support/small_tokenizer.h). That drafts are exact and depend on the text alone is
+// tested where all drafters are (tests/support/pairings.h has lines for both ways).
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "drafters/retokenize.h"
+#include "tests/support/check.h"
+#include "tests/support/small_model.h"
+#include "tokenizers/tokenizer.h"
+#include "tokenizers/vocabulary_map.h"
+
+static struct tokenizer *target, *other;
+static struct error err;
+
+static const char *bytes_of(const struct tokenizer *t, int32_t id, size_t *n)
+{
+    const char *s = tokenizer_token(t, id, n);
+    assert_non_null(s);
+    return s;
+}
+
+static bool same_token(int32_t a, int32_t b)
+{
+    size_t n, m;
+    const char *s = bytes_of(target, a, &n), *o = bytes_of(other, b, &m);
+    return n == m && memcmp(s, o, n) == 0 && tokenizer_is_special(target, a) == tokenizer_is_special(other, b);
+}
+
+static void shared_tokens_are_those_that_a_plain_search_finds(void **state)
+{
+    struct vocabulary_map m;
+    assert_ok(vocabulary_map_create(&m, target, tokenizer_size(target), other, tokenizer_size(other), &err), err);
+    int common = 0;
+    for (int32_t a = 0; a < tokenizer_size(target); a++)
+        for (int32_t b = 0; b < tokenizer_size(other); b++) {
+            if (!same_token(a, b))
+                continue;
+            assert_true(common < m.common);
+            assert_int_equal(m.target_id[common], a);
+            assert_int_equal(m.draft_id[common++], b);
+        }
+    assert_int_equal(common, m.common);
+    assert_int_equal(common, 3 + 256 + 5); // special tokens, bytes, "in", " a", "on", "re", "ing"
+    vocabulary_map_free(&m);
+}
+
+static void each_token_is_read_as_tokens_of_the_same_bytes(void **state)
+{
+    struct vocabulary_map m;
+    assert_ok(vocabulary_map_create(&m, target, tokenizer_size(target), other, tokenizer_size(other), &err), err);
+    int longest = 0;
+    for (int32_t a = 0; a < tokenizer_size(target); a++) {
+        struct text joined = { 0 };
+        size_t n;
+        text_puts(&joined, "");
+        for (int i = m.first[a]; i < m.first[a + 1]; i++) {
+            const char *s = bytes_of(other, m.id[i], &n);
+            text_add(&joined, s, n);
+        }
+        const char *s = bytes_of(target, a, &n);
+        assert_int_equal(joined.n, n);
+        assert_memory_equal(joined.s, s, n);
+        longest = m.first[a + 1] - m.first[a] > longest ? m.first[a + 1] - m.first[a] : longest;
+        free(joined.s);
+    }
+    assert_int_equal(longest, m.longest);
+    assert_true(longest > 1);
+    vocabulary_map_free(&m);
+}
+
+static void ids_without_rows_are_not_shared(void **state)
+{
+    struct vocabulary_map m;
+    const int rows = tokenizer_size(other) - 11; // of the draft model: not those of the merged tokens
+    assert_ok(vocabulary_map_create(&m, target, tokenizer_size(target), other, rows, &err), err);
+    assert_int_equal(m.common, 3 + 256);
+    vocabulary_map_free(&m);
+    assert_ok(vocabulary_map_create(&m, target, tokenizer_size(target) - 11, other, rows, &err), err);
+    assert_int_equal(m.common, 3 + 256);
+    vocabulary_map_free(&m);
+    assert_false(vocabulary_map_create(&m, target, tokenizer_size(target), other, 3, &err));
+    assert_non_null(strstr(err.text, "no token for the byte 0x"));
+}
+
+// ---- text
+
+static struct retokenizer retokenizer(void)
+{
+    return (struct retokenizer){ .target = target, .draft = other, .target_bos = -1, .draft_bos = -1 };
+}
+
+static struct ids encoded(const struct tokenizer *t, const char *text)
+{
+    struct ids ids = { 0 };
+    assert_ok(tokenizer_encode(t, text, strlen(text), true, &ids, &err), err);
+    return ids;
+}
+
+static void expect_ids(const struct ids *got, const struct ids *expected, const char *what)
+{
+    bool same = got->n == expected->n;
+    for (size_t i = 0; same && i < got->n; i++)
+        same = got->id[i] == expected->id[i];
+    if (!same)
+        fail_msg("%s: other ids", what);
+}
+
+static const char *const texts[] = { "the other thing",
+                                     "in the end, on and on",
+                                     "Stra\xC3\x9F"
+                                     "e \xF0\x9F\x8E\x89 isten",
+                                     "<|im_start|>user\nhe<|im_end|>\n",
+                                     " ",
+                                     "42" };
+enum { TEXTS = sizeof(texts) / sizeof(*texts) };
+
+static void a_text_is_read_as_its_own_tokenizer_has_it(void **state)
+{
+    const struct retokenizer r = retokenizer();
+    for (int i = 0; i < TEXTS; i++) {
+        struct ids ids = encoded(target, texts[i]), expected = encoded(other, texts[i]), got = { 0 };
+        assert_true(retokenize_text(&r, ids.id, (int)ids.n, &got));
+        expect_ids(&got, &expected, texts[i]);
+        free(ids.id);
+        free(expected.id);
+        free(got.id);
+    }
+}
+
+static void a_text_that_ends_within_a_character_has_no_draft(void **state)
+{
+    const struct retokenizer r = retokenizer();
+    struct ids ids = encoded(target, "\xC3\xA9"), got = { 0 };
+    assert_int_equal(ids.n, 2);
+    assert_false(retokenize_text(&r, ids.id, 1, &got));
+    got.n = 0;
+    assert_true(retokenize_text(&r, ids.id, 2, &got));
+    free(ids.id);
+    free(got.id);
+}
+
+static void bos_becomes_bos(void **state)
+{
+    struct retokenizer r = retokenizer();
+    struct ids ids = encoded(target, "<|im_start|>he"), expected = encoded(other, "<|endoftext|>he"), got = { 0 };
+    r.target_bos = tokenizer_id(target, "<|im_start|>");
+    r.draft_bos = tokenizer_id(other, "<|endoftext|>");
+    assert_true(retokenize_text(&r, ids.id, (int)ids.n, &got));
+    expect_ids(&got, &expected, "BOS");
+    free(ids.id);
+    free(expected.id);
+    free(got.id);
+}
+
+// The draft `draft` after the text `text`, as the target's tokens.
+static struct ids divided(const char *text, const char *draft)
+{
+    const struct retokenizer r = retokenizer();
+    struct ids before = encoded(target, text), own = encoded(other, draft), got = { 0 };
+    retokenize_draft(&r, before.id, (int)before.n, own.id, (int)own.n, &got);
+    free(before.id);
+    free(own.id);
+    return got;
+}
+
+static void a_draft_is_divided_as_the_whole_text_is(void **state)
+{
+    static const struct {
+        const char *text, *draft;
+    } cases[] = { { "one", " and then the end" }, { "<|im_start|>user\n", "the thing" }, { "x ", "3 of 4" } };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char *whole = xformat("%s%s", cases[i].text, cases[i].draft);
+        struct ids all = encoded(target, whole), before = encoded(target, cases[i].text),
+                   got = divided(cases[i].text, cases[i].draft);
+        const struct ids rest = { all.id + before.n, all.n - before.n, 0 };
+        assert_memory_equal(all.id, before.id, before.n * sizeof(*all.id)); // of these texts
+        expect_ids(&got, &rest, cases[i].draft);
+        free(whole);
+        free(all.id);
+        free(before.id);
+        free(got.id);
+    }
+}
+
+static void a_draft_that_would_join_the_text_is_divided_alone(void **state)
+{
+    struct ids got = divided("h", "e"), expected = encoded(target, "e"); // "he" is one token of the target
+    expect_ids(&got, &expected, "he");
+    free(got.id);
+    free(expected.id);
+}
+
+static void a_draft_ends_before_an_incomplete_character_and_with_a_special_token(void **state)
+{
+    const struct retokenizer r = retokenizer();
+    struct ids before = encoded(target, "a"), own = encoded(other, "b\xC3\xA9"), got = { 0 },
+               expected = encoded(target, "b");
+    retokenize_draft(&r, before.id, (int)before.n, own.id, (int)own.n - 1, &got);
+    expect_ids(&got, &expected, "half of a character");
+    got.n = 0;
+    retokenize_draft(&r, before.id, (int)before.n, own.id + 1, 1, &got);
+    assert_int_equal(got.n, 0);
+    free(own.id);
+    free(expected.id);
+    own = encoded(other, "b<|im_end|>c");
+    expected = encoded(target, "b<|im_end|>");
+    retokenize_draft(&r, before.id, (int)before.n, own.id, (int)own.n, &got);
+    expect_ids(&got, &expected, "a special token");
+    free(before.id);
+    free(own.id);
+    free(got.id);
+    free(expected.id);
+}
+
+static int open_both(void **state)
+{
+    struct small_model t = small_default;
+    char *a = test_path("target"), *b = test_path("other");
+    small_write_hf(a, &t);
+    t.other_tokens = true;
+    small_write_hf(b, &t);
+    target = tokenizer_open(a, &err);
+    assert_ok(target != NULL, err);
+    other = tokenizer_open(b, &err);
+    assert_ok(other != NULL, err);
+    free(a);
+    free(b);
+    return 0;
+}
+
+static int close_both(void **state)
+{
+    tokenizer_close(target);
+    tokenizer_close(other);
+    test_directory_remove();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shared_tokens_are_those_that_a_plain_search_finds),
+        cmocka_unit_test(each_token_is_read_as_tokens_of_the_same_bytes),
+        cmocka_unit_test(ids_without_rows_are_not_shared),
+        cmocka_unit_test(a_text_is_read_as_its_own_tokenizer_has_it),
+        cmocka_unit_test(a_text_that_ends_within_a_character_has_no_draft),
+        cmocka_unit_test(bos_becomes_bos),
+        cmocka_unit_test(a_draft_is_divided_as_the_whole_text_is),
+        cmocka_unit_test(a_draft_that_would_join_the_text_is_divided_alone),
+        cmocka_unit_test(a_draft_ends_before_an_incomplete_character_and_with_a_special_token),
+    };
+    return cmocka_run_group_tests(tests, open_both, close_both);
+}
