@@ -85,7 +85,7 @@ static bool append(const struct tokenizer *t, const struct model_config *c, cons
     if (!tokenizer_encode(t, text, n, special, to, err))
         return false;
     for (size_t i = before; i < to->n; i++)
-        if (to->id[i] >= c->vocab)
+        if (c->vocab > 0 && to->id[i] >= c->vocab) // 0: a vocabulary alone
             return fail(err, "%s: its tokenizer makes id %d, its vocabulary ends at %d", c->path, to->id[i],
                         c->vocab - 1);
     return true;

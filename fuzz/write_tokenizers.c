@@ -62,6 +62,36 @@ static void put_changed(const char *name, const char *path, const char *value)
     put_tokenizer(name, j, words_text);
 }
 
+// Small files in the forms of fuzz_vocabulary that have no golden file; SentencePiece's forms of tokenizer.json for fuzz_tokenizer.
+static void write_vocabularies(void)
+{
+    static const char *const pieces[] = { "bpe_bytes", "unigram_identity", "unigram" };
+    struct text tekken = { 0 };
+    PUT("vocabulary", "tiktoken", "YQ== 0\nYg== 1\nYWI= 2\n");
+    text_puts(
+        &tekken,
+        "{\"config\":{\"pattern\":\"\\\\p{L}+|\\\\s+|.\",\"default_vocab_size\":260,\"default_num_special_tokens\":2},\"vocab\":[");
+    for (int b = 0; b < 258; b++) { // every byte, " a" and "ab"
+        static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        const int second = b == 256 ? 'a' : b == 257 ? 'b' : 0, first = b < 256 ? b : b == 256 ? ' ' : 'a';
+        text_printf(&tekken, "%s{\"rank\":%d,\"token_bytes\":\"%c%c%c=\"}", b > 0 ? "," : "", b, letters[first >> 2],
+                    letters[(first & 3) << 4 | second >> 4], b < 256 ? '=' : letters[(second & 15) << 2]);
+    }
+    text_puts(&tekken, "]}");
+    put_text("vocabulary", "tekken", &tekken);
+    free(tekken.s);
+    for (size_t i = 0; i < sizeof(pieces) / sizeof(*pieces); i++) {
+        struct text t = { 0 };
+        char *file = xformat("%s.json", pieces[i]);
+        add_file(&t, CASES "/pieces", file);
+        add_nul(&t);
+        text_puts(&t, words_text);
+        put_text("tokenizer", pieces[i], &t);
+        free(t.s);
+        free(file);
+    }
+}
+
 void write_tokenizers(void)
 {
     static const char *const published[] = { "tokenizer_l3", "tokenizer_q2" };
@@ -98,4 +128,5 @@ void write_tokenizers(void)
     put_changed("twice", "added_tokens", "[{\"id\":260,\"content\":\"x\"},{\"id\":261,\"content\":\"x\"}]");
     put_changed("spaced", "pre_tokenizer", "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}");
     write_patterns();
+    write_vocabularies();
 }

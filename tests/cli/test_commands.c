@@ -178,6 +178,18 @@ static void missing_files_and_bad_values_are_one_sentence(void **state)
 }
 
 // Commands that write a model report its size: compared with inspect, and computed from its shape.
+static void a_vocabulary_alone_is_tokenized(void **state)
+{
+    static const char *const forms[] = { "model", "gguf", "json" };
+    for (int i = 0; i < 3; i++) { // the ids are those of the golden file
+        struct child_result s =
+            child_run_with("{\"text\": \"  a  b  \"}\n", "tokenize %s/pieces/unigram.%s", CASES, forms[i]);
+        child_expect_success(&s, forms[i]);
+        assert_string_equal(s.out, "{\"ids\":[507,262,269]}\n");
+        child_result_free(&s);
+    }
+}
+
 static void written_models_have_the_requested_shape(void **state)
 {
     char *made = test_path("made.gguf"), *large = test_path("large"), *q8 = test_path("q8.gguf"),
@@ -300,6 +312,7 @@ int main(void)
         cmocka_unit_test(a_pruned_model_works_as_a_draft_model),
         cmocka_unit_test(inspect_reports_the_limit_set_by_memory),
         cmocka_unit_test(missing_files_and_bad_values_are_one_sentence),
+        cmocka_unit_test(a_vocabulary_alone_is_tokenized),
         cmocka_unit_test(written_models_have_the_requested_shape),
         cmocka_unit_test(make_fails_if_stdout_fails),
         cmocka_unit_test(an_interrupted_run_reports_how_to_resume),
