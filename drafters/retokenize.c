@@ -8,10 +8,26 @@
 
 enum { CONTEXT = 16 }; // tokens of the text before a draft that its division may depend on
 
+void retokenizer_begin(struct retokenizer *t, const struct tokenizer *target, int used, struct tokenizer *draft,
+                       int draft_vocab)
+{
+    struct error ignored; // some byte has no token: whole texts are left to the tokenizer
+    *t = (struct retokenizer){ .target = target, .draft = draft, .target_bos = -1, .draft_bos = -1 };
+    vocabulary_map_create(&t->map, target, used, draft, draft_vocab, &ignored);
+}
+
 void retokenizer_free(struct retokenizer *t)
 {
+    vocabulary_map_free(&t->map);
     tokenizer_close(t->draft);
     *t = (struct retokenizer){ 0 };
+}
+
+static bool begins_a_word(const struct tokenizer *t, int32_t id)
+{
+    size_t n;
+    const char *s = tokenizer_token(t, id, &n);
+    return s == NULL || n == 0 || strchr(" \n\t\r", s[0]) != NULL || tokenizer_is_special(t, id);
 }
 
 bool retokenize_text(const struct retokenizer *t, const int32_t *token, int n, struct ids *to)
@@ -20,13 +36,24 @@ bool retokenize_text(const struct retokenizer *t, const int32_t *token, int n, s
     struct text text = { 0 };
     struct error ignored;
     const bool bos = n > 0 && token[0] == t->target_bos;
+    int word = n; // the first token of the last word
+    while (t->map.tokens > 0 && word > bos && token[word - 1] < t->map.tokens &&
+           !begins_a_word(t->target, token[word - 1]))
+        word--;
+    if (t->map.tokens > 0 && word > bos && token[word - 1] < t->map.tokens)
+        word--;
     text_puts(&text, "");
     if (t->draft_bos >= 0 && bos)
         ids_add(to, t->draft_bos);
-    tokenizer_decode(t->target, token + bos, (size_t)(n - bos), true, &held, &text);
-    const bool ok = held.n == 0 && tokenizer_encode(t->draft, text.s, text.n, true, to, &ignored);
+    tokenizer_decode(t->target, token + bos, (size_t)(word - bos), true, &held, &text);
+    bool ok = held.n == 0 && tokenizer_encode(t->draft, text.s, text.n, true, to, &ignored);
+    for (int i = word; i < n; i++)
+        for (int k = t->map.first[token[i]]; k < t->map.first[token[i] + 1]; k++)
+            ids_add(to, t->map.id[k]);
+    tokenizer_decode(t->target, token + word, (size_t)(n - word), true, &held, &text);
+    ok = ok && held.n == 0 && to->n > 0;
     free(text.s);
-    return ok && to->n > 0;
+    return ok;
 }
 
 // The bytes of ids, as they are.

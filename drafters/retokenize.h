@@ -8,15 +8,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "tokenizers/tokenizer.h"
+#include "tokenizers/vocabulary_map.h"
 
 struct retokenizer {                // start with { 0 }
     const struct tokenizer *target; // borrowed
     struct tokenizer *draft;        // owned
+    struct vocabulary_map map;      // tokens 0: there is none
     int32_t target_bos, draft_bos;  // -1: none; a text that begins with one begins with the other
 };
+// draft: the draft model's tokenizer, which the retokenizer then owns. The other parameters are those of vocabulary_map_create.
+void retokenizer_begin(struct retokenizer *t, const struct tokenizer *target, int used, struct tokenizer *draft,
+                       int draft_vocab);
 void retokenizer_free(struct retokenizer *t);
 
-// Appends the draft model's ids of a text. False: there are none, as the text ends within a character.
+// Appends the draft model's ids of a text: those of its tokenizer up to the last word, and of that, which may be unfinished, those of each of
+// its tokens (a word's beginning is often divided in another way than the word). False: there are none, as the text ends within a character.
 bool retokenize_text(const struct retokenizer *t, const int32_t *token, int n, struct ids *to);
 // Appends the target's ids of `count` draft tokens after that text: those that its tokenizer finds in the text and the draft together, where
 // one begins with the draft, otherwise those of the draft alone. Special tokens end a draft. None if there is no such division.

@@ -106,10 +106,10 @@ static bool open_retokenizer(struct small *g, const struct drafter_env *env, con
     struct error why;
     if (env->tokenizer == NULL)
         return fail(err, "drafter small: vocabulary: retokenize needs a tokenizer of the target");
-    g->retokenizer.draft = tokenizer_open(path, &why);
-    if (g->retokenizer.draft == NULL)
+    struct tokenizer *own = tokenizer_open(path, &why);
+    if (own == NULL)
         return fail(err, "drafter small: vocabulary: retokenize: %s", why.text);
-    g->retokenizer.target = env->tokenizer;
+    retokenizer_begin(&g->retokenizer, env->tokenizer, env->used_vocab, own, g->vocab);
     g->retokenizer.target_bos = env->target != NULL ? model_config(env->target)->bos : -1;
     g->retokenizer.draft_bos = model_config(g->model)->bos;
     return true;
@@ -384,7 +384,7 @@ static bool feed_frontiers(struct small *g, struct request *r, int n, struct err
 }
 
 // Whether the text fits into the cache with a draft behind it. One that is several tokens for each of the target's may not.
-static bool has_room(const struct small *g, const struct request *r)
+static bool fits_cache(const struct small *g, const struct request *r)
 {
     int n = kv_length(g->cache, r->slot);
     for (int i = g->read[r->slot]; i < r->n; i++) {
@@ -459,7 +459,7 @@ static bool small_propose(struct drafter *d, struct request *r, int n, struct er
         some[i] = r[i];
         if (g->own != NULL)
             begin_own(g, &some[i]);
-        else if (g->mapped && !has_room(g, &r[i]))
+        else if (g->mapped && !fits_cache(g, &r[i]))
             some[i].depth = 0;
     }
     if (!build(g, some, n, err))

@@ -121,7 +121,7 @@ static bool take_answer(const struct chat_process *p, struct text *to, struct er
     return ok;
 }
 
-static bool ask(struct chat_process *p, struct json *question, struct text *to, struct error *err)
+static bool request(struct chat_process *p, struct json *question, struct text *to, struct error *err)
 {
     char *line = json_write(question);
     json_free(question);
@@ -144,7 +144,7 @@ struct chat_process *chat_process_start(const struct chat_process_setup *s, stru
     json_set(first, "now", s->now != NULL ? json_new_text(s->now) : json_new_null());
     bool ok = start(p, err);
     if (ok)
-        ok = ask(p, first, &nothing, err);
+        ok = request(p, first, &nothing, err);
     else
         json_free(first);
     free(nothing.s);
@@ -169,5 +169,5 @@ bool chat_process_render(struct chat_process *p, const struct json *messages, bo
     struct json *question = json_new_object();
     json_set(question, "messages", json_clone(messages));
     json_set(question, "add_generation_prompt", json_new_bool(generation_prompt));
-    return ask(p, question, to, err);
+    return request(p, question, to, err);
 }

@@ -147,6 +147,9 @@ static const char *const pairs[][2] = {
     { "small:model=%s,widths=[3,2,1],distinct=false", "spectr" },
     { "small:model=%s,widths=[3,1,1],distinct=false", "multipath" },
     { "small:model=%s,nodes=9,top=3,tokens=4,pick=greedy", "traversal" },
+    { "small:model=%s.other,vocabulary=common", "block" },
+    { "small:model=%s.other,vocabulary=common,widths=[3,2,1]", "rejection" },
+    { "small:model=%s.other,vocabulary=retokenize", "rejection" },
 };
 
 static void draws_are_unique_and_independent_of_the_batch(void **state)

@@ -32,11 +32,11 @@ def main():
         p = subprocess.Popen([sys.executable, "-I", str(RENDERER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         variables = r.choice([{}, {"enable_thinking": False}])
 
-        def ask(value, p=p):
+        def request(value, p=p):
             p.stdin.write(json.dumps(value) + "\n")
             p.stdin.flush()
             return json.loads(p.stdout.readline())
-        started = ask({"template": template, "variables": variables, "tokens": TOKENS, "now": now})
+        started = request({"template": template, "variables": variables, "tokens": TOKENS, "now": now})
         assert "text" in started, started
         for _ in range(200):
             messages, prompt = conversation(r), r.random() < 0.8
@@ -45,7 +45,7 @@ def main():
             except Exception as e:
                 expected = None
                 errors += 1
-            got = ask({"messages": messages, "add_generation_prompt": prompt})
+            got = request({"messages": messages, "add_generation_prompt": prompt})
             if got.get("text") != expected:
                 differ.append((messages, got, expected))
         print(f"{pathlib.Path(path).name}: 200 conversations, {errors} refused by the template, {len(differ)} differ")

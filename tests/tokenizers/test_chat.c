@@ -248,7 +248,7 @@ static void a_long_conversation_passes_both_ways(void **state)
     free(content);
 }
 
-static void without_python_there_is_a_sentence(void **state)
+static void a_missing_python_is_named(void **state)
 {
     const char *path = getenv("PATH");
     char *before = xstrdup(path);
@@ -276,7 +276,7 @@ int main(void)
         cmocka_unit_test(a_malicious_template_ends_with_a_sentence),
         cmocka_unit_test(a_template_without_end_is_stopped),
         cmocka_unit_test(a_long_conversation_passes_both_ways),
-        cmocka_unit_test(without_python_there_is_a_sentence),
+        cmocka_unit_test(a_missing_python_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

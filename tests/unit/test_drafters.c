@@ -225,7 +225,10 @@ static void drive(const char *name, const char *sampling, int shortest, int roun
                 f[s] = request(&again[s], s, capacity, depth);
                 feed_fresh(fresh, s, &again[s]);
             }
-            const char *why = refusal(propose_recorded(driven->type, driven->drafter, r, SLOTS));
+            struct proposal_error wrong = propose_recorded(driven->type, driven->drafter, r, SLOTS);
+            if (!(drafter_makes(driven->type, driven->options) & (TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT)))
+                wrong.foreign_tokens = 0; // no token is declared as drawn, so draws are the drafter's own affair
+            const char *why = refusal(wrong);
             if (why != NULL)
                 fail_msg("%s, %s: %s", name, sampling, why);
             assert_true(fresh->type->propose(fresh->drafter, f, SLOTS, &err));
