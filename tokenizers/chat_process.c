@@ -1,6 +1,7 @@
 #include "tokenizers/chat_process.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,7 +20,7 @@
 
 extern const char chat_renderer_py[]; // carried in the program (CMakeLists.txt)
 
-enum { MAX_ANSWER = 512 << 20 }; // bytes of a line
+enum { MAX_ANSWER = 100 << 20 }; // bytes of a line: six times the longest text of chat_renderer.py, and a little
 
 struct chat_process {
     pid_t process; // 0: it has ended
@@ -29,17 +31,23 @@ struct chat_process {
 static void execute(int end)
 {
     const char *const named = getenv("SPECLAB_PYTHON");
-    const char *const candidates[] = { named != NULL ? named : "/usr/bin/python3", "python3" };
+    const char *const candidates[] = { named != NULL ? named : "/usr/bin/python3", named != NULL ? named : "python3" };
     signal(SIGPIPE, SIG_DFL);
     signal(SIGINT, SIG_IGN); // the parent decides
     dup2(end, STDIN_FILENO);
     dup2(end, STDOUT_FILENO);
+    const int null = open("/dev/null", O_WRONLY);
+    if (null >= 0)
+        dup2(null, STDERR_FILENO);
+    syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0); // what this program or its user has open
     for (int i = 0; i < 2; i++) {
-        const char *const words[] = { candidates[i], "-I", "-c", chat_renderer_py, NULL };
+        const char *const words[] = { candidates[i], "-I", "-X", "utf8", "-c", chat_renderer_py, NULL };
         execvp(words[0], (char *const *)(uintptr_t)words);
     }
-    const char answer[] = "{\"error\": \"python3 cannot be started; on Debian: apt install python3-jinja2\"}\n";
-    (void)!write(STDOUT_FILENO, answer, sizeof(answer) - 1);
+    static const char answer[] = "{\"error\": \"python3 cannot be started; on Debian: apt install python3-jinja2\"}\n",
+                      of_name[] = "{\"error\": \"SPECLAB_PYTHON cannot be started\"}\n";
+    (void)!write(STDOUT_FILENO, named != NULL ? of_name : answer,
+                 (named != NULL ? sizeof(of_name) : sizeof(answer)) - 1);
     _exit(127);
 }
 
@@ -60,14 +68,32 @@ static bool start(struct chat_process *p, struct error *err)
     return process > 0 || fail(err, "cannot start a process: %s", strerror(errno));
 }
 
-static void stop(struct chat_process *p)
+// Returns the status that waitpid gives.
+static int stop(struct chat_process *p)
 {
+    int status = 0;
     if (p->process == 0)
-        return;
+        return 0;
     kill(p->process, SIGKILL);
-    waitpid(p->process, NULL, 0);
+    waitpid(p->process, &status, 0);
     close(p->socket);
     p->process = 0;
+    return status;
+}
+
+// Its output has ended: it will, or was killed.
+static bool fail_ended(struct chat_process *p, struct error *err)
+{
+    int status = 0;
+    for (int i = 0; i < 100 && waitpid(p->process, &status, WNOHANG) == 0; i++)
+        poll(NULL, 0, 10);
+    close(p->socket);
+    if (!WIFEXITED(status) && !WIFSIGNALED(status))
+        stop(p);
+    p->process = 0;
+    return WIFSIGNALED(status)
+               ? fail(err, "the process that renders the chat template was ended by signal %d", WTERMSIG(status))
+               : fail(err, "the process that renders the chat template ended with status %d", WEXITSTATUS(status));
 }
 
 // Writes a line and reads one. The time limit is for both.
@@ -89,14 +115,19 @@ static bool exchange(struct chat_process *p, const char *line, size_t n, struct 
         }
         if ((fd.revents & POLLOUT) != 0) {
             const ssize_t done = send(p->socket, line + written, n - written, MSG_NOSIGNAL | MSG_DONTWAIT);
-            written = done >= 0 ? written + (size_t)done : n; // a process that has ended shows when it is read
+            if (done >= 0)
+                written += (size_t)done;
+            else if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS)
+                written = n; // a process that has ended shows when it is read
         }
         if ((fd.revents & ~POLLOUT) == 0)
             continue;
         const ssize_t got = recv(p->socket, bytes, sizeof(bytes), 0);
-        if (got <= 0 || p->answer.n > MAX_ANSWER) {
+        if (got <= 0)
+            return fail_ended(p, err);
+        if (p->answer.n > MAX_ANSWER) {
             stop(p);
-            return fail(err, "the process that renders the chat template has ended");
+            return fail(err, "the chat template's text is longer than %d bytes", MAX_ANSWER);
         }
         text_add(&p->answer, bytes, (size_t)got);
         if (bytes[got - 1] == '\n')

@@ -8,7 +8,8 @@ import json
 import sys
 
 MEMORY = 1 << 30
-OUTPUT = 1 << 26  # characters
+OUTPUT = 1 << 24  # characters
+SECONDS = 30      # of a rendering: the parent gives up earlier, unless it has been killed
 
 
 def answer(value):
@@ -19,6 +20,7 @@ def answer(value):
 try:
     import datetime
     import resource
+    import signal
     import traceback
 
     import jinja2
@@ -91,6 +93,7 @@ def environment(now):
 
 def main():
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    signal.alarm(SECONDS)
     start = json.loads(sys.stdin.readline())
     try:
         template = environment(start["now"]).from_string(start["template"])
@@ -99,9 +102,14 @@ def main():
         return
     for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC, resource.RLIMIT_CORE):
         resource.setrlimit(limit, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))   # nothing more is opened
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))   # nothing more is opened
     answer({"text": ""})
-    for line in sys.stdin:
+    while True:
+        signal.alarm(0)
+        line = sys.stdin.readline()
+        if not line:
+            return
+        signal.alarm(SECONDS)
         try:
             given = json.loads(line)
             answer({"text": render(template, {**start["tokens"], "tools": None, "documents": None, **start["variables"], **given})})

@@ -1,6 +1,10 @@
 // test_chat.c - conversations are rendered as by the model's own template.
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -197,7 +201,7 @@ static void a_malicious_template_ends_with_a_sentence(void **state)
         const char *jinja, *message;
     } cases[] = {
         { "{{ 'a' * 2000000000 }}", "line 1: it needs more than 1024 MiB" },
-        { "{% for i in range(99999) %}{{ 'a' * 10000 }}{% endfor %}", "its text is longer than 67108864 characters" },
+        { "{% for i in range(99999) %}{{ 'a' * 10000 }}{% endfor %}", "its text is longer than 16777216 characters" },
         { "{{ ''.__class__.__mro__[1].__subclasses__() }}", "'__class__' of 'str' object is unsafe" },
         { "a\n{{ cycler.__init__.__globals__.os.popen('id').read() }}", "line 2: access to attribute '__init__'" },
         { "{% include '/etc/passwd' %}", "no loader" },
@@ -250,18 +254,50 @@ static void a_long_conversation_passes_both_ways(void **state)
 
 static void a_missing_python_is_named(void **state)
 {
-    const char *path = getenv("PATH");
-    char *before = xstrdup(path);
     struct chat_format f;
     setenv("SPECLAB_PYTHON", "/nowhere/python3", 1);
-    setenv("PATH", "/nowhere", 1);
     assert_false(chat_choose(&(struct chat_request){ .name = "auto", .jinja = "{{ 1 }}" }, &f, &err));
     assert_string_equal(err.text,
-                        "chat template: python3 cannot be started; on Debian: apt install python3-jinja2; `chat: none` "
-                        "passes the prompts unchanged");
-    setenv("PATH", before, 1);
+                        "chat template: SPECLAB_PYTHON cannot be started; `chat: none` passes the prompts unchanged");
     unsetenv("SPECLAB_PYTHON");
-    free(before);
+}
+
+// The child processes of this one; -1: none.
+static int a_child(void)
+{
+    int child = -1;
+    char *path = xformat("/proc/%d/task/%d/children", (int)getpid(), (int)getpid());
+    FILE *f = fopen(path, "re");
+    if (f != NULL && fscanf(f, "%d", &child) != 1)
+        child = -1;
+    if (f != NULL)
+        fclose(f);
+    free(path);
+    return child;
+}
+
+static void a_process_that_was_killed_is_reported_and_none_is_left(void **state)
+{
+    const struct message m = { "user", "x" };
+    struct chat_format f;
+    struct text text = { 0 };
+    assert_ok(chat_choose(&(struct chat_request){ .name = "auto", .jinja = "{{ messages[0].content }}" }, &f, &err),
+              err);
+    const int child = a_child();
+    if (child < 0) {
+        print_message("skipped: this kernel does not list child processes\n");
+        chat_close(&f);
+        skip();
+    }
+    assert_true(chat_render(&f, &m, 1, &text, &err));
+    assert_int_equal(kill(child, SIGKILL), 0);
+    for (int i = 0; i < 2; i++) { // again, too
+        assert_false(chat_render(&f, &m, 1, &text, &err));
+        assert_non_null(strstr(err.text, i == 0 ? "was ended by signal 9" : "has ended"));
+    }
+    assert_int_equal(a_child(), -1);
+    chat_close(&f);
+    free(text.s);
 }
 
 int main(void)
@@ -277,6 +313,7 @@ int main(void)
         cmocka_unit_test(a_template_without_end_is_stopped),
         cmocka_unit_test(a_long_conversation_passes_both_ways),
         cmocka_unit_test(a_missing_python_is_named),
+        cmocka_unit_test(a_process_that_was_killed_is_reported_and_none_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
