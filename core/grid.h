@@ -157,7 +157,8 @@ GRID_FUNCTION double grid_exponential(double u)
 
 // ---- random numbers
 
-enum purpose { FOR_DRAFT, FOR_ACCEPT, FOR_RESIDUAL, FOR_BONUS, FOR_TOKEN };
+// FOR_OWN: of a drafter whose tokens are not declared as drawn; whether it has a draft depends on these draws.
+enum purpose { FOR_DRAFT, FOR_ACCEPT, FOR_RESIDUAL, FOR_BONUS, FOR_TOKEN, FOR_OWN };
 enum { GRID_NODE_SHIFT = 19, GRID_PURPOSE_SHIFT = 29 }; // fields of word 0 of the counter, see sampling/rng.h
 
 // The upper 53 bits of half `half` (0 or 1) of the Philox4x32-10 block with this key and counter (Salmon et al. 2011), as an

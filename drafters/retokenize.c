@@ -12,7 +12,9 @@ void retokenizer_begin(struct retokenizer *t, const struct tokenizer *target, in
                        int draft_vocab)
 {
     struct error ignored; // some byte has no token: whole texts are left to the tokenizer
-    *t = (struct retokenizer){ .target = target, .draft = draft, .target_bos = -1, .draft_bos = -1 };
+    *t = (struct retokenizer){
+        .target = target, .draft = draft, .used = used, .draft_vocab = draft_vocab, .target_bos = -1, .draft_bos = -1
+    };
     vocabulary_map_create(&t->map, target, used, draft, draft_vocab, &ignored);
 }
 
@@ -37,10 +39,11 @@ bool retokenize_text(const struct retokenizer *t, const int32_t *token, int n, s
     struct error ignored;
     const bool bos = n > 0 && token[0] == t->target_bos;
     int word = n; // the first token of the last word
-    while (t->map.tokens > 0 && word > bos && token[word - 1] < t->map.tokens &&
+    const int least = n - WORD_TOKENS > bos ? n - WORD_TOKENS : bos;
+    while (t->map.tokens > 0 && word > least && token[word - 1] < t->map.tokens &&
            !begins_a_word(t->target, token[word - 1]))
         word--;
-    if (t->map.tokens > 0 && word > bos && token[word - 1] < t->map.tokens)
+    if (t->map.tokens > 0 && word > least && token[word - 1] < t->map.tokens)
         word--;
     text_puts(&text, "");
     if (t->draft_bos >= 0 && bos)
@@ -52,6 +55,8 @@ bool retokenize_text(const struct retokenizer *t, const int32_t *token, int n, s
             ids_add(to, t->map.id[k]);
     tokenizer_decode(t->target, token + word, (size_t)(n - word), true, &held, &text);
     ok = ok && held.n == 0 && to->n > 0;
+    for (size_t i = 0; ok && i < to->n; i++)
+        ok = to->id[i] < t->draft_vocab;
     free(text.s);
     return ok;
 }
@@ -119,8 +124,13 @@ void retokenize_draft(const struct retokenizer *t, const int32_t *token, int n, 
         if (tokenizer_encode(t->target, own.s, drafted, false, &ids, &ignored))
             first = begins_at(t->target, &ids, 0, drafted);
     }
-    for (size_t i = (size_t)first; first >= 0 && i < ids.n; i++)
+    for (size_t i = (size_t)first; first >= 0 && i < ids.n; i++) {
+        if (ids.id[i] >= t->used)
+            plain = count; // nothing follows it
+        if (ids.id[i] >= t->used)
+            break;
         ids_add(to, ids.id[i]);
+    }
     if (plain < count && drafted == own.n &&
         (first >= 0 || own.n == 0)) { // a special token that the target has as well
         size_t bytes;
@@ -128,10 +138,35 @@ void retokenize_draft(const struct retokenizer *t, const int32_t *token, int n, 
         char *name = xstrndup(s, bytes);
         const int32_t id = tokenizer_id(t->target, name);
         free(name);
-        if (id >= 0 && tokenizer_is_special(t->target, id))
+        if (id >= 0 && id < t->used && tokenizer_is_special(t->target, id))
             ids_add(to, id);
     }
     free(text.s);
     free(own.s);
     free(ids.id);
+}
+
+static struct address own_address(struct address at)
+{
+    at.purpose = FOR_OWN;
+    return at;
+}
+
+static int own_pick(struct rng *self, const double *weight, int n, struct address at)
+{
+    struct rng *of = ((struct own_rng *)self)->of;
+    return of->pick(of, weight, n, own_address(at));
+}
+
+static int own_pick_row(struct rng *self, const float *weight, int n, struct address at)
+{
+    struct rng *of = ((struct own_rng *)self)->of;
+    return of->pick_row(of, weight, n, own_address(at));
+}
+
+struct own_rng retokenize_rng(struct rng *of)
+{
+    return (struct own_rng){
+        .rng = { .pick = own_pick, .root = of->root, .pick_row = of->pick_row != NULL ? own_pick_row : NULL }, .of = of
+    };
 }

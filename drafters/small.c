@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/digest.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "drafters/drafter.h"
@@ -40,6 +41,7 @@ struct own_text {      // of a slot, under RETOKENIZE
     struct ids id;     // the text at hand in the draft model's tokens
     struct ids cached; // what the cache has
     struct draft draft;
+    struct own_rng rng;
 };
 
 struct small {
@@ -84,6 +86,15 @@ static bool same_vocabulary(const struct small *g, const struct drafter_env *env
     return ok || fail_vocabulary(path, &why, err);
 }
 
+// Drafts depend on the draft model's tokenizer.
+static void identify_tokenizer(struct small *g, const struct tokenizer *own)
+{
+    struct digest *d = digest_begin();
+    digest_hash(d, g->drafter.identity);
+    digest_hash(d, tokenizer_hash(own));
+    g->drafter.identity = digest_end(d);
+}
+
 // Vocabularies of the same tokens need no map.
 static bool map_vocabulary(struct small *g, const struct drafter_env *env, const char *path, struct error *err)
 {
@@ -96,6 +107,8 @@ static bool map_vocabulary(struct small *g, const struct drafter_env *env, const
          (g->map.longest <= CHUNK ||
           fail(&why, "a token of the target is %d tokens of the draft model", g->map.longest)) &&
          model_restrict_head(g->model, g->map.draft_id, g->map.common, &why);
+    if (ok)
+        identify_tokenizer(g, own);
     tokenizer_close(own);
     g->mapped = ok;
     return ok || fail(err, "drafter small: %s: vocabulary: %s", path, why.text);
@@ -109,6 +122,7 @@ static bool open_retokenizer(struct small *g, const struct drafter_env *env, con
     struct tokenizer *own = tokenizer_open(path, &why);
     if (own == NULL)
         return fail(err, "drafter small: vocabulary: retokenize: %s", why.text);
+    identify_tokenizer(g, own);
     retokenizer_begin(&g->retokenizer, env->tokenizer, env->used_vocab, own, g->vocab);
     g->retokenizer.target_bos = env->target != NULL ? model_config(env->target)->bos : -1;
     g->retokenizer.draft_bos = model_config(g->model)->bos;
@@ -183,6 +197,7 @@ static bool allocate_workspace(struct small *g, const struct drafter_env *env, c
         const int size = tokenizer_size(g->retokenizer.draft);
         allocate_own(g, env, shape->nodes);
         own.sampling = &g->sampling;
+        own.target = NULL; // ids are the draft model's
         used = size < g->vocab ? size : g->vocab;
     }
     if (!draft_batch_create(&g->draft_batch, shape, &own, g->mapped ? g->map.common : g->vocab,
@@ -415,28 +430,39 @@ static bool build(struct small *g, const struct request *some, int n, struct err
     return frontier == 0;
 }
 
-// Begins a draft in the draft model's own tokens: its cache keeps what the text's tokens have in common with those before, but for the last,
-// which is the root.
+// The text in the draft model's own tokens. Its cache keeps what they have in common with those before, but for the last, which is the root.
+// False: there are none, or too many.
+static bool read_own(struct small *g, int slot, const int32_t *token, int n)
+{
+    struct own_text *own = &g->own[slot];
+    size_t same = 0;
+    own->id.n = 0;
+    if (!retokenize_text(&g->retokenizer, token, n, &own->id) || own->id.n > (size_t)g->length) {
+        own->id.n = 0;
+        return false;
+    }
+    while (same + 1 < own->id.n && same < own->cached.n && own->id.id[same] == own->cached.id[same])
+        same++;
+    kv_truncate(g->cache, slot, (int)same);
+    own->cached.n = same;
+    return true;
+}
+
 static void begin_own(struct small *g, struct request *r)
 {
     struct own_text *own = &g->own[r->slot];
     struct draft *d = &own->draft;
-    size_t same = 0;
-    own->id.n = 0;
-    if (r->depth > 0 && (!retokenize_text(&g->retokenizer, r->token, r->n, &own->id) || own->id.n > (size_t)g->length))
-        r->depth = 0;
-    if (r->depth > 0) {
-        while (same + 1 < own->id.n && same < own->cached.n && own->id.id[same] == own->cached.id[same])
-            same++;
-        kv_truncate(g->cache, r->slot, (int)same);
-        own->cached.n = same;
+    if (r->depth > 0 && read_own(g, r->slot, r->token, r->n)) {
         d->token[0] = own->id.id[own->id.n - 1];
         r->depth = g->draft_batch.shape.levels;
-    }
+    } else
+        r->depth = 0;
     d->n = 1;
     d->parent[0] = -1;
     d->proposal[0] = DETERMINISTIC;
+    own->rng = retokenize_rng(r->rng);
     r->draft = d;
+    r->rng = &own->rng.rng;
     r->forced = NULL;
 }
 
@@ -451,16 +477,32 @@ static void end_own(struct small *g, const struct request *r)
     free(ids.id);
 }
 
+// Teacher forcing ends with the first token that the draft model lacks: behind it, it would not draft.
+static void end_forced(const struct small *g, const struct forced *given, struct forced *to)
+{
+    *to = *given;
+    for (int i = 0; i < to->n; i++)
+        if (!vocabulary_map_shares(&g->map, to->token[i]))
+            to->n = i + 1;
+}
+
 static bool small_propose(struct drafter *d, struct request *r, int n, struct error *err)
 {
     struct small *g = (struct small *)d;
     struct request some[MAX_SLOTS];
+    struct forced forced[MAX_SLOTS];
     for (int i = 0; i < n; i++) {
         some[i] = r[i];
+        if (kv_pending(g->cache, r[i].slot) > 0) // of a draft that was not verified
+            kv_truncate(g->cache, r[i].slot, kv_length(g->cache, r[i].slot));
         if (g->own != NULL)
             begin_own(g, &some[i]);
         else if (g->mapped && !fits_cache(g, &r[i]))
             some[i].depth = 0;
+        if (g->mapped && r[i].forced != NULL) {
+            end_forced(g, r[i].forced, &forced[i]);
+            some[i].forced = &forced[i];
+        }
     }
     if (!build(g, some, n, err))
         return false;
@@ -489,7 +531,7 @@ static bool small_advance(struct drafter *d, const struct advance *a, int n, str
     for (int i = 0; i < n; i++) {
         if (a[i].node != NULL)
             keep_path(g, &a[i]);
-        else if (g->own == NULL && !feed_prompt(g, &a[i], err))
+        else if ((g->own == NULL || read_own(g, a[i].slot, a[i].sequence, a[i].length)) && !feed_prompt(g, &a[i], err))
             return false;
     }
     return true;

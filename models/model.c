@@ -185,7 +185,6 @@ bool model_restrict_head(struct model *m, const int32_t *id, int n, struct error
     const char *name = m->config.tied ? "model.embed_tokens.weight" : "lm_head.weight";
     if (!load_some_rows(&m->tensor_loader, name, m->shape.vocab, m->shape.width, id, n, &m->some, err))
         return false;
-    m->tensor_loader.bytes -= tensor_bytes(m->head);
     load_count(&m->tensor_loader, m->some);
     return true;
 }

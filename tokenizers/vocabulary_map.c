@@ -54,22 +54,8 @@ static struct by_bytes index_tokens(const struct tokenizer *t, int vocab)
     return b;
 }
 
-struct list {
-    int32_t *id;
-    size_t n, capacity;
-};
-
-static void add(struct list *l, int32_t id)
-{
-    if (l->n == l->capacity) {
-        l->capacity = next_capacity(l->capacity, l->n + 1);
-        l->id = xrealloc(l->id, l->capacity * sizeof(*l->id));
-    }
-    l->id[l->n++] = id;
-}
-
 // Adds the longest tokens one after the other. Returns false and sets *byte if one has no token.
-static bool add_bytes(const struct by_bytes *b, const char *s, size_t n, struct list *to, unsigned *byte)
+static bool add_bytes(const struct by_bytes *b, const char *s, size_t n, struct ids *to, unsigned *byte)
 {
     for (size_t at = 0; at < n;) {
         size_t length = n - at < b->longest ? n - at : b->longest;
@@ -79,7 +65,7 @@ static bool add_bytes(const struct by_bytes *b, const char *s, size_t n, struct 
             *byte = (unsigned char)s[at];
             return false;
         }
-        add(to, *slot_of(b, s + at, length, false));
+        ids_add(to, *slot_of(b, s + at, length, false));
         at += length;
     }
     return true;
@@ -89,7 +75,7 @@ bool vocabulary_map_create(struct vocabulary_map *m, const struct tokenizer *tar
                            const struct tokenizer *draft, int draft_vocab, struct error *err)
 {
     struct by_bytes of_draft = index_tokens(draft, draft_vocab), of_target = index_tokens(target, used);
-    struct list all = { 0 };
+    struct ids all = { 0 };
     unsigned byte = 0;
     bool ok = true;
     *m = (struct vocabulary_map){ .tokens = used,
@@ -103,11 +89,11 @@ bool vocabulary_map_create(struct vocabulary_map *m, const struct tokenizer *tar
         const int32_t same = named ? *slot_of(&of_draft, s, n, special) : -1;
         m->first[t] = (int32_t)all.n;
         if (same >= 0)
-            add(&all, same);
+            ids_add(&all, same);
         else if (named)
             ok = add_bytes(&of_draft, s, n, &all, &byte);
         else
-            add(&all, 0);                                            // an unused id
+            ids_add(&all, 0);                                        // an unused id
         if (same >= 0 && *slot_of(&of_target, s, n, special) == t) { // of equal tokens of the target the first
             m->target_id[m->common] = t;
             m->draft_id[m->common++] = same;
@@ -124,6 +110,19 @@ bool vocabulary_map_create(struct vocabulary_map *m, const struct tokenizer *tar
     vocabulary_map_free(m);
     return ok ? fail(err, "the two vocabularies have no token in common")
               : fail(err, "the draft model's vocabulary has no token for the byte 0x%02X", byte);
+}
+
+bool vocabulary_map_shares(const struct vocabulary_map *m, int32_t token)
+{
+    int low = 0, high = m->common;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (m->target_id[middle] < token)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < m->common && m->target_id[low] == token;
 }
 
 void vocabulary_map_free(struct vocabulary_map *m)

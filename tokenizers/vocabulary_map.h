@@ -23,4 +23,5 @@ struct vocabulary_map {            // from a target's vocabulary to a draft mode
 // if no token is shared, or a byte has no token in the draft model.
 bool vocabulary_map_create(struct vocabulary_map *m, const struct tokenizer *target, int used,
                            const struct tokenizer *draft, int draft_vocab, struct error *err);
-void vocabulary_map_free(struct vocabulary_map *m); // { 0 }: no effect
+bool vocabulary_map_shares(const struct vocabulary_map *m, int32_t token); // of the target
+void vocabulary_map_free(struct vocabulary_map *m);                        // { 0 }: no effect

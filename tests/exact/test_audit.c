@@ -150,6 +150,8 @@ static const char *const pairs[][2] = {
     { "small:model=%s.other,vocabulary=common", "block" },
     { "small:model=%s.other,vocabulary=common,widths=[3,2,1]", "rejection" },
     { "small:model=%s.other,vocabulary=retokenize", "rejection" },
+    { "ladder:of=[{kind: small, model: %s.other, vocabulary: retokenize, at_least: 3},{kind: small, model: %s}]",
+      "block" },
 };
 
 static void draws_are_unique_and_independent_of_the_batch(void **state)

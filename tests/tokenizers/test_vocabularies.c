@@ -43,6 +43,11 @@ static void shared_tokens_are_those_that_a_plain_search_finds(void **state)
             assert_int_equal(m.target_id[common], a);
             assert_int_equal(m.draft_id[common++], b);
         }
+    for (int32_t a = -1, k = 0; a <= tokenizer_size(target); a++) {
+        const bool is_common = k < common && m.target_id[k] == a;
+        assert_int_equal(vocabulary_map_shares(&m, a), is_common);
+        k += is_common;
+    }
     assert_int_equal(common, m.common);
     assert_int_equal(common, 3 + 256 + 5); // special tokens, bytes, "in", " a", "on", "re", "ing"
     vocabulary_map_free(&m);

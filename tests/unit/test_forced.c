@@ -143,6 +143,8 @@ static void forced_tokens_have_the_rank_of_their_logit(void **unused)
         int ties = 0, foreign_tokens = 0;
         if (!pair_declares(drafter, "activations")) // without logits
             continue;
+        if (strstr(drafter, "vocabulary=") != NULL) // own ids: tests/tokenizers/test_vocabularies.c
+            continue;
         check_ranks(drafter, NULL, &ties, &foreign_tokens);
         if (strncmp(drafter, "small", 5) == 0)
             check_ranks(drafter, another_cpu, &ties, &foreign_tokens);

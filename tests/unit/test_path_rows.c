@@ -187,6 +187,8 @@ static void penalties_include_draft_tokens(void **unused)
     for (int i = 0; i < pair_count(); i++) {
         const char *drafter = pair_drafter(i);
         const unsigned made = pair_makes(drafter);
+        if (strstr(drafter, "vocabulary=") != NULL) // this test runs the draft model on the target's ids
+            continue;
         const bool coupled = (made & SHARES_RANDOMNESS) != 0,
                    sampled = (made & (TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT)) != 0;
         recorded.rows_of_p = recorded.rows_of_q = recorded.distinguished = recorded.coupled = 0;
