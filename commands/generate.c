@@ -298,8 +298,12 @@ int command_generate(int argc, char **argv)
     if (g.ids != NULL && g.system != NULL)
         return usage_fail(&u, "--system requires a chat template, which is not applied to --ids");
     struct json *variables = NULL;
-    if (!chat_name_known(g.chat, &err) || !chat_variables_read(g.chat_variables, &variables, &err))
+    if (!chat_name_known(g.chat, &err))
         return usage_fail(&u, "--chat: %s", err.text);
+    if (g.ids != NULL && g.chat_variables != NULL)
+        return usage_fail(&u, "--chat-template-kwargs requires a chat template, which is not applied to --ids");
+    if (!chat_variables_read(g.chat_variables, &variables, &err))
+        return usage_fail(&u, "--chat-template-kwargs: %s", err.text);
     json_free(variables); // the engine reads them again
     if (g.trace && !g.json)
         return usage_fail(&u, "--trace requires --json");

@@ -301,11 +301,12 @@ int command_score(int argc, char **argv)
     int n, status = usage_read(&u, argc, argv, &operand, &n);
     if (status != USAGE_OK)
         return status;
-    if (s.chat != NULL && !s.answers)
-        return usage_fail(&u, "--chat requires --answers");
-    if ((s.chat != NULL && !chat_name_known(s.chat, &err)) ||
-        !chat_variables_read(chat_variables, &s.chat_variables, &err))
+    if ((s.chat != NULL || chat_variables != NULL) && !s.answers)
+        return usage_fail(&u, "%s requires --answers", s.chat != NULL ? "--chat" : "--chat-template-kwargs");
+    if (s.chat != NULL && !chat_name_known(s.chat, &err))
         return usage_fail(&u, "--chat: %s", err.text);
+    if (!chat_variables_read(chat_variables, &s.chat_variables, &err))
+        return usage_fail(&u, "--chat-template-kwargs: %s", err.text);
 
     const char *path = n > 1 && strcmp(operand[1], "-") != 0 ? operand[1] : NULL;
     const struct target_options options = { .precision = s.precision,

@@ -19,14 +19,19 @@ struct tokenize {
     struct chat_format format; // of lines with messages; chosen at the first one
 };
 
-static void print_line(const char *key, struct json *value)
+static void print_object(struct json *j) // and frees it
 {
-    struct json *j = json_new_object();
-    json_set(j, key, value);
     char *line = json_write(j);
     printf("%s\n", line);
     free(line);
     json_free(j);
+}
+
+static void print_line(const char *key, struct json *value)
+{
+    struct json *j = json_new_object();
+    json_set(j, key, value);
+    print_object(j);
 }
 
 static bool read_messages(const struct json_lines *l, struct message **to, int *n, struct error *err)
@@ -53,6 +58,9 @@ static bool encode_chat(struct tokenize *t, const struct json_lines *l, struct e
     struct ids ids = { 0 };
     struct error reason;
     int n;
+    if (t->plain)
+        return json_lines_fail(l, err,
+                               "\"messages\": a chat template consists of special tokens, which --no-special excludes");
     bool ok = read_messages(l, &m, &n, err);
     if (ok && t->format.label[0] == '\0')
         ok = chat_choose(&t->chat, &t->format, &reason) || json_lines_fail(l, err, "%s", reason.text);
@@ -67,10 +75,7 @@ static bool encode_chat(struct tokenize *t, const struct json_lines *l, struct e
         struct json *j = json_new_object();
         json_set(j, "text", json_new_text_n(text.s, text.n));
         json_set(j, "ids", json_new_ids(ids.id, ids.n));
-        char *line = json_write(j);
-        printf("%s\n", line);
-        free(line);
-        json_free(j);
+        print_object(j);
     }
     free(m);
     free(text.s);
@@ -163,8 +168,10 @@ int command_tokenize(int argc, char **argv)
     if (status != USAGE_OK)
         return status;
 
-    if (!chat_name_known(t.chat.name, &err) || !chat_variables_read(variables, &given, &err))
+    if (!chat_name_known(t.chat.name, &err))
         return usage_fail(&u, "--chat: %s", err.text);
+    if (!chat_variables_read(variables, &given, &err))
+        return usage_fail(&u, "--chat-template-kwargs: %s", err.text);
     t.chat.variables = given;
     bool ok = open_model(&t, operand[0], decode, &err) && json_lines_open(&l, n > 1 ? operand[1] : NULL, &err);
     while (ok && !stdout_failed() && json_lines_next(&l, &err))

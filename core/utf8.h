@@ -24,7 +24,7 @@ int utf8_put(unsigned code, char *to);
 size_t utf8_before(const char *s, size_t at);
 // The number of bytes of s (n) to show if at most `max` may be: no character is cut.
 size_t utf8_cut(const char *s, size_t n, size_t max);
-// Appends the normal form of well-formed text, as utf8proc computes it (tokenizers/nfc.h: NFC as tokenizers expect it).
+// Appends the normal form of well-formed text, as utf8proc computes it (tokenizers/normal_form.h: as tokenizers expect it).
 enum utf8_form { UTF8_NFC, UTF8_NFD, UTF8_NFKC, UTF8_NFKD };
 void utf8_normalize(struct text *to, const char *s, size_t n, enum utf8_form form);
 bool utf8_is_space(unsigned code); // White_Space of Unicode

@@ -75,7 +75,10 @@ bool target_chat(const struct target *t, struct chat_request r, struct chat_form
     struct error why;
     r.jinja = model_config(t->model)->chat_template;
     r.tokens = model_config(t->model)->special_tokens;
-    return chat_choose(&r, to, &why) || fail(err, "%s: %s", t->path, why.text);
+    if (chat_choose(&r, to, &why))
+        return true;
+    const bool own = choice_index(CHAT_NAMES, r.name) >= 0; // otherwise why begins with the template's file
+    return own ? fail(err, "%s: %s", t->path, why.text) : fail(err, "%s", why.text);
 }
 
 static bool append(const struct tokenizer *t, const struct model_config *c, const char *text, size_t n, bool special,
@@ -136,6 +139,11 @@ char *target_text(const struct target *t, const int32_t *token, size_t n, size_t
     if (bytes != NULL)
         *bytes = text.n;
     return text.s;
+}
+
+bool target_encode_more(const struct target *t, const char *text, size_t n, struct ids *to, struct error *err)
+{
+    return target_needs_text(t, err) && append(t->tokenizer, model_config(t->model), text, n, true, to, err);
 }
 
 int target_end_ids(const struct target *t, const struct chat_format *chat, int32_t end[TARGET_ENDS])

@@ -111,10 +111,11 @@ bool target_encode_chat(const struct target *t, const struct chat_format *chat, 
 
 // Append token ids of text to `to`. special: special tokens in the text are recognized (a rendered chat).
 // text_encode, target_encode: a whole prompt, with BOS first if the model's tokenizer adds it.
-// target_append: a continuation, without BOS and special tokens.
+// target_append: a continuation, without BOS and special tokens. target_encode_more: without BOS, with special tokens.
 bool text_encode(const struct tokenizer *t, const struct model_config *c, const char *text, size_t n, bool special,
                  struct ids *to, struct error *err);
 bool target_encode(const struct target *t, const char *text, size_t n, bool special, struct ids *to, struct error *err);
+bool target_encode_more(const struct target *t, const char *text, size_t n, struct ids *to, struct error *err);
 bool target_append(const struct target *t, const char *text, size_t n, struct ids *to, struct error *err);
 
 // The text of n token ids, special tokens left out: NUL-terminated, free() it. bytes: its length, may be NULL. NULL: no

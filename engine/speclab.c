@@ -54,9 +54,10 @@ static void open_chat(struct speclab_target *t, const struct speclab_target_opti
     struct tm date;
     strftime(today, sizeof(today), "%Y-%m-%d", localtime_r(&now, &date));
     struct json *variables = NULL;
-    if (o->chat_variables != NULL)
-        variables = json_parse(o->chat_variables, strlen(o->chat_variables), "chat_variables", &t->no_chat);
-    if (o->chat_variables == NULL || variables != NULL)
+    struct error why;
+    if (!chat_variables_read(o->chat_variables, &variables, &why))
+        fail(&t->no_chat, "chat_variables: %s", why.text);
+    else
         target_chat(
             &t->target,
             (struct chat_request){ .name = o->chat != NULL ? o->chat : "auto", .variables = variables, .now = today },

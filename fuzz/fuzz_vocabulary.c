@@ -13,13 +13,13 @@
 #include "fuzz/fuzz.h"
 #include "tokenizers/tokenizer.h"
 
-static void use(const struct tokenizer *t, const char *text, size_t n)
+static void use(const struct tokenizer *t, const char *text, size_t n, bool special)
 {
     struct error err;
     struct ids ids = { 0 };
     struct decoding held = { 0 };
     struct text out = { 0 };
-    const bool ok = tokenizer_encode(t, text, n, true, &ids, &err);
+    const bool ok = tokenizer_encode(t, text, n, special, &ids, &err);
     insist(ok || utf8_valid(text, n) != n || err.text[0] != '\0');
     insist(utf8_valid(text, n) == n || !ok);
     for (size_t i = 0; i < ids.n; i++) {
@@ -36,8 +36,14 @@ static void use(const struct tokenizer *t, const char *text, size_t n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
 {
-    static const char *const texts[] = { "", " the  cats\t12\n", "<s>a</s>", "\xC3\xA9\xE4\xBD\xA0\xF0\x9F\x8E\x89",
-                                         "a\xCC\x88\xEF\xBC\xA1" };
+    static const char *const texts[] = {
+        "",
+        " the  cats\t12\n",
+        "<s>a</s>",
+        "\xC3\xA9\xE4\xBD\xA0\xF0\x9F\x8E\x89",
+        "a\xCC\x88\xEF\xBC\xA1",
+        "\xEF\xAC\x81x\xE2\x80\xA6\xE3\x80\x80\xC2\xBD\xE2\x80\x8B\xE2\x84\xA2  I'm<sep>\xC2\xB2"
+    };
     const char *name = n >= 4 && memcmp(input, "GGUF", 4) == 0 ? "vocabulary.gguf"
                        : n > 0 && input[0] == '{'              ? "tekken.json"
                                                                : "tokenizer.model";
@@ -46,10 +52,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     char *path = fuzz_path(name);
     struct tokenizer *t = tokenizer_open(path, &err);
     insist(t != NULL || strncmp(err.text, path, strlen(path)) == 0);
-    for (size_t i = 0; t != NULL && i < sizeof(texts) / sizeof(*texts); i++)
-        use(t, texts[i], strlen(texts[i]));
-    if (t != NULL)
-        use(t, (const char *)input + (n < 64 ? 0 : n - 64), n < 64 ? n : 64);
+    for (int special = 0; t != NULL && special < 2; special++) {
+        for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
+            use(t, texts[i], strlen(texts[i]), special);
+        use(t, (const char *)input + (n < 64 ? 0 : n - 64), n < 64 ? n : 64, special);
+    }
     tokenizer_close(t);
     fuzz_write(name, NULL, 0);
     free(path);

@@ -73,6 +73,11 @@ bool added_finish(struct added *a, struct error *err)
         return false;
     bool any_single_word = false;
     for (size_t i = 0; i < a->n; i++) {
+        char *what = xformat("the added token %d", (int)a->token[i].id);
+        const bool text = utf8_require(a->token[i].text, a->token[i].n, what, err);
+        free(what);
+        if (!text)
+            return false;
         a->begins[(unsigned char)a->token[i].text[0]] = true;
         any_single_word |= a->token[i].single_word;
     }

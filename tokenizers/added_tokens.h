@@ -29,7 +29,7 @@ struct added {                 // start with { 0 }
 // Copies the text; ignores flags.text, flags.n and flags.order.
 void added_add(struct added *a, const char *text, size_t n, struct added_token flags);
 // Sorts the tokens; call it after the last added_add. Of two tokens with the same text the later is used; it is an error
-// if their ids differ.
+// if their ids differ, or a text is not UTF-8.
 bool added_finish(struct added *a, struct error *err);
 void added_free(struct added *a);
 

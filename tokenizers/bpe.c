@@ -23,9 +23,24 @@ void bpe_init(struct bpe *b, size_t merges)
         b->byte[i] = -1;
 }
 
+void bpe_init_texts(struct bpe *b, const struct vocabulary *v, int32_t *rank, bool *unused)
+{
+    bpe_init(b, 0);
+    b->characters = v;
+    b->rank = rank;
+    b->unused = unused;
+    for (int32_t id = 0; id < v->size; id++) {
+        const struct token *t = vocabulary_token(v, id);
+        if (t != NULL && rank[id] >= 0 && t->text_n > b->longest)
+            b->longest = t->text_n;
+    }
+}
+
 void bpe_free(struct bpe *b)
 {
     free(b->merge);
+    free(b->rank);
+    free(b->unused);
 }
 
 // The pair's slot, or the free slot for it.
@@ -45,9 +60,12 @@ void bpe_merge(struct bpe *b, int32_t left, int32_t right, uint32_t rank, int32_
     *slot_of(b, left, right) = (struct merge){ left, right, rank, merged };
 }
 
+enum { GONE = -2, WITHOUT_TOKEN = -1 };
+
 struct symbol {
-    int32_t id;             // -1: merged into the one before it
+    int32_t id;             // GONE: merged into the one before it
     int32_t previous, next; // -1: none
+    int32_t at, n;          // its text, in bytes
 };
 
 struct candidate { // symbol `at` can merge with the one after it
@@ -88,13 +106,35 @@ static struct candidate pop(struct bpe_work *w)
     return top;
 }
 
-static void push_pair(const struct bpe *b, struct bpe_work *w, int32_t at)
+// Whether symbol `at` merges with the one after it, and as what.
+static bool pair_of(const struct bpe *b, const struct bpe_work *w, const char *text, int32_t at, struct candidate *to)
 {
-    const struct symbol *s = &w->symbol[at];
-    const struct merge *m = slot_of(b, s->id, w->symbol[s->next].id);
-    if (m->left >= 0)
-        push(w, (struct candidate){ m->rank, at, m->merged });
+    const struct symbol *left = &w->symbol[at], *right = &w->symbol[left->next];
+    if (b->rank == NULL) {
+        const struct merge *m = slot_of(b, left->id, right->id);
+        if (m->left >= 0)
+            *to = (struct candidate){ m->rank, at, m->merged };
+        return m->left >= 0;
+    }
+    const size_t n = (size_t)left->n + (size_t)right->n;
+    const int32_t id = n <= b->longest ? vocabulary_find(b->characters, text + left->at, n) : -1;
+    if (id < 0 || b->rank[id] < 0)
+        return false;
+    *to = (struct candidate){ (uint32_t)b->rank[id], at, id };
+    return true;
 }
+
+static void push_pair(const struct bpe *b, struct bpe_work *w, const char *text, int32_t at)
+{
+    struct candidate c;
+    if (!pair_of(b, w, text, at, &c))
+        return;
+    push(w, c);
+    if (b->unused != NULL && b->unused[c.merged])
+        w->left[c.merged] = w->symbol[at].n;
+}
+
+// ---- the first symbols
 
 struct symbols {
     const struct bpe *b;
@@ -103,13 +143,13 @@ struct symbols {
     bool fuse; // the last symbol is unknown, and an unknown one that follows is fused with it
 };
 
-static void add_symbol(struct symbols *to, int32_t id)
+static void add_symbol(struct symbols *to, int32_t id, size_t at, size_t n)
 {
     const bool unknown = id < 0;
-    if (unknown)
+    if (unknown && to->b->rank == NULL)
         id = to->b->unknown;
-    if (id >= 0 && !(unknown && to->fuse)) {
-        to->s[to->n] = (struct symbol){ id, to->n - 1, to->n + 1 };
+    if (to->b->rank != NULL || (id >= 0 && !(unknown && to->fuse))) {
+        to->s[to->n] = (struct symbol){ id, to->n - 1, to->n + 1, (int32_t)at, (int32_t)n };
         to->n++;
     }
     to->fuse = unknown && to->b->fuse_unknown;
@@ -131,11 +171,11 @@ static int32_t first_symbols(const struct bpe *b, struct symbol *s, const char *
         const size_t length = b->characters != NULL ? utf8_character(piece + i, n - i) : 1;
         const int32_t id = b->characters != NULL ? vocabulary_find(b->characters, piece + i, length) : -1;
         const bool known = id >= 0 && !vocabulary_token(b->characters, id)->literal;
-        if (known || !bytes_have_tokens(b, piece + i, length))
-            add_symbol(&to, known ? id : -1);
+        if (known || b->rank != NULL || !bytes_have_tokens(b, piece + i, length))
+            add_symbol(&to, known ? id : WITHOUT_TOKEN, i, length);
         else
             for (size_t k = 0; k < length; k++)
-                add_symbol(&to, b->byte[(unsigned char)piece[i + k]]);
+                add_symbol(&to, b->byte[(unsigned char)piece[i + k]], i + k, 1);
         i += length;
     }
     if (to.n > 0)
@@ -143,9 +183,36 @@ static int32_t first_symbols(const struct bpe *b, struct symbol *s, const char *
     return to.n;
 }
 
+// ---- the ids of those that remain
+
+// Appends what text (n) of one symbol is: its token, the two parts of an unused one, its bytes' tokens, or the unknown token.
+static void add_ids(const struct bpe *b, const struct bpe_work *w, const char *text, int32_t n, int32_t id, bool *fuse,
+                    struct ids *to)
+{
+    const bool unused = id >= 0 && b->unused != NULL && b->unused[id];
+    const int32_t left = unused ? w->left[id] : 0;
+    if (left > 0) {
+        add_ids(b, w, text, left, vocabulary_find(b->characters, text, (size_t)left), fuse, to);
+        const char *right = text + left;
+        add_ids(b, w, right, n - left, vocabulary_find(b->characters, right, (size_t)(n - left)), fuse, to);
+        return;
+    }
+    id = unused ? WITHOUT_TOKEN : id;
+    const bool bytes = id < 0 && bytes_have_tokens(b, text, (size_t)n), unknown = id < 0 && !bytes;
+    if (id >= 0)
+        ids_add(to, id);
+    for (int32_t k = 0; bytes && k < n; k++)
+        ids_add(to, b->byte[(unsigned char)text[k]]);
+    if (unknown && b->unknown >= 0 && !*fuse)
+        ids_add(to, b->unknown);
+    *fuse = unknown && b->fuse_unknown;
+}
+
 void bpe_encode(const struct bpe *b, struct bpe_work *w, const char *piece, size_t n, struct ids *to)
 {
     assert(n <= INT32_MAX);
+    if (b->unused != NULL && w->left == NULL)
+        w->left = xcalloc((size_t)b->characters->size, sizeof(*w->left));
     if (n > w->symbols) {
         w->symbols = next_capacity(w->symbols, n);
         w->symbol = xrealloc(w->symbol, w->symbols * sizeof(*w->symbol));
@@ -153,33 +220,38 @@ void bpe_encode(const struct bpe *b, struct bpe_work *w, const char *piece, size
     int32_t count = first_symbols(b, w->symbol, piece, n);
     w->n = 0;
     for (int32_t i = 0; i + 1 < count; i++)
-        push_pair(b, w, i);
+        push_pair(b, w, piece, i);
 
     while (w->n > 0) {
         struct candidate c = pop(w);
         struct symbol *left = &w->symbol[c.at];
-        if (left->id < 0 || left->next < 0)
+        if (left->id == GONE || left->next < 0)
             continue;
         struct symbol *right = &w->symbol[left->next];
-        const struct merge *m = slot_of(b, left->id, right->id);
-        if (m->left < 0 || m->merged != c.merged)
+        struct candidate now;
+        if (!pair_of(b, w, piece, c.at, &now) || now.merged != c.merged)
             continue; // stale: one of the two symbols has merged since
         left->id = c.merged;
-        right->id = -1;
+        left->n += right->n;
+        right->id = GONE;
         left->next = right->next;
         if (left->next >= 0) {
             w->symbol[left->next].previous = c.at;
-            push_pair(b, w, c.at);
+            push_pair(b, w, piece, c.at);
         }
         if (left->previous >= 0)
-            push_pair(b, w, left->previous);
+            push_pair(b, w, piece, left->previous);
     }
-    for (int32_t i = count > 0 ? 0 : -1; i >= 0; i = w->symbol[i].next)
-        ids_add(to, w->symbol[i].id);
+    bool fuse = false;
+    for (int32_t i = count > 0 ? 0 : -1; i >= 0; i = w->symbol[i].next) {
+        const struct symbol *s = &w->symbol[i];
+        add_ids(b, w, piece + s->at, s->n, s->id, &fuse, to);
+    }
 }
 
 void bpe_work_free(struct bpe_work *w)
 {
     free(w->symbol);
     free(w->heap);
+    free(w->left);
 }

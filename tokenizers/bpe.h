@@ -1,7 +1,8 @@
 // bpe.h - byte-pair encoding: merges the bytes or characters of a piece of text pairwise into tokens.
 //
 // Training finds pairs of adjacent tokens, the most frequent first; this order is their rank. Encoding repeatedly merges
-// the adjacent pair of the lowest rank, the leftmost first, until no pair can be merged.
+// the adjacent pair of the lowest rank, the leftmost first, until no pair can be merged. Merges are a table of pairs
+// (Hugging Face), or every two symbols merge whose texts make a token, which has the rank (SentencePiece, tiktoken).
 // Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units" (2016).
 #pragma once
 #include <stdbool.h>
@@ -18,7 +19,10 @@ struct merge {
 };
 
 struct bpe {
-    const struct vocabulary *characters; // the first symbols are characters, looked up here; NULL: bytes
+    const struct vocabulary *characters; // borrowed: the first symbols are characters, looked up here; NULL: bytes
+    int32_t *rank;       // (its size) of the tokens, owned; -1: never made. NULL: pairs merge as `merge` says
+    bool *unused;        // (its size) of a token that is made and then taken apart again, owned; NULL: there is none
+    size_t longest;      // of the tokens with a rank, in bytes
     int32_t byte[256];   // the token of each single byte; of characters: of their bytes if they have no token; -1: none
     int32_t unknown;     // the token of what has none; -1: such bytes or characters are dropped
     bool fuse_unknown;   // one `unknown` for a run of them
@@ -27,6 +31,8 @@ struct bpe {
 };
 
 void bpe_init(struct bpe *b, size_t merges); // capacity for `merges` merges; no byte has a token yet
+// Merges by text: first symbols are characters. Takes rank and unused over.
+void bpe_init_texts(struct bpe *b, const struct vocabulary *v, int32_t *rank, bool *unused);
 void bpe_free(struct bpe *b);
 void bpe_merge(struct bpe *b, int32_t left, int32_t right, uint32_t rank,
                int32_t merged); // overwrites an earlier rank of the pair
@@ -35,6 +41,8 @@ struct bpe_work {                  // workspace, reused for each piece; start wi
     struct symbol *symbol;         // (symbols)
     struct candidate *heap;        // (candidates)
     size_t symbols, candidates, n; // two capacities; n: candidates in the heap
+    int32_t *left; // (size of the vocabulary) bytes of the left part of an unused token; NULL: not needed yet
 };
+// Appends the ids of UTF-8 text, or bytes (n).
 void bpe_encode(const struct bpe *b, struct bpe_work *w, const char *piece, size_t n, struct ids *to);
 void bpe_work_free(struct bpe_work *w);

@@ -30,6 +30,9 @@ struct character_map *character_map_open(const void *data, size_t n, struct erro
         fail(err, "the precompiled map of characters is damaged: expected a trie and texts, found %zu bytes", n);
         return NULL;
     }
+    const char *targets = (const char *)b + 4 + trie;
+    if (!utf8_require(targets, n - 4 - trie, "the precompiled map of characters", err))
+        return NULL;
     struct character_map *m = xcalloc(1, sizeof(*m));
     m->units = trie / 4;
     m->unit = xmalloc(trie);
@@ -37,7 +40,7 @@ struct character_map *character_map_open(const void *data, size_t n, struct erro
         m->unit[i] = read_u32(b + 4 + 4 * i);
     m->targets = n - 4 - trie;
     m->target = xmalloc(m->targets);
-    memcpy(m->target, b + 4 + trie, m->targets);
+    memcpy(m->target, targets, m->targets);
     return m;
 }
 
@@ -67,7 +70,8 @@ static size_t walk(const struct character_map *m, const char *s, size_t n, bool 
         if ((unit >> 8 & 1) == 0 || leaf >= m->units)
             continue;
         const size_t target = m->unit[leaf] & 0x7FFFFFFF;
-        if (target >= m->targets)
+        const bool inside = i + 1 < n && ((unsigned char)s[i + 1] & 0xC0) == 0x80; // a character goes on
+        if (inside || target >= m->targets || (target > 0 && m->target[target - 1] != '\0'))
             continue;
         *to = m->target + target;
         found = i + 1;
@@ -82,16 +86,16 @@ size_t character_map_longest(const struct character_map *m, const char *s, size_
     return walk(m, s, n, false, to);
 }
 
-void character_map_clusters(const struct character_map *m, const char *s, size_t n, struct text *to)
+bool character_map_clusters(const struct character_map *m, const char *s, size_t n, size_t most, struct text *to)
 {
-    for (size_t at = 0, stop; at < n; at = stop) {
+    for (size_t at = 0, stop; at < n && to->n <= most; at = stop) {
         const char *target;
         stop = utf8_cluster(s, n, at);
         if (stop - at <= CLUSTER && walk(m, s + at, stop - at, true, &target) > 0) {
             text_puts(to, target);
             continue;
         }
-        for (size_t i = at, length; i < stop; i += length) {
+        for (size_t i = at, length; i < stop && to->n <= most; i += length) {
             length = utf8_character(s + i, stop - i);
             if (walk(m, s + i, length, true, &target) > 0)
                 text_puts(to, target);
@@ -99,4 +103,5 @@ void character_map_clusters(const struct character_map *m, const char *s, size_t
                 text_add(to, s + i, length);
         }
     }
+    return to->n <= most;
 }

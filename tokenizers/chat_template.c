@@ -35,19 +35,43 @@ static bool contains_prompt(const char *jinja, const char *text)
     return false;
 }
 
-// Whether it is ChatML and nothing else: the loop that SmolLM2, Qwen2 and others have, or Qwen2.5's without tools. Other templates with
-// <|im_start|> do more: they strip thoughts, or write a date.
+// Qwen2.5's template, which has a part for tools: the hash of its text, without a newline at its end.
+static const char qwen25[] = "e62daf3dbe177b4a950c4f00a061f2a8";
+
+// Whether the template is ChatML and nothing else: the one that SmolLM2, Qwen2 and many others have, with one of the prompts or none, or
+// Qwen2.5's. Only these very texts: other templates with <|im_start|> strip blanks or thoughts, or write a date.
 static bool is_plain_chatml(const char *jinja)
 {
-    static const char loop[] = "{{'<|im_start|>' + message['role'] + '";
-    static const char *const more[] = { "enable_thinking", "reasoning_content", "strftime", "date_string",
-                                        "raise_exception", "bos_token",         "trim" };
-    if (strstr(jinja, loop) == NULL && !contains_prompt(jinja, system_prompts[1]))
-        return false;
-    for (size_t i = 0; i < sizeof(more) / sizeof(*more); i++)
-        if (strstr(jinja, more[i]) != NULL)
-            return false;
-    return true;
+    static const char loop[] =
+        "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+    static const char head[] = "{% for message in messages %}", before[] = "{{ '<|im_start|>system\n",
+                      after[] = "<|im_end|>\n' }}{% endif %}";
+    static const char first[] = "{% if loop.first and messages[0]['role'] != 'system' %}";
+    bool plain = false;
+    struct text real = { 0 }; // with real newlines
+    text_puts(&real, "");
+    for (const char *s = jinja; *s != '\0'; s++)
+        if (s[0] == '\\' && s[1] == 'n') {
+            text_puts(&real, "\n");
+            s++;
+        } else
+            text_add(&real, s, 1);
+    for (int i = -1; i < (int)(sizeof(system_prompts) / sizeof(*system_prompts)) && !plain; i++) {
+        char *whole = i < 0 ? xformat("%s%s", head, loop)
+                            : xformat("%s%s%s%s%s%s", head, first, before, system_prompts[i], after, loop);
+        plain = strcmp(real.s, whole) == 0;
+        free(whole);
+    }
+    free(real.s);
+    size_t n = strlen(jinja);
+    n -= n > 0 && jinja[n - 1] == '\n';
+    char *text = xstrndup(jinja, n), hash[HASH_TEXT];
+    struct digest *d = digest_begin();
+    digest_text(d, text);
+    hash_write(digest_end(d), hash);
+    free(text);
+    return plain || strcmp(hash, qwen25) == 0;
 }
 
 static void chatml(const char *jinja, struct chat_format *to)
@@ -84,7 +108,8 @@ static bool start_template(const struct chat_request *r, const char *jinja, stru
 static bool start_file(const struct chat_request *r, struct chat_format *to, struct error *err)
 {
     char *jinja = file_text(r->name, NULL, err);
-    const bool ok = jinja != NULL && start_template(r, jinja, to, err);
+    struct error why;
+    const bool ok = jinja != NULL && (start_template(r, jinja, to, &why) || fail(err, "%s: %s", r->name, why.text));
     free(jinja);
     return ok;
 }
@@ -97,11 +122,11 @@ bool chat_name_known(const char *name, struct error *err)
 
 bool chat_variables_read(const char *text, struct json **to, struct error *err)
 {
-    *to = text != NULL ? json_parse(text, strlen(text), "variables", err) : NULL;
+    *to = text != NULL ? json_parse(text, strlen(text), "JSON", err) : NULL;
     if (text == NULL || json_is_object(*to))
         return true;
     if (*to != NULL)
-        fail(err, "variables: expected a JSON object, as in {\"enable_thinking\": false}");
+        fail(err, "expected a JSON object, as in {\"enable_thinking\": false}");
     json_free(*to);
     *to = NULL;
     return false;
@@ -112,6 +137,8 @@ bool chat_choose(const struct chat_request *r, struct chat_format *to, struct er
     *to = (struct chat_format){ .kind = CHAT_NONE, .label = "none" };
     if (!chat_name_known(r->name, err))
         return false;
+    if (r->variables != NULL && choice_index(CHAT_NAMES, r->name) > 0)
+        return fail(err, "variables are those of a Jinja template; the format %s is none", r->name);
     switch (choice_index(CHAT_NAMES, r->name)) {
     case 0:
         break;
@@ -144,6 +171,11 @@ void chat_close(struct chat_format *f)
 {
     chat_process_end(f->process);
     *f = (struct chat_format){ .kind = CHAT_NONE };
+}
+
+bool chat_opens_with_space(const struct chat_format *f)
+{
+    return f->kind == CHAT_VICUNA;
 }
 
 bool chat_lacks_bos(const struct chat_format *f)

@@ -50,6 +50,9 @@ bool chat_lacks_bos(const struct chat_format *f);
 // Appends the conversation and the opening of the assistant's turn. For CHAT_NONE: the concatenated contents. Returns false and sets err
 // if a template fails; err names its line.
 bool chat_render(const struct chat_format *f, const struct message *m, int n, struct text *to, struct error *err);
+// Whether the format writes a space between the opening of an answer and the answer: then the model writes it, and it is not part of the
+// message (Vicuna).
+bool chat_opens_with_space(const struct chat_format *f);
 // Appends a conversation's beginning up to the opening of the user's first turn, so that the model writes that turn. Fails if the
 // format has none (CHAT_NONE).
 bool chat_render_user(const struct chat_format *f, struct text *to, struct error *err);

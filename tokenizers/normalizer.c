@@ -8,7 +8,7 @@
 #include "core/utf8.h"
 #include "tokenizers/added_tokens.h"
 #include "tokenizers/character_map.h"
-#include "tokenizers/nfc.h"
+#include "tokenizers/normal_form.h"
 #include "tokenizers/pattern.h"
 #include "tokenizers/vocabulary.h"
 
@@ -38,20 +38,18 @@ void normalizer_free(struct normalizer *z)
 
 static bool replace(const struct normal_step *g, const char *s, size_t n, struct text *to, struct error *err)
 {
-    struct search *search = search_begin(g->pattern);
-    size_t done = 0, from = 0;
+    struct matches matches = { .search = search_begin(g->pattern), .s = s, .n = n };
+    size_t done = 0;
     enum found found = FOUND_NONE;
-    for (size_t start, stop; from <= n;
-         from = stop > start ? stop : stop + (stop < n ? utf8_character(s + stop, n - stop) : 1)) {
-        found = search_next(search, s, n, from, &start, &stop, err);
+    for (size_t start, stop; to->n <= NORMAL_MAX; done = stop) {
+        found = matches_next(&matches, &start, &stop, err);
         if (found != FOUND_MATCH)
             break;
         text_add(to, s + done, start - done);
         text_add(to, g->with, g->n);
-        done = stop;
     }
     text_add(to, s + done, n - done);
-    search_end(search);
+    search_end(matches.search);
     return found != FOUND_ERROR;
 }
 
@@ -67,80 +65,66 @@ static void strip(const struct normal_step *g, const char *s, size_t n, struct t
 
 // ---- SentencePiece (Normalizer::Normalize in its source)
 
-struct pieces {
-    const struct normal_step *g;
-    struct text *to;
-    size_t begin; // where this text begins in `to`
-    bool space;   // the last character written is a space, or none is
-};
-
-static void put_piece(struct pieces *p, const char *s, size_t n)
+// The next part of the text: a user-defined token, what the map makes of a source string, or a character. Returns its length in the text.
+static size_t next_part(const struct normal_step *g, const struct added *keep, const char *s, size_t n,
+                        const char **part, size_t *part_n)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (s[i] != ' ') {
-            text_add(p->to, s + i, 1);
-            p->space = false;
-        } else if (!p->space || !p->g->collapse) {
-            text_puts(p->to, METASPACE);
-            p->space = true;
-        }
-    }
+    const struct added_token *kept = keep != NULL ? added_longest(keep, s, n) : NULL;
+    const size_t length = kept != NULL ? kept->n : utf8_character(s, n);
+    const size_t source = kept == NULL && g->map != NULL ? character_map_longest(g->map, s, n, part) : 0;
+    *part = source > 0 ? *part : s;
+    *part_n = source > 0 ? strlen(*part) : length;
+    return source > 0 ? source : length;
 }
 
 static void pieces(const struct normal_step *g, const char *s, size_t n, const struct added *keep, struct text *to)
 {
     static const size_t space = sizeof(METASPACE) - 1;
-    struct pieces p = { g, to, to->n, true };
-    bool begun = false;
-    for (size_t i = 0, length; i < n; i += length) {
-        const struct added_token *kept = keep != NULL ? added_longest(keep, s + i, n - i) : NULL;
-        const char *target = s + i;
-        size_t target_n = length = kept != NULL ? kept->n : utf8_character(s + i, n - i);
-        if (kept == NULL && g->map != NULL) {
-            const char *mapped;
-            const size_t source = character_map_longest(g->map, s + i, n - i, &mapped);
-            if (source > 0) {
-                target = mapped;
-                target_n = strlen(mapped);
-                length = source;
-            }
-        }
-        if (!begun) { // leading spaces go before the prefix is written
-            size_t from = 0;
-            while (g->collapse && from < target_n && target[from] == ' ')
-                from++;
-            if (from == target_n)
-                continue;
-            target += from;
-            target_n -= from;
-            begun = true;
-            if (g->prefix)
-                text_puts(to, METASPACE);
-            p.space = g->prefix;
-        }
-        put_piece(&p, target, target_n);
+    const char *part;
+    size_t at = 0, part_n, length;
+    while (g->collapse && at < n && (length = next_part(g, keep, s + at, n - at, &part, &part_n)) > 0 && part_n == 1 &&
+           part[0] == ' ')
+        at += length;
+    if (at == n)
+        return;
+    if (g->prefix)
+        text_puts(to, METASPACE);
+    for (bool after_space = g->collapse; at < n && to->n <= NORMAL_MAX; at += length) {
+        length = next_part(g, keep, s + at, n - at, &part, &part_n);
+        size_t from = 0;
+        while (after_space && from < part_n && part[from] == ' ')
+            from++;
+        for (size_t i = from; i < part_n; i++)
+            text_add(to, part[i] == ' ' ? METASPACE : part + i, part[i] == ' ' ? space : 1);
+        if (from < part_n)
+            after_space = g->collapse && part[part_n - 1] == ' ';
     }
-    while (g->collapse && to->n >= p.begin + space && memcmp(to->s + to->n - space, METASPACE, space) == 0)
+    while (g->collapse && to->n >= space && memcmp(to->s + to->n - space, METASPACE, space) == 0)
         to->n -= space;
 }
 
 // ---- all steps
+
+static bool too_long(struct error *err)
+{
+    return fail(err, "a normalizer makes a text of more than %d bytes", (int)NORMAL_MAX);
+}
 
 static bool run_step(const struct normal_step *g, const char *s, size_t n, const struct added *keep, struct text *to,
                      struct error *err)
 {
     switch (g->kind) {
     case NORMAL_NFC:
-        nfc_add(to, s, n);
+        normal_form_add(to, s, n, UTF8_NFC);
         return true;
     case NORMAL_NFD:
-        utf8_normalize(to, s, n, UTF8_NFD);
+        normal_form_add(to, s, n, UTF8_NFD);
         return true;
     case NORMAL_NFKC:
-        utf8_normalize(to, s, n, UTF8_NFKC);
+        normal_form_add(to, s, n, UTF8_NFKC);
         return true;
     case NORMAL_NFKD:
-        utf8_normalize(to, s, n, UTF8_NFKD);
+        normal_form_add(to, s, n, UTF8_NFKD);
         return true;
     case NORMAL_REPLACE:
         return replace(g, s, n, to, err);
@@ -148,8 +132,7 @@ static bool run_step(const struct normal_step *g, const char *s, size_t n, const
         strip(g, s, n, to);
         return true;
     case NORMAL_CLUSTERS:
-        character_map_clusters(g->map, s, n, to);
-        return true;
+        return character_map_clusters(g->map, s, n, NORMAL_MAX, to) || too_long(err);
     case NORMAL_PIECES:
         pieces(g, s, n, keep, to);
         return true;
@@ -171,7 +154,7 @@ bool normalizer_run(const struct normalizer *z, const char *s, size_t n, const s
         struct text *next = &part[i % 2];
         next->n = 0;
         text_puts(next, ""); // allocated also if it stays empty
-        ok = run_step(&z->step[i], s, n, keep, next, err);
+        ok = run_step(&z->step[i], s, n, keep, next, err) && (next->n <= NORMAL_MAX || too_long(err));
         s = next->s;
         n = next->n;
     }

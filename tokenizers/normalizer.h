@@ -2,6 +2,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct added;
 struct character_map;
@@ -32,8 +33,8 @@ struct normal_step {
     bool prefix, collapse;
 };
 
-enum { MAX_NORMAL_STEPS = 12 };
-struct normalizer { // start with { 0 }
+enum { MAX_NORMAL_STEPS = 12, NORMAL_MAX = INT32_MAX / 8 }; // NORMAL_MAX: bytes of a normalized text
+struct normalizer {                                         // start with { 0 }
     int n;
     struct normal_step step[MAX_NORMAL_STEPS];
 };
@@ -42,6 +43,6 @@ struct normalizer { // start with { 0 }
 bool normalizer_add(struct normalizer *z, struct normal_step step, struct error *err);
 void normalizer_free(struct normalizer *z);
 // Appends the normal form of UTF-8 text. keep: tokens that PIECES copies unchanged; NULL: none. Returns false and sets err if a pattern
-// gives up.
+// gives up or the text becomes longer than NORMAL_MAX.
 bool normalizer_run(const struct normalizer *z, const char *s, size_t n, const struct added *keep, struct text *to,
                     struct error *err);

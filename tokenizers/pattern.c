@@ -343,15 +343,32 @@ enum found search_next(struct search *s, const char *text, size_t n, size_t from
     if (rc < 0) {
         char why[128] = "";
         pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof(why));
-        fail(err, "the pre-tokenizer's pattern failed at byte %zu: %s", from, why);
+        fail(err, "a pattern of the tokenizer failed at byte %zu: %s", from, why);
         return FOUND_ERROR;
     }
     const size_t *at = pcre2_get_ovector_pointer(s->match);
     *start = at[0];
     *stop = at[1];
     if (*start < from || *stop < *start) { // \K inside a look-around, which the rewriter refuses
-        fail(err, "the pre-tokenizer's pattern went backwards at byte %zu", from);
+        fail(err, "a pattern of the tokenizer went backwards at byte %zu", from);
         return FOUND_ERROR;
     }
     return FOUND_MATCH;
+}
+
+enum found matches_next(struct matches *m, size_t *start, size_t *stop, struct error *err)
+{
+    while (m->from <= m->n) {
+        const enum found found = search_next(m->search, m->s, m->n, m->from, start, stop, err);
+        if (found != FOUND_MATCH)
+            return found;
+        m->from = *stop;
+        if (*start < *stop || !m->any || *stop != m->last) {
+            m->any = true;
+            m->last = *stop;
+            return FOUND_MATCH;
+        }
+        m->from += m->from < m->n ? utf8_character(m->s + m->from, m->n - m->from) : 1;
+    }
+    return FOUND_NONE;
 }

@@ -12,7 +12,16 @@
 
 // The pre-tokenizers Digits and Punctuation use Rust's Unicode 17, which has thirteen more numbers than Oniguruma's 16.
 #define DIGIT "[\\p{N}\\x{11DE0}-\\x{11DE9}\\x{16FF4}-\\x{16FF6}]"
-#define PUNCTUATION "[\\p{P}$+<=>^`|~]" // Unicode's punctuation, and ASCII's
+// Punctuation uses an older Unicode: these are not punctuation there. Found by comparing both on every code point.
+#define NOT_YET_PUNCTUATION \
+    "\\x{61d}\\x{9fd}\\x{a76}\\x{c77}\\x{c84}\\x{1b4e}-\\x{1b4f}\\x{1b7d}-\\x{1b7f}\\x{2e43}-\\x{2e4f}" \
+    "\\x{2e52}-\\x{2e5d}\\x{10d6e}\\x{10ead}\\x{10f55}-\\x{10f59}\\x{10f86}-\\x{10f89}\\x{113d4}-\\x{113d5}" \
+    "\\x{113d7}-\\x{113d8}\\x{1144b}-\\x{1144f}\\x{1145a}-\\x{1145b}\\x{1145d}\\x{11660}-\\x{1166c}\\x{116b9}\\x{1183b}" \
+    "\\x{11944}-\\x{11946}\\x{119e2}\\x{11a3f}-\\x{11a46}\\x{11a9a}-\\x{11a9c}\\x{11a9e}-\\x{11aa2}\\x{11b00}-\\x{11b09}" \
+    "\\x{11be1}\\x{11c41}-\\x{11c45}\\x{11c70}-\\x{11c71}\\x{11ef7}-\\x{11ef8}\\x{11f43}-\\x{11f4f}\\x{11fff}" \
+    "\\x{12ff1}-\\x{12ff2}\\x{16d6d}-\\x{16d6f}\\x{16e97}-\\x{16e9a}\\x{16fe2}\\x{1e5ff}\\x{1e95e}-\\x{1e95f}"
+#define PUNCTUATION \
+    "(?![" NOT_YET_PUNCTUATION "])[\\p{P}\\x{166d}\\x{111c9}$+<=>^`|~]" // Unicode's, two former ones, and ASCII's
 
 // ---- stages ------------------------------------------------------------------------------------------------------
 
@@ -34,12 +43,6 @@ bool pretokenizer_pattern(struct pretokenizer *p, struct pattern *pattern, enum 
 bool pretokenizer_split(struct pretokenizer *p, const char *pattern, size_t n, enum keep keep, struct error *err)
 {
     struct pattern *compiled = pattern_compile(pattern, n, err);
-    return compiled != NULL && append(p, (struct stage){ .pattern = compiled, .keep = keep }, err);
-}
-
-bool pretokenizer_split_literal(struct pretokenizer *p, const char *text, size_t n, enum keep keep, struct error *err)
-{
-    struct pattern *compiled = pattern_literal(text, n, err);
     return compiled != NULL && append(p, (struct stage){ .pattern = compiled, .keep = keep }, err);
 }
 
@@ -163,27 +166,16 @@ static bool segment(struct cutting *k, size_t start, size_t stop, bool match, st
     return true;
 }
 
-// An empty match splits at its position; one directly after another match is ignored, and the search continues after the next
-// character.
+// An empty match splits at its position.
 static bool split(struct cutting *k, size_t n, struct error *err)
 {
-    size_t done = 0, from = 0, last = SIZE_MAX;
-    while (from <= n) {
-        size_t start, stop;
-        enum found found = search_next(k->c->search[k->stage], k->s, n, from, &start, &stop, err);
-        if (found == FOUND_ERROR)
-            return false;
-        if (found == FOUND_NONE)
-            break;
-        if (start == stop && stop == last) {
-            from += from < n ? utf8_character(k->s + from, n - from) : 1;
-            continue;
-        }
+    struct matches matches = { .search = k->c->search[k->stage], .s = k->s, .n = n };
+    size_t done = 0;
+    enum found found;
+    for (size_t start, stop; (found = matches_next(&matches, &start, &stop, err)) == FOUND_MATCH; done = stop)
         if (!segment(k, done, start, false, err) || !segment(k, start, stop, true, err))
             return false;
-        done = from = last = stop;
-    }
-    return segment(k, done, n, false, err) && let_go(k, err);
+    return found != FOUND_ERROR && segment(k, done, n, false, err) && let_go(k, err);
 }
 
 // The piece with a space in front if the stage adds one, and with U+2581 for spaces if it says so.

@@ -38,7 +38,6 @@ struct pretokenizer { // start with { 0 }
 bool pretokenizer_pattern(struct pretokenizer *p, struct pattern *pattern, enum keep keep,
                           struct error *err); // takes the pattern over
 bool pretokenizer_split(struct pretokenizer *p, const char *pattern, size_t n, enum keep keep, struct error *err);
-bool pretokenizer_split_literal(struct pretokenizer *p, const char *text, size_t n, enum keep keep, struct error *err);
 bool pretokenizer_digits(struct pretokenizer *p, bool individually, struct error *err);
 bool pretokenizer_punctuation(struct pretokenizer *p, enum keep keep, struct error *err);
 bool pretokenizer_byte_level(struct pretokenizer *p, bool space_first, bool gpt2, struct error *err);

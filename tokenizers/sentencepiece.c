@@ -1,7 +1,7 @@
 // sentencepiece.c - SentencePiece's models: BPE by scores, and unigram, as its own files (tokenizer.model) and GGUF have them.
 //
-// User-defined pieces are matched in the normalized text before anything else. Control pieces are never made of text; as added tokens
-// they match where special tokens do.
+// User-defined pieces are matched in the normalized text before anything else; in unigram models they compete by a high score. Control
+// pieces are never made of text; as added tokens they match where special tokens do.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,21 @@ void tokenizer_find_bytes(const struct tokenizer *t, int32_t byte[256])
     }
 }
 
-static bool add_piece(struct tokenizer *t, int32_t id, const struct piece *p, struct error *err)
+// A user-defined piece as it stands in a normalized text. GGUF stores spaces in it where SentencePiece has U+2581.
+static void add_user_defined(struct tokenizer *t, int32_t id, const struct piece *p)
+{
+    struct text normal = { 0 };
+    for (size_t i = 0; i < p->n; i++)
+        if (p->text[i] == ' ')
+            text_puts(&normal, METASPACE);
+        else
+            text_add(&normal, p->text + i, 1);
+    added_add(&t->normal, normal.s, normal.n, (struct added_token){ .id = id });
+    free(normal.s);
+    t->vocabulary.token[id].kind = TOKEN_ADDED;
+}
+
+static bool add_piece(struct tokenizer *t, int32_t id, const struct piece *p, bool unigram, struct error *err)
 {
     const bool special = p->kind == PIECE_CONTROL || p->kind == PIECE_UNKNOWN, user = p->kind == PIECE_USER_DEFINED;
     struct error why;
@@ -35,16 +49,52 @@ static bool add_piece(struct tokenizer *t, int32_t id, const struct piece *p, st
     if (special)
         ok = vocabulary_add_literal(&t->vocabulary, id, p->text, p->n, TOKEN_SPECIAL, &why);
     else
-        ok = vocabulary_add_piece(&t->vocabulary, id, p->text, p->n, p->kind == PIECE_BYTE, &why);
+        ok = vocabulary_add_piece(&t->vocabulary, id, p->text, p->n, true, p->kind == PIECE_BYTE, &why);
     if (!ok)
         return fail(err, "%s: %s", t->name, why.text);
+    if (special)
+        added_add(&t->raw, p->text, p->n, (struct added_token){ .id = id, .special = true });
     if (user) {
-        t->vocabulary.token[id].kind = TOKEN_ADDED;
-        t->vocabulary.token[id].literal = true;
+        add_user_defined(t, id, p);
+        t->vocabulary.token[id].literal = !unigram;
     }
-    if (special || user)
-        added_add(special ? &t->raw : &t->normal, p->text, p->n, (struct added_token){ .id = id, .special = special });
     return true;
+}
+
+// The scores of pieces that are made of text: normal ones, in BPE also unused ones, which are taken apart again. NAN: the others.
+static double *scores_of(const struct piece_model *m)
+{
+    double *score = xmalloc(m->n * sizeof(*score));
+    for (size_t i = 0; i < m->n; i++) {
+        const int kind = m->piece[i].kind;
+        score[i] = kind == PIECE_NORMAL || (kind == PIECE_UNUSED && !m->unigram) ? m->piece[i].score : NAN;
+    }
+    return score;
+}
+
+static void init_unigram(struct tokenizer *t, const struct piece_model *m, int32_t unknown)
+{
+    unigram_init(&t->unigram, &t->vocabulary, scores_of(m));
+    t->unigram_model = t->unigram.single = true;
+    t->unigram.unknown = unknown;
+    for (size_t i = 0; i < m->n; i++)
+        if (m->piece[i].kind == PIECE_USER_DEFINED && m->piece[i].n > 0)
+            unigram_user_defined(&t->unigram, (int32_t)i);
+}
+
+static void init_bpe(struct tokenizer *t, const struct piece_model *m, int32_t unknown)
+{
+    double *score = scores_of(m);
+    bool *unused = NULL;
+    for (size_t i = 0; i < m->n; i++)
+        if (m->piece[i].kind == PIECE_UNUSED) {
+            unused = unused != NULL ? unused : xcalloc(m->n, sizeof(*unused));
+            unused[i] = true;
+        }
+    bpe_init_texts(&t->bpe, &t->vocabulary, tokenizer_ranks(score, (int)m->n), unused);
+    t->bpe.unknown = unknown;
+    t->bpe.fuse_unknown = true;
+    free(score);
 }
 
 static bool read_map(struct tokenizer *t, const struct piece_model *m, struct error *err)
@@ -64,35 +114,20 @@ bool tokenizer_of_pieces(struct tokenizer *t, const struct piece_model *m, struc
     if (!read_map(t, m, err))
         return false;
     vocabulary_init(&t->vocabulary, (int)m->n, m->n);
-    double *score = xmalloc(m->n * sizeof(*score));
-    bool ok = true, bytes = false;
-    for (size_t i = 0; i < m->n && ok; i++) {
+    bool bytes = false;
+    for (size_t i = 0; i < m->n; i++) {
         const struct piece *p = &m->piece[i];
-        score[i] = p->kind == PIECE_NORMAL && !isnan(p->score) ? p->score : NAN;
-        unknown = p->kind == PIECE_UNKNOWN ? (int32_t)i : unknown;
+        if (p->kind == PIECE_UNKNOWN && unknown < 0) // phi-3 marks more
+            unknown = (int32_t)i;
         bytes |= p->kind == PIECE_BYTE;
-        ok = p->kind == PIECE_UNUSED && !m->unigram
-                 ? fail(err, "%s: piece %zu is unused, which is not supported in BPE", t->name, i)
-                 : add_piece(t, (int32_t)i, p, err);
+        if (!add_piece(t, (int32_t)i, p, m->unigram, err))
+            return false;
     }
-    t->drops_space = m->prefix || m->collapse;
-    if (m->unigram) {
-        unigram_init(&t->unigram, &t->vocabulary, score);
-        t->unigram_model = t->unigram.single = true;
-        t->unigram.unknown = unknown;
-    } else if (ok) {
-        int32_t *rank = tokenizer_ranks(score, (int)m->n);
-        tokenizer_merge_all(t, rank);
-        free(rank);
-        t->bpe.characters = &t->vocabulary;
-        t->bpe.unknown = unknown;
-        t->bpe.fuse_unknown = true;
-    }
-    if (!m->unigram)
-        free(score);
+    t->drops = m->collapse ? DROPS_LEADING : m->prefix ? DROPS_PREFIX : DROPS_NOTHING;
+    (m->unigram ? init_unigram : init_bpe)(t, m, unknown);
     if (bytes)
         tokenizer_find_bytes(t, m->unigram ? t->unigram.byte : t->bpe.byte);
-    return ok && tokenizer_finish(t, err);
+    return tokenizer_finish(t, err);
 }
 
 // ---- tokenizer.model: a ModelProto (sentencepiece_model.proto)

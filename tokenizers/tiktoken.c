@@ -3,7 +3,6 @@
 //
 // A tiktoken file has neither a pattern nor special tokens: those of Llama 3 and Qwen, which publish such files, are known by the number
 // of ranks. Mistral's tekken.json has both.
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,12 +46,20 @@ static bool add_token(struct tokenizer *t, int32_t id, const char *base64, size_
 
 static bool finish(struct tokenizer *t, struct error *err)
 {
-    tokenizer_merge_all(t, NULL); // ids are in the order of ranks
-    tokenizer_bytes(t);
-    t->ignore_merges = true;
-    for (int b = 0; b < 256; b++)
-        if (t->bpe.byte[b] < 0)
+    const int size = t->vocabulary.size;
+    int32_t *rank = xmalloc((size_t)size * sizeof(*rank));
+    for (int32_t id = 0; id < size; id++) {
+        const struct token *token = vocabulary_token(&t->vocabulary, id);
+        rank[id] = token == NULL || token->literal ? -1 : id; // ids are in the order of ranks
+    }
+    bpe_init_texts(&t->bpe, &t->vocabulary, rank, NULL);
+    t->ignore_merges = t->byte_letters = true;
+    for (int b = 0; b < 256; b++) {
+        char letter[2];
+        const int n = byte_to_letter((unsigned char)b, letter);
+        if (vocabulary_find(&t->vocabulary, letter, (size_t)n) < 0)
             return fail(err, "%s: the byte 0x%02X has no token", t->name, (unsigned)b);
+    }
     return tokenizer_finish(t, err);
 }
 
@@ -60,6 +67,7 @@ static bool finish(struct tokenizer *t, struct error *err)
 
 struct known { // a published file
     int ranks;
+    bool nfc;           // texts are normalized
     const char *family; // of its pattern
     const char *const *special;
     int specials; // named ones
@@ -83,20 +91,30 @@ static const char *const llama3[] = {
 };
 static const char *const qwen[] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>" };
 static const struct known published[] = {
-    { 128000, "llama-bpe", llama3, 12, "<|reserved_special_token_%d|>", 2, 244 },
-    { 151643, "qwen2", qwen, 3, "<|extra_%d|>", 0, 205 },
+    { 128000, false, "llama-bpe", llama3, 12, "<|reserved_special_token_%d|>", 2, 244 },
+    { 151643, true, "qwen2", qwen, 3, "<|extra_%d|>", 0, 205 },
 };
+
+// The number that s (n) is; -1: none, or too large.
+static long long number_in(const char *s, size_t n)
+{
+    long long number = 0;
+    for (size_t i = 0; i < n && number >= 0; i++)
+        number = s[i] >= '0' && s[i] <= '9' && number <= VOCABULARY_MAX ? number * 10 + s[i] - '0' : -1;
+    return n > 0 ? number : -1;
+}
 
 static bool read_line(struct tokenizer *t, const char *line, size_t n, long long number, int32_t rank,
                       struct error *err)
 {
     const char *space = memchr(line, ' ', n);
-    char *end;
-    errno = 0;
-    const long given = space != NULL ? strtol(space + 1, &end, 10) : -1;
-    if (space == NULL || errno != 0 || end != line + n || given != rank)
-        return fail(err, "%s:%lld: expected a token in base64 and its rank, %d", t->name, number, (int)rank);
-    return add_token(t, rank, line, (size_t)(space - line), "line", number, err);
+    const size_t base64_n = space != NULL ? (size_t)(space - line) : n;
+    if (space != NULL && number_in(space + 1, n - base64_n - 1) == rank)
+        return add_token(t, rank, line, base64_n, "line", number, err);
+    char *found = printable_text(line, n);
+    fail(err, "%s:%lld: expected a token in base64 and its rank, %d, found %s", t->name, number, (int)rank, found);
+    free(found);
+    return false;
 }
 
 static bool add_specials(struct tokenizer *t, const struct known *k, struct error *err)
@@ -124,14 +142,10 @@ static bool read_ranks(struct tokenizer *t, const char *data, size_t n, struct e
     for (size_t i = 0; i < sizeof(published) / sizeof(*published); i++)
         if (published[i].ranks == lines)
             k = &published[i];
-    if (k == NULL)
-        return fail(
-            err,
-            "%s: a tiktoken file with %d ranks is not known (Llama 3's has 128000, Qwen's 151643): its pattern and its special "
-            "tokens are not in it",
-            t->name, lines);
-    vocabulary_init(&t->vocabulary, k->ranks + k->specials + k->reserved_n,
-                    (size_t)(k->ranks + k->specials + k->reserved_n));
+    if (lines > VOCABULARY_MAX)
+        return fail(err, "%s: %d lines are too many", t->name, lines);
+    const int size = lines + (k != NULL ? k->specials + k->reserved_n : 0);
+    vocabulary_init(&t->vocabulary, size, (size_t)size);
     for (size_t at = 0; at < n; at_line++) {
         const char *end = memchr(data + at, '\n', n - at);
         const size_t length = end != NULL ? (size_t)(end - (data + at)) : n - at;
@@ -139,8 +153,16 @@ static bool read_ranks(struct tokenizer *t, const char *data, size_t n, struct e
             return false;
         at += length + 1;
     }
+    if (k == NULL)
+        return fail(
+            err,
+            "%s: a tiktoken file with %d ranks is not known (Llama 3's has 128000, Qwen's 151643): its pattern and its special "
+            "tokens are not in it",
+            t->name, lines);
     bool ignored;
-    return pretokenizer_family(&t->cut, k->family, strlen(k->family), &ignored, err) && add_specials(t, k, err) &&
+    struct error why; // which does not happen: few steps, known families
+    return (!k->nfc || normalizer_add(&t->normalizer, (struct normal_step){ .kind = NORMAL_NFC }, &why)) &&
+           pretokenizer_family(&t->cut, k->family, strlen(k->family), &ignored, &why) && add_specials(t, k, err) &&
            finish(t, err);
 }
 
@@ -208,8 +230,10 @@ static bool read_tekken(struct tokenizer *t, const struct json *j, struct error 
     struct error why;
     if (!json_is_text(pattern) || !json_is_int(size) || !json_is_int(specials) || !json_is_array(vocab) ||
         json_int(specials) < 0 || json_int(size) <= json_int(specials) || json_int(size) > VOCABULARY_MAX)
-        return fail(err, "%s: expected vocab, and in config pattern, default_vocab_size and default_num_special_tokens",
-                    t->name);
+        return fail(err,
+                    "%s: expected vocab, a list, and in config pattern, a text, and default_num_special_tokens and "
+                    "default_vocab_size, integers of which the second is larger, up to %d",
+                    t->name, VOCABULARY_MAX);
     const int n = (int)json_int(size), first = (int)json_int(specials);
     if ((int)json_count(vocab) < n - first)
         return fail(err, "%s: expected %d tokens, found %zu", t->name, n - first, json_count(vocab));
@@ -220,7 +244,7 @@ static bool read_tekken(struct tokenizer *t, const struct json *j, struct error 
         const struct json *token = json_at(vocab, (size_t)i), *bytes = json_get(token, "token_bytes"),
                           *rank = json_get(token, "rank");
         if (!json_is_text(bytes) || !json_is_int(rank) || json_int(rank) != i)
-            return fail(err, "%s: token %d: expected rank %d and token_bytes", t->name, i, i);
+            return fail(err, "%s: token %d of vocab: expected rank %d and token_bytes", t->name, i, i);
         if (!add_token(t, first + i, json_text(bytes), json_text_length(bytes), "token", i, err))
             return false;
     }

@@ -66,6 +66,45 @@ static struct tokenizer *open_model(const char *path, const struct mapping *file
     return t;
 }
 
+// ---- tokens that transformers adds to a tokenizer.model: what it does with them stands in no file, so they must be in the model
+
+static bool has_added(const struct tokenizer *t, const char *file, const char *text, long long id, struct error *err)
+{
+    const size_t n = strlen(text);
+    const struct token *token = id <= INT32_MAX ? vocabulary_token(&t->vocabulary, (int32_t)id) : NULL;
+    if (token != NULL && token->text_n == n && memcmp(t->vocabulary.strings.s + token->text, text, n) == 0)
+        return true;
+    char *shown = printable_text(text, n);
+    fail(
+        err,
+        "%s: adds the token %s, %lld, which %s does not have; expected tokenizer.json beside them (transformers' save_pretrained "
+        "of a fast tokenizer writes it)",
+        file, shown, id, t->name);
+    free(shown);
+    return false;
+}
+
+// added_tokens.json: {token: id}. tokenizer_config.json: {"added_tokens_decoder": {id: {"content": token}}}.
+static bool has_added_tokens(const struct tokenizer *t, const char *directory, struct error *err)
+{
+    static const char *const names[] = { "added_tokens.json", "tokenizer_config.json" };
+    bool ok = true;
+    for (int i = 0; i < 2 && ok; i++) {
+        char *path = xformat("%s/%s", directory, names[i]);
+        const bool found = file_exists(path);
+        struct json *j = found ? json_read(path, err) : NULL;
+        const struct json *list = i == 0 ? j : json_get(j, "added_tokens_decoder");
+        ok = !found || j != NULL;
+        for (void *at = ok ? json_first(list) : NULL; at != NULL && ok; at = json_next(list, at))
+            ok = i == 0 ? has_added(t, path, json_key(at), json_int(json_value(at)), err)
+                        : has_added(t, path, json_text(json_get(json_value(at), "content")),
+                                    strtoll(json_key(at), NULL, 10), err);
+        json_free(j);
+        free(path);
+    }
+    return ok;
+}
+
 static struct tokenizer *open_directory(const char *path, struct error *err)
 {
     static const char *const names[] = { "tokenizer.json", "tekken.json", "tokenizer.model", "tokenizer.model.v3" };
@@ -74,6 +113,10 @@ static struct tokenizer *open_directory(const char *path, struct error *err)
         const bool found = file_exists(file);
         struct tokenizer *t = found ? tokenizer_open(file, err) : NULL;
         free(file);
+        if (t != NULL && !ends_with(names[i], ".json") && !has_added_tokens(t, path, err)) {
+            tokenizer_close(t);
+            return NULL;
+        }
         if (found)
             return t;
     }
@@ -201,35 +244,6 @@ int32_t *tokenizer_ranks(const double *score, int size)
     return rank;
 }
 
-// Calls `add` with both tokens of every pair that makes a token, or only counts the pairs.
-static size_t every_pair(struct tokenizer *t, const int32_t *rank, bool add)
-{
-    const struct vocabulary *v = &t->vocabulary;
-    size_t pairs = 0;
-    for (int32_t id = 0; id < v->size; id++) {
-        const struct token *whole = vocabulary_token(v, id);
-        if (whole == NULL || whole->literal || (rank != NULL && rank[id] < 0))
-            continue;
-        const char *s = v->strings.s + whole->text;
-        for (size_t cut = 1; cut < whole->text_n; cut++) {
-            const int32_t left = vocabulary_find(v, s, cut);
-            const int32_t right = left >= 0 ? vocabulary_find(v, s + cut, whole->text_n - cut) : -1;
-            if (right < 0 || v->token[left].literal || v->token[right].literal)
-                continue;
-            pairs++;
-            if (add)
-                bpe_merge(&t->bpe, left, right, (uint32_t)(rank != NULL ? rank[id] : id), id);
-        }
-    }
-    return pairs;
-}
-
-void tokenizer_merge_all(struct tokenizer *t, const int32_t *rank)
-{
-    bpe_init(&t->bpe, every_pair(t, rank, false));
-    every_pair(t, rank, true);
-}
-
 bool tokenizer_finish(struct tokenizer *t, struct error *err)
 {
     struct error why;
@@ -298,7 +312,7 @@ struct encoding {
 // The piece as the checkpoint stores tokens: in byte letters if the tokenizer is byte-level.
 static const char *stored_form(struct encoding *e, const char *s, size_t *n)
 {
-    if (e->t->bpe.characters != NULL || e->t->cut.letters)
+    if ((e->t->bpe.characters != NULL && !e->t->byte_letters) || e->t->cut.letters)
         return s;
     e->letters.n = 0;
     bytes_to_letters(s, *n, &e->letters);
@@ -314,16 +328,19 @@ static void encode_piece(void *context, const char *s, size_t n)
         unigram_encode(&t->unigram, s, n, e->to);
         return;
     }
+    size_t stored_n = n;
+    const char *stored = t->ignore_merges || t->byte_letters ? stored_form(e, s, &stored_n) : NULL;
     if (t->ignore_merges) {
-        size_t stored_n = n;
-        const char *stored = stored_form(e, s, &stored_n);
         int32_t id = vocabulary_find(&t->vocabulary, stored, stored_n);
         if (id >= 0 && !vocabulary_token(&t->vocabulary, id)->literal) {
             ids_add(e->to, id);
             return;
         }
     }
-    if (t->cut.letters) {
+    if (t->byte_letters) {
+        s = stored;
+        n = stored_n;
+    } else if (t->cut.letters) {
         e->bytes.n = 0;
         letters_to_bytes(s, n, &e->bytes);
         s = e->bytes.s;
@@ -335,6 +352,8 @@ static void encode_piece(void *context, const char *s, size_t n)
 // Encodes normalized text: the added tokens that match in it, and the pieces between them. first: the text begins here.
 static bool encode_normalized(struct encoding *e, const char *s, size_t n, bool first, struct error *err)
 {
+    if (e->t->unigram_model && e->t->unigram.single) // user-defined pieces compete by their scores
+        return n == 0 || splitter_text(e->splitter, s, n, first, err);
     struct added_walk walk = { .a = &e->t->normal, .special = e->special, .text = s, .n = n };
     for (struct added_part part; added_next(&walk, &part); first = false) {
         if (part.token != NULL)
@@ -367,13 +386,17 @@ static bool encode_raw(struct encoding *e, const char *s, size_t n, struct error
     return ok;
 }
 
+enum {
+    TEXT_MAX = INT32_MAX / 32
+}; // normal forms lengthen a text, at most to NORMAL_MAX; pieces in byte letters are up to six times as long
+
 bool tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, bool special, struct ids *to,
                       struct error *err)
 {
     if (!utf8_require(text, n, "the text", err))
         return false;
-    if (n > INT32_MAX / 32) // a normal form lengthens text at most 18-fold
-        return fail(err, "the text is longer than %d bytes", INT32_MAX / 32);
+    if (n > TEXT_MAX)
+        return fail(err, "the text is longer than %d bytes", (int)TEXT_MAX);
     struct encoding e = { .t = t, .special = special, .to = to };
     size_t before = to->n;
     e.splitter = splitter_begin(&t->cut, encode_piece, &e);

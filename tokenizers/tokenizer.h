@@ -37,11 +37,12 @@ bool tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, boo
                       struct error *err);
 
 // Decodes ids to text, a chunk at a time. struct decoding holds the bytes of an incomplete character between calls; start
-// with { 0 }.
+// with { 0 }. Malformed bytes become one U+FFFD for each maximal subpart (Unicode, 3.9), as byte-level decoders have it; of byte
+// pieces SentencePiece makes one for each byte.
 struct decoding {
     unsigned char held[4];
     int n;
-    bool begun; // a token was decoded: SentencePiece's tokenizers drop a space before the first one
+    bool begun; // the text has begun: SentencePiece's tokenizers drop spaces before it
 };
 struct text;
 void tokenizer_decode(const struct tokenizer *t, const int32_t *id, size_t n, bool special, struct decoding *state,

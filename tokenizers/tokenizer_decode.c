@@ -40,6 +40,34 @@ void tokenizer_decode_bytes(struct decoding *state, const char *s, size_t n, str
     }
 }
 
+// How many spaces the bytes (n) of the token lose.
+static size_t dropped(const struct tokenizer *t, int32_t id, const char *bytes, size_t n, struct decoding *state)
+{
+    const bool first = !state->begun, space = n > 0 && bytes[0] == ' ';
+    const struct token *token = vocabulary_token(&t->vocabulary, id);
+    state->begun |= n > 0;
+    if (!first || !space)
+        return 0;
+    size_t spaces = 1;
+    switch (t->drops) {
+    case DROPS_NOTHING:
+        return 0;
+    case DROPS_SPACE:
+        return 1;
+    case DROPS_FIRST_TOKEN:
+        while (spaces < n && bytes[spaces] == ' ')
+            spaces++;
+        return spaces;
+    case DROPS_PREFIX:
+    case DROPS_LEADING:
+        break;
+    }
+    if (n == 1 && byte_of_token(t->vocabulary.strings.s + token->text, token->text_n) >= 0)
+        return 0;
+    state->begun = t->drops == DROPS_PREFIX || n > 1;
+    return 1;
+}
+
 void tokenizer_decode(const struct tokenizer *t, const int32_t *id, size_t n, bool special, struct decoding *state,
                       struct text *to)
 {
@@ -48,9 +76,8 @@ void tokenizer_decode(const struct tokenizer *t, const int32_t *id, size_t n, bo
         const char *bytes = tokenizer_token(t, id[i], &length);
         if (bytes == NULL || (!special && tokenizer_is_special(t, id[i])))
             continue;
-        const size_t dropped = t->drops_space && !state->begun && length > 0 && bytes[0] == ' ';
-        state->begun |= length > 0;
-        tokenizer_decode_bytes(state, bytes + dropped, length - dropped, to);
+        const size_t spaces = dropped(t, id[i], bytes, length, state);
+        tokenizer_decode_bytes(state, bytes + spaces, length - spaces, to);
     }
 }
 

@@ -1,7 +1,7 @@
 // tokenizer_gguf.c - reads a tokenizer from a GGUF file's metadata.
 //
-// The pre-tokenizer's pattern is not in the file: `tokenizer.ggml.pre` names its family. The file specifies no
-// normalization, since llama.cpp does none.
+// Of byte-level BPE, the pre-tokenizer's pattern is not in the file: `tokenizer.ggml.pre` names its family; and it specifies no
+// normalization, since llama.cpp does none. SentencePiece's models are read as pieces (sentencepiece.c).
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +40,16 @@ static const struct gguf_value *strings(const struct gguf *g, const char *key, s
     return NULL;
 }
 
+static bool numbers_fit(const struct tokenizer *t, const struct gguf_value *v, const char *key, uint64_t n, bool real,
+                        struct error *err)
+{
+    const bool reals = v != NULL && (v->element == GGUF_F32 || v->element == GGUF_F64);
+    const bool others = v != NULL && (v->element == GGUF_BOOL || v->element == GGUF_STRING || v->element == GGUF_ARRAY);
+    return (v != NULL && v->type == GGUF_ARRAY && v->n == n && reals == real && !others) ||
+           fail(err, "%s: %s does not have one %s for each of the %llu tokens", t->name, key,
+                real ? "number" : "integer", (unsigned long long)n);
+}
+
 static bool read_tokens(struct tokenizer *t, const struct gguf *g, struct error *err)
 {
     const struct gguf_value *tokens = strings(g, "tokenizer.ggml.tokens", err);
@@ -48,9 +58,8 @@ static bool read_tokens(struct tokenizer *t, const struct gguf *g, struct error 
         return false;
     if (tokens->n > VOCABULARY_MAX)
         return fail(err, "%s: %llu tokens are too many", t->name, (unsigned long long)tokens->n);
-    if (types != NULL && (types->type != GGUF_ARRAY || types->n != tokens->n))
-        return fail(err, "%s: tokenizer.ggml.token_type does not have one number for each of the %llu tokens", t->name,
-                    (unsigned long long)tokens->n);
+    if (types != NULL && !numbers_fit(t, types, "tokenizer.ggml.token_type", tokens->n, false, err))
+        return false;
     vocabulary_init(&t->vocabulary, (int)tokens->n, (size_t)tokens->n);
     size_t at = 0;
     struct error why;
@@ -110,14 +119,6 @@ static bool read_family(struct tokenizer *t, const struct gguf *g, struct error 
 
 // ---- SentencePiece
 
-static bool numbers_fit(const struct tokenizer *t, const struct gguf_value *v, const char *key, uint64_t n,
-                        struct error *err)
-{
-    return (v != NULL && v->type == GGUF_ARRAY && v->n == n) ||
-           fail(err, "%s: %s does not have one number for each of the %llu tokens", t->name, key,
-                (unsigned long long)n);
-}
-
 static bool flag(const struct gguf *g, const char *key, bool default_value)
 {
     bool value;
@@ -129,8 +130,8 @@ static bool read_pieces(struct tokenizer *t, const struct gguf *g, bool unigram,
     const struct gguf_value *tokens = strings(g, "tokenizer.ggml.tokens", err), *map;
     const struct gguf_value *scores = gguf_find(g, "tokenizer.ggml.scores"),
                             *types = gguf_find(g, "tokenizer.ggml.token_type");
-    if (tokens == NULL || !numbers_fit(t, scores, "tokenizer.ggml.scores", tokens->n, err) ||
-        !numbers_fit(t, types, "tokenizer.ggml.token_type", tokens->n, err))
+    if (tokens == NULL || !numbers_fit(t, scores, "tokenizer.ggml.scores", tokens->n, true, err) ||
+        !numbers_fit(t, types, "tokenizer.ggml.token_type", tokens->n, false, err))
         return false;
     struct piece *piece = xcalloc((size_t)tokens->n + 1, sizeof(*piece));
     struct piece_model m = { .unigram = unigram,
@@ -139,7 +140,11 @@ static bool read_pieces(struct tokenizer *t, const struct gguf *g, bool unigram,
                              .piece = piece,
                              .n = (size_t)tokens->n };
     map = gguf_find(g, "tokenizer.ggml.precompiled_charsmap");
-    if (map != NULL && map->type == GGUF_ARRAY) {
+    if (map != NULL) {
+        if (map->type != GGUF_ARRAY || (map->element != GGUF_U8 && map->element != GGUF_I8)) {
+            free(piece);
+            return fail(err, "%s: tokenizer.ggml.precompiled_charsmap is not an array of bytes", t->name);
+        }
         m.map = map->raw;
         m.map_n = map->raw_bytes;
     }
@@ -149,8 +154,12 @@ static bool read_pieces(struct tokenizer *t, const struct gguf *g, bool unigram,
         struct gguf_string s;
         ok = gguf_next_string(tokens, &at, &s) ||
              fail(err, "%s: tokenizer.ggml.tokens ends after %llu tokens", t->name, (unsigned long long)i);
+        const int64_t kind = gguf_array_int(types, i);
+        ok = ok && ((kind >= PIECE_NORMAL && kind <= PIECE_BYTE) ||
+                    fail(err, "%s: the type of token %llu is %lld; expected 1 to 6", t->name, (unsigned long long)i,
+                         (long long)kind));
         if (ok)
-            piece[i] = (struct piece){ s.s, s.n, gguf_array_real(scores, i), (int)gguf_array_int(types, i) };
+            piece[i] = (struct piece){ s.s, s.n, gguf_array_real(scores, i), (int)kind };
     }
     ok = ok && tokenizer_of_pieces(t, &m, err);
     free(piece);

@@ -71,7 +71,7 @@ static bool add_token(struct tokenizer *t, int32_t id, const char *text, size_t 
 {
     struct error why;
     const bool ok = form == NULL ? vocabulary_add(&t->vocabulary, id, text, n, &why)
-                                 : vocabulary_add_piece(&t->vocabulary, id, text, n,
+                                 : vocabulary_add_piece(&t->vocabulary, id, text, n, form->pieces,
                                                         form->bytes && byte_of_token(text, n) >= 0, &why);
     return ok || fail(err, "%s: %s", t->name, why.text);
 }
@@ -118,8 +118,10 @@ static bool read_unigram(struct tokenizer *t, const struct json *model, const st
     bool fallback;
     if (!json_is_array(pieces) || json_count(pieces) == 0 || json_count(pieces) >= VOCABULARY_MAX)
         return json_is_not(t, "the model's vocab", "a list of pieces with scores", err);
-    if ((!json_is_null(added) && !json_is_array(added)) || !size_of(t, NULL, added, &size, err))
+    if (!json_is_null(added) && !json_is_array(added))
         return json_is_not(t, "added_tokens", "a list", err);
+    if (!size_of(t, NULL, added, &size, err))
+        return false;
     if (!json_switch(t, model, "byte_fallback", false, &fallback, err))
         return false;
     if (!json_is_null(unknown) &&

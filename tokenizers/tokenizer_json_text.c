@@ -17,6 +17,15 @@ bool json_is_not(const struct tokenizer *t, const char *where, const char *wante
     return fail(err, "%s: %s is not %s", t->name, where, wanted);
 }
 
+// An unknown value in a message: quoted, shortened, no control characters.
+static bool found_text(const struct tokenizer *t, const char *what, const char *text, struct error *err)
+{
+    char *shown = printable_text(text, strlen(text));
+    fail(err, "%s: %s: found %s", t->name, what, shown);
+    free(shown);
+    return false;
+}
+
 const char *json_type(const struct json *j)
 {
     const struct json *type = json_get(j, "type");
@@ -31,7 +40,11 @@ bool json_is_type(const struct json *j, const char *type)
 bool json_unknown_type(const struct tokenizer *t, const char *what, const struct json *j, const char *known,
                        struct error *err)
 {
-    return fail(err, "%s: the %s %.64s is not known (%s)", t->name, what, json_type(j), known);
+    const char *type = json_type(j);
+    char *shown = json_is_text(json_get(j, "type")) ? printable_text(type, strlen(type)) : xstrdup(type);
+    fail(err, "%s: the %s %s is not known (%s)", t->name, what, shown, known);
+    free(shown);
+    return false;
 }
 
 bool json_switch(const struct tokenizer *t, const struct json *j, const char *key, bool default_value, bool *to,
@@ -164,13 +177,13 @@ static bool read_behavior(const struct tokenizer *t, const struct json *j, const
     for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
         if (strcmp(known[i].name, name) == 0) {
             *to = invert ? known[i].inverted : known[i].keep;
-            return !invert || *to < KEEP_WITH_PREVIOUS ||
+            return !invert || *to < KEEP_WITH_PREVIOUS || *to == KEEP_RUNS ||
                    fail(err, "%s: invert of a Split with the behavior %s is not supported", t->name, name);
         }
-    return fail(err,
-                "%s: the behavior \"%.64s\" of a %s is not known (Isolated, Removed, Contiguous, MergedWithPrevious, "
-                "MergedWithNext)",
-                t->name, name, json_type(j));
+    return found_text(t,
+                      "the behavior of a Split or Punctuation (Isolated, Removed, Contiguous, MergedWithPrevious, "
+                      "MergedWithNext)",
+                      name, err);
 }
 
 static bool read_split(struct tokenizer *t, const struct json *j, struct error *err)
@@ -228,8 +241,7 @@ static bool read_prefix(const struct tokenizer *t, const struct json *j, enum pr
     if (!json_switch(t, j, "add_prefix_space", true, &add, err))
         return false;
     if (strcmp(replacement, METASPACE) != 0 && !json_is_null(json_get(j, "replacement")))
-        return fail(err, "%s: the replacement \"%.16s\" of a Metaspace is not supported (only U+2581 is)", t->name,
-                    replacement);
+        return found_text(t, "the replacement of a Metaspace (only U+2581 is supported)", replacement, err);
     *to = add ? PREFIX_ALWAYS : PREFIX_NEVER;
     if (json_is_null(scheme))
         return true;
@@ -238,8 +250,7 @@ static bool read_prefix(const struct tokenizer *t, const struct json *j, enum pr
             *to = (enum prefix)i;
             return true;
         }
-    return fail(err, "%s: the prepend_scheme \"%.64s\" is not known (always, first, never)", t->name,
-                json_text(scheme));
+    return found_text(t, "the prepend_scheme of a Metaspace (always, first, never)", json_text(scheme), err);
 }
 
 static bool read_metaspace(struct tokenizer *t, const struct json *j, struct error *err)
@@ -270,6 +281,8 @@ bool json_read_pre_tokenizer(struct tokenizer *t, const struct json *j, bool *by
                 return false;
         return true;
     }
+    if (*bytes && json_is_type(j, "Metaspace"))
+        return fail(err, "%s: a Metaspace after ByteLevel is not supported", t->name);
     if (*bytes && !t->cut.letters)
         pretokenizer_letters(&t->cut);
     if (json_is_type(j, "Split"))
@@ -300,8 +313,8 @@ static bool read_decoder_replace(const struct tokenizer *t, const struct json *j
     const struct json *pattern = json_get(json_get(j, "pattern"), "String");
     form->pieces = true;
     return (strcmp(json_text(pattern), METASPACE) == 0 && strcmp(json_text(json_get(j, "content")), " ") == 0) ||
-           fail(err, "%s: a decoder Replace of \"%.16s\" is not supported (only of U+2581 by a space)", t->name,
-                json_text(pattern));
+           found_text(t, "the pattern of a decoder Replace (only U+2581 by a space is supported)", json_text(pattern),
+                      err);
 }
 
 static bool read_decoder_strip(struct tokenizer *t, const struct json *j, struct error *err)
@@ -309,7 +322,8 @@ static bool read_decoder_strip(struct tokenizer *t, const struct json *j, struct
     const struct json *start = json_get(j, "start"), *stop = json_get(j, "stop");
     const bool ok = strcmp(json_text(json_get(j, "content")), " ") == 0 && json_is_int(start) && json_int(start) <= 1 &&
                     json_int(start) >= 0 && json_is_int(stop) && json_int(stop) == 0;
-    t->drops_space |= ok && json_int(start) == 1;
+    if (ok && json_int(start) == 1)
+        t->drops = DROPS_SPACE;
     return ok || fail(err, "%s: a decoder Strip of other than one leading space is not supported", t->name);
 }
 
@@ -330,7 +344,7 @@ bool json_read_decoder(struct tokenizer *t, const struct json *j, struct token_f
         form->pieces = true;
         if (!read_prefix(t, j, &prefix, err))
             return false;
-        t->drops_space |= prefix != PREFIX_NEVER;
+        t->drops = prefix != PREFIX_NEVER ? DROPS_FIRST_TOKEN : t->drops;
         return true;
     }
     if (!json_is_type(j, "Sequence"))

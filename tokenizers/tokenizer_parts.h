@@ -13,6 +13,14 @@ struct gguf;
 struct gguf_writer;
 struct json;
 
+enum drops { // of the spaces that a decoded text begins with
+    DROPS_NOTHING,
+    DROPS_SPACE,       // one, wherever it comes from (a tokenizer.json's Strip)
+    DROPS_FIRST_TOKEN, // all those of the first token (its Metaspace)
+    DROPS_PREFIX,      // one of a token that is not a byte (SentencePiece's add_dummy_prefix)
+    DROPS_LEADING,     // one of every such token until the text begins (its remove_extra_whitespaces)
+};
+
 struct tokenizer {
     char *name; // of the file, for messages; owned
     struct hash hash;
@@ -21,10 +29,11 @@ struct tokenizer {
     struct normalizer normalizer;
     struct pretokenizer cut;
     bool ignore_merges; // a piece that is a token is not merged (as in Llama 3)
+    bool byte_letters;  // bpe merges byte letters as characters
     struct bpe bpe;     // if there is no unigram model
     bool unigram_model;
     struct unigram unigram;
-    bool drops_space; // decoding drops a space at the beginning of a text
+    enum drops drops;
 };
 
 enum piece_kind { // as SentencePiece and GGUF number them
@@ -74,9 +83,6 @@ bool tokenizer_equal(const struct tokenizer *a, const struct tokenizer *b);
 void tokenizer_bytes(struct tokenizer *t);
 bool tokenizer_merge(struct tokenizer *t, size_t rank, const char *left, size_t left_n, const char *right,
                      size_t right_n, struct error *err);
-// Every pair of tokens whose texts make a token together merges, those first whose token's rank is lowest (NULL: its id). Tokens with a
-// rank below 0 are never made. The merges of SentencePiece's scores and of tiktoken's ranks.
-void tokenizer_merge_all(struct tokenizer *t, const int32_t *rank);
 // The ranks (size of the vocabulary) that scores make, the highest first; free() them. NAN: -1.
 int32_t *tokenizer_ranks(const double *score, int size);
 bool tokenizer_finish(struct tokenizer *t, struct error *err);

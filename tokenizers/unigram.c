@@ -26,6 +26,13 @@ void unigram_init(struct unigram *u, const struct vocabulary *v, double *score)
         u->byte[b] = -1;
 }
 
+void unigram_user_defined(struct unigram *u, int32_t id)
+{
+    const size_t n = vocabulary_token(u->vocabulary, id)->text_n;
+    u->score[id] = (double)(0.1F * (float)(n - 1));
+    u->longest = n > u->longest ? n : u->longest;
+}
+
 void unigram_free(struct unigram *u)
 {
     free(u->score);
@@ -50,10 +57,13 @@ static void search_best(const struct unigram *u, const char *s, size_t n, struct
     for (size_t at = 0, first; at < n; at += first) {
         bool alone = false; // a token covers this character alone
         first = utf8_character(s + at, n - at);
-        for (size_t stop = at + first;; stop += utf8_character(s + stop, n - stop)) {
-            if (stop - at > u->longest)
+        uint64_t hash = VOCABULARY_HASH;
+        for (size_t stop = at, next = at + first;; next = stop + utf8_character(s + stop, n - stop)) {
+            if (next - at > u->longest)
                 break;
-            const int32_t id = vocabulary_find(u->vocabulary, s + at, stop - at);
+            hash = vocabulary_hash(hash, s + stop, next - stop);
+            stop = next;
+            const int32_t id = vocabulary_find_hashed(u->vocabulary, s + at, stop - at, hash);
             if (id >= 0 && !isnan(u->score[id])) {
                 improve(u, &best[stop], best[at].score, u->score[id], id, at);
                 alone |= stop == at + first;

@@ -28,18 +28,17 @@ void vocabulary_free(struct vocabulary *v)
     free(v->strings.s);
 }
 
-static size_t hash(const char *s, size_t n)
+uint64_t vocabulary_hash(uint64_t hash, const char *part, size_t n)
 {
-    uint64_t h = 0xCBF29CE484222325u; // FNV-1a
     for (size_t i = 0; i < n; i++)
-        h = (h ^ (unsigned char)s[i]) * 0x100000001B3u;
-    return (size_t)(h ^ h >> 29);
+        hash = (hash ^ (unsigned char)part[i]) * 0x100000001B3u;
+    return hash;
 }
 
 // The slot of this text, or the free slot for it. The table is at most half full.
-static int32_t *slot_of(const struct vocabulary *v, const char *text, size_t n)
+static int32_t *slot_of_hash(const struct vocabulary *v, const char *text, size_t n, uint64_t hash)
 {
-    for (size_t i = hash(text, n) & (v->capacity - 1);; i = (i + 1) & (v->capacity - 1)) {
+    for (size_t i = (size_t)(hash ^ hash >> 29) & (v->capacity - 1);; i = (i + 1) & (v->capacity - 1)) {
         int32_t id = v->slot[i];
         if (id < 0)
             return &v->slot[i];
@@ -47,6 +46,11 @@ static int32_t *slot_of(const struct vocabulary *v, const char *text, size_t n)
         if (t->text_n == n && memcmp(v->strings.s + t->text, text, n) == 0)
             return &v->slot[i];
     }
+}
+
+static int32_t *slot_of(const struct vocabulary *v, const char *text, size_t n)
+{
+    return slot_of_hash(v, text, n, vocabulary_hash(VOCABULARY_HASH, text, n));
 }
 
 // The token decodes to its text; the caller may set other bytes.
@@ -116,13 +120,15 @@ void vocabulary_decode_spaces(struct vocabulary *v, int32_t id)
     set_bytes(v, id, from);
 }
 
-bool vocabulary_add_piece(struct vocabulary *v, int32_t id, const char *text, size_t n, bool byte, struct error *err)
+bool vocabulary_add_piece(struct vocabulary *v, int32_t id, const char *text, size_t n, bool spaces, bool byte,
+                          struct error *err)
 {
     if (!insert(v, id, text, n, false, TOKEN_PLAIN, err))
         return false;
     const size_t from = v->strings.n;
     if (!byte) {
-        vocabulary_decode_spaces(v, id);
+        if (spaces)
+            vocabulary_decode_spaces(v, id);
         return true;
     }
     text_add(&v->strings, &(char){ (char)byte_of_token(text, n) }, 1);
@@ -153,6 +159,11 @@ bool vocabulary_add_literal(struct vocabulary *v, int32_t id, const char *text, 
 int32_t vocabulary_find(const struct vocabulary *v, const char *text, size_t n)
 {
     return *slot_of(v, text, n);
+}
+
+int32_t vocabulary_find_hashed(const struct vocabulary *v, const char *text, size_t n, uint64_t hash)
+{
+    return *slot_of_hash(v, text, n, hash);
 }
 
 const struct token *vocabulary_token(const struct vocabulary *v, int32_t id)

@@ -41,15 +41,21 @@ void vocabulary_free(struct vocabulary *v);
 // Adds a token whose text is in byte letters; text that is not is taken literally. Of two tokens with the same text the
 // later is found.
 bool vocabulary_add(struct vocabulary *v, int32_t id, const char *text, size_t n, struct error *err);
-// Adds a token of SentencePiece's form: U+2581 decodes to a space; byte: "<0x0A>" (byte_of_token) decodes to that byte.
-bool vocabulary_add_piece(struct vocabulary *v, int32_t id, const char *text, size_t n, bool byte, struct error *err);
+// Adds a token of SentencePiece's form. spaces: U+2581 decodes to a space; byte: "<0x0A>" (byte_of_token) decodes to that byte.
+bool vocabulary_add_piece(struct vocabulary *v, int32_t id, const char *text, size_t n, bool spaces, bool byte,
+                          struct error *err);
 void vocabulary_decode_spaces(struct vocabulary *v, int32_t id); // U+2581 in an added token decodes to a space, too
 int byte_of_token(const char *text, size_t n);                   // 10 for "<0x0A>"; -1: another text
 // Adds an added token: its text is literal and decodes to itself. Raises the kind of a token that exists already.
 bool vocabulary_add_literal(struct vocabulary *v, int32_t id, const char *text, size_t n, enum token_kind kind,
                             struct error *err);
 int32_t vocabulary_find(const struct vocabulary *v, const char *text, size_t n); // -1: none
-const struct token *vocabulary_token(const struct vocabulary *v, int32_t id);    // NULL: none
+// The same for many texts with the same beginning: hash is VOCABULARY_HASH and then, for each part of the text, what
+// vocabulary_hash made of it and that part.
+#define VOCABULARY_HASH 0xCBF29CE484222325u // FNV-1a
+uint64_t vocabulary_hash(uint64_t hash, const char *part, size_t n);
+int32_t vocabulary_find_hashed(const struct vocabulary *v, const char *text, size_t n, uint64_t hash);
+const struct token *vocabulary_token(const struct vocabulary *v, int32_t id); // NULL: none
 
 // A token's text for a message: quoted, shortened, control characters escaped; free() it.
 char *printable_text(const char *s, size_t n);

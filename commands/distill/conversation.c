@@ -64,7 +64,7 @@ static bool encode(const struct target *t, const struct chat_format *chat, const
                    struct error *err)
 {
     return first && chat_lacks_bos(chat) ? target_encode(t, text, strlen(text), true, to, err)
-                                         : tokenizer_encode(t->tokenizer, text, strlen(text), true, to, err);
+                                         : target_encode_more(t, text, strlen(text), to, err);
 }
 
 bool conversation_prompt(struct conversation *c, const struct target *t, const struct chat_format *chat, struct ids *to,
@@ -129,28 +129,48 @@ static enum drop take_user(struct conversation *c, char *text, bool ended)
     return !ended ? DROP_UNENDED : words_in(text) < MIN_WORDS ? DROP_SHORT : DROP_NOT;
 }
 
-// A turn follows only an answer that ended as the template ends answers: then the tokens so far are those of the rendered text.
-static bool can_follow(const struct target *t, const struct chat_format *chat, int32_t last)
+// Adds the prompt's next turn if the rendered text with it begins with what the model saw and wrote: the answer ended as the template
+// ends answers, and the template writes it again as it was.
+static bool next_turn(struct conversation *c, const struct chat_format *chat)
 {
-    return chat->end != NULL && last == tokenizer_id(t->tokenizer, chat->end);
+    struct text text = { 0 };
+    struct error ignored;
+    add_message(c, "user", xstrdup(c->planned.prompt->turn[c->turn]));
+    const bool follows = chat_render(chat, c->message, c->n, &text, &ignored) && text.n > c->shown.n &&
+                         memcmp(text.s, c->shown.s, c->shown.n) == 0;
+    if (!follows)
+        free((char *)(uintptr_t)c->message[--c->n].content);
+    free(text.s);
+    return follows;
 }
 
-static enum drop take_answer(struct conversation *c, char *text, const int32_t *token, int n, const char *end)
+// ended: its last token is one that ends answers.
+static enum drop take_answer(struct conversation *c, const struct target *t, const struct chat_format *chat, char *text,
+                             const int32_t *token, int n, bool ended)
 {
     const struct prompt *p = c->planned.prompt;
+    size_t end_n = 0;
+    const char *end = ended ? tokenizer_token(t->tokenizer, token[n - 1], &end_n) : NULL;
     const bool empty = text[strspn(text, " \t\r\n")] == '\0';
     for (int i = 0; i < n; i++) {
         ids_add(&c->ids, token[i]);
         ids_add(&c->mask, 1);
     }
     c->answer_tokens += n;
-    text_printf(&c->shown, "%s%s", text, end != NULL ? end : "");
+    struct decoding goes_on = { .begun = true }; // no space is dropped within a text
+    tokenizer_decode(t->tokenizer, token, (size_t)(n - ended), false, &goes_on, &c->shown);
+    tokenizer_decode_end(&goes_on, &c->shown);
+    if (end != NULL)
+        text_add(&c->shown, end, end_n);
+    if (chat_opens_with_space(chat) && text[0] == ' ')
+        memmove(text, text + 1, strlen(text));
     add_message(c, "assistant", text);
     c->turn++;
-    if (p != NULL && c->turn < p->n_turns && end != NULL)
-        add_message(c, "user", xstrdup(p->turn[c->turn]));
-    else
+    const bool more = p != NULL && c->turn < p->n_turns;
+    if (!more || end == NULL || !next_turn(c, chat)) {
         c->phase = WAITING;
+        c->shortened = more;
+    }
     return empty ? DROP_EMPTY : DROP_NOT;
 }
 
@@ -161,9 +181,8 @@ enum drop conversation_take(struct conversation *c, const struct target *t, cons
     const int written = n - ended; // without the end token
     char *text = target_text(t, token, (size_t)written, NULL);
     c->cut = c->phase == ANSWERING && !ended;
-    const enum drop drop = c->phase == INVENTING
-                               ? take_user(c, text, ended)
-                               : take_answer(c, text, token, n, can_follow(t, chat, token[n - 1]) ? chat->end : NULL);
+    const enum drop drop =
+        c->phase == INVENTING ? take_user(c, text, ended) : take_answer(c, t, chat, text, token, n, ended);
     return drop == DROP_NOT && has_special(t, token, written) ? DROP_SPECIAL : drop;
 }
 

@@ -22,7 +22,8 @@ struct conversation {
     struct ids ids, mask; // what the target saw and wrote; 1: written as an answer
     struct text shown;    // the rendered text of ids
     int answer_tokens;
-    bool cut; // an answer reached the limit
+    bool cut;       // an answer reached the limit
+    bool shortened; // turns of the prompt were left out: none can follow the answer
 };
 
 struct conversation *conversation_begin(const struct planned *p);

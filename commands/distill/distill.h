@@ -42,6 +42,7 @@ struct distill {
 
     // of this run
     int64_t written, cut, answer_tokens, decoded; // conversations; those cut by the limit; tokens; with invented turns
+    int64_t shortened;                            // conversations without all turns of their prompts
     double seconds;
 };
 

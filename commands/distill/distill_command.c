@@ -213,6 +213,11 @@ static void summarize(const struct distill *d)
         d->seconds > 0 ? (double)d->answer_tokens / d->seconds : 0,
         d->seconds > 0 ? (double)d->decoded / d->seconds : 0, d->slots,
         activations_names[model_activations(d->target.model)], type_facts[d->target.cache].name);
+    if (d->shortened > 0)
+        printf(
+            "%lld of them without all turns of their prompts: an answer was cut, or the chat template writes it otherwise once a turn "
+            "follows\n",
+            (long long)d->shortened);
 }
 
 static int run(struct distill *d, const struct usage *u)

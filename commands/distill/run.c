@@ -268,6 +268,7 @@ static bool write_conversation(struct run *r, struct under_way *u, struct error 
     r->pending -= c->answer_tokens;
     d->written += ok;
     d->cut += ok && c->cut;
+    d->shortened += ok && c->shortened;
     d->answer_tokens += ok ? c->answer_tokens : 0;
     leave(u);
     return ok;

@@ -10,7 +10,7 @@
 #include "core/splitmix.h"
 #include "formats/file.h"
 #include "tokenizers/byte_alphabet.h"
-#include "tokenizers/nfc.h"
+#include "tokenizers/normal_form.h"
 #include "models/paths.h"
 #include "tokenizers/tokenizer.h"
 #include "core/utf8.h"
@@ -79,7 +79,7 @@ static struct text round_trip(const struct tokenizer *t, bool nfc, const char *t
     struct text normal = { 0 }, out = { 0 };
     text_add(&out, "", 0);
     if (nfc)
-        nfc_add(&normal, text, n);
+        normal_form_add(&normal, text, n, UTF8_NFC);
     else
         text_add(&normal, text, n);
     struct decoding hold = { 0 };

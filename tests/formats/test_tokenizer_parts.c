@@ -9,7 +9,7 @@
 #include "core/splitmix.h"
 #include "tokenizers/bpe.h"
 #include "tokenizers/byte_alphabet.h"
-#include "tokenizers/nfc.h"
+#include "tokenizers/normal_form.h"
 #include "tokenizers/pattern.h"
 #include "tokenizers/pretokenize.h"
 #include "tokenizers/tokenizer.h"
@@ -131,7 +131,7 @@ static void stages_see_only_their_piece(void **state)
     expect_split(&p, "a ,b  c", "a| |,|b| | c");
     pretokenizer_free(&p);
     p = (struct pretokenizer){ 0 };
-    assert_true(pretokenizer_split_literal(&p, ".*", 2, KEEP_ALL, &err));
+    assert_true(pretokenizer_pattern(&p, pattern_literal(".*", 2, &err), KEEP_ALL, &err));
     assert_true(pretokenizer_byte_level(&p, true, false, &err));
     expect_split(&p, "a.*b c", " a| .*| b c"); // a space is prepended to each piece without one
     pretokenizer_free(&p);
@@ -332,7 +332,7 @@ static void nfc_is_that_of_hugging_face(void **state)
     for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
         struct text out = { 0 };
         text_add(&out, "", 0);
-        nfc_add(&out, pairs[i][0], strlen(pairs[i][0]));
+        normal_form_add(&out, pairs[i][0], strlen(pairs[i][0]), UTF8_NFC);
         assert_string_equal(out.s, pairs[i][1]);
         free(out.s);
     }

@@ -88,7 +88,7 @@ def as_gguf(path, m, unigram):
     import gguf
     w = gguf.GGUFWriter(str(path), "llama")
     w.add_tokenizer_model("t5" if unigram else "llama")
-    w.add_token_list([p.piece for p in m.pieces])
+    w.add_token_list([p.piece.replace("\u2581", " ") if p.type == 4 else p.piece for p in m.pieces])   # as llama.cpp's converter writes them
     w.add_token_scores([p.score for p in m.pieces])
     w.add_token_types([p.type for p in m.pieces])
     w.add_add_space_prefix(m.normalizer_spec.add_dummy_prefix)
@@ -108,7 +108,7 @@ def expected(out, name, some):
     lines = []
     for text in some:
         a, b = sp.encode(text), tk.encode(text, add_special_tokens=False).ids
-        lines.append({"text": text, "model": a, "json": b, "decoded": tk.decode(b, skip_special_tokens=False)})
+        lines.append({"text": text, "model": a, "json": b, "model_decoded": sp.decode(a).replace(" \u2047 ", "<unk>"), "decoded": tk.decode(b, skip_special_tokens=False)})
     (out / f"{name}.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines), encoding="utf-8")
 
 

@@ -11,14 +11,14 @@
 #include "core/memory.h"
 #include "tokenizers/chat_template.h"
 #include "tests/support/check.h"
+#include "tests/support/file_write.h"
+#include "tests/support/small_model.h"
 
 static struct error err;
 
 #define SMOLLM2 "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 #define QWEN2 "You are a helpful assistant."
 #define QWEN25 "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
-
-#define LOOP "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
 
 // As in SmolLM2's GGUF file: with real newlines.
 static const char smollm2[] =
@@ -32,11 +32,10 @@ static const char qwen2[] =
     "<|im_end|>\\n' }}{% endif %}"
     "{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
-static const char qwen25[] =
-    "{%- if tools %}\n    {{- '<|im_start|>system\\n' }}\n    {%- if messages[0]['role'] == 'system' %}\n        {{- messages[0]['content'] }}\n    {%- else %}\n"
-    "        {{- '" QWEN25
-    "' }}\n    {%- endif %}\n    {{- \"\\n\\n# Tools\" }}\n{%- else %}\n        {{- '<|im_start|>system\\n" QWEN25
-    "<|im_end|>\\n' }}\n{%- endif %}";
+// Without a system prompt of its own.
+static const char bare[] =
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 static struct chat_format choose(const char *format, const char *jinja)
 {
@@ -53,15 +52,15 @@ static void the_system_prompt_is_the_one_that_the_template_contains(void **state
     } cases[] = {
         { smollm2, SMOLLM2 },
         { qwen2, QWEN2 },
-        { qwen25, QWEN25 },
-        { LOOP, NULL },
-        { "<|im_start|>system\n" QWEN2 " Be kind.<|im_end|>" LOOP, NULL }, // another prompt with the same beginning
-        { "<|im_start|>system\nBe kind. " QWEN2 "<|im_end|>" LOOP, NULL },
-        { "<|im_start|>system\nYou are Qwen. " QWEN2 "<|im_end|>{{ \"" QWEN2 "\" }}" LOOP, QWEN2 },
-        { QWEN2 LOOP, NULL },
+        { "{{- '" QWEN25 "' }}{{- '<|im_start|>system\\n" QWEN25 "<|im_end|>\\n' }}", QWEN25 },
+        { bare, NULL },
+        { "<|im_start|>system\n" QWEN2 " Be kind.<|im_end|>", NULL }, // another prompt with the same beginning
+        { "<|im_start|>system\nBe kind. " QWEN2 "<|im_end|>", NULL },
+        { "<|im_start|>system\nYou are Qwen. " QWEN2 "<|im_end|>{{ \"" QWEN2 "\" }}", QWEN2 },
+        { QWEN2, NULL },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        struct chat_format f = choose("auto", cases[i].jinja);
+        struct chat_format f = choose("chatml", cases[i].jinja);
         assert_int_equal(f.kind, CHAT_CHATML);
         assert_string_equal(f.end, "<|im_end|>");
         if (cases[i].system == NULL)
@@ -69,6 +68,72 @@ static void the_system_prompt_is_the_one_that_the_template_contains(void **state
         else
             assert_string_equal(f.system, cases[i].system);
     }
+}
+
+// "auto" renders whole ChatML templates without Jinja, with the same texts; one that differs by a character is Jinja's.
+static void plain_chatml_is_rendered_as_jinja_renders_it(void **state)
+{
+    static const struct message conversation[] = {
+        { "system", "Be brief. " }, { "user", "\n Hi! {{ 1 }}" }, { "assistant", "Hello." }, { "user", "" }
+    };
+    static const char *const templates[] = { smollm2, qwen2, bare };
+    char *path = test_path("template.jinja");
+    for (size_t i = 0; i < sizeof(templates) / sizeof(*templates); i++) {
+        struct chat_format plain = choose("auto", templates[i]), jinja, other;
+        assert_int_equal(plain.kind, CHAT_CHATML);
+        file_write(path, templates[i]);
+        jinja = choose(path, NULL);
+        for (int from = 0; from < 2; from++)
+            for (int n = 1; from + n <= 4; n++) {
+                struct text out = { 0 }, want = { 0 };
+                assert_ok(chat_render(&plain, conversation + from, n, &out, &err), err);
+                assert_ok(chat_render(&jinja, conversation + from, n, &want, &err), err);
+                assert_string_equal(out.s, want.s);
+                free(out.s);
+                free(want.s);
+            }
+        chat_close(&jinja);
+        char *changed = xformat("%s\n ", templates[i]);
+        other = choose("auto", changed);
+        assert_int_equal(other.kind, CHAT_JINJA);
+        chat_close(&other);
+        free(changed);
+    }
+    free(path);
+}
+
+// What a text depends on is in the label, which is in a cell's hash.
+static void the_label_changes_with_the_template_and_its_variables(void **state)
+{
+    struct json *one = json_parse("{\"date_string\": \"1 May\"}", 24, "one", &err);
+    struct json *other = json_parse("{\"date_string\": \"2 May\"}", 24, "other", &err);
+    const struct chat_request all[] = {
+        { .name = "auto", .jinja = "{{ 1 }}", .now = "2025-01-31" },
+        { .name = "auto", .jinja = "{{ 2 }}", .now = "2025-01-31" },
+        { .name = "auto", .jinja = "{{ 1 }}", .now = "2025-02-01" },
+        { .name = "auto", .jinja = "{{ 1 }}", .now = "2025-01-31", .variables = one },
+        { .name = "auto", .jinja = "{{ 1 }}", .now = "2025-01-31", .variables = other },
+        { .name = "auto", .jinja = "{{ 1 }}", .now = "2025-01-31", .tokens = one },
+    };
+    enum { N = sizeof(all) / sizeof(*all) };
+    struct chat_format f[N], again;
+    for (int i = 0; i < N; i++) {
+        assert_ok(chat_choose(&all[i], &f[i], &err), err);
+        assert_ok(chat_choose(&all[i], &again, &err), err);
+        assert_string_equal(f[i].label, again.label);
+        chat_close(&again);
+        for (int k = 0; k < i; k++)
+            assert_string_not_equal(f[i].label, f[k].label);
+    }
+    for (int i = 0; i < N; i++)
+        chat_close(&f[i]);
+    for (int i = 0; i < 4; i++) { // formats without a template have no variables
+        static const char *const names[] = { "none", "chatml", "vicuna", "zephyr" };
+        assert_false(chat_choose(&(struct chat_request){ .name = names[i], .variables = one }, &again, &err));
+        assert_non_null(strstr(err.text, "variables are those of a Jinja template"));
+    }
+    json_free(one);
+    json_free(other);
 }
 
 static void the_requested_format_is_chosen(void **state)
@@ -304,6 +369,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_system_prompt_is_the_one_that_the_template_contains),
+        cmocka_unit_test(plain_chatml_is_rendered_as_jinja_renders_it),
+        cmocka_unit_test(the_label_changes_with_the_template_and_its_variables),
         cmocka_unit_test(the_requested_format_is_chosen),
         cmocka_unit_test(an_unknown_format_is_an_error),
         cmocka_unit_test(a_conversation_is_rendered_as_the_template_would),
@@ -315,5 +382,5 @@ int main(void)
         cmocka_unit_test(a_missing_python_is_named),
         cmocka_unit_test(a_process_that_was_killed_is_reported_and_none_is_left),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base64.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
@@ -16,6 +17,15 @@
 static struct error err;
 static const char *const names[] = { "bpe_bytes", "bpe_spaces", "unigram", "unigram_identity" };
 static const char *const forms[] = { "model", "gguf", "json" };
+
+static char *written(const char *name, const void *data, size_t n)
+{
+    char *path = test_path(name);
+    FILE *f = fopen(path, "wbe");
+    assert_int_equal(fwrite(data, 1, n, f), n);
+    fclose(f);
+    return path;
+}
 
 static void expect_ids(const char *what, const char *text, const struct json *expected, const struct ids *got)
 {
@@ -39,7 +49,7 @@ static void check_form(const char *name, const char *form)
     const bool json = strcmp(form, "json") == 0;
     for (ssize_t n; (n = getline(&line, &capacity, f)) > 0; texts++) {
         struct json *j = json_parse(line, (size_t)n, "golden", &err);
-        const struct json *text = json_get(j, "text"), *decoded = json_get(j, "decoded");
+        const struct json *text = json_get(j, "text"), *decoded = json_get(j, json ? "decoded" : "model_decoded");
         struct ids ids = { 0 };
         assert_ok(tokenizer_encode(t, json_text(text), json_text_length(text), false, &ids, &err), err);
         expect_ids(path, json_text(text), json_get(j, json ? "json" : "model"), &ids);
@@ -48,8 +58,7 @@ static void check_form(const char *name, const char *form)
         text_puts(&out, "");
         tokenizer_decode(t, ids.id, ids.n, true, &state, &out);
         tokenizer_decode_end(&state, &out);
-        if (json)
-            assert_string_equal(out.s, json_text(decoded));
+        assert_string_equal(out.s, json_text(decoded));
         // One token at a time gives the same text.
         struct text steps = { 0 };
         state = (struct decoding){ 0 };
@@ -78,6 +87,51 @@ static void ids_equal_those_of_the_libraries(void **state)
             check_form(names[i], forms[k]);
 }
 
+// Models that no trainer makes (make_odd_pieces.py): unused pieces, characters without a token, user-defined pieces that overlap others.
+static void odd_models_are_read_as_sentencepiece_reads_them(void **state)
+{
+    char *lines = xformat("%s/pieces/odd.jsonl", CASES), *line = NULL;
+    FILE *f = fopen(lines, "re");
+    assert_non_null(f);
+    size_t capacity = 0;
+    int models = 0;
+    for (ssize_t n; (n = getline(&line, &capacity, f)) > 0; models++) {
+        struct json *j = json_parse(line, (size_t)n, "odd", &err);
+        const struct json *base64 = json_get(j, "model"), *encode = json_get(j, "encode"),
+                          *decode = json_get(j, "decode");
+        size_t bytes;
+        void *model = base64_decode(json_text(base64), json_text_length(base64), &bytes);
+        char *path = written("odd.model", model, bytes);
+        struct tokenizer *t = tokenizer_open(path, &err);
+        assert_ok(t != NULL, err);
+        for (size_t i = 0; i < json_count(encode); i++) {
+            const struct json *text = json_at(json_at(encode, i), 0);
+            struct ids ids = { 0 };
+            assert_ok(tokenizer_encode(t, json_text(text), json_text_length(text), false, &ids, &err), err);
+            expect_ids(path, json_text(text), json_at(json_at(encode, i), 1), &ids);
+            free(ids.id);
+        }
+        for (size_t i = 0; i < json_count(decode); i++) {
+            const struct json *ids = json_at(json_at(decode, i), 0);
+            struct text out = { 0 };
+            struct decoding decoding = { 0 };
+            text_puts(&out, "");
+            for (size_t k = 0; k < json_count(ids); k++)
+                tokenizer_decode(t, &(int32_t){ (int32_t)json_int(json_at(ids, k)) }, 1, true, &decoding, &out);
+            assert_string_equal(out.s, json_text(json_at(json_at(decode, i), 1)));
+            free(out.s);
+        }
+        tokenizer_close(t);
+        free(path);
+        free(model);
+        json_free(j);
+    }
+    assert_int_equal(models, 40);
+    fclose(f);
+    free(line);
+    free(lines);
+}
+
 // Special tokens are text unless they are asked for.
 static void control_tokens_match_where_special_tokens_do(void **state)
 {
@@ -94,15 +148,6 @@ static void control_tokens_match_where_special_tokens_do(void **state)
     }
     tokenizer_close(t);
     free(path);
-}
-
-static char *written(const char *name, const void *data, size_t n)
-{
-    char *path = test_path(name);
-    FILE *f = fopen(path, "wbe");
-    assert_int_equal(fwrite(data, 1, n, f), n);
-    fclose(f);
-    return path;
 }
 
 // A file cut anywhere, and with any byte changed, opens or is one sentence.
@@ -163,12 +208,12 @@ static void damaged_ranks_are_refused_by_line(void **state)
     expect_refused("bad.model", lines.s, "bad.model:8: expected a token in base64 and its rank, 7");
     free(lines.s);
     expect_refused("tekken.json", "{\"config\": {\"default_num_special_tokens\": 1}}",
-                   "expected vocab, and in config pattern");
+                   "expected vocab, a list, and in config pattern");
     expect_refused(
         "tekken.json",
         "{\"config\": {\"default_num_special_tokens\": 1, \"default_vocab_size\": 3, \"pattern\": \"a\"}, \"vocab\": [{\"rank\": 0, "
         "\"token_bytes\": \"AA==\"}, {\"rank\": 5, \"token_bytes\": \"AQ==\"}]}",
-        "token 1: expected rank 1 and token_bytes");
+        "token 1 of vocab: expected rank 1 and token_bytes");
     expect_refused(
         "tekken.json",
         "{\"config\": {\"default_num_special_tokens\": 1, \"default_vocab_size\": 2, \"pattern\": \"a\"}, \"vocab\": [{\"rank\": 0, "
@@ -180,6 +225,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_equal_those_of_the_libraries),
+        cmocka_unit_test(odd_models_are_read_as_sentencepiece_reads_them),
         cmocka_unit_test(control_tokens_match_where_special_tokens_do),
         cmocka_unit_test(damaged_models_do_no_harm),
         cmocka_unit_test(damaged_ranks_are_refused_by_line),

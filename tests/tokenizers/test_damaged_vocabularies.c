@@ -1,0 +1,174 @@
+// test_damaged_vocabularies.c - files that try to read outside their memory, to make texts without end, or to be something else.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "formats/file.h"
+#include "tests/support/check.h"
+#include "tests/formats/editable_tokenizer.h"
+#include "tests/support/file_write.h"
+#include "tests/support/small_model.h"
+#include "tokenizers/character_map.h"
+#include "tokenizers/tokenizer.h"
+
+static struct error err;
+
+// ---- maps of characters
+
+enum { UNITS = 256, LEAF = 3 };
+
+static void put_u32(uint8_t *to, uint32_t x)
+{
+    for (int i = 0; i < 4; i++)
+        to[i] = (uint8_t)(x >> 8 * i);
+}
+
+// A map from the one byte `source` to the text at `target` of "xy", a zero byte, and "z".
+static struct character_map *map_of(unsigned source, uint32_t target)
+{
+    static const char targets[] = "xy\0z";
+    uint8_t data[4 + 4 * UNITS + sizeof(targets)] = { 0 };
+    put_u32(data, 4 * UNITS);
+    put_u32(data + 4 + 4 * source, source | 1u << 8 | (source ^ LEAF) << 10); // reached from unit 0, whose offset is 0
+    put_u32(data + 4 + 4 * LEAF, 1u << 31 | target);
+    memcpy(data + 4 + 4 * UNITS, targets, sizeof(targets));
+    return character_map_open(data, sizeof(data), &err);
+}
+
+static size_t mapped(unsigned source, uint32_t target, const char *text, const char *expected)
+{
+    struct character_map *m = map_of(source, target);
+    const char *to = "";
+    assert_ok(m != NULL, err);
+    const size_t n = character_map_longest(m, text, strlen(text), &to);
+    if (n > 0)
+        assert_string_equal(to, expected);
+    character_map_close(m);
+    return n;
+}
+
+static void a_map_gives_whole_characters_only(void **state)
+{
+    static const uint8_t not_utf8[] = { 4, 0, 0, 0, 0, 0, 0, 0, 0xC3, 0 };
+    assert_int_equal(mapped('a', 0, "ab", "xy"), 1);
+    assert_int_equal(mapped('a', 3, "ab", "z"), 1);
+    assert_int_equal(mapped('a', 1, "ab", ""), 0);        // a target that begins inside another
+    assert_int_equal(mapped('a', 9, "ab", ""), 0);        // or after all of them
+    assert_int_equal(mapped(0xC3, 0, "\xC3\xA9", ""), 0); // a source that ends inside a character
+    assert_null(character_map_open(not_utf8, sizeof(not_utf8), &err));
+    assert_non_null(strstr(err.text, "not UTF-8: byte 0xC3 at offset 0"));
+}
+
+// ---- files
+
+static void refused(const char *name, const void *data, size_t n, const char *message)
+{
+    char *path = test_path(name);
+    file_write_bytes(path, data, n);
+    struct tokenizer *t = tokenizer_open(path, &err);
+    assert_null(t);
+    if (strstr(err.text, message) == NULL || strncmp(err.text, path, strlen(path)) != 0)
+        fail_msg("\"%s\" does not contain \"%s\"", err.text, message);
+    free(path);
+}
+
+static void a_piece_that_matches_in_texts_is_utf8(void **state)
+{
+    static const char *const kinds[] = { "\x04", "\x03", "\x02" }; // user-defined, control, unknown
+    for (int i = 0; i < 3; i++) {
+        struct text file = { 0 };
+        text_add(&file, "\x0A\x0A\x0A\x01\x61\x15\x00\x00\x80\xBF\x18\x01", 12); // "a", -1, normal
+        text_add(&file, "\x0A\x0A\x0A\x01\xC3\x15\x00\x00\x80\xBF\x18", 11);
+        text_add(&file, kinds[i], 1);
+        text_add(&file, "\x12\x02\x18\x02", 4); // BPE
+        refused("cut.model", file.s, file.n, "the added token 1 is not UTF-8");
+        free(file.s);
+    }
+}
+
+// Nothing is read after the last byte of a file that fills its pages.
+static void a_file_of_whole_pages_may_end_in_a_number(void **state)
+{
+    struct text file = { 0 };
+    text_puts(&file, "IQ== 0\n");
+    while (file.n < 8190)
+        text_puts(&file, "A");
+    text_puts(&file, " 1");
+    assert_int_equal(file.n, 8192);
+    refused("page.tiktoken", file.s, file.n, "");
+    free(file.s);
+}
+
+static void a_normalizer_does_not_make_texts_without_end(void **state)
+{
+    char *with = xmalloc((4 << 20) + 1);
+    memset(with, 'b', 4 << 20);
+    with[4 << 20] = '\0';
+    char *step = xformat("{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"%s\"}", with);
+    struct tokenizer *t = editable_tokenizer_with("normalizer", step);
+    struct ids ids = { 0 };
+    char text[1000];
+    memset(text, 'a', sizeof(text));
+    assert_false(tokenizer_encode(t, text, sizeof(text), false, &ids, &err));
+    assert_string_equal(err.text, "a normalizer makes a text of more than 268435455 bytes");
+    assert_int_equal(ids.n, 0);
+    tokenizer_close(t);
+    free(step);
+    free(with);
+}
+
+// ---- tokens that transformers adds to a tokenizer.model
+
+static void tokens_that_the_model_lacks_are_not_ignored(void **state)
+{
+    static const struct {
+        const char *file, *content, *message; // NULL: opens
+    } cases[] = {
+        { "added_tokens.json", "{\"<s>\": 1}", NULL },
+        { "added_tokens.json", "{\"<|im_end|>\": 70000}", "adds the token \"<|im_end|>\", 70000, which" },
+        { "added_tokens.json", "{\"<|im_end|>\": 5}", "adds the token \"<|im_end|>\", 5, which" },
+        { "added_tokens.json", "{", "added_tokens.json" },
+        { "tokenizer_config.json", "{\"added_tokens_decoder\": {\"1\": {\"content\": \"<s>\"}}}", NULL },
+        { "tokenizer_config.json", "{\"added_tokens_decoder\": {\"99999\": {\"content\": \"[X]\"}}}",
+          "adds the token \"[X]\", 99999, which" },
+    };
+    char *folder = test_path("slow"), *model = xformat("%s/tokenizer.model", folder);
+    struct mapping from;
+    assert_ok(file_map(CASES "/pieces/bpe_bytes.model", &from, &err), err);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    file_write_bytes(model, from.at, from.n);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char *path = xformat("%s/%s", folder, cases[i].file);
+        file_write(path, cases[i].content);
+        struct tokenizer *t = tokenizer_open(folder, &err);
+        if (cases[i].message == NULL)
+            assert_ok(t != NULL, err);
+        else {
+            assert_null(t);
+            assert_non_null(strstr(err.text, cases[i].message));
+            assert_non_null(strstr(err.text, cases[i].file));
+        }
+        tokenizer_close(t);
+        assert_int_equal(remove(path), 0);
+        free(path);
+    }
+    file_unmap(&from);
+    free(model);
+    free(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_map_gives_whole_characters_only),
+        cmocka_unit_test(a_piece_that_matches_in_texts_is_utf8),
+        cmocka_unit_test(a_file_of_whole_pages_may_end_in_a_number),
+        cmocka_unit_test(a_normalizer_does_not_make_texts_without_end),
+        cmocka_unit_test(tokens_that_the_model_lacks_are_not_ignored),
+    };
+    return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
+}
