@@ -66,7 +66,8 @@ struct model *model_open_quantized(const char *path, struct backend *b, enum act
 // says which; the caller frees it; NULL: this backend does not cache packed weights.
 struct model *model_open_cached(const char *path, struct backend *b, enum activations a, int rows, char **message,
                                 struct error *err);
-// From now on model_logits gives those of ids id[0] .. id[n - 1] alone: (rows, n). The whole head stays, for model_head_rows.
+// From now on model_logits gives those of ids id[0] .. id[n - 1] alone: (rows, n). The whole head stays, for model_head_rows. Returns false and
+// sets err if the rows cannot be loaded.
 bool model_restrict_head(struct model *m, const int32_t *id, int n, struct error *err);
 void model_close(struct model *m); // NULL is allowed
 const struct model_shape *model_shape(const struct model *m);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""compare_templates.py TEMPLATE.jinja...: chat_renderer.py beside transformers' render_jinja_template, on 200 conversations each."""
+"""compare_templates.py TEMPLATE.jinja...: chat_renderer.py beside transformers' render_jinja_template, on 200 conversations each, without variables and with two."""
 import datetime
 import json
 import pathlib
@@ -23,37 +23,40 @@ def conversation(r):
     return messages
 
 
+def compare(name, template, variables):
+    r, differ, errors = random.Random(1), [], 0
+    now = datetime.date.today().isoformat()
+    p = subprocess.Popen([sys.executable, "-I", str(RENDERER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def request(value):
+        p.stdin.write(json.dumps(value) + "\n")
+        p.stdin.flush()
+        return json.loads(p.stdout.readline())
+    started = request({"template": template, "variables": variables, "tokens": TOKENS, "now": now})
+    assert "text" in started, started
+    for _ in range(200):
+        messages, prompt = conversation(r), r.random() < 0.8
+        try:
+            expected = render_jinja_template(conversations=[messages], chat_template=template, add_generation_prompt=prompt, **TOKENS, **variables)[0][0]
+        except Exception:
+            expected = None
+            errors += 1
+        got = request({"messages": messages, "add_generation_prompt": prompt})
+        if got.get("text") != expected:
+            differ.append((messages, got, expected))
+    print(f"{name} {json.dumps(variables)}: 200 conversations, {errors} refused by the template, {len(differ)} differ")
+    for m, g, e in differ[:1]:
+        print("  ", json.dumps(m)[:300], "\n  ", str(g)[:300], "\n  ", str(e)[:300])
+    p.stdin.close()
+    p.wait()
+    return bool(differ)
+
+
 def main():
     failed = False
     for path in sys.argv[1:]:
-        template = pathlib.Path(path).read_text(encoding="utf-8")
-        r, differ, errors = random.Random(1), [], 0
-        now = datetime.date.today().isoformat()
-        p = subprocess.Popen([sys.executable, "-I", str(RENDERER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        variables = r.choice([{}, {"enable_thinking": False}])
-
-        def request(value, p=p):
-            p.stdin.write(json.dumps(value) + "\n")
-            p.stdin.flush()
-            return json.loads(p.stdout.readline())
-        started = request({"template": template, "variables": variables, "tokens": TOKENS, "now": now})
-        assert "text" in started, started
-        for _ in range(200):
-            messages, prompt = conversation(r), r.random() < 0.8
-            try:
-                expected = render_jinja_template(conversations=[messages], chat_template=template, add_generation_prompt=prompt, **TOKENS, **variables)[0][0]
-            except Exception as e:
-                expected = None
-                errors += 1
-            got = request({"messages": messages, "add_generation_prompt": prompt})
-            if got.get("text") != expected:
-                differ.append((messages, got, expected))
-        print(f"{pathlib.Path(path).name}: 200 conversations, {errors} refused by the template, {len(differ)} differ")
-        for m, g, e in differ[:1]:
-            print("  ", json.dumps(m)[:300], "\n  ", str(g)[:300], "\n  ", str(e)[:300])
-        failed |= bool(differ)
-        p.stdin.close()
-        p.wait()
+        for variables in {}, {"tools": [], "enable_thinking": False}:
+            failed |= compare(pathlib.Path(path).name, pathlib.Path(path).read_text(encoding="utf-8"), variables)
     return failed
 
 

@@ -341,29 +341,6 @@ static void the_chat_of_a_target_is_a_choice(void **state)
     free(path);
 }
 
-static void a_template_that_is_not_supported_is_an_error_of_the_chat_only(void **state)
-{
-    struct speclab_error error = { "" };
-    char *path = test_path("odd"), *settings = test_path("odd/tokenizer_config.json");
-    small_write_hf(path, &small_default);
-    file_write(settings, "{\"chat_template\": \"[INST] {{ content\"}");
-    const struct speclab_message m = { "user", "red" };
-    for (int given = 0; given < 2; given++) {
-        const struct speclab_target_options o = { .chat = given ? "chatml" : NULL };
-        struct speclab_tokens tokens = { NULL, 0 };
-        struct speclab_target *t = speclab_target_open(path, &o, &error);
-        assert_non_null(t);
-        assert_int_equal(speclab_target_has_chat(t, &error), given);
-        assert_true(given || strstr(error.text, "chat template, line 1") != NULL);
-        assert_int_equal(speclab_encode_chat(t, &m, 1, &tokens, &error), given);
-        assert_true(speclab_encode(t, "red", &tokens, &error));
-        free(tokens.id);
-        speclab_target_close(t);
-    }
-    free(path);
-    free(settings);
-}
-
 static void a_text_begins_with_bos_where_the_tokenizer_adds_it(void **state)
 {
     struct speclab_error error = { "" };
@@ -567,7 +544,6 @@ int main(void)
         cmocka_unit_test(a_replacement_character_is_no_stop_string),
         cmocka_unit_test(an_end_token_ends_a_text_unless_it_is_ignored),
         cmocka_unit_test(the_chat_of_a_target_is_a_choice),
-        cmocka_unit_test(a_template_that_is_not_supported_is_an_error_of_the_chat_only),
         cmocka_unit_test(a_text_begins_with_bos_where_the_tokenizer_adds_it),
         cmocka_unit_test(a_model_without_a_tokenizer_decodes_token_ids),
         cmocka_unit_test(packed_weights_are_written_and_read_again),

@@ -242,6 +242,8 @@ static void every_model_evaluates_each_row_once(void **unused)
         int drafted = 0, accepted = 0;
         if (strncmp(pair_drafter(i), "ladder", 6) == 0) // several models; which of them drafts: test_ladder.c
             continue;
+        if (strstr(pair_drafter(i), "vocabulary=") != NULL) // reads several tokens for one of the target's
+            continue;
         decode(pair_drafter(i), "{temperature: 0}", &drafted, &accepted);
         decode(pair_drafter(i), "{temperature: 1}", &drafted, &accepted);
         assert_true((drafted > 0) == (strcmp(pair_drafter(i), "none") != 0));
