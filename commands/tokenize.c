@@ -1,6 +1,7 @@
 // tokenize.c - `speclab tokenize`: text to token ids and back, in JSON Lines.
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/json.h"
 #include "core/memory.h"
@@ -36,12 +37,29 @@ static void print_line(const char *key, struct json *value)
 
 static bool read_messages(const struct json_lines *l, struct message **to, int *n, struct error *err)
 {
+    static const char *const others[] = { "text", "tools", "documents", "add_generation_prompt",
+                                          "continue_final_message" };
     const struct json *list = json_get(l->object, "messages");
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+        if (json_get(l->object, others[i]) != NULL)
+            return json_lines_fail(
+                l, err,
+                "\"%s\" beside \"messages\" is not supported (variables of the template: --chat-template-kwargs)",
+                others[i]);
+    if (!json_is_array(list))
+        return json_lines_fail(l, err, "\"messages\": expected a list of objects with a role and a content");
     *n = (int)json_count(list);
     *to = xcalloc((size_t)*n + 1, sizeof(**to));
     for (int i = 0; i < *n; i++) {
         const struct json *role = json_get(json_at(list, (size_t)i), "role"),
                           *content = json_get(json_at(list, (size_t)i), "content");
+        for (void *at = json_first(json_at(list, (size_t)i)); at != NULL; at = json_next(json_at(list, (size_t)i), at))
+            if (strcmp(json_key(at), "role") != 0 && strcmp(json_key(at), "content") != 0)
+                return json_lines_fail(l, err, "\"messages\": entry %d: expected a role and a content, found %s", i + 1,
+                                       json_key(at));
+        if (json_is_text(content) && strlen(json_text(content)) != json_text_length(content))
+            return json_lines_fail(l, err, "\"messages\": entry %d: expected a text, found a NUL character in it",
+                                   i + 1);
         if (choice_index(CHAT_ROLES, json_text(role)) < 0 || !json_is_text(content))
             return json_lines_fail(l, err, "\"messages\": entry %d: expected a role (" CHAT_ROLES ") and a content",
                                    i + 1);
@@ -88,7 +106,7 @@ static bool encode_line(struct tokenize *t, const struct json_lines *l, struct e
     const struct json *text = json_get(l->object, "text");
     struct ids ids = { 0 };
     struct error reason;
-    if (json_is_array(json_get(l->object, "messages")))
+    if (json_get(l->object, "messages") != NULL)
         return encode_chat(t, l, err);
     if (!json_is_text(text))
         return json_lines_fail(l, err, "\"text\": expected a text");

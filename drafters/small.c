@@ -74,8 +74,11 @@ static bool fail_vocabulary(const char *path, const struct error *why, struct er
 
 static bool same_vocabulary(const struct small *g, const struct drafter_env *env, const char *path, struct error *err)
 {
-    struct error ignored, why;
-    struct tokenizer *own = env->tokenizer != NULL ? tokenizer_open(path, &ignored) : NULL;
+    struct error why;
+    const bool has_own = env->tokenizer != NULL && tokenizer_present(path);
+    struct tokenizer *own = has_own ? tokenizer_open(path, &why) : NULL;
+    if (has_own && own == NULL)
+        return fail_vocabulary(path, &why, err);
     const int target = env->target != NULL ? model_shape(env->target)->vocab : g->vocab;
     bool ok = own != NULL ? tokenizer_same(env->tokenizer, own, &why) : g->vocab == target;
     if (own == NULL && !ok)
@@ -99,18 +102,17 @@ static void identify_tokenizer(struct small *g, const struct tokenizer *own)
 static bool map_vocabulary(struct small *g, const struct drafter_env *env, const char *path, struct error *err)
 {
     struct error why;
-    if (same_vocabulary(g, env, path, &why))
-        return true;
     struct tokenizer *own = env->tokenizer != NULL ? tokenizer_open(path, &why) : NULL;
-    bool ok = env->tokenizer != NULL || fail(&why, "the target has no tokenizer");
-    ok = ok && own != NULL && vocabulary_map_create(&g->map, env->tokenizer, env->used_vocab, own, g->vocab, &why) &&
-         (g->map.longest <= CHUNK ||
-          fail(&why, "a token of the target is %d tokens of the draft model", g->map.longest)) &&
-         model_restrict_head(g->model, g->map.draft_id, g->map.common, &why);
-    if (ok)
+    bool ok = own != NULL || (env->tokenizer == NULL && fail(&why, "the target has no tokenizer"));
+    g->mapped = ok && !tokenizer_same(env->tokenizer, own, &why);
+    if (g->mapped)
+        ok = vocabulary_map_create(&g->map, env->tokenizer, env->used_vocab, own, g->vocab, &why) &&
+             (g->map.longest <= CHUNK ||
+              fail(&why, "a token of the target is %d tokens of the draft model", g->map.longest)) &&
+             model_restrict_head(g->model, g->map.draft_id, g->map.common, &why);
+    if (g->mapped && ok)
         identify_tokenizer(g, own);
     tokenizer_close(own);
-    g->mapped = ok;
     return ok || fail(err, "drafter small: %s: vocabulary: %s", path, why.text);
 }
 

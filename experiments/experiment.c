@@ -170,6 +170,46 @@ static bool read_threads(struct experiment *e, struct error *err)
     return true;
 }
 
+// Variables as JSON, with YAML 1.2's spellings of true, false and null; those of YAML 1.1 are refused, as Jinja would take them for texts.
+static struct json *template_variables(const struct settings *s, struct error *err)
+{
+    static const char *const null[] = { "~", "null", "Null", "NULL" }, *const yes[] = { "True", "TRUE" },
+                             *const no[] = { "False", "FALSE" };
+    static const char *const other[] = { "yes", "Yes", "YES", "no",  "No",  "NO", "on",
+                                         "On",  "ON",  "off", "Off", "OFF", "" };
+    if (s->kind == SETTINGS_SCALAR && !s->quoted) {
+        for (size_t i = 0; i < sizeof(other) / sizeof(*other); i++)
+            if (strcmp(s->text, other[i]) == 0) {
+                settings_fail(
+                    err, s,
+                    "variables: expected true, false, null, a number or a text, found %s; quote it if it is a text",
+                    *s->text == '\0' ? "nothing" : s->text);
+                return NULL;
+            }
+        for (size_t i = 0; i < sizeof(null) / sizeof(*null); i++)
+            if (strcmp(s->text, null[i]) == 0)
+                return json_new_null();
+        for (int i = 0; i < 2; i++)
+            if (strcmp(s->text, yes[i]) == 0 || strcmp(s->text, no[i]) == 0)
+                return json_new_bool(strcmp(s->text, yes[i]) == 0);
+    }
+    if (s->kind == SETTINGS_SCALAR)
+        return settings_json(s);
+    struct json *j = s->kind == SETTINGS_MAP ? json_new_object() : json_new_array();
+    for (int i = 0; i < s->n; i++) {
+        struct json *one = template_variables(s->item[i], err);
+        if (one == NULL) {
+            json_free(j);
+            return NULL;
+        }
+        if (s->kind == SETTINGS_MAP)
+            json_set(j, s->key[i], one);
+        else
+            json_push(j, one);
+    }
+    return j;
+}
+
 // A name or a file, or {template: .., variables: {..}}. A file's path is relative to the experiment's folder.
 static bool read_chat(struct experiment *e, const struct settings *s, struct error *err)
 {
@@ -187,7 +227,9 @@ static bool read_chat(struct experiment *e, const struct settings *s, struct err
     const char *text = name != NULL ? name->text : "auto";
     const bool beside = choice_index(CHAT_NAMES, text) < 0 && *text != '/' && strcmp(e->folder, ".") != 0;
     e->chat = xformat("%s%s%s", beside ? e->folder : "", beside ? "/" : "", text);
-    e->chat_variables = variables != NULL ? settings_json(variables) : NULL;
+    e->chat_variables = variables != NULL ? template_variables(variables, err) : NULL;
+    if (variables != NULL && e->chat_variables == NULL)
+        return false;
     return chat_name_known(e->chat, &why) || settings_fail(err, name, "chat: %s", why.text);
 }
 

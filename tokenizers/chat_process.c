@@ -23,7 +23,9 @@ extern const char chat_renderer_py[]; // carried in the program (CMakeLists.txt)
 enum { MAX_ANSWER = 100 << 20 }; // bytes of a line: six times the longest text of chat_renderer.py, and a little
 
 struct chat_process {
-    pid_t process; // 0: it has ended
+    pid_t process; // 0: it has ended, as `ended` says
+    struct error ended;
+    char *name; // of the template, for messages
     int socket;
     struct text answer;
 };
@@ -91,9 +93,8 @@ static bool fail_ended(struct chat_process *p, struct error *err)
     if (!WIFEXITED(status) && !WIFSIGNALED(status))
         stop(p);
     p->process = 0;
-    return WIFSIGNALED(status)
-               ? fail(err, "the process that renders the chat template was ended by signal %d", WTERMSIG(status))
-               : fail(err, "the process that renders the chat template ended with status %d", WEXITSTATUS(status));
+    return WIFSIGNALED(status) ? fail(err, "the process that renders it was ended by signal %d", WTERMSIG(status))
+                               : fail(err, "the process that renders it ended with status %d", WEXITSTATUS(status));
 }
 
 // Writes a line and reads one. The time limit is for both.
@@ -111,7 +112,7 @@ static bool exchange(struct chat_process *p, const char *line, size_t n, struct 
             continue;
         if (ready <= 0) {
             stop(p);
-            return fail(err, "the chat template did not end within %d seconds", CHAT_SECONDS);
+            return fail(err, "it did not end within %d seconds", CHAT_SECONDS);
         }
         if ((fd.revents & POLLOUT) != 0) {
             const ssize_t done = send(p->socket, line + written, n - written, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -127,7 +128,7 @@ static bool exchange(struct chat_process *p, const char *line, size_t n, struct 
             return fail_ended(p, err);
         if (p->answer.n > MAX_ANSWER) {
             stop(p);
-            return fail(err, "the chat template's text is longer than %d bytes", MAX_ANSWER);
+            return fail(err, "its text is longer than %d bytes", MAX_ANSWER);
         }
         text_add(&p->answer, bytes, (size_t)got);
         if (bytes[got - 1] == '\n')
@@ -137,17 +138,18 @@ static bool exchange(struct chat_process *p, const char *line, size_t n, struct 
 
 static bool take_answer(const struct chat_process *p, struct text *to, struct error *err)
 {
-    struct json *j = json_parse(p->answer.s, p->answer.n, "the chat template's text", err);
+    struct error why;
+    struct json *j = json_parse(p->answer.s, p->answer.n, "its text", &why);
     if (j == NULL)
-        return false;
+        return fail(err, "%s: %s", p->name, why.text);
     const struct json *text = json_get(j, "text"), *line = json_get(j, "line");
     const bool ok = json_is_text(text);
     if (ok)
         text_add(to, json_text(text), json_text_length(text));
     else if (json_is_int(line))
-        fail(err, "chat template, line %lld: %s", (long long)json_int(line), json_text(json_get(j, "error")));
+        fail(err, "%s, line %lld: %s", p->name, (long long)json_int(line), json_text(json_get(j, "error")));
     else
-        fail(err, "chat template: %s", json_text(json_get(j, "error")));
+        fail(err, "%s: %s", p->name, json_text(json_get(j, "error")));
     json_free(j);
     return ok;
 }
@@ -158,15 +160,17 @@ static bool request(struct chat_process *p, struct json *question, struct text *
     json_free(question);
     char *ended = xformat("%s\n", line);
     free(line);
-    const bool ok = (p->process != 0 || fail(err, "the process that renders the chat template has ended")) &&
-                    exchange(p, ended, strlen(ended), err) && take_answer(p, to, err);
+    bool ok = p->process != 0 && exchange(p, ended, strlen(ended), &p->ended);
     free(ended);
-    return ok;
+    if (!ok)
+        return fail(err, "%s: %s", p->name, p->ended.text);
+    return take_answer(p, to, err);
 }
 
 struct chat_process *chat_process_start(const struct chat_process_setup *s, struct error *err)
 {
     struct chat_process *p = xcalloc(1, sizeof(*p));
+    p->name = xstrdup(s->name);
     struct json *first = json_new_object();
     struct text nothing = { 0 };
     json_set(first, "template", json_new_text(s->template));
@@ -191,6 +195,7 @@ void chat_process_end(struct chat_process *p)
         return;
     stop(p);
     free(p->answer.s);
+    free(p->name);
     free(p);
 }
 

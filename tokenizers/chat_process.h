@@ -11,6 +11,7 @@ struct text;
 enum { CHAT_SECONDS = 10 }; // for a rendering, and for the start
 
 struct chat_process_setup {
+    const char *name; // of the template, for messages: a file, "chat template"
     const char *template;
     const struct json *variables; // an object; NULL: none
     const struct json *tokens;    // an object: bos_token, eos_token, ..; NULL: none
@@ -20,6 +21,6 @@ struct chat_process_setup {
 struct chat_process *chat_process_start(const struct chat_process_setup *s, struct error *err);
 void chat_process_end(struct chat_process *p); // NULL is allowed
 // Appends a rendering. messages: a list of objects. Returns false and sets err on failure; after a time limit the process is gone, and
-// every later call fails.
+// every later call fails in the same words.
 bool chat_process_render(struct chat_process *p, const struct json *messages, bool generation_prompt, struct text *to,
                          struct error *err);

@@ -8,6 +8,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/settings.h"
+#include "core/utf8.h"
 #include "formats/file.h"
 #include "tokenizers/chat_process.h"
 
@@ -84,8 +85,22 @@ static void chatml(const char *jinja, struct chat_format *to)
 
 // ---- choosing
 
-static bool start_template(const struct chat_request *r, const char *jinja, struct chat_format *to, struct error *err)
+// Variables that a conversation sets, or that are not what they must be.
+static bool check_variables(const struct json *variables, struct error *err)
 {
+    static const char *const own[] = { "messages", "add_generation_prompt" };
+    const struct json *now = json_get(variables, "now");
+    for (int i = 0; i < 2; i++)
+        if (json_get(variables, own[i]) != NULL)
+            return fail(err, "the variable %s is set by each conversation", own[i]);
+    return now == NULL || json_is_text(now) || fail(err, "the variable now: expected a date as text, \"2025-01-31\"");
+}
+
+static bool start_template(const struct chat_request *r, const char *name, const char *jinja, struct chat_format *to,
+                           struct error *err)
+{
+    if (!check_variables(r->variables, err))
+        return false;
     const struct json *parts[] = { r->variables, r->tokens };
     struct digest *d = digest_begin();
     digest_text(d, jinja);
@@ -100,16 +115,19 @@ static bool start_template(const struct chat_request *r, const char *jinja, stru
     hash_write(digest_end(d), hash);
     *to = (struct chat_format){ .kind = CHAT_JINJA };
     snprintf(to->label, sizeof(to->label), "jinja %s", hash);
-    const struct chat_process_setup s = { jinja, r->variables, r->tokens, *given != '\0' ? given : r->now };
+    const struct chat_process_setup s = { name, jinja, r->variables, r->tokens, *given != '\0' ? given : r->now };
     to->process = chat_process_start(&s, err);
     return to->process != NULL;
 }
 
 static bool start_file(const struct chat_request *r, struct chat_format *to, struct error *err)
 {
-    char *jinja = file_text(r->name, NULL, err);
-    struct error why;
-    const bool ok = jinja != NULL && (start_template(r, jinja, to, &why) || fail(err, "%s: %s", r->name, why.text));
+    size_t n;
+    char *jinja = file_text(r->name, &n, err);
+    bool ok = jinja != NULL && utf8_require(jinja, n, r->name, err) &&
+              (strlen(jinja) == n ||
+               fail(err, "%s: expected a template, found a NUL character at byte %zu", r->name, strlen(jinja)));
+    ok = ok && start_template(r, r->name, jinja, to, err);
     free(jinja);
     return ok;
 }
@@ -163,7 +181,7 @@ bool chat_choose(const struct chat_request *r, struct chat_format *to, struct er
         return true;
     }
     struct error why;
-    return start_template(r, r->jinja, to, &why) ||
+    return start_template(r, "chat template", r->jinja, to, &why) ||
            fail(err, "%s; `chat: none` passes the prompts unchanged", why.text);
 }
 

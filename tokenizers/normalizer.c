@@ -36,7 +36,8 @@ void normalizer_free(struct normalizer *z)
     z->n = 0;
 }
 
-static bool replace(const struct normal_step *g, const char *s, size_t n, struct text *to, struct error *err)
+static bool replace(const struct normal_step *g, const char *s, size_t n, struct text *to, bool *shifted,
+                    struct error *err)
 {
     struct matches matches = { .search = search_begin(g->pattern), .s = s, .n = n };
     size_t done = 0;
@@ -45,6 +46,7 @@ static bool replace(const struct normal_step *g, const char *s, size_t n, struct
         found = matches_next(&matches, &start, &stop, err);
         if (found != FOUND_MATCH)
             break;
+        *shifted |= start == 0 && stop > 0 && g->n == 0;
         text_add(to, s + done, start - done);
         text_add(to, g->with, g->n);
     }
@@ -53,11 +55,12 @@ static bool replace(const struct normal_step *g, const char *s, size_t n, struct
     return found != FOUND_ERROR;
 }
 
-static void strip(const struct normal_step *g, const char *s, size_t n, struct text *to)
+static void strip(const struct normal_step *g, const char *s, size_t n, struct text *to, bool *shifted)
 {
     size_t start = 0;
     while (g->left && start < n && utf8_is_space(utf8_code(s + start)))
         start += utf8_character(s + start, n - start);
+    *shifted |= start > 0;
     while (g->right && n > start && utf8_is_space(utf8_code(s + utf8_before(s, n))))
         n = utf8_before(s, n);
     text_add(to, s + start, n - start);
@@ -111,7 +114,7 @@ static bool too_long(struct error *err)
 }
 
 static bool run_step(const struct normal_step *g, const char *s, size_t n, const struct added *keep, struct text *to,
-                     struct error *err)
+                     bool *shifted, struct error *err)
 {
     switch (g->kind) {
     case NORMAL_NFC:
@@ -127,9 +130,9 @@ static bool run_step(const struct normal_step *g, const char *s, size_t n, const
         normal_form_add(to, s, n, UTF8_NFKD);
         return true;
     case NORMAL_REPLACE:
-        return replace(g, s, n, to, err);
+        return replace(g, s, n, to, shifted, err);
     case NORMAL_STRIP:
-        strip(g, s, n, to);
+        strip(g, s, n, to, shifted);
         return true;
     case NORMAL_CLUSTERS:
         return character_map_clusters(g->map, s, n, NORMAL_MAX, to) || too_long(err);
@@ -146,15 +149,18 @@ static bool run_step(const struct normal_step *g, const char *s, size_t n, const
 }
 
 bool normalizer_run(const struct normalizer *z, const char *s, size_t n, const struct added *keep, struct text *to,
-                    struct error *err)
+                    bool *shifted, struct error *err)
 {
+    bool ignored;
+    shifted = shifted != NULL ? shifted : &ignored;
+    *shifted = false;
     struct text part[2] = { { 0 }, { 0 } };
     bool ok = true;
     for (int i = 0; i < z->n && ok; i++) {
         struct text *next = &part[i % 2];
         next->n = 0;
         text_puts(next, ""); // allocated also if it stays empty
-        ok = run_step(&z->step[i], s, n, keep, next, err) && (next->n <= NORMAL_MAX || too_long(err));
+        ok = run_step(&z->step[i], s, n, keep, next, shifted, err) && (next->n <= NORMAL_MAX || too_long(err));
         s = next->s;
         n = next->n;
     }

@@ -43,6 +43,6 @@ struct normalizer {                                         // start with { 0 }
 bool normalizer_add(struct normalizer *z, struct normal_step step, struct error *err);
 void normalizer_free(struct normalizer *z);
 // Appends the normal form of UTF-8 text. keep: tokens that PIECES copies unchanged; NULL: none. Returns false and sets err if a pattern
-// gives up or the text becomes longer than NORMAL_MAX.
+// gives up or the text becomes longer than NORMAL_MAX. *shifted: whether the text's beginning was deleted; NULL is allowed.
 bool normalizer_run(const struct normalizer *z, const char *s, size_t n, const struct added *keep, struct text *to,
-                    struct error *err);
+                    bool *shifted, struct error *err);

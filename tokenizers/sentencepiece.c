@@ -23,12 +23,12 @@ void tokenizer_find_bytes(const struct tokenizer *t, int32_t byte[256])
     }
 }
 
-// A user-defined piece as it stands in a normalized text. GGUF stores spaces in it where SentencePiece has U+2581.
-static void add_user_defined(struct tokenizer *t, int32_t id, const struct piece *p)
+// A user-defined piece as it stands in a normalized text.
+static void add_user_defined(struct tokenizer *t, int32_t id, const struct piece *p, bool spaces)
 {
     struct text normal = { 0 };
     for (size_t i = 0; i < p->n; i++)
-        if (p->text[i] == ' ')
+        if (p->text[i] == ' ' && spaces)
             text_puts(&normal, METASPACE);
         else
             text_add(&normal, p->text + i, 1);
@@ -37,7 +37,8 @@ static void add_user_defined(struct tokenizer *t, int32_t id, const struct piece
     t->vocabulary.token[id].kind = TOKEN_ADDED;
 }
 
-static bool add_piece(struct tokenizer *t, int32_t id, const struct piece *p, bool unigram, struct error *err)
+static bool add_piece(struct tokenizer *t, int32_t id, const struct piece *p, const struct piece_model *m,
+                      struct error *err)
 {
     const bool special = p->kind == PIECE_CONTROL || p->kind == PIECE_UNKNOWN, user = p->kind == PIECE_USER_DEFINED;
     struct error why;
@@ -55,8 +56,8 @@ static bool add_piece(struct tokenizer *t, int32_t id, const struct piece *p, bo
     if (special)
         added_add(&t->raw, p->text, p->n, (struct added_token){ .id = id, .special = true });
     if (user) {
-        add_user_defined(t, id, p);
-        t->vocabulary.token[id].literal = !unigram;
+        add_user_defined(t, id, p, m->spaces);
+        t->vocabulary.token[id].literal = !m->unigram;
     }
     return true;
 }
@@ -120,7 +121,7 @@ bool tokenizer_of_pieces(struct tokenizer *t, const struct piece_model *m, struc
         if (p->kind == PIECE_UNKNOWN && unknown < 0) // phi-3 marks more
             unknown = (int32_t)i;
         bytes |= p->kind == PIECE_BYTE;
-        if (!add_piece(t, (int32_t)i, p, m->unigram, err))
+        if (!add_piece(t, (int32_t)i, p, m, err))
             return false;
     }
     t->drops = m->collapse ? DROPS_LEADING : m->prefix ? DROPS_PREFIX : DROPS_NOTHING;

@@ -37,7 +37,10 @@ static bool add_token(struct tokenizer *t, int32_t id, const char *base64, size_
         fail(err, "%s: %s %lld: expected a token in base64", t->name, unit, number);
     else {
         bytes_to_letters(bytes, bytes_n, &letters);
-        ok = vocabulary_add(&t->vocabulary, id, letters.s, letters.n, &why) || fail(err, "%s: %s", t->name, why.text);
+        const int32_t other = vocabulary_find(&t->vocabulary, letters.s, letters.n);
+        ok = other < 0 || fail(err, "%s: %s %lld: the same token as id %d", t->name, unit, number, (int)other);
+        ok = ok &&
+             (vocabulary_add(&t->vocabulary, id, letters.s, letters.n, &why) || fail(err, "%s: %s", t->name, why.text));
     }
     free(letters.s);
     free(bytes);
@@ -205,6 +208,9 @@ static const char *const tekken[] = {
 static bool read_tekken_specials(struct tokenizer *t, const struct json *list, int n, struct error *err)
 {
     const int named = (int)(sizeof(tekken) / sizeof(*tekken));
+    if ((int)json_count(list) > n)
+        return fail(err, "%s: expected %d special_tokens (config.default_num_special_tokens), found %zu", t->name, n,
+                    json_count(list));
     for (int i = 0; i < n; i++) {
         const struct json *s = json_at(list, (size_t)i), *text = json_get(s, "token_str");
         char *name = !json_is_null(list) && i < (int)json_count(list) ? xstrdup(json_text(text))

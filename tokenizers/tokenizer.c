@@ -29,6 +29,10 @@ void ids_add(struct ids *ids, int32_t id)
 
 static struct tokenizer *open_json(const char *path, struct error *err)
 {
+    struct mapping file;
+    if (!file_map(path, &file, err)) // a regular file
+        return NULL;
+    file_unmap(&file);
     struct digest *d = digest_begin();
     struct json *j = identity_json(path, d, err);
     struct hash hash = digest_end(d);
@@ -87,16 +91,17 @@ static bool has_added(const struct tokenizer *t, const char *file, const char *t
 // added_tokens.json: {token: id}. tokenizer_config.json: {"added_tokens_decoder": {id: {"content": token}}}.
 static bool has_added_tokens(const struct tokenizer *t, const char *directory, struct error *err)
 {
-    static const char *const names[] = { "added_tokens.json", "tokenizer_config.json" };
+    static const char *const files[] = { "added_tokens.json", "tokenizer_config.json" };
     bool ok = true;
     for (int i = 0; i < 2 && ok; i++) {
-        char *path = xformat("%s/%s", directory, names[i]);
+        char *path = xformat("%s/%s", directory, files[i]);
         const bool found = file_exists(path);
         struct json *j = found ? json_read(path, err) : NULL;
         const struct json *list = i == 0 ? j : json_get(j, "added_tokens_decoder");
-        ok = !found || j != NULL;
+        ok = !found || json_is_object(j) || (j != NULL && fail(err, "%s: expected a JSON object", path));
         for (void *at = ok ? json_first(list) : NULL; at != NULL && ok; at = json_next(list, at))
-            ok = i == 0 ? has_added(t, path, json_key(at), json_int(json_value(at)), err)
+            ok = i == 0 ? has_added(t, path, json_key(at), json_is_int(json_value(at)) ? json_int(json_value(at)) : -1,
+                                    err)
                         : has_added(t, path, json_text(json_get(json_value(at), "content")),
                                     strtoll(json_key(at), NULL, 10), err);
         json_free(j);
@@ -105,9 +110,28 @@ static bool has_added_tokens(const struct tokenizer *t, const char *directory, s
     return ok;
 }
 
+static const char *const names[] = { "tokenizer.json", "tekken.json", "tokenizer.model", "tokenizer.model.v3" };
+
+bool tokenizer_present(const char *path)
+{
+    struct error ignored;
+    bool found = false;
+    if (!file_is_directory(path)) {
+        struct gguf *g = ends_with(path, ".gguf") ? gguf_open(path, &ignored) : NULL;
+        found = g != NULL ? gguf_find(g, "tokenizer.ggml.model") != NULL : file_exists(path);
+        gguf_close(g);
+        return found;
+    }
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !found; i++) {
+        char *file = xformat("%s/%s", path, names[i]);
+        found = file_exists(file);
+        free(file);
+    }
+    return found;
+}
+
 static struct tokenizer *open_directory(const char *path, struct error *err)
 {
-    static const char *const names[] = { "tokenizer.json", "tekken.json", "tokenizer.model", "tokenizer.model.v3" };
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
         char *file = xformat("%s/%s", path, names[i]);
         const bool found = file_exists(file);
@@ -302,6 +326,7 @@ bool tokenizer_same(const struct tokenizer *a, const struct tokenizer *b, struct
 struct encoding {
     const struct tokenizer *t;
     bool special;
+    bool lost; // a character has no token
     struct splitter *splitter;
     struct bpe_work work;
     struct text letters; // a piece in byte letters, as stored in the checkpoint
@@ -325,7 +350,7 @@ static void encode_piece(void *context, const char *s, size_t n)
     struct encoding *e = context;
     const struct tokenizer *t = e->t;
     if (t->unigram_model) {
-        unigram_encode(&t->unigram, s, n, e->to);
+        e->lost |= !unigram_encode(&t->unigram, s, n, e->to);
         return;
     }
     size_t stored_n = n;
@@ -376,9 +401,11 @@ static bool encode_raw(struct encoding *e, const char *s, size_t n, struct error
         }
         if (e->t->normalizer.n > 0) {
             normal.n = 0;
-            ok = normalizer_run(&e->t->normalizer, part.text, part.n, &e->t->normal, &normal, err);
+            bool shifted;
+            ok = normalizer_run(&e->t->normalizer, part.text, part.n, &e->t->normal, &normal, &shifted, err);
             part.text = normal.s;
             part.n = normal.n;
+            first &= !shifted;
         }
         ok = ok && encode_normalized(e, part.text, part.n, first, err);
     }
@@ -400,7 +427,8 @@ bool tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, boo
     struct encoding e = { .t = t, .special = special, .to = to };
     size_t before = to->n;
     e.splitter = splitter_begin(&t->cut, encode_piece, &e);
-    bool ok = encode_raw(&e, text, n, err);
+    bool ok = encode_raw(&e, text, n, err) &&
+              (!e.lost || fail(err, "%s: a character has no token, and the model has no unk_id", t->name));
     if (!ok)
         to->n = before;
     splitter_end(e.splitter);

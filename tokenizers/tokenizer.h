@@ -21,6 +21,7 @@ void ids_add(struct ids *ids, int32_t id);
 // Opens a .gguf file, a tokenizer.json or tekken.json, a tokenizer.model of SentencePiece or tiktoken, or a model directory with one.
 // Unsupported kinds (WordPiece, unknown pre-tokenizers) are errors that name what was found and what is supported.
 struct tokenizer *tokenizer_open(const char *path, struct error *err);
+bool tokenizer_present(const char *path); // whether there is one to open, good or bad
 void tokenizer_close(struct tokenizer *t);
 struct hash tokenizer_hash(const struct tokenizer *t); // of everything that can influence it (formats/identity.h)
 

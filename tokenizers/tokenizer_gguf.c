@@ -137,6 +137,7 @@ static bool read_pieces(struct tokenizer *t, const struct gguf *g, bool unigram,
     struct piece_model m = { .unigram = unigram,
                              .prefix = flag(g, "tokenizer.ggml.add_space_prefix", true),
                              .collapse = flag(g, "tokenizer.ggml.remove_extra_whitespaces", false),
+                             .spaces = true,
                              .piece = piece,
                              .n = (size_t)tokens->n };
     map = gguf_find(g, "tokenizer.ggml.precompiled_charsmap");

@@ -1,6 +1,7 @@
 // tokenizer_json.c - reads a tokenizer from the tokenizer.json of Hugging Face's `tokenizers`: its model and its added tokens.
 //
-// Everything in the file that changes ids is either implemented or an error that names it. Truncation, padding and
+// Everything in the file that changes ids is either implemented or an error that names it. Ids of added tokens are those of the file
+// (`tokenizers` renumbers, with a warning, those that leave a gap). Truncation, padding and
 // post-processing are ignored: a leading BOS token is decided by the model's configuration.
 #include <math.h>
 #include <stdlib.h>
@@ -237,7 +238,8 @@ static bool read_added_token(struct tokenizer *t, const struct json *j, bool pie
     struct text normal = { 0 };
     bool ok = true;
     if (t->normalizer.n > 0)
-        ok = normalizer_run(&t->normalizer, text, n, NULL, &normal, &why) || fail(err, "%s: %s", t->name, why.text);
+        ok = normalizer_run(&t->normalizer, text, n, NULL, &normal, NULL, &why) ||
+             fail(err, "%s: %s", t->name, why.text);
     else
         text_add(&normal, text, n);
     if (ok && normal.n > 0)

@@ -18,10 +18,14 @@ bool json_is_not(const struct tokenizer *t, const char *where, const char *wante
 }
 
 // An unknown value in a message: quoted, shortened, no control characters.
-static bool found_text(const struct tokenizer *t, const char *what, const char *text, struct error *err)
+static bool found_value(const struct tokenizer *t, const char *what, const struct json *value, struct error *err)
 {
-    char *shown = printable_text(text, strlen(text));
+    char *written = value != NULL && !json_is_text(value) ? json_write(value) : NULL;
+    char *shown = value == NULL     ? xstrdup("nothing")
+                  : written != NULL ? xstrndup(written, strlen(written) < 48 ? strlen(written) : 48)
+                                    : printable_text(json_text(value), json_text_length(value));
     fail(err, "%s: %s: found %s", t->name, what, shown);
+    free(written);
     free(shown);
     return false;
 }
@@ -180,10 +184,10 @@ static bool read_behavior(const struct tokenizer *t, const struct json *j, const
             return !invert || *to < KEEP_WITH_PREVIOUS || *to == KEEP_RUNS ||
                    fail(err, "%s: invert of a Split with the behavior %s is not supported", t->name, name);
         }
-    return found_text(t,
-                      "the behavior of a Split or Punctuation (Isolated, Removed, Contiguous, MergedWithPrevious, "
-                      "MergedWithNext)",
-                      name, err);
+    return found_value(t,
+                       "the behavior of a Split or Punctuation (Isolated, Removed, Contiguous, MergedWithPrevious, "
+                       "MergedWithNext)",
+                       v, err);
 }
 
 static bool read_split(struct tokenizer *t, const struct json *j, struct error *err)
@@ -241,7 +245,8 @@ static bool read_prefix(const struct tokenizer *t, const struct json *j, enum pr
     if (!json_switch(t, j, "add_prefix_space", true, &add, err))
         return false;
     if (strcmp(replacement, METASPACE) != 0 && !json_is_null(json_get(j, "replacement")))
-        return found_text(t, "the replacement of a Metaspace (only U+2581 is supported)", replacement, err);
+        return found_value(t, "the replacement of a Metaspace (only U+2581 is supported)", json_get(j, "replacement"),
+                           err);
     *to = add ? PREFIX_ALWAYS : PREFIX_NEVER;
     if (json_is_null(scheme))
         return true;
@@ -250,7 +255,7 @@ static bool read_prefix(const struct tokenizer *t, const struct json *j, enum pr
             *to = (enum prefix)i;
             return true;
         }
-    return found_text(t, "the prepend_scheme of a Metaspace (always, first, never)", json_text(scheme), err);
+    return found_value(t, "the prepend_scheme of a Metaspace (always, first, never)", scheme, err);
 }
 
 static bool read_metaspace(struct tokenizer *t, const struct json *j, struct error *err)
@@ -313,8 +318,7 @@ static bool read_decoder_replace(const struct tokenizer *t, const struct json *j
     const struct json *pattern = json_get(json_get(j, "pattern"), "String");
     form->pieces = true;
     return (strcmp(json_text(pattern), METASPACE) == 0 && strcmp(json_text(json_get(j, "content")), " ") == 0) ||
-           found_text(t, "the pattern of a decoder Replace (only U+2581 by a space is supported)", json_text(pattern),
-                      err);
+           found_value(t, "the pattern of a decoder Replace (only U+2581 by a space is supported)", pattern, err);
 }
 
 static bool read_decoder_strip(struct tokenizer *t, const struct json *j, struct error *err)
@@ -351,6 +355,8 @@ bool json_read_decoder(struct tokenizer *t, const struct json *j, struct token_f
         return json_unknown_type(t, "decoder", j, "ByteLevel, ByteFallback, Fuse, Replace, Strip, Metaspace, Sequence",
                                  err);
     const struct json *list = json_get(j, "decoders");
+    if (!json_is_array(list))
+        return json_is_not(t, "the decoders of a Sequence", "a list", err);
     for (size_t i = 0; i < json_count(list); i++)
         if (!json_read_decoder(t, json_at(list, i), form, err))
             return false;

@@ -56,6 +56,7 @@ struct piece_model { // what SentencePiece stores, in its own files or in GGUF
     bool unigram;    // otherwise BPE
     bool prefix;     // a space before the text
     bool collapse;   // extra spaces are removed
+    bool spaces;     // a space in a user-defined piece is U+2581, as in GGUF
     const void *map; // (map_n) precompiled_charsmap
     size_t map_n;
     const struct piece *piece; // (n)

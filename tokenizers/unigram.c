@@ -77,7 +77,7 @@ static void search_best(const struct unigram *u, const char *s, size_t n, struct
 }
 
 // A run of characters without tokens: the token that the run is, its bytes' tokens, or one unknown token.
-static void add_unknown(const struct unigram *u, const char *s, size_t n, struct ids *to)
+static bool add_unknown(const struct unigram *u, const char *s, size_t n, struct ids *to)
 {
     const int32_t id = vocabulary_find(u->vocabulary, s, n);
     bool bytes = true;
@@ -89,9 +89,10 @@ static void add_unknown(const struct unigram *u, const char *s, size_t n, struct
         ids_add(to, u->unknown);
     for (size_t i = 0; i < n && bytes && (id < 0 || isnan(u->score[id])); i++)
         ids_add(to, u->byte[(unsigned char)s[i]]);
+    return bytes || u->unknown >= 0 || (id >= 0 && !isnan(u->score[id]));
 }
 
-void unigram_encode(const struct unigram *u, const char *s, size_t n, struct ids *to)
+bool unigram_encode(const struct unigram *u, const char *s, size_t n, struct ids *to)
 {
     struct ending *best = xmalloc((n + 1) * sizeof(*best));
     for (size_t i = 0; i <= n; i++)
@@ -105,12 +106,13 @@ void unigram_encode(const struct unigram *u, const char *s, size_t n, struct ids
         next = at;
         at = from;
     }
+    bool known_all = true;
     int32_t run = -1; // where a run of unknown characters began
     for (int32_t at = 0, stop = next; at < (int32_t)n; at = stop, stop = best[at].from) {
         const int32_t id = best[stop].id;
         const bool known = id >= 0 && id != u->unknown;
         if (known && run >= 0)
-            add_unknown(u, s + run, (size_t)(at - run), to);
+            known_all &= add_unknown(u, s + run, (size_t)(at - run), to);
         if (known)
             ids_add(to, id);
         run = known ? -1 : run >= 0 ? run : at;
@@ -118,6 +120,7 @@ void unigram_encode(const struct unigram *u, const char *s, size_t n, struct ids
             break;
     }
     if (run >= 0)
-        add_unknown(u, s + run, n - (size_t)run, to);
+        known_all &= add_unknown(u, s + run, n - (size_t)run, to);
     free(best);
+    return known_all;
 }

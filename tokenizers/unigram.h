@@ -15,7 +15,7 @@ struct unigram {
     double *score;                       // (size of the vocabulary) owned; NAN: the token is not a candidate
     size_t longest;                      // of its tokens, in bytes
     double unknown_score;
-    int32_t unknown;   // -1: such characters are dropped
+    int32_t unknown;   // -1: none
     int32_t byte[256]; // tokens of their bytes; -1: none
     bool single;       // sums are rounded to float, as SentencePiece's are
 };
@@ -26,5 +26,5 @@ void unigram_init(struct unigram *u, const struct vocabulary *v, double *score);
 // are below 0, so that it nearly always wins. (Measured of sentencepiece 0.2.3; releases differ.)
 void unigram_user_defined(struct unigram *u, int32_t id);
 void unigram_free(struct unigram *u);
-// Appends the ids of UTF-8 text (n).
-void unigram_encode(const struct unigram *u, const char *s, size_t n, struct ids *to);
+// Appends the ids of UTF-8 text (n). Returns false if a character has no token, not even an unknown one.
+bool unigram_encode(const struct unigram *u, const char *s, size_t n, struct ids *to);

@@ -22,7 +22,7 @@ const char *const drop_means[DROPS] = {
     "an invented turn of fewer than 3 words",
     "an invented turn that did not end",
     "a special token within a text",
-    "an empty answer",
+    "an empty answer, or a prompt of which the template makes no text",
     "a prompt that does not fit into the context",
 };
 

@@ -144,8 +144,11 @@ static bool decode(struct run *r, struct under_way *u, struct error *err)
         return false;
     }
     bool ok;
-    if (prompt.n >= (size_t)d->context) {
-        ok = drop(r, u, DROP_LONG, err);
+    if (prompt.n == 0 && inventing) {
+        ok =
+            fail(err, "the chat template writes nothing before the user's text, so that the model cannot begin a turn");
+    } else if (prompt.n == 0 || prompt.n >= (size_t)d->context) {
+        ok = drop(r, u, prompt.n == 0 ? DROP_EMPTY : DROP_LONG, err);
     } else {
         u->sequence = (c->planned.number * MAX_TURNS + c->turn) * 2 + inventing;
         ok = decoder_start(

@@ -497,6 +497,42 @@ static void mistakes_give_one_sentence(void **state)
     free(path);
 }
 
+// Found when the first conversation is begun.
+static void a_template_that_cannot_be_used_ends_the_run_with_a_sentence(void **state)
+{
+    static const struct {
+        const char *jinja, *source, *message;
+    } cases[] = {
+        { "{{ messages[0].content }}", "--invent 1", "the chat template writes nothing before the user's text" },
+        { "{{ nothing.at.all }}", "--prompts HERE/q.jsonl", "used.jinja, line 1: 'nothing' is undefined" },
+    };
+    char *path = test_path("used.jinja");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char *line =
+            xformat("distill HERE/target.gguf --chat HERE/used.jinja --context 512 %s --out HERE/used%zu.jsonl",
+                    cases[i].source, i);
+        char *words = here(line);
+        file_write(path, cases[i].jinja);
+        struct child_result s = child_run("%s", words);
+        assert_int_equal(s.status, 1);
+        if (strstr(s.err, cases[i].message) == NULL)
+            fail_msg("\"%s\" does not contain \"%s\"", s.err, cases[i].message);
+        child_result_free(&s);
+        free(words);
+        free(line);
+    }
+    // A prompt of which the template makes nothing is dropped.
+    file_write(path, "{% if false %}x{% endif %}");
+    char *words = here(
+        "distill HERE/target.gguf --chat HERE/used.jinja --context 512 --prompts HERE/q.jsonl --out HERE/nothing.jsonl");
+    struct child_result s = child_run("%s", words);
+    assert_int_equal(s.status, 0);
+    assert_non_null(strstr(s.out, "dropped: "));
+    child_result_free(&s);
+    free(words);
+    free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -509,6 +545,7 @@ int main(void)
         cmocka_unit_test(invented_turns_are_checked_too),
         cmocka_unit_test(a_greedy_answer_is_written_once),
         cmocka_unit_test(mistakes_give_one_sentence),
+        cmocka_unit_test(a_template_that_cannot_be_used_ends_the_run_with_a_sentence),
     };
     return run_with_models(tests);
 }

@@ -223,6 +223,8 @@ static void bad_experiments_are_refused_with_line_and_column(void **state)
           "x.yaml:3:32: chat: unknown chat format \"alpaca\": expected auto|none|chatml|vicuna|zephyr, or a file with a template" },
         { "name: x\ntarget: {model: target.gguf}\nprompts: {file: }\n",
           "x.yaml:3:17: file: expected a text, found nothing" },
+        { "name: x\ntarget: {model: target.gguf}\nprompts: {file: p.jsonl, chat: {template: auto, variables: {enable_thinking: no}}}\n",
+          "x.yaml:3:78: variables: expected true, false, null, a number or a text, found no; quote it if it is a text" },
         { "name: \"a\\nb\"\ntarget: {model: target.gguf}\nprompts: {file: p.jsonl}\n",
           "x.yaml:1:7: name: expected one line, found a control character in it" },
         { "name: \"a\\x1Fb\"\ntarget: {model: target.gguf}\nprompts: {file: p.jsonl}\n",

@@ -121,6 +121,62 @@ static void a_normalizer_does_not_make_texts_without_end(void **state)
     free(with);
 }
 
+// The Unigram model has no token for what it does not know: `tokenizers` fails, too.
+static void a_text_without_tokens_is_an_error(void **state)
+{
+    static const char json[] =
+        "{\"model\": {\"type\": \"Unigram\", \"unk_id\": null, \"vocab\": [[\"a\", -1], [\"b\", -1]]}}";
+    char *path = test_path("lost.json");
+    struct ids ids = { 0 };
+    file_write(path, json);
+    struct tokenizer *t = tokenizer_open(path, &err);
+    assert_ok(t != NULL, err);
+    assert_true(tokenizer_encode(t, "abba", 4, false, &ids, &err));
+    assert_false(tokenizer_encode(t, "a lost b", 8, false, &ids, &err));
+    assert_int_equal(ids.n, 4);
+    assert_non_null(strstr(err.text, "a character has no token, and the model has no unk_id"));
+    tokenizer_close(t);
+    free(ids.id);
+    free(path);
+}
+
+// Where a text begins is decided before it is normalized: `tokenizers` gives "a" here, and " a" in the other text.
+static void a_deleted_beginning_is_no_beginning(void **state)
+{
+    static const char json[] =
+        "{\"normalizer\": {\"type\": \"Strip\", \"strip_left\": true, \"strip_right\": true}, \"pre_tokenizer\": {\"type\": \"Metaspace\", "
+        "\"replacement\": \"\xE2\x96\x81\", \"prepend_scheme\": \"first\", \"split\": true}, \"model\": {\"type\": \"BPE\", \"vocab\": "
+        "{\"a\": 0, \"\xE2\x96\x81\": 1, \"\xE2\x96\x81"
+        "a\": 2}, \"merges\": [[\"\xE2\x96\x81\", \"a\"]]}}";
+    char *path = test_path("first.json");
+    struct ids ids = { 0 };
+    file_write(path, json);
+    struct tokenizer *t = tokenizer_open(path, &err);
+    assert_ok(t != NULL, err);
+    assert_true(tokenizer_encode(t, " a", 2, false, &ids, &err) && tokenizer_encode(t, "a", 1, false, &ids, &err));
+    assert_int_equal(ids.n, 2);
+    assert_true(ids.id[0] == 0 && ids.id[1] == 2);
+    tokenizer_close(t);
+    free(ids.id);
+    free(path);
+}
+
+static void a_tekken_file_that_contradicts_itself_is_refused(void **state)
+{
+    static const char begin[] =
+        "{\"config\": {\"pattern\": \".\", \"default_num_special_tokens\": 1, \"default_vocab_size\": 3}, \"vocab\": [";
+    char *twice =
+        xformat("%s{\"rank\": 0, \"token_bytes\": \"YQ==\"}, {\"rank\": 1, \"token_bytes\": \"YQ==\"}]}", begin);
+    char *more = xformat(
+        "%s{\"rank\": 0, \"token_bytes\": \"YQ==\"}, {\"rank\": 1, \"token_bytes\": \"Yg==\"}], \"special_tokens\": "
+        "[{\"rank\": 0, \"token_str\": \"<s>\"}, {\"rank\": 1, \"token_str\": \"</s>\"}]}",
+        begin);
+    refused("tekken.json", twice, strlen(twice), "token 1: the same token as id 1");
+    refused("tekken.json", more, strlen(more), "expected 1 special_tokens");
+    free(twice);
+    free(more);
+}
+
 // ---- tokens that transformers adds to a tokenizer.model
 
 static void tokens_that_the_model_lacks_are_not_ignored(void **state)
@@ -168,6 +224,9 @@ int main(void)
         cmocka_unit_test(a_piece_that_matches_in_texts_is_utf8),
         cmocka_unit_test(a_file_of_whole_pages_may_end_in_a_number),
         cmocka_unit_test(a_normalizer_does_not_make_texts_without_end),
+        cmocka_unit_test(a_text_without_tokens_is_an_error),
+        cmocka_unit_test(a_deleted_beginning_is_no_beginning),
+        cmocka_unit_test(a_tekken_file_that_contradicts_itself_is_refused),
         cmocka_unit_test(tokens_that_the_model_lacks_are_not_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);

@@ -13,6 +13,7 @@
 #include "kernels/backend.h"
 #include "tokenizers/tokenizer.h"
 #include "tests/support/check.h"
+#include "tests/support/file_write.h"
 #include "tests/support/pairings.h"
 #include "tests/support/small_model.h"
 #include "verifier/rules/rule.h"
@@ -304,6 +305,22 @@ static void a_draft_model_must_fit_the_target(void **unused)
         "other.gguf has another vocabulary than the target: without a tokenizer, vocabularies must have the same "
         "size; the target has 288 ids, the draft model 280");
     free(path);
+    // A tokenizer that cannot be read is not one that is missing.
+    env = usual_env();
+    char *folder = test_path("other"), *file = test_path("other/tokenizer.json");
+    other = small_default;
+    other.layers = 1;
+    other.context = LENGTH;
+    small_write_hf(folder, &other);
+    file_write(file, "{\"model\": 5}");
+    static const char *const ways[] = { "same", "common", "retokenize" };
+    for (int i = 0; i < 3; i++) {
+        char *drafter = xformat("small:model=%%s,vocabulary=%s", ways[i]);
+        expect_refusal(drafter, folder, &env, "other/tokenizer.json: not a tokenizer.json (no model)");
+        free(drafter);
+    }
+    free(folder);
+    free(file);
 }
 
 static void options_of_a_lookup_must_be_consistent(void **unused)
