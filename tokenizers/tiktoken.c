@@ -57,12 +57,10 @@ static bool finish(struct tokenizer *t, struct error *err)
     }
     bpe_init_texts(&t->bpe, &t->vocabulary, rank, NULL);
     t->ignore_merges = t->byte_letters = true;
-    for (int b = 0; b < 256; b++) {
-        char letter[2];
-        const int n = byte_to_letter((unsigned char)b, letter);
-        if (vocabulary_find(&t->vocabulary, letter, (size_t)n) < 0)
+    tokenizer_bytes(t);
+    for (int b = 0; b < 256; b++)
+        if (t->bpe.byte[b] < 0)
             return fail(err, "%s: the byte 0x%02X has no token", t->name, (unsigned)b);
-    }
     return tokenizer_finish(t, err);
 }
 

@@ -110,39 +110,45 @@ static bool has_added_tokens(const struct tokenizer *t, const char *directory, s
     return ok;
 }
 
-static const char *const names[] = { "tokenizer.json", "tekken.json", "tokenizer.model", "tokenizer.model.v3" };
+// The tokenizer's file in a directory; free() it. NULL: none.
+static char *file_in(const char *directory)
+{
+    static const char *const names[] = { "tokenizer.json", "tekken.json", "tokenizer.model", "tokenizer.model.v3" };
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        char *file = xformat("%s/%s", directory, names[i]);
+        if (file_exists(file))
+            return file;
+        free(file);
+    }
+    return NULL;
+}
 
 bool tokenizer_present(const char *path)
 {
     struct error ignored;
-    bool found = false;
-    if (!file_is_directory(path)) {
-        struct gguf *g = ends_with(path, ".gguf") ? gguf_open(path, &ignored) : NULL;
-        found = g != NULL ? gguf_find(g, "tokenizer.ggml.model") != NULL : file_exists(path);
-        gguf_close(g);
-        return found;
-    }
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !found; i++) {
-        char *file = xformat("%s/%s", path, names[i]);
-        found = file_exists(file);
+    if (file_is_directory(path)) {
+        char *file = file_in(path);
+        const bool has_file = file != NULL;
         free(file);
+        return has_file;
     }
+    struct gguf *g = ends_with(path, ".gguf") ? gguf_open(path, &ignored) : NULL;
+    const bool found = g != NULL ? gguf_find(g, "tokenizer.ggml.model") != NULL : file_exists(path);
+    gguf_close(g);
     return found;
 }
 
 static struct tokenizer *open_directory(const char *path, struct error *err)
 {
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-        char *file = xformat("%s/%s", path, names[i]);
-        const bool found = file_exists(file);
-        struct tokenizer *t = found ? tokenizer_open(file, err) : NULL;
-        free(file);
-        if (t != NULL && !ends_with(names[i], ".json") && !has_added_tokens(t, path, err)) {
+    char *file = file_in(path);
+    if (file != NULL) {
+        struct tokenizer *t = tokenizer_open(file, err);
+        if (t != NULL && !ends_with(file, ".json") && !has_added_tokens(t, path, err)) {
             tokenizer_close(t);
-            return NULL;
+            t = NULL;
         }
-        if (found)
-            return t;
+        free(file);
+        return t;
     }
     fail(
         err,
