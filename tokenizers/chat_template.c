@@ -36,8 +36,17 @@ static bool contains_prompt(const char *jinja, const char *text)
     return false;
 }
 
-// Qwen2.5's template, which has a part for tools: the hash of its text, without a newline at its end.
-static const char qwen25[] = "e62daf3dbe177b4a950c4f00a061f2a8";
+// Qwen2.5's template, which has a part for tools, by the hash of its text without a newline at its end.
+static bool is_qwen25(const char *jinja)
+{
+    const size_t n = strlen(jinja);
+    char *text = xstrndup(jinja, n - (n > 0 && jinja[n - 1] == '\n')), hash[HASH_TEXT];
+    struct digest *d = digest_begin();
+    digest_text(d, text);
+    hash_write(digest_end(d), hash);
+    free(text);
+    return strcmp(hash, "e62daf3dbe177b4a950c4f00a061f2a8") == 0;
+}
 
 // Whether the template is ChatML and nothing else: the one that SmolLM2, Qwen2 and many others have, with one of the prompts or none, or
 // Qwen2.5's. Only these very texts: other templates with <|im_start|> strip blanks or thoughts, or write a date.
@@ -46,10 +55,7 @@ static bool is_plain_chatml(const char *jinja)
     static const char loop[] =
         "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
         "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
-    static const char head[] = "{% for message in messages %}", before[] = "{{ '<|im_start|>system\n",
-                      after[] = "<|im_end|>\n' }}{% endif %}";
-    static const char first[] = "{% if loop.first and messages[0]['role'] != 'system' %}";
-    bool plain = false;
+    bool plain = is_qwen25(jinja);
     struct text real = { 0 }; // with real newlines
     text_puts(&real, "");
     for (const char *s = jinja; *s != '\0'; s++)
@@ -59,20 +65,20 @@ static bool is_plain_chatml(const char *jinja)
         } else
             text_add(&real, s, 1);
     for (int i = -1; i < (int)(sizeof(system_prompts) / sizeof(*system_prompts)) && !plain; i++) {
-        char *whole = i < 0 ? xformat("%s%s", head, loop)
-                            : xformat("%s%s%s%s%s%s", head, first, before, system_prompts[i], after, loop);
+        char *system =
+            i < 0
+                ? xstrdup("")
+                : xformat(
+                      "{%% if loop.first and messages[0]['role'] != 'system' %%}{{ '<|im_start|>system\n%s<|im_end|>\n' }}"
+                      "{%% endif %%}",
+                      system_prompts[i]);
+        char *whole = xformat("{%% for message in messages %%}%s%s", system, loop);
         plain = strcmp(real.s, whole) == 0;
         free(whole);
+        free(system);
     }
     free(real.s);
-    size_t n = strlen(jinja);
-    n -= n > 0 && jinja[n - 1] == '\n';
-    char *text = xstrndup(jinja, n), hash[HASH_TEXT];
-    struct digest *d = digest_begin();
-    digest_text(d, text);
-    hash_write(digest_end(d), hash);
-    free(text);
-    return plain || strcmp(hash, qwen25) == 0;
+    return plain;
 }
 
 static void chatml(const char *jinja, struct chat_format *to)
