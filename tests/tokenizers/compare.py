@@ -12,20 +12,21 @@ import time
 import strings
 
 
-def ours(speclab, path, some):
-    done = subprocess.run([speclab, "tokenize", path, "--no-special"], input="".join(json.dumps({"text": t}) + "\n" for t in some),
-                          capture_output=True, text=True, check=False)
+def answers(speclab, path, key, queries, *options):
+    """What `speclab tokenize` prints under this key for each query, an object."""
+    done = subprocess.run([speclab, "tokenize", path, *options], input="".join(json.dumps(q) + "\n" for q in queries), capture_output=True, text=True,
+                          check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
-    return [json.loads(line)["ids"] for line in done.stdout.split("\n") if line]
+    return [json.loads(line)[key] for line in done.stdout.split("\n") if line]
+
+
+def ours(speclab, path, some):
+    return answers(speclab, path, "ids", [{"text": t} for t in some], "--no-special")
 
 
 def decoded(speclab, path, ids):
-    done = subprocess.run([speclab, "tokenize", path, "--decode"], input="".join(json.dumps({"ids": i}) + "\n" for i in ids),
-                          capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    return [json.loads(line)["text"] for line in done.stdout.split("\n") if line]
+    return answers(speclab, path, "text", [{"ids": i} for i in ids], "--decode")
 
 
 def library(path):

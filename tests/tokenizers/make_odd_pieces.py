@@ -8,11 +8,11 @@ import collections
 import json
 import pathlib
 import random
-import subprocess
 import sys
 import tempfile
 
 import sentencepiece
+from compare import decoded, ours
 from sentencepiece import sentencepiece_model_pb2 as proto
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
@@ -58,13 +58,6 @@ def cases(seed, texts, lists):
     return data, [(s, t.encode(s)) for s in some], [(i, t.decode(i)) for i in ids]
 
 
-def answers(speclab, path, key, queries, *options):
-    done = subprocess.run([speclab, "tokenize", path, *options], input="".join(json.dumps(q) + "\n" for q in queries), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    return [json.loads(line)[key] for line in done.stdout.split("\n") if line]
-
-
 def compare(speclab, models, first):
     differ = collections.Counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -72,8 +65,8 @@ def compare(speclab, models, first):
         for seed in range(first, first + models):
             data, texts, lists = cases(seed, 60, 40)
             pathlib.Path(path).write_bytes(data)
-            got = answers(speclab, path, "ids", [{"text": s} for s, _ in texts], "--no-special")
-            back = answers(speclab, path, "text", [{"ids": i} for i, _ in lists], "--decode")
+            got = ours(speclab, path, [s for s, _ in texts])
+            back = decoded(speclab, path, [i for i, _ in lists])
             for of, pairs, found in (("ids", texts, got), ("texts", lists, back)):
                 for (q, want), g in zip(pairs, found, strict=True):
                     if g != want:
