@@ -1,8 +1,8 @@
 """collect.py - prompts from public collections of instructions, for `speclab distill`: programs, roles, news to summarize, questions about passages, translations.
 
-    python3 training/collect.py REPOSITORIES >collected.jsonl
+    python3 training/collect.py REPOSITORIES [SEED SCALE] >collected.jsonl
 
-REPOSITORIES: a folder for git clones of the sources below, which are fetched where they are missing. Only prompts are taken: the target writes the answers. Needs Python and git.
+SEED (5) selects the prompts, SCALE (1) multiplies their number. REPOSITORIES: a folder for git clones of the sources below, which are fetched where they are missing. Only prompts are taken: the target writes the answers. Needs Python and git.
 
     self-instruct    Apache-2.0   seed tasks, user-oriented instructions, and a sample of T0's training prompts (P3, Sanh et al. 2022)
     GPTeacher        MIT          instructions about code and role play
@@ -48,8 +48,11 @@ class Sources:
 
 
 class Prompts:
-    def __init__(self):
-        self.random, self.all = random.Random(5), []
+    def __init__(self, seed, scale):
+        self.random, self.scale, self.all = random.Random(seed), scale, []
+
+    def some(self, list_, n):
+        return self.random.sample(list_, min(round(n * self.scale), len(list_)))
 
     def add(self, category, text):
         if 10 < len(text) < LONGEST:
@@ -67,7 +70,7 @@ class Prompts:
 
 def instructions(p, s):
     for category, path, n in (("code", "Codegen/codegen-instruct.json", 700), ("roleplay", "Roleplay/roleplay-simple-deduped-roleplay-instruct.json", 350)):
-        for d in p.random.sample(json.loads(s.bytes("GPTeacher", path)), n):
+        for d in p.some(json.loads(s.bytes("GPTeacher", path)), n):
             p.instruct(category, d["instruction"], d["input"])
     for category, path in (("seed", "data/seed_tasks.jsonl"), ("user", "human_eval/user_oriented_instructions.jsonl")):
         for d in map(json.loads, s.lines("self-instruct", path)):
@@ -83,7 +86,7 @@ def passages(p, s):
             if template.startswith(name) or name in template.split("_")[0]:
                 texts += [json.loads(line)["prompt"] for line in s.lines("self-instruct", file)]
         texts = [t for t in texts if len(t) < LONGEST]
-        for text in p.random.sample(texts, min(n, len(texts))):
+        for text in p.some(texts, n):
             p.add(f"t0_{name}", text.strip())
 
 
@@ -92,19 +95,19 @@ def translations(p, s):
         return gzip.decompress(s.bytes("multi30k", f"data/task1/raw/train.{language}.gz")).decode().splitlines()
     r = p.random
     for language, lines in (("German", captions("de")), ("French", captions("fr"))):
-        for _ in range(160):
+        for _ in range(round(160 * p.scale)):
             i, n = r.randrange(len(lines) - 8), r.randint(1, 6)
             p.add("translation", r.choice(INTO_ENGLISH).format(language=language) + " ".join(lines[i:i + n]))
     lines = captions("en")
-    for _ in range(160):
+    for _ in range(round(160 * p.scale)):
         i, n = r.randrange(len(lines) - 8), r.randint(1, 5)
         p.add("translation", f"Translate English to {r.choice(['German', 'French', 'Spanish', 'Italian'])}: " + " ".join(lines[i:i + n]))
 
 
 def main():
-    if len(sys.argv) != 2:
-        raise SystemExit("usage: collect.py REPOSITORIES")
-    s, p = Sources(sys.argv[1]), Prompts()
+    if len(sys.argv) not in (2, 4):
+        raise SystemExit("usage: collect.py REPOSITORIES [SEED SCALE]")
+    s, p = Sources(sys.argv[1]), Prompts(*(int(v) for v in sys.argv[2:] or (5, 1)))
     s.clone()
     instructions(p, s)
     passages(p, s)

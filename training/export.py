@@ -119,7 +119,7 @@ def write(head, out, kind_of_number, form, metadata, facts, result):
     if bad:
         raise SystemExit(f"{out}: not written: {bad[0]} has numbers that are not finite as {kind_of_number}")
     config["torch_dtype"] = {"bf16": "bfloat16", "f32": "float32", "f16": "float16"}[kind_of_number]
-    safetensors.torch.save_file(tensors, str(out / "model.safetensors.part"), {"format": "pt"})
+    (out / "model.safetensors.part").write_bytes(safetensors.torch.save(tensors, {"format": "pt"}))   # save_file lets only its owner read it
     os.replace(out / "model.safetensors.part", out / "model.safetensors")
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     (out / "README.md").write_text(card(head, facts, result), encoding="utf-8")

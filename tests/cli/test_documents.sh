@@ -68,8 +68,11 @@ cells:
 YAML
 speclab run all.yaml --db results.db 2>/dev/null
 cp results.db demo.db
-sed "s|file: data/|file: $scratch/experiments/data/|" experiments/demo.yaml >demo.db.yaml    # as if ./run demo had chosen a draft length
-speclab run demo.db.yaml --db demo.db 2>/dev/null
+mkdir heads
+ln -s "$models/EAGLE3-LLaMA3.1-Instruct-8B" heads/smollm2-135m-eagle3
+ln -s "$models/medusa-vicuna-7b-v1.3" heads/smollm2-135m-medusa
+sed "s|file: data/|file: ../experiments/data/|" experiments/demo.yaml >build/demo.db.yaml    # as if ./run demo had chosen a draft length
+speclab run build/demo.db.yaml --db demo.db 2>/dev/null
 
 # Every option: of speclab's commands, of the scripts, of nvcc.
 for word in $(speclab --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do speclab "$word" --help; done >options.txt
