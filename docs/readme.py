@@ -14,7 +14,7 @@ for r in rows:
     greedy = r["sampling"] == "temperature=0"
     equal = "" if r["drafter_kind"] == "none" else f"{r['equal_texts']} of {r['compared_texts']}" if greedy else "equal in distribution"
     lines.append("| %s | `%s` | %.1f | %s | %.2f | %s |" %
-                 (r["sampling"], r["drafter"], float(r["tokens_per_s"]), speedup, float(r["tokens_per_step"]), equal))
+                 (r["sampling"], r["drafter"].replace("../heads/", ""), float(r["tokens_per_s"]), speedup, float(r["tokens_per_step"]), equal))
 lines += ["", "Rows of one temperature were run side by side; tokens/s of different temperatures were measured at different times."]
 path = sys.argv[1]
 with open(path, encoding="utf-8") as f:
