@@ -317,7 +317,9 @@ void instance_draft(const struct instance *in, struct rng *rng, int prefix, stru
     int at[LAW_NODES] = { 0 }; // the draft's node for each node of the instance; -1: none
     g->q = (struct table_rows){ { in->vocab, table_row }, in->q, g->prefix, 0 };
     g->p = (struct table_rows){ { in->vocab, table_row }, in->p, g->prefix, 0 };
-    g->draft = (struct draft){ 1, LAW_NODES, g->token, g->parent, g->proposal, &g->q.rows, NULL };
+    g->draft = (struct draft){
+        .n = 1, .capacity = LAW_NODES, .token = g->token, .parent = g->parent, .proposal = g->proposal, .q = &g->q.rows
+    };
     g->token[0] = 0;
     g->parent[0] = -1;
     g->proposal[0] = DETERMINISTIC;

@@ -88,8 +88,12 @@ static void decide(struct verifier *v, const enum who *who, const int32_t *likel
         s[i].philox = philox_source((uint64_t)(40 + time), (uint64_t)(900 + 7 * i));
         s[i].philox.rng.root = 0;
         s[i].other = (struct other_source){ { other_accept, other_pick, 0, NULL }, s[i].philox };
-        s[i].draft =
-            (struct draft){ 1, NODES, s[i].token, s[i].parent, s[i].proposal, who[i] == DRAWN ? &q : NULL, NULL };
+        s[i].draft = (struct draft){ .n = 1,
+                                     .capacity = NODES,
+                                     .token = s[i].token,
+                                     .parent = s[i].parent,
+                                     .proposal = s[i].proposal,
+                                     .q = who[i] == DRAWN ? &q : NULL };
         s[i].token[0] = i * 11 + time, s[i].parent[0] = -1, s[i].proposal[0] = DETERMINISTIC;
         for (int k = 1; k < NODES; k++) // two siblings, and a token below the first
             draft_add(&s[i].draft, k < 3 ? 0 : 1,

@@ -198,7 +198,9 @@ static void build(struct draft_batch *g, struct kv_cache *cache, const struct tr
     for (int i = 0; i < t->n; i++) {
         struct built_draft *d = &to[i];
         all[i] = t->request[i];
-        d->draft = (struct draft){ 1, d->draft.capacity, d->token, d->parent, d->proposal, NULL, NULL };
+        d->draft = (struct draft){
+            .n = 1, .capacity = d->draft.capacity, .token = d->token, .parent = d->parent, .proposal = d->proposal
+        };
         d->token[0] = t->text[i][all[i].n - 1], d->parent[0] = -1, d->proposal[0] = DETERMINISTIC;
         all[i].draft = &d->draft;
         all[i].rng = (struct rng *)&t->source[i].rng;

@@ -79,7 +79,12 @@ static void some_scene(struct scene *s, bool draws, bool chain)
     const int n = any(12) == 0 ? many[any(7)] : 1 + any(FEW_NODES);
     const int vocab = n <= FEW_NODES && any(4) == 0 ? 1 + any(MOST_VOCAB) : 2 + any(12);
     const bool alike = any(3) > 0;
-    s->draft = (struct draft){ 1, MOST_NODES, s->token, s->parent, s->proposal, draws ? &s->q.rows : NULL, NULL };
+    s->draft = (struct draft){ .n = 1,
+                               .capacity = MOST_NODES,
+                               .token = s->token,
+                               .parent = s->parent,
+                               .proposal = s->proposal,
+                               .q = draws ? &s->q.rows : NULL };
     s->token[0] = 0, s->parent[0] = -1, s->proposal[0] = DETERMINISTIC;
     s->p.rows = (struct rows){ vocab, table_row };
     s->q.rows = (struct rows){ vocab, table_row };

@@ -52,7 +52,12 @@ static void verify(const struct rule *rule, enum proposal how, bool chain, const
     int32_t token[TWO + 1] = { 0, 1, chain ? 2 : 1 }, parent[TWO + 1] = { -1, 0, chain ? 1 : 0 };
     uint8_t proposal[TWO + 1] = { DETERMINISTIC, (uint8_t)how, (uint8_t)how };
     struct same_row rows = { { VOCAB, the_row }, p };
-    struct draft d = { TWO + 1, TWO + 1, token, parent, proposal, how == DETERMINISTIC ? NULL : &rows.rows, NULL };
+    struct draft d = { .n = TWO + 1,
+                       .capacity = TWO + 1,
+                       .token = token,
+                       .parent = parent,
+                       .proposal = proposal,
+                       .q = how == DETERMINISTIC ? NULL : &rows.rows };
     struct rng rng = { .accept = reject_all, .pick = pick_largest, .root = 11 };
     void *options = rule_defaults(rule);
     rule->verify(&d, &rows.rows, options, &rng, out);
@@ -127,7 +132,12 @@ static void end_probabilities_cover_every_node(void **state)
         for (int n = 1; n <= TWO + 1; n++)
             for (int how = DETERMINISTIC; how <= SAMPLED; how++) {
                 proposal[1] = proposal[2] = (uint8_t)how;
-                struct draft d = { n, TWO + 1, token, parent, proposal, how == SAMPLED ? &rows.rows : NULL, NULL };
+                struct draft d = { .n = n,
+                                   .capacity = TWO + 1,
+                                   .token = token,
+                                   .parent = parent,
+                                   .proposal = proposal,
+                                   .q = how == SAMPLED ? &rows.rows : NULL };
                 double end[TWO + 2] = { NAN, NAN, NAN, 7 }, sum = 0;
                 if (!(rules[i]->takes & (how == DETERMINISTIC ? TAKES_DETERMINISTIC : TAKES_SAMPLED)))
                     continue;

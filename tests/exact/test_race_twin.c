@@ -116,7 +116,7 @@ static void check_case(const struct json *one)
 {
     int32_t token[CAPACITY], parent[CAPACITY] = { -1 }, text[TEXT] = { 0 };
     uint8_t proposal[CAPACITY] = { 0 };
-    struct draft d = { 1, CAPACITY, token, parent, proposal, NULL, NULL };
+    struct draft d = { .n = 1, .capacity = CAPACITY, .token = token, .parent = parent, .proposal = proposal };
     struct table p, q;
     struct verification out = verification_create(CAPACITY, VOCAB);
     struct philox source =

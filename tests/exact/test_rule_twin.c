@@ -114,7 +114,9 @@ static void open_case(struct scene *c, const struct json *json, int one, bool in
         c->parent[node] = whole(get(c, "parent"), node);
         c->proposal[node] = (uint8_t)whole(get(c, "proposal"), node);
     }
-    c->draft = (struct draft){ n, NODES, c->token, c->parent, c->proposal, &c->q.rows, NULL };
+    c->draft = (struct draft){
+        .n = n, .capacity = NODES, .token = c->token, .parent = c->parent, .proposal = c->proposal, .q = &c->q.rows
+    };
     c->options = options_of(c->rule, get(c, "options"));
     c->out = verification_create(NODES, c->vocab);
 }

@@ -330,7 +330,7 @@ static void decode(const struct rule *rule, int nodes, uint64_t draft_seed, int3
     int n = 1;
     text[0] = 0;
     while (n < TEXT) {
-        struct draft d = { 1, LAW_NODES, token, parent, proposal, NULL, NULL };
+        struct draft d = { .n = 1, .capacity = LAW_NODES, .token = token, .parent = parent, .proposal = proposal };
         struct language_rows rows = { { VOCAB, language_row }, &d };
         token[0] = text[n - 1];
         source.rng.root = n - 1;

@@ -32,7 +32,8 @@ struct scene {
 static void begin(struct scene *s, int vocab, const float *root)
 {
     *s = (struct scene){ 0 };
-    s->draft = (struct draft){ 1, NODES, s->token, s->parent, s->proposal, NULL, NULL };
+    s->draft =
+        (struct draft){ .n = 1, .capacity = NODES, .token = s->token, .parent = s->parent, .proposal = s->proposal };
     s->parent[0] = -1;
     s->p = (struct table){ { vocab, table_row }, { root } };
     s->out = verification_create(NODES, vocab);

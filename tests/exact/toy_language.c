@@ -171,7 +171,7 @@ void text_writer_write(struct text_writer *w, int64_t sequence, struct observed 
     struct rng *rng = text_setup->shares_randomness ? &sharing.rng : &source.rng;
     observer_start(w->observer, 1, sequence);
     for (int n = 1; n <= text_setup->tokens;) {
-        struct draft d = { 1, NODES, token, parent, proposal, NULL, NULL };
+        struct draft d = { .n = 1, .capacity = NODES, .token = token, .parent = parent, .proposal = proposal };
         struct table_rows p = { { VOCAB, table_row }, language, &d }, q = { { VOCAB, table_row }, drafter_row, &d };
         const struct request r = { .slot = 1, .n = n, .token = text, .rng = rng, .draft = &d, .depth = 9 };
         token[0] = text[n - 1];

@@ -213,7 +213,8 @@ struct tree {
 static void build_tree(struct tree *to, int n, int nodes)
 {
     uint64_t state = (uint64_t)(n * 1000 + nodes);
-    to->draft = (struct draft){ 1, NODES, to->token, to->parent, to->proposal, NULL, NULL };
+    to->draft =
+        (struct draft){ .n = 1, .capacity = NODES, .token = to->token, .parent = to->parent, .proposal = to->proposal };
     to->token[0] = plain.text[n - 1];
     to->parent[0] = -1;
     to->proposal[0] = DETERMINISTIC;
@@ -245,7 +246,7 @@ static void expect_logits(const float *is, int row, const char *what, int n, int
 
 static struct request request(struct tree *t, int slot, int n, const int32_t *token)
 {
-    return (struct request){ slot, n, token, NULL, &t->draft, NODES, NULL, NULL };
+    return (struct request){ .slot = slot, .n = n, .token = token, .draft = &t->draft, .depth = NODES };
 }
 
 struct size {

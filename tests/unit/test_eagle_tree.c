@@ -96,7 +96,9 @@ static void draft(struct bench *b, const struct tree_options *o, uint64_t seed,
     const int32_t root = 0;
     assert_ok(tree_shape(&b->shape, o, "test", NULL, &err), err);
     builder_create(&b->tree_builder, &b->shape, VOCAB);
-    b->draft = (struct draft){ 1, MAX_NODES, b->token, b->parent, b->proposal, NULL, NULL };
+    b->draft = (struct draft){
+        .n = 1, .capacity = MAX_NODES, .token = b->token, .parent = b->parent, .proposal = b->proposal
+    };
     b->token[0] = root;
     b->parent[0] = -1;
     const struct request r = { .n = 1, .token = &root, .draft = &b->draft, .depth = MAX_DEPTH };

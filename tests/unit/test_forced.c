@@ -77,7 +77,9 @@ static struct request make_request(struct one_request *a, const struct pair *p, 
 {
     a->rng = philox_source(7, 0);
     a->rng.rng.root = n - 1;
-    a->draft = (struct draft){ 1, p->drafter->nodes, a->token, a->parent, a->proposal, NULL, NULL };
+    a->draft = (struct draft){
+        .n = 1, .capacity = p->drafter->nodes, .token = a->token, .parent = a->parent, .proposal = a->proposal
+    };
     a->token[0] = text[n - 1], a->parent[0] = -1, a->proposal[0] = DETERMINISTIC;
     return (struct request){ .n = n,
                              .token = text,

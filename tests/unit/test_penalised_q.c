@@ -106,10 +106,14 @@ static void prefill(struct pair *p, int slot, struct text_state *t, struct reque
             assert_true(p->type->advance(p->drafter, &a, 1, &err));
     }
     t->rng.rng.root = t->n - 1;
-    t->draft = (struct draft){ 1, 64, t->node_token, t->node_parent, t->node_proposal, NULL, NULL };
+    t->draft = (struct draft){
+        .n = 1, .capacity = 64, .token = t->node_token, .parent = t->node_parent, .proposal = t->node_proposal
+    };
     t->node_token[0] = t->token[t->n - 1];
     t->node_parent[0] = -1;
-    *r = (struct request){ slot, t->n, t->token, &t->rng.rng, &t->draft, 16, NULL, NULL };
+    *r = (struct request){
+        .slot = slot, .n = t->n, .token = t->token, .rng = &t->rng.rng, .draft = &t->draft, .depth = 16
+    };
 }
 
 static void check_row(const char *drafter, const struct stages *s, const struct text_state *t, int node,

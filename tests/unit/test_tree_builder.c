@@ -144,11 +144,12 @@ struct bench {
 
 static struct request request(struct bench *b, struct rng *rng, int capacity, int depth)
 {
-    b->draft = (struct draft){ 1, capacity, b->token, b->parent, b->proposal, NULL, NULL };
+    b->draft =
+        (struct draft){ .n = 1, .capacity = capacity, .token = b->token, .parent = b->parent, .proposal = b->proposal };
     b->token[0] = b->root = 1;
     b->parent[0] = -1;
     b->proposal[0] = DETERMINISTIC;
-    return (struct request){ 0, 1, &b->root, rng, &b->draft, depth, NULL, NULL };
+    return (struct request){ .slot = 0, .n = 1, .token = &b->root, .rng = rng, .draft = &b->draft, .depth = depth };
 }
 
 // Total variation distance between the output distribution and the target's. Also checks that no address is used twice.

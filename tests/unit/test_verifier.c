@@ -142,7 +142,9 @@ static void a_draft_of_an_impossible_size_is_fetched_as_its_root(void **state)
                                                 .proposal = proposals,
                                                 .tag = tokens,
                                                 .tag_on_host = tag };
-        struct draft d = { 1, NODES, token, parent, proposal, NULL, &on_device };
+        struct draft d = {
+            .n = 1, .capacity = NODES, .token = token, .parent = parent, .proposal = proposal, .on_device = &on_device
+        };
         draft_fetch(b, &d);
         assert_int_equal(d.n, sizes[i][1]);
         assert_memory_equal(token, tokens, (size_t)d.n * sizeof(*token));
@@ -176,7 +178,7 @@ static const char *verify(struct verifier *v, int at)
     static const int32_t text[] = { 5, 9, 7, 5 };
     int32_t token[NODES] = { 5 }, parent[NODES] = { -1 };
     uint8_t proposal[NODES] = { DETERMINISTIC };
-    struct draft d = { 1, NODES, token, parent, proposal, NULL, NULL };
+    struct draft d = { .n = 1, .capacity = NODES, .token = token, .parent = parent, .proposal = proposal };
     struct philox source = philox_source(1, 2);
     const struct request r = { .slot = 1, .n = 4, .token = text, .rng = &source.rng, .draft = &d };
     struct advance a;
