@@ -315,13 +315,14 @@ static bool allocate_tapped(struct model *m, int taps, struct error *err)
     return allocate(m, &m->tapped, (int64_t)taps * m->shape.width, err);
 }
 
-// Returns last, with its planes where the last operation left some.
+// Returns last, with its planes where the last operation left some. layer (n): NULL: all.
 static struct tensor run_layers(struct model *m, struct kv_cache *c, const struct layout *layout,
-                                const struct taps *taps, struct tensor x, struct tensor last)
+                                const struct taps *taps, const int *layer, int n, struct tensor x, struct tensor last)
 {
     struct backend *b = m->backend;
     block_angles(b, &m->shape, layout, &m->scratch);
-    for (int l = 0; l < m->shape.layers; l++) {
+    for (int i = 0; i < n; i++) {
+        const int l = layer != NULL ? layer[i] : i;
         tap(m, taps, l, x);
         const struct tensor h = b->rmsnorm(b, m->scratch.h, x, m->block[l].input_norm, m->shape.norm_eps);
         block_forward(b, &m->block[l], &m->shape, l, c, layout, &m->scratch, x, h);
@@ -332,25 +333,26 @@ static struct tensor run_layers(struct model *m, struct kv_cache *c, const struc
     return last;
 }
 
+enum { LAYER_BITS = 31, ANY_LAYERS = LAYER_BITS * MAX_TAPS }; // of a graph key's facts
+
 static struct graph_key graph_key_of(const struct model *m, const struct kv_cache *c, const struct layout *layout,
-                                     const struct taps *taps)
+                                     const struct taps *taps, const int *layer, int n)
 {
-    struct graph_key key = { .see = layout, .whose = m, .cache = c, .fact = { taps->n } };
+    struct graph_key key = { .see = layout, .whose = m, .cache = c, .fact = { layer != NULL ? -1 : taps->n } };
     _Static_assert((int)MAX_TAPS < (int)GRAPH_KEY_FACTS, "the key holds all taps");
     for (int i = 0; i < taps->n; i++)
         key.fact[1 + i] = taps->layer[i];
+    for (int i = 0; i < n && layer != NULL; i++)
+        key.fact[1 + layer[i] / LAYER_BITS] |= 1 << layer[i] % LAYER_BITS;
     return key;
 }
 
-bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, const struct taps *taps,
-                   struct states *out, struct error *err)
+static bool forward(struct model *m, struct kv_cache *c, const struct pass *p, const struct taps *taps,
+                    const int *layer, int n, struct states *out, struct error *err)
 {
-    static const struct taps none;
     struct backend *b = m->backend;
     const int rows = rows_queued(b, p->n);
     assert(p->n >= 1 && p->n <= m->rows);
-    if (taps == NULL)
-        taps = &none;
     if (taps->n > 0 && !allocate_tapped(m, taps->n, err))
         return false;
 
@@ -358,13 +360,28 @@ bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, co
     m->tapped.rows = rows;
     scratch_fit(&m->scratch, rows);
     const struct layout *layout = kv_admit(c, p, rows);
-    const struct graph_key graph_key = graph_key_of(m, c, layout, taps);
+    const struct graph_key graph_key = graph_key_of(m, c, layout, taps, layer, n);
     model_embed(m, tensor_rows(x, 0, p->n), p); // rows of padding keep old values
     for (bool done = graph_launched(b, &graph_key, &last); !done; done = graph_ended(b, last))
-        last = run_layers(m, c, layout, taps, x, tensor_rows(m->last, 0, rows));
+        last = run_layers(m, c, layout, taps, layer, n, x, tensor_rows(m->last, 0, rows));
     out->last = tensor_rows(last, 0, p->n);
     out->tapped = taps->n > 0 ? tensor_rows(m->tapped, 0, p->n) : (struct tensor){ 0 };
     return true;
+}
+
+static const struct taps no_taps;
+
+bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, const struct taps *taps,
+                   struct states *out, struct error *err)
+{
+    return forward(m, c, p, taps != NULL ? taps : &no_taps, NULL, m->shape.layers, out, err);
+}
+
+bool model_forward_some(struct model *m, struct kv_cache *c, const struct pass *p, const int *layer, int n,
+                        struct states *out, struct error *err)
+{
+    assert(m->shape.layers <= ANY_LAYERS);
+    return forward(m, c, p, &no_taps, layer, n, out, err);
 }
 
 void model_embed(const struct model *m, struct tensor out, const struct pass *p)

@@ -1,6 +1,5 @@
 #include "commands/checkpoint/prune.h"
 
-#include <ctype.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,64 +9,11 @@
 #include "core/memory.h"
 #include "models/architectures.h"
 #include "models/config.h"
+#include "models/layer_list.h"
 #include "formats/gguf.h"
 #include "commands/checkpoint/source.h"
 #include "commands/checkpoint/writer.h"
 #include "models/weights.h"
-
-// Parses a layer number at *s and advances *s; -1 if there is none. Large numbers saturate above any valid layer.
-static int number(const char **s)
-{
-    int v = -1;
-    for (; isdigit((unsigned char)**s); (*s)++)
-        v = v < 0 ? **s - '0' : v < 100000 ? v * 10 + (**s - '0') : v;
-    return v;
-}
-
-int *prune_parse(const char *list, int layers, int *n, struct error *err)
-{
-    int *keep = xcalloc((size_t)layers, sizeof(*keep));
-    int last = -1;
-    *n = 0;
-    for (const char *s = list;; s++) {
-        int from = number(&s), to = from;
-        if (from >= 0 && *s == '-') {
-            s++;
-            to = number(&s);
-        }
-        if (from < 0 || to < 0 || (*s != ',' && *s != '\0'))
-            fail(err, "layers \"%s\": expected numbers and ranges such as 0-3,26-29", list);
-        else if (from >= layers || to >= layers)
-            fail(err, "layers \"%s\": the model has layers 0 to %d", list, layers - 1);
-        else if (to < from || from <= last)
-            fail(err, "layers \"%s\": expected ascending numbers, found %d after %d", list, to < from ? to : from,
-                 to < from ? from : last);
-        else {
-            while (from <= to)
-                keep[(*n)++] = from++;
-            last = to;
-            if (*s == '\0')
-                return keep;
-            continue;
-        }
-        free(keep);
-        return NULL;
-    }
-}
-
-// The inverse of prune_parse.
-static char *as_ranges(const int *keep, int n)
-{
-    struct text t = { 0 };
-    for (int i = 0, end; i < n; i = end) {
-        for (end = i + 1; end < n && keep[end] == keep[end - 1] + 1;)
-            end++;
-        text_printf(&t, "%s%d", i != 0 ? "," : "", keep[i]);
-        if (end - i > 1)
-            text_printf(&t, "-%d", keep[end - 1]);
-    }
-    return t.s;
-}
 
 // Adds the tensors that are kept, renumbered.
 static void select_tensors(struct rewrite *r, const struct source_checkpoint *o, const int *keep, int n)
@@ -126,7 +72,7 @@ static void write_metadata(void *context, struct gguf_writer *w)
     const struct pruning *p = context;
     const struct gguf *g = p->from->gguf;
     char *blocks = xformat("%s.block_count", p->from->config->architecture->name);
-    char *ranges = as_ranges(p->keep, p->n);
+    char *ranges = layer_list_write(p->keep, p->n);
     struct gguf_string name = { "model", 5 };
     gguf_text(g, "general.name", &name);
     char *renamed = xformat("%.*s (layers %s)", (int)(name.n < 4096 ? name.n : 4096), name.s, ranges);

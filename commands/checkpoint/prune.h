@@ -9,9 +9,6 @@
 struct error;
 struct left_out;
 
-// Parses "0-3,26-29" to ascending layer numbers (*n) of a model with `layers` layers; free() it. NULL on failure, with err.
-int *prune_parse(const char *list, int layers, int *n, struct error *err);
-
 // keep: (n) ascending. `to`, without a slash at its end, must not exist yet; after a failure it does not exist either.
 // left_out: set to the tensors that are not copied, on success; NULL: not wanted.
 bool prune_model(const char *from, const int *keep, int n, const char *to, struct left_out *left_out,

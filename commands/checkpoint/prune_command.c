@@ -7,6 +7,7 @@
 #include "commands/commands.h"
 #include "commands/checkpoint/output.h"
 #include "models/config.h"
+#include "models/layer_list.h"
 #include "models/paths.h"
 #include "commands/checkpoint/prune.h"
 #include "commands/checkpoint/source.h"
@@ -31,7 +32,7 @@ static bool prune(const char *name, const char *list, const char *out, const str
     char *from = model_path(name, NULL, &err);
     bool ok = from != NULL && config_read(from, &c, &err);
     if (ok) {
-        keep = prune_parse(list, c.layers, &n, &err);
+        keep = layer_list_parse(list, c.layers, &n, &err);
         if (keep == NULL)
             *status = usage_fail(u, "--keep: %s", err.text);
         ok = keep != NULL;

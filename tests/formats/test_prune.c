@@ -13,6 +13,7 @@
 #include "tests/support/check.h"
 #include "tests/support/checkpoint.h"
 #include "tests/support/small_model.h"
+#include "models/layer_list.h"
 
 static struct error err;
 
@@ -44,7 +45,7 @@ static void layers_are_listed_in_ranges(void **state)
 {
     static const int expected[] = { 0, 1, 2, 5, 7, 8 };
     int n;
-    int *keep = prune_parse("0-2,5,7-8", 9, &n, &err);
+    int *keep = layer_list_parse("0-2,5,7-8", 9, &n, &err);
     assert_int_equal(n, 6);
     assert_memory_equal(keep, expected, sizeof(expected));
     free(keep);
@@ -53,7 +54,7 @@ static void layers_are_listed_in_ranges(void **state)
                                        "0-3,3", "9",    "0-9", "1 2", "99999999999999999999",
                                        "1.5",   "0-2;4" };
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-        assert_null(prune_parse(bad[i], 9, &n, &err));
+        assert_null(layer_list_parse(bad[i], 9, &n, &err));
         print_message("%s\n", err.text);
         assert_non_null(strstr(err.text, bad[i]));
     }

@@ -8,6 +8,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "models/paths.h"
+#include "models/layer_list.h"
 #include "commands/checkpoint/prune.h"
 #include "tests/support/check.h"
 #include "tests/support/pairings.h"
@@ -73,7 +74,7 @@ static void text_of_smollm2_is_the_same_for_every_drafter(void **unused)
         skip();
     }
     int n;
-    int *keep = prune_parse("0-11,13,15,17,19-29", 30, &n, &err);
+    int *keep = layer_list_parse("0-11,13,15,17,19-29", 30, &n, &err);
     draft_path = xformat("%s/pruned.gguf", test_directory());
     assert_ok(prune_model(target_path, keep, n, draft_path, NULL, &err), err);
     pair_heads_make(target_path, draft_path);
