@@ -63,6 +63,8 @@ struct draft {
     // Not NULL: the drafter left the draft tokens in the memory of the target's device, and the fields above hold the root
     // alone. The verifier fills them in together with its decision, or earlier for an observer, and then sets this to NULL.
     const struct device_draft *on_device;
+    uint8_t
+        *source; // (capacity) of a drafter of drafters: the parts that proposed a node, a bit each; NULL: nobody asks
 };
 
 // A draft in the memory of a device. The host knows an upper bound of the number of nodes, not the nodes.
@@ -110,6 +112,8 @@ struct request {
     const struct forced *forced; // NULL except under teacher forcing; a drafter without logits leaves rank untouched
     // What the target's rows go through. NULL: the verifier's, which drafters use in any case.
     const struct sampling *sampling;
+    double
+        least; // a node whose path has a smaller probability by q gets no children; 0: all may. Drafters without q ignore it
 };
 
 // token[i] follows draft node node[i], and row i of features is the target's hidden state at that node: the state that
@@ -124,6 +128,11 @@ struct advance {
     const int32_t *node;  // (n)
     // (n, width) on the backend, borrowed until the next pass; empty if the drafter requested no hidden states.
     struct tensor features;
+    // The draft that was verified, and the target's most probable tokens after each of its nodes, by its logits (a drafter that asks
+    // for them: drafter.top): (draft->n, top_k), borrowed for the call. NULL: a prompt.
+    const struct draft *draft;
+    const int32_t *top;
+    int top_k; // 0: not asked for
     // (length) the whole text up to and including these tokens, borrowed for the call. NULL in the verifier's advance: the
     // decode loop fills it in before it calls the drafter.
     const int32_t *sequence;

@@ -273,12 +273,13 @@ static void record(struct decoder *d, struct step_record *s)
         s->of[i].draft.q = NULL;
     }
     s->observer_ns = verifier_observer_ns(d->verifier);
+    s->untimed_ns = d->drafter->untimed_ns;
     steps_push(&d->steps);
 }
 
 static void report(struct decoder *d, const struct step_record *s)
 {
-    const int64_t propose = lasted(d, s, PROPOSE, VERIFY), advance = lasted(d, s, ADVANCE, END);
+    const int64_t propose = lasted(d, s, PROPOSE, VERIFY) - s->untimed_ns, advance = lasted(d, s, ADVANCE, END);
     int64_t verify = lasted(d, s, VERIFY, SCORED) + lasted(d, s, DECIDE, ADVANCE);
     verify -= s->observer_ns; // an observer must not change the measured time
     for (int i = 0; i < s->n; i++)

@@ -19,10 +19,10 @@ struct sequence_record { // one sequence in one step
 };
 
 struct step_record {
-    int number;                 // below MAX_PENDING_STEPS, unique among pending steps: selects the time stamps
-    int n;                      // sequences
-    struct sequence_record *of; // (slots)
-    int64_t observer_ns;
+    int number;                      // below MAX_PENDING_STEPS, unique among pending steps: selects the time stamps
+    int n;                           // sequences
+    struct sequence_record *of;      // (slots)
+    int64_t observer_ns, untimed_ns; // not counted: of the verifier's observer, of the drafter
 };
 
 struct steps {

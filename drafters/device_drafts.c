@@ -1,5 +1,5 @@
 // device_drafts.c - drafts built in the device's memory (device_step/drafting.h). The host queues everything and reads nothing; it
-// counts each level's rows at their maximum. Requests that the device cannot build go to the host's implementation: forced drafts, and
+// counts each level's rows at their maximum. Requests that the device cannot build go to the host's implementation: forced drafts, those that end by probability, and
 // random sources other than Philox.
 #include <assert.h>
 #include <stdlib.h>
@@ -161,7 +161,7 @@ static struct drafts *device_begin(struct drafts *d, const struct request *r, in
     struct device_drafts *t = self_of(d);
     struct backend *b = backend_of(d);
     for (int i = 0; i < n; i++)
-        if (r[i].forced != NULL || philox_of(r[i].rng) == NULL)
+        if (r[i].forced != NULL || r[i].least > 0 || philox_of(r[i].rng) == NULL)
             return t->host->begin(t->host, r, n, active, m);
     *m = 0;
     for (int i = 0; i < n; i++) {

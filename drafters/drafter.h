@@ -5,9 +5,9 @@
 //
 //   - Every draft token declares truthfully how it was picked (enum proposal, core/draft.h), and sampled tokens are drawn
 //     from the row of q that the draft reports. The lossless rules rely on it (docs/exactness.md).
-//   - A draft depends on the text so far, on where the prompt ends if the drafter says so (uses_prompt_length), and on nothing
-//     else: not on draft tokens that were rejected, nor on how the text was divided into advances. A violation costs
-//     acceptance only and shows in no output, so tests/unit/test_drafters.c checks every registered drafter.
+//   - A draft depends on the text so far, on where the prompt ends if the drafter says so (uses_prompt_length), on earlier passes or texts
+//     if it says so (remembers), and on nothing else: not on draft tokens that were rejected, nor on how the text was divided into
+//     advances. A violation costs acceptance only and shows in no output, so tests/unit/test_drafters.c checks every registered drafter.
 //
 // Calls, for each slot:
 //
@@ -24,15 +24,16 @@
 #include "core/options.h"
 #include "models/model.h"
 
+struct kv_cache;
 struct sampling;
 struct settings;
 struct tokenizer;
 
-struct drafter_env {                   // borrowed by the drafter for its whole life
-    struct backend *backend;           // where the drafter computes
-    struct backend *target_backend;    // where the target, and hence the hidden states of advance, are; may be the same
-    struct devices *devices;           // opens further devices for a draft model; NULL: not available
-    const struct model *target;        // shape, embedding and LM head; NULL in tests that need no model
+struct drafter_env {                // borrowed by the drafter for its whole life
+    struct backend *backend;        // where the drafter computes
+    struct backend *target_backend; // where the target, and hence the hidden states of advance, are; may be the same
+    struct devices *devices;        // opens further devices for a draft model; NULL: not available
+    struct model *target; // shape, embedding and LM head; layers, of `attach`; NULL in tests that need no model
     const struct tokenizer *tokenizer; // the target's; NULL: it has none, and vocabularies are compared by size only
     const struct sampling *sampling;
     const char *beside;  // directory that relative model names start from; NULL: the current one
@@ -51,6 +52,9 @@ struct drafter {                     // first member of every drafter's own stru
     const struct drafter_type *type; // set by drafter_create; the other fields are set by the type's create
     struct taps taps;                // hidden states of the target that advance needs; n 0: none
     int nodes;                       // maximum nodes of a draft, the root included
+    int top;                         // tokens of advance.top that it needs; 0: none
+    int cache_rows;                  // of `attach`: pending rows of the target's cache that a draft of one slot needs
+    int64_t untimed_ns;              // of the last propose: time that is not the drafter's, and not counted
     struct hash identity;            // of its weights and configuration (model_identity, head_hash); { 0 }: it has none
     // Memory that create allocated, weights included, for the dry run: on `backend` (NULL: the target's), and on the host
     // besides. 0: negligible.
@@ -60,6 +64,10 @@ struct drafter {                     // first member of every drafter's own stru
     const struct settings
         *resolved_options; // a map of further ones, which are no scalars; the drafter's own. NULL: none
 };
+
+// What drafts depend on besides the text: nothing; earlier passes over the same text, for rejected draft tokens as well; other texts, or
+// clocks. With the last, a text that is sampled under the same seed can differ from run to run; its distribution does not.
+enum draft_memory { DRAFTS_OF_TEXT, DRAFTS_OF_PASSES, DRAFTS_OF_OTHERS };
 
 // Functions that return bool return false and set err on failure, which ends decoding.
 struct drafter_type {
@@ -81,12 +89,17 @@ struct drafter_type {
     bool (*advance)(struct drafter *d, const struct advance *a, int n, struct error *err);
     // The sequence in this slot has ended, maybe right after propose; the next one starts from nothing. NULL: as above.
     void (*forget)(struct drafter *d, int slot);
+    // Gives a drafter that computes with the target's layers the target's cache, before anything else is called. propose may add pending
+    // rows behind a slot's prefix, which has every token but the root, and drops them before it returns. NULL: it needs none.
+    void (*attach)(struct drafter *d, struct kv_cache *target_cache);
     void (*destroy)(struct drafter *d);
     // Kinds of drafts (enum takes) that it makes under these options. A cell that pairs it with a rule that does not take
     // them is an error before the run starts. NULL: chains of deterministic tokens.
     unsigned (*makes)(const void *options);
     // Drafts depend on where the prompt ends as well as on the text: a lookup in the prompt alone, say.
     bool uses_prompt_length;
+    enum draft_memory (*remembers)(const void *options); // under these options; NULL: DRAFTS_OF_TEXT
+    bool of_drafters; // a drafter of drafters (parts.h), which cannot be part of another
 };
 
 // Ends with NULL: drafters/registry.c. The first, `none`, is the default, and the baseline of experiments.
@@ -95,5 +108,6 @@ const struct drafter_type *drafter_named(const char *name); // NULL: there is no
 struct drafter *drafter_create(const struct drafter_type *type, const struct drafter_env *env, const void *options,
                                struct error *err);
 unsigned drafter_makes(const struct drafter_type *type, const void *options);
+enum draft_memory drafter_remembers(const struct drafter_type *type, const void *options);
 void drafter_resolve(const struct drafter *d, struct settings *options); // writes the resolved values into the settings
 void drafter_destroy(struct drafter *d);                                 // NULL is allowed

@@ -67,3 +67,8 @@ unsigned drafter_makes(const struct drafter_type *type, const void *options)
 {
     return type->makes != NULL ? type->makes(options) : TAKES_DETERMINISTIC;
 }
+
+enum draft_memory drafter_remembers(const struct drafter_type *type, const void *options)
+{
+    return type->remembers != NULL ? type->remembers(options) : DRAFTS_OF_TEXT;
+}

@@ -1,6 +1,7 @@
 #include "drafters/tree_builder.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -206,6 +207,8 @@ void builder_sample_children(struct tree_builder *g, int c, const float *row, co
         const int x = distinct ? r->rng->pick(r->rng, g->weight, g->vocab, at)
                                : rng_pick_row(r->rng, row, g->vocab, at, g->weight);
         add(g, sampled_child(g->at, c, g->families.child[first + k], x, (enum pick)o->pick, o->distinct, wanted));
+        if (r->least > 0)
+            g->at[g->n - 1].score = g->at[c].score + log((double)row[x]);
         if (distinct)
             g->weight[x] = 0;
     }
@@ -252,7 +255,7 @@ bool builder_next_level(struct tree_builder *g, const struct request *r)
     int n = 0;
     if (depth < tree_shape_depth(g->shape, r))
         for (int c = g->level; c < g->n; c++)
-            if (builder_top_k(g, c) > 0)
+            if (builder_top_k(g, c) > 0 && (r->least <= 0 || g->at[c].score >= log(r->least)))
                 g->frontier[n++] = c;
     g->level = g->n;
     g->n_frontier = frontier_size(o->nodes, o->top, n);

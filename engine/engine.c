@@ -297,6 +297,8 @@ bool pairing_open(struct pairing *p, struct target *t, const char *folder, int s
         .rule_options = p->rule_options,
         .sampling = &p->sampling,
         .taps = p->drafter->taps,
+        .top = p->drafter->top,
+        .cache_rows = p->drafter->cache_rows,
         .slots = slots,
         .length = length,
         .nodes = p->drafter->nodes,
@@ -311,6 +313,8 @@ bool pairing_open(struct pairing *p, struct target *t, const char *folder, int s
         p->verifier = verifier_create(&setup, err);
     if (p->verifier == NULL)
         pairing_unload(p);
+    else if (p->type->attach != NULL)
+        p->type->attach(p->drafter, verifier_cache(p->verifier));
     return p->verifier != NULL;
 }
 

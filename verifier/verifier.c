@@ -26,6 +26,8 @@ struct verifier {
     struct states states;                    // of the last step's pass
     int first[MAX_SLOTS];                    // where each draft's rows begin in it
     struct device_rows *device_rows;         // (slots) rows of drafts that are on the device
+    int32_t *top;                            // (rows, s.top) the most probable tokens of each row
+    float *top_log_p;                        // (rows, s.top)
     int chunk;
     int64_t observer_ns;
 };
@@ -37,8 +39,10 @@ static int chunk_of(const struct verifier_setup *s)
 
 static struct kv_shape cache_shape(const struct verifier_setup *s)
 {
-    int chunk = chunk_of(s);
-    struct kv_shape shape = model_kv_shape(s->target, s->slots, s->length, s->nodes > chunk ? s->nodes : chunk);
+    int pending = chunk_of(s);
+    pending = s->nodes > pending ? s->nodes : pending;
+    pending = s->cache_rows > pending ? s->cache_rows : pending;
+    struct kv_shape shape = model_kv_shape(s->target, s->slots, s->length + s->cache_rows, pending);
     shape.type = s->cache;
     return shape;
 }
@@ -98,6 +102,8 @@ struct verifier *verifier_create(const struct verifier_setup *s, struct error *e
     v->parent = xcalloc(capacity, sizeof(int32_t));
     v->picked = xcalloc(capacity, sizeof(int32_t));
     v->device_rows = xcalloc((size_t)s->slots, sizeof(*v->device_rows));
+    v->top = xcalloc((size_t)rows * (size_t)s->top, sizeof(*v->top));
+    v->top_log_p = xcalloc((size_t)rows * (size_t)s->top, sizeof(*v->top_log_p));
     v->decisions = decisions_create(&(struct decisions_setup){ .backend = v->backend,
                                                                .rule = s->rule,
                                                                .rule_options = s->rule_options,
@@ -127,6 +133,8 @@ void verifier_destroy(struct verifier *v)
     free(v->parent);
     free(v->picked);
     free(v->device_rows);
+    free(v->top);
+    free(v->top_log_p);
     free(v);
 }
 
@@ -259,6 +267,8 @@ bool verifier_score(struct verifier *v, const struct request *r, int n, struct e
         return false;
     v->logits.rows = rows;
     model_logits(v->s.target, v->logits, v->states.last);
+    if (v->s.top > 0) // before they become probabilities
+        v->backend->best(v->backend, v->logits, v->s.top, v->top, v->top_log_p);
     const struct scored s = scored_of(v, r, n);
     if (v->s.observer.scored == NULL)
         v->decisions->begin(v->decisions, &s);
@@ -274,7 +284,13 @@ static int keep(struct verifier *v, const struct scored *s, int i, int kept, str
     assert(j->node[0] == 0);
     observe_verified(v, r, j);
     kv_keep(v->cache, r->slot, j->node, j->n);
-    *a = (struct advance){ .slot = r->slot, .n = j->n, .token = j->token, .node = j->node };
+    *a = (struct advance){ .slot = r->slot,
+                           .n = j->n,
+                           .token = j->token,
+                           .node = j->node,
+                           .draft = r->draft,
+                           .top = v->top + (size_t)v->first[i] * (size_t)v->s.top,
+                           .top_k = v->s.top };
     for (int k = 0; k < j->n; k++)
         v->picked[kept++] = v->first[i] + j->node[k];
     return kept;
@@ -301,6 +317,11 @@ bool verifier_accept(struct verifier *v, const struct request *r, int n, struct 
 const struct verification *verifier_verification(const struct verifier *v, int i)
 {
     return &v->verification[i];
+}
+
+struct kv_cache *verifier_cache(struct verifier *v)
+{
+    return v->cache;
 }
 
 void verifier_forget(struct verifier *v, int slot)

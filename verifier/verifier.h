@@ -5,6 +5,7 @@
 #include "core/draft.h"
 #include "models/model.h"
 
+struct kv_cache;
 struct verification;
 struct rule;
 struct sampling;
@@ -31,7 +32,9 @@ struct verifier_setup {
     const struct rule *rule;
     const void *rule_options;
     const struct sampling *sampling;
-    struct taps taps;              // the drafter's
+    struct taps taps;              // the drafter's, as the next two
+    int top;                       // tokens of advance.top
+    int cache_rows;                // pending rows that drafting needs
     int slots, length, nodes;      // nodes: maximum of a draft, the root included
     int used_vocab;                // ids from here on are padding: they get probability 0
     enum type cache;               // element type of the target's keys and values
@@ -62,6 +65,7 @@ int64_t verifier_observer_ns(const struct verifier *v);         // time that the
 const struct verification *verifier_verification(const struct verifier *v, int i);
 
 void verifier_forget(struct verifier *v, int slot);
+struct kv_cache *verifier_cache(struct verifier *v);   // for the drafter (drafter_type.attach)
 size_t verifier_bytes(const struct verifier_setup *s); // device memory that create allocates
 size_t verifier_verify_bytes(
     const struct verifier_setup *s); // maximum for decisions on the device: one shared workspace

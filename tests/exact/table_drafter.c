@@ -248,6 +248,11 @@ unsigned drafter_makes(const struct drafter_type *type, const void *options)
     return type->makes != NULL ? type->makes(options) : TAKES_DETERMINISTIC;
 }
 
+enum draft_memory drafter_remembers(const struct drafter_type *type, const void *options)
+{
+    return type->remembers != NULL ? type->remembers(options) : DRAFTS_OF_TEXT;
+}
+
 void drafter_resolve(const struct drafter *d, struct settings *options)
 {
     (void)d, (void)options;

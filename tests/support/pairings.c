@@ -234,6 +234,33 @@ unsigned pair_makes(const char *drafter)
     return made;
 }
 
+enum draft_memory pair_remembers(const char *drafter)
+{
+    struct pair p = { 0 };
+    read_options(&p, drafter, "");
+    const enum draft_memory memory = drafter_remembers(p.type, p.options);
+    options_free(p.type->options, p.options);
+    free(p.options);
+    return memory;
+}
+
+bool pair_is_of_drafters(const char *drafter)
+{
+    char *kind = xstrndup(drafter, strcspn(drafter, ":"));
+    const bool is = drafter_named(kind)->of_drafters;
+    free(kind);
+    return is;
+}
+
+bool pair_uses_target(const char *drafter)
+{
+    static const char *const names[] = { "recycling", "lookahead", "early_exit", "layer_skip", "oracle" };
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (strstr(drafter, names[i]) != NULL)
+            return true;
+    return false;
+}
+
 bool pair_fits(const char *drafter, const struct rule *rule)
 {
     return takes_missing(rule->takes, pair_makes(drafter)) == 0;
@@ -290,6 +317,8 @@ struct pair *pair_open_on(pair_device *target_on, pair_device *draft_on, const c
                                     .rule_options = p->rule_options,
                                     .sampling = &p->sampling,
                                     .taps = p->drafter->taps,
+                                    .top = p->drafter->top,
+                                    .cache_rows = p->drafter->cache_rows,
                                     .slots = slots,
                                     .length = length,
                                     .nodes = p->drafter->nodes,
@@ -297,6 +326,8 @@ struct pair *pair_open_on(pair_device *target_on, pair_device *draft_on, const c
     p->verifier = verifier_create(&setup, &err);
     if (p->verifier == NULL)
         fail_msg("%s: %s", drafter, err.text);
+    if (p->type->attach != NULL)
+        p->type->attach(p->drafter, verifier_cache(p->verifier));
     return p;
 }
 

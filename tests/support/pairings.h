@@ -20,7 +20,10 @@ char *pair_line(const char *drafter,
                 const char *draft);     // with the path of the draft model in place of each %s; free() it
 void pair_only(char **drafters, int n); // n > 0: these are tested, as given on a test program's command line
 
-unsigned pair_makes(const char *drafter);                         // drafter_makes
+unsigned pair_makes(const char *drafter);              // drafter_makes
+enum draft_memory pair_remembers(const char *drafter); // drafter_remembers
+bool pair_is_of_drafters(const char *drafter);         // drafter_type.of_drafters
+bool pair_uses_target(const char *drafter); // for its drafts: the target's layers or its most probable tokens
 bool pair_fits(const char *drafter, const struct rule *rule);     // whether the rule takes its drafts
 bool pair_declares(const char *drafter, const char *option_name); // whether it has an option of this name
 
@@ -30,8 +33,8 @@ int pair_models_make(void **state);    // the draft model is the target's first 
 int pair_models_make_bf16(void **state);
 int pair_models_make_foreign(void **state); // the draft model has other weights
 int pair_models_remove(void **state);
-// Heads of random weights for a target, directories with the name of the draft model and the suffixes .medusa, .eagle, .eagle3; and .other, a
-// draft model with another tokenizer.
+// Heads of random weights for a target, directories with the name of the draft model and the suffixes .medusa, .eagle, .eagle3; .other, a draft
+// model with another tokenizer; and .store, a datastore.
 void pair_heads_make(const char *target, const char *draft);
 
 struct pair {                                // one target with one drafter

@@ -64,11 +64,15 @@ struct text_state {
 static struct request request(struct text_state *t, int slot, int capacity, int depth)
 {
     t->rng.rng.root = t->n - 1;
-    t->draft = (struct draft){ 1, capacity, t->node_token, t->node_parent, t->node_proposal, NULL, NULL };
+    t->draft = (struct draft){
+        .n = 1, .capacity = capacity, .token = t->node_token, .parent = t->node_parent, .proposal = t->node_proposal
+    };
     t->node_token[0] = t->token[t->n - 1];
     t->node_parent[0] = -1;
     t->node_proposal[0] = DETERMINISTIC;
-    return (struct request){ slot, t->n, t->token, &t->rng.rng, &t->draft, depth, NULL, NULL };
+    return (struct request){
+        .slot = slot, .n = t->n, .token = t->token, .rng = &t->rng.rng, .draft = &t->draft, .depth = depth
+    };
 }
 
 // Feeds the first n tokens of a text. node: of the advance; NULL: they are a prompt.
@@ -234,7 +238,8 @@ static void drive(const char *name, const char *sampling, int shortest, int roun
             assert_true(fresh->type->propose(fresh->drafter, f, SLOTS, &err));
             for (int s = 0; s < SLOTS; s++) {
                 check_shape(driven, name, &t[s].draft, capacity, depth);
-                same_draft(driven->type, name, step, &t[s].draft, &again[s].draft);
+                if (drafter_remembers(driven->type, driven->options) == DRAFTS_OF_TEXT)
+                    same_draft(driven->type, name, step, &t[s].draft, &again[s].draft);
                 verifier_forget(fresh->verifier, s);
                 if (fresh->type->forget != NULL)
                     fresh->type->forget(fresh->drafter, s);

@@ -240,7 +240,8 @@ static void every_model_evaluates_each_row_once(void **unused)
 {
     for (int i = 0; i < pair_count(); i++) {
         int drafted = 0, accepted = 0;
-        if (strncmp(pair_drafter(i), "ladder", 6) == 0) // several models; which of them drafts: test_ladder.c
+        if (pair_is_of_drafters(pair_drafter(i)) ||
+            pair_uses_target(pair_drafter(i))) // which model drafts what: test_ladder.c, test_layer_drafts.c
             continue;
         if (strstr(pair_drafter(i), "vocabulary=") != NULL) // reads several tokens for one of the target's
             continue;
