@@ -15,6 +15,7 @@
     DRAFTER(eagle) \
     DRAFTER(eagle3) \
     DRAFTER(ladder) \
+    DRAFTER(suffix) \
     EXTENSION_DRAFTERS(DRAFTER)
 
 #define DECLARE(name) extern const struct drafter_type name##_drafter;

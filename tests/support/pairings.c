@@ -19,6 +19,7 @@ static const char *const lines[] = {
     "none",
     "ngram",
     "ngram:longest=2,tokens=3",
+    "suffix:max_spec_factor=2,min_token_prob=0.01",
     "small:model=%s",
     "small:model=%s,tokens=1",
     "small:model=%s,tokens=6,pick=greedy",

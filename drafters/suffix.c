@@ -1,0 +1,253 @@
+// suffix.c - the most frequent continuation of the last tokens, in the text and, by request, in earlier ones.
+//
+// SuffixDecoding (Oliaro et al. 2024, arXiv 2411.04975). For every number of last tokens that occurred before, the most frequent next token
+// is followed step by step; the probability of a draft token is the share of its occurrences among its siblings', times that of its
+// parent. Of these drafts the one with the largest sum is taken: the expected number of accepted tokens. A longer match may draft more.
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "drafters/drafter.h"
+#include "drafters/suffix_automaton.h"
+#include "tokenizers/tokenizer.h"
+
+enum { SEPARATOR = -1, MAX_TOKENS = 256 }; // SEPARATOR: between earlier texts
+
+struct suffix_options {
+    int depth, tokens, past;
+    double factor, least;
+};
+
+struct reading { // of a slot's text; of earlier texts only
+    struct ids text;
+    int prompt;            // of these, tokens of the prompt; 0: not known yet
+    int32_t state, length; // the longest end of the text that occurs in earlier ones
+};
+
+struct suffix {
+    struct drafter drafter; // first
+    struct suffix_options o;
+    int slots;
+    struct automaton *own;   // (slots) each slot's text
+    struct automaton past;   // earlier texts, after each a separator
+    struct ids past_text;    // the same
+    struct reading *reading; // (slots)
+};
+
+static struct drafter *suffix_create(const struct drafter_env *env, const void *options, struct error *err)
+{
+    (void)err;
+    struct suffix *g = xcalloc(1, sizeof(*g));
+    g->o = *(const struct suffix_options *)options;
+    g->slots = env->slots;
+    g->own = xcalloc((size_t)g->slots, sizeof(*g->own));
+    g->reading = xcalloc((size_t)g->slots, sizeof(*g->reading));
+    for (int i = 0; i < g->slots; i++)
+        automaton_begin(&g->own[i], g->o.depth);
+    automaton_begin(&g->past, g->o.depth);
+    g->drafter.nodes = 1 + g->o.tokens;
+    return &g->drafter;
+}
+
+static void suffix_destroy(struct drafter *d)
+{
+    struct suffix *g = (struct suffix *)d;
+    for (int i = 0; i < g->slots; i++) {
+        automaton_free(&g->own[i]);
+        free(g->reading[i].text.id);
+    }
+    automaton_free(&g->past);
+    free(g->past_text.id);
+    free(g->own);
+    free(g->reading);
+    free(g);
+}
+
+// ---- texts
+
+// Follows the end of the text in the earlier ones, which may have been divided since.
+static void follow(const struct suffix *g, struct reading *f, int32_t token)
+{
+    const struct automaton *a = &g->past;
+    int32_t next;
+    while ((next = automaton_next(a, f->state, token)) < 0 && f->state > 0) {
+        f->state = a->state[f->state].link;
+        f->length = a->state[f->state].length;
+    }
+    f->length = next < 0 ? 0 : f->length + 1;
+    f->state = next < 0 ? 0 : next;
+    while (f->length > 0 && a->state[a->state[f->state].link].length >= f->length)
+        f->state = a->state[f->state].link;
+}
+
+static void read_text(struct suffix *g, int slot, const int32_t *token, int n)
+{
+    struct automaton *a = &g->own[slot];
+    for (int i = a->position; i < n; i++) {
+        automaton_add(a, token[i]);
+        if (g->o.past > 0) {
+            follow(g, &g->reading[slot], token[i]);
+            ids_add(&g->reading[slot].text, token[i]);
+        }
+    }
+}
+
+// Leaves the later half of the earlier texts.
+static void forget_half(struct suffix *g)
+{
+    struct ids *t = &g->past_text;
+    const size_t from = t->n / 2;
+    memmove(t->id, t->id + from, (t->n - from) * sizeof(*t->id));
+    t->n -= from;
+    automaton_clear(&g->past);
+    for (size_t i = 0; i < t->n; i++)
+        automaton_add(&g->past, t->id[i]);
+    for (int slot = 0; slot < g->slots; slot++) {
+        struct reading *f = &g->reading[slot];
+        const size_t begin = f->text.n > (size_t)g->o.depth ? f->text.n - (size_t)g->o.depth : 0;
+        f->state = f->length = 0;
+        for (size_t i = begin; i < f->text.n; i++)
+            follow(g, f, f->text.id[i]);
+    }
+}
+
+static bool suffix_advance(struct drafter *d, const struct advance *a, int n, struct error *err)
+{
+    (void)err;
+    for (int i = 0; i < n; i++)
+        read_text((struct suffix *)d, a[i].slot, a[i].sequence, a[i].length);
+    return true;
+}
+
+static void suffix_forget(struct drafter *d, int slot)
+{
+    struct suffix *g = (struct suffix *)d;
+    struct reading *f = &g->reading[slot];
+    for (size_t i = (size_t)f->prompt; f->prompt > 0 && i <= f->text.n; i++) {
+        const int32_t token = i < f->text.n ? f->text.id[i] : SEPARATOR;
+        ids_add(&g->past_text, token);
+        automaton_add(&g->past, token);
+    }
+    free(f->text.id);
+    *f = (struct reading){ 0 };
+    automaton_clear(&g->own[slot]);
+    if (g->past_text.n > (size_t)g->o.past)
+        forget_half(g);
+}
+
+// ---- drafts
+
+// The most frequent token after the strings of a state; of equally frequent ones that of the most recent occurrence. Returns the state
+// after it, and its share of all occurrences of a next token; -1: none.
+static int32_t most_frequent(const struct automaton *a, int32_t state, int32_t *token, double *share)
+{
+    int32_t best = -1;
+    int64_t all = 0;
+    for (int32_t e = a->state[state].edge; e >= 0; e = a->edge[e].next) {
+        const struct suffix_state *to = &a->state[a->edge[e].to];
+        if (a->edge[e].token == SEPARATOR)
+            continue;
+        all += to->count;
+        if (best < 0 || to->count > a->state[best].count ||
+            (to->count == a->state[best].count && to->recent > a->state[best].recent)) {
+            best = a->edge[e].to;
+            *token = a->edge[e].token;
+        }
+    }
+    *share = best >= 0 ? (double)a->state[best].count / (double)all : 0;
+    return best;
+}
+
+struct path { // the most_frequent tokens after a match
+    const struct automaton *a;
+    int32_t state; // of the match
+    int limit, n;
+    double score;
+    int32_t token[MAX_TOKENS];
+};
+
+static void extend(const struct suffix *g, struct path *p)
+{
+    double probability = 1, share;
+    int32_t state = p->state, token;
+    for (p->n = 0; p->n < p->limit && (state = most_frequent(p->a, state, &token, &share)) >= 0; p->n++) {
+        probability *= share;
+        if (probability < g->o.least)
+            break;
+        p->score += probability;
+        p->token[p->n] = token;
+    }
+}
+
+// The best path after any of the matches that end in this state or along its links. A state has matches of several lengths with the same
+// continuations; the one that allows the longest draft counts.
+static void search(const struct suffix *g, struct automaton *a, int32_t state, int matched, int depth,
+                   struct path *best)
+{
+    const double factor = g->o.factor;
+    matched = matched < g->o.depth ? matched : g->o.depth - 1;
+    for (state = automaton_suffix(a, state); state > 0; state = a->state[state].link) {
+        const int shortest = a->state[a->state[state].link].length + 1;
+        const int longest = a->state[state].length < matched ? a->state[state].length : matched;
+        int match = (int)((g->o.depth + factor) / (1 + factor));
+        match = match < shortest ? shortest : match > longest ? longest : match;
+        struct path p = { .a = a, .state = state, .limit = (int)(factor * match + 1e-9) };
+        const int most[] = { g->o.depth - match, g->o.tokens, depth };
+        for (int i = 0; i < 3; i++)
+            p.limit = most[i] < p.limit ? most[i] : p.limit;
+        extend(g, &p);
+        if (p.score > best->score)
+            *best = p;
+    }
+}
+
+static bool suffix_propose(struct drafter *d, struct request *r, int n, struct error *err)
+{
+    (void)err;
+    struct suffix *g = (struct suffix *)d;
+    for (int i = 0; i < n; i++) {
+        struct automaton *own = &g->own[r[i].slot];
+        struct reading *f = &g->reading[r[i].slot];
+        struct path best = { .score = 0 };
+        read_text(g, r[i].slot, r[i].token, r[i].n);
+        if (f->prompt == 0)
+            f->prompt = r[i].n;
+        const int32_t again = own->state[own->last].link; // the longest end that occurred before
+        search(g, own, again, own->state[again].length, r[i].depth, &best);
+        if (g->o.past > 0)
+            search(g, &g->past, f->state, f->length, r[i].depth, &best);
+        for (int k = 0, node = 0; k < best.n && node >= 0; k++)
+            node = draft_add(r[i].draft, node, best.token[k], DETERMINISTIC);
+    }
+    return true;
+}
+
+static enum draft_memory suffix_remembers(const void *options)
+{
+    return ((const struct suffix_options *)options)->past > 0 ? DRAFTS_OF_OTHERS : DRAFTS_OF_TEXT;
+}
+
+// clang-format off
+static const struct option suffix_options[] = {
+    { "max_tree_depth", OPTION_INT, offsetof(struct suffix_options, depth), "64", "tokens of a match and its continuation", 2, 256, NULL },
+    { "max_spec_factor", OPTION_REAL, offsetof(struct suffix_options, factor), "1", "maximum number of draft tokens for each token of the match", 0.01, 256, NULL },
+    { "min_token_prob", OPTION_REAL, offsetof(struct suffix_options, least), "0.1", "a draft ends before a token whose probability, by counts, is below this", 0, 1, NULL },
+    { "tokens", OPTION_INT, offsetof(struct suffix_options, tokens), "8", "maximum number of draft tokens", 1, MAX_TOKENS, NULL },
+    { "past", OPTION_INT, offsetof(struct suffix_options, past), "0", "tokens of earlier outputs to draft from as well; then drafts depend on what was decoded before", 0, 100000000, NULL },
+    { 0 },
+};
+// clang-format on
+
+const struct drafter_type suffix_drafter = {
+    .name = "suffix",
+    .summary = "SuffixDecoding: the most frequent continuation of the last tokens",
+    .options = suffix_options,
+    .options_size = sizeof(struct suffix_options),
+    .create = suffix_create,
+    .propose = suffix_propose,
+    .advance = suffix_advance,
+    .forget = suffix_forget,
+    .destroy = suffix_destroy,
+    .remembers = suffix_remembers,
+};
