@@ -26,6 +26,7 @@ static const struct {
     { "features", "write what a head reads of training texts, for a trainer", command_features },
     { "heads", "accuracy of drafters on the target's texts, by depth and rank", command_heads },
     { "distill", "let a model write training text for its drafters", command_distill },
+    { "datastore", "index texts for the drafter rest", command_datastore },
     { "list", "list drafters, rules and sampling stages with their options", command_list },
 };
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };

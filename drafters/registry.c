@@ -16,6 +16,7 @@
     DRAFTER(eagle3) \
     DRAFTER(ladder) \
     DRAFTER(suffix) \
+    DRAFTER(rest) \
     EXTENSION_DRAFTERS(DRAFTER)
 
 #define DECLARE(name) extern const struct drafter_type name##_drafter;

@@ -58,6 +58,7 @@ pcre2.h tokenizers/pattern.c
 utf8proc.h core/utf8.c
 xxhash.h core/digest.c
 gsl/.* statistics/statistics.c
+divsufsort.h commands/datastore/suffix_array.c
 INCLUDERS
 
 # Arrows go down only.
@@ -83,7 +84,7 @@ may kernels core device_step
 may formats core
 may tokenizers core formats
 may models core kernels formats
-may drafters core sampling device_step kernels tokenizers models
+may drafters core sampling device_step kernels formats tokenizers models
 may verifier/rules core sampling device_step
 may verifier core sampling device_step kernels models
 may decode core sampling drafters verifier

@@ -13,6 +13,7 @@
 #include "tests/support/rule_defaults.h"
 #include "tests/support/small_heads.h"
 #include "tests/support/small_model.h"
+#include "tests/support/small_store.h"
 #include "verifier/rules/rule.h"
 
 static const char *const lines[] = {
@@ -20,6 +21,8 @@ static const char *const lines[] = {
     "ngram",
     "ngram:longest=2,tokens=3",
     "suffix:max_spec_factor=2,min_token_prob=0.01",
+    "rest:datastore=%s.store,shortest=1",
+    "rest:datastore=%s.store,shortest=1,choices=5,nodes=9,tokens=4",
     "small:model=%s",
     "small:model=%s,tokens=1",
     "small:model=%s,tokens=6,pick=greedy",
@@ -142,6 +145,9 @@ void pair_heads_make(const char *target, const char *draft)
         free(directory);
     }
     make_other(draft);
+    char *store = xformat("%s.store", draft);
+    small_store_write(target, store);
+    free(store);
 }
 
 static struct small_model make_target(enum type type)

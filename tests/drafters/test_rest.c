@@ -1,0 +1,248 @@
+// test_rest.c - drafts of `rest` are those of a plain search, on 200 random corpora: every occurrence of the longest end of the text, and the
+// prefix tree of all continuations counted in loops. The datastore is written by the command.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "commands/commands.h"
+#include "core/draft.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/settings.h"
+#include "drafters/drafter.h"
+#include "formats/datastore.h"
+#include "tests/support/check.h"
+#include "tests/support/small_model.h"
+
+enum { LONGEST_TEXT = 60, DOCUMENTS = 30, VOCAB = 288, NODES = 40 };
+
+static uint64_t state = 11;
+static char *model;
+
+static int below(int n)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (int)((state >> 33) % (uint64_t)n);
+}
+
+struct corpus { // documents of ids
+    int n, length[DOCUMENTS];
+    int32_t token[DOCUMENTS][LONGEST_TEXT];
+};
+
+static void write_store(const struct corpus *c, const char *path)
+{
+    char *lines = test_path("corpus.jsonl");
+    FILE *f = fopen(lines, "w");
+    for (int d = 0; d < c->n; d++) {
+        fputs("{\"input_ids\": [", f);
+        for (int i = 0; i < c->length[d]; i++)
+            fprintf(f, "%s%d", i > 0 ? ", " : "", c->token[d][i]);
+        fputs("]}\n", f);
+    }
+    fclose(f);
+    char *argument[] = { "datastore", model, lines, "--out", (char *)path, NULL };
+    fflush(stderr);
+    assert_int_equal(command_datastore(5, argument), 0);
+    free(lines);
+}
+
+struct choice {
+    int n;
+    int32_t token[16];
+};
+
+// Continuations of the last m tokens, in the order of their ids; a shorter text comes before a longer one.
+static int occurrences(const struct corpus *c, const int32_t *text, int n, int m, int tokens, struct choice *to)
+{
+    int count = 0;
+    for (int d = 0; d < c->n; d++)
+        for (int at = 0; at + m <= c->length[d]; at++)
+            if (memcmp(c->token[d] + at, text + n - m, (size_t)m * sizeof(*text)) == 0) {
+                struct choice *o = &to[count++];
+                for (o->n = 0; o->n < tokens && at + m + o->n < c->length[d]; o->n++)
+                    o->token[o->n] = c->token[d][at + m + o->n];
+            }
+    return count;
+}
+
+// How often the choices begin with the path from the root to `node`, and then `token`.
+static int frequency(const struct choice *c, int n, const int32_t *path, int depth, int32_t token)
+{
+    int count = 0;
+    for (int i = 0; i < n; i++)
+        count += c[i].n > depth && memcmp(c[i].token, path, (size_t)depth * sizeof(*path)) == 0 &&
+                 c[i].token[depth] == token;
+    return count;
+}
+
+static int path_of(const struct draft *d, int node, int32_t *path)
+{
+    const int depth = draft_depth(d, node);
+    for (int at = node, i = depth - 1; at > 0; at = d->parent[at], i--)
+        path[i] = d->token[at];
+    return depth;
+}
+
+static struct drafter *open_with(const char *path, int longest, int shortest, int nodes, int tokens)
+{
+    struct error err;
+    char *text = xformat("{kind: rest, datastore: %s, longest: %d, shortest: %d, nodes: %d, tokens: %d}", path, longest,
+                         shortest, nodes, tokens);
+    struct settings *s = settings_value(text, "options", &err);
+    const struct drafter_type *type = drafter_named("rest");
+    void *options = xcalloc(1, type->options_size);
+    assert_ok(options_read(s, "drafter rest", type->options, options, &err), err);
+    struct drafter *d =
+        drafter_create(type, &(struct drafter_env){ .slots = 1, .length = 100, .used_vocab = VOCAB }, options, &err);
+    assert_ok(d != NULL, err);
+    options_free(type->options, options);
+    free(options);
+    settings_free(s);
+    free(text);
+    return d;
+}
+
+static int check_draft(const struct corpus *c, struct drafter *d, int longest, int shortest, int nodes, int tokens)
+{
+    static struct choice choice[DOCUMENTS * LONGEST_TEXT];
+    int32_t text[30], token[NODES + 1], parent[NODES + 1], path[16];
+    uint8_t proposal[NODES + 1];
+    struct error err;
+    const int n = 1 + below(25), vocab = 2 + below(6);
+    for (int i = 0; i < n; i++)
+        text[i] = below(vocab);
+    if (below(2)) { // an end that occurs
+        const int of = below(c->n), m = 1 + below(c->length[of] < n ? c->length[of] : n),
+                  at = below(c->length[of] - m + 1);
+        memcpy(text + n - m, c->token[of] + at, (size_t)m * sizeof(*text));
+    }
+    struct draft draft = { .n = 1,
+                           .capacity = 1 + (below(3) ? nodes : below(nodes)),
+                           .token = token,
+                           .parent = parent,
+                           .proposal = proposal };
+    token[0] = text[n - 1];
+    parent[0] = -1;
+    struct request r = { .n = n, .token = text, .draft = &draft, .depth = below(4) ? 50 : below(4) };
+    assert_ok(d->type->propose(d, &r, 1, &err), err);
+
+    int m = longest < n ? longest : n, found = 0;
+    while (m >= shortest && (found = occurrences(c, text, n, m, tokens, choice)) == 0)
+        m--;
+    int possible = 0; // nodes of the whole prefix tree within the depth
+    for (int i = 0; i < found; i++)
+        for (int depth = 0; depth < choice[i].n && depth < r.depth; depth++) {
+            bool earlier = false;
+            for (int j = 0; j < i; j++)
+                earlier = earlier || (choice[j].n > depth && memcmp(choice[j].token, choice[i].token,
+                                                                    (size_t)(depth + 1) * sizeof(int32_t)) == 0);
+            possible += !earlier;
+        }
+    assert_int_equal(draft.n - 1, possible < draft.capacity - 1 ? possible : draft.capacity - 1);
+    int least = found + 1;
+    for (int node = 1; node < draft.n; node++) { // the most frequent first, each a continuation
+        const int depth = path_of(&draft, parent[node], path);
+        const int count = frequency(choice, found, path, depth, token[node]);
+        assert_true(count > 0 && count <= least && depth < tokens);
+        least = count;
+    }
+    for (int node = 0; node < draft.n; node++) { // none that was left out is more frequent than the last one
+        const int depth = path_of(&draft, node, path);
+        for (int32_t x = 0; x < 8 && depth < tokens && depth < r.depth; x++) {
+            bool drafted = false;
+            for (int child = 1; child < draft.n; child++)
+                drafted = drafted || (parent[child] == node && token[child] == x);
+            assert_true(drafted || frequency(choice, found, path, depth, x) <= least);
+        }
+    }
+    return draft.n - 1;
+}
+
+static void drafts_are_the_most_frequent_continuations(void **unused)
+{
+    static struct corpus c;
+    char *path = test_path("texts.store");
+    int drafted = 0;
+    for (int history = 0; history < 200; history++) {
+        const int vocab = 2 + below(6), longest = 1 + below(8), shortest = 1 + below(longest), nodes = 1 + below(NODES),
+                  tokens = 1 + below(10);
+        c.n = 1 + below(DOCUMENTS);
+        for (int d = 0; d < c.n; d++) {
+            c.length[d] = 1 + below(LONGEST_TEXT);
+            for (int i = 0; i < c.length[d]; i++)
+                c.token[d][i] = below(vocab);
+        }
+        write_store(&c, path);
+        struct drafter *d = open_with(path, longest, shortest, nodes, tokens);
+        for (int i = 0; i < 10; i++)
+            drafted += check_draft(&c, d, longest, shortest, nodes, tokens);
+        drafter_destroy(d);
+    }
+    print_message("%d draft tokens\n", drafted);
+    assert_true(drafted > 5000);
+    free(path);
+}
+
+// Whatever the bytes are: no read outside the file.
+static void damaged_datastores_are_refused_or_harmless(void **unused)
+{
+    static struct corpus c = { 2, { 40, 30 }, { { 1, 2, 3, 1, 2 }, { 3, 1, 2 } } };
+    char *path = test_path("texts.store"), *damaged = test_path("damaged.store");
+    size_t n;
+    struct error err;
+    int opened = 0;
+    write_store(&c, path);
+    char *bytes = file_text(path, &n, &err);
+    for (int i = 0; i < 300; i++) {
+        const size_t at = (size_t)below((int)n), length = below(3) ? n : (size_t)below((int)n);
+        FILE *f = fopen(damaged, "wb");
+        const char kept = bytes[at];
+        bytes[at] = (char)below(256);
+        fwrite(bytes, 1, length > 0 ? length : 1, f);
+        fclose(f);
+        bytes[at] = kept;
+        struct datastore s = { 0 };
+        if (!datastore_open(&s, damaged, &err)) {
+            assert_non_null(strstr(err.text, "datastore"));
+            continue;
+        }
+        datastore_close(&s);
+        struct drafter *d = NULL;
+        opened++;
+        if (i % 3 == 0) {
+            d = open_with(damaged, 4, 1, 20, 8);
+            int32_t text[] = { 3, 1, 2 }, token[21], parent[21];
+            uint8_t proposal[21];
+            struct draft draft = { .n = 1, .capacity = 21, .token = token, .parent = parent, .proposal = proposal };
+            struct request r = { .n = 3, .token = text, .draft = &draft, .depth = 9 };
+            assert_ok(d->type->propose(d, &r, 1, &err), err);
+            drafter_destroy(d);
+        }
+    }
+    assert_true(opened > 20);
+    free(bytes);
+    free(path);
+    free(damaged);
+}
+
+static int make(void **unused)
+{
+    small_write_hf(model = test_path("model"), &small_default);
+    return 0;
+}
+
+static int clean(void **unused)
+{
+    free(model);
+    test_directory_remove();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(drafts_are_the_most_frequent_continuations),
+                                        cmocka_unit_test(damaged_datastores_are_refused_or_harmless) };
+    return cmocka_run_group_tests(tests, make, clean);
+}
