@@ -17,6 +17,8 @@
     DRAFTER(ladder) \
     DRAFTER(suffix) \
     DRAFTER(rest) \
+    DRAFTER(recycling) \
+    DRAFTER(lookahead) \
     EXTENSION_DRAFTERS(DRAFTER)
 
 #define DECLARE(name) extern const struct drafter_type name##_drafter;

@@ -1,5 +1,6 @@
 // tree_published.c - fixed trees as they were published: Medusa's (Cai et al. 2024; medusa_choices.py of
-// FasterDecoding/Medusa) and EAGLE-1's (Li et al. 2024; choices.py of SafeAILab/EAGLE, whose mc_sim_7b_63 it is). A word is a
+// FasterDecoding/Medusa), EAGLE-1's (Li et al. 2024; choices.py of SafeAILab/EAGLE, whose mc_sim_7b_63 it is) and Token Recycling's (Luo
+// et al. 2024; template 2.2.2 in hemingkx/Spec-Bench). A word is a
 // path, a digit the rank of a token among the most probable ones. Paths are in the order of expected gain, so the first n form
 // a tree, too.
 #include "drafters/tree.h"
@@ -42,6 +43,11 @@ const struct published_tree published_trees[] = {
       "0 00 1 01 2 000 10 02 3 03 4 20 001 04 5 05 010 11 6 002 30 06 7 07 08 003 100 09 020 12 40 8 9 21 "
       "011 004 0000 50 030 13 005 006 60 200 101 012 040 14 31 22 007 70 021 008 013 050 15 009 110 0001 "
       "0010 41 23" },
+    { "recycling_80",
+      "0 1 2 3 4 5 6 7 00 01 02 03 04 05 06 07 10 11 12 13 20 21 22 30 31 40 50 60 70 000 001 002 003 004 "
+      "005 006 007 010 011 012 020 021 030 040 050 060 070 100 101 110 200 300 400 500 0000 0001 0002 0003 "
+      "0004 0010 0011 0020 0030 0040 0100 0200 1000 2000 3000 00000 00001 00002 00010 00020 00100 01000 "
+      "10000 000000 000001 000100" },
     { NULL, NULL },
 };
 // clang-format on

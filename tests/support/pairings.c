@@ -23,6 +23,7 @@ static const char *const lines[] = {
     "suffix:max_spec_factor=2,min_token_prob=0.01",
     "rest:datastore=%s.store,shortest=1",
     "rest:datastore=%s.store,shortest=1,choices=5,nodes=9,tokens=4",
+    "lookahead:window=4,ngram=3,candidates=3",
     "small:model=%s",
     "small:model=%s,tokens=1",
     "small:model=%s,tokens=6,pick=greedy",

@@ -227,7 +227,10 @@ static void fixed_trees_equal_those_of_medusa(void **unused)
     struct json *j = golden("eagle_trees_fixed");
     const struct json *trees = json_get(j, "trees");
     int n = 0;
-    for (const struct published_tree *t = published_trees; t->name != NULL; t++, n++) {
+    for (const struct published_tree *t = published_trees; t->name != NULL; t++) {
+        if (strcmp(t->name, "recycling_80") == 0) // not Medusa's
+            continue;
+        n++;
         if (json_get(trees, t->name) == NULL)
             fail_msg("tests/cases has no tree %s", t->name);
         check_fixed(t->name, json_get(trees, t->name));

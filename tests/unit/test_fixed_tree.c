@@ -15,7 +15,7 @@ static void published_trees_have_the_published_shape(void **unused)
 {
     static const struct {
         const char *name;
-        int level[6];
+        int level[7];
     } known[] = {
         { "eagle_25", { 1, 4, 8, 8, 3, 2 } },
         { "mc_sim_7b_63", { 1, 10, 28, 23, 2, 0 } },
@@ -26,20 +26,21 @@ static void published_trees_have_the_published_shape(void **unused)
         { "vicuna_33b_stage2", { 1, 10, 24, 24, 5, 0 } },
         { "vicuna_33b_stage1", { 1, 10, 34, 19, 0, 0 } },
         { "zephyr_stage2", { 1, 10, 27, 23, 3, 0 } },
+        { "recycling_80", { 1, 8, 21, 25, 15, 8, 3 } },
     };
     static struct tree t;
     struct error err;
     for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
-        int level[6] = { 0 };
+        int level[7] = { 0 };
         assert_true(tree_read(known[i].name, NULL, &t, &err));
         for (int node = 0; node < t.n; node++)
             level[t.node[node].depth]++;
-        for (int d = 0; d < 6; d++)
+        for (int d = 0; d < 7; d++)
             assert_int_equal(level[d], known[i].level[d]);
     }
     for (const struct published_tree *p = published_trees; p->name != NULL; p++) {
         assert_true(tree_read(p->name, NULL, &t, &err));
-        assert_int_equal(t.n, strcmp(p->name, "eagle_25") == 0 ? 26 : 64);
+        assert_int_equal(t.n, strcmp(p->name, "eagle_25") == 0 ? 26 : strcmp(p->name, "recycling_80") == 0 ? 81 : 64);
         for (int node = 1; node < t.n; node++) {
             const struct tree_node *a = &t.node[node], *b = &t.node[node - 1];
             assert_true(a->parent < node && a->depth == t.node[a->parent].depth + 1 && a->rank <= 9);
