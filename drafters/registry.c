@@ -19,6 +19,8 @@
     DRAFTER(rest) \
     DRAFTER(recycling) \
     DRAFTER(lookahead) \
+    DRAFTER(union) \
+    DRAFTER(adaptive) \
     EXTENSION_DRAFTERS(DRAFTER)
 
 #define DECLARE(name) extern const struct drafter_type name##_drafter;

@@ -11,7 +11,8 @@
 
 unsigned draft_kinds(const struct draft_shape *g)
 {
-    unsigned makes = (g->source != TABLE ? TAKES_DETERMINISTIC : 0) | (g->chains ? TAKES_CHAINS : 0);
+    unsigned makes = (g->source != TABLE ? TAKES_DETERMINISTIC : 0) | (g->chains ? TAKES_CHAINS : 0) |
+                     (g->source == UNION ? TAKES_TREES : 0);
     for (int k = 1; k < g->nodes && g->source != LOOKUP; k++) {
         makes |= g->proposal[k] == DETERMINISTIC ? TAKES_DETERMINISTIC
                  : g->proposal[k] == SAMPLED     ? TAKES_SAMPLED
@@ -20,6 +21,11 @@ unsigned draft_kinds(const struct draft_shape *g)
             makes |= g->parent[s] == g->parent[k] ? TAKES_TREES : 0;
     }
     return makes;
+}
+
+int draft_nodes(const struct draft_shape *g)
+{
+    return g->source == UNION ? LOOP_NODES : g->nodes;
 }
 
 bool rule_takes(const struct rule *rule, const struct draft_shape *g)
@@ -200,7 +206,7 @@ static void part_destroy(struct drafter *d)
 static struct drafter *part_create(const struct drafter_env *env, const void *options, struct error *err)
 {
     struct table_part *p = xcalloc(1, sizeof(*p));
-    p->drafter.nodes = outer->drafter.nodes;
+    p->drafter.nodes = outer->shape->nodes;
     p->drafter.taps = outer->drafter.taps;
     return &p->drafter;
 }
@@ -217,7 +223,7 @@ static const struct drafter_type table_part_type = { .name = "table",
                                                      .forget = part_forget,
                                                      .destroy = part_destroy,
                                                      .makes = part_makes };
-extern const struct drafter_type ngram_drafter, ladder_drafter;
+extern const struct drafter_type ngram_drafter, ladder_drafter, union_drafter;
 const struct drafter_type *const drafter_types[] = { &ngram_drafter, &table_part_type, NULL };
 
 const struct drafter_type *drafter_named(const char *name)
@@ -282,6 +288,9 @@ static struct drafter *inner_of(const struct draft_shape *g)
         return inner_create(&ngram_drafter, xformat("ngram:tokens=%d", g->nodes - 1));
     case LADDER:
         return inner_create(&ladder_drafter, xformat("ladder:of=[{kind: ngram, shortest: 2, tokens: 2},table]"));
+    case UNION:
+        return inner_create(&union_drafter,
+                            xformat("union:of=[{kind: ngram, shortest: 1, tokens: 2},table],nodes=%d", LOOP_NODES - 1));
     case LADDER_BY_COUNT:
         return inner_create(&ladder_drafter, xformat("ladder:of=[{kind: table, at_least: %d},ngram]", g->nodes - 1));
     case TABLE:
@@ -294,7 +303,8 @@ struct table_drafter *table_drafter_create(const struct table_instance *w, const
                                            struct model *target, struct table q)
 {
     struct table_drafter *g = xcalloc(1, sizeof(*g));
-    g->drafter = (struct drafter){ .type = &table_drafter_type, .nodes = shape->nodes, .taps = { 1, { FINAL_STATE } } };
+    g->drafter =
+        (struct drafter){ .type = &table_drafter_type, .nodes = draft_nodes(shape), .taps = { 1, { FINAL_STATE } } };
     g->table_instance = w;
     g->shape = shape;
     g->target = target;

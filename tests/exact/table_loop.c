@@ -239,7 +239,8 @@ static void examination_open(struct examination *t, const struct draft_shape *g,
     const struct table_instance *w = t->table_instance;
     bool late = t->flaw == END_CHECKED_AT_THE_END_OF_STEPS;
     read_sampling(t);
-    t->target = table_model_create((struct table){ 2 * seed, w->vocab }, w->slots * g->nodes, w->on_device, t->flaw);
+    t->target =
+        table_model_create((struct table){ 2 * seed, w->vocab }, w->slots * draft_nodes(g), w->on_device, t->flaw);
     t->table_drafter = table_drafter_create(w, g, t->target, (struct table){ 2 * seed + 1, w->vocab });
     penalty_memory.table_drafter = t->table_drafter;
     struct verifier_setup setup = { .target = t->target,
@@ -249,7 +250,7 @@ static void examination_open(struct examination *t, const struct draft_shape *g,
                                     .taps = t->table_drafter->drafter.taps,
                                     .slots = w->slots,
                                     .length = w->length,
-                                    .nodes = g->nodes,
+                                    .nodes = draft_nodes(g),
                                     .used_vocab = w->vocab };
     t->verifier = verifier_create(&setup, &err);
     t->stops = (struct stops){ late ? 0 : w->ends, w->end,

@@ -19,6 +19,7 @@ enum draft_source {
     TABLE,          // drafts come from the drafter's own table
     LOOKUP,         // nodes - 1 tokens of the ngram drafter; the other fields are ignored
     LADDER,         // the ladder of the ngram drafter and of drafts from the table
+    UNION,          // the union of drafts from the table and of the ngram drafter
     LADDER_BY_COUNT // the ladder of drafts from the table that have all their nodes, and of the ngram drafter: not exact
 };
 
@@ -32,6 +33,7 @@ struct draft_shape { // the shape of drafts
 };
 
 unsigned draft_kinds(const struct draft_shape *g); // enum takes
+int draft_nodes(const struct draft_shape *g);      // of a whole draft: a union has more than the table's
 bool rule_takes(const struct rule *rule, const struct draft_shape *g);
 
 struct prompt {

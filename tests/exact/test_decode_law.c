@@ -50,6 +50,17 @@ static const struct draft_shape ladder_tree = { "ladder with a tree without repl
                                                   SAMPLED_WITHOUT_REPLACEMENT },
                                                 false,
                                                 LADDER };
+static const struct draft_shape union_chain = { "union with a sampled chain", 3,     { -1, 0, 1 },
+                                                { 0, SAMPLED, SAMPLED },      false, UNION };
+static const struct draft_shape union_siblings = { "union with siblings without replacement",
+                                                   3,
+                                                   { -1, 0, 0 },
+                                                   { 0, SAMPLED_WITHOUT_REPLACEMENT, SAMPLED_WITHOUT_REPLACEMENT },
+                                                   false,
+                                                   UNION };
+static const struct draft_shape union_of_deterministic = {
+    "union of deterministic chains", 3, { -1, 0, 1 }, { DETERMINISTIC }, false, UNION
+};
 static const struct draft_shape ladder_by_count = { "ladder that counts sampled draft tokens",
                                                     4,
                                                     { -1, 0, 1, 1 },
@@ -59,8 +70,9 @@ static const struct draft_shape ladder_by_count = { "ladder that counts sampled 
                                                     LADDER_BY_COUNT };
 
 static const struct draft_shape *const shapes[] = {
-    &root_only,          &deterministic_chain, &sampled_chain, &mixed_chain, &sampled_siblings, &sampled_chains,
-    &deterministic_tree, &distinct_tree,       &mixed_tree,    &lookup,      &ladder_chain,     &ladder_tree
+    &root_only,      &deterministic_chain, &sampled_chain, &mixed_chain,    &sampled_siblings,
+    &sampled_chains, &deterministic_tree,  &distinct_tree, &mixed_tree,     &lookup,
+    &ladder_chain,   &ladder_tree,         &union_chain,   &union_siblings, &union_of_deterministic
 };
 enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]), MAX_SEEDS = 24 };
 

@@ -1,0 +1,277 @@
+// adaptive.c - how many tokens to draft, decided anew in each step and for each sequence of a batch, for any drafter.
+//
+//     {kind: adaptive, by: cost, of: {kind: eagle3, weights: PATH, tokens: 6}}
+//
+// by: confidence   the drafter stops behind a draft token whose path has a probability below `threshold` by q (drafters with rows of q)
+//     acceptance   two tokens more than the last draft if all of that were accepted, else one less (transformers' assisted generation:
+//                  the schedule `heuristic`)
+//     cost         as many as maximize the tokens per time: expected acceptance by depth against what passes and draft tokens have cost
+//
+// Every choice is made before the token it concerns is picked, from the text, the draft before it and earlier steps: exact as always.
+//
+// Cost. A step with d draft tokens takes t(d) = t0 + t1 d, fitted to earlier steps by least squares with forgetting; the rate R is that of
+// recent tokens per time. a(i) is the acceptance of depth i given that the depths before were accepted: of the sequence's own drafts,
+// with those of all sequences as prior. d maximizes a(1) + a(1) a(2) + .. - R t1 d. So that cost and acceptance stay known, of PROBE steps
+// one has a draft longer by a token, and one none; and until drafts of two lengths were seen, every second one is as long as it may be, the others are empty.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "drafters/parts.h"
+
+enum by { CONFIDENCE, ACCEPTANCE, COST };
+enum { MAX_DEPTH = 256, PROBE = 32 };
+
+// FORGET: weight of a step relative to the next one. PRIOR: of all sequences' acceptance, in draft tokens.
+static const double FORGET = 0.98, PRIOR = 8;
+
+static const struct part_form form = { .name = "adaptive", .what = "drafter adaptive: of", .one = true };
+
+struct adaptive_options {
+    struct settings *of;
+    int by;
+    double threshold;
+};
+
+struct accepted { // by depth, from 1: draft tokens that were accepted, and those before which all were
+    double of[MAX_DEPTH + 1], tried[MAX_DEPTH + 1];
+};
+
+struct adaptive_slot {
+    int depth, drafted; // of the next draft; of the last one
+    int steps;
+    struct accepted own;
+};
+
+struct fit { // of t(d): weighted sums
+    double n, d, dd, t, dt;
+};
+
+struct adaptive {
+    struct parts parts; // first
+    struct adaptive_options o;
+    int most;                   // draft tokens
+    struct adaptive_slot *slot; // (slots)
+    struct accepted all;
+    struct fit fit;
+    double tokens, time;   // recent ones
+    int64_t began;         // of the step under way
+    int drafted, proposed; // draft tokens and sequences in it; proposed 0: there is none
+};
+
+static const struct settings *part_of(const void *options)
+{
+    return ((const struct adaptive_options *)options)->of;
+}
+
+static bool adaptive_check(const void *options, struct error *err)
+{
+    return parts_check(part_of(options), &form, err);
+}
+
+static unsigned adaptive_makes(const void *options)
+{
+    return parts_make(part_of(options), &form);
+}
+
+static enum draft_memory adaptive_remembers(const void *options)
+{
+    static const enum draft_memory own[] = {
+        [CONFIDENCE] = DRAFTS_OF_TEXT, [ACCEPTANCE] = DRAFTS_OF_PASSES, [COST] = DRAFTS_OF_OTHERS
+    };
+    const enum draft_memory part = parts_remember(part_of(options), &form),
+                            by = own[((const struct adaptive_options *)options)->by];
+    return part > by ? part : by;
+}
+
+static void adaptive_destroy(struct drafter *d)
+{
+    struct adaptive *g = (struct adaptive *)d;
+    parts_close(&g->parts);
+    free(g->slot);
+    free(g);
+}
+
+static void inform(struct parts *p, int k, const struct advance *a, struct advance *to)
+{
+    (void)p, (void)k, (void)a, (void)to; // its draft is the whole
+}
+
+static void begin_slot(struct adaptive *g, int slot)
+{
+    g->slot[slot] = (struct adaptive_slot){ .depth = g->most };
+}
+
+static struct drafter *adaptive_create(const struct drafter_env *env, const void *options, struct error *err)
+{
+    struct adaptive *g = xcalloc(1, sizeof(*g));
+    g->o = *(const struct adaptive_options *)options;
+    g->parts.inform = inform;
+    if (!parts_open(&g->parts, env, g->o.of, &form, 0, err)) {
+        adaptive_destroy(&g->parts.drafter);
+        return NULL;
+    }
+    g->most = g->parts.drafter.nodes - 1 < MAX_DEPTH ? g->parts.drafter.nodes - 1 : MAX_DEPTH;
+    g->slot = xcalloc((size_t)env->slots, sizeof(*g->slot));
+    for (int i = 0; i < env->slots; i++)
+        begin_slot(g, i);
+    return &g->parts.drafter;
+}
+
+// ---- what was seen
+
+static double acceptance(const struct adaptive *g, const struct adaptive_slot *s, int depth)
+{
+    const double prior = (g->all.of[depth] + 1) / (g->all.tried[depth] + 2);
+    return (s->own.of[depth] + PRIOR * prior) / (s->own.tried[depth] + PRIOR);
+}
+
+static void count(struct accepted *to, int accepted, int drafted)
+{
+    for (int depth = 1; depth <= drafted && depth <= accepted + 1 && depth <= MAX_DEPTH; depth++) {
+        to->of[depth] = FORGET * to->of[depth] + (depth <= accepted);
+        to->tried[depth] = FORGET * to->tried[depth] + 1;
+    }
+}
+
+static void see_acceptance(struct adaptive *g, const struct advance *a)
+{
+    struct adaptive_slot *s = &g->slot[a->slot];
+    const int accepted = a->n - 1;
+    count(&s->own, accepted, s->drafted);
+    count(&g->all, accepted, s->drafted);
+    if (g->o.by == ACCEPTANCE && s->drafted > 0)
+        s->depth += accepted == s->drafted ? 2 : -1;
+    s->depth = s->depth < 1 ? 1 : s->depth > g->most ? g->most : s->depth;
+    g->tokens += a->n;
+}
+
+// The time of the step under way, divided among its sequences.
+static void see_time(struct adaptive *g)
+{
+    struct fit *f = &g->fit;
+    const double t = (double)(clock_ns() - g->began) / g->proposed, d = (double)g->drafted / g->proposed;
+    f->n = FORGET * f->n + 1;
+    f->d = FORGET * f->d + d;
+    f->dd = FORGET * f->dd + d * d;
+    f->t = FORGET * f->t + t;
+    f->dt = FORGET * f->dt + d * t;
+    g->time += t * g->proposed;
+    g->proposed = 0;
+}
+
+static bool adaptive_advance(struct drafter *d, const struct advance *a, int n, struct error *err)
+{
+    struct adaptive *g = (struct adaptive *)d;
+    if (!parts_advance(d, a, n, err))
+        return false;
+    if (n == 0 || a[0].node == NULL || g->proposed == 0)
+        return true;
+    g->tokens *= FORGET;
+    g->time *= FORGET;
+    for (int i = 0; i < n; i++)
+        see_acceptance(g, &a[i]);
+    see_time(g);
+    return true;
+}
+
+static void adaptive_forget(struct drafter *d, int slot)
+{
+    parts_forget(d, slot);
+    begin_slot((struct adaptive *)d, slot);
+}
+
+// ---- how many
+
+// Whether drafts of different lengths were seen.
+static bool is_fitted(const struct fit *f)
+{
+    return f->n * f->dd - f->d * f->d > 1e-3 * f->n * f->n;
+}
+
+static double token_cost(const struct fit *f) // t1
+{
+    const double cost = (f->n * f->dt - f->d * f->t) / (f->n * f->dd - f->d * f->d);
+    return cost > 0 ? cost : 0;
+}
+
+static int best_depth(const struct adaptive *g, struct adaptive_slot *s)
+{
+    double reached = 1, gain = 0, best = 0;
+    int depth = 0;
+    s->steps++;
+    if (!is_fitted(&g->fit))
+        return s->steps % 2 * g->most;
+    const double price = g->tokens / g->time * token_cost(&g->fit);
+    for (int d = 1; d <= g->most; d++) {
+        reached *= acceptance(g, s, d);
+        gain += reached - price;
+        if (gain > best) {
+            best = gain;
+            depth = d;
+        }
+    }
+    if (s->steps % PROBE == 0)
+        return 0;
+    return s->steps % PROBE == PROBE / 2 && depth < g->most ? depth + 1 : depth;
+}
+
+static bool adaptive_propose(struct drafter *d, struct request *r, int n, struct error *err)
+{
+    struct adaptive *g = (struct adaptive *)d;
+    struct request *to = g->parts.part[0].request;
+    g->began = clock_ns();
+    g->proposed = n;
+    g->drafted = 0;
+    d->untimed_ns = 0;
+    for (int i = 0; i < n; i++) {
+        struct adaptive_slot *s = &g->slot[r[i].slot];
+        to[i] = r[i];
+        if (r[i].forced != NULL)
+            continue;
+        if (g->o.by == CONFIDENCE)
+            to[i].least = g->o.threshold;
+        else if (g->o.by == COST)
+            s->depth = best_depth(g, s);
+        if (g->o.by != CONFIDENCE)
+            to[i].depth = s->depth < r[i].depth ? s->depth : r[i].depth;
+    }
+    if (!parts_propose(&g->parts, 0, n, err))
+        return false;
+    for (int i = 0; i < n; i++) {
+        const struct draft *draft = r[i].draft;
+        const int depth = draft->on_device != NULL ? draft->on_device->max_depth : draft_max_depth(draft);
+        g->slot[r[i].slot].drafted = depth;
+        g->drafted += depth;
+    }
+    return true;
+}
+
+// clang-format off
+static const struct option adaptive_options[] = {
+    { "of", OPTION_ANY, offsetof(struct adaptive_options, of), NULL, "the drafter, with its options; its drafts are as long as they allow, at most", 0, 0, NULL },
+    { "by", OPTION_CHOICE, offsetof(struct adaptive_options, by), "cost", "what decides: q's probability of the draft so far, recent acceptance, or expected tokens per time", 0, 0, "confidence|acceptance|cost" },
+    { "threshold", OPTION_REAL, offsetof(struct adaptive_options, threshold), "0.4", "of confidence: probability below which a draft ends", 0, 1, NULL },
+    { 0 },
+};
+// clang-format on
+
+const struct drafter_type adaptive_drafter = {
+    .name = "adaptive",
+    .summary = "any drafter, with as many draft tokens as pay in each step",
+    .options = adaptive_options,
+    .options_size = sizeof(struct adaptive_options),
+    .of_drafters = true,
+    .check = adaptive_check,
+    .create = adaptive_create,
+    .propose = adaptive_propose,
+    .advance = adaptive_advance,
+    .forget = adaptive_forget,
+    .attach = parts_attach,
+    .destroy = adaptive_destroy,
+    .makes = adaptive_makes,
+    .remembers = adaptive_remembers,
+};

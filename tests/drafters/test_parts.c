@@ -1,0 +1,240 @@
+// test_parts.c - drafters of drafters without a model: a union is the drafts of its parts put into one prefix tree, on 200 random histories; a
+// draft by recent acceptance has the length that the schedule says; mistakes in options.
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/draft.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/settings.h"
+#include "drafters/drafter.h"
+#include "tests/support/check.h"
+
+enum { LENGTH = 120, NODES = 64, VOCAB = 6 };
+
+static uint64_t state = 17;
+
+static int below(int n)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (int)((state >> 33) % (uint64_t)n);
+}
+
+static struct drafter *open_line(const char *line, struct error *err)
+{
+    struct settings *s = settings_inline(line, "drafter", err);
+    assert_non_null(s);
+    const struct drafter_type *type = drafter_named(settings_get(s, "kind")->text);
+    void *options = xcalloc(1, type->options_size + 1);
+    struct drafter *d = NULL;
+    *err = (struct error){ "" };
+    if (options_read(s, "drafter", type->options, options, err) && (type->check == NULL || type->check(options, err)))
+        d = drafter_create(type, &(struct drafter_env){ .slots = 1, .length = LENGTH, .used_vocab = VOCAB }, options,
+                           err);
+    options_free(type->options, options);
+    free(options);
+    settings_free(s);
+    return d;
+}
+
+struct drafted {
+    struct draft draft;
+    int32_t token[NODES], parent[NODES];
+    uint8_t proposal[NODES], source[NODES];
+};
+
+static struct request request(struct drafted *o, const int32_t *text, int n, int capacity, int depth)
+{
+    o->draft = (struct draft){ .n = 1,
+                               .capacity = capacity,
+                               .token = o->token,
+                               .parent = o->parent,
+                               .proposal = o->proposal,
+                               .source = o->source };
+    o->token[0] = text[n - 1];
+    o->parent[0] = -1;
+    o->proposal[0] = DETERMINISTIC;
+    return (struct request){ .n = n, .token = text, .draft = &o->draft, .depth = depth };
+}
+
+static void propose(struct drafter *d, struct drafted *o, const int32_t *text, int n, int capacity, int depth)
+{
+    struct error err;
+    struct request r = request(o, text, n, capacity, depth);
+    assert_ok(d->type->propose(d, &r, 1, &err), err);
+}
+
+// ---- union
+
+static void put(struct drafted *to, const struct drafted *from, int part)
+{
+    int at[NODES] = { 0 };
+    for (int i = 1; i < from->draft.n; i++) {
+        const int parent = at[from->parent[i]];
+        at[i] = -1;
+        for (int k = 1; k < to->draft.n && parent >= 0; k++)
+            if (to->parent[k] == parent && to->token[k] == from->token[i])
+                at[i] = k;
+        if (parent >= 0 && at[i] < 0 && to->draft.n < to->draft.capacity) {
+            at[i] = to->draft.n++;
+            to->token[at[i]] = from->token[i];
+            to->parent[at[i]] = parent;
+            to->source[at[i]] = 0;
+        }
+        if (at[i] >= 0)
+            to->source[at[i]] |= (uint8_t)(1 << part);
+    }
+}
+
+static void a_union_is_the_drafts_of_its_parts_in_one_tree(void **unused)
+{
+    static const char *const parts[] = { "ngram:longest=2,tokens=3", "suffix:max_spec_factor=4,min_token_prob=0",
+                                         "ngram:longest=4,shortest=2,tokens=6" };
+    struct error err;
+    int nodes = 0, shared = 0;
+    for (int history = 0; history < 200; history++) {
+        const int budget = 1 + below(12);
+        char *line = xformat(
+            "union:nodes=%d,of=[{kind: ngram, longest: 2, tokens: 3},{kind: suffix, max_spec_factor: 4, min_token_prob: 0},"
+            "{kind: ngram, longest: 4, shortest: 2, tokens: 6}]",
+            budget);
+        struct drafter *whole = open_line(line, &err), *part[3];
+        assert_ok(whole != NULL, err);
+        assert_int_equal(whole->nodes, 1 + budget);
+        for (int k = 0; k < 3; k++)
+            assert_ok((part[k] = open_line(parts[k], &err)) != NULL, err);
+        int32_t text[LENGTH];
+        for (int i = 0; i < LENGTH; i++)
+            text[i] = i > 8 && below(3) > 0 ? text[i - 5] : below(VOCAB);
+        for (int n = 1; n < LENGTH; n += 1 + below(9)) {
+            static struct drafted o, of[3], plain;
+            const int capacity = below(4) > 0 ? 1 + budget : 1 + below(1 + budget),
+                      depth = below(4) > 0 ? 50 : below(5);
+            propose(whole, &o, text, n, capacity, depth);
+            request(&plain, text, n, capacity, depth);
+            for (int k = 0; k < 3; k++) {
+                propose(part[k], &of[k], text, n, part[k]->nodes < capacity ? part[k]->nodes : capacity, depth);
+                put(&plain, &of[k], k);
+            }
+            assert_int_equal(o.draft.n, plain.draft.n);
+            assert_memory_equal(o.token, plain.token, (size_t)o.draft.n * sizeof(int32_t));
+            assert_memory_equal(o.parent, plain.parent, (size_t)o.draft.n * sizeof(int32_t));
+            for (int i = 1; i < o.draft.n; i++) {
+                assert_int_equal(o.source[i], plain.source[i]);
+                shared += (o.source[i] & (o.source[i] - 1)) != 0;
+            }
+            nodes += o.draft.n - 1;
+        }
+        free(line);
+        drafter_destroy(whole);
+        for (int k = 0; k < 3; k++)
+            drafter_destroy(part[k]);
+    }
+    print_message("%d nodes, %d of several parts\n", nodes, shared);
+    assert_true(nodes > 5000 && shared > 1000);
+}
+
+// ---- adaptive
+
+static int64_t now; // of the clock, which the linker replaces (CMakeLists.txt)
+
+int64_t __wrap_clock_ns(void);
+int64_t __wrap_clock_ns(void)
+{
+    return now;
+}
+
+// Each text repeats itself, so that the lookup always has as many tokens as it may propose.
+static void recent_acceptance_lengthens_and_shortens_drafts(void **unused)
+{
+    struct error err;
+    struct drafter *d = open_line("adaptive:by=acceptance,of={kind: ngram, tokens: 7}", &err);
+    assert_ok(d != NULL, err);
+    int32_t text[LENGTH];
+    static struct drafted o;
+    for (int i = 0; i < LENGTH; i++)
+        text[i] = i % 10;
+    for (int again = 0; again < 2; again++) {
+        int expected = 7;
+        for (int n = 30; n < LENGTH; n += 2) {
+            propose(d, &o, text, n, 1 + 7, 50);
+            assert_int_equal(o.draft.n - 1, expected);
+            const int accepted = below(2) ? expected : below(expected);
+            int32_t node[NODES];
+            for (int i = 0; i <= accepted; i++)
+                node[i] = i;
+            const struct advance a = {
+                .n = accepted + 1, .node = node, .token = o.token, .sequence = text, .length = n + 2
+            };
+            assert_ok(d->type->advance(d, &a, 1, &err), err);
+            expected += accepted == expected ? 2 : -1;
+            expected = expected < 1 ? 1 : expected > 7 ? 7 : expected;
+        }
+        d->type->forget(d, 0); // the next text begins anew
+    }
+    drafter_destroy(d);
+}
+
+// A drafter that is never right is soon asked for nothing but a token now and then; one that always is, for all it has.
+static void expected_gain_against_cost_finds_the_extremes(void **unused)
+{
+    struct error err;
+    int32_t text[LENGTH];
+    static struct drafted o;
+    for (int i = 0; i < LENGTH; i++)
+        text[i] = i % 10;
+    for (int right = 0; right < 2; right++) {
+        struct drafter *d = open_line("adaptive:of={kind: ngram, tokens: 7}", &err);
+        assert_ok(d != NULL, err);
+        int drafted = 0, steps = 0;
+        for (int round = 0; round < 20; round++)
+            for (int n = 30; n < LENGTH; n++, steps++) {
+                propose(d, &o, text, n, 1 + 7, 50);
+                drafted += round > 4 ? o.draft.n - 1 : 0;
+                now += 1000 + 200 * (o.draft.n - 1) + below(300); // a pass: longer drafts cost more
+                int32_t node[NODES];
+                const int accepted = right ? o.draft.n - 1 : 0;
+                for (int i = 0; i <= accepted; i++)
+                    node[i] = i;
+                const struct advance a = {
+                    .n = accepted + 1, .node = node, .token = o.token, .sequence = text, .length = n + 1
+                };
+                assert_ok(d->type->advance(d, &a, 1, &err), err);
+            }
+        const double mean = (double)drafted / (steps * 15 / 20);
+        print_message("%s: %.2f draft tokens\n", right ? "always right" : "always wrong", mean);
+        assert_true(right ? mean > 5 : mean < 1);
+        drafter_destroy(d);
+    }
+}
+
+static void mistakes_are_one_sentence(void **unused)
+{
+    static const char *const cases[][2] = {
+        { "union:of=ngram", "drafter union: of: expected a list of drafters" },
+        { "union:of=[{kind: ladder, of: [ngram]}]", "a ladder cannot be part of another" },
+        { "adaptive:of={kind: union, of: [ngram]}", "a union cannot be part of another" },
+        { "adaptive:of=[ngram]", "drafter adaptive: of: expected a kind" },
+        { "adaptive:by=luck,of=ngram", "by" },
+        { "adaptive:of={kind: ngram, at_least: 2}", "drafter adaptive: of: drafter ngram has no option \"at_least\"" },
+        { "lookahead:window=64,ngram=16,candidates=64",
+          "drafter lookahead: a draft has 1 + (window + candidates) (ngram - 1) = 1921 nodes" },
+        { "rest:datastore=/nowhere/x.store", "drafter rest: datastore:" },
+        { "recycling:tree=unknown", "drafter recycling: tree: unknown" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct error err;
+        struct drafter *d = open_line(cases[i][0], &err);
+        if (d != NULL || strstr(err.text, cases[i][1]) == NULL)
+            fail_msg("%s\n  found    %s\n  expected %s", cases[i][0], d != NULL ? "no mistake" : err.text, cases[i][1]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(a_union_is_the_drafts_of_its_parts_in_one_tree),
+                                        cmocka_unit_test(recent_acceptance_lengthens_and_shortens_drafts),
+                                        cmocka_unit_test(expected_gain_against_cost_finds_the_extremes),
+                                        cmocka_unit_test(mistakes_are_one_sentence) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
