@@ -19,6 +19,9 @@
     DRAFTER(rest) \
     DRAFTER(recycling) \
     DRAFTER(lookahead) \
+    DRAFTER(early_exit) \
+    DRAFTER(layer_skip) \
+    DRAFTER(oracle) \
     DRAFTER(union) \
     DRAFTER(adaptive) \
     EXTENSION_DRAFTERS(DRAFTER)
