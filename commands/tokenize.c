@@ -75,7 +75,7 @@ static bool encode_chat(struct tokenize *t, const struct json_lines *l, struct e
     struct text text = { 0 };
     struct ids ids = { 0 };
     struct error reason;
-    int n;
+    int n = 0;
     if (t->plain)
         return json_lines_fail(l, err,
                                "\"messages\": a chat template consists of special tokens, which --no-special excludes");

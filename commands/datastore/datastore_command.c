@@ -63,13 +63,28 @@ static bool add_texts(struct corpus *c, const struct json *j, struct error *err)
     return ok;
 }
 
-// A line with token ids is one document, of exactly these tokens.
+// Whether any text within a value overlaps with an evaluation file.
+static bool is_excluded(const struct corpus *c, const struct json *j)
+{
+    bool is = json_is_text(j) && exclusions_match(&c->exclude, json_text(j));
+    for (size_t i = 0; !is && json_is_array(j) && i < json_count(j); i++)
+        is = is_excluded(c, json_at(j, i));
+    for (void *at = json_is_object(j) ? json_first(j) : NULL; !is && at != NULL; at = json_next(j, at))
+        is = !is_name(json_key(at)) && is_excluded(c, json_value(at));
+    return is;
+}
+
+// A line with token ids is one document, of exactly these tokens; the line's texts tell whether it is excluded.
 static bool add_line(struct corpus *c, const struct json_lines *l, struct error *err)
 {
     struct error why;
     const size_t begin = c->ids.n;
     if (json_get(l->object, "input_ids") == NULL)
         return add_texts(c, l->object, &why) || json_lines_fail(l, err, "%s", why.text);
+    if (is_excluded(c, l->object)) {
+        c->excluded++;
+        return true;
+    }
     if (!json_lines_ids(l, "input_ids", tokenizer_size(c->tokenizer), &c->ids, err))
         return false;
     end_document(c, begin);
