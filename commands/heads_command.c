@@ -53,6 +53,14 @@ static struct json *chain_json(const struct head_ranks *s)
     return all;
 }
 
+static struct json *numbers_json(const double *number, int n)
+{
+    struct json *all = json_new_array();
+    for (int i = 0; i < n; i++)
+        json_push(all, number[i] == number[i] ? json_new_number(number[i]) : json_new_null());
+    return all;
+}
+
 static bool write_file(const char *path, const struct json *j, struct error *err)
 {
     struct part *p = part_begin(path, err);
@@ -75,6 +83,10 @@ static bool best_tree(void *self, const char *shown, const struct head_ranks *ra
     json_set(j, "positions", json_new_int(ranks->positions[0]));
     json_set(j, "share", all);
     json_set(j, "accepted", chain_json(ranks));
+    json_set(j, "confidence", numbers_json(ranks->confidence, ranks->depth));
+    json_set(j, "ece", numbers_json(ranks->ece, ranks->depth));
+    json_set(j, "brier", numbers_json(ranks->brier, ranks->depth));
+    json_set(j, "auroc", numbers_json(ranks->auroc, ranks->depth));
     bool ok;
     if (w->nodes > 0) {
         tree_best(share, ranks->depth, HEADS_RANKS, (int)w->nodes, &tree);

@@ -13,6 +13,7 @@
 #include "models/model.h"
 #include "sampling/rng.h"
 #include "sampling/sampling.h"
+#include "statistics/calibration.h"
 #include "verifier/verifier.h"
 
 struct heads {
@@ -26,6 +27,7 @@ struct heads {
     struct texts given;        // the current text from it
     struct draft draft;
     bool answered; // the drafter has reported at least one rank
+    struct calibration calibration[HEADS_DEPTH];
 };
 
 // ---- generating a text with the target
@@ -90,7 +92,7 @@ static bool read_up_to(struct heads *h, int n, struct error *err)
     }
 }
 
-static void count(struct heads *h, const int *rank, int n)
+static void count(struct heads *h, const int *rank, const float *confidence, int n)
 {
     bool chain = true; // all before were top-1
     for (int d = 0; d < n && rank[d] != RANK_NOT_REQUESTED; d++) {
@@ -100,6 +102,7 @@ static void count(struct heads *h, const int *rank, int n)
         h->ranks.unknown += d == 0 && rank[d] >= model_shape(h->c.loaded->target.model)->vocab;
         if (rank[d] < HEADS_RANKS)
             h->ranks.ranked[d][rank[d]]++;
+        calibration_add(&h->calibration[d], confidence[d], rank[d] == 0);
         h->ranks.reached[d] += chain;
         chain = chain && rank[d] == 0;
         h->ranks.accepted[d] += chain;
@@ -111,14 +114,15 @@ static bool rank_position(struct heads *h, int n, struct error *err)
 {
     const struct pairing *p = &h->c.pairing;
     int rank[HEADS_DEPTH];
+    float confidence[HEADS_DEPTH];
     int depth = 0;
     while (depth < HEADS_DEPTH && n + depth < h->n && h->answer[n + depth])
         depth++;
-    const struct forced forced = { depth, h->text + n, rank };
+    const struct forced forced = { .n = depth, .token = h->text + n, .rank = rank, .confidence = confidence };
     struct philox source = philox_source(h->c.e->seed, 0);
     source.rng.root = n - 1;
     for (int d = 0; d < HEADS_DEPTH; d++)
-        rank[d] = RANK_NOT_REQUESTED;
+        rank[d] = RANK_NOT_REQUESTED, confidence[d] = 0;
     h->draft.n = 1;
     h->draft.capacity = p->drafter->nodes;
     h->draft.token[0] = h->text[n - 1];
@@ -130,7 +134,7 @@ static bool rank_position(struct heads *h, int n, struct error *err)
     };
     if (!p->drafter->type->propose(p->drafter, &r, 1, err))
         return false;
-    count(h, rank, depth);
+    count(h, rank, confidence, depth);
     return true;
 }
 
@@ -191,10 +195,29 @@ static void print(const struct heads *h)
     for (int d = 0; d < s->depth; d++)
         fprintf(to, " %.4f", s->reached[d] > 0 ? (double)s->accepted[d] / (double)s->reached[d] : 0.0);
     fprintf(to, "\n");
+    fprintf(to, "  Confidence, q of its most probable token, by depth:\n"
+                "  correct      mean   right     ECE   Brier   AUROC\n");
+    for (int d = 0; d < s->depth; d++)
+        fprintf(to, "  %7d    %.4f  %.4f  %.4f  %.4f  %.4f\n", d, s->confidence[d],
+                (double)s->ranked[d][0] / (double)s->positions[d], s->ece[d], s->brier[d], s->auroc[d]);
     if (s->unknown > 0)
         fprintf(to, "  The token is missing from the drafter's vocabulary at %.2f %% of the positions.\n",
                 100 * (double)s->unknown / (double)s->positions[0]);
     fflush(to);
+}
+
+static void calibrate(struct heads *h)
+{
+    for (int d = 0; d < h->ranks.depth; d++) {
+        struct calibration *c = &h->calibration[d];
+        double sum = 0;
+        for (size_t i = 0; i < c->n; i++)
+            sum += (double)c->at[i].p;
+        h->ranks.confidence[d] = sum / (double)c->n;
+        h->ranks.ece[d] = calibration_ece(c);
+        h->ranks.brier[d] = calibration_brier(c);
+        h->ranks.auroc[d] = calibration_auroc(c);
+    }
 }
 
 static bool run_cell(struct heads *h, struct error *err)
@@ -228,6 +251,7 @@ static bool run_cell(struct heads *h, struct error *err)
     }
     if (ok && h->plan->texts != NULL && !any)
         ok = fail(err, "%s: no token behind the first is an answer by its loss_mask", h->plan->texts);
+    calibrate(h);
     if (ok)
         print(h);
     if (ok && h->answered && h->plan->each != NULL)
@@ -251,6 +275,8 @@ static bool one_of_all(void *self, struct loaded_experiment *opened, struct cell
     observed_cell_close(&h->c);
     text_reader_close(&h->reader);
     texts_free(&h->given);
+    for (int d = 0; d < HEADS_DEPTH; d++)
+        calibration_free(&h->calibration[d]);
     free(h->text);
     free(h->answer);
     free(h->draft.token);

@@ -100,6 +100,7 @@ struct forced {
     int n;
     const int32_t *token; // (n) the tokens after the root
     int *rank;            // (n) 0: the argmax; ties rank by lower id; vocabulary size: the drafter has no such token
+    float *confidence;    // (n) probability of the argmax at temperature 1, over the drafter's tokens; NULL: not wanted
 };
 
 struct request {

@@ -151,6 +151,19 @@ static int32_t id_of(const struct draft_batch *g, int x)
     return g->target_id != NULL ? g->target_id[x] : x;
 }
 
+// The probability of the most probable token in the row of logits at hand.
+static float confidence_of(const struct host_drafts *h)
+{
+    const struct draft_batch *g = batch_of(h);
+    float best = -INFINITY;
+    double sum = 0;
+    for (int x = 0; x < g->vocab; x++)
+        best = id_of(g, x) < g->used_vocab && h->host[x] > best ? h->host[x] : best;
+    for (int x = 0; x < g->vocab; x++)
+        sum += id_of(g, x) < g->used_vocab ? exp((double)h->host[x] - (double)best) : 0;
+    return (float)(1 / sum);
+}
+
 // Records how many tokens the drafter ranks above the text's own, and continues from that.
 static void force(struct host_drafts *h, struct slot_draft *s, int row, const struct request *r)
 {
@@ -165,6 +178,8 @@ static void force(struct host_drafts *h, struct slot_draft *s, int row, const st
         if (id_of(g, i) < g->used_vocab)
             above += h->host[i] > h->host[x] || (h->host[i] == h->host[x] && i < x);
     r->forced->rank[depth] = x < g->vocab ? above : g->target_vocab;
+    if (r->forced->confidence != NULL)
+        r->forced->confidence[depth] = confidence_of(h);
     builder_add_forced(&s->builder, c, token);
 }
 

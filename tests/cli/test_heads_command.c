@@ -175,7 +175,11 @@ static void the_table_follows_from_the_counts(void **unused)
         text_puts(&expected, "  Acceptance of a greedy chain by depth, each after correct draft tokens:");
         for (int d = 0; d < s.depth; d++)
             text_printf(&expected, " %.4f", s.reached[d] > 0 ? (double)s.accepted[d] / (double)s.reached[d] : 0.0);
-        text_puts(&expected, "\n");
+        text_puts(&expected, "\n  Confidence, q of its most probable token, by depth:\n"
+                             "  correct      mean   right     ECE   Brier   AUROC\n");
+        for (int d = 0; d < s.depth; d++)
+            text_printf(&expected, "  %7d    %.4f  %.4f  %.4f  %.4f  %.4f\n", d, s.confidence[d],
+                        (double)s.ranked[d][0] / (double)s.positions[d], s.ece[d], s.brier[d], s.auroc[d]);
         if (s.unknown > 0)
             text_printf(&expected,
                         "  The token is missing from the drafter's vocabulary at %.2f %% of the positions.\n",

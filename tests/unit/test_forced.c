@@ -51,6 +51,19 @@ static int rank_of(const float *row, int width, int token, int used_vocab, int *
     return above;
 }
 
+// The largest probability of the row.
+static double confidence_of(const float *row, int width, int used_vocab)
+{
+    double best = 0;
+    for (int k = 0; k < width && k * (WIDE / width) < used_vocab; k++) {
+        double others = 0;
+        for (int i = 0; i < width && i * (WIDE / width) < used_vocab; i++)
+            others += exp((double)row[i] - (double)row[k]);
+        best = fmax(best, 1 / others);
+    }
+    return best;
+}
+
 static void prefill(struct pair *p, const int32_t *token, int n)
 {
     struct error err;
@@ -113,7 +126,10 @@ static void check_ranks(const char *drafter, pair_device *apart, int *ties, int 
             rank[i] = RANK_NOT_REQUESTED;
         }
         prefill(p, text, PROMPT);
-        const struct forced forced = { DEPTH, text + PROMPT, rank };
+        float confidence[DEPTH];
+        const struct forced forced = {
+            .n = DEPTH, .token = text + PROMPT, .rank = rank, .confidence = round % 3 > 0 ? confidence : NULL
+        };
         struct request r = make_request(&a, p, text, PROMPT, &forced);
         seen.of = apart != NULL ? p->draft_backend : p->backend;
         seen.real = *seen.of;
@@ -130,6 +146,8 @@ static void check_ranks(const char *drafter, pair_device *apart, int *ties, int 
                          expected);
             if (d < seen.n)
                 assert_int_equal(a.draft.token[1 + d], text[PROMPT + d]);
+            if (d < seen.n && round % 3 > 0)
+                assert_true(fabs((double)confidence[d] - confidence_of(seen.row[d], seen.width[d], used_vocab)) < 1e-6);
             *foreign_tokens += expected == WIDE;
         }
         verifier_forget(p->verifier, 0);
