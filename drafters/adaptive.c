@@ -72,9 +72,12 @@ static bool adaptive_check(const void *options, struct error *err)
     return parts_check(part_of(options), &form, err);
 }
 
+// Chains that end where their paths become improbable are of different depths: a tree.
 static unsigned adaptive_makes(const void *options)
 {
-    return parts_make(part_of(options), &form);
+    const unsigned makes = parts_make(part_of(options), &form);
+    const bool uneven = ((const struct adaptive_options *)options)->by == CONFIDENCE && (makes & TAKES_CHAINS);
+    return uneven ? (makes & ~(unsigned)TAKES_CHAINS) | TAKES_TREES : makes;
 }
 
 static enum draft_memory adaptive_remembers(const void *options)
@@ -153,7 +156,8 @@ static void see_acceptance(struct adaptive *g, const struct advance *a)
 static void see_time(struct adaptive *g)
 {
     struct fit *f = &g->fit;
-    const double t = (double)(clock_ns() - g->began) / g->proposed, d = (double)g->drafted / g->proposed;
+    const int64_t took = clock_ns() - g->began - g->parts.drafter.untimed_ns;
+    const double t = (double)took / g->proposed, d = (double)g->drafted / g->proposed;
     f->n = FORGET * f->n + 1;
     f->d = FORGET * f->d + d;
     f->dd = FORGET * f->dd + d * d;

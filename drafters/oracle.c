@@ -3,7 +3,8 @@
 //
 // Each draft token is drawn from q = (1 - w) p + w e: p is the target's distribution there, e a token that it finds least probable, w the
 // rate of its depth. With rule `rejection` a draft token is accepted with probability 1 - w but for p(e). The drafter computes p by the
-// target's own passes and cache (layer_drafts.h has the same with fewer layers), and their time is not counted (drafter.untimed_ns).
+// target's own passes and cache (layer_drafts.h has the same with fewer layers), and neither the time of drafting nor that of decoding counts them
+// (drafter.untimed_ns); wall times do.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,8 @@ struct oracle_options {
 struct oracle_slot {
     struct rows q; // first
     int vocab;
-    float *row; // (tokens, vocab) q by node
+    float *row;  // (tokens, vocab) q by node
+    double path; // product of q along the draft
 };
 
 struct oracle {
@@ -112,7 +114,8 @@ static struct drafter *oracle_create(const struct drafter_env *env, const void *
     const size_t row = (size_t)g->tokens * (size_t)g->vocab;
     g->slot = xcalloc((size_t)g->slots, sizeof(*g->slot));
     for (int i = 0; i < g->slots; i++)
-        g->slot[i] = (struct oracle_slot){ { g->vocab, q_row }, g->vocab, xcalloc(row, sizeof(float)) };
+        g->slot[i] =
+            (struct oracle_slot){ .q = { g->vocab, q_row }, .vocab = g->vocab, .row = xcalloc(row, sizeof(float)) };
     g->path = xcalloc((size_t)env->length + (size_t)g->tokens + 1, sizeof(int32_t));
     g->weight = xcalloc((size_t)g->vocab, sizeof(*g->weight));
     g->logits = rows_on(g->backend, g->slots, g->vocab);
@@ -168,7 +171,9 @@ static void add_token(struct oracle *g, const struct request *r, const struct te
     if (g->wrong[node] > 0)
         make_wrong(g, row, g->wrong[node]);
     const struct address at = { FOR_DRAFT, r->rng->root, node };
-    draft_add(d, node, rng_pick_row(r->rng, row, g->vocab, at, g->weight), SAMPLED);
+    const int32_t token = rng_pick_row(r->rng, row, g->vocab, at, g->weight);
+    draft_add(d, node, token, SAMPLED);
+    s->path = (node > 0 ? s->path : 1) * (double)row[token];
     d->q = &s->q;
 }
 
@@ -176,10 +181,12 @@ static void add_token(struct oracle *g, const struct request *r, const struct te
 static int unfinished(const struct oracle *g, struct request *r, int n, struct request **open)
 {
     int m = 0;
-    for (int i = 0; i < n; i++)
-        if (r[i].draft->n - 1 < (g->tokens < r[i].depth ? g->tokens : r[i].depth) &&
-            r[i].draft->n < r[i].draft->capacity)
+    for (int i = 0; i < n; i++) {
+        const int nodes = r[i].draft->n;
+        if (nodes - 1 < (g->tokens < r[i].depth ? g->tokens : r[i].depth) && nodes < r[i].draft->capacity &&
+            (nodes == 1 || g->slot[r[i].slot].path >= r[i].least))
             open[m++] = &r[i];
+    }
     return m;
 }
 
@@ -211,8 +218,11 @@ static bool oracle_propose(struct drafter *d, struct request *r, int n, struct e
 {
     struct oracle *g = (struct oracle *)d;
     struct request *open[MAX_SLOTS];
+    d->untimed_ns = 0;
+    if (unfinished(g, r, n, open) == 0)
+        return true;
+    bool ok = g->backend->sync(g->backend, err); // what is queued is not the oracle's
     const int64_t from = clock_ns();
-    bool ok = true;
     for (int m; ok && (m = unfinished(g, r, n, open)) > 0;)
         ok = extend(g, open, m, err);
     for (int i = 0; i < n; i++)

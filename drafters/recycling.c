@@ -52,6 +52,11 @@ static struct drafter *recycling_create(const struct drafter_env *env, const voi
     }
     g->vocab = env->used_vocab;
     g->k = ranks(&g->tree);
+    if (g->k > g->vocab && g->vocab > 0) {
+        fail(err, "drafter recycling: tree: has rank %d; the vocabulary has %d ids", g->k - 1, g->vocab);
+        recycling_destroy(&g->drafter);
+        return NULL;
+    }
     g->past = ((const struct recycling_options *)options)->past;
     const size_t n = (g->past ? 1 : (size_t)env->slots) * (size_t)g->vocab * (size_t)g->k;
     g->next = xcalloc(n, sizeof(*g->next));

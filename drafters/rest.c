@@ -46,7 +46,8 @@ static bool open_store(struct rest *g, const struct drafter_env *env, const char
 {
     struct error why;
     char *path = model_path(name, env->beside, &why);
-    const bool ok = path != NULL && datastore_open(&g->store, path, &why);
+    const bool ok =
+        path != NULL ? datastore_open(&g->store, path, &why) : fail(&why, "%s: there is no such file", name);
     free(path);
     if (!ok)
         return fail(err, "drafter rest: datastore: %s", why.text);

@@ -66,7 +66,14 @@ static void suffix_destroy(struct drafter *d)
 
 // ---- texts
 
-// Follows the end of the text in the earlier ones, which may have been divided since.
+// The state of the text's end has longer and shorter strings; since it was found it may have been divided, and the end be in its link.
+static void normalize(const struct automaton *a, struct reading *f)
+{
+    while (f->length > 0 && a->state[a->state[f->state].link].length >= f->length)
+        f->state = a->state[f->state].link;
+}
+
+// Follows the end of the text in the earlier ones.
 static void follow(const struct suffix *g, struct reading *f, int32_t token)
 {
     const struct automaton *a = &g->past;
@@ -77,8 +84,7 @@ static void follow(const struct suffix *g, struct reading *f, int32_t token)
     }
     f->length = next < 0 ? 0 : f->length + 1;
     f->state = next < 0 ? 0 : next;
-    while (f->length > 0 && a->state[a->state[f->state].link].length >= f->length)
-        f->state = a->state[f->state].link;
+    normalize(a, f);
 }
 
 static void read_text(struct suffix *g, int slot, const int32_t *token, int n)
@@ -215,8 +221,10 @@ static bool suffix_propose(struct drafter *d, struct request *r, int n, struct e
             f->prompt = r[i].n;
         const int32_t again = own->state[own->last].link; // the longest end that occurred before
         search(g, own, again, own->state[again].length, r[i].depth, &best);
-        if (g->o.past > 0)
+        if (g->o.past > 0) {
+            normalize(&g->past, f);
             search(g, &g->past, f->state, f->length, r[i].depth, &best);
+        }
         for (int k = 0, node = 0; k < best.n && node >= 0; k++)
             node = draft_add(r[i].draft, node, best.token[k], DETERMINISTIC);
     }

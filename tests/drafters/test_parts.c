@@ -208,6 +208,29 @@ static void expected_gain_against_cost_finds_the_extremes(void **unused)
     }
 }
 
+static unsigned made_by(const char *line)
+{
+    struct error err;
+    struct settings *s = settings_inline(line, "drafter", &err);
+    const struct drafter_type *type = drafter_named(settings_get(s, "kind")->text);
+    void *options = xcalloc(1, type->options_size + 1);
+    assert_ok(options_read(s, "drafter", type->options, options, &err), err);
+    const unsigned made = drafter_makes(type, options);
+    options_free(type->options, options);
+    free(options);
+    settings_free(s);
+    return made;
+}
+
+// Rules of several chains (multipath) need them equally deep.
+static void chains_that_end_by_confidence_are_a_tree(void **unused)
+{
+#define CHAINS "of={kind: early_exit, exit_layer: 1, widths: [3, 1, 1], distinct: false}"
+    assert_int_equal(made_by("adaptive:" CHAINS), TAKES_CHAINS | TAKES_SAMPLED);
+    assert_int_equal(made_by("adaptive:by=confidence," CHAINS), TAKES_TREES | TAKES_SAMPLED);
+    assert_int_equal(made_by("adaptive:by=confidence,of={kind: early_exit, exit_layer: 1}"), TAKES_SAMPLED);
+}
+
 static void mistakes_are_one_sentence(void **unused)
 {
     static const char *const cases[][2] = {
@@ -235,6 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = { cmocka_unit_test(a_union_is_the_drafts_of_its_parts_in_one_tree),
                                         cmocka_unit_test(recent_acceptance_lengthens_and_shortens_drafts),
                                         cmocka_unit_test(expected_gain_against_cost_finds_the_extremes),
+                                        cmocka_unit_test(chains_that_end_by_confidence_are_a_tree),
                                         cmocka_unit_test(mistakes_are_one_sentence) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
