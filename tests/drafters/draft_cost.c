@@ -11,9 +11,8 @@
 #include "core/clock.h"
 #include "core/draft.h"
 #include "core/error.h"
-#include "core/memory.h"
-#include "core/settings.h"
 #include "drafters/drafter.h"
+#include "tests/support/lone_drafter.h"
 #include "tokenizers/tokenizer.h"
 
 enum { STEPS = 400, LONGEST = 32768, SPACE = LONGEST + 16 * STEPS, NODES = 512, TOP = 64, VOCAB = 200000 };
@@ -46,24 +45,12 @@ static void read_text(const char *path)
 static struct drafter *open_line(const char *line)
 {
     struct error err;
-    struct settings *s = settings_inline(line, "drafter", &err);
-    const struct drafter_type *type = s != NULL ? drafter_named(settings_get(s, "kind")->text) : NULL;
-    if (s != NULL && type == NULL)
-        fail(&err, "unknown drafter in %s", line);
-    if (type == NULL)
-        stop(&err);
-    void *options = xcalloc(1, type->options_size + 1);
-    struct drafter *d = NULL;
     const struct drafter_env env = { .slots = 1, .length = SPACE, .used_vocab = 49152 > vocab ? 49152 : vocab };
     const int64_t from = clock_ns();
-    if (options_read(s, "drafter", type->options, options, &err) && (type->check == NULL || type->check(options, &err)))
-        d = drafter_create(type, &env, options, &err);
+    struct drafter *d = lone_drafter(line, &env, &err);
     if (d == NULL)
         stop(&err);
     printf("%s: opened in %.1f ms\n", line, (double)(clock_ns() - from) / 1e6);
-    options_free(type->options, options);
-    free(options);
-    settings_free(s);
     return d;
 }
 

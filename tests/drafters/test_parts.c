@@ -9,6 +9,7 @@
 #include "core/settings.h"
 #include "drafters/drafter.h"
 #include "tests/support/check.h"
+#include "tests/support/lone_drafter.h"
 
 enum { LENGTH = 120, NODES = 64, VOCAB = 6 };
 
@@ -22,19 +23,7 @@ static int below(int n)
 
 static struct drafter *open_line(const char *line, struct error *err)
 {
-    struct settings *s = settings_inline(line, "drafter", err);
-    assert_non_null(s);
-    const struct drafter_type *type = drafter_named(settings_get(s, "kind")->text);
-    void *options = xcalloc(1, type->options_size + 1);
-    struct drafter *d = NULL;
-    *err = (struct error){ "" };
-    if (options_read(s, "drafter", type->options, options, err) && (type->check == NULL || type->check(options, err)))
-        d = drafter_create(type, &(struct drafter_env){ .slots = 1, .length = LENGTH, .used_vocab = VOCAB }, options,
-                           err);
-    options_free(type->options, options);
-    free(options);
-    settings_free(s);
-    return d;
+    return lone_drafter(line, &(struct drafter_env){ .slots = 1, .length = LENGTH, .used_vocab = VOCAB }, err);
 }
 
 struct drafted {

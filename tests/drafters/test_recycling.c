@@ -6,10 +6,10 @@
 #include "core/draft.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/settings.h"
 #include "drafters/drafter.h"
 #include "drafters/tree.h"
 #include "tests/support/check.h"
+#include "tests/support/lone_drafter.h"
 
 enum { LENGTH = 90, NODES = 256, VOCAB = 12, TEXTS = 3, TOP = 8 };
 
@@ -74,21 +74,14 @@ static struct advance accept(struct observed *o, int slot, int32_t *text, int *n
     };
 }
 
-static struct drafter *open_with(char *options_text, int slots)
+// line: freed
+static struct drafter *open_with(char *line, int slots)
 {
     struct error err;
-    struct settings *s = settings_value(options_text, "options", &err);
-    const struct drafter_type *type = drafter_named(settings_get(s, "kind")->text);
-    void *options = xcalloc(1, type->options_size);
-    assert_ok(options_read(s, "drafter", type->options, options, &err), err);
-    assert_ok(type->check == NULL || type->check(options, &err), err);
-    struct drafter *d = drafter_create(
-        type, &(struct drafter_env){ .slots = slots, .length = LENGTH, .used_vocab = VOCAB }, options, &err);
+    const struct drafter_env env = { .slots = slots, .length = LENGTH, .used_vocab = VOCAB };
+    struct drafter *d = lone_drafter(line, &env, &err);
     assert_ok(d != NULL, err);
-    options_free(type->options, options);
-    free(options);
-    settings_free(s);
-    free(options_text);
+    free(line);
     return d;
 }
 
@@ -134,8 +127,7 @@ static void recycling_drafts_what_was_last_seen(void **unused)
         const char *name = trees[below(3)];
         struct tree tree;
         const bool past = below(2);
-        struct drafter *d =
-            open_with(xformat("{kind: recycling, tree: %s, past: %s}", name, past ? "true" : "false"), 2);
+        struct drafter *d = open_with(xformat("recycling:tree=%s,past=%s", name, past ? "true" : "false"), 2);
         int n_seen = 0, k = d->top;
         assert_ok(tree_read(name, NULL, &tree, &err), err);
         for (int t = 0; t < TEXTS; t++) {
@@ -247,9 +239,9 @@ static void lookahead_drafts_its_window_and_its_ngrams(void **unused)
     for (int history = 0; history < 200; history++) {
         p.w = 1 + below(6), p.n = 2 + below(4), p.g = 1 + below(5);
         const bool prompt = below(2);
-        struct drafter *d = open_with(xformat("{kind: lookahead, window: %d, ngram: %d, candidates: %d, prompt: %s}",
-                                              p.w, p.n, p.g, prompt ? "true" : "false"),
-                                      1);
+        struct drafter *d = open_with(
+            xformat("lookahead:window=%d,ngram=%d,candidates=%d,prompt=%s", p.w, p.n, p.g, prompt ? "true" : "false"),
+            1);
         for (int t = 0; t < TEXTS; t++) {
             int32_t text[LENGTH + NODES], accepted[NODES];
             int n = 2 + below(10), node[16][64];

@@ -9,10 +9,10 @@
 #include "core/draft.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/settings.h"
 #include "drafters/drafter.h"
 #include "formats/datastore.h"
 #include "tests/support/check.h"
+#include "tests/support/lone_drafter.h"
 #include "tests/support/small_model.h"
 
 enum { LONGEST_TEXT = 60, DOCUMENTS = 30, VOCAB = 288, NODES = 40 };
@@ -88,19 +88,12 @@ static int path_of(const struct draft *d, int node, int32_t *path)
 static struct drafter *open_with(const char *path, int longest, int shortest, int nodes, int tokens)
 {
     struct error err;
-    char *text = xformat("{kind: rest, datastore: %s, longest: %d, shortest: %d, nodes: %d, tokens: %d}", path, longest,
-                         shortest, nodes, tokens);
-    struct settings *s = settings_value(text, "options", &err);
-    const struct drafter_type *type = drafter_named("rest");
-    void *options = xcalloc(1, type->options_size);
-    assert_ok(options_read(s, "drafter rest", type->options, options, &err), err);
+    char *line =
+        xformat("rest:datastore=%s,longest=%d,shortest=%d,nodes=%d,tokens=%d", path, longest, shortest, nodes, tokens);
     struct drafter *d =
-        drafter_create(type, &(struct drafter_env){ .slots = 1, .length = 100, .used_vocab = VOCAB }, options, &err);
+        lone_drafter(line, &(struct drafter_env){ .slots = 1, .length = 100, .used_vocab = VOCAB }, &err);
     assert_ok(d != NULL, err);
-    options_free(type->options, options);
-    free(options);
-    settings_free(s);
-    free(text);
+    free(line);
     return d;
 }
 

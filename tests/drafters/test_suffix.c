@@ -6,9 +6,9 @@
 #include "core/draft.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/settings.h"
 #include "drafters/drafter.h"
 #include "tests/support/check.h"
+#include "tests/support/lone_drafter.h"
 
 enum { LENGTH = 160, TEXTS = 4, NODES = 64 };
 
@@ -107,19 +107,11 @@ static void search(const struct settings_of *o, struct corpus c, struct corpus t
 static struct drafter *open_with(const struct settings_of *o, int slots)
 {
     struct error err;
-    char *text =
-        xformat("{kind: suffix, max_tree_depth: %d, tokens: %d, past: %d, max_spec_factor: %g, min_token_prob: %.17g}",
-                o->depth, o->tokens, o->past, o->factor, o->least);
-    struct settings *s = settings_value(text, "options", &err);
-    const struct drafter_type *type = drafter_named("suffix");
-    void *options = xcalloc(1, type->options_size);
-    assert_ok(options_read(s, "drafter suffix", type->options, options, &err), err);
-    struct drafter *d = drafter_create(type, &(struct drafter_env){ .slots = slots, .length = LENGTH }, options, &err);
+    char *line = xformat("suffix:max_tree_depth=%d,tokens=%d,past=%d,max_spec_factor=%g,min_token_prob=%.17g", o->depth,
+                         o->tokens, o->past, o->factor, o->least);
+    struct drafter *d = lone_drafter(line, &(struct drafter_env){ .slots = slots, .length = LENGTH }, &err);
     assert_ok(d != NULL, err);
-    options_free(type->options, options);
-    free(options);
-    settings_free(s);
-    free(text);
+    free(line);
     return d;
 }
 

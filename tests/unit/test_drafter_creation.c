@@ -13,6 +13,7 @@
 #include "kernels/backend.h"
 #include "tokenizers/tokenizer.h"
 #include "tests/support/check.h"
+#include "tests/support/lone_drafter.h"
 #include "tests/support/file_write.h"
 #include "tests/support/pairings.h"
 #include "tests/support/small_model.h"
@@ -120,18 +121,8 @@ static struct drafter_env usual_env(void)
 static struct drafter *create(const char *line, const char *path, const struct drafter_env *env, struct error *err)
 {
     char *text = pair_line(line, path);
-    struct settings *s = settings_inline(text, "drafter", err);
-    assert_non_null(s);
-    const struct drafter_type *type = drafter_named(settings_get(s, "kind")->text);
-    void *options = xcalloc(1, type->options_size + 1);
-    assert_true(type->options == NULL || options_read(s, "drafter", type->options, options, err));
     *err = (struct error){ "" };
-    struct drafter *d = drafter_create(type, env, options, err);
-    // A drafter must not borrow from its options beyond create.
-    if (type->options != NULL)
-        options_free(type->options, options);
-    free(options);
-    settings_free(s);
+    struct drafter *d = lone_drafter(text, env, err);
     free(text);
     return d;
 }

@@ -1,0 +1,26 @@
+#include "tests/support/lone_drafter.h"
+
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/settings.h"
+#include "drafters/drafter.h"
+
+struct drafter *lone_drafter(const char *line, const struct drafter_env *env, struct error *err)
+{
+    struct settings *s = settings_inline(line, "drafter", err);
+    const struct drafter_type *type = s != NULL ? drafter_named(settings_get(s, "kind")->text) : NULL;
+    struct drafter *d = NULL;
+    if (s != NULL && type == NULL)
+        fail(err, "unknown drafter in %s", line);
+    void *options = type != NULL ? xcalloc(1, type->options_size + 1) : NULL;
+    if (type != NULL && options_read(s, "drafter", type->options, options, err) &&
+        (type->check == NULL || type->check(options, err)))
+        d = drafter_create(type, env, options, err);
+    if (type != NULL && type->options != NULL)
+        options_free(type->options, options);
+    free(options);
+    settings_free(s);
+    return d;
+}
