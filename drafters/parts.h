@@ -47,7 +47,7 @@ bool parts_check(const struct settings *of, const struct part_form *f, struct er
 unsigned parts_make(const struct settings *of, const struct part_form *f);              // of any part
 enum draft_memory parts_remember(const struct settings *of, const struct part_form *f); // the most of any part
 
-// Sets all of g->drafter but nodes, which is the largest of the parts'. nodes: of the whole draft; 0: the largest of the parts'.
+// Sets g->drafter. nodes: of its drafts, the root included; 0: the most of any part.
 bool parts_open(struct parts *g, const struct drafter_env *env, const struct settings *of, const struct part_form *f,
                 int nodes, struct error *err);
 void parts_close(struct parts *g); // not g itself
