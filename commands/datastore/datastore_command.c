@@ -45,45 +45,37 @@ static bool add_text(struct corpus *c, const char *text, size_t n, struct error 
     return true;
 }
 
-static bool is_name(const char *key)
+struct visit {
+    struct corpus *c;
+    struct error *err;
+};
+
+static bool is_speaker(const char *key) // who speaks, in conversations of {from, value}
 {
-    static const char *const names[] = { "id", "question_id", "task_id", "category", "role", "from", "entry_point" };
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-        if (strcmp(key, names[i]) == 0)
-            return true;
-    return false;
+    return key != NULL && strcmp(key, "from") == 0;
 }
 
-// Every text within a value is a document, except ids, roles and categories.
-static bool add_texts(struct corpus *c, const struct json *j, struct error *err)
+static bool add_document(void *self, const char *key, const struct json *text)
 {
-    bool ok = !json_is_text(j) || add_text(c, json_text(j), json_text_length(j), err);
-    for (size_t i = 0; ok && json_is_array(j) && i < json_count(j); i++)
-        ok = add_texts(c, json_at(j, i), err);
-    for (void *at = json_is_object(j) ? json_first(j) : NULL; ok && at != NULL; at = json_next(j, at))
-        ok = is_name(json_key(at)) || add_texts(c, json_value(at), err);
-    return ok;
+    const struct visit *v = self;
+    return is_speaker(key) || add_text(v->c, json_text(text), json_text_length(text), v->err);
 }
 
-// Whether any text within a value overlaps with an evaluation file.
-static bool is_excluded(const struct corpus *c, const struct json *j)
+static bool is_allowed(void *self, const char *key, const struct json *text)
 {
-    bool is = json_is_text(j) && exclusions_match(&c->exclude, json_text(j));
-    for (size_t i = 0; !is && json_is_array(j) && i < json_count(j); i++)
-        is = is_excluded(c, json_at(j, i));
-    for (void *at = json_is_object(j) ? json_first(j) : NULL; !is && at != NULL; at = json_next(j, at))
-        is = !is_name(json_key(at)) && is_excluded(c, json_value(at));
-    return is;
+    const struct visit *v = self;
+    return is_speaker(key) || !exclusions_match(&v->c->exclude, json_text(text));
 }
 
 // A line with token ids is one document, of exactly these tokens; the line's texts tell whether it is excluded.
 static bool add_line(struct corpus *c, const struct json_lines *l, struct error *err)
 {
     struct error why;
+    struct visit v = { c, &why };
     const size_t begin = c->ids.n;
-    if (json_get(l->object, "input_ids") == NULL)
-        return add_texts(c, l->object, &why) || json_lines_fail(l, err, "%s", why.text);
-    if (is_excluded(c, l->object)) {
+    if (json_get(l->object, "input_ids") == NULL) // each text is one
+        return each_text(l->object, add_document, &v) || json_lines_fail(l, err, "%s", why.text);
+    if (!each_text(l->object, is_allowed, &v)) {
         c->excluded++;
         return true;
     }

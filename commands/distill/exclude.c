@@ -26,39 +26,53 @@ static bool is_text_key(const char *key)
     return true;
 }
 
-// Adds the texts within a value. Returns the number of runs of words.
-static size_t add_texts(struct exclusions *e, const struct json *j, struct words *w)
+static bool each_below(const struct json *j, const char *key, visit_text *visit, void *self)
 {
-    size_t n = 0;
-    if (json_is_text(j)) {
-        words_read(w, json_text(j));
-        n = runs_of(w);
-        for (size_t i = 0; i < n; i++)
-            hash_map_add(&e->run, run_of(w, i), 0);
-    }
-    for (size_t i = 0; json_is_array(j) && i < json_count(j); i++)
-        n += add_texts(e, json_at(j, i), w);
-    for (void *at = json_is_object(j) ? json_first(j) : NULL; at != NULL; at = json_next(j, at))
-        if (is_text_key(json_key(at)))
-            n += add_texts(e, json_value(at), w);
-    return n;
+    bool ok = !json_is_text(j) || visit(self, key, j);
+    for (size_t i = 0; ok && json_is_array(j) && i < json_count(j); i++)
+        ok = each_below(json_at(j, i), key, visit, self);
+    for (void *at = json_is_object(j) ? json_first(j) : NULL; ok && at != NULL; at = json_next(j, at))
+        ok = !is_text_key(json_key(at)) || each_below(json_value(at), json_key(at), visit, self);
+    return ok;
+}
+
+bool each_text(const struct json *j, visit_text *visit, void *self)
+{
+    return each_below(j, NULL, visit, self);
+}
+
+struct addition {
+    struct exclusions *e;
+    struct words w;
+    size_t n; // runs of words
+};
+
+static bool add_text(void *self, const char *key, const struct json *text)
+{
+    (void)key;
+    struct addition *a = self;
+    words_read(&a->w, json_text(text));
+    const size_t n = runs_of(&a->w);
+    for (size_t i = 0; i < n; i++)
+        hash_map_add(&a->e->run, run_of(&a->w, i), 0);
+    a->n += n;
+    return true;
 }
 
 bool exclusions_read(struct exclusions *e, const char *path, int *without, struct error *err)
 {
     struct json_lines l;
-    struct words w = { 0 };
-    size_t n = 0;
+    struct addition a = { .e = e };
     if (!json_lines_open(&l, path, err))
         return false;
     while (json_lines_next(&l, err)) {
-        const size_t added = add_texts(e, l.object, &w);
-        *without += added == 0;
-        n += added;
+        const size_t before = a.n;
+        each_text(l.object, add_text, &a);
+        *without += a.n == before;
     }
-    const bool ok = !l.failed && (n > 0 || fail(err, "%s: expected texts to exclude, found none", path));
+    const bool ok = !l.failed && (a.n > 0 || fail(err, "%s: expected texts to exclude, found none", path));
     json_lines_close(&l);
-    words_free(&w);
+    words_free(&a.w);
     return ok;
 }
 

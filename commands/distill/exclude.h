@@ -5,12 +5,18 @@
 #include "commands/distill/hash_map.h"
 
 struct error;
+struct json;
 
 enum { EXCLUDED_WORDS = 13 };
 
 struct exclusions { // start with { 0 }
     struct hash_map run;
 };
+// Calls `visit` for every text within a value, whatever its key, except ids, roles and categories. key: of the nearest member; NULL: none.
+// Ends with the first call that returns false, and returns whether none did.
+typedef bool visit_text(void *self, const char *key, const struct json *text);
+bool each_text(const struct json *j, visit_text *visit, void *self);
+
 // Adds all texts of a file of JSON lines, whatever their keys, except ids and categories. Lines that are no objects are errors, and a
 // file without any text is one. without: adds the number of lines that have no text (token ids).
 bool exclusions_read(struct exclusions *e, const char *path, int *without, struct error *err);
