@@ -16,7 +16,7 @@
 #include "formats/file.h"
 
 static const char about[] =
-    "Evaluates every drafter of an experiment that has rows of q (small, medusa, eagle, eagle3) on texts that the target\n"
+    "Evaluates every drafter of an experiment that has rows of q (small, medusa, blockwise, eagle, eagle3) on texts that the target\n"
     "generates: at each depth, how often the target's token is among the top 1, 2, 3, ... 10 tokens of the drafter, given\n"
     "the tokens before it. With --texts it evaluates the answers in a file of training texts, such as a trainer's held-out ones,\n"
     "instead. --tree prints the fixed tree of N draft tokens with the largest expected depth, for the option\n"

@@ -24,6 +24,7 @@
     DRAFTER(oracle) \
     DRAFTER(union) \
     DRAFTER(adaptive) \
+    DRAFTER(blockwise) \
     EXTENSION_DRAFTERS(DRAFTER)
 
 #define DECLARE(name) extern const struct drafter_type name##_drafter;

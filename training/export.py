@@ -3,7 +3,7 @@
 eagle3        the form of SafeAILab/EAGLE, vLLM and SGLang (midlayer.*), or with form: speculators that of vllm-project/speculators
 eagle         the form of SafeAILab/EAGLE
 small         a Hugging Face Llama model, without its tokenizer, which is the target's
-medusa        the form that vLLM's converter writes (blocks.*, lm_heads.*, token_map)
+medusa        the form that vLLM's converter writes (blocks.*, lm_heads.*, token_map), with output: target without the last two
 """
 import json
 import os
@@ -66,13 +66,14 @@ def medusa(head):
     for h, layers in enumerate(head.blocks):
         for n, block in enumerate(layers):
             tensors[f"blocks.{h}.layers.{n}.weight"], tensors[f"blocks.{h}.layers.{n}.bias"] = block.weight, block.bias
-    tensors |= {f"lm_heads.{h}.weight": w for h, w in enumerate(head.lm_heads)}
+    if head.output != "target":
+        tensors |= {f"lm_heads.{h}.weight": w for h, w in enumerate(head.lm_heads)}
     draft, vocab = len(head.ids), head.c["vocab_size"]
     if draft < vocab:
         tensors["token_map"] = head.ids
     return tensors, {"architectures": ["MedusaModel"], "model_type": "medusa", "num_heads": head.n, "num_hidden_layers": head.layers,
                      "hidden_size": head.c["hidden_size"], "vocab_size": vocab, "truncated_vocab_size": draft, "medusa_fc_bias": True,
-                     "original_lm_head": head.one}
+                     "original_lm_head": head.output != "own"}
 
 
 def small(head):

@@ -9,7 +9,7 @@ HEAD = {"eagle3": ("draft_vocab", "induction", "intermediate_size", "rope_theta"
         "medusa": ("draft_vocab", "heads", "layers", "output"), "small": ("keep", "train_embedding")}
 KEYS = {"": ("model", "out", "data", "features", "head", "train", "export", "heads", "require"), "export": ("form", "type", "title"),
         "heads": ("prompts", "positions", "new_tokens", "context")}
-CHOICES = {("export", "form"): ("published", "speculators"), ("export", "type"): ("bf16", "f32", "f16"), ("head", "output"): ("one", "own")}
+CHOICES = {("export", "form"): ("published", "speculators"), ("export", "type"): ("bf16", "f32", "f16"), ("head", "output"): ("one", "own", "target")}
 INTEGERS = {"head": ("draft_vocab", "intermediate_size", "heads", "layers"), "heads": ("positions", "new_tokens", "context")}
 
 
@@ -47,6 +47,8 @@ def check_head(o):
     for k in ("rope_theta", "regression"):
         if k in o:
             o[k] = number_of(f"head: {k}", o[k], 0)
+    if o.get("output") == "target" and "draft_vocab" in o:
+        refuse("head: draft_vocab", "nothing: with output: target heads predict all of the target's tokens", o["draft_vocab"])
     for k in ("induction", "train_embedding"):
         if type(o.get(k, False)) is not bool:
             refuse(f"head: {k}", "true or false", o[k])

@@ -94,6 +94,13 @@ def edges():
     yield boundary_case("typical", t, [0, 0, 1, 0, 3, 3, 3], [-1, 0, 0, 1, 0, 4, 5], [0] * 7,
                       [top, a, b, end, [1, 1, 61, 1], [1, 1, 61, 1], flat], [flat] * 7,
                       [({(BONUS, 6): quarter}, (6, 1))])  # fmt: skip
+    # blockwise: tokens 1, 3, 2 of four by probability, 2 before 0 by nothing but its id's order; ids within 1 of 1; two of any kind.
+    by_rank, chain = [8, 28, 8, 20], ([0, 3, 0, 2], [-1, 0, 1, 2], [0] * 4)
+    for o, last in ({"accept": "top_k", "k": "2"}, 1), ({"accept": "top_k", "k": "3"}, 2), ({"accept": "top_k", "k": "4"}, 3), \
+                   ({"accept": "distance", "epsilon": "1"}, 0), ({"accept": "distance", "epsilon": "2"}, 3), \
+                   ({"accept": "top_k", "k": "1", "minimum_block": "3"}, 2):  # fmt: skip
+        o = {"k": "1", "epsilon": "0", "minimum_block": "1", **o}
+        yield boundary_case("blockwise", o, *chain, [by_rank] * 4, [flat] * 4, [({}, (last, 1))])
 
 
 # ---- a check of the twin itself: summed over all possible drafts, an exact rule gives p

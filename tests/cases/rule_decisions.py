@@ -3,7 +3,7 @@
 from fractions import Fraction as F
 
 from philox import ACCEPT, BONUS, RESIDUAL, accept, invert
-from rule_outputs import Unsure, chain_terms, multipath_terms, normal, residual, spectr_terms, traversal_visit, typical_end, whole_chain
+from rule_outputs import Unsure, blockwise_end, chain_terms, multipath_terms, normal, residual, spectr_terms, traversal_visit, typical_end, whole_chain
 
 NEAR = F(1, 10**9)
 
@@ -51,6 +51,10 @@ def rejection_verify(d, options, draws, numerator):
 def typical_verify(d, options, draws):
     end, trials = typical_end(d, options)
     return end, draws.pick(d.p[end], purpose_at(d, end), end), trials
+
+
+def blockwise_verify(d, options, draws):
+    return blockwise_end(d, options)
 
 
 def match_verify(d, options, draws):
@@ -130,6 +134,6 @@ VERIFY = {
     "rejection": lambda d, o, c: rejection_verify(d, o, c, lambda p, q, o: p),
     "lenient": lambda d, o, c: rejection_verify(d, o, c, lambda p, q, o: o["lenience"] * p),
     "synthetic": lambda d, o, c: rejection_verify(d, o, c, lambda p, q, o: o["rate"] * q),
-    "typical": typical_verify, "match": match_verify, "block": block_verify, "traversal": traversal_verify,
+    "typical": typical_verify, "blockwise": blockwise_verify, "match": match_verify, "block": block_verify, "traversal": traversal_verify,
     "spectr": spectr_verify, "multipath": multipath_verify,
 }  # fmt: skip

@@ -74,17 +74,20 @@ TAKES = {
     "match": (TREES, ANY), "traversal": (TREES, ANY), "block": (["root", "chain 1", "chain 2", "chain 3"], ANY),
     "spectr": (["chain 2", "two", "three", "two by two"], [SAMPLED]),
     "multipath": (["chain 1", "chain 3", "two", "three", "two chains", "three chains"], [SAMPLED]),
+    "blockwise": (TREES, ANY),
 }  # fmt: skip
 OPTIONS = {
     "lenient": [{"lenience": "1.1"}, {"lenience": "1.5"}, {"lenience": "4"}, {"lenience": "1"}],
     "synthetic": [{"rate": "0.7"}, {"rate": "0.25"}, {"rate": "0"}, {"rate": "1"}],
     "typical": [{"epsilon": "0.09", "delta": "0.3"}, {"epsilon": "0.25", "delta": "1"}, {"epsilon": "1", "delta": "0.6"},
                 {"epsilon": "0", "delta": "0.3"}, {"epsilon": "1", "delta": "1"}],
+    "blockwise": [{"accept": a, "k": k, "epsilon": e, "minimum_block": m} for a, k, e, m in (
+        ("top_k", "2", "2", "1"), ("distance", "2", "1", "1"), ("top_k", "1", "0", "1"), ("top_k", "2", "2", "2"), ("distance", "2", "0", "3"))],
 }  # fmt: skip
 
 
 def values(options, rows=None):
-    return {**{k: F(v) for k, v in options.items()}, "rows": rows}
+    return {**{k: v if k == "accept" else F(v) for k, v in options.items()}, "rows": rows}
 
 
 def number(x):
@@ -118,7 +121,8 @@ def case(rule, options, d, rows, seeds):
 # ---- expected acceptance of a draft under every rule that takes it (experiments/expectation.h)
 
 
-DEFAULTS = {"lenient": {"lenience": F("1.1")}, "synthetic": {"rate": F("0.7")}, "typical": {"epsilon": F("0.09"), "delta": F("0.3")}}
+DEFAULTS = {"lenient": {"lenience": F("1.1")}, "synthetic": {"rate": F("0.7")}, "typical": {"epsilon": F("0.09"), "delta": F("0.3")},
+            "blockwise": {"accept": "top_k", "k": F(2), "epsilon": F(2), "minimum_block": F(1)}}
 
 
 def expected_acceptance(rule, options, d, rows):

@@ -116,6 +116,32 @@ def typical_outputs(d, options):
     return out
 
 
+def blockwise_end(d, options):
+    """Stern et al. 2018, section 5: the last node, and {child: (1 if it was accepted else 0, 1)} of the children that were tried."""
+    node, trials = 0, {}
+    while True:
+        row = d.p[node]
+        ranked = sorted(range(len(row)), key=lambda x: (-row[x], x))
+        if options["accept"] == "top_k":
+            accepted = {x for x in ranked[: int(options["k"])] if row[x] > 0}
+        else:
+            accepted = {x for x in ranked if abs(x - ranked[0]) <= options["epsilon"]}
+        if len(d.path(node)) < options["minimum_block"]:
+            accepted = set(ranked)
+        for c in d.children(node):
+            trials[c] = (F(d.token[c] in accepted), F(1))
+            if d.token[c] in accepted:
+                node = c
+                break
+        else:
+            return node, ranked[0], trials
+
+
+def blockwise_outputs(d, options):
+    end, x, _ = blockwise_end(d, options)
+    return {(end, x): F(1)}
+
+
 def match_outputs(d, options):
     out = {}
 
@@ -286,6 +312,6 @@ OUTPUTS = {
     "rejection": lambda d, o: rejection_outputs(d, o, of_rejection),
     "lenient": lambda d, o: rejection_outputs(d, o, of_lenient),
     "synthetic": lambda d, o: rejection_outputs(d, o, of_synthetic),
-    "typical": typical_outputs, "match": match_outputs, "block": block_outputs, "traversal": traversal_outputs,
+    "typical": typical_outputs, "blockwise": blockwise_outputs, "match": match_outputs, "block": block_outputs, "traversal": traversal_outputs,
     "spectr": spectr_outputs, "multipath": multipath_outputs,
 }  # fmt: skip

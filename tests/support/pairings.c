@@ -56,6 +56,7 @@ static const char *const lines[] = {
     "medusa:weights=%s.medusa,tokens=3",
     "medusa:weights=%s.medusa,tree=mc_sim_7b_63,pick=greedy",
     "medusa:weights=%s.medusa,widths=[2,2,1],distinct=false",
+    "blockwise:weights=%s.medusa",
     "eagle:weights=%s.eagle",
     "eagle:weights=%s.eagle,tree=eagle_25,pick=greedy",
     "eagle:weights=%s.eagle,nodes=59,top=10,tokens=6,pick=greedy",

@@ -158,7 +158,7 @@ static void a_drafter_reports_the_memory_it_takes(void **unused)
                      uncounted(drafter), book.bytes + book.packed);
         // One row of q per node, of the target's vocabulary.
         const bool reads = has(drafter, "%s") && !has(drafter, "store"),
-                   rows = reads && !has(drafter, "greedy"); // of weights
+                   rows = reads && !has(drafter, "greedy") && !has(drafter, "blockwise"); // of weights
         const size_t q = (size_t)SLOTS * (size_t)d->nodes * (size_t)small_default.vocab * sizeof(float);
         if (!pair_is_of_drafters(drafter) && !pair_uses_target(drafter)) // the sum of its drafters'; other memory
             assert_int_equal(d->host_bytes, rows ? q : 0);

@@ -13,6 +13,7 @@
     RULE(spectr) \
     RULE(multipath) \
     RULE(typical) \
+    RULE(blockwise) \
     RULE(lenient) \
     RULE(synthetic) \
     EXTENSION_RULES(RULE)
