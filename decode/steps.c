@@ -11,6 +11,7 @@ static void create_record(struct sequence_record *to, size_t nodes)
     to->draft.token = xcalloc(nodes, sizeof(int32_t));
     to->draft.parent = xcalloc(nodes, sizeof(int32_t));
     to->draft.proposal = xcalloc(nodes, sizeof(uint8_t));
+    to->draft.source = xcalloc(nodes, sizeof(uint8_t));
     to->verification.token = xcalloc(nodes, sizeof(int32_t));
     to->verification.node = xcalloc(nodes, sizeof(int32_t));
     to->verification.trial_p = xcalloc(nodes, sizeof(double));
@@ -22,6 +23,7 @@ static void destroy_record(struct sequence_record *n)
     free(n->draft.token);
     free(n->draft.parent);
     free(n->draft.proposal);
+    free(n->draft.source);
     free(n->verification.token);
     free(n->verification.node);
     free(n->verification.trial_p);

@@ -60,6 +60,8 @@ struct drafter {                     // first member of every drafter's own stru
     // besides. 0: negligible.
     struct backend *backend;
     size_t bytes, host_bytes;
+    const char *const *part; // (parts) of a drafter of drafters: their names, "ngram", by the bits of draft.source
+    int parts;               // 0: it fills in no source
     struct resolved resolved[MAX_RESOLVED]; // ends with option NULL, unless it is full
     const struct settings
         *resolved_options; // a map of further ones, which are no scalars; the drafter's own. NULL: none

@@ -12,6 +12,7 @@
 // What keeps the parts in step: each sees every advance (parts.h). A draft model runs another's accepted tokens when it is next asked, all of
 // them in its next pass; a head needs the target's states, which are there only now, and runs them at once.
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/memory.h"
 #include "drafters/parts.h"
@@ -104,6 +105,8 @@ static bool ladder_propose(struct drafter *d, struct request *r, int n, struct e
             struct draft *draft = p->request[i].draft;
             if (draft_tokens(draft) >= p->at_least) {
                 g->taken[p->request[i].slot] = k;
+                if (draft->source != NULL)
+                    memset(draft->source, 1 << k, (size_t)draft->capacity);
             } else {
                 draft->n = 1;
                 draft->q = NULL;

@@ -161,6 +161,7 @@ void parts_close(struct parts *g)
             g->env.target_backend->release(g->env.target_backend, g->part[i].features.data);
         free(g->part[i].advance);
         free(g->part[i].request);
+        free(g->name[i]);
     }
     free_parts(g->part, g->n);
     settings_free((struct settings *)g->drafter.resolved_options);
@@ -241,6 +242,18 @@ static bool reserve_features(struct parts *g, int rows, struct error *err)
     return true;
 }
 
+static void name_parts(struct parts *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        int of_kind = 1;
+        for (int k = 0; k < i; k++)
+            of_kind += g->part[k].type == g->part[i].type;
+        g->name[i] = of_kind == 1 ? xstrdup(g->part[i].type->name) : xformat("%s %d", g->part[i].type->name, of_kind);
+    }
+    g->drafter.part = (const char *const *)g->name;
+    g->drafter.parts = g->n;
+}
+
 static void describe(struct parts *g)
 {
     struct settings *all = settings_map(), *of = settings_list();
@@ -286,6 +299,8 @@ bool parts_open(struct parts *g, const struct drafter_env *env, const struct set
     if (!ok || !reserve_features(g, larger(advanced, CHUNK), err))
         return false;
     describe(g);
+    if (!f->one)
+        name_parts(g);
     return true;
 }
 

@@ -35,9 +35,10 @@ struct parts {
     struct drafter_env env;
     int n;
     struct part part[MAX_PARTS];
-    int64_t width; // of the target's states
-    int32_t *row;  // (rows * MAX_TAPS)
-    int rows;      // capacity of features
+    char *name[MAX_PARTS]; // drafter.part: "ngram", and "ngram 2" if there was one before
+    int64_t width;         // of the target's states
+    int32_t *row;          // (rows * MAX_TAPS)
+    int rows;              // capacity of features
     // Sets node, and what else part k should see of advance a, in *to, which is a copy of it.
     void (*inform)(struct parts *g, int k, const struct advance *a, struct advance *to);
 };

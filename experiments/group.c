@@ -56,6 +56,7 @@ static bool open_cell_runner(struct cell_runner *c, struct loaded_experiment *o,
                               expecter_create(c->pairing.rule, c->pairing.rule_options,
                                               drafter_makes(c->pairing.type, c->pairing.drafter_options),
                                               c->pairing.drafter->nodes, (int)model_shape(o->target.model)->vocab));
+    recorder_set_drafter(c->recorder, c->pairing.drafter);
     c->decoder =
         decoder_create(c->pairing.verifier, c->pairing.drafter, batch, e->seed, recorder_listener(c->recorder), err);
     if (c->decoder == NULL)

@@ -8,6 +8,7 @@
 
 #include "core/draft.h"
 #include "core/memory.h"
+#include "drafters/drafter.h"
 #include "experiments/expectation.h"
 #include "engine/transcript.h"
 #include "verifier/rules/rule.h"
@@ -21,6 +22,10 @@ struct recording { // of one sequence
     size_t n_trials, trials_capacity;
     struct expected_row *expected; // (n_expected) likewise
     size_t n_expected, expected_capacity;
+    uint8_t *source; // (n_sources) likewise: of each step's draft tokens, then of its accepted ones
+    size_t n_sources, sources_capacity;
+    struct source_row *by_source; // (by_source_capacity) of recorder_take
+    size_t by_source_capacity;
     int32_t *token; // (n)
     int n;
     int64_t prefill_ns, decode_ns, wall_ns;
@@ -39,6 +44,8 @@ struct recorder {
     struct pending_expectation *pending; // (n_pending)
     int n_pending;
     struct recording *recording; // (slots)
+    int parts;                   // of the drafter
+    char **source_name;          // (2^parts) by the bits of draft.source
 };
 
 static struct recording *recording_of(struct recorder *r, int64_t sequence)
@@ -65,8 +72,25 @@ static int rank(const struct draft *d, int node)
     return before;
 }
 
+static void add_source(struct recording *g, uint8_t source)
+{
+    if (g->n_sources == g->sources_capacity) {
+        g->sources_capacity = next_capacity(g->sources_capacity, g->n_sources + 1);
+        g->source = xrealloc(g->source, g->sources_capacity);
+    }
+    g->source[g->n_sources++] = source;
+}
+
+static void record_sources(struct recording *g, const struct step *s)
+{
+    for (int node = 1; node < s->draft->n; node++)
+        add_source(g, s->draft->source[node]);
+    for (int i = 1; i <= transcript_accepted(s); i++)
+        add_source(g, s->draft->source[s->advance->node[i]]);
+}
+
 // All acceptance tests of a step, also beyond the end of a text: these are raw facts, and views cut them.
-static void record_trials(struct recording *g, const struct step *s)
+static void record_trials(const struct recorder *r, struct recording *g, const struct step *s)
 {
     const struct draft *d = s->draft;
     for (int node = 1; node < d->n; node++) {
@@ -84,7 +108,8 @@ static void record_trials(struct recording *g, const struct step *s)
                                                       d->proposal[node],
                                                       s->verification->trial_p[node],
                                                       deterministic ? NAN : s->verification->trial_q[node],
-                                                      is_on_path(s, node) };
+                                                      is_on_path(s, node),
+                                                      r->parts > 0 ? r->source_name[d->source[node]] : NULL };
     }
 }
 
@@ -127,7 +152,9 @@ static void record_step(void *self, const struct step *s)
         return;
     size_t before = g->n_trials;
     if (r->trials)
-        record_trials(g, s);
+        record_trials(r, g, s);
+    if (r->parts > 0)
+        record_sources(g, s);
     const struct expectation *x = expectation_of(r, s->draft);
     if (x != NULL)
         record_expected(g, x);
@@ -183,8 +210,13 @@ void recorder_destroy(struct recorder *r)
         free(r->recording[i].step);
         free(r->recording[i].trial);
         free(r->recording[i].expected);
+        free(r->recording[i].source);
+        free(r->recording[i].by_source);
         free(r->recording[i].token);
     }
+    for (int i = 0; r->parts > 0 && i < 1 << r->parts; i++)
+        free(r->source_name[i]);
+    free(r->source_name);
     expecter_destroy(r->expecter);
     free(r->recording);
     free(r->pending);
@@ -206,6 +238,19 @@ void recorder_set_expecter(struct recorder *r, struct expecter *e)
     r->expecter = e;
 }
 
+void recorder_set_drafter(struct recorder *r, const struct drafter *d)
+{
+    r->parts = d->parts;
+    r->source_name = d->parts > 0 ? xcalloc((size_t)1 << d->parts, sizeof(*r->source_name)) : NULL;
+    for (int i = 0; d->parts > 0 && i < 1 << d->parts; i++) {
+        struct text t = { 0 };
+        for (int k = 0; k < d->parts; k++)
+            if (i >> k & 1)
+                text_printf(&t, "%s%s", t.n > 0 ? "+" : "", d->part[k]);
+        r->source_name[i] = t.s;
+    }
+}
+
 void recorder_begin(struct recorder *r, int64_t sequence)
 {
     int i = 0;
@@ -215,7 +260,42 @@ void recorder_begin(struct recorder *r, int64_t sequence)
     struct recording *g = &r->recording[i];
     g->state = RECORDING;
     g->sequence = sequence;
-    g->n_steps = g->n_trials = g->n_expected = 0;
+    g->n_steps = g->n_trials = g->n_expected = g->n_sources = 0;
+}
+
+// The draft tokens of a step by source. left: tokens of the text that earlier steps did not add (results/facts.c).
+static int count_sources(const struct recorder *r, const uint8_t *source, const struct step_row *s, int left,
+                         struct source_row *to)
+{
+    int drafted[1 << 8] = { 0 }, accepted[1 << 8] = { 0 }, n = 0;
+    for (int i = 0; i < s->drafted; i++)
+        drafted[source[i]]++;
+    for (int i = 0; i < s->accepted && i < left; i++)
+        accepted[source[s->drafted + i]]++;
+    for (int i = 1; i < 1 << r->parts; i++)
+        if (drafted[i] > 0)
+            to[n++] = (struct source_row){ r->source_name[i], drafted[i], accepted[i] };
+    return n;
+}
+
+// Sets by_source of all steps.
+static void take_sources(const struct recorder *r, struct recording *g)
+{
+    if (g->by_source_capacity < g->n_sources) { // a row has at least one draft token
+        g->by_source_capacity = next_capacity(g->by_source_capacity, g->n_sources);
+        g->by_source = xrealloc(g->by_source, g->by_source_capacity * sizeof(*g->by_source));
+    }
+    const uint8_t *source = g->source;
+    struct source_row *row = g->by_source;
+    for (size_t i = 0, begun = 0; i < g->n_steps; i++) {
+        struct step_row *s = &g->step[i];
+        const int left = (int)begun < g->n ? g->n - (int)begun : 0;
+        s->by_source = row;
+        s->n_by_source = s->drafted > 0 ? count_sources(r, source, s, left, row) : 0;
+        row += s->n_by_source;
+        source += s->drafted + s->accepted;
+        begun += (size_t)s->accepted + 1;
+    }
 }
 
 int64_t recorder_take(struct recorder *r, struct sequence_row *to)
@@ -232,6 +312,8 @@ int64_t recorder_take(struct recorder *r, struct sequence_row *to)
             trial += (size_t)g->step[s].n_trials;
             expected += (size_t)g->step[s].n_by_rule;
         }
+        if (r->parts > 0)
+            take_sources(r, g);
         *to = (struct sequence_row){
             .new_tokens = g->n,
             .prefill_ns = g->prefill_ns,

@@ -6,6 +6,7 @@
 #include "results/store.h"
 #include "verifier/verifier.h"
 
+struct drafter;
 struct recorder;
 
 struct recorder *recorder_create(int slots, bool trials);
@@ -14,6 +15,8 @@ struct recorder *recorder_create(int slots, bool trials);
 struct expecter;
 struct step_observer recorder_observer(struct recorder *r);
 void recorder_set_expecter(struct recorder *r, struct expecter *e);
+// The drafter's parts, if it has any: draft tokens are recorded by the parts that proposed them. d is borrowed for the call.
+void recorder_set_drafter(struct recorder *r, const struct drafter *d);
 void recorder_destroy(struct recorder *r); // NULL: no effect
 struct listener recorder_listener(struct recorder *r);
 

@@ -203,7 +203,10 @@ static void write_runs(struct store *s)
                                  .batch = 1 };
     int64_t id, pair;
     const int32_t token[] = { 1, 2 };
-    const struct trial_row trial = { .node = 1, .depth = 1, .token = 1, .p = 0.5, .q = 0.5, .accepted = true };
+    const struct trial_row trial = {
+        .node = 1, .depth = 1, .token = 1, .p = 0.5, .q = 0.5, .accepted = true, .source = "a"
+    };
+    const struct source_row source = { "a", 1, 1 };
     const struct expected_row expected = { "r", true, 1, 0.5 };
     const struct step_row step = { .drafted = 1,
                                    .depth = 1,
@@ -218,7 +221,9 @@ static void write_runs(struct store *s)
                                    .trial = &trial,
                                    .n_trials = 1,
                                    .by_rule = &expected,
-                                   .n_by_rule = 1 };
+                                   .n_by_rule = 1,
+                                   .by_source = &source,
+                                   .n_by_source = 1 };
     const struct sequence_row q = { .prompt = 0,
                                     .prompt_id = "a",
                                     .new_tokens = 2,
@@ -317,7 +322,7 @@ static char *some_statement(void)
     case 2:
         return fuzz_below(2) ? xformat("DROP TABLE \"%s\"", c->table) : xformat("DROP VIEW run_summary");
     case 3:
-        return xformat("PRAGMA user_version = %d", (int)fuzz_below(9) - 1);
+        return xformat("PRAGMA user_version = %d", (int)fuzz_below(12) - 1);
     case 4:
         return xformat("UPDATE sqlite_schema SET sql = replace(sql, '%s', 'x') WHERE name = '%s'", c->name, c->table);
     case 5:

@@ -33,7 +33,9 @@ static const char new_step_sql[] =
     "INSERT INTO step (sequence, step, drafted, depth, accepted, tokens, expected, variance, accepted_uncut, propose_ns,"
     " verify_ns, advance_ns, batch) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)";
 static const char new_trial_sql[] =
-    "INSERT INTO trial (sequence, step, node, depth, rank, token, proposal, p, q, accepted) VALUES (?,?,?,?,?,?,?,?,?,?)";
+    "INSERT INTO trial (sequence, step, node, depth, rank, token, proposal, p, q, accepted, source) VALUES (?,?,?,?,?,?,?,?,?,?,?)";
+static const char new_source_sql[] =
+    "INSERT INTO step_source (sequence, step, source, drafted, accepted) VALUES (?,?,?,?,?)";
 static const char new_expected_sql[] =
     "INSERT INTO step_rule (sequence, step, rule, lossless, accepted, first) VALUES (?,?,?,?,?,?)";
 static const char turn_sql[] =
@@ -204,6 +206,7 @@ static bool new_trial(struct store *s, int64_t sequence, int step, const struct 
     query_put_real(q, t->p);
     query_put_real(q, t->q);
     query_put_int(q, t->accepted);
+    query_put_text(q, t->source);
     return query_perform(q, err);
 }
 
@@ -216,6 +219,17 @@ static bool new_expected(struct store *s, int64_t sequence, int step, const stru
     query_put_int(q, r->lossless);
     query_put_real(q, r->accepted);
     query_put_real(q, r->first);
+    return query_perform(q, err);
+}
+
+static bool new_source(struct store *s, int64_t sequence, int step, const struct source_row *r, struct error *err)
+{
+    struct query *q = query_again(s, new_source_sql);
+    query_put_int(q, sequence);
+    query_put_int(q, step);
+    query_put_text(q, r->source);
+    query_put_int(q, r->drafted);
+    query_put_int(q, r->accepted);
     return query_perform(q, err);
 }
 
@@ -241,6 +255,8 @@ static bool new_step(struct store *s, int64_t sequence, int step, const struct s
         ok = new_trial(s, sequence, step, &r->trial[i], err);
     for (int i = 0; i < r->n_by_rule && ok; i++)
         ok = new_expected(s, sequence, step, &r->by_rule[i], err);
+    for (int i = 0; i < r->n_by_source && ok; i++)
+        ok = new_source(s, sequence, step, &r->by_source[i], err);
     return ok;
 }
 

@@ -423,6 +423,32 @@ static bool put_by_rule(struct store *s, struct text *out, const struct comparis
     return true;
 }
 
+// Who drafted, where the drafter is one of drafters.
+static bool put_by_source(struct store *s, struct text *out, const struct comparison *c, int width, struct error *err)
+{
+    bool any = false;
+    for (int i = 0; i < c->n; i++) {
+        struct text t = { 0 };
+        struct query *q = query_open(
+            s,
+            "SELECT source, drafted, accepted, coalesce(share, 0) FROM by_source WHERE run = ? ORDER BY accepted DESC, source");
+        query_put_int(q, c->run[i].run);
+        while (query_next(q))
+            text_printf(&t, "%s%s %.0f %% (%lld/%lld)", t.n > 0 ? ", " : "", query_text(q, 0), 100 * query_real(q, 3),
+                        (long long)query_int(q, 2), (long long)query_int(q, 1));
+        if (t.n > 0) {
+            text_puts(out,
+                      any ? "" : "\nWho proposed the accepted draft tokens: share (accepted/drafted); a+b: both did\n");
+            put_line(out, c, i, width, t.s);
+            any = true;
+        }
+        free(t.s);
+        if (!query_close(q, err))
+            return false;
+    }
+    return true;
+}
+
 // ---- notes ----
 
 void report_notes(const struct comparisons *all, int width, struct text *out)
@@ -492,7 +518,7 @@ bool report_comparison(struct store *s, const struct comparison *c, int which, i
             return false;
         put_texts(out, c, width);
         put_expected(out, c, width);
-        return put_by_rule(s, out, c, width, err);
+        return put_by_source(s, out, c, width, err) && put_by_rule(s, out, c, width, err);
     }
     return true;
 }

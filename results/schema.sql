@@ -115,6 +115,17 @@ CREATE TABLE trial (                    -- with `record: {trials: true}`: one ac
     p        REAL,                      -- the target's probability in the test; NULL: the rule reports none
     q        REAL,                      -- the drafter's; NULL: deterministic
     accepted INTEGER NOT NULL CHECK (accepted IN (0, 1)),
+    source   TEXT,                      -- as in step_source; NULL: the drafter has no parts
     PRIMARY KEY (sequence, step, node),
+    FOREIGN KEY (sequence, step) REFERENCES step ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE step_source (              -- of drafters of drafters (ladder, union): a step's draft tokens by who proposed them
+    sequence INTEGER NOT NULL,
+    step     INTEGER NOT NULL,
+    source   TEXT NOT NULL,             -- "ngram", or "ngram+eagle3" for draft tokens that both proposed
+    drafted  INTEGER NOT NULL CHECK (drafted >= 1),
+    accepted INTEGER NOT NULL CHECK (accepted BETWEEN 0 AND drafted),           -- those that are in the text
+    PRIMARY KEY (sequence, step, source),
     FOREIGN KEY (sequence, step) REFERENCES step ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;

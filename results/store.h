@@ -40,6 +40,12 @@ struct trial_row {         // table trial: an acceptance test of a draft token
     int proposal; // enum proposal
     double p, q;  // the probabilities tested; q NAN for a DETERMINISTIC token
     bool accepted;
+    const char *source; // as in struct source_row; NULL: the drafter has no parts
+};
+
+struct source_row {     // table step_source: draft tokens of one step by the parts of the drafter that proposed them
+    const char *source; // "ngram", or "ngram+eagle3": both
+    int drafted, accepted;
 };
 
 struct expected_row { // table step_rule: the step's draft under one rule
@@ -60,6 +66,8 @@ struct step_row {                              // table step
     int n_trials;
     const struct expected_row *by_rule; // (n_by_rule) empty unless expected is recorded
     int n_by_rule;
+    const struct source_row *by_source; // (n_by_source) empty unless the drafter is one of drafters
+    int n_by_source;
 };
 
 struct sequence_row {      // table sequence

@@ -71,6 +71,16 @@ SELECT q.run, x.rule, x.lossless, count(*) AS drafts, avg(x.accepted) AS accepte
 FROM step_rule AS x JOIN sequence AS q ON q.id = x.sequence
 GROUP BY q.run, x.rule, x.lossless;
 
+DROP VIEW IF EXISTS by_source;
+CREATE VIEW by_source AS
+-- Draft tokens of a drafter of drafters (ladder, union) by the parts that proposed them; a token that several proposed is counted
+-- once, under all their names. steps: steps with such a draft token. rate = accepted / drafted. share: of the run's accepted draft tokens.
+SELECT run, source, steps, drafted, accepted, 1.0 * accepted / drafted AS rate,
+       1.0 * accepted / nullif(sum(accepted) OVER (PARTITION BY run), 0) AS share
+FROM (SELECT q.run, x.source, count(*) AS steps, sum(x.drafted) AS drafted, sum(x.accepted) AS accepted
+      FROM step_source AS x JOIN sequence AS q ON q.id = x.sequence
+      GROUP BY q.run, x.source);
+
 DROP VIEW IF EXISTS steps;
 CREATE VIEW steps AS
 -- Sums over all steps of a run; tokens_per_step = new tokens / steps is the mean accepted length, the target's own token

@@ -13,7 +13,7 @@ import sys
 
 from view_facts import FACTS
 from view_numbers import (
-    PARTNER, SEQUENCE, VIEWS, acceptance, acceptance_by_rank, answer, bench_pass, by_rule, cost_of_pass, eagle, expected, medusa, outcome,
+    PARTNER, SEQUENCE, VIEWS, acceptance, acceptance_by_rank, answer, bench_pass, by_rule, by_source, cost_of_pass, eagle, expected, medusa, outcome,
     run_summary, sequences, spec_bench, speed, speed_by_prompt, steps, steps_view, texts, timing, view, vllm_metrics,
 )
 from view_queries import PROMPTS, QUERIES, answers_query, bench_cost, by_category, losing_prompts, query, verify_cost
@@ -27,6 +27,7 @@ def main():
     v["by_rank"] = view("acceptance_by_rank", ["run", "depth", "rank"], acceptance_by_rank())
     v["expected"] = view("expected", ["run"], expected())
     view("by_rule", ["run", "rule", "lossless"], by_rule())
+    view("by_source", ["run", "source"], by_source())
     v["steps"] = view("steps", ["run"], steps_view())
     v["timing"] = view("timing", ["run"], timing(v["steps"]))
     view("paired", ["run", "sequence"], [dict(run=SEQUENCE[s]["run"], sequence=s, none=n["id"] if n else None) for s, n in PARTNER.items()])
@@ -54,7 +55,7 @@ def main():
         return "NULL" if x is None else "'%s'" % x.replace("'", "''") if isinstance(x, str) else repr(x)
 
     with open(sys.argv[1], "w") as f:
-        for table in "run pair sequence step trial step_rule bench bench_peer bench_round bench_time cost".split():
+        for table in "run pair sequence step trial step_rule step_source bench bench_peer bench_round bench_time cost".split():
             rows = FACTS[table]
             for i in range(0, len(rows), 40):
                 values = ",".join("(%s)" % ",".join(sql(x) for x in row.values()) for row in rows[i : i + 40])

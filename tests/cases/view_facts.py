@@ -6,6 +6,7 @@ import json
 import random
 
 dice = random.Random(1900)
+parts = random.Random(7)
 FACTS = {}  # table: rows
 
 
@@ -90,6 +91,11 @@ def sequence(r, pair, prompt, turn, repeat, tokens, stop="end", drafts=None, rec
             row.update(expected=round(dice.uniform(0, depth), 4), variance=round(dice.uniform(0, 1), 4),
                        accepted_uncut=accepted if dice.random() < 0.5 else None)  # fmt: skip
             assert found == accepted
+            a = parts.randrange(drafted + 1)                       # draft tokens of the first of two parts, and the accepted ones among them
+            of_a = min(a, in_text, max(in_text - (drafted - a), parts.randrange(in_text + 1)))
+            for source, n, right in (("ngram", a, of_a), ("ngram+eagle3" if step % 2 else "eagle3", drafted - a, in_text - of_a)):
+                if n > 0:
+                    put("step_source", sequence=id, step=step, source=source, drafted=n, accepted=right)
             for rule, lossless in ("rejection", 1), ("block", 1), ("typical(epsilon=0.09)", 0), ("(bound)", 1):
                 put("step_rule", sequence=id, step=step, rule=rule, lossless=lossless,
                     accepted=None if rule == "(bound)" else round(dice.uniform(0, depth), 4),

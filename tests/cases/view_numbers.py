@@ -130,6 +130,18 @@ def by_rule():
                  first=mean(x["first"] for x in v), known=sum(x["first"] is not None for x in v)) for k, v in groups.items()]  # fmt: skip
 
 
+def by_source():
+    groups = {}
+    for x in FACTS["step_source"]:
+        groups.setdefault((SEQUENCE[x["sequence"]]["run"], x["source"]), []).append(x)
+    accepted = {}
+    for (run, _), v in groups.items():
+        accepted[run] = accepted.get(run, 0) + total(v, "accepted")
+    return [dict(run=run, source=source, steps=len(v), drafted=total(v, "drafted"), accepted=total(v, "accepted"),
+                 rate=total(v, "accepted") / total(v, "drafted"), share=total(v, "accepted") / accepted[run] if accepted[run] else None)
+            for (run, source), v in groups.items()]  # fmt: skip
+
+
 def steps_view():
     out = []
     for r in runs:

@@ -41,12 +41,14 @@ static void every_fact_of_a_sequence_is_in_its_column(void **state)
     struct error err = { "" };
     struct store *s = open_store("facts.db");
     int64_t id = 0, pair = 0;
-    const struct trial_row trials[] = { { 1, 1, 0, 71, 1, 0.25, 0.5, true }, { 2, 1, 1, 72, 0, 0.125, NAN, false } };
+    const struct trial_row trials[] = { { 1, 1, 0, 71, 1, 0.25, 0.5, true, "ngram" },
+                                        { 2, 1, 1, 72, 0, 0.125, NAN, false, NULL } };
+    const struct source_row sources[] = { { "ngram", 4, 2 }, { "ngram+suffix", 1, 0 } };
     const struct expected_row rules[] = { { "rejection", true, 1.5, 0.75 },
                                           { "typical", false, 2.5, 0.875 },
                                           { "(bound)", true, NAN, 0.9 } };
-    const struct step_row steps[] = { { 5, 3, 2, 1.25, 0.5, 2, 1001, 1002, 1003, 3, trials, 2, rules, 3 },
-                                      { 0, 0, 0, NAN, NAN, -1, 2001, 2002, 2003, 2, NULL, 0, NULL, 0 } };
+    const struct step_row steps[] = { { 5, 3, 2, 1.25, 0.5, 2, 1001, 1002, 1003, 3, trials, 2, rules, 3, sources, 2 },
+                                      { 0, 0, 0, NAN, NAN, -1, 2001, 2002, 2003, 2, NULL, 0, NULL, 0, NULL, 0 } };
     const int32_t token[] = { 71, 80, 81, 82 };
     struct sequence_row q = { 6,    "prompt six", "chat", 1,        2,       0,     13, 4,   3001,
                               3002, 3003,         token,  "a text", "limit", steps, 2,  NULL };
@@ -78,8 +80,12 @@ static void every_fact_of_a_sequence_is_in_its_column(void **state)
     sample_facts_hold(
         s,
         "SELECT count(*) = 2 FROM trial WHERE step = 0 AND ((node = 1 AND depth = 1 AND rank = 0 AND token = 71 AND proposal = 1"
-        " AND p = 0.25 AND q = 0.5 AND accepted = 1) OR (node = 2 AND depth = 1 AND rank = 1 AND token = 72 AND proposal = 0 AND"
-        " p = 0.125 AND q IS NULL AND accepted = 0))");
+        " AND p = 0.25 AND q = 0.5 AND accepted = 1 AND source = 'ngram') OR (node = 2 AND depth = 1 AND rank = 1 AND token = 72 AND proposal = 0 AND"
+        " p = 0.125 AND q IS NULL AND accepted = 0 AND source IS NULL))");
+    sample_facts_hold(
+        s,
+        "SELECT count(*) = 2 FROM step_source WHERE step = 0 AND ((source = 'ngram' AND drafted = 4 AND accepted = 2) OR"
+        " (source = 'ngram+suffix' AND drafted = 1 AND accepted = 0))");
     sample_facts_hold(
         s,
         "SELECT count(*) = 3 FROM step_rule WHERE step = 0 AND ((rule = 'rejection' AND lossless = 1 AND accepted = 1.5 AND"
@@ -96,15 +102,29 @@ static void a_failing_step_rolls_back_its_sequence(void **state)
     const struct expected_row twice[] = { { "rejection", true, 1.5, 0.75 },
                                           { "rejection", true, 1.5, 0.75 },
                                           { "match", true, 1, 1 } };
-    const struct trial_row trials[] = { { 1, 1, 0, 71, 1, 0.25, 0.5, true },
-                                        { 0, 1, 1, 72, 0, 0.125, NAN, false },
-                                        { 3, 1, 1, 72, 0, 0.125, NAN, false } };
+    const struct trial_row trials[] = { { 1, 1, 0, 71, 1, 0.25, 0.5, true, NULL },
+                                        { 0, 1, 1, 72, 0, 0.125, NAN, false, NULL },
+                                        { 3, 1, 1, 72, 0, 0.125, NAN, false, NULL } };
+    const struct source_row sources[] = { { "ngram", 2, 1 }, { "suffix", 2, 3 }, { "eagle3", 1, 1 } };
     const int32_t token[] = { 71 };
     assert_true(store_run(s, &row_of_run, &id, &err) && store_new_pair(s, "e", &pair, &err));
-    for (int k = 0; k < 2; k++) { // the second of three rows violates a constraint, the third does not
-        const struct step_row step = {
-            5, 3, 0, 1.25, 0.5, 0, 1, 1, 1, 1, k ? trials : NULL, k ? 3 : 0, k ? NULL : twice, k ? 0 : 3
-        };
+    for (int k = 0; k < 3; k++) { // the second of three rows violates a constraint, the third does not
+        const struct step_row step = { 5,
+                                       3,
+                                       0,
+                                       1.25,
+                                       0.5,
+                                       0,
+                                       1,
+                                       1,
+                                       1,
+                                       1,
+                                       k == 1 ? trials : NULL,
+                                       k == 1 ? 3 : 0,
+                                       k == 0 ? twice : NULL,
+                                       k == 0 ? 3 : 0,
+                                       k == 2 ? sources : NULL,
+                                       k == 2 ? 3 : 0 };
         const struct sequence_row q = { 6, "p", NULL, 0, 0, pair, 0, 1, 1, 1, 1, token, NULL, "limit", &step, 1, NULL };
         assert_false(store_sequence(s, id, &q, &err));
         assert_non_null(strstr(err.text, "constraint"));

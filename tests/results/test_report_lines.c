@@ -49,6 +49,7 @@ static char *report(struct facts *f)
 }
 
 #define EXPECTED "\nAccepted draft tokens and E[accepted | draft] under the rule\n"
+#define BY_SOURCE "\nWho proposed the accepted draft tokens: share (accepted/drafted); a+b: both did\n"
 #define BY_RULE "\nAccepted tokens per draft under each rule, for the same drafts (* lossy)\n"
 
 #define OF_RUN_2 " WHERE drafted > 0 AND sequence IN (SELECT id FROM sequence WHERE run = 2)"
@@ -128,6 +129,34 @@ static void other_rules_are_listed_best_first(void **state)
     set(&f, "DELETE FROM step_rule WHERE rule <> 'match'");
     text = report(&f);
     expect_contains(text, BY_RULE "  2  match 0.375\n");
+    free(text);
+    facts_close(&f);
+}
+
+static void who_drafted_is_listed_by_accepted_tokens(void **state)
+{
+    struct facts f = facts_open(2);
+    char *text = report(&f);
+    assert_null(strstr(text, BY_SOURCE)); // no drafter of drafters
+    free(text);
+    static const char one_step[] = "INSERT INTO step_source SELECT sequence, step, '%s', %d, %d FROM step AS t" OF_RUN_2
+                                   " AND (sequence, step) IN (SELECT sequence, step FROM step" OF_RUN_2
+                                   " ORDER BY sequence, step LIMIT 1 OFFSET %d)";
+    static const struct {
+        const char *source;
+        int drafted, accepted, step;
+    } rows[] = { { "ngram", 4, 1, 0 }, { "ngram+eagle3", 2, 2, 0 }, { "eagle3", 3, 2, 1 }, { "ngram", 5, 3, 1 } };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char *sql = xformat(one_step, rows[i].source, rows[i].drafted, rows[i].accepted, rows[i].step);
+        set(&f, sql);
+        free(sql);
+    }
+    text = report(&f);
+    expect_contains(text, BY_SOURCE "  2  ngram 50 % (4/9), eagle3 25 % (2/3), ngram+eagle3 25 % (2/2)\n");
+    free(text);
+    set(&f, "UPDATE step_source SET accepted = 0");
+    text = report(&f);
+    expect_contains(text, "ngram 0 % (0/9)");
     free(text);
     facts_close(&f);
 }
@@ -301,6 +330,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(expectations_are_reported_and_compared_by_variance),
         cmocka_unit_test(other_rules_are_listed_best_first),
+        cmocka_unit_test(who_drafted_is_listed_by_accepted_tokens),
         cmocka_unit_test(rates_near_0_and_1_keep_three_characters),
         cmocka_unit_test(speedups_have_max_four_characters),
         cmocka_unit_test(drafts_deeper_than_the_columns_have_a_note),

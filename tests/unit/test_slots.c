@@ -49,6 +49,7 @@ static struct rig rig_open(pair_device *device, const char *drafter, const char 
     assert_non_null(r.verifier);
     recorder_set_expecter(r.recorder, expecter_create(p->rule, p->rule_options, drafter_makes(p->type, p->options),
                                                       p->drafter->nodes, model_shape(p->target)->vocab));
+    recorder_set_drafter(r.recorder, p->drafter);
     r.decoder = decoder_create(r.verifier, p->drafter, slots, 21, recorder_listener(r.recorder), &err);
     assert_non_null(r.decoder);
     return r;
@@ -79,6 +80,31 @@ static void put(struct text *to, double x)
     text_printf(to, isnan(x) ? " nan" : " %a", x);
 }
 
+// The sources of a step's draft tokens add up to its draft tokens, and of the accepted ones to those in the text; trials agree.
+static void expect_sources(const struct sequence_row *row, bool has_parts)
+{
+    for (int k = 0, left = row->new_tokens; k < row->n_steps; k++) {
+        const struct step_row *s = &row->step[k];
+        int drafted = 0, accepted = 0, accepted_trials = 0;
+        for (int i = 0; i < s->n_by_source; i++) {
+            drafted += s->by_source[i].drafted;
+            accepted += s->by_source[i].accepted;
+        }
+        for (int i = 0; i < s->n_trials; i++) {
+            assert_true((s->trial[i].source != NULL) == has_parts);
+            bool listed = false;
+            for (int j = 0; j < s->n_by_source; j++)
+                listed |= s->by_source[j].source == s->trial[i].source;
+            assert_true(listed == has_parts);
+            accepted_trials += s->trial[i].accepted;
+        }
+        assert_int_equal(drafted, has_parts ? s->drafted : 0);
+        assert_int_equal(accepted, has_parts ? s->accepted < left ? s->accepted : left : 0);
+        assert_true(accepted_trials >= accepted);
+        left -= s->accepted < left ? s->accepted + 1 : left;
+    }
+}
+
 // Everything that was recorded except times, as text.
 static char *record_text(const struct sequence_row *row)
 {
@@ -98,11 +124,13 @@ static char *record_text(const struct sequence_row *row)
         }
         for (int i = 0; i < s->n_trials; i++) {
             const struct trial_row *r = &s->trial[i];
-            text_printf(&t, "; trial %d %d %d %d %d %d", r->node, r->depth, r->rank, r->token, r->proposal,
-                        r->accepted);
+            text_printf(&t, "; trial %d %d %d %d %d %d %s", r->node, r->depth, r->rank, r->token, r->proposal,
+                        r->accepted, r->source != NULL ? r->source : "");
             put(&t, r->p);
             put(&t, r->q);
         }
+        for (int i = 0; i < s->n_by_source; i++)
+            text_printf(&t, "; %s %d %d", s->by_source[i].source, s->by_source[i].drafted, s->by_source[i].accepted);
     }
     return t.s;
 }
@@ -141,6 +169,7 @@ static void check(pair_device *device, const char *drafter, const char *sampling
         step(&r);
         for (struct sequence_row row; (which = recorder_take(r.recorder, &row)) >= 0; taken++) {
             char *record = record_text(&row);
+            expect_sources(&row, r.pair->drafter->parts > 0);
             if (strcmp(record, expected[which]) != 0)
                 fail_msg("%s, %s, %d slots: text %d, the %dth to end, was recorded as\n%s\nand alone as\n%s", drafter,
                          sampling, slots, (int)which, taken - from + 1, record, expected[which]);
