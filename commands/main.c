@@ -27,6 +27,7 @@ static const struct {
     { "heads", "accuracy of drafters on the target's texts, by depth and rank", command_heads },
     { "distill", "let a model write training text for its drafters", command_distill },
     { "datastore", "index texts for the drafter rest", command_datastore },
+    { "tune", "choose the layers of the drafter layer_skip", command_tune },
     { "list", "list drafters, rules and sampling stages with their options", command_list },
 };
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
