@@ -8,6 +8,7 @@
 #include "core/memory.h"
 #include "core/settings.h"
 #include "drafters/drafter.h"
+#include "drafters/length.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/generate.h"
@@ -41,7 +42,7 @@ static bool read_pairing(struct generate *g, struct error *err)
         return false;
     g->drafter_settings = settings_inline(g->drafter, "--drafter", err);
     g->rule_settings = g->drafter_settings != NULL ? settings_inline(g->rule, "--rule", err) : NULL;
-    if (g->rule_settings == NULL ||
+    if (g->rule_settings == NULL || !drafter_length(g->drafter_settings, err) ||
         !pairing_read(&g->pairing, g->drafter_settings, g->rule_settings, g->sampling_settings, err))
         return false;
     options_fill(g->drafter_settings, g->pairing.type->options);

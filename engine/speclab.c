@@ -12,6 +12,7 @@
 #include "core/utf8.h"
 #include "decode/decode.h"
 #include "drafters/drafter.h"
+#include "drafters/length.h"
 #include "engine/speclab_parts.h"
 #include "engine/transcript.h"
 #include "models/model.h"
@@ -229,7 +230,7 @@ static bool read_pairing(struct pairing *p, const struct speclab_decoder_options
         drafter != NULL ? settings_inline(o->rule != NULL ? o->rule : rules[0]->name, "rule", err) : NULL;
     struct settings *sampling =
         rule != NULL ? settings_pairs(o->sampling != NULL ? o->sampling : "temperature=1", "sampling", err) : NULL;
-    const bool ok = sampling != NULL && pairing_read(p, drafter, rule, sampling, err);
+    const bool ok = sampling != NULL && drafter_length(drafter, err) && pairing_read(p, drafter, rule, sampling, err);
     settings_free(drafter);
     settings_free(rule);
     settings_free(sampling);

@@ -16,6 +16,7 @@
 #include "core/options.h"
 #include "core/settings.h"
 #include "drafters/drafter.h"
+#include "drafters/length.h"
 #include "experiments/cells.h"
 #include "experiments/yaml.h"
 #include "kernels/devices.h"
@@ -404,6 +405,16 @@ static bool read_list(struct experiment *e, const struct settings *cells, const 
     return s->kind == SETTINGS_LIST || add(e, s, err);
 }
 
+// A drafter's `length` (drafters/length.h), before anything refers to the settings.
+static bool read_lengths(struct settings *cells, struct error *err)
+{
+    struct settings *s = cells != NULL ? settings_get(cells, "drafter") : NULL;
+    bool ok = s == NULL || drafter_length(s, err);
+    for (int i = 0; s != NULL && s->kind == SETTINGS_LIST && i < s->n && ok; i++)
+        ok = drafter_length(s->item[i], err);
+    return ok;
+}
+
 static bool check_pairings(const struct experiment *e, struct error *err)
 {
     for (int r = 0; r < e->rule.n; r++)
@@ -420,9 +431,9 @@ static bool read_cells(struct experiment *e, struct error *err)
 {
     static const char *const keys[] = { "sampling", "batch", "rule", "drafter", NULL };
     static const char defaults[] = "{sampling: {temperature: 0}, batch: 1, rule: rejection, drafter: none}";
-    const struct settings *s = settings_get(e->file, "cells");
+    struct settings *s = settings_get(e->file, "cells");
     e->defaults = yaml_parse(defaults, sizeof(defaults) - 1, "default", err);
-    if (e->defaults == NULL || (s != NULL && !is_map_of(s, "cells", keys, err)))
+    if (e->defaults == NULL || (s != NULL && !is_map_of(s, "cells", keys, err)) || !read_lengths(s, err))
         return false;
     // Rules first: drafters are checked with them.
     if (!read_list(e, s, "sampling", add_sampling, err) || !read_list(e, s, "batch", add_batch, err) ||

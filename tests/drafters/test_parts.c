@@ -8,6 +8,7 @@
 #include "core/memory.h"
 #include "core/settings.h"
 #include "drafters/drafter.h"
+#include "drafters/length.h"
 #include "tests/support/check.h"
 #include "tests/support/lone_drafter.h"
 
@@ -242,12 +243,46 @@ static void mistakes_are_one_sentence(void **unused)
     }
 }
 
+// ---- length
+
+static void length_is_short_for_adaptive_around_the_drafter(void **unused)
+{
+    static const char *const cases[][2] = {
+        { "ngram:tokens=8,length=adaptive", "{kind: adaptive, of: {kind: ngram, tokens: 8}}" },
+        { "ngram:length=adaptive", "{kind: adaptive, of: {kind: ngram}}" },
+        { "eagle3:length={by: confidence, threshold: 0.3},weights=a,tokens=3",
+          "{kind: adaptive, of: {kind: eagle3, weights: a, tokens: 3}, by: confidence, threshold: 0.3}" },
+        { "ngram:tokens=8", "{kind: ngram, tokens: 8}" },
+        { "none", "{kind: none}" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct error err;
+        struct text t = { 0 };
+        struct settings *s = settings_inline(cases[i][0], "drafter", &err);
+        assert_ok(s != NULL && drafter_length(s, &err), err);
+        settings_write(s, &t);
+        assert_string_equal(t.s, cases[i][1]);
+        free(t.s);
+        settings_free(s);
+    }
+    static const char *const wrong[] = { "ngram:length=8", "ngram:length=[adaptive]", "ngram:length={kind: none}",
+                                         "ngram:length={of: ngram}" };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        struct error err;
+        struct settings *s = settings_inline(wrong[i], "drafter", &err);
+        assert_false(drafter_length(s, &err));
+        assert_non_null(strstr(err.text, "length: expected adaptive, or options of the drafter adaptive"));
+        settings_free(s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(a_union_is_the_drafts_of_its_parts_in_one_tree),
                                         cmocka_unit_test(recent_acceptance_lengthens_and_shortens_drafts),
                                         cmocka_unit_test(expected_gain_against_cost_finds_the_extremes),
                                         cmocka_unit_test(chains_that_end_by_confidence_are_a_tree),
-                                        cmocka_unit_test(mistakes_are_one_sentence) };
+                                        cmocka_unit_test(mistakes_are_one_sentence),
+                                        cmocka_unit_test(length_is_short_for_adaptive_around_the_drafter) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
