@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "drafters/tree.h"
+#include "drafters/trees/tree.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "experiments/cells.h"

@@ -1,5 +1,5 @@
 // candidates.h - which draft tokens are proposed after which: the steps on single candidates, for C and for CUDA, as in core/grid.h.
-// drafters/tree_builder.c builds drafts on the host with them, kernels/cuda/drafts.cu on a device; the loops are theirs.
+// drafters/trees/tree_builder.c builds drafts on the host with them, kernels/cuda/drafts.cu on a device; the loops are theirs.
 //
 // Candidates are numbered in the order in which they are added, so those of a level are one range; the root is 0. The frontier is the
 // candidates of the last level that get rows of logits: their children are the next level. Then all candidates become nodes of the

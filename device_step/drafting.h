@@ -1,5 +1,5 @@
 // drafting.h - drafts that a device builds in its own memory, so that the host need not see a token before the next pass is queued.
-// candidates.h has the steps, drafters/tree_builder.h the shapes; a device does as the host, candidate for candidate, and leaves the
+// candidates.h has the steps, drafters/trees/tree_builder.h the shapes; a device does as the host, candidate for candidate, and leaves the
 // drafts where the target's pass and the rule read them (core/draft.h: device_draft).
 //
 //     create -> { begin -> { level }* }* -> destroy                              device_step.h: drafts_..

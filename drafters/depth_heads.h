@@ -3,10 +3,10 @@
 // arXiv 2401.10774, section 2.1.1).
 //
 // So a level of a draft has one row of logits, which all nodes of the level above share, and a draft needs no pass. A drafter of this
-// kind opens its weights and computes logits; the rest is here: states, draft trees, the vocabulary (drafters/draft_batch.h).
+// kind opens its weights and computes logits; the rest is here: states, draft trees, the vocabulary (drafters/trees/draft_batch.h).
 #pragma once
 #include "core/draft.h"
-#include "drafters/draft_batch.h"
+#include "drafters/trees/draft_batch.h"
 #include "drafters/drafter.h"
 
 struct depth_heads { // first member of the drafter's own struct

@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "drafters/drafter.h"
-#include "drafters/draft_batch.h"
+#include "drafters/trees/draft_batch.h"
 #include "kernels/backend.h"
 #include "models/eagle.h"
 #include "models/kv_cache.h"

@@ -7,7 +7,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "drafters/draft_batch.h"
+#include "drafters/trees/draft_batch.h"
 #include "drafters/drafter.h"
 
 struct layer_drafts {

@@ -2,7 +2,7 @@
 #pragma once
 #include "core/quantize.h"
 #include "core/tensor.h"
-#include "drafters/tree_builder.h"
+#include "drafters/trees/tree_builder.h"
 
 struct drafter;
 struct drafter_env;

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "drafters/drafter.h"
-#include "drafters/tree.h"
+#include "drafters/trees/tree.h"
 
 struct recycling_options {
     char *tree;

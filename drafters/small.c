@@ -15,7 +15,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "drafters/drafter.h"
-#include "drafters/draft_batch.h"
+#include "drafters/trees/draft_batch.h"
 #include "drafters/retokenize.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"

@@ -2,7 +2,7 @@
 // through their settings.
 //
 // Input: the YAML file, then a tree in JSON. The model and the prompts that it may name exist.
-// reader: experiments/experiment.c experiments/yaml.c experiments/canonical_settings.c core/settings.c core/options.c drafters/tree.c
+// reader: experiments/experiment.c experiments/yaml.c experiments/canonical_settings.c core/settings.c core/options.c drafters/trees/tree.c
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "core/memory.h"
 #include "core/settings.h"
 #include "drafters/drafter.h"
-#include "drafters/tree.h"
+#include "drafters/trees/tree.h"
 #include "experiments/cells.h"
 #include "experiments/experiment.h"
 #include "experiments/yaml.h"

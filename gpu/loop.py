@@ -31,7 +31,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROMPTS = os.path.join(HERE, "..", "experiments", "data", "prompts.jsonl")
-# EAGLE-1's tree (eagle_25 in drafters/tree_published.c): a digit is a rank.
+# EAGLE-1's tree (eagle_25 in drafters/trees/tree_published.c): a digit is a rank.
 TREE = "0 1 2 3 00 01 02 10 11 20 21 30 000 001 002 010 011 020 021 100 0000 0001 0002 00000 00001".split()
 TOKENS_A_STEP = 3.3
 SLOTS, PROMPT, TEXTS, CONTEXT = [1, 4, 16, 64], 128, 64, 1024

@@ -1,4 +1,4 @@
-// drafts.cu - drafts built where the logits are: drafters/tree_builder.c and host_drafts.c for a device, candidate for candidate. The
+// drafts.cu - drafts built where the logits are: drafters/trees/tree_builder.c and host_drafts.c for a device, candidate for candidate. The
 // host knows the maximum number of rows of each level and nothing else.
 //
 // A level is the top-k of each row (top_k.cu), or rows of probabilities and draws from them (drafts_sampled.cu). Then one block per

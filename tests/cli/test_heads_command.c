@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "drafters/tree.h"
+#include "drafters/trees/tree.h"
 #include "experiments/experiment.h"
 #include "commands/heads_run.h"
 #include "commands/features/states.h"

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "drafters/drafter.h"
-#include "drafters/tree.h"
+#include "drafters/trees/tree.h"
 #include "tests/support/check.h"
 #include "tests/support/lone_drafter.h"
 

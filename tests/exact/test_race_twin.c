@@ -2,7 +2,7 @@
 // closed form.
 //
 // tests/cases/make_races.py implements Philox and the race from the papers. Here drafts are built over the same rows
-// (drafters/tree_builder.c) and verified by `match` (verifier/rules/match.c): every token must equal the twin's.
+// (drafters/trees/tree_builder.c) and verified by `match` (verifier/rules/match.c): every token must equal the twin's.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "drafters/tree_builder.h"
+#include "drafters/trees/tree_builder.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"

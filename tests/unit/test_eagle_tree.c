@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "drafters/tree_builder.h"
+#include "drafters/trees/tree_builder.h"
 #include "exact/instance.h"
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "drafters/tree.h"
+#include "drafters/trees/tree.h"
 #include "exact/instance.h"
 #include "tests/support/check.h"
 

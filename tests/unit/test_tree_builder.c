@@ -9,7 +9,7 @@
 
 #include "core/draft.h"
 #include "core/error.h"
-#include "drafters/tree_builder.h"
+#include "drafters/trees/tree_builder.h"
 #include "sampling/dist.h"
 #include "sampling/outcomes.h"
 #include "tests/support/check.h"

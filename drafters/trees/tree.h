@@ -19,7 +19,7 @@ struct tree {
 struct published_tree {
     const char *name, *paths; // words of digits, a path each
 };
-extern const struct published_tree published_trees[]; // ends with { NULL, NULL }: drafters/tree_published.c
+extern const struct published_tree published_trees[]; // ends with { NULL, NULL }: drafters/trees/tree_published.c
 
 // text: the name of a published tree, a JSON list of paths as in "[[0], [0, 0], [1]]", or a file with such a list (alone, or
 // as "tree" in an object, as `speclab heads` writes it). beside: directory that relative names start from; may be NULL. Paths

@@ -14,7 +14,7 @@
 #include "core/row_stages.h"
 #include "core/tensor.h"
 #include "drafters/drafter.h"
-#include "drafters/tree_builder.h"
+#include "drafters/trees/tree_builder.h"
 
 struct drafts;
 struct error;

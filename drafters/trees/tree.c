@@ -1,4 +1,4 @@
-#include "drafters/tree.h"
+#include "drafters/trees/tree.h"
 
 #include <assert.h>
 #include <stdio.h>

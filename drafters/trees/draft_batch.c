@@ -1,9 +1,9 @@
-#include "drafters/draft_batch.h"
+#include "drafters/trees/draft_batch.h"
 
 #include <stdlib.h>
 
 #include "core/error.h"
-#include "drafters/drafts.h"
+#include "drafters/trees/drafts.h"
 #include "kernels/backend.h"
 #include "sampling/sampling.h"
 

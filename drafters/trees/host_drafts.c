@@ -6,8 +6,8 @@
 
 #include "core/memory.h"
 #include "device_step/device_step.h"
-#include "drafters/draft_batch.h"
-#include "drafters/drafts.h"
+#include "drafters/trees/draft_batch.h"
+#include "drafters/trees/drafts.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "sampling/sampling.h"

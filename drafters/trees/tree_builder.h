@@ -6,7 +6,7 @@
 // al. 2024, section 4.1); that depends on tokens, so its nodes are DETERMINISTIC: pruning sampled tokens would bias the output
 // (docs/exactness.md).
 //
-// A fixed tree (drafters/tree.h) states which of the top-k tokens after each node are proposed.
+// A fixed tree (drafters/trees/tree.h) states which of the top-k tokens after each node are proposed.
 //
 // device_step/candidates.h has the steps on single candidates, which a device shares. A candidate's number is its address for randomness.
 #pragma once
@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include "device_step/candidates.h"
 #include "core/options.h"
-#include "drafters/tree.h"
+#include "drafters/trees/tree.h"
 
 struct backend;
 struct draft;

@@ -3,7 +3,7 @@
 // et al. 2024; template 2.2.2 in hemingkx/Spec-Bench). A word is a
 // path, a digit the rank of a token among the most probable ones. Paths are in the order of expected gain, so the first n form
 // a tree, too.
-#include "drafters/tree.h"
+#include "drafters/trees/tree.h"
 
 // clang-format off
 const struct published_tree published_trees[] = {

@@ -1,4 +1,4 @@
-#include "drafters/tree_builder.h"
+#include "drafters/trees/tree_builder.h"
 
 #include <assert.h>
 #include <math.h>
