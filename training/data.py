@@ -312,6 +312,10 @@ def answers_of(source, share):
 
 
 def draft_vocabulary(count, n):
-    """The n most frequent tokens, ascending; equally frequent ones by id. Returns ids [n] and the share of answers they cover."""
-    ids = torch.sort(torch.sort(count, descending=True, stable=True).indices[:n]).values
-    return ids, float(count[ids].sum() / count.sum().clamp(min=1))
+    """The n most frequent tokens, ascending; equally frequent ones by id. Returns ids [n]."""
+    return torch.sort(torch.sort(count, descending=True, stable=True).indices[:n]).values
+
+
+def coverage(count, ids):
+    """The share of answer tokens that are among ids."""
+    return float(count[ids].sum() / count.sum().clamp(min=1))

@@ -108,33 +108,39 @@ def make_head(source, texts, o, share):
     if source.metadata["kind"] != wanted:
         raise SystemExit(f"features of kind {source.metadata['kind']}: a head of kind {o['kind']} needs {wanted}")
     config = {**config, "rope_theta": float(o.get("rope_theta") or config["rope_theta"])}
-    ids, covered, count = None, 1.0, None
-    if o.get("draft_vocab"):
-        if o["draft_vocab"] > config["vocab_size"]:
-            raise SystemExit(f"head: draft_vocab: expected at most {config['vocab_size']}, the target's tokens, found {o['draft_vocab']}")
+    earlier = read_weights(o["init"]) if o.get("init") else None
+    size = len(earlier["ids"]) if earlier else o.get("draft_vocab") or config["vocab_size"]
+    ids, covered = None, 1.0
+    if size > config["vocab_size"]:
+        raise SystemExit(f"head: {'init' if earlier else 'draft_vocab'}: expected at most {config['vocab_size']}, the target's tokens, found {size}")
+    if size < config["vocab_size"]:
         count = data.count_answers(answers(source, texts, share), config["vocab_size"])
-        ids, covered = data.draft_vocabulary(count, o["draft_vocab"])
+        ids = earlier["ids"] if earlier else data.draft_vocabulary(count, size)
+        covered = data.coverage(count, ids)
     streams = len(source.metadata["layers"].split(",")) if wanted == "eagle3" else 1
     head = KINDS[o["kind"]](target, config, ids, {**o, "state_width": streams * config["hidden_size"]})
-    if o.get("init"):
-        begin_with(head, o["init"])
+    if earlier:
+        begin_with(head, earlier, o["init"])
     elif o["kind"] == "eagle3" and o.get("induction", True):
         streams, tokens = data.sample_states(source, share, 20000)
         induction.begin(head, streams, tokens)
     return head, covered
 
 
-def begin_with(head, path):
-    """The weights of an earlier run's checkpoint. Of another draft vocabulary the rows of tokens that both have; the others stay as they are."""
+def read_weights(path):
+    """The weights in an earlier run's checkpoint, with the ids of its draft vocabulary."""
     try:
-        earlier, own = torch.load(path, weights_only=True)["head"], head.state_dict()
-        places = {int(x): i for i, x in enumerate(earlier["ids"])}
-        both = [(i, places[int(x)]) for i, x in enumerate(head.ids) if int(x) in places]
-        rows, of = (torch.tensor([b[k] for b in both], dtype=torch.long) for k in (0, 1))
-        for name, x in earlier.items():
-            if name.startswith("lm_head"):
-                earlier[name] = own[name].clone().index_copy_(0, rows, x[of])
-        head.load_state_dict({**earlier, "ids": head.ids})
+        head = torch.load(path, weights_only=True)["head"]
+        if head["ids"].dtype != torch.long or head["ids"].dim() != 1:
+            raise ValueError("ids: expected int64 in one dimension")
+        return head
+    except Exception as e:
+        raise SystemExit(f"head: init: {path}: not a checkpoint of a head: {' '.join(str(e).split())[:200]}") from None
+
+
+def begin_with(head, earlier, path):
+    try:
+        head.load_state_dict(earlier)
     except Exception as e:
         raise SystemExit(f"head: init: {path}: not of this head: {' '.join(str(e).split())[:200]}") from None
 

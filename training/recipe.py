@@ -43,6 +43,8 @@ def check_head(o):
     check_keys(o, f"head of kind {kind}", ("kind", "init", *HEAD[kind]))
     if "init" in o and (not isinstance(o["init"], str) or not pathlib.Path(o["init"]).is_file()):
         refuse("head: init", "checkpoint.pt of an earlier run", o["init"])
+    if "init" in o and "draft_vocab" in o:
+        refuse("head: draft_vocab", "nothing beside init, whose draft vocabulary the head has", o["draft_vocab"])
     check_values(o, "head")
     for k in ("rope_theta", "regression"):
         if k in o:

@@ -148,7 +148,8 @@ class Batches(unittest.TestCase):
         self.assertTrue(0 < sum(held) < 40)
         answers = self.ids[~torch.tensor(held), 4:].flatten().tolist()
         self.assertEqual(count.tolist(), [answers.count(i) for i in range(96)])
-        ids, covered = data.draft_vocabulary(count, 10)
+        ids = data.draft_vocabulary(count, 10)
+        covered = data.coverage(count, ids)
         best = sorted(range(96), key=lambda i: (-answers.count(i), i))[:10]
         self.assertEqual(ids.tolist(), sorted(best))
         self.assertAlmostEqual(covered, sum(answers.count(i) for i in best) / len(answers))
