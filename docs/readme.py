@@ -1,25 +1,52 @@
 #!/usr/bin/env python3
-"""readme.py README.md < CSV: writes the table of the demo between the README's markers, from `speclab report --csv`; see `./run readme`."""
+"""readme.py README.md demo|drafters < CSV: writes a table between the README's markers, from `speclab report --csv`; see `./run readme`."""
 import csv
 import re
 import sys
 
+
+def interval(row):
+    return "%.2f [%.2f, %.2f]" % tuple(float(row[k]) for k in ("speedup", "speedup_low", "speedup_high"))
+
+
+def demo(rows):
+    first = rows[0]
+    lines = [f"`./run demo` on {first['machine']}, revision {first['revision'][:12]} (`./run readme` writes this table):", "",
+             "| sampling | drafter | tokens/s | speedup over `none` (95 % interval) | tokens per step | texts equal to those of `none` |",
+             "|---|---|--:|--:|--:|---|"]
+    for r in rows:
+        none, greedy = r["drafter_kind"] == "none", r["sampling"] == "temperature=0"
+        equal = "" if none else f"{r['equal_texts']} of {r['compared_texts']}" if greedy else "equal in distribution"
+        lines.append("| %s | `%s` | %.1f | %s | %.2f | %s |" %
+                     (r["sampling"], r["drafter"].replace("../heads/", ""), float(r["tokens_per_s"]), "1" if none else interval(r),
+                      float(r["tokens_per_step"]), equal))
+    return [*lines, "", "Rows of one temperature were run side by side; tokens/s of different temperatures were measured at different times."]
+
+
+def drafters(rows):
+    """A line for each kind of drafter, which occurs once in each experiment; two columns for each experiment and temperature."""
+    first, cell = rows[0], {(r["experiment"], r["sampling"], r["drafter_kind"]): r for r in rows}
+    assert len(cell) == len(rows), "expected each kind of drafter once in each experiment and at each temperature"
+    columns = list(dict.fromkeys((r["experiment"], r["sampling"], r["target"]) for r in rows))
+    for r in rows:
+        assert r["sampling"] != "temperature=0" or r["equal_texts"] == r["compared_texts"], f"{r['drafter']}: texts differ from those of none"
+    lines = [f"Every drafter on Spec-Bench's prompts ({first['prompt_file'].split()[0]}; `experiments/drafters.yaml` and `drafters-1b.yaml`), "
+             f"{first['machine']}, revision {first['revision'][:12]}: speedup over `none` (95 % interval), tokens per step. "
+             "`./run readme drafters` writes this table.", "",
+             "| drafter | " + " | ".join(f"{target}, {s.replace('temperature=', 'T = ')} |" for _, s, target in columns),
+             "|---|" + "--:|--:|" * len(columns)]
+    for kind in dict.fromkeys(r["drafter_kind"] for r in rows if r["drafter_kind"] != "none"):
+        of = [cell.get((e, s, kind)) for e, s, _ in columns]
+        lines.append(f"| `{kind}` | " + " | ".join(f"{interval(r)} | {float(r['tokens_per_step']):.2f}" if r else " | " for r in of) + " |")
+    return [*lines, "", "All greedy texts are equal to those of `none`. The time of `oracle`'s drafts is not counted."]
+
+
+path, table = sys.argv[1], sys.argv[2]
 rows = list(csv.DictReader(sys.stdin))
-first = rows[0]
-lines = [f"`./run demo` on {first['machine']}, revision {first['revision'][:12]} (`./run readme` writes this table):", "",
-         "| sampling | drafter | tokens/s | speedup over `none` (95 % interval) | tokens per step | texts equal to those of `none` |",
-         "|---|---|--:|--:|--:|---|"]
-for r in rows:
-    speedup = "1" if r["drafter_kind"] == "none" else "%.2f [%.2f, %.2f]" % tuple(float(r[k]) for k in ("speedup", "speedup_low", "speedup_high"))
-    greedy = r["sampling"] == "temperature=0"
-    equal = "" if r["drafter_kind"] == "none" else f"{r['equal_texts']} of {r['compared_texts']}" if greedy else "equal in distribution"
-    lines.append("| %s | `%s` | %.1f | %s | %.2f | %s |" %
-                 (r["sampling"], r["drafter"].replace("../heads/", ""), float(r["tokens_per_s"]), speedup, float(r["tokens_per_step"]), equal))
-lines += ["", "Rows of one temperature were run side by side; tokens/s of different temperatures were measured at different times."]
-path = sys.argv[1]
+lines = {"demo": demo, "drafters": drafters}[table](rows)
 with open(path, encoding="utf-8") as f:
     text = f.read()
-begin, end = "<!-- demo: written by ./run readme -->\n", "<!-- /demo -->"
+begin, end = f"<!-- {table}: written by ./run readme" + (" -->\n" if table == "demo" else f" {table} -->\n"), f"<!-- /{table} -->"
 assert begin in text and end in text, f"{path}: expected the markers {begin!r} and {end!r}"
 with open(path, "w", encoding="utf-8") as f:
     f.write(re.sub(re.escape(begin) + ".*?" + re.escape(end), lambda _: begin + "\n".join(lines) + "\n" + end, text, flags=re.S))

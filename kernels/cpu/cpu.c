@@ -264,24 +264,38 @@ static void cpu_move(struct backend *b, const struct tensor *x, int count, int t
 
 // ---- top-k
 
+// Inserts x behind those of the list that are not smaller. The list has n of at most k entries; returns their number.
+static int insert_largest(int32_t *token, float *value, int n, int k, int32_t id, float x)
+{
+    int place = n < k ? n++ : n - 1;
+    for (; place > 0 && x > value[place - 1]; place--) {
+        value[place] = value[place - 1];
+        token[place] = token[place - 1];
+    }
+    value[place] = x;
+    token[place] = id;
+    return n;
+}
+
+// Blocks without a number that enters the list are skipped.
 static void top_k_row(const struct rows_job *j, int64_t i)
 {
+    enum { BLOCK = 128 };
+    const struct row_kernels *kernels = j->cpu->kernels->rows;
     const float *x = at(j->out, i);
     int32_t *token = j->token + i * j->k;
     float *value = j->log_p + i * j->k;
+    const int64_t width = j->out.width;
     int n = 0;
-    for (int64_t v = 0; v < j->out.width; v++) {
-        if (n == j->k && !(x[v] > value[n - 1]))
+    for (int64_t first = 0; first < width; first += BLOCK) {
+        const int64_t end = first + BLOCK < width ? first + BLOCK : width;
+        if (n == j->k && !(kernels->largest(x + first, end - first) > value[n - 1]))
             continue;
-        int place = n < j->k ? n++ : n - 1;
-        for (; place > 0 && x[v] > value[place - 1]; place--) {
-            value[place] = value[place - 1];
-            token[place] = token[place - 1];
-        }
-        value[place] = x[v];
-        token[place] = (int32_t)v;
+        for (int64_t v = first; v < end; v++)
+            if (n < j->k || x[v] > value[n - 1])
+                n = insert_largest(token, value, n, j->k, (int32_t)v, x[v]);
     }
-    double total = log(j->cpu->kernels->rows->sum_exp(x, j->out.width, value[0])) + (double)value[0];
+    const double total = log(kernels->sum_exp(x, width, value[0])) + (double)value[0];
     for (int r = 0; r < n; r++)
         value[r] = (float)((double)value[r] - total);
 }

@@ -38,16 +38,35 @@ static void swiglu(float *out, const float *gate, const float *up, int64_t n)
 
 static double sum_exp(const float *x, int64_t n, float max)
 {
-    double total = 0;
-    for (int64_t i = 0; i < n; i += W) {
-        float part[W];
-        for (int64_t j = 0; j < W; j++)
-            part[j] = i + j < n ? x[i + j] - max : -INFINITY;
-        store(part, exp_lanes(load(part)));
-        for (int64_t j = 0; j < W && i + j < n; j++)
-            total += (double)part[j];
+    double sum[LANES] = { 0 }, total = 0;
+    for (int64_t i = 0; i < n; i += LANES) {
+        float part[LANES];
+        for (int64_t j = 0; j < LANES; j++)
+            part[j] = i + j < n ? x[i + j] - max : 0;
+        UNROLL
+        for (int v = 0; v < V; v++)
+            store(part + v * W, exp_lanes(load(part + v * W)));
+        for (int64_t j = 0; j < LANES; j++)
+            sum[j] += i + j < n ? (double)part[j] : 0;
     }
+    for (int j = 0; j < LANES; j++)
+        total += sum[j];
     return total;
+}
+
+static float largest(const float *x, int64_t n)
+{
+    float max = -INFINITY;
+    int64_t i = 0;
+    if (n >= W) {
+        vf m = load(x);
+        for (i = W; i + W <= n; i += W)
+            m = vmax(load(x + i), m);
+        max = reduce_max(m);
+    }
+    for (; i < n; i++)
+        max = x[i] > max ? x[i] : max;
+    return max;
 }
 
 // ---- rows of the KV cache
@@ -131,6 +150,7 @@ const struct row_kernels PASTE(row_kernels_, ISA) = {
     .rmsnorm = rmsnorm,
     .swiglu = swiglu,
     .sum_exp = sum_exp,
+    .largest = largest,
     .write_kv = write_kv,
     .rope = rope,
 };

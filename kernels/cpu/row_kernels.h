@@ -12,6 +12,7 @@ struct row_kernels {
     void (*rmsnorm)(float *out, const float *x, const float *w, int64_t n, float eps);
     void (*swiglu)(float *out, const float *gate, const float *up, int64_t n); // up NULL: silu
     double (*sum_exp)(const float *x, int64_t n, float max);                   // sum of exp(x - max), in double
+    float (*largest)(const float *x, int64_t n);
     // Writes a row x (n) to the KV cache as F32, BF16 or Q8_0.
     void (*write_kv)(void *to, enum type type, const float *x, int64_t n);
     // to (width) = x (width), each head rotated by angles (head_dim)
