@@ -181,7 +181,8 @@ static void attention_once(struct engine *e)
     if (b->upload_layout != NULL)
         see.uploaded = b->upload_layout(b, &see);
     for (int i = 0; i < LAUNCHES; i++)
-        b->attend(b, out, q, k, v, angles, cache[0], cache[1], &see);
+        b->attend(b, out, q, k, v, angles, cache[0], cache[1], &see,
+                  (struct attention){ .head_dim = (int)angles.width });
     engine_sync(e);
     const struct tensor all[] = { q, k, v, angles, out, cache[0], cache[1] };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)

@@ -54,6 +54,17 @@ struct product {
 };
 enum { MAX_PRODUCTS = 4, MAX_STAMPS = 24 };
 
+// How a gate is passed on: SwiGLU's x sigmoid(x), or GEGLU's gelu(x) in its approximation by tanh (Shazeer 2020, arXiv 2002.05202).
+enum gate_function { GATE_SILU, GATE_GELU };
+
+// What attention does to its scores, beside the layout.
+struct attention {
+    int head_dim;
+    float scale; // of scores; 0: 1 / sqrt(head_dim)
+    float cap;   // above 0: a score becomes cap * tanh(score / cap) (Gemma-2)
+    int window;  // above 0: a row sees the last `window` positions before and with itself
+};
+
 // Names a sequence of operations that is queued again and again, so that a backend can capture it as a graph and launch that: all
 // that its launches depend on, except the contents of the memory they read.
 enum { GRAPH_KEY_FACTS = 10 };
@@ -126,18 +137,23 @@ struct backend {
     // out (n, m) = x (n, k) w (m, k)^T + bias, summed in the same order for every n. Weights that read the same x share its rounding
     // and one launch.
     void (*matmul)(struct backend *b, struct tensor x, const struct product *p, int count);
-    // out = silu(x gate^T) * (x up^T): (n, m)
-    struct tensor (*gated)(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up);
+    // out = f(x gate^T) * (x up^T): (n, m)
+    struct tensor (*gated)(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up,
+                           enum gate_function f);
     void (*add)(struct backend *b, struct tensor out, struct tensor x); // x: (n, m), or one row for all
     struct tensor (*rmsnorm)(struct backend *b, struct tensor out, struct tensor x, struct tensor w, float eps);
-    void (*swiglu)(struct backend *b, struct tensor out, struct tensor gate, struct tensor up); // no up: silu
-    // Rope's cosines and sines for the rows of a pass, once for all layers: out (n, head_dim), cosines before sines.
+    // out = f(gate) * up; no up: f(gate)
+    void (*glu)(struct backend *b, struct tensor out, struct tensor gate, struct tensor up, enum gate_function f);
+    // x = scale * x; with a cap above 0: cap * tanh(scale * x / cap). Embeddings, residuals, logits.
+    void (*rescale)(struct backend *b, struct tensor x, float scale, float cap);
+    // Rope's cosines and sines for the rows of a pass, once for all layers of that RoPE: out (n, rotated), cosines before sines.
     void (*angles)(struct backend *b, struct tensor out, const struct layout *s, struct tensor inverse_frequency);
-    // Attention of the rows of a pass, with RoPE: rotates q (n, heads * head_dim) and k; writes k and v (n, kv heads * head_dim) to
-    // the cache, keys and values (F32, BF16 or Q8_0), and returns what the rows attend to: out (n, heads * head_dim). What q
-    // contains afterwards is the backend's.
+    // Attention of the rows of a pass, with RoPE: rotates the first `rotated` numbers of each head of q (n, heads * head_dim) and k by
+    // angles (n, rotated; data NULL: none are); writes k and v (n, kv heads * head_dim) to the cache, keys and values (F32, BF16 or
+    // Q8_0), and returns what the rows attend to: out (n, heads * head_dim). What q contains afterwards is the backend's.
     struct tensor (*attend)(struct backend *b, struct tensor out, struct tensor q, struct tensor k, struct tensor v,
-                            struct tensor angles, struct tensor keys, struct tensor values, const struct layout *s);
+                            struct tensor angles, struct tensor keys, struct tensor values, const struct layout *s,
+                            struct attention a);
     // out[i] = x[row[i]]: embeddings, features
     void (*take)(struct backend *b, struct tensor out, struct tensor x, const int32_t *row);
     // The same with row numbers on the device: out[first + i] = x[base + token[i]]. NULL: no pass has such rows.

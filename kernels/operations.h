@@ -7,13 +7,14 @@
 #pragma once
 
 #define MATMUL_SIGNATURE(OUT, IN, ARG) IN(x) ARG(const struct product *, p) ARG(int, count)
-#define GATED_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) IN(gate) IN(up)
+#define GATED_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) IN(gate) IN(up) ARG(enum gate_function, f)
 #define ADD_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x)
 #define RMSNORM_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) IN(w) ARG(float, eps)
-#define SWIGLU_SIGNATURE(OUT, IN, ARG) OUT(out) IN(gate) IN(up)
+#define GLU_SIGNATURE(OUT, IN, ARG) OUT(out) IN(gate) IN(up) ARG(enum gate_function, f)
+#define RESCALE_SIGNATURE(OUT, IN, ARG) OUT(x) ARG(float, scale) ARG(float, cap)
 #define ANGLES_SIGNATURE(OUT, IN, ARG) OUT(out) ARG(const struct layout *, s) IN(inverse_frequency)
 #define ATTEND_SIGNATURE(OUT, IN, ARG) \
-    OUT(out) IN(q) IN(k) IN(v) IN(angles) OUT(keys) OUT(values) ARG(const struct layout *, s)
+    OUT(out) IN(q) IN(k) IN(v) IN(angles) OUT(keys) OUT(values) ARG(const struct layout *, s) ARG(struct attention, a)
 #define TAKE_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) ARG(const int32_t *, row)
 #define GATHER_ON_DEVICE_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) ARG(const struct device_rows *, r) ARG(int, n)
 #define PLACE_SIGNATURE(OUT, IN, ARG) OUT(out) ARG(int, column) IN(x)
@@ -25,7 +26,8 @@
 #define ROW_OPERATIONS(VOID, VALUE) \
     VOID(add, ADD_SIGNATURE) \
     VALUE(rmsnorm, RMSNORM_SIGNATURE) \
-    VOID(swiglu, SWIGLU_SIGNATURE) \
+    VOID(glu, GLU_SIGNATURE) \
+    VOID(rescale, RESCALE_SIGNATURE) \
     VOID(angles, ANGLES_SIGNATURE) \
     VOID(take, TAKE_SIGNATURE) \
     VOID(place, PLACE_SIGNATURE) \

@@ -190,7 +190,7 @@ static void timed_matmul(struct backend *b, struct tensor x, const struct produc
 }
 
 static struct tensor timed_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate,
-                                 struct tensor up)
+                                 struct tensor up, enum gate_function f)
 {
     struct about a = { .operation = "gated",
                        .rows = gate.rows + up.rows,
@@ -200,7 +200,7 @@ static struct tensor timed_gated(struct backend *b, struct tensor out, struct te
                        .bytes = (double)(tensor_bytes(gate) + tensor_bytes(up)),
                        .flops = 2.0 * (double)x.rows * (double)(gate.rows + up.rows) * (double)x.width };
     int64_t from = begin(b);
-    out = inner_of(b)->gated(inner_of(b), out, x, gate, up);
+    out = inner_of(b)->gated(inner_of(b), out, x, gate, up, f);
     end(b, from, a);
     return out;
 }
@@ -230,7 +230,7 @@ static double rows_read(const struct layout *s)
 
 static struct tensor timed_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor k,
                                   struct tensor v, struct tensor angles, struct tensor keys, struct tensor values,
-                                  const struct layout *s)
+                                  const struct layout *s, struct attention at)
 {
     struct about a = { .operation = "attend" };
     if (((struct timed *)b)->timing) {
@@ -239,7 +239,7 @@ static struct tensor timed_attend(struct backend *b, struct tensor out, struct t
         a.flops = 4 * rows_seen(s) * (double)q.width;
     }
     int64_t from = begin(b);
-    out = inner_of(b)->attend(inner_of(b), out, q, k, v, angles, keys, values, s);
+    out = inner_of(b)->attend(inner_of(b), out, q, k, v, angles, keys, values, s, at);
     end(b, from, a);
     return out;
 }

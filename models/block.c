@@ -50,10 +50,11 @@ void block_forward(struct backend *b, const struct block *w, const struct model_
     };
     const struct product o = { .out = x, .w = w->o, .bias = w->o_bias, .add = true };
     const struct product down = { .out = x, .w = w->down, .add = true };
+    const struct attention a = { .head_dim = s->head_dim };
     b->matmul(b, input, qkv, 3);
-    const struct tensor attended = b->attend(b, t->o, t->q, t->k, t->v, t->angles, keys, values, layout);
+    const struct tensor attended = b->attend(b, t->o, t->q, t->k, t->v, t->angles, keys, values, layout, a);
     b->matmul(b, attended, &o, 1);
     const struct tensor normed = b->rmsnorm(b, t->h, x, w->ffn_norm, s->norm_eps);
-    const struct tensor gated = b->gated(b, t->gate, normed, w->gate, w->up); // (n, hidden)
+    const struct tensor gated = b->gated(b, t->gate, normed, w->gate, w->up, GATE_SILU); // (n, hidden)
     b->matmul(b, gated, &down, 1);
 }

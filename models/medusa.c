@@ -276,7 +276,7 @@ void medusa_logits(struct medusa *m, int head, struct tensor out, struct tensor 
     for (int l = 0; l < m->layers; l++) {
         const struct product p = { .out = h, .w = w->w[l], .bias = w->b[l] };
         b->matmul(b, z, &p, 1);
-        b->swiglu(b, h, h, (struct tensor){ 0 });
+        b->glu(b, h, h, (struct tensor){ 0 }, GATE_SILU);
         b->add(b, z, h);
     }
     const struct tensor own = m->one_out ? m->head[0].out : w->out;

@@ -14,6 +14,7 @@
 struct store_job {
     struct cpu *cpu;
     struct tensor q, k, v, angles, keys, values;
+    int head_dim;
     const struct layout *layout;
 };
 
@@ -31,23 +32,33 @@ static void store_row(void *self, int64_t i, int thread)
 {
     const struct store_job *j = self;
     const struct row_kernels *kernels = j->cpu->kernels->rows;
-    const int hd = (int)j->angles.width;
-    const float *angles = at(j->angles, i);
-    float *rotated = buffer_reserve(&j->cpu->scratch[thread], (size_t)j->k.width * sizeof(float));
-    kernels->rope(at(j->q, i), at(j->q, i), angles, j->q.width, hd);
-    kernels->rope(rotated, at(j->k, i), angles, j->k.width, hd);
-    kernels->write_kv(cache_row(j->keys, j->layout->place[i]), j->keys.type, rotated, j->k.width);
+    const float *keys = at(j->k, i);
+    if (j->angles.data != NULL) {
+        const float *angles = at(j->angles, i);
+        const int rotated = (int)j->angles.width;
+        float *to = buffer_reserve(&j->cpu->scratch[thread], (size_t)j->k.width * sizeof(float));
+        kernels->rope(at(j->q, i), at(j->q, i), angles, j->q.width, j->head_dim, rotated);
+        kernels->rope(to, keys, angles, j->k.width, j->head_dim, rotated);
+        keys = to;
+    }
+    kernels->write_kv(cache_row(j->keys, j->layout->place[i]), j->keys.type, keys, j->k.width);
     kernels->write_kv(cache_row(j->values, j->layout->place[i]), j->values.type, at(j->v, i), j->v.width);
 }
 
 static void rotate_and_store(struct cpu *c, struct tensor q, struct tensor k, struct tensor v, struct tensor angles,
-                             struct tensor keys, struct tensor values, const struct layout *s)
+                             struct tensor keys, struct tensor values, const struct layout *s, int head_dim)
 {
     assert(keys.width == k.width && values.width == v.width && q.rows == s->n && k.rows == s->n && v.rows == s->n);
-    assert(angles.rows == s->n && q.width % angles.width == 0 && k.width % angles.width == 0);
-    struct store_job j = {
-        .cpu = c, .q = q, .k = k, .v = v, .angles = angles, .keys = keys, .values = values, .layout = s
-    };
+    assert(angles.data == NULL || (angles.rows == s->n && angles.width % 2 == 0 && angles.width <= head_dim));
+    struct store_job j = { .cpu = c,
+                           .q = q,
+                           .k = k,
+                           .v = v,
+                           .angles = angles,
+                           .keys = keys,
+                           .values = values,
+                           .head_dim = head_dim,
+                           .layout = s };
     cpu_each_row(c, q.rows, q.rows * (q.width + k.width + v.width), store_row, &j);
 }
 
@@ -109,11 +120,13 @@ static void attend_job(void *self, int number, int thread)
                          ? (size_t)queries * (size_t)c.splits * (size_t)(c.head_dim + 2) * sizeof(float)
                          : 0;
     char *work = buffer_reserve(&j->cpu->scratch[thread], scratch_bytes + partial);
-    int max_positions = 0;
-    for (int i = t.first; i < t.first + t.n; i++)
+    int max_positions = 0, first = INT32_MAX;
+    for (int i = t.first; i < t.first + t.n; i++) {
         max_positions = c.positions[i] > max_positions ? c.positions[i] : max_positions;
+        first = attend_first(&c, i) < first ? attend_first(&c, i) : first;
+    }
     if (j->splits > 1) {
-        if (t.split * SPLIT < max_positions)
+        if (t.split * SPLIT < max_positions && (t.split + 1) * SPLIT > first)
             kernels->run_split(&c, &t, work);
         return;
     }
@@ -123,7 +136,7 @@ static void attend_job(void *self, int number, int thread)
         c.head0 = t.kv_head * (c.heads / c.kv_heads);
         c.n_heads = heads;
     }
-    for (; t.split * SPLIT < max_positions; t.split++)
+    for (t.split = first / SPLIT; t.split * SPLIT < max_positions; t.split++)
         kernels->run_split(&c, &t, work);
     for (int i = t.first; i < t.first + t.n && partial > 0; i++)
         for (int h = 0; h < heads; h++)
@@ -167,16 +180,17 @@ static int heads_together(int kv_heads, int queries, int jobs, int threads)
 }
 
 struct tensor cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor k, struct tensor v,
-                         struct tensor angles, struct tensor keys, struct tensor values, const struct layout *s)
+                         struct tensor angles, struct tensor keys, struct tensor values, const struct layout *s,
+                         struct attention a)
 {
     struct cpu *c = (struct cpu *)b;
-    const int n = s->n, head_dim = (int)angles.width, heads = (int)(q.width / head_dim),
+    const int n = s->n, head_dim = a.head_dim, heads = (int)(q.width / head_dim),
               kv_heads = (int)(keys.width / head_dim);
     const int threads = threads_count(c->threads);
-    assert(out.rows == n && q.rows == n && out.width == q.width && heads % kv_heads == 0 && keys.type == values.type &&
-           keys.width == values.width);
+    assert(out.rows == n && q.rows == n && out.width == q.width && q.width % head_dim == 0 && heads % kv_heads == 0 &&
+           keys.type == values.type && keys.width == values.width);
     assert(keys.type == F32 || keys.type == BF16 || (keys.type == Q8_0 && head_dim % 32 == 0));
-    rotate_and_store(c, q, k, v, angles, keys, values, s);
+    rotate_and_store(c, q, k, v, angles, keys, values, s, head_dim);
     int32_t *positions = buffer_reserve(&c->positions, (size_t)n * (2 * sizeof(int32_t) + sizeof(struct attend_part)));
     int32_t *dense = positions + n;
     struct attend_part *block = (struct attend_part *)(dense + n);
@@ -203,6 +217,9 @@ struct tensor cpu_attend(struct backend *b, struct tensor out, struct tensor q, 
                                    .heads = heads,
                                    .kv_heads = kv_heads,
                                    .head_dim = head_dim,
+                                   .scale = a.scale != 0 ? a.scale : 1.0f / sqrtf((float)head_dim),
+                                   .cap = a.cap,
+                                   .window = a.window,
                                    .positions = positions,
                                    .dense = dense,
                                    .splits = splits };

@@ -293,7 +293,7 @@ static const uint8_t *value_row(const struct attend_call *c, int64_t row)
 static void scale_queries(const struct attend_call *c, const struct attend_part *t, int kv_head, struct scratch *w)
 {
     const int group = c->heads / c->kv_heads, hd = c->head_dim;
-    const float scale = 1.0f / sqrtf((float)hd);
+    const float scale = c->scale;
     for (int r = 0; r < t->n; r++) { // the heads of a group are adjacent
         const float *q = c->q + ((int64_t)(t->first + r) * c->heads + kv_head * group) * hd;
         for (int d = 0; d < group * hd; d++)
@@ -479,6 +479,20 @@ static void write_sums(const struct attend_call *c, const struct attend_part *t,
     }
 }
 
+// Replaces scores (n) by weights, which are 0 for the first `hidden`.
+static void weigh(const struct attend_call *c, float *score, int n, int hidden, float *max, float *total)
+{
+    if (hidden >= n) {
+        memset(score, 0, (size_t)n * sizeof(float));
+        *total = 0;
+        return;
+    }
+    for (int k = 0; c->cap > 0 && k < n; k += W) // there is space up to a multiple of W
+        store(score + k, tanh_lanes(load(score + k) / splat(c->cap)) * splat(c->cap));
+    *total = softmax_exp(score + hidden, n - hidden, max);
+    memset(score, 0, (size_t)hidden * sizeof(float));
+}
+
 static void run_split(const struct attend_call *c, const struct attend_part *t, void *memory)
 {
     const int group = c->heads / c->kv_heads, start = t->split * SPLIT, end = start + SPLIT;
@@ -499,10 +513,11 @@ static void run_split(const struct attend_call *c, const struct attend_part *t, 
         const int from = c->dense[i] > start ? c->dense[i] : start;
         if (from < to)
             sparse_scores(c, t, r, from, to, start, memory);
+        const int hidden = attend_first(c, i) > start ? attend_first(c, i) - start : 0;
         for (int head = 0; head < t->kv_heads * group && to > start; head++) {
             const struct scratch w = scratch_of(c, t, head / group, memory);
             const int query = r * group + head % group;
-            w.total[query] = softmax_exp(w.score + query * SCORE_STRIDE, to - start, &w.max[query]);
+            weigh(c, w.score + query * SCORE_STRIDE, to - start, hidden, &w.max[query], &w.total[query]);
         }
     }
     for (int p = start; p < min_dense; p += VALUE_ROWS) {
@@ -524,8 +539,8 @@ static void run_split(const struct attend_call *c, const struct attend_part *t, 
 // bits: its weight is exp(0) = 1.
 static void combine(const struct attend_call *c, int i, int head)
 {
-    const int hd = c->head_dim, n = (c->positions[i] + SPLIT - 1) / SPLIT;
-    const float *p = attend_partial(c, i, head, 0);
+    const int hd = c->head_dim, first = attend_first(c, i) / SPLIT, n = (c->positions[i] + SPLIT - 1) / SPLIT - first;
+    const float *p = attend_partial(c, i, head, first);
     float *out = c->out + ((int64_t)i * c->heads + head) * hd, max = p[hd], total = 0;
     for (int s = 1; s < n; s++)
         max = p[s * (hd + 2) + hd] > max ? p[s * (hd + 2) + hd] : max;

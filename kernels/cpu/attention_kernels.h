@@ -5,7 +5,8 @@
 // order at the end, so neither the number of threads nor the length of a neighbour's sequence changes an order of summation.
 // Within a split, scores are computed for sixteen positions per register and summed over the elements of the head in order;
 // values are added in the order of positions. A row attends to its slot's prefix and then to its own ancestors, wherever
-// they lie in the cache: a path through a draft tree has the same sums as a chain.
+// they lie in the cache: a path through a draft tree has the same sums as a chain. Before a row's window its weights are 0, so
+// the bits do not depend on how much of the split other rows see.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -28,6 +29,8 @@ struct attend_call {
     size_t row_bytes;           // of a cache row of keys or of values
     const struct layout *layout;
     int heads, kv_heads, head_dim;
+    float scale, cap; // as in struct attention, resolved
+    int window;
     const int32_t *positions, *dense; // (n) positions of each row; those in the cache row of their position
     int splits;                       // of the longest row; 1: partial is not used
         // (rows from row0, n_heads from head0, splits, head_dim + 2): weighted sums of values, maximum score, sum of exponentials
@@ -47,6 +50,12 @@ static inline size_t attention_scratch(int queries, int head_dim)
 {
     size_t padded = ((size_t)head_dim + 15) / 16 * 16, q = (size_t)queries;
     return sizeof(float) * (32 * (size_t)head_dim + 64 * padded + q * (SPLIT + 32 + padded + (size_t)head_dim + 2));
+}
+
+// The first position that a row sees: of its window, or of all.
+static inline int attend_first(const struct attend_call *c, int row)
+{
+    return c->window > 0 && c->positions[row] > c->window ? c->positions[row] - c->window : 0;
 }
 
 static inline float *attend_partial(const struct attend_call *c, int row, int head, int split)

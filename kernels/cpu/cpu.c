@@ -155,6 +155,8 @@ struct rows_job {
     int k;
     int32_t *token;
     float *log_p;
+    enum gate_function f;
+    float scale, cap;
     void (*one)(const struct rows_job *j, int64_t i);
 };
 
@@ -204,17 +206,28 @@ static struct tensor cpu_rmsnorm(struct backend *b, struct tensor out, struct te
     return out;
 }
 
-static void swiglu_row(const struct rows_job *j, int64_t i)
+static void glu_row(const struct rows_job *j, int64_t i)
 {
-    j->cpu->kernels->rows->swiglu(at(j->out, i), at(j->x, i), j->w.data != NULL ? at(j->w, i) : NULL, j->out.width);
+    j->cpu->kernels->rows->glu(at(j->out, i), at(j->x, i), j->w.data != NULL ? at(j->w, i) : NULL, j->out.width, j->f);
 }
 
-static void cpu_swiglu(struct backend *b, struct tensor out, struct tensor gate, struct tensor up)
+static void cpu_glu(struct backend *b, struct tensor out, struct tensor gate, struct tensor up, enum gate_function f)
 {
     assert(out.width == gate.width && out.rows == gate.rows);
     assert(up.data == NULL || (up.width == gate.width && up.rows == gate.rows));
-    struct rows_job j = { .out = out, .x = gate, .w = up, .one = swiglu_row };
+    struct rows_job j = { .out = out, .x = gate, .w = up, .one = glu_row, .f = f };
     for_rows((struct cpu *)b, &j, 4 * out.rows * out.width);
+}
+
+static void rescale_row(const struct rows_job *j, int64_t i)
+{
+    j->cpu->kernels->rows->rescale(at(j->out, i), j->out.width, j->scale, j->cap);
+}
+
+static void cpu_rescale(struct backend *b, struct tensor x, float scale, float cap)
+{
+    struct rows_job j = { .out = x, .one = rescale_row, .scale = scale, .cap = cap };
+    for_rows((struct cpu *)b, &j, (cap > 0 ? 8 : 1) * x.rows * x.width);
 }
 
 static void take_row(const struct rows_job *j, int64_t i)
@@ -344,7 +357,8 @@ static const struct backend table = {
     .gated = cpu_gated,
     .add = cpu_add,
     .rmsnorm = cpu_rmsnorm,
-    .swiglu = cpu_swiglu,
+    .glu = cpu_glu,
+    .rescale = cpu_rescale,
     .angles = cpu_angles,
     .attend = cpu_attend,
     .take = cpu_take,

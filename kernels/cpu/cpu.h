@@ -43,7 +43,9 @@ struct tensor cpu_prepare(struct backend *b, struct tensor w, enum activations a
 void cpu_unprepare(struct backend *b, struct tensor w);
 void *cpu_packed(struct backend *b, struct tensor w, size_t *bytes);
 void cpu_matmul(struct backend *b, struct tensor x, const struct product *p, int count);
-struct tensor cpu_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up);
+struct tensor cpu_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up,
+                        enum gate_function f);
 void cpu_angles(struct backend *b, struct tensor out, const struct layout *s, struct tensor inverse_frequency);
 struct tensor cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor k, struct tensor v,
-                         struct tensor angles, struct tensor keys, struct tensor values, const struct layout *s);
+                         struct tensor angles, struct tensor keys, struct tensor values, const struct layout *s,
+                         struct attention a);

@@ -135,6 +135,7 @@ struct products_job {
     const struct product *product; // (count)
     int count;
     struct tensor out, up; // of gated; up.data NULL: not gated
+    enum gate_function f;
     struct rounded x;
     int blocks;             // of rows: a thread keeps its rows in its caches
     int panels_per_call;    // a unit of work
@@ -228,7 +229,7 @@ static void run_gated(const struct work *w, int64_t at)
         run_panels(w, second, up, panel + 1, 1);
     }
     j->cpu->kernels->matmul_rows->write_gated(out.data, out.width, at * PANEL, panel_width(gate, at), w->sums, second,
-                                              w->x.n);
+                                              w->x.n, j->f);
 }
 
 static void products_job(void *self, int number, int thread)
@@ -337,19 +338,20 @@ void cpu_matmul(struct backend *b, struct tensor x, const struct product *p, int
         done += run_same_rounding((struct cpu *)b, x, p + done, count - done);
 }
 
-struct tensor cpu_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up)
+struct tensor cpu_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up,
+                        enum gate_function f)
 {
     struct cpu *c = (struct cpu *)b;
     assert(out.rows == x.rows && gate.rows == out.width && up.rows == out.width && gate.width == x.width);
     assert(up.width == x.width && out.type == F32 && x.type == F32);
     const struct product p = { .w = gate };
-    struct products_job j = { .product = &p, .count = 1, .out = out, .up = up, .panels_per_call = 1 };
+    struct products_job j = { .product = &p, .count = 1, .out = out, .up = up, .f = f, .panels_per_call = 1 };
     enum rounding how = rounding_for(c, packed_of(gate));
     if (how != rounding_for(c, packed_of(up))) { // two types of weights: rows are rounded twice, and nothing is fused
         struct tensor other = tensor_of(buffer_reserve(&c->gated, tensor_bytes(out)), F32, out.rows, out.width);
         multiply(b, out, x, gate);
         multiply(b, other, x, up);
-        b->swiglu(b, out, out, other);
+        b->glu(b, out, out, other, f);
         return out;
     }
     j.x = round_rows(c, x, how);

@@ -6,6 +6,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include "kernels/backend.h"
 #include "kernels/cpu/packed.h"
 
 // What rows are rounded to before the product. PAIRS: bfloat16 for instructions that multiply pairs of them.
@@ -73,6 +74,7 @@ struct matmul_row_kernels {
     // Writes a panel's sums to columns first .. first + width of out (n, m).
     void (*write)(float *out, int64_t m, int64_t first, int width, const float *sums, int64_t n, const float *bias,
                   bool add);
-    // The same with silu(gate) * up.
-    void (*write_gated)(float *out, int64_t m, int64_t first, int width, const float *gate, const float *up, int64_t n);
+    // The same with f(gate) * up.
+    void (*write_gated)(float *out, int64_t m, int64_t first, int width, const float *gate, const float *up, int64_t n,
+                        enum gate_function f);
 };

@@ -213,13 +213,14 @@ static void write_output(float *out, int64_t m, int64_t first, int width, const 
     }
 }
 
-static void write_gated(float *out, int64_t m, int64_t first, int width, const float *gate, const float *up, int64_t n)
+static void write_gated(float *out, int64_t m, int64_t first, int width, const float *gate, const float *up, int64_t n,
+                        enum gate_function f)
 {
     for (int64_t i = 0; i < n; i++, gate += PANEL, up += PANEL) {
         float *to = out + i * m + first, part[PANEL];
         prefetch_output(to, i, n, m);
         for (int l = 0; l < PANEL; l += W)
-            store(part + l, silu(load(gate + l)) * load(up + l));
+            store(part + l, (f == GATE_GELU ? gelu(load(gate + l)) : silu(load(gate + l))) * load(up + l));
         copy_lanes(to, part, width);
     }
 }

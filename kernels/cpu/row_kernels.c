@@ -22,18 +22,47 @@ static void rmsnorm(float *out, const float *x, const float *w, int64_t n, float
         out[i] = x[i] * scale * w[i];
 }
 
-static void swiglu(float *out, const float *gate, const float *up, int64_t n)
+INLINE vf passed(vf gate, enum gate_function f)
+{
+    return f == GATE_GELU ? gelu(gate) : silu(gate);
+}
+
+INLINE void glu_of(float *out, const float *gate, const float *up, int64_t n, enum gate_function f)
 {
     int64_t i = 0;
     for (; i + W <= n; i += W)
-        store(out + i, up != NULL ? silu(load(gate + i)) * load(up + i) : silu(load(gate + i)));
+        store(out + i, up != NULL ? passed(load(gate + i), f) * load(up + i) : passed(load(gate + i), f));
     if (i < n) {
         float part[W] = { 0 };
         memcpy(part, gate + i, (size_t)(n - i) * sizeof(float));
-        store(part, silu(load(part)));
+        store(part, passed(load(part), f));
         for (int64_t j = 0; i + j < n; j++)
             out[i + j] = up != NULL ? part[j] * up[i + j] : part[j];
     }
+}
+
+static void glu(float *out, const float *gate, const float *up, int64_t n, enum gate_function f)
+{
+    if (f == GATE_GELU)
+        glu_of(out, gate, up, n, GATE_GELU);
+    else
+        glu_of(out, gate, up, n, GATE_SILU);
+}
+
+static void rescale(float *x, int64_t n, float scale, float cap)
+{
+    int64_t i = 0;
+    for (; cap > 0 && i + W <= n; i += W)
+        store(x + i, tanh_lanes(load(x + i) * splat(scale) / splat(cap)) * splat(cap));
+    if (cap > 0 && i < n) {
+        float part[W] = { 0 };
+        memcpy(part, x + i, (size_t)(n - i) * sizeof(float));
+        store(part, tanh_lanes(load(part) * splat(scale) / splat(cap)) * splat(cap));
+        memcpy(x + i, part, (size_t)(n - i) * sizeof(float));
+        i = n;
+    }
+    for (; i < n; i++)
+        x[i] *= scale;
 }
 
 static double sum_exp(const float *x, int64_t n, float max)
@@ -127,9 +156,9 @@ static void write_kv(void *to, enum type type, const float *x, int64_t n)
 }
 
 // RoPE as "rotate half": element d is paired with element d + head_dim / 2.
-static void rope(float *to, const float *x, const float *angles, int64_t width, int hd)
+static void rope(float *to, const float *x, const float *angles, int64_t width, int hd, int rotated)
 {
-    const int half = hd / 2;
+    const int half = rotated / 2;
     for (int64_t h = 0; h < width; h += hd) {
         int d = 0;
         for (; d + W <= half; d += W) {
@@ -142,13 +171,16 @@ static void rope(float *to, const float *x, const float *angles, int64_t width, 
             to[h + d] = a * c - b * s;
             to[h + d + half] = b * c + a * s;
         }
+        if (to != x)
+            memcpy(to + h + rotated, x + h + rotated, (size_t)(hd - rotated) * sizeof(float));
     }
 }
 
 const struct row_kernels PASTE(row_kernels_, ISA) = {
     .dequantize = dequantize,
     .rmsnorm = rmsnorm,
-    .swiglu = swiglu,
+    .glu = glu,
+    .rescale = rescale,
     .sum_exp = sum_exp,
     .largest = largest,
     .write_kv = write_kv,

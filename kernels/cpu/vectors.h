@@ -273,3 +273,23 @@ INLINE vf silu(vf g)
 {
     return g / (splat(1.0f) + exp_lanes(-vmax(g, splat(-88.0f))));
 }
+
+// x / 2 (1 + tanh(u)) is x / (1 + e^(-2 u)), with u = sqrt(2 / pi) (x + 0.044715 x^3).
+INLINE vf gelu(vf x)
+{
+    const vf twice = x * mad(x * x, splat(0.07135481627f), splat(1.595769122f));
+    return x / (splat(1.0f) + exp_lanes(-vmax(twice, splat(-88.0f))));
+}
+
+// tanh(x) = 1 - 2 / (e^(2 |x|) + 1) with the sign of x; below 1/4 the Taylor series, which keeps the relative error.
+INLINE vf tanh_lanes(vf x)
+{
+    const vf size = vabs(x), square = x * x, bounded = -vmax(-size, splat(-44.0f));
+    const vf of_size = splat(1.0f) - splat(2.0f) / (exp_lanes(bounded + bounded) + splat(1.0f));
+    const vi sign = (vi)x & (vi)splat(-0.0f), small = size < splat(0.25f);
+    vf series = splat(62.0f / 2835);
+    series = mad(series, square, splat(-17.0f / 315));
+    series = mad(series, square, splat(2.0f / 15));
+    series = mad(series, square, splat(-1.0f / 3));
+    return (vf)(((vi)mad(series * square, x, x) & small) | (((vi)of_size | sign) & ~small));
+}

@@ -9,6 +9,7 @@ namespace DEVICE_SPACE
 {
 
 constexpr int THREADS = 256, QUERIES = 8;
+constexpr float LOG2_E = 1.4426950408889634f;
 
 // ---- the plain kernel
 
@@ -88,16 +89,21 @@ static __device__ void add_values(const struct plain_scratch &r, int hd, int fir
     }
 }
 
-// One query, by a warp: replaces scores by weights.
-static __device__ void find_weights(float *score, int count, struct softmax *out)
+// One query, by a warp: replaces scores by weights, which are 0 before its window. A split that lies before it has a maximum of minus
+// infinity, and adds nothing to the others.
+static __device__ void find_weights(const struct attend_call &c, float *score, int hidden, int count,
+                                    struct softmax *out)
 {
     const int lane = threadIdx.x % WARP;
     struct softmax s = { -INFINITY, 0 };
-    for (int k = lane; k < count; k += WARP)
-        s.max = fmaxf(s.max, score[k]);
+    for (int k = lane; k < count; k += WARP) {
+        if (c.cap > 0)
+            score[k] = LOG2_E * c.cap * tanhf(score[k] / c.cap);
+        s.max = k < hidden ? s.max : fmaxf(s.max, score[k]);
+    }
     s.max = ceilf(warp_max(s.max));
     for (int k = lane; k < count; k += WARP) {
-        score[k] = exp2f(score[k] - s.max);
+        score[k] = k < hidden ? 0 : exp2f(score[k] - s.max);
         s.total += score[k];
     }
     s.total = warp_sum(s.total);
@@ -131,6 +137,7 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct atte
     __shared__ int positions[QUERIES]; // (rows)
     __shared__ int seen[QUERIES];      // (rows) positions in this split
     __shared__ int dense[QUERIES];     // (rows) dense positions in this split
+    __shared__ int hidden[QUERIES];    // (rows) positions of this split before the row's window
     __shared__ int32_t place[WARP];    // (tile)
     __shared__ struct softmax softmax[QUERIES];
     __shared__ float total[QUERIES];
@@ -150,23 +157,24 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct atte
         count_positions(c, a.first + thread, &positions[thread], &dense[thread]);
         seen[thread] = min(positions[thread] - start, SPLIT);
         dense[thread] -= start;
+        hidden[thread] = c.window > 0 ? min(max(positions[thread] - c.window - start, 0), SPLIT) : 0;
     }
     __syncthreads();
-    int longest = 0, parts = 0;
+    int longest = 0, parts = 0, begin = SPLIT; // positions begin .. longest are computed
     for (int i = 0; i < a.rows; i++) {
         longest = max(longest, seen[i]);
+        begin = min(begin, hidden[i]);
         parts = max(parts, (positions[i] + SPLIT - 1) / SPLIT);
     }
     if (longest <= 0 && start > 0)
         return;
     for (int at = thread; at < queries * hd; at += THREADS) {
         const int u = at / hd;
-        const float *angles = c.angles + (int64_t)(a.first + u / a.heads) * hd;
-        r.q[at] = rotated(c.q + query_of(c, a, u) * hd, angles, at % hd, hd) * c.scale;
+        r.q[at] = rotated(c, c.q + query_of(c, a, u) * hd, a.first + u / a.heads, at % hd) * c.scale;
         r.sums[at] = 0;
     }
     for (int values = 0; values < 2; values++) { // keys, then values
-        for (int column = 0; column < longest; column += tile) {
+        for (int column = begin / tile * tile; column < longest; column += tile) {
             const int end = min(column + tile, longest);
             bool uniform = true; // every row has its positions of this tile in the same cache rows
             for (int i = 0; i < a.rows; i++)
@@ -193,7 +201,7 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct atte
         __syncthreads();
         for (int u = thread / WARP; !values && u < queries; u += THREADS / WARP)
             if (seen[u / a.heads] > 0)
-                find_weights(r.score + u * SPLIT, seen[u / a.heads], &softmax[u]);
+                find_weights(c, r.score + u * SPLIT, hidden[u / a.heads], seen[u / a.heads], &softmax[u]);
     }
     if (parts > 1) {
         write_part(c, a, r.sums, softmax, seen);
@@ -304,18 +312,20 @@ struct reach attention_extent(const struct layout *s)
 }
 
 struct tensor cuda_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor k, struct tensor v,
-                          struct tensor angles, struct tensor keys, struct tensor values, const struct layout *s)
+                          struct tensor angles, struct tensor keys, struct tensor values, const struct layout *s,
+                          struct attention a)
 {
     struct cuda *c = (struct cuda *)b;
-    const int head_dim = (int)angles.width;
-    assert(out.rows == s->n && q.rows == s->n && k.rows == s->n && v.rows == s->n && angles.rows == s->n);
+    const int head_dim = a.head_dim, rotated = angles.data != NULL ? (int)angles.width : 0;
+    assert(out.rows == s->n && q.rows == s->n && k.rows == s->n && v.rows == s->n);
+    assert(rotated == 0 || (angles.rows == s->n && rotated % 2 == 0 && rotated <= head_dim));
     assert(out.width == q.width && q.width % head_dim == 0 && head_dim <= 256 && head_dim % 2 == 0);
     assert(keys.type == values.type && keys.width == values.width && keys.width % head_dim == 0);
     assert(keys.width == k.width && values.width == v.width && q.width % keys.width == 0);
     assert(keys.type == F32 || keys.type == BF16 || (keys.type == Q8_0 && head_dim % 32 == 0));
     const struct layout *d = cuda_see(c, s);
     const struct reach extent = c->reach.splits > 0 ? c->reach : attention_extent(s);
-    const bool fast = attention_has_mma(keys.type, head_dim);
+    const bool fast = attention_has_mma(keys.type, head_dim) && rotated == head_dim && a.cap == 0 && a.window == 0;
     out = without_planes(c, out);
     struct attend_call call = {};
     call.out = (float *)out.data;
@@ -338,7 +348,10 @@ struct tensor cuda_attend(struct backend *b, struct tensor out, struct tensor q,
     call.heads = (int)(q.width / head_dim);
     call.kv_heads = (int)(keys.width / head_dim);
     call.head_dim = head_dim;
-    call.scale = 1.4426950408889634f / sqrtf((float)head_dim);
+    call.rotated = rotated;
+    call.scale = (a.cap > 0 ? 1 : LOG2_E) * (a.scale != 0 ? a.scale : 1 / sqrtf((float)head_dim));
+    call.cap = a.cap;
+    call.window = a.window;
     const bool has_planes = head_dim % WARP == 0 && out.width == round_width(out.width) &&
                             rounding_for(c, -1, s->n, out.width, &call.planes);
     if (!call.stores)

@@ -24,15 +24,17 @@ constexpr int MAX_QUERIES = 32; // of a block: rows times heads
 struct attend_call {
     float *out;             // (n, heads * head_dim)
     const float *q, *k, *v; // of the pass: (n, heads * head_dim), (n, kv_heads * head_dim) twice; not rotated
-    const float *angles;    // (n, head_dim)
+    const float *angles;    // (n, rotated)
     uint8_t *keys, *values; // (slots * length, kv_heads * head_dim) of the cache's type
     size_t row_bytes;       // of a cache row of keys or of values
     bool stores;            // the kernel writes k and v to the cache; false: store_kernel has
     int n, words, length;   // as in struct layout
-    const int32_t *slot, *prefix, *place; // (n)
-    const uint64_t *ancestors;            // (n, words)
-    int heads, kv_heads, head_dim;
-    float scale;       // of scores, which are logarithms to base 2
+    const int32_t *slot, *prefix, *place;   // (n)
+    const uint64_t *ancestors;              // (n, words)
+    int heads, kv_heads, head_dim, rotated; // rotated: the first numbers of a head
+    float scale;       // of scores, which are logarithms to base 2 (with a cap: only once it is applied)
+    float cap;         // 0: none
+    int window;        // 0: none
     int rows;          // maximum per block
     int row_blocks;    // upper bound of the number of row blocks
     int block_heads;   // maximum heads per block
@@ -138,10 +140,13 @@ __device__ inline void find_places(const struct attend_call &c, int i, int from,
 
 // ---- rotation
 
-// RoPE as "rotate half": number `at` of a rotated row of heads.
-__device__ inline float rotated(const float *x, const float *angles, int at, int head_dim)
+// RoPE as "rotate half": number `at` of a row of heads, the first c.rotated of each of which are rotated. i: row of the pass.
+__device__ inline float rotated(const struct attend_call &c, const float *x, int64_t i, int at)
 {
-    const int half = head_dim / 2, d = at % head_dim;
+    const float *angles = c.angles + i * c.rotated;
+    const int half = c.rotated / 2, d = at % c.head_dim;
+    if (d >= c.rotated)
+        return x[at];
     if (d < half)
         return x[at] * angles[d] - x[at + half] * angles[d + half];
     return x[at] * angles[d - half] + x[at - half] * angles[d];

@@ -10,6 +10,10 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
+extern "C" {
+#include "kernels/backend.h"
+}
+
 #if defined(EMULATED)
 #define DEVICE_SPACE emulated_device
 #if !defined(__grid_constant__)
@@ -76,6 +80,17 @@ __device__ inline uint16_t float_to_bf16(float x) // round to nearest even; NaN 
 __device__ inline float silu(float x)
 {
     return x / (1.0f + expf(-x));
+}
+
+// x / 2 (1 + tanh(u)) is x / (1 + e^(-2 u)), with u = sqrt(2 / pi) (x + 0.044715 x^3).
+__device__ inline float gelu(float x)
+{
+    return x / (1.0f + expf(-x * fmaf(x * x, 0.07135481627f, 1.595769122f)));
+}
+
+__device__ inline float passed(float gate, enum gate_function f)
+{
+    return f == GATE_GELU ? gelu(gate) : silu(gate);
 }
 
 // ---- reductions, with the same result in every lane

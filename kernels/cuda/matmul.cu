@@ -89,7 +89,8 @@ void cuda_matmul(struct backend *b, struct tensor x, const struct product *p, in
 }
 
 // For weights that can share a launch.
-static struct tensor run_gated(struct cuda *c, struct tensor out, struct tensor x, const struct product p[2])
+static struct tensor run_gated(struct cuda *c, struct tensor out, struct tensor x, const struct product p[2],
+                               enum gate_function f)
 {
     const struct packed *g = packed_of(p[0].w), *u = packed_of(p[1].w);
     struct input_forms forms = {};
@@ -99,19 +100,20 @@ static struct tensor run_gated(struct cuda *c, struct tensor out, struct tensor 
     if (x.rows == 0 || !round_input(c, x, forms, &in))
         return out;
     const struct rounded &input = needs_three_planes(g) ? in.three : in.one;
-    const struct large_matmul large = { { *g, *u }, input, (float *)out.data, NULL, false };
+    const struct large_matmul large = { { *g, *u }, input, (float *)out.data, NULL, false, f };
     if (is_large(c, &large, true)) {
         matmul_large_run(c, &large, true);
         return out;
     }
-    struct work k = { { input, 2, { part_of(&p[0]), part_of(&p[1]) } }, {} };
+    struct work k = { { input, 2, { part_of(&p[0]), part_of(&p[1]) } }, {}, f };
     const bool has_planes =
         out.width == round_width(out.width) && rounding_for(c, in.read, out.rows, out.width, &k.planes);
     run_small(c, k, true);
     return has_planes ? with_planes(c, out) : out;
 }
 
-struct tensor cuda_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up)
+struct tensor cuda_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up,
+                         enum gate_function f)
 {
     struct cuda *c = (struct cuda *)b;
     assert(out.rows == x.rows && gate.rows == out.width && up.rows == out.width && gate.width == x.width);
@@ -121,13 +123,13 @@ struct tensor cuda_gated(struct backend *b, struct tensor out, struct tensor x, 
     p[0].w = gate;
     p[1].w = up;
     if (packed_of(gate)->form != FORM_RAW && same_packing(packed_of(gate), packed_of(up)))
-        return run_gated(c, out, x, p);
+        return run_gated(c, out, x, p, f);
     float *buffer = (float *)cuda_reserve(c, &c->gate, tensor_bytes(out), "gates");
     if (buffer == NULL)
         return out;
     p[1].out = tensor_of(buffer, F32, out.rows, out.width);
     b->matmul(b, x, p, 2);
-    cuda_swiglu(b, out, out, p[1].out);
+    cuda_glu(b, out, out, p[1].out, f);
     out.planes = 0;
     return out;
 }

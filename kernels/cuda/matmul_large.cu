@@ -232,7 +232,7 @@ __device__ inline void write_outputs(const struct large_matmul &s, const struct 
                 continue;
             float sum = sums.at[n][at];
             if (gated)
-                sum = silu(sum) * sums.at[n][at + TILE];
+                sum = passed(sum, s.f) * sums.at[n][at + TILE];
             if (s.bias != NULL)
                 sum += bias;
             out[n * rows] = s.add ? before[i] + sum : sum;

@@ -168,7 +168,7 @@ static inline bool same_packing(const struct packed *a, const struct packed *b)
 }
 
 // matmul_small.cu, and with the same bits matmul_cluster.cu, for 9 to MAX_SMALL_ROWS rows where blocks can run in clusters. gated: out of
-// part 0 = silu(x w0^T) * (x w1^T) with the weights of part 0 and part 1; its planes are written too.
+// part 0 = f(x w0^T) * (x w1^T) with the weights of part 0 and part 1; its planes are written too.
 struct work; // slice.h
 void matmul_small_run(struct cuda *c, const struct work &k, bool gated);
 void matmul_cluster_run(struct cuda *c, const struct work &k, bool gated);
@@ -182,6 +182,7 @@ struct large_matmul {   // one launch
     float *out;        // (n, rows)
     const float *bias; // (rows) or NULL
     bool add;
+    enum gate_function f; // gated
 };
 void matmul_large_run(struct cuda *c, const struct large_matmul *s, bool gated);
 int64_t matmul_large_blocks(const struct large_matmul *s, bool gated); // of the smallest size

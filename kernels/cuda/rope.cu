@@ -65,8 +65,7 @@ static __global__ void store_kernel(const struct attend_call c, enum type type, 
     if (place < 0)
         return;
     if (at < padded) {
-        const float *angles = c.angles + i * c.head_dim;
-        write_kv(c.keys + row, type, at, width, at < width ? rotated(c.k + i * width, angles, at, c.head_dim) : 0);
+        write_kv(c.keys + row, type, at, width, at < width ? rotated(c, c.k + i * width, i, at) : 0);
         return;
     }
     at -= padded;

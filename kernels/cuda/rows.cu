@@ -84,26 +84,42 @@ struct tensor cuda_rmsnorm(struct backend *b, struct tensor out, struct tensor x
     return has_planes ? with_planes(c, out) : out;
 }
 
-// ---- out = silu(gate) * up
+// ---- out = f(gate) * up, x = scale * x
 
-static __global__ void swiglu_kernel(float *out, const float *gate, const float *up, int64_t n)
+static __global__ void glu_kernel(float *out, const float *gate, const float *up, int64_t n, enum gate_function f)
 {
     kernel_prologue();
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS) {
-        const float g = silu(gate[i]);
+        const float g = passed(gate[i], f);
         out[i] = up != nullptr ? g * up[i] : g;
     }
 }
 
-void cuda_swiglu(struct backend *b, struct tensor out, struct tensor gate, struct tensor up)
+void cuda_glu(struct backend *b, struct tensor out, struct tensor gate, struct tensor up, enum gate_function f)
 {
     struct cuda *c = (struct cuda *)b;
     assert(out.width == gate.width && out.rows == gate.rows);
     assert(up.data == NULL || (up.width == gate.width && up.rows == gate.rows));
     without_planes(c, out);
     const int64_t n = out.rows * out.width;
-    QUEUE(c, swiglu_kernel, grid_for(c, n), THREADS, 0, floats(out), floats(gate), floats(up), n);
-    cuda_launched(c, "swiglu");
+    QUEUE(c, glu_kernel, grid_for(c, n), THREADS, 0, floats(out), floats(gate), floats(up), n, f);
+    cuda_launched(c, "glu");
+}
+
+static __global__ void rescale_kernel(float *x, int64_t n, float scale, float cap)
+{
+    kernel_prologue();
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS)
+        x[i] = cap > 0 ? cap * tanhf(scale * x[i] / cap) : scale * x[i];
+}
+
+void cuda_rescale(struct backend *b, struct tensor x, float scale, float cap)
+{
+    struct cuda *c = (struct cuda *)b;
+    const int64_t n = x.rows * x.width;
+    without_planes(c, x);
+    QUEUE(c, rescale_kernel, grid_for(c, n), THREADS, 0, floats(x), n, scale, cap);
+    cuda_launched(c, "rescale");
 }
 
 // ---- copies of rows

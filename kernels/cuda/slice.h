@@ -14,6 +14,7 @@ namespace DEVICE_SPACE
 struct work {
     struct small_matmul s;
     struct rounding planes; // gated: of the output
+    enum gate_function f;   // gated
 };
 
 struct place { // of a tile: its part, and its number there
@@ -132,7 +133,7 @@ __device__ inline void write_total(const struct work &k, const struct part &p, i
 __device__ inline void write_gated(const struct work &k, int64_t n, int64_t m, float gate, float up)
 {
     const struct part &p = k.s.part[0];
-    const float y = silu(gate) * up;
+    const float y = passed(gate, k.f) * up;
     if (n < k.s.x.n && m < p.w.rows)
         p.out[n * p.w.rows + m] = y;
     round_number(k.planes, n, m, y); // rows beyond n too: any numbers, as no output depends on them

@@ -121,7 +121,7 @@ static void open_side(struct device_pair_side *s, struct backend *b, const char 
     s->up = weight(b, a, width, 2);
     const struct tensor x = rows_on(b, SHORT, width);
     for (int i = 0; i < 2; i++) // workspaces reach their size now, and not between passes
-        b->gated(b, tensor_rows(s->gated, 0, SHORT), x, s->gate, s->up);
+        b->gated(b, tensor_rows(s->gated, 0, SHORT), x, s->gate, s->up, GATE_SILU);
     b->release(b, x.data);
 }
 
@@ -242,7 +242,7 @@ void device_pair_run(struct device_pair_side *s, const struct rows *r)
                                   tensor_rows(s->gated, 0, r->n) };
     model_logits(s->m, all[0], states.last);
     s->of_logits = device_pair_launches() - before - s->launches;
-    s->b->gated(s->b, all[3], states.last, s->gate, s->up);
+    s->b->gated(s->b, all[3], states.last, s->gate, s->up, GATE_SILU);
     float *to = s->got;
     for (int i = 0; i < 4; i++) {
         assert_int_equal(all[i].rows, r->n);

@@ -64,7 +64,7 @@ static void product(const struct cases *c, enum type type, enum activations a, i
     snprintf(name, sizeof(name), "product %s %s, n %d k %d", type_facts[type].name, activations_names[a], n, k);
     c->result(c->self, name, out, (size_t)(n * M) * sizeof(float));
     if (n == 6) { // gated
-        c->b->gated(c->b, floats(out, n, M), floats(x, n, k), one, two);
+        c->b->gated(c->b, floats(out, n, M), floats(x, n, k), one, two, n % 2 == 0 ? GATE_SILU : GATE_GELU);
         memcpy(name, "gated  ", 7);
         c->result(c->self, name, out, (size_t)(n * M) * sizeof(float));
     }
@@ -111,11 +111,15 @@ static void attention(const struct cases *c, enum type type, int heads, int kv_h
     float *out = uniforms(N * width);
     uint8_t *keys = blocks(type, rows, kv), *values = blocks(type, rows, kv);
     char name[64];
-    for (; s.n > 0; s.n -= N - 1) { // all rows, then one
+    for (int kind = 0; kind < 4; kind++) { // all rows, one; with a cap and a window, rotated in part
+        const int rotated = kind < 2 ? hd : hd / 2;
+        const struct attention a = { .head_dim = hd, .cap = kind < 2 ? 0 : 5, .window = kind < 2 ? 0 : 47 };
+        s.n = kind % 2 == 0 ? N : 1;
         c->b->attend(c->b, floats(out, s.n, width), floats(q, s.n, width), floats(k, s.n, kv), floats(v, s.n, kv),
-                     floats(angles, s.n, hd), tensor_of(keys, type, rows, kv), tensor_of(values, type, rows, kv), &s);
-        snprintf(name, sizeof(name), "attention %s, %d/%d heads of %d, n %d", type_facts[type].name, heads, kv_heads,
-                 hd, s.n);
+                     floats(angles, s.n, rotated), tensor_of(keys, type, rows, kv), tensor_of(values, type, rows, kv),
+                     &s, a);
+        snprintf(name, sizeof(name), "attention %s, %d/%d heads of %d, n %d, %d", type_facts[type].name, heads,
+                 kv_heads, hd, s.n, kind);
         c->result(c->self, name, out, (size_t)(s.n * width) * sizeof(float));
     }
     memcpy(name, "keys     ", 9);
@@ -150,8 +154,15 @@ static void rows(const struct cases *c, int width)
     c->result(c->self, name, out, bytes);
     for (int i = 0; i < N * width; i++)
         x[i] *= 200; // beyond what exp has as a float
-    c->b->swiglu(c->b, floats(out, N, width), floats(x, N, width), floats(out, N, width));
+    c->b->glu(c->b, floats(out, N, width), floats(x, N, width), floats(out, N, width), GATE_SILU);
     snprintf(name, sizeof(name), "swiglu, %d", width);
+    c->result(c->self, name, out, bytes);
+    c->b->glu(c->b, floats(out, N, width), floats(x, N, width), (struct tensor){ 0 }, GATE_GELU);
+    snprintf(name, sizeof(name), "gelu, %d", width);
+    c->result(c->self, name, out, bytes);
+    memcpy(out, x, bytes);
+    c->b->rescale(c->b, floats(out, N, width), 0.01f, 30);
+    snprintf(name, sizeof(name), "rescale, %d", width);
     c->result(c->self, name, out, bytes);
     c->b->best(c->b, floats(x, N, width), K, token, log_p);
     snprintf(name, sizeof(name), "best, %d", width);

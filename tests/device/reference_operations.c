@@ -27,21 +27,23 @@ void reference_rmsnorm(double *out, const float *x, const float *w, int n, int w
     }
 }
 
-void reference_swiglu(double *out, const float *gate, const float *up, int n)
+void reference_glu(double *out, const float *gate, const float *up, int n, enum gate_function f)
 {
-    for (int i = 0; i < n; i++)
-        out[i] = (double)gate[i] / (1 + exp(-(double)gate[i])) * (up != NULL ? (double)up[i] : 1);
+    for (int i = 0; i < n; i++) {
+        const double x = (double)gate[i], cubic = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+        out[i] = (f == GATE_GELU ? x / 2 * (1 + tanh(cubic)) : x / (1 + exp(-x))) * (up != NULL ? (double)up[i] : 1);
+    }
 }
 
-void reference_rope(double *x, const float *inverse_frequency, int position, int heads, int head_dim)
+void reference_rope(double *x, const float *inverse_frequency, int position, int heads, int head_dim, int rotated)
 {
     for (int h = 0; h < heads; h++)
-        for (int d = 0; d < head_dim / 2; d++) {
+        for (int d = 0; d < rotated / 2; d++) {
             double angle = (double)((float)position * inverse_frequency[d]), *a = x + h * head_dim + d,
-                   *b = a + head_dim / 2;
-            double rotated = *a * cos(angle) - *b * sin(angle);
+                   *b = a + rotated / 2;
+            double turned = *a * cos(angle) - *b * sin(angle);
             *b = *b * cos(angle) + *a * sin(angle);
-            *a = rotated;
+            *a = turned;
         }
 }
 
@@ -51,23 +53,26 @@ static int sees(const struct layout *s, int i, int pending)
 }
 
 void reference_attend(double *out, const float *q, const float *keys, const float *values, const struct layout *s,
-                      int heads, int kv_heads, int head_dim)
+                      int heads, int kv_heads, struct attention a)
 {
-    int width = kv_heads * head_dim;
+    const int head_dim = a.head_dim, width = kv_heads * head_dim;
+    const double scale = a.scale != 0 ? (double)a.scale : 1 / sqrt(head_dim), cap = (double)a.cap;
     double *weight = calloc((size_t)s->length, sizeof(*weight));
     for (int i = 0; i < s->n; i++)
         for (int h = 0; h < heads; h++) {
             int kv = h / (heads / kv_heads);
             double max = -HUGE_VAL, total = 0;
-            for (int j = 0; j < s->length; j++) {
+            int seen = 0; // from the last one back
+            for (int j = s->length - 1; j >= 0; j--) {
                 weight[j] = -HUGE_VAL;
-                if (!(j < s->prefix[i] || (j - s->prefix[i] < 64 * s->words && sees(s, i, j - s->prefix[i]))))
+                if (!(j < s->prefix[i] || (j - s->prefix[i] < 64 * s->words && sees(s, i, j - s->prefix[i]))) ||
+                    (a.window > 0 && seen++ >= a.window))
                     continue;
                 const float *key = keys + (int64_t)(s->slot[i] * s->length + j) * width + kv * head_dim;
                 double dot = 0;
                 for (int d = 0; d < head_dim; d++)
                     dot += (double)q[(i * heads + h) * head_dim + d] * (double)key[d];
-                weight[j] = dot / sqrt(head_dim);
+                weight[j] = cap > 0 ? cap * tanh(dot * scale / cap) : dot * scale;
                 max = weight[j] > max ? weight[j] : max;
             }
             for (int j = 0; j < s->length; j++) {

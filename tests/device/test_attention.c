@@ -42,7 +42,8 @@ static float *no_rotation(int n, int hd)
     return angles;
 }
 
-static void check_attention(struct backend *c, const struct layout *layout, const int heads[3], enum type type)
+static void check_with(struct backend *c, const struct layout *layout, const int heads[3], enum type type,
+                       struct attention a)
 {
     int h = heads[0], kv = heads[1], hd = heads[2], n = layout->n, rows = 2 * layout->length;
     float *q = uniforms(n * h * hd), *out = uniforms(n * h * hd), *k = uniforms(n * kv * hd),
@@ -59,16 +60,21 @@ static void check_attention(struct backend *c, const struct layout *layout, cons
     memcpy(q_before, q, (size_t)(n * h * hd) * sizeof(float));
     struct tensor tk = tensor_of(cache_keys, type, rows, kv * hd), tv = tensor_of(cache_values, type, rows, kv * hd);
     c->attend(c, floats(out, n, h * hd), floats(q, n, h * hd), floats(k, n, kv * hd), floats(v, n, kv * hd),
-              floats(angles, n, hd), tk, tv, layout);
+              floats(angles, n, hd), tk, tv, layout, a);
     c->take(c, floats(keys, rows, kv * hd), tk, row); // with the rows of the pass
     c->take(c, floats(values, rows, kv * hd), tv, row);
-    reference_attend(expected, q_before, keys, values, layout, h, kv, hd);
+    reference_attend(expected, q_before, keys, values, layout, h, kv, a);
     double d = reference_distance(out, expected, n * h * hd);
     if (!(d < 2e-6)) // 1.7e-6 at worst, of the emulated GPU; 1.4e-6 of a CPU
-        fail_msg("%s heads %d/%d of %d, %s, %d rows: distance %g", c->describe(c), h, kv, hd, type_facts[type].name, n,
-                 d);
+        fail_msg("%s heads %d/%d of %d, %s, %d rows, scale %g, cap %g, window %d: distance %g", c->describe(c), h, kv,
+                 hd, type_facts[type].name, n, (double)a.scale, (double)a.cap, a.window, d);
     free(q), free(q_before), free(k), free(v), free(keys), free(values), free(angles), free(out), free(expected);
     free(row), free(cache_keys), free(cache_values);
+}
+
+static void check_attention(struct backend *c, const struct layout *layout, const int heads[3], enum type type)
+{
+    check_with(c, layout, heads, type, (struct attention){ .head_dim = heads[2] });
 }
 
 static void attention_over_trees_agrees_with_plain_loops(void **unused)
@@ -129,6 +135,39 @@ static void attention_at_the_end_of_a_split(void **unused)
         }
 }
 
+// A window that begins within a tree, at a multiple of a split, one before it and after it, and before the text; caps and scales.
+static void scores_are_scaled_capped_and_seen_within_a_window(void **unused)
+{
+    enum { PREFIX = 700, LENGTH = PREFIX + 90 };
+    static const int heads[][3] = { { 6, 2, 32 }, { 2, 1, 64 } };
+    static const struct attention kinds[] = {
+        { .window = 1 },   { .window = 3 },
+        { .window = 40 },  { .window = 188 },
+        { .window = 189 }, { .window = 190 },
+        { .window = 445 }, { .window = 512 },
+        { .window = 900 }, { .window = 300, .cap = 2 },
+        { .cap = 0.5f },   { .cap = 50 },
+        { .scale = 0.3f }, { .scale = 0.1f, .cap = 3, .window = 70 },
+    };
+    struct two_slots s;
+    make_two_slots(&s, LENGTH);
+    for (int i = 0; i < s.layout.n; i++)
+        if (s.slot[i] == 0) {
+            s.prefix[i] += PREFIX - 9;
+            s.position[i] += PREFIX - 9;
+            s.place[i] += PREFIX - 9;
+        }
+    for (int b = 0; b < n_backends; b++)
+        for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k += slow[b] ? 3 : 1)
+            for (int few = 0; few < 2; few++) {
+                struct layout layout = s.layout;
+                struct attention a = kinds[k];
+                a.head_dim = heads[k % 2][2];
+                layout.n = few ? 3 : layout.n;
+                check_with(backends[b], &layout, heads[k % 2], k % 3 == 0 ? BF16 : F32, a);
+            }
+}
+
 // bfloat16 rounds to nearest, q8_0 to half a step of its blocks' scales.
 static void a_cache_of_fewer_bits_rounds_to_its_type(void **unused)
 {
@@ -145,7 +184,7 @@ static void a_cache_of_fewer_bits_rounds_to_its_type(void **unused)
             uint8_t *keys = xcalloc(180, type_row_bytes(type, K)), *values = xcalloc(180, type_row_bytes(type, K));
             struct tensor tk = tensor_of(keys, type, 180, K), tv = tensor_of(values, type, 180, K);
             c->attend(c, floats(out, n, K), floats(q, n, K), floats(k, n, K), floats(v, n, K), floats(angles, n, HD),
-                      tk, tv, &s.layout);
+                      tk, tv, &s.layout, (struct attention){ .head_dim = HD });
             for (int w = 0; w < 2; w++) {
                 const float *before_value = w == 0 ? k : v;
                 c->take(c, floats(got, n, K), w == 0 ? tk : tv, s.place);
@@ -164,13 +203,15 @@ static void a_cache_of_fewer_bits_rounds_to_its_type(void **unused)
 static void queries_and_keys_are_rotated_by_position_and_rows_are_written_to_their_places(void **unused)
 {
     enum { HEADS = 6, KV = 3, HD = 24, Q = HEADS * HD, K = KV * HD };
+    const struct attention a = { .head_dim = HD };
     struct two_slots s;
     make_two_slots(&s, 90);
     const int n = s.layout.n;
     for (int i = 0; i < n; i++)
         s.position[i] *= 37;
-    for (int b = 0; b < n_backends; b++) {
-        struct backend *c = backends[b];
+    for (int b = 0; b < 3 * n_backends; b++) { // all numbers of a head, a third of them, none
+        struct backend *c = backends[b / 3];
+        const int rotated = (int[]){ HD, HD / 3, 0 }[b % 3];
         float frequency[HD / 2], *q = uniforms(n * Q), *k = uniforms(n * K), *v = uniforms(n * K),
                                  *out = uniforms(n * Q);
         float *angles = uniforms(n * HD), *keys = xcalloc(180 * K, sizeof(float)),
@@ -180,19 +221,21 @@ static void queries_and_keys_are_rotated_by_position_and_rows_are_written_to_the
             expected[i] = (double)q[i];
         for (int d = 0; d < HD / 2; d++)
             frequency[d] = (float)pow(1e4, -2.0 * d / HD);
-        c->angles(c, floats(angles, n, HD), &s.layout, floats(frequency, 1, HD / 2));
-        c->attend(c, floats(out, n, Q), floats(q, n, Q), floats(k, n, K), floats(v, n, K), floats(angles, n, HD),
-                  floats(keys, 180, K), floats(values, 180, K), &s.layout);
+        if (rotated > 0)
+            c->angles(c, floats(angles, n, rotated), &s.layout, floats(frequency, 1, rotated / 2));
+        c->attend(c, floats(out, n, Q), floats(q, n, Q), floats(k, n, K), floats(v, n, K),
+                  rotated > 0 ? floats(angles, n, rotated) : (struct tensor){ 0 }, floats(keys, 180, K),
+                  floats(values, 180, K), &s.layout, a);
         for (int i = 0; i < n; i++)
-            reference_rope(expected + i * Q, frequency, s.position[i], HEADS, HD);
+            reference_rope(expected + i * Q, frequency, s.position[i], HEADS, HD, rotated);
         for (int i = 0; i < n * Q; i++)
             q_rotated[i] = (float)expected[i];
-        reference_attend(expected, q_rotated, keys, values, &s.layout, HEADS, KV, HD);
+        reference_attend(expected, q_rotated, keys, values, &s.layout, HEADS, KV, a);
         assert_true(reference_distance(out, expected, n * Q) < 4e-6);
         for (int i = 0; i < n; i++) {
             for (int d = 0; d < K; d++)
                 expected[d] = (double)k[i * K + d];
-            reference_rope(expected, frequency, s.position[i], KV, HD);
+            reference_rope(expected, frequency, s.position[i], KV, HD, rotated);
             assert_true(reference_distance(keys + s.place[i] * K, expected, K) < 1e-6);
             assert_memory_equal(values + s.place[i] * K, v + i * K, K * sizeof(float));
         }
@@ -217,7 +260,8 @@ static void infinities_reach_descendants_only(void **unused)
                 (values ? v : k)[FROM * HD + d] = INFINITY;
             backends[b]->attend(backends[b], floats(out, 16, Q), floats(q, 16, Q), floats(k, 16, HD), floats(v, 16, HD),
                                 floats(angles, 16, HD), tensor_of(keys, BF16, 2 * LENGTH, HD),
-                                tensor_of(cache_values, BF16, 2 * LENGTH, HD), &layout);
+                                tensor_of(cache_values, BF16, 2 * LENGTH, HD), &layout,
+                                (struct attention){ .head_dim = HD });
             for (int i = 0; i < 16; i++)
                 for (int d = 0; d < Q; d++)
                     if ((s.ancestors[2 * i] >> FROM & 1) == 0)
@@ -247,8 +291,11 @@ static struct layout rows_of(const struct layout *s, int first, int n)
 }
 
 // The rows of a layout in passes of at most `rows` rows, with inputs that depend on the shapes only.
-static struct bits bits_of(struct backend *c, const struct layout *s, const int heads[3], enum type type, int rows)
+// window > 0: with a cap, too.
+static struct bits bits_of(struct backend *c, const struct layout *s, const int heads[3], enum type type, int rows,
+                           int window)
 {
+    const struct attention a = { .head_dim = heads[2], .window = window, .cap = window > 0 ? 3 : 0 };
     const int h = heads[0] * heads[2], kv = heads[1] * heads[2], hd = heads[2], n = s->n;
     struct bits r = { .out_bytes = (size_t)(n * h) * sizeof(float),
                       .cache_bytes = 2 * (size_t)s->length * type_row_bytes(type, kv) };
@@ -261,7 +308,7 @@ static struct bits bits_of(struct backend *c, const struct layout *s, const int 
         const struct layout part = rows_of(s, at, m);
         c->attend(c, floats(r.out + at * h, m, h), floats(q + at * h, m, h), floats(k + at * kv, m, kv),
                   floats(v + at * kv, m, kv), floats(angles + at * hd, m, hd),
-                  tensor_of(r.keys, type, 2 * s->length, kv), tensor_of(r.values, type, 2 * s->length, kv), &part);
+                  tensor_of(r.keys, type, 2 * s->length, kv), tensor_of(r.values, type, 2 * s->length, kv), &part, a);
     }
     free(q), free(k), free(v), free(angles);
     return r;
@@ -304,10 +351,12 @@ static void rows_have_the_same_bits_in_passes_of_every_length(void **unused)
     struct two_slots s;
     make_long(&s, 120, 200);
     for (int b = 0; b < n_backends; b++)
-        for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
-            const struct bits all = bits_of(backends[b], &s.layout, shapes[i].heads, shapes[i].type, s.layout.n);
-            for (size_t k = 0; k < (slow[b] && i > 1 ? 2 : 3); k++)
-                assert_same_bits(all, bits_of(backends[b], &s.layout, shapes[i].heads, shapes[i].type, rows[k]));
+        for (size_t i = 0; i < 2 * sizeof(shapes) / sizeof(shapes[0]); i++) {
+            const int *heads = shapes[i / 2].heads, window = i % 2 == 0 ? 0 : 60;
+            const enum type type = shapes[i / 2].type;
+            const struct bits all = bits_of(backends[b], &s.layout, heads, type, s.layout.n, window);
+            for (size_t k = 0; k < (slow[b] && i > 3 ? 2 : 3); k++)
+                assert_same_bits(all, bits_of(backends[b], &s.layout, heads, type, rows[k], window));
             drop_bits(all);
         }
 }
@@ -319,17 +368,19 @@ static void every_division_among_processors_has_the_same_bits(void **unused)
     static const int processors[] = { 5, 15, 1000 }, rows[] = { 1, 6 };
     struct two_slots s;
     make_long(&s, 2110, 2200);
-    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+    for (size_t i = 0; i < 2 * sizeof(shapes) / sizeof(shapes[0]); i++)
         for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+            const int *heads = shapes[i / 2].heads, window = i % 2 == 0 ? 0 : 900;
+            const enum type type = shapes[i / 2].type;
             const struct layout layout = rows_of(&s.layout, 40, rows[r]); // of a tree, far from its root
             struct error err;
             emulated_processors(1);
             struct backend *one = backend_host_memory(backend_emulated(0, &err));
-            const struct bits all = bits_of(one, &layout, shapes[i].heads, shapes[i].type, rows[r]);
+            const struct bits all = bits_of(one, &layout, heads, type, rows[r], window);
             for (size_t k = 0; k < sizeof(processors) / sizeof(processors[0]); k++) {
                 emulated_processors(processors[k]);
                 struct backend *more = backend_host_memory(backend_emulated(0, &err));
-                assert_same_bits(all, bits_of(more, &layout, shapes[i].heads, shapes[i].type, rows[r]));
+                assert_same_bits(all, bits_of(more, &layout, heads, type, rows[r], window));
                 more->destroy(more);
             }
             drop_bits(all);
@@ -346,19 +397,19 @@ static void every_division_among_threads_has_the_same_bits(void **unused)
     static const enum type types[] = { F32, BF16, Q8_0 };
     struct two_slots s;
     make_long(&s, 1300, 1400);
-    for (size_t i = 0; i < 27; i++) {
-        const int *h = heads[i % 3], n = rows[i / 3 % 3];
-        const enum type type = h[2] % 32 != 0 && types[i / 9] == Q8_0 ? F32 : types[i / 9];
+    for (size_t i = 0; i < 54; i++) {
+        const int *h = heads[i % 3], n = rows[i / 3 % 3], window = i < 27 ? 0 : 700;
+        const enum type type = h[2] % 32 != 0 && types[i / 9 % 3] == Q8_0 ? F32 : types[i / 9 % 3];
         const struct layout layout = rows_of(&s.layout, 40, n); // of a tree, far from its root
         struct error err;
         struct backend *one = backend_cpu(1, &err);
-        const struct bits all = bits_of(one, &layout, h, type, n);
+        const struct bits all = bits_of(one, &layout, h, type, n, window);
         for (int threads = 2; threads <= 5; threads++) {
             struct backend *more = backend_cpu(threads, &err);
-            assert_same_bits(all, bits_of(more, &layout, h, type, n));
+            assert_same_bits(all, bits_of(more, &layout, h, type, n, window));
             more->destroy(more);
         }
-        assert_same_bits(all, bits_of(one, &layout, h, type, 1));
+        assert_same_bits(all, bits_of(one, &layout, h, type, 1, window));
         drop_bits(all);
         one->destroy(one);
     }
@@ -370,6 +421,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(attention_over_trees_agrees_with_plain_loops),
         cmocka_unit_test(attention_over_long_sequences_and_quantized_caches),
         cmocka_unit_test(attention_at_the_end_of_a_split),
+        cmocka_unit_test(scores_are_scaled_capped_and_seen_within_a_window),
         cmocka_unit_test(a_cache_of_fewer_bits_rounds_to_its_type),
         cmocka_unit_test(queries_and_keys_are_rotated_by_position_and_rows_are_written_to_their_places),
         cmocka_unit_test(infinities_reach_descendants_only),

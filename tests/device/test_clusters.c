@@ -52,7 +52,8 @@ static void run(struct backend *b, enum type type, enum activations a, const str
     p[1].add = true;
     b->matmul(b, floats(x, s->n, s->k), p, PARTS);
     if (s->m[0] == s->m[1]) {
-        struct tensor gated = b->gated(b, floats(at, s->n, s->m[0]), floats(x, s->n, s->k), packed[0], packed[1]);
+        struct tensor gated =
+            b->gated(b, floats(at, s->n, s->m[0]), floats(x, s->n, s->k), packed[0], packed[1], GATE_SILU);
         at += s->n * s->m[0];
         if (gated.width == down_k)
             multiply(b, floats(at, s->n, 40), gated, packed[3]);

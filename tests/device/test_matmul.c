@@ -171,13 +171,15 @@ static void products_of_one_input_take_bias_and_residual(void **unused)
             // gated: weights of one type, of two, and of two whose rows are rounded differently
             struct tensor gates[] = { second, second, prepared(c, wide, F32, L, K, (enum activations)a) };
             struct tensor ups[] = { second, third, third };
-            for (int g = 0; g < 3; g++) {
+            for (int i = 0; i < 6; i++) {
+                const enum gate_function f = i < 3 ? GATE_SILU : GATE_GELU;
+                const int g = i % 3;
                 double *expected = xcalloc(N * L, sizeof(double));
                 float *gated = uniforms(N * L);
-                c->gated(c, floats(gated, N, L), floats(x, N, K), gates[g], ups[g]);
+                c->gated(c, floats(gated, N, L), floats(x, N, K), gates[g], ups[g], f);
                 multiply(c, floats(two, N, L), floats(x, N, K), gates[g]);
                 multiply(c, floats(other, N, L), floats(x, N, K), ups[g]);
-                reference_swiglu(expected, two, other, N * L);
+                reference_glu(expected, two, other, N * L, f);
                 assert_true(reference_distance(gated, expected, N * L) < 1e-6);
                 free(expected), free(gated);
             }
@@ -229,8 +231,8 @@ static void products_of_floats_take_bias_residual_and_gate(void **unused)
 
         multiply(c, floats(out, N, M), floats(x, N, K), one);
         multiply(c, floats(two, N, M), floats(x, N, K), wider);
-        reference_swiglu(expected, out, two, N * M);
-        c->gated(c, floats(out, N, M), floats(x, N, K), one, wider);
+        reference_glu(expected, out, two, N * M, GATE_SILU);
+        c->gated(c, floats(out, N, M), floats(x, N, K), one, wider, GATE_SILU);
         assert_true(reference_distance(out, expected, N * M) < 1e-6);
         c->unprepare(c, one), c->unprepare(c, wider);
         free(x), free(rounded), free(bias), free(start), free(out), free(two), free(first), free(second), free(v),
@@ -302,7 +304,7 @@ static void run_product(struct backend *c, int kind, float *out, float *x, int n
     else if (kind == 1)
         c->matmul(c, of, &p, 1);
     else
-        c->gated(c, to, of, w[0], w[1]);
+        c->gated(c, to, of, w[0], w[1], GATE_SILU);
 }
 
 static void check_long_pass(struct backend *c, enum type type, enum activations a, const int size[3], int kind)

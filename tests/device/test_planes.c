@@ -88,7 +88,7 @@ static void as_of_a_copy(const struct bench *k, struct tensor x, const char *mak
     free(here), free(again), free(on_device), free(numbers_of_x);
 }
 
-// gated = its two products and their swiglu: what is left is not left over what is still read.
+// gated = its two products and their glu: what is left is not left over what is still read.
 static void in_two_steps(const struct bench *k, struct tensor gated, struct tensor x, struct tensor gate,
                          struct tensor up)
 {
@@ -97,7 +97,7 @@ static void in_two_steps(const struct bench *k, struct tensor gated, struct tens
     float *one = xmalloc(tensor_bytes(g)), *two = xmalloc(tensor_bytes(g));
     multiply(b, g, x, gate);
     multiply(b, u, x, up);
-    b->swiglu(b, g, g, u);
+    b->glu(b, g, g, u, GATE_SILU);
     b->download(b, one, gated.data, tensor_bytes(g));
     b->download(b, two, g.data, tensor_bytes(g));
     if (memcmp(one, two, tensor_bytes(g)) != 0)
@@ -118,12 +118,12 @@ static void check_makers(const struct bench *k, int n, enum type type, enum acti
     as_of_a_copy(k, made, "rmsnorm");
     made = b->rmsnorm(b, h, made, norm, 1e-5f);
     as_of_a_copy(k, made, "rmsnorm in place");
-    struct tensor gated = b->gated(b, wide, made, gate, up);
+    struct tensor gated = b->gated(b, wide, made, gate, up, GATE_SILU);
     assert_true((gated.planes != 0) == (type != F32 && !k->varies));
     as_of_a_copy(k, gated, "gated");
     as_of_a_copy(k, made, "rmsnorm, after another operation");
     in_two_steps(k, gated, made, gate, up);
-    gated = b->gated(b, wide, made, gate, odd);
+    gated = b->gated(b, wide, made, gate, odd, GATE_SILU);
     assert_true(gated.planes == 0);
     as_of_a_copy(k, gated, "gated by weights of two types");
 
@@ -135,7 +135,7 @@ static void check_makers(const struct bench *k, int n, enum type type, enum acti
     fresh[5] = 3;
     const struct tensor y = numbers(b, n, WIDTH);
     for (int writer = 0; writer < 8; writer++) {
-        static const char *const names[] = { "add", "swiglu", "take", "place", "cut", "move", "upload", "matmul" };
+        static const char *const names[] = { "add", "glu", "take", "place", "cut", "move", "upload", "matmul" };
         made = b->rmsnorm(b, h, x, norm, 1e-5f);
         float *before = products(k, made);
         const struct tensor square = weights(b, type, a, WIDTH, WIDTH);
@@ -143,7 +143,7 @@ static void check_makers(const struct bench *k, int n, enum type type, enum acti
         if (writer == 0)
             b->add(b, made, y);
         else if (writer == 1)
-            b->swiglu(b, made, made, y);
+            b->glu(b, made, made, y, GATE_SILU);
         else if (writer == 2)
             b->take(b, made, y, row);
         else if (writer == 3)
@@ -194,7 +194,8 @@ static void check_attention(const struct bench *k, int n, int prefix, int head_d
         const struct layout *see = kv_admit(c, &p, m);
         b->angles(b, tensor_rows(angles, 0, m), see, frequency);
         made = b->attend(b, tensor_rows(out, 0, m), tensor_rows(q, 0, m), tensor_rows(key, 0, m),
-                         tensor_rows(value, 0, m), tensor_rows(angles, 0, m), kv_keys(c, 0), kv_values(c, 0), see);
+                         tensor_rows(value, 0, m), tensor_rows(angles, 0, m), kv_keys(c, 0), kv_values(c, 0), see,
+                         (struct attention){ .head_dim = head_dim });
         if (left > 0)
             kv_keep(c, 0, row, m);
         at += m;

@@ -61,12 +61,22 @@ static void operations_on_rows_agree_with_plain_loops(void **unused)
 
             for (int i = 0; i < N * width; i++)
                 x[i] *= 20;
-            reference_swiglu(expected, x, w, N * width);
-            c->swiglu(c, floats(out, N, width), floats(x, N, width), floats(w, N, width));
-            assert_true(reference_distance(out, expected, N * width) < 1e-6);
-            reference_swiglu(expected, x, NULL, N * width);
-            c->swiglu(c, floats(out, N, width), floats(x, N, width), (struct tensor){ 0 });
-            assert_true(reference_distance(out, expected, N * width) < 1e-6);
+            for (enum gate_function f = GATE_SILU; f <= GATE_GELU; f++) {
+                reference_glu(expected, x, w, N * width, f);
+                c->glu(c, floats(out, N, width), floats(x, N, width), floats(w, N, width), f);
+                assert_true(reference_distance(out, expected, N * width) < 1e-6);
+                reference_glu(expected, x, NULL, N * width, f);
+                c->glu(c, floats(out, N, width), floats(x, N, width), (struct tensor){ 0 }, f);
+                assert_true(reference_distance(out, expected, N * width) < 1e-6);
+            }
+            for (int cap = 0; cap < 20; cap += 7) {
+                memcpy(out, x, (size_t)(N * width) * sizeof(float));
+                c->rescale(c, floats(out, N, width), 0.3f, (float)cap);
+                for (int i = 0; i < N * width; i++) {
+                    const double y = (double)(x[i] * 0.3f), to = cap > 0 ? cap * tanh(y / cap) : y;
+                    assert_true(fabs((double)out[i] - to) <= 4e-7 * fabs(to));
+                }
+            }
 
             memcpy(out, x, (size_t)(N * width) * sizeof(float));
             c->add(c, floats(out, N, width), floats(w, N, width));
@@ -80,17 +90,18 @@ static void operations_on_rows_agree_with_plain_loops(void **unused)
         }
 }
 
-static void swiglu_is_accurate_at_the_ends_of_the_range(void **unused)
+static void gates_are_accurate_at_the_ends_of_the_range(void **unused)
 {
     float gate[] = { -200, -100, -88, -87, -50, 0, 50, 87, 88, 100, 200, -0.0f };
     enum { N = sizeof(gate) / sizeof(gate[0]) };
     double expected[N];
     float out[N];
-    reference_swiglu(expected, gate, NULL, N);
-    for (int b = 0; b < n_backends; b++) {
-        backends[b]->swiglu(backends[b], floats(out, 1, N), floats(gate, 1, N), (struct tensor){ 0 });
-        for (int i = 0; i < N; i++)
-            assert_true(fabs((double)out[i] - expected[i]) <= 1e-6 * fabs(expected[i]) + 1e-35);
+    for (int i = 0; i < 2 * n_backends; i++) {
+        const enum gate_function f = i % 2 == 0 ? GATE_SILU : GATE_GELU;
+        reference_glu(expected, gate, NULL, N, f);
+        backends[i / 2]->glu(backends[i / 2], floats(out, 1, N), floats(gate, 1, N), (struct tensor){ 0 }, f);
+        for (int j = 0; j < N; j++)
+            assert_true(fabs((double)out[j] - expected[j]) <= 1e-6 * fabs(expected[j]) + 1e-35);
     }
 }
 
@@ -198,7 +209,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_dequantize_as_in_gguf_py),
         cmocka_unit_test(operations_on_rows_agree_with_plain_loops),
-        cmocka_unit_test(swiglu_is_accurate_at_the_ends_of_the_range),
+        cmocka_unit_test(gates_are_accurate_at_the_ends_of_the_range),
         cmocka_unit_test(place_take_and_cut_copy_the_right_rows),
         cmocka_unit_test(rows_of_many_tensors_move_down),
         cmocka_unit_test(best_returns_the_top_k_with_ties_to_the_lowest_id),

@@ -172,14 +172,16 @@ static void of_each_request_the_first_part_with_enough_draft_tokens_is_taken(voi
 }
 
 static struct tensor (*attend)(struct backend *b, struct tensor out, struct tensor q, struct tensor k, struct tensor v,
-                               struct tensor angles, struct tensor keys, struct tensor values, const struct layout *s);
+                               struct tensor angles, struct tensor keys, struct tensor values, const struct layout *s,
+                               struct attention a);
 static int passes;
 
 static struct tensor counted(struct backend *b, struct tensor out, struct tensor q, struct tensor k, struct tensor v,
-                             struct tensor angles, struct tensor keys, struct tensor values, const struct layout *s)
+                             struct tensor angles, struct tensor keys, struct tensor values, const struct layout *s,
+                             struct attention a)
 {
     passes++;
-    return attend(b, out, q, k, v, angles, keys, values, s);
+    return attend(b, out, q, k, v, angles, keys, values, s, a);
 }
 
 // The text repeats its last three tokens, or does not.

@@ -33,7 +33,7 @@ static struct layout layout_of(struct backend *b, int prefix, int n, int32_t num
     return s;
 }
 
-struct attention { // inputs for PADDED rows, of which the last ones are NaN
+struct padded { // inputs for PADDED rows, of which the last ones are NaN
     struct backend *b;
     struct tensor q, k, v, ones, out; // ones: angles that rotate nothing
     struct tensor all[2], cache[2];   // keys, values; the cache is preceded by an unused row
@@ -51,7 +51,7 @@ static struct tensor uploaded(struct backend *b, int64_t width, bool ones)
     return t;
 }
 
-static void attend(const struct attention *a, int n, bool graph_key)
+static void attend(const struct padded *a, int n, bool graph_key)
 {
     struct backend *b = a->b;
     int32_t numbers[4][PADDED];
@@ -62,7 +62,7 @@ static void attend(const struct attention *a, int n, bool graph_key)
     struct tensor out;
     for (bool done = graph_key && graph_launched(b, &r, &out); !done; done = !graph_key || graph_ended(b, out))
         out = b->attend(b, tensor_rows(a->out, 0, n), q, k, v, tensor_rows(a->ones, 0, n), a->cache[0], a->cache[1],
-                        &see);
+                        &see, (struct attention){ .head_dim = a->head_dim });
 }
 
 static void *downloaded(struct backend *b, struct tensor t)
@@ -72,7 +72,7 @@ static void *downloaded(struct backend *b, struct tensor t)
     return bytes;
 }
 
-static void check_padding(struct attention *a)
+static void check_padding(struct padded *a)
 {
     struct backend *b = a->b;
     const size_t bytes = tensor_bytes(a->all[0]), row = tensor_bytes(tensor_rows(a->out, 0, 1));
@@ -111,7 +111,7 @@ static void padding_attends_to_nothing_and_is_not_stored(void **unused)
     static const int prefixes[] = { 10, 300, 1100 };
     for (int g = 0; g < gpus; g++)
         for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
-            struct attention a = { .b = gpu_open(&gpu[g]), .head_dim = kinds[i].head_dim };
+            struct padded a = { .b = gpu_open(&gpu[g]), .head_dim = kinds[i].head_dim };
             const int64_t kv = (int64_t)KV_HEADS * a.head_dim, rows = 1 + PAIR_SLOTS * PAIR_LENGTH;
             a.q = uploaded(a.b, (int64_t)HEADS * a.head_dim, false);
             a.k = uploaded(a.b, kv, false);
