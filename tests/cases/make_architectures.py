@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""architectures.jsonl: logits of tiny random models of each family, by transformers in float32.
+
+    make_architectures.py OUT.jsonl [NAME..]
+
+Each model is built from its config.json, saved as transformers publishes it, its tensors are replaced by numbers that a C program can make
+(tensor() of make_logits.py, over the sorted names in the file), and it is read again by from_pretrained. A line has the config.json as it is
+written, the shape of every tensor, the tokens, and the logits of some rows. Rows of a window: the text is longer than every window.
+"""
+import copy
+import json
+import pathlib
+import sys
+import tempfile
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from make_logits import COUNT, ROWS, hashes, number, tensor
+
+
+def config(kind, class_name, width, hidden, layers, heads, kv, vocab, **more):
+    return {"architectures": [class_name], "model_type": kind, "vocab_size": vocab, "hidden_size": width, "intermediate_size": hidden,
+            "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kv, "max_position_embeddings": 256,
+            "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, **more}
+
+
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+LINEAR = {"rope_type": "linear", "factor": 2.0}
+QWEN2, QWEN3 = ("qwen2", "Qwen2ForCausalLM"), ("qwen3", "Qwen3ForCausalLM")
+MISTRAL, OLMO2 = ("mistral", "MistralForCausalLM"), ("olmo2", "Olmo2ForCausalLM")
+GEMMA2, GEMMA3 = ("gemma2", "Gemma2ForCausalLM"), ("gemma3_text", "Gemma3ForCausalLM")
+GRANITE, SMOLLM3 = ("granite", "GraniteForCausalLM"), ("smollm3", "SmolLM3ForCausalLM")
+S, F = "sliding_attention", "full_attention"
+CONFIGS = {
+    "qwen2-gqa": config(*QWEN2, 48, 80, 3, 6, 2, 101, rope_theta=1e6, tie_word_embeddings=True, rms_norm_eps=1e-6, use_sliding_window=False,
+                        sliding_window=32, max_window_layers=3, hidden_act="silu"),
+    "qwen2-window": config(*QWEN2, 32, 56, 4, 4, 4, 96, rope_theta=1e4, tie_word_embeddings=False, rms_norm_eps=1e-6, use_sliding_window=True,
+                           sliding_window=9, max_window_layers=2, hidden_act="silu"),
+    "qwen2-types": config(*QWEN2, 32, 56, 3, 4, 2, 96, rope_scaling=LINEAR, rope_theta=1e4, use_sliding_window=True, sliding_window=5,
+                          layer_types=[S, F, S], hidden_act="silu"),
+    "qwen3-heads": config(*QWEN3, 40, 64, 3, 4, 2, 97, head_dim=16, rope_theta=1e6, tie_word_embeddings=True, rms_norm_eps=1e-6),
+    "qwen3-bias": config(*QWEN3, 32, 48, 2, 4, 1, 96, head_dim=12, attention_bias=True, rope_parameters={"rope_theta": 1e5, **LLAMA3}),
+    "mistral-full": config(*MISTRAL, 48, 64, 2, 6, 2, 96, head_dim=12, rope_theta=1e6, sliding_window=None, rms_norm_eps=1e-5),
+    "mistral-window": config(*MISTRAL, 32, 64, 3, 4, 2, 96, rope_theta=1e4, sliding_window=12, rms_norm_eps=1e-5),
+    "mistral-one": config(*MISTRAL, 32, 64, 2, 4, 4, 96, sliding_window=1),
+    "gemma2": config(*GEMMA2, 48, 80, 4, 4, 2, 97, head_dim=16, sliding_window=8, query_pre_attn_scalar=24, attn_logit_softcapping=5.0,
+                     final_logit_softcapping=8.0, hidden_activation="gelu_pytorch_tanh", hidden_act="gelu_pytorch_tanh"),
+    "gemma2-plain": config(*GEMMA2, 32, 48, 2, 4, 4, 96, head_dim=8, attn_logit_softcapping=None, final_logit_softcapping=None,
+                           tie_word_embeddings=False),
+    "gemma3": config(*GEMMA3, 40, 64, 7, 4, 1, 97, head_dim=16, sliding_window=6, query_pre_attn_scalar=16, rope_theta=1e6,
+                     rope_local_base_freq=1e4, rope_scaling=LINEAR, sliding_window_pattern=3, rms_norm_eps=1e-6),
+    "gemma3-types": config(*GEMMA3, 32, 48, 3, 4, 2, 96, head_dim=8, sliding_window=10, layer_types=[S, F, S], final_logit_softcapping=10.0,
+                           rope_parameters={F: {"rope_type": "linear", "factor": 8.0, "rope_theta": 5e5}, S: {"rope_type": "default", "rope_theta": 2e4}}),
+    "olmo2": config(*OLMO2, 48, 64, 3, 6, 2, 96, rope_theta=5e5, rms_norm_eps=1e-6, tie_word_embeddings=False),
+    "olmo2-mha": config(*OLMO2, 32, 56, 2, 4, 4, 96, attention_bias=False),
+    "granite": config(*GRANITE, 48, 64, 3, 6, 2, 96, embedding_multiplier=12.0, attention_multiplier=0.03, residual_multiplier=0.22,
+                      logits_scaling=8.0, rms_norm_eps=1e-5, tie_word_embeddings=True, rope_theta=1e7),
+    "granite-bias": config(*GRANITE, 32, 56, 2, 4, 4, 96, attention_bias=True, mlp_bias=False),
+    "smollm3": config(*SMOLLM3, 48, 64, 5, 6, 2, 97, rope_theta=5e6, no_rope_layers=[1, 1, 0, 1, 0], rms_norm_eps=1e-6, layer_types=[F] * 5),
+    "smollm3-window": config(*SMOLLM3, 32, 56, 4, 4, 4, 96, no_rope_layer_interval=2, use_sliding_window=True, sliding_window=7),
+}
+
+
+def build(cfg, seed, folder):
+    torch.manual_seed(0)
+    c = AutoConfig.for_model(**copy.deepcopy(cfg))                          # it writes into the objects of RoPE
+    AutoModelForCausalLM.from_config(c, dtype=torch.float32, attn_implementation="eager").save_pretrained(folder)
+    saved = load_file(folder / "model.safetensors")
+    made = {n: tensor(seed, t, n, tuple(saved[n].shape)) for t, n in enumerate(sorted(saved))}
+    save_file(made, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(cfg))
+    model, info = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"], info
+    return model.eval(), made
+
+
+def line(name, seed, cfg):
+    with tempfile.TemporaryDirectory() as folder:
+        model, made = build(cfg, seed, pathlib.Path(folder))
+    tokens = [int(z) % cfg["vocab_size"] for z in hashes(seed, 1000000, COUNT)]
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0]
+    assert logits.dtype == torch.float32 and torch.isfinite(logits).all()
+    print(f"{name}: standard deviation {logits.std():.3f}, largest {logits.abs().max():.3f}")
+    return ('{"name": %s, "seed": %d, "config": %s, "shapes": %s, "first": {%s}, "tokens": %s, "rows": %s, "logits": [%s]}\n' %
+            (json.dumps(name), seed, json.dumps(cfg), json.dumps({n: list(made[n].shape) for n in sorted(made)}),
+             ", ".join('"%s": %s' % (n, number(made[n].flatten()[0].item())) for n in sorted(made)), json.dumps(tokens), json.dumps(ROWS),
+             ", ".join("[" + ", ".join(map(number, logits[r].tolist())) + "]" for r in ROWS)))
+
+
+def main():
+    torch.set_num_threads(1)
+    wanted = sys.argv[2:]
+    with open(sys.argv[1], "w", encoding="ascii", newline="\n") as out:
+        for seed, (name, cfg) in enumerate(CONFIGS.items(), 1):
+            if not wanted or name in wanted:
+                out.write(line(name, seed, cfg))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+#include "tests/models/golden_model.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "formats/file.h"
+#include "formats/safetensors.h"
+#include "tests/support/check.h"
+#include "tests/support/file_write.h"
+#include "tests/support/small_model.h"
+
+struct json **golden_models(size_t *n)
+{
+    struct error err;
+    char *path = xformat("%s/architectures.jsonl", CASES);
+    size_t length;
+    char *text = file_text(path, &length, &err);
+    struct json **models = NULL;
+    assert_non_null(text);
+    *n = 0;
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        models = xrealloc(models, (*n + 1) * sizeof(struct json *));
+        models[*n] = json_parse(line, strlen(line), path, &err);
+        assert_non_null(models[(*n)++]);
+    }
+    free(text);
+    free(path);
+    return models;
+}
+
+void golden_models_free(struct json **models, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        json_free(models[i]);
+    free(models);
+}
+
+char *golden_model_write(const struct json *model)
+{
+    const struct json *shapes = json_get(model, "shapes"), *first = json_get(model, "first");
+    const char *name = json_text(json_get(model, "name"));
+    char *folder = test_path(name), *config = xformat("%s/config.json", folder),
+         *weights = xformat("%s/model.safetensors", folder), *text = json_write(json_get(model, "config"));
+    mkdir(folder, 0777);
+    file_write(config, text);
+    struct safetensor *tensor = xcalloc(json_count(shapes), sizeof(*tensor));
+    int n = 0;
+    for (void *at = json_first(shapes); at != NULL; at = json_next(shapes, at), n++) {
+        const struct json *shape = json_value(at);
+        const int64_t width = json_int(json_at(shape, json_count(shape) - 1)),
+                      rows = json_count(shape) == 2 ? json_int(json_at(shape, 0)) : 1;
+        float *v = small_numbers((uint64_t)json_int(json_get(model, "seed")), n, json_key(at), rows, width);
+        if (v[0] != (float)json_number(json_get(first, json_key(at))))
+            fail_msg("%s: %s begins with %.9g, expected %.9g: not the numbers of the golden case", name, json_key(at),
+                     (double)v[0], json_number(json_get(first, json_key(at))));
+        tensor[n] = (struct safetensor){ .name = (char *)(uintptr_t)json_key(at), .dtype = "F32", .data = v };
+        tensor[n].dims = (int)json_count(shape);
+        tensor[n].dim[0] = tensor[n].dims == 2 ? rows : width;
+        tensor[n].dim[1] = width;
+        tensor[n].bytes = (size_t)(rows * width) * sizeof(float);
+    }
+    struct error err;
+    if (!safetensors_write(weights, tensor, (size_t)n, "{\"format\":\"pt\"}", NULL, NULL, &err))
+        fail_msg("%s", err.text);
+    for (int i = 0; i < n; i++)
+        free((void *)(uintptr_t)tensor[i].data);
+    free(tensor);
+    free(text);
+    free(config);
+    free(weights);
+    return folder;
+}
