@@ -211,9 +211,9 @@ static void print_shape(const struct inspect *in)
            c->vocab, c->context);
     printf("attention   %d heads of %d, %d for keys and values%s\n", c->heads, c->head_dim, c->kv_heads,
            c->attention_bias ? ", with biases" : "");
-    printf("rope        theta %g, %s", c->rope_theta, rope_name(c->rope_scaling));
-    if (c->rope_scaling == ROPE_LINEAR || c->rope_scaling == ROPE_LLAMA3)
-        printf(", factor %g", c->rope_factor);
+    printf("rope        theta %g, %s", c->rope.theta, rope_name(c->rope.scaling));
+    if (c->rope.scaling == ROPE_LINEAR || c->rope.scaling == ROPE_LLAMA3)
+        printf(", factor %g", c->rope.factor);
     printf("\nhead        %s\n", c->tied ? "tied to the embedding" : "separate");
     if (c->inflated != NULL)
         printf("inflated    marked as inflated from %s; its speed is not that of a real model\n", c->inflated);
@@ -316,8 +316,8 @@ static void shape_json(const struct inspect *in, struct json *j)
     json_set(j, "inflated_from", c->inflated != NULL ? json_new_text(c->inflated) : json_new_null());
     json_set(j, "quantized_from", c->quantized != NULL ? json_new_text(c->quantized) : json_new_null());
     json_set(j, "norm_eps", json_new_number(c->norm_eps));
-    json_set(j, "rope_theta", json_new_number(c->rope_theta));
-    json_set(j, "rope_scaling", json_new_text(rope_name(c->rope_scaling)));
+    json_set(j, "rope_theta", json_new_number(c->rope.theta));
+    json_set(j, "rope_scaling", json_new_text(rope_name(c->rope.scaling)));
     json_set(j, "end_ids", json_new_ids(c->end, (size_t)c->n_end));
     json_set(j, "bos_id", c->add_bos && c->bos >= 0 ? json_new_int(c->bos) : json_new_null());
     json_set(j, "tokens", in->tokenizer != NULL ? json_new_int(tokenizer_size(in->tokenizer)) : json_new_null());

@@ -87,7 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     const struct model_shape shape = model_shape_of(&c);
     insist(shape.width == c.width && model_scratch_bytes(&shape, 1) > 0);
     float *frequency = xcalloc((size_t)c.head_dim, sizeof(*frequency));
-    config_rope(&c, NULL, frequency);
+    config_rope(&c.rope, c.head_dim, NULL, frequency);
     for (int i = 0; i < c.head_dim / 2; i++)
         insist(isfinite(frequency[i]));
     free(frequency);

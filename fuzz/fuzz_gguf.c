@@ -87,8 +87,8 @@ static void use_model(const char *path)
         return;
     }
     float *frequency = calloc((size_t)c.head_dim, sizeof(*frequency));
-    if (c.rope_scaling != ROPE_TABLE)
-        config_rope(&c, NULL, frequency);
+    if (c.rope.scaling != ROPE_TABLE)
+        config_rope(&c.rope, c.head_dim, NULL, frequency);
     free(frequency);
     insist(c.vocab > 0 && c.bos >= -1 && c.bos < c.vocab);
     for (int i = 0; i < c.n_end; i++)
@@ -99,7 +99,7 @@ static void use_model(const char *path)
     size_t bytes;
     for (size_t i = 0; w != NULL && weights_list(w, i, &name, &type, &rows, &width, &bytes); i++) {
         struct tensor t;
-        char *other = weights_gguf_name(name), *back = weights_name(other);
+        char *other = weights_gguf_name(c.architecture, name), *back = weights_name(c.architecture, other);
         insist(weights_has(w, name) && weights_shape(w, name, &rows, &width) && strcmp(back, name) == 0);
         if (weights_get_unchecked(w, name, rows, width, &t, &err) && weights_get(w, name, rows, width, &t, &err)) {
             volatile uint8_t sum = 0;

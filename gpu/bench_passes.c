@@ -49,7 +49,8 @@ static void build(struct network *n, struct engine *e, const struct model_shape 
     *n = (struct network){ .e = e, .b = b, .shape = *s };
     n->shape.norm_eps = 1e-5f;
     for (int l = 0; l < s->layers; l++)
-        n->block[l] = (struct block){ .input_norm = ones(b, s->width),
+        n->block[l] = (struct block){ .attention = { .head_dim = s->head_dim },
+                                      .input_norm = ones(b, s->width),
                                       .ffn_norm = ones(b, s->width),
                                       .q = counted(n, &stock, heads, s->width),
                                       .k = counted(n, &stock, kv, s->width),
@@ -61,7 +62,7 @@ static void build(struct network *n, struct engine *e, const struct model_shape 
     n->norm = ones(b, s->width);
     n->head = counted(n, &stock, s->vocab, s->width);
     free(stock.blocks);
-    n->shape.inverse_frequency = ones(b, s->head_dim / 2);
+    n->shape.inverse_frequency[0] = ones(b, s->head_dim / 2);
     n->x = rows_on(b, MAX_PASS_ROWS, s->width);
     n->last = rows_on(b, MAX_PASS_ROWS, s->width);
     n->logits = rows_on(b, MAX_PASS_ROWS, s->vocab);
@@ -80,7 +81,7 @@ static void destroy(struct network *n)
         b->release(b, w->ffn_norm.data);
     }
     b->unprepare(b, n->head);
-    const struct tensor all[] = { n->norm, n->shape.inverse_frequency, n->x, n->last, n->logits };
+    const struct tensor all[] = { n->norm, n->shape.inverse_frequency[0], n->x, n->last, n->logits };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         b->release(b, all[i].data);
     scratch_destroy(&n->scratch, b);

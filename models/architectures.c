@@ -4,10 +4,29 @@
 
 #include "core/memory.h"
 
-// MedusaModelLlama: Medusa-2 trains a model together with its heads, and stores both in one directory.
+// clang-format off
+// MedusaModelLlama: Medusa-2 trains a model together with its heads, and stores both in one directory. Files of Mistral's models have the name of Llama.
 static const struct architecture table[] = {
-    { "llama", "llama", { "LlamaForCausalLM", "MedusaModelLlama" }, GGUF_ROPE_NORM },
+    { .name = "llama", .model_type = "llama", .classes = { "LlamaForCausalLM", "MedusaModelLlama" }, .reads = READS_ATTENTION_BIAS },
+    { .name = "llama", .model_type = "mistral", .classes = { "MistralForCausalLM" }, .kv_heads_needed = true, .reads = READS_WINDOW, .window = 4096 },
+    { .name = "qwen2", .model_type = "qwen2", .classes = { "Qwen2ForCausalLM" }, .kv_heads_needed = true, .gguf_rope = GGUF_ROPE_NEOX, .qkv_bias = true,
+      .reads = READS_WINDOW | READS_USE_WINDOW },
+    { .name = "qwen3", .model_type = "qwen3", .classes = { "Qwen3ForCausalLM" }, .kv_heads_needed = true, .head_dim_needed = true, .gguf_rope = GGUF_ROPE_NEOX, .head_norms = NORMS_OF_HEADS,
+      .reads = READS_ATTENTION_BIAS | READS_WINDOW | READS_USE_WINDOW },
+    { .name = "gemma2", .model_type = "gemma2", .classes = { "Gemma2ForCausalLM" }, .kv_heads_needed = true, .head_dim_needed = true, .gguf_rope = GGUF_ROPE_NEOX, .norms = NORMS_AROUND,
+      .gate = GATE_GELU, .norms_from_zero = true, .scales_embedding = true, .tied = true, .window = 4096, .window_pattern = 2,
+      .reads = READS_ATTENTION_BIAS | READS_WINDOW | READS_SOFT_CAPS | READS_QUERY_SCALAR },
+    { .name = "gemma3", .model_type = "gemma3_text", .classes = { "Gemma3ForCausalLM" }, .kv_heads_needed = true, .head_dim_needed = true, .gguf_rope = GGUF_ROPE_NEOX, .norms = NORMS_AROUND,
+      .head_norms = NORMS_OF_HEADS, .gate = GATE_GELU, .norms_from_zero = true, .scales_embedding = true, .tied = true, .theta = 1e6,
+      .window = 4096, .window_pattern = 6,
+      .reads = READS_ATTENTION_BIAS | READS_WINDOW | READS_WINDOW_PATTERN | READS_SOFT_CAPS | READS_QUERY_SCALAR | READS_LOCAL_ROPE },
+    { .name = "olmo2", .model_type = "olmo2", .classes = { "Olmo2ForCausalLM" }, .norm_eps = 1e-5, .gguf_rope = GGUF_ROPE_NEOX, .norms = NORMS_AFTER,
+      .head_norms = NORMS_OF_ALL, .reads = READS_ATTENTION_BIAS },
+    { .name = "granite", .model_type = "granite", .classes = { "GraniteForCausalLM" }, .reads = READS_ATTENTION_BIAS | READS_MULTIPLIERS },
+    { .name = "smollm3", .model_type = "smollm3", .classes = { "SmolLM3ForCausalLM" }, .kv_heads_needed = true, .tied = true, .theta = 2e6,
+      .reads = READS_ATTENTION_BIAS | READS_WINDOW | READS_USE_WINDOW | READS_NO_ROPE_LAYERS },
 };
+// clang-format on
 enum { ROWS = sizeof(table) / sizeof(*table) };
 
 const struct architecture *architecture_of_gguf(const char *name, size_t n)
@@ -38,6 +57,8 @@ char *architectures_supported(bool gguf)
 {
     struct text t = { 0 };
     for (int i = 0; i < ROWS; i++) {
+        if (gguf && architecture_of_gguf(table[i].name, strlen(table[i].name)) != &table[i])
+            continue;
         text_puts(&t, i == 0 ? "" : i == ROWS - 1 ? " or " : ", ");
         text_printf(&t, gguf ? "%s" : "\"%s\"", gguf ? table[i].name : table[i].model_type);
     }

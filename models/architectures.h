@@ -1,9 +1,10 @@
-// architectures.h - the architectures that can be run: one row each, with what differs between them in names and files.
+// architectures.h - the architectures that can be run: one row each, with what differs between them in names, files and layers.
 //
 // Readers, loaders and conversions ask this table; none of them compares names of architectures.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include "kernels/backend.h"
 
 // The two numbers of a head that RoPE rotates together, in the rows of q and k of a GGUF file (llama.cpp: llama_rope_type).
 enum gguf_rope {
@@ -11,11 +12,53 @@ enum gguf_rope {
     GGUF_ROPE_NEOX, // numbers i and i + head_dim / 2, as in Hugging Face's checkpoints
 };
 
+// Where a layer's RMSNorms are, of attention and of the feed-forward network alike.
+enum norm_places {
+    NORMS_BEFORE, // of the input (Llama)
+    NORMS_AROUND, // of the input, and of the output before it is added to the stream (Gemma-2)
+    NORMS_AFTER,  // of the output only (OLMo-2)
+};
+
+enum head_norms {
+    NO_HEAD_NORMS,
+    NORMS_OF_HEADS, // q and k of each head are normed before RoPE (Qwen3)
+    NORMS_OF_ALL,   // all heads together (OLMo-2)
+};
+
+// Keys of config.json beyond Llama's that the configuration of such a model may set. Others are refused if they have an effect.
+enum reads {
+    READS_ATTENTION_BIAS = 1 << 0, // attention_bias: of q, k, v and o
+    READS_WINDOW = 1 << 1,         // sliding_window, layer_types
+    READS_USE_WINDOW = 1 << 2,     // use_sliding_window, max_window_layers: sliding_window counts only with the first
+    READS_WINDOW_PATTERN = 1 << 3, // sliding_window_pattern: every so many layers one without a window
+    READS_SOFT_CAPS = 1 << 4,      // attn_logit_softcapping, final_logit_softcapping
+    READS_QUERY_SCALAR = 1 << 5,   // query_pre_attn_scalar
+    READS_MULTIPLIERS = 1 << 6,    // embedding_multiplier, attention_multiplier, residual_multiplier, logits_scaling
+    READS_NO_ROPE_LAYERS = 1 << 7, // no_rope_layers, no_rope_layer_interval
+    READS_LOCAL_ROPE = 1 << 8,     // rope_local_base_freq, or rope_parameters of each type of layer
+};
+
 struct architecture {
-    const char *name;       // GGUF: general.architecture, and what its keys begin with ("llama.block_count")
+    const char
+        *name; // GGUF: general.architecture, and what its keys begin with ("llama.block_count"); rows may share one
     const char *model_type; // config.json
     const char *classes[4]; // config.json: `architectures` is one of these; NULL: no more
     enum gguf_rope gguf_rope;
+    unsigned reads; // of enum reads
+    enum norm_places norms;
+    enum head_norms head_norms;
+    enum gate_function gate;
+    bool qkv_bias;         // q, k and v always have biases, o never (Qwen2)
+    bool norms_from_zero;  // safetensors have a norm's weight less one (Gemma)
+    bool scales_embedding; // by sqrt(width) (Gemma)
+    bool tied;             // tie_word_embeddings, where config.json does not say
+    bool
+        kv_heads_needed; // config.json must say num_key_value_heads, and below head_dim: without them transformers takes numbers of
+    bool head_dim_needed; // one model of the family
+    double norm_eps;      // rms_norm_eps, where config.json does not say; 0: 1e-6
+    double theta;         // rope_theta, likewise; 0: 10000
+    int window;           // sliding_window, likewise; 0: none
+    int window_pattern;   // layers i with (i + 1) % pattern have the window, the others see all; 0: all layers have it
 };
 
 // NULL: not supported. The name has n bytes.

@@ -1,30 +1,37 @@
 // block.h - one decoder layer, of the target or of a drafter, in backend operations.
 //
 // Llama's layer: attention over the normed input, residual, SwiGLU over the normed stream, residual (Touvron et al.
-// 2023). The input of attention is an argument because drafters differ there: EAGLE-1's is not normed, EAGLE-3's is twice
-// as wide.
+// 2023). What other families change is in the layer itself: norms of outputs and of heads, a window, no RoPE, another gate. The
+// input of attention is an argument because drafters differ there: EAGLE-1's is not normed, EAGLE-3's is twice as wide.
 #pragma once
 #include <stdbool.h>
 #include "core/tensor.h"
+#include "kernels/backend.h"
+#include "models/model.h"
 
-struct backend;
 struct kv_cache;
 struct layout;
-struct model_shape;
 
 struct block {
-    struct tensor input_norm, ffn_norm; // (1, width)
+    // (1, width); data NULL: none. out_norm and ffn_out_norm: of what attention and the feed-forward network add to the stream.
+    struct tensor input_norm, out_norm, ffn_norm, ffn_out_norm;
+    struct tensor q_norm,
+        k_norm; // of heads (1, head_dim), or of all (1, heads * head_dim), (1, kv_heads * head_dim); data NULL: none
     struct tensor q, k, v, o; // (heads * head_dim, in) (kv_heads * head_dim, in) twice, (width, heads * head_dim)
     struct tensor q_bias, k_bias, v_bias, o_bias; // (1, rows of the weight); data NULL: no bias
     struct tensor gate, up, down;                 // (hidden, width) twice, (width, hidden)
+    struct attention attention;
+    int rope; // its angles; -1: none
+    enum gate_function f;
+    float residual_scale; // of what is added to the stream; 0: 1
 };
 
-struct scratch {          // workspace of a pass; n: rows of the current pass
-    struct tensor h;      // (n, width)
-    struct tensor q, o;   // (n, heads * head_dim)
-    struct tensor k, v;   // (n, kv_heads * head_dim)
-    struct tensor gate;   // (n, hidden)
-    struct tensor angles; // (n, head_dim), written by block_angles
+struct scratch {                 // workspace of a pass; n: rows of the current pass
+    struct tensor h;             // (n, width)
+    struct tensor q, o;          // (n, heads * head_dim)
+    struct tensor k, v;          // (n, kv_heads * head_dim)
+    struct tensor gate;          // (n, hidden)
+    struct tensor angles[ROPES]; // (n, head_dim), written by block_angles
 };
 
 // rows: maximum rows of a pass. Returns false if the device has not enough memory; scratch_destroy is valid then, too.

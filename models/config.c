@@ -36,6 +36,25 @@ bool config_add_end_token(struct model_config *c, const char *file, const char *
     return true;
 }
 
+static bool check_rope(const struct model_config *c, const struct rope *r, const char *file, struct error *err)
+{
+    const bool g = c->gguf, local = r == &c->window_rope;
+    const char *prefix = g ? c->architecture->name : "";
+    if (!(r->theta >= 1 && r->theta <= 1e12))
+        return fail(err, "%s: %s%s: expected a number from 1 to 1e12, found %g", file, prefix,
+                    g       ? ".rope.freq_base"
+                    : local ? "rope_local_base_freq"
+                            : "rope_theta",
+                    r->theta);
+    bool scaled = r->scaling == ROPE_LINEAR || r->scaling == ROPE_LLAMA3;
+    if (scaled && !(r->factor > 0 && r->factor <= 1e6))
+        return fail(err, "%s: %s%s: expected a number above 0, found %g", file, prefix,
+                    g ? ".rope.scaling.factor" : "rope_scaling.factor", r->factor);
+    return r->scaling != ROPE_LLAMA3 || (r->low > 0 && r->high > r->low && r->high <= 1e6) ||
+           fail(err, "%s: rope_scaling: expected 0 < low_freq_factor < high_freq_factor, found %g and %g", file, r->low,
+                r->high);
+}
+
 // Conditions that involve several values. Messages name the keys of the checkpoint's format.
 bool config_check(const struct model_config *c, const char *file, struct error *err)
 {
@@ -50,16 +69,9 @@ bool config_check(const struct model_config *c, const char *file, struct error *
     if (!(c->norm_eps > 0 && c->norm_eps < 1))
         return fail(err, "%s: %s%s: expected a number between 0 and 1, found %g", file, prefix,
                     g ? ".attention.layer_norm_rms_epsilon" : "rms_norm_eps", (double)c->norm_eps);
-    if (!(c->rope_theta >= 1 && c->rope_theta <= 1e12))
-        return fail(err, "%s: %s%s: expected a number from 1 to 1e12, found %g", file, prefix,
-                    g ? ".rope.freq_base" : "rope_theta", c->rope_theta);
-    bool scaled = c->rope_scaling == ROPE_LINEAR || c->rope_scaling == ROPE_LLAMA3;
-    if (scaled && !(c->rope_factor > 0 && c->rope_factor <= 1e6))
-        return fail(err, "%s: %s%s: expected a number above 0, found %g", file, prefix,
-                    g ? ".rope.scaling.factor" : "rope_scaling.factor", c->rope_factor);
-    if (c->rope_scaling == ROPE_LLAMA3 && !(c->rope_low > 0 && c->rope_high > c->rope_low && c->rope_high <= 1e6))
-        return fail(err, "%s: rope_scaling: expected 0 < low_freq_factor < high_freq_factor, found %g and %g", file,
-                    c->rope_low, c->rope_high);
+    if (!check_rope(c, &c->rope, file, err) ||
+        (c->window_rope.theta != 0 && !check_rope(c, &c->window_rope, file, err)))
+        return false;
     if (c->add_bos && c->bos < 0)
         return fail(err, "%s: the tokenizer puts a beginning-of-text token before every text, but none is given", file);
     return true;
@@ -113,30 +125,30 @@ void config_free(struct model_config *c)
 
 // llama3's scaling of frequency f. Each step rounds to float as torch's does: its `2 * pi / f` is the reciprocal of f, times
 // 2 pi.
-static float scale_llama3(const struct model_config *c, float f)
+static float scale_llama3(const struct rope *r, float f)
 {
-    float wave = (1.0f / f) * (float)(2 * M_PI), factor = (float)c->rope_factor;
-    if (wave < (float)(c->rope_original / c->rope_high))
+    float wave = (1.0f / f) * (float)(2 * M_PI), factor = (float)r->factor;
+    if (wave < (float)(r->original / r->high))
         return f;
-    if (wave > (float)(c->rope_original / c->rope_low))
+    if (wave > (float)(r->original / r->low))
         return f / factor;
-    float smooth = ((1.0f / wave) * (float)c->rope_original - (float)c->rope_low) / (float)(c->rope_high - c->rope_low);
+    float smooth = ((1.0f / wave) * (float)r->original - (float)r->low) / (float)(r->high - r->low);
     return (1.0f - smooth) * f / factor + smooth * f;
 }
 
-void config_rope(const struct model_config *c, const float *divisors, float *inverse_frequency)
+void config_rope(const struct rope *r, int head_dim, const float *divisors, float *inverse_frequency)
 {
-    for (int i = 0; i < c->head_dim / 2; i++) {
-        float exponent = (float)(2 * i) / (float)c->head_dim;
-        float f = 1.0f / (float)pow((double)(float)c->rope_theta, (double)exponent);
-        switch (c->rope_scaling) {
+    for (int i = 0; i < head_dim / 2; i++) {
+        float exponent = (float)(2 * i) / (float)head_dim;
+        float f = 1.0f / (float)pow((double)(float)r->theta, (double)exponent);
+        switch (r->scaling) {
         case ROPE_PLAIN:
             break;
         case ROPE_LINEAR:
-            f /= (float)c->rope_factor;
+            f /= (float)r->factor;
             break;
         case ROPE_LLAMA3:
-            f = scale_llama3(c, f);
+            f = scale_llama3(r, f);
             break;
         case ROPE_TABLE:
             f /= divisors[i];

@@ -10,7 +10,7 @@ struct architecture;
 struct error;
 struct json;
 
-enum { MAX_ENDS = 16 };
+enum { MAX_ENDS = 16, MAX_LAYERS = 1024 };
 
 // Keys that mark checkpoints made by speclab, in GGUF's metadata and in config.json: the model they were made from.
 #define CONFIG_INFLATED_GGUF "speclab.inflated_from"
@@ -20,6 +20,27 @@ enum { MAX_ENDS = 16 };
 
 enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_TABLE };
 
+struct rope {
+    double theta;
+    enum rope_scaling scaling; // ROPE_TABLE: divisors from the checkpoint's rope_freqs.weight
+    double factor, low, high;  // of linear and llama3
+    int original;              // llama3's original_max_position_embeddings
+};
+
+struct layer_set {
+    uint64_t bits[MAX_LAYERS / 64];
+};
+
+static inline bool layer_set_has(const struct layer_set *s, int layer)
+{
+    return (s->bits[layer / 64] >> layer % 64 & 1) != 0;
+}
+
+static inline void layer_set_add(struct layer_set *s, int layer)
+{
+    s->bits[layer / 64] |= (uint64_t)1 << layer % 64;
+}
+
 struct model_config {
     char *path; // the file or directory; owned
     bool gguf;
@@ -28,10 +49,15 @@ struct model_config {
     float norm_eps;
     bool tied;           // the LM head is the embedding
     bool attention_bias; // q, k, v (and o) have biases
-    double rope_theta;
-    enum rope_scaling rope_scaling;          // ROPE_TABLE: divisors from the checkpoint's rope_freqs.weight
-    double rope_factor, rope_low, rope_high; // of linear and llama3
-    int rope_original;                       // llama3's original_max_position_embeddings
+    struct rope rope;
+    // Layers that see the last `window` positions only, and layers without RoPE.
+    int window;
+    struct layer_set windowed, unrotated;
+    struct rope window_rope; // of layers with a window; theta 0: as the others
+    float attention_scale;   // of scores; 0: 1 / sqrt(head_dim)
+    float attention_cap;     // of scores, and below of logits: cap * tanh(x / cap); 0: none
+    float logit_cap;
+    float embedding_scale, residual_scale, logit_scale; // factors; 0: 1
     int n_end, end[MAX_ENDS]; // end-of-text ids: eos of config, generation_config and tokenizer, and ends of chat turns
     int bos;                  // -1: none
     bool add_bos;             // the tokenizer puts it before every text
@@ -51,6 +77,6 @@ bool config_read(const char *path, struct model_config *to, struct error *err);
 // files than GGUF and a directory has none of them.
 bool config_read_text(const char *path, struct model_config *to, struct error *err);
 void config_free(struct model_config *c);
-// Writes RoPE's inverse frequencies (head_dim / 2), scaled as the checkpoint says, with the float32 rounding steps of HF
+// Writes a RoPE's inverse frequencies (head_dim / 2), scaled as the checkpoint says, with the float32 rounding steps of HF
 // transformers. divisors: rope_freqs.weight for ROPE_TABLE, otherwise NULL.
-void config_rope(const struct model_config *c, const float *divisors, float *inverse_frequency);
+void config_rope(const struct rope *r, int head_dim, const float *divisors, float *inverse_frequency);

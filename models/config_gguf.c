@@ -1,5 +1,6 @@
 // config_gguf.c - a model's configuration from GGUF metadata (ggml's docs/gguf.md, llama.cpp's llama-model.cpp).
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,28 +76,31 @@ static bool reject_unsupported(struct source *s)
         const char *key;
         double inert, also; // values without effect
         const char *what;
+        unsigned read_by; // of enum reads; 0: by none
     } settings[] = {
-        { "expert_count", 0, 0, "mixtures of experts" },
-        { "attention.sliding_window", 0, 0, "sliding windows" },
-        { "attn_logit_softcapping", 0, 0, "soft caps" },
-        { "final_logit_softcapping", 0, 0, "soft caps" },
-        { "attention.clamp_kqv", 0, 0, "clamped keys and values" },
-        { "attention.max_alibi_bias", 0, 0, "alibi" },
-        { "attention.causal", 1, 1, "attention to the future" },
-        { "attention.scale", 0, 0, "other scales of attention" },
-        { "logit_scale", 0, 1, "scaled logits" },
-        { "residual_scale", 0, 1, "scaled residuals" },
-        { "embedding_scale", 0, 1, "scaled embeddings" },
-        { "use_parallel_residual", 0, 0, "parallel residuals" },
-        { "rope.scale_linear", 1, 0, "the old key of linear scaling" },
-        { "rope.scaling.attn_factor", 1, 0, "scaled attention" },
-        { "rope.scaling.yarn_log_multiplier", 0, 0, "yarn" },
+        { "expert_count", 0, 0, "mixtures of experts", 0 },
+        { "attention.sliding_window", 0, 0, "sliding windows", READS_WINDOW },
+        { "attn_logit_softcapping", 0, 0, "soft caps", READS_SOFT_CAPS },
+        { "final_logit_softcapping", 0, 0, "soft caps", READS_SOFT_CAPS },
+        { "attention.clamp_kqv", 0, 0, "clamped keys and values", 0 },
+        { "attention.max_alibi_bias", 0, 0, "alibi", 0 },
+        { "attention.causal", 1, 1, "attention to the future", 0 },
+        { "attention.scale", 0, 0, "other scales of attention", READS_MULTIPLIERS },
+        { "logit_scale", 0, 1, "scaled logits", READS_MULTIPLIERS },
+        { "residual_scale", 0, 1, "scaled residuals", READS_MULTIPLIERS },
+        { "embedding_scale", 0, 1, "scaled embeddings", READS_MULTIPLIERS },
+        { "use_parallel_residual", 0, 0, "parallel residuals", 0 },
+        { "rope.scale_linear", 1, 0, "the old key of linear scaling", 0 },
+        { "rope.scaling.attn_factor", 1, 0, "scaled attention", 0 },
+        { "rope.scaling.yarn_log_multiplier", 0, 0, "yarn", 0 },
     };
+    const struct architecture *a = s->architecture;
+    const unsigned reads = a->window_pattern > 0 ? a->reads : a->reads & ~(unsigned)READS_WINDOW;
     for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
         int64_t n;
         double v;
         bool b;
-        if (find(s, settings[i].key) == NULL)
+        if (find(s, settings[i].key) == NULL || (settings[i].read_by & reads) != 0)
             continue;
         if (gguf_int(s->g, s->key, &n))
             v = (double)n;
@@ -191,9 +195,9 @@ static bool check_divisors(struct source *s, const struct gguf_tensor *t, int n)
 // As llama.cpp reads it: a factor without a type means linear, and llama 3's scaling is stored as a table of divisors.
 static bool read_rope(struct source *s, struct model_config *c)
 {
-    c->rope_theta = 10000;
+    c->rope.theta = s->architecture->theta != 0 ? s->architecture->theta : 10000;
     double factor = 0;
-    if (!read_real(s, "rope.freq_base", false, &c->rope_theta) || !read_real(s, "rope.scaling.factor", false, &factor))
+    if (!read_real(s, "rope.freq_base", false, &c->rope.theta) || !read_real(s, "rope.scaling.factor", false, &factor))
         return false;
     struct gguf_string type = { "linear", 6 };
     if (find(s, "rope.scaling.type") != NULL && !gguf_text(s->g, s->key, &type))
@@ -208,8 +212,81 @@ static bool read_rope(struct source *s, struct model_config *c)
     if (linear && table != NULL)
         return fail(s->err, "%s: rope is scaled twice, by %s.rope.scaling.factor and by rope_freqs.weight", s->path,
                     s->architecture->name);
-    c->rope_scaling = table != NULL ? ROPE_TABLE : linear ? ROPE_LINEAR : ROPE_PLAIN;
-    c->rope_factor = linear ? factor : 1;
+    c->rope.scaling = table != NULL ? ROPE_TABLE : linear ? ROPE_LINEAR : ROPE_PLAIN;
+    c->rope.factor = linear ? factor : 1;
+    return true;
+}
+
+// ---- layers and factors of some families, as llama.cpp reads them (llama-model.cpp)
+
+static bool read_factor(struct source *s, const char *key, float *to)
+{
+    double x = (double)*to;
+    if (!read_real(s, key, false, &x))
+        return false;
+    if (!(x >= 0 && x <= 1e9))
+        return fail(s->err, "%s: %s: expected a number from 0, found %g", s->path, s->key, x);
+    *to = (float)x;
+    return true;
+}
+
+// llama.cpp's layers with a window follow from the architecture: all but every second or sixth one. Files of Llama, Mistral among them, and of
+// Qwen have none.
+static bool read_windows(struct source *s, struct model_config *c)
+{
+    const struct architecture *a = s->architecture;
+    int pattern = a->window_pattern;
+    if (pattern == 0) {
+        for (int i = 3; i < c->layers && (a->reads & READS_NO_ROPE_LAYERS) != 0; i += 4)
+            layer_set_add(&c->unrotated, i);
+        return true;
+    }
+    c->window = 4096;
+    if (!read_int(s, "attention.sliding_window", (a->reads & READS_LOCAL_ROPE) != 0, 1, LIMIT_CONTEXT, &c->window))
+        return false;
+    if ((a->reads & READS_WINDOW_PATTERN) != 0 &&
+        !read_int(s, "attention.sliding_window_pattern", false, 1, LIMIT_LAYERS, &pattern))
+        return false;
+    for (int i = 0; i < c->layers; i++)
+        if ((i + 1) % pattern != 0)
+            layer_set_add(&c->windowed, i);
+    if ((a->reads & READS_LOCAL_ROPE) == 0)
+        return true;
+    c->window_rope = (struct rope){ .theta = 10000 };
+    return read_real(s, "rope.freq_base_swa", false, &c->window_rope.theta);
+}
+
+// The scale of scores is of the width divided by the heads in the largest models of Gemma, which llama.cpp knows by their layers.
+static float query_scale(const struct model_config *c, const struct architecture *a)
+{
+    const int largest = a->head_norms == NO_HEAD_NORMS ? 46 : 62;
+    const int of = c->layers == largest ? c->width / c->heads : c->head_dim;
+    return 1 / sqrtf((float)of);
+}
+
+static bool read_factors(struct source *s, struct model_config *c)
+{
+    const struct architecture *a = s->architecture;
+    float divisor = 0;
+    if ((a->reads & READS_SOFT_CAPS) != 0) {
+        const bool both = (a->reads & READS_LOCAL_ROPE) == 0; // Gemma-2, whose files may lack the keys
+        c->attention_cap = both ? 50 : 0;
+        c->logit_cap = both ? 30 : 0;
+        if (!read_factor(s, "attn_logit_softcapping", &c->attention_cap) ||
+            !read_factor(s, "final_logit_softcapping", &c->logit_cap))
+            return false;
+    }
+    if ((a->reads & READS_QUERY_SCALAR) != 0)
+        c->attention_scale = query_scale(c, a);
+    if ((a->reads & READS_MULTIPLIERS) != 0) {
+        if (!read_factor(s, "attention.scale", &c->attention_scale) ||
+            !read_factor(s, "embedding_scale", &c->embedding_scale) ||
+            !read_factor(s, "residual_scale", &c->residual_scale) || !read_factor(s, "logit_scale", &divisor))
+            return false;
+        c->logit_scale = divisor > 0 ? 1 / divisor : 0;
+    }
+    if (a->scales_embedding)
+        c->embedding_scale = sqrtf((float)c->width);
     return true;
 }
 
@@ -347,7 +424,8 @@ bool config_from_gguf(const char *path, struct digest *d, struct model_config *t
     struct source s = { .g = g, .path = path, .err = err };
     to->gguf = true;
     bool ok = read_architecture(&s) && reject_unsupported(&s) && read_sizes(&s, to) && read_rope(&s, to) &&
-              read_vocabulary(&s, to) && read_tokenizer(&s, to) && read_mark(&s, CONFIG_INFLATED_GGUF, &to->inflated) &&
+              read_windows(&s, to) && read_factors(&s, to) && read_vocabulary(&s, to) && read_tokenizer(&s, to) &&
+              read_mark(&s, CONFIG_INFLATED_GGUF, &to->inflated) &&
               read_mark(&s, CONFIG_QUANTIZED_GGUF, &to->quantized);
     to->architecture = s.architecture;
     gguf_close(g);

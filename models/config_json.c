@@ -1,5 +1,6 @@
-// config_json.c - the configuration of Llama layers, from the JSON that transformers' LlamaConfig writes: a model's
+// config_json.c - the configuration of layers, from the JSON that transformers' configurations write: a model's
 // config.json, or the object in a head's config.json that describes its own layers.
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,47 +8,50 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/memory.h"
 #include "models/architectures.h"
 #include "models/config_parts.h"
 #include "formats/json_fields.h"
 
-// Rejects settings that are not supported. null, and values that have no effect, are accepted.
-static bool reject_unsupported(const struct fields *f)
+// Rejects settings that the architecture does not read. null, and values that have no effect, are accepted.
+static bool reject_unsupported(const struct fields *f, const struct architecture *a)
 {
     static const struct {
         const char *key, *inert; // the value as JSON
+        unsigned read_by;        // of enum reads; 0: by none
     } settings[] = {
-        { "hidden_act", "\"silu\"" },
-        { "mlp_bias", "false" },
-        { "sliding_window", "null" },
-        { "partial_rotary_factor", "1" },
-        { "attn_logit_softcapping", "null" },
-        { "final_logit_softcapping", "null" },
-        { "quantization_config", "null" },
-        { "compression_config", "null" },
-        { "num_experts", "0" },
-        { "num_local_experts", "0" },
-        { "pretraining_tp", "1" },
-        { "rope_interleaved", "false" },
-        { "is_encoder_decoder", "false" },
+        { "attention_bias", "false", READS_ATTENTION_BIAS },
+        { "mlp_bias", "false", 0 },
+        { "sliding_window", "null", READS_WINDOW },
+        { "partial_rotary_factor", "1", 0 },
+        { "attn_logit_softcapping", "null", READS_SOFT_CAPS },
+        { "final_logit_softcapping", "null", READS_SOFT_CAPS },
+        { "quantization_config", "null", 0 },
+        { "compression_config", "null", 0 },
+        { "num_experts", "0", 0 },
+        { "num_local_experts", "0", 0 },
+        { "pretraining_tp", "1", 0 },
+        { "rope_interleaved", "false", 0 },
+        { "is_encoder_decoder", "false", 0 },
+        { "use_bidirectional_attention", "false", 0 },
         // Llama's class does not read these; code that comes with a checkpoint may. No tensor shows them.
-        { "embedding_multiplier", "1" },
-        { "residual_multiplier", "1" },
-        { "attention_multiplier", "null" },
-        { "logits_scaling", "1" },
-        { "scale_emb", "1" },
-        { "scale_depth", "null" },
-        { "query_pre_attn_scalar", "null" },
-        { "clip_qkv", "null" },
-        { "no_rope_layers", "null" },
-        { "logit_scale", "1" },
-        { "use_parallel_residual", "false" },
-        { "alibi", "false" },
-        { "num_nextn_predict_layers", "0" },
+        { "embedding_multiplier", "1", READS_MULTIPLIERS },
+        { "residual_multiplier", "1", READS_MULTIPLIERS },
+        { "attention_multiplier", "null", READS_MULTIPLIERS },
+        { "logits_scaling", "1", READS_MULTIPLIERS },
+        { "scale_emb", "1", 0 },
+        { "scale_depth", "null", 0 },
+        { "query_pre_attn_scalar", "null", READS_QUERY_SCALAR },
+        { "clip_qkv", "null", 0 },
+        { "no_rope_layers", "null", READS_NO_ROPE_LAYERS },
+        { "logit_scale", "1", 0 },
+        { "use_parallel_residual", "false", 0 },
+        { "alibi", "false", 0 },
+        { "num_nextn_predict_layers", "0", 0 },
     };
     for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
         const struct json *v = json_get(f->object, settings[i].key);
-        if (json_is_null(v))
+        if (json_is_null(v) || (settings[i].read_by & a->reads) != 0)
             continue;
         char *text = json_write(v);
         bool same = strcmp(text, settings[i].inert) == 0 ||
@@ -64,19 +68,27 @@ static bool reject_unsupported(const struct fields *f)
     if (!json_is_null(norm) && strcasecmp(json_text(norm), "rmsnorm") != 0 &&
         strcasecmp(json_text(norm), "rms_norm") != 0)
         return fields_refuse(f, "norm_type", "\"rmsnorm\"", norm);
-    const struct json *types = json_get(f->object, "layer_types");
-    if (!json_is_null(types) && !json_is_array(types))
-        return fields_refuse(f, "layer_types", "\"full_attention\" for every layer", types);
-    for (size_t i = 0; i < json_count(types); i++)
-        if (strcmp(json_text(json_at(types, i)), "full_attention") != 0)
-            return fields_refuse(f, "layer_types", "\"full_attention\" for every layer", types);
     return true;
+}
+
+// Gemma's configurations have the function under hidden_activation, older ones under hidden_act, with another name.
+static bool check_gate(const struct fields *f, const struct architecture *a)
+{
+    const struct json *own = json_get(f->object, "hidden_activation"), *old = json_get(f->object, "hidden_act");
+    const bool gelu = a->gate == GATE_GELU;
+    const char *key = gelu && !json_is_null(own) ? "hidden_activation" : "hidden_act";
+    const struct json *v = gelu && !json_is_null(own) ? own : old;
+    const char *expected = gelu ? "gelu_pytorch_tanh" : "silu";
+    if (json_is_null(v) || strcmp(json_text(v), expected) == 0)
+        return true;
+    return fields_refuse(f, key, gelu ? "\"gelu_pytorch_tanh\"" : "\"silu\"", v);
 }
 
 static bool read_sizes(const struct fields *f, struct model_config *c)
 {
     c->context = 2048; // LlamaConfig's default
-    double eps = 1e-6;
+    const struct architecture *a = c->architecture;
+    double eps = a->norm_eps != 0 ? a->norm_eps : 1e-6;
     if (!fields_int(f, "num_hidden_layers", true, 1, LIMIT_LAYERS, &c->layers) ||
         !fields_int(f, "hidden_size", true, 1, LIMIT_SIZE, &c->width) ||
         !fields_int(f, "intermediate_size", true, 1, LIMIT_SIZE, &c->hidden) ||
@@ -86,11 +98,13 @@ static bool read_sizes(const struct fields *f, struct model_config *c)
         return false;
     c->kv_heads = c->heads;
     c->head_dim = c->width / c->heads;
-    if (json_is_null(json_get(f->object, "head_dim")) && c->width % c->heads != 0)
+    if (json_is_null(json_get(f->object, "head_dim")) && !a->head_dim_needed && c->width % c->heads != 0)
         return fields_refuse(f, "num_attention_heads", "a divisor of hidden_size, as there is no head_dim",
                              json_get(f->object, "num_attention_heads"));
-    if (!fields_int(f, "num_key_value_heads", false, 1, LIMIT_HEADS, &c->kv_heads) ||
-        !fields_int(f, "head_dim", false, 2, LIMIT_SIZE, &c->head_dim) ||
+    c->tied = a->tied;
+    c->attention_bias = a->qkv_bias;
+    if (!fields_int(f, "num_key_value_heads", a->kv_heads_needed, 1, LIMIT_HEADS, &c->kv_heads) ||
+        !fields_int(f, "head_dim", a->head_dim_needed, 2, LIMIT_SIZE, &c->head_dim) ||
         !fields_bool(f, "tie_word_embeddings", &c->tied) || !fields_bool(f, "attention_bias", &c->attention_bias) ||
         !fields_real(f, "rms_norm_eps", false, &eps))
         return false;
@@ -98,30 +112,18 @@ static bool read_sizes(const struct fields *f, struct model_config *c)
     return true;
 }
 
-// transformers 4 writes rope_theta and rope_scaling, transformers 5 rope_parameters, which contains both.
-static bool read_rope(const struct fields *f, struct model_config *c)
+// One RoPE, from the object that scales it (data null: none does). theta: where the object has none.
+static bool read_one_rope(const struct fields *f, const char *where, const struct json *rope, double theta,
+                          struct rope *to)
 {
-    const struct json *new = json_get(f->object, "rope_parameters"), *old = json_get(f->object, "rope_scaling");
-    if (!json_is_null(new) && !json_is_null(old))
-        return fields_refuse(f, "rope_scaling", "nothing beside rope_parameters", old);
-    const char *where = json_is_null(new) ? "rope_scaling" : "rope_parameters";
-    const struct json *rope = json_is_null(new) ? old : new;
-    if (!json_is_null(rope) && !json_is_object(rope))
-        return fields_refuse(f, where, "an object", rope);
     const struct fields of_rope = { f->path, where, rope, f->err };
-
-    c->rope_theta = 10000;
-    if (!fields_real(f, "rope_theta", false, &c->rope_theta))
-        return false;
-    double outer = c->rope_theta, part = 1;
-    if (!fields_real(&of_rope, "rope_theta", false, &c->rope_theta) ||
+    double part = 1;
+    to->theta = theta;
+    if (!fields_real(&of_rope, "rope_theta", false, &to->theta) ||
         !fields_real(&of_rope, "partial_rotary_factor", false, &part))
         return false;
-    if (!json_is_null(json_get(f->object, "rope_theta")) && outer != c->rope_theta)
-        return fields_refuse(f, "rope_theta", "the same in rope_parameters", json_get(f->object, "rope_theta"));
     if (part != 1)
         return fields_refuse(f, "partial_rotary_factor", "1", json_get(rope, "partial_rotary_factor"));
-
     const struct json *type = json_get(rope, "rope_type"), *old_type = json_get(rope, "type");
     // Versions of transformers differ in which of the two they use.
     if (!json_is_null(type) && !json_is_null(old_type) && strcmp(json_text(type), json_text(old_type)) != 0)
@@ -129,29 +131,184 @@ static bool read_rope(const struct fields *f, struct model_config *c)
     if (json_is_null(type))
         type = old_type;
     const char *name = json_is_text(type) ? json_text(type) : "default";
-    bool per_layer = json_get(rope, "full_attention") != NULL || json_get(rope, "sliding_attention") != NULL;
-    if ((!json_is_null(type) && !json_is_text(type)) || per_layer)
+    if (!json_is_null(type) && !json_is_text(type))
         return fields_refuse(f, where, "one rope for all layers, with a rope_type", rope);
     if (strcmp(name, "default") == 0)
         return true;
-    if (!fields_real(&of_rope, "factor", true, &c->rope_factor))
+    if (!fields_real(&of_rope, "factor", true, &to->factor))
         return false;
     if (strcmp(name, "linear") == 0) {
-        c->rope_scaling = ROPE_LINEAR;
+        to->scaling = ROPE_LINEAR;
         return true;
     }
     if (strcmp(name, "llama3") != 0)
         return fields_refuse(f, where, "a rope_type of default, linear or llama3", type);
     double original = 0;
-    if (!fields_real(&of_rope, "low_freq_factor", true, &c->rope_low) ||
-        !fields_real(&of_rope, "high_freq_factor", true, &c->rope_high) ||
+    if (!fields_real(&of_rope, "low_freq_factor", true, &to->low) ||
+        !fields_real(&of_rope, "high_freq_factor", true, &to->high) ||
         !fields_real(&of_rope, "original_max_position_embeddings", true, &original))
         return false;
     if (!(original >= 1 && original <= LIMIT_CONTEXT))
         return fields_refuse(f, "original_max_position_embeddings", "a number of positions",
                              json_get(rope, "original_max_position_embeddings"));
-    c->rope_original = (int)original;
-    c->rope_scaling = ROPE_LLAMA3;
+    to->original = (int)original;
+    to->scaling = ROPE_LLAMA3;
+    return true;
+}
+
+// transformers 4 writes rope_theta and rope_scaling, transformers 5 rope_parameters, which contains both; of a model whose layers
+// with a window have a RoPE of their own, one object for each type of layer.
+static bool read_rope(const struct fields *f, struct model_config *c)
+{
+    const struct json *new = json_get(f->object, "rope_parameters"), *old = json_get(f->object, "rope_scaling");
+    const bool local = (c->architecture->reads & READS_LOCAL_ROPE) != 0;
+    if (!json_is_null(new) && !json_is_null(old))
+        return fields_refuse(f, "rope_scaling", "nothing beside rope_parameters", old);
+    const char *where = json_is_null(new) ? "rope_scaling" : "rope_parameters";
+    const struct json *rope = json_is_null(new) ? old : new;
+    if (!json_is_null(rope) && !json_is_object(rope))
+        return fields_refuse(f, where, "an object", rope);
+    const struct json *full = json_get(rope, "full_attention"), *windowed = json_get(rope, "sliding_attention");
+    const bool per_type = full != NULL || windowed != NULL;
+    if (per_type && !local)
+        return fields_refuse(f, where, "one rope for all layers, with a rope_type", rope);
+
+    double theta = c->architecture->theta != 0 ? c->architecture->theta : 10000, of_windows = 10000;
+    if (!fields_real(f, "rope_theta", false, &theta) ||
+        (local && !fields_real(f, "rope_local_base_freq", false, &of_windows)) ||
+        !read_one_rope(f, where, per_type ? full : rope, theta, &c->rope))
+        return false;
+    if (!json_is_null(json_get(f->object, "rope_theta")) && theta != c->rope.theta)
+        return fields_refuse(f, "rope_theta", "the same in rope_parameters", json_get(f->object, "rope_theta"));
+    return !local || read_one_rope(f, where, per_type ? windowed : NULL, of_windows, &c->window_rope);
+}
+
+// ---- layers
+
+// sliding_window, null where use_sliding_window is false. 0: no layer has one.
+static bool read_window_size(const struct fields *f, struct model_config *c)
+{
+    const unsigned reads = c->architecture->reads;
+    const struct json *v = json_get(f->object, "sliding_window");
+    bool used = (reads & READS_USE_WINDOW) == 0;
+    if ((reads & READS_WINDOW) == 0)
+        return true;
+    if (!used && !fields_bool(f, "use_sliding_window", &used))
+        return false;
+    c->window = json_get(f->object, "sliding_window") != NULL ? 0 : c->architecture->window;
+    if (!json_is_null(v) && !fields_int(f, "sliding_window", false, 1, LIMIT_CONTEXT, &c->window))
+        return false;
+    c->window = used ? c->window : 0;
+    return true;
+}
+
+// Without layer_types: which layers transformers gives a window.
+static bool default_windows(const struct fields *f, struct model_config *c)
+{
+    const struct architecture *a = c->architecture;
+    int pattern = a->window_pattern, first = 0;
+    if ((a->reads & READS_WINDOW_PATTERN) != 0 &&
+        !fields_int(f, "sliding_window_pattern", false, 1, LIMIT_LAYERS, &pattern))
+        return false;
+    if ((a->reads & READS_USE_WINDOW) != 0 && (a->reads & READS_NO_ROPE_LAYERS) == 0) {
+        first = 28;
+        if (!fields_int(f, "max_window_layers", false, 0, LIMIT_CONTEXT, &first))
+            return false;
+    }
+    for (int i = first; i < c->layers; i++)
+        if ((pattern == 0 || (i + 1) % pattern != 0) &&
+            ((a->reads & READS_NO_ROPE_LAYERS) == 0 || layer_set_has(&c->unrotated, i)))
+            layer_set_add(&c->windowed, i);
+    return true;
+}
+
+static bool read_windows(const struct fields *f, struct model_config *c)
+{
+    const struct json *types = json_get(f->object, "layer_types");
+    if (!read_window_size(f, c))
+        return false;
+    if (json_is_null(types) && c->window > 0)
+        return default_windows(f, c);
+    const bool one =
+        c->window > 0 && c->architecture->window_pattern == 0 &&
+        (c->architecture->reads & READS_USE_WINDOW) == 0; // Mistral: transformers does not read layer_types
+    char *expected = one ? xstrdup("nothing: all layers have the window")
+                         : xformat("a list of %d times \"full_attention\"%s", c->layers,
+                                   c->window > 0 ? " or \"sliding_attention\"" : "");
+    bool ok = json_is_null(types) || (json_is_array(types) && !one && json_count(types) == (size_t)c->layers);
+    for (size_t i = 0; i < json_count(types) && ok; i++) {
+        const bool windowed = strcmp(json_text(json_at(types, i)), "sliding_attention") == 0;
+        ok = windowed ? c->window > 0 : strcmp(json_text(json_at(types, i)), "full_attention") == 0;
+        if (windowed)
+            layer_set_add(&c->windowed, (int)i);
+    }
+    if (!ok)
+        fields_refuse(f, "layer_types", expected, types);
+    free(expected);
+    return ok;
+}
+
+// SmolLM3: no_rope_layers has a 1 for each layer with RoPE; without it every fourth layer has none.
+static bool read_unrotated(const struct fields *f, struct model_config *c)
+{
+    const struct json *list = json_get(f->object, "no_rope_layers");
+    int interval = 4;
+    if ((c->architecture->reads & READS_NO_ROPE_LAYERS) == 0)
+        return true;
+    if (!fields_int(f, "no_rope_layer_interval", false, 1, LIMIT_LAYERS, &interval))
+        return false;
+    if (!json_is_null(list) && (!json_is_array(list) || json_count(list) != (size_t)c->layers))
+        return fields_refuse(f, "no_rope_layers", "a number, 0 or 1, for each layer", list);
+    for (int i = 0; i < c->layers; i++) {
+        const struct json *v = json_at(list, (size_t)i);
+        if (!json_is_null(list) && (!json_is_int(v) || json_int(v) < 0 || json_int(v) > 1))
+            return fields_refuse(f, "no_rope_layers", "a number, 0 or 1, for each layer", list);
+        if (json_is_null(list) ? (i + 1) % interval == 0 : json_int(v) == 0)
+            layer_set_add(&c->unrotated, i);
+    }
+    return true;
+}
+
+// ---- factors
+
+static bool positive(const struct fields *f, const char *key, double least, float *to)
+{
+    double x = 0;
+    const struct json *v = json_get(f->object, key);
+    if (json_is_null(v))
+        return true;
+    if (!fields_real(f, key, false, &x))
+        return false;
+    if (!(x >= least && x <= 1e9))
+        return fields_refuse(f, key, "a number above 0", v);
+    *to = (float)x;
+    return true;
+}
+
+static bool read_factors(const struct fields *f, struct model_config *c)
+{
+    const unsigned reads = c->architecture->reads;
+    const double least = 1e-9;
+    float scalar = 0, divisor = 0;
+    if ((reads & READS_SOFT_CAPS) != 0 && (!positive(f, "attn_logit_softcapping", least, &c->attention_cap) ||
+                                           !positive(f, "final_logit_softcapping", least, &c->logit_cap)))
+        return false;
+    if ((reads & READS_QUERY_SCALAR) != 0) {
+        if (!positive(f, "query_pre_attn_scalar", least, &scalar))
+            return false;
+        c->attention_scale = 1 / sqrtf(scalar > 0 ? scalar : 256);
+    }
+    if ((reads & READS_MULTIPLIERS) != 0) {
+        c->attention_scale = 1;
+        if (!positive(f, "embedding_multiplier", least, &c->embedding_scale) ||
+            !positive(f, "residual_multiplier", least, &c->residual_scale) ||
+            !positive(f, "attention_multiplier", least, &c->attention_scale) ||
+            !positive(f, "logits_scaling", least, &divisor))
+            return false;
+        c->logit_scale = divisor > 0 ? 1 / divisor : 0;
+    }
+    if (c->architecture->scales_embedding)
+        c->embedding_scale = sqrtf((float)c->width);
     return true;
 }
 
@@ -169,5 +326,6 @@ bool config_read_family(const struct fields *f, bool required, struct model_conf
 
 bool config_from_json(const struct fields *f, struct model_config *to)
 {
-    return reject_unsupported(f) && read_sizes(f, to) && read_rope(f, to);
+    return reject_unsupported(f, to->architecture) && check_gate(f, to->architecture) && read_sizes(f, to) &&
+           read_rope(f, to) && read_unrotated(f, to) && read_windows(f, to) && read_factors(f, to);
 }

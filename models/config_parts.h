@@ -7,7 +7,7 @@ struct fields;
 
 // No larger models exist, and smaller numbers keep every product of two sizes far from overflow.
 enum {
-    LIMIT_LAYERS = 1024,
+    LIMIT_LAYERS = MAX_LAYERS,
     LIMIT_HEADS = 1 << 14,
     LIMIT_SIZE = (1 << 24) - 1,
     LIMIT_CONTEXT = 1 << 24,

@@ -61,6 +61,8 @@ static bool load_layers(struct eagle *e, struct error *err)
         char prefix[32];
         snprintf(prefix, sizeof(prefix), "layers.%d.", l);
         const struct block_load what = {
+            .config = &e->config.layers,
+            .layer = l,
             .prefix = prefix,
             .in = is_eagle3(e) && l == 0 ? 2 * e->shape.width : e->shape.width,
             .input_norm = is_eagle3(e) || l > 0,
@@ -197,7 +199,7 @@ static bool load(struct eagle *e, struct error *err)
 {
     const struct model_config *c = &e->config.layers;
     e->shape = model_shape_of(c);
-    return load_rope(&e->tensor_loader, c, NULL, &e->shape.inverse_frequency, err) &&
+    return load_rope(&e->tensor_loader, &c->rope, c->head_dim, NULL, &e->shape.inverse_frequency[0], err) &&
            (is_eagle3(e) ? load_eagle3(e, err) : load_eagle(e, err)) && load_layers(e, err) && load_ends(e, err) &&
            read_vocabulary(e, err) && all_are_used(e, err) &&
            (e->tensor_loader.check_only || (allocate_workspace(e, err) && e->backend->sync(e->backend, err)));

@@ -38,12 +38,15 @@ static bool load_layer(struct model *m, int layer, struct error *err)
     snprintf(prefix, sizeof(prefix), "model.layers.%d.", layer);
     // Hugging Face's config declares biases for all four matrices; in GGUF the biases are those whose tensors exist.
     const struct block_load what = {
+        .config = &m->config,
+        .layer = layer,
         .prefix = prefix,
         .in = m->shape.width,
         .input_norm = true,
-        .biases = !m->config.attention_bias ? NO_BIASES
-                  : m->config.gguf          ? FOUND_BIASES
-                                            : ALL_BIASES,
+        .biases = !m->config.attention_bias          ? NO_BIASES
+                  : m->config.gguf                   ? FOUND_BIASES
+                  : m->config.architecture->qkv_bias ? QKV_BIASES
+                                                     : ALL_BIASES,
     };
     return load_block(&m->tensor_loader, &what, &m->shape, &m->block[layer], err);
 }
@@ -52,12 +55,17 @@ static bool load_model_rope(struct model *m, struct error *err)
 {
     const int half = m->shape.head_dim / 2;
     struct tensor divisors = { 0 };
-    if (m->config.rope_scaling == ROPE_TABLE && !weights_get(m->weights, "rope_freqs.weight", 1, half, &divisors, err))
+    if (m->config.rope.scaling == ROPE_TABLE && !weights_get(m->weights, "rope_freqs.weight", 1, half, &divisors, err))
         return false;
     if (divisors.data != NULL && divisors.type != F32)
         return fail(err, "%s: rope_freqs.weight: expected type f32, found %s", m->config.path,
                     type_facts[divisors.type].name);
-    return load_rope(&m->tensor_loader, &m->config, divisors.data, &m->shape.inverse_frequency, err);
+    const int head_dim = m->shape.head_dim;
+    const struct rope *local = &m->config.window_rope;
+    return load_rope(&m->tensor_loader, &m->config.rope, head_dim, divisors.data, &m->shape.inverse_frequency[0],
+                     err) &&
+           (local->theta == 0 ||
+            load_rope(&m->tensor_loader, local, head_dim, NULL, &m->shape.inverse_frequency[1], err));
 }
 
 static bool load_tensors(struct model *m, struct error *err)
@@ -70,7 +78,7 @@ static bool load_tensors(struct model *m, struct error *err)
     for (int l = 0; l < s->layers; l++)
         if (!load_layer(m, l, err))
             return false;
-    if (!load_vector(c, "model.norm.weight", s->width, &m->norm, err) ||
+    if (!load_norm(c, &m->config, "model.norm.weight", s->width, &m->norm, err) ||
         !load_table(c, "model.embed_tokens.weight", s->vocab, s->width, &m->embedding, err))
         return false;
     if (!m->config.tied)
@@ -324,7 +332,8 @@ static struct tensor run_layers(struct model *m, struct kv_cache *c, const struc
     for (int i = 0; i < n; i++) {
         const int l = layer != NULL ? layer[i] : i;
         tap(m, taps, l, x);
-        const struct tensor h = b->rmsnorm(b, m->scratch.h, x, m->block[l].input_norm, m->shape.norm_eps);
+        const struct tensor norm = m->block[l].input_norm,
+                            h = norm.data != NULL ? b->rmsnorm(b, m->scratch.h, x, norm, m->shape.norm_eps) : x;
         block_forward(b, &m->block[l], &m->shape, l, c, layout, &m->scratch, x, h);
     }
     tap(m, taps, m->shape.layers, x);
@@ -387,11 +396,16 @@ bool model_forward_some(struct model *m, struct kv_cache *c, const struct pass *
 void model_embed(const struct model *m, struct tensor out, const struct pass *p)
 {
     take_tokens(m->backend, out, m->embedding, p->token, p->device_rows, p->n_device_rows);
+    if (m->config.embedding_scale != 0)
+        m->backend->rescale(m->backend, out, m->config.embedding_scale, 0);
 }
 
 void model_logits(const struct model *m, struct tensor out, struct tensor state)
 {
+    const struct model_config *c = &m->config;
     multiply(m->backend, out, state, m->some.data != NULL ? m->some : m->head);
+    if (c->logit_cap != 0 || c->logit_scale != 0)
+        m->backend->rescale(m->backend, out, c->logit_scale != 0 ? c->logit_scale : 1, c->logit_cap);
 }
 
 void model_head_rows(const struct model *m, struct tensor out, const int32_t *token)

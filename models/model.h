@@ -18,11 +18,13 @@ struct model_config;
 struct device_rows;
 struct weights;
 
+enum { ROPES = 2 };
 struct model_shape {
     int layers, width, heads, kv_heads, head_dim, hidden, vocab, context;
     float norm_eps;
-    // (1, head_dim / 2) of RoPE, scaled as the checkpoint says (llama3, linear, or its own table)
-    struct tensor inverse_frequency;
+    // (1, head_dim / 2) of each RoPE, scaled as the checkpoint says (llama3, linear, or its own table): that of all layers, or of those
+    // without a window; and that of layers with one, where it is another (data NULL: it is not)
+    struct tensor inverse_frequency[ROPES];
 };
 
 struct pass {

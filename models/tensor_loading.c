@@ -11,6 +11,7 @@
 #include "kernels/backend.h"
 #include "kernels/float_rows.h"
 #include "kernels/memory_check.h"
+#include "models/architectures.h"
 #include "models/block.h"
 #include "models/config.h"
 #include "models/packed_cache.h"
@@ -221,16 +222,37 @@ bool load_vector(struct tensor_loader *c, const char *name, int64_t width, struc
     return ok || fail(err, "%s: not enough memory for %s", b->name, name);
 }
 
-bool load_rope(struct tensor_loader *c, const struct model_config *config, const float *divisors, struct tensor *to,
+bool load_norm(struct tensor_loader *c, const struct model_config *config, const char *name, int64_t width,
+               struct tensor *to, struct error *err)
+{
+    struct backend *b = c->backend;
+    if (!load_vector(c, name, width, to, err))
+        return false;
+    if (c->check_only || config->gguf || !config->architecture->norms_from_zero)
+        return true;
+    const struct tensor ones = rows_on(b, 1, width);
+    float *one = xmalloc((size_t)width * sizeof(*one));
+    for (int64_t i = 0; i < width; i++)
+        one[i] = 1;
+    if (ones.data != NULL) {
+        b->upload(b, ones.data, one, tensor_bytes(ones));
+        b->add(b, *to, ones);
+    }
+    b->release(b, ones.data);
+    free(one);
+    return ones.data != NULL || fail(err, "%s: not enough memory for %s", b->name, name);
+}
+
+bool load_rope(struct tensor_loader *c, const struct rope *rope, int head_dim, const float *divisors, struct tensor *to,
                struct error *err)
 {
     struct backend *b = c->backend;
     if (c->check_only)
         return true;
-    const int half = config->head_dim / 2;
+    const int half = head_dim / 2;
     const size_t bytes = (size_t)half * sizeof(float);
     float *frequency = xcalloc((size_t)half, sizeof(float));
-    config_rope(config, divisors, frequency);
+    config_rope(rope, head_dim, divisors, frequency);
     *to = tensor_of(b->alloc(b, bytes), F32, 1, half);
     remember(&c->vector, &c->vectors, to);
     if (to->data != NULL)
@@ -242,20 +264,75 @@ bool load_rope(struct tensor_loader *c, const struct model_config *config, const
 // ---- a decoder layer
 
 struct part {
+    enum { MATRIX, NORM, BIAS } kind;
     const char *name;
     struct tensor *to;
-    int64_t rows, width; // rows 1: a vector
-    bool bias;
+    int64_t rows, width;
 };
 
-static bool load_part(struct tensor_loader *c, const struct block_load *what, const struct part *p, struct error *err)
+static bool has_bias(const struct tensor_loader *c, const struct block_load *what, const char *name, bool of_o)
+{
+    switch (what->biases) {
+    case NO_BIASES:
+        return false;
+    case QKV_BIASES:
+        return !of_o;
+    case ALL_BIASES:
+        return true;
+    case FOUND_BIASES:
+        return weights_has(c->weights, name);
+    }
+    return false;
+}
+
+static bool load_part(struct tensor_loader *c, const struct block_load *what, const struct part *p, struct block *to,
+                      struct error *err)
 {
     char name[160];
     snprintf(name, sizeof(name), "%s%s", what->prefix, p->name);
-    if (p->bias && (what->biases == NO_BIASES || (what->biases == FOUND_BIASES && !weights_has(c->weights, name))))
-        return true;
-    return p->rows == 1 ? load_vector(c, name, p->width, p->to, err)
-                        : load_matrix(c, name, p->rows, p->width, p->to, err);
+    if (p->kind == MATRIX)
+        return load_matrix(c, name, p->rows, p->width, p->to, err);
+    if (p->kind == NORM)
+        return load_norm(c, what->config, name, p->width, p->to, err);
+    return !has_bias(c, what, name, p->to == &to->o_bias) || load_vector(c, name, p->width, p->to, err);
+}
+
+// The layer's norms, under the names of its family: where there are two, or one behind, "post_attention" is of attention's output.
+static int norm_parts(const struct block_load *what, const struct model_shape *s, struct block *to, struct part part[6])
+{
+    const struct architecture *a = what->config->architecture;
+    const bool of_heads = a->head_norms == NORMS_OF_HEADS;
+    int n = 0;
+    if (what->input_norm && a->norms != NORMS_AFTER)
+        part[n++] = (struct part){ NORM, "input_layernorm.weight", &to->input_norm, 1, s->width };
+    if (a->norms == NORMS_BEFORE)
+        part[n++] = (struct part){ NORM, "post_attention_layernorm.weight", &to->ffn_norm, 1, s->width };
+    else {
+        part[n++] = (struct part){ NORM, "post_attention_layernorm.weight", &to->out_norm, 1, s->width };
+        part[n++] = (struct part){ NORM, "post_feedforward_layernorm.weight", &to->ffn_out_norm, 1, s->width };
+    }
+    if (a->norms == NORMS_AROUND)
+        part[n++] = (struct part){ NORM, "pre_feedforward_layernorm.weight", &to->ffn_norm, 1, s->width };
+    if (a->head_norms != NO_HEAD_NORMS) {
+        part[n++] = (struct part){ NORM, "self_attn.q_norm.weight", &to->q_norm, 1,
+                                   (int64_t)s->head_dim * (of_heads ? 1 : s->heads) };
+        part[n++] = (struct part){ NORM, "self_attn.k_norm.weight", &to->k_norm, 1,
+                                   (int64_t)s->head_dim * (of_heads ? 1 : s->kv_heads) };
+    }
+    return n;
+}
+
+// What the configuration says about the layer, beside its tensors.
+static void set_attributes(const struct model_config *c, int layer, struct block *to)
+{
+    const bool windowed = layer_set_has(&c->windowed, layer);
+    to->attention = (struct attention){ .head_dim = c->head_dim,
+                                        .scale = c->attention_scale,
+                                        .cap = c->attention_cap,
+                                        .window = windowed ? c->window : 0 };
+    to->rope = layer_set_has(&c->unrotated, layer) ? -1 : windowed && c->window_rope.theta != 0;
+    to->f = c->architecture->gate;
+    to->residual_scale = c->residual_scale;
 }
 
 bool load_block(struct tensor_loader *c, const struct block_load *what, const struct model_shape *s, struct block *to,
@@ -263,22 +340,26 @@ bool load_block(struct tensor_loader *c, const struct block_load *what, const st
 {
     const int64_t heads = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim;
     const struct part parts[] = {
-        { "input_layernorm.weight", &to->input_norm, 1, s->width, false },
-        { "self_attn.q_proj.weight", &to->q, heads, what->in, false },
-        { "self_attn.k_proj.weight", &to->k, kv, what->in, false },
-        { "self_attn.v_proj.weight", &to->v, kv, what->in, false },
-        { "self_attn.o_proj.weight", &to->o, s->width, heads, false },
-        { "self_attn.q_proj.bias", &to->q_bias, 1, heads, true },
-        { "self_attn.k_proj.bias", &to->k_bias, 1, kv, true },
-        { "self_attn.v_proj.bias", &to->v_bias, 1, kv, true },
-        { "self_attn.o_proj.bias", &to->o_bias, 1, s->width, true },
-        { "post_attention_layernorm.weight", &to->ffn_norm, 1, s->width, false },
-        { "mlp.gate_proj.weight", &to->gate, s->hidden, s->width, false },
-        { "mlp.up_proj.weight", &to->up, s->hidden, s->width, false },
-        { "mlp.down_proj.weight", &to->down, s->width, s->hidden, false },
+        { MATRIX, "self_attn.q_proj.weight", &to->q, heads, what->in },
+        { MATRIX, "self_attn.k_proj.weight", &to->k, kv, what->in },
+        { MATRIX, "self_attn.v_proj.weight", &to->v, kv, what->in },
+        { MATRIX, "self_attn.o_proj.weight", &to->o, s->width, heads },
+        { BIAS, "self_attn.q_proj.bias", &to->q_bias, 1, heads },
+        { BIAS, "self_attn.k_proj.bias", &to->k_bias, 1, kv },
+        { BIAS, "self_attn.v_proj.bias", &to->v_bias, 1, kv },
+        { BIAS, "self_attn.o_proj.bias", &to->o_bias, 1, s->width },
+        { MATRIX, "mlp.gate_proj.weight", &to->gate, s->hidden, s->width },
+        { MATRIX, "mlp.up_proj.weight", &to->up, s->hidden, s->width },
+        { MATRIX, "mlp.down_proj.weight", &to->down, s->width, s->hidden },
     };
-    for (size_t i = what->input_norm ? 0 : 1; i < sizeof(parts) / sizeof(parts[0]); i++)
-        if (!load_part(c, what, &parts[i], err))
+    struct part norms[6];
+    const int n = norm_parts(what, s, to, norms);
+    set_attributes(what->config, what->layer, to);
+    for (int i = 0; i < n; i++)
+        if (!load_part(c, what, &norms[i], to, err))
+            return false;
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        if (!load_part(c, what, &parts[i], to, err))
             return false;
     return true;
 }

@@ -11,6 +11,7 @@ struct block;
 struct error;
 struct packed_cache;
 struct model_config;
+struct rope;
 struct model_shape;
 struct weights;
 
@@ -43,8 +44,11 @@ bool load_vector(struct tensor_loader *c, const char *name, int64_t width, struc
 // A matrix whose rows are also read one by one: an embedding. Not counted among the bytes that a pass reads.
 bool load_table(struct tensor_loader *c, const char *name, int64_t rows, int64_t width, struct tensor *to,
                 struct error *err);
-// RoPE's inverse frequencies (1, head_dim / 2). divisors: as config_rope's.
-bool load_rope(struct tensor_loader *c, const struct model_config *config, const float *divisors, struct tensor *to,
+// The weight of an RMSNorm of this model: safetensors of some families have it less one.
+bool load_norm(struct tensor_loader *c, const struct model_config *config, const char *name, int64_t width,
+               struct tensor *to, struct error *err);
+// A RoPE's inverse frequencies (1, head_dim / 2). divisors: as config_rope's.
+bool load_rope(struct tensor_loader *c, const struct rope *rope, int head_dim, const float *divisors, struct tensor *to,
                struct error *err);
 // Rows id[0] .. id[n - 1] of a matrix as a matrix of its own.
 bool load_some_rows(struct tensor_loader *c, const char *name, int64_t rows, int64_t width, const int32_t *id, int n,
@@ -52,8 +56,15 @@ bool load_some_rows(struct tensor_loader *c, const char *name, int64_t rows, int
 // Counts a tensor that load_table loaded among the bytes that a pass reads: an embedding that is also the LM head.
 void load_count(struct tensor_loader *c, struct tensor w);
 
-enum block_biases { NO_BIASES, ALL_BIASES, FOUND_BIASES }; // of q, k, v and o: none, all, those that the checkpoint has
+enum block_biases {
+    NO_BIASES,
+    QKV_BIASES,
+    ALL_BIASES,
+    FOUND_BIASES
+}; // FOUND: those of q, k, v and o that the checkpoint has
 struct block_load {
+    const struct model_config *config;
+    int layer;
     const char *prefix; // "model.layers.3."
     int64_t in;         // width of the input of attention
     bool input_norm;    // the layer has one, of the stream's width

@@ -4,30 +4,46 @@
 #include <string.h>
 
 #include "core/memory.h"
+#include "models/architectures.h"
 #include "models/weights.h"
 
-static const struct {
+struct name {
     const char *gguf, *hf;
-} outer_names[] = {
-    { "token_embd.weight", "model.embed_tokens.weight" },
-    { "output_norm.weight", "model.norm.weight" },
-    { "output.weight", "lm_head.weight" },
-}, layer_names[] = {
-    { "attn_norm", "input_layernorm" },
-    { "attn_q", "self_attn.q_proj" },
-    { "attn_k", "self_attn.k_proj" },
-    { "attn_v", "self_attn.v_proj" },
-    { "attn_output", "self_attn.o_proj" },
-    { "attn_q_norm", "self_attn.q_norm" },
-    { "attn_k_norm", "self_attn.k_norm" },
-    { "ffn_norm", "post_attention_layernorm" },
-    { "ffn_gate", "mlp.gate_proj" },
-    { "ffn_up", "mlp.up_proj" },
-    { "ffn_down", "mlp.down_proj" },
+    unsigned norms; // bits of enum norm_places; 0: all
 };
 
+static const struct name outer_names[] = {
+    { "token_embd.weight", "model.embed_tokens.weight", 0 },
+    { "output_norm.weight", "model.norm.weight", 0 },
+    { "output.weight", "lm_head.weight", 0 },
+};
+
+// "post_attention_layernorm" is of the stream behind attention where a layer has two norms, and of attention's output otherwise.
+enum { BEFORE = 1 << NORMS_BEFORE, AROUND = 1 << NORMS_AROUND, AFTER = 1 << NORMS_AFTER };
+static const struct name layer_names[] = {
+    { "attn_norm", "input_layernorm", BEFORE | AROUND },
+    { "attn_q", "self_attn.q_proj", 0 },
+    { "attn_k", "self_attn.k_proj", 0 },
+    { "attn_v", "self_attn.v_proj", 0 },
+    { "attn_output", "self_attn.o_proj", 0 },
+    { "attn_q_norm", "self_attn.q_norm", 0 },
+    { "attn_k_norm", "self_attn.k_norm", 0 },
+    { "post_attention_norm", "post_attention_layernorm", AROUND | AFTER },
+    { "ffn_norm", "post_attention_layernorm", BEFORE },
+    { "ffn_norm", "pre_feedforward_layernorm", AROUND },
+    { "post_ffw_norm", "post_feedforward_layernorm", AROUND | AFTER },
+    { "ffn_gate", "mlp.gate_proj", 0 },
+    { "ffn_up", "mlp.up_proj", 0 },
+    { "ffn_down", "mlp.down_proj", 0 },
+};
+
+static bool is_of(const struct name *n, const struct architecture *a)
+{
+    return n->norms == 0 || (n->norms >> a->norms & 1) != 0;
+}
+
 // blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight. Unknown names are returned unchanged.
-char *weights_name(const char *name)
+char *weights_name(const struct architecture *a, const char *name)
 {
     for (size_t i = 0; i < sizeof(outer_names) / sizeof(*outer_names); i++)
         if (strcmp(name, outer_names[i].gguf) == 0)
@@ -39,7 +55,7 @@ char *weights_name(const char *name)
         return xstrdup(name);
     const char *part = name + end, *dot = strrchr(part, '.');
     for (size_t i = 0; dot != NULL && i < sizeof(layer_names) / sizeof(*layer_names); i++)
-        if (strlen(layer_names[i].gguf) == (size_t)(dot - part) &&
+        if (is_of(&layer_names[i], a) && strlen(layer_names[i].gguf) == (size_t)(dot - part) &&
             strncmp(part, layer_names[i].gguf, (size_t)(dot - part)) == 0)
             return xformat("model.layers.%d.%s%s", layer, layer_names[i].hf, dot);
     return xstrdup(name);
@@ -58,7 +74,7 @@ const char *weights_layer(const char *name, const char *before, int *layer)
     return s;
 }
 
-char *weights_gguf_name(const char *name)
+char *weights_gguf_name(const struct architecture *a, const char *name)
 {
     for (size_t i = 0; i < sizeof(outer_names) / sizeof(*outer_names); i++)
         if (strcmp(name, outer_names[i].hf) == 0)
@@ -68,7 +84,7 @@ char *weights_gguf_name(const char *name)
         return xstrdup(name);
     for (size_t i = 0; i < sizeof(layer_names) / sizeof(*layer_names); i++) {
         size_t n = strlen(layer_names[i].hf);
-        if (strncmp(name + end, layer_names[i].hf, n) == 0 && name[end + (int)n] == '.')
+        if (is_of(&layer_names[i], a) && strncmp(name + end, layer_names[i].hf, n) == 0 && name[end + (int)n] == '.')
             return xformat("blk.%d.%s%s", layer, layer_names[i].gguf, name + end + n);
     }
     return xstrdup(name);

@@ -26,7 +26,7 @@ static bool find_gguf(struct weights *w, const struct model_config *c, struct er
         const struct gguf_tensor *t = gguf_tensor_at(w->gguf, i);
         struct weight *to = &w->weight[i];
         to->stored = xstrndup(t->name.s, t->name.n);
-        to->name = weights_name(to->stored);
+        to->name = weights_name(c->architecture, to->stored);
         to->file = gguf_path(w->gguf);
         to->known = t->known;
         to->ggml = t->ggml_type;
@@ -121,6 +121,7 @@ struct weights *weights_open(const struct model_config *c, struct error *err)
     struct weights *w = xcalloc(1, sizeof(*w));
     w->path = xstrdup(c->path);
     w->head_dim = c->head_dim;
+    w->architecture = c->architecture;
     return finish_open(w, c->gguf ? find_gguf(w, c, err) : find_shards(w, NULL, err), err);
 }
 
@@ -209,7 +210,7 @@ static void align(struct weight *t)
 // Reports a missing tensor by its name in the file's format.
 static bool fail_missing(const struct weights *w, const char *name, struct error *err)
 {
-    char *own = w->gguf != NULL ? weights_gguf_name(name) : xstrdup(name);
+    char *own = w->gguf != NULL ? weights_gguf_name(w->architecture, name) : xstrdup(name);
     fail(err, "%s: there is no tensor %s", w->path, own);
     free(own);
     return false;

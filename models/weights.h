@@ -10,6 +10,7 @@
 #include "core/digest.h"
 #include "core/tensor.h"
 
+struct architecture;
 struct error;
 struct model_config;
 struct weights;
@@ -47,8 +48,8 @@ bool weights_list(const struct weights *w, size_t i, const char **name, const ch
                   int64_t *width, size_t *bytes);
 // The name of a tensor in the other format: blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight. An unknown name is
 // returned unchanged. The caller frees the result.
-char *weights_name(const char *gguf_name);
-char *weights_gguf_name(const char *name);
+char *weights_name(const struct architecture *a, const char *gguf_name);
+char *weights_gguf_name(const struct architecture *a, const char *name);
 bool weights_type(const char *dtype, enum type *to); // safetensors' "BF16"; false: not a type of core/tensor.h
 // For "model.layers.3.mlp.up_proj.weight" and `before` "model.layers.": returns ".mlp.up_proj.weight", *layer is 3. NULL if
 // the name does not match. Large numbers saturate above any valid layer.

@@ -28,6 +28,7 @@ struct weights {
     struct gguf *gguf; // one of the two
     struct shards *shards;
     int head_dim;
+    const struct architecture *architecture; // of a model
     size_t n;
     struct weight *weight; // (n) sorted by name
     bool hashed;

@@ -37,12 +37,12 @@ static struct new_tensor *add(struct quantizing *q, char *name, struct tensor fr
 // (head_dim / 2) The divisors of rope's frequencies, GGUF's form of Llama 3's rope scaling.
 static float *divisors(const struct model_config *c)
 {
-    struct model_config plain = *c;
-    plain.rope_scaling = ROPE_PLAIN;
+    struct rope plain = c->rope;
+    plain.scaling = ROPE_PLAIN;
     int half = c->head_dim / 2;
     float *divide = xmalloc((size_t)c->head_dim * sizeof(*divide)), *scaled = divide + half;
-    config_rope(&plain, NULL, divide);
-    config_rope(c, NULL, scaled);
+    config_rope(&plain, c->head_dim, NULL, divide);
+    config_rope(&c->rope, c->head_dim, NULL, scaled);
     for (int i = 0; i < half; i++)
         divide[i] /= scaled[i];
     return divide;
@@ -63,11 +63,13 @@ static bool plan_tensor(struct quantizing *q, const struct source_tensor *t, str
                 : t->role == ROLE_K || t->role == ROLE_K_BIAS ? c->kv_heads
                                                               : 0;
     bool vector = !role_is_matrix(t->role);
+    const float more = role_is_norm(t->role) && c->architecture->norms_from_zero ? 1 : 0;
     enum type type = vector ? F32 : quantized_type(q, t->tensor, t->name);
     if (heads == 0 && type == t->tensor.type && !vector)
-        add(q, weights_gguf_name(t->name), t->tensor, type, vector, heads)->data = t->tensor.data;
+        add(q, weights_gguf_name(c->architecture, t->name), t->tensor, type, vector, heads)->data = t->tensor.data;
     else
-        add(q, weights_gguf_name(t->name), t->tensor, type, vector, heads);
+        add(q, weights_gguf_name(c->architecture, t->name), t->tensor, type, vector, heads);
+    q->job[q->rewrite.n - 1].more = more;
     return true;
 }
 
@@ -106,7 +108,7 @@ bool convert_plan(struct quantizing *q, const struct source_checkpoint *o, struc
     const struct model_config *c = q->config;
     q->rewrite.tensor = xcalloc(o->n + 1, sizeof(*q->rewrite.tensor));
     q->job = xcalloc(o->n + 1, sizeof(*q->job));
-    if (c->rope_scaling == ROPE_LLAMA3) {
+    if (c->rope.scaling == ROPE_LLAMA3) {
         q->divide = divisors(c);
         struct tensor t = tensor_of(q->divide, F32, 1, c->head_dim / 2);
         add(q, xstrdup("rope_freqs.weight"), t, F32, true, 0)->data = q->divide;
@@ -147,14 +149,28 @@ static void write_sizes(struct gguf_writer *w, const struct model_config *c)
     write_number(w, c, "attention.key_length", GGUF_U32, c->head_dim);
     write_number(w, c, "attention.value_length", GGUF_U32, c->head_dim);
     write_number(w, c, "rope.dimension_count", GGUF_U32, c->head_dim);
-    write_number(w, c, "rope.freq_base", GGUF_F32, c->rope_theta);
+    write_number(w, c, "rope.freq_base", GGUF_F32, c->rope.theta);
     write_number(w, c, "attention.layer_norm_rms_epsilon", GGUF_F32, (double)c->norm_eps);
     write_number(w, c, "vocab_size", GGUF_U32, c->vocab);
-    if (c->rope_scaling == ROPE_LINEAR) {
+    if (c->architecture->window_pattern > 0)
+        write_number(w, c, "attention.sliding_window", GGUF_U32, c->window);
+    if (c->window_rope.theta != 0)
+        write_number(w, c, "rope.freq_base_swa", GGUF_F32, c->window_rope.theta);
+    if ((c->architecture->reads & READS_SOFT_CAPS) != 0) {
+        write_number(w, c, "attn_logit_softcapping", GGUF_F32, (double)c->attention_cap);
+        write_number(w, c, "final_logit_softcapping", GGUF_F32, (double)c->logit_cap);
+    }
+    if ((c->architecture->reads & READS_MULTIPLIERS) != 0) {
+        write_number(w, c, "attention.scale", GGUF_F32, (double)c->attention_scale);
+        write_number(w, c, "embedding_scale", GGUF_F32, (double)c->embedding_scale);
+        write_number(w, c, "residual_scale", GGUF_F32, (double)c->residual_scale);
+        write_number(w, c, "logit_scale", GGUF_F32, c->logit_scale != 0 ? (double)(1 / c->logit_scale) : 0);
+    }
+    if (c->rope.scaling == ROPE_LINEAR) {
         char *key = xformat("%s.rope.scaling.type", c->architecture->name);
         gguf_write_text(w, key, "linear");
         free(key);
-        write_number(w, c, "rope.scaling.factor", GGUF_F32, c->rope_factor);
+        write_number(w, c, "rope.scaling.factor", GGUF_F32, c->rope.factor);
     }
 }
 
@@ -220,6 +236,21 @@ static bool assert_same_texts(const char *a, const char *b)
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
 
+static bool same_layers(const struct model_config *a, const struct model_config *b)
+{
+    bool same = a->attention_scale == b->attention_scale && a->attention_cap == b->attention_cap &&
+                a->logit_cap == b->logit_cap && a->embedding_scale == b->embedding_scale &&
+                a->residual_scale == b->residual_scale && a->logit_scale == b->logit_scale &&
+                (float)a->window_rope.theta == (float)b->window_rope.theta &&
+                a->window_rope.scaling == b->window_rope.scaling;
+    for (int i = 0; i < a->layers && same; i++) {
+        const bool windowed = layer_set_has(&a->windowed, i);
+        same = windowed == layer_set_has(&b->windowed, i) && (!windowed || a->window == b->window) &&
+               layer_set_has(&a->unrotated, i) == layer_set_has(&b->unrotated, i);
+    }
+    return same;
+}
+
 static bool agrees(const struct quantizing *q, const struct model_config *c, struct error *err)
 {
     const struct model_config *from = q->config;
@@ -230,6 +261,8 @@ static bool agrees(const struct quantizing *q, const struct model_config *c, str
         what = "the token that begins a text";
     else if (!assert_same_texts(from->chat_template, c->chat_template))
         what = "the chat template";
+    else if (!same_layers(from, c))
+        what = "its windows, the scale of its attention or its RoPE, which files of this architecture do not state";
     else if (from->tied != c->tied || from->attention_bias != c->attention_bias || from->norm_eps != c->norm_eps)
         what = "the shape of the model";
     return what == NULL || fail(err, "%s: a GGUF file of it would differ in %s", from->path, what);

@@ -43,6 +43,8 @@ static bool convert(struct backend *b, const struct conversion *c, struct part *
         for (int64_t i = 0; i < n; i++)
             row[i] = (int32_t)source_row(c, from.rows, first + i);
         b->take(b, tensor_of(x, F32, n, from.width), from, row);
+        for (int64_t i = 0; i < n * from.width && c->more != 0; i++)
+            x[i] += c->more;
         for (int64_t i = 0; i < n && *bad < 0; i++)
             if (!quantize_floats(c->to, x + i * from.width, from.width, bytes + (size_t)i * row_bytes))
                 *bad = transposed ? 0 : row[i];

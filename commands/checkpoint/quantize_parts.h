@@ -13,6 +13,7 @@ struct conversion {     // of one tensor
     struct tensor from; // mapped, in its own type; 1 row for a vector
     enum type to;
     int heads; // permute rows (a vector's numbers) to llama.cpp's order of q and k with this many heads; 0: no permutation
+    float more; // added to every number: a norm's weight that the source has less one
 };
 
 struct quantizing {

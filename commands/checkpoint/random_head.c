@@ -87,7 +87,7 @@ static char *config_text(const struct generator *m)
         "\"num_key_value_heads\": %d, \"head_dim\": %d, \"vocab_size\": %d, \"draft_vocab_size\": %d, "
         "\"max_position_embeddings\": %d, \"rope_theta\": %.1f, \"rms_norm_eps\": 1e-05, "
         "\"hidden_act\": \"silu\", \"eagle_config\": {\"eagle_aux_hidden_state_layer_ids\": [%d, %d, %d]}}\n",
-        c->width, c->hidden, c->heads, c->kv_heads, c->head_dim, c->vocab, m->draft_vocab, c->context, c->rope_theta,
+        c->width, c->hidden, c->heads, c->kv_heads, c->head_dim, c->vocab, m->draft_vocab, c->context, c->rope.theta,
         few ? 1 : 2, c->layers / 2, few ? c->layers : c->layers - 3);
 }
 

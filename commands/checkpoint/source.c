@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "models/architectures.h"
 #include "models/config.h"
 #include "formats/gguf.h"
 #include "formats/shards.h"
@@ -15,6 +16,10 @@
 static const char *const role_names[ROLES] = {
     [ROLE_NORM] = "input_layernorm.weight",
     [ROLE_FFN_NORM] = "post_attention_layernorm.weight",
+    [ROLE_PRE_FFN_NORM] = "pre_feedforward_layernorm.weight",
+    [ROLE_POST_FFN_NORM] = "post_feedforward_layernorm.weight",
+    [ROLE_Q_NORM] = "self_attn.q_norm.weight",
+    [ROLE_K_NORM] = "self_attn.k_norm.weight",
     [ROLE_LAST_NORM] = "model.norm.weight",
     [ROLE_Q_BIAS] = "self_attn.q_proj.bias",
     [ROLE_K_BIAS] = "self_attn.k_proj.bias",
@@ -41,6 +46,11 @@ bool role_is_matrix(enum role r)
     return r >= ROLE_Q && r < ROLES;
 }
 
+bool role_is_norm(enum role r)
+{
+    return r <= ROLE_K_NORM;
+}
+
 enum role role_named(const char *name, int *layer)
 {
     const char *rest = weights_layer(name, "model.layers.", layer);
@@ -57,9 +67,14 @@ enum role role_named(const char *name, int *layer)
 void role_shape(enum role r, const struct model_config *c, int64_t *rows, int64_t *width)
 {
     int64_t q = (int64_t)c->heads * c->head_dim, kv = (int64_t)c->kv_heads * c->head_dim;
+    const bool of_heads = c->architecture->head_norms == NORMS_OF_HEADS;
     const int64_t shape[ROLES][2] = {
         [ROLE_NORM] = { 1, c->width },
         [ROLE_FFN_NORM] = { 1, c->width },
+        [ROLE_PRE_FFN_NORM] = { 1, c->width },
+        [ROLE_POST_FFN_NORM] = { 1, c->width },
+        [ROLE_Q_NORM] = { 1, of_heads ? c->head_dim : q },
+        [ROLE_K_NORM] = { 1, of_heads ? c->head_dim : kv },
         [ROLE_LAST_NORM] = { 1, c->width },
         [ROLE_Q_BIAS] = { 1, q },
         [ROLE_K_BIAS] = { 1, kv },
@@ -79,10 +94,10 @@ void role_shape(enum role r, const struct model_config *c, int64_t *rows, int64_
     *width = shape[r][1];
 }
 
-static void take_gguf(struct source_tensor *to, const struct gguf_tensor *t)
+static void take_gguf(struct source_tensor *to, const struct gguf_tensor *t, const struct architecture *a)
 {
     to->name = xstrndup(t->name.s, t->name.n);
-    to->known = weights_name(to->name);
+    to->known = weights_name(a, to->name);
     to->readable = t->known;
     to->ggml = t->ggml_type;
     to->type = t->known ? type_facts[t->tensor.type].name : gguf_type_name(t->ggml_type);
@@ -137,7 +152,7 @@ bool source_open(struct source_checkpoint *o, const struct model_config *c, stru
     for (size_t i = 0; i < stored; i++) {
         struct source_tensor *t = &o->tensor[o->n];
         if (c->gguf)
-            take_gguf(t, gguf_tensor_at(o->gguf, i));
+            take_gguf(t, gguf_tensor_at(o->gguf, i), c->architecture);
         else
             take_safetensor(t, shards_at(o->shards, i));
         if (tensor_has_no_effect(LOADED_MODEL, t->known)) {

@@ -15,9 +15,13 @@ struct shards;
 
 // Vectors come first, then matrices.
 enum role {
-    ROLE_NORM, // before attention
-    ROLE_FFN_NORM,
-    ROLE_LAST_NORM, // before the head; belongs to no layer
+    ROLE_NORM,          // before attention
+    ROLE_FFN_NORM,      // before the feed-forward network; in families with norms of outputs, of attention's
+    ROLE_PRE_FFN_NORM,  // these have it here
+    ROLE_POST_FFN_NORM, // of the feed-forward network's output
+    ROLE_LAST_NORM,     // before the head; belongs to no layer
+    ROLE_Q_NORM,
+    ROLE_K_NORM, // the last of the norms
     ROLE_Q_BIAS,
     ROLE_K_BIAS,
     ROLE_V_BIAS,
@@ -70,6 +74,7 @@ bool source_open(struct source_checkpoint *o, const struct model_config *c, stru
 void source_close(struct source_checkpoint *o);
 
 bool role_is_matrix(enum role r);
+bool role_is_norm(enum role r);
 enum role role_named(const char *name, int *layer); // of a Hugging Face name; *layer is -1 if it belongs to no layer
 // The expected shape of such a tensor in a model of these sizes; 1 row for a vector.
 void role_shape(enum role r, const struct model_config *c, int64_t *rows, int64_t *width);

@@ -54,14 +54,14 @@ struct json *target_file_metadata(const struct target *t, const char *model)
         set(j, sizes[i].key, xformat("%d", sizes[i].value));
     set(j, "used_vocab_size", xformat("%d", t->used_vocab));
     set(j, "rms_norm_eps", xformat("%.9g", (double)c->norm_eps));
-    set(j, "rope_theta", xformat("%.17g", c->rope_theta));
-    if (c->rope_scaling == ROPE_LINEAR)
-        set(j, "rope_scaling", xformat("{\"rope_type\": \"linear\", \"factor\": %.17g}", c->rope_factor));
-    if (c->rope_scaling == ROPE_LLAMA3)
+    set(j, "rope_theta", xformat("%.17g", c->rope.theta));
+    if (c->rope.scaling == ROPE_LINEAR)
+        set(j, "rope_scaling", xformat("{\"rope_type\": \"linear\", \"factor\": %.17g}", c->rope.factor));
+    if (c->rope.scaling == ROPE_LLAMA3)
         set(j, "rope_scaling",
             xformat("{\"rope_type\": \"llama3\", \"factor\": %.17g, \"low_freq_factor\": %.17g, \"high_freq_factor\": "
                     "%.17g, \"original_max_position_embeddings\": %d}",
-                    c->rope_factor, c->rope_low, c->rope_high, c->rope_original));
+                    c->rope.factor, c->rope.low, c->rope.high, c->rope.original));
     json_set(j, "tie_word_embeddings", json_new_text(c->tied ? "true" : "false"));
     if (c->bos >= 0)
         set(j, "bos_token_id", xformat("%d", c->bos));
@@ -76,7 +76,7 @@ static bool list_layers(struct target_file *f, struct error *err)
     int64_t rows, width;
     size_t bytes;
     int layer;
-    if (model_config(f->target->model)->rope_scaling == ROPE_TABLE)
+    if (model_config(f->target->model)->rope.scaling == ROPE_TABLE)
         return fail(
             err,
             "%s: --kind small: its RoPE is scaled by a table (rope_freqs.weight), which no config.json of a draft model can say; "

@@ -60,17 +60,17 @@ static void an_integer_out_of_range_is_read_as_a_real(void **state)
 static void rope_follows_its_formulas(void **state)
 {
     struct model_config c = {
-        .head_dim = 64, .rope_theta = 500000, .rope_factor = 8, .rope_low = 1, .rope_high = 4, .rope_original = 8192
+        .head_dim = 64, .rope.theta = 500000, .rope.factor = 8, .rope.low = 1, .rope.high = 4, .rope.original = 8192
     };
     float f[32], divisors[32];
     double pi = acos(-1);
     for (int scaling = ROPE_PLAIN; scaling <= ROPE_TABLE; scaling++) {
-        c.rope_scaling = (enum rope_scaling)scaling;
+        c.rope.scaling = (enum rope_scaling)scaling;
         for (int i = 0; i < 32; i++)
             divisors[i] = (float)(1 + i);
-        config_rope(&c, divisors, f);
+        config_rope(&c.rope, c.head_dim, divisors, f);
         for (int i = 0; i < 32; i++) {
-            double plain = pow(c.rope_theta, -2.0 * i / 64), expected = plain;
+            double plain = pow(c.rope.theta, -2.0 * i / 64), expected = plain;
             double wave = 2 * pi / plain, smooth = (8192 / wave - 1) / (4 - 1);
             if (scaling == ROPE_LINEAR || (scaling == ROPE_LLAMA3 && wave > 8192))
                 expected = plain / 8;
@@ -95,18 +95,18 @@ static void rope_frequencies_equal_torchs_bit_by_bit(void **state)
         const bool llama3 = strcmp(scaling, "llama3") == 0, linear = strcmp(scaling, "linear") == 0;
         const struct model_config config = {
             .head_dim = (int)json_int(json_get(c, "dim")),
-            .rope_theta = json_number(json_get(c, "base")),
-            .rope_scaling = llama3   ? ROPE_LLAMA3
+            .rope.theta = json_number(json_get(c, "base")),
+            .rope.scaling = llama3   ? ROPE_LLAMA3
                             : linear ? ROPE_LINEAR
                                      : ROPE_PLAIN,
-            .rope_factor = llama3 || linear ? json_number(json_get(c, "factor")) : 1,
-            .rope_low = llama3 ? json_number(json_get(c, "low")) : 0,
-            .rope_high = llama3 ? json_number(json_get(c, "high")) : 0,
-            .rope_original = llama3 ? (int)json_int(json_get(c, "original")) : 0,
+            .rope.factor = llama3 || linear ? json_number(json_get(c, "factor")) : 1,
+            .rope.low = llama3 ? json_number(json_get(c, "low")) : 0,
+            .rope.high = llama3 ? json_number(json_get(c, "high")) : 0,
+            .rope.original = llama3 ? (int)json_int(json_get(c, "original")) : 0,
         };
         float f[128];
         assert_int_equal(json_count(bits), config.head_dim / 2);
-        config_rope(&config, NULL, f);
+        config_rope(&config.rope, config.head_dim, NULL, f);
         for (size_t i = 0; i < json_count(bits); i++, rows++) {
             uint32_t computed;
             memcpy(&computed, &f[i], sizeof(computed));
@@ -114,7 +114,7 @@ static void rope_frequencies_equal_torchs_bit_by_bit(void **state)
                 continue;
             wrong++;
             print_message("%s, base %g, heads of %d, number %zu: %a computed, %d units off\n", scaling,
-                          config.rope_theta, config.head_dim, i, (double)f[i],
+                          config.rope.theta, config.head_dim, i, (double)f[i],
                           (int)(computed - (uint32_t)json_int(json_at(bits, i))));
         }
     }
@@ -149,7 +149,7 @@ static void settings_without_an_effect_are_accepted(void **state)
         char *text = json_write(config);
         file_write(path, text);
         assert_ok(config_read(directory, &c, &err), err);
-        assert_true((c.rope_scaling == ROPE_LINEAR) == (i < 2));
+        assert_true((c.rope.scaling == ROPE_LINEAR) == (i < 2));
         config_free(&c);
         json_free(config);
         json_free(more);
@@ -205,7 +205,7 @@ static void the_demonstration_model_has_its_published_configuration(void **state
     const struct model_config *c = &o.config;
     assert_true(c->layers == 30 && c->width == 576 && c->hidden == 1536 && c->heads == 9 && c->kv_heads == 3 &&
                 c->head_dim == 64);
-    assert_true(c->vocab == 49152 && c->context == 8192 && c->tied && !c->attention_bias && c->rope_theta == 100000);
+    assert_true(c->vocab == 49152 && c->context == 8192 && c->tied && !c->attention_bias && c->rope.theta == 100000);
     assert_true(c->n_end == 2 && c->end[0] == 2 && c->end[1] == 0 && c->bos == 1 && !c->add_bos);
     const char *name, *type;
     int64_t rows, width;

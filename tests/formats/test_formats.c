@@ -206,7 +206,7 @@ static void both_formats_give_the_same_tensors(void **state)
         int expected = 2 + !shapes[k].tied + shapes[k].layers * (shapes[k].bias ? 13 : 9);
         assert_int_equal(n, expected);
         assert_null(weights_unused(hf.weights, 0));
-        bool table = gguf.config.rope_scaling == ROPE_TABLE;
+        bool table = gguf.config.rope.scaling == ROPE_TABLE;
         assert_true(table == (shapes[k].rope == ROPE_LLAMA3));
         if (table) {
             assert_string_equal(weights_unused(gguf.weights, 0), "rope_freqs.weight");
@@ -236,7 +236,7 @@ static void both_formats_give_the_same_configuration(void **state)
             assert_true(c[i]->kv_heads == t->kv_heads && c[i]->head_dim == t->head_dim && c[i]->vocab == t->vocab);
             assert_int_equal(c[i]->context, t->context != 0 ? t->context : 512);
             assert_true(c[i]->norm_eps == (float)(t->eps != 0 ? t->eps : 1e-5));
-            assert_true(c[i]->rope_theta == (t->theta != 0 ? t->theta : 10000));
+            assert_true(c[i]->rope.theta == (t->theta != 0 ? t->theta : 10000));
             assert_true(c[i]->tied == t->tied && c[i]->attention_bias == t->bias);
             assert_int_equal(c[i]->n_end, t->tokenizer ? 2 : 0);
             assert_int_equal(c[i]->bos, t->tokenizer ? 1 : -1);
@@ -492,7 +492,7 @@ static void rows_of_q_and_k_are_put_back_only_where_the_architecture_has_them_mo
     assert_non_null(raw.weights);
     struct gguf *g = gguf_open(file, &err);
     for (size_t i = 0; i < sizeof(moved) / sizeof(*moved); i++) {
-        char *name = xformat("model.layers.0.%s", moved[i]), *stored = weights_gguf_name(name);
+        char *name = xformat("model.layers.0.%s", moved[i]), *stored = weights_gguf_name(architecture_of_model_type("llama"), name);
         int64_t rows, width;
         assert_true(weights_shape(hf.weights, name, &rows, &width));
         const struct tensor a = checkpoint_tensor(&hf, name, rows, width),

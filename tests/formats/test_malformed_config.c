@@ -23,8 +23,10 @@ static void a_config_with_an_unsupported_setting_is_refused(void **state)
         const char *key, *value; // JSON; NULL: the key is missing
         const char *words;
     } faults[] = {
-        { "model_type", "\"qwen2\"", "model_type: expected \"llama\", found \"qwen2\"" },
-        { "model_type", NULL, "model_type: expected \"llama\", found nothing" },
+        { "model_type", "\"gpt2\"", "model_type: expected \"llama\", \"mistral\", \"qwen2\"" },
+        { "model_type", "\"gpt2\"", "or \"smollm3\", found \"gpt2\"" },
+        { "model_type", "\"qwen2\"", "architectures: expected [\"Qwen2ForCausalLM\"], found [\"LlamaForCausalLM\"]" },
+        { "model_type", NULL, "\"smollm3\", found nothing" },
         { "architectures", "[\"LlamaForCausalLMEagle3\"]", "architectures: expected" },
         { "architectures", "\"LlamaForCausalLM\"", "architectures: expected" },
         { "hidden_act", "\"gelu\"", "hidden_act: expected \"silu\", found \"gelu\"" },
@@ -38,7 +40,8 @@ static void a_config_with_an_unsupported_setting_is_refused(void **state)
         { "pretraining_tp", "2", "pretraining_tp: expected 1, found 2" },
         { "rope_interleaved", "true", "rope_interleaved" },
         { "layer_types", "[\"sliding_attention\"]", "layer_types" },
-        { "layer_types", "\"sliding_attention\"", "layer_types: expected \"full_attention\" for every layer" },
+        { "layer_types", "\"sliding_attention\"",
+          "layer_types: expected a list of 1 times \"full_attention\", found \"sliding_attention\"" },
         { "auto_map", "{\"AutoConfig\":\"c.C\",\"AutoModelForCausalLM\":\"modeling_giraffe.LlamaForCausalLM\"}",
           "auto_map.AutoModelForCausalLM: expected no code of its own, found \"modeling_giraffe.LlamaForCausalLM\"" },
         { "auto_map", "{\"AutoModel\":\"modeling.M\"}", "auto_map.AutoModel: expected no code of its own" },
@@ -163,7 +166,8 @@ static void metadata_with_an_unsupported_setting_are_refused(void **state)
         const char *text, *words;
     } faults[] = {
         { "general.architecture", NONE, 0, NULL, "general.architecture is missing" },
-        { "general.architecture", TEXT, 0, "qwen2", "general.architecture: expected llama, found qwen2" },
+        { "general.architecture", TEXT, 0, "gpt2",
+          "general.architecture: expected llama, qwen2, qwen3, gemma2, gemma3, olmo2, granite or smollm3, found gpt2" },
         { "general.type", TEXT, 0, "adapter", "general.type: expected model, found adapter" },
         { "llama.block_count", NONE, 0, NULL, "llama.block_count is missing" },
         { "llama.block_count", INT, 0, NULL, "llama.block_count: expected 1 to 1024, found 0" },

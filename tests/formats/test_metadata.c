@@ -307,12 +307,12 @@ static void assert_config(const struct model_config *c, const struct small_model
     assert_int_equal(c->tied, t->tied);
     assert_int_equal(c->attention_bias, t->bias);
     assert_true(c->norm_eps == (float)t->eps);
-    assert_true(c->rope_theta == t->theta);
-    assert_true(c->rope_scaling == (c->gguf && t->rope == ROPE_LLAMA3 ? ROPE_TABLE : t->rope));
-    if (t->rope != ROPE_PLAIN && c->rope_scaling != ROPE_TABLE)
-        assert_true(c->rope_factor == t->factor);
-    if (c->rope_scaling == ROPE_LLAMA3)
-        assert_true(c->rope_low == t->low && c->rope_high == t->high && c->rope_original == t->original);
+    assert_true(c->rope.theta == t->theta);
+    assert_true(c->rope.scaling == (c->gguf && t->rope == ROPE_LLAMA3 ? ROPE_TABLE : t->rope));
+    if (t->rope != ROPE_PLAIN && c->rope.scaling != ROPE_TABLE)
+        assert_true(c->rope.factor == t->factor);
+    if (c->rope.scaling == ROPE_LLAMA3)
+        assert_true(c->rope.low == t->low && c->rope.high == t->high && c->rope.original == t->original);
 }
 
 static void each_number_of_a_model_is_read_from_both_formats(void **unused)

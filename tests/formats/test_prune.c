@@ -71,7 +71,7 @@ static void a_pruned_model_has_the_layers_of_the_larger(void **state)
         assert_ok(prune_model(from, keep, 4, to, NULL, &err), err);
         struct checkpoint large = checkpoint_open(from), small = checkpoint_open(to);
         assert_int_equal(small.config.layers, 4);
-        assert_int_equal(small.config.rope_scaling, large.config.rope_scaling);
+        assert_int_equal(small.config.rope.scaling, large.config.rope.scaling);
         assert_int_equal(small.config.n_end, large.config.n_end);
         assert_string_equal(small.config.chat_template, large.config.chat_template);
         const char *name, *type;

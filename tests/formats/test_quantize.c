@@ -266,10 +266,10 @@ static void same_config(const struct model_config *a, const struct model_config 
     assert_int_equal(a->hidden, b->hidden);
     assert_int_equal(a->vocab, b->vocab);
     assert_int_equal(a->context, b->context);
-    assert_true(a->norm_eps == b->norm_eps && a->rope_theta == b->rope_theta && a->rope_factor == b->rope_factor);
+    assert_true(a->norm_eps == b->norm_eps && a->rope.theta == b->rope.theta && a->rope.factor == b->rope.factor);
     assert_int_equal(a->tied, b->tied);
     assert_int_equal(a->attention_bias, b->attention_bias);
-    assert_int_equal(a->rope_scaling, b->rope_scaling);
+    assert_int_equal(a->rope.scaling, b->rope.scaling);
     assert_int_equal(a->n_end, b->n_end);
     assert_memory_equal(a->end, b->end, (size_t)a->n_end * sizeof(*a->end));
     assert_int_equal(a->add_bos, b->add_bos);

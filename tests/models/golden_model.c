@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "core/quantize.h"
 #include "formats/file.h"
 #include "formats/safetensors.h"
 #include "tests/support/check.h"
@@ -39,12 +40,13 @@ void golden_models_free(struct json **models, size_t n)
     free(models);
 }
 
-char *golden_model_write(const struct json *model)
+char *golden_model_write(const struct json *model, enum type type)
 {
     const struct json *shapes = json_get(model, "shapes"), *first = json_get(model, "first");
     const char *name = json_text(json_get(model, "name"));
-    char *folder = test_path(name), *config = xformat("%s/config.json", folder),
-         *weights = xformat("%s/model.safetensors", folder), *text = json_write(json_get(model, "config"));
+    char *named = xformat("%s-%s", name, type_facts[type].name), *folder = test_path(named),
+         *config = xformat("%s/config.json", folder), *weights = xformat("%s/model.safetensors", folder),
+         *text = json_write(json_get(model, "config"));
     mkdir(folder, 0777);
     file_write(config, text);
     struct safetensor *tensor = xcalloc(json_count(shapes), sizeof(*tensor));
@@ -57,11 +59,15 @@ char *golden_model_write(const struct json *model)
         if (v[0] != (float)json_number(json_get(first, json_key(at))))
             fail_msg("%s: %s begins with %.9g, expected %.9g: not the numbers of the golden case", name, json_key(at),
                      (double)v[0], json_number(json_get(first, json_key(at))));
-        tensor[n] = (struct safetensor){ .name = (char *)(uintptr_t)json_key(at), .dtype = "F32", .data = v };
+        if (type == BF16)
+            for (int64_t i = 0; i < rows; i++) // in place: a row ends before it began
+                assert_true(quantize_floats(BF16, v + i * width, width, (uint16_t *)(void *)v + i * width));
+        tensor[n] = (struct safetensor){ .name = (char *)(uintptr_t)json_key(at), .data = v };
+        tensor[n].dtype = type == BF16 ? "BF16" : "F32";
         tensor[n].dims = (int)json_count(shape);
         tensor[n].dim[0] = tensor[n].dims == 2 ? rows : width;
         tensor[n].dim[1] = width;
-        tensor[n].bytes = (size_t)(rows * width) * sizeof(float);
+        tensor[n].bytes = (size_t)rows * type_row_bytes(type, width);
     }
     struct error err;
     if (!safetensors_write(weights, tensor, (size_t)n, "{\"format\":\"pt\"}", NULL, NULL, &err))
@@ -69,6 +75,7 @@ char *golden_model_write(const struct json *model)
     for (int i = 0; i < n; i++)
         free((void *)(uintptr_t)tensor[i].data);
     free(tensor);
+    free(named);
     free(text);
     free(config);
     free(weights);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "commands/checkpoint/quantize.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
@@ -96,7 +97,7 @@ static void check_on(struct backend *(*open)(struct error *err))
 {
     for (size_t i = 0; i < n_models; i++) {
         struct error err;
-        char *path = golden_model_write(models[i]);
+        char *path = golden_model_write(models[i], F32);
         struct backend *b = open(&err);
         assert_non_null(b);
         struct runner r = runner_open_on(b, path, 1, ACTIVATIONS_F32, F32);
@@ -129,6 +130,41 @@ static void logits_and_bits_on_an_emulated_gpu(void **unused)
 }
 #endif
 
+// A GGUF file has the same numbers and computes the same bits, or cannot say what the configuration does and is refused.
+static void a_gguf_file_has_the_bits_of_its_directory_or_is_refused(void **unused)
+{
+    static const char *const refused[] = { "qwen2-window", "qwen2-types", "mistral-window",
+                                           "mistral-one",  "gemma2",      "gemma3-pattern",
+                                           "gemma3-types", "smollm3",     "smollm3-window" };
+    for (size_t i = 0; i < n_models; i++) {
+        const char *name = json_text(json_get(models[i], "name"));
+        struct error err = { "" };
+        bool expected = true;
+        for (size_t k = 0; k < sizeof(refused) / sizeof(*refused); k++)
+            expected = expected && strcmp(name, refused[k]) != 0;
+        char *from = golden_model_write(models[i], BF16), *to = xformat("%s.gguf", from);
+        struct backend *b = backend_cpu(1, &err);
+        struct quantize_summary done;
+        const bool made = quantize_model(from, BF16, to, b, NULL, &done, &err);
+        b->destroy(b);
+        free(done.unchanged_names);
+        if (made != expected || (!made && strstr(err.text, "would differ in its windows") == NULL))
+            fail_msg("%s: %s", name, made ? "a GGUF file was written" : err.text);
+        if (made) {
+            int32_t token[MOST];
+            const int n = tokens_of(models[i], token);
+            struct runner one = runner_open(from, 1, NULL, 1), two = runner_open(to, 1, NULL, 1);
+            const float *a = runner_pass(&one, n, token, NULL, NULL), *c = runner_pass(&two, n, token, NULL, NULL);
+            for (int k = 0; k < n; k++)
+                runner_same_bits(c + k * one.vocab, a + k * one.vocab, one.vocab, name, n);
+            runner_close(&one);
+            runner_close(&two);
+        }
+        free(from);
+        free(to);
+    }
+}
+
 static int set_up(void **state)
 {
     models = golden_models(&n_models);
@@ -145,6 +181,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_and_bits_on_the_cpu),
+        cmocka_unit_test(a_gguf_file_has_the_bits_of_its_directory_or_is_refused),
 #if defined(EMULATED_DEVICE)
         cmocka_unit_test(logits_and_bits_on_an_emulated_gpu),
 #endif

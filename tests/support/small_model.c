@@ -149,20 +149,26 @@ static float uniform(uint64_t seed, uint64_t t, uint64_t i)
     return (float)(z >> 40) * 0x1p-24f;
 }
 
+float *small_numbers(uint64_t seed, int number, const char *name, int64_t rows, int64_t width)
+{
+    float *v = xmalloc((size_t)(rows * width) * sizeof(*v));
+    bool norm = strstr(name, "norm.weight") != NULL, bias = strstr(name, ".bias") != NULL;
+    float scale = strstr(name, "embed_tokens.weight") != NULL ? 1.0f : (float)sqrt(3.0 / (double)width);
+    for (int64_t i = 0; i < rows * width; i++) {
+        float u = uniform(seed, (uint64_t)number, (uint64_t)i) - 0.5f;
+        v[i] = norm ? 1 + u * 0.5f : bias ? u * 0.2f : u * 2 * scale;
+    }
+    return v;
+}
+
 static float *values(const struct small_model *t, const struct entries *l, int n)
 {
     const struct entry *e = &l->e[n];
-    int64_t elements = (e->rows != 0 ? e->rows : 1) * e->width;
-    float *v = xmalloc((size_t)elements * sizeof(*v));
-    bool norm = strstr(e->hf, "norm.weight") != NULL, last = strcmp(e->hf, "model.norm.weight") == 0;
-    bool bias = strstr(e->hf, ".bias") != NULL, embedding = strcmp(e->hf, "model.embed_tokens.weight") == 0;
-    float scale = embedding ? 1.0f : (float)sqrt(3.0 / (double)e->width);
-    for (int64_t i = 0; i < elements; i++) {
-        float u = uniform(t->seed, (uint64_t)n, (uint64_t)i) - 0.5f;
-        v[i] = norm ? 1 + u * 0.5f : bias ? u * 0.2f : u * 2 * scale;
-        if (last && t->sharp)
+    int64_t rows = e->rows != 0 ? e->rows : 1;
+    float *v = small_numbers(t->seed, n, e->hf, rows, e->width);
+    if (t->sharp && strcmp(e->hf, "model.norm.weight") == 0)
+        for (int64_t i = 0; i < rows * e->width; i++)
             v[i] *= 4;
-    }
     return v;
 }
 
@@ -385,15 +391,15 @@ static void write_metadata(struct gguf_writer *w, const struct small_model *t)
 // The scaling of Llama 3 as the converter writes it: the divisor of each frequency.
 static float *rope_divisors(const struct small_model *t)
 {
-    struct model_config c = { .head_dim = t->head_dim, .rope_theta = t->theta };
+    struct model_config c = { .head_dim = t->head_dim, .rope.theta = t->theta };
     float *plain = xmalloc((size_t)t->head_dim * sizeof(*plain)), *scaled = plain + t->head_dim / 2;
-    config_rope(&c, NULL, plain);
-    c.rope_scaling = ROPE_LLAMA3;
-    c.rope_factor = t->factor;
-    c.rope_low = t->low;
-    c.rope_high = t->high;
-    c.rope_original = t->original;
-    config_rope(&c, NULL, scaled);
+    config_rope(&c.rope, c.head_dim, NULL, plain);
+    c.rope.scaling = ROPE_LLAMA3;
+    c.rope.factor = t->factor;
+    c.rope.low = t->low;
+    c.rope.high = t->high;
+    c.rope.original = t->original;
+    config_rope(&c.rope, c.head_dim, NULL, scaled);
     for (int i = 0; i < t->head_dim / 2; i++)
         plain[i] /= scaled[i];
     return plain;

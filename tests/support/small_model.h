@@ -45,6 +45,9 @@ void small_write_gguf(const char *path, const struct small_model *t);
 // One tensor by its Hugging Face name: (rows, width), rows 1 for vectors; free() it. NULL: no such tensor.
 float *small_tensor(const struct small_model *t, const char *name, int64_t *rows, int64_t *width);
 
+// The numbers of tensor `number` of a checkpoint's sorted names (rows, width), as tests/cases/make_logits.py makes them; free() them.
+float *small_numbers(uint64_t seed, int number, const char *name, int64_t rows, int64_t width);
+
 // A temporary directory for the files of a test, removed with its contents by test_directory_remove(); borrowed.
 const char *test_directory(void);
 void test_directory_remove(void);
