@@ -51,8 +51,8 @@ static bool open_store(struct rest *g, const struct drafter_env *env, const char
     free(path);
     if (!ok)
         return fail(err, "drafter rest: datastore: %s", why.text);
-    if (env->tokenizer != NULL && !hash_equal(g->store.header->tokenizer, tokenizer_hash(env->tokenizer)))
-        return fail(err, "drafter rest: datastore: %s was made with another tokenizer than the target's", name);
+    if (env->tokenizer != NULL && !hash_equal(g->store.header->vocabulary, tokenizer_tokens_hash(env->tokenizer)))
+        return fail(err, "drafter rest: datastore: %s was made with another vocabulary than the target's", name);
     if (g->store.header->vocab > (uint32_t)env->used_vocab)
         return fail(err, "drafter rest: datastore: %s has a vocabulary of %u ids, the target %d", name,
                     (unsigned)g->store.header->vocab, env->used_vocab);

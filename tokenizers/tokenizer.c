@@ -195,6 +195,17 @@ struct hash tokenizer_hash(const struct tokenizer *t)
     return t->hash;
 }
 
+struct hash tokenizer_tokens_hash(const struct tokenizer *t)
+{
+    struct digest *d = digest_begin();
+    for (int32_t id = 0; id < tokenizer_size(t); id++) {
+        size_t n = 0;
+        const char *s = tokenizer_token(t, id, &n);
+        digest_text_n(d, s != NULL ? s : "", n);
+    }
+    return digest_end(d);
+}
+
 void tokenizer_close(struct tokenizer *t)
 {
     if (t == NULL)

@@ -28,6 +28,7 @@ struct hash tokenizer_hash(const struct tokenizer *t); // of everything that can
 int tokenizer_size(const struct tokenizer *t); // ids are 0 .. size - 1
 // The id of a token's text as stored in the checkpoint: "<|im_end|>", or " the" in byte letters ("Ġthe"); -1: none.
 int32_t tokenizer_id(const struct tokenizer *t, const char *token);
+struct hash tokenizer_tokens_hash(const struct tokenizer *t); // of the texts of all ids: equal where ids mean the same
 const char *tokenizer_token(const struct tokenizer *t, int32_t id, size_t *n); // its bytes; NULL if there is no such id
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
 

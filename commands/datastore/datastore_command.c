@@ -136,7 +136,7 @@ static bool write_store(const struct corpus *c, const char *path, struct error *
                                   .vocab = (uint32_t)vocab,
                                   .tokens = c->ids.n,
                                   .documents = c->documents,
-                                  .tokenizer = tokenizer_hash(c->tokenizer) };
+                                  .vocabulary = tokenizer_tokens_hash(c->tokenizer) };
     uint32_t *suffix = xmalloc(c->ids.n * sizeof(*suffix));
     bool ok = suffix_array(c->ids.id, c->ids.n, vocab, suffix, err);
     struct digest *d = digest_begin();

@@ -34,7 +34,7 @@ void small_store_write(const char *target, const char *path)
                                         .tokens = TOKENS,
                                         .documents = 1,
                                         .text = { 1, 2 },
-                                        .tokenizer = tokenizer_hash(t) };
+                                        .vocabulary = tokenizer_tokens_hash(t) };
     for (int i = 0; i < TOKENS; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         token[i] = (uint16_t)(i > 20 && (state >> 40) % 3 > 0 ? token[i - 1 - (int)((state >> 33) % 20)]
