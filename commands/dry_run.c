@@ -108,7 +108,7 @@ static bool add_cell(struct plan *p, const struct cell_runner *c, int done, int 
     if (!pace(p, c, &ns, err))
         return false;
     if (ns == 0 && turns > 0) {
-        ns = (double)model_bytes(p->opened.target.model) / ASSUMED_BANDWIDTH * 1e9;
+        ns = model_pass_bytes(p->opened.target.model, 1) / ASSUMED_BANDWIDTH * 1e9;
         p->from_bandwidth = true;
     }
     p->turns += turns;

@@ -51,7 +51,7 @@ struct inspect {
     struct error no_model;
 
     enum type cache;                        // element type
-    size_t cache_bytes;                     // of one token
+    size_t cache_bytes, full_bytes;         // of one token; of the full context
     double flops, weight_bytes, pass_bytes; // of a pass of one token at the requested context
     struct probe probe;
     bool own_memory; // the device has memory of its own
@@ -83,10 +83,9 @@ static void count_tensors(struct inspect *in)
 // Two operations for each weight of a product, and in attention for each element of the keys and values that are read.
 static double pass_flops(const struct model_config *c, long long context)
 {
-    double heads = (double)c->heads * c->head_dim, kv = (double)c->kv_heads * c->head_dim;
-    double layer = (double)c->width * (heads + 2 * kv) + heads * c->width + 3.0 * c->width * c->hidden;
-    double attention = 2 * heads * (double)context;
-    return 2 * (c->layers * (layer + attention) + (double)c->width * c->vocab);
+    const double heads = (double)c->heads * c->head_dim;
+    return 2 *
+           (config_products(c) + 2 * heads * config_positions_seen(c, (double)context) + (double)c->width * c->vocab);
 }
 
 static bool measure(struct inspect *in, struct error *err)
@@ -97,8 +96,12 @@ static bool measure(struct inspect *in, struct error *err)
         return false;
     in->cache_bytes = kv_bytes(&one);
     in->flops = pass_flops(&in->config, in->context);
-    in->weight_bytes = (double)model_bytes(in->model);
-    in->pass_bytes = in->weight_bytes + (double)in->cache_bytes * (double)in->context;
+    in->weight_bytes = model_pass_bytes(in->model, 1);
+    in->pass_bytes = in->weight_bytes + config_positions_seen(&in->config, (double)in->context) *
+                                            (double)in->cache_bytes / in->config.layers;
+    struct kv_shape full = model_kv_shape(in->model, 1, in->config.context, 1);
+    full.type = one.type;
+    in->full_bytes = kv_bytes(&full);
     in->own_memory = in->backend->memory(in->backend, &in->free_bytes, &in->all_bytes);
     if (in->own_memory)
         in->no_probe = true; // the probe measures host memory
@@ -164,7 +167,9 @@ static const char *amount(double n, const char *unit, char to[32])
 
 static const char *rope_name(enum rope_scaling s)
 {
-    return s == ROPE_LINEAR ? "linear" : s == ROPE_LLAMA3 ? "llama3" : s == ROPE_TABLE ? "table" : "plain";
+    static const char *const names[] = { [ROPE_PLAIN] = "plain", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3",
+                                         [ROPE_YARN] = "yarn",   [ROPE_LONG] = "longrope", [ROPE_TABLE] = "table" };
+    return names[s];
 }
 
 static void print_token(const struct inspect *in, int id)
@@ -211,6 +216,11 @@ static void print_shape(const struct inspect *in)
            c->vocab, c->context);
     printf("attention   %d heads of %d, %d for keys and values%s\n", c->heads, c->head_dim, c->kv_heads,
            c->attention_bias ? ", with biases" : "");
+    if (c->window > 0)
+        printf("windows     of %d tokens in %d of %d layers\n", c->window, layer_set_count(&c->windowed), c->layers);
+    if (c->experts > 0)
+        printf("experts     %d of %d for a token, hidden %d, in %d of %d layers\n", c->experts_used, c->experts,
+               c->expert_hidden, c->layers - layer_set_count(&c->dense), c->layers);
     printf("rope        theta %g, %s", c->rope.theta, rope_name(c->rope.scaling));
     if (c->rope.scaling == ROPE_LINEAR || c->rope.scaling == ROPE_LLAMA3)
         printf(", factor %g", c->rope.factor);
@@ -237,7 +247,7 @@ static void print_tensors(const struct inspect *in)
         return;
     printf("activations %s\n", activations_names[model_activations(in->model)]);
     printf("cache       %s per token (%s), %s for the full context\n", amount((double)in->cache_bytes, "B", a),
-           type_facts[in->cache].name, amount((double)in->cache_bytes * in->config.context, "B", b));
+           type_facts[in->cache].name, amount((double)in->full_bytes, "B", b));
     printf("pass        one token at context %lld: %s, %s read,", in->context, amount(in->flops, "FLOP", a),
            amount(in->pass_bytes, "B", b));
     printf(" of which %s weights: %.2f FLOP per byte\n", amount(in->weight_bytes, "B", c), in->flops / in->pass_bytes);
@@ -312,6 +322,10 @@ static void shape_json(const struct inspect *in, struct json *j)
     json_set(j, "architecture", json_new_text(c->architecture->name));
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         json_set(j, numbers[i].name, json_new_int(numbers[i].value));
+    json_set(j, "window", c->window > 0 ? json_new_int(c->window) : json_new_null());
+    json_set(j, "windowed_layers", json_new_int(layer_set_count(&c->windowed)));
+    json_set(j, "experts", json_new_int(c->experts));
+    json_set(j, "experts_used", json_new_int(c->experts_used));
     json_set(j, "tied", json_new_bool(c->tied));
     json_set(j, "inflated_from", c->inflated != NULL ? json_new_text(c->inflated) : json_new_null());
     json_set(j, "quantized_from", c->quantized != NULL ? json_new_text(c->quantized) : json_new_null());

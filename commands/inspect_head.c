@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "models/config.h"
-#include "models/head.h"
+#include "models/heads/head.h"
 #include "models/model.h"
 #include "models/paths.h"
 #include "models/weights.h"

@@ -30,7 +30,7 @@ def drafters(rows):
     columns = list(dict.fromkeys((r["experiment"], r["sampling"], r["target"]) for r in rows))
     for r in rows:
         assert r["sampling"] != "temperature=0" or r["equal_texts"] == r["compared_texts"], f"{r['drafter']}: texts differ from those of none"
-    lines = [f"Every drafter on Spec-Bench's prompts ({first['prompt_file'].split()[0]}; `experiments/drafters.yaml` and `drafters-1b.yaml`), "
+    lines = [f"Every drafter on Spec-Bench's prompts ({first['prompt_file'].split()[0]}; `experiments/drafters`), "
              f"{first['machine']}, revision {first['revision'][:12]}: speedup over `none` (95 % interval), tokens per step. "
              "`./run readme drafters` writes this table.", "",
              "| drafter | " + " | ".join(f"{target}, {s.replace('temperature=', 'T = ')} |" for _, s, target in columns),

@@ -1,4 +1,4 @@
-// eagle.c - a decoder layer that reads hidden states of the target: EAGLE-1, EAGLE-2 and EAGLE-3 (models/eagle.h).
+// eagle.c - a decoder layer that reads hidden states of the target: EAGLE-1, EAGLE-2 and EAGLE-3 (models/heads/eagle.h).
 //
 // Every token of the sequence but the first has a row in the head's cache, computed from the target's state that predicted
 // it: `advance` brings both, so the tokens of a step are one pass, whatever was drafted. Draft tokens are pending rows that
@@ -14,7 +14,7 @@
 #include "drafters/drafter.h"
 #include "drafters/trees/draft_batch.h"
 #include "kernels/backend.h"
-#include "models/eagle.h"
+#include "models/heads/eagle.h"
 #include "models/kv_cache.h"
 #include "models/paths.h"
 

@@ -1,4 +1,4 @@
-// medusa.c - Medusa's heads (models/medusa.h) on the target's last hidden state predict the following positions, each independently
+// medusa.c - Medusa's heads (models/heads/medusa.h) on the target's last hidden state predict the following positions, each independently
 // (Cai et al. 2024, arXiv 2401.10774).
 //
 // Medusa's own trees are of the most probable tokens; sampled chains and trees have the heads' rows as q.

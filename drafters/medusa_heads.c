@@ -4,7 +4,7 @@
 
 #include "core/memory.h"
 #include "drafters/depth_heads.h"
-#include "models/medusa.h"
+#include "models/heads/medusa.h"
 #include "models/paths.h"
 
 struct medusa_heads {

@@ -1,4 +1,4 @@
-// medusa_heads.h - drafters of heads in Medusa's file form (models/medusa.h): medusa, blockwise.
+// medusa_heads.h - drafters of heads in Medusa's file form (models/heads/medusa.h): medusa, blockwise.
 #pragma once
 #include "core/quantize.h"
 #include "core/tensor.h"

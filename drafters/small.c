@@ -445,8 +445,7 @@ static bool read_own(struct small *g, int slot, const int32_t *token, int n)
     }
     while (same + 1 < own->id.n && same < own->cached.n && own->id.id[same] == own->cached.id[same])
         same++;
-    kv_truncate(g->cache, slot, (int)same);
-    own->cached.n = same;
+    own->cached.n = (size_t)kv_truncate(g->cache, slot, (int)same);
     return true;
 }
 

@@ -17,8 +17,8 @@ enum { DATASTORE_MAGIC_BYTES = 24 };
 
 struct datastore_header {
     char magic[DATASTORE_MAGIC_BYTES];
-    uint32_t token_bytes, vocab; // 2 or 4; ids are below vocab
-    uint64_t tokens, documents;  // separators are counted among the tokens
+    uint32_t token_bytes, vocab;  // 2 or 4; ids are below vocab
+    uint64_t tokens, documents;   // separators are counted among the tokens
     struct hash text, vocabulary; // of the tokens; of the texts of all ids of the tokenizer that made them
 };
 

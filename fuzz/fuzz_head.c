@@ -2,7 +2,7 @@
 // EAGLE and EAGLE-3, as published and as `speculators` writes them.
 //
 // Input: config.json, then the tensors.
-// reader: models/head.c models/eagle_config.c models/config_json.c formats/json_fields.c
+// reader: models/heads/head.c models/heads/eagle_config.c models/config_json.c formats/json_fields.c
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +11,9 @@
 #include "core/memory.h"
 #include "fuzz/fuzz.h"
 #include "kernels/backend.h"
-#include "models/eagle.h"
-#include "models/head.h"
-#include "models/medusa.h"
+#include "models/heads/eagle.h"
+#include "models/heads/head.h"
+#include "models/heads/medusa.h"
 #include "models/model.h"
 
 static const struct fuzz_file files[] = { { "config.json", FUZZ_JSON },

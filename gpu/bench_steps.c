@@ -22,7 +22,7 @@
 #include "gpu/bench_gpu.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
-#include "models/eagle.h"
+#include "models/heads/eagle.h"
 #include "models/kv_cache.h"
 
 enum { MAX_NUMBERS = 16, LOGITS_CHUNK = 256, ARGUMENTS = 5, WITH_HEAD = 8 };

@@ -34,7 +34,24 @@ struct layout {
     // according to `parent`.
     const struct device_rows *device_rows;
     int n_device_rows;
+    // The same as length, prefix and place, in layers that keep the rows of a window only (models/kv_cache.h): their cache begins at a
+    // later position, a multiple of SHORT_UNIT. short_length 0: there are none.
+    int short_length;
+    const int32_t *short_prefix, *short_place; // (n)
 };
+
+// Backends divide positions in splits of as many (or of a divisor), so where a cache begins changes no bits.
+enum { SHORT_UNIT = 256 };
+
+// The layout of such a layer.
+static inline struct layout short_layout(const struct layout *s)
+{
+    struct layout other = *s;
+    other.length = s->short_length;
+    other.prefix = s->short_prefix;
+    other.place = s->short_place;
+    return other;
+}
 
 // Rows of a pass, of one slot, whose tokens the device has made and the host has not seen.
 struct device_rows {
@@ -52,7 +69,7 @@ struct product {
     struct tensor bias;   // (1, m); data NULL: none
     bool add;             // out += instead of out =: a residual stream
 };
-enum { MAX_PRODUCTS = 4, MAX_STAMPS = 24 };
+enum { MAX_PRODUCTS = 4, MAX_STAMPS = 24, MAX_MIXED = 64 };
 
 // How a gate is passed on: SwiGLU's x sigmoid(x), or GEGLU's gelu(x) in its approximation by tanh (Shazeer 2020, arXiv 2002.05202).
 enum gate_function { GATE_SILU, GATE_GELU };
@@ -60,9 +77,10 @@ enum gate_function { GATE_SILU, GATE_GELU };
 // What attention does to its scores, beside the layout.
 struct attention {
     int head_dim;
-    float scale; // of scores; 0: 1 / sqrt(head_dim)
-    float cap;   // above 0: a score becomes cap * tanh(score / cap) (Gemma-2)
-    int window;  // above 0: a row sees the last `window` positions before and with itself
+    float scale;      // of scores; 0: 1 / sqrt(head_dim)
+    float cap;        // above 0: a score becomes cap * tanh(score / cap) (Gemma-2)
+    int window;       // above 0: a row sees the last `window` positions before and with itself
+    bool short_cache; // keys and values are of a layer that keeps few rows: struct layout's short_* say where they are
 };
 
 // Names a sequence of operations that is queued again and again, so that a backend can capture it as a graph and launch that: all
@@ -158,6 +176,8 @@ struct backend {
     void (*take)(struct backend *b, struct tensor out, struct tensor x, const int32_t *row);
     // The same with row numbers on the device: out[first + i] = x[base + token[i]]. NULL: no pass has such rows.
     void (*gather_on_device)(struct backend *b, struct tensor out, struct tensor x, const struct device_rows *r, int n);
+    // out[i] = the sum over j < k of weight[i * k + j] * x[row[i * k + j]], in the order of j; k is at most MAX_MIXED: experts
+    void (*mix)(struct backend *b, struct tensor out, struct tensor x, const int32_t *row, const float *weight, int k);
     // out[i][column ..] = x[i]: states side by side
     void (*place)(struct backend *b, struct tensor out, int column, struct tensor x);
     // out[i] = x[i][column ..]: one of them again

@@ -17,6 +17,7 @@
     OUT(out) IN(q) IN(k) IN(v) IN(angles) OUT(keys) OUT(values) ARG(const struct layout *, s) ARG(struct attention, a)
 #define TAKE_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) ARG(const int32_t *, row)
 #define GATHER_ON_DEVICE_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) ARG(const struct device_rows *, r) ARG(int, n)
+#define MIX_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) ARG(const int32_t *, row) ARG(const float *, weight) ARG(int, k)
 #define PLACE_SIGNATURE(OUT, IN, ARG) OUT(out) ARG(int, column) IN(x)
 #define CUT_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) ARG(int, column)
 #define MOVE_SIGNATURE(OUT, IN, ARG) \
@@ -30,6 +31,7 @@
     VOID(rescale, RESCALE_SIGNATURE) \
     VOID(angles, ANGLES_SIGNATURE) \
     VOID(take, TAKE_SIGNATURE) \
+    VOID(mix, MIX_SIGNATURE) \
     VOID(place, PLACE_SIGNATURE) \
     VOID(cut, CUT_SIGNATURE) \
     VOID(best, BEST_SIGNATURE)

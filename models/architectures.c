@@ -9,9 +9,14 @@
 static const struct architecture table[] = {
     { .name = "llama", .model_type = "llama", .classes = { "LlamaForCausalLM", "MedusaModelLlama" }, .reads = READS_ATTENTION_BIAS },
     { .name = "llama", .model_type = "mistral", .classes = { "MistralForCausalLM" }, .kv_heads_needed = true, .reads = READS_WINDOW, .window = 4096 },
+    { .name = "llama", .model_type = "mixtral", .classes = { "MixtralForCausalLM" }, .kv_heads_needed = true, .norm_eps = 1e-5, .theta = 1e6, .experts = MIXTRAL_EXPERTS,
+      .reads = READS_WINDOW },
     { .name = "qwen2", .model_type = "qwen2", .classes = { "Qwen2ForCausalLM" }, .kv_heads_needed = true, .gguf_rope = GGUF_ROPE_NEOX, .qkv_bias = true,
       .reads = READS_WINDOW | READS_USE_WINDOW },
     { .name = "qwen3", .model_type = "qwen3", .classes = { "Qwen3ForCausalLM" }, .kv_heads_needed = true, .head_dim_needed = true, .gguf_rope = GGUF_ROPE_NEOX, .head_norms = NORMS_OF_HEADS,
+      .reads = READS_ATTENTION_BIAS | READS_WINDOW | READS_USE_WINDOW },
+    { .name = "qwen3moe", .model_type = "qwen3_moe", .classes = { "Qwen3MoeForCausalLM" }, .kv_heads_needed = true, .head_dim_needed = true,
+      .gguf_rope = GGUF_ROPE_NEOX, .head_norms = NORMS_OF_HEADS, .experts = QWEN_EXPERTS,
       .reads = READS_ATTENTION_BIAS | READS_WINDOW | READS_USE_WINDOW },
     { .name = "gemma2", .model_type = "gemma2", .classes = { "Gemma2ForCausalLM" }, .kv_heads_needed = true, .head_dim_needed = true, .gguf_rope = GGUF_ROPE_NEOX, .norms = NORMS_AROUND,
       .gate = GATE_GELU, .norms_from_zero = true, .scales_embedding = true, .tied = true, .window = 4096, .window_pattern = 2,
@@ -23,6 +28,8 @@ static const struct architecture table[] = {
     { .name = "olmo2", .model_type = "olmo2", .classes = { "Olmo2ForCausalLM" }, .norm_eps = 1e-5, .gguf_rope = GGUF_ROPE_NEOX, .norms = NORMS_AFTER,
       .head_norms = NORMS_OF_ALL, .reads = READS_ATTENTION_BIAS },
     { .name = "granite", .model_type = "granite", .classes = { "GraniteForCausalLM" }, .reads = READS_ATTENTION_BIAS | READS_MULTIPLIERS },
+    { .name = "phi3", .model_type = "phi3", .classes = { "Phi3ForCausalLM" }, .gguf_rope = GGUF_ROPE_NEOX, .fused = true, .norm_eps = 1e-5,
+      .reads = READS_WINDOW | READS_PARTIAL_ROPE },
     { .name = "smollm3", .model_type = "smollm3", .classes = { "SmolLM3ForCausalLM" }, .kv_heads_needed = true, .tied = true, .theta = 2e6,
       .reads = READS_ATTENTION_BIAS | READS_WINDOW | READS_USE_WINDOW | READS_NO_ROPE_LAYERS },
 };

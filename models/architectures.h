@@ -36,6 +36,14 @@ enum reads {
     READS_MULTIPLIERS = 1 << 6,    // embedding_multiplier, attention_multiplier, residual_multiplier, logits_scaling
     READS_NO_ROPE_LAYERS = 1 << 7, // no_rope_layers, no_rope_layer_interval
     READS_LOCAL_ROPE = 1 << 8,     // rope_local_base_freq, or rope_parameters of each type of layer
+    READS_PARTIAL_ROPE =
+        1 << 9, // partial_rotary_factor, original_max_position_embeddings; rope_scaling of type longrope
+};
+
+enum expert_layers {
+    NO_EXPERTS,
+    MIXTRAL_EXPERTS, // num_local_experts of intermediate_size, in all layers; block_sparse_moe.*
+    QWEN_EXPERTS, // num_experts of moe_intermediate_size, in the layers of decoder_sparse_step without mlp_only_layers; mlp.*
 };
 
 struct architecture {
@@ -48,7 +56,9 @@ struct architecture {
     enum norm_places norms;
     enum head_norms head_norms;
     enum gate_function gate;
-    bool qkv_bias;         // q, k and v always have biases, o never (Qwen2)
+    bool qkv_bias; // q, k and v always have biases, o never (Qwen2)
+    bool fused;    // one matrix has the rows of q, k and v, and one those of gate and up (Phi-3)
+    enum expert_layers experts;
     bool norms_from_zero;  // safetensors have a norm's weight less one (Gemma)
     bool scales_embedding; // by sqrt(width) (Gemma)
     bool tied;             // tie_word_embeddings, where config.json does not say

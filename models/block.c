@@ -18,8 +18,9 @@ bool scratch_create(struct scratch *t, struct backend *b, const struct model_sha
     memset(t, 0, sizeof(*t));
     return make(&t->h, b, rows, s->width) && make(&t->q, b, rows, heads) && make(&t->o, b, rows, heads) &&
            make(&t->k, b, rows, kv) && make(&t->v, b, rows, kv) && make(&t->gate, b, rows, s->hidden) &&
-           make(&t->angles[0], b, rows, s->head_dim) &&
-           (s->inverse_frequency[1].data == NULL || make(&t->angles[1], b, rows, s->head_dim));
+           expert_scratch_create(&t->experts, b, s, rows) &&
+           make(&t->angles[0], b, rows, 2 * s->inverse_frequency[0].width) &&
+           (s->inverse_frequency[1].data == NULL || make(&t->angles[1], b, rows, 2 * s->inverse_frequency[1].width));
 }
 
 void scratch_destroy(struct scratch *t, struct backend *b)
@@ -27,6 +28,7 @@ void scratch_destroy(struct scratch *t, struct backend *b)
     struct tensor *all[] = { &t->h, &t->q, &t->o, &t->k, &t->v, &t->gate, &t->angles[0], &t->angles[1] };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         b->release(b, all[i]->data);
+    expert_scratch_destroy(&t->experts, b);
     memset(t, 0, sizeof(*t));
 }
 
@@ -38,8 +40,12 @@ void scratch_fit(struct scratch *t, int n)
 
 void block_angles(struct backend *b, const struct model_shape *s, const struct layout *layout, struct scratch *t)
 {
-    for (int r = 0; r < ROPES && s->inverse_frequency[r].data != NULL; r++)
-        b->angles(b, t->angles[r], layout, s->inverse_frequency[r]);
+    const int ropes = s->long_from > 0 || s->inverse_frequency[1].data == NULL ? 1 : ROPES;
+    for (int r = 0; r < ropes; r++) {
+        b->angles(b, t->angles[r], layout, s->inverse_frequency[s->long_from > 0 ? layout->length > s->long_from : r]);
+        if (s->angle_factor[r] != 0)
+            b->rescale(b, t->angles[r], s->angle_factor[r], 0);
+    }
 }
 
 // Heads as rows: (n * heads, head_dim).
@@ -51,20 +57,27 @@ static void norm_heads(struct backend *b, struct tensor x, struct tensor w, floa
     b->rmsnorm(b, heads, heads, w, eps);
 }
 
-// Adds input w^T + bias to x, normed and scaled first if the layer says so. add: (n, width) for that.
-static void add_product(struct backend *b, struct tensor x, struct tensor input, struct product p, struct tensor norm,
-                        float scale, struct tensor add, float eps)
+// Adds what attention or the feed-forward network made to the stream, normed and scaled first if the layer says so.
+static void add_to_stream(struct backend *b, struct tensor x, struct tensor made, struct tensor norm, float scale,
+                          float eps)
 {
-    p.out = norm.data == NULL && scale == 0 ? x : add;
-    p.add = norm.data == NULL && scale == 0;
-    b->matmul(b, input, &p, 1);
-    if (p.add)
-        return;
     if (norm.data != NULL)
-        b->rmsnorm(b, add, add, norm, eps);
+        b->rmsnorm(b, made, made, norm, eps);
     if (scale != 0)
-        b->rescale(b, add, scale, 0);
-    b->add(b, x, add);
+        b->rescale(b, made, scale, 0);
+    b->add(b, x, made);
+}
+
+// Adds input w^T + bias to x, as above. space: (n, width) for that.
+static void add_product(struct backend *b, struct tensor x, struct tensor input, struct product p, struct tensor norm,
+                        float scale, struct tensor space, float eps)
+{
+    const bool direct = norm.data == NULL && scale == 0;
+    p.out = direct ? x : space;
+    p.add = direct;
+    b->matmul(b, input, &p, 1);
+    if (!direct)
+        add_to_stream(b, x, space, norm, scale, eps);
 }
 
 void block_forward(struct backend *b, const struct block *w, const struct model_shape *s, int layer, struct kv_cache *c,
@@ -72,6 +85,8 @@ void block_forward(struct backend *b, const struct block *w, const struct model_
 {
     struct tensor keys = kv_keys(c, layer), values = kv_values(c, layer);
     const struct tensor angles = w->rope >= 0 ? t->angles[w->rope] : (struct tensor){ 0 };
+    struct attention a = w->attention;
+    a.short_cache = kv_is_short(c, layer);
     const struct product qkv[] = {
         { .out = t->q, .w = w->q, .bias = w->q_bias }, // (n, heads * head_dim)
         { .out = t->k, .w = w->k, .bias = w->k_bias }, // (n, kv_heads * head_dim)
@@ -81,9 +96,14 @@ void block_forward(struct backend *b, const struct block *w, const struct model_
     b->matmul(b, input, qkv, 3);
     norm_heads(b, t->q, w->q_norm, s->norm_eps);
     norm_heads(b, t->k, w->k_norm, s->norm_eps);
-    const struct tensor attended = b->attend(b, t->o, t->q, t->k, t->v, angles, keys, values, layout, w->attention);
+    const struct tensor attended = b->attend(b, t->o, t->q, t->k, t->v, angles, keys, values, layout, a);
     add_product(b, x, attended, o, w->out_norm, w->residual_scale, t->h, s->norm_eps);
     const struct tensor normed = w->ffn_norm.data != NULL ? b->rmsnorm(b, t->h, x, w->ffn_norm, s->norm_eps) : x;
+    if (w->experts.count > 0) {
+        const struct tensor made = experts_forward(b, &w->experts, &t->experts, normed, w->f);
+        add_to_stream(b, x, made, w->ffn_out_norm, w->residual_scale, s->norm_eps);
+        return;
+    }
     const struct tensor gated = b->gated(b, t->gate, normed, w->gate, w->up, w->f); // (n, hidden)
     add_product(b, x, gated, down, w->ffn_out_norm, w->residual_scale, t->h, s->norm_eps);
 }

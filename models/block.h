@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include "core/tensor.h"
 #include "kernels/backend.h"
+#include "models/experts.h"
 #include "models/model.h"
 
 struct kv_cache;
@@ -19,18 +20,20 @@ struct block {
         k_norm; // of heads (1, head_dim), or of all (1, heads * head_dim), (1, kv_heads * head_dim); data NULL: none
     struct tensor q, k, v, o; // (heads * head_dim, in) (kv_heads * head_dim, in) twice, (width, heads * head_dim)
     struct tensor q_bias, k_bias, v_bias, o_bias; // (1, rows of the weight); data NULL: no bias
-    struct tensor gate, up, down;                 // (hidden, width) twice, (width, hidden)
+    struct tensor gate, up, down;                 // (hidden, width) twice, (width, hidden); data NULL: experts instead
+    struct experts experts;
     struct attention attention;
     int rope; // its angles; -1: none
     enum gate_function f;
     float residual_scale; // of what is added to the stream; 0: 1
 };
 
-struct scratch {                 // workspace of a pass; n: rows of the current pass
-    struct tensor h;             // (n, width)
-    struct tensor q, o;          // (n, heads * head_dim)
-    struct tensor k, v;          // (n, kv_heads * head_dim)
-    struct tensor gate;          // (n, hidden)
+struct scratch {        // workspace of a pass; n: rows of the current pass
+    struct tensor h;    // (n, width)
+    struct tensor q, o; // (n, heads * head_dim)
+    struct tensor k, v; // (n, kv_heads * head_dim)
+    struct tensor gate; // (n, hidden)
+    struct expert_scratch experts;
     struct tensor angles[ROPES]; // (n, head_dim), written by block_angles
 };
 

@@ -46,10 +46,17 @@ static bool check_rope(const struct model_config *c, const struct rope *r, const
                     : local ? "rope_local_base_freq"
                             : "rope_theta",
                     r->theta);
-    bool scaled = r->scaling == ROPE_LINEAR || r->scaling == ROPE_LLAMA3;
+    bool scaled = r->scaling == ROPE_LINEAR || r->scaling == ROPE_LLAMA3 || r->scaling == ROPE_YARN;
     if (scaled && !(r->factor > 0 && r->factor <= 1e6))
         return fail(err, "%s: %s%s: expected a number above 0, found %g", file, prefix,
                     g ? ".rope.scaling.factor" : "rope_scaling.factor", r->factor);
+    if (config_rotated(r, c->head_dim) > MAX_ROTATED && r->scaling == ROPE_LONG)
+        return fail(err, "%s: %s: expected at most %d rotated numbers of a head, found %d", file,
+                    g ? "rope_factors_long.weight" : "rope_scaling.long_factor", MAX_ROTATED,
+                    config_rotated(r, c->head_dim));
+    if (r->scaling == ROPE_YARN && !(r->low > 0 && r->high >= r->low && r->high <= 1e6))
+        return fail(err, "%s: rope_scaling: expected 0 < beta_slow <= beta_fast, found %g and %g", file, r->low,
+                    r->high);
     return r->scaling != ROPE_LLAMA3 || (r->low > 0 && r->high > r->low && r->high <= 1e6) ||
            fail(err, "%s: rope_scaling: expected 0 < low_freq_factor < high_freq_factor, found %g and %g", file, r->low,
                 r->high);
@@ -136,11 +143,39 @@ static float scale_llama3(const struct rope *r, float f)
     return (1.0f - smooth) * f / factor + smooth * f;
 }
 
+int config_rotated(const struct rope *r, int head_dim)
+{
+    return r->rotated > 0 ? r->rotated : head_dim;
+}
+
+// The number of a frequency that turns so often within the original context (Peng et al. 2023, arXiv 2309.00071, section 3.2).
+static double yarn_bound(const struct rope *r, int rotated, double turns)
+{
+    return rotated * log(r->original / (turns * 2 * M_PI)) / (2 * log(r->theta));
+}
+
+// yarn's share of interpolation for frequency i.
+static float yarn_ramp(const struct rope *r, int rotated, int i)
+{
+    double first = yarn_bound(r, rotated, r->high), last = yarn_bound(r, rotated, r->low);
+    if (!r->untruncated) {
+        first = floor(first);
+        last = ceil(last);
+    }
+    first = first > 0 ? first : 0;
+    last = last < rotated - 1 ? last : rotated - 1;
+    if (first == last)
+        last += 0.001;
+    const float ramp = ((float)i - (float)first) / (float)(last - first);
+    return ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
+}
+
 void config_rope(const struct rope *r, int head_dim, const float *divisors, float *inverse_frequency)
 {
-    for (int i = 0; i < head_dim / 2; i++) {
-        float exponent = (float)(2 * i) / (float)head_dim;
-        float f = 1.0f / (float)pow((double)(float)r->theta, (double)exponent);
+    const int rotated = config_rotated(r, head_dim);
+    for (int i = 0; i < rotated / 2; i++) {
+        float exponent = (float)(2 * i) / (float)rotated;
+        float power = (float)pow((double)(float)r->theta, (double)exponent), f = 1.0f / power;
         switch (r->scaling) {
         case ROPE_PLAIN:
             break;
@@ -149,6 +184,14 @@ void config_rope(const struct rope *r, int head_dim, const float *divisors, floa
             break;
         case ROPE_LLAMA3:
             f = scale_llama3(r, f);
+            break;
+        case ROPE_YARN: {
+            const float keep = 1 - yarn_ramp(r, rotated, i);
+            f = 1.0f / ((float)r->factor * power) * (1 - keep) + f * keep;
+            break;
+        }
+        case ROPE_LONG:
+            f = 1.0f / (divisors[i] * power);
             break;
         case ROPE_TABLE:
             f /= divisors[i];

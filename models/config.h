@@ -10,7 +10,7 @@ struct architecture;
 struct error;
 struct json;
 
-enum { MAX_ENDS = 16, MAX_LAYERS = 1024 };
+enum { MAX_ENDS = 16, MAX_LAYERS = 1024, MAX_ROTATED = 512 };
 
 // Keys that mark checkpoints made by speclab, in GGUF's metadata and in config.json: the model they were made from.
 #define CONFIG_INFLATED_GGUF "speclab.inflated_from"
@@ -18,13 +18,19 @@ enum { MAX_ENDS = 16, MAX_LAYERS = 1024 };
 #define CONFIG_QUANTIZED_GGUF "speclab.quantised_from"
 #define CONFIG_QUANTIZED_HF "speclab_quantised_from"
 
-enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_TABLE };
+// ROPE_TABLE: divisors from the checkpoint's rope_freqs.weight. ROPE_LONG: one table of divisors for contexts up to `original`, another one
+// for longer ones (LongRoPE, arXiv 2402.13753).
+enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_LONG, ROPE_TABLE };
 
 struct rope {
     double theta;
-    enum rope_scaling scaling; // ROPE_TABLE: divisors from the checkpoint's rope_freqs.weight
-    double factor, low, high;  // of linear and llama3
-    int original;              // llama3's original_max_position_embeddings
+    enum rope_scaling scaling;
+    double factor;      // of linear, llama3 and yarn
+    double low, high;   // of llama3: low_freq_factor, high_freq_factor; of yarn: beta_slow, beta_fast
+    int original;       // original_max_position_embeddings
+    bool untruncated;   // yarn: `truncate` is false
+    float angle_factor; // of cosines and sines (yarn's and LongRoPE's attention_factor); 0: 1
+    int rotated;        // numbers of a head that are rotated, the first ones; 0: all
 };
 
 struct layer_set {
@@ -34,6 +40,14 @@ struct layer_set {
 static inline bool layer_set_has(const struct layer_set *s, int layer)
 {
     return (s->bits[layer / 64] >> layer % 64 & 1) != 0;
+}
+
+static inline int layer_set_count(const struct layer_set *s)
+{
+    int n = 0;
+    for (int w = 0; w < MAX_LAYERS / 64; w++)
+        n += __builtin_popcountll(s->bits[w]);
+    return n;
 }
 
 static inline void layer_set_add(struct layer_set *s, int layer)
@@ -53,9 +67,14 @@ struct model_config {
     // Layers that see the last `window` positions only, and layers without RoPE.
     int window;
     struct layer_set windowed, unrotated;
-    struct rope window_rope; // of layers with a window; theta 0: as the others
-    float attention_scale;   // of scores; 0: 1 / sqrt(head_dim)
-    float attention_cap;     // of scores, and below of logits: cap * tanh(x / cap); 0: none
+    struct rope window_rope;                                       // of layers with a window; theta 0: as the others
+    float rope_short[MAX_ROTATED / 2], rope_long[MAX_ROTATED / 2]; // divisors of ROPE_LONG
+    // Layers that are not in `dense` have a mixture of experts instead of one feed-forward network; experts 0: none have.
+    int experts, experts_used, expert_hidden;
+    bool experts_normalized; // the weights of the used experts sum to 1; otherwise those of all do
+    struct layer_set dense;
+    float attention_scale; // of scores; 0: 1 / sqrt(head_dim)
+    float attention_cap;   // of scores, and below of logits: cap * tanh(x / cap); 0: none
     float logit_cap;
     float embedding_scale, residual_scale, logit_scale; // factors; 0: 1
     int n_end, end[MAX_ENDS]; // end-of-text ids: eos of config, generation_config and tokenizer, and ends of chat turns
@@ -77,6 +96,12 @@ bool config_read(const char *path, struct model_config *to, struct error *err);
 // files than GGUF and a directory has none of them.
 bool config_read_text(const char *path, struct model_config *to, struct error *err);
 void config_free(struct model_config *c);
-// Writes a RoPE's inverse frequencies (head_dim / 2), scaled as the checkpoint says, with the float32 rounding steps of HF
-// transformers. divisors: rope_freqs.weight for ROPE_TABLE, otherwise NULL.
+// What a row costs (config_cost.c): the weights of the layers that it is multiplied with, and the positions that it attends to in all layers
+// together if `positions` are before and with it.
+double config_products(const struct model_config *c);
+double config_positions_seen(const struct model_config *c, double positions);
+// How many numbers of a head a RoPE rotates.
+int config_rotated(const struct rope *r, int head_dim);
+// Writes a RoPE's inverse frequencies (rotated / 2), scaled as the checkpoint says, with the float32 rounding steps of HF
+// transformers. divisors: rope_freqs.weight for ROPE_TABLE, rope_short or rope_long for ROPE_LONG, otherwise NULL.
 void config_rope(const struct rope *r, int head_dim, const float *divisors, float *inverse_frequency);

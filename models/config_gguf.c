@@ -69,6 +69,15 @@ static bool read_real(struct source *s, const char *key, bool needed, double *to
     return true;
 }
 
+// Bits beside enum reads.
+enum { READS_EXPERTS = 1 << 30 };
+
+// Files of Mixtral have the name of Llama.
+static bool has_experts(const struct architecture *a)
+{
+    return a->experts != NO_EXPERTS || strcmp(a->name, "llama") == 0;
+}
+
 // Rejects settings that are not supported. Values that have no effect are accepted.
 static bool reject_unsupported(struct source *s)
 {
@@ -78,7 +87,9 @@ static bool reject_unsupported(struct source *s)
         const char *what;
         unsigned read_by; // of enum reads; 0: by none
     } settings[] = {
-        { "expert_count", 0, 0, "mixtures of experts", 0 },
+        { "expert_count", 0, 0, "mixtures of experts", READS_EXPERTS },
+        { "expert_shared_count", 0, 0, "shared experts", 0 },
+        { "expert_weights_scale", 1, 0, "scaled experts", 0 },
         { "attention.sliding_window", 0, 0, "sliding windows", READS_WINDOW },
         { "attn_logit_softcapping", 0, 0, "soft caps", READS_SOFT_CAPS },
         { "final_logit_softcapping", 0, 0, "soft caps", READS_SOFT_CAPS },
@@ -91,11 +102,14 @@ static bool reject_unsupported(struct source *s)
         { "embedding_scale", 0, 1, "scaled embeddings", READS_MULTIPLIERS },
         { "use_parallel_residual", 0, 0, "parallel residuals", 0 },
         { "rope.scale_linear", 1, 0, "the old key of linear scaling", 0 },
-        { "rope.scaling.attn_factor", 1, 0, "scaled attention", 0 },
-        { "rope.scaling.yarn_log_multiplier", 0, 0, "yarn", 0 },
+        { "rope.scaling.attn_factor", 1, 0, "scaled attention", READS_PARTIAL_ROPE },
+        { "rope.scaling.yarn_log_multiplier", 0, 0, "another factor of yarn", 0 },
+        { "rope.scaling.yarn_ext_factor", 1, -1, "another mixture of yarn", 0 },
+        { "rope.scaling.yarn_attn_factor", 1, 0, "another factor of yarn", 0 },
     };
     const struct architecture *a = s->architecture;
-    const unsigned reads = a->window_pattern > 0 ? a->reads : a->reads & ~(unsigned)READS_WINDOW;
+    const unsigned of_window = a->window_pattern > 0 ? a->reads : a->reads & ~(unsigned)READS_WINDOW,
+                   reads = of_window | (has_experts(a) ? READS_EXPERTS : 0);
     for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
         int64_t n;
         double v;
@@ -168,7 +182,9 @@ static bool read_sizes(struct source *s, struct model_config *c)
         return fail(s->err, "%s: %s: expected the keys' %d, found %d", s->path, s->key, c->head_dim, value_dim);
     if (!read_int(s, "rope.dimension_count", false, 1, LIMIT_SIZE, &rope_dim))
         return false;
-    if (rope_dim != c->head_dim)
+    if ((s->architecture->reads & READS_PARTIAL_ROPE) != 0 && rope_dim < c->head_dim && rope_dim % 2 == 0)
+        c->rope.rotated = rope_dim;
+    else if (rope_dim != c->head_dim)
         return fail(s->err, "%s: %s: expected the head size %d, found %d: partial rope is not supported", s->path,
                     s->key, c->head_dim, rope_dim);
     double eps = 0;
@@ -181,14 +197,61 @@ static bool read_sizes(struct source *s, struct model_config *c)
 // rope_freqs.weight: divisors of the head_dim / 2 frequencies.
 static bool check_divisors(struct source *s, const struct gguf_tensor *t, int n)
 {
+    const int length = (int)(t->name.n < 64 ? t->name.n : 64);
     if (!t->known || t->tensor.type != F32 || t->tensor.rows != 1 || t->tensor.width != n)
-        return fail(s->err, "%s: tensor rope_freqs.weight: expected %d numbers of f32", s->path, n);
+        return fail(s->err, "%s: tensor %.*s: expected %d numbers of f32", s->path, length, t->name.s, n);
     for (int i = 0; i < n; i++) {
         float v;
         memcpy(&v, (const uint8_t *)t->tensor.data + (size_t)i * sizeof(v), sizeof(v));
         if (!(v > 0 && v <= 1e9f))
-            return fail(s->err, "%s: tensor rope_freqs.weight: expected numbers above 0, found %g", s->path, (double)v);
+            return fail(s->err, "%s: tensor %.*s: expected numbers above 0, found %g", s->path, length, t->name.s,
+                        (double)v);
     }
+    return true;
+}
+
+static bool read_long_factors(struct source *s, const char *name, int n, float *to)
+{
+    const struct gguf_tensor *t = gguf_tensor(s->g, name);
+    if (t == NULL)
+        return fail(s->err, "%s: tensor %s is missing", s->path, name);
+    if (n > MAX_ROTATED / 2)
+        return fail(s->err, "%s: tensor %s: expected at most %d numbers, found %d", s->path, name, MAX_ROTATED / 2, n);
+    if (!check_divisors(s, t, n))
+        return false;
+    memcpy(to, t->tensor.data, (size_t)n * sizeof(float));
+    return true;
+}
+
+// LongRoPE: the divisors are tensors, its factor of cosines and sines a key (llama.cpp's Phi-3).
+static bool read_long(struct source *s, struct model_config *c)
+{
+    const int n = config_rotated(&c->rope, c->head_dim) / 2;
+    double factor = 1;
+    c->rope.scaling = ROPE_LONG;
+    if (!read_int(s, "rope.scaling.original_context_length", true, 2, LIMIT_CONTEXT, &c->rope.original) ||
+        !read_real(s, "rope.scaling.attn_factor", false, &factor) ||
+        !read_long_factors(s, "rope_factors_short.weight", n, c->rope_short) ||
+        !read_long_factors(s, "rope_factors_long.weight", n, c->rope_long))
+        return false;
+    c->rope.angle_factor = (float)factor;
+    return (factor > 0 && factor <= 1e6) ||
+           fail(s->err, "%s: %s.rope.scaling.attn_factor: expected a number above 0, found %g", s->path,
+                s->architecture->name, factor);
+}
+
+static bool read_yarn(struct source *s, struct model_config *c, double factor)
+{
+    struct rope *r = &c->rope;
+    r->scaling = ROPE_YARN;
+    r->factor = factor;
+    r->low = 1;
+    r->high = 32;
+    if (!read_int(s, "rope.scaling.original_context_length", true, 2, LIMIT_CONTEXT, &r->original) ||
+        !read_real(s, "rope.scaling.yarn_beta_fast", false, &r->high) ||
+        !read_real(s, "rope.scaling.yarn_beta_slow", false, &r->low))
+        return false;
+    r->angle_factor = (float)(factor <= 1 ? 1 : 0.1 * log(factor) + 1);
     return true;
 }
 
@@ -199,15 +262,19 @@ static bool read_rope(struct source *s, struct model_config *c)
     double factor = 0;
     if (!read_real(s, "rope.freq_base", false, &c->rope.theta) || !read_real(s, "rope.scaling.factor", false, &factor))
         return false;
+    if (gguf_tensor(s->g, "rope_factors_long.weight") != NULL && (s->architecture->reads & READS_PARTIAL_ROPE) != 0)
+        return read_long(s, c);
     struct gguf_string type = { "linear", 6 };
     if (find(s, "rope.scaling.type") != NULL && !gguf_text(s->g, s->key, &type))
         return fail(s->err, "%s: %s: expected a text", s->path, s->key);
+    if (is(type, "yarn"))
+        return read_yarn(s, c, factor);
     if (!is(type, "none") && !is(type, "linear"))
-        return fail(s->err, "%s: %s: expected none or linear, found %.*s", s->path, s->key,
+        return fail(s->err, "%s: %s: expected none, linear or yarn, found %.*s", s->path, s->key,
                     (int)(type.n < 64 ? type.n : 64), type.s);
     bool linear = is(type, "linear") && factor != 0 && factor != 1;
     const struct gguf_tensor *table = gguf_tensor(s->g, "rope_freqs.weight");
-    if (table != NULL && !check_divisors(s, table, c->head_dim / 2))
+    if (table != NULL && !check_divisors(s, table, config_rotated(&c->rope, c->head_dim) / 2))
         return false;
     if (linear && table != NULL)
         return fail(s->err, "%s: rope is scaled twice, by %s.rope.scaling.factor and by rope_freqs.weight", s->path,
@@ -262,6 +329,20 @@ static float query_scale(const struct model_config *c, const struct architecture
     const int largest = a->head_norms == NO_HEAD_NORMS ? 46 : 62;
     const int of = c->layers == largest ? c->width / c->heads : c->head_dim;
     return 1 / sqrtf((float)of);
+}
+
+// As llama.cpp: all layers have experts, and the weights of the used ones sum to 1.
+static bool read_experts(struct source *s, struct model_config *c)
+{
+    if (!has_experts(s->architecture) || (s->architecture->experts == NO_EXPERTS && find(s, "expert_count") == NULL))
+        return true;
+    c->expert_hidden = c->hidden;
+    c->experts_normalized = true;
+    if (!read_int(s, "expert_count", true, 0, LIMIT_EXPERTS, &c->experts) || c->experts == 0)
+        return c->experts == 0;
+    return read_int(s, "expert_used_count", true, 1, c->experts < MAX_MIXED ? c->experts : MAX_MIXED,
+                    &c->experts_used) &&
+           read_int(s, "expert_feed_forward_length", false, 1, LIMIT_SIZE, &c->expert_hidden);
 }
 
 static bool read_factors(struct source *s, struct model_config *c)
@@ -424,8 +505,8 @@ bool config_from_gguf(const char *path, struct digest *d, struct model_config *t
     struct source s = { .g = g, .path = path, .err = err };
     to->gguf = true;
     bool ok = read_architecture(&s) && reject_unsupported(&s) && read_sizes(&s, to) && read_rope(&s, to) &&
-              read_windows(&s, to) && read_factors(&s, to) && read_vocabulary(&s, to) && read_tokenizer(&s, to) &&
-              read_mark(&s, CONFIG_INFLATED_GGUF, &to->inflated) &&
+              read_windows(&s, to) && read_experts(&s, to) && read_factors(&s, to) && read_vocabulary(&s, to) &&
+              read_tokenizer(&s, to) && read_mark(&s, CONFIG_INFLATED_GGUF, &to->inflated) &&
               read_mark(&s, CONFIG_QUANTIZED_GGUF, &to->quantized);
     to->architecture = s.architecture;
     gguf_close(g);

@@ -23,7 +23,9 @@ static bool reject_unsupported(const struct fields *f, const struct architecture
         { "attention_bias", "false", READS_ATTENTION_BIAS },
         { "mlp_bias", "false", 0 },
         { "sliding_window", "null", READS_WINDOW },
-        { "partial_rotary_factor", "1", 0 },
+        { "partial_rotary_factor", "1", READS_PARTIAL_ROPE },
+        { "resid_pdrop", "0", 0 },
+        { "embd_pdrop", "0", 0 },
         { "attn_logit_softcapping", "null", READS_SOFT_CAPS },
         { "final_logit_softcapping", "null", READS_SOFT_CAPS },
         { "quantization_config", "null", 0 },
@@ -51,7 +53,9 @@ static bool reject_unsupported(const struct fields *f, const struct architecture
     };
     for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
         const struct json *v = json_get(f->object, settings[i].key);
-        if (json_is_null(v) || (settings[i].read_by & a->reads) != 0)
+        const bool of_experts = (a->experts == QWEN_EXPERTS && strcmp(settings[i].key, "num_experts") == 0) ||
+                                (a->experts == MIXTRAL_EXPERTS && strcmp(settings[i].key, "num_local_experts") == 0);
+        if (json_is_null(v) || (settings[i].read_by & a->reads) != 0 || of_experts)
             continue;
         char *text = json_write(v);
         bool same = strcmp(text, settings[i].inert) == 0 ||
@@ -112,18 +116,106 @@ static bool read_sizes(const struct fields *f, struct model_config *c)
     return true;
 }
 
+static bool is_phi3(const struct model_config *c)
+{
+    return (c->architecture->reads & READS_PARTIAL_ROPE) != 0;
+}
+
+// partial_rotary_factor, beside RoPE's other keys or among them: the share of a head that is rotated.
+static bool read_rotated(const struct fields *f, const struct fields *of_rope, const struct model_config *c,
+                         struct rope *to)
+{
+    double part = 1;
+    const struct json *own = json_get(of_rope->object, "partial_rotary_factor");
+    if ((is_phi3(c) && !fields_real(f, "partial_rotary_factor", false, &part)) ||
+        !fields_real(of_rope, "partial_rotary_factor", false, &part))
+        return false;
+    if (part == 1)
+        return true;
+    if (!is_phi3(c))
+        return fields_refuse(f, "partial_rotary_factor", "1", own);
+    to->rotated = (int)(c->head_dim * part);
+    if (!(part > 0 && part < 1) || to->rotated < 2 || to->rotated % 2 != 0)
+        return fields_refuse(f, "partial_rotary_factor", "a share of a head, an even number of its numbers",
+                             json_is_null(own) ? json_get(f->object, "partial_rotary_factor") : own);
+    return true;
+}
+
+// original_max_position_embeddings, among RoPE's keys or, of LongRoPE, beside them.
+static bool read_original(const struct fields *f, const struct fields *of_rope, struct rope *to)
+{
+    const bool own = !json_is_null(json_get(of_rope->object, "original_max_position_embeddings"));
+    return fields_int(own ? of_rope : f, "original_max_position_embeddings", true, 2, LIMIT_CONTEXT, &to->original);
+}
+
+static bool read_factor_list(const struct fields *of_rope, const char *key, int n, float *to)
+{
+    const struct json *list = json_get(of_rope->object, key);
+    char expected[64];
+    bool ok = json_is_array(list) && json_count(list) == (size_t)n && n <= MAX_ROTATED / 2;
+    for (int i = 0; i < n && ok; i++) {
+        const double x = json_number(json_at(list, (size_t)i));
+        ok = json_is_number(json_at(list, (size_t)i)) && x > 0 && x <= 1e9;
+        to[i] = (float)x;
+    }
+    snprintf(expected, sizeof(expected), "a list of %d numbers above 0", n);
+    return ok || fields_refuse(of_rope, key, expected, list);
+}
+
+// LongRoPE: its factor of cosines and sines follows from the extension of the context.
+static bool read_long(const struct fields *f, const struct fields *of_rope, struct model_config *c, struct rope *to)
+{
+    const int n = config_rotated(to, c->head_dim) / 2;
+    double given = 0;
+    if (!read_original(f, of_rope, to) || !read_factor_list(of_rope, "short_factor", n, c->rope_short) ||
+        !read_factor_list(of_rope, "long_factor", n, c->rope_long))
+        return false;
+    double factor = (double)c->context / to->original;
+    if (!fields_real(of_rope, "factor", false, &factor) || !fields_real(of_rope, "attention_factor", false, &given))
+        return false;
+    if (given < 0 || given > 1e6)
+        return fields_refuse(of_rope, "attention_factor", "a number above 0",
+                             json_get(of_rope->object, "attention_factor"));
+    to->scaling = ROPE_LONG;
+    to->angle_factor = (float)(given > 0 ? given : factor <= 1 ? 1 : sqrt(1 + log(factor) / log(to->original)));
+    return true;
+}
+
+static double yarn_scale(double factor, double by)
+{
+    return factor <= 1 ? 1 : 0.1 * by * log(factor) + 1;
+}
+
+static bool read_yarn(const struct fields *f, const struct fields *of_rope, struct rope *to)
+{
+    double given = 0, mscale = 0, all = 0;
+    bool truncate = true;
+    to->low = 1;
+    to->high = 32;
+    if (!read_original(f, of_rope, to) || !fields_real(of_rope, "beta_slow", false, &to->low) ||
+        !fields_real(of_rope, "beta_fast", false, &to->high) || !fields_bool(of_rope, "truncate", &truncate) ||
+        !fields_real(of_rope, "attention_factor", false, &given) || !fields_real(of_rope, "mscale", false, &mscale) ||
+        !fields_real(of_rope, "mscale_all_dim", false, &all))
+        return false;
+    if (given < 0 || given > 1e6)
+        return fields_refuse(of_rope, "attention_factor", "a number above 0",
+                             json_get(of_rope->object, "attention_factor"));
+    to->scaling = ROPE_YARN;
+    to->untruncated = !truncate;
+    to->angle_factor = (float)(given > 0                 ? given
+                               : mscale != 0 && all != 0 ? yarn_scale(to->factor, mscale) / yarn_scale(to->factor, all)
+                                                         : yarn_scale(to->factor, 1));
+    return true;
+}
+
 // One RoPE, from the object that scales it (data null: none does). theta: where the object has none.
 static bool read_one_rope(const struct fields *f, const char *where, const struct json *rope, double theta,
-                          struct rope *to)
+                          struct model_config *c, struct rope *to)
 {
     const struct fields of_rope = { f->path, where, rope, f->err };
-    double part = 1;
     to->theta = theta;
-    if (!fields_real(&of_rope, "rope_theta", false, &to->theta) ||
-        !fields_real(&of_rope, "partial_rotary_factor", false, &part))
+    if (!fields_real(&of_rope, "rope_theta", false, &to->theta) || !read_rotated(f, &of_rope, c, to))
         return false;
-    if (part != 1)
-        return fields_refuse(f, "partial_rotary_factor", "1", json_get(rope, "partial_rotary_factor"));
     const struct json *type = json_get(rope, "rope_type"), *old_type = json_get(rope, "type");
     // Versions of transformers differ in which of the two they use.
     if (!json_is_null(type) && !json_is_null(old_type) && strcmp(json_text(type), json_text(old_type)) != 0)
@@ -135,14 +227,18 @@ static bool read_one_rope(const struct fields *f, const char *where, const struc
         return fields_refuse(f, where, "one rope for all layers, with a rope_type", rope);
     if (strcmp(name, "default") == 0)
         return true;
+    if (strcmp(name, "longrope") == 0 || ((strcmp(name, "su") == 0 || strcmp(name, "yarn") == 0) && is_phi3(c)))
+        return read_long(f, &of_rope, c, to);
     if (!fields_real(&of_rope, "factor", true, &to->factor))
         return false;
+    if (strcmp(name, "yarn") == 0)
+        return read_yarn(f, &of_rope, to);
     if (strcmp(name, "linear") == 0) {
         to->scaling = ROPE_LINEAR;
         return true;
     }
     if (strcmp(name, "llama3") != 0)
-        return fields_refuse(f, where, "a rope_type of default, linear or llama3", type);
+        return fields_refuse(f, where, "a rope_type of default, linear, llama3, yarn or longrope", type);
     double original = 0;
     if (!fields_real(&of_rope, "low_freq_factor", true, &to->low) ||
         !fields_real(&of_rope, "high_freq_factor", true, &to->high) ||
@@ -176,11 +272,11 @@ static bool read_rope(const struct fields *f, struct model_config *c)
     double theta = c->architecture->theta != 0 ? c->architecture->theta : 10000, of_windows = 10000;
     if (!fields_real(f, "rope_theta", false, &theta) ||
         (local && !fields_real(f, "rope_local_base_freq", false, &of_windows)) ||
-        !read_one_rope(f, where, per_type ? full : rope, theta, &c->rope))
+        !read_one_rope(f, where, per_type ? full : rope, theta, c, &c->rope))
         return false;
     if (!json_is_null(json_get(f->object, "rope_theta")) && theta != c->rope.theta)
         return fields_refuse(f, "rope_theta", "the same in rope_parameters", json_get(f->object, "rope_theta"));
-    return !local || read_one_rope(f, where, per_type ? windowed : NULL, of_windows, &c->window_rope);
+    return !local || read_one_rope(f, where, per_type ? windowed : NULL, of_windows, c, &c->window_rope);
 }
 
 // ---- layers
@@ -269,6 +365,44 @@ static bool read_unrotated(const struct fields *f, struct model_config *c)
     return true;
 }
 
+// ---- experts
+
+// Which layers have experts: those of every decoder_sparse_step, without mlp_only_layers.
+static bool read_dense_layers(const struct fields *f, struct model_config *c)
+{
+    const struct json *list = json_get(f->object, "mlp_only_layers");
+    int step = 1;
+    if (!fields_int(f, "decoder_sparse_step", false, 1, LIMIT_LAYERS, &step))
+        return false;
+    for (int i = 0; i < c->layers; i++)
+        if ((i + 1) % step != 0)
+            layer_set_add(&c->dense, i);
+    if (!json_is_null(list) && !json_is_array(list))
+        return fields_refuse(f, "mlp_only_layers", "a list of layers", list);
+    for (size_t i = 0; i < json_count(list); i++) {
+        const struct json *v = json_at(list, i);
+        if (!json_is_int(v) || json_int(v) < 0 || json_int(v) >= c->layers)
+            return fields_refuse(f, "mlp_only_layers", "a list of layers", list);
+        layer_set_add(&c->dense, (int)json_int(v));
+    }
+    return true;
+}
+
+static bool read_experts(const struct fields *f, struct model_config *c)
+{
+    const enum expert_layers kind = c->architecture->experts;
+    const bool qwen = kind == QWEN_EXPERTS;
+    if (kind == NO_EXPERTS)
+        return true;
+    c->experts_normalized = !qwen;
+    if (!fields_int(f, qwen ? "num_experts" : "num_local_experts", true, 1, LIMIT_EXPERTS, &c->experts) ||
+        !fields_int(f, "num_experts_per_tok", true, 1, c->experts < MAX_MIXED ? c->experts : MAX_MIXED,
+                    &c->experts_used) ||
+        !fields_int(f, qwen ? "moe_intermediate_size" : "intermediate_size", true, 1, LIMIT_SIZE, &c->expert_hidden))
+        return false;
+    return !qwen || (fields_bool(f, "norm_topk_prob", &c->experts_normalized) && read_dense_layers(f, c));
+}
+
 // ---- factors
 
 static bool positive(const struct fields *f, const char *key, double least, float *to)
@@ -327,5 +461,6 @@ bool config_read_family(const struct fields *f, bool required, struct model_conf
 bool config_from_json(const struct fields *f, struct model_config *to)
 {
     return reject_unsupported(f, to->architecture) && check_gate(f, to->architecture) && read_sizes(f, to) &&
-           read_rope(f, to) && read_unrotated(f, to) && read_windows(f, to) && read_factors(f, to);
+           read_rope(f, to) && read_unrotated(f, to) && read_windows(f, to) && read_experts(f, to) &&
+           read_factors(f, to);
 }

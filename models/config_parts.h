@@ -9,6 +9,7 @@ struct fields;
 enum {
     LIMIT_LAYERS = MAX_LAYERS,
     LIMIT_HEADS = 1 << 14,
+    LIMIT_EXPERTS = 1 << 12,
     LIMIT_SIZE = (1 << 24) - 1,
     LIMIT_CONTEXT = 1 << 24,
     LIMIT_VOCAB = 1 << 20 // number of uniforms that an address of the random source has (sampling/rng.h)

@@ -12,6 +12,8 @@
 
 struct slot {
     int prefix, pending;
+    int base;            // the position of the first row in short layers
+    int coming;          // rows of the pass that is being admitted
     int32_t *depth;      // (pending) depth of each pending row below the prefix; 0: it follows the prefix
     uint64_t *ancestors; // (pending, words)
 };
@@ -19,12 +21,14 @@ struct slot {
 struct kv_cache {
     struct backend *backend;
     struct kv_shape shape;
-    int words;                    // 64-bit words of a row's ancestors, a bit for each pending row
-    struct tensor *keys, *values; // (layers) each (slots * length, width)
-    struct tensor *of_slot;       // (2 layers) keys and values of the slot whose rows kv_keep moves
-    struct slot *slot;            // (slots)
-    struct layout layout;         // points to the arrays below, sized for slots * pending rows and padding
-    int32_t *slot_of, *prefix_of, *place, *position, *moved;
+    int words;        // 64-bit words of a row's ancestors, a bit for each pending row
+    int short_length; // rows of a slot in short layers; 0: there are none
+    struct tensor *keys,
+        *values;            // (layers) each (slots * length, width); of short layers (slots * short_length, width)
+    struct tensor *of_slot; // (2 layers) keys and values of the slot whose rows are moved
+    struct slot *slot;      // (slots)
+    struct layout layout;   // points to the arrays below, sized for slots * pending rows and padding
+    int32_t *slot_of, *prefix_of, *place, *position, *moved, *short_prefix, *short_place;
     uint64_t *ancestors;
 };
 
@@ -44,9 +48,34 @@ bool kv_fits(const struct kv_shape *s, struct error *err)
                 f->block, s->head_dim);
 }
 
+// Rows of a slot in short layers: the window, a unit since it begins at a multiple, the pending rows, and two units more, so that rows are
+// moved rarely. 0: no layer is short.
+static int short_length(const struct kv_shape *s)
+{
+    const int64_t rows = (int64_t)s->window + s->pending + 3 * SHORT_UNIT;
+    bool any = false;
+    for (int l = 0; l < s->layers; l++)
+        any = any || layer_set_has(&s->windowed, l);
+    return any && s->window > 0 && rows < s->length ? (int)rows : 0;
+}
+
+static int length_of(const struct kv_shape *s, int layer)
+{
+    const int rows = short_length(s);
+    return rows > 0 && layer_set_has(&s->windowed, layer) ? rows : s->length;
+}
+
 size_t kv_bytes(const struct kv_shape *s)
 {
-    return 2 * (size_t)s->layers * (size_t)s->slots * (size_t)s->length * type_row_bytes(s->type, s->width);
+    size_t rows = 0;
+    for (int l = 0; l < s->layers; l++)
+        rows += (size_t)length_of(s, l);
+    return 2 * rows * (size_t)s->slots * type_row_bytes(s->type, s->width);
+}
+
+bool kv_is_short(const struct kv_cache *c, int layer)
+{
+    return c->short_length > 0 && layer_set_has(&c->shape.windowed, layer);
 }
 
 struct kv_cache *kv_create(struct backend *b, const struct kv_shape *shape, struct error *err)
@@ -69,13 +98,14 @@ struct kv_cache *kv_create(struct backend *b, const struct kv_shape *shape, stru
     c->backend = b;
     c->shape = *shape;
     c->words = (shape->pending + 63) / 64;
+    c->short_length = short_length(shape);
     c->keys = xcalloc((size_t)shape->layers, sizeof(*c->keys));
     c->values = xcalloc((size_t)shape->layers, sizeof(*c->values));
     c->of_slot = xcalloc(2 * (size_t)shape->layers, sizeof(*c->of_slot));
     c->slot = xcalloc((size_t)shape->slots, sizeof(*c->slot));
-    int64_t rows = (int64_t)shape->slots * shape->length;
-    size_t bytes = (size_t)rows * type_row_bytes(shape->type, shape->width);
     for (int l = 0; l < shape->layers; l++) {
+        const int64_t rows = (int64_t)shape->slots * length_of(shape, l);
+        const size_t bytes = (size_t)rows * type_row_bytes(shape->type, shape->width);
         c->keys[l] = tensor_of(b->alloc(b, bytes), shape->type, rows, shape->width);
         c->values[l] = tensor_of(b->alloc(b, bytes), shape->type, rows, shape->width);
         if (c->keys[l].data == NULL || c->values[l].data == NULL) {
@@ -96,7 +126,9 @@ struct kv_cache *kv_create(struct backend *b, const struct kv_shape *shape, stru
     c->prefix_of = xcalloc(max_rows, sizeof(int32_t));
     c->place = xcalloc(max_rows, sizeof(int32_t));
     c->position = xcalloc(max_rows, sizeof(int32_t));
-    c->moved = xcalloc((size_t)shape->pending, sizeof(int32_t));
+    c->moved = xcalloc((size_t)(shape->pending + c->short_length), sizeof(int32_t));
+    c->short_prefix = xcalloc(max_rows, sizeof(int32_t));
+    c->short_place = xcalloc(max_rows, sizeof(int32_t));
     c->ancestors = xcalloc(max_rows * (size_t)c->words, sizeof(uint64_t));
     return c;
 }
@@ -122,6 +154,8 @@ void kv_destroy(struct kv_cache *c)
     free(c->place);
     free(c->position);
     free(c->moved);
+    free(c->short_prefix);
+    free(c->short_place);
     free(c->ancestors);
     free(c);
 }
@@ -138,10 +172,53 @@ static void admit_device_rows(const struct device_rows *r, struct kv_cache *c, c
     }
 }
 
+// Moves rows row[0..n) of a slot to row `to` and behind it, in the layers that are short or in the others.
+static void move_rows(struct kv_cache *c, int slot, bool is_short, int to, const int32_t *row, int n)
+{
+    const int64_t length = is_short ? c->short_length : c->shape.length;
+    int count = 0;
+    for (int l = 0; l < c->shape.layers; l++)
+        if (kv_is_short(c, l) == is_short) {
+            c->of_slot[count++] = tensor_rows(c->keys[l], slot * length, length);
+            c->of_slot[count++] = tensor_rows(c->values[l], slot * length, length);
+        }
+    if (count > 0)
+        c->backend->move(c->backend, c->of_slot, count, to, row, n);
+}
+
+// Short layers: makes space for the rows that come. The next row is at position `prefix` or later, so it sees none before prefix - window + 1.
+static void make_space(struct kv_cache *c, int slot)
+{
+    struct slot *s = &c->slot[slot];
+    const int end = s->prefix + s->pending, seen = s->prefix - c->shape.window + 1;
+    if (end + s->coming - s->base <= c->short_length)
+        return;
+    const int base = seen > 0 ? seen / SHORT_UNIT * SHORT_UNIT : 0, n = end - base;
+    assert(base >= s->base && n + s->coming <= c->short_length);
+    for (int i = 0; i < n; i++)
+        c->moved[i] = base - s->base + i;
+    if (base > s->base)
+        move_rows(c, slot, true, 0, c->moved, n);
+    s->base = base;
+}
+
+static void make_spaces(struct kv_cache *c, const struct pass *p)
+{
+    for (int i = 0; i < p->n; i++)
+        c->slot[p->slot[i]].coming++;
+    for (int i = 0; i < p->n; i++)
+        if (c->slot[p->slot[i]].coming > 0) {
+            make_space(c, p->slot[i]);
+            c->slot[p->slot[i]].coming = 0;
+        }
+}
+
 const struct layout *kv_admit(struct kv_cache *c, const struct pass *p, int rows)
 {
     const size_t words = (size_t)c->words;
     assert(rows >= p->n);
+    if (c->short_length > 0)
+        make_spaces(c, p);
     for (int i = 0; i < p->n; i++) {
         struct slot *s = &c->slot[p->slot[i]];
         int row = s->pending++, parent = p->parent[i];
@@ -158,13 +235,15 @@ const struct layout *kv_admit(struct kv_cache *c, const struct pass *p, int rows
         c->prefix_of[i] = s->prefix;
         c->place[i] = p->slot[i] * c->shape.length + s->prefix + row;
         c->position[i] = s->prefix + s->depth[row];
+        c->short_prefix[i] = s->prefix - s->base;
+        c->short_place[i] = p->slot[i] * c->short_length + c->short_prefix[i] + row;
         memcpy(c->ancestors + (size_t)i * words, own, words * sizeof(*own));
     }
     for (int i = 0; i < p->n_device_rows; i++)
         admit_device_rows(&p->device_rows[i], c, p);
     for (int i = p->n; i < rows; i++) {
-        c->slot_of[i] = c->place[i] = -1;
-        c->prefix_of[i] = c->position[i] = 0;
+        c->slot_of[i] = c->place[i] = c->short_place[i] = -1;
+        c->prefix_of[i] = c->position[i] = c->short_prefix[i] = 0;
         memset(c->ancestors + (size_t)i * words, 0, words * sizeof(*c->ancestors));
     }
     c->layout = (struct layout){ .n = rows,
@@ -176,7 +255,10 @@ const struct layout *kv_admit(struct kv_cache *c, const struct pass *p, int rows
                                  .position = c->position,
                                  .ancestors = c->ancestors,
                                  .device_rows = p->device_rows,
-                                 .n_device_rows = p->n_device_rows };
+                                 .n_device_rows = p->n_device_rows,
+                                 .short_length = c->short_length,
+                                 .short_prefix = c->short_prefix,
+                                 .short_place = c->short_place };
     if (c->backend->upload_layout != NULL)
         c->layout.uploaded = c->backend->upload_layout(c->backend, &c->layout);
     return &c->layout;
@@ -212,19 +294,23 @@ void kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n)
         assert(row[i] >= i && row[i] < s->pending && (i == 0 || row[i] > row[i - 1]));
         c->moved[i - first] = s->prefix + row[i];
     }
-    for (int l = 0; first < n && l < c->shape.layers; l++) {
-        c->of_slot[2 * l] = tensor_rows(c->keys[l], (int64_t)slot * c->shape.length, c->shape.length);
-        c->of_slot[2 * l + 1] = tensor_rows(c->values[l], (int64_t)slot * c->shape.length, c->shape.length);
-    }
     if (first < n)
-        c->backend->move(c->backend, c->of_slot, 2 * c->shape.layers, s->prefix + first, c->moved, n - first);
+        move_rows(c, slot, false, s->prefix + first, c->moved, n - first);
+    for (int i = 0; i < n - first; i++)
+        c->moved[i] -= s->base;
+    if (first < n && c->short_length > 0)
+        move_rows(c, slot, true, s->prefix - s->base + first, c->moved, n - first);
     s->prefix += n;
     s->pending = 0;
 }
 
-void kv_truncate(struct kv_cache *c, int slot, int length)
+int kv_truncate(struct kv_cache *c, int slot, int length)
 {
-    assert(length >= 0 && length <= c->slot[slot].prefix);
-    c->slot[slot].prefix = length;
-    c->slot[slot].pending = 0;
+    struct slot *s = &c->slot[slot];
+    assert(length >= 0 && length <= s->prefix);
+    if (length == 0 || (s->base > 0 && s->base > length - c->shape.window + 1))
+        length = s->base = 0;
+    s->prefix = length;
+    s->pending = 0;
+    return length;
 }

@@ -6,11 +6,15 @@
 //     prefix                pending (a tree)         kv_keep(c, slot, {0, 1, 4}, 3)
 //     | t0 t1 t2 ... t41 |  0  1  2  3  4       ->   | t0 t1 t2 ... t41 0 1 4 |
 //
+// Layers that see a window only need not keep the rows before it. Then their part of a slot begins at a position of its own, a multiple of
+// SHORT_UNIT (kernels/backend.h); when it is full, the rows that are still seen move to its beginning.
+//
 // The owner of a model owns its cache: the verifier the target's, a drafter its own.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include "core/tensor.h"
+#include "models/config.h"
 
 struct backend;
 struct error;
@@ -27,9 +31,11 @@ enum type kv_type_resolve(enum kv_type wanted);
 struct kv_shape {
     int layers, width; // width: KV heads * head_dim
     int head_dim;
-    int slots, length; // length: maximum rows of a slot, prefix and pending rows together
-    int pending;       // maximum pending rows of a slot
-    enum type type;    // F32, BF16 or Q8_0
+    int slots, length;         // length: maximum rows of a slot, prefix and pending rows together
+    int pending;               // maximum pending rows of a slot
+    enum type type;            // F32, BF16 or Q8_0
+    int window;                // above 0: layers in `windowed` keep the rows of their window only
+    struct layer_set windowed; // of no effect where all rows of a slot are hardly more
 };
 
 // Returns false and sets err if the type does not fit: Q8_0 needs a head_dim that is a multiple of its block size.
@@ -51,5 +57,7 @@ int kv_length(const struct kv_cache *c, int slot);  // rows of the prefix
 int kv_pending(const struct kv_cache *c, int slot); // pending rows
 // Appends pending rows row[0..n), in ascending order, to the prefix. All other pending rows are dropped.
 void kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n);
-// Shortens the prefix to `length` rows. All pending rows are dropped.
-void kv_truncate(struct kv_cache *c, int slot, int length);
+// Shortens the prefix to `length` rows, or to none where a window before them is no longer there. All pending rows are dropped. Returns the rows
+// that are left. A caller that needs them creates its cache with window 0.
+int kv_truncate(struct kv_cache *c, int slot, int length);
+bool kv_is_short(const struct kv_cache *c, int layer); // struct attention: short_cache

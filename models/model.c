@@ -1,6 +1,7 @@
 #include "models/model.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,21 +52,34 @@ static bool load_layer(struct model *m, int layer, struct error *err)
     return load_block(&m->tensor_loader, &what, &m->shape, &m->block[layer], err);
 }
 
+// The configuration has their numbers; the tensors are marked as used.
+static bool use_long_factors(struct model *m, int half, struct error *err)
+{
+    struct tensor t;
+    return weights_get(m->weights, "rope_factors_short.weight", 1, half, &t, err) &&
+           weights_get(m->weights, "rope_factors_long.weight", 1, half, &t, err);
+}
+
 static bool load_model_rope(struct model *m, struct error *err)
 {
-    const int half = m->shape.head_dim / 2;
+    const int half = config_rotated(&m->config.rope, m->shape.head_dim) / 2;
     struct tensor divisors = { 0 };
     if (m->config.rope.scaling == ROPE_TABLE && !weights_get(m->weights, "rope_freqs.weight", 1, half, &divisors, err))
         return false;
     if (divisors.data != NULL && divisors.type != F32)
         return fail(err, "%s: rope_freqs.weight: expected type f32, found %s", m->config.path,
                     type_facts[divisors.type].name);
+    const struct model_config *c = &m->config;
     const int head_dim = m->shape.head_dim;
-    const struct rope *local = &m->config.window_rope;
-    return load_rope(&m->tensor_loader, &m->config.rope, head_dim, divisors.data, &m->shape.inverse_frequency[0],
-                     err) &&
-           (local->theta == 0 ||
-            load_rope(&m->tensor_loader, local, head_dim, NULL, &m->shape.inverse_frequency[1], err));
+    const bool is_long = c->rope.scaling == ROPE_LONG;
+    if (is_long && c->gguf && !use_long_factors(m, half, err))
+        return false;
+    return load_rope(&m->tensor_loader, &c->rope, head_dim, is_long ? c->rope_short : divisors.data,
+                     &m->shape.inverse_frequency[0], err) &&
+           (!is_long ||
+            load_rope(&m->tensor_loader, &c->rope, head_dim, c->rope_long, &m->shape.inverse_frequency[1], err)) &&
+           (c->window_rope.theta == 0 ||
+            load_rope(&m->tensor_loader, &c->window_rope, head_dim, NULL, &m->shape.inverse_frequency[1], err));
 }
 
 static bool load_tensors(struct model *m, struct error *err)
@@ -125,6 +139,8 @@ bool model_check(const struct model_config *c, struct weights *w, struct error *
         .config = *c, .weights = w, .shape = model_shape_of(c), .tensor_loader = { .weights = w, .check_only = true }
     };
     const bool ok = load_tensors(&m, err) && tied_head_is_equal(c, w, err) && all_are_used(c, w, err);
+    for (int l = 0; m.block != NULL && l < m.shape.layers; l++)
+        block_free(&m.block[l]);
     free(m.block);
     return ok;
 }
@@ -209,6 +225,8 @@ void model_close(struct model *m)
     scratch_destroy(&m->scratch, b);
     weights_close(m->weights);
     config_free(&m->config);
+    for (int l = 0; m->block != NULL && l < m->shape.layers; l++)
+        block_free(&m->block[l]);
     free(m->block);
     free(m);
 }
@@ -223,7 +241,12 @@ struct model_shape model_shape_of(const struct model_config *c)
                                  .hidden = c->hidden,
                                  .vocab = c->vocab,
                                  .context = c->context,
-                                 .norm_eps = c->norm_eps };
+                                 .experts = c->experts,
+                                 .experts_used = c->experts_used,
+                                 .expert_hidden = c->expert_hidden,
+                                 .norm_eps = c->norm_eps,
+                                 .angle_factor = { c->rope.angle_factor, c->window_rope.angle_factor },
+                                 .long_from = c->rope.scaling == ROPE_LONG ? c->rope.original : 0 };
 }
 
 const struct model_shape *model_shape(const struct model *m)
@@ -249,6 +272,18 @@ int model_rows(const struct model *m)
 size_t model_bytes(const struct model *m)
 {
     return m->tensor_loader.bytes;
+}
+
+double model_pass_bytes(const struct model *m, int n)
+{
+    const struct tensor_loader *c = &m->tensor_loader;
+    const double share = m->shape.experts > 0 ? (double)m->shape.experts_used / m->shape.experts : 0;
+    return (double)(c->bytes - c->expert_bytes) + (double)c->expert_bytes * (1 - pow(1 - share, n));
+}
+
+int64_t model_experts_touched(const struct model *m)
+{
+    return m->scratch.experts.touched;
 }
 
 size_t model_table_bytes(const struct model *m)
@@ -303,7 +338,9 @@ struct kv_shape model_kv_shape(const struct model *m, int slots, int length, int
                               .slots = slots,
                               .length = length,
                               .pending = pending,
-                              .type = F32 };
+                              .type = F32,
+                              .window = m->config.window,
+                              .windowed = m->config.windowed };
 }
 
 // Copies the residual stream that enters layer `layer` to every tap of that layer.
@@ -371,7 +408,10 @@ static bool forward(struct model *m, struct kv_cache *c, const struct pass *p, c
     const struct layout *layout = kv_admit(c, p, rows);
     const struct graph_key graph_key = graph_key_of(m, c, layout, taps, layer, n);
     model_embed(m, tensor_rows(x, 0, p->n), p); // rows of padding keep old values
-    for (bool done = graph_launched(b, &graph_key, &last); !done; done = graph_ended(b, last))
+    if (m->config.embedding_scale != 0)
+        b->rescale(b, tensor_rows(x, 0, p->n), m->config.embedding_scale, 0);
+    const bool waits = m->shape.experts > 0; // for the router's scores: no graph
+    for (bool done = !waits && graph_launched(b, &graph_key, &last); !done; done = waits || graph_ended(b, last))
         last = run_layers(m, c, layout, taps, layer, n, x, tensor_rows(m->last, 0, rows));
     out->last = tensor_rows(last, 0, p->n);
     out->tapped = taps->n > 0 ? tensor_rows(m->tapped, 0, p->n) : (struct tensor){ 0 };
@@ -396,8 +436,6 @@ bool model_forward_some(struct model *m, struct kv_cache *c, const struct pass *
 void model_embed(const struct model *m, struct tensor out, const struct pass *p)
 {
     take_tokens(m->backend, out, m->embedding, p->token, p->device_rows, p->n_device_rows);
-    if (m->config.embedding_scale != 0)
-        m->backend->rescale(m->backend, out, m->config.embedding_scale, 0);
 }
 
 void model_logits(const struct model *m, struct tensor out, struct tensor state)

@@ -21,10 +21,13 @@ struct weights;
 enum { ROPES = 2 };
 struct model_shape {
     int layers, width, heads, kv_heads, head_dim, hidden, vocab, context;
+    int experts, experts_used, expert_hidden; // of layers with a mixture of experts; experts 0: none has
     float norm_eps;
     // (1, head_dim / 2) of each RoPE, scaled as the checkpoint says (llama3, linear, or its own table): that of all layers, or of those
     // without a window; and that of layers with one, where it is another (data NULL: it is not)
     struct tensor inverse_frequency[ROPES];
+    float angle_factor[ROPES]; // of cosines and sines; 0: 1
+    int long_from; // above 0: inverse_frequency[1] replaces [0] where a slot's cache has more rows than this (LongRoPE)
 };
 
 struct pass {
@@ -76,9 +79,13 @@ const struct model_shape *model_shape(const struct model *m);
 struct model_shape model_shape_of(const struct model_config *c); // without inverse_frequency
 const struct model_config *model_config(const struct model *m);
 struct backend *model_backend(const struct model *m);
-int model_rows(const struct model *m);           // maximum rows of a pass
-size_t model_bytes(const struct model *m);       // weights that a pass reads
-size_t model_table_bytes(const struct model *m); // the embedding; 0 if it is also the LM head
+int model_rows(const struct model *m);     // maximum rows of a pass
+size_t model_bytes(const struct model *m); // weights that passes read
+// Of these, what a pass of n rows is expected to read: all but experts, and the union of the experts of its rows, if rows choose them
+// independently and none is preferred.
+double model_pass_bytes(const struct model *m, int n);
+int64_t model_experts_touched(const struct model *m); // experts that passes have read so far, over all layers
+size_t model_table_bytes(const struct model *m);      // the embedding; 0 if it is also the LM head
 size_t model_scratch_bytes(const struct model_shape *s, int rows);
 struct hash model_hash(const struct model *m);             // of every byte of its weights (weights_hash)
 struct hash model_identity(const struct model *m);         // of its weights and its configuration
@@ -99,7 +106,8 @@ bool model_forward_some(struct model *m, struct kv_cache *c, const struct pass *
                         struct states *out, struct error *err);
 
 // Separate from the pass, so that a prompt computes no logits, and a drafter can use the target's embedding and head.
-void model_embed(const struct model *m, struct tensor out, const struct pass *p); // out (n, width): p's embeddings
+// out (n, width): the rows of p's tokens in the table. A family that scales its embedding does so in the pass: heads read the table as it is.
+void model_embed(const struct model *m, struct tensor out, const struct pass *p);
 void model_logits(const struct model *m, struct tensor out, struct tensor state); // out (n, vocab)
 
 // The weights around the layers as floats, as the operations above use them, for programs that train heads.

@@ -158,18 +158,28 @@ void load_count(struct tensor_loader *c, struct tensor w)
     c->bytes_by_type[w.type] += tensor_bytes(w);
 }
 
-bool load_matrix(struct tensor_loader *c, const char *name, int64_t rows, int64_t width, struct tensor *to,
-                 struct error *err)
+// Rows first .. first + n of a matrix (rows, width).
+static bool load_part_of_matrix(struct tensor_loader *c, const char *name, int64_t rows, int64_t width, int64_t first,
+                                int64_t n, struct tensor *to, struct error *err)
 {
     struct tensor w;
     if (!weights_get_unchecked(c->weights, name, rows, width, &w, err))
         return false;
+    w = tensor_rows(w, first, n);
     w.type = loaded_type(c, w.type, w.width);
     load_count(c, w);
-    if (c->check_only)
+    if (c->check_only || read_cached(c, to, w))
         return true;
-    return read_cached(c, to, w) || (weights_get(c->weights, name, rows, width, &w, err) &&
-                                     quantize(c, name, &w, err) && prepare(c, to, w, err));
+    if (!weights_get(c->weights, name, rows, width, &w, err))
+        return false;
+    w = tensor_rows(w, first, n);
+    return quantize(c, name, &w, err) && prepare(c, to, w, err);
+}
+
+bool load_matrix(struct tensor_loader *c, const char *name, int64_t rows, int64_t width, struct tensor *to,
+                 struct error *err)
+{
+    return load_part_of_matrix(c, name, rows, width, 0, rows, to, err);
 }
 
 bool load_table(struct tensor_loader *c, const char *name, int64_t rows, int64_t width, struct tensor *to,
@@ -249,7 +259,7 @@ bool load_rope(struct tensor_loader *c, const struct rope *rope, int head_dim, c
     struct backend *b = c->backend;
     if (c->check_only)
         return true;
-    const int half = head_dim / 2;
+    const int half = config_rotated(rope, head_dim) / 2;
     const size_t bytes = (size_t)half * sizeof(float);
     float *frequency = xcalloc((size_t)half, sizeof(float));
     config_rope(rope, head_dim, divisors, frequency);
@@ -268,6 +278,7 @@ struct part {
     const char *name;
     struct tensor *to;
     int64_t rows, width;
+    int64_t first, all; // rows first .. first + rows of a matrix of `all` rows; all 0: the whole matrix
 };
 
 static bool has_bias(const struct tensor_loader *c, const struct block_load *what, const char *name, bool of_o)
@@ -291,7 +302,7 @@ static bool load_part(struct tensor_loader *c, const struct block_load *what, co
     char name[160];
     snprintf(name, sizeof(name), "%s%s", what->prefix, p->name);
     if (p->kind == MATRIX)
-        return load_matrix(c, name, p->rows, p->width, p->to, err);
+        return load_part_of_matrix(c, name, p->all > 0 ? p->all : p->rows, p->width, p->first, p->rows, p->to, err);
     if (p->kind == NORM)
         return load_norm(c, what->config, name, p->width, p->to, err);
     return !has_bias(c, what, name, p->to == &to->o_bias) || load_vector(c, name, p->width, p->to, err);
@@ -304,22 +315,74 @@ static int norm_parts(const struct block_load *what, const struct model_shape *s
     const bool of_heads = a->head_norms == NORMS_OF_HEADS;
     int n = 0;
     if (what->input_norm && a->norms != NORMS_AFTER)
-        part[n++] = (struct part){ NORM, "input_layernorm.weight", &to->input_norm, 1, s->width };
+        part[n++] =
+            (struct part){ .kind = NORM, .name = "input_layernorm.weight", .to = &to->input_norm, .width = s->width };
     if (a->norms == NORMS_BEFORE)
-        part[n++] = (struct part){ NORM, "post_attention_layernorm.weight", &to->ffn_norm, 1, s->width };
+        part[n++] = (struct part){
+            .kind = NORM, .name = "post_attention_layernorm.weight", .to = &to->ffn_norm, .width = s->width
+        };
     else {
-        part[n++] = (struct part){ NORM, "post_attention_layernorm.weight", &to->out_norm, 1, s->width };
-        part[n++] = (struct part){ NORM, "post_feedforward_layernorm.weight", &to->ffn_out_norm, 1, s->width };
+        part[n++] = (struct part){
+            .kind = NORM, .name = "post_attention_layernorm.weight", .to = &to->out_norm, .width = s->width
+        };
+        part[n++] = (struct part){
+            .kind = NORM, .name = "post_feedforward_layernorm.weight", .to = &to->ffn_out_norm, .width = s->width
+        };
     }
     if (a->norms == NORMS_AROUND)
-        part[n++] = (struct part){ NORM, "pre_feedforward_layernorm.weight", &to->ffn_norm, 1, s->width };
+        part[n++] = (struct part){
+            .kind = NORM, .name = "pre_feedforward_layernorm.weight", .to = &to->ffn_norm, .width = s->width
+        };
     if (a->head_norms != NO_HEAD_NORMS) {
-        part[n++] = (struct part){ NORM, "self_attn.q_norm.weight", &to->q_norm, 1,
-                                   (int64_t)s->head_dim * (of_heads ? 1 : s->heads) };
-        part[n++] = (struct part){ NORM, "self_attn.k_norm.weight", &to->k_norm, 1,
-                                   (int64_t)s->head_dim * (of_heads ? 1 : s->kv_heads) };
+        part[n++] = (struct part){ .kind = NORM, .name = "self_attn.q_norm.weight", .to = &to->q_norm };
+        part[n - 1].width = (int64_t)s->head_dim * (of_heads ? 1 : s->heads);
+        part[n++] = (struct part){ .kind = NORM, .name = "self_attn.k_norm.weight", .to = &to->k_norm };
+        part[n - 1].width = (int64_t)s->head_dim * (of_heads ? 1 : s->kv_heads);
     }
     return n;
+}
+
+// One expert's matrix: a tensor of its own, or in GGUF the expert's rows of one tensor.
+static bool load_expert(struct tensor_loader *c, const struct block_load *what, const char *name, int expert,
+                        int64_t rows, int64_t width, struct tensor *to, struct error *err)
+{
+    char full[192];
+    const bool merged = what->config->gguf;
+    if (merged)
+        snprintf(full, sizeof(full), "%smlp.experts.%s.weight", what->prefix, name);
+    else
+        snprintf(full, sizeof(full), "%s%s.experts.%d.%s.weight", what->prefix,
+                 what->config->architecture->experts == MIXTRAL_EXPERTS ? "block_sparse_moe" : "mlp", expert, name);
+    return merged ? load_part_of_matrix(c, full, rows * what->config->experts, width, rows * expert, rows, to, err)
+                  : load_matrix(c, full, rows, width, to, err);
+}
+
+static bool load_experts(struct tensor_loader *c, const struct block_load *what, const struct model_shape *s,
+                         struct experts *to, struct error *err)
+{
+    const struct model_config *config = what->config;
+    const bool mixtral = !config->gguf && config->architecture->experts == MIXTRAL_EXPERTS;
+    const char *gate = mixtral ? "w1" : "gate_proj", *up = mixtral ? "w3" : "up_proj",
+               *down = mixtral ? "w2" : "down_proj";
+    char router[160];
+    const size_t n = (size_t)config->experts;
+    *to = (struct experts){ .count = config->experts,
+                            .used = config->experts_used,
+                            .normalized = config->experts_normalized,
+                            .gate = xcalloc(n, sizeof(*to->gate)),
+                            .up = xcalloc(n, sizeof(*to->up)),
+                            .down = xcalloc(n, sizeof(*to->down)) };
+    snprintf(router, sizeof(router), "%s%s.gate.weight", what->prefix, mixtral ? "block_sparse_moe" : "mlp");
+    if (!load_matrix(c, router, config->experts, s->width, &to->router, err))
+        return false;
+    const size_t before = c->bytes;
+    for (int i = 0; i < config->experts; i++)
+        if (!load_expert(c, what, gate, i, s->expert_hidden, s->width, &to->gate[i], err) ||
+            !load_expert(c, what, up, i, s->expert_hidden, s->width, &to->up[i], err) ||
+            !load_expert(c, what, down, i, s->width, s->expert_hidden, &to->down[i], err))
+            return false;
+    c->expert_bytes += c->bytes - before;
+    return true;
 }
 
 // What the configuration says about the layer, beside its tensors.
@@ -338,30 +401,46 @@ static void set_attributes(const struct model_config *c, int layer, struct block
 bool load_block(struct tensor_loader *c, const struct block_load *what, const struct model_shape *s, struct block *to,
                 struct error *err)
 {
+    static const char *const qkv = "self_attn.qkv_proj.weight", *const gate_up = "mlp.gate_up_proj.weight";
     const int64_t heads = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim;
+    const bool fused = what->config->architecture->fused;
     const struct part parts[] = {
-        { MATRIX, "self_attn.q_proj.weight", &to->q, heads, what->in },
-        { MATRIX, "self_attn.k_proj.weight", &to->k, kv, what->in },
-        { MATRIX, "self_attn.v_proj.weight", &to->v, kv, what->in },
-        { MATRIX, "self_attn.o_proj.weight", &to->o, s->width, heads },
-        { BIAS, "self_attn.q_proj.bias", &to->q_bias, 1, heads },
-        { BIAS, "self_attn.k_proj.bias", &to->k_bias, 1, kv },
-        { BIAS, "self_attn.v_proj.bias", &to->v_bias, 1, kv },
-        { BIAS, "self_attn.o_proj.bias", &to->o_bias, 1, s->width },
-        { MATRIX, "mlp.gate_proj.weight", &to->gate, s->hidden, s->width },
-        { MATRIX, "mlp.up_proj.weight", &to->up, s->hidden, s->width },
-        { MATRIX, "mlp.down_proj.weight", &to->down, s->width, s->hidden },
+        { MATRIX, fused ? qkv : "self_attn.q_proj.weight", &to->q, heads, what->in, 0, fused ? heads + 2 * kv : 0 },
+        { MATRIX, fused ? qkv : "self_attn.k_proj.weight", &to->k, kv, what->in, fused ? heads : 0,
+          fused ? heads + 2 * kv : 0 },
+        { MATRIX, fused ? qkv : "self_attn.v_proj.weight", &to->v, kv, what->in, fused ? heads + kv : 0,
+          fused ? heads + 2 * kv : 0 },
+        { MATRIX, "self_attn.o_proj.weight", &to->o, s->width, heads, 0, 0 },
+        { BIAS, "self_attn.q_proj.bias", &to->q_bias, 1, heads, 0, 0 },
+        { BIAS, "self_attn.k_proj.bias", &to->k_bias, 1, kv, 0, 0 },
+        { BIAS, "self_attn.v_proj.bias", &to->v_bias, 1, kv, 0, 0 },
+        { BIAS, "self_attn.o_proj.bias", &to->o_bias, 1, s->width, 0, 0 },
+        { MATRIX, fused ? gate_up : "mlp.gate_proj.weight", &to->gate, s->hidden, s->width, 0,
+          fused ? 2 * (int64_t)s->hidden : 0 },
+        { MATRIX, fused ? gate_up : "mlp.up_proj.weight", &to->up, s->hidden, s->width, fused ? s->hidden : 0,
+          fused ? 2 * (int64_t)s->hidden : 0 },
+        { MATRIX, "mlp.down_proj.weight", &to->down, s->width, s->hidden, 0, 0 },
     };
+    const bool mixture = what->config->experts > 0 && !layer_set_has(&what->config->dense, what->layer);
     struct part norms[6];
     const int n = norm_parts(what, s, to, norms);
     set_attributes(what->config, what->layer, to);
     for (int i = 0; i < n; i++)
         if (!load_part(c, what, &norms[i], to, err))
             return false;
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+    const size_t n_parts = sizeof(parts) / sizeof(parts[0]) - (mixture ? 3 : 0); // gate, up and down are the last ones
+    for (size_t i = 0; i < n_parts; i++)
         if (!load_part(c, what, &parts[i], to, err))
             return false;
-    return true;
+    return !mixture || load_experts(c, what, s, &to->experts, err);
+}
+
+void block_free(struct block *w)
+{
+    free(w->experts.gate);
+    free(w->experts.up);
+    free(w->experts.down);
+    w->experts = (struct experts){ 0 };
 }
 
 // ---- writing the cache, releasing

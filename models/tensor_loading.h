@@ -24,6 +24,7 @@ struct tensor_loader {
     // Matrices of floats are quantized as they are loaded, unless their row length is no multiple of the block size.
     enum quantize quantize;
     size_t bytes, bytes_by_type[TYPES]; // of the tensors that a pass reads: all loaded ones but tables
+    size_t expert_bytes;                // of these, of experts: a pass reads those that its rows use
     struct tensor **matrix;             // (matrices) destinations, in the order of loading
     struct tensor **vector;             // (vectors)
     int matrices, vectors;
@@ -70,8 +71,11 @@ struct block_load {
     bool input_norm;    // the layer has one, of the stream's width
     enum block_biases biases;
 };
+// to: starts as zeros; block_free frees what it owns besides tensors.
 bool load_block(struct tensor_loader *c, const struct block_load *what, const struct model_shape *s, struct block *to,
                 struct error *err);
+
+void block_free(struct block *w);
 
 // Writes the packed matrices to the cache, unless all of them were read from it.
 void tensor_loader_write_cache(struct tensor_loader *c);

@@ -9,7 +9,7 @@
 
 struct name {
     const char *gguf, *hf;
-    unsigned norms; // bits of enum norm_places; 0: all
+    unsigned of; // bits of enum norm_places, and below; 0: all families
 };
 
 static const struct name outer_names[] = {
@@ -19,12 +19,19 @@ static const struct name outer_names[] = {
 };
 
 // "post_attention_layernorm" is of the stream behind attention where a layer has two norms, and of attention's output otherwise.
-enum { BEFORE = 1 << NORMS_BEFORE, AROUND = 1 << NORMS_AROUND, AFTER = 1 << NORMS_AFTER };
+enum {
+    BEFORE = 1 << NORMS_BEFORE,
+    AROUND = 1 << NORMS_AROUND,
+    AFTER = 1 << NORMS_AFTER,
+    SPLIT = 1 << 8,
+    FUSED = 1 << 9
+};
 static const struct name layer_names[] = {
     { "attn_norm", "input_layernorm", BEFORE | AROUND },
-    { "attn_q", "self_attn.q_proj", 0 },
-    { "attn_k", "self_attn.k_proj", 0 },
-    { "attn_v", "self_attn.v_proj", 0 },
+    { "attn_q", "self_attn.q_proj", SPLIT },
+    { "attn_k", "self_attn.k_proj", SPLIT },
+    { "attn_v", "self_attn.v_proj", SPLIT },
+    { "attn_qkv", "self_attn.qkv_proj", FUSED },
     { "attn_output", "self_attn.o_proj", 0 },
     { "attn_q_norm", "self_attn.q_norm", 0 },
     { "attn_k_norm", "self_attn.k_norm", 0 },
@@ -32,14 +39,19 @@ static const struct name layer_names[] = {
     { "ffn_norm", "post_attention_layernorm", BEFORE },
     { "ffn_norm", "pre_feedforward_layernorm", AROUND },
     { "post_ffw_norm", "post_feedforward_layernorm", AROUND | AFTER },
-    { "ffn_gate", "mlp.gate_proj", 0 },
-    { "ffn_up", "mlp.up_proj", 0 },
+    { "ffn_gate", "mlp.gate_proj", SPLIT },
+    { "ffn_up", "mlp.up_proj", SPLIT },
+    { "ffn_up", "mlp.gate_up_proj", FUSED },
     { "ffn_down", "mlp.down_proj", 0 },
+    { "ffn_gate_inp", "mlp.gate", 0 },
+    { "ffn_gate_exps", "mlp.experts.gate_proj", 0 },
+    { "ffn_up_exps", "mlp.experts.up_proj", 0 },
+    { "ffn_down_exps", "mlp.experts.down_proj", 0 },
 };
 
 static bool is_of(const struct name *n, const struct architecture *a)
 {
-    return n->norms == 0 || (n->norms >> a->norms & 1) != 0;
+    return n->of == 0 || (n->of & (1u << a->norms | (a->fused ? FUSED : SPLIT))) != 0;
 }
 
 // blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight. Unknown names are returned unchanged.

@@ -1,4 +1,4 @@
-"""eagle3.py - EAGLE-3 and EAGLE-1 heads: one decoder layer that reads states of the target (models/eagle.h computes the same).
+"""eagle3.py - EAGLE-3 and EAGLE-1 heads: one decoder layer that reads states of the target (models/heads/eagle.h computes the same).
 
 Row i reads the token after it, t[i+1], and the target's state of row i, and predicts t[i+2]. Training-time test: at depth j the row
 that started at r reads t[r+j+1] and its own output of depth j-1, stands at position r+j, and attends to the rows 0..r of depth 0,

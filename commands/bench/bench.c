@@ -12,6 +12,7 @@
 #include "commands/bench/bench_peer.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
+#include "models/config.h"
 #include "models/model.h"
 
 // Pause between engines: after its work an engine's threads may spin for some milliseconds before they sleep (libgomp's for
@@ -261,13 +262,14 @@ const struct measurement *bench_find(const struct bench *b, enum bench_kind kind
 
 // Operations of n rows after `context` cached tokens, with the logits of `logits` rows: two for each weight of a product,
 // and in attention four for each element of the keys that a row reads.
-static double flops(const struct bench *b, double n, double context, double logits)
+static double flops(const struct bench *b, int n, int context, int logits)
 {
-    const struct model_shape *s = model_shape(b->target.model);
-    double heads = (double)s->heads * s->head_dim, kv = (double)s->kv_heads * s->head_dim, width = s->width;
-    double layer = width * (heads + 2 * kv) + heads * width + 3 * width * s->hidden;
-    double attended = n * context + n * (n + 1) / 2; // each row attends to itself and to those before it
-    return 2 * (n * s->layers * layer + logits * width * s->vocab) + 4 * s->layers * heads * attended;
+    const struct model_config *c = model_config(b->target.model);
+    double attended = 0; // each row attends to itself and to those before it
+    for (int i = 0; i < n; i++)
+        attended += config_positions_seen(c, context + i + 1);
+    return 2 * (n * config_products(c) + (double)logits * c->width * c->vocab) +
+           4 * (double)c->heads * c->head_dim * attended;
 }
 
 double bench_flops(const struct bench *b, int slots, int n, int context)
@@ -284,7 +286,9 @@ double bench_bytes(const struct bench *b, int slots, int n, int context)
 {
     struct kv_shape one = model_kv_shape(b->target.model, 1, 1, 1);
     one.type = b->target.cache;
-    return (double)model_bytes(b->target.model) + (double)kv_bytes(&one) * slots * (context + n);
+    const struct model_config *c = model_config(b->target.model);
+    return model_pass_bytes(b->target.model, slots * n) +
+           (double)kv_bytes(&one) / c->layers * slots * config_positions_seen(c, context + n);
 }
 
 // Whether a device may use the instructions of a probed peak. Those of `cpu` are all that there are.

@@ -106,12 +106,19 @@ bool convert_plan(struct quantizing *q, const struct source_checkpoint *o, struc
     if (!read_tokenizer(q, err))
         return false;
     const struct model_config *c = q->config;
-    q->rewrite.tensor = xcalloc(o->n + 1, sizeof(*q->rewrite.tensor));
-    q->job = xcalloc(o->n + 1, sizeof(*q->job));
+    q->rewrite.tensor = xcalloc(o->n + 2, sizeof(*q->rewrite.tensor));
+    q->job = xcalloc(o->n + 2, sizeof(*q->job));
     if (c->rope.scaling == ROPE_LLAMA3) {
         q->divide = divisors(c);
         struct tensor t = tensor_of(q->divide, F32, 1, c->head_dim / 2);
         add(q, xstrdup("rope_freqs.weight"), t, F32, true, 0)->data = q->divide;
+    }
+    if (c->rope.scaling == ROPE_LONG) {
+        const int half = config_rotated(&c->rope, c->head_dim) / 2;
+        const struct tensor s = tensor_of((void *)(uintptr_t)c->rope_short, F32, 1, half),
+                            l = tensor_of((void *)(uintptr_t)c->rope_long, F32, 1, half);
+        add(q, xstrdup("rope_factors_short.weight"), s, F32, true, 0)->data = s.data;
+        add(q, xstrdup("rope_factors_long.weight"), l, F32, true, 0)->data = l.data;
     }
     for (size_t i = 0; i < o->n; i++)
         if (!is_dropped(&o->tensor[i], c) && !plan_tensor(q, &o->tensor[i], err))
@@ -148,7 +155,7 @@ static void write_sizes(struct gguf_writer *w, const struct model_config *c)
     write_number(w, c, "attention.head_count_kv", GGUF_U32, c->kv_heads);
     write_number(w, c, "attention.key_length", GGUF_U32, c->head_dim);
     write_number(w, c, "attention.value_length", GGUF_U32, c->head_dim);
-    write_number(w, c, "rope.dimension_count", GGUF_U32, c->head_dim);
+    write_number(w, c, "rope.dimension_count", GGUF_U32, config_rotated(&c->rope, c->head_dim));
     write_number(w, c, "rope.freq_base", GGUF_F32, c->rope.theta);
     write_number(w, c, "attention.layer_norm_rms_epsilon", GGUF_F32, (double)c->norm_eps);
     write_number(w, c, "vocab_size", GGUF_U32, c->vocab);
@@ -165,6 +172,19 @@ static void write_sizes(struct gguf_writer *w, const struct model_config *c)
         write_number(w, c, "embedding_scale", GGUF_F32, (double)c->embedding_scale);
         write_number(w, c, "residual_scale", GGUF_F32, (double)c->residual_scale);
         write_number(w, c, "logit_scale", GGUF_F32, c->logit_scale != 0 ? (double)(1 / c->logit_scale) : 0);
+    }
+    if (c->rope.scaling == ROPE_YARN) {
+        char *key = xformat("%s.rope.scaling.type", c->architecture->name);
+        gguf_write_text(w, key, "yarn");
+        free(key);
+        write_number(w, c, "rope.scaling.factor", GGUF_F32, c->rope.factor);
+        write_number(w, c, "rope.scaling.original_context_length", GGUF_U32, c->rope.original);
+        write_number(w, c, "rope.scaling.yarn_beta_fast", GGUF_F32, c->rope.high);
+        write_number(w, c, "rope.scaling.yarn_beta_slow", GGUF_F32, c->rope.low);
+    }
+    if (c->rope.scaling == ROPE_LONG) {
+        write_number(w, c, "rope.scaling.original_context_length", GGUF_U32, c->rope.original);
+        write_number(w, c, "rope.scaling.attn_factor", GGUF_F32, (double)c->rope.angle_factor);
     }
     if (c->rope.scaling == ROPE_LINEAR) {
         char *key = xformat("%s.rope.scaling.type", c->architecture->name);
@@ -242,7 +262,8 @@ static bool same_layers(const struct model_config *a, const struct model_config 
                 a->logit_cap == b->logit_cap && a->embedding_scale == b->embedding_scale &&
                 a->residual_scale == b->residual_scale && a->logit_scale == b->logit_scale &&
                 (float)a->window_rope.theta == (float)b->window_rope.theta &&
-                a->window_rope.scaling == b->window_rope.scaling;
+                a->window_rope.scaling == b->window_rope.scaling && a->rope.rotated == b->rope.rotated &&
+                a->rope.untruncated == b->rope.untruncated && a->rope.angle_factor == b->rope.angle_factor;
     for (int i = 0; i < a->layers && same; i++) {
         const bool windowed = layer_set_has(&a->windowed, i);
         same = windowed == layer_set_has(&b->windowed, i) && (!windowed || a->window == b->window) &&

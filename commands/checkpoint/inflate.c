@@ -39,10 +39,11 @@ static bool heads_fit(const struct model_config *c, const struct sizes *s, struc
 bool inflate_resolve(const struct model_config *c, struct sizes *s, const char *to, struct error *err)
 {
     const struct architecture *a = c->architecture;
-    if (a->norms != NORMS_BEFORE || a->head_norms == NORMS_OF_ALL || a->scales_embedding || a->norms_from_zero)
+    if (a->norms != NORMS_BEFORE || a->head_norms == NORMS_OF_ALL || a->scales_embedding || a->norms_from_zero ||
+        a->fused || c->experts > 0)
         return fail(
             err,
-            "%s: models of architecture %s cannot be inflated: a larger width changes their norms or their embedding",
+            "%s: models of architecture %s cannot be inflated: a larger width changes their norms, or divides their matrices elsewhere",
             c->path, a->name);
     if (!resolve("width", c->width, &s->width, err) || !resolve("hidden", c->hidden, &s->hidden, err) ||
         !resolve("heads", c->heads, &s->heads, err) || !resolve("kv-heads", c->kv_heads, &s->kv_heads, err) ||

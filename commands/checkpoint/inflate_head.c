@@ -13,7 +13,7 @@
 #include "formats/safetensors.h"
 #include "kernels/backend.h"
 #include "models/config.h"
-#include "models/head.h"
+#include "models/heads/head.h"
 #include "models/weights.h"
 
 enum side { SAME, STREAM, QUERIES, KEYS, HIDDEN }; // what the rows of a matrix write to, or its columns read

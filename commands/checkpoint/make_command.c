@@ -17,7 +17,8 @@
 #include "commands/checkpoint/writer.h"
 
 struct random_options { // 0: the shape's own
-    int type, layers, width, heads, kv_heads, head_dim, hidden, vocab, context, seed;
+    int type, layers, width, heads, kv_heads, head_dim, hidden, vocab, context, seed, experts, experts_used,
+        expert_hidden;
 };
 
 #define AT(field) offsetof(struct random_options, field)
@@ -32,6 +33,9 @@ static const struct option options[] = {
     { "hidden", OPTION_INT, AT(hidden), "0", "", 0, 1 << 20, NULL },
     { "vocab", OPTION_INT, AT(vocab), "0", "", 0, 1 << 24, NULL },
     { "context", OPTION_INT, AT(context), "0", "", 0, 1 << 24, NULL },
+    { "experts", OPTION_INT, AT(experts), "0", "", 0, 4096, NULL },
+    { "experts_used", OPTION_INT, AT(experts_used), "0", "", 0, 64, NULL },
+    { "expert_hidden", OPTION_INT, AT(expert_hidden), "0", "", 0, 1 << 20, NULL },
     { "seed", OPTION_INT, AT(seed), "1", "of the weights", 0, INT_MAX, NULL },
     { 0 },
 };
@@ -77,10 +81,20 @@ static bool read_shape(const struct settings *spec, struct random_shape *shape, 
     const struct {
         int given, *to;
     } changes[] = {
-        { o->layers, &shape->layers },     { o->width, &shape->width },       { o->heads, &shape->heads },
-        { o->kv_heads, &shape->kv_heads }, { o->head_dim, &shape->head_dim }, { o->hidden, &shape->hidden },
-        { o->vocab, &shape->vocab },       { o->context, &shape->context },
+        { o->layers, &shape->layers },
+        { o->width, &shape->width },
+        { o->heads, &shape->heads },
+        { o->kv_heads, &shape->kv_heads },
+        { o->head_dim, &shape->head_dim },
+        { o->hidden, &shape->hidden },
+        { o->vocab, &shape->vocab },
+        { o->context, &shape->context },
+        { o->experts, &shape->experts },
+        { o->experts_used, &shape->experts_used },
+        { o->expert_hidden, &shape->expert_hidden },
     };
+    if (shape->experts == 0 && o->experts + o->experts_used + o->expert_hidden > 0)
+        return fail(err, "experts: %s has none", shape->name);
     for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
         if (changes[i].given > 0)
             *changes[i].to = changes[i].given;
@@ -89,9 +103,10 @@ static bool read_shape(const struct settings *spec, struct random_shape *shape, 
 
 static const char about[] =
     "Writes a GGUF file of Llama's shape with random weights, which llama.cpp loads as well: for benchmarks, where the\n"
-    "generated text does not matter. SHAPE is llama-1b (Llama-3.2-1B), llama-3b, llama-8b or smollm2-135m; its options\n"
-    "are type (q4_0, the default, q8_0, bf16 or f32, of all matrices), layers, width, heads, kv_heads, head_dim, hidden,\n"
-    "vocab, context and seed. The same SHAPE and options give the same bytes. PATH must not exist yet.\n"
+    "generated text does not matter. SHAPE is llama-1b (Llama-3.2-1B), llama-3b, llama-8b, smollm2-135m or qwen3-30b-a3b,\n"
+    "a mixture of experts; its options are type (q4_0, the default, q8_0, bf16 or f32, of all matrices), layers, width,\n"
+    "heads, kv_heads, head_dim, hidden, vocab, context and seed, and of a mixture experts, experts_used and expert_hidden.\n"
+    "The same SHAPE and options give the same bytes. PATH must not exist yet.\n"
     "With eagle3 as SHAPE it writes a folder with an EAGLE-3 head for the model `of`, a layer of that model's shape; its\n"
     "options are of, type (bf16, the default, or f32), draft_vocab (32000) and seed.\n";
 

@@ -16,10 +16,11 @@
 #define DEVIATION 0.02f
 
 const struct random_shape random_shapes[] = {
-    { "llama-1b", 16, 2048, 32, 8, 64, 8192, 128256, 8192, 500000, true },    // Llama-3.2-1B
-    { "llama-3b", 28, 3072, 24, 8, 128, 8192, 128256, 8192, 500000, true },   // Llama-3.2-3B
-    { "llama-8b", 32, 4096, 32, 8, 128, 14336, 128256, 8192, 500000, false }, // Llama-3.1-8B
-    { "smollm2-135m", 30, 576, 9, 3, 64, 1536, 49152, 8192, 100000, true },   // SmolLM2-135M
+    { "llama-1b", 16, 2048, 32, 8, 64, 8192, 128256, 8192, 500000, true, NULL, 0, 0, 0 },    // Llama-3.2-1B
+    { "llama-3b", 28, 3072, 24, 8, 128, 8192, 128256, 8192, 500000, true, NULL, 0, 0, 0 },   // Llama-3.2-3B
+    { "llama-8b", 32, 4096, 32, 8, 128, 14336, 128256, 8192, 500000, false, NULL, 0, 0, 0 }, // Llama-3.1-8B
+    { "smollm2-135m", 30, 576, 9, 3, 64, 1536, 49152, 8192, 100000, true, NULL, 0, 0, 0 },   // SmolLM2-135M
+    { "qwen3-30b-a3b", 48, 2048, 32, 4, 128, 6144, 151936, 32768, 1e6, false, "qwen3moe", 128, 8, 768 },
     { 0 },
 };
 
@@ -89,15 +90,16 @@ static bool put(void *context, size_t i, struct part *to, struct error *err)
     return ok;
 }
 
-static void plan(struct generator *m, const char *name, int64_t rows, int64_t width)
+// matrices: of so many rows each, in one tensor.
+static void plan(struct generator *m, const char *name, int64_t rows, int64_t width, int matrices)
 {
     bool vector = rows == 1;
     const enum type type = vector ? F32 : m->type;
-    const uint64_t dim[2] = { (uint64_t)width, (uint64_t)rows };
-    size_t bytes = (size_t)rows * type_row_bytes(type, width);
-    gguf_write_tensor(m->file, name, vector ? 1 : 2, dim, type_facts[type].ggml, NULL, bytes);
+    const uint64_t dim[3] = { (uint64_t)width, (uint64_t)rows, (uint64_t)matrices };
+    size_t bytes = (size_t)(rows * matrices) * type_row_bytes(type, width);
+    gguf_write_tensor(m->file, name, matrices > 1 ? 3 : vector ? 1 : 2, dim, type_facts[type].ggml, NULL, bytes);
     m->tensor = xrealloc(m->tensor, (m->n + 1) * sizeof(*m->tensor));
-    m->tensor[m->n++] = (struct random_tensor){ vector, rows, width };
+    m->tensor[m->n++] = (struct random_tensor){ vector, rows * matrices, width };
     m->bytes += bytes;
 }
 
@@ -105,24 +107,37 @@ static void plan_tensors(struct generator *m)
 {
     const struct random_shape *s = m->shape;
     const int64_t heads = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim;
+    const int of = s->experts > 0 ? s->experts : 1, hidden = s->experts > 0 ? s->expert_hidden : s->hidden;
+    const bool mixture = s->experts > 0;
     const struct {
         const char *name;
         int64_t rows, width;
+        int matrices; // 0: only in a mixture of experts, which has norms of heads as well
     } parts[] = {
-        { "attn_norm", 1, s->width },        { "attn_q", heads, s->width },      { "attn_k", kv, s->width },
-        { "attn_v", kv, s->width },          { "attn_output", s->width, heads }, { "ffn_norm", 1, s->width },
-        { "ffn_gate", s->hidden, s->width }, { "ffn_up", s->hidden, s->width },  { "ffn_down", s->width, s->hidden },
+        { "attn_norm", 1, s->width, 1 },
+        { "attn_q", heads, s->width, 1 },
+        { "attn_k", kv, s->width, 1 },
+        { "attn_v", kv, s->width, 1 },
+        { "attn_output", s->width, heads, 1 },
+        { "attn_q_norm", 1, s->head_dim, 0 },
+        { "attn_k_norm", 1, s->head_dim, 0 },
+        { "ffn_norm", 1, s->width, 1 },
+        { "ffn_gate_inp", s->experts, s->width, 0 },
+        { mixture ? "ffn_gate_exps" : "ffn_gate", hidden, s->width, of },
+        { mixture ? "ffn_up_exps" : "ffn_up", hidden, s->width, of },
+        { mixture ? "ffn_down_exps" : "ffn_down", s->width, hidden, of },
     };
-    plan(m, "token_embd.weight", s->vocab, s->width);
+    plan(m, "token_embd.weight", s->vocab, s->width, 1);
     for (int l = 0; l < s->layers; l++)
         for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
             char name[64];
             snprintf(name, sizeof(name), "blk.%d.%s.weight", l, parts[i].name);
-            plan(m, name, parts[i].rows, parts[i].width);
+            if (parts[i].matrices > 0 || mixture)
+                plan(m, name, parts[i].rows, parts[i].width, parts[i].matrices > 0 ? parts[i].matrices : 1);
         }
-    plan(m, "output_norm.weight", 1, s->width);
+    plan(m, "output_norm.weight", 1, s->width, 1);
     if (!s->tied)
-        plan(m, "output.weight", s->vocab, s->width);
+        plan(m, "output.weight", s->vocab, s->width, 1);
 }
 
 // For a file without a vocabulary, llama.cpp creates vocab_size unnamed tokens.
@@ -133,24 +148,36 @@ static void put_metadata(struct generator *m)
         const char *key;
         int value;
     } numbers[] = {
-        { "llama.vocab_size", s->vocab },
-        { "llama.context_length", s->context },
-        { "llama.embedding_length", s->width },
-        { "llama.block_count", s->layers },
-        { "llama.feed_forward_length", s->hidden },
-        { "llama.attention.head_count", s->heads },
-        { "llama.attention.head_count_kv", s->kv_heads },
-        { "llama.attention.key_length", s->head_dim },
-        { "llama.attention.value_length", s->head_dim },
-        { "llama.rope.dimension_count", s->head_dim },
+        { "vocab_size", s->vocab },
+        { "context_length", s->context },
+        { "embedding_length", s->width },
+        { "block_count", s->layers },
+        { "feed_forward_length", s->hidden },
+        { "attention.head_count", s->heads },
+        { "attention.head_count_kv", s->kv_heads },
+        { "attention.key_length", s->head_dim },
+        { "attention.value_length", s->head_dim },
+        { "rope.dimension_count", s->head_dim },
+        { "expert_count", s->experts },
+        { "expert_used_count", s->experts_used },
+        { "expert_feed_forward_length", s->expert_hidden },
     };
+    const char *architecture = s->architecture != NULL ? s->architecture : "llama";
+    const size_t n = sizeof(numbers) / sizeof(numbers[0]) - (s->experts > 0 ? 0 : 3);
     char *name = xformat("%s, random weights, seed %llu", s->name, (unsigned long long)m->seed);
-    gguf_write_text(m->file, "general.architecture", "llama");
+    gguf_write_text(m->file, "general.architecture", architecture);
     gguf_write_text(m->file, "general.name", name);
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        gguf_write_int(m->file, numbers[i].key, GGUF_U32, numbers[i].value);
-    gguf_write_real(m->file, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
-    gguf_write_real(m->file, "llama.rope.freq_base", (float)s->theta);
+    for (size_t i = 0; i < n; i++) {
+        char *key = xformat("%s.%s", architecture, numbers[i].key);
+        gguf_write_int(m->file, key, GGUF_U32, numbers[i].value);
+        free(key);
+    }
+    char *eps = xformat("%s.attention.layer_norm_rms_epsilon", architecture),
+         *base = xformat("%s.rope.freq_base", architecture);
+    gguf_write_real(m->file, eps, 1e-5f);
+    gguf_write_real(m->file, base, (float)s->theta);
+    free(eps);
+    free(base);
     gguf_write_text(m->file, "tokenizer.ggml.model", "no_vocab");
     free(name);
 }
@@ -162,6 +189,10 @@ bool random_model_write(const struct random_shape *s, enum type type, uint64_t s
     if (s->width % block != 0 || s->hidden % block != 0 || s->heads * s->head_dim % block != 0)
         return fail(err, "width %d, hidden %d and heads * head_dim %d must be multiples of %s's block size %d",
                     s->width, s->hidden, s->heads * s->head_dim, type_facts[type].name, block);
+    if (s->experts > 0 && (s->expert_hidden % block != 0 || s->experts_used > s->experts))
+        return fail(err,
+                    "expert_hidden %d must be a multiple of %s's block size %d, and of %d experts at most as many used",
+                    s->expert_hidden, type_facts[type].name, block, s->experts);
     if (s->heads % s->kv_heads != 0 || s->head_dim % 2 != 0)
         return fail(err, "heads %d must be a multiple of kv_heads %d, and head_dim %d even", s->heads, s->kv_heads,
                     s->head_dim);

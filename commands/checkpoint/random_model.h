@@ -1,7 +1,7 @@
 // random_model.h - writes a model of a given shape, or a head for one, with random weights, for benchmarks in which the
 // generated text does not matter.
 //
-// The GGUF file loads in other engines as well: Llama's tensors, matrices of one type including the embedding, and only
+// The GGUF file loads in other engines as well: the architecture's tensors, matrices of one type including the embedding, and only
 // the size of a vocabulary. Weights are nearly normal with a standard deviation of 0.02, as in untrained models, which
 // keeps activations at the size of trained models. The same shape, type and seed give the same bytes.
 #pragma once
@@ -17,6 +17,8 @@ struct random_shape {
     int layers, width, heads, kv_heads, head_dim, hidden, vocab, context;
     double theta;
     bool tied;
+    const char *architecture;                 // NULL: llama
+    int experts, experts_used, expert_hidden; // of qwen3moe
 };
 extern const struct random_shape random_shapes[]; // ends with { 0 }
 

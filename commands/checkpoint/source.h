@@ -30,6 +30,8 @@ enum role {
     ROLE_K,
     ROLE_V,
     ROLE_O,
+    ROLE_QKV,     // the rows of q, k and v
+    ROLE_GATE_UP, // those of gate and up
     ROLE_GATE,
     ROLE_UP,
     ROLE_DOWN,

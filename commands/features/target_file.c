@@ -10,6 +10,7 @@
 #include "formats/file.h"
 #include "kernels/backend.h"
 #include "kernels/float_rows.h"
+#include "models/architectures.h"
 #include "models/config.h"
 #include "models/model.h"
 #include "models/weights.h"
@@ -76,13 +77,21 @@ static bool list_layers(struct target_file *f, struct error *err)
     int64_t rows, width;
     size_t bytes;
     int layer;
-    if (model_config(f->target->model)->rope.scaling == ROPE_TABLE)
+    const struct model_config *c = model_config(f->target->model);
+    if (strcmp(c->architecture->model_type, "llama") != 0 || c->experts > 0)
+        return fail(
+            err, "%s: --kind small: a draft model is trained of Llama's layers only, and this target's are those of %s",
+            f->target->path, c->architecture->name);
+    if (c->rope.scaling == ROPE_YARN || c->rope.scaling == ROPE_LONG)
+        return fail(err, "%s: --kind small: its RoPE is scaled by yarn or longrope, which the trainer does not compute",
+                    f->target->path);
+    if (c->rope.scaling == ROPE_TABLE)
         return fail(
             err,
             "%s: --kind small: its RoPE is scaled by a table (rope_freqs.weight), which no config.json of a draft model can say; "
             "use the Hugging Face folder of this model",
             f->target->path);
-    f->weights = weights_open(model_config(f->target->model), err);
+    f->weights = weights_open(c, err);
     if (f->weights == NULL)
         return false;
     for (size_t i = 0; weights_list(f->weights, i, &name, &type, &rows, &width, &bytes); i++) {

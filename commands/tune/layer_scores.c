@@ -308,6 +308,7 @@ static bool allocate(struct layer_scores *s, struct error *err)
     if (t->backend->host(t->backend, s->logits.data) == NULL)
         s->copy = xcalloc(SCORED_TEXTS * vocab, sizeof(*s->copy));
     struct kv_shape shape = model_kv_shape(t->model, s->texts, length + TARGET_ROWS, TARGET_ROWS);
+    shape.window = 0; // positions are read again
     shape.type = t->cache;
     s->cache = kv_create(t->backend, &shape, err);
     return s->cache != NULL;

@@ -187,6 +187,8 @@ struct tensor cpu_attend(struct backend *b, struct tensor out, struct tensor q, 
     const int n = s->n, head_dim = a.head_dim, heads = (int)(q.width / head_dim),
               kv_heads = (int)(keys.width / head_dim);
     const int threads = threads_count(c->threads);
+    const struct layout in_short = a.short_cache ? short_layout(s) : *s;
+    s = &in_short;
     assert(out.rows == n && q.rows == n && out.width == q.width && q.width % head_dim == 0 && heads % kv_heads == 0 &&
            keys.type == values.type && keys.width == values.width);
     assert(keys.type == F32 || keys.type == BF16 || (keys.type == Q8_0 && head_dim % 32 == 0));

@@ -11,10 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "core/tensor.h"
+#include "kernels/backend.h"
 
-struct layout;
-
-enum { SPLIT = 256, MAX_PART_QUERIES = 48 };
+enum { SPLIT = SHORT_UNIT, MAX_PART_QUERIES = 48 };
 
 struct attend_part {
     int first, n;          // rows first .. first + n of the pass, of one slot

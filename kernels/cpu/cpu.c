@@ -157,6 +157,7 @@ struct rows_job {
     float *log_p;
     enum gate_function f;
     float scale, cap;
+    const float *weight;
     void (*one)(const struct rows_job *j, int64_t i);
 };
 
@@ -242,6 +243,24 @@ static void cpu_take(struct backend *b, struct tensor out, struct tensor x, cons
     assert(out.width == x.width && out.type == F32);
     struct rows_job j = { .out = out, .x = x, .row = row, .one = take_row };
     for_rows((struct cpu *)b, &j, out.rows * out.width);
+}
+
+static void mix_row(const struct rows_job *j, int64_t i)
+{
+    float *out = at(j->out, i);
+    for (int r = 0; r < j->k; r++) {
+        const float *x = at(j->x, j->row[i * j->k + r]), weight = j->weight[i * j->k + r];
+        for (int64_t d = 0; d < j->out.width; d++)
+            out[d] = r == 0 ? weight * x[d] : out[d] + weight * x[d];
+    }
+}
+
+static void cpu_mix(struct backend *b, struct tensor out, struct tensor x, const int32_t *row, const float *weight,
+                    int k)
+{
+    assert(out.width == x.width && k >= 1 && k <= MAX_MIXED);
+    struct rows_job j = { .out = out, .x = x, .row = row, .weight = weight, .k = k, .one = mix_row };
+    for_rows((struct cpu *)b, &j, out.rows * out.width * k);
 }
 
 static void cpu_place(struct backend *b, struct tensor out, int column, struct tensor x)
@@ -362,6 +381,7 @@ static const struct backend table = {
     .angles = cpu_angles,
     .attend = cpu_attend,
     .take = cpu_take,
+    .mix = cpu_mix,
     .place = cpu_place,
     .cut = cpu_cut,
     .move = cpu_move,

@@ -323,7 +323,7 @@ struct tensor cuda_attend(struct backend *b, struct tensor out, struct tensor q,
     assert(keys.type == values.type && keys.width == values.width && keys.width % head_dim == 0);
     assert(keys.width == k.width && values.width == v.width && q.width % keys.width == 0);
     assert(keys.type == F32 || keys.type == BF16 || (keys.type == Q8_0 && head_dim % 32 == 0));
-    const struct layout *d = cuda_see(c, s);
+    const struct layout in_short = a.short_cache ? short_layout(cuda_see(c, s)) : *cuda_see(c, s), *d = &in_short;
     const struct reach extent = c->reach.splits > 0 ? c->reach : attention_extent(s);
     const bool fast = attention_has_mma(keys.type, head_dim) && rotated == head_dim && a.cap == 0 && a.window == 0;
     out = without_planes(c, out);
@@ -340,7 +340,7 @@ struct tensor cuda_attend(struct backend *b, struct tensor out, struct tensor q,
     assert(!call.stores || has_runs_of_places(s));
     call.n = s->n;
     call.words = s->words;
-    call.length = s->length;
+    call.length = d->length;
     call.slot = d->slot;
     call.prefix = d->prefix;
     call.place = d->place;

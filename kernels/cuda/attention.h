@@ -19,6 +19,7 @@ namespace DEVICE_SPACE
 {
 
 constexpr int KEYS = 64, SPLIT_UNITS = 4, GROUP_UNITS = 32, SPLIT = SPLIT_UNITS * KEYS;
+static_assert(SPLIT == SHORT_UNIT, "caches of windows begin at a split");
 constexpr int MAX_QUERIES = 32; // of a block: rows times heads
 
 struct attend_call {

@@ -122,6 +122,56 @@ void cuda_rescale(struct backend *b, struct tensor x, float scale, float cap)
     cuda_launched(c, "rescale");
 }
 
+// ---- sums of weighted rows
+
+enum { MIXED_ROWS = 256 }; // of x, in a launch
+static_assert((int)MIXED_ROWS >= (int)MAX_MIXED, "a row of the result in one launch");
+struct mixture {
+    float *out;
+    const float *x;
+    int64_t width;
+    int k;
+    int32_t row[MIXED_ROWS];
+    float weight[MIXED_ROWS];
+};
+static_assert(sizeof(struct mixture) < 4096, "limit of kernel parameters");
+
+static __global__ void mix_kernel(const __grid_constant__ struct mixture m)
+{
+    kernel_prologue();
+    const int64_t d = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    const int first = (int)blockIdx.y * m.k;
+    if (d >= m.width)
+        return;
+    float sum = m.weight[first] * m.x[m.row[first] * m.width + d];
+    for (int j = 1; j < m.k; j++)
+        sum = sum + m.weight[first + j] * m.x[m.row[first + j] * m.width + d];
+    m.out[blockIdx.y * m.width + d] = sum;
+}
+
+void cuda_mix(struct backend *b, struct tensor out, struct tensor x, const int32_t *row, const float *weight, int k)
+{
+    struct cuda *c = (struct cuda *)b;
+    assert(out.width == x.width && k >= 1 && k <= MAX_MIXED && out.type == F32 && x.type == F32);
+    without_planes(c, out);
+    const int64_t rows = MIXED_ROWS / k;
+    for (int64_t first = 0; first < out.rows; first += rows) {
+        const int64_t n = out.rows - first < rows ? out.rows - first : rows;
+        struct mixture m = {};
+        m.out = floats(out) + first * out.width;
+        m.x = floats(x);
+        m.width = out.width;
+        m.k = k;
+        for (int64_t i = 0; i < n * k; i++) {
+            assert(row[first * k + i] >= 0 && row[first * k + i] < x.rows);
+            m.row[i] = row[first * k + i];
+            m.weight[i] = weight[first * k + i];
+        }
+        QUEUE(c, mix_kernel, dim3((unsigned)blocks_for(out.width, THREADS), (unsigned)n), THREADS, 0, m);
+    }
+    cuda_launched(c, "mix");
+}
+
 // ---- copies of rows
 
 // to[i][to_column + k] = from[i][from_column + k]

@@ -22,8 +22,8 @@ from make_logits import COUNT, ROWS, hashes, number, tensor
 
 def config(kind, class_name, width, hidden, layers, heads, kv, vocab, **more):
     return {"architectures": [class_name], "model_type": kind, "vocab_size": vocab, "hidden_size": width, "intermediate_size": hidden,
-            "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kv, "max_position_embeddings": 256,
-            "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, **more}
+            "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kv,
+            "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, **{"max_position_embeddings": 256, **more}}
 
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
@@ -31,6 +31,9 @@ LINEAR = {"rope_type": "linear", "factor": 2.0}
 QWEN2, QWEN3 = ("qwen2", "Qwen2ForCausalLM"), ("qwen3", "Qwen3ForCausalLM")
 MISTRAL, OLMO2 = ("mistral", "MistralForCausalLM"), ("olmo2", "Olmo2ForCausalLM")
 GEMMA2, GEMMA3 = ("gemma2", "Gemma2ForCausalLM"), ("gemma3_text", "Gemma3ForCausalLM")
+MIXTRAL, QWEN3MOE = ("mixtral", "MixtralForCausalLM"), ("qwen3_moe", "Qwen3MoeForCausalLM")
+PHI3 = ("phi3", "Phi3ForCausalLM")
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
 GRANITE, SMOLLM3 = ("granite", "GraniteForCausalLM"), ("smollm3", "SmolLM3ForCausalLM")
 S, F = "sliding_attention", "full_attention"
 CONFIGS = {
@@ -59,6 +62,22 @@ CONFIGS = {
     "granite": config(*GRANITE, 48, 64, 3, 6, 2, 96, embedding_multiplier=12.0, attention_multiplier=0.03, residual_multiplier=0.22,
                       logits_scaling=8.0, rms_norm_eps=1e-5, tie_word_embeddings=True, rope_theta=1e7),
     "granite-bias": config(*GRANITE, 32, 56, 2, 4, 4, 96, attention_bias=True, mlp_bias=False),
+    "phi3": config(*PHI3, 48, 64, 2, 6, 2, 97, rope_theta=1e4, sliding_window=None, rms_norm_eps=1e-5, tie_word_embeddings=False, resid_pdrop=0.0,
+                   embd_pdrop=0.0, hidden_act="silu", original_max_position_embeddings=256, rope_scaling=None),
+    "phi3-window": config(*PHI3, 32, 56, 3, 4, 4, 96, sliding_window=11),
+    "phi3-long": config(*PHI3, 48, 64, 2, 3, 3, 96, partial_rotary_factor=0.75, original_max_position_embeddings=16, rope_scaling={
+        "type": "longrope", "original_max_position_embeddings": 16, "short_factor": [1.0, 1.1, 1.2, 1.5, 2.0, 2.5], "long_factor": [1.0, 1.5, 2.5, 4.0, 8.0, 16.0]}, sliding_window=None),
+    "phi3-short": config(*PHI3, 32, 56, 2, 4, 4, 96, max_position_embeddings=8192, original_max_position_embeddings=4096, rope_scaling={
+        "type": "su", "original_max_position_embeddings": 4096, "short_factor": [1.0, 1.2, 1.5, 2.0], "long_factor": [2.0, 4.0, 8.0, 16.0]}, sliding_window=None),
+    "mixtral": config(*MIXTRAL, 48, 40, 3, 6, 2, 97, num_local_experts=5, num_experts_per_tok=2, rope_theta=1e6, sliding_window=None, rms_norm_eps=1e-5),
+    "mixtral-one": config(*MIXTRAL, 32, 24, 2, 4, 4, 96, num_local_experts=8, num_experts_per_tok=1, sliding_window=14),
+    "qwen3moe": config(*QWEN3MOE, 48, 80, 3, 6, 2, 97, head_dim=16, num_experts=9, num_experts_per_tok=4, moe_intermediate_size=24, norm_topk_prob=True,
+                       rope_theta=1e6, decoder_sparse_step=1, mlp_only_layers=[]),
+    "qwen3moe-mixed": config(*QWEN3MOE, 32, 56, 4, 4, 2, 96, head_dim=8, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=20, norm_topk_prob=False,
+                             decoder_sparse_step=2, mlp_only_layers=[1], tie_word_embeddings=True),
+    "qwen2-yarn": config(*QWEN2, 32, 56, 2, 4, 2, 96, rope_theta=1e6, rope_scaling=YARN),
+    "qwen3-yarn": config(*QWEN3, 32, 56, 2, 4, 2, 96, head_dim=16, rope_parameters={**YARN, "rope_theta": 1e5, "beta_fast": 16.0, "beta_slow": 2.0,
+                         "attention_factor": 1.2, "truncate": False}),
     "smollm3": config(*SMOLLM3, 48, 64, 5, 6, 2, 97, rope_theta=5e6, no_rope_layers=[1, 1, 0, 1, 0], rms_norm_eps=1e-6, layer_types=[F] * 5),
     "smollm3-window": config(*SMOLLM3, 32, 56, 4, 4, 4, 96, no_rope_layer_interval=2, use_sliding_window=True, sliding_window=7),
 }

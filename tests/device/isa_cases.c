@@ -105,7 +105,7 @@ static void attention(const struct cases *c, enum type type, int heads, int kv_h
         position[i] = parent < 0 ? prefix[i] : position[parent] + 1;
         ancestors[i] = (parent < 0 ? 0 : ancestors[parent]) | 1ull << (i - first);
     }
-    struct layout s = { N, 1, LENGTH, slot, prefix, place, position, ancestors, 0, NULL, 0 };
+    struct layout s = { N, 1, LENGTH, slot, prefix, place, position, ancestors, 0, NULL, 0, 0, NULL, NULL };
     const int rows = 2 * LENGTH, width = heads * hd, kv = kv_heads * hd;
     float *q = uniforms(N * width), *k = uniforms(N * kv), *v = uniforms(N * kv), *angles = uniforms(N * hd);
     float *out = uniforms(N * width);
@@ -160,6 +160,10 @@ static void rows(const struct cases *c, int width)
     c->b->glu(c->b, floats(out, N, width), floats(x, N, width), (struct tensor){ 0 }, GATE_GELU);
     snprintf(name, sizeof(name), "gelu, %d", width);
     c->result(c->self, name, out, bytes);
+    const float weight[N] = { 0.3f, -1.7f, 0.9f };
+    c->b->mix(c->b, floats(out, 1, width), floats(x, N, width), row, weight, N);
+    snprintf(name, sizeof(name), "mix, %d", width);
+    c->result(c->self, name, out, (size_t)width * sizeof(float));
     memcpy(out, x, bytes);
     c->b->rescale(c->b, floats(out, N, width), 0.01f, 30);
     snprintf(name, sizeof(name), "rescale, %d", width);

@@ -126,6 +126,31 @@ static void place_take_and_cut_copy_the_right_rows(void **unused)
 }
 
 // Moves rows to TO .. TO + n in `count` consecutive tensors; all other rows stay unchanged.
+// Each row of the result from k rows of x, one of them more than once.
+static void rows_are_mixed_in_order(void **unused)
+{
+    enum { N = 70, M = 23, MOST = 64 };
+    for (int b = 0; b < n_backends; b++)
+        for (int width = 1; width < 700; width = width * 5 + 2)
+            for (int k = 1; k <= MOST; k = k * 3 + 1) {
+                float *x = uniforms(M * width), *out = uniforms(N * width), *weight = uniforms(N * k);
+                int32_t *row = xcalloc((size_t)(N * k), sizeof(*row));
+                for (int i = 0; i < N * k; i++)
+                    row[i] = (int32_t)(next() % M);
+                backends[b]->mix(backends[b], floats(out, N, width), floats(x, M, width), row, weight, k);
+                for (int i = 0; i < N; i++)
+                    for (int d = 0; d < width; d++) {
+                        double sum = 0, size = 0;
+                        for (int j = 0; j < k; j++) {
+                            sum += (double)weight[i * k + j] * (double)x[row[i * k + j] * width + d];
+                            size += fabs((double)weight[i * k + j] * (double)x[row[i * k + j] * width + d]);
+                        }
+                        assert_true(fabs((double)out[i * width + d] - sum) <= 1e-6 * size);
+                    }
+                free(x), free(out), free(weight), free(row);
+            }
+}
+
 static void check_move(struct backend *c, int count, int rows, int width, int n)
 {
     enum { TO = 10 };
@@ -211,6 +236,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(operations_on_rows_agree_with_plain_loops),
         cmocka_unit_test(gates_are_accurate_at_the_ends_of_the_range),
         cmocka_unit_test(place_take_and_cut_copy_the_right_rows),
+        cmocka_unit_test(rows_are_mixed_in_order),
         cmocka_unit_test(rows_of_many_tensors_move_down),
         cmocka_unit_test(best_returns_the_top_k_with_ties_to_the_lowest_id),
     };

@@ -273,7 +273,7 @@ int model_rows(const struct model *m)
 struct kv_shape model_kv_shape(const struct model *m, int slots, int length, int pending)
 {
     int extra = m->flaw == FLAWLESS ? 0 : 8 * TABLE_TEXT; // for flaws that keep too many rows
-    return (struct kv_shape){ LAYERS, KEY, KEY, slots, length + extra, pending, F32 };
+    return (struct kv_shape){ LAYERS, KEY, KEY, slots, length + extra, pending, F32, 0, { { 0 } } };
 }
 
 // Copies the keys that row i of a pass attends to, in the cache's order, to `seen` and returns their number; the row
@@ -383,8 +383,8 @@ void model_logits(const struct model *m, struct tensor out, struct tensor state)
 
 void __real_kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n);
 void __wrap_kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n);
-void __real_kv_truncate(struct kv_cache *c, int slot, int length);
-void __wrap_kv_truncate(struct kv_cache *c, int slot, int length);
+int __real_kv_truncate(struct kv_cache *c, int slot, int length);
+int __wrap_kv_truncate(struct kv_cache *c, int slot, int length);
 
 void __wrap_kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n)
 {
@@ -400,8 +400,8 @@ void __wrap_kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n)
         __real_kv_keep(c, slot, row, flaw == ONE_ROW_TOO_FEW_IS_KEPT ? n - 1 : n);
 }
 
-void __wrap_kv_truncate(struct kv_cache *c, int slot, int length)
+int __wrap_kv_truncate(struct kv_cache *c, int slot, int length)
 {
     active_model->rejected_any = false;
-    __real_kv_truncate(c, slot, active_model->flaw == SLOTS_ARE_NOT_EMPTIED ? kv_length(c, slot) : length);
+    return __real_kv_truncate(c, slot, active_model->flaw == SLOTS_ARE_NOT_EMPTIED ? kv_length(c, slot) : length);
 }

@@ -1,7 +1,7 @@
 // head_forms.h - a small head of every published form, for one small target. The weights are derived from names and seeds;
 // tests/cases/make_heads.py derives the same.
 #pragma once
-#include "models/eagle.h"
+#include "models/heads/eagle.h"
 #include "tests/support/small_heads.h"
 
 enum { VOCAB = 96, WIDTH = 64, LAYERS = 8, SEED = 5, CERTAIN = 5, ROWS = CERTAIN + 3, MEDUSA_ROWS = 3, DRAFT = 32 };

@@ -76,8 +76,14 @@ static void rope_follows_its_formulas(void **state)
                 expected = plain / 8;
             else if (scaling == ROPE_LLAMA3 && wave >= 8192 / 4)
                 expected = (1 - smooth) * plain / 8 + smooth * plain;
-            else if (scaling == ROPE_TABLE)
+            else if (scaling == ROPE_TABLE || scaling == ROPE_LONG)
                 expected = plain / (1 + i);
+            else if (scaling == ROPE_YARN) { // turns once (low) and four times (high) within 8,192 positions
+                const double one = floor(32 * log(8192 / (4 * 2 * pi)) / log(5e5)),
+                             all = ceil(32 * log(8192 / (1 * 2 * pi)) / log(5e5)),
+                             ramp = fmin(fmax((i - one) / (all - one), 0), 1);
+                expected = plain / 8 * ramp + plain * (1 - ramp);
+            }
             assert_true(fabs(f[i] - expected) <= 1e-6 * expected);
         }
     }

@@ -492,7 +492,8 @@ static void rows_of_q_and_k_are_put_back_only_where_the_architecture_has_them_mo
     assert_non_null(raw.weights);
     struct gguf *g = gguf_open(file, &err);
     for (size_t i = 0; i < sizeof(moved) / sizeof(*moved); i++) {
-        char *name = xformat("model.layers.0.%s", moved[i]), *stored = weights_gguf_name(architecture_of_model_type("llama"), name);
+        char *name = xformat("model.layers.0.%s", moved[i]),
+             *stored = weights_gguf_name(architecture_of_model_type("llama"), name);
         int64_t rows, width;
         assert_true(weights_shape(hf.weights, name, &rows, &width));
         const struct tensor a = checkpoint_tensor(&hf, name, rows, width),

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "models/medusa.h"
+#include "models/heads/medusa.h"
 #include "tests/support/check.h"
 #include "tests/support/checkpoint.h"
 #include "tests/formats/head_edit.h"

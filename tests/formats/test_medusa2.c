@@ -11,7 +11,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
-#include "models/medusa.h"
+#include "models/heads/medusa.h"
 #include "models/model.h"
 #include "formats/gguf.h"
 #include "formats/safetensors.h"

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "models/head.h"
+#include "models/heads/head.h"
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_heads.h"

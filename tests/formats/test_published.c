@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "models/config.h"
-#include "models/head.h"
+#include "models/heads/head.h"
 #include "models/model.h"
 #include "models/weights.h"
 #include "tests/support/check.h"

@@ -13,10 +13,10 @@
 #include "core/memory.h"
 #include "core/tensor.h"
 #include "kernels/backend.h"
-#include "models/eagle.h"
-#include "models/head.h"
+#include "models/heads/eagle.h"
+#include "models/heads/head.h"
 #include "models/kv_cache.h"
-#include "models/medusa.h"
+#include "models/heads/medusa.h"
 #include "models/model.h"
 #include "models/weights.h"
 

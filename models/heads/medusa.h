@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include "core/quantize.h"
 #include "core/tensor.h"
-#include "models/head.h"
+#include "models/heads/head.h"
 
 struct backend;
 struct error;

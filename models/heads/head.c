@@ -1,4 +1,4 @@
-#include "models/head.h"
+#include "models/heads/head.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -6,10 +6,10 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "models/eagle.h"
+#include "models/heads/eagle.h"
 #include "formats/file.h"
 #include "formats/identity.h"
-#include "models/medusa.h"
+#include "models/heads/medusa.h"
 #include "models/weights.h"
 
 const char *const head_kinds[] = { "a Medusa head", "an EAGLE head", "an EAGLE-3 head" };

@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "models/config_parts.h"
-#include "models/eagle_parts.h"
+#include "models/heads/eagle_parts.h"
 #include "formats/json_fields.h"
 #include "models/weights.h"
 

@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include "core/quantize.h"
 #include "core/tensor.h"
-#include "models/head.h"
+#include "models/heads/head.h"
 #include "models/model.h"
 
 struct eagle;

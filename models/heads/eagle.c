@@ -1,4 +1,4 @@
-#include "models/eagle.h"
+#include "models/heads/eagle.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "kernels/backend.h"
 #include "models/block.h"
 #include "models/tensor_loading.h"
-#include "models/eagle_parts.h"
+#include "models/heads/eagle_parts.h"
 #include "models/kv_cache.h"
 #include "models/unused_tensors.h"
 #include "models/weights.h"

@@ -1,4 +1,4 @@
-#include "models/medusa.h"
+#include "models/heads/medusa.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "kernels/backend.h"
 #include "models/tensor_loading.h"
 #include "formats/json_fields.h"
-#include "models/head.h"
+#include "models/heads/head.h"
 #include "models/model.h"
 #include "models/unused_tensors.h"
 #include "models/weights.h"

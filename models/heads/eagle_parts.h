@@ -1,7 +1,7 @@
 // eagle_parts.h - shared by eagle.c and eagle_config.c; internal.
 #pragma once
 #include "models/config.h"
-#include "models/eagle.h"
+#include "models/heads/eagle.h"
 
 struct eagle_config {
     struct model_config layers; // path borrowed

@@ -1,0 +1,39 @@
+// experts.h - a mixture of experts in place of a layer's feed-forward network: a router scores all experts for a row, and the row goes through
+// those with the largest scores (Shazeer et al. 2017, arXiv 1701.06538; Jiang et al. 2024, arXiv 2401.04088).
+//
+// The rows of a pass that use an expert go through it together, so its weights are read once, whatever their number: a pass of n rows reads the
+// union of the experts of its rows. What a row gets depends on the row alone, as everywhere. The host chooses: it waits for the router's
+// scores in each layer, so such layers are not captured as a graph.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include "core/tensor.h"
+#include "kernels/backend.h"
+
+struct model_shape;
+
+struct experts {
+    int count, used;          // count 0: the layer has none
+    bool normalized;          // the weights of the used ones sum to 1; otherwise those of all do
+    struct tensor router;     // (count, width)
+    struct tensor *gate, *up; // (count) each (hidden, width)
+    struct tensor *down;      // (count) each (width, hidden)
+};
+
+struct expert_scratch {
+    struct tensor logits;       // (n, count) of the router
+    struct tensor x, gate;      // (n, width), (n, hidden): the rows that use an expert
+    struct tensor y;            // (n * used, width): what the experts make of them
+    struct tensor out;          // (n, width)
+    float *score, *weight;      // (n, count), (n, used) on the host
+    int32_t *chosen, *row, *at; // (n, used) experts of a row; rows of an expert; rows of y
+    int64_t touched;            // experts that passes read so far, over all layers; for those who count them
+};
+
+// rows: of the largest pass. Returns false if the device has not enough memory; the scratch can be destroyed then, too.
+bool expert_scratch_create(struct expert_scratch *t, struct backend *b, const struct model_shape *s, int rows);
+void expert_scratch_destroy(struct expert_scratch *t, struct backend *b);
+// Returns the sum of weight * down(f(gate x) * up x) over the experts of each row of x (n, width): t->out, until the next call. Equal scores:
+// the expert with the lower number.
+struct tensor experts_forward(struct backend *b, const struct experts *e, struct expert_scratch *t, struct tensor x,
+                              enum gate_function f);
