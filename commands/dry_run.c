@@ -74,7 +74,7 @@ static bool count_due(const struct plan *p, const struct group *g, int *done, in
 {
     int batch = experiment_batch(p->e, g->batch);
     for (int repeat = 0; repeat < p->e->repeat; repeat++)
-        for (int first = 0; first < p->e->prompts.n; first += batch) {
+        for (int first = 0; first < p->e->prompts.n; first += paired_run_prompts(batch)) {
             struct paired_run o = paired_run_at(p->e, batch, repeat, first);
             bool ok = paired_run_open(&o, &p->opened, p->store, g, err);
             for (int c = 0; c < g->n && ok; c++) {
@@ -143,7 +143,6 @@ static void add_needs(const struct target *t, const struct pairing *of, struct n
         on->bytes += verify_request - on->verify_request;
         on->verify_request = verify_request;
     }
-    on->caches += verifier_cache_bytes(v);
     if (d->bytes > 0)
         need_on(need, n, d->backend != NULL ? d->backend : t->backend)->bytes += d->bytes;
     if (d->host_bytes > 0)
@@ -168,6 +167,8 @@ static bool add_group(struct plan *p, int number, struct error *err)
         ok = add_cell(p, &g.cell_runner[i], done[i], turns[i], err);
         add_needs(&p->opened.target, &g.cell_runner[i].pairing, need, &needs);
     }
+    need[0].caches = group_cache_bytes(&g, &p->opened);
+    need[0].bytes += need[0].caches;
     for (int i = 0; i < needs; i++) {
         struct need *largest = need_on(p->need, &p->needs, need[i].backend);
         if (need[i].bytes > largest->bytes)

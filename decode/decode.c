@@ -21,8 +21,9 @@ struct sequence {      // of one slot
     int32_t *token; // (length + nodes) prompt and text; the cache of the slot holds all tokens but the last
     int n, prompt, limit;
     const struct stops *stops;
-    const struct sampling *sampling; // NULL: the verifier's
-    int64_t prefill_ns, decode_ns, began_ns;
+    const struct sampling *sampling;         // NULL: the verifier's
+    int shared;                              // tokens of the prompt whose rows were there
+    int64_t prefill_ns, decode_ns, began_ns; // began_ns: by the decoder's clock
     enum stop_reason why;
 };
 
@@ -36,6 +37,7 @@ struct decoder {
     int slots, length, nodes;
     uint64_t seed;
     struct listener listener;
+    int64_t left_ns, still_ns; // when the last call returned; time that is not part of the decoder's clock
     struct sequence *sequence; // (slots)
     struct request request[MAX_SLOTS];
     struct advance advance[MAX_SLOTS];
@@ -112,6 +114,24 @@ bool decoder_has_free_slot(const struct decoder *d)
     return decoder_active(d) < d->slots;
 }
 
+// ---- the decoder's clock
+
+static int64_t now(const struct decoder *d)
+{
+    return clock_ns() - d->still_ns;
+}
+
+static void enter(struct decoder *d)
+{
+    d->still_ns += clock_ns() - d->left_ns;
+}
+
+static bool leave(struct decoder *d, bool ok)
+{
+    d->left_ns = clock_ns();
+    return ok;
+}
+
 static void forget(struct decoder *d, int slot)
 {
     verifier_forget(d->verifier, slot);
@@ -137,7 +157,7 @@ static bool prefill(struct decoder *d, int slot, struct error *err)
     }
 }
 
-bool decoder_start(struct decoder *d, const struct assignment *a, struct error *err)
+static bool start(struct decoder *d, const struct assignment *a, struct error *err)
 {
     int slot = 0;
     while (slot < d->slots && d->sequence[slot].active)
@@ -159,14 +179,21 @@ bool decoder_start(struct decoder *d, const struct assignment *a, struct error *
         return false;
     q->active = true;
     q->over = false;
-    int64_t began = clock_ns();
+    const int64_t began = now(d);
     if (!prefill(d, slot, err) || !verifier_finish(d->verifier, err)) {
         forget(d, slot);
         return false;
     }
-    q->began_ns = clock_ns();
-    q->prefill_ns = q->began_ns - began;
+    q->began_ns = now(d);
+    q->shared = verifier_shared_tokens(d->verifier);
+    q->prefill_ns = q->began_ns - began + verifier_shared_ns(d->verifier);
     return true;
+}
+
+bool decoder_start(struct decoder *d, const struct assignment *a, struct error *err)
+{
+    enter(d);
+    return leave(d, start(d, a, err));
 }
 
 // Makes a request and a draft of the root alone for each active slot. Returns their number.
@@ -241,8 +268,10 @@ static int append(struct decoder *d, struct sequence *q, const struct advance *a
 static int append_all(struct decoder *d, struct step_record *s)
 {
     int n_continued = 0;
+    const int64_t known = now(d);
     for (int i = 0; i < s->n; i++) {
         struct sequence *q = &d->sequence[s->of[i].slot];
+        s->of[i].at_ns = known - q->began_ns;
         s->of[i].kept = append(d, q, &d->advance[i]);
         if (q->over)
             continue;
@@ -272,8 +301,6 @@ static void record(struct decoder *d, struct step_record *s)
         record_verification(&s->of[i], verifier_verification(d->verifier, i));
         s->of[i].draft.q = NULL;
     }
-    s->observer_ns = verifier_observer_ns(d->verifier);
-    s->untimed_ns = d->drafter->untimed_ns;
     steps_push(&d->steps);
 }
 
@@ -288,25 +315,34 @@ static void report(struct decoder *d, const struct step_record *s)
         const struct sequence_record *of = &s->of[i];
         const struct verification *j = &of->verification;
         const struct advance a = { .slot = of->slot, .n = j->n, .token = j->token, .node = j->node };
-        const struct step step = { of->sequence, of->position, &of->draft, &a,      j,
-                                   of->kept,     propose,      verify,     advance, s->n };
+        const struct step step = { of->sequence, of->position, &of->draft, &a,        j,   of->kept,
+                                   propose,      verify,       advance,    of->at_ns, s->n };
         d->listener.step(d->listener.self, &step);
     }
 }
 
 static void report_all_but(struct decoder *d, int last)
 {
+    const int64_t from = clock_ns();
     while (d->steps.n > last) {
         report(d, steps_oldest(&d->steps));
         steps_pop(&d->steps);
     }
+    if (!verifier_queues(d->verifier))
+        d->still_ns += clock_ns() - from;
 }
 
-static void finish(struct decoder *d, int slot, int64_t now)
+static void finish(struct decoder *d, int slot, int64_t ended)
 {
     struct sequence *q = &d->sequence[slot];
-    struct ending e = { q->number,     q->token + q->prompt, q->n - q->prompt, q->why,
-                        q->prefill_ns, q->decode_ns,         now - q->began_ns };
+    const struct ending e = { .sequence = q->number,
+                              .token = q->token + q->prompt,
+                              .n = q->n - q->prompt,
+                              .why = q->why,
+                              .shared = q->shared,
+                              .prefill_ns = q->prefill_ns,
+                              .decode_ns = q->decode_ns,
+                              .wall_ns = ended - q->began_ns };
     d->listener.done(d->listener.self, &e);
     forget(d, slot);
 }
@@ -316,40 +352,44 @@ static bool report_all(struct decoder *d, struct error *err)
 {
     if (!verifier_finish(d->verifier, err))
         return false;
-    const int64_t now = clock_ns();
+    const int64_t ended = now(d);
     report_all_but(d, 0);
     if (!verifier_finish(d->verifier, err)) // the times could not be read
         return false;
     for (int i = 0; i < d->slots; i++)
         if (d->sequence[i].active && d->sequence[i].over)
-            finish(d, i, now);
+            finish(d, i, ended);
     return true;
 }
 
 // ---- a step
 
-static bool score(struct decoder *d, const struct step_record *s, struct error *err)
+static bool score(struct decoder *d, struct step_record *s, struct error *err)
 {
     stamp(d, s, PROPOSE);
     if (!d->drafter->type->propose(d->drafter, d->request, s->n, err))
         return false;
     stamp(d, s, VERIFY);
+    s->untimed_ns = d->drafter->untimed_ns;
+    d->still_ns += s->untimed_ns;
     if (!verifier_score(d->verifier, d->request, s->n, err))
         return false;
     stamp(d, s, SCORED);
     return true;
 }
 
-static bool verify(struct decoder *d, const struct step_record *s, struct error *err)
+static bool verify(struct decoder *d, struct step_record *s, struct error *err)
 {
     stamp(d, s, DECIDE);
     if (!verifier_accept(d->verifier, d->request, s->n, d->advance, err))
         return false;
     stamp(d, s, ADVANCE);
+    s->observer_ns = verifier_observer_ns(d->verifier);
+    d->still_ns += s->observer_ns;
     return true;
 }
 
-bool decoder_step(struct decoder *d, struct error *err)
+static bool step(struct decoder *d, struct error *err)
 {
     const struct drafter_type *type = d->drafter->type;
     struct step_record *s = steps_current(&d->steps);
@@ -367,4 +407,10 @@ bool decoder_step(struct decoder *d, struct error *err)
     record(d, s);
     // Without a queue the times are known at once.
     return (n_continued == s->n && verifier_queues(d->verifier)) || report_all(d, err);
+}
+
+bool decoder_step(struct decoder *d, struct error *err)
+{
+    enter(d);
+    return leave(d, step(d, err));
 }

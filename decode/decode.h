@@ -27,7 +27,8 @@ struct step { // one step of one sequence, for a listener
     const struct verification *verification;
     int kept; // tokens of advance that belong to the text: fewer than advance->n if the text ended
     int64_t propose_ns, verify_ns, advance_ns; // of the whole batch
-    int batch;                                 // sequences in this step
+    int64_t at_ns; // by the decoder's clock, from the end of the sequence's prefill until the host had these tokens
+    int batch;     // sequences in this step
 };
 
 struct ending { // a finished sequence, for a listener
@@ -35,10 +36,13 @@ struct ending { // a finished sequence, for a listener
     const int32_t *token; // (n) the new tokens, including an end-of-text token
     int n;
     enum stop_reason why;
-    int64_t prefill_ns;
-    int64_t decode_ns; // this sequence's share of the time of its steps
-    int64_t wall_ns;   // from the end of its prefill to its end
+    int shared;         // tokens of the prompt whose rows an earlier text had computed (verifier_setup.prompts)
+    int64_t prefill_ns; // what these took then included
+    int64_t decode_ns;  // this sequence's share of the time of its steps
+    int64_t wall_ns;    // from the end of its prefill to its end, by the decoder's clock
 };
+// The decoder's clock is a wall clock that stands still outside of decoder_start and decoder_step and during what is not part of decoding:
+// callbacks (unless a device works meanwhile), an observer, untimed drafts. Prefills of other sequences are part of it.
 
 // Callbacks of decoder_step. Their time is not part of the measured times. All pointers are borrowed for the call.
 //

@@ -14,6 +14,7 @@ enum { MAX_PENDING_STEPS = 3 };
 struct sequence_record { // one sequence in one step
     int64_t sequence;
     int slot, position, kept;         // position: of the root; kept: tokens that belong to the text
+    int64_t at_ns;                    // of struct step
     struct draft draft;               // (nodes) the drafter builds it here
     struct verification verification; // (nodes) a copy, without the work rows
 };

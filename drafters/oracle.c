@@ -4,7 +4,7 @@
 // Each draft token is drawn from q = (1 - w) p + w e: p is the target's distribution there, e a token that it finds least probable, w the
 // rate of its depth. With rule `rejection` a draft token is accepted with probability 1 - w but for p(e). The drafter computes p by the
 // target's own passes and cache (layer_drafts.h has the same with fewer layers), and neither the time of drafting nor that of decoding counts them
-// (drafter.untimed_ns); wall times do.
+// (drafter.untimed_ns).
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

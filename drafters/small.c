@@ -188,6 +188,7 @@ static bool allocate_workspace(struct small *g, const struct drafter_env *env, c
     g->length = length;
     struct kv_shape kv = model_kv_shape(g->model, env->slots, length + shape->evaluated, pending);
     kv.type = cache;
+    kv.context = length;
     struct error why;
     g->cache = kv_create(g->backend, &kv, &why);
     if (g->cache == NULL)

@@ -266,7 +266,8 @@ bool pairing_read(struct pairing *p, const struct settings *drafter, const struc
     return false;
 }
 
-bool pairing_open(struct pairing *p, struct target *t, const char *folder, int slots, int length, struct error *err)
+bool pairing_open_drafter(struct pairing *p, struct target *t, const char *folder, int slots, int length,
+                          struct error *err)
 {
     struct drafter_env env = {
         .backend = t->backend,
@@ -291,7 +292,17 @@ bool pairing_open(struct pairing *p, struct target *t, const char *folder, int s
     if (p->drafter == NULL)
         return false;
     p->rows = slots * p->drafter->nodes;
-    struct verifier_setup setup = {
+    if (p->rows <= model_rows(t->model))
+        return true;
+    fail(err, "%d slots with drafts of %d nodes by drafter %s need passes of %d rows, the target was opened for %d",
+         slots, p->drafter->nodes, p->type->name, p->rows, model_rows(t->model));
+    pairing_unload(p);
+    return false;
+}
+
+struct verifier_setup pairing_verifier(const struct pairing *p, const struct target *t, int slots, int length)
+{
+    return (struct verifier_setup){
         .target = t->model,
         .rule = p->rule,
         .rule_options = p->rule_options,
@@ -306,16 +317,24 @@ bool pairing_open(struct pairing *p, struct target *t, const char *folder, int s
         .cache = t->cache,
         .observer = p->observer,
     };
-    if (p->rows > model_rows(t->model))
-        fail(err, "%d slots with drafts of %d nodes by drafter %s need passes of %d rows, the target was opened for %d",
-             slots, p->drafter->nodes, p->type->name, p->rows, model_rows(t->model));
-    else
-        p->verifier = verifier_create(&setup, err);
+}
+
+bool pairing_open_verifier(struct pairing *p, const struct verifier_setup *setup, struct error *err)
+{
+    p->verifier = verifier_create(setup, err);
     if (p->verifier == NULL)
         pairing_unload(p);
     else if (p->type->attach != NULL)
         p->type->attach(p->drafter, verifier_cache(p->verifier));
     return p->verifier != NULL;
+}
+
+bool pairing_open(struct pairing *p, struct target *t, const char *folder, int slots, int length, struct error *err)
+{
+    if (!pairing_open_drafter(p, t, folder, slots, length, err))
+        return false;
+    const struct verifier_setup setup = pairing_verifier(p, t, slots, length);
+    return pairing_open_verifier(p, &setup, err);
 }
 
 bool pairing_shares_randomness(const struct pairing *p)

@@ -156,6 +156,11 @@ bool pairing_read(struct pairing *p, const struct settings *drafter, const struc
 // Creates drafter and verifier. folder: base of a draft model's relative path, or NULL. length: max tokens of a sequence,
 // prompt included. Borrows t.
 bool pairing_open(struct pairing *p, struct target *t, const char *folder, int slots, int length, struct error *err);
+// The same in two parts, for pairings whose verifiers share a cache: the setup between them says what cache suffices (setup.shared).
+bool pairing_open_drafter(struct pairing *p, struct target *t, const char *folder, int slots, int length,
+                          struct error *err);
+struct verifier_setup pairing_verifier(const struct pairing *p, const struct target *t, int slots, int length);
+bool pairing_open_verifier(struct pairing *p, const struct verifier_setup *setup, struct error *err);
 // Whether drafter and rule share their random numbers (pick: coupled with rule match), so that draft tokens are not
 // independent of the verification.
 bool pairing_shares_randomness(const struct pairing *p);

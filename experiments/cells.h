@@ -16,6 +16,7 @@ struct drafter;
 struct option;
 struct settings;
 struct store;
+struct target_cache;
 
 // ---- the file
 
@@ -49,10 +50,11 @@ struct experiment {
     char **stop; // (n_stop)
     uint64_t seed;
     int repeat;
-    bool trials;     // record table trial
-    bool expected;   // record E[accepted | draft] under every rule (table step_rule)
-    bool mix;        // set by the command, not the file: resume runs where bits may differ (results/environment.h)
-    bool none_added; // `none` was added: the baseline of every speedup
+    bool trials;        // record table trial
+    bool expected;      // record E[accepted | draft] under every rule (table step_rule)
+    bool share_prompts; // the cells of a pair compute a prompt once (verifier/target_cache.h)
+    bool mix;           // set by the command, not the file: resume runs where bits may differ (results/environment.h)
+    bool none_added;    // `none` was added: the baseline of every speedup
     struct entries sampling, batch, rule, drafter;
 };
 
@@ -116,6 +118,7 @@ struct group {           // initialize with { 0 }
     int sampling, batch; // entries that its cells share
     int n;
     struct cell_runner *cell_runner; // (n)
+    struct target_cache *cache;      // of all cells, used by one at a time
 };
 
 struct cell_runner { // a cell with everything that decodes it
@@ -135,3 +138,5 @@ int groups(const struct experiment *e); // number of groups
 // Opens the group's drafters and caches. Reopens o if they need passes with more rows than the target was opened for.
 bool group_open(struct group *g, int number, struct loaded_experiment *o, struct error *err);
 void group_close(struct group *g);
+size_t group_cache_bytes(const struct group *g,
+                         const struct loaded_experiment *o); // of its cache, and of prompts' states

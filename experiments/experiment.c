@@ -296,7 +296,9 @@ static bool read_numbers(struct experiment *e, struct error *err)
         return false;
     e->seed = (uint64_t)v;
     e->repeat = 1;
+    e->share_prompts = true;
     return read_int(e->file, "repeat", 1, MAX_REPEATS, &e->repeat, err) &&
+           read_bool(e->file, "share_prompts", &e->share_prompts, err) &&
            (record == NULL || (is_map_of(record, "record", keys, err) && read_bool(record, "trials", &e->trials, err) &&
                                read_bool(record, "expected", &e->expected, err)));
 }
@@ -453,8 +455,8 @@ static char *folder_of(const char *path)
 
 static bool read_experiment(struct experiment *e, struct error *err)
 {
-    static const char *const keys[] = { "name", "target", "threads", "prompts", "limits",
-                                        "seed", "repeat", "record",  "cells",   NULL };
+    static const char *const keys[] = { "name",   "target", "threads", "prompts",       "limits", "seed",
+                                        "repeat", "record", "cells",   "share_prompts", NULL };
     e->file = yaml_read(e->path, err);
     return e->file != NULL && is_map_of(e->file, "an experiment", keys, err) && read_name(e, err) &&
            read_threads(e, err) && read_limits(e, err) && read_numbers(e, err) && read_cells(e, err) &&

@@ -1,6 +1,5 @@
-// group.c - opens the cells that are compared with each other over one copy of the target's weights.
-//
-// Each cell has its own KV cache, so that switching cells takes no measurable time.
+// group.c - opens the cells that are compared with each other over one copy of the target's weights and one cache, which they use one
+// after another (verifier/target_cache.h).
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +12,7 @@
 #include "experiments/expectation.h"
 #include "experiments/recorder.h"
 #include "models/model.h"
+#include "verifier/target_cache.h"
 
 int groups(const struct experiment *e)
 {
@@ -25,44 +25,125 @@ bool cell_read(struct pairing *p, const struct experiment *e, struct cell cell, 
                         e->sampling.entry[cell.sampling].settings, err);
 }
 
-bool cell_open(struct pairing *p, struct loaded_experiment *o, struct cell cell, struct error *err)
+// Of a failure to open: the place of the drafter in the file.
+static bool refuse_cell(const struct experiment *e, struct cell cell, const struct error *why, struct error *err)
+{
+    const struct settings *given = e->drafter.entry[cell.drafter].given;
+    return given != NULL ? settings_fail(err, given, "%s", why->text) : fail(err, "%s", why->text);
+}
+
+static bool open_drafter(struct pairing *p, struct loaded_experiment *o, struct cell cell, struct error *err)
 {
     const struct experiment *e = o->e;
-    const struct settings *given = e->drafter.entry[cell.drafter].given;
     struct error why;
     if (!sampling_check(&p->sampling, o->target.used_vocab, &why))
         return settings_fail(err, e->sampling.entry[cell.sampling].given, "%s", why.text);
-    if (pairing_open(p, &o->target, e->folder, experiment_batch(e, cell.batch), o->context, &why))
-        return true;
-    return given != NULL ? settings_fail(err, given, "%s", why.text) : fail(err, "%s", why.text);
+    return pairing_open_drafter(p, &o->target, e->folder, experiment_batch(e, cell.batch), o->context, &why) ||
+           refuse_cell(e, cell, &why, err);
 }
 
-static bool open_cell_runner(struct cell_runner *c, struct loaded_experiment *o, int *rows, struct error *err)
+bool cell_open(struct pairing *p, struct loaded_experiment *o, struct cell cell, struct error *err)
+{
+    struct error why;
+    if (!open_drafter(p, o, cell, err))
+        return false;
+    const struct verifier_setup setup = pairing_verifier(p, &o->target, experiment_batch(o->e, cell.batch), o->context);
+    return pairing_open_verifier(p, &setup, &why) || refuse_cell(o->e, cell, &why, err);
+}
+
+static struct verifier_setup setup_of(const struct cell_runner *c, const struct loaded_experiment *o)
+{
+    return pairing_verifier(&c->pairing, &o->target, experiment_batch(o->e, c->cell.batch), o->context);
+}
+
+static bool records_expected(const struct cell_runner *c, const struct experiment *e)
+{
+    return e->expected && !c->none && !pairing_shares_randomness(&c->pairing);
+}
+
+static bool open_cell_drafter(struct cell_runner *c, struct loaded_experiment *o, int *rows, struct error *err)
 {
     const struct experiment *e = o->e;
-    int batch = experiment_batch(e, c->cell.batch);
     if (!cell_read(&c->pairing, e, c->cell, err))
         return false;
-    c->recorder = recorder_create(batch, e->trials);
-    const bool expected = e->expected && !c->none && !pairing_shares_randomness(&c->pairing);
-    if (expected)
+    c->recorder = recorder_create(experiment_batch(e, c->cell.batch), e->trials);
+    if (records_expected(c, e))
         c->pairing.observer = recorder_observer(c->recorder);
-    bool ok = cell_open(&c->pairing, o, c->cell, err);
+    const bool ok = open_drafter(&c->pairing, o, c->cell, err);
     *rows = c->pairing.rows;
-    if (!ok)
-        return false;
-    if (expected)
+    if (ok)
+        c->identity = cell_identity(o, c->cell, c->pairing.drafter);
+    return ok;
+}
+
+// Returns false if there are more than MAX_TAPS together.
+static bool add_taps(struct taps *all, const struct taps *more)
+{
+    for (int i = 0; i < more->n; i++) {
+        int k = 0;
+        while (k < all->n && all->layer[k] != more->layer[i])
+            k++;
+        if (k == MAX_TAPS)
+            return false;
+        all->layer[k] = more->layer[i];
+        all->n = k < all->n ? all->n : k + 1;
+    }
+    return true;
+}
+
+// The largest cache that a cell needs, and what all of them read of prompts.
+static struct kv_shape shared_shape(const struct group *g, const struct loaded_experiment *o, struct taps *taps,
+                                    bool *prompts)
+{
+    struct verifier_setup s = setup_of(&g->cell_runner[0], o);
+    struct kv_shape all = verifier_cache_shape(&s);
+    *taps = (struct taps){ 0 };
+    *prompts = o->e->share_prompts;
+    for (int i = 0; i < g->n; i++) {
+        s = setup_of(&g->cell_runner[i], o);
+        const struct kv_shape one = verifier_cache_shape(&s);
+        all.length = one.length > all.length ? one.length : all.length;
+        all.pending = one.pending > all.pending ? one.pending : all.pending;
+        *prompts = add_taps(taps, &s.taps) && *prompts;
+    }
+    return all;
+}
+
+static bool open_shared_cache(struct group *g, struct loaded_experiment *o, struct error *err)
+{
+    struct taps taps;
+    bool prompts;
+    const struct kv_shape shape = shared_shape(g, o, &taps, &prompts);
+    g->cache = target_cache_create(o->target.model, &shape, &taps, prompts, err);
+    return g->cache != NULL;
+}
+
+size_t group_cache_bytes(const struct group *g, const struct loaded_experiment *o)
+{
+    struct taps taps;
+    bool prompts;
+    const struct kv_shape shape = shared_shape(g, o, &taps, &prompts);
+    return target_cache_bytes(o->target.model, &shape, &taps, prompts);
+}
+
+static bool open_cell_verifier(struct cell_runner *c, struct loaded_experiment *o, struct target_cache *shared,
+                               struct error *err)
+{
+    const struct experiment *e = o->e;
+    struct error why;
+    struct verifier_setup setup = setup_of(c, o);
+    setup.shared = shared;
+    if (!pairing_open_verifier(&c->pairing, &setup, &why))
+        return refuse_cell(e, c->cell, &why, err);
+    if (records_expected(c, e))
         recorder_set_expecter(c->recorder,
                               expecter_create(c->pairing.rule, c->pairing.rule_options,
                                               drafter_makes(c->pairing.type, c->pairing.drafter_options),
                                               c->pairing.drafter->nodes, (int)model_shape(o->target.model)->vocab));
     recorder_set_drafter(c->recorder, c->pairing.drafter);
-    c->decoder =
-        decoder_create(c->pairing.verifier, c->pairing.drafter, batch, e->seed, recorder_listener(c->recorder), err);
-    if (c->decoder == NULL)
-        return false;
-    c->identity = cell_identity(o, c->cell, c->pairing.drafter);
-    return true;
+    c->decoder = decoder_create(c->pairing.verifier, c->pairing.drafter, setup.slots, e->seed,
+                                recorder_listener(c->recorder), err);
+    return c->decoder != NULL;
 }
 
 // Different entries may be one cell: `default` and the value that it resolves to.
@@ -91,9 +172,15 @@ static bool open_all(struct group *g, int number, struct loaded_experiment *o, i
             struct cell_runner *c = &g->cell_runner[g->n++];
             c->cell = (struct cell){ g->sampling, g->batch, r, d };
             c->none = experiment_is_none(e, d);
-            if (!open_cell_runner(c, o, rows, err) || !is_new(g, c, e, err))
+            if (!open_cell_drafter(c, o, rows, err) || !is_new(g, c, e, err))
                 return false;
         }
+    *rows = 0;
+    if (!open_shared_cache(g, o, err))
+        return false;
+    for (int i = 0; i < g->n; i++)
+        if (!open_cell_verifier(&g->cell_runner[i], o, g->cache, err))
+            return false;
     return true;
 }
 
@@ -124,6 +211,7 @@ void group_close(struct group *g)
         identity_free(&c->identity);
         free(c->environment_stored);
     }
+    target_cache_destroy(g->cache);
     free(g->cell_runner);
     *g = (struct group){ 0 };
 }

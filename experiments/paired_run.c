@@ -1,4 +1,4 @@
-// paired_run.c - decodes a prompt batch with each cell in turn, as planned.
+// paired_run.c - decodes some prompts with each cell in turn, as planned.
 //
 // plan.c alone decides what is decoded, from what the database has.
 //
@@ -21,6 +21,7 @@
 #include "results/store.h"
 
 enum { WARM_PROMPT = 64, WARM_TOKENS = 8 }; // a discarded decode before a cell's first paired run
+enum { REFILLS = 8 };                       // prompts of a paired run, for each of several slots
 
 // MAX_PROMPTS, MAX_TURNS and MAX_REPEATS keep the three within 18, 6 and 8 bits.
 static int64_t sequence_number(const struct prompt *p, int turn, int repeat)
@@ -89,11 +90,11 @@ static bool restart_conversations(const struct runner *r, struct conversation *c
     return true;
 }
 
-// A conversation decodes one turn at a time, and each has a slot.
+// A conversation decodes one turn at a time and keeps its slot until it is over; then the next one has it.
 static bool start_turns(const struct runner *r, struct cell_runner *c, struct conversation *conversation,
                         const struct paired_run *o, struct error *err)
 {
-    for (int i = 0; i < o->n; i++)
+    for (int i = 0; i < o->n && decoder_has_free_slot(c->decoder); i++)
         if (!conversation[i].under_way && !conversation_is_over(&conversation[i]) &&
             !start_turn(r, c, &conversation[i], o->repeat, err))
             return false;
@@ -180,15 +181,19 @@ static bool open_conversations(struct paired_run *o, const struct loaded_experim
     return true;
 }
 
+int paired_run_prompts(int batch)
+{
+    return batch == 1 ? 1 : REFILLS * batch;
+}
+
 struct paired_run paired_run_at(const struct experiment *e, int batch, int repeat, int first)
 {
-    int left = e->prompts.n - first;
+    const int left = e->prompts.n - first, most = paired_run_prompts(batch);
     return (struct paired_run){
-        .number = first / batch + repeat,
+        .number = first / most + repeat,
         .repeat = repeat,
         .first = first,
-        .n = left < batch ? left : batch,
-        .batch = batch,
+        .n = left < most ? left : most,
     };
 }
 
@@ -204,7 +209,7 @@ bool paired_run_open(struct paired_run *o, const struct loaded_experiment *loade
         none[c] = (int)(none_of(g, &g->cell_runner[c]) - g->cell_runner);
     bool ok = open_conversations(o, loaded, s, g, history, err);
     if (ok)
-        plan_turns(&(struct stored){ o->batch, g->n, o->n, none, history }, o->due);
+        plan_turns(&(struct stored){ g->n, o->n, none, history }, o->due);
     free(history);
     free(none);
     return ok;

@@ -1,4 +1,4 @@
-// paired_run.h - one prompt batch, decoded back to back by the cells that lack part of it, `none` included.
+// paired_run.h - some prompts, decoded back to back by the cells that lack part of them, `none` included.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,15 +21,16 @@ struct runner { // state of experiment_run
 };
 
 struct paired_run {
-    int number;           // of prompt batch and repeat: rotates the order of cells
+    int number;           // of prompts and repeat: rotates the order of cells
     int repeat, first, n; // prompts first .. first + n - 1 of the experiment
-    int batch;            // slots
     int64_t pair;
     struct conversation *conversation; // (cells, n)
     struct due *due;                   // (cells, n) what is decoded (plan.h)
 };
 
-// The paired run of the prompt batch that starts at prompt `first`.
+// Prompts of one paired run: with several slots enough to refill each of them several times, as a cell's last texts leave slots empty.
+int paired_run_prompts(int batch);
+// The paired run of the prompts that start at `first`, a multiple of paired_run_prompts.
 struct paired_run paired_run_at(const struct experiment *e, int batch, int repeat, int first);
 // Reads stored turns and plans. s NULL: no database. Call paired_run_close also after failure.
 bool paired_run_open(struct paired_run *o, const struct loaded_experiment *loaded, struct store *s,

@@ -29,7 +29,7 @@ static int first_missing(const struct stored *s, int cell, int i)
     return history_is_over(h) ? PLAN_NOTHING : answers;
 }
 
-// Batch 1: `none` decodes from the first turn that a cell lacks, if none's conversation has that turn.
+// `none` decodes from the first turn that a cell lacks, if none's conversation has that turn.
 static void add_none(const struct stored *s, struct due *due)
 {
     for (int cell = 0; cell < s->cells; cell++)
@@ -42,39 +42,6 @@ static void add_none(const struct stored *s, struct due *due)
         }
 }
 
-static bool has_missing(const struct stored *s, const struct due *due, int cell)
-{
-    for (int i = 0; i < s->n; i++)
-        if (due[cell * s->n + i].missing)
-            return true;
-    return false;
-}
-
-static bool takes_part(const struct stored *s, const struct due *due, int cell)
-{
-    for (int other = 0; other < s->cells; other++)
-        if ((other == cell || s->none[other] == cell) && has_missing(s, due, other))
-            return true;
-    return false;
-}
-
-static bool missing_in_any_cell(const struct stored *s, const struct due *due, int i)
-{
-    for (int cell = 0; cell < s->cells; cell++)
-        if (due[cell * s->n + i].missing)
-            return true;
-    return false;
-}
-
-static void restart_all(const struct stored *s, struct due *due)
-{
-    for (int cell = 0; cell < s->cells; cell++) {
-        bool part = takes_part(s, due, cell);
-        for (int i = 0; i < s->n; i++)
-            due[cell * s->n + i].from = part && missing_in_any_cell(s, due, i) ? 0 : PLAN_NOTHING;
-    }
-}
-
 void plan_turns(const struct stored *s, struct due *due)
 {
     for (int cell = 0; cell < s->cells; cell++)
@@ -82,8 +49,5 @@ void plan_turns(const struct stored *s, struct due *due)
             int from = first_missing(s, cell, i);
             due[cell * s->n + i] = (struct due){ from, from != PLAN_NOTHING };
         }
-    if (s->batch > 1)
-        restart_all(s, due);
-    else
-        add_none(s, due);
+    add_none(s, due);
 }

@@ -16,10 +16,9 @@
 //   - When the planned turns are stored, nothing is missing, and the next plan is empty.
 //   - Every decoded turn is also decoded by the cell's `none` in the same pair, unless none's conversation is over before it.
 //   - A turn is decoded only after valid answers, and only if it fits.
-//   - Batch 1: a cell starts at the first turn that it lacks; `none` at the first that it or a cell compared with it lacks. So a
-//     stored turn is decoded again only as a partner, or after a turn that is.
-//   - Batch > 1: the time of a pass depends on its number of sequences. So all participating cells (those that lack a turn, and
-//     their `none`) decode every conversation of which a cell lacks a turn, from its first turn.
+//   - A cell starts at the first turn that it lacks; `none` at the first that it or a cell compared with it lacks. So a stored turn
+//     is decoded again only as a partner, or after a turn that is.
+// The number of slots has no part in it: slots are refilled, and steps with an empty slot are known as such (step.batch).
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,7 +39,7 @@ int history_answers(const struct history *h);  // number of valid turns
 bool history_is_over(const struct history *h); // whether there is no next turn
 
 struct stored {
-    int batch, cells, n;           // n: conversations
+    int cells, n;                  // n: conversations
     const int *none;               // (cells) the baseline of each; of `none`: itself
     const struct history *history; // (cells, n)
 };

@@ -29,6 +29,7 @@ struct recording { // of one sequence
     int32_t *token; // (n)
     int n;
     int64_t prefill_ns, decode_ns, wall_ns;
+    int shared;
     const char *stop;
 };
 
@@ -173,6 +174,7 @@ static void record_step(void *self, const struct step *s)
         .propose_ns = s->propose_ns,
         .verify_ns = s->verify_ns,
         .advance_ns = s->advance_ns,
+        .at_ns = s->at_ns,
         .batch = s->batch,
         .n_trials = (int)(g->n_trials - before),
     };
@@ -187,6 +189,7 @@ static void record_end(void *self, const struct ending *e)
     memcpy(g->token, e->token, (size_t)e->n * sizeof(*g->token));
     g->n = e->n;
     g->prefill_ns = e->prefill_ns;
+    g->shared = e->shared;
     g->decode_ns = e->decode_ns;
     g->wall_ns = e->wall_ns;
     g->stop = stop_name(e->why);
@@ -316,6 +319,7 @@ int64_t recorder_take(struct recorder *r, struct sequence_row *to)
             take_sources(r, g);
         *to = (struct sequence_row){
             .new_tokens = g->n,
+            .shared_tokens = g->shared,
             .prefill_ns = g->prefill_ns,
             .decode_ns = g->decode_ns,
             .wall_ns = g->wall_ns,

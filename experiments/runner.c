@@ -1,7 +1,7 @@
 // runner.c - runs what the database lacks, so that compared texts are decoded side by side.
 //
-// For every group (cells that differ only in drafter or rule), repeat and prompt batch (as many prompts as slots) there is
-// a paired run: the cells that lack something decode the batch back to back, in an order that rotates between paired runs.
+// For every group (cells that differ only in drafter or rule), repeat and prompt (with several slots: some prompts for each) there is
+// a paired run: the cells that lack something decode it back to back, in an order that rotates between paired runs.
 // plan.h defines what is missing; complete paired runs are skipped. A killed process loses only the sequences in progress:
 // each finished one is stored in one transaction.
 #include <stdlib.h>
@@ -94,11 +94,11 @@ static bool mark_finished(struct runner *r, const struct group *g, bool ran, str
     return true;
 }
 
-static bool run_prompt_batches(struct runner *r, struct group *g, struct error *err)
+static bool run_prompts(struct runner *r, struct group *g, struct error *err)
 {
     int batch = experiment_batch(r->e, g->batch), prompts = r->e->prompts.n;
     for (int repeat = 0; repeat < r->e->repeat; repeat++)
-        for (int first = 0; first < prompts; first += batch) {
+        for (int first = 0; first < prompts; first += paired_run_prompts(batch)) {
             struct paired_run o = paired_run_at(r->e, batch, repeat, first);
             if (!paired_run_decode(&o, r, g, err))
                 return false;
@@ -115,7 +115,7 @@ static bool run_group(struct runner *r, int number, struct error *err)
     bool ok = true;
     for (int i = 0; i < g.n && ok; i++)
         ok = find_row(r, &g, &g.cell_runner[i], err);
-    ok = ok && run_prompt_batches(r, &g, err);
+    ok = ok && run_prompts(r, &g, err);
     int64_t ran = r->progress.ran - before;
     ok = ok && mark_finished(r, &g, ran > 0, err);
     if (ok)

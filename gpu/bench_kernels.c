@@ -71,7 +71,7 @@ static struct layout no_layout(struct backend *b, int rows)
 {
     static const int32_t zero[PROMPT];
     static const uint64_t nothing[PROMPT * (PROMPT / 64)];
-    struct layout s = { rows, (rows + 63) / 64, PROMPT, zero, zero, zero, zero, nothing, 0, NULL, 0, 0, NULL, NULL };
+    struct layout s = { rows, (rows + 63) / 64, PROMPT, zero, zero, zero, zero, nothing, 0, NULL, 0, 0, NULL, NULL, 0 };
     if (b->upload_layout != NULL)
         s.uploaded = b->upload_layout(b, &s);
     return s;
@@ -166,7 +166,9 @@ static void attention_once(struct engine *e)
     struct backend *b = e->b;
     static const int32_t zero, context = CONTEXT;
     static const uint64_t itself = 1;
-    struct layout see = { 1, 1, CONTEXT + 1, &zero, &context, &context, &context, &itself, 0, NULL, 0, 0, NULL, NULL };
+    struct layout see = {
+        1, 1, CONTEXT + 1, &zero, &context, &context, &context, &itself, 0, NULL, 0, 0, NULL, NULL, 0
+    };
     const struct tensor q = uploaded(e, 1, HEADS * HEAD_DIM), out = rows_on(b, 1, HEADS * HEAD_DIM);
     const struct tensor k = uploaded(e, 1, KV_HEADS * HEAD_DIM), v = uploaded(e, 1, KV_HEADS * HEAD_DIM),
                         angles = uploaded(e, 1, HEAD_DIM);

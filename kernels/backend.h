@@ -38,6 +38,7 @@ struct layout {
     // later position, a multiple of SHORT_UNIT. short_length 0: there are none.
     int short_length;
     const int32_t *short_prefix, *short_place; // (n)
+    int context;                               // maximum tokens of a sequence
 };
 
 // Backends divide positions in splits of as many (or of a divisor), so where a cache begins changes no bits.

@@ -42,7 +42,7 @@ void block_angles(struct backend *b, const struct model_shape *s, const struct l
 {
     const int ropes = s->long_from > 0 || s->inverse_frequency[1].data == NULL ? 1 : ROPES;
     for (int r = 0; r < ropes; r++) {
-        b->angles(b, t->angles[r], layout, s->inverse_frequency[s->long_from > 0 ? layout->length > s->long_from : r]);
+        b->angles(b, t->angles[r], layout, s->inverse_frequency[s->long_from > 0 ? layout->context > s->long_from : r]);
         if (s->angle_factor[r] != 0)
             b->rescale(b, t->angles[r], s->angle_factor[r], 0);
     }

@@ -249,6 +249,7 @@ const struct layout *kv_admit(struct kv_cache *c, const struct pass *p, int rows
     c->layout = (struct layout){ .n = rows,
                                  .words = c->words,
                                  .length = c->shape.length,
+                                 .context = c->shape.context > 0 ? c->shape.context : c->shape.length,
                                  .slot = c->slot_of,
                                  .prefix = c->prefix_of,
                                  .place = c->place,

@@ -30,7 +30,8 @@ struct model {
     struct scratch scratch;
     int rows;              // maximum rows of a pass
     struct tensor x, last; // (rows, width), here and below with padding
-    struct tensor tapped;  // (rows, width * taps), allocated by the first pass with taps
+    struct tensor tapped;  // (rows, width * taps), allocated for most_taps by the first pass with as many
+    int most_taps;
 };
 
 static bool load_layer(struct model *m, int layer, struct error *err)
@@ -353,11 +354,16 @@ static void tap(struct model *m, const struct taps *taps, int layer, struct tens
 
 static bool allocate_tapped(struct model *m, int taps, struct error *err)
 {
-    if (m->tapped.width == (int64_t)taps * m->shape.width)
-        return true;
-    m->backend->release(m->backend, m->tapped.data);
-    m->tapped = (struct tensor){ 0 };
-    return allocate(m, &m->tapped, (int64_t)taps * m->shape.width, err);
+    if (taps > m->most_taps) {
+        m->backend->release(m->backend, m->tapped.data);
+        m->tapped = (struct tensor){ 0 };
+        m->most_taps = 0;
+        if (!allocate(m, &m->tapped, (int64_t)taps * m->shape.width, err))
+            return false;
+        m->most_taps = taps;
+    }
+    m->tapped.width = (int64_t)taps * m->shape.width;
+    return true;
 }
 
 // Returns last, with its planes where the last operation left some. layer (n): NULL: all.

@@ -27,7 +27,7 @@ struct model_shape {
     // without a window; and that of layers with one, where it is another (data NULL: it is not)
     struct tensor inverse_frequency[ROPES];
     float angle_factor[ROPES]; // of cosines and sines; 0: 1
-    int long_from; // above 0: inverse_frequency[1] replaces [0] where a slot's cache has more rows than this (LongRoPE)
+    int long_from; // above 0: inverse_frequency[1] replaces [0] where sequences can have more tokens than this (LongRoPE)
 };
 
 struct pass {

@@ -27,11 +27,12 @@ static const char finish_sql[] = "UPDATE run SET finished = " QUERY_NOW " WHERE 
 static const char unfinish_sql[] = "UPDATE run SET finished = NULL WHERE id = ? AND finished IS NOT NULL";
 static const char new_pair_sql[] = "INSERT INTO pair (experiment, started) VALUES (?, " QUERY_NOW ") RETURNING id";
 static const char new_sequence_sql[] =
-    "INSERT INTO sequence (run, pair, prompt, prompt_id, category, turn, repeat, prompt_tokens, new_tokens, steps, prefill_ns,"
-    " decode_ns, wall_ns, tokens, text_hash, text, stop) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) RETURNING id";
+    "INSERT INTO sequence (run, pair, prompt, prompt_id, category, turn, repeat, prompt_tokens, new_tokens, steps,"
+    " shared_tokens, prefill_ns, decode_ns, wall_ns, tokens, text_hash, text, stop)"
+    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) RETURNING id";
 static const char new_step_sql[] =
     "INSERT INTO step (sequence, step, drafted, depth, accepted, tokens, expected, variance, accepted_uncut, propose_ns,"
-    " verify_ns, advance_ns, batch) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)";
+    " verify_ns, advance_ns, at_ns, batch) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
 static const char new_trial_sql[] =
     "INSERT INTO trial (sequence, step, node, depth, rank, token, proposal, p, q, accepted, source) VALUES (?,?,?,?,?,?,?,?,?,?,?)";
 static const char new_source_sql[] =
@@ -179,6 +180,7 @@ static bool new_sequence(struct store *s, int64_t run, const struct sequence_row
     query_put_int(q, r->prompt_tokens);
     query_put_int(q, r->new_tokens);
     query_put_int(q, r->n_steps);
+    query_put_int(q, r->shared_tokens);
     query_put_int(q, r->prefill_ns);
     query_put_int(q, r->decode_ns);
     query_put_int(q, r->wall_ns);
@@ -249,6 +251,7 @@ static bool new_step(struct store *s, int64_t sequence, int step, const struct s
     query_put_int(q, r->propose_ns);
     query_put_int(q, r->verify_ns);
     query_put_int(q, r->advance_ns);
+    query_put_int(q, r->at_ns);
     query_put_int(q, r->batch);
     bool ok = query_perform(q, err);
     for (int i = 0; i < r->n_trials && ok; i++)

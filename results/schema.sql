@@ -64,9 +64,11 @@ CREATE TABLE sequence (                 -- one text: one turn of a prompt, decod
     prompt_tokens INTEGER NOT NULL CHECK (prompt_tokens >= 0),      -- earlier turns included
     new_tokens    INTEGER NOT NULL CHECK (new_tokens >= 0),         -- a token that ends the text included
     steps         INTEGER NOT NULL CHECK (steps >= 0),              -- rows of `step`
+    shared_tokens INTEGER NOT NULL CHECK (shared_tokens BETWEEN 0 AND prompt_tokens),       -- of the prompt, whose rows an earlier text
+                                        -- of this pair had computed: prefill_ns has what that took then
     prefill_ns    INTEGER NOT NULL CHECK (prefill_ns >= 0),
     decode_ns     INTEGER NOT NULL CHECK (decode_ns >= 0),          -- its share of the time in steps: a batch's is split evenly
-    wall_ns       INTEGER NOT NULL CHECK (wall_ns >= 0),            -- first step to last, waiting included
+    wall_ns       INTEGER NOT NULL CHECK (wall_ns >= 0),            -- end of its prefill to its end, prefills of other slots included
     tokens        TEXT NOT NULL CHECK (json_array_length(tokens) = new_tokens),      -- JSON: [464, 3290]
     text_hash     TEXT NOT NULL,        -- FNV-1a, 64 bits, over the new tokens as little-endian int32
     text          TEXT,                 -- UTF-8; NULL: the model has no tokenizer
@@ -89,7 +91,9 @@ CREATE TABLE step (                     -- one pass of the target and what it ad
     propose_ns     INTEGER NOT NULL CHECK (propose_ns >= 0),                    -- these three are of the whole batch
     verify_ns      INTEGER NOT NULL CHECK (verify_ns >= 0),
     advance_ns     INTEGER NOT NULL CHECK (advance_ns >= 0),
-    batch          INTEGER NOT NULL CHECK (batch >= 1),                         -- sequences in the pass
+    at_ns          INTEGER NOT NULL CHECK (at_ns >= 0),                         -- from the end of the sequence's prefill until its tokens were
+                                        -- known, prefills of other slots included
+    batch          INTEGER NOT NULL CHECK (batch >= 1),                         -- sequences in the pass; = run.batch: steady state
     PRIMARY KEY (sequence, step)
 ) STRICT, WITHOUT ROWID;
 

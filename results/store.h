@@ -61,6 +61,7 @@ struct step_row {                              // table step
     double expected, variance;                 // E[accepted | draft] and its variance; NAN: not recorded
     int accepted_uncut;                        // accepted draft tokens before that cut; -1: not recorded
     int64_t propose_ns, verify_ns, advance_ns; // of the whole batch
+    int64_t at_ns;                             // from the end of the sequence's prefill
     int batch;                                 // sequences in the pass
     const struct trial_row *trial;
     int n_trials;
@@ -77,9 +78,10 @@ struct sequence_row {      // table sequence
     int turn, repeat;      // from 0
     int64_t pair;          // from store_new_pair
     int prompt_tokens, new_tokens;
-    int64_t prefill_ns;
+    int shared_tokens;    // of the prompt: an earlier text of the pair had computed their rows
+    int64_t prefill_ns;   // what that took included
     int64_t decode_ns;    // its share of the time in steps: a batch's time is split evenly over its sequences
-    int64_t wall_ns;      // from its first step to its last, waiting included
+    int64_t wall_ns;      // from the end of its prefill to its end
     const int32_t *token; // (new_tokens) new ids; an interrupted conversation resumes from them
     const char *text;     // their text; NULL: the model has no tokenizer
     const char *stop;     // "end", "string", "limit", "context"

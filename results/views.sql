@@ -121,18 +121,60 @@ SELECT q.run, q.id AS sequence,
 FROM sequence AS q JOIN run AS r ON r.id = q.run
 WHERE r.drafter_kind <> 'none';
 
+DROP VIEW IF EXISTS steady;
+CREATE VIEW steady AS
+-- Of each sequence its steps in steady state: with a sequence in every slot, as in step.batch = run.batch. Slots are refilled as texts end, so the
+-- others are those of the last texts of a paired run. Without a batch all steps are steady. decode_ns: the sequence's share.
+SELECT q.run, q.id AS sequence, count(t.step) AS steps, coalesce(sum(t.tokens), 0) AS new_tokens,
+       coalesce(sum(1.0 * (t.propose_ns + t.verify_ns + t.advance_ns) / t.batch), 0) AS decode_ns
+FROM sequence AS q JOIN run AS r ON r.id = q.run LEFT JOIN step AS t ON t.sequence = q.id AND t.batch = r.batch
+GROUP BY q.id;
+
+DROP VIEW IF EXISTS gap;
+CREATE VIEW gap AS
+-- Times between a reader's tokens, one row for each step that added some. first: time to first token, from the beginning of the prefill;
+-- otherwise the time since the step before it (vLLM's inter-token latency: tokens of one step arrive together). Prefills of other slots
+-- are part of it.
+SELECT run, sequence, step, step = 0 AS first, tokens, at_ns + prefill_ns - coalesce(before + prefill_ns, 0) AS ns
+FROM (SELECT q.run, q.prefill_ns, t.*, lag(t.at_ns) OVER (PARTITION BY t.sequence ORDER BY t.step) AS before
+      FROM step AS t JOIN sequence AS q ON q.id = t.sequence)
+WHERE tokens > 0;
+
+DROP VIEW IF EXISTS latency;
+CREATE VIEW latency AS
+-- Percentiles over a run, interpolated linearly between measurements (as numpy's and vLLM's). what: ttft (time to first token), itl (between
+-- steps of a text), tpot (of a text: time from its first tokens to its last over the tokens after the first one; as vLLM's).
+WITH measured AS (
+    SELECT run, CASE WHEN first THEN 'ttft' ELSE 'itl' END AS what, ns FROM gap
+    UNION ALL
+    SELECT q.run, 'tpot', 1.0 * (max(t.at_ns) - min(t.at_ns)) / (q.new_tokens - 1)
+    FROM sequence AS q JOIN step AS t ON t.sequence = q.id WHERE q.new_tokens > 1 GROUP BY q.id
+), ranked AS (
+    SELECT *, count(*) OVER same AS n, row_number() OVER (same ORDER BY ns) AS k
+    FROM measured WINDOW same AS (PARTITION BY run, what)
+), placed AS (
+    SELECT *, 1 + (n - 1) * 0.5 AS middle, 1 + (n - 1) * 0.95 AS high, 1 + (n - 1) * 0.99 AS highest FROM ranked
+)
+SELECT run, what, n, avg(ns) AS mean_ns, sum(ns * max(0, 1 - abs(k - middle))) AS p50_ns,
+       sum(ns * max(0, 1 - abs(k - high))) AS p95_ns, sum(ns * max(0, 1 - abs(k - highest))) AS p99_ns
+FROM placed GROUP BY run, what;
+
 DROP VIEW IF EXISTS speed_by_prompt;
 CREATE VIEW speed_by_prompt AS
 -- Sums over the paired sequences of a run by prompt, all turns and repeats together: the unit of every interval.
--- speedup = (new_tokens / decode_ns) / (none_new_tokens / none_decode_ns); end_to_end adds prefill_ns to both times.
+-- speedup = (new_tokens / decode_ns) / (none_new_tokens / none_decode_ns); end_to_end adds prefill_ns to both times. steady_*: the same of
+-- steps in steady state (view steady); of a prompt decoded in the tail alone, 0 tokens.
 SELECT p.run, q.prompt, min(q.prompt_id) AS prompt_id, min(q.category) AS category, count(*) AS sequences,
        sum(q.new_tokens) AS new_tokens, sum(q.decode_ns) AS decode_ns, sum(q.prefill_ns) AS prefill_ns,
        sum(n.new_tokens) AS none_new_tokens, sum(n.decode_ns) AS none_decode_ns, sum(n.prefill_ns) AS none_prefill_ns,
        (1.0 * sum(q.new_tokens) / nullif(sum(q.decode_ns), 0)) / (1.0 * sum(n.new_tokens) / nullif(sum(n.decode_ns), 0))
            AS speedup,
        (1.0 * sum(q.new_tokens) / nullif(sum(q.decode_ns + q.prefill_ns), 0))
-           / (1.0 * sum(n.new_tokens) / nullif(sum(n.decode_ns + n.prefill_ns), 0)) AS end_to_end_speedup
+           / (1.0 * sum(n.new_tokens) / nullif(sum(n.decode_ns + n.prefill_ns), 0)) AS end_to_end_speedup,
+       sum(qs.new_tokens) AS steady_tokens, sum(qs.decode_ns) AS steady_ns, sum(ns.new_tokens) AS none_steady_tokens,
+       sum(ns.decode_ns) AS none_steady_ns
 FROM paired AS p JOIN sequence AS q ON q.id = p.sequence JOIN sequence AS n ON n.id = p.none
+JOIN steady AS qs ON qs.sequence = q.id JOIN steady AS ns ON ns.sequence = n.id
 GROUP BY p.run, q.prompt;
 
 DROP VIEW IF EXISTS speed;
@@ -141,22 +183,28 @@ CREATE VIEW speed AS
 -- With batch > 1 that is the throughput of the whole batch; the speed of one text is sequence_tokens_per_s (over wall_ns).
 -- speedup: ratio of sums over paired sequences, (tokens / decode_ns) of the run over (tokens / decode_ns) of `none`.
 -- speedup_geometric: geometric mean over prompts of each prompt's ratio. unpaired: sequences of no pair with `none`, not used.
+-- steady_tokens_per_s, steady_speedup: of steps in steady state alone (view steady), as curves over batches need them; steady_share: their share
+-- of the decode time. Without a batch they are tokens_per_s, speedup and 1. NULL: there is no such step.
 SELECT a.run, a.sequences, a.prompts, a.new_tokens, a.decode_ns, a.prefill_ns,
        a.new_tokens * 1e9 / nullif(a.decode_ns, 0) AS tokens_per_s,
        a.new_tokens * 1e9 / nullif(a.decode_ns + a.prefill_ns, 0) AS end_to_end_tokens_per_s,
        a.new_tokens * 1e9 / nullif(a.wall_ns, 0) AS sequence_tokens_per_s,
-       b.speedup, b.speedup_geometric, b.end_to_end_speedup, b.prompts AS paired_prompts, b.sequences AS paired_sequences,
+       d.new_tokens * 1e9 / nullif(d.decode_ns, 0) AS steady_tokens_per_s, d.decode_ns / nullif(a.decode_ns, 0) AS steady_share,
+       b.speedup, b.speedup_geometric, b.end_to_end_speedup, b.steady_speedup, b.prompts AS paired_prompts, b.sequences AS paired_sequences,
        CASE WHEN r.drafter_kind <> 'none' THEN a.sequences - coalesce(b.sequences, 0) END AS unpaired_sequences
 FROM (SELECT run, count(*) AS sequences, count(DISTINCT prompt) AS prompts, sum(new_tokens) AS new_tokens,
              sum(decode_ns) AS decode_ns, sum(prefill_ns) AS prefill_ns, sum(wall_ns) AS wall_ns
       FROM sequence GROUP BY run) AS a
 JOIN run AS r ON r.id = a.run
+JOIN (SELECT run, sum(new_tokens) AS new_tokens, sum(decode_ns) AS decode_ns FROM steady GROUP BY run) AS d ON d.run = a.run
 LEFT JOIN (SELECT run, count(*) AS prompts, sum(sequences) AS sequences,
                   (1.0 * sum(new_tokens) / nullif(sum(decode_ns), 0))
                       / (1.0 * sum(none_new_tokens) / nullif(sum(none_decode_ns), 0)) AS speedup,
                   (1.0 * sum(new_tokens) / nullif(sum(decode_ns + prefill_ns), 0))
                       / (1.0 * sum(none_new_tokens) / nullif(sum(none_decode_ns + none_prefill_ns), 0)) AS end_to_end_speedup,
-                  exp(avg(ln(speedup))) AS speedup_geometric
+                  exp(avg(ln(speedup))) AS speedup_geometric,
+                  (sum(steady_tokens) / nullif(sum(steady_ns), 0)) / (sum(none_steady_tokens) / nullif(sum(none_steady_ns), 0))
+                      AS steady_speedup
            FROM speed_by_prompt GROUP BY run) AS b ON b.run = a.run;
 
 DROP VIEW IF EXISTS texts;
@@ -187,7 +235,7 @@ SELECT r.id AS run, r.experiment, r.peers, r.target, r.model_type, r.activations
        CASE WHEN r.drafter_kind <> 'none' THEN s.accepted_tokens END AS accepted_tokens,
        CASE WHEN r.drafter_kind <> 'none' THEN 1.0 * s.accepted_tokens / nullif(s.drafted_tokens, 0) END AS acceptance_rate,
        v.decode_ns, v.prefill_ns, v.tokens_per_s, v.end_to_end_tokens_per_s, v.sequence_tokens_per_s, v.speedup,
-       v.speedup_geometric, v.end_to_end_speedup, v.paired_prompts, v.paired_sequences, v.unpaired_sequences,
+       v.speedup_geometric, v.end_to_end_speedup, v.steady_tokens_per_s, v.steady_share, v.steady_speedup, v.paired_prompts, v.paired_sequences, v.unpaired_sequences,
        t.propose_share, t.verify_share, t.advance_share, t.other_share, e.compared_texts, e.equal_texts
 FROM run AS r
 LEFT JOIN speed AS v ON v.run = r.id

@@ -12,6 +12,7 @@
 #include "verifier/device_draft.h"
 #include "verifier/logit_rows.h"
 #include "verifier/rules/rule.h"
+#include "verifier/target_cache.h"
 
 struct verifier {
     struct verifier_setup s;
@@ -29,6 +30,7 @@ struct verifier {
     int32_t *top;                            // (rows, s.top) the most probable tokens of each row
     float *top_log_p;                        // (rows, s.top)
     int chunk;
+    int prefilled, common; // with a shared cache: tokens of the prompt that are done; whose rows it had
     int64_t observer_ns;
 };
 
@@ -37,20 +39,21 @@ static int chunk_of(const struct verifier_setup *s)
     return VERIFIER_CHUNK < model_rows(s->target) ? VERIFIER_CHUNK : model_rows(s->target);
 }
 
-static struct kv_shape cache_shape(const struct verifier_setup *s)
+struct kv_shape verifier_cache_shape(const struct verifier_setup *s)
 {
     int pending = chunk_of(s);
     pending = s->nodes > pending ? s->nodes : pending;
     pending = s->cache_rows > pending ? s->cache_rows : pending;
     struct kv_shape shape = model_kv_shape(s->target, s->slots, s->length + s->cache_rows, pending);
     shape.type = s->cache;
+    shape.context = s->length;
     return shape;
 }
 
 size_t verifier_cache_bytes(const struct verifier_setup *s)
 {
-    struct kv_shape shape = cache_shape(s);
-    return kv_bytes(&shape);
+    const struct kv_shape shape = verifier_cache_shape(s);
+    return s->shared != NULL ? 0 : kv_bytes(&shape);
 }
 
 size_t verifier_verify_bytes(const struct verifier_setup *s)
@@ -86,8 +89,8 @@ struct verifier *verifier_create(const struct verifier_setup *s, struct error *e
     v->s = *s;
     v->backend = model_backend(s->target);
     v->chunk = chunk_of(s);
-    struct kv_shape cache = cache_shape(s);
-    v->cache = kv_create(v->backend, &cache, err);
+    const struct kv_shape cache = verifier_cache_shape(s);
+    v->cache = s->shared != NULL ? target_cache_rows(s->shared) : kv_create(v->backend, &cache, err);
     bool ok = v->cache != NULL;
     if (ok && (!make(&v->logits, v->backend, rows, shape->vocab) ||
                (s->taps.n > 0 && !make(&v->features, v->backend, rows, (int64_t)s->taps.n * shape->width))))
@@ -124,7 +127,8 @@ void verifier_destroy(struct verifier *v)
         verification_destroy(&v->verification[i]);
     v->decisions->destroy(v->decisions);
     logit_rows_destroy(&v->p);
-    kv_destroy(v->cache);
+    if (v->s.shared == NULL)
+        kv_destroy(v->cache);
     v->backend->release(v->backend, v->logits.data);
     v->backend->release(v->backend, v->features.data);
     free(v->verification);
@@ -143,8 +147,44 @@ const struct verifier_setup *verifier_setup(const struct verifier *v)
     return &v->s;
 }
 
+// The same with the rows of an earlier prompt in the cache: those of the tokens that both begin with are not computed again.
+static bool prefill_shared(struct verifier *v, const int32_t *token, int n, struct advance *a, struct error *err)
+{
+    const int from = v->prefilled;
+    if (from == 0)
+        v->common = target_cache_common(v->s.shared, token, n);
+    int count = from < v->common ? v->common - from : n - 1 - from;
+    if (count > v->chunk)
+        count = v->chunk;
+    *a = (struct advance){ .slot = 0, .n = count > 0 ? count : 0, .token = token + from + 1 };
+    if (count <= 0)
+        return true;
+    if (from >= v->common && !target_cache_extend(v->s.shared, token, from, count, err))
+        return false;
+    a->features = target_cache_states(v->s.shared, &v->s.taps, from, count);
+    v->prefilled = from + count;
+    return true;
+}
+
+int verifier_shared_tokens(const struct verifier *v)
+{
+    return v->common;
+}
+
+int64_t verifier_shared_ns(const struct verifier *v)
+{
+    return v->common > 0 ? target_cache_ns(v->s.shared, 0, v->common) : 0;
+}
+
+static bool shares_prompts(const struct verifier *v)
+{
+    return v->s.shared != NULL && target_cache_shares(v->s.shared);
+}
+
 bool verifier_prefill(struct verifier *v, int slot, const int32_t *token, int n, struct advance *a, struct error *err)
 {
+    if (shares_prompts(v))
+        return prefill_shared(v, token, n, a, err);
     struct states states;
     int from = kv_length(v->cache, slot), count = n - 1 - from;
     if (count > v->chunk)
@@ -326,5 +366,9 @@ struct kv_cache *verifier_cache(struct verifier *v)
 
 void verifier_forget(struct verifier *v, int slot)
 {
-    kv_truncate(v->cache, slot, 0);
+    v->prefilled = v->common = 0;
+    if (shares_prompts(v))
+        target_cache_forget(v->s.shared);
+    else
+        kv_truncate(v->cache, slot, 0);
 }

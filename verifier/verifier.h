@@ -3,9 +3,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "core/draft.h"
+#include "models/kv_cache.h"
 #include "models/model.h"
 
 struct kv_cache;
+struct target_cache;
 struct verification;
 struct rule;
 struct sampling;
@@ -38,6 +40,7 @@ struct verifier_setup {
     int slots, length, nodes;      // nodes: maximum of a draft, the root included
     int used_vocab;                // ids from here on are padding: they get probability 0
     enum type cache;               // element type of the target's keys and values
+    struct target_cache *shared;   // a cache that others use as well, one after another; NULL: its own
     struct step_observer observer; // { 0 }: none
 };
 
@@ -47,6 +50,9 @@ const struct verifier_setup *verifier_setup(const struct verifier *v);
 
 // Runs the next chunk of a prompt and reports it in a; a->n is 0 when only the last token remains, which is the first root.
 bool verifier_prefill(struct verifier *v, int slot, const int32_t *token, int n, struct advance *a, struct error *err);
+// Of the prompt since verifier_forget: tokens whose rows a shared cache had already, and what computing them took.
+int verifier_shared_tokens(const struct verifier *v);
+int64_t verifier_shared_ns(const struct verifier *v);
 
 // Queues one pass over all drafts, and their decisions if the device makes them.
 bool verifier_score(struct verifier *v, const struct request *r, int n, struct error *err);
@@ -69,4 +75,5 @@ struct kv_cache *verifier_cache(struct verifier *v);   // for the drafter (draft
 size_t verifier_bytes(const struct verifier_setup *s); // device memory that create allocates
 size_t verifier_verify_bytes(
     const struct verifier_setup *s); // maximum for decisions on the device: one shared workspace
-size_t verifier_cache_bytes(const struct verifier_setup *s); // the cache's part of verifier_bytes
+size_t verifier_cache_bytes(const struct verifier_setup *s); // the cache's part of verifier_bytes; 0: it is shared
+struct kv_shape verifier_cache_shape(const struct verifier_setup *s); // of a cache that suffices

@@ -13,8 +13,8 @@ import sys
 
 from view_facts import FACTS
 from view_numbers import (
-    PARTNER, SEQUENCE, VIEWS, acceptance, acceptance_by_rank, answer, bench_pass, by_rule, by_source, cost_of_pass, eagle, expected, medusa, outcome,
-    run_summary, sequences, spec_bench, speed, speed_by_prompt, steps, steps_view, texts, timing, view, vllm_metrics,
+    PARTNER, SEQUENCE, VIEWS, acceptance, acceptance_by_rank, answer, bench_pass, by_rule, by_source, cost_of_pass, eagle, expected, gap, latency, medusa, outcome,
+    run_summary, sequences, spec_bench, speed, speed_by_prompt, steady, steps, steps_view, texts, timing, view, vllm_metrics,
 )
 from view_queries import PROMPTS, QUERIES, answers_query, bench_cost, by_category, losing_prompts, query, verify_cost
 from view_report import answer_files, comparisons
@@ -31,6 +31,9 @@ def main():
     v["steps"] = view("steps", ["run"], steps_view())
     v["timing"] = view("timing", ["run"], timing(v["steps"]))
     view("paired", ["run", "sequence"], [dict(run=SEQUENCE[s]["run"], sequence=s, none=n["id"] if n else None) for s, n in PARTNER.items()])
+    view("steady", ["sequence"], steady())
+    gaps = view("gap", ["sequence", "step"], gap())
+    view("latency", ["run", "what"], latency(gaps))
     prompts = view("speed_by_prompt", ["run", "prompt"], speed_by_prompt())
     v["speed"] = view("speed", ["run"], speed())
     v["texts"] = view("texts", ["run", "sequence"], texts())

@@ -7,6 +7,7 @@ import random
 
 dice = random.Random(1900)
 parts = random.Random(7)
+waits = random.Random(27)
 FACTS = {}  # table: rows
 
 
@@ -75,7 +76,7 @@ def sequence(r, pair, prompt, turn, repeat, tokens, stop="end", drafts=None, rec
     """Steps until the tokens are used up; drafts(): (drafted, depth, accepted) of a step. The last is cut."""
     id = len(FACTS.get("sequence", [])) + 1
     left, step, batch = len(tokens), 0, RUN[r]["batch"]
-    decode = wall = 0
+    decode = wall = at = 0
     while left > 0 or (step == 0 and stop == "string"):
         drafted, depth, accepted = drafts() if drafts else (0, 0, 0)
         in_text = min(accepted, left)
@@ -100,6 +101,8 @@ def sequence(r, pair, prompt, turn, repeat, tokens, stop="end", drafts=None, rec
                 put("step_rule", sequence=id, step=step, rule=rule, lossless=lossless,
                     accepted=None if rule == "(bound)" else round(dice.uniform(0, depth), 4),
                     first=None if rule == "(bound)" and dice.random() < 0.5 else round(dice.random(), 4))  # fmt: skip
+        at += 300 + waits.randrange(900)
+        row["at_ns"] = at
         put("step", **row)
         share = PACE.get(r, 700) + dice.randrange(200)
         decode += share
@@ -108,7 +111,7 @@ def sequence(r, pair, prompt, turn, repeat, tokens, stop="end", drafts=None, rec
         step += 1
     put("sequence", id=id, run=r, pair=pair, prompt=prompt, prompt_id="p%d" % prompt, category=CATEGORY[prompt % 5],
         turn=turn, repeat=repeat, prompt_tokens=10 + prompt, new_tokens=len(tokens), steps=step,
-        prefill_ns=dice.randrange(1000, 3000), decode_ns=decode, wall_ns=wall, tokens=json.dumps(tokens, separators=(",", ":")),
+        shared_tokens=waits.randrange(10) * (step % 2), prefill_ns=dice.randrange(1000, 3000), decode_ns=decode, wall_ns=wall, tokens=json.dumps(tokens, separators=(",", ":")),
         text_hash="00", text=None if prompt == 4 else "text %d.%d" % (prompt, turn), stop=stop)  # fmt: skip
     return id
 
@@ -188,7 +191,7 @@ sequence(NOTHING, 17, 0, 0, 0, [], "end", chain)  # no step, no time
 for s in FACTS["sequence"]:
     if s["run"] == LOOKUP and s["stop"] == "string":  # a stop string over two steps: all remaining tokens are the first's
         put("step", sequence=s["id"], step=1, drafted=3, depth=3, accepted=0, tokens=0, expected=None, variance=None, propose_ns=9,
-            verify_ns=350, advance_ns=2, batch=1, accepted_uncut=None)  # fmt: skip
+            verify_ns=350, advance_ns=2, batch=1, accepted_uncut=None, at_ns=5000)  # fmt: skip
         s["steps"] += 1
 
 # ---- benches

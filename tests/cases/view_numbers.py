@@ -203,6 +203,63 @@ def paired_prompts(r):
     return sorted({s["prompt"] for s, _ in both(r)})
 
 
+def is_steady(t):
+    return t["batch"] == RUN[SEQUENCE[t["sequence"]]["run"]]["batch"]
+
+
+def step_share(t):
+    return (t["propose_ns"] + t["verify_ns"] + t["advance_ns"]) / t["batch"]
+
+
+def steady():
+    out = []
+    for s in sequences:
+        mine = [t for t in STEPS_OF[s["id"]] if is_steady(t)]
+        out.append(dict(run=s["run"], sequence=s["id"], steps=len(mine), new_tokens=total(mine, "tokens"), decode_ns=float(sum(map(step_share, mine)))))
+    return out
+
+
+STEADY = {row["sequence"]: row for row in steady()}
+
+
+def steady_of(rows):
+    return [STEADY[s["id"]] for s in rows]
+
+
+def gap():
+    out = []
+    for s in sequences:
+        before = -s["prefill_ns"]
+        for t in STEPS_OF[s["id"]]:
+            if t["tokens"] > 0:
+                out.append(dict(run=s["run"], sequence=s["id"], step=t["step"], first=int(t["step"] == 0), tokens=t["tokens"], ns=t["at_ns"] - before))
+            before = t["at_ns"]
+    return out
+
+
+def percentile(values, share):
+    """numpy's default: linear between the two nearest."""
+    values, at = sorted(values), (len(values) - 1) * share
+    low = int(at)
+    return values[low] + (at - low) * (values[min(low + 1, len(values) - 1)] - values[low])
+
+
+def latency(gaps):
+    out = []
+    for r in runs:
+        own = [g for g in gaps if g["run"] == r["id"]]
+        per_token = []
+        for s in run_sequences(r["id"]):
+            if s["new_tokens"] > 1:
+                ats = [t["at_ns"] for t in STEPS_OF[s["id"]]]
+                per_token.append((max(ats) - min(ats)) / (s["new_tokens"] - 1))
+        for what, values in (("itl", [g["ns"] for g in own if not g["first"]]), ("tpot", per_token), ("ttft", [g["ns"] for g in own if g["first"]])):
+            if values:
+                out.append(dict(run=r["id"], what=what, n=len(values), mean_ns=sum(values) / len(values), p50_ns=percentile(values, 0.5),
+                                p95_ns=percentile(values, 0.95), p99_ns=percentile(values, 0.99)))  # fmt: skip
+    return out
+
+
 def speed_by_prompt():
     out = []
     for r in runs:
@@ -215,7 +272,9 @@ def speed_by_prompt():
                 new_tokens=total(own, "new_tokens"), decode_ns=total(own, "decode_ns"), prefill_ns=total(own, "prefill_ns"),
                 none_new_tokens=total(none, "new_tokens"), none_decode_ns=total(none, "decode_ns"),
                 none_prefill_ns=total(none, "prefill_ns"), speedup=speedup(pairs, "decode_ns"),
-                end_to_end_speedup=speedup(pairs, "decode_ns", "prefill_ns")))  # fmt: skip
+                end_to_end_speedup=speedup(pairs, "decode_ns", "prefill_ns"),
+                steady_tokens=total(steady_of(own), "new_tokens"), steady_ns=total(steady_of(own), "decode_ns"),
+                none_steady_tokens=total(steady_of(none), "new_tokens"), none_steady_ns=total(steady_of(none), "decode_ns")))  # fmt: skip
     return out
 
 
@@ -232,9 +291,11 @@ def speed():
         out.append(dict(
             run=r["id"], sequences=len(own), prompts=len({s["prompt"] for s in own}), new_tokens=tokens, decode_ns=decode, prefill_ns=prefill,
             tokens_per_s=ratio(tokens * 1e9, decode), end_to_end_tokens_per_s=ratio(tokens * 1e9, decode + prefill),
-            sequence_tokens_per_s=ratio(tokens * 1e9, wall), speedup=speedup(pairs, "decode_ns") if pairs else None,
+            sequence_tokens_per_s=ratio(tokens * 1e9, wall), steady_tokens_per_s=ratio(total(steady_of(own), "new_tokens") * 1e9, total(steady_of(own), "decode_ns")),
+            steady_share=ratio(total(steady_of(own), "decode_ns"), decode), speedup=speedup(pairs, "decode_ns") if pairs else None,
             speedup_geometric=math.exp(sum(logs) / len(logs)) if logs else None,
             end_to_end_speedup=speedup(pairs, "decode_ns", "prefill_ns") if pairs else None,
+            steady_speedup=ratio(pace(steady_of([s for s, _ in pairs]), "decode_ns"), pace(steady_of([n for _, n in pairs]), "decode_ns")) if pairs else None,
             paired_prompts=len(paired_prompts(r["id"])) if pairs else None, paired_sequences=len(pairs) if pairs else None,
             unpaired_sequences=None if r["drafter_kind"] == "none" else len(own) - len(pairs)))  # fmt: skip
     return out
@@ -272,7 +333,7 @@ def run_summary(v):
         row.update({k: s(k) if drafts else None for k in ("drafts", "drafted_tokens", "accepted_tokens")})
         row["acceptance_rate"] = ratio(s("accepted_tokens"), s("drafted_tokens")) if drafts else None
         row.update({k: a(k) for k in "decode_ns prefill_ns tokens_per_s end_to_end_tokens_per_s sequence_tokens_per_s speedup "
-                    "speedup_geometric end_to_end_speedup paired_prompts paired_sequences unpaired_sequences".split()})  # fmt: skip
+                    "speedup_geometric end_to_end_speedup steady_tokens_per_s steady_share steady_speedup paired_prompts paired_sequences unpaired_sequences".split()})  # fmt: skip
         row.update({k: t(k) for k in ("propose_share", "verify_share", "advance_share", "other_share")})
         row["compared_texts"] = len(compared) if compared else None
         row["equal_texts"] = total(compared, "equal") if compared else None

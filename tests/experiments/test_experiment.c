@@ -31,7 +31,7 @@ static void a_step_is_recorded_as_it_was_verified(void **state)
     struct draft d = { .n = 5, .capacity = 5, .token = token, .parent = parent, .proposal = proposal };
     struct advance a = { .slot = 0, .n = 3, .token = out, .node = node };
     struct verification j = { .n = 3, .token = out, .node = node, .trial_p = p, .trial_q = q };
-    struct step s = { 77, 4, &d, &a, &j, 3, 1, 2, 3, 1 };
+    struct step s = { 77, 4, &d, &a, &j, 3, 1, 2, 3, 4, 1 };
     struct recorder *r = recorder_create(1, true);
     struct listener l = recorder_listener(r);
     struct sequence_row row;
@@ -43,7 +43,7 @@ static void a_step_is_recorded_as_it_was_verified(void **state)
     l.step(l.self, &s);
     assert_int_equal(recorder_take(r, &row), -1);
     int32_t all[] = { 10, 40, 50, 10 };
-    struct ending e = { 77, all, 4, STOP_LIMIT, 5, 6, 7 };
+    struct ending e = { 77, all, 4, STOP_LIMIT, 2, 5, 6, 7 };
     l.done(l.self, &e);
     assert_int_equal(recorder_take(r, &row), 77);
     assert_int_equal(recorder_take(r, &(struct sequence_row){ 0 }), -1);
@@ -66,7 +66,10 @@ static void a_step_is_recorded_as_it_was_verified(void **state)
     assert_int_equal(row.step[0].propose_ns, 1);
     assert_int_equal(row.step[0].verify_ns, 2);
     assert_int_equal(row.step[0].advance_ns, 3);
+    assert_int_equal(row.step[0].at_ns, 4);
     assert_int_equal(row.step[0].batch, 1);
+    assert_int_equal(row.shared_tokens, 2);
+    assert_int_equal(row.prefill_ns, 5);
     assert_int_equal(t[1].node, 3);
     assert_false(t[1].accepted);
     assert_int_equal(t[2].node, 4);

@@ -94,10 +94,10 @@ static void check_equals_whole_run(struct store *s)
     check_same(s, "texts");
     check_same(s, "sides");
     check_same(s, "runs");
-    // At batch 1 a paired sequence is never decoded again.
+    // A paired sequence is never decoded again.
     expect_none(s, "paired sequences that were decoded again",
                 "SELECT count(*) FROM (SELECT 1 FROM paired AS p JOIN sequence AS q ON q.id = p.sequence JOIN run AS r"
-                " ON r.id = q.run WHERE r.batch = 1 AND p.none IS NOT NULL GROUP BY q.run, q.prompt, q.turn, q.repeat"
+                " ON r.id = q.run WHERE p.none IS NOT NULL GROUP BY q.run, q.prompt, q.turn, q.repeat"
                 " HAVING count(*) > 1)");
 }
 

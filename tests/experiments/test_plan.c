@@ -20,7 +20,7 @@ struct row {         // a sequence
 };
 
 struct scenario { // a group with the final lengths of its conversations
-    int cells, prompts, turns, batch;
+    int cells, prompts, turns;
     int none[CELLS];
     int length[CELLS][PROMPTS]; // turns of the finished conversation: all, or those that fit
 };
@@ -50,7 +50,7 @@ static void complain(const char *what, int cell, int prompt, int turn)
             }
             printf("\n");
         }
-    fail_msg("batch %d, cell %d, prompt %d, turn %d: %s", w->batch, cell, prompt, turn, what);
+    fail_msg("cell %d, prompt %d, turn %d: %s", cell, prompt, turn, what);
 }
 
 // ---- the database as the runner reads it
@@ -84,7 +84,7 @@ static void make_plan(const struct scenario *w, const struct base *b, struct due
             }
             to->full = history_answers(to) == w->length[c][i] && w->length[c][i] < w->turns;
         }
-    plan_turns(&(struct stored){ w->batch, w->cells, w->prompts, w->none, h }, due);
+    plan_turns(&(struct stored){ w->cells, w->prompts, w->none, h }, due);
 }
 
 // ---- executing a plan
@@ -171,27 +171,6 @@ static void check_plan(const struct scenario *w, const struct base *b, const str
         }
 }
 
-// Participating cells decode the same conversations from their first turns: passes have the same sequences.
-static void check_same_conversations(const struct scenario *w, const struct due *due)
-{
-    int of_all[PROMPTS];
-    bool any = false;
-    for (int c = 0; c < w->cells; c++) {
-        bool part = false;
-        for (int i = 0; i < w->prompts; i++)
-            part = part || due[c * w->prompts + i].from != PLAN_NOTHING;
-        for (int i = 0; i < w->prompts && part; i++) {
-            int from = due[c * w->prompts + i].from;
-            if (from != 0 && from != PLAN_NOTHING)
-                complain("does not start at its first turn", c, i, from);
-            if (any && from != of_all[i])
-                complain("is decoded by some participating cells only", c, i, 0);
-            of_all[i] = from;
-        }
-        any = any || part;
-    }
-}
-
 static void check_complete(const struct scenario *w, const struct base *b)
 {
     for (int c = 0; c < w->cells; c++)
@@ -219,8 +198,6 @@ static void resume(const struct scenario *w, struct base *b)
     current_base = b;
     make_plan(w, b, due);
     check_plan(w, b, due);
-    if (w->batch > 1)
-        check_same_conversations(w, due);
     execute(w, b, due, INT32_MAX);
     check_complete(w, b);
     make_plan(w, b, due);
@@ -296,26 +273,24 @@ static int stride = 81; // 1: all patterns of cuts
 
 static void from_every_set_of_stored_turns_one_plan_completes_everything(void **state)
 {
-    for (int batch = 1; batch <= 2; batch++) {
-        // 2 prompts of 3 turns by 3 cells
-        struct scenario w = { 3, 2, 3, batch, { 0, 0, 0 }, { { 0 } } };
-        int64_t uncut = every_set_uncut(&w);
-        assert_int_equal(uncut, 1 << 18);
-        int64_t cut = every_set(&w, stride);
-        assert_true(stride > 1 || cut == 7529536); // (2 + 4 + 8)^6
-        // One prompt, all patterns of cuts, each position of `none`.
-        for (int none = 0; none < 3; none++) {
-            w = (struct scenario){ 3, 1, 3, batch, { none, none, none }, { { 0 } } };
-            assert_int_equal(every_set(&w, 1), 2744); // (2 + 4 + 8)^3
-        }
-        // Two rules, each with its `none`
-        w = (struct scenario){ 4, 1, 3, batch, { 0, 0, 2, 2 }, { { 0 } } };
-        assert_int_equal(every_set(&w, 1), 38416); // (2 + 4 + 8)^4
-        w = (struct scenario){ 4, 2, 2, batch, { 0, 0, 2, 2 }, { { 0 } } };
-        cut += every_set(&w, stride);
-        print_message("batch %d: %lld sets of stored turns, %lld more with conversations that are cut\n", batch,
-                      (long long)uncut, (long long)cut);
+    // 2 prompts of 3 turns by 3 cells
+    struct scenario w = { 3, 2, 3, { 0, 0, 0 }, { { 0 } } };
+    int64_t uncut = every_set_uncut(&w);
+    assert_int_equal(uncut, 1 << 18);
+    int64_t cut = every_set(&w, stride);
+    assert_true(stride > 1 || cut == 7529536); // (2 + 4 + 8)^6
+    // One prompt, all patterns of cuts, each position of `none`.
+    for (int none = 0; none < 3; none++) {
+        w = (struct scenario){ 3, 1, 3, { none, none, none }, { { 0 } } };
+        assert_int_equal(every_set(&w, 1), 2744); // (2 + 4 + 8)^3
     }
+    // Two rules, each with its `none`
+    w = (struct scenario){ 4, 1, 3, { 0, 0, 2, 2 }, { { 0 } } };
+    assert_int_equal(every_set(&w, 1), 38416); // (2 + 4 + 8)^4
+    w = (struct scenario){ 4, 2, 2, { 0, 0, 2, 2 }, { { 0 } } };
+    cut += every_set(&w, stride);
+    print_message("%lld sets of stored turns, %lld more with conversations that are cut\n", (long long)uncut,
+                  (long long)cut);
 }
 
 // ---- minimality
@@ -357,7 +332,7 @@ static bool completes(const struct scenario *w, const struct base *from, const s
 // All possible plans: each cell from any turn or not at all.
 static void no_plan_decodes_less(void **state)
 {
-    struct scenario w = { 3, 1, 3, 1, { 0, 0, 0 }, { { 0 } } };
+    struct scenario w = { 3, 1, 3, { 0, 0, 0 }, { { 0 } } };
     for (int pattern = 0; pattern < 27; pattern++)
         for (uint32_t stored = 0; stored < 1 << 9; stored++) {
             struct base b;
@@ -381,30 +356,6 @@ static void no_plan_decodes_less(void **state)
         }
 }
 
-// With a batch: each cell participates or not, each conversation is decoded or not.
-static void no_plan_of_whole_conversations_decodes_less(void **state)
-{
-    uint64_t random_state = 3;
-    for (int round = 0; round < 4000; round++) {
-        struct scenario w = { 3, 2, 3, 2, { 0, 0, 0 }, { { 0 } } };
-        struct base b;
-        struct due due[CELLS * PROMPTS], other[CELLS * PROMPTS];
-        set_lengths(&w, power(3, 6) - 1);
-        uint64_t r = splitmix(&random_state);
-        fill(&w, &b, (uint32_t)((r | r >> 20 | r >> 40) & ((1 << 18) - 1))); // most are stored
-        current_scenario = &w;
-        current_base = &b;
-        make_plan(&w, &b, due);
-        for (int k = 0; k < 32; k++) {
-            for (int c = 0; c < 3; c++)
-                for (int i = 0; i < 2; i++)
-                    other[c * 2 + i].from = (k >> c & 1) != 0 && (k >> (3 + i) & 1) != 0 ? 0 : PLAN_NOTHING;
-            if (completes(&w, &b, other) && sequences_of(&w, other) < sequences_of(&w, due))
-                complain("another plan completes everything with fewer sequences", 0, 0, 0);
-        }
-    }
-}
-
 // ---- repeated kills
 
 static void killed_plans_complete_everything_in_the_end(void **state)
@@ -413,7 +364,7 @@ static void killed_plans_complete_everything_in_the_end(void **state)
     int killed = 0;
     for (int round = 0; round < 20000; round++) {
         static const int nones[][CELLS] = { { 0, 0, 0, 0 }, { 1, 1, 1, 1 }, { 0, 0, 2, 2 }, { 0, 1, 1, 0 } };
-        struct scenario w = { 3 + round % 2, 2, 3, 1 + round / 2 % 2, { 0 }, { { 0 } } };
+        struct scenario w = { 3 + round % 2, 2, 3, { 0 }, { { 0 } } };
         struct base b = { 0 };
         struct due due[CELLS * PROMPTS];
         int which = (int)(splitmix(&random_state) % (w.cells == 4 ? 4 : 2));
@@ -445,7 +396,6 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(from_every_set_of_stored_turns_one_plan_completes_everything),
         cmocka_unit_test(no_plan_decodes_less),
-        cmocka_unit_test(no_plan_of_whole_conversations_decodes_less),
         cmocka_unit_test(killed_plans_complete_everything_in_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

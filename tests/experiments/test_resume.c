@@ -47,8 +47,7 @@ static void resume_beyond_none(int from, int none_turns)
         delete_turns(s, cell, prompt, from);
         resume_and_compare(&w, s);
         expect_nothing_due(&w, s);
-        // at batch 1 `none` does not participate
-        assert_int_equal(decoded_again(s) == ALL_TURNS - from, batch == 1);
+        assert_int_equal(decoded_again(s), ALL_TURNS - from); // `none` does not participate
         store_close(s);
     }
 }
@@ -64,7 +63,7 @@ static void none_is_not_started_after_a_turn_that_it_does_not_have(void **state)
     resume_beyond_none(2, 1);
 }
 
-static void with_a_batch_conversations_restart(void **state)
+static void with_a_batch_conversations_go_on_in_the_middle(void **state)
 {
     struct resumable w = { 0, "match", THREE, 2, 400, 1 };
     int turns[PROMPTS][CELLS];
@@ -72,11 +71,11 @@ static void with_a_batch_conversations_restart(void **state)
     copy_results(s);
     perform(s, "DELETE FROM sequence WHERE run = 2 AND prompt = 1 AND turn = 1");
     resume_and_compare(&w, s);
-    // All turns of that conversation, by the cell and by `none`, in one new pair; nothing else.
-    assert_int_equal(decoded_again(s), 2 * ALL_TURNS);
+    // That turn and those after it, by the cell and by `none`, in one new pair; nothing else.
+    assert_int_equal(decoded_again(s), 2 * (ALL_TURNS - 1));
     assert_int_equal(query_first_int(s, "SELECT count(DISTINCT run || ' ' || turn) FROM sequence WHERE pair ="
                                         " (SELECT max(id) FROM pair) AND prompt = 1 AND run IN (1, 2)"),
-                     2 * ALL_TURNS);
+                     2 * (ALL_TURNS - 1));
     store_close(s);
 }
 
@@ -90,7 +89,7 @@ static void unpaired_turns_run_again_with_none(void **state)
         // As after a kill when all cells but `none` were done.
         delete_turns(s, NONE, 0, 1);
         resume_and_compare(&w, s);
-        assert_int_equal(decoded_again(s), CELLS * (batch == 1 ? ALL_TURNS - 1 : ALL_TURNS));
+        assert_int_equal(decoded_again(s), CELLS * (ALL_TURNS - 1));
         // As after another kill when only `none` was done: a sequence of none in another pair does not count.
         perform(s, "DELETE FROM sequence WHERE run > 1 AND pair = (SELECT max(id) FROM pair)");
         resume_and_compare(&w, s);
@@ -152,17 +151,16 @@ static void delete_after(struct store *s, int64_t id)
     perform(s, "DELETE FROM sequence WHERE id > %lld", (long long)id);
 }
 
-// Sequences due for one missing sequence: its conversation from that turn, or with a batch from its first turn, by its cell and by
-// none; by all cells, if it is none's.
-static int64_t due_for(struct store *s, int64_t id, int batch)
+// Sequences due for one missing sequence: its conversation from that turn by its cell and by none; by all cells, if it is none's.
+static int64_t due_for(struct store *s, int64_t id)
 {
     char *sql = xformat(
         "WITH missing AS (SELECT k.*, (SELECT id FROM run WHERE rule = r.rule AND drafter_kind = 'none') AS none"
         " FROM saved_sequence AS k JOIN run AS r ON r.id = k.run WHERE k.id = %lld)"
         " SELECT count(*) FROM whole AS w JOIN run AS r ON r.id = w.run, missing AS g WHERE w.prompt = g.prompt"
-        " AND w.turn >= iif(%d > 1, 0, g.turn) AND (w.run IN (g.run, g.none) OR g.run = g.none AND"
+        " AND w.turn >= g.turn AND (w.run IN (g.run, g.none) OR g.run = g.none AND"
         " r.rule = (SELECT rule FROM run WHERE id = g.none))",
-        (long long)id, batch);
+        (long long)id);
     int64_t n = query_first_int(s, sql);
     free(sql);
     return n;
@@ -172,7 +170,7 @@ static void without_each_one(const struct resumable *w, struct store *s, const s
 {
     for (int k = 0; k < all->n; k++) {
         restore_results(s);
-        int64_t due = due_for(s, all->id[k], w->batch);
+        int64_t due = due_for(s, all->id[k]);
         delete_row(s, all->id[k]);
         resume_and_compare(w, s);
         if (k % 4 == w->batch)
@@ -258,7 +256,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_conversation_resumes_where_that_of_none_outgrew_the_context),
         cmocka_unit_test(none_is_not_started_after_a_turn_that_it_does_not_have),
-        cmocka_unit_test(with_a_batch_conversations_restart),
+        cmocka_unit_test(with_a_batch_conversations_go_on_in_the_middle),
         cmocka_unit_test(unpaired_turns_run_again_with_none),
         cmocka_unit_test(a_turn_after_a_missing_one_is_not_valid),
         cmocka_unit_test(missing_sequences_are_decoded_again_and_no_others),

@@ -47,11 +47,12 @@ static void every_fact_of_a_sequence_is_in_its_column(void **state)
     const struct expected_row rules[] = { { "rejection", true, 1.5, 0.75 },
                                           { "typical", false, 2.5, 0.875 },
                                           { "(bound)", true, NAN, 0.9 } };
-    const struct step_row steps[] = { { 5, 3, 2, 1.25, 0.5, 2, 1001, 1002, 1003, 3, trials, 2, rules, 3, sources, 2 },
-                                      { 0, 0, 0, NAN, NAN, -1, 2001, 2002, 2003, 2, NULL, 0, NULL, 0, NULL, 0 } };
+    const struct step_row steps[] = { { 5, 3, 2, 1.25, 0.5, 2, 1001, 1002, 1003, 1004, 3, trials, 2, rules, 3, sources,
+                                        2 },
+                                      { 0, 0, 0, NAN, NAN, -1, 2001, 2002, 2003, 2004, 2, NULL, 0, NULL, 0, NULL, 0 } };
     const int32_t token[] = { 71, 80, 81, 82 };
-    struct sequence_row q = { 6,    "prompt six", "chat", 1,        2,       0,     13, 4,   3001,
-                              3002, 3003,         token,  "a text", "limit", steps, 2,  NULL };
+    struct sequence_row q = { 6,    "prompt six", "chat", 1,     2,        0,       13,    4, 11,
+                              3001, 3002,         3003,   token, "a text", "limit", steps, 2, NULL };
     assert_true(store_run(s, &row_of_run, &id, &err) && store_new_pair(s, "e", &pair, &err));
     q.pair = pair;
     assert_ok(store_sequence(s, id, &q, &err), err);
@@ -65,18 +66,18 @@ static void every_fact_of_a_sequence_is_in_its_column(void **state)
     sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM sequence WHERE prompt = 6 AND prompt_id = 'prompt six' AND category = 'chat' AND turn = 1 AND"
-        " repeat = 2 AND prompt_tokens = 13 AND new_tokens = 4 AND steps = 2 AND prefill_ns = 3001 AND decode_ns = 3002 AND"
+        " repeat = 2 AND prompt_tokens = 13 AND new_tokens = 4 AND steps = 2 AND shared_tokens = 11 AND prefill_ns = 3001 AND decode_ns = 3002 AND"
         " wall_ns = 3003 AND tokens = '[71,80,81,82]' AND text = 'a text' AND stop = 'limit'"
         " AND text_hash = '3215ec0c50699c91'"); // FNV-1a, by Python
     sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM step WHERE step = 0 AND drafted = 5 AND depth = 3 AND accepted = 2 AND tokens = 3 AND"
         " expected = 1.25 AND variance = 0.5 AND accepted_uncut = 2 AND propose_ns = 1001 AND verify_ns = 1002 AND advance_ns = 1003"
-        " AND batch = 3");
+        " AND at_ns = 1004 AND batch = 3");
     sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM step WHERE step = 1 AND drafted = 0 AND depth = 0 AND accepted = 0 AND tokens = 1 AND"
-        " expected IS NULL AND variance IS NULL AND accepted_uncut IS NULL AND propose_ns = 2001 AND batch = 2");
+        " expected IS NULL AND variance IS NULL AND accepted_uncut IS NULL AND propose_ns = 2001 AND at_ns = 2004 AND batch = 2");
     sample_facts_hold(
         s,
         "SELECT count(*) = 2 FROM trial WHERE step = 0 AND ((node = 1 AND depth = 1 AND rank = 0 AND token = 71 AND proposal = 1"
@@ -119,13 +120,16 @@ static void a_failing_step_rolls_back_its_sequence(void **state)
                                        1,
                                        1,
                                        1,
+                                       1,
                                        k == 1 ? trials : NULL,
                                        k == 1 ? 3 : 0,
                                        k == 0 ? twice : NULL,
                                        k == 0 ? 3 : 0,
                                        k == 2 ? sources : NULL,
                                        k == 2 ? 3 : 0 };
-        const struct sequence_row q = { 6, "p", NULL, 0, 0, pair, 0, 1, 1, 1, 1, token, NULL, "limit", &step, 1, NULL };
+        const struct sequence_row q = {
+            6, "p", NULL, 0, 0, pair, 0, 1, 0, 1, 1, 1, token, NULL, "limit", &step, 1, NULL
+        };
         assert_false(store_sequence(s, id, &q, &err));
         assert_non_null(strstr(err.text, "constraint"));
         assert_true(sample_facts_query(s, "SELECT count(*) FROM sequence") +
@@ -146,7 +150,7 @@ static void the_hash_of_a_text_covers_every_byte(void **state)
         .drafted = 1, .depth = 1, .accepted = 1, .expected = NAN, .variance = NAN, .batch = 1
     };
     assert_true(store_run(s, &row_of_run, &id, &err) && store_new_pair(s, "e", &pair, &err));
-    const struct sequence_row q = { 6, "p", NULL, 0, 0, pair, 0, 2, 1, 1, 1, token, NULL, "limit", &step, 1, NULL };
+    const struct sequence_row q = { 6, "p", NULL, 0, 0, pair, 0, 2, 0, 1, 1, 1, token, NULL, "limit", &step, 1, NULL };
     assert_ok(store_sequence(s, id, &q, &err), err);
     sample_facts_hold(s, "SELECT text_hash = 'c3482d83562d2a6a' FROM sequence");
 
