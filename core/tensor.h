@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum type { F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, TYPES };
+enum type { F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4, TYPES };
 
 // What a matmul rounds its input to before it multiplies: nothing, bfloat16 (to nearest, ties to even), or 8-bit integers with
 // one scale per 32 elements of a row, for quantized weights only. DEFAULT: the fastest of these whose perplexity stays within

@@ -230,7 +230,7 @@ static struct weight *find_fitting(struct weights *w, const char *name, int64_t 
     else if (!t->known && t->ggml >= 0)
         fail(err,
              "%s: tensor %s: its type, %s (%d), is not one of f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, "
-             "q4_k, q5_k, q6_k",
+             "q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4",
              t->file, t->stored, t->type_name, t->ggml);
     else if (!t->known)
         fail(err, "%s: tensor %s: expected F32, F16 or BF16, found %s", t->file, t->stored, t->type_name);

@@ -152,7 +152,7 @@ INLINE void tile_quants(struct quant_format f, float (*to)[PANEL], const uint8_t
     for (int t = 0; t < 8; t++)
         UNROLL
     for (int v = 0; v < V; v++) {
-        vu q = quad(f.bits, group, t, v);
+        vu q = quad(f, group, t, v);
         vf d = load(scale[g][f.half_scales ? t / 4 : 0] + v * W), m = load(min[g] + v * W);
         UNROLL
         for (int b = 0; b < 4; b++) {
@@ -180,6 +180,9 @@ static void tile_quantized(float (*to)[PANEL], const struct packed *w, const uin
         TILE_OF(Q4_K)
         TILE_OF(Q5_K)
         TILE_OF(Q6_K)
+        TILE_OF(IQ4_NL)
+        TILE_OF(IQ4_XS)
+        TILE_OF(MXFP4)
     default:
         break;
     }

@@ -81,6 +81,9 @@ void matmul_plain_run(struct cuda *c, float *out, const float *x, int n, const u
         RUN(Q4_K)
         RUN(Q5_K)
         RUN(Q6_K)
+        RUN(IQ4_NL)
+        RUN(IQ4_XS)
+        RUN(MXFP4)
 #undef RUN
     case TYPES:
         break;
