@@ -38,6 +38,19 @@ static int64_t first_not_finite_mxfp4(const uint8_t *b, int64_t n)
     return -1;
 }
 
+// The first of n blocks of f8_e4m3 whose scale is not finite, or with a NaN; -1: none.
+static int64_t first_not_finite_f8(const uint8_t *b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++, b += 132) {
+        bool nan = first_not_finite_32(b, 1) >= 0;
+        for (int k = 0; k < 128; k++)
+            nan |= (b[4 + k] & 0x7F) == 0x7F;
+        if (nan)
+            return i;
+    }
+    return -1;
+}
+
 // In a block only the scale, and the minimum if there is one, are floats; the rest are integers.
 int64_t tensor_not_finite(const struct tensor *t)
 {
@@ -63,6 +76,8 @@ int64_t tensor_not_finite(const struct tensor *t)
                                       (size_t)f->bytes, F16_EXPONENT);
         if (t->type == MXFP4)
             bad = first_not_finite_mxfp4(t->data, elements / f->block);
+        if (t->type == F8_E4M3)
+            bad = first_not_finite_f8(t->data, elements / f->block);
         bad = bad < 0 ? bad : bad * f->block;
     }
     return bad < 0 ? -1 : bad / t->width;

@@ -209,6 +209,16 @@ static void dequantize_mxfp4(float *restrict to, const uint8_t *restrict b, int6
         put_coded(to, mxfp4_numbers, b + 1, bits_to_float(b[0] == 0 ? 0x00400000 : (uint32_t)b[0] << 23) * 0.5f);
 }
 
+static void dequantize_f8(float *restrict to, const uint8_t *restrict b, int64_t n)
+{
+    for (; n > 0; n -= 128, b += 132, to += 128) {
+        float d;
+        memcpy(&d, b, sizeof(d));
+        for (int i = 0; i < 128; i++)
+            to[i] = bits_to_float((uint32_t)(b[4 + i] & 0x7F) << 20 | (uint32_t)(b[4 + i] & 0x80) << 24) * 0x1p120f * d;
+    }
+}
+
 static void dequantize(float *to, const void *row, enum type type, int64_t n)
 {
     switch (type) {
@@ -253,6 +263,9 @@ static void dequantize(float *to, const void *row, enum type type, int64_t n)
         break;
     case MXFP4:
         dequantize_mxfp4(to, row, n);
+        break;
+    case F8_E4M3:
+        dequantize_f8(to, row, n);
         break;
     case TYPES:
         break;

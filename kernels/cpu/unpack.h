@@ -122,6 +122,9 @@ INLINE void unpack_scales(enum type type, struct tile *t, int p, int g, const ui
         case IQ4_XS:
             store(scale, halves(panel + group / 8 * 160 + 2 * at) * signed_bytes(s + at));
             break;
+        case F8_E4M3:
+            store(scale, load((const float *)(const void *)s + at));
+            break;
         case MXFP4:
             store(scale, half_powers(s + at));
             break;
@@ -158,6 +161,7 @@ static void load_scales(struct tile *t, int p, const struct packed *w, const uin
         SCALES_OF(IQ4_NL)
         SCALES_OF(IQ4_XS)
         SCALES_OF(MXFP4)
+        SCALES_OF(F8_E4M3)
     default:
         break;
     }

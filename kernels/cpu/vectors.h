@@ -139,6 +139,12 @@ INLINE vf halves(const uint8_t *p)
 #endif
 }
 
+// W floats of eight bits: of four of exponent, which is that of a float less 120.
+INLINE vf e4m3_floats(vu b) // other bits of b may be set
+{
+    return (vf)((b & 0x7F) << 20 | (b & 0x80) << 24) * splat(0x1p120f);
+}
+
 // W bytes as floats. Without the intrinsics gcc 12 converts them one by one.
 INLINE vf unsigned_bytes(const uint8_t *p)
 {

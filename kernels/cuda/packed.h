@@ -16,6 +16,7 @@
 //             SCALING_SUPER      bytes scale, min of row g; of row g + 8                   q5_k q4_k
 //             SCALING_SUB_BLOCK  bytes scale of the first and second 16 k of row g; g + 8  q6_k iq4_xs
 //             SCALING_POWER      bytes exponent of row g; of row g + 8                     mxfp4
+//             SCALING_FLOAT      of the whole unit: float d of row g; of row g + 8         f8_e4m3
 //     supers  [tile][unit / 4][g][words], 256 k each
 //             SCALING_SUPER      halves d, dmin of row g; of row g + 8
 //             SCALING_SUB_BLOCK  half d of row g; of row g + 8
@@ -26,13 +27,15 @@ namespace DEVICE_SPACE
 {
 
 enum { TILE = 16, GROUP = 32, SUPER = 256, SLICES = 8 };
-// FORM_IQ4: codes for sixteen numbers; FORM_E2M1: floats of four bits.
-enum form { FORM_RAW, FORM_BF16, FORM_F16, FORM_INT8, FORM_INT4, FORM_IQ4, FORM_E2M1 };
-enum scaling { SCALING_NONE, SCALING_HALF, SCALING_MIN, SCALING_SUPER, SCALING_SUB_BLOCK, SCALING_POWER };
+// FORM_IQ4: codes for sixteen numbers; FORM_E2M1, FORM_E4M3: floats of four and of eight bits.
+enum form { FORM_RAW, FORM_BF16, FORM_F16, FORM_INT8, FORM_INT4, FORM_IQ4, FORM_E2M1, FORM_E4M3 };
+enum scaling { SCALING_NONE, SCALING_HALF, SCALING_MIN, SCALING_SUPER, SCALING_SUB_BLOCK, SCALING_POWER,
+               SCALING_FLOAT };
 
 __host__ __device__ constexpr int form_bits(int form)
 {
-    return form == FORM_INT8 ? 8 : form == FORM_INT4 || form == FORM_IQ4 || form == FORM_E2M1 ? 4 : 16;
+    return form == FORM_INT8 || form == FORM_E4M3                        ? 8
+           : form == FORM_INT4 || form == FORM_IQ4 || form == FORM_E2M1 ? 4 : 16;
 }
 
 __host__ __device__ constexpr int form_unit(int form)
@@ -123,7 +126,9 @@ __device__ inline struct affine affine_of(const uint32_t *scale, const uint32_t 
         const uint32_t w = scale[group] >> 16 * high, d = super[high];
         return { half_to_float((uint16_t)d) * (float)(w & 0xFF),
                  -(half_to_float((uint16_t)(d >> 16)) * (float)(w >> 8 & 0xFF)) };
-    } else if constexpr (SCALING == SCALING_POWER)
+    } else if constexpr (SCALING == SCALING_FLOAT)
+        return { __uint_as_float(scale[high]), 0 };
+    else if constexpr (SCALING == SCALING_POWER)
         return { power_to_float((uint8_t)(scale[0] >> (16 * group + 8 * high))), 0 };
     else if constexpr (SCALING == SCALING_SUB_BLOCK)
         return { half_to_float((uint16_t)(super[0] >> 16 * high)) *

@@ -28,6 +28,8 @@ __device__ static uint32_t stored(const struct packed *p, const uint8_t *row, in
     const uint8_t *b = row + k / block_numbers(p->type) * block_bytes(p->type);
     if (p->form == FORM_IQ4 || p->form == FORM_E2M1)
         return code_at(p->type, b, in);
+    if (p->form == FORM_E4M3)
+        return b[4 + in];
     const int q = quant_at(p->type, b, in);
     return p->form == FORM_INT8 ? q & 0xFF : q + p->zero;
 }
@@ -93,6 +95,9 @@ static __global__ void pack_scales(const __grid_constant__ struct panel w)
             word[group] |= (uint32_t)(s.scale | scale_in(w, r, k + GROUP * group + 16).scale << 8) << 16 * high;
             super[0] |= group == 0 ? (uint32_t)s.d << 16 * high : 0;
             break;
+        case SCALING_FLOAT:
+            word[high] = s.d | (uint32_t)s.m << 16; // of both groups
+            break;
         case SCALING_POWER:
             word[0] |= (uint32_t)s.scale << (16 * group + 8 * high);
             break;
@@ -125,6 +130,8 @@ static enum scaling scaling_of(enum type type)
         return SCALING_SUB_BLOCK;
     case MXFP4:
         return SCALING_POWER;
+    case F8_E4M3:
+        return SCALING_FLOAT;
     default:
         return SCALING_NONE;
     }
@@ -148,6 +155,8 @@ static enum form form_of(enum type type)
         return FORM_IQ4;
     case MXFP4:
         return FORM_E2M1;
+    case F8_E4M3:
+        return FORM_E4M3;
     default:
         return FORM_INT8;
     }

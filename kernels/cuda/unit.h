@@ -47,14 +47,14 @@ __device__ inline void fetch(struct fragment<FORM, SCALING> *to, const struct pa
 // Moves the second 32 k of a unit to the place of the first.
 template <int FORM, int SCALING> __device__ inline void next_block(struct fragment<FORM, SCALING> *w)
 {
-    if constexpr (FORM == FORM_INT8)
+    if constexpr (form_bits(FORM) == 8)
         w->quants[0] = w->quants[1];
     if constexpr (form_bits(FORM) == 4)
         w->quants[0] = make_uint4(w->quants[0].z, w->quants[0].w, 0, 0);
     if constexpr (SCALING == SCALING_POWER)
         w->scale[0] >>= 16;
     UNROLL
-    for (int i = 0; i < scale_words(SCALING) / 2; i++)
+    for (int i = 0; i < scale_words(SCALING) / 2 && SCALING != SCALING_FLOAT; i++)
         w->scale[i] = w->scale[i + scale_words(SCALING) / 2];
 }
 
@@ -117,6 +117,11 @@ __device__ inline uint32_t pair_of_e2m1(uint32_t codes) // in bits 0..3 and 16..
     return pair_product((codes & 0x00070007) << 6, 0x7E807E80) | (codes & 0x00080008) << 12;
 }
 
+__device__ inline uint32_t pair_of_e4m3(uint32_t b) // in bits 0..7 and 16..23; the same with 2^120
+{
+    return pair_product((b & 0x007F007F) << 4, 0x7B807B80) | (b & 0x00800080) << 8;
+}
+
 // Splits halves into sums of two bfloat16: of eleven bits, eight and three.
 __device__ inline void pairs_of_half(uint32_t h, uint32_t *high, uint32_t *low)
 {
@@ -147,6 +152,8 @@ template <int FORM> __device__ inline void weights_of(uint32_t a[2][4], const ui
             a[0][i] = pair_of_int8(w);
         else if constexpr (FORM == FORM_IQ4)
             a[0][i] = pair_of_iq4(w);
+        else if constexpr (FORM == FORM_E4M3)
+            a[0][i] = pair_of_e4m3(w);
         else if constexpr (FORM == FORM_E2M1)
             a[0][i] = pair_of_e2m1(w);
         else
@@ -169,6 +176,7 @@ template <typename F> static inline void every_form(F f)
     f.template operator()<FORM_IQ4, SCALING_HALF>();
     f.template operator()<FORM_IQ4, SCALING_SUB_BLOCK>();
     f.template operator()<FORM_E2M1, SCALING_POWER>();
+    f.template operator()<FORM_E4M3, SCALING_FLOAT>();
 }
 
 // Calls f with the form, the scaling and the number of planes of a weight's products.

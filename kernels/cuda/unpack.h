@@ -10,9 +10,10 @@ namespace DEVICE_SPACE
 
 __host__ __device__ constexpr int block_numbers(enum type type)
 {
-    return type == Q4_K || type == Q5_K || type == Q6_K || type == IQ4_XS    ? 256
-           : type == F32 || type == F16 || type == BF16 ? 1
-                                                        : 32;
+    return type == Q4_K || type == Q5_K || type == Q6_K || type == IQ4_XS ? 256
+           : type == F8_E4M3                                              ? 128
+           : type == F32 || type == F16 || type == BF16                   ? 1
+                                                                          : 32;
 }
 
 __host__ __device__ constexpr int block_bytes(enum type type)
@@ -41,6 +42,8 @@ __host__ __device__ constexpr int block_bytes(enum type type)
         return 136;
     case MXFP4:
         return 17;
+    case F8_E4M3:
+        return 132;
     default:
         return 2;
     }
@@ -63,6 +66,12 @@ __device__ inline int e2m1_number(int code)
 {
     const int size = code & 7, number = size < 4 ? size : (2 | (size & 1)) << (size / 2 - 1);
     return code < 8 ? number : -number;
+}
+
+// A float of eight bits.
+__device__ inline float e4m3_number(uint8_t b)
+{
+    return __uint_as_float((uint32_t)(b & 0x7F) << 20 | (uint32_t)(b & 0x80) << 24) * 0x1p120f;
 }
 
 // The code of number i of a block of iq4_nl, iq4_xs or mxfp4.
@@ -108,7 +117,7 @@ __device__ inline int quant_at(enum type type, const uint8_t *b, int i)
 
 // The stored scale and minimum of number i of a block.
 struct block_scale {
-    uint16_t d, m;      // halves: scale, and minimum or its scale
+    uint16_t d, m;      // halves: scale, and minimum or its scale; of f8_e4m3, of the bits of a float
     uint8_t scale, min; // of the group, for types whose d and m are of a block of 256; scale: an exponent of mxfp4
 };
 
@@ -134,6 +143,8 @@ __device__ inline struct block_scale block_scale_at(enum type type, const uint8_
     }
     case MXFP4:
         return { 0, 0, b[0], 0 };
+    case F8_E4M3:
+        return { bits_at(b), bits_at(b + 2), 0, 0 };
     default:
         return { bits_at(b), 0, 0, 0 };
     }
@@ -151,6 +162,8 @@ __device__ inline float value_at(enum type type, const uint8_t *row, int64_t k)
     const uint8_t *b = row + k / block_numbers(type) * block_bytes(type);
     const int i = (int)(k % block_numbers(type));
     const struct block_scale s = block_scale_at(type, b, i);
+    if (type == F8_E4M3)
+        return e4m3_number(b[4 + i]) * __uint_as_float(s.d | (uint32_t)s.m << 16);
     const float q = (float)quant_at(type, b, i), d = half_to_float(s.d), m = half_to_float(s.m);
     switch (type) {
     case Q4_1:

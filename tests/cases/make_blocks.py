@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""blocks.json: random blocks of thirteen GGML types and gguf-py's float32 values of them.
+"""blocks.json: random blocks of thirteen GGML types and of F8_E4M3, and gguf-py's float32 values of them; F8_E4M3's by torch.
 
     make_blocks.py OUT.json
 
@@ -13,6 +13,7 @@ import random
 import sys
 
 import numpy as np
+import torch
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quants
 
 # byte offsets of the half-precision scales
@@ -46,6 +47,15 @@ def plain(rng, n, edges, exponent):
     return np.array(out, dtype="<u2").tobytes()
 
 
+def f8(rng, n):
+    """A float scale and 128 floats of eight bits, none a NaN; all of the others are in the first two blocks."""
+    scale = [0.0123, -3.4e5, 1.0, 2.0 ** -126, 0.0, 2.0 ** 119][n]
+    codes = bytes(c for c in range(256) if c & 127 != 127)
+    codes = (codes + codes[:2])[128 * n:128 * n + 128] if n < 2 else bytes(rng.choice(codes) for _ in range(128))
+    values = torch.frombuffer(bytearray(codes), dtype=torch.float8_e4m3fn).float() * torch.tensor(scale, dtype=torch.float32)
+    return np.float32(scale).tobytes() + codes, values.numpy()
+
+
 def block(rng, name, size, n):
     if name == "F16":
         return plain(rng, n, F16_EDGES, 0x7C00)
@@ -63,14 +73,17 @@ def block(rng, name, size, n):
 
 def main(path):
     result = {}
-    for name in ("F16", "BF16", *SCALES, "MXFP4"):
+    for name in ("F16", "BF16", *SCALES, "MXFP4", "F8_E4M3"):
         rng = random.Random(f"blocks of {name}")
-        kind = GGMLQuantizationType[name]
-        elements, size = GGML_QUANT_SIZES[kind]
+        kind = -1 if name == "F8_E4M3" else GGMLQuantizationType[name]
+        elements, size = (128, 132) if name == "F8_E4M3" else GGML_QUANT_SIZES[kind]
         blocks = []
         for n in range(6):
-            data = block(rng, name, size, n)
-            values = quants.dequantize(np.frombuffer(data, dtype=np.uint8), kind)
+            if name == "F8_E4M3":
+                data, values = f8(rng, n)
+            else:
+                data = block(rng, name, size, n)
+                values = quants.dequantize(np.frombuffer(data, dtype=np.uint8), kind)
             assert values.dtype == np.float32 and np.isfinite(values).all()
             assert len(values) == len(data) // size * elements
             text = [f"{v:.9g}" for v in values]
