@@ -38,14 +38,16 @@ static int64_t first_not_finite_mxfp4(const uint8_t *b, int64_t n)
     return -1;
 }
 
-// The first of n blocks of f8_e4m3 whose scale is not finite, or with a NaN; -1: none.
+// The first of n blocks of f8_e4m3 whose scale is not finite or too large, or with a NaN; -1: none.
 static int64_t first_not_finite_f8(const uint8_t *b, int64_t n)
 {
     for (int64_t i = 0; i < n; i++, b += 132) {
-        bool nan = first_not_finite_32(b, 1) >= 0;
+        float d;
+        memcpy(&d, b, sizeof(d));
+        bool bad = !isfinite(d * 448); // the largest number
         for (int k = 0; k < 128; k++)
-            nan |= (b[4 + k] & 0x7F) == 0x7F;
-        if (nan)
+            bad |= (b[4 + k] & 0x7F) == 0x7F;
+        if (bad)
             return i;
     }
     return -1;

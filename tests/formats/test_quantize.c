@@ -145,7 +145,7 @@ static void agrees(const char *made, const char *from, enum type type)
 
 static void a_gguf_file_of_any_type_is_converted(void **state)
 {
-    for (int source = 0; source < TYPES; source++)
+    for (int source = 0; source < TYPES && type_facts[source].ggml >= 0; source++)
         for (int t = 0; t < TARGETS; t++) {
             struct small_model tiny = small_blocks;
             tiny.type = (enum type)source;
