@@ -86,7 +86,8 @@ static bool read_scheme(const struct fields *group, struct model_config *to)
         { "scale_dtype", { NULL }, NULL },
         { "zp_dtype", { NULL }, NULL },
     };
-    const struct json *weights = json_get(group->object, "weights"), *input = json_get(group->object, "input_activations");
+    const struct json *weights = json_get(group->object, "weights"),
+                      *input = json_get(group->object, "input_activations");
     char *where = xformat("%s.weights", group->where);
     const struct fields f = { group->path, where, weights, group->err };
     bool ok = (json_is_int(json_get(weights, "num_bits")) || fields_refuse(&f, "num_bits", "8", NULL)) &&

@@ -460,7 +460,7 @@ bool config_read_family(const struct fields *f, bool required, struct model_conf
 
 bool config_from_json(const struct fields *f, struct model_config *to)
 {
-    return reject_unsupported(f, to->architecture) && config_read_fp8(f, to) && check_gate(f, to->architecture) && read_sizes(f, to) &&
-           read_rope(f, to) && read_unrotated(f, to) && read_windows(f, to) && read_experts(f, to) &&
-           read_factors(f, to);
+    return reject_unsupported(f, to->architecture) && config_read_fp8(f, to) && check_gate(f, to->architecture) &&
+           read_sizes(f, to) && read_rope(f, to) && read_unrotated(f, to) && read_windows(f, to) &&
+           read_experts(f, to) && read_factors(f, to);
 }

@@ -56,7 +56,8 @@ bool fp8_find(struct weights *w, struct weight *t, struct fp8_matrix *to, struct
     }
     const int64_t down = blocks(rows, to->block_rows), across = blocks(width, to->block_columns);
     if (to->scale.rows != down || to->scale.width != across)
-        return fail(err, "%s: tensor %s: expected %" PRId64 " rows of %" PRId64 " scales, found %" PRId64 " of %" PRId64,
+        return fail(err,
+                    "%s: tensor %s: expected %" PRId64 " rows of %" PRId64 " scales, found %" PRId64 " of %" PRId64,
                     s->file, s->stored, down, across, s->tensor.rows, s->tensor.width);
     s->requested = true;
     return true;

@@ -18,7 +18,7 @@ bool config_read_fp8(const struct fields *f, struct model_config *to);
 struct fp8_matrix {
     const uint8_t *numbers; // (rows, width) in the file
     int64_t rows, width;
-    struct tensor scale;    // (rows of blocks, blocks of a row)
+    struct tensor scale;               // (rows of blocks, blocks of a row)
     int64_t block_rows, block_columns; // that a scale is for
 };
 

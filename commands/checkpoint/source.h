@@ -54,8 +54,8 @@ struct source_tensor {
     int ggml;             // GGUF: the number of the type; otherwise -1
     const char *dtype;    // safetensors: the name of the type; NULL for a GGUF file
     int dims;
-    int64_t dim[8]; // rows first, as in Hugging Face's shapes
-    size_t bytes;   // in the file; 0 if the type is unknown
+    int64_t dim[8];        // rows first, as in Hugging Face's shapes
+    size_t bytes;          // in the file; 0 if the type is unknown
     struct fp8_matrix fp8; // floats of eight bits, with their scales; numbers NULL: it is of another type
     bool is_scale;         // scales of such a matrix
 };

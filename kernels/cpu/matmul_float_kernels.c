@@ -228,7 +228,7 @@ static void tile_bf16(float (*to)[PANEL], const uint8_t *from, int n)
 static const uint8_t *weights_at(const struct packed *w, const struct panel *p, int64_t first)
 {
     return type_has_blocks(w->type) ? p->data + w->quants + (size_t)(first / GROUP) * w->group
-                                      : p->data + (size_t)first * (size_t)type_facts[w->type].bytes * PANEL;
+                                    : p->data + (size_t)first * (size_t)type_facts[w->type].bytes * PANEL;
 }
 
 // Tile weights = numbers first .. first + n of each panel as floats.

@@ -13,9 +13,8 @@ struct packed packed_shape(struct tensor w)
 {
     struct packed p = { .type = w.type, .rows = w.rows, .k = w.width, .panels = (w.rows + PANEL - 1) / PANEL };
     static const size_t group[TYPES] = {
-        [Q8_0] = 512, [Q4_0] = 256, [Q4_1] = 256, [Q5_0] = 320,   [Q5_1] = 320,   [Q4_K] = 256,
-        [Q5_K] = 320, [Q6_K] = 384, [IQ4_NL] = 256, [IQ4_XS] = 256, [MXFP4] = 256,
-        [F8_E4M3] = 512
+        [Q8_0] = 512, [Q4_0] = 256, [Q4_1] = 256,   [Q5_0] = 320,   [Q5_1] = 320,  [Q4_K] = 256,
+        [Q5_K] = 320, [Q6_K] = 384, [IQ4_NL] = 256, [IQ4_XS] = 256, [MXFP4] = 256, [F8_E4M3] = 512
     };
     if (type_has_blocks(w.type)) {
         int64_t groups = w.width / GROUP;

@@ -20,7 +20,7 @@
 #include "tests/support/checkpoint.h"
 #include "tests/support/file_write.h"
 #include "tests/support/model_runner.h"
-#include "tests/support/small_fp8.h"
+#include "tests/models/small_fp8.h"
 #include "tests/support/small_model.h"
 
 static struct error err;
@@ -65,7 +65,8 @@ static void pair_free(struct pair *p)
 
 static void same_logits(const char *a, const char *b, enum activations activations)
 {
-    struct runner x = runner_open_as(a, 1, NULL, 1, activations, F32), y = runner_open_as(b, 1, NULL, 1, activations, F32);
+    struct runner x = runner_open_as(a, 1, NULL, 1, activations, F32),
+                  y = runner_open_as(b, 1, NULL, 1, activations, F32);
     const float *p = runner_pass(&x, TEXT, text, NULL, NULL), *q = runner_pass(&y, TEXT, text, NULL, NULL);
     assert_memory_equal(p, q, (size_t)(TEXT * x.vocab) * sizeof(*p));
     runner_close(&x);
@@ -221,7 +222,8 @@ static void settings_that_are_not_fp8_with_scales_of_weights_are_refused(void **
         { "{\"quant_method\": \"gptq\"}", "found \"gptq\"" },
         { "{\"load_in_4bit\": true}", "quantization_config.quant_method: expected \"fp8\"" },
         { "7", "quantization_config.quant_method" },
-        { "{\"quant_method\": \"fp8\", \"fmt\": \"e5m2\"}", "quantization_config.fmt: expected \"e4m3\", found \"e5m2\"" },
+        { "{\"quant_method\": \"fp8\", \"fmt\": \"e5m2\"}",
+          "quantization_config.fmt: expected \"e4m3\", found \"e5m2\"" },
         { "{\"quant_method\": \"fp8\", \"activation_scheme\": \"static\"}",
           "quantization_config.activation_scheme: expected \"dynamic\", found \"static\"" },
         { "{\"quant_method\": \"fp8\", \"weight_block_size\": [128]}", "quantization_config.weight_block_size" },
@@ -324,7 +326,8 @@ static void with_large_scale(struct safetensor *t)
 
 static void tensors_that_do_not_fit_are_refused(void **state)
 {
-    static const char up[] = "model.layers.1.mlp.up_proj.weight", scales[] = "model.layers.1.mlp.up_proj.weight_scale_inv";
+    static const char up[] = "model.layers.1.mlp.up_proj.weight",
+                      scales[] = "model.layers.1.mlp.up_proj.weight_scale_inv";
     static const struct {
         const char *name;
         void (*change)(struct safetensor *t);

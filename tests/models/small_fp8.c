@@ -1,4 +1,4 @@
-#include "tests/support/small_fp8.h"
+#include "tests/models/small_fp8.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -34,7 +34,8 @@ const struct fp8_form fp8_forms[] = {
     { "tensor", COMPRESSED("\"strategy\": \"tensor\""), "_scale", 0, 0, true, true },
     { "channel", COMPRESSED("\"strategy\": \"channel\""), "_scale", 1, 0, true, false },
     { "rows", COMPRESSED("\"strategy\": \"channel\""), "_scale", 1, 0, false, true },
-    { "block", COMPRESSED("\"strategy\": \"block\", \"block_structure\": [128, 128]"), "_scale", 128, 128, false, false },
+    { "block", COMPRESSED("\"strategy\": \"block\", \"block_structure\": [128, 128]"), "_scale", 128, 128, false,
+      false },
     { 0 },
 };
 
