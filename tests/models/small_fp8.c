@@ -46,7 +46,7 @@ double fp8_number(int code)
     return code < 128 ? size : -size;
 }
 
-// Codes below 128 are in the order of their numbers.
+// Codes below 128 are in the order of their numbers; of two that are as near, the even one, as torch rounds.
 static uint8_t nearest(double x)
 {
     static double number[127];
@@ -56,7 +56,8 @@ static uint8_t nearest(double x)
     for (int step = 64; step > 0; step /= 2)
         below += below + step < 127 && number[below + step] <= fabs(x) ? step : 0;
     const int above = below < 126 ? below + 1 : below;
-    const int code = fabs(x) - number[below] <= number[above] - fabs(x) ? below : above;
+    const double down = fabs(x) - number[below], up = number[above] - fabs(x);
+    const int code = down < up || (down == up && below % 2 == 0) ? below : above;
     return (uint8_t)(x < 0 ? 128 + code : code);
 }
 
@@ -82,7 +83,7 @@ static void convert_block(struct converted *c, const float *x, int64_t row, int6
     c->scale[row / rows * c->across + column / columns] = scale;
     for (int64_t r = row; r < row + rows && r < c->rows; r++)
         for (int64_t k = column; k < column + columns && k < c->width; k++) {
-            c->codes[r * c->width + k] = nearest((double)x[r * c->width + k] / (double)scale);
+            c->codes[r * c->width + k] = nearest((double)(float)((double)x[r * c->width + k] / (double)scale));
             c->plain[r * c->width + k] = (float)(fp8_number(c->codes[r * c->width + k]) * (double)scale);
         }
 }

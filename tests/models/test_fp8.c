@@ -1,5 +1,6 @@
 // test_fp8.c - checkpoints whose matrices are floats of eight bits with scales: the model of the same numbers in F32 has the same logits to
 // the bit; what does not fit is refused.
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,8 @@
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "tests/device/emulated.h"
+#include "tests/device/reference_operations.h"
+#include "tests/models/golden_model.h"
 #include "tests/support/check.h"
 #include "tests/support/checkpoint.h"
 #include "tests/support/file_write.h"
@@ -82,6 +85,42 @@ static void logits_equal_those_of_the_same_numbers_in_f32(void **state)
         same_logits(p.fp8, p.plain, ACTIVATIONS_BF16);
         pair_free(&p);
     }
+}
+
+static void logits_are_those_of_transformers(void **state)
+{
+    struct json *models = golden_json("fp8.json");
+    assert_true(json_count(models) > 0);
+    for (size_t i = 0; i < json_count(models); i++) {
+        const struct json *model = json_at(models, i), *rows = json_get(model, "rows"),
+                          *tokens = json_get(model, "tokens");
+        const struct fp8_form *form = fp8_forms;
+        while (strcmp(form->name, json_text(json_get(model, "form"))) != 0)
+            form++;
+        char *from = golden_model_write(model, F32), *path = xformat("%s_fp8", from);
+        small_write_fp8(from, path, NULL, form);
+        struct runner r = runner_open_as(path, 1, NULL, 1, ACTIVATIONS_F32, F32);
+        int32_t token[64];
+        const int n = (int)json_count(tokens);
+        assert_true(n <= 64);
+        for (int k = 0; k < n; k++)
+            token[k] = (int32_t)json_int(json_at(tokens, (size_t)k));
+        const float *logits = runner_pass(&r, n, token, NULL, NULL);
+        double worst = 0;
+        for (size_t k = 0; k < json_count(rows); k++) {
+            double row[128];
+            assert_true(r.vocab <= 128);
+            for (int v = 0; v < r.vocab; v++)
+                row[v] = json_number(json_at(json_at(json_get(model, "logits"), k), (size_t)v));
+            worst = fmax(worst, reference_distance(logits + json_int(json_at(rows, k)) * r.vocab, row, r.vocab));
+        }
+        print_message("%s: max |difference| / max |reference| %.2g\n", form->name, worst);
+        assert_true(worst <= 1e-5);
+        runner_close(&r);
+        free(from);
+        free(path);
+    }
+    json_free(models);
 }
 
 static void same_bits_in_every_pass(struct runner r)
@@ -366,6 +405,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_equal_those_of_the_same_numbers_in_f32),
+        cmocka_unit_test(logits_are_those_of_transformers),
         cmocka_unit_test(a_row_has_the_same_bits_in_every_pass),
         cmocka_unit_test(int8_activations_are_refused),
         cmocka_unit_test(packed_weights_are_cached),
