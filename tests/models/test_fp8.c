@@ -177,6 +177,29 @@ static void packed_weights_are_cached(void **state)
     pair_free(&p);
 }
 
+static void matrices_are_quantized_as_they_are_loaded(void **state)
+{
+    struct pair p = write_pair(&fp8_forms[0]);
+    const char *const path[] = { p.fp8, p.plain };
+    float *logits[2];
+    size_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        struct backend *b = backend_cpu(1, &err);
+        struct model *m = model_open_quantized(path[i], b, ACTIVATIONS_INT8, QUANTIZE_Q8_0, RUNNER_ROWS, &err);
+        assert_ok(m != NULL, err);
+        bytes[i] = model_bytes(m);
+        struct runner r = runner_of(b, m, 1, F32);
+        const size_t n = (size_t)(TEXT * r.vocab);
+        logits[i] = xmalloc(n * sizeof(float));
+        memcpy(logits[i], runner_pass(&r, TEXT, text, NULL, NULL), n * sizeof(float));
+        runner_close(&r);
+    }
+    assert_int_equal(bytes[0], bytes[1]);
+    assert_memory_equal(logits[0], logits[1], TEXT * (size_t)shape.vocab * sizeof(float));
+    free(logits[0]), free(logits[1]);
+    pair_free(&p);
+}
+
 // ---- commands
 
 static void converting_equals_converting_the_same_numbers_in_f32(void **state)
@@ -409,6 +432,7 @@ int main(void)
         cmocka_unit_test(a_row_has_the_same_bits_in_every_pass),
         cmocka_unit_test(int8_activations_are_refused),
         cmocka_unit_test(packed_weights_are_cached),
+        cmocka_unit_test(matrices_are_quantized_as_they_are_loaded),
         cmocka_unit_test(converting_equals_converting_the_same_numbers_in_f32),
         cmocka_unit_test(pruning_keeps_scales),
         cmocka_unit_test(inflating_is_refused),
