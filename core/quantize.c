@@ -78,6 +78,69 @@ static bool q4_0(const float *x, uint8_t *b)
     return is_finite_half(scale);
 }
 
+static float largest(const float *x) // of a block, by magnitude, with its sign
+{
+    float largest = 0;
+    for (int i = 0; i < BLOCK; i++)
+        largest = fabsf(x[i]) > fabsf(largest) ? x[i] : largest;
+    return largest;
+}
+
+// The codes (32) of the numbers of `table` that are nearest to x in steps of d; of two, the first.
+static void put_codes(const int8_t table[16], const float *x, float d, uint8_t *b)
+{
+    uint8_t code[BLOCK];
+    for (int i = 0; i < BLOCK; i++) {
+        code[i] = 0;
+        for (uint8_t k = 1; k < 16; k++)
+            if (fabsf(d * (float)table[k] - x[i]) < fabsf(d * (float)table[code[i]] - x[i]))
+                code[i] = k;
+    }
+    for (int i = 0; i < BLOCK / 2; i++)
+        b[i] = (uint8_t)(code[i] | code[i + BLOCK / 2] << 4);
+}
+
+static const int8_t iq4[16] = { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113 };
+
+// The number of largest magnitude maps exactly to the lowest of the table.
+static bool iq4_nl(const float *x, uint8_t *b)
+{
+    const float d = largest(x) / -127;
+    const uint16_t scale = half_of(d);
+    memcpy(b, &scale, sizeof(scale));
+    put_codes(iq4, x, d, b + 2);
+    return is_finite_half(scale);
+}
+
+static bool iq4_xs(const float *x, uint8_t *b)
+{
+    float d = 0;
+    for (int g = 0; g < 8; g++)
+        d = fmaxf(d, fabsf(largest(x + BLOCK * g)) / (127 * 31));
+    const uint16_t half = half_of(d);
+    memset(b, 0, 8);
+    memcpy(b, &half, sizeof(half));
+    for (int g = 0; g < 8; g++) {
+        const int scale = (int)rintf(largest(x + BLOCK * g) / -127 * inverse(d)), stored = scale + 32;
+        b[2 + g / 4] |= (uint8_t)(stored >> 4 << (2 * (g % 4)));
+        b[4 + g / 2] |= (uint8_t)((stored & 15) << (4 * (g % 2)));
+        put_codes(iq4, x + BLOCK * g, d * (float)scale, b + 8 + 16 * g);
+    }
+    return is_finite_half(half);
+}
+
+// The scale is the power of two for which the largest number, twice a float of four bits, is 8 to 16.
+static bool mxfp4(const float *x, uint8_t *b)
+{
+    static const int8_t number[16] = { 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12 };
+    const float max = fabsf(largest(x));
+    int exponent = 0;
+    frexpf(max, &exponent);
+    b[0] = (uint8_t)(max == 0 || exponent < -124 ? 0 : exponent - 3 + 127);
+    put_codes(number, x, ldexpf(1, b[0] - 128), b + 1);
+    return true;
+}
+
 // Rounds to nearest, ties to even; a NaN becomes a quiet NaN.
 static uint16_t bfloat_of(float x)
 {
@@ -110,7 +173,8 @@ static bool all_finite(const float *x, int64_t n)
 
 bool can_quantize_to(enum type type)
 {
-    return type == F32 || type == BF16 || type == Q8_0 || type == Q4_0;
+    return type == F32 || type == BF16 || type == Q8_0 || type == Q4_0 || type == IQ4_NL || type == IQ4_XS ||
+           type == MXFP4;
 }
 
 bool quantize_floats(enum type type, const float *x, int64_t n, void *to)
@@ -126,7 +190,11 @@ bool quantize_floats(enum type type, const float *x, int64_t n, void *to)
     if (!all_finite(x, n)) // conversion to an integer is undefined for others
         return false;
     bool ok = true;
-    for (int64_t i = 0; i < n; i += BLOCK, b += type_facts[type].bytes)
-        ok &= type == Q8_0 ? q8_0(x + i, b) : q4_0(x + i, b);
+    for (int64_t i = 0; i < n; i += type_facts[type].block, b += type_facts[type].bytes)
+        ok &= type == Q8_0     ? q8_0(x + i, b)
+              : type == Q4_0   ? q4_0(x + i, b)
+              : type == IQ4_NL ? iq4_nl(x + i, b)
+              : type == IQ4_XS ? iq4_xs(x + i, b)
+                               : mxfp4(x + i, b);
     return ok;
 }

@@ -8,21 +8,29 @@ const struct type_facts type_facts[TYPES] = {
     [Q8_0] = { "q8_0", 32, 34, 8 },   [Q4_0] = { "q4_0", 32, 18, 2 },   [Q4_1] = { "q4_1", 32, 20, 3 },
     [Q5_0] = { "q5_0", 32, 22, 6 },   [Q5_1] = { "q5_1", 32, 24, 7 },   [Q4_K] = { "q4_k", 256, 144, 12 },
     [Q5_K] = { "q5_k", 256, 176, 13 }, [Q6_K] = { "q6_k", 256, 210, 14 },
+    [IQ4_NL] = { "iq4_nl", 32, 18, 20 }, [IQ4_XS] = { "iq4_xs", 256, 136, 23 }, [MXFP4] = { "mxfp4", 32, 17, 39 },
+    [F8_E4M3] = { "f8_e4m3", 128, 132, -1 },
 };
 // clang-format on
 
 const char *const activations_names[] = { "default", "f32", "bf16", "int8", NULL };
 
-bool type_is_quantized(enum type type)
+bool type_has_blocks(enum type type)
 {
     return type_facts[type].block > 1;
+}
+
+bool type_is_quantized(enum type type)
+{
+    return type_has_blocks(type) && type != F8_E4M3;
 }
 
 enum activations activations_resolve(enum activations a, enum type type)
 {
     if (a != ACTIVATIONS_DEFAULT)
         return a;
-    return type_is_quantized(type) ? ACTIVATIONS_INT8 : type == BF16 ? ACTIVATIONS_BF16 : ACTIVATIONS_F32;
+    const bool is_short = type == BF16 || type == F8_E4M3;
+    return type_is_quantized(type) ? ACTIVATIONS_INT8 : is_short ? ACTIVATIONS_BF16 : ACTIVATIONS_F32;
 }
 
 size_t type_row_bytes(enum type type, int64_t width)
@@ -54,7 +62,7 @@ struct tensor tensor_rows(struct tensor t, int64_t first, int64_t n)
 bool type_from_ggml(int ggml, enum type *type)
 {
     for (int i = 0; i < TYPES; i++)
-        if (type_facts[i].ggml == ggml) {
+        if (ggml >= 0 && type_facts[i].ggml == ggml) {
             *type = (enum type)i;
             return true;
         }

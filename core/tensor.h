@@ -1,13 +1,14 @@
 // tensor.h - matrices in the memory of a device.
 //
-// Every tensor is a list of rows: (rows, width). A weight (m, k) has one row for each output. Element types are GGUF's. A row
-// of a quantized type consists of complete blocks: a block never crosses the end of a row, so rows can be copied as bytes.
+// Every tensor is a list of rows: (rows, width). A weight (m, k) has one row for each output. Element types are GGUF's, but for
+// F8_E4M3: 128 floats of eight bits (a sign, four of exponent, three of mantissa) behind a float that scales them. A row of a type of
+// blocks consists of complete ones: a block never crosses the end of a row, so rows can be copied as bytes.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum type { F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, TYPES };
+enum type { F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4, F8_E4M3, TYPES };
 
 // What a matmul rounds its input to before it multiplies: nothing, bfloat16 (to nearest, ties to even), or 8-bit integers with
 // one scale per 32 elements of a row, for quantized weights only. DEFAULT: the fastest of these whose perplexity stays within
@@ -19,7 +20,7 @@ struct type_facts {
     const char *name; // "f32", "q4_1", as in YAML and reports
     int block;        // elements per block
     int bytes;        // bytes per block
-    int ggml;         // the type's number in GGUF
+    int ggml;         // the type's number in GGUF; -1: it has none
 };
 extern const struct type_facts type_facts[TYPES];
 
@@ -33,7 +34,8 @@ struct tensor {
     uint64_t planes;
 };
 
-bool type_is_quantized(enum type type);                                   // a block format with scales
+bool type_has_blocks(enum type type);                                     // with scales
+bool type_is_quantized(enum type type);                                   // blocks of integers
 extern const char *const activations_names[];                             // "default", "f32", "bf16", "int8", NULL
 enum activations activations_resolve(enum activations a, enum type type); // replaces DEFAULT for weights of this type
 

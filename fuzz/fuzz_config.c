@@ -1,7 +1,7 @@
 // fuzz_config.c - arbitrary texts as the configuration files of a Hugging Face directory.
 //
 // Input: the files below, concatenated (fuzz.h).
-// reader: models/config_hf.c models/config_json.c models/config.c formats/json_fields.c
+// reader: models/config_hf.c models/config_json.c models/config_fp8.c models/config.c formats/json_fields.c
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +31,18 @@ static const char *const words[] = { "llama",
                                      "original_max_position_embeddings",
                                      "partial_rotary_factor",
                                      "rope_theta",
+                                     "quantization_config",
+                                     "quant_method",
+                                     "fp8",
+                                     "e4m3",
+                                     "dynamic",
+                                     "weight_block_size",
+                                     "compressed-tensors",
+                                     "float-quantized",
+                                     "config_groups",
+                                     "weights",
+                                     "num_bits",
+                                     "strategy",
                                      "sliding_attention",
                                      "full_attention",
                                      "layer_types",

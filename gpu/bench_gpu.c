@@ -50,7 +50,9 @@ uint8_t *random_blocks(enum type type, size_t bytes)
     }
     const size_t step = (size_t)type_facts[type].bytes;
     const bool two = type == Q4_1 || type == Q5_1 || type == Q4_K || type == Q5_K; // scales
-    for (size_t i = 0; i + step <= bytes; i += step) // exponents below 1: of numbers, or scales
+    for (size_t i = 0; i + step <= bytes && type == MXFP4; i += step)
+        to[i] = 0x78;
+    for (size_t i = 0; i + step <= bytes && type != MXFP4; i += step) // exponents below 1: of numbers, or scales
         for (size_t at = i + (type == Q6_K  ? step - 1
                               : type == F32 ? 3
                                             : 1);

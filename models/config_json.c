@@ -11,6 +11,7 @@
 #include "core/memory.h"
 #include "models/architectures.h"
 #include "models/config_parts.h"
+#include "models/fp8.h"
 #include "formats/json_fields.h"
 
 // Rejects settings that the architecture does not read. null, and values that have no effect, are accepted.
@@ -28,7 +29,6 @@ static bool reject_unsupported(const struct fields *f, const struct architecture
         { "embd_pdrop", "0", 0 },
         { "attn_logit_softcapping", "null", READS_SOFT_CAPS },
         { "final_logit_softcapping", "null", READS_SOFT_CAPS },
-        { "quantization_config", "null", 0 },
         { "compression_config", "null", 0 },
         { "num_experts", "0", 0 },
         { "num_local_experts", "0", 0 },
@@ -460,7 +460,7 @@ bool config_read_family(const struct fields *f, bool required, struct model_conf
 
 bool config_from_json(const struct fields *f, struct model_config *to)
 {
-    return reject_unsupported(f, to->architecture) && check_gate(f, to->architecture) && read_sizes(f, to) &&
-           read_rope(f, to) && read_unrotated(f, to) && read_windows(f, to) && read_experts(f, to) &&
-           read_factors(f, to);
+    return reject_unsupported(f, to->architecture) && config_read_fp8(f, to) && check_gate(f, to->architecture) &&
+           read_sizes(f, to) && read_rope(f, to) && read_unrotated(f, to) && read_windows(f, to) &&
+           read_experts(f, to) && read_factors(f, to);
 }

@@ -173,7 +173,12 @@ static bool load_part_of_matrix(struct tensor_loader *c, const char *name, int64
     if (!weights_get(c->weights, name, rows, width, &w, err))
         return false;
     w = tensor_rows(w, first, n);
-    return quantize(c, name, &w, err) && prepare(c, to, w, err);
+    const bool ok = quantize(c, name, &w, err) && prepare(c, to, w, err);
+    if (ok && w.type == F8_E4M3 && to->data == w.data)
+        to->data = to->packed; // the blocks are not read again
+    if (ok)
+        weights_drop(c->weights, name);
+    return ok;
 }
 
 bool load_matrix(struct tensor_loader *c, const char *name, int64_t rows, int64_t width, struct tensor *to,

@@ -11,6 +11,7 @@
 #include "models/config.h"
 #include "formats/file.h"
 #include "models/finite.h"
+#include "models/fp8.h"
 #include "formats/gguf.h"
 #include "formats/shards.h"
 #include "models/weights_parts.h"
@@ -68,6 +69,9 @@ static void add_tensor(struct weights *w, const struct safetensor *t, const char
     to->stored = xstrdup(t->name);
     to->file = file;
     to->known = weights_type(t->dtype, &type);
+    to->fp8 = w->fp8.used && strcmp(t->dtype, "F8_E4M3") == 0 && strncmp(name, "model.layers.", 13) == 0;
+    if (to->fp8)
+        to->known = true, type = F8_E4M3;
     to->ggml = -1;
     to->type_name = to->known ? type_facts[type].name : t->dtype;
     to->in_file = t->data;
@@ -122,6 +126,7 @@ struct weights *weights_open(const struct model_config *c, struct error *err)
     w->path = xstrdup(c->path);
     w->head_dim = c->head_dim;
     w->architecture = c->architecture;
+    w->fp8 = c->fp8;
     return finish_open(w, c->gguf ? find_gguf(w, c, err) : find_shards(w, NULL, err), err);
 }
 
@@ -148,7 +153,7 @@ void weights_close(struct weights *w)
     free(w);
 }
 
-static struct weight *find(const struct weights *w, const char *name)
+struct weight *weights_find(const struct weights *w, const char *name)
 {
     struct weight wanted = { .name = (char *)(uintptr_t)name };
     return w->n == 0 ? NULL : bsearch(&wanted, w->weight, w->n, sizeof(wanted), by_name);
@@ -156,12 +161,12 @@ static struct weight *find(const struct weights *w, const char *name)
 
 bool weights_has(const struct weights *w, const char *name)
 {
-    return find(w, name) != NULL;
+    return weights_find(w, name) != NULL;
 }
 
 bool weights_shape(const struct weights *w, const char *name, int64_t *rows, int64_t *width)
 {
-    const struct weight *t = find(w, name);
+    const struct weight *t = weights_find(w, name);
     if (t == NULL)
         return false;
     *rows = t->tensor.rows;
@@ -218,7 +223,7 @@ static bool fail_missing(const struct weights *w, const char *name, struct error
 
 static struct weight *find_fitting(struct weights *w, const char *name, int64_t rows, int64_t width, struct error *err)
 {
-    struct weight *t = find(w, name);
+    struct weight *t = weights_find(w, name);
     if (t == NULL) {
         fail_missing(w, name, err);
         return NULL;
@@ -230,11 +235,11 @@ static struct weight *find_fitting(struct weights *w, const char *name, int64_t 
     else if (!t->known && t->ggml >= 0)
         fail(err,
              "%s: tensor %s: its type, %s (%d), is not one of f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, "
-             "q4_k, q5_k, q6_k",
+             "q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4",
              t->file, t->stored, t->type_name, t->ggml);
     else if (!t->known)
         fail(err, "%s: tensor %s: expected F32, F16 or BF16, found %s", t->file, t->stored, t->type_name);
-    else
+    else if (!t->fp8 || fp8_find(w, t, &(struct fp8_matrix){ 0 }, err))
         return t;
     return NULL;
 }
@@ -248,12 +253,35 @@ bool weights_get_unchecked(struct weights *w, const char *name, int64_t rows, in
     return t != NULL;
 }
 
+static void put_blocks(struct weight *t, const struct fp8_matrix *from)
+{
+    t->copy = xrealloc(t->copy, tensor_bytes(t->tensor));
+    fp8_rows(from, 0, from->rows, t->copy);
+    t->tensor.data = t->copy;
+}
+
+void weights_drop(struct weights *w, const char *name)
+{
+    struct weight *t = weights_find(w, name);
+    if (t == NULL || !t->fp8)
+        return;
+    free(t->copy);
+    t->copy = NULL;
+    t->tensor.data = (void *)(uintptr_t)t->in_file;
+    t->checked = false;
+}
+
 bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t width, struct tensor *to, struct error *err)
 {
     struct weight *t = find_fitting(w, name, rows, width, err);
     if (t == NULL)
         return false;
     if (!t->checked) {
+        struct fp8_matrix fp8;
+        if (t->fp8 && !fp8_find(w, t, &fp8, err))
+            return false;
+        if (t->fp8)
+            put_blocks(t, &fp8);
         int64_t bad = tensor_not_finite(&t->tensor);
         if (bad >= 0)
             return fail(err, "%s: tensor %s: row %" PRId64 " holds a number that is not finite", t->file, t->stored,
@@ -265,6 +293,13 @@ bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t widt
     }
     *to = t->tensor;
     return true;
+}
+
+bool weights_fp8(struct weights *w, const char *name, struct fp8_matrix *to, struct error *err)
+{
+    struct weight *t = weights_find(w, name);
+    *to = (struct fp8_matrix){ 0 };
+    return t == NULL || !t->fp8 || fp8_find(w, t, to, err);
 }
 
 static int64_t integer_at(const struct weight *t, size_t size, int64_t i)
@@ -290,7 +325,7 @@ bool weights_integers(struct weights *w, const char *name, int64_t n, int64_t mi
         const char *type;
         size_t size;
     } types[] = { { "I64", 8 }, { "I32", 4 }, { "U8", 1 }, { "BOOL", 1 } };
-    struct weight *t = find(w, name);
+    struct weight *t = weights_find(w, name);
     size_t size = 0;
     if (t == NULL)
         return fail_missing(w, name, err);

@@ -12,6 +12,7 @@
 
 struct architecture;
 struct error;
+struct fp8_matrix;
 struct model_config;
 struct weights;
 
@@ -30,6 +31,10 @@ bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t widt
 // As weights_get, but the numbers are neither read, nor checked, nor reordered: for shapes, and where a packed form exists.
 bool weights_get_unchecked(struct weights *w, const char *name, int64_t rows, int64_t width, struct tensor *to,
                            struct error *err);
+// Frees what weights_get made of a matrix of FP8, and a later one makes again: nothing reads it any more.
+void weights_drop(struct weights *w, const char *name);
+// A matrix of FP8 as it is in the file; to->numbers NULL: the tensor is not one. Returns false and sets err if its scales do not fit.
+bool weights_fp8(struct weights *w, const char *name, struct fp8_matrix *to, struct error *err);
 bool weights_has(const struct weights *w, const char *name);
 // Rows and width of a tensor of any type. Returns false if it does not exist.
 bool weights_shape(const struct weights *w, const char *name, int64_t *rows, int64_t *width);

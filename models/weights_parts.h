@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include "core/digest.h"
 #include "core/tensor.h"
+#include "models/config.h"
 
 struct gguf;
 struct shards;
@@ -21,6 +22,7 @@ struct weight {
     int heads;            // number of heads whose rows are permuted; 0: the rows are in order
     void *copy;           // data with rows in order, or aligned; NULL: the mapped data are used
     bool requested, checked;
+    bool fp8; // floats of eight bits, whose scales are another tensor: as blocks in `copy`
 };
 
 struct weights {
@@ -29,8 +31,11 @@ struct weights {
     struct shards *shards;
     int head_dim;
     const struct architecture *architecture; // of a model
+    struct fp8 fp8;                          // likewise
     size_t n;
     struct weight *weight; // (n) sorted by name
     bool hashed;
     struct hash hash; // of all tensors, if `hashed`
 };
+
+struct weight *weights_find(const struct weights *w, const char *name); // NULL: there is none

@@ -56,6 +56,8 @@ static bool is_dropped(const struct source_tensor *t, const struct model_config 
 static bool plan_tensor(struct quantizing *q, const struct source_tensor *t, struct error *err)
 {
     const struct model_config *c = q->config;
+    if (t->is_scale)
+        return true;
     if (t->role == ROLE_OTHER)
         return fail(err, "%s: tensor %s: a GGUF file of this family cannot store it", c->path, t->name);
     int heads = c->architecture->gguf_rope != GGUF_ROPE_NORM  ? 0
@@ -70,6 +72,7 @@ static bool plan_tensor(struct quantizing *q, const struct source_tensor *t, str
     else
         add(q, weights_gguf_name(c->architecture, t->name), t->tensor, type, vector, heads);
     q->job[q->rewrite.n - 1].more = more;
+    q->job[q->rewrite.n - 1].fp8 = t->fp8;
     return true;
 }
 

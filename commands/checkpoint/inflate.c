@@ -45,6 +45,8 @@ bool inflate_resolve(const struct model_config *c, struct sizes *s, const char *
             err,
             "%s: models of architecture %s cannot be inflated: a larger width changes their norms, or divides their matrices elsewhere",
             c->path, a->name);
+    if (c->fp8.used)
+        return fail(err, "%s: a model of FP8 cannot be inflated: speclab quantize makes one of bf16 of it", c->path);
     if (!resolve("width", c->width, &s->width, err) || !resolve("hidden", c->hidden, &s->hidden, err) ||
         !resolve("heads", c->heads, &s->heads, err) || !resolve("kv-heads", c->kv_heads, &s->kv_heads, err) ||
         !resolve("layers", c->layers, &s->layers, err) || !heads_fit(c, s, err))

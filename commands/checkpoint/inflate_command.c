@@ -23,7 +23,7 @@ static const char about[] =
     "no real model: the file is marked as inflated, which inspect and every report show. Logits are equal up to\n"
     "rounding, which int8 activations can make visible in a text; with four times the width (or the same) they\n"
     "are equal to the last bit. Numbers are copied in the model's own types, so width and hidden must be multiples\n"
-    "of the block size (32 for q4_0 to q8_0, 256 for q4_k to q6_k); the head size stays the same, and as many\n"
+    "of the block size (32, or 256 for q4_k to q6_k and iq4_xs); the head size stays the same, and as many\n"
     "or more query heads share a key-value head. A GGUF file becomes a GGUF file, a Hugging Face directory\n"
     "a directory. PATH must not exist yet. With --target, MODEL is a head of the smaller model, and becomes one of\n"
     "TARGET, an inflated model: with its sizes, and with the drafts of the head.\n";

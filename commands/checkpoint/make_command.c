@@ -22,9 +22,9 @@ struct random_options { // 0: the shape's own
 };
 
 #define AT(field) offsetof(struct random_options, field)
-static const enum type types[] = { Q4_0, Q8_0, BF16, F32 };
+static const enum type types[] = { Q4_0, Q8_0, BF16, F32, IQ4_NL, IQ4_XS, MXFP4 };
 static const struct option options[] = {
-    { "type", OPTION_CHOICE, AT(type), "q4_0", "of all matrices", 0, 0, "q4_0|q8_0|bf16|f32" },
+    { "type", OPTION_CHOICE, AT(type), "q4_0", "of all matrices", 0, 0, "q4_0|q8_0|bf16|f32|iq4_nl|iq4_xs|mxfp4" },
     { "layers", OPTION_INT, AT(layers), "0", "0, here and below: the shape's own", 0, 4096, NULL },
     { "width", OPTION_INT, AT(width), "0", "", 0, 1 << 20, NULL },
     { "heads", OPTION_INT, AT(heads), "0", "", 0, 4096, NULL },
@@ -104,8 +104,9 @@ static bool read_shape(const struct settings *spec, struct random_shape *shape, 
 static const char about[] =
     "Writes a GGUF file of Llama's shape with random weights, which llama.cpp loads as well: for benchmarks, where the\n"
     "generated text does not matter. SHAPE is llama-1b (Llama-3.2-1B), llama-3b, llama-8b, smollm2-135m or qwen3-30b-a3b,\n"
-    "a mixture of experts; its options are type (q4_0, the default, q8_0, bf16 or f32, of all matrices), layers, width,\n"
-    "heads, kv_heads, head_dim, hidden, vocab, context and seed, and of a mixture experts, experts_used and expert_hidden.\n"
+    "a mixture of experts; its options are type (q4_0, the default, q8_0, bf16, f32, iq4_nl, iq4_xs or mxfp4, of all\n"
+    "matrices), layers, width, heads, kv_heads, head_dim, hidden, vocab, context and seed, and of a mixture experts,\n"
+    "experts_used and expert_hidden.\n"
     "The same SHAPE and options give the same bytes. PATH must not exist yet.\n"
     "With eagle3 as SHAPE it writes a folder with an EAGLE-3 head for the model `of`, a layer of that model's shape; its\n"
     "options are of, type (bf16, the default, or f32), draft_vocab (32000) and seed.\n";

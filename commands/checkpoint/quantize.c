@@ -26,6 +26,23 @@ static int64_t source_row(const struct conversion *c, int64_t rows, int64_t i)
     return i - at + at % 2 * (d / 2) + at / 2;
 }
 
+// x (n, from.width) = these rows as floats.
+static void take_rows(struct backend *b, const struct conversion *c, float *x, struct tensor from, const int32_t *row,
+                      int64_t n)
+{
+    const struct tensor out = tensor_of(x, F32, n, from.width);
+    if (c->fp8.numbers == NULL) {
+        b->take(b, out, from, row);
+        return;
+    }
+    uint8_t *blocks = xmalloc(type_row_bytes(F8_E4M3, from.width));
+    for (int64_t i = 0; i < n; i++) {
+        fp8_rows(&c->fp8, row[i], 1, blocks);
+        b->take(b, tensor_rows(out, i, 1), tensor_of(blocks, F8_E4M3, 1, from.width), &(const int32_t){ 0 });
+    }
+    free(blocks);
+}
+
 static bool convert(struct backend *b, const struct conversion *c, struct part *to, int64_t *bad)
 {
     bool transposed = c->heads != 0 && c->from.rows == 1; // a bias: each number is a row
@@ -42,7 +59,7 @@ static bool convert(struct backend *b, const struct conversion *c, struct part *
         int64_t n = from.rows - first < chunk_rows ? from.rows - first : chunk_rows;
         for (int64_t i = 0; i < n; i++)
             row[i] = (int32_t)source_row(c, from.rows, first + i);
-        b->take(b, tensor_of(x, F32, n, from.width), from, row);
+        take_rows(b, c, x, from, row, n);
         for (int64_t i = 0; i < n * from.width && c->more != 0; i++)
             x[i] += c->more;
         for (int64_t i = 0; i < n && *bad < 0; i++)
@@ -95,12 +112,14 @@ static const char *dtype_of(enum type type)
 static bool plan(struct quantizing *q, const struct source_checkpoint *o, struct error *err)
 {
     struct rewrite *r = &q->rewrite;
-    r->n = o->n;
     r->tensor = xcalloc(o->n, sizeof(*r->tensor));
     q->job = xcalloc(o->n, sizeof(*q->job));
     for (size_t i = 0; i < o->n; i++) {
         const struct source_tensor *t = &o->tensor[i];
-        struct new_tensor *f = &r->tensor[i];
+        if (t->is_scale)
+            continue;
+        struct conversion *job = &q->job[r->n];
+        struct new_tensor *f = &r->tensor[r->n++];
         *f = rewrite_copy_tensor(o, i, xstrdup(t->name));
         if (!role_is_matrix(t->role))
             continue;
@@ -109,7 +128,7 @@ static bool plan(struct quantizing *q, const struct source_checkpoint *o, struct
         enum type type = quantized_type(q, t->tensor, t->name);
         if (type == t->tensor.type)
             continue;
-        q->job[i] = (struct conversion){ .from = t->tensor, .to = type };
+        *job = (struct conversion){ .from = t->tensor, .fp8 = t->fp8, .to = type };
         f->data = NULL;
         f->bytes = (size_t)t->tensor.rows * type_row_bytes(type, t->tensor.width);
         f->ggml = o->gguf != NULL ? type_facts[type].ggml : -1;
@@ -141,6 +160,7 @@ static void change_config(void *context, struct json *config)
     const struct quantizing *q = context;
     json_set(config, json_get(config, "dtype") != NULL ? "dtype" : "torch_dtype", json_new_text("bfloat16"));
     json_set(config, CONFIG_QUANTIZED_HF, json_new_text(q->mark));
+    json_drop(config, "quantization_config");
 }
 
 // "smollm2.gguf (q4_1)": the model's name, and the most common type of its matrices by numbers.

@@ -2,6 +2,7 @@
 #pragma once
 #include "core/tensor.h"
 #include "models/config.h"
+#include "models/fp8.h"
 #include "commands/checkpoint/quantize.h"
 #include "commands/checkpoint/writer.h"
 
@@ -9,8 +10,9 @@ struct backend;
 struct gguf_writer;
 struct source_checkpoint;
 
-struct conversion {     // of one tensor
-    struct tensor from; // mapped, in its own type; 1 row for a vector
+struct conversion {        // of one tensor
+    struct tensor from;    // mapped, in its own type; 1 row for a vector
+    struct fp8_matrix fp8; // from's numbers, if they are of F8_E4M3
     enum type to;
     int heads; // permute rows (a vector's numbers) to llama.cpp's order of q and k with this many heads; 0: no permutation
     float more; // added to every number: a norm's weight that the source has less one

@@ -132,25 +132,36 @@ static void take_safetensor(struct source_tensor *to, const struct safetensor *t
     to->tensor = tensor_of((void *)(uintptr_t)t->data, type, rows, width);
 }
 
-static bool check(const struct model_config *c, struct error *err)
+// A matrix of FP8 cannot be read from its data alone.
+static bool take_fp8(struct source_checkpoint *o, struct source_tensor *t, struct error *err)
 {
-    struct weights *w = weights_open(c, err);
-    const bool ok = w != NULL && model_check(c, w, err);
-    weights_close(w);
-    return ok;
+    if (!weights_fp8(o->weights, t->known, &t->fp8, err))
+        return false;
+    t->is_scale = o->config->fp8.used && fp8_is_scale(t->known);
+    if (t->fp8.numbers != NULL) {
+        t->readable = true;
+        t->tensor.type = F8_E4M3;
+        t->type = type_facts[F8_E4M3].name;
+    }
+    return true;
 }
 
 bool source_open(struct source_checkpoint *o, const struct model_config *c, struct error *err)
 {
     *o = (struct source_checkpoint){ .config = c };
-    if (!check(c, err))
+    o->weights = weights_open(c, err);
+    if (o->weights == NULL || !model_check(c, o->weights, err)) {
+        weights_close(o->weights);
         return false;
+    }
     if (c->gguf)
         o->gguf = gguf_open(c->path, err);
     else
         o->shards = shards_open(c->path, err);
-    if (o->gguf == NULL && o->shards == NULL)
+    if (o->gguf == NULL && o->shards == NULL) {
+        weights_close(o->weights);
         return false;
+    }
     const size_t stored = c->gguf ? gguf_tensors(o->gguf) : shards_count(o->shards);
     o->tensor = xcalloc(stored, sizeof(*o->tensor));
     for (size_t i = 0; i < stored; i++) {
@@ -168,6 +179,10 @@ bool source_open(struct source_checkpoint *o, const struct model_config *c, stru
         }
         t->role = role_named(t->known, &t->layer);
         o->n++;
+        if (!take_fp8(o, t, err)) {
+            source_close(o);
+            return false;
+        }
     }
     return true;
 }
@@ -181,5 +196,6 @@ void source_close(struct source_checkpoint *o)
     free(o->tensor);
     gguf_close(o->gguf);
     shards_close(o->shards);
+    weights_close(o->weights);
     *o = (struct source_checkpoint){ 0 };
 }

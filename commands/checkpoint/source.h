@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include "core/tensor.h"
 #include "formats/printable.h"
+#include "models/fp8.h"
 
 struct error;
 struct gguf;
@@ -53,8 +54,10 @@ struct source_tensor {
     int ggml;             // GGUF: the number of the type; otherwise -1
     const char *dtype;    // safetensors: the name of the type; NULL for a GGUF file
     int dims;
-    int64_t dim[8]; // rows first, as in Hugging Face's shapes
-    size_t bytes;   // in the file; 0 if the type is unknown
+    int64_t dim[8];        // rows first, as in Hugging Face's shapes
+    size_t bytes;          // in the file; 0 if the type is unknown
+    struct fp8_matrix fp8; // floats of eight bits, with their scales; numbers NULL: it is of another type
+    bool is_scale;         // scales of such a matrix
 };
 
 struct left_out { // tensors of the file that have no effect on the model (models/unused_tensors.h): Medusa-2's heads
@@ -66,6 +69,7 @@ struct source_checkpoint {
     const struct model_config *config; // borrowed
     struct gguf *gguf;                 // exactly one of gguf and shards is set
     struct shards *shards;
+    struct weights *weights; // the same tensors by name
     size_t n;
     struct source_tensor *tensor; // (n) GGUF: in the order of the file; otherwise sorted by name
     struct left_out left_out;

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 #include "core/tensor.h"
+#include "kernels/cpu/codes.h"
 
 static inline float half_at(const uint8_t *p)
 {
@@ -171,6 +172,53 @@ static void dequantize_q6_k(float *restrict to, const uint8_t *restrict b, int64
     }
 }
 
+// The numbers of 4-bit codes, + 128.
+static inline sixteen numbers_of(const uint8_t table[16], sixteen codes)
+{
+    for (int i = 0; i < 16; i++)
+        codes[i] = table[codes[i]];
+    return codes;
+}
+
+// to (32) = d * the numbers of the codes at q
+static inline void put_coded(float *to, const uint8_t table[16], const uint8_t *q, float d)
+{
+    put_scaled(to, numbers_of(table, sixteen_at(q) & 15), 128, d, 0);
+    put_scaled(to + 16, numbers_of(table, sixteen_at(q) >> 4), 128, d, 0);
+}
+
+static void dequantize_iq4_nl(float *restrict to, const uint8_t *restrict b, int64_t n)
+{
+    for (; n > 0; n -= 32, b += 18, to += 32)
+        put_coded(to, iq4_numbers, b + 2, half_at(b));
+}
+
+static void dequantize_iq4_xs(float *restrict to, const uint8_t *restrict b, int64_t n)
+{
+    for (; n > 0; n -= 256, b += 136, to += 256)
+        for (int g = 0; g < 8; g++) {
+            const int low = b[4 + g / 2] >> (4 * (g % 2)) & 15, high = (b[2] | b[3] << 8) >> (2 * g) & 3;
+            put_coded(to + 32 * g, iq4_numbers, b + 8 + 16 * g, half_at(b) * (float)((low | high << 4) - 32));
+        }
+}
+
+// The scale is half a power of two; that of 0 and of 1 is subnormal.
+static void dequantize_mxfp4(float *restrict to, const uint8_t *restrict b, int64_t n)
+{
+    for (; n > 0; n -= 32, b += 17, to += 32)
+        put_coded(to, mxfp4_numbers, b + 1, bits_to_float(b[0] == 0 ? 0x00400000 : (uint32_t)b[0] << 23) * 0.5f);
+}
+
+static void dequantize_f8(float *restrict to, const uint8_t *restrict b, int64_t n)
+{
+    for (; n > 0; n -= 128, b += 132, to += 128) {
+        float d;
+        memcpy(&d, b, sizeof(d));
+        for (int i = 0; i < 128; i++)
+            to[i] = bits_to_float((uint32_t)(b[4 + i] & 0x7F) << 20 | (uint32_t)(b[4 + i] & 0x80) << 24) * 0x1p120f * d;
+    }
+}
+
 static void dequantize(float *to, const void *row, enum type type, int64_t n)
 {
     switch (type) {
@@ -206,6 +254,18 @@ static void dequantize(float *to, const void *row, enum type type, int64_t n)
         break;
     case Q6_K:
         dequantize_q6_k(to, row, n);
+        break;
+    case IQ4_NL:
+        dequantize_iq4_nl(to, row, n);
+        break;
+    case IQ4_XS:
+        dequantize_iq4_xs(to, row, n);
+        break;
+    case MXFP4:
+        dequantize_mxfp4(to, row, n);
+        break;
+    case F8_E4M3:
+        dequantize_f8(to, row, n);
         break;
     case TYPES:
         break;

@@ -152,7 +152,7 @@ INLINE void tile_quants(struct quant_format f, float (*to)[PANEL], const uint8_t
     for (int t = 0; t < 8; t++)
         UNROLL
     for (int v = 0; v < V; v++) {
-        vu q = quad(f.bits, group, t, v);
+        vu q = quad(f, group, t, v);
         vf d = load(scale[g][f.half_scales ? t / 4 : 0] + v * W), m = load(min[g] + v * W);
         UNROLL
         for (int b = 0; b < 4; b++) {
@@ -161,6 +161,21 @@ INLINE void tile_quants(struct quant_format f, float (*to)[PANEL], const uint8_t
             store(at, f.has_min ? mad(__builtin_convertvector(number, vf), d, m)
                                 : __builtin_convertvector(number - 128, vf) * d);
         }
+    }
+}
+
+// The same of floats of eight bits.
+static void tile_f8(float (*to)[PANEL], const uint8_t *group, const float (*scale)[2][PANEL], int groups)
+{
+    for (int g = 0; g < groups; g++, group += GROUP * PANEL)
+        for (int t = 0; t < 8; t++)
+            UNROLL
+    for (int v = 0; v < V; v++) {
+        const vu four = load_bits(group + (t * V + v) * W * 4);
+        const vf d = load(scale[g][0] + v * W);
+        UNROLL
+        for (int b = 0; b < 4; b++)
+            store(to[g * GROUP + 4 * t + b] + v * W, e4m3_floats(four >> (8 * b)) * d);
     }
 }
 
@@ -180,6 +195,12 @@ static void tile_quantized(float (*to)[PANEL], const struct packed *w, const uin
         TILE_OF(Q4_K)
         TILE_OF(Q5_K)
         TILE_OF(Q6_K)
+        TILE_OF(IQ4_NL)
+        TILE_OF(IQ4_XS)
+        TILE_OF(MXFP4)
+    case F8_E4M3:
+        tile_f8(to, group, scale, groups);
+        break;
     default:
         break;
     }
@@ -206,8 +227,8 @@ static void tile_bf16(float (*to)[PANEL], const uint8_t *from, int n)
 
 static const uint8_t *weights_at(const struct packed *w, const struct panel *p, int64_t first)
 {
-    return type_is_quantized(w->type) ? p->data + w->quants + (size_t)(first / GROUP) * w->group
-                                      : p->data + (size_t)first * (size_t)type_facts[w->type].bytes * PANEL;
+    return type_has_blocks(w->type) ? p->data + w->quants + (size_t)(first / GROUP) * w->group
+                                    : p->data + (size_t)first * (size_t)type_facts[w->type].bytes * PANEL;
 }
 
 // Tile weights = numbers first .. first + n of each panel as floats.
@@ -231,7 +252,7 @@ static void fill_tile(struct tile *t, const struct packed *w, const struct panel
 static void run_floats(float *sums, const struct packed *w, const struct panel *panel, int count,
                        const struct rounded *x, struct tile *t)
 {
-    const bool direct = w->type == F32 || (!type_is_quantized(w->type) && x->chunks <= DIRECT_CHUNKS);
+    const bool direct = w->type == F32 || (!type_has_blocks(w->type) && x->chunks <= DIRECT_CHUNKS);
     const uint8_t *at = (const uint8_t *)t->weights[0];
     size_t panel_bytes = direct ? (size_t)(panel[count - 1].data - panel[0].data) : sizeof(t->weights[0]);
     for (int64_t first = 0; first < w->k; first += TILE_K) {

@@ -124,7 +124,7 @@ INLINE void sum_quads(struct quant_format f, int m, int from, int to, int first,
             four[i / 4] = (vi)load_bits(x + t * m + i);
         UNROLL
         for (int v = 0; v < V; v++) {
-            const vu w = quad(f.bits, group, t, v);
+            const vu w = quad(f, group, t, v);
             UNROLL
             for (int i = from; i < to; i++) {
                 c[i][v] = dot4_lane(s == 0 ? start(f.has_min, x[word * m + i]) : c[i][v], w, four[i / 4], i % 4);
@@ -146,7 +146,7 @@ INLINE void sum_quads(struct quant_format f, int m, int from, int to, int first,
         vu w[V];
         UNROLL
         for (int v = 0; v < V; v++)
-            w[v] = quad(f.bits, group, t, v);
+            w[v] = quad(f, group, t, v);
         UNROLL
         for (int i = from; i < to; i++) {
             UNROLL
@@ -184,7 +184,7 @@ INLINE void sum_quads(struct quant_format f, int m, int from, int to, int first,
         vu w[V];
         UNROLL
         for (int v = 0; v < V; v++)
-            w[v] = f.bits < 8 ? low_quad(f.bits, group, t, v) : quad(8, group, t, v);
+            w[v] = f.bits < 8 ? low_quad(f.bits, group, t, v) : quad(f, group, t, v);
         UNROLL
         for (int i = from; i < to; i++) {
             UNROLL
@@ -277,7 +277,7 @@ INLINE void dot_group(struct quant_format f, int m, int first, int count, vf a[]
         const int t = count == 8 ? s / 2 + s % 2 * 4 : first + s; // low and high halves of the same bytes together
         UNROLL
         for (int v = 0; v < V; v++) {
-            vu w = quad(f.bits, group, t, v);
+            vu w = quad(f, group, t, v);
             UNROLL
             for (int i = 0; i < m; i++)
                 c[i][v] = dot4(c[i][v], w, x[t * m + i]);
@@ -345,6 +345,9 @@ INLINE void dots(struct quant_format f, int m, float *sums, const uint8_t *group
             DOTS(Q4_K, M) \
             DOTS(Q5_K, M) \
             DOTS(Q6_K, M) \
+            DOTS(IQ4_NL, M) \
+            DOTS(IQ4_XS, M) \
+            DOTS(MXFP4, M) \
         default: \
             break; \
         } \

@@ -13,9 +13,10 @@ struct packed packed_shape(struct tensor w)
 {
     struct packed p = { .type = w.type, .rows = w.rows, .k = w.width, .panels = (w.rows + PANEL - 1) / PANEL };
     static const size_t group[TYPES] = {
-        [Q8_0] = 512, [Q4_0] = 256, [Q4_1] = 256, [Q5_0] = 320, [Q5_1] = 320, [Q4_K] = 256, [Q5_K] = 320, [Q6_K] = 384
+        [Q8_0] = 512, [Q4_0] = 256, [Q4_1] = 256,   [Q5_0] = 320,   [Q5_1] = 320,  [Q4_K] = 256,
+        [Q5_K] = 320, [Q6_K] = 384, [IQ4_NL] = 256, [IQ4_XS] = 256, [MXFP4] = 256, [F8_E4M3] = 512
     };
-    if (type_is_quantized(w.type)) {
+    if (type_has_blocks(w.type)) {
         int64_t groups = w.width / GROUP;
         p.group = group[w.type];
         p.quants = up_to_64(packed_scales_at(w.type, groups));
@@ -57,13 +58,17 @@ static void pack_half(uint8_t *to, int lane, const uint8_t *half)
     memcpy(to + 2 * lane, half, 2);
 }
 
-// A block of 32 with a half as scale and, for q4_1 and q5_1, another as minimum.
+// A block of 32 with a half as scale (of mxfp4, a byte) and, for q4_1 and q5_1, another as minimum.
 static void pack_group(const struct packed *p, uint8_t *scales, uint8_t *to, const uint8_t *b, int lane)
 {
     const bool has_min = p->type == Q4_1 || p->type == Q5_1;
     uint8_t q[GROUP];
-    pack_half(scales, lane, b);
-    b += 2;
+    if (p->type == MXFP4)
+        scales[lane] = *b++;
+    else {
+        pack_half(scales, lane, b);
+        b += 2;
+    }
     if (has_min) {
         pack_half(scales + 32, lane, b);
         b += 2;
@@ -115,6 +120,28 @@ static void pack_super_6(const struct packed *p, uint8_t *scales, uint8_t *to, c
     }
 }
 
+static void pack_super_iq4(const struct packed *p, uint8_t *scales, uint8_t *to, const uint8_t *b, int lane)
+{
+    const int high = b[2] | b[3] << 8;
+    pack_half(scales, lane, b);
+    for (int g = 0; g < 8; g++) {
+        const uint8_t *codes = b + 8 + 16 * g;
+        uint8_t q[GROUP];
+        scales[32 + PANEL * g + lane] =
+            (uint8_t)(((b[4 + g / 2] >> (4 * (g % 2)) & 15) | (high >> (2 * g) & 3) << 4) - 32);
+        for (int k = 0; k < GROUP; k++)
+            q[k] = k < 16 ? codes[k] & 15 : codes[k - 16] >> 4;
+        pack_quants(p, to + (size_t)g * p->group, q, lane);
+    }
+}
+
+static void pack_f8(const struct packed *p, uint8_t *scales, uint8_t *to, const uint8_t *b, int lane)
+{
+    memcpy(scales + 4 * lane, b, 4);
+    for (int k = 0; k < type_facts[F8_E4M3].block; k++)
+        to[(size_t)(k / GROUP) * p->group + (size_t)(k % GROUP / 4 * 4 * PANEL + lane * 4 + k % 4)] = b[4 + k];
+}
+
 void pack_panel(const struct packed *p, struct tensor w, int64_t number)
 {
     uint8_t *to = p->data + (size_t)number * p->panel;
@@ -123,7 +150,7 @@ void pack_panel(const struct packed *p, struct tensor w, int64_t number)
     memset(to, 0, p->panel);
     for (int lane = 0; lane < PANEL && number * PANEL + lane < w.rows; lane++) {
         const uint8_t *row = (const uint8_t *)w.data + (size_t)(number * PANEL + lane) * row_bytes;
-        if (!type_is_quantized(w.type)) {
+        if (!type_has_blocks(w.type)) {
             pack_floats(p, to, row, lane);
             continue;
         }
@@ -133,6 +160,10 @@ void pack_panel(const struct packed *p, struct tensor w, int64_t number)
                 pack_super_6(p, to + i * 288, to + p->quants + (size_t)i * 8 * p->group, b, lane);
             else if (w.type == Q4_K || w.type == Q5_K)
                 pack_super_4_5(p, to + i * 320, to + p->quants + (size_t)i * 8 * p->group, b, lane);
+            else if (w.type == F8_E4M3)
+                pack_f8(p, to + i * 64, to + p->quants + (size_t)i * 4 * p->group, b, lane);
+            else if (w.type == IQ4_XS)
+                pack_super_iq4(p, to + i * 160, to + p->quants + (size_t)i * 8 * p->group, b, lane);
             else
                 pack_group(p, to + packed_scales_at(w.type, i), to + p->quants + (size_t)i * p->group, b, lane);
         }

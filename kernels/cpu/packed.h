@@ -9,12 +9,17 @@
 //     BF16     [k / 2][16][2]           an odd k is padded with zeros
 //     others   scales, padded to a multiple of 64 bytes; then for each group of 32 k:
 //              q8_0      [8][16][4]     quads of k: number + 128
-//              4 bits    [4][16][4]     low half of a byte: k 0..15 of the group, high half: 16..31
+//              4 bits    [4][16][4]     low half of a byte: k 0..15 of the group, high half: 16..31; of iq4_nl, iq4_xs and mxfp4
+//                                       these are codes: places in a table of sixteen numbers
 //              5, 6 bits                as 4 bits, then each row's 5th and 6th bits: see quad() in unpack.h
-//     scales   q8_0 q4_0 q5_0: d[16] per group. q4_1 q5_1: d[16], m[16] per group. All are halves.
+//              f8_e4m3   [8][16][4]     quads of k
+//     scales   q8_0 q4_0 q5_0 iq4_nl: d[16] per group. q4_1 q5_1: d[16], m[16] per group. All are halves.
 //              q4_k q5_k: for each 256 k: d[16], dmin[16] halves, and for each of the 8 groups scale[16], min[16] bytes.
 //              q6_k: for each 256 k: d[16] halves, and for each of the 8 groups scale[2][16] signed bytes, for its first
 //              and its second 16 k.
+//              iq4_xs: for each 256 k: d[16] halves, and for each of the 8 groups scale[16] signed bytes.
+//              f8_e4m3: for each 128 k: d[16] floats.
+//              mxfp4: exponent[16] bytes per group, whose numbers are multiples of 2^(exponent - 128).
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,6 +62,12 @@ static inline size_t packed_scales_at(enum type type, int64_t g)
         return (size_t)(g / 8) * 320 + 64 + (size_t)(g % 8) * 32;
     case Q6_K:
         return (size_t)(g / 8) * 288 + 32 + (size_t)(g % 8) * 32;
+    case IQ4_XS:
+        return (size_t)(g / 8) * 160 + 32 + (size_t)(g % 8) * 16;
+    case MXFP4:
+        return (size_t)g * 16;
+    case F8_E4M3:
+        return (size_t)(g / 4) * 64;
     default:
         return (size_t)g * 32;
     }

@@ -1,13 +1,55 @@
 // unpack.h - unpacks packed numbers and their scales to registers. Included by the loops of products, which are
 // compiled for several instruction sets.
 #pragma once
+#include "kernels/cpu/codes.h"
 #include "kernels/cpu/matmul_kernels.h"
+
+// Format of a quantized type.
+struct quant_format {
+    int bits;             // of a number
+    bool has_min;         // a minimum is added to the numbers of a group
+    bool half_scales;     // each half of a group has its own scale
+    bool plain;           // scales and minimums are stored as plain halves and are read from the panel when needed
+    const uint8_t *table; // (16) packed numbers are codes for these, of `bits` bits; NULL: they are the numbers
+};
+
+INLINE struct quant_format quant_format_of(enum type type)
+{
+    switch (type) {
+    case Q8_0:
+        return (struct quant_format){ 8, false, false, true, NULL };
+    case Q4_0:
+        return (struct quant_format){ 4, false, false, true, NULL };
+    case Q4_1:
+        return (struct quant_format){ 4, true, false, true, NULL };
+    case Q5_0:
+        return (struct quant_format){ 5, false, false, true, NULL };
+    case Q5_1:
+        return (struct quant_format){ 5, true, false, true, NULL };
+    case Q4_K:
+        return (struct quant_format){ 4, true, false, false, NULL };
+    case Q6_K:
+        return (struct quant_format){ 6, false, true, false, NULL };
+    case IQ4_NL:
+        return (struct quant_format){ 8, false, false, true, iq4_numbers };
+    case IQ4_XS:
+        return (struct quant_format){ 8, false, false, false, iq4_numbers };
+    case MXFP4:
+        return (struct quant_format){ 8, false, false, false, mxfp4_numbers };
+    default:
+        return (struct quant_format){ 5, true, false, false, NULL }; // Q5_K
+    }
+}
 
 // Register v of quad t of a group (four consecutive k of each output). Numbers are shifted to the top of their bytes (a 4-bit
 // q becomes 16 q), which saves shifts and gives all types the same offset, 128; the scale is divided to match, which is exact.
-INLINE vu quad(int bits, const uint8_t *group, int t, int v)
+INLINE vu quad(struct quant_format f, const uint8_t *group, int t, int v)
 {
-    const int up = 8 - bits, at = v * W * 4;
+    const int bits = f.bits, up = 8 - bits, at = v * W * 4;
+    if (f.table != NULL) {
+        const vu codes = load_bits(group + t % 4 * V * W * 4 + at);
+        return look_up(f.table, (t < 4 ? codes : codes >> 4) & 0x0F0F0F0Fu);
+    }
     if (bits == 8)
         return load_bits(group + t * V * W * 4 + at);
     vu q = load_bits(group + t % 4 * V * W * 4 + at);
@@ -36,36 +78,6 @@ INLINE vu low_quad(int bits, const uint8_t *group, int t, int v)
     return q;
 }
 
-// Format of a quantized type.
-struct quant_format {
-    int bits;         // of a number
-    bool has_min;     // a minimum is added to the numbers of a group
-    bool half_scales; // each half of a group has its own scale
-    bool plain;       // scales and minimums are stored as plain halves and are read from the panel when needed
-};
-
-INLINE struct quant_format quant_format_of(enum type type)
-{
-    switch (type) {
-    case Q8_0:
-        return (struct quant_format){ 8, false, false, true };
-    case Q4_0:
-        return (struct quant_format){ 4, false, false, true };
-    case Q4_1:
-        return (struct quant_format){ 4, true, false, true };
-    case Q5_0:
-        return (struct quant_format){ 5, false, false, true };
-    case Q5_1:
-        return (struct quant_format){ 5, true, false, true };
-    case Q4_K:
-        return (struct quant_format){ 4, true, false, false };
-    case Q6_K:
-        return (struct quant_format){ 6, false, true, false };
-    default:
-        return (struct quant_format){ 5, true, false, false }; // Q5_K
-    }
-}
-
 // W lanes of a group's plain scales at s, divided to match quad(); and of its minimums.
 INLINE vf plain_scale(struct quant_format f, const uint8_t *s, int lane)
 {
@@ -75,6 +87,13 @@ INLINE vf plain_scale(struct quant_format f, const uint8_t *s, int lane)
 INLINE vf plain_min(const uint8_t *s, int lane)
 {
     return halves(s + 2 * PANEL + 2 * lane);
+}
+
+// 2^(b - 128) for W bytes b below 255; that of 0 and of 1 is subnormal.
+INLINE vf half_powers(const uint8_t *b)
+{
+    const vi exponent = __builtin_convertvector(unsigned_bytes(b), vi);
+    return (vf)((exponent << 23) | ((exponent == 0) & 0x00400000)) * splat(0.5f);
 }
 
 // Scales (d * scale as in the checkpoint's format, divided exactly to match quad()) and minimums of one group to the tile.
@@ -100,6 +119,15 @@ INLINE void unpack_scales(enum type type, struct tile *t, int p, int g, const ui
             store(t->scale[p][g][1] + at, d * signed_bytes(s + PANEL + at));
             break;
         }
+        case IQ4_XS:
+            store(scale, halves(panel + group / 8 * 160 + 2 * at) * signed_bytes(s + at));
+            break;
+        case F8_E4M3:
+            store(scale, load((const float *)(const void *)s + at));
+            break;
+        case MXFP4:
+            store(scale, half_powers(s + at));
+            break;
         default:
             store(scale, plain_scale(f, s, at));
             if (f.has_min)
@@ -130,6 +158,10 @@ static void load_scales(struct tile *t, int p, const struct packed *w, const uin
         SCALES_OF(Q4_K)
         SCALES_OF(Q5_K)
         SCALES_OF(Q6_K)
+        SCALES_OF(IQ4_NL)
+        SCALES_OF(IQ4_XS)
+        SCALES_OF(MXFP4)
+        SCALES_OF(F8_E4M3)
     default:
         break;
     }

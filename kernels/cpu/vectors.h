@@ -59,6 +59,25 @@ INLINE vu hidden(vu v)
     return v;
 }
 
+// table[b] for each byte b of v, which is below 16.
+INLINE vu look_up(const uint8_t table[16], vu v)
+{
+#if defined(__AVX512F__)
+    return (vu)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table)), (__m512i)v);
+#elif defined(__AVX2__)
+    return (vu)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table)), (__m256i)v);
+#elif defined(NEON)
+    return (vu)vqtbl1q_u8(vld1q_u8(table), (uint8x16_t)v);
+#else
+    uint8_t b[sizeof(v)];
+    memcpy(b, &v, sizeof(b));
+    for (size_t i = 0; i < sizeof(b); i++)
+        b[i] = table[b[i]];
+    memcpy(&v, b, sizeof(b));
+    return v;
+#endif
+}
+
 INLINE vf splat(float x)
 {
     return x - (vf){ 0 };
@@ -118,6 +137,12 @@ INLINE vf halves(const uint8_t *p)
     }
     return v;
 #endif
+}
+
+// W floats of eight bits: of four of exponent, which is that of a float less 120.
+INLINE vf e4m3_floats(vu b) // other bits of b may be set
+{
+    return (vf)((b & 0x7F) << 20 | (b & 0x80) << 24) * splat(0x1p120f);
 }
 
 // W bytes as floats. Without the intrinsics gcc 12 converts them one by one.

@@ -146,7 +146,7 @@ static struct tensor convert_to_f32(struct cuda *c, struct tensor w, struct erro
 static struct tensor cublas_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err)
 {
     struct tensor prepared = {};
-    if (type_is_quantized(w.type)) {
+    if (type_has_blocks(w.type)) {
         fail(err, "device cublas: cuBLAS supports f32, f16 and bf16 weights, not %s; device cuda supports it",
              type_facts[w.type].name);
         return prepared;

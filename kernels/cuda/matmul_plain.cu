@@ -81,6 +81,10 @@ void matmul_plain_run(struct cuda *c, float *out, const float *x, int n, const u
         RUN(Q4_K)
         RUN(Q5_K)
         RUN(Q6_K)
+        RUN(IQ4_NL)
+        RUN(IQ4_XS)
+        RUN(MXFP4)
+        RUN(F8_E4M3)
 #undef RUN
     case TYPES:
         break;

@@ -11,10 +11,12 @@
 //
 //     quants  [tile][unit][load][lane] uint4
 //     scales  [tile][unit][g][words]   of rows g and g + 8, for each group of 32 k in the unit:
-//             SCALING_HALF       half d of row g; of row g + 8                             q8_0 q5_0 q4_0
+//             SCALING_HALF       half d of row g; of row g + 8                             q8_0 q5_0 q4_0 iq4_nl
 //             SCALING_MIN        halves d, m of row g; of row g + 8                        q5_1 q4_1
 //             SCALING_SUPER      bytes scale, min of row g; of row g + 8                   q5_k q4_k
-//             SCALING_SUB_BLOCK  bytes scale of the first and second 16 k of row g; g + 8  q6_k
+//             SCALING_SUB_BLOCK  bytes scale of the first and second 16 k of row g; g + 8  q6_k iq4_xs
+//             SCALING_POWER      bytes exponent of row g; of row g + 8                     mxfp4
+//             SCALING_FLOAT      of the whole unit: float d of row g; of row g + 8         f8_e4m3
 //     supers  [tile][unit / 4][g][words], 256 k each
 //             SCALING_SUPER      halves d, dmin of row g; of row g + 8
 //             SCALING_SUB_BLOCK  half d of row g; of row g + 8
@@ -25,12 +27,23 @@ namespace DEVICE_SPACE
 {
 
 enum { TILE = 16, GROUP = 32, SUPER = 256, SLICES = 8 };
-enum form { FORM_RAW, FORM_BF16, FORM_F16, FORM_INT8, FORM_INT4 };
-enum scaling { SCALING_NONE, SCALING_HALF, SCALING_MIN, SCALING_SUPER, SCALING_SUB_BLOCK };
+// FORM_IQ4: codes for sixteen numbers; FORM_E2M1, FORM_E4M3: floats of four and of eight bits.
+enum form { FORM_RAW, FORM_BF16, FORM_F16, FORM_INT8, FORM_INT4, FORM_IQ4, FORM_E2M1, FORM_E4M3 };
+enum scaling {
+    SCALING_NONE,
+    SCALING_HALF,
+    SCALING_MIN,
+    SCALING_SUPER,
+    SCALING_SUB_BLOCK,
+    SCALING_POWER,
+    SCALING_FLOAT
+};
 
 __host__ __device__ constexpr int form_bits(int form)
 {
-    return form == FORM_INT8 ? 8 : form == FORM_INT4 ? 4 : 16;
+    return form == FORM_INT8 || form == FORM_E4M3                       ? 8
+           : form == FORM_INT4 || form == FORM_IQ4 || form == FORM_E2M1 ? 4
+                                                                        : 16;
 }
 
 __host__ __device__ constexpr int form_unit(int form)
@@ -40,12 +53,12 @@ __host__ __device__ constexpr int form_unit(int form)
 
 __host__ __device__ constexpr int form_loads(int form)
 {
-    return form == FORM_INT4 ? 1 : 2;
+    return form_bits(form) == 4 ? 1 : 2;
 }
 
 __host__ __device__ constexpr int scale_words(int scaling)
 {
-    return scaling == SCALING_NONE ? 0 : scaling == SCALING_MIN ? 4 : 2;
+    return scaling == SCALING_NONE ? 0 : scaling == SCALING_POWER ? 1 : scaling == SCALING_MIN ? 4 : 2;
 }
 
 __host__ __device__ constexpr int super_words(int scaling)
@@ -102,6 +115,12 @@ struct affine {
     float scale, offset;
 };
 
+// 2^(exponent - 127); that of 0 is subnormal.
+__device__ inline float power_to_float(uint8_t exponent)
+{
+    return __uint_as_float(exponent == 0 ? 0x00400000 : (uint32_t)exponent << 23);
+}
+
 // For row g + 8 * high, group 0 or 1 of the unit, half 0 or 1 of the group; from the words of rows g and g + 8.
 template <int SCALING>
 __device__ inline struct affine affine_of(const uint32_t *scale, const uint32_t *super, int group, int high, int half)
@@ -115,7 +134,11 @@ __device__ inline struct affine affine_of(const uint32_t *scale, const uint32_t 
         const uint32_t w = scale[group] >> 16 * high, d = super[high];
         return { half_to_float((uint16_t)d) * (float)(w & 0xFF),
                  -(half_to_float((uint16_t)(d >> 16)) * (float)(w >> 8 & 0xFF)) };
-    } else if constexpr (SCALING == SCALING_SUB_BLOCK)
+    } else if constexpr (SCALING == SCALING_FLOAT)
+        return { __uint_as_float(scale[high]), 0 };
+    else if constexpr (SCALING == SCALING_POWER)
+        return { power_to_float((uint8_t)(scale[0] >> (16 * group + 8 * high))), 0 };
+    else if constexpr (SCALING == SCALING_SUB_BLOCK)
         return { half_to_float((uint16_t)(super[0] >> 16 * high)) *
                      (float)(int8_t)(scale[group] >> (16 * high + 8 * half)),
                  0 };

@@ -25,7 +25,12 @@ __device__ static uint32_t stored(const struct packed *p, const uint8_t *row, in
     if (form_bits(p->form) == 16)
         return bits_at(row + 2 * k);
     const int in = (int)(k % block_numbers(p->type));
-    const int q = quant_at(p->type, row + k / block_numbers(p->type) * block_bytes(p->type), in);
+    const uint8_t *b = row + k / block_numbers(p->type) * block_bytes(p->type);
+    if (p->form == FORM_IQ4 || p->form == FORM_E2M1)
+        return code_at(p->type, b, in);
+    if (p->form == FORM_E4M3)
+        return b[4 + in];
+    const int q = quant_at(p->type, b, in);
     return p->form == FORM_INT8 ? q & 0xFF : q + p->zero;
 }
 
@@ -90,6 +95,12 @@ static __global__ void pack_scales(const __grid_constant__ struct panel w)
             word[group] |= (uint32_t)(s.scale | scale_in(w, r, k + GROUP * group + 16).scale << 8) << 16 * high;
             super[0] |= group == 0 ? (uint32_t)s.d << 16 * high : 0;
             break;
+        case SCALING_FLOAT:
+            word[high] = s.d | (uint32_t)s.m << 16; // of both groups
+            break;
+        case SCALING_POWER:
+            word[0] |= (uint32_t)s.scale << (16 * group + 8 * high);
+            break;
         case SCALING_NONE:
             break;
         }
@@ -106,6 +117,7 @@ static enum scaling scaling_of(enum type type)
     case Q8_0:
     case Q4_0:
     case Q5_0:
+    case IQ4_NL:
         return SCALING_HALF;
     case Q4_1:
     case Q5_1:
@@ -114,7 +126,12 @@ static enum scaling scaling_of(enum type type)
     case Q5_K:
         return SCALING_SUPER;
     case Q6_K:
+    case IQ4_XS:
         return SCALING_SUB_BLOCK;
+    case MXFP4:
+        return SCALING_POWER;
+    case F8_E4M3:
+        return SCALING_FLOAT;
     default:
         return SCALING_NONE;
     }
@@ -133,6 +150,13 @@ static enum form form_of(enum type type)
     case Q4_1:
     case Q4_K:
         return FORM_INT4;
+    case IQ4_NL:
+    case IQ4_XS:
+        return FORM_IQ4;
+    case MXFP4:
+        return FORM_E2M1;
+    case F8_E4M3:
+        return FORM_E4M3;
     default:
         return FORM_INT8;
     }

@@ -34,7 +34,7 @@ __device__ inline struct place place_of(const struct small_matmul &s, int tile)
 __host__ __device__ constexpr int ahead_of(int form, int columns, int weights, int planes)
 {
     const int work = columns * weights * planes;
-    return work >= 12 ? 1 : work >= (form == FORM_INT8 ? 4 : 8) ? 2 : 4 / weights;
+    return work >= 12 ? 1 : work >= (form_bits(form) == 8 ? 4 : 8) ? 2 : 4 / weights;
 }
 
 // sum := the products of units slice, slice + SLICES, .. below `units`. tile: of part[0] and part[WEIGHTS - 1]; first: tile of x. Waits

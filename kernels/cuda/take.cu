@@ -41,7 +41,12 @@ __device__ static float packed_value(const struct packed *p, int64_t r, int64_t 
         return bf16_to_float((uint16_t)bits);
     if (p->form == FORM_F16)
         return half_to_float((uint16_t)bits);
-    const float q = p->form == FORM_INT8 ? (float)(int8_t)bits : (float)((int)(bits & 15) - p->zero);
+    const int code = (int)(bits & 15);
+    const float q = p->form == FORM_INT8   ? (float)(int8_t)bits
+                    : p->form == FORM_IQ4  ? (float)iq4_number(code)
+                    : p->form == FORM_E4M3 ? e4m3_number((uint8_t)bits)
+                    : p->form == FORM_E2M1 ? 0.5f * (float)e2m1_number(code)
+                                           : (float)(code - p->zero);
     switch (p->scaling) {
     case SCALING_HALF:
         return scaled<SCALING_HALF>(p, r, k, q);
@@ -51,6 +56,10 @@ __device__ static float packed_value(const struct packed *p, int64_t r, int64_t 
         return scaled<SCALING_SUPER>(p, r, k, q);
     case SCALING_SUB_BLOCK:
         return scaled<SCALING_SUB_BLOCK>(p, r, k, q);
+    case SCALING_POWER:
+        return scaled<SCALING_POWER>(p, r, k, q);
+    case SCALING_FLOAT:
+        return scaled<SCALING_FLOAT>(p, r, k, q);
     default:
         return q;
     }

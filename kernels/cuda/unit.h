@@ -34,7 +34,8 @@ __device__ inline void fetch(struct fragment<FORM, SCALING> *to, const struct pa
     } else if constexpr (scale_words(SCALING) == 2) {
         const uint2 v = *(const uint2 *)scales;
         to->scale[0] = v.x, to->scale[1] = v.y;
-    }
+    } else if constexpr (scale_words(SCALING) == 1)
+        to->scale[0] = *scales;
     const uint32_t *supers = w.supers + ((int64_t)(at / 4) * 8 + lane / 4) * super_words(SCALING);
     if constexpr (super_words(SCALING) == 2) {
         const uint2 v = *(const uint2 *)supers;
@@ -46,12 +47,14 @@ __device__ inline void fetch(struct fragment<FORM, SCALING> *to, const struct pa
 // Moves the second 32 k of a unit to the place of the first.
 template <int FORM, int SCALING> __device__ inline void next_block(struct fragment<FORM, SCALING> *w)
 {
-    if constexpr (FORM == FORM_INT8)
+    if constexpr (form_bits(FORM) == 8)
         w->quants[0] = w->quants[1];
-    if constexpr (FORM == FORM_INT4)
+    if constexpr (form_bits(FORM) == 4)
         w->quants[0] = make_uint4(w->quants[0].z, w->quants[0].w, 0, 0);
+    if constexpr (SCALING == SCALING_POWER)
+        w->scale[0] >>= 16;
     UNROLL
-    for (int i = 0; i < scale_words(SCALING) / 2; i++)
+    for (int i = 0; i < scale_words(SCALING) / 2 && SCALING != SCALING_FLOAT; i++)
         w->scale[i] = w->scale[i + scale_words(SCALING) / 2];
 }
 
@@ -76,6 +79,19 @@ __device__ inline uint32_t pair_sum(uint32_t a, uint32_t b)
 #endif
 }
 
+// a * b of each half; the products must be exact.
+__device__ inline uint32_t pair_product(uint32_t a, uint32_t b)
+{
+#if defined(EMULATED)
+    return pair_of(__uint_as_float(a << 16) * __uint_as_float(b << 16),
+                   __uint_as_float(a & 0xFFFF0000) * __uint_as_float(b & 0xFFFF0000));
+#else
+    uint32_t product; // of subnormal numbers too
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(a), "r"(b), "r"(0));
+    return product;
+#endif
+}
+
 // 0x4300 is 128 in bfloat16, whose last seven bits then count units; 0x4380 is 256.
 __device__ inline uint32_t pair_of_int8(uint32_t q) // in bits 0..7 and 16..23, two's complement
 {
@@ -85,6 +101,25 @@ __device__ inline uint32_t pair_of_int8(uint32_t q) // in bits 0..7 and 16..23, 
 __device__ inline uint32_t pair_of_int4(uint32_t q, uint32_t minus) // in bits 0..3 and 16..19; minus: -128 - zero
 {
     return pair_sum((q & 0x000F000F) | 0x43004300, minus);
+}
+
+// The same of codes, by a permutation of bytes: from the lower half of the table and from the upper one.
+__device__ inline uint32_t pair_of_iq4(uint32_t codes) // in bits 0..3 and 16..19
+{
+    const uint32_t place = codes & 0x00070007, from = place | place >> 8, upper = (codes >> 3 & 0x00010001) * 0xFF;
+    const uint32_t low = __byte_perm(0xBFAD9881, 0xF6EADDCF, from), high = __byte_perm(0x26190D01, 0x71594535, from);
+    return pair_of_int8(low ^ ((low ^ high) & upper));
+}
+
+// Floats of four bits: two of exponent, so their bits are those of subnormal bfloat16, or of ones beside them, times 2^126.
+__device__ inline uint32_t pair_of_e2m1(uint32_t codes) // in bits 0..3 and 16..19
+{
+    return pair_product((codes & 0x00070007) << 6, 0x7E807E80) | (codes & 0x00080008) << 12;
+}
+
+__device__ inline uint32_t pair_of_e4m3(uint32_t b) // in bits 0..7 and 16..23; the same with 2^120
+{
+    return pair_product((b & 0x007F007F) << 4, 0x7B807B80) | (b & 0x00800080) << 8;
 }
 
 // Splits halves into sums of two bfloat16: of eleven bits, eight and three.
@@ -115,6 +150,12 @@ template <int FORM> __device__ inline void weights_of(uint32_t a[2][4], const ui
             pairs_of_half(w, &a[0][i], &a[1][i]);
         else if constexpr (FORM == FORM_INT8)
             a[0][i] = pair_of_int8(w);
+        else if constexpr (FORM == FORM_IQ4)
+            a[0][i] = pair_of_iq4(w);
+        else if constexpr (FORM == FORM_E4M3)
+            a[0][i] = pair_of_e4m3(w);
+        else if constexpr (FORM == FORM_E2M1)
+            a[0][i] = pair_of_e2m1(w);
         else
             a[0][i] = pair_of_int4(w, minus);
     }
@@ -132,6 +173,10 @@ template <typename F> static inline void every_form(F f)
     f.template operator()<FORM_INT4, SCALING_HALF>();
     f.template operator()<FORM_INT4, SCALING_MIN>();
     f.template operator()<FORM_INT4, SCALING_SUPER>();
+    f.template operator()<FORM_IQ4, SCALING_HALF>();
+    f.template operator()<FORM_IQ4, SCALING_SUB_BLOCK>();
+    f.template operator()<FORM_E2M1, SCALING_POWER>();
+    f.template operator()<FORM_E4M3, SCALING_FLOAT>();
 }
 
 // Calls f with the form, the scaling and the number of planes of a weight's products.

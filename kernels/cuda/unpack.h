@@ -10,7 +10,10 @@ namespace DEVICE_SPACE
 
 __host__ __device__ constexpr int block_numbers(enum type type)
 {
-    return type == Q4_K || type == Q5_K || type == Q6_K ? 256 : type == F32 || type == F16 || type == BF16 ? 1 : 32;
+    return type == Q4_K || type == Q5_K || type == Q6_K || type == IQ4_XS ? 256
+           : type == F8_E4M3                                              ? 128
+           : type == F32 || type == F16 || type == BF16                   ? 1
+                                                                          : 32;
 }
 
 __host__ __device__ constexpr int block_bytes(enum type type)
@@ -21,6 +24,7 @@ __host__ __device__ constexpr int block_bytes(enum type type)
     case Q8_0:
         return 34;
     case Q4_0:
+    case IQ4_NL:
         return 18;
     case Q4_1:
         return 20;
@@ -34,6 +38,12 @@ __host__ __device__ constexpr int block_bytes(enum type type)
         return 176;
     case Q6_K:
         return 210;
+    case IQ4_XS:
+        return 136;
+    case MXFP4:
+        return 17;
+    case F8_E4M3:
+        return 132;
     default:
         return 2;
     }
@@ -42,6 +52,33 @@ __host__ __device__ constexpr int block_bytes(enum type type)
 __device__ inline uint16_t bits_at(const uint8_t *p)
 {
     return (uint16_t)(p[0] | p[1] << 8);
+}
+
+// The number of a code of iq4_nl and iq4_xs.
+__device__ inline int iq4_number(int code)
+{
+    const uint64_t low = 0xF6EADDCFBFAD9881, high = 0x7159453526190D01; // -127, -104, .., -10; 1, 13, .., 113
+    return (int8_t)((code < 8 ? low : high) >> 8 * (code % 8));
+}
+
+// Twice the float of four bits.
+__device__ inline int e2m1_number(int code)
+{
+    const int size = code & 7, number = size < 4 ? size : (2 | (size & 1)) << (size / 2 - 1);
+    return code < 8 ? number : -number;
+}
+
+// A float of eight bits.
+__device__ inline float e4m3_number(uint8_t b)
+{
+    return __uint_as_float((uint32_t)(b & 0x7F) << 20 | (uint32_t)(b & 0x80) << 24) * 0x1p120f;
+}
+
+// The code of number i of a block of iq4_nl, iq4_xs or mxfp4.
+__device__ inline int code_at(enum type type, const uint8_t *b, int i)
+{
+    const int from = type == MXFP4 ? 1 : type == IQ4_XS ? 8 + i / 32 * 16 : 2;
+    return b[from + i % 16] >> 4 * (i % 32 / 16) & 15;
 }
 
 // The quantized value i of a block, which is multiplied by its scale.
@@ -68,6 +105,11 @@ __device__ inline int quant_at(enum type type, const uint8_t *b, int i)
         const int four = b[64 * half + 32 * (g & 1) + j] >> 4 * (g / 2) & 15;
         return (four | (b[128 + 32 * half + j] >> 2 * g & 3) << 4) - 32;
     }
+    case IQ4_NL:
+    case IQ4_XS:
+        return iq4_number(code_at(type, b, i));
+    case MXFP4:
+        return e2m1_number(code_at(type, b, i));
     default:
         return 0;
     }
@@ -75,8 +117,8 @@ __device__ inline int quant_at(enum type type, const uint8_t *b, int i)
 
 // The stored scale and minimum of number i of a block.
 struct block_scale {
-    uint16_t d, m;      // halves: scale, and minimum or its scale
-    uint8_t scale, min; // of the group, for types whose d and m are of a block of 256
+    uint16_t d, m;      // halves: scale, and minimum or its scale; of f8_e4m3, of the bits of a float
+    uint8_t scale, min; // of the group, for types whose d and m are of a block of 256; scale: an exponent of mxfp4
 };
 
 __device__ inline struct block_scale block_scale_at(enum type type, const uint8_t *b, int i)
@@ -95,6 +137,14 @@ __device__ inline struct block_scale block_scale_at(enum type type, const uint8_
     }
     case Q6_K:
         return { bits_at(b + 208), 0, b[192 + i / 16], 0 };
+    case IQ4_XS: {
+        const int g = i / 32, low = b[4 + g / 2] >> 4 * (g % 2) & 15, high = bits_at(b + 2) >> 2 * g & 3;
+        return { bits_at(b), 0, (uint8_t)((low | high << 4) - 32), 0 };
+    }
+    case MXFP4:
+        return { 0, 0, b[0], 0 };
+    case F8_E4M3:
+        return { bits_at(b), bits_at(b + 2), 0, 0 };
     default:
         return { bits_at(b), 0, 0, 0 };
     }
@@ -112,6 +162,8 @@ __device__ inline float value_at(enum type type, const uint8_t *row, int64_t k)
     const uint8_t *b = row + k / block_numbers(type) * block_bytes(type);
     const int i = (int)(k % block_numbers(type));
     const struct block_scale s = block_scale_at(type, b, i);
+    if (type == F8_E4M3)
+        return e4m3_number(b[4 + i]) * __uint_as_float(s.d | (uint32_t)s.m << 16);
     const float q = (float)quant_at(type, b, i), d = half_to_float(s.d), m = half_to_float(s.m);
     switch (type) {
     case Q4_1:
@@ -121,7 +173,10 @@ __device__ inline float value_at(enum type type, const uint8_t *row, int64_t k)
     case Q5_K:
         return q * (d * (float)s.scale) + -(m * (float)s.min);
     case Q6_K:
+    case IQ4_XS:
         return q * (d * (float)(int8_t)s.scale);
+    case MXFP4:
+        return 0.5f * q * power_to_float(s.scale);
     default:
         return q * d;
     }

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""quantized.json: blocks of 32 float32 numbers and gguf-py's Q8_0, Q4_0 and BF16 of them.
+"""quantized.json: blocks of 32 float32 numbers and gguf-py's Q8_0, Q4_0, BF16 and MXFP4 of them.
 
     make_quantized.py OUT.json
 
-{"blocks": [{"what": ..., "x": hex, "Q8_0": hex, "Q4_0": hex, "BF16": hex}, ...], "odd": [{"x": hex, "BF16": hex}, ...]}
+{"blocks": [{"what": ..., "x": hex, "Q8_0": hex, "Q4_0": hex, "BF16": hex,
+  "MXFP4": hex}, ...], "odd": [{"x": hex, "BF16": hex}, ...]}
 x is the numbers' own bytes.  `odd` has what only BF16 is made of: infinities and what is no number.
 gguf-py's Q8_0 and Q4_0 are bit-exact with ggml's reference (it says so, and tests it against the C library).
 """
@@ -57,7 +58,7 @@ def main(path):
     for what, values in kinds(rng):
         x = np.array(values, dtype=np.float32)
         assert len(x) == 32 and np.isfinite(x).all()
-        blocks.append({"what": what, "x": x.tobytes().hex(), **{n: quantized(x, n) for n in ("Q8_0", "Q4_0", "BF16")}})
+        blocks.append({"what": what, "x": x.tobytes().hex(), **{n: quantized(x, n) for n in ("Q8_0", "Q4_0", "BF16", "MXFP4")}})
     bits = [0x7F800000, 0xFF800000, 0x7F800001, 0xFF800001, 0x7FC00000, 0x7FFFFFFF, 0x7F807FFF, 0xFFFF8000,
             0x7F7FFFFF, 0xFF7F8000, 0x7F7F7FFF, 0x00000001, 0x80007FFF, 0x00008000, 0x00018000, 0x3F808000,
             0x3F818000, 0x3F808001, 0x3F807FFF, 0xBF818000, 0x00000000, 0x80000000, 0x00800000, 0x007FFFFF] + [0] * 8

@@ -286,7 +286,7 @@ static void making_a_model_is_deterministic_and_the_model_runs(void **state)
 {
     char *a = test_path("made-a.gguf"), *b = test_path("made-b.gguf");
     const char *shape = "layers=2,width=64,heads=4,kv_heads=2,head_dim=16,hidden=96,vocab=300,context=128";
-    const char *types[] = { "q4_0", "q8_0", "bf16", "f32" };
+    const char *types[] = { "q4_0", "q8_0", "bf16", "f32", "iq4_nl", "mxfp4" };
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         unlink(a);
         unlink(b);
@@ -313,7 +313,7 @@ static void making_a_model_is_deterministic_and_the_model_runs(void **state)
     child_expect_error(1, "exists already", words);
     free(words);
     child_expect_error(2, "llama-1b, llama-3b", "make llama-2b --out x");
-    child_expect_error(2, "q4_0|q8_0|bf16|f32", "make llama-1b:type=q3 --out x");
+    child_expect_error(2, "q4_0|q8_0|bf16|f32|iq4_nl|iq4_xs|mxfp4", "make llama-1b:type=q3 --out x");
     child_expect_error(1, "block size 32", "make llama-1b:width=100 --out x");
     child_expect_error(1, "multiple of kv_heads", "make llama-1b:heads=30 --out x");
     child_expect_error(2, "--out", "make llama-1b");

@@ -78,7 +78,7 @@ static void products(const struct cases *c)
     static const int float_rows[] = { 1, 2, 3, 4, 5, 6, 7, 13, 25 };
     for (int t = 0; t < TYPES; t++) {
         const enum type type = (enum type)t;
-        const int k = type_is_quantized(type) ? 256 : 151; // odd, and more than a tile
+        const int k = type_has_blocks(type) ? 256 : 151; // odd, and more than a tile
         for (size_t i = 0; i < sizeof(int8_rows) / sizeof(int8_rows[0]) && type_is_quantized(type); i++)
             for (int wide = 0; wide < 2; wide++)
                 product(c, type, ACTIVATIONS_INT8, int8_rows[i], wide ? 768 : 256);

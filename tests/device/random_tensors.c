@@ -40,8 +40,9 @@ struct tensor floats(float *x, int64_t rows, int64_t width)
 uint8_t *blocks(enum type type, int64_t rows, int64_t width)
 {
     static const int scales[TYPES][2] = {
-        [Q8_0] = { 0, -1 }, [Q4_0] = { 0, -1 }, [Q4_1] = { 0, 2 }, [Q5_0] = { 0, -1 },
-        [Q5_1] = { 0, 2 },  [Q4_K] = { 0, 2 },  [Q5_K] = { 0, 2 }, [Q6_K] = { 208, -1 }
+        [Q8_0] = { 0, -1 },   [Q4_0] = { 0, -1 },   [Q4_1] = { 0, 2 },    [Q5_0] = { 0, -1 },
+        [Q5_1] = { 0, 2 },    [Q4_K] = { 0, 2 },    [Q5_K] = { 0, 2 },    [Q6_K] = { 208, -1 },
+        [IQ4_NL] = { 0, -1 }, [IQ4_XS] = { 0, -1 }, [MXFP4] = { -1, -1 }, [F8_E4M3] = { -1, -1 }
     };
     size_t bytes = (size_t)rows * type_row_bytes(type, width);
     uint8_t *b = xmalloc(bytes);
@@ -54,6 +55,13 @@ uint8_t *blocks(enum type type, int64_t rows, int64_t width)
         } else if (type == F32) {
             float x = uniform();
             memcpy(b + at, &x, 4);
+        } else if (type == F8_E4M3) {
+            const float d = uniform() * 0x1p-9f;
+            memcpy(b + at, &d, 4);
+            for (int i = 4; i < type_facts[type].bytes; i++)
+                b[at + (size_t)i] ^= (b[at + (size_t)i] & 0x7F) == 0x7F; // NaN
+        } else if (type == MXFP4) {
+            b[at] = (uint8_t)(112 + next() % 8);
         } else {
             for (int s = 0; s < 2; s++)
                 if (scales[type][s] >= 0) {

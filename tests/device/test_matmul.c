@@ -13,7 +13,7 @@
 // Whether this backend has products of such weights with such activations.
 static bool rounds(struct backend *b, enum activations a, enum type weights)
 {
-    return b->rounds_to(b, a, weights) == a && !(strcmp(b->name, "cublas") == 0 && type_is_quantized(weights));
+    return b->rounds_to(b, a, weights) == a && !(strcmp(b->name, "cublas") == 0 && type_has_blocks(weights));
 }
 
 static struct tensor prepared(struct backend *b, void *data, enum type type, int64_t rows, int64_t width,

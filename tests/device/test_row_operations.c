@@ -15,7 +15,7 @@ static void blocks_dequantize_as_in_gguf_py(void **unused)
     struct json *j = golden_json("blocks.json");
     for (int b = 0; b < n_backends; b++)
         for (int t = 1; t < TYPES; t++) {
-            char name[8] = { 0 };
+            char name[16] = { 0 };
             for (size_t i = 0; type_facts[t].name[i] != '\0'; i++)
                 name[i] = (char)toupper(type_facts[t].name[i]);
             struct json *list = json_get(json_get(j, name), "blocks");

@@ -312,7 +312,8 @@ static void small_models_equal_those_of_the_golden_files(void **state)
 
 static void every_type_of_block_is_found_in_a_gguf_file(void **state)
 {
-    static const enum type types[] = { F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K };
+    static const enum type types[] = { F32,  F16,  BF16, Q8_0, Q4_0,   Q4_1,   Q5_0,
+                                       Q5_1, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4 };
     for (size_t k = 0; k < sizeof(types) / sizeof(*types); k++) {
         struct small_model t = { .vocab = 40,
                                  .width = 256,
@@ -357,9 +358,9 @@ static void a_number_that_is_not_finite_is_refused(void **state)
         long at; // offset in the block of the high byte of a number
         int block;
     } pokes[] = {
-        { F32, 3, 1000 }, { F16, 1, 77 }, { BF16, 1, 9 }, { Q8_0, 1, 3 },    { Q4_0, 1, 0 },
-        { Q4_1, 1, 5 },   { Q4_1, 3, 5 }, { Q5_0, 1, 1 }, { Q5_1, 3, 2 },    { Q4_K, 1, 9 },
-        { Q4_K, 3, 9 },   { Q5_K, 1, 8 }, { Q5_K, 3, 7 }, { Q6_K, 209, 39 },
+        { F32, 3, 1000 }, { F16, 1, 77 },    { BF16, 1, 9 },   { Q8_0, 1, 3 },   { Q4_0, 1, 0 },  { Q4_1, 1, 5 },
+        { Q4_1, 3, 5 },   { Q5_0, 1, 1 },    { Q5_1, 3, 2 },   { Q4_K, 1, 9 },   { Q4_K, 3, 9 },  { Q5_K, 1, 8 },
+        { Q5_K, 3, 7 },   { Q6_K, 209, 39 }, { IQ4_NL, 1, 3 }, { IQ4_XS, 1, 9 }, { MXFP4, 1, 7 },
     };
     for (size_t k = 0; k < sizeof(pokes) / sizeof(*pokes); k++) {
         enum type type = pokes[k].type;
@@ -382,7 +383,7 @@ static void a_number_that_is_not_finite_is_refused(void **state)
         FILE *f = fopen(path, "r+");
         assert_int_equal(fseek(f, place + pokes[k].block * (long)type_facts[type].bytes + pokes[k].at - 1, SEEK_SET),
                          0);
-        fwrite(type == F32 || type == BF16 ? "\x80\x7f" : "\x00\x7c", 1, 2, f);
+        fwrite(type == MXFP4 ? "\xff\x00" : type == F32 || type == BF16 ? "\x80\x7f" : "\x00\x7c", 1, 2, f);
         fclose(f);
 
         struct checkpoint o = checkpoint_open(path);

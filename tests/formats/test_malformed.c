@@ -230,7 +230,7 @@ static void an_unknown_type_is_refused_when_the_tensor_is_loaded(void **state)
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         char *name = xstrndup(t->name.s, t->name.n);
         bool norm = strcmp(name, "output_norm.weight") == 0, up = strcmp(name, "blk.0.ffn_up.weight") == 0;
-        gguf_write_tensor(w, name, t->dims, t->dim, norm ? 20 : up ? 77 : t->ggml_type, t->tensor.data, t->bytes);
+        gguf_write_tensor(w, name, t->dims, t->dim, norm ? 21 : up ? 77 : t->ggml_type, t->tensor.data, t->bytes);
         free(name);
     }
     assert_true(gguf_write_end(w, NULL, NULL, &err));
@@ -241,7 +241,7 @@ static void an_unknown_type_is_refused_when_the_tensor_is_loaded(void **state)
     struct tensor to;
     assert_true(weights_get(weights, "model.embed_tokens.weight", 270, 8, &to, &err));
     assert_false(weights_get(weights, "model.norm.weight", 1, 8, &to, &err));
-    assert_error_mentions(&err, path, "IQ4_NL (20)");
+    assert_error_mentions(&err, path, "IQ3_S (21)");
     assert_false(weights_get(weights, "model.layers.0.mlp.up_proj.weight", 8, 8, &to, &err));
     assert_error_mentions(&err, path, "unknown type (77)");
     weights_hash(weights);

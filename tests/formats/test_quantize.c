@@ -42,11 +42,11 @@ static void blocks_are_byte_for_byte_those_of_gguf_py(void **state)
     static const struct {
         const char *key;
         enum type type;
-    } types[] = { { "Q8_0", Q8_0 }, { "Q4_0", Q4_0 }, { "BF16", BF16 } };
+    } types[] = { { "Q8_0", Q8_0 }, { "Q4_0", Q4_0 }, { "BF16", BF16 }, { "MXFP4", MXFP4 } };
     struct json *j = golden_json("quantized.json"), *list = json_get(j, "blocks");
     assert_true(json_count(list) > 20);
     for (size_t i = 0; i < json_count(list); i++)
-        for (size_t t = 0; t < 3; t++) {
+        for (size_t t = 0; t < sizeof(types) / sizeof(*types); t++) {
             const struct json *block = json_at(list, i);
             float x[32];
             uint8_t expected[64], got[64];
@@ -145,7 +145,7 @@ static void agrees(const char *made, const char *from, enum type type)
 
 static void a_gguf_file_of_any_type_is_converted(void **state)
 {
-    for (int source = 0; source < TYPES; source++)
+    for (int source = 0; source < TYPES && type_facts[source].ggml >= 0; source++)
         for (int t = 0; t < TARGETS; t++) {
             struct small_model tiny = small_blocks;
             tiny.type = (enum type)source;

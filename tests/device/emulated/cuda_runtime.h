@@ -319,6 +319,15 @@ inline unsigned __float_as_uint(float x)
 {
     return std::bit_cast<unsigned>(x);
 }
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned from)
+{
+    const unsigned long long both = (unsigned long long)y << 32 | x;
+    unsigned to = 0;
+    for (int i = 0; i < 4; i++)
+        to |= (unsigned)(both >> 8 * (from >> 4 * i & 7) & 0xFF) << 8 * i;
+    return to;
+}
+
 inline float __uint_as_float(unsigned x)
 {
     return std::bit_cast<float>(x);

@@ -1,0 +1,444 @@
+// test_fp8.c - checkpoints whose matrices are floats of eight bits with scales: the model of the same numbers in F32 has the same logits to
+// the bit; what does not fit is refused.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands/checkpoint/inflate.h"
+#include "commands/checkpoint/prune.h"
+#include "commands/checkpoint/quantize.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "formats/gguf.h"
+#include "formats/safetensors.h"
+#include "formats/shards.h"
+#include "kernels/backend.h"
+#include "models/kv_cache.h"
+#include "tests/device/emulated.h"
+#include "tests/device/reference_operations.h"
+#include "tests/models/golden_model.h"
+#include "tests/support/check.h"
+#include "tests/support/checkpoint.h"
+#include "tests/support/file_write.h"
+#include "tests/support/model_runner.h"
+#include "tests/models/small_fp8.h"
+#include "tests/support/small_model.h"
+
+static struct error err;
+static const int32_t text[] = { 5, 80, 33, 101, 7, 250, 11, 99, 4, 61, 61, 200, 45 };
+enum { TEXT = sizeof(text) / sizeof(*text) };
+
+// k and v have 64 rows: half a block.
+static const struct small_model shape = { .vocab = 270,
+                                          .width = 256,
+                                          .hidden = 384,
+                                          .layers = 3,
+                                          .heads = 4,
+                                          .kv_heads = 1,
+                                          .head_dim = 64,
+                                          .bias = true,
+                                          .tokenizer = true,
+                                          .sharp = true,
+                                          .seed = 3 };
+
+struct pair {
+    char *fp8, *plain;
+};
+
+static struct pair write_pair(const struct fp8_form *form)
+{
+    char *from = test_path("model");
+    struct pair p = { xformat("%s_%s", from, form->name), xformat("%s_%s_plain", from, form->name) };
+    char *command = xformat("rm -rf %s %s %s", from, p.fp8, p.plain);
+    assert_int_equal(system(command), 0);
+    small_write_hf(from, &shape);
+    small_write_fp8(from, p.fp8, p.plain, form);
+    free(command);
+    free(from);
+    return p;
+}
+
+static void pair_free(struct pair *p)
+{
+    free(p->fp8);
+    free(p->plain);
+}
+
+static void same_logits(const char *a, const char *b, enum activations activations)
+{
+    struct runner x = runner_open_as(a, 1, NULL, 1, activations, F32),
+                  y = runner_open_as(b, 1, NULL, 1, activations, F32);
+    const float *p = runner_pass(&x, TEXT, text, NULL, NULL), *q = runner_pass(&y, TEXT, text, NULL, NULL);
+    assert_memory_equal(p, q, (size_t)(TEXT * x.vocab) * sizeof(*p));
+    runner_close(&x);
+    runner_close(&y);
+}
+
+static void logits_equal_those_of_the_same_numbers_in_f32(void **state)
+{
+    for (const struct fp8_form *f = fp8_forms; f->name != NULL; f++) {
+        struct pair p = write_pair(f);
+        print_message("%s\n", f->name);
+        same_logits(p.fp8, p.plain, ACTIVATIONS_F32);
+        same_logits(p.fp8, p.plain, ACTIVATIONS_BF16);
+        pair_free(&p);
+    }
+}
+
+static void logits_are_those_of_transformers(void **state)
+{
+    struct json *models = golden_json("fp8.json");
+    assert_true(json_count(models) > 0);
+    for (size_t i = 0; i < json_count(models); i++) {
+        const struct json *model = json_at(models, i), *rows = json_get(model, "rows"),
+                          *tokens = json_get(model, "tokens");
+        const struct fp8_form *form = fp8_forms;
+        while (strcmp(form->name, json_text(json_get(model, "form"))) != 0)
+            form++;
+        char *from = golden_model_write(model, F32), *path = xformat("%s_fp8", from);
+        small_write_fp8(from, path, NULL, form);
+        struct runner r = runner_open_as(path, 1, NULL, 1, ACTIVATIONS_F32, F32);
+        int32_t token[64];
+        const int n = (int)json_count(tokens);
+        assert_true(n <= 64);
+        for (int k = 0; k < n; k++)
+            token[k] = (int32_t)json_int(json_at(tokens, (size_t)k));
+        const float *logits = runner_pass(&r, n, token, NULL, NULL);
+        double worst = 0;
+        for (size_t k = 0; k < json_count(rows); k++) {
+            double row[128];
+            assert_true(r.vocab <= 128);
+            for (int v = 0; v < r.vocab; v++)
+                row[v] = json_number(json_at(json_at(json_get(model, "logits"), k), (size_t)v));
+            worst = fmax(worst, reference_distance(logits + json_int(json_at(rows, k)) * r.vocab, row, r.vocab));
+        }
+        print_message("%s: max |difference| / max |reference| %.2g\n", form->name, worst);
+        assert_true(worst <= 1e-5);
+        runner_close(&r);
+        free(from);
+        free(path);
+    }
+    json_free(models);
+}
+
+static void same_bits_in_every_pass(struct runner r)
+{
+    float *alone = runner_one_by_one(&r, text, TEXT);
+    for (int from = TEXT - 2; from >= 0; from -= 3) { // passes keep nothing
+        kv_truncate(r.cache, 0, from);
+        const float *logits = runner_pass(&r, TEXT - from, text + from, NULL, NULL);
+        for (int i = 0; i < TEXT - from; i++)
+            runner_same_bits(logits + i * r.vocab, alone + (from + i) * r.vocab, r.vocab, "f8_e4m3", TEXT - from);
+    }
+    free(alone);
+    runner_close(&r);
+}
+
+static void a_row_has_the_same_bits_in_every_pass(void **state)
+{
+    struct pair p = write_pair(&fp8_forms[0]);
+    for (enum activations a = ACTIVATIONS_DEFAULT; a <= ACTIVATIONS_BF16; a++) {
+        struct runner r = runner_open_as(p.fp8, 2, NULL, 1, a, F32);
+        assert_int_equal(model_activations(r.model), a == ACTIVATIONS_DEFAULT ? ACTIVATIONS_BF16 : a);
+        assert_string_equal(model_type(r.model), "f8_e4m3");
+        same_bits_in_every_pass(r);
+    }
+#if defined(EMULATED_DEVICE)
+    for (enum activations a = ACTIVATIONS_F32; a <= ACTIVATIONS_BF16; a++) {
+        struct backend *b = backend_emulated(0, &err);
+        assert_ok(b != NULL, err);
+        same_bits_in_every_pass(runner_open_on(b, p.fp8, 1, a, F32));
+    }
+#endif
+    pair_free(&p);
+}
+
+static void int8_activations_are_refused(void **state)
+{
+    struct pair p = write_pair(&fp8_forms[0]);
+    assert_null(model_open(p.fp8, one_cpu, ACTIVATIONS_INT8, 1, &err));
+    assert_error_mentions(&err, p.fp8, "activations: int8 is for quantized weights; those of");
+    pair_free(&p);
+}
+
+static void packed_weights_are_cached(void **state)
+{
+    struct pair p = write_pair(&fp8_forms[1]);
+    char *message;
+    for (int i = 0; i < 2; i++) {
+        struct model *m = model_open_cached(p.fp8, one_cpu, ACTIVATIONS_F32, RUNNER_ROWS, &message, &err);
+        assert_ok(m != NULL, err);
+        assert_non_null(strstr(message, i == 0 ? "written to" : "read from"));
+        free(message);
+        model_close(m);
+    }
+    pair_free(&p);
+}
+
+static void matrices_are_quantized_as_they_are_loaded(void **state)
+{
+    struct pair p = write_pair(&fp8_forms[0]);
+    const char *const path[] = { p.fp8, p.plain };
+    float *logits[2];
+    size_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        struct backend *b = backend_cpu(1, &err);
+        struct model *m = model_open_quantized(path[i], b, ACTIVATIONS_INT8, QUANTIZE_Q8_0, RUNNER_ROWS, &err);
+        assert_ok(m != NULL, err);
+        bytes[i] = model_bytes(m);
+        struct runner r = runner_of(b, m, 1, F32);
+        const size_t n = (size_t)(TEXT * r.vocab);
+        logits[i] = xmalloc(n * sizeof(float));
+        memcpy(logits[i], runner_pass(&r, TEXT, text, NULL, NULL), n * sizeof(float));
+        runner_close(&r);
+    }
+    assert_int_equal(bytes[0], bytes[1]);
+    assert_memory_equal(logits[0], logits[1], TEXT * (size_t)shape.vocab * sizeof(float));
+    free(logits[0]), free(logits[1]);
+    pair_free(&p);
+}
+
+// ---- commands
+
+static void converting_equals_converting_the_same_numbers_in_f32(void **state)
+{
+    static const enum type types[] = { BF16, Q8_0, Q4_0 };
+    struct quantize_summary done;
+    struct pair p = write_pair(&fp8_forms[0]);
+    for (int i = 0; i < 3; i++) {
+        char *a = xformat("%s_%s.gguf", p.fp8, type_facts[types[i]].name), *b = xformat("%s.plain", a);
+        char *c = xformat("%s.gguf", b);
+        assert_ok(quantize_model(p.fp8, types[i], a, one_cpu, NULL, &done, &err), err);
+        free(done.unchanged_names);
+        assert_ok(quantize_model(p.plain, types[i], c, one_cpu, NULL, &done, &err), err);
+        free(done.unchanged_names);
+        struct gguf *x = gguf_open(a, &err), *y = gguf_open(c, &err);
+        assert_int_equal(gguf_tensors(x), gguf_tensors(y));
+        for (size_t k = 0; k < gguf_tensors(x); k++) {
+            const struct gguf_tensor *s = gguf_tensor_at(x, k), *t = gguf_tensor_at(y, k);
+            assert_int_equal(s->bytes, t->bytes);
+            assert_memory_equal(s->name.s, t->name.s, s->name.n);
+            assert_memory_equal(s->tensor.data, t->tensor.data, s->bytes);
+        }
+        gguf_close(x), gguf_close(y);
+        free(a), free(b), free(c);
+    }
+    char *a = xformat("%s_bf16", p.fp8), *b = xformat("%s_bf16", p.plain);
+    assert_ok(quantize_model(p.fp8, BF16, a, one_cpu, NULL, &done, &err), err);
+    free(done.unchanged_names);
+    assert_ok(quantize_model(p.plain, BF16, b, one_cpu, NULL, &done, &err), err);
+    free(done.unchanged_names);
+    same_logits(a, b, ACTIVATIONS_F32);
+    free(a), free(b);
+    pair_free(&p);
+}
+
+static void pruning_keeps_scales(void **state)
+{
+    static const int keep[] = { 0, 2 };
+    for (int form = 0; form < 2; form++) {
+        struct pair p = write_pair(&fp8_forms[form]);
+        char *a = xformat("%s_pruned", p.fp8), *b = xformat("%s_pruned", p.plain);
+        assert_ok(prune_model(p.fp8, keep, 2, a, NULL, &err), err);
+        assert_ok(prune_model(p.plain, keep, 2, b, NULL, &err), err);
+        same_logits(a, b, ACTIVATIONS_F32);
+        free(a), free(b);
+        pair_free(&p);
+    }
+}
+
+static void inflating_is_refused(void **state)
+{
+    struct pair p = write_pair(&fp8_forms[0]);
+    char *to = xformat("%s_large", p.fp8);
+    struct sizes s = { .layers = 4 };
+    struct model_config c;
+    assert_ok(config_read(p.fp8, &c, &err), err);
+    assert_false(inflate_resolve(&c, &s, to, &err));
+    assert_error_mentions(&err, p.fp8, "a model of FP8 cannot be inflated");
+    config_free(&c);
+    free(to);
+    pair_free(&p);
+}
+
+// ---- what is refused
+
+static void expect_refusal(const char *path, const char *words)
+{
+    struct model *m = model_open(path, one_cpu, ACTIVATIONS_F32, 1, &err);
+    if (m != NULL)
+        fail_msg("expected an error: %s", words);
+    print_message("%s\n", err.text);
+    assert_error_mentions(&err, path, words);
+}
+
+static void settings_that_are_not_fp8_with_scales_of_weights_are_refused(void **state)
+{
+    static const struct {
+        const char *config, *words;
+    } faults[] = {
+        { "{\"quant_method\": \"awq\", \"bits\": 4}",
+          "quantization_config.quant_method: expected \"fp8\" or \"compressed-tensors\", found \"awq\"" },
+        { "{\"quant_method\": \"gptq\"}", "found \"gptq\"" },
+        { "{\"load_in_4bit\": true}", "quantization_config.quant_method: expected \"fp8\"" },
+        { "7", "quantization_config.quant_method" },
+        { "{\"quant_method\": \"fp8\", \"fmt\": \"e5m2\"}",
+          "quantization_config.fmt: expected \"e4m3\", found \"e5m2\"" },
+        { "{\"quant_method\": \"fp8\", \"activation_scheme\": \"static\"}",
+          "quantization_config.activation_scheme: expected \"dynamic\", found \"static\"" },
+        { "{\"quant_method\": \"fp8\", \"weight_block_size\": [128]}", "quantization_config.weight_block_size" },
+        { "{\"quant_method\": \"fp8\", \"weight_block_size\": [128, 64]}",
+          "quantization_config.weight_block_size: expected two numbers, of rows and of columns, the latter a multiple "
+          "of 128, found [128,64]" },
+        { "{\"quant_method\": \"fp8\", \"weight_block_size\": [0, 128]}", "quantization_config.weight_block_size" },
+        { "{\"quant_method\": \"fp8\", \"smooth\": 1}",
+          "quantization_config.smooth: expected no such setting, found 1" },
+        { "{\"quant_method\": \"compressed-tensors\", \"format\": \"pack-quantized\"}", "quantization_config.format" },
+        { "{\"quant_method\": \"compressed-tensors\", \"format\": \"float-quantized\"}",
+          "quantization_config.config_groups: expected one group, found nothing" },
+        { "{\"quant_method\": \"compressed-tensors\", \"config_groups\": {\"a\": {\"weights\": {\"num_bits\": 4}}}}",
+          "quantization_config.config_groups.a.weights.num_bits: expected 8, found 4" },
+        { "{\"quant_method\": \"compressed-tensors\", \"config_groups\": {\"a\": {\"weights\": {\"num_bits\": 8, "
+          "\"strategy\": \"group\"}}}}",
+          "quantization_config.config_groups.a.weights.strategy" },
+        { "{\"quant_method\": \"compressed-tensors\", \"config_groups\": {\"a\": {\"weights\": {\"num_bits\": 8}, "
+          "\"input_activations\": {\"dynamic\": false}}}}",
+          "quantization_config.config_groups.a.input_activations: expected null, or dynamic ones" },
+        { "{\"quant_method\": \"compressed-tensors\", \"kv_cache_scheme\": {\"num_bits\": 8}}",
+          "quantization_config.kv_cache_scheme: expected null" },
+    };
+    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
+        struct fp8_form form = fp8_forms[0];
+        form.config = faults[i].config;
+        struct pair p = write_pair(&form);
+        expect_refusal(p.fp8, faults[i].words);
+        pair_free(&p);
+    }
+}
+
+// Rewrites the checkpoint with `change` made to one tensor; a tensor without a name is left out.
+static void edit(const char *directory, const char *name, void (*change)(struct safetensor *t))
+{
+    char *path = xformat("%s/model.safetensors", directory), *other = xformat("%s/other", directory);
+    struct shards *s = shards_open(path, &err);
+    size_t n = 0;
+    struct safetensor *list = xcalloc(shards_count(s), sizeof(*list));
+    for (size_t i = 0; i < shards_count(s); i++) {
+        struct safetensor t = *shards_at(s, i);
+        if (strcmp(t.name, name) == 0)
+            change(&t);
+        if (t.name != NULL)
+            list[n++] = t;
+    }
+    assert_ok(safetensors_write(other, list, n, NULL, NULL, NULL, &err), err);
+    shards_close(s);
+    assert_int_equal(rename(other, path), 0);
+    free(list);
+    free(path);
+    free(other);
+}
+
+static uint8_t changed[1 << 20];
+
+static void leave_out(struct safetensor *t)
+{
+    t->name = NULL;
+}
+
+static void transpose(struct safetensor *t)
+{
+    const int64_t rows = t->dim[0];
+    t->dim[0] = t->dim[1];
+    t->dim[1] = rows;
+}
+
+static void as_bytes(struct safetensor *t)
+{
+    t->dtype = t->bytes == (size_t)(t->dim[0] * t->dim[1]) ? "U8" : "I32";
+}
+
+static void as_e5m2(struct safetensor *t)
+{
+    t->dtype = "F8_E5M2";
+}
+
+static void with(struct safetensor *t, size_t at, const char *bytes, size_t n)
+{
+    memcpy(changed, t->data, t->bytes);
+    memcpy(changed + at, bytes, n);
+    t->data = changed;
+}
+
+static void with_nan(struct safetensor *t)
+{
+    with(t, 256 * 17 + 200, "\xff", 1);
+}
+
+static void with_infinity(struct safetensor *t)
+{
+    with(t, 0, "\x00\x00\x80\x7f", 4);
+}
+
+static void with_large_scale(struct safetensor *t)
+{
+    with(t, 0, "\x00\x00\x00\x7f", 4); // 2^127
+}
+
+static void tensors_that_do_not_fit_are_refused(void **state)
+{
+    static const char up[] = "model.layers.1.mlp.up_proj.weight",
+                      scales[] = "model.layers.1.mlp.up_proj.weight_scale_inv";
+    static const struct {
+        const char *name;
+        void (*change)(struct safetensor *t);
+        const char *words;
+    } faults[] = {
+        { scales, leave_out,
+          "tensor model.layers.1.mlp.up_proj.weight: expected its scales, "
+          "model.layers.1.mlp.up_proj.weight_scale_inv, found none" },
+        { scales, transpose, "weight_scale_inv: expected 3 rows of 2 scales, found 2 of 3" },
+        { scales, as_bytes, "weight_scale_inv: expected F32 or BF16, found I32" },
+        { scales, with_infinity, "up_proj.weight: row 0 holds a number that is not finite" },
+        { scales, with_large_scale, "up_proj.weight: row 0 holds a number that is not finite" },
+        { up, with_nan, "up_proj.weight: row 17 holds a number that is not finite" },
+        { up, as_e5m2, "up_proj.weight: expected F32, F16 or BF16, found F8_E5M2" },
+        { up, as_bytes, "up_proj.weight: expected F32, F16 or BF16, found U8" },
+        { up, leave_out, "there is no tensor model.layers.1.mlp.up_proj.weight" },
+    };
+    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
+        struct pair p = write_pair(&fp8_forms[1]);
+        edit(p.fp8, faults[i].name, faults[i].change);
+        expect_refusal(p.fp8, faults[i].words);
+        pair_free(&p);
+    }
+}
+
+static void fp8_without_a_configuration_of_it_is_refused(void **state)
+{
+    struct fp8_form form = fp8_forms[1];
+    form.config = "null";
+    struct pair p = write_pair(&form);
+    expect_refusal(p.fp8, "expected F32, F16 or BF16, found F8_E4M3");
+    pair_free(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_equal_those_of_the_same_numbers_in_f32),
+        cmocka_unit_test(logits_are_those_of_transformers),
+        cmocka_unit_test(a_row_has_the_same_bits_in_every_pass),
+        cmocka_unit_test(int8_activations_are_refused),
+        cmocka_unit_test(packed_weights_are_cached),
+        cmocka_unit_test(matrices_are_quantized_as_they_are_loaded),
+        cmocka_unit_test(converting_equals_converting_the_same_numbers_in_f32),
+        cmocka_unit_test(pruning_keeps_scales),
+        cmocka_unit_test(inflating_is_refused),
+        cmocka_unit_test(settings_that_are_not_fp8_with_scales_of_weights_are_refused),
+        cmocka_unit_test(tensors_that_do_not_fit_are_refused),
+        cmocka_unit_test(fp8_without_a_configuration_of_it_is_refused),
+    };
+    return cmocka_run_group_tests(tests, cpu_set_up, cpu_tear_down);
+}
