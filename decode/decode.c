@@ -288,8 +288,8 @@ static void report(struct decoder *d, const struct step_record *s)
         const struct sequence_record *of = &s->of[i];
         const struct verification *j = &of->verification;
         const struct advance a = { .slot = of->slot, .n = j->n, .token = j->token, .node = j->node };
-        const struct step step = { of->sequence, of->position, &of->draft, &a,      j,
-                                   of->kept,     propose,      verify,     advance, s->n };
+        const struct step step = { of->sequence, of->position, &of->draft, &a,   j,         of->kept,
+                                   propose,      verify,       advance,    s->n, s->experts };
         d->listener.step(d->listener.self, &step);
     }
 }
@@ -328,7 +328,7 @@ static bool report_all(struct decoder *d, struct error *err)
 
 // ---- a step
 
-static bool score(struct decoder *d, const struct step_record *s, struct error *err)
+static bool score(struct decoder *d, struct step_record *s, struct error *err)
 {
     stamp(d, s, PROPOSE);
     if (!d->drafter->type->propose(d->drafter, d->request, s->n, err))
@@ -336,6 +336,7 @@ static bool score(struct decoder *d, const struct step_record *s, struct error *
     stamp(d, s, VERIFY);
     if (!verifier_score(d->verifier, d->request, s->n, err))
         return false;
+    s->experts = verifier_experts(d->verifier);
     stamp(d, s, SCORED);
     return true;
 }

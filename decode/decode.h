@@ -28,6 +28,7 @@ struct step { // one step of one sequence, for a listener
     int kept; // tokens of advance that belong to the text: fewer than advance->n if the text ended
     int64_t propose_ns, verify_ns, advance_ns; // of the whole batch
     int batch;                                 // sequences in this step
+    int64_t experts; // that the target's pass read, of all sequences and over all layers; 0: no mixture of experts
 };
 
 struct ending { // a finished sequence, for a listener

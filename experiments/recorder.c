@@ -174,6 +174,7 @@ static void record_step(void *self, const struct step *s)
         .verify_ns = s->verify_ns,
         .advance_ns = s->advance_ns,
         .batch = s->batch,
+        .experts = s->experts,
         .n_trials = (int)(g->n_trials - before),
     };
 }

@@ -90,6 +90,8 @@ CREATE TABLE step (                     -- one pass of the target and what it ad
     verify_ns      INTEGER NOT NULL CHECK (verify_ns >= 0),
     advance_ns     INTEGER NOT NULL CHECK (advance_ns >= 0),
     batch          INTEGER NOT NULL CHECK (batch >= 1),                         -- sequences in the pass
+    experts        INTEGER CHECK (experts >= 1),                                -- that the pass read, of the whole batch and over all
+                                        -- layers; NULL: the target is no mixture of experts
     PRIMARY KEY (sequence, step)
 ) STRICT, WITHOUT ROWID;
 

@@ -62,6 +62,7 @@ struct step_row {                              // table step
     int accepted_uncut;                        // accepted draft tokens before that cut; -1: not recorded
     int64_t propose_ns, verify_ns, advance_ns; // of the whole batch
     int batch;                                 // sequences in the pass
+    int64_t experts; // that the pass read, of all sequences and over all layers; 0: no mixture of experts
     const struct trial_row *trial;
     int n_trials;
     const struct expected_row *by_rule; // (n_by_rule) empty unless expected is recorded
