@@ -9,8 +9,9 @@ struct backend;
 struct gguf_writer;
 struct source_checkpoint;
 
-struct conversion {     // of one tensor
-    struct tensor from; // mapped, in its own type; 1 row for a vector
+struct conversion {         // of one tensor
+    struct tensor from;     // mapped, in its own type; 1 row for a vector
+    struct tensor *experts; // (config->experts) instead: those of all experts, one after the other; owned. NULL: none
     enum type to;
     int heads; // permute rows (a vector's numbers) to llama.cpp's order of q and k with this many heads; 0: no permutation
     float more; // added to every number: a norm's weight that the source has less one
