@@ -273,9 +273,10 @@ static void print_unions(const struct inspect *in)
     char a[32];
     if (in->model == NULL || in->config.experts == 0)
         return;
-    printf("mixture     experts of a layer, and bytes of weights, that a pass of n rows reads: expected values, if rows choose\n"
-           "            their experts independently and uniformly (`bench` counts them)\n"
-           "                n   experts    weights\n");
+    printf(
+        "mixture     experts of a layer, and bytes of weights, that a pass of n rows reads: expected values, if rows choose\n"
+        "            their experts independently and uniformly (`bench` counts them)\n"
+        "                n   experts    weights\n");
     for (int i = 0; i < UNIONS; i++)
         printf("            %5d %9.2f %10s\n", union_rows[i], config_experts_expected(&in->config, union_rows[i]),
                amount(model_pass_bytes(in->model, union_rows[i]), "B", a));

@@ -21,14 +21,14 @@ struct experts {
 };
 
 struct expert_scratch {
-    struct tensor logits;       // (n, count) of the router
-    struct tensor gate, y;      // (n * used, hidden), (n * used, width): what the experts make of their rows
-    struct tensor out;          // (n, width)
-    float *score, *weight;      // (n, count), (n, used) on the host
-    int32_t *chosen, *at;       // (n, used) experts of a row, and their rows of y
-    int32_t *row;               // (n * used) the row that each row of y is of
+    struct tensor logits;           // (n, count) of the router
+    struct tensor gate, y;          // (n * used, hidden), (n * used, width): what the experts make of their rows
+    struct tensor out;              // (n, width)
+    float *score, *weight;          // (n, count), (n, used) on the host
+    int32_t *chosen, *at;           // (n, used) experts of a row, and their rows of y
+    int32_t *row;                   // (n * used) the row that each row of y is of
     struct row_group *group, *down; // (count) by expert
-    int64_t touched;            // experts that passes read so far, over all layers; for those who count them
+    int64_t touched;                // experts that passes read so far, over all layers; for those who count them
 };
 
 // rows: of the largest pass. Returns false if the device has not enough memory; the scratch can be destroyed then, too.

@@ -401,7 +401,8 @@ static bool forward(struct model *m, struct kv_cache *c, const struct pass *p, c
                     const int *layer, int n, struct states *out, struct error *err)
 {
     struct backend *b = m->backend;
-    const bool waits = m->shape.experts > 0; // for the router's scores: no graph, and no padding, which would read experts
+    const bool waits =
+        m->shape.experts > 0; // for the router's scores: no graph, and no padding, which would read experts
     const int rows = waits ? p->n : rows_queued(b, p->n);
     assert(p->n >= 1 && p->n <= m->rows);
     if (taps->n > 0 && !allocate_tapped(m, taps->n, err))

@@ -129,7 +129,8 @@ static bool solve(double x[TERMS], const struct cost_point *p, int count, double
     size_t terms = 0, at = 0;
     for (int i = 0; i < count; i++) {
         double n = p[i].n / by.n, context = p[i].context / by.context, w = 1 / p[i].ns;
-        const double term[TERMS] = { w, w * n, w * fmax(0, n - n0 / by.n), w * context, w * n * context, w * p[i].experts / by.experts };
+        const double term[TERMS] = { w,           w * n,           w * fmax(0, n - n0 / by.n),
+                                     w * context, w * n * context, w * p[i].experts / by.experts };
         for (int k = 0; k < TERMS; k++)
             if (used[k])
                 a[at++] = term[k];

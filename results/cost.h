@@ -41,6 +41,7 @@ void cost_fit_step(struct cost *to, const struct cost_point *p, int n);
 void cost_free(struct cost *c);
 double cost_ns(const struct cost *c, double n, double context);       // by the form in `form`
 double cost_hinge_ns(const struct cost *c, double n, double context); // by the hinge
-double cost_experts(const struct cost *c, double n, double context); // read by a pass: between measured ones linear, constant beyond
+double cost_experts(const struct cost *c, double n,
+                    double context); // read by a pass: between measured ones linear, constant beyond
 double cost_table_ns(const struct cost *c, double n,
                      double context); // by the table, extrapolated linearly beyond its edges

@@ -291,8 +291,7 @@ double bench_bytes(const struct bench *b, int slots, int n, int context)
     const struct measurement *m = bench_find(b, BENCH_PASS, slots, n, context);
     const double weights = m != NULL && m->experts > 0 ? model_bytes_read(b->target.model, (double)m->experts)
                                                        : model_pass_bytes(b->target.model, slots * n);
-    return weights +
-           (double)kv_bytes(&one) / c->layers * slots * config_positions_seen(c, context + n);
+    return weights + (double)kv_bytes(&one) / c->layers * slots * config_positions_seen(c, context + n);
 }
 
 bool bench_of_mixture(const struct bench *b)

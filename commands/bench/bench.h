@@ -36,7 +36,7 @@ struct bench_plan {            // the options of the command
     int n_rows, rows[MAX_ROWS];      // of each slot in a pass, ascending
     int n_slots, slots[SLOT_COUNTS]; // of passes, ascending; n_slots 0: one slot
     int n_contexts, context[MAX_CONTEXTS];
-    const char *text;                // a file whose tokens the passes have; NULL: random tokens
+    const char *text;    // a file whose tokens the passes have; NULL: random tokens
     bool contexts_given; // contexts that do not fit are errors instead of being dropped
     bool probe;
     int n_peers;
@@ -54,7 +54,7 @@ struct measurement { // taken once in each round
     int slots, n;                    // n: rows of each slot in the pass, or tokens of the prompt
     int context_index, context;      // context: cached tokens of each slot
     double *ns, *peer_ns[MAX_PEERS]; // (rounds) time; peer_ns NULL: not measured by peers
-    int64_t experts;                 // that a pass reads, over all layers: its tokens are the same in every round; 0: none
+    int64_t experts; // that a pass reads, over all layers: its tokens are the same in every round; 0: none
 };
 
 struct round {

@@ -69,7 +69,8 @@ static bool read_text(struct bench *b, struct ids *to, struct error *err)
     struct tokenizer *t = tokenizer_open(b->target.path, err);
     char *text = t != NULL ? file_text(path, &n, err) : NULL;
     struct error reason;
-    bool ok = text != NULL && (tokenizer_encode(t, text, n, false, to, &reason) || fail(err, "%s: %s", path, reason.text));
+    bool ok =
+        text != NULL && (tokenizer_encode(t, text, n, false, to, &reason) || fail(err, "%s: %s", path, reason.text));
     if (ok && to->n == 0)
         ok = fail(err, "%s: expected a text, found none", path);
     free(text);

@@ -169,10 +169,11 @@ static void print_passes(const struct bench *b, int context, enum placement p, F
 static void print_experts(const struct bench *b, int context, enum placement p, FILE *to)
 {
     char a[6][32];
-    fprintf(to,
-            "\nExperts of a layer that a pass reads after %d cached tokens: counted (the mean of the layers), and expected of rows\n"
-            "that choose independently and uniformly; what is read with those counted, weights and cache\n",
-            context);
+    fprintf(
+        to,
+        "\nExperts of a layer that a pass reads after %d cached tokens: counted (the mean of the layers), and expected of rows\n"
+        "that choose independently and uniformly; what is read with those counted, weights and cache\n",
+        context);
     put_slots(b, 0, to);
     fprintf(to, "%5s %8s %8s %10s %11s %8s\n", "n", "counted", "expected", "MB", "MB / n = 1", "c(n)");
     for (int i = 0; i < b->n_measurements; i++) {
@@ -240,8 +241,7 @@ static void print_cost(const struct bench *b, enum placement p, FILE *to)
     const struct cost *c = &b->cost[p];
     if (c->form == COST_NONE)
         return;
-    fprintf(to,
-            "\nCost model: %s. Hinge: us = %.4g + %.4g n + %.4g max(0, n - %.4g) + %.4g c + %.4g n c",
+    fprintf(to, "\nCost model: %s. Hinge: us = %.4g + %.4g n + %.4g max(0, n - %.4g) + %.4g c + %.4g n c",
             cost_form_names[c->form], c->a / 1e3, c->b / 1e3, c->s / 1e3, c->n0, c->d / 1e3, c->e / 1e3);
     if (bench_of_mixture(b))
         fprintf(to, "\n    + %.4g x, x: the experts that the pass reads, in all layers", c->u / 1e3);

@@ -111,8 +111,7 @@ static void round_job(void *self, int number, int thread)
     const int64_t first = chunk_first(to, chunk);
     const int rows = (int)(chunk_first(to, chunk + 1) - first);
     const int64_t end = from + j->part < to->k ? from + j->part : to->k;
-    const float *x =
-        j->row != NULL ? gathered(j, first, rows, from, end, thread) : j->x + first * to->k;
+    const float *x = j->row != NULL ? gathered(j, first, rows, from, end, thread) : j->x + first * to->k;
     j->cpu->kernels->matmul_rows->round(j->data + first * to->words, rows, x, to->k, from, end, to->rounding);
 }
 
@@ -503,8 +502,7 @@ static void multiply_groups(struct cpu *c, struct tensor out, struct tensor x, c
         j->x = list[i].x;
         j->f = f;
         j->panels_per_call = which == OF_BOTH ? 1 : panels_per_call(&j->x);
-        j->blocks =
-            blocks_of(c, &j->x, packed_bytes(j->product->w) + (which == OF_BOTH ? packed_bytes(j->up) : 0));
+        j->blocks = blocks_of(c, &j->x, packed_bytes(j->product->w) + (which == OF_BOTH ? packed_bytes(j->up) : 0));
         all += j->blocks * units_of(packed_of(j->product->w), j->panels_per_call);
     }
     for (int i = 0; i < n; i++) {
@@ -524,8 +522,8 @@ struct tensor cpu_grouped(struct backend *b, struct tensor out, struct tensor x,
     assert(out.type == F32 && x.type == F32 && (row != NULL || x.rows == out.rows));
     bool fused = true;
     for (int i = 0; i < count; i++) // rows that are rounded twice: as in gated
-        fused = fused && (g[i].up.data == NULL ||
-                          rounding_for(c, packed_of(g[i].w)) == rounding_for(c, packed_of(g[i].up)));
+        fused = fused &&
+                (g[i].up.data == NULL || rounding_for(c, packed_of(g[i].w)) == rounding_for(c, packed_of(g[i].up)));
     if (fused) {
         multiply_groups(c, out, x, row, g, count, g->up.data != NULL ? OF_BOTH : OF_W, f);
         return out;

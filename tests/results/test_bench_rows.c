@@ -172,8 +172,8 @@ static void four_rows_determine_a_hinge(void **state)
     for (int i = 0; i < 4; i++)
         for (int c = 0; c < 2; c++) {
             const double x = rows[i], y = contexts[c];
-            p[n++] =
-                (struct cost_point){ rows[i], contexts[c], 500 + 7 * x + 90 * fmax(0, x - 4) + 0.5 * y + 0.25 * x * y, 0 };
+            p[n++] = (struct cost_point){ rows[i], contexts[c],
+                                          500 + 7 * x + 90 * fmax(0, x - 4) + 0.5 * y + 0.25 * x * y, 0 };
         }
     struct cost cost;
     cost_fit(&cost, p, n);
