@@ -74,9 +74,14 @@ static __global__ void __launch_bounds__(THREADS, blocks_of(FORM, SCALING, PLANE
 
 // ---- groups of rows
 
+__host__ __device__ constexpr int group_blocks_of(int form, int scaling, int planes, int weights)
+{
+    return form == FORM_INT8 && planes > 1 ? 1 : blocks_of(form, scaling, planes, 1, weights); // two would spill
+}
+
 // A block has sixteen rows of one group's weights, and up to eight of its rows of x.
 template <int FORM, int SCALING, int PLANES, int WEIGHTS>
-static __global__ void __launch_bounds__(THREADS, blocks_of(FORM, SCALING, PLANES, 1, WEIGHTS))
+static __global__ void __launch_bounds__(THREADS, group_blocks_of(FORM, SCALING, PLANES, WEIGHTS))
     grouped_kernel(const __grid_constant__ struct grouped_matmul k)
 {
     launch_dependents();
