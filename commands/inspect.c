@@ -24,6 +24,10 @@
 
 enum { MAX_KINDS = 32, DEFAULT_CONTEXT = 1024 };
 
+// Rows of the passes whose bytes are stated of a mixture of experts.
+static const int union_rows[] = { 1, 2, 4, 8, 16, 32, 64 };
+enum { UNIONS = sizeof(union_rows) / sizeof(*union_rows) };
+
 struct kind { // tensors of one type
     const char *name;
     size_t bytes, parameters;
@@ -86,6 +90,14 @@ static double pass_flops(const struct model_config *c, long long context)
     const double heads = (double)c->heads * c->head_dim;
     return 2 *
            (config_products(c) + 2 * heads * config_positions_seen(c, (double)context) + (double)c->width * c->vocab);
+}
+
+// Without those of the experts that a token does not use.
+static double active_parameters(const struct inspect *in)
+{
+    const struct model_config *c = &in->config;
+    const double expert = 3.0 * c->width * c->expert_hidden;
+    return (double)in->parameters - config_mixed_layers(c) * (double)(c->experts - c->experts_used) * expert;
 }
 
 static bool measure(struct inspect *in, struct error *err)
@@ -220,7 +232,7 @@ static void print_shape(const struct inspect *in)
         printf("windows     of %d tokens in %d of %d layers\n", c->window, layer_set_count(&c->windowed), c->layers);
     if (c->experts > 0)
         printf("experts     %d of %d for a token, hidden %d, in %d of %d layers\n", c->experts_used, c->experts,
-               c->expert_hidden, c->layers - layer_set_count(&c->dense), c->layers);
+               c->expert_hidden, config_mixed_layers(c), c->layers);
     printf("rope        theta %g, %s", c->rope.theta, rope_name(c->rope.scaling));
     if (c->rope.scaling == ROPE_LINEAR || c->rope.scaling == ROPE_LLAMA3)
         printf(", factor %g", c->rope.factor);
@@ -234,7 +246,10 @@ static void print_shape(const struct inspect *in)
 static void print_tensors(const struct inspect *in)
 {
     char a[32], b[32], c[32];
-    printf("parameters  %s\n", amount((double)in->parameters, "", a));
+    printf("parameters  %s", amount((double)in->parameters, "", a));
+    if (in->config.experts > 0)
+        printf(", of which %s active for a token", amount(active_parameters(in), "", b));
+    printf("\n");
     printf("tensors     %d, %s\n", in->n_tensors, amount((double)weights_bytes(in->weights), "B", a));
     for (int k = 0; k < in->kinds; k++)
         printf("            %5d %-6s %9s, %.2f bits per parameter\n", in->kind[k].n, in->kind[k].name,
@@ -251,6 +266,20 @@ static void print_tensors(const struct inspect *in)
     printf("pass        one token at context %lld: %s, %s read,", in->context, amount(in->flops, "FLOP", a),
            amount(in->pass_bytes, "B", b));
     printf(" of which %s weights: %.2f FLOP per byte\n", amount(in->weight_bytes, "B", c), in->flops / in->pass_bytes);
+}
+
+static void print_unions(const struct inspect *in)
+{
+    char a[32];
+    if (in->model == NULL || in->config.experts == 0)
+        return;
+    printf(
+        "mixture     experts of a layer, and bytes of weights, that a pass of n rows reads: expected values, if rows choose\n"
+        "            their experts independently and uniformly (`bench` counts them)\n"
+        "                n   experts    weights\n");
+    for (int i = 0; i < UNIONS; i++)
+        printf("            %5d %9.2f %10s\n", union_rows[i], config_experts_expected(&in->config, union_rows[i]),
+               amount(model_pass_bytes(in->model, union_rows[i]), "B", a));
 }
 
 static void print_limit(const struct inspect *in)
@@ -326,6 +355,8 @@ static void shape_json(const struct inspect *in, struct json *j)
     json_set(j, "windowed_layers", json_new_int(layer_set_count(&c->windowed)));
     json_set(j, "experts", json_new_int(c->experts));
     json_set(j, "experts_used", json_new_int(c->experts_used));
+    json_set(j, "expert_hidden", json_new_int(c->experts > 0 ? c->expert_hidden : 0));
+    json_set(j, "expert_layers", json_new_int(config_mixed_layers(c)));
     json_set(j, "tied", json_new_bool(c->tied));
     json_set(j, "inflated_from", c->inflated != NULL ? json_new_text(c->inflated) : json_new_null());
     json_set(j, "quantized_from", c->quantized != NULL ? json_new_text(c->quantized) : json_new_null());
@@ -354,6 +385,7 @@ static void weights_json(const struct inspect *in, struct json *j)
         json_set(types, in->kind[k].name, type);
     }
     json_set(j, "parameters", json_new_int((int64_t)in->parameters));
+    json_set(j, "active_parameters", json_new_int((int64_t)active_parameters(in)));
     json_set(j, "bytes", json_new_int((int64_t)weights_bytes(in->weights)));
     json_set(j, "types", types);
     for (size_t i = 0; in->model != NULL && model_unused(in->model, i) != NULL; i++)
@@ -361,6 +393,19 @@ static void weights_json(const struct inspect *in, struct json *j)
     json_set(j, "ignored", ignored);
     if (in->tensors)
         json_set(j, "tensors", tensors_json(in));
+}
+
+static struct json *unions_json(const struct inspect *in)
+{
+    struct json *list = json_new_array();
+    for (int i = 0; i < UNIONS; i++) {
+        struct json *j = json_new_object();
+        json_set(j, "n", json_new_int(union_rows[i]));
+        json_set(j, "experts_per_layer", json_new_number(config_experts_expected(&in->config, union_rows[i])));
+        json_set(j, "weight_bytes", json_new_number(model_pass_bytes(in->model, union_rows[i])));
+        json_push(list, j);
+    }
+    return list;
 }
 
 static void pass_json(const struct inspect *in, struct json *j)
@@ -376,6 +421,8 @@ static void pass_json(const struct inspect *in, struct json *j)
     json_set(pass, "bytes", json_new_number(in->pass_bytes));
     json_set(pass, "flops_per_byte", json_new_number(in->flops / in->pass_bytes));
     json_set(j, "pass", pass);
+    if (in->config.experts > 0)
+        json_set(j, "expected_unions", unions_json(in));
     bool known = p->bytes_per_second > 0;
     json_set(memory, "bytes_per_second", known ? json_new_number(p->bytes_per_second) : json_new_null());
     json_set(memory, "threads", json_new_int(p->threads));
@@ -460,6 +507,7 @@ int command_inspect(int argc, char **argv)
         print_shape(&in);
         print_tokenizer(&in);
         print_tensors(&in);
+        print_unions(&in);
         print_limit(&in);
         if (in.tensors)
             print_list(&in);

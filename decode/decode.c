@@ -315,8 +315,18 @@ static void report(struct decoder *d, const struct step_record *s)
         const struct sequence_record *of = &s->of[i];
         const struct verification *j = &of->verification;
         const struct advance a = { .slot = of->slot, .n = j->n, .token = j->token, .node = j->node };
-        const struct step step = { of->sequence, of->position, &of->draft, &a,        j,   of->kept,
-                                   propose,      verify,       advance,    of->at_ns, s->n };
+        const struct step step = { .sequence = of->sequence,
+                                   .position = of->position,
+                                   .draft = &of->draft,
+                                   .advance = &a,
+                                   .verification = j,
+                                   .kept = of->kept,
+                                   .propose_ns = propose,
+                                   .verify_ns = verify,
+                                   .advance_ns = advance,
+                                   .at_ns = of->at_ns,
+                                   .batch = s->n,
+                                   .experts = s->experts };
         d->listener.step(d->listener.self, &step);
     }
 }
@@ -374,6 +384,7 @@ static bool score(struct decoder *d, struct step_record *s, struct error *err)
     d->still_ns += s->untimed_ns;
     if (!verifier_score(d->verifier, d->request, s->n, err))
         return false;
+    s->experts = verifier_experts(d->verifier);
     stamp(d, s, SCORED);
     return true;
 }

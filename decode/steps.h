@@ -24,6 +24,7 @@ struct step_record {
     int n;                           // sequences
     struct sequence_record *of;      // (slots)
     int64_t observer_ns, untimed_ns; // not counted: of the verifier's observer, of the drafter
+    int64_t experts;                 // that the target's pass read
 };
 
 struct steps {

@@ -176,6 +176,7 @@ static void record_step(void *self, const struct step *s)
         .advance_ns = s->advance_ns,
         .at_ns = s->at_ns,
         .batch = s->batch,
+        .experts = s->experts,
         .n_trials = (int)(g->n_trials - before),
     };
 }

@@ -75,6 +75,12 @@ enum { MAX_PRODUCTS = 4, MAX_STAMPS = 24, MAX_MIXED = 64 };
 // How a gate is passed on: SwiGLU's x sigmoid(x), or GEGLU's gelu(x) in its approximation by tanh (Shazeer 2020, arXiv 2002.05202).
 enum gate_function { GATE_SILU, GATE_GELU };
 
+// Rows of a grouped product that have the same weights: those that use an expert.
+struct row_group {
+    struct tensor w, up; // (m, k) as prepare() returned them; up.data NULL: none
+    int32_t rows;        // of out, after those of the groups before it; 0: its weights are not read
+};
+
 // What attention does to its scores, beside the layout.
 struct attention {
     int head_dim;
@@ -159,6 +165,11 @@ struct backend {
     // out = f(x gate^T) * (x up^T): (n, m)
     struct tensor (*gated)(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up,
                            enum gate_function f);
+    // The same for groups of rows together: out[i] = x[row[i]] w^T, or f(x[row[i]] w^T) * (x[row[i]] up^T) if all groups have `up`, with
+    // the weights of i's group. row NULL: i. Every output has the bits that matmul and gated give it. The weights of a group are
+    // read once, whatever its rows.
+    struct tensor (*grouped)(struct backend *b, struct tensor out, struct tensor x, const int32_t *row,
+                             const struct row_group *g, int count, enum gate_function f);
     void (*add)(struct backend *b, struct tensor out, struct tensor x); // x: (n, m), or one row for all
     struct tensor (*rmsnorm)(struct backend *b, struct tensor out, struct tensor x, struct tensor w, float eps);
     // out = f(gate) * up; no up: f(gate)

@@ -8,6 +8,8 @@
 
 #define MATMUL_SIGNATURE(OUT, IN, ARG) IN(x) ARG(const struct product *, p) ARG(int, count)
 #define GATED_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) IN(gate) IN(up) ARG(enum gate_function, f)
+#define GROUPED_SIGNATURE(OUT, IN, ARG) \
+    OUT(out) IN(x) ARG(const int32_t *, row) ARG(const struct row_group *, g) ARG(int, count) ARG(enum gate_function, f)
 #define ADD_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x)
 #define RMSNORM_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) IN(w) ARG(float, eps)
 #define GLU_SIGNATURE(OUT, IN, ARG) OUT(out) IN(gate) IN(up) ARG(enum gate_function, f)
@@ -39,6 +41,7 @@
 // Operations that do most of the work.
 #define HEAVY_OPERATIONS(VOID, VALUE) \
     VALUE(gated, GATED_SIGNATURE) \
+    VALUE(grouped, GROUPED_SIGNATURE) \
     VALUE(attend, ATTEND_SIGNATURE)
 
 // Operations on arrays of tensors, or with arrays on the device.

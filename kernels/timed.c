@@ -205,6 +205,24 @@ static struct tensor timed_gated(struct backend *b, struct tensor out, struct te
     return out;
 }
 
+static struct tensor timed_grouped(struct backend *b, struct tensor out, struct tensor x, const int32_t *row,
+                                   const struct row_group *g, int count, enum gate_function f)
+{
+    const int products = g->up.data != NULL ? 2 : 1;
+    struct about a = {
+        .operation = "grouped", .rows = g->w.rows, .width = x.width, .type = g->w.type, .products = products
+    };
+    for (int i = 0; i < count; i++) { // of one shape; those with rows are read
+        a.bytes += g[i].rows > 0 ? (double)tensor_bytes(g[i].w) : 0;
+        a.bytes += g[i].rows > 0 && products == 2 ? (double)tensor_bytes(g[i].up) : 0;
+        a.flops += 2.0 * g[i].rows * products * (double)g->w.rows * (double)x.width;
+    }
+    int64_t from = begin(b);
+    out = inner_of(b)->grouped(inner_of(b), out, x, row, g, count, f);
+    end(b, from, a);
+    return out;
+}
+
 // ---- attention: a row reads the keys and values of its slot's prefix and of the pending rows that it sees
 
 static double rows_seen(const struct layout *s)

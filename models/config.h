@@ -102,6 +102,10 @@ bool config_read(const char *path, struct model_config *to, struct error *err);
 // files than GGUF and a directory has none of them.
 bool config_read_text(const char *path, struct model_config *to, struct error *err);
 void config_free(struct model_config *c);
+int config_mixed_layers(const struct model_config *c); // those with experts
+// How many experts of a layer a pass of n rows is expected to read, if every row chooses its experts independently of the others and each
+// expert is as likely as any other: E (1 - (1 - k / E)^n).
+double config_experts_expected(const struct model_config *c, double n);
 // What a row costs (config_cost.c): the weights of the layers that it is multiplied with, and the positions that it attends to in all layers
 // together if `positions` are before and with it.
 double config_products(const struct model_config *c);

@@ -2,8 +2,8 @@
 // those with the largest scores (Shazeer et al. 2017, arXiv 1701.06538; Jiang et al. 2024, arXiv 2401.04088).
 //
 // The rows of a pass that use an expert go through it together, so its weights are read once, whatever their number: a pass of n rows reads the
-// union of the experts of its rows. What a row gets depends on the row alone, as everywhere. The host chooses: it waits for the router's
-// scores in each layer, so such layers are not captured as a graph.
+// union of the experts of its rows. All experts of a layer are two operations (backend.h: grouped). What a row gets depends on the row
+// alone, as everywhere. The host chooses: on a GPU it waits for the router's scores in each layer, and such layers are not captured as a graph.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,13 +21,14 @@ struct experts {
 };
 
 struct expert_scratch {
-    struct tensor logits;       // (n, count) of the router
-    struct tensor x, gate;      // (n, width), (n, hidden): the rows that use an expert
-    struct tensor y;            // (n * used, width): what the experts make of them
-    struct tensor out;          // (n, width)
-    float *score, *weight;      // (n, count), (n, used) on the host
-    int32_t *chosen, *row, *at; // (n, used) experts of a row; rows of an expert; rows of y
-    int64_t touched;            // experts that passes read so far, over all layers; for those who count them
+    struct tensor logits;           // (n, count) of the router
+    struct tensor gate, y;          // (n * used, hidden), (n * used, width): what the experts make of their rows
+    struct tensor out;              // (n, width)
+    float *score, *weight;          // (n, count), (n, used) on the host
+    int32_t *chosen, *at;           // (n, used) experts of a row, and their rows of y
+    int32_t *row;                   // (n * used) the row that each row of y is of
+    struct row_group *group, *down; // (count) by expert
+    int64_t touched;                // experts that passes read so far, over all layers; for those who count them
 };
 
 // rows: of the largest pass. Returns false if the device has not enough memory; the scratch can be destroyed then, too.

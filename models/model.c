@@ -1,7 +1,6 @@
 #include "models/model.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -275,11 +274,16 @@ size_t model_bytes(const struct model *m)
     return m->tensor_loader.bytes;
 }
 
-double model_pass_bytes(const struct model *m, int n)
+double model_bytes_read(const struct model *m, double experts)
 {
     const struct tensor_loader *c = &m->tensor_loader;
-    const double share = m->shape.experts > 0 ? (double)m->shape.experts_used / m->shape.experts : 0;
-    return (double)(c->bytes - c->expert_bytes) + (double)c->expert_bytes * (1 - pow(1 - share, n));
+    const int all = config_mixed_layers(&m->config) * m->config.experts;
+    return (double)(c->bytes - c->expert_bytes) + (all > 0 ? (double)c->expert_bytes * experts / all : 0);
+}
+
+double model_pass_bytes(const struct model *m, int n)
+{
+    return model_bytes_read(m, config_mixed_layers(&m->config) * config_experts_expected(&m->config, n));
 }
 
 int64_t model_experts_touched(const struct model *m)
@@ -403,7 +407,9 @@ static bool forward(struct model *m, struct kv_cache *c, const struct pass *p, c
                     const int *layer, int n, struct states *out, struct error *err)
 {
     struct backend *b = m->backend;
-    const int rows = rows_queued(b, p->n);
+    const bool waits =
+        m->shape.experts > 0; // for the router's scores: no graph, and no padding, which would read experts
+    const int rows = waits ? p->n : rows_queued(b, p->n);
     assert(p->n >= 1 && p->n <= m->rows);
     if (taps->n > 0 && !allocate_tapped(m, taps->n, err))
         return false;
@@ -416,7 +422,6 @@ static bool forward(struct model *m, struct kv_cache *c, const struct pass *p, c
     model_embed(m, tensor_rows(x, 0, p->n), p); // rows of padding keep old values
     if (m->config.embedding_scale != 0)
         b->rescale(b, tensor_rows(x, 0, p->n), m->config.embedding_scale, 0);
-    const bool waits = m->shape.experts > 0; // for the router's scores: no graph
     for (bool done = !waits && graph_launched(b, &graph_key, &last); !done; done = waits || graph_ended(b, last))
         last = run_layers(m, c, layout, taps, layer, n, x, tensor_rows(m->last, 0, rows));
     out->last = tensor_rows(last, 0, p->n);

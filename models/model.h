@@ -81,8 +81,9 @@ const struct model_config *model_config(const struct model *m);
 struct backend *model_backend(const struct model *m);
 int model_rows(const struct model *m);     // maximum rows of a pass
 size_t model_bytes(const struct model *m); // weights that passes read
-// Of these, what a pass of n rows is expected to read: all but experts, and the union of the experts of its rows, if rows choose them
-// independently and none is preferred.
+// Of these, what a pass reads that reads so many experts, over all layers; and one of n rows, as many experts as are expected
+// (config_experts_expected).
+double model_bytes_read(const struct model *m, double experts);
 double model_pass_bytes(const struct model *m, int n);
 int64_t model_experts_touched(const struct model *m); // experts that passes have read so far, over all layers
 size_t model_table_bytes(const struct model *m);      // the embedding; 0 if it is also the LM head

@@ -81,7 +81,7 @@ static bool put_round(struct store *s, int64_t bench, int number, const struct b
 }
 
 static const char time_sql[] =
-    "INSERT INTO bench_time (bench, round, what, context, slots, n, peer, ns) VALUES (?,?,?,?,?,?,?,?)";
+    "INSERT INTO bench_time (bench, round, what, context, slots, n, peer, ns, experts) VALUES (?,?,?,?,?,?,?,?,nullif(?,0))";
 
 static bool put_time(struct store *s, int64_t bench, const struct bench_time_row *r, struct error *err)
 {
@@ -94,6 +94,7 @@ static bool put_time(struct store *s, int64_t bench, const struct bench_time_row
     query_put_int(q, r->n);
     query_put_int(q, r->peer);
     query_put_int(q, r->ns);
+    query_put_int(q, r->experts);
     return query_perform(q, err);
 }
 
@@ -131,10 +132,11 @@ static bool put_cost(struct store *s, int64_t bench, const struct bench_cost_row
                             c->table_rms,
                             c->step_a,
                             c->step_d,
-                            c->step_max_error };
+                            c->step_max_error,
+                            c->u };
     struct query *q = query_open(
         s, "INSERT INTO cost (bench, placement, form, a, b, s, n0, d, e, hinge_error, hinge_rms, table_error,"
-           " table_rms, step_a, step_d, step_error) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+           " table_rms, step_a, step_d, step_error, u) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
     query_put_int(q, bench);
     query_put_text(q, r->placement);
     query_put_text(q, cost_form_names[c->form]);

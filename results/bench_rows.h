@@ -25,6 +25,7 @@ struct bench_time_row {
     int context, slots, n;
     int peer; // 0: speclab; otherwise the number of a peer, from 1
     int64_t ns;
+    int64_t experts; // that the pass read, over all layers; 0: not counted, or none
 };
 
 struct bench_operation_row {

@@ -8,7 +8,7 @@
 #include "core/memory.h"
 #include "statistics/statistics.h"
 
-enum { TERMS = 5 };          // 1, n, max(0, n - n0), c, n c
+enum { TERMS = 6 };          // 1, n, max(0, n - n0), c, n c, x
 #define MAX_HINGE_ERROR 0.05 // relative; above it the table is used
 
 const char *const cost_form_names[] = { "none", "hinge", "table" };
@@ -45,8 +45,12 @@ static void make_table(struct cost *c, const struct cost_point *p, int n)
     }
     assert(c->n_rows * c->n_contexts == n);
     c->ns = xcalloc((size_t)n, sizeof(*c->ns));
-    for (int i = 0; i < n; i++)
-        c->ns[index_of(c->context, p[i].context) * c->n_rows + index_of(c->rows, p[i].n)] = p[i].ns;
+    c->experts = xcalloc((size_t)n, sizeof(*c->experts));
+    for (int i = 0; i < n; i++) {
+        const int at = index_of(c->context, p[i].context) * c->n_rows + index_of(c->rows, p[i].n);
+        c->ns[at] = p[i].ns;
+        c->experts[at] = p[i].experts;
+    }
 }
 
 // The interval of an ascending list that holds x, and its share in *share (outside [0, 1] beyond the list).
@@ -59,20 +63,32 @@ static int between(const int *list, int n, double x, double *share)
     return at;
 }
 
-static double in_row(const struct cost *c, int context, double n)
+static double in_row(const struct cost *c, const double *table, int context, double n)
 {
     double share;
     int at = between(c->rows, c->n_rows, n, &share);
-    const double *ns = c->ns + context * c->n_rows;
-    return c->n_rows < 2 ? ns[0] : ns[at] + share * (ns[at + 1] - ns[at]);
+    const double *row = table + context * c->n_rows;
+    return c->n_rows < 2 ? row[0] : row[at] + share * (row[at + 1] - row[at]);
+}
+
+static double in_table(const struct cost *c, const double *table, double n, double context)
+{
+    double share;
+    int at = between(c->context, c->n_contexts, context, &share);
+    double low = in_row(c, table, at, n);
+    return c->n_contexts < 2 ? low : low + share * (in_row(c, table, at + 1, n) - low);
 }
 
 double cost_table_ns(const struct cost *c, double n, double context)
 {
-    double share;
-    int at = between(c->context, c->n_contexts, context, &share);
-    double low = in_row(c, at, n);
-    return c->n_contexts < 2 ? low : low + share * (in_row(c, at + 1, n) - low);
+    return in_table(c, c->ns, n, context);
+}
+
+double cost_experts(const struct cost *c, double n, double context)
+{
+    n = fmin(fmax(n, c->rows[0]), c->rows[c->n_rows - 1]);
+    context = fmin(fmax(context, c->context[0]), c->context[c->n_contexts - 1]);
+    return in_table(c, c->experts, n, context);
 }
 
 // Errors of the table: predicts each inner point from its two neighbours in n.
@@ -95,12 +111,13 @@ static void measure_table_error(struct cost *c)
 
 double cost_hinge_ns(const struct cost *c, double n, double context)
 {
-    return c->a + c->b * n + c->s * fmax(0, n - c->n0) + c->d * context + c->e * n * context;
+    return c->a + c->b * n + c->s * fmax(0, n - c->n0) + c->d * context + c->e * n * context +
+           (c->u != 0 ? c->u * cost_experts(c, n, context) : 0);
 }
 
-// Rows and contexts are divided by their largest values, so that all terms have about the same size.
+// Rows, contexts and experts are divided by their largest values, so that all terms have about the same size.
 struct scale {
-    double n, context;
+    double n, context, experts;
 };
 
 // Minimises the relative errors over the used terms. Returns false if the points do not determine them.
@@ -112,7 +129,8 @@ static bool solve(double x[TERMS], const struct cost_point *p, int count, double
     size_t terms = 0, at = 0;
     for (int i = 0; i < count; i++) {
         double n = p[i].n / by.n, context = p[i].context / by.context, w = 1 / p[i].ns;
-        const double term[TERMS] = { w, w * n, w * fmax(0, n - n0 / by.n), w * context, w * n * context };
+        const double term[TERMS] = { w,           w * n,           w * fmax(0, n - n0 / by.n),
+                                     w * context, w * n * context, w * p[i].experts / by.experts };
         for (int k = 0; k < TERMS; k++)
             if (used[k])
                 a[at++] = term[k];
@@ -145,6 +163,7 @@ static void fit_at(struct cost *c, const struct cost_point *p, int count, double
     c->n0 = n0;
     c->d = x[3] / by.context;
     c->e = x[4] / by.n / by.context;
+    c->u = x[5] / by.experts;
     c->hinge_max_error = c->hinge_rms = 0;
     for (int i = 0; i < count; i++) {
         double error = cost_hinge_ns(c, p[i].n, p[i].context) / p[i].ns - 1;
@@ -157,11 +176,16 @@ static void fit_at(struct cost *c, const struct cost_point *p, int count, double
 // Searches n0 by the smallest sum of squares: at each measured n and three places between each two.
 static void fit_hinge(struct cost *c, const struct cost_point *p, int count)
 {
-    const bool many = c->n_rows >= 2, hinged = c->n_rows >= 4, contexts = c->n_contexts >= 2;
-    const bool used[TERMS] = { true, many, hinged, contexts, contexts && many };
-    struct scale by = { c->rows[c->n_rows - 1], fmax(1, c->context[c->n_contexts - 1]) };
+    double most = 0;
+    for (int i = 0; i < count; i++)
+        most = fmax(most, p[i].experts);
+    const bool many = c->n_rows >= 2, hinged = c->n_rows >= 4, contexts = c->n_contexts >= 2,
+               mixture = most > 0 && c->n_rows >= 3;
+    const bool used[TERMS] = { true, many, hinged, contexts, contexts && many, mixture };
+    struct scale by = { c->rows[c->n_rows - 1], fmax(1, c->context[c->n_contexts - 1]), fmax(1, most) };
     struct cost best = *c;
-    fit_at(&best, p, count, c->rows[0], (const bool[TERMS]){ true, many, false, contexts, contexts && many }, by);
+    fit_at(&best, p, count, c->rows[0], (const bool[TERMS]){ true, many, false, contexts, contexts && many, mixture },
+           by);
     for (int i = 0; hinged && i + 1 < c->n_rows; i++)
         for (int quarter = 0; quarter < 4; quarter++) {
             double n0 = c->rows[i] + quarter * (c->rows[i + 1] - c->rows[i]) / 4.0;
@@ -193,7 +217,7 @@ void cost_fit_step(struct cost *to, const struct cost_point *p, int n)
         largest = p[i].context > largest ? p[i].context : largest;
     if (n == 0)
         return;
-    fit_at(&line, p, n, 1, (const bool[TERMS]){ true, false, false, n >= 2, false }, (struct scale){ 1, largest });
+    fit_at(&line, p, n, 1, (const bool[TERMS]){ true, false, false, n >= 2 }, (struct scale){ 1, largest, 1 });
     to->step_a = line.a;
     to->step_d = line.d;
     to->step_max_error = line.hinge_max_error;
@@ -204,6 +228,7 @@ void cost_free(struct cost *c)
     free(c->rows);
     free(c->context);
     free(c->ns);
+    free(c->experts);
     *c = (struct cost){ 0 };
 }
 

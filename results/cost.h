@@ -4,7 +4,9 @@
 // Two forms. The hinge models the hardware: up to n0 rows a pass is bound by reading weights from memory, beyond them by
 // each row's products; attention adds a cost per cached token, and per cached token and row:
 //
-//     ns = a + b n + s max(0, n - n0) + d c + e n c
+//     ns = a + b n + s max(0, n - n0) + d c + e n c + u x
+//
+// x: of a mixture of experts, how many experts the pass reads, over all layers: fewer than its rows use, as rows share experts.
 //
 // It is fitted by least squares of relative errors. Kernels that work in tiles have steps, which no hinge has: if the hinge
 // misses a point by more than 5 %, the table is used, which interpolates linearly between measured points.
@@ -17,18 +19,19 @@ extern const char *const cost_form_names[]; // "none", "hinge", "table"
 struct cost_point {
     int n, context;
     double ns;
+    double experts; // that the pass reads; 0: no mixture of experts
 };
 
 struct cost { // start with { 0 }
     enum cost_form form;
-    double a, b, s, n0, d, e;          // of the hinge, also if the table is used
+    double a, b, s, n0, d, e, u;       // of the hinge, also if the table is used
     double hinge_max_error, hinge_rms; // relative errors at the points: largest, root mean square
     double table_max_error, table_rms; // of the table: each inner point predicted from its two neighbours in n
     double step_a, step_d;             // a draft step behind c tokens: ns = step_a + step_d c; NAN: no draft model
     double step_max_error;             // largest relative error
     int n_rows, n_contexts;            // of the table
     int *rows, *context;               // ascending; owned
-    double *ns;                        // (n_contexts, n_rows); owned
+    double *ns, *experts;              // (n_contexts, n_rows); owned
 };
 
 // p: all points of a grid of n and context, each once, in any order. The caller calls cost_free.
@@ -38,5 +41,7 @@ void cost_fit_step(struct cost *to, const struct cost_point *p, int n);
 void cost_free(struct cost *c);
 double cost_ns(const struct cost *c, double n, double context);       // by the form in `form`
 double cost_hinge_ns(const struct cost *c, double n, double context); // by the hinge
+double cost_experts(const struct cost *c, double n,
+                    double context); // read by a pass: between measured ones linear, constant beyond
 double cost_table_ns(const struct cost *c, double n,
                      double context); // by the table, extrapolated linearly beyond its edges

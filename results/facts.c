@@ -32,7 +32,7 @@ static const char new_sequence_sql[] =
     " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) RETURNING id";
 static const char new_step_sql[] =
     "INSERT INTO step (sequence, step, drafted, depth, accepted, tokens, expected, variance, accepted_uncut, propose_ns,"
-    " verify_ns, advance_ns, at_ns, batch) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+    " verify_ns, advance_ns, at_ns, batch, experts) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,nullif(?,0))";
 static const char new_trial_sql[] =
     "INSERT INTO trial (sequence, step, node, depth, rank, token, proposal, p, q, accepted, source) VALUES (?,?,?,?,?,?,?,?,?,?,?)";
 static const char new_source_sql[] =
@@ -253,6 +253,7 @@ static bool new_step(struct store *s, int64_t sequence, int step, const struct s
     query_put_int(q, r->advance_ns);
     query_put_int(q, r->at_ns);
     query_put_int(q, r->batch);
+    query_put_int(q, r->experts);
     bool ok = query_perform(q, err);
     for (int i = 0; i < r->n_trials && ok; i++)
         ok = new_trial(s, sequence, step, &r->trial[i], err);

@@ -94,6 +94,8 @@ CREATE TABLE step (                     -- one pass of the target and what it ad
     at_ns          INTEGER NOT NULL CHECK (at_ns >= 0),                         -- from the end of the sequence's prefill until its tokens were
                                         -- known, prefills of other slots included
     batch          INTEGER NOT NULL CHECK (batch >= 1),                         -- sequences in the pass; = run.batch: steady state
+    experts        INTEGER CHECK (experts >= 1),                                -- that the pass read, of the whole batch and over all
+                                        -- layers; NULL: the target is no mixture of experts
     PRIMARY KEY (sequence, step)
 ) STRICT, WITHOUT ROWID;
 

@@ -11,7 +11,7 @@ CREATE TABLE bench (                    -- one call of it
     activations       TEXT NOT NULL,    -- what a matrix product rounds its input to: f32, bf16, int8
     cache             TEXT NOT NULL,    -- element type of the target's KV cache: f32, bf16, q8_0
     marked_inflated   INTEGER NOT NULL CHECK (marked_inflated IN (0, 1)),   -- 1: the target was made slower on purpose
-    weight_bytes      INTEGER NOT NULL, -- that a pass reads
+    weight_bytes      INTEGER NOT NULL, -- that a pass reads; of a mixture of experts: with all experts
     draft             TEXT,             -- NULL: no draft model
     draft_hash        TEXT,
     draft_activations TEXT,
@@ -65,6 +65,7 @@ CREATE TABLE bench_time (               -- one measurement
     peer    INTEGER NOT NULL CHECK (peer >= 0),                 -- 0: speclab; else bench_peer.peer
     ns      INTEGER NOT NULL CHECK (ns > 0),                    -- a pass: with the logits of every row
     slots   INTEGER NOT NULL DEFAULT 1 CHECK (slots >= 1),      -- of the pass, each with a sequence of its own
+    experts INTEGER CHECK (experts >= 1),   -- that the pass read, over all layers; NULL: not counted (no mixture, no pass, a peer)
     PRIMARY KEY (bench, round, what, context, n, peer, slots),
     FOREIGN KEY (bench, round) REFERENCES bench_round ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
@@ -88,7 +89,7 @@ CREATE TABLE cost (                     -- fitted cost of a pass of n rows behin
     placement   TEXT NOT NULL,
     form        TEXT NOT NULL CHECK (form IN ('hinge', 'table')),   -- the form that predicts; the table is bench_pass,
                                         -- linearly interpolated
-    a           REAL NOT NULL,          -- hinge: ns = a + b n + s max(0, n - n0) + d c + e n c
+    a           REAL NOT NULL,          -- hinge: ns = a + b n + s max(0, n - n0) + d c + e n c + u x
     b           REAL NOT NULL,
     s           REAL NOT NULL,
     n0          REAL NOT NULL,
@@ -101,5 +102,6 @@ CREATE TABLE cost (                     -- fitted cost of a pass of n rows behin
     step_a      REAL,                   -- a draft step behind c tokens: ns = step_a + step_d c; NULL: no draft model
     step_d      REAL,
     step_error  REAL,
+    u           REAL NOT NULL DEFAULT 0,    -- of x, the experts that the pass reads (bench_time.experts)
     PRIMARY KEY (bench, placement)
 ) STRICT, WITHOUT ROWID;

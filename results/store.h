@@ -63,6 +63,7 @@ struct step_row {                              // table step
     int64_t propose_ns, verify_ns, advance_ns; // of the whole batch
     int64_t at_ns;                             // from the end of the sequence's prefill
     int batch;                                 // sequences in the pass
+    int64_t experts; // that the pass read, of all sequences and over all layers; 0: no mixture of experts
     const struct trial_row *trial;
     int n_trials;
     const struct expected_row *by_rule; // (n_by_rule) empty unless expected is recorded

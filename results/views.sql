@@ -316,9 +316,9 @@ DROP VIEW IF EXISTS bench_pass;
 CREATE VIEW bench_pass AS
 -- Measurements of `bench` for speclab (peer 0) and each peer, over the rounds that count in each placement (over all rounds of a
 -- bench in which none counts): median, quartiles and extremes of the time, median and quartiles of the ratio to speclab's time in
--- the same round. Quartiles interpolate linearly between measurements, by the weights 1 - |k - place|.
+-- the same round; experts: those that the pass read, of all layers of a mixture of experts. Quartiles interpolate linearly between measurements, by the weights 1 - |k - place|.
 WITH counted AS (
-    SELECT t.bench, r.placement, t.what, t.context, t.n, t.peer, t.slots, t.ns, 1.0 * t.ns / o.ns AS ratio
+    SELECT t.bench, r.placement, t.what, t.context, t.n, t.peer, t.slots, t.ns, t.experts, 1.0 * t.ns / o.ns AS ratio
     FROM bench_time AS t JOIN bench_round AS r ON r.bench = t.bench AND r.round = t.round
     JOIN bench_time AS o
          ON (o.bench, o.round, o.what, o.context, o.n, o.peer, o.slots) = (t.bench, t.round, t.what, t.context, t.n, 0, t.slots)
@@ -334,7 +334,7 @@ SELECT bench, placement, what, context, n, peer, rounds, sum(ns * max(0, 1 - abs
        sum(ns * max(0, 1 - abs(k - low))) AS low_ns, sum(ns * max(0, 1 - abs(k - high))) AS high_ns, min(ns) AS min_ns,
        max(ns) AS max_ns,
        sum(ratio * max(0, 1 - abs(ratio_k - middle))) AS ratio, sum(ratio * max(0, 1 - abs(ratio_k - low))) AS ratio_low,
-       sum(ratio * max(0, 1 - abs(ratio_k - high))) AS ratio_high, slots
+       sum(ratio * max(0, 1 - abs(ratio_k - high))) AS ratio_high, slots, max(experts) AS experts
 FROM placed GROUP BY bench, placement, what, context, n, peer, slots;
 
 DROP VIEW IF EXISTS cost_of_pass;
@@ -342,8 +342,9 @@ CREATE VIEW cost_of_pass AS
 -- A pass of n rows in one slot behind `context` tokens: its median, c = median / median of a pass of one row, the prediction of the fitted
 -- hinge and its relative error. `form`: which of the two predicts.
 SELECT p.bench, p.placement, p.context, p.n, p.rounds, p.median_ns, p.median_ns / one.median_ns AS c, k.form,
-       k.a + k.b * p.n + k.s * max(0, p.n - k.n0) + k.d * p.context + k.e * p.n * p.context AS hinge_ns,
-       (k.a + k.b * p.n + k.s * max(0, p.n - k.n0) + k.d * p.context + k.e * p.n * p.context) / p.median_ns - 1 AS hinge_error
+       k.a + k.b * p.n + k.s * max(0, p.n - k.n0) + k.d * p.context + k.e * p.n * p.context + k.u * coalesce(p.experts, 0) AS hinge_ns,
+       (k.a + k.b * p.n + k.s * max(0, p.n - k.n0) + k.d * p.context + k.e * p.n * p.context + k.u * coalesce(p.experts, 0))
+           / p.median_ns - 1 AS hinge_error, p.experts
 FROM bench_pass AS p
 LEFT JOIN bench_pass AS one ON one.what = 'pass' AND one.n = 1 AND one.peer = 0 AND one.slots = 1
       AND (one.bench, one.placement, one.context) = (p.bench, p.placement, p.context)

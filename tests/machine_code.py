@@ -37,6 +37,7 @@ FLAGS = ["-std=c++20", "-O3", "--fmad=false", "-I", HERE]  # as in cmake/cuda.cm
 IN_REGISTERS, IN_SHARED = "registers", "shared memory"
 REQUIREMENTS = [
     (r"small_kernel", "HMMA.16816.F32.BF16", IN_REGISTERS),
+    (r"grouped_kernel", "HMMA.16816.F32.BF16", IN_REGISTERS),
     (r"cluster_kernel", "HMMA.16816.F32.BF16", IN_REGISTERS),
     (r"large_kernel", "HMMA.16816.F32.BF16", IN_SHARED),
     (r"mma_kernel", "HMMA.16816.F32.BF16", None),

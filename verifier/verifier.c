@@ -31,7 +31,7 @@ struct verifier {
     float *top_log_p;                        // (rows, s.top)
     int chunk;
     int prefilled, common; // with a shared cache: tokens of the prompt that are done; whose rows it had
-    int64_t observer_ns;
+    int64_t observer_ns, experts; // experts: that the last pass read
 };
 
 static int chunk_of(const struct verifier_setup *s)
@@ -232,6 +232,11 @@ int64_t verifier_observer_ns(const struct verifier *v)
     return v->observer_ns;
 }
 
+int64_t verifier_experts(const struct verifier *v)
+{
+    return v->experts;
+}
+
 // ---- the observer, outside the measured time
 
 static void observe_scored(struct verifier *v, const struct scored *s)
@@ -303,8 +308,10 @@ bool verifier_score(struct verifier *v, const struct request *r, int n, struct e
                                .parent = v->parent,
                                .device_rows = v->device_rows,
                                .n_device_rows = on_device };
+    const int64_t before = model_experts_touched(v->s.target);
     if (!model_forward(v->s.target, v->cache, &pass, &v->s.taps, &v->states, err))
         return false;
+    v->experts = model_experts_touched(v->s.target) - before;
     v->logits.rows = rows;
     model_logits(v->s.target, v->logits, v->states.last);
     if (v->s.top > 0) // before they become probabilities

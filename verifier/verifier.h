@@ -66,7 +66,8 @@ void verifier_stamp(struct verifier *v, int number);
 bool verifier_queues(const struct verifier *v);
 bool verifier_finish(struct verifier *v, struct error *err);
 int64_t verifier_between(struct verifier *v, int from, int to); // nanoseconds
-int64_t verifier_observer_ns(const struct verifier *v);         // time that the observer took during the last step
+int64_t verifier_experts(const struct verifier *v);     // of a mixture: that the last pass read, over all layers
+int64_t verifier_observer_ns(const struct verifier *v); // time that the observer took during the last step
 // The decision of request i of the last step; borrowed until the next.
 const struct verification *verifier_verification(const struct verifier *v, int i);
 

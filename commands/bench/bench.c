@@ -66,6 +66,7 @@ static bool measure_own(struct bench *b, struct measurement *m, double *to, stru
              : m->kind == BENCH_DRAFT_STEP ? bench_model_draft_step(&b->draft_model, m->context_index, &ns, err)
                                            : bench_model_prompt(&b->model, &ns, err);
     *to = (double)ns;
+    m->experts = m->kind == BENCH_PASS ? b->model.experts : 0;
     return ok;
 }
 
@@ -174,7 +175,7 @@ static int medians(const struct bench *b, enum bench_kind kind, enum placement p
     for (int i = 0; i < b->n_measurements && b->counted[p] > 0; i++) {
         const struct measurement *m = &b->measurement[i];
         if (m->kind == kind && m->slots == 1)
-            to[n++] = (struct cost_point){ m->n, m->context, bench_ns(b, m, p).median };
+            to[n++] = (struct cost_point){ m->n, m->context, bench_ns(b, m, p).median, (double)m->experts };
     }
     return n;
 }
@@ -287,8 +288,25 @@ double bench_bytes(const struct bench *b, int slots, int n, int context)
     struct kv_shape one = model_kv_shape(b->target.model, 1, 1, 1);
     one.type = b->target.cache;
     const struct model_config *c = model_config(b->target.model);
-    return model_pass_bytes(b->target.model, slots * n) +
-           (double)kv_bytes(&one) / c->layers * slots * config_positions_seen(c, context + n);
+    const struct measurement *m = bench_find(b, BENCH_PASS, slots, n, context);
+    const double weights = m != NULL && m->experts > 0 ? model_bytes_read(b->target.model, (double)m->experts)
+                                                       : model_pass_bytes(b->target.model, slots * n);
+    return weights + (double)kv_bytes(&one) / c->layers * slots * config_positions_seen(c, context + n);
+}
+
+bool bench_of_mixture(const struct bench *b)
+{
+    return config_mixed_layers(model_config(b->target.model)) > 0;
+}
+
+double bench_experts_expected(const struct bench *b, const struct measurement *m)
+{
+    return config_experts_expected(model_config(b->target.model), m->slots * m->n);
+}
+
+double bench_experts(const struct bench *b, const struct measurement *m)
+{
+    return (double)m->experts / config_mixed_layers(model_config(b->target.model));
 }
 
 // Whether a device may use the instructions of a probed peak. Those of `cpu` are all that there are.

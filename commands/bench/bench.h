@@ -36,6 +36,7 @@ struct bench_plan {            // the options of the command
     int n_rows, rows[MAX_ROWS];      // of each slot in a pass, ascending
     int n_slots, slots[SLOT_COUNTS]; // of passes, ascending; n_slots 0: one slot
     int n_contexts, context[MAX_CONTEXTS];
+    const char *text;    // a file whose tokens the passes have; NULL: random tokens
     bool contexts_given; // contexts that do not fit are errors instead of being dropped
     bool probe;
     int n_peers;
@@ -53,6 +54,7 @@ struct measurement { // taken once in each round
     int slots, n;                    // n: rows of each slot in the pass, or tokens of the prompt
     int context_index, context;      // context: cached tokens of each slot
     double *ns, *peer_ns[MAX_PEERS]; // (rounds) time; peer_ns NULL: not measured by peers
+    int64_t experts; // that a pass reads, over all layers: its tokens are the same in every round; 0: none
 };
 
 struct round {
@@ -115,6 +117,12 @@ const struct measurement *bench_find(const struct bench *b, enum bench_kind kind
 
 // Of a pass of n rows in each slot, with the logits of every row.
 double bench_flops(const struct bench *b, int slots, int n, int context);
-double bench_bytes(const struct bench *b, int slots, int n, int context); // read: the weights once, and the cache
+// Read: the cache, and the weights once; of a mixture of experts those of the experts that the pass read, if it was measured, or is
+// expected to read (config_experts_expected).
+double bench_bytes(const struct bench *b, int slots, int n, int context);
+// Of a mixture, how many experts of a layer a pass of so many rows reads: expected, and on average over the layers, as measured.
+double bench_experts_expected(const struct bench *b, const struct measurement *m);
+double bench_experts(const struct bench *b, const struct measurement *m);
+bool bench_of_mixture(const struct bench *b);
 double bench_prompt_flops(const struct bench *b); // of the prompt, with the logits of its last row
 double bench_peak(const struct bench *b); // peak operations/s of the device for the model's activations; 0: unknown

@@ -12,6 +12,7 @@
 #include "experiments/environment.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
+#include "models/config.h"
 #include "models/model.h"
 
 static void set_text(struct json *j, const char *key, const char *value)
@@ -49,6 +50,9 @@ static struct json *model_json(const struct target *t)
     set_text(j, "activations", activations_names[model_activations(t->model)]);
     set_text(j, "cache", type_facts[t->cache].name);
     set_int(j, "bytes", (int64_t)model_bytes(t->model));
+    set_int(j, "experts", model_config(t->model)->experts);
+    set_int(j, "experts_used", model_config(t->model)->experts_used);
+    set_int(j, "expert_layers", config_mixed_layers(model_config(t->model)));
     const char *inflated = model_config(t->model)->inflated;
     json_set(j, "inflated_from", inflated != NULL ? json_new_text(inflated) : json_new_null());
     return j;
@@ -127,6 +131,11 @@ static struct json *measurement_json(const struct bench *b, int i)
         set_number(j, "flops", bench_flops(b, m->slots, m->n, m->context));
         set_number(j, "bytes", bench_bytes(b, m->slots, m->n, m->context));
     }
+    if (m->kind == BENCH_PASS && bench_of_mixture(b)) {
+        set_int(j, "experts", m->experts);
+        set_number(j, "experts_per_layer", bench_experts(b, m));
+        set_number(j, "experts_per_layer_expected", bench_experts_expected(b, m));
+    }
     json_set(j, "ns", numbers_json(m->ns, b->n_rounds));
     struct json *peers = json_new_array();
     for (int e = 0; e < b->n_peers && m->peer_ns[e] != NULL; e++)
@@ -145,6 +154,7 @@ static struct json *cost_json(const struct cost *c)
     set_number(hinge, "n0", c->n0);
     set_number(hinge, "d", c->d);
     set_number(hinge, "e", c->e);
+    set_number(hinge, "u", c->u);
     set_number(hinge, "largest_error", c->hinge_max_error);
     set_number(hinge, "rms_error", c->hinge_rms);
     set_number(table, "largest_error", c->table_max_error);
@@ -252,6 +262,7 @@ void bench_json(const struct bench *b, FILE *to)
     set_text(j, "revision", program_version());
     set_text(j, "started", b->started);
     set_int(j, "threads", b->plan.threads);
+    json_set(j, "text", b->plan.text != NULL ? json_new_text(b->plan.text) : json_new_null());
     struct json *peers = json_new_array();
     for (int i = 0; i < b->n_peers; i++)
         json_push(peers, json_new_text(peer_name(b->peer[i])));
@@ -299,14 +310,18 @@ static void put_times(FILE *to, const struct bench *b, const struct measurement 
         fprintf(to, ",,");
     fprintf(to, isnan(memory) ? "," : ",%.9g", memory);
     put_spread(to, engine == 0 ? (struct spread){ 0 } : bench_ratio(b, m, engine - 1, p));
-    fprintf(to, ",%d,%d\r\n", model_config(b->target.model)->inflated != NULL, m->slots);
+    fprintf(to, ",%d,%d", model_config(b->target.model)->inflated != NULL, m->slots);
+    if (m->kind == BENCH_PASS && engine == 0 && bench_of_mixture(b))
+        fprintf(to, ",%lld,%.6g,%.6g\r\n", (long long)m->experts, bench_experts(b, m), bench_experts_expected(b, m));
+    else
+        fprintf(to, ",,,\r\n");
 }
 
 void bench_csv(const struct bench *b, FILE *to)
 {
     fprintf(to, "what,placement,context,n,peer,rounds,ns,low_quartile_ns,high_quartile_ns,min_ns,max_ns,c,flops,"
                 "bytes,read_bytes_per_second,ratio,low_quartile_ratio,high_quartile_ratio,min_ratio,max_ratio,"
-                "marked_inflated,slots\r\n");
+                "marked_inflated,slots,experts,experts_per_layer,experts_per_layer_expected\r\n");
     for (int p = 0; p < PLACEMENTS; p++)
         for (int i = 0; i < b->n_measurements && b->counted[p] > 0; i++)
             for (int e = 0; e <= b->n_peers; e++)

@@ -27,7 +27,8 @@ int bench_model_rows(const struct bench_model_plan *p)
     return larger(larger(p->rows * larger(p->slots, 1), PENDING), p->prompt > 0 ? VERIFIER_CHUNK : 0);
 }
 
-// A pass of n rows after the prefix of each of `slots` slots from `first` on; the tokens depend on the prefix's length.
+// A pass of n rows after the prefix of each of `slots` slots from `first` on. Its tokens are those after as many as the prefix has, and
+// those of a slot follow those of the slot before it.
 static bool forward(struct bench_model *s, struct kv_cache *c, int first, int slots, int n, struct states *out,
                     struct error *err)
 {
@@ -36,7 +37,7 @@ static bool forward(struct bench_model *s, struct kv_cache *c, int first, int sl
         s->parent[i] = i % n - 1;
     }
     const struct pass pass = {
-        .n = slots * n, .token = s->token + kv_length(c, first) % PENDING, .slot = s->slot, .parent = s->parent
+        .n = slots * n, .token = s->token + kv_length(c, first), .slot = s->slot, .parent = s->parent
     };
     return model_forward(s->model, c, &pass, NULL, out, err);
 }
@@ -64,10 +65,12 @@ static struct kv_cache *cache_of(struct bench_model *s, int slots, int length, i
 }
 
 // Enough tokens for all passes, and for a prompt of one chunk even if none is measured: bench_overhead() decodes after one.
-static void make_tokens(struct bench_model *s)
+static void make_tokens(struct bench_model *s, const struct bench_model_plan *p)
 {
-    int rows = bench_model_rows(&(struct bench_model_plan){ .rows = s->rows, .slots = s->slots, .prompt = s->prompt });
-    int n = larger(rows, VERIFIER_CHUNK) + PENDING;
+    int n = larger(bench_model_rows(p), VERIFIER_CHUNK) + PENDING;
+    for (int i = 0; i < p->n_contexts; i++)
+        n = larger(n, p->context[i] + s->slots * s->rows);
+    n = larger(n, p->prompt);
     uint32_t x = 1, vocab = (uint32_t)model_shape(s->model)->vocab;
     s->token = xcalloc((size_t)n, sizeof(int32_t));
     s->slot = xcalloc((size_t)n, sizeof(int32_t));
@@ -75,7 +78,7 @@ static void make_tokens(struct bench_model *s)
     s->kept = xcalloc((size_t)n, sizeof(int32_t));
     for (int i = 0; i < n; i++) {
         x = x * 1664525u + 1013904223u;
-        s->token[i] = (int32_t)((x >> 8) % vocab);
+        s->token[i] = p->n_text > 0 ? p->text[i % p->n_text] : (int32_t)((x >> 8) % vocab);
         s->kept[i] = i;
     }
 }
@@ -88,7 +91,7 @@ bool bench_model_open(struct bench_model *s, struct model *m, const struct bench
         .backend = model_backend(m), .model = m, .rows = p->rows, .slots = larger(p->slots, 1), .prompt = p->prompt
     };
     const int rows = s->slots * s->rows;
-    make_tokens(s);
+    make_tokens(s, p);
     s->logits = rows_on(s->backend, rows, vocab);
     bool ok =
         s->logits.data != NULL || fail(err, "%s: out of memory for the logits of %d rows", s->backend->name, rows);
@@ -126,6 +129,7 @@ void bench_model_close(struct bench_model *s)
 bool bench_model_pass(struct bench_model *s, int slots, int n, int context_index, int64_t *ns, struct error *err)
 {
     struct states states;
+    const int64_t before = model_experts_touched(s->model);
     int64_t from = clock_ns();
     if (!forward(s, s->cache[context_index], 0, slots, n, &states, err))
         return false;
@@ -133,6 +137,7 @@ bool bench_model_pass(struct bench_model *s, int slots, int n, int context_index
     if (!s->backend->sync(s->backend, err))
         return false;
     *ns = clock_ns() - from;
+    s->experts = model_experts_touched(s->model) - before;
     for (int slot = 0; slot < slots; slot++)
         kv_keep(s->cache[context_index], slot, NULL, 0);
     return true;

@@ -1,7 +1,8 @@
 // bench_model.h - a model prepared for timing: runs and times passes after a given number of cached tokens.
 //
 // A pass is that of verification: n rows in each slot, a chain after its cached tokens, with the logits of every row. Each
-// context has its own cache, which stays filled, so passes can be timed in any order. Tokens are arbitrary but fixed.
+// context has its own cache, which stays filled, so passes can be timed in any order. The tokens are those of a given text, again and again,
+// or random ones, each as likely as any other. They matter for mixtures of experts alone, whose experts they choose.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,11 +23,14 @@ struct bench_model {         // start with { 0 }
     struct kv_cache *cache[MAX_CONTEXTS], *prompt_cache;
     struct tensor logits; // (slots * rows, vocab)
     int32_t *token, *slot, *parent, *kept;
+    int64_t experts; // that the last pass read, over all layers
 };
 
 struct bench_model_plan {
     int rows, slots, prompt, n_contexts; // slots 0: one
     const int *context;
+    const int32_t *text; // (n_text) tokens; n_text 0: random ones. Borrowed for the call
+    int n_text;
     enum type cache;
 };
 

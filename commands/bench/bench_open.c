@@ -7,6 +7,7 @@
 #include "commands/bench/bench_parts.h"
 #include "commands/bench/bench_peer.h"
 #include "commands/command_line.h"
+#include "formats/file.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/threads.h"
 #include "kernels/timed.h"
@@ -57,6 +58,24 @@ static bool fit_contexts(struct bench_plan *p, const struct target *t, struct er
     if (p->prompt > model_shape(t->model)->context)
         p->prompt = model_shape(t->model)->context;
     return true;
+}
+
+static bool read_text(struct bench *b, struct ids *to, struct error *err)
+{
+    const char *path = b->plan.text;
+    size_t n;
+    if (path == NULL)
+        return true;
+    struct tokenizer *t = tokenizer_open(b->target.path, err);
+    char *text = t != NULL ? file_text(path, &n, err) : NULL;
+    struct error reason;
+    bool ok =
+        text != NULL && (tokenizer_encode(t, text, n, false, to, &reason) || fail(err, "%s: %s", path, reason.text));
+    if (ok && to->n == 0)
+        ok = fail(err, "%s: expected a text, found none", path);
+    free(text);
+    tokenizer_close(t);
+    return ok;
 }
 
 static bool open_bench_model(struct bench_model *s, const struct bench_plan *p, const struct target *t,
@@ -147,7 +166,13 @@ bool bench_open(struct bench *b, const struct bench_plan *plan, struct error *er
         p->probe = b->prober != NULL;
     }
     passes.prompt = p->prompt; // as long as the context
-    if (!open_peers(b, err) || !open_draft(b, err) || !open_bench_model(&b->model, p, &b->target, passes, err))
+    struct ids text = { 0 };
+    bool ok = open_peers(b, err) && open_draft(b, err) && read_text(b, &text, err);
+    passes.text = text.id;
+    passes.n_text = (int)text.n;
+    ok = ok && open_bench_model(&b->model, p, &b->target, passes, err);
+    free(text.id);
+    if (!ok)
         return false;
     char *name = machine_processor();
     b->machine = xformat("%s, %s", name, b->target.backend->describe(b->target.backend));

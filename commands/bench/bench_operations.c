@@ -16,7 +16,7 @@
 #include "models/model.h"
 #include "verifier/verifier.h"
 
-enum { ROLES = 16, TOKENS = 48, MAX_PASSES = 9 };
+enum { ROLES = 24, TOKENS = 48, MAX_PASSES = 9 };
 
 // ---- by operation
 
@@ -28,6 +28,10 @@ static const char *role_of(const struct timed_entry *e, const struct model_shape
         { "gated", "gate, up" }, { "attend", "attention" }, { "take", "embedding" },
         { "rmsnorm", "norms" },  { "angles", "angles" },
     };
+    if (strcmp(e->operation, "grouped") == 0)
+        return e->products == 2 ? "experts up" : "experts down";
+    if (strcmp(e->operation, "matmul") == 0 && s->experts > 0 && e->rows == s->experts && e->products == 1)
+        return "router";
     if (strcmp(e->operation, "matmul") == 0)
         return e->products == 3 ? "q, k, v" : e->rows == s->vocab ? "head" : e->width == s->hidden ? "down" : "o";
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)

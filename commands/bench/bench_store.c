@@ -41,9 +41,11 @@ static int put_times(struct bench_time_row *to, const struct bench *b, const str
                                   .context = m->context,
                                   .slots = m->slots,
                                   .n = m->n,
-                                  .ns = (int64_t)m->ns[round] };
+                                  .ns = (int64_t)m->ns[round],
+                                  .experts = m->experts };
     int n = 0;
     to[n++] = row;
+    row.experts = 0;
     for (int e = 0; e < b->n_peers && m->peer_ns[e] != NULL; e++) {
         row.peer = e + 1;
         row.ns = (int64_t)m->peer_ns[e][round];

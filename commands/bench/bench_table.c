@@ -11,6 +11,7 @@
 #include "experiments/environment.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
+#include "models/config.h"
 #include "models/model.h"
 
 enum { MAX_COLUMNS = 6 }; // of the table by operation
@@ -73,9 +74,14 @@ static void print_head(const struct bench *b, FILE *to)
     fprintf(to, "model       %s\n", t->path);
     if (inflated != NULL)
         fprintf(to, "            marked as inflated from %s; its speed is not that of a real model\n", inflated);
-    fprintf(to, "weights     %s, a pass reads %.1f MB; activations %s, cache %s\n", model_type(t->model),
-            (double)model_bytes(t->model) / 1e6, activations_names[model_activations(t->model)],
-            type_facts[t->cache].name);
+    const struct model_config *config = model_config(t->model);
+    fprintf(to, "weights     %s, a pass %s %.1f MB; activations %s, cache %s\n", model_type(t->model),
+            bench_of_mixture(b) ? "with all experts reads" : "reads", (double)model_bytes(t->model) / 1e6,
+            activations_names[model_activations(t->model)], type_facts[t->cache].name);
+    if (bench_of_mixture(b))
+        fprintf(to, "experts     %d of %d for a row, in %d layers; the rows are %s%s\n", config->experts_used,
+                config->experts, config_mixed_layers(config), b->plan.text != NULL ? "the text " : "random tokens",
+                b->plan.text != NULL ? b->plan.text : "");
     if (b->draft.model != NULL)
         fprintf(to, "draft       %s (%s, activations %s)\n", b->draft.path, model_type(b->draft.model),
                 activations_names[model_activations(b->draft.model)]);
@@ -159,6 +165,30 @@ static void print_passes(const struct bench *b, int context, enum placement p, F
             print_pass(b, &b->measurement[i], p, to);
 }
 
+// What the passes of a mixture read, and what they would if rows chose their experts independently, none being preferred.
+static void print_experts(const struct bench *b, int context, enum placement p, FILE *to)
+{
+    char a[6][32];
+    fprintf(
+        to,
+        "\nExperts of a layer that a pass reads after %d cached tokens: counted (the mean of the layers), and expected of rows\n"
+        "that choose independently and uniformly; what is read with those counted, weights and cache\n",
+        context);
+    put_slots(b, 0, to);
+    fprintf(to, "%5s %8s %8s %10s %11s %8s\n", "n", "counted", "expected", "MB", "MB / n = 1", "c(n)");
+    for (int i = 0; i < b->n_measurements; i++) {
+        const struct measurement *m = &b->measurement[i], *one = one_row(b, context);
+        if (m->kind != BENCH_PASS || m->context != context)
+            continue;
+        const double bytes = bench_bytes(b, m->slots, m->n, context), ns = median_of(b, m, p);
+        put_slots(b, m->slots, to);
+        fprintf(to, "%5d %8s %8s %10.1f %11s %8s\n", m->n, digits(bench_experts(b, m), a[0]),
+                digits(bench_experts_expected(b, m), a[1]), bytes / 1e6,
+                digits(one != NULL ? bytes / bench_bytes(b, 1, 1, context) : NAN, a[2]),
+                digits(ns / median_of(b, one, p), a[3]));
+    }
+}
+
 static void print_compared(const struct bench *b, int peer, int context, enum placement p, FILE *to)
 {
     const struct measurement *one = one_row(b, context);
@@ -211,10 +241,11 @@ static void print_cost(const struct bench *b, enum placement p, FILE *to)
     const struct cost *c = &b->cost[p];
     if (c->form == COST_NONE)
         return;
-    fprintf(to,
-            "\nCost model: %s. Hinge: us = %.4g + %.4g n + %.4g max(0, n - %.4g) + %.4g c + %.4g n c,\n"
-            "    error at most %.1f %%, rms %.1f %%; table: at most %.1f %%, rms %.1f %% between its points\n",
-            cost_form_names[c->form], c->a / 1e3, c->b / 1e3, c->s / 1e3, c->n0, c->d / 1e3, c->e / 1e3,
+    fprintf(to, "\nCost model: %s. Hinge: us = %.4g + %.4g n + %.4g max(0, n - %.4g) + %.4g c + %.4g n c",
+            cost_form_names[c->form], c->a / 1e3, c->b / 1e3, c->s / 1e3, c->n0, c->d / 1e3, c->e / 1e3);
+    if (bench_of_mixture(b))
+        fprintf(to, "\n    + %.4g x, x: the experts that the pass reads, in all layers", c->u / 1e3);
+    fprintf(to, ",\n    error at most %.1f %%, rms %.1f %%; table: at most %.1f %%, rms %.1f %% between its points\n",
             100 * c->hinge_max_error, 100 * c->hinge_rms, 100 * c->table_max_error, 100 * c->table_rms);
     if (!isnan(c->step_a))
         fprintf(to, "    Draft step: us = %.4g + %.4g c, error at most %.1f %%\n", c->step_a / 1e3, c->step_d / 1e3,
@@ -290,6 +321,8 @@ void bench_table(const struct bench *b, FILE *to)
         print_placement(b, (enum placement)p, to);
         for (int c = 0; c < b->plan.n_contexts; c++) {
             print_passes(b, b->plan.context[c], (enum placement)p, to);
+            if (bench_of_mixture(b))
+                print_experts(b, b->plan.context[c], (enum placement)p, to);
             for (int e = 0; e < b->n_peers; e++)
                 print_compared(b, e, b->plan.context[c], (enum placement)p, to);
         }

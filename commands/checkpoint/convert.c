@@ -53,10 +53,52 @@ static bool is_dropped(const struct source_tensor *t, const struct model_config 
     return t->role == ROLE_ROPE || (t->role == ROLE_HEAD && c->tied); // not used by any reader
 }
 
-static bool plan_tensor(struct quantizing *q, const struct source_tensor *t, struct error *err)
+// All experts' matrices of that role in that layer, in one tensor; t is expert 0's.
+static void plan_experts(struct quantizing *q, const struct source_checkpoint *o, const struct source_tensor *t)
+{
+    static const char *const names[] = { "gate_proj", "up_proj", "down_proj" };
+    const int n = q->config->experts;
+    struct expert_source *all = xcalloc((size_t)n, sizeof(*all));
+    bool same = true; // types
+    for (size_t i = 0; i < o->n; i++) {
+        const struct source_tensor *s = &o->tensor[i];
+        if (s->role == t->role && s->layer == t->layer && s->expert >= 0 && s->expert < n) {
+            all[s->expert] = (struct expert_source){ s->tensor, s->fp8 };
+            same = same && s->tensor.type == t->tensor.type;
+        }
+    }
+    char *known = xformat("model.layers.%d.mlp.experts.%s.weight", t->layer, names[t->role - ROLE_EXPERT_GATE]),
+         *name = weights_gguf_name(q->config->architecture, known);
+    enum type type = quantized_type(q, t->tensor, name);
+    type = !same && type == t->tensor.type && type != q->type ? F32 : type; // their width fits no block
+    struct new_tensor *f = add(q, name, t->tensor, type, false, 0);
+    f->dims = 3;
+    f->dim[0] = n;
+    f->dim[1] = t->tensor.rows;
+    f->dim[2] = t->tensor.width;
+    f->bytes *= (size_t)n;
+    q->job[q->rewrite.n - 1].experts = all;
+    free(known);
+}
+
+// The router has its own type, and llama.cpp's name is made of Qwen's.
+static void plan_router(struct quantizing *q, const struct source_tensor *t)
+{
+    char *known = xformat("model.layers.%d.mlp.gate.weight", t->layer);
+    add(q, weights_gguf_name(q->config->architecture, known), t->tensor, t->tensor.type, false, 0)->data =
+        t->tensor.data;
+    free(known);
+}
+
+static bool plan_tensor(struct quantizing *q, const struct source_checkpoint *o, const struct source_tensor *t,
+                        struct error *err)
 {
     const struct model_config *c = q->config;
-    if (t->is_scale)
+    if (t->role == ROLE_ROUTER)
+        plan_router(q, t);
+    else if (t->expert == 0)
+        plan_experts(q, o, t);
+    if (t->role == ROLE_ROUTER || t->expert >= 0 || t->is_scale)
         return true;
     if (t->role == ROLE_OTHER)
         return fail(err, "%s: tensor %s: a GGUF file of this family cannot store it", c->path, t->name);
@@ -124,13 +166,15 @@ bool convert_plan(struct quantizing *q, const struct source_checkpoint *o, struc
         add(q, xstrdup("rope_factors_long.weight"), l, F32, true, 0)->data = l.data;
     }
     for (size_t i = 0; i < o->n; i++)
-        if (!is_dropped(&o->tensor[i], c) && !plan_tensor(q, &o->tensor[i], err))
+        if (!is_dropped(&o->tensor[i], c) && !plan_tensor(q, o, &o->tensor[i], err))
             return false;
     return true;
 }
 
 void convert_free(struct quantizing *q)
 {
+    for (size_t i = 0; i < q->rewrite.n; i++)
+        free(q->job[i].experts);
     free(q->divide);
     tokenizer_close(q->tokenizer);
 }
@@ -162,6 +206,12 @@ static void write_sizes(struct gguf_writer *w, const struct model_config *c)
     write_number(w, c, "rope.freq_base", GGUF_F32, c->rope.theta);
     write_number(w, c, "attention.layer_norm_rms_epsilon", GGUF_F32, (double)c->norm_eps);
     write_number(w, c, "vocab_size", GGUF_U32, c->vocab);
+    if (c->experts > 0) {
+        write_number(w, c, "expert_count", GGUF_U32, c->experts);
+        write_number(w, c, "expert_used_count", GGUF_U32, c->experts_used);
+    }
+    if (c->architecture->experts == QWEN_EXPERTS)
+        write_number(w, c, "expert_feed_forward_length", GGUF_U32, c->expert_hidden);
     if (c->architecture->window_pattern > 0)
         write_number(w, c, "attention.sliding_window", GGUF_U32, c->window);
     if (c->window_rope.theta != 0)
@@ -275,6 +325,17 @@ static bool same_layers(const struct model_config *a, const struct model_config 
     return same;
 }
 
+static bool same_experts(const struct model_config *a, const struct model_config *b)
+{
+    bool same = a->experts == b->experts;
+    if (a->experts == 0 || !same)
+        return same;
+    for (int i = 0; i < a->layers && same; i++)
+        same = layer_set_has(&a->dense, i) == layer_set_has(&b->dense, i);
+    return same && a->experts_used == b->experts_used && a->expert_hidden == b->expert_hidden &&
+           a->experts_normalized == b->experts_normalized;
+}
+
 static bool agrees(const struct quantizing *q, const struct model_config *c, struct error *err)
 {
     const struct model_config *from = q->config;
@@ -287,6 +348,8 @@ static bool agrees(const struct quantizing *q, const struct model_config *c, str
         what = "the chat template";
     else if (!same_layers(from, c))
         what = "its windows, the scale of its attention or its RoPE, which files of this architecture do not state";
+    else if (!same_experts(from, c))
+        what = "its experts: those of files are in all layers, and the weights of the used ones sum to 1";
     else if (from->tied != c->tied || from->attention_bias != c->attention_bias || from->norm_eps != c->norm_eps)
         what = "the shape of the model";
     return what == NULL || fail(err, "%s: a GGUF file of it would differ in %s", from->path, what);

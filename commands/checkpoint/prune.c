@@ -97,8 +97,17 @@ static void write_metadata(void *context, struct gguf_writer *w)
 static void change_config(void *context, struct json *config)
 {
     const struct pruning *p = context;
+    const struct model_config *c = p->from->config;
     json_set(config, "num_hidden_layers", json_new_int(p->n));
-    rewrite_layer_lists(config, p->from->config->layers, p->keep, p->n);
+    rewrite_layer_lists(config, c->layers, p->keep, p->n);
+    if (c->architecture->experts != QWEN_EXPERTS)
+        return;
+    struct json *dense = json_new_array(); // layers without experts, by number, whatever said so before
+    for (int i = 0; i < p->n; i++)
+        if (layer_set_has(&c->dense, p->keep[i]))
+            json_push(dense, json_new_int(i));
+    json_set(config, "mlp_only_layers", dense);
+    json_set(config, "decoder_sparse_step", json_new_int(1));
 }
 
 // ---- the model

@@ -76,8 +76,17 @@ static bool convert(struct backend *b, const struct conversion *c, struct part *
 static bool put(void *context, size_t i, struct part *to, struct error *err)
 {
     const struct quantizing *q = context;
+    struct conversion job = q->job[i];
     int64_t bad;
-    if (convert(q->backend, &q->job[i], to, &bad))
+    bool ok = true;
+    if (job.experts == NULL)
+        ok = convert(q->backend, &job, to, &bad);
+    for (int e = 0; ok && job.experts != NULL && e < q->config->experts; e++) {
+        job.from = job.experts[e].tensor;
+        job.fp8 = job.experts[e].fp8;
+        ok = convert(q->backend, &job, to, &bad);
+    }
+    if (ok)
         return true;
     return fail(err, "%s: tensor %s: row %" PRId64 " holds a number that is not finite, or too large for %s",
                 q->config->path, q->rewrite.tensor[i].name, bad, type_facts[q->job[i].to].name);
@@ -121,7 +130,7 @@ static bool plan(struct quantizing *q, const struct source_checkpoint *o, struct
         struct conversion *job = &q->job[r->n];
         struct new_tensor *f = &r->tensor[r->n++];
         *f = rewrite_copy_tensor(o, i, xstrdup(t->name));
-        if (!role_is_matrix(t->role))
+        if (!role_is_quantized(t->role))
             continue;
         if (!t->readable)
             return fail(err, "%s: tensor %s: its type, %s, cannot be read", o->config->path, t->name, t->type);

@@ -10,9 +10,16 @@ struct backend;
 struct gguf_writer;
 struct source_checkpoint;
 
-struct conversion {        // of one tensor
-    struct tensor from;    // mapped, in its own type; 1 row for a vector
-    struct fp8_matrix fp8; // from's numbers, if they are of F8_E4M3
+struct expert_source { // one expert's matrix; fp8 as below
+    struct tensor tensor;
+    struct fp8_matrix fp8;
+};
+
+struct conversion {         // of one tensor
+    struct tensor from;     // mapped, in its own type; 1 row for a vector
+    struct fp8_matrix fp8;  // from's numbers, if they are of F8_E4M3
+    // (config->experts) instead: those of all experts, one after the other; owned. NULL: none
+    struct expert_source *experts;
     enum type to;
     int heads; // permute rows (a vector's numbers) to llama.cpp's order of q and k with this many heads; 0: no permutation
     float more; // added to every number: a norm's weight that the source has less one

@@ -34,6 +34,10 @@ static const char *const role_names[ROLES] = {
     [ROLE_GATE] = "mlp.gate_proj.weight",
     [ROLE_UP] = "mlp.up_proj.weight",
     [ROLE_DOWN] = "mlp.down_proj.weight",
+    [ROLE_ROUTER] = "mlp.gate.weight",
+    [ROLE_EXPERT_GATE] = "mlp.experts.gate_proj.weight",
+    [ROLE_EXPERT_UP] = "mlp.experts.up_proj.weight",
+    [ROLE_EXPERT_DOWN] = "mlp.experts.down_proj.weight",
     [ROLE_EMBEDDING] = "model.embed_tokens.weight",
     [ROLE_HEAD] = "lm_head.weight",
 };
@@ -53,15 +57,45 @@ bool role_is_norm(enum role r)
     return r <= ROLE_K_NORM;
 }
 
-enum role role_named(const char *name, int *layer)
+bool role_is_quantized(enum role r)
+{
+    return role_is_matrix(r) && r != ROLE_ROUTER;
+}
+
+// "mlp.experts.7.up_proj.weight", or in Mixtral's names "block_sparse_moe.experts.7.w3.weight"; or of the router.
+static enum role expert_named(const char *part, int *expert)
+{
+    static const struct {
+        const char *name;
+        enum role role;
+    } parts[] = {
+        { ".gate_proj.weight", ROLE_EXPERT_GATE }, { ".w1.weight", ROLE_EXPERT_GATE },
+        { ".up_proj.weight", ROLE_EXPERT_UP },     { ".w3.weight", ROLE_EXPERT_UP },
+        { ".down_proj.weight", ROLE_EXPERT_DOWN }, { ".w2.weight", ROLE_EXPERT_DOWN },
+    };
+    const char *rest = weights_layer(part, "mlp.experts.", expert);
+    if (rest == NULL)
+        rest = weights_layer(part, "block_sparse_moe.experts.", expert);
+    for (size_t i = 0; rest != NULL && i < sizeof(parts) / sizeof(*parts); i++)
+        if (strcmp(rest, parts[i].name) == 0)
+            return parts[i].role;
+    *expert = -1;
+    return strcmp(part, "block_sparse_moe.gate.weight") == 0 ? ROLE_ROUTER : ROLE_OTHER;
+}
+
+enum role role_named(const char *name, int *layer, int *expert)
 {
     const char *rest = weights_layer(name, "model.layers.", layer);
     bool layered = rest != NULL && *rest == '.';
+    *expert = -1;
     if (!layered)
         *layer = -1;
     for (int r = 0; r < ROLES; r++)
         if (is_layer_role((enum role)r) == layered && strcmp(layered ? rest + 1 : name, role_names[r]) == 0)
             return (enum role)r;
+    const enum role of_expert = layered ? expert_named(rest + 1, expert) : ROLE_OTHER;
+    if (of_expert != ROLE_OTHER)
+        return of_expert;
     const char *rope = strstr(name, "rotary_emb.inv_freq"); // present in older checkpoints
     return rope != NULL || strcmp(name, "rope_freqs.weight") == 0 ? ROLE_ROPE : ROLE_OTHER;
 }
@@ -91,6 +125,10 @@ void role_shape(enum role r, const struct model_config *c, int64_t *rows, int64_
         [ROLE_GATE] = { c->hidden, c->width },
         [ROLE_UP] = { c->hidden, c->width },
         [ROLE_DOWN] = { c->width, c->hidden },
+        [ROLE_ROUTER] = { c->experts, c->width },
+        [ROLE_EXPERT_GATE] = { c->expert_hidden, c->width },
+        [ROLE_EXPERT_UP] = { c->expert_hidden, c->width },
+        [ROLE_EXPERT_DOWN] = { c->width, c->expert_hidden },
         [ROLE_EMBEDDING] = { c->vocab, c->width },
         [ROLE_HEAD] = { c->vocab, c->width },
     };
@@ -177,7 +215,7 @@ bool source_open(struct source_checkpoint *o, const struct model_config *c, stru
             free(t->known);
             continue;
         }
-        t->role = role_named(t->known, &t->layer);
+        t->role = role_named(t->known, &t->layer, &t->expert);
         o->n++;
         if (!take_fp8(o, t, err)) {
             source_close(o);

@@ -36,6 +36,10 @@ enum role {
     ROLE_GATE,
     ROLE_UP,
     ROLE_DOWN,
+    ROLE_ROUTER,      // of a mixture of experts: llama.cpp never quantizes it, and neither do we
+    ROLE_EXPERT_GATE, // of one expert, or in GGUF of all
+    ROLE_EXPERT_UP,
+    ROLE_EXPERT_DOWN,
     ROLE_EMBEDDING, // belongs to no layer
     ROLE_HEAD,      // likewise
     ROLES,
@@ -48,6 +52,7 @@ struct source_tensor {
     char *known; // Hugging Face's name
     enum role role;
     int layer;            // -1: none
+    int expert;           // of one expert's matrix; -1: none
     bool readable;        // whether the type is in core/tensor.h
     struct tensor tensor; // (rows, width) mapped, 1 row for a vector; its type is valid only if readable
     const char *type;     // "q4_1", or the file's own name of the type
@@ -81,6 +86,8 @@ void source_close(struct source_checkpoint *o);
 
 bool role_is_matrix(enum role r);
 bool role_is_norm(enum role r);
-enum role role_named(const char *name, int *layer); // of a Hugging Face name; *layer is -1 if it belongs to no layer
+bool role_is_quantized(enum role r); // a matrix whose type quantization changes
+// Of a Hugging Face name; *layer is -1 if it belongs to no layer, *expert if it is not one expert's.
+enum role role_named(const char *name, int *layer, int *expert);
 // The expected shape of such a tensor in a model of these sizes; 1 row for a vector.
 void role_shape(enum role r, const struct model_config *c, int64_t *rows, int64_t *width);

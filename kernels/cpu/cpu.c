@@ -347,6 +347,7 @@ static void cpu_destroy(struct backend *b)
     free(c->scratch);
     free(c->rounded.data);
     free(c->gated.data);
+    free(c->groups.data);
     free(c->positions.data);
     free(c->partial.data);
     threads_destroy(c->threads);
@@ -374,6 +375,7 @@ static const struct backend table = {
     .packed = cpu_packed,
     .matmul = cpu_matmul,
     .gated = cpu_gated,
+    .grouped = cpu_grouped,
     .add = cpu_add,
     .rmsnorm = cpu_rmsnorm,
     .glu = cpu_glu,

@@ -23,6 +23,7 @@ struct cpu {
     struct buffer *scratch;     // (threads) one per thread
     struct buffer rounded;      // rounded rows of a matmul
     struct buffer gated;        // of gated, if it cannot be fused
+    struct buffer groups;       // jobs of grouped
     struct arena *arena;        // packed weights
     struct packed *last_weight; // of the last matmul; NULL: none, or freed
     // Rows whose columns were divided among the threads as they were computed: each thread has its columns in its caches
@@ -45,6 +46,8 @@ void *cpu_packed(struct backend *b, struct tensor w, size_t *bytes);
 void cpu_matmul(struct backend *b, struct tensor x, const struct product *p, int count);
 struct tensor cpu_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up,
                         enum gate_function f);
+struct tensor cpu_grouped(struct backend *b, struct tensor out, struct tensor x, const int32_t *row,
+                          const struct row_group *g, int count, enum gate_function f);
 void cpu_angles(struct backend *b, struct tensor out, const struct layout *s, struct tensor inverse_frequency);
 struct tensor cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor k, struct tensor v,
                          struct tensor angles, struct tensor keys, struct tensor values, const struct layout *s,

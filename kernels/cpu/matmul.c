@@ -82,8 +82,9 @@ static enum rounding rounding_for(const struct cpu *c, const struct packed *p)
 }
 
 struct round_job { // jobs: (chunks, parts of the width); by_columns: (parts, chunks)
-    const struct matmul_row_kernels *kernels;
+    struct cpu *cpu;
     const float *x;
+    const int32_t *row; // those of x; NULL: its first ones
     const struct rounded *to;
     uint32_t *data;
     bool by_columns;
@@ -91,39 +92,62 @@ struct round_job { // jobs: (chunks, parts of the width); by_columns: (parts, ch
     int64_t part; // numbers of a row per job
 };
 
+// Rows of x as if they were adjacent: numbers from .. to of each.
+static const float *gathered(const struct round_job *j, int64_t first, int rows, int64_t from, int64_t to, int thread)
+{
+    const int64_t k = j->to->k;
+    float *x = buffer_reserve(&j->cpu->scratch[thread], (size_t)(rows * k) * sizeof(*x));
+    for (int i = 0; i < rows; i++)
+        memcpy(x + i * k + from, j->x + j->row[first + i] * k + from, (size_t)(to - from) * sizeof(*x));
+    return x;
+}
+
 static void round_job(void *self, int number, int thread)
 {
-    (void)thread;
     const struct round_job *j = self;
     const struct rounded *to = j->to;
     const int chunk = j->by_columns ? number % to->chunks : number / j->parts;
     const int64_t from = (j->by_columns ? number / to->chunks : number % j->parts) * j->part;
     const int64_t first = chunk_first(to, chunk);
     const int rows = (int)(chunk_first(to, chunk + 1) - first);
-    j->kernels->round(j->data + first * to->words, rows, j->x + first * to->k, to->k, from,
-                      from + j->part < to->k ? from + j->part : to->k, to->rounding);
+    const int64_t end = from + j->part < to->k ? from + j->part : to->k;
+    const float *x = j->row != NULL ? gathered(j, first, rows, from, end, thread) : j->x + first * to->k;
+    j->cpu->kernels->matmul_rows->round(j->data + first * to->words, rows, x, to->k, from, end, to->rounding);
+}
+
+// Without data.
+static struct rounded rounded_shape(const struct cpu *c, int64_t n, int64_t k, enum rounding how)
+{
+    const struct matmul_kernels *kernels = c->kernels->matmul[how];
+    const int64_t max = kernels->max_rows, chunks = n <= kernels->max_rows_single ? 1 : (n + max - 1) / max;
+    const int64_t words = how == ROUND_INT8 ? k / GROUP * INT8_WORDS : how == ROUND_PAIRS ? (k + 1) / 2 : k;
+    return (struct rounded){ .rounding = how,
+                             .n = n,
+                             .k = k,
+                             .words = words,
+                             .chunks = (int)chunks,
+                             .pass_rows = n,
+                             .pass_chunks = (int)chunks };
+}
+
+// Divides the rounding of j->to into jobs, about `shares` of them. Returns their number.
+static int divide_rounding(struct round_job *j, int shares)
+{
+    const int64_t k = j->to->k, parts = (shares + j->to->chunks - 1) / j->to->chunks;
+    j->part = ((k + parts - 1) / parts + GROUP - 1) / GROUP * GROUP;
+    j->parts = (int)((k + j->part - 1) / j->part);
+    return j->to->chunks * j->parts;
 }
 
 static struct rounded round_rows(struct cpu *c, struct tensor x, enum rounding how)
 {
-    const struct matmul_kernels *kernels = c->kernels->matmul[how];
-    const int64_t k = x.width, n = x.rows, max = kernels->max_rows,
-                  chunks = n <= kernels->max_rows_single ? 1 : (n + max - 1) / max;
-    int64_t words = how == ROUND_INT8 ? k / GROUP * INT8_WORDS : how == ROUND_PAIRS ? (k + 1) / 2 : k;
-    struct rounded r = { .rounding = how, .n = n, .k = k, .words = words, .chunks = (int)chunks };
-    r.pass_rows = n;
-    r.pass_chunks = r.chunks;
-    if (how == ROUND_NONE && n == 1) {
-        r.data = x.data; // already in that layout
-        return r;
-    }
-    uint32_t *data = buffer_reserve(&c->rounded, (size_t)(n * words) * sizeof(uint32_t));
-    int shares = cpu_shares(c, n * k), parts = (shares + r.chunks - 1) / r.chunks;
-    struct round_job j = { .kernels = c->kernels->matmul_rows, .x = x.data, .to = &r, .data = data };
-    j.by_columns = x.data == c->by_columns;
-    j.part = ((k + parts - 1) / parts + GROUP - 1) / GROUP * GROUP;
-    j.parts = (int)((k + j.part - 1) / j.part);
-    threads_run(c->threads, r.chunks * j.parts, round_job, &j);
+    struct rounded r = rounded_shape(c, x.rows, x.width, how);
+    r.data = x.data;
+    if (how == ROUND_NONE && x.rows == 1)
+        return r; // already in that layout
+    uint32_t *data = buffer_reserve(&c->rounded, (size_t)(r.n * r.words) * sizeof(uint32_t));
+    struct round_job j = { .cpu = c, .x = x.data, .to = &r, .data = data, .by_columns = x.data == c->by_columns };
+    threads_run(c->threads, divide_rounding(&j, cpu_shares(c, r.n * r.k)), round_job, &j);
     r.data = data;
     return r;
 }
@@ -262,18 +286,24 @@ static void products_job(void *self, int number, int thread)
 }
 
 // A thread reads its consecutive jobs in one stream, so jobs may be small: JOB_BYTES, if that gives each thread at least
-// JOBS_PER_THREAD.
-static void run(struct cpu *c, struct products_job *j, int64_t units)
+// JOBS_PER_THREAD. round_units: of all products that the threads run in the same round, blocks times their units.
+static void divide(struct cpu *c, struct products_job *j, int64_t units, int64_t round_units)
 {
     enum { JOB_BYTES = 32 << 10, JOBS_PER_THREAD = 8 };
-    struct packed *p = j->product->w.packed;
-    const size_t unit = (size_t)j->panels_per_call * p->panel;
-    const int64_t max = units * j->blocks / (JOBS_PER_THREAD * threads_count(c->threads)),
+    const size_t unit = (size_t)j->panels_per_call * packed_of(j->product->w)->panel;
+    const int64_t max = round_units / (JOBS_PER_THREAD * threads_count(c->threads)),
                   in_job = (int64_t)(JOB_BYTES / unit);
     j->cpu = c;
     j->units = units;
     j->per_job = max < 1 || in_job < 1 ? 1 : in_job < max ? in_job : max;
     j->jobs = j->blocks * (int)((units + j->per_job - 1) / j->per_job);
+}
+
+static void run(struct cpu *c, struct products_job *j, int64_t units)
+{
+    struct packed *p = j->product->w.packed;
+    const size_t unit = (size_t)j->panels_per_call * p->panel;
+    divide(c, j, units, units * j->blocks);
     j->next = p->next.data;
     j->next_job_bytes = p->next.job_bytes;
     j->next_jobs = p->next.jobs;
@@ -359,5 +389,149 @@ struct tensor cpu_gated(struct backend *b, struct tensor out, struct tensor x, s
     j.blocks = blocks_of(c, &j.x, packed_bytes(gate) + packed_bytes(up));
     run(c, &j, packed_of(gate)->panels);
     c->by_columns = j.blocks == 1 ? out.data : NULL;
+    return out;
+}
+
+// ---- products of groups of rows
+
+// One group: its rounding and its products. The jobs of all groups are one round of the threads, since the products of an expert may be
+// so small that a round for each would cost more than they do.
+struct group_jobs {
+    struct rounded x;
+    struct round_job round;
+    struct product product;
+    struct products_job products;
+    int jobs, first; // of the round that runs, and number of the first one
+};
+
+struct groups_jobs {
+    void (*job)(void *self, int number, int thread);
+    struct group_jobs *list;
+    int count;
+};
+
+static void groups_job(void *self, int number, int thread)
+{
+    const struct groups_jobs *j = self;
+    int low = 0, high = j->count; // list[low].first <= number < list[high].first
+    while (high - low > 1) {
+        const int middle = (low + high) / 2;
+        *(j->list[middle].first <= number ? &low : &high) = middle;
+    }
+    struct group_jobs *g = &j->list[low];
+    if (j->job == round_job)
+        round_job(&g->round, number - g->first, thread);
+    else
+        products_job(&g->products, number - g->first, thread);
+}
+
+static void run_groups(struct cpu *c, struct group_jobs *list, int count, void (*job)(void *, int, int))
+{
+    struct groups_jobs all = { job, list, count };
+    int jobs = 0;
+    for (int i = 0; i < count; i++) { // a group without jobs begins where the next one does, and is never found
+        list[i].first = jobs;
+        jobs += list[i].jobs;
+    }
+    threads_run(c->threads, jobs, groups_job, &all);
+}
+
+enum group_weights { OF_W, OF_UP, OF_BOTH };
+
+// Fills list[0 .. returned) with the groups that have rows.
+static int groups_with_rows(struct cpu *c, struct tensor out, struct tensor x, const struct row_group *g, int count,
+                            enum group_weights which, struct group_jobs *list)
+{
+    int n = 0;
+    int64_t first = 0;
+    for (int i = 0; i < count; i++) {
+        const struct tensor w = which == OF_UP ? g[i].up : g[i].w;
+        if (g[i].rows == 0)
+            continue;
+        assert(w.rows == out.width && w.width == x.width);
+        struct group_jobs *j = &list[n++];
+        *j = (struct group_jobs){ .x = rounded_shape(c, g[i].rows, x.width, rounding_for(c, packed_of(w))) };
+        j->product = (struct product){ .out = tensor_rows(out, first, g[i].rows), .w = w };
+        j->products = (struct products_job){ .product = &j->product, .count = 1 };
+        if (which == OF_BOTH) {
+            j->products.out = j->product.out;
+            j->products.up = g[i].up;
+        }
+        first += g[i].rows;
+    }
+    assert(first == out.rows);
+    return n;
+}
+
+static void round_groups(struct cpu *c, struct tensor x, const int32_t *row, struct group_jobs *list, int count)
+{
+    size_t words = 0, at = 0;
+    int64_t rows = 0, done = 0;
+    for (int i = 0; i < count; i++) {
+        words += (size_t)(list[i].x.n * list[i].x.words);
+        rows += list[i].x.n;
+    }
+    uint32_t *data = buffer_reserve(&c->rounded, words * sizeof(*data));
+    const int shares = cpu_shares(c, rows * x.width);
+    for (int i = 0; i < count; i++) {
+        struct group_jobs *j = &list[i];
+        const float *from = (const float *)x.data + (row != NULL ? 0 : done * x.width);
+        j->round = (struct round_job){ .cpu = c, .x = from, .row = row, .to = &j->x, .data = data + at };
+        if (row != NULL)
+            j->round.row += done;
+        if (j->x.rounding == ROUND_NONE && j->x.n == 1) {
+            j->x.data = (const uint32_t *)(from + (row != NULL ? row[done] * x.width : 0));
+        } else {
+            j->x.data = data + at;
+            j->jobs = divide_rounding(&j->round, (int)(shares * j->x.n / rows) + 1);
+        }
+        at += (size_t)(j->x.n * j->x.words);
+        done += j->x.n;
+    }
+    run_groups(c, list, count, round_job);
+}
+
+static void multiply_groups(struct cpu *c, struct tensor out, struct tensor x, const int32_t *row,
+                            const struct row_group *g, int count, enum group_weights which, enum gate_function f)
+{
+    struct group_jobs *list = buffer_reserve(&c->groups, (size_t)count * sizeof(*list));
+    const int n = groups_with_rows(c, out, x, g, count, which, list);
+    int64_t all = 0;
+    round_groups(c, x, row, list, n);
+    for (int i = 0; i < n; i++) {
+        struct products_job *j = &list[i].products;
+        j->x = list[i].x;
+        j->f = f;
+        j->panels_per_call = which == OF_BOTH ? 1 : panels_per_call(&j->x);
+        j->blocks = blocks_of(c, &j->x, packed_bytes(j->product->w) + (which == OF_BOTH ? packed_bytes(j->up) : 0));
+        all += j->blocks * units_of(packed_of(j->product->w), j->panels_per_call);
+    }
+    for (int i = 0; i < n; i++) {
+        struct products_job *j = &list[i].products;
+        divide(c, j, units_of(packed_of(j->product->w), j->panels_per_call), all);
+        list[i].jobs = j->jobs;
+    }
+    run_groups(c, list, n, products_job);
+    c->last_weight = NULL; // which experts are next is not known
+    c->by_columns = NULL;
+}
+
+struct tensor cpu_grouped(struct backend *b, struct tensor out, struct tensor x, const int32_t *row,
+                          const struct row_group *g, int count, enum gate_function f)
+{
+    struct cpu *c = (struct cpu *)b;
+    assert(out.type == F32 && x.type == F32 && (row != NULL || x.rows == out.rows));
+    bool fused = true;
+    for (int i = 0; i < count; i++) // rows that are rounded twice: as in gated
+        fused = fused &&
+                (g[i].up.data == NULL || rounding_for(c, packed_of(g[i].w)) == rounding_for(c, packed_of(g[i].up)));
+    if (fused) {
+        multiply_groups(c, out, x, row, g, count, g->up.data != NULL ? OF_BOTH : OF_W, f);
+        return out;
+    }
+    struct tensor other = tensor_of(buffer_reserve(&c->gated, tensor_bytes(out)), F32, out.rows, out.width);
+    multiply_groups(c, out, x, row, g, count, OF_W, f);
+    multiply_groups(c, other, x, row, g, count, OF_UP, f);
+    b->glu(b, out, out, other, f);
     return out;
 }

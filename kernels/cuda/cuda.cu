@@ -269,7 +269,8 @@ static void cuda_destroy(struct backend *b)
         cudaStreamSynchronize(c->stream);
     cublas_close(c);
     struct space *const all[] = { &c->layout,  &c->planes[0].space, &c->planes[1].space, &c->floats, &c->gate,
-                                  &c->partial, &c->arrived,         &c->verify,          &c->best,   &c->parts };
+                                  &c->grouped, &c->partial,         &c->arrived,         &c->verify, &c->best,
+                                  &c->parts };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         cuda_release(b, all[i]->data);
     cudaFreeHost(c->verify_result.data);

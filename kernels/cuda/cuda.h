@@ -86,6 +86,7 @@ struct cuda {
     uint64_t releases;          // of memory that a graph may know
     struct space floats;        // round.cu: input of weights that are not packed
     struct space gate;          // matmul.cu: for gate and up of different types
+    struct space grouped;       // matmul.cu: the rows of groups
     struct space partial;       // attention.cu: results of parts of rows
     struct space arrived;       // attention.cu: counts of blocks
     struct space verify;        // verify.cu: drafts, output, rows to work in

@@ -134,4 +134,88 @@ struct tensor cuda_gated(struct backend *b, struct tensor out, struct tensor x, 
     return out;
 }
 
+// ---- groups of rows
+
+// Whether launches can have several groups: all weights have one packing and one shape.
+static bool can_group(const struct row_group *g, int count)
+{
+    const struct packed *first = packed_of(g->w);
+    bool same = first->form != FORM_RAW;
+    for (int i = 0; i < count && same; i++) {
+        same = same_packing(first, packed_of(g[i].w)) && packed_of(g[i].w)->rows == first->rows;
+        if (g[i].up.data != NULL)
+            same = same && same_packing(first, packed_of(g[i].up)) && packed_of(g[i].up)->rows == first->rows;
+    }
+    return same;
+}
+
+static void run_groups(struct cuda *c, struct tensor out, struct tensor x, const int32_t *row,
+                       const struct row_group *g, int count, enum gate_function f)
+{
+    struct grouped_matmul k = {};
+    k.w = *packed_of(g->w);
+    k.out = (float *)out.data;
+    k.f = f;
+    if (!round_groups(c, x, row, g, count, needs_three_planes(&k.w), &k.x))
+        return;
+    int tile = 0, done = 0;
+    for (int i = 0; i < count; i++) {
+        if (g[i].rows > 0) {
+            auto &to = k.group[k.count++];
+            to.first_tile = tile;
+            to.first_row = done;
+            to.rows = g[i].rows;
+            for (int v = 0; v < (g->up.data != NULL ? 2 : 1); v++) {
+                const struct packed *w = packed_of(v == 0 ? g[i].w : g[i].up);
+                to.quants[v] = w->quants;
+                to.scales[v] = w->scales;
+                to.supers[v] = w->supers;
+            }
+            tile += blocks_for(g[i].rows, 8);
+            done += g[i].rows;
+        }
+        if (k.count == GROUPS_PER_LAUNCH || (i + 1 == count && k.count > 0)) {
+            matmul_grouped_run(c, k, g->up.data != NULL);
+            k.count = 0;
+        }
+    }
+}
+
+// A launch for each group.
+static void run_each_group(struct cuda *c, struct tensor out, struct tensor x, const int32_t *row,
+                           const struct row_group *g, int count, enum gate_function f)
+{
+    struct backend *b = &c->backend;
+    if (row != NULL) {
+        void *space = cuda_reserve(c, &c->grouped, (size_t)(out.rows * x.width) * sizeof(float), "rows of groups");
+        if (space == NULL)
+            return;
+        const struct tensor all = tensor_of(space, F32, out.rows, x.width);
+        cuda_take(b, all, x, row);
+        x = all;
+    }
+    int64_t first = 0;
+    for (int i = 0; i < count; first += g[i++].rows) {
+        const struct tensor to = tensor_rows(out, first, g[i].rows), from = tensor_rows(x, first, g[i].rows);
+        if (g[i].rows > 0 && g[i].up.data != NULL)
+            cuda_gated(b, to, from, g[i].w, g[i].up, f);
+        else if (g[i].rows > 0)
+            multiply(b, to, from, g[i].w);
+    }
+}
+
+// The planes of x, if it has any, are not those of groups: its rows are rounded again, as they are gathered.
+struct tensor cuda_grouped(struct backend *b, struct tensor out, struct tensor x, const int32_t *row,
+                           const struct row_group *g, int count, enum gate_function f)
+{
+    struct cuda *c = (struct cuda *)b;
+    assert(out.type == F32 && x.type == F32 && (row != NULL || x.rows == out.rows));
+    out = without_planes(c, out);
+    if (out.rows > 0 && c->cublas == NULL && can_group(g, count))
+        run_groups(c, out, x, row, g, count, f);
+    else if (out.rows > 0)
+        run_each_group(c, out, x, row, g, count, f);
+    return out;
+}
+
 } // namespace DEVICE_SPACE

@@ -12,17 +12,15 @@ namespace DEVICE_SPACE
 
 enum { THREADS = 256 };
 
-// Adds the sums of the slices in order, and writes the outputs.
-template <int COLUMNS, int WEIGHTS>
-__device__ inline void write_outputs(const struct work &k, const float (&sum)[WEIGHTS][COLUMNS][4], int slice,
-                                     int first)
+// Adds the sums of the slices in order, and calls write(n, r, total) for each of the block's outputs.
+template <int COLUMNS, int WEIGHTS, typename F>
+__device__ inline void add_slices(const float (&sum)[WEIGHTS][COLUMNS][4], int slice, F write)
 {
     __shared__ float part[SLICES][WEIGHTS][COLUMNS * 4][WARP];
     UNROLL
     for (int v = 0; v < WEIGHTS; v++)
         keep_sums<COLUMNS>(part[slice][v], sum[v]);
     __syncthreads();
-    const struct place at = place_of(k.s, (int)blockIdx.y); // recomputed, to save registers
     for (int o = threadIdx.x; o < COLUMNS * 8 * TILE; o += THREADS) {
         const int n = o / TILE, r = o % TILE; // of the block's outputs
         const struct corner_of_sum in = sum_at(n, r);
@@ -34,12 +32,22 @@ __device__ inline void write_outputs(const struct work &k, const float (&sum)[WE
             for (int other = 1; other < SLICES; other++)
                 total[v] += part[other][v][in.i][in.lane];
         }
+        write(n, r, total);
+    }
+}
+
+template <int COLUMNS, int WEIGHTS>
+__device__ inline void write_outputs(const struct work &k, const float (&sum)[WEIGHTS][COLUMNS][4], int slice,
+                                     int first)
+{
+    const struct place at = place_of(k.s, (int)blockIdx.y); // recomputed, to save registers
+    add_slices<COLUMNS, WEIGHTS>(sum, slice, [&](int n, int r, const float(&total)[WEIGHTS]) {
         const int64_t out_n = first * 8 + n, out_m = (int64_t)at.tile * TILE + r;
         if constexpr (WEIGHTS == 2)
             write_gated(k, out_n, out_m, total[0], total[1]);
         else
             write_total(k, k.s.part[at.part], out_n, out_m, total[0]);
-    }
+    });
 }
 
 // Blocks per multiprocessor: two, if 128 registers per thread suffice.
@@ -62,6 +70,59 @@ static __global__ void __launch_bounds__(THREADS, blocks_of(FORM, SCALING, PLANE
     float sum[WEIGHTS][COLUMNS][4] = {};
     sum_slice<FORM, SCALING, PLANES, COLUMNS, WEIGHTS, AHEAD>(sum, part, k.s.x, at.tile, part->w.units, first, slice);
     write_outputs<COLUMNS, WEIGHTS>(k, sum, slice, first);
+}
+
+// ---- groups of rows
+
+__host__ __device__ constexpr int group_blocks_of(int form, int scaling, int planes, int weights)
+{
+    return form == FORM_INT8 && planes > 1 ? 1 : blocks_of(form, scaling, planes, 1, weights); // two would spill
+}
+
+// A block has sixteen rows of one group's weights, and up to eight of its rows of x.
+template <int FORM, int SCALING, int PLANES, int WEIGHTS>
+static __global__ void __launch_bounds__(THREADS, group_blocks_of(FORM, SCALING, PLANES, WEIGHTS))
+    grouped_kernel(const __grid_constant__ struct grouped_matmul k)
+{
+    launch_dependents();
+    const int slice = threadIdx.x / WARP, tile = (int)blockIdx.y % k.w.tiles, column = (int)blockIdx.x;
+    const auto &g = k.group[blockIdx.y / k.w.tiles];
+    const int rows = min(g.rows - 8 * column, 8);
+    if (rows <= 0)
+        return;
+    struct part part[WEIGHTS];
+    UNROLL
+    for (int v = 0; v < WEIGHTS; v++) {
+        part[v].w = k.w;
+        part[v].w.quants = (uint4 *)g.quants[v];
+        part[v].w.scales = (uint32_t *)g.scales[v];
+        part[v].w.supers = (uint32_t *)g.supers[v];
+    }
+    struct rounded x = k.x;
+    x.n = rows;
+    constexpr int AHEAD = ahead_of(FORM, 1, WEIGHTS, PLANES);
+    float sum[WEIGHTS][1][4] = {};
+    sum_slice<FORM, SCALING, PLANES, 1, WEIGHTS, AHEAD>(sum, part, x, tile, k.w.units, g.first_tile + column, slice);
+    add_slices<1, WEIGHTS>(sum, slice, [&](int n, int r, const float(&total)[WEIGHTS]) {
+        const int64_t m = (int64_t)tile * TILE + r, to = (g.first_row + 8 * column + n) * k.w.rows + m;
+        if (n < rows && m < k.w.rows)
+            k.out[to] = WEIGHTS == 2 ? passed(total[0], k.f) * total[WEIGHTS - 1] : total[0];
+    });
+}
+
+void matmul_grouped_run(struct cuda *c, const struct grouped_matmul &k, bool gated)
+{
+    int columns = 0;
+    for (int i = 0; i < k.count; i++)
+        columns = columns > blocks_for(k.group[i].rows, 8) ? columns : blocks_for(k.group[i].rows, 8);
+    const dim3 grid((unsigned)columns, (unsigned)(k.count * k.w.tiles));
+    with_form(&k.w, [&]<int FORM, int SCALING, int PLANES>() {
+        if (gated)
+            QUEUE(c, (grouped_kernel<FORM, SCALING, PLANES, 2>), grid, THREADS, 0, k);
+        else
+            QUEUE(c, (grouped_kernel<FORM, SCALING, PLANES, 1>), grid, THREADS, 0, k);
+    });
+    cuda_launched(c, "matmul");
 }
 
 // ---- the choice of a kernel

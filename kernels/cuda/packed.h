@@ -213,6 +213,28 @@ int64_t matmul_large_blocks(const struct large_matmul *s, bool gated); // of the
 void matmul_plain_run(struct cuda *c, float *out, const float *x, int n, const uint8_t *rows, enum type type, int64_t m,
                       int64_t k, const float *bias, bool add);
 
+// One launch for groups of rows that have weights of one packing and shape each (w: of all; its pointers are not used). Each group's
+// rows begin at a tile of x of their own.
+enum { GROUPS_PER_LAUNCH = 48 };
+struct grouped_matmul {
+    struct packed w;
+    struct rounded x;
+    float *out; // (n, w.rows), without gaps between groups
+    enum gate_function f;
+    int count;
+    struct {
+        const uint4 *quants[2]; // [1]: gated only, as in struct packed
+        const uint32_t *scales[2], *supers[2];
+        int first_tile, rows, first_row; // of x; of out
+    } group[GROUPS_PER_LAUNCH];
+};
+static_assert(sizeof(struct grouped_matmul) <= 4096, "limit of kernel parameters");
+void matmul_grouped_run(struct cuda *c, const struct grouped_matmul &k, bool gated); // matmul_small.cu
+// round.cu: the planes of rows row[0 .. sum of g[i].rows) of x (row NULL: in order), those of each group from a tile of their own. Returns
+// false and records the error if memory is exhausted.
+bool round_groups(struct cuda *c, struct tensor x, const int32_t *row, const struct row_group *g, int count, bool three,
+                  struct rounded *to);
+
 // Writes a sum to *out.
 __device__ inline void write_output(float *out, float sum, const float *bias, bool add)
 {

@@ -143,4 +143,47 @@ bool round_input(struct cuda *c, struct tensor x, struct input_forms w, struct i
     return true;
 }
 
+// ---- groups of rows
+
+// Rows first .. of the planes; -1: zeros.
+static __global__ void round_rows_kernel(const struct rounding to, int first,
+                                         const __grid_constant__ struct row_numbers numbers, const float *x,
+                                         int64_t width, int64_t padded)
+{
+    kernel_prologue();
+    const int row = numbers.row[blockIdx.y];
+    const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (k / WARP * WARP < padded)
+        round_number(to, first + (int)blockIdx.y, k, row >= 0 && k < width ? x[row * width + k] : 0);
+}
+
+bool round_groups(struct cuda *c, struct tensor x, const int32_t *row, const struct row_group *g, int count, bool three,
+                  struct rounded *to)
+{
+    struct rounding planes;
+    struct row_numbers numbers = {};
+    int64_t tiles = 0;
+    const int64_t padded = round_width(x.width);
+    for (int i = 0; i < count; i++)
+        tiles += blocks_for(g[i].rows, 8);
+    const int at = write_planes(c, -1, 8 * tiles, x.width, !three, three, &planes);
+    if (at < 0)
+        return false;
+    *to = three ? c->planes[at].three : c->planes[at].one;
+    int first = 0, done = 0;
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < blocks_for(g[i].rows, 8) * 8; k++) {
+            numbers.row[numbers.n++] = k >= g[i].rows ? -1 : row != NULL ? row[done] : done;
+            done += k < g[i].rows;
+            if (numbers.n < ROW_NUMBERS && first + numbers.n < 8 * tiles)
+                continue;
+            QUEUE(c, round_rows_kernel, dim3((unsigned)blocks_for(padded, THREADS), (unsigned)numbers.n), THREADS, 0,
+                  planes, first, numbers, (const float *)x.data, x.width, padded);
+            first += numbers.n;
+            numbers.n = 0;
+        }
+    cuda_launched(c, "rounding the input of products");
+    return true;
+}
+
 } // namespace DEVICE_SPACE

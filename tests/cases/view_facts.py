@@ -205,7 +205,7 @@ def bench(id, **more):
     put("bench", **row)
 
 
-def rounds(b, n, counting, places, peers, rows, contexts=(0, 100), whats=("pass",), slots=(1,)):
+def rounds(b, n, counting, places, peers, rows, contexts=(0, 100), whats=("pass",), slots=(1,), mixture=False):
     for k in range(n):
         put("bench_round", bench=b, round=k, counts=int(k in counting), placement=places[k % len(places)], foreign_share=None,
             before_read=None, before_read_one=None, before_trip_ns=None, after_read=None, after_read_one=None, after_trip_ns=None)  # fmt: skip
@@ -216,7 +216,8 @@ def rounds(b, n, counting, places, peers, rows, contexts=(0, 100), whats=("pass"
                         if peer and dice.random() < 0.1:
                             continue  # a peer that did not run in this round
                         ns = int((5000 + 120 * m * s + 3 * context) * (1 + 0.2 * peer) * dice.uniform(0.9, 1.3))
-                        put("bench_time", bench=b, round=k, what=what, context=context, n=m, peer=peer, ns=ns, slots=s)
+                        put("bench_time", bench=b, round=k, what=what, context=context, n=m, peer=peer, ns=ns, slots=s,
+                            experts=40 + 7 * m * s + context // 50 if mixture and peer == 0 else None)
 
 
 bench(1)
@@ -224,7 +225,7 @@ rounds(1, 3, (0, 1, 2), "S", 0, (1, 2))
 bench(2, marked_inflated=1)  # the latest of this machine
 put("bench_peer", bench=2, peer=1, name="llama.cpp b5000")
 put("bench_peer", bench=2, peer=2, name="another")
-rounds(2, 8, (0, 1, 3, 4, 5, 6), ["S", "S", "D"], 2, (1, 2, 4, 8))
+rounds(2, 8, (0, 1, 3, 4, 5, 6), ["S", "S", "D"], 2, (1, 2, 4, 8), mixture=True)
 bench(3, machine="n", threads=4)  # no round counts, so all are used; no pass of one row
 rounds(3, 2, (), ["unstable"], 0, (2, 4), contexts=(0,), whats=("pass", "prompt", "draft_step"))
 bench(4, machine="o")  # passes of several slots
@@ -232,4 +233,5 @@ put("bench_peer", bench=4, peer=1, name="llama.cpp b5000")
 rounds(4, 3, (0, 1, 2), "S", 1, (1, 2), contexts=(100,), slots=(1, 4, 16))
 for b, place in (2, "S"), (3, "unstable"):
     put("cost", bench=b, placement=place, form="hinge" if b == 2 else "table", a=4900.5, b=110.25, s=40.5, n0=3.5, d=2.75, e=0.0625,
-        hinge_error=0.1, hinge_rms=0.05, table_error=0.2, table_rms=0.1, step_a=None, step_d=None, step_error=None)  # fmt: skip
+        hinge_error=0.1, hinge_rms=0.05, table_error=0.2, table_rms=0.1, step_a=None, step_d=None, step_error=None,
+        u=2.5 if b == 2 else 0.0)  # fmt: skip

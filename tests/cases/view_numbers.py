@@ -427,14 +427,14 @@ def bench_pass():
             continue
         ours = of("bench_time", bench=b, round=t["round"], what=t["what"], context=t["context"], n=t["n"], peer=0, slots=t["slots"])[0]
         key = (b, r["placement"], t["what"], t["context"], t["n"], t["peer"], t["slots"])
-        groups.setdefault(key, []).append((t["ns"], t["ns"] / ours["ns"]))
+        groups.setdefault(key, []).append((t["ns"], t["ns"] / ours["ns"], t["experts"]))
     out = []
     for k, v in groups.items():
-        ns, times = [x for x, _ in v], [x for _, x in v]
+        ns, times = [x[0] for x in v], [x[1] for x in v]
         out.append(dict(
             bench=k[0], placement=k[1], what=k[2], context=k[3], n=k[4], peer=k[5], rounds=len(v), median_ns=quantile(ns, 0.5),
             low_ns=quantile(ns, 0.25), high_ns=quantile(ns, 0.75), min_ns=min(ns), max_ns=max(ns), ratio=quantile(times, 0.5),
-            ratio_low=quantile(times, 0.25), ratio_high=quantile(times, 0.75), slots=k[6]))  # fmt: skip
+            ratio_low=quantile(times, 0.25), ratio_high=quantile(times, 0.75), slots=k[6], experts=v[0][2]))  # fmt: skip
     return out
 
 
@@ -450,7 +450,8 @@ def cost_of_pass(passes):
         if k is not None:
             over = p["n"] - k["n0"] if p["n"] > k["n0"] else 0
             hinge = k["a"] + k["b"] * p["n"] + k["s"] * over + k["d"] * p["context"] + k["e"] * p["n"] * p["context"]
+            hinge += k["u"] * (p["experts"] or 0)
         out.append(dict(bench=p["bench"], placement=p["placement"], context=p["context"], n=p["n"], rounds=p["rounds"], median_ns=p["median_ns"],
                         c=p["median_ns"] / same[0]["median_ns"] if same else None, form=k["form"] if k else None, hinge_ns=hinge,
-                        hinge_error=None if hinge is None else hinge / p["median_ns"] - 1))  # fmt: skip
+                        hinge_error=None if hinge is None else hinge / p["median_ns"] - 1, experts=p["experts"]))  # fmt: skip
     return out

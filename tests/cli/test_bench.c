@@ -52,7 +52,7 @@ static void grid(struct cost_point p[ROWS * CONTEXTS], double (*ns)(double n, do
 {
     for (int c = 0; c < CONTEXTS; c++)
         for (int i = 0; i < ROWS; i++) // not sorted
-            p[(i * 7 % ROWS) * CONTEXTS + c] = (struct cost_point){ rows[i], contexts[c], ns(rows[i], contexts[c]) };
+            p[(i * 7 % ROWS) * CONTEXTS + c] = (struct cost_point){ rows[i], contexts[c], ns(rows[i], contexts[c]), 0 };
 }
 
 static double hinged(double n, double c)
@@ -77,7 +77,7 @@ static void a_hinge_is_recovered_from_its_own_costs(void **state)
                 near(c.e, 90, 1e-6));
     assert_true(near(cost_ns(&c, 12, 1000), hinged(12, 1000), 1e-6));
     assert_true(isnan(c.step_a));
-    cost_fit_step(&c, (const struct cost_point[]){ { 1, 128, 1.128e6 }, { 1, 512, 1.512e6 } }, 2);
+    cost_fit_step(&c, (const struct cost_point[]){ { 1, 128, 1.128e6, 0 }, { 1, 512, 1.512e6, 0 } }, 2);
     assert_true(near(c.step_a + c.step_d * 1000, 2e6, 1e-6) && c.step_max_error < 1e-9);
     cost_free(&c);
 }
@@ -86,8 +86,37 @@ static void a_hinge_is_recovered_from_its_own_costs(void **state)
 static void a_term_that_the_points_do_not_determine_is_0(void **state)
 {
     struct cost c = { 0 };
-    cost_fit_step(&c, (const struct cost_point[]){ { 1, 128, 2e6 }, { 1, 128, 2e6 } }, 2);
+    cost_fit_step(&c, (const struct cost_point[]){ { 1, 128, 2e6, 0 }, { 1, 128, 2e6, 0 } }, 2);
     assert_true(near(c.step_a, 2e6, 1e-9) && c.step_d == 0 && c.step_max_error < 1e-9);
+}
+
+// A mixture: 6 of 64 experts in 4 layers. The number of experts is a term of its own, and is interpolated between measured rows.
+static double union_of(double n)
+{
+    return 4 * 64 * (1 - pow(1 - 6.0 / 64, n));
+}
+
+static void the_experts_that_a_pass_reads_are_a_term_of_its_cost(void **state)
+{
+    struct cost_point p[ROWS * CONTEXTS];
+    struct cost c;
+    grid(p, hinged);
+    for (int i = 0; i < ROWS * CONTEXTS; i++) {
+        p[i].experts = union_of(p[i].n);
+        p[i].ns += 25000 * p[i].experts;
+    }
+    cost_fit(&c, p, ROWS * CONTEXTS);
+    assert_int_equal(c.form, COST_HINGE);
+    assert_true(c.hinge_max_error < 1e-9 && c.n0 == 8 && near(c.u, 25000, 1e-6) && near(c.s, 3e5, 1e-6));
+    const double between = (union_of(8) + union_of(16)) / 2;
+    assert_true(near(cost_experts(&c, 12, 100), between, 1e-12));
+    assert_true(near(cost_ns(&c, 12, 100), hinged(12, 100) + 25000 * between, 1e-6));
+    assert_true(cost_experts(&c, 400, 9000) == union_of(64)); // no more than were measured
+    cost_free(&c);
+    grid(p, hinged);
+    cost_fit(&c, p, ROWS * CONTEXTS);
+    assert_true(c.u == 0);
+    cost_free(&c);
 }
 
 static void costs_with_steps_are_fitted_by_a_table(void **state)
@@ -109,7 +138,7 @@ static void costs_with_steps_are_fitted_by_a_table(void **state)
 
 static void a_cost_fitted_to_few_points_is_exact_at_them(void **state)
 {
-    const struct cost_point p[] = { { 1, 128, 5e6 }, { 3, 128, 7e6 }, { 1, 256, 6e6 }, { 3, 256, 8e6 } };
+    const struct cost_point p[] = { { 1, 128, 5e6, 0 }, { 3, 128, 7e6, 0 }, { 1, 256, 6e6, 0 }, { 3, 256, 8e6, 0 } };
     struct cost c;
     cost_fit(&c, p, 1);
     assert_true(near(cost_ns(&c, 1, 128), 5e6, 1e-9) && near(cost_ns(&c, 9, 900), 5e6, 1e-9));
@@ -286,8 +315,8 @@ static void a_stored_bench_is_read_back(void **state)
         round[r] = (struct bench_round_row){ r != 3, "other", 0.01 * r, 26e9, 13e9, 150, 26e9, 13e9, NAN };
         for (int i = 0; i < ROWS * CONTEXTS; i++) {
             int64_t ns = (int64_t)p[i].ns + (r - 2) * 1000 + (r == 3) * 1000000, other = 2 * ns + r * r * 5000;
-            time[n++] = (struct bench_time_row){ r, "pass", p[i].context, 1, p[i].n, 0, ns };
-            time[n++] = (struct bench_time_row){ r, "pass", p[i].context, 1, p[i].n, 1, other };
+            time[n++] = (struct bench_time_row){ r, "pass", p[i].context, 1, p[i].n, 0, ns, 100 + p[i].n };
+            time[n++] = (struct bench_time_row){ r, "pass", p[i].context, 1, p[i].n, 1, other, 0 };
             if (p[i].n == 8 && p[i].context == 512 && r != 3) {
                 own_ns[counted] = (double)ns;
                 peer_ns[counted] = (double)other;
@@ -345,6 +374,7 @@ static void a_stored_bench_is_read_back(void **state)
     assert_true(near(sample_facts_query(s, "SELECT hinge_ns FROM cost_of_pass WHERE n = 16 AND context = 512"),
                      hinged(16, 512), 1e-6));
     assert_true(sample_facts_query(s, "SELECT c FROM cost_of_pass WHERE n = 1 AND context = 512") == 1);
+    assert_true(QUERY("experts") == 108 && QUERY_PEER("experts IS NULL") == 1);
 
     struct bench_row wrong = row;
     wrong.threads = 0;
@@ -362,6 +392,7 @@ int main(void)
         cmocka_unit_test(quartiles_are_interpolated_linearly),
         cmocka_unit_test(a_hinge_is_recovered_from_its_own_costs),
         cmocka_unit_test(a_term_that_the_points_do_not_determine_is_0),
+        cmocka_unit_test(the_experts_that_a_pass_reads_are_a_term_of_its_cost),
         cmocka_unit_test(costs_with_steps_are_fitted_by_a_table),
         cmocka_unit_test(a_cost_fitted_to_few_points_is_exact_at_them),
         cmocka_unit_test(placement_follows_from_latency_and_bandwidth),

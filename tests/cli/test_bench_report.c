@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -11,6 +12,7 @@
 #include "commands/bench/bench.h"
 #include "commands/bench/bench_parts.h"
 #include "commands/bench/bench_peer.h"
+#include "commands/checkpoint/random_model.h"
 #include "commands/command_line.h"
 #include "experiments/environment.h"
 #include "models/model.h"
@@ -249,6 +251,53 @@ static void batch(struct bench *b)
         (struct cost){ .form = COST_HINGE, .a = 2e6, .b = 1e6, .step_a = NAN, .step_d = NAN, .step_max_error = NAN };
 }
 
+// A mixture of experts: rows of one slot and of three, whose experts were counted.
+static void mixture(struct bench *b)
+{
+    struct error err = { "" };
+    const struct random_shape shape = { .name = "mixture",
+                                        .layers = 3,
+                                        .width = 64,
+                                        .heads = 4,
+                                        .kv_heads = 2,
+                                        .head_dim = 16,
+                                        .hidden = 128,
+                                        .vocab = 288,
+                                        .context = 512,
+                                        .theta = 1e4,
+                                        .architecture = "qwen3moe",
+                                        .experts = 8,
+                                        .experts_used = 2,
+                                        .expert_hidden = 32 };
+    char *path = test_path("mixture.gguf");
+    unlink(path);
+    assert_ok(random_model_write(&shape, F32, 1, path, NULL, &err), err);
+    const struct bench_plan plan = { .model = path,
+                                     .threads = 1,
+                                     .repeats = 1,
+                                     .n_rows = 2,
+                                     .rows = { 1, 4 },
+                                     .n_slots = 2,
+                                     .slots = { 1, 3 },
+                                     .n_contexts = 1,
+                                     .context = { 8 } };
+    static const int64_t experts[] = { 6, 15, 13, 23 };
+    open_bench(b, &plan);
+    free(path);
+    b->round = xcalloc(1, sizeof(*b->round));
+    b->round[0] = (struct round){ .placement = PLACED_UNPROBED, .foreign = NAN, .counts = true };
+    b->n_rounds = b->capacity = 1;
+    b->counted[PLACED_UNPROBED] = 1;
+    b->measurement = xcalloc(4, sizeof(*b->measurement));
+    for (int i = 0; i < 4; i++) {
+        add(b, BENCH_PASS, plan.rows[i % 2], 0, 1e6 * (double)experts[i]);
+        b->measurement[i].slots = plan.slots[i / 2];
+        b->measurement[i].experts = experts[i];
+    }
+    b->cost[PLACED_UNPROBED] =
+        (struct cost){ .form = COST_HINGE, .a = 2e6, .step_a = NAN, .step_d = NAN, .step_max_error = NAN };
+}
+
 // ---- output
 
 static char *replaced(char *text, const char *what, const char *with)
@@ -266,7 +315,7 @@ static char *replaced(char *text, const char *what, const char *with)
 
 static char *all_outputs(void)
 {
-    static void (*const make[])(struct bench *) = { complete, bare, crowded, batch };
+    static void (*const make[])(struct bench *) = { complete, bare, crowded, batch, mixture };
     static void (*const print[])(const struct bench *, FILE *) = { bench_table, bench_csv, bench_json };
     char *text = NULL;
     size_t n;

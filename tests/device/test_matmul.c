@@ -190,6 +190,68 @@ static void products_of_one_input_take_bias_and_residual(void **unused)
         }
 }
 
+// Groups of rows of x in any order, some of them empty, one of more rows than a block of the kernels has: the bits of a product for each.
+static void check_groups(struct backend *c, enum type gates, enum type ups, enum activations a, const int *rows,
+                         bool gathered)
+{
+    enum { GROUPS = 5, M = 50, MOST = 160 };
+    const int k = 768;
+    struct row_group group[GROUPS];
+    uint8_t *w[GROUPS], *u[GROUPS];
+    int32_t row[MOST];
+    int n = 0;
+    for (int g = 0; g < GROUPS; g++) {
+        w[g] = blocks(gates, M, k);
+        u[g] = ups < TYPES ? blocks(ups, M, k) : NULL;
+        group[g] = (struct row_group){ .w = prepared(c, w[g], gates, M, k, a), .rows = rows[g] };
+        if (u[g] != NULL)
+            group[g].up = prepared(c, u[g], ups, M, k, a);
+        n += rows[g];
+    }
+    assert_true(n <= MOST);
+    for (int i = 0; i < n; i++)
+        row[i] = gathered ? (i * 7 + 3) % MOST : i;
+    float *x = uniforms(MOST * k), *out = uniforms(MOST * M), *one = uniforms(M);
+    const struct tensor all = floats(x, gathered ? MOST : n, k);
+    c->grouped(c, floats(out, n, M), all, gathered ? row : NULL, group, GROUPS, GATE_GELU);
+    for (int g = 0, i = 0; g < GROUPS; g++)
+        for (int r = 0; r < rows[g]; r++, i++) {
+            const struct tensor from = floats(x + row[i] * k, 1, k);
+            if (u[g] != NULL)
+                c->gated(c, floats(one, 1, M), from, group[g].w, group[g].up, GATE_GELU);
+            else
+                multiply(c, floats(one, 1, M), from, group[g].w);
+            if (memcmp(one, out + i * M, M * sizeof(float)) != 0)
+                fail_msg("%s %s %s, group %d of %d rows: row %d has other bits than alone", c->describe(c),
+                         type_facts[gates].name, activations_names[a], g, rows[g], r);
+        }
+    for (int g = 0; g < GROUPS; g++) {
+        c->unprepare(c, group[g].w);
+        if (u[g] != NULL)
+            c->unprepare(c, group[g].up);
+        free(w[g]), free(u[g]);
+    }
+    free(x), free(out), free(one);
+}
+
+static void groups_have_the_bits_of_their_products(void **unused)
+{
+    static const int rows[][5] = {
+        { 1, 0, 0, 0, 0 }, { 1, 1, 1, 1, 1 }, { 0, 3, 0, 9, 1 }, { 16, 0, 33, 1, 7 }, { 0, 0, 90, 2, 65 }
+    };
+    for (int b = 0; b < n_backends; b++)
+        for (int t = 0; t < TYPES; t++)
+            for (int a = ACTIVATIONS_F32; a <= ACTIVATIONS_INT8; a++)
+                for (int i = 0; i < 5 && !backends[b]->varies && rounds(backends[b], (enum activations)a, (enum type)t);
+                     i++)
+                    for (int gated = 0; gated < 3; gated++) { // 2: of two types
+                        const enum type up = gated == 0 ? TYPES : gated == 1 ? (enum type)t : t == F32 ? Q8_0 : F32;
+                        if (!slow[b] || (t + a + i) % 3 == gated)
+                            check_groups(backends[b], (enum type)t, up, (enum activations)a, rows[i],
+                                         (i + gated) % 2 == 0);
+                    }
+}
+
 // Float weights, which every backend supports: compared with loops in double, up to rounding.
 static void products_of_floats_take_bias_residual_and_gate(void **unused)
 {
@@ -360,6 +422,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(matmul_agrees_with_plain_loops_in_double),
         cmocka_unit_test(products_of_both_emulated_devices),
         cmocka_unit_test(products_of_one_input_take_bias_and_residual),
+        cmocka_unit_test(groups_have_the_bits_of_their_products),
         cmocka_unit_test(products_of_floats_take_bias_residual_and_gate),
         cmocka_unit_test(a_row_has_the_same_bits_in_every_matmul),
         cmocka_unit_test(backends_whose_bits_vary_declare_it),

@@ -237,8 +237,8 @@ static void a_gguf_file_has_the_bits_of_its_directory_or_is_refused(void **unuse
 {
     static const char *const refused[] = { "qwen2-window",   "qwen2-types",    "mistral-window", "mistral-one",
                                            "gemma2",         "gemma3-pattern", "gemma3-types",   "smollm3",
-                                           "smollm3-window", "phi3-window",    "qwen3-yarn",     "mixtral",
-                                           "mixtral-one",    "qwen3moe",       "qwen3moe-mixed" };
+                                           "smollm3-window", "phi3-window",    "qwen3-yarn",     "mixtral-one",
+                                           "qwen3moe-mixed" };
     for (size_t i = 0; i < n_models; i++) {
         const char *name = json_text(json_get(models[i], "name"));
         struct error err = { "" };
@@ -252,7 +252,7 @@ static void a_gguf_file_has_the_bits_of_its_directory_or_is_refused(void **unuse
         b->destroy(b);
         free(done.unchanged_names);
         if (made != expected || (!made && strstr(err.text, "would differ in its windows") == NULL &&
-                                 strstr(err.text, "cannot store it") == NULL))
+                                 strstr(err.text, "would differ in its experts") == NULL))
             fail_msg("%s: %s", name, made ? "a GGUF file was written" : err.text);
         if (made) {
             int32_t token[MOST];

@@ -9,7 +9,7 @@
 #include "models/model.h"
 #include "tests/device/every_backend.h"
 
-enum { WIDTH = 64, HIDDEN = 96, EXPERTS = 11, MOST = 40 };
+enum { WIDTH = 64, HIDDEN = 96, EXPERTS = 11, MOST = 64 };
 
 struct weights_of { // as floats
     float *router, *gate[EXPERTS], *up[EXPERTS], *down[EXPERTS];
@@ -98,7 +98,7 @@ static void check(struct backend *b, int used, bool normalized)
         memcpy(alone + i * WIDTH, experts_forward(b, &e, &t, floats(x + i * WIDTH, 1, WIDTH), GATE_SILU).data,
                WIDTH * sizeof(float));
     assert_int_equal(t.touched, MOST * used);
-    for (int n = 1; n <= MOST; n = n * 2 + 1) {
+    for (int n = 1; n <= MOST; n = n < 4 ? n + 1 : n * 2) {
         bool touched[EXPERTS] = { false };
         t.touched = 0;
         const float *all = experts_forward(b, &e, &t, floats(x, n, WIDTH), GATE_SILU).data;
@@ -131,6 +131,75 @@ static void rows_get_what_their_experts_make(void **unused)
             for (int normalized = 0; normalized < 2; normalized++)
                 if (!backends[b]->varies)
                     check(backends[b], used, normalized != 0);
+}
+
+// Rows of which each is a unit vector, so the router's columns say which experts it uses: rows that share all experts, some, or none.
+static void check_shared(struct backend *b, int (*expert)(int row, int k), int n, int united)
+{
+    enum { SETS_USED = 2 };
+    struct weights_of w = any_weights();
+    struct tensor gate[EXPERTS], up[EXPERTS], down[EXPERTS];
+    struct experts e = {
+        .count = EXPERTS, .used = SETS_USED, .normalized = true, .gate = gate, .up = up, .down = down
+    };
+    const struct model_shape s = {
+        .width = WIDTH, .experts = EXPERTS, .experts_used = SETS_USED, .expert_hidden = HIDDEN
+    };
+    float *x = calloc((size_t)n * WIDTH, sizeof(*x)), *alone = uniforms(n * WIDTH);
+    memset(w.router, 0, EXPERTS * WIDTH * sizeof(float));
+    for (int i = 0; i < n; i++) {
+        x[i * WIDTH + i] = 1;
+        for (int k = 0; k < SETS_USED; k++)
+            w.router[expert(i, k) * WIDTH + i] = (float)(2 + k);
+    }
+    e.router = ready(b, w.router, EXPERTS, WIDTH);
+    for (int i = 0; i < EXPERTS; i++) {
+        gate[i] = ready(b, w.gate[i], HIDDEN, WIDTH);
+        up[i] = ready(b, w.up[i], HIDDEN, WIDTH);
+        down[i] = ready(b, w.down[i], WIDTH, HIDDEN);
+    }
+    struct expert_scratch t;
+    assert_true(expert_scratch_create(&t, b, &s, n));
+    for (int i = 0; i < n; i++)
+        memcpy(alone + i * WIDTH, experts_forward(b, &e, &t, floats(x + i * WIDTH, 1, WIDTH), GATE_SILU).data,
+               WIDTH * sizeof(float));
+    assert_int_equal(t.touched, n * SETS_USED);
+    t.touched = 0;
+    assert_memory_equal(experts_forward(b, &e, &t, floats(x, n, WIDTH), GATE_SILU).data, alone,
+                        (size_t)(n * WIDTH) * sizeof(float));
+    assert_int_equal(t.touched, united);
+    expert_scratch_destroy(&t, b);
+    b->unprepare(b, e.router);
+    for (int i = 0; i < EXPERTS; i++)
+        b->unprepare(b, gate[i]), b->unprepare(b, up[i]), b->unprepare(b, down[i]);
+    free_weights(&w);
+    free(x), free(alone);
+}
+
+static int same(int row, int k)
+{
+    return 3 + 4 * k;
+}
+
+static int own(int row, int k)
+{
+    return 2 * row + k;
+}
+
+static int one_shared(int row, int k)
+{
+    return k == 0 ? 10 : row % 10;
+}
+
+static void rows_may_share_all_some_or_no_experts(void **unused)
+{
+    for (int b = 0; b < n_backends; b++)
+        if (!backends[b]->varies) {
+            check_shared(backends[b], same, 64, 2);
+            check_shared(backends[b], own, 5, 10);
+            check_shared(backends[b], one_shared, 7, 8);
+            check_shared(backends[b], one_shared, 64, 11);
+        }
 }
 
 // Equal scores: the experts with the lowest numbers.
@@ -179,6 +248,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_get_what_their_experts_make),
+        cmocka_unit_test(rows_may_share_all_some_or_no_experts),
         cmocka_unit_test(ties_go_to_the_expert_with_the_lower_number),
     };
     return backends_open(argc, argv) ? cmocka_run_group_tests(tests, NULL, backends_close) : 77;

@@ -21,7 +21,7 @@ static void every_number_is_in_its_column(void **state)
     const struct bench_peak_row peak[] = { { "fma", "avx2", 1.5 }, { "read", "plain", 2.5 } };
     const struct bench_round_row round[] = { { true, "S", 0.1, 2, 3, 4, 5, 6, 7 },
                                              { false, "D", NAN, NAN, 8, 9, 10, 11, 12 } };
-    const struct bench_time_row time[] = { { 0, "pass", 16, 4, 2, 0, 1000 }, { 1, "prompt", 17, 1, 3, 1, 1001 } };
+    const struct bench_time_row time[] = { { 0, "pass", 16, 4, 2, 0, 1000, 0 }, { 1, "prompt", 17, 1, 3, 1, 1001, 0 } };
     const struct bench_operation_row operation[] = { { 21, 8, 22, "matmul", 23.5, 24, 25.5, 26.5 } };
     const struct cost cost = { .form = COST_HINGE,
                                .a = 31,
@@ -133,7 +133,7 @@ static void errors_of_the_table_are_those_of_interpolation(void **state)
     double max_error = 0, sum = 0;
     for (int i = ROWS - 1; i >= 0; i--) // in any order
         for (int c = 0; c < CONTEXTS; c++)
-            p[n++] = (struct cost_point){ rows[i], contexts[c], ns[c][i] };
+            p[n++] = (struct cost_point){ rows[i], contexts[c], ns[c][i], 0 };
     for (int c = 0; c < CONTEXTS; c++)
         for (int i = 1; i + 1 < ROWS; i++, between++) {
             const double share = (double)(rows[i] - rows[i - 1]) / (rows[i + 1] - rows[i - 1]);
@@ -172,8 +172,8 @@ static void four_rows_determine_a_hinge(void **state)
     for (int i = 0; i < 4; i++)
         for (int c = 0; c < 2; c++) {
             const double x = rows[i], y = contexts[c];
-            p[n++] =
-                (struct cost_point){ rows[i], contexts[c], 500 + 7 * x + 90 * fmax(0, x - 4) + 0.5 * y + 0.25 * x * y };
+            p[n++] = (struct cost_point){ rows[i], contexts[c],
+                                          500 + 7 * x + 90 * fmax(0, x - 4) + 0.5 * y + 0.25 * x * y, 0 };
         }
     struct cost cost;
     cost_fit(&cost, p, n);
@@ -185,7 +185,7 @@ static void four_rows_determine_a_hinge(void **state)
 
 static void two_rows_determine_a_line(void **state)
 {
-    const struct cost_point p[] = { { 1, 16, 110 }, { 4, 16, 140 } };
+    const struct cost_point p[] = { { 1, 16, 110, 0 }, { 4, 16, 140, 0 } };
     struct cost cost;
     cost_fit(&cost, p, 2);
     assert_int_equal(cost.form, COST_HINGE);
@@ -197,7 +197,7 @@ static void two_rows_determine_a_line(void **state)
 // Neither the number of rows nor the context is a term then.
 static void one_row_at_context_0_is_its_own_cost(void **state)
 {
-    const struct cost_point p = { 1, 0, 110 };
+    const struct cost_point p = { 1, 0, 110, 0 };
     struct cost cost;
     cost_fit(&cost, &p, 1);
     assert_int_equal(cost.form, COST_HINGE);
@@ -209,11 +209,11 @@ static void one_row_at_context_0_is_its_own_cost(void **state)
 // One draft step does not determine the context's term; two or more do.
 static void draft_steps_fit_a_line_in_context(void **state)
 {
-    const struct cost_point p[] = { { 5, 10, 120 }, { 9, 50, 200 }, { 2, 100, 300 } }; // 100 + 2 c
+    const struct cost_point p[] = { { 5, 10, 120, 0 }, { 9, 50, 200, 0 }, { 2, 100, 300, 0 } }; // 100 + 2 c
     struct cost cost = { 0 };
     cost_fit_step(&cost, p, 1);
     assert_true(fabs(cost.step_a - 120) < 1e-9 && cost.step_d == 0);
-    cost_fit_step(&cost, &(struct cost_point){ 1, 0, 50 }, 1); // at context 0
+    cost_fit_step(&cost, &(struct cost_point){ 1, 0, 50, 0 }, 1); // at context 0
     assert_true(fabs(cost.step_a - 50) < 1e-9 && cost.step_d == 0);
     for (int n = 2; n <= 3; n++) {
         cost_fit_step(&cost, p, n);

@@ -143,7 +143,7 @@ static void sample_sizes_equal_the_formulas(void **state)
 
 static struct cost_point point_of(const struct json *one)
 {
-    return (struct cost_point){ (int)at(one, 0), (int)at(one, 1), at(one, 2) };
+    return (struct cost_point){ (int)at(one, 0), (int)at(one, 1), at(one, 2), 0 };
 }
 
 static void fitted_costs_equal_normal_equations_in_fractions(void **state)
@@ -177,7 +177,7 @@ static void fitted_costs_equal_normal_equations_in_fractions(void **state)
                 agree(cost_ns(&c, at(one, 0), at(one, 1)), at(one, 2), 1e-11);
         }
         for (size_t k = 0; k < json_count(steps); k++)
-            p[k] = (struct cost_point){ 1, (int)at(json_at(steps, k), 0), at(json_at(steps, k), 1) };
+            p[k] = (struct cost_point){ 1, (int)at(json_at(steps, k), 0), at(json_at(steps, k), 1), 0 };
         cost_fit_step(&c, p, (int)json_count(steps));
         agree(c.step_a, of(fit, "step_a"), 1e-9);
         agree(c.step_d, of(fit, "step_d"), 1e-8);
