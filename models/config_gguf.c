@@ -151,6 +151,10 @@ static bool read_architecture(struct source *s)
     s->architecture = architecture_of_gguf(name.s, name.n);
     if (s->architecture != NULL)
         return true;
+    const char *lacks = architecture_lacks(name.s, name.n);
+    if (lacks != NULL)
+        return fail(s->err, "%s: general.architecture: %.*s is not supported: it has %s", s->path, (int)name.n, name.s,
+                    lacks);
     char *expected = architectures_supported(true);
     fail(s->err, "%s: general.architecture: expected %s, found %.*s", s->path, expected,
          (int)(name.n < 64 ? name.n : 64), name.s);

@@ -90,25 +90,30 @@ static bool check_gate(const struct fields *f, const struct architecture *a)
 
 static bool read_sizes(const struct fields *f, struct model_config *c)
 {
-    c->context = 2048; // LlamaConfig's default
+    static const struct wrapper none = { .sizes = { .context = 2048 } }; // LlamaConfig's default
+    const struct wrapper *w = c->wrapper != NULL && c->wrapper->sizes.context > 0 ? c->wrapper : &none;
     const struct architecture *a = c->architecture;
+    c->context = w->sizes.context;
+    c->vocab = w->sizes.vocab;
+    c->heads = w->sizes.heads;
     double eps = a->norm_eps != 0 ? a->norm_eps : 1e-6;
     if (!fields_int(f, "num_hidden_layers", true, 1, LIMIT_LAYERS, &c->layers) ||
         !fields_int(f, "hidden_size", true, 1, LIMIT_SIZE, &c->width) ||
         !fields_int(f, "intermediate_size", true, 1, LIMIT_SIZE, &c->hidden) ||
-        !fields_int(f, "vocab_size", true, 1, LIMIT_VOCAB, &c->vocab) ||
+        !fields_int(f, "vocab_size", c->vocab == 0, 1, LIMIT_VOCAB, &c->vocab) ||
         !fields_int(f, "max_position_embeddings", false, 1, LIMIT_CONTEXT, &c->context) ||
-        !fields_int(f, "num_attention_heads", true, 1, LIMIT_HEADS, &c->heads))
+        !fields_int(f, "num_attention_heads", c->heads == 0, 1, LIMIT_HEADS, &c->heads))
         return false;
-    c->kv_heads = c->heads;
-    c->head_dim = c->width / c->heads;
+    c->kv_heads = w->sizes.kv_heads > 0 ? w->sizes.kv_heads : c->heads;
+    c->head_dim = w->sizes.head_dim > 0 ? w->sizes.head_dim : c->width / c->heads;
     if (json_is_null(json_get(f->object, "head_dim")) && !a->head_dim_needed && c->width % c->heads != 0)
         return fields_refuse(f, "num_attention_heads", "a divisor of hidden_size, as there is no head_dim",
                              json_get(f->object, "num_attention_heads"));
     c->tied = a->tied;
     c->attention_bias = a->qkv_bias;
-    if (!fields_int(f, "num_key_value_heads", a->kv_heads_needed, 1, LIMIT_HEADS, &c->kv_heads) ||
-        !fields_int(f, "head_dim", a->head_dim_needed, 2, LIMIT_SIZE, &c->head_dim) ||
+    if (!fields_int(f, "num_key_value_heads", a->kv_heads_needed && w->sizes.kv_heads == 0, 1, LIMIT_HEADS,
+                    &c->kv_heads) ||
+        !fields_int(f, "head_dim", a->head_dim_needed && w->sizes.head_dim == 0, 2, LIMIT_SIZE, &c->head_dim) ||
         !fields_bool(f, "tie_word_embeddings", &c->tied) || !fields_bool(f, "attention_bias", &c->attention_bias) ||
         !fields_real(f, "rms_norm_eps", false, &eps))
         return false;
@@ -212,7 +217,9 @@ static bool read_yarn(const struct fields *f, const struct fields *of_rope, stru
 static bool read_one_rope(const struct fields *f, const char *where, const struct json *rope, double theta,
                           struct model_config *c, struct rope *to)
 {
-    const struct fields of_rope = { f->path, where, rope, f->err };
+    char full[96]; // the path of the object
+    snprintf(full, sizeof(full), "%s%s%s", f->where, *f->where != '\0' ? "." : "", where);
+    const struct fields of_rope = { f->path, full, rope, f->err };
     to->theta = theta;
     if (!fields_real(&of_rope, "rope_theta", false, &to->theta) || !read_rotated(f, &of_rope, c, to))
         return false;
@@ -252,6 +259,25 @@ static bool read_one_rope(const struct fields *f, const char *where, const struc
     return true;
 }
 
+// Ministral 3 multiplies queries at position i by 1 + beta log(1 + floor(i / original)): by 1 in the original context. The model's context ends there.
+static bool read_query_rise(const struct fields *f, const char *where, const struct json *rope, struct model_config *c)
+{
+    const struct json *beta = json_get(rope, "llama_4_scaling_beta");
+    char full[96];
+    snprintf(full, sizeof(full), "%s%s%s", f->where, *f->where != '\0' ? "." : "", where);
+    const struct fields of_rope = { f->path, full, rope, f->err };
+    if ((c->architecture->reads & READS_QUERY_RISE) == 0)
+        return json_is_null(beta) || fields_refuse(&of_rope, "llama_4_scaling_beta", "nothing", beta);
+    if (!json_is_number(beta) || !(json_number(beta) >= 0))
+        return fields_refuse(&of_rope, "llama_4_scaling_beta", "a number from 0", beta);
+    int original = 0;
+    if (!fields_int(&of_rope, "original_max_position_embeddings", true, 2, LIMIT_CONTEXT, &original))
+        return false;
+    if (json_number(beta) > 0 && c->context > original)
+        c->context = original;
+    return true;
+}
+
 // transformers 4 writes rope_theta and rope_scaling, transformers 5 rope_parameters, which contains both; of a model whose layers
 // with a window have a RoPE of their own, one object for each type of layer.
 static bool read_rope(const struct fields *f, struct model_config *c)
@@ -272,7 +298,7 @@ static bool read_rope(const struct fields *f, struct model_config *c)
     double theta = c->architecture->theta != 0 ? c->architecture->theta : 10000, of_windows = 10000;
     if (!fields_real(f, "rope_theta", false, &theta) ||
         (local && !fields_real(f, "rope_local_base_freq", false, &of_windows)) ||
-        !read_one_rope(f, where, per_type ? full : rope, theta, c, &c->rope))
+        !read_one_rope(f, where, per_type ? full : rope, theta, c, &c->rope) || !read_query_rise(f, where, rope, c))
         return false;
     if (!json_is_null(json_get(f->object, "rope_theta")) && theta != c->rope.theta)
         return fields_refuse(f, "rope_theta", "the same in rope_parameters", json_get(f->object, "rope_theta"));
@@ -325,9 +351,9 @@ static bool read_windows(const struct fields *f, struct model_config *c)
         return false;
     if (json_is_null(types) && c->window > 0)
         return default_windows(f, c);
-    const bool one =
-        c->window > 0 && c->architecture->window_pattern == 0 &&
-        (c->architecture->reads & READS_USE_WINDOW) == 0; // Mistral: transformers does not read layer_types
+    const bool one = c->window > 0 && c->architecture->window_pattern == 0 &&
+                     (c->architecture->reads & (READS_USE_WINDOW | READS_LAYER_TYPES)) ==
+                         0; // Mistral: transformers does not read layer_types
     char *expected = one ? xstrdup("nothing: all layers have the window")
                          : xformat("a list of %d times \"full_attention\"%s", c->layers,
                                    c->window > 0 ? " or \"sliding_attention\"" : "");
@@ -446,16 +472,47 @@ static bool read_factors(const struct fields *f, struct model_config *c)
     return true;
 }
 
-bool config_read_family(const struct fields *f, bool required, struct model_config *to)
+static bool refuse_family(const struct fields *f, const struct json *type)
 {
-    const struct json *type = json_get(f->object, "model_type");
-    to->architecture = architecture_of_model_type(json_is_null(type) && !required ? "llama" : json_text(type));
-    if (to->architecture != NULL)
-        return true;
+    const char *lacks = architecture_lacks(json_text(type), json_text_length(type));
+    if (lacks != NULL)
+        return fail(f->err, "%s: %s%smodel_type: %s is not supported: it has %s", f->path, f->where,
+                    *f->where != '\0' ? "." : "", json_text(type), lacks);
     char *expected = architectures_supported(false);
     fields_refuse(f, "model_type", expected, type);
     free(expected);
     return false;
+}
+
+bool config_read_family(const struct fields *f, bool required, struct model_config *to)
+{
+    const struct json *type = json_get(f->object, "model_type");
+    to->architecture = architecture_of_model_type(json_is_null(type) && !required ? "llama" : json_text(type));
+    return to->architecture != NULL || refuse_family(f, type);
+}
+
+// The model of texts in one of texts and images. What the whole says of the quantization and the tied head holds for it.
+bool config_read_wrapper(const struct fields *f, const struct wrapper *w, struct fields *text, struct model_config *to)
+{
+    const struct json *own = json_get(f->object, "text_config"),
+                      *quantized = json_get(f->object, "quantization_config");
+    if (!json_is_object(own))
+        return fields_refuse(f, "text_config", "an object", own);
+    if (!json_is_null(quantized))
+        return fields_refuse(f, "quantization_config", "null", quantized);
+    *text = (struct fields){ f->path, "text_config", own, f->err };
+    const struct json *type = json_get(own, "model_type");
+    const char *name = json_is_null(type) ? w->text[0] : json_text(type);
+    if (!wrapper_has_text(w, name)) {
+        char *expected = xformat("\"%s\"%s%s%s", w->text[0], w->text[1] != NULL ? " or \"" : "",
+                                 w->text[1] != NULL ? w->text[1] : "", w->text[1] != NULL ? "\"" : "");
+        fields_refuse(text, "model_type", expected, type);
+        free(expected);
+        return false;
+    }
+    to->wrapper = w;
+    to->architecture = architecture_of_model_type(name);
+    return true;
 }
 
 bool config_from_json(const struct fields *f, struct model_config *to)

@@ -40,16 +40,29 @@ void golden_models_free(struct json **models, size_t n)
     free(models);
 }
 
+// A tensor of a model of images, whose numbers are not finite: nothing reads them.
+static struct safetensor of_images(const char *name, const struct json *shape)
+{
+    struct safetensor t = { .name = name, .dtype = "F32", .dims = (int)json_count(shape), .bytes = sizeof(float) };
+    for (int d = 0; d < t.dims; d++) {
+        t.dim[d] = json_int(json_at(shape, (size_t)d));
+        t.bytes *= (size_t)t.dim[d];
+    }
+    t.data = memset(xmalloc(t.bytes), 0xff, t.bytes);
+    return t;
+}
+
 char *golden_model_write(const struct json *model, enum type type)
 {
-    const struct json *shapes = json_get(model, "shapes"), *first = json_get(model, "first");
+    const struct json *shapes = json_get(model, "shapes"), *first = json_get(model, "first"),
+                      *images = json_get(model, "images");
     const char *name = json_text(json_get(model, "name"));
     char *named = xformat("%s-%s", name, type_facts[type].name), *folder = test_path(named),
          *config = xformat("%s/config.json", folder), *weights = xformat("%s/model.safetensors", folder),
          *text = json_write(json_get(model, "config"));
     mkdir(folder, 0777);
     file_write(config, text);
-    struct safetensor *tensor = xcalloc(json_count(shapes), sizeof(*tensor));
+    struct safetensor *tensor = xcalloc(json_count(shapes) + json_count(images), sizeof(*tensor));
     int n = 0;
     for (void *at = json_first(shapes); at != NULL; at = json_next(shapes, at), n++) {
         const struct json *shape = json_value(at);
@@ -69,6 +82,8 @@ char *golden_model_write(const struct json *model, enum type type)
         tensor[n].dim[1] = width;
         tensor[n].bytes = (size_t)rows * type_row_bytes(type, width);
     }
+    for (void *at = images != NULL ? json_first(images) : NULL; at != NULL; at = json_next(images, at))
+        tensor[n++] = of_images(json_key(at), json_value(at));
     struct error err;
     if (!safetensors_write(weights, tensor, (size_t)n, "{\"format\":\"pt\"}", NULL, NULL, &err))
         fail_msg("%s", err.text);
