@@ -32,6 +32,19 @@ static bool reject_unsupported(const struct fields *f, const struct architecture
         { "compression_config", "null", 0 },
         { "num_experts", "0", 0 },
         { "num_local_experts", "0", 0 },
+        { "num_experts_per_tok", "0", 0 },
+        { "n_shared_experts", "0", 0 },
+        { "shared_expert_intermediate_size", "0", 0 },
+        { "routed_scaling_factor", "1", 0 },
+        { "scoring_func", "\"softmax\"", 0 },
+        { "n_group", "1", 0 },
+        { "first_k_dense_replace", "0", 0 },
+        { "kv_lora_rank", "null", 0 },
+        { "swiglu_limit", "null", 0 },
+        { "attention_chunk_size", "null", 0 },
+        { "text_config", "null", 0 },
+        { "vision_config", "null", 0 },
+        { "rope_local_base_freq", "null", READS_LOCAL_ROPE },
         { "pretraining_tp", "1", 0 },
         { "rope_interleaved", "false", 0 },
         { "is_encoder_decoder", "false", 0 },
@@ -53,7 +66,8 @@ static bool reject_unsupported(const struct fields *f, const struct architecture
     };
     for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
         const struct json *v = json_get(f->object, settings[i].key);
-        const bool of_experts = (a->experts == QWEN_EXPERTS && strcmp(settings[i].key, "num_experts") == 0) ||
+        const bool of_experts = (a->experts != NO_EXPERTS && strcmp(settings[i].key, "num_experts_per_tok") == 0) ||
+                                (a->experts == QWEN_EXPERTS && strcmp(settings[i].key, "num_experts") == 0) ||
                                 (a->experts == MIXTRAL_EXPERTS && strcmp(settings[i].key, "num_local_experts") == 0);
         if (json_is_null(v) || (settings[i].read_by & a->reads) != 0 || of_experts)
             continue;
@@ -121,207 +135,41 @@ static bool read_sizes(const struct fields *f, struct model_config *c)
     return true;
 }
 
-static bool is_phi3(const struct model_config *c)
-{
-    return (c->architecture->reads & READS_PARTIAL_ROPE) != 0;
-}
-
-// partial_rotary_factor, beside RoPE's other keys or among them: the share of a head that is rotated.
-static bool read_rotated(const struct fields *f, const struct fields *of_rope, const struct model_config *c,
-                         struct rope *to)
-{
-    double part = 1;
-    const struct json *own = json_get(of_rope->object, "partial_rotary_factor");
-    if ((is_phi3(c) && !fields_real(f, "partial_rotary_factor", false, &part)) ||
-        !fields_real(of_rope, "partial_rotary_factor", false, &part))
-        return false;
-    if (part == 1)
-        return true;
-    if (!is_phi3(c))
-        return fields_refuse(f, "partial_rotary_factor", "1", own);
-    to->rotated = (int)(c->head_dim * part);
-    if (!(part > 0 && part < 1) || to->rotated < 2 || to->rotated % 2 != 0)
-        return fields_refuse(f, "partial_rotary_factor", "a share of a head, an even number of its numbers",
-                             json_is_null(own) ? json_get(f->object, "partial_rotary_factor") : own);
-    return true;
-}
-
-// original_max_position_embeddings, among RoPE's keys or, of LongRoPE, beside them.
-static bool read_original(const struct fields *f, const struct fields *of_rope, struct rope *to)
-{
-    const bool own = !json_is_null(json_get(of_rope->object, "original_max_position_embeddings"));
-    return fields_int(own ? of_rope : f, "original_max_position_embeddings", true, 2, LIMIT_CONTEXT, &to->original);
-}
-
-static bool read_factor_list(const struct fields *of_rope, const char *key, int n, float *to)
-{
-    const struct json *list = json_get(of_rope->object, key);
-    char expected[64];
-    bool ok = json_is_array(list) && json_count(list) == (size_t)n && n <= MAX_ROTATED / 2;
-    for (int i = 0; i < n && ok; i++) {
-        const double x = json_number(json_at(list, (size_t)i));
-        ok = json_is_number(json_at(list, (size_t)i)) && x > 0 && x <= 1e9;
-        to[i] = (float)x;
-    }
-    snprintf(expected, sizeof(expected), "a list of %d numbers above 0", n);
-    return ok || fields_refuse(of_rope, key, expected, list);
-}
-
-// LongRoPE: its factor of cosines and sines follows from the extension of the context.
-static bool read_long(const struct fields *f, const struct fields *of_rope, struct model_config *c, struct rope *to)
-{
-    const int n = config_rotated(to, c->head_dim) / 2;
-    double given = 0;
-    if (!read_original(f, of_rope, to) || !read_factor_list(of_rope, "short_factor", n, c->rope_short) ||
-        !read_factor_list(of_rope, "long_factor", n, c->rope_long))
-        return false;
-    double factor = (double)c->context / to->original;
-    if (!fields_real(of_rope, "factor", false, &factor) || !fields_real(of_rope, "attention_factor", false, &given))
-        return false;
-    if (given < 0 || given > 1e6)
-        return fields_refuse(of_rope, "attention_factor", "a number above 0",
-                             json_get(of_rope->object, "attention_factor"));
-    to->scaling = ROPE_LONG;
-    to->angle_factor = (float)(given > 0 ? given : factor <= 1 ? 1 : sqrt(1 + log(factor) / log(to->original)));
-    return true;
-}
-
-static double yarn_scale(double factor, double by)
-{
-    return factor <= 1 ? 1 : 0.1 * by * log(factor) + 1;
-}
-
-static bool read_yarn(const struct fields *f, const struct fields *of_rope, struct rope *to)
-{
-    double given = 0, mscale = 0, all = 0;
-    bool truncate = true;
-    to->low = 1;
-    to->high = 32;
-    if (!read_original(f, of_rope, to) || !fields_real(of_rope, "beta_slow", false, &to->low) ||
-        !fields_real(of_rope, "beta_fast", false, &to->high) || !fields_bool(of_rope, "truncate", &truncate) ||
-        !fields_real(of_rope, "attention_factor", false, &given) || !fields_real(of_rope, "mscale", false, &mscale) ||
-        !fields_real(of_rope, "mscale_all_dim", false, &all))
-        return false;
-    if (given < 0 || given > 1e6)
-        return fields_refuse(of_rope, "attention_factor", "a number above 0",
-                             json_get(of_rope->object, "attention_factor"));
-    to->scaling = ROPE_YARN;
-    to->untruncated = !truncate;
-    to->angle_factor = (float)(given > 0                 ? given
-                               : mscale != 0 && all != 0 ? yarn_scale(to->factor, mscale) / yarn_scale(to->factor, all)
-                                                         : yarn_scale(to->factor, 1));
-    return true;
-}
-
-// One RoPE, from the object that scales it (data null: none does). theta: where the object has none.
-static bool read_one_rope(const struct fields *f, const char *where, const struct json *rope, double theta,
-                          struct model_config *c, struct rope *to)
-{
-    char full[96]; // the path of the object
-    snprintf(full, sizeof(full), "%s%s%s", f->where, *f->where != '\0' ? "." : "", where);
-    const struct fields of_rope = { f->path, full, rope, f->err };
-    to->theta = theta;
-    if (!fields_real(&of_rope, "rope_theta", false, &to->theta) || !read_rotated(f, &of_rope, c, to))
-        return false;
-    const struct json *type = json_get(rope, "rope_type"), *old_type = json_get(rope, "type");
-    // Versions of transformers differ in which of the two they use.
-    if (!json_is_null(type) && !json_is_null(old_type) && strcmp(json_text(type), json_text(old_type)) != 0)
-        return fields_refuse(&of_rope, "type", "the same as rope_type", old_type);
-    if (json_is_null(type))
-        type = old_type;
-    const char *name = json_is_text(type) ? json_text(type) : "default";
-    if (!json_is_null(type) && !json_is_text(type))
-        return fields_refuse(f, where, "one rope for all layers, with a rope_type", rope);
-    if (strcmp(name, "default") == 0)
-        return true;
-    if (strcmp(name, "longrope") == 0 || ((strcmp(name, "su") == 0 || strcmp(name, "yarn") == 0) && is_phi3(c)))
-        return read_long(f, &of_rope, c, to);
-    if (!fields_real(&of_rope, "factor", true, &to->factor))
-        return false;
-    if (strcmp(name, "yarn") == 0)
-        return read_yarn(f, &of_rope, to);
-    if (strcmp(name, "linear") == 0) {
-        to->scaling = ROPE_LINEAR;
-        return true;
-    }
-    if (strcmp(name, "llama3") != 0)
-        return fields_refuse(f, where, "a rope_type of default, linear, llama3, yarn or longrope", type);
-    double original = 0;
-    if (!fields_real(&of_rope, "low_freq_factor", true, &to->low) ||
-        !fields_real(&of_rope, "high_freq_factor", true, &to->high) ||
-        !fields_real(&of_rope, "original_max_position_embeddings", true, &original))
-        return false;
-    if (!(original >= 1 && original <= LIMIT_CONTEXT))
-        return fields_refuse(f, "original_max_position_embeddings", "a number of positions",
-                             json_get(rope, "original_max_position_embeddings"));
-    to->original = (int)original;
-    to->scaling = ROPE_LLAMA3;
-    return true;
-}
-
-// Ministral 3 multiplies queries at position i by 1 + beta log(1 + floor(i / original)): by 1 in the original context. The model's context ends there.
-static bool read_query_rise(const struct fields *f, const char *where, const struct json *rope, struct model_config *c)
-{
-    const struct json *beta = json_get(rope, "llama_4_scaling_beta");
-    char full[96];
-    snprintf(full, sizeof(full), "%s%s%s", f->where, *f->where != '\0' ? "." : "", where);
-    const struct fields of_rope = { f->path, full, rope, f->err };
-    if ((c->architecture->reads & READS_QUERY_RISE) == 0)
-        return json_is_null(beta) || fields_refuse(&of_rope, "llama_4_scaling_beta", "nothing", beta);
-    if (!json_is_number(beta) || !(json_number(beta) >= 0))
-        return fields_refuse(&of_rope, "llama_4_scaling_beta", "a number from 0", beta);
-    int original = 0;
-    if (!fields_int(&of_rope, "original_max_position_embeddings", true, 2, LIMIT_CONTEXT, &original))
-        return false;
-    if (json_number(beta) > 0 && c->context > original)
-        c->context = original;
-    return true;
-}
-
-// transformers 4 writes rope_theta and rope_scaling, transformers 5 rope_parameters, which contains both; of a model whose layers
-// with a window have a RoPE of their own, one object for each type of layer.
-static bool read_rope(const struct fields *f, struct model_config *c)
-{
-    const struct json *new = json_get(f->object, "rope_parameters"), *old = json_get(f->object, "rope_scaling");
-    const bool local = (c->architecture->reads & READS_LOCAL_ROPE) != 0;
-    if (!json_is_null(new) && !json_is_null(old))
-        return fields_refuse(f, "rope_scaling", "nothing beside rope_parameters", old);
-    const char *where = json_is_null(new) ? "rope_scaling" : "rope_parameters";
-    const struct json *rope = json_is_null(new) ? old : new;
-    if (!json_is_null(rope) && !json_is_object(rope))
-        return fields_refuse(f, where, "an object", rope);
-    const struct json *full = json_get(rope, "full_attention"), *windowed = json_get(rope, "sliding_attention");
-    const bool per_type = full != NULL || windowed != NULL;
-    if (per_type && !local)
-        return fields_refuse(f, where, "one rope for all layers, with a rope_type", rope);
-
-    double theta = c->architecture->theta != 0 ? c->architecture->theta : 10000, of_windows = 10000;
-    if (!fields_real(f, "rope_theta", false, &theta) ||
-        (local && !fields_real(f, "rope_local_base_freq", false, &of_windows)) ||
-        !read_one_rope(f, where, per_type ? full : rope, theta, c, &c->rope) || !read_query_rise(f, where, rope, c))
-        return false;
-    if (!json_is_null(json_get(f->object, "rope_theta")) && theta != c->rope.theta)
-        return fields_refuse(f, "rope_theta", "the same in rope_parameters", json_get(f->object, "rope_theta"));
-    return !local || read_one_rope(f, where, per_type ? windowed : NULL, of_windows, c, &c->window_rope);
-}
-
 // ---- layers
+
+// Keys that other families read, where they say something else of the windows than this one does.
+static bool refuse_other_windows(const struct fields *f, const struct model_config *c)
+{
+    const struct json *use = json_get(f->object, "use_sliding_window"),
+                      *layers = json_get(f->object, "max_window_layers"),
+                      *pattern = json_get(f->object, "sliding_window_pattern");
+    if (!json_is_null(use) && !(json_is_bool(use) && json_bool(use) == (c->window > 0)))
+        return fields_refuse(f, "use_sliding_window", c->window > 0 ? "true, as there is a window" : "false", use);
+    if (c->window > 0 && !json_is_null(layers))
+        return fields_refuse(f, "max_window_layers", "nothing", layers);
+    if (c->window > 0 && !json_is_null(pattern) && (c->architecture->reads & READS_WINDOW_PATTERN) == 0)
+        return fields_refuse(f, "sliding_window_pattern", "nothing", pattern);
+    return true;
+}
 
 // sliding_window, null where use_sliding_window is false. 0: no layer has one.
 static bool read_window_size(const struct fields *f, struct model_config *c)
 {
     const unsigned reads = c->architecture->reads;
     const struct json *v = json_get(f->object, "sliding_window");
-    bool used = (reads & READS_USE_WINDOW) == 0;
-    if ((reads & READS_WINDOW) == 0)
-        return true;
-    if (!used && !fields_bool(f, "use_sliding_window", &used))
+    const bool asks = (reads & READS_USE_WINDOW) != 0;
+    bool used = !asks;
+    if (asks && !fields_bool(f, "use_sliding_window", &used))
         return false;
+    if ((reads & READS_WINDOW) == 0)
+        return refuse_other_windows(f, c);
     c->window = json_get(f->object, "sliding_window") != NULL ? 0 : c->architecture->window;
     if (!json_is_null(v) && !fields_int(f, "sliding_window", false, 1, LIMIT_CONTEXT, &c->window))
         return false;
+    if (c->window == 0 && c->architecture->window_pattern > 0 && json_is_null(json_get(f->object, "layer_types")))
+        return fields_refuse(f, "sliding_window", "a number of positions", v);
     c->window = used ? c->window : 0;
-    return true;
+    return asks || refuse_other_windows(f, c);
 }
 
 // Without layer_types: which layers transformers gives a window.
@@ -341,6 +189,21 @@ static bool default_windows(const struct fields *f, struct model_config *c)
         if ((pattern == 0 || (i + 1) % pattern != 0) &&
             ((a->reads & READS_NO_ROPE_LAYERS) == 0 || layer_set_has(&c->unrotated, i)))
             layer_set_add(&c->windowed, i);
+    return true;
+}
+
+// layer_types decides; the pattern must not say something else.
+static bool agrees_with_pattern(const struct fields *f, const struct model_config *c)
+{
+    const struct json *v = json_get(f->object, "sliding_window_pattern");
+    int pattern = 0;
+    if ((c->architecture->reads & READS_WINDOW_PATTERN) == 0 || json_is_null(v))
+        return true;
+    if (!fields_int(f, "sliding_window_pattern", false, 1, LIMIT_LAYERS, &pattern))
+        return false;
+    for (int i = 0; i < c->layers; i++)
+        if (layer_set_has(&c->windowed, i) != ((i + 1) % pattern != 0))
+            return fields_refuse(f, "sliding_window_pattern", "the windows of layer_types", v);
     return true;
 }
 
@@ -367,7 +230,7 @@ static bool read_windows(const struct fields *f, struct model_config *c)
     if (!ok)
         fields_refuse(f, "layer_types", expected, types);
     free(expected);
-    return ok;
+    return ok && agrees_with_pattern(f, c);
 }
 
 // SmolLM3: no_rope_layers has a 1 for each layer with RoPE; without it every fourth layer has none.
@@ -426,7 +289,11 @@ static bool read_experts(const struct fields *f, struct model_config *c)
                     &c->experts_used) ||
         !fields_int(f, qwen ? "moe_intermediate_size" : "intermediate_size", true, 1, LIMIT_SIZE, &c->expert_hidden))
         return false;
-    return !qwen || (fields_bool(f, "norm_topk_prob", &c->experts_normalized) && read_dense_layers(f, c));
+    if (!fields_bool(f, "norm_topk_prob", &c->experts_normalized))
+        return false;
+    if (!qwen && !c->experts_normalized)
+        return fields_refuse(f, "norm_topk_prob", "true", json_get(f->object, "norm_topk_prob"));
+    return !qwen || read_dense_layers(f, c);
 }
 
 // ---- factors
@@ -518,6 +385,6 @@ bool config_read_wrapper(const struct fields *f, const struct wrapper *w, struct
 bool config_from_json(const struct fields *f, struct model_config *to)
 {
     return reject_unsupported(f, to->architecture) && check_gate(f, to->architecture) && read_sizes(f, to) &&
-           read_rope(f, to) && read_unrotated(f, to) && read_windows(f, to) && read_experts(f, to) &&
+           config_read_rope(f, to) && read_unrotated(f, to) && read_windows(f, to) && read_experts(f, to) &&
            read_factors(f, to);
 }
