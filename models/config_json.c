@@ -157,9 +157,9 @@ static bool read_window_size(const struct fields *f, struct model_config *c)
 {
     const unsigned reads = c->architecture->reads;
     const struct json *v = json_get(f->object, "sliding_window");
-    const bool asks = (reads & READS_USE_WINDOW) != 0;
-    bool used = !asks;
-    if (asks && !fields_bool(f, "use_sliding_window", &used))
+    const bool chosen = (reads & READS_USE_WINDOW) != 0;
+    bool used = !chosen;
+    if (chosen && !fields_bool(f, "use_sliding_window", &used))
         return false;
     if ((reads & READS_WINDOW) == 0)
         return refuse_other_windows(f, c);
@@ -169,7 +169,7 @@ static bool read_window_size(const struct fields *f, struct model_config *c)
     if (c->window == 0 && c->architecture->window_pattern > 0 && json_is_null(json_get(f->object, "layer_types")))
         return fields_refuse(f, "sliding_window", "a number of positions", v);
     c->window = used ? c->window : 0;
-    return asks || refuse_other_windows(f, c);
+    return chosen || refuse_other_windows(f, c);
 }
 
 // Without layer_types: which layers transformers gives a window.

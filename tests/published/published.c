@@ -1,4 +1,4 @@
-#include "tests/formats/published.h"
+#include "tests/published/published.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #pragma once
 #include <stdbool.h>
 #include "models/model.h"
-#include "tests/formats/sparse_checkpoint.h"
+#include "tests/published/sparse_checkpoint.h"
 
 struct known_target {
     const char *name;

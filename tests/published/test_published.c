@@ -15,7 +15,7 @@
 #include "models/heads/head.h"
 #include "models/model.h"
 #include "tests/support/check.h"
-#include "tests/formats/published.h"
+#include "tests/published/published.h"
 #include "tests/support/small_model.h"
 
 static int64_t resident_kb(void)

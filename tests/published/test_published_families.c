@@ -12,7 +12,7 @@
 #include "core/memory.h"
 #include "models/config.h"
 #include "models/heads/head.h"
-#include "tests/formats/published.h"
+#include "tests/published/published.h"
 #include "tests/support/check.h"
 #include "tests/support/checkpoint.h"
 #include "tests/support/file_write.h"
