@@ -109,14 +109,15 @@ bool architecture_has_class(const struct architecture *a, const char *class)
     return false;
 }
 
-char *architectures_supported(bool gguf)
+char *architectures_supported(enum name_list list)
 {
+    const bool gguf = list == NAMES_OF_GGUF;
     const char *names[ROWS + WRAPPERS];
     int n = 0;
     for (int i = 0; i < ROWS; i++)
         if (!gguf || architecture_of_gguf(table[i].name, strlen(table[i].name)) == &table[i])
             names[n++] = gguf ? table[i].name : table[i].model_type;
-    for (int i = 0; i < WRAPPERS && !gguf; i++)
+    for (int i = 0; i < WRAPPERS && list == NAMES_OF_ALL; i++)
         names[n++] = wrappers[i].model_type;
     struct text t = { 0 };
     for (int i = 0; i < n; i++) {

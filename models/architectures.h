@@ -91,5 +91,6 @@ bool wrapper_has_text(const struct wrapper *w, const char *model_type);
 // What a family that is known and not supported has beyond the table's, by its name in either format; NULL: not known.
 const char *architecture_lacks(const char *name, size_t n);
 bool architecture_has_class(const struct architecture *a, const char *class);
-// What messages say is expected, such as "llama"; free() it. gguf: names of GGUF; otherwise values of model_type, wrappers' too, as JSON.
-char *architectures_supported(bool gguf);
+// What messages say is expected, such as "llama"; free() it: names of GGUF, or values of model_type as JSON.
+enum name_list { NAMES_OF_GGUF, NAMES_OF_TEXTS, NAMES_OF_ALL }; // ALL: of models of texts, and of wrappers
+char *architectures_supported(enum name_list list);

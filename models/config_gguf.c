@@ -155,7 +155,7 @@ static bool read_architecture(struct source *s)
     if (lacks != NULL)
         return fail(s->err, "%s: general.architecture: %.*s is not supported: it has %s", s->path, (int)name.n, name.s,
                     lacks);
-    char *expected = architectures_supported(true);
+    char *expected = architectures_supported(NAMES_OF_GGUF);
     fail(s->err, "%s: general.architecture: expected %s, found %.*s", s->path, expected,
          (int)(name.n < 64 ? name.n : 64), name.s);
     free(expected);

@@ -13,6 +13,9 @@
 #include "models/config_parts.h"
 #include "formats/json_fields.h"
 
+// Beside enum reads: a setting of experts, without effect where there are none.
+enum { OF_EXPERTS = 1 << 30 };
+
 // Rejects settings that the architecture does not read. null, and values that have no effect, are accepted.
 static bool reject_unsupported(const struct fields *f, const struct architecture *a)
 {
@@ -32,14 +35,12 @@ static bool reject_unsupported(const struct fields *f, const struct architecture
         { "compression_config", "null", 0 },
         { "num_experts", "0", 0 },
         { "num_local_experts", "0", 0 },
-        { "num_experts_per_tok", "0", 0 },
-        { "n_shared_experts", "0", 0 },
-        { "shared_expert_intermediate_size", "0", 0 },
-        { "routed_scaling_factor", "1", 0 },
-        { "scoring_func", "\"softmax\"", 0 },
-        { "n_group", "1", 0 },
-        { "first_k_dense_replace", "0", 0 },
-        { "kv_lora_rank", "null", 0 },
+        { "n_shared_experts", "0", OF_EXPERTS },
+        { "shared_expert_intermediate_size", "0", OF_EXPERTS },
+        { "routed_scaling_factor", "1", OF_EXPERTS },
+        { "scoring_func", "\"softmax\"", OF_EXPERTS },
+        { "n_group", "1", OF_EXPERTS },
+        { "first_k_dense_replace", "0", OF_EXPERTS },
         { "swiglu_limit", "null", 0 },
         { "attention_chunk_size", "null", 0 },
         { "text_config", "null", 0 },
@@ -66,10 +67,10 @@ static bool reject_unsupported(const struct fields *f, const struct architecture
     };
     for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
         const struct json *v = json_get(f->object, settings[i].key);
-        const bool of_experts = (a->experts != NO_EXPERTS && strcmp(settings[i].key, "num_experts_per_tok") == 0) ||
-                                (a->experts == QWEN_EXPERTS && strcmp(settings[i].key, "num_experts") == 0) ||
+        const bool of_experts = (a->experts == QWEN_EXPERTS && strcmp(settings[i].key, "num_experts") == 0) ||
                                 (a->experts == MIXTRAL_EXPERTS && strcmp(settings[i].key, "num_local_experts") == 0);
-        if (json_is_null(v) || (settings[i].read_by & a->reads) != 0 || of_experts)
+        if (json_is_null(v) || (settings[i].read_by & a->reads) != 0 || of_experts ||
+            (settings[i].read_by == OF_EXPERTS && a->experts == NO_EXPERTS))
             continue;
         char *text = json_write(v);
         bool same = strcmp(text, settings[i].inert) == 0 ||
@@ -339,13 +340,13 @@ static bool read_factors(const struct fields *f, struct model_config *c)
     return true;
 }
 
-static bool refuse_family(const struct fields *f, const struct json *type)
+static bool refuse_family(const struct fields *f, const struct json *type, enum name_list list)
 {
     const char *lacks = architecture_lacks(json_text(type), json_text_length(type));
     if (lacks != NULL)
         return fail(f->err, "%s: %s%smodel_type: %s is not supported: it has %s", f->path, f->where,
                     *f->where != '\0' ? "." : "", json_text(type), lacks);
-    char *expected = architectures_supported(false);
+    char *expected = architectures_supported(list);
     fields_refuse(f, "model_type", expected, type);
     free(expected);
     return false;
@@ -355,7 +356,7 @@ bool config_read_family(const struct fields *f, bool required, struct model_conf
 {
     const struct json *type = json_get(f->object, "model_type");
     to->architecture = architecture_of_model_type(json_is_null(type) && !required ? "llama" : json_text(type));
-    return to->architecture != NULL || refuse_family(f, type);
+    return to->architecture != NULL || refuse_family(f, type, required ? NAMES_OF_ALL : NAMES_OF_TEXTS);
 }
 
 // The model of texts in one of texts and images. What the whole says of the quantization and the tied head holds for it.

@@ -129,7 +129,6 @@ static void a_family_refuses_by_the_key(void **unused)
         { "granite", "mlp_bias", "true", "mlp_bias: expected false, found true" },
         { "gemma2", "hidden_activation", "\"silu\"", "hidden_activation: expected \"gelu_pytorch_tanh\"" },
         { "qwen2-gqa", "hidden_act", "\"gelu\"", "hidden_act: expected \"silu\"" },
-        { "mistral-full", "kv_lora_rank", "512", "kv_lora_rank: expected null" },
         { "mistral-full", "swiglu_limit", "7.0", "swiglu_limit: expected null" },
         // factors
         { "gemma2", "query_pre_attn_scalar", "0", "query_pre_attn_scalar: expected a number above 0, found 0" },
@@ -170,7 +169,6 @@ static void a_family_refuses_by_the_key(void **unused)
         { "mixtral", "num_experts_per_tok", NULL, "num_experts_per_tok: expected an integer from 1 to 5" },
         { "mixtral", "norm_topk_prob", "false", "norm_topk_prob: expected true, found false" },
         { "qwen2-gqa", "num_experts", "8", "num_experts: expected 0, found 8" },
-        { "qwen2-gqa", "num_experts_per_tok", "2", "num_experts_per_tok: expected 0, found 2" },
         // RoPE
         { "qwen2-gqa", "partial_rotary_factor", "0.5", "partial_rotary_factor: expected 1, found 0.5" },
         { "phi3", "partial_rotary_factor", "1.5", "partial_rotary_factor: expected a share of a head, an even number" },
