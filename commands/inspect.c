@@ -363,6 +363,8 @@ static void weights_json(const struct inspect *in, struct json *j)
     for (size_t i = 0; in->model != NULL && model_unused(in->model, i) != NULL; i++)
         json_push(ignored, json_new_text(model_unused(in->model, i)));
     json_set(j, "ignored", ignored);
+    if (weights_of_images(in->weights) > 0)
+        json_set(j, "ignored_of_images", json_new_int((int64_t)weights_of_images(in->weights)));
     if (in->tensors)
         json_set(j, "tensors", tensors_json(in));
 }
