@@ -28,8 +28,9 @@ static bool read_rotated(const struct fields *f, const struct fields *of_rope, c
         return true;
     if (!is_phi3(c))
         return fields_refuse(f, "partial_rotary_factor", "1", own);
-    to->rotated = (int)(c->head_dim * part);
-    if (!(part > 0 && part < 1) || to->rotated < 2 || to->rotated % 2 != 0)
+    const bool in_range = part > 0 && part < 1;
+    to->rotated = in_range ? (int)(c->head_dim * part) : 0;
+    if (!in_range || to->rotated < 2 || to->rotated % 2 != 0)
         return fields_refuse(f, "partial_rotary_factor", "a share of a head, an even number of its numbers",
                              json_is_null(own) ? json_get(f->object, "partial_rotary_factor") : own);
     return true;

@@ -172,6 +172,7 @@ static void a_family_refuses_by_the_key(void **unused)
         // RoPE
         { "qwen2-gqa", "partial_rotary_factor", "0.5", "partial_rotary_factor: expected 1, found 0.5" },
         { "phi3", "partial_rotary_factor", "1.5", "partial_rotary_factor: expected a share of a head, an even number" },
+        { "phi3", "partial_rotary_factor", "-1e20", "partial_rotary_factor: expected a share of a head" },
         { "phi3", "partial_rotary_factor", "0", "partial_rotary_factor: expected a share of a head" },
         { "phi3", "partial_rotary_factor", "0.4", "partial_rotary_factor: expected a share of a head, an even number" },
         { "phi3", "original_max_position_embeddings", "\"x\"",
