@@ -223,7 +223,8 @@ static void print_shape(const struct inspect *in)
 {
     const struct model_config *c = &in->config;
     printf("model       %s\n", c->path);
-    printf("family      %s, %s\n", c->architecture->name, c->gguf ? "GGUF" : "Hugging Face");
+    printf("family      %s, %s%s%s\n", c->architecture->name, c->gguf ? "GGUF" : "Hugging Face",
+           c->wrapper != NULL ? ", the text model of " : "", c->wrapper != NULL ? c->wrapper->model_type : "");
     printf("shape       %d layers, width %d, hidden %d, vocabulary %d, context %d\n", c->layers, c->width, c->hidden,
            c->vocab, c->context);
     printf("attention   %d heads of %d, %d for keys and values%s\n", c->heads, c->head_dim, c->kv_heads,
@@ -255,6 +256,9 @@ static void print_tensors(const struct inspect *in)
         printf("            %5d %-6s %9s, %.2f bits per parameter\n", in->kind[k].n, in->kind[k].name,
                amount((double)in->kind[k].bytes, "B", a),
                in->kind[k].parameters > 0 ? 8.0 * (double)in->kind[k].bytes / (double)in->kind[k].parameters : 0);
+    if (weights_of_images(in->weights) > 0)
+        printf("            ignored: %zu tensors of the model of images: texts do not use them\n",
+               weights_of_images(in->weights));
     const char *unused = in->model != NULL ? model_unused(in->model, 0) : NULL;
     for (size_t i = 1; unused != NULL; unused = model_unused(in->model, i++))
         printf("            ignored: %s\n", unused);
@@ -391,6 +395,8 @@ static void weights_json(const struct inspect *in, struct json *j)
     for (size_t i = 0; in->model != NULL && model_unused(in->model, i) != NULL; i++)
         json_push(ignored, json_new_text(model_unused(in->model, i)));
     json_set(j, "ignored", ignored);
+    if (weights_of_images(in->weights) > 0)
+        json_set(j, "ignored_of_images", json_new_int((int64_t)weights_of_images(in->weights)));
     if (in->tensors)
         json_set(j, "tensors", tensors_json(in));
 }

@@ -27,8 +27,8 @@ struct step { // one step of one sequence, for a listener
     const struct verification *verification;
     int kept; // tokens of advance that belong to the text: fewer than advance->n if the text ended
     int64_t propose_ns, verify_ns, advance_ns; // of the whole batch
-    int64_t at_ns; // by the decoder's clock, from the end of the sequence's prefill until the host had these tokens
-    int batch;     // sequences in this step
+    int64_t at_ns;   // by the decoder's clock, from the end of the sequence's prefill until the host had these tokens
+    int batch;       // sequences in this step
     int64_t experts; // that the target's pass read, of all sequences and over all layers; 0: no mixture of experts
 };
 

@@ -1,7 +1,7 @@
 // fuzz_config.c - arbitrary texts as the configuration files of a Hugging Face directory.
 //
 // Input: the files below, concatenated (fuzz.h).
-// reader: models/config_hf.c models/config_json.c models/config_fp8.c models/config.c formats/json_fields.c
+// reader: models/config_hf.c models/config_json.c models/config_json_rope.c models/config_fp8.c models/config.c formats/json_fields.c
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +56,19 @@ static const char *const words[] = { "llama",
                                      "attention_bias",
                                      "tie_word_embeddings",
                                      "rms_norm_eps",
+                                     "text_config",
+                                     "longrope",
+                                     "long_factor",
+                                     "llama_4_scaling_beta",
+                                     "no_rope_layers",
+                                     "use_sliding_window",
+                                     "max_window_layers",
+                                     "sliding_window_pattern",
+                                     "rope_local_base_freq",
+                                     "num_experts",
+                                     "num_experts_per_tok",
+                                     "mlp_only_layers",
+                                     "query_pre_attn_scalar",
                                      "model_type",
                                      "architectures",
                                      "LlamaForCausalLM",
@@ -99,9 +112,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     const struct model_shape shape = model_shape_of(&c);
     insist(shape.width == c.width && model_scratch_bytes(&shape, 1) > 0);
     float *frequency = xcalloc((size_t)c.head_dim, sizeof(*frequency));
-    config_rope(&c.rope, c.head_dim, NULL, frequency);
-    for (int i = 0; i < c.head_dim / 2; i++)
+    config_rope(&c.rope, c.head_dim, c.rope.scaling == ROPE_LONG ? c.rope_long : NULL, frequency);
+    for (int i = 0; i < config_rotated(&c.rope, c.head_dim) / 2; i++)
         insist(isfinite(frequency[i]));
+    insist(c.experts_used <= c.experts && layer_set_count(&c.windowed) <= c.layers);
     free(frequency);
     config_free(&c);
     return 0;

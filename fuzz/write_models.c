@@ -3,7 +3,9 @@
 
 #include <stdlib.h>
 
+#include "core/json.h"
 #include "core/memory.h"
+#include "tests/models/golden_model.h"
 #include "tests/support/checkpoint.h"
 #include "tests/support/small_model.h"
 
@@ -92,12 +94,26 @@ static void put_config(const char *name, const char *files[5])
     free(t.s);
 }
 
+// Configurations of every family.
+static void put_families(void)
+{
+    size_t n;
+    struct json **models = golden_models(&n);
+    for (size_t i = 0; i < n; i++) {
+        char *config = json_write(json_get(models[i], "config"));
+        put_config(json_text(json_get(models[i], "name")), (const char *[5]){ config, "", "", "", "" });
+        free(config);
+    }
+    golden_models_free(models, n);
+}
+
 #define SIZES \
     "\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":2,\"num_attention_heads\":4," \
     "\"vocab_size\":96,\"rms_norm_eps\":1e-5"
 
 void write_configs(void)
 {
+    put_families();
     put_config("tokens", (const char *[5]){
                              "{" SIZES ",\"eos_token_id\":[1,2],\"bos_token_id\":3,\"speclab_inflated_from\":\"a\"}",
                              "{\"eos_token_id\":[2,4]}",

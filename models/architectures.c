@@ -9,6 +9,10 @@
 static const struct architecture table[] = {
     { .name = "llama", .model_type = "llama", .classes = { "LlamaForCausalLM", "MedusaModelLlama" }, .reads = READS_ATTENTION_BIAS },
     { .name = "llama", .model_type = "mistral", .classes = { "MistralForCausalLM" }, .kv_heads_needed = true, .reads = READS_WINDOW, .window = 4096 },
+    { .name = "llama", .model_type = "ministral", .classes = { "MinistralForCausalLM" }, .kv_heads_needed = true, .head_dim_needed = true,
+      .reads = READS_WINDOW | READS_LAYER_TYPES, .window = 4096 },
+    { .name = "mistral3", .model_type = "ministral3", .classes = { "Ministral3ForCausalLM" }, .no_gguf = true, .kv_heads_needed = true, .head_dim_needed = true, .norm_eps = 1e-5,
+      .reads = READS_WINDOW | READS_QUERY_RISE },
     { .name = "llama", .model_type = "mixtral", .classes = { "MixtralForCausalLM" }, .kv_heads_needed = true, .norm_eps = 1e-5, .theta = 1e6, .experts = MIXTRAL_EXPERTS,
       .reads = READS_WINDOW },
     { .name = "qwen2", .model_type = "qwen2", .classes = { "Qwen2ForCausalLM" }, .kv_heads_needed = true, .gguf_rope = GGUF_ROPE_NEOX, .qkv_bias = true,
@@ -33,13 +37,18 @@ static const struct architecture table[] = {
     { .name = "smollm3", .model_type = "smollm3", .classes = { "SmolLM3ForCausalLM" }, .kv_heads_needed = true, .tied = true, .theta = 2e6,
       .reads = READS_ATTENTION_BIAS | READS_WINDOW | READS_USE_WINDOW | READS_NO_ROPE_LAYERS },
 };
+
+static const struct wrapper wrappers[] = {
+    { "mistral3", "Mistral3ForConditionalGeneration", { "mistral", "ministral3" }, { 0 } },
+    { "gemma3", "Gemma3ForConditionalGeneration", { "gemma3_text" }, { .heads = 8, .kv_heads = 4, .head_dim = 256, .vocab = 262208, .context = 131072 } },
+};
 // clang-format on
-enum { ROWS = sizeof(table) / sizeof(*table) };
+enum { ROWS = sizeof(table) / sizeof(*table), WRAPPERS = sizeof(wrappers) / sizeof(*wrappers) };
 
 const struct architecture *architecture_of_gguf(const char *name, size_t n)
 {
     for (int i = 0; i < ROWS; i++)
-        if (strlen(table[i].name) == n && memcmp(table[i].name, name, n) == 0)
+        if (!table[i].no_gguf && strlen(table[i].name) == n && memcmp(table[i].name, name, n) == 0)
             return &table[i];
     return NULL;
 }
@@ -52,6 +61,46 @@ const struct architecture *architecture_of_model_type(const char *model_type)
     return NULL;
 }
 
+const struct wrapper *wrapper_of_model_type(const char *model_type)
+{
+    for (int i = 0; i < WRAPPERS; i++)
+        if (strcmp(wrappers[i].model_type, model_type) == 0)
+            return &wrappers[i];
+    return NULL;
+}
+
+bool wrapper_has_text(const struct wrapper *w, const char *model_type)
+{
+    for (size_t i = 0; i < sizeof(w->text) / sizeof(*w->text) && w->text[i] != NULL; i++)
+        if (strcmp(w->text[i], model_type) == 0)
+            return true;
+    return false;
+}
+
+const char *architecture_lacks(const char *name, size_t n)
+{
+    static const struct {
+        const char *names[4], *what;
+    } known[] = {
+        { { "gpt_oss", "gpt-oss" }, "attention sinks and experts in MXFP4 with biases and a clamped gate" },
+        { { "deepseek_v2", "deepseek_v3", "deepseek2" }, "multi-head latent attention and shared experts" },
+        { { "qwen2_moe", "qwen2moe" }, "shared experts" },
+        { { "qwen3_next", "qwen3next" }, "layers of linear attention and shared experts" },
+        { { "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe" }, "positions of images" },
+        { { "qwen2vl", "qwen3vl", "qwen3vlmoe" }, "positions of images" },
+        { { "llama4", "llama4_text" }, "attention in chunks and shared experts" },
+        { { "gemma3n", "gemma3n_text" }, "embeddings of each layer" },
+        { { "cohere", "cohere2", "command-r" }, "LayerNorms and parallel residuals" },
+        { { "phi", "phi2", "phimoe" }, "LayerNorms" },
+        { { "mistral3" }, "queries that grow with the position" }, // of GGUF files
+    };
+    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+        for (int k = 0; k < 4 && known[i].names[k] != NULL; k++)
+            if (strlen(known[i].names[k]) == n && memcmp(known[i].names[k], name, n) == 0)
+                return known[i].what;
+    return NULL;
+}
+
 bool architecture_has_class(const struct architecture *a, const char *class)
 {
     for (size_t i = 0; i < sizeof(a->classes) / sizeof(*a->classes) && a->classes[i] != NULL; i++)
@@ -60,14 +109,20 @@ bool architecture_has_class(const struct architecture *a, const char *class)
     return false;
 }
 
-char *architectures_supported(bool gguf)
+char *architectures_supported(enum name_list list)
 {
+    const bool gguf = list == NAMES_OF_GGUF;
+    const char *names[ROWS + WRAPPERS];
+    int n = 0;
+    for (int i = 0; i < ROWS; i++)
+        if (!gguf || architecture_of_gguf(table[i].name, strlen(table[i].name)) == &table[i])
+            names[n++] = gguf ? table[i].name : table[i].model_type;
+    for (int i = 0; i < WRAPPERS && list == NAMES_OF_ALL; i++)
+        names[n++] = wrappers[i].model_type;
     struct text t = { 0 };
-    for (int i = 0; i < ROWS; i++) {
-        if (gguf && architecture_of_gguf(table[i].name, strlen(table[i].name)) != &table[i])
-            continue;
-        text_puts(&t, i == 0 ? "" : i == ROWS - 1 ? " or " : ", ");
-        text_printf(&t, gguf ? "%s" : "\"%s\"", gguf ? table[i].name : table[i].model_type);
+    for (int i = 0; i < n; i++) {
+        text_puts(&t, i == 0 ? "" : i == n - 1 ? " or " : ", ");
+        text_printf(&t, gguf ? "%s" : "\"%s\"", names[i]);
     }
     return t.s;
 }

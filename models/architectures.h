@@ -38,6 +38,8 @@ enum reads {
     READS_LOCAL_ROPE = 1 << 8,     // rope_local_base_freq, or rope_parameters of each type of layer
     READS_PARTIAL_ROPE =
         1 << 9, // partial_rotary_factor, original_max_position_embeddings; rope_scaling of type longrope
+    READS_LAYER_TYPES = 1 << 10, // layer_types, where use_sliding_window is not read
+    READS_QUERY_RISE = 1 << 11,  // llama_4_scaling_beta: queries grow behind original_max_position_embeddings
 };
 
 enum expert_layers {
@@ -51,6 +53,7 @@ struct architecture {
         *name; // GGUF: general.architecture, and what its keys begin with ("llama.block_count"); rows may share one
     const char *model_type; // config.json
     const char *classes[4]; // config.json: `architectures` is one of these; NULL: no more
+    bool no_gguf;           // its GGUF files are not supported
     enum gguf_rope gguf_rope;
     unsigned reads; // of enum reads
     enum norm_places norms;
@@ -71,9 +74,23 @@ struct architecture {
     int window_pattern;   // layers i with (i + 1) % pattern have the window, the others see all; 0: all layers have it
 };
 
+// A model of texts and images: its text model's configuration is an object in config.json, and its tensors have names of their own.
+struct wrapper {
+    const char *model_type, *class;
+    const char *text[2]; // model_type of text_config; the first one where it has none
+    struct {
+        int heads, kv_heads, head_dim, vocab, context;
+    } sizes; // of the text model where text_config has none, as in published files; 0: it must have them
+};
+
 // NULL: not supported. The name has n bytes.
 const struct architecture *architecture_of_gguf(const char *name, size_t n);
 const struct architecture *architecture_of_model_type(const char *model_type);
+const struct wrapper *wrapper_of_model_type(const char *model_type);
+bool wrapper_has_text(const struct wrapper *w, const char *model_type);
+// What a family that is known and not supported has beyond the table's, by its name in either format; NULL: not known.
+const char *architecture_lacks(const char *name, size_t n);
 bool architecture_has_class(const struct architecture *a, const char *class);
-// What messages say is expected, such as "llama"; free() it. gguf: names of GGUF; otherwise values of model_type, as JSON.
-char *architectures_supported(bool gguf);
+// What messages say is expected, such as "llama"; free() it: names of GGUF, or values of model_type as JSON.
+enum name_list { NAMES_OF_GGUF, NAMES_OF_TEXTS, NAMES_OF_ALL }; // ALL: of models of texts, and of wrappers
+char *architectures_supported(enum name_list list);

@@ -55,8 +55,8 @@ static bool check_rope(const struct model_config *c, const struct rope *r, const
                     g ? "rope_factors_long.weight" : "rope_scaling.long_factor", MAX_ROTATED,
                     config_rotated(r, c->head_dim));
     if (r->scaling == ROPE_YARN && !(r->low > 0 && r->high >= r->low && r->high <= 1e6))
-        return fail(err, "%s: rope_scaling: expected 0 < beta_slow <= beta_fast, found %g and %g", file, r->low,
-                    r->high);
+        return fail(err, "%s: %s%s: expected 0 < %sbeta_slow <= %sbeta_fast, found %g and %g", file, prefix,
+                    g ? ".rope.scaling" : "rope_scaling", g ? "yarn_" : "", g ? "yarn_" : "", r->low, r->high);
     return r->scaling != ROPE_LLAMA3 || (r->low > 0 && r->high > r->low && r->high <= 1e6) ||
            fail(err, "%s: rope_scaling: expected 0 < low_freq_factor < high_freq_factor, found %g and %g", file, r->low,
                 r->high);

@@ -9,6 +9,7 @@
 struct architecture;
 struct error;
 struct json;
+struct wrapper;
 
 enum { MAX_ENDS = 16, MAX_LAYERS = 1024, MAX_ROTATED = 512 };
 
@@ -59,6 +60,7 @@ struct model_config {
     char *path; // the file or directory; owned
     bool gguf;
     const struct architecture *architecture; // a row of the table in architectures.c
+    const struct wrapper *wrapper;           // of the model whose text part this is; NULL: the model has no other parts
     int layers, width, heads, kv_heads, head_dim, hidden, vocab, context;
     float norm_eps;
     bool tied;           // the LM head is the embedding

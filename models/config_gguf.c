@@ -151,7 +151,11 @@ static bool read_architecture(struct source *s)
     s->architecture = architecture_of_gguf(name.s, name.n);
     if (s->architecture != NULL)
         return true;
-    char *expected = architectures_supported(true);
+    const char *lacks = architecture_lacks(name.s, name.n);
+    if (lacks != NULL)
+        return fail(s->err, "%s: general.architecture: %.*s is not supported: it has %s", s->path, (int)name.n, name.s,
+                    lacks);
+    char *expected = architectures_supported(NAMES_OF_GGUF);
     fail(s->err, "%s: general.architecture: expected %s, found %.*s", s->path, expected,
          (int)(name.n < 64 ? name.n : 64), name.s);
     free(expected);
@@ -320,7 +324,10 @@ static bool read_windows(struct source *s, struct model_config *c)
     if ((a->reads & READS_LOCAL_ROPE) == 0)
         return true;
     c->window_rope = (struct rope){ .theta = 10000 };
-    return read_real(s, "rope.freq_base_swa", false, &c->window_rope.theta);
+    if (!read_real(s, "rope.freq_base_swa", false, &c->window_rope.theta))
+        return false;
+    return c->window_rope.theta >= 1 ||
+           fail(s->err, "%s: %s: expected a number from 1, found %g", s->path, s->key, c->window_rope.theta);
 }
 
 // The scale of scores is of the width divided by the heads in the largest models of Gemma, which llama.cpp knows by their layers.
@@ -338,8 +345,11 @@ static bool read_experts(struct source *s, struct model_config *c)
         return true;
     c->expert_hidden = c->hidden;
     c->experts_normalized = true;
-    if (!read_int(s, "expert_count", true, 0, LIMIT_EXPERTS, &c->experts) || c->experts == 0)
-        return c->experts == 0;
+    const int least = s->architecture->experts != NO_EXPERTS ? 1 : 0;
+    if (!read_int(s, "expert_count", true, least, LIMIT_EXPERTS, &c->experts))
+        return false;
+    if (c->experts == 0)
+        return true;
     return read_int(s, "expert_used_count", true, 1, c->experts < MAX_MIXED ? c->experts : MAX_MIXED,
                     &c->experts_used) &&
            read_int(s, "expert_feed_forward_length", false, 1, LIMIT_SIZE, &c->expert_hidden);

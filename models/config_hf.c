@@ -17,6 +17,8 @@
 struct source {
     char *path;                                            // of config.json
     struct json *config, *generation, *tokenizer, *tokens; // NULL: the file does not exist
+    const struct json *text; // text_config of a model of texts and images, otherwise config
+    const char *where;       // its path in config.json
     char *generation_path, *tokenizer_path, *tokens_path;
     struct error *err;
 };
@@ -59,12 +61,17 @@ static bool read_architecture(struct source *s, struct model_config *c)
 {
     const struct json *classes = json_get(s->config, "architectures");
     const struct fields f = fields_of(s);
-    if (!config_read_family(&f, true, c) || !reject_own_code(s))
+    const struct wrapper *w = wrapper_of_model_type(json_text(json_get(s->config, "model_type")));
+    struct fields text = f;
+    if (!(w != NULL ? config_read_wrapper(&f, w, &text, c) : config_read_family(&f, true, c)) || !reject_own_code(s))
         return false;
+    s->text = text.object;
+    s->where = text.where;
     const char *class = json_text(json_at(classes, 0));
-    if (json_is_null(classes) || (json_count(classes) == 1 && architecture_has_class(c->architecture, class)))
+    const bool known = w != NULL ? strcmp(class, w->class) == 0 : architecture_has_class(c->architecture, class);
+    if (json_is_null(classes) || (json_count(classes) == 1 && known))
         return true;
-    char *expected = xformat("[\"%s\"]", c->architecture->classes[0]);
+    char *expected = xformat("[\"%s\"]", w != NULL ? w->class : c->architecture->classes[0]);
     refuse(s, "architectures", expected, classes);
     free(expected);
     return false;
@@ -72,8 +79,28 @@ static bool read_architecture(struct source *s, struct model_config *c)
 
 static bool read_layers(struct source *s, struct model_config *c)
 {
-    const struct fields f = fields_of(s);
-    return config_from_json(&f, c);
+    const struct fields f = fields_of(s), text = { s->path, s->where, s->text, s->err };
+    bool tied = false;
+    if (!config_from_json(&text, c))
+        return false;
+    // transformers ties the head if the whole model's configuration says so.
+    const struct json *whole = json_get(s->config, "tie_word_embeddings"),
+                      *own = json_get(s->text, "tie_word_embeddings");
+    if (c->wrapper == NULL || json_is_null(whole))
+        return true;
+    if (!fields_bool(&f, "tie_word_embeddings", &tied))
+        return false;
+    if (!json_is_null(own) && json_bool(own) != tied)
+        return fields_refuse(&text, "tie_word_embeddings", "the same as tie_word_embeddings of the whole model", own);
+    c->tied = tied;
+    return true;
+}
+
+// Of config.json, or of the text model in it.
+static const struct json *own_or_texts(const struct source *s, const char *key)
+{
+    const struct json *own = json_get(s->config, key);
+    return json_is_null(own) ? json_get(s->text, key) : own;
 }
 
 // The id of a token by its text; -1: not in tokenizer.json.
@@ -113,7 +140,7 @@ static bool add_ends(struct source *s, struct model_config *c, const char *file,
 static bool read_ends(struct source *s, struct model_config *c)
 {
     if (!add_ends(s, c, s->generation_path, json_get(s->generation, "eos_token_id")) ||
-        !add_ends(s, c, s->path, json_get(s->config, "eos_token_id")))
+        !add_ends(s, c, s->path, own_or_texts(s, "eos_token_id")))
         return false;
     const char *eos = token_text(json_get(s->tokenizer, "eos_token"));
     int64_t id = *eos != '\0' ? token_id(s, eos) : -1;
@@ -163,7 +190,7 @@ static bool read_beginning(struct source *s, struct model_config *c)
     const struct json *add = json_get(s->tokenizer, "add_bos_token");
     c->add_bos = json_is_bool(add) ? json_bool(add) : first != NULL;
 
-    const struct json *id = json_get(s->config, "bos_token_id");
+    const struct json *id = own_or_texts(s, "bos_token_id");
     int64_t bos = json_is_int(id) ? json_int(id) : -1;
     const char *text = c->add_bos && first != NULL ? first : named;
     if (*text != '\0' && token_id(s, text) >= 0)

@@ -14,6 +14,9 @@
 #include "models/fp8.h"
 #include "formats/json_fields.h"
 
+// Beside enum reads: a setting of experts, without effect where there are none.
+enum { OF_EXPERTS = 1 << 30 };
+
 // Rejects settings that the architecture does not read. null, and values that have no effect, are accepted.
 static bool reject_unsupported(const struct fields *f, const struct architecture *a)
 {
@@ -32,6 +35,17 @@ static bool reject_unsupported(const struct fields *f, const struct architecture
         { "compression_config", "null", 0 },
         { "num_experts", "0", 0 },
         { "num_local_experts", "0", 0 },
+        { "n_shared_experts", "0", OF_EXPERTS },
+        { "shared_expert_intermediate_size", "0", OF_EXPERTS },
+        { "routed_scaling_factor", "1", OF_EXPERTS },
+        { "scoring_func", "\"softmax\"", OF_EXPERTS },
+        { "n_group", "1", OF_EXPERTS },
+        { "first_k_dense_replace", "0", OF_EXPERTS },
+        { "swiglu_limit", "null", 0 },
+        { "attention_chunk_size", "null", 0 },
+        { "text_config", "null", 0 },
+        { "vision_config", "null", 0 },
+        { "rope_local_base_freq", "null", READS_LOCAL_ROPE },
         { "pretraining_tp", "1", 0 },
         { "rope_interleaved", "false", 0 },
         { "is_encoder_decoder", "false", 0 },
@@ -55,7 +69,8 @@ static bool reject_unsupported(const struct fields *f, const struct architecture
         const struct json *v = json_get(f->object, settings[i].key);
         const bool of_experts = (a->experts == QWEN_EXPERTS && strcmp(settings[i].key, "num_experts") == 0) ||
                                 (a->experts == MIXTRAL_EXPERTS && strcmp(settings[i].key, "num_local_experts") == 0);
-        if (json_is_null(v) || (settings[i].read_by & a->reads) != 0 || of_experts)
+        if (json_is_null(v) || (settings[i].read_by & a->reads) != 0 || of_experts ||
+            (settings[i].read_by == OF_EXPERTS && a->experts == NO_EXPERTS))
             continue;
         char *text = json_write(v);
         bool same = strcmp(text, settings[i].inert) == 0 ||
@@ -90,25 +105,30 @@ static bool check_gate(const struct fields *f, const struct architecture *a)
 
 static bool read_sizes(const struct fields *f, struct model_config *c)
 {
-    c->context = 2048; // LlamaConfig's default
+    static const struct wrapper none = { .sizes = { .context = 2048 } }; // LlamaConfig's default
+    const struct wrapper *w = c->wrapper != NULL && c->wrapper->sizes.context > 0 ? c->wrapper : &none;
     const struct architecture *a = c->architecture;
+    c->context = w->sizes.context;
+    c->vocab = w->sizes.vocab;
+    c->heads = w->sizes.heads;
     double eps = a->norm_eps != 0 ? a->norm_eps : 1e-6;
     if (!fields_int(f, "num_hidden_layers", true, 1, LIMIT_LAYERS, &c->layers) ||
         !fields_int(f, "hidden_size", true, 1, LIMIT_SIZE, &c->width) ||
         !fields_int(f, "intermediate_size", true, 1, LIMIT_SIZE, &c->hidden) ||
-        !fields_int(f, "vocab_size", true, 1, LIMIT_VOCAB, &c->vocab) ||
+        !fields_int(f, "vocab_size", c->vocab == 0, 1, LIMIT_VOCAB, &c->vocab) ||
         !fields_int(f, "max_position_embeddings", false, 1, LIMIT_CONTEXT, &c->context) ||
-        !fields_int(f, "num_attention_heads", true, 1, LIMIT_HEADS, &c->heads))
+        !fields_int(f, "num_attention_heads", c->heads == 0, 1, LIMIT_HEADS, &c->heads))
         return false;
-    c->kv_heads = c->heads;
-    c->head_dim = c->width / c->heads;
+    c->kv_heads = w->sizes.kv_heads > 0 ? w->sizes.kv_heads : c->heads;
+    c->head_dim = w->sizes.head_dim > 0 ? w->sizes.head_dim : c->width / c->heads;
     if (json_is_null(json_get(f->object, "head_dim")) && !a->head_dim_needed && c->width % c->heads != 0)
         return fields_refuse(f, "num_attention_heads", "a divisor of hidden_size, as there is no head_dim",
                              json_get(f->object, "num_attention_heads"));
     c->tied = a->tied;
     c->attention_bias = a->qkv_bias;
-    if (!fields_int(f, "num_key_value_heads", a->kv_heads_needed, 1, LIMIT_HEADS, &c->kv_heads) ||
-        !fields_int(f, "head_dim", a->head_dim_needed, 2, LIMIT_SIZE, &c->head_dim) ||
+    if (!fields_int(f, "num_key_value_heads", a->kv_heads_needed && w->sizes.kv_heads == 0, 1, LIMIT_HEADS,
+                    &c->kv_heads) ||
+        !fields_int(f, "head_dim", a->head_dim_needed && w->sizes.head_dim == 0, 2, LIMIT_SIZE, &c->head_dim) ||
         !fields_bool(f, "tie_word_embeddings", &c->tied) || !fields_bool(f, "attention_bias", &c->attention_bias) ||
         !fields_real(f, "rms_norm_eps", false, &eps))
         return false;
@@ -116,186 +136,41 @@ static bool read_sizes(const struct fields *f, struct model_config *c)
     return true;
 }
 
-static bool is_phi3(const struct model_config *c)
-{
-    return (c->architecture->reads & READS_PARTIAL_ROPE) != 0;
-}
-
-// partial_rotary_factor, beside RoPE's other keys or among them: the share of a head that is rotated.
-static bool read_rotated(const struct fields *f, const struct fields *of_rope, const struct model_config *c,
-                         struct rope *to)
-{
-    double part = 1;
-    const struct json *own = json_get(of_rope->object, "partial_rotary_factor");
-    if ((is_phi3(c) && !fields_real(f, "partial_rotary_factor", false, &part)) ||
-        !fields_real(of_rope, "partial_rotary_factor", false, &part))
-        return false;
-    if (part == 1)
-        return true;
-    if (!is_phi3(c))
-        return fields_refuse(f, "partial_rotary_factor", "1", own);
-    to->rotated = (int)(c->head_dim * part);
-    if (!(part > 0 && part < 1) || to->rotated < 2 || to->rotated % 2 != 0)
-        return fields_refuse(f, "partial_rotary_factor", "a share of a head, an even number of its numbers",
-                             json_is_null(own) ? json_get(f->object, "partial_rotary_factor") : own);
-    return true;
-}
-
-// original_max_position_embeddings, among RoPE's keys or, of LongRoPE, beside them.
-static bool read_original(const struct fields *f, const struct fields *of_rope, struct rope *to)
-{
-    const bool own = !json_is_null(json_get(of_rope->object, "original_max_position_embeddings"));
-    return fields_int(own ? of_rope : f, "original_max_position_embeddings", true, 2, LIMIT_CONTEXT, &to->original);
-}
-
-static bool read_factor_list(const struct fields *of_rope, const char *key, int n, float *to)
-{
-    const struct json *list = json_get(of_rope->object, key);
-    char expected[64];
-    bool ok = json_is_array(list) && json_count(list) == (size_t)n && n <= MAX_ROTATED / 2;
-    for (int i = 0; i < n && ok; i++) {
-        const double x = json_number(json_at(list, (size_t)i));
-        ok = json_is_number(json_at(list, (size_t)i)) && x > 0 && x <= 1e9;
-        to[i] = (float)x;
-    }
-    snprintf(expected, sizeof(expected), "a list of %d numbers above 0", n);
-    return ok || fields_refuse(of_rope, key, expected, list);
-}
-
-// LongRoPE: its factor of cosines and sines follows from the extension of the context.
-static bool read_long(const struct fields *f, const struct fields *of_rope, struct model_config *c, struct rope *to)
-{
-    const int n = config_rotated(to, c->head_dim) / 2;
-    double given = 0;
-    if (!read_original(f, of_rope, to) || !read_factor_list(of_rope, "short_factor", n, c->rope_short) ||
-        !read_factor_list(of_rope, "long_factor", n, c->rope_long))
-        return false;
-    double factor = (double)c->context / to->original;
-    if (!fields_real(of_rope, "factor", false, &factor) || !fields_real(of_rope, "attention_factor", false, &given))
-        return false;
-    if (given < 0 || given > 1e6)
-        return fields_refuse(of_rope, "attention_factor", "a number above 0",
-                             json_get(of_rope->object, "attention_factor"));
-    to->scaling = ROPE_LONG;
-    to->angle_factor = (float)(given > 0 ? given : factor <= 1 ? 1 : sqrt(1 + log(factor) / log(to->original)));
-    return true;
-}
-
-static double yarn_scale(double factor, double by)
-{
-    return factor <= 1 ? 1 : 0.1 * by * log(factor) + 1;
-}
-
-static bool read_yarn(const struct fields *f, const struct fields *of_rope, struct rope *to)
-{
-    double given = 0, mscale = 0, all = 0;
-    bool truncate = true;
-    to->low = 1;
-    to->high = 32;
-    if (!read_original(f, of_rope, to) || !fields_real(of_rope, "beta_slow", false, &to->low) ||
-        !fields_real(of_rope, "beta_fast", false, &to->high) || !fields_bool(of_rope, "truncate", &truncate) ||
-        !fields_real(of_rope, "attention_factor", false, &given) || !fields_real(of_rope, "mscale", false, &mscale) ||
-        !fields_real(of_rope, "mscale_all_dim", false, &all))
-        return false;
-    if (given < 0 || given > 1e6)
-        return fields_refuse(of_rope, "attention_factor", "a number above 0",
-                             json_get(of_rope->object, "attention_factor"));
-    to->scaling = ROPE_YARN;
-    to->untruncated = !truncate;
-    to->angle_factor = (float)(given > 0                 ? given
-                               : mscale != 0 && all != 0 ? yarn_scale(to->factor, mscale) / yarn_scale(to->factor, all)
-                                                         : yarn_scale(to->factor, 1));
-    return true;
-}
-
-// One RoPE, from the object that scales it (data null: none does). theta: where the object has none.
-static bool read_one_rope(const struct fields *f, const char *where, const struct json *rope, double theta,
-                          struct model_config *c, struct rope *to)
-{
-    const struct fields of_rope = { f->path, where, rope, f->err };
-    to->theta = theta;
-    if (!fields_real(&of_rope, "rope_theta", false, &to->theta) || !read_rotated(f, &of_rope, c, to))
-        return false;
-    const struct json *type = json_get(rope, "rope_type"), *old_type = json_get(rope, "type");
-    // Versions of transformers differ in which of the two they use.
-    if (!json_is_null(type) && !json_is_null(old_type) && strcmp(json_text(type), json_text(old_type)) != 0)
-        return fields_refuse(&of_rope, "type", "the same as rope_type", old_type);
-    if (json_is_null(type))
-        type = old_type;
-    const char *name = json_is_text(type) ? json_text(type) : "default";
-    if (!json_is_null(type) && !json_is_text(type))
-        return fields_refuse(f, where, "one rope for all layers, with a rope_type", rope);
-    if (strcmp(name, "default") == 0)
-        return true;
-    if (strcmp(name, "longrope") == 0 || ((strcmp(name, "su") == 0 || strcmp(name, "yarn") == 0) && is_phi3(c)))
-        return read_long(f, &of_rope, c, to);
-    if (!fields_real(&of_rope, "factor", true, &to->factor))
-        return false;
-    if (strcmp(name, "yarn") == 0)
-        return read_yarn(f, &of_rope, to);
-    if (strcmp(name, "linear") == 0) {
-        to->scaling = ROPE_LINEAR;
-        return true;
-    }
-    if (strcmp(name, "llama3") != 0)
-        return fields_refuse(f, where, "a rope_type of default, linear, llama3, yarn or longrope", type);
-    double original = 0;
-    if (!fields_real(&of_rope, "low_freq_factor", true, &to->low) ||
-        !fields_real(&of_rope, "high_freq_factor", true, &to->high) ||
-        !fields_real(&of_rope, "original_max_position_embeddings", true, &original))
-        return false;
-    if (!(original >= 1 && original <= LIMIT_CONTEXT))
-        return fields_refuse(f, "original_max_position_embeddings", "a number of positions",
-                             json_get(rope, "original_max_position_embeddings"));
-    to->original = (int)original;
-    to->scaling = ROPE_LLAMA3;
-    return true;
-}
-
-// transformers 4 writes rope_theta and rope_scaling, transformers 5 rope_parameters, which contains both; of a model whose layers
-// with a window have a RoPE of their own, one object for each type of layer.
-static bool read_rope(const struct fields *f, struct model_config *c)
-{
-    const struct json *new = json_get(f->object, "rope_parameters"), *old = json_get(f->object, "rope_scaling");
-    const bool local = (c->architecture->reads & READS_LOCAL_ROPE) != 0;
-    if (!json_is_null(new) && !json_is_null(old))
-        return fields_refuse(f, "rope_scaling", "nothing beside rope_parameters", old);
-    const char *where = json_is_null(new) ? "rope_scaling" : "rope_parameters";
-    const struct json *rope = json_is_null(new) ? old : new;
-    if (!json_is_null(rope) && !json_is_object(rope))
-        return fields_refuse(f, where, "an object", rope);
-    const struct json *full = json_get(rope, "full_attention"), *windowed = json_get(rope, "sliding_attention");
-    const bool per_type = full != NULL || windowed != NULL;
-    if (per_type && !local)
-        return fields_refuse(f, where, "one rope for all layers, with a rope_type", rope);
-
-    double theta = c->architecture->theta != 0 ? c->architecture->theta : 10000, of_windows = 10000;
-    if (!fields_real(f, "rope_theta", false, &theta) ||
-        (local && !fields_real(f, "rope_local_base_freq", false, &of_windows)) ||
-        !read_one_rope(f, where, per_type ? full : rope, theta, c, &c->rope))
-        return false;
-    if (!json_is_null(json_get(f->object, "rope_theta")) && theta != c->rope.theta)
-        return fields_refuse(f, "rope_theta", "the same in rope_parameters", json_get(f->object, "rope_theta"));
-    return !local || read_one_rope(f, where, per_type ? windowed : NULL, of_windows, c, &c->window_rope);
-}
-
 // ---- layers
+
+// Keys that other families read, where they say something else of the windows than this one does.
+static bool refuse_other_windows(const struct fields *f, const struct model_config *c)
+{
+    const struct json *use = json_get(f->object, "use_sliding_window"),
+                      *layers = json_get(f->object, "max_window_layers"),
+                      *pattern = json_get(f->object, "sliding_window_pattern");
+    if (!json_is_null(use) && !(json_is_bool(use) && json_bool(use) == (c->window > 0)))
+        return fields_refuse(f, "use_sliding_window", c->window > 0 ? "true, as there is a window" : "false", use);
+    if (c->window > 0 && !json_is_null(layers))
+        return fields_refuse(f, "max_window_layers", "nothing", layers);
+    if (c->window > 0 && !json_is_null(pattern) && (c->architecture->reads & READS_WINDOW_PATTERN) == 0)
+        return fields_refuse(f, "sliding_window_pattern", "nothing", pattern);
+    return true;
+}
 
 // sliding_window, null where use_sliding_window is false. 0: no layer has one.
 static bool read_window_size(const struct fields *f, struct model_config *c)
 {
     const unsigned reads = c->architecture->reads;
     const struct json *v = json_get(f->object, "sliding_window");
-    bool used = (reads & READS_USE_WINDOW) == 0;
-    if ((reads & READS_WINDOW) == 0)
-        return true;
-    if (!used && !fields_bool(f, "use_sliding_window", &used))
+    const bool chosen = (reads & READS_USE_WINDOW) != 0;
+    bool used = !chosen;
+    if (chosen && !fields_bool(f, "use_sliding_window", &used))
         return false;
+    if ((reads & READS_WINDOW) == 0)
+        return refuse_other_windows(f, c);
     c->window = json_get(f->object, "sliding_window") != NULL ? 0 : c->architecture->window;
     if (!json_is_null(v) && !fields_int(f, "sliding_window", false, 1, LIMIT_CONTEXT, &c->window))
         return false;
+    if (c->window == 0 && c->architecture->window_pattern > 0 && json_is_null(json_get(f->object, "layer_types")))
+        return fields_refuse(f, "sliding_window", "a number of positions", v);
     c->window = used ? c->window : 0;
-    return true;
+    return chosen || refuse_other_windows(f, c);
 }
 
 // Without layer_types: which layers transformers gives a window.
@@ -318,6 +193,21 @@ static bool default_windows(const struct fields *f, struct model_config *c)
     return true;
 }
 
+// layer_types decides; the pattern must not say something else.
+static bool agrees_with_pattern(const struct fields *f, const struct model_config *c)
+{
+    const struct json *v = json_get(f->object, "sliding_window_pattern");
+    int pattern = 0;
+    if ((c->architecture->reads & READS_WINDOW_PATTERN) == 0 || json_is_null(v))
+        return true;
+    if (!fields_int(f, "sliding_window_pattern", false, 1, LIMIT_LAYERS, &pattern))
+        return false;
+    for (int i = 0; i < c->layers; i++)
+        if (layer_set_has(&c->windowed, i) != ((i + 1) % pattern != 0))
+            return fields_refuse(f, "sliding_window_pattern", "the windows of layer_types", v);
+    return true;
+}
+
 static bool read_windows(const struct fields *f, struct model_config *c)
 {
     const struct json *types = json_get(f->object, "layer_types");
@@ -325,9 +215,9 @@ static bool read_windows(const struct fields *f, struct model_config *c)
         return false;
     if (json_is_null(types) && c->window > 0)
         return default_windows(f, c);
-    const bool one =
-        c->window > 0 && c->architecture->window_pattern == 0 &&
-        (c->architecture->reads & READS_USE_WINDOW) == 0; // Mistral: transformers does not read layer_types
+    const bool one = c->window > 0 && c->architecture->window_pattern == 0 &&
+                     (c->architecture->reads & (READS_USE_WINDOW | READS_LAYER_TYPES)) ==
+                         0; // Mistral: transformers does not read layer_types
     char *expected = one ? xstrdup("nothing: all layers have the window")
                          : xformat("a list of %d times \"full_attention\"%s", c->layers,
                                    c->window > 0 ? " or \"sliding_attention\"" : "");
@@ -341,7 +231,7 @@ static bool read_windows(const struct fields *f, struct model_config *c)
     if (!ok)
         fields_refuse(f, "layer_types", expected, types);
     free(expected);
-    return ok;
+    return ok && agrees_with_pattern(f, c);
 }
 
 // SmolLM3: no_rope_layers has a 1 for each layer with RoPE; without it every fourth layer has none.
@@ -400,7 +290,11 @@ static bool read_experts(const struct fields *f, struct model_config *c)
                     &c->experts_used) ||
         !fields_int(f, qwen ? "moe_intermediate_size" : "intermediate_size", true, 1, LIMIT_SIZE, &c->expert_hidden))
         return false;
-    return !qwen || (fields_bool(f, "norm_topk_prob", &c->experts_normalized) && read_dense_layers(f, c));
+    if (!fields_bool(f, "norm_topk_prob", &c->experts_normalized))
+        return false;
+    if (!qwen && !c->experts_normalized)
+        return fields_refuse(f, "norm_topk_prob", "true", json_get(f->object, "norm_topk_prob"));
+    return !qwen || read_dense_layers(f, c);
 }
 
 // ---- factors
@@ -446,21 +340,52 @@ static bool read_factors(const struct fields *f, struct model_config *c)
     return true;
 }
 
-bool config_read_family(const struct fields *f, bool required, struct model_config *to)
+static bool refuse_family(const struct fields *f, const struct json *type, enum name_list list)
 {
-    const struct json *type = json_get(f->object, "model_type");
-    to->architecture = architecture_of_model_type(json_is_null(type) && !required ? "llama" : json_text(type));
-    if (to->architecture != NULL)
-        return true;
-    char *expected = architectures_supported(false);
+    const char *lacks = architecture_lacks(json_text(type), json_text_length(type));
+    if (lacks != NULL)
+        return fail(f->err, "%s: %s%smodel_type: %s is not supported: it has %s", f->path, f->where,
+                    *f->where != '\0' ? "." : "", json_text(type), lacks);
+    char *expected = architectures_supported(list);
     fields_refuse(f, "model_type", expected, type);
     free(expected);
     return false;
 }
 
+bool config_read_family(const struct fields *f, bool required, struct model_config *to)
+{
+    const struct json *type = json_get(f->object, "model_type");
+    to->architecture = architecture_of_model_type(json_is_null(type) && !required ? "llama" : json_text(type));
+    return to->architecture != NULL || refuse_family(f, type, required ? NAMES_OF_ALL : NAMES_OF_TEXTS);
+}
+
+// The model of texts in one of texts and images. What the whole says of the quantization and the tied head holds for it.
+bool config_read_wrapper(const struct fields *f, const struct wrapper *w, struct fields *text, struct model_config *to)
+{
+    const struct json *own = json_get(f->object, "text_config"),
+                      *quantized = json_get(f->object, "quantization_config");
+    if (!json_is_object(own))
+        return fields_refuse(f, "text_config", "an object", own);
+    if (!json_is_null(quantized))
+        return fields_refuse(f, "quantization_config", "null", quantized);
+    *text = (struct fields){ f->path, "text_config", own, f->err };
+    const struct json *type = json_get(own, "model_type");
+    const char *name = json_is_null(type) ? w->text[0] : json_text(type);
+    if (!wrapper_has_text(w, name)) {
+        char *expected = xformat("\"%s\"%s%s%s", w->text[0], w->text[1] != NULL ? " or \"" : "",
+                                 w->text[1] != NULL ? w->text[1] : "", w->text[1] != NULL ? "\"" : "");
+        fields_refuse(text, "model_type", expected, type);
+        free(expected);
+        return false;
+    }
+    to->wrapper = w;
+    to->architecture = architecture_of_model_type(name);
+    return true;
+}
+
 bool config_from_json(const struct fields *f, struct model_config *to)
 {
     return reject_unsupported(f, to->architecture) && config_read_fp8(f, to) && check_gate(f, to->architecture) &&
-           read_sizes(f, to) && read_rope(f, to) && read_unrotated(f, to) && read_windows(f, to) &&
+           read_sizes(f, to) && config_read_rope(f, to) && read_unrotated(f, to) && read_windows(f, to) &&
            read_experts(f, to) && read_factors(f, to);
 }

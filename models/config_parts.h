@@ -1,9 +1,10 @@
-// config_parts.h - shared by config.c, config_gguf.c, config_hf.c and config_json.c; internal.
+// config_parts.h - shared by config.c, config_gguf.c, config_hf.c, config_json.c and config_json_rope.c; internal.
 #pragma once
 #include "models/config.h"
 
 struct digest;
 struct fields;
+struct wrapper;
 
 // No larger models exist, and smaller numbers keep every product of two sizes far from overflow.
 enum {
@@ -23,8 +24,11 @@ bool config_text_from_gguf(const char *path, struct digest *d, struct model_conf
 bool config_text_from_directory(const char *path, struct digest *d, struct model_config *to, struct error *err);
 // The architecture that model_type names. If it is missing and not required, as in a head's configuration: llama.
 bool config_read_family(const struct fields *f, bool required, struct model_config *to);
+// Sets *text to the fields of text_config, and the architecture to that of its model_type.
+bool config_read_wrapper(const struct fields *f, const struct wrapper *w, struct fields *text, struct model_config *to);
 // Sizes, norms, biases and RoPE only, from an object with the keys of config.json.
 bool config_from_json(const struct fields *f, struct model_config *to);
+bool config_read_rope(const struct fields *f, struct model_config *to);               // RoPE alone (config_json_rope.c)
 bool config_check(const struct model_config *c, const char *file, struct error *err); // conditions of all formats
 
 // Adds an end-of-text id, found as `key` of `file`, unless it is already in the list.

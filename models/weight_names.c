@@ -101,3 +101,21 @@ char *weights_gguf_name(const struct architecture *a, const char *name)
     }
     return xstrdup(name);
 }
+
+char *weights_text_name(const char *stored)
+{
+    static const struct {
+        const char *before, *here; // here NULL: of images
+    } prefixes[] = {
+        { "language_model.model.", "model." },    { "language_model.lm_head.", "lm_head." },
+        { "model.language_model.", "model." },    { "vision_tower.", NULL },
+        { "multi_modal_projector.", NULL },       { "model.vision_tower.", NULL },
+        { "model.multi_modal_projector.", NULL },
+    };
+    for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++) {
+        const size_t n = strlen(prefixes[i].before);
+        if (strncmp(stored, prefixes[i].before, n) == 0)
+            return prefixes[i].here != NULL ? xformat("%s%s", prefixes[i].here, stored + n) : NULL;
+    }
+    return xstrdup(stored);
+}

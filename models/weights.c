@@ -127,7 +127,10 @@ struct weights *weights_open(const struct model_config *c, struct error *err)
     w->head_dim = c->head_dim;
     w->architecture = c->architecture;
     w->fp8 = c->fp8;
-    return finish_open(w, c->gguf ? find_gguf(w, c, err) : find_shards(w, NULL, err), err);
+    weights_renamed *const rename = c->wrapper != NULL ? weights_text_name : NULL;
+    const bool ok = c->gguf ? find_gguf(w, c, err) : find_shards(w, rename, err);
+    w->of_images = !c->gguf && ok ? shards_count(w->shards) - w->n : 0;
+    return finish_open(w, ok, err);
 }
 
 struct weights *weights_open_files(const char *path, weights_renamed *rename, struct error *err)
@@ -345,6 +348,11 @@ bool weights_integers(struct weights *w, const char *name, int64_t n, int64_t mi
                         t->file, t->stored, i, min, max, to[i]);
     }
     return true;
+}
+
+size_t weights_of_images(const struct weights *w)
+{
+    return w->of_images;
 }
 
 size_t weights_bytes(const struct weights *w)

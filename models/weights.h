@@ -55,6 +55,10 @@ bool weights_list(const struct weights *w, size_t i, const char **name, const ch
 // returned unchanged. The caller frees the result.
 char *weights_name(const struct architecture *a, const char *gguf_name);
 char *weights_gguf_name(const struct architecture *a, const char *name);
+// The name in a model of texts of a tensor in a model of texts and images; NULL: a tensor of images, which texts do not use.
+char *weights_text_name(const char *stored);
+// How many of those the files have.
+size_t weights_of_images(const struct weights *w);
 bool weights_type(const char *dtype, enum type *to); // safetensors' "BF16"; false: not a type of core/tensor.h
 // For "model.layers.3.mlp.up_proj.weight" and `before` "model.layers.": returns ".mlp.up_proj.weight", *layer is 3. NULL if
 // the name does not match. Large numbers saturate above any valid layer.

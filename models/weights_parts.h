@@ -32,8 +32,8 @@ struct weights {
     int head_dim;
     const struct architecture *architecture; // of a model
     struct fp8 fp8;                          // likewise
-    size_t n;
-    struct weight *weight; // (n) sorted by name
+    size_t n, of_images;                     // of_images: tensors that were left out (weights_text_name)
+    struct weight *weight;                   // (n) sorted by name
     bool hashed;
     struct hash hash; // of all tensors, if `hashed`
 };

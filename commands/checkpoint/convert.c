@@ -110,9 +110,9 @@ static bool plan_tensor(struct quantizing *q, const struct source_checkpoint *o,
     const float more = role_is_norm(t->role) && c->architecture->norms_from_zero ? 1 : 0;
     enum type type = vector ? F32 : quantized_type(q, t->tensor, t->name);
     if (heads == 0 && type == t->tensor.type && !vector)
-        add(q, weights_gguf_name(c->architecture, t->name), t->tensor, type, vector, heads)->data = t->tensor.data;
+        add(q, weights_gguf_name(c->architecture, t->known), t->tensor, type, vector, heads)->data = t->tensor.data;
     else
-        add(q, weights_gguf_name(c->architecture, t->name), t->tensor, type, vector, heads);
+        add(q, weights_gguf_name(c->architecture, t->known), t->tensor, type, vector, heads);
     q->job[q->rewrite.n - 1].more = more;
     q->job[q->rewrite.n - 1].fp8 = t->fp8;
     return true;
@@ -151,6 +151,9 @@ bool convert_plan(struct quantizing *q, const struct source_checkpoint *o, struc
     if (!read_tokenizer(q, err))
         return false;
     const struct model_config *c = q->config;
+    if (c->architecture->no_gguf)
+        return fail(err, "%s: a GGUF file of its architecture, %s, cannot store it", c->path,
+                    c->architecture->model_type);
     q->rewrite.tensor = xcalloc(o->n + 2, sizeof(*q->rewrite.tensor));
     q->job = xcalloc(o->n + 2, sizeof(*q->job));
     if (c->rope.scaling == ROPE_LLAMA3) {

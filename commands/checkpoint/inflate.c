@@ -39,6 +39,8 @@ static bool heads_fit(const struct model_config *c, const struct sizes *s, struc
 bool inflate_resolve(const struct model_config *c, struct sizes *s, const char *to, struct error *err)
 {
     const struct architecture *a = c->architecture;
+    if (!source_is_whole(c, err))
+        return false;
     if (a->norms != NORMS_BEFORE || a->head_norms == NORMS_OF_ALL || a->scales_embedding || a->norms_from_zero ||
         a->fused || c->experts > 0)
         return fail(

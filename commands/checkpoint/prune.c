@@ -148,8 +148,8 @@ bool prune_model(const char *from, const int *keep, int n, const char *to, struc
     struct model_config c;
     if (!config_read(from, &c, err))
         return false;
-    bool ok =
-        check_layers(&c, keep, n, err) && rewrite_check_output(from, to, err) && prune(&c, keep, n, to, left_out, err);
+    bool ok = check_layers(&c, keep, n, err) && source_is_whole(&c, err) && rewrite_check_output(from, to, err) &&
+              prune(&c, keep, n, to, left_out, err);
     config_free(&c);
     return ok;
 }

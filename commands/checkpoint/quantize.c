@@ -197,7 +197,7 @@ bool quantize_check_output(const struct model_config *c, enum type type, const c
     if (!c->gguf && !ends_with(to, ".gguf") && type != BF16)
         return fail(err, "%s: safetensors cannot store %s: expected bf16, or an output name that ends with .gguf", to,
                     type_facts[type].name);
-    return true;
+    return ends_with(to, ".gguf") || source_is_whole(c, err);
 }
 
 static bool quantize(struct quantizing *q, const struct source_checkpoint *o, const char *to, struct error *err)

@@ -15,9 +15,9 @@ struct expert_source { // one expert's matrix; fp8 as below
     struct fp8_matrix fp8;
 };
 
-struct conversion {         // of one tensor
-    struct tensor from;     // mapped, in its own type; 1 row for a vector
-    struct fp8_matrix fp8;  // from's numbers, if they are of F8_E4M3
+struct conversion {        // of one tensor
+    struct tensor from;    // mapped, in its own type; 1 row for a vector
+    struct fp8_matrix fp8; // from's numbers, if they are of F8_E4M3
     // (config->experts) instead: those of all experts, one after the other; owned. NULL: none
     struct expert_source *experts;
     enum type to;

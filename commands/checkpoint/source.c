@@ -151,11 +151,11 @@ static void take_gguf(struct source_tensor *to, const struct gguf_tensor *t, con
         t->known ? t->tensor : tensor_of(NULL, F32, (int64_t)(t->dim[1] * t->dim[2] * t->dim[3]), (int64_t)t->dim[0]);
 }
 
-static void take_safetensor(struct source_tensor *to, const struct safetensor *t)
+static void take_safetensor(struct source_tensor *to, const struct safetensor *t, bool wrapped)
 {
     enum type type = F32;
     to->name = xstrdup(t->name);
-    to->known = xstrdup(t->name);
+    to->known = wrapped ? weights_text_name(t->name) : xstrdup(t->name);
     to->readable = weights_type(t->dtype, &type);
     to->ggml = -1;
     to->dtype = t->dtype;
@@ -184,6 +184,15 @@ static bool take_fp8(struct source_checkpoint *o, struct source_tensor *t, struc
     return true;
 }
 
+bool source_is_whole(const struct model_config *c, struct error *err)
+{
+    return c->wrapper == NULL ||
+           fail(
+               err,
+               "%s: a directory of it would lack what the model has for images; `quantize` writes its text model to a GGUF file",
+               c->path);
+}
+
 bool source_open(struct source_checkpoint *o, const struct model_config *c, struct error *err)
 {
     *o = (struct source_checkpoint){ .config = c };
@@ -207,8 +216,8 @@ bool source_open(struct source_checkpoint *o, const struct model_config *c, stru
         if (c->gguf)
             take_gguf(t, gguf_tensor_at(o->gguf, i), c->architecture);
         else
-            take_safetensor(t, shards_at(o->shards, i));
-        if (tensor_has_no_effect(LOADED_MODEL, t->known)) {
+            take_safetensor(t, shards_at(o->shards, i), c->wrapper != NULL);
+        if (t->known == NULL || tensor_has_no_effect(LOADED_MODEL, t->known)) {
             if (o->left_out.n++ == 0)
                 o->left_out.first = shown(t->name, strlen(t->name));
             free(t->name);

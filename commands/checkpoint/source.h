@@ -49,7 +49,7 @@ enum role {
 
 struct source_tensor {
     char *name;  // in the file
-    char *known; // Hugging Face's name
+    char *known; // Hugging Face's name, in a model of texts
     enum role role;
     int layer;            // -1: none
     int expert;           // of one expert's matrix; -1: none
@@ -65,7 +65,8 @@ struct source_tensor {
     bool is_scale;         // scales of such a matrix
 };
 
-struct left_out { // tensors of the file that have no effect on the model (models/unused_tensors.h): Medusa-2's heads
+struct
+    left_out { // tensors of the file that have no effect on texts: Medusa-2's heads (models/unused_tensors.h), those of images
     size_t n;
     struct shown first;
 };
@@ -82,6 +83,8 @@ struct source_checkpoint {
 
 // A checkpoint that is not complete, or has tensors that its model does not use, is an error (model_check).
 bool source_open(struct source_checkpoint *o, const struct model_config *c, struct error *err);
+// Whether a directory can be written that has the whole model; fails for a model of texts and images.
+bool source_is_whole(const struct model_config *c, struct error *err);
 void source_close(struct source_checkpoint *o);
 
 bool role_is_matrix(enum role r);

@@ -5,7 +5,8 @@
 
 Each model is built from its config.json, saved as transformers publishes it, its tensors are replaced by numbers that a C program can make
 (tensor() of make_logits.py, over the sorted names in the file), and it is read again by from_pretrained. A line has the config.json as it is
-written, the shape of every tensor, the tokens, and the logits of some rows. Rows of a window: the text is longer than every window.
+written, the shape of every tensor, the tokens, and the logits of some rows. Rows of a window: the text is longer than every window. Tensors of a
+model of images have their shapes under `images`: no logit depends on their numbers.
 """
 import copy
 import json
@@ -15,7 +16,7 @@ import tempfile
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 from make_logits import COUNT, ROWS, hashes, number, tensor
 
@@ -35,7 +36,24 @@ MIXTRAL, QWEN3MOE = ("mixtral", "MixtralForCausalLM"), ("qwen3_moe", "Qwen3MoeFo
 PHI3 = ("phi3", "Phi3ForCausalLM")
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
 GRANITE, SMOLLM3 = ("granite", "GraniteForCausalLM"), ("smollm3", "SmolLM3ForCausalLM")
+MINISTRAL, MINISTRAL3 = ("ministral", "MinistralForCausalLM"), ("ministral3", "Ministral3ForCausalLM")
+RISE = {"rope_type": "yarn", "type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 32.0, "beta_slow": 1.0,
+        "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}
 S, F = "sliding_attention", "full_attention"
+
+
+def whole(kind, class_name, text, images, **more):
+    """A model of texts and images: its text model's configuration without what published files leave to the whole."""
+    return {"architectures": [class_name], "model_type": kind, "image_token_index": 3, "text_config": {
+        k: v for k, v in text.items() if k not in ("architectures", "bos_token_id", "eos_token_id", "pad_token_id")}, "vision_config": images, **more}
+
+
+PIXTRAL = {"model_type": "pixtral", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "head_dim": 8,
+           "image_size": 8, "patch_size": 4, "num_channels": 3}
+SIGLIP = {"model_type": "siglip_vision_model", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2,
+          "image_size": 8, "patch_size": 4, "vision_use_head": False}
+IMAGES = "vision_tower.", "multi_modal_projector."
+MISTRAL3, GEMMA3_WHOLE = ("mistral3", "Mistral3ForConditionalGeneration"), ("gemma3", "Gemma3ForConditionalGeneration")
 CONFIGS = {
     "qwen2-gqa": config(*QWEN2, 48, 80, 3, 6, 2, 101, rope_theta=1e6, tie_word_embeddings=True, rms_norm_eps=1e-6, use_sliding_window=False,
                         sliding_window=32, max_window_layers=3, hidden_act="silu"),
@@ -80,32 +98,48 @@ CONFIGS = {
                          "attention_factor": 1.2, "truncate": False}),
     "smollm3": config(*SMOLLM3, 48, 64, 5, 6, 2, 97, rope_theta=5e6, no_rope_layers=[1, 1, 0, 1, 0], rms_norm_eps=1e-6, layer_types=[F] * 5),
     "smollm3-window": config(*SMOLLM3, 32, 56, 4, 4, 4, 96, no_rope_layer_interval=2, use_sliding_window=True, sliding_window=7),
+    "ministral": config(*MINISTRAL, 48, 64, 4, 6, 2, 97, head_dim=12, rope_theta=1e6, sliding_window=9, rms_norm_eps=1e-5, layer_types=[F, S, S, S]),
+    "ministral-window": config(*MINISTRAL, 32, 56, 2, 4, 4, 96, head_dim=8, sliding_window=7, tie_word_embeddings=True),
+    "ministral3": config(*MINISTRAL3, 48, 64, 3, 6, 2, 97, head_dim=16, rope_parameters={**RISE, "rope_theta": 1e6}, sliding_window=None, rms_norm_eps=1e-5),
+    "ministral3-tied": config(*MINISTRAL3, 32, 56, 2, 4, 4, 96, head_dim=8, tie_word_embeddings=True, rope_parameters={**RISE, "mscale_all_dim": 0.5, "rope_theta": 1e4}),
+    "mistral3": whole(*MISTRAL3, config(*MISTRAL, 48, 64, 2, 6, 2, 97, head_dim=12, rope_theta=1e6, sliding_window=None, rms_norm_eps=1e-5), PIXTRAL,
+                      tie_word_embeddings=False, spatial_merge_size=2),
+    "mistral3-ministral3": whole(*MISTRAL3, config(*MINISTRAL3, 32, 56, 2, 4, 2, 96, head_dim=8, tie_word_embeddings=True, rope_parameters={**RISE, "rope_theta": 1e4}),
+                                 PIXTRAL, tie_word_embeddings=True, spatial_merge_size=2),
+    "gemma3-images": whole(*GEMMA3_WHOLE, config(*GEMMA3, 40, 64, 7, 4, 1, 97, head_dim=16, sliding_window=6, query_pre_attn_scalar=16,
+                           rope_scaling=LINEAR), SIGLIP, mm_tokens_per_image=1),
+    "gemma3-untied": whole(*GEMMA3_WHOLE, config(*GEMMA3, 32, 48, 3, 4, 2, 96, head_dim=8, sliding_window=10, query_pre_attn_scalar=20, layer_types=[S, F, S],
+                           tie_word_embeddings=False), SIGLIP, mm_tokens_per_image=1, tie_word_embeddings=False),
 }
 
 
 def build(cfg, seed, folder):
     torch.manual_seed(0)
     c = AutoConfig.for_model(**copy.deepcopy(cfg))                          # it writes into the objects of RoPE
-    AutoModelForCausalLM.from_config(c, dtype=torch.float32, attn_implementation="eager").save_pretrained(folder)
+    kind = AutoModelForImageTextToText if "text_config" in cfg else AutoModelForCausalLM
+    kind.from_config(c, dtype=torch.float32, attn_implementation="eager").save_pretrained(folder)
     saved = load_file(folder / "model.safetensors")
-    made = {n: tensor(seed, t, n, tuple(saved[n].shape)) for t, n in enumerate(sorted(saved))}
-    save_file(made, folder / "model.safetensors", metadata={"format": "pt"})
+    texts = sorted(n for n in saved if not any(n.startswith(p) for p in IMAGES))
+    made = {n: tensor(seed, t, n, tuple(saved[n].shape)) for t, n in enumerate(texts)}
+    save_file({**saved, **made}, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(cfg))
-    model, info = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+    model, info = kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"], info
-    return model.eval(), made
+    return model.eval(), made, {n: list(saved[n].shape) for n in sorted(saved) if n not in made}
 
 
 def line(name, seed, cfg):
     with tempfile.TemporaryDirectory() as folder:
-        model, made = build(cfg, seed, pathlib.Path(folder))
-    tokens = [int(z) % cfg["vocab_size"] for z in hashes(seed, 1000000, COUNT)]
+        model, made, images = build(cfg, seed, pathlib.Path(folder))
+    vocab = cfg.get("text_config", cfg)["vocab_size"]
+    tokens = [int(z) % vocab for z in hashes(seed, 1000000, COUNT)]
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0]
     assert logits.dtype == torch.float32 and torch.isfinite(logits).all()
     print(f"{name}: standard deviation {logits.std():.3f}, largest {logits.abs().max():.3f}")
-    return ('{"name": %s, "seed": %d, "config": %s, "shapes": %s, "first": {%s}, "tokens": %s, "rows": %s, "logits": [%s]}\n' %
+    return ('{"name": %s, "seed": %d, "config": %s, "shapes": %s, %s"first": {%s}, "tokens": %s, "rows": %s, "logits": [%s]}\n' %
             (json.dumps(name), seed, json.dumps(cfg), json.dumps({n: list(made[n].shape) for n in sorted(made)}),
+             '"images": %s, ' % json.dumps(images) if images else "",
              ", ".join('"%s": %s' % (n, number(made[n].flatten()[0].item())) for n in sorted(made)), json.dumps(tokens), json.dumps(ROWS),
              ", ".join("[" + ", ".join(map(number, logits[r].tolist())) + "]" for r in ROWS)))
 

@@ -23,10 +23,11 @@ static void a_config_with_an_unsupported_setting_is_refused(void **state)
         const char *key, *value; // JSON; NULL: the key is missing
         const char *words;
     } faults[] = {
-        { "model_type", "\"gpt2\"", "model_type: expected \"llama\", \"mistral\", \"mixtral\", \"qwen2\"" },
-        { "model_type", "\"gpt2\"", "or \"smollm3\", found \"gpt2\"" },
+        { "model_type", "\"gpt2\"",
+          "model_type: expected \"llama\", \"mistral\", \"ministral\", \"ministral3\", \"mixtral\"" },
+        { "model_type", "\"gpt2\"", "\"mistral3\" or \"gemma3\", found \"gpt2\"" },
         { "model_type", "\"qwen2\"", "architectures: expected [\"Qwen2ForCausalLM\"], found [\"LlamaForCausalLM\"]" },
-        { "model_type", NULL, "\"smollm3\", found nothing" },
+        { "model_type", NULL, "or \"gemma3\", found nothing" },
         { "architectures", "[\"LlamaForCausalLMEagle3\"]", "architectures: expected" },
         { "architectures", "\"LlamaForCausalLM\"", "architectures: expected" },
         { "hidden_act", "\"gelu\"", "hidden_act: expected \"silu\", found \"gelu\"" },

@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "commands/checkpoint/prune.h"
 #include "commands/checkpoint/quantize.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
+#include "models/weights.h"
 #include "tests/device/emulated.h"
 #include "tests/device/host_memory_device.h"
 #include "tests/device/reference_operations.h"
@@ -235,10 +237,11 @@ static void short_caches_on_an_emulated_gpu(void **unused)
 // A GGUF file has the same numbers and computes the same bits, or cannot say what the configuration does and is refused.
 static void a_gguf_file_has_the_bits_of_its_directory_or_is_refused(void **unused)
 {
-    static const char *const refused[] = { "qwen2-window",   "qwen2-types",    "mistral-window", "mistral-one",
-                                           "gemma2",         "gemma3-pattern", "gemma3-types",   "smollm3",
-                                           "smollm3-window", "phi3-window",    "qwen3-yarn",     "mixtral-one",
-                                           "qwen3moe-mixed" };
+    static const char *const refused[] = { "qwen2-window",    "qwen2-types",         "mistral-window",   "mistral-one",
+                                           "gemma2",          "gemma3-pattern",      "gemma3-types",     "smollm3",
+                                           "smollm3-window",  "phi3-window",         "qwen3-yarn",       "mixtral-one",
+                                           "qwen3moe-mixed",  "ministral",           "ministral-window", "ministral3",
+                                           "ministral3-tied", "mistral3-ministral3", "gemma3-untied" };
     for (size_t i = 0; i < n_models; i++) {
         const char *name = json_text(json_get(models[i], "name"));
         struct error err = { "" };
@@ -269,6 +272,49 @@ static void a_gguf_file_has_the_bits_of_its_directory_or_is_refused(void **unuse
     }
 }
 
+// What writes a directory would lose the model of images.
+static void a_model_of_texts_and_images_is_not_rewritten(void **unused)
+{
+    const char *const words = "a directory of it would lack what the model has for images";
+    for (size_t i = 0; i < n_models; i++) {
+        if (json_get(models[i], "images") == NULL)
+            continue;
+        struct error err = { "" };
+        char *from = golden_model_write(models[i], F32), *to = xformat("%s-other", from);
+        struct backend *b = backend_cpu(1, &err);
+        struct quantize_summary done;
+        struct left_out left_out;
+        assert_false(prune_model(from, (const int[]){ 0 }, 1, to, &left_out, &err));
+        assert_non_null(strstr(err.text, words));
+        assert_false(quantize_model(from, BF16, to, b, NULL, &done, &err));
+        assert_non_null(strstr(err.text, words));
+        b->destroy(b);
+        free(from);
+        free(to);
+    }
+}
+
+static void names_of_texts_and_images(void **unused)
+{
+    static const char *const names[][2] = {
+        { "language_model.model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.up_proj.weight" },
+        { "model.language_model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.up_proj.weight" },
+        { "model.language_model.embed_tokens.weight", "model.embed_tokens.weight" },
+        { "language_model.lm_head.weight", "lm_head.weight" },
+        { "lm_head.weight", "lm_head.weight" },
+        { "vision_tower.patch_conv.weight", NULL },
+        { "model.vision_tower.patch_conv.weight", NULL },
+        { "multi_modal_projector.norm.weight", NULL },
+        { "model.multi_modal_projector.norm.weight", NULL },
+        { "audio_tower.norm.weight", "audio_tower.norm.weight" }, // no model's: refused as unused
+    };
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        char *name = weights_text_name(names[i][0]);
+        assert_true(name == NULL || names[i][1] == NULL ? name == names[i][1] : strcmp(name, names[i][1]) == 0);
+        free(name);
+    }
+}
+
 static int set_up(void **state)
 {
     models = golden_models(&n_models);
@@ -284,6 +330,8 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_of_texts_and_images),
+        cmocka_unit_test(a_model_of_texts_and_images_is_not_rewritten),
         cmocka_unit_test(logits_and_bits_on_the_cpu),
         cmocka_unit_test(short_caches_on_the_cpu),
         cmocka_unit_test(a_gguf_file_has_the_bits_of_its_directory_or_is_refused),

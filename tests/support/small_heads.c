@@ -226,7 +226,7 @@ void heads_write_eagle3(const char *directory, const struct head_shape *s)
         vocabulary(c, s);
     if (s->layers < 7) {
         free(ids);
-        ids = xformat("[1, %d, %d]", s->layers / 2, s->layers);
+        ids = s->layers < 3 ? xstrdup("[0, 1, 2]") : xformat("[1, %d, %d]", s->layers / 2, s->layers);
     }
     config = s->speculators
                  ? xformat("{\"speculators_model_type\": \"eagle3\", \"architectures\": [\"Eagle3Speculator\"], "

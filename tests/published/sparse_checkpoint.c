@@ -1,5 +1,5 @@
 // sparse_checkpoint.c - writes files that consist of headers and holes.
-#include "tests/formats/sparse_checkpoint.h"
+#include "tests/published/sparse_checkpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,55 +1,41 @@
-// test_published.c - heads and targets with the names, shapes and configurations of published ones, as sparse files of their
-// real sizes in their published form: the kind of a head is detected, it fits its target, and the gigabytes of zeros are not
-// read.
-#include <inttypes.h>
+#include "tests/published/published.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/error.h"
 #include "core/memory.h"
 #include "models/config.h"
-#include "models/heads/head.h"
-#include "models/model.h"
 #include "models/weights.h"
 #include "tests/support/check.h"
-#include "tests/formats/sparse_checkpoint.h"
 #include "tests/support/small_model.h"
 
 // ---- targets
 
-struct known_target {
-    const char *name;
-    int layers, width, hidden, heads, kv_heads, vocab;
-    enum sparse_form form;
-    int files;
-    double min_gb; // of all files
-};
-static const struct known_target vicuna_7b = {
-    "vicuna-7b-v1.3", 32, 4096, 11008, 32, 32, 32000, SPARSE_TORCH, 2, 13.4
-};
-static const struct known_target vicuna_13b = {
-    "vicuna-13b-v1.3", 40, 5120, 13824, 40, 40, 32000, SPARSE_TORCH, 3, 26
-};
-static const struct known_target llama_8b = { "Llama-3.1-8B-Instruct", 32, 4096, 14336, 32, 8, 128256,
-                                              SPARSE_SAFETENSORS,      4,  16 };
-static const struct known_target llama_70b = { "Llama-3.3-70B-Instruct", 80, 8192, 28672, 64, 8, 128256,
-                                               SPARSE_SAFETENSORS,       30, 141 };
+// clang-format off
+const struct known_target vicuna_7b = { .name = "vicuna-7b-v1.3", .layers = 32, .width = 4096, .hidden = 11008, .heads = 32, .kv_heads = 32,
+                                               .vocab = 32000, .form = SPARSE_TORCH, .files = 2, .min_gb = 13.4 };
+const struct known_target vicuna_13b = { .name = "vicuna-13b-v1.3", .layers = 40, .width = 5120, .hidden = 13824, .heads = 40, .kv_heads = 40,
+                                                .vocab = 32000, .form = SPARSE_TORCH, .files = 3, .min_gb = 26 };
+const struct known_target llama_8b = { .name = "Llama-3.1-8B-Instruct", .layers = 32, .width = 4096, .hidden = 14336, .heads = 32, .kv_heads = 8,
+                                              .vocab = 128256, .form = SPARSE_SAFETENSORS, .files = 4, .min_gb = 16 };
+const struct known_target llama_70b = { .name = "Llama-3.3-70B-Instruct", .layers = 80, .width = 8192, .hidden = 28672, .heads = 64, .kv_heads = 8,
+                                               .vocab = 128256, .form = SPARSE_SAFETENSORS, .files = 30, .min_gb = 141 };
+// clang-format on
 
 // in: width of the input of q, k and v. norm: with an input norm.
 static void add_layer(struct sparse *s, const struct known_target *t, const char *dtype, const char *prefix, int64_t in,
                       bool norm)
 {
-    const int64_t kv = (int64_t)t->width / t->heads * t->kv_heads;
+    const int64_t size = t->head_dim > 0 ? t->head_dim : t->width / t->heads, heads = size * t->heads,
+                  kv = size * t->kv_heads;
     const struct {
         const char *name;
         int64_t rows, width;
     } parts[] = {
-        { "self_attn.q_proj.weight", t->width, in },     { "self_attn.k_proj.weight", kv, in },
-        { "self_attn.v_proj.weight", kv, in },           { "self_attn.o_proj.weight", t->width, t->width },
+        { "self_attn.q_proj.weight", heads, in },        { "self_attn.k_proj.weight", kv, in },
+        { "self_attn.v_proj.weight", kv, in },           { "self_attn.o_proj.weight", t->width, heads },
         { "mlp.gate_proj.weight", t->hidden, t->width }, { "mlp.up_proj.weight", t->hidden, t->width },
         { "mlp.down_proj.weight", t->width, t->hidden }, { "post_attention_layernorm.weight", 0, t->width },
         { "input_layernorm.weight", 0, t->width },
@@ -61,9 +47,91 @@ static void add_layer(struct sparse *s, const struct known_target *t, const char
     }
 }
 
-// Vicuna: float16 in PyTorch files, which also store RoPE's frequencies. Llama 3: bfloat16 in safetensors.
-static void write_target(const char *directory, const struct known_target *t)
+static void add_experts(struct sparse *s, const struct known_target *t, const char *prefix)
 {
+    const bool mixtral = strncmp(t->router, "block", 5) == 0;
+    const char *const names[] = { mixtral ? "w1" : "gate_proj", mixtral ? "w3" : "up_proj",
+                                  mixtral ? "w2" : "down_proj" };
+    char *router = xformat("%s%sgate.weight", prefix, t->router);
+    sparse_add(s, "BF16", t->experts, t->width, router);
+    free(router);
+    for (int e = 0; e < t->experts; e++)
+        for (int i = 0; i < 3; i++) {
+            char *name = xformat("%s%sexperts.%d.%s.weight", prefix, t->router, e, names[i]);
+            sparse_add(s, "BF16", i < 2 ? t->expert_hidden : t->width, i < 2 ? t->width : t->expert_hidden, name);
+            free(name);
+        }
+}
+
+// Attention and norms of a layer with experts, or all of one with more vectors than Llama's.
+static void add_family_layer(struct sparse *s, const struct known_target *t, const char *prefix)
+{
+    const int64_t size = t->head_dim > 0 ? t->head_dim : t->width / t->heads, q = size * t->heads,
+                  kv = size * t->kv_heads;
+    const struct {
+        const char *name;
+        int64_t rows, width;
+        bool has;
+    } parts[] = {
+        { "input_layernorm.weight", 0, t->width, true },
+        { "post_attention_layernorm.weight", 0, t->width, true },
+        { "pre_feedforward_layernorm.weight", 0, t->width, t->output_norms },
+        { "post_feedforward_layernorm.weight", 0, t->width, t->output_norms },
+        { "self_attn.q_norm.weight", 0, size, t->head_norms },
+        { "self_attn.k_norm.weight", 0, size, t->head_norms },
+        { "self_attn.q_proj.bias", 0, q, t->qkv_bias },
+        { "self_attn.k_proj.bias", 0, kv, t->qkv_bias },
+        { "self_attn.v_proj.bias", 0, kv, t->qkv_bias },
+        { "self_attn.q_proj.weight", q, t->width, true },
+        { "self_attn.k_proj.weight", kv, t->width, true },
+        { "self_attn.v_proj.weight", kv, t->width, true },
+        { "self_attn.o_proj.weight", t->width, q, true },
+        { "mlp.gate_proj.weight", t->hidden, t->width, t->experts == 0 },
+        { "mlp.up_proj.weight", t->hidden, t->width, t->experts == 0 },
+        { "mlp.down_proj.weight", t->width, t->hidden, t->experts == 0 },
+    };
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+        char name[96];
+        snprintf(name, sizeof(name), "%s%s", prefix, parts[i].name);
+        if (parts[i].has)
+            sparse_add(s, "BF16", parts[i].rows, parts[i].width, name);
+    }
+    if (t->experts > 0)
+        add_experts(s, t, prefix);
+}
+
+static void write_family(const char *directory, const struct known_target *t)
+{
+    const char *const begin = t->images ? "language_model." : "";
+    struct sparse s = { 0 };
+    char name[96];
+    if (t->images) {
+        sparse_add(&s, "BF16", 1152, 4304, "vision_tower.some.weight");
+        sparse_add(&s, "BF16", 1152, t->width, "multi_modal_projector.some.weight");
+    }
+    snprintf(name, sizeof(name), "%smodel.embed_tokens.weight", begin);
+    sparse_add(&s, "BF16", t->vocab, t->width, name);
+    for (int l = 0; l < t->layers; l++) {
+        snprintf(name, sizeof(name), "%smodel.layers.%d.", begin, l);
+        add_family_layer(&s, t, name);
+    }
+    snprintf(name, sizeof(name), "%smodel.norm.weight", begin);
+    sparse_add(&s, "BF16", 0, t->width, name);
+    snprintf(name, sizeof(name), "%slm_head.weight", begin);
+    if (!t->tied)
+        sparse_add(&s, "BF16", t->vocab, t->width, name);
+    assert_true((double)sparse_bytes(&s) > t->min_gb * 1e9);
+    sparse_write(directory, &s, t->form, t->files, t->config);
+    sparse_free(&s);
+}
+
+// Vicuna: float16 in PyTorch files, which also store RoPE's frequencies. Llama 3: bfloat16 in safetensors.
+void published_target(const char *directory, const struct known_target *t)
+{
+    if (t->config != NULL) {
+        write_family(directory, t);
+        return;
+    }
     const bool old = t->form == SPARSE_TORCH;
     const char *dtype = old ? "F16" : "BF16";
     struct sparse s = { 0 };
@@ -96,14 +164,13 @@ static void write_target(const char *directory, const struct known_target *t)
     free(config);
 }
 
-// The target's shape, read from its files; all its tensors are checked to exist with their shapes.
-static struct model_shape shape_of(const struct known_target *t)
+struct model_shape published_shape(const struct known_target *t)
 {
     struct error err = { "" };
     struct model_config c;
     struct weights *w = NULL;
     char *path = test_path(t->name);
-    write_target(path, t);
+    published_target(path, t);
     if (!config_read(path, &c, &err) || (w = weights_open(&c, &err)) == NULL || !model_check(&c, w, &err))
         fail_msg("%s: %s", t->name, err.text);
     const struct model_shape shape = model_shape_of(&c);
@@ -115,12 +182,15 @@ static struct model_shape shape_of(const struct known_target *t)
 
 static char *layer_config(const struct known_target *t, const char *more)
 {
+    char size[32] = "";
+    if (t->head_dim > 0 && strstr(more, "head_dim") == NULL)
+        snprintf(size, sizeof(size), ", \"head_dim\": %d", t->head_dim);
     return xformat(
         "\"hidden_act\": \"silu\", \"hidden_size\": %d, \"initializer_range\": 0.02, \"intermediate_size\": %d, "
         "\"max_position_embeddings\": 2048, \"model_type\": \"llama\", \"num_attention_heads\": %d, "
         "\"num_key_value_heads\": %d, \"num_hidden_layers\": 1, \"rms_norm_eps\": 1e-05, "
-        "\"tie_word_embeddings\": false, \"vocab_size\": %d%s",
-        t->width, t->hidden, t->heads, t->kv_heads, t->vocab, more);
+        "\"tie_word_embeddings\": false, \"vocab_size\": %d%s%s",
+        t->width, t->hidden, t->heads, t->kv_heads, t->vocab, size, more);
 }
 
 // ---- heads
@@ -135,7 +205,15 @@ static void write_eagle(const char *directory, const struct known_target *t, enu
     if (bias)
         sparse_add(&s, "BF16", 0, t->width, "fc.bias");
     add_layer(&s, t, "BF16", "layers.0.", t->width, false);
-    char *layer = layer_config(t, bias ? "" : ", \"bias\": false");
+    if (t->qkv_bias) {
+        const int64_t kv = (int64_t)t->width / t->heads * t->kv_heads;
+        sparse_add(&s, "BF16", 0, t->width, "layers.0.self_attn.q_proj.bias");
+        sparse_add(&s, "BF16", 0, kv, "layers.0.self_attn.k_proj.bias");
+        sparse_add(&s, "BF16", 0, kv, "layers.0.self_attn.v_proj.bias");
+    }
+    char *layer = layer_config(t, bias          ? ""
+                                  : t->qkv_bias ? ", \"bias\": false, \"qkv_bias\": true"
+                                                : ", \"bias\": false");
     char *config = xformat("{\"architectures\": [\"LlamaForCausalLM\"], \"torch_dtype\": \"float16\", %s}", layer);
     sparse_write(directory, &s, form, 1, config);
     sparse_free(&s);
@@ -181,7 +259,7 @@ static void write_eagle3(const char *directory, const struct known_target *t, en
     free(config);
 }
 
-static void write_speculators_eagle(const char *directory, const struct known_target *t, enum sparse_form form)
+void published_eagle_speculators(const char *directory, const struct known_target *t, enum sparse_form form)
 {
     struct sparse s = { 0 };
     sparse_add(&s, "BF16", t->vocab, t->width, "embed_tokens.weight");
@@ -198,7 +276,7 @@ static void write_speculators_eagle(const char *directory, const struct known_ta
     free(config);
 }
 
-static void write_medusa(const char *directory, const struct known_target *t, enum sparse_form form)
+static void write_medusa(const char *directory, const struct known_target *t, enum sparse_form form, bool shared)
 {
     struct sparse s = { 0 };
     for (int h = 0; h < 5; h++) {
@@ -208,7 +286,8 @@ static void write_medusa(const char *directory, const struct known_target *t, en
         snprintf(name, sizeof(name), "%d.0.linear.bias", h);
         sparse_add(&s, "F16", 0, t->width, name);
         snprintf(name, sizeof(name), "%d.1.weight", h);
-        sparse_add(&s, "F16", t->vocab, t->width, name);
+        if (!shared)
+            sparse_add(&s, "F16", t->vocab, t->width, name);
     }
     char *config = xformat(
         "{\"medusa_num_heads\": 2, \"medusa_num_layers\": 1, \"base_model_name_or_path\": \"lmsys/%s\"}", t->name);
@@ -217,105 +296,11 @@ static void write_medusa(const char *directory, const struct known_target *t, en
     free(config);
 }
 
-// ---- the tests
-
-static int64_t resident_kb(void)
-{
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return u.ru_maxrss;
-}
-
 // clang-format off
-static void eagle1(const char *to, const struct known_target *t, enum sparse_form form) { write_eagle(to, t, form, true, true); }
-static void eagle2(const char *to, const struct known_target *t, enum sparse_form form) { write_eagle(to, t, form, false, true); }
-static void eagle3(const char *to, const struct known_target *t, enum sparse_form form) { write_eagle3(to, t, form, false, false); }
-static void speculators_eagle3(const char *to, const struct known_target *t, enum sparse_form form) { write_eagle3(to, t, form, true, true); }
+void published_eagle1(const char *to, const struct known_target *t, enum sparse_form form) { write_eagle(to, t, form, true, true); }
+void published_eagle2(const char *to, const struct known_target *t, enum sparse_form form) { write_eagle(to, t, form, false, true); }
+void published_eagle3(const char *to, const struct known_target *t, enum sparse_form form) { write_eagle3(to, t, form, false, false); }
+void published_eagle3_speculators(const char *to, const struct known_target *t, enum sparse_form form) { write_eagle3(to, t, form, true, true); }
+void published_medusa(const char *to, const struct known_target *t, enum sparse_form form) { write_medusa(to, t, form, false); }
+void published_medusa_shared(const char *to, const struct known_target *t, enum sparse_form form) { write_medusa(to, t, form, true); }
 // clang-format on
-
-static const struct expected {
-    const char *name;
-    const struct known_target *target;
-    void (*write)(const char *directory, const struct known_target *t, enum sparse_form form);
-    enum head_kind kind;
-    int heads, vocab, taps, first_tap;
-    double min_gb; // of the file
-} list[] = {
-    { "EAGLE-Vicuna-7B-v1.3", &vicuna_7b, eagle1, HEAD_EAGLE, 0, 32000, 1, FINAL_STATE, 0.7 },
-    { "EAGLE-LLaMA3.1-Instruct-8B", &llama_8b, eagle2, HEAD_EAGLE, 0, 128256, 1, FINAL_STATE, 1.5 },
-    { "EAGLE3-Vicuna1.3-13B", &vicuna_13b, eagle3, HEAD_EAGLE3, 0, 32000, 3, 2, 1.0 },
-    { "EAGLE3-LLaMA3.1-Instruct-8B", &llama_8b, eagle3, HEAD_EAGLE3, 0, 32000, 3, 2, 0.8 },
-    { "EAGLE3-LLaMA3.3-Instruct-70B", &llama_70b, eagle3, HEAD_EAGLE3, 0, 32000, 3, 2, 2.5 },
-    { "medusa-vicuna-7b-v1.3", &vicuna_7b, write_medusa, HEAD_MEDUSA, 5, 32000, 1, FINAL_STATE, 1.4 },
-    { "EAGLE3-LLaMA3.1-Instruct-8B-speculators", &llama_8b, speculators_eagle3, HEAD_EAGLE3, 0, 32000, 3, 2, 0.8 },
-    { "EAGLE-LLaMA3.1-Instruct-8B-speculators", &llama_8b, write_speculators_eagle, HEAD_EAGLE, 0, 128256, 1,
-      FINAL_STATE, 1.5 },
-};
-
-// Checks that the weights' file in a head's directory has its real size and takes nearly no disk space. Renames Medusa's .pt to
-// its published name.
-static void check_file(const struct expected *e, const char *directory, enum sparse_form form)
-{
-    struct stat st;
-    char *file = xformat("%s/%s", directory, form == SPARSE_TORCH ? "pytorch_model.bin" : "model.safetensors");
-    assert_int_equal(stat(file, &st), 0);
-    assert_true((double)st.st_size > e->min_gb * 1e9 && (double)st.st_blocks * 512 < 1e7);
-    if (form == SPARSE_TORCH && e->kind == HEAD_MEDUSA) {
-        char *own = xformat("%s/medusa_lm_head.pt", directory);
-        assert_int_equal(rename(file, own), 0);
-        free(own);
-    }
-    free(file);
-}
-
-static void check_head(const struct expected *e, const char *directory, const struct model_shape *target,
-                       const struct model_shape *other)
-{
-    struct head_facts f;
-    struct error err = { "" };
-    enum head_kind kind;
-    if (!head_fits(directory, target, &kind, &f, &err))
-        fail_msg("%s: %s", e->name, err.text);
-    assert_int_equal(kind, e->kind);
-    assert_int_equal(f.heads, e->heads);
-    assert_int_equal(f.vocab, e->vocab);
-    assert_int_equal(f.taps.n, e->taps);
-    assert_int_equal(f.taps.layer[0], e->first_tap);
-    if (e->taps == 3) {
-        assert_int_equal(f.taps.layer[1], e->target->layers / 2);
-        assert_int_equal(f.taps.layer[2], e->target->layers - 3);
-    }
-    assert_false(head_fits(directory, other, &kind, &f, &err)); // the message has both numbers
-    assert_non_null(strstr(err.text, "a head for"));
-    assert_non_null(strstr(err.text, target->vocab != other->vocab && e->kind != HEAD_MEDUSA ? "128256" : "8192"));
-}
-
-static void published_heads_fit_their_targets(void **unused)
-{
-    const int64_t before = resident_kb();
-    const struct known_target *const known[] = { &vicuna_7b, &vicuna_13b, &llama_8b, &llama_70b };
-    struct model_shape shape[4];
-    for (int i = 0; i < 4; i++)
-        shape[i] = shape_of(known[i]);
-    for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++)
-        for (enum sparse_form form = SPARSE_SAFETENSORS; form <= SPARSE_TORCH; form++) {
-            const struct expected *e = &list[i];
-            char *directory = xformat("%s/%s-%d", test_directory(), e->name, (int)form);
-            int target = 0;
-            while (known[target] != e->target)
-                target++;
-            e->write(directory, e->target, form);
-            check_file(e, directory, form);
-            check_head(e, directory, &shape[target], &shape[target == 3 ? 2 : 3]);
-            free(directory);
-        }
-    assert_true(resident_kb() - before < 100000); // of 197 GB of targets and 22 GB of heads
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(published_heads_fit_their_targets) };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    test_directory_remove();
-    return failed;
-}

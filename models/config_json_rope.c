@@ -1,0 +1,215 @@
+// config_json_rope.c - RoPE from the JSON of transformers' configurations: its base, how it is scaled, which part of a head it rotates, and for which
+// layers.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "models/architectures.h"
+#include "models/config_parts.h"
+#include "formats/json_fields.h"
+
+static bool is_phi3(const struct model_config *c)
+{
+    return (c->architecture->reads & READS_PARTIAL_ROPE) != 0;
+}
+
+// partial_rotary_factor, beside RoPE's other keys or among them: the share of a head that is rotated.
+static bool read_rotated(const struct fields *f, const struct fields *of_rope, const struct model_config *c,
+                         struct rope *to)
+{
+    double part = 1;
+    const struct json *own = json_get(of_rope->object, "partial_rotary_factor");
+    if ((is_phi3(c) && !fields_real(f, "partial_rotary_factor", false, &part)) ||
+        !fields_real(of_rope, "partial_rotary_factor", false, &part))
+        return false;
+    if (part == 1)
+        return true;
+    if (!is_phi3(c))
+        return fields_refuse(f, "partial_rotary_factor", "1", own);
+    const bool in_range = part > 0 && part < 1;
+    to->rotated = in_range ? (int)(c->head_dim * part) : 0;
+    if (!in_range || to->rotated < 2 || to->rotated % 2 != 0)
+        return fields_refuse(f, "partial_rotary_factor", "a share of a head, an even number of its numbers",
+                             json_is_null(own) ? json_get(f->object, "partial_rotary_factor") : own);
+    return true;
+}
+
+// original_max_position_embeddings, among RoPE's keys or, of LongRoPE, beside them.
+static bool read_original(const struct fields *f, const struct fields *of_rope, struct rope *to)
+{
+    const bool own = !json_is_null(json_get(of_rope->object, "original_max_position_embeddings"));
+    return fields_int(own ? of_rope : f, "original_max_position_embeddings", true, 2, LIMIT_CONTEXT, &to->original);
+}
+
+static bool read_factor_list(const struct fields *of_rope, const char *key, int n, float *to)
+{
+    const struct json *list = json_get(of_rope->object, key);
+    char expected[64];
+    bool ok = json_is_array(list) && json_count(list) == (size_t)n && n <= MAX_ROTATED / 2;
+    for (int i = 0; i < n && ok; i++) {
+        const double x = json_number(json_at(list, (size_t)i));
+        ok = json_is_number(json_at(list, (size_t)i)) && x > 0 && x <= 1e9;
+        to[i] = (float)x;
+    }
+    snprintf(expected, sizeof(expected), "a list of %d numbers above 0", n);
+    return ok || fields_refuse(of_rope, key, expected, list);
+}
+
+// LongRoPE: its factor of cosines and sines follows from the extension of the context.
+static bool read_long(const struct fields *f, const struct fields *of_rope, struct model_config *c, struct rope *to)
+{
+    const int n = config_rotated(to, c->head_dim) / 2;
+    double given = 0;
+    if (!read_original(f, of_rope, to) || !read_factor_list(of_rope, "short_factor", n, c->rope_short) ||
+        !read_factor_list(of_rope, "long_factor", n, c->rope_long))
+        return false;
+    double factor = (double)c->context / to->original;
+    if (!fields_real(of_rope, "factor", false, &factor) || !fields_real(of_rope, "attention_factor", false, &given))
+        return false;
+    if (given < 0 || given > 1e6)
+        return fields_refuse(of_rope, "attention_factor", "a number above 0",
+                             json_get(of_rope->object, "attention_factor"));
+    to->scaling = ROPE_LONG;
+    to->angle_factor = (float)(given > 0 ? given : factor <= 1 ? 1 : sqrt(1 + log(factor) / log(to->original)));
+    return true;
+}
+
+static double yarn_scale(double factor, double by)
+{
+    return factor <= 1 ? 1 : 0.1 * by * log(factor) + 1;
+}
+
+static bool read_yarn(const struct fields *f, const struct fields *of_rope, struct rope *to)
+{
+    double given = 0, mscale = 0, all = 0;
+    bool truncate = true;
+    to->low = 1;
+    to->high = 32;
+    if (!read_original(f, of_rope, to) || !fields_real(of_rope, "beta_slow", false, &to->low) ||
+        !fields_real(of_rope, "beta_fast", false, &to->high) || !fields_bool(of_rope, "truncate", &truncate) ||
+        !fields_real(of_rope, "attention_factor", false, &given) || !fields_real(of_rope, "mscale", false, &mscale) ||
+        !fields_real(of_rope, "mscale_all_dim", false, &all))
+        return false;
+    if (given < 0 || given > 1e6)
+        return fields_refuse(of_rope, "attention_factor", "a number above 0",
+                             json_get(of_rope->object, "attention_factor"));
+    to->scaling = ROPE_YARN;
+    to->untruncated = !truncate;
+    to->angle_factor = (float)(given > 0                 ? given
+                               : mscale != 0 && all != 0 ? yarn_scale(to->factor, mscale) / yarn_scale(to->factor, all)
+                                                         : yarn_scale(to->factor, 1));
+    return true;
+}
+
+// One RoPE, from the object that scales it (data null: none does). theta: where the object has none.
+static bool read_one_rope(const struct fields *f, const char *where, const struct json *rope, double theta,
+                          struct model_config *c, struct rope *to)
+{
+    char full[96]; // the path of the object
+    snprintf(full, sizeof(full), "%s%s%s", f->where, *f->where != '\0' ? "." : "", where);
+    const struct fields of_rope = { f->path, full, rope, f->err };
+    to->theta = theta;
+    // Qwen2-VL's positions have three parts, which no tensor shows.
+    if (!json_is_null(json_get(rope, "mrope_section")))
+        return fields_refuse(&of_rope, "mrope_section", "nothing", json_get(rope, "mrope_section"));
+    if (!fields_real(&of_rope, "rope_theta", false, &to->theta) || !read_rotated(f, &of_rope, c, to))
+        return false;
+    const struct json *type = json_get(rope, "rope_type"), *old_type = json_get(rope, "type");
+    // Versions of transformers differ in which of the two they use.
+    if (!json_is_null(type) && !json_is_null(old_type) && strcmp(json_text(type), json_text(old_type)) != 0)
+        return fields_refuse(&of_rope, "type", "the same as rope_type", old_type);
+    if (json_is_null(type))
+        type = old_type;
+    const char *name = json_is_text(type) ? json_text(type) : "default";
+    if (!json_is_null(type) && !json_is_text(type))
+        return fields_refuse(f, where, "one rope for all layers, with a rope_type", rope);
+    if (strcmp(name, "default") == 0)
+        return true;
+    if (strcmp(name, "longrope") == 0 || ((strcmp(name, "su") == 0 || strcmp(name, "yarn") == 0) && is_phi3(c)))
+        return read_long(f, &of_rope, c, to);
+    if (strcmp(name, "yarn") != 0 && strcmp(name, "linear") != 0 && strcmp(name, "llama3") != 0)
+        return fields_refuse(f, where, "a rope_type of default, linear, llama3, yarn or longrope", type);
+    if (!fields_real(&of_rope, "factor", true, &to->factor))
+        return false;
+    if (strcmp(name, "yarn") == 0)
+        return read_yarn(f, &of_rope, to);
+    if (strcmp(name, "linear") == 0) {
+        to->scaling = ROPE_LINEAR;
+        return true;
+    }
+    double original = 0;
+    if (!fields_real(&of_rope, "low_freq_factor", true, &to->low) ||
+        !fields_real(&of_rope, "high_freq_factor", true, &to->high) ||
+        !fields_real(&of_rope, "original_max_position_embeddings", true, &original))
+        return false;
+    if (!(original >= 1 && original <= LIMIT_CONTEXT))
+        return fields_refuse(f, "original_max_position_embeddings", "a number of positions",
+                             json_get(rope, "original_max_position_embeddings"));
+    to->original = (int)original;
+    to->scaling = ROPE_LLAMA3;
+    return true;
+}
+
+// Ministral 3 multiplies queries at position i by 1 + beta log(1 + floor(i / original)): by 1 in the original context. The model's context ends there.
+static bool read_query_rise(const struct fields *f, const char *where, const struct json *rope, struct model_config *c)
+{
+    const struct json *beta = json_get(rope, "llama_4_scaling_beta");
+    char full[96];
+    snprintf(full, sizeof(full), "%s%s%s", f->where, *f->where != '\0' ? "." : "", where);
+    const struct fields of_rope = { f->path, full, rope, f->err };
+    if ((c->architecture->reads & READS_QUERY_RISE) == 0)
+        return json_is_null(beta) || fields_refuse(&of_rope, "llama_4_scaling_beta", "nothing", beta);
+    if (!json_is_number(beta) || !(json_number(beta) >= 0))
+        return fields_refuse(&of_rope, "llama_4_scaling_beta", "a number from 0", beta);
+    int original = 0;
+    if (!fields_int(&of_rope, "original_max_position_embeddings", true, 2, LIMIT_CONTEXT, &original))
+        return false;
+    if (json_number(beta) > 0 && c->context > original)
+        c->context = original;
+    return true;
+}
+
+// transformers 4 writes rope_theta and rope_scaling, transformers 5 rope_parameters, which contains both; of a model whose layers
+// with a window have a RoPE of their own, one object for each type of layer.
+bool config_read_rope(const struct fields *f, struct model_config *c)
+{
+    const struct json *new = json_get(f->object, "rope_parameters"), *old = json_get(f->object, "rope_scaling");
+    const bool local = (c->architecture->reads & READS_LOCAL_ROPE) != 0;
+    if (!json_is_null(new) && !json_is_null(old))
+        return fields_refuse(f, "rope_scaling", "nothing beside rope_parameters", old);
+    const char *where = json_is_null(new) ? "rope_scaling" : "rope_parameters";
+    const struct json *rope = json_is_null(new) ? old : new;
+    if (!json_is_null(rope) && !json_is_object(rope))
+        return fields_refuse(f, where, "an object", rope);
+    const struct json *full = json_get(rope, "full_attention"), *windowed = json_get(rope, "sliding_attention");
+    const bool per_type = full != NULL || windowed != NULL;
+    if (per_type && !local)
+        return fields_refuse(f, where, "one rope for all layers, with a rope_type", rope);
+    if (local && rope == new &&json_count(rope) > 0 && !per_type)
+        return fields_refuse(f, where, "an object for each type of layer", rope);
+    if (per_type &&
+        !((json_is_null(full) || json_is_object(full)) && (json_is_null(windowed) || json_is_object(windowed))))
+        return fields_refuse(f, where, "an object for each type of layer", rope);
+
+    double theta = c->architecture->theta != 0 ? c->architecture->theta : 10000, of_windows = 10000;
+    int original = 0; // LongRoPE reads it again
+    if (!fields_real(f, "rope_theta", false, &theta) ||
+        (is_phi3(c) && !fields_int(f, "original_max_position_embeddings", false, 1, LIMIT_CONTEXT, &original)) ||
+        (local && !fields_real(f, "rope_local_base_freq", false, &of_windows)) ||
+        !read_one_rope(f, where, per_type ? full : rope, theta, c, &c->rope) || !read_query_rise(f, where, rope, c))
+        return false;
+    if (!json_is_null(json_get(f->object, "rope_theta")) && theta != c->rope.theta)
+        return fields_refuse(f, "rope_theta", "the same in rope_parameters", json_get(f->object, "rope_theta"));
+    if (!local)
+        return true;
+    if (!read_one_rope(f, where, per_type ? windowed : NULL, of_windows, c, &c->window_rope))
+        return false;
+    if (c->rope.scaling == ROPE_LONG || c->window_rope.scaling == ROPE_LONG)
+        return fields_refuse(f, where, "a rope_type of default, linear, llama3 or yarn", rope);
+    const struct json *own = json_get(f->object, "rope_local_base_freq");
+    return c->window_rope.theta >= 1 && (json_is_null(own) || of_windows == c->window_rope.theta)
+               ? true
+               : fields_refuse(f, "rope_local_base_freq", "a number from 1, the same in rope_parameters", own);
+}
