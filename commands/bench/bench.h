@@ -38,6 +38,7 @@ struct bench_plan {            // the options of the command
     int n_contexts, context[MAX_CONTEXTS];
     bool contexts_given; // contexts that do not fit are errors instead of being dropped
     bool probe;
+    bool passes_only; // neither operations nor overhead are measured
     int n_peers;
     struct peer_program peer[MAX_PEERS];
 };

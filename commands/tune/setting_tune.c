@@ -1,0 +1,407 @@
+#include "commands/tune/setting_tune.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "commands/bench/bench.h"
+#include "commands/bench/bench_parts.h"
+#include "commands/tune/setting_search.h"
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/interrupt.h"
+#include "core/memory.h"
+#include "core/settings.h"
+#include "drafters/length.h"
+#include "experiments/cells.h"
+#include "experiments/experiment.h"
+#include "formats/file.h"
+#include "kernels/cpu/threads.h"
+#include "models/paths.h"
+#include "results/query.h"
+#include "results/store.h"
+#include "results/tally.h"
+
+enum { BENCH_ROUNDS = 3, SHOWN = 12 };
+
+struct tuning {
+    const struct setting_tune *t;
+    char *folder; // of temporary files
+    char *model, *prompts, *file[2]; // absolute; file: prompts of the probes and of the confirmation
+    int n_prompts[2];
+    struct settings *sampling, *rule;
+    struct setting_search search;
+    struct store *store;
+    int64_t began, probed_ns;
+    int confirmed;
+    struct interval *measured; // (confirmed) of the first candidates
+    const volatile int *stop;
+};
+
+// ---- files
+
+// Relative names of files in a drafter's options become absolute, since its experiment is in another folder.
+static void make_absolute(struct settings *s)
+{
+    for (int i = 0; i < s->n; i++)
+        make_absolute(s->item[i]);
+    char *path = s->kind == SETTINGS_SCALAR && *s->text != '/' && *s->text != '\0' && access(s->text, F_OK) == 0 ? realpath(s->text, NULL) : NULL;
+    if (path != NULL) {
+        free(s->text);
+        s->text = path;
+    }
+}
+
+static bool write_text(const char *path, const char *text, size_t n, struct error *err)
+{
+    struct part *p = part_begin(path, err);
+    if (p == NULL)
+        return false;
+    part_write(p, text, n);
+    return part_end(p, err);
+}
+
+// Lines of the file go to the probes and to the confirmation in turn, up to `limit` each; of a file of one line it goes to both.
+static bool divide_prompts(struct tuning *u, struct error *err)
+{
+    struct text all = { 0 }, half[2] = { { 0 } };
+    if (!read_all(u->prompts, &all, err))
+        return false;
+    int lines = 0;
+    for (char *at = all.s, *end; at != NULL && *at != '\0'; at = end) {
+        const size_t n = strcspn(at, "\n");
+        end = at + n + (at[n] == '\n');
+        if (strspn(at, " \t\r") >= n)
+            continue;
+        const int to = lines++ % 2;
+        if (u->n_prompts[to] < u->t->limit) {
+            text_add(&half[to], at, n);
+            text_puts(&half[to], "\n");
+            u->n_prompts[to]++;
+        }
+    }
+    bool ok = lines > 0 || fail(err, "%s: expected prompts, found an empty file", u->prompts);
+    for (int i = 0; i < 2 && ok; i++) {
+        const struct text *from = half[i].n > 0 ? &half[i] : &half[0];
+        u->file[i] = xformat("%s/%s.jsonl", u->folder, i == 0 ? "probed" : "confirmed");
+        ok = write_text(u->file[i], from->s, from->n, err);
+    }
+    for (int i = 0; i < 2; i++)
+        free(half[i].s);
+    free(all.s);
+    return ok;
+}
+
+// ---- an experiment
+
+static void put(struct settings *to, const char *key, const char *value)
+{
+    settings_put(to, key, settings_scalar(value));
+}
+
+static void put_int(struct settings *to, const char *key, long long value)
+{
+    char *text = xformat("%lld", value);
+    put(to, key, text);
+    free(text);
+}
+
+// drafters: a list, which it takes.
+static struct settings *experiment_settings(const struct tuning *u, const char *name, const char *prompts, bool trials,
+                                            struct settings *drafters)
+{
+    const struct setting_tune *t = u->t;
+    struct settings *s = settings_map(), *target = settings_map(), *from = settings_map(), *limits = settings_map(),
+                    *record = settings_map(), *cells = settings_map();
+    put(s, "name", name);
+    put(target, "model", u->model);
+    put(target, "device", t->precision.device != NULL ? t->precision.device : "cpu");
+    put(target, "activations", activations_names[t->precision.activations]);
+    put(target, "cache", kv_type_names[t->precision.cache]);
+    settings_put(s, "target", target);
+    put_int(s, "threads", t->threads);
+    put(from, "file", prompts);
+    put(from, "chat", t->chat);
+    settings_put(s, "prompts", from);
+    put_int(limits, "new_tokens", t->tokens);
+    put_int(limits, "context", t->context);
+    settings_put(s, "limits", limits);
+    if (trials) {
+        put(record, "trials", "true");
+        settings_put(s, "record", record);
+    } else {
+        settings_free(record);
+    }
+    settings_put(cells, "sampling", settings_copy(u->sampling));
+    put_int(cells, "batch", t->batch);
+    settings_put(cells, "rule", settings_copy(u->rule));
+    settings_put(cells, "drafter", drafters);
+    settings_put(s, "cells", cells);
+    return s;
+}
+
+// One line for each key, as a person would write it; frees s.
+static bool write_experiment(const char *path, const char *comment, struct settings *s, struct error *err)
+{
+    struct text t = { 0 };
+    text_puts(&t, comment);
+    for (int i = 0; i < s->n; i++) {
+        text_printf(&t, "%s: ", s->key[i]);
+        settings_write(s->item[i], &t);
+        text_puts(&t, "\n");
+    }
+    const bool ok = write_text(path, t.s, t.n, err);
+    free(t.s);
+    settings_free(s);
+    return ok;
+}
+
+static struct settings *drafter_list(void)
+{
+    struct settings *list = settings_list(), *none = settings_map();
+    put(none, "kind", "none");
+    settings_append(list, none);
+    return list;
+}
+
+// The run of a drafter in an experiment that was run: by the name under which the recorder has stored it.
+static int64_t run_of(const struct tuning *u, const struct experiment *e, int drafter)
+{
+    struct error ignored;
+    struct query *q = query_open(u->store, "SELECT max(id) FROM run WHERE experiment = ? AND drafter = ?");
+    query_put_text(q, e->name);
+    query_put_text(q, e->drafter.entry[drafter].shown);
+    const int64_t id = query_next(q) ? query_int(q, 0) : 0;
+    return query_close(q, &ignored) ? id : 0;
+}
+
+// Runs none and these drafters. *to: the experiment, whose drafter i + 1 is the i-th of them.
+static bool run_experiment(struct tuning *u, const char *name, const char *prompts, bool trials, struct settings *drafters,
+                           struct experiment **to, struct error *err)
+{
+    char *path = xformat("%s/%s.yaml", u->folder, name);
+    const bool ok = write_experiment(path, "", experiment_settings(u, name, prompts, trials, drafters), err) &&
+                    (*to = experiment_load(path, err)) != NULL && experiment_run(*to, u->store, stderr, u->stop, err);
+    free(path);
+    return ok;
+}
+
+// ---- the search
+
+static bool measure_passes(struct tuning *u, struct error *err)
+{
+    static const int rows[] = { 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64 };
+    struct bench_plan p = { .model = u->model, .precision = u->t->precision, .threads = (int)u->t->threads, .repeats = BENCH_ROUNDS, .passes_only = true };
+    const int most = 1 + setting_search_rows(&u->search);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows) && rows[i] < most; i++)
+        p.rows[p.n_rows++] = rows[i];
+    p.rows[p.n_rows++] = most;
+    for (int context = 64; context < u->t->context && p.n_contexts < 2; context *= 8)
+        p.context[p.n_contexts++] = context;
+    p.n_contexts += p.n_contexts == 0; // one of no cached token
+    struct bench b = { 0 };
+    const bool ok = bench_open(&b, &p, err) && bench_run(&b, err) && bench_store(&b, u->store, err);
+    bench_close(&b);
+    return ok;
+}
+
+static bool probe(struct tuning *u, struct error *err)
+{
+    struct settings *list = drafter_list();
+    struct experiment *e = NULL;
+    bool trials = false;
+    for (int i = 0; i < u->search.n_probes; i++) {
+        settings_append(list, settings_copy(u->search.probe[i].drafter));
+        trials = trials || u->search.probe[i].form == PROBE_TREE;
+    }
+    const int64_t from = clock_ns();
+    bool ok = run_experiment(u, "tune-probe", u->file[0], trials, list, &e, err);
+    u->probed_ns = clock_ns() - from;
+    for (int i = 0; i < u->search.n_probes && ok; i++)
+        ok = setting_search_read(&u->search, &u->search.probe[i], u->store, run_of(u, e, i + 1), err);
+    experiment_free(e);
+    setting_search_sort(&u->search);
+    return ok && (u->search.n > 0 || fail(err, "%s: nothing was drafted for its prompts, so there is nothing to choose from", u->prompts));
+}
+
+// As many settings as --confirm says and as the remaining time is enough for, if they take as long as the probes.
+static int confirmable(const struct tuning *u)
+{
+    long long n = u->t->confirm < u->search.n ? u->t->confirm : u->search.n;
+    if (u->t->seconds > 0) {
+        const double cell = (double)u->probed_ns / (1 + u->search.n_probes), left = 1e9 * (double)u->t->seconds - (double)(clock_ns() - u->began);
+        const long long fits = (long long)(left / cell) - 1; // and none
+        n = fits < n ? fits : n;
+    }
+    return n > 0 ? (int)n : 0;
+}
+
+static bool confirm(struct tuning *u, struct error *err)
+{
+    struct settings *list = drafter_list();
+    struct experiment *e = NULL;
+    u->confirmed = confirmable(u);
+    u->measured = xcalloc((size_t)u->confirmed + 1, sizeof(*u->measured));
+    for (int i = 0; i < u->confirmed; i++)
+        settings_append(list, settings_copy(u->search.candidate[i].drafter));
+    bool ok = u->confirmed == 0;
+    if (ok)
+        settings_free(list);
+    else
+        ok = run_experiment(u, "tune-confirm", u->file[1], false, list, &e, err);
+    for (int i = 0; i < u->confirmed && ok; i++)
+        ok = speedup_read(u->store, run_of(u, e, i + 1), NULL, &u->measured[i], err);
+    experiment_free(e);
+    return ok;
+}
+
+// ---- output
+
+static char *shown(const struct settings *drafter)
+{
+    struct text t = { 0 };
+    settings_write(drafter, &t);
+    return t.s;
+}
+
+static int best_of(const struct tuning *u)
+{
+    int best = 0;
+    for (int i = 1; i < u->confirmed; i++)
+        if (u->measured[i].value > u->measured[best].value)
+            best = i;
+    return best;
+}
+
+static void print_results(const struct tuning *u)
+{
+    const struct setting_search *s = &u->search;
+    printf("%d settings predicted from %d probes on %d prompts of %s", s->n, s->n_probes, u->n_prompts[0], u->prompts);
+    if (u->confirmed > 0)
+        printf(", %d confirmed on %d %s of it", u->confirmed, u->n_prompts[1] > 0 ? u->n_prompts[1] : 1, u->n_prompts[1] > 0 ? "others" : "same one");
+    printf(".\nDo not evaluate with these prompts what was tuned on them.\n\npredicted  tokens  measured   95 %% interval\n  speedup   /step   speedup                   setting\n");
+    for (int i = 0; i < s->n && (i < SHOWN || i < u->confirmed); i++) {
+        char *text = shown(s->candidate[i].drafter);
+        printf("%9.2f %7.2f", s->candidate[i].speedup, s->candidate[i].tokens_per_step);
+        if (i < u->confirmed)
+            printf(" %9.2f   %5.2f to %-5.2f ", u->measured[i].value, u->measured[i].low, u->measured[i].high);
+        else
+            printf("%29s", "");
+        printf("  %s\n", text);
+        free(text);
+    }
+    const int best = best_of(u);
+    char *text = shown(s->candidate[best].drafter);
+    printf("\n%s\n", text);
+    free(text);
+    if ((u->confirmed > 0 ? u->measured[best].value : s->candidate[best].speedup) < 1)
+        printf("It does not gain: none is faster.\n");
+}
+
+static bool write_best(const struct tuning *u, struct error *err)
+{
+    const int best = best_of(u);
+    struct settings *list = drafter_list();
+    settings_append(list, settings_copy(u->search.candidate[best].drafter));
+    struct text comment = { 0 };
+    text_printf(&comment, "# Written by `speclab tune`: predicted speedup %.2f", u->search.candidate[best].speedup);
+    if (u->confirmed > 0)
+        text_printf(&comment, ", measured %.2f", u->measured[best].value);
+    text_printf(&comment, ". Its prompts are those it was tuned on: evaluate with others.\n");
+    const bool ok = write_experiment(u->t->out, comment.s, experiment_settings(u, "tuned", u->prompts, false, list), err);
+    free(comment.s);
+    return ok;
+}
+
+// ---- all of it
+
+static bool open_folder(struct tuning *u, struct error *err)
+{
+    const char *base = getenv("TMPDIR");
+    u->folder = xformat("%s/speclab-tune-XXXXXX", base != NULL && *base != '\0' ? base : "/tmp");
+    if (mkdtemp(u->folder) != NULL)
+        return true;
+    fail(err, "%s: could not be created: %s", u->folder, strerror(errno));
+    free(u->folder);
+    u->folder = NULL;
+    return false;
+}
+
+static void remove_folder(struct tuning *u)
+{
+    static const char *const names[] = { "probed.jsonl", "confirmed.jsonl", "tune-probe.yaml", "tune-confirm.yaml", "tune.db",
+                                         "tune.db-wal", "tune.db-shm" };
+    for (size_t i = 0; u->folder != NULL && i < sizeof(names) / sizeof(*names); i++) {
+        char *path = xformat("%s/%s", u->folder, names[i]);
+        unlink(path);
+        free(path);
+    }
+    if (u->folder != NULL)
+        rmdir(u->folder);
+    free(u->folder);
+}
+
+static bool open_store(struct tuning *u, struct error *err)
+{
+    char *path = u->t->db != NULL ? xstrdup(u->t->db) : xformat("%s/tune.db", u->folder);
+    u->store = store_open(path, err);
+    const bool ok = u->store != NULL && (!store_read_only(u->store) || fail(err, "%s: the file or its folder is read-only", path));
+    free(path);
+    return ok;
+}
+
+static bool read_drafters(struct tuning *u, struct error *err)
+{
+    for (int i = 0; i < u->t->drafters.n; i++) {
+        struct settings *drafter = settings_inline(u->t->drafters.text[i], "--drafter", err);
+        if (drafter == NULL)
+            return false;
+        make_absolute(drafter);
+        const bool ok = drafter_length(drafter, err) && setting_search_add(&u->search, drafter, u->rule, (int)u->t->longest, err);
+        settings_free(drafter);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+static bool tune(struct tuning *u, struct error *err)
+{
+    const struct setting_tune *t = u->t;
+    u->sampling = settings_pairs(t->sampling, "--sampling", err);
+    u->rule = u->sampling != NULL ? settings_inline(t->rule, "--rule", err) : NULL;
+    if (u->rule == NULL || !read_drafters(u, err))
+        return false;
+    char *model = model_path(t->model, NULL, err);
+    u->model = model != NULL ? realpath(model, NULL) : NULL;
+    free(model);
+    if (u->model == NULL)
+        return false;
+    u->prompts = realpath(t->prompts, NULL);
+    if (u->prompts == NULL)
+        return fail(err, "--prompts: %s: %s", t->prompts, strerror(errno));
+    if (!open_folder(u, err) || !divide_prompts(u, err) || !open_store(u, err))
+        return false;
+    return measure_passes(u, err) && probe(u, err) && confirm(u, err) && (t->out == NULL || write_best(u, err));
+}
+
+bool setting_tune(const struct setting_tune *t, struct error *err)
+{
+    struct tuning u = { .t = t, .began = clock_ns(), .stop = interrupt_catch() };
+    const bool ok = tune(&u, err);
+    if (ok)
+        print_results(&u);
+    store_close(u.store);
+    remove_folder(&u);
+    setting_search_free(&u.search);
+    settings_free(u.sampling);
+    settings_free(u.rule);
+    free(u.model);
+    free(u.prompts);
+    free(u.file[0]);
+    free(u.file[1]);
+    free(u.measured);
+    return ok;
+}
