@@ -17,6 +17,8 @@ const char *const probe_form_names[] = { "length", "tree", "nodes" };
 
 enum { RANKS = 10, PROBE_NODE_COUNT = 40, LARGEST_TREE = 63, MAX_ROWS = 256 };
 
+#define CLOSE 0.8 // of the best prediction
+
 static const int tree_sizes[] = { 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, LARGEST_TREE };
 static const int best_first_sizes[] = { 6, 12, 24 };
 
@@ -255,23 +257,29 @@ static int by_speedup(const void *a, const void *b)
     return (x->speedup < y->speedup) - (x->speedup > y->speedup);
 }
 
-void setting_search_sort(struct setting_search *s)
+void setting_search_sort(struct setting_search *s, int confirmed)
 {
     struct candidate *sorted = xcalloc((size_t)s->n + 1, sizeof(*sorted));
-    bool *first = xcalloc((size_t)s->n + 1, sizeof(*first)), *seen = xcalloc((size_t)s->n_families + 1, sizeof(*seen));
-    int n = 0;
+    bool *chosen = xcalloc((size_t)s->n + 1, sizeof(*chosen)), *seen = xcalloc((size_t)s->n_families + 1, sizeof(*seen));
+    int left = confirmed, n = 0;
     if (s->n > 0)
         qsort(s->candidate, (size_t)s->n, sizeof(*s->candidate), by_speedup);
-    for (int i = 0; i < s->n; i++) {
-        first[i] = !seen[s->candidate[i].family];
+    for (int i = 0; i < s->n && left > 0; i++) { // the best of each family, unless it is far behind
+        chosen[i] = !seen[s->candidate[i].family] && s->candidate[i].speedup >= CLOSE * s->candidate[0].speedup;
         seen[s->candidate[i].family] = true;
+        left -= chosen[i];
     }
+    for (int i = 0; i < s->n && left > 0; i++)
+        if (!chosen[i]) {
+            chosen[i] = true;
+            left--;
+        }
     for (int later = 0; later < 2; later++)
         for (int i = 0; i < s->n; i++)
-            if (first[i] == (later == 0))
+            if (chosen[i] == (later == 0))
                 sorted[n++] = s->candidate[i];
     free(s->candidate);
-    free(first);
+    free(chosen);
     free(seen);
     s->candidate = sorted;
 }

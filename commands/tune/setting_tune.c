@@ -198,7 +198,7 @@ static bool measure_passes(struct tuning *u, struct error *err)
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows) && rows[i] < most; i++)
         p.rows[p.n_rows++] = rows[i];
     p.rows[p.n_rows++] = most;
-    for (int context = 64; context < u->t->context && p.n_contexts < 2; context *= 8)
+    for (int context = 64; context < u->t->context && p.n_contexts < 2; context *= 4)
         p.context[p.n_contexts++] = context;
     p.n_contexts += p.n_contexts == 0; // one of no cached token
     struct bench b = { 0 };
@@ -222,7 +222,6 @@ static bool probe(struct tuning *u, struct error *err)
     for (int i = 0; i < u->search.n_probes && ok; i++)
         ok = setting_search_read(&u->search, &u->search.probe[i], u->store, run_of(u, e, i + 1), err);
     experiment_free(e);
-    setting_search_sort(&u->search);
     return ok && (u->search.n > 0 || fail(err, "%s: nothing was drafted for its prompts, so there is nothing to choose from", u->prompts));
 }
 
@@ -243,6 +242,7 @@ static bool confirm(struct tuning *u, struct error *err)
     struct settings *list = drafter_list();
     struct experiment *e = NULL;
     u->confirmed = confirmable(u);
+    setting_search_sort(&u->search, u->confirmed);
     u->measured = xcalloc((size_t)u->confirmed + 1, sizeof(*u->measured));
     for (int i = 0; i < u->confirmed; i++)
         settings_append(list, settings_copy(u->search.candidate[i].drafter));
