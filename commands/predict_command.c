@@ -27,8 +27,8 @@ int command_predict(int argc, char **argv)
     const struct flag flags[] = {
         { "db", FLAG_TEXT, &db, "FILE", "database; default: results.db", 0, 0 },
         { "experiment", FLAG_TEXT, &o.experiment, "NAME", "experiment to predict; default: all", 0, 0 },
-        { "cost", FLAG_CHOICE, &source, "bench|steps", "source of the cost of passes; default: bench where there is one", 0,
-          0 },
+        { "cost", FLAG_CHOICE, &source, "bench|steps",
+          "source of the cost of passes; default: bench where there is one", 0, 0 },
         { 0 },
     };
     const struct usage u = { .name = "predict", .operands = "", .about = about, .flags = flags, .examples = examples };

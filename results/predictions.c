@@ -12,8 +12,6 @@
 
 const char *const cost_source_names[] = { "bench", "steps" };
 
-enum { CELL = 60 }; // column of the cell's name
-
 struct predicted {
     int64_t run, bench; // bench 0: the cost is of the steps
     double speedup, leviathan, by_position, replay, time, none, verify, draft;
@@ -28,10 +26,11 @@ struct predictions {
 // The two sources of a run are neighbours, `bench` first; for COST_OF_EITHER the first is taken.
 static bool predictions_read(struct store *s, enum cost_source source, struct predictions *to, struct error *err)
 {
-    struct query *q =
-        query_open(s, "SELECT run, coalesce(bench, 0), speedup, leviathan, by_position, replay, time_factor,"
-                      " none_time_factor, verify_factor, draft_share, best_length, best_length_speedup, perfect_length, perfect_drafter,"
-                      " perfect_rule FROM prediction WHERE ?1 IS NULL OR source = ?1 ORDER BY run, source");
+    struct query *q = query_open(
+        s,
+        "SELECT run, coalesce(bench, 0), speedup, leviathan, by_position, replay, time_factor,"
+        " none_time_factor, verify_factor, draft_share, best_length, best_length_speedup, perfect_length, perfect_drafter,"
+        " perfect_rule FROM prediction WHERE ?1 IS NULL OR source = ?1 ORDER BY run, source");
     query_put_text(q, source == COST_OF_EITHER ? NULL : cost_source_names[source]);
     while (query_next(q)) {
         if (to->n > 0 && to->p[to->n - 1].run == query_int(q, 0))
@@ -39,10 +38,11 @@ static bool predictions_read(struct store *s, enum cost_source source, struct pr
         to->p = xrealloc(to->p, ((size_t)to->n + 1) * sizeof(*to->p));
         struct predicted *p = &to->p[to->n++];
         *p = (struct predicted){ .run = query_int(q, 0), .bench = query_int(q, 1) };
-        double *const number[] = { &p->speedup,        &p->leviathan,       &p->by_position, &p->replay,
-                                   &p->time,           &p->none,            &p->verify,      &p->draft,
-                                   &p->best_length,    &p->best_length_speedup, &p->perfect_length,
-                                   &p->perfect_drafter, &p->perfect_rule };
+        double *const number[] = {
+            &p->speedup,        &p->leviathan,       &p->by_position, &p->replay,      &p->time,
+            &p->none,           &p->verify,          &p->draft,       &p->best_length, &p->best_length_speedup,
+            &p->perfect_length, &p->perfect_drafter, &p->perfect_rule
+        };
         for (int i = 0; i < (int)(sizeof(number) / sizeof(*number)); i++)
             *number[i] = query_real(q, i + 2);
     }
@@ -57,43 +57,38 @@ static const struct predicted *of_run(const struct predictions *all, int64_t run
     return NULL;
 }
 
-static void put_cell(struct text *out, const struct comparison *c, int i, int width, struct text *numbers)
+static void put_prediction(struct text *out, const struct predicted *p)
 {
-    char *cell = xformat("%s; %s", c->run[i].drafter, c->run[i].rule);
-    text_puts(numbers, "  ");
-    report_paragraph(out, CELL, width, numbers->s, cell);
-    free(cell);
-    free(numbers->s);
+    const double value[] = { p->speedup, p->leviathan, p->by_position, p->replay, p->speedup / p->replay,
+                             p->none,    p->time,      p->verify,      p->draft };
+    for (int k = 0; k < (int)(sizeof(value) / sizeof(*value)); k++)
+        report_put_figure(out, k == 0 || k == 4 ? 10 : 8, value[k]);
 }
 
-static void put_prediction(struct text *out, const struct comparison *c, int i, int width, const struct predicted *p)
+static void put_bounds(struct text *out, const struct predicted *p)
 {
-    const double first[] = { p->speedup, p->leviathan, p->by_position, p->replay },
-                 factor[] = { p->speedup / p->replay, p->none, p->time, p->verify, p->draft };
-    struct text t = { 0 };
-    report_put_number(&t, c, i);
-    for (int k = 0; k < 4; k++)
-        report_put_figure(&t, 7, first[k]);
-    for (int k = 0; k < 5; k++)
-        report_put_figure(&t, k == 0 || k == 3 ? 6 : 5, factor[k]);
-    put_cell(out, c, i, width, &t);
-}
-
-static void put_bounds(struct text *out, const struct comparison *c, int i, int width, const struct predicted *p)
-{
-    struct text t = { 0 };
-    report_put_number(&t, c, i);
-    report_put_figure(&t, 7, p->speedup);
-    report_put_figure(&t, 9, p->best_length_speedup);
+    report_put_figure(out, 10, p->speedup);
+    report_put_figure(out, 12, p->best_length_speedup);
     if (isnan(p->best_length))
-        text_printf(&t, "%5s", "-");
+        text_printf(out, "%8s", "-");
     else
-        text_printf(&t, "%5.0f", p->best_length);
-    report_put_figure(&t, 10, p->perfect_length);
-    report_put_figure(&t, 10, p->perfect_drafter);
-    report_put_figure(&t, 10, p->perfect_rule);
-    put_cell(out, c, i, width, &t);
+        text_printf(out, "%8.0f", p->best_length);
+    report_put_figure(out, 14, p->perfect_length);
+    report_put_figure(out, 10, p->perfect_drafter);
+    report_put_figure(out, 10, p->perfect_rule);
 }
+
+static const struct {
+    const char *head;
+    void (*put)(struct text *out, const struct predicted *p);
+} tables[] = {
+    { "                 speedup predicted         measured / predicted         draft\n"
+      "run   measured     (a)     (b)     (c)       (c)    none     all    pass   share\n",
+      put_prediction },
+    { "                 best fixed             perfect\n"
+      "run   measured     speedup  length        length   drafter      rule\n",
+      put_bounds },
+};
 
 // Returns the number of runs that it has.
 static int put_comparison(struct text *out, const struct comparison *c, const struct predictions *all, int width)
@@ -102,20 +97,27 @@ static int put_comparison(struct text *out, const struct comparison *c, const st
     char *what = xformat("%s: %s, %s, batch %lld", c->experiment, c->target, c->sampling, (long long)c->batch);
     report_paragraph(out, 0, width, "", what);
     free(what);
-    for (int bounds = 0; bounds < 2; bounds++) {
-        text_puts(out, bounds ? "\nrun    meas-    fixed   at    perfect   perfect   perfect\n"
-                                "       ured    length          length   drafter      rule  drafter; rule\n"
-                              : "\nrun    meas-    (a)    (b)    (c)   measured / predicted draft\n"
-                                "       ured   mean  place replay   (c) none  all  pass share  drafter; rule\n");
+    for (int i = 0; i < c->n; i++)
+        if (of_run(all, c->run[i].run) != NULL) {
+            char *label = xformat("%3d%s", i + 1, c->run[i].lossless ? "" : "*"),
+                 *cell = xformat("%s; %s", c->run[i].drafter, c->run[i].rule);
+            report_paragraph(out, 5, width, label, cell);
+            free(label);
+            free(cell);
+            n++;
+        }
+    for (int k = 0; k < (int)(sizeof(tables) / sizeof(*tables)); k++) {
+        text_printf(out, "\n%s", tables[k].head);
         for (int i = 0; i < c->n; i++) {
             const struct predicted *p = of_run(all, c->run[i].run);
             if (p == NULL)
                 continue;
-            n++;
-            (bounds ? put_bounds : put_prediction)(out, c, i, width, p);
+            report_put_number(out, c, i);
+            tables[k].put(out, p);
+            text_puts(out, "\n");
         }
     }
-    return n / 2;
+    return n;
 }
 
 // Which bench, of which run numbers it predicts; or that there is none.
@@ -128,12 +130,14 @@ static void put_source(struct text *out, const struct comparison *c, const struc
             continue;
         before = (int)(p - all->p);
         if (p->bench > 0)
-            text_printf(&t, "%sCost of passes from run %d on: bench %lld.", t.n > 0 ? " " : "", i + 1, (long long)p->bench);
+            text_printf(&t, "%sCost of passes from run %d on: bench %lld.", t.n > 0 ? " " : "", i + 1,
+                        (long long)p->bench);
         else
-            text_printf(&t,
-                        "%sCost of passes from run %d on: mean times of these runs' own passes, so (c) can differ from the measured speedup only"
-                        " by what is outside of them. `speclab bench MODEL --db FILE` measures a cost that has not seen these runs.",
-                        t.n > 0 ? " " : "", i + 1);
+            text_printf(
+                &t,
+                "%sCost of passes from run %d on: mean times of the passes of these runs, which has seen what it predicts. `speclab bench MODEL"
+                " --db FILE` measures one that has not.",
+                t.n > 0 ? " " : "", i + 1);
     }
     text_puts(out, "\n");
     report_paragraph(out, 0, width, "", t.n > 0 ? t.s : "");
@@ -141,7 +145,7 @@ static void put_source(struct text *out, const struct comparison *c, const struc
 }
 
 static const char notes[] =
-    "\n(a) mean: Leviathan's formula with the mean acceptance: every pass costs the same. (b) place: acceptance by position over a pass of the mean"
+    "\n(a) Leviathan's formula with the mean acceptance: every pass costs the same. (b) acceptance by position over a pass of the mean"
     " number of rows. (c) replay: every recorded step at its own cost. Factors measured / predicted: of (c), of the times of none and of the run,"
     " (c) = none / all; and of the run's passes, rule and overhead of a pass included. draft share: of the predicted time, the drafter's own measured time."
     " Bounds, on the recorded steps: the best fixed length and its speedup, no row that is rejected, every draft accepted, and tokens that no"

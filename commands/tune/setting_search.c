@@ -13,8 +13,6 @@
 #include "engine/engine.h"
 #include "results/query.h"
 
-const char *const probe_form_names[] = { "length", "tree", "nodes" };
-
 enum { RANKS = 10, PROBE_NODE_COUNT = 40, LARGEST_TREE = 63, MAX_ROWS = 256 };
 
 #define CLOSE 0.8 // of the best prediction
@@ -71,7 +69,8 @@ static struct settings *with_tree(const struct settings *drafter, const struct t
     return s;
 }
 
-static struct settings *with_nodes(const struct settings *drafter, const struct drafter_type *type, int nodes, int tokens)
+static struct settings *with_nodes(const struct settings *drafter, const struct drafter_type *type, int nodes,
+                                   int tokens)
 {
     struct settings *s = with_length(drafter, tokens);
     put_number(s, "nodes", nodes);
@@ -110,8 +109,8 @@ static struct settings *wide_tree(const struct settings *drafter, int depth)
     return with_tree(drafter, &tree);
 }
 
-bool setting_search_add(struct setting_search *s, const struct settings *drafter, const struct settings *rule, int longest,
-                        struct error *err)
+bool setting_search_add(struct setting_search *s, const struct settings *drafter, const struct settings *rule,
+                        int longest, struct error *err)
 {
     struct pairing p = { 0 };
     struct error ignored;
@@ -123,15 +122,18 @@ bool setting_search_add(struct setting_search *s, const struct settings *drafter
     const struct settings *tokens = settings_get(drafter, "tokens");
     pairing_close(&p);
     longest = tokens != NULL ? atoi(tokens->text) : longest; // read and checked by pairing_read
-    const bool lengths = has_option(type, "tokens"), trees = has_option(type, "tree"), nodes = has_option(type, "nodes");
+    const bool lengths = has_option(type, "tokens"), trees = has_option(type, "tree"),
+               nodes = has_option(type, "nodes");
     const int before = s->n_probes;
-    if (lengths && (trees || !nodes) && !add_probe(s, PROBE_LENGTH, s->n_families++, with_length(drafter, longest), rule, err))
+    if (lengths && (trees || !nodes) &&
+        !add_probe(s, PROBE_LENGTH, s->n_families++, with_length(drafter, longest), rule, err))
         return false;
     const int deepest = longest < TREE_DEPTH ? longest : TREE_DEPTH;
     if (trees)
         add_probe(s, PROBE_TREE, s->n_families++, wide_tree(drafter, deepest), rule, &ignored);
     for (size_t i = 0; nodes && lengths && i < sizeof(best_first_sizes) / sizeof(*best_first_sizes); i++)
-        add_probe(s, PROBE_NODES, s->n_families, with_nodes(drafter, type, best_first_sizes[i], longest), rule, &ignored);
+        add_probe(s, PROBE_NODES, s->n_families, with_nodes(drafter, type, best_first_sizes[i], longest), rule,
+                  &ignored);
     s->n_families++;
     return s->n_probes > before ||
            fail(err, "drafter %s has no option that tune searches: tokens, tree or nodes", type->name);
@@ -151,13 +153,26 @@ int setting_search_rows(const struct setting_search *s)
 
 // ---- candidates
 
-static void add_candidate(struct setting_search *s, const struct setting_probe *p, struct settings *drafter, double tokens, double speedup)
+// Takes ownership of drafter. Of equal settings, which drafters given twice with other lengths have, the first is kept.
+static void add_candidate(struct setting_search *s, const struct setting_probe *p, struct settings *drafter,
+                          double tokens, double speedup)
 {
+    struct text shown = { 0 };
+    bool known = false;
+    settings_write(drafter, &shown);
+    for (int i = 0; i < s->n; i++)
+        known = known || strcmp(s->candidate[i].shown, shown.s) == 0;
+    if (known) {
+        settings_free(drafter);
+        free(shown.s);
+        return;
+    }
     s->candidate = xrealloc(s->candidate, ((size_t)s->n + 1) * sizeof(*s->candidate));
-    s->candidate[s->n++] = (struct candidate){ p->form, p->family, drafter, tokens, speedup };
+    s->candidate[s->n++] = (struct candidate){ p->family, drafter, shown.s, tokens, speedup };
 }
 
-static bool read_lengths(struct setting_search *s, const struct setting_probe *p, struct store *store, int64_t run, struct error *err)
+static bool read_lengths(struct setting_search *s, const struct setting_probe *p, struct store *store, int64_t run,
+                         struct error *err)
 {
     struct query *q = query_open(store, "SELECT length, tokens_per_step, speedup FROM prediction_by_length"
                                         " WHERE run = ? AND length > 0 AND source ="
@@ -168,10 +183,12 @@ static bool read_lengths(struct setting_search *s, const struct setting_probe *p
     return query_close(q, err);
 }
 
-static bool read_nodes(struct setting_search *s, const struct setting_probe *p, struct store *store, int64_t run, struct error *err)
+static bool read_nodes(struct setting_search *s, const struct setting_probe *p, struct store *store, int64_t run,
+                       struct error *err)
 {
-    struct query *q = query_open(store, "SELECT t.tokens_per_step, n.replay FROM prediction AS n JOIN steps AS t ON t.run = n.run"
-                                        " WHERE n.run = ? ORDER BY n.source LIMIT 1");
+    struct query *q =
+        query_open(store, "SELECT t.tokens_per_step, n.replay FROM prediction AS n JOIN steps AS t ON t.run = n.run"
+                          " WHERE n.run = ? ORDER BY n.source LIMIT 1");
     query_put_int(q, run);
     while (query_next(q))
         add_candidate(s, p, settings_copy(p->drafter), query_real(q, 0), query_real(q, 1));
@@ -187,12 +204,13 @@ struct tree_costs {
 static bool read_costs(struct tree_costs *to, struct store *store, int64_t run, struct error *err)
 {
     struct query *q = query_open(
-        store, "WITH RECURSIVE rows(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM rows WHERE n < 255), base AS MATERIALIZED ("
-               "SELECT p.*, r.batch FROM predicted_time AS p JOIN run AS r ON r.id = p.run WHERE p.run = ?1 ORDER BY source LIMIT 1)"
-               " SELECT n, b.overhead_ns + (k.a + k.d * b.context + (k.b + k.e * b.context) * n * b.batch) / b.batch,"
-               " coalesce(b.draft_ns / nullif(b.depth, 0), 0), (b.none_pass_ns + b.overhead_ns * b.none_steps) / b.none_tokens"
-               " FROM base AS b JOIN cost_piece AS k ON (k.run, k.source) = (b.run, b.source) JOIN rows"
-               " ON n * b.batch > k.above_rows AND n * b.batch <= k.to_rows AND b.context > k.above_context AND b.context <= k.to_context");
+        store,
+        "WITH RECURSIVE rows(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM rows WHERE n < 255), base AS MATERIALIZED ("
+        "SELECT p.*, r.batch FROM predicted_time AS p JOIN run AS r ON r.id = p.run WHERE p.run = ?1 ORDER BY source LIMIT 1)"
+        " SELECT n, b.overhead_ns + (k.a + k.d * b.context + (k.b + k.e * b.context) * n * b.batch) / b.batch,"
+        " coalesce(b.draft_ns / nullif(b.depth, 0), 0), (b.none_pass_ns + b.overhead_ns * b.none_steps) / b.none_tokens"
+        " FROM base AS b JOIN cost_piece AS k ON (k.run, k.source) = (b.run, b.source) JOIN rows"
+        " ON n * b.batch > k.above_rows AND n * b.batch <= k.to_rows AND b.context > k.above_context AND b.context <= k.to_context");
     query_put_int(q, run);
     *to = (struct tree_costs){ 0 };
     while (query_next(q)) {
@@ -211,7 +229,8 @@ static int read_shares(double *share, struct store *store, int64_t run, struct e
     int depths = 0, next[TREE_DEPTH] = { 0 };
     for (int d = 0; d < TREE_DEPTH; d++)
         left[d] = 1;
-    struct query *q = query_open(store, "SELECT depth, rank, rate FROM acceptance_by_rank WHERE run = ? AND depth <= 16 ORDER BY depth, rank");
+    struct query *q = query_open(
+        store, "SELECT depth, rank, rate FROM acceptance_by_rank WHERE run = ? AND depth <= 16 ORDER BY depth, rank");
     query_put_int(q, run);
     memset(share, 0, TREE_DEPTH * RANKS * sizeof(*share));
     while (query_next(q)) {
@@ -226,7 +245,8 @@ static int read_shares(double *share, struct store *store, int64_t run, struct e
     return query_close(q, err) ? depths : -1;
 }
 
-static bool read_trees(struct setting_search *s, const struct setting_probe *p, struct store *store, int64_t run, struct error *err)
+static bool read_trees(struct setting_search *s, const struct setting_probe *p, struct store *store, int64_t run,
+                       struct error *err)
 {
     static struct tree tree;
     double share[TREE_DEPTH * RANKS];
@@ -244,7 +264,8 @@ static bool read_trees(struct setting_search *s, const struct setting_probe *p, 
     return true;
 }
 
-bool setting_search_read(struct setting_search *s, const struct setting_probe *p, struct store *store, int64_t run, struct error *err)
+bool setting_search_read(struct setting_search *s, const struct setting_probe *p, struct store *store, int64_t run,
+                         struct error *err)
 {
     return p->form == PROBE_LENGTH ? read_lengths(s, p, store, run, err)
            : p->form == PROBE_TREE ? read_trees(s, p, store, run, err)
@@ -260,7 +281,8 @@ static int by_speedup(const void *a, const void *b)
 void setting_search_sort(struct setting_search *s, int confirmed)
 {
     struct candidate *sorted = xcalloc((size_t)s->n + 1, sizeof(*sorted));
-    bool *chosen = xcalloc((size_t)s->n + 1, sizeof(*chosen)), *seen = xcalloc((size_t)s->n_families + 1, sizeof(*seen));
+    bool *chosen = xcalloc((size_t)s->n + 1, sizeof(*chosen)),
+         *seen = xcalloc((size_t)s->n_families + 1, sizeof(*seen));
     int left = confirmed, n = 0;
     if (s->n > 0)
         qsort(s->candidate, (size_t)s->n, sizeof(*s->candidate), by_speedup);
@@ -288,8 +310,10 @@ void setting_search_free(struct setting_search *s)
 {
     for (int i = 0; i < s->n_probes; i++)
         settings_free(s->probe[i].drafter);
-    for (int i = 0; i < s->n; i++)
+    for (int i = 0; i < s->n; i++) {
         settings_free(s->candidate[i].drafter);
+        free(s->candidate[i].shown);
+    }
     free(s->probe);
     free(s->candidate);
     *s = (struct setting_search){ 0 };

@@ -15,7 +15,6 @@ struct settings;
 struct store;
 
 enum probe_form { PROBE_LENGTH, PROBE_TREE, PROBE_NODES };
-extern const char *const probe_form_names[]; // "length", "tree", "nodes"
 
 struct setting_probe {
     enum probe_form form;
@@ -24,9 +23,9 @@ struct setting_probe {
 };
 
 struct candidate {
-    enum probe_form form;
     int family;
     struct settings *drafter;
+    char *shown;                     // as in an experiment's file; no two are equal
     double tokens_per_step, speedup; // predicted
 };
 
@@ -40,11 +39,12 @@ struct setting_search { // start with { 0 }
 void setting_search_free(struct setting_search *s);
 // Adds the probes of a drafter, as in an experiment's file; options that it has are kept, but for those that are searched. Its `tokens` is the
 // longest draft, else `longest`. Forms that the rule does not take are left out; NULL: the default rule. A drafter with none is an error.
-bool setting_search_add(struct setting_search *s, const struct settings *drafter, const struct settings *rule, int longest,
-                        struct error *err);
+bool setting_search_add(struct setting_search *s, const struct settings *drafter, const struct settings *rule,
+                        int longest, struct error *err);
 // Draft tokens of the largest probe.
 int setting_search_rows(const struct setting_search *s);
 // Adds what a probe's run predicts, from the views.
-bool setting_search_read(struct setting_search *s, const struct setting_probe *p, struct store *store, int64_t run, struct error *err);
+bool setting_search_read(struct setting_search *s, const struct setting_probe *p, struct store *store, int64_t run,
+                         struct error *err);
 // Sorts candidates by prediction, those to confirm first: the best of each family that is not far behind the best of all, then the next best.
 void setting_search_sort(struct setting_search *s, int confirmed);

@@ -23,13 +23,15 @@
 #include "results/query.h"
 #include "results/store.h"
 #include "results/tally.h"
+#include "tokenizers/chat_template.h"
 
 enum { BENCH_ROUNDS = 3, SHOWN = 12 };
 
 struct tuning {
     const struct setting_tune *t;
-    char *folder; // of temporary files
+    char *folder;                    // of temporary files
     char *model, *prompts, *file[2]; // absolute; file: prompts of the probes and of the confirmation
+    char *chat;
     int n_prompts[2];
     struct settings *sampling, *rule;
     struct setting_search search;
@@ -47,7 +49,9 @@ static void make_absolute(struct settings *s)
 {
     for (int i = 0; i < s->n; i++)
         make_absolute(s->item[i]);
-    char *path = s->kind == SETTINGS_SCALAR && *s->text != '/' && *s->text != '\0' && access(s->text, F_OK) == 0 ? realpath(s->text, NULL) : NULL;
+    char *path = s->kind == SETTINGS_SCALAR && *s->text != '/' && *s->text != '\0' && access(s->text, F_OK) == 0
+                     ? realpath(s->text, NULL)
+                     : NULL;
     if (path != NULL) {
         free(s->text);
         s->text = path;
@@ -123,7 +127,7 @@ static struct settings *experiment_settings(const struct tuning *u, const char *
     settings_put(s, "target", target);
     put_int(s, "threads", t->threads);
     put(from, "file", prompts);
-    put(from, "chat", t->chat);
+    put(from, "chat", u->chat);
     settings_put(s, "prompts", from);
     put_int(limits, "new_tokens", t->tokens);
     put_int(limits, "context", t->context);
@@ -178,8 +182,8 @@ static int64_t run_of(const struct tuning *u, const struct experiment *e, int dr
 }
 
 // Runs none and these drafters. *to: the experiment, whose drafter i + 1 is the i-th of them.
-static bool run_experiment(struct tuning *u, const char *name, const char *prompts, bool trials, struct settings *drafters,
-                           struct experiment **to, struct error *err)
+static bool run_experiment(struct tuning *u, const char *name, const char *prompts, bool trials,
+                           struct settings *drafters, struct experiment **to, struct error *err)
 {
     char *path = xformat("%s/%s.yaml", u->folder, name);
     const bool ok = write_experiment(path, "", experiment_settings(u, name, prompts, trials, drafters), err) &&
@@ -193,7 +197,11 @@ static bool run_experiment(struct tuning *u, const char *name, const char *promp
 static bool measure_passes(struct tuning *u, struct error *err)
 {
     static const int rows[] = { 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64 };
-    struct bench_plan p = { .model = u->model, .precision = u->t->precision, .threads = (int)u->t->threads, .repeats = BENCH_ROUNDS, .passes_only = true };
+    struct bench_plan p = { .model = u->model,
+                            .precision = u->t->precision,
+                            .threads = (int)u->t->threads,
+                            .repeats = BENCH_ROUNDS,
+                            .passes_only = true };
     const int most = 1 + setting_search_rows(&u->search);
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows) && rows[i] < most; i++)
         p.rows[p.n_rows++] = rows[i];
@@ -222,7 +230,8 @@ static bool probe(struct tuning *u, struct error *err)
     for (int i = 0; i < u->search.n_probes && ok; i++)
         ok = setting_search_read(&u->search, &u->search.probe[i], u->store, run_of(u, e, i + 1), err);
     experiment_free(e);
-    return ok && (u->search.n > 0 || fail(err, "%s: nothing was drafted for its prompts, so there is nothing to choose from", u->prompts));
+    return ok && (u->search.n > 0 ||
+                  fail(err, "%s: nothing was drafted for its prompts, so there is nothing to choose from", u->prompts));
 }
 
 // As many settings as --confirm says and as the remaining time is enough for, if they take as long as the probes.
@@ -230,7 +239,8 @@ static int confirmable(const struct tuning *u)
 {
     long long n = u->t->confirm < u->search.n ? u->t->confirm : u->search.n;
     if (u->t->seconds > 0) {
-        const double cell = (double)u->probed_ns / (1 + u->search.n_probes), left = 1e9 * (double)u->t->seconds - (double)(clock_ns() - u->began);
+        const double cell = (double)u->probed_ns / (1 + u->search.n_probes),
+                     left = 1e9 * (double)u->t->seconds - (double)(clock_ns() - u->began);
         const long long fits = (long long)(left / cell) - 1; // and none
         n = fits < n ? fits : n;
     }
@@ -259,13 +269,6 @@ static bool confirm(struct tuning *u, struct error *err)
 
 // ---- output
 
-static char *shown(const struct settings *drafter)
-{
-    struct text t = { 0 };
-    settings_write(drafter, &t);
-    return t.s;
-}
-
 static int best_of(const struct tuning *u)
 {
     int best = 0;
@@ -278,24 +281,25 @@ static int best_of(const struct tuning *u)
 static void print_results(const struct tuning *u)
 {
     const struct setting_search *s = &u->search;
-    printf("%d settings predicted from %d probes on %d prompts of %s", s->n, s->n_probes, u->n_prompts[0], u->prompts);
-    if (u->confirmed > 0)
-        printf(", %d confirmed on %d %s of it", u->confirmed, u->n_prompts[1] > 0 ? u->n_prompts[1] : 1, u->n_prompts[1] > 0 ? "others" : "same one");
-    printf(".\nDo not evaluate with these prompts what was tuned on them.\n\npredicted  tokens  measured   95 %% interval\n  speedup   /step   speedup                   setting\n");
+    printf("%d setting%s predicted from %d probe%s on %d prompt%s of %s", s->n, s->n == 1 ? "" : "s", s->n_probes,
+           s->n_probes == 1 ? "" : "s", u->n_prompts[0], u->n_prompts[0] == 1 ? "" : "s", u->prompts);
+    if (u->confirmed > 0 && u->n_prompts[1] > 0)
+        printf(", %d confirmed on %d other%s", u->confirmed, u->n_prompts[1], u->n_prompts[1] == 1 ? "" : "s");
+    else if (u->confirmed > 0)
+        printf(", %d confirmed on the same one", u->confirmed);
+    printf(".\nDo not evaluate with these prompts what was tuned on them.\n\n"
+           "predicted  tokens  measured   95 %% interval\n"
+           "  speedup   /step   speedup                   setting\n");
     for (int i = 0; i < s->n && (i < SHOWN || i < u->confirmed); i++) {
-        char *text = shown(s->candidate[i].drafter);
         printf("%9.2f %7.2f", s->candidate[i].speedup, s->candidate[i].tokens_per_step);
         if (i < u->confirmed)
             printf(" %9.2f   %5.2f to %-5.2f ", u->measured[i].value, u->measured[i].low, u->measured[i].high);
         else
             printf("%29s", "");
-        printf("  %s\n", text);
-        free(text);
+        printf("  %s\n", s->candidate[i].shown);
     }
     const int best = best_of(u);
-    char *text = shown(s->candidate[best].drafter);
-    printf("\n%s\n", text);
-    free(text);
+    printf("\n%s\n", s->candidate[best].shown);
     if ((u->confirmed > 0 ? u->measured[best].value : s->candidate[best].speedup) < 1)
         printf("It does not gain: none is faster.\n");
 }
@@ -310,7 +314,8 @@ static bool write_best(const struct tuning *u, struct error *err)
     if (u->confirmed > 0)
         text_printf(&comment, ", measured %.2f", u->measured[best].value);
     text_printf(&comment, ". Its prompts are those it was tuned on: evaluate with others.\n");
-    const bool ok = write_experiment(u->t->out, comment.s, experiment_settings(u, "tuned", u->prompts, false, list), err);
+    const bool ok =
+        write_experiment(u->t->out, comment.s, experiment_settings(u, "tuned", u->prompts, false, list), err);
     free(comment.s);
     return ok;
 }
@@ -331,8 +336,8 @@ static bool open_folder(struct tuning *u, struct error *err)
 
 static void remove_folder(struct tuning *u)
 {
-    static const char *const names[] = { "probed.jsonl", "confirmed.jsonl", "tune-probe.yaml", "tune-confirm.yaml", "tune.db",
-                                         "tune.db-wal", "tune.db-shm" };
+    static const char *const names[] = { "probed.jsonl", "confirmed.jsonl", "tune-probe.yaml", "tune-confirm.yaml",
+                                         "tune.db",      "tune.db-wal",     "tune.db-shm" };
     for (size_t i = 0; u->folder != NULL && i < sizeof(names) / sizeof(*names); i++) {
         char *path = xformat("%s/%s", u->folder, names[i]);
         unlink(path);
@@ -347,7 +352,8 @@ static bool open_store(struct tuning *u, struct error *err)
 {
     char *path = u->t->db != NULL ? xstrdup(u->t->db) : xformat("%s/tune.db", u->folder);
     u->store = store_open(path, err);
-    const bool ok = u->store != NULL && (!store_read_only(u->store) || fail(err, "%s: the file or its folder is read-only", path));
+    const bool ok =
+        u->store != NULL && (!store_read_only(u->store) || fail(err, "%s: the file or its folder is read-only", path));
     free(path);
     return ok;
 }
@@ -359,7 +365,8 @@ static bool read_drafters(struct tuning *u, struct error *err)
         if (drafter == NULL)
             return false;
         make_absolute(drafter);
-        const bool ok = drafter_length(drafter, err) && setting_search_add(&u->search, drafter, u->rule, (int)u->t->longest, err);
+        const bool ok =
+            drafter_length(drafter, err) && setting_search_add(&u->search, drafter, u->rule, (int)u->t->longest, err);
         settings_free(drafter);
         if (!ok)
             return false;
@@ -372,7 +379,11 @@ static bool tune(struct tuning *u, struct error *err)
     const struct setting_tune *t = u->t;
     u->sampling = settings_pairs(t->sampling, "--sampling", err);
     u->rule = u->sampling != NULL ? settings_inline(t->rule, "--rule", err) : NULL;
-    if (u->rule == NULL || !read_drafters(u, err))
+    struct pairing known = { 0 };
+    if (u->rule == NULL || !chat_name_known(t->chat, err) || !pairing_read(&known, NULL, u->rule, u->sampling, err))
+        return false;
+    pairing_close(&known);
+    if (!read_drafters(u, err))
         return false;
     char *model = model_path(t->model, NULL, err);
     u->model = model != NULL ? realpath(model, NULL) : NULL;
@@ -380,6 +391,8 @@ static bool tune(struct tuning *u, struct error *err)
     if (u->model == NULL)
         return false;
     u->prompts = realpath(t->prompts, NULL);
+    u->chat = choice_index(CHAT_NAMES, t->chat) < 0 ? realpath(t->chat, NULL) : NULL;
+    u->chat = u->chat != NULL ? u->chat : xstrdup(t->chat);
     if (u->prompts == NULL)
         return fail(err, "--prompts: %s: %s", t->prompts, strerror(errno));
     if (!open_folder(u, err) || !divide_prompts(u, err) || !open_store(u, err))
@@ -400,6 +413,7 @@ bool setting_tune(const struct setting_tune *t, struct error *err)
     settings_free(u.rule);
     free(u.model);
     free(u.prompts);
+    free(u.chat);
     free(u.file[0]);
     free(u.file[1]);
     free(u.measured);

@@ -259,17 +259,27 @@ int command_tune(int argc, char **argv)
 {
     struct tune t = { .positions = 20, .exchanges = 1 };
     long long context = 0;
-    struct setting_tune s = { .chat = "auto", .rule = "rejection", .sampling = "temperature=0", .limit = 8, .tokens = 64, .batch = 1,
-                              .longest = 8, .confirm = 3 };
+    struct setting_tune s = { .chat = "auto",
+                              .rule = "rejection",
+                              .sampling = "temperature=0",
+                              .limit = 8,
+                              .tokens = 64,
+                              .batch = 1,
+                              .longest = 8,
+                              .confirm = 3 };
     const struct flag flags[] = {
         { "drafter", FLAG_TEXTS, &s.drafters, "KIND[:OPTIONS]",
-          "a drafter whose settings are searched; can be given several times.\nIts `tokens` is the longest draft to try", 0, 0 },
-        { "prompts", FLAG_TEXT, &s.prompts, "FILE.jsonl", "with --drafter: prompts to probe and confirm with, in turn", 0, 0 },
+          "a drafter whose settings are searched; can be given several times.\nIts `tokens` is the longest draft to try",
+          0, 0 },
+        { "prompts", FLAG_TEXT, &s.prompts, "FILE.jsonl", "with --drafter: prompts to probe and confirm with, in turn",
+          0, 0 },
         { "limit", FLAG_INT, &s.limit, "N", "prompts of each at most; default: 8", 1, 100000 },
         { "tokens", FLAG_INT, &s.tokens, "N", "new tokens of a text; default: 64", 1, 1 << 24 },
-        { "longest", FLAG_INT, &s.longest, "N", "longest draft of a drafter whose `tokens` is not given; default: 8", 1, 64 },
+        { "longest", FLAG_INT, &s.longest, "N", "longest draft of a drafter whose `tokens` is not given; default: 8", 1,
+          64 },
         { "confirm", FLAG_INT, &s.confirm, "N", "settings to measure; default: 3; 0: none", 0, 64 },
-        { "seconds", FLAG_INT, &s.seconds, "N", "confirm fewer settings if they would take longer in total", 1, 1 << 24 },
+        { "seconds", FLAG_INT, &s.seconds, "N", "confirm fewer settings if they would take longer in total", 1,
+          1 << 24 },
         { "sampling", FLAG_TEXT, &s.sampling, "OPTIONS", "default: temperature=0", 0, 0 },
         { "rule", FLAG_TEXT, &s.rule, "RULE[:OPTIONS]", "default: rejection", 0, 0 },
         { "batch", FLAG_INT, &s.batch, "N", "texts at a time; default: 1", 1, MAX_SLOTS },
@@ -280,7 +290,9 @@ int command_tune(int argc, char **argv)
         { "positions", FLAG_INT, &t.positions, "N", "positions of each text; default: 20", 1, 10000 },
         { "exchanges", FLAG_INT, &t.exchanges, "N", "exchanges of layers of the best set, at most; default: 1", 0,
           1000 },
-        { "context", FLAG_INT, &context, "N", "longer texts are cut at the end; default: 512.\nWith --drafter: tokens of prompt and text; default: 2048", 2, 1 << 24 },
+        { "context", FLAG_INT, &context, "N",
+          "longer texts are cut at the end; default: 512.\nWith --drafter: tokens of prompt and text; default: 2048", 2,
+          1 << 24 },
         { "threads", FLAG_INT, &t.threads, "N", "number of threads; default: one for each processor", 1, MAX_THREADS },
         PRECISION_FLAGS(t.precision),
         PACKED_FLAG(t.packed),
@@ -294,9 +306,12 @@ int command_tune(int argc, char **argv)
     if (status != USAGE_OK)
         return status;
     if ((s.drafters.n > 0) == (n == 2))
-        return usage_fail(&u, n == 2 ? "DATA.jsonl and --drafter exclude each other" : "missing argument: DATA.jsonl, or --drafter and --prompts");
-    if (n == 1 && s.prompts == NULL)
-        return usage_fail(&u, "--drafter requires --prompts");
+        return usage_fail(&u, n == 2 ? "DATA.jsonl and --drafter exclude each other"
+                                     : "missing argument: DATA.jsonl, or --drafter and --prompts");
+    if ((n == 1) != (s.prompts != NULL))
+        return usage_fail(&u, n == 1 ? "--drafter requires --prompts" : "DATA.jsonl and --prompts exclude each other");
+    if (n == 1 && t.packed != PACKED_NO)
+        return usage_fail(&u, "--packed and --drafter exclude each other");
     t.model = s.model = operand[0];
     bool ok;
     if (n == 1) {

@@ -190,7 +190,8 @@ static void solve_rank(struct tree_program *t, int d, int rank, int n)
 {
     const size_t at = program_at(t, d, rank, n);
     for (int m = 1; m <= n; m++) {
-        const double value = t->share[d * t->ranks + rank] * (1 + below(t, d + 1, m - 1)) + t->rest[program_at(t, d, rank + 1, n - m)];
+        const double value =
+            t->share[d * t->ranks + rank] * (1 + below(t, d + 1, m - 1)) + t->rest[program_at(t, d, rank + 1, n - m)];
         if (value > t->rest[at]) {
             t->rest[at] = value;
             t->take[at] = (short)m;

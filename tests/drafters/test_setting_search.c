@@ -97,16 +97,20 @@ static void put(struct store *s, const char *format, ...)
 
 static void put_run(struct store *s, int run, const char *kind, int steps, int tokens, int decode_ns)
 {
-    put(s, "INSERT INTO run VALUES (%d, 'e', 'c%d', 'A', '{}', 't', '00', 'f32', 'f32', 'f32', '%s', '%s', NULL, 'rejection', 1, 0, 0,"
-           " 'temperature=0', 'p', 1, 1, 'cpu', 'm', 'r', '2026-01-01T00:00:00Z', NULL)", run, run, kind, kind);
-    put(s, "INSERT INTO sequence VALUES (%d, %d, 1, 0, 'p', NULL, 0, 0, 5, %d, %d, 0, 7, %d, %d, json('[' || substr(replace(hex(zeroblob(%d)),"
-           " '00', ',1'), 2) || ']'), '00', NULL, 'limit')", run, run, tokens, steps, decode_ns, decode_ns, tokens);
+    put(s,
+        "INSERT INTO run VALUES (%d, 'e', 'c%d', 'A', '{}', 't', '00', 'f32', 'f32', 'f32', '%s', '%s', NULL, 'rejection', 1, 0, 0,"
+        " 'temperature=0', 'p', 1, 1, 'cpu', 'm', 'r', '2026-01-01T00:00:00Z', NULL)",
+        run, run, kind, kind);
+    put(s,
+        "INSERT INTO sequence VALUES (%d, %d, 1, 0, 'p', NULL, 0, 0, 5, %d, %d, 0, 7, %d, %d, json('[' || substr(replace(hex(zeroblob(%d)),"
+        " '00', ',1'), 2) || ']'), '00', NULL, 'limit')",
+        run, run, tokens, steps, decode_ns, decode_ns, tokens);
 }
 
 static void put_step(struct store *s, int run, int step, int drafted, int depth, int right)
 {
-    put(s, "INSERT INTO step VALUES (%d, %d, %d, %d, %d, %d, NULL, NULL, NULL, %d, %d, 0, %d, 1)", run, step, drafted, depth, right, right + 1,
-        LEVEL * depth, PASS + ROW * (drafted + 1), 10000 * (step + 1));
+    put(s, "INSERT INTO step VALUES (%d, %d, %d, %d, %d, %d, NULL, NULL, NULL, %d, %d, 0, %d, 1)", run, step, drafted,
+        depth, right, right + 1, LEVEL * depth, PASS + ROW * (drafted + 1), 10000 * (step + 1));
 }
 
 // Of depth 1 ten tokens of rank 0 are tested and six accepted, then four of rank 1 and two; of depth 2 eight and four, four and one.
@@ -115,7 +119,8 @@ static void put_trials(struct store *s)
     static const int tested[4] = { 10, 4, 8, 4 }, right[4] = { 6, 2, 4, 1 };
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < tested[i]; k++)
-            put(s, "INSERT INTO trial VALUES (%d, %d, %d, %d, %d, 1, 0, NULL, NULL, %d, NULL)", TREE_RUN, k, i + 1, i / 2 + 1, i % 2, k < right[i]);
+            put(s, "INSERT INTO trial VALUES (%d, %d, %d, %d, %d, 1, 0, NULL, NULL, %d, NULL)", TREE_RUN, k, i + 1,
+                i / 2 + 1, i % 2, k < right[i]);
 }
 
 static struct store *known_costs(void)
@@ -177,7 +182,8 @@ static void a_tree_predicts_every_other_one(void **unused)
     static const struct {
         int depth, nodes;
         double tokens;
-    } expected[] = { { 1, 1, 1.6 }, { 1, 2, 1.8 }, { 2, 2, 1.9 }, { 2, 3, 2.1 }, { 2, 4, 2.2 }, { 2, 5, 2.275 }, { 2, 6, 2.3 } };
+    } expected[] = { { 1, 1, 1.6 }, { 1, 2, 1.8 },   { 2, 2, 1.9 }, { 2, 3, 2.1 },
+                     { 2, 4, 2.2 }, { 2, 5, 2.275 }, { 2, 6, 2.3 } };
     struct store *store = known_costs();
     struct setting_search s = probes_of("small:model=x", "rejection");
     struct error err;
@@ -199,7 +205,8 @@ static void the_best_of_each_family_is_confirmed_first(void **unused)
     struct setting_search s = { .n_families = 2 };
     s.candidate = xcalloc(3, sizeof(*s.candidate));
     for (s.n = 0; s.n < 3; s.n++) // a family close behind comes before the second of the best
-        s.candidate[s.n] = (struct candidate){ .family = s.n == 2, .speedup = 2 - 0.1 * s.n, .drafter = settings_map() };
+        s.candidate[s.n] =
+            (struct candidate){ .family = s.n == 2, .speedup = 2 - 0.1 * s.n, .drafter = settings_map() };
     setting_search_sort(&s, 2);
     expect_near(s.candidate[0].speedup, 2);
     expect_near(s.candidate[1].speedup, 1.8);
