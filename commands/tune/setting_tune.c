@@ -1,14 +1,14 @@
 #include "commands/tune/setting_tune.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "commands/bench/bench.h"
 #include "commands/bench/bench_parts.h"
-#include "commands/tune/setting_search.h"
+#include "commands/tune/tuning.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/interrupt.h"
@@ -17,7 +17,6 @@
 #include "drafters/length.h"
 #include "experiments/cells.h"
 #include "experiments/experiment.h"
-#include "formats/file.h"
 #include "kernels/cpu/threads.h"
 #include "models/paths.h"
 #include "results/query.h"
@@ -27,148 +26,7 @@
 
 enum { BENCH_ROUNDS = 3, SHOWN = 12 };
 
-struct tuning {
-    const struct setting_tune *t;
-    char *folder;                    // of temporary files
-    char *model, *prompts, *file[2]; // absolute; file: prompts of the probes and of the confirmation
-    char *chat;
-    int n_prompts[2];
-    struct settings *sampling, *rule;
-    struct setting_search search;
-    struct store *store;
-    int64_t began, probed_ns;
-    int confirmed;
-    struct interval *measured; // (confirmed) of the first candidates
-    const volatile int *stop;
-};
-
-// ---- files
-
-// Relative names of files in a drafter's options become absolute, since its experiment is in another folder.
-static void make_absolute(struct settings *s)
-{
-    for (int i = 0; i < s->n; i++)
-        make_absolute(s->item[i]);
-    char *path = s->kind == SETTINGS_SCALAR && *s->text != '/' && *s->text != '\0' && access(s->text, F_OK) == 0
-                     ? realpath(s->text, NULL)
-                     : NULL;
-    if (path != NULL) {
-        free(s->text);
-        s->text = path;
-    }
-}
-
-static bool write_text(const char *path, const char *text, size_t n, struct error *err)
-{
-    struct part *p = part_begin(path, err);
-    if (p == NULL)
-        return false;
-    part_write(p, text, n);
-    return part_end(p, err);
-}
-
-// Lines of the file go to the probes and to the confirmation in turn, up to `limit` each; of a file of one line it goes to both.
-static bool divide_prompts(struct tuning *u, struct error *err)
-{
-    struct text all = { 0 }, half[2] = { { 0 } };
-    if (!read_all(u->prompts, &all, err))
-        return false;
-    int lines = 0;
-    for (char *at = all.s, *end; at != NULL && *at != '\0'; at = end) {
-        const size_t n = strcspn(at, "\n");
-        end = at + n + (at[n] == '\n');
-        if (strspn(at, " \t\r") >= n)
-            continue;
-        const int to = lines++ % 2;
-        if (u->n_prompts[to] < u->t->limit) {
-            text_add(&half[to], at, n);
-            text_puts(&half[to], "\n");
-            u->n_prompts[to]++;
-        }
-    }
-    bool ok = lines > 0 || fail(err, "%s: expected prompts, found an empty file", u->prompts);
-    for (int i = 0; i < 2 && ok; i++) {
-        const struct text *from = half[i].n > 0 ? &half[i] : &half[0];
-        u->file[i] = xformat("%s/%s.jsonl", u->folder, i == 0 ? "probed" : "confirmed");
-        ok = write_text(u->file[i], from->s, from->n, err);
-    }
-    for (int i = 0; i < 2; i++)
-        free(half[i].s);
-    free(all.s);
-    return ok;
-}
-
-// ---- an experiment
-
-static void put(struct settings *to, const char *key, const char *value)
-{
-    settings_put(to, key, settings_scalar(value));
-}
-
-static void put_int(struct settings *to, const char *key, long long value)
-{
-    char *text = xformat("%lld", value);
-    put(to, key, text);
-    free(text);
-}
-
-// drafters: a list, which it takes.
-static struct settings *experiment_settings(const struct tuning *u, const char *name, const char *prompts, bool trials,
-                                            struct settings *drafters)
-{
-    const struct setting_tune *t = u->t;
-    struct settings *s = settings_map(), *target = settings_map(), *from = settings_map(), *limits = settings_map(),
-                    *record = settings_map(), *cells = settings_map();
-    put(s, "name", name);
-    put(target, "model", u->model);
-    put(target, "device", t->precision.device != NULL ? t->precision.device : "cpu");
-    put(target, "activations", activations_names[t->precision.activations]);
-    put(target, "cache", kv_type_names[t->precision.cache]);
-    settings_put(s, "target", target);
-    put_int(s, "threads", t->threads);
-    put(from, "file", prompts);
-    put(from, "chat", u->chat);
-    settings_put(s, "prompts", from);
-    put_int(limits, "new_tokens", t->tokens);
-    put_int(limits, "context", t->context);
-    settings_put(s, "limits", limits);
-    if (trials) {
-        put(record, "trials", "true");
-        settings_put(s, "record", record);
-    } else {
-        settings_free(record);
-    }
-    settings_put(cells, "sampling", settings_copy(u->sampling));
-    put_int(cells, "batch", t->batch);
-    settings_put(cells, "rule", settings_copy(u->rule));
-    settings_put(cells, "drafter", drafters);
-    settings_put(s, "cells", cells);
-    return s;
-}
-
-// One line for each key, as a person would write it; frees s.
-static bool write_experiment(const char *path, const char *comment, struct settings *s, struct error *err)
-{
-    struct text t = { 0 };
-    text_puts(&t, comment);
-    for (int i = 0; i < s->n; i++) {
-        text_printf(&t, "%s: ", s->key[i]);
-        settings_write(s->item[i], &t);
-        text_puts(&t, "\n");
-    }
-    const bool ok = write_text(path, t.s, t.n, err);
-    free(t.s);
-    settings_free(s);
-    return ok;
-}
-
-static struct settings *drafter_list(void)
-{
-    struct settings *list = settings_list(), *none = settings_map();
-    put(none, "kind", "none");
-    settings_append(list, none);
-    return list;
-}
+// ---- runs
 
 // The run of a drafter in an experiment that was run: by the name under which the recorder has stored it.
 static int64_t run_of(const struct tuning *u, const struct experiment *e, int drafter)
@@ -186,7 +44,7 @@ static bool run_experiment(struct tuning *u, const char *name, const char *promp
                            struct settings *drafters, struct experiment **to, struct error *err)
 {
     char *path = xformat("%s/%s.yaml", u->folder, name);
-    const bool ok = write_experiment(path, "", experiment_settings(u, name, prompts, trials, drafters), err) &&
+    const bool ok = tuning_write(path, "", tuning_experiment(u, name, prompts, trials, drafters), err) &&
                     (*to = experiment_load(path, err)) != NULL && experiment_run(*to, u->store, stderr, u->stop, err);
     free(path);
     return ok;
@@ -202,10 +60,11 @@ static bool measure_passes(struct tuning *u, struct error *err)
                             .threads = (int)u->t->threads,
                             .repeats = BENCH_ROUNDS,
                             .passes_only = true };
-    const int most = 1 + setting_search_rows(&u->search);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows) && rows[i] < most; i++)
-        p.rows[p.n_rows++] = rows[i];
-    p.rows[p.n_rows++] = most;
+    const int most = 1 + setting_search_rows(&u->search),
+              batch = (int)u->t->batch; // a pass has the rows of all its sequences
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows) && rows[i] < most && rows[i] * batch < MAX_PASS_ROWS; i++)
+        p.rows[p.n_rows++] = rows[i] * batch;
+    p.rows[p.n_rows++] = most * batch < MAX_PASS_ROWS ? most * batch : MAX_PASS_ROWS;
     for (int context = 64; context < u->t->context && p.n_contexts < 2; context *= 4)
         p.context[p.n_contexts++] = context;
     p.n_contexts += p.n_contexts == 0; // one of no cached token
@@ -217,7 +76,7 @@ static bool measure_passes(struct tuning *u, struct error *err)
 
 static bool probe(struct tuning *u, struct error *err)
 {
-    struct settings *list = drafter_list();
+    struct settings *list = tuning_drafters();
     struct experiment *e = NULL;
     bool trials = false;
     for (int i = 0; i < u->search.n_probes; i++) {
@@ -247,9 +106,17 @@ static int confirmable(const struct tuning *u)
     return n > 0 ? (int)n : 0;
 }
 
+static bool read_measured(struct tuning *u, int64_t run, struct measured *to, struct error *err)
+{
+    struct query *q = query_open(u->store, "SELECT tokens_per_step FROM steps WHERE run = ?");
+    query_put_int(q, run);
+    to->tokens_per_step = query_next(q) ? query_real(q, 0) : NAN;
+    return query_close(q, err) && speedup_read(u->store, run, NULL, &to->speedup, err);
+}
+
 static bool confirm(struct tuning *u, struct error *err)
 {
-    struct settings *list = drafter_list();
+    struct settings *list = tuning_drafters();
     struct experiment *e = NULL;
     u->confirmed = confirmable(u);
     setting_search_sort(&u->search, u->confirmed);
@@ -262,7 +129,7 @@ static bool confirm(struct tuning *u, struct error *err)
     else
         ok = run_experiment(u, "tune-confirm", u->file[1], false, list, &e, err);
     for (int i = 0; i < u->confirmed && ok; i++)
-        ok = speedup_read(u->store, run_of(u, e, i + 1), NULL, &u->measured[i], err);
+        ok = read_measured(u, run_of(u, e, i + 1), &u->measured[i], err);
     experiment_free(e);
     return ok;
 }
@@ -273,9 +140,18 @@ static int best_of(const struct tuning *u)
 {
     int best = 0;
     for (int i = 1; i < u->confirmed; i++)
-        if (u->measured[i].value > u->measured[best].value)
+        if (u->measured[i].speedup.value > u->measured[best].speedup.value)
             best = i;
     return best;
+}
+
+// Of one prompt there is no interval.
+static void print_measured(const struct measured *m)
+{
+    char interval[32] = "-";
+    if (!isnan(m->speedup.low))
+        snprintf(interval, sizeof(interval), "%.2f to %.2f", m->speedup.low, m->speedup.high);
+    printf(" %8.2f %15s %13.2f", m->speedup.value, interval, m->tokens_per_step);
 }
 
 static void print_results(const struct tuning *u)
@@ -288,65 +164,38 @@ static void print_results(const struct tuning *u)
     else if (u->confirmed > 0)
         printf(", %d confirmed on the same one", u->confirmed);
     printf(".\nDo not evaluate with these prompts what was tuned on them.\n\n"
-           "predicted  tokens  measured   95 %% interval\n"
-           "  speedup   /step   speedup                   setting\n");
+           "   predicted              measured\n"
+           "speedup  tokens/step  speedup   95 %% interval  tokens/step  setting\n");
     for (int i = 0; i < s->n && (i < SHOWN || i < u->confirmed); i++) {
-        printf("%9.2f %7.2f", s->candidate[i].speedup, s->candidate[i].tokens_per_step);
+        printf("%7.2f %12.2f", s->candidate[i].speedup, s->candidate[i].tokens_per_step);
         if (i < u->confirmed)
-            printf(" %9.2f   %5.2f to %-5.2f ", u->measured[i].value, u->measured[i].low, u->measured[i].high);
+            print_measured(&u->measured[i]);
         else
-            printf("%29s", "");
+            printf("%39s", "");
         printf("  %s\n", s->candidate[i].shown);
     }
     const int best = best_of(u);
     printf("\n%s\n", s->candidate[best].shown);
-    if ((u->confirmed > 0 ? u->measured[best].value : s->candidate[best].speedup) < 1)
+    if ((u->confirmed > 0 ? u->measured[best].speedup.value : s->candidate[best].speedup) < 1)
         printf("It does not gain: none is faster.\n");
 }
 
 static bool write_best(const struct tuning *u, struct error *err)
 {
     const int best = best_of(u);
-    struct settings *list = drafter_list();
+    struct settings *list = tuning_drafters();
     settings_append(list, settings_copy(u->search.candidate[best].drafter));
     struct text comment = { 0 };
     text_printf(&comment, "# Written by `speclab tune`: predicted speedup %.2f", u->search.candidate[best].speedup);
     if (u->confirmed > 0)
-        text_printf(&comment, ", measured %.2f", u->measured[best].value);
+        text_printf(&comment, ", measured %.2f", u->measured[best].speedup.value);
     text_printf(&comment, ". Its prompts are those it was tuned on: evaluate with others.\n");
-    const bool ok =
-        write_experiment(u->t->out, comment.s, experiment_settings(u, "tuned", u->prompts, false, list), err);
+    const bool ok = tuning_write(u->t->out, comment.s, tuning_experiment(u, "tuned", u->prompts, false, list), err);
     free(comment.s);
     return ok;
 }
 
 // ---- all of it
-
-static bool open_folder(struct tuning *u, struct error *err)
-{
-    const char *base = getenv("TMPDIR");
-    u->folder = xformat("%s/speclab-tune-XXXXXX", base != NULL && *base != '\0' ? base : "/tmp");
-    if (mkdtemp(u->folder) != NULL)
-        return true;
-    fail(err, "%s: could not be created: %s", u->folder, strerror(errno));
-    free(u->folder);
-    u->folder = NULL;
-    return false;
-}
-
-static void remove_folder(struct tuning *u)
-{
-    static const char *const names[] = { "probed.jsonl", "confirmed.jsonl", "tune-probe.yaml", "tune-confirm.yaml",
-                                         "tune.db",      "tune.db-wal",     "tune.db-shm" };
-    for (size_t i = 0; u->folder != NULL && i < sizeof(names) / sizeof(*names); i++) {
-        char *path = xformat("%s/%s", u->folder, names[i]);
-        unlink(path);
-        free(path);
-    }
-    if (u->folder != NULL)
-        rmdir(u->folder);
-    free(u->folder);
-}
 
 static bool open_store(struct tuning *u, struct error *err)
 {
@@ -364,7 +213,7 @@ static bool read_drafters(struct tuning *u, struct error *err)
         struct settings *drafter = settings_inline(u->t->drafters.text[i], "--drafter", err);
         if (drafter == NULL)
             return false;
-        make_absolute(drafter);
+        tuning_make_absolute(drafter);
         const bool ok =
             drafter_length(drafter, err) && setting_search_add(&u->search, drafter, u->rule, (int)u->t->longest, err);
         settings_free(drafter);
@@ -395,7 +244,7 @@ static bool tune(struct tuning *u, struct error *err)
     u->chat = u->chat != NULL ? u->chat : xstrdup(t->chat);
     if (u->prompts == NULL)
         return fail(err, "--prompts: %s: %s", t->prompts, strerror(errno));
-    if (!open_folder(u, err) || !divide_prompts(u, err) || !open_store(u, err))
+    if (!tuning_open_folder(u, err) || !tuning_divide_prompts(u, err) || !open_store(u, err))
         return false;
     return measure_passes(u, err) && probe(u, err) && confirm(u, err) && (t->out == NULL || write_best(u, err));
 }
@@ -407,7 +256,7 @@ bool setting_tune(const struct setting_tune *t, struct error *err)
     if (ok)
         print_results(&u);
     store_close(u.store);
-    remove_folder(&u);
+    tuning_remove_folder(&u);
     setting_search_free(&u.search);
     settings_free(u.sampling);
     settings_free(u.rule);

@@ -35,7 +35,7 @@ static struct setting_search probes_of(const char *drafter, const char *rule)
     return s;
 }
 
-static void a_probe_has_the_shape_that_tells_most(void **unused)
+static void a_probe_has_the_shape_that_says_most(void **unused)
 {
     static const struct {
         const char *drafter, *rule;
@@ -220,7 +220,7 @@ static void the_best_of_each_family_is_confirmed_first(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_probe_has_the_shape_that_tells_most),
+        cmocka_unit_test(a_probe_has_the_shape_that_says_most),
         cmocka_unit_test(a_drafter_without_a_shape_is_refused),
         cmocka_unit_test(a_chain_predicts_every_shorter_one),
         cmocka_unit_test(a_tree_predicts_every_other_one),
