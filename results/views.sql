@@ -486,7 +486,7 @@ WITH base AS MATERIALIZED (
            p.none_pass_ns + p.overhead_ns * p.none_steps AS none_predicted_ns
     FROM predicted_time AS p JOIN run AS r ON r.id = p.run
 ), length AS MATERIALIZED (SELECT * FROM prediction_by_length), alpha AS (
-    SELECT run, 1.0 * sum(accepted) / nullif(sum(tried), 0) AS alpha FROM acceptance GROUP BY run
+    SELECT run, coalesce(1.0 * sum(accepted) / nullif(sum(tried), 0), 0) AS alpha FROM acceptance GROUP BY run
 ), bound AS (
     SELECT q.run, avg(t.depth * x.first) AS accepted
     FROM step_rule AS x JOIN step AS t ON (t.sequence, t.step) = (x.sequence, x.step) JOIN sequence AS q ON q.id = t.sequence
@@ -497,7 +497,7 @@ WITH base AS MATERIALIZED (
          AND b.context > k.above_context AND b.context <= k.to_context
 )
 SELECT b.run, b.source, b.bench, (1.0 * b.tokens / nullif(b.decode_ns, 0)) / (1.0 * b.none_tokens / nullif(b.none_decode_ns, 0)) AS speedup,
-       iif(a.alpha < 1, (1 - pow(a.alpha, 1.0 * b.depth / b.steps + 1)) / (1 - a.alpha), 1.0 * b.depth / b.steps + 1)
+       iif(a.alpha = 1, 1.0 * b.depth / b.steps + 1, coalesce((1 - pow(a.alpha, 1.0 * b.depth / b.steps + 1)) / (1 - a.alpha), 1))
            / (1 + b.draft_ns / b.steps / nullif(1.0 * b.none_decode_ns / b.none_steps, 0)) AS leviathan,
        (1.0 + 1.0 * b.accepted / b.steps) / (m.pass_ns + b.draft_ns / b.steps + b.overhead_ns)
            * (b.none_predicted_ns / nullif(b.none_tokens, 0)) AS by_position,

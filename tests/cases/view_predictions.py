@@ -170,7 +170,7 @@ def prediction(times, cost, lengths, accepted):
     for p in times:
         r, batch, n, m = p["run"], RUN[p["run"]]["batch"], p["steps"], p["none_steps"]
         by_depth = [a for a in accepted if a["run"] == r]
-        alpha = ratio(sum(a["accepted"] for a in by_depth), sum(a["tried"] for a in by_depth))
+        alpha = ratio(sum(a["accepted"] for a in by_depth), sum(a["tried"] for a in by_depth)) or 0
         own, none = p["pass_ns"] + p["draft_ns"] + p["overhead_ns"] * n, p["none_pass_ns"] + p["overhead_ns"] * m
         plain = p["none_tokens"] / none  # predicted tokens of none in a ns
         drafted = 1.0 * p["depth"] / n
