@@ -13,6 +13,7 @@ static const struct {
 } commands[] = {
     { "run", "run the experiment in a YAML file, store every step in a database", command_run },
     { "report", "tables of the results in a database", command_report },
+    { "predict", "predicted speedups beside measured ones, and bounds", command_predict },
     { "generate", "decode one prompt with a drafter, streaming the text", command_generate },
     { "tokenize", "text to token ids, and back", command_tokenize },
     { "score", "log-probabilities and perplexity of given texts", command_score },
@@ -27,7 +28,7 @@ static const struct {
     { "heads", "accuracy of drafters on the target's texts, by depth and rank", command_heads },
     { "distill", "let a model write training text for its drafters", command_distill },
     { "datastore", "index texts for the drafter rest", command_datastore },
-    { "tune", "choose the layers of the drafter layer_skip", command_tune },
+    { "tune", "search the settings of drafters for a target and machine", command_tune },
     { "list", "list drafters, rules and sampling stages with their options", command_list },
 };
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };

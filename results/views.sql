@@ -350,3 +350,168 @@ LEFT JOIN bench_pass AS one ON one.what = 'pass' AND one.n = 1 AND one.peer = 0 
       AND (one.bench, one.placement, one.context) = (p.bench, p.placement, p.context)
 LEFT JOIN cost AS k ON k.bench = p.bench AND k.placement = p.placement
 WHERE p.what = 'pass' AND p.peer = 0 AND p.slots = 1;
+
+-- ---- prediction beside measurement ----
+
+DROP VIEW IF EXISTS pass;
+CREATE VIEW pass AS
+-- A step, with what the cost of its pass depends on. context: cached tokens before it. rows: of the whole pass; in a batch, the steps of one
+-- pass are those of a pair with the same times. draft_ns: the drafter's time, propose and advance.
+SELECT run, sequence, step, batch, drafted, depth, accepted, tokens, context, propose_ns + advance_ns AS draft_ns, verify_ns,
+       CASE WHEN batch = 1 THEN 1.0 * (drafted + 1) ELSE 1.0 * batch * sum(drafted + 1) OVER same / count(*) OVER same END AS rows
+FROM (SELECT q.run, q.pair, t.*, max(q.prompt_tokens - 1, 0) + coalesce(sum(t.tokens) OVER before, 0) AS context
+      FROM step AS t JOIN sequence AS q ON q.id = t.sequence
+      WINDOW before AS (PARTITION BY t.sequence ORDER BY t.step ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
+WINDOW same AS (PARTITION BY run, pair, batch, propose_ns, verify_ns, advance_ns);
+
+DROP VIEW IF EXISTS bench_of_run;
+CREATE VIEW bench_of_run AS
+-- The fitted cost that predicts a run: of the latest bench with its target, precision, device and machine, in the placement in which most
+-- rounds count. A drafter on another device is named behind the machine.
+SELECT run, bench, placement, form, a, b, s, n0, d, e, overhead_ns
+FROM (SELECT r.id AS run, k.*, o.overhead_ns, row_number() OVER (PARTITION BY r.id ORDER BY o.id DESC, (
+                 SELECT sum(m.counts) FROM bench_round AS m WHERE (m.bench, m.placement) = (k.bench, k.placement)) DESC, k.placement) AS choice
+      FROM run AS r JOIN bench AS o ON (o.target_hash, o.activations, o.cache, o.device) = (r.target_hash, r.activations, r.cache, r.device)
+           AND (o.machine = r.machine OR instr(r.machine, o.machine || '; drafter on ') = 1)
+      JOIN cost AS k ON k.bench = o.id)
+WHERE choice = 1;
+
+DROP VIEW IF EXISTS cost_piece;
+CREATE VIEW cost_piece AS
+-- The cost of a pass in pieces: with n rows in (above_rows, to_rows], behind c cached tokens in (above_context, to_context],
+-- ns = a + b n + d c + e n c. source `bench`: the hinge of bench_of_run, or its table, linear between points and beyond them. `steps`: mean
+-- verify_ns of the passes of n rows of all runs with the same peers, at their contexts; it needs no bench, but has seen what it predicts.
+WITH point AS MATERIALIZED (
+    SELECT f.run, 'bench' AS source, 1.0 * p.n AS rows, 1.0 * p.context AS context, p.median_ns AS ns
+    FROM bench_of_run AS f JOIN bench_pass AS p ON (p.bench, p.placement) = (f.bench, f.placement)
+    WHERE f.form = 'table' AND p.what = 'pass' AND p.peer = 0 AND p.slots = 1
+    UNION ALL
+    SELECT r.id, 'steps', m.rows, 0.0, m.ns
+    FROM run AS r JOIN (SELECT g.peers, p.rows, avg(p.verify_ns) AS ns FROM pass AS p JOIN run AS g ON g.id = p.run
+                        GROUP BY g.peers, p.rows) AS m ON m.peers = r.peers
+), row AS (
+    SELECT run, source, rows AS low, coalesce(lead(rows) OVER up, rows) AS high, row_number() OVER up AS k,
+           count(*) OVER (PARTITION BY run, source) AS n
+    FROM (SELECT DISTINCT run, source, rows FROM point) WINDOW up AS (PARTITION BY run, source ORDER BY rows)
+), place AS (
+    SELECT run, source, context AS low, coalesce(lead(context) OVER up, context) AS high, row_number() OVER up AS k,
+           count(*) OVER (PARTITION BY run, source) AS n
+    FROM (SELECT DISTINCT run, source, context FROM point) WINDOW up AS (PARTITION BY run, source ORDER BY context)
+), slope AS (
+    SELECT r.run, r.source, iif(r.k = 1, -1e18, r.low) AS above_rows, iif(r.k >= r.n - 1, 1e18, r.high) AS to_rows,
+           iif(p.k = 1, -1e18, p.low) AS above_context, iif(p.k >= p.n - 1, 1e18, p.high) AS to_context, r.low AS n, p.low AS c, o.ns,
+           (more.ns - o.ns) / max(r.high - r.low, 1e-9) AS b, (later.ns - o.ns) / max(p.high - p.low, 1e-9) AS d,
+           (far.ns - more.ns - later.ns + o.ns) / max(r.high - r.low, 1e-9) / max(p.high - p.low, 1e-9) AS e
+    FROM row AS r JOIN place AS p ON (p.run, p.source) = (r.run, r.source)
+    JOIN point AS o ON (o.run, o.source, o.rows, o.context) = (r.run, r.source, r.low, p.low)
+    JOIN point AS more ON (more.run, more.source, more.rows, more.context) = (r.run, r.source, r.high, p.low)
+    JOIN point AS later ON (later.run, later.source, later.rows, later.context) = (r.run, r.source, r.low, p.high)
+    JOIN point AS far ON (far.run, far.source, far.rows, far.context) = (r.run, r.source, r.high, p.high)
+    WHERE (r.k < r.n OR r.n = 1) AND (p.k < p.n OR p.n = 1)
+)
+SELECT run, source, above_rows, to_rows, above_context, to_context, ns - b * n - d * c + e * n * c AS a, b - e * c AS b, d - e * n AS d, e
+FROM slope
+UNION ALL
+SELECT run, 'bench', -1e18, n0, -1e18, 1e18, a, b, d, e FROM bench_of_run WHERE form = 'hinge'
+UNION ALL
+SELECT run, 'bench', n0, 1e18, -1e18, 1e18, a - s * n0, b + s, d, e FROM bench_of_run WHERE form = 'hinge';
+
+DROP VIEW IF EXISTS predicted_time;
+CREATE VIEW predicted_time AS
+-- Sums over the steps of a run's paired sequences, and none_*: of their partners of none. pass_ns: by the pieces of `source`; in a batch, a
+-- sequence's share of one slot's pass with the rows of all. rows, context: means of passes. overhead_ns of a step, outside its pass: bench's,
+-- else none's own. perfect_tokens: if every draft were accepted.
+WITH piece AS MATERIALIZED (SELECT * FROM cost_piece), replayed AS MATERIALIZED (
+    SELECT p.run, k.source, p.sequence, count(*) AS steps, sum(p.tokens) AS tokens, sum(p.depth) AS depth, sum(p.accepted) AS accepted,
+           sum((k.a + k.b * p.rows + k.d * p.context + k.e * p.rows * p.context) / p.batch) AS pass_ns,
+           sum(1.0 * p.verify_ns / p.batch) AS verify_ns, sum(1.0 * p.draft_ns / p.batch) AS draft_ns, sum(p.rows) AS rows,
+           sum(1.0 * p.context) AS context
+    FROM pass AS p JOIN piece AS k ON k.run = p.run AND p.rows > k.above_rows AND p.rows <= k.to_rows
+         AND p.context > k.above_context AND p.context <= k.to_context
+    GROUP BY p.sequence, k.source
+)
+SELECT w.run, o.source, iif(o.source = 'bench', f.bench, NULL) AS bench, sum(o.steps) AS steps, sum(o.tokens) AS tokens, sum(o.depth) AS depth,
+       sum(o.accepted) AS accepted, sum(o.depth) + sum(o.steps) AS perfect_tokens, sum(q.decode_ns) AS decode_ns,
+       sum(o.verify_ns) AS verify_ns, sum(o.draft_ns) AS draft_ns, sum(o.pass_ns) AS pass_ns, sum(o.rows) / sum(o.steps) AS rows,
+       sum(o.context) / sum(o.steps) AS context, sum(n.steps) AS none_steps, sum(n.tokens) AS none_tokens, sum(m.decode_ns) AS none_decode_ns,
+       sum(n.verify_ns) AS none_verify_ns, sum(n.pass_ns) AS none_pass_ns, sum(n.rows) / sum(n.steps) AS none_rows,
+       sum(n.context) / sum(n.steps) AS none_context,
+       coalesce(iif(o.source = 'bench', f.overhead_ns, NULL), (sum(m.decode_ns) - sum(n.verify_ns)) / sum(n.steps)) AS overhead_ns
+FROM paired AS w JOIN replayed AS o ON o.sequence = w.sequence JOIN replayed AS n ON (n.sequence, n.source) = (w.none, o.source)
+JOIN sequence AS q ON q.id = w.sequence JOIN sequence AS m ON m.id = w.none LEFT JOIN bench_of_run AS f ON f.run = w.run
+GROUP BY w.run, o.source;
+
+DROP VIEW IF EXISTS prediction_by_length;
+CREATE VIEW prediction_by_length AS
+-- The recorded steps again with drafts cut to `length` tokens (0: none), of runs whose drafts are all chains; length NULL: every draft, also
+-- of a tree, only as long as what was accepted of it. Passes cost what they do behind the run's mean context, a draft its own time in
+-- proportion to its depth. tokens_per_step: without the recorded ends of texts that a shorter draft moves.
+WITH RECURSIVE base AS MATERIALIZED (
+    SELECT p.*, r.batch FROM predicted_time AS p JOIN run AS r ON r.id = p.run
+), piece AS MATERIALIZED (SELECT * FROM cost_piece), drafted AS MATERIALIZED (
+    SELECT q.run, t.drafted, t.accepted, t.tokens, max(t.drafted > t.depth) OVER (PARTITION BY q.run) AS tree,
+           max(min(t.depth, 256)) OVER (PARTITION BY q.run) AS longest, count(*) AS steps
+    FROM step AS t JOIN sequence AS q ON q.id = t.sequence JOIN paired AS w ON w.sequence = q.id AND w.none IS NOT NULL
+    GROUP BY q.run, t.drafted, t.depth, t.accepted, t.tokens
+), choice(run, length, longest) AS (
+    SELECT run, NULL, NULL FROM drafted GROUP BY run
+    UNION ALL
+    SELECT run, 0, longest FROM drafted WHERE NOT tree GROUP BY run
+    UNION ALL
+    SELECT run, length + 1, longest FROM choice WHERE length < longest
+), cut AS (
+    SELECT d.run, c.length, min(d.drafted, coalesce(c.length, d.accepted)) AS drafted, min(d.tokens, coalesce(c.length, d.accepted) + 1) AS tokens,
+           sum(d.steps) AS steps
+    FROM drafted AS d JOIN choice AS c ON c.run = d.run GROUP BY 1, 2, 3, 4
+)
+SELECT run, source, length, tokens_per_step, step_ns, tokens_per_step / step_ns * none_ns AS speedup
+FROM (SELECT c.run, b.source, c.length, 1.0 * sum(c.steps * c.tokens) / sum(c.steps) AS tokens_per_step,
+             sum(c.steps * (k.a + k.d * b.context + (k.b + k.e * b.context) * b.batch * (c.drafted + 1)) / b.batch) / sum(c.steps)
+                 + coalesce(b.draft_ns / nullif(b.depth, 0), 0) * sum(c.steps * c.drafted) / sum(c.steps) + b.overhead_ns AS step_ns,
+             (b.none_pass_ns + b.overhead_ns * b.none_steps) / nullif(b.none_tokens, 0) AS none_ns
+      FROM cut AS c JOIN base AS b ON b.run = c.run
+      JOIN piece AS k ON (k.run, k.source) = (b.run, b.source) AND b.batch * (c.drafted + 1) > k.above_rows
+           AND b.batch * (c.drafted + 1) <= k.to_rows AND b.context > k.above_context AND b.context <= k.to_context
+      GROUP BY c.run, b.source, c.length);
+
+DROP VIEW IF EXISTS prediction;
+CREATE VIEW prediction AS
+-- Speedup as measured over paired sequences, and as predicted. leviathan: (1 - alpha^(gamma+1)) / (1 - alpha) / (gamma c + 1), alpha =
+-- accepted / tested draft tokens, gamma = mean depth, gamma c = the drafter's time of a step / a step of none (Leviathan et al. 2023,
+-- theorem 3.8: a pass of any number of rows costs the same). by_position: sum of rates by depth over a pass of the mean rows. replay: the
+-- recorded steps, each at its cost. measured = replay * none_time_factor / time_factor, where a factor is measured / predicted.
+-- best_length (chains), perfect_length (no row that is rejected), perfect_drafter (every draft is accepted), perfect_rule (where (bound) is
+-- recorded: 1 + depth * first tokens a step): speedups no choice of length, no drafter and no exact rule exceeds on these steps.
+WITH base AS MATERIALIZED (
+    SELECT p.*, r.batch, p.pass_ns + p.draft_ns + p.overhead_ns * p.steps AS predicted_ns,
+           p.none_pass_ns + p.overhead_ns * p.none_steps AS none_predicted_ns
+    FROM predicted_time AS p JOIN run AS r ON r.id = p.run
+), length AS MATERIALIZED (SELECT * FROM prediction_by_length), alpha AS (
+    SELECT run, coalesce(1.0 * sum(accepted) / nullif(sum(tried), 0), 0) AS alpha FROM acceptance GROUP BY run
+), bound AS (
+    SELECT q.run, avg(t.depth * x.first) AS accepted
+    FROM step_rule AS x JOIN step AS t ON (t.sequence, t.step) = (x.sequence, x.step) JOIN sequence AS q ON q.id = t.sequence
+    WHERE x.rule = '(bound)' GROUP BY q.run
+), mean AS (
+    SELECT b.run, b.source, (k.a + k.b * b.rows + k.d * b.context + k.e * b.rows * b.context) / b.batch AS pass_ns
+    FROM base AS b JOIN cost_piece AS k ON (k.run, k.source) = (b.run, b.source) AND b.rows > k.above_rows AND b.rows <= k.to_rows
+         AND b.context > k.above_context AND b.context <= k.to_context
+)
+SELECT b.run, b.source, b.bench, (1.0 * b.tokens / nullif(b.decode_ns, 0)) / (1.0 * b.none_tokens / nullif(b.none_decode_ns, 0)) AS speedup,
+       iif(a.alpha = 1, 1.0 * b.depth / b.steps + 1, coalesce((1 - pow(a.alpha, 1.0 * b.depth / b.steps + 1)) / (1 - a.alpha), 1))
+           / (1 + b.draft_ns / b.steps / nullif(1.0 * b.none_decode_ns / b.none_steps, 0)) AS leviathan,
+       (1.0 + 1.0 * b.accepted / b.steps) / (m.pass_ns + b.draft_ns / b.steps + b.overhead_ns)
+           * (b.none_predicted_ns / nullif(b.none_tokens, 0)) AS by_position,
+       (b.tokens / b.predicted_ns) / (b.none_tokens / b.none_predicted_ns) AS replay,
+       b.decode_ns / b.predicted_ns AS time_factor, b.none_decode_ns / b.none_predicted_ns AS none_time_factor,
+       b.verify_ns / b.pass_ns AS verify_factor, b.none_verify_ns / b.none_pass_ns AS none_verify_factor,
+       (b.decode_ns - b.verify_ns - b.draft_ns) / b.steps / nullif(b.overhead_ns, 0) AS overhead_factor,
+       b.draft_ns / b.predicted_ns AS draft_share,
+       (SELECT l.length FROM length AS l WHERE (l.run, l.source) = (b.run, b.source) AND l.length IS NOT NULL
+        ORDER BY l.speedup DESC, l.length LIMIT 1) AS best_length,
+       (SELECT max(l.speedup) FROM length AS l WHERE (l.run, l.source) = (b.run, b.source) AND l.length IS NOT NULL) AS best_length_speedup,
+       (SELECT l.speedup FROM length AS l WHERE (l.run, l.source) = (b.run, b.source) AND l.length IS NULL) AS perfect_length,
+       (b.perfect_tokens / b.predicted_ns) / (b.none_tokens / b.none_predicted_ns) AS perfect_drafter,
+       ((b.steps + x.accepted * s.drafts * b.steps / s.steps) / b.predicted_ns) / (b.none_tokens / b.none_predicted_ns) AS perfect_rule
+FROM base AS b JOIN steps AS s ON s.run = b.run LEFT JOIN mean AS m ON (m.run, m.source) = (b.run, b.source)
+LEFT JOIN alpha AS a ON a.run = b.run LEFT JOIN bound AS x ON x.run = b.run;

@@ -195,7 +195,7 @@ bool bench_run(struct bench *b, struct error *err)
     add_measurements(b);
     if (b->plan.probe)
         b->n_peaks = probe_peaks(b->plan.threads, b->peak);
-    if (!run_rounds(b, err) || !bench_operations(b, err) || !bench_overhead(b, err))
+    if (!run_rounds(b, err) || (!b->plan.passes_only && (!bench_operations(b, err) || !bench_overhead(b, err))))
         return false;
     fit_costs(b);
     return true;

@@ -39,6 +39,7 @@ struct bench_plan {            // the options of the command
     const char *text;    // a file whose tokens the passes have; NULL: random tokens
     bool contexts_given; // contexts that do not fit are errors instead of being dropped
     bool probe;
+    bool passes_only; // neither operations nor overhead are measured
     int n_peers;
     struct peer_program peer[MAX_PEERS];
 };

@@ -1,4 +1,5 @@
-// tune_command.c - `speclab tune`: the layers and the draft length of the drafter layer_skip, for one target on one machine.
+// tune_command.c - `speclab tune`: settings of drafters for one target on one machine (setting_tune.h); or, given training texts, the layers
+// and the draft length of the drafter layer_skip.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include "commands/features/texts.h"
 #include "commands/tune/layer_scores.h"
 #include "commands/tune/layer_search.h"
+#include "commands/tune/setting_tune.h"
 #include "core/interrupt.h"
 #include "core/memory.h"
 #include "engine/engine.h"
@@ -238,38 +240,90 @@ static void close_all(struct tune *t)
 }
 
 static const char about[] =
-    "Chooses the layers of the drafter layer_skip: removes layers of the model one at a time, each time the one without which the\n"
-    "others predict the model's own next token best (sum min(p, q) at temperature 1), then exchanges kept and removed ones. Prints\n"
-    "the acceptance of the first draft token on texts that it chose by and on others, the measured cost of a draft token, and the\n"
-    "speedup predicted from both. DATA.jsonl: conversations with input_ids and loss_mask, as `speclab distill` writes them;\n"
-    "the first half of up to 32 is chosen by, the others are held out.\n";
+    "Searches settings of drafters for a target on this machine. With --drafter: measures passes of the target, runs each drafter\n"
+    "with its longest chain, a wide tree and best-first trees on some of the prompts, predicts all lengths, best-first sizes and the\n"
+    "best fixed tree of each size (by dynamic programming over the acceptance by depth and rank), and confirms the best few by a\n"
+    "paired run on other prompts.\n\n"
+    "With DATA.jsonl: chooses the layers of the drafter layer_skip: removes layers of the model one at a time, each time the one\n"
+    "without which the others predict the model's own next token best (sum min(p, q) at temperature 1), then exchanges kept and\n"
+    "removed ones. Prints the acceptance of the first draft token on texts that it chose by and on others, the measured cost of a\n"
+    "draft token, and the speedup predicted from both. DATA.jsonl: conversations with input_ids and loss_mask, as `speclab distill`\n"
+    "writes them; the first half of up to 32 is chosen by, the others are held out.\n";
 
-static const char examples[] = "  speclab distill smollm2-135m-instruct --invent 32 --out texts.jsonl\n"
-                               "  speclab tune smollm2-135m-instruct texts.jsonl\n";
+static const char examples[] =
+    "  speclab tune smollm2-135m-instruct --drafter ngram --drafter suffix --prompts experiments/data/prompts.jsonl --out best.yaml\n"
+    "  speclab distill smollm2-135m-instruct --invent 32 --out texts.jsonl\n"
+    "  speclab tune smollm2-135m-instruct texts.jsonl\n";
 
 int command_tune(int argc, char **argv)
 {
-    struct tune t = { .positions = 20, .exchanges = 1, .context = 512 };
+    struct tune t = { .positions = 20, .exchanges = 1 };
+    long long context = 0;
+    struct setting_tune s = { .chat = "auto",
+                              .rule = "rejection",
+                              .sampling = "temperature=0",
+                              .limit = 8,
+                              .tokens = 64,
+                              .batch = 1,
+                              .longest = 8,
+                              .confirm = 3 };
     const struct flag flags[] = {
+        { "drafter", FLAG_TEXTS, &s.drafters, "KIND[:OPTIONS]",
+          "a drafter whose settings are searched; can be given several times.\nIts `tokens` is the longest draft to try",
+          0, 0 },
+        { "prompts", FLAG_TEXT, &s.prompts, "FILE.jsonl", "with --drafter: prompts to probe and confirm with, in turn",
+          0, 0 },
+        { "limit", FLAG_INT, &s.limit, "N", "prompts of each at most; default: 8", 1, 100000 },
+        { "tokens", FLAG_INT, &s.tokens, "N", "new tokens of a text; default: 64", 1, 1 << 24 },
+        { "longest", FLAG_INT, &s.longest, "N", "longest draft of a drafter whose `tokens` is not given; default: 8", 1,
+          64 },
+        { "confirm", FLAG_INT, &s.confirm, "N", "settings to measure; default: 3; 0: none", 0, 64 },
+        { "seconds", FLAG_INT, &s.seconds, "N", "confirm fewer settings if they would take longer in total", 1,
+          1 << 24 },
+        { "sampling", FLAG_TEXT, &s.sampling, "OPTIONS", "default: temperature=0", 0, 0 },
+        { "rule", FLAG_TEXT, &s.rule, "RULE[:OPTIONS]", "default: rejection", 0, 0 },
+        { "batch", FLAG_INT, &s.batch, "N", "texts at a time; default: 1", 1, MAX_SLOTS },
+        { "chat", FLAG_TEXT, &s.chat, "NAME", "format of the prompts; default: auto", 0, 0 },
+        { "db", FLAG_TEXT, &s.db, "FILE", "keep what was measured in this database", 0, 0 },
+        { "out", FLAG_TEXT, &s.out, "FILE.yaml", "write an experiment with the best setting", 0, 0 },
         { "least", FLAG_INT, &t.least, "K", "layers to keep at least; default: half of them", 1, 10000 },
         { "positions", FLAG_INT, &t.positions, "N", "positions of each text; default: 20", 1, 10000 },
         { "exchanges", FLAG_INT, &t.exchanges, "N", "exchanges of layers of the best set, at most; default: 1", 0,
           1000 },
-        { "context", FLAG_INT, &t.context, "N", "longer texts are cut at the end; default: 512", 2, 1 << 24 },
+        { "context", FLAG_INT, &context, "N",
+          "longer texts are cut at the end; default: 512.\nWith --drafter: tokens of prompt and text; default: 2048", 2,
+          1 << 24 },
         { "threads", FLAG_INT, &t.threads, "N", "number of threads; default: one for each processor", 1, MAX_THREADS },
         PRECISION_FLAGS(t.precision),
         PACKED_FLAG(t.packed),
         { 0 },
     };
-    const struct usage u = { "tune", "MODEL DATA.jsonl", about, flags, examples, 2, 2 };
+    const struct usage u = { "tune", "MODEL [DATA.jsonl]", about, flags, examples, 1, 2 };
     char **operand;
+    int n;
     struct error err;
-    const int status = usage_read(&u, argc, argv, &operand, NULL);
+    const int status = usage_read(&u, argc, argv, &operand, &n);
     if (status != USAGE_OK)
         return status;
-    t.model = operand[0];
-    t.stop = interrupt_catch();
-    const bool ok = tune(&t, operand, &err);
-    close_all(&t);
+    if ((s.drafters.n > 0) == (n == 2))
+        return usage_fail(&u, n == 2 ? "DATA.jsonl and --drafter exclude each other"
+                                     : "missing argument: DATA.jsonl, or --drafter and --prompts");
+    if ((n == 1) != (s.prompts != NULL))
+        return usage_fail(&u, n == 1 ? "--drafter requires --prompts" : "DATA.jsonl and --prompts exclude each other");
+    if (n == 1 && t.packed != PACKED_NO)
+        return usage_fail(&u, "--packed and --drafter exclude each other");
+    t.model = s.model = operand[0];
+    bool ok;
+    if (n == 1) {
+        s.precision = t.precision;
+        s.threads = t.threads;
+        s.context = context > 0 ? context : 2048;
+        ok = setting_tune(&s, &err);
+    } else {
+        t.context = context > 0 ? context : 512;
+        t.stop = interrupt_catch();
+        ok = tune(&t, operand, &err);
+        close_all(&t);
+    }
     return ok ? command_done(&u) : command_fail(&u, &err);
 }

@@ -166,43 +166,75 @@ static struct path path_of(const struct tree *t, int node)
     return p;
 }
 
-// The path with the largest product that is not in the tree while its parent is. Returns the product; 0: there is none.
-static double next_best(const struct tree *t, const double *product, const double *share, int depth, int ranks,
-                        struct path *best)
+// The dynamic program of Chen et al. 2024 (Sequoia, arXiv 2402.12374, section 3.1), with shares that depend on the depth as well. below(d, n):
+// the expected depth that at most n draft tokens add below an accepted one at depth d; rest(d, r, n): the same of children from rank r on.
+struct tree_program {
+    const double *share; // (depth, ranks)
+    int depth, ranks, nodes;
+    double *rest; // (depth, ranks + 1, nodes + 1)
+    short *take;  // the same: tokens of the subtree at that rank; 0: no such child
+};
+
+static size_t program_at(const struct tree_program *t, int d, int rank, int n)
 {
-    double largest = 0;
-    for (int node = 0; node < t->n; node++) {
-        const int d = t->node[node].depth, rank = tree_children(t, node); // ranks are taken in order
-        if (d >= depth || rank >= ranks || product[node] * share[d * ranks + rank] <= largest)
-            continue;
-        largest = product[node] * share[d * ranks + rank];
-        *best = path_of(t, node);
-        best->rank[best->n++] = (signed char)rank;
-    }
-    return largest;
+    return ((size_t)d * (size_t)(t->ranks + 1) + (size_t)rank) * (size_t)(t->nodes + 1) + (size_t)n;
 }
 
-void tree_best(const double *share, int depth, int ranks, int nodes, struct tree *to)
+static double below(const struct tree_program *t, int d, int n)
 {
+    return d < t->depth ? t->rest[program_at(t, d, 0, n)] : 0;
+}
+
+// Of equal trees the one with fewer tokens: a larger subtree must be better.
+static void solve_rank(struct tree_program *t, int d, int rank, int n)
+{
+    const size_t at = program_at(t, d, rank, n);
+    for (int m = 1; m <= n; m++) {
+        const double value =
+            t->share[d * t->ranks + rank] * (1 + below(t, d + 1, m - 1)) + t->rest[program_at(t, d, rank + 1, n - m)];
+        if (value > t->rest[at]) {
+            t->rest[at] = value;
+            t->take[at] = (short)m;
+        }
+    }
+}
+
+// Adds the paths below `from` that n draft tokens make.
+static void add_paths(const struct tree_program *t, struct path from, int n, struct paths *to)
+{
+    const int d = from.n;
+    for (int rank = 0; d < t->depth && rank < t->ranks; rank++) {
+        const int m = t->take[program_at(t, d, rank, n)];
+        if (m == 0)
+            return;
+        struct path child = from;
+        child.rank[child.n++] = (signed char)rank;
+        to->path[to->n++] = child;
+        add_paths(t, child, m - 1, to);
+        n -= m;
+    }
+}
+
+double tree_best(const double *share, int depth, int ranks, int nodes, struct tree *to)
+{
+    struct tree_program t = { share, depth, ranks, nodes, NULL, NULL };
+    const size_t cells = program_at(&t, depth, 0, 0);
     struct paths paths = { 0, xcalloc(MAX_NODES, sizeof(*paths.path)) };
-    struct tree *t = xcalloc(1, sizeof(*t)); // nodes in the order in which they are found
-    double product[MAX_NODES] = { 1 };
     struct error ignored;
     assert(depth <= TREE_DEPTH && ranks <= TREE_RANKS && nodes < MAX_NODES);
-    t->n = 1;
-    t->node[0] = (struct tree_node){ -1, 0, 0 };
-    while (t->n <= nodes) {
-        struct path p;
-        product[t->n] = next_best(t, product, share, depth, ranks, &p);
-        if (product[t->n] <= 0)
-            break;
-        t->node[t->n] = (struct tree_node){ (short)find(t, &p, p.n - 1), p.rank[p.n - 1], (short)p.n };
-        t->n++;
-        paths.path[paths.n++] = p;
-    }
+    t.rest = xcalloc(cells + 1, sizeof(*t.rest));
+    t.take = xcalloc(cells + 1, sizeof(*t.take));
+    for (int d = depth - 1; d >= 0; d--)
+        for (int rank = ranks - 1; rank >= 0; rank--)
+            for (int n = 1; n <= nodes; n++)
+                solve_rank(&t, d, rank, n);
+    add_paths(&t, (struct path){ 0 }, nodes, &paths);
     make_tree(&paths, "tree", to, &ignored); // cannot fail: all parents are in the list
+    const double expected = below(&t, 0, nodes);
+    free(t.rest);
+    free(t.take);
     free(paths.path);
-    free(t);
+    return expected;
 }
 
 char *tree_write(const struct tree *t)

@@ -25,11 +25,10 @@ extern const struct published_tree published_trees[]; // ends with { NULL, NULL 
 // as "tree" in an object, as `speclab heads` writes it). beside: directory that relative names start from; may be NULL. Paths
 // may be in any order, but the parent of each must be in the list. Returns false and sets err on failure.
 bool tree_read(const char *text, const char *beside, struct tree *to, struct error *err);
-// The tree of `nodes` draft tokens with the largest expected depth, if a token of rank r after d accepted ones is accepted
-// with probability share[d * ranks + r], independently of the tokens: paths with the largest products, best first (Cai et
-// al. 2024, section 2.3.3). A sibling comes only after all siblings of lower rank, which is optimal if shares do not
-// increase with the rank. It has fewer nodes if no further product is positive.
-void tree_best(const double *share, int depth, int ranks, int nodes, struct tree *to);
+// The tree of `nodes` draft tokens, none deeper than `depth`, with the largest expected depth, which it returns, if a token of rank r after d
+// accepted ones is accepted with probability share[d * ranks + r], independently of the tokens (Chen et al. 2024, Sequoia). A sibling comes
+// only after all siblings of lower rank. It has fewer nodes if no further one adds anything.
+double tree_best(const double *share, int depth, int ranks, int nodes, struct tree *to);
 char *tree_write(const struct tree *t); // as a JSON list of paths; the caller frees it
 int tree_max_depth(const struct tree *t);
 int tree_children(const struct tree *t, int node); // number of children

@@ -16,6 +16,7 @@ from view_numbers import (
     PARTNER, SEQUENCE, VIEWS, acceptance, acceptance_by_rank, answer, bench_pass, by_rule, by_source, cost_of_pass, eagle, expected, gap, latency, medusa, outcome,
     run_summary, sequences, spec_bench, speed, speed_by_prompt, steady, steps, steps_view, texts, timing, view, vllm_metrics,
 )
+from view_predictions import bench_of_run, cost_piece, costs, pass_view, predicted_time, prediction, prediction_by_length
 from view_queries import PROMPTS, QUERIES, answers_query, bench_cost, by_category, losing_prompts, query, verify_cost
 from view_report import answer_files, comparisons
 
@@ -48,6 +49,12 @@ def main():
     view("medusa", ["run"], medusa())
     passes = view("bench_pass", ["bench", "placement", "what", "context", "n", "peer", "slots"], bench_pass())
     view("cost_of_pass", ["bench", "placement", "context", "n"], cost_of_pass(passes))
+    every_pass, fitted = view("pass", ["sequence", "step"], pass_view()), view("bench_of_run", ["run"], bench_of_run())
+    cost = costs(every_pass, passes, fitted)
+    view("cost_piece", ["run", "source", "above_rows", "above_context"], cost_piece(cost))
+    times = view("predicted_time", ["run", "source"], predicted_time(every_pass, fitted, cost))
+    lengths = view("prediction_by_length", ["run", "source", "length"], prediction_by_length(times, cost))
+    view("prediction", ["run", "source"], prediction(times, cost, lengths, v["acceptance"]))
     query("answers", answers_query(answers))
     query("bench_cost", bench_cost(passes))
     query("by_category", by_category(prompts))

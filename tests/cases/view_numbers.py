@@ -43,7 +43,7 @@ VIEWS = {}
 
 def view(name, key, rows):
     """key: the columns that identify a row; both sides are sorted by them."""
-    rows = sorted(rows, key=lambda row: [row[k] for k in key])
+    rows = sorted(rows, key=lambda row: [(row[k] is not None, row[k]) for k in key])  # NULL first, as in SQLite
     columns = list(rows[0])
     assert all(list(row) == columns for row in rows), name
     assert len({tuple(row[k] for k in key) for row in rows}) == len(rows), name

@@ -171,6 +171,7 @@ static void missing_files_and_bad_values_are_one_sentence(void **state)
     child_expect_error(2, "unknown command \"ilst\"; did you mean list?", "ilst");
     child_expect_error(2, "/no/such.db: no such database; `speclab run FILE.yaml --db /no/such.db` creates it",
                        "report --db /no/such.db");
+    child_expect_error(2, "/no/such.db: no such database", "predict --db /no/such.db");
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         free(words[i]);
     free(file);

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "results/predictions.h"
 #include "results/query.h"
 #include "results/report.h"
 #include "results/store.h"
@@ -424,7 +425,35 @@ static void a_report_is_the_reviewed_text(void **state)
     free(now);
 }
 
-// The argument `write` rewrites report.txt, for a person to review.
+static void put_predictions(struct store *s, struct predictions_options o, struct text *to)
+{
+    char *all = NULL;
+    size_t n;
+    struct error err;
+    FILE *f = open_memstream(&all, &n);
+    if (!predictions_write(s, &o, f, &err))
+        fail_msg("%s", err.text);
+    (void)fclose(f);
+    text_puts(to, all);
+    free(all);
+}
+
+static void a_prediction_is_the_reviewed_text(void **state)
+{
+    struct scene *c = *state;
+    struct text t = { 0 };
+    struct error err;
+    put_predictions(c->s, (struct predictions_options){ .source = COST_OF_EITHER }, &t);
+    put_predictions(c->s, (struct predictions_options){ .source = COST_OF_STEPS, .width = 120 }, &t);
+    assert_golden_file("predictions.txt", t.s, write_golden);
+    assert_false(predictions_write(c->s, &(struct predictions_options){ .experiment = "two" }, stdout, &err));
+    assert_non_null(strstr(err.text, "nothing to predict: no run of a drafter is paired with none and has a bench"));
+    assert_false(predictions_write(c->s, &(struct predictions_options){ .experiment = "three" }, stdout, &err));
+    assert_non_null(strstr(err.text, "no experiment \"three\" in it (one, two)"));
+    free(t.s);
+}
+
+// The argument `write` rewrites report.txt and predictions.txt, for a person to review.
 int main(int argc, char **argv)
 {
     write_golden = argc == 2 && strcmp(argv[1], "write") == 0;
@@ -437,6 +466,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(answer_files_equal_plain_loops),
         cmocka_unit_test(answers_are_joined_to_the_lines_of_the_prompt_file),
         cmocka_unit_test(a_report_is_the_reviewed_text),
+        cmocka_unit_test(a_prediction_is_the_reviewed_text),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,0 +1,50 @@
+// setting_search.h - which settings of a drafter are probed, and what a probe's recorded steps predict of the others.
+//
+// length   a chain as long as it may be is run once. Cut to fewer tokens, its steps say what those would do (view prediction_by_length).
+// tree     a wide fixed tree is run once. Its acceptance by depth and rank says what any other fixed tree would do; of every size and depth
+//          the best one is a candidate (tree_best: Sequoia's dynamic program). Trees of fixed widths are among them.
+// nodes    best-first trees depend on q, so a few sizes are run, and are candidates themselves.
+//
+// A candidate costs what the views say of its probe: passes of its rows, the drafter's time in proportion to the depth.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+struct error;
+struct settings;
+struct store;
+
+enum probe_form { PROBE_LENGTH, PROBE_TREE, PROBE_NODES };
+
+struct setting_probe {
+    enum probe_form form;
+    int family; // probes of one drafter and form: the best of each is confirmed first
+    struct settings *drafter;
+};
+
+struct candidate {
+    int family;
+    struct settings *drafter;
+    char *shown;                     // as in an experiment's file; no two are equal
+    double tokens_per_step, speedup; // predicted
+};
+
+struct setting_search { // start with { 0 }
+    int n_probes, n_families;
+    struct setting_probe *probe;
+    int n;
+    struct candidate *candidate;
+};
+
+void setting_search_free(struct setting_search *s);
+// Adds the probes of a drafter, as in an experiment's file; options that it has are kept, but for those that are searched. Its `tokens` is the
+// longest draft, else `longest`. Forms that the rule does not take are left out; NULL: the default rule. A drafter with none is an error.
+bool setting_search_add(struct setting_search *s, const struct settings *drafter, const struct settings *rule,
+                        int longest, struct error *err);
+// Draft tokens of the largest probe.
+int setting_search_rows(const struct setting_search *s);
+// Adds what a probe's run predicts, from the views.
+bool setting_search_read(struct setting_search *s, const struct setting_probe *p, struct store *store, int64_t run,
+                         struct error *err);
+// Sorts candidates by prediction, those to confirm first: the best of each family that is not far behind the best of all, then the next best.
+void setting_search_sort(struct setting_search *s, int confirmed);
