@@ -480,8 +480,8 @@ CREATE VIEW prediction AS
 -- accepted / tested draft tokens, gamma = mean depth, gamma c = the drafter's time of a step / a step of none (Leviathan et al. 2023,
 -- theorem 3.8: a pass of any number of rows costs the same). by_position: sum of rates by depth over a pass of the mean rows. replay: the
 -- recorded steps, each at its cost. measured = replay * none_time_factor / time_factor, where a factor is measured / predicted.
--- best_length (chains), perfect_length (no row that is rejected), perfect_drafter (every draft is accepted), perfect_rule (where (bound) is
--- recorded: 1 + depth * first tokens a step): speedups no choice of length, no drafter and no exact rule exceeds on these steps.
+-- The same steps with drafts of one length at best (best_length, chains), of what was accepted and no more (perfect_length), accepted whole
+-- (perfect_drafter), and with 1 + depth * first tokens a step, which no exact rule exceeds (perfect_rule; where (bound) is recorded).
 WITH base AS MATERIALIZED (
     SELECT p.*, r.batch, p.pass_ns + p.draft_ns + p.overhead_ns * p.steps AS predicted_ns,
            p.none_pass_ns + p.overhead_ns * p.none_steps AS none_predicted_ns

@@ -178,6 +178,8 @@ static void print_results(const struct tuning *u)
     printf("\n%s\n", s->candidate[best].shown);
     if ((u->confirmed > 0 ? u->measured[best].speedup.value : s->candidate[best].speedup) < 1)
         printf("It does not gain: none is faster.\n");
+    if (u->confirmed == 0)
+        printf("It is predicted only: nothing was measured.\n");
 }
 
 static bool write_best(const struct tuning *u, struct error *err)

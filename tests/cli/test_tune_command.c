@@ -110,6 +110,7 @@ static void a_single_prompt_serves_twice_and_nothing_needs_confirmation(void **s
                   prompts);
     child_expect_success(&r, "tune");
     assert_null(strstr(r.out, "confirmed"));
+    expect_text(r.out, "It is predicted only: nothing was measured.");
     child_result_free(&r);
     free(prompts);
 }
