@@ -362,12 +362,11 @@ bool config_read_family(const struct fields *f, bool required, struct model_conf
 // The model of texts in one of texts and images. What the whole says of the quantization and the tied head holds for it.
 bool config_read_wrapper(const struct fields *f, const struct wrapper *w, struct fields *text, struct model_config *to)
 {
-    const struct json *own = json_get(f->object, "text_config"),
-                      *quantized = json_get(f->object, "quantization_config");
+    const struct json *own = json_get(f->object, "text_config");
     if (!json_is_object(own))
         return fields_refuse(f, "text_config", "an object", own);
-    if (!json_is_null(quantized))
-        return fields_refuse(f, "quantization_config", "null", quantized);
+    if (!config_read_fp8(f, to))
+        return false;
     *text = (struct fields){ f->path, "text_config", own, f->err };
     const struct json *type = json_get(own, "model_type");
     const char *name = json_is_null(type) ? w->text[0] : json_text(type);

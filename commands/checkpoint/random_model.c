@@ -43,9 +43,9 @@ static uint64_t splitmix64(uint64_t x)
 }
 
 // The sum of the four 16-bit parts of a random number is nearly normal, with standard deviation 2 * 65536 / sqrt(12).
-static void fill(float *row, int64_t n, uint64_t stream)
+static void fill(float *row, int64_t n, float deviation, uint64_t stream)
 {
-    const float scale = DEVIATION / 37837.0f;
+    const float scale = (deviation > 0 ? deviation : DEVIATION) / 37837.0f;
     for (int64_t i = 0; i < n; i++) {
         uint64_t x = splitmix64(stream + (uint64_t)i);
         int32_t sum = (int16_t)x + (int16_t)(x >> 16) + (int16_t)(x >> 32) + (int16_t)(x >> 48);
@@ -71,7 +71,7 @@ bool random_tensor_write(const struct random_tensor *t, enum type type, uint64_t
             for (int64_t k = 0; k < t->width; k++)
                 row[k] = 1;
         else
-            fill(row, t->width, stream + (uint64_t)(r * t->width));
+            fill(row, t->width, t->deviation, stream + (uint64_t)(r * t->width));
         ok = quantize_floats(as, row, t->width, packed) ||
              fail(err, "a random row cannot be quantized to %s", type_facts[as].name);
         part_write(to, packed, bytes);
@@ -99,7 +99,7 @@ static void plan(struct generator *m, const char *name, int64_t rows, int64_t wi
     size_t bytes = (size_t)(rows * matrices) * type_row_bytes(type, width);
     gguf_write_tensor(m->file, name, matrices > 1 ? 3 : vector ? 1 : 2, dim, type_facts[type].ggml, NULL, bytes);
     m->tensor = xrealloc(m->tensor, (m->n + 1) * sizeof(*m->tensor));
-    m->tensor[m->n++] = (struct random_tensor){ vector, rows * matrices, width };
+    m->tensor[m->n++] = (struct random_tensor){ .vector = vector, .rows = rows * matrices, .width = width };
     m->bytes += bytes;
 }
 
@@ -128,6 +128,7 @@ static void plan_tensors(struct generator *m)
         { mixture ? "ffn_down_exps" : "ffn_down", s->width, hidden, of },
     };
     plan(m, "token_embd.weight", s->vocab, s->width, 1);
+    m->tensor[0].deviation = mixture ? 1 : 0;
     for (int l = 0; l < s->layers; l++)
         for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
             char name[64];

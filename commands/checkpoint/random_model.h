@@ -3,7 +3,8 @@
 //
 // The GGUF file loads in other engines as well: the architecture's tensors, matrices of one type including the embedding, and only
 // the size of a vocabulary. Weights are nearly normal with a standard deviation of 0.02, as in untrained models, which
-// keeps activations at the size of trained models. The same shape, type and seed give the same bytes.
+// keeps activations at the size of trained models. The embedding of a mixture of experts has a deviation of 1: otherwise what attention adds,
+// which is nearly the same for all rows of a text, would choose the experts, and all rows the same. The same shape, type and seed give the same bytes.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -10,6 +10,7 @@ struct part;
 struct random_tensor {
     bool vector; // of ones, in F32
     int64_t rows, width;
+    float deviation; // of its numbers; 0: 0.02
 };
 uint64_t random_tensor_stream(uint64_t seed, size_t tensor); // the seed of a tensor's numbers
 bool random_tensor_write(const struct random_tensor *t, enum type type, uint64_t stream, struct part *to,
