@@ -87,6 +87,63 @@ static void logits_equal_those_of_the_same_numbers_in_f32(void **state)
     }
 }
 
+// Writes the model of `from` as the text model of a Mistral-Small, which has quantization_config beside text_config.
+static void write_among_images(const char *from, const char *to)
+{
+    char *command = xformat("rm -rf %s && cp -r %s %s", to, from, to), *path = xformat("%s/config.json", to);
+    assert_int_equal(system(command), 0);
+    struct json *own = json_read(path, &err), *all = json_new_object();
+    json_set(own, "model_type", json_new_text("mistral"));
+    json_set(own, "sliding_window", json_new_null());
+    json_set(all, "model_type", json_new_text("mistral3"));
+    json_set(all, "architectures", json_parse("[\"Mistral3ForConditionalGeneration\"]", 36, "architectures", &err));
+    if (json_get(own, "quantization_config") != NULL) {
+        char *text = json_write(json_get(own, "quantization_config"));
+        json_set(all, "quantization_config", json_parse(text, strlen(text), "quantization_config", &err));
+        json_set(own, "quantization_config", json_new_null());
+        free(text);
+    }
+    json_set(all, "text_config", own);
+    char *text = json_write(all);
+    file_write_bytes(path, text, strlen(text));
+    free(path);
+
+    struct shards *s = shards_open(from, &err);
+    assert_ok(s != NULL, err);
+    const size_t n = shards_count(s);
+    struct safetensor *t = xcalloc(n, sizeof(*t));
+    for (size_t i = 0; i < n; i++) {
+        t[i] = *shards_at(s, i);
+        t[i].name = xformat("language_model.%s", t[i].name);
+    }
+    path = xformat("%s/model.safetensors", to);
+    assert_ok(safetensors_write(path, t, n, NULL, NULL, NULL, &err), err);
+    for (size_t i = 0; i < n; i++)
+        free((void *)(uintptr_t)t[i].name);
+    free(t);
+    shards_close(s);
+    json_free(all);
+    free(text);
+    free(path);
+    free(command);
+}
+
+static void a_text_model_among_images_is_read_with_its_scales(void **state)
+{
+    struct small_model mistral = shape;
+    mistral.bias = false;
+    char *from = test_path("mistral"), *fp8 = xformat("%s_fp8", from), *plain = xformat("%s_plain", from),
+         *among = xformat("%s_images", from);
+    small_write_hf(from, &mistral);
+    small_write_fp8(from, fp8, plain, fp8_forms);
+    write_among_images(fp8, among);
+    same_logits(among, plain, ACTIVATIONS_F32);
+    free(from);
+    free(fp8);
+    free(plain);
+    free(among);
+}
+
 static void logits_are_those_of_transformers(void **state)
 {
     struct json *models = golden_json("fp8.json");
@@ -428,6 +485,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_equal_those_of_the_same_numbers_in_f32),
+        cmocka_unit_test(a_text_model_among_images_is_read_with_its_scales),
         cmocka_unit_test(logits_are_those_of_transformers),
         cmocka_unit_test(a_row_has_the_same_bits_in_every_pass),
         cmocka_unit_test(int8_activations_are_refused),
