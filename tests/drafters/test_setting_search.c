@@ -182,8 +182,7 @@ static void a_tree_predicts_every_other_one(void **unused)
     static const struct {
         int depth, nodes;
         double tokens;
-    } expected[] = { { 1, 1, 1.6 }, { 1, 2, 1.8 },   { 2, 2, 1.9 }, { 2, 3, 2.1 },
-                     { 2, 4, 2.2 }, { 2, 5, 2.275 }, { 2, 6, 2.3 } };
+    } expected[] = { { 1, 2, 1.8 }, { 2, 3, 2.1 }, { 2, 4, 2.2 }, { 2, 5, 2.275 }, { 2, 6, 2.3 } };
     struct store *store = known_costs();
     struct setting_search s = probes_of("small:model=x", "rejection");
     struct error err;
