@@ -359,7 +359,8 @@ CREATE VIEW pass AS
 -- pass are those of a pair with the same times. draft_ns: the drafter's time, propose and advance.
 SELECT run, sequence, step, batch, drafted, depth, accepted, tokens, context, propose_ns + advance_ns AS draft_ns, verify_ns,
        CASE WHEN batch = 1 THEN 1.0 * (drafted + 1) ELSE 1.0 * batch * sum(drafted + 1) OVER same / count(*) OVER same END AS rows
-FROM (SELECT q.run, q.pair, t.*, max(q.prompt_tokens - 1, 0) + coalesce(sum(t.tokens) OVER before, 0) AS context
+FROM (SELECT q.run, q.pair, t.sequence, t.step, t.batch, t.drafted, t.depth, t.accepted, t.tokens, t.propose_ns AS propose_ns, t.advance_ns, t.verify_ns,
+             max(q.prompt_tokens - 1, 0) + coalesce(sum(t.tokens) OVER before, 0) AS context
       FROM step AS t JOIN sequence AS q ON q.id = t.sequence
       WINDOW before AS (PARTITION BY t.sequence ORDER BY t.step ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
 WINDOW same AS (PARTITION BY run, pair, batch, propose_ns, verify_ns, advance_ns);

@@ -18,7 +18,8 @@ enum { RANKS = 10, PROBE_NODE_COUNT = 40, LARGEST_TREE = 63, MAX_ROWS = 256 };
 #define CLOSE 0.8 // of the best prediction
 
 static const int tree_sizes[] = { 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, LARGEST_TREE };
-static const int best_first_sizes[] = { 6, 12, 24 };
+static const int probed_sizes[] = { 6, 12, 24, PROBE_NODE_COUNT };
+enum { SIZES = sizeof(probed_sizes) / sizeof(*probed_sizes), BEST_FIRST_SIZES = SIZES - 1 };
 
 // ---- settings
 
@@ -98,14 +99,14 @@ static bool add_probe(struct setting_search *s, enum probe_form form, int family
 }
 
 // The best tree if acceptance falls by rank as it often does; what is measured on it does not depend on its shape.
-static struct settings *wide_tree(const struct settings *drafter, int depth)
+static struct settings *wide_tree(const struct settings *drafter, int depth, int nodes)
 {
     static struct tree tree;
     double share[TREE_DEPTH * RANKS];
     for (int d = 0; d < depth; d++)
         for (int r = 0; r < RANKS; r++)
             share[d * RANKS + r] = 0.6 * pow(0.5, r);
-    tree_best(share, depth, RANKS, PROBE_NODE_COUNT, &tree);
+    tree_best(share, depth, RANKS, nodes, &tree);
     return with_tree(drafter, &tree);
 }
 
@@ -119,21 +120,23 @@ bool setting_search_add(struct setting_search *s, const struct settings *drafter
         return false;
     }
     const struct drafter_type *type = p.type;
+    const bool learns = drafter_remembers(type, p.drafter_options) != DRAFTS_OF_TEXT;
     const struct settings *tokens = settings_get(drafter, "tokens");
     pairing_close(&p);
     longest = tokens != NULL ? atoi(tokens->text) : longest; // read and checked by pairing_read
     const bool lengths = has_option(type, "tokens"), trees = has_option(type, "tree"),
                nodes = has_option(type, "nodes");
-    const int before = s->n_probes;
+    const int before = s->n_probes, deepest = longest < TREE_DEPTH ? longest : TREE_DEPTH;
     if (lengths && (trees || !nodes) &&
         !add_probe(s, PROBE_LENGTH, s->n_families++, with_length(drafter, longest), rule, err))
         return false;
-    const int deepest = longest < TREE_DEPTH ? longest : TREE_DEPTH;
-    if (trees)
-        add_probe(s, PROBE_TREE, s->n_families++, wide_tree(drafter, deepest), rule, &ignored);
-    for (size_t i = 0; nodes && lengths && i < sizeof(best_first_sizes) / sizeof(*best_first_sizes); i++)
-        add_probe(s, PROBE_NODES, s->n_families, with_nodes(drafter, type, best_first_sizes[i], longest), rule,
-                  &ignored);
+    if (trees && !learns)
+        add_probe(s, PROBE_TREE, s->n_families, wide_tree(drafter, deepest, PROBE_NODE_COUNT), rule, &ignored);
+    for (int i = 0; trees && learns && i < SIZES; i++)
+        add_probe(s, PROBE_ITSELF, s->n_families, wide_tree(drafter, deepest, probed_sizes[i]), rule, &ignored);
+    s->n_families++;
+    for (int i = 0; nodes && lengths && i < BEST_FIRST_SIZES; i++)
+        add_probe(s, PROBE_ITSELF, s->n_families, with_nodes(drafter, type, probed_sizes[i], longest), rule, &ignored);
     s->n_families++;
     return s->n_probes > before ||
            fail(err, "drafter %s has no option that tune searches: tokens, tree or nodes", type->name);
@@ -143,9 +146,11 @@ int setting_search_rows(const struct setting_search *s)
 {
     int most = 0;
     for (int i = 0; i < s->n_probes; i++) {
-        const struct settings *tokens = settings_get(s->probe[i].drafter, "tokens"),
-                              *nodes = settings_get(s->probe[i].drafter, "nodes");
-        const int rows = s->probe[i].form == PROBE_TREE ? LARGEST_TREE : atoi((nodes != NULL ? nodes : tokens)->text);
+        const struct settings *d = s->probe[i].drafter, *tree = settings_get(d, "tree"),
+                              *nodes = settings_get(d, "nodes");
+        const int rows = s->probe[i].form == PROBE_TREE ? LARGEST_TREE
+                         : tree != NULL                 ? tree->n
+                                        : atoi((nodes != NULL ? nodes : settings_get(d, "tokens"))->text);
         most = rows > most ? rows : most;
     }
     return most;
@@ -183,8 +188,8 @@ static bool read_lengths(struct setting_search *s, const struct setting_probe *p
     return query_close(q, err);
 }
 
-static bool read_nodes(struct setting_search *s, const struct setting_probe *p, struct store *store, int64_t run,
-                       struct error *err)
+static bool read_itself(struct setting_search *s, const struct setting_probe *p, struct store *store, int64_t run,
+                        struct error *err)
 {
     struct query *q =
         query_open(store, "SELECT t.tokens_per_step, n.replay FROM prediction AS n JOIN steps AS t ON t.run = n.run"
@@ -258,7 +263,8 @@ static bool read_trees(struct setting_search *s, const struct setting_probe *p, 
         for (size_t i = 0; i < sizeof(tree_sizes) / sizeof(*tree_sizes); i++) {
             const double tokens = 1 + tree_best(share, depth, RANKS, tree_sizes[i], &tree);
             const double ns = cost.step_ns[tree.n] + depth * cost.level_ns;
-            if (tree.n == tree_sizes[i] + 1 && tree_max_depth(&tree) == depth && ns > 0)
+            if (tree.n == tree_sizes[i] + 1 && tree_sizes[i] > depth && tree_max_depth(&tree) == depth &&
+                ns > 0) // chains are lengths
                 add_candidate(s, p, with_tree(p->drafter, &tree), tokens, tokens / ns * cost.none_ns);
         }
     return true;
@@ -269,7 +275,7 @@ bool setting_search_read(struct setting_search *s, const struct setting_probe *p
 {
     return p->form == PROBE_LENGTH ? read_lengths(s, p, store, run, err)
            : p->form == PROBE_TREE ? read_trees(s, p, store, run, err)
-                                   : read_nodes(s, p, store, run, err);
+                                   : read_itself(s, p, store, run, err);
 }
 
 static int by_speedup(const void *a, const void *b)

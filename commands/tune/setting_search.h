@@ -3,7 +3,9 @@
 // length   a chain as long as it may be is run once. Cut to fewer tokens, its steps say what those would do (view prediction_by_length).
 // tree     a wide fixed tree is run once. Its acceptance by depth and rank says what any other fixed tree would do; of every size and depth
 //          the best one is a candidate (tree_best: Sequoia's dynamic program). Trees of fixed widths are among them.
-// nodes    best-first trees depend on q, so a few sizes are run, and are candidates themselves.
+// itself   what depends on more than the acceptance by depth and rank is run at a few sizes, which are candidates themselves: best-first trees,
+//          whose shape depends on q; fixed trees of a drafter that learns from what was verified before (recycling), of which a smaller one
+//          learns less.
 //
 // A candidate costs what the views say of its probe: passes of its rows, the drafter's time in proportion to the depth.
 #pragma once
@@ -14,7 +16,7 @@ struct error;
 struct settings;
 struct store;
 
-enum probe_form { PROBE_LENGTH, PROBE_TREE, PROBE_NODES };
+enum probe_form { PROBE_LENGTH, PROBE_TREE, PROBE_ITSELF };
 
 struct setting_probe {
     enum probe_form form;
