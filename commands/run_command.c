@@ -117,6 +117,10 @@ int command_report(int argc, char **argv)
     const struct flag flags[] = {
         { "db", FLAG_TEXT, &db, "FILE", "database; default: results.db", 0, 0 },
         { "experiment", FLAG_TEXT, &o.experiment, "NAME", "experiment to report; default: all", 0, 0 },
+        { "against", FLAG_TEXT, &o.against, "RUN",
+          "compare every other run of the same prompts with this one,\npairwise: its number in the table `run`, or a part of the\n"
+          "name of its drafter",
+          0, 0 },
         { "csv", FLAG_ON, &csv, NULL, "CSV: one row a run, with all numbers", 0, 0 },
         { "jsonl", FLAG_ON, &jsonl, NULL, "JSON Lines: one object a run", 0, 0 },
         { "spec-bench", FLAG_TEXT, &o.directory, "FOLDER",
@@ -127,10 +131,12 @@ int command_report(int argc, char **argv)
         .name = "report",
         .operands = "",
         .about = "Reports the results in a database: for each cell tokens/s, speedup over the baseline `none`\n"
-                 "in the same paired runs, tokens per step, acceptance rate by position, shares of time, and\n"
-                 "whether the texts equal those of `none`.\n",
+                 "in the same paired runs, tokens per step, acceptance rate by position, time to first token,\n"
+                 "shares of time, and whether the texts equal those of `none`. Intervals are 95 %, with prompts\n"
+                 "as the sample.\n",
         .flags = flags,
-        .examples = "  speclab report --db demo.db\n  speclab report --db demo.db --experiment demo --csv > demo.csv\n",
+        .examples = "  speclab report --db demo.db\n  speclab report --db demo.db --against 2\n"
+                    "  speclab report --db demo.db --experiment demo --csv > demo.csv\n",
     };
     char **operand;
     int status = usage_read(&u, argc, argv, &operand, NULL);
@@ -138,6 +144,8 @@ int command_report(int argc, char **argv)
         return status;
     if (csv + jsonl + (o.directory != NULL) > 1)
         return usage_fail(&u, "--csv, --jsonl and --spec-bench exclude each other");
+    if (o.against != NULL && o.directory != NULL)
+        return usage_fail(&u, "--against and --spec-bench exclude each other");
     if (csv)
         o.format = REPORT_CSV;
     else if (jsonl)

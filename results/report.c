@@ -30,6 +30,8 @@ static bool tables(struct store *s, const struct comparisons *all, int width, st
 static bool written(struct store *s, const struct comparisons *all, const struct report_options *o, struct text *out,
                     struct error *err)
 {
+    if (o->against != NULL)
+        return report_against(s, all, o, out, err);
     switch (o->format) {
     case REPORT_CSV:
         return report_csv(s, all, out, err);

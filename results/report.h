@@ -13,10 +13,12 @@ struct report_options {
     enum report_format format;
     const char *directory; // REPORT_SPEC_BENCH: where to write one answer file per run
     int width;             // columns of the table; 0: 80
+    const char *
+        against; // not REPORT_SPEC_BENCH: a run to compare the others with, by its number or a part of its drafter; NULL: none
 };
 
 // REPORT_TABLE: a table for each experiment and peer group (same target, sampling, prompts, limits, batch). For every cell:
-// tokens/s, speedup over `none` from pairs with a 95 % interval by prompt, mean accepted length, acceptance by position,
+// tokens/s, speedup over `none` from pairs, mean accepted length, acceptance by position, with 95 % intervals by prompt,
 // shares of time in propose, verify and advance, and whether every text equals none's, or where it first differs. The error
 // for an unknown experiment lists the known ones.
 bool report_write(struct store *s, const struct report_options *o, FILE *out, struct error *err);

@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,29 @@
 #include "results/tally.h"
 
 static const char rows_sql[] = "SELECT * FROM run_summary ORDER BY run"; // the first column is the run
+
+// Statistics whose intervals are exported as NAME_low, NAME_high and, of what is not a rate at a depth, NAME_prompts_for_2_percent.
+static const struct {
+    const char *name;
+    size_t at;
+    bool with_value; // run_summary does not have it
+} statistics[] = {
+    { "speedup", offsetof(struct tally, speedup), false },
+    { "steady_speedup", offsetof(struct tally, steady_speedup), false },
+    { "end_to_end_speedup", offsetof(struct tally, end_to_end_speedup), false },
+    { "tokens_per_s", offsetof(struct tally, tokens_per_s), false },
+    { "steady_tokens_per_s", offsetof(struct tally, steady_tokens_per_s), false },
+    { "tokens_per_step", offsetof(struct tally, tokens_per_step), false },
+    { "acceptance_rate", offsetof(struct tally, acceptance_rate), false },
+    { "expected_rate", offsetof(struct tally, expected_rate), true },
+    { "ttft_ns", offsetof(struct tally, ttft), true },
+};
+enum { STATISTICS = sizeof(statistics) / sizeof(statistics[0]) };
+
+static const struct interval *statistic_of(const struct tally *t, int i)
+{
+    return (const struct interval *)((const char *)t + statistics[i].at);
+}
 
 // The tally of a row's run; NULL: not in this report.
 static const struct tally *tally_of(const struct comparisons *c, const struct query *row)
@@ -53,9 +77,14 @@ static void put_csv_head(struct text *out, const struct query *q)
 {
     for (int i = 0; i < query_columns(q); i++)
         put_field(out, query_column(q, i), i == 0);
-    text_puts(out, ",speedup_low,speedup_high");
-    for (int i = 0; i < POSITIONS; i++)
-        text_printf(out, ",acceptance_%d", i + 1);
+    for (int i = 0; i < STATISTICS; i++) {
+        const char *name = statistics[i].name;
+        if (statistics[i].with_value)
+            text_printf(out, ",%s", name);
+        text_printf(out, ",%s_low,%s_high,%s_prompts_for_2_percent", name, name, name);
+    }
+    for (int i = 1; i <= POSITIONS; i++)
+        text_printf(out, ",acceptance_%d,acceptance_%d_low,acceptance_%d_high", i, i, i);
     text_puts(out, "\r\n");
 }
 
@@ -66,10 +95,19 @@ static void put_csv_row(struct text *out, const struct query *q, const struct ta
             put_field(out, query_text(q, i), i == 0);
         else
             put_real(out, query_real(q, i));
-    put_real(out, t->speedup.low);
-    put_real(out, t->speedup.high);
-    for (int i = 0; i < POSITIONS; i++)
-        put_real(out, t->rate[i]);
+    for (int i = 0; i < STATISTICS; i++) {
+        const struct interval *x = statistic_of(t, i);
+        if (statistics[i].with_value)
+            put_real(out, x->value);
+        put_real(out, x->low);
+        put_real(out, x->high);
+        put_real(out, x->prompts);
+    }
+    for (int i = 0; i < POSITIONS; i++) {
+        put_real(out, t->rate[i].value);
+        put_real(out, t->rate[i].low);
+        put_real(out, t->rate[i].high);
+    }
     text_puts(out, "\r\n");
 }
 
@@ -108,12 +146,34 @@ static struct json *json_of_column(const struct query *q, int at)
     return query_is_int(q, at) ? json_new_int(query_int(q, at)) : json_new_number(query_real(q, at));
 }
 
-static struct json *json_of_rates(const double *rate)
+static void put_named(struct json *o, const char *name, const char *suffix, struct json *value)
 {
-    struct json *a = json_new_array();
-    for (int i = 0; i < POSITIONS && !isnan(rate[i]); i++)
-        json_push(a, json_new_number(rate[i]));
-    return a;
+    char *key = xformat("%s%s", name, suffix);
+    json_set(o, key, value);
+    free(key);
+}
+
+// "acceptance_by_position": [..], and its "_low" and "_high".
+static void put_rates(struct json *o, const char *name, const struct interval *rate)
+{
+    struct json *value = json_new_array(), *low = json_new_array(), *high = json_new_array();
+    for (int i = 0; i < POSITIONS && !isnan(rate[i].value); i++) {
+        json_push(value, json_new_number(rate[i].value));
+        json_push(low, json_new_number(rate[i].low));
+        json_push(high, json_new_number(rate[i].high));
+    }
+    put_named(o, name, "", value);
+    put_named(o, name, "_low", low);
+    put_named(o, name, "_high", high);
+}
+
+static void put_statistic(struct json *o, const char *name, const struct interval *x, bool with_value)
+{
+    if (with_value)
+        put_named(o, name, "", json_new_number(x->value));
+    put_named(o, name, "_low", json_new_number(x->low));
+    put_named(o, name, "_high", json_new_number(x->high));
+    put_named(o, name, "_prompts_for_2_percent", json_new_number(x->prompts));
 }
 
 bool report_jsonl(struct store *s, const struct comparisons *c, struct text *out, struct error *err)
@@ -126,10 +186,10 @@ bool report_jsonl(struct store *s, const struct comparisons *c, struct text *out
         struct json *o = json_new_object();
         for (int i = 0; i < query_columns(q); i++)
             json_set(o, query_column(q, i), json_of_column(q, i));
-        json_set(o, "speedup_low", json_new_number(t->speedup.low));
-        json_set(o, "speedup_high", json_new_number(t->speedup.high));
-        json_set(o, "acceptance_by_position", json_of_rates(t->rate));
-        json_set(o, "conditional_acceptance_by_position", json_of_rates(t->conditional));
+        for (int i = 0; i < STATISTICS; i++)
+            put_statistic(o, statistics[i].name, statistic_of(t, i), statistics[i].with_value);
+        put_rates(o, "acceptance_by_position", t->rate);
+        put_rates(o, "conditional_acceptance_by_position", t->conditional);
         put_json(out, o);
     }
     return query_close(q, err);

@@ -2,6 +2,7 @@
 #pragma once
 #include <stdbool.h>
 #include "core/memory.h"
+#include "statistics/intervals.h"
 
 struct comparison;
 struct comparisons;
@@ -14,8 +15,9 @@ struct tally;
 // A label and wrapped words from column `indent` to `width`, at least 8 columns; a word longer than a line is cut.
 void report_paragraph(struct text *out, int indent, int width, const char *label, const char *words);
 void report_put_figure(struct text *out, int width, double x); // NAN: "-"
-void report_put_interval(struct text *out, int width, const struct tally *t);
-void report_put_number(struct text *out, const struct comparison *c, int i); // of a run; *: its rule is lossy
+void report_put_interval(struct text *out, int width, const struct interval *x);
+void report_put_value(struct text *out, int width, struct interval x, double factor); // times factor, with its interval
+void report_put_number(struct text *out, const struct comparison *c, int i);          // of a run; *: its rule is lossy
 
 // All runs in one table (report_summary.c): speedup with its interval, tokens per step, texts equal to none's.
 void report_summary(const struct comparisons *all, int width, struct text *out);
@@ -29,9 +31,13 @@ bool report_comparison(struct store *s, const struct comparison *c, int which, i
 void report_notes(const struct comparisons *all, int width, struct text *out);
 
 // All runs of the comparisons, one row or object per run (report_export.c): the view run_summary, the interval of the
-// speedup and the acceptance by position.
+// statistics and the acceptance by position.
 bool report_csv(struct store *s, const struct comparisons *c, struct text *out, struct error *err);
 bool report_jsonl(struct store *s, const struct comparisons *c, struct text *out, struct error *err);
+
+// Every other run of the same prompts compared with one (report_against.c): run.id, or a part of the drafter of one run only.
+bool report_against(struct store *s, const struct comparisons *c, const struct report_options *o, struct text *out,
+                    struct error *err);
 
 // One file per run into the directory, which is created if missing; out: the file names.
 bool report_spec_bench(struct store *s, const struct comparisons *c, const char *directory, struct text *out,

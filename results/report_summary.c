@@ -25,10 +25,10 @@ static void put_run(struct text *out, const struct comparison *c, int i, int wid
     if (t->baseline) {
         text_printf(&numbers, "%8s%16s", "1", "");
     } else {
-        report_put_figure(&numbers, 8, t->speedup.value);
-        report_put_interval(&numbers, 16, t);
+        report_put_figure(&numbers, 8, tally_speedup(c, t)->value);
+        report_put_interval(&numbers, 16, tally_speedup(c, t));
     }
-    report_put_figure(&numbers, 7, t->tokens_per_step);
+    report_put_figure(&numbers, 7, t->tokens_per_step.value);
     put_equal(&numbers, 9, c, t);
     char *cell = xformat("%s; %s", t->drafter, t->rule);
     text_puts(&numbers, "  ");
@@ -43,7 +43,8 @@ void report_summary(const struct comparisons *all, int width, struct text *out)
                    "run     sums   95 % interval   /step    equal  drafter; rule\n");
     for (int i = 0; i < all->n; i++) {
         const struct comparison *c = &all->comparison[i];
-        char *what = xformat("%s, %s, batch %lld", c->experiment, c->sampling, (long long)c->batch);
+        char *what = xformat("%s, %s, batch %lld%s", c->experiment, c->sampling, (long long)c->batch,
+                             c->batch > 1 ? ", steady state" : "");
         report_paragraph(out, 0, width, "", what);
         free(what);
         for (int k = 0; k < c->n; k++)

@@ -193,34 +193,36 @@ static void put_legend(struct text *out, const struct comparison *c, int width)
 
 // ---- tables ----
 
-void report_put_interval(struct text *out, int width, const struct tally *t)
+void report_put_interval(struct text *out, int width, const struct interval *x)
 {
     char s[48] = "", low[16], high[16];
-    if (!isnan(t->speedup.low))
-        snprintf(s, sizeof(s), "[%s, %s]", figure(low, sizeof(low), t->speedup.low),
-                 figure(high, sizeof(high), t->speedup.high));
-    else if (!isnan(t->speedup.value))
+    if (!isnan(x->low))
+        snprintf(s, sizeof(s), "[%s, %s]", figure(low, sizeof(low), x->low), figure(high, sizeof(high), x->high));
+    else if (!isnan(x->value))
         snprintf(s, sizeof(s), "one prompt");
     text_printf(out, "%*s", width, s);
 }
 
 static void put_speed(struct text *out, const struct comparison *c)
 {
-    text_puts(out, "\nSpeed     tokens/s     speedup over none          tokens   % of time spent in\n"
-                   "run    decode   total   sums  95 % interval geom.  /step  prop. ver. adv. other\n");
+    const bool steady = c->batch > 1;
+    text_printf(out,
+                "\nSpeed     tokens/s     speedup over none          tokens   %% of time spent in\n"
+                "run    %s   total %s  95 %% interval %s  /step  prop. ver. adv. other\n",
+                steady ? "steady" : "decode", steady ? "steady" : "  sums", steady ? "  all" : "geom.");
     for (int i = 0; i < c->n; i++) {
         const struct tally *r = &c->run[i];
         report_put_number(out, c, i);
-        report_put_figure(out, 9, r->tokens_per_s);
+        report_put_figure(out, 9, tally_speed(c, r)->value);
         report_put_figure(out, 8, r->end_to_end);
         if (r->baseline) {
             text_printf(out, "%7s%15s%6s", "1", "", "");
         } else {
-            report_put_figure(out, 7, r->speedup.value);
-            report_put_interval(out, 15, r);
-            report_put_figure(out, 6, r->geometric);
+            report_put_figure(out, 7, tally_speedup(c, r)->value);
+            report_put_interval(out, 15, tally_speedup(c, r));
+            report_put_figure(out, 6, steady ? r->speedup.value : r->geometric);
         }
-        report_put_figure(out, 7, r->tokens_per_step);
+        report_put_figure(out, 7, r->tokens_per_step.value);
         put_percent(out, 7, r->propose);
         put_percent(out, 5, r->verify);
         put_percent(out, 5, r->advance);
@@ -229,11 +231,72 @@ static void put_speed(struct text *out, const struct comparison *c)
     }
 }
 
-static void put_positions(struct text *out, const double *rate, int64_t max_depth)
+enum part { VALUE, LOW, HIGH };
+
+static double part_of(const struct interval *x, enum part part)
 {
-    for (int i = 0; i < POSITIONS && i < max_depth; i++)
-        put_rate(out, i == 0 ? 6 : 5, rate[i]);
+    return part == VALUE ? x->value : part == LOW ? x->low : x->high;
+}
+
+static void put_rates(struct text *out, const struct interval *rate, enum part part, int64_t depth)
+{
+    for (int i = 0; i < POSITIONS && i < depth; i++)
+        put_rate(out, i == 0 ? 6 : 5, part_of(&rate[i], part));
     text_puts(out, "\n");
+}
+
+// The rates of a line whose head is written, and their intervals.
+static void put_positions(struct text *out, const struct interval *rate, int64_t depth)
+{
+    put_rates(out, rate, VALUE, depth);
+    bool known = false;
+    for (int i = 0; i < POSITIONS && i < depth; i++)
+        known |= !isnan(rate[i].low);
+    for (enum part part = LOW; part <= HIGH && known; part++) {
+        text_printf(out, "%37s", part == LOW ? "95 % from" : "to");
+        put_rates(out, rate, part, depth);
+    }
+}
+
+// "48.0 [39.2, 57.0]": at most five characters a number.
+void report_put_value(struct text *out, int width, struct interval x, double factor)
+{
+    char s[80] = "-", part[3][24];
+    for (enum part k = VALUE; k <= HIGH; k++) {
+        const double y = factor * part_of(&x, k), size = fabs(y);
+        snprintf(part[k], sizeof(part[k]), "%.*f", size < 9.995 ? 2 : size < 99.95 ? 1 : 0, size < 0.005 ? 0 : y);
+        if (size >= 99999.5)
+            snprintf(part[k], sizeof(part[k]), "%.0e", y);
+    }
+    if (!isnan(x.low))
+        snprintf(s, sizeof(s), "%s [%s, %s]", part[VALUE], part[LOW], part[HIGH]);
+    else if (!isnan(x.value))
+        snprintf(s, sizeof(s), "%s", part[VALUE]);
+    text_printf(out, "%*s", width, s);
+}
+
+static void put_by_prompt(struct text *out, const struct comparison *c)
+{
+    text_puts(out, "\nBy prompt     acceptance, %         tokens/step             TTFT, ms   prompts\n"
+                   "run           95 % interval       95 % interval       95 % interval   for 2 %\n");
+    for (int i = 0; i < c->n; i++) {
+        const struct tally *r = &c->run[i];
+        report_put_number(out, c, i);
+        report_put_value(out, 23, r->acceptance_rate, 100);
+        report_put_value(out, 20, r->tokens_per_step, 1);
+        report_put_value(out, 21, r->ttft, 1e-6);
+        const double prompts = r->baseline ? tally_speed(c, r)->prompts : tally_speedup(c, r)->prompts;
+        if (prompts < 1e7)
+            text_printf(out, "%10.0f", prompts);
+        else
+            report_put_figure(out, 10, prompts);
+        if (!isnan(r->expected_rate.value)) {
+            text_printf(out, "\n%4s", "");
+            report_put_value(out, 23, r->expected_rate, 100);
+            text_puts(out, "  by E[accepted | draft]");
+        }
+        text_puts(out, "\n");
+    }
 }
 
 static void put_acceptance(struct text *out, const struct comparison *c)
@@ -246,7 +309,7 @@ static void put_acceptance(struct text *out, const struct comparison *c)
             continue;
         report_put_number(out, c, i);
         text_printf(out, "%8lld%10lld%10lld", (long long)r->drafts, (long long)r->drafted, (long long)r->accepted);
-        put_percent(out, 5, r->acceptance_rate);
+        put_percent(out, 5, r->acceptance_rate.value);
         put_positions(out, r->rate, r->max_depth);
         if (r->drafts == 0)
             continue;
@@ -258,7 +321,9 @@ static void put_acceptance(struct text *out, const struct comparison *c)
                 ranks = k + 1;
         if (r->trees > 0 && ranks > 0) {
             text_printf(out, "%37s", "trees: at depth 1, by rank:");
-            put_positions(out, r->by_rank, ranks);
+            for (int k = 0; k < ranks; k++)
+                put_rate(out, k == 0 ? 6 : 5, r->by_rank[k]);
+            text_puts(out, "\n");
         }
     }
 }
@@ -304,7 +369,7 @@ static bool put_category(struct store *s, struct text *out, const struct compari
     text_printf(out, "%*s%6lld%s", 18 - characters_of(name, n), "", (long long)prompts, intervals ? "" : "   ");
     for (int i = first; i < last; i++) {
         struct interval speedup;
-        if (!speedup_read(s, c->run[i].run, name, &speedup, err))
+        if (!speedup_read(s, c->run[i].run, name, c->batch > 1, &speedup, err))
             return false;
         if (intervals)
             put_with_interval(out, &speedup, prompts >= MIN_INTERVAL_PROMPTS);
@@ -469,16 +534,20 @@ void report_notes(const struct comparisons *all, int width, struct text *out)
     if (batched)
         report_paragraph(
             out, 11, width, "",
-            "With a batch above 1, of the whole batch; for one text see sequence_tokens_per_s in the view speed.");
+            "With a batch above 1, of the whole batch, and speed and speedup in steady state: of steps with a text in every slot; total, all "
+            "and % of time are of all steps. For one text see sequence_tokens_per_s in the view speed.");
     report_paragraph(out, 11, width, "/step",
                      "mean accepted length: new tokens / steps, over all steps, the target's own token included.");
     report_paragraph(out, 11, width, "% of time",
                      "in steps: prop. = propose, ver. = verify, adv. = advance, other = none of these.");
+    report_paragraph(
+        out, 11, width, "95 %",
+        "intervals with prompts as the sample: bootstrap-t from 10 to 49 prompts, else Student's t (docs/results.md). TTFT: mean time to "
+        "first token. for 2 %: prompts of this kind that would make the interval of the speedup (of none: of tokens/s) +- 2 %.");
     if (speculative) {
-        report_paragraph(
-            out, 11, width, "speedup",
-            "decode tokens/s over none's, for texts that are paired with none's. sums: ratio of "
-            "ratios of sums, with prompts as the sample of its interval; geom.: geometric mean over prompts.");
+        report_paragraph(out, 11, width, "speedup",
+                         "decode tokens/s over none's, for texts that are paired with none's. sums: ratio of "
+                         "ratios of sums; geom.: geometric mean over prompts.");
         report_paragraph(
             out, 11, width, "drafts",
             "steps with at least one draft token. accepted: without the target's own token; %: of drafted.");
@@ -512,6 +581,7 @@ bool report_comparison(struct store *s, const struct comparison *c, int which, i
     put_facts(out, c, width);
     put_legend(out, c, width);
     put_speed(out, c);
+    put_by_prompt(out, c);
     if (speculative) {
         put_acceptance(out, c);
         if (!put_categories(s, out, c, err))

@@ -10,29 +10,6 @@
 
 // ---- one run ----
 
-bool speedup_read(struct store *s, int64_t run, const char *category, struct interval *to, struct error *err)
-{
-    double *sum[4] = { NULL, NULL, NULL, NULL }; // (n) by prompt: tokens and time, of the run and of none
-    size_t n = 0, capacity = 0;
-    struct query *q =
-        query_again(s, "SELECT new_tokens, decode_ns, none_new_tokens, none_decode_ns FROM speed_by_prompt"
-                       " WHERE run = ?1 AND (?2 IS NULL OR category = ?2)");
-    query_put_int(q, run);
-    query_put_text(q, category);
-    for (; query_next(q); n++) {
-        if (n == capacity)
-            capacity = next_capacity(capacity, n + 1);
-        for (int i = 0; i < 4; i++) {
-            sum[i] = xrealloc(sum[i], capacity * sizeof(*sum[i]));
-            sum[i][n] = query_real(q, i);
-        }
-    }
-    *to = ratio_of_ratios(sum[0], sum[1], sum[2], sum[3], n);
-    for (int i = 0; i < 4; i++)
-        free(sum[i]);
-    return query_close(q, err);
-}
-
 static struct tally *run_of(struct comparison *c, int64_t run)
 {
     for (int i = 0; i < c->n; i++)
@@ -41,7 +18,7 @@ static struct tally *run_of(struct comparison *c, int64_t run)
     return NULL;
 }
 
-static void put_comparison(struct query *q, const struct comparison *c)
+void comparison_put(struct query *q, const struct comparison *c)
 {
     query_put_text(q, c->experiment);
     query_put_text(q, c->peers);
@@ -51,27 +28,14 @@ static void put_comparison(struct query *q, const struct comparison *c)
 #define OF_COMPARISON " FROM run AS r JOIN "
 #define WHERE_COMPARISON " AS v ON v.run = r.id WHERE r.experiment = ?1 AND r.peers = ?2"
 
-static bool read_positions(struct store *s, struct comparison *c, struct error *err)
+static bool read_ranks(struct store *s, struct comparison *c, struct error *err)
 {
     for (int k = 0; k < c->n; k++)
         for (int i = 0; i < POSITIONS; i++)
-            c->run[k].rate[i] = c->run[k].conditional[i] = c->run[k].by_rank[i] = NAN;
-    struct query *q = query_again(s, "SELECT v.run, v.depth, v.rate, v.conditional_rate" OF_COMPARISON
-                                     "acceptance" WHERE_COMPARISON " AND v.depth <= ?3");
-    put_comparison(q, c);
-    query_put_int(q, POSITIONS);
-    while (query_next(q)) {
-        struct tally *t = run_of(c, query_int(q, 0));
-        if (t == NULL)
-            continue;
-        t->rate[query_int(q, 1) - 1] = query_real(q, 2);
-        t->conditional[query_int(q, 1) - 1] = query_real(q, 3);
-    }
-    if (!query_close(q, err))
-        return false;
-    q = query_again(s, "SELECT v.run, v.rank, v.rate" OF_COMPARISON "acceptance_by_rank" WHERE_COMPARISON
-                       " AND v.depth = 1 AND v.rank BETWEEN 0 AND ?3 - 1");
-    put_comparison(q, c);
+            c->run[k].by_rank[i] = NAN;
+    struct query *q = query_again(s, "SELECT v.run, v.rank, v.rate" OF_COMPARISON "acceptance_by_rank" WHERE_COMPARISON
+                                     " AND v.depth = 1 AND v.rank BETWEEN 0 AND ?3 - 1");
+    comparison_put(q, c);
     query_put_int(q, POSITIONS);
     while (query_next(q)) {
         struct tally *t = run_of(c, query_int(q, 0));
@@ -87,7 +51,7 @@ static bool read_expected(struct store *s, struct comparison *c, struct error *e
         c->run[i].expected = c->run[i].accepted_uncut = c->run[i].z = NAN;
     struct query *q = query_again(s, "SELECT v.run, v.expected_tokens, v.accepted_tokens, v.z" OF_COMPARISON
                                      "expected" WHERE_COMPARISON);
-    put_comparison(q, c);
+    comparison_put(q, c);
     while (query_next(q)) {
         struct tally *t = run_of(c, query_int(q, 0));
         if (t == NULL)
@@ -128,9 +92,8 @@ static bool read_texts(struct store *s, bool greedy, struct tally *t, struct err
 static const char summary_sql[] =
     "SELECT r.run, r.drafter, r.rule, r.device, r.machine, r.revision, r.drafter_kind = 'none', r.lossless, r.marked_inflated,"
     " r.finished, r.sequences, r.new_tokens, r.steps, r.drafts, r.drafted_tokens, r.accepted_tokens, r.max_depth, r.trees,"
-    " r.tokens_per_s, r.end_to_end_tokens_per_s, r.sequence_tokens_per_s, r.tokens_per_step, r.acceptance_rate,"
-    " r.propose_share, r.verify_share, r.advance_share, r.other_share, r.speedup_geometric, r.end_to_end_speedup,"
-    " r.unpaired_sequences, run.drafter_invariant"
+    " r.end_to_end_tokens_per_s, r.sequence_tokens_per_s,"
+    " r.propose_share, r.verify_share, r.advance_share, r.other_share, r.speedup_geometric, r.unpaired_sequences, run.drafter_invariant"
     " FROM run_summary AS r JOIN run ON run.id = r.run WHERE r.experiment = ? AND r.peers = ? ORDER BY r.drafter_kind <> 'none', r.run";
 
 static struct tally tally_of_row(const struct query *q)
@@ -143,34 +106,30 @@ static struct tally tally_of_row(const struct query *q)
     char **const text[] = { &t.drafter, &t.rule, &t.device, &t.machine, &t.revision };
     int64_t *const count[] = { &t.sequences, &t.new_tokens, &t.steps,     &t.drafts,
                                &t.drafted,   &t.accepted,   &t.max_depth, &t.trees };
-    double *const number[] = { &t.tokens_per_s,    &t.end_to_end,        &t.sequence_tokens_per_s,
-                               &t.tokens_per_step, &t.acceptance_rate,   &t.propose,
-                               &t.verify,          &t.advance,           &t.other,
-                               &t.geometric,       &t.end_to_end_speedup };
+    double *const number[] = { &t.end_to_end, &t.sequence_tokens_per_s, &t.propose, &t.verify, &t.advance, &t.other,
+                               &t.geometric };
     for (int i = 0; i < 5; i++)
         *text[i] = xstrdup(query_text(q, 1 + i));
     for (int i = 0; i < 8; i++)
         *count[i] = query_int(q, 10 + i);
-    for (int i = 0; i < 11; i++)
+    for (int i = 0; i < 7; i++)
         *number[i] = query_real(q, 18 + i);
-    t.unpaired = query_int(q, 29);
-    t.drafter_invariant = query_int(q, 30);
+    t.unpaired = query_int(q, 25);
+    t.drafter_invariant = query_int(q, 26);
     return t;
 }
 
 static bool read_runs(struct store *s, struct comparison *c, struct error *err)
 {
     struct query *q = query_again(s, summary_sql);
-    put_comparison(q, c);
+    comparison_put(q, c);
     for (; query_next(q); c->n++) {
         c->run = xrealloc(c->run, ((size_t)c->n + 1) * sizeof(*c->run));
         c->run[c->n] = tally_of_row(q);
     }
-    bool ok = query_close(q, err) && read_positions(s, c, err) && read_expected(s, c, err);
-    for (int i = 0; i < c->n && ok; i++) {
-        struct tally *t = &c->run[i];
-        ok = speedup_read(s, t->run, NULL, &t->speedup, err) && read_texts(s, c->greedy, t, err);
-    }
+    bool ok = query_close(q, err) && read_ranks(s, c, err) && read_expected(s, c, err) && intervals_read(s, c, err);
+    for (int i = 0; i < c->n && ok; i++)
+        ok = read_texts(s, c->greedy, &c->run[i], err);
     return ok;
 }
 
@@ -206,7 +165,7 @@ static bool read_categories(struct store *s, struct comparison *c, struct error 
     struct query *q = query_again(s, "SELECT category, count(DISTINCT prompt) FROM sequence JOIN run ON run.id = run"
                                      " WHERE experiment = ? AND peers = ? AND category IS NOT NULL"
                                      " GROUP BY category ORDER BY min(prompt)");
-    put_comparison(q, c);
+    comparison_put(q, c);
     for (; query_next(q); c->n_categories++) {
         size_t n = (size_t)c->n_categories + 1;
         c->category = xrealloc(c->category, n * sizeof(*c->category));
@@ -222,7 +181,7 @@ static bool read_comparison(struct store *s, struct comparison *c, struct error 
     struct query *q =
         query_again(s, "SELECT target, model_type, activations, cache, sampling, prompts, settings, batch, seed"
                        " FROM run WHERE experiment = ? AND peers = ? ORDER BY id LIMIT 1");
-    put_comparison(q, c);
+    comparison_put(q, c);
     const bool found = query_next(q);
     if (found) {
         char **const text[] = { &c->target, &c->model_type, &c->activations, &c->cache, &c->sampling, &c->prompts };
@@ -240,7 +199,7 @@ static bool read_comparison(struct store *s, struct comparison *c, struct error 
                     store_path(s));
     q = query_again(s, "SELECT count(DISTINCT prompt), coalesce(max(turn) + 1, 0), coalesce(max(repeat) + 1, 0)"
                        " FROM sequence JOIN run ON run.id = run WHERE experiment = ? AND peers = ?");
-    put_comparison(q, c);
+    comparison_put(q, c);
     if (query_next(q)) {
         c->n_prompts = query_int(q, 0);
         c->turns = query_int(q, 1);

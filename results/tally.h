@@ -1,7 +1,7 @@
 // tally.h - the numbers of each run, read from the views for a report.
 //
 // A comparison is the set of runs of one experiment that can be compared: the same target, sampling, prompts, limits and
-// batch, hence the same `peers`. All numbers except the intervals come from the views.
+// batch, hence the same `peers`. All numbers come from the views; intervals are computed from their sums by prompt.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,14 +19,17 @@ struct tally { // one run; NAN: no such number
     bool baseline, lossless, drafter_invariant, inflated, finished;
     int64_t sequences, new_tokens, steps, drafts, drafted, accepted, max_depth;
     int64_t trees; // drafts that are not chains
-    double tokens_per_s, end_to_end, sequence_tokens_per_s, tokens_per_step, acceptance_rate;
+    double end_to_end, sequence_tokens_per_s;
     double propose, verify, advance, other; // shares of the time of decoding
-    struct interval speedup;                // over paired sequences, interval by prompt
-    double geometric, end_to_end_speedup;
-    int64_t unpaired;                               // sequences without a pair
-    double rate[POSITIONS], conditional[POSITIONS]; // acceptance at depth i + 1
-    double by_rank[POSITIONS];                      // at depth 1: accepted / tried, by rank
-    double expected, accepted_uncut, z;             // from the view `expected`
+    struct interval acceptance_rate, expected_rate, tokens_per_step;
+    struct interval ttft;                              // mean time to first token, ns
+    struct interval tokens_per_s, steady_tokens_per_s; // steady_*: of steps in steady state; without a batch none
+    struct interval speedup, steady_speedup, end_to_end_speedup; // over paired sequences
+    double geometric;
+    int64_t unpaired;                                        // sequences without a pair
+    struct interval rate[POSITIONS], conditional[POSITIONS]; // acceptance at depth i + 1
+    double by_rank[POSITIONS];                               // at depth 1: accepted / tried, by rank
+    double expected, accepted_uncut, z;                      // from the view `expected`
     // texts compared with none's; where the first unequal one differs
     int64_t compared, equal, first_turn, first_position;
     char *first_prompt; // its prompt_id; NULL: all texts are equal
@@ -54,8 +57,33 @@ struct comparisons {
 bool comparisons_read(struct store *s, const char *experiment, struct comparisons *to, struct error *err);
 void comparisons_free(struct comparisons *c);
 
-// A run's speedup over none with its interval by prompt; category NULL: all prompts.
-bool speedup_read(struct store *s, int64_t run, const char *category, struct interval *to, struct error *err);
+struct query;
+void comparison_put(struct query *q, const struct comparison *c); // binds its experiment and peers
+
+// A run's speedup over none, of all steps or of those in steady state; category NULL: all prompts.
+bool speedup_read(struct store *s, int64_t run, const char *category, bool steady, struct interval *to,
+                  struct error *err);
+bool intervals_read(struct store *s, struct comparison *c, struct error *err); // all intervals of its runs
+
+// What a report shows of speed: with a batch that of steps in steady state.
+static inline const struct interval *tally_speed(const struct comparison *c, const struct tally *t)
+{
+    return c->batch > 1 ? &t->steady_tokens_per_s : &t->tokens_per_s;
+}
+
+static inline const struct interval *tally_speedup(const struct comparison *c, const struct tally *t)
+{
+    return c->batch > 1 ? &t->steady_speedup : &t->speedup;
+}
+
+// A run compared with another one of the same prompts, prompt by prompt. Speeds are as in tally_speed.
+struct against {
+    int64_t prompts;             // that both have; 0: the numbers are NAN
+    bool in_pairs;               // over texts in the same pair; otherwise over all texts of these prompts
+    struct interval speed, ttft; // ratios, the run's over the other's
+    struct interval acceptance, tokens_per_step; // differences, the run's less the other's
+};
+bool against_read(struct store *s, int64_t run, int64_t other, struct against *to, struct error *err);
 
 // Whether a run's texts must equal none's: at temperature 0, and under the rule `match`, which derives each draw from its
 // position. Otherwise they are other samples, and equality has no meaning.

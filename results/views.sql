@@ -5,13 +5,28 @@
 
 DROP VIEW IF EXISTS outcome;
 CREATE VIEW outcome AS
--- Number of drafts of a run by depth and accepted tokens. A draft is a step with at least one draft token.
+-- Number of drafts of a run by prompt, depth and accepted tokens. A draft is a step with at least one draft token.
 -- cut: the text ended before the target's own token, so what follows the accepted tokens is not known.
-SELECT q.run, t.depth, t.accepted, t.tokens = t.accepted AS cut, count(*) AS drafts,
+SELECT q.run, q.prompt, t.depth, t.accepted, t.tokens = t.accepted AS cut, count(*) AS drafts,
        sum(t.drafted) AS drafted, sum(t.drafted > t.depth) AS trees
 FROM step AS t JOIN sequence AS q ON q.id = t.sequence
 WHERE t.drafted > 0
-GROUP BY q.run, t.depth, t.accepted, cut;
+GROUP BY q.run, q.prompt, t.depth, t.accepted, cut;
+
+DROP VIEW IF EXISTS acceptance_by_prompt;
+CREATE VIEW acceptance_by_prompt AS
+-- By prompt and depth, from 1 to the deepest of all runs: the drafts of the prompt, those with a node at this depth, and the view acceptance's
+-- tried and accepted. Its rates are ratios of sums of these; a prompt without drafts has no row.
+WITH RECURSIVE place(depth) AS (
+    SELECT 1 UNION ALL SELECT depth + 1 FROM place WHERE depth < (SELECT min(max(depth), 512) FROM step) -- max nodes of a draft
+)
+SELECT o.run, o.prompt, p.depth, sum(o.drafts) AS drafts,
+       coalesce(sum(o.drafts) FILTER (WHERE o.depth >= p.depth), 0) AS drafts_this_deep,
+       coalesce(sum(o.drafts) FILTER (WHERE o.depth >= p.depth AND o.accepted >= p.depth - 1
+                                        AND NOT (o.cut AND o.accepted = p.depth - 1)), 0) AS tried,
+       coalesce(sum(o.drafts) FILTER (WHERE o.accepted >= p.depth), 0) AS accepted
+FROM outcome AS o CROSS JOIN place AS p
+GROUP BY o.run, o.prompt, p.depth;
 
 DROP VIEW IF EXISTS acceptance;
 CREATE VIEW acceptance AS
@@ -19,20 +34,9 @@ CREATE VIEW acceptance AS
 -- rate = accepted / all drafts of the run (vLLM's; never rises with depth; its sum is the mean of accepted tokens per draft).
 -- conditional_rate = accepted / tried; tried: drafts with `depth - 1` tokens accepted that had a node at this depth, except
 -- those where the text ended there. In a tree the node need not be a child of the accepted one: see acceptance_by_rank.
-WITH RECURSIVE place(depth) AS (
-    SELECT 1 UNION ALL SELECT depth + 1 FROM place WHERE depth < (SELECT min(max(depth), 512) FROM step) -- max nodes of a draft
-), counted AS (
-    SELECT o.run, p.depth, sum(o.drafts) AS drafts,
-           coalesce(sum(o.drafts) FILTER (WHERE o.depth >= p.depth), 0) AS drafts_this_deep,
-           coalesce(sum(o.drafts) FILTER (WHERE o.depth >= p.depth AND o.accepted >= p.depth - 1
-                                            AND NOT (o.cut AND o.accepted = p.depth - 1)), 0) AS tried,
-           coalesce(sum(o.drafts) FILTER (WHERE o.accepted >= p.depth), 0) AS accepted
-    FROM outcome AS o CROSS JOIN place AS p
-    GROUP BY o.run, p.depth
-)
-SELECT run, depth, drafts, drafts_this_deep, tried, accepted, 1.0 * accepted / drafts AS rate,
-       1.0 * accepted / nullif(tried, 0) AS conditional_rate
-FROM counted WHERE drafts_this_deep > 0;
+SELECT run, depth, sum(drafts) AS drafts, sum(drafts_this_deep) AS drafts_this_deep, sum(tried) AS tried, sum(accepted) AS accepted,
+       1.0 * sum(accepted) / sum(drafts) AS rate, 1.0 * sum(accepted) / nullif(sum(tried), 0) AS conditional_rate
+FROM acceptance_by_prompt GROUP BY run, depth HAVING sum(drafts_this_deep) > 0;
 
 DROP VIEW IF EXISTS acceptance_by_rank;
 CREATE VIEW acceptance_by_rank AS
@@ -158,6 +162,60 @@ WITH measured AS (
 SELECT run, what, n, avg(ns) AS mean_ns, sum(ns * max(0, 1 - abs(k - middle))) AS p50_ns,
        sum(ns * max(0, 1 - abs(k - high))) AS p95_ns, sum(ns * max(0, 1 - abs(k - highest))) AS p99_ns
 FROM placed GROUP BY run, what;
+
+DROP VIEW IF EXISTS sums_by_text;
+CREATE VIEW sums_by_text AS
+-- Sums over the steps of each text. expected_tokens, expected_drafted: of the drafts with a recorded E[accepted | draft]. first_tokens: 1 if its
+-- first step has tokens, and ttft_ns the time to them, prefill included. speed_tokens, speed_ns: what speeds are made of: the text's tokens
+-- and decode time, or with a batch those of steps in steady state (view steady).
+SELECT q.run, q.id AS sequence, q.pair, q.prompt, q.turn, q.repeat, q.prompt_id, q.category, q.new_tokens, q.decode_ns, q.prefill_ns,
+       count(t.step) AS steps, coalesce(sum(t.tokens), 0) AS step_tokens, coalesce(sum(t.drafted), 0) AS drafted_tokens,
+       coalesce(sum(t.accepted), 0) AS accepted_tokens, coalesce(sum(t.expected) FILTER (WHERE t.drafted > 0), 0.0) AS expected_tokens,
+       coalesce(sum(t.drafted) FILTER (WHERE t.expected IS NOT NULL), 0) AS expected_drafted,
+       count(t.step) FILTER (WHERE t.step = 0 AND t.tokens > 0) AS first_tokens,
+       coalesce(sum(t.at_ns + q.prefill_ns) FILTER (WHERE t.step = 0 AND t.tokens > 0), 0) AS ttft_ns,
+       CASE WHEN r.batch = 1 THEN q.new_tokens ELSE coalesce(sum(t.tokens) FILTER (WHERE t.batch = r.batch), 0) END AS speed_tokens,
+       CASE WHEN r.batch = 1 THEN q.decode_ns
+            ELSE coalesce(sum(1.0 * (t.propose_ns + t.verify_ns + t.advance_ns) / t.batch) FILTER (WHERE t.batch = r.batch), 0.0) END AS speed_ns
+FROM sequence AS q JOIN run AS r ON r.id = q.run LEFT JOIN step AS t ON t.sequence = q.id
+GROUP BY q.id;
+
+DROP VIEW IF EXISTS sums_by_prompt;
+CREATE VIEW sums_by_prompt AS
+-- Sums over the texts of a run by prompt, all turns, repeats and pairs together: the unit of every interval. Ratios of their sums are
+-- acceptance_rate = accepted_tokens / drafted_tokens, expected_rate = expected_tokens / expected_drafted (its Rao-Blackwell form, before
+-- ends of texts cut it), tokens_per_step = step_tokens / steps, mean ttft = ttft_ns / first_tokens, tokens_per_s (of batches
+-- steady_tokens_per_s) = speed_tokens / speed_ns. Acceptance by depth: acceptance_by_prompt; speedups: speed_by_prompt.
+SELECT run, prompt, min(prompt_id) AS prompt_id, min(category) AS category, count(*) AS sequences, sum(new_tokens) AS new_tokens,
+       sum(decode_ns) AS decode_ns, sum(prefill_ns) AS prefill_ns, sum(steps) AS steps, sum(step_tokens) AS step_tokens,
+       sum(drafted_tokens) AS drafted_tokens, sum(accepted_tokens) AS accepted_tokens, sum(expected_tokens) AS expected_tokens,
+       sum(expected_drafted) AS expected_drafted, sum(first_tokens) AS first_tokens, sum(ttft_ns) AS ttft_ns,
+       sum(speed_tokens) AS speed_tokens, sum(speed_ns) AS speed_ns
+FROM sums_by_text GROUP BY run, prompt;
+
+DROP VIEW IF EXISTS against_by_prompt;
+CREATE VIEW against_by_prompt AS
+-- Any two runs of the same prompts, prompt by prompt: sums of the run, and against_*, those of the other. in_pairs = 1: over texts that both have
+-- in the same pair, prompt, turn and repeat, so that the machine's state cancels; 0: over all texts of the prompt on each side.
+WITH pairs AS (
+    SELECT x.run, y.run AS against, x.prompt, 1 AS in_pairs, x.first_tokens, x.ttft_ns, x.steps, x.step_tokens, x.drafted_tokens,
+           x.accepted_tokens, x.speed_tokens, x.speed_ns, y.first_tokens AS y_first_tokens, y.ttft_ns AS y_ttft_ns, y.steps AS y_steps,
+           y.step_tokens AS y_step_tokens, y.drafted_tokens AS y_drafted_tokens, y.accepted_tokens AS y_accepted_tokens,
+           y.speed_tokens AS y_speed_tokens, y.speed_ns AS y_speed_ns
+    FROM sums_by_text AS x JOIN sums_by_text AS y ON (y.pair, y.prompt, y.turn, y.repeat) = (x.pair, x.prompt, x.turn, x.repeat) AND y.run <> x.run
+    UNION ALL
+    SELECT x.run, y.run, x.prompt, 0, x.first_tokens, x.ttft_ns, x.steps, x.step_tokens, x.drafted_tokens, x.accepted_tokens, x.speed_tokens,
+           x.speed_ns, y.first_tokens, y.ttft_ns, y.steps, y.step_tokens, y.drafted_tokens, y.accepted_tokens, y.speed_tokens, y.speed_ns
+    FROM sums_by_prompt AS x JOIN sums_by_prompt AS y ON y.prompt = x.prompt AND y.run <> x.run
+    JOIN run AS r ON r.id = x.run JOIN run AS s ON s.id = y.run AND s.prompts = r.prompts
+)
+SELECT run, against, in_pairs, prompt, sum(first_tokens) AS first_tokens, sum(ttft_ns) AS ttft_ns, sum(steps) AS steps,
+       sum(step_tokens) AS step_tokens, sum(drafted_tokens) AS drafted_tokens, sum(accepted_tokens) AS accepted_tokens,
+       sum(speed_tokens) AS speed_tokens, sum(speed_ns) AS speed_ns, sum(y_first_tokens) AS against_first_tokens,
+       sum(y_ttft_ns) AS against_ttft_ns, sum(y_steps) AS against_steps, sum(y_step_tokens) AS against_step_tokens,
+       sum(y_drafted_tokens) AS against_drafted_tokens, sum(y_accepted_tokens) AS against_accepted_tokens,
+       sum(y_speed_tokens) AS against_speed_tokens, sum(y_speed_ns) AS against_speed_ns
+FROM pairs GROUP BY run, against, in_pairs, prompt;
 
 DROP VIEW IF EXISTS speed_by_prompt;
 CREATE VIEW speed_by_prompt AS

@@ -5,9 +5,12 @@
 #include <gsl/gsl_cdf.h>
 #include <gsl/gsl_errno.h>
 #include <gsl/gsl_linalg.h>
+#include <gsl/gsl_rng.h>
+#include <gsl/gsl_statistics_double.h>
 #include <gsl/gsl_sf_gamma.h>
 #include <gsl/gsl_sf_hyperg.h>
 #include <math.h>
+#include <stdint.h>
 
 // GSL ends the program at an error, underflow included, unless it is told to return.
 __attribute__((constructor)) static void return_errors(void)
@@ -85,4 +88,27 @@ bool least_squares(double *x, const double *a, const double *b, size_t rows, siz
     gsl_vector_free(tau);
     gsl_matrix_free(qr);
     return ok;
+}
+
+struct uniform_source *uniform_source_create(unsigned long seed)
+{
+    gsl_rng *r = gsl_rng_alloc(gsl_rng_mt19937);
+    gsl_rng_set(r, seed);
+    return (struct uniform_source *)r;
+}
+
+void uniform_source_destroy(struct uniform_source *u)
+{
+    gsl_rng_free((gsl_rng *)u);
+}
+
+size_t uniform_below(struct uniform_source *u, size_t n)
+{
+    return (size_t)((uint64_t)gsl_rng_get((gsl_rng *)u) * n >> 32);
+}
+
+double select_smallest(double *x, size_t n, size_t k)
+{
+    assert(k < n);
+    return gsl_stats_select(x, 1, n, k);
 }

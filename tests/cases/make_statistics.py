@@ -6,11 +6,13 @@ exact/power.h; least squares as normal equations in fractions. Needs mpmath:
     python -B make_statistics.py statistics.json
 """
 
+import functools
 import json
 import random
 import sys
 from fractions import Fraction as F
 
+from interval_numbers import bootstrap
 from mpmath import betainc, erfc, erfinv, exp, expm1, findroot, gammainc, inf, log, log1p, log10, mp, mpf, nsum, sqrt
 
 mp.dps = 40
@@ -48,33 +50,96 @@ def quantiles():
     return out
 
 
+@functools.cache
 def t975(n):
     return quantile_t("0.975", n - 1)
 
 
-def of_ratios(a, b, c, d):
-    a, b, c, d = ([F(x) for x in v] for v in (a, b, c, d))
-    A, B, C, D = (sum(v) for v in (a, b, c, d))
-    ratio, n = (A / B) / (C / D), len(a)
+def exact(f):
+    return mpf(f.numerator) / f.denominator
+
+
+def linear(kind, columns):
+    """The statistic, its identity-scale influences by prompt, in fractions: derivatives by the sums times the prompt's numbers."""
+    a, b, c, d = ([F(x) for x in v] for v in columns)
+    A, B, C, D = sum(a), sum(b), sum(c), sum(d)
+    if kind in ("rate", "ratio"):
+        return A / B, [x / B - A * y / B**2 for x, y in zip(a, b)]
+    if kind == "difference":
+        return A / B - C / D, [w / B - A * x / B**2 - y / D + C * z / D**2 for w, x, y, z in zip(a, b, c, d)]
+    value = (A / B) / (C / D)
+    return value, [value * (w / A - x / B - y / C + z / D) for w, x, y, z in zip(a, b, c, d)]
+
+
+def scaled(kind, value, influences, identity=False):
+    """Value and standard error on the scale: identity, log, or logit of a rate."""
+    n = len(influences)
+    error = sqrt(mpf(n) / (n - 1) * exact(sum(u * u for u in influences)))
+    v = exact(value)
+    if identity or kind == "difference":
+        return v, error
+    return (log(v / (1 - v)), error / (v * (1 - v))) if kind == "rate" else (log(v), error / v)
+
+
+def unscaled(kind, x):
+    return x if kind == "difference" else 1 / (1 + exp(-x)) if kind == "rate" else exp(x)
+
+
+def prompts_for(error):
+    """The least number of prompts with which Student's half-width is 2 % of the value."""
+    z = normal_quantile(0.025)
+
+    def t(n):  # Abramowitz and Stegun 26.7.5
+        v = mpf(n - 1)
+        return t975(n) if n < 300 else z + (z**3 + z) / (4 * v) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2) + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * v**3)
+
+    n = max(2, int((z * error / mpf("0.02")) ** 2))
+    while t(n) * error > mpf("0.02") * sqrt(n):
+        n += 1
+    return n
+
+
+def interval(kind, *columns):
+    value, influences = linear(kind, columns)
+    n = len(influences)
     if n < 2:
-        return [number(ratio), None, None]
-    squares = sum((w / A - x / B - y / C + z / D) ** 2 for w, x, y, z in zip(a, b, c, d))
-    half = t975(n) * sqrt(mpf(n) / (n - 1) * mpf(squares.numerator) / squares.denominator)
-    r = mpf(ratio.numerator) / ratio.denominator
-    return [number(r), number(r * exp(-half)), number(r * exp(half))]
+        return [number(exact(value)), None, None, None]
+    if kind == "rate" and value in (0, 1):
+        k = sum(x > 0 for x in columns[1])
+        other = mpf("0.025") ** (mpf(1) / k)
+        return [number(exact(value)), number(other if value else 0), number(1 if value else 1 - other), None]
+    v, error = scaled(kind, value, influences)
+    relative = sqrt(n) * scaled("ratio", value, influences)[1] if kind != "difference" else None
+    resampled = bootstrap(kind, columns) if 10 <= n < 50 else None
+    half = t975(n) * error
+    low, high = resampled or (unscaled(kind, v - half), unscaled(kind, v + half))
+    return [number(exact(value)), number(low), number(high), prompts_for(relative) if relative is not None else None]
 
 
 def intervals():
-    out = []
-    for n in 1, 2, 3, 5, 24, 80:
-        for spread in 0.02, 0.4, 3.0:
-            length = [dice.randrange(20, 400) for _ in range(n)]
+    out, prompts = [], random.Random(27)
+
+    def add(kind, *columns):
+        columns = list(columns) + [[1.0] * len(columns[0])] * (4 - len(columns))
+        out.append({"of": kind, "rows": columns, "interval": interval(kind, *columns)})
+
+    for n in 1, 2, 3, 5, 9, 10, 24, 49, 50, 80:
+        for spread in 0.02, 0.4, 2.0:
+            length = [prompts.randrange(20, 400) for _ in range(n)]
             rows = []
             for scale in 2.5, 1.0, 1.0, 7.0:
-                rows.append([float("%.6g" % (x * scale * 2 ** dice.gauss(0, spread))) for x in length])
-            out.append({"rows": rows, "ratios": of_ratios(*rows)})
+                rows.append([float("%.6g" % (x * scale * 2 ** prompts.gauss(0, spread))) for x in length])
+            add("ratios", *rows)
+            add("ratio", *rows[:2])
+            add("difference", *rows)
+            add("rate", [float(round(x * prompts.uniform(0.5 - spread / 4, 0.5 + spread / 4))) for x in length], [float(x) for x in length])
     zero = [[1.0, 0.0, 5.0], [2.0, 3.0, 4.0], [1.0, 1.0, 0.0], [2.0, 0.0, 2.0]]  # prompts without tokens, without time
-    out.append({"rows": zero, "ratios": of_ratios(*zero)})
+    add("ratios", *zero)
+    for n in 4, 20, 60:  # nothing accepted, or everything; one prompt of all has any
+        drafted = [float(prompts.randrange(1, 9)) for _ in range(n)]
+        add("rate", [0.0] * n, drafted)
+        add("rate", drafted, drafted)
+        add("rate", [1.0] + [0.0] * (n - 1), drafted)
     return out
 
 

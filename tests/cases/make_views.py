@@ -13,17 +13,18 @@ import sys
 
 from view_facts import FACTS
 from view_numbers import (
-    PARTNER, SEQUENCE, VIEWS, acceptance, acceptance_by_rank, answer, bench_pass, by_rule, by_source, cost_of_pass, eagle, expected, gap, latency, medusa, outcome,
-    run_summary, sequences, spec_bench, speed, speed_by_prompt, steady, steps, steps_view, texts, timing, view, vllm_metrics,
+    PARTNER, SEQUENCE, VIEWS, acceptance, acceptance_by_prompt, acceptance_by_rank, against_by_prompt, answer, bench_pass, by_rule, by_source, cost_of_pass, eagle, expected, gap, latency, medusa, outcome,
+    run_summary, sequences, spec_bench, speed, speed_by_prompt, steady, steps, steps_view, sums_by_prompt, sums_by_text, texts, timing, view, vllm_metrics,
 )
 from view_predictions import bench_of_run, cost_piece, costs, pass_view, predicted_time, prediction, prediction_by_length
 from view_queries import PROMPTS, QUERIES, answers_query, bench_cost, by_category, losing_prompts, query, verify_cost
-from view_report import answer_files, comparisons
+from view_report import against, answer_files, comparisons
 
 
 def main():
     v = {}
-    v["outcome"] = view("outcome", ["run", "depth", "accepted", "cut"], outcome())
+    v["outcome"] = view("outcome", ["run", "prompt", "depth", "accepted", "cut"], outcome())
+    v["depths"] = view("acceptance_by_prompt", ["run", "prompt", "depth"], acceptance_by_prompt())
     v["acceptance"] = view("acceptance", ["run", "depth"], acceptance())
     v["by_rank"] = view("acceptance_by_rank", ["run", "depth", "rank"], acceptance_by_rank())
     v["expected"] = view("expected", ["run"], expected())
@@ -35,6 +36,9 @@ def main():
     view("steady", ["sequence"], steady())
     gaps = view("gap", ["sequence", "step"], gap())
     view("latency", ["run", "what"], latency(gaps))
+    of_texts = view("sums_by_text", ["sequence"], sums_by_text())
+    v["sums"] = view("sums_by_prompt", ["run", "prompt"], sums_by_prompt(of_texts))
+    v["against"] = view("against_by_prompt", ["run", "against", "in_pairs", "prompt"], against_by_prompt(of_texts))
     prompts = view("speed_by_prompt", ["run", "prompt"], speed_by_prompt())
     v["speed"] = view("speed", ["run"], speed())
     v["texts"] = view("texts", ["run", "sequence"], texts())
@@ -78,6 +82,7 @@ def main():
             f.write(",\n".join("%s: %s" % (json.dumps(k), json.dumps(t, separators=(",", ":"))) for k, t in tables.items()))
             f.write("\n}%s\n" % last)
         f.write('"answer_files": {\n' + ",\n".join("%s: %s" % (json.dumps(k), json.dumps(a, separators=(",", ":"))) for k, a in answer_files(answers).items()) + "\n},\n")
+        f.write('"against": [\n' + ",\n".join(json.dumps(a, separators=(",", ":")) for a in against(v["against"])) + "\n],\n")
         f.write('"comparisons": [\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in comparisons(v, prompts)) + "\n]}\n")
     print(len(sequences), "texts,", len(steps), "steps,", sum(len(t["rows"]) for t in VIEWS.values()), "rows of", len(VIEWS), "views")
 

@@ -57,11 +57,21 @@ def outcome():
         for t in run_steps(r["id"]):
             if t["drafted"] > 0:
                 cut = int(t["tokens"] == t["accepted"])
-                row = found.setdefault((r["id"], t["depth"], t["accepted"], cut), [0, 0, 0])
+                row = found.setdefault((r["id"], SEQUENCE[t["sequence"]]["prompt"], t["depth"], t["accepted"], cut), [0, 0, 0])
                 row[0] += 1
                 row[1] += t["drafted"]
                 row[2] += t["drafted"] > t["depth"]
-    return [dict(run=k[0], depth=k[1], accepted=k[2], cut=k[3], drafts=v[0], drafted=v[1], trees=v[2]) for k, v in found.items()]
+    return [dict(run=k[0], prompt=k[1], depth=k[2], accepted=k[3], cut=k[4], drafts=v[0], drafted=v[1], trees=v[2]) for k, v in found.items()]
+
+
+def at_depth(drafts, depth):
+    tried = accepted = 0
+    for t in drafts:
+        accepted += t["accepted"] >= depth
+        ended = t["tokens"] == t["accepted"]  # the next token is not known
+        if t["depth"] >= depth and t["accepted"] >= depth - 1 and not (ended and t["accepted"] == depth - 1):
+            tried += 1
+    return dict(drafts=len(drafts), drafts_this_deep=sum(t["depth"] >= depth for t in drafts), tried=tried, accepted=accepted)
 
 
 def acceptance():
@@ -69,17 +79,19 @@ def acceptance():
     for r in runs:
         drafts = [t for t in run_steps(r["id"]) if t["drafted"] > 0]
         for depth in range(1, 20):
-            deep = [t for t in drafts if t["depth"] >= depth]
-            if not deep:
-                continue
-            tried = accepted = 0
-            for t in drafts:
-                accepted += t["accepted"] >= depth
-                ended = t["tokens"] == t["accepted"]  # the next token is not known
-                if t["depth"] >= depth and t["accepted"] >= depth - 1 and not (ended and t["accepted"] == depth - 1):
-                    tried += 1
-            out.append(dict(run=r["id"], depth=depth, drafts=len(drafts), drafts_this_deep=len(deep), tried=tried, accepted=accepted,
-                            rate=accepted / len(drafts), conditional_rate=ratio(accepted, tried)))  # fmt: skip
+            row = at_depth(drafts, depth)
+            if row["drafts_this_deep"]:
+                out.append(dict(run=r["id"], depth=depth, **row, rate=row["accepted"] / row["drafts"], conditional_rate=ratio(row["accepted"], row["tried"])))
+    return out
+
+
+def acceptance_by_prompt():
+    out = []
+    for r in runs:
+        for prompt in sorted({s["prompt"] for s in run_sequences(r["id"])}):
+            drafts = [t for t in run_steps(r["id"]) if t["drafted"] > 0 and SEQUENCE[t["sequence"]]["prompt"] == prompt]
+            if drafts:
+                out += [dict(run=r["id"], prompt=prompt, depth=depth, **at_depth(drafts, depth)) for depth in range(1, max(t["depth"] for t in steps) + 1)]
     return out
 
 
@@ -257,6 +269,53 @@ def latency(gaps):
             if values:
                 out.append(dict(run=r["id"], what=what, n=len(values), mean_ns=sum(values) / len(values), p50_ns=percentile(values, 0.5),
                                 p95_ns=percentile(values, 0.95), p99_ns=percentile(values, 0.99)))  # fmt: skip
+    return out
+
+
+SUMS = "steps step_tokens drafted_tokens accepted_tokens expected_tokens expected_drafted first_tokens ttft_ns speed_tokens speed_ns".split()
+
+
+def sums_by_text():
+    out = []
+    for s in sequences:
+        ts, batch = STEPS_OF[s["id"]], RUN[s["run"]]["batch"]
+        known = [t for t in ts if t["drafted"] > 0 and t["expected"] is not None]
+        begun = bool(ts) and ts[0]["tokens"] > 0
+        row = {k: s[k] for k in ("run", "id", "pair", "prompt", "turn", "repeat", "prompt_id", "category", "new_tokens", "decode_ns", "prefill_ns")}
+        row = {"sequence" if k == "id" else k: x for k, x in row.items()}
+        row.update(steps=len(ts), step_tokens=total(ts, "tokens"), drafted_tokens=total(ts, "drafted"), accepted_tokens=total(ts, "accepted"),
+                   expected_tokens=float(total(known, "expected")), expected_drafted=total(known, "drafted"), first_tokens=int(begun),
+                   ttft_ns=s["prefill_ns"] + ts[0]["at_ns"] if begun else 0,
+                   speed_tokens=s["new_tokens"] if batch == 1 else STEADY[s["id"]]["new_tokens"],
+                   speed_ns=s["decode_ns"] if batch == 1 else STEADY[s["id"]]["decode_ns"])  # fmt: skip
+        out.append(row)
+    return out
+
+
+def sums_by_prompt(of_texts):
+    out = []
+    for r in runs:
+        for prompt in sorted({s["prompt"] for s in run_sequences(r["id"])}):
+            own = [x for x in of_texts if x["run"] == r["id"] and x["prompt"] == prompt]
+            names = [x["category"] for x in own if x["category"] is not None]
+            out.append(dict(run=r["id"], prompt=prompt, prompt_id=own[0]["prompt_id"], category=min(names) if names else None, sequences=len(own),
+                            **{k: total(own, k) for k in ["new_tokens", "decode_ns", "prefill_ns"] + SUMS}))  # fmt: skip
+    return out
+
+
+def against_by_prompt(of_texts):
+    keys = "first_tokens ttft_ns steps step_tokens drafted_tokens accepted_tokens speed_tokens speed_ns".split()
+    same_text = ("pair", "prompt", "turn", "repeat")
+    out = []
+    for x in runs:
+        for y in runs:
+            for prompt in range(20) if x is not y else ():
+                mine, other = ([t for t in of_texts if t["run"] == r["id"] and t["prompt"] == prompt] for r in (x, y))
+                both_have = [(a, b) for a in mine for b in other if all(a[k] == b[k] for k in same_text)]
+                for in_pairs, left, right in (1, [a for a, _ in both_have], [b for _, b in both_have]), (0, mine, other):
+                    if left and right and (in_pairs or x["prompts"] == y["prompts"]):
+                        out.append(dict(run=x["id"], against=y["id"], in_pairs=in_pairs, prompt=prompt, **{k: total(left, k) for k in keys},
+                                        **{"against_" + k: total(right, k) for k in keys}))  # fmt: skip
     return out
 
 

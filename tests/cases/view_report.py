@@ -1,46 +1,72 @@
 """view_report.py - the numbers of a report on the rows of view_facts.py (results/tally.h), and the answer files exported from them."""
 
-import math
 import re
 
-from view_numbers import SEQUENCE, STEPS_OF, run_sequences, runs
+from interval_numbers import interval
+from view_numbers import SEQUENCE, STEPS_OF, run_sequences, runs, total
+
+NONE = [None, None, None]
 
 
-def quantile_t(freedom):
-    """Student's t, 97.5 %: the finite series (Abramowitz and Stegun 26.7.3, 26.7.4), inverted by bisection."""
-    def both_sides(t):
-        angle = math.atan(t / math.sqrt(freedom))
-        term, total_of, k = (math.cos(angle), 0.0, 1) if freedom % 2 else (1.0, 0.0, 0)
-        while k <= freedom - 2:
-            total_of += term
-            term *= math.cos(angle) ** 2 * (k + 1) / (k + 2)
-            k += 2
-        if freedom % 2 == 0:
-            return math.sin(angle) * total_of
-        return 2 / math.pi * (angle + math.sin(angle) * total_of)
-
-    low, high = 0.0, 20.0
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if both_sides(middle) < 0.95 else (low, middle)
-    return low
+def columns(rows, *keys):
+    return [[row[k] for row in rows] for k in keys]
 
 
-assert abs(quantile_t(1) - 12.7062047) < 1e-6 and abs(quantile_t(2) - 4.30265273) < 1e-7 and abs(quantile_t(9) - 2.26215716) < 1e-7
+def speedup(prompts, steady=False):
+    keys = ("steady_tokens", "steady_ns", "none_steady_tokens", "none_steady_ns") if steady else ("new_tokens", "decode_ns", "none_new_tokens", "none_decode_ns")
+    return interval("ratios", *columns(prompts, *keys)) if prompts else NONE
 
 
-def interval(prompts):
-    """The speedup of docs/results.md with its interval; one observation per prompt."""
-    four = [[p[k] for p in prompts] for k in ("new_tokens", "decode_ns", "none_new_tokens", "none_decode_ns")]
-    a, b, c, d = (sum(v) for v in four)
-    if not prompts or min(a, b, c, d) <= 0:
-        return [None, None, None]
-    value, n = (a / b) / (c / d), len(prompts)
-    if n < 2:
-        return [value, None, None]
-    squares = sum((w / a - x / b - y / c + z / d) ** 2 for w, x, y, z in zip(*four))
-    half = quantile_t(n - 1) * math.sqrt(n / (n - 1) * squares)
-    return [value, value * math.exp(-half), value * math.exp(half)]
+def times(i, factor):
+    return [None if x is None else x * factor for x in i]
+
+
+def of_run(r, v, by_prompt):
+    """The statistics of a run, each with its interval."""
+    sums = [x for x in v["sums"] if x["run"] == r["id"]]
+    none, batch = r["drafter_kind"] == "none", r["batch"] > 1
+
+    def over(kind, *keys):
+        return interval(kind, *columns(sums, *keys)) if sums else NONE
+
+    whole = [dict(p, all_ns=p["decode_ns"] + p["prefill_ns"], none_all_ns=p["none_decode_ns"] + p["none_prefill_ns"]) for p in by_prompt]
+    return dict(
+        acceptance_rate=NONE if none else over("rate", "accepted_tokens", "drafted_tokens"),
+        expected_rate=NONE if none else over("rate", "expected_tokens", "expected_drafted"),
+        tokens_per_step=over("ratio", "step_tokens", "steps"), ttft_ns=over("ratio", "ttft_ns", "first_tokens"),
+        tokens_per_s=times(over("ratio", "new_tokens", "decode_ns"), 1e9),
+        steady_tokens_per_s=times(over("ratio", "speed_tokens", "speed_ns"), 1e9) if batch else NONE,
+        speedup=speedup(by_prompt), steady_speedup=speedup(by_prompt, True) if batch else NONE,
+        end_to_end_speedup=interval("ratios", *columns(whole, "new_tokens", "all_ns", "none_new_tokens", "none_all_ns")) if whole else NONE)  # fmt: skip
+
+
+def at_depths(v, r, below):
+    """Acceptance at depths 1 to 8 over drafts, or over those tried."""
+    out = []
+    for depth in range(1, 9):
+        rows = [x for x in v["depths"] if x["run"] == r["id"] and x["depth"] == depth]
+        out.append(interval("rate", *columns(rows, "accepted", below)) if total(rows, "drafts_this_deep") else NONE)
+    return out
+
+
+def against(rows):
+    """Each run against each other one of the same prompts: within pairs if it shares any."""
+    out = []
+    for x in runs:
+        for y in runs:
+            both_of = [p for p in rows if p["run"] == x["id"] and p["against"] == y["id"]]
+            in_pairs = max([p["in_pairs"] for p in both_of], default=0)
+            used = [p for p in both_of if p["in_pairs"] == in_pairs]
+            if not used:
+                continue
+            def over(kind, a, b):
+                return interval(kind, *columns(used, a, b, "against_" + a, "against_" + b))
+            rates = over("difference", "accepted_tokens", "drafted_tokens")
+            rates = [rates[0]] + [None if z is None else max(-1, min(1, z)) for z in rates[1:]]
+            out.append(dict(run=x["id"], against=y["id"], prompts=len(used), in_pairs=in_pairs, speed=over("ratios", "speed_tokens", "speed_ns"),
+                            acceptance=rates,
+                            tokens_per_step=over("difference", "step_tokens", "steps"), ttft=over("ratios", "ttft_ns", "first_tokens")))  # fmt: skip
+    return out
 
 
 def comparisons(v, prompts):
@@ -62,13 +88,13 @@ def comparisons(v, prompts):
             texts_of = [x for x in mine_of["texts"] if greedy or x["same_rule"]]
             different = sorted(((x["prompt"], x["turn"], x["repeat"]), x) for x in texts_of if not x["equal"])
             e = mine_of["expected"][0] if mine_of["expected"] else {}
-            by_depth = {a["depth"]: a for a in mine_of["acceptance"]}
             by_rank = {a["rank"]: a["rate"] for a in mine_of["by_rank"] if a["depth"] == 1}
             c["runs"].append(dict(
-                run=r["id"], speedup=interval(by_prompt), by_category=[interval([p for p in by_prompt if p["category"] == k]) for k in names],
+                run=r["id"], statistics=of_run(r, v, by_prompt),
+                by_category=[speedup([p for p in by_prompt if p["category"] == k], r["batch"] > 1) for k in names],
                 compared=len(texts_of), equal=sum(x["equal"] for x in texts_of),
                 first=[different[0][1]["prompt_id"], different[0][1]["turn"], different[0][1]["first_difference"]] if different else None,
-                rate=[by_depth.get(d, {}).get("rate") for d in range(1, 9)], conditional=[by_depth.get(d, {}).get("conditional_rate") for d in range(1, 9)],
+                rate=at_depths(v, r, "drafts"), conditional=at_depths(v, r, "tried"),
                 by_rank=[by_rank.get(k) for k in range(8)], expected=e.get("expected_tokens"), accepted=e.get("accepted_tokens"), z=e.get("z")))  # fmt: skip
         out.append(c)
     return out

@@ -342,7 +342,7 @@ static void csv_is_read_back(void **state)
     struct sample_facts *m = sample_facts_create(8, 5, 1, 2);
     m->run[LOOKUP].drafter = "ngram, \"quoted\"\r\nand folded";
     struct store *s = sample_store(m);
-    char *text = sample_report(s, (struct report_options){ .format = REPORT_CSV }), *name[80];
+    char *text = sample_report(s, (struct report_options){ .format = REPORT_CSV }), *name[160];
     const char *at = text;
     int columns = 0, rows = 0;
     for (bool last = false; !last; columns++)
@@ -363,7 +363,7 @@ static void csv_is_read_back(void **state)
                 double x = sample_facts_query(s, sql);
                 assert_true(isnan(x) ? *field == '\0' : fabs(atof(field) - x) <= 1e-9 * fabs(x));
             }
-            if (strncmp(name[n], "acceptance_", 11) == 0 && strcmp(name[n], "acceptance_rate") != 0) {
+            if (strncmp(name[n], "acceptance_", 11) == 0 && strlen(name[n]) == 12) {
                 char *rate = xformat("SELECT rate FROM acceptance WHERE run = %d AND depth = %s", run, name[n] + 11);
                 double x = sample_facts_query(s, rate);
                 assert_true(isnan(x) ? *field == '\0' : fabs(atof(field) - x) <= 1e-9);
@@ -375,7 +375,7 @@ static void csv_is_read_back(void **state)
         assert_int_equal(n, columns);
     }
     assert_int_equal(rows, SAMPLE_RUNS);
-    assert_string_equal(name[columns - 1], "acceptance_8");
+    assert_string_equal(name[columns - 1], "acceptance_8_high");
     while (columns > 0)
         free(name[--columns]);
     free(text);
@@ -415,6 +415,66 @@ static void json_lines_are_read_back(void **state)
     }
     assert_int_equal(rows, SAMPLE_RUNS);
     free(text);
+    store_close(s);
+    sample_facts_free(m);
+}
+
+static void fails_against(struct store *s, const char *run, const char *expected)
+{
+    struct error err = { "" };
+    FILE *out = fopen("/dev/null", "w");
+    assert_false(report_write(s, &(struct report_options){ .against = run }, out, &err));
+    expect_contains(err.text, expected);
+    fclose(out);
+}
+
+// Runs 2 and 4 differ in the pace of their steps and in drafts, on the same prompts and pairs; run 6 has other pairs.
+static void runs_are_compared_with_one_that_is_named(void **state)
+{
+    struct error err;
+    struct sample_facts *m = sample_facts_create(8, 12, 1, 2);
+    struct store *s = sample_store(m);
+    char *by_id = sample_report(s, (struct report_options){ .against = "3" }),
+         *by_name = sample_report(s, (struct report_options){ .against = "widths=[3" });
+    assert_string_equal(by_id, by_name);
+    expect_fits(by_id, 97);
+    expect_contains(by_id, "Compared with run 3: small(model=smollm2-135m-instruct, widths=[3, 2, 1]); rejection");
+    expect_contains(by_id, "\n   4*");
+    expect_contains(by_id, "        ngram; rejection; batch 2\n");
+    assert_null(strstr(by_id, "\n   3 "));
+    free(by_id);
+    free(by_name);
+
+    char *csv = sample_report(s, (struct report_options){ .against = "3", .format = REPORT_CSV });
+    assert_int_equal(occurrences(csv, "\r\n"), 1 + SAMPLE_RUNS - 1);
+    free(csv);
+    char *lines = sample_report(s, (struct report_options){ .against = "3", .format = REPORT_JSONL });
+    const char *end = strchr(lines, '\n');
+    struct json *o = json_parse(lines, (size_t)(end - lines), "line", &err);
+    assert_ok(o != NULL, err);
+    const double
+        speed = sample_facts_query(
+            s,
+            "SELECT 1.0 * sum(speed_tokens) / sum(speed_ns) / (1.0 * sum(against_speed_tokens) / sum(against_speed_ns))"
+            " FROM against_by_prompt WHERE (run, against, in_pairs) = (1, 3, 1)"),
+        found = json_number(json_get(o, "speed_ratio"));
+    assert_int_equal(json_int(json_get(o, "run")), 1);
+    assert_int_equal(json_int(json_get(o, "prompts")), 12);
+    assert_true(json_bool(json_get(o, "in_pairs")));
+    assert_true(fabs(found - speed) < 1e-12 && json_number(json_get(o, "speed_ratio_low")) < speed &&
+                json_number(json_get(o, "speed_ratio_high")) > speed);
+    json_free(o);
+    free(lines);
+
+    fails_against(s, "ngram",
+                  "--against ngram: more than one run has this in its drafter (2 ngram(longest=3, tokens=8), 4 ngram");
+    fails_against(s, "medusa",
+                  "--against medusa: no run has this number, and none this in its drafter (1 none, 2 ngram");
+    fails_against(s, "17", "no run has this number");
+    sample_facts_query(s, "UPDATE run SET prompts = 'others' WHERE id = 3");
+    sample_facts_query(s, "UPDATE sequence SET pair = (SELECT max(id) FROM pair) WHERE run = 3 AND repeat = 0");
+    sample_facts_query(s, "DELETE FROM sequence WHERE run = 3 AND repeat = 1");
+    fails_against(s, "3", "--against 3: no other run has decoded prompts of run 3 (");
     store_close(s);
     sample_facts_free(m);
 }
@@ -519,6 +579,7 @@ int main(void)
         TEST(a_failed_write_is_an_error),
         TEST(csv_is_read_back),
         TEST(json_lines_are_read_back),
+        TEST(runs_are_compared_with_one_that_is_named),
         TEST(answer_files_are_those_of_spec_bench),
         TEST(the_queries_of_the_results_folder_run),
     };

@@ -299,7 +299,9 @@ static void a_run_that_is_added_while_a_report_is_made_is_left_out(void **state)
 
 static void a_view_that_is_missing_is_an_error(void **state)
 {
-    static const char *const views[] = { "by_rule", "acceptance", "expected", "texts" };
+    static const char *const views[] = { "by_rule",        "acceptance_by_prompt",
+                                         "sums_by_prompt", "speed_by_prompt",
+                                         "expected",       "texts" };
     for (size_t i = 0; i < sizeof(views) / sizeof(*views); i++) {
         struct error err = { "" };
         struct facts f = facts_open(2);

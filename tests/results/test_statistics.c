@@ -1,8 +1,9 @@
-// test_statistics.c - quantiles of t compared with printed tables; intervals by simulation.
+// test_statistics.c - quantiles of t compared with printed tables; intervals at the limits of what is known. Coverage: test_coverage.c.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/memory.h"
 #include "statistics/intervals.h"
 #include "statistics/statistics.h"
 #include "tests/support/check.h"
@@ -30,66 +31,100 @@ static void quantiles_of_t_equal_the_tables(void **state)
     near(quantile_t(p, 2), c * sqrt(2 / (1 - c * c)), 1e-12); // exact for 2 degrees
 }
 
-static void equal_ratios_have_an_interval_of_zero_width(void **state)
+static void expect(struct interval i, double value, double low, double high)
 {
-    const double a[] = { 10, 20, 30 }, b[] = { 1, 2, 3 }, c[] = { 5, 10, 15 };
-    struct interval i = ratio_of_ratios(a, b, c, b, 3);
-    near(i.value, 2, 1e-12);
-    near(i.low, 2, 1e-12);
-    near(i.high, 2, 1e-12);
+    near(i.value, value, 1e-12);
+    if (isnan(low))
+        assert_true(isnan(i.low) && isnan(i.high));
+    else {
+        near(i.low, low, 1e-12);
+        near(i.high, high, 1e-12);
+    }
+}
+
+static void equal_prompts_have_an_interval_of_zero_width(void **state)
+{
+    double a[60], b[60], c[60];
+    for (int i = 0; i < 60; i++) {
+        b[i] = 1 + i % 7;
+        a[i] = 4 * b[i];
+        c[i] = 8 * b[i];
+    }
+    static const size_t n[] = { 2, 10, 60 };
+    for (int i = 0; i < 3; i++) {
+        expect(interval_of(STATISTIC_RATIO, a, b, NULL, NULL, n[i]), 4, 4, 4);
+        expect(interval_of(STATISTIC_RATE, a, c, NULL, NULL, n[i]), 0.5, 0.5, 0.5);
+        expect(interval_of(STATISTIC_RATIO_OF_RATIOS, a, b, c, b, n[i]), 0.5, 0.5, 0.5);
+        expect(interval_of(STATISTIC_DIFFERENCE, a, b, c, b, n[i]), -4, -4, -4);
+        near(interval_of(STATISTIC_RATIO, a, b, NULL, NULL, n[i]).prompts, 2, 0);
+    }
 }
 
 static void too_few_prompts_have_no_interval(void **state)
 {
     const double one[] = { 4, 6 }, zero[] = { 0, 0 };
-    struct interval i = ratio_of_ratios(one, one, one, one, 1);
-    near(i.value, 1, 0);
-    assert_true(isnan(i.low) && isnan(i.high));
-    assert_true(isnan(ratio_of_ratios(NULL, NULL, NULL, NULL, 0).value));
-    assert_true(isnan(ratio_of_ratios(one, one, zero, one, 2).value));
-}
-
-static double uniform(uint64_t *state)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return ((double)(*state >> 11) + 0.5) / 9007199254740992.0;
-}
-
-static double normal(uint64_t *state)
-{
-    return sqrt(-2 * log(uniform(state))) * cos(2 * 3.14159265358979323846 * uniform(state));
-}
-
-// Prompts differ in acceptance (standard deviation 0.14), texts in length. An interval with tokens as the sample would cover
-// the truth only half the time.
-static void the_interval_has_its_nominal_coverage(void **state)
-{
-    enum { TRIALS = 4000, PROMPTS = 80 };
-    const double mean_speedup = 2;
-    uint64_t seed = 20240229;
-    int covered = 0;
-    for (int trial = 0; trial < TRIALS; trial++) {
-        double b[PROMPTS], c[PROMPTS], d[PROMPTS];
-        for (int i = 0; i < PROMPTS; i++) {
-            double own = 0.14 * normal(&seed), length = 100 + 100 * uniform(&seed);
-            b[i] = length;                                                   // tokens
-            c[i] = length * (1 + 0.05 * normal(&seed));                      // time of one run
-            d[i] = length * (mean_speedup + 2 * own + 0.05 * normal(&seed)); // time of the other
-        }
-        const struct interval s = ratio_of_ratios(b, c, b, d, PROMPTS);
-        covered += s.low <= mean_speedup && mean_speedup <= s.high;
+    expect(interval_of(STATISTIC_RATIO_OF_RATIOS, one, one, one, one, 1), 1, NAN, NAN);
+    expect(interval_of(STATISTIC_DIFFERENCE, one, one, one, one, 1), 0, NAN, NAN);
+    expect(interval_of(STATISTIC_RATE, one, one, NULL, NULL, 1), 1, NAN, NAN);
+    assert_true(isnan(interval_of(STATISTIC_RATIO, NULL, NULL, NULL, NULL, 0).value));
+    assert_true(isnan(interval_of(STATISTIC_RATIO, one, zero, NULL, NULL, 2).value));
+    assert_true(isnan(interval_of(STATISTIC_DIFFERENCE, one, one, one, zero, 2).value));
+    const double *const some[] = { one, one, one, one };
+    for (int k = 0; k < 4; k++) {
+        const double *x[4] = { some[0], some[1], some[2], some[3] };
+        x[k] = zero;
+        assert_true(isnan(interval_of(STATISTIC_RATIO_OF_RATIOS, x[0], x[1], x[2], x[3], 2).value));
     }
-    // 4,000 trials of a 95 % interval: a standard error of 0.34 %.
-    near((double)covered / TRIALS, 0.95, 0.012);
+    expect(interval_of(STATISTIC_RATIO, zero, one, NULL, NULL, 2), 0, NAN, NAN);
+}
+
+// That 5 prompts are alike has a probability of 2.5 % if 0.478 of all are: 0.478^5 = 0.025.
+static void a_rate_of_0_or_1_in_all_prompts_has_the_interval_of_as_many_trials(void **state)
+{
+    const double none[] = { 0, 0, 0, 0, 0, 0 }, all[] = { 3, 9, 2, 4, 5, 0 }; // one has no draft token
+    const double alike = pow(0.025, 0.2);
+    expect(interval_of(STATISTIC_RATE, none, all, NULL, NULL, 6), 0, 0, 1 - alike);
+    expect(interval_of(STATISTIC_RATE, all, all, NULL, NULL, 6), 1, alike, 1);
+    assert_true(isnan(interval_of(STATISTIC_RATE, none, all, NULL, NULL, 6).prompts));
+}
+
+// One prompt of 20 has any: a third of the resamples are without it, and Student's quantiles are taken.
+static void rare_events_have_an_interval_within_the_limits(void **state)
+{
+    double a[20] = { [7] = 3 }, b[20];
+    for (int i = 0; i < 20; i++)
+        b[i] = 5;
+    const struct interval i = interval_of(STATISTIC_RATE, a, b, NULL, NULL, 20);
+    near(i.value, 0.03, 1e-12);
+    assert_true(i.low > 0 && i.low < 0.03 && i.high > 0.03 && i.high < 0.5);
+}
+
+// With as many prompts as an interval says, each as before, the half-width is 2 %, and with one fewer it is not.
+static void the_prompts_that_resolve_two_percent_do(void **state)
+{
+    enum { MAX = 4000 };
+    double *a = xcalloc(MAX, sizeof(*a)), *b = xcalloc(MAX, sizeof(*b));
+    for (int i = 0; i < MAX; i++) {
+        a[i] = 2 + (i % 2 == 0 ? 0.5 : -0.5);
+        b[i] = 1;
+    }
+    const double n = interval_of(STATISTIC_RATIO, a, b, NULL, NULL, 100).prompts;
+    assert_in_range(n, 500, 700);
+    const struct interval at = interval_of(STATISTIC_RATIO, a, b, NULL, NULL, (size_t)n / 2 * 2);
+    near(log(at.high / at.low) / 2, 0.02, 1e-4);
+    free(a);
+    free(b);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantiles_of_t_equal_the_tables),
-        cmocka_unit_test(equal_ratios_have_an_interval_of_zero_width),
+        cmocka_unit_test(equal_prompts_have_an_interval_of_zero_width),
         cmocka_unit_test(too_few_prompts_have_no_interval),
-        cmocka_unit_test(the_interval_has_its_nominal_coverage),
+        cmocka_unit_test(a_rate_of_0_or_1_in_all_prompts_has_the_interval_of_as_many_trials),
+        cmocka_unit_test(rare_events_have_an_interval_within_the_limits),
+        cmocka_unit_test(the_prompts_that_resolve_two_percent_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

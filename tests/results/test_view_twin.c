@@ -4,6 +4,7 @@
 // results/views.sql, in every column, and of every query of results/. It follows docs/results.md and reads no SQL. A view or
 // column without a reference is a failure: every definition is written twice.
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,15 +202,35 @@ static void expect_interval(const char *what, struct interval i, const struct js
     expect_number(what, i.high, json_at(expected, 2));
 }
 
+static const struct {
+    const char *name;
+    size_t at;
+    bool exported_with_value;
+} statistics[] = {
+    { "acceptance_rate", offsetof(struct tally, acceptance_rate), false },
+    { "expected_rate", offsetof(struct tally, expected_rate), true },
+    { "tokens_per_step", offsetof(struct tally, tokens_per_step), false },
+    { "ttft_ns", offsetof(struct tally, ttft), true },
+    { "tokens_per_s", offsetof(struct tally, tokens_per_s), false },
+    { "steady_tokens_per_s", offsetof(struct tally, steady_tokens_per_s), false },
+    { "speedup", offsetof(struct tally, speedup), false },
+    { "steady_speedup", offsetof(struct tally, steady_speedup), false },
+    { "end_to_end_speedup", offsetof(struct tally, end_to_end_speedup), false },
+};
+enum { STATISTICS = sizeof(statistics) / sizeof(statistics[0]) };
+
 static void expect_run(struct store *s, const struct comparison *c, const struct tally *t, const struct json *expected)
 {
     const struct json *first = json_get(expected, "first");
     struct error err;
     assert_int_equal(t->run, json_int(json_get(expected, "run")));
-    expect_interval("speedup", t->speedup, json_get(expected, "speedup"));
+    assert_int_equal(json_count(json_get(expected, "statistics")), STATISTICS);
+    for (int i = 0; i < STATISTICS; i++)
+        expect_interval(statistics[i].name, *(const struct interval *)((const char *)t + statistics[i].at),
+                        json_get(json_get(expected, "statistics"), statistics[i].name));
     for (int i = 0; i < c->n_categories; i++) {
         struct interval of;
-        assert_true(speedup_read(s, t->run, c->category[i], &of, &err));
+        assert_true(speedup_read(s, t->run, c->category[i], c->batch > 1, &of, &err));
         expect_interval(c->category[i], of, json_at(json_get(expected, "by_category"), (size_t)i));
     }
     assert_int_equal(t->compared, json_int(json_get(expected, "compared")));
@@ -221,8 +242,8 @@ static void expect_run(struct store *s, const struct comparison *c, const struct
         assert_int_equal(t->first_position, json_int(json_at(first, 2)));
     }
     for (size_t i = 0; i < POSITIONS; i++) {
-        expect_number("rate", t->rate[i], json_at(json_get(expected, "rate"), i));
-        expect_number("conditional", t->conditional[i], json_at(json_get(expected, "conditional"), i));
+        expect_interval("rate", t->rate[i], json_at(json_get(expected, "rate"), i));
+        expect_interval("conditional", t->conditional[i], json_at(json_get(expected, "conditional"), i));
         expect_number("by_rank", t->by_rank[i], json_at(json_get(expected, "by_rank"), i));
     }
     expect_number("expected", t->expected, json_get(expected, "expected"));
@@ -261,6 +282,31 @@ static void the_numbers_of_a_report_equal_plain_loops(void **state)
     for (int i = 0; i < all.n; i++)
         expect_comparison(c->s, &all.comparison[i], json_at(expected, (size_t)i));
     comparisons_free(&all);
+}
+
+static void any_two_runs_compared_equal_plain_loops(void **state)
+{
+    struct scene *c = *state;
+    const struct json *list = json_get(c->golden, "against");
+    struct error err;
+    struct against a;
+    int64_t shared = 0;
+    for (size_t i = 0; i < json_count(list); i++) {
+        const struct json *one = json_at(list, i);
+        assert_true(against_read(c->s, json_int(json_get(one, "run")), json_int(json_get(one, "against")), &a, &err));
+        assert_int_equal(a.prompts, json_int(json_get(one, "prompts")));
+        assert_int_equal(a.in_pairs, json_int(json_get(one, "in_pairs")));
+        expect_interval("speed", a.speed, json_get(one, "speed"));
+        expect_interval("acceptance", a.acceptance, json_get(one, "acceptance"));
+        expect_interval("tokens per step", a.tokens_per_step, json_get(one, "tokens_per_step"));
+        expect_interval("ttft", a.ttft, json_get(one, "ttft"));
+    }
+    for (int x = 1; x <= 12; x++)
+        for (int y = 1; y <= 12; y++) {
+            assert_true(against_read(c->s, x, y, &a, &err));
+            shared += a.prompts > 0;
+        }
+    assert_int_equal(shared, json_count(list));
 }
 
 // ---- exports
@@ -315,15 +361,29 @@ static const struct json *run_of(const struct json *comparisons, int64_t run)
     return NULL;
 }
 
-// a: the leading numbers of expected, up to the first null.
-static void expect_rates(const char *what, const struct json *a, const struct json *expected)
+// a: part `part` of the leading intervals of expected, up to the first without a value.
+static void expect_rates(const struct json *line, const char *name, const char *suffix, const struct json *expected,
+                         size_t part)
 {
+    char *key = xformat("%s%s", name, suffix);
+    const struct json *a = json_get(line, key);
     size_t n = 0;
-    while (n < json_count(expected) && !json_is_null(json_at(expected, n)))
+    while (n < json_count(expected) && !json_is_null(json_at(json_at(expected, n), 0)))
         n++;
     assert_int_equal(json_count(a), n);
     for (size_t i = 0; i < n; i++)
-        expect_json(what, json_at(a, i), json_at(expected, i));
+        expect_json(key, json_at(a, i), json_at(json_at(expected, i), part));
+    free(key);
+}
+
+static void expect_statistic(const struct json *line, int i, const struct json *expected)
+{
+    static const char *const suffix[] = { "", "_low", "_high" };
+    for (size_t part = statistics[i].exported_with_value ? 0 : 1; part < 3; part++) {
+        char *key = xformat("%s%s", statistics[i].name, suffix[part]);
+        expect_json(key, json_get(line, key), json_at(expected, part));
+        free(key);
+    }
 }
 
 // The database has 1 and 0 for true and false.
@@ -338,18 +398,20 @@ static void expect_column(const char *name, const struct json *a, const struct j
 static void expect_line(const struct scene *c, const struct json *line, const struct json *summary,
                         const struct json *columns)
 {
-    const struct json *run = run_of(json_get(c->golden, "comparisons"), json_int(json_get(line, "run"))),
-                      *speedup = json_get(run, "speedup");
+    const struct json *run = run_of(json_get(c->golden, "comparisons"), json_int(json_get(line, "run")));
     for (size_t i = 0; i < json_count(columns); i++) {
         const char *name = json_text(json_at(columns, i));
         if (json_get(line, name) == NULL)
             fail_msg("column %s is not exported", name);
         expect_column(name, json_get(line, name), json_at(summary, i));
     }
-    expect_json("speedup_low", json_get(line, "speedup_low"), json_at(speedup, 1));
-    expect_json("speedup_high", json_get(line, "speedup_high"), json_at(speedup, 2));
-    expect_rates("rate", json_get(line, "acceptance_by_position"), json_get(run, "rate"));
-    expect_rates("conditional", json_get(line, "conditional_acceptance_by_position"), json_get(run, "conditional"));
+    for (int i = 0; i < STATISTICS; i++)
+        expect_statistic(line, i, json_get(json_get(run, "statistics"), statistics[i].name));
+    static const char *const suffix[] = { "", "_low", "_high" };
+    for (size_t part = 0; part < 3; part++) {
+        expect_rates(line, "acceptance_by_position", suffix[part], json_get(run, "rate"), part);
+        expect_rates(line, "conditional_acceptance_by_position", suffix[part], json_get(run, "conditional"), part);
+    }
 }
 
 static void json_lines_equal_plain_loops(void **state)
@@ -402,8 +464,8 @@ static void answer_files_equal_plain_loops(void **state)
 
 // ---- layout
 
-// The report at 80 and at 64 columns.
-static char *report_at_both_widths(struct store *s)
+// The report at 80 and at 64 columns, and comparisons with two runs.
+static char *all_reports(struct store *s)
 {
     struct error err;
     char *text = NULL;
@@ -412,6 +474,11 @@ static char *report_at_both_widths(struct store *s)
     for (int width = 80; width >= 64; width -= 16)
         if (!report_write(s, &(struct report_options){ .width = width }, out, &err))
             fail_msg("%s", err.text);
+    for (int i = 0; i < 2; i++) {
+        fputs("\n\n", out);
+        if (!report_write(s, &(struct report_options){ .against = i == 0 ? "longest=2" : "8" }, out, &err))
+            fail_msg("%s", err.text);
+    }
     fclose(out);
     return text;
 }
@@ -420,7 +487,7 @@ static char *report_at_both_widths(struct store *s)
 static void a_report_is_the_reviewed_text(void **state)
 {
     struct scene *c = *state;
-    char *now = report_at_both_widths(c->s);
+    char *now = all_reports(c->s);
     assert_golden_file("report.txt", now, write_golden);
     free(now);
 }
@@ -462,6 +529,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_view_has_a_reference),
         cmocka_unit_test(query_files_equal_plain_loops),
         cmocka_unit_test(the_numbers_of_a_report_equal_plain_loops),
+        cmocka_unit_test(any_two_runs_compared_equal_plain_loops),
         cmocka_unit_test(json_lines_equal_plain_loops),
         cmocka_unit_test(answer_files_equal_plain_loops),
         cmocka_unit_test(answers_are_joined_to_the_lines_of_the_prompt_file),

@@ -1,0 +1,190 @@
+// report_against.c - every other run of the same prompts compared with one run, prompt by prompt: any two cells, also of other targets,
+// samplings or batches.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "results/report.h"
+#include "results/report_parts.h"
+#include "results/tally.h"
+
+enum { NAME = 8, TABLE = 97 }; // column of a run's name, columns of the table
+
+struct place { // of a run
+    const struct comparison *c;
+    const struct tally *t;
+};
+
+// ---- which run
+
+// Runs whose id or drafter is meant by the text, listed in `names`; *to: the last one.
+static int runs_meant(const struct comparisons *all, const char *what, bool by_id, struct place *to, struct text *names)
+{
+    int n = 0;
+    for (int i = 0; i < all->n; i++)
+        for (int k = 0; k < all->comparison[i].n; k++) {
+            const struct tally *t = &all->comparison[i].run[k];
+            char *id = xformat("%lld", (long long)t->run);
+            if (by_id ? strcmp(id, what) == 0 : strstr(t->drafter, what) != NULL) {
+                text_printf(names, "%s%s %s", n++ > 0 ? ", " : "", id, t->drafter);
+                *to = (struct place){ &all->comparison[i], t };
+            }
+            free(id);
+        }
+    return n;
+}
+
+static bool find_run(const struct comparisons *all, const char *what, struct place *to, struct error *err)
+{
+    struct text names = { 0 };
+    text_puts(&names, "");
+    int n = runs_meant(all, what, true, to, &names);
+    if (n == 0)
+        n = runs_meant(all, what, false, to, &names);
+    if (n > 1)
+        fail(err, "--against %s: more than one run has this in its drafter (%s): expected a run's number", what,
+             names.s);
+    if (n == 0) {
+        runs_meant(all, "", false, to, &names);
+        fail(err, "--against %s: no run has this number, and none this in its drafter (%s)", what, names.s);
+    }
+    free(names.s);
+    return n == 1;
+}
+
+// ---- the comparison of one run
+
+static char *name_of(const struct place *x, const struct place *y, bool in_pairs)
+{
+    struct text s = { 0 };
+    text_printf(&s, "%s; %s%s", x->t->drafter, x->t->rule, x->t->lossless ? "" : " - LOSSY");
+    text_puts(&s, x->t->inflated ? " - INFLATED TARGET" : "");
+    if (strcmp(x->c->target, y->c->target) != 0)
+        text_printf(&s, "; target %s", x->c->target);
+    if (strcmp(x->c->sampling, y->c->sampling) != 0)
+        text_printf(&s, "; %s", x->c->sampling);
+    if (x->c->batch != y->c->batch)
+        text_printf(&s, "; batch %lld", (long long)x->c->batch);
+    if (strcmp(x->c->experiment, y->c->experiment) != 0)
+        text_printf(&s, "; experiment %s", x->c->experiment);
+    text_puts(&s, in_pairs ? "" : "; by prompt: in no pair with it");
+    return s.s;
+}
+
+static void put_row(struct text *out, const struct place *x, const struct place *y, const struct against *a, int width)
+{
+    text_printf(out, "%4lld%s", (long long)x->t->run, x->t->lossless ? " " : "*");
+    report_put_value(out, 21, a->speed, 1);
+    report_put_value(out, 22, a->acceptance, 100);
+    report_put_value(out, 21, a->tokens_per_step, 1);
+    report_put_value(out, 21, a->ttft, 1);
+    text_printf(out, "%7lld\n", (long long)a->prompts);
+    char *name = name_of(x, y, a->in_pairs);
+    report_paragraph(out, NAME, width, "", name);
+    free(name);
+}
+
+static void put_head(struct text *out, const struct place *y, int width)
+{
+    char *title = xformat("Compared with run %lld: %s; %s (%s, %s, batch %lld)", (long long)y->t->run, y->t->drafter,
+                          y->t->rule, y->c->experiment, y->c->sampling, (long long)y->c->batch);
+    report_paragraph(out, 0, width, "", title);
+    free(title);
+    for (int i = 0; i < TABLE; i++)
+        text_puts(out, "=");
+    text_puts(out,
+              "\n               tokens/s    acceptance, points           tokens/step                  TTFT\n"
+              " run              ratio            difference            difference                 ratio prompts\n");
+}
+
+static void put_notes(struct text *out, int width)
+{
+    text_puts(out, "\n");
+    report_paragraph(
+        out, 0, width, "",
+        "Each run over the one above, or less it, with 95 % intervals by prompt (docs/results.md). Runs are numbered by run.id. tokens/s: "
+        "decode; with a batch above 1 in steady state. Pairs: over the texts that both decoded in the same paired runs, so that the machine's "
+        "state cancels; by prompt: over all texts of the prompts that both have.");
+}
+
+static const char *const names[] = { "speed_ratio", "acceptance_difference", "tokens_per_step_difference",
+                                     "ttft_ratio" };
+
+static void put_csv(struct text *out, const struct place *x, const struct place *y, const struct against *a, bool first)
+{
+    const struct interval of[] = { a->speed, a->acceptance, a->tokens_per_step, a->ttft };
+    if (first) {
+        text_puts(out, "run,against,prompts,in_pairs");
+        for (int i = 0; i < 4; i++)
+            text_printf(out, ",%s,%s_low,%s_high", names[i], names[i], names[i]);
+        text_puts(out, "\r\n");
+    }
+    text_printf(out, "%lld,%lld,%lld,%d", (long long)x->t->run, (long long)y->t->run, (long long)a->prompts,
+                a->in_pairs);
+    for (int i = 0; i < 4; i++) {
+        const double part[] = { of[i].value, of[i].low, of[i].high };
+        for (int k = 0; k < 3; k++)
+            text_printf(out, isnan(part[k]) ? "," : ",%.10g", part[k]);
+    }
+    text_puts(out, "\r\n");
+}
+
+static void put_json(struct text *out, const struct place *x, const struct place *y, const struct against *a)
+{
+    const struct interval of[] = { a->speed, a->acceptance, a->tokens_per_step, a->ttft };
+    struct json *o = json_new_object();
+    json_set(o, "run", json_new_int(x->t->run));
+    json_set(o, "against", json_new_int(y->t->run));
+    json_set(o, "prompts", json_new_int(a->prompts));
+    json_set(o, "in_pairs", json_new_bool(a->in_pairs));
+    for (int i = 0; i < 4; i++) {
+        char *low = xformat("%s_low", names[i]), *high = xformat("%s_high", names[i]);
+        json_set(o, names[i], json_new_number(of[i].value));
+        json_set(o, low, json_new_number(of[i].low));
+        json_set(o, high, json_new_number(of[i].high));
+        free(low);
+        free(high);
+    }
+    char *line = json_write(o);
+    text_printf(out, "%s\n", line);
+    free(line);
+    json_free(o);
+}
+
+bool report_against(struct store *s, const struct comparisons *all, const struct report_options *o, struct text *out,
+                    struct error *err)
+{
+    const int width = o->width != 0 ? o->width : TABLE;
+    struct place y;
+    int rows = 0;
+    if (!find_run(all, o->against, &y, err))
+        return false;
+    if (o->format == REPORT_TABLE)
+        put_head(out, &y, width);
+    for (int i = 0; i < all->n; i++)
+        for (int k = 0; k < all->comparison[i].n; k++) {
+            const struct place x = { &all->comparison[i], &all->comparison[i].run[k] };
+            struct against a;
+            if (x.t == y.t)
+                continue;
+            if (!against_read(s, x.t->run, y.t->run, &a, err))
+                return false;
+            if (a.prompts == 0)
+                continue;
+            if (o->format == REPORT_CSV)
+                put_csv(out, &x, &y, &a, rows == 0);
+            else if (o->format == REPORT_JSONL)
+                put_json(out, &x, &y, &a);
+            else
+                put_row(out, &x, &y, &a, width);
+            rows++;
+        }
+    if (rows == 0)
+        return fail(err, "--against %s: no other run has decoded prompts of run %lld (%s)", o->against,
+                    (long long)y.t->run, y.c->prompts);
+    if (o->format == REPORT_TABLE)
+        put_notes(out, width);
+    return true;
+}

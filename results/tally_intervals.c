@@ -1,0 +1,215 @@
+// tally_intervals.c - the statistics of a report with their intervals: columns of sums by prompt are read from the views, and given to
+// statistics/intervals.h.
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "results/query.h"
+#include "results/tally.h"
+
+enum { MAX_COLUMNS = 17 };
+
+struct columns {
+    size_t n, capacity;
+    double *x[MAX_COLUMNS]; // (n) those of the query
+};
+
+static bool columns_read(struct columns *c, struct query *q, struct error *err)
+{
+    *c = (struct columns){ 0 };
+    for (; query_next(q); c->n++) {
+        const bool full = c->n == c->capacity;
+        c->capacity = full ? next_capacity(c->capacity, c->n + 1) : c->capacity;
+        for (int i = 0; i < query_columns(q); i++) {
+            c->x[i] = full ? xrealloc(c->x[i], c->capacity * sizeof(*c->x[i])) : c->x[i];
+            c->x[i][c->n] = query_real(q, i);
+        }
+    }
+    return query_close(q, err);
+}
+
+static void columns_free(struct columns *c)
+{
+    for (int i = 0; i < MAX_COLUMNS; i++)
+        free(c->x[i]);
+}
+
+// Rows from `from` on that have its values in the first `keys` columns: one run, or one depth of a run.
+static size_t alike(const struct columns *c, size_t from, int keys)
+{
+    size_t n = 0;
+    for (bool same = true; same && from + n < c->n; n += same)
+        for (int k = 0; k < keys; k++)
+            same = same && c->x[k][from + n] == c->x[k][from];
+    return n;
+}
+
+// NULL: not in the comparison. A damaged database may hold any number, so it is not converted back to an integer.
+static struct tally *run_at(struct comparison *c, const struct columns *x, size_t row)
+{
+    for (int i = 0; i < c->n; i++)
+        if ((double)c->run[i].run == x->x[0][row])
+            return &c->run[i];
+    return NULL;
+}
+
+static double total(const struct columns *c, int column, size_t from, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += c->x[column][from + i];
+    return sum;
+}
+
+// Of n rows, with columns a to d; c and d 0: none.
+static struct interval interval_at(enum statistic of, const struct columns *x, size_t from, size_t n, int a, int b,
+                                   int c, int d)
+{
+    return interval_of(of, x->x[a] + from, x->x[b] + from, c > 0 ? x->x[c] + from : NULL, d > 0 ? x->x[d] + from : NULL,
+                       n);
+}
+
+static struct interval times(struct interval i, double factor)
+{
+    return (struct interval){ i.value * factor, i.low * factor, i.high * factor, i.prompts };
+}
+
+bool speedup_read(struct store *s, int64_t run, const char *category, bool steady, struct interval *to,
+                  struct error *err)
+{
+    struct columns c;
+    struct query *q =
+        query_again(s, "SELECT new_tokens, decode_ns, none_new_tokens, none_decode_ns, steady_tokens, steady_ns,"
+                       " none_steady_tokens, none_steady_ns FROM speed_by_prompt"
+                       " WHERE run = ?1 AND (?2 IS NULL OR category = ?2) ORDER BY prompt");
+    query_put_int(q, run);
+    query_put_text(q, category);
+    const bool ok = columns_read(&c, q, err);
+    const int from = steady ? 4 : 0;
+    *to =
+        c.n > 0 ? interval_at(STATISTIC_RATIO_OF_RATIOS, &c, 0, c.n, from, from + 1, from + 2, from + 3) : no_interval;
+    columns_free(&c);
+    return ok;
+}
+
+static bool of_sums(struct store *s, struct comparison *c, struct error *err)
+{
+    enum { ACCEPTED = 1, DRAFTED, EXPECTED, EXPECTED_DRAFTED, TOKENS, STEPS, TTFT, FIRSTS, NEW, NS, STEADY, STEADY_NS };
+    struct columns x;
+    struct query *q = query_again(
+        s,
+        "SELECT v.run, accepted_tokens, drafted_tokens, expected_tokens, expected_drafted, step_tokens, steps, ttft_ns, first_tokens,"
+        " new_tokens, decode_ns, speed_tokens, speed_ns FROM run AS r JOIN sums_by_prompt AS v ON v.run = r.id"
+        " WHERE r.experiment = ?1 AND r.peers = ?2 ORDER BY v.run, v.prompt");
+    comparison_put(q, c);
+    const bool ok = columns_read(&x, q, err);
+    for (size_t i = 0, n; ok && i < x.n; i += n) {
+        n = alike(&x, i, 1);
+        struct tally *t = run_at(c, &x, i);
+        if (t == NULL)
+            continue;
+        if (!t->baseline) {
+            t->acceptance_rate = interval_at(STATISTIC_RATE, &x, i, n, ACCEPTED, DRAFTED, 0, 0);
+            t->expected_rate = interval_at(STATISTIC_RATE, &x, i, n, EXPECTED, EXPECTED_DRAFTED, 0, 0);
+        }
+        t->tokens_per_step = interval_at(STATISTIC_RATIO, &x, i, n, TOKENS, STEPS, 0, 0);
+        t->ttft = interval_at(STATISTIC_RATIO, &x, i, n, TTFT, FIRSTS, 0, 0);
+        t->tokens_per_s = times(interval_at(STATISTIC_RATIO, &x, i, n, NEW, NS, 0, 0), 1e9);
+        if (c->batch > 1)
+            t->steady_tokens_per_s = times(interval_at(STATISTIC_RATIO, &x, i, n, STEADY, STEADY_NS, 0, 0), 1e9);
+    }
+    columns_free(&x);
+    return ok;
+}
+
+static bool of_depths(struct store *s, struct comparison *c, struct error *err)
+{
+    enum { DEPTH = 1, ACCEPTED, DRAFTS, TRIED, DEEP };
+    struct columns x;
+    struct query *q = query_again(
+        s,
+        "SELECT v.run, v.depth, accepted, drafts, tried, drafts_this_deep FROM run AS r JOIN acceptance_by_prompt AS v ON v.run = r.id"
+        " WHERE r.experiment = ?1 AND r.peers = ?2 AND v.depth <= ?3 ORDER BY v.run, v.depth, v.prompt");
+    comparison_put(q, c);
+    query_put_int(q, POSITIONS);
+    const bool ok = columns_read(&x, q, err);
+    for (size_t i = 0, n; ok && i < x.n; i += n) {
+        n = alike(&x, i, 2);
+        struct tally *t = run_at(c, &x, i);
+        const int at = (int)x.x[DEPTH][i] - 1;
+        if (t == NULL || total(&x, DEEP, i, n) < 1)
+            continue;
+        t->rate[at] = interval_at(STATISTIC_RATE, &x, i, n, ACCEPTED, DRAFTS, 0, 0);
+        t->conditional[at] = interval_at(STATISTIC_RATE, &x, i, n, ACCEPTED, TRIED, 0, 0);
+    }
+    columns_free(&x);
+    return ok;
+}
+
+static bool of_pairs(struct store *s, struct comparison *c, struct error *err)
+{
+    enum { NEW = 1, ALL_NS, NONE_NEW, NONE_ALL_NS };
+    struct columns x;
+    struct query *q = query_again(
+        s, "SELECT v.run, new_tokens, decode_ns + prefill_ns, none_new_tokens, none_decode_ns + none_prefill_ns"
+           " FROM run AS r JOIN speed_by_prompt AS v ON v.run = r.id"
+           " WHERE r.experiment = ?1 AND r.peers = ?2 ORDER BY v.run, v.prompt");
+    comparison_put(q, c);
+    bool ok = columns_read(&x, q, err);
+    for (size_t i = 0, n; ok && i < x.n; i += n) {
+        n = alike(&x, i, 1);
+        struct tally *t = run_at(c, &x, i);
+        if (t != NULL)
+            t->end_to_end_speedup =
+                interval_at(STATISTIC_RATIO_OF_RATIOS, &x, i, n, NEW, ALL_NS, NONE_NEW, NONE_ALL_NS);
+    }
+    columns_free(&x);
+    for (int i = 0; i < c->n && ok; i++)
+        ok = speedup_read(s, c->run[i].run, NULL, false, &c->run[i].speedup, err) &&
+             (c->batch == 1 || speedup_read(s, c->run[i].run, NULL, true, &c->run[i].steady_speedup, err));
+    return ok;
+}
+
+bool intervals_read(struct store *s, struct comparison *c, struct error *err)
+{
+    for (int i = 0; i < c->n; i++) {
+        struct tally *t = &c->run[i];
+        t->acceptance_rate = t->expected_rate = t->tokens_per_step = t->ttft = t->tokens_per_s =
+            t->steady_tokens_per_s = no_interval;
+        t->speedup = t->steady_speedup = t->end_to_end_speedup = no_interval;
+        for (int k = 0; k < POSITIONS; k++)
+            t->rate[k] = t->conditional[k] = no_interval;
+    }
+    return of_sums(s, c, err) && of_depths(s, c, err) && of_pairs(s, c, err);
+}
+
+// ---- against another run
+
+bool against_read(struct store *s, int64_t run, int64_t other, struct against *to, struct error *err)
+{
+    enum { PAIRED, TOKENS, NS, ACCEPTED, DRAFTED, STEP_TOKENS, STEPS, TTFT, FIRSTS, Y }; // and the other's from Y on
+    struct columns x;
+    struct query *q = query_again(
+        s,
+        "WITH v AS (SELECT * FROM against_by_prompt WHERE run = ?1 AND against = ?2)"
+        " SELECT in_pairs, speed_tokens, speed_ns, accepted_tokens, drafted_tokens, step_tokens, steps, ttft_ns, first_tokens,"
+        " against_speed_tokens, against_speed_ns, against_accepted_tokens, against_drafted_tokens, against_step_tokens, against_steps,"
+        " against_ttft_ns, against_first_tokens"
+        " FROM v WHERE in_pairs = (SELECT max(in_pairs) FROM v) ORDER BY prompt");
+    query_put_int(q, run);
+    query_put_int(q, other);
+    const bool ok = columns_read(&x, q, err);
+    *to = (struct against){ (int64_t)x.n, x.n > 0 && x.x[PAIRED][0] > 0, no_interval, no_interval, no_interval,
+                            no_interval };
+    if (x.n > 0) {
+        to->speed = interval_at(STATISTIC_RATIO_OF_RATIOS, &x, 0, x.n, TOKENS, NS, Y, Y + 1);
+        to->acceptance = interval_at(STATISTIC_DIFFERENCE, &x, 0, x.n, ACCEPTED, DRAFTED, Y + 2, Y + 3);
+        to->acceptance.low = to->acceptance.low < -1 ? -1 : to->acceptance.low;
+        to->acceptance.high = to->acceptance.high > 1 ? 1 : to->acceptance.high;
+        to->tokens_per_step = interval_at(STATISTIC_DIFFERENCE, &x, 0, x.n, STEP_TOKENS, STEPS, Y + 4, Y + 5);
+        to->ttft = interval_at(STATISTIC_RATIO_OF_RATIOS, &x, 0, x.n, TTFT, FIRSTS, Y + 6, Y + 7);
+    }
+    columns_free(&x);
+    return ok;
+}

@@ -1,0 +1,143 @@
+// test_coverage.c - how often nominal 95 % intervals of every statistic contain the truth, beside an interval with tokens as the sample.
+//
+// Truth is enumerated (table_population.h); an experiment samples prompts, decodes their texts by tables, and is given its interval. Experiments
+// are divided among eight populations, so that no one of them decides.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/memory.h"
+#include "statistics/intervals.h"
+#include "tests/results/table_population.h"
+#include "tests/support/check.h"
+
+enum {
+    POPULATIONS = 8,
+#if defined(__SANITIZE_ADDRESS__)
+    EXPERIMENTS = 80, // of every kind a few: the bounds below hold for the released program's number
+#else
+    EXPERIMENTS = 1200,
+#endif
+};
+
+static const struct subject {
+    const char *name;
+    enum statistic of;
+    int a, b, c, d; // columns; c and d -1: none
+} subjects[] = {
+    { "acceptance rate", STATISTIC_RATE, X_ACCEPTED, X_DRAFTED, -1, -1 },
+    { "expected acceptance rate", STATISTIC_RATE, X_EXPECTED, X_DRAFTED, -1, -1 },
+    { "rate at depth 1", STATISTIC_RATE, X_AT, X_STEPS, -1, -1 },
+    { "rate at depth 3", STATISTIC_RATE, X_AT + 2, X_STEPS, -1, -1 },
+    { "conditional rate at depth 2", STATISTIC_RATE, X_AT + 1, X_TRIED + 1, -1, -1 },
+    { "conditional rate at depth 3", STATISTIC_RATE, X_AT + 2, X_TRIED + 2, -1, -1 },
+    { "tokens per step", STATISTIC_RATIO, X_TOKENS, X_STEPS, -1, -1 },
+    { "mean time to first token", STATISTIC_RATIO, X_TTFT, X_TEXTS, -1, -1 },
+    { "tokens per second", STATISTIC_RATIO, X_TOKENS, X_NS, -1, -1 },
+    { "speedup", STATISTIC_RATIO_OF_RATIOS, X_TOKENS, X_NS, NONE_TOKENS, NONE_NS },
+    { "end-to-end speedup", STATISTIC_RATIO_OF_RATIOS, X_TOKENS, X_ALL_NS, NONE_TOKENS, NONE_ALL_NS },
+    { "ratio of two cells' speeds", STATISTIC_RATIO_OF_RATIOS, X_TOKENS, X_NS, Y_OF(X_TOKENS), Y_OF(X_NS) },
+    { "ratio of two cells' times to first token", STATISTIC_RATIO_OF_RATIOS, X_TTFT, X_TEXTS, Y_OF(X_TTFT),
+      Y_OF(X_TEXTS) },
+    { "difference of two cells' acceptance rates", STATISTIC_DIFFERENCE, X_ACCEPTED, X_DRAFTED, Y_OF(X_ACCEPTED),
+      Y_OF(X_DRAFTED) },
+    { "difference of two cells' tokens per step", STATISTIC_DIFFERENCE, X_TOKENS, X_STEPS, Y_OF(X_TOKENS),
+      Y_OF(X_STEPS) },
+};
+enum { SUBJECTS = sizeof(subjects) / sizeof(subjects[0]) };
+
+static struct population *population[POPULATIONS];
+
+static int set_up(void **state)
+{
+    for (int i = 0; i < POPULATIONS; i++)
+        population[i] = population_create(100 + (uint64_t)i);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    for (int i = 0; i < POPULATIONS; i++)
+        population_destroy(population[i]);
+    return 0;
+}
+
+static double truth_of(const struct subject *s, const struct population *p)
+{
+    const double left = population_mean(p, s->a) / population_mean(p, s->b);
+    if (s->c < 0)
+        return left;
+    const double right = population_mean(p, s->c) / population_mean(p, s->d);
+    return s->of == STATISTIC_DIFFERENCE ? left - right : left / right;
+}
+
+static bool contains(const struct subject *s, const struct population *p, const double *sum, size_t n)
+{
+    const double *x[] = { sum + (size_t)s->a * n, sum + (size_t)s->b * n, s->c < 0 ? NULL : sum + (size_t)s->c * n,
+                          s->d < 0 ? NULL : sum + (size_t)s->d * n };
+    const struct interval i = interval_of(s->of, x[0], x[1], x[2], x[3], n);
+    const double truth = truth_of(s, p);
+    return i.low <= truth && truth <= i.high;
+}
+
+// Wald's interval of the acceptance rate, as if each draft token were a sample of its own.
+static bool naive_contains(const struct population *p, const double *sum, size_t n)
+{
+    double accepted = 0, drafted = 0;
+    for (size_t i = 0; i < n; i++) {
+        accepted += sum[X_ACCEPTED * n + i];
+        drafted += sum[X_DRAFTED * n + i];
+    }
+    const double rate = accepted / drafted;
+    return fabs(rate - truth_of(&subjects[0], p)) <= 1.96 * sqrt(rate * (1 - rate) / drafted);
+}
+
+static void expect_coverage(size_t n)
+{
+    int covered[SUBJECTS] = { 0 }, naive = 0;
+    uint64_t source = n << 32;
+    double *sum = xcalloc(COLUMNS * n, sizeof(*sum));
+    for (int e = 0; e < EXPERIMENTS; e++) {
+        const struct population *p = population[e % POPULATIONS];
+        population_sample(p, &source, (int)n, sum);
+        naive += naive_contains(p, sum, n);
+        for (int i = 0; i < SUBJECTS; i++)
+            covered[i] += contains(&subjects[i], p, sum, n);
+    }
+    free(sum);
+    print_message("%zu prompts: an interval over tokens covers %.1f %%, over prompts:\n", n,
+                  100.0 * naive / EXPERIMENTS);
+    for (int i = 0; i < SUBJECTS; i++)
+        print_message("%7.1f %%  %s\n", 100.0 * covered[i] / EXPERIMENTS, subjects[i].name);
+    // The standard error of 1,200 experiments is 0.63 %, so that the bounds are 3 of them from 95 %.
+    const double slack = EXPERIMENTS < 1000 ? 0.08 : 0.02;
+    assert_true(naive < 0.9 * EXPERIMENTS);
+    for (int i = 0; i < SUBJECTS; i++)
+        if (fabs((double)covered[i] / EXPERIMENTS - 0.95) > slack)
+            fail_msg("%s, %zu prompts: covered in %d of %d", subjects[i].name, n, covered[i], EXPERIMENTS);
+}
+
+static void intervals_of_10_prompts_cover_the_truth(void **state)
+{
+    expect_coverage(10);
+}
+
+static void intervals_of_30_prompts_cover_the_truth(void **state)
+{
+    expect_coverage(30);
+}
+
+static void intervals_of_80_prompts_cover_the_truth(void **state)
+{
+    expect_coverage(80);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(intervals_of_10_prompts_cover_the_truth),
+        cmocka_unit_test(intervals_of_30_prompts_cover_the_truth),
+        cmocka_unit_test(intervals_of_80_prompts_cover_the_truth),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
