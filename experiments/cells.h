@@ -50,8 +50,9 @@ struct experiment {
     char **stop; // (n_stop)
     uint64_t seed;
     int repeat;
-    bool trials;        // record table trial
-    bool expected;      // record E[accepted | draft] under every rule (table step_rule)
+    bool trials;   // record table trial
+    bool expected; // record E[accepted | draft] under every rule (table step_rule)
+    int rows; // record drafts with their rows (table draft): entries of a row, or ROWS_NONE or ROWS_FULL (packed_rows.h)
     bool share_prompts; // the cells of a pair compute a prompt once (verifier/target_cache.h)
     bool mix;           // set by the command, not the file: resume runs where bits may differ (results/environment.h)
     bool none_added;    // `none` was added: the baseline of every speedup

@@ -39,6 +39,8 @@ static const char new_source_sql[] =
     "INSERT INTO step_source (sequence, step, source, drafted, accepted) VALUES (?,?,?,?,?)";
 static const char new_expected_sql[] =
     "INSERT INTO step_rule (sequence, step, rule, lossless, accepted, first) VALUES (?,?,?,?,?,?)";
+static const char new_draft_sql[] =
+    "INSERT INTO draft (sequence, step, position, tokens, parents, proposals, out, entries, rows) VALUES (?,?,?,?,?,?,?,nullif(?,0),?)";
 static const char turn_sql[] =
     "SELECT pair, tokens FROM sequence WHERE run = ? AND prompt = ? AND turn = ? AND repeat = ?"
     " ORDER BY id DESC LIMIT 1";
@@ -235,6 +237,34 @@ static bool new_source(struct store *s, int64_t sequence, int step, const struct
     return query_perform(q, err);
 }
 
+static void put_ids(struct query *q, const int32_t *id, int n)
+{
+    struct json *ids = json_new_ids(id, (size_t)n);
+    char *text = json_write(ids);
+    query_put_text(q, text);
+    free(text);
+    json_free(ids);
+}
+
+static bool new_draft(struct store *s, int64_t sequence, int step, const struct draft_row *r, struct error *err)
+{
+    struct query *q = query_again(s, new_draft_sql);
+    int32_t *proposal = xmalloc(((size_t)r->n + 1) * sizeof(*proposal));
+    for (int i = 0; i < r->n; i++)
+        proposal[i] = r->proposal[i];
+    query_put_int(q, sequence);
+    query_put_int(q, step);
+    query_put_int(q, r->position);
+    put_ids(q, r->token, r->n);
+    put_ids(q, r->parent, r->n);
+    put_ids(q, proposal, r->n);
+    put_ids(q, r->out, r->n_out);
+    query_put_int(q, r->entries);
+    query_put_blob(q, r->rows, r->bytes);
+    free(proposal);
+    return query_perform(q, err);
+}
+
 // left: tokens of the text that earlier steps did not add. A stop string may remove more than the last step's tokens.
 static bool new_step(struct store *s, int64_t sequence, int step, const struct step_row *r, int left, struct error *err)
 {
@@ -260,6 +290,8 @@ static bool new_step(struct store *s, int64_t sequence, int step, const struct s
         ok = new_expected(s, sequence, step, &r->by_rule[i], err);
     for (int i = 0; i < r->n_by_source && ok; i++)
         ok = new_source(s, sequence, step, &r->by_source[i], err);
+    if (ok && r->draft != NULL)
+        ok = new_draft(s, sequence, step, r->draft, err);
     return ok;
 }
 

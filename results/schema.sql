@@ -108,6 +108,20 @@ CREATE TABLE step_rule (                -- with `record: {expected: true}`: the 
     FOREIGN KEY (sequence, step) REFERENCES step ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE draft (                    -- with `record: {rows: ..}`: what the rule read of a step, and what it decided
+    sequence  INTEGER NOT NULL,
+    step      INTEGER NOT NULL,
+    position  INTEGER NOT NULL CHECK (position >= 0),                       -- of the root, in the prompt and the text, from 0
+    tokens    TEXT NOT NULL,            -- JSON, as the next two: of the nodes, the root first
+    parents   TEXT NOT NULL,            -- the root's is -1
+    proposals TEXT NOT NULL,            -- as in `trial`
+    out       TEXT NOT NULL,            -- JSON: the tokens of the step, before an end of text cuts them
+    entries   INTEGER CHECK (entries >= 1),                                 -- of a row that are kept, with `top_k`; NULL: all
+    rows      BLOB NOT NULL,            -- compressed (experiments/packed_rows.h): p of every node, then q of every node with sampled children
+    PRIMARY KEY (sequence, step),
+    FOREIGN KEY (sequence, step) REFERENCES step ON DELETE CASCADE
+) STRICT;
+
 CREATE TABLE trial (                    -- with `record: {trials: true}`: one acceptance test of one draft token
     sequence INTEGER NOT NULL,
     step     INTEGER NOT NULL,

@@ -55,6 +55,18 @@ struct expected_row { // table step_rule: the step's draft under one rule
     double first;     // probability that at least one draft token is accepted; NAN: not known
 };
 
+struct draft_row { // table draft
+    int position;  // of the root
+    int n;
+    const int32_t *token, *parent; // (n)
+    const uint8_t *proposal;       // (n) enum proposal
+    int n_out;
+    const int32_t *out; // (n_out) tokens of the step before an end of text cuts them
+    int entries;        // of a row that are kept; 0: all
+    const void *rows;   // (bytes) packed
+    size_t bytes;
+};
+
 struct step_row {                              // table step
     int drafted, depth;                        // draft tokens; depth of the deepest node
     int accepted;                              // accepted draft tokens in the text (cut at an end of text or limit)
@@ -69,6 +81,7 @@ struct step_row {                              // table step
     int n_by_rule;
     const struct source_row *by_source; // (n_by_source) empty unless the drafter is one of drafters
     int n_by_source;
+    const struct draft_row *draft; // NULL: not recorded
 };
 
 struct sequence_row {      // table sequence
