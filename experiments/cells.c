@@ -19,7 +19,7 @@
 #include "core/settings.h"
 #include "drafters/drafter.h"
 #include "experiments/cells.h"
-#include "experiments/packed_rows.h"
+#include "experiments/replay/packed_rows.h"
 #include "kernels/backend.h"
 #include "models/model.h"
 

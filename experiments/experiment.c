@@ -18,7 +18,7 @@
 #include "drafters/drafter.h"
 #include "drafters/length.h"
 #include "experiments/cells.h"
-#include "experiments/packed_rows.h"
+#include "experiments/replay/packed_rows.h"
 #include "experiments/yaml.h"
 #include "kernels/devices.h"
 #include "models/paths.h"

@@ -10,7 +10,7 @@
 #include "drafters/drafter.h"
 #include "experiments/cells.h"
 #include "experiments/expectation.h"
-#include "experiments/packed_rows.h"
+#include "experiments/replay/packed_rows.h"
 #include "experiments/recorder.h"
 #include "models/model.h"
 #include "verifier/target_cache.h"

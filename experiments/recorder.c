@@ -10,7 +10,7 @@
 #include "core/memory.h"
 #include "drafters/drafter.h"
 #include "experiments/expectation.h"
-#include "experiments/packed_rows.h"
+#include "experiments/replay/packed_rows.h"
 #include "engine/transcript.h"
 #include "verifier/rules/rule.h"
 

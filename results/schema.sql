@@ -117,7 +117,7 @@ CREATE TABLE draft (                    -- with `record: {rows: ..}`: what the r
     proposals TEXT NOT NULL,            -- as in `trial`
     out       TEXT NOT NULL,            -- JSON: the tokens of the step, before an end of text cuts them
     entries   INTEGER CHECK (entries >= 1),                                 -- of a row that are kept, with `top_k`; NULL: all
-    rows      BLOB NOT NULL,            -- compressed (experiments/packed_rows.h): p of every node, then q of every node with sampled children
+    rows      BLOB NOT NULL,            -- compressed (experiments/replay/packed_rows.h): p of every node, then q of every node with sampled children
     PRIMARY KEY (sequence, step),
     FOREIGN KEY (sequence, step) REFERENCES step ON DELETE CASCADE
 ) STRICT;

@@ -23,6 +23,7 @@ static const char *const commands[] = {
     "--help",
     "run --help",
     "report --help",
+    "replay --help",
     "generate --help",
     "tokenize --help",
     "score --help",

@@ -6,7 +6,7 @@
 //
 // The tokens are differences. Both arrays are divided into planes, first the lowest byte of every word, then the next: neighbours
 // in a plane resemble each other. In front of the compressed bytes is their size before.
-#include "experiments/packed_rows.h"
+#include "experiments/replay/packed_rows.h"
 
 #include <assert.h>
 #include <stdlib.h>
