@@ -120,6 +120,9 @@ struct identity cell_identity(const struct loaded_experiment *o, struct cell cel
     write_identity(o, d->identity, s, id.hash);
     write_identity(o, (struct hash){ 0 }, shared, id.peers);
     hash_write(o->weights, id.target_hash);
+    hash_write(model_identity(o->target.model), id.config_hash);
+    if (o->target.tokenizer != NULL)
+        hash_write(tokenizer_hash(o->target.tokenizer), id.tokenizer_hash);
     if (!hash_is_none(d->identity))
         hash_write(d->identity, id.drafter_hash);
     settings_write(s, &own);

@@ -475,21 +475,30 @@ static bool read_experiment(struct experiment *e, struct error *err)
 {
     static const char *const keys[] = { "name",   "target", "threads", "prompts",       "limits", "seed",
                                         "repeat", "record", "cells",   "share_prompts", NULL };
-    e->file = yaml_read(e->path, err);
-    return e->file != NULL && is_map_of(e->file, "an experiment", keys, err) && read_name(e, err) &&
-           read_threads(e, err) && read_limits(e, err) && read_numbers(e, err) && read_cells(e, err) &&
-           read_target(e, err) && read_prompts(e, err);
+    return is_map_of(e->file, "an experiment", keys, err) && read_name(e, err) && read_threads(e, err) &&
+           read_limits(e, err) && read_numbers(e, err) && read_cells(e, err) && read_target(e, err) &&
+           read_prompts(e, err);
 }
 
-struct experiment *experiment_load(const char *path, struct error *err)
+struct experiment *experiment_of(struct settings *file, const char *path, const char *folder, struct error *err)
 {
     struct experiment *e = xcalloc(1, sizeof(*e));
     e->path = xstrdup(path);
-    e->folder = folder_of(path);
+    e->folder = xstrdup(folder);
+    e->file = file;
     if (read_experiment(e, err))
         return e;
     experiment_free(e);
     return NULL;
+}
+
+struct experiment *experiment_load(const char *path, struct error *err)
+{
+    struct settings *file = yaml_read(path, err);
+    char *folder = folder_of(path);
+    struct experiment *e = file != NULL ? experiment_of(file, path, folder, err) : NULL;
+    free(folder);
+    return e;
 }
 
 static void free_entries(struct entries *s)

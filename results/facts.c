@@ -20,9 +20,9 @@ static const char rollback_sql[] = "ROLLBACK";
 static const char find_run_sql[] =
     "SELECT id, settings = ?3, target_hash = ?4, drafter_hash IS ?5, prompts = ?6 FROM run WHERE experiment = ?1 AND cell = ?2";
 static const char new_run_sql[] =
-    "INSERT INTO run (experiment, cell, peers, settings, target, target_hash, model_type, activations, cache, drafter, drafter_kind,"
+    "INSERT INTO run (experiment, cell, peers, settings, file, folder, model_path, prompts_path, config_hash, tokenizer_hash, target, target_hash, model_type, activations, cache, drafter, drafter_kind,"
     " drafter_hash, rule, sampling, prompts, device, machine, revision, lossless, drafter_invariant, marked_inflated, seed, batch, started)"
-    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," QUERY_NOW ") RETURNING id";
+    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," QUERY_NOW ") RETURNING id";
 static const char finish_sql[] = "UPDATE run SET finished = " QUERY_NOW " WHERE id = ?";
 static const char unfinish_sql[] = "UPDATE run SET finished = NULL WHERE id = ? AND finished IS NOT NULL";
 static const char new_pair_sql[] = "INSERT INTO pair (experiment, started) VALUES (?, " QUERY_NOW ") RETURNING id";
@@ -82,10 +82,11 @@ static bool end(struct store *s, bool ok, struct error *err)
 
 static bool new_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err)
 {
-    const char *const text[] = { r->experiment,   r->cell,         r->peers,       r->settings, r->target,
-                                 r->target_hash,  r->model_type,   r->activations, r->cache,    r->drafter,
-                                 r->drafter_kind, r->drafter_hash, r->rule,        r->sampling, r->prompts,
-                                 r->device,       r->machine,      r->revision };
+    const char *const text[] = { r->experiment, r->cell,         r->peers,        r->settings,    r->file,
+                                 r->folder,     r->model_path,   r->prompts_path, r->config_hash, r->tokenizer_hash,
+                                 r->target,     r->target_hash,  r->model_type,   r->activations, r->cache,
+                                 r->drafter,    r->drafter_kind, r->drafter_hash, r->rule,        r->sampling,
+                                 r->prompts,    r->device,       r->machine,      r->revision };
     struct query *q = query_again(s, new_run_sql);
     for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++)
         query_put_text(q, text[i]);

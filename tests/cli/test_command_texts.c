@@ -24,6 +24,7 @@ static const char *const commands[] = {
     "run --help",
     "report --help",
     "replay --help",
+    "repro --help",
     "generate --help",
     "tokenize --help",
     "score --help",
