@@ -88,6 +88,10 @@ static void print_run(const struct replay_command *c, int64_t run, const struct 
     if (r->covered.drafts > 0)
         print_depths(r);
     print_gaps(r);
+    if (r->continued > 0)
+        printf(
+            "  %lld steps are decided about the rest of an earlier draft, which the drafter would have drafted again\n",
+            (long long)r->continued);
 }
 
 // ---- JSON
@@ -129,6 +133,7 @@ static struct json *run_json(const struct replay_command *c, int64_t run, const 
     for (int i = 0; i < GAPS; i++)
         json_set(gaps, gap_keys[i], json_new_int(r->gaps[i]));
     json_set(j, "gaps", gaps);
+    json_set(j, "continued", json_new_int(r->continued));
     return j;
 }
 

@@ -29,6 +29,8 @@ struct replay {
     struct pairing recorded;   // the run's drafter and rule
     struct pairing pairing;    // of the rule to evaluate; without a drafter
     bool parts;                // only parts of the drafts are decided about
+    bool continues;            // a draft's rest is the draft from there
+    int limit, context;        // most new tokens of a text, most tokens with its prompt
     enum draft_memory memory;  // of the drafter
     bool deviated;             // a step was another than the recorded one
     struct recorded_rows rows; // of the step
@@ -70,31 +72,35 @@ static bool lacks_earlier_sibling(const struct draft *d, int node, const int *ne
     return false;
 }
 
-// Copies the part of the recorded draft that the options leave to r->draft, with nodes in the same order.
-static bool take_part(struct replay *r, const struct draft *from, const char *what, struct error *err)
+// Copies the part of the recorded draft below `root` that the options leave to r->draft, with nodes in the same order.
+static bool take_part(struct replay *r, const struct draft *from, int root, const char *what, struct error *err)
 {
     const struct replay_options *o = r->o;
     struct draft *to = &r->draft;
     int new[MAX_NODES], in_tree[MAX_NODES] = { 0 };
     to->n = 0;
-    for (int node = 0; node < from->n; node++) {
+    for (int node = 0; node < root; node++)
+        new[node] = -1;
+    for (int node = root; node < from->n; node++) {
         const int parent = from->parent[node];
-        bool kept = node == 0 || new[parent] >= 0;
-        if (node > 0 && kept && o->tree != NULL) {
+        bool kept = node == root || new[parent] >= 0;
+        if (node > root && kept && o->tree != NULL) {
             in_tree[node] = tree_child(o->tree, in_tree[parent], rank_of(from, node));
             kept = in_tree[node] >= 0;
         }
-        kept = kept && (o->tokens == 0 || draft_depth(from, node) <= o->tokens) && (o->nodes == 0 || node <= o->nodes);
+        kept = kept && (o->tokens == 0 || draft_depth(from, node) - draft_depth(from, root) <= o->tokens) &&
+               (o->nodes == 0 || node <= o->nodes);
         new[node] = kept ? to->n : -1;
         if (!kept)
             continue;
-        if (from->proposal[node] == SAMPLED_WITHOUT_REPLACEMENT && lacks_earlier_sibling(from, node, new))
+        if (node > root && from->proposal[node] == SAMPLED_WITHOUT_REPLACEMENT &&
+            lacks_earlier_sibling(from, node, new))
             return fail(err,
                         "%s: a draft token was sampled without replacement, after siblings that the tree leaves out",
                         what);
         r->node[to->n] = node;
         to->token[to->n] = from->token[node];
-        to->parent[to->n] = node > 0 ? new[parent] : -1;
+        to->parent[to->n] = node > root ? new[parent] : -1;
         to->proposal[to->n++] = from->proposal[node];
     }
     return true;
@@ -150,15 +156,16 @@ static double expected_of(struct replay *r)
     return sum;
 }
 
-// Decides about the draft of a recorded step. *certain: the decision depends on nothing that was not recorded.
-static bool decide(struct replay *r, const struct recorded_text *t, const struct recorded_draft *d, double *expected,
-                   bool *certain, struct error *err)
+// Decides about a recorded step's draft below `root`. *certain: the decision depends on nothing that was not recorded.
+static bool decide(struct replay *r, const struct recorded_text *t, const struct recorded_draft *d, int root,
+                   double *expected, bool *certain, struct error *err)
 {
     char *what = xformat("%s: sequence %lld, step %d", r->path, (long long)t->sequence, d->step);
-    bool ok =
-        recorded_rows_open(&r->rows, d, what, err) && take_part(r, &d->draft, what, err) && rule_takes(r, what, err);
+    bool ok = recorded_rows_open(&r->rows, d, what, err) && take_part(r, &d->draft, root, what, err) &&
+              rule_takes(r, what, err);
     if (ok) {
-        struct replay_source source = replay_source_of(r->seed, t->number, d->position, &r->rows);
+        struct replay_source source =
+            replay_source_of(r->seed, t->number, d->position + draft_depth(&d->draft, root), &r->rows);
         reserve(r);
         recorded_rows_point(&r->rows, r->node);
         r->draft.q = &r->rows.q.rows;
@@ -219,6 +226,33 @@ static int32_t token_at(const struct recorded_text *t, int position)
     return -1;
 }
 
+// The node of a recorded chain at this position, if the text goes along the chain up to there; 0: it does not.
+static int node_at(const struct recorded_text *t, const struct recorded_draft *d, int position)
+{
+    const int depth = position - d->position;
+    if (depth < 1 || depth >= d->draft.n)
+        return 0;
+    for (int i = 1; i <= depth; i++)
+        if (d->draft.token[i] != token_at(t, d->position + i))
+            return 0;
+    return depth;
+}
+
+// The recorded draft whose rest is the one at this position: as long as the limit, or as the text allows. NULL: there is none.
+static const struct recorded_draft *continued_at(const struct replay *r, const struct recorded_text *t, int position,
+                                                 int *root)
+{
+    const int whole = t->prompt_tokens + r->limit < r->context ? t->prompt_tokens + r->limit : r->context;
+    for (int i = t->n - 1; i >= 0 && r->continues; i--) {
+        const struct recorded_draft *d = &t->draft[i];
+        const int last = d->position + d->draft.n - 1; // position of the last draft token
+        *root = node_at(t, d, position);
+        if (*root > 0 && (last - position >= r->o->tokens || last >= whole - 2))
+            return d;
+    }
+    return NULL;
+}
+
 // Whether the decision's tokens up to position `end` are the recorded text's.
 static bool follows_text(const struct replay *r, const struct recorded_text *t, int position, int end)
 {
@@ -253,14 +287,17 @@ static bool replay_step(struct replay *r, const struct recorded_text *t, int *po
 {
     const struct recorded_draft *d = draft_at(t, *position);
     const int root = *position;
+    int node = 0;
     double expected;
     bool certain;
     *position = next_root(t, root, end);
+    if (d == NULL && (d = continued_at(r, t, root, &node)) != NULL)
+        r->to->continued++;
     if (d == NULL) {
         add_gap(r, GAP_ROOT, covered);
         return true;
     }
-    if (!decide(r, t, d, &expected, &certain, err))
+    if (!decide(r, t, d, node, &expected, &certain, err))
         return false;
     if (!certain)
         add_gap(r, GAP_ROWS, covered);
@@ -271,7 +308,7 @@ static bool replay_step(struct replay *r, const struct recorded_text *t, int *po
         r->o->step(r->o->self,
                    &(struct replay_step){ t->sequence, root, *covered, &r->draft, r->decision.n, r->decision.token });
     const bool follows = follows_text(r, t, root, end);
-    r->deviated = r->deviated || !follows || r->decision.n != d->n_out;
+    r->deviated = r->deviated || !follows || node > 0 || r->decision.n != d->n_out;
     if (follows)
         *position = root + r->decision.n;
     else if (certain)
@@ -330,13 +367,38 @@ static bool replay_texts(struct replay *r, struct store *s, int64_t run, struct 
     return query_close(q, ok ? err : &(struct error){ "" }) && ok;
 }
 
+static bool is_greedy(const struct settings *sampling)
+{
+    const struct settings *t = settings_get(sampling, "temperature");
+    return t != NULL && t->text != NULL && strtod(t->text, NULL) == 0;
+}
+
+// Whether a draft limited in depth is recorded wherever a longer one passes through.
+static bool drafts_continue(const struct replay *r, const struct settings *sampling)
+{
+    const unsigned makes = drafter_makes(r->recorded.type, r->recorded.drafter_options);
+    return (makes & CONTINUES) != 0 && (makes & (TAKES_CHAINS | TAKES_TREES)) == 0 && r->memory == DRAFTS_OF_TEXT &&
+           r->o->tokens > 0 && r->o->nodes == 0 && r->o->tree == NULL &&
+           ((makes & TAKES_SAMPLED) == 0 || is_greedy(sampling));
+}
+
+static bool read_limit(const struct settings *limits, const char *key, int *to, struct error *err)
+{
+    const struct settings *s = settings_get(limits, key);
+    long long v;
+    if (s == NULL)
+        return fail(err, "run.settings: expected limits.%s, found none", key);
+    if (!settings_int(s, key, 1, 1 << 24, &v, err))
+        return false;
+    *to = (int)v;
+    return true;
+}
+
 // The text does not depend on the drafts: at temperature 0 under exact rules, and under one rule whose draws depend on nothing else.
 static bool has_same_texts(const struct replay *r, const struct settings *sampling)
 {
     const struct rule *was = r->recorded.rule, *is = r->pairing.rule;
-    const struct settings *t = settings_get(sampling, "temperature");
-    const bool greedy = t != NULL && t->text != NULL && strtod(t->text, NULL) == 0;
-    return (greedy && was->exact && is->exact) || (was == is && is->drafter_invariant);
+    return (is_greedy(sampling) && was->exact && is->exact) || (was == is && is->drafter_invariant);
 }
 
 // The run's drafter and rule, and the rule to evaluate.
@@ -352,7 +414,10 @@ static bool read_pairings(struct replay *r, const char *settings, struct error *
         r->to->rule = entry_shown(shown, r->pairing.rule->options);
         r->same_texts = has_same_texts(r, settings_get(cells, "sampling"));
         r->memory = drafter_remembers(r->recorded.type, r->recorded.drafter_options);
+        r->continues = drafts_continue(r, settings_get(cells, "sampling"));
         settings_free(shown);
+        ok = read_limit(settings_get(s, "limits"), "new_tokens", &r->limit, err) &&
+             read_limit(settings_get(s, "limits"), "context", &r->context, err);
     }
     settings_free(s);
     return ok;

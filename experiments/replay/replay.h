@@ -3,7 +3,8 @@
 // A text is walked as a run would: a step at the root that the last step led to. A step is *covered* if a run with this rule and these
 // drafts would have made it and decided exactly so: all steps before it in its text are covered, a draft was recorded at its root, and
 // the rows that its decision depends on are complete. Where the walk leaves what is recorded there is a *gap*, and it goes on at the next
-// recorded root. Steps after a gap are decided as they would be at their roots, but a run may not come to these.
+// recorded root. With a limit of depth, a draft that passes through a root is recorded there as well, if the drafter's drafts continue each
+// other (CONTINUES, core/draft.h) and enough of it is left. Steps after a gap are decided as they would be at their roots, but a run may not come to these.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,7 +17,7 @@ struct store;
 struct tree;
 
 enum gap {
-    GAP_ROOT,    // no draft was recorded at the root
+    GAP_ROOT,    // no draft was recorded at the root, and none continues there
     GAP_TEXT,    // the rule's tokens are not those of the recorded text
     GAP_ROWS,    // the decision depends on entries of rows that were not recorded
     GAP_TURN,    // an earlier turn of the conversation is not covered to its end, so this one's prompt may be another
@@ -56,6 +57,7 @@ struct replay_result {
     int depth;                                       // of the deepest draft
     struct replay_sum covered, beyond;               // beyond: after a gap
     int64_t gaps[GAPS];
+    int64_t continued; // steps at roots without a draft of their own, decided about the rest of an earlier one
 };
 
 // Replays a run of the database. Call replay_result_free also after failure.
