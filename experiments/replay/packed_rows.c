@@ -15,8 +15,9 @@
 
 #include "core/error.h"
 #include "core/grid.h"
+#include "sampling/rng.h"
 
-enum { MAX_VOCAB = 1 << 24, MAX_STEP = 1 << 30 };
+enum { MAX_VOCAB = PHILOX_INDICES, MAX_STEP = 1 << 30 }; // no draw is from more
 
 // ---- packing
 

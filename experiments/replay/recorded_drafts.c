@@ -141,7 +141,7 @@ static bool has_token(const struct kept_row *r, int32_t token)
     int i = 0;
     while (i < r->n && r->token[i] < token)
         i++;
-    return i < r->n && r->token[i] == token;
+    return i < r->n && r->token[i] == token && (double)r->p[i] >= 0x1p-50; // no smaller one was ever drawn
 }
 
 // Whether no earlier sibling has the node's token.

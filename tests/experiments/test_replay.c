@@ -383,6 +383,11 @@ static void packed_rows_come_back_to_the_bit(void **state)
             assert_true(u.row[0].n == VOCAB && u.row[0].rest == 0);
         }
         rows_free(&u);
+        const uint32_t vocab = (1 << 20) + 1; // more than a draw can be from
+        memcpy((char *)packed + sizeof(vocab), &vocab, sizeof(vocab));
+        assert_false(rows_unpack(packed, bytes, "x", &u, &err));
+        assert_string_equal(err.text, "x: rows: expected packed rows, found other bytes");
+        rows_free(&u);
         free(packed);
         free(t.s);
     }
