@@ -12,6 +12,7 @@
 #include "experiments/expectation.h"
 #include "experiments/replay/packed_rows.h"
 #include "engine/transcript.h"
+#include "sampling/rng.h"
 #include "verifier/rules/rule.h"
 
 struct recording { // of one sequence
@@ -128,6 +129,16 @@ static struct pending_step *pending_of(const struct recorder *r, const struct dr
     return NULL;
 }
 
+// The token that rule `match` draws after a node, which rows with missing entries do not tell.
+static struct drawn draw_of(const struct recorder *r, const struct verified *j, int node)
+{
+    struct rng *rng = j->request->rng;
+    const struct address at = { FOR_TOKEN, rng->root + draft_depth(j->request->draft, node) + 1, 0 };
+    return r->rows == ROWS_FULL || rng->pick_row == NULL
+               ? (struct drawn){ -1, -1 }
+               : (struct drawn){ at.position, rng->pick_row(rng, j->p->row(j->p, node), r->vocab, at) };
+}
+
 // p of every node, then q of every node with children that were drawn from it.
 static void pack_rows(struct recorder *r, const struct verified *j, struct text *to)
 {
@@ -143,9 +154,9 @@ static void pack_rows(struct recorder *r, const struct verified *j, struct text 
             sampled += d->proposal[c] != DETERMINISTIC;
         }
         if (row < d->n)
-            row_pack(j->p->row(j->p, node), r->vocab, r->rows, child, n, to);
+            row_pack(j->p->row(j->p, node), r->vocab, r->rows, child, n, draw_of(r, j, node), to);
         else if (sampled > 0)
-            row_pack(d->q->row(d->q, node), r->vocab, r->rows, child, n, to);
+            row_pack(d->q->row(d->q, node), r->vocab, r->rows, child, n, (struct drawn){ -1, -1 }, to);
     }
 }
 

@@ -123,7 +123,7 @@ static void write_rows(void)
     for (int i = 0; i < VOCAB; i++)
         p[i] = 1.0f / VOCAB;
     for (int i = 0; i < 4; i++) // p of three nodes, q of the root
-        row_pack(p, VOCAB, i < 2 ? ROWS_FULL : 4, child, 2, &rows);
+        row_pack(p, VOCAB, i < 2 ? ROWS_FULL : 4, child, 2, (struct drawn){ -1, -1 }, &rows);
     void *packed = rows_pack(&rows, VOCAB, &bytes);
     for (int compress = 0; compress < 2; compress++) {
         const char flags = (char)compress;

@@ -2,7 +2,7 @@
 //
 // Bytes before compression, in the machine's order (every supported one is little-endian): vocab, and for each row
 //
-//     n  bound  rest  token[n]  p[n]
+//     n  drawn position  drawn token  rest  token[n]  p[n]
 //
 // The tokens are differences. Both arrays are divided into planes, first the lowest byte of every word, then the next: neighbours
 // in a plane resemble each other. In front of the compressed bytes is their size before.
@@ -58,10 +58,9 @@ static bool is_among(int32_t token, const int32_t *also, int n)
     return false;
 }
 
-// Puts the entries that are kept first, and returns their number. *bound, *rest: of the others.
-static int select_entries(struct entry *e, int n, int keep, const int32_t *also, int n_also, float *bound, double *rest)
+// Puts the entries that are kept first, and returns their number. *rest: mass of the others.
+static int select_entries(struct entry *e, int n, int keep, const int32_t *also, int n_also, double *rest)
 {
-    *bound = 0;
     *rest = 0;
     if (keep == ROWS_FULL || n <= keep)
         return n;
@@ -71,23 +70,22 @@ static int select_entries(struct entry *e, int n, int keep, const int32_t *also,
         if (is_among(e[i].token, also, n_also)) {
             e[kept++] = e[i];
         } else {
-            *bound = e[i].p > *bound ? e[i].p : *bound;
             *rest += grid_round((double)e[i].p);
         }
     qsort(e, (size_t)kept, sizeof(*e), by_token);
     return kept;
 }
 
-void row_pack(const float *row, int vocab, int keep, const int32_t *also, int n_also, struct text *to)
+void row_pack(const float *row, int vocab, int keep, const int32_t *also, int n_also, struct drawn drawn,
+              struct text *to)
 {
     struct entry *e = xmalloc(((size_t)vocab + 1) * sizeof(*e));
     int n = 0;
     for (int x = 0; x < vocab; x++)
         if (row[x] != 0)
             e[n++] = (struct entry){ row[x], x };
-    float bound;
     double rest;
-    n = select_entries(e, n, keep, also, n_also, &bound, &rest);
+    n = select_entries(e, n, keep, also, n_also, &rest);
     int32_t *token = xmalloc(((size_t)n + 1) * sizeof(*token));
     float *p = xmalloc(((size_t)n + 1) * sizeof(*p));
     for (int i = 0; i < n; i++) {
@@ -95,7 +93,7 @@ void row_pack(const float *row, int vocab, int keep, const int32_t *also, int n_
         p[i] = e[i].p;
     }
     text_add(to, (const char *)&n, sizeof(n));
-    text_add(to, (const char *)&bound, sizeof(bound));
+    text_add(to, (const char *)&drawn, sizeof(drawn));
     text_add(to, (const char *)&rest, sizeof(rest));
     put_planes(token, (size_t)n, to);
     put_planes(p, (size_t)n, to);
@@ -146,9 +144,9 @@ static void take_planes(struct reader *r, void *words, size_t n)
 // Returns false if the bytes are no row.
 static bool take_row(struct reader *r, int vocab, struct kept_row *to)
 {
-    if (!take(r, &to->n, sizeof(to->n)) || !take(r, &to->bound, sizeof(to->bound)) ||
+    if (!take(r, &to->n, sizeof(to->n)) || !take(r, &to->drawn, sizeof(to->drawn)) ||
         !take(r, &to->rest, sizeof(to->rest)) || to->n < 0 || to->n > vocab || 8 * (size_t)to->n > r->left ||
-        !(to->rest >= 0 && to->rest <= 2) || !(to->bound >= 0 && to->bound <= 2) ||
+        !(to->rest >= 0 && to->rest <= 2) || to->drawn.token < -1 || to->drawn.token >= vocab ||
         (to->rest > 0 && (to->n == 0 || to->n == vocab)))
         return false;
     to->token = xmalloc(((size_t)to->n + 1) * sizeof(*to->token));

@@ -12,8 +12,14 @@ struct error;
 
 enum { ROWS_NONE = 0, ROWS_FULL = -1 }; // of struct experiment: what is recorded; else the number of entries of a row
 
+// What rule `match` draws from a row: the winner of the race at (FOR_TOKEN, position), sampling/rng.h. It cannot be found again in a row
+// that lacks entries.
+struct drawn {
+    int32_t position, token; // token -1: not known
+};
+
 // Appends a row to a step's rows, not compressed yet. keep: entries, or ROWS_FULL. also (n): tokens whose entries are kept in any case.
-void row_pack(const float *row, int vocab, int keep, const int32_t *also, int n, struct text *to);
+void row_pack(const float *row, int vocab, int keep, const int32_t *also, int n, struct drawn drawn, struct text *to);
 // Compresses a step's rows; the caller frees the result. *bytes: its size.
 void *rows_pack(const struct text *rows, int vocab, size_t *bytes);
 
@@ -22,7 +28,7 @@ struct kept_row {
     int32_t *token; // (n) ascending
     float *p;       // (n)
     double rest;    // mass of the entries that are not kept, on the grid of probabilities (core/grid.h); 0: all are
-    float bound;    // none of them is larger
+    struct drawn drawn;
 };
 
 struct unpacked_rows { // initialize with { 0 }

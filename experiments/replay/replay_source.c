@@ -1,9 +1,7 @@
 #include "experiments/replay/replay_source.h"
 
-#include <math.h>
 #include <stddef.h>
 
-#include "core/acceptance.h"
 #include "experiments/replay/recorded_drafts.h"
 
 static bool source_accept(struct rng *self, double num, double den, struct address at)
@@ -18,47 +16,13 @@ static int source_pick(struct rng *self, const double *weight, int n, struct add
     return s->philox.rng.pick(&s->philox.rng, weight, n, at);
 }
 
-static double race_uniform(const struct philox *p, struct address at, int token) // as in rng.c: never 0
-{
-    return philox_uniform(p->seed, p->sequence, at, (uint32_t)token) + 0x1p-54;
-}
-
-// The winner among the entries that are there; its time.
-static int kept_winner(const struct philox *p, const struct kept_row *r, struct address at, double *best)
-{
-    int winner = r->token[0];
-    *best = INFINITY;
-    for (int i = 0; i < r->n; i++) {
-        const double u = race_uniform(p, at, r->token[i]), w = grid_round((double)r->p[i]);
-        const double time = w > 0 ? race_time(u, w) : INFINITY;
-        if (time < *best) {
-            *best = time;
-            winner = r->token[i];
-        }
-    }
-    return winner;
-}
-
-static int incomplete_race(struct replay_source *s, const struct kept_row *r, int n, struct address at)
-{
-    double best;
-    const int winner = kept_winner(&s->philox, r, at, &best);
-    const double most = fmin((double)r->bound, r->rest), margin = 1 + 0x1p-40;
-    for (int x = 0, i = 0; x < n && !s->uncertain; x++) {
-        if (i < r->n && r->token[i] == x)
-            i++;
-        else
-            s->uncertain = race_may_win(race_uniform(&s->philox, at, x), most, best * margin);
-    }
-    return winner;
-}
-
 static int source_pick_row(struct rng *self, const float *weight, int n, struct address at)
 {
     struct replay_source *s = (struct replay_source *)self;
     const struct kept_row *r = at.purpose == FOR_TOKEN ? recorded_row_of(s->rows, weight) : NULL;
-    if (r != NULL && r->rest > 0)
-        return incomplete_race(s, r, n, at);
+    if (r != NULL && r->rest > 0 && r->drawn.token >= 0 && r->drawn.position == at.position)
+        return r->drawn.token;
+    s->uncertain = s->uncertain || (r != NULL && r->rest > 0);
     return s->philox.rng.pick_row(&s->philox.rng, weight, n, at);
 }
 
