@@ -480,25 +480,30 @@ static bool read_experiment(struct experiment *e, struct error *err)
            read_prompts(e, err);
 }
 
+static struct experiment *read_or_free(struct experiment *e, struct error *err)
+{
+    if (e->file != NULL && read_experiment(e, err))
+        return e;
+    experiment_free(e);
+    return NULL;
+}
+
 struct experiment *experiment_of(struct settings *file, const char *path, const char *folder, struct error *err)
 {
     struct experiment *e = xcalloc(1, sizeof(*e));
     e->path = xstrdup(path);
     e->folder = xstrdup(folder);
     e->file = file;
-    if (read_experiment(e, err))
-        return e;
-    experiment_free(e);
-    return NULL;
+    return read_or_free(e, err);
 }
 
 struct experiment *experiment_load(const char *path, struct error *err)
 {
-    struct settings *file = yaml_read(path, err);
-    char *folder = folder_of(path);
-    struct experiment *e = file != NULL ? experiment_of(file, path, folder, err) : NULL;
-    free(folder);
-    return e;
+    struct experiment *e = xcalloc(1, sizeof(*e));
+    e->path = xstrdup(path);
+    e->folder = folder_of(path);
+    e->file = yaml_read(e->path, err); // its settings borrow the path
+    return read_or_free(e, err);
 }
 
 static void free_entries(struct entries *s)
