@@ -14,6 +14,8 @@ static const struct {
     { "run", "run the experiment in a YAML file, store every step in a database", command_run },
     { "report", "tables of the results in a database", command_report },
     { "predict", "predicted speedups beside measured ones, and bounds", command_predict },
+    { "replay", "other rules, lengths and trees on recorded drafts, without a model", command_replay },
+    { "repro", "run a stored run again: is it the same, within its interval?", command_repro },
     { "generate", "decode one prompt with a drafter, streaming the text", command_generate },
     { "tokenize", "text to token ids, and back", command_tokenize },
     { "score", "log-probabilities and perplexity of given texts", command_score },

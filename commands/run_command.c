@@ -59,7 +59,7 @@ static int run(const struct usage *u, const struct experiment *e, const char *db
 int command_run(int argc, char **argv)
 {
     const char *db = "results.db";
-    bool dry = false, mix = false;
+    bool dry = false, mix = false, no_probe = false;
     const struct flag flags[] = {
         { "db", FLAG_TEXT, &db, "FILE", "database for the results; default: results.db", 0, 0 },
         { "dry-run", FLAG_ON, &dry, NULL, "only print the cells, what is done of each, memory\nand the estimated time",
@@ -67,6 +67,7 @@ int command_run(int argc, char **argv)
         { "mix", FLAG_ON, &mix, NULL,
           "resume runs with texts of another revision or instruction\nset; bits may differ, and both are recorded", 0,
           0 },
+        { "no-probe", FLAG_ON, &no_probe, NULL, "do not measure memory and processors before the first text", 0, 0 },
         { 0 },
     };
     const struct usage u = {
@@ -89,6 +90,7 @@ int command_run(int argc, char **argv)
     if (e == NULL)
         return usage_fail(&u, "%s", err.text);
     e->mix = mix;
+    e->probe = !no_probe;
     status = dry ? dry_run(&u, e, db) : run(&u, e, db);
     experiment_free(e);
     return status;

@@ -43,7 +43,7 @@ int draft_max_depth(const struct draft *d)
 
 unsigned takes_missing(unsigned takes, unsigned made)
 {
-    unsigned beyond = made & ~takes & ~(unsigned)SHARES_RANDOMNESS;
+    unsigned beyond = made & ~takes & ~(unsigned)(SHARES_RANDOMNESS | CONTINUES);
     return takes & TAKES_TREES ? beyond & ~(unsigned)TAKES_CHAINS : beyond;
 }
 

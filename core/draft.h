@@ -51,6 +51,9 @@ enum takes {
     TAKES_TREES = 16,              // any tree, several chains included
     SHARES_RANDOMNESS =
         32, // of a drafter: tokens drawn at the addresses of a drafter-invariant rule; any rule takes them
+    // Of a drafter: if its drafts are chains, what lies below a node of a draft is the beginning of the draft from that node, if its tokens are deterministic
+    // or the temperature is 0. A replay relies on it (experiments/replay)
+    CONTINUES = 64,
 };
 unsigned takes_missing(unsigned takes, unsigned made); // the kinds in `made` that `takes` does not cover
 

@@ -130,7 +130,7 @@ static unsigned all_make(const struct settings *of, const struct part_form *f, e
     const bool ok = read_parts(of, f, part, &n, &ignored);
     *memory = DRAFTS_OF_TEXT;
     for (int i = 0; i < n && ok; i++) {
-        makes |= drafter_makes(part[i].type, part[i].options);
+        makes |= drafter_makes(part[i].type, part[i].options) & ~(unsigned)CONTINUES;
         const enum draft_memory own = drafter_remembers(part[i].type, part[i].options);
         *memory = own > *memory ? own : *memory;
     }

@@ -564,7 +564,7 @@ static bool small_check(const void *options, struct error *err)
 static unsigned small_makes(const void *options)
 {
     const struct small_options *o = options;
-    return o->vocabulary == RETOKENIZE ? TAKES_DETERMINISTIC : tree_options_kinds(&o->tree);
+    return o->vocabulary == RETOKENIZE ? TAKES_DETERMINISTIC : tree_options_kinds(&o->tree) | CONTINUES;
 }
 
 // clang-format off

@@ -19,6 +19,7 @@
 #include "core/settings.h"
 #include "drafters/drafter.h"
 #include "experiments/cells.h"
+#include "experiments/replay/packed_rows.h"
 #include "kernels/backend.h"
 #include "models/model.h"
 
@@ -77,8 +78,12 @@ static struct settings *cell_settings(const struct loaded_experiment *o, struct 
     settings_put(s, "limits", limits_settings(o));
     put_int(s, "seed", (long long)e->seed);
     put_text(record, "trials", e->trials ? "true" : "false");
-    if (e->expected) // only if set, so that cells without it keep their hash
+    if (e->expected) // this and the next only if set, so that cells without it keep their hash
         put_text(record, "expected", "true");
+    if (e->rows == ROWS_FULL)
+        put_text(record, "rows", "full");
+    else if (e->rows != ROWS_NONE)
+        put_int(record, "rows", e->rows);
     settings_put(s, "record", record);
     settings_put(cells, "sampling", settings_copy(e->sampling.entry[cell.sampling].settings));
     settings_put(cells, "batch", settings_copy(e->batch.entry[cell.batch].settings));
@@ -115,6 +120,9 @@ struct identity cell_identity(const struct loaded_experiment *o, struct cell cel
     write_identity(o, d->identity, s, id.hash);
     write_identity(o, (struct hash){ 0 }, shared, id.peers);
     hash_write(o->weights, id.target_hash);
+    hash_write(model_identity(o->target.model), id.config_hash);
+    if (o->target.tokenizer != NULL)
+        hash_write(tokenizer_hash(o->target.tokenizer), id.tokenizer_hash);
     if (!hash_is_none(d->identity))
         hash_write(d->identity, id.drafter_hash);
     settings_write(s, &own);

@@ -50,11 +50,13 @@ struct experiment {
     char **stop; // (n_stop)
     uint64_t seed;
     int repeat;
-    bool trials;        // record table trial
-    bool expected;      // record E[accepted | draft] under every rule (table step_rule)
+    bool trials;   // record table trial
+    bool expected; // record E[accepted | draft] under every rule (table step_rule)
+    int rows; // record drafts with their rows (table draft): entries of a row, or ROWS_NONE or ROWS_FULL (packed_rows.h)
     bool share_prompts; // the cells of a pair compute a prompt once (verifier/target_cache.h)
-    bool mix;           // set by the command, not the file: resume runs where bits may differ (results/environment.h)
-    bool none_added;    // `none` was added: the baseline of every speedup
+    bool probe;      // set by the command, not the file: measure the machine before the first text (table environment)
+    bool mix;        // set by the command, not the file: resume runs where bits may differ (results/environment.h)
+    bool none_added; // `none` was added: the baseline of every speedup
     struct entries sampling, batch, rule, drafter;
 };
 
@@ -78,10 +80,11 @@ struct loaded_experiment { // initialize with { 0 }; do not move while open
     struct chat_format chat; // of prompts that are rendered as a chat
     int context;
     struct text_ends ends;
-    char *processor; // "AMD EPYC 7B13"; then what a device has given up since (backend.log)
-    char *given_up;  // the last of these sentences, until the runner has reported it; NULL: none
-    int longest;     // tokens of the longest first turn
-    int64_t tokens;  // of all first turns
+    char *processor;                        // "AMD EPYC 7B13"; then what a device has given up since (backend.log)
+    double read, read_one, round_trip, mhz; // of struct environment; 0: not measured
+    char *given_up;                         // the last of these sentences, until the runner has reported it; NULL: none
+    int longest;                            // tokens of the longest first turn
+    int64_t tokens;                         // of all first turns
 };
 
 // Opens the target and checks every prompt; the error for one that does not fit the context names it. rows: max rows of a pass.
@@ -98,9 +101,11 @@ struct identity {                           // identifies a cell in the database
     char *settings;                         // an experiment file of this one cell, on one line, every default resolved
     char hash[HASH_TEXT], peers[HASH_TEXT]; // of the settings and inputs; peers: without drafter and rule
     char target_hash[HASH_TEXT];            // of the target's weights
-    char drafter_hash[HASH_TEXT];           // of the drafter's weights and configuration; "": none
-    char *arithmetic; // "avx2, 2 threads": the target's device, and the drafter's if it has another
-    char *machine;    // the processor, then arithmetic
+    char config_hash[HASH_TEXT],
+        tokenizer_hash[HASH_TEXT]; // of the target: weights and configuration; "": it has no tokenizer
+    char drafter_hash[HASH_TEXT];  // of the drafter's weights and configuration; "": none
+    char *arithmetic;              // "avx2, 2 threads": the target's device, and the drafter's if it has another
+    char *machine;                 // the processor, then arithmetic
 };
 
 struct identity cell_identity(const struct loaded_experiment *o, struct cell cell, const struct drafter *d);

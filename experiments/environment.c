@@ -6,8 +6,10 @@
 
 #include "core/digest.h"
 #include "core/error.h"
+#include "experiments/machine.h"
 #include "experiments/paired_run.h"
 #include "formats/file.h"
+#include "kernels/cpu/probe.h"
 #include "revision.h"
 
 // The one file that includes revision.h, which changes with every commit: a build recompiles nothing else for it.
@@ -42,7 +44,23 @@ const char *program_version(void)
 
 struct environment environment_of(const struct loaded_experiment *o, const struct cell_runner *c)
 {
-    return (struct environment){ o->processor, c->identity.arithmetic, speclab_revision() };
+    return (struct environment){
+        o->processor, c->identity.arithmetic, speclab_revision(), o->read, o->read_one, o->round_trip, o->mhz
+    };
+}
+
+// Takes about a second.
+static void probe_machine(struct loaded_experiment *o)
+{
+    struct prober *p = prober_create(o->e->threads);
+    if (p == NULL)
+        return;
+    const struct machine_state s = machine_state_probe(p, o->e->threads);
+    prober_destroy(p);
+    o->read = s.all;
+    o->read_one = s.one;
+    o->round_trip = s.round_trip;
+    o->mhz = machine_mhz();
 }
 
 bool environment_check(struct runner *r, struct cell_runner *c, struct error *err)
@@ -55,5 +73,7 @@ bool environment_check(struct runner *r, struct cell_runner *c, struct error *er
     if (change != NULL)
         progress_line(&r->progress, "%s", change);
     free(change);
+    if (c->environment_checked && r->e->probe && r->loaded.read == 0)
+        probe_machine(&r->loaded);
     return c->environment_checked;
 }

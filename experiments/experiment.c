@@ -18,6 +18,7 @@
 #include "drafters/drafter.h"
 #include "drafters/length.h"
 #include "experiments/cells.h"
+#include "experiments/replay/packed_rows.h"
 #include "experiments/yaml.h"
 #include "kernels/devices.h"
 #include "models/paths.h"
@@ -287,9 +288,25 @@ static bool read_limits(struct experiment *e, struct error *err)
            read_bool(s, "ignore_end", &e->ignore_end, err) && (stop == NULL || read_stops(e, stop, err));
 }
 
+// `full`, or how many entries of a row are kept.
+static bool read_rows(struct experiment *e, const struct settings *s, struct error *err)
+{
+    long long n = 0;
+    if (s != NULL && s->kind == SETTINGS_SCALAR && strcmp(s->text, "full") == 0) {
+        e->rows = ROWS_FULL;
+        return true;
+    }
+    if (s != NULL && (s->kind != SETTINGS_SCALAR || *s->text < '0' || *s->text > '9'))
+        return settings_fail(err, s, "rows: expected full, or the number of entries of a row, found %s", described(s));
+    if (s != NULL && !settings_int(s, "rows", 1, MAX_CONTEXT, &n, err))
+        return false;
+    e->rows = (int)n;
+    return true;
+}
+
 static bool read_numbers(struct experiment *e, struct error *err)
 {
-    static const char *const keys[] = { "trials", "expected", NULL };
+    static const char *const keys[] = { "trials", "expected", "rows", NULL };
     const struct settings *seed = settings_get(e->file, "seed"), *record = settings_get(e->file, "record");
     long long v = 0;
     if (seed != NULL && !settings_int(seed, "seed", 0, LLONG_MAX, &v, err))
@@ -299,8 +316,9 @@ static bool read_numbers(struct experiment *e, struct error *err)
     e->share_prompts = true;
     return read_int(e->file, "repeat", 1, MAX_REPEATS, &e->repeat, err) &&
            read_bool(e->file, "share_prompts", &e->share_prompts, err) &&
-           (record == NULL || (is_map_of(record, "record", keys, err) && read_bool(record, "trials", &e->trials, err) &&
-                               read_bool(record, "expected", &e->expected, err)));
+           (record == NULL ||
+            (is_map_of(record, "record", keys, err) && read_bool(record, "trials", &e->trials, err) &&
+             read_bool(record, "expected", &e->expected, err) && read_rows(e, settings_get(record, "rows"), err)));
 }
 
 // ---- cells
@@ -457,10 +475,26 @@ static bool read_experiment(struct experiment *e, struct error *err)
 {
     static const char *const keys[] = { "name",   "target", "threads", "prompts",       "limits", "seed",
                                         "repeat", "record", "cells",   "share_prompts", NULL };
-    e->file = yaml_read(e->path, err);
-    return e->file != NULL && is_map_of(e->file, "an experiment", keys, err) && read_name(e, err) &&
-           read_threads(e, err) && read_limits(e, err) && read_numbers(e, err) && read_cells(e, err) &&
-           read_target(e, err) && read_prompts(e, err);
+    return is_map_of(e->file, "an experiment", keys, err) && read_name(e, err) && read_threads(e, err) &&
+           read_limits(e, err) && read_numbers(e, err) && read_cells(e, err) && read_target(e, err) &&
+           read_prompts(e, err);
+}
+
+static struct experiment *read_or_free(struct experiment *e, struct error *err)
+{
+    if (e->file != NULL && read_experiment(e, err))
+        return e;
+    experiment_free(e);
+    return NULL;
+}
+
+struct experiment *experiment_of(struct settings *file, const char *path, const char *folder, struct error *err)
+{
+    struct experiment *e = xcalloc(1, sizeof(*e));
+    e->path = xstrdup(path);
+    e->folder = xstrdup(folder);
+    e->file = file;
+    return read_or_free(e, err);
 }
 
 struct experiment *experiment_load(const char *path, struct error *err)
@@ -468,10 +502,8 @@ struct experiment *experiment_load(const char *path, struct error *err)
     struct experiment *e = xcalloc(1, sizeof(*e));
     e->path = xstrdup(path);
     e->folder = folder_of(path);
-    if (read_experiment(e, err))
-        return e;
-    experiment_free(e);
-    return NULL;
+    e->file = yaml_read(e->path, err); // its settings borrow the path
+    return read_or_free(e, err);
 }
 
 static void free_entries(struct entries *s)

@@ -5,9 +5,12 @@
 
 struct error;
 struct experiment;
+struct settings;
 struct store;
 
 struct experiment *experiment_load(const char *path, struct error *err);
+// Of settings that are parsed, which it owns from then on, also after failure; the names of their files must stay. path: for messages.
+struct experiment *experiment_of(struct settings *file, const char *path, const char *folder, struct error *err);
 void experiment_free(struct experiment *e);
 // Prints cells, memory and estimated time without running anything. s: for times and stored results; NULL: none.
 bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, struct error *err);

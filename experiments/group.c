@@ -10,6 +10,7 @@
 #include "drafters/drafter.h"
 #include "experiments/cells.h"
 #include "experiments/expectation.h"
+#include "experiments/replay/packed_rows.h"
 #include "experiments/recorder.h"
 #include "models/model.h"
 #include "verifier/target_cache.h"
@@ -67,7 +68,9 @@ static bool open_cell_drafter(struct cell_runner *c, struct loaded_experiment *o
     if (!cell_read(&c->pairing, e, c->cell, err))
         return false;
     c->recorder = recorder_create(experiment_batch(e, c->cell.batch), e->trials);
-    if (records_expected(c, e))
+    if (!c->none)
+        recorder_set_rows(c->recorder, e->rows);
+    if (records_expected(c, e) || (e->rows != ROWS_NONE && !c->none))
         c->pairing.observer = recorder_observer(c->recorder);
     const bool ok = open_drafter(&c->pairing, o, c->cell, err);
     *rows = c->pairing.rows;

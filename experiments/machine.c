@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -131,6 +132,21 @@ static const char *value_of(const char *line, const char *name)
     return colon != NULL && strncmp(line, name, n) == 0 && strspn(line + n, " \t") == (size_t)(colon - line) - n
                ? colon + 1 + strspn(colon + 1, " \t")
                : NULL;
+}
+
+double machine_mhz(void)
+{
+    char line[256];
+    double mhz = 0;
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    while (f != NULL && mhz == 0 && fgets(line, sizeof(line), f) != NULL && line[0] != '\n') {
+        line[strcspn(line, "\n")] = '\0';
+        const char *value = value_of(line, "cpu MHz");
+        mhz = value != NULL ? strtod(value, NULL) : 0;
+    }
+    if (f != NULL)
+        fclose(f);
+    return mhz;
 }
 
 // Reads the first processor's block.

@@ -35,6 +35,8 @@ struct load load_begin(const pid_t *group, int n);
 // In processors: 0.08 is 8 % of one. NAN: the time is too short, because the kernel counts in hundredths of a second.
 double load_foreign(const struct load *begun);
 
+// Clock of the first processor, from /proc/cpuinfo; 0: the kernel does not say.
+double machine_mhz(void);
 // "AMD EPYC (family 26, model 2)", from /proc/cpuinfo; the caller frees it. In a virtual machine the name alone may denote several
 // generations.
 char *machine_processor(void);

@@ -24,10 +24,10 @@ enum { WARM_PROMPT = 64, WARM_TOKENS = 8 }; // a discarded decode before a cell'
 enum { REFILLS = 8 };                       // prompts of a paired run, for each of several slots
 
 // MAX_PROMPTS, MAX_TURNS and MAX_REPEATS keep the three within 18, 6 and 8 bits.
-static int64_t sequence_number(const struct prompt *p, int turn, int repeat)
+int64_t sequence_number(int64_t prompt, int turn, int repeat)
 {
-    assert(p->number < MAX_PROMPTS && turn < MAX_TURNS && repeat < MAX_REPEATS);
-    return (int64_t)p->number << 14 | (int64_t)turn << 8 | repeat;
+    assert(prompt < MAX_PROMPTS && turn < MAX_TURNS && repeat < MAX_REPEATS);
+    return prompt << 14 | (int64_t)turn << 8 | repeat;
 }
 
 // ---- one cell
@@ -45,7 +45,7 @@ static bool warm_up(const struct runner *r, struct cell_runner *c, const struct 
     struct ids ids = { 0 };
     bool ok = prompt_token_ids(&r->loaded.target, &r->loaded.chat, p, NULL, 0, &ids, err);
     struct assignment a = {
-        .sequence = sequence_number(p, 0, 0),
+        .sequence = sequence_number(p->number, 0, 0),
         .prompt = ids.id,
         .n = ids.n < WARM_PROMPT ? (int)ids.n : WARM_PROMPT,
         .limit = WARM_TOKENS,
@@ -64,7 +64,7 @@ static bool start_turn(const struct runner *r, struct cell_runner *c, struct con
     struct ids ids = { 0 };
     bool ok = conversation_ids(t, &r->loaded, &ids, err);
     struct assignment a = {
-        .sequence = sequence_number(t->prompt, t->turn, repeat),
+        .sequence = sequence_number(t->prompt->number, t->turn, repeat),
         .prompt = ids.id,
         .n = (int)ids.n,
         .limit = r->e->new_tokens,
@@ -136,7 +136,7 @@ static bool store_finished_turns(struct runner *r, struct cell_runner *c, struct
     for (int64_t number; (number = recorder_take(c->recorder, &row)) >= 0;) {
         int i = 0;
         while (!conversation[i].under_way ||
-               sequence_number(conversation[i].prompt, conversation[i].turn, o->repeat) != number)
+               sequence_number(conversation[i].prompt->number, conversation[i].turn, o->repeat) != number)
             i++;
         if (!store_one_turn(r, c, &conversation[i], o, &row, err))
             return false;

@@ -28,6 +28,8 @@ struct paired_run {
     struct due *due;                   // (cells, n) what is decoded (plan.h)
 };
 
+// Selects the random numbers of a text. prompt: its position in the file.
+int64_t sequence_number(int64_t prompt, int turn, int repeat);
 // Prompts of one paired run: with several slots enough to refill each of them several times, as a cell's last texts leave slots empty.
 int paired_run_prompts(int batch);
 // The paired run of the prompts that start at `first`, a multiple of paired_run_prompts.

@@ -1,4 +1,4 @@
-// recorder.c - records steps: each slot has arrays of steps, trials and expectations, reused for the slot's next sequence.
+// recorder.c - records steps: each slot has arrays of steps, trials, expectations and drafts with their rows, reused for the slot's next sequence.
 #include "experiments/recorder.h"
 
 #include <assert.h>
@@ -10,7 +10,9 @@
 #include "core/memory.h"
 #include "drafters/drafter.h"
 #include "experiments/expectation.h"
+#include "experiments/replay/packed_rows.h"
 #include "engine/transcript.h"
+#include "sampling/rng.h"
 #include "verifier/rules/rule.h"
 
 struct recording { // of one sequence
@@ -26,6 +28,8 @@ struct recording { // of one sequence
     size_t n_sources, sources_capacity;
     struct source_row *by_source; // (by_source_capacity) of recorder_take
     size_t by_source_capacity;
+    struct draft_row *draft; // (n_drafts) of each step, with arrays of their own; empty unless rows are recorded
+    size_t n_drafts, drafts_capacity;
     int32_t *token; // (n)
     int n;
     int64_t prefill_ns, decode_ns, wall_ns;
@@ -33,16 +37,19 @@ struct recording { // of one sequence
     const char *stop;
 };
 
-struct pending_expectation { // of a verified step that is not reported yet; reused by the next step with this draft
+struct pending_step { // a verified step that is not reported yet; reused by the next step with this draft
     const struct draft *draft;
     struct expectation expectation;
+    struct text rows; // not compressed yet
 };
 
 struct recorder {
     int slots;
     bool trials;
-    struct expecter *expecter;           // NULL: expectations are not recorded
-    struct pending_expectation *pending; // (n_pending)
+    struct expecter *expecter;    // NULL: expectations are not recorded
+    int rows;                     // entries of a row that are recorded, ROWS_FULL or ROWS_NONE
+    int vocab;                    // of the rows
+    struct pending_step *pending; // (n_pending)
     int n_pending;
     struct recording *recording; // (slots)
     int parts;                   // of the drafter
@@ -114,23 +121,95 @@ static void record_trials(const struct recorder *r, struct recording *g, const s
     }
 }
 
-static struct expectation *expectation_of(const struct recorder *r, const struct draft *d)
+static struct pending_step *pending_of(const struct recorder *r, const struct draft *d)
 {
     for (int i = 0; i < r->n_pending; i++)
         if (r->pending[i].draft == d)
-            return &r->pending[i].expectation;
+            return &r->pending[i];
     return NULL;
 }
 
-static void compute_expectation(void *self, const struct verified *j)
+// The token that rule `match` draws after a node, which rows with missing entries do not tell.
+static struct drawn draw_of(const struct recorder *r, const struct verified *j, int node)
+{
+    struct rng *rng = j->request->rng;
+    const struct address at = { FOR_TOKEN, rng->root + draft_depth(j->request->draft, node) + 1, 0 };
+    return r->rows == ROWS_FULL || rng->pick_row == NULL
+               ? (struct drawn){ -1, -1 }
+               : (struct drawn){ at.position, rng->pick_row(rng, j->p->row(j->p, node), r->vocab, at) };
+}
+
+// p of every node, then q of every node with children that were drawn from it.
+static void pack_rows(struct recorder *r, const struct verified *j, struct text *to)
+{
+    const struct draft *d = j->request->draft;
+    r->vocab = j->p->vocab;
+    to->n = 0;
+    for (int row = 0; row < 2 * d->n; row++) {
+        const int node = row % d->n;
+        int32_t child[MAX_NODES];
+        int n = 0, sampled = 0;
+        for (int c = draft_next_child(d, node, node); c >= 0; c = draft_next_child(d, node, c)) {
+            child[n++] = d->token[c];
+            sampled += d->proposal[c] != DETERMINISTIC;
+        }
+        if (row < d->n)
+            row_pack(j->p->row(j->p, node), r->vocab, r->rows, child, n, draw_of(r, j, node), to);
+        else if (sampled > 0)
+            row_pack(d->q->row(d->q, node), r->vocab, r->rows, child, n, (struct drawn){ -1, -1 }, to);
+    }
+}
+
+static void observe(void *self, const struct verified *j)
 {
     struct recorder *r = self;
-    const struct draft *d = j->request->draft;
-    if (expectation_of(r, d) == NULL) {
+    struct pending_step *p = pending_of(r, j->request->draft);
+    if (p == NULL) {
         r->pending = xrealloc(r->pending, (size_t)(r->n_pending + 1) * sizeof(*r->pending));
-        r->pending[r->n_pending++].draft = d;
+        p = &r->pending[r->n_pending++];
+        *p = (struct pending_step){ .draft = j->request->draft };
     }
-    expect(r->expecter, j, expectation_of(r, d));
+    if (r->expecter != NULL)
+        expect(r->expecter, j, &p->expectation);
+    if (r->rows != ROWS_NONE)
+        pack_rows(r, j, &p->rows);
+}
+
+static void *copy_of(const void *from, size_t bytes)
+{
+    return memcpy(xmalloc(bytes + 1), from, bytes);
+}
+
+static void record_draft(const struct recorder *r, struct recording *g, const struct step *s, const struct text *rows)
+{
+    const size_t nodes = (size_t)s->draft->n, ids = nodes * sizeof(int32_t);
+    if (g->n_drafts == g->drafts_capacity) {
+        g->drafts_capacity = next_capacity(g->drafts_capacity, g->n_drafts + 1);
+        g->draft = xrealloc(g->draft, g->drafts_capacity * sizeof(*g->draft));
+    }
+    struct draft_row *to = &g->draft[g->n_drafts++];
+    *to = (struct draft_row){ .position = s->position,
+                              .n = s->draft->n,
+                              .token = copy_of(s->draft->token, ids),
+                              .parent = copy_of(s->draft->parent, ids),
+                              .proposal = copy_of(s->draft->proposal, nodes),
+                              .n_out = s->advance->n,
+                              .out = copy_of(s->advance->token, (size_t)s->advance->n * sizeof(int32_t)),
+                              .entries = r->rows == ROWS_FULL ? 0 : r->rows };
+    to->rows = rows_pack(rows, r->vocab, &to->bytes);
+}
+
+static void free_drafts(struct recording *g)
+{
+    for (size_t i = 0; i < g->n_drafts; i++) {
+        const struct draft_row *d = &g->draft[i];
+        free((void *)d->token);
+        free((void *)d->parent);
+        free((void *)d->proposal);
+        free((void *)d->out);
+        free((void *)d->rows);
+    }
+    g->n_drafts = 0;
 }
 
 static void record_expected(struct recording *g, const struct expectation *x)
@@ -156,9 +235,12 @@ static void record_step(void *self, const struct step *s)
         record_trials(r, g, s);
     if (r->parts > 0)
         record_sources(g, s);
-    const struct expectation *x = expectation_of(r, s->draft);
+    const struct pending_step *p = pending_of(r, s->draft);
+    const struct expectation *x = p != NULL && r->expecter != NULL ? &p->expectation : NULL;
     if (x != NULL)
         record_expected(g, x);
+    if (r->rows != ROWS_NONE)
+        record_draft(r, g, s, &p->rows);
     if (g->n_steps == g->steps_capacity) {
         g->steps_capacity = next_capacity(g->steps_capacity, g->n_steps + 1);
         g->step = xrealloc(g->step, g->steps_capacity * sizeof(*g->step));
@@ -217,11 +299,15 @@ void recorder_destroy(struct recorder *r)
         free(r->recording[i].source);
         free(r->recording[i].by_source);
         free(r->recording[i].token);
+        free_drafts(&r->recording[i]);
+        free(r->recording[i].draft);
     }
     for (int i = 0; r->parts > 0 && i < 1 << r->parts; i++)
         free(r->source_name[i]);
     free(r->source_name);
     expecter_destroy(r->expecter);
+    for (int i = 0; i < r->n_pending; i++)
+        free(r->pending[i].rows.s);
     free(r->recording);
     free(r->pending);
     free(r);
@@ -234,12 +320,17 @@ struct listener recorder_listener(struct recorder *r)
 
 struct step_observer recorder_observer(struct recorder *r)
 {
-    return (struct step_observer){ .verified = compute_expectation, .self = r };
+    return (struct step_observer){ .verified = observe, .self = r };
 }
 
 void recorder_set_expecter(struct recorder *r, struct expecter *e)
 {
     r->expecter = e;
+}
+
+void recorder_set_rows(struct recorder *r, int entries)
+{
+    r->rows = entries;
 }
 
 void recorder_set_drafter(struct recorder *r, const struct drafter *d)
@@ -265,6 +356,7 @@ void recorder_begin(struct recorder *r, int64_t sequence)
     g->state = RECORDING;
     g->sequence = sequence;
     g->n_steps = g->n_trials = g->n_expected = g->n_sources = 0;
+    free_drafts(g);
 }
 
 // The draft tokens of a step by source. left: tokens of the text that earlier steps did not add (results/facts.c).
@@ -313,6 +405,7 @@ int64_t recorder_take(struct recorder *r, struct sequence_row *to)
         for (size_t s = 0; s < g->n_steps; s++) { // the arrays are not reallocated any more
             g->step[s].trial = g->trial != NULL ? g->trial + trial : NULL;
             g->step[s].by_rule = g->expected != NULL ? g->expected + expected : NULL;
+            g->step[s].draft = g->n_drafts > 0 ? &g->draft[s] : NULL;
             trial += (size_t)g->step[s].n_trials;
             expected += (size_t)g->step[s].n_by_rule;
         }

@@ -43,11 +43,21 @@ static bool find_row(struct runner *r, const struct group *g, struct cell_runner
 {
     const struct experiment *e = r->e;
     char *prompts = cell_prompts(&r->loaded);
+    char *folder = realpath(e->folder, NULL), *model = realpath(r->loaded.target.path, NULL),
+         *prompts_path = realpath(e->prompts.path, NULL);
+    struct text file = { 0 };
+    settings_write(e->file, &file);
     struct run_row row = {
         .experiment = e->name,
         .cell = c->identity.hash,
         .peers = c->identity.peers,
         .settings = c->identity.settings,
+        .file = file.s,
+        .folder = folder,
+        .model_path = model,
+        .prompts_path = prompts_path,
+        .config_hash = c->identity.config_hash,
+        .tokenizer_hash = c->identity.tokenizer_hash[0] != '\0' ? c->identity.tokenizer_hash : NULL,
         .target = e->target,
         .drafter = e->drafter.entry[c->cell.drafter].shown,
         .rule = e->rule.entry[c->cell.rule].shown,
@@ -70,6 +80,10 @@ static bool find_row(struct runner *r, const struct group *g, struct cell_runner
     };
     bool ok = store_run(r->store, &row, &c->run, err) && report_changed_inputs(r, c, err);
     free(prompts);
+    free(folder);
+    free(model);
+    free(prompts_path);
+    free(file.s);
     return ok;
 }
 

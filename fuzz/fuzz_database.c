@@ -322,7 +322,7 @@ static char *some_statement(void)
     case 2:
         return fuzz_below(2) ? xformat("DROP TABLE \"%s\"", c->table) : xformat("DROP VIEW run_summary");
     case 3:
-        return xformat("PRAGMA user_version = %d", (int)fuzz_below(12) - 1);
+        return xformat("PRAGMA user_version = %d", (int)fuzz_below(13) - 1);
     case 4:
         return xformat("UPDATE sqlite_schema SET sql = replace(sql, '%s', 'x') WHERE name = '%s'", c->name, c->table);
     case 5:

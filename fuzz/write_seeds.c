@@ -13,6 +13,7 @@
 #include "experiments/experiment.h"
 #include "fuzz/fuzz.h"
 #include "models/config.h"
+#include "experiments/replay/packed_rows.h"
 #include "models/packed_cache.h"
 #include "models/weights.h"
 #include "results/exact_rows.h"
@@ -110,6 +111,33 @@ static void write_packed_caches(void)
     free(from);
 }
 
+// As fuzz_rows.c has them: a draft of a sampled token and one below it, its rows, compressed and not.
+static void write_rows(void)
+{
+    enum { VOCAB = 16 };
+    static const char draft[] = { 2, 0, 0, 0, 3, 0, 1, 5, 1, 0 }; // nodes - 1; token, parent, proposal of each
+    static const int32_t child[] = { 3, 5 };
+    float p[VOCAB];
+    struct text rows = { 0 }, t = { 0 };
+    size_t bytes;
+    for (int i = 0; i < VOCAB; i++)
+        p[i] = 1.0f / VOCAB;
+    for (int i = 0; i < 4; i++) // p of three nodes, q of the root
+        row_pack(p, VOCAB, i < 2 ? ROWS_FULL : 4, child, 2, (struct drawn){ -1, -1 }, &rows);
+    void *packed = rows_pack(&rows, VOCAB, &bytes);
+    for (int compress = 0; compress < 2; compress++) {
+        const char flags = (char)compress;
+        t.n = 0;
+        text_add(&t, &flags, 1);
+        text_add(&t, draft, sizeof(draft));
+        text_add(&t, compress ? rows.s : packed, compress ? rows.n : bytes);
+        put_text("rows", compress ? "raw" : "packed", &t);
+    }
+    free(packed);
+    free(rows.s);
+    free(t.s);
+}
+
 static void write_database(void)
 {
     static const char yaml[] =
@@ -167,6 +195,7 @@ int main(int argc, char **argv)
     write_words();
     write_heads();
     write_packed_caches();
+    write_rows();
     write_database();
     test_directory_remove();
     return 0;

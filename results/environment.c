@@ -15,8 +15,8 @@ static const char last_sql[] =
 static const char delete_sql[] =
     "DELETE FROM environment WHERE run = ?1 AND NOT EXISTS (SELECT 1 FROM sequence WHERE run = ?1)";
 static const char insert_sql[] =
-    "INSERT INTO environment (run, since, processor, arithmetic, revision)"
-    " SELECT ?1, (SELECT started FROM pair WHERE id = ?2), ?3, ?4, ?5 WHERE (?3, ?4, ?5) IS NOT"
+    "INSERT INTO environment (run, since, processor, arithmetic, revision, read_bytes_per_s, read_one_bytes_per_s, round_trip_ns, mhz)"
+    " SELECT ?1, (SELECT started FROM pair WHERE id = ?2), ?3, ?4, ?5, nullif(?6, 0), nullif(?7, 0), nullif(?8, 0), nullif(?9, 0) WHERE (?3, ?4, ?5) IS NOT"
     " (SELECT processor, arithmetic, revision FROM environment WHERE run = ?1 ORDER BY id DESC LIMIT 1)";
 // run.machine and run.revision list each value once, in order of first use.
 static const char update_run_sql[] =
@@ -68,6 +68,10 @@ bool store_add_environment(struct store *s, int64_t run, int64_t pair, const str
     query_put_text(q, e->processor);
     query_put_text(q, e->arithmetic);
     query_put_text(q, e->revision);
+    query_put_real(q, e->read);
+    query_put_real(q, e->read_one);
+    query_put_real(q, e->round_trip);
+    query_put_real(q, e->mhz);
     if (!query_perform(q, err))
         return false;
     q = query_again(s, update_run_sql);

@@ -10,6 +10,8 @@ struct environment {
     const char *processor;  // "AMD EPYC 7B13"
     const char *arithmetic; // "avx2, 2 threads", or a GPU
     const char *revision;   // of speclab
+    // Probes: memory reads of all threads and of one, bytes a second; a cache line's round trip, ns; MHz. 0 or NAN: not measured
+    double read, read_one, round_trip, mhz;
 };
 
 // Call before anything of the run is decoded. Fails, unless `mix`, if the run has texts of another arithmetic or revision: bits

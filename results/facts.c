@@ -20,9 +20,9 @@ static const char rollback_sql[] = "ROLLBACK";
 static const char find_run_sql[] =
     "SELECT id, settings = ?3, target_hash = ?4, drafter_hash IS ?5, prompts = ?6 FROM run WHERE experiment = ?1 AND cell = ?2";
 static const char new_run_sql[] =
-    "INSERT INTO run (experiment, cell, peers, settings, target, target_hash, model_type, activations, cache, drafter, drafter_kind,"
+    "INSERT INTO run (experiment, cell, peers, settings, file, folder, model_path, prompts_path, config_hash, tokenizer_hash, target, target_hash, model_type, activations, cache, drafter, drafter_kind,"
     " drafter_hash, rule, sampling, prompts, device, machine, revision, lossless, drafter_invariant, marked_inflated, seed, batch, started)"
-    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," QUERY_NOW ") RETURNING id";
+    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," QUERY_NOW ") RETURNING id";
 static const char finish_sql[] = "UPDATE run SET finished = " QUERY_NOW " WHERE id = ?";
 static const char unfinish_sql[] = "UPDATE run SET finished = NULL WHERE id = ? AND finished IS NOT NULL";
 static const char new_pair_sql[] = "INSERT INTO pair (experiment, started) VALUES (?, " QUERY_NOW ") RETURNING id";
@@ -39,6 +39,8 @@ static const char new_source_sql[] =
     "INSERT INTO step_source (sequence, step, source, drafted, accepted) VALUES (?,?,?,?,?)";
 static const char new_expected_sql[] =
     "INSERT INTO step_rule (sequence, step, rule, lossless, accepted, first) VALUES (?,?,?,?,?,?)";
+static const char new_draft_sql[] =
+    "INSERT INTO draft (sequence, step, position, tokens, parents, proposals, out, entries, rows) VALUES (?,?,?,?,?,?,?,nullif(?,0),?)";
 static const char turn_sql[] =
     "SELECT pair, tokens FROM sequence WHERE run = ? AND prompt = ? AND turn = ? AND repeat = ?"
     " ORDER BY id DESC LIMIT 1";
@@ -80,10 +82,11 @@ static bool end(struct store *s, bool ok, struct error *err)
 
 static bool new_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err)
 {
-    const char *const text[] = { r->experiment,   r->cell,         r->peers,       r->settings, r->target,
-                                 r->target_hash,  r->model_type,   r->activations, r->cache,    r->drafter,
-                                 r->drafter_kind, r->drafter_hash, r->rule,        r->sampling, r->prompts,
-                                 r->device,       r->machine,      r->revision };
+    const char *const text[] = { r->experiment, r->cell,         r->peers,        r->settings,    r->file,
+                                 r->folder,     r->model_path,   r->prompts_path, r->config_hash, r->tokenizer_hash,
+                                 r->target,     r->target_hash,  r->model_type,   r->activations, r->cache,
+                                 r->drafter,    r->drafter_kind, r->drafter_hash, r->rule,        r->sampling,
+                                 r->prompts,    r->device,       r->machine,      r->revision };
     struct query *q = query_again(s, new_run_sql);
     for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++)
         query_put_text(q, text[i]);
@@ -235,6 +238,34 @@ static bool new_source(struct store *s, int64_t sequence, int step, const struct
     return query_perform(q, err);
 }
 
+static void put_ids(struct query *q, const int32_t *id, int n)
+{
+    struct json *ids = json_new_ids(id, (size_t)n);
+    char *text = json_write(ids);
+    query_put_text(q, text);
+    free(text);
+    json_free(ids);
+}
+
+static bool new_draft(struct store *s, int64_t sequence, int step, const struct draft_row *r, struct error *err)
+{
+    struct query *q = query_again(s, new_draft_sql);
+    int32_t *proposal = xmalloc(((size_t)r->n + 1) * sizeof(*proposal));
+    for (int i = 0; i < r->n; i++)
+        proposal[i] = r->proposal[i];
+    query_put_int(q, sequence);
+    query_put_int(q, step);
+    query_put_int(q, r->position);
+    put_ids(q, r->token, r->n);
+    put_ids(q, r->parent, r->n);
+    put_ids(q, proposal, r->n);
+    put_ids(q, r->out, r->n_out);
+    query_put_int(q, r->entries);
+    query_put_blob(q, r->rows, r->bytes);
+    free(proposal);
+    return query_perform(q, err);
+}
+
 // left: tokens of the text that earlier steps did not add. A stop string may remove more than the last step's tokens.
 static bool new_step(struct store *s, int64_t sequence, int step, const struct step_row *r, int left, struct error *err)
 {
@@ -261,6 +292,8 @@ static bool new_step(struct store *s, int64_t sequence, int step, const struct s
         ok = new_expected(s, sequence, step, &r->by_rule[i], err);
     for (int i = 0; i < r->n_by_source && ok; i++)
         ok = new_source(s, sequence, step, &r->by_source[i], err);
+    if (ok && r->draft != NULL)
+        ok = new_draft(s, sequence, step, r->draft, err);
     return ok;
 }
 

@@ -10,8 +10,14 @@ CREATE TABLE run (                      -- one cell of an experiment, with all t
     cell            TEXT NOT NULL,      -- hash of `settings`
     peers           TEXT NOT NULL,      -- hash of the settings without drafter and rule: runs that share it can be paired
     settings        TEXT NOT NULL,      -- the cell as YAML, every default filled in and resolved
+    file            TEXT,               -- the experiment's file as given, on one line without comments; NULL, these four: not known
+    folder          TEXT,               -- where it was, which relative paths in it start from; absolute, as the next two
+    model_path      TEXT,
+    prompts_path    TEXT,
     target          TEXT NOT NULL,
     target_hash     TEXT NOT NULL,      -- of its weights
+    config_hash     TEXT,               -- of its weights and configuration; NULL: not known
+    tokenizer_hash  TEXT,               -- NULL: not known, or it has none
     model_type      TEXT NOT NULL,      -- element type of most of the target's bytes: q4_1
     activations     TEXT NOT NULL,      -- what a matrix product rounds its input to: f32, bf16, int8
     cache           TEXT NOT NULL,      -- element type of the target's KV cache: f32, bf16, q8_0
@@ -42,7 +48,11 @@ CREATE TABLE environment (              -- where the texts of a run were decoded
     since      TEXT NOT NULL,           -- ISO 8601, UTC: holds for pairs with pair.started >= since, up to the run's next row
     processor  TEXT NOT NULL,           -- "AMD EPYC 7B13"
     arithmetic TEXT NOT NULL,           -- "avx2, 2 threads", or a GPU: what bits may depend on, beside the revision
-    revision   TEXT NOT NULL            -- of speclab; for a build with uncommitted changes, with a hash of the program
+    revision   TEXT NOT NULL,           -- of speclab; for a build with uncommitted changes, with a hash of the program
+    read_bytes_per_s     REAL,          -- probes before the first of these texts (`speclab run`); NULL, all four: not measured. Memory reads of
+    read_one_bytes_per_s REAL,          -- all threads; of one
+    round_trip_ns        REAL,          -- of a cache line between two processors
+    mhz                  REAL           -- clock of a processor, as the kernel says
 ) STRICT;
 CREATE INDEX environment_run ON environment (run);
 
@@ -109,6 +119,20 @@ CREATE TABLE step_rule (                -- with `record: {expected: true}`: the 
     PRIMARY KEY (sequence, step, rule),
     FOREIGN KEY (sequence, step) REFERENCES step ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE draft (                    -- with `record: {rows: ..}`: what the rule read of a step, and what it decided
+    sequence  INTEGER NOT NULL,
+    step      INTEGER NOT NULL,
+    position  INTEGER NOT NULL CHECK (position >= 0),                       -- of the root, in the prompt and the text, from 0
+    tokens    TEXT NOT NULL,            -- JSON, as the next two: of the nodes, the root first
+    parents   TEXT NOT NULL,            -- the root's is -1
+    proposals TEXT NOT NULL,            -- as in `trial`
+    out       TEXT NOT NULL,            -- JSON: the tokens of the step, before an end of text cuts them
+    entries   INTEGER CHECK (entries >= 1),                                 -- of a row that are kept, with `top_k`; NULL: all
+    rows      BLOB NOT NULL,            -- compressed (experiments/replay/packed_rows.h): p of every node, then q of every node with sampled children
+    PRIMARY KEY (sequence, step),
+    FOREIGN KEY (sequence, step) REFERENCES step ON DELETE CASCADE
+) STRICT;
 
 CREATE TABLE trial (                    -- with `record: {trials: true}`: one acceptance test of one draft token
     sequence INTEGER NOT NULL,

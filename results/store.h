@@ -19,17 +19,19 @@ struct run_row {            // table run
     const char *cell;       // hash of the resolved settings; one row per cell
     const char *peers;      // hash of the settings without drafter and rule: cells that share it can be paired
     const char *settings;   // the cell as YAML, every default filled in
-    const char *target, *drafter, *rule, *sampling; // as reports show them: "ngram(longest=3, tokens=8)"
-    const char *drafter_kind;                       // "none", "ngram", ...
-    const char *device, *machine, *revision;        // "cpu"; processor and threads; speclab's
-    const char *target_hash, *drafter_hash;         // of weights; drafter_hash NULL: no weights
-    const char *prompts;                            // name and hash of the file
-    const char *model_type;                         // "q4_1": type of most of the target's bytes
-    const char *activations;                        // "int8": resolved, never "default"
-    const char *cache;                              // "f32": element type of the target's KV cache
-    bool lossless;                                  // the rule is exact
-    bool drafter_invariant;                         // its text is the same for every drafter
-    bool marked_inflated;                           // the target is an inflated model (commands/checkpoint/inflate.h)
+    const char *file, *folder, *model_path, *prompts_path; // see schema.sql; NULL: not known
+    const char *config_hash, *tokenizer_hash;              // NULL: not known
+    const char *target, *drafter, *rule, *sampling;        // as reports show them: "ngram(longest=3, tokens=8)"
+    const char *drafter_kind;                              // "none", "ngram", ...
+    const char *device, *machine, *revision;               // "cpu"; processor and threads; speclab's
+    const char *target_hash, *drafter_hash;                // of weights; drafter_hash NULL: no weights
+    const char *prompts;                                   // name and hash of the file
+    const char *model_type;                                // "q4_1": type of most of the target's bytes
+    const char *activations;                               // "int8": resolved, never "default"
+    const char *cache;                                     // "f32": element type of the target's KV cache
+    bool lossless;                                         // the rule is exact
+    bool drafter_invariant;                                // its text is the same for every drafter
+    bool marked_inflated; // the target is an inflated model (commands/checkpoint/inflate.h)
     uint64_t seed;
     int batch;
 };
@@ -55,6 +57,18 @@ struct expected_row { // table step_rule: the step's draft under one rule
     double first;     // probability that at least one draft token is accepted; NAN: not known
 };
 
+struct draft_row { // table draft
+    int position;  // of the root
+    int n;
+    const int32_t *token, *parent; // (n)
+    const uint8_t *proposal;       // (n) enum proposal
+    int n_out;
+    const int32_t *out; // (n_out) tokens of the step before an end of text cuts them
+    int entries;        // of a row that are kept; 0: all
+    const void *rows;   // (bytes) packed
+    size_t bytes;
+};
+
 struct step_row {                              // table step
     int drafted, depth;                        // draft tokens; depth of the deepest node
     int accepted;                              // accepted draft tokens in the text (cut at an end of text or limit)
@@ -70,6 +84,7 @@ struct step_row {                              // table step
     int n_by_rule;
     const struct source_row *by_source; // (n_by_source) empty unless the drafter is one of drafters
     int n_by_source;
+    const struct draft_row *draft; // NULL: not recorded
 };
 
 struct sequence_row {      // table sequence

@@ -24,6 +24,8 @@ static const char *const commands[] = {
     "run --help",
     "report --help",
     "predict --help",
+    "replay --help",
+    "repro --help",
     "generate --help",
     "tokenize --help",
     "score --help",

@@ -61,7 +61,7 @@ name: all
 target: {model: smollm2-135m-instruct}
 prompts: {file: experiments/data/prompts.jsonl, chat: auto}
 limits: {new_tokens: 16, context: 2048}
-record: {trials: true, expected: true}
+record: {trials: true, expected: true, rows: 8}
 cells:
   sampling: [{temperature: 0}, {temperature: 1}]
   drafter: [{kind: none}, {kind: ngram}, {kind: small, model: smollm2-135m-pruned, tokens: 3}]

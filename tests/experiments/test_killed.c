@@ -25,7 +25,7 @@
 #define LONG_BODY \
     "name: long\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: long.jsonl, chat: none}\n" \
     "limits: {new_tokens: 40, context: 70, ignore_end: true, stop: [a, e, i, o, t, n, r, s]}\nseed: 11\nrepeat: 2\n" \
-    "record: {trials: true}\ncells:\n  sampling: [{temperature: 0}, {temperature: 1}]\n  batch: [1, 2]\n" \
+    "record: {trials: true, rows: 4}\ncells:\n  sampling: [{temperature: 0}, {temperature: 1}]\n  batch: [1, 2]\n" \
     "  drafter: [none, ngram, {kind: small, model: draft.gguf, tokens: 3}]\n"
 
 static const char long_conversations[] =
@@ -44,6 +44,11 @@ static void check_sound(struct store *s)
     expect_none(s, "sequences without all their steps",
                 "SELECT count(*) FROM sequence AS q WHERE steps <> (SELECT count(*) FROM step WHERE sequence = q.id)"
                 " OR new_tokens <> (SELECT coalesce(sum(tokens), 0) FROM step WHERE sequence = q.id)");
+    expect_none(
+        s, "steps of drafters without their draft and rows",
+        "SELECT count(*) FROM step AS t JOIN sequence AS q ON q.id = t.sequence JOIN run AS r ON r.id = q.run WHERE"
+        " (drafter_kind <> 'none') <> EXISTS (SELECT 1 FROM draft AS d WHERE (d.sequence, d.step) = (t.sequence,"
+        " t.step) AND length(rows) > 0)");
     expect_none(s, "sequences that are in their pair twice",
                 "SELECT count(*) FROM (SELECT 1 FROM sequence GROUP BY run, prompt, turn, repeat, pair"
                 " HAVING count(*) > 1)");

@@ -380,10 +380,12 @@ static void a_run_is_found_again_and_resumed(void **state)
     r.revision = "0.2.0-def";
     assert_true(store_run(c->s, &r, &id, &err));
     near(query_run_value(c, TREE, "SELECT revision = '0.1.0-abc' FROM run WHERE id = ?"), 1);
-    static const struct environment of[] = { { "AMD EPYC", "avx2, 2 threads", "0.1.0-abc" },
-                                             { "AMD EPYC", "avx2, 2 threads", "0.2.0-def" },
-                                             { "AMD EPYC", "avx2, 2 threads", "0.1.0-abc" },
-                                             { "AMD EPYC", "avx2, 2 threads", "0.1.0" } };
+    static const struct environment of[] = {
+        { .processor = "AMD EPYC", .arithmetic = "avx2, 2 threads", .revision = "0.1.0-abc" },
+        { .processor = "AMD EPYC", .arithmetic = "avx2, 2 threads", .revision = "0.2.0-def" },
+        { .processor = "AMD EPYC", .arithmetic = "avx2, 2 threads", .revision = "0.1.0-abc" },
+        { .processor = "AMD EPYC", .arithmetic = "avx2, 2 threads", .revision = "0.1.0" }
+    };
     static const char *const names[] = { "0.1.0-abc", "0.1.0-abc, 0.2.0-def", "0.1.0-abc, 0.2.0-def",
                                          "0.1.0-abc, 0.2.0-def, 0.1.0" };
     for (int i = 0; i < 4; i++) {

@@ -1,0 +1,148 @@
+// repro_command.c - `speclab repro`: runs a stored run again and says whether it comes out the same.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "commands/command_line.h"
+#include "commands/commands.h"
+#include "commands/reproduce.h"
+#include "core/error.h"
+#include "core/interrupt.h"
+#include "experiments/cells.h"
+#include "experiments/experiment.h"
+#include "results/store.h"
+
+enum { OTHERWISE = 3 }; // exit status: changed inputs, other texts, or a speedup outside of the interval
+
+struct repro {
+    const char *db, *out; // out NULL: a database that is removed again
+    long long limit;
+    bool no_probe;
+    char *temporary; // folder of that database; NULL: none
+    struct stored_run run;
+};
+
+static bool open_temporary(struct repro *r, char **path, struct error *err)
+{
+    const char *folder = getenv("TMPDIR");
+    r->temporary = xformat("%s/speclab-repro-XXXXXX", folder != NULL ? folder : "/tmp");
+    if (mkdtemp(r->temporary) == NULL) {
+        fail(err, "%s: the folder could not be created", r->temporary);
+        free(r->temporary);
+        r->temporary = NULL;
+        return false;
+    }
+    *path = xformat("%s/again.db", r->temporary);
+    return true;
+}
+
+static void remove_temporary(struct repro *r)
+{
+    static const char *const suffix[] = { "", "-wal", "-shm" };
+    for (int i = 0; r->temporary != NULL && i < 3; i++) {
+        char *path = xformat("%s/again.db%s", r->temporary, suffix[i]);
+        unlink(path);
+        free(path);
+    }
+    if (r->temporary != NULL)
+        rmdir(r->temporary);
+    free(r->temporary);
+}
+
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+// Decodes, then compares. *status: of the command.
+static bool run_again(struct repro *r, struct store *then, const struct experiment *e, int *status, struct error *err)
+{
+    struct text report = { 0 };
+    char *path = NULL;
+    bool same = false;
+    if (r->out != NULL)
+        path = xstrdup(r->out);
+    else if (!open_temporary(r, &path, err))
+        return false;
+    struct store *now = store_open(path, err);
+    const bool ok = now != NULL && experiment_run(e, now, stderr, interrupt_catch(), err) &&
+                    stored_run_compare(&r->run, then, now, &report, &same, err);
+    if (ok) {
+        printf("%s%s\n", report.s, same ? "reproduced" : "not reproduced");
+        *status = same ? 0 : OTHERWISE;
+    }
+    store_close(now);
+    free(report.s);
+    free(path);
+    return ok;
+}
+
+static bool reproduce(struct repro *r, struct store *then, int64_t id, int *status, struct error *err)
+{
+    struct text changes = { 0 };
+    if (!stored_run_read(then, id, &r->run, err))
+        return false;
+    printf("run %lld   %s: %s, %s, %s\n", (long long)id, r->run.experiment, r->run.drafter, r->run.rule,
+           r->run.sampling);
+    struct experiment *e = stored_run_experiment(&r->run, (int)r->limit, err);
+    bool ok = e != NULL && stored_run_changes(&r->run, e, &changes, err);
+    if (ok && changes.n > 0) {
+        printf("%snot reproduced: it would be another run\n", changes.s);
+        *status = OTHERWISE;
+    } else if (ok) {
+        e->probe = !r->no_probe;
+        printf("inputs     are the same: model, drafter, tokenizer, prompts and settings\n");
+        ok = run_again(r, then, e, status, err);
+    }
+    experiment_free(e);
+    free(changes.s);
+    return ok;
+}
+
+static const char about[] =
+    "Runs a stored run again, with `none` beside it, and says whether it comes out the same. First it compares the\n"
+    "hashes of weights, configuration, tokenizer and prompts, and every setting, with the stored ones; what has\n"
+    "changed is listed, and nothing is run. Then texts are compared, and the new speedup with the stored interval of\n"
+    "the same prompts. Exit status: 0 reproduced; 3 inputs or texts differ, or the speedup is outside.\n";
+
+int command_repro(int argc, char **argv)
+{
+    struct repro r = { .db = "results.db" };
+    const struct flag flags[] = {
+        { "db", FLAG_TEXT, &r.db, "FILE", "database with the run; default: results.db", 0, 0 },
+        { "out", FLAG_TEXT, &r.out, "FILE", "database for the new run; default: one that is removed again", 0, 0 },
+        { "limit", FLAG_INT, &r.limit, "N", "only the first N prompts", 1, MAX_PROMPTS },
+        { "no-probe", FLAG_ON, &r.no_probe, NULL, "do not measure memory and processors", 0, 0 },
+        { 0 },
+    };
+    const struct usage u = { .name = "repro",
+                             .operands = "RUN",
+                             .about = about,
+                             .flags = flags,
+                             .examples = "  speclab repro 2 --db demo.db\n  speclab repro 2 --db demo.db --limit 5\n",
+                             .min_operands = 1,
+                             .max_operands = 1 };
+    char **operand;
+    struct error err;
+    long long id;
+    int status = usage_read(&u, argc, argv, &operand, NULL);
+    if (status != USAGE_OK)
+        return status;
+    if (!parse_int(operand[0], 1, 1LL << 62, &id))
+        return usage_fail(&u, "expected the id of a run, found \"%s\"", operand[0]);
+    if (access(r.db, F_OK) != 0)
+        return usage_fail(&u, "%s: no such database", r.db);
+    if (r.out != NULL && is_same_file(r.db, r.out))
+        return usage_fail(&u, "--out %s: expected another database than --db", r.out);
+    struct store *then = store_open(r.db, &err);
+    const bool ok = then != NULL && reproduce(&r, then, id, &status, &err);
+    remove_temporary(&r);
+    stored_run_free(&r.run);
+    store_close(then);
+    if (!ok)
+        return command_fail(&u, &err);
+    return stdout_failed() ? command_done(&u) : status;
+}

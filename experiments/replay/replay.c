@@ -1,0 +1,473 @@
+#include "experiments/replay/replay.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/options.h"
+#include "core/settings.h"
+#include "drafters/drafter.h"
+#include "drafters/trees/tree.h"
+#include "engine/engine.h"
+#include "experiments/cells.h"
+#include "experiments/replay/recorded_drafts.h"
+#include "experiments/replay/replay_source.h"
+#include "experiments/yaml.h"
+#include "results/query.h"
+#include "results/store.h"
+#include "verifier/rules/rule.h"
+
+const char *const gap_names[GAPS] = { "no draft was recorded", "the text differs", "entries of rows are missing",
+                                      "an earlier turn is not covered", "the drafter remembers" };
+
+struct replay {
+    const struct replay_options *o;
+    const char *path; // of the database
+    uint64_t seed;
+    struct pairing recorded;   // the run's drafter and rule
+    struct pairing pairing;    // of the rule to evaluate; without a drafter
+    bool parts;                // only parts of the drafts are decided about
+    bool continues;            // a draft's rest is the draft from there
+    int limit, context;        // most new tokens of a text, most tokens with its prompt
+    enum draft_memory memory;  // of the drafter
+    bool deviated;             // a step was another than the recorded one
+    struct recorded_rows rows; // of the step
+    struct draft draft;        // what is decided about
+    int node[MAX_NODES];       // its nodes in the recorded draft
+    int capacity, vocab;       // of decision
+    struct verification decision;
+    double *end; // (MAX_NODES)
+    struct replay_result *to;
+    bool same_texts;     // the rule's texts are the run's, whatever the drafts are
+    int64_t *incomplete; // (n_incomplete) conversations with a text that is not complete: numbers of their first turns
+    size_t n_incomplete;
+};
+
+// ---- parts of a draft
+
+// The node of the tree at which a child of tree node `parent` is that has `rank` earlier siblings; -1: it is not in the tree.
+static int tree_child(const struct tree *t, int parent, int rank)
+{
+    for (int i = 1; i < t->n; i++)
+        if (t->node[i].parent == parent && t->node[i].rank == rank)
+            return i;
+    return -1;
+}
+
+static int rank_of(const struct draft *d, int node)
+{
+    int rank = 0;
+    for (int i = 1; i < node; i++)
+        rank += d->parent[i] == d->parent[node];
+    return rank;
+}
+
+static bool lacks_earlier_sibling(const struct draft *d, int node, const int *new)
+{
+    for (int s = draft_next_child(d, d->parent[node], 0); s < node; s = draft_next_child(d, d->parent[node], s))
+        if (new[s] < 0)
+            return true;
+    return false;
+}
+
+// Copies the part of the recorded draft below `root` that the options leave to r->draft, with nodes in the same order.
+static bool take_part(struct replay *r, const struct draft *from, int root, const char *what, struct error *err)
+{
+    const struct replay_options *o = r->o;
+    struct draft *to = &r->draft;
+    int new[MAX_NODES], in_tree[MAX_NODES] = { 0 };
+    to->n = 0;
+    for (int node = 0; node < root; node++)
+        new[node] = -1;
+    for (int node = root; node < from->n; node++) {
+        const int parent = from->parent[node];
+        bool kept = node == root || new[parent] >= 0;
+        if (node > root && kept && o->tree != NULL) {
+            in_tree[node] = tree_child(o->tree, in_tree[parent], rank_of(from, node));
+            kept = in_tree[node] >= 0;
+        }
+        kept = kept && (o->tokens == 0 || draft_depth(from, node) - draft_depth(from, root) <= o->tokens) &&
+               (o->nodes == 0 || node <= o->nodes);
+        new[node] = kept ? to->n : -1;
+        if (!kept)
+            continue;
+        if (node > root && from->proposal[node] == SAMPLED_WITHOUT_REPLACEMENT &&
+            lacks_earlier_sibling(from, node, new))
+            return fail(err,
+                        "%s: a draft token was sampled without replacement, after siblings that the tree leaves out",
+                        what);
+        r->node[to->n] = node;
+        to->token[to->n] = from->token[node];
+        to->parent[to->n] = node > root ? new[parent] : -1;
+        to->proposal[to->n++] = from->proposal[node];
+    }
+    return true;
+}
+
+static unsigned kinds_of(const struct draft *d)
+{
+    static const unsigned kind[] = { TAKES_DETERMINISTIC, TAKES_SAMPLED, TAKES_WITHOUT_REPLACEMENT };
+    const int deepest = draft_max_depth(d);
+    unsigned made = 0;
+    for (int node = 0; node < d->n; node++) {
+        const int child = draft_next_child(d, node, node);
+        const bool branches = child >= 0 && draft_next_child(d, node, child) >= 0;
+        made |= node > 0 ? kind[d->proposal[node]] : 0;
+        if (branches)
+            made |= node == 0 ? TAKES_CHAINS : TAKES_TREES;
+        if (child < 0 && draft_depth(d, node) < deepest)
+            made |= TAKES_TREES; // not of equal depth
+    }
+    return made;
+}
+
+static bool rule_takes(const struct replay *r, const char *what, struct error *err)
+{
+    const unsigned missing = takes_missing(r->pairing.rule->takes, kinds_of(&r->draft));
+    return missing == 0 || fail(err, "%s: rule %s does not take this draft%s", what, r->pairing.rule->name,
+                                missing & (TAKES_TREES | TAKES_CHAINS) ? ", which branches"
+                                : missing & TAKES_DETERMINISTIC        ? ", whose tokens have no q"
+                                                                       : ", whose tokens are sampled");
+}
+
+// ---- one step
+
+static void reserve(struct replay *r)
+{
+    if (r->capacity >= r->draft.n && r->vocab == r->rows.vocab)
+        return;
+    verification_destroy(&r->decision);
+    r->capacity = r->draft.n > r->capacity ? r->draft.n : r->capacity;
+    r->vocab = r->rows.vocab;
+    r->decision = verification_create(r->capacity, r->vocab);
+}
+
+// E[accepted | draft]; NAN: the rule does not say.
+static double expected_of(struct replay *r)
+{
+    double sum = 0;
+    if (r->pairing.rule->end_probabilities == NULL)
+        return NAN;
+    r->pairing.rule->end_probabilities(&r->draft, &r->rows.p.rows, r->pairing.rule_options, r->end);
+    for (int v = 1; v < r->draft.n; v++)
+        sum += r->end[v] * draft_depth(&r->draft, v);
+    return sum;
+}
+
+// Decides about a recorded step's draft below `root`. *certain: the decision depends on nothing that was not recorded.
+static bool decide(struct replay *r, const struct recorded_text *t, const struct recorded_draft *d, int root,
+                   double *expected, bool *certain, struct error *err)
+{
+    char *what = xformat("%s: sequence %lld, step %d", r->path, (long long)t->sequence, d->step);
+    bool ok = recorded_rows_open(&r->rows, d, what, err) && take_part(r, &d->draft, root, what, err) &&
+              rule_takes(r, what, err);
+    if (ok) {
+        struct replay_source source =
+            replay_source_of(r->seed, t->number, d->position + draft_depth(&d->draft, root), &r->rows);
+        reserve(r);
+        recorded_rows_point(&r->rows, r->node);
+        r->draft.q = &r->rows.q.rows;
+        r->pairing.rule->verify(&r->draft, &r->rows.p.rows, r->pairing.rule_options, &source.rng, &r->decision);
+        *certain = r->pairing.rule->drafter_invariant ? !source.uncertain : !r->rows.incomplete;
+        *expected = expected_of(r);
+    }
+    recorded_rows_close(&r->rows);
+    free(what);
+    return ok;
+}
+
+static void count(struct replay *r, struct replay_sum *to, double expected, int left)
+{
+    const int n = r->decision.n < left ? r->decision.n : left, accepted = r->decision.n - 1 < n ? r->decision.n - 1 : n;
+    const int depth = draft_max_depth(&r->draft);
+    to->steps++;
+    to->tokens += n;
+    to->drafts += r->draft.n > 1;
+    to->drafted += r->draft.n - 1;
+    to->accepted += accepted;
+    for (int i = 0; i < accepted; i++)
+        to->deeper[i]++;
+    if (!isnan(expected)) {
+        to->expected += expected;
+        to->expected_steps++;
+    }
+    r->to->depth = depth > r->to->depth ? depth : r->to->depth;
+}
+
+// ---- a text
+
+static const struct recorded_draft *draft_at(const struct recorded_text *t, int position)
+{
+    for (int i = 0; i < t->n; i++)
+        if (t->draft[i].position == position)
+            return &t->draft[i];
+    return NULL;
+}
+
+// The next recorded root behind `position`, else `end`.
+static int next_root(const struct recorded_text *t, int position, int end)
+{
+    for (int i = 0; i < t->n; i++)
+        if (t->draft[i].position > position)
+            return t->draft[i].position;
+    return end;
+}
+
+// The text's token at this position, tokens that its end cut included; -1: not recorded.
+static int32_t token_at(const struct recorded_text *t, int position)
+{
+    for (int i = 0; i < t->n; i++) {
+        const struct recorded_draft *d = &t->draft[i];
+        if (position > d->position && position <= d->position + d->n_out)
+            return d->out[position - d->position - 1];
+    }
+    return -1;
+}
+
+// The node of a recorded chain at this position, if the text goes along the chain up to there; 0: it does not.
+static int node_at(const struct recorded_text *t, const struct recorded_draft *d, int position)
+{
+    const int depth = position - d->position;
+    if (depth < 1 || depth >= d->draft.n)
+        return 0;
+    for (int i = 1; i <= depth; i++)
+        if (d->draft.token[i] != token_at(t, d->position + i))
+            return 0;
+    return depth;
+}
+
+// The recorded draft whose rest is the one at this position: as long as the limit, or as the text allows. NULL: there is none.
+static const struct recorded_draft *continued_at(const struct replay *r, const struct recorded_text *t, int position,
+                                                 int *root)
+{
+    const int whole = t->prompt_tokens + r->limit < r->context ? t->prompt_tokens + r->limit : r->context;
+    for (int i = t->n - 1; i >= 0 && r->continues; i--) {
+        const struct recorded_draft *d = &t->draft[i];
+        const int last = d->position + d->draft.n - 1; // position of the last draft token
+        *root = node_at(t, d, position);
+        if (*root > 0 && (last - position >= r->o->tokens || last >= whole - 2))
+            return d;
+    }
+    return NULL;
+}
+
+// Whether the decision's tokens up to position `end` are the recorded text's.
+static bool follows_text(const struct replay *r, const struct recorded_text *t, int position, int end)
+{
+    for (int i = 0; i < r->decision.n && position + i + 1 <= end; i++)
+        if (r->decision.token[i] != token_at(t, position + i + 1))
+            return false;
+    return true;
+}
+
+// Where the walk is at its end: the root is the text's last token. A stop string takes back tokens, so there it is the last token known.
+static int end_of(const struct recorded_text *t)
+{
+    const struct recorded_draft *last = &t->draft[t->n - 1];
+    return t->string ? last->position + last->n_out : t->prompt_tokens + t->new_tokens - 1;
+}
+
+static void add_gap(struct replay *r, enum gap why, bool *covered)
+{
+    r->to->gaps[why]++;
+    *covered = false;
+}
+
+// Whether the drafter would have made this draft, given the steps before it.
+static bool draft_is_certain(const struct replay *r)
+{
+    return r->memory == DRAFTS_OF_TEXT || !(r->parts || r->deviated);
+}
+
+// One step of the walk. *position: moves on.
+static bool replay_step(struct replay *r, const struct recorded_text *t, int *position, int end, bool *covered,
+                        struct error *err)
+{
+    const struct recorded_draft *d = draft_at(t, *position);
+    const int root = *position;
+    int node = 0;
+    double expected;
+    bool certain;
+    *position = next_root(t, root, end);
+    if (d == NULL && (d = continued_at(r, t, root, &node)) != NULL)
+        r->to->continued++;
+    if (d == NULL) {
+        add_gap(r, GAP_ROOT, covered);
+        return true;
+    }
+    if (!decide(r, t, d, node, &expected, &certain, err))
+        return false;
+    if (!certain)
+        add_gap(r, GAP_ROWS, covered);
+    else if (!draft_is_certain(r))
+        add_gap(r, GAP_DRAFTER, covered);
+    count(r, *covered ? &r->to->covered : &r->to->beyond, expected, t->prompt_tokens + t->new_tokens - root - 1);
+    if (r->o->step != NULL)
+        r->o->step(r->o->self,
+                   &(struct replay_step){ t->sequence, root, *covered, &r->draft, r->decision.n, r->decision.token });
+    const bool follows = follows_text(r, t, root, end);
+    r->deviated = r->deviated || !follows || node > 0 || r->decision.n != d->n_out;
+    if (follows)
+        *position = root + r->decision.n;
+    else if (certain)
+        add_gap(r, GAP_TEXT, covered);
+    return true;
+}
+
+static bool is_incomplete(const struct replay *r, int64_t conversation)
+{
+    for (size_t i = 0; i < r->n_incomplete; i++)
+        if (r->incomplete[i] == conversation)
+            return true;
+    return false;
+}
+
+static bool replay_text(struct replay *r, const struct recorded_text *t, struct error *err)
+{
+    const int end = end_of(t);
+    int position = t->prompt_tokens - 1;
+    bool covered = true;
+    if (r->memory != DRAFTS_OF_OTHERS)
+        r->deviated = false;
+    if (!r->same_texts && is_incomplete(r, t->conversation))
+        add_gap(r, GAP_TURN, &covered);
+    while (position < end)
+        if (!replay_step(r, t, &position, end, &covered, err))
+            return false;
+    r->to->texts++;
+    r->to->complete += covered;
+    if (!covered) {
+        r->incomplete = xrealloc(r->incomplete, (r->n_incomplete + 1) * sizeof(*r->incomplete));
+        r->incomplete[r->n_incomplete++] = t->conversation;
+    }
+    return true;
+}
+
+// ---- a run
+
+static bool replay_texts(struct replay *r, struct store *s, int64_t run, struct error *err)
+{
+    struct query *q = query_open(s, "SELECT " RECORDED_COLUMNS ", coalesce(entries, 0) FROM sequence JOIN draft ON"
+                                    " draft.sequence = sequence.id WHERE run = ? ORDER BY sequence.id, draft.step");
+    struct recorded_text t = { 0 };
+    bool ok = true;
+    query_put_int(q, run);
+    while (ok && query_next(q)) {
+        if (t.n > 0 && t.sequence != query_int(q, 0)) {
+            ok = replay_text(r, &t, err);
+            recorded_text_free(&t);
+        }
+        r->to->entries = query_int(q, 14);
+        ok = ok && recorded_text_add(&t, q, store_path(s), err);
+    }
+    ok = ok && (t.n == 0 || replay_text(r, &t, err));
+    recorded_text_free(&t);
+    return query_close(q, ok ? err : &(struct error){ "" }) && ok;
+}
+
+static bool is_greedy(const struct settings *sampling)
+{
+    const struct settings *t = settings_get(sampling, "temperature");
+    return t != NULL && t->text != NULL && strtod(t->text, NULL) == 0;
+}
+
+// Whether a draft limited in depth is recorded wherever a longer one passes through.
+static bool drafts_continue(const struct replay *r, const struct settings *sampling)
+{
+    const unsigned makes = drafter_makes(r->recorded.type, r->recorded.drafter_options);
+    return (makes & CONTINUES) != 0 && (makes & (TAKES_CHAINS | TAKES_TREES)) == 0 && r->memory == DRAFTS_OF_TEXT &&
+           r->o->tokens > 0 && r->o->nodes == 0 && r->o->tree == NULL &&
+           ((makes & TAKES_SAMPLED) == 0 || is_greedy(sampling));
+}
+
+static bool read_limit(const struct settings *limits, const char *key, int *to, struct error *err)
+{
+    const struct settings *s = settings_get(limits, key);
+    long long v;
+    if (s == NULL)
+        return fail(err, "run.settings: expected limits.%s, found none", key);
+    if (!settings_int(s, key, 1, 1 << 24, &v, err))
+        return false;
+    *to = (int)v;
+    return true;
+}
+
+// The text does not depend on the drafts: at temperature 0 under exact rules, and under one rule whose draws depend on nothing else.
+static bool has_same_texts(const struct replay *r, const struct settings *sampling)
+{
+    const struct rule *was = r->recorded.rule, *is = r->pairing.rule;
+    return (is_greedy(sampling) && was->exact && is->exact) || (was == is && is->drafter_invariant);
+}
+
+// The run's drafter and rule, and the rule to evaluate.
+static bool read_pairings(struct replay *r, const char *settings, struct error *err)
+{
+    struct settings *s = yaml_parse(settings, strlen(settings), r->path, err);
+    const struct settings *cells = settings_get(s, "cells"), *rule = settings_get(cells, "rule");
+    bool ok = s != NULL && pairing_read(&r->recorded, settings_get(cells, "drafter"), rule, NULL, err) &&
+              pairing_read(&r->pairing, NULL, r->o->rule != NULL ? r->o->rule : rule, NULL, err);
+    if (ok) {
+        struct settings *shown =
+            entry_settings(r->pairing.rule->name, r->o->rule != NULL ? r->o->rule : rule, r->pairing.rule->options);
+        r->to->rule = entry_shown(shown, r->pairing.rule->options);
+        r->same_texts = has_same_texts(r, settings_get(cells, "sampling"));
+        r->memory = drafter_remembers(r->recorded.type, r->recorded.drafter_options);
+        r->continues = drafts_continue(r, settings_get(cells, "sampling"));
+        settings_free(shown);
+        ok = read_limit(settings_get(s, "limits"), "new_tokens", &r->limit, err) &&
+             read_limit(settings_get(s, "limits"), "context", &r->context, err);
+    }
+    settings_free(s);
+    return ok;
+}
+
+static bool read_run(struct replay *r, struct store *s, int64_t run, struct error *err)
+{
+    struct query *q = query_open(s, "SELECT drafter, rule, sampling, seed, settings, EXISTS (SELECT 1 FROM draft JOIN"
+                                    " sequence ON sequence.id = draft.sequence WHERE run = ?1) FROM run WHERE id = ?1");
+    query_put_int(q, run);
+    const bool found = query_next(q);
+    bool ok = true;
+    if (found) {
+        r->to->drafter = xstrdup(query_text(q, 0));
+        r->to->recorded_rule = xstrdup(query_text(q, 1));
+        r->to->sampling = xstrdup(query_text(q, 2));
+        r->seed = (uint64_t)query_int(q, 3);
+        ok = query_int(q, 5) != 0 ||
+             fail(err, "%s: run %lld (%s, %s) has no recorded rows: run its experiment with `record: {rows: full}`",
+                  r->path, (long long)run, r->to->drafter, r->to->recorded_rule);
+        ok = ok && read_pairings(r, query_text(q, 4), err);
+    }
+    if (!query_close(q, ok ? err : &(struct error){ "" }) || !ok)
+        return false;
+    return found || fail(err, "%s: there is no run %lld in it", r->path, (long long)run);
+}
+
+bool replay(struct store *s, int64_t run, const struct replay_options *o, struct replay_result *to, struct error *err)
+{
+    int32_t token[MAX_NODES], parent[MAX_NODES];
+    uint8_t proposal[MAX_NODES];
+    double end[MAX_NODES];
+    *to = (struct replay_result){ 0 };
+    struct replay r = { .o = o, .path = store_path(s), .to = to, .end = end };
+    r.parts = o->tokens > 0 || o->nodes > 0 || o->tree != NULL;
+    r.draft = (struct draft){ .capacity = MAX_NODES, .token = token, .parent = parent, .proposal = proposal };
+    const bool ok = read_run(&r, s, run, err) && replay_texts(&r, s, run, err);
+    recorded_rows_destroy(&r.rows);
+    verification_destroy(&r.decision);
+    free(r.incomplete);
+    pairing_close(&r.recorded);
+    pairing_close(&r.pairing);
+    return ok;
+}
+
+void replay_result_free(struct replay_result *r)
+{
+    free(r->drafter);
+    free(r->recorded_rule);
+    free(r->rule);
+    free(r->sampling);
+    *r = (struct replay_result){ 0 };
+}

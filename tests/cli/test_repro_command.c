@@ -1,0 +1,177 @@
+// test_repro_command.c - `repro` from outside: a run again has the same texts; what has changed is named, and nothing is run.
+#include "tests/support/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "formats/file.h"
+#include "results/query.h"
+#include "results/store.h"
+#include "tests/cli/child_process.h"
+#include "tests/support/file_write.h"
+#include "tests/support/small_model.h"
+
+static char *at(const char *name) // free() it
+{
+    return test_path(name);
+}
+
+static void write_text(const char *name, const char *text)
+{
+    char *path = at(name);
+    file_write(path, text);
+    free(path);
+}
+
+static void write_model(const char *name, int layers, unsigned seed)
+{
+    struct small_model t = small_default;
+    char *path = at(name);
+    t.layers = layers;
+    t.seed += seed;
+    unlink(path);
+    small_write_gguf(path, &t);
+    free(path);
+}
+
+static const char prompts[] = "{\"prompt\": \"abc abc abc\"}\n{\"prompt\": \"one two one two\"}\n";
+
+// An experiment of one drafter beside `none`, at temperature 1.
+static char *decode(const char *db_name)
+{
+    char *yaml = at("x.yaml"), *db = at(db_name);
+    write_model("target.gguf", 2, 0);
+    write_model("draft.gguf", 1, 0);
+    write_text("p.jsonl", prompts);
+    write_text(
+        "x.yaml",
+        "name: x # as given\ntarget: {model: target.gguf}\nprompts: {file: p.jsonl, chat: none}\nthreads: 1\n"
+        "limits: {new_tokens: 20, ignore_end: true}\nseed: 9\ncells:\n  sampling: [{temperature: 0}, {temperature: 1}]\n"
+        "  rule: [rejection, match]\n  drafter: [{kind: small, model: draft.gguf, tokens: 3}, ngram]\n");
+    struct child_result r = child_run("run %s --db %s --no-probe", yaml, db);
+    child_expect_success(&r, "run");
+    child_result_free(&r);
+    free(yaml);
+    return db;
+}
+
+static void expect_repro(const char *db, const char *words, int status, const char *said)
+{
+    struct child_result r = child_run("repro %s --db %s --no-probe", words, db);
+    if (r.status != status || strstr(status < 3 && status > 0 ? r.err : r.out, said) == NULL)
+        fail_msg("repro %s: status %d, expected \"%s\": %s%s", words, r.status, said, r.out, r.err);
+    child_result_free(&r);
+}
+
+static void update(const char *db, const char *sql)
+{
+    struct error err = { "" };
+    struct store *s = store_open(db, &err);
+    assert_ok(s != NULL, err);
+    assert_ok(query_perform(query_open(s, sql), &err), err);
+    store_close(s);
+}
+
+// One prompt has no interval, so the status depends on no clock.
+static void a_run_again_has_the_same_texts(void **state)
+{
+    (void)state;
+    char *db = decode("same.db"), *out = at("again.db");
+    for (int run = 1; run <= 12; run++) { // none, small, ngram by rule and temperature
+        char *words = xformat("%d --limit 1", run);
+        expect_repro(db, words, 0, "texts      1 of 1 are equal\n");
+        free(words);
+    }
+    struct child_result r = child_run("repro 5 --db %s --out %s", db, out);
+    assert_true(r.status == 0 || r.status == 3); // by the clock
+    assert_non_null(strstr(r.out, "inputs     are the same"));
+    assert_non_null(strstr(r.out, "texts      2 of 2 are equal\n"));
+    assert_non_null(strstr(r.out, "speedup    on 2 prompts: was "));
+    assert_non_null(strstr(r.out, r.status == 0 ? ": inside\n" : ": outside\n"));
+    assert_non_null(strstr(r.out, "tokens/s   was "));
+    child_result_free(&r);
+    struct error err = { "" };
+    struct store *s = store_open(out, &err);
+    assert_ok(s != NULL, err);
+    struct query *q = query_open(s, "SELECT count(*), sum(file IS NOT NULL), (SELECT count(*) FROM environment WHERE"
+                                    " read_bytes_per_s > 0 AND read_one_bytes_per_s > 0) FROM run");
+    assert_true(query_next(q) && query_int(q, 0) == 2 && query_int(q, 1) == 2 && query_int(q, 2) == 2);
+    assert_ok(query_close(q, &err), err);
+    store_close(s);
+    free(db);
+    free(out);
+}
+
+static void a_text_or_a_speedup_that_differs_is_named(void **state)
+{
+    (void)state;
+    char *db = decode("differs.db");
+    update(db, "UPDATE environment SET revision = 'older'");
+    expect_repro(db, "2 --limit 1", 0, "revision   was older, is ");
+    update(db, "UPDATE sequence SET decode_ns = decode_ns * (100 + prompt) WHERE run = 2");
+    expect_repro(db, "2", 3, ": outside\n");
+    update(
+        db,
+        "UPDATE sequence SET tokens = json_set(tokens, '$[4]', (json_extract(tokens, '$[4]') + 1) % 200) WHERE run = 2 AND prompt = 0");
+    expect_repro(db, "2 --limit 1", 3, "texts      0 of 1 are equal; first difference: prompt 0, turn 0, token 4\n");
+    expect_repro(db, "2 --limit 1", 3, "\nnot reproduced\n");
+    free(db);
+}
+
+static void what_has_changed_is_named_and_nothing_is_run(void **state)
+{
+    (void)state;
+    char *db = decode("changed.db");
+    write_model("target.gguf", 2, 1);
+    expect_repro(db, "2", 3, "changed    weights of the target (");
+    expect_repro(db, "2 --limit 1", 3, "not reproduced: it would be another run\n");
+    write_model("target.gguf", 2, 0);
+    write_model("draft.gguf", 1, 1);
+    expect_repro(db, "2", 3, "changed    weights or configuration of the drafter: was ");
+    expect_repro(db, "3 --limit 1", 0, "reproduced"); // ngram has none
+    write_model("draft.gguf", 1, 0);
+    write_text("p.jsonl", "{\"prompt\": \"abc abc abd\"}\n");
+    expect_repro(db, "2", 3, "p.jsonl): was p.jsonl ");
+    write_text("p.jsonl", prompts);
+    expect_repro(db, "2 --limit 1", 0, "reproduced");
+    update(db, "UPDATE run SET config_hash = '00', cell = id");
+    expect_repro(db, "2", 3, "changed    configuration of the target (");
+    update(db, "UPDATE run SET tokenizer_hash = '00'");
+    expect_repro(db, "2", 3, "changed    tokenizer of the target (");
+    update(db, "UPDATE run SET settings = replace(settings, 'new_tokens: 20', 'new_tokens: 19')");
+    expect_repro(db, "2", 3, "changed    settings, limits.new_tokens: was 19, is 20\n");
+    char *target = at("target.gguf");
+    unlink(target);
+    expect_repro(db, "2", 1, "target.gguf");
+    free(target);
+    free(db);
+}
+
+static void mistakes_are_named(void **state)
+{
+    (void)state;
+    char *db = decode("mistakes.db"), *out = xformat("1 --out %s", db);
+    expect_repro(db, "", 2, "missing argument");
+    expect_repro(db, "two", 2, "expected the id of a run, found \"two\"");
+    expect_repro("/nowhere.db", "1", 2, "/nowhere.db: no such database");
+    expect_repro(db, out, 2, "expected another database than --db");
+    expect_repro(db, "99", 1, "there is no run 99 in it");
+    update(db, "UPDATE run SET file = NULL");
+    expect_repro(db, "1", 1, "its file, folder or hashes are not stored");
+    free(db);
+    free(out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_again_has_the_same_texts),
+        cmocka_unit_test(a_text_or_a_speedup_that_differs_is_named),
+        cmocka_unit_test(what_has_changed_is_named_and_nothing_is_run),
+        cmocka_unit_test(mistakes_are_named),
+    };
+    return run_with_models(tests);
+}

@@ -1,0 +1,416 @@
+// test_replay.c - replays of recorded drafts decide what real runs of the other rule, length or tree decided.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "core/settings.h"
+#include "drafters/trees/tree.h"
+#include "experiments/replay/packed_rows.h"
+#include "experiments/replay/replay.h"
+#include "results/query.h"
+#include "results/store.h"
+#include "tests/experiments/small_experiments.h"
+#include "tests/support/check.h"
+#include "tests/support/small_model.h"
+
+#define LONG "small(model=draft.gguf, tokens=5)"
+#define SHORT "small(model=draft.gguf, tokens=2)"
+#define TREE "small(model=draft.gguf, widths=[2, 2])"
+#define LEVEL "small(model=draft.gguf, widths=[2])"
+
+enum { CONVERSATIONS = 5 }; // of conversations.jsonl
+
+static struct store *decode(const char *db, const char *record, const char *sampling)
+{
+    struct store *s = open_store(db);
+    char *text =
+        xformat("name: replay\ntarget: {model: target.gguf}\nthreads: 1\n"
+                "prompts: {file: conversations.jsonl, chat: none}\n"
+                "limits: {new_tokens: 16, context: 120, stop: [q]}\nseed: 5\nrecord: {expected: true, %s}\n"
+                "cells: {sampling: %s, rule: [rejection, match], drafter: [none, {kind: small, model: draft.gguf,"
+                " tokens: 5}, {kind: small, model: draft.gguf, tokens: 2}, {kind: small, model: draft.gguf,"
+                " widths: [2, 2]}, {kind: small, model: draft.gguf, widths: [2]}, {kind: ngram, tokens: 3}]}\n",
+                record, sampling);
+    run(text, s);
+    free(text);
+    return s;
+}
+
+static int64_t run_named(struct store *s, const char *drafter, const char *rule, const char *sampling)
+{
+    char *sql =
+        xformat("SELECT id FROM run WHERE drafter = '%s' AND rule = '%s' AND sampling = '%s'", drafter, rule, sampling);
+    const int64_t id = query_first_int(s, sql);
+    if (id < 0)
+        fail_msg("%s: no such run", sql);
+    free(sql);
+    return id;
+}
+
+// ---- comparison with a real run
+
+struct real { // compares covered steps with those of a run
+    struct store *s;
+    int64_t run;
+    int64_t steps; // compared
+};
+
+static void compare_step(void *self, const struct replay_step *step)
+{
+    struct real *real = self;
+    struct error err = { "" };
+    if (!step->covered)
+        return;
+    struct query *q = query_open(
+        real->s, "SELECT d.tokens, d.out FROM draft AS d JOIN sequence AS mine ON mine.id = d.sequence JOIN sequence AS"
+                 " theirs ON (theirs.prompt, theirs.turn, theirs.repeat) = (mine.prompt, mine.turn, mine.repeat)"
+                 " WHERE theirs.id = ?1 AND mine.run = ?2 AND d.position = ?3");
+    query_put_int(q, step->sequence);
+    query_put_int(q, real->run);
+    query_put_int(q, step->position);
+    if (!query_next(q))
+        fail_msg("the run has no step at %d", step->position);
+    struct json *draft = json_new_ids(step->draft->token, (size_t)step->draft->n),
+                *out = json_new_ids(step->token, (size_t)step->n);
+    char *draft_text = json_write(draft), *out_text = json_write(out);
+    assert_string_equal(query_text(q, 0), draft_text);
+    assert_string_equal(query_text(q, 1), out_text);
+    assert_ok(query_close(q, &err), err);
+    free(draft_text);
+    free(out_text);
+    json_free(draft);
+    json_free(out);
+    real->steps++;
+}
+
+// Replays `from` as the options say; every covered step must be that of the real run `as`.
+static struct replay_result replay_as(struct store *s, int64_t from, int64_t as, const char *rule,
+                                      struct replay_options o)
+{
+    struct error err = { "" };
+    struct real real = { .s = s, .run = as };
+    struct settings *kind = settings_inline(rule, "--rule", &err);
+    struct replay_result r;
+    o.rule = kind;
+    o.step = compare_step;
+    o.self = &real;
+    assert_ok(replay(s, from, &o, &r, &err), err);
+    assert_int_equal(r.covered.steps, real.steps);
+    settings_free(kind);
+    return r;
+}
+
+static int64_t sum_of(struct store *s, const char *what, int64_t run)
+{
+    char *sql =
+        xformat("SELECT coalesce(sum(%s), 0) FROM step JOIN sequence ON sequence.id = sequence WHERE run = %lld", what,
+                (long long)run);
+    const int64_t n = query_first_int(s, sql);
+    free(sql);
+    return n;
+}
+
+static void check_is_all(struct store *s, const struct replay_result *r, int64_t as)
+{
+    assert_int_equal(r->complete, r->texts);
+    assert_int_equal(r->texts, TURNS);
+    assert_int_equal(r->beyond.steps, 0);
+    assert_int_equal(r->covered.steps, sum_of(s, "1", as));
+    assert_int_equal(r->covered.tokens, sum_of(s, "step.tokens", as));
+    assert_int_equal(r->covered.drafted, sum_of(s, "drafted", as));
+    assert_int_equal(r->covered.accepted, sum_of(s, "accepted", as));
+    for (int i = 0; i < GAPS; i++)
+        assert_int_equal(r->gaps[i], 0);
+}
+
+static const char *const drafters[] = { LONG, SHORT, TREE, LEVEL, "ngram(tokens=3)" };
+static const char *const rule[] = { "rejection", "match" };
+static const char *const sampling[] = { "temperature=0", "temperature=1" };
+
+static void a_replay_with_the_runs_own_rule_is_the_run(void **state)
+{
+    (void)state;
+    struct store *s = decode("own.db", "rows: full", "[{temperature: 0}, {temperature: 1}]");
+    for (int i = 0; i < 5 * 4; i++) {
+        const int64_t id = run_named(s, drafters[i % 5], rule[i / 5 % 2], sampling[i / 10]);
+        struct replay_result r = replay_as(s, id, id, rule[i / 5 % 2], (struct replay_options){ 0 });
+        check_is_all(s, &r, id);
+        char *sql = xformat("SELECT abs(sum(expected) - %.17g) > 1e-9 FROM step JOIN sequence ON sequence.id = sequence"
+                            " WHERE run = %lld",
+                            r.covered.expected, (long long)id);
+        assert_int_equal(query_first_int(s, sql), 0);
+        free(sql);
+        replay_result_free(&r);
+    }
+    store_close(s);
+}
+
+static void at_temperature_0_another_rule_is_covered_and_equal(void **state)
+{
+    (void)state;
+    struct store *s = open_store("own.db");
+    for (int i = 0; i < 5 * 2; i++) {
+        const int64_t from = run_named(s, drafters[i % 5], rule[i / 5], sampling[0]);
+        const int64_t as = run_named(s, drafters[i % 5], rule[1 - i / 5], sampling[0]);
+        struct replay_result r = replay_as(s, from, as, rule[1 - i / 5], (struct replay_options){ 0 });
+        check_is_all(s, &r, as);
+        replay_result_free(&r);
+    }
+    store_close(s);
+}
+
+static void sampled_texts_are_covered_until_the_rules_part(void **state)
+{
+    (void)state;
+    struct store *s = open_store("own.db");
+    int64_t covered = 0, texts = 0;
+    for (int i = 0; i < 5 * 2; i++) {
+        const int64_t from = run_named(s, drafters[i % 5], rule[i / 5], sampling[1]);
+        const int64_t as = run_named(s, drafters[i % 5], rule[1 - i / 5], sampling[1]);
+        struct replay_result r = replay_as(s, from, as, rule[1 - i / 5], (struct replay_options){ 0 });
+        assert_true(r.covered.steps >= CONVERSATIONS); // the first step of each
+        assert_true(r.gaps[GAP_TEXT] > 0 && r.gaps[GAP_ROWS] == 0 && r.gaps[GAP_DRAFTER] == 0);
+        covered += r.covered.steps;
+        texts += CONVERSATIONS;
+        replay_result_free(&r);
+    }
+    assert_true(covered > texts);
+    store_close(s);
+}
+
+// A draft model whose picks depend on the text and the place alone drafts the rest of its draft again.
+static void shorter_chains_of_a_draft_model_are_covered_where_one_continues(void **state)
+{
+    (void)state;
+    struct store *s = open_store("continues.db");
+    run("name: continues\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: conversations.jsonl, chat: none}\n"
+        "limits: {new_tokens: 19, context: 120, ignore_end: true}\nrecord: {rows: full}\ncells: {sampling: [{temperature: 0},"
+        " {temperature: 1}], rule: match, drafter: [{kind: small, model: target.gguf, tokens: 5, pick: coupled},"
+        " {kind: small, model: target.gguf, tokens: 2, pick: coupled}, {kind: small, model: target.gguf, tokens: 3, pick:"
+        " coupled}]}\n",
+        s);
+    for (int i = 0; i < 4; i++) {
+        char *shorter = xformat("small(model=target.gguf, tokens=%d, pick=coupled)", 2 + i % 2);
+        const int64_t from = run_named(s, "small(model=target.gguf, tokens=5, pick=coupled)", "match", sampling[i / 2]),
+                      as = run_named(s, shorter, "match", sampling[i / 2]);
+        struct replay_result r = replay_as(s, from, as, "match", (struct replay_options){ .tokens = 2 + i % 2 });
+        assert_true(r.continued > 0 || i % 2 == 1);
+        if (i % 2 == 0) // steps of 6 tokens are two steps of 3; of 4, the second lacks a draft token
+            check_is_all(s, &r, as);
+        else
+            assert_true(r.complete == 0 && r.gaps[GAP_ROOT] > 0);
+        replay_result_free(&r);
+        r = replay_as(s, from, as, "match", (struct replay_options){ .nodes = 2 + i % 2 });
+        assert_true(r.continued == 0 && r.gaps[GAP_ROOT] > 0);
+        replay_result_free(&r);
+        free(shorter);
+    }
+    store_close(s);
+}
+
+static void shorter_drafts_and_smaller_trees_decide_as_their_runs(void **state)
+{
+    (void)state;
+    struct store *s = open_store("own.db");
+    struct error err = { "" };
+    struct tree level;
+    assert_ok(tree_read("[[0], [1]]", NULL, &level, &err), err);
+    for (int i = 0; i < 4; i++) {
+        const char *const by = rule[i % 2], *const at = sampling[i / 2];
+        const int64_t from = run_named(s, LONG, by, at), as = run_named(s, SHORT, by, at);
+        const int64_t tree = run_named(s, TREE, by, at), as_level = run_named(s, LEVEL, by, at);
+        struct replay_result r[] = { replay_as(s, from, as, by, (struct replay_options){ .tokens = 2 }),
+                                     replay_as(s, from, as, by, (struct replay_options){ .nodes = 2 }),
+                                     replay_as(s, tree, as_level, by, (struct replay_options){ .tokens = 1 }),
+                                     replay_as(s, tree, as_level, by, (struct replay_options){ .tree = &level }) };
+        assert_true(r[0].covered.steps >= r[1].covered.steps);
+        assert_int_equal(r[2].covered.steps, r[3].covered.steps);
+        for (int k = 0; k < 4; k++) {
+            assert_true(r[k].covered.steps >= CONVERSATIONS && r[k].covered.drafted > 0);
+            assert_true(r[k].depth == (k < 2 ? 2 : 1) && r[k].gaps[GAP_ROWS] == 0);
+            if (i % 2 == 1 || i / 2 == 0) // the texts are equal: only roots may be missing
+                assert_int_equal(r[k].gaps[GAP_TEXT], 0);
+            replay_result_free(&r[k]);
+        }
+    }
+    store_close(s);
+}
+
+// At temperature 0 a row is one token, and after top_k: 4 it is 4: both are complete. The races of match are recorded with larger rows.
+static void rows_of_the_largest_entries_cover_what_depends_on_them(void **state)
+{
+    (void)state;
+    struct store *s =
+        decode("largest.db", "rows: 8", "[{temperature: 0}, {temperature: 1}, {temperature: 1, top_k: 4}]");
+    struct replay_result r;
+    for (int i = 0; i < 2; i++) {
+        static const char *const complete[] = { "temperature=0", "temperature=1, top_k=4" };
+        for (int k = 0; k < 2; k++) {
+            const int64_t id = run_named(s, LONG, rule[k], complete[i]);
+            r = replay_as(s, id, id, rule[k], (struct replay_options){ 0 });
+            check_is_all(s, &r, id);
+            assert_int_equal(r.entries, 8);
+            replay_result_free(&r);
+        }
+    }
+    int64_t id = run_named(s, LONG, "match", "temperature=1");
+    r = replay_as(s, id, id, "match", (struct replay_options){ 0 });
+    check_is_all(s, &r, id);
+    replay_result_free(&r);
+    r = replay_as(s, run_named(s, LONG, "rejection", "temperature=1"), id, "match", (struct replay_options){ 0 });
+    assert_true(r.covered.steps >= CONVERSATIONS && r.gaps[GAP_ROWS] == 0);
+    replay_result_free(&r);
+    id = run_named(s, LONG, "rejection", "temperature=1");
+    r = replay_as(s, id, id, "rejection", (struct replay_options){ 0 });
+    assert_true(r.covered.steps == 0 && r.gaps[GAP_ROWS] == r.beyond.steps);
+    // The tokens that are tried are kept, so their probabilities are known however small they are.
+    char *sql = xformat("SELECT abs(sum(expected) - %.17g) > 1e-6 FROM step JOIN sequence ON sequence.id = sequence"
+                        " WHERE run = %lld",
+                        r.beyond.expected, (long long)id);
+    assert_int_equal(query_first_int(s, sql), 0);
+    free(sql);
+    replay_result_free(&r);
+    store_close(s);
+}
+
+static void drafters_that_remember_are_covered_while_nothing_differs(void **state)
+{
+    (void)state;
+    struct store *s = open_store("remember.db");
+    run("name: remember\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: conversations.jsonl, chat: none}\n"
+        "limits: {new_tokens: 16, context: 120, ignore_end: true}\nrecord: {rows: full}\n"
+        "cells: {sampling: {temperature: 0}, drafter: {kind: recycling, tree: \"[[0], [1], [0, 0]]\"}}\n",
+        s);
+    const int64_t id = query_first_int(s, "SELECT id FROM run WHERE drafter_kind = 'recycling'");
+    struct replay_result r = replay_as(s, id, id, "match", (struct replay_options){ 0 });
+    check_is_all(s, &r, id);
+    replay_result_free(&r);
+    r = replay_as(s, id, id, "match", (struct replay_options){ .tokens = 1 });
+    assert_true(r.covered.steps == 0 && r.gaps[GAP_DRAFTER] > 0);
+    replay_result_free(&r);
+    store_close(s);
+}
+
+// ---- what is refused
+
+static void expect_refused(struct store *s, int64_t run, const char *rule_text, struct replay_options o,
+                           const char *why)
+{
+    struct error err = { "" };
+    struct replay_result r;
+    struct settings *kind = rule_text != NULL ? settings_inline(rule_text, "--rule", &err) : NULL;
+    o.rule = kind;
+    assert_false(replay(s, run, &o, &r, &err));
+    if (strstr(err.text, why) == NULL)
+        fail_msg("expected \"%s\", found \"%s\"", why, err.text);
+    replay_result_free(&r);
+    settings_free(kind);
+}
+
+static void what_cannot_be_evaluated_is_one_sentence(void **state)
+{
+    (void)state;
+    struct store *s = open_store("own.db");
+    const int64_t none = query_first_int(s, "SELECT id FROM run WHERE drafter = 'none'"),
+                  tree = run_named(s, TREE, "rejection", "temperature=1"),
+                  chain = run_named(s, LONG, "rejection", "temperature=1");
+    expect_refused(s, 999, NULL, (struct replay_options){ 0 }, "there is no run 999 in it");
+    expect_refused(s, none, NULL, (struct replay_options){ 0 }, "has no recorded rows: run its experiment with");
+    expect_refused(s, tree, "block", (struct replay_options){ 0 },
+                   "rule block does not take this draft, which branches");
+    expect_refused(s, chain, "blok", (struct replay_options){ 0 }, "unknown rule \"blok\"");
+    struct error err = { "" };
+    struct tree second;
+    assert_ok(tree_read("[[1]]", NULL, &second, &err), err);
+    expect_refused(s, tree, NULL, (struct replay_options){ .tree = &second },
+                   "after siblings that the tree leaves out");
+    perform(s, "UPDATE draft SET rows = zeroblob(9) WHERE sequence IN (SELECT id FROM sequence WHERE run = %lld)",
+            (long long)chain);
+    expect_refused(s, chain, NULL, (struct replay_options){ 0 }, "expected packed rows, found other bytes");
+    perform(s, "UPDATE draft SET parents = '[-1, 7]' WHERE sequence IN (SELECT id FROM sequence WHERE run = %lld)",
+            (long long)tree);
+    expect_refused(s, tree, NULL, (struct replay_options){ 0 }, "its draft is damaged");
+    store_close(s);
+}
+
+// ---- packed rows
+
+static void packed_rows_come_back_to_the_bit(void **state)
+{
+    (void)state;
+    enum { VOCAB = 50 };
+    struct error err = { "" };
+    float row[2][VOCAB], back[VOCAB];
+    double sum[2] = { 0, 0 };
+    for (int i = 0; i < VOCAB; i++) {
+        row[0][i] = ldexpf((float)((i * 37) % 51 + 1), -12);
+        row[1][i] = i == 7 ? 1 : 0;
+    }
+    for (int i = 0; i < 2 * VOCAB; i++)
+        sum[i / VOCAB] += (double)row[i / VOCAB][i % VOCAB];
+    for (int keep = 0; keep < 3; keep++) {
+        static const int entries[] = { ROWS_FULL, 6, VOCAB };
+        static const int32_t also[] = { 3 };
+        struct text t = { 0 };
+        struct unpacked_rows u;
+        size_t bytes;
+        row_pack(row[0], VOCAB, entries[keep], also, 1, (struct drawn){ 9, 4 }, &t);
+        row_pack(row[1], VOCAB, entries[keep], NULL, 0, (struct drawn){ -1, -1 }, &t);
+        void *packed = rows_pack(&t, VOCAB, &bytes);
+        assert_ok(rows_unpack(packed, bytes, "x", &u, &err), err);
+        assert_true(u.row[0].drawn.position == 9 && u.row[0].drawn.token == 4 && u.row[1].drawn.token == -1);
+        assert_true(u.n == 2 && u.vocab == VOCAB && u.row[1].n == 1 && u.row[1].rest == 0);
+        for (int k = 0; k < 2; k++) {
+            double again = 0;
+            row_write(&u.row[k], VOCAB, back);
+            for (int i = 0; i < u.row[k].n; i++)
+                assert_true(back[u.row[k].token[i]] == row[k][u.row[k].token[i]]);
+            for (int i = 0; i < VOCAB; i++)
+                again += (double)back[i];
+            assert_true(again == sum[k]);
+        }
+        if (entries[keep] == 6) {      // the six largest, and token 3, whose entry is smaller than theirs
+            float least = 1, most = 0; // of those that are kept for their size; of the others
+            assert_int_equal(u.row[0].n, 7);
+            for (int i = 0; i < VOCAB; i++) {
+                bool kept = false;
+                for (int k = 0; k < 7; k++)
+                    kept = kept || u.row[0].token[k] == i;
+                least = kept && i != 3 ? fminf(least, row[0][i]) : least;
+                most = kept ? most : fmaxf(most, row[0][i]);
+            }
+            assert_true(most <= least);
+        } else {
+            assert_memory_equal(back, row[1], sizeof(back));
+            assert_true(u.row[0].n == VOCAB && u.row[0].rest == 0);
+        }
+        rows_free(&u);
+        const uint32_t vocab = (1 << 20) + 1; // more than a draw can be from
+        memcpy((char *)packed + sizeof(vocab), &vocab, sizeof(vocab));
+        assert_false(rows_unpack(packed, bytes, "x", &u, &err));
+        assert_string_equal(err.text, "x: rows: expected packed rows, found other bytes");
+        rows_free(&u);
+        free(packed);
+        free(t.s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_replay_with_the_runs_own_rule_is_the_run),
+        cmocka_unit_test(at_temperature_0_another_rule_is_covered_and_equal),
+        cmocka_unit_test(sampled_texts_are_covered_until_the_rules_part),
+        cmocka_unit_test(shorter_chains_of_a_draft_model_are_covered_where_one_continues),
+        cmocka_unit_test(shorter_drafts_and_smaller_trees_decide_as_their_runs),
+        cmocka_unit_test(rows_of_the_largest_entries_cover_what_depends_on_them),
+        cmocka_unit_test(drafters_that_remember_are_covered_while_nothing_differs),
+        cmocka_unit_test(what_cannot_be_evaluated_is_one_sentence),
+        cmocka_unit_test(packed_rows_come_back_to_the_bit),
+    };
+    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
+}
