@@ -26,6 +26,7 @@ struct replay {
     const struct replay_options *o;
     const char *path; // of the database
     uint64_t seed;
+    int64_t batch;
     struct pairing recorded;   // the run's drafter and rule
     struct pairing pairing;    // of the rule to evaluate; without a drafter
     bool parts;                // only parts of the drafts are decided about
@@ -275,9 +276,12 @@ static void add_gap(struct replay *r, enum gap why, bool *covered)
     *covered = false;
 }
 
-// Whether the drafter would have made this draft, given the steps before it.
+// Whether the drafter would have made this draft, given the steps before it. Of several slots, texts that are walked later may have been
+// decoded earlier.
 static bool draft_is_certain(const struct replay *r)
 {
+    if (r->memory == DRAFTS_OF_OTHERS && r->batch > 1 && strcmp(r->to->rule, r->to->recorded_rule) != 0)
+        return false;
     return r->memory == DRAFTS_OF_TEXT || !(r->parts || r->deviated);
 }
 
@@ -425,8 +429,9 @@ static bool read_pairings(struct replay *r, const char *settings, struct error *
 
 static bool read_run(struct replay *r, struct store *s, int64_t run, struct error *err)
 {
-    struct query *q = query_open(s, "SELECT drafter, rule, sampling, seed, settings, EXISTS (SELECT 1 FROM draft JOIN"
-                                    " sequence ON sequence.id = draft.sequence WHERE run = ?1) FROM run WHERE id = ?1");
+    struct query *q =
+        query_open(s, "SELECT drafter, rule, sampling, seed, settings, batch, EXISTS (SELECT 1 FROM draft JOIN"
+                      " sequence ON sequence.id = draft.sequence WHERE run = ?1) FROM run WHERE id = ?1");
     query_put_int(q, run);
     const bool found = query_next(q);
     bool ok = true;
@@ -435,7 +440,8 @@ static bool read_run(struct replay *r, struct store *s, int64_t run, struct erro
         r->to->recorded_rule = xstrdup(query_text(q, 1));
         r->to->sampling = xstrdup(query_text(q, 2));
         r->seed = (uint64_t)query_int(q, 3);
-        ok = query_int(q, 5) != 0 ||
+        r->batch = query_int(q, 5);
+        ok = query_int(q, 6) != 0 ||
              fail(err, "%s: run %lld (%s, %s) has no recorded rows: run its experiment with `record: {rows: full}`",
                   r->path, (long long)run, r->to->drafter, r->to->recorded_rule);
         ok = ok && read_pairings(r, query_text(q, 4), err);

@@ -292,6 +292,22 @@ static void drafters_that_remember_are_covered_while_nothing_differs(void **stat
     r = replay_as(s, id, id, "match", (struct replay_options){ .tokens = 1 });
     assert_true(r.covered.steps == 0 && r.gaps[GAP_DRAFTER] > 0);
     replay_result_free(&r);
+    // Other texts: of two slots, another rule's texts could have been there.
+    run("name: others\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: conversations.jsonl, chat: none}\n"
+        "limits: {new_tokens: 16, context: 120, ignore_end: true}\nrecord: {rows: full}\n"
+        "cells: {sampling: {temperature: 0}, batch: [1, 2], drafter: {kind: suffix, past: 1000}}\n",
+        s);
+    for (int batch = 1; batch <= 2; batch++) {
+        char *sql = xformat("SELECT id FROM run WHERE drafter_kind = 'suffix' AND batch = %d", batch);
+        const int64_t suffix = query_first_int(s, sql);
+        r = replay_as(s, suffix, suffix, "rejection", (struct replay_options){ 0 });
+        check_is_all(s, &r, suffix);
+        replay_result_free(&r);
+        r = replay_as(s, suffix, suffix, "match", (struct replay_options){ 0 });
+        assert_true(batch == 1 ? r.complete == r.texts : r.covered.steps == 0);
+        replay_result_free(&r);
+        free(sql);
+    }
     store_close(s);
 }
 
