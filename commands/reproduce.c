@@ -207,7 +207,7 @@ static struct interval ratio_over_prompts(const struct speeds *a, int i, const s
         sum[2][p] = b->prompt[p].of[k];
         sum[3][p] = b->prompt[p].of[k + 1];
     }
-    const struct interval r = ratio_of_ratios(sum[0], sum[1], sum[2], sum[3], a->n);
+    const struct interval r = interval_of(STATISTIC_RATIO_OF_RATIOS, sum[0], sum[1], sum[2], sum[3], a->n);
     for (int v = 0; v < SUMS; v++)
         free(sum[v]);
     return r;
