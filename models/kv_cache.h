@@ -32,11 +32,11 @@ struct kv_shape {
     int layers, width; // width: KV heads * head_dim
     int head_dim;
     int slots, length;         // length: maximum rows of a slot, prefix and pending rows together
-    int context;               // maximum tokens of a sequence (LongRoPE); 0: length
     int pending;               // maximum pending rows of a slot
     enum type type;            // F32, BF16 or Q8_0
     int window;                // above 0: layers in `windowed` keep the rows of their window only
     struct layer_set windowed; // of no effect where all rows of a slot are hardly more
+    int context;               // maximum tokens of a sequence (LongRoPE); 0: length
 };
 
 // Returns false and sets err if the type does not fit: Q8_0 needs a head_dim that is a multiple of its block size.

@@ -109,7 +109,7 @@ static void put_run(struct store *s, int run, const char *kind, int steps, int t
 
 static void put_step(struct store *s, int run, int step, int drafted, int depth, int right)
 {
-    put(s, "INSERT INTO step VALUES (%d, %d, %d, %d, %d, %d, NULL, NULL, NULL, %d, %d, 0, %d, 1)", run, step, drafted,
+    put(s, "INSERT INTO step VALUES (%d, %d, %d, %d, %d, %d, NULL, NULL, NULL, %d, %d, 0, %d, 1, NULL)", run, step, drafted,
         depth, right, right + 1, LEVEL * depth, PASS + ROW * (drafted + 1), 10000 * (step + 1));
 }
 
