@@ -19,8 +19,8 @@ struct place { // of a run
 
 // ---- which run
 
-// Runs whose id or drafter is meant by the text, listed in `names`; *to: the last one.
-static int runs_meant(const struct comparisons *all, const char *what, bool by_id, struct place *to, struct text *names)
+// Runs whose id is the text, or whose drafter has it in its name, listed in `ids`; *to: the last one.
+static int runs_meant(const struct comparisons *all, const char *what, bool by_id, struct place *to, struct text *ids)
 {
     int n = 0;
     for (int i = 0; i < all->n; i++)
@@ -28,7 +28,7 @@ static int runs_meant(const struct comparisons *all, const char *what, bool by_i
             const struct tally *t = &all->comparison[i].run[k];
             char *id = xformat("%lld", (long long)t->run);
             if (by_id ? strcmp(id, what) == 0 : strstr(t->drafter, what) != NULL) {
-                text_printf(names, "%s%s %s", n++ > 0 ? ", " : "", id, t->drafter);
+                text_printf(ids, "%s%s", n++ > 0 ? ", " : "", id);
                 *to = (struct place){ &all->comparison[i], t };
             }
             free(id);
@@ -38,19 +38,19 @@ static int runs_meant(const struct comparisons *all, const char *what, bool by_i
 
 static bool find_run(const struct comparisons *all, const char *what, struct place *to, struct error *err)
 {
-    struct text names = { 0 };
-    text_puts(&names, "");
-    int n = runs_meant(all, what, true, to, &names);
+    struct text ids = { 0 };
+    text_puts(&ids, "");
+    int n = runs_meant(all, what, true, to, &ids);
     if (n == 0)
-        n = runs_meant(all, what, false, to, &names);
+        n = runs_meant(all, what, false, to, &ids);
     if (n > 1)
-        fail(err, "--against %s: more than one run has this in its drafter (%s): expected a run's number", what,
-             names.s);
+        fail(err, "--against %s: the drafters of runs %s have this in their names: expected a run's number", what,
+             ids.s);
     if (n == 0) {
-        runs_meant(all, "", false, to, &names);
-        fail(err, "--against %s: no run has this number, and none this in its drafter (%s)", what, names.s);
+        runs_meant(all, "", false, to, &ids);
+        fail(err, "--against %s: no run has this number, and no drafter this in its name (runs: %s)", what, ids.s);
     }
-    free(names.s);
+    free(ids.s);
     return n == 1;
 }
 

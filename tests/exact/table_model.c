@@ -273,7 +273,13 @@ int model_rows(const struct model *m)
 struct kv_shape model_kv_shape(const struct model *m, int slots, int length, int pending)
 {
     int extra = m->flaw == FLAWLESS ? 0 : 8 * TABLE_TEXT; // for flaws that keep too many rows
-    return (struct kv_shape){ LAYERS, KEY, KEY, slots, length + extra, pending, F32, 0, { { 0 } } };
+    return (struct kv_shape){ .layers = LAYERS,
+                              .width = KEY,
+                              .head_dim = KEY,
+                              .slots = slots,
+                              .length = length + extra,
+                              .pending = pending,
+                              .type = F32 };
 }
 
 // Copies the keys that row i of a pass attends to, in the cache's order, to `seen` and returns their number; the row

@@ -109,8 +109,8 @@ static void expect_coverage(size_t n)
                   100.0 * naive / EXPERIMENTS);
     for (int i = 0; i < SUBJECTS; i++)
         print_message("%7.1f %%  %s\n", 100.0 * covered[i] / EXPERIMENTS, subjects[i].name);
-    // The standard error of 1,200 experiments is 0.63 %, so that the bounds are 3 of them from 95 %.
-    const double slack = EXPERIMENTS < 1000 ? 0.08 : 0.02;
+    // The standard error of 1,200 experiments is 0.63 %, so that the bounds are 3 of them from 95 %. Of 80 it is 2.4 %: 5 of them.
+    const double slack = EXPERIMENTS < 1000 ? 0.12 : 0.02;
     assert_true(naive < 0.9 * EXPERIMENTS);
     for (int i = 0; i < SUBJECTS; i++)
         if (fabs((double)covered[i] / EXPERIMENTS - 0.95) > slack)

@@ -467,9 +467,9 @@ static void runs_are_compared_with_one_that_is_named(void **state)
     free(lines);
 
     fails_against(s, "ngram",
-                  "--against ngram: more than one run has this in its drafter (2 ngram(longest=3, tokens=8), 4 ngram");
+                  "--against ngram: the drafters of runs 2, 4, 6 have this in their names: expected a run's number");
     fails_against(s, "medusa",
-                  "--against medusa: no run has this number, and none this in its drafter (1 none, 2 ngram");
+                  "--against medusa: no run has this number, and no drafter this in its name (runs: 1, 2, 3, 4, 5, 6)");
     fails_against(s, "17", "no run has this number");
     sample_facts_query(s, "UPDATE run SET prompts = 'others' WHERE id = 3");
     sample_facts_query(s, "UPDATE sequence SET pair = (SELECT max(id) FROM pair) WHERE run = 3 AND repeat = 0");
