@@ -279,7 +279,7 @@ static void rows_of_all_layers_move_in_one_launch(void **unused)
 #if defined(EMULATED_DEVICE)
     struct error err;
     struct backend *b = backend_emulated(0, &err);
-    const struct kv_shape shape = { 30, 64, 32, 2, 40, 8, BF16, 0, { { 0 } } };
+    const struct kv_shape shape = { 30, 64, 32, 2, 40, 8, BF16, 0, { { 0 } }, 0 };
     const int32_t token[6] = { 0 }, slot[6] = { 1, 1, 1, 1, 1, 1 }, parent[6] = { -1, 0, 0, 1, 2, 3 };
     const struct pass p = { .n = 6, .token = token, .slot = slot, .parent = parent };
     struct kv_cache *c = kv_create(b, &shape, &err);

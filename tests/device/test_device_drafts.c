@@ -415,7 +415,7 @@ static void drafts_equal_the_hosts(void **unused)
     for (int g = 0; g < gpus; g++) {
         struct error err;
         struct device_setup w = { gpu[g].name, gpu_open(&gpu[g]), NULL, NULL, SLOTS, false };
-        const struct kv_shape kv = { 1, 32, 32, SLOTS, 600, 512, F32, 0, { { 0 } } };
+        const struct kv_shape kv = { 1, 32, 32, SLOTS, 600, 512, F32, 0, { { 0 } }, 0 };
         w.target = model_open(path, w.b, ACTIVATIONS_F32, 8, &err);
         w.cache = kv_create(w.b, &kv, &err);
         assert_true(w.target != NULL && w.cache != NULL);
@@ -442,7 +442,7 @@ static void long_rows_and_many_requests_equal_the_hosts(void **unused)
     for (int g = 0; g < gpus; g++) {
         struct error err;
         struct device_setup w = { gpu[g].name, gpu_open(&gpu[g]), NULL, NULL, 1, true };
-        const struct kv_shape kv = { 1, 32, 32, MOST_SLOTS, 600, 512, F32, 0, { { 0 } } };
+        const struct kv_shape kv = { 1, 32, 32, MOST_SLOTS, 600, 512, F32, 0, { { 0 } }, 0 };
         w.cache = kv_create(w.b, &kv, &err);
         assert_non_null(w.cache);
         for (size_t how = 0; how < 3; how++)
@@ -473,7 +473,7 @@ static void a_level_is_few_launches(void **unused)
                  { { .tokens = 3, .pick = PICK_COUPLED }, 2 } };
     struct sampling sampling = SAMPLING("temperature", "1");
     struct backend *b = gpu_open(&gpu[0]);
-    const struct kv_shape kv = { 1, 32, 32, SLOTS, 600, 512, F32, 0, { { 0 } } };
+    const struct kv_shape kv = { 1, 32, 32, SLOTS, 600, 512, F32, 0, { { 0 } }, 0 };
     struct error err;
     struct kv_cache *cache = kv_create(b, &kv, &err);
     assert_non_null(cache);

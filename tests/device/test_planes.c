@@ -178,9 +178,8 @@ static void check_attention(const struct bench *k, int n, int prefix, int head_d
     struct backend *b = k->b;
     struct error err;
     const int kv = head_dim, heads = WIDTH / head_dim;
-    const struct kv_shape shape = {
-        1, kv, head_dim, 1, prefix + n, MOST_ROWS, head_dim == 64 ? BF16 : F32, 0, { { 0 } }
-    };
+    const struct kv_shape shape = { 1, kv,        head_dim, 1, prefix + n, MOST_ROWS, head_dim == 64 ? BF16 : F32,
+                                    0, { { 0 } }, 0 };
     struct kv_cache *c = kv_create(b, &shape, &err);
     assert_ok(c != NULL, err);
     const struct tensor frequency = numbers(b, 1, head_dim / 2), angles = rows_on(b, MOST_ROWS, head_dim),

@@ -254,8 +254,9 @@ static void a_gguf_file_has_the_bits_of_its_directory_or_is_refused(void **unuse
         const bool made = quantize_model(from, BF16, to, b, NULL, &done, &err);
         b->destroy(b);
         free(done.unchanged_names);
-        if (made != expected || (!made && strstr(err.text, "would differ in its windows") == NULL &&
-                                 strstr(err.text, "would differ in its experts") == NULL))
+        if (made != expected ||
+            (!made && strstr(err.text, "would differ in its windows") == NULL &&
+             strstr(err.text, "would differ in its experts") == NULL && strstr(err.text, "cannot store it") == NULL))
             fail_msg("%s: %s", name, made ? "a GGUF file was written" : err.text);
         if (made) {
             int32_t token[MOST];

@@ -98,14 +98,14 @@ static void write_among_images(const char *from, const char *to)
     json_set(all, "model_type", json_new_text("mistral3"));
     json_set(all, "architectures", json_parse("[\"Mistral3ForConditionalGeneration\"]", 36, "architectures", &err));
     if (json_get(own, "quantization_config") != NULL) {
-        char *text = json_write(json_get(own, "quantization_config"));
-        json_set(all, "quantization_config", json_parse(text, strlen(text), "quantization_config", &err));
+        char *settings = json_write(json_get(own, "quantization_config"));
+        json_set(all, "quantization_config", json_parse(settings, strlen(settings), "quantization_config", &err));
         json_set(own, "quantization_config", json_new_null());
-        free(text);
+        free(settings);
     }
     json_set(all, "text_config", own);
-    char *text = json_write(all);
-    file_write_bytes(path, text, strlen(text));
+    char *whole = json_write(all);
+    file_write_bytes(path, whole, strlen(whole));
     free(path);
 
     struct shards *s = shards_open(from, &err);
@@ -123,7 +123,7 @@ static void write_among_images(const char *from, const char *to)
     free(t);
     shards_close(s);
     json_free(all);
-    free(text);
+    free(whole);
     free(path);
     free(command);
 }

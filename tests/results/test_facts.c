@@ -47,9 +47,32 @@ static void every_fact_of_a_sequence_is_in_its_column(void **state)
     const struct expected_row rules[] = { { "rejection", true, 1.5, 0.75 },
                                           { "typical", false, 2.5, 0.875 },
                                           { "(bound)", true, NAN, 0.9 } };
-    const struct step_row steps[] = { { 5, 3, 2, 1.25, 0.5, 2, 1001, 1002, 1003, 1004, 3, trials, 2, rules, 3, sources,
-                                        2 },
-                                      { 0, 0, 0, NAN, NAN, -1, 2001, 2002, 2003, 2004, 2, NULL, 0, NULL, 0, NULL, 0 } };
+    const struct step_row steps[] = { { .drafted = 5,
+                                        .depth = 3,
+                                        .accepted = 2,
+                                        .expected = 1.25,
+                                        .variance = 0.5,
+                                        .accepted_uncut = 2,
+                                        .propose_ns = 1001,
+                                        .verify_ns = 1002,
+                                        .advance_ns = 1003,
+                                        .at_ns = 1004,
+                                        .batch = 3,
+                                        .experts = 17,
+                                        .trial = trials,
+                                        .n_trials = 2,
+                                        .by_rule = rules,
+                                        .n_by_rule = 3,
+                                        .by_source = sources,
+                                        .n_by_source = 2 },
+                                      { .expected = NAN,
+                                        .variance = NAN,
+                                        .accepted_uncut = -1,
+                                        .propose_ns = 2001,
+                                        .verify_ns = 2002,
+                                        .advance_ns = 2003,
+                                        .at_ns = 2004,
+                                        .batch = 2 } };
     const int32_t token[] = { 71, 80, 81, 82 };
     struct sequence_row q = { 6,    "prompt six", "chat", 1,     2,        0,       13,    4, 11,
                               3001, 3002,         3003,   token, "a text", "limit", steps, 2, NULL };
@@ -73,11 +96,11 @@ static void every_fact_of_a_sequence_is_in_its_column(void **state)
         s,
         "SELECT count(*) = 1 FROM step WHERE step = 0 AND drafted = 5 AND depth = 3 AND accepted = 2 AND tokens = 3 AND"
         " expected = 1.25 AND variance = 0.5 AND accepted_uncut = 2 AND propose_ns = 1001 AND verify_ns = 1002 AND advance_ns = 1003"
-        " AND at_ns = 1004 AND batch = 3");
+        " AND at_ns = 1004 AND batch = 3 AND experts = 17");
     sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM step WHERE step = 1 AND drafted = 0 AND depth = 0 AND accepted = 0 AND tokens = 1 AND"
-        " expected IS NULL AND variance IS NULL AND accepted_uncut IS NULL AND propose_ns = 2001 AND at_ns = 2004 AND batch = 2");
+        " expected IS NULL AND variance IS NULL AND accepted_uncut IS NULL AND propose_ns = 2001 AND at_ns = 2004 AND batch = 2 AND experts IS NULL");
     sample_facts_hold(
         s,
         "SELECT count(*) = 2 FROM trial WHERE step = 0 AND ((node = 1 AND depth = 1 AND rank = 0 AND token = 71 AND proposal = 1"
@@ -110,23 +133,21 @@ static void a_failing_step_rolls_back_its_sequence(void **state)
     const int32_t token[] = { 71 };
     assert_true(store_run(s, &row_of_run, &id, &err) && store_new_pair(s, "e", &pair, &err));
     for (int k = 0; k < 3; k++) { // the second of three rows violates a constraint, the third does not
-        const struct step_row step = { 5,
-                                       3,
-                                       0,
-                                       1.25,
-                                       0.5,
-                                       0,
-                                       1,
-                                       1,
-                                       1,
-                                       1,
-                                       1,
-                                       k == 1 ? trials : NULL,
-                                       k == 1 ? 3 : 0,
-                                       k == 0 ? twice : NULL,
-                                       k == 0 ? 3 : 0,
-                                       k == 2 ? sources : NULL,
-                                       k == 2 ? 3 : 0 };
+        const struct step_row step = { .drafted = 5,
+                                       .depth = 3,
+                                       .expected = 1.25,
+                                       .variance = 0.5,
+                                       .propose_ns = 1,
+                                       .verify_ns = 1,
+                                       .advance_ns = 1,
+                                       .at_ns = 1,
+                                       .batch = 1,
+                                       .trial = k == 1 ? trials : NULL,
+                                       .n_trials = k == 1 ? 3 : 0,
+                                       .by_rule = k == 0 ? twice : NULL,
+                                       .n_by_rule = k == 0 ? 3 : 0,
+                                       .by_source = k == 2 ? sources : NULL,
+                                       .n_by_source = k == 2 ? 3 : 0 };
         const struct sequence_row q = {
             6, "p", NULL, 0, 0, pair, 0, 1, 0, 1, 1, 1, token, NULL, "limit", &step, 1, NULL
         };
