@@ -3,7 +3,7 @@
 // Input: SQL statements, one per line, executed without constraint checks in the database of an experiment; then lines
 // "!OFFSET BYTE" that change bytes of the file. Or a complete file, if it begins with "SQLite format 3".
 // reader: results/store.c results/report.c results/report_table.c results/report_export.c results/tally.c
-// reader: results/facts.c results/exact_rows.c
+// reader: results/facts.c results/exact_rows.c results/tally_intervals.c results/report_against.c
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,11 +161,13 @@ static void report(struct store *s, enum report_format format, const char *which
 {
     char *directory = fuzz_path("answers");
     struct report_options o = { .experiment = which, .format = format, .directory = directory, .width = width };
+    struct report_options against = { .experiment = which, .format = format, .width = width, .against = "2" };
     struct error err = { "" };
     static FILE *nowhere;
     if (nowhere == NULL)
         nowhere = fopen("/dev/null", "w");
     insist(report_write(s, &o, nowhere, &err) || *err.text != '\0');
+    insist(report_write(s, &against, nowhere, &err) || *err.text != '\0');
     free(directory);
 }
 

@@ -153,34 +153,38 @@ static void put_json(struct text *out, const struct place *x, const struct place
     json_free(o);
 }
 
+static void put(struct text *out, const struct report_options *o, const struct place *x, const struct place *y,
+                const struct against *a, bool first, int width)
+{
+    if (o->format == REPORT_CSV)
+        put_csv(out, x, y, a, first);
+    else if (o->format == REPORT_JSONL)
+        put_json(out, x, y, a);
+    else
+        put_row(out, x, y, a, width);
+}
+
 bool report_against(struct store *s, const struct comparisons *all, const struct report_options *o, struct text *out,
                     struct error *err)
 {
     const int width = o->width != 0 ? o->width : TABLE;
+    struct againsts list = { 0 };
     struct place y;
     int rows = 0;
-    if (!find_run(all, o->against, &y, err))
+    if (!find_run(all, o->against, &y, err) || !against_read(s, y.t->run, &list, err)) {
+        free(list.of);
         return false;
+    }
     if (o->format == REPORT_TABLE)
         put_head(out, &y, width);
     for (int i = 0; i < all->n; i++)
         for (int k = 0; k < all->comparison[i].n; k++) {
             const struct place x = { &all->comparison[i], &all->comparison[i].run[k] };
-            struct against a;
-            if (x.t == y.t)
-                continue;
-            if (!against_read(s, x.t->run, y.t->run, &a, err))
-                return false;
-            if (a.prompts == 0)
-                continue;
-            if (o->format == REPORT_CSV)
-                put_csv(out, &x, &y, &a, rows == 0);
-            else if (o->format == REPORT_JSONL)
-                put_json(out, &x, &y, &a);
-            else
-                put_row(out, &x, &y, &a, width);
-            rows++;
+            const struct against *a = against_find(&list, x.t->run);
+            if (a != NULL)
+                put(out, o, &x, &y, a, rows++ == 0, width);
         }
+    free(list.of);
     if (rows == 0)
         return fail(err, "--against %s: no other run has decoded prompts of run %lld (%s)", o->against,
                     (long long)y.t->run, y.c->prompts);

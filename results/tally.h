@@ -78,12 +78,18 @@ static inline const struct interval *tally_speedup(const struct comparison *c, c
 
 // A run compared with another one of the same prompts, prompt by prompt. Speeds are as in tally_speed.
 struct against {
-    int64_t prompts;             // that both have; 0: the numbers are NAN
+    double run;                  // its id
+    int64_t prompts;             // that both have
     bool in_pairs;               // over texts in the same pair; otherwise over all texts of these prompts
     struct interval speed, ttft; // ratios, the run's over the other's
     struct interval acceptance, tokens_per_step; // differences, the run's less the other's
 };
-bool against_read(struct store *s, int64_t run, int64_t other, struct against *to, struct error *err);
+struct againsts { // every run that shares prompts with the other; free(of)
+    int n;
+    struct against *of; // (n)
+};
+bool against_read(struct store *s, int64_t other, struct againsts *to, struct error *err);
+const struct against *against_find(const struct againsts *a, int64_t run); // NULL: it shares none
 
 // Whether a run's texts must equal none's: at temperature 0, and under the rule `match`, which derives each draw from its
 // position. Otherwise they are other samples, and equality has no meaning.

@@ -8,7 +8,7 @@
 #include "results/query.h"
 #include "results/tally.h"
 
-enum { MAX_COLUMNS = 17 };
+enum { MAX_COLUMNS = 18 };
 
 struct columns {
     size_t n, capacity;
@@ -186,30 +186,50 @@ bool intervals_read(struct store *s, struct comparison *c, struct error *err)
 
 // ---- against another run
 
-bool against_read(struct store *s, int64_t run, int64_t other, struct against *to, struct error *err)
+bool against_read(struct store *s, int64_t other, struct againsts *to, struct error *err)
 {
-    enum { PAIRED, TOKENS, NS, ACCEPTED, DRAFTED, STEP_TOKENS, STEPS, TTFT, FIRSTS, Y }; // and the other's from Y on
+    enum {
+        RUN,
+        PAIRED,
+        TOKENS,
+        NS,
+        ACCEPTED,
+        DRAFTED,
+        STEP_TOKENS,
+        STEPS,
+        TTFT,
+        FIRSTS,
+        Y
+    }; // and the other's from Y on
     struct columns x;
     struct query *q = query_again(
         s,
-        "WITH v AS (SELECT * FROM against_by_prompt WHERE run = ?1 AND against = ?2)"
-        " SELECT in_pairs, speed_tokens, speed_ns, accepted_tokens, drafted_tokens, step_tokens, steps, ttft_ns, first_tokens,"
+        "SELECT run, in_pairs, speed_tokens, speed_ns, accepted_tokens, drafted_tokens, step_tokens, steps, ttft_ns, first_tokens,"
         " against_speed_tokens, against_speed_ns, against_accepted_tokens, against_drafted_tokens, against_step_tokens, against_steps,"
-        " against_ttft_ns, against_first_tokens"
-        " FROM v WHERE in_pairs = (SELECT max(in_pairs) FROM v) ORDER BY prompt");
-    query_put_int(q, run);
+        " against_ttft_ns, against_first_tokens FROM against_by_prompt WHERE against = ?1 ORDER BY run, in_pairs DESC, prompt");
     query_put_int(q, other);
     const bool ok = columns_read(&x, q, err);
-    *to = (struct against){ (int64_t)x.n, x.n > 0 && x.x[PAIRED][0] > 0, no_interval, no_interval, no_interval,
-                            no_interval };
-    if (x.n > 0) {
-        to->speed = interval_at(STATISTIC_RATIO_OF_RATIOS, &x, 0, x.n, TOKENS, NS, Y, Y + 1);
-        to->acceptance = interval_at(STATISTIC_DIFFERENCE, &x, 0, x.n, ACCEPTED, DRAFTED, Y + 2, Y + 3);
-        to->acceptance.low = to->acceptance.low < -1 ? -1 : to->acceptance.low;
-        to->acceptance.high = to->acceptance.high > 1 ? 1 : to->acceptance.high;
-        to->tokens_per_step = interval_at(STATISTIC_DIFFERENCE, &x, 0, x.n, STEP_TOKENS, STEPS, Y + 4, Y + 5);
-        to->ttft = interval_at(STATISTIC_RATIO_OF_RATIOS, &x, 0, x.n, TTFT, FIRSTS, Y + 6, Y + 7);
+    *to = (struct againsts){ 0 };
+    for (size_t i = 0, n; i < x.n; i += alike(&x, i, 1)) { // of a run the first part: in pairs, if there are any
+        n = alike(&x, i, 2);
+        struct against a = { .run = x.x[RUN][i], .prompts = (int64_t)n, .in_pairs = x.x[PAIRED][i] > 0 };
+        a.speed = interval_at(STATISTIC_RATIO_OF_RATIOS, &x, i, n, TOKENS, NS, Y, Y + 1);
+        a.acceptance = interval_at(STATISTIC_DIFFERENCE, &x, i, n, ACCEPTED, DRAFTED, Y + 2, Y + 3);
+        a.acceptance.low = a.acceptance.low < -1 ? -1 : a.acceptance.low;
+        a.acceptance.high = a.acceptance.high > 1 ? 1 : a.acceptance.high;
+        a.tokens_per_step = interval_at(STATISTIC_DIFFERENCE, &x, i, n, STEP_TOKENS, STEPS, Y + 4, Y + 5);
+        a.ttft = interval_at(STATISTIC_RATIO_OF_RATIOS, &x, i, n, TTFT, FIRSTS, Y + 6, Y + 7);
+        to->of = xrealloc(to->of, ((size_t)to->n + 1) * sizeof(*to->of));
+        to->of[to->n++] = a;
     }
     columns_free(&x);
     return ok;
+}
+
+const struct against *against_find(const struct againsts *a, int64_t run)
+{
+    for (int i = 0; i < a->n; i++)
+        if (a->of[i].run == (double)run)
+            return &a->of[i];
+    return NULL;
 }
