@@ -98,8 +98,10 @@ static void put(struct store *s, const char *format, ...)
 static void put_run(struct store *s, int run, const char *kind, int steps, int tokens, int decode_ns)
 {
     put(s,
-        "INSERT INTO run VALUES (%d, 'e', 'c%d', 'A', '{}', 't', '00', 'f32', 'f32', 'f32', '%s', '%s', NULL, 'rejection', 1, 0, 0,"
-        " 'temperature=0', 'p', 1, 1, 'cpu', 'm', 'r', '2026-01-01T00:00:00Z', NULL)",
+        "INSERT INTO run (id, experiment, cell, peers, settings, target, target_hash, model_type, activations, cache, drafter,"
+        " drafter_kind, rule, lossless, drafter_invariant, marked_inflated, sampling, prompts, seed, batch, device, machine, revision,"
+        " started) VALUES (%d, 'e', 'c%d', 'A', '{}', 't', '00', 'f32', 'f32', 'f32', '%s', '%s', 'rejection', 1, 0, 0,"
+        " 'temperature=0', 'p', 1, 1, 'cpu', 'm', 'r', '2026-01-01T00:00:00Z')",
         run, run, kind, kind);
     put(s,
         "INSERT INTO sequence VALUES (%d, %d, 1, 0, 'p', NULL, 0, 0, 5, %d, %d, 0, 7, %d, %d, json('[' || substr(replace(hex(zeroblob(%d)),"
@@ -109,8 +111,10 @@ static void put_run(struct store *s, int run, const char *kind, int steps, int t
 
 static void put_step(struct store *s, int run, int step, int drafted, int depth, int right)
 {
-    put(s, "INSERT INTO step VALUES (%d, %d, %d, %d, %d, %d, NULL, NULL, NULL, %d, %d, 0, %d, 1, NULL)", run, step, drafted,
-        depth, right, right + 1, LEVEL * depth, PASS + ROW * (drafted + 1), 10000 * (step + 1));
+    put(s,
+        "INSERT INTO step (sequence, step, drafted, depth, accepted, tokens, propose_ns, verify_ns, advance_ns, at_ns, batch) VALUES"
+        " (%d, %d, %d, %d, %d, %d, %d, %d, 0, %d, 1)",
+        run, step, drafted, depth, right, right + 1, LEVEL * depth, PASS + ROW * (drafted + 1), 10000 * (step + 1));
 }
 
 // Of depth 1 ten tokens of rank 0 are tested and six accepted, then four of rank 1 and two; of depth 2 eight and four, four and one.
