@@ -30,7 +30,7 @@ struct verifier {
     int32_t *top;                            // (rows, s.top) the most probable tokens of each row
     float *top_log_p;                        // (rows, s.top)
     int chunk;
-    int prefilled, common; // with a shared cache: tokens of the prompt that are done; whose rows it had
+    int prefilled, common;        // with a shared cache: tokens of the prompt that are done; whose rows it had
     int64_t observer_ns, experts; // experts: that the last pass read
 };
 
