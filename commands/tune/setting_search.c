@@ -15,7 +15,8 @@
 
 enum { RANKS = 10, PROBE_NODE_COUNT = 40, LARGEST_TREE = 63, MAX_ROWS = 256 };
 
-#define CLOSE 0.8 // of the best prediction
+#define CLOSE 0.8  // of the best prediction
+#define ALIKE 0.08 // relative difference in tokens per step
 
 static const int tree_sizes[] = { 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, LARGEST_TREE };
 static const int probed_sizes[] = { 6, 12, 24, PROBE_NODE_COUNT };
@@ -284,6 +285,17 @@ static int by_speedup(const void *a, const void *b)
     return (x->speedup < y->speedup) - (x->speedup > y->speedup);
 }
 
+// Whether candidate i is like one of its family that is confirmed: a probe's candidates of nearly as many tokens differ in nothing that a
+// measurement of a few prompts could tell.
+static bool is_alike(const struct setting_search *s, const bool *chosen, int i)
+{
+    const struct candidate *c = s->candidate;
+    for (int k = 0; k < s->n; k++)
+        if (chosen[k] && c[k].family == c[i].family && fabs(c[k].tokens_per_step / c[i].tokens_per_step - 1) < ALIKE)
+            return true;
+    return false;
+}
+
 void setting_search_sort(struct setting_search *s, int confirmed)
 {
     struct candidate *sorted = xcalloc((size_t)s->n + 1, sizeof(*sorted));
@@ -297,11 +309,12 @@ void setting_search_sort(struct setting_search *s, int confirmed)
         seen[s->candidate[i].family] = true;
         left -= chosen[i];
     }
-    for (int i = 0; i < s->n && left > 0; i++)
-        if (!chosen[i]) {
-            chosen[i] = true;
-            left--;
-        }
+    for (int alike = 0; alike < 2; alike++) // the next best that are unlike these, then any
+        for (int i = 0; i < s->n && left > 0; i++)
+            if (!chosen[i] && (alike == 1 || !is_alike(s, chosen, i))) {
+                chosen[i] = true;
+                left--;
+            }
     for (int later = 0; later < 2; later++)
         for (int i = 0; i < s->n; i++)
             if (chosen[i] == (later == 0))

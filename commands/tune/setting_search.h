@@ -48,5 +48,6 @@ int setting_search_rows(const struct setting_search *s);
 // Adds what a probe's run predicts, from the views.
 bool setting_search_read(struct setting_search *s, const struct setting_probe *p, struct store *store, int64_t run,
                          struct error *err);
-// Sorts candidates by prediction, those to confirm first: the best of each family that is not far behind the best of all, then the next best.
+// Sorts candidates by prediction, those to confirm first: the best of each family that is not far behind the best of all, then
+// the next best that are not like one of these.
 void setting_search_sort(struct setting_search *s, int confirmed);

@@ -266,7 +266,7 @@ int command_tune(int argc, char **argv)
                               .tokens = 64,
                               .batch = 1,
                               .longest = 8,
-                              .confirm = 3 };
+                              .confirm = 5 };
     const struct flag flags[] = {
         { "drafter", FLAG_TEXTS, &s.drafters, "KIND[:OPTIONS]",
           "a drafter whose settings are searched; can be given several times.\nIts `tokens` is the longest draft to try",
@@ -277,7 +277,7 @@ int command_tune(int argc, char **argv)
         { "tokens", FLAG_INT, &s.tokens, "N", "new tokens of a text; default: 64", 1, 1 << 24 },
         { "longest", FLAG_INT, &s.longest, "N", "longest draft of a drafter whose `tokens` is not given; default: 8", 1,
           64 },
-        { "confirm", FLAG_INT, &s.confirm, "N", "settings to measure; default: 3; 0: none", 0, 64 },
+        { "confirm", FLAG_INT, &s.confirm, "N", "settings to measure; default: 5; 0: none", 0, 64 },
         { "seconds", FLAG_INT, &s.seconds, "N", "confirm fewer settings if they would take longer in total", 1,
           1 << 24 },
         { "sampling", FLAG_TEXT, &s.sampling, "OPTIONS", "default: temperature=0", 0, 0 },
