@@ -354,10 +354,13 @@ static bool compare_places(const struct stored_run *r, struct store *then, struc
     for (int i = 0; ok && i < 3; i++)
         if (strcmp(was.text[i], is.text[i]) != 0)
             text_printf(report, "%-10s was %s, is %s\n", name[i], was.text[i], is.text[i]);
-    for (int i = 0, n = 0; ok && i < 3; i++)
+    int n = 0;
+    for (int i = 0; ok && i < 3; i++)
         if (!isnan(was.probe[i]) && !isnan(is.probe[i]))
-            text_printf(report, "%s%s was %.*f, is %.*f%s", n++ == 0 ? "machine    " : "; ", probe[i], i == 0,
-                        was.probe[i], i == 0, is.probe[i], i == 2 ? "\n" : "");
+            text_printf(report, "%s%s was %.*f, is %.*f", n++ == 0 ? "machine    " : "; ", probe[i], i == 0,
+                        was.probe[i], i == 0, is.probe[i]);
+    if (n > 0)
+        text_puts(report, "\n");
     for (int i = 0; i < 3; i++) {
         free(was.text[i]);
         free(is.text[i]);

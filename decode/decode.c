@@ -331,14 +331,15 @@ static void report(struct decoder *d, const struct step_record *s)
     }
 }
 
-static void report_all_but(struct decoder *d, int last)
+// idle: the device has nothing to do meanwhile.
+static void report_all_but(struct decoder *d, int last, bool idle)
 {
     const int64_t from = clock_ns();
     while (d->steps.n > last) {
         report(d, steps_oldest(&d->steps));
         steps_pop(&d->steps);
     }
-    if (!verifier_queues(d->verifier))
+    if (idle)
         d->still_ns += clock_ns() - from;
 }
 
@@ -363,7 +364,7 @@ static bool report_all(struct decoder *d, struct error *err)
     if (!verifier_finish(d->verifier, err))
         return false;
     const int64_t ended = now(d);
-    report_all_but(d, 0);
+    report_all_but(d, 0, true);
     if (!verifier_finish(d->verifier, err)) // the times could not be read
         return false;
     for (int i = 0; i < d->slots; i++)
@@ -408,7 +409,10 @@ static bool step(struct decoder *d, struct error *err)
         return true;
     if (!score(d, s, err))
         return false;
-    report_all_but(d, 1); // the decision of the last step implied that the device had finished all steps before it
+    report_all_but(
+        d, 1,
+        !verifier_queues(
+            d->verifier)); // the decision of the last step implied that the device had finished all steps before it
     if (!verify(d, s, err))
         return false;
     const int n_continued = append_all(d, s);

@@ -19,6 +19,7 @@
 #include "experiments/recorder.h"
 #include "experiments/conversation.h"
 #include "results/store.h"
+#include "verifier/target_cache.h"
 
 enum { WARM_PROMPT = 64, WARM_TOKENS = 8 }; // a discarded decode before a cell's first paired run
 enum { REFILLS = 8 };                       // prompts of a paired run, for each of several slots
@@ -251,6 +252,7 @@ static bool run_cells(struct paired_run *o, struct runner *r, struct group *g, s
     for (int k = 0; k < n && ok; k++)
         if (!g->cell_runner[order[k]].warm)
             ok = warm_up(r, &g->cell_runner[order[k]], o->conversation[0].prompt, err);
+    target_cache_clear(g->cache);
     ok = ok && (n == 0 || store_new_pair(r->store, r->e->name, &o->pair, err));
     for (int k = 0; k < n && ok; k++) {
         int c = order[(k + o->number) % n];

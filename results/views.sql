@@ -426,8 +426,9 @@ WINDOW same AS (PARTITION BY run, pair, batch, propose_ns, verify_ns, advance_ns
 DROP VIEW IF EXISTS bench_of_run;
 CREATE VIEW bench_of_run AS
 -- The fitted cost that predicts a run: of the latest bench with its target, precision, device and machine, in the placement in which most
--- rounds count. A drafter on another device is named behind the machine.
-SELECT run, bench, placement, form, a, b, s, n0, d, e, overhead_ns
+-- rounds count. A drafter on another device is named behind the machine. Of a mixture of experts the table predicts: the hinge has a term for experts,
+-- whose number the rows of a pass do not say.
+SELECT run, bench, placement, iif(u <> 0, 'table', form) AS form, a, b, s, n0, d, e, overhead_ns
 FROM (SELECT r.id AS run, k.*, o.overhead_ns, row_number() OVER (PARTITION BY r.id ORDER BY o.id DESC, (
                  SELECT sum(m.counts) FROM bench_round AS m WHERE (m.bench, m.placement) = (k.bench, k.placement)) DESC, k.placement) AS choice
       FROM run AS r JOIN bench AS o ON (o.target_hash, o.activations, o.cache, o.device) = (r.target_hash, r.activations, r.cache, r.device)
@@ -506,7 +507,9 @@ CREATE VIEW prediction_by_length AS
 -- of a tree, only as long as what was accepted of it. Passes cost what they do behind the run's mean context, a draft its own time in
 -- proportion to its depth. tokens_per_step: without the recorded ends of texts that a shorter draft moves.
 WITH RECURSIVE base AS MATERIALIZED (
-    SELECT p.*, r.batch FROM predicted_time AS p JOIN run AS r ON r.id = p.run
+    SELECT p.*, (SELECT 1.0 * count(*) / sum(1.0 / t.batch) FROM paired AS w JOIN step AS t ON t.sequence = w.sequence
+                 WHERE w.run = p.run AND w.none IS NOT NULL) AS batch -- of a pass; not run.batch: texts end
+    FROM predicted_time AS p
 ), piece AS MATERIALIZED (SELECT * FROM cost_piece), drafted AS MATERIALIZED (
     SELECT q.run, t.drafted, t.accepted, t.tokens, max(t.drafted > t.depth) OVER (PARTITION BY q.run) AS tree,
            max(min(t.depth, 256)) OVER (PARTITION BY q.run) AS longest, count(*) AS steps
@@ -542,9 +545,10 @@ CREATE VIEW prediction AS
 -- The same steps with drafts of one length at best (best_length, chains), of what was accepted and no more (perfect_length), accepted whole
 -- (perfect_drafter), and with 1 + depth * first tokens a step, which no exact rule exceeds (perfect_rule; where (bound) is recorded).
 WITH base AS MATERIALIZED (
-    SELECT p.*, r.batch, p.pass_ns + p.draft_ns + p.overhead_ns * p.steps AS predicted_ns,
+    SELECT p.*, (SELECT 1.0 * count(*) / sum(1.0 / t.batch) FROM paired AS w JOIN step AS t ON t.sequence = w.sequence
+                 WHERE w.run = p.run AND w.none IS NOT NULL) AS batch, p.pass_ns + p.draft_ns + p.overhead_ns * p.steps AS predicted_ns,
            p.none_pass_ns + p.overhead_ns * p.none_steps AS none_predicted_ns
-    FROM predicted_time AS p JOIN run AS r ON r.id = p.run
+    FROM predicted_time AS p
 ), length AS MATERIALIZED (SELECT * FROM prediction_by_length), alpha AS (
     SELECT run, coalesce(1.0 * sum(accepted) / nullif(sum(tried), 0), 0) AS alpha FROM acceptance GROUP BY run
 ), bound AS (

@@ -106,6 +106,12 @@ void target_cache_forget(struct target_cache *t)
     cut(t, t->n);
 }
 
+void target_cache_clear(struct target_cache *t)
+{
+    if (t->most > 0)
+        cut(t, 0);
+}
+
 int target_cache_common(struct target_cache *t, const int32_t *token, int n)
 {
     int common = 0;
@@ -121,6 +127,8 @@ bool target_cache_extend(struct target_cache *t, const int32_t *token, int from,
     struct states states;
     assert(from == t->n && from + n <= t->most && n <= chunk_of(t->model));
     const struct pass pass = { .n = n, .token = token + from, .slot = t->slot, .parent = t->parent };
+    if (!t->backend->sync(t->backend, err)) // a drafter's queued work on earlier rows is not part of these
+        return false;
     const int64_t began = clock_ns();
     if (!model_forward(t->model, t->cache, &pass, &t->taps, &states, err))
         return false;

@@ -25,6 +25,7 @@ struct kv_cache *target_cache_rows(struct target_cache *t);
 bool target_cache_shares(const struct target_cache *t);
 // A text is over: the slot keeps the prompt's rows.
 void target_cache_forget(struct target_cache *t);
+void target_cache_clear(struct target_cache *t); // it keeps none: what comes is another pair
 // The first tokens of a prompt of n tokens whose rows the slot has, all but the last at most; rows of other tokens are dropped.
 int target_cache_common(struct target_cache *t, const int32_t *token, int n);
 // Computes rows from .. from + n - 1 of a prompt behind those that the slot has.

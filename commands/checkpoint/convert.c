@@ -94,6 +94,8 @@ static bool plan_tensor(struct quantizing *q, const struct source_checkpoint *o,
                         struct error *err)
 {
     const struct model_config *c = q->config;
+    if (t->role == ROLE_ROUTER && t->fp8.numbers != NULL)
+        return fail(err, "%s: tensor %s: a router of F8_E4M3 is not converted", c->path, t->name);
     if (t->role == ROLE_ROUTER)
         plan_router(q, t);
     else if (t->expert == 0)

@@ -127,6 +127,8 @@ static bool plan(struct quantizing *q, const struct source_checkpoint *o, struct
         const struct source_tensor *t = &o->tensor[i];
         if (t->is_scale)
             continue;
+        if (!role_is_quantized(t->role) && t->fp8.numbers != NULL)
+            return fail(err, "%s: tensor %s: it is of F8_E4M3 and not converted", o->config->path, t->name);
         struct conversion *job = &q->job[r->n];
         struct new_tensor *f = &r->tensor[r->n++];
         *f = rewrite_copy_tensor(o, i, xstrdup(t->name));

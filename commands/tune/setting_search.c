@@ -265,7 +265,7 @@ static bool read_trees(struct setting_search *s, const struct setting_probe *p, 
             const double tokens = 1 + tree_best(share, depth, RANKS, tree_sizes[i], &tree);
             const double ns = cost.step_ns[tree.n] + depth * cost.level_ns;
             if (tree.n == tree_sizes[i] + 1 && tree_sizes[i] > depth && tree_max_depth(&tree) == depth &&
-                ns > 0) // chains are lengths
+                cost.step_ns[tree.n] > 0) // chains are lengths
                 add_candidate(s, p, with_tree(p->drafter, &tree), tokens, tokens / ns * cost.none_ns);
         }
     return true;

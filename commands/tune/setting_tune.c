@@ -39,14 +39,15 @@ static int64_t run_of(const struct tuning *u, const struct experiment *e, int dr
     return query_close(q, &ignored) ? id : 0;
 }
 
-// Runs none and these drafters. *to: the experiment, whose drafter i + 1 is the i-th of them.
+// Runs none and these drafters, as an experiment whose name no other model, prompts or sampling of the database has. *to: the experiment, whose drafter i + 1 is the i-th of them.
 static bool run_experiment(struct tuning *u, const char *name, const char *prompts, bool trials,
                            struct settings *drafters, struct experiment **to, struct error *err)
 {
-    char *path = xformat("%s/%s.yaml", u->folder, name);
-    const bool ok = tuning_write(path, "", tuning_experiment(u, name, prompts, trials, drafters), err) &&
+    char *path = xformat("%s/%s.yaml", u->folder, name), *full = xformat("%s-%s", name, u->digest);
+    const bool ok = tuning_write(path, "", tuning_experiment(u, full, prompts, trials, drafters), err) &&
                     (*to = experiment_load(path, err)) != NULL && experiment_run(*to, u->store, stderr, u->stop, err);
     free(path);
+    free(full);
     return ok;
 }
 
@@ -248,15 +249,16 @@ static bool tune(struct tuning *u, struct error *err)
         return fail(err, "--prompts: %s: %s", t->prompts, strerror(errno));
     if (!tuning_open_folder(u, err) || !tuning_divide_prompts(u, err) || !open_store(u, err))
         return false;
-    return measure_passes(u, err) && probe(u, err) && confirm(u, err) && (t->out == NULL || write_best(u, err));
+    return measure_passes(u, err) && probe(u, err) && confirm(u, err);
 }
 
 bool setting_tune(const struct setting_tune *t, struct error *err)
 {
     struct tuning u = { .t = t, .began = clock_ns(), .stop = interrupt_catch() };
-    const bool ok = tune(&u, err);
+    bool ok = tune(&u, err);
     if (ok)
         print_results(&u);
+    ok = ok && (t->out == NULL || write_best(&u, err));
     store_close(u.store);
     tuning_remove_folder(&u);
     setting_search_free(&u.search);

@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "commands/tune/setting_search.h"
+#include "core/digest.h"
 #include "commands/tune/setting_tune.h"
 #include "statistics/intervals.h"
 
@@ -19,6 +20,7 @@ struct tuning {
     const struct setting_tune *t;
     char *folder;                    // of temporary files
     char *model, *prompts, *file[2]; // absolute; file: prompts of the probes and of the confirmation
+    char digest[HASH_TEXT];          // of model, prompts and settings: in the names of its experiments
     char *chat;
     int n_prompts[2];
     struct settings *sampling, *rule;

@@ -50,12 +50,29 @@ static const char **lines_of(const char *text, int *n)
 }
 
 // A file may be sorted by category, so lines are taken evenly from all of it.
+static void set_digest(struct tuning *u, const struct text *prompts)
+{
+    const struct setting_tune *t = u->t;
+    const char *const texts[] = { u->model, u->chat, t->rule, t->sampling, t->precision.device };
+    const long long numbers[] = { t->limit,          t->tokens, t->context, t->batch, t->precision.activations,
+                                  t->precision.cache };
+    struct digest *d = digest_begin();
+    digest_text_n(d, prompts->s, prompts->n);
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
+        digest_text(d, texts[i]);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+        digest_int(d, numbers[i]);
+    hash_write(digest_end(d), u->digest);
+    u->digest[8] = '\0';
+}
+
 bool tuning_divide_prompts(struct tuning *u, struct error *err)
 {
     struct text all = { 0 }, half[2] = { { 0 } };
     text_puts(&all, "");
     if (!read_all(u->prompts, &all, err))
         return false;
+    set_digest(u, &all);
     int lines;
     const char **line = lines_of(all.s, &lines);
     const long long taken = lines < 2 * u->t->limit ? lines : 2 * u->t->limit;

@@ -179,8 +179,10 @@ static bool decide(struct replay *r, const struct recorded_text *t, const struct
     return ok;
 }
 
+// left: tokens of the text from here on; below 0 behind the beginning of a stop string.
 static void count(struct replay *r, struct replay_sum *to, double expected, int left)
 {
+    left = left > 0 ? left : 0;
     const int n = r->decision.n < left ? r->decision.n : left, accepted = r->decision.n - 1 < n ? r->decision.n - 1 : n;
     const int depth = draft_max_depth(&r->draft);
     to->steps++;

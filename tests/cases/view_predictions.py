@@ -37,8 +37,14 @@ def bench_of_run():
                     fits.append((-b["id"], -counts, k["placement"], k, b))
         if fits:
             *_, k, b = min(fits, key=lambda f: f[:3])
-            out.append(dict(run=r["id"], bench=b["id"], **{x: k[x] for x in "placement form a b s n0 d e".split()}, overhead_ns=b["overhead_ns"]))
+            out.append(dict(run=r["id"], bench=b["id"], **{x: "table" if x == "form" and k["u"] else k[x] for x in "placement form a b s n0 d e".split()}, overhead_ns=b["overhead_ns"]))
     return out
+
+
+def mean_batch(run):
+    """Sequences of a pass, over all passes of the paired sequences."""
+    batches = [t["batch"] for s, n in PARTNER.items() if n is not None and SEQUENCE[s]["run"] == run for t in STEPS_OF[s]]
+    return len(batches) / sum(1 / b for b in batches)
 
 
 class Grid:
@@ -148,7 +154,7 @@ def predicted_time(passes, fitted, cost):
 def prediction_by_length(times, cost):
     out = []
     for p in times:
-        f, batch = cost[p["run"], p["source"]], RUN[p["run"]]["batch"]
+        f, batch = cost[p["run"], p["source"]], mean_batch(p["run"])
         steps = [t for s in run_sequences(p["run"]) if PARTNER.get(s["id"]) for t in STEPS_OF[s["id"]]]
         lengths = [] if any(t["drafted"] > t["depth"] for t in steps) else list(range(max(t["depth"] for t in steps) + 1))
         for length in [None] + lengths:
@@ -168,7 +174,7 @@ def prediction_by_length(times, cost):
 def prediction(times, cost, lengths, accepted):
     out = []
     for p in times:
-        r, batch, n, m = p["run"], RUN[p["run"]]["batch"], p["steps"], p["none_steps"]
+        r, batch, n, m = p["run"], mean_batch(p["run"]), p["steps"], p["none_steps"]
         by_depth = [a for a in accepted if a["run"] == r]
         alpha = ratio(sum(a["accepted"] for a in by_depth), sum(a["tried"] for a in by_depth)) or 0
         own, none = p["pass_ns"] + p["draft_ns"] + p["overhead_ns"] * n, p["none_pass_ns"] + p["overhead_ns"] * m

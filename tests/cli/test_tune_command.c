@@ -1,10 +1,14 @@
 // test_tune_command.c - `tune` from outside: a row for each number of layers, the drafter to use; with --drafter an experiment to run; mistakes.
 #include "tests/support/check.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/error.h"
 #include "core/memory.h"
+#include "results/query.h"
+#include "results/store.h"
 #include "tests/cli/child_process.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
@@ -68,6 +72,23 @@ static void expect_text(const char *text, const char *part)
         fail_msg("expected \"%s\" in\n%s", part, text);
 }
 
+// The experiment of that kind in a database; its name ends with a hash. Until the next call.
+static const char *experiment_of(const char *db, const char *kind)
+{
+    static char name[64];
+    struct error err;
+    struct store *s = store_open(db, &err);
+    assert_non_null(s);
+    struct query *q = query_open(s, "SELECT DISTINCT experiment FROM run WHERE instr(experiment, ?) = 1");
+    query_put_text(q, kind);
+    assert_true(query_next(q));
+    snprintf(name, sizeof(name), "%s", query_text(q, 0));
+    assert_false(query_next(q));
+    assert_true(query_close(q, &err));
+    store_close(s);
+    return name;
+}
+
 // Which setting is best depends on times; that the best one runs, and that the database says what was measured, does not.
 static void the_experiment_it_writes_is_one_that_run_takes(void **state)
 {
@@ -85,10 +106,12 @@ static void the_experiment_it_writes_is_one_that_run_takes(void **state)
     child_expect_success(&dry, "run --dry-run");
     expect_text(dry.out, "2 cells");
     child_result_free(&dry);
-    struct child_result report = child_run("report --db %s --experiment tune-confirm --csv", db);
+    struct child_result report =
+        child_run("report --db %s --experiment %s --csv", db, experiment_of(db, "tune-confirm-"));
     child_expect_success(&report, "report");
     child_result_free(&report);
-    struct child_result p = child_run("predict --db %s --experiment tune-probe --cost bench", db);
+    struct child_result p =
+        child_run("predict --db %s --experiment %s --cost bench", db, experiment_of(db, "tune-probe-"));
     child_expect_success(&p, "predict");
     expect_text(p.out, "Cost of passes from run 2 on: bench 1.");
     child_result_free(&p);

@@ -231,7 +231,9 @@ static void it_makes_the_kinds_of_drafts_of_all_parts(void **unused)
     for (int i = 0; i < 5; i++)
         for (int j = 0; j < 5; j++) {
             char *ladder = xformat("ladder:of=[%s,%s]", inside[i], inside[j]);
-            assert_int_equal(pair_makes(ladder), pair_makes(parts[i]) | pair_makes(parts[j]));
+            // what a chain of the draft model would have gone on with may be another part's
+            const unsigned of_parts = (pair_makes(parts[i]) | pair_makes(parts[j])) & ~(unsigned)CONTINUES;
+            assert_int_equal(pair_makes(ladder), of_parts);
             free(ladder);
         }
 }
