@@ -7,6 +7,7 @@
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/reproduce.h"
+#include "commands/temporary_folder.h"
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "experiments/cells.h"
@@ -25,14 +26,9 @@ struct repro {
 
 static bool open_temporary(struct repro *r, char **path, struct error *err)
 {
-    const char *folder = getenv("TMPDIR");
-    r->temporary = xformat("%s/speclab-repro-XXXXXX", folder != NULL ? folder : "/tmp");
-    if (mkdtemp(r->temporary) == NULL) {
-        fail(err, "%s: the folder could not be created", r->temporary);
-        free(r->temporary);
-        r->temporary = NULL;
+    r->temporary = temporary_folder("repro", err);
+    if (r->temporary == NULL)
         return false;
-    }
     *path = xformat("%s/again.db", r->temporary);
     return true;
 }

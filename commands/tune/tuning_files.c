@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "commands/temporary_folder.h"
 #include "commands/tune/tuning.h"
 #include "core/error.h"
 #include "core/memory.h"
@@ -169,14 +170,8 @@ struct settings *tuning_drafters(void)
 
 bool tuning_open_folder(struct tuning *u, struct error *err)
 {
-    const char *base = getenv("TMPDIR");
-    u->folder = xformat("%s/speclab-tune-XXXXXX", base != NULL && *base != '\0' ? base : "/tmp");
-    if (mkdtemp(u->folder) != NULL)
-        return true;
-    fail(err, "%s: could not be created: %s", u->folder, strerror(errno));
-    free(u->folder);
-    u->folder = NULL;
-    return false;
+    u->folder = temporary_folder("tune", err);
+    return u->folder != NULL;
 }
 
 void tuning_remove_folder(struct tuning *u)

@@ -1,0 +1,19 @@
+#include "commands/temporary_folder.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+
+char *temporary_folder(const char *kind, struct error *err)
+{
+    const char *base = getenv("TMPDIR");
+    char *path = xformat("%s/speclab-%s-XXXXXX", base != NULL && *base != '\0' ? base : "/tmp", kind);
+    if (mkdtemp(path) != NULL)
+        return path;
+    fail(err, "%s: could not be created: %s", path, strerror(errno));
+    free(path);
+    return NULL;
+}
