@@ -43,18 +43,18 @@ static bool open_drafter(struct pairing *p, struct loaded_experiment *o, struct 
            refuse_cell(e, cell, &why, err);
 }
 
+static struct verifier_setup setup_of(const struct pairing *p, struct cell cell, const struct loaded_experiment *o)
+{
+    return pairing_verifier(p, &o->target, experiment_batch(o->e, cell.batch), o->context);
+}
+
 bool cell_open(struct pairing *p, struct loaded_experiment *o, struct cell cell, struct error *err)
 {
     struct error why;
     if (!open_drafter(p, o, cell, err))
         return false;
-    const struct verifier_setup setup = pairing_verifier(p, &o->target, experiment_batch(o->e, cell.batch), o->context);
+    const struct verifier_setup setup = setup_of(p, cell, o);
     return pairing_open_verifier(p, &setup, &why) || refuse_cell(o->e, cell, &why, err);
-}
-
-static struct verifier_setup setup_of(const struct cell_runner *c, const struct loaded_experiment *o)
-{
-    return pairing_verifier(&c->pairing, &o->target, experiment_batch(o->e, c->cell.batch), o->context);
 }
 
 static bool records_expected(const struct cell_runner *c, const struct experiment *e)
@@ -98,12 +98,12 @@ static bool add_taps(struct taps *all, const struct taps *more)
 static struct kv_shape shared_shape(const struct group *g, const struct loaded_experiment *o, struct taps *taps,
                                     bool *prompts)
 {
-    struct verifier_setup s = setup_of(&g->cell_runner[0], o);
+    struct verifier_setup s = setup_of(&g->cell_runner[0].pairing, g->cell_runner[0].cell, o);
     struct kv_shape all = verifier_cache_shape(&s);
     *taps = (struct taps){ 0 };
     *prompts = o->e->share_prompts;
     for (int i = 0; i < g->n; i++) {
-        s = setup_of(&g->cell_runner[i], o);
+        s = setup_of(&g->cell_runner[i].pairing, g->cell_runner[i].cell, o);
         const struct kv_shape one = verifier_cache_shape(&s);
         all.length = one.length > all.length ? one.length : all.length;
         all.pending = one.pending > all.pending ? one.pending : all.pending;
@@ -134,7 +134,7 @@ static bool open_cell_verifier(struct cell_runner *c, struct loaded_experiment *
 {
     const struct experiment *e = o->e;
     struct error why;
-    struct verifier_setup setup = setup_of(c, o);
+    struct verifier_setup setup = setup_of(&c->pairing, c->cell, o);
     setup.shared = shared;
     if (!pairing_open_verifier(&c->pairing, &setup, &why))
         return refuse_cell(e, c->cell, &why, err);
