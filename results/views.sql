@@ -436,45 +436,75 @@ FROM (SELECT r.id AS run, k.*, o.overhead_ns, row_number() OVER (PARTITION BY r.
       JOIN cost AS k ON k.bench = o.id)
 WHERE choice = 1;
 
-DROP VIEW IF EXISTS cost_piece;
-CREATE VIEW cost_piece AS
--- The cost of a pass in pieces: with n rows in (above_rows, to_rows], behind c cached tokens in (above_context, to_context],
--- ns = a + b n + d c + e n c. source `bench`: the hinge of bench_of_run, or its table, linear between points and beyond them. `steps`: mean
--- verify_ns of the passes of n rows of all runs with the same peers, at their contexts; it needs no bench, but has seen what it predicts.
+DROP VIEW IF EXISTS bench_piece;
+CREATE VIEW bench_piece AS
+-- bench_of_run in pieces: a pass of n rows in (above_rows, to_rows], behind c cached tokens in (above_context, to_context], takes
+-- a + b n + d c + e n c. The hinge has two; of the table they are linear between its points and beyond them.
 WITH point AS MATERIALIZED (
-    SELECT f.run, 'bench' AS source, 1.0 * p.n AS rows, 1.0 * p.context AS context, p.median_ns AS ns
+    SELECT f.run, 1.0 * p.n AS rows, 1.0 * p.context AS context, p.median_ns AS ns
     FROM bench_of_run AS f JOIN bench_pass AS p ON (p.bench, p.placement) = (f.bench, f.placement)
     WHERE f.form = 'table' AND p.what = 'pass' AND p.peer = 0 AND p.slots = 1
-    UNION ALL
-    SELECT r.id, 'steps', m.rows, 0.0, m.ns
-    FROM run AS r JOIN (SELECT g.peers, p.rows, avg(p.verify_ns) AS ns FROM pass AS p JOIN run AS g ON g.id = p.run
-                        GROUP BY g.peers, p.rows) AS m ON m.peers = r.peers
 ), row AS (
-    SELECT run, source, rows AS low, coalesce(lead(rows) OVER up, rows) AS high, row_number() OVER up AS k,
-           count(*) OVER (PARTITION BY run, source) AS n
-    FROM (SELECT DISTINCT run, source, rows FROM point) WINDOW up AS (PARTITION BY run, source ORDER BY rows)
+    SELECT run, rows AS low, coalesce(lead(rows) OVER up, rows) AS high, row_number() OVER up AS k, count(*) OVER (PARTITION BY run) AS n
+    FROM (SELECT DISTINCT run, rows FROM point) WINDOW up AS (PARTITION BY run ORDER BY rows)
 ), place AS (
-    SELECT run, source, context AS low, coalesce(lead(context) OVER up, context) AS high, row_number() OVER up AS k,
-           count(*) OVER (PARTITION BY run, source) AS n
-    FROM (SELECT DISTINCT run, source, context FROM point) WINDOW up AS (PARTITION BY run, source ORDER BY context)
+    SELECT run, context AS low, coalesce(lead(context) OVER up, context) AS high, row_number() OVER up AS k, count(*) OVER (PARTITION BY run) AS n
+    FROM (SELECT DISTINCT run, context FROM point) WINDOW up AS (PARTITION BY run ORDER BY context)
 ), slope AS (
-    SELECT r.run, r.source, iif(r.k = 1, -1e18, r.low) AS above_rows, iif(r.k >= r.n - 1, 1e18, r.high) AS to_rows,
+    SELECT r.run, iif(r.k = 1, -1e18, r.low) AS above_rows, iif(r.k >= r.n - 1, 1e18, r.high) AS to_rows,
            iif(p.k = 1, -1e18, p.low) AS above_context, iif(p.k >= p.n - 1, 1e18, p.high) AS to_context, r.low AS n, p.low AS c, o.ns,
            (more.ns - o.ns) / max(r.high - r.low, 1e-9) AS b, (later.ns - o.ns) / max(p.high - p.low, 1e-9) AS d,
            (far.ns - more.ns - later.ns + o.ns) / max(r.high - r.low, 1e-9) / max(p.high - p.low, 1e-9) AS e
-    FROM row AS r JOIN place AS p ON (p.run, p.source) = (r.run, r.source)
-    JOIN point AS o ON (o.run, o.source, o.rows, o.context) = (r.run, r.source, r.low, p.low)
-    JOIN point AS more ON (more.run, more.source, more.rows, more.context) = (r.run, r.source, r.high, p.low)
-    JOIN point AS later ON (later.run, later.source, later.rows, later.context) = (r.run, r.source, r.low, p.high)
-    JOIN point AS far ON (far.run, far.source, far.rows, far.context) = (r.run, r.source, r.high, p.high)
+    FROM row AS r JOIN place AS p ON p.run = r.run
+    JOIN point AS o ON (o.run, o.rows, o.context) = (r.run, r.low, p.low)
+    JOIN point AS more ON (more.run, more.rows, more.context) = (r.run, r.high, p.low)
+    JOIN point AS later ON (later.run, later.rows, later.context) = (r.run, r.low, p.high)
+    JOIN point AS far ON (far.run, far.rows, far.context) = (r.run, r.high, p.high)
     WHERE (r.k < r.n OR r.n = 1) AND (p.k < p.n OR p.n = 1)
 )
-SELECT run, source, above_rows, to_rows, above_context, to_context, ns - b * n - d * c + e * n * c AS a, b - e * c AS b, d - e * n AS d, e
-FROM slope
+SELECT run, above_rows, to_rows, above_context, to_context, ns - b * n - d * c + e * n * c AS a, b - e * c AS b, d - e * n AS d, e FROM slope
 UNION ALL
-SELECT run, 'bench', -1e18, n0, -1e18, 1e18, a, b, d, e FROM bench_of_run WHERE form = 'hinge'
+SELECT run, -1e18, n0, -1e18, 1e18, a, b, d, e FROM bench_of_run WHERE form = 'hinge'
 UNION ALL
-SELECT run, 'bench', n0, 1e18, -1e18, 1e18, a - s * n0, b + s, d, e FROM bench_of_run WHERE form = 'hinge';
+SELECT run, n0, 1e18, -1e18, 1e18, a - s * n0, b + s, d, e FROM bench_of_run WHERE form = 'hinge';
+
+DROP VIEW IF EXISTS cost_piece;
+CREATE VIEW cost_piece AS
+-- The cost of a pass in the pieces of bench_piece. source `bench`: these. `steps`: from the passes of all runs with the same peers, which needs
+-- no bench, but has seen what it predicts: mean verify_ns of each number of rows with 8 passes or more (if there is none, of each), linear
+-- between these. Where there is a bench, its own numbers of rows are points, too: at its cost times measured / predicted at the numbers around.
+WITH kind AS MATERIALIZED (
+    SELECT g.peers, p.rows, count(*) AS passes, avg(p.verify_ns) AS ns, avg(p.context) AS context
+    FROM pass AS p JOIN run AS g ON g.id = p.run GROUP BY g.peers, p.rows
+), piece AS MATERIALIZED (SELECT * FROM bench_piece), seen AS MATERIALIZED (
+    SELECT r.id AS run, m.rows, m.ns, m.ns / (k.a + k.b * m.rows + k.d * m.context + k.e * m.rows * m.context) AS factor
+    FROM run AS r JOIN (SELECT *, max(passes) OVER (PARTITION BY peers) AS most FROM kind) AS m ON m.peers = r.peers
+    LEFT JOIN piece AS k ON k.run = r.id AND m.rows > k.above_rows AND m.rows <= k.to_rows
+         AND m.context > k.above_context AND m.context <= k.to_context
+    WHERE m.passes >= min(8, m.most)
+), benched AS (
+    SELECT f.run, 1.0 * p.n AS rows, k.a + k.b * p.n + (k.d + k.e * p.n) * m.context AS ns,
+           (SELECT max(s.rows) FROM seen AS s WHERE s.run = f.run AND s.rows < p.n) AS low,
+           (SELECT min(s.rows) FROM seen AS s WHERE s.run = f.run AND s.rows > p.n) AS high
+    FROM bench_of_run AS f JOIN (SELECT DISTINCT bench, placement, n FROM bench_pass WHERE what = 'pass' AND peer = 0 AND slots = 1) AS p
+         ON (p.bench, p.placement) = (f.bench, f.placement)
+    JOIN run AS r ON r.id = f.run JOIN (SELECT peers, sum(passes * context) / sum(passes) AS context FROM kind GROUP BY peers) AS m ON m.peers = r.peers
+    JOIN piece AS k ON k.run = f.run AND p.n > k.above_rows AND p.n <= k.to_rows AND m.context > k.above_context AND m.context <= k.to_context
+    WHERE NOT EXISTS (SELECT * FROM seen AS s WHERE s.run = f.run AND s.rows = p.n)
+), point AS (
+    SELECT run, rows, ns FROM seen
+    UNION ALL
+    SELECT b.run, b.rows, b.ns * CASE WHEN l.rows IS NULL THEN h.factor WHEN h.rows IS NULL THEN l.factor
+                                 ELSE l.factor + (h.factor - l.factor) * (b.rows - l.rows) / (h.rows - l.rows) END
+    FROM benched AS b LEFT JOIN seen AS l ON (l.run, l.rows) = (b.run, b.low) LEFT JOIN seen AS h ON (h.run, h.rows) = (b.run, b.high)
+), step AS (
+    SELECT run, rows, ns, coalesce((lead(ns) OVER up - ns) / (lead(rows) OVER up - rows), 0) AS b, lead(rows) OVER up AS next,
+           row_number() OVER up AS k, count(*) OVER (PARTITION BY run) AS n
+    FROM point WINDOW up AS (PARTITION BY run ORDER BY rows)
+)
+SELECT run, 'bench' AS source, above_rows, to_rows, above_context, to_context, a, b, d, e FROM bench_piece
+UNION ALL
+SELECT run, 'steps', iif(k = 1, -1e18, rows), iif(k >= n - 1, 1e18, next), -1e18, 1e18, ns - b * rows, b, 0.0, 0.0 FROM step WHERE k < n OR n = 1;
 
 DROP VIEW IF EXISTS predicted_time;
 CREATE VIEW predicted_time AS

@@ -55,6 +55,7 @@ def main():
     view("cost_of_pass", ["bench", "placement", "context", "n"], cost_of_pass(passes))
     every_pass, fitted = view("pass", ["sequence", "step"], pass_view()), view("bench_of_run", ["run"], bench_of_run())
     cost = costs(every_pass, passes, fitted)
+    view("bench_piece", ["run", "above_rows", "above_context"], [{k: v for k, v in p.items() if k != "source"} for p in cost_piece(cost) if p["source"] == "bench"])
     view("cost_piece", ["run", "source", "above_rows", "above_context"], cost_piece(cost))
     times = view("predicted_time", ["run", "source"], predicted_time(every_pass, fitted, cost))
     lengths = view("prediction_by_length", ["run", "source", "length"], prediction_by_length(times, cost))

@@ -97,12 +97,27 @@ def costs(passes, measured, fitted):
         here = [p for p in measured if (p["bench"], p["placement"], p["what"], p["peer"], p["slots"]) == (f["bench"], f["placement"], "pass", 0, 1)]
         out[f["run"], "bench"] = Hinge(f) if f["form"] == "hinge" else Grid({(p["n"], p["context"]): p["median_ns"] for p in here})
     for r in runs:
-        seen = {}
-        for p in passes:
-            if RUN[p["run"]]["peers"] == r["peers"]:
-                seen.setdefault((p["rows"], 0.0), []).append(p["verify_ns"])
+        seen, here = {}, [p for p in passes if RUN[p["run"]]["peers"] == r["peers"]]
+        for p in here:
+            seen.setdefault(p["rows"], []).append(p)
         if seen:
-            out[r["id"], "steps"] = Grid({k: sum(v) / len(v) for k, v in seen.items()})
+            enough = min(8, max(len(v) for v in seen.values()))
+            known = {n: mean(p["verify_ns"] for p in v) for n, v in seen.items() if len(v) >= enough}
+            factor = {n: known[n] / out[r["id"], "bench"](n, mean(p["context"] for p in seen[n])) for n in known if (r["id"], "bench") in out}
+            out[r["id"], "steps"] = Grid({(n, 0.0): v for n, v in {**scaled(r["id"], factor, here, measured, fitted, out), **known}.items()})
+    return out
+
+
+def scaled(run, factor, passes, measured, fitted, out):
+    """What the bench's own numbers of rows take among passes whose time is known: {rows: ns}"""
+    ns = {}
+    for f in (f for f in fitted if f["run"] == run):
+        for n in {float(p["n"]) for p in measured if (p["bench"], p["placement"], p["what"], p["peer"], p["slots"]) == (f["bench"], f["placement"], "pass", 0, 1)} - set(factor):
+            low, high = max((k for k in factor if k < n), default=None), min((k for k in factor if k > n), default=None)
+            low, high = high if low is None else low, low if high is None else high
+            share = 0 if low == high else (n - low) / (high - low)
+            ns[n] = out[run, "bench"](n, mean(p["context"] for p in passes)) * ((1 - share) * factor[low] + share * factor[high])
+    return ns
     return out
 
 
