@@ -39,6 +39,16 @@ static bool report_changed_inputs(struct runner *r, const struct cell_runner *c,
     return query_close(q, err);
 }
 
+// At temperature 0 a row of q is one token, so siblings that are sampled without replacement have nothing to be.
+static void report_chain(struct runner *r, const struct cell_runner *c)
+{
+    if (sampling_is_greedy(&c->pairing.sampling) &&
+        (drafter_makes(c->pairing.type, c->pairing.drafter_options) & TAKES_WITHOUT_REPLACEMENT) != 0)
+        progress_line(&r->progress,
+                      "%s drafts chains, no trees: at temperature 0 q has one token to sample (pick: greedy has the most probable ones)",
+                      r->e->drafter.entry[c->cell.drafter].shown);
+}
+
 static bool find_row(struct runner *r, const struct group *g, struct cell_runner *c, struct error *err)
 {
     const struct experiment *e = r->e;
@@ -127,8 +137,10 @@ static bool run_group(struct runner *r, int number, struct error *err)
         return false;
     int64_t before = r->progress.ran, seen = r->progress.seen;
     bool ok = true;
-    for (int i = 0; i < g.n && ok; i++)
+    for (int i = 0; i < g.n && ok; i++) {
+        report_chain(r, &g.cell_runner[i]);
         ok = find_row(r, &g, &g.cell_runner[i], err);
+    }
     ok = ok && run_prompts(r, &g, err);
     int64_t ran = r->progress.ran - before;
     ok = ok && mark_finished(r, &g, ran > 0, err);

@@ -13,10 +13,11 @@
 #include "engine/engine.h"
 #include "results/query.h"
 
-enum { RANKS = 10, PROBE_NODE_COUNT = 40, LARGEST_TREE = 63, MAX_ROWS = 256 };
+enum { RANKS = 10, PROBE_NODE_COUNT = 40, LARGEST_TREE = 63, MAX_ROWS = 256, FORMS = 3 };
 
-#define CLOSE 0.8  // of the best prediction
-#define ALIKE 0.08 // relative difference in tokens per step
+#define CLOSE 0.8      // of the best prediction
+#define CLOSE_TREE 0.9 // of the best chain of those with trees
+#define ALIKE 0.08     // relative difference in tokens per step
 
 static const int tree_sizes[] = { 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, LARGEST_TREE };
 static const int probed_sizes[] = { 6, 12, 24, PROBE_NODE_COUNT };
@@ -54,6 +55,12 @@ static struct settings *without_shape(const struct settings *drafter)
     return s;
 }
 
+static void pick_greedily(struct settings *drafter, const struct drafter_type *type)
+{
+    if (has_option(type, "pick"))
+        settings_put(drafter, "pick", settings_scalar("greedy"));
+}
+
 static struct settings *with_length(const struct settings *drafter, int tokens)
 {
     struct settings *s = without_shape(drafter);
@@ -76,82 +83,136 @@ static struct settings *with_nodes(const struct settings *drafter, const struct 
 {
     struct settings *s = with_length(drafter, tokens);
     put_number(s, "nodes", nodes);
-    if (has_option(type, "pick"))
-        settings_put(s, "pick", settings_scalar("greedy")); // a best-first tree is of deterministic tokens
+    pick_greedily(s, type); // a best-first tree is of deterministic tokens
     return s;
 }
 
 // ---- probes
 
-// Takes ownership of drafter.
-static bool add_probe(struct setting_search *s, enum probe_form form, int family, struct settings *drafter,
-                      const struct settings *rule, struct error *err)
+static bool takes(const struct setting_search *s, const struct settings *drafter, struct error *err)
 {
     struct pairing p = { 0 };
-    const bool ok = pairing_read(&p, drafter, rule, NULL, err);
+    const bool ok = pairing_read(&p, drafter, s->rule, NULL, err);
     pairing_close(&p);
-    if (!ok) {
-        settings_free(drafter);
-        return false;
-    }
+    return ok;
+}
+
+// Takes ownership of drafter.
+static void add_probe(struct setting_search *s, enum probe_form form, int of, int family, struct settings *drafter)
+{
     s->probe = xrealloc(s->probe, ((size_t)s->n_probes + 1) * sizeof(*s->probe));
-    s->probe[s->n_probes++] = (struct setting_probe){ form, family, drafter };
-    return true;
+    s->probe[s->n_probes++] = (struct setting_probe){ form, of, family, drafter };
+}
+
+// The same, if the rule takes it.
+static bool try_probe(struct setting_search *s, enum probe_form form, int of, int family, struct settings *drafter)
+{
+    struct error ignored;
+    const bool taken = takes(s, drafter, &ignored);
+    if (taken)
+        add_probe(s, form, of, family, drafter);
+    else
+        settings_free(drafter);
+    return taken;
 }
 
 // The best tree if acceptance falls by rank as it often does; what is measured on it does not depend on its shape.
-static struct settings *wide_tree(const struct settings *drafter, int depth, int nodes)
+static struct settings *wide_tree(const struct setting_search *s, const struct searched_drafter *d, int nodes)
 {
     static struct tree tree;
     double share[TREE_DEPTH * RANKS];
-    for (int d = 0; d < depth; d++)
+    const int depth = d->longest < TREE_DEPTH ? d->longest : TREE_DEPTH;
+    for (int k = 0; k < depth; k++)
         for (int r = 0; r < RANKS; r++)
-            share[d * RANKS + r] = 0.6 * pow(0.5, r);
+            share[k * RANKS + r] = 0.6 * pow(0.5, r);
     tree_best(share, depth, RANKS, nodes, &tree);
-    return with_tree(drafter, &tree);
+    struct settings *to = with_tree(d->drafter, &tree);
+    if (s->greedy)
+        pick_greedily(to, d->type);
+    return to;
 }
 
-bool setting_search_add(struct setting_search *s, const struct settings *drafter, const struct settings *rule,
-                        int longest, struct error *err)
+bool setting_search_add(struct setting_search *s, const struct settings *drafter, int longest, struct error *err)
 {
     struct pairing p = { 0 };
-    struct error ignored;
-    if (!pairing_read(&p, drafter, rule, NULL, err)) {
+    if (!pairing_read(&p, drafter, s->rule, NULL, err)) {
         pairing_close(&p);
         return false;
     }
     const struct drafter_type *type = p.type;
-    const bool learns = drafter_remembers(type, p.drafter_options) != DRAFTS_OF_TEXT;
+    const bool learns = drafter_remembers(type, p.drafter_options) != DRAFTS_OF_TEXT,
+               lengths = has_option(type, "tokens");
     const struct settings *tokens = settings_get(drafter, "tokens");
     pairing_close(&p);
-    longest = tokens != NULL ? atoi(tokens->text) : longest; // read and checked by pairing_read
-    const bool lengths = has_option(type, "tokens"), trees = has_option(type, "tree"),
-               nodes = has_option(type, "nodes");
-    const int before = s->n_probes, deepest = longest < TREE_DEPTH ? longest : TREE_DEPTH;
-    if (lengths && (trees || !nodes) &&
-        !add_probe(s, PROBE_LENGTH, s->n_families++, with_length(drafter, longest), rule, err))
-        return false;
-    if (trees && !learns)
-        add_probe(s, PROBE_TREE, s->n_families, wide_tree(drafter, deepest, PROBE_NODE_COUNT), rule, &ignored);
-    for (int i = 0; trees && learns && i < SIZES; i++)
-        add_probe(s, PROBE_ITSELF, s->n_families, wide_tree(drafter, deepest, probed_sizes[i]), rule, &ignored);
-    s->n_families++;
-    for (int i = 0; nodes && lengths && i < BEST_FIRST_SIZES; i++)
-        add_probe(s, PROBE_ITSELF, s->n_families, with_nodes(drafter, type, probed_sizes[i], longest), rule, &ignored);
-    s->n_families++;
-    return s->n_probes > before ||
-           fail(err, "drafter %s has no option that tune searches: tokens, tree or nodes", type->name);
+    struct searched_drafter d = { .type = type,
+                                  .longest =
+                                      tokens != NULL ? atoi(tokens->text) : longest, // read and checked by pairing_read
+                                  .trees = has_option(type, "tree"),
+                                  .nodes = has_option(type, "nodes") && lengths,
+                                  .learns = learns };
+    if (!d.trees && !d.nodes && !lengths)
+        return fail(err, "drafter %s has no option that tune searches: tokens, tree or nodes", type->name);
+    if (lengths && (d.trees || !d.nodes)) {
+        struct settings *chain = with_length(drafter, d.longest);
+        if (!takes(s, chain, err)) {
+            settings_free(chain);
+            return false;
+        }
+        add_probe(s, PROBE_LENGTH, s->n_drafters, s->n_families, chain);
+    }
+    d.drafter = settings_copy(drafter);
+    s->drafters = xrealloc(s->drafters, ((size_t)s->n_drafters + 1) * sizeof(*s->drafters));
+    s->drafters[s->n_drafters++] = d;
+    s->n_families += FORMS;
+    return true;
+}
+
+// The best prediction of drafter i; 0: it was not probed.
+static double best_of(const struct setting_search *s, int i)
+{
+    double best = 0;
+    for (int k = 0; k < s->n; k++)
+        if (s->candidate[k].of == i)
+            best = fmax(best, s->candidate[k].speedup);
+    return best;
+}
+
+// A tree gives a drafter more than its chain does, but much the same to each.
+static bool far_behind(const struct setting_search *s, int i)
+{
+    const double best = best_of(s, i);
+    double chains = 0, trees = 0;
+    for (int k = 0; k < s->n_drafters; k++) {
+        chains = fmax(chains, best_of(s, k));
+        trees = fmax(trees, s->drafters[k].trees || s->drafters[k].nodes ? best_of(s, k) : 0);
+    }
+    return best > 0 && (best < CLOSE * chains || best < CLOSE_TREE * trees);
+}
+
+void setting_search_widen(struct setting_search *s, int most)
+{
+    for (int i = 0; i < s->n_drafters; i++) {
+        const struct searched_drafter *d = &s->drafters[i];
+        const int tree = FORMS * i + 1, best_first = FORMS * i + 2; // families
+        if (far_behind(s, i))
+            continue;
+        if (d->trees && !d->learns)
+            try_probe(s, PROBE_TREE, i, tree, wide_tree(s, d, most < PROBE_NODE_COUNT ? most : PROBE_NODE_COUNT));
+        for (int k = 0; k < SIZES && (k == 0 || probed_sizes[k] <= most); k++) {
+            if (d->trees && d->learns)
+                try_probe(s, PROBE_ITSELF, i, tree, wide_tree(s, d, probed_sizes[k]));
+            if (d->nodes && k < BEST_FIRST_SIZES)
+                try_probe(s, PROBE_ITSELF, i, best_first, with_nodes(d->drafter, d->type, probed_sizes[k], d->longest));
+        }
+    }
 }
 
 int setting_search_rows(const struct setting_search *s)
 {
     int most = 0;
-    for (int i = 0; i < s->n_probes; i++) {
-        const struct settings *d = s->probe[i].drafter, *tree = settings_get(d, "tree"),
-                              *nodes = settings_get(d, "nodes");
-        const int rows = s->probe[i].form == PROBE_TREE ? LARGEST_TREE
-                         : tree != NULL                 ? tree->n
-                                        : atoi((nodes != NULL ? nodes : settings_get(d, "tokens"))->text);
+    for (int i = 0; i < s->n_drafters; i++) {
+        const struct searched_drafter *d = &s->drafters[i];
+        const int rows = d->trees && !d->learns ? LARGEST_TREE : d->trees || d->nodes ? PROBE_NODE_COUNT : d->longest;
         most = rows > most ? rows : most;
     }
     return most;
@@ -174,15 +235,14 @@ static void add_candidate(struct setting_search *s, const struct setting_probe *
         return;
     }
     s->candidate = xrealloc(s->candidate, ((size_t)s->n + 1) * sizeof(*s->candidate));
-    s->candidate[s->n++] = (struct candidate){ p->family, drafter, shown.s, tokens, speedup };
+    s->candidate[s->n++] = (struct candidate){ p->of, p->family, drafter, shown.s, tokens, speedup };
 }
 
 static bool read_lengths(struct setting_search *s, const struct setting_probe *p, struct store *store, int64_t run,
                          struct error *err)
 {
     struct query *q = query_open(store, "SELECT length, tokens_per_step, speedup FROM prediction_by_length"
-                                        " WHERE run = ? AND length > 0 AND source ="
-                                        " (SELECT min(source) FROM predicted_time WHERE run = ?1) ORDER BY length");
+                                        " WHERE run = ? AND length > 0 AND source = 'steps' ORDER BY length");
     query_put_int(q, run);
     while (query_next(q))
         add_candidate(s, p, with_length(p->drafter, (int)query_int(q, 0)), query_real(q, 1), query_real(q, 2));
@@ -194,7 +254,7 @@ static bool read_itself(struct setting_search *s, const struct setting_probe *p,
 {
     struct query *q =
         query_open(store, "SELECT t.tokens_per_step, n.replay FROM prediction AS n JOIN steps AS t ON t.run = n.run"
-                          " WHERE n.run = ? ORDER BY n.source LIMIT 1");
+                          " WHERE n.run = ? AND n.source = 'steps'");
     query_put_int(q, run);
     while (query_next(q))
         add_candidate(s, p, settings_copy(p->drafter), query_real(q, 0), query_real(q, 1));
@@ -212,7 +272,7 @@ static bool read_costs(struct tree_costs *to, struct store *store, int64_t run, 
     struct query *q = query_open(
         store,
         "WITH RECURSIVE rows(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM rows WHERE n < 255), base AS MATERIALIZED ("
-        "SELECT p.*, r.batch FROM predicted_time AS p JOIN run AS r ON r.id = p.run WHERE p.run = ?1 ORDER BY source LIMIT 1)"
+        "SELECT p.*, r.batch FROM predicted_time AS p JOIN run AS r ON r.id = p.run WHERE p.run = ?1 AND source = 'steps')"
         " SELECT n, b.overhead_ns + (k.a + k.d * b.context + (k.b + k.e * b.context) * n * b.batch) / b.batch,"
         " coalesce(b.draft_ns / nullif(b.depth, 0), 0), (b.none_pass_ns + b.overhead_ns * b.none_steps) / b.none_tokens"
         " FROM base AS b JOIN cost_piece AS k ON (k.run, k.source) = (b.run, b.source) JOIN rows"
@@ -325,14 +385,23 @@ void setting_search_sort(struct setting_search *s, int confirmed)
     s->candidate = sorted;
 }
 
-void setting_search_free(struct setting_search *s)
+void setting_search_forget(struct setting_search *s)
 {
-    for (int i = 0; i < s->n_probes; i++)
-        settings_free(s->probe[i].drafter);
     for (int i = 0; i < s->n; i++) {
         settings_free(s->candidate[i].drafter);
         free(s->candidate[i].shown);
     }
+    s->n = 0;
+}
+
+void setting_search_free(struct setting_search *s)
+{
+    setting_search_forget(s);
+    for (int i = 0; i < s->n_probes; i++)
+        settings_free(s->probe[i].drafter);
+    for (int i = 0; i < s->n_drafters; i++)
+        settings_free(s->drafters[i].drafter);
+    free(s->drafters);
     free(s->probe);
     free(s->candidate);
     *s = (struct setting_search){ 0 };

@@ -26,6 +26,8 @@
 
 enum { BENCH_ROUNDS = 3, SHOWN = 12 };
 
+#define MOST_COST 3 // passes of one row: a larger draft takes more than it could give
+
 // ---- runs
 
 // The run of a drafter in an experiment that was run: by the name under which the recorder has stored it.
@@ -53,9 +55,24 @@ static bool run_experiment(struct tuning *u, const char *name, const char *promp
 
 // ---- the search
 
+// The largest of the measured numbers of rows whose pass takes no more than MOST_COST passes of one row of each sequence.
+static int affordable(const struct bench *b)
+{
+    enum placement placement = 0;
+    for (int p = 0; p < PLACEMENTS; p++)
+        placement = b->counted[p] > b->counted[placement] ? (enum placement)p : placement;
+    int most = 0;
+    for (int i = 0; i < b->n_measurements; i++)
+        if (bench_ns(b, &b->measurement[i], placement).median <=
+            MOST_COST * bench_ns(b, &b->measurement[0], placement).median)
+            most = b->measurement[i].n > most ? b->measurement[i].n : most;
+    return most;
+}
+
+// At one context: the probes' own steps say what passes take; the bench says how a pass's time grows between their numbers of rows.
 static bool measure_passes(struct tuning *u, struct error *err)
 {
-    static const int rows[] = { 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64 };
+    static const int rows[] = { 1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48 };
     struct bench_plan p = { .model = u->model,
                             .precision = u->t->precision,
                             .threads = (int)u->t->threads,
@@ -66,32 +83,42 @@ static bool measure_passes(struct tuning *u, struct error *err)
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows) && rows[i] < most && rows[i] * batch < MAX_PASS_ROWS; i++)
         p.rows[p.n_rows++] = rows[i] * batch;
     p.rows[p.n_rows++] = most * batch < MAX_PASS_ROWS ? most * batch : MAX_PASS_ROWS;
-    for (int context = 64; context < u->t->context && p.n_contexts < 2; context *= 4)
-        p.context[p.n_contexts++] = context;
-    p.n_contexts += p.n_contexts == 0; // one of no cached token
+    p.context[p.n_contexts++] = u->t->context > 512 ? 256 : (int)u->t->context / 2;
     struct bench b = { 0 };
     const bool ok = bench_open(&b, &p, err) && bench_run(&b, err) && bench_store(&b, u->store, err);
+    if (ok)
+        u->most = affordable(&b) / batch - 1;
     bench_close(&b);
     return ok;
 }
 
+// Runs all probes beside none, but for those that the database has, and reads all anew: with more steps, the cost of passes is better known.
 static bool probe(struct tuning *u, struct error *err)
 {
+    struct setting_search *s = &u->search;
     struct settings *list = tuning_drafters();
     struct experiment *e = NULL;
-    bool trials = false;
-    for (int i = 0; i < u->search.n_probes; i++) {
-        settings_append(list, settings_copy(u->search.probe[i].drafter));
-        trials = trials || u->search.probe[i].form == PROBE_TREE;
-    }
     const int64_t from = clock_ns();
-    bool ok = run_experiment(u, "tune-probe", u->file[0], trials, list, &e, err);
-    u->probed_ns = clock_ns() - from;
-    for (int i = 0; i < u->search.n_probes && ok; i++)
-        ok = setting_search_read(&u->search, &u->search.probe[i], u->store, run_of(u, e, i + 1), err);
+    for (int i = 0; i < s->n_probes; i++)
+        settings_append(list, settings_copy(s->probe[i].drafter));
+    bool ok = run_experiment(u, "tune-probe", u->file[0], true, list, &e, err);
+    u->probed_ns += clock_ns() - from;
+    setting_search_forget(s);
+    for (int i = 0; i < s->n_probes && ok; i++)
+        ok = setting_search_read(s, &s->probe[i], u->store, run_of(u, e, i + 1), err);
     experiment_free(e);
-    return ok && (u->search.n > 0 ||
-                  fail(err, "%s: nothing was drafted for its prompts, so there is nothing to choose from", u->prompts));
+    return ok;
+}
+
+static bool probe_all(struct tuning *u, struct error *err)
+{
+    const int chains = u->search.n_probes;
+    if (chains > 0 && !probe(u, err))
+        return false;
+    setting_search_widen(&u->search, u->most);
+    return (u->search.n_probes == chains || probe(u, err)) &&
+           (u->search.n > 0 ||
+            fail(err, "%s: nothing was drafted for its prompts, so there is nothing to choose from", u->prompts));
 }
 
 // As many settings as --confirm says and as the remaining time is enough for, if they take as long as the probes.
@@ -115,6 +142,13 @@ static bool read_measured(struct tuning *u, int64_t run, struct measured *to, st
     return query_close(q, err) && speedup_read(u->store, run, NULL, false, &to->speedup, err);
 }
 
+// The probes' prompts and those of the confirmation are different ones, and all say something of the setting.
+static double speedup_of_both(const struct tuning *u, double predicted, double measured)
+{
+    const double share = u->n_prompts[1] / (double)(u->n_prompts[0] + u->n_prompts[1]);
+    return u->n_prompts[1] == 0 ? measured : pow(predicted, 1 - share) * pow(measured, share);
+}
+
 static bool confirm(struct tuning *u, struct error *err)
 {
     struct settings *list = tuning_drafters();
@@ -131,6 +165,8 @@ static bool confirm(struct tuning *u, struct error *err)
         ok = run_experiment(u, "tune-confirm", u->file[1], false, list, &e, err);
     for (int i = 0; i < u->confirmed && ok; i++)
         ok = read_measured(u, run_of(u, e, i + 1), &u->measured[i], err);
+    for (int i = 0; i < u->confirmed && ok; i++)
+        u->measured[i].both = speedup_of_both(u, u->search.candidate[i].speedup, u->measured[i].speedup.value);
     experiment_free(e);
     return ok;
 }
@@ -141,7 +177,7 @@ static int best_of(const struct tuning *u)
 {
     int best = 0;
     for (int i = 1; i < u->confirmed; i++)
-        if (u->measured[i].speedup.value > u->measured[best].speedup.value)
+        if (u->measured[i].both > u->measured[best].both)
             best = i;
     return best;
 }
@@ -152,7 +188,7 @@ static void print_measured(const struct measured *m)
     char interval[32] = "-";
     if (!isnan(m->speedup.low))
         snprintf(interval, sizeof(interval), "%.2f to %.2f", m->speedup.low, m->speedup.high);
-    printf(" %8.2f %15s %13.2f", m->speedup.value, interval, m->tokens_per_step);
+    printf(" %8.2f %15s %13.2f %7.2f", m->speedup.value, interval, m->tokens_per_step, m->both);
 }
 
 static void print_results(const struct tuning *u)
@@ -165,19 +201,19 @@ static void print_results(const struct tuning *u)
     else if (u->confirmed > 0)
         printf(", %d confirmed on the same one", u->confirmed);
     printf(".\nDo not evaluate with these prompts what was tuned on them.\n\n"
-           "   predicted              measured\n"
-           "speedup  tokens/step  speedup   95 %% interval  tokens/step  setting\n");
+           "   predicted              measured                     of both\n"
+           "speedup  tokens/step  speedup   95 %% interval  tokens/step speedup  setting\n");
     for (int i = 0; i < s->n && (i < SHOWN || i < u->confirmed); i++) {
         printf("%7.2f %12.2f", s->candidate[i].speedup, s->candidate[i].tokens_per_step);
         if (i < u->confirmed)
             print_measured(&u->measured[i]);
         else
-            printf("%39s", "");
+            printf("%47s", "");
         printf("  %s\n", s->candidate[i].shown);
     }
     const int best = best_of(u);
     printf("\n%s\n", s->candidate[best].shown);
-    if ((u->confirmed > 0 ? u->measured[best].speedup.value : s->candidate[best].speedup) < 1)
+    if ((u->confirmed > 0 ? u->measured[best].both : s->candidate[best].speedup) < 1)
         printf("It does not gain: none is faster.\n");
     if (u->confirmed == 0)
         printf("It is predicted only: nothing was measured.\n");
@@ -218,7 +254,7 @@ static bool read_drafters(struct tuning *u, struct error *err)
             return false;
         tuning_make_absolute(drafter);
         const bool ok =
-            drafter_length(drafter, err) && setting_search_add(&u->search, drafter, u->rule, (int)u->t->longest, err);
+            drafter_length(drafter, err) && setting_search_add(&u->search, drafter, (int)u->t->longest, err);
         settings_free(drafter);
         if (!ok)
             return false;
@@ -234,6 +270,8 @@ static bool tune(struct tuning *u, struct error *err)
     struct pairing known = { 0 };
     if (u->rule == NULL || !chat_name_known(t->chat, err) || !pairing_read(&known, NULL, u->rule, u->sampling, err))
         return false;
+    u->search.rule = u->rule;
+    u->search.greedy = sampling_is_greedy(&known.sampling);
     pairing_close(&known);
     if (!read_drafters(u, err))
         return false;
@@ -249,7 +287,7 @@ static bool tune(struct tuning *u, struct error *err)
         return fail(err, "--prompts: %s: %s", t->prompts, strerror(errno));
     if (!tuning_open_folder(u, err) || !tuning_divide_prompts(u, err) || !open_store(u, err))
         return false;
-    return measure_passes(u, err) && probe(u, err) && confirm(u, err);
+    return measure_passes(u, err) && probe_all(u, err) && confirm(u, err);
 }
 
 bool setting_tune(const struct setting_tune *t, struct error *err)

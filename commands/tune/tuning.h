@@ -13,7 +13,7 @@ struct store;
 
 struct measured {
     struct interval speedup;
-    double tokens_per_step;
+    double tokens_per_step, both; // both: geometric mean of predicted and measured speedup by their numbers of prompts
 };
 
 struct tuning {
@@ -27,6 +27,7 @@ struct tuning {
     struct setting_search search;
     struct store *store;
     int64_t began, probed_ns;
+    int most; // draft tokens of a probe that is no chain
     int confirmed;
     struct measured *measured; // (confirmed) of the first candidates
     const volatile int *stop;

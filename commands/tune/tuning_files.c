@@ -8,23 +8,36 @@
 #include "commands/tune/tuning.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/options.h"
 #include "core/settings.h"
+#include "drafters/drafter.h"
 #include "formats/file.h"
 #include "kernels/backend.h"
 
 // ---- files
 
+// Whether some drafter has an option of this name that is a path, or a tree, which may be in a file.
+static bool names_a_file(const char *key)
+{
+    for (const struct drafter_type *const *t = drafter_types; *t != NULL; t++)
+        for (const struct option *o = (*t)->options; o != NULL && o->name != NULL; o++)
+            if (strcmp(o->name, key) == 0 && o->type == OPTION_PATH)
+                return true;
+    return strcmp(key, "tree") == 0;
+}
+
 void tuning_make_absolute(struct settings *s)
 {
-    for (int i = 0; i < s->n; i++)
-        if (s->kind != SETTINGS_MAP || strcmp(s->key[i], "kind") != 0)
-            tuning_make_absolute(s->item[i]);
-    char *path = s->kind == SETTINGS_SCALAR && *s->text != '/' && *s->text != '\0' && access(s->text, F_OK) == 0
-                     ? realpath(s->text, NULL)
-                     : NULL;
-    if (path != NULL) {
-        free(s->text);
-        s->text = path;
+    for (int i = 0; i < s->n; i++) {
+        struct settings *item = s->item[i];
+        tuning_make_absolute(item);
+        char *path = s->kind == SETTINGS_MAP && item->kind == SETTINGS_SCALAR && names_a_file(s->key[i])
+                         ? realpath(item->text, NULL)
+                         : NULL;
+        if (path != NULL) {
+            free(item->text);
+            item->text = path;
+        }
     }
 }
 

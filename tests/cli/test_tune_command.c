@@ -98,7 +98,7 @@ static void the_experiment_it_writes_is_one_that_run_takes(void **state)
         " --confirm 2 --context 64 --threads 2 --db %s --out %s",
         models.hf, models.draft, prompts, db, best);
     child_expect_success(&r, "tune");
-    expect_text(r.out, " settings predicted from 7 probes on 2 prompts of ");
+    expect_text(r.out, " probes on 2 prompts of ");
     expect_text(r.out, ", 2 confirmed on 2 others.\nDo not evaluate with these prompts what was tuned on them.\n");
     expect_text(r.out, "\n{kind: ");
     child_result_free(&r);

@@ -23,13 +23,16 @@ enum { STEPS = sizeof(accepted) / sizeof(*accepted) };
 
 // ---- probes
 
-static struct setting_search probes_of(const char *drafter, const char *rule)
+static struct setting_search probes_of(const char *drafter, const char *rule, int most)
 {
     struct setting_search s = { 0 };
     struct error err;
     struct settings *d = settings_inline(drafter, "--drafter", &err), *r = settings_inline(rule, "--rule", &err);
-    if (!setting_search_add(&s, d, r, 5, &err))
+    s.rule = r;
+    if (!setting_search_add(&s, d, 5, &err))
         fail_msg("%s: %s", drafter, err.text);
+    setting_search_widen(&s, most);
+    s.rule = NULL;
     settings_free(d);
     settings_free(r);
     return s;
@@ -39,19 +42,21 @@ static void a_probe_has_the_shape_that_says_most(void **unused)
 {
     static const struct {
         const char *drafter, *rule;
-        int lengths, trees, themselves, rows;
+        int most, lengths, trees, themselves, rows;
         const char *tokens; // of the chain
     } cases[] = {
-        { "ngram", "rejection", 1, 0, 0, 5, "5" },
-        { "ngram:tokens=7,shortest=2", "rejection", 1, 0, 0, 7, "7" },
-        { "small:model=x", "rejection", 1, 1, 3, 63, "5" },
-        { "small:model=x,widths=[2,2],pick=greedy", "rejection", 1, 1, 3, 63, "5" },
-        { "small:model=x", "block", 1, 0, 0, 5, "5" },
-        { "recycling", "rejection", 0, 0, 4, 40, NULL },
-        { "rest:datastore=x", "rejection", 0, 0, 3, 24, NULL },
+        { "ngram", "rejection", 40, 1, 0, 0, 5, "5" },
+        { "ngram:tokens=7,shortest=2", "rejection", 2, 1, 0, 0, 7, "7" },
+        { "small:model=x", "rejection", 40, 1, 1, 3, 63, "5" },
+        { "small:model=x", "rejection", 12, 1, 1, 2, 63, "5" },
+        { "small:model=x", "rejection", 2, 1, 1, 1, 63, "5" },
+        { "small:model=x,widths=[2,2],pick=greedy", "rejection", 40, 1, 1, 3, 63, "5" },
+        { "small:model=x", "block", 40, 1, 0, 0, 63, "5" },
+        { "recycling", "rejection", 40, 0, 0, 4, 40, NULL },
+        { "rest:datastore=x", "rejection", 40, 0, 0, 3, 40, NULL },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        struct setting_search s = probes_of(cases[i].drafter, cases[i].rule);
+        struct setting_search s = probes_of(cases[i].drafter, cases[i].rule, cases[i].most);
         int n[3] = { 0 };
         for (int k = 0; k < s.n_probes; k++) {
             const struct settings *d = s.probe[k].drafter;
@@ -68,6 +73,62 @@ static void a_probe_has_the_shape_that_says_most(void **unused)
     }
 }
 
+// At temperature 0 a row of q is one token, so a sampled tree would be a chain.
+static void at_temperature_0_trees_are_of_the_largest_q(void **unused)
+{
+    for (int greedy = 0; greedy < 2; greedy++) {
+        struct setting_search s = { .greedy = greedy };
+        struct error err;
+        struct settings *d = settings_inline("small:model=x", "--drafter", &err);
+        assert_ok(setting_search_add(&s, d, 5, &err), err);
+        setting_search_widen(&s, 12);
+        assert_int_equal(s.probe[1].form, PROBE_TREE);
+        assert_int_equal(settings_get(s.probe[1].drafter, "pick") != NULL, greedy);
+        settings_free(d);
+        setting_search_free(&s);
+    }
+}
+
+static void predict(struct setting_search *s, int of, double speedup)
+{
+    s->candidate = xrealloc(s->candidate, ((size_t)s->n + 1) * sizeof(*s->candidate));
+    s->candidate[s->n++] = (struct candidate){ .of = of, .speedup = speedup, .drafter = settings_map() };
+}
+
+static void drafters_far_behind_have_a_chain_only(void **unused)
+{
+    static const struct {
+        double ngram, first, second; // predicted
+        int wide[2];                 // probes of the two others after their chains
+    } cases[] = {
+        { 1, 1, 0.95, { 3, 3 } },
+        { 1, 1, 0.85, { 3, 0 } },
+        { 1.2, 1, 0.95, { 3, 0 } }, // 0.79 of the best chain
+        { 2, 1, 1, { 0, 0 } },
+    };
+    static const char *const drafters[] = { "ngram", "small:model=x", "small:model=y" };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct setting_search s = { 0 };
+        struct error err;
+        for (int k = 0; k < 3; k++) {
+            struct settings *d = settings_inline(drafters[k], "--drafter", &err);
+            assert_ok(setting_search_add(&s, d, 5, &err), err);
+            settings_free(d);
+        }
+        predict(&s, 0, cases[i].ngram);
+        predict(&s, 1, cases[i].first);
+        predict(&s, 2, cases[i].second);
+        setting_search_widen(&s, 12);
+        int wide[3] = { -1, -1, -1 };
+        for (int k = 0; k < s.n_probes; k++)
+            wide[s.probe[k].of]++;
+        assert_int_equal(wide[0], 0);
+        assert_int_equal(wide[1], cases[i].wide[0]);
+        assert_int_equal(wide[2], cases[i].wide[1]);
+        setting_search_free(&s);
+    }
+}
+
 static void a_drafter_without_a_shape_is_refused(void **unused)
 {
     static const char *const drafters[] = { "none", "lookahead", "ladder:of=[ngram]" };
@@ -75,7 +136,7 @@ static void a_drafter_without_a_shape_is_refused(void **unused)
         struct setting_search s = { 0 };
         struct error err;
         struct settings *d = settings_inline(drafters[i], "--drafter", &err);
-        assert_false(setting_search_add(&s, d, NULL, 5, &err));
+        assert_false(setting_search_add(&s, d, 5, &err));
         assert_non_null(strstr(err.text, "has no option that tune searches: tokens, tree or nodes"));
         settings_free(d);
         setting_search_free(&s);
@@ -161,7 +222,7 @@ static double speedup_of(double tokens, int rows, int depth)
 static void a_chain_predicts_every_shorter_one(void **unused)
 {
     struct store *store = known_costs();
-    struct setting_search s = probes_of("ngram:tokens=3,shortest=2", "rejection");
+    struct setting_search s = probes_of("ngram:tokens=3,shortest=2", "rejection", 40);
     struct error err;
     assert_true(setting_search_read(&s, &s.probe[0], store, CHAIN_RUN, &err));
     assert_int_equal(s.n, 3);
@@ -188,7 +249,7 @@ static void a_tree_predicts_every_other_one(void **unused)
         double tokens;
     } expected[] = { { 1, 2, 1.8 }, { 2, 3, 2.1 }, { 2, 4, 2.2 }, { 2, 5, 2.275 }, { 2, 6, 2.3 } };
     struct store *store = known_costs();
-    struct setting_search s = probes_of("small:model=x", "rejection");
+    struct setting_search s = probes_of("small:model=x", "rejection", 40);
     struct error err;
     assert_int_equal(s.probe[1].form, PROBE_TREE);
     assert_true(setting_search_read(&s, &s.probe[1], store, TREE_RUN, &err));
@@ -240,6 +301,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_probe_has_the_shape_that_says_most),
+        cmocka_unit_test(at_temperature_0_trees_are_of_the_largest_q),
+        cmocka_unit_test(drafters_far_behind_have_a_chain_only),
         cmocka_unit_test(a_drafter_without_a_shape_is_refused),
         cmocka_unit_test(a_chain_predicts_every_shorter_one),
         cmocka_unit_test(a_tree_predicts_every_other_one),
