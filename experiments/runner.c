@@ -44,9 +44,10 @@ static void report_chain(struct runner *r, const struct cell_runner *c)
 {
     if (sampling_is_greedy(&c->pairing.sampling) &&
         (drafter_makes(c->pairing.type, c->pairing.drafter_options) & TAKES_WITHOUT_REPLACEMENT) != 0)
-        progress_line(&r->progress,
-                      "%s drafts chains, no trees: at temperature 0 q has one token to sample (pick: greedy has the most probable ones)",
-                      r->e->drafter.entry[c->cell.drafter].shown);
+        progress_line(
+            &r->progress,
+            "%s drafts chains, no trees: at temperature 0 q has one token to sample (pick: greedy has the most probable ones)",
+            r->e->drafter.entry[c->cell.drafter].shown);
 }
 
 static bool find_row(struct runner *r, const struct group *g, struct cell_runner *c, struct error *err)

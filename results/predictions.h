@@ -1,4 +1,4 @@
-// predictions.h - predicted speedups beside measured ones, from the views prediction and prediction_by_length (results/views.sql).
+// predictions.h - predicted speedups beside measured ones, from the views prediction and prediction_by_length (results/views_prediction.sql).
 #pragma once
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// store.h - the results database: one SQLite file. Tables: results/schema*.sql; views: results/views.sql.
+// store.h - the results database: one SQLite file. Tables: results/schema*.sql; views: results/views*.sql.
 //
 // Tables hold raw facts, every published number is a view. One transaction per sequence, write-ahead log, foreign keys
 // on: a killed process leaves complete sequences and nothing else. Times are integer nanoseconds of a monotonic clock.

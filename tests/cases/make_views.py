@@ -2,7 +2,7 @@
 
 Writes views_facts.sql, the rows of a synthetic database (batches, repeats, several pairs, an unfinished pair, texts cut by
 a stop string or by the context, texts without tokens, no category), and views.json, the expected result of each view of
-results/views.sql and each query of results/. docs/results.md defines the numbers; no SQL is read or run. Needs only the
+results/views*.sql and each query of results/. docs/results.md defines the numbers; no SQL is read or run. Needs only the
 standard library:
 
     python -B make_views.py views_facts.sql views.json

@@ -1,4 +1,4 @@
-"""view_numbers.py - what each view of results/views.sql must say about the rows of view_facts.py, by plain loops (docs/results.md)."""
+"""view_numbers.py - what each view of results/views*.sql must say about the rows of view_facts.py, by plain loops (docs/results.md)."""
 
 import json
 import math

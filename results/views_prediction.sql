@@ -1,0 +1,200 @@
+-- views_prediction.sql - predicted speedups beside measured ones (docs/results.md, "Prediction"): views over those of views.sql and the tables
+-- of bench (schema_bench.sql).
+
+DROP VIEW IF EXISTS pass;
+CREATE VIEW pass AS
+-- A step, with what the cost of its pass depends on. context: cached tokens before it. rows: of the whole pass; in a batch, the steps of one
+-- pass are those of a pair with the same times. draft_ns: the drafter's time, propose and advance.
+SELECT run, sequence, step, batch, drafted, depth, accepted, tokens, context, propose_ns + advance_ns AS draft_ns, verify_ns,
+       CASE WHEN batch = 1 THEN 1.0 * (drafted + 1) ELSE 1.0 * batch * sum(drafted + 1) OVER same / count(*) OVER same END AS rows
+FROM (SELECT q.run, q.pair, t.sequence, t.step, t.batch, t.drafted, t.depth, t.accepted, t.tokens, t.propose_ns AS propose_ns, t.advance_ns, t.verify_ns,
+             max(q.prompt_tokens - 1, 0) + coalesce(sum(t.tokens) OVER before, 0) AS context
+      FROM step AS t JOIN sequence AS q ON q.id = t.sequence
+      WINDOW before AS (PARTITION BY t.sequence ORDER BY t.step ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
+WINDOW same AS (PARTITION BY run, pair, batch, propose_ns, verify_ns, advance_ns);
+
+DROP VIEW IF EXISTS bench_of_run;
+CREATE VIEW bench_of_run AS
+-- The fitted cost that predicts a run: of the latest bench with its target, precision, device and machine, in the placement in which most
+-- rounds count. A drafter on another device is named behind the machine. Of a mixture of experts the table predicts: the hinge has a term for experts,
+-- whose number the rows of a pass do not say.
+SELECT run, bench, placement, iif(u <> 0, 'table', form) AS form, a, b, s, n0, d, e, overhead_ns
+FROM (SELECT r.id AS run, k.*, o.overhead_ns, row_number() OVER (PARTITION BY r.id ORDER BY o.id DESC, (
+                 SELECT sum(m.counts) FROM bench_round AS m WHERE (m.bench, m.placement) = (k.bench, k.placement)) DESC, k.placement) AS choice
+      FROM run AS r JOIN bench AS o ON (o.target_hash, o.activations, o.cache, o.device) = (r.target_hash, r.activations, r.cache, r.device)
+           AND (o.machine = r.machine OR instr(r.machine, o.machine || '; drafter on ') = 1)
+      JOIN cost AS k ON k.bench = o.id)
+WHERE choice = 1;
+
+DROP VIEW IF EXISTS bench_piece;
+CREATE VIEW bench_piece AS
+-- bench_of_run in pieces: a pass of n rows in (above_rows, to_rows], behind c cached tokens in (above_context, to_context], takes
+-- a + b n + d c + e n c. The hinge has two; of the table they are linear between its points and beyond them.
+WITH point AS MATERIALIZED (
+    SELECT f.run, 1.0 * p.n AS rows, 1.0 * p.context AS context, p.median_ns AS ns
+    FROM bench_of_run AS f JOIN bench_pass AS p ON (p.bench, p.placement) = (f.bench, f.placement)
+    WHERE f.form = 'table' AND p.what = 'pass' AND p.peer = 0 AND p.slots = 1
+), row AS (
+    SELECT run, rows AS low, coalesce(lead(rows) OVER up, rows) AS high, row_number() OVER up AS k, count(*) OVER (PARTITION BY run) AS n
+    FROM (SELECT DISTINCT run, rows FROM point) WINDOW up AS (PARTITION BY run ORDER BY rows)
+), place AS (
+    SELECT run, context AS low, coalesce(lead(context) OVER up, context) AS high, row_number() OVER up AS k, count(*) OVER (PARTITION BY run) AS n
+    FROM (SELECT DISTINCT run, context FROM point) WINDOW up AS (PARTITION BY run ORDER BY context)
+), slope AS (
+    SELECT r.run, iif(r.k = 1, -1e18, r.low) AS above_rows, iif(r.k >= r.n - 1, 1e18, r.high) AS to_rows,
+           iif(p.k = 1, -1e18, p.low) AS above_context, iif(p.k >= p.n - 1, 1e18, p.high) AS to_context, r.low AS n, p.low AS c, o.ns,
+           (more.ns - o.ns) / max(r.high - r.low, 1e-9) AS b, (later.ns - o.ns) / max(p.high - p.low, 1e-9) AS d,
+           (far.ns - more.ns - later.ns + o.ns) / max(r.high - r.low, 1e-9) / max(p.high - p.low, 1e-9) AS e
+    FROM row AS r JOIN place AS p ON p.run = r.run
+    JOIN point AS o ON (o.run, o.rows, o.context) = (r.run, r.low, p.low)
+    JOIN point AS more ON (more.run, more.rows, more.context) = (r.run, r.high, p.low)
+    JOIN point AS later ON (later.run, later.rows, later.context) = (r.run, r.low, p.high)
+    JOIN point AS far ON (far.run, far.rows, far.context) = (r.run, r.high, p.high)
+    WHERE (r.k < r.n OR r.n = 1) AND (p.k < p.n OR p.n = 1)
+)
+SELECT run, above_rows, to_rows, above_context, to_context, ns - b * n - d * c + e * n * c AS a, b - e * c AS b, d - e * n AS d, e FROM slope
+UNION ALL
+SELECT run, -1e18, n0, -1e18, 1e18, a, b, d, e FROM bench_of_run WHERE form = 'hinge'
+UNION ALL
+SELECT run, n0, 1e18, -1e18, 1e18, a - s * n0, b + s, d, e FROM bench_of_run WHERE form = 'hinge';
+
+DROP VIEW IF EXISTS cost_piece;
+CREATE VIEW cost_piece AS
+-- The cost of a pass in the pieces of bench_piece. source `bench`: these. `steps`: from the passes of all runs with the same peers, which needs
+-- no bench, but has seen what it predicts: mean verify_ns of each number of rows with 8 passes or more (if there is none, of each), linear
+-- between these. Where there is a bench, its own numbers of rows are points, too: at its cost times measured / predicted at the numbers around.
+WITH kind AS MATERIALIZED (
+    SELECT g.peers, p.rows, count(*) AS passes, avg(p.verify_ns) AS ns, avg(p.context) AS context
+    FROM pass AS p JOIN run AS g ON g.id = p.run GROUP BY g.peers, p.rows
+), piece AS MATERIALIZED (SELECT * FROM bench_piece), seen AS MATERIALIZED (
+    SELECT r.id AS run, m.rows, m.ns, m.ns / (k.a + k.b * m.rows + k.d * m.context + k.e * m.rows * m.context) AS factor
+    FROM run AS r JOIN (SELECT *, max(passes) OVER (PARTITION BY peers) AS most FROM kind) AS m ON m.peers = r.peers
+    LEFT JOIN piece AS k ON k.run = r.id AND m.rows > k.above_rows AND m.rows <= k.to_rows
+         AND m.context > k.above_context AND m.context <= k.to_context
+    WHERE m.passes >= min(8, m.most)
+), benched AS (
+    SELECT f.run, 1.0 * p.n AS rows, k.a + k.b * p.n + (k.d + k.e * p.n) * m.context AS ns,
+           (SELECT max(s.rows) FROM seen AS s WHERE s.run = f.run AND s.rows < p.n) AS low,
+           (SELECT min(s.rows) FROM seen AS s WHERE s.run = f.run AND s.rows > p.n) AS high
+    FROM bench_of_run AS f JOIN (SELECT DISTINCT bench, placement, n FROM bench_pass WHERE what = 'pass' AND peer = 0 AND slots = 1) AS p
+         ON (p.bench, p.placement) = (f.bench, f.placement)
+    JOIN run AS r ON r.id = f.run JOIN (SELECT peers, sum(passes * context) / sum(passes) AS context FROM kind GROUP BY peers) AS m ON m.peers = r.peers
+    JOIN piece AS k ON k.run = f.run AND p.n > k.above_rows AND p.n <= k.to_rows AND m.context > k.above_context AND m.context <= k.to_context
+    WHERE NOT EXISTS (SELECT * FROM seen AS s WHERE s.run = f.run AND s.rows = p.n)
+), point AS (
+    SELECT run, rows, ns FROM seen
+    UNION ALL
+    SELECT b.run, b.rows, b.ns * CASE WHEN l.rows IS NULL THEN h.factor WHEN h.rows IS NULL THEN l.factor
+                                 ELSE l.factor + (h.factor - l.factor) * (b.rows - l.rows) / (h.rows - l.rows) END
+    FROM benched AS b LEFT JOIN seen AS l ON (l.run, l.rows) = (b.run, b.low) LEFT JOIN seen AS h ON (h.run, h.rows) = (b.run, b.high)
+), step AS (
+    SELECT run, rows, ns, coalesce((lead(ns) OVER up - ns) / (lead(rows) OVER up - rows), 0) AS b, lead(rows) OVER up AS next,
+           row_number() OVER up AS k, count(*) OVER (PARTITION BY run) AS n
+    FROM point WINDOW up AS (PARTITION BY run ORDER BY rows)
+)
+SELECT run, 'bench' AS source, above_rows, to_rows, above_context, to_context, a, b, d, e FROM bench_piece
+UNION ALL
+SELECT run, 'steps', iif(k = 1, -1e18, rows), iif(k >= n - 1, 1e18, next), -1e18, 1e18, ns - b * rows, b, 0.0, 0.0 FROM step WHERE k < n OR n = 1;
+
+DROP VIEW IF EXISTS predicted_time;
+CREATE VIEW predicted_time AS
+-- Sums over the steps of a run's paired sequences, and none_*: of their partners of none. pass_ns: by the pieces of `source`; in a batch, a
+-- sequence's share of one slot's pass with the rows of all. rows, context: means of passes. overhead_ns of a step, outside its pass: bench's,
+-- else none's own. perfect_tokens: if every draft were accepted.
+WITH piece AS MATERIALIZED (SELECT * FROM cost_piece), replayed AS MATERIALIZED (
+    SELECT p.run, k.source, p.sequence, count(*) AS steps, sum(p.tokens) AS tokens, sum(p.depth) AS depth, sum(p.accepted) AS accepted,
+           sum((k.a + k.b * p.rows + k.d * p.context + k.e * p.rows * p.context) / p.batch) AS pass_ns,
+           sum(1.0 * p.verify_ns / p.batch) AS verify_ns, sum(1.0 * p.draft_ns / p.batch) AS draft_ns, sum(p.rows) AS rows,
+           sum(1.0 * p.context) AS context
+    FROM pass AS p JOIN piece AS k ON k.run = p.run AND p.rows > k.above_rows AND p.rows <= k.to_rows
+         AND p.context > k.above_context AND p.context <= k.to_context
+    GROUP BY p.sequence, k.source
+)
+SELECT w.run, o.source, iif(o.source = 'bench', f.bench, NULL) AS bench, sum(o.steps) AS steps, sum(o.tokens) AS tokens, sum(o.depth) AS depth,
+       sum(o.accepted) AS accepted, sum(o.depth) + sum(o.steps) AS perfect_tokens, sum(q.decode_ns) AS decode_ns,
+       sum(o.verify_ns) AS verify_ns, sum(o.draft_ns) AS draft_ns, sum(o.pass_ns) AS pass_ns, sum(o.rows) / sum(o.steps) AS rows,
+       sum(o.context) / sum(o.steps) AS context, sum(n.steps) AS none_steps, sum(n.tokens) AS none_tokens, sum(m.decode_ns) AS none_decode_ns,
+       sum(n.verify_ns) AS none_verify_ns, sum(n.pass_ns) AS none_pass_ns, sum(n.rows) / sum(n.steps) AS none_rows,
+       sum(n.context) / sum(n.steps) AS none_context,
+       coalesce(iif(o.source = 'bench', f.overhead_ns, NULL), (sum(m.decode_ns) - sum(n.verify_ns)) / sum(n.steps)) AS overhead_ns
+FROM paired AS w JOIN replayed AS o ON o.sequence = w.sequence JOIN replayed AS n ON (n.sequence, n.source) = (w.none, o.source)
+JOIN sequence AS q ON q.id = w.sequence JOIN sequence AS m ON m.id = w.none LEFT JOIN bench_of_run AS f ON f.run = w.run
+GROUP BY w.run, o.source;
+
+DROP VIEW IF EXISTS prediction_by_length;
+CREATE VIEW prediction_by_length AS
+-- The recorded steps again with drafts cut to `length` tokens (0: none), of runs whose drafts are all chains; length NULL: every draft, also
+-- of a tree, only as long as what was accepted of it. Passes cost what they do behind the run's mean context, a draft its own time in
+-- proportion to its depth. tokens_per_step: without the recorded ends of texts that a shorter draft moves.
+WITH RECURSIVE base AS MATERIALIZED (
+    SELECT p.*, (SELECT 1.0 * count(*) / sum(1.0 / t.batch) FROM paired AS w JOIN step AS t ON t.sequence = w.sequence
+                 WHERE w.run = p.run AND w.none IS NOT NULL) AS batch -- of a pass; not run.batch: texts end
+    FROM predicted_time AS p
+), piece AS MATERIALIZED (SELECT * FROM cost_piece), drafted AS MATERIALIZED (
+    SELECT q.run, t.drafted, t.accepted, t.tokens, max(t.drafted > t.depth) OVER (PARTITION BY q.run) AS tree,
+           max(min(t.depth, 256)) OVER (PARTITION BY q.run) AS longest, count(*) AS steps
+    FROM step AS t JOIN sequence AS q ON q.id = t.sequence JOIN paired AS w ON w.sequence = q.id AND w.none IS NOT NULL
+    GROUP BY q.run, t.drafted, t.depth, t.accepted, t.tokens
+), choice(run, length, longest) AS (
+    SELECT run, NULL, NULL FROM drafted GROUP BY run
+    UNION ALL
+    SELECT run, 0, longest FROM drafted WHERE NOT tree GROUP BY run
+    UNION ALL
+    SELECT run, length + 1, longest FROM choice WHERE length < longest
+), cut AS (
+    SELECT d.run, c.length, min(d.drafted, coalesce(c.length, d.accepted)) AS drafted, min(d.tokens, coalesce(c.length, d.accepted) + 1) AS tokens,
+           sum(d.steps) AS steps
+    FROM drafted AS d JOIN choice AS c ON c.run = d.run GROUP BY 1, 2, 3, 4
+)
+SELECT run, source, length, tokens_per_step, step_ns, tokens_per_step / step_ns * none_ns AS speedup
+FROM (SELECT c.run, b.source, c.length, 1.0 * sum(c.steps * c.tokens) / sum(c.steps) AS tokens_per_step,
+             sum(c.steps * (k.a + k.d * b.context + (k.b + k.e * b.context) * b.batch * (c.drafted + 1)) / b.batch) / sum(c.steps)
+                 + coalesce(b.draft_ns / nullif(b.depth, 0), 0) * sum(c.steps * c.drafted) / sum(c.steps) + b.overhead_ns AS step_ns,
+             (b.none_pass_ns + b.overhead_ns * b.none_steps) / nullif(b.none_tokens, 0) AS none_ns
+      FROM cut AS c JOIN base AS b ON b.run = c.run
+      JOIN piece AS k ON (k.run, k.source) = (b.run, b.source) AND b.batch * (c.drafted + 1) > k.above_rows
+           AND b.batch * (c.drafted + 1) <= k.to_rows AND b.context > k.above_context AND b.context <= k.to_context
+      GROUP BY c.run, b.source, c.length);
+
+DROP VIEW IF EXISTS prediction;
+CREATE VIEW prediction AS
+-- Speedup as measured over paired sequences, and as predicted. leviathan: (1 - alpha^(gamma+1)) / (1 - alpha) / (gamma c + 1), alpha =
+-- accepted / tested draft tokens, gamma = mean depth, gamma c = the drafter's time of a step / a step of none (Leviathan et al. 2023,
+-- theorem 3.8: a pass of any number of rows costs the same). by_position: sum of rates by depth over a pass of the mean rows. replay: the
+-- recorded steps, each at its cost. measured = replay * none_time_factor / time_factor, where a factor is measured / predicted.
+-- The same steps with drafts of one length at best (best_length, chains), of what was accepted and no more (perfect_length), accepted whole
+-- (perfect_drafter), and with 1 + depth * first tokens a step, which no exact rule exceeds (perfect_rule; where (bound) is recorded).
+WITH base AS MATERIALIZED (
+    SELECT p.*, (SELECT 1.0 * count(*) / sum(1.0 / t.batch) FROM paired AS w JOIN step AS t ON t.sequence = w.sequence
+                 WHERE w.run = p.run AND w.none IS NOT NULL) AS batch, p.pass_ns + p.draft_ns + p.overhead_ns * p.steps AS predicted_ns,
+           p.none_pass_ns + p.overhead_ns * p.none_steps AS none_predicted_ns
+    FROM predicted_time AS p
+), length AS MATERIALIZED (SELECT * FROM prediction_by_length), alpha AS (
+    SELECT run, coalesce(1.0 * sum(accepted) / nullif(sum(tried), 0), 0) AS alpha FROM acceptance GROUP BY run
+), bound AS (
+    SELECT q.run, avg(t.depth * x.first) AS accepted
+    FROM step_rule AS x JOIN step AS t ON (t.sequence, t.step) = (x.sequence, x.step) JOIN sequence AS q ON q.id = t.sequence
+    WHERE x.rule = '(bound)' GROUP BY q.run
+), mean AS (
+    SELECT b.run, b.source, (k.a + k.b * b.rows + k.d * b.context + k.e * b.rows * b.context) / b.batch AS pass_ns
+    FROM base AS b JOIN cost_piece AS k ON (k.run, k.source) = (b.run, b.source) AND b.rows > k.above_rows AND b.rows <= k.to_rows
+         AND b.context > k.above_context AND b.context <= k.to_context
+)
+SELECT b.run, b.source, b.bench, (1.0 * b.tokens / nullif(b.decode_ns, 0)) / (1.0 * b.none_tokens / nullif(b.none_decode_ns, 0)) AS speedup,
+       iif(a.alpha = 1, 1.0 * b.depth / b.steps + 1, coalesce((1 - pow(a.alpha, 1.0 * b.depth / b.steps + 1)) / (1 - a.alpha), 1))
+           / (1 + b.draft_ns / b.steps / nullif(1.0 * b.none_decode_ns / b.none_steps, 0)) AS leviathan,
+       (1.0 + 1.0 * b.accepted / b.steps) / (m.pass_ns + b.draft_ns / b.steps + b.overhead_ns)
+           * (b.none_predicted_ns / nullif(b.none_tokens, 0)) AS by_position,
+       (b.tokens / b.predicted_ns) / (b.none_tokens / b.none_predicted_ns) AS replay,
+       b.decode_ns / b.predicted_ns AS time_factor, b.none_decode_ns / b.none_predicted_ns AS none_time_factor,
+       b.verify_ns / b.pass_ns AS verify_factor, b.none_verify_ns / b.none_pass_ns AS none_verify_factor,
+       (b.decode_ns - b.verify_ns - b.draft_ns) / b.steps / nullif(b.overhead_ns, 0) AS overhead_factor,
+       b.draft_ns / b.predicted_ns AS draft_share,
+       (SELECT l.length FROM length AS l WHERE (l.run, l.source) = (b.run, b.source) AND l.length IS NOT NULL
+        ORDER BY l.speedup DESC, l.length LIMIT 1) AS best_length,
+       (SELECT max(l.speedup) FROM length AS l WHERE (l.run, l.source) = (b.run, b.source) AND l.length IS NOT NULL) AS best_length_speedup,
+       (SELECT l.speedup FROM length AS l WHERE (l.run, l.source) = (b.run, b.source) AND l.length IS NULL) AS perfect_length,
+       (b.perfect_tokens / b.predicted_ns) / (b.none_tokens / b.none_predicted_ns) AS perfect_drafter,
+       ((b.steps + x.accepted * s.drafts * b.steps / s.steps) / b.predicted_ns) / (b.none_tokens / b.none_predicted_ns) AS perfect_rule
+FROM base AS b JOIN steps AS s ON s.run = b.run LEFT JOIN mean AS m ON (m.run, m.source) = (b.run, b.source)
+LEFT JOIN alpha AS a ON a.run = b.run LEFT JOIN bound AS x ON x.run = b.run;
