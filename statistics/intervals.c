@@ -209,7 +209,7 @@ struct interval interval_of(enum statistic of, const double *a, const double *b,
 
 struct interval interval_of_change(const double *const *was, const double *const *is, size_t n)
 {
-    return interval_of_sums(
-        STATISTIC_CHANGE, (const double *const[]){ is[0], is[1], is[2], is[3], was[0], was[1], was[2], was[3] }, SUMS,
-        n);
+    return interval_of_sums(STATISTIC_CHANGE,
+                            (const double *const[]){ is[0], is[1], is[2], is[3], was[0], was[1], was[2], was[3] }, SUMS,
+                            n);
 }
