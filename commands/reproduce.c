@@ -42,7 +42,7 @@ bool stored_run_read(struct store *s, int64_t id, struct stored_run *to, struct 
     if (!query_close(q, err))
         return false;
     if (!found)
-        return fail(err, "%s: there is no run %lld in it", store_path(s), (long long)id);
+        return fail_usage(err, "%s: there is no run %lld in it", store_path(s), (long long)id);
     if (unknown)
         return fail(err, "%s: run %lld: its file, folder or hashes are not stored", store_path(s), (long long)id);
     to->given = yaml_parse(to->file, strlen(to->file), "run.file", err);

@@ -181,7 +181,7 @@ static void mistakes_are_named(void **state)
     expect_repro(db, "two", 2, "expected the id of a run, found \"two\"");
     expect_repro("/nowhere.db", "1", 2, "/nowhere.db: no such database");
     expect_repro(db, out, 2, "the file exists; expected a new one");
-    expect_repro(db, "99", 1, "there is no run 99 in it");
+    expect_repro(db, "99", 2, "there is no run 99 in it");
     update(db, "UPDATE run SET file = NULL");
     expect_repro(db, "1", 1, "its file, folder or hashes are not stored");
     free(db);
