@@ -36,7 +36,7 @@ int command_fail(const struct usage *u, const struct error *err)
 {
     fflush(stdout);
     usage_fail(u, "%s", err->text);
-    return 1;
+    return error_is_usage(err) ? 2 : 1;
 }
 
 bool stdout_failed(void)
@@ -204,6 +204,7 @@ static const char *rejected_argument(char **argv)
 int usage_read(const struct usage *u, int argc, char **argv, char ***operand, int *n)
 {
     struct option known[MAX_FLAGS + 2] = { { 0 } };
+    bool given[MAX_FLAGS] = { false };
     int flags = 0, which;
     for (const struct flag *f = u->flags; f->name != NULL && flags < MAX_FLAGS; f++, flags++)
         known[flags] =
@@ -223,7 +224,11 @@ int usage_read(const struct usage *u, int argc, char **argv, char ***operand, in
             return usage_fail(u, "unknown option -%c; speclab %s --help lists all options", optopt, u->name);
         if (which == '?')
             return unknown_flag(u, rejected_argument(argv));
-        int status = take_flag(u, &u->flags[which - 256], optarg);
+        const struct flag *f = &u->flags[which - 256];
+        if (given[which - 256] && f->kind != FLAG_TEXTS)
+            return usage_fail(u, "--%s is given twice; expected it once", f->name);
+        given[which - 256] = true;
+        int status = take_flag(u, f, optarg);
         if (status != USAGE_OK)
             return status;
     }

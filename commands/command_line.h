@@ -10,8 +10,8 @@ struct text;
 enum flag_kind {
     FLAG_ON = 1, // bool: true if the flag is given
     FLAG_INT,    // long long, from min to max
-    FLAG_TEXT,   // const char *, into argv; the last occurrence wins
-    FLAG_TEXTS,  // struct flag_texts: can be given several times
+    FLAG_TEXT,   // const char *, into argv
+    FLAG_TEXTS,  // struct flag_texts: the only kind that can be given several times
     FLAG_DEVICE, // const char *, into argv: cpu, cuda or cuda:1
     FLAG_CHOICE, // int: index of the value in `argument`, a list separated by |
 };
@@ -44,7 +44,7 @@ enum { USAGE_OK = -1 };
 // Parses the flags. Sets *operand to the operands and *n (may be NULL) to their number. Returns USAGE_OK, or the exit
 // status: 0 after --help, 2 after an error message on stderr.
 int usage_read(const struct usage *u, int argc, char **argv, char ***operand, int *n);
-// Both print "speclab NAME: MESSAGE" on stderr. Return the exit status: 2 for wrong usage, 1 for a failed command.
+// Both print "speclab NAME: MESSAGE" on stderr. Return the exit status: 2 for wrong usage, 1 for a failed command, 2 if error_is_usage(err).
 int usage_fail(const struct usage *u, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int command_fail(const struct usage *u, const struct error *err);
 void command_log(void *unused, const char *sentence); // a line on stderr; for struct target_options (engine/engine.h)

@@ -135,8 +135,8 @@ int command_heads(int argc, char **argv)
     for (int d = 0; d < e->drafter.n; d++)
         drafters += !experiment_is_none(e, d);
     bool ok = w.out == NULL || drafters * e->sampling.n <= 1 ||
-              fail(&err, "--out %s: expected one drafter and one sampling, found %d and %d in %s", w.out, drafters,
-                   e->sampling.n, operand[0]);
+              fail_usage(&err, "--out %s: expected one drafter and one sampling, found %d and %d in %s", w.out,
+                         drafters, e->sampling.n, operand[0]);
     ok = ok && heads_run(e, &plan, &err);
     if (ok && w.out != NULL && w.written == 0)
         ok = fail(&err, "--out %s: nothing to write: no drafter has rows of q", w.out);

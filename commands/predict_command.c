@@ -23,12 +23,16 @@ int command_predict(int argc, char **argv)
 {
     const char *db = "results.db";
     int source = COST_OF_EITHER;
+    long long bench = 0;
     struct predictions_options o = { 0 };
     const struct flag flags[] = {
         { "db", FLAG_TEXT, &db, "FILE", "database; default: results.db", 0, 0 },
         { "experiment", FLAG_TEXT, &o.experiment, "NAME", "experiment to predict; default: all", 0, 0 },
         { "cost", FLAG_CHOICE, &source, "bench|steps",
           "source of the cost of passes; default: bench where there is one", 0, 0 },
+        { "bench", FLAG_INT, &bench, "ID",
+          "bench to take it from, of the table `bench`; default: the latest that\nhas the run's model, precision and machine",
+          1, 1LL << 62 },
         { 0 },
     };
     const struct usage u = { .name = "predict", .operands = "", .about = about, .flags = flags, .examples = examples };
@@ -38,12 +42,15 @@ int command_predict(int argc, char **argv)
     const int status = usage_read(&u, argc, argv, &operand, NULL);
     if (status != USAGE_OK)
         return status;
+    if (bench > 0 && source == COST_OF_STEPS)
+        return usage_fail(&u, "--bench and --cost steps exclude each other");
     if (stat(db, &st) != 0 && errno == ENOENT)
         return usage_fail(&u, "%s: no such database; `speclab run FILE.yaml --db %s` creates it", db, db);
     struct store *s = store_open(db, &err);
     if (s == NULL)
         return command_fail(&u, &err);
-    o.source = (enum cost_source)source;
+    o.source = bench > 0 ? COST_OF_BENCH : (enum cost_source)source;
+    o.bench = bench;
     const bool ok = predictions_write(s, &o, stdout, &err);
     store_close(s);
     return ok ? command_done(&u) : command_fail(&u, &err);

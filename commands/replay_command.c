@@ -11,6 +11,7 @@
 #include "core/memory.h"
 #include "core/settings.h"
 #include "drafters/trees/tree.h"
+#include "engine/engine.h"
 #include "experiments/replay/replay.h"
 #include "results/query.h"
 #include "results/store.h"
@@ -178,6 +179,10 @@ static bool read_options(struct replay_command *c, struct error *err)
 {
     if (c->rule != NULL && (c->kind = settings_inline(c->rule, "--rule", err)) == NULL)
         return false;
+    struct pairing known = { 0 };
+    if (c->kind != NULL && !pairing_read(&known, NULL, c->kind, NULL, err))
+        return false;
+    pairing_close(&known);
     if (c->tree != NULL && !tree_read(c->tree, NULL, &c->paths, err))
         return false;
     c->options = (struct replay_options){

@@ -17,3 +17,14 @@ char *temporary_folder(const char *kind, struct error *err)
     free(path);
     return NULL;
 }
+
+char *temporary_folder_of(const char *path)
+{
+    for (const char *at = path; (at = strstr(at, "/speclab-")) != NULL;) {
+        at++;
+        const char *end = at + strcspn(at, "/");
+        if (*end == '/' && end - at > 15 && end[-7] == '-') // speclab-KIND-XXXXXX
+            return xstrndup(path, (size_t)(end - path));
+    }
+    return NULL;
+}

@@ -65,7 +65,7 @@ static void probe_machine(struct loaded_experiment *o)
 
 bool environment_check(struct runner *r, struct cell_runner *c, struct error *err)
 {
-    const struct environment e = environment_of(&r->loaded, c);
+    const struct environment e = environment_of(r->loaded, c);
     char *change;
     if (c->environment_checked)
         return true;
@@ -73,7 +73,7 @@ bool environment_check(struct runner *r, struct cell_runner *c, struct error *er
     if (change != NULL)
         progress_line(&r->progress, "%s", change);
     free(change);
-    if (c->environment_checked && r->e->probe && r->loaded.read == 0)
-        probe_machine(&r->loaded);
+    if (c->environment_checked && r->e->probe && r->loaded->read == 0)
+        probe_machine(r->loaded);
     return c->environment_checked;
 }

@@ -5,6 +5,7 @@
 
 struct error;
 struct experiment;
+struct loaded_experiment;
 struct settings;
 struct store;
 
@@ -18,3 +19,6 @@ bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, 
 // database and the function fails with "interrupted". NULL: not interruptible.
 bool experiment_run(const struct experiment *e, struct store *s, FILE *progress, const volatile int *stop,
                     struct error *err);
+// The same of one that is open, and stays open.
+bool experiment_run_loaded(struct loaded_experiment *o, struct store *s, FILE *progress, const volatile int *stop,
+                           struct error *err);

@@ -62,6 +62,19 @@ static bool records_expected(const struct cell_runner *c, const struct experimen
     return e->expected && !c->none && !pairing_shares_randomness(&c->pairing);
 }
 
+// At temperature 0 a row has one probability above 0.
+static bool check_rows(const struct cell_runner *c, const struct loaded_experiment *o, struct error *err)
+{
+    const struct pairing *p = &c->pairing;
+    const bool sampled =
+        (drafter_makes(p->type, p->drafter_options) & (TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT)) != 0;
+    const int support = sampling_is_greedy(&p->sampling) ? 1 : (int)model_shape(o->target.model)->vocab;
+    struct error why;
+    return o->e->rows == ROWS_NONE || c->none || rows_packable(p->drafter->nodes, sampled, o->e->rows, support, &why) ||
+           settings_fail(err, settings_get(settings_get(o->e->file, "record"), "rows"), "%s: %s",
+                         o->e->drafter.entry[c->cell.drafter].shown, why.text);
+}
+
 static bool open_cell_drafter(struct cell_runner *c, struct loaded_experiment *o, int *rows, struct error *err)
 {
     const struct experiment *e = o->e;
@@ -72,7 +85,7 @@ static bool open_cell_drafter(struct cell_runner *c, struct loaded_experiment *o
         recorder_set_rows(c->recorder, e->rows);
     if (records_expected(c, e) || (e->rows != ROWS_NONE && !c->none))
         c->pairing.observer = recorder_observer(c->recorder);
-    const bool ok = open_drafter(&c->pairing, o, c->cell, err);
+    const bool ok = open_drafter(&c->pairing, o, c->cell, err) && check_rows(c, o, err);
     *rows = c->pairing.rows;
     if (ok)
         c->identity = cell_identity(o, c->cell, c->pairing.drafter);

@@ -44,7 +44,7 @@ static char *label(const struct runner *r, const struct cell_runner *c)
 static bool warm_up(const struct runner *r, struct cell_runner *c, const struct prompt *p, struct error *err)
 {
     struct ids ids = { 0 };
-    bool ok = prompt_token_ids(&r->loaded.target, &r->loaded.chat, p, NULL, 0, &ids, err);
+    bool ok = prompt_token_ids(&r->loaded->target, &r->loaded->chat, p, NULL, 0, &ids, err);
     struct assignment a = {
         .sequence = sequence_number(p->number, 0, 0),
         .prompt = ids.id,
@@ -63,13 +63,13 @@ static bool start_turn(const struct runner *r, struct cell_runner *c, struct con
                        struct error *err)
 {
     struct ids ids = { 0 };
-    bool ok = conversation_ids(t, &r->loaded, &ids, err);
+    bool ok = conversation_ids(t, r->loaded, &ids, err);
     struct assignment a = {
         .sequence = sequence_number(t->prompt->number, t->turn, repeat),
         .prompt = ids.id,
         .n = (int)ids.n,
         .limit = r->e->new_tokens,
-        .stops = &r->loaded.ends.stops,
+        .stops = &r->loaded->ends.stops,
     };
     ok = ok && decoder_start(c->decoder, &a, err);
     if (ok) {
@@ -86,7 +86,7 @@ static bool restart_conversations(const struct runner *r, struct conversation *c
                                   int n, struct error *err)
 {
     for (int i = 0; i < n; i++)
-        if (due[i].from != PLAN_NOTHING && !conversation_continue(&conversation[i], &r->loaded, due[i].from, err))
+        if (due[i].from != PLAN_NOTHING && !conversation_continue(&conversation[i], r->loaded, due[i].from, err))
             return false;
     return true;
 }
@@ -106,7 +106,7 @@ static bool store_one_turn(struct runner *r, struct cell_runner *c, struct conve
                            struct sequence_row *row, struct error *err)
 {
     const struct prompt *p = t->prompt;
-    const struct environment here = environment_of(&r->loaded, c);
+    const struct environment here = environment_of(r->loaded, c);
     row->prompt = p->number;
     row->prompt_id = p->id;
     row->category = p->category;
@@ -114,14 +114,14 @@ static bool store_one_turn(struct runner *r, struct cell_runner *c, struct conve
     row->repeat = o->repeat;
     row->pair = o->pair;
     row->prompt_tokens = t->prompt_tokens;
-    if (r->loaded.given_up != NULL)
-        progress_line(&r->progress, "%s", r->loaded.given_up);
-    free(r->loaded.given_up);
-    r->loaded.given_up = NULL;
+    if (r->loaded->given_up != NULL)
+        progress_line(&r->progress, "%s", r->loaded->given_up);
+    free(r->loaded->given_up);
+    r->loaded->given_up = NULL;
     row->under = c->environment_stored != NULL && strcmp(c->environment_stored, here.processor) == 0 ? NULL : &here;
     t->under_way = false;
     r->progress.tokens += row->new_tokens;
-    bool ok = conversation_answered(t, &r->loaded, row->token, row->new_tokens, &row->text, err) &&
+    bool ok = conversation_answered(t, r->loaded, row->token, row->new_tokens, &row->text, err) &&
               store_sequence(r->store, c->run, row, err);
     if (ok && row->under != NULL) {
         free(c->environment_stored);
@@ -273,7 +273,7 @@ static bool any_is_full(const struct paired_run *o, const struct group *g)
 
 bool paired_run_decode(struct paired_run *o, struct runner *r, struct group *g, struct error *err)
 {
-    bool ok = paired_run_open(o, &r->loaded, r->store, g, err);
+    bool ok = paired_run_open(o, r->loaded, r->store, g, err);
     for (int c = 0; c < g->n && ok; c++) {
         progress_skip(&r->progress, o->n - paired_run_missing(o, c));
         ok = paired_run_missing(o, c) == 0 || store_run_unfinished(r->store, g->cell_runner[c].run, err);

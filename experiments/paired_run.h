@@ -13,7 +13,7 @@ struct conversation;
 
 struct runner { // state of experiment_run
     const struct experiment *e;
-    struct loaded_experiment loaded;
+    struct loaded_experiment *loaded;
     struct store *store;
     struct progress progress;
     const volatile int *stop; // NULL: not interruptible

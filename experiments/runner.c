@@ -53,8 +53,8 @@ static void report_chain(struct runner *r, const struct cell_runner *c)
 static bool find_row(struct runner *r, const struct group *g, struct cell_runner *c, struct error *err)
 {
     const struct experiment *e = r->e;
-    char *prompts = cell_prompts(&r->loaded);
-    char *folder = realpath(e->folder, NULL), *model = realpath(r->loaded.target.path, NULL),
+    char *prompts = cell_prompts(r->loaded);
+    char *folder = realpath(e->folder, NULL), *model = realpath(r->loaded->target.path, NULL),
          *prompts_path = realpath(e->prompts.path, NULL);
     struct text file = { 0 };
     settings_write(e->file, &file);
@@ -80,12 +80,12 @@ static bool find_row(struct runner *r, const struct group *g, struct cell_runner
         .target_hash = c->identity.target_hash,
         .drafter_hash = c->identity.drafter_hash[0] != '\0' ? c->identity.drafter_hash : NULL,
         .prompts = prompts,
-        .model_type = model_type(r->loaded.target.model),
-        .activations = activations_names[model_activations(r->loaded.target.model)],
-        .cache = type_facts[r->loaded.target.cache].name,
+        .model_type = model_type(r->loaded->target.model),
+        .activations = activations_names[model_activations(r->loaded->target.model)],
+        .cache = type_facts[r->loaded->target.cache].name,
         .lossless = c->pairing.rule->exact,
         .drafter_invariant = c->pairing.rule->drafter_invariant,
-        .marked_inflated = model_config(r->loaded.target.model)->inflated != NULL,
+        .marked_inflated = model_config(r->loaded->target.model)->inflated != NULL,
         .seed = e->seed,
         .batch = experiment_batch(e, g->batch),
     };
@@ -134,7 +134,7 @@ static bool run_prompts(struct runner *r, struct group *g, struct error *err)
 static bool run_group(struct runner *r, int number, struct error *err)
 {
     struct group g;
-    if (!group_open(&g, number, &r->loaded, err))
+    if (!group_open(&g, number, r->loaded, err))
         return false;
     int64_t before = r->progress.ran, seen = r->progress.seen;
     bool ok = true;
@@ -153,25 +153,38 @@ static bool run_group(struct runner *r, int number, struct error *err)
     return ok;
 }
 
-bool experiment_run(const struct experiment *e, struct store *s, FILE *progress, const volatile int *stop,
-                    struct error *err)
+static bool take_store(struct store *s, const struct experiment *e, struct error *err)
 {
     if (store_read_only(s))
         return fail(err, "%s: the database is read-only, results cannot go into it", store_path(s));
-    if (!store_lock(s, e->name, err))
-        return false;
-    struct runner r = { .e = e, .store = s, .stop = stop };
-    if (!loaded_experiment_open(&r.loaded, e, TARGET_ROWS, err))
-        return false;
+    return store_lock(s, e->name, err);
+}
+
+bool experiment_run_loaded(struct loaded_experiment *o, struct store *s, FILE *progress, const volatile int *stop,
+                           struct error *err)
+{
+    const struct experiment *e = o->e;
+    struct runner r = { .e = e, .loaded = o, .store = s, .stop = stop };
     int cells = groups(e) * e->rule.n * e->drafter.n;
+    if (!take_store(s, e, err))
+        return false;
     progress_begin(&r.progress, progress, (int64_t)cells * e->prompts.n * e->repeat);
     bool ok = true;
     for (int g = 0; g < groups(e) && ok; g++)
         ok = run_group(&r, g, err);
     progress_end(&r.progress);
     if (r.full)
-        progress_line(&r.progress, "conversations end before a turn that does not fit the context of %d",
-                      r.loaded.context);
-    loaded_experiment_close(&r.loaded);
+        progress_line(&r.progress, "conversations end before a turn that does not fit the context of %d", o->context);
+    return ok;
+}
+
+bool experiment_run(const struct experiment *e, struct store *s, FILE *progress, const volatile int *stop,
+                    struct error *err)
+{
+    struct loaded_experiment o;
+    if (!take_store(s, e, err) || !loaded_experiment_open(&o, e, TARGET_ROWS, err)) // a refusal costs no load
+        return false;
+    const bool ok = experiment_run_loaded(&o, s, progress, stop, err);
+    loaded_experiment_close(&o);
     return ok;
 }

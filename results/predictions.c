@@ -23,6 +23,33 @@ struct predictions {
     struct predicted *p; // (n)
 };
 
+// Views of this connection alone, of the same names and text, above a table `bench` of one row: unqualified names are looked up in the temporary
+// schema first, but a view of the file sees only the file's.
+static bool choose_bench(struct store *s, int64_t bench, struct error *err)
+{
+    static const char *const above[] = { "bench_of_run",   "bench_piece",          "cost_piece",
+                                         "predicted_time", "prediction_by_length", "prediction" };
+    struct query *q = query_open(s, "SELECT 1 FROM bench WHERE id = ?");
+    query_put_int(q, bench);
+    const bool found = query_next(q);
+    if (!query_close(q, err))
+        return false;
+    if (!found)
+        return fail_usage(err, "%s: there is no bench %lld in it", store_path(s), (long long)bench);
+    char *sql = xformat("CREATE TEMP VIEW bench AS SELECT * FROM main.bench WHERE id = %lld", (long long)bench);
+    bool ok = query_perform(query_open(s, sql), err);
+    free(sql);
+    for (size_t i = 0; i < sizeof(above) / sizeof(*above) && ok; i++) {
+        q = query_open(
+            s, "SELECT replace(sql, 'CREATE VIEW ', 'CREATE TEMP VIEW ') FROM main.sqlite_schema WHERE name = ?");
+        query_put_text(q, above[i]);
+        sql = xstrdup(query_next(q) ? query_text(q, 0) : "");
+        ok = query_close(q, err) && query_perform(query_open(s, sql), err);
+        free(sql);
+    }
+    return ok;
+}
+
 // The two sources of a run are neighbours, `bench` first; for COST_OF_EITHER the first is taken.
 static bool predictions_read(struct store *s, enum cost_source source, struct predictions *to, struct error *err)
 {
@@ -157,7 +184,8 @@ bool predictions_write(struct store *s, const struct predictions_options *o, FIL
     struct comparisons all = { 0 };
     struct predictions predicted = { 0 };
     struct text text = { 0 };
-    bool ok = comparisons_read(s, o->experiment, &all, err) && predictions_read(s, o->source, &predicted, err);
+    bool ok = (o->bench == 0 || choose_bench(s, o->bench, err)) && comparisons_read(s, o->experiment, &all, err) &&
+              predictions_read(s, o->source, &predicted, err);
     int n = 0;
     for (int i = 0; i < all.n && ok; i++) {
         struct text one = { 0 };
@@ -169,7 +197,12 @@ bool predictions_write(struct store *s, const struct predictions_options *o, FIL
         n += of;
         free(one.s);
     }
-    if (ok && n == 0)
+    if (ok && n == 0 && o->bench > 0)
+        ok = fail(
+            err,
+            "%s: nothing to predict: no run of a drafter that is paired with none has the weights, precision, device and machine of bench %lld",
+            store_path(s), (long long)o->bench);
+    else if (ok && n == 0)
         ok = fail(err, "%s: nothing to predict: no run of a drafter is paired with none%s", store_path(s),
                   o->source == COST_OF_BENCH ? " and has a bench (`speclab bench MODEL --db FILE`)" : "");
     if (ok)

@@ -44,11 +44,12 @@ static bool find_run(const struct comparisons *all, const char *what, struct pla
     if (n == 0)
         n = runs_meant(all, what, false, to, &ids);
     if (n > 1)
-        fail(err, "--against %s: the drafters of runs %s have this in their names: expected a run's number", what,
-             ids.s);
+        fail_usage(err, "--against %s: the drafters of runs %s have this in their names: expected a run's number", what,
+                   ids.s);
     if (n == 0) {
         runs_meant(all, "", false, to, &ids);
-        fail(err, "--against %s: no run has this number, and no drafter this in its name (runs: %s)", what, ids.s);
+        fail_usage(err, "--against %s: no run has this number, and no drafter this in its name (runs: %s)", what,
+                   ids.s);
     }
     free(ids.s);
     return n == 1;

@@ -220,7 +220,7 @@ static bool fail_unknown_experiment(struct store *s, const char *experiment, str
     else if (known.n == 0)
         fail(err, "%s: no experiment has been run into it yet", store_path(s));
     else
-        fail(err, "%s: no experiment \"%s\" in it (%s)", store_path(s), experiment, known.s);
+        fail_usage(err, "%s: no experiment \"%s\" in it (%s)", store_path(s), experiment, known.s);
     free(known.s);
     return false;
 }

@@ -99,13 +99,13 @@ SELECT run, 'steps', iif(k = 1, -1e18, rows), iif(k >= n - 1, 1e18, next), -1e18
 DROP VIEW IF EXISTS predicted_time;
 CREATE VIEW predicted_time AS
 -- Sums over the steps of a run's paired sequences, and none_*: of their partners of none. pass_ns: by the pieces of `source`; in a batch, a
--- sequence's share of one slot's pass with the rows of all. rows, context: means of passes. overhead_ns of a step, outside its pass: bench's,
--- else none's own. perfect_tokens: if every draft were accepted.
+-- sequence's share of one slot's pass with the rows of all. rows, context: means of passes; batch: mean sequences of a pass, which is not
+-- run.batch, since texts end. overhead_ns of a step, outside its pass: bench's, else none's own. perfect_tokens: if every draft were accepted.
 WITH piece AS MATERIALIZED (SELECT * FROM cost_piece), replayed AS MATERIALIZED (
     SELECT p.run, k.source, p.sequence, count(*) AS steps, sum(p.tokens) AS tokens, sum(p.depth) AS depth, sum(p.accepted) AS accepted,
            sum((k.a + k.b * p.rows + k.d * p.context + k.e * p.rows * p.context) / p.batch) AS pass_ns,
            sum(1.0 * p.verify_ns / p.batch) AS verify_ns, sum(1.0 * p.draft_ns / p.batch) AS draft_ns, sum(p.rows) AS rows,
-           sum(1.0 * p.context) AS context
+           sum(1.0 * p.context) AS context, sum(1.0 / p.batch) AS passes
     FROM pass AS p JOIN piece AS k ON k.run = p.run AND p.rows > k.above_rows AND p.rows <= k.to_rows
          AND p.context > k.above_context AND p.context <= k.to_context
     GROUP BY p.sequence, k.source
@@ -113,8 +113,8 @@ WITH piece AS MATERIALIZED (SELECT * FROM cost_piece), replayed AS MATERIALIZED 
 SELECT w.run, o.source, iif(o.source = 'bench', f.bench, NULL) AS bench, sum(o.steps) AS steps, sum(o.tokens) AS tokens, sum(o.depth) AS depth,
        sum(o.accepted) AS accepted, sum(o.depth) + sum(o.steps) AS perfect_tokens, sum(q.decode_ns) AS decode_ns,
        sum(o.verify_ns) AS verify_ns, sum(o.draft_ns) AS draft_ns, sum(o.pass_ns) AS pass_ns, sum(o.rows) / sum(o.steps) AS rows,
-       sum(o.context) / sum(o.steps) AS context, sum(n.steps) AS none_steps, sum(n.tokens) AS none_tokens, sum(m.decode_ns) AS none_decode_ns,
-       sum(n.verify_ns) AS none_verify_ns, sum(n.pass_ns) AS none_pass_ns, sum(n.rows) / sum(n.steps) AS none_rows,
+       sum(o.context) / sum(o.steps) AS context, sum(o.steps) / sum(o.passes) AS batch, sum(n.steps) AS none_steps,
+       sum(n.tokens) AS none_tokens, sum(m.decode_ns) AS none_decode_ns, sum(n.verify_ns) AS none_verify_ns, sum(n.pass_ns) AS none_pass_ns, sum(n.rows) / sum(n.steps) AS none_rows,
        sum(n.context) / sum(n.steps) AS none_context,
        coalesce(iif(o.source = 'bench', f.overhead_ns, NULL), (sum(m.decode_ns) - sum(n.verify_ns)) / sum(n.steps)) AS overhead_ns
 FROM paired AS w JOIN replayed AS o ON o.sequence = w.sequence JOIN replayed AS n ON (n.sequence, n.source) = (w.none, o.source)
@@ -126,11 +126,8 @@ CREATE VIEW prediction_by_length AS
 -- The recorded steps again with drafts cut to `length` tokens (0: none), of runs whose drafts are all chains; length NULL: every draft, also
 -- of a tree, only as long as what was accepted of it. Passes cost what they do behind the run's mean context, a draft its own time in
 -- proportion to its depth. tokens_per_step: without the recorded ends of texts that a shorter draft moves.
-WITH RECURSIVE base AS MATERIALIZED (
-    SELECT p.*, (SELECT 1.0 * count(*) / sum(1.0 / t.batch) FROM paired AS w JOIN step AS t ON t.sequence = w.sequence
-                 WHERE w.run = p.run AND w.none IS NOT NULL) AS batch -- of a pass; not run.batch: texts end
-    FROM predicted_time AS p
-), piece AS MATERIALIZED (SELECT * FROM cost_piece), drafted AS MATERIALIZED (
+WITH RECURSIVE base AS MATERIALIZED (SELECT * FROM predicted_time), piece AS MATERIALIZED (SELECT * FROM cost_piece),
+drafted AS MATERIALIZED (
     SELECT q.run, t.drafted, t.accepted, t.tokens, max(t.drafted > t.depth) OVER (PARTITION BY q.run) AS tree,
            max(min(t.depth, 256)) OVER (PARTITION BY q.run) AS longest, count(*) AS steps
     FROM step AS t JOIN sequence AS q ON q.id = t.sequence JOIN paired AS w ON w.sequence = q.id AND w.none IS NOT NULL
@@ -165,8 +162,7 @@ CREATE VIEW prediction AS
 -- The same steps with drafts of one length at best (best_length, chains), of what was accepted and no more (perfect_length), accepted whole
 -- (perfect_drafter), and with 1 + depth * first tokens a step, which no exact rule exceeds (perfect_rule; where (bound) is recorded).
 WITH base AS MATERIALIZED (
-    SELECT p.*, (SELECT 1.0 * count(*) / sum(1.0 / t.batch) FROM paired AS w JOIN step AS t ON t.sequence = w.sequence
-                 WHERE w.run = p.run AND w.none IS NOT NULL) AS batch, p.pass_ns + p.draft_ns + p.overhead_ns * p.steps AS predicted_ns,
+    SELECT p.*, p.pass_ns + p.draft_ns + p.overhead_ns * p.steps AS predicted_ns,
            p.none_pass_ns + p.overhead_ns * p.none_steps AS none_predicted_ns
     FROM predicted_time AS p
 ), length AS MATERIALIZED (SELECT * FROM prediction_by_length), alpha AS (

@@ -8,6 +8,7 @@
 // Coverage of all of these: tests/results/test_coverage.c.
 #include "statistics/intervals.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@
 #include "statistics/statistics.h"
 
 enum {
-    SUMS = 4,
+    SUMS = 8,
     RESAMPLES = 1999,
     OUTER = (RESAMPLES + 1) / 40
 }; // OUTER: the 2.5 % of resamples on each side, counted from 1
@@ -26,8 +27,9 @@ enum scale { IDENTITY, LOG, LOGIT };
 struct sample {
     enum statistic of;
     enum scale scale;
+    int sums; // that the statistic has; c and d are 1 where it has none
     size_t n;
-    double (*x)[SUMS]; // (n) c and d 1 where the statistic has none
+    double (*x)[SUMS]; // (n)
     double *count;     // (n) how often a prompt is in the sample, n in all
 };
 
@@ -38,7 +40,16 @@ struct estimate { // on the scale
 static double value_of(enum statistic of, const double *s)
 {
     const double left = s[0] / s[1], right = s[2] / s[3];
-    return of == STATISTIC_RATIO_OF_RATIOS ? left / right : of == STATISTIC_DIFFERENCE ? left - right : left;
+    switch (of) {
+    case STATISTIC_CHANGE:
+        return left / right / (s[4] / s[5] / (s[6] / s[7]));
+    case STATISTIC_RATIO_OF_RATIOS:
+        return left / right;
+    case STATISTIC_DIFFERENCE:
+        return left - right;
+    default:
+        return left;
+    }
 }
 
 static double to_scale(enum scale scale, double x)
@@ -51,12 +62,19 @@ static double from_scale(enum scale scale, double x)
     return scale == IDENTITY ? x : scale == LOG ? exp(x) : 1 / (1 + exp(-x));
 }
 
+// Of sums and their inverses; so all of them must be above 0.
+static bool is_product(enum statistic of)
+{
+    return of == STATISTIC_RATIO_OF_RATIOS || of == STATISTIC_CHANGE;
+}
+
 // slope (SUMS): derivatives by the sums s of the statistic on its scale, where the statistic is v.
 static void derive(const struct sample *q, const double *s, double v, double *slope)
 {
-    if (q->of == STATISTIC_RATIO_OF_RATIOS) { // of its log
-        for (int k = 0; k < SUMS; k++)
-            slope[k] = (k == 0 || k == 3 ? 1 : -1) / s[k];
+    static const int sign[SUMS] = { 1, -1, -1, 1, -1, 1, 1, -1 };
+    if (is_product(q->of)) { // of its log
+        for (int k = 0; k < q->sums; k++)
+            slope[k] = sign[k] / s[k];
         return;
     }
     const double outer = q->scale == IDENTITY ? 1 : q->scale == LOG ? 1 / v : 1 / (v * (1 - v));
@@ -71,13 +89,13 @@ static struct estimate estimate_of(const struct sample *q)
 {
     double s[SUMS] = { 0 }, slope[SUMS], squares = 0;
     for (size_t i = 0; i < q->n; i++)
-        for (int k = 0; k < SUMS; k++)
+        for (int k = 0; k < q->sums; k++)
             s[k] += q->count[i] * q->x[i][k];
     const double v = value_of(q->of, s);
     derive(q, s, v, slope);
     for (size_t i = 0; i < q->n; i++) {
         double u = 0;
-        for (int k = 0; k < SUMS; k++)
+        for (int k = 0; k < q->sums; k++)
             u += slope[k] * q->x[i][k];
         squares += q->count[i] * u * u;
     }
@@ -158,25 +176,40 @@ static void estimate(struct interval *to, struct sample *q)
         by_student(to, q, scale, e);
 }
 
-struct interval interval_of(enum statistic of, const double *a, const double *b, const double *c, const double *d,
-                            size_t n)
+static struct interval interval_of_sums(enum statistic of, const double *const *from, int sums, size_t n)
 {
-    const double *const from[SUMS] = { a, b, c, d };
     struct sample q = {
-        .of = of, .n = n, .x = xcalloc(n + 1, sizeof(*q.x)), .count = xcalloc(n + 1, sizeof(*q.count))
+        .of = of, .sums = sums, .n = n, .x = xcalloc(n + 1, sizeof(*q.x)), .count = xcalloc(n + 1, sizeof(*q.count))
     };
     struct interval to = no_interval;
     double s[SUMS] = { 0 };
     for (size_t i = 0; i < n; i++)
-        for (int k = 0; k < SUMS; k++)
+        for (int k = 0; k < sums; k++)
             s[k] += q.x[i][k] = from[k] != NULL ? from[k][i] : 1;
-    if (s[1] > 0 && s[3] > 0 && (of != STATISTIC_RATIO_OF_RATIOS || (s[0] > 0 && s[2] > 0)))
+    bool defined = true;
+    for (int k = 0; k < sums; k++)
+        defined = defined && (s[k] > 0 || (k % 2 == 0 && !is_product(of)));
+    if (defined)
         to.value = value_of(of, s);
     if (of == STATISTIC_RATE && (to.value <= 0 || to.value >= 1))
-        to = alike(to.value, b, n);
+        to = alike(to.value, from[1], n);
     else if (n > 1 && (of == STATISTIC_DIFFERENCE ? !isnan(to.value) : to.value > 0))
         estimate(&to, &q);
     free(q.count);
     free(q.x);
     return to;
+}
+
+struct interval interval_of(enum statistic of, const double *a, const double *b, const double *c, const double *d,
+                            size_t n)
+{
+    assert(of != STATISTIC_CHANGE);
+    return interval_of_sums(of, (const double *const[]){ a, b, c, d }, 4, n);
+}
+
+struct interval interval_of_change(const double *const *was, const double *const *is, size_t n)
+{
+    return interval_of_sums(STATISTIC_CHANGE,
+                            (const double *const[]){ is[0], is[1], is[2], is[3], was[0], was[1], was[2], was[3] }, SUMS,
+                            n);
 }

@@ -18,6 +18,7 @@ enum statistic {               // functions of the sums over prompts of a, b, c,
     STATISTIC_RATIO,           // a / b
     STATISTIC_RATIO_OF_RATIOS, // (a / b) / (c / d)
     STATISTIC_DIFFERENCE,      // a / b - c / d
+    STATISTIC_CHANGE,          // one ratio of ratios over another: interval_of_change
 };
 
 enum {
@@ -29,3 +30,6 @@ enum {
 // have in common there cancels.
 struct interval interval_of(enum statistic of, const double *a, const double *b, const double *c, const double *d,
                             size_t n);
+// The same of ((a / b) / (c / d) of `is`) / (that of `was`), four columns (n) each: a speedup measured again on the same prompts. What a prompt
+// has in common in both cancels, and so does what slows all its passes in one of them.
+struct interval interval_of_change(const double *const *was, const double *const *is, size_t n);

@@ -27,7 +27,9 @@ struct step_observer {
     void *self;
 };
 
-enum { VERIFIER_CHUNK = 256 }; // maximum number of a prompt's tokens in one pass, if passes may have as many rows
+enum { VERIFIER_CHUNK = 256 };
+int verifier_chunk(
+    const struct model *target); // tokens of a prompt in one pass: VERIFIER_CHUNK, if passes may have as many rows
 
 struct verifier_setup {
     struct model *target;

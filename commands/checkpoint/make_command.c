@@ -16,7 +16,7 @@
 #include "models/paths.h"
 #include "commands/checkpoint/writer.h"
 
-struct random_options { // 0: the shape's own
+struct random_options { // those not given are the shape's own
     int type, layers, width, heads, kv_heads, head_dim, hidden, vocab, context, seed, experts, experts_used,
         expert_hidden;
 };
@@ -25,17 +25,17 @@ struct random_options { // 0: the shape's own
 static const enum type types[] = { Q4_0, Q8_0, BF16, F32, IQ4_NL, IQ4_XS, MXFP4 };
 static const struct option options[] = {
     { "type", OPTION_CHOICE, AT(type), "q4_0", "of all matrices", 0, 0, "q4_0|q8_0|bf16|f32|iq4_nl|iq4_xs|mxfp4" },
-    { "layers", OPTION_INT, AT(layers), "0", "0, here and below: the shape's own", 0, 4096, NULL },
-    { "width", OPTION_INT, AT(width), "0", "", 0, 1 << 20, NULL },
-    { "heads", OPTION_INT, AT(heads), "0", "", 0, 4096, NULL },
-    { "kv_heads", OPTION_INT, AT(kv_heads), "0", "", 0, 4096, NULL },
-    { "head_dim", OPTION_INT, AT(head_dim), "0", "", 0, 4096, NULL },
-    { "hidden", OPTION_INT, AT(hidden), "0", "", 0, 1 << 20, NULL },
-    { "vocab", OPTION_INT, AT(vocab), "0", "", 0, 1 << 24, NULL },
-    { "context", OPTION_INT, AT(context), "0", "", 0, 1 << 24, NULL },
-    { "experts", OPTION_INT, AT(experts), "0", "", 0, 4096, NULL },
-    { "experts_used", OPTION_INT, AT(experts_used), "0", "", 0, 64, NULL },
-    { "expert_hidden", OPTION_INT, AT(expert_hidden), "0", "", 0, 1 << 20, NULL },
+    { "layers", OPTION_INT, AT(layers), "1", "", 1, 1024, NULL },
+    { "width", OPTION_INT, AT(width), "1", "", 1, 1 << 20, NULL },
+    { "heads", OPTION_INT, AT(heads), "1", "", 1, 4096, NULL },
+    { "kv_heads", OPTION_INT, AT(kv_heads), "1", "", 1, 4096, NULL },
+    { "head_dim", OPTION_INT, AT(head_dim), "2", "", 2, 4096, NULL },
+    { "hidden", OPTION_INT, AT(hidden), "1", "", 1, 1 << 20, NULL },
+    { "vocab", OPTION_INT, AT(vocab), "2", "", 2, 1 << 20, NULL },
+    { "context", OPTION_INT, AT(context), "2", "", 2, 1 << 24, NULL },
+    { "experts", OPTION_INT, AT(experts), "1", "", 1, 4096, NULL },
+    { "experts_used", OPTION_INT, AT(experts_used), "1", "", 1, 64, NULL },
+    { "expert_hidden", OPTION_INT, AT(expert_hidden), "1", "", 1, 1 << 20, NULL },
     { "seed", OPTION_INT, AT(seed), "1", "of the weights", 0, INT_MAX, NULL },
     { 0 },
 };
@@ -71,34 +71,45 @@ static bool find_shape(const char *name, struct random_shape *to, struct error *
     return false;
 }
 
-static bool read_shape(const struct settings *spec, struct random_shape *shape, struct random_options *o,
-                       struct error *err)
+// Puts the shape's own sizes where the call gives none, so that what is out of range is refused in one place.
+static bool read_shape(struct settings *spec, struct random_shape *shape, struct random_options *o, struct error *err)
 {
     const char *name = NULL;
-    if (!settings_text(settings_get(spec, "kind"), "kind", &name, err) || !find_shape(name, shape, err) ||
-        !options_read(spec, "SHAPE", options, o, err))
+    if (!settings_text(settings_get(spec, "kind"), "kind", &name, err) || !find_shape(name, shape, err))
         return false;
     const struct {
-        int given, *to;
-    } changes[] = {
-        { o->layers, &shape->layers },
-        { o->width, &shape->width },
-        { o->heads, &shape->heads },
-        { o->kv_heads, &shape->kv_heads },
-        { o->head_dim, &shape->head_dim },
-        { o->hidden, &shape->hidden },
-        { o->vocab, &shape->vocab },
-        { o->context, &shape->context },
-        { o->experts, &shape->experts },
-        { o->experts_used, &shape->experts_used },
-        { o->expert_hidden, &shape->expert_hidden },
+        const char *name;
+        int *to;
+        const int *given;
+    } sizes[] = {
+        { "layers", &shape->layers, &o->layers },
+        { "width", &shape->width, &o->width },
+        { "heads", &shape->heads, &o->heads },
+        { "kv_heads", &shape->kv_heads, &o->kv_heads },
+        { "head_dim", &shape->head_dim, &o->head_dim },
+        { "hidden", &shape->hidden, &o->hidden },
+        { "vocab", &shape->vocab, &o->vocab },
+        { "context", &shape->context, &o->context },
+        { "experts", &shape->experts, &o->experts }, // these three 0: it has none
+        { "experts_used", &shape->experts_used, &o->experts_used },
+        { "expert_hidden", &shape->expert_hidden, &o->expert_hidden },
     };
-    if (shape->experts == 0 && o->experts + o->experts_used + o->expert_hidden > 0)
-        return fail(err, "experts: %s has none", shape->name);
-    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
-        if (changes[i].given > 0)
-            *changes[i].to = changes[i].given;
-    return true;
+    enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
+    for (int i = 0; i < SIZES; i++) {
+        const bool given = settings_get(spec, sizes[i].name) != NULL;
+        if (given && *sizes[i].to == 0)
+            return fail(err, "%s: %s has none", sizes[i].name, shape->name);
+        if (given || *sizes[i].to == 0)
+            continue;
+        char *own = xformat("%d", *sizes[i].to);
+        settings_put(spec, sizes[i].name, settings_scalar(own));
+        free(own);
+    }
+    if (!options_read(spec, "SHAPE", options, o, err))
+        return false;
+    for (int i = 0; i < SIZES; i++)
+        *sizes[i].to = *sizes[i].to > 0 ? *sizes[i].given : 0;
+    return random_shape_check(shape, types[o->type], err);
 }
 
 static const char about[] =
@@ -116,7 +127,7 @@ static const char examples[] = "  speclab make llama-1b:type=q8_0 --out 1b-q8_0.
                                "  speclab make eagle3:of=small.gguf --out small-eagle3\n"
                                "  speclab bench 1b-q8_0.gguf --compare\n";
 
-static int make_model(const struct usage *u, const struct settings *spec, const char *to)
+static int make_model(const struct usage *u, struct settings *spec, const char *to)
 {
     struct error err;
     struct output output;

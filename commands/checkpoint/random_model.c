@@ -183,8 +183,7 @@ static void put_metadata(struct generator *m)
     free(name);
 }
 
-bool random_model_write(const struct random_shape *s, enum type type, uint64_t seed, const char *to,
-                        const struct progress_observer *observer, struct error *err)
+bool random_shape_check(const struct random_shape *s, enum type type, struct error *err)
 {
     const int block = type_facts[type].block;
     if (s->width % block != 0 || s->hidden % block != 0 || s->heads * s->head_dim % block != 0)
@@ -197,6 +196,12 @@ bool random_model_write(const struct random_shape *s, enum type type, uint64_t s
     if (s->heads % s->kv_heads != 0 || s->head_dim % 2 != 0)
         return fail(err, "heads %d must be a multiple of kv_heads %d, and head_dim %d even", s->heads, s->kv_heads,
                     s->head_dim);
+    return true;
+}
+
+bool random_model_write(const struct random_shape *s, enum type type, uint64_t seed, const char *to,
+                        const struct progress_observer *observer, struct error *err)
+{
     if (file_exists(to))
         return fail(err, "%s: exists already", to);
     struct generator m = { .shape = s, .type = type, .seed = seed, .observer = observer };

@@ -23,7 +23,9 @@ struct random_shape {
 };
 extern const struct random_shape random_shapes[]; // ends with { 0 }
 
-// type: one that can_quantize_to supports. `to` must not exist yet; after a failure it does not exist either.
+// Whether its sizes fit each other and the type's blocks.
+bool random_shape_check(const struct random_shape *s, enum type type, struct error *err);
+// A shape that passes the check, and a type that can_quantize_to supports. `to` must not exist yet; after a failure it does not exist either.
 bool random_model_write(const struct random_shape *s, enum type type, uint64_t seed, const char *to,
                         const struct progress_observer *observer, struct error *err);
 

@@ -189,7 +189,8 @@ int command_datastore(int argc, char **argv)
     const struct flag flags[] = {
         { "out", FLAG_TEXT, &out, "FILE", "the datastore; required", 0, 0 },
         { "exclude", FLAG_TEXTS, &exclude, "FILE.jsonl",
-          "leaves out documents that share 13 words in a row with a text of this file", 0, 0 },
+          "leaves out documents that share 13 words in a row with a text of this file;\ncan be given several times", 0,
+          0 },
         { 0 },
     };
     const struct usage u = { "datastore", "MODEL FILE...", about, flags, examples, 2, 1000 };

@@ -269,12 +269,12 @@ static bool tune(struct tuning *u, struct error *err)
     u->rule = u->sampling != NULL ? settings_inline(t->rule, "--rule", err) : NULL;
     struct pairing known = { 0 };
     if (u->rule == NULL || !chat_name_known(t->chat, err) || !pairing_read(&known, NULL, u->rule, u->sampling, err))
-        return false;
+        return error_of_usage(err);
     u->search.rule = u->rule;
     u->search.greedy = sampling_is_greedy(&known.sampling);
     pairing_close(&known);
     if (!read_drafters(u, err))
-        return false;
+        return error_of_usage(err);
     char *model = model_path(t->model, NULL, err);
     u->model = model != NULL ? realpath(model, NULL) : NULL;
     free(model);

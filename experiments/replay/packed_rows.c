@@ -102,6 +102,19 @@ void row_pack(const float *row, int vocab, int keep, const int32_t *also, int n_
     free(p);
 }
 
+bool rows_packable(int nodes, bool sampled, int keep, int support, struct error *err)
+{
+    const int64_t kept = keep == ROWS_FULL || keep + nodes > support ? support : keep + nodes,
+                  rows = sampled ? 2 * nodes - 1 : nodes,
+                  bytes = rows * ((int64_t)(sizeof(int32_t) + sizeof(struct drawn) + sizeof(double)) +
+                                  kept * (int64_t)(sizeof(int32_t) + sizeof(float)));
+    return bytes < MAX_STEP ||
+           fail(err,
+                "rows: a draft of up to %d tokens has %lld rows of up to %lld probabilities, %.2f GiB a step; expected"
+                " less than 1 GiB: shorter drafts, or fewer entries (rows: N)",
+                nodes - 1, (long long)rows, (long long)kept, (double)bytes / MAX_STEP);
+}
+
 void *rows_pack(const struct text *rows, int vocab, size_t *bytes)
 {
     const uint32_t head[2] = { (uint32_t)rows->n, (uint32_t)vocab };

@@ -20,6 +20,8 @@ struct drawn {
 
 // Appends a row to a step's rows, not compressed yet. keep: entries, or ROWS_FULL. also (n): tokens whose entries are kept in any case.
 void row_pack(const float *row, int vocab, int keep, const int32_t *also, int n, struct drawn drawn, struct text *to);
+// Whether a step's rows are within what a database holds: of `nodes` nodes p, and if they are sampled q; `support`: entries of a row that are not 0.
+bool rows_packable(int nodes, bool sampled, int keep, int support, struct error *err);
 // Compresses a step's rows; the caller frees the result. *bytes: its size.
 void *rows_pack(const struct text *rows, int vocab, size_t *bytes);
 

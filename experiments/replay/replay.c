@@ -450,7 +450,7 @@ static bool read_run(struct replay *r, struct store *s, int64_t run, struct erro
     }
     if (!query_close(q, ok ? err : &(struct error){ "" }) || !ok)
         return false;
-    return found || fail(err, "%s: there is no run %lld in it", r->path, (long long)run);
+    return found || fail_usage(err, "%s: there is no run %lld in it", r->path, (long long)run);
 }
 
 bool replay(struct store *s, int64_t run, const struct replay_options *o, struct replay_result *to, struct error *err)

@@ -27,6 +27,9 @@ def quantile_t(freedom):
 assert abs(quantile_t(1) - 12.7062047) < 1e-6 and abs(quantile_t(2) - 4.30265273) < 1e-7 and abs(quantile_t(9) - 2.26215716) < 1e-7
 
 
+SIGNS = 1, -1, -1, 1, -1, 1, 1, -1  # of the logarithms of a change's sums: a speedup over an earlier one
+
+
 class Twister:
     """The Mersenne Twister with the seeding of 2002, as GSL's: Python's own generator, whose state is set."""
 
@@ -46,8 +49,11 @@ def bootstrap(kind, columns):
     n, source = len(columns[0]), Twister(1)
 
     def estimate(rows):
-        s = [sum(r[k] for r in rows) for k in range(4)]
-        if kind == "ratios":
+        s = [sum(r[k] for r in rows) for k in range(len(columns))]
+        if kind == "change":
+            v = math.log(s[0] / s[1] / (s[2] / s[3]) / (s[4] / s[5] / (s[6] / s[7])))
+            u = [sum(SIGNS[k] * r[k] / s[k] for k in range(8)) for r in rows]
+        elif kind == "ratios":
             v = math.log(s[0] / s[1] / (s[2] / s[3]))
             u = [r[0] / s[0] - r[1] / s[1] - r[2] / s[2] + r[3] / s[3] for r in rows]
         elif kind == "ratio":

@@ -12,7 +12,7 @@ import random
 import sys
 from fractions import Fraction as F
 
-from interval_numbers import bootstrap
+from interval_numbers import SIGNS, bootstrap
 from mpmath import betainc, erfc, erfinv, exp, expm1, findroot, gammainc, inf, log, log1p, log10, mp, mpf, nsum, sqrt
 
 mp.dps = 40
@@ -61,6 +61,11 @@ def exact(f):
 
 def linear(kind, columns):
     """The statistic, its identity-scale influences by prompt, in fractions: derivatives by the sums times the prompt's numbers."""
+    if kind == "change":
+        rows = [[F(x) for x in v] for v in columns]
+        total = [sum(v) for v in rows]
+        value = total[0] * total[3] * total[5] * total[6] / (total[1] * total[2] * total[4] * total[7])
+        return value, [value * sum(SIGNS[k] * row[k] / total[k] for k in range(8)) for row in zip(*rows)]
     a, b, c, d = ([F(x) for x in v] for v in columns)
     A, B, C, D = sum(a), sum(b), sum(c), sum(d)
     if kind in ("rate", "ratio"):
@@ -133,6 +138,8 @@ def intervals():
             add("ratio", *rows[:2])
             add("difference", *rows)
             add("rate", [float(round(x * prompts.uniform(0.5 - spread / 4, 0.5 + spread / 4))) for x in length], [float(x) for x in length])
+            was = [[float("%.6g" % (x * 2 ** prompts.gauss(0, 0.01 + spread / 9))) for x in row] for row in rows]
+            add("change", *rows, *was)
     zero = [[1.0, 0.0, 5.0], [2.0, 3.0, 4.0], [1.0, 1.0, 0.0], [2.0, 0.0, 2.0]]  # prompts without tokens, without time
     add("ratios", *zero)
     for n in 4, 20, 60:  # nothing accepted, or everything; one prompt of all has any

@@ -156,6 +156,7 @@ def predicted_time(passes, fitted, cost):
             row["draft_ns"] = sum(p["draft_ns"] / p["batch"] for p in own)
             row["pass_ns"] = sum(cost[p["run"], source](p["rows"], p["context"]) / p["batch"] for p in own)
             row["rows"], row["context"] = mean(p["rows"] for p in own), mean(p["context"] for p in own)
+            row["batch"] = mean_batch(r["id"])
             row.update(none_steps=len(none), none_tokens=total(none, "tokens"), none_decode_ns=sum(n["decode_ns"] for _, n in pairs))
             row["none_verify_ns"] = sum(p["verify_ns"] / p["batch"] for p in none)
             row["none_pass_ns"] = sum(cost[p["run"], source](p["rows"], p["context"]) / p["batch"] for p in none)
@@ -169,7 +170,7 @@ def predicted_time(passes, fitted, cost):
 def prediction_by_length(times, cost):
     out = []
     for p in times:
-        f, batch = cost[p["run"], p["source"]], mean_batch(p["run"])
+        f, batch = cost[p["run"], p["source"]], p["batch"]
         steps = [t for s in run_sequences(p["run"]) if PARTNER.get(s["id"]) for t in STEPS_OF[s["id"]]]
         lengths = [] if any(t["drafted"] > t["depth"] for t in steps) else list(range(max(t["depth"] for t in steps) + 1))
         for length in [None] + lengths:
@@ -189,7 +190,7 @@ def prediction_by_length(times, cost):
 def prediction(times, cost, lengths, accepted):
     out = []
     for p in times:
-        r, batch, n, m = p["run"], mean_batch(p["run"]), p["steps"], p["none_steps"]
+        r, batch, n, m = p["run"], p["batch"], p["steps"], p["none_steps"]
         by_depth = [a for a in accepted if a["run"] == r]
         alpha = ratio(sum(a["accepted"] for a in by_depth), sum(a["tried"] for a in by_depth)) or 0
         own, none = p["pass_ns"] + p["draft_ns"] + p["overhead_ns"] * n, p["none_pass_ns"] + p["overhead_ns"] * m

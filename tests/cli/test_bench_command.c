@@ -50,7 +50,7 @@ static void the_requested_measurements_are_taken(void **state)
     child_expect_success(&s, "bench --csv");
     assert_non_null(strstr(s.out, "\r\npass,unprobed,8,2,0,"));
     child_result_free(&s);
-    s = child_run("bench %s " QUICK " --prefill 0 --contexts 300",
+    s = child_run("bench %s --no-probe --repeats 1 --rows 1,2 --threads 1 --prefill 0 --contexts 300",
                   models.gguf); // the loop's prompt is a chunk all the same
     child_expect_success(&s, "bench --prefill 0 --contexts 300");
     child_result_free(&s);
@@ -314,8 +314,18 @@ static void making_a_model_is_deterministic_and_the_model_runs(void **state)
     free(words);
     child_expect_error(2, "llama-1b, llama-3b", "make llama-2b --out x");
     child_expect_error(2, "q4_0|q8_0|bf16|f32|iq4_nl|iq4_xs|mxfp4", "make llama-1b:type=q3 --out x");
-    child_expect_error(1, "block size 32", "make llama-1b:width=100 --out x");
-    child_expect_error(1, "multiple of kv_heads", "make llama-1b:heads=30 --out x");
+    child_expect_error(2, "block size 32", "make llama-1b:width=100 --out x");
+    child_expect_error(2, "multiple of kv_heads", "make llama-1b:heads=30 --out x");
+    child_expect_error(2, "SHAPE: layers: expected an integer from 1 to 1024, found 0",
+                       "make llama-1b:layers=0 --out x");
+    child_expect_error(2, "SHAPE: layers: expected an integer from 1 to 1024, found 1025",
+                       "make llama-1b:layers=1025 --out x");
+    child_expect_error(2, "SHAPE: vocab: expected an integer from 2 to 1048576, found 1",
+                       "make llama-1b:vocab=1 --out x");
+    child_expect_error(2, "SHAPE: experts: expected an integer from 1 to 4096, found 0",
+                       "make qwen3-30b-a3b:experts=0 --out x");
+    child_expect_error(2, "experts_used: llama-1b has none", "make llama-1b:experts_used=2 --out x");
+    child_expect_error(2, "of 4 experts at most as many used", "make qwen3-30b-a3b:experts=4,type=f32 --out x");
     child_expect_error(2, "--out", "make llama-1b");
     child_expect_error(1, "/nowhere", "make llama-1b --out /nowhere/x.gguf");
     free(a);

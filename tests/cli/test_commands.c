@@ -172,6 +172,7 @@ static void missing_files_and_bad_values_are_one_sentence(void **state)
     child_expect_error(2, "/no/such.db: no such database; `speclab run FILE.yaml --db /no/such.db` creates it",
                        "report --db /no/such.db");
     child_expect_error(2, "/no/such.db: no such database", "predict --db /no/such.db");
+    child_expect_error(2, "--bench and --cost steps exclude each other", "predict --bench 1 --cost steps");
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         free(words[i]);
     free(file);

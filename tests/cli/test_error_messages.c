@@ -42,6 +42,8 @@ static void usage_errors_are_one_sentence_and_status_2(void **state)
         { "generate %s x --tokens", "requires a value" },
         { "generate %s --json=yes x", "takes no value" },
         { "generate %s -q x", "unknown option -q" },
+        { "generate %s --tokens 3 --tokens 4 x", "--tokens is given twice; expected it once" },
+        { "inspect %s --json --json", "--json is given twice; expected it once" },
         { "generate %s", "missing prompt" },
         { "generate", "missing" },
         { "generate %s one two", "unexpected argument \"two\"" },
@@ -275,6 +277,61 @@ static void invalid_lines_are_named_by_number(void **state)
     child_result_free(&s);
 }
 
+// 2: the call or the experiment's file is wrong as it is written (docs/commands.md); 1: all else.
+static void exit_statuses_of_databases_and_experiments(void **state)
+{
+    char *yaml = test_path("x.yaml"), *prompts = test_path("p.jsonl"), *db = test_path("x.db"),
+         *damaged = test_path("damaged.db");
+    file_write(prompts, "{\"input_ids\": [4, 5, 6, 4, 5, 6, 7]}\n");
+    static const char form[] = "name: x\ntarget: {model: %s}\nthreads: 1\nprompts: {file: %s, chat: none}\n"
+                               "limits: {new_tokens: 4, context: %d}\ncells: {drafter: %s}\n";
+    const struct {
+        const char *with, *drafter;
+        int status, context;
+    } files[] = {
+        { "", "ngram", 0, 64 },
+        { "unknown drafter", "ngrm", 2, 64 },
+        { "p.jsonl:1: prompt 0 has 7 tokens, and the context is 7: no new token fits", "ngram", 1, 7 },
+    };
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        char *text = xformat(form, models.gguf, prompts, files[i].context, files[i].drafter);
+        file_write(yaml, text);
+        struct child_result s = child_run("run %s --db %s --no-probe", yaml, db);
+        if (s.status != files[i].status || strstr(s.err, files[i].with) == NULL)
+            fail_msg("run: expected status %d, found %d: %s", files[i].status, s.status, s.err);
+        child_result_free(&s);
+        free(text);
+    }
+    file_write(damaged, "SQLite format 3");
+    const struct {
+        const char *words, *database, *with;
+        int status;
+    } cases[] = {
+        { "report --db %s --against 99", db, "no run has this number", 2 },
+        { "report --db %s --against x", db, "no run has this number", 2 },
+        { "report --db %s --experiment y", db, "no experiment \"y\" in it (x)", 2 },
+        { "predict --db %s --experiment y", db, "no experiment \"y\" in it (x)", 2 },
+        { "replay %s --run 99", db, "there is no run 99 in it", 2 },
+        { "repro 99 --db %s", db, "there is no run 99 in it", 2 },
+        { "replay %s --run 2", db, "has no recorded rows", 1 },
+        { "report --db %s", damaged, "damaged.db", 1 },
+        { "predict --db %s", damaged, "damaged.db", 1 },
+        { "repro 1 --db %s", damaged, "damaged.db", 1 },
+        { "replay %s", damaged, "damaged.db", 1 },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char *words = words_with(cases[i].words, cases[i].database);
+        struct child_result s = child_run("%s", words);
+        expect_error(&s, cases[i].status, cases[i].with, words);
+        child_result_free(&s);
+        free(words);
+    }
+    free(yaml);
+    free(prompts);
+    free(db);
+    free(damaged);
+}
+
 static void pruning_does_not_overwrite(void **state)
 {
     struct child_result s = child_run("prune %s --keep 0 --out %s/pruned.gguf/", models.gguf, test_directory());
@@ -359,6 +416,7 @@ int main(void)
         cmocka_unit_test(prompts_that_do_not_fit_are_one_sentence),
         cmocka_unit_test(an_unknown_chat_template_names_chat_none),
         cmocka_unit_test(invalid_lines_are_named_by_number),
+        cmocka_unit_test(exit_statuses_of_databases_and_experiments),
         cmocka_unit_test(pruning_does_not_overwrite),
         cmocka_unit_test(a_closed_pipe_is_silent),
         cmocka_unit_test(a_full_disk_is_reported),

@@ -229,11 +229,11 @@ static void a_folder_is_continued(void **state)
     assert_memory_equal(file.at, before, n);
     file_unmap(&file);
     // Other settings, other texts, a damaged shard.
-    static const char *const other[][2] = { { " --layers 1,3", "made with layers \"1,2\", not \"1,3\"" },
-                                            { " --top-k 5", "made with top_k \"32\", not \"5\"" },
-                                            { " --type bf16", "made with type \"f32\", not \"bf16\"" } };
+    static const char *const other[][2] = { { "--layers 1,3", "made with layers \"1,2\", not \"1,3\"" },
+                                            { "--layers 1,2 --top-k 5", "made with top_k \"32\", not \"5\"" },
+                                            { "--layers 1,2 --type bf16", "made with type \"f32\", not \"bf16\"" } };
     for (size_t i = 0; i < sizeof(other) / sizeof(*other); i++) {
-        char *more = xformat("%s%s", words, other[i][0]);
+        char *more = xformat("features %s %s %s --shard-tokens 60 --out %s", models.hf, texts, other[i][0], folder);
         child_expect_error(1, other[i][1], more);
         free(more);
     }

@@ -353,7 +353,7 @@ static void errors_are_one_sentence(void **unused)
     child_expect_error(1, "a drafter other than `none`", none);
     free(none);
     char *two = words_with("heads %s/two.yaml --out x.json", test_directory());
-    child_expect_error(1, "expected one drafter and one sampling, found 1 and 2 in ", two);
+    child_expect_error(2, "expected one drafter and one sampling, found 1 and 2 in ", two);
     free(two);
     write_file("unmarked.jsonl", "{\"input_ids\": [5, 6], \"loss_mask\": [1, 0]}\n");
     write_file("one.yaml", CELLS("{temperature: 1}", "{kind: small, model: draft.gguf}"));

@@ -71,9 +71,11 @@ static void mistakes_are_named(void **state)
         { xformat("/nowhere.db"), 2, "/nowhere.db: no such database" },
         { xformat("%s --tokens 0", db), 2, "--tokens: expected an integer from 1" },
         { xformat("%s --tree none", db), 2, "none" },
-        { xformat("%s --rule rejektion", db), 1, "unknown rule \"rejektion\"" },
+        { xformat("%s --rule rejektion", db), 2, "unknown rule \"rejektion\"" },
+        { xformat("%s --rule typical:epsilon=x", db), 2, "epsilon" },
+        { xformat("%s --run 2 --run 1", db), 2, "--run is given twice; expected it once" },
         { xformat("%s --run 1", db), 1, "run 1 (none, rejection) has no recorded rows" },
-        { xformat("%s --run 7", db), 1, "there is no run 7 in it" },
+        { xformat("%s --run 7", db), 2, "there is no run 7 in it" },
         { xformat("%s", bare), 1, "no run has recorded rows: run an experiment with `record: {rows: full}`" },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {

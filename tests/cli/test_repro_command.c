@@ -91,6 +91,11 @@ static void a_run_again_has_the_same_texts(void **state)
     assert_non_null(strstr(r.out, "texts      2 of 2 are equal\n"));
     assert_non_null(strstr(r.out, "speedup    on 2 prompts: was "));
     assert_non_null(strstr(r.out, r.status == 0 ? ": inside\n" : ": outside\n"));
+    assert_non_null(strstr(r.out, "steps      2 of 2 are equal\n"));
+    assert_non_null(strstr(r.out, ": equal\nspeedup "));
+    assert_non_null(strstr(
+        r.out, r.status == 0 ? "\nreproduced: texts equal, steps equal, acceptance equal, speedup inside\n"
+                             : "\nnot reproduced: texts equal, steps equal, acceptance equal, speedup outside\n"));
     assert_non_null(strstr(r.out, "tokens/s   was "));
     child_result_free(&r);
     struct error err = { "" };
@@ -105,19 +110,22 @@ static void a_run_again_has_the_same_texts(void **state)
     free(out);
 }
 
-static void a_text_or_a_speedup_that_differs_is_named(void **state)
+static void a_text_or_a_step_that_differs_is_named(void **state)
 {
     (void)state;
     char *db = decode("differs.db");
     update(db, "UPDATE environment SET revision = 'older'");
     expect_repro(db, "2 --limit 1", 0, "revision   was older, is ");
-    update(db, "UPDATE sequence SET decode_ns = decode_ns * (100 + prompt) WHERE run = 2");
-    expect_repro(db, "2", 3, ": outside\n");
+    update(
+        db,
+        "UPDATE step SET drafted = drafted + 1 WHERE step = 0 AND sequence IN (SELECT id FROM sequence WHERE run = 2)");
+    expect_repro(db, "2 --limit 1", 3, "steps      0 of 1 are equal; first difference: prompt 0, turn 0: was ");
+    expect_repro(db, "2 --limit 1", 3, "\nnot reproduced: texts equal, steps differ, ");
     update(
         db,
         "UPDATE sequence SET tokens = json_set(tokens, '$[4]', (json_extract(tokens, '$[4]') + 1) % 200) WHERE run = 2 AND prompt = 0");
     expect_repro(db, "2 --limit 1", 3, "texts      0 of 1 are equal; first difference: prompt 0, turn 0, token 4\n");
-    expect_repro(db, "2 --limit 1", 3, "\nnot reproduced\n");
+    expect_repro(db, "2 --limit 1", 3, "\nnot reproduced: texts differ, ");
     free(db);
 }
 
@@ -143,11 +151,26 @@ static void what_has_changed_is_named_and_nothing_is_run(void **state)
     expect_repro(db, "2", 3, "changed    tokenizer of the target (");
     update(db, "UPDATE run SET settings = replace(settings, 'new_tokens: 20', 'new_tokens: 19')");
     expect_repro(db, "2", 3, "changed    settings, limits.new_tokens: was 19, is 20\n");
-    char *target = at("target.gguf");
-    unlink(target);
-    expect_repro(db, "2", 1, "target.gguf");
-    free(target);
     free(db);
+}
+
+static void a_file_that_is_gone_is_named(void **state)
+{
+    (void)state;
+    char *db = decode("gone.db"), *target = at("target.gguf"), *file = at("p.jsonl");
+    unlink(file);
+    expect_repro(db, "2", 3, "p.jsonl): was p.jsonl ");
+    expect_repro(db, "2", 3, ", is not there\nnot reproduced: it would be another run\n");
+    unlink(target);
+    expect_repro(db, "2", 3, "changed    weights of the target (");
+    write_text("p.jsonl", prompts);
+    expect_repro(db, "2", 3, ", is not there\nnot reproduced: it would be another run\n");
+    update(db, "UPDATE run SET prompts_path = '/nowhere/speclab-tune-Ab1Cd2/probed.jsonl'");
+    expect_repro(db, "2", 3,
+                 "\n           /nowhere/speclab-tune-Ab1Cd2 was the folder of a command (tune) for the time");
+    free(db);
+    free(target);
+    free(file);
 }
 
 static void mistakes_are_named(void **state)
@@ -158,7 +181,7 @@ static void mistakes_are_named(void **state)
     expect_repro(db, "two", 2, "expected the id of a run, found \"two\"");
     expect_repro("/nowhere.db", "1", 2, "/nowhere.db: no such database");
     expect_repro(db, out, 2, "the file exists; expected a new one");
-    expect_repro(db, "99", 1, "there is no run 99 in it");
+    expect_repro(db, "99", 2, "there is no run 99 in it");
     update(db, "UPDATE run SET file = NULL");
     expect_repro(db, "1", 1, "its file, folder or hashes are not stored");
     free(db);
@@ -169,8 +192,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_again_has_the_same_texts),
-        cmocka_unit_test(a_text_or_a_speedup_that_differs_is_named),
+        cmocka_unit_test(a_text_or_a_step_that_differs_is_named),
         cmocka_unit_test(what_has_changed_is_named_and_nothing_is_run),
+        cmocka_unit_test(a_file_that_is_gone_is_named),
         cmocka_unit_test(mistakes_are_named),
     };
     return run_with_models(tests);

@@ -3,12 +3,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/settings.h"
 #include "drafters/trees/tree.h"
+#include "experiments/experiment.h"
 #include "experiments/replay/packed_rows.h"
 #include "experiments/replay/replay.h"
 #include "results/query.h"
@@ -415,6 +417,48 @@ static void packed_rows_come_back_to_the_bit(void **state)
     }
 }
 
+// A step of a large draft and vocabulary would be larger than a blob; it is refused before anything is decoded.
+static void rows_of_a_gibibyte_are_refused_when_a_cell_opens(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    assert_true(rows_packable(512, true, ROWS_FULL, 128256, &err)); // Llama 3, the largest draft
+    assert_false(rows_packable(512, true, ROWS_FULL, 151936, &err));
+    assert_string_equal(
+        err.text,
+        "rows: a draft of up to 511 tokens has 1023 rows of up to 151936 probabilities, 1.16 GiB a step; expected less"
+        " than 1 GiB: shorter drafts, or fewer entries (rows: N)");
+    assert_true(rows_packable(512, false, ROWS_FULL, 151936, &err) && rows_packable(512, true, 100000, 262144, &err));
+    assert_true(rows_packable(512, true, ROWS_FULL, 1, &err));
+    assert_false(rows_packable(512, true, 200000, 262144, &err));
+
+    struct small_model t = small_default;
+    t.vocab = 300000;
+    t.width = t.hidden = 32;
+    t.layers = t.heads = t.kv_heads = 1;
+    t.head_dim = 32;
+    t.tied = true;
+    t.tokenizer = false;
+    t.type = F16;
+    char *target = test_path("wide.gguf");
+    small_write_gguf(target, &t);
+    write_file("ids.jsonl", "{\"input_ids\": [1, 2, 3]}\n");
+    struct store *s = open_store("wide.db");
+    struct experiment *e = load(
+        "name: wide\ntarget: {model: wide.gguf}\nthreads: 1\nprompts: {file: ids.jsonl}\nlimits: {new_tokens: 2}\n"
+        "record: {rows: full}\ncells: {sampling: {temperature: 1}, drafter: {kind: small, model: wide.gguf, widths: [64, 4]}}\n");
+    assert_false(experiment_run(e, s, NULL, NULL, &err));
+    if (strstr(
+            err.text,
+            "x.yaml:6:16: small(model=wide.gguf, widths=[64, 4]): rows: a draft of up to 320 tokens has 641 rows of up to 300000"
+            " probabilities, 1.43 GiB a step; expected less than 1 GiB") == NULL)
+        fail_msg("%s", err.text);
+    experiment_free(e);
+    store_close(s);
+    unlink(target);
+    free(target);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -427,6 +471,7 @@ int main(void)
         cmocka_unit_test(drafters_that_remember_are_covered_while_nothing_differs),
         cmocka_unit_test(what_cannot_be_evaluated_is_one_sentence),
         cmocka_unit_test(packed_rows_come_back_to_the_bit),
+        cmocka_unit_test(rows_of_a_gibibyte_are_refused_when_a_cell_opens),
     };
     return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
 }

@@ -106,11 +106,12 @@ static void participating_cells_are_warmed_up_once_before_the_paired_run(void **
     struct store *s = resumable_run(&w, turns);
     char *text = resumable_text(&w);
     struct experiment *e = load(text);
-    struct runner r = { .e = e, .store = s };
+    struct loaded_experiment loaded;
+    struct runner r = { .e = e, .loaded = &loaded, .store = s };
     struct group g;
     struct counted counted[CELLS];
-    assert_true(loaded_experiment_open(&r.loaded, e, TARGET_ROWS, &err));
-    assert_true(group_open(&g, 0, &r.loaded, &err));
+    assert_true(loaded_experiment_open(&loaded, e, TARGET_ROWS, &err));
+    assert_true(group_open(&g, 0, &loaded, &err));
     progress_begin(&r.progress, NULL, 0);
     count_endings(&g, e, s, counted);
 
@@ -127,7 +128,7 @@ static void participating_cells_are_warmed_up_once_before_the_paired_run(void **
     assert_int_equal(ended.n, 1 + CELLS * ALL_TURNS);
 
     group_close(&g);
-    loaded_experiment_close(&r.loaded);
+    loaded_experiment_close(&loaded);
     experiment_free(e);
     free(text);
     store_close(s);

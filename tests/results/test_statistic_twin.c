@@ -72,8 +72,9 @@ static enum statistic statistic_named(const char *name)
     static const char *const names[] = { [STATISTIC_RATE] = "rate",
                                          [STATISTIC_RATIO] = "ratio",
                                          [STATISTIC_RATIO_OF_RATIOS] = "ratios",
-                                         [STATISTIC_DIFFERENCE] = "difference" };
-    for (int i = 0; i < 4; i++)
+                                         [STATISTIC_DIFFERENCE] = "difference",
+                                         [STATISTIC_CHANGE] = "change" };
+    for (int i = 0; i < (int)(sizeof(names) / sizeof(*names)); i++)
         if (strcmp(names[i], name) == 0)
             return (enum statistic)i;
     fail_msg("%s", name);
@@ -88,14 +89,17 @@ static void intervals_equal_those_in_fractions(void **state)
     for (size_t i = 0; i < json_count(list); i++) {
         const struct json *one = json_at(list, i), *rows = json_get(one, "rows"), *expected = json_get(one, "interval");
         const enum statistic of = statistic_named(json_text(json_get(one, "of")));
-        double x[4][MAX_COUNT];
-        const size_t n = json_count(json_at(rows, 0));
-        assert_true(n <= MAX_COUNT);
-        for (size_t r = 0; r < 4; r++)
+        double x[8][MAX_COUNT];
+        const size_t n = json_count(json_at(rows, 0)), sums = json_count(rows);
+        assert_true(n <= MAX_COUNT && sums == (of == STATISTIC_CHANGE ? 8 : 4));
+        for (size_t r = 0; r < sums; r++)
             for (size_t k = 0; k < n; k++)
                 x[r][k] = at(json_at(rows, r), k);
         const bool two = of == STATISTIC_RATE || of == STATISTIC_RATIO;
-        const struct interval got = interval_of(of, x[0], x[1], two ? NULL : x[2], two ? NULL : x[3], n);
+        const double *const is[] = { x[0], x[1], x[2], x[3] }, *const was[] = { x[4], x[5], x[6], x[7] };
+        const struct interval got = of == STATISTIC_CHANGE
+                                        ? interval_of_change(was, is, n)
+                                        : interval_of(of, x[0], x[1], two ? NULL : x[2], two ? NULL : x[3], n);
         agree(got.value, at(expected, 0), 1e-12);
         agree(got.low, at(expected, 1), 1e-9);
         agree(got.high, at(expected, 2), 1e-9);

@@ -523,6 +523,55 @@ static void a_prediction_is_the_reviewed_text(void **state)
     free(t.s);
 }
 
+static struct store *facts_in(const char *name, int64_t number)
+{
+    struct error err;
+    char *file = xformat("%s-%d.db", name, (int)number), *path = test_path(file);
+    struct store *s = store_open(path, &err);
+    assert_ok(s != NULL, err);
+    put_facts(s);
+    free(file);
+    free(path);
+    return s;
+}
+
+// As if the database had no other.
+static void a_chosen_bench_predicts_alone(void **state)
+{
+    struct scene *c = *state;
+    struct error err;
+    struct text latest = { 0 };
+    int fit = 0, other = 0;
+    put_predictions(c->s, (struct predictions_options){ .source = COST_OF_BENCH }, &latest);
+    for (int64_t bench = 1; bench <= 4; bench++) {
+        const struct predictions_options chosen = { .source = COST_OF_BENCH, .bench = bench };
+        struct store *all = facts_in("all", bench), *one = facts_in("one", bench);
+        struct text a = { 0 }, b = { 0 };
+        char *sql = xformat("DELETE FROM bench WHERE id <> %d", (int)bench);
+        sample_facts_query(one, sql);
+        free(sql);
+        if (predictions_write(one, &(struct predictions_options){ .source = COST_OF_BENCH }, stdout, &err)) {
+            put_predictions(all, chosen, &a);
+            put_predictions(one, (struct predictions_options){ .source = COST_OF_BENCH }, &b);
+            assert_string_equal(a.s, b.s);
+            fit++;
+            other += strcmp(a.s, latest.s) != 0;
+        } else {
+            assert_false(predictions_write(all, &chosen, stdout, &err));
+            assert_non_null(strstr(err.text, "has the weights, precision, device and machine of bench "));
+        }
+        store_close(all);
+        store_close(one);
+        free(a.s);
+        free(b.s);
+    }
+    assert_true(fit >= 2 && other >= 1);
+    assert_false(
+        predictions_write(c->s, &(struct predictions_options){ .source = COST_OF_BENCH, .bench = 99 }, stdout, &err));
+    assert_non_null(strstr(err.text, "there is no bench 99 in it"));
+    free(latest.s);
+}
+
 // The argument `write` rewrites report.txt and predictions.txt, for a person to review.
 int main(int argc, char **argv)
 {
@@ -538,6 +587,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(answers_are_joined_to_the_lines_of_the_prompt_file),
         cmocka_unit_test(a_report_is_the_reviewed_text),
         cmocka_unit_test(a_prediction_is_the_reviewed_text),
+        cmocka_unit_test(a_chosen_bench_predicts_alone),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

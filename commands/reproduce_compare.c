@@ -1,0 +1,319 @@
+// reproduce_compare.c - a run beside the stored one of the same cell: texts and steps one by one, acceptance and speedup prompt by prompt.
+//
+// The interval of a stored number says how it depends on the choice of prompts. A run again has the same prompts, so that part cancels between the
+// two, and what is left is the noise of clocks, as far as it differs from prompt to prompt. So the change has an interval of its own, and a number is
+// outside only if both say so: the whole interval of the new one (the stored value with the change's interval) is outside of the stored one.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands/reproduce.h"
+#include "core/error.h"
+#include "results/query.h"
+#include "results/store.h"
+#include "statistics/intervals.h"
+
+struct comparing {
+    const struct stored_run *r;
+    struct store *then, *now;
+    int64_t id;            // of the run of `now`
+    struct text *report;   // lines
+    struct text verdict;   // "texts equal, steps equal"
+    bool same, steps_same; // all that decides; all steps
+};
+
+static void put_verdict(struct comparing *c, const char *what, const char *is, bool same)
+{
+    text_printf(&c->verdict, "%s%s %s", c->verdict.n > 0 ? ", " : "", what, is);
+    c->same = c->same && same;
+}
+
+// ---- where both were decoded
+
+struct place { // the last row of table environment
+    char *text[3];
+    double probe[3];
+};
+
+static bool read_place(struct store *s, int64_t run, struct place *to, struct error *err)
+{
+    struct query *q = query_open(s, "SELECT revision, processor, arithmetic, read_bytes_per_s / 1e9, round_trip_ns, mhz"
+                                    " FROM environment WHERE run = ? ORDER BY id DESC LIMIT 1");
+    *to = (struct place){ 0 };
+    query_put_int(q, run);
+    const bool found = query_next(q);
+    for (int i = 0; i < 3; i++) {
+        to->text[i] = xstrdup(found ? query_text(q, i) : "");
+        to->probe[i] = found ? query_real(q, 3 + i) : NAN;
+    }
+    return query_close(q, err);
+}
+
+static bool compare_places(struct comparing *c, struct error *err)
+{
+    static const char *const name[] = { "revision", "processor", "arithmetic" }, *const probe[] = { "GB/s read",
+                                                                                                    "ns round trip",
+                                                                                                    "MHz" };
+    struct place was = { 0 }, is = { 0 };
+    const bool ok = read_place(c->then, c->r->id, &was, err) && read_place(c->now, c->id, &is, err);
+    for (int i = 0; ok && i < 3; i++)
+        if (strcmp(was.text[i], is.text[i]) != 0)
+            text_printf(c->report, "%-10s was %s, is %s\n", name[i], was.text[i], is.text[i]);
+    int n = 0;
+    for (int i = 0; ok && i < 3; i++)
+        if (!isnan(was.probe[i]) && !isnan(is.probe[i]))
+            text_printf(c->report, "%s%s was %.*f, is %.*f", n++ == 0 ? "machine    " : "; ", probe[i], i == 0,
+                        was.probe[i], i == 0, is.probe[i]);
+    if (n > 0)
+        text_puts(c->report, "\n");
+    for (int i = 0; i < 3; i++) {
+        free(was.text[i]);
+        free(is.text[i]);
+    }
+    return ok;
+}
+
+// ---- texts and steps
+
+#define TEXT_COLUMNS \
+    "tokens, (SELECT count(*) || ' steps, ' || total(drafted) || ' drafted, ' || total(accepted) || ' accepted'" \
+    " FROM step WHERE sequence = q.id)"
+
+// The number of tokens that two lists "[1,2,3]" begin with alike.
+static int common_tokens(const char *a, const char *b)
+{
+    int n = 0;
+    for (; *a == *b && *a != '\0'; a++, b++)
+        n += *a == ',';
+    return n;
+}
+
+struct equal { // texts that both have
+    int64_t texts, tokens, steps;
+    char *first_token, *first_step; // where they first differ; NULL: nowhere
+};
+
+// A text of `now`, by its place, compared with the first of several of the stored run. q: prompt, turn, repeat, prompt_id, TEXT_COLUMNS.
+static bool compare_text(struct comparing *c, struct query *q, struct equal *e, struct error *err)
+{
+    struct query *w = query_again(
+        c->then, "SELECT " TEXT_COLUMNS " FROM sequence AS q WHERE run = ? AND prompt = ? AND turn = ? AND repeat = ?"
+                 " ORDER BY pair LIMIT 1");
+    query_put_int(w, c->r->id);
+    for (int i = 0; i < 3; i++)
+        query_put_int(w, query_int(q, i));
+    if (query_next(w)) {
+        const char *was[] = { query_text(w, 0), query_text(w, 1) }, *is[] = { query_text(q, 4), query_text(q, 5) };
+        const bool tokens = strcmp(was[0], is[0]) == 0, steps = strcmp(was[1], is[1]) == 0;
+        const long long turn = (long long)query_int(q, 1);
+        e->texts++;
+        e->tokens += tokens;
+        e->steps += steps;
+        if (!tokens && e->first_token == NULL)
+            e->first_token = xformat("; first difference: prompt %s, turn %lld, token %d", query_text(q, 3), turn,
+                                     common_tokens(was[0], is[0]));
+        if (!steps && e->first_step == NULL)
+            e->first_step = xformat("; first difference: prompt %s, turn %lld: was %s, is %s", query_text(q, 3), turn,
+                                    was[1], is[1]);
+    }
+    return query_close(w, err);
+}
+
+static void put_equal(struct comparing *c, const char *what, int64_t equal, int64_t all, const char *first,
+                      bool decides)
+{
+    text_printf(c->report, "%-10s %lld of %lld are equal%s%s\n", what, (long long)equal, (long long)all,
+                first != NULL ? first : "",
+                decides || equal == all ? "" : " (drafts depend on other texts or clocks: it does not decide)");
+    put_verdict(c, what, equal == all ? "equal" : "differ", equal == all || !decides);
+}
+
+static bool compare_texts(struct comparing *c, struct error *err)
+{
+    struct equal e = { 0 };
+    struct query *q = query_open(c->now, "SELECT prompt, turn, repeat, prompt_id, " TEXT_COLUMNS
+                                         " FROM sequence AS q WHERE run = ? ORDER BY prompt, repeat, turn, pair");
+    query_put_int(q, c->id);
+    struct error why = { "" };
+    bool ok = true;
+    while (ok && query_next(q))
+        ok = compare_text(c, q, &e, &why);
+    if (!query_close(q, err))
+        ok = false;
+    else if (!ok)
+        *err = why;
+    if (ok && e.texts == 0)
+        ok = fail(err, "%s: run %lld has no text of these prompts", store_path(c->then), (long long)c->r->id);
+    if (ok) {
+        put_equal(c, "texts", e.tokens, e.texts, e.first_token, !c->r->texts_vary);
+        put_equal(c, "steps", e.steps, e.texts, e.first_step, !c->r->drafts_vary);
+        c->steps_same = e.steps == e.texts;
+    }
+    free(e.first_token);
+    free(e.first_step);
+    return ok;
+}
+
+// ---- sums by prompt
+
+enum { COLUMNS = 4 };
+
+struct sums {
+    size_t n;
+    double *prompt, *of[COLUMNS]; // (n) prompts ascend
+};
+
+static bool read_sums(struct store *s, int64_t run, const char *sql, struct sums *to, struct error *err)
+{
+    struct query *q = query_open(s, sql);
+    *to = (struct sums){ 0 };
+    query_put_int(q, run);
+    while (query_next(q)) {
+        double **const column[] = { &to->prompt, &to->of[0], &to->of[1], &to->of[2], &to->of[3] };
+        for (int i = 0; i <= COLUMNS; i++) {
+            *column[i] = xrealloc(*column[i], (to->n + 1) * sizeof(double));
+            (*column[i])[to->n] = query_real(q, i);
+        }
+        to->n++;
+    }
+    return query_close(q, err);
+}
+
+static void free_sums(struct sums *s)
+{
+    for (int i = 0; i < COLUMNS; i++)
+        free(s->of[i]);
+    free(s->prompt);
+}
+
+// Drops the prompts that `other` lacks.
+static void keep_common(struct sums *s, const struct sums *other)
+{
+    size_t n = 0;
+    for (size_t i = 0, k = 0; i < s->n; i++) {
+        while (k < other->n && other->prompt[k] < s->prompt[i])
+            k++;
+        if (k == other->n || other->prompt[k] != s->prompt[i])
+            continue;
+        s->prompt[n] = s->prompt[i];
+        for (int v = 0; v < COLUMNS; v++)
+            s->of[v][n] = s->of[v][i];
+        n++;
+    }
+    s->n = n;
+}
+
+// The sums of the prompts that both runs have.
+static bool read_both(struct comparing *c, const char *sql, struct sums *was, struct sums *is, struct error *err)
+{
+    *is = (struct sums){ 0 };
+    if (!read_sums(c->then, c->r->id, sql, was, err) || !read_sums(c->now, c->id, sql, is, err))
+        return false;
+    keep_common(was, is);
+    keep_common(is, was);
+    return true;
+}
+
+static void put_interval(struct text *to, const char *before, struct interval i, double unit)
+{
+    text_printf(to, "%s%.3f", before, unit * i.value);
+    if (!isnan(i.low))
+        text_printf(to, " [%.3f, %.3f]", unit * i.low, unit * i.high);
+}
+
+// low, high: of the new number, given the stored one and the interval of the change.
+static void put_place(struct comparing *c, const char *what, struct interval was, double low, double high)
+{
+    const double rounding = 1e-9 * was.value;
+    const bool known = !isnan(was.low) && !isnan(low),
+               inside = known && low <= was.high + rounding && high >= was.low - rounding;
+    text_printf(c->report, ": %s\n", !known ? "one prompt has no interval" : inside ? "inside" : "outside");
+    put_verdict(c, what, !known ? "not known" : inside ? "inside" : "outside", inside || !known);
+}
+
+static void put_acceptance(struct comparing *c, const struct sums *was, const struct sums *is)
+{
+    const struct interval a = interval_of(STATISTIC_RATE, was->of[0], was->of[1], NULL, NULL, was->n),
+                          b = interval_of(STATISTIC_RATE, is->of[0], is->of[1], NULL, NULL, is->n),
+                          change =
+                              interval_of(STATISTIC_DIFFERENCE, is->of[0], is->of[1], was->of[0], was->of[1], was->n);
+    if (isnan(a.value) || isnan(b.value)) // nothing was drafted
+        return;
+    text_printf(c->report, "acceptance on %zu prompts: ", was->n);
+    put_interval(c->report, "was ", a, 1);
+    text_printf(c->report, ", is %.3f", b.value);
+    if (c->steps_same) {
+        text_puts(c->report, ": equal\n");
+        put_verdict(c, "acceptance", "equal", true);
+        return;
+    }
+    put_interval(c->report, ", difference ", change, 1);
+    put_place(c, "acceptance", a, a.value + change.low, a.value + change.high);
+}
+
+static void put_speed(struct comparing *c, const struct sums *was, const struct sums *is)
+{
+    const struct interval ratio =
+        interval_of(STATISTIC_RATIO_OF_RATIOS, is->of[2], is->of[3], was->of[2], was->of[3], was->n);
+    if (isnan(ratio.value))
+        return;
+    text_printf(c->report, "tokens/s   was %.1f, is %.1f",
+                1e9 * interval_of(STATISTIC_RATIO, was->of[2], was->of[3], NULL, NULL, was->n).value,
+                1e9 * interval_of(STATISTIC_RATIO, is->of[2], is->of[3], NULL, NULL, is->n).value);
+    put_interval(c->report, ": ratio ", ratio, 1);
+    text_puts(c->report, "\n");
+}
+
+static void put_speedup(struct comparing *c, const struct sums *was, const struct sums *is)
+{
+    const double *const *w = (const double *const *)was->of, *const *i = (const double *const *)is->of;
+    const struct interval a = interval_of(STATISTIC_RATIO_OF_RATIOS, w[0], w[1], w[2], w[3], was->n),
+                          b = interval_of(STATISTIC_RATIO_OF_RATIOS, i[0], i[1], i[2], i[3], is->n),
+                          change = interval_of_change(w, i, was->n);
+    if (isnan(change.value))
+        return;
+    text_printf(c->report, "speedup    on %zu prompts: ", was->n);
+    put_interval(c->report, "was ", a, 1);
+    text_printf(c->report, ", is %.3f", b.value);
+    put_interval(c->report, ", ratio ", change, 1);
+    put_place(c, "speedup", a, a.value * change.low, a.value * change.high);
+}
+
+static bool compare_sums(struct comparing *c, struct error *err)
+{
+    static const char of_run[] = "SELECT prompt, accepted_tokens, drafted_tokens, speed_tokens, speed_ns"
+                                 " FROM sums_by_prompt WHERE run = ?1 ORDER BY prompt",
+                      all[] = "SELECT prompt, new_tokens, decode_ns, none_new_tokens, none_decode_ns"
+                              " FROM speed_by_prompt WHERE run = ?1 ORDER BY prompt",
+                      steady[] = "SELECT prompt, steady_tokens, steady_ns, none_steady_tokens, none_steady_ns"
+                                 " FROM speed_by_prompt WHERE run = ?1 ORDER BY prompt";
+    struct sums was = { 0 }, is = { 0 }, was_paired = { 0 }, is_paired = { 0 };
+    const bool ok = read_both(c, of_run, &was, &is, err) &&
+                    (c->r->none || read_both(c, c->r->batch > 1 ? steady : all, &was_paired, &is_paired, err));
+    if (ok) {
+        put_acceptance(c, &was, &is);
+        put_speedup(c, &was_paired, &is_paired);
+        put_speed(c, &was, &is);
+    }
+    free_sums(&was);
+    free_sums(&is);
+    free_sums(&was_paired);
+    free_sums(&is_paired);
+    return ok;
+}
+
+bool stored_run_compare(const struct stored_run *r, struct store *then, struct store *now, struct text *report,
+                        bool *same, struct error *err)
+{
+    struct comparing c = { .r = r, .then = then, .now = now, .report = report, .same = true };
+    struct query *q = query_open(now, "SELECT id FROM run WHERE experiment = ? AND cell = ?");
+    query_put_text(q, r->experiment);
+    query_put_text(q, r->cell);
+    c.id = query_next(q) ? query_int(q, 0) : 0;
+    const bool ok = query_close(q, err) && compare_places(&c, err) && compare_texts(&c, err) && compare_sums(&c, err);
+    if (ok)
+        text_printf(report, "%s: %s\n", c.same ? "reproduced" : "not reproduced", c.verdict.s);
+    *same = c.same;
+    free(c.verdict.s);
+    return ok;
+}
