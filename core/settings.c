@@ -258,6 +258,13 @@ static void write_text(const struct settings *s, struct text *out)
     text_puts(out, "\"");
 }
 
+static void write_key(const char *key, struct text *out)
+{
+    const struct settings s = { .kind = SETTINGS_SCALAR, .text = (char *)key, .quoted = strcmp(key, "<<") == 0 };
+    write_text(&s, out); // quoted, "<<" is no merge key
+    text_puts(out, ": ");
+}
+
 void settings_write(const struct settings *s, struct text *out)
 {
     if (s->kind == SETTINGS_SCALAR) {
@@ -269,7 +276,7 @@ void settings_write(const struct settings *s, struct text *out)
         if (i > 0)
             text_puts(out, ", ");
         if (s->kind == SETTINGS_MAP)
-            text_printf(out, "%s: ", s->key[i]);
+            write_key(s->key[i], out);
         settings_write(s->item[i], out);
     }
     text_puts(out, s->kind == SETTINGS_LIST ? "]" : "}");
