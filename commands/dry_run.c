@@ -219,7 +219,7 @@ static void print_summary(const struct plan *p)
 {
     const struct experiment *e = p->e;
     const struct model *m = p->opened.target.model;
-    int n = groups(e) * e->rule.n * e->drafter.n;
+    const int n = experiment_cells(e), all = groups(e) * e->rule.n * e->drafter.n;
     char time[32];
     progress_time((int64_t)p->ns, time, sizeof(time));
 
@@ -242,6 +242,8 @@ static void print_summary(const struct plan *p)
                 p->from_bandwidth
                     ? ";\n         estimated from the size of the weights at 10 GB/s, as the database has no such run"
                     : ", at the speed of\n         earlier runs in the database");
+    if (n < all)
+        fprintf(p->out, "cells    %d of the %d that the lists make are left out by zip or exclude\n", all - n, all);
     if (e->none_added)
         fprintf(p->out, "cells    the baseline `none` was added to the list of drafters\n");
     if (e->repeat > 1)
@@ -256,7 +258,7 @@ bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, 
     text_puts(&p.cells, "\n  cell              conversations   drafter, rule\n");
     bool ok = true;
     for (int g = 0; g < groups(e) && ok; g++)
-        ok = add_group(&p, g, err);
+        ok = group_is_empty(e, g) || add_group(&p, g, err);
     if (ok) {
         print_summary(&p);
         fputs(p.cells.s, out);

@@ -150,11 +150,10 @@ bool experiment_run(const struct experiment *e, struct store *s, FILE *progress,
     struct runner r = { .e = e, .store = s, .stop = stop };
     if (!loaded_experiment_open(&r.loaded, e, TARGET_ROWS, err))
         return false;
-    int cells = groups(e) * e->rule.n * e->drafter.n;
-    progress_begin(&r.progress, progress, (int64_t)cells * e->prompts.n * e->repeat);
+    progress_begin(&r.progress, progress, (int64_t)experiment_cells(e) * e->prompts.n * e->repeat);
     bool ok = true;
     for (int g = 0; g < groups(e) && ok; g++)
-        ok = run_group(&r, g, err);
+        ok = group_is_empty(e, g) || run_group(&r, g, err);
     progress_end(&r.progress);
     if (r.full)
         progress_line(&r.progress, "conversations end before a turn that does not fit the context of %d",
