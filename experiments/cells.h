@@ -10,6 +10,7 @@
 #include "core/digest.h"
 #include "engine/engine.h"
 #include "engine/prompts.h"
+#include "experiments/sweep/division.h"
 
 struct cell_runner;
 struct drafter;
@@ -55,6 +56,7 @@ struct experiment {
     bool expected; // record E[accepted | draft] under every rule (table step_rule)
     int rows; // record drafts with their rows (table draft): entries of a row, or ROWS_NONE or ROWS_FULL (packed_rows.h)
     bool share_prompts; // the cells of a pair compute a prompt once (verifier/target_cache.h)
+    struct shard shard; // set by the command, not the file: the part of the work that is run; { 0 }: all
     bool probe;      // set by the command, not the file: measure the machine before the first text (table environment)
     bool mix;        // set by the command, not the file: resume runs where bits may differ (results/environment.h)
     bool none_added; // `none` was added: the baseline of every speedup
@@ -144,8 +146,8 @@ struct cell_runner { // a cell with everything that decodes it
     struct recorder *recorder;
 };
 
-int groups(const struct experiment *e);                      // number of groups
-bool group_is_empty(const struct experiment *e, int number); // all its cells are left out
+int groups(const struct experiment *e);                  // number of groups
+int group_cells(const struct experiment *e, int number); // number of its cells; 0: all are left out
 // Opens the group's drafters and caches. Reopens o if they need passes with more rows than the target was opened for.
 bool group_open(struct group *g, int number, struct loaded_experiment *o, struct error *err);
 void group_close(struct group *g);

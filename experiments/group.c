@@ -20,13 +20,13 @@ int groups(const struct experiment *e)
     return e->sampling.n * e->batch.n;
 }
 
-bool group_is_empty(const struct experiment *e, int number)
+int group_cells(const struct experiment *e, int number)
 {
+    int n = 0;
     for (int r = 0; r < e->rule.n; r++)
         for (int d = 0; d < e->drafter.n; d++)
-            if (experiment_has(e, (struct cell){ number / e->batch.n, number % e->batch.n, r, d }))
-                return false;
-    return true;
+            n += experiment_has(e, (struct cell){ number / e->batch.n, number % e->batch.n, r, d });
+    return n;
 }
 
 bool cell_read(struct pairing *p, const struct experiment *e, struct cell cell, struct error *err)
