@@ -38,18 +38,23 @@ static int dry_run(const struct usage *u, const struct experiment *e, const char
     return ok ? command_done(u) : command_fail(u, &err);
 }
 
-// In a job array a task that is submitted again alone has all of the work, by Slurm's variables: its database knows better.
+// By Slurm's variables, tasks that are submitted again without the others would have another division: their databases know better.
 static bool check_shard(struct store *s, const struct experiment *e, struct error *err)
 {
+    const struct shard own = e->shard;
     struct shard_row other;
-    if (!e->shard.by_slurm || !store_other_shard(s, e->name, e->shard.index, e->shard.of, &other, err))
-        return !e->shard.by_slurm;
-    return other.shards == 0 ||
-           fail(
-               err,
-               "%s has shard %d/%d of %s, and by SLURM_ARRAY_TASK_ID this is shard %d/%d: give --shard %d/%d, or --shard none",
-               store_path(s), other.shard, other.shards, e->name, e->shard.index, e->shard.of, other.shard,
-               other.shards);
+    if (!own.by_slurm)
+        return true;
+    if (!store_other_shard(s, e->name, own.index, own.of, &other, err))
+        return false;
+    if (other.shards > 0)
+        return fail(err,
+                    "%s has shard %d/%d of %s, and by SLURM_ARRAY_TASK_ID this is shard %d/%d: give --shard %d/%d, or "
+                    "--shard none",
+                    store_path(s), other.shard, other.shards, e->name, own.index, own.of, other.shard, other.shards);
+    fprintf(stderr, "speclab run: shard %d/%d, by SLURM_ARRAY_TASK_ID; --shard none runs all of it\n", own.index,
+            own.of);
+    return true;
 }
 
 static void print_end(const struct experiment *e, const char *db)
@@ -83,14 +88,11 @@ static int run(const struct usage *u, const struct experiment *e, const char *db
     return command_fail(u, &err);
 }
 
-static int run_shard(const struct usage *u, struct experiment *e, bool dry, const char *db)
+// db NULL: the default.
+static int run_into(const struct usage *u, const struct experiment *e, bool dry, const char *db)
 {
-    const struct shard s = e->shard;
-    char *own = s.of > 1 ? xformat("results-%d-of-%d.db", s.index, s.of) : xstrdup("results.db");
+    char *own = e->shard.of > 1 ? xformat("results-%d-of-%d.db", e->shard.index, e->shard.of) : xstrdup("results.db");
     db = db != NULL ? db : own;
-    if (s.by_slurm)
-        fprintf(stderr, "speclab run: shard %d/%d, by SLURM_ARRAY_TASK_ID; --shard none runs all of it\n", s.index,
-                s.of);
     const int status = dry ? dry_run(u, e, db) : run(u, e, db);
     free(own);
     return status;
@@ -139,7 +141,7 @@ int command_run(int argc, char **argv)
     e->mix = mix;
     e->probe = !no_probe;
     e->shard = part;
-    status = run_shard(&u, e, dry, db);
+    status = run_into(&u, e, dry, db);
     experiment_free(e);
     return status;
 }

@@ -38,6 +38,10 @@ static bool read_slurm(struct shard *to, struct error *err)
         !read_variable("SLURM_ARRAY_TASK_MIN", 0, 0, &min, err) ||
         !read_variable("SLURM_ARRAY_TASK_STEP", 1, 1, &step, err))
         return false;
+    if (count == 1) // a task that is submitted again alone, most likely
+        return fail(
+            err, "SLURM_ARRAY_TASK_COUNT is 1: expected several tasks that share the work; --shard I/N says what this "
+                 "one runs, --shard none that it is all");
     if (count > MAX_SHARDS || id < min || (id - min) % step != 0 || (id - min) / step >= count)
         return fail(err,
                     "SLURM_ARRAY_TASK_ID is %lld: expected one of at most %d evenly spaced tasks, found %lld from %lld "
