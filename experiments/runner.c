@@ -14,6 +14,7 @@
 #include "experiments/environment.h"
 #include "experiments/experiment.h"
 #include "experiments/paired_run.h"
+#include "experiments/sweep/completion.h"
 #include "models/config.h"
 #include "models/model.h"
 #include "results/query.h"
@@ -98,36 +99,17 @@ static bool find_row(struct runner *r, const struct group *g, struct cell_runner
     return ok;
 }
 
-static bool is_marked_finished(struct store *s, int64_t run, bool *finished, struct error *err)
+static bool run_prompts(struct runner *r, struct group *g, int number, struct error *err)
 {
-    struct query *q = query_again(s, "SELECT finished IS NOT NULL FROM run WHERE id = ?");
-    query_put_int(q, run);
-    *finished = query_next(q) && query_int(q, 0) != 0;
-    return query_close(q, err);
-}
-
-// Marks the group's runs as finished: all if sequences were added, else those that a killed process left unmarked.
-static bool mark_finished(struct runner *r, const struct group *g, bool ran, struct error *err)
-{
-    for (int i = 0; i < g->n; i++) {
-        bool finished;
-        if (!is_marked_finished(r->store, g->cell_runner[i].run, &finished, err))
-            return false;
-        if ((ran || !finished) && !store_run_finished(r->store, g->cell_runner[i].run, err))
+    const int batch = experiment_batch(r->e, g->batch);
+    for (int i = 0; i < r->division.n; i++) {
+        const struct part *p = &r->division.part[i];
+        if (p->group != number || p->shard != r->e->shard.index)
+            continue;
+        struct paired_run o = paired_run_at(r->e, batch, p->repeat, p->first);
+        if (!paired_run_decode(&o, r, g, err))
             return false;
     }
-    return true;
-}
-
-static bool run_prompts(struct runner *r, struct group *g, struct error *err)
-{
-    int batch = experiment_batch(r->e, g->batch), prompts = r->e->prompts.n;
-    for (int repeat = 0; repeat < r->e->repeat; repeat++)
-        for (int first = 0; first < prompts; first += paired_run_prompts(batch)) {
-            struct paired_run o = paired_run_at(r->e, batch, repeat, first);
-            if (!paired_run_decode(&o, r, g, err))
-                return false;
-        }
     return true;
 }
 
@@ -142,9 +124,9 @@ static bool run_group(struct runner *r, int number, struct error *err)
         report_chain(r, &g.cell_runner[i]);
         ok = find_row(r, &g, &g.cell_runner[i], err);
     }
-    ok = ok && run_prompts(r, &g, err);
+    ok = ok && completion_begin(r, &g, err) && run_prompts(r, &g, number, err);
     int64_t ran = r->progress.ran - before;
-    ok = ok && mark_finished(r, &g, ran > 0, err);
+    ok = ok && completion_end(r, &g, ran > 0, err);
     if (ok)
         progress_line(&r->progress, "%s, batch %s: %d cells, %lld conversations decoded, %lld stored already",
                       r->e->sampling.entry[g.sampling].shown, r->e->batch.entry[g.batch].shown, g.n, (long long)ran,
@@ -164,25 +146,46 @@ bool experiment_run_loaded(struct loaded_experiment *o, struct store *s, FILE *p
                            struct error *err)
 {
     const struct experiment *e = o->e;
-    struct runner r = { .e = e, .loaded = o, .store = s, .stop = stop };
-    int cells = groups(e) * e->rule.n * e->drafter.n;
     if (!take_store(s, e, err))
         return false;
-    progress_begin(&r.progress, progress, (int64_t)cells * e->prompts.n * e->repeat);
+    struct runner r = {
+        .e = e, .loaded = o, .store = s, .stop = stop, .division = division_of(e, e->shard.of)
+    };
+    progress_begin(&r.progress, progress, division_conversations(&r.division, e, e->shard.index));
     bool ok = true;
     for (int g = 0; g < groups(e) && ok; g++)
-        ok = run_group(&r, g, err);
+        ok = division_count(&r.division, g, e->shard.index) == 0 || run_group(&r, g, err);
     progress_end(&r.progress);
     if (r.full)
         progress_line(&r.progress, "conversations end before a turn that does not fit the context of %d", o->context);
+    division_free(&r.division);
     return ok;
+}
+
+// More shards than paired runs: some have nothing to decode, and load no model.
+static bool shard_is_empty(const struct experiment *e, FILE *progress)
+{
+    struct division d = division_of(e, e->shard.of);
+    const bool empty = division_conversations(&d, e, e->shard.index) == 0;
+    struct progress p;
+    if (empty) {
+        progress_begin(&p, progress, 0);
+        progress_line(&p, "shard %d/%d has nothing to decode: there are %d paired runs", e->shard.index, e->shard.of,
+                      d.n);
+    }
+    division_free(&d);
+    return empty;
 }
 
 bool experiment_run(const struct experiment *e, struct store *s, FILE *progress, const volatile int *stop,
                     struct error *err)
 {
     struct loaded_experiment o;
-    if (!take_store(s, e, err) || !loaded_experiment_open(&o, e, TARGET_ROWS, err)) // a refusal costs no load
+    if (!take_store(s, e, err))
+        return false;
+    if (shard_is_empty(e, progress))
+        return true;
+    if (!loaded_experiment_open(&o, e, TARGET_ROWS, err)) // a refusal costs no load
         return false;
     const bool ok = experiment_run_loaded(&o, s, progress, stop, err);
     loaded_experiment_close(&o);

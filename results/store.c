@@ -19,7 +19,8 @@
 #include "core/memory.h"
 #include "results/query.h"
 
-extern const char schema_sql[], schema_bench_sql[], schema_exact_sql[], views_sql[], views_prediction_sql[];
+extern const char schema_sql[], schema_shards_sql[], schema_bench_sql[], schema_exact_sql[], views_sql[],
+    views_prediction_sql[];
 
 static const char *const views[] = { views_sql, views_prediction_sql };
 enum { VIEW_FILES = sizeof(views) / sizeof(*views) };
@@ -183,7 +184,8 @@ static bool create_schema(struct store *s, struct error *err)
     bool ok = execute(s, "BEGIN IMMEDIATE", err) &&
               check_version(s, &empty, err); // again: a concurrent process may have done it
     if (ok && empty)
-        ok = execute(s, schema_sql, err) && execute(s, schema_bench_sql, err) && execute(s, schema_exact_sql, err);
+        ok = execute(s, schema_sql, err) && execute(s, schema_shards_sql, err) && execute(s, schema_bench_sql, err) &&
+             execute(s, schema_exact_sql, err);
     for (int i = 0; i < VIEW_FILES && ok; i++)
         ok = execute(s, views[i], err);
     ok = ok && execute(s, mark, err) && execute(s, "COMMIT", err);
