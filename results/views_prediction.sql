@@ -30,9 +30,9 @@ DROP VIEW IF EXISTS bench_piece;
 CREATE VIEW bench_piece AS
 -- bench_of_run in pieces: a pass of n rows in (above_rows, to_rows], behind c cached tokens in (above_context, to_context], takes
 -- a + b n + d c + e n c. The hinge has two; of the table they are linear between its points and beyond them.
-WITH point AS MATERIALIZED (
+WITH fit AS MATERIALIZED (SELECT * FROM bench_of_run), point AS MATERIALIZED (
     SELECT f.run, 1.0 * p.n AS rows, 1.0 * p.context AS context, p.median_ns AS ns
-    FROM bench_of_run AS f JOIN bench_pass AS p ON (p.bench, p.placement) = (f.bench, f.placement)
+    FROM fit AS f JOIN bench_pass AS p ON (p.bench, p.placement) = (f.bench, f.placement)
     WHERE f.form = 'table' AND p.what = 'pass' AND p.peer = 0 AND p.slots = 1
 ), row AS (
     SELECT run, rows AS low, coalesce(lead(rows) OVER up, rows) AS high, row_number() OVER up AS k, count(*) OVER (PARTITION BY run) AS n
@@ -54,9 +54,9 @@ WITH point AS MATERIALIZED (
 )
 SELECT run, above_rows, to_rows, above_context, to_context, ns - b * n - d * c + e * n * c AS a, b - e * c AS b, d - e * n AS d, e FROM slope
 UNION ALL
-SELECT run, -1e18, n0, -1e18, 1e18, a, b, d, e FROM bench_of_run WHERE form = 'hinge'
+SELECT run, -1e18, n0, -1e18, 1e18, a, b, d, e FROM fit WHERE form = 'hinge'
 UNION ALL
-SELECT run, n0, 1e18, -1e18, 1e18, a - s * n0, b + s, d, e FROM bench_of_run WHERE form = 'hinge';
+SELECT run, n0, 1e18, -1e18, 1e18, a - s * n0, b + s, d, e FROM fit WHERE form = 'hinge';
 
 DROP VIEW IF EXISTS cost_piece;
 CREATE VIEW cost_piece AS
@@ -64,35 +64,37 @@ CREATE VIEW cost_piece AS
 -- no bench, but has seen what it predicts: mean verify_ns of each number of rows with 8 passes or more (if there is none, of each), linear
 -- between these. Where there is a bench, its own numbers of rows are points, too: at its cost times measured / predicted at the numbers around.
 WITH kind AS MATERIALIZED (
-    SELECT g.peers, p.rows, count(*) AS passes, avg(p.verify_ns) AS ns, avg(p.context) AS context
-    FROM pass AS p JOIN run AS g ON g.id = p.run GROUP BY g.peers, p.rows
-), piece AS MATERIALIZED (SELECT * FROM bench_piece), seen AS MATERIALIZED (
-    SELECT r.id AS run, m.rows, m.ns, m.ns / (k.a + k.b * m.rows + k.d * m.context + k.e * m.rows * m.context) AS factor
-    FROM run AS r JOIN (SELECT *, max(passes) OVER (PARTITION BY peers) AS most FROM kind) AS m ON m.peers = r.peers
-    LEFT JOIN piece AS k ON k.run = r.id AND m.rows > k.above_rows AND m.rows <= k.to_rows
-         AND m.context > k.above_context AND m.context <= k.to_context
-    WHERE m.passes >= min(8, m.most)
-), benched AS (
-    SELECT f.run, 1.0 * p.n AS rows, k.a + k.b * p.n + (k.d + k.e * p.n) * m.context AS ns,
-           (SELECT max(s.rows) FROM seen AS s WHERE s.run = f.run AND s.rows < p.n) AS low,
-           (SELECT min(s.rows) FROM seen AS s WHERE s.run = f.run AND s.rows > p.n) AS high
-    FROM bench_of_run AS f JOIN (SELECT DISTINCT bench, placement, n FROM bench_pass WHERE what = 'pass' AND peer = 0 AND slots = 1) AS p
-         ON (p.bench, p.placement) = (f.bench, f.placement)
-    JOIN run AS r ON r.id = f.run JOIN (SELECT peers, sum(passes * context) / sum(passes) AS context FROM kind GROUP BY peers) AS m ON m.peers = r.peers
-    JOIN piece AS k ON k.run = f.run AND p.n > k.above_rows AND p.n <= k.to_rows AND m.context > k.above_context AND m.context <= k.to_context
-    WHERE NOT EXISTS (SELECT * FROM seen AS s WHERE s.run = f.run AND s.rows = p.n)
-), point AS (
-    SELECT run, rows, ns FROM seen
+    SELECT *, max(passes) OVER same AS most, sum(passes * context) OVER same / sum(passes) OVER same AS mean_context
+    FROM (SELECT g.peers, p.rows, count(*) AS passes, avg(p.verify_ns) AS ns, avg(p.context) AS context
+          FROM pass AS p JOIN run AS g ON g.id = p.run GROUP BY g.peers, p.rows)
+    WINDOW same AS (PARTITION BY peers)
+), piece AS MATERIALIZED (SELECT * FROM bench_piece), place AS (
+    SELECT r.id AS run, m.rows, m.ns, m.context FROM run AS r JOIN kind AS m ON m.peers = r.peers WHERE m.passes >= min(8, m.most)
     UNION ALL
-    SELECT b.run, b.rows, b.ns * CASE WHEN l.rows IS NULL THEN h.factor WHEN h.rows IS NULL THEN l.factor
-                                 ELSE l.factor + (h.factor - l.factor) * (b.rows - l.rows) / (h.rows - l.rows) END
-    FROM benched AS b LEFT JOIN seen AS l ON (l.run, l.rows) = (b.run, b.low) LEFT JOIN seen AS h ON (h.run, h.rows) = (b.run, b.high)
+    SELECT f.run, 1.0 * p.n, NULL, m.mean_context
+    FROM bench_of_run AS f JOIN bench_pass AS p ON (p.bench, p.placement) = (f.bench, f.placement) JOIN run AS r ON r.id = f.run
+    JOIN kind AS m ON m.peers = r.peers
+    WHERE p.what = 'pass' AND p.peer = 0 AND p.slots = 1
+), priced AS ( -- context: of the row with ns, if there is one
+    SELECT p.run, p.rows, p.ns, k.a + k.b * p.rows + (k.d + k.e * p.rows) * p.context AS bench_ns
+    FROM (SELECT run, rows, max(ns) AS ns, context FROM place GROUP BY run, rows) AS p
+    LEFT JOIN piece AS k ON k.run = p.run AND p.rows > k.above_rows AND p.rows <= k.to_rows AND p.context > k.above_context AND p.context <= k.to_context
+), counted AS ( -- a number of rows without ns has the `low` of the last one with ns before it, and the `high` of the next one
+    SELECT *, count(ns) OVER (PARTITION BY run ORDER BY rows) AS low, count(ns) OVER (PARTITION BY run ORDER BY rows DESC) AS high FROM priced
+), around AS (
+    SELECT run, rows, ns, bench_ns, max(ns / bench_ns) OVER below AS low_factor, max(iif(ns IS NULL, NULL, rows)) OVER below AS low_rows,
+           max(ns / bench_ns) OVER above AS high_factor, max(iif(ns IS NULL, NULL, rows)) OVER above AS high_rows
+    FROM counted WINDOW below AS (PARTITION BY run, low), above AS (PARTITION BY run, high)
+), point AS (
+    SELECT run, rows, coalesce(ns, bench_ns * CASE WHEN low_rows IS NULL THEN high_factor WHEN high_rows IS NULL THEN low_factor
+                                              ELSE low_factor + (high_factor - low_factor) * (rows - low_rows) / (high_rows - low_rows) END) AS ns
+    FROM around
 ), step AS (
     SELECT run, rows, ns, coalesce((lead(ns) OVER up - ns) / (lead(rows) OVER up - rows), 0) AS b, lead(rows) OVER up AS next,
            row_number() OVER up AS k, count(*) OVER (PARTITION BY run) AS n
     FROM point WINDOW up AS (PARTITION BY run ORDER BY rows)
 )
-SELECT run, 'bench' AS source, above_rows, to_rows, above_context, to_context, a, b, d, e FROM bench_piece
+SELECT run, 'bench' AS source, above_rows, to_rows, above_context, to_context, a, b, d, e FROM piece
 UNION ALL
 SELECT run, 'steps', iif(k = 1, -1e18, rows), iif(k >= n - 1, 1e18, next), -1e18, 1e18, ns - b * rows, b, 0.0, 0.0 FROM step WHERE k < n OR n = 1;
 
