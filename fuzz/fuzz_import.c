@@ -130,7 +130,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     fuzz_write(files[0].name, input, n);
     for (const struct dataset *d = datasets; d->name != NULL && n > 0; d++)
         for (int t = 0; t < MAX_TEMPLATES && d->template[t].name != NULL; t++)
-            use(d, &d->template[t], t == 1, path);
+            for (int answers = 0; answers < 2; answers++)
+                use(d, &d->template[t], answers, path);
     free(path);
     return 0;
 }

@@ -48,7 +48,7 @@ static bool begins(const struct mapping *m, const char *bytes, size_t n)
     return m->n >= n && memcmp(m->at, bytes, n) == 0;
 }
 
-// No library that Debian 12 and Ubuntu 24.04 have reads parquet, for C or for Python.
+// No library of Debian 12 reads parquet, for C or for Python.
 static bool fail_parquet(const char *path, struct error *err)
 {
     return fail(

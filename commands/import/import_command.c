@@ -211,6 +211,8 @@ static bool check_options(struct import *m, struct error *err)
     if (c->turns > 0 && c->dataset->shape == SHAPE_TEXT)
         return fail(err, "--turns: expected a dataset of conversations, found %s, whose prompts have one turn",
                     c->dataset->name);
+    if (c->answers && c->dataset->answer == NULL && c->dataset->shape != SHAPE_MESSAGES)
+        return fail(err, "--answers: expected a dataset with reference answers, found %s", c->dataset->name);
     return c->most == 0 || c->least <= c->most ||
            fail(err, "--min-characters: expected at most --max-characters, %lld, found %lld", (long long)c->most,
                 (long long)c->least);

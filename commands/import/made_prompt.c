@@ -25,6 +25,7 @@ const char *const drop_reasons[DROPS] = {
     [DROP_ROLE] = "with a message of another role than the user and the model",
     [DROP_ORDER] = "whose user and model do not alternate, the user first",
     [DROP_TURNS] = "with more than 64 turns (--turns N keeps the first N)",
+    [DROP_NO_ANSWER] = "without an answer",
     [DROP_REPEATED] = "with the id or the text of an earlier one",
 };
 
@@ -84,24 +85,22 @@ bool make_turns(struct making *m)
 
 // ---- the rest of a line
 
-// Fields of SHAPE_TEXT and SHAPE_TURNS; a conversation's answers are there already.
+// A conversation's answers have been taken with its turns.
 static bool take_answers(struct making *m)
 {
     const struct dataset *d = m->c->dataset;
     const struct json *answer = d->answer != NULL ? json_get(m->entry, d->answer) : NULL;
     const size_t turns = json_count(m->turns);
-    if (d->shape == SHAPE_MESSAGES)
-        return json_count(m->answers) > 0 ||
-               entries_fail(m->e, m->err, "expected a message of the model (--answers), found none");
+    const char *what = d->answer != NULL ? d->answer : "answer";
     if (json_is_text(answer))
         json_push(m->answers, json_clone(answer));
     for (size_t i = 0; json_is_array(answer) && i < json_count(answer) && i < turns; i++)
         json_push(m->answers, json_clone(json_at(answer, i)));
     if (json_count(m->answers) == 0)
-        return entries_fail(m->e, m->err, "%s: expected an answer (--answers), found %s", d->answer,
-                            json_is_array(answer) ? "an empty list" : found(answer));
+        return making_leave_out(m, DROP_NO_ANSWER, what, (int)strlen(what),
+                                "expected an answer (--answers), found none");
     for (size_t i = 0; i < json_count(m->answers); i++)
-        if (!making_check_text(m, d->answer, (int)strlen(d->answer), json_at(m->answers, i)))
+        if (!making_check_text(m, what, (int)strlen(what), json_at(m->answers, i)))
             return false;
     return true;
 }
@@ -229,6 +228,8 @@ static bool make(struct making *m, int64_t number, struct made_prompt *to)
         return true;
     if (m->c->answers && !take_answers(m))
         return false;
+    if (m->drop != DROP_NOT)
+        return true;
     struct json *id = id_of(m, number);
     if (id == NULL)
         return false;

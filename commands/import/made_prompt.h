@@ -40,6 +40,7 @@ enum drop { // why an entry is no prompt
     DROP_ROLE,
     DROP_ORDER,
     DROP_TURNS,
+    DROP_NO_ANSWER,
     DROP_REPEATED,
     DROPS
 };

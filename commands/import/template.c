@@ -96,12 +96,24 @@ static bool expand(struct making *m, const char *template, struct text *to)
     return true;
 }
 
+// LongBench-E's tasks, "hotpotqa_e", have the templates of LongBench's.
+static const struct json *template_of_category(const struct prompt_choice *c, const char *category)
+{
+    const size_t n = strlen(category);
+    char *base = xstrndup(category, ends_with(category, "_e") ? n - 2 : n);
+    const struct json *text = json_get(c->template_by_category, category);
+    if (text == NULL)
+        text = json_get(c->template_by_category, base);
+    free(base);
+    return text;
+}
+
 static const char *template_text(const struct making *m)
 {
     const struct prompt_choice *c = m->c;
     if (c->template_by_category != NULL) {
         const char *category = json_text(json_get(m->entry, c->dataset->category));
-        const struct json *text = json_get(c->template_by_category, category);
+        const struct json *text = template_of_category(c, category);
         if (!json_is_text(text))
             entries_fail(m->e, m->err, "%s: expected one that %s has a template for, found \"%s\"",
                          c->dataset->category, c->template_name, category);

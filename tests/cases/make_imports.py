@@ -205,7 +205,7 @@ case("alpaca", "alpaca.json", "alpaca", [
 
 contexts = [{"input": words(4) if t != "gov_report" else "", "context": "\n".join(words(30) for _ in range(4)), "answers": [words(2), words(2)],
              "length": 120, "dataset": t, "language": "en", "all_classes": None, "_id": f"{i:048x}"}
-            for i, t in enumerate(["hotpotqa", "gov_report", "hotpotqa"])]
+            for i, t in enumerate(["hotpotqa", "gov_report", "hotpotqa_e"])]
 jsonl("hotpotqa.jsonl", contexts)
 own = {"hotpotqa": "Read this.\n{context}\n\nNow answer a {b c} {} { {input}\nAnswer:", "gov_report": "Sum up:\n{context}\nSummary:"}
 files["dataset2prompt.json"] = json.dumps(own, indent=4)
@@ -213,7 +213,7 @@ case("longbench", "hotpotqa.jsonl", "plain", [
     (i, line(c["_id"], c["dataset"], c["context"] + "\n\n" + c["input"], c["answers"][:1])) for i, c in enumerate(contexts)],
      " --template plain --answers")
 case("longbench", "hotpotqa.jsonl", "dataset2prompt.json", [
-    (i, line(c["_id"], c["dataset"], own[c["dataset"]].replace("{context}", c["context"]).replace("{input}", c["input"])))
+    (i, line(c["_id"], c["dataset"], own[c["dataset"].removesuffix("_e")].replace("{context}", c["context"]).replace("{input}", c["input"])))
     for i, c in enumerate(contexts)], " --template HERE/dataset2prompt.json")
 choices = [{"_id": f"v{i}", "domain": "Code", "sub_domain": "x", "difficulty": "hard", "length": "short", "question": f" {words(4)}\n",
             **{f"choice_{k}": f"{words(2)} " for k in "ABCD"}, "answer": "B", "context": f"\n\u00a0{words(50)}\u3000"} for i in range(2)]
@@ -281,6 +281,10 @@ jsonl("magpie.jsonl", magpie)
 case("magpie", "magpie.jsonl", "turns", [
     (0, line("u0", "Math", magpie[0]["instruction"])), (1, line("u1", "magpie", turns_of(magpie[1])[0])),
     (3, line("u3", "magpie", magpie[3]["instruction"]))], said=["left out: 1 without a prompt, the first at HERE/magpie.jsonl:3"])
+
+case("magpie", "magpie.jsonl", "turns", [
+    (0, line("u0", "Math", magpie[0]["instruction"], [magpie[0]["response"]])), (1, line("u1", "magpie", *turns_of(magpie[1])))],
+     " --answers", said=["left out: 1 without a prompt", "left out: 1 without an answer, the first at HERE/magpie.jsonl:4"])
 
 with open(sys.argv[1], "w", encoding="utf-8") as to:
     to.write('{"files":' + json.dumps(files, indent=0) + ',\n"cases":[\n' + ",\n".join(json.dumps(c) for c in cases) + "\n]}\n")

@@ -320,7 +320,7 @@ static const struct {
     { "longbench --template HERE/dataset2prompt.json", "a",
       "{\"context\": \"a\", \"input\": \"b\", \"dataset\": \"vcsum\", \"_id\": \"1\"}\n",
       ":1: dataset: expected one that dataset2prompt.json has a template for, found \"vcsum\"" },
-    { "spec-bench --answers", "question.jsonl", NULL, ":1: reference: expected an answer (--answers), found nothing" },
+    { "spec-bench --answers", "question.jsonl", NULL, ":1: reference: expected an answer (--answers), found none" },
 };
 
 static void a_bad_file_is_named_with_its_place(void **state)
@@ -362,6 +362,8 @@ static void a_wrong_call_is_explained(void **state)
         { "import gsm8k HERE/test.jsonl --turns 1", "--turns: expected a dataset of conversations, found gsm8k" },
         { "import gsm8k HERE/test.jsonl --out HERE/test.jsonl",
           "--out: expected another file than HERE/test.jsonl, which is read" },
+        { "import speed-bench HERE/speed.jsonl --answers",
+          "--answers: expected a dataset with reference answers, found speed-bench" },
         { "import gsm8k HERE/test.jsonl HERE/test.jsonl", "HERE/test.jsonl: expected each file once" },
         { "import sharegpt HERE/sg.json --min-characters 9 --max-characters 8",
           "--min-characters: expected at most --max-characters, 8, found 9" },
@@ -408,7 +410,7 @@ static void a_line_of_forty_megabytes_is_read(void **state)
     free(t.s);
 }
 
-// No library of Debian 12 and Ubuntu 24.04 reads parquet. The message has a command for Python with pyarrow; where that is installed, it
+// No library of Debian 12 reads parquet. The message has a command for Python with pyarrow; where that is installed, it
 // is run as it is printed.
 static void a_parquet_file_is_answered_by_the_command_that_converts_it(void **state)
 {
