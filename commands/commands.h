@@ -20,6 +20,7 @@ int command_inflate(int argc, char **argv);
 int command_list(int argc, char **argv);
 int command_exact(int argc, char **argv);
 int command_heads(int argc, char **argv);
+int command_import(int argc, char **argv);    // import/import_command.c
 int command_tune(int argc, char **argv);      // tune/tune_command.c
 int command_datastore(int argc, char **argv); // datastore/datastore_command.c
 int command_distill(int argc, char **argv);   // distill/distill_command.c

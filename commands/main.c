@@ -29,6 +29,7 @@ static const struct {
     { "features", "write what a head reads of training texts, for a trainer", command_features },
     { "heads", "accuracy of drafters on the target's texts, by depth and rank", command_heads },
     { "distill", "let a model write training text for its drafters", command_distill },
+    { "import", "prompts of published datasets (Spec-Bench, GSM8K, ..) for experiments", command_import },
     { "datastore", "index texts for the drafter rest", command_datastore },
     { "tune", "search the settings of drafters for a target and machine", command_tune },
     { "list", "list drafters, rules and sampling stages with their options", command_list },

@@ -57,7 +57,7 @@ Random123/philox.h sampling/rng.c
 pcre2.h tokenizers/pattern.c
 utf8proc.h core/utf8.c
 xxhash.h core/digest.c
-zlib.h experiments/replay/packed_rows.c
+zlib.h experiments/replay/compression.c
 gsl/.* statistics/statistics.c
 divsufsort.h commands/datastore/suffix_array.c
 INCLUDERS

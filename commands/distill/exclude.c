@@ -19,7 +19,7 @@ static struct hash run_of(const struct words *w, size_t i)
 
 static bool is_text_key(const char *key)
 {
-    static const char *const names[] = { "id", "question_id", "task_id", "category", "role", "entry_point" };
+    static const char *const names[] = { "id", "question_id", "task_id", "category", "role", "entry_point", "import" };
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         if (strcmp(key, names[i]) == 0)
             return false;

@@ -1,4 +1,4 @@
-// packed_rows.c - the only file that includes zlib.h.
+// packed_rows.c - rows of probabilities as bytes, and back.
 //
 // Bytes before compression, in the machine's order (every supported one is little-endian): vocab, and for each row
 //
@@ -11,10 +11,10 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "core/error.h"
 #include "core/grid.h"
+#include "experiments/replay/compression.h"
 #include "sampling/rng.h"
 
 enum { MAX_VOCAB = PHILOX_INDICES, MAX_STEP = 1 << 30 }; // no draw is from more
@@ -118,14 +118,12 @@ bool rows_packable(int nodes, bool sampled, int keep, int support, struct error 
 void *rows_pack(const struct text *rows, int vocab, size_t *bytes)
 {
     const uint32_t head[2] = { (uint32_t)rows->n, (uint32_t)vocab };
-    uLongf n = compressBound((uLong)rows->n);
-    unsigned char *to = xmalloc(sizeof(head) + n);
-    memcpy(to, head, sizeof(head));
-    const int code = compress2(to + sizeof(head), &n, (const Bytef *)rows->s, (uLong)rows->n, 6);
-    assert(code == Z_OK && rows->n < MAX_STEP);
-    (void)code;
-    *bytes = sizeof(head) + n;
-    return to;
+    struct text to = { 0 };
+    assert(rows->n < MAX_STEP);
+    text_add(&to, (const char *)head, sizeof(head));
+    bytes_compress(rows->s, rows->n, &to);
+    *bytes = to.n;
+    return to.s;
 }
 
 // ---- unpacking
@@ -197,11 +195,9 @@ bool rows_unpack(const void *packed, size_t bytes, const char *what, struct unpa
     if (head[0] > MAX_STEP || head[1] < 1 || head[1] > MAX_VOCAB)
         return fail(err, "%s: rows: expected packed rows, found other bytes", what);
     unsigned char *raw = xmalloc((size_t)head[0] + 1);
-    uLongf n = head[0];
     to->vocab = (int)head[1];
-    bool ok = uncompress(raw, &n, (const Bytef *)packed + sizeof(head), (uLong)(bytes - sizeof(head))) == Z_OK &&
-              n == head[0];
-    struct reader r = { raw, ok ? n : 0 };
+    bool ok = bytes_expand((const char *)packed + sizeof(head), bytes - sizeof(head), raw, head[0]);
+    struct reader r = { raw, ok ? head[0] : 0 };
     ok = ok && take_rows(&r, to);
     free(raw);
     return ok || fail(err, "%s: rows: expected packed rows, found damaged ones", what);

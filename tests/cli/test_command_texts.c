@@ -40,6 +40,8 @@ static const char *const commands[] = {
     "heads --help",
     "distill --help",
     "tune --help",
+    "import --help",
+    "import --list",
     "list --help",
     "inspect HERE/target --no-probe",
     "inspect HERE/target.gguf --no-probe --context 10",
