@@ -122,8 +122,13 @@ static void put_changes(const struct stored_run *r, const struct loaded_experime
 bool stored_run_changes(struct stored_run *r, struct loaded_experiment *o, struct text *changes, struct error *err)
 {
     struct group g;
-    if (!group_open(&g, 0, o, err))
-        return false;
+    if (!group_open(&g, 0, o, err)) {
+        if (*r->drafter_hash == '\0')
+            return false;
+        text_printf(changes, "changed    weights or configuration of the drafter: was %s, cannot be opened: %s\n",
+                    r->drafter_hash, err->text);
+        return true;
+    }
     for (int i = 0; i < g.n; i++) {
         const struct cell_runner *c = &g.cell_runner[i];
         const struct pairing *p = &c->pairing;

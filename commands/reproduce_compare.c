@@ -76,7 +76,7 @@ static bool compare_places(struct comparing *c, struct error *err)
 // ---- texts and steps
 
 #define TEXT_COLUMNS \
-    "tokens, (SELECT count(*) || ' steps, ' || total(drafted) || ' drafted, ' || total(accepted) || ' accepted'" \
+    "tokens, (SELECT count(*) || ' steps, ' || coalesce(sum(drafted), 0) || ' drafted, ' || coalesce(sum(accepted), 0) || ' accepted'" \
     " FROM step WHERE sequence = q.id)"
 
 // The number of tokens that two lists "[1,2,3]" begin with alike.

@@ -11,12 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/digest.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "drafters/draft_vocabulary.h"
 #include "drafters/drafter.h"
 #include "drafters/trees/draft_batch.h"
-#include "drafters/retokenize.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
 #include "models/config.h"
@@ -32,10 +31,8 @@ struct small_options {
     char *model, *device;
     struct tree_options tree;
     int activations, quantize, cache; // enum activations, enum quantize, enum kv_type
-    int vocabulary;                   // enum vocabularies
+    int vocabulary;                   // enum vocabularies (draft_vocabulary.h)
 };
-
-enum vocabularies { SAME, COMMON, RETOKENIZE };
 
 struct own_text {      // of a slot, under RETOKENIZE
     struct ids id;     // the text at hand in the draft model's tokens
@@ -50,10 +47,8 @@ struct small {
     struct draft_batch draft_batch;
     struct model *model;
     struct kv_cache *cache;
-    int vocab;                 // of the draft model
-    struct vocabulary_map map; // of COMMON
-    bool mapped;
-    struct retokenizer retokenizer;          // of RETOKENIZE
+    int vocab; // of the draft model
+    struct draft_vocabulary words;
     struct own_text *own;                    // (slots) of RETOKENIZE; NULL: another
     int slots;                               // of own
     struct sampling sampling;                // of RETOKENIZE: the stages that do not depend on ids, borrowed
@@ -63,73 +58,6 @@ struct small {
     int32_t *token, *slot, *parent, *picked; // (rows) of a pass
     int *first;                              // (slots) first row of each request
 };
-
-static bool fail_vocabulary(const char *path, const struct error *why, struct error *err)
-{
-    return fail(
-        err,
-        "drafter small: %s has another vocabulary than the target: %s (vocabulary: common drafts with the tokens of both)",
-        path, why->text);
-}
-
-static bool same_vocabulary(const struct small *g, const struct drafter_env *env, const char *path, struct error *err)
-{
-    struct error why;
-    const bool has_own = env->tokenizer != NULL && tokenizer_present(path);
-    struct tokenizer *own = has_own ? tokenizer_open(path, &why) : NULL;
-    if (has_own && own == NULL)
-        return fail_vocabulary(path, &why, err);
-    const int target = env->target != NULL ? model_shape(env->target)->vocab : g->vocab;
-    bool ok = own != NULL ? tokenizer_same(env->tokenizer, own, &why) : g->vocab == target;
-    if (own == NULL && !ok)
-        fail(&why,
-             "without a tokenizer, vocabularies must have the same size; the target has %d ids, the draft model %d",
-             target, g->vocab);
-    tokenizer_close(own);
-    return ok || fail_vocabulary(path, &why, err);
-}
-
-// Drafts depend on the draft model's tokenizer.
-static void identify_tokenizer(struct small *g, const struct tokenizer *own)
-{
-    struct digest *d = digest_begin();
-    digest_hash(d, g->drafter.identity);
-    digest_hash(d, tokenizer_hash(own));
-    g->drafter.identity = digest_end(d);
-}
-
-// Vocabularies of the same tokens need no map.
-static bool map_vocabulary(struct small *g, const struct drafter_env *env, const char *path, struct error *err)
-{
-    struct error why;
-    struct tokenizer *own = env->tokenizer != NULL ? tokenizer_open(path, &why) : NULL;
-    bool ok = own != NULL || (env->tokenizer == NULL && fail(&why, "the target has no tokenizer"));
-    g->mapped = ok && !tokenizer_same(env->tokenizer, own, &why);
-    if (g->mapped)
-        ok = vocabulary_map_create(&g->map, env->tokenizer, env->used_vocab, own, g->vocab, &why) &&
-             (g->map.longest <= CHUNK ||
-              fail(&why, "a token of the target is %d tokens of the draft model", g->map.longest)) &&
-             model_restrict_head(g->model, g->map.draft_id, g->map.common, &why);
-    if (g->mapped && ok)
-        identify_tokenizer(g, own);
-    tokenizer_close(own);
-    return ok || fail(err, "drafter small: %s: vocabulary: %s", path, why.text);
-}
-
-static bool open_retokenizer(struct small *g, const struct drafter_env *env, const char *path, struct error *err)
-{
-    struct error why;
-    if (env->tokenizer == NULL)
-        return fail(err, "drafter small: vocabulary: retokenize needs a tokenizer of the target");
-    struct tokenizer *own = tokenizer_open(path, &why);
-    if (own == NULL)
-        return fail(err, "drafter small: vocabulary: retokenize: %s", why.text);
-    identify_tokenizer(g, own);
-    retokenizer_begin(&g->retokenizer, env->tokenizer, env->used_vocab, own, g->vocab);
-    g->retokenizer.target_bos = env->target != NULL ? model_config(env->target)->bos : -1;
-    g->retokenizer.draft_bos = model_config(g->model)->bos;
-    return true;
-}
 
 static bool open_model(struct small *g, const struct drafter_env *env, const struct small_options *o, int frontier,
                        struct error *err)
@@ -148,9 +76,8 @@ static bool open_model(struct small *g, const struct drafter_env *env, const str
         if (s->context < env->length)
             ok = fail(err, "drafter small: %s has a context of %d tokens; %d are needed (limits: context)", path,
                       s->context, env->length);
-        ok = ok && (o->vocabulary == COMMON       ? map_vocabulary(g, env, path, err)
-                    : o->vocabulary == RETOKENIZE ? open_retokenizer(g, env, path, err)
-                                                  : same_vocabulary(g, env, path, err));
+        ok = ok && draft_vocabulary_open(&g->words, (enum vocabularies)o->vocabulary, g->model, CHUNK, env, path,
+                                         &g->drafter.identity, err);
     }
     free(path);
     return ok;
@@ -182,7 +109,7 @@ static bool allocate_workspace(struct small *g, const struct drafter_env *env, c
     const int pending = shape->evaluated > CHUNK ? shape->evaluated : CHUNK;
     const int64_t width = model_shape(g->model)->width;
     // A text of several tokens for one of the target's may outgrow this; then it gets no drafts any more.
-    const bool other = g->mapped || g->retokenizer.draft != NULL;
+    const bool other = g->words.mapped || g->words.retokenizer.draft != NULL;
     const int context = model_shape(g->model)->context;
     const int length = !other ? env->length : 2 * env->length < context ? 2 * env->length : context;
     g->length = length;
@@ -196,15 +123,16 @@ static bool allocate_workspace(struct small *g, const struct drafter_env *env, c
     struct drafter_env own = *env;
     own.drafts_on_host = other; // tokens must be mapped before they are run, or before they are verified
     int used = env->used_vocab < g->vocab ? env->used_vocab : g->vocab;
-    if (g->retokenizer.draft != NULL) {
-        const int size = tokenizer_size(g->retokenizer.draft);
+    if (g->words.retokenizer.draft != NULL) {
+        const int size = tokenizer_size(g->words.retokenizer.draft);
         allocate_own(g, env, shape->nodes);
         own.sampling = &g->sampling;
         own.target = NULL; // ids are the draft model's
         used = size < g->vocab ? size : g->vocab;
     }
-    if (!draft_batch_create(&g->draft_batch, shape, &own, g->mapped ? g->map.common : g->vocab,
-                            g->mapped ? g->map.target_id : NULL, g->mapped ? env->used_vocab : used, err))
+    if (!draft_batch_create(&g->draft_batch, shape, &own, g->words.mapped ? g->words.map.common : g->vocab,
+                            g->words.mapped ? g->words.map.target_id : NULL, g->words.mapped ? env->used_vocab : used,
+                            err))
         return false;
     g->state = rows_on(g->backend, env->slots, width);
     g->drafter.bytes = g->draft_batch.bytes + model_bytes(g->model) + model_table_bytes(g->model) +
@@ -233,8 +161,7 @@ static void small_destroy(struct drafter *d)
     free(g->picked);
     free(g->first);
     free(g->read);
-    vocabulary_map_free(&g->map);
-    retokenizer_free(&g->retokenizer);
+    draft_vocabulary_close(&g->words);
     for (int i = 0; i < g->slots; i++) {
         free(g->own[i].id.id);
         free(g->own[i].cached.id);
@@ -286,11 +213,12 @@ static struct drafter *small_create(const struct drafter_env *env, const void *o
 static int own_ids(const struct small *g, const int32_t *token, const int32_t **id)
 {
     static const int32_t none = 0;
-    if (g->mapped && *token < g->map.tokens) {
-        *id = g->map.id + g->map.first[*token];
-        return g->map.first[*token + 1] - g->map.first[*token];
+    if (g->words.mapped && *token < g->words.map.tokens) {
+        *id = g->words.map.id + g->words.map.first[*token];
+        return g->words.map.first[*token + 1] - g->words.map.first[*token];
     }
-    *id = !g->mapped && *token < g->vocab ? token : &none; // padding, or beyond a smaller vocabulary: read as token 0
+    *id = !g->words.mapped && *token < g->vocab ? token
+                                                : &none; // padding, or beyond a smaller vocabulary: read as token 0
     return 1;
 }
 
@@ -393,8 +321,8 @@ static bool feed_frontiers(struct small *g, struct request *r, int n, struct err
 {
     struct states states;
     const struct pass pass = draft_batch_rows(&g->draft_batch, r, n, g->cache, g->first, g->token, g->slot, g->parent);
-    for (int i = 0; i < pass.n && g->mapped; i++)
-        g->token[i] = g->map.id[g->map.first[g->token[i]]]; // one id: the token is shared
+    for (int i = 0; i < pass.n && g->words.mapped; i++)
+        g->token[i] = g->words.map.id[g->words.map.first[g->token[i]]]; // one id: the token is shared
     if (!model_forward(g->model, g->cache, &pass, NULL, &states, err))
         return false;
     model_logits(g->model, draft_batch_logits(&g->draft_batch, pass.n), states.last);
@@ -440,7 +368,7 @@ static bool read_own(struct small *g, int slot, const int32_t *token, int n)
     struct own_text *own = &g->own[slot];
     size_t same = 0;
     own->id.n = 0;
-    if (!retokenize_text(&g->retokenizer, token, n, &own->id) || own->id.n > (size_t)g->length) {
+    if (!retokenize_text(&g->words.retokenizer, token, n, &own->id) || own->id.n > (size_t)g->length) {
         own->id.n = 0;
         return false;
     }
@@ -473,7 +401,7 @@ static void end_own(struct small *g, const struct request *r)
     const struct draft *own = &g->own[r->slot].draft;
     struct ids ids = { 0 };
     if (own->n > 1)
-        retokenize_draft(&g->retokenizer, r->token, r->n, own->token + 1, own->n - 1, &ids);
+        retokenize_draft(&g->words.retokenizer, r->token, r->n, own->token + 1, own->n - 1, &ids);
     for (int i = 0, at = 0; i < (int)ids.n && i < r->depth && at >= 0; i++)
         at = draft_add(r->draft, at, ids.id[i], DETERMINISTIC);
     free(ids.id);
@@ -484,7 +412,7 @@ static void end_forced(const struct small *g, const struct forced *given, struct
 {
     *to = *given;
     for (int i = 0; i < to->n; i++)
-        if (!vocabulary_map_shares(&g->map, to->token[i]))
+        if (!vocabulary_map_shares(&g->words.map, to->token[i]))
             to->n = i + 1;
 }
 
@@ -499,9 +427,9 @@ static bool small_propose(struct drafter *d, struct request *r, int n, struct er
             kv_truncate(g->cache, r[i].slot, kv_length(g->cache, r[i].slot));
         if (g->own != NULL)
             begin_own(g, &some[i]);
-        else if (g->mapped && !fits_cache(g, &r[i]))
+        else if (g->words.mapped && !fits_cache(g, &r[i]))
             some[i].depth = 0;
-        if (g->mapped && r[i].forced != NULL) {
+        if (g->words.mapped && r[i].forced != NULL) {
             end_forced(g, r[i].forced, &forced[i]);
             some[i].forced = &forced[i];
         }

@@ -157,7 +157,7 @@ static void what_has_changed_is_named_and_nothing_is_run(void **state)
 static void a_file_that_is_gone_is_named(void **state)
 {
     (void)state;
-    char *db = decode("gone.db"), *target = at("target.gguf"), *file = at("p.jsonl");
+    char *db = decode("gone.db"), *target = at("target.gguf"), *file = at("p.jsonl"), *draft = at("draft.gguf");
     unlink(file);
     expect_repro(db, "2", 3, "p.jsonl): was p.jsonl ");
     expect_repro(db, "2", 3, ", is not there\nnot reproduced: it would be another run\n");
@@ -165,12 +165,18 @@ static void a_file_that_is_gone_is_named(void **state)
     expect_repro(db, "2", 3, "changed    weights of the target (");
     write_text("p.jsonl", prompts);
     expect_repro(db, "2", 3, ", is not there\nnot reproduced: it would be another run\n");
+    write_model("target.gguf", 2, 0);
+    unlink(draft);
+    expect_repro(db, "2", 3, "changed    weights or configuration of the drafter: was ");
+    expect_repro(db, "2", 3, ", cannot be opened: run.settings:1:");
+    unlink(target);
     update(db, "UPDATE run SET prompts_path = '/nowhere/speclab-tune-Ab1Cd2/probed.jsonl'");
     expect_repro(db, "2", 3,
                  "\n           /nowhere/speclab-tune-Ab1Cd2 was the folder of a command (tune) for the time");
     free(db);
     free(target);
     free(file);
+    free(draft);
 }
 
 static void mistakes_are_named(void **state)
