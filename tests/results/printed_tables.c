@@ -7,14 +7,14 @@
 #include "core/memory.h"
 #include "tests/support/check.h"
 
-static struct row *new_row(struct rows *t)
+static struct printed_row *new_row(struct printed_rows *t)
 {
     t->row = xrealloc(t->row, ((size_t)t->n + 1) * sizeof(*t->row));
-    t->row[t->n] = (struct row){ 0 };
+    t->row[t->n] = (struct printed_row){ 0 };
     return &t->row[t->n++];
 }
 
-void rows_free(struct rows *t)
+void printed_rows_free(struct printed_rows *t)
 {
     for (int i = 0; i < t->n; i++)
         for (int k = 0; k < t->row[i].n; k++)
@@ -23,7 +23,7 @@ void rows_free(struct rows *t)
 }
 
 // Without blanks and what sets a field in bold.
-static void add_field(struct row *r, const char *s, size_t n)
+static void add_field(struct printed_row *r, const char *s, size_t n)
 {
     static const char *const around[] = { " ", "**", "\\textbf{", "}" };
     assert_true(r->n < FIELDS);
@@ -45,13 +45,13 @@ const char *line_end(const char *s)
 }
 
 // Cells of a row of GFM: a bar behind a backslash is part of one.
-struct rows rows_of_markdown(const char *text)
+struct printed_rows printed_rows_of_markdown(const char *text)
 {
-    struct rows t = { 0 };
+    struct printed_rows t = { 0 };
     for (const char *line = text; *line != '\0'; line = line_end(line) + 1) {
         if (*line != '|' || strncmp(line, "| drafter |", 11) == 0 || line[1] == '-')
             continue;
-        struct row *r = new_row(&t);
+        struct printed_row *r = new_row(&t);
         for (const char *from = line + 1, *at = from; at < line_end(line); at++) {
             at += *at == '\\';
             if (*at == '|' && at[-1] != '\\') {
@@ -63,13 +63,13 @@ struct rows rows_of_markdown(const char *text)
     return t;
 }
 
-struct rows rows_of_latex(const char *text)
+struct printed_rows printed_rows_of_latex(const char *text)
 {
-    struct rows t = { 0 };
+    struct printed_rows t = { 0 };
     for (const char *line = text; *line != '\0'; line = line_end(line) + 1) {
         if (strncmp(line, "\\raggedright", 12) != 0)
             continue;
-        struct row *r = new_row(&t);
+        struct printed_row *r = new_row(&t);
         const char *from = line, *end = line_end(line) - 3;
         assert_memory_equal(end, " \\\\", 3);
         for (const char *at = from; at < end; at++)
@@ -82,16 +82,16 @@ struct rows rows_of_latex(const char *text)
     return t;
 }
 
-struct rows rows_of_summary(const char *text)
+struct printed_rows printed_rows_of_summary(const char *text)
 {
     static const int from[] = { 0, 5, 13, 32, 38, 42, 52, 57 };
-    struct rows t = { 0 };
+    struct printed_rows t = { 0 };
     const char *end = strstr(text, "\n\n\n"); // of the summary; without more tables, notes follow
     end = end != NULL ? end : text + strlen(text);
     for (const char *line = text; line < end; line = line_end(line) + 1) {
         if (!isdigit((unsigned char)line[3]) || line[4] == ':')
             continue;
-        struct row *r = new_row(&t);
+        struct printed_row *r = new_row(&t);
         for (int k = 0; k < 7; k++)
             add_field(r, line + from[k], (size_t)(from[k + 1] - from[k]));
     }

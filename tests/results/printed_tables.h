@@ -3,19 +3,19 @@
 
 enum { FIELDS = 40 };
 
-struct row {
+struct printed_row {
     int n;
     char *field[FIELDS];
 };
 
-struct rows {
+struct printed_rows {
     int n;
-    struct row *row;
+    struct printed_row *row;
 };
 
-struct rows rows_of_markdown(const char *text);
-struct rows rows_of_latex(const char *text);
+struct printed_rows printed_rows_of_markdown(const char *text);
+struct printed_rows printed_rows_of_latex(const char *text);
 // The lines of the terminal's table of cells: number, tokens/s, speedup and interval, tokens/step, accepted, equal, prompts.
-struct rows rows_of_summary(const char *text);
-void rows_free(struct rows *t);
+struct printed_rows printed_rows_of_summary(const char *text);
+void printed_rows_free(struct printed_rows *t);
 const char *line_end(const char *s); // the next '\n' or the end

@@ -81,7 +81,7 @@ static void names_of_any_kind_leave_markdown_in_form(void **state)
     struct store *s = hostile_store(&m);
     for (int form = 0; form < 2; form++) {
         char *text = sample_report(s, (struct report_options){ .format = REPORT_MARKDOWN, .by_category = form == 1 });
-        struct rows t = rows_of_markdown(text);
+        struct printed_rows t = printed_rows_of_markdown(text);
         assert_int_equal(t.n, SAMPLE_RUNS);
         for (int i = 0; i < t.n; i++)
             assert_int_equal(t.row[i].n, 7); // by category: two categories and all
@@ -93,7 +93,7 @@ static void names_of_any_kind_leave_markdown_in_form(void **state)
         expect_contains(text, "| `tab new line\\` |");
         expect_contains(text, form == 0 ? "|--:|--:|--:|--:|--:|--:|\n"
                                         : "| math\\_reasoning\\|&% (3): speedup | tokens/step |");
-        rows_free(&t);
+        printed_rows_free(&t);
         free(text);
     }
     store_close(s);
@@ -138,7 +138,7 @@ static void names_of_any_kind_leave_latex_in_form(void **state)
     struct store *s = hostile_store(&m);
     for (int form = 0; form < 2; form++) {
         char *text = sample_report(s, (struct report_options){ .format = REPORT_LATEX, .by_category = form == 1 });
-        struct rows t = rows_of_latex(text);
+        struct printed_rows t = printed_rows_of_latex(text);
         assert_int_equal(t.n, SAMPLE_RUNS);
         for (int i = 0; i < t.n; i++)
             assert_int_equal(t.row[i].n, 7);
@@ -147,7 +147,7 @@ static void names_of_any_kind_leave_latex_in_form(void **state)
         expect_contains(text, form == 0 ? "\\label{tab:50-more-of-it-1-of-2-cells}"
                                         : "\\label{tab:50-more-of-it-2-of-2-categories}");
         expect_contains(text, "}$^{*}$");
-        rows_free(&t);
+        printed_rows_free(&t);
         free(text);
     }
     store_close(s);
@@ -223,9 +223,9 @@ static void of_many_cells_the_fastest_are_shown(void **state)
     expect_contains(text, "\n      109 more cells, 20 of them lossy, with speedups from 15.4 down to 1.65\n");
     expect_contains(text, "These are 120 cells, so the tables of each comparison are left out");
     assert_null(strstr(text, "By prompt"));
-    struct rows t = rows_of_summary(text);
+    struct printed_rows t = printed_rows_of_summary(text);
     assert_int_equal(t.n, 11);
-    rows_free(&t);
+    printed_rows_free(&t);
     free(text);
     text = sample_report(s, (struct report_options){ .details = true, .top = REPORT_TOP_ALL });
     assert_null(strstr(text, "more cells"));
@@ -234,15 +234,15 @@ static void of_many_cells_the_fastest_are_shown(void **state)
     expect_contains(text, "By prompt");
     free(text);
     text = sample_report(s, (struct report_options){ .format = REPORT_MARKDOWN });
-    t = rows_of_markdown(text);
+    t = printed_rows_of_markdown(text);
     assert_int_equal(t.n, 120);
-    rows_free(&t);
+    printed_rows_free(&t);
     free(text);
     text = sample_report(s, (struct report_options){ .format = REPORT_LATEX, .top = 3 });
-    t = rows_of_latex(text);
+    t = printed_rows_of_latex(text);
     assert_int_equal(t.n, 4);
     expect_contains(text, "Left out: 116 more cells, 20 of them lossy, with speedups from 33.3 down to 1.65.");
-    rows_free(&t);
+    printed_rows_free(&t);
     free(text);
     store_close(s);
 }

@@ -91,7 +91,8 @@ static double of_view(struct store *s, const char *view, const char *column, int
 enum form { SUMMARY, MARKDOWN, LATEX };
 
 // A row of any form for a run.
-static void expect_row(struct scene *c, const struct row *r, const struct json *run, bool greedy, enum form form)
+static void expect_row(struct scene *c, const struct printed_row *r, const struct json *run, bool greedy,
+                       enum form form)
 {
     const int64_t id = json_int(json_get(run, "run"));
     const struct json *of = json_get(run, "statistics");
@@ -150,7 +151,7 @@ static struct query *in_order(struct store *s, const struct json *comparison)
     return q;
 }
 
-static void expect_rows(struct scene *c, struct rows t, enum form form)
+static void expect_rows(struct scene *c, struct printed_rows t, enum form form)
 {
     const struct json *comparisons = json_get(c->golden, "comparisons");
     struct error err;
@@ -166,7 +167,7 @@ static void expect_rows(struct scene *c, struct rows t, enum form form)
         assert_true(query_close(q, &err));
     }
     assert_int_equal(at, t.n);
-    rows_free(&t);
+    printed_rows_free(&t);
 }
 
 static void the_numbers_of_every_form_are_the_views(void **state)
@@ -175,9 +176,9 @@ static void the_numbers_of_every_form_are_the_views(void **state)
     char *summary = sample_report(c->s, (struct report_options){ 0 });
     char *markdown = sample_report(c->s, (struct report_options){ .format = REPORT_MARKDOWN });
     char *latex = sample_report(c->s, (struct report_options){ .format = REPORT_LATEX });
-    expect_rows(c, rows_of_summary(summary), SUMMARY);
-    expect_rows(c, rows_of_markdown(markdown), MARKDOWN);
-    expect_rows(c, rows_of_latex(latex), LATEX);
+    expect_rows(c, printed_rows_of_summary(summary), SUMMARY);
+    expect_rows(c, printed_rows_of_markdown(markdown), MARKDOWN);
+    expect_rows(c, printed_rows_of_latex(latex), LATEX);
     free(summary);
     free(markdown);
     free(latex);
@@ -194,7 +195,7 @@ static double by_category(struct store *s, const char *sql, int64_t run, const c
     return x;
 }
 
-static void expect_categories(struct scene *c, const struct row *r, const struct json *comparison,
+static void expect_categories(struct scene *c, const struct printed_row *r, const struct json *comparison,
                               const struct json *run)
 {
     static const char speedup[] =
@@ -227,7 +228,7 @@ static void the_numbers_by_category_are_the_views(void **state)
     for (int form = 0; form < 2; form++) {
         char *text = sample_report(
             c->s, (struct report_options){ .format = form == 0 ? REPORT_MARKDOWN : REPORT_LATEX, .by_category = true });
-        struct rows t = form == 0 ? rows_of_markdown(text) : rows_of_latex(text);
+        struct printed_rows t = form == 0 ? printed_rows_of_markdown(text) : printed_rows_of_latex(text);
         int at = 0;
         for (size_t i = 0; i < json_count(comparisons); i++) {
             struct query *q = in_order(c->s, json_at(comparisons, i));
@@ -237,7 +238,7 @@ static void the_numbers_by_category_are_the_views(void **state)
             assert_true(query_close(q, &err));
         }
         assert_int_equal(at, t.n);
-        rows_free(&t);
+        printed_rows_free(&t);
         free(text);
     }
 }
