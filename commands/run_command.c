@@ -125,7 +125,7 @@ int command_report(int argc, char **argv)
           "name of its drafter",
           0, 0 },
         { "top", FLAG_INT, &top, "N",
-          "only the N fastest cells of each comparison, beside none's;\n0: all; default: all, or 10 of each if there are more than\n100 cells",
+          "only the N fastest cells of each comparison, beside none's;\n0: all; default: all, but 10 of more than 100 cells, and a page\nof --latex",
           0, 1000000 },
         { "details", FLAG_ON, &o.details, NULL, "the tables of each comparison also of more than 100 cells", 0, 0 },
         { "markdown", FLAG_ON, &markdown, NULL, "tables of Markdown, for a README", 0, 0 },

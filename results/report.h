@@ -17,7 +17,7 @@ struct report_options {
     const char *directory; // REPORT_SPEC_BENCH: where to write one answer file per run
     int width;             // columns of the table; 0: 80
     int top; // only so many of the fastest cells of each comparison in its table of cells, beside none's; 0: as many as there are
-        // up to REPORT_ALL_CELLS cells, else REPORT_TOP, which holds for REPORT_TABLE; REPORT_TOP_ALL: all
+        // up to REPORT_ALL_CELLS cells, else REPORT_TOP; in REPORT_LATEX what fits a page, in REPORT_MARKDOWN all; REPORT_TOP_ALL: all
     bool details;     // REPORT_TABLE: the tables of each comparison, also of more cells than REPORT_ALL_CELLS
     bool by_category; // REPORT_MARKDOWN, REPORT_LATEX: a table by category
     const char *

@@ -9,7 +9,8 @@
 #include "results/tally.h"
 #include "results/tables/tables.h"
 
-enum { BLOCK = 8 }; // columns beside the names that fit a page; more of them are in tabulars beneath each other
+// Columns beside the names that fit a page, more of them being in tabulars beneath each other; rows of all tabulars.
+enum { BLOCK = 8, PAGE = 30 };
 
 // Decodes one character of UTF-8; a byte that is none counts for itself.
 static size_t character_of(const char *s, unsigned *code)
@@ -152,13 +153,20 @@ static void put_sheet(struct text *out, const struct sheet *s, const char *label
     text_puts(out, "\\end{table*}\n");
 }
 
+static int rows_that_fit(const struct comparison *c, const struct report_options *o)
+{
+    const int blocks = o->by_category ? (2 * (c->n_categories + 1) + BLOCK - 1) / BLOCK : 1;
+    return blocks < PAGE ? PAGE / blocks : 1;
+}
+
 void report_latex(const struct comparisons *all, const struct report_options *o, struct text *out)
 {
     text_puts(out, "% by speclab report --latex; needs \\usepackage{booktabs}\n");
     for (int i = 0; i < all->n; i++) {
         struct sheet s;
         char *title = report_title(all, i);
-        (o->by_category ? sheet_by_category : sheet_of_cells)(all, i, o->top, &s);
+        const int top = o->top != 0 ? o->top : rows_that_fit(&all->comparison[i], o);
+        (o->by_category ? sheet_by_category : sheet_of_cells)(all, i, top, &s);
         put_sheet(out, &s, title, o->by_category ? "categories" : "cells");
         sheet_free(&s);
         free(title);

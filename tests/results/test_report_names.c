@@ -238,6 +238,11 @@ static void of_many_cells_the_fastest_are_shown(void **state)
     assert_int_equal(t.n, 120);
     printed_rows_free(&t);
     free(text);
+    text = sample_report(s, (struct report_options){ .format = REPORT_LATEX }); // a page
+    t = printed_rows_of_latex(text);
+    assert_int_equal(t.n, 31);
+    printed_rows_free(&t);
+    free(text);
     text = sample_report(s, (struct report_options){ .format = REPORT_LATEX, .top = 3 });
     t = printed_rows_of_latex(text);
     assert_int_equal(t.n, 4);
