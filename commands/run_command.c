@@ -164,7 +164,8 @@ static int report(const struct usage *u, const char *db, const struct report_opt
 int command_report(int argc, char **argv)
 {
     const char *db = "results.db";
-    bool csv = false, jsonl = false;
+    bool csv = false, jsonl = false, markdown = false, latex = false;
+    long long top = -1;
     struct report_options o = { .format = REPORT_TABLE };
     const struct flag flags[] = {
         { "db", FLAG_TEXT, &db, "FILE", "database; default: results.db", 0, 0 },
@@ -173,6 +174,14 @@ int command_report(int argc, char **argv)
           "compare every other run of the same prompts with this one,\npairwise: its number in the table `run`, or a part of the\n"
           "name of its drafter",
           0, 0 },
+        { "top", FLAG_INT, &top, "N",
+          "only the N fastest cells of each comparison, beside none's;\n0: all; default: all, but 10 of more than 100 cells, and a page\nof --latex",
+          0, 1000000 },
+        { "details", FLAG_ON, &o.details, NULL, "the tables of each comparison also of more than 100 cells", 0, 0 },
+        { "markdown", FLAG_ON, &markdown, NULL, "tables of Markdown, for a README", 0, 0 },
+        { "latex", FLAG_ON, &latex, NULL, "tables of LaTeX with booktabs, for a paper", 0, 0 },
+        { "by-category", FLAG_ON, &o.by_category, NULL,
+          "with --markdown or --latex: a column for each category of\nprompts, as in papers", 0, 0 },
         { "csv", FLAG_ON, &csv, NULL, "CSV: one row a run, with all numbers", 0, 0 },
         { "jsonl", FLAG_ON, &jsonl, NULL, "JSON Lines: one object a run", 0, 0 },
         { "spec-bench", FLAG_TEXT, &o.directory, "FOLDER",
@@ -188,20 +197,35 @@ int command_report(int argc, char **argv)
                  "as the sample.\n",
         .flags = flags,
         .examples = "  speclab report --db demo.db\n  speclab report --db demo.db --against 2\n"
-                    "  speclab report --db demo.db --experiment demo --csv > demo.csv\n",
+                    "  speclab report --db demo.db --experiment demo --csv > demo.csv\n"
+                    "  speclab report --db demo.db --latex --by-category > table.tex\n",
     };
     char **operand;
     int status = usage_read(&u, argc, argv, &operand, NULL);
     if (status != USAGE_OK)
         return status;
-    if (csv + jsonl + (o.directory != NULL) > 1)
-        return usage_fail(&u, "--csv, --jsonl and --spec-bench exclude each other");
+    if (csv + jsonl + markdown + latex + (o.directory != NULL) > 1)
+        return usage_fail(&u, "--csv, --jsonl, --markdown, --latex and --spec-bench exclude each other");
+    if (o.against != NULL && (markdown || latex))
+        return usage_fail(&u, "--against goes with --csv and --jsonl, not with --markdown and --latex");
+    if (o.by_category && !markdown && !latex)
+        return usage_fail(&u, "--by-category goes with --markdown or --latex");
+    if (top >= 0 && (csv || jsonl || o.directory != NULL || o.against != NULL))
+        return usage_fail(&u, "--top is of tables: it does not go with --csv, --jsonl, --spec-bench and --against");
+    if (o.details && (csv || jsonl || markdown || latex || o.directory != NULL || o.against != NULL))
+        return usage_fail(&u,
+                          "--details is of the terminal's tables: it goes with no other form and not with --against");
+    o.top = top == 0 ? REPORT_TOP_ALL : top > 0 ? (int)top : 0;
     if (o.against != NULL && o.directory != NULL)
         return usage_fail(&u, "--against and --spec-bench exclude each other");
     if (csv)
         o.format = REPORT_CSV;
     else if (jsonl)
         o.format = REPORT_JSONL;
+    else if (markdown)
+        o.format = REPORT_MARKDOWN;
+    else if (latex)
+        o.format = REPORT_LATEX;
     else if (o.directory != NULL)
         o.format = REPORT_SPEC_BENCH;
     return report(&u, db, &o);

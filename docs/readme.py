@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""readme.py README.md demo|drafters < CSV: writes a table between the README's markers, from `speclab report --csv`; see `./run readme`."""
+"""readme.py README.md demo < MARKDOWN, readme.py README.md drafters < CSV: writes tables of `speclab report` between the README's markers; see
+`./run readme`."""
 import csv
 import re
 import sys
@@ -7,20 +8,6 @@ import sys
 
 def interval(row):
     return "%.2f [%.2f, %.2f]" % tuple(float(row[k]) for k in ("speedup", "speedup_low", "speedup_high"))
-
-
-def demo(rows):
-    first = rows[0]
-    lines = [f"`./run demo` on {first['machine']}, revision {first['revision'][:12]} (`./run readme` writes this table):", "",
-             "| sampling | drafter | tokens/s | speedup over `none` (95 % interval) | tokens per step | texts equal to those of `none` |",
-             "|---|---|--:|--:|--:|---|"]
-    for r in rows:
-        none, greedy = r["drafter_kind"] == "none", r["sampling"] == "temperature=0"
-        equal = "" if none else f"{r['equal_texts']} of {r['compared_texts']}" if greedy else "equal in distribution"
-        lines.append("| %s | `%s` | %.1f | %s | %.2f | %s |" %
-                     (r["sampling"], r["drafter"].replace("../heads/", ""), float(r["tokens_per_s"]), "1" if none else interval(r),
-                      float(r["tokens_per_step"]), equal))
-    return [*lines, "", "Rows of one temperature were run side by side; tokens/s of different temperatures were measured at different times."]
 
 
 def drafters(rows):
@@ -42,8 +29,7 @@ def drafters(rows):
 
 
 path, table = sys.argv[1], sys.argv[2]
-rows = list(csv.DictReader(sys.stdin))
-lines = {"demo": demo, "drafters": drafters}[table](rows)
+lines = sys.stdin.read().splitlines() if table == "demo" else drafters(list(csv.DictReader(sys.stdin)))
 with open(path, encoding="utf-8") as f:
     text = f.read()
 begin, end = f"<!-- {table}: written by ./run readme" + (" -->\n" if table == "demo" else f" {table} -->\n"), f"<!-- /{table} -->"

@@ -2,7 +2,9 @@
 //
 // Input: SQL statements, one per line, executed without constraint checks in the database of an experiment; then lines
 // "!OFFSET BYTE" that change bytes of the file. Or a complete file, if it begins with "SQLite format 3".
-// reader: results/store.c results/report.c results/report_table.c results/report_export.c results/tally.c
+// reader: results/store.c results/report.c results/report_export.c results/tally.c
+// reader: results/tables/report_table.c results/tables/report_summary.c results/tables/report_text.c results/tables/report_acceptance.c
+// reader: results/tables/report_cells.c results/tables/sheet.c results/tables/report_markdown.c results/tables/report_latex.c
 // reader: results/facts.c results/exact_rows.c results/tally_intervals.c results/report_against.c
 #include <sqlite3.h>
 #include <stdio.h>
@@ -160,7 +162,9 @@ static void change_bytes(const char *path, const char *statements)
 static void report(struct store *s, enum report_format format, const char *which, int width)
 {
     char *directory = fuzz_path("answers");
-    struct report_options o = { .experiment = which, .format = format, .directory = directory, .width = width };
+    struct report_options o = {
+        .experiment = which, .format = format, .directory = directory, .width = width, .by_category = width == 40
+    };
     struct report_options against = { .experiment = which, .format = format, .width = width, .against = "2" };
     struct error err = { "" };
     static FILE *nowhere;
@@ -296,8 +300,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     struct store *s = store_open(path, &err);
     insist(s != NULL || strncmp(err.text, path, strlen(path)) == 0);
     if (s != NULL) {
-        static const enum report_format formats[] = { REPORT_TABLE, REPORT_CSV, REPORT_JSONL, REPORT_SPEC_BENCH };
-        report(s, formats[n % 4], n % 3 == 0 ? experiment : NULL, n % 5 == 0 ? 40 : 0); // only one format: each is slow
+        static const enum report_format formats[] = { REPORT_TABLE, REPORT_CSV,      REPORT_JSONL,
+                                                      REPORT_LATEX, REPORT_MARKDOWN, REPORT_SPEC_BENCH };
+        report(s, formats[n % 6], n % 3 == 0 ? experiment : NULL, n % 5 == 0 ? 40 : 0); // only one format: each is slow
         if (n % 5 == 0)
             report(s, REPORT_TABLE, "no such experiment", 0);
         write_runs(s);

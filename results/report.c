@@ -9,20 +9,34 @@
 #include "results/report_parts.h"
 #include "results/tally.h"
 
-static bool tables(struct store *s, const struct comparisons *all, int width, struct text *out, struct error *err)
+static void put_omitted(int cells, int width, struct text *out)
 {
-    report_summary(all, width, out);
-    for (int i = 0; i < all->n; i++) {
-        int which = 0, of = 0;
-        for (int k = 0; k < all->n; k++)
-            if (strcmp(all->comparison[k].experiment, all->comparison[i].experiment) == 0) {
-                which += k < i;
-                of++;
-            }
+    char *words = xformat(
+        "These are %d cells, so the tables of each comparison are left out (time to first token, shares of time, "
+        "acceptance by position, categories, texts): --details prints them, --experiment NAME those of one "
+        "experiment; --top N shows the N fastest cells of each comparison, --top 0 all, --csv every number.",
+        cells);
+    text_puts(out, "\n");
+    report_paragraph(out, 0, width, "", words);
+    free(words);
+}
+
+static bool tables(struct store *s, const struct comparisons *all, const struct report_options *o, struct text *out,
+                   struct error *err)
+{
+    const int width = o->width != 0 ? o->width : 80;
+    int cells = 0;
+    for (int i = 0; i < all->n; i++)
+        cells += all->comparison[i].n;
+    const bool many = cells > REPORT_ALL_CELLS;
+    report_summary(all, o->top == 0 && many ? REPORT_TOP : o->top, width, out);
+    for (int i = 0; i < all->n && (!many || o->details); i++) {
         text_puts(out, "\n\n");
-        if (!report_comparison(s, &all->comparison[i], which, of, width, out, err))
+        if (!report_comparison(s, all, i, width, out, err))
             return false;
     }
+    if (many && !o->details)
+        put_omitted(cells, width, out);
     report_notes(all, width, out);
     return true;
 }
@@ -39,8 +53,14 @@ static bool written(struct store *s, const struct comparisons *all, const struct
         return report_jsonl(s, all, out, err);
     case REPORT_SPEC_BENCH:
         return report_spec_bench(s, all, o->directory, out, err);
+    case REPORT_MARKDOWN:
+        report_markdown(all, o, out);
+        return true;
+    case REPORT_LATEX:
+        report_latex(all, o, out);
+        return true;
     default:
-        return tables(s, all, o->width != 0 ? o->width : 80, out, err);
+        return tables(s, all, o, out, err);
     }
 }
 

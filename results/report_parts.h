@@ -11,7 +11,7 @@ struct report_options;
 struct store;
 struct tally;
 
-// Words and figures that the tables share (report_table.c).
+// Words and figures that the tables share (tables/report_text.c).
 // A label and wrapped words from column `indent` to `width`, at least 8 columns; a word longer than a line is cut.
 void report_paragraph(struct text *out, int indent, int width, const char *label, const char *words);
 void report_put_figure(struct text *out, int width, double x); // NAN: "-"
@@ -19,16 +19,19 @@ void report_put_interval(struct text *out, int width, const struct interval *x);
 void report_put_value(struct text *out, int width, struct interval x, double factor); // times factor, with its interval
 void report_put_number(struct text *out, const struct comparison *c, int i);          // of a run; *: its rule is lossy
 
-// All runs in one table (report_summary.c): speedup with its interval, tokens per step, texts equal to none's.
-void report_summary(const struct comparisons *all, int width, struct text *out);
+// All cells in one table, or of each comparison the `top` fastest; top 0: all (tables/report_summary.c).
+void report_summary(const struct comparisons *all, int top, int width, struct text *out);
 
-// One comparison as tables (report_table.c). which, of: its number among the comparisons of its experiment, from 0, and
-// how many those are.
-bool report_comparison(struct store *s, const struct comparison *c, int which, int of, int width, struct text *out,
+// One comparison as tables (tables/report_table.c).
+bool report_comparison(struct store *s, const struct comparisons *all, int which, int width, struct text *out,
                        struct error *err);
 
 // Definitions of the numbers in the tables, once at the end.
 void report_notes(const struct comparisons *all, int width, struct text *out);
+
+// Tables to paste: one for each comparison, of its cells or by category (tables/report_markdown.c, tables/report_latex.c).
+void report_markdown(const struct comparisons *all, const struct report_options *o, struct text *out);
+void report_latex(const struct comparisons *all, const struct report_options *o, struct text *out);
 
 // All runs of the comparisons, one row or object per run (report_export.c): the view run_summary, the interval of the
 // statistics and the acceptance by position.

@@ -1,5 +1,6 @@
 #include "results/tally.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +94,7 @@ static const char summary_sql[] =
     "SELECT r.run, r.drafter, r.rule, r.device, r.machine, r.revision, r.drafter_kind = 'none', r.lossless, r.marked_inflated,"
     " r.finished, r.sequences, r.new_tokens, r.steps, r.drafts, r.drafted_tokens, r.accepted_tokens, r.max_depth, r.trees,"
     " r.end_to_end_tokens_per_s, r.sequence_tokens_per_s,"
-    " r.propose_share, r.verify_share, r.advance_share, r.other_share, r.speedup_geometric, r.unpaired_sequences, run.drafter_invariant"
+    " r.propose_share, r.verify_share, r.advance_share, r.other_share, r.speedup_geometric, r.unpaired_sequences, run.drafter_invariant, r.prompts"
     " FROM run_summary AS r JOIN run ON run.id = r.run WHERE r.experiment = ? AND r.peers = ? ORDER BY r.drafter_kind <> 'none', r.run";
 
 static struct tally tally_of_row(const struct query *q)
@@ -116,6 +117,7 @@ static struct tally tally_of_row(const struct query *q)
         *number[i] = query_real(q, 18 + i);
     t.unpaired = query_int(q, 25);
     t.drafter_invariant = query_int(q, 26);
+    t.prompts = query_int(q, 27);
     return t;
 }
 
@@ -225,6 +227,46 @@ static bool fail_unknown_experiment(struct store *s, const char *experiment, str
     return false;
 }
 
+// A view reads every step each time it is asked. With several comparisons each is asked once: a temporary table of the same name, which
+// hides the view from the queries, has its rows meanwhile.
+static const struct {
+    const char *name, *where;
+} views[] = { { "run_summary", "" },        { "sums_by_prompt", "" },
+              { "speed_by_prompt", "" },    { "acceptance_by_prompt", " WHERE depth <= 8" }, // POSITIONS
+              { "acceptance_by_rank", "" }, { "expected", "" } };
+static_assert(POSITIONS == 8, "the condition above has it");
+enum { VIEWS = sizeof(views) / sizeof(views[0]) };
+
+static bool keep_view(struct store *s, int i, struct error *err)
+{
+    char *sql = xformat("CREATE TEMP TABLE IF NOT EXISTS %s AS SELECT * FROM main.%s%s", views[i].name, views[i].name,
+                        views[i].where);
+    const bool ok = query_perform(query_open(s, sql), err);
+    free(sql);
+    return ok;
+}
+
+static void forget_view(struct store *s, const char *view)
+{
+    struct error err; // nothing is kept but the connection's memory
+    char *sql = xformat("DROP TABLE IF EXISTS temp.%s", view);
+    (void)query_perform(query_open(s, sql), &err);
+    free(sql);
+}
+
+static bool read_comparisons(struct store *s, struct comparisons *to, struct error *err)
+{
+    const int kept = to->n > 1 ? VIEWS : 0;
+    bool ok = true;
+    for (int i = 0; i < kept && ok; i++)
+        ok = keep_view(s, i, err);
+    for (int i = 0; i < to->n && ok; i++)
+        ok = read_comparison(s, &to->comparison[i], err);
+    for (int i = 0; i < kept; i++)
+        forget_view(s, views[i].name);
+    return ok;
+}
+
 bool comparisons_read(struct store *s, const char *experiment, struct comparisons *to, struct error *err)
 {
     *to = (struct comparisons){ 0 };
@@ -236,14 +278,13 @@ bool comparisons_read(struct store *s, const char *experiment, struct comparison
         to->comparison[to->n] =
             (struct comparison){ .experiment = xstrdup(query_text(q, 0)), .peers = xstrdup(query_text(q, 1)) };
     }
-    bool ok = query_close(q, err) && (to->n > 0 || fail_unknown_experiment(s, experiment, err));
-    for (int i = 0; i < to->n && ok; i++)
-        ok = read_comparison(s, &to->comparison[i], err);
-    if (!ok) {
+    if (!query_close(q, err) || (to->n == 0 && !fail_unknown_experiment(s, experiment, err)) ||
+        !read_comparisons(s, to, err)) {
         comparisons_free(to);
         *to = (struct comparisons){ 0 };
+        return false;
     }
-    return ok;
+    return true;
 }
 
 static void free_comparison(struct comparison *c)
@@ -257,6 +298,7 @@ static void free_comparison(struct comparison *c)
         char *const of_run[] = { t->drafter, t->rule, t->device, t->machine, t->revision, t->first_prompt };
         for (size_t k = 0; k < sizeof(of_run) / sizeof(of_run[0]); k++)
             free(of_run[k]);
+        free(t->by_category);
     }
     for (int i = 0; i < c->n_categories; i++)
         free(c->category[i]);

@@ -13,11 +13,15 @@ struct store;
 
 enum { POSITIONS = 8 }; // depths for which a report shows the acceptance
 
+struct by_category {                          // a run's numbers over the prompts of one category
+    struct interval speedup, tokens_per_step; // the speedup with a batch in steady state
+};
+
 struct tally { // one run; NAN: no such number
     int64_t run;
     char *drafter, *rule, *device, *machine, *revision;
     bool baseline, lossless, drafter_invariant, inflated, finished;
-    int64_t sequences, new_tokens, steps, drafts, drafted, accepted, max_depth;
+    int64_t prompts, sequences, new_tokens, steps, drafts, drafted, accepted, max_depth;
     int64_t trees; // drafts that are not chains
     double end_to_end, sequence_tokens_per_s;
     double propose, verify, advance, other; // shares of the time of decoding
@@ -32,7 +36,8 @@ struct tally { // one run; NAN: no such number
     double expected, accepted_uncut, z;                      // from the view `expected`
     // texts compared with none's; where the first unequal one differs
     int64_t compared, equal, first_turn, first_position;
-    char *first_prompt; // its prompt_id; NULL: all texts are equal
+    char *first_prompt;              // its prompt_id; NULL: all texts are equal
+    struct by_category *by_category; // (n_categories of the comparison)
 };
 
 struct comparison {
@@ -60,10 +65,8 @@ void comparisons_free(struct comparisons *c);
 struct query;
 void comparison_put(struct query *q, const struct comparison *c); // binds its experiment and peers
 
-// A run's speedup over none, of all steps or of those in steady state; category NULL: all prompts.
-bool speedup_read(struct store *s, int64_t run, const char *category, bool steady, struct interval *to,
-                  struct error *err);
-bool intervals_read(struct store *s, struct comparison *c, struct error *err); // all intervals of its runs
+bool speedup_read(struct store *s, int64_t run, struct interval *to, struct error *err); // one run's speedup over none
+bool intervals_read(struct store *s, struct comparison *c, struct error *err);           // all intervals of its runs
 
 // What a report shows of speed: with a batch that of steps in steady state.
 static inline const struct interval *tally_speed(const struct comparison *c, const struct tally *t)

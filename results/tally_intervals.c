@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/memory.h"
 #include "results/query.h"
 #include "results/tally.h"
@@ -75,40 +76,91 @@ static struct interval times(struct interval i, double factor)
     return (struct interval){ i.value * factor, i.low * factor, i.high * factor, i.prompts };
 }
 
-bool speedup_read(struct store *s, int64_t run, const char *category, bool steady, struct interval *to,
-                  struct error *err)
+// Columns of a view's rows, by prompt, of one run or of a comparison's.
+#define SPEEDS \
+    "new_tokens, decode_ns, none_new_tokens, none_decode_ns, steady_tokens, steady_ns, none_steady_tokens," \
+    " none_steady_ns"
+
+bool speedup_read(struct store *s, int64_t run, struct interval *to, struct error *err)
 {
     struct columns c;
-    struct query *q =
-        query_again(s, "SELECT new_tokens, decode_ns, none_new_tokens, none_decode_ns, steady_tokens, steady_ns,"
-                       " none_steady_tokens, none_steady_ns FROM speed_by_prompt"
-                       " WHERE run = ?1 AND (?2 IS NULL OR category = ?2) ORDER BY prompt");
+    struct query *q = query_again(s, "SELECT " SPEEDS " FROM speed_by_prompt WHERE run = ?1 ORDER BY prompt");
     query_put_int(q, run);
-    query_put_text(q, category);
     const bool ok = columns_read(&c, q, err);
-    const int from = steady ? 4 : 0;
-    *to =
-        c.n > 0 ? interval_at(STATISTIC_RATIO_OF_RATIOS, &c, 0, c.n, from, from + 1, from + 2, from + 3) : no_interval;
+    *to = c.n > 0 ? interval_at(STATISTIC_RATIO_OF_RATIOS, &c, 0, c.n, 0, 1, 2, 3) : no_interval;
     columns_free(&c);
     return ok;
 }
 
+// ---- by category
+
+#define PLACE_OF_CATEGORY "(SELECT key FROM json_each(?3) WHERE value = v.category)" // NULL: none
+
+// The names of the categories, for PLACE_OF_CATEGORY.
+static void put_categories(struct query *q, const struct comparison *c)
+{
+    struct json *names = json_new_array();
+    for (int i = 0; i < c->n_categories; i++)
+        json_push(names, json_new_text(c->category[i]));
+    char *text = json_write(names);
+    query_put_text(q, text);
+    free(text);
+    json_free(names);
+}
+
+// Those of n rows that have the value in a column, in their order.
+static struct columns rows_where(const struct columns *x, size_t from, size_t n, int column, double value)
+{
+    struct columns to = { 0 };
+    for (int i = 0; i < MAX_COLUMNS && x->x[i] != NULL; i++)
+        to.x[i] = xmalloc(n * sizeof(*to.x[i]));
+    for (size_t row = from; row < from + n; row++)
+        if (x->x[column][row] == value) {
+            for (int i = 0; i < MAX_COLUMNS && x->x[i] != NULL; i++)
+                to.x[i][to.n] = x->x[i][row];
+            to.n++;
+        }
+    return to;
+}
+
 static bool of_sums(struct store *s, struct comparison *c, struct error *err)
 {
-    enum { ACCEPTED = 1, DRAFTED, EXPECTED, EXPECTED_DRAFTED, TOKENS, STEPS, TTFT, FIRSTS, NEW, NS, STEADY, STEADY_NS };
+    enum {
+        CATEGORY = 1,
+        ACCEPTED,
+        DRAFTED,
+        EXPECTED,
+        EXPECTED_DRAFTED,
+        TOKENS,
+        STEPS,
+        TTFT,
+        FIRSTS,
+        NEW,
+        NS,
+        STEADY,
+        STEADY_NS
+    };
     struct columns x;
     struct query *q = query_again(
         s,
-        "SELECT v.run, accepted_tokens, drafted_tokens, expected_tokens, expected_drafted, step_tokens, steps, ttft_ns, first_tokens,"
+        "SELECT v.run, " PLACE_OF_CATEGORY
+        ", accepted_tokens, drafted_tokens, expected_tokens, expected_drafted, step_tokens, steps, ttft_ns, first_tokens,"
         " new_tokens, decode_ns, speed_tokens, speed_ns FROM run AS r JOIN sums_by_prompt AS v ON v.run = r.id"
         " WHERE r.experiment = ?1 AND r.peers = ?2 ORDER BY v.run, v.prompt");
     comparison_put(q, c);
+    put_categories(q, c);
     const bool ok = columns_read(&x, q, err);
     for (size_t i = 0, n; ok && i < x.n; i += n) {
         n = alike(&x, i, 1);
         struct tally *t = run_at(c, &x, i);
         if (t == NULL)
             continue;
+        for (int k = 0; k < c->n_categories; k++) {
+            struct columns of = rows_where(&x, i, n, CATEGORY, k);
+            if (of.n > 0)
+                t->by_category[k].tokens_per_step = interval_at(STATISTIC_RATIO, &of, 0, of.n, TOKENS, STEPS, 0, 0);
+            columns_free(&of);
+        }
         if (!t->baseline) {
             t->acceptance_rate = interval_at(STATISTIC_RATE, &x, i, n, ACCEPTED, DRAFTED, 0, 0);
             t->expected_rate = interval_at(STATISTIC_RATE, &x, i, n, EXPECTED, EXPECTED_DRAFTED, 0, 0);
@@ -149,25 +201,34 @@ static bool of_depths(struct store *s, struct comparison *c, struct error *err)
 
 static bool of_pairs(struct store *s, struct comparison *c, struct error *err)
 {
-    enum { NEW = 1, ALL_NS, NONE_NEW, NONE_ALL_NS };
+    enum { CATEGORY = 1, NEW, NS, NONE_NEW, NONE_NS, STEADY, ALL_NS = STEADY + 4, NONE_ALL_NS };
+    const int from = c->batch > 1 ? STEADY : NEW;
     struct columns x;
-    struct query *q = query_again(
-        s, "SELECT v.run, new_tokens, decode_ns + prefill_ns, none_new_tokens, none_decode_ns + none_prefill_ns"
-           " FROM run AS r JOIN speed_by_prompt AS v ON v.run = r.id"
-           " WHERE r.experiment = ?1 AND r.peers = ?2 ORDER BY v.run, v.prompt");
+    struct query *q = query_again(s, "SELECT v.run, " PLACE_OF_CATEGORY ", " SPEEDS
+                                     ", decode_ns + prefill_ns, none_decode_ns + none_prefill_ns"
+                                     " FROM run AS r JOIN speed_by_prompt AS v ON v.run = r.id"
+                                     " WHERE r.experiment = ?1 AND r.peers = ?2 ORDER BY v.run, v.prompt");
     comparison_put(q, c);
-    bool ok = columns_read(&x, q, err);
+    put_categories(q, c);
+    const bool ok = columns_read(&x, q, err);
     for (size_t i = 0, n; ok && i < x.n; i += n) {
         n = alike(&x, i, 1);
         struct tally *t = run_at(c, &x, i);
-        if (t != NULL)
-            t->end_to_end_speedup =
-                interval_at(STATISTIC_RATIO_OF_RATIOS, &x, i, n, NEW, ALL_NS, NONE_NEW, NONE_ALL_NS);
+        if (t == NULL)
+            continue;
+        const enum statistic ratios = STATISTIC_RATIO_OF_RATIOS;
+        t->end_to_end_speedup = interval_at(ratios, &x, i, n, NEW, ALL_NS, NONE_NEW, NONE_ALL_NS);
+        t->speedup = interval_at(ratios, &x, i, n, NEW, NS, NONE_NEW, NONE_NS);
+        if (c->batch > 1)
+            t->steady_speedup = interval_at(ratios, &x, i, n, STEADY, STEADY + 1, STEADY + 2, STEADY + 3);
+        for (int k = 0; k < c->n_categories; k++) {
+            struct columns of = rows_where(&x, i, n, CATEGORY, k);
+            if (of.n > 0)
+                t->by_category[k].speedup = interval_at(ratios, &of, 0, of.n, from, from + 1, from + 2, from + 3);
+            columns_free(&of);
+        }
     }
     columns_free(&x);
-    for (int i = 0; i < c->n && ok; i++)
-        ok = speedup_read(s, c->run[i].run, NULL, false, &c->run[i].speedup, err) &&
-             (c->batch == 1 || speedup_read(s, c->run[i].run, NULL, true, &c->run[i].steady_speedup, err));
     return ok;
 }
 
@@ -180,6 +241,9 @@ bool intervals_read(struct store *s, struct comparison *c, struct error *err)
         t->speedup = t->steady_speedup = t->end_to_end_speedup = no_interval;
         for (int k = 0; k < POSITIONS; k++)
             t->rate[k] = t->conditional[k] = no_interval;
+        t->by_category = xmalloc(((size_t)c->n_categories + 1) * sizeof(*t->by_category));
+        for (int k = 0; k < c->n_categories; k++)
+            t->by_category[k] = (struct by_category){ no_interval, no_interval };
     }
     return of_sums(s, c, err) && of_depths(s, c, err) && of_pairs(s, c, err);
 }

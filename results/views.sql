@@ -118,8 +118,8 @@ CREATE VIEW paired AS
 -- the same rule if it exists, else the first.
 SELECT q.run, q.id AS sequence,
        (SELECT id FROM (SELECT b.id, n.rule <> r.rule AS other_rule, n.id AS run
-                        FROM sequence AS b JOIN run AS n ON n.id = b.run
-                        WHERE b.pair = q.pair AND b.prompt = q.prompt AND b.turn = q.turn AND b.repeat = q.repeat
+                        FROM run AS n CROSS JOIN sequence AS b -- in this order: of 1,000 cells in a pair, few are none
+                        WHERE b.run = n.id AND b.pair = q.pair AND b.prompt = q.prompt AND b.turn = q.turn AND b.repeat = q.repeat
                           AND n.drafter_kind = 'none' AND n.peers = r.peers)
         ORDER BY other_rule, run LIMIT 1) AS none
 FROM sequence AS q JOIN run AS r ON r.id = q.run

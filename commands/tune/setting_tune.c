@@ -139,7 +139,7 @@ static bool read_measured(struct tuning *u, int64_t run, struct measured *to, st
     struct query *q = query_open(u->store, "SELECT tokens_per_step FROM steps WHERE run = ?");
     query_put_int(q, run);
     to->tokens_per_step = query_next(q) ? query_real(q, 0) : NAN;
-    return query_close(q, err) && speedup_read(u->store, run, NULL, false, &to->speedup, err);
+    return query_close(q, err) && speedup_read(u->store, run, &to->speedup, err);
 }
 
 // The probes' prompts and those of the confirmation are different ones, and all say something of the setting.

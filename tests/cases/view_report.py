@@ -17,6 +17,10 @@ def speedup(prompts, steady=False):
     return interval("ratios", *columns(prompts, *keys)) if prompts else NONE
 
 
+def lengths(sums):
+    return interval("ratio", *columns(sums, "step_tokens", "steps")) if sums else NONE
+
+
 def times(i, factor):
     return [None if x is None else x * factor for x in i]
 
@@ -33,7 +37,7 @@ def of_run(r, v, by_prompt):
     return dict(
         acceptance_rate=NONE if none else over("rate", "accepted_tokens", "drafted_tokens"),
         expected_rate=NONE if none else over("rate", "expected_tokens", "expected_drafted"),
-        tokens_per_step=over("ratio", "step_tokens", "steps"), ttft_ns=over("ratio", "ttft_ns", "first_tokens"),
+        tokens_per_step=lengths(sums), ttft_ns=over("ratio", "ttft_ns", "first_tokens"),
         tokens_per_s=times(over("ratio", "new_tokens", "decode_ns"), 1e9),
         steady_tokens_per_s=times(over("ratio", "speed_tokens", "speed_ns"), 1e9) if batch else NONE,
         speedup=speedup(by_prompt), steady_speedup=speedup(by_prompt, True) if batch else NONE,
@@ -91,7 +95,8 @@ def comparisons(v, prompts):
             by_rank = {a["rank"]: a["rate"] for a in mine_of["by_rank"] if a["depth"] == 1}
             c["runs"].append(dict(
                 run=r["id"], statistics=of_run(r, v, by_prompt),
-                by_category=[speedup([p for p in by_prompt if p["category"] == k], r["batch"] > 1) for k in names],
+                by_category=[[speedup([p for p in by_prompt if p["category"] == k], r["batch"] > 1),
+                              lengths([x for x in mine_of["sums"] if x["category"] == k])] for k in names],
                 compared=len(texts_of), equal=sum(x["equal"] for x in texts_of),
                 first=[different[0][1]["prompt_id"], different[0][1]["turn"], different[0][1]["first_difference"]] if different else None,
                 rate=at_depths(v, r, "drafts"), conditional=at_depths(v, r, "tried"),

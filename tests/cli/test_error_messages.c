@@ -98,6 +98,12 @@ static void usage_errors_are_one_sentence_and_status_2(void **state)
         { "prune %s --keep 0-7 --out x", "layers 0 to 2" },
         { "prune %s --keep two --out x", "two" },
         { "list %s", "unexpected argument" },
+        { "report --markdown --csv", "--markdown, --latex and --spec-bench exclude each other" },
+        { "report --by-category", "--by-category goes with --markdown or --latex" },
+        { "report --latex --against 2", "--against goes with --csv and --jsonl" },
+        { "report --top -1", "--top: expected an integer from 0 to 1000000, found \"-1\"" },
+        { "report --top 3 --jsonl", "--top is of tables" },
+        { "report --details --latex", "--details is of the terminal's tables" },
     };
     for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
         char *words = words_with(mistakes[i].words, models.gguf);

@@ -253,3 +253,19 @@ void sample_facts_hold(struct store *s, const char *sql)
     if (sample_facts_query(s, sql) != 1)
         fail_msg("expected 1: %s", sql);
 }
+
+void sample_facts_put_cases(struct store *s)
+{
+    char *path = xformat("%s/views_facts.sql", CASES), *line = NULL;
+    size_t capacity = 0;
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    sample_facts_query(s, "PRAGMA synchronous = OFF"); // faster; nothing here needs durability
+    sample_facts_query(s, "BEGIN");
+    while (getline(&line, &capacity, f) > 0)
+        sample_facts_query(s, line);
+    sample_facts_query(s, "COMMIT");
+    (void)fclose(f);
+    free(line);
+    free(path);
+}

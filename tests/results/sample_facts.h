@@ -38,7 +38,8 @@ void sample_facts_free(struct sample_facts *m);
 bool sample_facts_store(struct sample_facts *m, struct store *s, struct error *err);
 // The database results.db in test_directory(), with these facts (NULL: none more) put into it. Fails the test on error.
 struct store *sample_store(struct sample_facts *m);
-struct store *sample_store_small(void); // with facts of two prompts
+struct store *sample_store_small(void);       // with facts of two prompts
+void sample_facts_put_cases(struct store *s); // the rows of tests/cases/views_facts.sql
 const char *sample_store_path(void);
 char *sample_report(struct store *s, struct report_options o); // the report as a text; free() it
 // The first column of a query's first row; NAN: no row.

@@ -30,27 +30,11 @@ struct scene {
     struct json *golden;
 };
 
-static void put_facts(struct store *s)
-{
-    char *path = xformat("%s/views_facts.sql", CASES), *line = NULL;
-    size_t capacity = 0;
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    sample_facts_query(s, "PRAGMA synchronous = OFF"); // faster; nothing here needs durability
-    sample_facts_query(s, "BEGIN");
-    while (getline(&line, &capacity, f) > 0)
-        sample_facts_query(s, line);
-    sample_facts_query(s, "COMMIT");
-    (void)fclose(f);
-    free(line);
-    free(path);
-}
-
 static int set_up(void **state)
 {
     struct scene *c = xcalloc(1, sizeof(*c));
     c->s = sample_store(NULL);
-    put_facts(c->s);
+    sample_facts_put_cases(c->s);
     c->golden = golden_json("views.json");
     *state = c;
     return 0;
@@ -228,10 +212,13 @@ static void expect_run(struct store *s, const struct comparison *c, const struct
     for (int i = 0; i < STATISTICS; i++)
         expect_interval(statistics[i].name, *(const struct interval *)((const char *)t + statistics[i].at),
                         json_get(json_get(expected, "statistics"), statistics[i].name));
+    struct interval alone;
+    assert_true(speedup_read(s, t->run, &alone, &err));
+    expect_interval("speedup", alone, json_get(json_get(expected, "statistics"), "speedup"));
     for (int i = 0; i < c->n_categories; i++) {
-        struct interval of;
-        assert_true(speedup_read(s, t->run, c->category[i], c->batch > 1, &of, &err));
-        expect_interval(c->category[i], of, json_at(json_get(expected, "by_category"), (size_t)i));
+        const struct json *of = json_at(json_get(expected, "by_category"), (size_t)i);
+        expect_interval(c->category[i], t->by_category[i].speedup, json_at(of, 0));
+        expect_interval(c->category[i], t->by_category[i].tokens_per_step, json_at(of, 1));
     }
     assert_int_equal(t->compared, json_int(json_get(expected, "compared")));
     assert_int_equal(t->equal, json_int(json_get(expected, "equal")));
@@ -529,7 +516,7 @@ static struct store *facts_in(const char *name, int64_t number)
     char *file = xformat("%s-%d.db", name, (int)number), *path = test_path(file);
     struct store *s = store_open(path, &err);
     assert_ok(s != NULL, err);
-    put_facts(s);
+    sample_facts_put_cases(s);
     free(file);
     free(path);
     return s;

@@ -1,0 +1,95 @@
+// tables.h - what the tables of a report share: words and figures, descriptions of a comparison and its cells, and sheets, the tables of a
+// comparison as text in cells, which report_markdown.c and report_latex.c lay out.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "core/memory.h"
+#include "statistics/intervals.h"
+
+struct comparison;
+struct comparisons;
+struct error;
+struct store;
+struct tally;
+
+// With fewer prompts the interval of a category is too wide to be of use.
+enum { MIN_INTERVAL_PROMPTS = 3 };
+
+// ---- words and figures (report_text.c)
+
+enum { FIGURE = 32 };
+const char *report_figure(char to[FIGURE], double x);       // three digits or more, at most seven characters; NAN: "-"
+const char *report_short_figure(char to[FIGURE], double x); // at most four characters
+char *report_value(struct interval x, double factor);       // "48.0 [39.2, 57.0]": at most five characters a number
+void report_put_percent(struct text *out, int width, double share);
+void report_put_rate(struct text *out, int width, double rate); // .62; positive but below half of the last digit: +0
+void report_put_line(struct text *out, const struct comparison *c, int i, int width,
+                     const char *words);                         // a sentence about a run
+size_t report_bytes_of(const char *s, size_t n, int characters); // of the first `characters` characters of UTF-8 text
+int report_characters_of(const char *s, size_t n);
+
+// ---- descriptions (report_cells.c); free() the strings
+
+char *report_title(const struct comparisons *all, int which); // "demo", or "demo (1 of 2)"
+char *report_target(const struct comparison *c);              // "smollm2 (weights q4_1, activations int8)"
+char *report_prompts(const struct comparison *c);             // "12 of prompts.jsonl, up to 2 turns: code 7, chat 5"
+char *report_decoding(const struct comparison *c);            // "batch 1, seed 1, 1 repeat"
+// The values of a field of struct tally over all cells; numbered: if they differ, each with the numbers of its cells.
+char *report_values(const struct comparison *c, size_t field, bool numbered);
+char *report_equal(const struct comparison *c,
+                   const struct tally *t); // "14/14"; "sampled": other samples; "-": no pairs
+
+// The cells of a comparison named by what differs: options that all cells of a kind of drafter share, and a rule that all cells share, are
+// in `common` instead, as in "rejection; eagle3(quantize=q8_0)".
+struct cell_names {
+    int n;
+    char **name; // (n)
+    char *common;
+};
+void cell_names_make(const struct comparison *c, struct cell_names *to);
+void cell_names_free(struct cell_names *names);
+
+// Indices of the cells: none, then lossless ones, then lossy ones, each by speedup, the largest first.
+int *report_order(const struct comparison *c); // (n) free() it
+// How many of report_order's to show: those of none and `top` more; top 0: all. *lossy: how many others are lossy.
+int report_shown(const struct comparison *c, const int *order, int top, int *lossy);
+char *report_left_out(const struct comparison *c, const int *order, int shown, int lossy); // a sentence; "": none are
+
+// ---- acceptance (report_acceptance.c)
+
+void report_put_acceptance(struct text *out, const struct comparison *c);
+void report_put_expected(struct text *out, const struct comparison *c,
+                         int width); // accepted tokens and E[accepted | draft]
+// Acceptance of the same drafts under other rules, where that was recorded.
+bool report_put_by_rule(struct store *s, struct text *out, const struct comparison *c, int width, struct error *err);
+// Who drafted, where the drafter is one of drafters.
+bool report_put_by_source(struct store *s, struct text *out, const struct comparison *c, int width, struct error *err);
+
+// ---- sheets (sheet.c)
+
+struct sheet_column {
+    char *group, *head; // group: a heading over neighbours with the same one; "": none
+};
+
+struct sheet_cell {
+    char *text;
+    bool best; // of the lossless cells in its column
+};
+
+struct sheet {
+    char *title;
+    char *definition; // of the numbers, the same for every sheet of a form
+    char *facts;      // what was run: prompts, rule, sampling, machine, ..
+    int columns, rows;
+    struct sheet_column *column; // (columns) beside the first, of names
+    char **name;                 // (rows)
+    bool *lossy;                 // (rows)
+    struct sheet_cell *cell;     // (rows, columns)
+};
+
+// A row for each cell: tokens/s, speedup, tokens per step, acceptance, equal texts, prompts. top: as in report_shown.
+void sheet_of_cells(const struct comparisons *all, int which, int top, struct sheet *to);
+// The table of papers: speedup and tokens per step in each category and over all prompts.
+void sheet_by_category(const struct comparisons *all, int which, int top, struct sheet *to);
+void sheet_free(struct sheet *s);
