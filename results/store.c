@@ -1,7 +1,8 @@
 // store.c - opens the database file and runs queries. The only file that includes sqlite3.h.
 //
-// schema*.sql make the tables of a new database; a database of another schema version is refused. views.sql makes the
-// views, and makes them again whenever it has changed: a definition may improve while the facts stay.
+// schema*.sql make the tables of a new database; a database of another schema version is refused. views*.sql make the views,
+// in the order of the array `views`, and make all of them again whenever one has changed: a definition may improve while the
+// facts stay.
 #include "results/store.h"
 
 #include <assert.h>
@@ -19,7 +20,10 @@
 #include "core/memory.h"
 #include "results/query.h"
 
-extern const char schema_sql[], schema_bench_sql[], schema_exact_sql[], views_sql[];
+extern const char schema_sql[], schema_bench_sql[], schema_exact_sql[], views_sql[], views_exports_sql[];
+
+static const char *const views[] = { views_sql, views_exports_sql };
+enum { VIEW_FILES = sizeof(views) / sizeof(views[0]) };
 
 // SCHEMA_VERSION: raise it with every change of a table. APPLICATION_ID: "SPCL".
 enum { SCHEMA_VERSION = 12, APPLICATION_ID = 0x5350434C, BUSY_TIMEOUT_S = 5, MAX_CACHED = 48 };
@@ -153,18 +157,22 @@ static bool check_version_once_open(struct store *s, bool *empty, struct error *
            check_version(s, empty, err);
 }
 
-// Whether the database has every view of views.sql in this text.
+// Whether the database has every view of views*.sql in this text.
 static bool has_current_views(struct store *s)
 {
-    int64_t expected = 0, found = 0;
-    struct error ignored;
-    for (const char *at = views_sql; (at = strstr(at, "\nCREATE VIEW ")) != NULL; at++)
-        expected++;
-    struct query *q = query_open(s, "SELECT count(*) FROM sqlite_master WHERE type = 'view' AND instr(?1, sql) > 0");
-    query_put_text(q, views_sql);
-    if (query_next(q))
-        found = query_int(q, 0);
-    return query_close(q, &ignored) && found == expected;
+    bool all = true;
+    for (int i = 0; all && i < VIEW_FILES; i++) {
+        int64_t expected = 0, found = 0;
+        struct error ignored;
+        for (const char *at = views[i]; (at = strstr(at, "\nCREATE VIEW ")) != NULL; at++)
+            expected++;
+        struct query *q = query_open(s, "SELECT count(*) FROM sqlite_master WHERE type = 'view' AND instr(?1, sql) > 0");
+        query_put_text(q, views[i]);
+        if (query_next(q))
+            found = query_int(q, 0);
+        all = query_close(q, &ignored) && found == expected;
+    }
+    return all;
 }
 
 // Creates tables, if there are none, and views.
@@ -176,7 +184,9 @@ static bool create_schema(struct store *s, struct error *err)
               check_version(s, &empty, err); // again: a concurrent process may have done it
     if (ok && empty)
         ok = execute(s, schema_sql, err) && execute(s, schema_bench_sql, err) && execute(s, schema_exact_sql, err);
-    ok = ok && execute(s, views_sql, err) && execute(s, mark, err) && execute(s, "COMMIT", err);
+    for (int i = 0; ok && i < VIEW_FILES; i++)
+        ok = execute(s, views[i], err);
+    ok = ok && execute(s, mark, err) && execute(s, "COMMIT", err);
     free(mark);
     return ok;
 }
