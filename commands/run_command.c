@@ -98,7 +98,7 @@ int command_run(int argc, char **argv)
 
 // ---- report
 
-static int report(const struct usage *u, const char *db, const struct report_options *o)
+static int report(const struct usage *u, const char *db, const struct report_options *o, const char *golden)
 {
     struct error err;
     if (!exists(db))
@@ -106,15 +106,21 @@ static int report(const struct usage *u, const char *db, const struct report_opt
     struct store *s = store_open(db, &err);
     if (s == NULL)
         return command_fail(u, &err);
-    bool ok = report_write(s, o, stdout, &err);
+    bool within = true,
+         ok = golden != NULL ? report_golden(s, o, golden, stdout, &within, &err) : report_write(s, o, stdout, &err);
     store_close(s);
-    return ok ? command_done(u) : command_fail(u, &err);
+    if (!ok)
+        return command_fail(u, &err);
+    const int status = command_done(u);
+    return status != 0 || within ? status : 1;
 }
 
 int command_report(int argc, char **argv)
 {
     const char *db = "results.db";
     bool csv = false, jsonl = false;
+    int export = -1;
+    const char *golden = NULL;
     struct report_options o = { .format = REPORT_TABLE };
     const struct flag flags[] = {
         { "db", FLAG_TEXT, &db, "FILE", "database; default: results.db", 0, 0 },
@@ -125,34 +131,44 @@ int command_report(int argc, char **argv)
           0, 0 },
         { "csv", FLAG_ON, &csv, NULL, "CSV: one row a run, with all numbers", 0, 0 },
         { "jsonl", FLAG_ON, &jsonl, NULL, "JSON Lines: one object a run", 0, 0 },
-        { "spec-bench", FLAG_TEXT, &o.directory, "FOLDER",
-          "write answers in Spec-Bench's format into this folder,\none file a run", 0, 0 },
+        { "export", FLAG_CHOICE, &export, "spec-bench|vllm|sglang|nvidia|golden",
+          "write files in this project's form into FOLDER, one or two\na run; golden: one of acceptance lengths, for --golden",
+          0, 0 },
+        { "golden", FLAG_TEXT, &golden, "FILE",
+          "compare acceptance lengths with those in the file; exit\nstatus 1 if one is outside its tolerance", 0, 0 },
         { 0 },
     };
     const struct usage u = {
         .name = "report",
-        .operands = "",
+        .operands = "[FOLDER]",
         .about = "Reports the results in a database: for each cell tokens/s, speedup over the baseline `none`\n"
                  "in the same paired runs, tokens per step, acceptance rate by position, time to first token,\n"
                  "shares of time, and whether the texts equal those of `none`. Intervals are 95 %, with prompts\n"
                  "as the sample.\n",
         .flags = flags,
         .examples = "  speclab report --db demo.db\n  speclab report --db demo.db --against 2\n"
-                    "  speclab report --db demo.db --experiment demo --csv > demo.csv\n",
+                    "  speclab report --db demo.db --experiment demo --csv > demo.csv\n"
+                    "  speclab report --db demo.db --export vllm results\n",
+        .max_operands = 1,
     };
     char **operand;
-    int status = usage_read(&u, argc, argv, &operand, NULL);
+    int n, status = usage_read(&u, argc, argv, &operand, &n);
     if (status != USAGE_OK)
         return status;
-    if (csv + jsonl + (o.directory != NULL) > 1)
-        return usage_fail(&u, "--csv, --jsonl and --spec-bench exclude each other");
-    if (o.against != NULL && o.directory != NULL)
-        return usage_fail(&u, "--against and --spec-bench exclude each other");
+    if (csv + jsonl + (export >= 0) + (golden != NULL) > 1)
+        return usage_fail(&u, "--csv, --jsonl, --export and --golden exclude each other");
+    if (o.against != NULL && (export >= 0 || golden != NULL))
+        return usage_fail(&u, "--against and %s exclude each other", golden != NULL ? "--golden" : "--export");
+    if (export >= 0 && n == 0)
+        return usage_fail(&u, "--export: expected a folder for the files, found none");
+    if (export < 0 && n > 0)
+        return usage_fail(&u, "%s: a folder is for --export only", operand[0]);
     if (csv)
         o.format = REPORT_CSV;
     else if (jsonl)
         o.format = REPORT_JSONL;
-    else if (o.directory != NULL)
-        o.format = REPORT_SPEC_BENCH;
-    return report(&u, db, &o);
+    else if (export >= 0)
+        o.format = REPORT_SPEC_BENCH + (enum report_format) export;
+    o.directory = export >= 0 ? operand[0] : NULL;
+    return report(&u, db, &o, golden);
 }

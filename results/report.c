@@ -37,10 +37,10 @@ static bool written(struct store *s, const struct comparisons *all, const struct
         return report_csv(s, all, out, err);
     case REPORT_JSONL:
         return report_jsonl(s, all, out, err);
-    case REPORT_SPEC_BENCH:
-        return report_spec_bench(s, all, o->directory, out, err);
-    default:
+    case REPORT_TABLE:
         return tables(s, all, o->width != 0 ? o->width : 80, out, err);
+    default:
+        return report_files(s, all, o, out, err);
     }
 }
 

@@ -166,7 +166,8 @@ static bool has_current_views(struct store *s)
         struct error ignored;
         for (const char *at = views[i]; (at = strstr(at, "\nCREATE VIEW ")) != NULL; at++)
             expected++;
-        struct query *q = query_open(s, "SELECT count(*) FROM sqlite_master WHERE type = 'view' AND instr(?1, sql) > 0");
+        struct query *q =
+            query_open(s, "SELECT count(*) FROM sqlite_master WHERE type = 'view' AND instr(?1, sql) > 0");
         query_put_text(q, views[i]);
         if (query_next(q))
             found = query_int(q, 0);
