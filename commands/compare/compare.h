@@ -76,6 +76,8 @@ bool field_number(const struct compared_objects *from, int i, const struct json 
                   struct error *err);
 bool field_needed(const struct compared_objects *from, int i, const struct json *o, const char *key, double *to,
                   struct error *err);
+bool field_count(const struct compared_objects *from, int i, const struct json *o, const char *key, int64_t *to,
+                 struct error *err); // 0: none
 bool field_positions(const struct compared_objects *from, int i, const struct json *list, const char *key,
                      struct compared *to, struct error *err);
 char *field_text(const struct json *o, const char *key); // NULL: no text; the caller's

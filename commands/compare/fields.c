@@ -51,6 +51,19 @@ bool field_needed(const struct compared_objects *from, int i, const struct json 
            (!isnan(*to) || field_fail(from, i, err, "%s: expected a number of at least 0, found none", key));
 }
 
+bool field_count(const struct compared_objects *from, int i, const struct json *o, const char *key, int64_t *to,
+                 struct error *err)
+{
+    double x;
+    *to = 0;
+    if (!field_number(from, i, o, key, &x, err))
+        return false;
+    if (x > 1e15)
+        return field_fail(from, i, err, "%s: expected a count up to 10^15, found %g", key, x);
+    *to = isnan(x) ? 0 : (int64_t)x;
+    return true;
+}
+
 bool field_positions(const struct compared_objects *from, int i, const struct json *list, const char *key,
                      struct compared *to, struct error *err)
 {

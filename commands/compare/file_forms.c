@@ -1,4 +1,5 @@
 // file_forms.c - finds out whose results a file has: a database, or JSON, JSON Lines or CSV whose objects one reader knows by their keys.
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -157,16 +158,30 @@ static bool read_text(struct compared_rows *to, const char *path, const struct t
     return ok;
 }
 
+enum kind { TEXT_FILE, DATABASE, BINARY_FILE };
+
+// By its first bytes: a database or a model may be larger than memory. What cannot be read is left to its reader's message.
+static enum kind kind_of(const char *path)
+{
+    char head[512];
+    FILE *f = fopen(path, "rb");
+    const size_t n = f != NULL ? fread(head, 1, sizeof(head), f) : 0;
+    if (f != NULL)
+        (void)fclose(f);
+    if (n >= 16 && memcmp(head, "SQLite format 3", 16) == 0)
+        return DATABASE;
+    return memchr(head, '\0', n) != NULL ? BINARY_FILE : TEXT_FILE;
+}
+
 bool compared_read(struct compared_rows *to, const char *path, struct error *err)
 {
+    const enum kind kind = kind_of(path);
+    if (kind == DATABASE)
+        return compared_read_database(to, path, err);
+    if (kind == BINARY_FILE)
+        return fail(err, "%s: a binary file; " EXPECTED, path);
     struct text text = { 0 };
-    bool ok = read_all(path, &text, err);
-    if (ok && text.n >= 16 && memcmp(text.s, "SQLite format 3", 16) == 0)
-        ok = compared_read_database(to, path, err);
-    else if (ok && memchr(text.s, '\0', text.n) != NULL)
-        ok = fail(err, "%s: a binary file; " EXPECTED, path);
-    else if (ok)
-        ok = read_text(to, path, &text, err);
+    bool ok = read_all(path, &text, err) && read_text(to, path, &text, err);
     free(text.s);
     return ok;
 }

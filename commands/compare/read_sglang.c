@@ -13,12 +13,12 @@ static bool is_line(const struct json *o)
     return json_get(o, "output_throughput") != NULL && json_get(o, "accept_length") != NULL;
 }
 
-static char *prompts_of(const struct json *o, double requests, double tokens)
+static char *prompts_of(const struct json *o, int64_t requests, int64_t tokens)
 {
     char *name = field_text(o, "dataset_name");
-    char *all = name == NULL || isnan(requests) || isnan(tokens)
+    char *all = name == NULL || requests == 0 || tokens == 0
                     ? NULL
-                    : xformat("%s, %.0f requests, %.0f prompt tokens", name, requests, tokens);
+                    : xformat("%s, %lld requests, %lld prompt tokens", name, (long long)requests, (long long)tokens);
     free(name);
     return all;
 }
@@ -30,15 +30,15 @@ static bool read_lines(const struct compared_objects *from, struct compared_rows
         const bool ours = json_is_object(json_get(o, "speclab"));
         struct compared *row =
             compared_add(to, from->path, from->line[i], ours ? "speclab, SGLang's form" : "sglang bench_serving");
-        double requests, tokens, batch;
+        int64_t tokens;
         if (!field_needed(from, i, o, "output_throughput", &row->tokens_per_s, err) ||
             !field_number(from, i, o, "accept_length", &row->length, err) ||
             !field_number(from, i, o, "mean_ttft_ms", &row->ttft_ms, err) ||
             !field_number(from, i, o, "mean_tpot_ms", &row->tpot_ms, err) ||
             !field_number(from, i, o, "mean_e2e_latency_ms", &row->latency_ms, err) ||
-            !field_number(from, i, o, "completed", &requests, err) ||
-            !field_number(from, i, o, "total_input_tokens", &tokens, err) ||
-            !field_number(from, i, o, "max_concurrency", &batch, err))
+            !field_count(from, i, o, "completed", &row->requests, err) ||
+            !field_count(from, i, o, "total_input_tokens", &tokens, err) ||
+            !field_count(from, i, o, "max_concurrency", &row->batch, err))
             return false;
         row->speed_is = "output tokens / duration of the benchmark";
         row->length_is = isnan(row->length) ? NULL : "tokens / steps";
@@ -47,9 +47,7 @@ static bool read_lines(const struct compared_objects *from, struct compared_rows
         if (row->method == NULL)
             row->method = field_text(server, "speculative_algorithm");
         row->baseline = isnan(row->length);
-        row->requests = isnan(requests) ? 0 : (int64_t)requests;
-        row->batch = isnan(batch) ? 0 : (int64_t)batch;
-        row->prompts = prompts_of(o, requests, tokens);
+        row->prompts = prompts_of(o, row->requests, tokens);
         row->prompts_counted = true;
         field_facts(o, row);
     }

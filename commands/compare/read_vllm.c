@@ -14,9 +14,11 @@ static bool is_serve(const struct json *o)
     return json_get(o, "output_throughput") != NULL && json_get(o, "total_token_throughput") != NULL;
 }
 
-static char *counted(double requests, double tokens)
+static char *counted(int64_t requests, int64_t tokens)
 {
-    return isnan(requests) || isnan(tokens) ? NULL : xformat("%.0f requests, %.0f prompt tokens", requests, tokens);
+    return requests == 0 || tokens == 0
+               ? NULL
+               : xformat("%lld requests, %lld prompt tokens", (long long)requests, (long long)tokens);
 }
 
 static bool read_acceptance(const struct compared_objects *from, int i, struct compared *row, struct error *err)
@@ -51,22 +53,20 @@ static bool read_serve(const struct compared_objects *from, struct compared_rows
         const bool ours = json_is_object(json_get(o, "speclab"));
         struct compared *row =
             compared_add(to, from->path, from->line[i], ours ? "speclab, vLLM's form" : "vllm bench serve");
-        double requests, tokens, batch;
+        int64_t tokens;
         if (!field_needed(from, i, o, "output_throughput", &row->tokens_per_s, err) ||
             !field_number(from, i, o, "mean_ttft_ms", &row->ttft_ms, err) ||
             !field_number(from, i, o, "mean_tpot_ms", &row->tpot_ms, err) ||
             !field_number(from, i, o, "mean_e2el_ms", &row->latency_ms, err) ||
-            !field_number(from, i, o, "completed", &requests, err) ||
-            !field_number(from, i, o, "total_input_tokens", &tokens, err) ||
-            !field_number(from, i, o, "max_concurrency", &batch, err) || !read_acceptance(from, i, row, err))
+            !field_count(from, i, o, "completed", &row->requests, err) ||
+            !field_count(from, i, o, "total_input_tokens", &tokens, err) ||
+            !field_count(from, i, o, "max_concurrency", &row->batch, err) || !read_acceptance(from, i, row, err))
             return false;
         row->speed_is = "output tokens / duration of the benchmark";
         row->model = field_text(o, "model_id");
         row->method = label_of(o);
         row->machine = field_text(o, "machine");
-        row->requests = isnan(requests) ? 0 : (int64_t)requests;
-        row->batch = isnan(batch) ? 0 : (int64_t)batch;
-        row->prompts = counted(requests, tokens);
+        row->prompts = counted(row->requests, tokens);
         row->prompts_counted = true;
         field_facts(o, row);
     }
@@ -103,12 +103,10 @@ static bool read_throughput(const struct compared_objects *from, struct compared
     for (int i = 0; i < from->n; i++) {
         const struct json *o = from->object[i];
         struct compared *row = compared_add(to, from->path, from->line[i], "vllm bench throughput");
-        double requests;
         if (!field_needed(from, i, o, "tokens_per_second", &row->tokens_per_s, err) ||
-            !field_number(from, i, o, "num_requests", &requests, err))
+            !field_count(from, i, o, "num_requests", &row->requests, err))
             return false;
         row->speed_is = "prompt and output tokens / time";
-        row->requests = isnan(requests) ? 0 : (int64_t)requests;
     }
     return true;
 }

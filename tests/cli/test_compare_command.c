@@ -195,8 +195,11 @@ static void wrong_files_are_named_with_line_and_key(void **state)
     static const struct {
         const char *text, *with;
     } wrong[] = {
+        { "{\"timings\": 1}\n", ": an object with other keys" },
         { "", ": not JSON; expected results of vllm bench serve" },
         { "tokens per second: 12\n", ": not JSON; expected results of" },
+        { "{\"output_throughput\": 1, \"total_token_throughput\": 2, \"max_concurrency\": 1e30}",
+          ": max_concurrency: expected a count up to 10^15, found 1e+30" },
         { "[]", ": no results; expected results of" },
         { "[1]", ": not an object; expected results of" },
         { "{\"speed\": 3}", ": an object with other keys; expected results of" },
