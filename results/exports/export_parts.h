@@ -2,6 +2,7 @@
 #pragma once
 #include <stdbool.h>
 #include "core/memory.h"
+#include "results/report.h"
 
 struct comparison;
 struct error;
@@ -31,6 +32,10 @@ bool export_nvidia_profile(const struct exported *e, struct text *to,
 
 // Appends the run's entry in a file of golden acceptance lengths, after a comma unless `to` is empty; nothing, if it has no drafts.
 bool export_golden(const struct exported *e, struct text *to, struct error *err);
+
+// Between these two the views of a form are tables, computed once (exports.c).
+bool exports_begin(struct store *s, enum report_format format, struct error *err);
+bool exports_end(struct store *s, enum report_format format, struct error *err);
 
 // ---- shared by them
 

@@ -86,6 +86,45 @@ void export_sample(struct text *to, const struct exported *e, const char *name, 
     text_printf(to, "%s{%smodel_name=\"%s\"} %.17g\n", name, labels, e->name, value);
 }
 
+// ---- views, once
+
+// The views that the forms read. One is computed over all runs, whichever is asked for.
+static const struct {
+    enum report_format format;
+    const char *view;
+} views[] = {
+    { REPORT_VLLM, "vllm_bench" },         { REPORT_VLLM, "vllm_metrics" },     { REPORT_VLLM, "vllm_positions" },
+    { REPORT_SGLANG, "vllm_bench" },       { REPORT_SGLANG, "sglang_metrics" }, { REPORT_NVIDIA, "nvidia_profile" },
+    { REPORT_NVIDIA, "nvidia_positions" }, { REPORT_NVIDIA, "nvidia_lengths" }, { REPORT_NVIDIA, "nvidia_categories" },
+    { REPORT_GOLDEN, "vllm_metrics" },     { REPORT_GOLDEN, "vllm_positions" },
+};
+enum { VIEWS = sizeof(views) / sizeof(views[0]) };
+
+static bool each_view(struct store *s, enum report_format format, const char *statement, struct error *err)
+{
+    for (int i = 0; i < VIEWS; i++) {
+        if (views[i].format != format)
+            continue;
+        char *sql = xformat(statement, views[i].view);
+        const bool ok = query_perform(query_open(s, sql), err);
+        free(sql);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+// SQLite looks for a name in temp before main, so that the queries of the forms find the tables.
+bool exports_begin(struct store *s, enum report_format format, struct error *err)
+{
+    return each_view(s, format, "CREATE TEMP TABLE %1$s AS SELECT * FROM main.%1$s", err);
+}
+
+bool exports_end(struct store *s, enum report_format format, struct error *err)
+{
+    return each_view(s, format, "DROP TABLE IF EXISTS temp.%s", err);
+}
+
 // ---- files
 
 static const struct {
@@ -102,9 +141,10 @@ static const struct {
 };
 enum { FORMS = sizeof(forms) / sizeof(forms[0]) };
 
+// At most 120 characters, with the number of the run in it, whatever the names are.
 static char *name_of(const struct comparison *c, const struct tally *t)
 {
-    char *s = xformat("%s-run%lld-%s-%s", c->experiment, (long long)t->run, t->drafter, t->rule);
+    char *s = xformat("%.60s-run%lld-%s-%s", c->experiment, (long long)t->run, t->drafter, t->rule);
     size_t n = 0;
     for (const char *at = s; *at != '\0' && n < 120; at++) {
         bool plain = isalnum((unsigned char)*at) || strchr("._-", *at) != NULL;
@@ -175,9 +215,10 @@ bool report_files(struct store *s, const struct comparisons *c, const struct rep
     if (mkdir(o->directory, 0777) != 0 && errno != EEXIST)
         return fail(err, "%s: could not be created: %s", o->directory, strerror(errno));
     struct text golden = { 0 };
-    bool ok = true;
+    struct error ignored;
+    bool ok = exports_begin(s, o->format, err);
     text_puts(&golden, "");
-    for (int i = 0; i < c->n; i++)
+    for (int i = 0; ok && i < c->n; i++)
         for (int k = 0; ok && k < c->comparison[i].n; k++) {
             const struct tally *run = &c->comparison[i].run[k];
             char *name = name_of(&c->comparison[i], run);
@@ -187,5 +228,5 @@ bool report_files(struct store *s, const struct comparisons *c, const struct rep
         }
     ok = ok && (o->format != REPORT_GOLDEN || put_golden(o, &golden, out, err));
     free(golden.s);
-    return ok;
+    return exports_end(s, o->format, ok ? err : &ignored) && ok;
 }

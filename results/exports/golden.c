@@ -225,7 +225,9 @@ bool report_golden(struct store *s, const struct report_options *o, const char *
              path);
     ok = ok && comparisons_read(s, o->experiment, &all, err);
     if (ok) {
-        ok = check_all(s, &all, list, path, &text, within, err);
+        struct error ignored;
+        ok = exports_begin(s, REPORT_GOLDEN, err) && check_all(s, &all, list, path, &text, within, err);
+        ok = exports_end(s, REPORT_GOLDEN, ok ? err : &ignored) && ok;
         comparisons_free(&all);
     }
     if (ok && (fwrite(text.s, 1, text.n, out) != text.n || fflush(out) != 0))
