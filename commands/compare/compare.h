@@ -91,5 +91,6 @@ void compared_table(const struct compared_rows *rows, int baseline, int width, s
 void compared_markdown(const struct compared_rows *rows, int baseline, struct text *out);
 void compared_csv(const struct compared_rows *rows, struct text *out);
 void compared_jsonl(const struct compared_rows *rows, struct text *out);
-void compared_notes(const struct compared_rows *rows, int baseline, void (*put)(struct text *out, const char *sentence),
-                    struct text *out);
+// What the numbers mean and why rows cannot be compared, as sentences of this width; 0: as items of a Markdown list (notes.c).
+void compared_notes(const struct compared_rows *rows, int baseline, int width, struct text *out);
+void compared_sentence(struct text *out, int width, const char *s);

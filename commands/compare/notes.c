@@ -56,16 +56,15 @@ static void put_rows(struct text *out, words *of, const struct compared_rows *ro
 }
 
 // "WHAT: 1 to 3: words; 4: other words"; nothing, if no row has words.
-static void put(const struct compared_rows *rows, const char *what, words *of,
-                void (*sentence)(struct text *out, const char *s), struct text *out)
+static void put(const struct compared_rows *rows, const char *what, words *of, int width, struct text *out)
 {
     struct text line = { 0 };
     text_printf(&line, "%s: ", what);
     const size_t begin = line.n;
     for (int i = 0; i < rows->n; i++) {
         bool before = false;
-        for (int k = 0; k < i; k++)
-            before = before || same(of, rows, k, i);
+        for (int k = 0; k < i && !before; k++)
+            before = same(of, rows, k, i);
         if (of(&rows->row[i]) == NULL || before)
             continue;
         text_puts(&line, line.n > begin ? "; " : "");
@@ -74,44 +73,45 @@ static void put(const struct compared_rows *rows, const char *what, words *of,
     }
     if (line.n > begin) {
         text_puts(&line, ".");
-        sentence(out, line.s);
+        compared_sentence(out, width, line.s);
     }
     free(line.s);
 }
 
 // The rows that have nothing but the latency of whole requests.
-static void put_latencies(const struct compared_rows *rows, void (*sentence)(struct text *out, const char *s),
-                          struct text *out)
+static void put_latencies(const struct compared_rows *rows, int width, struct text *out)
 {
     for (int i = 0; i < rows->n; i++)
         if (rows->row[i].speed_is == NULL && !isnan(rows->row[i].latency_ms)) {
             char *s = xformat("Row %d states the mean latency of a batch of requests only: %.1f ms.", i + 1,
                               rows->row[i].latency_ms);
-            sentence(out, s);
+            compared_sentence(out, width, s);
             free(s);
         }
 }
 
-void compared_notes(const struct compared_rows *rows, int baseline, void (*sentence)(struct text *out, const char *s),
-                    struct text *out)
+void compared_notes(const struct compared_rows *rows, int baseline, int width, struct text *out)
 {
     bool lossy = false, paired = false;
-    put_latencies(rows, sentence, out);
-    put(rows, "tokens/s, by row", speed_words, sentence, out);
-    put(rows, "length, by row", length_words, sentence, out);
-    put(rows, "accepted by position, by row", position_words, sentence, out);
+    put_latencies(rows, width, out);
+    put(rows, "tokens/s, by row", speed_words, width, out);
+    put(rows, "length, by row", length_words, width, out);
+    put(rows, "accepted by position, by row", position_words, width, out);
     for (int i = 0; i < rows->n; i++) {
         lossy = lossy || rows->row[i].lossy || rows->row[i].inflated;
         paired = paired || rows->row[i].paired;
     }
     if (lossy)
-        sentence(out, "*: the rule changes the output distribution (LOSSY), or the target was made slower on purpose.");
+        compared_sentence(
+            out, width,
+            "*: the rule changes the output distribution (LOSSY), or the target was made slower on purpose.");
     if (baseline < 0)
         return;
     if (paired)
-        sentence(out,
-                 "Speedups over `none` of the same database are within paired runs, as `speclab report` has them.");
-    put(rows, "No speedup over the baseline where these differ, by row", differs_words, sentence, out);
+        compared_sentence(
+            out, width,
+            "Speedups over `none` of the same database are within paired runs, as `speclab report` has them.");
+    put(rows, "No speedup over the baseline where these differ, by row", differs_words, width, out);
     put(rows, "?: not known to be the same as the baseline's, as a file does not state it, by row", not_stated_words,
-        sentence, out);
+        width, out);
 }

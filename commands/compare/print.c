@@ -137,11 +137,12 @@ static void put_positions(struct text *out, const struct compared_rows *rows)
     }
 }
 
-static int note_width; // of put_note, which has the signature that compared_notes calls
-
-static void put_note(struct text *out, const char *sentence)
+void compared_sentence(struct text *out, int width, const char *s)
 {
-    put_words(out, 0, 0, note_width, sentence);
+    if (width > 0)
+        put_words(out, 0, 0, width, s);
+    else
+        text_printf(out, "- %s\n", s);
 }
 
 void compared_table(const struct compared_rows *rows, int baseline, int width, struct text *out)
@@ -156,8 +157,7 @@ void compared_table(const struct compared_rows *rows, int baseline, int width, s
     }
     put_positions(out, rows);
     text_puts(out, "\n");
-    note_width = width;
-    compared_notes(rows, baseline, put_note, out);
+    compared_notes(rows, baseline, width, out);
 }
 
 // ---- Markdown
@@ -176,11 +176,6 @@ static void put_number_cell(struct text *out, double x)
     put_figure(&cell, 1, x);
     put_cell(out, cell.s + strspn(cell.s, " "));
     free(cell.s);
-}
-
-static void put_item(struct text *out, const char *sentence)
-{
-    text_printf(out, "- %s\n", sentence);
 }
 
 void compared_markdown(const struct compared_rows *rows, int baseline, struct text *out)
@@ -211,5 +206,5 @@ void compared_markdown(const struct compared_rows *rows, int baseline, struct te
         free(method);
     }
     text_puts(out, "\n");
-    compared_notes(rows, baseline, put_item, out);
+    compared_notes(rows, baseline, 0, out);
 }

@@ -84,6 +84,9 @@ static void compare(struct compared *row, const struct compared *base)
         list(&row->differs, "batch");
     if (row->prompts != NULL && base->prompts != NULL && row->prompts_counted)
         list(&row->not_stated, "which prompts");
+    if (row->peers != NULL &&
+        base->peers != NULL) // `speclab report --against` compares these within pairs, where it can
+        list(&row->not_stated, "the machine's state (not in pairs)");
 }
 
 void compared_with(struct compared_rows *rows, int baseline)
