@@ -40,6 +40,29 @@ static void drop(struct compared_objects *all)
 
 // ---- JSON and JSON Lines
 
+// Python writes NaN, Infinity and -Infinity, which are no JSON (SGLang's request_rate is Infinity by default): they become null.
+static void replace_python_numbers(struct text *text)
+{
+    static const char *const number[] = { "NaN", "Infinity", "-Infinity" };
+    struct text plain = { 0 };
+    bool quoted = false;
+    if (strstr(text->s, "NaN") == NULL && strstr(text->s, "Infinity") == NULL)
+        return;
+    text_puts(&plain, "");
+    for (size_t i = 0, n; i < text->n; i += n) {
+        const char *at = text->s + i;
+        n = quoted && *at == '\\' && i + 1 < text->n ? 2 : 1; // an escaped quote ends no text
+        quoted = quoted != (n == 1 && *at == '"');
+        const char *word = NULL;
+        for (int k = 0; k < 3 && !quoted && word == NULL; k++)
+            word = strncmp(at, number[k], strlen(number[k])) == 0 ? number[k] : NULL;
+        text_add(&plain, word != NULL ? "null" : at, word != NULL ? 4 : n);
+        n = word != NULL ? strlen(word) : n;
+    }
+    free(text->s);
+    *text = plain;
+}
+
 static bool read_array(struct compared_objects *to, const struct text *text, struct error *err)
 {
     struct json *list = json_parse(text->s, text->n, to->path, err);
@@ -137,9 +160,10 @@ static bool read_form(struct compared_objects *all, struct compared_rows *to, st
     return form->read(all, to, err);
 }
 
-static bool read_text(struct compared_rows *to, const char *path, const struct text *text, struct error *err)
+static bool read_text(struct compared_rows *to, const char *path, struct text *text, struct error *err)
 {
     struct compared_objects all = { .path = path };
+    replace_python_numbers(text);
     const char *begin = text->s + strspn(text->s, " \t\r\n");
     bool ok;
     if (*begin == '[')

@@ -16,9 +16,14 @@ static bool is_line(const struct json *o)
 static char *prompts_of(const struct json *o, int64_t requests, int64_t tokens)
 {
     char *name = field_text(o, "dataset_name");
-    char *all = name == NULL || requests == 0 || tokens == 0
-                    ? NULL
-                    : xformat("%s, %lld requests, %lld prompt tokens", name, (long long)requests, (long long)tokens);
+    const struct json *rate = json_get(o, "request_rate"); // null: infinite
+    char *limit = json_is_number(rate) ? xformat(", %g requests/s", json_number(rate))
+                  : json_is_text(rate) ? xformat(", %s", json_text(rate))
+                                       : xstrdup("");
+    char *all = name == NULL || requests == 0 || tokens == 0 ? NULL
+                                                             : xformat("%s, %lld requests, %lld prompt tokens%s", name,
+                                                                       (long long)requests, (long long)tokens, limit);
+    free(limit);
     free(name);
     return all;
 }

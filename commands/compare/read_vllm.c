@@ -14,8 +14,13 @@ static bool is_serve(const struct json *o)
     return json_get(o, "output_throughput") != NULL && json_get(o, "total_token_throughput") != NULL;
 }
 
-static char *counted(int64_t requests, int64_t tokens)
+// With a rate of requests below infinity the traffic is part of what was asked.
+static char *counted(const struct json *o, int64_t requests, int64_t tokens)
 {
+    const struct json *rate = json_get(o, "request_rate");
+    if (requests != 0 && tokens != 0 && json_is_number(rate))
+        return xformat("%lld requests, %lld prompt tokens, %g requests/s", (long long)requests, (long long)tokens,
+                       json_number(rate));
     return requests == 0 || tokens == 0
                ? NULL
                : xformat("%lld requests, %lld prompt tokens", (long long)requests, (long long)tokens);
@@ -66,7 +71,7 @@ static bool read_serve(const struct compared_objects *from, struct compared_rows
         row->model = field_text(o, "model_id");
         row->method = label_of(o);
         row->machine = field_text(o, "machine");
-        row->prompts = counted(row->requests, tokens);
+        row->prompts = counted(o, row->requests, tokens);
         row->prompts_counted = true;
         field_facts(o, row);
     }

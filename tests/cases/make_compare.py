@@ -84,14 +84,14 @@ def vllm():
         duration, o = serve(rs, concurrency, failed=0, request_goodput=None)
         lines.append(dict(
             date="20261124-120000", endpoint_type="openai", backend="openai", label="eagle3", model_id="meta-llama/Llama-3.1-8B-Instruct",
-            tokenizer_id="meta-llama/Llama-3.1-8B-Instruct", num_prompts=20, machine="H100", request_rate="inf", burstiness=1.0, max_concurrency=concurrency, **o,
+            tokenizer_id="meta-llama/Llama-3.1-8B-Instruct", num_prompts=20, machine="H100", request_rate="inf" if concurrency == 1 else 2.5, burstiness=1.0, max_concurrency=concurrency, **o,
             total_token_throughput=(o["total_input_tokens"] + o["total_output_tokens"]) / duration, spec_decode_acceptance_rate=100 * a["rate"],
             spec_decode_acceptance_length=a["length"], spec_decode_num_drafts=a["drafts"], spec_decode_draft_tokens=a["drafted"],
             spec_decode_accepted_tokens=a["accepted"], spec_decode_per_position_acceptance_rates=a["by_position"]))  # fmt: skip
         expect("vllm_serve.jsonl", line=i + 1, tool="vllm bench serve", model="meta-llama/Llama-3.1-8B-Instruct", method="eagle3", machine="H100",
                batch=concurrency, tokens_per_s=o["output_throughput"], acceptance_length=a["length"], acceptance_rate=a["rate"],
                acceptance_by_position=a["by_position"], mean_ttft_ms=o["mean_ttft_ms"], mean_tpot_ms=o["mean_tpot_ms"],
-               prompts="20 requests, %d prompt tokens" % o["total_input_tokens"])  # fmt: skip
+               prompts="20 requests, %d prompt tokens%s" % (o["total_input_tokens"], "" if concurrency == 1 else ", 2.5 requests/s"))  # fmt: skip
     write("vllm_serve.jsonl", *lines)
     rs = requests(20, 0)
     duration, o = serve(rs, 1, failed=0, request_goodput=None)
@@ -120,7 +120,7 @@ def sglang():
         duration, o = serve(rs, 8)
         e2e = [r[1] + sum(t for t, _, _ in r[2]) for r in rs]
         lines.append(dict(
-            tag=None, backend="sglang", dataset_name="sharegpt", request_rate="trace", max_concurrency=8, sharegpt_output_len=None, random_input_len=1024,
+            tag=None, backend="sglang", dataset_name="sharegpt", request_rate=float("inf"), max_concurrency=8, sharegpt_output_len=None, random_input_len=1024,
             random_output_len=1024, random_range_ratio=0.0, server_info=dict(model_path="Qwen/Qwen3-8B", speculative_algorithm=algorithm), **o,
             input_throughput=o["total_input_tokens"] / duration, total_throughput=(o["total_input_tokens"] + o["total_output_tokens"]) / duration,
             mean_e2e_latency_ms=1e3 * mean(e2e), concurrency=sum(e2e) / duration, accept_length=length))  # fmt: skip

@@ -200,6 +200,8 @@ static void wrong_files_are_named_with_line_and_key(void **state)
         { "tokens per second: 12\n", ": not JSON; expected results of" },
         { "{\"output_throughput\": 1, \"total_token_throughput\": 2, \"max_concurrency\": 1e30}",
           ": max_concurrency: expected a count up to 10^15, found 1e+30" },
+        { "{\"output_throughput\": NaN, \"total_token_throughput\": \"NaN\"}",
+          ": output_throughput: expected a number of at least 0, found none" },
         { "[]", ": no results; expected results of" },
         { "[1]", ": not an object; expected results of" },
         { "{\"speed\": 3}", ": an object with other keys; expected results of" },
