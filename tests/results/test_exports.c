@@ -283,6 +283,16 @@ static void golden_lengths_hold_for_their_own_runs(void **state)
     free(path);
 }
 
+static void without_drafts_nothing_is_golden(void **state)
+{
+    struct error err = { "" };
+    FILE *out = fopen("/dev/null", "w");
+    sample_facts_query(s, "UPDATE run SET drafter_kind = 'none'");
+    assert_false(report_write(s, &(struct report_options){ .format = REPORT_GOLDEN, .directory = folder }, out, &err));
+    expect_contains(err.text, "no run has drafts");
+    fclose(out);
+}
+
 static void golden_files_are_checked(void **state)
 {
     static const struct {
@@ -329,6 +339,7 @@ int main(void)
         cmocka_unit_test(a_rule_about_whole_drafts_has_no_vectors),
         cmocka_unit_test(golden_lengths_hold_for_their_own_runs),
         cmocka_unit_test(golden_files_are_checked),
+        cmocka_unit_test(without_drafts_nothing_is_golden), // last: it changes the runs
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
