@@ -148,7 +148,7 @@ int command_run(int argc, char **argv)
 
 // ---- report
 
-static int report(const struct usage *u, const char *db, const struct report_options *o)
+static int report(const struct usage *u, const char *db, const struct report_options *o, const char *golden)
 {
     struct error err;
     if (!exists(db))
@@ -156,9 +156,13 @@ static int report(const struct usage *u, const char *db, const struct report_opt
     struct store *s = store_open(db, &err);
     if (s == NULL)
         return command_fail(u, &err);
-    bool ok = report_write(s, o, stdout, &err);
+    bool within = true,
+         ok = golden != NULL ? report_golden(s, o, golden, stdout, &within, &err) : report_write(s, o, stdout, &err);
     store_close(s);
-    return ok ? command_done(u) : command_fail(u, &err);
+    if (!ok)
+        return command_fail(u, &err);
+    const int status = command_done(u);
+    return status != 0 || within ? status : 1;
 }
 
 int command_report(int argc, char **argv)
@@ -166,6 +170,8 @@ int command_report(int argc, char **argv)
     const char *db = "results.db";
     bool csv = false, jsonl = false, markdown = false, latex = false;
     long long top = -1;
+    int export = -1;
+    const char *golden = NULL;
     struct report_options o = { .format = REPORT_TABLE };
     const struct flag flags[] = {
         { "db", FLAG_TEXT, &db, "FILE", "database; default: results.db", 0, 0 },
@@ -184,13 +190,16 @@ int command_report(int argc, char **argv)
           "with --markdown or --latex: a column for each category of\nprompts, as in papers", 0, 0 },
         { "csv", FLAG_ON, &csv, NULL, "CSV: one row a run, with all numbers", 0, 0 },
         { "jsonl", FLAG_ON, &jsonl, NULL, "JSON Lines: one object a run", 0, 0 },
-        { "spec-bench", FLAG_TEXT, &o.directory, "FOLDER",
-          "write answers in Spec-Bench's format into this folder,\none file a run", 0, 0 },
+        { "export", FLAG_CHOICE, &export, "spec-bench|vllm|sglang|nvidia|golden",
+          "write files in this project's form into FOLDER, one or two\na run; golden: one of acceptance lengths, for --golden",
+          0, 0 },
+        { "golden", FLAG_TEXT, &golden, "FILE",
+          "compare acceptance lengths with those in the file; exit\nstatus 1 if one is outside its tolerance", 0, 0 },
         { 0 },
     };
     const struct usage u = {
         .name = "report",
-        .operands = "",
+        .operands = "[FOLDER]",
         .about = "Reports the results in a database: for each cell tokens/s, speedup over the baseline `none`\n"
                  "in the same paired runs, tokens per step, acceptance rate by position, time to first token,\n"
                  "shares of time, and whether the texts equal those of `none`. Intervals are 95 %, with prompts\n"
@@ -198,26 +207,31 @@ int command_report(int argc, char **argv)
         .flags = flags,
         .examples = "  speclab report --db demo.db\n  speclab report --db demo.db --against 2\n"
                     "  speclab report --db demo.db --experiment demo --csv > demo.csv\n"
-                    "  speclab report --db demo.db --latex --by-category > table.tex\n",
+                    "  speclab report --db demo.db --latex --by-category > table.tex\n"
+                    "  speclab report --db demo.db --export vllm results\n",
+        .max_operands = 1,
     };
     char **operand;
-    int status = usage_read(&u, argc, argv, &operand, NULL);
+    int n, status = usage_read(&u, argc, argv, &operand, &n);
     if (status != USAGE_OK)
         return status;
-    if (csv + jsonl + markdown + latex + (o.directory != NULL) > 1)
-        return usage_fail(&u, "--csv, --jsonl, --markdown, --latex and --spec-bench exclude each other");
-    if (o.against != NULL && (markdown || latex))
-        return usage_fail(&u, "--against goes with --csv and --jsonl, not with --markdown and --latex");
+    if (csv + jsonl + markdown + latex + (export >= 0) + (golden != NULL) > 1)
+        return usage_fail(&u, "--csv, --jsonl, --markdown, --latex, --export and --golden exclude each other");
+    if (export >= 0 && n == 0)
+        return usage_fail(&u, "--export: expected a folder for the files, found none");
+    if (export < 0 && n > 0)
+        return usage_fail(&u, "%s: a folder is for --export only", operand[0]);
+    const bool table = !csv && !jsonl && !markdown && !latex && export < 0 && golden == NULL;
+    if (o.against != NULL && !csv && !jsonl && !table)
+        return usage_fail(&u, "--against goes with --csv and --jsonl, not with --markdown, --latex, --export and --golden");
     if (o.by_category && !markdown && !latex)
         return usage_fail(&u, "--by-category goes with --markdown or --latex");
-    if (top >= 0 && (csv || jsonl || o.directory != NULL || o.against != NULL))
-        return usage_fail(&u, "--top is of tables: it does not go with --csv, --jsonl, --spec-bench and --against");
-    if (o.details && (csv || jsonl || markdown || latex || o.directory != NULL || o.against != NULL))
+    if (top >= 0 && ((!table && !markdown && !latex) || o.against != NULL))
+        return usage_fail(&u, "--top is of tables: it goes with --markdown and --latex, not with other forms and --against");
+    if (o.details && (!table || o.against != NULL))
         return usage_fail(&u,
                           "--details is of the terminal's tables: it goes with no other form and not with --against");
     o.top = top == 0 ? REPORT_TOP_ALL : top > 0 ? (int)top : 0;
-    if (o.against != NULL && o.directory != NULL)
-        return usage_fail(&u, "--against and --spec-bench exclude each other");
     if (csv)
         o.format = REPORT_CSV;
     else if (jsonl)
@@ -226,7 +240,8 @@ int command_report(int argc, char **argv)
         o.format = REPORT_MARKDOWN;
     else if (latex)
         o.format = REPORT_LATEX;
-    else if (o.directory != NULL)
-        o.format = REPORT_SPEC_BENCH;
-    return report(&u, db, &o);
+    else if (export >= 0)
+        o.format = REPORT_SPEC_BENCH + (enum report_format) export;
+    o.directory = export >= 0 ? operand[0] : NULL;
+    return report(&u, db, &o, golden);
 }

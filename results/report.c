@@ -51,16 +51,16 @@ static bool written(struct store *s, const struct comparisons *all, const struct
         return report_csv(s, all, out, err);
     case REPORT_JSONL:
         return report_jsonl(s, all, out, err);
-    case REPORT_SPEC_BENCH:
-        return report_spec_bench(s, all, o->directory, out, err);
     case REPORT_MARKDOWN:
         report_markdown(all, o, out);
         return true;
     case REPORT_LATEX:
         report_latex(all, o, out);
         return true;
-    default:
+    case REPORT_TABLE:
         return tables(s, all, o, out, err);
+    default:
+        return report_files(s, all, o, out, err);
     }
 }
 

@@ -1,14 +1,11 @@
-// report_export.c - machine-readable reports: CSV (RFC 4180), JSON lines, and answer files in Spec-Bench's format.
-#include <ctype.h>
-#include <errno.h>
+// report_export.c - machine-readable reports: CSV (RFC 4180) and JSON lines.
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "core/csv.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "results/query.h"
@@ -52,19 +49,6 @@ static const struct tally *tally_of(const struct comparisons *c, const struct qu
 
 // ---- CSV ----
 
-static void put_field(struct text *out, const char *s, bool first)
-{
-    text_puts(out, first ? "" : ",");
-    if (strpbrk(s, ",\"\r\n") == NULL) {
-        text_puts(out, s);
-        return;
-    }
-    text_puts(out, "\"");
-    for (; *s != '\0'; s++)
-        text_add(out, *s == '"' ? "\"\"" : s, *s == '"' ? 2 : 1);
-    text_puts(out, "\"");
-}
-
 static void put_real(struct text *out, double x)
 {
     if (isnan(x))
@@ -76,7 +60,7 @@ static void put_real(struct text *out, double x)
 static void put_csv_head(struct text *out, const struct query *q)
 {
     for (int i = 0; i < query_columns(q); i++)
-        put_field(out, query_column(q, i), i == 0);
+        csv_put(out, query_column(q, i), i == 0);
     for (int i = 0; i < STATISTICS; i++) {
         const char *name = statistics[i].name;
         if (statistics[i].with_value)
@@ -92,7 +76,7 @@ static void put_csv_row(struct text *out, const struct query *q, const struct ta
 {
     for (int i = 0; i < query_columns(q); i++)
         if (query_is_text(q, i) || query_is_int(q, i))
-            put_field(out, query_text(q, i), i == 0);
+            csv_put(out, query_text(q, i), i == 0);
         else
             put_real(out, query_real(q, i));
     for (int i = 0; i < STATISTICS; i++) {
@@ -193,147 +177,4 @@ bool report_jsonl(struct store *s, const struct comparisons *c, struct text *out
         put_json(out, o);
     }
     return query_close(q, err);
-}
-
-// ---- Spec-Bench ----
-
-// A choice is one repeat of a conversation: its lists have one entry per turn, accept_lengths one per step.
-struct choice {
-    struct json *whole, *turns, *steps, *tokens, *seconds, *lengths;
-};
-
-static struct choice new_choice(int64_t repeat)
-{
-    struct choice c = { json_new_object(), json_new_array(), json_new_array(),
-                        json_new_array(),  json_new_array(), json_new_array() };
-    json_set(c.whole, "index", json_new_int(repeat));
-    json_set(c.whole, "turns", c.turns);
-    json_set(c.whole, "decoding_steps", c.steps);
-    json_set(c.whole, "new_tokens", c.tokens);
-    json_set(c.whole, "wall_time", c.seconds);
-    json_set(c.whole, "accept_lengths", c.lengths);
-    return c;
-}
-
-static struct json *id_of(const char *s)
-{
-    char *end;
-    errno = 0;
-    long long n = strtoll(s, &end, 10);
-    bool integer = errno == 0 && end != s && *end == '\0' && (isdigit((unsigned char)s[0]) || s[0] == '-');
-    return integer ? json_new_int(n) : json_new_text(s);
-}
-
-static bool put_lengths(struct store *s, int64_t sequence, struct json *to, struct error *err)
-{
-    struct query *q = query_again(s, "SELECT tokens FROM step WHERE sequence = ? ORDER BY step");
-    query_put_int(q, sequence);
-    while (query_next(q))
-        json_push(to, json_new_int(query_int(q, 0)));
-    return query_close(q, err);
-}
-
-// One line per prompt of a run. Rows are ordered by prompt, repeat and turn.
-static bool put_answers(struct store *s, int64_t run, const char *model, struct text *out, struct error *err)
-{
-    struct json *line = NULL, *choices = NULL;
-    struct choice choice = { 0 };
-    int64_t prompt = 0, repeat = 0;
-    bool ok = true;
-    struct query *q =
-        query_again(s, "SELECT a.prompt, a.repeat, a.prompt_id, a.category, coalesce(a.text, q.tokens), a.steps,"
-                       " a.new_tokens, a.wall_ns, a.sequence, CAST(strftime('%s', r.started) AS INTEGER)"
-                       " FROM answer AS a JOIN run AS r ON r.id = a.run JOIN sequence AS q ON q.id = a.sequence"
-                       " WHERE a.run = ? ORDER BY a.prompt, a.repeat, a.turn");
-    query_put_int(q, run);
-    while (ok && query_next(q)) {
-        bool next =
-            line == NULL || query_int(q, 0) != prompt; // no sentinel value: a damaged database may hold any number
-        if (next) {
-            if (line != NULL)
-                put_json(out, line);
-            prompt = query_int(q, 0);
-            line = json_new_object();
-            choices = json_new_array();
-            char *answer = xformat("%s-%s", model, query_text(q, 2));
-            json_set(line, "question_id", id_of(query_text(q, 2)));
-            json_set(line, "category", query_is_null(q, 3) ? json_new_null() : json_new_text(query_text(q, 3)));
-            json_set(line, "answer_id", json_new_text(answer));
-            json_set(line, "model_id", json_new_text(model));
-            json_set(line, "choices", choices);
-            json_set(line, "tstamp", json_new_int(query_int(q, 9)));
-            free(answer);
-        }
-        if (next || query_int(q, 1) != repeat) {
-            repeat = query_int(q, 1);
-            choice = new_choice(repeat);
-            json_push(choices, choice.whole);
-        }
-        json_push(choice.turns, json_new_text(query_text(q, 4)));
-        json_push(choice.steps, json_new_int(query_int(q, 5)));
-        json_push(choice.tokens, json_new_int(query_int(q, 6)));
-        json_push(choice.seconds, json_new_number((double)query_int(q, 7) / 1e9));
-        ok = put_lengths(s, query_int(q, 8), choice.lengths, err);
-    }
-    if (line != NULL)
-        put_json(out, line);
-    return query_close(q, err) && ok;
-}
-
-// A name for files and scripts: letters, digits, '.', '_' and '-'.
-static char *model_id(const struct comparison *c, const struct tally *t)
-{
-    char *s = xformat("%s-run%lld-%s-%s", c->experiment, (long long)t->run, t->drafter, t->rule);
-    size_t n = 0;
-    for (const char *at = s; *at != '\0' && n < 120; at++) {
-        bool plain = isalnum((unsigned char)*at) || strchr("._-", *at) != NULL;
-        if ((plain && *at != '-') || (n > 0 && s[n - 1] != '-'))
-            s[n++] = plain ? *at : '-';
-    }
-    while (n > 0 && s[n - 1] == '-')
-        n--;
-    s[n] = '\0';
-    return s;
-}
-
-static bool write_file(const char *path, const struct text *t, struct error *err)
-{
-    FILE *f = fopen(path, "w");
-    if (f == NULL)
-        return fail(err, "%s: could not be created: %s", path, strerror(errno));
-    bool ok = fwrite(t->s, 1, t->n, f) == t->n;
-    ok = fclose(f) == 0 && ok;
-    if (!ok) {
-        fail(err, "%s: could not be written: %s", path, strerror(errno));
-        unlink(path); // a truncated file would look complete
-    }
-    return ok;
-}
-
-static bool put_run(struct store *s, const struct comparison *c, const struct tally *t, const char *directory,
-                    struct text *out, struct error *err)
-{
-    char *model = model_id(c, t), *path = xformat("%s/%s.jsonl", directory, model);
-    struct text lines = { 0 };
-    text_puts(&lines, "");
-    bool ok = put_answers(s, t->run, model, &lines, err) && write_file(path, &lines, err);
-    text_printf(out, "%s%s", ok ? path : "", ok ? "\n" : "");
-    free(lines.s);
-    free(path);
-    free(model);
-    return ok;
-}
-
-bool report_spec_bench(struct store *s, const struct comparisons *c, const char *directory, struct text *out,
-                       struct error *err)
-{
-    if (directory == NULL)
-        return fail(err, "answer files need a directory");
-    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
-        return fail(err, "%s: could not be created: %s", directory, strerror(errno));
-    for (int i = 0; i < c->n; i++)
-        for (int k = 0; k < c->comparison[i].n; k++)
-            if (!put_run(s, &c->comparison[i], &c->comparison[i].run[k], directory, out, err))
-                return false;
-    return true;
 }

@@ -42,6 +42,6 @@ bool report_jsonl(struct store *s, const struct comparisons *c, struct text *out
 bool report_against(struct store *s, const struct comparisons *c, const struct report_options *o, struct text *out,
                     struct error *err);
 
-// One file per run into the directory, which is created if missing; out: the file names.
-bool report_spec_bench(struct store *s, const struct comparisons *c, const char *directory, struct text *out,
-                       struct error *err);
+// The files of the runs in the form of another project (results/exports/exports.c); out: their names.
+bool report_files(struct store *s, const struct comparisons *c, const struct report_options *o, struct text *out,
+                  struct error *err);

@@ -1,7 +1,8 @@
 // store.c - opens the database file and runs queries. The only file that includes sqlite3.h.
 //
-// schema*.sql make the tables of a new database; a database of another schema version is refused. views*.sql make the
-// views, and makes them again whenever it has changed: a definition may improve while the facts stay.
+// schema*.sql make the tables of a new database; a database of another schema version is refused. views*.sql make the views,
+// in the order of the array `views`, and make all of them again whenever one has changed: a definition may improve while the
+// facts stay.
 #include "results/store.h"
 
 #include <assert.h>
@@ -20,9 +21,9 @@
 #include "results/query.h"
 
 extern const char schema_sql[], schema_shards_sql[], schema_bench_sql[], schema_exact_sql[], views_sql[],
-    views_prediction_sql[];
+    views_prediction_sql[], views_exports_sql[];
 
-static const char *const views[] = { views_sql, views_prediction_sql };
+static const char *const views[] = { views_sql, views_prediction_sql, views_exports_sql };
 enum { VIEW_FILES = sizeof(views) / sizeof(*views) };
 
 // SCHEMA_VERSION: raise it with every change of a table. APPLICATION_ID: "SPCL".

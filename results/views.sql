@@ -147,19 +147,20 @@ WHERE tokens > 0;
 DROP VIEW IF EXISTS latency;
 CREATE VIEW latency AS
 -- Percentiles over a run, interpolated linearly between measurements (as numpy's and vLLM's). what: ttft (time to first token), itl (between
--- steps of a text), tpot (of a text: time from its first tokens to its last over the tokens after the first one; as vLLM's).
+-- steps of a text), tpot (of a text: time from its first tokens to its last over the tokens after the first one; as vLLM's). sd_ns: standard
+-- deviation of the population.
 WITH measured AS (
     SELECT run, CASE WHEN first THEN 'ttft' ELSE 'itl' END AS what, ns FROM gap
     UNION ALL
     SELECT q.run, 'tpot', 1.0 * (max(t.at_ns) - min(t.at_ns)) / (q.new_tokens - 1)
     FROM sequence AS q JOIN step AS t ON t.sequence = q.id WHERE q.new_tokens > 1 GROUP BY q.id
 ), ranked AS (
-    SELECT *, count(*) OVER same AS n, row_number() OVER (same ORDER BY ns) AS k
+    SELECT *, count(*) OVER same AS n, avg(ns) OVER same AS mean, row_number() OVER (same ORDER BY ns) AS k
     FROM measured WINDOW same AS (PARTITION BY run, what)
 ), placed AS (
     SELECT *, 1 + (n - 1) * 0.5 AS middle, 1 + (n - 1) * 0.95 AS high, 1 + (n - 1) * 0.99 AS highest FROM ranked
 )
-SELECT run, what, n, avg(ns) AS mean_ns, sum(ns * max(0, 1 - abs(k - middle))) AS p50_ns,
+SELECT run, what, n, avg(ns) AS mean_ns, sqrt(avg((ns - mean) * (ns - mean))) AS sd_ns, sum(ns * max(0, 1 - abs(k - middle))) AS p50_ns,
        sum(ns * max(0, 1 - abs(k - high))) AS p95_ns, sum(ns * max(0, 1 - abs(k - highest))) AS p99_ns
 FROM placed GROUP BY run, what;
 

@@ -11,6 +11,7 @@ standard library:
 import json
 import sys
 
+from view_exports import nvidia_categories, nvidia_lengths, nvidia_positions, nvidia_profile, sglang_metrics, vllm_bench
 from view_facts import FACTS
 from view_numbers import (
     PARTNER, SEQUENCE, VIEWS, acceptance, acceptance_by_prompt, acceptance_by_rank, against_by_prompt, answer, bench_pass, by_rule, by_source, cost_of_pass, eagle, expected, gap, latency, medusa, outcome,
@@ -51,6 +52,12 @@ def main():
     view("spec_bench", ["run"], spec_bench(answers))
     view("eagle", ["run"], eagle(v["acceptance"]))
     view("medusa", ["run"], medusa())
+    view("vllm_bench", ["run"], vllm_bench())
+    view("sglang_metrics", ["run"], sglang_metrics())
+    view("nvidia_lengths", ["run", "length"], nvidia_lengths())
+    view("nvidia_positions", ["run", "position"], nvidia_positions())
+    view("nvidia_profile", ["run"], nvidia_profile())
+    view("nvidia_categories", ["run", "category"], nvidia_categories())
     passes = view("bench_pass", ["bench", "placement", "what", "context", "n", "peer", "slots"], bench_pass())
     view("cost_of_pass", ["bench", "placement", "context", "n"], cost_of_pass(passes))
     every_pass, fitted = view("pass", ["sequence", "step"], pass_view()), view("bench_of_run", ["run"], bench_of_run())

@@ -2,6 +2,7 @@
 
 import json
 import math
+from statistics import pstdev
 
 from view_facts import FACTS, RUN
 
@@ -267,7 +268,7 @@ def latency(gaps):
                 per_token.append((max(ats) - min(ats)) / (s["new_tokens"] - 1))
         for what, values in (("itl", [g["ns"] for g in own if not g["first"]]), ("tpot", per_token), ("ttft", [g["ns"] for g in own if g["first"]])):
             if values:
-                out.append(dict(run=r["id"], what=what, n=len(values), mean_ns=sum(values) / len(values), p50_ns=percentile(values, 0.5),
+                out.append(dict(run=r["id"], what=what, n=len(values), mean_ns=sum(values) / len(values), sd_ns=pstdev([float(x) for x in values]), p50_ns=percentile(values, 0.5),
                                 p95_ns=percentile(values, 0.95), p99_ns=percentile(values, 0.99)))  # fmt: skip
     return out
 

@@ -23,6 +23,7 @@ static const char *const commands[] = {
     "--help",
     "run --help",
     "report --help",
+    "compare --help",
     "predict --help",
     "replay --help",
     "repro --help",

@@ -291,7 +291,7 @@ static void a_failed_write_is_an_error(void **state)
     fclose(full);
     struct report_options o = { .format = REPORT_SPEC_BENCH };
     assert_false(report_write(s, &o, stdout, &err));
-    assert_non_null(strstr(err.text, "directory"));
+    assert_non_null(strstr(err.text, "folder"));
     o.directory = "/dev/null";
     assert_false(report_write(s, &o, stdout, &err));
     assert_non_null(strstr(err.text, "/dev/null"));

@@ -436,16 +436,17 @@ static void answer_files_equal_plain_loops(void **state)
         char *path = xformat("%s/%s.jsonl", test_directory(), json_key(at)), *line = NULL;
         size_t capacity = 0, lines = 0;
         FILE *f = fopen(path, "r");
-        if (f == NULL)
+        if (f == NULL && json_count(json_value(at)) > 0)
             fail_msg("%s is missing", path);
-        for (ssize_t length; (length = getline(&line, &capacity, f)) > 0; lines++) {
+        for (ssize_t length; f != NULL && (length = getline(&line, &capacity, f)) > 0; lines++) {
             struct json *j = json_parse_line(line, (size_t)length, path, (int)lines + 1, &err);
             assert_non_null(j);
             expect_json(json_key(at), j, json_at(json_value(at), lines));
             json_free(j);
         }
         assert_int_equal(lines, json_count(json_value(at)));
-        (void)fclose(f);
+        if (f != NULL)
+            (void)fclose(f);
         unlink(path);
         free(line);
         free(path);
