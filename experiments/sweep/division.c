@@ -60,7 +60,8 @@ static void add_group(struct division *d, size_t *capacity, const struct experim
             int64_t turns = 0;
             for (int i = 0; i < o.n; i++)
                 turns += e->prompts.prompt[first + i].n_turns;
-            p.cost = llround((double)turns * group_cells(e, group) * 1000 / sqrt(batch));
+            // Whole times the cells, so that another drafter multiplies all costs and changes no shard.
+            p.cost = group_cells(e, group) * llround((double)turns * 1000 / sqrt(batch));
             add_part(d, capacity, p);
         }
 }

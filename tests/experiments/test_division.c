@@ -102,8 +102,8 @@ static void check_shards(const struct experiment *e, int shards)
         int64_t turns = 0;
         for (int i = 0; i < o.n; i++)
             turns += e->prompts.prompt[p->first + i].n_turns;
-        assert_int_equal(p->cost, lround(1000.0 * (double)turns * group_cells(e, p->group) /
-                                         sqrt(experiment_batch(e, p->group % e->batch.n))));
+        assert_int_equal(p->cost, group_cells(e, p->group) * lround(1000.0 * (double)turns /
+                                                                    sqrt(experiment_batch(e, p->group % e->batch.n))));
         for (int c = 0; c < pairings; c++)
             for (int i = 0; i < o.n; i++) {
                 const int at = ((p->group * pairings + c) * e->repeat + p->repeat) * e->prompts.n + p->first + i;
@@ -169,6 +169,26 @@ static void the_work_is_known_by_its_prompts_and_repeats(void **state)
     experiment_free(b);
     experiment_free(c);
     experiment_free(d);
+}
+
+static void another_drafter_or_rule_divides_the_same_way(void **state)
+{
+    static const char *const cells[] = {
+        "sampling: [{temperature: 0}, {temperature: 1}], batch: [1, 2, 3], drafter: [none, ngram]",
+        "sampling: [{temperature: 0}, {temperature: 1}], batch: [1, 2, 3], drafter: [none, ngram, suffix, lookahead]",
+        "sampling: [{temperature: 0}, {temperature: 1}], batch: [1, 2, 3], drafter: [none, ngram], rule: [rejection, match]",
+    };
+    struct division d[3];
+    for (int i = 0; i < 3; i++) {
+        struct experiment *e = experiment_with(77, 2, cells[i]);
+        d[i] = division_of(e, 5);
+        experiment_free(e);
+        assert_int_equal(d[i].n, d[0].n);
+        for (int k = 0; k < d[i].n; k++)
+            assert_int_equal(d[i].part[k].shard, d[0].part[k].shard);
+    }
+    for (int i = 0; i < 3; i++)
+        division_free(&d[i]);
 }
 
 // ---- which shard
@@ -270,6 +290,7 @@ int main(void)
         cmocka_unit_test(large_ones_are_dealt_first_and_equal_ones_in_turn),
         cmocka_unit_test(every_pair_is_in_exactly_one_shard),
         cmocka_unit_test(the_work_is_known_by_its_prompts_and_repeats),
+        cmocka_unit_test(another_drafter_or_rule_divides_the_same_way),
         cmocka_unit_test(a_shard_is_given_or_found_in_slurms_variables),
         cmocka_unit_test(bad_shards_are_refused),
     };
