@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/utf8.h"
 #include "results/report.h"
 #include "results/report_parts.h"
 #include "results/tally.h"
@@ -11,22 +12,6 @@
 
 // Columns beside the names that fit a page, more of them being in tabulars beneath each other; rows of all tabulars.
 enum { BLOCK = 8, PAGE = 30 };
-
-// Decodes one character of UTF-8; a byte that is none counts for itself.
-static size_t character_of(const char *s, unsigned *code)
-{
-    const unsigned char first = (unsigned char)*s;
-    const size_t n = first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-    *code = n == 1 ? first : first & (0xFFU >> (n + 1));
-    for (size_t i = 1; i < n; i++) {
-        if (((unsigned char)s[i] & 0xC0) != 0x80) {
-            *code = first;
-            return 1;
-        }
-        *code = *code << 6 | ((unsigned char)s[i] & 0x3FU);
-    }
-    return n;
-}
 
 static bool is_latin(unsigned code) // letters of Latin-1 that every encoding of fonts has
 {
@@ -63,20 +48,19 @@ static const char *escape_of(char c)
 // Lines may break behind the signs within a word.
 static void put_escaped(struct text *out, const char *s)
 {
-    const char *const begin = s;
-    unsigned code;
-    for (size_t n; *s != '\0'; s += n) {
-        n = character_of(s, &code);
-        if (code >= 0x80 && !(n == 2 && is_latin(code)))
-            text_printf(out, "U+%04X", code);
-        else if (n > 1)
-            text_add(out, s, n);
+    const char *const begin = s, *const end = s + strlen(s);
+    for (size_t n; s < end; s += n) {
+        n = utf8_character(s, (size_t)(end - s));
+        const unsigned code = n > 0 ? utf8_code(s) : (unsigned char)*s; // a byte that is no character
+        if (n != 1 && !(n == 2 && is_latin(code)))
+            text_printf(out, n > 0 ? "U+%04X" : "0x%02X", code);
         else if (escape_of(*s) != NULL)
             text_puts(out, escape_of(*s));
         else
-            text_add(out, (unsigned char)*s < ' ' || *s == 0x7F ? " " : s, 1);
+            text_add(out, code < ' ' || code == 0x7F ? " " : s, n);
         const bool within = s > begin && s[-1] != ' ' && s[1] != ' ' && s[1] != '\0';
         text_puts(out, n == 1 && within && strchr("=,(/_:", *s) != NULL ? "\\allowbreak{}" : "");
+        n = n > 0 ? n : 1;
     }
 }
 

@@ -2,45 +2,53 @@
 // the end.
 #include <string.h>
 
+#include "core/utf8.h"
 #include "results/report.h"
 #include "results/report_parts.h"
 #include "results/tally.h"
 #include "results/tables/tables.h"
 
-static void put_escaped(struct text *out, const char *s)
+#define SIGNS "\\`*_<|#~$[" // that may mean something
+
+// With a backslash before the signs. A line that is not UTF-8 would end a table.
+static void put_escaped(struct text *out, const char *s, const char *signs)
 {
-    for (; *s != '\0'; s++) {
-        if (strchr("\\`*_<|#~$[", *s) != NULL)
-            text_puts(out, "\\");
-        text_add(out, (unsigned char)*s < ' ' ? " " : s, 1);
+    const char *const end = s + strlen(s);
+    for (size_t n; s < end; s += n) {
+        n = utf8_character(s, (size_t)(end - s));
+        text_puts(out, strchr(signs, *s) != NULL ? "\\" : "");
+        if (n == 0)
+            text_puts(out, "\xEF\xBF\xBD");
+        else
+            text_add(out, (unsigned char)*s < ' ' ? " " : s, n);
+        n = n > 0 ? n : 1;
     }
+}
+
+static void put_text(struct text *out, const char *s)
+{
+    put_escaped(out, s, SIGNS);
 }
 
 // As code. In a table's code a bar is escaped, but a backslash before it cannot be; such a name, or one with a backquote, is plain text.
 static void put_name(struct text *out, const char *s)
 {
-    if (strchr(s, '`') != NULL || strstr(s, "\\|") != NULL) {
-        put_escaped(out, s);
-        return;
-    }
-    text_puts(out, "`");
-    for (; *s != '\0'; s++) {
-        text_puts(out, *s == '|' ? "\\" : "");
-        text_add(out, (unsigned char)*s < ' ' ? " " : s, 1);
-    }
-    text_puts(out, "`");
+    const bool plain = strchr(s, '`') != NULL || strstr(s, "\\|") != NULL || s[0] == '\0';
+    text_puts(out, plain ? "" : "`");
+    put_escaped(out, s, plain ? SIGNS : "|");
+    text_puts(out, plain ? "" : "`");
 }
 
 static void put_sheet(struct text *out, const struct sheet *s)
 {
     text_puts(out, "**");
-    put_escaped(out, s->title);
+    put_text(out, s->title);
     text_puts(out, "**\n\n| drafter |");
     for (int k = 0; k < s->columns; k++) {
         const struct sheet_column *c = &s->column[k];
         text_puts(out, " ");
         if (c->group[0] != '\0' && (k == 0 || strcmp(c[-1].group, c->group) != 0)) {
-            put_escaped(out, c->group);
+            put_text(out, c->group);
             text_puts(out, ": ");
         }
         text_printf(out, "%s |", c->head);
@@ -59,7 +67,7 @@ static void put_sheet(struct text *out, const struct sheet *s)
         }
     }
     text_puts(out, "\n\n");
-    put_escaped(out, s->facts);
+    put_text(out, s->facts);
     text_puts(out, "\n");
 }
 
@@ -72,7 +80,7 @@ void report_markdown(const struct comparisons *all, const struct report_options 
         put_sheet(out, &s);
         if (i == all->n - 1) {
             text_puts(out, "\n");
-            put_escaped(out, s.definition);
+            put_text(out, s.definition);
             text_puts(out, "\n");
         }
         sheet_free(&s);
