@@ -22,7 +22,7 @@
 extern const char schema_sql[], schema_bench_sql[], schema_exact_sql[], views_sql[];
 
 // SCHEMA_VERSION: raise it with every change of a table. APPLICATION_ID: "SPCL".
-enum { SCHEMA_VERSION = 12, APPLICATION_ID = 0x5350434C, BUSY_TIMEOUT_S = 5, MAX_CACHED = 48 };
+enum { SCHEMA_VERSION = 13, APPLICATION_ID = 0x5350434C, BUSY_TIMEOUT_S = 5, MAX_CACHED = 48 };
 
 struct query {
     struct store *s;

@@ -125,7 +125,7 @@ static void a_full_disk_is_reported_and_stored_sequences_stay(void **state)
 {
     struct error err;
     struct store *s = sample_store(NULL);
-    sample_facts_query(s, "PRAGMA max_page_count = 90");
+    sample_facts_query(s, "PRAGMA max_page_count = 110");
     int stored = store_until_full(s, &err);
     assert_non_null(strstr(err.text, "no space left on the disk"));
     assert_non_null(strstr(err.text, sample_store_path()));
@@ -139,7 +139,7 @@ static void a_file_size_limit_is_reported_and_stored_sequences_stay(void **state
 {
     struct error err;
     struct store *s = sample_store(NULL);
-    file_size_limit(400000);
+    file_size_limit(500000);
     int stored = store_until_full(s, &err);
     file_size_limit(-1);
     assert_non_null(strstr(err.text, "could not be read or written: ")); // SQLite does not always keep errno
