@@ -19,7 +19,7 @@
 #include "core/memory.h"
 #include "results/query.h"
 
-extern const char schema_sql[], schema_bench_sql[], schema_exact_sql[], views_sql[];
+extern const char schema_sql[], schema_shards_sql[], schema_bench_sql[], schema_exact_sql[], views_sql[];
 
 // SCHEMA_VERSION: raise it with every change of a table. APPLICATION_ID: "SPCL".
 enum { SCHEMA_VERSION = 13, APPLICATION_ID = 0x5350434C, BUSY_TIMEOUT_S = 5, MAX_CACHED = 48 };
@@ -175,7 +175,8 @@ static bool create_schema(struct store *s, struct error *err)
     bool ok = execute(s, "BEGIN IMMEDIATE", err) &&
               check_version(s, &empty, err); // again: a concurrent process may have done it
     if (ok && empty)
-        ok = execute(s, schema_sql, err) && execute(s, schema_bench_sql, err) && execute(s, schema_exact_sql, err);
+        ok = execute(s, schema_sql, err) && execute(s, schema_shards_sql, err) && execute(s, schema_bench_sql, err) &&
+             execute(s, schema_exact_sql, err);
     ok = ok && execute(s, views_sql, err) && execute(s, mark, err) && execute(s, "COMMIT", err);
     free(mark);
     return ok;
