@@ -30,6 +30,7 @@ struct plan {
     struct loaded_experiment opened;
     struct store *store; // NULL: no database
     FILE *out;
+    struct division division;
     struct text cells;   // the table, printed after the summary
     int64_t turns;       // to be decoded
     double ns;           // estimated time of these turns
@@ -69,25 +70,28 @@ static bool pace(const struct plan *p, const struct cell_runner *c, double *ns, 
 }
 
 // For each cell runner of a group: conversations that are done, and turns still to be decoded, including those that are
-// repeated because another cell of the pair is due.
-static bool count_due(const struct plan *p, const struct group *g, int *done, int *turns, struct error *err)
+// repeated because another cell of the pair is due. Returns the number of conversations; -1 on failure.
+static int count_due(const struct plan *p, const struct group *g, int number, int *done, int *turns, struct error *err)
 {
-    int batch = experiment_batch(p->e, g->batch);
-    for (int repeat = 0; repeat < p->e->repeat; repeat++)
-        for (int first = 0; first < p->e->prompts.n; first += paired_run_prompts(batch)) {
-            struct paired_run o = paired_run_at(p->e, batch, repeat, first);
-            bool ok = paired_run_open(&o, &p->opened, p->store, g, err);
-            for (int c = 0; c < g->n && ok; c++) {
-                done[c] += o.n - paired_run_missing(&o, c);
-                for (int i = 0; i < o.n; i++)
-                    if (o.due[c * o.n + i].from != PLAN_NOTHING)
-                        turns[c] += p->e->prompts.prompt[first + i].n_turns - o.due[c * o.n + i].from;
-            }
-            paired_run_close(&o, g);
-            if (!ok)
-                return false;
+    int all = 0;
+    for (int k = 0; k < p->division.n; k++) {
+        const struct part *part = &p->division.part[k];
+        if (part->group != number || part->shard != p->e->shard.index)
+            continue;
+        struct paired_run o = paired_run_at(p->e, experiment_batch(p->e, g->batch), part->repeat, part->first);
+        bool ok = paired_run_open(&o, &p->opened, p->store, g, err);
+        for (int c = 0; c < g->n && ok; c++) {
+            done[c] += o.n - paired_run_missing(&o, c);
+            for (int i = 0; i < o.n; i++)
+                if (o.due[c * o.n + i].from != PLAN_NOTHING)
+                    turns[c] += p->e->prompts.prompt[o.first + i].n_turns - o.due[c * o.n + i].from;
         }
-    return true;
+        paired_run_close(&o, g);
+        if (!ok)
+            return -1;
+        all += o.n;
+    }
+    return all;
 }
 
 // Adds the note that a run would print on a changed environment, or the error with which it would refuse to continue.
@@ -102,7 +106,7 @@ static void add_environment(struct plan *p, const struct cell_runner *c)
     free(changed);
 }
 
-static bool add_cell(struct plan *p, const struct cell_runner *c, int done, int turns, struct error *err)
+static bool add_cell(struct plan *p, const struct cell_runner *c, int done, int all, int turns, struct error *err)
 {
     double ns;
     if (!pace(p, c, &ns, err))
@@ -113,7 +117,7 @@ static bool add_cell(struct plan *p, const struct cell_runner *c, int done, int 
     }
     p->turns += turns;
     p->ns += ns * turns * p->e->new_tokens;
-    text_printf(&p->cells, "  %s  %5d of %-5d  %s, %s\n", c->identity.hash, done, p->e->prompts.n * p->e->repeat,
+    text_printf(&p->cells, "  %s  %5d of %-5d  %s, %s\n", c->identity.hash, done, all,
                 p->e->drafter.entry[c->cell.drafter].shown, p->e->rule.entry[c->cell.rule].shown);
     if (turns > 0 && c->run != 0)
         add_environment(p, c);
@@ -162,9 +166,10 @@ static bool add_group(struct plan *p, int number, struct error *err)
     for (int i = 0; i < g.n && ok; i++)
         ok = find_run(p, &g.cell_runner[i], err);
     int *done = xcalloc((size_t)g.n, sizeof(*done)), *turns = xcalloc((size_t)g.n, sizeof(*turns));
-    ok = ok && count_due(p, &g, done, turns, err);
+    const int all = ok ? count_due(p, &g, number, done, turns, err) : -1;
+    ok = all >= 0;
     for (int i = 0; i < g.n && ok; i++) {
-        ok = add_cell(p, &g.cell_runner[i], done[i], turns[i], err);
+        ok = add_cell(p, &g.cell_runner[i], done[i], all, turns[i], err);
         add_needs(&p->opened.target, &g.cell_runner[i].pairing, need, &needs);
     }
     need[0].caches = group_cache_bytes(&g, &p->opened);
@@ -215,11 +220,24 @@ static void print_memory(const struct plan *p)
     }
 }
 
+static void print_shard(const struct plan *p)
+{
+    const struct experiment *e = p->e;
+    const struct shard s = e->shard;
+    int own = 0;
+    for (int i = 0; i < p->division.n; i++)
+        own += p->division.part[i].shard == s.index;
+    fprintf(p->out, "shard    %d/%d%s: %d of %d paired runs, %lld of %lld conversations; what follows is of these\n",
+            s.index, s.of, s.by_slurm ? ", by SLURM_ARRAY_TASK_ID" : "", own, p->division.n,
+            (long long)division_conversations(&p->division, e, s.index),
+            (long long)experiment_cells(e) * e->prompts.n * e->repeat);
+}
+
 static void print_summary(const struct plan *p)
 {
     const struct experiment *e = p->e;
     const struct model *m = p->opened.target.model;
-    int n = groups(e) * e->rule.n * e->drafter.n;
+    const int n = experiment_cells(e), all = groups(e) * e->rule.n * e->drafter.n;
     char time[32];
     progress_time((int64_t)p->ns, time, sizeof(time));
 
@@ -242,6 +260,10 @@ static void print_summary(const struct plan *p)
                 p->from_bandwidth
                     ? ";\n         estimated from the size of the weights at 10 GB/s, as the database has no such run"
                     : ", at the speed of\n         earlier runs in the database");
+    if (e->shard.of > 1)
+        print_shard(p);
+    if (n < all)
+        fprintf(p->out, "cells    %d of the %d that the lists make are left out by zip or exclude\n", all - n, all);
     if (e->none_added)
         fprintf(p->out, "cells    the baseline `none` was added to the list of drafters\n");
     if (e->repeat > 1)
@@ -253,15 +275,17 @@ bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, 
     struct plan p = { .e = e, .store = s, .out = out };
     if (!loaded_experiment_open(&p.opened, e, TARGET_ROWS, err))
         return false;
+    p.division = division_of(e, e->shard.of);
     text_puts(&p.cells, "\n  cell              conversations   drafter, rule\n");
     bool ok = true;
     for (int g = 0; g < groups(e) && ok; g++)
-        ok = add_group(&p, g, err);
+        ok = division_count(&p.division, g, e->shard.index) == 0 || add_group(&p, g, err);
     if (ok) {
         print_summary(&p);
         fputs(p.cells.s, out);
     }
     free(p.cells.s);
+    division_free(&p.division);
     loaded_experiment_close(&p.opened);
     return ok;
 }

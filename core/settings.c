@@ -161,6 +161,35 @@ static const char *found(const struct settings *s)
     return s->kind == SETTINGS_LIST ? "a list" : s->kind == SETTINGS_MAP ? "a mapping" : s->text;
 }
 
+const char *settings_described(const struct settings *s)
+{
+    return s->kind == SETTINGS_SCALAR && *s->text == '\0' ? "nothing" : found(s);
+}
+
+static bool is_key(const char *known, const char *key)
+{
+    const size_t n = strlen(known);
+    return strcmp(known, key) == 0 || (known[n - 1] == '*' && strncmp(known, key, n - 1) == 0);
+}
+
+bool settings_is_map(const struct settings *s, const char *what, const char *const *keys, struct error *err)
+{
+    struct text known = { 0 };
+    for (const char *const *k = keys; *k != NULL; k++)
+        text_printf(&known, "%s%s", k == keys ? "" : ", ", *k);
+    bool ok = s->kind == SETTINGS_MAP ||
+              settings_fail(err, s, "%s: expected a mapping (%s), found %s", what, known.s, settings_described(s));
+    for (int i = 0; ok && i < s->n; i++) {
+        const char *const *k = keys;
+        while (*k != NULL && !is_key(*k, s->key[i]))
+            k++;
+        if (*k == NULL)
+            ok = settings_fail_key(err, s, i, "%s has no key \"%s\" (it has: %s)", what, s->key[i], known.s);
+    }
+    free(known.s);
+    return ok;
+}
+
 // ---- scalars
 
 bool settings_int(const struct settings *s, const char *key, long long min, long long max, long long *to,
@@ -258,6 +287,13 @@ static void write_text(const struct settings *s, struct text *out)
     text_puts(out, "\"");
 }
 
+static void write_key(const char *key, struct text *out)
+{
+    const struct settings s = { .kind = SETTINGS_SCALAR, .text = (char *)key, .quoted = strcmp(key, "<<") == 0 };
+    write_text(&s, out); // quoted, "<<" is no merge key
+    text_puts(out, ": ");
+}
+
 void settings_write(const struct settings *s, struct text *out)
 {
     if (s->kind == SETTINGS_SCALAR) {
@@ -269,7 +305,7 @@ void settings_write(const struct settings *s, struct text *out)
         if (i > 0)
             text_puts(out, ", ");
         if (s->kind == SETTINGS_MAP)
-            text_printf(out, "%s: ", s->key[i]);
+            write_key(s->key[i], out);
         settings_write(s->item[i], out);
     }
     text_puts(out, s->kind == SETTINGS_LIST ? "]" : "}");

@@ -55,6 +55,10 @@ bool settings_real(const struct settings *s, const char *key, double min, double
 bool settings_bool(const struct settings *s, const char *key, bool *to, struct error *err);
 bool settings_text(const struct settings *s, const char *key, const char **to, struct error *err); // borrowed
 
+// Checks that s is a mapping with only these keys; keys ends with NULL, "x-*" is all with this beginning. what: its name in messages ("limits").
+bool settings_is_map(const struct settings *s, const char *what, const char *const *keys, struct error *err);
+const char *settings_described(const struct settings *s); // for messages: "a list", "nothing", or its text
+
 int choice_index(const char *choices, const char *word); // of a word in "a|b|c"; -1: none
 // As JSON: integers, numbers, true and false where the text is one. json_free() it.
 struct json *settings_json(const struct settings *s);

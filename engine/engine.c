@@ -266,6 +266,15 @@ bool pairing_read(struct pairing *p, const struct settings *drafter, const struc
     return false;
 }
 
+bool pairing_read_drafter(struct pairing *p, const struct settings *drafter, struct error *err)
+{
+    *p = (struct pairing){ 0 };
+    if (read_drafter(p, drafter, err))
+        return true;
+    pairing_close(p);
+    return false;
+}
+
 bool pairing_open_drafter(struct pairing *p, struct target *t, const char *folder, int slots, int length,
                           struct error *err)
 {

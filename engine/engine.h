@@ -153,6 +153,7 @@ struct pairing { // initialize with { 0 }; do not move while open: the verifier 
 // drafter's drafts, are errors with file and line.
 bool pairing_read(struct pairing *p, const struct settings *drafter, const struct settings *rule,
                   const struct settings *sampling, struct error *err);
+bool pairing_read_drafter(struct pairing *p, const struct settings *drafter, struct error *err); // no rule, no sampling
 // Creates drafter and verifier. folder: base of a draft model's relative path, or NULL. length: max tokens of a sequence,
 // prompt included. Borrows t.
 bool pairing_open(struct pairing *p, struct target *t, const char *folder, int slots, int length, struct error *err);

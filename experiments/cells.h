@@ -2,7 +2,7 @@
 //
 //     experiment          the file, checked, with defaults filled in (experiment.c)
 //     loaded_experiment   with its target; values that depend on the model are resolved (loaded_experiment.c)
-//     cell                one choice from each list under `cells`: one row of table `run` (cells.c)
+//     cell                one choice from each list under `cells`: one row of table `run` (cells.c; which there are: experiments/sweep)
 //     group               the cells that differ only in drafter or rule; they run side by side (group.c)
 #pragma once
 #include <stdbool.h>
@@ -10,6 +10,7 @@
 #include "core/digest.h"
 #include "engine/engine.h"
 #include "engine/prompts.h"
+#include "experiments/sweep/division.h"
 
 struct cell_runner;
 struct drafter;
@@ -26,6 +27,7 @@ struct entry {                    // one value of a list under `cells`
     const struct settings *given; // from the file or the defaults; NULL: `none`, added automatically
     struct settings *settings;    // canonical: all options, one spelling, one order; owned
     char *shown;                  // for reports: options that differ from the defaults, "ngram(longest=5)"
+    char *text;                   // the settings on one line
 };
 
 struct entries {
@@ -34,8 +36,8 @@ struct entries {
 };
 
 struct experiment {
-    char *path, *folder;              // of the YAML file; folder: base of relative paths
-    struct settings *file, *defaults; // defaults: for lists under `cells` that the file lacks
+    char *path, *folder;           // of the YAML file; folder: base of relative paths
+    struct settings *file, *lists; // lists: the values of those under `cells` (experiments/sweep)
     char *name;
     char *target, *device; // target: as in the file
     struct precision precision;
@@ -54,10 +56,12 @@ struct experiment {
     bool expected; // record E[accepted | draft] under every rule (table step_rule)
     int rows; // record drafts with their rows (table draft): entries of a row, or ROWS_NONE or ROWS_FULL (packed_rows.h)
     bool share_prompts; // the cells of a pair compute a prompt once (verifier/target_cache.h)
+    struct shard shard; // set by the command, not the file: the part of the work that is run; { 0 }: all
     bool probe;      // set by the command, not the file: measure the machine before the first text (table environment)
     bool mix;        // set by the command, not the file: resume runs where bits may differ (results/environment.h)
     bool none_added; // `none` was added: the baseline of every speedup
     struct entries sampling, batch, rule, drafter;
+    bool *has; // of each cell of their product, whether there is one; experiment_has reads it
 };
 
 int experiment_batch(const struct experiment *e, int entry);
@@ -96,6 +100,9 @@ void loaded_experiment_close(struct loaded_experiment *o);
 struct cell { // index into each list of entries
     int sampling, batch, rule, drafter;
 };
+
+bool experiment_has(const struct experiment *e, struct cell cell); // false: left out by `exclude` or `zip`
+int experiment_cells(const struct experiment *e);                  // number of cells
 
 struct identity {                           // identifies a cell in the database
     char *settings;                         // an experiment file of this one cell, on one line, every default resolved
@@ -139,7 +146,8 @@ struct cell_runner { // a cell with everything that decodes it
     struct recorder *recorder;
 };
 
-int groups(const struct experiment *e); // number of groups
+int groups(const struct experiment *e);                  // number of groups
+int group_cells(const struct experiment *e, int number); // number of its cells; 0: all are left out
 // Opens the group's drafters and caches. Reopens o if they need passes with more rows than the target was opened for.
 bool group_open(struct group *g, int number, struct loaded_experiment *o, struct error *err);
 void group_close(struct group *g);

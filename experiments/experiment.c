@@ -19,6 +19,7 @@
 #include "drafters/length.h"
 #include "experiments/cells.h"
 #include "experiments/replay/packed_rows.h"
+#include "experiments/sweep/cell_lists.h"
 #include "experiments/yaml.h"
 #include "kernels/devices.h"
 #include "models/paths.h"
@@ -27,33 +28,6 @@
 enum { MAX_STOPS = 16, MAX_CONTEXT = 1 << 24 };
 
 // ---- keys and values
-
-static const char *described(const struct settings *s)
-{
-    return s->kind == SETTINGS_LIST  ? "a list"
-           : s->kind == SETTINGS_MAP ? "a mapping"
-           : *s->text == '\0'        ? "nothing"
-                                     : s->text;
-}
-
-// Checks that s is a mapping with only these keys. what: its name in messages ("limits").
-static bool is_map_of(const struct settings *s, const char *what, const char *const *keys, struct error *err)
-{
-    struct text known = { 0 };
-    for (const char *const *k = keys; *k != NULL; k++)
-        text_printf(&known, "%s%s", k == keys ? "" : ", ", *k);
-    bool ok = s->kind == SETTINGS_MAP ||
-              settings_fail(err, s, "%s: expected a mapping (%s), found %s", what, known.s, described(s));
-    for (int i = 0; ok && i < s->n; i++) {
-        const char *const *k = keys;
-        while (*k != NULL && strcmp(*k, s->key[i]) != 0)
-            k++;
-        if (*k == NULL)
-            ok = settings_fail_key(err, s, i, "%s has no key \"%s\" (it has: %s)", what, s->key[i], known.s);
-    }
-    free(known.s);
-    return ok;
-}
 
 static bool get_required(const struct settings *map, const char *what, const char *key, const struct settings **to,
                          struct error *err)
@@ -149,7 +123,7 @@ static bool read_target(struct experiment *e, struct error *err)
 {
     static const char *const keys[] = { "model", "device", "activations", "cache", NULL };
     const struct settings *s;
-    if (!get_required(e->file, "an experiment", "target", &s, err) || !is_map_of(s, "target", keys, err) ||
+    if (!get_required(e->file, "an experiment", "target", &s, err) || !settings_is_map(s, "target", keys, err) ||
         !read_text(s, "target", "model", NULL, &e->target, err) || !read_device(s, &e->device, err) ||
         !read_choice(s, "activations", activations_names, &e->precision.activations, err) ||
         !read_choice(s, "cache", kv_type_names, &e->precision.cache, err))
@@ -220,7 +194,7 @@ static bool read_chat(struct experiment *e, const struct settings *s, struct err
     const struct settings *variables = map ? settings_get(s, "variables") : NULL,
                           *name = map ? settings_get(s, "template") : s;
     struct error why;
-    if (map && !is_map_of(s, "chat", keys, err))
+    if (map && !settings_is_map(s, "chat", keys, err))
         return false;
     if (variables != NULL && variables->kind != SETTINGS_MAP)
         return settings_fail(err, variables, "variables: expected a mapping, as in {enable_thinking: false}");
@@ -239,7 +213,7 @@ static bool read_prompts(struct experiment *e, struct error *err)
 {
     static const char *const keys[] = { "file", "limit", "per_category", "chat", NULL };
     const struct settings *s;
-    if (!get_required(e->file, "an experiment", "prompts", &s, err) || !is_map_of(s, "prompts", keys, err) ||
+    if (!get_required(e->file, "an experiment", "prompts", &s, err) || !settings_is_map(s, "prompts", keys, err) ||
         !read_text(s, "prompts", "file", NULL, &e->prompts_file, err) ||
         !read_int(s, "limit", 0, MAX_PROMPTS, &e->limit, err) ||
         !read_int(s, "per_category", 0, MAX_PROMPTS, &e->per_category, err) ||
@@ -283,7 +257,7 @@ static bool read_limits(struct experiment *e, struct error *err)
         return true;
     e->context_given = settings_get(s, "context") != NULL;
     const struct settings *stop = settings_get(s, "stop");
-    return is_map_of(s, "limits", keys, err) && read_int(s, "new_tokens", 1, MAX_CONTEXT, &e->new_tokens, err) &&
+    return settings_is_map(s, "limits", keys, err) && read_int(s, "new_tokens", 1, MAX_CONTEXT, &e->new_tokens, err) &&
            read_int(s, "context", 2, MAX_CONTEXT, &e->context, err) &&
            read_bool(s, "ignore_end", &e->ignore_end, err) && (stop == NULL || read_stops(e, stop, err));
 }
@@ -297,7 +271,8 @@ static bool read_rows(struct experiment *e, const struct settings *s, struct err
         return true;
     }
     if (s != NULL && (s->kind != SETTINGS_SCALAR || *s->text < '0' || *s->text > '9'))
-        return settings_fail(err, s, "rows: expected full, or the number of entries of a row, found %s", described(s));
+        return settings_fail(err, s, "rows: expected full, or the number of entries of a row, found %s",
+                             settings_described(s));
     if (s != NULL && !settings_int(s, "rows", 1, MAX_CONTEXT, &n, err))
         return false;
     e->rows = (int)n;
@@ -317,150 +292,8 @@ static bool read_numbers(struct experiment *e, struct error *err)
     return read_int(e->file, "repeat", 1, MAX_REPEATS, &e->repeat, err) &&
            read_bool(e->file, "share_prompts", &e->share_prompts, err) &&
            (record == NULL ||
-            (is_map_of(record, "record", keys, err) && read_bool(record, "trials", &e->trials, err) &&
+            (settings_is_map(record, "record", keys, err) && read_bool(record, "trials", &e->trials, err) &&
              read_bool(record, "expected", &e->expected, err) && read_rows(e, settings_get(record, "rows"), err)));
-}
-
-// ---- cells
-
-// Takes ownership of settings and shown.
-static bool add_entry(struct entries *to, const char *list, const struct settings *given, struct settings *settings,
-                      char *shown, struct error *err)
-{
-    struct text new = { 0 };
-    settings_write(settings, &new);
-    bool ok = true;
-    for (int i = 0; i < to->n && ok; i++) {
-        struct text old = { 0 };
-        settings_write(to->entry[i].settings, &old);
-        if (strcmp(old.s, new.s) == 0)
-            ok = settings_fail(err, given, "cells.%s: %s is listed twice, first on line %d", list, shown,
-                               to->entry[i].given->line);
-        free(old.s);
-    }
-    free(new.s);
-    to->entry = xrealloc(to->entry, ((size_t)to->n + 1) * sizeof(*to->entry));
-    to->entry[to->n++] = (struct entry){ given, settings, shown };
-    return ok;
-}
-
-static bool add_sampling(struct experiment *e, const struct settings *given, struct error *err)
-{
-    struct sampling sampling;
-    if (!sampling_read(given, &sampling, err))
-        return false;
-    sampling_free(&sampling);
-    struct settings *s = sampling_settings(given);
-    return add_entry(&e->sampling, "sampling", given, s, sampling_shown(s), err);
-}
-
-static bool add_batch(struct experiment *e, const struct settings *given, struct error *err)
-{
-    long long v;
-    if (!settings_int(given, "batch", 1, MAX_SLOTS, &v, err))
-        return false;
-    struct settings *s = settings_scalar("");
-    free(s->text);
-    s->text = xformat("%lld", v);
-    return add_entry(&e->batch, "batch", given, s, xstrdup(s->text), err);
-}
-
-static bool add_rule(struct experiment *e, const struct settings *given, struct error *err)
-{
-    struct pairing p;
-    if (!pairing_read(&p, NULL, given, NULL, err))
-        return false;
-    struct settings *s = entry_settings(p.rule->name, given, p.rule->options);
-    char *shown = entry_shown(s, p.rule->options);
-    pairing_close(&p);
-    return add_entry(&e->rule, "rule", given, s, shown, err);
-}
-
-static bool add_drafter(struct experiment *e, const struct settings *given, struct error *err)
-{
-    struct pairing p = { 0 };
-    // Checked with the first rule here, with every rule in check_pairings.
-    if (!pairing_read(&p, given, e->rule.entry[0].given, NULL, err))
-        return false;
-    struct settings *s = entry_settings(p.type->name, given, p.type->options);
-    char *shown = entry_shown(s, p.type->options);
-    pairing_close(&p);
-    return add_entry(&e->drafter, "drafter", given, s, shown, err);
-}
-
-bool experiment_is_none(const struct experiment *e, int drafter)
-{
-    return strcmp(settings_get(e->drafter.entry[drafter].settings, "kind")->text, drafter_types[0]->name) == 0;
-}
-
-// Adds `none` as the first drafter, unless it is listed.
-static void add_none(struct experiment *e)
-{
-    for (int i = 0; i < e->drafter.n; i++)
-        if (experiment_is_none(e, i))
-            return;
-    struct settings *s = entry_settings(drafter_types[0]->name, NULL, NULL);
-    struct entries *d = &e->drafter;
-    d->entry = xrealloc(d->entry, ((size_t)d->n + 1) * sizeof(*d->entry));
-    memmove(d->entry + 1, d->entry, (size_t)d->n * sizeof(*d->entry));
-    d->entry[0] = (struct entry){ NULL, s, entry_shown(s, NULL) };
-    d->n++;
-    e->none_added = true;
-}
-
-typedef bool add_value(struct experiment *e, const struct settings *given, struct error *err);
-
-// A list of values or one value; a missing list is the default's.
-static bool read_list(struct experiment *e, const struct settings *cells, const char *key, add_value *add,
-                      struct error *err)
-{
-    const struct settings *s = settings_get(cells, key);
-    if (s == NULL)
-        s = settings_get(e->defaults, key);
-    if (s->kind == SETTINGS_LIST && s->n == 0)
-        return settings_fail(err, s, "cells.%s: expected at least one value, found an empty list", key);
-    for (int i = 0; s->kind == SETTINGS_LIST && i < s->n; i++)
-        if (!add(e, s->item[i], err))
-            return false;
-    return s->kind == SETTINGS_LIST || add(e, s, err);
-}
-
-// A drafter's `length` (drafters/length.h), before anything refers to the settings.
-static bool read_lengths(struct settings *cells, struct error *err)
-{
-    struct settings *s = cells != NULL ? settings_get(cells, "drafter") : NULL;
-    bool ok = s == NULL || drafter_length(s, err);
-    for (int i = 0; s != NULL && s->kind == SETTINGS_LIST && i < s->n && ok; i++)
-        ok = drafter_length(s->item[i], err);
-    return ok;
-}
-
-static bool check_pairings(const struct experiment *e, struct error *err)
-{
-    for (int r = 0; r < e->rule.n; r++)
-        for (int d = 0; d < e->drafter.n; d++) {
-            struct pairing p;
-            if (!pairing_read(&p, e->drafter.entry[d].given, e->rule.entry[r].given, NULL, err))
-                return false;
-            pairing_close(&p);
-        }
-    return true;
-}
-
-static bool read_cells(struct experiment *e, struct error *err)
-{
-    static const char *const keys[] = { "sampling", "batch", "rule", "drafter", NULL };
-    static const char defaults[] = "{sampling: {temperature: 0}, batch: 1, rule: rejection, drafter: none}";
-    struct settings *s = settings_get(e->file, "cells");
-    e->defaults = yaml_parse(defaults, sizeof(defaults) - 1, "default", err);
-    if (e->defaults == NULL || (s != NULL && !is_map_of(s, "cells", keys, err)) || !read_lengths(s, err))
-        return false;
-    // Rules first: drafters are checked with them.
-    if (!read_list(e, s, "sampling", add_sampling, err) || !read_list(e, s, "batch", add_batch, err) ||
-        !read_list(e, s, "rule", add_rule, err) || !read_list(e, s, "drafter", add_drafter, err))
-        return false;
-    add_none(e);
-    return check_pairings(e, err);
 }
 
 // ---- the experiment
@@ -474,9 +307,9 @@ static char *folder_of(const char *path)
 static bool read_experiment(struct experiment *e, struct error *err)
 {
     static const char *const keys[] = { "name",   "target", "threads", "prompts",       "limits", "seed",
-                                        "repeat", "record", "cells",   "share_prompts", NULL };
-    return is_map_of(e->file, "an experiment", keys, err) && read_name(e, err) && read_threads(e, err) &&
-           read_limits(e, err) && read_numbers(e, err) && read_cells(e, err) && read_target(e, err) &&
+                                        "repeat", "record", "cells",   "share_prompts", "x-*",    NULL };
+    return settings_is_map(e->file, "an experiment", keys, err) && read_name(e, err) && read_threads(e, err) &&
+           read_limits(e, err) && read_numbers(e, err) && cell_lists_read(e, err) && read_target(e, err) &&
            read_prompts(e, err);
 }
 
@@ -506,23 +339,11 @@ struct experiment *experiment_load(const char *path, struct error *err)
     return read_or_free(e, err);
 }
 
-static void free_entries(struct entries *s)
-{
-    for (int i = 0; i < s->n; i++) {
-        settings_free(s->entry[i].settings);
-        free(s->entry[i].shown);
-    }
-    free(s->entry);
-}
-
 void experiment_free(struct experiment *e)
 {
     if (e == NULL)
         return;
-    free_entries(&e->sampling);
-    free_entries(&e->batch);
-    free_entries(&e->rule);
-    free_entries(&e->drafter);
+    cell_lists_free(e);
     prompts_free(&e->prompts);
     for (int i = 0; i < e->n_stop; i++)
         free(e->stop[i]);
@@ -534,7 +355,6 @@ void experiment_free(struct experiment *e)
     free(e->chat);
     json_free(e->chat_variables);
     settings_free(e->file);
-    settings_free(e->defaults);
     free(e->folder);
     free(e->path);
     free(e);

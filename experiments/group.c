@@ -20,6 +20,15 @@ int groups(const struct experiment *e)
     return e->sampling.n * e->batch.n;
 }
 
+int group_cells(const struct experiment *e, int number)
+{
+    int n = 0;
+    for (int r = 0; r < e->rule.n; r++)
+        for (int d = 0; d < e->drafter.n; d++)
+            n += experiment_has(e, (struct cell){ number / e->batch.n, number % e->batch.n, r, d });
+    return n;
+}
+
 bool cell_read(struct pairing *p, const struct experiment *e, struct cell cell, struct error *err)
 {
     return pairing_read(p, e->drafter.entry[cell.drafter].settings, e->rule.entry[cell.rule].settings,
@@ -172,8 +181,11 @@ static bool open_all(struct group *g, int number, struct loaded_experiment *o, i
     g->cell_runner = xcalloc((size_t)(e->rule.n * e->drafter.n), sizeof(*g->cell_runner));
     for (int r = 0; r < e->rule.n; r++)
         for (int d = 0; d < e->drafter.n; d++) {
+            const struct cell cell = { g->sampling, g->batch, r, d };
+            if (!experiment_has(e, cell))
+                continue;
             struct cell_runner *c = &g->cell_runner[g->n++];
-            c->cell = (struct cell){ g->sampling, g->batch, r, d };
+            c->cell = cell;
             c->none = experiment_is_none(e, d);
             if (!open_cell_drafter(c, o, rows, err) || !is_new(g, c, e, err))
                 return false;

@@ -72,7 +72,7 @@ bool each_observed_cell(const struct experiment *e,
     for (int g = 0; g < groups(e) && ok; g++)
         for (int k = 0; k < e->rule.n * e->drafter.n && ok; k++) {
             const struct cell cell = { g / e->batch.n, g % e->batch.n, k / e->drafter.n, k % e->drafter.n };
-            if (experiment_is_none(e, cell.drafter))
+            if (!experiment_has(e, cell) || experiment_is_none(e, cell.drafter))
                 continue;
             ok = each(self, &loaded, cell, err);
             cells++;

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "engine/prompt_tokens.h"
+#include "experiments/completion.h"
 #include "experiments/environment.h"
 #include "core/interrupt.h"
 #include "experiments/plan.h"
@@ -276,7 +277,7 @@ bool paired_run_decode(struct paired_run *o, struct runner *r, struct group *g, 
     bool ok = paired_run_open(o, &r->loaded, r->store, g, err);
     for (int c = 0; c < g->n && ok; c++) {
         progress_skip(&r->progress, o->n - paired_run_missing(o, c));
-        ok = paired_run_missing(o, c) == 0 || store_run_unfinished(r->store, g->cell_runner[c].run, err);
+        ok = paired_run_missing(o, c) == 0 || completion_lacks(r, g->cell_runner[c].run, err);
     }
     ok = ok && run_cells(o, r, g, err);
     r->full = r->full || any_is_full(o, g);

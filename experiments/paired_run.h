@@ -5,6 +5,7 @@
 #include "decode/decode.h"
 #include "experiments/cells.h"
 #include "experiments/progress.h"
+#include "results/shards.h"
 
 struct due;
 struct error;
@@ -16,6 +17,8 @@ struct runner { // state of experiment_run
     struct loaded_experiment loaded;
     struct store *store;
     struct progress progress;
+    struct division division; // of the experiment's paired runs
+    struct shard_row part;    // of the current group, if the work is divided
     const volatile int *stop; // NULL: not interruptible
     bool full;                // a conversation does not fit the context, stored ones included
 };

@@ -11,6 +11,7 @@
 #include "core/memory.h"
 #include "core/settings.h"
 #include "drafters/drafter.h"
+#include "experiments/completion.h"
 #include "experiments/environment.h"
 #include "experiments/experiment.h"
 #include "experiments/paired_run.h"
@@ -87,36 +88,17 @@ static bool find_row(struct runner *r, const struct group *g, struct cell_runner
     return ok;
 }
 
-static bool is_marked_finished(struct store *s, int64_t run, bool *finished, struct error *err)
+static bool run_prompts(struct runner *r, struct group *g, int number, struct error *err)
 {
-    struct query *q = query_again(s, "SELECT finished IS NOT NULL FROM run WHERE id = ?");
-    query_put_int(q, run);
-    *finished = query_next(q) && query_int(q, 0) != 0;
-    return query_close(q, err);
-}
-
-// Marks the group's runs as finished: all if sequences were added, else those that a killed process left unmarked.
-static bool mark_finished(struct runner *r, const struct group *g, bool ran, struct error *err)
-{
-    for (int i = 0; i < g->n; i++) {
-        bool finished;
-        if (!is_marked_finished(r->store, g->cell_runner[i].run, &finished, err))
-            return false;
-        if ((ran || !finished) && !store_run_finished(r->store, g->cell_runner[i].run, err))
+    const int batch = experiment_batch(r->e, g->batch);
+    for (int i = 0; i < r->division.n; i++) {
+        const struct part *p = &r->division.part[i];
+        if (p->group != number || p->shard != r->e->shard.index)
+            continue;
+        struct paired_run o = paired_run_at(r->e, batch, p->repeat, p->first);
+        if (!paired_run_decode(&o, r, g, err))
             return false;
     }
-    return true;
-}
-
-static bool run_prompts(struct runner *r, struct group *g, struct error *err)
-{
-    int batch = experiment_batch(r->e, g->batch), prompts = r->e->prompts.n;
-    for (int repeat = 0; repeat < r->e->repeat; repeat++)
-        for (int first = 0; first < prompts; first += paired_run_prompts(batch)) {
-            struct paired_run o = paired_run_at(r->e, batch, repeat, first);
-            if (!paired_run_decode(&o, r, g, err))
-                return false;
-        }
     return true;
 }
 
@@ -129,14 +111,28 @@ static bool run_group(struct runner *r, int number, struct error *err)
     bool ok = true;
     for (int i = 0; i < g.n && ok; i++)
         ok = find_row(r, &g, &g.cell_runner[i], err);
-    ok = ok && run_prompts(r, &g, err);
+    ok = ok && completion_begin(r, &g, err) && run_prompts(r, &g, number, err);
     int64_t ran = r->progress.ran - before;
-    ok = ok && mark_finished(r, &g, ran > 0, err);
+    ok = ok && completion_end(r, &g, ran > 0, err);
     if (ok)
         progress_line(&r->progress, "%s, batch %s: %d cells, %lld conversations decoded, %lld stored already",
                       r->e->sampling.entry[g.sampling].shown, r->e->batch.entry[g.batch].shown, g.n, (long long)ran,
                       (long long)(r->progress.seen - seen - ran));
     group_close(&g);
+    return ok;
+}
+
+static bool run_groups(struct runner *r, struct error *err)
+{
+    const struct experiment *e = r->e;
+    bool ok = loaded_experiment_open(&r->loaded, e, TARGET_ROWS, err);
+    for (int g = 0; g < groups(e) && ok; g++)
+        ok = division_count(&r->division, g, e->shard.index) == 0 || run_group(r, g, err);
+    progress_end(&r->progress);
+    if (r->full)
+        progress_line(&r->progress, "conversations end before a turn that does not fit the context of %d",
+                      r->loaded.context);
+    loaded_experiment_close(&r->loaded);
     return ok;
 }
 
@@ -147,18 +143,13 @@ bool experiment_run(const struct experiment *e, struct store *s, FILE *progress,
         return fail(err, "%s: the database is read-only, results cannot go into it", store_path(s));
     if (!store_lock(s, e->name, err))
         return false;
-    struct runner r = { .e = e, .store = s, .stop = stop };
-    if (!loaded_experiment_open(&r.loaded, e, TARGET_ROWS, err))
-        return false;
-    int cells = groups(e) * e->rule.n * e->drafter.n;
-    progress_begin(&r.progress, progress, (int64_t)cells * e->prompts.n * e->repeat);
-    bool ok = true;
-    for (int g = 0; g < groups(e) && ok; g++)
-        ok = run_group(&r, g, err);
-    progress_end(&r.progress);
-    if (r.full)
-        progress_line(&r.progress, "conversations end before a turn that does not fit the context of %d",
-                      r.loaded.context);
-    loaded_experiment_close(&r.loaded);
+    struct runner r = { .e = e, .store = s, .stop = stop, .division = division_of(e, e->shard.of) };
+    const int64_t conversations = division_conversations(&r.division, e, e->shard.index);
+    progress_begin(&r.progress, progress, conversations);
+    if (conversations == 0)
+        progress_line(&r.progress, "shard %d/%d has nothing to decode: there are %d paired runs", e->shard.index,
+                      e->shard.of, r.division.n);
+    const bool ok = conversations == 0 || run_groups(&r, err);
+    division_free(&r.division);
     return ok;
 }

@@ -1,13 +1,14 @@
 // yaml.c - parses YAML into settings with their positions in the file.
 //
-// Supports mappings, lists and scalars. Anchors, aliases, merge keys, tags and several documents are errors: a cell's
-// settings are stored in the database and must be self-contained. libyaml's event interface is used, so that each event is
-// checked before a node is built.
+// Supports mappings, lists, scalars, anchors, aliases and merge keys; an alias becomes a copy, as a cell's settings are stored in the
+// database and must be self-contained. Tags and several documents are errors. libyaml's event interface is used, so that each event
+// is checked before a node is built.
 #include "experiments/yaml.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +20,21 @@
 #include "core/settings.h"
 #include "core/utf8.h"
 
-enum { MAX_DEPTH = 32, MAX_BYTES = 4 << 20 };
+enum { MAX_DEPTH = 32, MAX_BYTES = 4 << 20, MAX_COPIED = 1 << 20 };
+
+struct anchor {
+    char *name;
+    int line;
+    struct settings *value; // a copy; NULL: not complete yet
+};
 
 struct reader {
     yaml_parser_t parser;
     const char *text, *file;
     struct error *err;
+    struct anchor *anchor; // (n_anchors)
+    int n_anchors;
+    int64_t copied; // values, by anchors and aliases
 };
 
 struct place { // 1-based
@@ -106,22 +116,21 @@ static bool next_event(struct reader *r, yaml_event_t *event)
     return yaml_parser_parse(&r->parser, event) == 1 || fail_syntax(r);
 }
 
-// Rejects aliases, anchors, tags and NUL characters.
+static const char *anchor_of(const yaml_event_t *e) // NULL: none
+{
+    return (const char *)(e->type == YAML_SCALAR_EVENT           ? e->data.scalar.anchor
+                          : e->type == YAML_SEQUENCE_START_EVENT ? e->data.sequence_start.anchor
+                          : e->type == YAML_MAPPING_START_EVENT  ? e->data.mapping_start.anchor
+                                                                 : NULL);
+}
+
+// Rejects tags and NUL characters.
 static bool is_plain_node(const struct reader *r, const yaml_event_t *e)
 {
-    const yaml_char_t *anchor = NULL, *tag = NULL;
-    if (e->type == YAML_ALIAS_EVENT)
-        return fail_at(r->err, r->file, place(e->start_mark), "aliases are not supported: write out the value of *%s",
-                       e->data.alias.anchor);
-    if (e->type == YAML_SCALAR_EVENT)
-        anchor = e->data.scalar.anchor, tag = e->data.scalar.tag;
-    else if (e->type == YAML_SEQUENCE_START_EVENT)
-        anchor = e->data.sequence_start.anchor, tag = e->data.sequence_start.tag;
-    else if (e->type == YAML_MAPPING_START_EVENT)
-        anchor = e->data.mapping_start.anchor, tag = e->data.mapping_start.tag;
-    if (anchor != NULL)
-        return fail_at(r->err, r->file, place(e->start_mark),
-                       "anchors are not supported: leave out &%s and write values where they are used", anchor);
+    const yaml_char_t *tag = e->type == YAML_SCALAR_EVENT           ? e->data.scalar.tag
+                             : e->type == YAML_SEQUENCE_START_EVENT ? e->data.sequence_start.tag
+                             : e->type == YAML_MAPPING_START_EVENT  ? e->data.mapping_start.tag
+                                                                    : NULL;
     if (tag != NULL)
         return fail_at(r->err, r->file, place(e->start_mark), "tags are not supported: leave out %s", tag);
     if (e->type == YAML_SCALAR_EVENT && strlen((const char *)e->data.scalar.value) != e->data.scalar.length)
@@ -136,6 +145,77 @@ static struct settings *at_mark(struct settings *s, const struct reader *r, yaml
     s->column = place(mark).column;
     return s;
 }
+
+// ---- anchors and aliases
+
+static int64_t count(const struct settings *s)
+{
+    int64_t n = 1;
+    for (int i = 0; i < s->n; i++)
+        n += count(s->item[i]);
+    return n;
+}
+
+static int height(const struct settings *s) // lists and mappings in one another
+{
+    int most = 0;
+    for (int i = 0; i < s->n; i++) {
+        const int h = height(s->item[i]);
+        most = h > most ? h : most;
+    }
+    return s->kind == SETTINGS_SCALAR ? 0 : most + 1;
+}
+
+// Aliases of aliases multiply, so what is copied has a limit. NULL on failure.
+static struct settings *copy_of(struct reader *r, const struct settings *s, yaml_mark_t mark)
+{
+    r->copied += count(s);
+    if (r->copied <= MAX_COPIED)
+        return settings_copy(s);
+    fail_at(r->err, r->file, place(mark), "expected anchors and aliases for at most %d values, found more", MAX_COPIED);
+    return NULL;
+}
+
+static const struct anchor *find_anchor(const struct reader *r, const char *name)
+{
+    for (int i = 0; i < r->n_anchors; i++)
+        if (strcmp(r->anchor[i].name, name) == 0)
+            return &r->anchor[i];
+    return NULL;
+}
+
+static bool begin_anchor(struct reader *r, const char *name, yaml_mark_t mark)
+{
+    const struct anchor *first = find_anchor(r, name);
+    if (first != NULL)
+        return fail_at(r->err, r->file, place(mark), "the anchor &%s is given twice, first on line %d", name,
+                       first->line);
+    r->anchor = xrealloc(r->anchor, ((size_t)r->n_anchors + 1) * sizeof(*r->anchor));
+    r->anchor[r->n_anchors++] = (struct anchor){ xstrdup(name), place(mark).line, NULL };
+    return true;
+}
+
+// The alias's own position is that of the copy; what is in it keeps the positions where it is written.
+static struct settings *read_alias(struct reader *r, const yaml_event_t *e, int depth)
+{
+    const char *name = (const char *)e->data.alias.anchor;
+    const struct anchor *a = find_anchor(r, name);
+    if (a == NULL)
+        fail_at(r->err, r->file, place(e->start_mark), "*%s: expected the anchor &%s before it, found none", name,
+                name);
+    else if (a->value == NULL)
+        fail_at(r->err, r->file, place(e->start_mark), "*%s: the value of &%s, on line %d, contains itself", name, name,
+                a->line);
+    else if (depth + height(a->value) > MAX_DEPTH)
+        fail_at(r->err, r->file, place(e->start_mark), "nested more than %d deep", MAX_DEPTH);
+    else {
+        struct settings *s = copy_of(r, a->value, e->start_mark);
+        return s != NULL ? at_mark(s, r, e->start_mark) : NULL;
+    }
+    return NULL;
+}
+
+// ---- nodes
 
 static struct settings *read_node(struct reader *r, const yaml_event_t *e, int depth);
 
@@ -162,12 +242,15 @@ static bool is_good_key(const struct reader *r, const struct settings *map, cons
         return false;
     if (e->type != YAML_SCALAR_EVENT)
         return fail_at(r->err, r->file, at, "expected a key, found %s",
-                       e->type == YAML_SEQUENCE_START_EVENT ? "a list" : "a mapping");
+                       e->type == YAML_SEQUENCE_START_EVENT  ? "a list"
+                       : e->type == YAML_MAPPING_START_EVENT ? "a mapping"
+                                                             : "an alias");
+    if (anchor_of(e) != NULL)
+        return fail_at(r->err, r->file, at, "expected a key, found the anchor &%s: it goes before a value",
+                       anchor_of(e));
     const char *key = (const char *)e->data.scalar.value;
     if (*key == '\0')
         return fail_at(r->err, r->file, at, "expected a key, found nothing before the colon");
-    if (strcmp(key, "<<") == 0 && e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
-        return fail_at(r->err, r->file, at, "merge keys are not supported: write out the keys of <<");
     for (int i = 0; i < map->n; i++)
         if (strcmp(map->key[i], key) == 0)
             return fail_at(r->err, r->file, at, "the key \"%s\" is given twice, first on line %d", key,
@@ -175,13 +258,70 @@ static bool is_good_key(const struct reader *r, const struct settings *map, cons
     return true;
 }
 
-static bool read_entry(struct reader *r, struct settings *map, const yaml_event_t *key, int depth)
+static bool is_merge_key(const yaml_event_t *key)
+{
+    return strcmp((const char *)key->data.scalar.value, "<<") == 0 && key->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+}
+
+static struct settings *read_value(struct reader *r, int depth)
 {
     yaml_event_t e;
-    if (!is_good_key(r, map, key) || !next_event(r, &e))
-        return false;
+    if (!next_event(r, &e))
+        return NULL;
     struct settings *value = read_node(r, &e, depth);
     yaml_event_delete(&e);
+    return value;
+}
+
+// What `<<` names: a mapping or a list of them; NULL on failure.
+static struct settings *read_merged(struct reader *r, const yaml_event_t *key, const struct settings *before, int depth)
+{
+    if (before != NULL) {
+        fail_at(r->err, r->file, place(key->start_mark), "the key \"<<\" is given twice; expected <<: [*a, *b]");
+        return NULL;
+    }
+    struct settings *s = read_value(r, depth);
+    bool maps = s != NULL && s->kind != SETTINGS_SCALAR;
+    for (int i = 0; maps && s->kind == SETTINGS_LIST && i < s->n; i++)
+        maps = s->item[i]->kind == SETTINGS_MAP;
+    if (s == NULL || maps)
+        return s;
+    settings_fail(r->err, s, "<<: expected a mapping or a list of mappings, as in <<: *name, found something else");
+    settings_free(s);
+    return NULL;
+}
+
+// Adds the keys that the mapping lacks; the first of several mappings wins.
+static bool merge(struct reader *r, struct settings *map, const struct settings *from, yaml_mark_t mark)
+{
+    for (int i = 0; i < from->n; i++) {
+        if (from->kind == SETTINGS_LIST) {
+            if (!merge(r, map, from->item[i], mark))
+                return false;
+        } else if (settings_get(map, from->key[i]) == NULL) {
+            struct settings *s = copy_of(r, from->item[i], mark);
+            if (s == NULL)
+                return false;
+            settings_put(map, from->key[i], s);
+            map->key_line[map->n - 1] = from->key_line[i];
+            map->key_column[map->n - 1] = from->key_column[i];
+        }
+    }
+    return true;
+}
+
+static bool read_entry(struct reader *r, struct settings *map, struct settings **merged, const yaml_event_t *key,
+                       int depth)
+{
+    if (!is_good_key(r, map, key))
+        return false;
+    if (is_merge_key(key)) {
+        struct settings *s = read_merged(r, key, *merged, depth);
+        if (s != NULL)
+            *merged = s;
+        return s != NULL;
+    }
+    struct settings *value = read_value(r, depth);
     if (value == NULL)
         return false;
     settings_put(map, (const char *)key->data.scalar.value, value);
@@ -192,23 +332,28 @@ static bool read_entry(struct reader *r, struct settings *map, const yaml_event_
 
 static bool read_map(struct reader *r, struct settings *map, int depth)
 {
-    for (;;) {
+    struct settings *merged = NULL;
+    bool end = false, more = true;
+    while (more) {
         yaml_event_t e;
         if (!next_event(r, &e))
-            return false;
-        bool end = e.type == YAML_MAPPING_END_EVENT;
-        bool more = !end && read_entry(r, map, &e, depth);
+            break;
+        end = e.type == YAML_MAPPING_END_EVENT;
+        more = !end && read_entry(r, map, &merged, &e, depth);
+        if (end && merged != NULL)
+            end = merge(r, map, merged, e.start_mark);
         yaml_event_delete(&e);
-        if (!more)
-            return end;
     }
+    settings_free(merged);
+    return end;
 }
 
-// Reads the node that starts with this event; NULL on failure.
-static struct settings *read_node(struct reader *r, const yaml_event_t *e, int depth)
+static struct settings *read_unnamed(struct reader *r, const yaml_event_t *e, int depth)
 {
     if (!is_plain_node(r, e))
         return NULL;
+    if (e->type == YAML_ALIAS_EVENT)
+        return read_alias(r, e, depth);
     if (e->type == YAML_SCALAR_EVENT) {
         struct settings *s = at_mark(settings_scalar((const char *)e->data.scalar.value), r, e->start_mark);
         s->quoted = e->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
@@ -221,6 +366,20 @@ static struct settings *read_node(struct reader *r, const yaml_event_t *e, int d
     bool list = e->type == YAML_SEQUENCE_START_EVENT;
     struct settings *s = at_mark(list ? settings_list() : settings_map(), r, e->start_mark);
     if (list ? read_list(r, s, depth + 1) : read_map(r, s, depth + 1))
+        return s;
+    settings_free(s);
+    return NULL;
+}
+
+// Reads the node that starts with this event; NULL on failure.
+static struct settings *read_node(struct reader *r, const yaml_event_t *e, int depth)
+{
+    const char *name = anchor_of(e);
+    const int at = r->n_anchors;
+    if (name != NULL && !begin_anchor(r, name, e->start_mark))
+        return NULL;
+    struct settings *s = read_unnamed(r, e, depth);
+    if (s == NULL || name == NULL || (r->anchor[at].value = copy_of(r, s, e->start_mark)) != NULL)
         return s;
     settings_free(s);
     return NULL;
@@ -267,6 +426,11 @@ struct settings *yaml_parse(const char *text, size_t n, const char *file, struct
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)copy, n);
     struct settings *s = read_stream(&r);
     yaml_parser_delete(&r.parser);
+    for (int i = 0; i < r.n_anchors; i++) {
+        free(r.anchor[i].name);
+        settings_free(r.anchor[i].value);
+    }
+    free(r.anchor);
     free(copy);
     return s;
 }

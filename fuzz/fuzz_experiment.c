@@ -92,6 +92,15 @@ static const char *const fixed_words[] = { "name",
                                            "&a",
                                            "*a",
                                            "<<: 1",
+                                           "<<: *a",
+                                           "x-a",
+                                           "any",
+                                           "from",
+                                           "to",
+                                           "step",
+                                           "factor",
+                                           "zip",
+                                           "exclude",
                                            "checkpoint",
                                            "!!int 1",
                                            "--- ",
@@ -176,7 +185,7 @@ static void use_experiment(const char *path)
     for (int i = 0; i < e->batch.n; i++)
         insist(experiment_batch(e, i) >= 1);
     insist(e->new_tokens >= 1 && e->context >= 2 && e->repeat >= 1 && e->threads >= 1 && e->prompts.n >= 1);
-    insist(experiment_turns(e) >= e->prompts.n && groups(e) == e->sampling.n * e->batch.n);
+    insist(experiment_turns(e) >= e->prompts.n && groups(e) == e->sampling.n * e->batch.n && experiment_cells(e) > 0);
     experiment_free(e);
 }
 

@@ -17,6 +17,7 @@ static const char complete_sql[] =
     "UPDATE run SET finished = done.finished FROM (SELECT max(finished) AS finished FROM shard WHERE run = ?1"
     " GROUP BY shards, work, parts HAVING count(finished) = parts ORDER BY 1 DESC LIMIT 1) AS done"
     " WHERE id = ?1 AND run.finished IS NULL";
+static const char forget_sql[] = "DELETE FROM shard WHERE run = ?1";
 static const char other_sql[] =
     "SELECT shard, shards FROM shard JOIN run ON run.id = run WHERE experiment = ?1 AND (shard, shards) <> (?2, ?3)"
     " AND NOT EXISTS (SELECT 1 FROM shard AS own JOIN run ON run.id = own.run WHERE experiment = ?1"
@@ -59,6 +60,13 @@ bool store_shard_is_finished(struct store *s, int64_t run, const struct shard_ro
 bool store_shards_complete(struct store *s, int64_t run, struct error *err)
 {
     struct query *q = query_again(s, complete_sql);
+    query_put_int(q, run);
+    return query_perform(q, err);
+}
+
+bool store_shards_forget(struct store *s, int64_t run, struct error *err)
+{
+    struct query *q = query_again(s, forget_sql);
     query_put_int(q, run);
     return query_perform(q, err);
 }

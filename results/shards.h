@@ -20,6 +20,8 @@ bool store_shard_unfinished(struct store *s, int64_t run, const struct shard_row
                             struct error *err); // nor is the run
 bool store_shard_is_finished(struct store *s, int64_t run, const struct shard_row *r, bool *finished,
                              struct error *err);
+// The run is decoded without a division from now on: what its shards have done of it is no longer kept.
+bool store_shards_forget(struct store *s, int64_t run, struct error *err);
 // Sets run.finished, if NULL, to the time of the last part, if all parts are done.
 bool store_shards_complete(struct store *s, int64_t run, struct error *err);
 // A row of the experiment with another division: 0 shards if there is none.

@@ -40,14 +40,26 @@ static void bad_yaml_is_refused_with_line_and_column(void **state)
         { "# a remark\n", 0, "f:1:1: expected keys and values, found an empty file" },
         { "a: 1\na: 2\n", 0, "f:2:1: the key \"a\" is given twice, first on line 1" },
         { "a: {b: 1, b: 2}\n", 0, "f:1:11: the key \"b\" is given twice, first on line 1" },
-        { "a: &x 1\nb: *x\n", 0,
-          "f:1:4: anchors are not supported: leave out &x and write values where they are used" },
-        { "b: *x\n", 0, "f:1:4: aliases are not supported: write out the value of *x" },
-        { "a: &a [1, 1]\nb: &b [*a, *a]\nc: [*b, *b]\n", 0,
-          "f:1:4: anchors are not supported: leave out &a and write values where they are used" },
+        { "b: *x\nc: &x 1\n", 0, "f:1:4: *x: expected the anchor &x before it, found none" },
+        { "a: &x [1, {b: *x}]\n", 0, "f:1:15: *x: the value of &x, on line 1, contains itself" },
+        { "a: &x 1\nb:\n  - &x 2\n", 0, "f:3:5: the anchor &x is given twice, first on line 1" },
+        { "a: &x b\n*x : 1\n", 0, "f:2:1: expected a key, found an alias" },
+        { "&x a: 1\n", 0, "f:1:1: expected a key, found the anchor &x: it goes before a value" },
+        { "a: &x 1\nb: {<<: *x}\n", 0,
+          "f:2:9: <<: expected a mapping or a list of mappings, as in <<: *name, found something else" },
+        { "a: &x {b: 1}\nc: {<<: [*x, 2]}\n", 0,
+          "f:2:9: <<: expected a mapping or a list of mappings, as in <<: *name, found something else" },
+        { "a: &x {b: 1}\nc:\n  <<: *x\n  <<: *x\n", 0, "f:4:3: the key \"<<\" is given twice; expected <<: [*a, *b]" },
+        { "a: &x {b: 1}\nc: {<<: *x, d: 1, d: 2}\n", 0, "f:2:19: the key \"d\" is given twice, first on line 2" },
+        { "a: &a [[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]\nb: [[[[[[[[[[[[[[[*a]]]]]]]]]]]]]]]\n", 0,
+          "f:2:19: nested more than 32 deep" },
+        { "a: &a [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\n"
+          "c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\n"
+          "d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\n"
+          "e: [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\n",
+          0, "f:5:41: expected anchors and aliases for at most 1048576 values, found more" },
         { "a: !!int 5\n", 0, "f:1:4: tags are not supported: leave out tag:yaml.org,2002:int" },
         { "a: !mine {b: 1}\n", 0, "f:1:4: tags are not supported: leave out !mine" },
-        { "<<: {a: 1}\n", 0, "f:1:1: merge keys are not supported: write out the keys of <<" },
         { "a: 1\n---\nb: 2\n", 0, "f:2:1: expected the end of the file, found a second document" },
         { "a: [1, 2\n", 0,
           "f:2:1: not valid YAML: did not find expected ',' or ']' (while parsing a flow sequence that begins on line 1)" },
@@ -113,9 +125,52 @@ static void good_yaml_keeps_its_positions(void **state)
     settings_free(s);
     settings_free(again);
 
+    static const char keys[] = "{\"<<\": 1, \"a: b\": 2, \"#\": 3, c d: 4, \"\\x0A\": 5, -1: 6}";
+    s = yaml_parse(keys, sizeof(keys) - 1, "f", &err);
+    t = (struct text){ 0 };
+    settings_write(s, &t);
+    assert_string_equal(t.s, keys);
+    free(t.s);
+    settings_free(s);
+
     static const char nearly[] = "\xEF\xBB\xBC: 1\n"; // U+FEFC, a letter, where a byte order mark is U+FEFF
     s = yaml_parse(nearly, sizeof(nearly) - 1, "f", &err);
     assert_non_null(settings_get(s, "\xEF\xBB\xBC"));
+    settings_free(s);
+}
+
+static void aliases_are_copies_that_keep_their_positions(void **state)
+{
+    static const char text[] = "base: &base {kind: small, tokens: 4,\n  widths: &w [2, 1]}\n"
+                               "list:\n  - *base\n  - {<<: *base, tokens: 8}\n  - {\"<<\": 1, widths: *w}\n"
+                               "  - <<: [{tokens: 5}, *base]\n    more: &none\nlast: *none\n";
+    struct error err = { "" };
+    struct settings *s = yaml_parse(text, sizeof(text) - 1, "f", &err);
+    assert_ok(s != NULL, err);
+    struct text t = { 0 };
+    settings_write(settings_get(s, "list"), &t);
+    assert_string_equal(t.s, "[{kind: small, tokens: 4, widths: [2, 1]}, {tokens: 8, kind: small, widths: [2, 1]}, "
+                             "{\"<<\": 1, widths: [2, 1]}, {more: \"\", tokens: 5, kind: small, widths: [2, 1]}]");
+    const struct settings *list = settings_get(s, "list");
+    const int at[4][3][2] = {
+        // the item, its last key's value, and in it the last value
+        { { 4, 5 }, { 2, 11 }, { 2, 18 } },
+        { { 5, 5 }, { 2, 11 }, { 2, 18 } },
+        { { 6, 5 }, { 6, 23 }, { 2, 18 } },
+        { { 7, 5 }, { 2, 11 }, { 2, 18 } },
+    };
+    for (int i = 0; i < list->n; i++) {
+        const struct settings *map = list->item[i], *widths = settings_get(map, "widths"),
+                              *found[] = { map, widths, widths->item[1] };
+        for (int k = 0; k < 3; k++) {
+            assert_int_equal(found[k]->line, at[i][k][0]);
+            assert_int_equal(found[k]->column, at[i][k][1]);
+        }
+    }
+    assert_int_equal(list->item[1]->key_line[1], 1); // of a merged key
+    assert_int_equal(list->item[1]->key_column[1], 14);
+    assert_string_equal(settings_get(s, "last")->text, "");
+    free(t.s);
     settings_free(s);
 }
 
@@ -178,14 +233,14 @@ static void bad_experiments_are_refused_with_line_and_column(void **state)
     } cases[] = {
         { "- 1\n",
           "x.yaml:1:1: an experiment: expected a mapping (name, target, threads, prompts, limits, seed, repeat, record, "
-          "cells, share_prompts), found a list" },
+          "cells, share_prompts, x-*), found a list" },
         { "target: {model: target.gguf}\nprompts: {file: p.jsonl}\n",
           "x.yaml:1:1: an experiment needs the key \"name\"" },
         { "name: x\nprompts: {file: p.jsonl}\n", "x.yaml:1:1: an experiment needs the key \"target\"" },
         { "name: x\ntarget: {model: target.gguf}\n", "x.yaml:1:1: an experiment needs the key \"prompts\"" },
         { HEAD "sead: 1\n",
           "x.yaml:4:1: an experiment has no key \"sead\" (it has: name, target, threads, prompts, limits, seed, "
-          "repeat, record, cells, share_prompts)" },
+          "repeat, record, cells, share_prompts, x-*)" },
         { HEAD "seed: -1\n", "x.yaml:4:7: seed: expected an integer from 0 to 9223372036854775807, found -1" },
         { HEAD "seed: one\n", "x.yaml:4:7: seed: expected an integer, found \"one\"" },
         { HEAD "seed: 99999999999999999999\n",
@@ -234,7 +289,7 @@ static void bad_experiments_are_refused_with_line_and_column(void **state)
         { "name: \"a\\x1Fb\"\ntarget: {model: target.gguf}\nprompts: {file: p.jsonl}\n",
           "x.yaml:1:7: name: expected one line, found a control character in it" },
         { HEAD "cells: {drafters: [none]}\n",
-          "x.yaml:4:9: cells has no key \"drafters\" (it has: sampling, batch, rule, drafter)" },
+          "x.yaml:4:9: cells has no key \"drafters\" (it has: sampling, batch, rule, drafter, zip, exclude)" },
         { HEAD "cells: {drafter: []}\n",
           "x.yaml:4:18: cells.drafter: expected at least one value, found an empty list" },
         { DRAFTER "{kind: ngram, lenght: 3}\n",
@@ -480,6 +535,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_yaml_is_refused_with_line_and_column),
         cmocka_unit_test(good_yaml_keeps_its_positions),
+        cmocka_unit_test(aliases_are_copies_that_keep_their_positions),
         cmocka_unit_test(a_file_of_four_mebibytes_is_read_and_a_larger_one_refused),
         cmocka_unit_test(every_character_is_written_and_reads_back),
         cmocka_unit_test(bad_experiments_are_refused_with_line_and_column),

@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 
 #include "core/error.h"
 #include "core/memory.h"
@@ -16,76 +15,11 @@
 #include "experiments/experiment.h"
 #include "results/query.h"
 #include "results/store.h"
+#include "tests/experiments/killable.h"
 #include "tests/experiments/small_experiments.h"
 #include "tests/support/small_model.h"
 
 // ---- the expected result
-
-// Texts end at letters and at the context: conversations differ in length, and at temperature 1 by drafter.
-#define LONG_BODY \
-    "name: long\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: long.jsonl, chat: none}\n" \
-    "limits: {new_tokens: 40, context: 70, ignore_end: true, stop: [a, e, i, o, t, n, r, s]}\nseed: 11\nrepeat: 2\n" \
-    "record: {trials: true, rows: 4}\ncells:\n  sampling: [{temperature: 0}, {temperature: 1}]\n  batch: [1, 2]\n" \
-    "  drafter: [none, ngram, {kind: small, model: draft.gguf, tokens: 3}]\n"
-
-static const char long_conversations[] =
-    "{\"id\": \"a\", \"turns\": [\"one two one two one\", \"and again\", \"enough\"]}\n"
-    "{\"id\": \"b\", \"turns\": [\"ping\", \"pong\", \"ping\"]}\n"
-    "{\"id\": \"c\", \"prompt\": \"x = x + 1\"}\n"
-    "{\"id\": \"d\", \"turns\": [\"a b c a b c\", \"d e f\"]}\n"
-    "{\"id\": \"e\", \"turns\": [\"1, 2, 3\", \"4\", \"5\"]}\n";
-
-// Checks that the database has complete sequences and nothing else.
-static void check_sound(struct store *s)
-{
-    expect_none(s, "errors of integrity_check",
-                "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'");
-    expect_none(s, "rows without a parent", "SELECT count(*) FROM pragma_foreign_key_check");
-    expect_none(s, "sequences without all their steps",
-                "SELECT count(*) FROM sequence AS q WHERE steps <> (SELECT count(*) FROM step WHERE sequence = q.id)"
-                " OR new_tokens <> (SELECT coalesce(sum(tokens), 0) FROM step WHERE sequence = q.id)");
-    expect_none(
-        s, "steps of drafters without their draft and rows",
-        "SELECT count(*) FROM step AS t JOIN sequence AS q ON q.id = t.sequence JOIN run AS r ON r.id = q.run WHERE"
-        " (drafter_kind <> 'none') <> EXISTS (SELECT 1 FROM draft AS d WHERE (d.sequence, d.step) = (t.sequence,"
-        " t.step) AND length(rows) > 0)");
-    expect_none(s, "sequences that are in their pair twice",
-                "SELECT count(*) FROM (SELECT 1 FROM sequence GROUP BY run, prompt, turn, repeat, pair"
-                " HAVING count(*) > 1)");
-}
-
-// Views on `main` or on an attached database: each text once, however often it was decoded, with its steps and their numbers of
-// trials; each comparison with none's; and a run's numbers of texts.
-static void create_views(struct store *s, const char *of)
-{
-    perform(s,
-            "CREATE TEMP VIEW %s_texts AS SELECT DISTINCT r.cell, q.prompt, q.turn, q.repeat, q.prompt_id,"
-            " q.category, q.prompt_tokens, q.tokens, q.text_hash, q.text, q.stop, q.steps,"
-            " (SELECT group_concat(drafted || ' ' || depth || ' ' || accepted || ' ' || tokens || ' ' ||"
-            "   (SELECT count(*) FROM %s.trial AS t WHERE t.sequence = p.sequence AND t.step = p.step), ', ')"
-            "  FROM (SELECT * FROM %s.step WHERE sequence = q.id ORDER BY step) AS p)"
-            " FROM %s.sequence AS q JOIN %s.run AS r ON r.id = q.run",
-            of, of, of, of, of);
-    perform(s,
-            "CREATE TEMP VIEW %s_sides AS SELECT DISTINCT r.cell, q.prompt, q.turn, q.repeat, t.same_rule,"
-            " t.equal, t.first_difference FROM %s.texts AS t JOIN %s.sequence AS q ON q.id = t.sequence"
-            " JOIN %s.run AS r ON r.id = q.run",
-            of, of, of, of);
-    perform(s,
-            "CREATE TEMP VIEW %s_runs AS SELECT r.cell, r.peers, r.settings, r.finished IS NOT NULL,"
-            " u.prompts, u.compared_texts > 0, u.equal_texts = u.compared_texts"
-            " FROM %s.run_summary AS u JOIN %s.run AS r ON r.id = u.run",
-            of, of, of);
-}
-
-static void check_same(struct store *s, const char *what)
-{
-    char *sql = xformat("SELECT (SELECT count(*) FROM (SELECT * FROM main_%s EXCEPT SELECT * FROM whole_%s)) +"
-                        " (SELECT count(*) FROM (SELECT * FROM whole_%s EXCEPT SELECT * FROM main_%s))",
-                        what, what, what, what);
-    expect_none(s, what, sql);
-    free(sql);
-}
 
 static void check_equals_whole_run(struct store *s)
 {
@@ -108,42 +42,8 @@ static void check_equals_whole_run(struct store *s)
 
 // ---- killing
 
-// Runs the experiment in a child process; exit status 0: it finished.
-static pid_t start_run(const char *db)
-{
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid > 0)
-        return pid;
-    struct error err = { "" };
-    char *path = test_path("long.yaml"), *to = test_path(db);
-    struct experiment *e = experiment_load(path, &err);
-    struct store *s = e != NULL ? store_open(to, &err) : NULL;
-    bool ok = s != NULL && experiment_run(e, s, NULL, NULL, &err);
-    if (!ok)
-        fprintf(stderr, "%s\n", err.text);
-    _exit(ok ? 0 : 1);
-}
-
-// Kills the process after `us` microseconds unless it has ended; true: it was killed. Adds its run time to *took_us.
-static bool kill_after(pid_t pid, int64_t us, int64_t *took_us)
-{
-    int64_t began = clock_ns() / 1000, until = began + us;
-    int status = 0;
-    pid_t gone = 0;
-    while (clock_ns() / 1000 < until && (gone = waitpid(pid, &status, WNOHANG)) == 0)
-        usleep(500);
-    if (gone == 0) {
-        kill(pid, SIGKILL);
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-    }
-    *took_us += clock_ns() / 1000 - began;
-    bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-    assert_true(killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
-    return killed;
-}
-
-static int kills = 12; // the command line may set both
+static const struct shard whole_run; // not divided
+static int kills = 12;               // the command line may set both
 static uint64_t random_state = 2024;
 
 // Kills at moments spread evenly over the time of a whole run, as measured by the previous one, because the machine's load
@@ -153,7 +53,7 @@ static void a_killed_run_resumes_to_the_results_of_an_uninterrupted_one(void **s
     write_file("long.jsonl", long_conversations);
     write_file("long.yaml", LONG_BODY);
     int64_t whole_us = 0;
-    assert_false(kill_after(start_run("whole.db"), INT64_C(600000000), &whole_us));
+    assert_false(kill_after(start_run("whole.db", whole_run), INT64_C(600000000), &whole_us));
     struct store *whole = open_store("whole.db");
     check_sound(whole);
     expect_none(whole, "unfinished runs", "SELECT count(*) FROM run WHERE finished IS NULL");
@@ -179,7 +79,8 @@ static void a_killed_run_resumes_to_the_results_of_an_uninterrupted_one(void **s
         const int before = killed;
         int64_t took_us = 0;
         while (killed < kills && (killed == before || splitmix(&random_state) % 3 == 0)) {
-            if (!kill_after(start_run("killed.db"), (int64_t)(splitmix(&random_state) % (uint64_t)whole_us), &took_us))
+            if (!kill_after(start_run("killed.db", whole_run), (int64_t)(splitmix(&random_state) % (uint64_t)whole_us),
+                            &took_us))
                 break;
             again += killed > before;
             killed++;
@@ -191,7 +92,7 @@ static void a_killed_run_resumes_to_the_results_of_an_uninterrupted_one(void **s
             empty += query_first_int(s, "SELECT count(*) FROM sequence") == 0;
             store_close(s);
         }
-        assert_false(kill_after(start_run("killed.db"), INT64_C(600000000), &took_us));
+        assert_false(kill_after(start_run("killed.db", whole_run), INT64_C(600000000), &took_us));
         whole_us = took_us;
         struct store *s = open_store("killed.db");
         check_equals_whole_run(s);

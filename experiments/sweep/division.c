@@ -1,0 +1,142 @@
+#include "experiments/sweep/division.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "experiments/cells.h"
+#include "experiments/paired_run.h"
+
+// ---- dealing
+
+struct load {
+    int64_t group, all; // turns in the current group; turns of cells in all groups
+};
+
+static int least(const struct load *load, int shards)
+{
+    int at = 0;
+    for (int i = 1; i < shards; i++)
+        if (load[i].group < load[at].group || (load[i].group == load[at].group && load[i].all < load[at].all))
+            at = i;
+    return at;
+}
+
+static int by_turns(const void *a, const void *b)
+{
+    const struct part *x = *(struct part *const *)a, *y = *(struct part *const *)b;
+    return x->turns != y->turns ? (x->turns < y->turns ? 1 : -1) : x < y ? -1 : x > y;
+}
+
+// Largest first, each to the shard that has least (Graham 1969): with equal parts that is in turn.
+static void deal_group(struct part **order, int n, int cells, struct load *load, int shards)
+{
+    qsort(order, (size_t)n, sizeof(*order), by_turns);
+    for (int i = 0; i < shards; i++)
+        load[i].group = 0;
+    for (int i = 0; i < n; i++) {
+        order[i]->shard = least(load, shards);
+        load[order[i]->shard].group += order[i]->turns;
+        load[order[i]->shard].all += order[i]->turns * cells;
+    }
+}
+
+void parts_deal(struct part *part, int n, const int *cells, int shards)
+{
+    struct load *load = xcalloc((size_t)shards, sizeof(*load));
+    struct part **order = xcalloc((size_t)n + 1, sizeof(*order));
+    for (int i = 0; i < n; i++)
+        order[i] = &part[i];
+    for (int first = 0, end; first < n; first = end) {
+        for (end = first; end < n && part[end].group == part[first].group;)
+            end++;
+        deal_group(order + first, end - first, cells[part[first].group], load, shards);
+    }
+    free(order);
+    free(load);
+}
+
+// ---- an experiment's parts
+
+static void add_part(struct division *d, size_t *capacity, struct part p)
+{
+    if ((size_t)d->n == *capacity) {
+        *capacity = next_capacity(*capacity, (size_t)d->n + 1);
+        d->part = xrealloc(d->part, *capacity * sizeof(*d->part));
+    }
+    d->part[d->n++] = p;
+}
+
+static void add_group(struct division *d, size_t *capacity, const struct experiment *e, int group)
+{
+    const int batch = experiment_batch(e, group % e->batch.n);
+    for (int repeat = 0; repeat < e->repeat; repeat++)
+        for (int first = 0; first < e->prompts.n; first += paired_run_prompts(batch)) {
+            const struct paired_run o = paired_run_at(e, batch, repeat, first);
+            struct part p = { .group = group, .repeat = repeat, .first = first, .n = o.n };
+            for (int i = 0; i < o.n; i++)
+                p.turns += e->prompts.prompt[first + i].n_turns;
+            add_part(d, capacity, p);
+        }
+}
+
+static void hash_work(const struct experiment *e, char to[HASH_TEXT])
+{
+    struct digest *d = digest_begin();
+    digest_int(d, e->repeat);
+    for (int i = 0; i < e->prompts.n; i++)
+        digest_int(d, e->prompts.prompt[i].number);
+    hash_write(digest_end(d), to);
+}
+
+struct division division_of(const struct experiment *e, int shards)
+{
+    struct division d = { 0 };
+    size_t capacity = 0;
+    int *cells = xcalloc((size_t)groups(e), sizeof(*cells));
+    for (int group = 0; group < groups(e); group++)
+        cells[group] = group_cells(e, group);
+    for (int group = 0; group < groups(e); group++)
+        if (cells[group] > 0)
+            add_group(&d, &capacity, e, group);
+    parts_deal(d.part, d.n, cells, shards > 1 ? shards : 1);
+    hash_work(e, d.work);
+    free(cells);
+    return d;
+}
+
+void division_free(struct division *d)
+{
+    free(d->part);
+    *d = (struct division){ 0 };
+}
+
+int division_count(const struct division *d, int group, int shard)
+{
+    int n = 0;
+    for (int i = 0; i < d->n; i++)
+        n += d->part[i].group == group && d->part[i].shard == shard;
+    return n;
+}
+
+int64_t division_conversations(const struct division *d, const struct experiment *e, int shard)
+{
+    int64_t n = 0;
+    for (int i = 0; i < d->n; i++)
+        if (d->part[i].shard == shard)
+            n += (int64_t)d->part[i].n * group_cells(e, d->part[i].group);
+    return n;
+}
+
+int division_shards(const struct division *d, int group)
+{
+    bool *has = xcalloc(MAX_SHARDS, sizeof(*has));
+    int n = 0;
+    for (int i = 0; i < d->n; i++)
+        if (d->part[i].group == group && !has[d->part[i].shard]) {
+            has[d->part[i].shard] = true;
+            n++;
+        }
+    free(has);
+    return n;
+}

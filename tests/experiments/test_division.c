@@ -1,0 +1,293 @@
+// test_division.c - for any number of shards every paired run of an experiment is in exactly one shard, with all of its cells and
+// prompts, and shards have about the same work; which shard a process is, by option and in job arrays of Slurm.
+#include "tests/support/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/splitmix.h"
+#include "experiments/cells.h"
+#include "experiments/experiment.h"
+#include "experiments/paired_run.h"
+#include "experiments/plan.h"
+#include "experiments/sweep/division.h"
+#include "tests/experiments/small_experiments.h"
+#include "tests/support/small_model.h"
+
+// ---- dealing
+
+enum { GROUPS = 6, PARTS = 200, SHARDS = 40 };
+
+// In every group two shards differ by at most one paired run; in all, by the paired runs and by what one is worth.
+static void check_loads(const struct part *part, int n, const int *cells, int shards)
+{
+    int64_t load[GROUPS][SHARDS] = { { 0 } }, largest[GROUPS] = { 0 }, total[SHARDS] = { 0 }, spread = 0;
+    int parts[SHARDS] = { 0 };
+    for (int i = 0; i < n; i++) {
+        const struct part *p = &part[i];
+        assert_in_range(p->shard, 0, shards - 1);
+        load[p->group][p->shard] += p->turns;
+        total[p->shard] += p->turns * cells[p->group];
+        parts[p->shard]++;
+        largest[p->group] = p->turns > largest[p->group] ? p->turns : largest[p->group];
+    }
+    for (int g = 0; g < GROUPS; g++) {
+        spread = largest[g] * cells[g] > spread ? largest[g] * cells[g] : spread;
+        for (int a = 0; a < shards; a++)
+            for (int b = 0; b < shards; b++)
+                assert_true(load[g][a] - load[g][b] <= largest[g]);
+    }
+    for (int a = 0; a < shards; a++)
+        for (int b = 0; b < shards; b++)
+            assert_true(total[a] - total[b] <= GROUPS * spread);
+}
+
+static void groups_are_dealt_evenly_to_any_number_of_shards(void **state)
+{
+    uint64_t random_state = 3;
+    for (int round = 0; round < 2000; round++) {
+        struct part part[PARTS], again[PARTS];
+        int n = 0, cells[GROUPS];
+        const int uneven = 1 + (int)(splitmix(&random_state) % 6), shards = 1 + (int)(splitmix(&random_state) % SHARDS);
+        for (int g = 0; g < GROUPS; g++) {
+            cells[g] = 1 + (int)(splitmix(&random_state) % 5);
+            for (int k = (int)(splitmix(&random_state) % 30); k > 0; k--)
+                part[n++] =
+                    (struct part){ .group = g, .turns = 1 + (int64_t)(splitmix(&random_state) % (uint64_t)uneven) };
+        }
+        memcpy(again, part, sizeof(part));
+        parts_deal(part, n, cells, shards);
+        parts_deal(again, n, cells, shards);
+        for (int i = 0; i < n; i++)
+            assert_int_equal(part[i].shard, again[i].shard);
+        check_loads(part, n, cells, shards);
+    }
+}
+
+static void equal_parts_are_dealt_in_turn(void **state)
+{
+    struct part part[12];
+    const int cells[] = { 3, 2 };
+    // What is left over of the first group is made up for with the second.
+    static const int expected[] = { 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3 };
+    for (int i = 0; i < 12; i++)
+        part[i] = (struct part){ .group = i >= 6, .turns = 2 };
+    parts_deal(part, 12, cells, 4);
+    for (int i = 0; i < 12; i++)
+        assert_int_equal(part[i].shard, expected[i]);
+    // The last paired run of a batch is smaller: 32 and 8 conversations, in two groups
+    for (int i = 0; i < 4; i++)
+        part[i] = (struct part){ .group = i / 2, .turns = i % 2 == 0 ? 32 : 8 };
+    parts_deal(part, 4, cells, 2);
+    assert_int_equal(part[0].shard, part[3].shard);
+    assert_int_equal(part[1].shard, part[2].shard);
+    assert_int_not_equal(part[0].shard, part[1].shard);
+}
+
+// ---- experiments
+
+static struct experiment *experiment_with(int prompts, int repeat, const char *cells)
+{
+    struct text lines = { 0 };
+    for (int i = 0; i < prompts; i++)
+        text_printf(&lines, "{\"turns\": [\"a\"%s]}\n", i % 3 == 0 ? ", \"b\"" : "");
+    write_file("many.jsonl", lines.s);
+    free(lines.s);
+    char *text = xformat("name: x\ntarget: {model: target.gguf}\nprompts: {file: many.jsonl, chat: none}\nrepeat: %d\n"
+                         "cells: {%s}\n",
+                         repeat, cells);
+    struct experiment *e = load(text);
+    free(text);
+    return e;
+}
+
+// Marks what each shard decodes: every cell of each group, with each prompt and repeat.
+static void check_shards(const struct experiment *e, int shards)
+{
+    struct division d = division_of(e, shards);
+    const int pairings = e->rule.n * e->drafter.n;
+    const size_t n = (size_t)(groups(e) * pairings * e->repeat * e->prompts.n);
+    int *shard_of = xcalloc(n, sizeof(*shard_of)), *pair_of = xcalloc(n, sizeof(*pair_of));
+    int64_t conversations = 0, counted = 0;
+    for (int k = 0; k < d.n; k++) {
+        const struct part *p = &d.part[k];
+        // The paired run that a shard makes of it is the one of a whole run.
+        const struct paired_run o = paired_run_at(e, experiment_batch(e, p->group % e->batch.n), p->repeat, p->first);
+        assert_int_equal(o.n, p->n);
+        int64_t turns = 0;
+        for (int i = 0; i < o.n; i++)
+            turns += e->prompts.prompt[p->first + i].n_turns;
+        assert_int_equal(turns, p->turns);
+        for (int c = 0; c < pairings; c++)
+            for (int i = 0; i < o.n; i++) {
+                const int at = ((p->group * pairings + c) * e->repeat + p->repeat) * e->prompts.n + p->first + i;
+                assert_int_equal(pair_of[at], 0);
+                pair_of[at] = k + 1;
+                shard_of[at] = p->shard;
+            }
+    }
+    for (int g = 0; g < groups(e); g++) {
+        int has = 0;
+        for (int s = 0; s < (shards > 1 ? shards : 1); s++)
+            has += division_count(&d, g, s) > 0;
+        assert_int_equal(division_shards(&d, g), has);
+        for (int r = 0; r < e->repeat; r++)
+            for (int i = 0; i < e->prompts.n; i++)
+                for (int c = 0; c < pairings; c++) {
+                    const int at = ((g * pairings + c) * e->repeat + r) * e->prompts.n + i,
+                              first = (g * pairings * e->repeat + r) * e->prompts.n + i;
+                    const struct cell cell = { g / e->batch.n, g % e->batch.n, c / e->drafter.n, c % e->drafter.n };
+                    assert_int_equal(pair_of[at] > 0, group_cells(e, g) > 0);
+                    assert_int_equal(shard_of[at], shard_of[first]); // with all that it is compared with
+                    counted += experiment_has(e, cell);
+                }
+    }
+    for (int s = 0; s < (shards > 1 ? shards : 1); s++)
+        conversations += division_conversations(&d, e, s);
+    assert_int_equal(conversations, counted);
+    division_free(&d);
+    free(shard_of);
+    free(pair_of);
+}
+
+static void every_pair_is_in_exactly_one_shard(void **state)
+{
+    static const char *const cells[] = {
+        "drafter: [none, ngram]",
+        "sampling: [{temperature: 0}, {temperature: 1}], batch: [1, 2, 3], rule: [rejection, match], drafter: [ngram, suffix]",
+        "batch: [1, 2, 4], drafter: [ngram, suffix], exclude: [{batch: 2}, {batch: 4, drafter: suffix}]",
+    };
+    static const int prompts[] = { 1, 2, 7, 33, 80 }, repeats[] = { 1, 2, 5 },
+                     shards[] = { 0, 1, 2, 3, 4, 5, 7, 8, 16, 31, 64, 100, 1000 };
+    for (size_t c = 0; c < sizeof(cells) / sizeof(cells[0]); c++)
+        for (size_t p = 0; p < sizeof(prompts) / sizeof(prompts[0]); p++)
+            for (size_t r = 0; r < sizeof(repeats) / sizeof(repeats[0]); r++) {
+                struct experiment *e = experiment_with(prompts[p], repeats[r], cells[c]);
+                for (size_t n = 0; n < sizeof(shards) / sizeof(shards[0]); n++)
+                    check_shards(e, shards[n]);
+                experiment_free(e);
+            }
+}
+
+static void the_work_is_known_by_its_prompts_and_repeats(void **state)
+{
+    struct experiment *a = experiment_with(7, 2, "drafter: ngram"), *b = experiment_with(7, 2, "batch: 4"),
+                      *c = experiment_with(7, 3, "batch: 4"), *d = experiment_with(6, 2, "batch: 4");
+    struct division of[] = { division_of(a, 2), division_of(b, 5), division_of(c, 2), division_of(d, 2) };
+    assert_string_equal(of[0].work, of[1].work);
+    assert_string_not_equal(of[0].work, of[2].work);
+    assert_string_not_equal(of[0].work, of[3].work);
+    for (int i = 0; i < 4; i++)
+        division_free(&of[i]);
+    experiment_free(a);
+    experiment_free(b);
+    experiment_free(c);
+    experiment_free(d);
+}
+
+// ---- which shard
+
+static void set(const char *id, const char *count, const char *min, const char *step)
+{
+    const char *const values[] = { id, count, min, step };
+    static const char *const names[] = { "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN",
+                                         "SLURM_ARRAY_TASK_STEP" };
+    for (int i = 0; i < 4; i++)
+        if (values[i] != NULL)
+            setenv(names[i], values[i], 1);
+        else
+            unsetenv(names[i]);
+}
+
+static void a_shard_is_given_or_found_in_slurms_variables(void **state)
+{
+    static const struct {
+        const char *option, *id, *count, *min, *step;
+        int index, of;
+        bool by_slurm;
+    } cases[] = {
+        { NULL, NULL, NULL, NULL, NULL, 0, 1, false },
+        { NULL, NULL, "4", "0", "1", 0, 1, false }, // only the id says that this is a task of an array
+        { NULL, "", "", "", "", 0, 1, false },
+        { "2/4", NULL, NULL, NULL, NULL, 2, 4, false },
+        { "0/1", NULL, NULL, NULL, NULL, 0, 1, false },
+        { "65535/65536", NULL, NULL, NULL, NULL, 65535, 65536, false },
+        { NULL, "0", "4", "0", "1", 0, 4, true },
+        { NULL, "3", "4", "0", "1", 3, 4, true },
+        { NULL, "4", "4", "1", "1", 3, 4, true },  // --array=1-4
+        { NULL, "10", "3", "2", "4", 2, 3, true }, // --array=2-10:4
+        { NULL, "2", "3", NULL, NULL, 2, 3, true },
+        { "1/2", "0", "4", "0", "1", 1, 2, false },
+        { "none", "3", "4", "0", "1", 0, 1, false },
+        { "none", "x", NULL, NULL, NULL, 0, 1, false },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct error err = { "" };
+        struct shard s;
+        set(cases[i].id, cases[i].count, cases[i].min, cases[i].step);
+        assert_ok(shard_read(cases[i].option, &s, &err), err);
+        assert_int_equal(s.index, cases[i].index);
+        assert_int_equal(s.of, cases[i].of);
+        assert_int_equal(s.by_slurm, cases[i].by_slurm);
+    }
+    set(NULL, NULL, NULL, NULL);
+}
+
+static void bad_shards_are_refused(void **state)
+{
+    static const struct {
+        const char *option, *id, *count, *min, *step, *message;
+    } cases[] = {
+        { "4/4", NULL, NULL, NULL, NULL,
+          "--shard: expected I from 0 to 3 in I/4, found \"4/4\": the first shard is 0" },
+        { "", NULL, NULL, NULL, NULL, "--shard: expected I/N, as in 0/4, N up to 65536, or none, found \"\"" },
+        { "1", NULL, NULL, NULL, NULL, "--shard: expected I/N, as in 0/4, N up to 65536, or none, found \"1\"" },
+        { "1/", NULL, NULL, NULL, NULL, "--shard: expected I/N, as in 0/4, N up to 65536, or none, found \"1/\"" },
+        { "/4", NULL, NULL, NULL, NULL, "--shard: expected I/N, as in 0/4, N up to 65536, or none, found \"/4\"" },
+        { "-1/4", NULL, NULL, NULL, NULL, "--shard: expected I/N, as in 0/4, N up to 65536, or none, found \"-1/4\"" },
+        { "1/4x", NULL, NULL, NULL, NULL, "--shard: expected I/N, as in 0/4, N up to 65536, or none, found \"1/4x\"" },
+        { "1/ 4", NULL, NULL, NULL, NULL, "--shard: expected I/N, as in 0/4, N up to 65536, or none, found \"1/ 4\"" },
+        { "0/0", NULL, NULL, NULL, NULL, "--shard: expected I/N, as in 0/4, N up to 65536, or none, found \"0/0\"" },
+        { "0/65537", NULL, NULL, NULL, NULL,
+          "--shard: expected I/N, as in 0/4, N up to 65536, or none, found \"0/65537\"" },
+        { "99999999999999999999/4", NULL, NULL, NULL, NULL,
+          "--shard: expected I from 0 to 3 in I/4, found \"99999999999999999999/4\": the first shard is 0" },
+        { NULL, "3", NULL, NULL, NULL,
+          "SLURM_ARRAY_TASK_ID is set and SLURM_ARRAY_TASK_COUNT is not: expected both, or --shard I/N, or --shard none" },
+        { NULL, "x", "4", NULL, NULL, "SLURM_ARRAY_TASK_ID: expected an integer, found \"x\" (or give --shard)" },
+        { NULL, "3", "0", NULL, NULL,
+          "SLURM_ARRAY_TASK_COUNT: expected an integer from 1 to 2147483647, found 0 (or give --shard)" },
+        { NULL, "7", "1", "7", "1", // --array=7
+          "SLURM_ARRAY_TASK_COUNT is 1: expected several tasks that share the work; --shard I/N says what this one runs, "
+          "--shard none that it is all" },
+        { NULL, "7", "3", "1", "2", // --array=1,3,7
+          "SLURM_ARRAY_TASK_ID is 7: expected one of at most 65536 evenly spaced tasks, found 3 from 1 with step 2; "
+          "--shard I/N says what this one runs" },
+        { NULL, "4", "3", "1", "2",
+          "SLURM_ARRAY_TASK_ID is 4: expected one of at most 65536 evenly spaced tasks, found 3 from 1 with step 2; "
+          "--shard I/N says what this one runs" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct error err = { "" };
+        struct shard s;
+        set(cases[i].id, cases[i].count, cases[i].min, cases[i].step);
+        assert_false(shard_read(cases[i].option, &s, &err));
+        assert_string_equal(err.text, cases[i].message);
+    }
+    set(NULL, NULL, NULL, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(groups_are_dealt_evenly_to_any_number_of_shards),
+        cmocka_unit_test(equal_parts_are_dealt_in_turn),
+        cmocka_unit_test(every_pair_is_in_exactly_one_shard),
+        cmocka_unit_test(the_work_is_known_by_its_prompts_and_repeats),
+        cmocka_unit_test(a_shard_is_given_or_found_in_slurms_variables),
+        cmocka_unit_test(bad_shards_are_refused),
+    };
+    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
+}

@@ -1,0 +1,508 @@
+// test_sweep.c - which cells an experiment has: ranges and `any` against lists written out, zip and exclude against loops over the product,
+// and the message of every kind of bad input.
+#include "tests/support/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/options.h"
+#include "core/settings.h"
+#include "core/splitmix.h"
+#include "drafters/drafter.h"
+#include "experiments/cells.h"
+#include "experiments/experiment.h"
+#include "experiments/sweep/variants.h"
+#include "experiments/yaml.h"
+#include "results/store.h"
+#include "tests/experiments/small_experiments.h"
+#include "sampling/stages.h"
+#include "tests/support/small_model.h"
+#include "verifier/rules/rule.h"
+
+// ---- values that stand for several
+
+static void every_value_that_stands_for_several_is_written_out(void **state)
+{
+    static const struct {
+        const char *text, *values;
+    } cases[] = {
+        { "4", "[4]" },
+        { "[1, 4]", "[1, 4]" },
+        { "{from: 1, to: 4}", "[1, 2, 3, 4]" },
+        { "{from: 1, to: 8, step: 3}", "[1, 4, 7]" },
+        { "{from: 3, to: 3}", "[3]" },
+        { "{from: -1, to: 1}", "[-1, 0, 1]" },
+        { "{from: 0, to: 1, step: 0.1}", "[0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1]" },
+        { "{from: 0.05, to: 0.1, step: 0.025}", "[0.05, 0.075, 0.1]" },
+        { "{from: -0.5, to: 0.5, step: 0.25}", "[-0.5, -0.25, 0, 0.25, 0.5]" },
+        { "{from: 1, to: 100, factor: 4}", "[1, 4, 16, 64]" },
+        { "{from: 0.25, to: 1, factor: 2}", "[0.25, 0.5, 1]" },
+        { "[1, {from: 4, to: 16, factor: 2}, 32]", "[1, 4, 8, 16, 32]" },
+        { "{any: [1, {from: 2, to: 3}, {any: [7, 9]}]}", "[1, 2, 3, 7, 9]" },
+        { "{kind: a, tokens: {any: [2, 4]}}", "[{kind: a, tokens: 2}, {kind: a, tokens: 4}]" },
+        { "{any: [{kind: a}, {kind: b, n: {from: 1, to: 2}}]}", "[{kind: a}, {kind: b, n: 1}, {kind: b, n: 2}]" },
+        { "{kind: a, n: {from: 1, to: 2}, m: {any: [x, \"5\"]}}",
+          "[{kind: a, n: 1, m: x}, {kind: a, n: 1, m: \"5\"}, {kind: a, n: 2, m: x}, {kind: a, n: 2, m: \"5\"}]" },
+        { "{kind: a, widths: [4, 2]}", "[{kind: a, widths: [4, 2]}]" },
+        { "{kind: a, widths: {any: [[4, 2], [2, 2, 1]]}}",
+          "[{kind: a, widths: [4, 2]}, {kind: a, widths: [2, 2, 1]}]" },
+        { "{kind: a, widths: [4, {any: [1, 2]}]}", "[{kind: a, widths: [4, 1]}, {kind: a, widths: [4, 2]}]" },
+        { "[{of: [{n: {any: [1, 2]}}, b], m: 0}]", "[{of: [{n: 1}, b], m: 0}, {of: [{n: 2}, b], m: 0}]" },
+        { "{kind: a, zip: {n: [1, 2], m: {from: 5, to: 6}}, o: {any: [x, y]}}",
+          "[{kind: a, n: 1, m: 5, o: x}, {kind: a, n: 1, m: 5, o: y}, {kind: a, n: 2, m: 6, o: x}, "
+          "{kind: a, n: 2, m: 6, o: y}]" },
+        { "{logit_bias: {3: 1, 5: -1}}", "[{logit_bias: {3: 1, 5: -1}}]" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct error err = { "" };
+        struct text t = { 0 };
+        struct settings *s = yaml_parse(cases[i].text, strlen(cases[i].text), "f", &err);
+        assert_ok(s != NULL, err);
+        struct settings *values = variants_read(s, "x", &err);
+        assert_ok(values != NULL, err);
+        settings_write(values, &t);
+        assert_string_equal(t.s, cases[i].values);
+        free(t.s);
+        settings_free(values);
+        settings_free(s);
+    }
+}
+
+static void variants_are_where_they_are_written(void **state)
+{
+    static const char text[] = "a:\n  - {n: {any: [1,\n     2]}, m: {from: 3, to: 4}}\n";
+    struct error err = { "" };
+    struct settings *s = yaml_parse(text, sizeof(text) - 1, "f", &err), *values;
+    values = variants_read(settings_get(s, "a"), "x", &err);
+    assert_int_equal(values->n, 4);
+    for (int i = 0; i < 4; i++) {
+        const struct settings *one = values->item[i];
+        assert_int_equal(one->line, 2);
+        assert_int_equal(one->column, 5);
+        assert_int_equal(one->key_column[0], 6);
+        assert_int_equal(one->key_line[1], 3);
+        assert_int_equal(one->item[0]->line, 2 + i / 2);
+        assert_int_equal(one->item[0]->column, i < 2 ? 16 : 6);
+        assert_int_equal(one->item[1]->line, 3);
+        assert_int_equal(one->item[1]->column, 14);
+    }
+    settings_free(values);
+    settings_free(s);
+}
+
+static void products_have_a_limit(void **state)
+{
+    static const char *const texts[] = {
+        "{a: {from: 1, to: 32}, b: {from: 1, to: 32}}",
+        "[{a: {from: 1, to: 33}, b: {from: 1, to: 32}}]",
+        "{a: {from: 1, to: 10}, b: {from: 1, to: 10}, c: {from: 1, to: 10}, d: {any: [1, 2]}}",
+        "[{from: 1, to: 1000}, {from: 1, to: 25}]",
+        "{any: [{from: 1, to: 1000}, {a: {from: 1, to: 25}}]}",
+    };
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        struct error err = { "" };
+        struct settings *s = yaml_parse(texts[i], strlen(texts[i]), "f", &err), *values = variants_read(s, "x", &err);
+        assert_int_equal(values != NULL, i == 0);
+        if (i == 0)
+            assert_int_equal(values->n, MAX_VARIANTS);
+        else
+            assert_non_null(strstr(err.text, "x: expected at most 1024 values, found more"));
+        settings_free(values);
+        settings_free(s);
+    }
+    // Variants of a long list
+    struct error err = { "" };
+    struct text t = { 0 };
+    text_puts(&t, "{n: {from: 1, to: 1000}, list: [");
+    for (int i = 0; i < 2000; i++)
+        text_puts(&t, "1, ");
+    text_puts(&t, "1]}");
+    struct settings *s = yaml_parse(t.s, t.n, "f", &err);
+    assert_null(variants_read(s, "x", &err));
+    assert_string_equal(err.text, "f:1:1: x: expected smaller values or fewer: these are more than 1048576 in all");
+    free(t.s);
+    settings_free(s);
+}
+
+static void check_names(const struct option *table)
+{
+    for (; table != NULL && table->name != NULL; table++)
+        assert_true(choice_index("any|from|to|zip", table->name) < 0);
+}
+
+static void no_option_is_named_like_a_value_that_stands_for_several(void **state)
+{
+    for (int i = 0; drafter_types[i] != NULL; i++)
+        check_names(drafter_types[i]->options);
+    for (int i = 0; rules[i] != NULL; i++)
+        check_names(rules[i]->options);
+    for (int i = 0; stages[i] != NULL; i++)
+        check_names(stages[i]->option);
+}
+
+// ---- which cells there are
+
+#define HEAD "name: x\ntarget: {model: target.gguf}\nprompts: {file: p.jsonl, chat: none}\n"
+
+enum { LISTS = 4, MOST = 4, ITEMS = 3 };
+static const char *const keys[LISTS] = { "sampling", "batch", "rule", "drafter" };
+static const char *const values[LISTS][MOST] = {
+    { "{temperature: 0}", "{temperature: 0.5}", "{temperature: 1, top_p: 0.9}", "{temperature: 1}" },
+    { "1", "2", "3", "4" },
+    { "rejection", "match", "{kind: typical, epsilon: 0.2}", "block" },
+    { "none", "{kind: ngram, tokens: 2}", "{kind: ngram, tokens: 4}", "suffix" },
+};
+// Other spellings, for exclude
+static const char *const spellings[LISTS][MOST] = {
+    { "{temperature: 0.0}", "{temperature: 5e-1}", "{top_p: 0.90}", "{temperature: 1.0}" },
+    { "01", "2", "3", "4" },
+    { "{kind: rejection}", "match", "typical", "{kind: block}" },
+    { "{kind: none}", "{tokens: 2, kind: ngram}", "{tokens: 04}", "suffix" },
+};
+
+struct sweep {
+    int n[LISTS];                          // values 0 .. n - 1 of each list
+    int zipped[2], positions, at[MOST][2]; // positions 0: no zip
+    int items;
+    bool says[ITEMS][LISTS], has[ITEMS][LISTS][MOST]; // exclude
+};
+
+static int below(uint64_t *state, int n)
+{
+    return (int)(splitmix(state) % (uint64_t)n);
+}
+
+static struct sweep random_sweep(uint64_t *state)
+{
+    struct sweep w = { .items = below(state, ITEMS + 1) };
+    for (int l = 0; l < LISTS; l++)
+        w.n[l] = 1 + below(state, MOST);
+    if (below(state, 2) == 0) {
+        w.zipped[0] = below(state, LISTS - 1);
+        w.zipped[1] = w.zipped[0] + 1 + below(state, LISTS - 1 - w.zipped[0]);
+        const int a = w.n[w.zipped[0]], b = w.n[w.zipped[1]];
+        w.positions = a > b ? a : b;
+        for (int k = 0; k < w.positions; k++)
+            w.at[k][0] = k % a, w.at[k][1] = k % b;
+    }
+    for (int i = 0; i < w.items; i++)
+        for (int l = 0, any = 0; l < LISTS; l++) {
+            w.says[i][l] = below(state, 2) == 0 || (l == LISTS - 1 && any == 0);
+            any += w.says[i][l];
+            for (int v = 0; v < w.n[l]; v++)
+                w.has[i][l][v] = below(state, 3) == 0;
+            if (w.says[i][l])
+                w.has[i][l][below(state, w.n[l])] = true;
+        }
+    return w;
+}
+
+static char *written(const struct sweep *w)
+{
+    struct text t = { 0 };
+    text_puts(&t, HEAD "cells:\n");
+    for (int l = 0; l < LISTS; l++) {
+        if (w->positions > 0 && (l == w->zipped[0] || l == w->zipped[1]))
+            continue;
+        text_printf(&t, "  %s: [", keys[l]);
+        for (int v = 0; v < w->n[l]; v++)
+            text_printf(&t, "%s%s", v > 0 ? ", " : "", values[l][v]);
+        text_puts(&t, "]\n");
+    }
+    if (w->positions > 0)
+        text_puts(&t, "  zip:\n");
+    for (int z = 0; z < 2 && w->positions > 0; z++) {
+        text_printf(&t, "    %s: [", keys[w->zipped[z]]);
+        for (int k = 0; k < w->positions; k++)
+            text_printf(&t, "%s%s", k > 0 ? ", " : "", values[w->zipped[z]][w->at[k][z]]);
+        text_puts(&t, "]\n");
+    }
+    text_puts(&t, w->items > 0 ? "  exclude:\n" : "");
+    for (int i = 0; i < w->items; i++) {
+        const char *first = "{";
+        text_puts(&t, "    - ");
+        for (int l = 0; l < LISTS; l++) {
+            if (!w->says[i][l])
+                continue;
+            text_printf(&t, "%s%s: [", first, keys[l]);
+            const char *next = "";
+            for (int v = 0; v < w->n[l]; v++)
+                if (w->has[i][l][v]) {
+                    text_printf(&t, "%s%s", next, spellings[l][v]);
+                    next = ", ";
+                }
+            text_puts(&t, "]");
+            first = ", ";
+        }
+        text_puts(&t, "}\n");
+    }
+    return t.s;
+}
+
+typedef bool cells[MOST][MOST][MOST][MOST];
+
+static bool is_in_zip(const struct sweep *w, const int v[LISTS])
+{
+    for (int k = 0; k < w->positions; k++)
+        if (v[w->zipped[0]] == w->at[k][0] && v[w->zipped[1]] == w->at[k][1])
+            return true;
+    return w->positions == 0;
+}
+
+static bool is_excluded(const struct sweep *w, int item, const int v[LISTS])
+{
+    for (int l = 0; l < LISTS; l++) {
+        bool has = w->has[item][l][v[l]];
+        // "{temperature: 1.0}" also matches {temperature: 1, top_p: 0.9}
+        has = has || (l == 0 && v[0] == 2 && w->n[0] == 4 && w->has[item][0][3]);
+        if (w->says[item][l] && !has)
+            return false;
+    }
+    return true;
+}
+
+// The cells that there should be. NULL: these; else a part of the message.
+static const char *expected(const struct sweep *w, cells set)
+{
+    int found[ITEMS] = { 0 }, all = 0;
+    bool none_lost = false;
+    memset(set, 0, sizeof(cells));
+    for (int s = 0; s < w->n[0]; s++)
+        for (int b = 0; b < w->n[1]; b++)
+            for (int r = 0; r < w->n[2]; r++) {
+                bool others_before = false, others = false;
+                for (int d = w->n[3] - 1; d >= 0; d--) { // `none`, which is 0, last
+                    bool in = is_in_zip(w, (int[]){ s, b, r, d }), out = false;
+                    in = in || (d == 0 && others_before);
+                    for (int i = 0; i < w->items; i++)
+                        if (in && is_excluded(w, i, (int[]){ s, b, r, d })) {
+                            found[i]++;
+                            out = true;
+                        }
+                    set[s][b][r][d] = in && !out;
+                    none_lost = none_lost || (d == 0 && others && out);
+                    others_before = others_before || in;
+                    others = others || (in && !out);
+                    all += in && !out;
+                }
+            }
+    for (int i = 0; i < w->items; i++)
+        if (found[i] == 0)
+            return "exclude: no cell has all of these settings";
+    return none_lost ? "exclude: leaves out none, with which" : all == 0 ? "exclude: leaves out every cell" : NULL;
+}
+
+static int number_of(const struct entries *of, int list, int at)
+{
+    static const char *const shown[LISTS][MOST] = {
+        { "temperature=0", "temperature=0.5", "temperature=1, top_p=0.9", "temperature=1" },
+        { "1", "2", "3", "4" },
+        { "rejection", "match", "typical(epsilon=0.2)", "block" },
+        { "none", "ngram(tokens=2)", "ngram(tokens=4)", "suffix" },
+    };
+    for (int v = 0; v < MOST; v++)
+        if (strcmp(of->entry[at].shown, shown[list][v]) == 0)
+            return v;
+    fail_msg("%s", of->entry[at].shown);
+    return -1;
+}
+
+static void check_cells(const struct experiment *e, cells set, const char *text)
+{
+    int n = 0, all = 0;
+    for (int s = 0; s < e->sampling.n; s++)
+        for (int b = 0; b < e->batch.n; b++) {
+            int group = 0;
+            for (int r = 0; r < e->rule.n; r++)
+                for (int d = 0; d < e->drafter.n; d++) {
+                    const bool has = experiment_has(e, (struct cell){ s, b, r, d });
+                    if (has != set[number_of(&e->sampling, 0, s)][number_of(&e->batch, 1, b)][number_of(&e->rule, 2, r)]
+                                  [number_of(&e->drafter, 3, d)])
+                        fail_msg("%s %s %s %s: %s\n%s", e->sampling.entry[s].shown, e->batch.entry[b].shown,
+                                 e->rule.entry[r].shown, e->drafter.entry[d].shown, has ? "is a cell" : "is missing",
+                                 text);
+                    group += has;
+                }
+            assert_int_equal(group_cells(e, s * e->batch.n + b), group);
+            n += group;
+        }
+    for (const bool *at = &set[0][0][0][0]; at < &set[0][0][0][0] + sizeof(cells); at++)
+        all += *at;
+    assert_int_equal(n, all);
+    assert_int_equal(n, experiment_cells(e));
+}
+
+static void zip_and_exclude_leave_the_cells_that_loops_find(void **state)
+{
+    uint64_t random_state = 5;
+    int accepted = 0, refused = 0;
+    char *path = test_path("x.yaml");
+    for (int round = 0; round < 3000; round++) {
+        const struct sweep w = random_sweep(&random_state);
+        struct error err = { "" };
+        cells set;
+        const char *message = expected(&w, set);
+        char *text = written(&w);
+        write_file("x.yaml", text);
+        struct experiment *e = experiment_load(path, &err);
+        if ((e != NULL) != (message == NULL) || (message != NULL && strstr(err.text, message) == NULL))
+            fail_msg("%s\n%s\nexpected: %s", text, err.text, message != NULL ? message : "no error");
+        if (e != NULL)
+            check_cells(e, set, text);
+        accepted += e != NULL;
+        refused += e == NULL;
+        experiment_free(e);
+        free(text);
+    }
+    assert_true(accepted > 500 && refused > 100);
+    free(path);
+}
+
+static void none_is_added_where_others_are_and_nowhere_else(void **state)
+{
+    struct experiment *e = load(HEAD "cells: {batch: [1, 2], drafter: [ngram, suffix], exclude: [{batch: 2}]}\n");
+    assert_true(e->none_added);
+    assert_int_equal(experiment_cells(e), 3);
+    assert_int_equal(group_cells(e, 1), 0);
+    experiment_free(e);
+    e = load(HEAD "cells: {zip: {batch: [1, 2], drafter: [ngram, suffix]}}\n");
+    assert_int_equal(experiment_cells(e), 4);
+    assert_string_equal(e->drafter.entry[0].shown, "none");
+    assert_true(experiment_has(e, (struct cell){ 0, 1, 0, 0 }));
+    assert_false(experiment_has(e, (struct cell){ 0, 1, 0, 1 }));
+    assert_true(experiment_has(e, (struct cell){ 0, 1, 0, 2 }));
+    experiment_free(e);
+    // Listed, `none` is a cell of its own.
+    e = load(HEAD "cells: {batch: [1, 2], drafter: [none, ngram], exclude: [{batch: 2, drafter: ngram}]}\n");
+    assert_int_equal(experiment_cells(e), 3);
+    experiment_free(e);
+}
+
+static void a_rule_and_a_drafter_that_do_not_fit_may_be_listed_if_their_cell_is_excluded(void **state)
+{
+    struct experiment *e =
+        load(HEAD "cells:\n  rule: [rejection, multipath]\n  drafter: [none, {kind: ngram, tokens: 4}, "
+                  "{kind: small, model: draft.gguf, pick: sampled}]\n  exclude: {rule: multipath, drafter: ngram}\n");
+    assert_int_equal(experiment_cells(e), 5);
+    experiment_free(e);
+}
+
+// ---- identity
+
+static void cells_are_the_same_however_they_are_listed(void **state)
+{
+    static const char *const texts[] = {
+        HEAD "cells:\n  batch: [1, 2]\n  drafter: [none, {kind: ngram, tokens: 2}, {kind: ngram, tokens: 4}]\n",
+        HEAD "cells:\n  batch: {from: 1, to: 2}\n  drafter: {kind: ngram, tokens: {any: [2, 4]}}\n",
+        HEAD "x-base: &base {kind: ngram, tokens: 2}\ncells:\n  batch: [1, 2, 4]\n  drafter: [none, *base, {<<: *base, "
+             "tokens: 4}]\n  exclude: [{batch: 4}]\n",
+        HEAD "cells:\n  zip: {batch: [1, 1, 2, 2], drafter: [{kind: ngram, tokens: 2}, {kind: ngram, tokens: 4}, "
+             "{kind: ngram, tokens: 4}, {kind: ngram, tokens: 2}]}\n",
+    };
+    struct store *s = open_store("listed.db");
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        run(texts[i], s);
+        assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), 6);
+        assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), 6); // none is decoded again
+        assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE finished IS NULL"), 0);
+    }
+    store_close(s);
+}
+
+// ---- bad input
+
+static void bad_sweeps_are_refused_with_line_and_column(void **state)
+{
+    static const struct {
+        const char *cells, *message;
+    } cases[] = {
+        { "{batch: {from: 4, to: 1}}", "4:23: to: expected at least 4, which is from, found 1" },
+        { "{batch: {from: 1, to: 4, stp: 2}}", "4:26: a range has no key \"stp\" (it has: from, to, step, factor)" },
+        { "{batch: {to: 1}}", "4:9: a range needs the key \"from\", as in {from: 1, to: 8}" },
+        { "{batch: {from: 1}}", "4:9: a range needs the key \"to\", as in {from: 1, to: 8}" },
+        { "{batch: {from: 1, to: 4, step: -1}}", "4:32: step: expected a number above 0, found -1" },
+        { "{batch: {from: 1, to: 4, step: 1, factor: 2}}", "4:9: a range has step or factor, found both" },
+        { "{batch: {from: 0, to: 4, factor: 2}}", "4:16: from: expected a number above 0 beside factor, found 0" },
+        { "{batch: {from: 1, to: 4, factor: 1.5}}", "4:34: factor: expected an integer, found \"1.5\"" },
+        { "{batch: {from: 1e0, to: 4}}",
+          "4:16: from: expected a number up to 1000000000 with at most 6 decimals, found 1e0" },
+        { "{batch: {from: 1, to: [4]}}",
+          "4:23: to: expected a number up to 1000000000 with at most 6 decimals, found a list" },
+        { "{batch: {from: 0, to: 4}}", "4:9: batch: expected an integer from 1 to 256, found 0" },
+        { "{batch: {from: 1, to: 1000000}}", "4:9: cells.batch: expected at most 1024 values, found more" },
+        { "{batch: [1, {from: 1, to: 2}]}", "4:13: cells.batch: 1 is listed twice, first on line 4" },
+        { "{drafter: {kind: ngram, tokens: {any: 4}}}",
+          "4:39: any: expected a list of values, as in {any: [1, 2, 4]}, found 4" },
+        { "{drafter: {kind: ngram, tokens: {any: []}}}",
+          "4:39: any: expected a list of values, as in {any: [1, 2, 4]}, found an empty one" },
+        { "{drafter: {kind: ngram, tokens: {any: [4], from: 1}}}",
+          "4:44: any: expected no other key beside it, found \"from\"" },
+        { "{drafter: {kind: ngram, tokens: {any: [4, x]}}}",
+          "4:43: drafter ngram: tokens: expected an integer, found \"x\"" },
+        { "{drafter: {kind: ngram, tokens: [4, 6]}}",
+          "4:33: drafter ngram: tokens: expected an integer, found \"a list\"" },
+        { "{zip: {batch: [1, 2], drafter: [ngram]}}",
+          "4:32: zip: expected lists of equal length, found 2 of \"batch\" and 1 of \"drafter\"" },
+        { "{zip: {batch: [1, 2]}}", "4:7: zip: expected a mapping of two lists or more, as in {a: [1, 2], b: [3, 4]}" },
+        { "{zip: []}", "4:7: zip: expected a mapping (sampling, batch, rule, drafter), found a list" },
+        { "{batch: 1, zip: {batch: [1, 2], drafter: [ngram, none]}}",
+          "4:18: zip: \"batch\" is also given beside zip, on line 4" },
+        { "{zip: [{batch: [1, 2], drafter: [ngram, none]}, {rule: [match, block], batch: [1, 2]}]}",
+          "4:72: zip: \"batch\" is also given on line 4" },
+        { "{drafter: {kind: ngram, tokens: 4, zip: {tokens: [1, 2], longest: [3, 4]}}}",
+          "4:42: zip: \"tokens\" is also given beside zip, on line 4" },
+        { "{drafter: [ngram, none], exclude: [{drafter: [none, ngrm]}]}",
+          "4:53: exclude: no drafter of this experiment is ngrm" },
+        { "{drafter: [ngram, none],\n  exclude: [{drafter: {kind: ngram, tokens: 3}}]}",
+          "5:23: exclude: no drafter of this experiment is {kind: ngram, tokens: 3}" },
+        { "{zip: {batch: [1, 2], drafter: [ngram, suffix]},\n  exclude: [{batch: 1},\n    {batch: 2, drafter: ngram}]}",
+          "6:5: exclude: no cell has all of these settings" },
+        { "{drafter: [ngram, none],\n  exclude: {drafter: none}}",
+          "5:12: exclude: leaves out none, with which other drafters are compared that stay (temperature=0, batch 1, "
+          "rule rejection)" },
+        { "{exclude: {batch: 1}}", "4:11: exclude: leaves out every cell" },
+        { "{exclude: []}", "4:11: exclude: expected a list of 1 to 1024 partial settings, found 0" },
+        { "{exclude: [{}]}", "4:12: exclude: expected settings of the cells to leave out, found none" },
+        { "{exclude: [ngram]}", "4:12: exclude: expected a mapping (sampling, batch, rule, drafter), found ngram" },
+        { "{sampling: [{temperature: 0}, {temperature: {from: 0.1, to: 1, step: 0.1}}],"
+          " batch: {from: 1, to: 200}, drafter: {kind: ngram, tokens: {from: 1, to: 60}}}",
+          "4:1: cells: expected at most 65536, found 134200" },
+    };
+    char *path = test_path("x.yaml"), *prefix = xformat("%s/x.yaml:", test_directory());
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct error err = { "" };
+        char *text = xformat(HEAD "cells: %s\n", cases[i].cells), *expected;
+        // The cells begin in the file where a line of their own would.
+        expected = cases[i].message[0] == '4' ? xformat("%s4:%ld%s", prefix, strtol(cases[i].message + 2, NULL, 10) + 7,
+                                                        strchr(cases[i].message + 2, ':'))
+                                              : xformat("%s%s", prefix, cases[i].message);
+        write_file("x.yaml", text);
+        struct experiment *e = experiment_load(path, &err);
+        if (e != NULL)
+            fail_msg("accepted: %s", cases[i].cells);
+        if (strcmp(err.text, expected) != 0)
+            fail_msg("%s\nfound    \"%s\"\nexpected \"%s\"", cases[i].cells, err.text, expected);
+        free(text);
+        free(expected);
+    }
+    free(path);
+    free(prefix);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_value_that_stands_for_several_is_written_out),
+        cmocka_unit_test(variants_are_where_they_are_written),
+        cmocka_unit_test(products_have_a_limit),
+        cmocka_unit_test(no_option_is_named_like_a_value_that_stands_for_several),
+        cmocka_unit_test(zip_and_exclude_leave_the_cells_that_loops_find),
+        cmocka_unit_test(none_is_added_where_others_are_and_nowhere_else),
+        cmocka_unit_test(a_rule_and_a_drafter_that_do_not_fit_may_be_listed_if_their_cell_is_excluded),
+        cmocka_unit_test(cells_are_the_same_however_they_are_listed),
+        cmocka_unit_test(bad_sweeps_are_refused_with_line_and_column),
+    };
+    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
+}
