@@ -59,7 +59,7 @@ static void other_inputs_of_a_cell_are_refused(void **state)
         { "UPDATE sequence SET decode_ns = 5 WHERE id = (SELECT min(id) FROM sequence)",
           "expected the text and times of sequence 1 of " },
         { "DROP TABLE trial", "could not be merged into " },
-        { "ALTER TABLE sequence DROP COLUMN text", "could not be merged into " },
+        { "ALTER TABLE draft DROP COLUMN entries", "could not be merged into " },
         { "PRAGMA user_version = 12", "expected schema version 13, found 12" },
         { "PRAGMA user_version = 14", "expected schema version 13, found 14" },
         { "PRAGMA application_id = 7", "an SQLite database of another program" },
