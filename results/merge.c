@@ -57,22 +57,26 @@ static const char changed_sql[] =
 // Conversations of each run, here and there, before texts are added: is what they are together that of a finished run?
 static const char extent_sql[] =
     "CREATE TEMP TABLE extent AS SELECT m.new AS run, t.started, t.finished,"
-    " (SELECT count(*) FROM (SELECT DISTINCT prompt, repeat FROM main.sequence WHERE run = m.new)) AS here,"
-    " (SELECT count(*) FROM (SELECT DISTINCT prompt, repeat FROM other.sequence WHERE run = m.old)) AS there"
+    " (SELECT count(*) FROM (SELECT DISTINCT prompt, repeat FROM main.sequence WHERE run = m.new)) AS ours,"
+    " (SELECT count(*) FROM (SELECT DISTINCT prompt, repeat FROM other.sequence WHERE run = m.old)) AS theirs"
     " FROM temp.map_run AS m JOIN other.run AS t ON t.id = m.old";
 static const char finish_sql[] =
     "UPDATE main.run SET started = min(run.started, e.started), finished = CASE"
-    " WHEN run.finished IS NOT NULL AND (e.finished IS NOT NULL OR e.here = e.all_of_it) THEN max(run.finished, coalesce(e.finished, ''))"
-    " WHEN e.finished IS NOT NULL AND e.there = e.all_of_it THEN e.finished END"
+    " WHEN run.finished IS NOT NULL AND (e.finished IS NOT NULL OR e.ours = e.all_of_it) THEN max(run.finished, coalesce(e.finished, ''))"
+    " WHEN e.finished IS NOT NULL AND e.theirs = e.all_of_it THEN e.finished END"
     " FROM (SELECT *, (SELECT count(*) FROM (SELECT DISTINCT prompt, repeat FROM main.sequence AS q WHERE q.run = extent.run)) AS all_of_it"
     " FROM extent) AS e WHERE e.run = run.id";
 
-// Conversations of pairs with a text that is not here yet, or here without a partner of none. Others would only repeat what is here.
+// Conversations of pairs with a text that is not here yet, or here without a partner of none under its rule: by plan.h, such a text is
+// missing. Others would only repeat what is here.
+static const char partner_sql[] =
+    "CREATE TEMP VIEW partner AS SELECT p.sequence FROM main.paired AS p JOIN main.sequence AS q ON q.id = p.none"
+    " JOIN main.run AS n ON n.id = q.run JOIN main.run AS r ON r.id = p.run WHERE n.rule = r.rule";
 static const char needed_sql[] =
     "CREATE TEMP TABLE needed AS SELECT DISTINCT q.pair, q.prompt, q.repeat FROM temp.map_sequence AS m JOIN main.sequence AS q ON q.id = m.new"
     " WHERE m.added AND NOT EXISTS (SELECT 1 FROM main.sequence AS o WHERE (o.run, o.prompt, o.turn, o.repeat) = (q.run, q.prompt, q.turn,"
     " q.repeat) AND o.id NOT IN (SELECT new FROM temp.map_sequence WHERE added) AND ("
-    " (SELECT none FROM main.paired WHERE sequence = q.id) IS NULL OR (SELECT none FROM main.paired WHERE sequence = o.id) IS NOT NULL))";
+    " NOT EXISTS (SELECT 1 FROM temp.partner WHERE sequence = q.id) OR EXISTS (SELECT 1 FROM temp.partner WHERE sequence = o.id)))";
 static const char *const leave_out_sql[] = {
     "DELETE FROM main.sequence WHERE id IN (SELECT new FROM temp.map_sequence WHERE added)"
     " AND (pair, prompt, repeat) NOT IN (SELECT * FROM temp.needed)",
@@ -227,7 +231,7 @@ static bool leave_out(struct store *s, struct merged *m, struct error *err)
 {
     int64_t all;
     bool ok = read_int(s, "SELECT count(*) FROM temp.map_sequence WHERE added", &all, err) &&
-              execute(s, err, "%s", needed_sql);
+              execute(s, err, "%s", partner_sql) && execute(s, err, "%s", needed_sql);
     for (size_t i = 0; i < sizeof(leave_out_sql) / sizeof(leave_out_sql[0]) && ok; i++)
         ok = execute(s, err, "%s", leave_out_sql[i]);
     ok = ok && read_int(s, "SELECT count(*) FROM temp.map_sequence WHERE added", &m->texts, err);
@@ -266,7 +270,8 @@ static bool merge_rows(struct store *s, const char *from, struct merged *m, stru
 
 static bool drop_maps(struct store *s, struct error *err)
 {
-    bool ok = execute(s, err, "DROP TABLE temp.extent") && execute(s, err, "DROP TABLE temp.needed");
+    bool ok = execute(s, err, "DROP VIEW temp.partner") && execute(s, err, "DROP TABLE temp.extent") &&
+              execute(s, err, "DROP TABLE temp.needed");
     for (int i = 0; i < IDENTIFIED && ok; i++)
         ok = execute(s, err, "DROP TABLE temp.map_%s", identified[i].name);
     return ok;

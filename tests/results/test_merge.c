@@ -133,7 +133,7 @@ static struct store *other_machine(struct store *s, const char *name, const char
     return other;
 }
 
-static void conversations_that_are_there_are_left_out(void **state)
+static void conversations_that_are_stored_already_are_left_out(void **state)
 {
     struct error err = { "" };
     struct merged m;
@@ -185,11 +185,11 @@ static void a_pair_completes_what_has_no_partner(void **state)
     store_close(out);
 }
 
-// finished: of run 1 here and there; conversations here, there; what is expected.
-static void a_run_is_finished_if_all_of_it_is_there(void **state)
+// finished: here and in the other; what each lacks; what is expected.
+static void a_run_is_finished_if_all_of_it_is_stored(void **state)
 {
     static const struct {
-        const char *here, *there, *missing_here, *missing_there, *expected;
+        const char *ours, *theirs, *missing_ours, *missing_theirs, *expected;
     } cases[] = {
         { "'2026-01-02'", "'2026-01-03'", "false", "false", "2026-01-03" },
         { "'2026-01-02'", "NULL", "false", "prompt > 0", "2026-01-02" }, // a part of a finished run
@@ -202,18 +202,18 @@ static void a_run_is_finished_if_all_of_it_is_there(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct store *s = merge_whole();
         perform(s, "DELETE FROM shard");
-        struct store *there = merge_copy(s, "there.db", "sequence", cases[i].missing_there);
-        struct store *here = merge_copy(s, "here.db", "sequence", cases[i].missing_here);
-        perform(there, "UPDATE run SET finished = %s", cases[i].there);
-        perform(here, "UPDATE run SET finished = %s", cases[i].here);
-        store_close(there);
+        struct store *theirs = merge_copy(s, "theirs.db", "sequence", cases[i].missing_theirs);
+        struct store *ours = merge_copy(s, "ours.db", "sequence", cases[i].missing_ours);
+        perform(theirs, "UPDATE run SET finished = %s", cases[i].theirs);
+        perform(ours, "UPDATE run SET finished = %s", cases[i].ours);
+        store_close(theirs);
         for (int again = 0; again < 2; again++) {
-            merge_into(here, "there.db");
+            merge_into(ours, "theirs.db");
             char *sql = xformat("SELECT count(*) FROM run WHERE coalesce(finished, '') <> '%s'", cases[i].expected);
-            expect_none(here, cases[i].expected, sql);
+            expect_none(ours, cases[i].expected, sql);
             free(sql);
         }
-        store_close(here);
+        store_close(ours);
         store_close(s);
         test_directory_remove();
     }
@@ -274,9 +274,9 @@ int main(void)
         TEST(a_database_merged_into_a_new_one_is_copied_whole),
         TEST(parts_are_merged_to_the_whole_in_any_order),
         TEST(machines_and_times_are_those_of_all_parts),
-        TEST(conversations_that_are_there_are_left_out),
+        TEST(conversations_that_are_stored_already_are_left_out),
         TEST(a_pair_completes_what_has_no_partner),
-        TEST(a_run_is_finished_if_all_of_it_is_there),
+        TEST(a_run_is_finished_if_all_of_it_is_stored),
         TEST(shards_finish_a_run_when_the_last_is_merged),
         TEST(sums_of_more_sequences_replace_others),
     };
