@@ -13,12 +13,12 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "engine/prompt_tokens.h"
-#include "experiments/completion.h"
 #include "experiments/environment.h"
 #include "core/interrupt.h"
 #include "experiments/plan.h"
 #include "experiments/recorder.h"
 #include "experiments/conversation.h"
+#include "experiments/sweep/completion.h"
 #include "results/store.h"
 #include "verifier/target_cache.h"
 

@@ -40,6 +40,12 @@ void write_words(void)
           "  sampling: {temperature: 1, logit_bias: {11: -2.5, 198: 1}}\n"
           "  drafter:\n  - {kind: medusa, weights: target.gguf, tree: tree.json}\n  - {kind: small, model: target.gguf, tokens: 2, "
           "nodes: 8}\n" },
+        { "experiment", "sweep",
+          "name: x\ntarget: {model: target.gguf}\nprompts: {file: prompts.jsonl}\nx-a: &a {kind: small, model: target.gguf}\ncells:\n"
+          "  sampling: {temperature: {from: 0, to: 1, step: 0.5}}\n  zip:\n    batch: {from: 1, to: 4, factor: 2}\n"
+          "    rule: [rejection, match, typical]\n  drafter:\n    - {<<: *a, tokens: {any: [1, 2]}}\n"
+          "    - {<<: [*a], zip: {pick: [sampled, greedy], tokens: [3, 4]}}\n  exclude:\n"
+          "    - {batch: [1, 2], drafter: {tokens: 2}}\n    - {rule: typical}\n" },
         { "experiment", "inline", "small:model=target.gguf,widths=[4,2],pick=sampled\n" },
         { "experiment", "published", "mc_sim_7b_63\n" },
         { "experiment", "paths", "[[0], [0, 0], [1]]\n" },

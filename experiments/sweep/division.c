@@ -1,5 +1,6 @@
 #include "experiments/sweep/division.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,48 +10,30 @@
 
 // ---- dealing
 
-struct load {
-    int64_t group, all; // turns in the current group; turns of cells in all groups
-};
-
-static int least(const struct load *load, int shards)
+static int least(const int64_t *load, int shards)
 {
     int at = 0;
     for (int i = 1; i < shards; i++)
-        if (load[i].group < load[at].group || (load[i].group == load[at].group && load[i].all < load[at].all))
-            at = i;
+        at = load[i] < load[at] ? i : at;
     return at;
 }
 
-static int by_turns(const void *a, const void *b)
+static int by_cost(const void *a, const void *b)
 {
     const struct part *x = *(struct part *const *)a, *y = *(struct part *const *)b;
-    return x->turns != y->turns ? (x->turns < y->turns ? 1 : -1) : x < y ? -1 : x > y;
+    return x->cost != y->cost ? (x->cost < y->cost ? 1 : -1) : x < y ? -1 : x > y;
 }
 
-// Largest first, each to the shard that has least (Graham 1969): with equal parts that is in turn.
-static void deal_group(struct part **order, int n, int cells, struct load *load, int shards)
+void parts_deal(struct part *part, int n, int shards)
 {
-    qsort(order, (size_t)n, sizeof(*order), by_turns);
-    for (int i = 0; i < shards; i++)
-        load[i].group = 0;
-    for (int i = 0; i < n; i++) {
-        order[i]->shard = least(load, shards);
-        load[order[i]->shard].group += order[i]->turns;
-        load[order[i]->shard].all += order[i]->turns * cells;
-    }
-}
-
-void parts_deal(struct part *part, int n, const int *cells, int shards)
-{
-    struct load *load = xcalloc((size_t)shards, sizeof(*load));
+    int64_t *load = xcalloc((size_t)shards, sizeof(*load));
     struct part **order = xcalloc((size_t)n + 1, sizeof(*order));
     for (int i = 0; i < n; i++)
         order[i] = &part[i];
-    for (int first = 0, end; first < n; first = end) {
-        for (end = first; end < n && part[end].group == part[first].group;)
-            end++;
-        deal_group(order + first, end - first, cells[part[first].group], load, shards);
+    qsort(order, (size_t)n, sizeof(*order), by_cost);
+    for (int i = 0; i < n; i++) {
+        order[i]->shard = least(load, shards);
+        load[order[i]->shard] += order[i]->cost;
     }
     free(order);
     free(load);
@@ -74,8 +57,11 @@ static void add_group(struct division *d, size_t *capacity, const struct experim
         for (int first = 0; first < e->prompts.n; first += paired_run_prompts(batch)) {
             const struct paired_run o = paired_run_at(e, batch, repeat, first);
             struct part p = { .group = group, .repeat = repeat, .first = first, .n = o.n };
+            int64_t turns = 0;
             for (int i = 0; i < o.n; i++)
-                p.turns += e->prompts.prompt[first + i].n_turns;
+                turns += e->prompts.prompt[first + i].n_turns;
+            // Whole times the cells, so that another drafter multiplies all costs and changes no shard.
+            p.cost = group_cells(e, group) * llround((double)turns * 1000 / sqrt(batch));
             add_part(d, capacity, p);
         }
 }
@@ -93,15 +79,11 @@ struct division division_of(const struct experiment *e, int shards)
 {
     struct division d = { 0 };
     size_t capacity = 0;
-    int *cells = xcalloc((size_t)groups(e), sizeof(*cells));
     for (int group = 0; group < groups(e); group++)
-        cells[group] = group_cells(e, group);
-    for (int group = 0; group < groups(e); group++)
-        if (cells[group] > 0)
+        if (group_cells(e, group) > 0)
             add_group(&d, &capacity, e, group);
-    parts_deal(d.part, d.n, cells, shards > 1 ? shards : 1);
+    parts_deal(d.part, d.n, shards > 1 ? shards : 1);
     hash_work(e, d.work);
-    free(cells);
     return d;
 }
 

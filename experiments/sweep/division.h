@@ -1,9 +1,10 @@
 // division.h - divides the paired runs of an experiment over processes (`speclab run --shard`), a function of the file and the number of
 // shards alone.
 //
-// A paired run is never split: what is compared with each other is decoded by one process, back to back. Each shard gets, of every group of
-// cells, the same number of turns up to one paired run, whatever a group costs beside another; what is left over goes to the shards that
-// have least of all groups. So shards take about the same time, and each has prompts from all of the file.
+// A paired run is never split: what is compared with each other is decoded by one process, back to back. Paired runs are dealt, the largest
+// first, each to the shard that has least so far (Graham 1969), so shards differ by at most one of them; equal ones are dealt in turn, so
+// each shard has prompts from all of the file. The cost of one is its turns, times the cells that decode them, over the square root of the
+// batch: a pass of b sequences costs between one (a GPU) and b (many rows on a CPU) times as much as a pass of one.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,7 +21,7 @@ struct shard { // index 0 .. of - 1; of 0 or 1: all of the work
 struct part {          // a paired run, without its cells
     int group, repeat; // group: as group_open's number
     int first, n;      // prompts of the experiment
-    int64_t turns;     // of these
+    int64_t cost;
     int shard;
 };
 
@@ -38,8 +39,7 @@ int division_count(const struct division *d, int group, int shard); // paired ru
 int64_t division_conversations(const struct division *d, const struct experiment *e, int shard); // of all cells
 int division_shards(const struct division *d, int group); // shards that have some of a group
 
-// Sets the shard of each part; those of a group are adjacent. cells: (groups) number of each.
-void parts_deal(struct part *part, int n, const int *cells, int shards);
+void parts_deal(struct part *part, int n, int shards); // sets the shard of each, by their costs
 
 // option: "I/N" or "none"; NULL: by Slurm's SLURM_ARRAY_TASK_ID, _COUNT, _MIN and _STEP, if they are set.
 bool shard_read(const char *option, struct shard *to, struct error *err);

@@ -2,6 +2,7 @@
 // prompts, and shards have about the same work; which shard a process is, by option and in job arrays of Slurm.
 #include "tests/support/check.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,72 +19,54 @@
 
 // ---- dealing
 
-enum { GROUPS = 6, PARTS = 200, SHARDS = 40 };
+enum { PARTS = 200, SHARDS = 40 };
 
-// In every group two shards differ by at most one paired run; in all, by the paired runs and by what one is worth.
-static void check_loads(const struct part *part, int n, const int *cells, int shards)
+// Two shards differ by at most one paired run.
+static void check_loads(const struct part *part, int n, int shards)
 {
-    int64_t load[GROUPS][SHARDS] = { { 0 } }, largest[GROUPS] = { 0 }, total[SHARDS] = { 0 }, spread = 0;
-    int parts[SHARDS] = { 0 };
+    int64_t load[SHARDS] = { 0 }, largest = 0;
     for (int i = 0; i < n; i++) {
-        const struct part *p = &part[i];
-        assert_in_range(p->shard, 0, shards - 1);
-        load[p->group][p->shard] += p->turns;
-        total[p->shard] += p->turns * cells[p->group];
-        parts[p->shard]++;
-        largest[p->group] = p->turns > largest[p->group] ? p->turns : largest[p->group];
-    }
-    for (int g = 0; g < GROUPS; g++) {
-        spread = largest[g] * cells[g] > spread ? largest[g] * cells[g] : spread;
-        for (int a = 0; a < shards; a++)
-            for (int b = 0; b < shards; b++)
-                assert_true(load[g][a] - load[g][b] <= largest[g]);
+        assert_in_range(part[i].shard, 0, shards - 1);
+        load[part[i].shard] += part[i].cost;
+        largest = part[i].cost > largest ? part[i].cost : largest;
     }
     for (int a = 0; a < shards; a++)
         for (int b = 0; b < shards; b++)
-            assert_true(total[a] - total[b] <= GROUPS * spread);
+            assert_true(load[a] - load[b] <= largest);
 }
 
-static void groups_are_dealt_evenly_to_any_number_of_shards(void **state)
+static void paired_runs_are_dealt_evenly_to_any_number_of_shards(void **state)
 {
     uint64_t random_state = 3;
     for (int round = 0; round < 2000; round++) {
-        struct part part[PARTS], again[PARTS];
-        int n = 0, cells[GROUPS];
-        const int uneven = 1 + (int)(splitmix(&random_state) % 6), shards = 1 + (int)(splitmix(&random_state) % SHARDS);
-        for (int g = 0; g < GROUPS; g++) {
-            cells[g] = 1 + (int)(splitmix(&random_state) % 5);
-            for (int k = (int)(splitmix(&random_state) % 30); k > 0; k--)
-                part[n++] =
-                    (struct part){ .group = g, .turns = 1 + (int64_t)(splitmix(&random_state) % (uint64_t)uneven) };
-        }
+        struct part part[PARTS] = { { 0 } }, again[PARTS];
+        const int n = (int)(splitmix(&random_state) % PARTS), shards = 1 + (int)(splitmix(&random_state) % SHARDS),
+                  uneven = 1 + (int)(splitmix(&random_state) % 100);
+        for (int i = 0; i < n; i++)
+            part[i].cost = 1 + (int64_t)(splitmix(&random_state) % (uint64_t)uneven);
         memcpy(again, part, sizeof(part));
-        parts_deal(part, n, cells, shards);
-        parts_deal(again, n, cells, shards);
+        parts_deal(part, n, shards);
+        parts_deal(again, n, shards);
         for (int i = 0; i < n; i++)
             assert_int_equal(part[i].shard, again[i].shard);
-        check_loads(part, n, cells, shards);
+        check_loads(part, n, shards);
     }
 }
 
-static void equal_parts_are_dealt_in_turn(void **state)
+static void large_ones_are_dealt_first_and_equal_ones_in_turn(void **state)
 {
-    struct part part[12];
-    const int cells[] = { 3, 2 };
-    // What is left over of the first group is made up for with the second.
-    static const int expected[] = { 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3 };
+    struct part part[12] = { { 0 } };
     for (int i = 0; i < 12; i++)
-        part[i] = (struct part){ .group = i >= 6, .turns = 2 };
-    parts_deal(part, 12, cells, 4);
+        part[i].cost = 2;
+    parts_deal(part, 12, 4);
     for (int i = 0; i < 12; i++)
-        assert_int_equal(part[i].shard, expected[i]);
-    // The last paired run of a batch is smaller: 32 and 8 conversations, in two groups
-    for (int i = 0; i < 4; i++)
-        part[i] = (struct part){ .group = i / 2, .turns = i % 2 == 0 ? 32 : 8 };
-    parts_deal(part, 4, cells, 2);
-    assert_int_equal(part[0].shard, part[3].shard);
-    assert_int_equal(part[1].shard, part[2].shard);
-    assert_int_not_equal(part[0].shard, part[1].shard);
+        assert_int_equal(part[i].shard, i % 4);
+    // Twelve of one and a large one, which is last: it has a shard of its own.
+    for (int i = 0; i < 12; i++)
+        part[i].cost = i == 11 ? 6 : 1;
+    parts_deal(part, 12, 3);
+    for (int i = 0; i < 11; i++)
+        assert_int_not_equal(part[i].shard, part[11].shard);
 }
 
 // ---- experiments
@@ -119,7 +102,8 @@ static void check_shards(const struct experiment *e, int shards)
         int64_t turns = 0;
         for (int i = 0; i < o.n; i++)
             turns += e->prompts.prompt[p->first + i].n_turns;
-        assert_int_equal(turns, p->turns);
+        assert_int_equal(p->cost, group_cells(e, p->group) * lround(1000.0 * (double)turns /
+                                                                    sqrt(experiment_batch(e, p->group % e->batch.n))));
         for (int c = 0; c < pairings; c++)
             for (int i = 0; i < o.n; i++) {
                 const int at = ((p->group * pairings + c) * e->repeat + p->repeat) * e->prompts.n + p->first + i;
@@ -185,6 +169,26 @@ static void the_work_is_known_by_its_prompts_and_repeats(void **state)
     experiment_free(b);
     experiment_free(c);
     experiment_free(d);
+}
+
+static void another_drafter_or_rule_divides_the_same_way(void **state)
+{
+    static const char *const cells[] = {
+        "sampling: [{temperature: 0}, {temperature: 1}], batch: [1, 2, 3], drafter: [none, ngram]",
+        "sampling: [{temperature: 0}, {temperature: 1}], batch: [1, 2, 3], drafter: [none, ngram, suffix, lookahead]",
+        "sampling: [{temperature: 0}, {temperature: 1}], batch: [1, 2, 3], drafter: [none, ngram], rule: [rejection, match]",
+    };
+    struct division d[3];
+    for (int i = 0; i < 3; i++) {
+        struct experiment *e = experiment_with(77, 2, cells[i]);
+        d[i] = division_of(e, 5);
+        experiment_free(e);
+        assert_int_equal(d[i].n, d[0].n);
+        for (int k = 0; k < d[i].n; k++)
+            assert_int_equal(d[i].part[k].shard, d[0].part[k].shard);
+    }
+    for (int i = 0; i < 3; i++)
+        division_free(&d[i]);
 }
 
 // ---- which shard
@@ -282,10 +286,11 @@ static void bad_shards_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_are_dealt_evenly_to_any_number_of_shards),
-        cmocka_unit_test(equal_parts_are_dealt_in_turn),
+        cmocka_unit_test(paired_runs_are_dealt_evenly_to_any_number_of_shards),
+        cmocka_unit_test(large_ones_are_dealt_first_and_equal_ones_in_turn),
         cmocka_unit_test(every_pair_is_in_exactly_one_shard),
         cmocka_unit_test(the_work_is_known_by_its_prompts_and_repeats),
+        cmocka_unit_test(another_drafter_or_rule_divides_the_same_way),
         cmocka_unit_test(a_shard_is_given_or_found_in_slurms_variables),
         cmocka_unit_test(bad_shards_are_refused),
     };

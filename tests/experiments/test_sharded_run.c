@@ -169,6 +169,34 @@ static void more_prompts_or_repeats_make_a_part_unfinished(void **state)
     store_close(s);
 }
 
+static void a_part_that_lacks_texts_again_is_not_done(void **state)
+{
+    static const char body[] =
+        "name: lost\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: long.jsonl, chat: none}\n"
+        "limits: {new_tokens: 4}\n";
+    struct store *s = open_store("lost.db");
+    struct error err = { "" };
+    struct experiment *e = load(body);
+    const volatile int stop = 1;
+    for (int i = 0; i < 2; i++) {
+        e->shard = (struct shard){ i, 2, false };
+        assert_ok(experiment_run(e, s, NULL, NULL, &err), err);
+    }
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE finished IS NOT NULL"), 1);
+    perform(s, "DELETE FROM sequence WHERE id = (SELECT max(id) FROM sequence)"); // of shard 1
+    for (int i = 0; i < 2; i++) {
+        e->shard = (struct shard){ i, 2, false };
+        assert_int_equal(experiment_run(e, s, NULL, i == 1 ? &stop : NULL, &err), i == 0);
+        assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE finished IS NOT NULL"), i == 0);
+    }
+    assert_int_equal(query_first_int(s, "SELECT finished IS NULL FROM shard WHERE shard = 1"), 1);
+    assert_int_equal(query_first_int(s, "SELECT finished IS NULL FROM shard WHERE shard = 0"), 0);
+    assert_ok(experiment_run(e, s, NULL, NULL, &err), err);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE finished IS NOT NULL"), 1);
+    experiment_free(e);
+    store_close(s);
+}
+
 static void a_shard_beyond_the_last_paired_run_decodes_nothing(void **state)
 {
     struct store *s = open_store("none.db");
@@ -199,6 +227,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_last_shard_in_a_database_finishes_its_runs),
         cmocka_unit_test(a_shards_database_can_be_continued_whole),
         cmocka_unit_test(more_prompts_or_repeats_make_a_part_unfinished),
+        cmocka_unit_test(a_part_that_lacks_texts_again_is_not_done),
         cmocka_unit_test(a_shard_beyond_the_last_paired_run_decodes_nothing),
     };
     return cmocka_run_group_tests(tests, make_whole, test_directory_tear_down);

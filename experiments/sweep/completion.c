@@ -1,4 +1,4 @@
-#include "experiments/completion.h"
+#include "experiments/sweep/completion.h"
 
 #include "experiments/cells.h"
 #include "experiments/paired_run.h"
