@@ -5,6 +5,7 @@
 int command_run(int argc, char **argv); // run_command.c
 int command_report(int argc, char **argv);
 int command_compare(int argc, char **argv);
+int command_merge(int argc, char **argv);   // merge_command.c
 int command_predict(int argc, char **argv); // predict_command.c
 int command_replay(int argc, char **argv);  // replay_command.c
 int command_repro(int argc, char **argv);   // repro_command.c

@@ -14,6 +14,7 @@ static const struct {
     { "run", "run the experiment in a YAML file, store every step in a database", command_run },
     { "report", "tables of the results in a database", command_report },
     { "compare", "results of vLLM, SGLang, llama.cpp, Spec-Bench and speclab in one table", command_compare },
+    { "merge", "put databases of shards or of several machines into one", command_merge },
     { "predict", "predicted speedups beside measured ones, and bounds", command_predict },
     { "replay", "other rules, lengths and trees on recorded drafts, without a model", command_replay },
     { "repro", "run a stored run again: is it the same, within its interval?", command_repro },

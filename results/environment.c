@@ -25,7 +25,7 @@ static const char update_run_sql[] =
     " WHERE run = ?1 GROUP BY m ORDER BY min(id))),"
     " revision = (SELECT group_concat(revision, ', ') FROM (SELECT revision FROM environment"
     " WHERE run = ?1 GROUP BY revision ORDER BY min(id)))"
-    " WHERE id = ?1";
+    " WHERE id = ?1 AND EXISTS (SELECT 1 FROM environment WHERE run = ?1)";
 
 struct last { // the run's last environment; texts: of the run
     char *processor, *arithmetic, *revision, *drafter, *rule;
@@ -72,9 +72,12 @@ bool store_add_environment(struct store *s, int64_t run, int64_t pair, const str
     query_put_real(q, e->read_one);
     query_put_real(q, e->round_trip);
     query_put_real(q, e->mhz);
-    if (!query_perform(q, err))
-        return false;
-    q = query_again(s, update_run_sql);
+    return query_perform(q, err) && store_update_machine(s, run, err);
+}
+
+bool store_update_machine(struct store *s, int64_t run, struct error *err)
+{
+    struct query *q = query_again(s, update_run_sql);
     query_put_int(q, run);
     return query_perform(q, err);
 }

@@ -19,5 +19,7 @@ struct environment {
 bool store_environment(struct store *s, int64_t run, const struct environment *e, bool mix, char **changed,
                        struct error *err);
 // Adds the environment of the run's next text, which belongs to `pair`, to table environment unless it equals the run's last one,
-// and updates run.machine and run.revision. store_sequence calls it, so every stored environment has a text.
+// and updates run.machine and run.revision. store_sequence calls it, so every stored environment has a text, which refers to it.
 bool store_add_environment(struct store *s, int64_t run, int64_t pair, const struct environment *e, struct error *err);
+// run.machine and run.revision list what table environment has of the run.
+bool store_update_machine(struct store *s, int64_t run, struct error *err);

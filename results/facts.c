@@ -28,8 +28,8 @@ static const char unfinish_sql[] = "UPDATE run SET finished = NULL WHERE id = ? 
 static const char new_pair_sql[] = "INSERT INTO pair (experiment, started) VALUES (?, " QUERY_NOW ") RETURNING id";
 static const char new_sequence_sql[] =
     "INSERT INTO sequence (run, pair, prompt, prompt_id, category, turn, repeat, prompt_tokens, new_tokens, steps,"
-    " shared_tokens, prefill_ns, decode_ns, wall_ns, tokens, text_hash, text, stop)"
-    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) RETURNING id";
+    " shared_tokens, prefill_ns, decode_ns, wall_ns, tokens, text_hash, text, stop, environment)"
+    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?, (SELECT max(id) FROM environment WHERE run = ?1)) RETURNING id";
 static const char new_step_sql[] =
     "INSERT INTO step (sequence, step, drafted, depth, accepted, tokens, expected, variance, accepted_uncut, propose_ns,"
     " verify_ns, advance_ns, at_ns, batch, experts) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,nullif(?,0))";

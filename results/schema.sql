@@ -41,11 +41,11 @@ CREATE TABLE run (                      -- one cell of an experiment, with all t
 ) STRICT;
 CREATE INDEX run_peers ON run (peers, drafter_kind);
 
-CREATE TABLE environment (              -- where the texts of a run were decoded. Usually one row; more if a run was resumed under
-                                        -- another processor with the same bits, or with `speclab run --mix`
+CREATE TABLE environment (              -- where the texts of a run were decoded. Usually one row; more if a run was resumed under another
+                                        -- processor with the same bits, or with `speclab run --mix`, or if databases were merged
     id         INTEGER PRIMARY KEY,
     run        INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,
-    since      TEXT NOT NULL,           -- ISO 8601, UTC: holds for pairs with pair.started >= since, up to the run's next row
+    since      TEXT NOT NULL,           -- ISO 8601, UTC: when the pair of its first text began
     processor  TEXT NOT NULL,           -- "AMD EPYC 7B13"
     arithmetic TEXT NOT NULL,           -- "avx2, 2 threads", or a GPU: what bits may depend on, beside the revision
     revision   TEXT NOT NULL,           -- of speclab; for a build with uncommitted changes, with a hash of the program
@@ -59,7 +59,9 @@ CREATE INDEX environment_run ON environment (run);
 CREATE TABLE pair (                     -- a paired run: runs with the same peers decoded the same prompts back to back
     id         INTEGER PRIMARY KEY,
     experiment TEXT NOT NULL,
-    started    TEXT NOT NULL
+    started    TEXT NOT NULL,
+    uuid       TEXT NOT NULL UNIQUE DEFAULT (lower(hex(randomblob(16)))) CHECK (length(uuid) = 32)      -- random, from /dev/urandom: knows the
+                                        -- pair in every database that it was merged into
 ) STRICT;
 
 CREATE TABLE sequence (                 -- one text: one turn of a prompt, decoded once
@@ -83,6 +85,7 @@ CREATE TABLE sequence (                 -- one text: one turn of a prompt, decod
     text_hash     TEXT NOT NULL,        -- FNV-1a, 64 bits, over the new tokens as little-endian int32
     text          TEXT,                 -- UTF-8; NULL: the model has no tokenizer
     stop          TEXT NOT NULL,        -- end, string, limit, context
+    environment   INTEGER REFERENCES environment ON DELETE SET NULL,        -- where it was decoded; NULL: not known
     UNIQUE (run, prompt, turn, repeat, pair)
 ) STRICT;
 CREATE INDEX sequence_pair ON sequence (pair, prompt, turn, repeat);

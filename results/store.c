@@ -27,7 +27,7 @@ static const char *const views[] = { views_sql, views_prediction_sql, views_expo
 enum { VIEW_FILES = sizeof(views) / sizeof(*views) };
 
 // SCHEMA_VERSION: raise it with every change of a table. APPLICATION_ID: "SPCL".
-enum { SCHEMA_VERSION = 12, APPLICATION_ID = 0x5350434C, BUSY_TIMEOUT_S = 5, MAX_CACHED = 48 };
+enum { SCHEMA_VERSION = 13, APPLICATION_ID = 0x5350434C, BUSY_TIMEOUT_S = 5, MAX_CACHED = 48 };
 
 struct query {
     struct store *s;
@@ -40,7 +40,7 @@ struct query {
 
 struct store {
     sqlite3 *db;
-    char *path;
+    char *path, *uri;
     bool read_only;
     int lock; // descriptor that holds the locks of store_lock; -1: none
     int n_cached;
@@ -100,7 +100,7 @@ static bool check_path(const char *path, struct error *err)
     return ok;
 }
 
-// Opens s->path as a URI, so that the name itself may begin with "file:". parameters: "" or "?immutable=1".
+// Opens s->path as a URI, so that the name itself may begin with "file:". parameters: "", "?mode=rw" (it exists) or "?immutable=1".
 static bool open_uri(struct store *s, const char *parameters, struct error *err)
 {
     struct text uri = { 0 };
@@ -116,7 +116,8 @@ static bool open_uri(struct store *s, const char *parameters, struct error *err)
     sqlite3_close(s->db);
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI | SQLITE_OPEN_EXRESCODE;
     int code = sqlite3_open_v2(uri.s, &s->db, flags, NULL);
-    free(uri.s);
+    free(s->uri);
+    s->uri = uri.s;
     if (code != SQLITE_OK)
         return fail_sqlite(s, err);
     sqlite3_busy_timeout(s->db, BUSY_TIMEOUT_S * 1000);
@@ -204,14 +205,71 @@ static bool open_database(struct store *s, struct error *err)
     return execute(s, "PRAGMA journal_mode = WAL", err) && ((!empty && has_current_views(s)) || create_schema(s, err));
 }
 
+// An experiment's lock is on one byte far beyond the end of the file and SQLite's own locks; FNV-1a of the name gives the
+// offset. The kernel releases it when the process ends.
+#define LOCKS ((off_t)1 << 48)
+
+static off_t lock_offset(const char *name)
+{
+    uint32_t h = 0x811c9dc5;
+    for (const unsigned char *c = (const unsigned char *)name; *c != '\0'; c++)
+        h = (h ^ *c) * 0x01000193;
+    return LOCKS + h;
+}
+
+// Call while SQLite does not have the file open: closing it here would drop SQLite's locks.
+static bool check_idle(const char *path, struct error *err)
+{
+    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCKS, .l_len = (off_t)1 << 32 };
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    bool ok = file >= 0 && fcntl(file, F_OFD_GETLK, &lock) == 0;
+    if (!ok)
+        fail(err, "%s: could not be read: %s", path, strerror(errno));
+    else if (lock.l_type != F_UNLCK)
+        ok = fail(
+            err,
+            "%s: expected a database that is complete, found one that another process is running an experiment into",
+            path);
+    if (file >= 0)
+        close(file);
+    return ok;
+}
+
+static struct store *store_at(const char *path)
+{
+    struct store *s = xcalloc(1, sizeof(*s));
+    s->path = xstrdup(path);
+    s->lock = -1;
+    return s;
+}
+
 struct store *store_open(const char *path, struct error *err)
 {
     if (!check_path(path, err))
         return NULL;
-    struct store *s = xcalloc(1, sizeof(*s));
-    s->path = xstrdup(path);
-    s->lock = -1;
+    struct store *s = store_at(path);
     if (open_database(s, err))
+        return s;
+    store_close(s);
+    return NULL;
+}
+
+static bool open_input(struct store *s, struct error *err)
+{
+    bool empty;
+    struct stat st;
+    if (stat(s->path, &st) != 0)
+        return fail(err, "%s: expected a database, found none: %s", s->path, strerror(errno));
+    if (!check_path(s->path, err) || !check_idle(s->path, err) || !open_uri(s, "?mode=rw", err) ||
+        !check_version_once_open(s, &empty, err))
+        return false;
+    return !empty || fail(err, "%s: expected a database of speclab, found an empty one", s->path);
+}
+
+struct store *store_open_input(const char *path, struct error *err)
+{
+    struct store *s = store_at(path);
+    if (open_input(s, err))
         return s;
     store_close(s);
     return NULL;
@@ -229,17 +287,8 @@ void store_close(struct store *s)
     if (s->lock >= 0)
         close(s->lock); // last: closing also drops SQLite's POSIX locks of this process on the file
     free(s->path);
+    free(s->uri);
     free(s);
-}
-
-// An experiment's lock is on one byte far beyond the end of the file and SQLite's own locks; FNV-1a of the name gives the
-// offset. The kernel releases it when the process ends.
-static off_t lock_offset(const char *name)
-{
-    uint32_t h = 0x811c9dc5;
-    for (const unsigned char *c = (const unsigned char *)name; *c != '\0'; c++)
-        h = (h ^ *c) * 0x01000193;
-    return ((off_t)1 << 48) + h;
 }
 
 bool store_lock(struct store *s, const char *experiment, struct error *err)
@@ -262,6 +311,11 @@ bool store_read_only(const struct store *s)
 const char *store_path(const struct store *s)
 {
     return s->path;
+}
+
+const char *store_uri(const struct store *s)
+{
+    return s->uri;
 }
 
 // ---- queries ----

@@ -166,7 +166,7 @@ static void put_run(struct store *s, int run, const char *kind, int steps, int t
         run, run, kind, kind);
     put(s,
         "INSERT INTO sequence VALUES (%d, %d, 1, 0, 'p', NULL, 0, 0, 5, %d, %d, 0, 7, %d, %d, json('[' || substr(replace(hex(zeroblob(%d)),"
-        " '00', ',1'), 2) || ']'), '00', NULL, 'limit')",
+        " '00', ',1'), 2) || ']'), '00', NULL, 'limit', NULL)",
         run, run, tokens, steps, decode_ns, decode_ns, tokens);
 }
 
@@ -194,7 +194,7 @@ static struct store *known_costs(void)
     int tokens = 0;
     for (int i = 0; i < STEPS; i++)
         tokens += accepted[i] + 1;
-    put(s, "INSERT INTO pair VALUES (1, 'e', '2026-01-01T00:00:00Z')");
+    put(s, "INSERT INTO pair (id, experiment, started) VALUES (1, 'e', '2026-01-01T00:00:00Z')");
     put_run(s, NONE_RUN, "none", 20, 20, 20 * (PASS + ROW + OUTSIDE));
     put_run(s, CHAIN_RUN, "ngram", STEPS, tokens, STEPS * (PASS + 4 * ROW + 3 * LEVEL + OUTSIDE));
     put_run(s, TREE_RUN, "small", STEPS, STEPS, STEPS * (PASS + 5 * ROW + 2 * LEVEL + OUTSIDE));

@@ -55,6 +55,7 @@ void copy_results(struct store *s)
                " FROM texts AS t JOIN sequence AS q ON q.id = t.sequence WHERE t.same_rule");
     perform(s, "CREATE TEMP TABLE whole AS SELECT * FROM result");
     perform(s, "CREATE TEMP TABLE whole_side AS SELECT * FROM side");
+    perform(s, "CREATE TEMP TABLE saved_environment AS SELECT * FROM environment");
     perform(s, "CREATE TEMP TABLE saved_pair AS SELECT * FROM pair");
     perform(s, "CREATE TEMP TABLE saved_sequence AS SELECT * FROM sequence");
     perform(s, "CREATE TEMP TABLE saved_step AS SELECT * FROM step");
@@ -64,7 +65,9 @@ void restore_results(struct store *s)
 {
     perform(s, "BEGIN");
     perform(s, "DELETE FROM pair");
+    perform(s, "DELETE FROM environment");
     perform(s, "UPDATE run SET finished = NULL");
+    perform(s, "INSERT INTO environment SELECT * FROM saved_environment");
     perform(s, "INSERT INTO pair SELECT * FROM saved_pair");
     perform(s, "INSERT INTO sequence SELECT * FROM saved_sequence");
     perform(s, "INSERT INTO step SELECT * FROM saved_step");

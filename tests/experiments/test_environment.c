@@ -138,6 +138,12 @@ static void an_environment_without_a_text_is_not_stored(void **state)
         query_first_int(s, "SELECT count(*) FROM environment AS e WHERE since <> (SELECT started FROM pair WHERE id ="
                            " (SELECT max(pair) FROM sequence WHERE run = e.run)) AND revision <> 'older'"),
         0);
+    // The resumed texts were decoded under the new one, the others under the old one.
+    assert_int_equal(
+        query_first_int(
+            s, "SELECT count(*) FROM sequence AS q JOIN environment AS e ON e.id = q.environment AND e.run = q.run"
+               " WHERE (e.revision <> 'older') = (q.pair = (SELECT max(id) FROM pair))"),
+        query_first_int(s, "SELECT count(*) FROM sequence"));
     store_close(s);
 }
 

@@ -300,7 +300,7 @@ static void none_of_the_same_rule_is_preferred(void **state)
     struct query *q =
         query_open(c->s, "INSERT INTO sequence SELECT NULL, ?1, pair, prompt, prompt_id, category, turn, repeat,"
                          " prompt_tokens, new_tokens, 0, 0, prefill_ns, decode_ns * 2, wall_ns, tokens, text_hash,"
-                         " text, stop FROM sequence WHERE run = ?2");
+                         " text, stop, environment FROM sequence WHERE run = ?2");
     query_put_int(q, id);
     query_put_int(q, c->m->id[NONE]);
     while (query_next(q))

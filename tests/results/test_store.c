@@ -33,7 +33,7 @@ static void a_new_database_is_created_and_reopened(void **state)
 {
     struct store *s = sample_store(NULL);
     assert_false(store_read_only(s));
-    assert_int_equal(sample_facts_query(s, "SELECT user_version FROM pragma_user_version"), 12);
+    assert_int_equal(sample_facts_query(s, "SELECT user_version FROM pragma_user_version"), 13);
     assert_int_equal(sample_facts_query(s, "SELECT application_id FROM pragma_application_id"), 0x5350434C);
     assert_int_equal(sample_facts_query(s, "SELECT journal_mode = 'wal' FROM pragma_journal_mode"), 1);
     assert_int_equal(sample_facts_query(s, "SELECT foreign_keys FROM pragma_foreign_keys"), 1);
@@ -125,19 +125,19 @@ static void write_version(int version)
 
 static void another_schema_version_is_refused(void **state)
 {
-    static const int versions[] = { 0, 1, 11, 13, 99 };
+    static const int versions[] = { 0, 1, 12, 14, 99 };
     struct store *s = sample_store_small();
     store_close(s);
     for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
         struct error err;
         write_version(versions[i]);
         assert_null(store_open(sample_store_path(), &err));
-        char *expected = xformat("%s: expected schema version 12, found %d: run again into a new file (--db)",
+        char *expected = xformat("%s: expected schema version 13, found %d: run again into a new file (--db)",
                                  sample_store_path(), versions[i]);
         assert_string_equal(err.text, expected);
         free(expected);
     }
-    write_version(12);
+    write_version(13);
     s = sample_store(NULL);
     assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM run"), SAMPLE_RUNS);
     store_close(s);
@@ -268,7 +268,7 @@ static void incomplete(void)
 static void another_version(void)
 {
     struct error err = { "" };
-    check(store_open(sample_store_path(), &err) == NULL && strstr(err.text, "expected schema version 12") != NULL,
+    check(store_open(sample_store_path(), &err) == NULL && strstr(err.text, "expected schema version 13") != NULL,
           "another version refused", &err);
 }
 
