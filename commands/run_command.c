@@ -127,6 +127,10 @@ int command_report(int argc, char **argv)
         { "jsonl", FLAG_ON, &jsonl, NULL, "JSON Lines: one object a run", 0, 0 },
         { "spec-bench", FLAG_TEXT, &o.directory, "FOLDER",
           "write answers in Spec-Bench's format into this folder,\none file a run", 0, 0 },
+        { "html", FLAG_TEXT, &o.html, "FILE", "write one page with all cells and figures, which needs no\nother file",
+          0, 0 },
+        { "svg", FLAG_TEXT, &o.svg, "FOLDER", "write the figures as SVG files into this folder", 0, 0 },
+        { "pdf", FLAG_TEXT, &o.pdf, "FOLDER", "write the figures as PDF files into this folder", 0, 0 },
         { 0 },
     };
     const struct usage u = {
@@ -138,21 +142,27 @@ int command_report(int argc, char **argv)
                  "as the sample.\n",
         .flags = flags,
         .examples = "  speclab report --db demo.db\n  speclab report --db demo.db --against 2\n"
-                    "  speclab report --db demo.db --experiment demo --csv > demo.csv\n",
+                    "  speclab report --db demo.db --experiment demo --csv > demo.csv\n"
+                    "  speclab report --db demo.db --html demo.html --svg figures\n",
     };
     char **operand;
     int status = usage_read(&u, argc, argv, &operand, NULL);
     if (status != USAGE_OK)
         return status;
+    const bool figures = o.html != NULL || o.svg != NULL || o.pdf != NULL;
     if (csv + jsonl + (o.directory != NULL) > 1)
         return usage_fail(&u, "--csv, --jsonl and --spec-bench exclude each other");
     if (o.against != NULL && o.directory != NULL)
         return usage_fail(&u, "--against and --spec-bench exclude each other");
+    if (figures && (csv || jsonl || o.directory != NULL || o.against != NULL))
+        return usage_fail(&u, "--html, --svg and --pdf exclude --csv, --jsonl, --spec-bench and --against");
     if (csv)
         o.format = REPORT_CSV;
     else if (jsonl)
         o.format = REPORT_JSONL;
     else if (o.directory != NULL)
         o.format = REPORT_SPEC_BENCH;
+    else if (figures)
+        o.format = REPORT_FIGURES;
     return report(&u, db, &o);
 }

@@ -39,6 +39,8 @@ static bool written(struct store *s, const struct comparisons *all, const struct
         return report_jsonl(s, all, out, err);
     case REPORT_SPEC_BENCH:
         return report_spec_bench(s, all, o->directory, out, err);
+    case REPORT_FIGURES:
+        return report_figures(s, all, o, out, err);
     default:
         return tables(s, all, o->width != 0 ? o->width : 80, out, err);
     }

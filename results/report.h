@@ -1,4 +1,4 @@
-// report.h - the report of a database: tables of 80 columns, CSV, JSON lines, or answer files for Spec-Bench's scripts.
+// report.h - the report of a database: tables of 80 columns, CSV, JSON lines, answer files for Spec-Bench's scripts, or figures.
 #pragma once
 #include <stdbool.h>
 #include <stdio.h>
@@ -6,15 +6,16 @@
 struct error;
 struct store;
 
-enum report_format { REPORT_TABLE, REPORT_CSV, REPORT_JSONL, REPORT_SPEC_BENCH };
+enum report_format { REPORT_TABLE, REPORT_CSV, REPORT_JSONL, REPORT_SPEC_BENCH, REPORT_FIGURES };
 
 struct report_options {
     const char *experiment; // NULL: every experiment in the database
     enum report_format format;
-    const char *directory; // REPORT_SPEC_BENCH: where to write one answer file per run
-    int width;             // columns of the table; 0: 80
+    const char *directory;        // REPORT_SPEC_BENCH: where to write one answer file per run
+    const char *html, *svg, *pdf; // REPORT_FIGURES: a page, and folders for pictures; NULL: none
+    int width;                    // columns of the table; 0: 80
     const char *
-        against; // not REPORT_SPEC_BENCH: a run to compare the others with, by its number or a part of its drafter; NULL: none
+        against; // not REPORT_SPEC_BENCH or REPORT_FIGURES: a run to compare the others with, by its number or a part of its drafter; NULL: none
 };
 
 // REPORT_TABLE: a table for each experiment and peer group (same target, sampling, prompts, limits, batch). For every cell:

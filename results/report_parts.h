@@ -42,3 +42,7 @@ bool report_against(struct store *s, const struct comparisons *c, const struct r
 // One file per run into the directory, which is created if missing; out: the file names.
 bool report_spec_bench(struct store *s, const struct comparisons *c, const char *directory, struct text *out,
                        struct error *err);
+
+// A page with figures, and pictures of them (results/figures/report_figures.c); out: the file names.
+bool report_figures(struct store *s, const struct comparisons *all, const struct report_options *o, struct text *out,
+                    struct error *err);
