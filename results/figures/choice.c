@@ -30,8 +30,12 @@ struct series { // runs of one series of a group
     bool baseline, taken;
 };
 
-static const char *const no_option[] = { NULL }, *const length[] = { "tokens", NULL },
-                         *const size[] = { "tokens", "nodes", "widths", "tree", NULL };
+static const char *const no_option[] = { NULL }, *const length[] = { "tokens", NULL }, *const size[] = { "tokens",
+                                                                                                         "nodes",
+                                                                                                         "widths",
+                                                                                                         "tree",
+                                                                                                         "pick",
+                                                                                                         NULL };
 
 // The settings without batch, rule and drafter, which stand at their end in this order.
 static char *settings_without_batch(struct store *s, const struct comparison *c, int64_t run)
@@ -48,9 +52,12 @@ static char *settings_without_batch(struct store *s, const struct comparison *c,
 
 static const char *shape_of(const struct tally *t)
 {
-    if (t->trees == 0 && strstr(t->drafter, "nodes=") == NULL)
-        return " chain";
-    return strstr(t->drafter, "nodes=") != NULL ? " best-first" : " fixed tree";
+    const bool greedy = strstr(t->drafter, "pick=greedy") != NULL;
+    if (strstr(t->drafter, "nodes=") != NULL)
+        return greedy ? " best-first, greedy" : " best-first";
+    if (t->trees > 0)
+        return greedy ? " fixed tree, greedy" : " fixed tree";
+    return greedy ? " chain, greedy" : " chain";
 }
 
 static bool takes(const struct figure_kind *k, const struct comparison *c, const struct tally *t)
@@ -154,7 +161,7 @@ static int trees_of(const struct plan *p, int group)
 {
     int trees = 0;
     for (int i = 0; i < p->all.n; i++)
-        trees += strcmp(p->all.of[i].group, p->group[group]) == 0 && strcmp(p->all.of[i].shape, " chain") != 0;
+        trees += strcmp(p->all.of[i].group, p->group[group]) == 0 && strncmp(p->all.of[i].shape, " chain", 6) != 0;
     return trees;
 }
 

@@ -54,8 +54,8 @@ const struct figure_kind figure_kinds[] = {
     { .name = "throughput_by_latency",
       .title = "Throughput by latency",
       .about =
-          "Tokens/s of all texts together against the time per output token of one of them; a line joins the batches of a "
-          "drafter. 95 % intervals of tokens/s; percentiles have none.",
+          "Tokens/s of all texts together against the time per output token of one of them. A line joins the batches of a "
+          "drafter, whose numbers stand at the points. 95 % intervals of tokens/s; percentiles have none.",
       .needs = "cells of two batches (YAML key `batch: [1, 4]`)",
       .sql = throughput_by_latency_sql,
       .x = "time per output token (ms)",

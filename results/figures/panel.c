@@ -9,7 +9,7 @@
 
 #include "results/figures/figures.h"
 
-enum { WIDTH = 480, KEY_LINE = 19, MAX_PLACES = 30, TICK = 30, TITLE = 58 };
+enum { WIDTH = 480, KEY_LINE = 22, MAX_PLACES = 30, TICK = 30, TITLE = 58, BATCH = 5 };
 
 static const struct {
     const char *colour;
@@ -88,7 +88,13 @@ static double moved(const struct plot *p, double x, int series)
     return p->f->kind->doubling ? x * pow(1.03, places) : x + 0.08 * places;
 }
 
-// x, value, low, high; of places: the place instead of x, those of the series side by side.
+// Points of a line that joins batches bear their numbers.
+static bool at_points(const struct plot *p)
+{
+    return p->f->kind->choice == CHOOSE_THROUGHPUT && p->f->columns > BATCH;
+}
+
+// x, value, low, high and batch; of places: the place instead of x, those of the series side by side.
 static void put_points(const struct plot *p, int series)
 {
     text_printf(p->out, "$s%d << END\n", series);
@@ -105,7 +111,8 @@ static void put_points(const struct plot *p, int series)
             text_printf(p->out, "%.9g", moved(p, strtod(row->cell[3], NULL), series));
         }
         put_low_high(p->out, row);
-        text_puts(p->out, "\n");
+        text_printf(p->out, " %.9g\n",
+                    at_points(p) ? strtod(row->cell[BATCH] != NULL ? row->cell[BATCH] : "", NULL) : 0);
     }
     text_puts(p->out, "END\n");
 }
@@ -154,7 +161,7 @@ static void put_lines(const struct plot *p)
     if (p->n_x > 0 && (p->f->kind->doubling || (p->n_x <= 16 && (of == CHOOSE_DRAFTING || of == CHOOSE_LENGTHS))))
         put_numbers(p);
     else
-        text_puts(p->out, "set offsets graph 0.05, graph 0.05, 0, 0\n");
+        text_puts(p->out, "set offsets 0, graph 0.05, 0, 0\nset xrange [0:*]\n");
     text_printf(p->out, "set yrange [0:%.9g]\n", p->high);
     if (strncmp(p->p->measure, "speedup", 7) == 0)
         text_puts(p->out, "set arrow 1 from graph 0, first 1 to graph 1, first 1 nohead lc rgb 'black' lw 1 dt 3\n");
@@ -165,6 +172,9 @@ static void put_lines(const struct plot *p)
                     i > 0 ? next : "plot ", i, styles[i % STYLES].colour);
     for (int i = 0; i < p->p->n_series; i++)
         put_series(p, next, i, "using 1:2 with linespoints", i);
+    for (int i = 0; i < p->p->n_series && at_points(p); i++)
+        text_printf(p->out, "%s$s%d using 1:2:5 with labels offset 0.9,-0.5 font ',11' tc rgb '%s' notitle", next, i,
+                    styles[i % STYLES].colour);
 }
 
 // Measured points with quartiles, and the fitted line in the same colour: series are `fitted, ..` first, then `measured, ..`.
@@ -236,17 +246,49 @@ static void put_bars(struct plot *p)
     }
 }
 
+// Space below the axis: its numbers and name, and the key.
+static int below(const struct plot *p)
+{
+    return 66 + KEY_LINE * (p->f->kind->style == STYLE_BARS ? p->n_x : p->p->n_series);
+}
+
 static int height_of(const struct plot *p)
 {
-    const int keys = p->p->n_series, places = p->n_x;
+    const int above = 66, keys = p->p->n_series;
     switch (p->f->kind->style) {
     case STYLE_DOTS:
-        return 120 + places * (keys * 9 + 16) + keys * KEY_LINE;
+        return above + p->n_x * (keys * 9 + 16) + below(p);
     case STYLE_BARS:
-        return 130 + keys * 26 + places * KEY_LINE;
+        return above + keys * 26 + below(p);
     default:
-        return 370 + keys * KEY_LINE;
+        return above + 250 + below(p);
     }
+}
+
+static int characters_of(const char *s)
+{
+    int n = 0;
+    for (; *s != '\0'; s++)
+        n += ((unsigned char)*s & 0xC0) != 0x80;
+    return n;
+}
+
+// Names of places stand left of the figure, which gnuplot would allow too much room.
+static void put_margins(const struct plot *p, int height, enum picture as)
+{
+    const bool bars = p->f->kind->style == STYLE_BARS;
+    int most = 0;
+    for (int i = 0; i < (bars ? p->p->n_series : p->n_x); i++) {
+        const int n = characters_of(bars ? p->p->series[i] : p->x[i]);
+        most = n > most ? n : most;
+    }
+    if (bars || p->f->kind->style == STYLE_DOTS)
+        text_printf(p->out, "set lmargin at screen %.4f\n", 0.05 + 0.0142 * (most < TICK ? most : TICK));
+    text_printf(
+        p->out,
+        "set rmargin at screen 0.96\nset tmargin at screen %.4f\nset bmargin at screen %.4f\n"
+        "set key at screen 0.06, screen %.4f left bottom Left reverse vertical maxcols 1 samplen 2.5 spacing %g noenhanced\n",
+        1 - 60.0 / height, (double)below(p) / height, 6.0 / height, as == PICTURE_PDF ? 1.6 : 1.25);
 }
 
 bool panel_draw(const struct figure *f, const struct panel *panel, enum picture as, struct text *to, struct error *err)
@@ -259,9 +301,9 @@ bool panel_draw(const struct figure *f, const struct panel *panel, enum picture 
     if (as == PICTURE_SVG)
         text_printf(&script, "set terminal svg noenhanced size %d,%d dynamic font 'sans-serif,14'\n", WIDTH, height);
     else
-        text_printf(&script, "set terminal pdfcairo noenhanced size %.3f,%.3f font 'sans,10'\n", WIDTH / 96.0,
+        text_printf(&script, "set terminal pdfcairo noenhanced size %.3f,%.3f font 'sans,10.5'\n", WIDTH / 96.0,
                     height / 96.0);
-    text_puts(&script, "set title ");
+    text_puts(&script, "set label 1 ");
     put_name(&script, f->kind->title, TITLE);
     if (vertical && f->kind->y != NULL) {
         text_puts(&script, ".', '.");
@@ -269,15 +311,15 @@ bool panel_draw(const struct figure *f, const struct panel *panel, enum picture 
     }
     text_puts(&script, ".\"\\n\".");
     put_name(&script, panel->group, TITLE);
-    text_puts(&script, "\nset xlabel ");
+    text_printf(&script, " at screen 0.5, screen %.4f center\n", 1 - 22.0 / height);
+    text_puts(&script, "set xlabel ");
     put_name(&script, f->kind->x, 0);
-    text_puts(&script, ".\"\\n \"");
     if (vertical) {
         text_puts(&script, "\nset ylabel ");
         put_name(&script, f->kind->y != NULL ? f->kind->y : panel->measure, 0);
     }
-    text_puts(&script, "\nset key bmargin left Left reverse vertical maxcols 1 samplen 2.5 noenhanced\nset border 3\n"
-                       "set tics nomirror scale 0.5\nset tmargin 3.5\nset errorbars small\nset pointintervalbox 0\n");
+    text_puts(&script, "\nset border 3\nset tics nomirror scale 0.5\nset errorbars small\nset pointintervalbox 0\n");
+    put_margins(&p, height, as);
     text_printf(&script, "set grid %s lc rgb '#c8c8c8' lw 0.5 dt 1\n", vertical ? "y" : "x");
     switch (f->kind->style) {
     case STYLE_LINES:

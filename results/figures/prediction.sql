@@ -3,19 +3,21 @@
 -- them, else those of the steps themselves.
 WITH chosen("group", series, run) AS (SELECT sampling || ', batch ' || batch, drafter || '; ' || rule, id FROM run),
 sums AS (
-    SELECT c."group", 'speedup over none' AS measure, 'measured' AS series, c.series AS x, s.prompt, s.new_tokens AS a, s.decode_ns AS b,
+    SELECT c."group", 'speedup over none' AS measure, 'measured' AS series, c.series AS x, c.run, s.prompt, s.new_tokens AS a, s.decode_ns AS b,
            s.none_new_tokens AS c, s.none_decode_ns AS d
     FROM chosen AS c JOIN speed_by_prompt AS s ON s.run = c.run
 ),
 predicted AS (
-    SELECT *, row_number() OVER (PARTITION BY run ORDER BY source <> 'bench') AS choice
+    SELECT run, source, replay, by_position, leviathan, row_number() OVER (PARTITION BY run ORDER BY source <> 'bench') AS choice
     FROM prediction WHERE run IN (SELECT run FROM chosen)
 )
-SELECT "group", measure, series, x AS run, (1.0 * sum(a) / sum(b)) / (1.0 * sum(c) / sum(d)) AS speedup, NULL AS cost_from
-FROM sums GROUP BY "group", measure, series, x
-UNION ALL
-SELECT c."group", 'speedup over none', k.kind, c.series,
-       CASE k.kind WHEN 'replayed' THEN p.replay WHEN 'by position' THEN p.by_position ELSE p.leviathan END, p.source
-FROM chosen AS c JOIN predicted AS p ON p.run = c.run AND p.choice = 1
-JOIN (SELECT 'replayed' AS kind UNION ALL SELECT 'by position' UNION ALL SELECT 'Leviathan et al.') AS k
-ORDER BY 1, 2, 4, 3;
+SELECT * FROM (
+    SELECT "group", measure, series, x AS label, (1.0 * sum(a) / sum(b)) / (1.0 * sum(c) / sum(d)) AS speedup, run, NULL AS cost_from
+    FROM sums GROUP BY "group", measure, series, x, run
+    UNION ALL
+    SELECT c."group", 'speedup over none', k.kind, c.series,
+           CASE k.kind WHEN 'replayed' THEN p.replay WHEN 'by position' THEN p.by_position ELSE p.leviathan END, c.run, p.source
+    FROM chosen AS c JOIN predicted AS p ON p.run = c.run AND p.choice = 1
+    JOIN (SELECT 'replayed' AS kind UNION ALL SELECT 'by position' UNION ALL SELECT 'Leviathan et al.') AS k
+)
+ORDER BY "group", run, series <> 'measured', series DESC;
