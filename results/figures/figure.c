@@ -256,7 +256,7 @@ struct panel *figure_panels(const struct figure *f, int *n)
     *n = 0;
     for (int i = 0; i < f->n; i++) {
         char *const *cell = f->row[i].cell;
-        if (cell[0] == NULL || cell[1] == NULL || cell[2] == NULL || cell[3] == NULL)
+        if (cell[0] == NULL || cell[1] == NULL || cell[2] == NULL || cell[3] == NULL || !isfinite(f->row[i].value))
             continue;
         int at = 0;
         while (at < *n && (strcmp(p[at].group, cell[0]) != 0 || strcmp(p[at].measure, cell[1]) != 0))
