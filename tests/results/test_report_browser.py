@@ -42,9 +42,14 @@ addEventListener("load", () => {
   seen.picture = getComputedStyle(panels[0]).backgroundColor;
   seen.ink = getComputedStyle(document.querySelector("svg text").parentElement).fill;
   seen.requests = performance.getEntriesByType("resource").map(entry => entry.name);
-  document.body.textContent = "seen:" + JSON.stringify(seen) + ":end";
+  parent.postMessage(JSON.stringify(seen), "*");
 });
 </script>"""
+
+# Without a screen Chromium opens no window of 400 pixels, so the page stands in a frame.
+FRAME = """<!DOCTYPE html><meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"><style>body { margin: 0 }</style>
+<script>addEventListener("message", message => document.body.textContent = `seen${":"}${message.data}:end`)</script>
+<iframe src="probed.html" width="%d" height="900" style="border: 0"></iframe>"""
 
 
 class Server(http.server.SimpleHTTPRequestHandler):
@@ -64,11 +69,11 @@ def luminance(colour):
     return sum(w * n for w, n in zip((0.2126, 0.7152, 0.0722), numbers)) / 255
 
 
-def look(url, folder, width, dark):
+def look(url, folder, dark):
     import html
     import json
     options = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", f"--user-data-dir={folder}/profile",
-               f"--blink-settings=preferredColorScheme={0 if dark else 1}", f"--window-size={width},1000", "--virtual-time-budget=20000", "--dump-dom", url]
+               f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--window-size=1400,1000", "--virtual-time-budget=20000", "--dump-dom", url]
     done = command(*options, timeout=300)
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     assert console == [], console
@@ -102,14 +107,17 @@ def main():
             page = f.read()
         with open(f"{folder}/probed.html", "w", encoding="utf-8") as f:
             f.write(page.replace("</body>", PROBE + "</body>"))
+        for width in (400, 1200):
+            with open(f"{folder}/{width}.html", "w") as f:
+                f.write(FRAME % width)
         os.chdir(folder)
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         for width in (400, 1200):
             for dark in (False, True):
-                check(look(f"http://127.0.0.1:{server.server_port}/probed.html", folder, width, dark), width, dark)
+                check(look(f"http://127.0.0.1:{server.server_port}/{width}.html", folder, dark), width, dark)
                 print(f"ok at {width} pixels, {'dark' if dark else 'light'}", flush=True)
-        assert set(Server.asked) == {"/probed.html"}, Server.asked
+        assert set(Server.asked) == {"/probed.html", "/400.html", "/1200.html"}, Server.asked
         server.shutdown()
 
 
