@@ -8,7 +8,8 @@
 #include "results/query.h"
 #include "statistics/intervals.h"
 
-enum { KEYS = 4, SUMS = 4 }; // group, measure, series, x; then a, b, c, d
+// Columns of rows: group, measure, series, x, the value, and others, among them run. Of sums: group, measure, series, x, run, and a, b, c, d.
+enum { VALUE = 4, KEYS = 5, SUMS = 4 };
 
 // ---- the SQL ----
 
@@ -44,7 +45,7 @@ static char *filled(const struct figure_kind *k, const struct choice *c)
     return t.s;
 }
 
-// The statement that lists the table `sums`; NULL: the figure has none.
+// The statement that lists the table `sums`, rows of one key together; NULL: the figure has none.
 static char *sums_of(const char *sql)
 {
     const char *last = NULL;
@@ -54,17 +55,16 @@ static char *sums_of(const char *sql)
         last = at;
     const char *predicted = strstr(sql, "\n),\npredicted AS ("); // it is not needed, and takes long
     last = predicted != NULL ? predicted : last;
-    const bool run = strstr(sql, "c.run, s.prompt") != NULL;
     return xformat(
-        "%.*s\n)\nSELECT \"group\", measure, series, x, a, b, c, d, %s FROM sums ORDER BY 1, 2, 3, 4, 9, prompt",
-        (int)(last - sql), sql, run ? "run" : "NULL");
+        "%.*s\n)\nSELECT \"group\", measure, series, x, run, a, b, c, d FROM sums ORDER BY 1, 2, 3, 4, 5, prompt",
+        (int)(last - sql), sql);
 }
 
 // ---- rows ----
 
 static int column_of(const struct figure *f, const char *name)
 {
-    for (int i = KEYS + 1; i < f->columns; i++)
+    for (int i = VALUE + 1; i < f->columns; i++)
         if (strcmp(f->column[i], name) == 0)
             return i;
     return -1;
@@ -86,7 +86,7 @@ static bool read_rows(struct figure *f, struct store *s, struct error *err)
             f->row = xrealloc(f->row, capacity * sizeof(*f->row));
         }
         struct figure_row *row = &f->row[f->n++];
-        *row = (struct figure_row){ .value = query_real(q, KEYS), .low = NAN, .high = NAN };
+        *row = (struct figure_row){ .value = query_real(q, VALUE), .low = NAN, .high = NAN };
         row->cell = xcalloc((size_t)f->columns, sizeof(*row->cell));
         row->number = xcalloc((size_t)f->columns, sizeof(*row->number));
         for (int i = 0; i < f->columns; i++) {
@@ -105,50 +105,51 @@ static bool read_rows(struct figure *f, struct store *s, struct error *err)
 // ---- intervals ----
 
 struct cluster { // prompts of one row
-    char *key[KEYS + 1];
+    char *key[KEYS];
     size_t n, capacity;
     double *sum[SUMS];
     bool two; // c and d as well
 };
 
-static const char *key_of(const struct query *q, int i)
-{
-    return query_text(q, i < KEYS ? i : KEYS + SUMS);
-}
-
 static bool same_cluster(const struct cluster *c, const struct query *q)
 {
     bool same = c->key[0] != NULL;
-    for (int i = 0; i <= KEYS && same; i++)
-        same = strcmp(c->key[i], key_of(q, i)) == 0;
+    for (int i = 0; i < KEYS && same; i++)
+        same = strcmp(c->key[i], query_text(q, i)) == 0;
     return same;
 }
 
 static void empty(struct cluster *c)
 {
-    for (int i = 0; i <= KEYS; i++) {
+    for (int i = 0; i < KEYS; i++) {
         free(c->key[i]);
         c->key[i] = NULL;
     }
     c->n = 0;
 }
 
-static void set_interval(struct figure *f, const struct cluster *c)
+// *from: where the search begins, behind the row of the cluster before: rows and clusters are in nearly the same order.
+static void set_interval(struct figure *f, const struct cluster *c, int *from)
 {
-    if (c->n == 0)
+    const int run = column_of(f, "run");
+    if (c->n == 0 || run < 0)
         return;
     const enum statistic of = c->two ? STATISTIC_RATIO_OF_RATIOS : f->kind->rates ? STATISTIC_RATE : STATISTIC_RATIO;
-    const int run = column_of(f, "run");
     const struct interval x =
         interval_of(of, c->sum[0], c->sum[1], c->two ? c->sum[2] : NULL, c->two ? c->sum[3] : NULL, c->n);
-    for (int i = 0; i < f->n; i++) {
-        bool same = *c->key[KEYS] == '\0' || run < 0 || strcmp(f->row[i].cell[run], c->key[KEYS]) == 0;
-        for (int k = 0; k < KEYS && same; k++)
-            same = f->row[i].cell[k] != NULL && strcmp(f->row[i].cell[k], c->key[k]) == 0;
+    for (int k = 0; k < f->n; k++) {
+        struct figure_row *row = &f->row[(*from + k) % f->n];
+        bool same = true;
+        for (int i = KEYS - 1; i >= 0 && same; i--) {
+            const char *cell = row->cell[i < VALUE ? i : run];
+            same = cell != NULL && strcmp(cell, c->key[i]) == 0;
+        }
         if (!same)
             continue;
-        f->row[i].low = x.low;
-        f->row[i].high = x.high;
+        row->low = x.low;
+        row->high = x.high;
+        *from = (*from + k + 1) % f->n;
+        return;
     }
 }
 
@@ -159,13 +160,14 @@ static bool read_intervals(struct figure *f, struct store *s, struct error *err)
     if (sql == NULL)
         return true;
     struct cluster c = { 0 };
+    int from = 0;
     struct query *q = query_open(s, sql);
     while (query_next(q)) {
         if (!same_cluster(&c, q)) {
-            set_interval(f, &c);
+            set_interval(f, &c, &from);
             empty(&c);
-            for (int i = 0; i <= KEYS; i++)
-                c.key[i] = xstrdup(key_of(q, i));
+            for (int i = 0; i < KEYS; i++)
+                c.key[i] = xstrdup(query_text(q, i));
             c.two = !query_is_null(q, KEYS + 2);
         }
         if (c.n == c.capacity) {
@@ -177,7 +179,7 @@ static bool read_intervals(struct figure *f, struct store *s, struct error *err)
             c.sum[i][c.n] = query_real(q, KEYS + i);
         c.n++;
     }
-    set_interval(f, &c);
+    set_interval(f, &c, &from);
     empty(&c);
     for (int i = 0; i < SUMS; i++)
         free(c.sum[i]);

@@ -84,6 +84,7 @@ void panels_free(struct panel *p, int n);
 // Draws a panel by gnuplot. to: SVG without its XML declaration, or PDF.
 enum picture { PICTURE_SVG, PICTURE_PDF };
 bool panel_draw(const struct figure *f, const struct panel *p, enum picture as, struct text *to, struct error *err);
+void panel_script(const struct figure *f, const struct panel *p, enum picture as, struct text *out);
 bool gnuplot_run(const struct text *script, struct text *to, struct error *err);
 
 // Text as people wrote it, without control characters, malformed UTF-8 replaced, cut to `most` characters (0: not cut).

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/error.h"
 #include "results/figures/figures.h"
 
 enum { WIDTH = 480, KEY_LINE = 22, MAX_PLACES = 30, TICK = 30, TITLE = 58, BATCH = 5 };
@@ -291,36 +292,35 @@ static void put_margins(const struct plot *p, int height, enum picture as)
         1 - 60.0 / height, (double)below(p) / height, 6.0 / height, as == PICTURE_PDF ? 1.6 : 1.25);
 }
 
-bool panel_draw(const struct figure *f, const struct panel *panel, enum picture as, struct text *to, struct error *err)
+void panel_script(const struct figure *f, const struct panel *panel, enum picture as, struct text *out)
 {
-    struct text script = { 0 };
-    struct plot p = { .f = f, .p = panel, .out = &script };
+    struct plot p = { .f = f, .p = panel, .out = out };
     const bool vertical = f->kind->style == STYLE_LINES || f->kind->style == STYLE_COST;
     find_places(&p);
     const int height = height_of(&p);
     if (as == PICTURE_SVG)
-        text_printf(&script, "set terminal svg noenhanced size %d,%d dynamic font 'sans-serif,14'\n", WIDTH, height);
+        text_printf(out, "set terminal svg noenhanced size %d,%d dynamic font 'sans-serif,14'\n", WIDTH, height);
     else
-        text_printf(&script, "set terminal pdfcairo noenhanced size %.3f,%.3f font 'sans,10.5'\n", WIDTH / 96.0,
+        text_printf(out, "set terminal pdfcairo noenhanced size %.3f,%.3f font 'sans,10.5'\n", WIDTH / 96.0,
                     height / 96.0);
-    text_puts(&script, "set label 1 ");
-    put_name(&script, f->kind->title, TITLE);
+    text_puts(out, "set label 1 ");
+    put_name(out, f->kind->title, TITLE);
     if (vertical && f->kind->y != NULL) {
-        text_puts(&script, ".', '.");
-        put_name(&script, panel->measure, TITLE);
+        text_puts(out, ".', '.");
+        put_name(out, panel->measure, TITLE);
     }
-    text_puts(&script, ".\"\\n\".");
-    put_name(&script, panel->group, TITLE);
-    text_printf(&script, " at screen 0.5, screen %.4f center\n", 1 - 22.0 / height);
-    text_puts(&script, "set xlabel ");
-    put_name(&script, f->kind->x, 0);
+    text_puts(out, ".\"\\n\".");
+    put_name(out, panel->group, TITLE);
+    text_printf(out, " at screen 0.5, screen %.4f center\n", 1 - 22.0 / height);
+    text_puts(out, "set xlabel ");
+    put_name(out, f->kind->x, 0);
     if (vertical) {
-        text_puts(&script, "\nset ylabel ");
-        put_name(&script, f->kind->y != NULL ? f->kind->y : panel->measure, 0);
+        text_puts(out, "\nset ylabel ");
+        put_name(out, f->kind->y != NULL ? f->kind->y : panel->measure, 0);
     }
-    text_puts(&script, "\nset border 3\nset tics nomirror scale 0.5\nset errorbars small\nset pointintervalbox 0\n");
+    text_puts(out, "\nset border 3\nset tics nomirror scale 0.5\nset errorbars small\nset pointintervalbox 0\n");
     put_margins(&p, height, as);
-    text_printf(&script, "set grid %s lc rgb '#c8c8c8' lw 0.5 dt 1\n", vertical ? "y" : "x");
+    text_printf(out, "set grid %s lc rgb '#c8c8c8' lw 0.5 dt 1\n", vertical ? "y" : "x");
     switch (f->kind->style) {
     case STYLE_LINES:
         put_lines(&p);
@@ -335,14 +335,19 @@ bool panel_draw(const struct figure *f, const struct panel *panel, enum picture 
         put_bars(&p);
         break;
     }
-    text_puts(&script, "\n");
-    struct text drawn = { 0 };
+    text_puts(out, "\n");
+    free(p.x);
+}
+
+bool panel_draw(const struct figure *f, const struct panel *panel, enum picture as, struct text *to, struct error *err)
+{
+    struct text script = { 0 }, drawn = { 0 };
+    panel_script(f, panel, as, &script);
     const bool ok = gnuplot_run(&script, &drawn, err);
     const char *svg = ok && as == PICTURE_SVG ? strstr(drawn.s, "<svg") : drawn.s;
     if (ok && svg != NULL)
         text_add(to, svg, drawn.n - (size_t)(svg - drawn.s));
     free(drawn.s);
     free(script.s);
-    free(p.x);
-    return ok;
+    return ok && (svg != NULL || fail(err, "gnuplot, which draws the figures, has drawn no SVG"));
 }

@@ -12,11 +12,11 @@ predicted AS (
     FROM prediction WHERE run IN (SELECT run FROM chosen)
 )
 SELECT * FROM (
-    SELECT "group", measure, series, x AS label, (1.0 * sum(a) / sum(b)) / (1.0 * sum(c) / sum(d)) AS speedup, run, NULL AS cost_from
+    SELECT "group", measure, series, x AS label, (1.0 * sum(a) / sum(b)) / (1.0 * sum(c) / sum(d)) AS speedup, NULL AS cost_from, run
     FROM sums GROUP BY "group", measure, series, x, run
     UNION ALL
     SELECT c."group", 'speedup over none', k.kind, c.series,
-           CASE k.kind WHEN 'replayed' THEN p.replay WHEN 'by position' THEN p.by_position ELSE p.leviathan END, c.run, p.source
+           CASE k.kind WHEN 'replayed' THEN p.replay WHEN 'by position' THEN p.by_position ELSE p.leviathan END, p.source, c.run
     FROM chosen AS c JOIN predicted AS p ON p.run = c.run AND p.choice = 1
     JOIN (SELECT 'replayed' AS kind UNION ALL SELECT 'by position' UNION ALL SELECT 'Leviathan et al.') AS k
 )

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """test_report_browser.py BUILD - the page of `speclab report --html` in Chromium without a screen, at 400 and 1200 pixels, light and dark: it fits, its
-tables sort by keys, it writes nothing to the console and asks for nothing. Exit status 77: no chromium, gnuplot or sqlite3."""
+tables sort by keys, it writes nothing to the console and requests nothing. Exit status 77: no chromium, gnuplot or sqlite3."""
 import http.server
 import os
 import re
@@ -53,11 +53,11 @@ FRAME = """<!DOCTYPE html><meta name="color-scheme" content="light dark"><link r
 
 
 class Server(http.server.SimpleHTTPRequestHandler):
-    """Notes what is asked for."""
-    asked = []
+    """Notes what is requested."""
+    queried = []
 
     def do_GET(self):
-        Server.asked.append(self.path)
+        Server.queried.append(self.path)
         super().do_GET()
 
     def log_message(self, *words):
@@ -117,7 +117,7 @@ def main():
             for dark in (False, True):
                 check(look(f"http://127.0.0.1:{server.server_port}/{width}.html", folder, dark), width, dark)
                 print(f"ok at {width} pixels, {'dark' if dark else 'light'}", flush=True)
-        assert set(Server.asked) == {"/probed.html", "/400.html", "/1200.html"}, Server.asked
+        assert set(Server.queried) == {"/probed.html", "/400.html", "/1200.html"}, Server.queried
         server.shutdown()
 
 

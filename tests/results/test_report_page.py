@@ -58,14 +58,13 @@ def intervals_are_those_of_the_sums(page, db):
         if "\nsums AS (" not in sql:
             continue
         head = sql[:sql.index("\n),\npredicted AS (") if "\npredicted AS (" in sql else sql.rindex("\n)\nSELECT ")]
-        run = ", run" if "c.run, s.prompt" in sql else ""
         clusters = {}
-        for *key, a, b, c, d in query(db, f'{head}\n)\nSELECT "group", measure, series, x{run}, a, b, c, d FROM sums ORDER BY prompt'):
+        for *key, a, b, c, d in query(db, f'{head}\n)\nSELECT "group", measure, series, x, run, a, b, c, d FROM sums ORDER BY prompt'):
             clusters.setdefault(tuple(same_text(str(k)) for k in key), []).append((a, b, c, d))
         names = re.findall(r"<button type=\"button\">([^<]*)", page.text[page.text.index(f'<section id="{name}"'):].split("</thead>")[0])
         for row in section["rows"]:
             texts = [same_text(text if exact is None else exact) for text, exact in row]
-            key = tuple(texts[:4]) + ((texts[names.index("run")],) if run else ())
+            key = (*texts[:4], texts[names.index("run")])
             if key not in clusters:
                 assert name == "prediction" and row[-1][1] == row[-2][1] == "", key  # only what is measured has an interval
                 continue
