@@ -70,7 +70,7 @@ static void find_places(struct plot *p)
     }
     // An interval of two or three prompts may be wider than the figure: it is cut.
     p->high = p->f->kind->rates ? 1 : 1.06 * fmin(fmax(end, value), 2 * value);
-    p->high = p->high > 0 ? p->high : 1;
+    p->high = p->high > 1e-300 && p->high < 1e300 ? p->high : 1;
 }
 
 static void put_low_high(struct text *out, const struct figure_row *row)
@@ -156,13 +156,34 @@ static void put_numbers(const struct plot *p)
                 doubling ? high * 1.25 : high + 0.5);
 }
 
+// From 0 on, with few ticks.
+static void put_x(const struct plot *p, double high)
+{
+    const double least = high / 4.5, ten = pow(10, floor(log10(least))), times = least / ten;
+    text_printf(p->out, "set xrange [0:%.9g]\nset xtics 0, %.9g\n", high,
+                (times <= 1   ? 1
+                 : times <= 2 ? 2
+                 : times <= 5 ? 5
+                              : 10) *
+                    ten);
+}
+
+static void put_range(const struct plot *p)
+{
+    double high = 0;
+    for (int i = 0; i < p->f->n; i++)
+        if (in_panel(p, &p->f->row[i], NULL))
+            high = fmax(high, strtod(p->f->row[i].cell[3], NULL));
+    put_x(p, high > 1e-300 && high < 1e300 ? 1.08 * high : 1);
+}
+
 static void put_lines(const struct plot *p)
 {
     const enum figure_choice of = p->f->kind->choice;
     if (p->n_x > 0 && (p->f->kind->doubling || (p->n_x <= 16 && (of == CHOOSE_DRAFTING || of == CHOOSE_LENGTHS))))
         put_numbers(p);
     else
-        text_puts(p->out, "set offsets 0, graph 0.05, 0, 0\nset xrange [0:*]\n");
+        put_range(p);
     text_printf(p->out, "set yrange [0:%.9g]\n", p->high);
     if (strncmp(p->p->measure, "speedup", 7) == 0)
         text_puts(p->out, "set arrow 1 from graph 0, first 1 to graph 1, first 1 nohead lc rgb 'black' lw 1 dt 3\n");
@@ -182,7 +203,8 @@ static void put_lines(const struct plot *p)
 static void put_cost(const struct plot *p)
 {
     int fitted = 0;
-    text_printf(p->out, "set xrange [0:*]\nset yrange [0:%.9g]\n", p->high);
+    put_range(p);
+    text_printf(p->out, "set yrange [0:%.9g]\n", p->high);
     for (int i = 0; i < p->p->n_series; i++) {
         put_points(p, i);
         fitted += strncmp(p->p->series[i], "fitted", 6) == 0;
@@ -195,7 +217,8 @@ static void put_cost(const struct plot *p)
 static void put_places(const struct plot *p)
 {
     put_ticks(p, "y");
-    text_printf(p->out, "set yrange [%g:-0.5] noextend\nset xrange [0:%.9g]\n", p->n_x - 0.5, p->high);
+    text_printf(p->out, "set yrange [%g:-0.5] noextend\n", p->n_x - 0.5);
+    put_x(p, p->high);
     for (int i = 1; i < p->n_x && p->f->kind->style == STYLE_DOTS; i++)
         text_printf(p->out, "set arrow %d from graph 0, first %g to graph 1, first %g nohead lc rgb '#c8c8c8' lw 1\n",
                     i + 1, i - 0.5, i - 0.5);
@@ -250,7 +273,7 @@ static void put_bars(struct plot *p)
 // Space below the axis: its numbers and name, and the key.
 static int below(const struct plot *p)
 {
-    return 66 + KEY_LINE * (p->f->kind->style == STYLE_BARS ? p->n_x : p->p->n_series);
+    return 70 + KEY_LINE * (p->f->kind->style == STYLE_BARS ? p->n_x : p->p->n_series);
 }
 
 static int height_of(const struct plot *p)
@@ -289,7 +312,7 @@ static void put_margins(const struct plot *p, int height, enum picture as)
         p->out,
         "set rmargin at screen 0.96\nset tmargin at screen %.4f\nset bmargin at screen %.4f\n"
         "set key at screen 0.06, screen %.4f left bottom Left reverse vertical maxcols 1 samplen 2.5 spacing %g noenhanced\n",
-        1 - 60.0 / height, (double)below(p) / height, 6.0 / height, as == PICTURE_PDF ? 1.6 : 1.25);
+        1 - 60.0 / height, (double)below(p) / height, 6.0 / height, as == PICTURE_PDF ? 1.6 : 1.05);
 }
 
 void panel_script(const struct figure *f, const struct panel *panel, enum picture as, struct text *out)

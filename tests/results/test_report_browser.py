@@ -37,6 +37,15 @@ addEventListener("load", () => {
   seen.width = innerWidth;
   seen.smallest = Math.min(...panels.map(svg => box(svg).width / svg.viewBox.baseVal.width * 14));
   seen.outside = inner;
+  seen.over = [];
+  for (const svg of panels) { // labels that stand on each other; numbers of batches at points are smaller, and may
+    const labels = [...svg.querySelectorAll("g[font-size='14.00'] > text")].map(text => [box(text), text.textContent]);
+    labels.forEach(([a, name], i) => labels.slice(i + 1).forEach(([b, other]) => {
+      if (Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 4)
+        seen.over.push(name + " | " + other);
+    }));
+    seen.labels = (seen.labels || 0) + labels.length;
+  }
   seen.columns = new Set(panels.map(svg => Math.round(box(svg).left))).size;
   seen.paper = getComputedStyle(document.body).backgroundColor;
   seen.picture = getComputedStyle(panels[0]).backgroundColor;
@@ -85,6 +94,7 @@ def look(url, folder, dark):
 def check(seen, width, dark):
     assert seen["width"] == width and seen["errors"] == 0 and seen["requests"] == [], seen
     assert seen["wide"] <= 0 and seen["outside"] == [], (seen["wide"], seen["outside"])
+    assert seen["over"] == [] and seen["labels"] > 100, (seen["over"], seen["labels"])
     assert seen["columns"] == (1 if width < 600 else 2) and seen["smallest"] > 9, seen
     assert seen["paper"] == seen["picture"] and (luminance(seen["paper"]) < 0.2) == dark and (luminance(seen["ink"]) > 0.6) == dark, seen
     down, first, up, second = seen["sorted"]
