@@ -26,16 +26,13 @@ struct candidates {
 
 struct series { // runs of one series of a group
     int group, n, run[MAX_RUNS_OF_SERIES];
-    double speedup; // of its fastest run
-    bool baseline, taken;
+    double speedup;             // of its fastest run
+    bool baseline, taken, more; // more: runs than these
 };
 
-static const char *const no_option[] = { NULL }, *const length[] = { "tokens", NULL }, *const size[] = { "tokens",
-                                                                                                         "nodes",
-                                                                                                         "widths",
-                                                                                                         "tree",
-                                                                                                         "pick",
-                                                                                                         NULL };
+static const char *const no_option[] = { NULL };
+static const char *const length[] = { "tokens", NULL };
+static const char *const size[] = { "tokens", "nodes", "widths", "tree", "pick", NULL };
 
 // The settings without batch, rule and drafter, which stand at their end in this order.
 static char *settings_without_batch(struct store *s, const struct comparison *c, int64_t run)
@@ -44,7 +41,7 @@ static char *settings_without_batch(struct store *s, const struct comparison *c,
     struct query *q = query_again(s, "SELECT settings FROM run WHERE id = ?1");
     query_put_int(q, run);
     const char *settings = query_next(q) ? query_text(q, 0) : "";
-    const char *batch = strstr(settings, "batch: "), *rule = batch != NULL ? strstr(batch, ", rule: ") : NULL;
+    const char *batch = strstr(settings, ", batch: "), *rule = batch != NULL ? strstr(batch, ", rule: ") : NULL;
     char *key = rule != NULL ? xformat("%s|%.*s", c->experiment, (int)(batch - settings), settings)
                              : xformat("%s|%s", c->experiment, c->peers);
     return query_close(q, &ignored) ? key : (free(key), xstrdup(c->peers));
@@ -69,8 +66,9 @@ static bool takes(const struct figure_kind *k, const struct comparison *c, const
     case CHOOSE_DRAFTING:
     case CHOOSE_TREES:
         return !t->baseline && t->drafted > 0;
-    case CHOOSE_LENGTHS:
-        return !t->baseline && t->drafted > 0 && t->trees == 0 && strstr(t->drafter, "nodes=") == NULL;
+    case CHOOSE_LENGTHS: // not of drafters of drafters, whose parts have options of this name
+        return !t->baseline && t->drafted > 0 && t->trees == 0 && strstr(t->drafter, "nodes=") == NULL &&
+               strstr(t->drafter, "{kind") == NULL;
     case CHOOSE_CATEGORIES:
         return !t->baseline && !isnan(tally_speedup(c, t)->value) && c->n_categories > 0;
     case CHOOSE_PAIRED:
@@ -150,7 +148,8 @@ static struct plan plan_of(struct candidates all)
             p.n++;
             p.size[group]++;
         }
-        if (s->n < MAX_RUNS_OF_SERIES)
+        s->more = s->n == MAX_RUNS_OF_SERIES;
+        if (!s->more)
             s->run[s->n++] = i;
         s->speedup = fmax(s->speedup, tally_speedup(all.of[i].of, all.of[i].run)->value);
     }
@@ -263,11 +262,17 @@ static char *note_of(const struct plan *p)
                     "Of up to %d series of a group %d are drawn: the fastest of each kind of drafter, and the fastest"
                     " of the rest. ",
                     most, MAX_SERIES);
+    bool lossy = false, more = false;
+    for (int i = 0; i < p->n; i++) {
+        const struct series *s = &p->series[i];
+        lossy = lossy || (s->taken && !p->all.of[s->run[0]].run->lossless);
+        more = more || (s->taken && s->more);
+    }
+    if (more)
+        text_printf(&t, "Of a series up to %d runs are drawn. ", MAX_RUNS_OF_SERIES);
     text_puts(&t, t.n > 0 ? "The table of all cells has the others." : "");
-    bool lossy = false;
-    for (int i = 0; i < p->n; i++)
-        lossy = lossy || (p->series[i].taken && !p->all.of[p->series[i].run[0]].run->lossless);
-    text_puts(&t, lossy ? "  *: LOSSY, the rule changes the target's distribution." + (t.n == 0 ? 2 : 1) : "");
+    if (lossy)
+        text_printf(&t, "%s*: LOSSY, the rule changes the target's distribution.", t.n > 0 ? " " : "");
     return t.s;
 }
 

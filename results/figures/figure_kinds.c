@@ -8,8 +8,9 @@ extern const char speedup_by_category_sql[], acceptance_by_depth_sql[], speedup_
 const struct figure_kind figure_kinds[] = {
     { .name = "speedup_by_category",
       .title = "Speedup by task",
-      .about = "Speedup over none in the same paired runs, by category of the prompts, with 95 % intervals. One "
-               "that reaches the edge is cut.",
+      .about =
+          "Speedup over none in the same paired runs, by category of the prompts, up to 29 of them, with 95 % intervals. "
+          "One that reaches the edge is cut.",
       .needs = "runs of none and of another drafter on prompts with a \"category\" (YAML key `prompts`)",
       .sql = speedup_by_category_sql,
       .x = "speedup over none",

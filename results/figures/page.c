@@ -109,8 +109,8 @@ static void put_settings(struct text *out, const struct comparisons *all)
 {
     static const char *const names[] = { "settings",          "experiment", "target",  "sampling", "batch", "prompts",
                                          "number of prompts", "turns",      "repeats", "limits",   "seed" };
-    text_printf(out, "<details%s><summary>%d groups of settings, whose cells are compared with each other</summary>\n",
-                all->n <= OPEN_ROWS && all->n > 1 ? " open" : "", all->n);
+    text_printf(out, "<details%s><summary>%d group%s of settings, whose cells are compared with each other</summary>\n",
+                all->n <= OPEN_ROWS ? " open" : "", all->n, all->n > 1 ? "s" : "");
     open_table(out, "settings", names, 11, "ntttntnnntt");
     for (int i = 0; i < all->n; i++) {
         const struct comparison *c = &all->comparison[i];
@@ -168,7 +168,7 @@ static void put_cells(struct text *out, const struct comparisons *all)
         n += all->comparison[i].n;
     text_printf(
         out,
-        "<h2 id=\"cells\">All %d cells</h2>\n<p class=\"muted\">A click on a column's name sorts. Speedups are over none in the same"
+        "<h2 id=\"cells\">All cells: %d</h2>\n<p class=\"muted\">A click on a column's name sorts. Speedups are over none in the same"
         " paired runs; with a batch, tokens/s and speedup are of steps in steady state. <span class=\"mark\">LOSSY</span>: the rule"
         " changes the target's distribution, so its tokens/s are for another task.</p>\n",
         n);
@@ -177,7 +177,7 @@ static void put_cells(struct text *out, const struct comparisons *all)
         for (int r = 0; r < all->comparison[i].n; r++) {
             const struct comparison *c = &all->comparison[i];
             const struct tally *t = &c->run[r];
-            text_printf(out, "<tr%s>", t->lossless ? "" : " class=\"lossy\"");
+            text_puts(out, "<tr>");
             put_real(out, (double)t->run);
             put_cell(out, t->drafter, " class=\"name\"");
             put_cell(out, t->rule, "");
@@ -277,7 +277,7 @@ static void put_figure(struct text *out, const struct drawing *d, const char *da
     text_puts(out, "<details><summary>SQL</summary>\n<p class=\"muted\">For <code>sqlite3 ");
     html_put(out, database);
     text_printf(
-        out, "</code>.%s</p>\n<pre><code>",
+        out, "</code>.%s</p>\n<pre tabindex=\"0\"><code>",
         f->intervals
             ? " The intervals are of its table <code>sums</code>, with prompts as the sample (docs/results.md, Intervals)."
             : "");
