@@ -219,15 +219,20 @@ static bool kind_taken(const struct plan *p, const struct series *s)
     return taken;
 }
 
-// The fastest that is not taken; -1: none.
-static int fastest(const struct plan *p, int group, bool new_kind)
+// Of the series that are not taken the fastest whose kind of drafter is new, else the fastest; -1: none.
+static int next_series(const struct plan *p, int group)
 {
     int best = -1;
+    bool best_is_new = false;
     for (int i = 0; i < p->n; i++) {
         const struct series *s = &p->series[i];
-        if (s->group == group && s->n > 0 && !s->taken && (best < 0 || s->speedup > p->series[best].speedup) &&
-            !(new_kind && kind_taken(p, s)))
+        if (s->group != group || s->n == 0 || s->taken)
+            continue;
+        const bool is_new = !kind_taken(p, s);
+        if (best < 0 || is_new > best_is_new || (is_new == best_is_new && s->speedup > p->series[best].speedup)) {
             best = i;
+            best_is_new = is_new;
+        }
     }
     return best;
 }
@@ -240,7 +245,7 @@ static void take_series(struct plan *p, int group)
         s->taken = s->taken || (s->group == group && s->baseline && s->n > 0);
     }
     for (int k = 0; k < MAX_SERIES; k++) {
-        const int kind = fastest(p, group, true), best = kind >= 0 ? kind : fastest(p, group, false);
+        const int best = next_series(p, group);
         if (best >= 0)
             p->series[best].taken = true;
     }

@@ -1,9 +1,9 @@
 // figures.h - the figures of a report: which runs are drawn, the numbers of a database, gnuplot's picture, and the page that shows them.
 //
-// A figure is one SQL file (results/figures/NAME.sql). Its first line WITH chosen(..) names every run; here it becomes the list of those that are
-// drawn, and the text that is run is the text that is shown. Columns 0 to 4 of its rows are group, measure, series, x and the value. A group
-// and a measure are one picture (a panel). Its table `sums` has what the value is a function of, by prompt, from which statistics/intervals.h
-// makes the interval: a, b, c, d.
+// A figure is one SQL file (results/figures/NAME.sql). Its line WITH chosen(..) names every run; here it becomes the list of those that are drawn,
+// and the text that is run is the text that is shown. Columns 0 to 4 of its rows are group, measure, series, x and the value. A group and a
+// measure are one picture (a panel). The value is a function of sums over prompts of columns a, b, c, d of its table `sums`; of these
+// statistics/intervals.h makes the interval of the row with the same group, measure, series, x and run.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,16 +15,16 @@ struct error;
 struct store;
 struct tally;
 
-enum figure_choice { // which runs are chosen, what is a group, and what is a series
-    CHOOSE_NO_RUNS,  // the SQL reads no runs
-    CHOOSE_EVERY,    // none too; of these and the next three a group is a comparison, and a series a run
-    CHOOSE_DRAFTING, // runs with draft tokens
-    CHOOSE_PAIRED,   // runs with a speedup
-    CHOOSE_CATEGORIES,
-    CHOOSE_LENGTHS, // chains; a series: drafters that differ in `tokens` alone
-    CHOOSE_TREES,   // a group: one drafter of a comparison; a series: its chains, fixed trees or best-first trees
-    CHOOSE_BATCHES, // a group: what differs in drafter, rule and batch alone; a series: a drafter and a rule
-    CHOOSE_THROUGHPUT,
+enum figure_choice {   // which runs are chosen, what is a group, and what is a series
+    CHOOSE_NO_RUNS,    // the SQL reads no runs
+    CHOOSE_EVERY,      // none too; of these and the next three a group is a comparison, and a series a run
+    CHOOSE_DRAFTING,   // runs with draft tokens
+    CHOOSE_PAIRED,     // runs with a speedup
+    CHOOSE_CATEGORIES, // the same, on prompts with categories
+    CHOOSE_LENGTHS,    // chains; a series: drafters that differ in `tokens` alone
+    CHOOSE_TREES,      // a group: one drafter of a comparison; a series: its chains, fixed trees or best-first trees
+    CHOOSE_BATCHES,    // a group: what differs in drafter, rule and batch alone; a series: a drafter and a rule
+    CHOOSE_THROUGHPUT, // the same, and none
 };
 
 enum figure_style { STYLE_LINES, STYLE_DOTS, STYLE_BARS, STYLE_COST };
