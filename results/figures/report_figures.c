@@ -16,6 +16,7 @@ extern const char figure_css[];
 
 static bool write_file(const char *path, const struct text *t, struct text *out, struct error *err)
 {
+    struct stat st;
     FILE *f = fopen(path, "w");
     if (f == NULL)
         return fail(err, "%s: could not be created: %s", path, strerror(errno));
@@ -23,7 +24,8 @@ static bool write_file(const char *path, const struct text *t, struct text *out,
     ok = fclose(f) == 0 && ok;
     if (!ok) {
         fail(err, "%s: could not be written: %s", path, strerror(errno));
-        unlink(path); // a truncated file would look complete
+        if (stat(path, &st) == 0 && S_ISREG(st.st_mode))
+            unlink(path); // a truncated file would look complete
         return false;
     }
     text_printf(out, "%s\n", path);
@@ -32,8 +34,10 @@ static bool write_file(const char *path, const struct text *t, struct text *out,
 
 static bool make_folder(const char *path, struct error *err)
 {
-    return mkdir(path, 0777) == 0 || errno == EEXIST ||
-           fail(err, "%s: could not be created: %s", path, strerror(errno));
+    struct stat st;
+    if (mkdir(path, 0777) == 0 || (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode)))
+        return true;
+    return fail(err, "%s: could not be created: %s", path, strerror(errno));
 }
 
 static bool draw(const struct figure *f, struct drawing *to, struct error *err)

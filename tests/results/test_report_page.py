@@ -239,6 +239,10 @@ def bad_input_is_a_sentence(speclab, db, folder):
     assert not os.path.exists(f"{folder}/x.html")
     fails("could not be created", "--db", db, "--html", f"{folder}/no/folder/x.html")
     fails("could not be created", "--db", db, "--svg", f"{folder}/small.db/x")
+    fails("small.db: could not be created: File exists", "--db", db, "--pdf", f"{folder}/small.db")
+    os.symlink("/dev/full", f"{folder}/full")
+    fails("full: could not be written: No space left on device", "--db", db, "--html", f"{folder}/full")
+    assert os.path.exists(f"{folder}/full") and os.path.exists("/dev/full")  # what is no file of ours is not removed
 
 
 def main():
