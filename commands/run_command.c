@@ -195,6 +195,10 @@ int command_report(int argc, char **argv)
           0, 0 },
         { "golden", FLAG_TEXT, &golden, "FILE",
           "compare acceptance lengths with those in the file; exit\nstatus 1 if one is outside its tolerance", 0, 0 },
+        { "html", FLAG_TEXT, &o.html, "FILE", "write one page with all cells and figures, which needs no\nother file",
+          0, 0 },
+        { "svg", FLAG_TEXT, &o.svg, "FOLDER", "write the figures as SVG files into this folder", 0, 0 },
+        { "pdf", FLAG_TEXT, &o.pdf, "FOLDER", "write the figures as PDF files into this folder", 0, 0 },
         { 0 },
     };
     const struct usage u = {
@@ -208,26 +212,30 @@ int command_report(int argc, char **argv)
         .examples = "  speclab report --db demo.db\n  speclab report --db demo.db --against 2\n"
                     "  speclab report --db demo.db --experiment demo --csv > demo.csv\n"
                     "  speclab report --db demo.db --latex --by-category > table.tex\n"
-                    "  speclab report --db demo.db --export vllm results\n",
+                    "  speclab report --db demo.db --export vllm results\n"
+                    "  speclab report --db demo.db --html demo.html --svg figures\n",
         .max_operands = 1,
     };
     char **operand;
     int n, status = usage_read(&u, argc, argv, &operand, &n);
     if (status != USAGE_OK)
         return status;
-    if (csv + jsonl + markdown + latex + (export >= 0) + (golden != NULL) > 1)
-        return usage_fail(&u, "--csv, --jsonl, --markdown, --latex, --export and --golden exclude each other");
+    const bool figures = o.html != NULL || o.svg != NULL || o.pdf != NULL;
+    if (csv + jsonl + markdown + latex + (export >= 0) + (golden != NULL) + figures > 1)
+        return usage_fail(
+            &u, "--csv, --jsonl, --markdown, --latex, --export, --golden and --html, --svg, --pdf exclude each other");
     if (export >= 0 && n == 0)
         return usage_fail(&u, "--export: expected a folder for the files, found none");
     if (export < 0 && n > 0)
         return usage_fail(&u, "%s: a folder is for --export only", operand[0]);
-    const bool table = !csv && !jsonl && !markdown && !latex && export < 0 && golden == NULL;
+    const bool table = !csv && !jsonl && !markdown && !latex && export < 0 && golden == NULL && !figures;
     if (o.against != NULL && !csv && !jsonl && !table)
-        return usage_fail(&u, "--against goes with --csv and --jsonl, not with --markdown, --latex, --export and --golden");
+        return usage_fail(&u, "--against goes with --csv and --jsonl, and with no other form");
     if (o.by_category && !markdown && !latex)
         return usage_fail(&u, "--by-category goes with --markdown or --latex");
     if (top >= 0 && ((!table && !markdown && !latex) || o.against != NULL))
-        return usage_fail(&u, "--top is of tables: it goes with --markdown and --latex, not with other forms and --against");
+        return usage_fail(
+            &u, "--top is of tables: it goes with --markdown and --latex, not with other forms and --against");
     if (o.details && (!table || o.against != NULL))
         return usage_fail(&u,
                           "--details is of the terminal's tables: it goes with no other form and not with --against");
@@ -240,6 +248,8 @@ int command_report(int argc, char **argv)
         o.format = REPORT_MARKDOWN;
     else if (latex)
         o.format = REPORT_LATEX;
+    else if (figures)
+        o.format = REPORT_FIGURES;
     else if (export >= 0)
         o.format = REPORT_SPEC_BENCH + (enum report_format) export;
     o.directory = export >= 0 ? operand[0] : NULL;

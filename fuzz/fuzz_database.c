@@ -6,6 +6,7 @@
 // reader: results/tables/report_table.c results/tables/report_summary.c results/tables/report_text.c results/tables/report_acceptance.c
 // reader: results/tables/report_cells.c results/tables/sheet.c results/tables/report_markdown.c results/tables/report_latex.c
 // reader: results/facts.c results/exact_rows.c results/tally_intervals.c results/report_against.c
+// reader: results/figures/choice.c results/figures/figure.c results/figures/labels.c results/figures/page.c results/figures/panel.c
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,9 +16,11 @@
 #include "core/memory.h"
 #include "fuzz/fuzz.h"
 #include "results/exact_rows.h"
+#include "results/figures/figures.h"
 #include "results/query.h"
 #include "results/report.h"
 #include "results/store.h"
+#include "results/tally.h"
 
 static const struct fuzz_file files[] = { { "statements", FUZZ_WORDS }, { NULL, FUZZ_TEXT } };
 static const char *const values[] = { "NULL",
@@ -175,6 +178,37 @@ static void report(struct store *s, enum report_format format, const char *which
     free(directory);
 }
 
+// The page without its pictures, whose scripts are written.
+static void page(struct store *s)
+{
+    struct comparisons all;
+    struct error err = { "" };
+    struct figure *figure = xcalloc((size_t)figure_kinds_n, sizeof(*figure));
+    struct drawing *drawing = xcalloc((size_t)figure_kinds_n, sizeof(*drawing));
+    struct text out = { 0 };
+    bool ok = comparisons_read(s, NULL, &all, &err);
+    for (int i = 0; i < figure_kinds_n && ok; i++) {
+        ok = figure_read(&figure_kinds[i], s, &all, &figure[i], &err);
+        drawing[i] = (struct drawing){ .figure = &figure[i] };
+        drawing[i].panel = figure_panels(&figure[i], &drawing[i].n);
+        drawing[i].svg = xcalloc((size_t)drawing[i].n + 1, sizeof(*drawing[i].svg));
+        for (int k = 0; k < drawing[i].n; k++)
+            panel_script(&figure[i], &drawing[i].panel[k], PICTURE_SVG, &drawing[i].svg[k]);
+    }
+    insist((ok && page_write(s, NULL, &all, drawing, figure_kinds_n, &out, &err)) || *err.text != '\0');
+    for (int i = 0; i < figure_kinds_n; i++) {
+        for (int k = 0; k < drawing[i].n; k++)
+            free(drawing[i].svg[k].s);
+        free(drawing[i].svg);
+        panels_free(drawing[i].panel, drawing[i].n);
+        figure_free(&figure[i]);
+    }
+    comparisons_free(&all);
+    free(drawing);
+    free(figure);
+    free(out.s);
+}
+
 static void write_runs(struct store *s)
 {
     struct error err = { "" };
@@ -303,6 +337,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
         static const enum report_format formats[] = { REPORT_TABLE, REPORT_CSV,      REPORT_JSONL,
                                                       REPORT_LATEX, REPORT_MARKDOWN, REPORT_SPEC_BENCH };
         report(s, formats[n % 6], n % 3 == 0 ? experiment : NULL, n % 5 == 0 ? 40 : 0); // only one format: each is slow
+        if (n % 7 == 0)
+            page(s);
         if (n % 5 == 0)
             report(s, REPORT_TABLE, "no such experiment", 0);
         write_runs(s);

@@ -57,6 +57,8 @@ static bool written(struct store *s, const struct comparisons *all, const struct
     case REPORT_LATEX:
         report_latex(all, o, out);
         return true;
+    case REPORT_FIGURES:
+        return report_figures(s, all, o, out, err);
     case REPORT_TABLE:
         return tables(s, all, o, out, err);
     default:

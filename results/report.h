@@ -1,4 +1,5 @@
-// report.h - the report of a database: tables of 80 columns, Markdown, LaTeX, CSV, JSON lines, or files in the forms of other projects.
+// report.h - the report of a database: tables of 80 columns, Markdown, LaTeX, CSV, JSON lines, a page with figures, or files in the forms of
+// other projects.
 #pragma once
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@ enum report_format {
     REPORT_JSONL,
     REPORT_MARKDOWN,
     REPORT_LATEX,
+    REPORT_FIGURES,
     REPORT_SPEC_BENCH, // from here on: files in a folder (results/exports)
     REPORT_VLLM,
     REPORT_SGLANG,
@@ -25,14 +27,15 @@ enum { REPORT_ALL_CELLS = 100, REPORT_TOP = 10, REPORT_TOP_ALL = -1 };
 struct report_options {
     const char *experiment; // NULL: every experiment in the database
     enum report_format format;
-    const char *directory; // formats of files: where to write them; created if missing
-    int width;             // columns of the table; 0: 80
+    const char *directory;        // formats of files: where to write them; created if missing
+    const char *html, *svg, *pdf; // REPORT_FIGURES: a page, and folders for pictures; NULL: none
+    int width;                    // columns of the table; 0: 80
     int top; // only so many of the fastest cells of each comparison in its table of cells, beside none's; 0: as many as there are
         // up to REPORT_ALL_CELLS cells, else REPORT_TOP; in REPORT_LATEX what fits a page, in REPORT_MARKDOWN all; REPORT_TOP_ALL: all
     bool details;     // REPORT_TABLE: the tables of each comparison, also of more cells than REPORT_ALL_CELLS
     bool by_category; // REPORT_MARKDOWN, REPORT_LATEX: a table by category
     const char *
-        against; // not with files: a run to compare the others with, by its number or a part of its drafter; NULL: none
+        against; // not with files, pages and pictures: a run to compare the others with, by its number or a part of its drafter; NULL: none
 };
 
 // REPORT_TABLE: a table for each experiment and peer group (same target, sampling, prompts, limits, batch). For every cell:

@@ -45,3 +45,7 @@ bool report_against(struct store *s, const struct comparisons *c, const struct r
 // The files of the runs in the form of another project (results/exports/exports.c); out: their names.
 bool report_files(struct store *s, const struct comparisons *c, const struct report_options *o, struct text *out,
                   struct error *err);
+
+// A page with figures, and pictures of them (results/figures/report_figures.c); out: the file names.
+bool report_figures(struct store *s, const struct comparisons *all, const struct report_options *o, struct text *out,
+                    struct error *err);

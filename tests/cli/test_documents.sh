@@ -137,7 +137,7 @@ entry_of() {                     # entry_of EXAMPLE: sets entry, or ""
 
 # What a command shows at least.
 declare -A shows=([generate]=. [tokenize]='"ids"' [score]='"perplexity"|perplexity' [inspect]='layers' [run]='stored already|cells' [make]=' in '
-                  [report]='tokens/s|tokens_per_s|toprule|answers|exports|measured|wrote' [compare]='tokens/s' [bench]='rows|pass' [exact]='erdict|exact|bits' [heads]='top|depth' [list]='ngram'
+                  [report]='tokens/s|tokens_per_s|toprule|answers|exports|measured|wrote|^[^ ]*html$|^FILE$' [compare]='tokens/s' [bench]='rows|pass' [exact]='erdict|exact|bits' [heads]='top|depth' [list]='ngram'
                   [import]='prompts of|spec-bench')
 
 fails() {                        # fails PLACE COMMAND [STATUS]: runs it in the scratch folder

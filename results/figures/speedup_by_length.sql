@@ -1,0 +1,19 @@
+-- speedup_by_length.sql - how long should a draft be? Tokens a step, a / b (new tokens, steps), and speedup over none, (a / b) / (c / d), of
+-- runs that differ in the drafter's option `tokens` alone. With a batch, speedups are of steps in steady state.
+WITH chosen("group", series, run) AS (SELECT sampling || ', batch ' || batch, drafter || '; ' || rule, id FROM run),
+length AS (
+    SELECT id AS run, batch, CAST(substr(drafter, instr(drafter, ', tokens: ') + 10) AS INTEGER) AS length
+    FROM (SELECT id, batch, substr(settings, instr(settings, 'drafter: {')) AS drafter FROM run)
+),
+sums AS (
+    SELECT c."group", 'tokens per step' AS measure, c.series, l.length AS x, c.run, s.prompt, s.step_tokens AS a, s.steps AS b, NULL AS c, NULL AS d
+    FROM chosen AS c JOIN length AS l ON l.run = c.run JOIN sums_by_prompt AS s ON s.run = c.run
+    UNION ALL
+    SELECT c."group", 'speedup over none', c.series, l.length, c.run, s.prompt, iif(l.batch > 1, s.steady_tokens, s.new_tokens),
+           iif(l.batch > 1, s.steady_ns, s.decode_ns), iif(l.batch > 1, s.none_steady_tokens, s.none_new_tokens),
+           iif(l.batch > 1, s.none_steady_ns, s.none_decode_ns)
+    FROM chosen AS c JOIN length AS l ON l.run = c.run JOIN speed_by_prompt AS s ON s.run = c.run
+)
+SELECT "group", measure, series, x AS length, 1.0 * sum(a) / sum(b) / coalesce(1.0 * sum(c) / sum(d), 1) AS value, count(*) AS prompts, run
+FROM sums GROUP BY "group", measure, series, x, run
+ORDER BY "group", measure DESC, series, x;
