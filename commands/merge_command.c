@@ -5,7 +5,7 @@
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "core/error.h"
-#include "results/merge.h"
+#include "results/merge/merge.h"
 #include "results/query.h"
 #include "results/store.h"
 

@@ -15,7 +15,7 @@
 #include "core/memory.h"
 #include "results/query.h"
 #include "results/report.h"
-#include "results/shards.h"
+#include "results/merge/shards.h"
 #include "results/store.h"
 
 // ---- run

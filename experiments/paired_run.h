@@ -5,7 +5,7 @@
 #include "decode/decode.h"
 #include "experiments/cells.h"
 #include "experiments/progress.h"
-#include "results/shards.h"
+#include "results/merge/shards.h"
 
 struct due;
 struct error;

@@ -148,9 +148,7 @@ bool experiment_run_loaded(struct loaded_experiment *o, struct store *s, FILE *p
     const struct experiment *e = o->e;
     if (!take_store(s, e, err))
         return false;
-    struct runner r = {
-        .e = e, .loaded = o, .store = s, .stop = stop, .division = division_of(e, e->shard.of)
-    };
+    struct runner r = { .e = e, .loaded = o, .store = s, .stop = stop, .division = division_of(e, e->shard.of) };
     progress_begin(&r.progress, progress, division_conversations(&r.division, e, e->shard.index));
     bool ok = true;
     for (int g = 0; g < groups(e) && ok; g++)

@@ -5,7 +5,7 @@
 // reader: results/store.c results/report.c results/report_export.c results/tally.c
 // reader: results/tables/report_table.c results/tables/report_summary.c results/tables/report_text.c results/tables/report_acceptance.c
 // reader: results/tables/report_cells.c results/tables/sheet.c results/tables/report_markdown.c results/tables/report_latex.c
-// reader: results/facts.c results/exact_rows.c results/tally_intervals.c results/report_against.c
+// reader: results/facts.c results/exact_rows.c results/tally_intervals.c results/tables/report_against.c
 // reader: results/figures/choice.c results/figures/figure.c results/figures/labels.c results/figures/page.c results/figures/panel.c
 #include <sqlite3.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-"""view_exports.py - what each view of results/views_exports.sql must say about the rows of view_facts.py, and the files exported from them."""
+"""view_exports.py - what each view of results/exports/views_exports.sql must say about the rows of view_facts.py, and the files exported from them."""
 
 from statistics import pstdev
 

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/splitmix.h"
-#include "results/merge.h"
+#include "results/merge/merge.h"
 #include "results/query.h"
 #include "results/store.h"
 #include "tests/experiments/small_experiments.h"

@@ -228,7 +228,7 @@ def bad_input_is_a_sentence(speclab, db, folder):
     fails("no experiment has been run into it yet", "--db", f"{folder}/empty.db", "--html", f"{folder}/x.html")
     fails("no such database", "--db", f"{folder}/none.db", "--html", f"{folder}/x.html")
     fails('no experiment "other" in it', "--db", db, "--experiment", "other", "--html", f"{folder}/x.html")
-    fails("--html, --svg and --pdf exclude", "--db", db, "--html", f"{folder}/x.html", "--csv")
+    fails("--html, --svg, --pdf exclude", "--db", db, "--html", f"{folder}/x.html", "--csv")
     fails("gnuplot, which draws the figures, cannot be started; on Debian: apt install gnuplot-nox", "--db", db, "--html", f"{folder}/x.html",
           env={"PATH": folder})
     with open(f"{folder}/gnuplot", "w") as f:

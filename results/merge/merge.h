@@ -1,4 +1,4 @@
-// merge.h - puts the rows of one database into another: of shards (results/shards.h), of other machines, of an earlier copy of itself.
+// merge.h - puts the rows of one database into another: of shards (results/merge/shards.h), of other machines, of an earlier copy of itself.
 //
 // A row that both have is known by a key that does not depend on the file: a run by experiment and cell, a pair by its UUID, a text by
 // run, prompt, turn, repeat and pair. So a second merge adds nothing.

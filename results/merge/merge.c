@@ -3,7 +3,7 @@
 //
 // A text that this database has already is not taken a second time from another pair (see `needed` below): `repeat` is how an experiment
 // asks for repeats, and two texts of one would weigh their prompt twice.
-#include "results/merge.h"
+#include "results/merge/merge.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "core/memory.h"
 #include "results/environment.h"
 #include "results/query.h"
-#include "results/shards.h"
+#include "results/merge/shards.h"
 #include "results/store.h"
 
 // Tables with an id, each behind those that it refers to. key: equal in equal rows; NULL: every column but the id.

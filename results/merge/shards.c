@@ -1,4 +1,4 @@
-#include "results/shards.h"
+#include "results/merge/shards.h"
 
 #include "results/query.h"
 #include "results/store.h"
