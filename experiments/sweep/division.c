@@ -52,7 +52,7 @@ static void add_part(struct division *d, size_t *capacity, struct part p)
 
 static void add_group(struct division *d, size_t *capacity, const struct experiment *e, int group)
 {
-    const int batch = experiment_batch(e, group % e->batch.n);
+    const int batch = experiment_batch(e, group % e->batch.n), cells = group_cells(e, group);
     for (int repeat = 0; repeat < e->repeat; repeat++)
         for (int first = 0; first < e->prompts.n; first += paired_run_prompts(batch)) {
             const struct paired_run o = paired_run_at(e, batch, repeat, first);
@@ -61,7 +61,7 @@ static void add_group(struct division *d, size_t *capacity, const struct experim
             for (int i = 0; i < o.n; i++)
                 turns += e->prompts.prompt[first + i].n_turns;
             // Whole times the cells, so that another drafter multiplies all costs and changes no shard.
-            p.cost = group_cells(e, group) * llround((double)turns * 1000 / sqrt(batch));
+            p.cost = cells * llround((double)turns * 1000 / sqrt(batch));
             add_part(d, capacity, p);
         }
 }
