@@ -61,7 +61,7 @@ static void parts_are_merged_to_the_whole_in_any_order(void **state)
     for (int trial = 0; trial < 12; trial++) {
         struct store *s = merge_whole();
         const int parts = 2 + (int)(splitmix(&random) % 3);
-        char name[4][16];
+        char name[4][24];
         for (int i = 0; i < parts; i++) {
             snprintf(name[i], sizeof(name[i]), "part-%d.db", i);
             char *where = xformat("id / 2 %% %d <> %d AND (id * %llu + %d) %% 3 > 0", parts, i,
@@ -222,7 +222,7 @@ static void a_run_is_finished_if_all_of_it_is_stored(void **state)
 static void shards_finish_a_run_when_the_last_is_merged(void **state)
 {
     struct store *s = merge_whole(), *out = open_store("out.db");
-    char name[16];
+    char name[24];
     for (int i = 0; i < 4; i++) {
         snprintf(name, sizeof(name), "%d.db", i);
         char *where = xformat("id / 2 %% 4 <> %d", i);
