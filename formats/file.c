@@ -92,23 +92,32 @@ char *file_text(const char *path, size_t *n, struct error *err)
 }
 
 struct part {
-    char *path, *name; // the final path, and path.part; NULL: a stream of the caller's
+    char *path, *name; // the final path, and path.part; NULL: written in place
     FILE *f;
+    bool owned; // f is no stream of the caller's
     size_t n;   // bytes so far
     int failed; // errno of the first failure
 };
 
+static void release(struct part *p)
+{
+    free(p->path);
+    free(p->name);
+    free(p);
+}
+
 struct part *part_begin(const char *path, struct error *err)
 {
     struct part *p = xcalloc(1, sizeof(*p));
+    struct stat st;
+    const bool device = stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
     p->path = xstrdup(path);
-    p->name = xformat("%s.part", path);
-    p->f = fopen(p->name, "wbe");
+    p->name = device ? NULL : xformat("%s.part", path); // a device, as /dev/null, is written to, never replaced
+    p->f = fopen(device ? path : p->name, "wbe");
+    p->owned = true;
     if (p->f == NULL) {
-        fail(err, "%s: cannot be written: %s", p->name, strerror(errno));
-        free(p->path);
-        free(p->name);
-        free(p);
+        fail(err, "%s: cannot be written: %s", device ? path : p->name, strerror(errno));
+        release(p);
         return NULL;
     }
     return p;
@@ -155,13 +164,6 @@ bool part_failed(const struct part *p)
     return p->failed != 0;
 }
 
-static void release(struct part *p)
-{
-    free(p->path);
-    free(p->name);
-    free(p);
-}
-
 bool part_end(struct part *p, struct error *err)
 {
     // Some file systems report a full disk only here; others do not support fsync (EINVAL).
@@ -170,7 +172,7 @@ bool part_end(struct part *p, struct error *err)
     const bool is_file = p->name != NULL;
     if (is_file && p->failed == 0 && fsync(fileno(p->f)) != 0 && errno != EINVAL)
         p->failed = errno;
-    if (is_file && fclose(p->f) != 0 && p->failed == 0)
+    if (p->owned && fclose(p->f) != 0 && p->failed == 0)
         p->failed = errno;
     if (is_file && p->failed == 0 && rename(p->name, p->path) != 0)
         p->failed = errno;
@@ -188,9 +190,9 @@ void part_abandon(struct part *p)
 {
     if (p == NULL)
         return;
-    if (p->name != NULL) {
+    if (p->owned)
         fclose(p->f);
+    if (p->name != NULL)
         unlink(p->name);
-    }
     release(p);
 }

@@ -19,8 +19,8 @@ bool file_is_directory(const char *path);
 bool file_make_folders(const char *path); // creates the parent folders of path; false if one could not be created
 char *file_text(const char *path, size_t *n, struct error *err); // the content of a small file and a NUL; free() it
 
-// A file being written, named path.part until it is complete. Single writes report no errors: part_end reports the first
-// one and removes the partial file.
+// A file being written, named path.part until it is complete; a device, as /dev/stdout, is written in place. Single writes report no errors:
+// part_end reports the first one and removes the partial file.
 struct part;
 struct part *part_begin(const char *path, struct error *err);
 // The same for an open stream, which part_end flushes and leaves open. name: for messages.

@@ -1,16 +1,13 @@
 // exports.c - `report --export`: files of the runs in the forms of other projects, one or two per run.
 #include <ctype.h>
-#include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "results/exports/export_parts.h"
+#include "results/output_files.h"
 #include "results/query.h"
 #include "results/report.h"
 #include "results/report_parts.h"
@@ -157,26 +154,11 @@ static char *name_of(const struct comparison *c, const struct tally *t)
     return s;
 }
 
-static bool write_file(const char *path, const struct text *t, struct error *err)
-{
-    FILE *f = fopen(path, "w");
-    if (f == NULL)
-        return fail(err, "%s: could not be created: %s", path, strerror(errno));
-    bool ok = fwrite(t->s, 1, t->n, f) == t->n;
-    ok = fclose(f) == 0 && ok;
-    if (!ok) {
-        fail(err, "%s: could not be written: %s", path, strerror(errno));
-        unlink(path); // a truncated file would look complete
-    }
-    return ok;
-}
-
 static bool put_file(const char *directory, const char *name, const char *ending, const struct text *content,
                      struct text *out, struct error *err)
 {
     char *path = xformat("%s/%s%s", directory, name, ending);
-    const bool ok = write_file(path, content, err);
-    text_printf(out, "%s%s", ok ? path : "", ok ? "\n" : "");
+    const bool ok = output_file(path, content, out, err);
     free(path);
     return ok;
 }
@@ -214,8 +196,8 @@ bool report_files(struct store *s, const struct comparisons *c, const struct rep
 {
     if (o->directory == NULL)
         return fail(err, "exports need a folder");
-    if (mkdir(o->directory, 0777) != 0 && errno != EEXIST)
-        return fail(err, "%s: could not be created: %s", o->directory, strerror(errno));
+    if (!output_folder(o->directory, err))
+        return false;
     struct text golden = { 0 };
     struct error ignored;
     bool ok = exports_begin(s, o->format, err);

@@ -159,9 +159,8 @@ static void put_marks(struct text *out, const struct tally *t)
 static void put_cells(struct text *out, const struct comparisons *all)
 {
     static const char *const names[] = {
-        "run",         "drafter", "rule",          "sampling",        "batch",
-        "tokens/s",    "speedup", "95 % interval", "tokens per step", "acceptance rate",
-        "texts equal", "marks",   "settings"
+        "run",         "drafter", "speedup", "95 % interval", "tokens per step", "tokens/s", "acceptance rate",
+        "texts equal", "marks",   "rule",    "sampling",      "batch",           "settings"
     };
     int n = 0;
     for (int i = 0; i < all->n; i++)
@@ -172,7 +171,7 @@ static void put_cells(struct text *out, const struct comparisons *all)
         " paired runs; with a batch, tokens/s and speedup are of steps in steady state. <span class=\"mark\">LOSSY</span>: the rule"
         " changes the target's distribution, so its tokens/s are for another task.</p>\n",
         n);
-    open_table(out, "all cells", names, 13, "ntttnnnnnnntn");
+    open_table(out, "all cells", names, 13, "ntnnnnnntttnn");
     for (int i = 0; i < all->n; i++)
         for (int r = 0; r < all->comparison[i].n; r++) {
             const struct comparison *c = &all->comparison[i];
@@ -180,15 +179,15 @@ static void put_cells(struct text *out, const struct comparisons *all)
             text_puts(out, "<tr>");
             put_real(out, (double)t->run);
             put_cell(out, t->drafter, " class=\"name\"");
-            put_cell(out, t->rule, "");
-            put_cell(out, c->sampling, "");
-            put_real(out, (double)c->batch);
-            put_real(out, tally_speed(c, t)->value);
             put_interval(out, t->baseline ? &no_interval : tally_speedup(c, t));
             put_real(out, t->tokens_per_step.value);
+            put_real(out, tally_speed(c, t)->value);
             put_real(out, t->acceptance_rate.value);
             put_texts(out, c, t);
             put_marks(out, t);
+            put_cell(out, t->rule, "");
+            put_cell(out, c->sampling, "");
+            put_real(out, (double)c->batch);
             put_real(out, i + 1);
             text_puts(out, "</tr>\n");
         }

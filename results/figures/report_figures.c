@@ -1,44 +1,15 @@
 // report_figures.c - `speclab report --html FILE --svg FOLDER --pdf FOLDER`: reads each figure once, draws its panels, and writes the files.
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/error.h"
 #include "results/figures/figures.h"
+#include "results/output_files.h"
 #include "results/report.h"
 #include "results/report_parts.h"
 #include "results/tally.h"
 
 extern const char figure_css[];
-
-static bool write_file(const char *path, const struct text *t, struct text *out, struct error *err)
-{
-    struct stat st;
-    FILE *f = fopen(path, "w");
-    if (f == NULL)
-        return fail(err, "%s: could not be created: %s", path, strerror(errno));
-    bool ok = fwrite(t->s, 1, t->n, f) == t->n;
-    ok = fclose(f) == 0 && ok;
-    if (!ok) {
-        fail(err, "%s: could not be written: %s", path, strerror(errno));
-        if (stat(path, &st) == 0 && S_ISREG(st.st_mode))
-            unlink(path); // a truncated file would look complete
-        return false;
-    }
-    text_printf(out, "%s\n", path);
-    return true;
-}
-
-static bool make_folder(const char *path, struct error *err)
-{
-    struct stat st;
-    if (mkdir(path, 0777) == 0 || (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode)))
-        return true;
-    return fail(err, "%s: could not be created: %s", path, strerror(errno));
-}
 
 static bool draw(const struct figure *f, struct drawing *to, struct error *err)
 {
@@ -54,7 +25,7 @@ static bool draw(const struct figure *f, struct drawing *to, struct error *err)
 // A picture of its own: the style stands within it.
 static bool write_svg(const struct drawing *d, const char *folder, struct text *out, struct error *err)
 {
-    bool ok = make_folder(folder, err);
+    bool ok = output_folder(folder, err);
     for (int i = 0; i < d->n && ok; i++) {
         struct text file = { 0 };
         const char *svg = d->svg[i].s, *rest = strchr(svg, '>');
@@ -62,7 +33,7 @@ static bool write_svg(const struct drawing *d, const char *folder, struct text *
         text_puts(&file, "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n");
         text_add(&file, svg, (size_t)(rest - svg));
         text_printf(&file, ">\n<style>\n%s</style>%s", figure_css, rest + 1);
-        ok = write_file(path, &file, out, err);
+        ok = output_file(path, &file, out, err);
         free(path);
         free(file.s);
     }
@@ -71,11 +42,11 @@ static bool write_svg(const struct drawing *d, const char *folder, struct text *
 
 static bool write_pdf(const struct drawing *d, const char *folder, struct text *out, struct error *err)
 {
-    bool ok = make_folder(folder, err);
+    bool ok = output_folder(folder, err);
     for (int i = 0; i < d->n && ok; i++) {
         struct text file = { 0 };
         char *path = xformat("%s/%s-%d.pdf", folder, d->figure->kind->name, i + 1);
-        ok = panel_draw(d->figure, &d->panel[i], PICTURE_PDF, &file, err) && write_file(path, &file, out, err);
+        ok = panel_draw(d->figure, &d->panel[i], PICTURE_PDF, &file, err) && output_file(path, &file, out, err);
         free(path);
         free(file.s);
     }
@@ -101,7 +72,7 @@ bool report_figures(struct store *s, const struct comparisons *all, const struct
     if (ok && o->html != NULL) {
         struct text page = { 0 };
         ok = page_write(s, o->experiment, all, drawing, figure_kinds_n, &page, err) &&
-             write_file(o->html, &page, out, err);
+             output_file(o->html, &page, out, err);
         free(page.s);
     }
     for (int i = 0; i < figure_kinds_n && ok && o->svg != NULL; i++)

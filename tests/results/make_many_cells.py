@@ -30,7 +30,7 @@ def copy_runs(db, k, offset, last):
     if alone:
         copy(db, "run", which, id=f"id + {run}", cell=f"cell || '-{k}'", peers=f"peers || '-{k}'", seed=str(k + 1),
              settings=f"replace(settings, 'seed: 1', 'seed: {k + 1}')")
-        copy(db, "pair", f"id <= {offset['pair']}", id=f"id + {pair}")
+        copy(db, "pair", f"id <= {offset['pair']}", id=f"id + {pair}", uuid="lower(hex(randomblob(16)))")
     else:
         copy(db, "run", which, id=f"id + {run}", cell=f"cell || '-{k}'", drafter=drafter)
     sequences = f"run IN (SELECT id FROM run WHERE {which}) AND id <= {offset['sequence']}"

@@ -15,6 +15,7 @@
 #include "results/store.h"
 #include "tests/support/check.h"
 #include "tests/results/sample_facts.h"
+#include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
 
 static struct sample_facts *facts;
@@ -151,6 +152,12 @@ static void an_answer_file_that_cannot_be_written_is_removed(void **state)
     assert_null(written((struct report_options){ .format = REPORT_SPEC_BENCH, .directory = directory }, &err));
     assert_non_null(strstr(err.text, "could not be written: No space left on device"));
     assert_non_null(strstr(err.text, files));
+    assert_true(stat("/dev/full", &st) == 0 && S_ISCHR(st.st_mode)); // what is no file of ours is not removed
+    assert_int_equal(unlink(files), 0);
+    file_size_limit(100);
+    assert_null(written((struct report_options){ .format = REPORT_SPEC_BENCH, .directory = directory }, &err));
+    file_size_limit(-1);
+    assert_non_null(strstr(err.text, "could not be written: File too large"));
     assert_int_equal(lstat(files, &st), -1);
     free(files);
     free(directory);
