@@ -2,8 +2,8 @@
 // status: 0 success, 1 failure, 2 wrong usage. Results go to stdout, everything else to stderr.
 #pragma once
 
-int command_run(int argc, char **argv); // run_command.c
-int command_report(int argc, char **argv);
+int command_run(int argc, char **argv);    // run_command.c
+int command_report(int argc, char **argv); // report_command.c
 int command_compare(int argc, char **argv);
 int command_merge(int argc, char **argv);   // merge_command.c
 int command_predict(int argc, char **argv); // predict_command.c

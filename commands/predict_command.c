@@ -1,7 +1,5 @@
 // predict_command.c - `speclab predict`: predicted speedups beside measured ones.
-#include <errno.h>
 #include <stdio.h>
-#include <sys/stat.h>
 
 #include "commands/command_line.h"
 #include "commands/commands.h"
@@ -38,15 +36,12 @@ int command_predict(int argc, char **argv)
     const struct usage u = { .name = "predict", .operands = "", .about = about, .flags = flags, .examples = examples };
     char **operand;
     struct error err;
-    struct stat st;
     const int status = usage_read(&u, argc, argv, &operand, NULL);
     if (status != USAGE_OK)
         return status;
     if (bench > 0 && source == COST_OF_STEPS)
         return usage_fail(&u, "--bench and --cost steps exclude each other");
-    if (stat(db, &st) != 0 && errno == ENOENT)
-        return usage_fail(&u, "%s: no such database; `speclab run FILE.yaml --db %s` creates it", db, db);
-    struct store *s = store_open(db, &err);
+    struct store *s = store_open_existing(db, &err);
     if (s == NULL)
         return command_fail(&u, &err);
     o.source = bench > 0 ? COST_OF_BENCH : (enum cost_source)source;

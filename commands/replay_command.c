@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "commands/command_line.h"
 #include "commands/commands.h"
@@ -221,18 +220,14 @@ int command_replay(int argc, char **argv)
                              .max_operands = 1 };
     char **operand;
     struct error err;
-    struct stat st;
     int status = usage_read(&u, argc, argv, &operand, NULL);
     if (status != USAGE_OK)
         return status;
-    if (stat(operand[0], &st) != 0)
-        return usage_fail(&u, "%s: no such database; `speclab run FILE.yaml --db %s` creates it", operand[0],
-                          operand[0]);
     if (!read_options(&c, &err)) {
         settings_free(c.kind);
         return usage_fail(&u, "%s", err.text);
     }
-    struct store *s = store_open(operand[0], &err);
+    struct store *s = store_open_existing(operand[0], &err);
     c.all = json_new_array();
     const bool ok = s != NULL && replay_runs(&c, s, &err);
     char *text = json_write(c.all);

@@ -135,11 +135,9 @@ int command_repro(int argc, char **argv)
         return status;
     if (!parse_int(operand[0], 1, 1LL << 62, &id))
         return usage_fail(&u, "expected the id of a run, found \"%s\"", operand[0]);
-    if (access(r.db, F_OK) != 0)
-        return usage_fail(&u, "%s: no such database", r.db);
     if (r.out != NULL && access(r.out, F_OK) == 0) // stored texts would be compared, not decoded
         return usage_fail(&u, "--out %s: the file exists; expected a new one", r.out);
-    struct store *then = store_open(r.db, &err);
+    struct store *then = store_open_existing(r.db, &err);
     const bool ok = then != NULL && stored_run_read(then, id, &r.run, &err) && reproduce(&r, then, &status, &err);
     remove_temporary(&r);
     stored_run_free(&r.run);

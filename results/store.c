@@ -27,7 +27,7 @@ static const char *const views[] = { views_sql, views_prediction_sql, views_expo
 enum { VIEW_FILES = sizeof(views) / sizeof(*views) };
 
 // SCHEMA_VERSION: raise it with every change of a table. APPLICATION_ID: "SPCL".
-enum { SCHEMA_VERSION = 13, APPLICATION_ID = 0x5350434C, BUSY_TIMEOUT_S = 5, MAX_CACHED = 48 };
+enum { SCHEMA_VERSION = 13, APPLICATION_ID = 0x5350434C, BUSY_TIMEOUT_S = 5, MAX_CACHED = 48, SMALLEST_DATABASE = 512 };
 
 struct query {
     struct store *s;
@@ -91,6 +91,9 @@ static bool check_path(const char *path, struct error *err)
         return fail(err, "%s: is a folder, not a database", path);
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return fail(err, "%s: is not a regular file", path);
+    if (stat(path, &st) == 0 && st.st_size > 0 &&
+        st.st_size < SMALLEST_DATABASE) // SQLite would take one byte for an empty database
+        return fail(err, "%s: expected a database of speclab, found a file of %lld bytes", path, (long long)st.st_size);
     char *copy = xstrdup(path), *folder = dirname(copy);
     bool ok = (stat(folder, &st) == 0 && S_ISDIR(st.st_mode)) || fail(err, "%s: there is no folder %s", path, folder);
     // SQLite would retry to open the missing file read-only and report that as the error.
@@ -252,6 +255,16 @@ struct store *store_open(const char *path, struct error *err)
         return s;
     store_close(s);
     return NULL;
+}
+
+struct store *store_open_existing(const char *path, struct error *err)
+{
+    struct stat st;
+    if (stat(path, &st) != 0 && errno == ENOENT) {
+        fail_usage(err, "%s: no such database; `speclab run FILE.yaml --db %s` creates it", path, path);
+        return NULL;
+    }
+    return store_open(path, err);
 }
 
 static bool open_input(struct store *s, struct error *err)

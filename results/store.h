@@ -110,6 +110,8 @@ struct sequence_row {      // table sequence
 // Opens the database, or creates it. A database of another program or another schema version is an error. Returns NULL
 // and sets err on failure.
 struct store *store_open(const char *path, struct error *err);
+struct store *store_open_existing(const char *path,
+                                  struct error *err); // never creates it: a mistake of the call (fail_usage)
 // Opens a database that exists, for another to read by ATTACH (results/merge/merge.c): its views stay as they are. One that an experiment is
 // being run into is an error.
 struct store *store_open_input(const char *path, struct error *err);
