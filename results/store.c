@@ -91,9 +91,9 @@ static bool check_path(const char *path, struct error *err)
         return fail(err, "%s: is a folder, not a database", path);
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return fail(err, "%s: is not a regular file", path);
-    if (stat(path, &st) == 0 && st.st_size > 0 &&
-        st.st_size < SMALLEST_DATABASE) // SQLite would take one byte for an empty database
-        return fail(err, "%s: expected a database of speclab, found a file of %lld bytes", path, (long long)st.st_size);
+    // SQLite would take one byte for an empty database.
+    if (stat(path, &st) == 0 && st.st_size > 0 && st.st_size < SMALLEST_DATABASE)
+        return fail(err, "%s: not an SQLite database: found %lld bytes", path, (long long)st.st_size);
     char *copy = xstrdup(path), *folder = dirname(copy);
     bool ok = (stat(folder, &st) == 0 && S_ISDIR(st.st_mode)) || fail(err, "%s: there is no folder %s", path, folder);
     // SQLite would retry to open the missing file read-only and report that as the error.
