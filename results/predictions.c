@@ -126,7 +126,7 @@ static int put_comparison(struct text *out, const struct comparison *c, const st
     free(what);
     for (int i = 0; i < c->n; i++)
         if (of_run(all, c->run[i].run) != NULL) {
-            char *label = xformat("%3d%s", i + 1, c->run[i].lossless ? "" : "*"),
+            char *label = xformat("%3lld%s", (long long)c->run[i].run, c->run[i].lossless ? "" : "*"),
                  *cell = xformat("%s; %s", c->run[i].drafter, c->run[i].rule);
             report_paragraph(out, 5, width, label, cell);
             free(label);
@@ -157,14 +157,14 @@ static void put_source(struct text *out, const struct comparison *c, const struc
             continue;
         before = (int)(p - all->p);
         if (p->bench > 0)
-            text_printf(&t, "%sCost of passes from run %d on: bench %lld.", t.n > 0 ? " " : "", i + 1,
+            text_printf(&t, "%sCost of passes from run %lld on: bench %lld.", t.n > 0 ? " " : "", (long long)p->run,
                         (long long)p->bench);
         else
             text_printf(
                 &t,
-                "%sCost of passes from run %d on: mean times of the passes of these runs, which has seen what it predicts. `speclab bench MODEL"
+                "%sCost of passes from run %lld on: mean times of the passes of these runs, which has seen what it predicts. `speclab bench MODEL"
                 " --db FILE` measures one that has not.",
-                t.n > 0 ? " " : "", i + 1);
+                t.n > 0 ? " " : "", (long long)p->run);
     }
     text_puts(out, "\n");
     report_paragraph(out, 0, width, "", t.n > 0 ? t.s : "");

@@ -272,7 +272,7 @@ static bool read_costs(struct tree_costs *to, struct store *store, int64_t run, 
     struct query *q = query_open(
         store,
         "WITH RECURSIVE rows(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM rows WHERE n < 255), base AS MATERIALIZED ("
-        "SELECT p.*, r.batch FROM predicted_time AS p JOIN run AS r ON r.id = p.run WHERE p.run = ?1 AND source = 'steps')"
+        "SELECT * FROM predicted_time WHERE run = ?1 AND source = 'steps')"
         " SELECT n, b.overhead_ns + (k.a + k.d * b.context + (k.b + k.e * b.context) * n * b.batch) / b.batch,"
         " coalesce(b.draft_ns / nullif(b.depth, 0), 0), (b.none_pass_ns + b.overhead_ns * b.none_steps) / b.none_tokens"
         " FROM base AS b JOIN cost_piece AS k ON (k.run, k.source) = (b.run, b.source) JOIN rows"

@@ -105,7 +105,7 @@ static void put_notes(struct text *out, int width)
     text_puts(out, "\n");
     report_paragraph(
         out, 0, width, "",
-        "Each run over the one above, or less it, with 95 % intervals by prompt (docs/results.md). Runs are numbered by run.id. tokens/s: "
+        "Each run over the one above, or less it, with 95 % intervals by prompt (docs/results.md). tokens/s: "
         "decode; with a batch above 1 in steady state. Pairs: over the texts that both decoded in the same paired runs, so that the machine's "
         "state cancels; by prompt: over all texts of the prompts that both have.");
 }

@@ -64,7 +64,7 @@ char *report_values(const struct comparison *c, size_t field, bool numbered)
         text_printf(&words, "%s%s", words.n > 0 ? "; " : "", FIELD(i));
         for (int k = i, n = 0; k < c->n && numbered && !all_equal; k++)
             if (strcmp(FIELD(i), FIELD(k)) == 0)
-                text_printf(&words, "%s%d", n++ == 0 ? " in run " : ", ", k + 1);
+                text_printf(&words, "%s%lld", n++ == 0 ? " in run " : ", ", (long long)c->run[k].run);
     }
     return words.s;
 #undef FIELD

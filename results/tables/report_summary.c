@@ -23,7 +23,7 @@ static void put_cell(struct text *out, const struct comparison *c, int i, int wi
     const struct tally *t = &c->run[i];
     struct text numbers = { 0 };
     char *equal = report_equal(c, t), length[FIGURE];
-    text_printf(&numbers, "%4d%s", i + 1, t->lossless ? " " : "*");
+    text_printf(&numbers, "%4lld%s", (long long)t->run, t->lossless ? " " : "*");
     report_put_figure(&numbers, 8, tally_speed(c, t)->value);
     put_speedup(&numbers, c, t);
     text_printf(&numbers, "%6s", report_short_figure(length, t->tokens_per_step.value));

@@ -161,7 +161,8 @@ static void put_categories(struct text *out, const struct comparison *c)
                                    "run              prompts"
                                  : "\nSpeedup over none, by category\n                 prompts run");
         for (int i = first; i < last; i++)
-            text_printf(out, intervals ? "%5d%-13s" : "%6d%-1s", i + 1, c->run[i].lossless ? "" : "*");
+            text_printf(out, intervals ? "%5lld%-13s" : "%6lld%-1s", (long long)c->run[i].run,
+                        c->run[i].lossless ? "" : "*");
         end_line(out);
         for (int k = 0; k < c->n_categories; k++)
             put_category(out, c, k, first, last, intervals);

@@ -106,13 +106,13 @@ const char *report_short_figure(char to[FIGURE], double x)
 
 void report_put_number(struct text *out, const struct comparison *c, int i)
 {
-    text_printf(out, "%3d%s", i + 1, c->run[i].lossless ? " " : "*");
+    text_printf(out, "%3lld%s", (long long)c->run[i].run, c->run[i].lossless ? " " : "*");
 }
 
 void report_put_line(struct text *out, const struct comparison *c, int i, int width, const char *words)
 {
-    char label[16];
-    snprintf(label, sizeof(label), "%3d%s", i + 1, c->run[i].lossless ? "" : "*");
+    char label[24];
+    snprintf(label, sizeof(label), "%3lld%s", (long long)c->run[i].run, c->run[i].lossless ? "" : "*");
     report_paragraph(out, 5, width, label, words);
 }
 
