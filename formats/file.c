@@ -111,8 +111,9 @@ struct part *part_begin(const char *path, struct error *err)
     struct part *p = xcalloc(1, sizeof(*p));
     struct stat st;
     const bool device = stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
-    p->path = xstrdup(path);
-    p->name = device ? NULL : xformat("%s.part", path); // a device, as /dev/null, is written to, never replaced
+    char *real = device ? NULL : realpath(path, NULL); // a link leads to the file that is replaced
+    p->path = real != NULL ? real : xstrdup(path);
+    p->name = device ? NULL : xformat("%s.part", p->path); // a device, as /dev/null, is written to, never replaced
     p->f = fopen(device ? path : p->name, "wbe");
     p->owned = true;
     if (p->f == NULL) {

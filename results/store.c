@@ -259,9 +259,13 @@ struct store *store_open(const char *path, struct error *err)
 
 struct store *store_open_existing(const char *path, struct error *err)
 {
-    struct stat st;
+    struct stat st = { 0 };
     if (stat(path, &st) != 0 && errno == ENOENT) {
         fail_usage(err, "%s: no such database; `speclab run FILE.yaml --db %s` creates it", path, path);
+        return NULL;
+    }
+    if (S_ISREG(st.st_mode) && st.st_size == 0) { // which SQLite would make a database of
+        fail(err, "%s: expected a database of speclab, found an empty file", path);
         return NULL;
     }
     return store_open(path, err);
@@ -271,8 +275,8 @@ static bool open_input(struct store *s, struct error *err)
 {
     bool empty;
     struct stat st;
-    if (stat(s->path, &st) != 0)
-        return fail(err, "%s: expected a database, found none: %s", s->path, strerror(errno));
+    if (stat(s->path, &st) != 0 && errno == ENOENT)
+        return fail_usage(err, "%s: expected a database, found none", s->path);
     if (!check_path(s->path, err) || !check_idle(s->path, err) || !open_uri(s, "?mode=rw", err) ||
         !check_version_once_open(s, &empty, err))
         return false;

@@ -17,12 +17,14 @@
 #include "drafters/length.h"
 #include "experiments/cells.h"
 #include "experiments/experiment.h"
+#include "formats/file.h"
 #include "kernels/cpu/threads.h"
 #include "models/paths.h"
 #include "results/query.h"
 #include "results/store.h"
 #include "results/tally.h"
 #include "tokenizers/chat_template.h"
+#include "verifier/rules/rule.h"
 
 enum { BENCH_ROUNDS = 3, SHOWN = 12 };
 
@@ -217,6 +219,9 @@ static void print_results(const struct tuning *u)
         printf("It does not gain: none is faster.\n");
     if (u->confirmed == 0)
         printf("It is predicted only: nothing was measured.\n");
+    if (u->lossy)
+        printf("LOSSY: the rule %s changes the target's distribution, so these speedups are for another task.\n",
+               u->t->rule);
 }
 
 static bool write_best(const struct tuning *u, struct error *err)
@@ -228,7 +233,8 @@ static bool write_best(const struct tuning *u, struct error *err)
     text_printf(&comment, "# Written by `speclab tune`: predicted speedup %.2f", u->search.candidate[best].speedup);
     if (u->confirmed > 0)
         text_printf(&comment, ", measured %.2f", u->measured[best].speedup.value);
-    text_printf(&comment, ". Its prompts are those it was tuned on: evaluate with others.\n");
+    text_printf(&comment, ".%s Its prompts are those it was tuned on: evaluate with others.\n",
+                u->lossy ? " LOSSY: the rule changes the target's distribution." : "");
     const bool ok = tuning_write(u->t->out, comment.s, tuning_experiment(u, "tuned", u->prompts, false, list), err);
     free(comment.s);
     return ok;
@@ -253,6 +259,11 @@ static bool read_drafters(struct tuning *u, struct error *err)
         if (drafter == NULL)
             return false;
         tuning_make_absolute(drafter);
+        for (int k = 0; k < i; k++)
+            if (strcmp(u->t->drafters.text[k], u->t->drafters.text[i]) == 0) {
+                settings_free(drafter);
+                return fail(err, "--drafter %s: given twice", u->t->drafters.text[i]);
+            }
         const bool ok =
             drafter_length(drafter, err) && setting_search_add(&u->search, drafter, (int)u->t->longest, err);
         settings_free(drafter);
@@ -260,6 +271,21 @@ static bool read_drafters(struct tuning *u, struct error *err)
             return false;
     }
     return true;
+}
+
+// Before anything is measured.
+static bool check_out(const struct tuning *u, struct error *err)
+{
+    if (u->t->out == NULL)
+        return true;
+    char *out = realpath(u->t->out, NULL);
+    const bool same = out != NULL && strcmp(out, u->prompts) == 0;
+    free(out);
+    if (same)
+        return fail_usage(err, "--out %s: expected another file than --prompts", u->t->out);
+    struct part *p = part_begin(u->t->out, err);
+    part_abandon(p);
+    return p != NULL;
 }
 
 static bool tune(struct tuning *u, struct error *err)
@@ -272,6 +298,7 @@ static bool tune(struct tuning *u, struct error *err)
         return error_of_usage(err);
     u->search.rule = u->rule;
     u->search.greedy = sampling_is_greedy(&known.sampling);
+    u->lossy = !known.rule->exact;
     pairing_close(&known);
     if (!read_drafters(u, err))
         return error_of_usage(err);
@@ -285,6 +312,8 @@ static bool tune(struct tuning *u, struct error *err)
     u->chat = u->chat != NULL ? u->chat : xstrdup(t->chat);
     if (u->prompts == NULL)
         return fail(err, "--prompts: %s: %s", t->prompts, strerror(errno));
+    if (!check_out(u, err))
+        return false;
     if (!tuning_open_folder(u, err) || !tuning_divide_prompts(u, err) || !open_store(u, err))
         return false;
     return measure_passes(u, err) && probe_all(u, err) && confirm(u, err);

@@ -24,6 +24,7 @@ struct tuning {
     char *chat;
     int n_prompts[2];
     struct settings *sampling, *rule;
+    bool lossy; // the rule
     struct setting_search search;
     struct store *store;
     int64_t began, probed_ns;
