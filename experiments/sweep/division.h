@@ -27,8 +27,8 @@ struct part {          // a paired run, without its cells
 
 struct division {
     int n;
-    struct part *part; // (n) in the order in which they run
-    char work[HASH_TEXT];
+    struct part *part;       // (n) in the order in which they run
+    char (*work)[HASH_TEXT]; // (groups) hash of the prompts and of who decodes them; "": no cells
 };
 
 enum { MAX_SHARDS = 1 << 16 };
