@@ -191,5 +191,5 @@ BASH
 BASH_ENV=before_run.sh SAVE=2 SLURM_ARRAY_TASK_ID=0 SLURM_ARRAY_TASK_COUNT=1 bash "$source/experiments/slurm/shard.sbatch" sweep.yaml signal --no-probe \
     >signal.log 2>&1
 [[ " 0 124 " != *" $? "* ]] || wrong "a run that was sent a signal at its start went on: $(tail -n 1 signal.log)"
-[ $bad = 0 ] && echo "texts decoded: $(texts whole.db) by one process, $(texts shared/results.db) by shards; merged: $(sed -n '/^shared\/results.db/p' shared/merge.log)"
+[ $bad = 0 ] && echo "texts decoded: $(texts whole.db) by one process, $(texts shared/results.db) by shards; merged: $(sed -n '/^results.db/p' shared/merge.log)"
 exit $bad
