@@ -6,7 +6,7 @@ CREATE TABLE shard (                    -- the part of a run that one process de
     run      INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,
     shards   INTEGER NOT NULL CHECK (shards >= 2),                  -- the work was divided by this number
     shard    INTEGER NOT NULL CHECK (shard >= 0 AND shard < shards),
-    work     TEXT NOT NULL,             -- hash of what was divided: positions of the prompts in their file, number of repeats
+    work     TEXT NOT NULL,             -- hash of the division: positions of the prompts in their file, which shard has which, in each repeat
     parts    INTEGER NOT NULL CHECK (parts BETWEEN 1 AND shards),   -- shards that have some of it; the others have no row
     finished TEXT,                      -- ISO 8601, UTC; NULL: some prompts of this part are not done
     PRIMARY KEY (run, shards, shard)

@@ -16,6 +16,5 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
 mkdir -p "$folder"
 array=$(sbatch --parsable --array="0-$((shards - 1))" --output="$folder/shard-%a.log" ${options[0]+"${options[@]}"} \
                "$here/shard.sbatch" "$yaml" "$folder" "$@")
-merge=$(sbatch --parsable --dependency="afterok:$array" --job-name=speclab-merge --open-mode=append --output="$folder/merge.log" --wrap \
-               "$(printf '%q ' "${SPECLAB:-speclab}" merge "$folder/results.db")$(printf '%q' "$folder")/shard-*-of-$shards.db")
+merge=$(sbatch --parsable --dependency="afterok:$array" --output="$folder/merge.log" "$here/merge.sbatch" "$folder" "$shards")
 echo "shards: job $array; merge: job $merge, into $folder/results.db"

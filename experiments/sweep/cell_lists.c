@@ -289,11 +289,10 @@ static bool read_cells(struct reading *r)
 
 static bool has_pairing(const struct experiment *e, int rule, int drafter)
 {
-    for (int i = 0; i < product_size(e); i++) {
-        const struct cell c = product_cell(e, i);
-        if (e->has[i] && c.rule == rule && c.drafter == drafter)
-            return true;
-    }
+    for (int s = 0; s < e->sampling.n; s++)
+        for (int b = 0; b < e->batch.n; b++)
+            if (experiment_has(e, (struct cell){ s, b, rule, drafter }))
+                return true;
     return false;
 }
 

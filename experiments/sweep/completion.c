@@ -15,8 +15,9 @@ bool completion_begin(struct runner *r, const struct group *g, struct error *err
     bool ok = true;
     if (!is_divided(r))
         return true;
-    r->part = (struct shard_row){ r->e->shard.index, r->e->shard.of, r->division.work,
-                                  division_shards(&r->division, g->sampling * r->e->batch.n + g->batch) };
+    const int group = g->sampling * r->e->batch.n + g->batch;
+    r->part = (struct shard_row){ r->e->shard.index, r->e->shard.of, r->division.work[group],
+                                  division_shards(&r->division, group) };
     for (int i = 0; i < g->n && ok; i++)
         ok = store_shard(r->store, g->cell_runner[i].run, &r->part, err);
     return ok;

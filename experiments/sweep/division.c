@@ -66,13 +66,23 @@ static void add_group(struct division *d, size_t *capacity, const struct experim
         }
 }
 
-static void hash_work(const struct experiment *e, char to[HASH_TEXT])
+// With the shards, as another sampling or batch deals all groups anew: what shards did of two deals may leave prompts out.
+static void hash_work(struct division *d, const struct experiment *e)
 {
-    struct digest *d = digest_begin();
-    digest_int(d, e->repeat);
-    for (int i = 0; i < e->prompts.n; i++)
-        digest_int(d, e->prompts.prompt[i].number);
-    hash_write(digest_end(d), to);
+    d->work = xcalloc((size_t)groups(e), sizeof(*d->work));
+    for (int i = 0; i < d->n;) {
+        const int group = d->part[i].group;
+        struct digest *h = digest_begin();
+        for (int k = 0; k < e->prompts.n; k++)
+            digest_int(h, e->prompts.prompt[k].number);
+        for (; i < d->n && d->part[i].group == group; i++) {
+            digest_int(h, d->part[i].repeat);
+            digest_int(h, d->part[i].first);
+            digest_int(h, d->part[i].n);
+            digest_int(h, d->part[i].shard);
+        }
+        hash_write(digest_end(h), d->work[group]);
+    }
 }
 
 struct division division_of(const struct experiment *e, int shards)
@@ -83,13 +93,14 @@ struct division division_of(const struct experiment *e, int shards)
         if (group_cells(e, group) > 0)
             add_group(&d, &capacity, e, group);
     parts_deal(d.part, d.n, shards > 1 ? shards : 1);
-    hash_work(e, d.work);
+    hash_work(&d, e);
     return d;
 }
 
 void division_free(struct division *d)
 {
     free(d->part);
+    free(d->work);
     *d = (struct division){ 0 };
 }
 

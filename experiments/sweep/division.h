@@ -1,5 +1,5 @@
-// division.h - divides the paired runs of an experiment over processes (`speclab run --shard`), a function of the file and the number of
-// shards alone.
+// division.h - divides the paired runs of an experiment over processes (`speclab run --shard`), a function of the file, its prompts' turns
+// and the number of shards.
 //
 // A paired run is never split: what is compared with each other is decoded by one process, back to back. Paired runs are dealt, the largest
 // first, each to the shard that has least so far (Graham 1969), so shards differ by at most one of them; equal ones are dealt in turn, so
@@ -27,8 +27,8 @@ struct part {          // a paired run, without its cells
 
 struct division {
     int n;
-    struct part *part; // (n) in the order in which they run
-    char work[HASH_TEXT];
+    struct part *part;       // (n) in the order in which they run
+    char (*work)[HASH_TEXT]; // (groups) hash of the prompts and of who decodes them; "": no cells
 };
 
 enum { MAX_SHARDS = 1 << 16 };

@@ -8,7 +8,7 @@ struct store;
 
 struct shard_row {
     int shard, shards; // 0 .. shards - 1
-    const char *work;  // hash of what was divided
+    const char *work;  // hash of the division
     int parts;         // shards that have some of the run
 };
 

@@ -182,5 +182,14 @@ sqlite3 shared/results.db .dump >once.sql
 "$SPECLAB" merge shared/results.db shared/shard-2-of-4.db shard-1-of-4.db shard-2-of-4.db >/dev/null || wrong "merging earlier copies failed"
 sqlite3 shared/results.db .dump >twice.sql
 cmp once.sql twice.sql || wrong "merging again changed the database"
-[ $bad = 0 ] && echo "texts decoded: $(texts whole.db) by one process, $(texts shared/results.db) by shards; merged: $(sed -n '/^shared\/results.db/p' shared/merge.log)"
+
+# ---- a signal before shard.sbatch knows its run ends it, too
+
+cat >before_run.sh <<'BASH'
+trap '[ "$BASH_COMMAND" != "run=\$!" ] || kill -TERM $$' DEBUG
+BASH
+BASH_ENV=before_run.sh SAVE=2 SLURM_ARRAY_TASK_ID=0 SLURM_ARRAY_TASK_COUNT=1 bash "$source/experiments/slurm/shard.sbatch" sweep.yaml signal --no-probe \
+    >signal.log 2>&1
+[[ " 0 124 " != *" $? "* ]] || wrong "a run that was sent a signal at its start went on: $(tail -n 1 signal.log)"
+[ $bad = 0 ] && echo "texts decoded: $(texts whole.db) by one process, $(texts shared/results.db) by shards; merged: $(sed -n '/^results.db/p' shared/merge.log)"
 exit $bad

@@ -155,20 +155,60 @@ static void every_pair_is_in_exactly_one_shard(void **state)
             }
 }
 
-static void the_work_is_known_by_its_prompts_and_repeats(void **state)
+// Group a of one division and group b of another have the same paired runs, each in the same shard.
+static bool is_dealt_alike(const struct division *x, int a, const struct division *y, int b)
 {
-    struct experiment *a = experiment_with(7, 2, "drafter: ngram"), *b = experiment_with(7, 2, "batch: 4"),
-                      *c = experiment_with(7, 3, "batch: 4"), *d = experiment_with(6, 2, "batch: 4");
-    struct division of[] = { division_of(a, 2), division_of(b, 5), division_of(c, 2), division_of(d, 2) };
-    assert_string_equal(of[0].work, of[1].work);
-    assert_string_not_equal(of[0].work, of[2].work);
-    assert_string_not_equal(of[0].work, of[3].work);
-    for (int i = 0; i < 4; i++)
-        division_free(&of[i]);
-    experiment_free(a);
-    experiment_free(b);
-    experiment_free(c);
-    experiment_free(d);
+    int i = 0, k = 0;
+    for (;; i++, k++) {
+        while (i < x->n && x->part[i].group != a)
+            i++;
+        while (k < y->n && y->part[k].group != b)
+            k++;
+        if (i == x->n || k == y->n)
+            return i == x->n && k == y->n;
+        const struct part *p = &x->part[i], *q = &y->part[k];
+        if (p->repeat != q->repeat || p->first != q->first || p->n != q->n || p->shard != q->shard)
+            return false;
+    }
+}
+
+static void work_is_the_same_where_each_shard_has_the_same(void **state)
+{
+    static const struct {
+        int prompts, repeat, shards;
+        const char *cells;
+    } cases[] = {
+        { 7, 2, 2, "drafter: ngram" },
+        { 7, 2, 2, "drafter: [ngram, suffix], rule: match" },
+        { 7, 2, 5, "drafter: ngram" },
+        { 7, 3, 2, "drafter: ngram" },
+        { 6, 2, 2, "drafter: ngram" },
+        { 7, 2, 2, "batch: [4, 1]" },
+        { 7, 2, 2, "sampling: [{temperature: 1}, {temperature: 0}]" },
+        { 7, 2, 2, "sampling: [{temperature: 0}, {temperature: 1}], drafter: [ngram, suffix]" },
+        { 7, 2, 2, "sampling: [{temperature: 2}, {temperature: 1}, {temperature: 0}]" },
+    };
+    enum { N_CASES = sizeof(cases) / sizeof(cases[0]) };
+    struct experiment *e[N_CASES];
+    struct division d[N_CASES];
+    int alike = 0, pairs = 0;
+    for (int i = 0; i < N_CASES; i++) {
+        e[i] = experiment_with(cases[i].prompts, cases[i].repeat, cases[i].cells);
+        d[i] = division_of(e[i], cases[i].shards);
+    }
+    for (int i = 0; i < N_CASES; i++)
+        for (int k = 0; k < i; k++)
+            for (int a = 0; a < groups(e[i]); a++)
+                for (int b = 0; b < groups(e[k]); b++, pairs++) {
+                    const bool same = e[i]->prompts.n == e[k]->prompts.n && is_dealt_alike(&d[i], a, &d[k], b);
+                    assert_int_equal(strcmp(d[i].work[a], d[k].work[b]) == 0, same);
+                    alike += same;
+                }
+    assert_in_range(alike, 5, pairs - 5);
+    for (int i = 0; i < N_CASES; i++) {
+        division_free(&d[i]);
+        experiment_free(e[i]);
+    }
 }
 
 static void another_drafter_or_rule_divides_the_same_way(void **state)
@@ -289,7 +329,7 @@ int main(void)
         cmocka_unit_test(paired_runs_are_dealt_evenly_to_any_number_of_shards),
         cmocka_unit_test(large_ones_are_dealt_first_and_equal_ones_in_turn),
         cmocka_unit_test(every_pair_is_in_exactly_one_shard),
-        cmocka_unit_test(the_work_is_known_by_its_prompts_and_repeats),
+        cmocka_unit_test(work_is_the_same_where_each_shard_has_the_same),
         cmocka_unit_test(another_drafter_or_rule_divides_the_same_way),
         cmocka_unit_test(a_shard_is_given_or_found_in_slurms_variables),
         cmocka_unit_test(bad_shards_are_refused),

@@ -169,6 +169,34 @@ static void more_prompts_or_repeats_make_a_part_unfinished(void **state)
     store_close(s);
 }
 
+// Another sampling deals the prompts of the first one anew.
+static void parts_of_two_divisions_do_not_finish_a_run(void **state)
+{
+    static const char body[] = "name: dealt\ntarget: {model: target.gguf}\nthreads: 1\nlimits: {new_tokens: 4}\n"
+                               "prompts: {file: five.jsonl, chat: none}\ncells: {sampling: [%s{temperature: 0}]}\n";
+    static const struct {
+        const char *before;
+        int shard, finished;
+    } cases[] = { { "", 0, 0 }, { "{temperature: 1}, ", 1, 0 }, { "{temperature: 1}, ", 0, 2 } };
+    struct store *s = open_store("dealt.db");
+    struct error err = { "" };
+    write_file("five.jsonl", "{\"prompt\": \"a\"}\n{\"prompt\": \"b\"}\n{\"prompt\": \"c\"}\n{\"prompt\": \"d\"}\n"
+                             "{\"prompt\": \"e\"}\n");
+    for (int i = 0; i < 3; i++) {
+        char *text = xformat(body, cases[i].before);
+        struct experiment *e = load(text);
+        e->shard = (struct shard){ cases[i].shard, 2, false };
+        assert_ok(experiment_run(e, s, NULL, NULL, &err), err);
+        expect_none(s, "finished runs that lack prompts",
+                    "SELECT count(*) FROM run AS r WHERE finished IS NOT NULL"
+                    " AND (SELECT count(DISTINCT prompt) FROM sequence WHERE run = r.id) < 5");
+        assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE finished IS NOT NULL"), cases[i].finished);
+        free(text);
+        experiment_free(e);
+    }
+    store_close(s);
+}
+
 static void a_part_that_lacks_texts_again_is_not_done(void **state)
 {
     static const char body[] =
@@ -227,6 +255,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_last_shard_in_a_database_finishes_its_runs),
         cmocka_unit_test(a_shards_database_can_be_continued_whole),
         cmocka_unit_test(more_prompts_or_repeats_make_a_part_unfinished),
+        cmocka_unit_test(parts_of_two_divisions_do_not_finish_a_run),
         cmocka_unit_test(a_part_that_lacks_texts_again_is_not_done),
         cmocka_unit_test(a_shard_beyond_the_last_paired_run_decodes_nothing),
     };
