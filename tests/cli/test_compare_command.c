@@ -140,6 +140,37 @@ static void a_database_is_compared_within_its_pairs(void **state)
     sample_facts_free(m);
 }
 
+static void expect_in_pairs(const char *baseline, int run, bool expected)
+{
+    struct child_result r = child_run("compare %s --jsonl --baseline %s", sample_store_path(), baseline);
+    child_expect_success(&r, "compare");
+    char *at = r.out;
+    for (int i = 1; i <= run; i++) {
+        struct json *row = next_line(&at);
+        if (i == run) {
+            assert_int_equal(json_bool(json_get(row, "speedup_in_pairs")), expected);
+            assert_int_equal(json_is_null(json_get(row, "not_stated")), expected);
+        }
+        json_free(row);
+    }
+    child_result_free(&r);
+}
+
+// A pair has a `none` for each rule. The speedup of a run within pairs is over that of its own rule, and over no other.
+static void the_none_of_another_rule_is_not_in_pairs(void **state)
+{
+    struct sample_facts *m = sample_facts_create(5, 6, 2, 1);
+    m->run[LOOKUP].drafter = m->run[LOOKUP].drafter_kind = "none";
+    m->run[LOOKUP].rule = m->run[LOSSY].rule;
+    struct store *s = sample_store(m);
+    expect_in_pairs("1", 3, true);
+    expect_in_pairs("1", 4, false);
+    expect_in_pairs("2", 3, false);
+    expect_in_pairs("2", 4, true);
+    store_close(s);
+    sample_facts_free(m);
+}
+
 // What `report --export` writes is read back: the same acceptance and, in vLLM's form, the throughput with prefill.
 static void exports_are_read_back(void **state)
 {
@@ -257,6 +288,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(rows_equal_those_that_plain_loops_make),
         cmocka_unit_test(printed_comparisons_are_the_reviewed_text),
         cmocka_unit_test_teardown(a_database_is_compared_within_its_pairs, tear_down),
+        cmocka_unit_test_teardown(the_none_of_another_rule_is_not_in_pairs, tear_down),
         cmocka_unit_test_teardown(exports_are_read_back, tear_down),
         cmocka_unit_test(wrong_files_are_named_with_line_and_key),
         cmocka_unit_test(mistakes_are_refused),
