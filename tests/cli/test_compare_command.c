@@ -131,7 +131,7 @@ static void a_database_is_compared_within_its_pairs(void **state)
         else
             assert_true(json_is_null(speedup));
         if (run > 4)
-            assert_string_equal(json_text(json_get(row, "differs")), "batch");
+            assert_string_equal(json_text(json_get(row, "differs")), "definition of tokens/s, batch");
         free(sql);
         json_free(row);
     }
@@ -167,6 +167,56 @@ static void the_none_of_another_rule_is_not_in_pairs(void **state)
     expect_in_pairs("1", 4, false);
     expect_in_pairs("2", 3, false);
     expect_in_pairs("2", 4, true);
+    store_close(s);
+    sample_facts_free(m);
+}
+
+// Tokens/s of a run over its steps with both slots in use, by a plain loop.
+static double steady_speed(const struct sample_facts *m, int run)
+{
+    double tokens = 0, ns = 0;
+    for (int i = 0; i < m->n; i++) {
+        const struct sample_sequence *q = &m->sequence[i];
+        for (int k = 0; q->run == run && k < q->row.n_steps; k++)
+            if (q->step[k].batch == 2) {
+                tokens += q->step_tokens[k];
+                ns += (double)(q->step[k].propose_ns + q->step[k].verify_ns + q->step[k].advance_ns) / 2;
+            }
+    }
+    return 1e9 * tokens / ns;
+}
+
+// Runs 5 and 6 are batches of two; each text's last step is alone in its pass, and takes ten times as long.
+static void a_batch_is_compared_in_steady_state(void **state)
+{
+    struct sample_facts *m = sample_facts_create(5, 6, 2, 1);
+    for (int i = 0; i < m->n; i++) {
+        struct sample_sequence *q = &m->sequence[i];
+        struct step_row *last = &q->step[q->row.n_steps - 1];
+        if (q->run < PAIR_NONE)
+            continue;
+        last->batch = 1;
+        last->verify_ns *= 10;
+        q->row.decode_ns += last->verify_ns;
+    }
+    struct store *s = sample_store(m);
+    struct child_result r = child_run("compare %s --jsonl --baseline 5", sample_store_path());
+    child_expect_success(&r, "compare");
+    char *at = r.out;
+    for (int run = NONE; run <= PAIR_LOOKUP; run++) {
+        struct json *row = next_line(&at);
+        const double speed = json_number(json_get(row, "tokens_per_s"));
+        if (run >= PAIR_NONE)
+            assert_true(fabs(speed / steady_speed(m, run) - 1) < 1e-12);
+        assert_int_equal(strstr(json_text(json_get(row, "tokens_per_s_is")), "steady state") != NULL, run >= PAIR_NONE);
+        if (run == PAIR_LOOKUP) {
+            const double speedup = json_number(json_get(row, "speedup"));
+            assert_true(json_bool(json_get(row, "speedup_in_pairs")));
+            assert_true(fabs(speedup / (steady_speed(m, run) / steady_speed(m, PAIR_NONE)) - 1) < 1e-12);
+        }
+        json_free(row);
+    }
+    child_result_free(&r);
     store_close(s);
     sample_facts_free(m);
 }
@@ -289,6 +339,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(printed_comparisons_are_the_reviewed_text),
         cmocka_unit_test_teardown(a_database_is_compared_within_its_pairs, tear_down),
         cmocka_unit_test_teardown(the_none_of_another_rule_is_not_in_pairs, tear_down),
+        cmocka_unit_test_teardown(a_batch_is_compared_in_steady_state, tear_down),
         cmocka_unit_test_teardown(exports_are_read_back, tear_down),
         cmocka_unit_test(wrong_files_are_named_with_line_and_key),
         cmocka_unit_test(mistakes_are_refused),
