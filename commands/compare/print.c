@@ -5,6 +5,7 @@
 
 #include "commands/compare/compare.h"
 #include "core/memory.h"
+#include "core/prose.h"
 
 enum { FIGURES = 54 }; // columns of a line that are not its method
 
@@ -165,8 +166,7 @@ void compared_table(const struct compared_rows *rows, int baseline, int width, s
 static void put_cell(struct text *out, const char *s)
 {
     text_puts(out, " ");
-    for (; *s != '\0'; s++)
-        text_add(out, *s == '|' ? "\\|" : s, *s == '|' ? 2 : 1);
+    prose_markdown(out, s);
     text_puts(out, " |");
 }
 

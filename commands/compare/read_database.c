@@ -53,9 +53,10 @@ static bool read_run(struct store *s, const struct query *q, struct compared *ro
     row->requests = query_int(q, 10);
     row->batch = query_int(q, 11);
     row->tokens_per_s = query_real(q, 12);
-    row->speed_is = row->batch == 1
-                        ? "new tokens / time of decoding, prefill excluded"
-                        : "new tokens / time of decoding, prefill excluded, in steps with a text in every slot (steady state)";
+    row->speed_is =
+        row->batch == 1
+            ? "new tokens / time of decoding, prefill excluded"
+            : "new tokens / time of decoding, prefill excluded, in steps with a text in every slot (steady state)";
     row->length = query_real(q, 13);
     row->length_is = isnan(row->length) ? NULL : "tokens / steps";
     row->rate = query_real(q, 14);

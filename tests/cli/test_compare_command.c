@@ -259,6 +259,21 @@ static void exports_are_read_back(void **state)
     sample_facts_free(m);
 }
 
+// A name is a text in a cell, whatever signs it has; a file's need not be UTF-8.
+static void names_in_markdown_are_escaped(void **state)
+{
+    char *path = test_path("caf\xE9|.json");
+    file_write(path, "{\"output_throughput\": 2, \"total_token_throughput\": 3, \"model_id\": \"m\\\\|_\\u001b[1m\","
+                     " \"speclab\": {\"drafter\": \"a<b>`x|y\", \"lossless\": false}}");
+    struct child_result r = child_run("compare --markdown '%s'", path);
+    child_expect_success(&r, "compare");
+    if (strstr(r.out, "caf\xEF\xBF\xBD\\|.json | speclab, vLLM's form | m\\\\\\|\\_ \\[1m | a\\<b>\\`x\\|y\\* | - |") ==
+        NULL)
+        fail_msg("%s", r.out);
+    child_result_free(&r);
+    free(path);
+}
+
 // ---- mistakes
 
 static void expect_refused(const char *text, const char *with)
@@ -341,6 +356,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(the_none_of_another_rule_is_not_in_pairs, tear_down),
         cmocka_unit_test_teardown(a_batch_is_compared_in_steady_state, tear_down),
         cmocka_unit_test_teardown(exports_are_read_back, tear_down),
+        cmocka_unit_test(names_in_markdown_are_escaped),
         cmocka_unit_test(wrong_files_are_named_with_line_and_key),
         cmocka_unit_test(mistakes_are_refused),
     };

@@ -1,0 +1,37 @@
+// prose.c - prose.h.
+#include "core/prose.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "core/utf8.h"
+
+#define SIGNS "\\`*_<|#~$[" // that may mean something
+
+static void put_escaped(struct text *to, const char *s, const char *signs)
+{
+    const char *const end = s + strlen(s);
+    for (size_t n; s < end; s += n) {
+        n = utf8_character(s, (size_t)(end - s));
+        text_puts(to, strchr(signs, *s) != NULL ? "\\" : "");
+        if (n == 0)
+            text_puts(to, "\xEF\xBF\xBD");
+        else
+            text_add(to, (unsigned char)*s < ' ' ? " " : s, n);
+        n = n > 0 ? n : 1;
+    }
+}
+
+void prose_markdown(struct text *to, const char *s)
+{
+    put_escaped(to, s, SIGNS);
+}
+
+void prose_markdown_code(struct text *to, const char *s)
+{
+    const bool plain = strchr(s, '`') != NULL || strstr(s, "\\|") != NULL || s[0] == '\0';
+    text_puts(to, plain ? "" : "`");
+    put_escaped(to, s, plain ? SIGNS : "|");
+    text_puts(to, plain ? "" : "`");
+}
