@@ -7,6 +7,34 @@
 #include "core/memory.h"
 #include "core/utf8.h"
 
+void prose_paragraph(struct text *to, int indent, int width, const char *label, const char *words)
+{
+    width = width < indent + 8 ? indent + 8 : width;
+    text_printf(to, "%-*s", indent, label);
+    int at = indent;
+    for (const char *w = words; w[strspn(w, " ")] != '\0';) {
+        const char *word = w + strspn(w, " ");
+        size_t n = strcspn(word, " ");
+        const int blank = at > indent ? (int)(word - w) : 0;
+        int wide = (int)utf8_count(word, n);
+        w = word;
+        if (at > indent && at + blank + wide > width) {
+            text_printf(to, "\n%*s", indent, "");
+            at = indent;
+            continue;
+        }
+        if (at + wide > width) {
+            n = utf8_first(word, n, (size_t)(width - at));
+            wide = width - at;
+        }
+        text_printf(to, "%*s", blank, "");
+        text_add(to, word, n);
+        at += blank + wide;
+        w += n;
+    }
+    text_puts(to, "\n");
+}
+
 #define SIGNS "\\`*_<|#~$[" // that may mean something
 
 static void put_escaped(struct text *to, const char *s, const char *signs)

@@ -10,6 +10,7 @@
 #include "commands/import/made_parts.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/utf8.h"
 #include "engine/prompts.h"
 
 // NVIDIA's specdec_bench: what a SPEED-Bench entry has instead of a text that may not be passed on.
@@ -168,8 +169,7 @@ static int64_t characters(const struct json *turns)
 {
     int64_t n = 0;
     for (size_t i = 0; i < json_count(turns); i++)
-        for (const char *s = json_text(json_at(turns, i)); *s != '\0'; s++)
-            n += ((unsigned char)*s & 0xC0) != 0x80;
+        n += (int64_t)utf8_count(json_text(json_at(turns, i)), json_text_length(json_at(turns, i)));
     return n;
 }
 

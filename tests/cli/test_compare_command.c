@@ -274,6 +274,31 @@ static void names_in_markdown_are_escaped(void **state)
     free(path);
 }
 
+// Columns are counted in characters: 21 of two bytes fit, and the figures stand where an ASCII name has them.
+static void columns_are_characters(void **state)
+{
+    const char *const name[] = { "aaaaaaaaaaaaaaaaaaaaa",
+                                 "\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4"
+                                 "\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4"
+                                 "\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4" };
+    char *path = test_path("names.json");
+    for (int i = 0; i < 2; i++) {
+        char *text = xformat(
+                 "{\"output_throughput\": 2, \"total_token_throughput\": 3, \"speclab\": {\"drafter\": \"%s\"}}",
+                 name[i]),
+             *row = xformat("\n  1  %s%*s    -     2.000", name[i], 8, "");
+        file_write(path, text);
+        struct child_result r = child_run("compare '%s'", path);
+        child_expect_success(&r, "compare");
+        if (strstr(r.out, row) == NULL)
+            fail_msg("%s", r.out);
+        child_result_free(&r);
+        free(row);
+        free(text);
+    }
+    free(path);
+}
+
 // ---- mistakes
 
 static void expect_refused(const char *text, const char *with)
@@ -357,6 +382,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(a_batch_is_compared_in_steady_state, tear_down),
         cmocka_unit_test_teardown(exports_are_read_back, tear_down),
         cmocka_unit_test(names_in_markdown_are_escaped),
+        cmocka_unit_test(columns_are_characters),
         cmocka_unit_test(wrong_files_are_named_with_line_and_key),
         cmocka_unit_test(mistakes_are_refused),
     };
