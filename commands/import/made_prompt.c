@@ -38,7 +38,7 @@ bool making_is_blank(const char *s)
 bool making_check_text(const struct making *m, const char *what, int n, const struct json *j)
 {
     if (!json_is_text(j))
-        return entries_fail(m->e, m->err, "%.*s: expected a text, found %s", n, what, found(j));
+        return entries_fail(m->e, m->err, "%.*s: expected a text, found %s", n, what, json_described(j));
     if (strlen(json_text(j)) != json_text_length(j))
         return entries_fail(m->e, m->err, "%.*s: expected a text, found a NUL character in it", n, what);
     return true;
@@ -60,7 +60,7 @@ bool make_turns(struct making *m)
     const int most = m->c->turns;
     if (!json_is_array(turns) || json_count(turns) == 0)
         return entries_fail(m->e, m->err, "%.*s: expected a list of texts, found %s", n, key,
-                            json_is_array(turns) ? "an empty one" : found(turns));
+                            json_is_array(turns) ? "an empty one" : json_described(turns));
     for (size_t i = 0; i < json_count(turns) && (most == 0 || i < (size_t)most); i++) {
         char what[48];
         const struct json *turn = json_at(turns, i);
@@ -123,7 +123,7 @@ static struct json *id_of(const struct making *m, int64_t number)
     if (made != NULL || json_is_int(id))
         return made != NULL ? made : json_clone(id);
     if (!json_is_text(id))
-        entries_fail(m->e, m->err, "%.*s: expected a text or an integer, found %s", n, key, found(id));
+        entries_fail(m->e, m->err, "%.*s: expected a text or an integer, found %s", n, key, json_described(id));
     else if (json_text_length(id) == 0)
         entries_fail(m->e, m->err, "%.*s: expected a text or an integer, found an empty text", n, key);
     else if (making_check_text(m, key, n, id))
