@@ -16,6 +16,7 @@
 // NVIDIA's specdec_bench: what a SPEED-Bench entry has instead of a text that may not be passed on.
 #define PLACEHOLDER "FULL BENCHMARK DATA SHOULD BE FETCHED FROM THE SOURCE USING SPECDEC_BENCH"
 
+_Static_assert(MAX_TURNS == 64, "DROP_TURNS names the number");
 const char *const drop_reasons[DROPS] = {
     [DROP_OTHER_CATEGORY] = "of another category",
     [DROP_OTHER_SPLIT] = "of another split",
