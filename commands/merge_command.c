@@ -1,10 +1,10 @@
 // merge_command.c - `speclab merge`: databases of shards, or of several machines, into one.
 #include <stdio.h>
-#include <sys/stat.h>
 
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "core/error.h"
+#include "formats/file.h"
 #include "results/merge/merge.h"
 #include "results/query.h"
 #include "results/store.h"
@@ -18,12 +18,6 @@ static const char about[] =
 static const char examples[] = "  speclab run experiments/demo.yaml --shard 0/2 --db demo-0.db\n"
                                "  speclab run experiments/demo.yaml --shard 1/2 --db demo-1.db\n"
                                "  speclab merge demo.db demo-0.db demo-1.db\n";
-
-static bool is_same_file(const char *a, const char *b)
-{
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
 
 static void print_merged(const char *out, const char *from, const struct merged *m)
 {
@@ -80,7 +74,7 @@ int command_merge(int argc, char **argv)
     if (status != USAGE_OK)
         return status;
     for (int i = 1; i < n; i++) {
-        if (is_same_file(operand[0], operand[i]))
+        if (file_is_same(operand[0], operand[i]))
             return usage_fail(&u, "%s: expected other databases than OUT, found OUT itself", operand[i]);
         if (!merge_check(operand[i], &err))
             return command_fail(&u, &err);

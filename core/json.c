@@ -170,6 +170,17 @@ bool json_is_null(const struct json *j)
     return j == NULL || is(j, JSON_NULL);
 }
 
+const char *json_described(const struct json *j)
+{
+    return json_is_null(j)     ? "nothing"
+           : json_is_text(j)   ? "a text"
+           : json_is_int(j)    ? "an integer"
+           : json_is_number(j) ? "a number"
+           : json_is_bool(j)   ? "true or false"
+           : json_is_array(j)  ? "a list"
+                               : "an object";
+}
+
 struct json *json_get(const struct json *object, const char *key)
 {
     return json_is_object(object) ? outer(json_object_get(inner(object), key)) : NULL;

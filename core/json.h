@@ -22,7 +22,8 @@ bool json_is_text(const struct json *j);
 bool json_is_int(const struct json *j);
 bool json_is_number(const struct json *j);
 bool json_is_bool(const struct json *j);
-bool json_is_null(const struct json *j); // NULL or the value null
+bool json_is_null(const struct json *j);          // NULL or the value null
+const char *json_described(const struct json *j); // what a value is, for messages: "nothing", "a text", "a list", ..
 
 struct json *json_get(const struct json *object, const char *key); // NULL: no such key, or not an object
 size_t json_count(const struct json *j);                           // elements or members; 0 for other values

@@ -20,6 +20,9 @@ int utf8_length(unsigned char b);
 // Decodes a well-formed character; encodes a code point and returns the number of bytes written, 1 to 4.
 unsigned utf8_code(const char *s);
 int utf8_put(unsigned code, char *to);
+// The number of characters of s (n), and of bytes of its first `characters` characters.
+size_t utf8_count(const char *s, size_t n);
+size_t utf8_first(const char *s, size_t n, size_t characters);
 // Offset of the first byte of the character before `at`, in well-formed text.
 size_t utf8_before(const char *s, size_t at);
 // The number of bytes of s (n) to show if at most `max` may be: no character is cut.

@@ -41,22 +41,11 @@ __attribute__((format(printf, 2, 3))) static bool fail_row(const struct row *r, 
     return fail(r->err, "%s:%d: %s", r->path, r->line, sentence);
 }
 
-static const char *found(const struct json *j)
-{
-    return json_is_null(j)     ? "nothing"
-           : json_is_text(j)   ? "a text"
-           : json_is_int(j)    ? "an integer"
-           : json_is_number(j) ? "a number"
-           : json_is_bool(j)   ? "true or false"
-           : json_is_array(j)  ? "a list"
-                               : "an object";
-}
-
 // A copy of a JSON text; NULL on failure.
 static char *take_any_text(const struct row *r, const struct json *j, const char *what)
 {
     if (!json_is_text(j))
-        fail_row(r, "%s: expected a text, found %s", what, found(j));
+        fail_row(r, "%s: expected a text, found %s", what, json_described(j));
     else if (strlen(json_text(j)) != json_text_length(j))
         fail_row(r, "%s: expected a text, found a NUL character in it", what);
     else
@@ -87,7 +76,7 @@ static bool read_turns(const struct row *r, struct prompt *p)
     const struct json *turns = json_get(r->json, "turns");
     if (!json_is_array(turns) || json_count(turns) == 0)
         return fail_row(r, "turns: expected a list of texts, found %s",
-                        json_is_array(turns) ? "an empty one" : found(turns));
+                        json_is_array(turns) ? "an empty one" : json_described(turns));
     if (json_count(turns) > MAX_TURNS)
         return fail_row(r, "turns: expected at most %d, found %zu", MAX_TURNS, json_count(turns));
     p->turn = xcalloc(json_count(turns), sizeof(*p->turn));
@@ -106,11 +95,11 @@ static bool read_message(const struct row *r, struct prompt *p, const struct jso
     char what[48];
     snprintf(what, sizeof(what), "messages[%zu]", i);
     if (!json_is_object(m))
-        return fail_row(r, "%s: expected an object with role and content, found %s", what, found(m));
+        return fail_row(r, "%s: expected an object with role and content, found %s", what, json_described(m));
     const char *role = json_text(json_get(m, "role"));
     if (choice_index(CHAT_ROLES, role) < 0)
         return fail_row(r, "%s: expected the role system, user or assistant, found %s%s%s", what,
-                        *role != '\0' ? "\"" : "", *role != '\0' ? role : found(json_get(m, "role")),
+                        *role != '\0' ? "\"" : "", *role != '\0' ? role : json_described(json_get(m, "role")),
                         *role != '\0' ? "\"" : "");
     if (strcmp(role, "system") == 0 && i > 0)
         return fail_row(r, "%s: expected the role user or assistant, found a system message that is not the first",
@@ -139,7 +128,7 @@ static bool read_messages(const struct row *r, struct prompt *p)
     size_t n = json_count(messages);
     if (!json_is_array(messages) || n == 0)
         return fail_row(r, "messages: expected a list of messages, found %s",
-                        json_is_array(messages) ? "an empty one" : found(messages));
+                        json_is_array(messages) ? "an empty one" : json_described(messages));
     p->turn = xcalloc(1, sizeof(*p->turn));
     p->history_role = xcalloc(n, sizeof(*p->history_role));
     p->history_content = xcalloc(n, sizeof(*p->history_content));
@@ -155,12 +144,12 @@ static bool read_ids(const struct row *r, struct prompt *p)
     size_t n = json_count(ids);
     if (!json_is_array(ids) || n == 0 || n > INT_MAX)
         return fail_row(r, "input_ids: expected a list of token ids, found %s",
-                        json_is_array(ids) ? "an empty one" : found(ids));
+                        json_is_array(ids) ? "an empty one" : json_described(ids));
     p->ids = xcalloc(n, sizeof(*p->ids));
     for (size_t i = 0; i < n; i++) {
         const struct json *id = json_at(ids, i);
         if (!json_is_int(id))
-            return fail_row(r, "input_ids[%zu]: expected a token id, found %s", i, found(id));
+            return fail_row(r, "input_ids[%zu]: expected a token id, found %s", i, json_described(id));
         if (json_int(id) < 0 || json_int(id) > INT32_MAX)
             return fail_row(r, "input_ids[%zu]: expected a token id, found %lld", i, (long long)json_int(id));
         p->ids[i] = (int32_t)json_int(id);
@@ -223,7 +212,7 @@ static bool read_name(const struct row *r, struct prompt *p)
         if (json_is_int(id))
             p->id = xformat("%lld", (long long)json_int(id));
         else if (!json_is_null(id) && !json_is_text(id))
-            return fail_row(r, "%s: expected a text or an integer, found %s", field[i], found(id));
+            return fail_row(r, "%s: expected a text or an integer, found %s", field[i], json_described(id));
         else if (!json_is_null(id) && (p->id = take_text(r, id, field[i])) == NULL)
             return false;
     }
@@ -265,7 +254,7 @@ static bool read_line(const char *path, int line, const char *text, size_t n, st
     if (json_is_array(json) && line == 1)
         ok = fail_row(&r, "expected one JSON object a line, found a list; `jq -c '.[]'` turns it into lines");
     else if (!json_is_object(json))
-        ok = fail_row(&r, "expected a JSON object, found %s", found(json));
+        ok = fail_row(&r, "expected a JSON object, found %s", json_described(json));
     else
         ok = read_name(&r, &p) && read_content(&r, &p) && (!to->answered || read_answers(&r, &p));
     json_free(json);

@@ -59,6 +59,12 @@ bool file_is_directory(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+bool file_is_same(const char *a, const char *b)
+{
+    struct stat s, t;
+    return stat(a, &s) == 0 && stat(b, &t) == 0 && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
+}
+
 bool file_make_folders(const char *path)
 {
     char *s = xstrdup(path), *last = strrchr(s, '/');

@@ -16,6 +16,7 @@ void file_unmap(struct mapping *m);
 
 bool file_exists(const char *path); // of any type; follows symbolic links
 bool file_is_directory(const char *path);
+bool file_is_same(const char *a, const char *b); // both are there, under one name or several
 bool file_make_folders(const char *path); // creates the parent folders of path; false if one could not be created
 char *file_text(const char *path, size_t *n, struct error *err); // the content of a small file and a NUL; free() it
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/prose.h"
 #include "results/query.h"
 #include "results/report_parts.h"
 #include "results/tally.h"
@@ -122,13 +123,13 @@ static int put_comparison(struct text *out, const struct comparison *c, const st
 {
     int n = 0;
     char *what = xformat("%s: %s, %s, batch %lld", c->experiment, c->target, c->sampling, (long long)c->batch);
-    report_paragraph(out, 0, width, "", what);
+    prose_paragraph(out, 0, width, "", what);
     free(what);
     for (int i = 0; i < c->n; i++)
         if (of_run(all, c->run[i].run) != NULL) {
             char *label = xformat("%3lld%s", (long long)c->run[i].run, c->run[i].lossless ? "" : "*"),
                  *cell = xformat("%s; %s", c->run[i].drafter, c->run[i].rule);
-            report_paragraph(out, 5, width, label, cell);
+            prose_paragraph(out, 5, width, label, cell);
             free(label);
             free(cell);
             n++;
@@ -167,7 +168,7 @@ static void put_source(struct text *out, const struct comparison *c, const struc
                 t.n > 0 ? " " : "", (long long)p->run);
     }
     text_puts(out, "\n");
-    report_paragraph(out, 0, width, "", t.n > 0 ? t.s : "");
+    prose_paragraph(out, 0, width, "", t.n > 0 ? t.s : "");
     free(t.s);
 }
 
@@ -206,7 +207,7 @@ bool predictions_write(struct store *s, const struct predictions_options *o, FIL
         ok = fail(err, "%s: nothing to predict: no run of a drafter is paired with none%s", store_path(s),
                   o->source == COST_OF_BENCH ? " and has a bench (`speclab bench MODEL --db FILE`)" : "");
     if (ok)
-        report_paragraph(&text, 0, width, "", notes);
+        prose_paragraph(&text, 0, width, "", notes);
     comparisons_free(&all);
     free(predicted.p);
     if (ok && (fwrite(text.s, 1, text.n, out) != text.n || fflush(out) != 0))

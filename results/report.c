@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/prose.h"
 #include "results/report_parts.h"
 #include "results/tally.h"
 
@@ -17,7 +18,7 @@ static void put_omitted(int cells, int width, struct text *out)
         "experiment; --top N shows the N fastest cells of each comparison, --top 0 all, --csv every number.",
         cells);
     text_puts(out, "\n");
-    report_paragraph(out, 0, width, "", words);
+    prose_paragraph(out, 0, width, "", words);
     free(words);
 }
 

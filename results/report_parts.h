@@ -12,8 +12,6 @@ struct store;
 struct tally;
 
 // Words and figures that the tables share (tables/report_text.c).
-// A label and wrapped words from column `indent` to `width`, at least 8 columns; a word longer than a line is cut.
-void report_paragraph(struct text *out, int indent, int width, const char *label, const char *words);
 void report_put_figure(struct text *out, int width, double x); // NAN: "-"
 void report_put_interval(struct text *out, int width, const struct interval *x);
 void report_put_value(struct text *out, int width, struct interval x, double factor); // times factor, with its interval

@@ -14,6 +14,7 @@
 #include "core/memory.h"
 #include "models/config.h"
 #include "commands/checkpoint/source.h"
+#include "formats/file.h"
 #include "formats/safetensors.h"
 
 struct new_tensor rewrite_copy_tensor(const struct source_checkpoint *o, size_t i, char *name)
@@ -34,10 +35,10 @@ void rewrite_free(struct rewrite *r)
 
 bool rewrite_check_output(const char *from, const char *to, struct error *err)
 {
-    struct stat a, b;
-    if (stat(from, &a) == 0 && stat(to, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+    struct stat st;
+    if (file_is_same(from, to))
         return fail(err, "%s: a model cannot be written onto itself", to);
-    if (lstat(to, &b) == 0)
+    if (lstat(to, &st) == 0)
         return fail(err, "%s: exists already; it is not overwritten", to);
     return true;
 }

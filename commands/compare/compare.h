@@ -32,7 +32,8 @@ struct compared {
     const char *position_is;             // "of drafts" or "of steps"
     double ttft_ms, tpot_ms, latency_ms; // means; latency: of a whole request
     char *peers;                         // speclab: runs that share it were decoded in pairs
-    double paired_speedup;               // speclab: over `none`, within pairs
+    int64_t run, none;                   // speclab: run.id, and that of the `none` of its pairs; 0: none, or several
+    double paired_speedup;               // speclab: over that `none`, within pairs
     double speedup;                      // over the baseline of the comparison; NAN: none
     bool paired;                         // ... within pairs
     char *differs, *not_stated;          // why there is none, and what is not known to be the same; NULL: nothing

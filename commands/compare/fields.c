@@ -21,16 +21,6 @@ bool field_fail(const struct compared_objects *from, int i, struct error *err, c
                              : fail(err, "%s: %s", from->path, message);
 }
 
-static const char *kind_of(const struct json *j)
-{
-    return json_is_null(j)     ? "none"
-           : json_is_text(j)   ? "a text"
-           : json_is_array(j)  ? "an array"
-           : json_is_object(j) ? "an object"
-           : json_is_bool(j)   ? "a truth value"
-                               : "a number below 0";
-}
-
 bool field_number(const struct compared_objects *from, int i, const struct json *o, const char *key, double *to,
                   struct error *err)
 {
@@ -39,7 +29,8 @@ bool field_number(const struct compared_objects *from, int i, const struct json 
     if (json_is_null(value))
         return true;
     if (!json_is_number(value) || !(json_number(value) >= 0))
-        return field_fail(from, i, err, "%s: expected a number of at least 0, found %s", key, kind_of(value));
+        return field_fail(from, i, err, "%s: expected a number of at least 0, found %s", key,
+                          json_is_number(value) ? "a number below 0" : json_described(value));
     *to = json_number(value);
     return true;
 }
@@ -70,7 +61,7 @@ bool field_positions(const struct compared_objects *from, int i, const struct js
     if (json_is_null(list))
         return true;
     if (!json_is_array(list))
-        return field_fail(from, i, err, "%s: expected an array of shares, found %s", key, kind_of(list));
+        return field_fail(from, i, err, "%s: expected a list of shares, found %s", key, json_described(list));
     for (size_t k = 0; k < json_count(list) && k < COMPARED_POSITIONS; k++) {
         const struct json *x = json_at(list, k);
         if (!json_is_number(x) || !(json_number(x) >= 0 && json_number(x) <= 1))

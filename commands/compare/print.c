@@ -1,10 +1,13 @@
 // print.c - a comparison as a table for the terminal, and as Markdown.
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "commands/compare/compare.h"
 #include "core/memory.h"
+#include "core/prose.h"
+#include "core/utf8.h"
 
 enum { FIGURES = 54 }; // columns of a line that are not its method
 
@@ -13,32 +16,12 @@ static bool same(const char *a, const char *b)
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
 
-// Words from column `indent` to `width`; `at`: the column where the first line already is.
-static void put_words(struct text *out, int at, int indent, int width, const char *s)
-{
-    bool begun = false;
-    for (const char *end; *s != '\0'; s = end + (*end == ' ')) {
-        end = s + strcspn(s, " ");
-        const int n = (int)(end - s);
-        if (begun && at + 1 + n > width) {
-            text_puts(out, "\n");
-            at = 0;
-            begun = false;
-        }
-        const int blank = begun ? 1 : indent - at;
-        text_printf(out, "%*s%.*s", blank, "", n, s);
-        at += blank + n;
-        begun = true;
-    }
-    text_puts(out, "\n");
-}
-
 static void put_fact(struct text *out, int width, const char *name, const char *value)
 {
     if (value == NULL)
         return;
     char *line = xformat("%s: %s", name, value);
-    put_words(out, 0, 2, width, line);
+    prose_paragraph(out, 2, width, "", line);
     free(line);
 }
 
@@ -53,7 +36,7 @@ static void put_group(struct text *out, int width, const struct compared *row)
 {
     char *line = xformat("%s (%s)", row->file, row->tool);
     text_puts(out, "\n");
-    put_words(out, 0, 0, width, line);
+    prose_paragraph(out, 0, width, "", line);
     put_fact(out, width, "model", row->model);
     put_fact(out, width, "machine", row->machine);
     put_fact(out, width, "sampling", row->sampling);
@@ -101,11 +84,13 @@ static void put_row(struct text *out, const struct compared_rows *rows, int i, i
     const struct compared *row = &rows->row[i];
     const int names = width - 5 - FIGURES + (baseline < 0 ? 8 : 0);
     char *method = xformat("%s%s", method_of(row), mark(row)), *speedup = speedup_of(rows, i, baseline);
-    if ((int)strlen(method) <= names)
-        text_printf(out, "%3d  %-*s", i + 1, names, method);
+    const int left = names - (int)utf8_count(method, strlen(method));
+    if (left >= 0)
+        text_printf(out, "%3d  %s%*s", i + 1, method, left, "");
     else {
-        text_printf(out, "%3d", i + 1);
-        put_words(out, 3, 5, width, method);
+        char number[16];
+        snprintf(number, sizeof(number), "%3d", i + 1);
+        prose_paragraph(out, 5, width, number, method);
         text_printf(out, "%*s", 5 + names, "");
     }
     put_count(out, 5, row->batch);
@@ -140,7 +125,7 @@ static void put_positions(struct text *out, const struct compared_rows *rows)
 void compared_sentence(struct text *out, int width, const char *s)
 {
     if (width > 0)
-        put_words(out, 0, 0, width, s);
+        prose_paragraph(out, 0, width, "", s);
     else
         text_printf(out, "- %s\n", s);
 }
@@ -165,8 +150,7 @@ void compared_table(const struct compared_rows *rows, int baseline, int width, s
 static void put_cell(struct text *out, const char *s)
 {
     text_puts(out, " ");
-    for (; *s != '\0'; s++)
-        text_add(out, *s == '|' ? "\\|" : s, *s == '|' ? 2 : 1);
+    prose_markdown(out, s);
     text_puts(out, " |");
 }
 

@@ -96,8 +96,7 @@ void compared_with(struct compared_rows *rows, int baseline)
         struct compared *row = &rows->row[i];
         if (i == baseline)
             continue;
-        row->paired = base->baseline && row->peers != NULL && base->peers != NULL &&
-                      strcmp(row->file, base->file) == 0 && strcmp(row->peers, base->peers) == 0 &&
+        row->paired = row->none != 0 && row->none == base->run && strcmp(row->file, base->file) == 0 &&
                       !isnan(row->paired_speedup);
         if (row->paired) {
             row->speedup = row->paired_speedup;

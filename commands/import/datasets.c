@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "core/prose.h"
 
 #define AS_IT_IS "the turns as they are"
 #define REASON_AND_BOX "\nPlease reason step by step, and put your final answer within \\boxed{}."
@@ -307,15 +308,12 @@ const char *mbpp_split(int64_t task_id)
 
 static void print_words(FILE *to, const char *label, const char *words)
 {
-    enum { INDENT = 16, WIDTH = 120 };
-    int column = fprintf(to, "    %-*s", INDENT - 4, label);
-    for (const char *at = words, *end; *at != '\0'; at = *end == ' ' ? end + 1 : end) {
-        end = at + strcspn(at, " ");
-        if (column > INDENT && column + 1 + (int)(end - at) > WIDTH)
-            column = fprintf(to, "\n%*s", INDENT, "") - 1;
-        column += fprintf(to, "%s%.*s", column > INDENT ? " " : "", (int)(end - at), at);
-    }
-    fprintf(to, "\n");
+    struct text t = { 0 };
+    char *at = xformat("    %s", label);
+    prose_paragraph(&t, 16, 120, at, words);
+    fputs(t.s, to);
+    free(at);
+    free(t.s);
 }
 
 // A template as a JSON text: with its line breaks.

@@ -30,17 +30,6 @@ bool entries_fail(const struct entries *e, struct error *err, const char *format
     return false;
 }
 
-const char *found(const struct json *j)
-{
-    return json_is_null(j)     ? "nothing"
-           : json_is_text(j)   ? "a text"
-           : json_is_int(j)    ? "an integer"
-           : json_is_number(j) ? "a number"
-           : json_is_bool(j)   ? "true or false"
-           : json_is_array(j)  ? "a list"
-                               : "an object";
-}
-
 // ---- files that are something else
 
 static bool begins(const struct mapping *m, const char *bytes, size_t n)
@@ -215,7 +204,7 @@ bool entries_next(struct entries *e, struct error *err)
     if (e->failed || !(e->list ? take_element(e, err) : take_line(e, err)))
         return false;
     e->failed = !json_is_object(e->entry);
-    return !e->failed || entries_fail(e, err, "expected an object, found %s", found(e->entry));
+    return !e->failed || entries_fail(e, err, "expected an object, found %s", json_described(e->entry));
 }
 
 void entries_close(struct entries *e)

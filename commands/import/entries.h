@@ -34,4 +34,3 @@ bool entries_fail(const struct entries *e, struct error *err, const char *format
     __attribute__((format(printf, 3, 4)));
 // The end of the JSON value at s, or of the list that ends there; NULL: the text ends within it.
 const char *value_end(const char *s, const char *end);
-const char *found(const struct json *j); // what a value is, for messages: "nothing", "a text", ..

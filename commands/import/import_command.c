@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "commands/command_line.h"
 #include "commands/commands.h"
@@ -187,20 +186,14 @@ static void summarize(struct import *m, FILE *to)
 
 // ---- the command
 
-static bool is_same_file(const char *a, const char *b)
-{
-    struct stat s, t;
-    return stat(a, &s) == 0 && stat(b, &t) == 0 && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
-}
-
 static bool check_options(struct import *m, struct error *err)
 {
     const struct prompt_choice *c = &m->choice;
     for (int i = 0; i < m->files; i++) {
-        if (m->out != NULL && is_same_file(m->file[i], m->out))
+        if (m->out != NULL && file_is_same(m->file[i], m->out))
             return fail(err, "--out: expected another file than %s, which is read", m->file[i]);
         for (int k = 0; k < i; k++)
-            if (is_same_file(m->file[i], m->file[k]))
+            if (file_is_same(m->file[i], m->file[k]))
                 return fail(err, "%s: expected each file once", m->file[i]);
     }
     if (c->split != NULL && strcmp(c->dataset->name, "mbpp") != 0)

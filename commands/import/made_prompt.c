@@ -10,11 +10,13 @@
 #include "commands/import/made_parts.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/utf8.h"
 #include "engine/prompts.h"
 
 // NVIDIA's specdec_bench: what a SPEED-Bench entry has instead of a text that may not be passed on.
 #define PLACEHOLDER "FULL BENCHMARK DATA SHOULD BE FETCHED FROM THE SOURCE USING SPECDEC_BENCH"
 
+_Static_assert(MAX_TURNS == 64, "DROP_TURNS names the number");
 const char *const drop_reasons[DROPS] = {
     [DROP_OTHER_CATEGORY] = "of another category",
     [DROP_OTHER_SPLIT] = "of another split",
@@ -37,7 +39,7 @@ bool making_is_blank(const char *s)
 bool making_check_text(const struct making *m, const char *what, int n, const struct json *j)
 {
     if (!json_is_text(j))
-        return entries_fail(m->e, m->err, "%.*s: expected a text, found %s", n, what, found(j));
+        return entries_fail(m->e, m->err, "%.*s: expected a text, found %s", n, what, json_described(j));
     if (strlen(json_text(j)) != json_text_length(j))
         return entries_fail(m->e, m->err, "%.*s: expected a text, found a NUL character in it", n, what);
     return true;
@@ -59,7 +61,7 @@ bool make_turns(struct making *m)
     const int most = m->c->turns;
     if (!json_is_array(turns) || json_count(turns) == 0)
         return entries_fail(m->e, m->err, "%.*s: expected a list of texts, found %s", n, key,
-                            json_is_array(turns) ? "an empty one" : found(turns));
+                            json_is_array(turns) ? "an empty one" : json_described(turns));
     for (size_t i = 0; i < json_count(turns) && (most == 0 || i < (size_t)most); i++) {
         char what[48];
         const struct json *turn = json_at(turns, i);
@@ -122,7 +124,7 @@ static struct json *id_of(const struct making *m, int64_t number)
     if (made != NULL || json_is_int(id))
         return made != NULL ? made : json_clone(id);
     if (!json_is_text(id))
-        entries_fail(m->e, m->err, "%.*s: expected a text or an integer, found %s", n, key, found(id));
+        entries_fail(m->e, m->err, "%.*s: expected a text or an integer, found %s", n, key, json_described(id));
     else if (json_text_length(id) == 0)
         entries_fail(m->e, m->err, "%.*s: expected a text or an integer, found an empty text", n, key);
     else if (making_check_text(m, key, n, id))
@@ -168,8 +170,7 @@ static int64_t characters(const struct json *turns)
 {
     int64_t n = 0;
     for (size_t i = 0; i < json_count(turns); i++)
-        for (const char *s = json_text(json_at(turns, i)); *s != '\0'; s++)
-            n += ((unsigned char)*s & 0xC0) != 0x80;
+        n += (int64_t)utf8_count(json_text(json_at(turns, i)), json_text_length(json_at(turns, i)));
     return n;
 }
 

@@ -18,7 +18,7 @@ static bool take_message(struct making *m, const struct json *message, const cha
     snprintf(what, sizeof(what), "%s[%zu].from", list, i);
     if (!json_is_object(message))
         return entries_fail(m->e, m->err, "%s[%zu]: expected an object with from and value, found %s", list, i,
-                            found(message));
+                            json_described(message));
     if (!making_check_text(m, what, (int)strlen(what), role))
         return false;
     snprintf(what, sizeof(what), "%s[%zu].value", list, i);
@@ -56,7 +56,7 @@ bool make_messages(struct making *m)
         return true;
     }
     if (!json_is_array(messages))
-        return entries_fail(m->e, m->err, "%s: expected a list of messages, found %s", list, found(messages));
+        return entries_fail(m->e, m->err, "%s: expected a list of messages, found %s", list, json_described(messages));
     for (size_t i = 0; i < json_count(messages) && m->drop == DROP_NOT; i++)
         if (json_count(m->answers) < most && !take_message(m, json_at(messages, i), list, i))
             return false;

@@ -58,7 +58,7 @@ static bool add_field(const struct making *m, const struct place *at, const char
     if (!at->list)
         add_stripped(to, json_text(j), json_text_length(j), at->strip);
     if (at->list && !json_is_array(j))
-        return entries_fail(m->e, m->err, "%.*s: expected a list of texts, found %s", n, key, found(j));
+        return entries_fail(m->e, m->err, "%.*s: expected a list of texts, found %s", n, key, json_described(j));
     for (size_t i = 0; at->list && i < json_count(j); i++) {
         if (!making_check_text(m, key, n, json_at(j, i)))
             return false;
@@ -179,7 +179,7 @@ bool prompt_choice_template(struct prompt_choice *c, const char *name, struct er
     return c->template_by_category != NULL &&
            (json_is_object(c->template_by_category) ||
             fail(err, "%s: expected an object with a template for each task, found %s", name,
-                 found(c->template_by_category)));
+                 json_described(c->template_by_category)));
 }
 
 void prompt_choice_free(struct prompt_choice *c)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/utf8.h"
 #include "results/figures/figures.h"
 
 enum { WIDTH = 480, KEY_LINE = 22, MAX_PLACES = 30, TICK = 30, TITLE = 58, BATCH = 5 };
@@ -289,21 +290,14 @@ static int height_of(const struct plot *p)
     }
 }
 
-static int characters_of(const char *s)
-{
-    int n = 0;
-    for (; *s != '\0'; s++)
-        n += ((unsigned char)*s & 0xC0) != 0x80;
-    return n;
-}
-
 // Names of places stand left of the figure, which gnuplot would allow too much room.
 static void put_margins(const struct plot *p, int height, enum picture as)
 {
     const bool bars = p->f->kind->style == STYLE_BARS;
     int most = 0;
     for (int i = 0; i < (bars ? p->p->n_series : p->n_x); i++) {
-        const int n = characters_of(bars ? p->p->series[i] : p->x[i]);
+        const char *name = bars ? p->p->series[i] : p->x[i];
+        const int n = (int)utf8_count(name, strlen(name));
         most = n > most ? n : most;
     }
     if (bars || p->f->kind->style == STYLE_DOTS)

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/prose.h"
 #include "results/report.h"
 #include "results/report_parts.h"
 #include "results/tally.h"
@@ -83,7 +84,7 @@ static void put_row(struct text *out, const struct place *x, const struct place 
     report_put_value(out, 21, a->ttft, 1);
     text_printf(out, "%7lld\n", (long long)a->prompts);
     char *name = name_of(x, y, a->in_pairs);
-    report_paragraph(out, NAME, width, "", name);
+    prose_paragraph(out, NAME, width, "", name);
     free(name);
 }
 
@@ -91,7 +92,7 @@ static void put_head(struct text *out, const struct place *y, int width)
 {
     char *title = xformat("Compared with run %lld: %s; %s (%s, %s, batch %lld)", (long long)y->t->run, y->t->drafter,
                           y->t->rule, y->c->experiment, y->c->sampling, (long long)y->c->batch);
-    report_paragraph(out, 0, width, "", title);
+    prose_paragraph(out, 0, width, "", title);
     free(title);
     for (int i = 0; i < TABLE; i++)
         text_puts(out, "=");
@@ -103,7 +104,7 @@ static void put_head(struct text *out, const struct place *y, int width)
 static void put_notes(struct text *out, int width)
 {
     text_puts(out, "\n");
-    report_paragraph(
+    prose_paragraph(
         out, 0, width, "",
         "Each run over the one above, or less it, with 95 % intervals by prompt (docs/results.md). tokens/s: "
         "decode; with a batch above 1 in steady state. Pairs: over the texts that both decoded in the same paired runs, so that the machine's "

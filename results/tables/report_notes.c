@@ -1,6 +1,7 @@
 // report_notes.c - definitions of the numbers in the tables, once at the end.
 #include <math.h>
 
+#include "core/prose.h"
 #include "results/report_parts.h"
 #include "results/tally.h"
 
@@ -18,44 +19,44 @@ void report_notes(const struct comparisons *all, int width, struct text *out)
             batched |= all->comparison[k].batch > 1;
         }
     text_puts(out, "\n");
-    report_paragraph(
+    prose_paragraph(
         out, 11, width, "summary",
         "of each comparison none, then lossless cells, the fastest first, then lossy ones. Options and rules that all cells share are after "
         "\"all\". acc.: accepted draft tokens, %; equal: texts equal to none's; sampled: other samples of the same distribution; n: prompts.");
-    report_paragraph(out, 11, width, "tokens/s", "decode: new tokens / time in steps; total: prefill included.");
+    prose_paragraph(out, 11, width, "tokens/s", "decode: new tokens / time in steps; total: prefill included.");
     if (batched)
-        report_paragraph(
+        prose_paragraph(
             out, 11, width, "",
             "With a batch above 1, of the whole batch, and speed and speedup in steady state: of steps with a text in every slot; total, all "
             "and % of time are of all steps. For one text see sequence_tokens_per_s in the view speed.");
-    report_paragraph(out, 11, width, "/step",
-                     "mean accepted length: new tokens / steps, over all steps, the target's own token included.");
-    report_paragraph(out, 11, width, "% of time",
-                     "in steps: prop. = propose, ver. = verify, adv. = advance, other = none of these.");
-    report_paragraph(
+    prose_paragraph(out, 11, width, "/step",
+                    "mean accepted length: new tokens / steps, over all steps, the target's own token included.");
+    prose_paragraph(out, 11, width, "% of time",
+                    "in steps: prop. = propose, ver. = verify, adv. = advance, other = none of these.");
+    prose_paragraph(
         out, 11, width, "95 %",
         "intervals with prompts as the sample: bootstrap-t from 10 to 49 prompts, else Student's t (docs/results.md). TTFT: mean time to "
         "first token. for 2 %: prompts of this kind that would make the interval of the speedup (of none: of tokens/s) +- 2 %.");
     if (speculative) {
-        report_paragraph(out, 11, width, "speedup",
-                         "decode tokens/s over none's, for texts that are paired with none's. sums: ratio of "
-                         "ratios of sums; geom.: geometric mean over prompts.");
-        report_paragraph(
+        prose_paragraph(out, 11, width, "speedup",
+                        "decode tokens/s over none's, for texts that are paired with none's. sums: ratio of "
+                        "ratios of sums; geom.: geometric mean over prompts.");
+        prose_paragraph(
             out, 11, width, "drafts",
             "steps with at least one draft token. accepted: without the target's own token; %: of drafted.");
-        report_paragraph(out, 11, width, "position i",
-                         "drafts with at least i tokens accepted / drafts; given all before it: / drafts with i - 1 "
-                         "accepted and a node at depth i.");
+        prose_paragraph(out, 11, width, "position i",
+                        "drafts with at least i tokens accepted / drafts; given all before it: / drafts with i - 1 "
+                        "accepted and a node at depth i.");
     }
     if (deep)
-        report_paragraph(out, 11, width, "", "Drafts deeper than 8: see the view acceptance.");
+        prose_paragraph(out, 11, width, "", "Drafts deeper than 8: see the view acceptance.");
     if (expected)
-        report_paragraph(out, 11, width, "z",
-                         "(accepted - expected) / standard deviation: N(0, 1) if the rule follows its formula.");
+        prose_paragraph(out, 11, width, "z",
+                        "(accepted - expected) / standard deviation: N(0, 1) if the rule follows its formula.");
     if (lossy)
-        report_paragraph(out, 11, width, "* LOSSY",
-                         "the rule changes the output distribution: its speedup is not for the same task.");
+        prose_paragraph(out, 11, width, "* LOSSY",
+                        "the rule changes the output distribution: its speedup is not for the same task.");
     if (inflated)
-        report_paragraph(out, 11, width, "INFLATED",
-                         "the target was made slower on purpose: these speedups hold for no real model.");
+        prose_paragraph(out, 11, width, "INFLATED",
+                        "the target was made slower on purpose: these speedups hold for no real model.");
 }

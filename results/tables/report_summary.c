@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/prose.h"
 #include "results/report_parts.h"
 #include "results/tally.h"
 #include "results/tables/tables.h"
@@ -29,7 +30,7 @@ static void put_cell(struct text *out, const struct comparison *c, int i, int wi
     text_printf(&numbers, "%6s", report_short_figure(length, t->tokens_per_step.value));
     report_put_percent(&numbers, 4, t->acceptance_rate.value);
     text_printf(&numbers, "%10s%5lld  ", equal, (long long)t->prompts);
-    report_paragraph(out, CELL, width, numbers.s, name);
+    prose_paragraph(out, CELL, width, numbers.s, name);
     free(equal);
     free(numbers.s);
 }
@@ -48,11 +49,11 @@ static void put_comparison(struct text *out, const struct comparisons *all, int 
                 c->batch > 1 ? ", steady state" : "");
     text_printf(&head, names.common[0] != '\0' ? "; all: %s" : "", names.common);
     text_puts(out, "\n");
-    report_paragraph(out, 0, width, "", head.s);
+    prose_paragraph(out, 0, width, "", head.s);
     for (int k = 0; k < shown; k++)
         put_cell(out, c, order[k], width, names.name[order[k]]);
     if (left_out[0] != '\0')
-        report_paragraph(out, 6, width, "", left_out);
+        prose_paragraph(out, 6, width, "", left_out);
     cell_names_free(&names);
     free(left_out);
     free(target);

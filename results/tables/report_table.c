@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/prose.h"
+#include "core/utf8.h"
 #include "results/query.h"
 #include "results/report_parts.h"
 #include "results/tally.h"
@@ -17,22 +19,22 @@ enum { TABLE = 78 }; // columns of the widest table
 static void put_values(struct text *out, const struct comparison *c, int width, const char *label, size_t field)
 {
     char *words = report_values(c, field, true);
-    report_paragraph(out, 11, width, label, words);
+    prose_paragraph(out, 11, width, label, words);
     free(words);
 }
 
 static void put_sentence(struct text *out, int width, const char *label, char *words)
 {
-    report_paragraph(out, 11, width, label, words);
+    prose_paragraph(out, 11, width, label, words);
     free(words);
 }
 
 static void put_facts(struct text *out, const struct comparison *c, int width)
 {
     put_sentence(out, width, "target", report_target(c));
-    report_paragraph(out, 11, width, "sampling", c->sampling);
+    prose_paragraph(out, 11, width, "sampling", c->sampling);
     if (c->limits[0] != '\0')
-        report_paragraph(out, 11, width, "limits", c->limits);
+        prose_paragraph(out, 11, width, "limits", c->limits);
     put_sentence(out, width, "prompts", report_prompts(c));
     put_sentence(out, width, "decoding", report_decoding(c));
     put_values(out, c, width, "device", offsetof(struct tally, device));
@@ -132,9 +134,9 @@ static void put_category(struct text *out, const struct comparison *c, int categ
 {
     const char *name = c->category[category];
     const int64_t prompts = c->category_prompts[category];
-    size_t n = report_bytes_of(name, strlen(name), 18);
+    size_t n = utf8_first(name, strlen(name), 18);
     text_add(out, name, n);
-    text_printf(out, "%*s%6lld%s", 18 - report_characters_of(name, n), "", (long long)prompts, intervals ? "" : "   ");
+    text_printf(out, "%*s%6lld%s", 18 - (int)utf8_count(name, n), "", (long long)prompts, intervals ? "" : "   ");
     for (int i = first; i < last; i++) {
         const struct interval *speedup = &c->run[i].by_category[category].speedup;
         if (intervals)
@@ -201,7 +203,7 @@ bool report_comparison(struct store *s, const struct comparisons *all, int which
     const struct comparison *c = &all->comparison[which];
     bool speculative = c->n > 0 && !c->run[c->n - 1].baseline;
     char *title = report_title(all, which);
-    report_paragraph(out, 0, width, "", title);
+    prose_paragraph(out, 0, width, "", title);
     free(title);
     for (int i = 0; i < width && i < TABLE; i++)
         text_puts(out, "=");

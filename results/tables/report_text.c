@@ -4,51 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/prose.h"
 #include "results/report_parts.h"
 #include "results/tally.h"
 #include "results/tables/tables.h"
-
-size_t report_bytes_of(const char *s, size_t n, int characters)
-{
-    size_t i = 0;
-    for (; i < n; i++)
-        if (((unsigned char)s[i] & 0xC0) != 0x80 && characters-- == 0)
-            break;
-    return i;
-}
-
-int report_characters_of(const char *s, size_t n)
-{
-    int c = 0;
-    for (size_t i = 0; i < n; i++)
-        c += ((unsigned char)s[i] & 0xC0) != 0x80;
-    return c;
-}
-
-void report_paragraph(struct text *out, int indent, int width, const char *label, const char *words)
-{
-    width = width < indent + 8 ? indent + 8 : width;
-    text_printf(out, "%-*s", indent, label);
-    int at = indent;
-    for (const char *w = words + strspn(words, " "); *w != '\0';) {
-        size_t n = strcspn(w, " ");
-        int wide = report_characters_of(w, n), space = at > indent;
-        if (space != 0 && at + space + wide > width) {
-            text_printf(out, "\n%*s", indent, "");
-            at = indent;
-            continue;
-        }
-        if (at + space + wide > width) {
-            n = report_bytes_of(w, n, width - at);
-            wide = width - at;
-        }
-        text_puts(out, space != 0 ? " " : "");
-        text_add(out, w, n);
-        at += space + wide;
-        w += n + strspn(w + n, " ");
-    }
-    text_puts(out, "\n");
-}
 
 const char *report_figure(char to[FIGURE], double x)
 {
@@ -113,7 +72,7 @@ void report_put_line(struct text *out, const struct comparison *c, int i, int wi
 {
     char label[24];
     snprintf(label, sizeof(label), "%3lld%s", (long long)c->run[i].run, c->run[i].lossless ? "" : "*");
-    report_paragraph(out, 5, width, label, words);
+    prose_paragraph(out, 5, width, label, words);
 }
 
 void report_put_interval(struct text *out, int width, const struct interval *x)

@@ -25,9 +25,7 @@ char *report_value(struct interval x, double factor);       // "48.0 [39.2, 57.0
 void report_put_percent(struct text *out, int width, double share);
 void report_put_rate(struct text *out, int width, double rate); // .62; positive but below half of the last digit: +0
 void report_put_line(struct text *out, const struct comparison *c, int i, int width,
-                     const char *words);                         // a sentence about a run
-size_t report_bytes_of(const char *s, size_t n, int characters); // of the first `characters` characters of UTF-8 text
-int report_characters_of(const char *s, size_t n);
+                     const char *words); // a sentence about a run
 
 // ---- descriptions (report_cells.c); free() the strings
 

@@ -131,8 +131,89 @@ static void a_database_is_compared_within_its_pairs(void **state)
         else
             assert_true(json_is_null(speedup));
         if (run > 4)
-            assert_string_equal(json_text(json_get(row, "differs")), "batch");
+            assert_string_equal(json_text(json_get(row, "differs")), "definition of tokens/s, batch");
         free(sql);
+        json_free(row);
+    }
+    child_result_free(&r);
+    store_close(s);
+    sample_facts_free(m);
+}
+
+static void expect_in_pairs(const char *baseline, int run, bool expected)
+{
+    struct child_result r = child_run("compare %s --jsonl --baseline %s", sample_store_path(), baseline);
+    child_expect_success(&r, "compare");
+    char *at = r.out;
+    for (int i = 1; i <= run; i++) {
+        struct json *row = next_line(&at);
+        if (i == run) {
+            assert_int_equal(json_bool(json_get(row, "speedup_in_pairs")), expected);
+            assert_int_equal(json_is_null(json_get(row, "not_stated")), expected);
+        }
+        json_free(row);
+    }
+    child_result_free(&r);
+}
+
+// A pair has a `none` for each rule. The speedup of a run within pairs is over that of its own rule, and over no other.
+static void the_none_of_another_rule_is_not_in_pairs(void **state)
+{
+    struct sample_facts *m = sample_facts_create(5, 6, 2, 1);
+    m->run[LOOKUP].drafter = m->run[LOOKUP].drafter_kind = "none";
+    m->run[LOOKUP].rule = m->run[LOSSY].rule;
+    struct store *s = sample_store(m);
+    expect_in_pairs("1", 3, true);
+    expect_in_pairs("1", 4, false);
+    expect_in_pairs("2", 3, false);
+    expect_in_pairs("2", 4, true);
+    store_close(s);
+    sample_facts_free(m);
+}
+
+// Tokens/s of a run over its steps with both slots in use, by a plain loop.
+static double steady_speed(const struct sample_facts *m, int run)
+{
+    double tokens = 0, ns = 0;
+    for (int i = 0; i < m->n; i++) {
+        const struct sample_sequence *q = &m->sequence[i];
+        for (int k = 0; q->run == run && k < q->row.n_steps; k++)
+            if (q->step[k].batch == 2) {
+                tokens += q->step_tokens[k];
+                ns += (double)(q->step[k].propose_ns + q->step[k].verify_ns + q->step[k].advance_ns) / 2;
+            }
+    }
+    return 1e9 * tokens / ns;
+}
+
+// Runs 5 and 6 are batches of two; each text's last step is alone in its pass, and takes ten times as long.
+static void a_batch_is_compared_in_steady_state(void **state)
+{
+    struct sample_facts *m = sample_facts_create(5, 6, 2, 1);
+    for (int i = 0; i < m->n; i++) {
+        struct sample_sequence *q = &m->sequence[i];
+        struct step_row *last = &q->step[q->row.n_steps - 1];
+        if (q->run < PAIR_NONE)
+            continue;
+        last->batch = 1;
+        last->verify_ns *= 10;
+        q->row.decode_ns += last->verify_ns;
+    }
+    struct store *s = sample_store(m);
+    struct child_result r = child_run("compare %s --jsonl --baseline 5", sample_store_path());
+    child_expect_success(&r, "compare");
+    char *at = r.out;
+    for (int run = NONE; run <= PAIR_LOOKUP; run++) {
+        struct json *row = next_line(&at);
+        const double speed = json_number(json_get(row, "tokens_per_s"));
+        if (run >= PAIR_NONE)
+            assert_true(fabs(speed / steady_speed(m, run) - 1) < 1e-12);
+        assert_int_equal(strstr(json_text(json_get(row, "tokens_per_s_is")), "steady state") != NULL, run >= PAIR_NONE);
+        if (run == PAIR_LOOKUP) {
+            const double speedup = json_number(json_get(row, "speedup"));
+            assert_true(json_bool(json_get(row, "speedup_in_pairs")));
+            assert_true(fabs(speedup / (steady_speed(m, run) / steady_speed(m, PAIR_NONE)) - 1) < 1e-12);
+        }
         json_free(row);
     }
     child_result_free(&r);
@@ -176,6 +257,46 @@ static void exports_are_read_back(void **state)
     }
     store_close(s);
     sample_facts_free(m);
+}
+
+// A name is a text in a cell, whatever signs it has; a file's need not be UTF-8.
+static void names_in_markdown_are_escaped(void **state)
+{
+    char *path = test_path("caf\xE9|.json");
+    file_write(path, "{\"output_throughput\": 2, \"total_token_throughput\": 3, \"model_id\": \"m\\\\|_\\u001b[1m\","
+                     " \"speclab\": {\"drafter\": \"a<b>`x|y\", \"lossless\": false}}");
+    struct child_result r = child_run("compare --markdown '%s'", path);
+    child_expect_success(&r, "compare");
+    if (strstr(r.out, "caf\xEF\xBF\xBD\\|.json | speclab, vLLM's form | m\\\\\\|\\_ \\[1m | a\\<b>\\`x\\|y\\* | - |") ==
+        NULL)
+        fail_msg("%s", r.out);
+    child_result_free(&r);
+    free(path);
+}
+
+// Columns are counted in characters: 21 of two bytes fit, and the figures stand where an ASCII name has them.
+static void columns_are_characters(void **state)
+{
+    const char *const name[] = { "aaaaaaaaaaaaaaaaaaaaa",
+                                 "\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4"
+                                 "\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4"
+                                 "\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4" };
+    char *path = test_path("names.json");
+    for (int i = 0; i < 2; i++) {
+        char *text = xformat(
+                 "{\"output_throughput\": 2, \"total_token_throughput\": 3, \"speclab\": {\"drafter\": \"%s\"}}",
+                 name[i]),
+             *row = xformat("\n  1  %s%*s    -     2.000", name[i], 8, "");
+        file_write(path, text);
+        struct child_result r = child_run("compare '%s'", path);
+        child_expect_success(&r, "compare");
+        if (strstr(r.out, row) == NULL)
+            fail_msg("%s", r.out);
+        child_result_free(&r);
+        free(row);
+        free(text);
+    }
+    free(path);
 }
 
 // ---- mistakes
@@ -257,7 +378,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(rows_equal_those_that_plain_loops_make),
         cmocka_unit_test(printed_comparisons_are_the_reviewed_text),
         cmocka_unit_test_teardown(a_database_is_compared_within_its_pairs, tear_down),
+        cmocka_unit_test_teardown(the_none_of_another_rule_is_not_in_pairs, tear_down),
+        cmocka_unit_test_teardown(a_batch_is_compared_in_steady_state, tear_down),
         cmocka_unit_test_teardown(exports_are_read_back, tear_down),
+        cmocka_unit_test(names_in_markdown_are_escaped),
+        cmocka_unit_test(columns_are_characters),
         cmocka_unit_test(wrong_files_are_named_with_line_and_key),
         cmocka_unit_test(mistakes_are_refused),
     };

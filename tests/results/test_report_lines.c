@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/prose.h"
 #include "results/report.h"
 #include "results/report_parts.h"
 #include "results/store.h"
@@ -321,10 +322,18 @@ static void lines_are_wrapped_by_characters(void **state)
 {
     for (int width = 0; width <= 12; width++) {
         struct text t = { 0 };
-        report_paragraph(&t, 2, width, "", "\xc3\xa4\xc3\xa4 \xc3\xb6\xc3\xb6 \xc3\xbc\xc3\xbc ab");
+        prose_paragraph(&t, 2, width, "", "\xc3\xa4\xc3\xa4 \xc3\xb6\xc3\xb6 \xc3\xbc\xc3\xbc ab");
         assert_string_equal(t.s, "  \xc3\xa4\xc3\xa4 \xc3\xb6\xc3\xb6 \xc3\xbc\xc3\xbc\n  ab\n");
         free(t.s);
     }
+    struct text t = { 0 };
+    prose_paragraph(
+        &t, 4, 16, "  a",
+        "  two  blanks  and a word \xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4x  ");
+    assert_string_equal(
+        t.s,
+        "  a two  blanks\n    and a word\n    \xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\n    \xc3\xa4x\n");
+    free(t.s);
 }
 
 int main(void)
