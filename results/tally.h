@@ -56,7 +56,7 @@ struct comparison {
 struct comparisons {
     int n;
     struct comparison *comparison; // (n) in the order of their first run
-    struct store *kept;            // has the views as tables until comparisons_free; what is written meanwhile is not in them
+    struct store *kept; // has the views as tables until comparisons_free; what is written meanwhile is not in them
 };
 
 // experiment NULL: all. The error for an unknown experiment lists the known ones.
