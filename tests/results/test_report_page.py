@@ -122,6 +122,10 @@ def cells_are_those_of_the_csv(page, speclab, db):
         for cell, name in ((5, steady + "tokens_per_s"), (2, steady + "speedup"), (3, steady + "speedup_low"), (4, "tokens_per_step"), (6, "acceptance_rate")):
             expected = float(other[name]) if other[name] and other["drafter"] != "none" or cell in (4, 5) else None
             assert close(float(row[cell][1]) if row[cell][1] else None, expected, 1e-8), (row, name)
+        if "/" in row[7][0]:  # texts equal
+            assert close(float(row[7][1]), int(row[7][0].split("/")[0]) / int(row[7][0].split("/")[1])), row
+        else:
+            assert row[7] == (("" if other["drafter"] == "none" else "sampled" if "temperature=0" not in other["sampling"] else "-"), ""), row
         assert ("LOSSY" in row[8][0]) == (other["lossless"] == "0")
 
 
