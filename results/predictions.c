@@ -122,7 +122,9 @@ static const struct {
 static int put_comparison(struct text *out, const struct comparison *c, const struct predictions *all, int width)
 {
     int n = 0;
-    char *what = xformat("%s: %s, %s, batch %lld", c->experiment, c->target, c->sampling, (long long)c->batch);
+    char *what =
+        xformat("%s: %s, %s, batch %lld%s", c->experiment, c->target, c->sampling, (long long)c->batch,
+                c->batch > 1 ? "; speedups of all steps, not those in steady state as in `speclab report`" : "");
     prose_paragraph(out, 0, width, "", what);
     free(what);
     for (int i = 0; i < c->n; i++)

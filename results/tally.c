@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "results/kept_views.h"
 #include "results/query.h"
 
 // ---- one run ----
@@ -227,43 +228,18 @@ static bool fail_unknown_experiment(struct store *s, const char *experiment, str
     return false;
 }
 
-// A view reads every step each time it is asked. With several comparisons each is asked once: a temporary table of the same name, which
-// hides the view from the queries, has its rows meanwhile.
-static const struct {
-    const char *name, *where;
-} views[] = { { "run_summary", "" },        { "sums_by_prompt", "" },
-              { "speed_by_prompt", "" },    { "acceptance_by_prompt", " WHERE depth <= 8" }, // POSITIONS
-              { "acceptance_by_rank", "" }, { "expected", "" } };
-static_assert(POSITIONS == 8, "the condition above has it");
+static const struct kept_view views[] = { { "run_summary", NULL },        { "sums_by_prompt", NULL },
+                                          { "speed_by_prompt", NULL },    { "acceptance_by_prompt", "depth <= 16" },
+                                          { "acceptance_by_rank", NULL }, { "expected", NULL } };
 enum { VIEWS = sizeof(views) / sizeof(views[0]) };
-
-static bool keep_view(struct store *s, int i, struct error *err)
-{
-    char *sql = xformat("CREATE TEMP TABLE IF NOT EXISTS %s AS SELECT * FROM main.%s%s", views[i].name, views[i].name,
-                        views[i].where);
-    const bool ok = query_perform(query_open(s, sql), err);
-    free(sql);
-    return ok;
-}
-
-static void forget_view(struct store *s, const char *view)
-{
-    struct error err; // nothing is kept but the connection's memory
-    char *sql = xformat("DROP TABLE IF EXISTS temp.%s", view);
-    (void)query_perform(query_open(s, sql), &err);
-    free(sql);
-}
+static_assert(POSITIONS <= 16, "the condition above is that of a figure, acceptance_by_depth.sql");
 
 static bool read_comparisons(struct store *s, struct comparisons *to, struct error *err)
 {
-    const int kept = to->n > 1 ? VIEWS : 0;
-    bool ok = true;
-    for (int i = 0; i < kept && ok; i++)
-        ok = keep_view(s, i, err);
+    to->kept = s;
+    bool ok = views_keep(s, views, VIEWS, err);
     for (int i = 0; i < to->n && ok; i++)
         ok = read_comparison(s, &to->comparison[i], err);
-    for (int i = 0; i < kept; i++)
-        forget_view(s, views[i].name);
     return ok;
 }
 
@@ -312,4 +288,6 @@ void comparisons_free(struct comparisons *c)
     for (int i = 0; i < c->n; i++)
         free_comparison(&c->comparison[i]);
     free(c->comparison);
+    if (c->kept != NULL)
+        views_forget(c->kept, views, VIEWS);
 }

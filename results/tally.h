@@ -56,6 +56,7 @@ struct comparison {
 struct comparisons {
     int n;
     struct comparison *comparison; // (n) in the order of their first run
+    struct store *kept; // has the views as tables until comparisons_free; what is written meanwhile is not in them
 };
 
 // experiment NULL: all. The error for an unknown experiment lists the known ones.
@@ -65,8 +66,9 @@ void comparisons_free(struct comparisons *c);
 struct query;
 void comparison_put(struct query *q, const struct comparison *c); // binds its experiment and peers
 
-bool speedup_read(struct store *s, int64_t run, struct interval *to, struct error *err); // one run's speedup over none
-bool intervals_read(struct store *s, struct comparison *c, struct error *err);           // all intervals of its runs
+// One run's speedup over none, of all steps, also with a batch: what the view prediction has as `speedup`.
+bool speedup_read(struct store *s, int64_t run, struct interval *to, struct error *err);
+bool intervals_read(struct store *s, struct comparison *c, struct error *err); // all intervals of its runs
 
 // What a report shows of speed: with a batch that of steps in steady state.
 static inline const struct interval *tally_speed(const struct comparison *c, const struct tally *t)

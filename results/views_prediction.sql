@@ -157,7 +157,7 @@ FROM (SELECT c.run, b.source, c.length, 1.0 * sum(c.steps * c.tokens) / sum(c.st
 
 DROP VIEW IF EXISTS prediction;
 CREATE VIEW prediction AS
--- Speedup as measured over paired sequences, and as predicted. leviathan: (1 - alpha^(gamma+1)) / (1 - alpha) / (gamma c + 1), alpha =
+-- Speedup as measured over paired sequences, of all their steps, also with a batch, and as predicted. leviathan: (1 - alpha^(gamma+1)) / (1 - alpha) / (gamma c + 1), alpha =
 -- accepted / tested draft tokens, gamma = mean depth, gamma c = the drafter's time of a step / a step of none (Leviathan et al. 2023,
 -- theorem 3.8: a pass of any number of rows costs the same). by_position: sum of rates by depth over a pass of the mean rows. replay: the
 -- recorded steps, each at its cost. measured = replay * none_time_factor / time_factor, where a factor is measured / predicted.

@@ -202,9 +202,10 @@ static void print_results(const struct tuning *u)
         printf(", %d confirmed on %d other%s", u->confirmed, u->n_prompts[1], u->n_prompts[1] == 1 ? "" : "s");
     else if (u->confirmed > 0)
         printf(", %d confirmed on the same one", u->confirmed);
-    printf(".\nDo not evaluate with these prompts what was tuned on them.\n\n"
+    printf(".\nDo not evaluate with these prompts what was tuned on them.\n%s\n"
            "   predicted              measured                     of both\n"
-           "speedup  tokens/step  speedup   95 %% interval  tokens/step speedup  setting\n");
+           "speedup  tokens/step  speedup   95 %% interval  tokens/step speedup  setting\n",
+           u->t->batch > 1 ? "Speedups are of all steps, not those in steady state as in `speclab report`.\n" : "");
     for (int i = 0; i < s->n && (i < SHOWN || i < u->confirmed); i++) {
         printf("%7.2f %12.2f", s->candidate[i].speedup, s->candidate[i].tokens_per_step);
         if (i < u->confirmed)

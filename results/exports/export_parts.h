@@ -7,6 +7,7 @@
 struct comparison;
 struct error;
 struct json;
+struct kept_view;
 struct query;
 struct store;
 struct tally;
@@ -33,9 +34,8 @@ bool export_nvidia_profile(const struct exported *e, struct text *to,
 // Appends the run's entry in a file of golden acceptance lengths, after a comma unless `to` is empty; nothing, if it has no drafts.
 bool export_golden(const struct exported *e, struct text *to, struct error *err);
 
-// Between these two the views of a form are tables, computed once (exports.c).
-bool exports_begin(struct store *s, enum report_format format, struct error *err);
-bool exports_end(struct store *s, enum report_format format, struct error *err);
+// The views (n) that a form reads, which are kept meanwhile (exports.c).
+const struct kept_view *exports_views(enum report_format format, int *n);
 
 // ---- shared by them
 

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "results/exports/export_parts.h"
+#include "results/kept_views.h"
 #include "results/output_files.h"
 #include "results/query.h"
 #include "results/report.h"
@@ -88,38 +89,28 @@ void export_sample(struct text *to, const struct exported *e, const char *name, 
 // The views that the forms read. One is computed over all runs, whichever is asked for.
 static const struct {
     enum report_format format;
-    const char *view;
+    struct kept_view view[5];
 } views[] = {
-    { REPORT_VLLM, "vllm_bench" },         { REPORT_VLLM, "vllm_metrics" },     { REPORT_VLLM, "vllm_positions" },
-    { REPORT_SGLANG, "vllm_bench" },       { REPORT_SGLANG, "sglang_metrics" }, { REPORT_NVIDIA, "nvidia_profile" },
-    { REPORT_NVIDIA, "nvidia_positions" }, { REPORT_NVIDIA, "nvidia_lengths" }, { REPORT_NVIDIA, "nvidia_categories" },
-    { REPORT_GOLDEN, "vllm_metrics" },     { REPORT_GOLDEN, "vllm_positions" },
+    { REPORT_VLLM, { { "vllm_bench", NULL }, { "vllm_metrics", NULL }, { "vllm_positions", NULL } } },
+    { REPORT_SGLANG, { { "vllm_bench", NULL }, { "sglang_metrics", NULL } } },
+    { REPORT_NVIDIA,
+      { { "nvidia_profile", NULL },
+        { "nvidia_positions", NULL },
+        { "nvidia_lengths", NULL },
+        { "nvidia_categories", NULL } } },
+    { REPORT_GOLDEN, { { "vllm_metrics", NULL }, { "vllm_positions", NULL } } },
 };
-enum { VIEWS = sizeof(views) / sizeof(views[0]) };
 
-static bool each_view(struct store *s, enum report_format format, const char *statement, struct error *err)
+const struct kept_view *exports_views(enum report_format format, int *n)
 {
-    for (int i = 0; i < VIEWS; i++) {
-        if (views[i].format != format)
-            continue;
-        char *sql = xformat(statement, views[i].view);
-        const bool ok = query_perform(query_open(s, sql), err);
-        free(sql);
-        if (!ok)
-            return false;
-    }
-    return true;
-}
-
-// SQLite looks for a name in temp before main, so that the queries of the forms find the tables.
-bool exports_begin(struct store *s, enum report_format format, struct error *err)
-{
-    return each_view(s, format, "CREATE TEMP TABLE %1$s AS SELECT * FROM main.%1$s", err);
-}
-
-bool exports_end(struct store *s, enum report_format format, struct error *err)
-{
-    return each_view(s, format, "DROP TABLE IF EXISTS temp.%s", err);
+    *n = 0;
+    for (size_t i = 0; i < sizeof(views) / sizeof(views[0]); i++)
+        if (views[i].format == format) {
+            while (views[i].view[*n].name != NULL)
+                ++*n;
+            return views[i].view;
+        }
+    return NULL;
 }
 
 // ---- files
@@ -199,8 +190,9 @@ bool report_files(struct store *s, const struct comparisons *c, const struct rep
     if (!output_folder(o->directory, err))
         return false;
     struct text golden = { 0 };
-    struct error ignored;
-    bool ok = exports_begin(s, o->format, err);
+    int n;
+    const struct kept_view *views_of_form = exports_views(o->format, &n);
+    bool ok = views_keep(s, views_of_form, n, err);
     text_puts(&golden, "");
     for (int i = 0; ok && i < c->n; i++)
         for (int k = 0; ok && k < c->comparison[i].n; k++) {
@@ -212,5 +204,6 @@ bool report_files(struct store *s, const struct comparisons *c, const struct rep
         }
     ok = ok && (o->format != REPORT_GOLDEN || put_golden(o, &golden, out, err));
     free(golden.s);
-    return exports_end(s, o->format, ok ? err : &ignored) && ok;
+    views_forget(s, views_of_form, n);
+    return ok;
 }

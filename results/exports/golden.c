@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "results/exports/export_parts.h"
+#include "results/kept_views.h"
 #include "results/query.h"
 #include "results/report.h"
 #include "results/report_parts.h"
@@ -225,9 +226,10 @@ bool report_golden(struct store *s, const struct report_options *o, const char *
              path);
     ok = ok && comparisons_read(s, o->experiment, &all, err);
     if (ok) {
-        struct error ignored;
-        ok = exports_begin(s, REPORT_GOLDEN, err) && check_all(s, &all, list, path, &text, within, err);
-        ok = exports_end(s, REPORT_GOLDEN, ok ? err : &ignored) && ok;
+        int n;
+        const struct kept_view *views = exports_views(REPORT_GOLDEN, &n);
+        ok = views_keep(s, views, n, err) && check_all(s, &all, list, path, &text, within, err);
+        views_forget(s, views, n);
         comparisons_free(&all);
     }
     if (ok && (fwrite(text.s, 1, text.n, out) != text.n || fflush(out) != 0))

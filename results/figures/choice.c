@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "results/drafter_name.h"
 #include "results/figures/figures.h"
 #include "results/figures/labels.h"
 #include "results/query.h"
@@ -207,8 +208,9 @@ static void take_groups(struct plan *p)
 
 static bool same_kind(const struct plan *p, const struct series *a, const struct series *b)
 {
-    const char *x = p->all.of[a->run[0]].run->drafter, *y = p->all.of[b->run[0]].run->drafter;
-    return strcspn(x, "(") == strcspn(y, "(") && strncmp(x, y, strcspn(x, "(")) == 0;
+    const struct drafter_name x = drafter_name_of(p->all.of[a->run[0]].run->drafter),
+                              y = drafter_name_of(p->all.of[b->run[0]].run->drafter);
+    return drafter_same_kind(&x, &y);
 }
 
 static bool kind_taken(const struct plan *p, const struct series *s)

@@ -94,10 +94,11 @@ const struct figure_kind figure_kinds[] = {
     { .name = "prediction",
       .title = "Predicted beside measured speedup",
       .about =
-          "The measured speedup with its 95 % interval, and predictions from the cost of passes (docs/results.md, Prediction).",
+          "The measured speedup of all steps with its 95 % interval, and predictions from the cost of passes (docs/results.md, "
+          "Prediction). With a batch, the table of cells and the other figures have the speedup of steps in steady state.",
       .needs = "runs of none and of another drafter in the same paired runs",
       .sql = prediction_sql,
-      .x = "speedup over none",
+      .x = "speedup over none, of all steps",
       .choice = CHOOSE_PAIRED,
       .style = STYLE_DOTS },
 };

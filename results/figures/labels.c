@@ -1,92 +1,46 @@
 #include "results/figures/labels.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/memory.h"
 #include "core/utf8.h"
+#include "results/drafter_name.h"
 #include "results/figures/figures.h"
 
-enum { MAX_OPTIONS = 64, MAX_OPTION = 26 };
-
-struct words {
-    size_t kind; // its length
-    int n;
-    struct {
-        const char *s;
-        size_t n;
-    } option[MAX_OPTIONS]; // "tokens=3"
-};
-
-// Options are divided by commas outside of brackets and quotes.
-static struct words words_of(const char *drafter)
-{
-    struct words w = { .kind = strcspn(drafter, "(") };
-    const char *at = drafter + w.kind + (drafter[w.kind] != '\0');
-    while (*at != '\0' && w.n < MAX_OPTIONS) {
-        const char *from = at += strspn(at, " ");
-        int depth = 0;
-        for (bool quoted = false; *at != '\0' && (quoted || depth > 0 || (*at != ',' && *at != ')')); at++) {
-            quoted = quoted != (*at == '"');
-            depth += quoted ? 0 : (strchr("[{(", *at) != NULL) - (strchr("]})", *at) != NULL);
-        }
-        if (at > from) {
-            w.option[w.n].s = from;
-            w.option[w.n++].n = (size_t)(at - from);
-        }
-        at += *at != '\0';
-    }
-    return w;
-}
-
-static bool has_option(const struct words *w, const char *s, size_t n)
-{
-    for (int i = 0; i < w->n; i++)
-        if (w->option[i].n == n && memcmp(w->option[i].s, s, n) == 0)
-            return true;
-    return false;
-}
+enum { MAX_OPTION = 26 };
 
 char *drafter_without(const char *drafter, const char *const *names)
 {
-    const struct words w = words_of(drafter);
+    const struct drafter_name d = drafter_name_of(drafter);
     struct text t = { 0 };
     int kept = 0;
-    text_add(&t, drafter, w.kind);
-    for (int i = 0; i < w.n; i++) {
+    text_add(&t, d.kind, d.kind_bytes);
+    for (int i = 0; i < d.n; i++) {
         bool named = false;
         for (const char *const *name = names; *name != NULL; name++)
-            named = named || (strncmp(w.option[i].s, *name, strlen(*name)) == 0 && w.option[i].s[strlen(*name)] == '=');
+            named = named || (strncmp(d.option[i], *name, strlen(*name)) == 0 && d.option[i][strlen(*name)] == '=');
         if (named)
             continue;
         text_puts(&t, kept++ == 0 ? "(" : ", ");
-        text_add(&t, w.option[i].s, w.option[i].n);
+        text_add(&t, d.option[i], d.option_bytes[i]);
     }
     text_puts(&t, kept > 0 ? ")" : "");
     return t.s;
 }
 
-static bool in_common(const struct words *w, int option, const char *drafter, const char *const *others, int n)
-{
-    for (int i = 0; i < n; i++) {
-        const struct words o = words_of(others[i]);
-        if (o.kind == w->kind && memcmp(others[i], drafter, o.kind) == 0 &&
-            !has_option(&o, w->option[option].s, w->option[option].n))
-            return false;
-    }
-    return true;
-}
-
 char *drafter_label(const char *drafter, const char *const *others, int n)
 {
-    const struct words w = words_of(drafter);
+    const struct drafter_name d = drafter_name_of(drafter);
+    struct drafter_name *all = xmalloc(((size_t)n + 1) * sizeof(*all));
     struct text t = { 0 };
-    text_add(&t, drafter, w.kind);
-    for (int i = 0; i < w.n; i++) {
-        if (in_common(&w, i, drafter, others, n))
+    for (int i = 0; i < n; i++)
+        all[i] = drafter_name_of(others[i]);
+    text_add(&t, d.kind, d.kind_bytes);
+    for (int i = 0; i < d.n; i++) {
+        if (drafter_option_common(all, n, &d, i))
             continue;
-        char *option = xstrndup(w.option[i].s, w.option[i].n);
+        char *option = xstrndup(d.option[i], d.option_bytes[i]);
         char *value = strchr(option, '='), *folder = strchr(option, '[') == NULL ? strrchr(option, '/') : NULL;
         if (value != NULL && folder != NULL)
             memmove(value + 1, folder + 1, strlen(folder + 1) + 1);
@@ -95,6 +49,7 @@ char *drafter_label(const char *drafter, const char *const *others, int n)
         free(plain);
         free(option);
     }
+    free(all);
     return t.s;
 }
 

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "results/figures/figures.h"
 #include "results/query.h"
+#include "results/tables/tables.h"
 #include "results/tally.h"
 
 extern const char page_css[], page_js[], figure_css[];
@@ -137,14 +138,12 @@ static void put_settings(struct text *out, const struct comparisons *all)
 
 static void put_texts(struct text *out, const struct comparison *c, const struct tally *t)
 {
-    const double share = t->compared > 0 ? (double)t->equal / (double)t->compared : NAN;
-    if (t->baseline || !texts_comparable(c, t) || isnan(share)) {
-        text_printf(out, "<td class=\"n\" data-v=\"\">%s</td>",
-                    t->baseline || texts_comparable(c, t) ? "\u2013" : "sampled");
-        return;
-    }
-    text_printf(out, "<td class=\"n\" data-v=\"%.17g\">%lld of %lld</td>", share, (long long)t->equal,
-                (long long)t->compared);
+    char *equal = report_equal(c, t);
+    text_puts(out, "<td class=\"n\" data-v=\"");
+    if (!t->baseline && texts_comparable(c, t) && t->compared > 0)
+        text_printf(out, "%.17g", (double)t->equal / (double)t->compared);
+    text_printf(out, "\">%s</td>", equal);
+    free(equal);
 }
 
 static void put_marks(struct text *out, const struct tally *t)

@@ -1,10 +1,10 @@
--- prediction.sql - which speedups were to be expected? Measured, (a / b) / (c / d) over paired texts, beside the view prediction: `replay` (each
--- recorded step at its cost), by position, and Leviathan et al. 2023, theorem 3.8. Costs of passes are bench's where the database has
--- them, else those of the steps themselves.
+-- prediction.sql - which speedups were to be expected? Measured, (a / b) / (c / d) over paired texts and all their steps (with a
+-- batch, other figures have those in steady state), beside the view prediction: `replay` (each recorded step at its cost), by position, and
+-- Leviathan et al. 2023, theorem 3.8. Costs of passes are bench's where the database has them, else those of the steps themselves.
 WITH chosen("group", series, run) AS (SELECT sampling || ', batch ' || batch, drafter || '; ' || rule, id FROM run),
 sums AS (
-    SELECT c."group", 'speedup over none' AS measure, 'measured' AS series, c.series AS x, c.run, s.prompt, s.new_tokens AS a, s.decode_ns AS b,
-           s.none_new_tokens AS c, s.none_decode_ns AS d
+    SELECT c."group", 'speedup over none, of all steps' AS measure, 'measured' AS series, c.series AS x, c.run, s.prompt,
+           s.new_tokens AS a, s.decode_ns AS b, s.none_new_tokens AS c, s.none_decode_ns AS d
     FROM chosen AS c JOIN speed_by_prompt AS s ON s.run = c.run
 ),
 predicted AS (
@@ -15,7 +15,7 @@ SELECT * FROM (
     SELECT "group", measure, series, x AS label, (1.0 * sum(a) / sum(b)) / (1.0 * sum(c) / sum(d)) AS speedup, NULL AS cost_from, run
     FROM sums GROUP BY "group", measure, series, x, run
     UNION ALL
-    SELECT c."group", 'speedup over none', k.kind, c.series,
+    SELECT c."group", 'speedup over none, of all steps', k.kind, c.series,
            CASE k.kind WHEN 'replayed' THEN p.replay WHEN 'by position' THEN p.by_position ELSE p.leviathan END, p.source, c.run
     FROM chosen AS c JOIN predicted AS p ON p.run = c.run AND p.choice = 1
     JOIN (SELECT 'replayed' AS kind UNION ALL SELECT 'by position' UNION ALL SELECT 'Leviathan et al.') AS k

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "results/drafter_name.h"
 #include "results/tally.h"
 #include "results/tables/tables.h"
 
@@ -81,81 +82,13 @@ char *report_equal(const struct comparison *c, const struct tally *t)
 
 // ---- names
 
-enum { MAX_OPTIONS = 64 };
-
-struct drafter { // "kind(option, option)", in parts; borrowed from the name
-    const char *kind, *option[MAX_OPTIONS];
-    size_t kind_bytes, option_bytes[MAX_OPTIONS];
-    int n;
-};
-
-// Bytes up to the comma or parenthesis that ends an option; commas in brackets and quotes belong to it.
-static size_t option_bytes(const char *s)
-{
-    int depth = 0;
-    bool quoted = false;
-    size_t n = 0;
-    for (; s[n] != '\0'; n++) {
-        if (depth == 0 && !quoted && (s[n] == ',' || s[n] == ')'))
-            break;
-        quoted ^= s[n] == '"';
-        depth += quoted ? 0 : (strchr("([{", s[n]) != NULL) - (strchr(")]}", s[n]) != NULL);
-    }
-    return n;
-}
-
-// A name of another form is a kind without options.
-static struct drafter drafter_of(const char *name)
-{
-    struct drafter d = { .kind = name, .kind_bytes = strcspn(name, "(") };
-    const char *at = name + d.kind_bytes;
-    while (*at == '(' || *at == ',') {
-        at += 1 + strspn(at + 1, " ");
-        if (d.n == MAX_OPTIONS)
-            break;
-        d.option[d.n] = at;
-        d.option_bytes[d.n] = option_bytes(at);
-        at += d.option_bytes[d.n++];
-    }
-    if (strcmp(at, ")") != 0)
-        d = (struct drafter){ .kind = name, .kind_bytes = strlen(name) };
-    return d;
-}
-
-static bool same_bytes(const char *a, size_t n, const char *b, size_t m)
-{
-    return n == m && memcmp(a, b, n) == 0;
-}
-
-static bool same_kind(const struct drafter *a, const struct drafter *b)
-{
-    return same_bytes(a->kind, a->kind_bytes, b->kind, b->kind_bytes);
-}
-
-static bool has_option(const struct drafter *d, const char *option, size_t bytes)
-{
-    bool any = false;
-    for (int i = 0; i < d->n && !any; i++)
-        any = same_bytes(d->option[i], d->option_bytes[i], option, bytes);
-    return any;
-}
-
-// Whether all cells of the kind have option k of cell i.
-static bool is_common(const struct drafter *all, int n, int i, int k)
-{
-    bool common = true;
-    for (int j = 0; j < n && common; j++)
-        common = !same_kind(&all[i], &all[j]) || has_option(&all[j], all[i].option[k], all[i].option_bytes[k]);
-    return common;
-}
-
 // Kind and options of cell i: the common ones, or the others. A kind alone is no common part.
-static void put_name(struct text *out, const struct drafter *all, int n, int i, bool common)
+static void put_name(struct text *out, const struct drafter_name *all, int n, int i, bool common)
 {
-    const struct drafter *d = &all[i];
+    const struct drafter_name *d = &all[i];
     struct text options = { 0 };
     for (int k = 0; k < d->n; k++)
-        if (is_common(all, n, i, k) == common)
+        if (drafter_option_common(all, n, d, k) == common)
             text_printf(&options, "%s%.*s", options.n > 0 ? ", " : "", (int)d->option_bytes[k], d->option[k]);
     if (!common || options.n > 0)
         text_printf(out, "%s%.*s", out->n > 0 ? "; " : "", (int)d->kind_bytes, d->kind);
@@ -166,11 +99,11 @@ static void put_name(struct text *out, const struct drafter *all, int n, int i, 
 
 void cell_names_make(const struct comparison *c, struct cell_names *to)
 {
-    struct drafter *all = xmalloc(((size_t)c->n + 1) * sizeof(*all));
+    struct drafter_name *all = xmalloc(((size_t)c->n + 1) * sizeof(*all));
     struct text common = { 0 };
     bool one_rule = true;
     for (int i = 0; i < c->n; i++) {
-        all[i] = drafter_of(c->run[i].drafter);
+        all[i] = drafter_name_of(c->run[i].drafter);
         one_rule = one_rule && strcmp(c->run[i].rule, c->run[0].rule) == 0;
     }
     text_puts(&common, c->n > 0 && one_rule ? c->run[0].rule : "");
@@ -178,7 +111,7 @@ void cell_names_make(const struct comparison *c, struct cell_names *to)
     for (int i = 0; i < c->n; i++) {
         bool first = true;
         for (int k = 0; k < i && first; k++)
-            first = !same_kind(&all[i], &all[k]);
+            first = !drafter_same_kind(&all[i], &all[k]);
         if (first)
             put_name(&common, all, c->n, i, true);
         struct text name = { 0 };

@@ -26,7 +26,8 @@ static void named_options_are_left_out(void **state)
                    "ladder(of=[{kind: ngram, tokens: 4}, {kind: x}])");
     expect_without("small(model=\"a, tokens=1)\", tokens=2)", tokens, "small(model=\"a, tokens=1)\")");
     expect_without("", tokens, "");
-    expect_without("x(((", tokens, "x((()");
+    expect_without("x(((", tokens, "x(((");
+    expect_without("x(tokens=4)y", tokens, "x(tokens=4)y");
 }
 
 static void a_label_has_what_differs_within_the_kind(void **state)

@@ -122,7 +122,32 @@ def cells_are_those_of_the_csv(page, speclab, db):
         for cell, name in ((5, steady + "tokens_per_s"), (2, steady + "speedup"), (3, steady + "speedup_low"), (4, "tokens_per_step"), (6, "acceptance_rate")):
             expected = float(other[name]) if other[name] and other["drafter"] != "none" or cell in (4, 5) else None
             assert close(float(row[cell][1]) if row[cell][1] else None, expected, 1e-8), (row, name)
+        if "/" in row[7][0]:  # texts equal
+            assert close(float(row[7][1]), int(row[7][0].split("/")[0]) / int(row[7][0].split("/")[1])), row
+        else:
+            assert row[7] == (("" if other["drafter"] == "none" else "sampled" if "temperature=0" not in other["sampling"] else "-"), ""), row
         assert ("LOSSY" in row[8][0]) == (other["lossless"] == "0")
+
+
+def a_bench_is_a_group_of_its_own(speclab, db, folder):
+    """Benches that differ in one setting: none shares a line with another one."""
+    shutil.copyfile(db, f"{folder}/benches.db")
+    facts = sqlite3.connect(f"{folder}/benches.db")
+    new = facts.execute("SELECT max(id) FROM bench").fetchone()[0]
+    for change in ({"threads": 4}, {"machine": "another"}, {"cache": "q8_0"}, {"target_hash": "0123456789"}, {"activations": "bf16"}, {"device": "cuda"}):
+        new += 1
+        for table, key in (("bench", "id"), ("bench_round", "bench"), ("bench_time", "bench"), ("cost", "bench")):
+            row = dict({"id" if table == "bench" else "bench": new}, **(change if table == "bench" else {}))
+            columns = [name for _, name, *_ in facts.execute(f"PRAGMA table_info({table})")]
+            facts.execute(f"INSERT INTO {table} SELECT {', '.join('?' if c in row else c for c in columns)} FROM {table} WHERE {key} = 1",
+                          [row[c] for c in columns if c in row])
+    facts.commit()
+    facts.close()
+    rows = report(speclab, f"{folder}/benches.db", f"{folder}/benches.html").sections["cost_of_pass"]["rows"]
+    groups = {row[0][0] for row in rows}
+    assert len(groups) == 7 and len({tuple(cell[0] for cell in row[:4]) for row in rows}) == len(rows), groups
+    for words in (", 4 threads", ", another", ", cache q8_0", ", weights 01234567", ", bf16", ", cuda"):
+        assert sum(words in group for group in groups) == 1, (words, groups)
 
 
 def no_request_leaves_it(page):
@@ -256,6 +281,7 @@ def main():
         assert set(page.sections) == FIGURES, FIGURES - set(page.sections)
         for test, *arguments in ((numbers_are_those_of_the_sql_that_is_shown, page, db), (intervals_are_those_of_the_sums, page, db),
                                  (numbers_are_those_of_plain_loops, page, db), (cells_are_those_of_the_csv, page, speclab, db), (no_request_leaves_it, page),
+                                 (a_bench_is_a_group_of_its_own, speclab, db, folder),
                                  (tables_can_be_sorted_by_keys, page), (pictures_are_files, speclab, db, folder), (names_are_no_markup, speclab, db, folder, page),
                                  (what_is_missing_is_a_sentence, speclab, db, folder), (bad_input_is_a_sentence, speclab, db, folder),
                                  (many_cells_are_one_small_file, speclab, db, folder)):
