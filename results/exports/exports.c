@@ -129,13 +129,13 @@ static const struct {
 };
 enum { FORMS = sizeof(forms) / sizeof(forms[0]) };
 
-// At most 120 characters, with the number of the run in it, whatever the names are.
+// At most 120 characters, with the number of the run in it, whatever the names are; no hidden file.
 static char *name_of(const struct comparison *c, const struct tally *t)
 {
     char *s = xformat("%.60s-run%lld-%s-%s", c->experiment, (long long)t->run, t->drafter, t->rule);
     size_t n = 0;
     for (const char *at = s; *at != '\0' && n < 120; at++) {
-        bool plain = isalnum((unsigned char)*at) || strchr("._-", *at) != NULL;
+        const bool plain = isalnum((unsigned char)*at) || (strchr("._-", *at) != NULL && (n > 0 || *at != '.'));
         if ((plain && *at != '-') || (n > 0 && s[n - 1] != '-'))
             s[n++] = plain ? *at : '-';
     }
@@ -190,6 +190,7 @@ bool report_files(struct store *s, const struct comparisons *c, const struct rep
     if (!output_folder(o->directory, err))
         return false;
     struct text golden = { 0 };
+    const size_t before = out->n;
     int n;
     const struct kept_view *views_of_form = exports_views(o->format, &n);
     bool ok = views_keep(s, views_of_form, n, err);
@@ -203,6 +204,8 @@ bool report_files(struct store *s, const struct comparisons *c, const struct rep
             free(name);
         }
     ok = ok && (o->format != REPORT_GOLDEN || put_golden(o, &golden, out, err));
+    if (ok && out->n == before)
+        ok = fail(err, "%s: nothing to write: no run has the drafts or texts that this form is made of", o->directory);
     free(golden.s);
     views_forget(s, views_of_form, n);
     return ok;

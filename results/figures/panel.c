@@ -35,8 +35,11 @@ static void put_name(struct text *out, const char *name, int most)
 {
     char *plain = plain_text(name, most);
     text_puts(out, "'");
-    for (const char *s = plain; *s != '\0'; s++)
-        text_add(out, *s == '\'' ? "''" : s, *s == '\'' ? 2 : 1);
+    for (const char *s = plain; *s != '\0'; s++) {
+        const bool twice = *s == '\'' || (*s == '%' && most == TICK); // a tick's label is a format
+        text_add(out, s, 1);
+        text_add(out, s, twice);
+    }
     text_puts(out, "'");
     free(plain);
 }

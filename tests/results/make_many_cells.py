@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 import sys
 
-HOSTILE = """</script><script>alert(1)</script> 'q' "d" `touch hostile` $(touch hostile) a_b^{c} @x \\n &amp; <b> ''); DROP TABLE run; --""" + "\n; !touch hostile"
+HOSTILE = """50% 5%g</script><script>alert(1)</script> 'q' "d" `touch hostile` $(touch hostile) a_b^{c} @x \\n &amp; <b> ''); DROP TABLE run; --""" + "\n; !touch hostile"
 
 
 def columns(db, table):

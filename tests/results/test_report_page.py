@@ -250,7 +250,7 @@ def bad_input_is_a_sentence(speclab, db, folder):
         assert done.returncode != 0 and words in done.stderr and len(done.stderr.strip().splitlines()) <= 2, (options, done.stderr)
 
     sqlite3.connect(f"{folder}/empty.db").close()
-    fails("no experiment has been run into it yet", "--db", f"{folder}/empty.db", "--html", f"{folder}/x.html")
+    fails("expected a database of speclab, found an empty file", "--db", f"{folder}/empty.db", "--html", f"{folder}/x.html")
     fails("no such database", "--db", f"{folder}/none.db", "--html", f"{folder}/x.html")
     fails('no experiment "other" in it', "--db", db, "--experiment", "other", "--html", f"{folder}/x.html")
     fails("--html, --svg, --pdf exclude", "--db", db, "--html", f"{folder}/x.html", "--csv")
