@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "results/report_parts.h"
 #include "results/tally.h"
 #include "results/tables/tables.h"
 
