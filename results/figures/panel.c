@@ -33,10 +33,7 @@ struct plot {
 static void put_name(struct text *out, const char *name, int most)
 {
     char *plain = plain_text(name, most);
-    text_puts(out, "'");
-    for (const char *s = plain; *s != '\0'; s++)
-        text_add(out, *s == '\'' ? "''" : s, *s == '\'' ? 2 : 1);
-    text_puts(out, "'");
+    quoted_put(out, plain);
     free(plain);
 }
 
@@ -45,14 +42,6 @@ static bool in_panel(const struct plot *p, const struct figure_row *row, const c
     return row->cell[0] != NULL && row->cell[1] != NULL && row->cell[2] != NULL && row->cell[3] != NULL &&
            strcmp(row->cell[0], p->p->group) == 0 && strcmp(row->cell[1], p->p->measure) == 0 && isfinite(row->value) &&
            (series == NULL || strcmp(row->cell[2], series) == 0);
-}
-
-static int place_of(const struct plot *p, const char *x)
-{
-    int i = 0;
-    while (i < p->n_x && strcmp(p->x[i], x) != 0)
-        i++;
-    return i;
 }
 
 static void find_places(struct plot *p)
@@ -65,7 +54,7 @@ static void find_places(struct plot *p)
             continue;
         value = fmax(value, row->value);
         end = fmax(end, isfinite(row->high) ? row->high : row->value);
-        if (p->n_x < MAX_PLACES && place_of(p, row->cell[3]) == p->n_x)
+        if (p->n_x < MAX_PLACES && place_of_name(p->x, p->n_x, row->cell[3]) == p->n_x)
             p->x[p->n_x++] = row->cell[3];
     }
     // An interval of two or three prompts may be wider than the figure: it is cut.
@@ -104,7 +93,7 @@ static void put_points(const struct plot *p, int series)
         if (!in_panel(p, row, p->p->series[series]))
             continue;
         if (p->f->kind->style == STYLE_DOTS) {
-            const int place = place_of(p, row->cell[3]);
+            const int place = place_of_name(p->x, p->n_x, row->cell[3]);
             if (place == p->n_x)
                 continue;
             text_printf(p->out, "%.9g", place + (series + 1.0) / (p->p->n_series + 1) - 0.5);
@@ -249,7 +238,7 @@ static void put_bars(struct plot *p)
         for (int i = 0; i < p->f->n; i++) {
             const struct figure_row *row = &p->f->row[i];
             const int at = in_panel(p, row, NULL) && strcmp(row->cell[3], parts[part]) == 0
-                               ? place_of(&bars, row->cell[2])
+                               ? place_of_name(bars.x, bars.n_x, row->cell[2])
                                : bars.n_x;
             if (at == bars.n_x)
                 continue;
