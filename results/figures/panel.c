@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "results/figures/figures.h"
 
-enum { WIDTH = 480, KEY_LINE = 22, MAX_PLACES = 30, TICK = 30, TITLE = 58, BATCH = 5 };
+enum { WIDTH = 480, KEY_LINE = 22, MAX_PLACES = 30, TICK = 30, TITLE = 58, TITLE_LINE = 21, BATCH = 5 };
 
 static const struct {
     const char *colour;
@@ -265,9 +265,29 @@ static int below(const struct plot *p)
     return 70 + KEY_LINE * (p->f->kind->style == STYLE_BARS ? p->n_x : p->p->n_series);
 }
 
+static int characters_of(const char *s)
+{
+    int n = 0;
+    for (; *s != '\0'; s++)
+        n += ((unsigned char)*s & 0xC0) != 0x80;
+    return n;
+}
+
+// Bytes of a group's first line, up to a comma; 0: it needs no second one.
+static size_t first_line(const char *group)
+{
+    size_t bytes = 0;
+    int n = 0;
+    for (const char *s = group; *s != '\0' && n < TITLE; s++) {
+        n += ((unsigned char)*s & 0xC0) != 0x80;
+        bytes = s > group && s[-1] == ',' && *s == ' ' ? (size_t)(s - group) + 1 : bytes;
+    }
+    return characters_of(group) > TITLE ? bytes : 0;
+}
+
 static int height_of(const struct plot *p)
 {
-    const int above = 66, keys = p->p->n_series;
+    const int above = 66 + (first_line(p->p->group) > 0 ? TITLE_LINE : 0), keys = p->p->n_series;
     switch (p->f->kind->style) {
     case STYLE_DOTS:
         return above + p->n_x * (keys * 9 + 16) + below(p);
@@ -276,14 +296,6 @@ static int height_of(const struct plot *p)
     default:
         return above + 250 + below(p);
     }
-}
-
-static int characters_of(const char *s)
-{
-    int n = 0;
-    for (; *s != '\0'; s++)
-        n += ((unsigned char)*s & 0xC0) != 0x80;
-    return n;
 }
 
 // Names of places stand left of the figure, which gnuplot would allow too much room.
@@ -301,7 +313,8 @@ static void put_margins(const struct plot *p, int height, enum picture as)
         p->out,
         "set rmargin at screen 0.96\nset tmargin at screen %.4f\nset bmargin at screen %.4f\n"
         "set key at screen 0.06, screen %.4f left bottom Left reverse vertical maxcols 1 samplen 2.5 spacing %g noenhanced\n",
-        1 - 60.0 / height, (double)below(p) / height, 6.0 / height, as == PICTURE_PDF ? 1.6 : 1.05);
+        1 - (first_line(p->p->group) > 0 ? 60.0 + TITLE_LINE : 60.0) / height, (double)below(p) / height, 6.0 / height,
+        as == PICTURE_PDF ? 1.6 : 1.05);
 }
 
 void panel_script(const struct figure *f, const struct panel *panel, enum picture as, struct text *out)
@@ -321,8 +334,15 @@ void panel_script(const struct figure *f, const struct panel *panel, enum pictur
         text_puts(out, ".', '.");
         put_name(out, panel->measure, TITLE);
     }
+    const size_t line = first_line(panel->group);
+    if (line > 0) {
+        char *first = xstrndup(panel->group, line - 1);
+        text_puts(out, ".\"\\n\".");
+        put_name(out, first, TITLE);
+        free(first);
+    }
     text_puts(out, ".\"\\n\".");
-    put_name(out, panel->group, TITLE);
+    put_name(out, panel->group + line, TITLE);
     text_printf(out, " at screen 0.5, screen %.4f center\n", 1 - 22.0 / height);
     text_puts(out, "set xlabel ");
     put_name(out, f->kind->x, 0);
