@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/prose.h"
 #include "results/query.h"
-#include "results/report_parts.h"
+#include "results/tables/tables.h"
 #include "results/tally.h"
 
 const char *const cost_source_names[] = { "bench", "steps" };

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/prose.h"
 #include "results/report_parts.h"
+#include "results/tables/tables.h"
 #include "results/tally.h"
 
 static void put_omitted(int cells, int width, struct text *out)

@@ -8,6 +8,7 @@
 #include "core/csv.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/memory.h"
 #include "results/query.h"
 #include "results/report_parts.h"
 #include "results/tally.h"

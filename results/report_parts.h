@@ -1,21 +1,13 @@
 // report_parts.h - the output formats of report.c.
 #pragma once
 #include <stdbool.h>
-#include "core/memory.h"
-#include "statistics/intervals.h"
 
 struct comparison;
 struct comparisons;
 struct error;
 struct report_options;
 struct store;
-struct tally;
-
-// Words and figures that the tables share (tables/report_text.c).
-void report_put_figure(struct text *out, int width, double x); // NAN: "-"
-void report_put_interval(struct text *out, int width, const struct interval *x);
-void report_put_value(struct text *out, int width, struct interval x, double factor); // times factor, with its interval
-void report_put_number(struct text *out, const struct comparison *c, int i);          // of a run; *: its rule is lossy
+struct text;
 
 // All cells in one table, or of each comparison the `top` fastest; top 0: all (tables/report_summary.c).
 void report_summary(const struct comparisons *all, int top, int width, struct text *out);

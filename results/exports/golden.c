@@ -13,7 +13,6 @@
 #include "results/kept_views.h"
 #include "results/query.h"
 #include "results/report.h"
-#include "results/report_parts.h"
 #include "results/tally.h"
 
 static const double RTOL = 0.05; // vLLM's DEFAULT_RTOL

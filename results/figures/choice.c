@@ -120,15 +120,6 @@ struct plan {
     struct series *series;
 };
 
-static int place_of(const char **names, int *n, const char *name)
-{
-    for (int i = 0; i < *n; i++)
-        if (strcmp(names[i], name) == 0)
-            return i;
-    names[*n] = name;
-    return (*n)++;
-}
-
 static struct plan plan_of(struct candidates all)
 {
     const size_t most = (size_t)all.n + 1;
@@ -138,7 +129,9 @@ static struct plan plan_of(struct candidates all)
     p.taken = xcalloc(most, sizeof(*p.taken));
     p.series = xcalloc(most, sizeof(*p.series));
     for (int i = 0; i < all.n; i++) {
-        const int group = place_of(p.group, &p.n_groups, all.of[i].group);
+        const int group = place_of_name(p.group, p.n_groups, all.of[i].group);
+        p.group[group] = all.of[i].group;
+        p.n_groups += group == p.n_groups;
         int at = 0;
         while (at < p.n &&
                (p.series[at].group != group || strcmp(all.of[p.series[at].run[0]].series, all.of[i].series) != 0))

@@ -13,14 +13,6 @@ enum { VALUE = 4, KEYS = 5, SUMS = 4 };
 
 // ---- the SQL ----
 
-static void put_literal(struct text *to, const char *s)
-{
-    text_puts(to, "'");
-    for (; *s != '\0'; s++)
-        text_add(to, *s == '\'' ? "''" : s, *s == '\'' ? 2 : 1);
-    text_puts(to, "'");
-}
-
 static const char chosen[] = "WITH chosen(\"group\", series, run) AS (";
 
 // The line that names every run becomes a list of those that are chosen.
@@ -35,9 +27,9 @@ static char *filled(const struct figure_kind *k, const struct choice *c)
     text_printf(&t, "%sVALUES\n", chosen);
     for (int i = 0; i < c->n; i++) {
         text_puts(&t, "    (");
-        put_literal(&t, c->of[i].group);
+        quoted_put(&t, c->of[i].group);
         text_puts(&t, ", ");
-        put_literal(&t, c->of[i].series);
+        quoted_put(&t, c->of[i].series);
         text_printf(&t, ", %lld)%s\n", (long long)c->of[i].run, i + 1 < c->n ? "," : "");
     }
     text_printf(&t, ")%s", rest[-1] == ',' ? "," : "");
@@ -214,14 +206,6 @@ void figure_free(struct figure *f)
 }
 
 // ---- panels ----
-
-static int place_of_name(const char **names, int n, const char *name)
-{
-    int i = 0;
-    while (i < n && strcmp(names[i], name) != 0)
-        i++;
-    return i;
-}
 
 // Where a series stands among the chosen ones; those that are not runs keep the order of the rows.
 static int chosen_place(const struct choice *c, const struct panel *p, const char *series)

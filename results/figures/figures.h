@@ -90,6 +90,9 @@ bool gnuplot_run(const struct text *script, struct text *to, struct error *err);
 // Text as people wrote it, without control characters, malformed UTF-8 replaced, cut to `most` characters (0: not cut).
 char *plain_text(const char *s, int most);
 void html_put(struct text *out, const char *s);
+// In single quotes, those in it doubled, as SQL and gnuplot have it.
+void quoted_put(struct text *out, const char *s);
+int place_of_name(const char *const *names, int n, const char *name); // n: it is not among them
 
 // A figure with a picture of each panel.
 struct drawing {

@@ -104,3 +104,19 @@ void html_put(struct text *out, const char *s)
         n -= bytes > 0 ? bytes : 1;
     }
 }
+
+void quoted_put(struct text *out, const char *s)
+{
+    text_puts(out, "'");
+    for (; *s != '\0'; s++)
+        text_add(out, *s == '\'' ? "''" : s, *s == '\'' ? 2 : 1);
+    text_puts(out, "'");
+}
+
+int place_of_name(const char *const *names, int n, const char *name)
+{
+    int i = 0;
+    while (i < n && strcmp(names[i], name) != 0)
+        i++;
+    return i;
+}

@@ -11,7 +11,7 @@
 #include "core/utf8.h"
 #include "results/figures/figures.h"
 
-enum { WIDTH = 480, KEY_LINE = 22, MAX_PLACES = 30, TICK = 30, TITLE = 58, BATCH = 5 };
+enum { WIDTH = 480, KEY_LINE = 22, MAX_PLACES = 30, TICK = 30, TITLE = 58, TITLE_LINE = 21, BATCH = 5 };
 
 static const struct {
     const char *colour;
@@ -34,13 +34,14 @@ struct plot {
 static void put_name(struct text *out, const char *name, int most)
 {
     char *plain = plain_text(name, most);
-    text_puts(out, "'");
+    struct text label = { 0 };
+    text_puts(&label, "");
     for (const char *s = plain; *s != '\0'; s++) {
-        const bool twice = *s == '\'' || (*s == '%' && most == TICK); // a tick's label is a format
-        text_add(out, s, 1);
-        text_add(out, s, twice);
+        text_add(&label, s, 1);
+        text_add(&label, s, *s == '%' && most == TICK); // a tick's label is a format
     }
-    text_puts(out, "'");
+    quoted_put(out, label.s);
+    free(label.s);
     free(plain);
 }
 
@@ -49,14 +50,6 @@ static bool in_panel(const struct plot *p, const struct figure_row *row, const c
     return row->cell[0] != NULL && row->cell[1] != NULL && row->cell[2] != NULL && row->cell[3] != NULL &&
            strcmp(row->cell[0], p->p->group) == 0 && strcmp(row->cell[1], p->p->measure) == 0 && isfinite(row->value) &&
            (series == NULL || strcmp(row->cell[2], series) == 0);
-}
-
-static int place_of(const struct plot *p, const char *x)
-{
-    int i = 0;
-    while (i < p->n_x && strcmp(p->x[i], x) != 0)
-        i++;
-    return i;
 }
 
 static void find_places(struct plot *p)
@@ -69,7 +62,7 @@ static void find_places(struct plot *p)
             continue;
         value = fmax(value, row->value);
         end = fmax(end, isfinite(row->high) ? row->high : row->value);
-        if (p->n_x < MAX_PLACES && place_of(p, row->cell[3]) == p->n_x)
+        if (p->n_x < MAX_PLACES && place_of_name(p->x, p->n_x, row->cell[3]) == p->n_x)
             p->x[p->n_x++] = row->cell[3];
     }
     // An interval of two or three prompts may be wider than the figure: it is cut.
@@ -108,7 +101,7 @@ static void put_points(const struct plot *p, int series)
         if (!in_panel(p, row, p->p->series[series]))
             continue;
         if (p->f->kind->style == STYLE_DOTS) {
-            const int place = place_of(p, row->cell[3]);
+            const int place = place_of_name(p->x, p->n_x, row->cell[3]);
             if (place == p->n_x)
                 continue;
             text_printf(p->out, "%.9g", place + (series + 1.0) / (p->p->n_series + 1) - 0.5);
@@ -253,7 +246,7 @@ static void put_bars(struct plot *p)
         for (int i = 0; i < p->f->n; i++) {
             const struct figure_row *row = &p->f->row[i];
             const int at = in_panel(p, row, NULL) && strcmp(row->cell[3], parts[part]) == 0
-                               ? place_of(&bars, row->cell[2])
+                               ? place_of_name(bars.x, bars.n_x, row->cell[2])
                                : bars.n_x;
             if (at == bars.n_x)
                 continue;
@@ -280,9 +273,29 @@ static int below(const struct plot *p)
     return 70 + KEY_LINE * (p->f->kind->style == STYLE_BARS ? p->n_x : p->p->n_series);
 }
 
+static int characters_of(const char *s)
+{
+    int n = 0;
+    for (; *s != '\0'; s++)
+        n += ((unsigned char)*s & 0xC0) != 0x80;
+    return n;
+}
+
+// Bytes of a group's first line, up to a comma; 0: it needs no second one.
+static size_t first_line(const char *group)
+{
+    size_t bytes = 0;
+    int n = 0;
+    for (const char *s = group; *s != '\0' && n < TITLE; s++) {
+        n += ((unsigned char)*s & 0xC0) != 0x80;
+        bytes = s > group && s[-1] == ',' && *s == ' ' ? (size_t)(s - group) + 1 : bytes;
+    }
+    return characters_of(group) > TITLE ? bytes : 0;
+}
+
 static int height_of(const struct plot *p)
 {
-    const int above = 66, keys = p->p->n_series;
+    const int above = 66 + (first_line(p->p->group) > 0 ? TITLE_LINE : 0), keys = p->p->n_series;
     switch (p->f->kind->style) {
     case STYLE_DOTS:
         return above + p->n_x * (keys * 9 + 16) + below(p);
@@ -309,7 +322,8 @@ static void put_margins(const struct plot *p, int height, enum picture as)
         p->out,
         "set rmargin at screen 0.96\nset tmargin at screen %.4f\nset bmargin at screen %.4f\n"
         "set key at screen 0.06, screen %.4f left bottom Left reverse vertical maxcols 1 samplen 2.5 spacing %g noenhanced\n",
-        1 - 60.0 / height, (double)below(p) / height, 6.0 / height, as == PICTURE_PDF ? 1.6 : 1.05);
+        1 - (first_line(p->p->group) > 0 ? 60.0 + TITLE_LINE : 60.0) / height, (double)below(p) / height, 6.0 / height,
+        as == PICTURE_PDF ? 1.6 : 1.05);
 }
 
 void panel_script(const struct figure *f, const struct panel *panel, enum picture as, struct text *out)
@@ -329,8 +343,15 @@ void panel_script(const struct figure *f, const struct panel *panel, enum pictur
         text_puts(out, ".', '.");
         put_name(out, panel->measure, TITLE);
     }
+    const size_t line = first_line(panel->group);
+    if (line > 0) {
+        char *first = xstrndup(panel->group, line - 1);
+        text_puts(out, ".\"\\n\".");
+        put_name(out, first, TITLE);
+        free(first);
+    }
     text_puts(out, ".\"\\n\".");
-    put_name(out, panel->group, TITLE);
+    put_name(out, panel->group + line, TITLE);
     text_printf(out, " at screen 0.5, screen %.4f center\n", 1 - 22.0 / height);
     text_puts(out, "set xlabel ");
     put_name(out, f->kind->x, 0);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "results/query.h"
-#include "results/report_parts.h"
 #include "results/tally.h"
 #include "results/tables/tables.h"
 

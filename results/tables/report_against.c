@@ -9,6 +9,7 @@
 #include "core/prose.h"
 #include "results/report.h"
 #include "results/report_parts.h"
+#include "results/tables/tables.h"
 #include "results/tally.h"
 
 enum { NAME = 8, TABLE = 97 }; // column of a run's name, columns of the table

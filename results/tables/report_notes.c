@@ -3,6 +3,7 @@
 
 #include "core/prose.h"
 #include "results/report_parts.h"
+#include "results/tables/tables.h"
 #include "results/tally.h"
 
 void report_notes(const struct comparisons *all, int width, struct text *out)

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "core/prose.h"
-#include "results/report_parts.h"
 #include "results/tally.h"
 #include "results/tables/tables.h"
 

@@ -22,8 +22,14 @@ enum { FIGURE = 32 };
 const char *report_figure(char to[FIGURE], double x);       // three digits or more, at most seven characters; NAN: "-"
 const char *report_short_figure(char to[FIGURE], double x); // at most four characters
 char *report_value(struct interval x, double factor);       // "48.0 [39.2, 57.0]": at most five characters a number
+void report_put_figure(struct text *out, int width, double x);
+void report_put_interval(struct text *out, int width, const struct interval *x);
+void report_put_value(struct text *out, int width, struct interval x, double factor); // times factor, with its interval
+void report_put_number(struct text *out, const struct comparison *c, int i);          // of a run; *: its rule is lossy
 void report_put_percent(struct text *out, int width, double share);
 void report_put_rate(struct text *out, int width, double rate); // .62; positive but below half of the last digit: +0
+// A label and wrapped words from column `indent` to `width`, at least 8 columns; a word longer than a line is cut.
+void report_paragraph(struct text *out, int indent, int width, const char *label, const char *words);
 void report_put_line(struct text *out, const struct comparison *c, int i, int width,
                      const char *words); // a sentence about a run
 

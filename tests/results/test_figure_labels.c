@@ -77,6 +77,15 @@ static void html_has_no_markup_of_a_name(void **state)
     free(t.s);
 }
 
+static void a_quoted_name_is_a_literal(void **state)
+{
+    struct text t = { 0 };
+    quoted_put(&t, "it's ''");
+    quoted_put(&t, "");
+    assert_string_equal(t.s, "'it''s '''''''");
+    free(t.s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -84,6 +93,7 @@ int main(void)
         cmocka_unit_test(a_label_has_what_differs_within_the_kind),
         cmocka_unit_test(a_plain_text_is_whole_characters_without_controls),
         cmocka_unit_test(html_has_no_markup_of_a_name),
+        cmocka_unit_test(a_quoted_name_is_a_literal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
