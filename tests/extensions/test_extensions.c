@@ -150,8 +150,7 @@ static void extensions_work_on_a_device(void **state)
                                          "--drafter linear:weights=%s,widths=[2,2]" };
     for (int i = 0; i < 2; i++) {
         char *drafter = words_with(forms[i], i == 0 ? "" : head);
-        char *options =
-            xformat("%s --temperature 1 --epsilon-cutoff 0.01 --top-k 40 --activations f32 --tokens 5", drafter);
+        char *options = xformat("%s --temperature 1 --epsilon-cutoff 0.01 --top-k 40 --activations f32", drafter);
         char *on_device = xformat("%s --device cuda", options), *expected = text_of(options);
         expect_text(expected, on_device);
         free(expected);
