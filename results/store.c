@@ -143,8 +143,8 @@ static bool check_version(struct store *s, bool *empty, struct error *err)
     if (id != APPLICATION_ID)
         return fail(err, "%s: an SQLite database of another program", s->path);
     return version == SCHEMA_VERSION ||
-           fail(err, "%s: expected schema version %d, found %lld: run again into a new file (--db)", s->path,
-                SCHEMA_VERSION, (long long)version);
+           fail(err, "%s: expected schema version %d, found %lld: %s", s->path, SCHEMA_VERSION, (long long)version,
+                version > SCHEMA_VERSION ? "a newer speclab wrote it" : "run again into a new file");
 }
 
 // A read-only database in a folder where no -shm file can be created is opened as immutable, if no writer left a -wal
