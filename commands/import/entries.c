@@ -118,7 +118,8 @@ bool entries_open(struct entries *e, const char *path, struct error *err)
     return true;
 }
 
-const char *value_end(const char *s, const char *end)
+// The end of the JSON value at s, or of the list that ends there; NULL: the text ends within it.
+static const char *value_end(const char *s, const char *end)
 {
     bool quoted = false;
     for (size_t depth = 0; s < end; s++) {

@@ -32,5 +32,3 @@ char *entries_place(const struct entries *e);
 // Sets err to "PLACE: MESSAGE". Always returns false.
 bool entries_fail(const struct entries *e, struct error *err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-// The end of the JSON value at s, or of the list that ends there; NULL: the text ends within it.
-const char *value_end(const char *s, const char *end);

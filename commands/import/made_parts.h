@@ -20,4 +20,3 @@ bool making_leave_out(struct making *m, enum drop why, const char *what, int n, 
 
 bool make_text(struct making *m);     // SHAPE_TEXT: template.c
 bool make_messages(struct making *m); // SHAPE_MESSAGES: messages.c
-bool make_turns(struct making *m);    // SHAPE_TURNS: made_prompt.c

@@ -53,7 +53,7 @@ bool making_leave_out(struct making *m, enum drop why, const char *what, int n, 
 
 // ---- turns as they are
 
-bool make_turns(struct making *m)
+static bool make_turns(struct making *m)
 {
     const char *key;
     int n;

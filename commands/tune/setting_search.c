@@ -105,15 +105,13 @@ static void add_probe(struct setting_search *s, enum probe_form form, int of, in
 }
 
 // The same, if the rule takes it.
-static bool try_probe(struct setting_search *s, enum probe_form form, int of, int family, struct settings *drafter)
+static void try_probe(struct setting_search *s, enum probe_form form, int of, int family, struct settings *drafter)
 {
     struct error ignored;
-    const bool taken = takes(s, drafter, &ignored);
-    if (taken)
+    if (takes(s, drafter, &ignored))
         add_probe(s, form, of, family, drafter);
     else
         settings_free(drafter);
-    return taken;
 }
 
 // The best tree if acceptance falls by rank as it often does; what is measured on it does not depend on its shape.

@@ -218,3 +218,16 @@ int models_remove(void **state)
     test_directory_remove();
     return 0;
 }
+
+char *words_here(const char *words)
+{
+    struct text t = { 0 };
+    const char *at = words;
+    text_puts(&t, "");
+    for (const char *next; (next = strstr(at, "HERE")) != NULL; at = next + 4) {
+        text_add(&t, at, (size_t)(next - at));
+        text_puts(&t, test_directory());
+    }
+    text_puts(&t, at);
+    return t.s;
+}

@@ -50,3 +50,5 @@ int models_remove(void **state);
 int child_is_missing(void); // prints that, and returns 77
 // words with the first %s replaced by the model's path; to be freed
 char *words_with(const char *words, const char *model);
+// words with every HERE replaced by test_directory(); to be freed
+char *words_here(const char *words);

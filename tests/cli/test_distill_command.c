@@ -55,23 +55,9 @@ static void remove_output(const char *name)
     }
 }
 
-// HERE stands for the test's directory.
-static char *here(const char *words)
-{
-    struct text t = { 0 };
-    const char *at = words;
-    text_puts(&t, "");
-    for (const char *next; (next = strstr(at, "HERE")) != NULL; at = next + 4) {
-        text_add(&t, at, (size_t)(next - at));
-        text_puts(&t, test_directory());
-    }
-    text_puts(&t, at);
-    return t.s;
-}
-
 static void distill(const char *words)
 {
-    char *line = here(words);
+    char *line = words_here(words);
     struct child_result s = child_run("%s", line);
     child_expect_success(&s, line);
     child_result_free(&s);
@@ -80,7 +66,7 @@ static void distill(const char *words)
 
 static void refused(int status, const char *with, const char *words)
 {
-    char *line = here(words);
+    char *line = words_here(words);
     child_expect_error(status, with, line);
     free(line);
 }
@@ -173,8 +159,8 @@ static void answers_are_those_of_generate(void **state)
         struct json *c = conversation("a.jsonl", "-0-0");
         assert_non_null(c);
         expect_prompt(c, "<|im_start|>user\nWhat is the sum of two and two?<|im_end|>\n<|im_start|>assistant\n");
-        char *with = here("generate HERE/target.gguf --chat chatml --tokens 40 --seed 5 --json --threads 1 "
-                          "'What is the sum of two and two?' --temperature ");
+        char *with = words_here("generate HERE/target.gguf --chat chatml --tokens 40 --seed 5 --json --threads 1 "
+                                "'What is the sum of two and two?' --temperature ");
         struct child_result s = child_run("%s%s", with, temperature[i]);
         child_expect_success(&s, "generate");
         struct json *g = child_result_json(&s);
@@ -264,7 +250,7 @@ static off_t size_of(const char *path)
 // Runs words and kills the program once the file has become longer. Returns whether it was killed.
 static bool killed_while_writing(const char *words, const char *out)
 {
-    char *line = here(words), *word[48], *path = test_path(out);
+    char *line = words_here(words), *word[48], *path = test_path(out);
     int n = 0, status;
     word[n++] = (char *)(uintptr_t)SPECLAB;
     for (char *at = strtok(line, " "); at != NULL; at = strtok(NULL, " "))
@@ -511,7 +497,7 @@ static void a_template_that_cannot_be_used_ends_the_run_with_a_sentence(void **s
         char *line =
             xformat("distill HERE/target.gguf --chat HERE/used.jinja --context 512 %s --out HERE/used%zu.jsonl",
                     cases[i].source, i);
-        char *words = here(line);
+        char *words = words_here(line);
         file_write(path, cases[i].jinja);
         struct child_result s = child_run("%s", words);
         assert_int_equal(s.status, 1);
@@ -523,7 +509,7 @@ static void a_template_that_cannot_be_used_ends_the_run_with_a_sentence(void **s
     }
     // A prompt of which the template makes nothing is dropped.
     file_write(path, "{% if false %}x{% endif %}");
-    char *words = here(
+    char *words = words_here(
         "distill HERE/target.gguf --chat HERE/used.jinja --context 512 --prompts HERE/q.jsonl --out HERE/nothing.jsonl");
     struct child_result s = child_run("%s", words);
     assert_int_equal(s.status, 0);

@@ -19,20 +19,6 @@
 
 static struct json *golden;
 
-// The text with HERE as the test's directory; to be freed.
-static char *here(const char *words)
-{
-    struct text t = { 0 };
-    const char *at = words;
-    text_puts(&t, "");
-    for (const char *next; (next = strstr(at, "HERE")) != NULL; at = next + 4) {
-        text_add(&t, at, (size_t)(next - at));
-        text_puts(&t, test_directory());
-    }
-    text_puts(&t, at);
-    return t.s;
-}
-
 static void put(const char *name, const char *text)
 {
     char *path = test_path(name);
@@ -53,7 +39,7 @@ static char *content(const char *name)
 // Runs words, which must succeed; returns stdout, to be freed.
 static char *run(const char *words)
 {
-    char *line = here(words);
+    char *line = words_here(words);
     struct child_result s = child_run("%s", line);
     child_expect_success(&s, line);
     char *out = s.out;
@@ -65,7 +51,7 @@ static char *run(const char *words)
 
 static void refused(int status, const char *with, const char *words)
 {
-    char *line = here(words), *what = here(with);
+    char *line = words_here(words), *what = words_here(with);
     child_expect_error(status, what, line);
     free(line);
     free(what);
@@ -132,7 +118,7 @@ static void expect_lines(const struct json *lines, const char *words)
 static void expect_said(const struct json *said, const char *out, const char *words)
 {
     for (size_t i = 0; i < json_count(said); i++) {
-        char *part = here(json_text(json_at(said, i)));
+        char *part = words_here(json_text(json_at(said, i)));
         if (strstr(out, part) == NULL)
             fail_msg("%s: expected \"%s\" in\n%s", words, part, out);
         free(part);
@@ -421,11 +407,11 @@ static void a_parquet_file_is_answered_by_the_command_that_converts_it(void **st
         print_message("python3 has no pyarrow: the conversion itself is not run\n");
         return;
     }
-    char *make = here(
+    char *make = words_here(
         "python3 -c \"import json, pyarrow as a, pyarrow.parquet as p; "
         "p.write_table(a.Table.from_pylist([json.loads(l) for l in open('HERE/speed.jsonl')]), 'HERE/t.parquet')\"");
     assert_int_equal(system(make), 0);
-    char *line = here("import speed-bench HERE/t.parquet");
+    char *line = words_here("import speed-bench HERE/t.parquet");
     struct child_result s = child_run("%s", line);
     assert_int_equal(s.status, 1);
     assert_int_equal(system(strstr(s.err, "python3 -c")), 0);

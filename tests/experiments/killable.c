@@ -106,3 +106,11 @@ bool kill_after(pid_t pid, int64_t us, int64_t *took_us)
     assert_true(killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
     return killed;
 }
+
+void read_kills(int argc, char **argv, int *kills, uint64_t *random_state)
+{
+    if (argc > 1)
+        *kills = atoi(argv[1]);
+    if (argc > 2)
+        *random_state = strtoull(argv[2], NULL, 10);
+}

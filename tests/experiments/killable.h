@@ -26,3 +26,5 @@ void check_sound(struct store *s); // the database has complete sequences and no
 // steps and their numbers of trials; each comparison with none's; and a run's numbers of texts.
 void create_views(struct store *s, const char *of);
 void check_same(struct store *s, const char *what); // of the views of `main` and `whole`
+// A test program's arguments [KILLS [SEED]], where they are given.
+void read_kills(int argc, char **argv, int *kills, uint64_t *random_state);

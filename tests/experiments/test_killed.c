@@ -143,10 +143,7 @@ static void an_interrupted_run_leaves_a_consistent_database_and_resumes(void **s
 // test_killed [KILLS [SEED]]
 int main(int argc, char **argv)
 {
-    if (argc > 1)
-        kills = atoi(argv[1]);
-    if (argc > 2)
-        random_state = strtoull(argv[2], NULL, 10);
+    read_kills(argc, argv, &kills, &random_state);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_run_resumes_to_the_results_of_an_uninterrupted_one),
         cmocka_unit_test(an_interrupted_run_leaves_a_consistent_database_and_resumes),

@@ -246,10 +246,7 @@ static void a_shard_beyond_the_last_paired_run_decodes_nothing(void **state)
 // test_sharded_run [KILLS [SEED]]
 int main(int argc, char **argv)
 {
-    if (argc > 1)
-        kills = atoi(argv[1]);
-    if (argc > 2)
-        random_state = strtoull(argv[2], NULL, 10);
+    read_kills(argc, argv, &kills, &random_state);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shards_with_kills_are_together_the_whole_run),
         cmocka_unit_test(the_last_shard_in_a_database_finishes_its_runs),

@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/memory.h"
 #include "results/query.h"
 #include "tests/support/check.h"
+#include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
 
 static int below(uint64_t *state, int n)
@@ -268,4 +270,24 @@ void sample_facts_put_cases(struct store *s)
     (void)fclose(f);
     free(line);
     free(path);
+}
+
+int cases_open(void **state)
+{
+    struct cases *c = xcalloc(1, sizeof(*c));
+    c->s = sample_store(NULL);
+    sample_facts_put_cases(c->s);
+    c->golden = golden_json("views.json");
+    *state = c;
+    return 0;
+}
+
+int cases_close(void **state)
+{
+    struct cases *c = *state;
+    store_close(c->s);
+    json_free(c->golden);
+    free(c);
+    test_directory_remove();
+    return 0;
 }

@@ -7,6 +7,7 @@
 #include "results/store.h"
 
 struct error;
+struct json;
 
 enum { SAMPLE_RUNS = 6, SAMPLE_STEPS = 64, SAMPLE_TRIALS = 12, SAMPLE_TOKENS = 64 };
 
@@ -45,3 +46,11 @@ char *sample_report(struct store *s, struct report_options o); // the report as 
 // The first column of a query's first row; NAN: no row.
 double sample_facts_query(struct store *s, const char *sql);
 void sample_facts_hold(struct store *s, const char *sql); // fails the test unless the query's value is 1
+
+// The database with the rows of tests/cases/views_facts.sql, and what Python's loops say of them: a group's set-up and tear-down.
+struct cases {
+    struct store *s;
+    struct json *golden; // views.json
+};
+int cases_open(void **state);
+int cases_close(void **state);

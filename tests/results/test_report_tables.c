@@ -21,31 +21,6 @@ static bool write_golden;
 
 // ---- what they must say
 
-struct scene {
-    struct store *s;
-    struct json *golden;
-};
-
-static int set_up(void **state)
-{
-    struct scene *c = xcalloc(1, sizeof(*c));
-    c->s = sample_store(NULL);
-    sample_facts_put_cases(c->s);
-    c->golden = golden_json("views.json");
-    *state = c;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct scene *c = *state;
-    store_close(c->s);
-    json_free(c->golden);
-    free(c);
-    test_directory_remove();
-    return 0;
-}
-
 // A printed number is within half of its last digit.
 static void expect_figure(const char *what, const char *s, double x)
 {
@@ -91,7 +66,7 @@ static double of_view(struct store *s, const char *view, const char *column, int
 enum form { SUMMARY, MARKDOWN, LATEX };
 
 // A row of any form for a run.
-static void expect_row(struct scene *c, const struct printed_row *r, const struct json *run, bool greedy,
+static void expect_row(struct cases *c, const struct printed_row *r, const struct json *run, bool greedy,
                        enum form form)
 {
     const int64_t id = json_int(json_get(run, "run"));
@@ -151,7 +126,7 @@ static struct query *in_order(struct store *s, const struct json *comparison)
     return q;
 }
 
-static void expect_rows(struct scene *c, struct printed_rows t, enum form form)
+static void expect_rows(struct cases *c, struct printed_rows t, enum form form)
 {
     const struct json *comparisons = json_get(c->golden, "comparisons");
     struct error err;
@@ -172,7 +147,7 @@ static void expect_rows(struct scene *c, struct printed_rows t, enum form form)
 
 static void the_numbers_of_every_form_are_the_views(void **state)
 {
-    struct scene *c = *state;
+    struct cases *c = *state;
     char *summary = sample_report(c->s, (struct report_options){ 0 });
     char *markdown = sample_report(c->s, (struct report_options){ .format = REPORT_MARKDOWN });
     char *latex = sample_report(c->s, (struct report_options){ .format = REPORT_LATEX });
@@ -195,7 +170,7 @@ static double by_category(struct store *s, const char *sql, int64_t run, const c
     return x;
 }
 
-static void expect_categories(struct scene *c, const struct printed_row *r, const struct json *comparison,
+static void expect_categories(struct cases *c, const struct printed_row *r, const struct json *comparison,
                               const struct json *run)
 {
     static const char speedup[] =
@@ -222,7 +197,7 @@ static void expect_categories(struct scene *c, const struct printed_row *r, cons
 
 static void the_numbers_by_category_are_the_views(void **state)
 {
-    struct scene *c = *state;
+    struct cases *c = *state;
     const struct json *comparisons = json_get(c->golden, "comparisons");
     struct error err;
     for (int form = 0; form < 2; form++) {
@@ -261,7 +236,7 @@ static char *csv_field(const char **at)
 // Every number of a row of CSV is that of the view, or, of NAME_low and NAME_high, of the twin.
 static void the_numbers_of_csv_are_the_views(void **state)
 {
-    struct scene *c = *state;
+    struct cases *c = *state;
     char *text = sample_report(c->s, (struct report_options){ .format = REPORT_CSV }), *name[FIELDS * 4];
     int columns = 0, rows = 0, numbers = 0;
     const char *at = text;
@@ -323,7 +298,7 @@ static void the_numbers_of_csv_are_the_views(void **state)
 
 static void the_tables_are_the_reviewed_text(void **state)
 {
-    struct scene *c = *state;
+    struct cases *c = *state;
     struct text all = { 0 };
     for (int form = 0; form < 4; form++) {
         char *text = sample_report(c->s, (struct report_options){ .format = form < 2 ? REPORT_MARKDOWN : REPORT_LATEX,
@@ -340,7 +315,7 @@ static void the_tables_are_the_reviewed_text(void **state)
 int main(int argc, char **argv)
 {
     write_golden = argc == 2 && strcmp(argv[1], "write") == 0;
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, cases_open, cases_close)
     const struct CMUnitTest tests[] = {
         TEST(the_numbers_of_every_form_are_the_views),
         TEST(the_numbers_by_category_are_the_views),

@@ -25,31 +25,6 @@
 
 static bool write_golden;
 
-struct scene {
-    struct store *s;
-    struct json *golden;
-};
-
-static int set_up(void **state)
-{
-    struct scene *c = xcalloc(1, sizeof(*c));
-    c->s = sample_store(NULL);
-    sample_facts_put_cases(c->s);
-    c->golden = golden_json("views.json");
-    *state = c;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct scene *c = *state;
-    store_close(c->s);
-    json_free(c->golden);
-    free(c);
-    test_directory_remove();
-    return 0;
-}
-
 // ---- comparing a table
 
 static bool agrees(const struct query *q, int column, const struct json *expected)
@@ -108,7 +83,7 @@ static void expect_table(const char *what, struct query *q, const struct json *e
 
 static void every_column_of_every_view_equals_plain_loops(void **state)
 {
-    struct scene *c = *state;
+    struct cases *c = *state;
     const struct json *views = json_get(c->golden, "views");
     for (void *at = json_first(views); at != NULL; at = json_next(views, at)) {
         const char *order = json_text(json_get(json_value(at), "order"));
@@ -120,7 +95,7 @@ static void every_column_of_every_view_equals_plain_loops(void **state)
 
 static void every_view_has_a_reference(void **state)
 {
-    struct scene *c = *state;
+    struct cases *c = *state;
     const struct json *views = json_get(c->golden, "views");
     struct error err;
     size_t n = 0;
@@ -138,7 +113,7 @@ extern const char bench_cost_sql[], by_category_sql[], losing_prompts_sql[], ver
 
 static void query_files_equal_plain_loops(void **state)
 {
-    struct scene *c = *state;
+    struct cases *c = *state;
     static const struct {
         const char *name, *sql;
     } query_file[] = {
@@ -157,7 +132,7 @@ static void query_files_equal_plain_loops(void **state)
 // answers.sql reads the prompt file with a function of the sqlite3 shell; the test binds the file's text instead.
 static void answers_are_joined_to_the_lines_of_the_prompt_file(void **state)
 {
-    struct scene *c = *state;
+    struct cases *c = *state;
     static const char call[] = "readfile('experiments/data/prompts.jsonl')";
     const char *at = strstr(answers_sql, call);
     assert_non_null(at);
@@ -260,7 +235,7 @@ static void expect_comparison(struct store *s, const struct comparison *c, const
 
 static void the_numbers_of_a_report_equal_plain_loops(void **state)
 {
-    struct scene *c = *state;
+    struct cases *c = *state;
     const struct json *expected = json_get(c->golden, "comparisons");
     struct comparisons all;
     struct error err;
@@ -273,7 +248,7 @@ static void the_numbers_of_a_report_equal_plain_loops(void **state)
 
 static void any_two_runs_compared_equal_plain_loops(void **state)
 {
-    struct scene *c = *state;
+    struct cases *c = *state;
     const struct json *list = json_get(c->golden, "against");
     struct error err;
     size_t shared = 0;
@@ -334,7 +309,7 @@ static void expect_json(const char *what, const struct json *a, const struct jso
     fail_msg("%s: found\n%s\nexpected\n%s", what, found, wanted);
 }
 
-static char *exported(struct scene *c, enum report_format format)
+static char *exported(struct cases *c, enum report_format format)
 {
     return sample_report(c->s, (struct report_options){ .format = format, .directory = test_directory() });
 }
@@ -385,7 +360,7 @@ static void expect_column(const char *name, const struct json *a, const struct j
         expect_json(name, a, expected);
 }
 
-static void expect_line(const struct scene *c, const struct json *line, const struct json *summary,
+static void expect_line(const struct cases *c, const struct json *line, const struct json *summary,
                         const struct json *columns)
 {
     const struct json *run = run_of(json_get(c->golden, "comparisons"), json_int(json_get(line, "run")));
@@ -406,7 +381,7 @@ static void expect_line(const struct scene *c, const struct json *line, const st
 
 static void json_lines_equal_plain_loops(void **state)
 {
-    struct scene *c = *state;
+    struct cases *c = *state;
     const struct json *view = json_get(json_get(c->golden, "views"), "run_summary"), *rows = json_get(view, "rows");
     struct error err;
     size_t lines = 0;
@@ -428,7 +403,7 @@ static void json_lines_equal_plain_loops(void **state)
 
 static void answer_files_equal_plain_loops(void **state)
 {
-    struct scene *c = *state;
+    struct cases *c = *state;
     const struct json *files = json_get(c->golden, "answer_files");
     struct error err;
     free(exported(c, REPORT_SPEC_BENCH));
@@ -477,7 +452,7 @@ static char *all_reports(struct store *s)
 // The tests above check the numbers. Layout and words are compared with report.txt, which a person has reviewed.
 static void a_report_is_the_reviewed_text(void **state)
 {
-    struct scene *c = *state;
+    struct cases *c = *state;
     char *now = all_reports(c->s);
     assert_golden_file("report.txt", now, write_golden);
     free(now);
@@ -498,7 +473,7 @@ static void put_predictions(struct store *s, struct predictions_options o, struc
 
 static void a_prediction_is_the_reviewed_text(void **state)
 {
-    struct scene *c = *state;
+    struct cases *c = *state;
     struct text t = { 0 };
     struct error err;
     put_predictions(c->s, (struct predictions_options){ .source = COST_OF_EITHER }, &t);
@@ -526,7 +501,7 @@ static struct store *facts_in(const char *name, int64_t number)
 // As if the database had no other.
 static void a_chosen_bench_predicts_alone(void **state)
 {
-    struct scene *c = *state;
+    struct cases *c = *state;
     struct error err;
     struct text latest = { 0 };
     int fit = 0, other = 0;
@@ -577,5 +552,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_prediction_is_the_reviewed_text),
         cmocka_unit_test(a_chosen_bench_predicts_alone),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, cases_open, cases_close);
 }
