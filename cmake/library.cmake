@@ -19,15 +19,33 @@ add_custom_command(OUTPUT ${library} DEPENDS ${library_objects} COMMAND_EXPAND_L
                    COMMAND ${CMAKE_AR} rcs ${library} ${CMAKE_BINARY_DIR}/libspeclab.o
                    COMMENT "Making libspeclab.a")
 add_custom_target(libspeclab ALL DEPENDS ${library})
+add_dependencies(speclab libspeclab) # so that what is installed is there, and of one revision, whenever the program was built
 
 # What a program links besides, in the order of static linking.
 set(library_links "-ljansson -lpcre2-8 -lutf8proc -lxxhash -lpthread -lm")
 if(cuda_works)
     string(APPEND library_links " ${CUDART_STATIC} -ldl -lrt -lstdc++")
 endif()
+# The prefix is found from where the file is, since `cmake --install --prefix` and DESTDIR come after this.
+file(RELATIVE_PATH up ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" up "${up}")
+foreach(dir LIBDIR INCLUDEDIR)
+    if(IS_ABSOLUTE ${CMAKE_INSTALL_${dir}})
+        set(${dir} ${CMAKE_INSTALL_${dir}})
+    else()
+        set(${dir} "\${prefix}/${CMAKE_INSTALL_${dir}}")
+    endif()
+endforeach()
 configure_file(${CMAKE_SOURCE_DIR}/cmake/speclab.pc.in ${CMAKE_BINARY_DIR}/speclab.pc @ONLY)
 
 install(TARGETS speclab RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES ${library} DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES ${CMAKE_SOURCE_DIR}/engine/speclab.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${CMAKE_BINARY_DIR}/speclab.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# What `pip install ./python` puts beside the package: the program, and the files that both read.
+if(SPECLAB_PACKAGE)
+    install(TARGETS speclab RUNTIME DESTINATION speclab/bin COMPONENT package)
+    file(GLOB shared_files ${CMAKE_SOURCE_DIR}/results/*.sql ${CMAKE_SOURCE_DIR}/results/store/*.sql)
+    install(FILES ${shared_files} DESTINATION speclab/share COMPONENT package)
+endif()

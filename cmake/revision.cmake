@@ -1,13 +1,13 @@
 # Writes the version and git revision to a header, only when they changed, to avoid needless rebuilds. A + suffix marks what
 # the revision does not cover: changes, source files that git does not track (but the globs of CMakeLists.txt find), a
 # build type other than Release, files outside the tree (cmake/extensions.cmake).
-execute_process(COMMAND git -C ${SOURCE} rev-parse --short=12 HEAD OUTPUT_VARIABLE revision
+execute_process(COMMAND git -C "${SOURCE}" rev-parse --short=12 HEAD OUTPUT_VARIABLE revision
                 OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
 if(failed)
     set(revision unknown)
 else()
-    execute_process(COMMAND git -C ${SOURCE} status --porcelain --untracked-files=no OUTPUT_VARIABLE changed ERROR_QUIET)
-    execute_process(COMMAND git -C ${SOURCE} ls-files --others --exclude-standard -- *.c *.h *.cu *.sql
+    execute_process(COMMAND git -C "${SOURCE}" status --porcelain --untracked-files=no OUTPUT_VARIABLE changed ERROR_QUIET)
+    execute_process(COMMAND git -C "${SOURCE}" ls-files --others --exclude-standard -- *.c *.h *.cu *.sql
                     OUTPUT_VARIABLE added ERROR_QUIET)
     if(changed OR added)
         set(revision "${revision}+changes")
@@ -22,9 +22,9 @@ if(EXTENSIONS)
 endif()
 set(text "#define SPECLAB_VERSION \"${VERSION}\"\n#define SPECLAB_REVISION \"${revision}\"\n")
 set(old "")
-if(EXISTS ${TO})
-    file(READ ${TO} old)
+if(EXISTS "${TO}")
+    file(READ "${TO}" old)
 endif()
 if(NOT old STREQUAL text)
-    file(WRITE ${TO} "${text}")
+    file(WRITE "${TO}" "${text}")
 endif()

@@ -14,7 +14,9 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/printable.h"
 #include "core/settings.h"
+#include "core/files/mapped.h"
 #include "kernels/devices.h"
 
 enum { MAX_FLAGS = 48, HELP_COLUMN = 28 };
@@ -26,8 +28,7 @@ int usage_fail(const struct usage *u, const char *format, ...)
     va_list args;
     va_start(args, format);
     fprintf(stderr, "speclab%s%s: ", *u->name != '\0' ? " " : "", u->name);
-    vfprintf(stderr, format, args);
-    fprintf(stderr, "\n");
+    printable_line(stderr, format, args);
     va_end(args);
     return 2;
 }
@@ -44,14 +45,25 @@ bool stdout_failed(void)
     return fflush(stdout) != 0 || ferror(stdout);
 }
 
+__attribute__((format(printf, 1, 2))) static void print_line(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    printable_line(stderr, format, args);
+    va_end(args);
+}
+
 void command_log(void *unused, const char *sentence)
 {
     (void)unused;
-    fprintf(stderr, "%s\n", sentence);
+    print_line("%s", sentence);
 }
 
 int command_done(const struct usage *u)
 {
+    struct error err;
+    if (!mapped_was_unchanged(&err))
+        return command_fail(u, &err);
     errno = 0;
     if (!stdout_failed())
         return 0;
@@ -242,24 +254,4 @@ int usage_read(const struct usage *u, int argc, char **argv, char ***operand, in
     if (n != NULL)
         *n = operands;
     return USAGE_OK;
-}
-
-// ---- input
-
-bool read_all(const char *path, struct text *to, struct error *err)
-{
-    bool standard = path == NULL || strcmp(path, "-") == 0;
-    FILE *f = standard ? stdin : fopen(path, "rb");
-    const char *name = standard ? "stdin" : path;
-    if (f == NULL)
-        return fail(err, "%s: %s", name, strerror(errno));
-    char chunk[1 << 14];
-    size_t n;
-    text_puts(to, "");
-    while ((n = fread(chunk, 1, sizeof(chunk), f)) > 0)
-        text_add(to, chunk, n);
-    bool ok = !ferror(f) || fail(err, "%s: cannot read: %s", name, strerror(errno));
-    if (!standard)
-        fclose(f);
-    return ok;
 }

@@ -5,7 +5,6 @@
 #include <stddef.h>
 
 struct error;
-struct text;
 
 enum flag_kind {
     FLAG_ON = 1, // bool: true if the flag is given
@@ -48,12 +47,11 @@ int usage_read(const struct usage *u, int argc, char **argv, char ***operand, in
 int usage_fail(const struct usage *u, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int command_fail(const struct usage *u, const struct error *err);
 void command_log(void *unused, const char *sentence); // a line on stderr; for struct target_options (engine/engine.h)
-// Exit status after all results are written: 0, or 1 with an error message if stdout did not accept them. A closed pipe
-// (`| head`) returns 1 without a message.
+// Exit status after all results are written: 0, or 1 with an error message if stdout did not accept them, or if a mapped file has changed while it
+// was in use. A closed pipe (`| head`) returns 1 without a message.
 int command_done(const struct usage *u);
 bool stdout_failed(void); // flushes stdout; true if it no longer accepts output
 
 bool parse_int(const char *text, long long min, long long max, long long *to); // strict: the whole text, in range
 // The entry of a NULL-terminated list closest to `word` by Damerau-Levenshtein distance; NULL: none is close.
 const char *nearest(const char *word, const char *const *list);
-bool read_all(const char *path, struct text *to, struct error *err); // path NULL or "-": stdin

@@ -11,9 +11,10 @@
 #include "experiments/cells.h"
 #include "experiments/environment.h"
 #include "experiments/experiment.h"
-#include "experiments/paired_run.h"
-#include "experiments/plan.h"
+#include "experiments/pairs/paired_run.h"
+#include "experiments/pairs/plan.h"
 #include "experiments/progress.h"
+#include "experiments/sweep/product.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
 #include "models/config.h"
@@ -142,6 +143,7 @@ static void add_needs(const struct target *t, const struct pairing *of, struct n
     const struct drafter *d = of->drafter;
     struct need *on = need_on(need, n, t->backend);
     on->bytes += verifier_bytes(v);
+    on->caches += verifier_cache_bytes(v);
     const size_t verify_request = verifier_verify_bytes(v);
     if (verify_request > on->verify_request) {
         on->bytes += verify_request - on->verify_request;
@@ -172,8 +174,9 @@ static bool add_group(struct plan *p, int number, struct error *err)
         ok = add_cell(p, &g.cell_runner[i], done[i], all, turns[i], err);
         add_needs(&p->opened.target, &g.cell_runner[i].pairing, need, &needs);
     }
-    need[0].caches = group_cache_bytes(&g, &p->opened);
-    need[0].bytes += need[0].caches;
+    const size_t shared = group_cache_bytes(&g, &p->opened);
+    need[0].caches += shared;
+    need[0].bytes += shared;
     for (int i = 0; i < needs; i++) {
         struct need *largest = need_on(p->need, &p->needs, need[i].backend);
         if (need[i].bytes > largest->bytes)
@@ -190,13 +193,15 @@ static double megabytes(size_t bytes)
     return (double)bytes / 1e6;
 }
 
-// " of the 85899 on cuda:0": for a device with memory of its own, or if several devices are used.
+// " of the 85899 on cuda:0", ", 20123 are available": for a device with memory of its own, or if several devices are used.
 static void print_place(const struct plan *p, struct backend *b)
 {
     size_t free_bytes, all;
     const bool own = b->memory(b, &free_bytes, &all);
     if (own)
         fprintf(p->out, " of the %.0f", megabytes(all));
+    else if (b == p->opened.target.backend && p->opened.available > 0)
+        fprintf(p->out, ", %.0f are available", megabytes(p->opened.available));
     if (own || p->needs > 1)
         fprintf(p->out, " on %s", devices_name(p->opened.target.devices, b));
     fprintf(p->out, ": ");
@@ -237,7 +242,7 @@ static void print_summary(const struct plan *p)
 {
     const struct experiment *e = p->e;
     const struct model *m = p->opened.target.model;
-    const int n = experiment_cells(e), all = groups(e) * e->rule.n * e->drafter.n;
+    const int n = experiment_cells(e);
     char time[32];
     progress_time((int64_t)p->ns, time, sizeof(time));
 
@@ -262,8 +267,9 @@ static void print_summary(const struct plan *p)
                     : ", at the speed of\n         earlier runs in the database");
     if (e->shard.of > 1)
         print_shard(p);
-    if (n < all)
-        fprintf(p->out, "cells    %d of the %d that the lists make are left out by zip or exclude\n", all - n, all);
+    if (product_left_out(e) > 0)
+        fprintf(p->out, "cells    %d of the %d that the lists make are left out by zip or exclude\n",
+                product_left_out(e), product_listed(e));
     if (e->none_added)
         fprintf(p->out, "cells    the baseline `none` was added to the list of drafters\n");
     if (e->repeat > 1)

@@ -19,26 +19,31 @@
 
 // ---- options
 
-static bool read_sampling(struct generate *g, struct error *err)
+struct settings *generate_sampling(const struct generate *g, const char *temperature, struct error *err)
 {
     bool ok = true;
-    g->sampling_settings = settings_map();
+    struct settings *all = settings_map();
     for (int k = 0; ok && stages[k] != NULL; k++) {
         const char *text = g->stage[k] != NULL ? g->stage[k] : stages[k] == &temperature_stage ? "0" : NULL;
+        if (stages[k] == &temperature_stage && temperature != NULL)
+            text = temperature;
         char *what = xformat("sampling: %s", stages[k]->name);
         struct settings *value = text != NULL ? settings_value(text, what, err) : NULL;
         free(what);
         if (value != NULL)
-            settings_put(g->sampling_settings, stages[k]->name, value);
+            settings_put(all, stages[k]->name, value);
         ok = text == NULL || value != NULL;
     }
-    return ok;
+    if (ok)
+        return all;
+    settings_free(all);
+    return NULL;
 }
 
 // Checks everything that can be checked before a model is opened.
 static bool read_pairing(struct generate *g, struct error *err)
 {
-    if (!read_sampling(g, err))
+    if ((g->sampling_settings = generate_sampling(g, NULL, err)) == NULL)
         return false;
     g->drafter_settings = settings_inline(g->drafter, "--drafter", err);
     g->rule_settings = g->drafter_settings != NULL ? settings_inline(g->rule, "--rule", err) : NULL;
@@ -50,7 +55,7 @@ static bool read_pairing(struct generate *g, struct error *err)
     return true;
 }
 
-static bool open_target(struct generate *g, struct error *err)
+bool generate_open_target(struct generate *g, struct error *err)
 {
     const struct speclab_target_options options = {
         .device = g->precision.device,
@@ -59,6 +64,7 @@ static bool open_target(struct generate *g, struct error *err)
         .chat = g->ids != NULL ? "none" : g->chat,
         .chat_variables = g->chat_variables,
         .threads = (int)g->threads,
+        .rows = g->rows,
         .packed_cache = g->packed == PACKED_KEEP,
         .log = command_log,
     };
@@ -80,7 +86,7 @@ static bool read_ids(struct generate *g, struct error *err)
 // Reads stdin, without the one line end that `echo` adds.
 static bool read_stdin(struct text *to, struct error *err)
 {
-    if (!read_all("-", to, err))
+    if (!input_read("-", INPUT_STDIN, INPUT_TEXTS, to, err))
         return false;
     if (to->n > 0 && to->s[to->n - 1] == '\n')
         to->s[--to->n] = '\0';
@@ -170,7 +176,8 @@ static bool decode(struct generate *g, struct error *err)
 
 static bool generate(struct generate *g, struct error *err)
 {
-    if (!open_target(g, err) || !(g->ids != NULL ? read_ids(g, err) : read_prompt(g, err)) || !open_decoder(g, err))
+    if (!generate_open_target(g, err) || !(g->ids != NULL ? read_ids(g, err) : read_prompt(g, err)) ||
+        !open_decoder(g, err))
         return false;
     g->transcript.keep = g->json;
     g->transcript.trace = g->trace;
@@ -206,12 +213,14 @@ static void close_all(struct generate *g)
 static const char about[] =
     "Decodes one prompt and streams the text; on a terminal, accepted draft tokens are green (NO_COLOR is\n"
     "respected). The PROMPT `-` is read from stdin. Statistics go to stderr. The default temperature is 0:\n"
-    "greedy decoding. `speclab list` describes drafters, rules and sampling stages with their options.\n";
+    "greedy decoding. `speclab list` describes drafters, rules and sampling stages with their options.\n"
+    "`./run generate .. --trace-html FILE` writes a page of the steps.\n";
 
 static const char examples[] =
     "  speclab generate smollm2-135m-instruct --drafter ngram 'Repeat after me: red, green, blue.'\n"
     "  speclab generate target.gguf --drafter small:model=draft.gguf,tokens=4 --temperature 0.8 --seed 7 - < prompt.txt\n"
-    "  speclab generate target.gguf --ids '[1, 2, 3]' --tokens 16 --json --trace\n";
+    "  speclab generate target.gguf --ids '[1, 2, 3]' --tokens 16 --json --trace\n"
+    "  speclab generate smollm2-135m-instruct --prompts questions.jsonl --jsonl --batch 16 > answers.jsonl\n";
 
 struct stage_flag {
     char name[32], help[256];
@@ -270,10 +279,15 @@ int command_generate(int argc, char **argv)
                                                           "or none; default: auto", 0, 0 },
         CHAT_VARIABLES_FLAG(g.chat_variables),
         { "system", FLAG_TEXT, &g.system, "TEXT", "system message of the chat", 0, 0 },
+        { "prompts", FLAG_TEXT, &g.prompts, "FILE", "with --jsonl, instead of PROMPT: JSON lines, as in experiments; each turn is answered.\n"
+                                                          "- is stdin, whose prompts are answered as they come", 0, 0 },
+        { "batch", FLAG_INT, &g.batch, "N", "with --prompts: texts decoded at a time; default: 64", 1, MAX_SLOTS },
         { "ids", FLAG_TEXT, &g.ids, "LIST", "prompt as token ids, instead of PROMPT: '[1, 2, 3]'", 0, 0 },
         { "ignore-end", FLAG_ON, &g.ignore_end, NULL, "do not stop at end-of-text tokens", 0, 0 },
         { "stop", FLAG_TEXTS, &g.stop, "TEXT", "stop before this text; can be given several times", 0, 0 },
         { "json", FLAG_ON, &g.json, NULL, "print one JSON object: prompt_ids, new_ids, text, stop, steps, times, settings", 0, 0 },
+        { "jsonl", FLAG_ON, &g.jsonl, NULL, "with --prompts: print the settings, then a JSON line for each prompt: id, number,\n"
+                                                  "messages, answers, input_ids, loss_mask", 0, 0 },
         { "trace", FLAG_ON, &g.trace, NULL, "with --json: the draft of each step, and which tokens were accepted", 0, 0 },
         { 0 },
     };
@@ -292,8 +306,12 @@ int command_generate(int argc, char **argv)
     int status = usage_read(&u, argc, argv, &operand, &n);
     if (status != USAGE_OK)
         return status;
-    if (g.ids == NULL && n < 2)
-        return usage_fail(&u, "missing prompt: expected PROMPT, - for stdin, or --ids");
+    if (g.prompts != NULL && (n > 1 || g.ids != NULL || g.system != NULL || g.json || !g.jsonl))
+        return usage_fail(&u, "--prompts: expected --jsonl, and neither PROMPT, --ids, --system nor --json");
+    if (g.prompts == NULL && (g.jsonl || g.batch > 0))
+        return usage_fail(&u, "%s requires --prompts", g.jsonl ? "--jsonl" : "--batch");
+    if (g.ids == NULL && g.prompts == NULL && n < 2)
+        return usage_fail(&u, "missing prompt: expected PROMPT, - for stdin, --ids or --prompts");
     if (g.ids != NULL && n > 1)
         return usage_fail(&u, "expected either --ids or PROMPT, found both: \"%s\"", operand[1]);
     if (g.ids != NULL && g.system != NULL)
@@ -320,7 +338,7 @@ int command_generate(int argc, char **argv)
     if (!read_pairing(&g, &err)) {
         status = usage_fail(&u, "%s", err.text);
     } else {
-        status = generate(&g, &err) ? 0 : command_fail(&u, &err);
+        status = (g.prompts != NULL ? generate_prompts : generate)(&g, &err) ? 0 : command_fail(&u, &err);
     }
     close_all(&g);
     return status != 0 ? status : command_done(&u);

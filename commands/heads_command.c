@@ -57,20 +57,17 @@ static struct json *numbers_json(const double *number, int n)
 {
     struct json *all = json_new_array();
     for (int i = 0; i < n; i++)
-        json_push(all, number[i] == number[i] ? json_new_number(number[i]) : json_new_null());
+        json_push(all, json_new_number(number[i]));
     return all;
 }
 
 static bool write_file(const char *path, const struct json *j, struct error *err)
 {
-    struct part *p = part_begin(path, err);
-    if (p == NULL)
-        return false;
     char *text = json_write(j), *line = xformat("%s\n", text);
-    part_write(p, line, strlen(line));
+    const bool ok = part_file(path, line, strlen(line), err);
     free(line);
     free(text);
-    return part_end(p, err);
+    return ok;
 }
 
 static bool best_tree(void *self, const char *shown, const struct head_ranks *ranks, struct error *err)
@@ -78,15 +75,11 @@ static bool best_tree(void *self, const char *shown, const struct head_ranks *ra
     struct tree_output *w = self;
     static struct tree tree;
     double share[HEADS_DEPTH * HEADS_RANKS];
-    struct json *all = shares_json(ranks, share), *j = json_new_object();
-    json_set(j, "drafter", json_new_text(shown));
-    json_set(j, "positions", json_new_int(ranks->positions[0]));
-    json_set(j, "share", all);
-    json_set(j, "accepted", chain_json(ranks));
-    json_set(j, "confidence", numbers_json(ranks->confidence, ranks->depth));
-    json_set(j, "ece", numbers_json(ranks->ece, ranks->depth));
-    json_set(j, "brier", numbers_json(ranks->brier, ranks->depth));
-    json_set(j, "auroc", numbers_json(ranks->auroc, ranks->depth));
+    struct json *j = json_object_of(
+        JSON("drafter", shown), JSON("positions", ranks->positions[0]), JSON("share", shares_json(ranks, share)),
+        JSON("accepted", chain_json(ranks)), JSON("confidence", numbers_json(ranks->confidence, ranks->depth)),
+        JSON("ece", numbers_json(ranks->ece, ranks->depth)), JSON("brier", numbers_json(ranks->brier, ranks->depth)),
+        JSON("auroc", numbers_json(ranks->auroc, ranks->depth)));
     bool ok;
     if (w->nodes > 0) {
         tree_best(share, ranks->depth, HEADS_RANKS, (int)w->nodes, &tree);

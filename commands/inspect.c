@@ -12,7 +12,7 @@
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "engine/engine.h"
-#include "commands/inspect_head.h"
+#include "commands/inspect.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
 #include "kernels/cpu/probe.h"
@@ -35,9 +35,10 @@ struct kind { // tensors of one type
 };
 
 struct inspect {
+    const char *name; // a shape's; NULL: a file
     long long context, threads;
     const char *target; // of a head; NULL: a model is inspected
-    bool json, tensors, no_probe;
+    bool json, tensors, no_probe, checkpoint;
     struct precision precision;
 
     struct model_config config;
@@ -124,6 +125,7 @@ static bool measure(struct inspect *in, struct error *err)
 
 static bool gather(struct inspect *in, const char *name, struct error *err)
 {
+    in->name = model_is_shape(name) ? name : NULL;
     char *path = model_path(name, NULL, err);
     bool ok = path != NULL && config_read(path, &in->config, err);
     free(path);
@@ -177,7 +179,7 @@ static const char *amount(double n, const char *unit, char to[32])
     return to;
 }
 
-static const char *rope_name(enum rope_scaling s)
+const char *rope_name(enum rope_scaling s)
 {
     static const char *const names[] = { [ROPE_PLAIN] = "plain", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3",
                                          [ROPE_YARN] = "yarn",   [ROPE_LONG] = "longrope", [ROPE_TABLE] = "table" };
@@ -222,7 +224,7 @@ static void print_tokenizer(const struct inspect *in)
 static void print_shape(const struct inspect *in)
 {
     const struct model_config *c = &in->config;
-    printf("model       %s\n", c->path);
+    printf("model       %s\n", in->name != NULL ? in->name : c->path);
     printf("family      %s, %s%s%s\n", c->architecture->name, c->gguf ? "GGUF" : "Hugging Face",
            c->wrapper != NULL ? ", the text model of " : "", c->wrapper != NULL ? c->wrapper->model_type : "");
     printf("shape       %d layers, width %d, hidden %d, vocabulary %d, context %d\n", c->layers, c->width, c->hidden,
@@ -328,70 +330,43 @@ static struct json *tensors_json(const struct inspect *in)
     int64_t rows, width;
     size_t bytes;
     struct json *list = json_new_array();
-    for (size_t i = 0; weights_list(in->weights, i, &name, &type, &rows, &width, &bytes); i++) {
-        struct json *j = json_new_object();
-        json_set(j, "name", json_new_text(name));
-        json_set(j, "type", json_new_text(type));
-        json_set(j, "rows", json_new_int(rows));
-        json_set(j, "width", json_new_int(width));
-        json_set(j, "bytes", json_new_int((int64_t)bytes));
-        json_push(list, j);
-    }
+    for (size_t i = 0; weights_list(in->weights, i, &name, &type, &rows, &width, &bytes); i++)
+        json_push(list, json_object_of(JSON("name", name), JSON("type", type), JSON("rows", rows), JSON("width", width),
+                                       JSON("bytes", bytes)));
     return list;
 }
 
 static void shape_json(const struct inspect *in, struct json *j)
 {
     const struct model_config *c = &in->config;
-    const struct {
-        const char *name;
-        int value;
-    } numbers[] = {
-        { "layers", c->layers },     { "width", c->width },       { "hidden", c->hidden }, { "heads", c->heads },
-        { "kv_heads", c->kv_heads }, { "head_dim", c->head_dim }, { "vocab", c->vocab },   { "context", c->context },
-    };
-    json_set(j, "model", json_new_text(c->path));
-    json_set(j, "format", json_new_text(c->gguf ? "gguf" : "huggingface"));
-    json_set(j, "architecture", json_new_text(c->architecture->name));
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        json_set(j, numbers[i].name, json_new_int(numbers[i].value));
-    json_set(j, "window", c->window > 0 ? json_new_int(c->window) : json_new_null());
-    json_set(j, "windowed_layers", json_new_int(layer_set_count(&c->windowed)));
-    json_set(j, "experts", json_new_int(c->experts));
-    json_set(j, "experts_used", json_new_int(c->experts_used));
-    json_set(j, "expert_hidden", json_new_int(c->experts > 0 ? c->expert_hidden : 0));
-    json_set(j, "expert_layers", json_new_int(config_mixed_layers(c)));
-    json_set(j, "tied", json_new_bool(c->tied));
-    json_set(j, "inflated_from", c->inflated != NULL ? json_new_text(c->inflated) : json_new_null());
-    json_set(j, "quantized_from", c->quantized != NULL ? json_new_text(c->quantized) : json_new_null());
-    json_set(j, "norm_eps", json_new_number(c->norm_eps));
-    json_set(j, "rope_theta", json_new_number(c->rope.theta));
-    json_set(j, "rope_scaling", json_new_text(rope_name(c->rope.scaling)));
-    json_set(j, "end_ids", json_new_ids(c->end, (size_t)c->n_end));
-    json_set(j, "bos_id", c->add_bos && c->bos >= 0 ? json_new_int(c->bos) : json_new_null());
-    json_set(j, "tokens", in->tokenizer != NULL ? json_new_int(tokenizer_size(in->tokenizer)) : json_new_null());
-    json_set(j, "no_tokenizer", in->tokenizer == NULL ? json_new_text(in->no_tokenizer.text) : json_new_null());
-    json_set(j, "chat",
-             in->chat.kind == CHAT_CHATML  ? json_new_text("chatml")
-             : in->chat.kind == CHAT_JINJA ? json_new_text("jinja")
-                                           : json_new_null());
-    json_set(j, "no_chat", in->chat.kind == CHAT_NONE ? json_new_text(in->no_chat.text) : json_new_null());
+    json_add(j, JSON("model", in->name != NULL ? in->name : c->path), JSON("format", c->gguf ? "gguf" : "huggingface"),
+             JSON("architecture", c->architecture->name), JSON("layers", c->layers), JSON("width", c->width),
+             JSON("hidden", c->hidden), JSON("heads", c->heads), JSON("kv_heads", c->kv_heads),
+             JSON("head_dim", c->head_dim), JSON("vocab", c->vocab), JSON("context", c->context),
+             JSON("window", c->window > 0 ? json_new_int(c->window) : json_new_null()),
+             JSON("windowed_layers", layer_set_count(&c->windowed)), JSON("experts", c->experts),
+             JSON("experts_used", c->experts_used), JSON("expert_hidden", c->experts > 0 ? c->expert_hidden : 0),
+             JSON("expert_layers", config_mixed_layers(c)), JSON("tied", c->tied), JSON("inflated_from", c->inflated),
+             JSON("quantized_from", c->quantized), JSON("norm_eps", c->norm_eps), JSON("rope_theta", c->rope.theta),
+             JSON("rope_scaling", rope_name(c->rope.scaling)), JSON("end_ids", json_new_ids(c->end, (size_t)c->n_end)),
+             JSON("bos_id", c->add_bos && c->bos >= 0 ? json_new_int(c->bos) : json_new_null()),
+             JSON("tokens", in->tokenizer != NULL ? json_new_int(tokenizer_size(in->tokenizer)) : json_new_null()),
+             JSON("no_tokenizer", in->tokenizer == NULL ? in->no_tokenizer.text : NULL),
+             JSON("chat", in->chat.kind == CHAT_CHATML  ? "chatml"
+                          : in->chat.kind == CHAT_JINJA ? "jinja"
+                                                        : NULL),
+             JSON("no_chat", in->chat.kind == CHAT_NONE ? in->no_chat.text : NULL));
 }
 
 static void weights_json(const struct inspect *in, struct json *j)
 {
     struct json *types = json_new_object(), *ignored = json_new_array();
-    for (int k = 0; k < in->kinds; k++) {
-        struct json *type = json_new_object();
-        json_set(type, "tensors", json_new_int(in->kind[k].n));
-        json_set(type, "parameters", json_new_int((int64_t)in->kind[k].parameters));
-        json_set(type, "bytes", json_new_int((int64_t)in->kind[k].bytes));
-        json_set(types, in->kind[k].name, type);
-    }
-    json_set(j, "parameters", json_new_int((int64_t)in->parameters));
-    json_set(j, "active_parameters", json_new_int((int64_t)active_parameters(in)));
-    json_set(j, "bytes", json_new_int((int64_t)weights_bytes(in->weights)));
-    json_set(j, "types", types);
+    for (int k = 0; k < in->kinds; k++)
+        json_set(types, in->kind[k].name,
+                 json_object_of(JSON("tensors", in->kind[k].n), JSON("parameters", in->kind[k].parameters),
+                                JSON("bytes", in->kind[k].bytes)));
+    json_add(j, JSON("parameters", in->parameters), JSON("active_parameters", (int64_t)active_parameters(in)),
+             JSON("bytes", (int64_t)weights_bytes(in->weights)), JSON("types", types));
     for (size_t i = 0; in->model != NULL && model_unused(in->model, i) != NULL; i++)
         json_push(ignored, json_new_text(model_unused(in->model, i)));
     json_set(j, "ignored", ignored);
@@ -404,46 +379,34 @@ static void weights_json(const struct inspect *in, struct json *j)
 static struct json *unions_json(const struct inspect *in)
 {
     struct json *list = json_new_array();
-    for (int i = 0; i < UNIONS; i++) {
-        struct json *j = json_new_object();
-        json_set(j, "n", json_new_int(union_rows[i]));
-        json_set(j, "experts_per_layer", json_new_number(config_experts_expected(&in->config, union_rows[i])));
-        json_set(j, "weight_bytes", json_new_number(model_pass_bytes(in->model, union_rows[i])));
-        json_push(list, j);
-    }
+    for (int i = 0; i < UNIONS; i++)
+        json_push(list, json_object_of(JSON("n", union_rows[i]),
+                                       JSON("experts_per_layer", config_experts_expected(&in->config, union_rows[i])),
+                                       JSON("weight_bytes", model_pass_bytes(in->model, union_rows[i]))));
     return list;
 }
 
 static void pass_json(const struct inspect *in, struct json *j)
 {
     const struct probe *p = &in->probe;
-    struct json *pass = json_new_object(), *memory = json_new_object();
-    json_set(j, "activations", json_new_text(activations_names[model_activations(in->model)]));
-    json_set(j, "cache", json_new_text(type_facts[in->cache].name));
-    json_set(j, "cache_bytes_per_token", json_new_int((int64_t)in->cache_bytes));
-    json_set(pass, "context", json_new_int(in->context));
-    json_set(pass, "flops", json_new_number(in->flops));
-    json_set(pass, "weight_bytes", json_new_number(in->weight_bytes));
-    json_set(pass, "bytes", json_new_number(in->pass_bytes));
-    json_set(pass, "flops_per_byte", json_new_number(in->flops / in->pass_bytes));
-    json_set(j, "pass", pass);
+    const double seconds = p->bytes_per_second > 0 ? in->pass_bytes / p->bytes_per_second : NAN;
+    json_add(j, JSON("activations", activations_names[model_activations(in->model)]),
+             JSON("cache", type_facts[in->cache].name), JSON("cache_bytes_per_token", in->cache_bytes),
+             JSON("pass", json_object_of(JSON("context", in->context), JSON("flops", in->flops),
+                                         JSON("weight_bytes", in->weight_bytes), JSON("bytes", in->pass_bytes),
+                                         JSON("flops_per_byte", in->flops / in->pass_bytes))));
     if (in->config.experts > 0)
         json_set(j, "expected_unions", unions_json(in));
-    bool known = p->bytes_per_second > 0;
-    json_set(memory, "bytes_per_second", known ? json_new_number(p->bytes_per_second) : json_new_null());
-    json_set(memory, "threads", json_new_int(p->threads));
-    json_set(memory, "seconds_per_token", json_new_number(known ? in->pass_bytes / p->bytes_per_second : NAN));
-    json_set(memory, "tokens_per_second", json_new_number(known ? p->bytes_per_second / in->pass_bytes : NAN));
-    json_set(j, "memory", in->no_probe ? json_new_null() : memory);
-    struct json *own = json_new_object();
-    json_set(own, "device", json_new_text(in->backend->describe(in->backend)));
-    json_set(own, "bytes", json_new_int((int64_t)in->all_bytes));
-    json_set(own, "free_bytes", json_new_int((int64_t)in->free_bytes));
-    json_set(j, "device_memory", in->own_memory ? own : json_new_null());
-    if (!in->own_memory)
-        json_free(own);
-    if (in->no_probe)
-        json_free(memory);
+    json_set(j, "memory",
+             in->no_probe ? json_new_null()
+                          : json_object_of(JSON("bytes_per_second", isnan(seconds) ? NAN : p->bytes_per_second),
+                                           JSON("threads", p->threads), JSON("seconds_per_token", seconds),
+                                           JSON("tokens_per_second",
+                                                isnan(seconds) ? NAN : p->bytes_per_second / in->pass_bytes)));
+    json_set(j, "device_memory",
+             !in->own_memory ? json_new_null()
+                             : json_object_of(JSON("device", in->backend->describe(in->backend)),
+                                              JSON("bytes", in->all_bytes), JSON("free_bytes", in->free_bytes)));
 }
 
 static void print_json(const struct inspect *in)
@@ -451,13 +414,10 @@ static void print_json(const struct inspect *in)
     struct json *j = json_new_object();
     shape_json(in, j);
     weights_json(in, j);
-    json_set(j, "problem", in->model == NULL ? json_new_text(in->no_model.text) : json_new_null());
+    json_add(j, JSON("problem", in->model == NULL ? in->no_model.text : NULL));
     if (in->model != NULL)
         pass_json(in, j);
-    char *line = json_write(j);
-    printf("%s\n", line);
-    free(line);
-    json_free(j);
+    json_print(j, stdout);
 }
 
 // ---- the command
@@ -485,6 +445,8 @@ int command_inspect(int argc, char **argv)
         { "target", FLAG_TEXT, &in.target, "MODEL", "MODEL is a head; check it against this target", 0, 0 },
         { "no-probe", FLAG_ON, &in.no_probe, NULL, "do not measure the memory bandwidth", 0, 0 },
         { "json", FLAG_ON, &in.json, NULL, "print one JSON object, with all digits", 0, 0 },
+        { "checkpoint", FLAG_ON, &in.checkpoint, NULL,
+          "print as JSON what a tool needs that writes MODEL in another form; no weight is read", 0, 0 },
         { 0 },
     };
     const struct usage u = { "inspect", "MODEL", about, flags, examples, 1, 1 };
@@ -494,6 +456,8 @@ int command_inspect(int argc, char **argv)
     if (status != USAGE_OK)
         return status;
 
+    if (in.checkpoint)
+        return inspect_checkpoint(operand[0], &err) ? command_done(&u) : command_fail(&u, &err);
     if (in.target != NULL && (in.tensors || in.context != 0 || in.threads != 0))
         return usage_fail(&u, "%s: only --json can be combined with --target, found %s", operand[0],
                           in.tensors        ? "--tensors"

@@ -1,4 +1,4 @@
-#include "commands/inspect_head.h"
+#include "commands/inspect.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,23 +32,15 @@ static void print_text(const char *path, const char *target, enum head_kind kind
 
 static void print_json(const char *path, const char *target, enum head_kind kind, const struct head_facts *f)
 {
-    struct json *j = json_new_object(), *layers = json_new_array();
+    struct json *layers = json_new_array();
     for (int i = 0; i < f->taps.n; i++)
         json_push(layers, f->taps.layer[i] == FINAL_STATE ? json_new_text("final") : json_new_int(f->taps.layer[i]));
-    json_set(j, "head", json_new_text(path));
-    json_set(j, "kind", json_new_text(head_drafters[kind]));
-    json_set(j, "heads", f->heads > 0 ? json_new_int(f->heads) : json_new_null());
-    json_set(j, "target", json_new_text(target));
-    json_set(j, "reads", layers);
-    json_set(j, "vocab", json_new_int(f->vocab));
-    json_set(j, "width", json_new_int(f->width));
-    json_set(j, "own_head", json_new_bool(f->own_head));
-    json_set(j, "own_embedding", json_new_bool(f->own_embedding));
-    json_set(j, "bytes", json_new_int((int64_t)f->bytes));
-    char *line = json_write(j);
-    printf("%s\n", line);
-    free(line);
-    json_free(j);
+    json_print(json_object_of(JSON("head", path), JSON("kind", head_drafters[kind]),
+                              JSON("heads", f->heads > 0 ? json_new_int(f->heads) : json_new_null()),
+                              JSON("target", target), JSON("reads", layers), JSON("vocab", f->vocab),
+                              JSON("width", f->width), JSON("own_head", f->own_head),
+                              JSON("own_embedding", f->own_embedding), JSON("bytes", f->bytes)),
+               stdout);
 }
 
 bool inspect_is_head(const char *name)

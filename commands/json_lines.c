@@ -1,9 +1,8 @@
-// json_lines.c - getline and one JSON parser; positions in error messages refer to the file.
+// json_lines.c - lines and one JSON parser; positions in error messages refer to the file.
 #include "commands/json_lines.h"
 
-#include <errno.h>
 #include <stdarg.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/error.h"
@@ -12,9 +11,10 @@
 
 bool json_lines_open(struct json_lines *l, const char *path, struct error *err)
 {
-    bool standard = path == NULL || strcmp(path, "-") == 0;
-    *l = (struct json_lines){ .file = standard ? stdin : fopen(path, "rb"), .name = standard ? "stdin" : path };
-    return l->file != NULL || fail(err, "%s: %s", path, strerror(errno));
+    *l = (struct json_lines){ 0 };
+    const int fd = input_open(path, INPUT_STDIN, err);
+    lines_begin(&l->lines, fd, input_name(path));
+    return fd >= 0;
 }
 
 bool json_lines_fail(const struct json_lines *l, struct error *err, const char *format, ...)
@@ -24,7 +24,7 @@ bool json_lines_fail(const struct json_lines *l, struct error *err, const char *
     va_start(args, format);
     vsnprintf(sentence, sizeof(sentence), format, args);
     va_end(args);
-    return fail(err, "%s:%ld: %s", l->name, l->line, sentence);
+    return fail(err, "%s:%ld: %s", l->lines.name, l->lines.number, sentence);
 }
 
 // json_parse reports line 1, as it gets a single line: replaces that by the line of the file.
@@ -32,7 +32,7 @@ static bool fail_parse(const struct json_lines *l, struct error *err, const stru
 {
     int line, column, end = 0;
     if (sscanf(reason->text, "line:%d:%d: %n", &line, &column, &end) == 2 && end > 0)
-        return fail(err, "%s:%ld:%d: %s", l->name, l->line, column, reason->text + end);
+        return fail(err, "%s:%ld:%d: %s", l->lines.name, l->lines.number, column, reason->text + end);
     return json_lines_fail(l, err, "%s", reason->text);
 }
 
@@ -42,18 +42,17 @@ bool json_lines_next(struct json_lines *l, struct error *err)
     l->object = NULL;
     for (;;) {
         struct error reason;
-        errno = 0;
-        ssize_t n = getline(&l->text, &l->capacity, l->file);
-        if (n < 0) {
-            l->failed = ferror(l->file) != 0;
-            return l->failed ? fail(err, "%s: cannot read: %s", l->name, strerror(errno)) : false;
+        char *text;
+        size_t n;
+        if (!lines_next(&l->lines, &text, &n, err)) {
+            l->failed = l->lines.failed || (l->lines.number == 0 && input_is_silent(l->lines.fd, l->lines.name, err));
+            return false;
         }
-        l->line++;
-        if (l->line == 1 && n >= 3 && memcmp(l->text, "\xEF\xBB\xBF", 3) == 0) // skip a byte order mark
-            memmove(l->text, l->text + 3, (size_t)(n -= 3) + 1);
-        if (strspn(l->text, " \t\r\n") == (size_t)n)
+        if (l->lines.number == 1 && n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) // skip a byte order mark
+            text += 3, n -= 3;
+        if (strspn(text, " \t\r\n") == n)
             continue;
-        l->object = json_parse(l->text, (size_t)n, "line", &reason);
+        l->object = json_parse(text, n, "line", &reason);
         l->failed = l->object == NULL || !json_is_object(l->object);
         if (l->object == NULL)
             return fail_parse(l, err, &reason);
@@ -64,9 +63,8 @@ bool json_lines_next(struct json_lines *l, struct error *err)
 void json_lines_close(struct json_lines *l)
 {
     json_free(l->object);
-    free(l->text);
-    if (l->file != NULL && l->file != stdin)
-        fclose(l->file);
+    input_close(l->lines.fd);
+    lines_end(&l->lines);
     *l = (struct json_lines){ 0 };
 }
 

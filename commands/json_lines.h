@@ -3,19 +3,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
+
+#include "core/files/input.h"
 
 struct error;
 struct ids;
 struct json;
 
 struct json_lines {
-    FILE *file;
-    const char *name;    // "stdin" or the path; borrowed
-    long line;           // of the object, from 1; blank lines are skipped but counted
+    struct lines lines;  // blank lines are skipped but counted
     struct json *object; // valid until the next call
-    char *text;
-    size_t capacity;
     bool failed;
 };
 

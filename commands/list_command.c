@@ -138,18 +138,13 @@ static struct json *options_json(const struct option *o)
 {
     struct json *list = json_new_array();
     for (; o != NULL && o->name != NULL; o++) {
-        struct json *j = json_new_object();
-        json_set(j, "name", json_new_text(o->name));
-        json_set(j, "type", json_new_text(type_name(o->type)));
+        struct json *j = json_object_of(JSON("name", o->name), JSON("type", type_name(o->type)));
         if (o->type == OPTION_CHOICE)
             json_set(j, "choices", choices_json(o->choices));
-        json_set(j, "required", json_new_bool(o->default_value == NULL));
-        json_set(j, "default",
-                 o->default_value != NULL && *o->default_value != '\0' ? json_new_text(o->default_value)
-                                                                       : json_new_null());
-        json_set(j, "min", has_range(o) ? json_new_number(o->min) : json_new_null());
-        json_set(j, "max", has_range(o) ? json_new_number(o->max) : json_new_null());
-        json_set(j, "help", json_new_text(o->help));
+        json_add(j, JSON("required", json_new_bool(o->default_value == NULL)),
+                 JSON("default", o->default_value != NULL && *o->default_value != '\0' ? o->default_value : NULL),
+                 JSON("min", has_range(o) ? o->min : NAN), JSON("max", has_range(o) ? o->max : NAN),
+                 JSON("help", o->help));
         json_push(list, j);
     }
     return list;
@@ -157,11 +152,7 @@ static struct json *options_json(const struct option *o)
 
 static struct json *entry_json(const char *name, const char *summary, const struct option *options)
 {
-    struct json *j = json_new_object();
-    json_set(j, "name", json_new_text(name));
-    json_set(j, "summary", json_new_text(summary));
-    json_set(j, "options", options_json(options));
-    return j;
+    return json_object_of(JSON("name", name), JSON("summary", summary), JSON("options", options_json(options)));
 }
 
 static struct json *rule_json(const struct rule *r)
@@ -170,28 +161,25 @@ static struct json *rule_json(const struct rule *r)
     for (int i = 0; i < KINDS; i++)
         if (r->takes & takes[i].bit)
             json_push(list, json_new_text(takes[i].name));
-    json_set(j, "exact", json_new_bool(r->exact));
-    json_set(j, "optimal", r->optimal != NULL ? json_new_text(r->optimal) : json_new_null());
-    json_set(j, "takes", list);
+    json_add(j, JSON("exact", r->exact), JSON("optimal", r->optimal), JSON("takes", list));
     return j;
 }
 
 static void print_json(void)
 {
-    struct json *all = json_new_object(), *d = json_new_array(), *r = json_new_array(), *s = json_new_array();
-    for (int i = 0; drafter_types[i] != NULL; i++)
-        json_push(d, entry_json(drafter_types[i]->name, drafter_types[i]->summary, drafter_types[i]->options));
+    struct json *d = json_new_array(), *r = json_new_array(), *s = json_new_array();
+    for (int i = 0; drafter_types[i] != NULL; i++) {
+        const struct drafter_type *t = drafter_types[i];
+        struct json *j = entry_json(t->name, t->summary, t->options);
+        json_set(j, "remembers",
+                 json_new_bool(t->remembers != NULL)); // whether drafts may depend on earlier passes or texts
+        json_push(d, j);
+    }
     for (int i = 0; rules[i] != NULL; i++)
         json_push(r, rule_json(rules[i]));
     for (int i = 0; stages[i] != NULL; i++)
         json_push(s, entry_json(stages[i]->name, stages[i]->summary, stages[i]->option));
-    json_set(all, "drafters", d);
-    json_set(all, "rules", r);
-    json_set(all, "stages", s);
-    char *line = json_write(all);
-    printf("%s\n", line);
-    free(line);
-    json_free(all);
+    json_print(json_object_of(JSON("drafters", d), JSON("rules", r), JSON("stages", s)), stdout);
 }
 
 static const char about[] =

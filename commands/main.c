@@ -1,11 +1,18 @@
 // main.c - `speclab COMMAND ...`: looks up the command and calls it.
+#include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "commands/command_line.h"
 #include "commands/commands.h"
+#include "core/memory.h"
+#include "core/printable.h"
 #include "experiments/environment.h"
+#include "core/files/mapped.h"
 
 static const struct {
     const char *name, *summary;
@@ -13,30 +20,113 @@ static const struct {
 } commands[] = {
     { "run", "run the experiment in a YAML file, store every step in a database", command_run },
     { "report", "tables of the results in a database", command_report },
-    { "compare", "results of vLLM, SGLang, llama.cpp, Spec-Bench and speclab in one table", command_compare },
-    { "merge", "put databases of shards or of several machines into one", command_merge },
-    { "predict", "predicted speedups beside measured ones, and bounds", command_predict },
     { "replay", "other rules, lengths and trees on recorded drafts, without a model", command_replay },
     { "repro", "run a stored run again: is it the same, within its interval?", command_repro },
     { "generate", "decode one prompt with a drafter, streaming the text", command_generate },
     { "tokenize", "text to token ids, and back", command_tokenize },
     { "score", "log-probabilities and perplexity of given texts", command_score },
     { "inspect", "a model's shape, tokenizer and tensors, and the cost of a pass", command_inspect },
-    { "make", "write a model with random weights, for benchmarks", command_make },
-    { "bench", "time passes of n rows on this machine, optionally beside llama.cpp", command_bench },
-    { "prune", "write a smaller model with some of a model's layers", command_prune },
-    { "quantize", "write a model at another precision", command_quantize },
-    { "inflate", "write a larger model that computes the same function", command_inflate },
+    { "bench", "time passes of n rows on this machine", command_bench },
     { "exact", "check rules exactly, and test the texts of an experiment for bias", command_exact },
     { "features", "write what a head reads of training texts, for a trainer", command_features },
     { "heads", "accuracy of drafters on the target's texts, by depth and rank", command_heads },
-    { "distill", "let a model write training text for its drafters", command_distill },
-    { "import", "prompts of published datasets (Spec-Bench, GSM8K, ..) for experiments", command_import },
     { "datastore", "index texts for the drafter rest", command_datastore },
-    { "tune", "search the settings of drafters for a target and machine", command_tune },
     { "list", "list drafters, rules and sampling stages with their options", command_list },
 };
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+
+// Words of the Python package; with an option, the word with that option only.
+static const struct {
+    const char *name, *option, *summary;
+} tools[] = {
+    { "prune", NULL, "write a smaller model with some of a model's layers" },
+    { "quantize", NULL, "write a model at another precision" },
+    { "inflate", NULL, "write a larger model that computes the same function" },
+    { "convert", NULL, "PyTorch's .pt and .bin files as safetensors" },
+    { "predict", NULL, "predicted speedups beside measured ones, and bounds" },
+    { "model", NULL, "models of the Hugging Face hub into the cache" },
+    { "quality", NULL, "what a lossy rule costs in its texts: perplexity, total variation, tasks solved" },
+    { "trace", NULL, "a text as it was decoded, step by step" },
+    { "generate", "--trace-html", NULL },
+    { "bench", "--compare", "time passes beside llama.cpp, or another engine: --compare, --peer-command" },
+    { "bench", "--peer-command", NULL },
+    { "bench", "--peer-option", NULL },
+    { "merge", NULL, "put databases of shards or of several machines into one" },
+    { "distill", NULL, "let a model write training text for its drafters" },
+    { "import", NULL, "prompts of published datasets (Spec-Bench, GSM8K, ..) for experiments" },
+    { "report", "--markdown",
+      "tables to paste (--markdown, --latex), files of other projects (--export FORM FOLDER, --golden FILE)" },
+    { "report", "--latex", NULL },
+    { "report", "--by-category", NULL },
+    { "report", "--export", NULL },
+    { "report", "--golden", NULL },
+    { "report", "--html", "one page with all cells and figures: --html, --svg, --pdf" },
+    { "report", "--svg", NULL },
+    { "report", "--pdf", NULL },
+    { "report", "--figure", NULL },
+    { "tune", NULL, "search the settings of drafters for a target and machine" },
+    { "compare", NULL, "results of vLLM, SGLang, llama.cpp, Spec-Bench, papers and speclab in one table" },
+    { NULL, NULL, NULL },
+};
+
+// The tool that the words call; -1: none.
+static int tool_of(int argc, char **argv)
+{
+    for (int i = 0; tools[i].name != NULL; i++) {
+        if (strcmp(argv[1], tools[i].name) != 0)
+            continue;
+        if (tools[i].option == NULL)
+            return i;
+        const size_t n = strlen(tools[i].option);
+        for (int k = 2; k < argc && strcmp(argv[k], "--") != 0; k++)
+            if (strncmp(argv[k], tools[i].option, n) == 0 && (argv[k][n] == '\0' || argv[k][n] == '='))
+                return i;
+    }
+    return -1;
+}
+
+// In a checkout, build/CONFIGURATION/speclab hands such words to `run`. It does so once: SPECLAB_TOOL says that it has.
+static void hand_over(char **argv)
+{
+    char root[PATH_MAX];
+    const ssize_t n = readlink("/proc/self/exe", root, sizeof(root) - 1);
+    root[n > 0 ? n : 0] = '\0';
+    for (int up = 0; up < 3; up++) {
+        char *slash = strrchr(root, '/');
+        if (slash == NULL)
+            return;
+        *slash = '\0';
+    }
+    char *script = xformat("%s/run", root), *package = xformat("%s/python/speclab/words", root);
+    if (getenv("SPECLAB_TOOL") == NULL && access(script, X_OK) == 0 && access(package, R_OK) == 0) {
+        setenv("SPECLAB_TOOL", "1", 1);
+        signal(SIGPIPE, SIG_DFL);
+        signal(SIGXFSZ, SIG_DFL);
+        argv[0] = script;
+        execv(script, argv);
+    }
+    free(package);
+    free(script);
+}
+
+static int fail_tool(int i)
+{
+    const char *option = tools[i].option, *space = option != NULL ? " " : "";
+    option = option != NULL ? option : "";
+    return usage_fail(&(struct usage){ .name = tools[i].name },
+                      "%s%sis part of the Python package: ./run %s%s%s, or speclab %s%s%s after pip install ./python",
+                      option, space, tools[i].name, space, option, tools[i].name, space, option);
+}
+
+// What is printed has names of files, models and databases in it. The text of a model and binary data stay as they are.
+static void make_stdout_printable(const char *command)
+{
+    FILE *f = NULL;
+    if (strcmp(command, "generate") != 0 && strcmp(command, "features") != 0)
+        f = printable_stream(STDOUT_FILENO);
+    if (f != NULL)
+        stdout = f;
+}
 
 static const struct usage self = { .name = "" };
 
@@ -48,36 +138,64 @@ static void print_usage(FILE *to)
         "Speculative decoding, measured: pairs a target model with drafters and reports what each gains and costs.\n\n");
     for (int i = 0; i < COMMANDS; i++)
         fprintf(to, "  %-12s %s\n", commands[i].name, commands[i].summary);
+    if (tools[0].name != NULL)
+        fprintf(to, "\nTools of the Python package (docs/commands.md):\n");
+    for (int i = 0; tools[i].name != NULL; i++)
+        if (tools[i].summary != NULL)
+            fprintf(to, "  ./run %-9s %s\n", tools[i].name, tools[i].summary);
     fprintf(to, "\n`speclab COMMAND --help` describes a command. Exit status: 0 success, 1 failure, 2 wrong usage.\n");
 }
 
 static int unknown_command(const char *word)
 {
-    const char *names[COMMANDS + 1] = { 0 };
+    const char *names[COMMANDS + sizeof(tools) / sizeof(tools[0])] = { 0 };
     for (int i = 0; i < COMMANDS; i++)
         names[i] = commands[i].name;
+    for (int i = 0; tools[i].name != NULL; i++)
+        names[COMMANDS + i] = tools[i].name;
     const char *meant = nearest(word, names);
     if (meant != NULL)
-        fprintf(stderr, "speclab: unknown command \"%s\"; did you mean %s?\n", word, meant);
-    else
-        fprintf(stderr, "speclab: unknown command \"%s\"; speclab --help lists all commands\n", word);
-    return 2;
+        return usage_fail(&self, "unknown command \"%s\"; did you mean %s?", word, meant);
+    return usage_fail(&self, "unknown command \"%s\"; speclab --help lists all commands", word);
+}
+
+// A file that is opened gets the smallest free number: where stderr is closed, it would get the messages, too. As of a closed stream, reads of stdin
+// and writes to the others fail.
+static void occupy_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+            _exit(1);
 }
 
 int main(int argc, char **argv)
 {
+    occupy_streams();
     // A closed pipe (`| head`) becomes a failed write, which command_done handles.
     signal(SIGPIPE, SIG_IGN);
     // The same for the file size limit (`ulimit -f`), whose signal would end the process in the middle of a write.
     signal(SIGXFSZ, SIG_IGN);
+    mapped_catch_faults();
     const char *word = argc > 1 ? argv[1] : NULL;
     if (word == NULL) {
         print_usage(stderr);
         return 2;
     }
+    const int tool = tool_of(argc, argv);
+    if (tool >= 0) {
+        hand_over(argv);
+        return fail_tool(tool);
+    }
     for (int i = 0; i < COMMANDS; i++)
-        if (strcmp(word, commands[i].name) == 0)
-            return commands[i].function(argc - 1, argv + 1);
+        if (strcmp(word, commands[i].name) == 0) {
+            FILE *plain = stdout;
+            make_stdout_printable(word);
+            const int status = commands[i].function(argc - 1, argv + 1);
+            if (stdout != plain)
+                fclose(stdout); // command_done has flushed it
+            stdout = plain;
+            return status;
+        }
     if (strcmp(word, "--version") == 0)
         printf("speclab %s\n", program_version());
     else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)

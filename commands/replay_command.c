@@ -1,4 +1,5 @@
 // replay_command.c - `speclab replay`: what other rules, lengths and trees would have decided about the recorded drafts of a database.
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,43 +99,28 @@ static void print_run(const struct replay_command *c, int64_t run, const struct 
 
 static struct json *sum_json(const struct replay_sum *s, int depth)
 {
-    struct json *j = json_new_object(), *at = json_new_array();
-    json_set(j, "steps", json_new_int(s->steps));
-    json_set(j, "tokens", json_new_int(s->tokens));
-    json_set(j, "drafts", json_new_int(s->drafts));
-    json_set(j, "drafted", json_new_int(s->drafted));
-    json_set(j, "accepted", json_new_int(s->accepted));
-    json_set(j, "tokens_per_step",
-             s->steps > 0 ? json_new_number(ratio((double)s->tokens, s->steps)) : json_new_null());
-    json_set(j, "expected", s->expected_steps == s->steps ? json_new_number(s->expected) : json_new_null());
+    struct json *at = json_new_array();
     for (int i = 0; i < depth; i++)
-        json_push(at, s->drafts > 0 ? json_new_number(by_draft(s, s->deeper[i])) : json_new_null());
-    json_set(j, "acceptance_by_depth", at);
-    return j;
+        json_push(at, json_new_number(s->drafts > 0 ? by_draft(s, s->deeper[i]) : NAN));
+    return json_object_of(
+        JSON("steps", s->steps), JSON("tokens", s->tokens), JSON("drafts", s->drafts), JSON("drafted", s->drafted),
+        JSON("accepted", s->accepted), JSON("tokens_per_step", s->steps > 0 ? ratio((double)s->tokens, s->steps) : NAN),
+        JSON("expected", s->expected_steps == s->steps ? s->expected : NAN), JSON("acceptance_by_depth", at));
 }
 
 static struct json *run_json(const struct replay_command *c, int64_t run, const struct replay_result *r)
 {
     static const char *const gap_keys[GAPS] = { "root", "text", "rows", "turn", "drafter" };
-    struct json *j = json_new_object(), *gaps = json_new_object();
-    json_set(j, "run", json_new_int(run));
-    json_set(j, "drafter", json_new_text(r->drafter));
-    json_set(j, "recorded_rule", json_new_text(r->recorded_rule));
-    json_set(j, "sampling", json_new_text(r->sampling));
-    json_set(j, "entries", r->entries > 0 ? json_new_int(r->entries) : json_new_null());
-    json_set(j, "rule", json_new_text(r->rule));
-    json_set(j, "tokens", c->tokens > 0 ? json_new_int(c->tokens) : json_new_null());
-    json_set(j, "nodes", c->nodes > 0 ? json_new_int(c->nodes) : json_new_null());
-    json_set(j, "tree", c->tree != NULL ? json_new_text(c->tree) : json_new_null());
-    json_set(j, "texts", json_new_int(r->texts));
-    json_set(j, "complete", json_new_int(r->complete));
-    json_set(j, "covered", sum_json(&r->covered, r->depth));
-    json_set(j, "after_gaps", sum_json(&r->beyond, r->depth));
+    struct json *gaps = json_new_object();
     for (int i = 0; i < GAPS; i++)
         json_set(gaps, gap_keys[i], json_new_int(r->gaps[i]));
-    json_set(j, "gaps", gaps);
-    json_set(j, "continued", json_new_int(r->continued));
-    return j;
+    return json_object_of(
+        JSON("run", run), JSON("drafter", r->drafter), JSON("recorded_rule", r->recorded_rule),
+        JSON("sampling", r->sampling), JSON("entries", r->entries > 0 ? json_new_int(r->entries) : json_new_null()),
+        JSON("rule", r->rule), JSON("tokens", c->tokens > 0 ? json_new_int(c->tokens) : json_new_null()),
+        JSON("nodes", c->nodes > 0 ? json_new_int(c->nodes) : json_new_null()), JSON("tree", c->tree),
+        JSON("texts", r->texts), JSON("complete", r->complete), JSON("covered", sum_json(&r->covered, r->depth)),
+        JSON("after_gaps", sum_json(&r->beyond, r->depth)), JSON("gaps", gaps), JSON("continued", r->continued));
 }
 
 // ---- the command
@@ -196,6 +182,9 @@ static const char about[] =
     "covered; where the rule leaves what was recorded there is a gap, with its reason, and the replay goes on at\n"
     "the next recorded draft. Random numbers are the run's. Default: every run with recorded rows, as it ran.\n";
 
+static const char examples[] = "  speclab replay results.db --rule match\n"
+                               "  speclab replay results.db --run 2 --tokens 3 --json\n";
+
 int command_replay(int argc, char **argv)
 {
     struct replay_command c = { .run = 0 };
@@ -210,14 +199,7 @@ int command_replay(int argc, char **argv)
         { "json", FLAG_ON, &c.json, NULL, "a JSON list with an object for each run", 0, 0 },
         { 0 },
     };
-    const struct usage u = { .name = "replay",
-                             .operands = "FILE.db",
-                             .about = about,
-                             .flags = flags,
-                             .examples = "  speclab replay results.db --rule match\n"
-                                         "  speclab replay results.db --run 2 --tokens 3 --json\n",
-                             .min_operands = 1,
-                             .max_operands = 1 };
+    const struct usage u = { "replay", "FILE.db", about, flags, examples, 1, 1 };
     char **operand;
     struct error err;
     int status = usage_read(&u, argc, argv, &operand, NULL);
@@ -230,11 +212,10 @@ int command_replay(int argc, char **argv)
     struct store *s = store_open_existing(operand[0], &err);
     c.all = json_new_array();
     const bool ok = s != NULL && replay_runs(&c, s, &err);
-    char *text = json_write(c.all);
     if (ok && c.json)
-        printf("%s\n", text);
-    free(text);
-    json_free(c.all);
+        json_print(c.all, stdout);
+    else
+        json_free(c.all);
     settings_free(c.kind);
     store_close(s);
     return ok ? command_done(&u) : command_fail(&u, &err);

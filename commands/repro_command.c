@@ -1,4 +1,5 @@
 // repro_command.c - `speclab repro`: runs a stored run again and says whether it comes out the same.
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,6 @@
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/reproduce.h"
-#include "commands/temporary_folder.h"
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "experiments/cells.h"
@@ -24,12 +24,18 @@ struct repro {
     struct stored_run run;
 };
 
+// A folder of the command's own, in $TMPDIR or /tmp.
 static bool open_temporary(struct repro *r, char **path, struct error *err)
 {
-    r->temporary = temporary_folder("repro", err);
-    if (r->temporary == NULL)
+    const char *base = getenv("TMPDIR");
+    char *folder = xformat("%s/speclab-repro-XXXXXX", base != NULL && *base != '\0' ? base : "/tmp");
+    if (mkdtemp(folder) == NULL) {
+        fail(err, "%s: could not be created: %s", folder, strerror(errno));
+        free(folder);
         return false;
-    *path = xformat("%s/again.db", r->temporary);
+    }
+    r->temporary = folder;
+    *path = xformat("%s/again.db", folder);
     return true;
 }
 
@@ -110,6 +116,8 @@ static const char about[] =
     "prompt: outside is what neither the stored interval nor the noise of the clocks explains (docs/results.md).\n"
     "Exit status: 0 reproduced; 3 inputs, texts or steps differ, or a number is outside.\n";
 
+static const char examples[] = "  speclab repro 2 --db demo.db\n  speclab repro 2 --db demo.db --limit 5\n";
+
 int command_repro(int argc, char **argv)
 {
     struct repro r = { .db = "results.db" };
@@ -120,13 +128,7 @@ int command_repro(int argc, char **argv)
         { "no-probe", FLAG_ON, &r.no_probe, NULL, "do not measure memory and processors", 0, 0 },
         { 0 },
     };
-    const struct usage u = { .name = "repro",
-                             .operands = "RUN",
-                             .about = about,
-                             .flags = flags,
-                             .examples = "  speclab repro 2 --db demo.db\n  speclab repro 2 --db demo.db --limit 5\n",
-                             .min_operands = 1,
-                             .max_operands = 1 };
+    const struct usage u = { "repro", "RUN", about, flags, examples, 1, 1 };
     char **operand;
     struct error err;
     long long id;

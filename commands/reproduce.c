@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "commands/temporary_folder.h"
 #include "core/error.h"
 #include "core/settings.h"
 #include "drafters/drafter.h"
@@ -71,22 +70,13 @@ static void put_change(struct text *to, const char *what, const char *path, cons
                     *path != '\0' ? ")" : "", *was != '\0' ? was : "none", *is != '\0' ? is : "none");
 }
 
-static void put_scalar(struct text *to, const struct settings *s)
-{
-    if (s == NULL)
-        text_puts(to, "not there");
-    else
-        settings_write(s, to);
-}
-
 // Appends a line for every key whose value differs.
 static void put_differences(struct text *to, const char *key, const struct settings *was, const struct settings *is)
 {
-    struct text a = { 0 }, b = { 0 };
-    put_scalar(&a, was);
-    put_scalar(&b, is);
+    char *a = was != NULL ? settings_line(was) : xstrdup("not there"),
+         *b = is != NULL ? settings_line(is) : xstrdup("not there");
     const bool maps = was != NULL && is != NULL && was->kind == SETTINGS_MAP && is->kind == SETTINGS_MAP;
-    if (maps && strcmp(a.s, b.s) != 0) {
+    if (maps && strcmp(a, b) != 0) {
         for (int i = 0; i < was->n + is->n; i++) {
             const char *name = i < was->n ? was->key[i] : is->key[i - was->n];
             if (i >= was->n && settings_get(was, name) != NULL)
@@ -95,10 +85,10 @@ static void put_differences(struct text *to, const char *key, const struct setti
             put_differences(to, path, settings_get(was, name), settings_get(is, name));
             free(path);
         }
-    } else if (strcmp(a.s, b.s) != 0)
-        text_printf(to, "changed    settings, %s: was %s, is %s\n", key, a.s, b.s);
-    free(a.s);
-    free(b.s);
+    } else if (strcmp(a, b) != 0)
+        text_printf(to, "changed    settings, %s: was %s, is %s\n", key, a, b);
+    free(a);
+    free(b);
 }
 
 static void put_changes(const struct stored_run *r, const struct loaded_experiment *o, const struct identity *is,
@@ -145,6 +135,18 @@ bool stored_run_changes(struct stored_run *r, struct loaded_experiment *o, struc
 }
 
 // ---- the experiment
+
+// The folder of a command's own that a path is below, by its name, speclab-KIND-XXXXXX; free() it. NULL: none.
+static char *temporary_folder_of(const char *path)
+{
+    for (const char *at = path; (at = strstr(at, "/speclab-")) != NULL;) {
+        at++;
+        const char *end = at + strcspn(at, "/");
+        if (*end == '/' && end - at > 15 && end[-7] == '-')
+            return xstrndup(path, (size_t)(end - path));
+    }
+    return NULL;
+}
 
 // A line for each file of the run that is gone, and one that says why if a command made it for its own time.
 static void put_missing(const struct stored_run *r, struct text *to)

@@ -154,14 +154,27 @@ static bool compare_texts(struct comparing *c, struct error *err)
     return ok;
 }
 
-// ---- sums by prompt
+// ---- sums by prompt, of speeds by prompt and unit
 
-enum { COLUMNS = 4 };
+enum { COLUMNS = 6 }; // a speedup's: tokens, times and steps, and those of none
 
 struct sums {
     size_t n;
-    double *prompt, *of[COLUMNS]; // (n) prompts ascend
+    int64_t *prompt, *unit; // (n) prompts ascend
+    double *of[COLUMNS];
 };
+
+static void add_row(struct sums *to, int64_t prompt, int64_t unit)
+{
+    to->prompt = xrealloc(to->prompt, (to->n + 1) * sizeof(*to->prompt));
+    to->unit = xrealloc(to->unit, (to->n + 1) * sizeof(*to->unit));
+    for (int i = 0; i < COLUMNS; i++) {
+        to->of[i] = xrealloc(to->of[i], (to->n + 1) * sizeof(*to->of[i]));
+        to->of[i][to->n] = 0;
+    }
+    to->prompt[to->n] = prompt;
+    to->unit[to->n++] = unit;
+}
 
 static bool read_sums(struct store *s, int64_t run, const char *sql, struct sums *to, struct error *err)
 {
@@ -169,12 +182,9 @@ static bool read_sums(struct store *s, int64_t run, const char *sql, struct sums
     *to = (struct sums){ 0 };
     query_put_int(q, run);
     while (query_next(q)) {
-        double **const column[] = { &to->prompt, &to->of[0], &to->of[1], &to->of[2], &to->of[3] };
-        for (int i = 0; i <= COLUMNS; i++) {
-            *column[i] = xrealloc(*column[i], (to->n + 1) * sizeof(double));
-            (*column[i])[to->n] = query_real(q, i);
-        }
-        to->n++;
+        add_row(to, query_int(q, 0), query_int(q, 1));
+        for (int i = 0; i + 2 < query_columns(q); i++)
+            to->of[i][to->n - 1] = query_real(q, i + 2);
     }
     return query_close(q, err);
 }
@@ -184,6 +194,7 @@ static void free_sums(struct sums *s)
     for (int i = 0; i < COLUMNS; i++)
         free(s->of[i]);
     free(s->prompt);
+    free(s->unit);
 }
 
 // Drops the prompts that `other` lacks.
@@ -196,11 +207,20 @@ static void keep_common(struct sums *s, const struct sums *other)
         if (k == other->n || other->prompt[k] != s->prompt[i])
             continue;
         s->prompt[n] = s->prompt[i];
+        s->unit[n] = s->unit[i];
         for (int v = 0; v < COLUMNS; v++)
             s->of[v][n] = s->of[v][i];
         n++;
     }
     s->n = n;
+}
+
+static size_t prompts_of(const struct sums *s)
+{
+    size_t prompts = 0;
+    for (size_t i = 0; i < s->n; i++)
+        prompts += i == 0 || s->prompt[i] != s->prompt[i - 1];
+    return prompts;
 }
 
 // The sums of the prompts that both runs have.
@@ -214,6 +234,43 @@ static bool read_both(struct comparing *c, const char *sql, struct sums *was, st
     return true;
 }
 
+// A ratio of speeds in one of the two runs: `of` STATISTIC_RATIO or STATISTIC_RATIO_OF_RATIOS.
+static struct interval speed_of(enum statistic of, const struct sums *s)
+{
+    const bool two = of == STATISTIC_RATIO_OF_RATIOS;
+    const double *const sums[] = { s->of[0], s->of[1], two ? s->of[3] : NULL, two ? s->of[4] : NULL },
+                        *const steps[] = { s->of[2], two ? s->of[5] : NULL };
+    return interval_of_units(of, sums, steps, s->prompt, s->unit, s->n);
+}
+
+// The new run's speed or speedup is taken over the old one's. The units of the two are different times.
+static struct interval change_of(bool speedup, const struct sums *was, const struct sums *is)
+{
+    const int columns = speedup ? COLUMNS : COLUMNS / 2;
+    struct sums of[2] = { { 0 } }; // the new run's columns, and the old one's
+    for (int k = 0; k < 2; k++) {
+        const struct sums *from = k == 0 ? is : was;
+        for (size_t i = 0; i < from->n; i++) {
+            add_row(&of[0], from->prompt[i], k == 0 ? from->unit[i] : -1 - from->unit[i]);
+            add_row(&of[1], from->prompt[i], from->unit[i]);
+            for (int v = 0; v < columns; v++)
+                of[k].of[v][of[k].n - 1] = from->of[v][i];
+        }
+    }
+    const double *x[8] = { 0 }, *steps[4] = { 0 };
+    for (int k = 0, at = 0; k < 2; k++)
+        for (int v = 0; v < columns; v += 3, at++) {
+            x[2 * at] = of[k].of[v];
+            x[2 * at + 1] = of[k].of[v + 1];
+            steps[at] = of[k].of[v + 2];
+        }
+    const struct interval change = interval_of_units(speedup ? STATISTIC_CHANGE : STATISTIC_RATIO_OF_RATIOS, x, steps,
+                                                     of[0].prompt, of[0].unit, of[0].n);
+    free_sums(&of[0]);
+    free_sums(&of[1]);
+    return change;
+}
+
 static void put_interval(struct text *to, const char *before, struct interval i, double unit)
 {
     text_printf(to, "%s%.3f", before, unit * i.value);
@@ -222,12 +279,17 @@ static void put_interval(struct text *to, const char *before, struct interval i,
 }
 
 // low, high: of the new number, given the stored one and the interval of the change.
-static void put_place(struct comparing *c, const char *what, struct interval was, double low, double high)
+static void put_place(struct comparing *c, const char *what, struct interval was, double low, double high,
+                      size_t prompts)
 {
     const double rounding = 1e-9 * was.value;
     const bool known = !isnan(was.low) && !isnan(low),
                inside = known && low <= was.high + rounding && high >= was.low - rounding;
-    text_printf(c->report, ": %s\n", !known ? "one prompt has no interval" : inside ? "inside" : "outside");
+    text_printf(c->report, ": %s\n",
+                known && inside ? "inside"
+                : known         ? "outside"
+                : prompts > 1   ? "one slice of time has no interval"
+                                : "one prompt has no interval");
     put_verdict(c, what, !known ? "not known" : inside ? "inside" : "outside", inside || !known);
 }
 
@@ -248,57 +310,58 @@ static void put_acceptance(struct comparing *c, const struct sums *was, const st
         return;
     }
     put_interval(c->report, ", difference ", change, 1);
-    put_place(c, "acceptance", a, a.value + change.low, a.value + change.high);
+    put_place(c, "acceptance", a, a.value + change.low, a.value + change.high, was->n);
 }
 
 static void put_speed(struct comparing *c, const struct sums *was, const struct sums *is)
 {
-    const struct interval ratio =
-        interval_of(STATISTIC_RATIO_OF_RATIOS, is->of[2], is->of[3], was->of[2], was->of[3], was->n);
+    const struct interval ratio = change_of(false, was, is);
     if (isnan(ratio.value))
         return;
-    text_printf(c->report, "tokens/s   was %.1f, is %.1f",
-                1e9 * interval_of(STATISTIC_RATIO, was->of[2], was->of[3], NULL, NULL, was->n).value,
-                1e9 * interval_of(STATISTIC_RATIO, is->of[2], is->of[3], NULL, NULL, is->n).value);
+    text_printf(c->report, "tokens/s   was %.1f, is %.1f", 1e9 * speed_of(STATISTIC_RATIO, was).value,
+                1e9 * speed_of(STATISTIC_RATIO, is).value);
     put_interval(c->report, ": ratio ", ratio, 1);
     text_puts(c->report, "\n");
 }
 
 static void put_speedup(struct comparing *c, const struct sums *was, const struct sums *is)
 {
-    const double *const *w = (const double *const *)was->of, *const *i = (const double *const *)is->of;
-    const struct interval a = interval_of(STATISTIC_RATIO_OF_RATIOS, w[0], w[1], w[2], w[3], was->n),
-                          b = interval_of(STATISTIC_RATIO_OF_RATIOS, i[0], i[1], i[2], i[3], is->n),
-                          change = interval_of_change(w, i, was->n);
-    if (isnan(change.value))
+    const struct interval a = speed_of(STATISTIC_RATIO_OF_RATIOS, was), b = speed_of(STATISTIC_RATIO_OF_RATIOS, is),
+                          change = change_of(true, was, is);
+    if (isnan(a.value) && isnan(b.value)) // `none` has no speedup
         return;
-    text_printf(c->report, "speedup    on %zu prompts: ", was->n);
+    text_printf(c->report, "speedup    on %zu prompts: ", prompts_of(was));
     put_interval(c->report, "was ", a, 1);
     text_printf(c->report, ", is %.3f", b.value);
+    if (isnan(change.value)) {
+        text_puts(c->report, ": no change can be told, as the two have no prompt in common that was not disturbed\n");
+        put_verdict(c, "speedup", "not known", true);
+        return;
+    }
     put_interval(c->report, ", ratio ", change, 1);
-    put_place(c, "speedup", a, a.value * change.low, a.value * change.high);
+    put_place(c, "speedup", a, a.value * change.low, a.value * change.high, prompts_of(was));
 }
 
 static bool compare_sums(struct comparing *c, struct error *err)
 {
-    static const char of_run[] = "SELECT prompt, accepted_tokens, drafted_tokens, speed_tokens, speed_ns"
-                                 " FROM sums_by_prompt WHERE run = ?1 ORDER BY prompt",
-                      all[] = "SELECT prompt, new_tokens, decode_ns, none_new_tokens, none_decode_ns"
-                              " FROM speed_by_prompt WHERE run = ?1 ORDER BY prompt",
-                      steady[] = "SELECT prompt, steady_tokens, steady_ns, none_steady_tokens, none_steady_ns"
-                                 " FROM speed_by_prompt WHERE run = ?1 ORDER BY prompt";
-    struct sums was = { 0 }, is = { 0 }, was_paired = { 0 }, is_paired = { 0 };
-    const bool ok = read_both(c, of_run, &was, &is, err) &&
-                    (c->r->none || read_both(c, c->r->batch > 1 ? steady : all, &was_paired, &is_paired, err));
+    static const char drafts[] = "SELECT prompt, 0, accepted_tokens, drafted_tokens FROM sums_by_prompt WHERE run = ?1"
+                                 " ORDER BY prompt",
+                      own[] = "SELECT prompt, unit, new_tokens, decode_ns, steps FROM sums_by_slice WHERE run = ?1"
+                              " ORDER BY prompt, unit",
+                      paired[] = "SELECT prompt, unit, new_tokens, decode_ns, steps, none_new_tokens, none_decode_ns,"
+                                 " none_steps FROM speed_by_slice WHERE run = ?1 ORDER BY prompt, unit";
+    struct sums was[3] = { { 0 } }, is[3] = { { 0 } };
+    const bool ok = read_both(c, drafts, &was[0], &is[0], err) && read_both(c, own, &was[1], &is[1], err) &&
+                    (c->r->none || read_both(c, paired, &was[2], &is[2], err));
     if (ok) {
-        put_acceptance(c, &was, &is);
-        put_speedup(c, &was_paired, &is_paired);
-        put_speed(c, &was, &is);
+        put_acceptance(c, &was[0], &is[0]);
+        put_speedup(c, &was[2], &is[2]);
+        put_speed(c, &was[1], &is[1]);
     }
-    free_sums(&was);
-    free_sums(&is);
-    free_sums(&was_paired);
-    free_sums(&is_paired);
+    for (int i = 0; i < 3; i++) {
+        free_sums(&was[i]);
+        free_sums(&is[i]);
+    }
     return ok;
 }
 

@@ -13,6 +13,7 @@
 #include "core/memory.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
+#include "commands/layers/score_layers.h"
 #include "engine/prompt_tokens.h"
 #include "engine/engine.h"
 #include "commands/json_lines.h"
@@ -155,20 +156,12 @@ static bool score_from(struct score *s, const struct ids *ids, size_t from, stru
         json_push(list, json_new_number(logprob[i - 1]));
         sum += logprob[i - 1];
     }
-    json_set(line, "logprobs", list);
-    json_set(line, "perplexity", json_new_number(perplexity(sum, n)));
+    json_add(line, JSON("logprobs", list), JSON("perplexity", perplexity(sum, n)));
     s->texts += ok;
     s->scored += n;
     s->sum += sum;
     free(logprob);
     return ok;
-}
-
-static void print_line(const struct json *line)
-{
-    char *text = json_write(line);
-    printf("%s\n", text);
-    free(text);
 }
 
 // ---- texts
@@ -181,8 +174,9 @@ static bool score_line(struct score *s, const struct json_lines *l, struct error
     bool ok = ids_of_line(s, l, &ids, err) &&
               (score_from(s, &ids, 1, line, &reason) || json_lines_fail(l, err, "%s", reason.text));
     if (ok)
-        print_line(line);
-    json_free(line);
+        json_print(line, stdout);
+    else
+        json_free(line);
     free(ids.id);
     return ok;
 }
@@ -209,15 +203,14 @@ static bool score_answer(struct score *s, const struct chat_format *chat, const 
     size_t from = ids.n;
     if (ok && from == 0)
         ok = fail(err, "%s:%d: prompt %s has no tokens", p->path, p->line, p->id);
-    struct json *line = json_new_object();
-    json_set(line, "id", json_new_text(p->id));
-    json_set(line, "turn", json_new_int(turn));
+    struct json *line = json_object_of(JSON("id", p->id), JSON("turn", turn));
     if (ok && !(target_append(&s->target, p->answer[turn], strlen(p->answer[turn]), &ids, &reason) &&
                 score_from(s, &ids, from, line, &reason)))
         ok = fail(err, "%s:%d: prompt %s, turn %d: %s", p->path, p->line, p->id, turn, reason.text);
     if (ok)
-        print_line(line);
-    json_free(line);
+        json_print(line, stdout);
+    else
+        json_free(line);
     free(ids.id);
     return ok;
 }
@@ -283,6 +276,8 @@ int command_score(int argc, char **argv)
 {
     struct score s = { 0 };
     const char *chat_variables = NULL;
+    bool layers = false;
+    long long positions = 20, context = 512;
     const struct flag flags[] = {
         { "answers", FLAG_ON, &s.answers, NULL, "the lines are prompts with answers; score only the answers", 0, 0 },
         { "chat", FLAG_TEXT, &s.chat, CHAT_CHOICES,
@@ -290,6 +285,12 @@ int command_score(int argc, char **argv)
           "or none; default: auto",
           0, 0 },
         CHAT_VARIABLES_FLAG(chat_variables),
+        { "layers", FLAG_ON, &layers, NULL,
+          "score sets of layers, which lines of stdin name, on conversations in\nFILE.jsonl: for ./run tune MODEL FILE.jsonl",
+          0, 0 },
+        { "positions", FLAG_INT, &positions, "N", "with --layers: positions of each text; default: 20", 1, 10000 },
+        { "context", FLAG_INT, &context, "N", "with --layers: longer texts are cut at the end; default: 512", 2,
+          1 << 24 },
         { "threads", FLAG_INT, &s.threads, "N", "number of threads; default: one for each processor", 1, MAX_THREADS },
         PRECISION_FLAGS(s.precision),
         PACKED_FLAG(s.packed),
@@ -301,6 +302,8 @@ int command_score(int argc, char **argv)
     int n, status = usage_read(&u, argc, argv, &operand, &n);
     if (status != USAGE_OK)
         return status;
+    if (layers && (s.answers || n < 2))
+        return usage_fail(&u, s.answers ? "--layers and --answers exclude each other" : "--layers requires FILE.jsonl");
     if ((s.chat != NULL || chat_variables != NULL) && !s.answers)
         return usage_fail(&u, "%s requires --answers", s.chat != NULL ? "--chat" : "--chat-template-kwargs");
     if (s.chat != NULL && !chat_name_known(s.chat, &err))
@@ -311,10 +314,16 @@ int command_score(int argc, char **argv)
     const char *path = n > 1 && strcmp(operand[1], "-") != 0 ? operand[1] : NULL;
     const struct target_options options = { .precision = s.precision,
                                             .threads = (int)s.threads,
-                                            .rows = LOGITS_CHUNK,
+                                            .rows = layers ? TARGET_ROWS : LOGITS_CHUNK,
                                             .packed = s.packed,
                                             .log = command_log };
-    bool ok = target_open(&s.target, operand[0], &options, &err) && make_logits(&s, &err);
+    bool ok = target_open(&s.target, operand[0], &options, &err) && (layers || make_logits(&s, &err));
+    if (ok && layers) {
+        const struct score_layers p = { operand[1], (int)positions, (int)context };
+        ok = score_layers(&s.target, &p, &err);
+        close_all(&s);
+        return ok ? command_done(&u) : command_fail(&u, &err);
+    }
     const double from = clock_seconds();
     ok = ok && (s.answers ? score_answers(&s, path != NULL ? path : "/dev/stdin", &err) : score_texts(&s, path, &err));
     status = ok ? 0 : command_fail(&u, &err);

@@ -20,21 +20,6 @@ struct tokenize {
     struct chat_format format; // of lines with messages; chosen at the first one
 };
 
-static void print_object(struct json *j) // and frees it
-{
-    char *line = json_write(j);
-    printf("%s\n", line);
-    free(line);
-    json_free(j);
-}
-
-static void print_line(const char *key, struct json *value)
-{
-    struct json *j = json_new_object();
-    json_set(j, key, value);
-    print_object(j);
-}
-
 static bool read_messages(const struct json_lines *l, struct message **to, int *n, struct error *err)
 {
     static const char *const others[] = { "text", "tools", "documents", "add_generation_prompt",
@@ -89,12 +74,10 @@ static bool encode_chat(struct tokenize *t, const struct json_lines *l, struct e
                                         : tokenizer_encode(t->tokenizer, text.s, text.n, true, &ids, &reason);
         ok = ok || json_lines_fail(l, err, "%s", reason.text);
     }
-    if (ok) {
-        struct json *j = json_new_object();
-        json_set(j, "text", json_new_text_n(text.s, text.n));
-        json_set(j, "ids", json_new_ids(ids.id, ids.n));
-        print_object(j);
-    }
+    if (ok)
+        json_print(
+            json_object_of(JSON("text", json_new_text_n(text.s, text.n)), JSON("ids", json_new_ids(ids.id, ids.n))),
+            stdout);
     free(m);
     free(text.s);
     free(ids.id);
@@ -114,7 +97,7 @@ static bool encode_line(struct tokenize *t, const struct json_lines *l, struct e
                   ? tokenizer_encode(t->tokenizer, json_text(text), json_text_length(text), false, &ids, &reason)
                   : text_encode(t->tokenizer, &t->config, json_text(text), json_text_length(text), true, &ids, &reason);
     if (ok)
-        print_line("ids", json_new_ids(ids.id, ids.n));
+        json_print(json_object_of(JSON("ids", json_new_ids(ids.id, ids.n))), stdout);
     else
         json_lines_fail(l, err, "%s", reason.text);
     free(ids.id);
@@ -131,7 +114,7 @@ static bool decode_line(const struct tokenize *t, const struct json_lines *l, st
         text_puts(&text, "");
         tokenizer_decode(t->tokenizer, ids.id, ids.n, !t->plain, &hold, &text);
         tokenizer_decode_end(&hold, &text);
-        print_line("text", json_new_text_n(text.s, text.n));
+        json_print(json_object_of(JSON("text", json_new_text_n(text.s, text.n))), stdout);
     }
     free(ids.id);
     free(text.s);

@@ -38,33 +38,40 @@ static struct settings *integers(const struct settings *list)
     return to;
 }
 
+struct numbered {
+    long key;
+    int place;
+};
+
+static int by_key(const void *a, const void *b)
+{
+    const struct numbered *x = a, *y = b;
+    return x->key != y->key ? (x->key > y->key) - (x->key < y->key) : x->place - y->place;
+}
+
 // By ascending key; of two spellings of one key (11 and 011) the later wins.
 static struct settings *pairs(const struct settings *map)
 {
     struct settings *to = settings_map();
-    for (long done = -1;;) {
-        int next = -1;
-        for (int i = 0; i < map->n; i++) {
-            long key = strtol(map->key[i], NULL, 10);
-            if (key > done && (next < 0 || key <= strtol(map->key[next], NULL, 10)))
-                next = i;
-        }
-        if (next < 0)
-            return to;
-        done = strtol(map->key[next], NULL, 10);
+    struct numbered *n = xcalloc((size_t)map->n + 1, sizeof(*n));
+    for (int i = 0; i < map->n; i++)
+        n[i] = (struct numbered){ strtol(map->key[i], NULL, 10), i };
+    qsort(n, (size_t)map->n, sizeof(*n), by_key);
+    for (int i = 0; i < map->n; i++) {
         char key[24];
-        snprintf(key, sizeof(key), "%ld", done);
-        settings_put(to, key, number(map->item[next]->text));
+        snprintf(key, sizeof(key), "%ld", n[i].key);
+        settings_put(to, key, number(map->item[n[i].place]->text));
     }
+    free(n);
+    return to;
 }
 
 // A list given for a text option is that text, as in options_read.
 static struct settings *one_line(const struct settings *given)
 {
-    struct text t = { 0 };
-    settings_write(given, &t);
-    struct settings *s = settings_scalar(t.s);
-    free(t.s);
+    char *line = settings_line(given);
+    struct settings *s = settings_scalar(line);
+    free(line);
     return s;
 }
 

@@ -7,12 +7,13 @@
 #include <string.h>
 #include <xxhash.h>
 
-// Ends the program if memory runs out, as core/memory.h does.
+#include "core/memory.h"
+
 struct digest *digest_begin(void)
 {
     XXH3_state_t *s = XXH3_createState();
     if (s == NULL || XXH3_128bits_reset(s) != XXH_OK)
-        abort();
+        memory_out(0);
     return (struct digest *)s;
 }
 
@@ -86,6 +87,13 @@ bool hash_equal(struct hash a, struct hash b)
 void hash_write(struct hash h, char to[HASH_TEXT])
 {
     snprintf(to, HASH_TEXT, "%016" PRIx64 "%016" PRIx64, h.high, h.low);
+}
+
+struct hash_text hash_text(struct hash h)
+{
+    struct hash_text text;
+    hash_write(h, text.s);
+    return text;
 }
 
 bool hash_read(const char *s, size_t n, struct hash *to)

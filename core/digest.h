@@ -23,4 +23,7 @@ struct hash hash_of(const void *bytes, size_t n);
 bool hash_is_none(struct hash h);
 bool hash_equal(struct hash a, struct hash b);
 void hash_write(struct hash h, char to[HASH_TEXT]);
+struct hash_text {
+    char s[HASH_TEXT];
+} hash_text(struct hash h);                               // as a value: hash_text(h).s
 bool hash_read(const char *s, size_t n, struct hash *to); // false: s is not the exact output of hash_write

@@ -2,16 +2,32 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "core/printable.h"
 
 enum { LAST = sizeof(((struct error *)NULL)->text) - 1 };
+
+// The sentence may be about a name that somebody made.
+static void put(struct error *err, const char *format, va_list args)
+{
+    char sentence[sizeof(err->text)];
+    vsnprintf(sentence, LAST, format, args);
+    struct text shown = { 0 };
+    printable_put(&shown, sentence, strlen(sentence), "\n\t");
+    snprintf(err->text, LAST, "%s", shown.s);
+    free(shown.s);
+    err->text[LAST] = false;
+}
 
 bool fail(struct error *err, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(err->text, LAST, format, args);
+    put(err, format, args);
     va_end(args);
-    err->text[LAST] = false;
     return false;
 }
 
@@ -19,13 +35,8 @@ bool fail_usage(struct error *err, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(err->text, LAST, format, args);
+    put(err, format, args);
     va_end(args);
-    return error_of_usage(err);
-}
-
-bool error_of_usage(struct error *err)
-{
     err->text[LAST] = true;
     return false;
 }

@@ -9,10 +9,9 @@ struct error {
     char text[1024]; // ends before the last byte, which error_is_usage reads
 };
 
-// Formats the message and returns false: `return fail(err, "%s: no tensor named %s", path, name);`
+// Formats the message, with control characters of names made printable (core/printable.h), and returns false: `return fail(err, "%s: no tensor named %s", path, name);`
 bool fail(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // The same of a name, a number or a combination of options that a command should not have been called with. The command's exit status is then 2
 // (docs/commands.md).
 bool fail_usage(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
-bool error_of_usage(struct error *err); // marks a failure as one of these, and returns false
 bool error_is_usage(const struct error *err);

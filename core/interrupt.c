@@ -2,6 +2,9 @@
 
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include "core/error.h"
 
@@ -23,7 +26,26 @@ const volatile int *interrupt_catch(void)
     return &stop;
 }
 
+bool interrupt_requested(void)
+{
+    return stop != 0;
+}
+
 bool interrupt_check(const volatile int *flag, struct error *err)
 {
     return flag == NULL || *flag == 0 || fail(err, "interrupted");
+}
+
+pid_t process_fork(void)
+{
+    const pid_t parent = getpid();
+    const bool first_thread = gettid() == parent;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0 && first_thread) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) // it has ended already
+            _exit(127);
+    }
+    return child;
 }

@@ -9,6 +9,7 @@
 
 #include "core/digest.h"
 #include "core/error.h"
+#include "core/files/input.h"
 #include "core/memory.h"
 #include "core/utf8.h"
 
@@ -17,6 +18,12 @@
 #undef json_is_array
 #undef json_is_number
 #undef json_is_null
+
+// jansson reports some failed allocations as errors of the text.
+__attribute__((constructor)) static void end_without_memory(void)
+{
+    json_set_alloc_funcs(xmalloc, free);
+}
 
 // A struct json is a json_t.
 static json_t *inner(const struct json *j)
@@ -106,21 +113,8 @@ struct json *json_parse(const char *text, size_t n, const char *what, struct err
 
 struct json *json_read(const char *path, struct error *err)
 {
-    FILE *f = fopen(path, "rbe");
-    if (f == NULL) {
-        fail(err, "%s: cannot be opened: %s", path, strerror(errno));
-        return NULL;
-    }
     struct text t = { 0 };
-    char chunk[4096];
-    for (size_t n; (n = fread(chunk, 1, sizeof(chunk), f)) > 0;)
-        text_add(&t, chunk, n);
-    struct json *j = NULL;
-    if (ferror(f))
-        fail(err, "%s: cannot be read: %s", path, strerror(errno));
-    else
-        j = json_parse(t.n > 0 ? t.s : "", t.n, path, err);
-    fclose(f);
+    struct json *j = input_read(path, INPUT_REGULAR, INPUT_SETTINGS, &t, err) ? json_parse(t.s, t.n, path, err) : NULL;
     free(t.s);
     return j;
 }
@@ -294,7 +288,7 @@ struct json *json_value(void *at)
 static json_t *checked(json_t *j)
 {
     if (j == NULL)
-        abort();
+        memory_out(0);
     return j;
 }
 
@@ -324,7 +318,7 @@ struct json *json_new_text_n(const char *s, size_t n)
 
 struct json *json_new_text(const char *s)
 {
-    return json_new_text_n(s, strlen(s));
+    return s != NULL ? json_new_text_n(s, strlen(s)) : json_new_null();
 }
 
 struct json *json_new_int(int64_t v)
@@ -339,7 +333,7 @@ struct json *json_new_number(double v)
 
 struct json *json_clone(const struct json *j)
 {
-    return (struct json *)json_deep_copy((const json_t *)j);
+    return j == NULL ? NULL : outer(checked(json_deep_copy((const json_t *)j)));
 }
 
 struct json *json_new_bool(bool v)
@@ -363,19 +357,39 @@ struct json *json_new_ids(const int32_t *id, size_t n)
 void json_set(struct json *object, const char *key, struct json *value)
 {
     if (json_object_set_new(inner(object), key, inner(value)) != 0)
-        abort();
+        memory_out(0);
 }
 
 void json_push(struct json *array, struct json *value)
 {
     if (json_array_append_new(inner(array), inner(value)) != 0)
-        abort();
+        memory_out(0);
 }
 
 char *json_write(const struct json *j)
 {
     char *s = json_dumps(inner(j), JSON_COMPACT | JSON_ENCODE_ANY | JSON_PRESERVE_ORDER);
     if (s == NULL)
-        abort();
+        memory_out(0);
     return s;
+}
+
+void json_print(struct json *j, FILE *to)
+{
+    char *line = json_write(j);
+    fprintf(to, "%s\n", line);
+    free(line);
+    json_free(j);
+}
+
+struct json *json_add_members(struct json *object, const struct json_member *member, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        json_set(object, member[i].key, member[i].value);
+    return object;
+}
+
+struct json *json_itself(struct json *j)
+{
+    return j;
 }

@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 struct digest;
 struct error;
@@ -13,8 +14,9 @@ struct json; // any JSON value; values inside another are borrowed from it
 struct json *json_parse(const char *text, size_t n, const char *what, struct error *err);
 // The same for a text that begins at this line of a file.
 struct json *json_parse_line(const char *text, size_t n, const char *what, int line, struct error *err);
-struct json *json_read(const char *path, struct error *err); // a whole file
-void json_free(struct json *j);                              // a root; NULL is allowed
+struct json *json_read(const char *path,
+                       struct error *err); // a whole regular file, at most INPUT_SETTINGS (core/files/input.h)
+void json_free(struct json *j);            // a root; NULL is allowed
 
 bool json_is_object(const struct json *j); // for NULL all of these are false, json_is_null excepted
 bool json_is_array(const struct json *j);
@@ -48,7 +50,7 @@ struct json *json_value(void *at);
 // Building. json_set and json_push take ownership of the value.
 struct json *json_new_object(void);
 struct json *json_new_array(void);
-struct json *json_new_text(const char *s); // invalid UTF-8 bytes become U+FFFD
+struct json *json_new_text(const char *s); // invalid UTF-8 bytes become U+FFFD; NULL: null
 struct json *json_new_text_n(const char *s, size_t n);
 struct json *json_new_int(int64_t v);
 struct json *json_new_number(double v); // not finite: null
@@ -58,4 +60,30 @@ struct json *json_new_null(void);
 struct json *json_new_ids(const int32_t *id, size_t n); // an array of integers
 void json_set(struct json *object, const char *key, struct json *value);
 void json_push(struct json *array, struct json *value);
-char *json_write(const struct json *j); // one line, keys in insertion order; free() it
+char *json_write(const struct json *j);    // one line, keys in insertion order; free() it
+void json_print(struct json *j, FILE *to); // writes that line and its end; frees j
+
+// Several members at once: json_add(j, JSON("n", 1), JSON("name", text)); json_object_of(JSON("n", 1)) is a new object. A value is a bool, a
+// number, a text (NULL: null) or JSON, which is taken over. A comparison is an int in C: json_new_bool(a > b).
+struct json_member {
+    const char *key;
+    struct json *value;
+};
+struct json *json_add_members(struct json *object, const struct json_member *member, size_t n); // returns the object
+struct json *json_itself(struct json *j);
+#define JSON(name, of) \
+    (struct json_member) \
+    { \
+        name, _Generic((of), \
+            bool: json_new_bool, \
+            float: json_new_number, \
+            double: json_new_number, \
+            char *: json_new_text, \
+            const char *: json_new_text, \
+            struct json *: json_itself, \
+            default: json_new_int)(of) \
+    }
+#define json_add(object, ...) \
+    json_add_members(object, (const struct json_member[]){ __VA_ARGS__ }, \
+                     sizeof((const struct json_member[]){ __VA_ARGS__ }) / sizeof(struct json_member))
+#define json_object_of(...) json_add(json_new_object(), __VA_ARGS__)

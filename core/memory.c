@@ -5,13 +5,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+void memory_out(size_t bytes)
+{
+    char text[96];
+    const int n = bytes > 0 ? snprintf(text, sizeof(text), "speclab: out of memory (%zu bytes)\n", bytes)
+                            : snprintf(text, sizeof(text), "speclab: out of memory\n");
+    fflush(stdout); // what is complete is kept
+    const ssize_t written = write(STDERR_FILENO, text, (size_t)n);
+    (void)written;
+    _exit(1); // other threads may be at work, on what exit() would free
+}
 
 static void *checked(void *p, size_t bytes)
 {
-    if (p == NULL && bytes != 0) {
-        fprintf(stderr, "speclab: out of memory (%zu bytes)\n", bytes);
-        abort();
-    }
+    if (p == NULL && bytes != 0)
+        memory_out(bytes);
     return p;
 }
 
@@ -22,7 +32,10 @@ void *xmalloc(size_t bytes)
 
 void *xcalloc(size_t n, size_t bytes)
 {
-    return checked(calloc(n, bytes), n != 0 ? bytes : 0);
+    size_t all;
+    if (__builtin_mul_overflow(n, bytes, &all))
+        all = SIZE_MAX;
+    return checked(calloc(n, bytes), all);
 }
 
 void *xrealloc(void *p, size_t bytes)
@@ -56,6 +69,8 @@ static char *vformat(const char *format, va_list args, size_t *n)
     va_list again;
     va_copy(again, args);
     int length = vsnprintf(NULL, 0, format, args);
+    if (length < 0)
+        memory_out(0);
     char *s = xmalloc((size_t)length + 1);
     vsnprintf(s, (size_t)length + 1, format, again);
     va_end(again);

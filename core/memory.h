@@ -1,9 +1,11 @@
 // memory.h - allocation that ends the program on failure: a step that runs out of memory halfway has no useful way to
-// continue. Sizes that come from a file are checked by its reader before it allocates.
+// continue. It ends with one sentence and status 1. Sizes that come from a file are checked by its reader before it allocates.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
+// Ends the program as an allocation that fails does: for libraries that report this. bytes: 0: unknown. What was written to stdout is kept.
+void memory_out(size_t bytes) __attribute__((noreturn, cold));
 void *xmalloc(size_t bytes);
 void *xcalloc(size_t n, size_t bytes);
 void *xrealloc(void *p, size_t bytes);
@@ -16,6 +18,14 @@ bool ends_with(const char *s, const char *end);
 
 // The next capacity for an array that must hold at least `need` elements: half as much again, or `need`, at least 16.
 size_t next_capacity(size_t capacity, size_t need);
+// Makes the capacity of an array at least `need` elements; both are changed.
+#define array_reserve(array, capacity, need) \
+    do \
+        if ((size_t)(need) > (size_t)(capacity)) { \
+            (capacity) = next_capacity((size_t)(capacity), (size_t)(need)); \
+            (array) = xrealloc((array), (size_t)(capacity) * sizeof(*(array))); \
+        } \
+    while (0)
 
 // A string that text can be appended to. Initialize with { 0 }; free() s.
 struct text {

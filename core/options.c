@@ -97,9 +97,7 @@ static bool read_one(const struct settings *s, const struct option *o, const cha
         return read_pairs(s, o, key, field, err);
     case OPTION_TEXT:
         if (s->kind == SETTINGS_LIST) {
-            struct text line = { 0 };
-            settings_write(s, &line);
-            *(char **)field = line.s;
+            *(char **)field = settings_line(s);
             return true;
         }
         // fall through

@@ -7,6 +7,13 @@
 #include "core/memory.h"
 #include "core/utf8.h"
 
+// The length of the word at s, or n.
+static size_t word_length(const char *s, size_t n)
+{
+    const char *end = memchr(s, ' ', n);
+    return end != NULL ? (size_t)(end - s) : n;
+}
+
 void prose_paragraph(struct text *to, int indent, int width, const char *label, const char *words)
 {
     width = width < indent + 8 ? indent + 8 : width;
@@ -14,8 +21,9 @@ void prose_paragraph(struct text *to, int indent, int width, const char *label, 
     int at = indent;
     for (const char *w = words; w[strspn(w, " ")] != '\0';) {
         const char *word = w + strspn(w, " ");
-        size_t n = strcspn(word, " ");
         const int blank = at > indent ? (int)(word - w) : 0;
+        // One line takes at most `width` characters of it.
+        size_t n = word_length(word, strnlen(word, 4 * ((size_t)width + 1)));
         int wide = (int)utf8_count(word, n);
         w = word;
         if (at > indent && at + blank + wide > width) {
@@ -33,33 +41,4 @@ void prose_paragraph(struct text *to, int indent, int width, const char *label, 
         w += n;
     }
     text_puts(to, "\n");
-}
-
-#define SIGNS "\\`*_<|#~$[" // that may mean something
-
-static void put_escaped(struct text *to, const char *s, const char *signs)
-{
-    const char *const end = s + strlen(s);
-    for (size_t n; s < end; s += n) {
-        n = utf8_character(s, (size_t)(end - s));
-        text_puts(to, strchr(signs, *s) != NULL ? "\\" : "");
-        if (n == 0)
-            text_puts(to, "\xEF\xBF\xBD");
-        else
-            text_add(to, (unsigned char)*s < ' ' ? " " : s, n);
-        n = n > 0 ? n : 1;
-    }
-}
-
-void prose_markdown(struct text *to, const char *s)
-{
-    put_escaped(to, s, SIGNS);
-}
-
-void prose_markdown_code(struct text *to, const char *s)
-{
-    const bool plain = strchr(s, '`') != NULL || strstr(s, "\\|") != NULL || s[0] == '\0';
-    text_puts(to, plain ? "" : "`");
-    put_escaped(to, s, plain ? SIGNS : "|");
-    text_puts(to, plain ? "" : "`");
 }

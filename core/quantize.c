@@ -171,15 +171,11 @@ static bool all_finite(const float *x, int64_t n)
     return worst != 0x7F800000;
 }
 
-bool can_quantize_to(enum type type)
-{
-    return type == F32 || type == BF16 || type == Q8_0 || type == Q4_0 || type == IQ4_NL || type == IQ4_XS ||
-           type == MXFP4;
-}
-
 bool quantize_floats(enum type type, const float *x, int64_t n, void *to)
 {
-    assert(can_quantize_to(type) && n % type_facts[type].block == 0);
+    assert((type == F32 || type == BF16 || type == Q8_0 || type == Q4_0 || type == IQ4_NL || type == IQ4_XS ||
+            type == MXFP4) &&
+           n % type_facts[type].block == 0);
     uint8_t *b = to;
     if (type == F32)
         memcpy(to, x, (size_t)n * sizeof(*x));

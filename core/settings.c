@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/hash_map.h"
 #include "core/json.h"
 #include "core/utf8.h"
 
@@ -56,18 +57,42 @@ void settings_append(struct settings *list, struct settings *item)
     list->item[list->n++] = item;
 }
 
-static int find(const struct settings *map, const char *key)
+// A map of more keys is looked up by hash: a file of 4 MiB may have 300,000.
+enum { SMALL_MAP = 32 };
+
+static struct hash hash_of_key(const char *key)
 {
-    if (map != NULL && map->kind == SETTINGS_MAP)
-        for (int i = 0; i < map->n; i++)
-            if (strcmp(map->key[i], key) == 0)
-                return i;
+    return hash_of(key, strlen(key));
+}
+
+int settings_find(const struct settings *map, const char *key)
+{
+    if (map == NULL || map->kind != SETTINGS_MAP)
+        return -1;
+    if (map->places != NULL) {
+        const int64_t *at = hash_map_find(map->places, hash_of_key(key));
+        return at != NULL ? (int)*at : -1;
+    }
+    for (int i = 0; i < map->n; i++)
+        if (strcmp(map->key[i], key) == 0)
+            return i;
     return -1;
+}
+
+static void note_place(struct settings *map, int i)
+{
+    if (map->places == NULL && map->n <= SMALL_MAP)
+        return;
+    const int from = map->places == NULL ? 0 : i;
+    if (map->places == NULL)
+        map->places = xcalloc(1, sizeof(*map->places));
+    for (int k = from; k <= i; k++)
+        hash_map_add(map->places, hash_of_key(map->key[k]), k);
 }
 
 void settings_put(struct settings *map, const char *key, struct settings *item)
 {
-    int i = find(map, key);
+    int i = settings_find(map, key);
     if (i >= 0) {
         settings_free(map->item[i]);
         map->item[i] = item;
@@ -79,11 +104,12 @@ void settings_put(struct settings *map, const char *key, struct settings *item)
     map->item[i] = item;
     map->key_line[i] = item->line;
     map->key_column[i] = item->column;
+    note_place(map, i);
 }
 
 struct settings *settings_get(const struct settings *map, const char *key)
 {
-    int i = find(map, key);
+    int i = settings_find(map, key);
     return i < 0 ? NULL : map->item[i];
 }
 
@@ -121,6 +147,9 @@ void settings_free(struct settings *s)
     free(s->key);
     free(s->key_line);
     free(s->key_column);
+    if (s->places != NULL)
+        hash_map_free(s->places);
+    free(s->places);
     free(s->text);
     free(s);
 }
@@ -266,9 +295,37 @@ static bool is_plain(const struct settings *s)
     return true;
 }
 
-static void write_text(const struct settings *s, struct text *out)
+enum form { YAML, JSON };
+
+static const char *digits(const char *t)
 {
-    if (is_plain(s)) {
+    return t + strspn(t, "0123456789");
+}
+
+// Whether a scalar is written as a number, true or false of JSON.
+static bool is_json_literal(const struct settings *s)
+{
+    if (s->quoted)
+        return false;
+    if (strcmp(s->text, "true") == 0 || strcmp(s->text, "false") == 0)
+        return true;
+    const char *t = s->text + (*s->text == '-'), *end = digits(t);
+    if (end == t || (*t == '0' && end > t + 1))
+        return false;
+    if (*end == '.' && end[1] >= '0' && end[1] <= '9')
+        end = digits(end + 1);
+    if (*end == 'e' || *end == 'E') {
+        t = end + 1 + (end[1] == '-' || end[1] == '+');
+        end = digits(t);
+        if (end == t)
+            return false;
+    }
+    return *end == '\0';
+}
+
+static void write_text(const struct settings *s, enum form form, struct text *out)
+{
+    if (form == YAML ? is_plain(s) : is_json_literal(s)) {
         text_puts(out, s->text);
         return;
     }
@@ -277,7 +334,7 @@ static void write_text(const struct settings *s, struct text *out)
         unsigned code;
         const size_t bytes = unwritable(t, &code);
         if (bytes > 0)
-            text_printf(out, code < 0x100 ? "\\x%02X" : "\\u%04X", code);
+            text_printf(out, code < 0x100 && form == YAML ? "\\x%02X" : "\\u%04X", code);
         else if (*t == '"' || *t == '\\')
             text_printf(out, "\\%c", *t);
         else
@@ -287,17 +344,19 @@ static void write_text(const struct settings *s, struct text *out)
     text_puts(out, "\"");
 }
 
-static void write_key(const char *key, struct text *out)
+static void write_key(const char *key, enum form form, struct text *out)
 {
-    const struct settings s = { .kind = SETTINGS_SCALAR, .text = (char *)key, .quoted = strcmp(key, "<<") == 0 };
-    write_text(&s, out); // quoted, "<<" is no merge key
+    const struct settings s = { .kind = SETTINGS_SCALAR,
+                                .text = (char *)key,
+                                .quoted = form == JSON || strcmp(key, "<<") == 0 };
+    write_text(&s, form, out); // quoted, "<<" is no merge key
     text_puts(out, ": ");
 }
 
-void settings_write(const struct settings *s, struct text *out)
+static void write_settings(const struct settings *s, enum form form, struct text *out)
 {
     if (s->kind == SETTINGS_SCALAR) {
-        write_text(s, out);
+        write_text(s, form, out);
         return;
     }
     text_puts(out, s->kind == SETTINGS_LIST ? "[" : "{");
@@ -305,10 +364,27 @@ void settings_write(const struct settings *s, struct text *out)
         if (i > 0)
             text_puts(out, ", ");
         if (s->kind == SETTINGS_MAP)
-            write_key(s->key[i], out);
-        settings_write(s->item[i], out);
+            write_key(s->key[i], form, out);
+        write_settings(s->item[i], form, out);
     }
     text_puts(out, s->kind == SETTINGS_LIST ? "]" : "}");
+}
+
+void settings_write(const struct settings *s, struct text *out)
+{
+    write_settings(s, YAML, out);
+}
+
+char *settings_line(const struct settings *s)
+{
+    struct text line = { 0 };
+    settings_write(s, &line);
+    return line.s;
+}
+
+void settings_write_json(const struct settings *s, struct text *out)
+{
+    write_settings(s, JSON, out);
 }
 
 // ---- the inline form of the command line

@@ -6,6 +6,7 @@
 #include "core/memory.h"
 
 struct error;
+struct hash_map;
 struct json;
 
 enum settings_kind { SETTINGS_SCALAR, SETTINGS_LIST, SETTINGS_MAP };
@@ -20,6 +21,7 @@ struct settings {
     struct settings **item;     // (n) of a list or map; owned
     char **key;                 // (n) of a map; owned
     int *key_line, *key_column; // (n) of a map: position of the key
+    struct hash_map *places;    // by key the index in a large map; NULL: it is small
 };
 
 struct settings *settings_scalar(const char *text);
@@ -28,6 +30,7 @@ struct settings *settings_map(void);
 void settings_append(struct settings *list, struct settings *item);              // takes ownership of item
 void settings_put(struct settings *map, const char *key, struct settings *item); // likewise; replaces an older one
 struct settings *settings_get(const struct settings *map, const char *key);      // NULL: no such key
+int settings_find(const struct settings *map, const char *key); // its index; -1: no such key, or no map
 struct settings *settings_copy(const struct settings *s);
 void settings_free(struct settings *s);
 
@@ -40,6 +43,9 @@ struct settings *settings_inline(const char *text, const char *what, struct erro
 
 // Appends one line of YAML in flow style, keys in their order: {kind: ngram, longest: 3}. Parses back to the same settings.
 void settings_write(const struct settings *s, struct text *out);
+char *settings_line(const struct settings *s); // this line as a new string; free() it
+// As JSON, which is YAML, too: {"kind": "ngram", "longest": 3}. Numbers, true and false are written as such unless they are quoted.
+void settings_write_json(const struct settings *s, struct text *out);
 
 // Sets err to "file:line:column: " and the message, and returns false.
 bool settings_fail(struct error *err, const struct settings *at, const char *format, ...)

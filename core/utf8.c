@@ -1,13 +1,9 @@
-// utf8.c - utf8.h by utf8proc, whose one includer this is; what decoding in parts needs is added.
 #include "core/utf8.h"
 
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
 #include "core/error.h"
-#include "core/memory.h"
 
 int utf8_length(unsigned char b)
 {
@@ -29,9 +25,14 @@ int utf8_continues(const unsigned char *before, int i, unsigned char b)
 
 size_t utf8_character(const char *s, size_t n)
 {
-    utf8proc_int32_t code;
-    utf8proc_ssize_t length = utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &code);
-    return length > 0 ? (size_t)length : 0;
+    const unsigned char *const bytes = (const unsigned char *)s;
+    const size_t length = n > 0 ? (size_t)utf8_length(bytes[0]) : 0;
+    if (length > n)
+        return 0;
+    for (size_t i = 1; i < length; i++)
+        if (!utf8_continues(bytes, (int)i, bytes[i]))
+            return 0;
+    return length;
 }
 
 size_t utf8_valid(const char *s, size_t n)
@@ -62,14 +63,21 @@ bool utf8_require(const char *s, size_t n, const char *what, struct error *err)
 
 unsigned utf8_code(const char *s)
 {
-    utf8proc_int32_t code;
-    utf8proc_iterate((const utf8proc_uint8_t *)s, -1, &code);
-    return (unsigned)code;
+    const unsigned char *const bytes = (const unsigned char *)s;
+    const int length = utf8_length(bytes[0]);
+    unsigned code = length <= 1 ? bytes[0] : bytes[0] & (0x7Fu >> length);
+    for (int i = 1; i < length; i++)
+        code = code << 6 | (bytes[i] & 0x3Fu);
+    return code;
 }
 
 int utf8_put(unsigned code, char *to)
 {
-    return (int)utf8proc_encode_char((utf8proc_int32_t)code, (utf8proc_uint8_t *)to);
+    const int length = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (int i = length - 1; i > 0; i--, code >>= 6)
+        to[i] = (char)(0x80 | (code & 0x3F));
+    to[0] = (char)(length == 1 ? code : (0xF00u >> length & 0xFF) | code);
+    return length;
 }
 
 static bool continues(char byte)
@@ -107,36 +115,8 @@ size_t utf8_cut(const char *s, size_t n, size_t max)
     return n <= max ? n : utf8_before(s, max + 1);
 }
 
-void utf8_normalize(struct text *to, const char *s, size_t n, enum utf8_form form)
-{
-    static const int options[] = { [UTF8_NFC] = UTF8PROC_COMPOSE,
-                                   [UTF8_NFD] = UTF8PROC_DECOMPOSE,
-                                   [UTF8_NFKC] = UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
-                                   [UTF8_NFKD] = UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT };
-    utf8proc_uint8_t *normal = NULL;
-    utf8proc_ssize_t length = utf8proc_map((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &normal,
-                                           (utf8proc_option_t)(UTF8PROC_STABLE | options[form]));
-    if (length < 0) // for valid text: out of memory
-        abort();
-    text_add(to, (const char *)normal, (size_t)length);
-    free(normal);
-}
-
 bool utf8_is_space(unsigned c)
 {
     return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
            (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
-size_t utf8_cluster(const char *s, size_t n, size_t at)
-{
-    utf8proc_int32_t state = 0;
-    unsigned last = utf8_code(s + at);
-    for (at += utf8_character(s + at, n - at); at < n; at += utf8_character(s + at, n - at)) {
-        const unsigned next = utf8_code(s + at);
-        if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)last, (utf8proc_int32_t)next, &state))
-            break;
-        last = next;
-    }
-    return at;
 }

@@ -1,10 +1,9 @@
-// utf8.h - UTF-8 validation, decoding and encoding, normal forms, grapheme clusters.
+// utf8.h - UTF-8 validation, decoding and encoding.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
 struct error;
-struct text;
 
 // Length in bytes (1 to 4) of the well-formed character at s; 0 if it is malformed (truncated, overlong, a surrogate,
 // beyond U+10FFFF).
@@ -27,9 +26,4 @@ size_t utf8_first(const char *s, size_t n, size_t characters);
 size_t utf8_before(const char *s, size_t at);
 // The number of bytes of s (n) to show if at most `max` may be: no character is cut.
 size_t utf8_cut(const char *s, size_t n, size_t max);
-// Appends the normal form of well-formed text, as utf8proc computes it (tokenizers/normal_form.h: as tokenizers expect it).
-enum utf8_form { UTF8_NFC, UTF8_NFD, UTF8_NFKC, UTF8_NFKD };
-void utf8_normalize(struct text *to, const char *s, size_t n, enum utf8_form form);
 bool utf8_is_space(unsigned code); // White_Space of Unicode
-// Offset of the end of the grapheme cluster that begins at `at`, in well-formed text (n).
-size_t utf8_cluster(const char *s, size_t n, size_t at);

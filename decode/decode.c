@@ -75,19 +75,28 @@ struct decoder *decoder_create(struct verifier *v, struct drafter *d, int slots,
     return c;
 }
 
+static void forget(struct decoder *d, int slot)
+{
+    verifier_forget(d->verifier, slot);
+    if (d->drafter->type->forget != NULL)
+        d->drafter->type->forget(d->drafter, slot);
+    d->sequence[slot].active = false;
+}
+
+void decoder_drop(struct decoder *d)
+{
+    for (int i = 0; i < d->slots; i++)
+        if (d->sequence[i].active)
+            forget(d, i);
+}
+
 void decoder_destroy(struct decoder *d)
 {
     if (d == NULL)
         return;
-    for (int i = 0; i < d->slots; i++) {
-        struct sequence *q = &d->sequence[i];
-        if (q->active) {
-            verifier_forget(d->verifier, i);
-            if (d->drafter->type->forget != NULL)
-                d->drafter->type->forget(d->drafter, i);
-        }
-        free(q->token);
-    }
+    decoder_drop(d);
+    for (int i = 0; i < d->slots; i++)
+        free(d->sequence[i].token);
     steps_destroy(&d->steps);
     free(d->sequence);
     free(d);
@@ -130,14 +139,6 @@ static bool leave(struct decoder *d, bool ok)
 {
     d->left_ns = clock_ns();
     return ok;
-}
-
-static void forget(struct decoder *d, int slot)
-{
-    verifier_forget(d->verifier, slot);
-    if (d->drafter->type->forget != NULL)
-        d->drafter->type->forget(d->drafter, slot);
-    d->sequence[slot].active = false;
 }
 
 // Processes the prompt in chunks, for the caches of both the target and the drafter.
@@ -428,4 +429,10 @@ bool decoder_step(struct decoder *d, struct error *err)
 {
     enter(d);
     return leave(d, step(d, err));
+}
+
+bool decoder_pause(struct decoder *d, struct error *err)
+{
+    enter(d);
+    return leave(d, report_all(d, err));
 }

@@ -72,7 +72,7 @@ struct assignment {            // one sequence to decode
     const struct sampling *sampling;
 };
 
-// Borrows verifier and drafter. Only one decoder per device may have active sequences, as all share the device's time stamps.
+// Borrows verifier and drafter. Decoders of one device share its time stamps: each is paused (decoder_pause) before another one steps.
 struct decoder *decoder_create(struct verifier *v, struct drafter *d, int slots, uint64_t seed,
                                struct listener listener, struct error *err);
 void decoder_destroy(struct decoder *d); // drops active sequences without a report
@@ -80,6 +80,9 @@ void decoder_destroy(struct decoder *d); // drops active sequences without a rep
 bool decoder_has_free_slot(const struct decoder *d);
 // Prefills the prompt into a free slot. A prompt that fills the whole context is an error.
 bool decoder_start(struct decoder *d, const struct assignment *a, struct error *err);
-bool decoder_step(struct decoder *d, struct error *err);     // one pass for all active sequences
-int decoder_active(const struct decoder *d);                 // number of active sequences
+bool decoder_step(struct decoder *d, struct error *err); // one pass for all active sequences
+// Waits for queued work and reports all steps, so that another decoder of the device may go on. Active sequences keep their slots.
+bool decoder_pause(struct decoder *d, struct error *err);
+void decoder_drop(struct decoder *d);        // ends active sequences without a report, after decoder_pause
+int decoder_active(const struct decoder *d); // number of active sequences
 int decoder_slot(const struct decoder *d, int64_t sequence); // slot of an active sequence; -1: not active

@@ -29,7 +29,7 @@ struct sampling;
 struct settings;
 struct tokenizer;
 
-struct drafter_env {                // borrowed by the drafter for its whole life
+struct drafter_env {                // a drafter may keep the pointer for its whole life: drafter_create makes a copy
     struct backend *backend;        // where the drafter computes
     struct backend *target_backend; // where the target, and hence the hidden states of advance, are; may be the same
     struct devices *devices;        // opens further devices for a draft model; NULL: not available
@@ -50,6 +50,7 @@ enum { MAX_RESOLVED = 4 };
 
 struct drafter {                     // first member of every drafter's own struct
     const struct drafter_type *type; // set by drafter_create; the other fields are set by the type's create
+    struct drafter_env *env;         // set by drafter_create: what create was given; owned
     struct taps taps;                // hidden states of the target that advance needs; n 0: none
     int nodes;                       // maximum nodes of a draft, the root included
     int top;                         // tokens of advance.top that it needs; 0: none

@@ -83,6 +83,7 @@ static bool allocate_workspace(struct eagle_drafter *g, const struct drafter_env
     const int pending = g->evaluated > CHUNK ? g->evaluated : CHUNK;
     struct kv_shape kv = eagle_kv_shape(g->head, env->slots, env->length + g->evaluated, pending);
     kv.type = cache;
+    kv.context = env->length; // LongRoPE's divisors are those that a target would choose
     g->cache = kv_create(g->backend, &kv, err);
     g->drafter.taps = eagle_taps(g->head);
     g->drafter.host_bytes = g->draft_batch.host_bytes;
@@ -259,6 +260,16 @@ static void eagle_forget(struct drafter *d, int slot)
 
 // ---- the two drafters
 
+static bool eagle_check(const void *options, struct error *err)
+{
+    return tree_options_check(&((const struct eagle_options *)options)->tree, "drafter eagle", err);
+}
+
+static bool eagle3_check(const void *options, struct error *err)
+{
+    return tree_options_check(&((const struct eagle_options *)options)->tree, "drafter eagle3", err);
+}
+
 static unsigned eagle_makes(const void *options)
 {
     return tree_options_kinds(&((const struct eagle_options *)options)->tree);
@@ -306,6 +317,7 @@ const struct drafter_type eagle_drafter = {
         "a decoder layer on the target's last hidden state: EAGLE-1's fixed tree, EAGLE-2's best-first tree, or sampled",
     .options = eagle_options,
     .options_size = sizeof(struct eagle_options),
+    .check = eagle_check,
     .create = eagle_create,
     .propose = eagle_propose,
     .advance = eagle_advance,
@@ -320,6 +332,7 @@ const struct drafter_type eagle3_drafter = {
         "a decoder layer on hidden states of three of the target's layers, with a vocabulary of its own: EAGLE-3",
     .options = eagle3_options,
     .options_size = sizeof(struct eagle_options),
+    .check = eagle3_check,
     .create = eagle3_create,
     .propose = eagle_propose,
     .advance = eagle_advance,

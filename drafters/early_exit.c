@@ -31,6 +31,11 @@ static struct drafter *early_exit_create(const struct drafter_env *env, const vo
     return NULL;
 }
 
+static bool early_exit_check(const void *options, struct error *err)
+{
+    return tree_options_check(&((const struct early_exit_options *)options)->tree, "drafter early_exit", err);
+}
+
 static unsigned early_exit_makes(const void *options)
 {
     return tree_options_kinds(&((const struct early_exit_options *)options)->tree);
@@ -49,6 +54,7 @@ const struct drafter_type early_exit_drafter = {
     .summary = "the target's first layers and its LM head, on its own cache: LayerSkip",
     .options = early_exit_options,
     .options_size = sizeof(struct early_exit_options),
+    .check = early_exit_check,
     .create = early_exit_create,
     .propose = layer_drafts_propose,
     .attach = layer_drafts_attach,

@@ -46,6 +46,11 @@ static struct drafter *layer_skip_create(const struct drafter_env *env, const vo
     return NULL;
 }
 
+static bool layer_skip_check(const void *options, struct error *err)
+{
+    return tree_options_check(&((const struct layer_skip_options *)options)->tree, "drafter layer_skip", err);
+}
+
 static unsigned layer_skip_makes(const void *options)
 {
     return tree_options_kinds(&((const struct layer_skip_options *)options)->tree);
@@ -64,6 +69,7 @@ const struct drafter_type layer_skip_drafter = {
     .summary = "the target without some of its layers, on its own cache: Draft & Verify, SWIFT",
     .options = layer_skip_options,
     .options_size = sizeof(struct layer_skip_options),
+    .check = layer_skip_check,
     .create = layer_skip_create,
     .propose = layer_drafts_propose,
     .attach = layer_drafts_attach,

@@ -16,6 +16,11 @@ static struct drafter *medusa_create(const struct drafter_env *env, const void *
     return medusa_heads_create(env, &o->heads, &o->tree, "drafter medusa", err);
 }
 
+static bool medusa_check(const void *options, struct error *err)
+{
+    return tree_options_check(&((const struct medusa_options *)options)->tree, "drafter medusa", err);
+}
+
 static unsigned medusa_makes(const void *options)
 {
     return tree_options_kinds(&((const struct medusa_options *)options)->tree);
@@ -32,6 +37,7 @@ const struct drafter_type medusa_drafter = {
     .summary = "heads on the target's last hidden state, one per position: greedy or sampled chains and trees",
     .options = medusa_options,
     .options_size = sizeof(struct medusa_options),
+    .check = medusa_check,
     .create = medusa_create,
     .propose = depth_heads_propose,
     .advance = depth_heads_advance,

@@ -16,7 +16,7 @@ struct medusa_heads_options {
 // Rows for a drafter's option table: MEDUSA_HEADS_OPTIONS(struct medusa_options, heads).
 // clang-format off
 #define MEDUSA_HEADS_OPTIONS(type, member) \
-    { "weights", OPTION_PATH, offsetof(type, member.weights), NULL, "the heads: a folder, a .pt or a .safetensors file", 0, 0, NULL }, \
+    { "weights", OPTION_PATH, offsetof(type, member.weights), NULL, "the heads: a folder or a .safetensors file", 0, 0, NULL }, \
     { "activations", OPTION_CHOICE, offsetof(type, member.activations), "default", \
       "type that matmul inputs are rounded to; default: by the type of its weights", 0, 0, ACTIVATIONS_CHOICES }, \
     { "quantize", OPTION_CHOICE, offsetof(type, member.quantize), "none", \

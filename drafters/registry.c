@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "core/registry.h"
-#include "core/settings.h"
 #include "drafters/drafter.h"
 #include "extensions.h"
 
@@ -48,37 +47,4 @@ const struct drafter_type *drafter_named(const char *name)
         if (strcmp(drafter_types[i]->name, name) == 0)
             return drafter_types[i];
     return NULL;
-}
-
-struct drafter *drafter_create(const struct drafter_type *type, const struct drafter_env *env, const void *options,
-                               struct error *err)
-{
-    struct drafter *d = type->create(env, options, err);
-    if (d != NULL)
-        d->type = type;
-    return d;
-}
-
-void drafter_resolve(const struct drafter *d, struct settings *options)
-{
-    for (int i = 0; i < MAX_RESOLVED && d->resolved[i].option != NULL; i++)
-        settings_put(options, d->resolved[i].option, settings_scalar(d->resolved[i].value));
-    for (int i = 0; d->resolved_options != NULL && i < d->resolved_options->n; i++)
-        settings_put(options, d->resolved_options->key[i], settings_copy(d->resolved_options->item[i]));
-}
-
-void drafter_destroy(struct drafter *d)
-{
-    if (d != NULL)
-        d->type->destroy(d);
-}
-
-unsigned drafter_makes(const struct drafter_type *type, const void *options)
-{
-    return type->makes != NULL ? type->makes(options) : TAKES_DETERMINISTIC;
-}
-
-enum draft_memory drafter_remembers(const struct drafter_type *type, const void *options)
-{
-    return type->remembers != NULL ? type->remembers(options) : DRAFTS_OF_TEXT;
 }

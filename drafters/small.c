@@ -479,6 +479,8 @@ static void small_forget(struct drafter *d, int slot)
 static bool small_check(const void *options, struct error *err)
 {
     const struct small_options *o = options;
+    if (!tree_options_check(&o->tree, "drafter small", err))
+        return false;
     if (o->vocabulary != RETOKENIZE)
         return true;
     if (o->tree.widths.n > 0 || o->tree.nodes > 0 || o->tree.tree != NULL)

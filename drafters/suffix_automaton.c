@@ -22,10 +22,7 @@ void automaton_free(struct automaton *a)
 
 static int32_t add_state(struct automaton *a, struct suffix_state s)
 {
-    if (a->states == a->state_capacity) {
-        a->state_capacity = (int32_t)next_capacity((size_t)a->state_capacity, (size_t)a->states + 1);
-        a->state = xrealloc(a->state, (size_t)a->state_capacity * sizeof(*a->state));
-    }
+    array_reserve(a->state, a->state_capacity, a->states + 1);
     a->state[a->states] = s;
     return a->states++;
 }
@@ -67,10 +64,7 @@ static void enlarge_slots(struct automaton *a)
 
 static void add_edge(struct automaton *a, int32_t from, int32_t token, int32_t to)
 {
-    if (a->edges == a->edge_capacity) {
-        a->edge_capacity = (int32_t)next_capacity((size_t)a->edge_capacity, (size_t)a->edges + 1);
-        a->edge = xrealloc(a->edge, (size_t)a->edge_capacity * sizeof(*a->edge));
-    }
+    array_reserve(a->edge, a->edge_capacity, a->edges + 1);
     if (2 * (a->edges + 1) > a->slots)
         enlarge_slots(a);
     *slot_of(a, from, token) = a->edges;

@@ -23,13 +23,13 @@ static bool resolve_cache(struct target *t, struct precision p, struct error *er
     return kv_fits(&shape, err);
 }
 
-static bool open_model(struct target *t, const struct target_options *o, struct error *err)
+static bool open_model(struct target *t, const char *path, const struct target_options *o, struct error *err)
 {
     const enum activations activations = (enum activations)o->precision.activations;
     const int rows = o->rows > 0 ? o->rows : TARGET_ROWS;
     char *message = NULL; // of the packed-weight cache
-    t->model = o->packed == PACKED_KEEP ? model_open_cached(t->path, t->backend, activations, rows, &message, err)
-                                        : model_open(t->path, t->backend, activations, rows, err);
+    t->model = o->packed == PACKED_KEEP ? model_open_cached(path, t->backend, activations, rows, &message, err)
+                                        : model_open(path, t->backend, activations, rows, err);
     if (t->model != NULL && message != NULL && o->log != NULL)
         o->log(o->self, message);
     free(message);
@@ -38,13 +38,16 @@ static bool open_model(struct target *t, const struct target_options *o, struct 
 
 bool target_open(struct target *t, const char *name, const struct target_options *o, struct error *err)
 {
-    *t = (struct target){ .path = model_path(name, o->folder, err) };
-    if (t->path == NULL)
+    char *path = model_path(name, o->folder, err);
+    if (path == NULL)
         return false;
+    *t = (struct target){ .path = model_is_shape(name) ? xstrdup(name) : xstrdup(path) };
     t->devices = devices_create(o->threads, o->wrap);
     devices_log(t->devices, o->log, o->self);
     t->backend = devices_get(t->devices, o->precision.device, err);
-    if (t->backend == NULL || !open_model(t, o, err)) {
+    const bool ok = t->backend != NULL && open_model(t, path, o, err);
+    free(path);
+    if (!ok) {
         target_close(t);
         return false;
     }
@@ -217,8 +220,17 @@ static bool read_drafter(struct pairing *p, const struct settings *s, struct err
         free(names.s);
         return false;
     }
-    return read_plugin(s, "drafter", name, p->type->options, p->type->options_size, &p->drafter_options, err) &&
-           (p->type->check == NULL || p->type->check(p->drafter_options, err));
+    if (!read_plugin(s, "drafter", name, p->type->options, p->type->options_size, &p->drafter_options, err))
+        return false;
+    struct error why;
+    if (p->type->check == NULL || p->type->check(p->drafter_options, &why))
+        return true;
+    if (s == NULL ||
+        (s->file != NULL && strncmp(why.text, s->file, strlen(s->file)) == 0)) { // a part found it, and named the place
+        *err = why;
+        return false;
+    }
+    return settings_fail(err, s, "%s", why.text);
 }
 
 static bool read_rule(struct pairing *p, const struct settings *s, struct error *err)

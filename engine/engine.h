@@ -71,7 +71,7 @@ enum packed_how { PACKED_NO, PACKED_KEEP };
 // ---- the target
 
 struct target { // initialize with { 0 }
-    char *path; // of the model; owned
+    char *path; // the model's, or the name of its shape (formats/shape.h); owned
     struct devices *devices;
     struct backend *backend; // of the model
     struct model *model;

@@ -19,6 +19,8 @@
 #include <sys/stat.h>
 
 #include "core/error.h"
+#include "core/files/input.h"
+#include "core/hash_map.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/settings.h"
@@ -204,6 +206,8 @@ static bool read_answers(const struct row *r, struct prompt *p)
 
 // ---- a line
 
+enum { MAX_NAME = 1 << 20 }; // bytes; a database has no longer names
+
 static bool read_name(const struct row *r, struct prompt *p)
 {
     static const char *const field[] = { "question_id", "id", "task_id" };
@@ -219,10 +223,15 @@ static bool read_name(const struct row *r, struct prompt *p)
     if (p->id == NULL)
         p->id = xformat("%d", p->number);
     const struct json *category = json_get(r->json, "category");
-    return json_is_null(category) || (p->category = take_text(r, category, "category")) != NULL;
+    if (!json_is_null(category) && (p->category = take_text(r, category, "category")) == NULL)
+        return false;
+    const size_t longest =
+        p->category != NULL && strlen(p->category) > strlen(p->id) ? strlen(p->category) : strlen(p->id);
+    return longest <= MAX_NAME ||
+           fail_row(r, "id and category: expected at most %d bytes, found %zu", MAX_NAME, longest);
 }
 
-static void free_prompt(struct prompt *p)
+void prompt_free(struct prompt *p)
 {
     for (int i = 0; i < p->n_turns && p->turn != NULL; i++)
         free(p->turn[i]);
@@ -240,34 +249,50 @@ static void free_prompt(struct prompt *p)
     free(p->category);
     free(p->system);
     free(p->ids);
+    *p = (struct prompt){ 0 };
+}
+
+static bool is_opening(const struct json *line)
+{
+    const struct json *messages = json_get(line, "messages"), *only = json_at(messages, 0);
+    return json_count(messages) == 1 && strcmp(json_text(json_get(only, "role")), "user") == 0 &&
+           json_is_null(json_get(only, "content"));
+}
+
+bool prompt_of_line(const struct json *line, const char *path, int n, int number, bool *opening, struct prompt *to,
+                    struct error *err)
+{
+    const struct row r = { path, n, line, err };
+    *to = (struct prompt){ .number = number, .path = path, .line = n };
+    bool ok;
+    if (json_is_array(line) && n == 1)
+        ok = fail_row(&r, "expected one JSON object a line, found a list; `jq -c '.[]'` turns it into lines");
+    else if (!json_is_object(line))
+        ok = fail_row(&r, "expected a JSON object, found %s", json_described(line));
+    else if (opening != NULL && (*opening = is_opening(line)))
+        ok = read_name(&r, to);
+    else
+        ok = read_name(&r, to) && read_content(&r, to);
+    if (!ok)
+        prompt_free(to);
+    return ok;
 }
 
 static bool read_line(const char *path, int line, const char *text, size_t n, struct prompts *to, size_t *capacity,
                       struct error *err)
 {
     struct json *json = json_parse_line(text, n, path, line, err);
-    if (json == NULL)
-        return false;
-    struct row r = { path, line, json, err };
-    struct prompt p = { .number = to->n, .path = to->path, .line = line };
-    bool ok;
-    if (json_is_array(json) && line == 1)
-        ok = fail_row(&r, "expected one JSON object a line, found a list; `jq -c '.[]'` turns it into lines");
-    else if (!json_is_object(json))
-        ok = fail_row(&r, "expected a JSON object, found %s", json_described(json));
-    else
-        ok = read_name(&r, &p) && read_content(&r, &p) && (!to->answered || read_answers(&r, &p));
+    struct prompt p = { 0 };
+    bool ok = json != NULL && prompt_of_line(json, to->path, line, to->n, NULL, &p, err);
+    ok = ok && (!to->answered || read_answers(&(struct row){ path, line, json, err }, &p));
     json_free(json);
     if (ok && to->n == MAX_PROMPTS)
         ok = fail(err, "%s:%d: expected at most %d prompts, found more", path, line, MAX_PROMPTS);
     if (!ok) {
-        free_prompt(&p);
+        prompt_free(&p);
         return false;
     }
-    if ((size_t)to->n == *capacity) {
-        *capacity = next_capacity(*capacity, (size_t)to->n + 1);
-        to->prompt = xrealloc(to->prompt, *capacity * sizeof(*to->prompt));
-    }
+    array_reserve(to->prompt, *capacity, to->n + 1);
     to->prompt[to->n++] = p;
     return true;
 }
@@ -300,25 +325,6 @@ static bool read_lines(const char *path, const struct text *text, struct prompts
 
 // ---- the file
 
-static bool read_bytes(const char *path, struct text *to, struct error *err)
-{
-    FILE *f = fopen(path, "rb");
-    if (f == NULL)
-        return fail(err, "%s: %s", path, strerror(errno));
-    struct stat st;
-    char chunk[1 << 14];
-    size_t n;
-    bool ok = fstat(fileno(f), &st) != 0 || !S_ISDIR(st.st_mode) ||
-              fail(err, "%s: expected a file of prompts, found a directory", path);
-    text_puts(to, "");
-    while (ok && (n = fread(chunk, 1, sizeof(chunk), f)) > 0)
-        text_add(to, chunk, n);
-    if (ok && ferror(f))
-        ok = fail(err, "%s: cannot read it: %s", path, strerror(errno));
-    fclose(f);
-    return ok;
-}
-
 static int by_id(const void *a, const void *b)
 {
     const struct prompt *const *p = a, *const *q = b;
@@ -342,32 +348,31 @@ static bool ids_differ(const struct prompts *p, struct error *err)
     return ok;
 }
 
-static bool same_category(const struct prompt *a, const struct prompt *b)
-{
-    return a->category == NULL || b->category == NULL ? a->category == b->category
-                                                      : strcmp(a->category, b->category) == 0;
-}
-
 static void apply_limits(struct prompts *p, int limit, int per_category)
 {
+    struct hash_map of_category = { 0 }; // kept prompts
     int kept = 0;
     for (int i = 0; i < p->n; i++) {
-        int before = 0; // kept prompts of its category
-        for (int k = 0; k < kept && per_category > 0 && before < per_category; k++)
-            before += same_category(&p->prompt[k], &p->prompt[i]);
-        bool keep = (per_category == 0 || before < per_category) && (limit == 0 || kept < limit);
-        if (keep)
+        const char *category = p->prompt[i].category;
+        const struct hash key = category != NULL ? hash_of(category, strlen(category)) : hash_of("", 1);
+        int64_t *before = per_category > 0 ? hash_map_add(&of_category, key, 0) : NULL;
+        if ((before == NULL || *before < per_category) && (limit == 0 || kept < limit)) {
             p->prompt[kept++] = p->prompt[i];
-        else
-            free_prompt(&p->prompt[i]);
+            if (before != NULL)
+                ++*before;
+        } else {
+            prompt_free(&p->prompt[i]);
+        }
     }
     p->n = kept;
+    hash_map_free(&of_category);
 }
 
 static bool read_file(struct prompts *to, struct error *err)
 {
     struct text text = { 0 };
-    bool ok = read_bytes(to->path, &text, err) && read_lines(to->path, &text, to, err) && ids_differ(to, err);
+    bool ok = input_read(to->path, INPUT_STREAM, INPUT_TEXTS, &text, err) && read_lines(to->path, &text, to, err) &&
+              ids_differ(to, err);
     if (ok)
         to->hash = hash_of(text.s, text.n);
     else
@@ -394,7 +399,7 @@ bool prompts_read_answered(const char *path, struct prompts *to, struct error *e
 void prompts_free(struct prompts *p)
 {
     for (int i = 0; i < p->n; i++)
-        free_prompt(&p->prompt[i]);
+        prompt_free(&p->prompt[i]);
     free(p->prompt);
     free(p->path);
     *p = (struct prompts){ 0 };

@@ -8,8 +8,9 @@
 #include "core/digest.h"
 
 struct error;
+struct json;
 
-enum { MAX_PROMPTS = 1 << 18, MAX_TURNS = 1 << 6 }; // a sequence number packs both: experiments/paired_run.c
+enum { MAX_PROMPTS = 1 << 18, MAX_TURNS = 1 << 6 }; // a sequence number packs both: experiments/pairs/cell_part.c
 
 struct prompt {
     int number;       // position in the file, from 0, independent of limits; the database identifies the prompt by it
@@ -42,4 +43,11 @@ bool prompts_read(const char *path, int limit, int per_category, struct prompts 
 // Reads all prompts with answers: each line has an `answer` (GSM8K; a text, or a list with one for each turn) or a
 // `reference` (Spec-Bench).
 bool prompts_read_answered(const char *path, struct prompts *to, struct error *err);
+// One line's prompt, by its number; n: of the file's line. opening, if not NULL: whether its only message is {"role": "user"} without content, which the
+// model is to write; such a prompt has no turns. prompt_free() it.
+bool prompt_of_line(const struct json *line, const char *path, int n, int number, bool *opening, struct prompt *to,
+                    struct error *err);
+void prompt_free(struct prompt *p);
+// Puts the prompts in a random order in which every category is spread evenly. Their numbers stay.
+void prompts_shuffle(struct prompts *p, uint64_t seed);
 void prompts_free(struct prompts *p);

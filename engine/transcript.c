@@ -22,7 +22,7 @@ static struct json *draft_json(const struct step *s)
 {
     static const char *const names[] = { "deterministic", "sampled", "sampled_without_replacement" };
     const struct draft *d = s->draft;
-    struct json *j = json_new_object(), *proposal = json_new_array(), *p = json_new_array(), *q = json_new_array();
+    struct json *proposal = json_new_array(), *p = json_new_array(), *q = json_new_array();
     struct json *accepted = json_new_array();
     for (int i = 0; i < d->n; i++) {
         bool root = i == 0;
@@ -34,30 +34,19 @@ static struct json *draft_json(const struct step *s)
         json_push(q, root ? json_new_null() : json_new_number(s->verification->trial_q[i]));
         json_push(accepted, json_new_bool(is_accepted));
     }
-    json_set(j, "tokens", json_new_ids(d->token, (size_t)d->n));
-    json_set(j, "parents", json_new_ids(d->parent, (size_t)d->n));
-    json_set(j, "proposal", proposal);
-    json_set(j, "p", p);
-    json_set(j, "q", q);
-    json_set(j, "accepted", accepted);
-    return j;
+    return json_object_of(JSON("tokens", json_new_ids(d->token, (size_t)d->n)),
+                          JSON("parents", json_new_ids(d->parent, (size_t)d->n)), JSON("proposal", proposal),
+                          JSON("p", p), JSON("q", q), JSON("accepted", accepted));
 }
 
 static struct json *step_json(const struct transcript *t, const struct step *s)
 {
-    struct json *j = json_new_object();
-    json_set(j, "position", json_new_int(s->position));
-    json_set(j, "drafted", json_new_int(s->draft->n - 1));
-    json_set(j, "depth", json_new_int(draft_max_depth(s->draft)));
-    json_set(j, "accepted", json_new_int(transcript_accepted(s)));
-    json_set(j, "kept", json_new_int(s->kept));
-    json_set(j, "propose_ns", json_new_int(s->propose_ns));
-    json_set(j, "verify_ns", json_new_int(s->verify_ns));
-    json_set(j, "advance_ns", json_new_int(s->advance_ns));
-    if (t->trace) {
-        json_set(j, "draft", draft_json(s));
-        json_set(j, "out", json_new_ids(s->advance->token, (size_t)s->advance->n));
-    }
+    struct json *j = json_object_of(JSON("position", s->position), JSON("drafted", s->draft->n - 1),
+                                    JSON("depth", draft_max_depth(s->draft)), JSON("accepted", transcript_accepted(s)),
+                                    JSON("kept", s->kept), JSON("propose_ns", s->propose_ns),
+                                    JSON("verify_ns", s->verify_ns), JSON("advance_ns", s->advance_ns));
+    if (t->trace)
+        json_add(j, JSON("draft", draft_json(s)), JSON("out", json_new_ids(s->advance->token, (size_t)s->advance->n)));
     return j;
 }
 
@@ -122,15 +111,10 @@ void transcript_print(const struct transcript *t, FILE *to)
 
 void transcript_json(struct transcript *t, struct json *object)
 {
-    struct json *times = json_new_object();
-    json_set(object, "new_ids", json_new_ids(t->token, (size_t)t->n));
-    json_set(object, "stop", json_new_text(t->stop));
-    json_set(object, "steps", t->step != NULL ? t->step : json_new_array());
+    json_add(object, JSON("new_ids", json_new_ids(t->token, (size_t)t->n)), JSON("stop", t->stop),
+             JSON("steps", t->step != NULL ? t->step : json_new_array()),
+             JSON("times", json_object_of(JSON("prefill_ns", t->prefill_ns), JSON("propose_ns", t->propose_ns),
+                                          JSON("verify_ns", t->verify_ns), JSON("advance_ns", t->advance_ns),
+                                          JSON("decode_ns", t->decode_ns))));
     t->step = NULL;
-    json_set(times, "prefill_ns", json_new_int(t->prefill_ns));
-    json_set(times, "propose_ns", json_new_int(t->propose_ns));
-    json_set(times, "verify_ns", json_new_int(t->verify_ns));
-    json_set(times, "advance_ns", json_new_int(t->advance_ns));
-    json_set(times, "decode_ns", json_new_int(t->decode_ns));
-    json_set(object, "times", times);
 }

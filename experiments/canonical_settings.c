@@ -10,12 +10,10 @@
 
 static bool same_settings(const struct settings *a, const struct settings *b)
 {
-    struct text s = { 0 }, t = { 0 };
-    settings_write(a, &s);
-    settings_write(b, &t);
-    bool same = strcmp(s.s, t.s) == 0;
-    free(s.s);
-    free(t.s);
+    char *s = settings_line(a), *t = settings_line(b);
+    const bool same = strcmp(s, t) == 0;
+    free(s);
+    free(t);
     return same;
 }
 

@@ -101,15 +101,14 @@ static struct settings *cell_settings(const struct loaded_experiment *o, struct 
 static void write_identity(const struct loaded_experiment *o, struct hash drafter, const struct settings *s,
                            char to[HASH_TEXT])
 {
-    struct text text = { 0 };
+    char *text = settings_line(s);
     struct digest *d = digest_begin();
-    settings_write(s, &text);
     digest_hash(d, o->identity);
     digest_hash(d, o->e->prompts.hash);
     digest_hash(d, drafter);
-    digest_text_n(d, text.s, text.n);
+    digest_text(d, text);
     hash_write(digest_end(d), to);
-    free(text.s);
+    free(text);
 }
 
 struct identity cell_identity(const struct loaded_experiment *o, struct cell cell, const struct drafter *d)
@@ -125,7 +124,7 @@ struct identity cell_identity(const struct loaded_experiment *o, struct cell cel
         hash_write(tokenizer_hash(o->target.tokenizer), id.tokenizer_hash);
     if (!hash_is_none(d->identity))
         hash_write(d->identity, id.drafter_hash);
-    settings_write(s, &own);
+    settings_write_json(s, &own);
     id.settings = own.s;
     settings_free(s);
     settings_free(shared);
@@ -147,7 +146,5 @@ void identity_free(struct identity *i)
 char *cell_prompts(const struct loaded_experiment *o)
 {
     const char *slash = strrchr(o->e->prompts_file, '/');
-    char hash[HASH_TEXT];
-    hash_write(o->e->prompts.hash, hash);
-    return xformat("%s %s", slash != NULL ? slash + 1 : o->e->prompts_file, hash);
+    return xformat("%s %s", slash != NULL ? slash + 1 : o->e->prompts_file, hash_text(o->e->prompts.hash).s);
 }

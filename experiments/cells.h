@@ -21,7 +21,8 @@ struct target_cache;
 
 // ---- the file
 
-enum { MAX_REPEATS = 1 << 8 }; // see also MAX_PROMPTS and MAX_TURNS
+enum { MAX_REPEATS = (1 << 8) - 1 }; // see also MAX_PROMPTS and MAX_TURNS
+#define SLICE_NS ((int64_t)1e9)
 
 struct entry {                    // one value of a list under `cells`
     const struct settings *given; // from the file or the defaults; NULL: `none`, added automatically
@@ -55,17 +56,21 @@ struct experiment {
     bool trials;   // record table trial
     bool expected; // record E[accepted | draft] under every rule (table step_rule)
     int rows; // record drafts with their rows (table draft): entries of a row, or ROWS_NONE or ROWS_FULL (packed_rows.h)
+    int64_t slice_ns;   // how long a cell decodes before the next one has its turn, in a batch; set by tests only
     bool share_prompts; // the cells of a pair compute a prompt once (verifier/target_cache.h)
     struct shard shard; // set by the command, not the file: the part of the work that is run; { 0 }: all
     bool probe;      // set by the command, not the file: measure the machine before the first text (table environment)
     bool mix;        // set by the command, not the file: resume runs where bits may differ (results/environment.h)
     bool none_added; // `none` was added: the baseline of every speedup
+    bool rule_added; // the last rule was added, for `none` alone
     struct entries sampling, batch, rule, drafter;
     bool *has; // of each cell of their product, whether there is one; experiment_has reads it
 };
 
 int experiment_batch(const struct experiment *e, int entry);
 bool experiment_is_none(const struct experiment *e, int drafter);
+// The rule of the `none` that cells of this rule are compared with: one for all rules whose texts of `none` are the same (rule.bonus_alone).
+int experiment_baseline_rule(const struct experiment *e, int rule);
 int experiment_turns(const struct experiment *e);     // of all prompts
 bool experiment_has_text(const struct experiment *e); // whether a prompt needs a tokenizer
 
@@ -88,6 +93,7 @@ struct loaded_experiment { // initialize with { 0 }; do not move while open
     double read, read_one, round_trip, mhz; // of struct environment; 0: not measured
     char *given_up;                         // the last of these sentences, until the runner has reported it; NULL: none
     int longest;                            // tokens of the longest first turn
+    size_t available;                       // memory of the target's device that was free then, in bytes; 0: not known
     int64_t tokens;                         // of all first turns
 };
 
@@ -105,7 +111,7 @@ bool experiment_has(const struct experiment *e, struct cell cell); // false: lef
 int experiment_cells(const struct experiment *e);                  // number of cells
 
 struct identity {                           // identifies a cell in the database
-    char *settings;                         // an experiment file of this one cell, on one line, every default resolved
+    char *settings;                         // an experiment file of this one cell as JSON, every default resolved
     char hash[HASH_TEXT], peers[HASH_TEXT]; // of the settings and inputs; peers: without drafter and rule
     char target_hash[HASH_TEXT];            // of the target's weights
     char config_hash[HASH_TEXT],
@@ -130,7 +136,7 @@ struct group {           // initialize with { 0 }
     int sampling, batch; // entries that its cells share
     int n;
     struct cell_runner *cell_runner; // (n)
-    struct target_cache *cache;      // of all cells, used by one at a time
+    struct target_cache *cache;      // one for all cells, used by one at a time; NULL: each has its own
 };
 
 struct cell_runner { // a cell with everything that decodes it
@@ -152,4 +158,4 @@ int group_cells(const struct experiment *e, int number); // number of its cells;
 bool group_open(struct group *g, int number, struct loaded_experiment *o, struct error *err);
 void group_close(struct group *g);
 size_t group_cache_bytes(const struct group *g,
-                         const struct loaded_experiment *o); // of its cache, and of prompts' states
+                         const struct loaded_experiment *o); // bytes of g->cache and of prompts' states

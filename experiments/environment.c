@@ -7,7 +7,7 @@
 #include "core/digest.h"
 #include "core/error.h"
 #include "experiments/machine.h"
-#include "experiments/paired_run.h"
+#include "experiments/pairs/paired_run.h"
 #include "formats/file.h"
 #include "kernels/cpu/probe.h"
 #include "revision.h"

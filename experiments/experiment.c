@@ -225,6 +225,8 @@ static bool read_prompts(struct experiment *e, struct error *err)
                   ? prompts_read(path, e->limit, e->per_category, &e->prompts, err)
                   : settings_fail(err, settings_get(s, "file"), "file: %s: %s", path, strerror(errno));
     free(path);
+    if (ok)
+        prompts_shuffle(&e->prompts, e->seed);
     return ok;
 }
 
@@ -288,6 +290,7 @@ static bool read_numbers(struct experiment *e, struct error *err)
         return false;
     e->seed = (uint64_t)v;
     e->repeat = 1;
+    e->slice_ns = SLICE_NS;
     e->share_prompts = true;
     return read_int(e->file, "repeat", 1, MAX_REPEATS, &e->repeat, err) &&
            read_bool(e->file, "share_prompts", &e->share_prompts, err) &&

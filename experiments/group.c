@@ -1,5 +1,5 @@
-// group.c - opens the cells that are compared with each other over one copy of the target's weights and one cache, which they use one
-// after another (verifier/target_cache.h).
+// group.c - opens the cells that are compared with each other over one copy of the target's weights. Without a batch they use one cache, one
+// after another (verifier/target_cache.h); in a batch they take turns, and each has its own.
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +12,7 @@
 #include "experiments/expectation.h"
 #include "experiments/replay/packed_rows.h"
 #include "experiments/recorder.h"
+#include "kernels/backend.h"
 #include "models/model.h"
 #include "verifier/target_cache.h"
 
@@ -134,6 +135,11 @@ static struct kv_shape shared_shape(const struct group *g, const struct loaded_e
     return all;
 }
 
+static bool shares_cache(const struct group *g, const struct experiment *e)
+{
+    return experiment_batch(e, g->batch) == 1;
+}
+
 static bool open_shared_cache(struct group *g, struct loaded_experiment *o, struct error *err)
 {
     struct taps taps;
@@ -145,10 +151,47 @@ static bool open_shared_cache(struct group *g, struct loaded_experiment *o, stru
 
 size_t group_cache_bytes(const struct group *g, const struct loaded_experiment *o)
 {
+    if (!shares_cache(g, o->e))
+        return 0;
     struct taps taps;
     bool prompts;
     const struct kv_shape shape = shared_shape(g, o, &taps, &prompts);
     return target_cache_bytes(o->target.model, &shape, &taps, prompts);
+}
+
+// Tokens that a text can reach: memory beyond them is never touched. Later turns contain answers of any length.
+static int reach(const struct loaded_experiment *o)
+{
+    const int most = o->longest + o->e->new_tokens;
+    return experiment_turns(o->e) == o->e->prompts.n && most < o->context ? most : o->context;
+}
+
+// What a drafter takes of the target's device, which may be the host.
+static size_t drafter_bytes(const struct drafter *d, struct backend *b)
+{
+    size_t ignored;
+    return (d->backend == NULL || d->backend == b ? d->bytes : 0) +
+           (b->memory(b, &ignored, &ignored) ? 0 : d->host_bytes);
+}
+
+// What the cells' own caches and logits, and their drafters, take of the memory that was free before they were opened. Rows of the target's cache
+// beyond those that a text can reach are never touched; drafters' caches count whole.
+static bool check_memory(const struct group *g, const struct loaded_experiment *o, struct error *err)
+{
+    const struct experiment *e = o->e;
+    const int batch = experiment_batch(e, g->batch);
+    size_t bytes = 0;
+    for (int i = 0; i < g->n; i++) {
+        const struct pairing *p = &g->cell_runner[i].pairing;
+        const struct verifier_setup s = pairing_verifier(p, &o->target, batch, reach(o));
+        bytes += verifier_bytes(&s) + drafter_bytes(p->drafter, o->target.backend);
+    }
+    return o->available == 0 || bytes <= o->available ||
+           fail(
+               err,
+               "%s: batch %d: its %d cells take turns, each with a cache and a drafter of its own, which take %.1f MB, and %.1f MB are "
+               "available: divide the cells among experiments, or use a smaller batch, fewer new_tokens or a smaller context",
+               e->path, batch, g->n, (double)bytes / 1e6, (double)o->available / 1e6);
 }
 
 static bool open_cell_verifier(struct cell_runner *c, struct loaded_experiment *o, struct target_cache *shared,
@@ -204,7 +247,7 @@ static bool open_all(struct group *g, int number, struct loaded_experiment *o, i
                 return false;
         }
     *rows = 0;
-    if (!open_shared_cache(g, o, err))
+    if (shares_cache(g, e) ? !open_shared_cache(g, o, err) : !check_memory(g, o, err))
         return false;
     for (int i = 0; i < g->n; i++)
         if (!open_cell_verifier(&g->cell_runner[i], o, g->cache, err))

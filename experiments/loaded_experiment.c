@@ -85,6 +85,13 @@ static void note_given_up(void *self, const char *sentence)
     free(before);
 }
 
+static size_t available(const struct loaded_experiment *o)
+{
+    size_t left, all;
+    struct backend *b = o->target.backend;
+    return b->memory(b, &left, &all) ? left : machine_available();
+}
+
 bool loaded_experiment_open(struct loaded_experiment *o, const struct experiment *e, int rows, struct error *err)
 {
     struct error why;
@@ -98,6 +105,7 @@ bool loaded_experiment_open(struct loaded_experiment *o, const struct experiment
     if (!target_open(&o->target, e->target, &options, &why))
         return settings_fail(err, settings_get(e->file, "target"), "%s", why.text);
     o->processor = machine_processor();
+    o->available = available(o);
     identify(o);
     bool ok = resolve_text(o, err) && resolve_context(o, err);
     for (int i = 0; i < e->prompts.n && ok; i++)

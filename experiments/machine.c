@@ -66,58 +66,16 @@ static double machine_busy(void)
     return (double)(v[0] + v[1] + v[2] + v[5] + v[6] + v[7]) / (double)sysconf(_SC_CLK_TCK);
 }
 
-static bool is_member(int group, const struct load *l)
+struct load load_begin(double others)
 {
-    for (int i = 0; i < l->n; i++)
-        if (l->group[i] == group)
-            return true;
-    return false;
+    return (struct load){ .wall = seconds_of(CLOCK_MONOTONIC),
+                          .busy = machine_busy(),
+                          .own = seconds_of(CLOCK_PROCESS_CPUTIME_ID) + others };
 }
 
-// Seconds used by a process of the groups, else 0: fields 5, 14 and 15 of its stat. They follow a name of any characters that
-// ends at the last parenthesis.
-static double process_used(const char *id, const struct load *l)
+double load_foreign(const struct load *begun, double others)
 {
-    char path[300], line[1024] = "";
-    unsigned long long user = 0, system = 0;
-    int its_group;
-    snprintf(path, sizeof(path), "/proc/%s/stat", id);
-    FILE *f = fopen(path, "r");
-    if (f == NULL)
-        return 0;
-    const char *rest = fgets(line, sizeof(line), f) != NULL ? strrchr(line, ')') : NULL;
-    fclose(f);
-    if (rest == NULL ||
-        sscanf(rest + 1, " %*c %*d %d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &its_group, &user, &system) != 3 ||
-        !is_member(its_group, l))
-        return 0;
-    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
-}
-
-static double groups_used(const struct load *l)
-{
-    double sum = 0;
-    DIR *all = l->n > 0 ? opendir("/proc") : NULL;
-    for (struct dirent *e; all != NULL && (e = readdir(all)) != NULL;)
-        if (isdigit((unsigned char)e->d_name[0]))
-            sum += process_used(e->d_name, l);
-    if (all != NULL)
-        closedir(all);
-    return sum;
-}
-
-struct load load_begin(const pid_t *group, int n)
-{
-    struct load l = { .group = group, .n = n };
-    l.wall = seconds_of(CLOCK_MONOTONIC);
-    l.busy = machine_busy();
-    l.own = seconds_of(CLOCK_PROCESS_CPUTIME_ID) + groups_used(&l);
-    return l;
-}
-
-double load_foreign(const struct load *begun)
-{
-    struct load now = load_begin(begun->group, begun->n);
+    const struct load now = load_begin(others);
     double wall = now.wall - begun->wall;
     if (wall < MIN_LOAD_S || now.busy == 0)
         return NAN;
@@ -134,19 +92,30 @@ static const char *value_of(const char *line, const char *name)
                : NULL;
 }
 
-double machine_mhz(void)
+// The number of the first line `name : number` of a file, up to an empty line; 0: it has none.
+static double number_in(const char *path, const char *name)
 {
     char line[256];
-    double mhz = 0;
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    while (f != NULL && mhz == 0 && fgets(line, sizeof(line), f) != NULL && line[0] != '\n') {
+    double number = 0;
+    FILE *f = fopen(path, "r");
+    while (f != NULL && number == 0 && fgets(line, sizeof(line), f) != NULL && line[0] != '\n') {
         line[strcspn(line, "\n")] = '\0';
-        const char *value = value_of(line, "cpu MHz");
-        mhz = value != NULL ? strtod(value, NULL) : 0;
+        const char *value = value_of(line, name);
+        number = value != NULL ? strtod(value, NULL) : 0;
     }
     if (f != NULL)
         fclose(f);
-    return mhz;
+    return number;
+}
+
+double machine_mhz(void)
+{
+    return number_in("/proc/cpuinfo", "cpu MHz");
+}
+
+size_t machine_available(void)
+{
+    return (size_t)(number_in("/proc/meminfo", "MemAvailable") * 1024);
 }
 
 // Reads the first processor's block.

@@ -6,7 +6,7 @@
 // this, but it can measure both. Anything else, as on other machines, is "other".
 #pragma once
 #include <stdbool.h>
-#include <sys/types.h>
+#include <stddef.h>
 
 struct prober;
 
@@ -25,16 +25,16 @@ enum placement placement_of(const struct machine_state *s);
 enum placement placement_between(const struct machine_state *before, const struct machine_state *after);
 struct machine_state machine_state_probe(struct prober *p, int threads);
 
-// Processor time used since load_begin by processes other than this one and those of some process groups.
+// Processor time used since load_begin by processes other than this one. others: seconds that those which are no load have used so far.
 struct load {
-    const pid_t *group; // (n), borrowed until load_foreign
-    int n;
     double wall, busy, own; // seconds; busy: of the whole machine, steal time included
 };
-struct load load_begin(const pid_t *group, int n);
+struct load load_begin(double others);
+#define MAX_FOREIGN_LOAD 0.08 // processors that other processes may use in a measurement that counts
 // In processors: 0.08 is 8 % of one. NAN: the time is too short, because the kernel counts in hundredths of a second.
-double load_foreign(const struct load *begun);
+double load_foreign(const struct load *begun, double others);
 
+size_t machine_available(void); // bytes of memory that a program can still use, as the kernel estimates; 0: not known
 // Clock of the first processor, from /proc/cpuinfo; 0: the kernel does not say.
 double machine_mhz(void);
 // "AMD EPYC (family 26, model 2)", from /proc/cpuinfo; the caller frees it. In a virtual machine the name alone may denote several

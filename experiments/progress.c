@@ -2,6 +2,8 @@
 // Rate and remaining time are based on this process only, not on what the database had before.
 #include "experiments/progress.h"
 #include "core/clock.h"
+#include "core/memory.h"
+#include "core/printable.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -98,10 +100,13 @@ void progress_tick(struct progress *p, const char *what)
         return;
     char line[512];
     describe(p, now, what, line, sizeof(line));
+    struct text shown = { 0 };
+    printable_put(&shown, line, strlen(line), "");
     if (p->terminal)
-        draw(p, line);
+        draw(p, shown.s);
     else
-        fprintf(p->to, "%s\n", line);
+        fprintf(p->to, "%s\n", shown.s);
+    free(shown.s);
     p->shown_ns = now;
     fflush(p->to);
 }
@@ -113,8 +118,7 @@ void progress_line(struct progress *p, const char *format, ...)
     erase_bar(p);
     va_list args;
     va_start(args, format);
-    vfprintf(p->to, format, args);
+    printable_line(p->to, format, args);
     va_end(args);
-    fputc('\n', p->to);
     fflush(p->to);
 }

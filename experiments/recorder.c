@@ -46,6 +46,8 @@ struct pending_step { // a verified step that is not reported yet; reused by the
 struct recorder {
     int slots;
     bool trials;
+    int round;
+    int64_t tokens;
     struct expecter *expecter;    // NULL: expectations are not recorded
     int rows;                     // entries of a row that are recorded, ROWS_FULL or ROWS_NONE
     int vocab;                    // of the rows
@@ -61,7 +63,7 @@ static struct recording *recording_of(struct recorder *r, int64_t sequence)
     for (int i = 0; i < r->slots; i++)
         if (r->recording[i].state == RECORDING && r->recording[i].sequence == sequence)
             return &r->recording[i];
-    return NULL; // not recorded: a warm-up
+    return NULL; // not recorded: a warm-up or a filler
 }
 
 static bool is_on_path(const struct step *s, int node)
@@ -82,10 +84,7 @@ static int rank(const struct draft *d, int node)
 
 static void add_source(struct recording *g, uint8_t source)
 {
-    if (g->n_sources == g->sources_capacity) {
-        g->sources_capacity = next_capacity(g->sources_capacity, g->n_sources + 1);
-        g->source = xrealloc(g->source, g->sources_capacity);
-    }
+    array_reserve(g->source, g->sources_capacity, g->n_sources + 1);
     g->source[g->n_sources++] = source;
 }
 
@@ -104,10 +103,7 @@ static void record_trials(const struct recorder *r, struct recording *g, const s
     for (int node = 1; node < d->n; node++) {
         if (isnan(s->verification->trial_p[node]))
             continue;
-        if (g->n_trials == g->trials_capacity) {
-            g->trials_capacity = next_capacity(g->trials_capacity, g->n_trials + 1);
-            g->trial = xrealloc(g->trial, g->trials_capacity * sizeof(*g->trial));
-        }
+        array_reserve(g->trial, g->trials_capacity, g->n_trials + 1);
         bool deterministic = d->proposal[node] == DETERMINISTIC;
         g->trial[g->n_trials++] = (struct trial_row){ node,
                                                       draft_depth(d, node),
@@ -183,10 +179,7 @@ static void *copy_of(const void *from, size_t bytes)
 static void record_draft(const struct recorder *r, struct recording *g, const struct step *s, const struct text *rows)
 {
     const size_t nodes = (size_t)s->draft->n, ids = nodes * sizeof(int32_t);
-    if (g->n_drafts == g->drafts_capacity) {
-        g->drafts_capacity = next_capacity(g->drafts_capacity, g->n_drafts + 1);
-        g->draft = xrealloc(g->draft, g->drafts_capacity * sizeof(*g->draft));
-    }
+    array_reserve(g->draft, g->drafts_capacity, g->n_drafts + 1);
     struct draft_row *to = &g->draft[g->n_drafts++];
     *to = (struct draft_row){ .position = s->position,
                               .n = s->draft->n,
@@ -215,10 +208,7 @@ static void free_drafts(struct recording *g)
 static void record_expected(struct recording *g, const struct expectation *x)
 {
     for (int i = 0; i < x->n; i++) {
-        if (g->n_expected == g->expected_capacity) {
-            g->expected_capacity = next_capacity(g->expected_capacity, g->n_expected + 1);
-            g->expected = xrealloc(g->expected, g->expected_capacity * sizeof(*g->expected));
-        }
+        array_reserve(g->expected, g->expected_capacity, g->n_expected + 1);
         g->expected[g->n_expected++] =
             (struct expected_row){ x->by[i].rule, x->by[i].lossless, x->by[i].accepted, x->by[i].first };
     }
@@ -228,6 +218,7 @@ static void record_step(void *self, const struct step *s)
 {
     struct recorder *r = self;
     struct recording *g = recording_of(r, s->sequence);
+    r->tokens += s->kept;
     if (g == NULL)
         return;
     size_t before = g->n_trials;
@@ -241,10 +232,7 @@ static void record_step(void *self, const struct step *s)
         record_expected(g, x);
     if (r->rows != ROWS_NONE)
         record_draft(r, g, s, &p->rows);
-    if (g->n_steps == g->steps_capacity) {
-        g->steps_capacity = next_capacity(g->steps_capacity, g->n_steps + 1);
-        g->step = xrealloc(g->step, g->steps_capacity * sizeof(*g->step));
-    }
+    array_reserve(g->step, g->steps_capacity, g->n_steps + 1);
     g->step[g->n_steps++] = (struct step_row){
         .drafted = s->draft->n - 1,
         .depth = draft_max_depth(s->draft),
@@ -258,6 +246,7 @@ static void record_step(void *self, const struct step *s)
         .advance_ns = s->advance_ns,
         .at_ns = s->at_ns,
         .batch = s->batch,
+        .round = r->round,
         .experts = s->experts,
         .n_trials = (int)(g->n_trials - before),
     };
@@ -346,6 +335,16 @@ void recorder_set_drafter(struct recorder *r, const struct drafter *d)
     }
 }
 
+void recorder_set_round(struct recorder *r, int round)
+{
+    r->round = round;
+}
+
+int64_t recorder_tokens(const struct recorder *r)
+{
+    return r->tokens;
+}
+
 void recorder_begin(struct recorder *r, int64_t sequence)
 {
     int i = 0;
@@ -377,10 +376,7 @@ static int count_sources(const struct recorder *r, const uint8_t *source, const 
 // Sets by_source of all steps.
 static void take_sources(const struct recorder *r, struct recording *g)
 {
-    if (g->by_source_capacity < g->n_sources) { // a row has at least one draft token
-        g->by_source_capacity = next_capacity(g->by_source_capacity, g->n_sources);
-        g->by_source = xrealloc(g->by_source, g->by_source_capacity * sizeof(*g->by_source));
-    }
+    array_reserve(g->by_source, g->by_source_capacity, g->n_sources); // a row has at least one draft token
     const uint8_t *source = g->source;
     struct source_row *row = g->by_source;
     for (size_t i = 0, begun = 0; i < g->n_steps; i++) {

@@ -21,6 +21,9 @@ void recorder_set_drafter(struct recorder *r, const struct drafter *d);
 void recorder_destroy(struct recorder *r); // NULL: no effect
 struct listener recorder_listener(struct recorder *r);
 
+void recorder_set_round(struct recorder *r, int round); // for the steps that follow (table slice)
+int64_t recorder_tokens(
+    const struct recorder *r); // in all steps so far, those of sequences that are not recorded included
 void recorder_begin(struct recorder *r, int64_t sequence); // starts recording it; a slot must be free
 // Takes a finished sequence: fills tokens, times, stop reason and steps of the row, which stay valid until the next
 // recorder_begin; the caller fills the rest. Returns its number; -1: none is finished.

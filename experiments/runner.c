@@ -13,7 +13,7 @@
 #include "drafters/drafter.h"
 #include "experiments/environment.h"
 #include "experiments/experiment.h"
-#include "experiments/paired_run.h"
+#include "experiments/pairs/paired_run.h"
 #include "experiments/sweep/completion.h"
 #include "models/config.h"
 #include "models/model.h"
@@ -51,20 +51,33 @@ static void report_chain(struct runner *r, const struct cell_runner *c)
             r->e->drafter.entry[c->cell.drafter].shown);
 }
 
+// Links of folders are followed, that of the file is not: in the Hugging Face cache it leads from a commit to a nameless file.
+static char *absolute_path(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash == NULL ? xstrdup(".") : slash == path ? xstrdup("/") : xstrndup(path, (size_t)(slash - path));
+    char *real = realpath(folder, NULL);
+    const char *name = slash != NULL ? slash + 1 : path;
+    const bool inside = *name == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+    char *to =
+        real == NULL || inside ? realpath(path, NULL) : xformat("%s/%s", strcmp(real, "/") != 0 ? real : "", name);
+    free(folder);
+    free(real);
+    return to;
+}
+
 static bool find_row(struct runner *r, const struct group *g, struct cell_runner *c, struct error *err)
 {
     const struct experiment *e = r->e;
     char *prompts = cell_prompts(r->loaded);
-    char *folder = realpath(e->folder, NULL), *model = realpath(r->loaded->target.path, NULL),
-         *prompts_path = realpath(e->prompts.path, NULL);
-    struct text file = { 0 };
-    settings_write(e->file, &file);
+    char *folder = realpath(e->folder, NULL), *model = absolute_path(r->loaded->target.path),
+         *prompts_path = realpath(e->prompts.path, NULL), *file = settings_line(e->file);
     struct run_row row = {
         .experiment = e->name,
         .cell = c->identity.hash,
         .peers = c->identity.peers,
         .settings = c->identity.settings,
-        .file = file.s,
+        .file = file,
         .folder = folder,
         .model_path = model,
         .prompts_path = prompts_path,
@@ -95,7 +108,7 @@ static bool find_row(struct runner *r, const struct group *g, struct cell_runner
     free(folder);
     free(model);
     free(prompts_path);
-    free(file.s);
+    free(file);
     return ok;
 }
 
@@ -153,6 +166,8 @@ bool experiment_run_loaded(struct loaded_experiment *o, struct store *s, FILE *p
     bool ok = true;
     for (int g = 0; g < groups(e) && ok; g++)
         ok = division_count(&r.division, g, e->shard.index) == 0 || run_group(&r, g, err);
+    struct error ignored;
+    ok = slice_load_close(&r.load, s, ok ? err : &ignored) && ok;
     progress_end(&r.progress);
     if (r.full)
         progress_line(&r.progress, "conversations end before a turn that does not fit the context of %d", o->context);

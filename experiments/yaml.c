@@ -16,6 +16,8 @@
 #include <yaml.h>
 
 #include "core/error.h"
+#include "core/files/input.h"
+#include "core/hash_map.h"
 #include "core/memory.h"
 #include "core/settings.h"
 #include "core/utf8.h"
@@ -23,7 +25,6 @@
 enum { MAX_DEPTH = 32, MAX_BYTES = 4 << 20, MAX_COPIED = 1 << 20 };
 
 struct anchor {
-    char *name;
     int line;
     struct settings *value; // a copy; NULL: not complete yet
 };
@@ -32,8 +33,9 @@ struct reader {
     yaml_parser_t parser;
     const char *text, *file;
     struct error *err;
-    struct anchor *anchor; // (n_anchors)
-    int n_anchors;
+    struct anchor *anchor;   // (n_anchors)
+    struct hash_map anchors; // their indices by name
+    int n_anchors, capacity;
     int64_t copied; // values, by anchors and aliases
 };
 
@@ -101,7 +103,7 @@ static bool fail_syntax(const struct reader *r)
 {
     const yaml_parser_t *p = &r->parser;
     if (p->error == YAML_MEMORY_ERROR)
-        abort();
+        memory_out(0);
     if (is_at_tab(r, p->problem_mark))
         return fail_at(r->err, r->file, place(p->problem_mark), "not valid YAML: a tab where spaces are expected");
     if (p->context != NULL && p->context_mark.line != p->problem_mark.line)
@@ -178,10 +180,8 @@ static struct settings *copy_of(struct reader *r, const struct settings *s, yaml
 
 static const struct anchor *find_anchor(const struct reader *r, const char *name)
 {
-    for (int i = 0; i < r->n_anchors; i++)
-        if (strcmp(r->anchor[i].name, name) == 0)
-            return &r->anchor[i];
-    return NULL;
+    const int64_t *at = hash_map_find(&r->anchors, hash_of(name, strlen(name)));
+    return at != NULL ? &r->anchor[*at] : NULL;
 }
 
 static bool begin_anchor(struct reader *r, const char *name, yaml_mark_t mark)
@@ -190,8 +190,9 @@ static bool begin_anchor(struct reader *r, const char *name, yaml_mark_t mark)
     if (first != NULL)
         return fail_at(r->err, r->file, place(mark), "the anchor &%s is given twice, first on line %d", name,
                        first->line);
-    r->anchor = xrealloc(r->anchor, ((size_t)r->n_anchors + 1) * sizeof(*r->anchor));
-    r->anchor[r->n_anchors++] = (struct anchor){ xstrdup(name), place(mark).line, NULL };
+    array_reserve(r->anchor, r->capacity, r->n_anchors + 1);
+    hash_map_add(&r->anchors, hash_of(name, strlen(name)), r->n_anchors);
+    r->anchor[r->n_anchors++] = (struct anchor){ place(mark).line, NULL };
     return true;
 }
 
@@ -251,11 +252,9 @@ static bool is_good_key(const struct reader *r, const struct settings *map, cons
     const char *key = (const char *)e->data.scalar.value;
     if (*key == '\0')
         return fail_at(r->err, r->file, at, "expected a key, found nothing before the colon");
-    for (int i = 0; i < map->n; i++)
-        if (strcmp(map->key[i], key) == 0)
-            return fail_at(r->err, r->file, at, "the key \"%s\" is given twice, first on line %d", key,
-                           map->key_line[i]);
-    return true;
+    const int first = settings_find(map, key);
+    return first < 0 ||
+           fail_at(r->err, r->file, at, "the key \"%s\" is given twice, first on line %d", key, map->key_line[first]);
 }
 
 static bool is_merge_key(const yaml_event_t *key)
@@ -421,46 +420,23 @@ struct settings *yaml_parse(const char *text, size_t n, const char *file, struct
     char *copy = xstrndup(text, n); // NUL-terminated, for strchr
     struct reader r = { .text = copy, .file = file, .err = err };
     if (yaml_parser_initialize(&r.parser) == 0)
-        abort();
+        memory_out(0);
     yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)copy, n);
     struct settings *s = read_stream(&r);
     yaml_parser_delete(&r.parser);
-    for (int i = 0; i < r.n_anchors; i++) {
-        free(r.anchor[i].name);
+    for (int i = 0; i < r.n_anchors; i++)
         settings_free(r.anchor[i].value);
-    }
     free(r.anchor);
+    hash_map_free(&r.anchors);
     free(copy);
     return s;
 }
 
-static bool read_bytes(FILE *f, const char *path, struct text *to, struct error *err)
-{
-    struct stat st;
-    char chunk[1 << 14];
-    size_t n;
-    if (fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode))
-        return fail(err, "%s: expected a YAML file, found a directory", path);
-    text_puts(to, "");
-    while ((n = fread(chunk, 1, sizeof(chunk), f)) > 0) {
-        text_add(to, chunk, n);
-        if (to->n > MAX_BYTES)
-            return fail(err, "%s: expected a YAML file, found more than %d MiB", path, MAX_BYTES >> 20);
-    }
-    return !ferror(f) || fail(err, "%s: cannot read it: %s", path, strerror(errno));
-}
-
 struct settings *yaml_read(const char *path, struct error *err)
 {
-    FILE *f = fopen(path, "rb");
-    if (f == NULL) {
-        fail(err, "%s: %s", path, strerror(errno));
-        return NULL;
-    }
     struct text text = { 0 };
-    bool ok = read_bytes(f, path, &text, err);
-    fclose(f);
+    const bool ok = input_read(path, INPUT_STREAM, MAX_BYTES, &text, err);
     struct settings *s = ok ? yaml_parse(text.s, text.n, path, err) : NULL;
     free(text.s);
     return s;

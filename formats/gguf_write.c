@@ -8,6 +8,7 @@
 #include "core/memory.h"
 #include "formats/file.h"
 #include "formats/gguf.h"
+#include "core/files/mapped.h"
 
 struct pending {
     struct text entry; // name, dimensions and type, serialized; the offset follows
@@ -24,15 +25,22 @@ struct gguf_writer {
     struct pending *tensor; // (n)
 };
 
+static struct gguf_writer *begin(struct part *part)
+{
+    struct gguf_writer *w = xcalloc(1, sizeof(*w));
+    *w = (struct gguf_writer){ .part = part, .alignment = 32 };
+    return w;
+}
+
 struct gguf_writer *gguf_write_begin(const char *path, struct error *err)
 {
     struct part *part = part_begin(path, err);
-    if (part == NULL)
-        return NULL;
-    struct gguf_writer *w = xcalloc(1, sizeof(*w));
-    w->part = part;
-    w->alignment = 32;
-    return w;
+    return part != NULL ? begin(part) : NULL;
+}
+
+struct gguf_writer *gguf_write_onto(FILE *stream, const char *name)
+{
+    return begin(part_onto(stream, name));
 }
 
 static void put(struct text *t, const void *bytes, size_t n)
@@ -100,45 +108,16 @@ void gguf_write_real(struct gguf_writer *w, const char *key, float v)
     put(&w->values, &v, sizeof(v));
 }
 
-void gguf_write_bool(struct gguf_writer *w, const char *key, bool v)
-{
-    put_key(w, key, strlen(key), GGUF_BOOL);
-    put(&w->values, &(uint8_t){ v }, 1);
-}
-
 void gguf_write_text(struct gguf_writer *w, const char *key, const char *s)
 {
     put_key(w, key, strlen(key), GGUF_STRING);
     put_string(&w->values, s, strlen(s));
 }
 
-static void put_array(struct gguf_writer *w, const char *key, enum gguf_type element, size_t n)
-{
-    put_key(w, key, strlen(key), GGUF_ARRAY);
-    put_u32(&w->values, element);
-    put_u64(&w->values, n);
-}
-
-void gguf_write_ints(struct gguf_writer *w, const char *key, const int32_t *v, size_t n)
-{
-    put_array(w, key, GGUF_I32, n);
-    put(&w->values, v, n * sizeof(*v));
-}
-
-void gguf_write_texts(struct gguf_writer *w, const char *key, const char *const *s, size_t n)
-{
-    put_array(w, key, GGUF_STRING, n);
-    for (size_t i = 0; i < n; i++)
-        put_string(&w->values, s[i], strlen(s[i]));
-}
-
 void gguf_write_tensor(struct gguf_writer *w, const char *name, int dims, const uint64_t *dim, int ggml_type,
                        const void *data, size_t bytes)
 {
-    if (w->n == w->capacity) {
-        w->capacity = next_capacity(w->capacity, w->n + 1);
-        w->tensor = xrealloc(w->tensor, w->capacity * sizeof(*w->tensor));
-    }
+    array_reserve(w->tensor, w->capacity, w->n + 1);
     struct pending *t = &w->tensor[w->n++];
     *t = (struct pending){ .data = data, .bytes = bytes };
     put_string(&t->entry, name, strlen(name));
@@ -188,6 +167,7 @@ bool gguf_write_end(struct gguf_writer *w, part_put *data, void *context, struct
         assert(!written || part_failed(w->part) || part_bytes(w->part) - before == w->tensor[i].bytes);
         part_pad(w->part, w->alignment);
     }
+    written = written && mapped_unchanged(err); // what tensors were copied from
     bool ok = written && part_end(w->part, err);
     if (!written)
         part_abandon(w->part);

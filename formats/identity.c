@@ -22,6 +22,12 @@ static const char *const config_keys[] = {
     "initializer_range",
     "pad_token_id",
     "attention_dropout",
+    "resid_pdrop",
+    "embd_pdrop",
+    "router_jitter_noise",
+    "output_router_logits",
+    "router_aux_loss_coef",
+    "pretraining_tp", // how the training divided the products
     "model_format",
     "return_dict",
     "_attn_implementation_autoset",

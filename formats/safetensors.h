@@ -16,10 +16,10 @@ bool safetensors_read(const char *path, const struct mapping *file, int number, 
 // The metadata of a file that safetensors_read has accepted: an object of texts, empty if there are none. The caller frees it.
 struct json *safetensors_metadata(const struct mapping *file);
 
-// Writes one file; names and data are borrowed for the call. metadata_json: an object of strings, or NULL. The callback
+// Writes one file; names and data are borrowed for the call. metadata: an object of texts, taken over, or NULL. The callback
 // `put` writes each tensor whose data is NULL; put NULL: every tensor has data.
-bool safetensors_write(const char *path, const struct safetensor *t, size_t n, const char *metadata_json, part_put *put,
+bool safetensors_write(const char *path, const struct safetensor *t, size_t n, struct json *metadata, part_put *put,
                        void *context, struct error *err);
 // Writes the same file to a stream, after its number of bytes as a little-endian u64. part_failed says whether the writes failed.
-bool safetensors_stream(struct part *to, const struct safetensor *t, size_t n, const char *metadata_json, part_put *put,
+bool safetensors_stream(struct part *to, const struct safetensor *t, size_t n, struct json *metadata, part_put *put,
                         void *context, struct error *err);

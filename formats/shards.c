@@ -3,12 +3,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/file.h"
 #include "formats/safetensors.h"
-#include "formats/torch.h"
 #include "formats/weight_map.h"
 
 struct shard {
@@ -22,6 +22,19 @@ struct shards {
     struct tensor_list list; // sorted by name
 };
 
+// A ZIP archive, as torch.save writes it, or a file with a name of its.
+static bool is_torch(const char *path, const struct mapping *file)
+{
+    return ends_with(path, ".pt") || ends_with(path, ".bin") || (file->n > 4 && memcmp(file->at, "PK\3\4", 4) == 0);
+}
+
+static bool refuse_torch(const char *file, const char *convert, struct error *err)
+{
+    return fail(
+        err, "%s: expected safetensors, found a file of PyTorch: ./run convert %s --out FOLDER makes safetensors of it",
+        file, convert);
+}
+
 // Adds a file and its tensors. Takes ownership of the path.
 static bool read_file(struct shards *s, char *path, struct error *err)
 {
@@ -31,7 +44,9 @@ static bool read_file(struct shards *s, char *path, struct error *err)
     const int number = s->files++;
     if (!file_map(path, &f->file, err))
         return false;
-    return (ends_with(path, ".safetensors") ? safetensors_read : torch_read)(path, &f->file, number, &s->list, err);
+    if (is_torch(path, &f->file))
+        return refuse_torch(path, path, err);
+    return safetensors_read(path, &f->file, number, &s->list, err);
 }
 
 static bool read_indexed(struct shards *s, const char *directory, const char *index, struct error *err)
@@ -50,23 +65,20 @@ static bool read_indexed(struct shards *s, const char *directory, const char *in
 
 static bool read_directory(struct shards *s, const char *directory, struct error *err)
 {
-    static const struct {
-        const char *name;
-        bool index;
-    } known[] = { { "model.safetensors.index.json", true },
-                  { "model.safetensors", false },
-                  { "pytorch_model.bin.index.json", true },
-                  { "pytorch_model.bin", false } };
-    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
-        char *path = xformat("%s/%s", directory, known[i].name);
+    static const char *const names[] = { "model.safetensors.index.json", "model.safetensors",
+                                         "pytorch_model.bin.index.json", "pytorch_model.bin" };
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        char *path = xformat("%s/%s", directory, names[i]);
         if (file_exists(path)) {
-            const bool ok = known[i].index ? read_indexed(s, directory, path, err) : read_file(s, xstrdup(path), err);
+            const bool ok = i == 0   ? read_indexed(s, directory, path, err)
+                            : i == 1 ? read_file(s, xstrdup(path), err)
+                                     : refuse_torch(path, directory, err);
             free(path);
             return ok;
         }
         free(path);
     }
-    return fail(err, "%s: expected model.safetensors, pytorch_model.bin or an index of either, found none", directory);
+    return fail(err, "%s: expected model.safetensors or model.safetensors.index.json, found none", directory);
 }
 
 struct shards *shards_open(const char *path, struct error *err)

@@ -1,8 +1,6 @@
-// shards.h - the tensors of a memory-mapped safetensors or PyTorch checkpoint, in one file or several listed by an index.
+// shards.h - the tensors of a memory-mapped safetensors checkpoint, in one file or several listed by an index.
 //
-// The file name decides the format: .safetensors (formats/safetensors.h), otherwise PyTorch (formats/torch.h). Of a
-// directory, the first of model.safetensors.index.json, model.safetensors, pytorch_model.bin.index.json and
-// pytorch_model.bin that exists is read.
+// A directory's model.safetensors.index.json is read or, without it, model.safetensors. PyTorch's files are refused with the command that converts them.
 #pragma once
 #include "formats/tensor_list.h"
 

@@ -8,10 +8,7 @@
 
 struct safetensor *tensor_list_add(struct tensor_list *l, char *name, int file)
 {
-    if (l->n == l->capacity) {
-        l->capacity = next_capacity(l->capacity, l->n + 1);
-        l->at = xrealloc(l->at, l->capacity * sizeof(*l->at));
-    }
+    array_reserve(l->at, l->capacity, l->n + 1);
     l->at[l->n] = (struct safetensor){ .name = name, .file = file };
     return &l->at[l->n++];
 }

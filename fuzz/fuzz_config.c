@@ -2,6 +2,7 @@
 //
 // Input: the files below, concatenated (fuzz.h).
 // reader: models/config_hf.c models/config_json.c models/config_json_rope.c models/config_fp8.c models/config.c formats/json_fields.c
+// reader: formats/directory/declared_tokens.c
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,10 @@
 #include "models/model.h"
 
 static const struct fuzz_file files[] = {
-    { "config.json", FUZZ_JSON },    { "generation_config.json", FUZZ_JSON }, { "tokenizer_config.json", FUZZ_JSON },
-    { "tokenizer.json", FUZZ_JSON }, { "chat_template.jinja", FUZZ_TEXT },    { NULL, FUZZ_TEXT },
+    { "config.json", FUZZ_JSON },           { "generation_config.json", FUZZ_JSON },
+    { "tokenizer_config.json", FUZZ_JSON }, { "tokenizer.json", FUZZ_JSON },
+    { "chat_template.jinja", FUZZ_TEXT },   { "special_tokens_map.json", FUZZ_JSON },
+    { "added_tokens.json", FUZZ_JSON },     { NULL, FUZZ_TEXT },
 };
 static const char *const words[] = { "llama",
                                      "linear",
@@ -79,6 +82,10 @@ static const char *const words[] = { "llama",
                                      "bos_token",
                                      "add_bos_token",
                                      "content",
+                                     "added_tokens_decoder",
+                                     "extra_special_tokens",
+                                     "additional_special_tokens",
+                                     "pad_token",
                                      "added_tokens",
                                      "id",
                                      "post_processor",

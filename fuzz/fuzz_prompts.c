@@ -1,6 +1,6 @@
 // fuzz_prompts.c - arbitrary bytes as a file of prompts, with and without answers, as lines of token ids, and as training texts.
 //
-// reader: engine/prompts.c commands/json_lines.c commands/features/texts.c core/json.c
+// reader: engine/prompts.c commands/json_lines.c commands/features/texts.c core/json.c core/files/input.c
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,8 +65,8 @@ static void use_lines(const char *path)
     insist(json_lines_open(&l, path, &err));
     long line = 0;
     while (json_lines_next(&l, &err)) {
-        insist(l.line > line && json_is_object(l.object));
-        line = l.line;
+        insist(l.lines.number > line && json_is_object(l.object));
+        line = l.lines.number;
         char *text = json_write(l.object);
         struct json *again = json_parse(text, strlen(text), "again", &err);
         insist(again != NULL);

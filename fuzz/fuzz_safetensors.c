@@ -2,7 +2,7 @@
 // every byte of every tensor is read.
 //
 // Input: the index, then the file.
-// reader: formats/safetensors.c formats/tensor_list.c formats/weight_map.c formats/shards.c
+// reader: formats/safetensors.c formats/tensor_list.c formats/weight_map.c formats/shards.c models/fused_experts.c
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +10,9 @@
 #include "core/tensor.h"
 #include "fuzz/fuzz.h"
 #include "formats/safetensors.h"
+#include "formats/tensor_list.h"
+#include "models/architectures.h"
+#include "models/fused_experts.h"
 #include "models/weights.h"
 
 static const struct fuzz_file files[] = { { "model.safetensors.index.json", FUZZ_JSON },
@@ -43,6 +46,22 @@ static const char *const words[] = { "weight_map",
                                      "C64",
                                      NULL };
 
+// Any tensor as the experts of a layer: their matrices lie one after the other in it.
+static void use_as_experts(struct safetensor t)
+{
+    const struct architecture *a = architecture_of_model_type("mixtral");
+    t.name = "model.layers.0.mlp.experts.gate_up_proj";
+    const size_t parts = fused_experts_parts(a, &t);
+    const uint8_t *at = t.data;
+    for (size_t i = 0; i < parts; i++) {
+        const struct safetensor part = fused_experts_part(a, &t, i);
+        insist(part.data == at && part.dims == (parts > 1 ? 2 : t.dims));
+        at += part.bytes;
+        free((void *)(uintptr_t)part.name);
+    }
+    insist(at == (const uint8_t *)t.data + t.bytes);
+}
+
 static void use(const struct mapping *file)
 {
     struct error err = { "" };
@@ -55,6 +74,7 @@ static void use(const struct mapping *file)
         insist(i == 0 || strcmp(list.at[i - 1].name, list.at[i].name) < 0);
         for (size_t k = 0; k < list.at[i].bytes; k++)
             sum = sum ^ ((const uint8_t *)list.at[i].data)[k];
+        use_as_experts(list.at[i]);
     }
     tensor_list_free(&list);
 }

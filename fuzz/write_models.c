@@ -20,6 +20,10 @@ static void put_directory(const char *name, const char *directory, const struct 
             add_nul(&config);
         add_file(&config, directory, files[i]);
     }
+    for (int i = 0; i < 2; i++) { // special_tokens_map.json and added_tokens.json
+        add_nul(&config);
+        text_puts(&config, "{}");
+    }
     put_text("config", name, &config);
     free(config.s);
     if (t->shards == 0 && t->tokenizer)

@@ -24,28 +24,6 @@ void write_words(void)
         { "prompts", "mark", "\xEF\xBB\xBF{\"prompt\": \"abc\", \"id\": 18446744073709551616}\n{\"prompt\": 1.5e3}\n" },
         { "prompts", "list", "[{\"prompt\": \"abc\"}]\n" },
         { "prompts", "gzip", "\x1F\x8B\x08" },
-        { "import", "lines",
-          "{\"question_id\": 81, \"category\": \"qa\", \"turns\": [\"one\", \"two\"], \"reference\": [\"a\", \"b\"]}\n"
-          "{\"question_id\": \"x\", \"category\": \"\", \"turns\": [\"one\"], \"sub_category\": null, \"src_id\": \"\"}\n" },
-        { "import", "code",
-          "{\"task_id\": \"HumanEval/0\", \"prompt\": \"def f():\", \"entry_point\": \"f\", \"canonical_solution\": \"x\"}\n" },
-        { "import", "tasks", "{\"task_id\": 11, \"text\": \"add\", \"test_list\": [\"a\", \"b\"], \"code\": \"x\"}\n" },
-        { "import", "sums",
-          "{\"question\": \"2 + 2?\", \"answer\": \"4\"}\n\n{\"question\": \"2 + 2?\", \"answer\": \"4\"}\n" },
-        { "import", "news",
-          "[{\"article\": \"a\", \"highlights\": \"b\", \"id\": \"1\"}, {\"article\": \" \", \"highlights\": \"\"}]" },
-        { "import", "chores", "[{\"instruction\": \"a\", \"input\": \"\", \"output\": \"c\"}]" },
-        { "import", "problems",
-          "{\"problem\": \"a\", \"type\": \"b\", \"level\": 3, \"solution\": \"c\", \"unique_id\": \"d\"}\n" },
-        { "import", "contexts",
-          "{\"context\": \"a\", \"input\": \"b\", \"dataset\": \"c\", \"_id\": \"d\", \"answers\": [\"e\"], \"question\": \"f\", "
-          "\"choice_A\": \"g\", \"choice_B\": \"h\", \"choice_C\": \"i\", \"choice_D\": \"j\"}\n" },
-        { "import", "messages",
-          "[{\"id\": \"a\", \"conversations\": [{\"from\": \"human\", \"value\": \"b\"}, {\"from\": \"gpt\", \"value\": \"c\"}]}, "
-          "{\"conversation\": [{\"from\": \"system\", \"value\": \"\"}, {\"from\": \"user\", \"value\": \"d\"}]}]" },
-        { "import", "magpie",
-          "{\"uuid\": \"a\", \"instruction\": \"b\", \"response\": \"c\", \"task_category\": \"Math\"}\n" },
-        { "import", "gzip", "\x1F\x8B\x08" },
         { "experiment", "all",
           "name: all\ntarget: {model: target.gguf, device: cpu, activations: f32, cache: bf16}\nthreads: 1\n"
           "prompts: {file: prompts.jsonl, limit: 2, per_category: 1, chat: chatml}\n"

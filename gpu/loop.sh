@@ -59,11 +59,19 @@ measured() {                     # measured texts|synthetic MODEL DRAFTER
 }
 
 synthetic() {
-    local shape=llama-8b:type=bf16 ids=32000
+    local shape=shape:llama-8b,type=bf16 ids=32000
     [ -z "$few" ] || shape+=,layers=1,width=64,heads=4,kv_heads=2,head_dim=16,hidden=96,vocab=300,context=512 ids=200
-    "$speclab" make "$shape" --out "$work/llama-8b-bf16.gguf" &&
-        "$speclab" make "eagle3:of=$work/llama-8b-bf16.gguf,draft_vocab=$ids" --out "$work/eagle3" &&
+    "$built/write_small_model" "$work/llama-8b-bf16.gguf" "$shape" &&
+        "$here/gpu/random_head.py" "$speclab" "$work/llama-8b-bf16.gguf" "$ids" "$work/eagle3" &&
         measured synthetic "$work/llama-8b-bf16.gguf" "$work/eagle3"
+}
+
+# A tool of the Python package, by a python3 that has its packages; on the developer's machine ./run sets one up.
+tool() {                         # tool WORD ARGUMENT...
+    local python=python3
+    [ -z "$few" ] || python=$("$here/run" python -c 'import sys; print(sys.executable)') || return 77
+    "$python" -c 'import gguf, numpy' 2>/dev/null || { echo "expected python3 with numpy and gguf: python3 -m pip install numpy gguf"; return 77; }
+    SPECLAB_PROGRAM=$speclab PYTHONPATH=$here/python "$python" -B -m speclab "$@"
 }
 
 # SmolLM2 in bf16, as $work/smollm2.gguf.
@@ -73,14 +81,14 @@ smollm2() {
     else
         carried_model "$work/carried.gguf"
     fi || return
-    "$speclab" quantize "$work/carried.gguf" --type bf16 --out "$work/smollm2.gguf"
+    tool quantize "$work/carried.gguf" --type bf16 --out "$work/smollm2.gguf"
 }
 
 small() {
     local keep=0-11,13,15,17,19-29
     [ -z "$few" ] || keep=0,2
     smollm2 || return
-    "$speclab" prune "$work/smollm2.gguf" --keep "$keep" --out "$work/pruned.gguf" &&
+    tool prune "$work/smollm2.gguf" --keep "$keep" --out "$work/pruned.gguf" &&
         measured texts "$work/smollm2.gguf" "$work/pruned.gguf"
 }
 
@@ -89,7 +97,7 @@ inflated() {                     # inflated NAME SIZES...
     local name=$1
     shift
     smollm2 || return
-    "$speclab" inflate "$work/smollm2.gguf" "$@" --out "$work/$name.gguf" &&
+    tool inflate "$work/smollm2.gguf" "$@" --out "$work/$name.gguf" &&
         measured texts "$work/$name.gguf" "$work/smollm2.gguf"
 }
 

@@ -11,6 +11,7 @@
 # At most eight files, so that all can be copied back where only a few can.
 # shellcheck shell=bash
 
+unset CDPATH
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 kept=${OUT:-$here/build/gpu-results}
 export here kept

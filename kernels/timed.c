@@ -22,34 +22,19 @@ struct timed {
     struct timed_entry entry[MAX_ENTRIES];
 };
 
-// The key of a call's entry, and its figures.
-struct about {
-    const char *operation;
-    int64_t rows, width;
-    enum type type;
-    int products;
-    double bytes, flops;
-};
-
 static struct backend *inner_of(struct backend *b)
 {
     return ((struct timed *)b)->inner;
 }
 
-static struct timed_entry *entry_of(struct timed *t, const struct about *a)
+static struct timed_entry *entry_of(struct timed *t, const char *operation)
 {
-    for (int i = 0; i < t->n; i++) {
-        struct timed_entry *e = &t->entry[i];
-        if (strcmp(e->operation, a->operation) == 0 && e->rows == a->rows && e->width == a->width &&
-            e->type == a->type && e->products == a->products)
-            return e;
-    }
+    for (int i = 0; i < t->n; i++)
+        if (strcmp(t->entry[i].operation, operation) == 0)
+            return &t->entry[i];
     assert(t->n < MAX_ENTRIES);
-    struct timed_entry *e = &t->entry[t->n++];
-    *e = (struct timed_entry){
-        .operation = a->operation, .rows = a->rows, .width = a->width, .type = a->type, .products = a->products
-    };
-    return e;
+    t->entry[t->n] = (struct timed_entry){ .operation = operation };
+    return &t->entry[t->n++];
 }
 
 // 0: timing is off.
@@ -58,7 +43,7 @@ static int64_t begin(struct backend *b)
     return ((struct timed *)b)->timing ? clock_ns() : 0;
 }
 
-static void end(struct backend *b, int64_t from, struct about a)
+static void end(struct backend *b, int64_t from, const char *operation)
 {
     struct timed *t = (struct timed *)b;
     struct error err;
@@ -69,11 +54,9 @@ static void end(struct backend *b, int64_t from, struct about a)
         t->err = err;
     }
     int64_t to = clock_ns();
-    struct timed_entry *e = entry_of(t, &a);
+    struct timed_entry *e = entry_of(t, operation);
     e->calls++;
     e->ns += to - from;
-    e->bytes += a.bytes;
-    e->flops += a.flops;
 }
 
 // ---- memory: forwarded, timed only where bytes are copied
@@ -92,14 +75,14 @@ static void timed_upload(struct backend *b, void *to, const void *host, size_t b
 {
     int64_t from = begin(b);
     inner_of(b)->upload(inner_of(b), to, host, bytes);
-    end(b, from, (struct about){ .operation = "upload", .bytes = (double)bytes });
+    end(b, from, "upload");
 }
 
 static void timed_download(struct backend *b, void *host, const void *data, size_t bytes)
 {
     int64_t from = begin(b);
     inner_of(b)->download(inner_of(b), host, data, bytes);
-    end(b, from, (struct about){ .operation = "download", .bytes = (double)bytes });
+    end(b, from, "download");
 }
 
 static void *timed_host(struct backend *b, void *data)
@@ -174,113 +157,24 @@ static void *timed_packed(struct backend *b, struct tensor w, size_t *bytes)
     return inner_of(b)->packed(inner_of(b), w, bytes);
 }
 
-// ---- products
-
-static void timed_matmul(struct backend *b, struct tensor x, const struct product *p, int count)
-{
-    struct about a = { .operation = "matmul", .width = x.width, .type = p[0].w.type, .products = count };
-    for (int i = 0; i < count; i++) {
-        a.rows += p[i].w.rows;
-        a.bytes += (double)tensor_bytes(p[i].w);
-        a.flops += 2.0 * (double)x.rows * (double)p[i].w.rows * (double)p[i].w.width;
-    }
-    int64_t from = begin(b);
-    inner_of(b)->matmul(inner_of(b), x, p, count);
-    end(b, from, a);
-}
-
-static struct tensor timed_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate,
-                                 struct tensor up, enum gate_function f)
-{
-    struct about a = { .operation = "gated",
-                       .rows = gate.rows + up.rows,
-                       .width = x.width,
-                       .type = gate.type,
-                       .products = 2,
-                       .bytes = (double)(tensor_bytes(gate) + tensor_bytes(up)),
-                       .flops = 2.0 * (double)x.rows * (double)(gate.rows + up.rows) * (double)x.width };
-    int64_t from = begin(b);
-    out = inner_of(b)->gated(inner_of(b), out, x, gate, up, f);
-    end(b, from, a);
-    return out;
-}
-
-static struct tensor timed_grouped(struct backend *b, struct tensor out, struct tensor x, const int32_t *row,
-                                   const struct row_group *g, int count, enum gate_function f)
-{
-    const int products = g->up.data != NULL ? 2 : 1;
-    struct about a = {
-        .operation = "grouped", .rows = g->w.rows, .width = x.width, .type = g->w.type, .products = products
-    };
-    for (int i = 0; i < count; i++) { // of one shape; those with rows are read
-        a.bytes += g[i].rows > 0 ? (double)tensor_bytes(g[i].w) : 0;
-        a.bytes += g[i].rows > 0 && products == 2 ? (double)tensor_bytes(g[i].up) : 0;
-        a.flops += 2.0 * g[i].rows * products * (double)g->w.rows * (double)x.width;
-    }
-    int64_t from = begin(b);
-    out = inner_of(b)->grouped(inner_of(b), out, x, row, g, count, f);
-    end(b, from, a);
-    return out;
-}
-
-// ---- attention: a row reads the keys and values of its slot's prefix and of the pending rows that it sees
-
-static double rows_seen(const struct layout *s)
-{
-    double seen = 0;
-    for (int i = 0; i < s->n; i++) {
-        seen += s->prefix[i];
-        for (int w = 0; w < s->words; w++)
-            seen += __builtin_popcountll(s->ancestors[(int64_t)i * s->words + w]);
-    }
-    return seen;
-}
-
-// Each slot of the pass once, for any number of its rows.
-static double rows_read(const struct layout *s)
-{
-    double read = s->n;
-    for (int i = 0; i < s->n; i++)
-        if (i == 0 || s->slot[i] != s->slot[i - 1])
-            read += s->prefix[i];
-    return read;
-}
-
-static struct tensor timed_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor k,
-                                  struct tensor v, struct tensor angles, struct tensor keys, struct tensor values,
-                                  const struct layout *s, struct attention at)
-{
-    struct about a = { .operation = "attend" };
-    if (((struct timed *)b)->timing) {
-        double row = (double)(type_row_bytes(keys.type, keys.width) + type_row_bytes(values.type, values.width));
-        a.bytes = rows_read(s) * row;
-        a.flops = 4 * rows_seen(s) * (double)q.width;
-    }
-    int64_t from = begin(b);
-    out = inner_of(b)->attend(inner_of(b), out, q, k, v, angles, keys, values, s, at);
-    end(b, from, a);
-    return out;
-}
-
-// ---- the other operations
+// ---- operations
 
 #define TIMED_VOID(name, SIGNATURE) \
     static void timed_##name OPERATION_PARAMETERS(SIGNATURE) \
     { \
         int64_t from = begin(b); \
         inner_of(b)->name(inner_of(b) OPERATION_ARGUMENTS(SIGNATURE)); \
-        end(b, from, (struct about){ .operation = #name }); \
+        end(b, from, #name); \
     }
 #define TIMED_VALUE(name, SIGNATURE) \
     static struct tensor timed_##name OPERATION_PARAMETERS(SIGNATURE) { \
         int64_t from = begin(b); \
         const struct tensor value = inner_of(b)->name(inner_of(b) OPERATION_ARGUMENTS(SIGNATURE)); \
-        end(b, from, (struct about){ .operation = #name }); \
+        end(b, from, #name); \
         return value; \
     }
 // clang-format off
-ROW_OPERATIONS(TIMED_VOID, TIMED_VALUE)
-ARRAY_OPERATIONS(TIMED_VOID, TIMED_VALUE)
+ALL_OPERATIONS(TIMED_VOID, TIMED_VALUE)
 // clang-format on
 
 // ---- the step on the device
@@ -290,7 +184,7 @@ static void timed_probabilities(struct backend *b, struct tensor logits, int use
 {
     int64_t from = begin(b);
     inner_of(b)->step->probabilities(inner_of(b), logits, used_vocab, s, sums);
-    end(b, from, (struct about){ .operation = "probabilities" });
+    end(b, from, "probabilities");
 }
 
 static const struct rule_body *timed_rule_body(struct backend *b, const char *name)
@@ -307,14 +201,14 @@ static void timed_verify(struct backend *b, const struct verify_request *j, int 
 {
     int64_t from = begin(b);
     inner_of(b)->step->verify(inner_of(b), j, n);
-    end(b, from, (struct about){ .operation = "verify" });
+    end(b, from, "verify");
 }
 
 static void timed_verify_wait(struct backend *b, const struct verify_request *j, struct verify_result *to, int n)
 {
     int64_t from = begin(b);
     inner_of(b)->step->verify_wait(inner_of(b), j, to, n);
-    end(b, from, (struct about){ .operation = "verify" });
+    end(b, from, "verify");
 }
 
 static struct drafting *timed_drafts_create(struct backend *b, const struct drafting_shape *s)
@@ -331,14 +225,14 @@ static void timed_drafts_begin(struct backend *b, struct drafting *g, const stru
 {
     int64_t from = begin(b);
     inner_of(b)->step->drafts_begin(inner_of(b), g, r, n);
-    end(b, from, (struct about){ .operation = "draft" });
+    end(b, from, "draft");
 }
 
 static void timed_drafts_level(struct backend *b, struct drafting *g, const struct drafting_level *l)
 {
     int64_t from = begin(b);
     inner_of(b)->step->drafts_level(inner_of(b), g, l);
-    end(b, from, (struct about){ .operation = "draft" });
+    end(b, from, "draft");
 }
 
 static const struct device_step step = {

@@ -1,22 +1,16 @@
-// timed.h - a backend that forwards to another and counts calls, time, bytes and floating-point operations by operation.
+// timed.h - a backend that forwards to another and counts calls and time by operation.
 //
 // Results have the same bits. While timing, it waits for every operation, so that a device that queues does not run one during the
 // next; otherwise an operation costs one more call.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "core/tensor.h"
 
 struct backend;
 
 struct timed_entry {
     const char *operation; // "matmul": its name in struct backend
-    int64_t rows, width;   // of the weights of a product: total outputs, inputs; 0 for other operations
-    enum type type;        // of those weights
-    int products;          // of one call
     int64_t calls, ns;
-    double bytes; // of weights or cache rows that are read
-    double flops; // multiplications and additions; of matmul, gated and attend only
 };
 
 // Takes ownership of inner: destroy() destroys both. Its models, caches and tensors belong to inner.

@@ -28,18 +28,32 @@ enum head_norms {
 // Keys of config.json beyond Llama's that the configuration of such a model may set. Others are refused if they have an effect.
 enum reads {
     READS_ATTENTION_BIAS = 1 << 0, // attention_bias: of q, k, v and o
-    READS_WINDOW = 1 << 1,         // sliding_window, layer_types
-    READS_USE_WINDOW = 1 << 2,     // use_sliding_window, max_window_layers: sliding_window counts only with the first
+    READS_WINDOW = 1 << 1,         // sliding_window
+    READS_USE_WINDOW = 1 << 2,     // use_sliding_window: sliding_window counts only with it
     READS_WINDOW_PATTERN = 1 << 3, // sliding_window_pattern: every so many layers one without a window
-    READS_SOFT_CAPS = 1 << 4,      // attn_logit_softcapping, final_logit_softcapping
+    READS_LOGIT_CAP = 1 << 4,      // final_logit_softcapping
     READS_QUERY_SCALAR = 1 << 5,   // query_pre_attn_scalar
     READS_MULTIPLIERS = 1 << 6,    // embedding_multiplier, attention_multiplier, residual_multiplier, logits_scaling
     READS_NO_ROPE_LAYERS = 1 << 7, // no_rope_layers, no_rope_layer_interval
     READS_LOCAL_ROPE = 1 << 8,     // rope_local_base_freq, or rope_parameters of each type of layer
     READS_PARTIAL_ROPE =
         1 << 9, // partial_rotary_factor, original_max_position_embeddings; rope_scaling of type longrope
-    READS_LAYER_TYPES = 1 << 10, // layer_types, where use_sliding_window is not read
-    READS_QUERY_RISE = 1 << 11,  // llama_4_scaling_beta: queries grow behind original_max_position_embeddings
+    READS_LAYER_TYPES =
+        1 << 10, // layer_types, and with use_sliding_window max_window_layers; otherwise all layers have the window
+    READS_QUERY_RISE = 1 << 11,    // llama_4_scaling_beta: queries grow behind original_max_position_embeddings
+    READS_ATTENTION_CAP = 1 << 12, // attn_logit_softcapping
+};
+
+// What llama.cpp (of llama-cpp-python 0.3.36) reads of a GGUF file of this architecture; a directory that needs more is not converted.
+enum exports {
+    EXPORTS_BIASES = 1 << 0,   // q, k, v and o have them
+    EXPORTS_LLAMA3 = 1 << 1,   // rope_freqs.weight, which holds the scaling of Llama 3's RoPE
+    EXPORTS_LONG = 1 << 2,     // LongRoPE
+    EXPORTS_HEAD_DIM = 1 << 3, // heads that are not as wide together as the model
+    EXPORTS_TIED = 1 << 4,     // no LM head beside the embedding
+    EXPORTS_UNTIED = 1 << 5,   // an LM head of its own
+    EXPORTS_BOTH = EXPORTS_TIED | EXPORTS_UNTIED,
+    EXPORTS_LIKE_LLAMA = EXPORTS_BIASES | EXPORTS_LLAMA3 | EXPORTS_HEAD_DIM | EXPORTS_BOTH
 };
 
 enum expert_layers {
@@ -53,7 +67,10 @@ struct architecture {
         *name; // GGUF: general.architecture, and what its keys begin with ("llama.block_count"); rows may share one
     const char *model_type; // config.json
     const char *classes[4]; // config.json: `architectures` is one of these; NULL: no more
-    bool no_gguf;           // its GGUF files are not supported
+    const char
+        *own_code;    // module that auto_map names in published checkpoints: a copy of transformers' class; NULL: none
+    bool no_gguf;     // its GGUF files are not supported
+    unsigned exports; // bits of enum exports
     enum gguf_rope gguf_rope;
     unsigned reads; // of enum reads
     enum norm_places norms;
@@ -71,6 +88,7 @@ struct architecture {
     double norm_eps;      // rms_norm_eps, where config.json does not say; 0: 1e-6
     double theta;         // rope_theta, likewise; 0: 10000
     int window;           // sliding_window, likewise; 0: none
+    int context;          // max_position_embeddings, likewise; 0: 2048
     int window_pattern;   // layers i with (i + 1) % pattern have the window, the others see all; 0: all layers have it
 };
 

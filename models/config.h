@@ -90,11 +90,11 @@ struct model_config {
     bool add_bos;             // the tokenizer puts it before every text
     char *chat_template;      // Jinja source from the checkpoint; NULL: none; owned
     struct json *special_tokens; // texts that a chat template may use: {"bos_token": "<s>", "eos_token": "</s>"}; owned
-    // The model that this one is an inflated form of: larger, with the same outputs (commands/checkpoint/inflate.h). NULL:
+    // The model that this one is an inflated form of: larger, with the same outputs (python/speclab/inflation.py). NULL:
     // none; owned.
     char *inflated;
     struct hash hash; // of all content that was read (formats/identity.h)
-    // The model that this one was quantized from (commands/checkpoint/quantize.h). NULL: none; owned.
+    // The model that this one was quantized from (./run quantize). NULL: none; owned.
     char *quantized;
 };
 

@@ -63,6 +63,8 @@ static bool read_fp8(const struct fields *f, struct model_config *to)
         { "dequantize", { "false", "true" }, "true or false" },
         { "weight_block_size", { NULL }, NULL },
         { "modules_to_not_convert", { NULL }, NULL }, // so the types of their tensors say
+        { "modules_to_convert", { NULL }, NULL },
+        { "expert_dtype", { "\"fp8\"" }, "\"fp8\"" },
         { "ignored_layers", { NULL }, NULL },
     };
     return check(f, settings, sizeof(settings) / sizeof(*settings)) && read_block_size(f, "weight_block_size", to);

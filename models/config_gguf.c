@@ -19,6 +19,7 @@ struct source {
     const char *path;
     const struct architecture *architecture;
     char key[192]; // the full name of the last key that find() looked up
+    int layers;    // 0 until block_count is read
     struct error *err;
 };
 
@@ -50,6 +51,9 @@ static bool read_int(struct source *s, const char *key, bool needed, int min, in
                     v->element != GGUF_F64 && v->element != GGUF_BOOL;
     if (!integers)
         return fail(s->err, "%s: %s: expected an integer", s->path, s->key);
+    if (v->n != (uint64_t)s->layers)
+        return fail(s->err, "%s: %s: expected a number for each of the %d layers, found %" PRIu64 " numbers", s->path,
+                    s->key, s->layers, v->n);
     found = gguf_array_int(v, 0);
     for (uint64_t i = 1; i < v->n; i++)
         if (gguf_array_int(v, i) != found)
@@ -69,13 +73,31 @@ static bool read_real(struct source *s, const char *key, bool needed, double *to
     return true;
 }
 
-// Bits beside enum reads.
-enum { READS_EXPERTS = 1 << 30 };
+// Bits besides enum reads.
+enum { READS_EXPERTS = 1 << 30, IGNORES_SWITCH = 1 << 29, READS_LONG_ROPE = 1 << 28 };
 
 // Files of Mixtral have the name of Llama.
 static bool has_experts(const struct architecture *a)
 {
     return a->experts != NO_EXPERTS || strcmp(a->name, "llama") == 0;
+}
+
+// Phi-3's LongRoPE.
+static bool has_long_factors(const struct source *s)
+{
+    return (s->architecture->reads & READS_PARTIAL_ROPE) != 0 && gguf_tensor(s->g, "rope_factors_long.weight") != NULL;
+}
+
+// A family that has windows in transformers, with one that every context is within. Its files have it in metadata: llama.cpp gives no layer of these
+// families a window.
+static bool window_is_unused(const struct source *s, double window)
+{
+    const struct architecture *a = s->architecture;
+    char key[192];
+    int64_t context;
+    snprintf(key, sizeof(key), "%s.context_length", a->name);
+    return ((a->reads & READS_WINDOW) != 0 || strcmp(a->name, "llama") == 0) && gguf_int(s->g, key, &context) &&
+           window >= (double)context;
 }
 
 // Rejects settings that are not supported. Values that have no effect are accepted.
@@ -90,9 +112,11 @@ static bool reject_unsupported(struct source *s)
         { "expert_count", 0, 0, "mixtures of experts", READS_EXPERTS },
         { "expert_shared_count", 0, 0, "shared experts", 0 },
         { "expert_weights_scale", 1, 0, "scaled experts", 0 },
+        { "expert_group_count", 1, 0, "groups of experts", 0 },
+        { "nextn_predict_layers", 0, 0, "layers that predict later tokens", 0 },
         { "attention.sliding_window", 0, 0, "sliding windows", READS_WINDOW },
-        { "attn_logit_softcapping", 0, 0, "soft caps", READS_SOFT_CAPS },
-        { "final_logit_softcapping", 0, 0, "soft caps", READS_SOFT_CAPS },
+        { "attn_logit_softcapping", 0, 0, "soft caps", READS_ATTENTION_CAP },
+        { "final_logit_softcapping", 0, 0, "soft caps", READS_LOGIT_CAP },
         { "attention.clamp_kqv", 0, 0, "clamped keys and values", 0 },
         { "attention.max_alibi_bias", 0, 0, "alibi", 0 },
         { "attention.causal", 1, 1, "attention to the future", 0 },
@@ -102,14 +126,17 @@ static bool reject_unsupported(struct source *s)
         { "embedding_scale", 0, 1, "scaled embeddings", READS_MULTIPLIERS },
         { "use_parallel_residual", 0, 0, "parallel residuals", 0 },
         { "rope.scale_linear", 1, 0, "the old key of linear scaling", 0 },
-        { "rope.scaling.attn_factor", 1, 0, "scaled attention", READS_PARTIAL_ROPE },
+        { "rope.scaling.finetuned", 1, 1, "layers without RoPE", IGNORES_SWITCH }, // read in Granite's files only
+        { "rope.scaling.attn_factor", 1, 0, "scaled attention", READS_LONG_ROPE },
         { "rope.scaling.yarn_log_multiplier", 0, 0, "another factor of yarn", 0 },
         { "rope.scaling.yarn_ext_factor", 1, -1, "another mixture of yarn", 0 },
         { "rope.scaling.yarn_attn_factor", 1, 0, "another factor of yarn", 0 },
     };
     const struct architecture *a = s->architecture;
     const unsigned of_window = a->window_pattern > 0 ? a->reads : a->reads & ~(unsigned)READS_WINDOW,
-                   reads = of_window | (has_experts(a) ? READS_EXPERTS : 0);
+                   reads = of_window | (has_experts(a) ? READS_EXPERTS : 0) |
+                           ((a->reads & READS_MULTIPLIERS) == 0 ? IGNORES_SWITCH : 0) |
+                           (has_long_factors(s) ? READS_LONG_ROPE : 0);
     for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
         int64_t n;
         double v;
@@ -123,7 +150,8 @@ static bool reject_unsupported(struct source *s)
         else if (!gguf_real(s->g, s->key, &v))
             return fail(s->err, "%s: %s: expected %g; not supported: %s", s->path, s->key, settings[i].inert,
                         settings[i].what);
-        if (v != settings[i].inert && v != settings[i].also)
+        if (v != settings[i].inert && v != settings[i].also &&
+            !(settings[i].read_by == READS_WINDOW && window_is_unused(s, v)))
             return fail(s->err, "%s: %s: expected %g, found %g; not supported: %s", s->path, s->key, settings[i].inert,
                         v, settings[i].what);
     }
@@ -164,8 +192,10 @@ static bool read_architecture(struct source *s)
 
 static bool read_sizes(struct source *s, struct model_config *c)
 {
-    if (!read_int(s, "block_count", true, 1, LIMIT_LAYERS, &c->layers) ||
-        !read_int(s, "embedding_length", true, 1, LIMIT_SIZE, &c->width) ||
+    if (!read_int(s, "block_count", true, 1, LIMIT_LAYERS, &c->layers))
+        return false;
+    s->layers = c->layers;
+    if (!read_int(s, "embedding_length", true, 1, LIMIT_SIZE, &c->width) ||
         !read_int(s, "feed_forward_length", true, 1, LIMIT_SIZE, &c->hidden) ||
         !read_int(s, "context_length", true, 1, LIMIT_CONTEXT, &c->context) ||
         !read_int(s, "attention.head_count", true, 1, LIMIT_HEADS, &c->heads))
@@ -266,7 +296,7 @@ static bool read_rope(struct source *s, struct model_config *c)
     double factor = 0;
     if (!read_real(s, "rope.freq_base", false, &c->rope.theta) || !read_real(s, "rope.scaling.factor", false, &factor))
         return false;
-    if (gguf_tensor(s->g, "rope_factors_long.weight") != NULL && (s->architecture->reads & READS_PARTIAL_ROPE) != 0)
+    if (has_long_factors(s))
         return read_long(s, c);
     struct gguf_string type = { "linear", 6 };
     if (find(s, "rope.scaling.type") != NULL && !gguf_text(s->g, s->key, &type))
@@ -290,10 +320,10 @@ static bool read_rope(struct source *s, struct model_config *c)
 
 // ---- layers and factors of some families, as llama.cpp reads them (llama-model.cpp)
 
-static bool read_factor(struct source *s, const char *key, float *to)
+static bool read_factor(struct source *s, const char *key, bool needed, float *to)
 {
     double x = (double)*to;
-    if (!read_real(s, key, false, &x))
+    if (!read_real(s, key, needed, &x))
         return false;
     if (!(x >= 0 && x <= 1e9))
         return fail(s->err, "%s: %s: expected a number from 0, found %g", s->path, s->key, x);
@@ -315,17 +345,19 @@ static bool read_windows(struct source *s, struct model_config *c)
     c->window = 4096;
     if (!read_int(s, "attention.sliding_window", (a->reads & READS_LOCAL_ROPE) != 0, 1, LIMIT_CONTEXT, &c->window))
         return false;
-    if ((a->reads & READS_WINDOW_PATTERN) != 0 &&
-        !read_int(s, "attention.sliding_window_pattern", false, 1, LIMIT_LAYERS, &pattern))
+    if (!read_int(s, "attention.sliding_window_pattern", false, 1, LIMIT_LAYERS, &pattern))
         return false;
     for (int i = 0; i < c->layers; i++)
         if ((i + 1) % pattern != 0)
             layer_set_add(&c->windowed, i);
-    if ((a->reads & READS_LOCAL_ROPE) == 0)
-        return true;
-    c->window_rope = (struct rope){ .theta = 10000 };
-    if (!read_real(s, "rope.freq_base_swa", false, &c->window_rope.theta))
+    const bool local = (a->reads & READS_LOCAL_ROPE) != 0;
+    double theta = local ? 10000 : c->rope.theta;
+    if (!read_real(s, "rope.freq_base_swa", false, &theta))
         return false;
+    if (!local)
+        return theta == c->rope.theta || fail(s->err, "%s: %s: expected %s.rope.freq_base, %g, found %g", s->path,
+                                              s->key, a->name, c->rope.theta, theta);
+    c->window_rope = (struct rope){ .theta = theta };
     return c->window_rope.theta >= 1 ||
            fail(s->err, "%s: %s: expected a number from 1, found %g", s->path, s->key, c->window_rope.theta);
 }
@@ -359,22 +391,23 @@ static bool read_factors(struct source *s, struct model_config *c)
 {
     const struct architecture *a = s->architecture;
     float divisor = 0;
-    if ((a->reads & READS_SOFT_CAPS) != 0) {
-        const bool both = (a->reads & READS_LOCAL_ROPE) == 0; // Gemma-2, whose files may lack the keys
-        c->attention_cap = both ? 50 : 0;
-        c->logit_cap = both ? 30 : 0;
-        if (!read_factor(s, "attn_logit_softcapping", &c->attention_cap) ||
-            !read_factor(s, "final_logit_softcapping", &c->logit_cap))
-            return false;
-    }
+    const bool both = (a->reads & READS_ATTENTION_CAP) != 0; // Gemma-2, whose files may lack the keys
+    c->attention_cap = both ? 50 : 0;
+    c->logit_cap = both ? 30 : 0;
+    if ((both && !read_factor(s, "attn_logit_softcapping", false, &c->attention_cap)) ||
+        ((a->reads & READS_LOGIT_CAP) != 0 && !read_factor(s, "final_logit_softcapping", false, &c->logit_cap)))
+        return false;
     if ((a->reads & READS_QUERY_SCALAR) != 0)
         c->attention_scale = query_scale(c, a);
     if ((a->reads & READS_MULTIPLIERS) != 0) {
-        if (!read_factor(s, "attention.scale", &c->attention_scale) ||
-            !read_factor(s, "embedding_scale", &c->embedding_scale) ||
-            !read_factor(s, "residual_scale", &c->residual_scale) || !read_factor(s, "logit_scale", &divisor))
+        if (!read_factor(s, "attention.scale", false, &c->attention_scale) ||
+            !read_factor(s, "embedding_scale", false, &c->embedding_scale) ||
+            !read_factor(s, "residual_scale", false, &c->residual_scale) ||
+            !read_factor(s, "logit_scale", true, &divisor)) // the only one that llama.cpp needs
             return false;
-        c->logit_scale = divisor > 0 ? 1 / divisor : 0;
+        if (divisor == 0)
+            return fail(s->err, "%s: %s: expected a number above 0, found 0", s->path, s->key);
+        c->logit_scale = 1 / divisor;
     }
     if (a->scales_embedding)
         c->embedding_scale = sqrtf((float)c->width);

@@ -1,5 +1,6 @@
 // config_hf.c - a model's configuration from a Hugging Face directory: config.json, and generation_config.json,
-// tokenizer_config.json, tokenizer.json and chat_template.jinja if they exist (transformers' LlamaConfig).
+// tokenizer_config.json, tokenizer.json, chat_template.jinja and the files of formats/directory/declared_tokens.h if they exist
+// (transformers' LlamaConfig).
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include "core/memory.h"
 #include "models/architectures.h"
 #include "models/config_parts.h"
+#include "formats/directory/declared_tokens.h"
 #include "formats/json_fields.h"
 #include "formats/file.h"
 #include "formats/identity.h"
@@ -35,15 +37,23 @@ static bool refuse(const struct source *s, const char *key, const char *expected
     return fields_refuse(&f, key, expected, found);
 }
 
+// "modeling_phi3.Phi3ForCausalLM": the model's own class, in a module that is known to be a copy of transformers'.
+static bool is_known_copy(const struct architecture *a, const char *code)
+{
+    const size_t n = a->own_code != NULL ? strlen(a->own_code) : 0;
+    return n > 0 && strncmp(code, a->own_code, n) == 0 && code[n] == '.' && architecture_has_class(a, code + n + 1);
+}
+
 // A checkpoint with code of its own may compute anything under Llama's names, such as another RoPE.
-static bool reject_own_code(const struct source *s)
+static bool reject_own_code(const struct source *s, const struct architecture *a)
 {
     const struct json *map = json_get(s->config, "auto_map");
     if (!json_is_null(map) && !json_is_object(map))
         return refuse(s, "auto_map", "no code of its own", map);
     const struct fields classes = { s->path, "auto_map", map, s->err };
     for (void *at = json_is_object(map) ? json_first(map) : NULL; at != NULL; at = json_next(map, at))
-        if (strncmp(json_key(at), "AutoModel", 9) == 0 && !json_is_null(json_value(at)))
+        if (strncmp(json_key(at), "AutoModel", 9) == 0 && !json_is_null(json_value(at)) &&
+            !is_known_copy(a, json_text(json_value(at))))
             return fields_refuse(&classes, json_key(at), "no code of its own", json_value(at));
     return true;
 }
@@ -63,7 +73,8 @@ static bool read_architecture(struct source *s, struct model_config *c)
     const struct fields f = fields_of(s);
     const struct wrapper *w = wrapper_of_model_type(json_text(json_get(s->config, "model_type")));
     struct fields text = f;
-    if (!(w != NULL ? config_read_wrapper(&f, w, &text, c) : config_read_family(&f, true, c)) || !reject_own_code(s))
+    if (!(w != NULL ? config_read_wrapper(&f, w, &text, c) : config_read_family(&f, true, c)) ||
+        !reject_own_code(s, c->architecture))
         return false;
     s->text = text.object;
     s->where = text.where;
@@ -144,13 +155,13 @@ static bool read_ends(struct source *s, struct model_config *c)
         return false;
     const char *eos = token_text(json_get(s->tokenizer, "eos_token"));
     int64_t id = *eos != '\0' ? token_id(s, eos) : -1;
-    if (id >= 0 && !config_add_end_token(c, s->tokenizer_path, "eos_token", id, s->err))
+    // A token outside the model's vocabulary is never produced.
+    if (id >= 0 && id < c->vocab && !config_add_end_token(c, s->tokenizer_path, "eos_token", id, s->err))
         return false;
     const struct json *added = json_get(s->tokens, "added_tokens");
     for (size_t i = 0; i < json_count(added); i++) {
         const struct json *text = json_get(json_at(added, i), "content");
         int64_t named = json_int(json_get(json_at(added, i), "id"));
-        // A token outside the model's vocabulary is never produced.
         if (config_is_end_token(json_text(text), json_text_length(text)) && named < c->vocab &&
             !config_add_end_token(c, s->tokens_path, "added_tokens", named, s->err))
             return false;
@@ -188,13 +199,16 @@ static bool read_beginning(struct source *s, struct model_config *c)
     const char *first = first_of_template(json_get(s->tokens, "post_processor"));
     const char *named = token_text(json_get(s->tokenizer, "bos_token"));
     const struct json *add = json_get(s->tokenizer, "add_bos_token");
-    c->add_bos = json_is_bool(add) ? json_bool(add) : first != NULL;
+    // transformers 5 goes by the template alone. Where there is none, earlier versions and llama.cpp's converter go by the key, and models
+    // were published so (DeepSeek's).
+    c->add_bos = first != NULL || json_bool(add);
 
     const struct json *id = own_or_texts(s, "bos_token_id");
     int64_t bos = json_is_int(id) ? json_int(id) : -1;
     const char *text = c->add_bos && first != NULL ? first : named;
-    if (*text != '\0' && token_id(s, text) >= 0)
-        bos = token_id(s, text);
+    const int64_t named_id = *text != '\0' ? token_id(s, text) : -1;
+    if (named_id >= 0 && (named_id < c->vocab || c->add_bos))
+        bos = named_id;
     if (bos < -1 || bos >= c->vocab)
         return fail(s->err, "%s: bos_token_id: expected a token id from 0 to %d, found %" PRId64, s->path, c->vocab - 1,
                     bos);
@@ -257,6 +271,8 @@ static bool read_directory(const char *directory, bool text, struct digest *d, s
               read_file(directory, "generation_config.json", false, d, &s.generation_path, &s.generation, err) &&
               read_file(directory, "tokenizer_config.json", false, d, &s.tokenizer_path, &s.tokenizer, err) &&
               read_file(directory, "tokenizer.json", false, d, &s.tokens_path, &s.tokens, err) &&
+              declared_tokens_merge(directory, &s.tokenizer, d, err) &&
+              (s.tokens == NULL || declared_tokens_complete(directory, s.tokens, d, err)) &&
               (text || (read_architecture(&s, to) && read_layers(&s, to))) && read_ends(&s, to) &&
               read_beginning(&s, to) && read_template(&s, directory, d, to) &&
               read_mark(&s, CONFIG_INFLATED_HF, &to->inflated) && read_mark(&s, CONFIG_QUANTIZED_HF, &to->quantized);

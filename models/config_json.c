@@ -14,8 +14,16 @@
 #include "models/fp8.h"
 #include "formats/json_fields.h"
 
-// Beside enum reads: a setting of experts, without effect where there are none.
-enum { OF_EXPERTS = 1 << 30 };
+// Bits besides enum reads: a family with experts reads it; a setting of experts, without effect where there are none.
+enum { READS_EXPERTS = 1 << 29, OF_EXPERTS = 1 << 30 };
+
+// The masks of every class of transformers read is_causal; null is false. A model of texts and images hands its own to the text model, but null.
+static bool check_causal(const struct fields *f, bool whole)
+{
+    const struct json *v = json_get(f->object, "is_causal");
+    return v == NULL || json_bool(v) || (whole && json_is_null(v)) ||
+           fields_refuse(f, "is_causal", "true, or nothing", v);
+}
 
 // Rejects settings that the architecture does not read. null, and values that have no effect, are accepted.
 static bool reject_unsupported(const struct fields *f, const struct architecture *a)
@@ -28,13 +36,11 @@ static bool reject_unsupported(const struct fields *f, const struct architecture
         { "mlp_bias", "false", 0 },
         { "sliding_window", "null", READS_WINDOW },
         { "partial_rotary_factor", "1", READS_PARTIAL_ROPE },
-        { "resid_pdrop", "0", 0 },
-        { "embd_pdrop", "0", 0 },
-        { "attn_logit_softcapping", "null", READS_SOFT_CAPS },
-        { "final_logit_softcapping", "null", READS_SOFT_CAPS },
+        { "attn_logit_softcapping", "null", READS_ATTENTION_CAP | READS_LOCAL_ROPE }, // Gemma 3's class does not use it
+        { "final_logit_softcapping", "null", READS_LOGIT_CAP },
         { "compression_config", "null", 0 },
-        { "num_experts", "0", 0 },
-        { "num_local_experts", "0", 0 },
+        { "num_experts", "0", READS_EXPERTS },
+        { "num_local_experts", "0", READS_EXPERTS },
         { "n_shared_experts", "0", OF_EXPERTS },
         { "shared_expert_intermediate_size", "0", OF_EXPERTS },
         { "routed_scaling_factor", "1", OF_EXPERTS },
@@ -46,9 +52,9 @@ static bool reject_unsupported(const struct fields *f, const struct architecture
         { "text_config", "null", 0 },
         { "vision_config", "null", 0 },
         { "rope_local_base_freq", "null", READS_LOCAL_ROPE },
-        { "pretraining_tp", "1", 0 },
         { "rope_interleaved", "false", 0 },
         { "is_encoder_decoder", "false", 0 },
+        { "per_layer_config", "null", 0 },
         { "use_bidirectional_attention", "false", 0 },
         // Llama's class does not read these; code that comes with a checkpoint may. No tensor shows them.
         { "embedding_multiplier", "1", READS_MULTIPLIERS },
@@ -65,11 +71,10 @@ static bool reject_unsupported(const struct fields *f, const struct architecture
         { "alibi", "false", 0 },
         { "num_nextn_predict_layers", "0", 0 },
     };
+    const unsigned reads = a->reads | (a->experts != NO_EXPERTS ? READS_EXPERTS : 0);
     for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
         const struct json *v = json_get(f->object, settings[i].key);
-        const bool of_experts = (a->experts == QWEN_EXPERTS && strcmp(settings[i].key, "num_experts") == 0) ||
-                                (a->experts == MIXTRAL_EXPERTS && strcmp(settings[i].key, "num_local_experts") == 0);
-        if (json_is_null(v) || (settings[i].read_by & a->reads) != 0 || of_experts ||
+        if (json_is_null(v) || (settings[i].read_by & reads) != 0 ||
             (settings[i].read_by == OF_EXPERTS && a->experts == NO_EXPERTS))
             continue;
         char *text = json_write(v);
@@ -79,6 +84,8 @@ static bool reject_unsupported(const struct fields *f, const struct architecture
         if (!same)
             return fields_refuse(f, settings[i].key, settings[i].inert, v);
     }
+    if (!check_causal(f, false))
+        return false;
     // MiniCPM divides its logits by hidden_size / dim_model_base.
     const struct json *base = json_get(f->object, "dim_model_base"), *norm = json_get(f->object, "norm_type");
     if (!json_is_null(base) &&
@@ -90,25 +97,23 @@ static bool reject_unsupported(const struct fields *f, const struct architecture
     return true;
 }
 
-// Gemma's configurations have the function under hidden_activation, older ones under hidden_act, with another name.
+// Gemma's classes have the function under hidden_activation, and do not read hidden_act.
 static bool check_gate(const struct fields *f, const struct architecture *a)
 {
-    const struct json *own = json_get(f->object, "hidden_activation"), *old = json_get(f->object, "hidden_act");
     const bool gelu = a->gate == GATE_GELU;
-    const char *key = gelu && !json_is_null(own) ? "hidden_activation" : "hidden_act";
-    const struct json *v = gelu && !json_is_null(own) ? own : old;
-    const char *expected = gelu ? "gelu_pytorch_tanh" : "silu";
-    if (json_is_null(v) || strcmp(json_text(v), expected) == 0)
+    const char *key = gelu ? "hidden_activation" : "hidden_act";
+    const struct json *v = json_get(f->object, key);
+    if (json_is_null(v) || strcmp(json_text(v), gelu ? "gelu_pytorch_tanh" : "silu") == 0)
         return true;
     return fields_refuse(f, key, gelu ? "\"gelu_pytorch_tanh\"" : "\"silu\"", v);
 }
 
 static bool read_sizes(const struct fields *f, struct model_config *c)
 {
-    static const struct wrapper none = { .sizes = { .context = 2048 } }; // LlamaConfig's default
-    const struct wrapper *w = c->wrapper != NULL && c->wrapper->sizes.context > 0 ? c->wrapper : &none;
+    static const struct wrapper none = { 0 };
+    const struct wrapper *w = c->wrapper != NULL ? c->wrapper : &none;
     const struct architecture *a = c->architecture;
-    c->context = w->sizes.context;
+    c->context = a->context > 0 ? a->context : 2048;
     c->vocab = w->sizes.vocab;
     c->heads = w->sizes.heads;
     double eps = a->norm_eps != 0 ? a->norm_eps : 1e-6;
@@ -181,7 +186,8 @@ static bool default_windows(const struct fields *f, struct model_config *c)
     if ((a->reads & READS_WINDOW_PATTERN) != 0 &&
         !fields_int(f, "sliding_window_pattern", false, 1, LIMIT_LAYERS, &pattern))
         return false;
-    if ((a->reads & READS_USE_WINDOW) != 0 && (a->reads & READS_NO_ROPE_LAYERS) == 0) {
+    if ((a->reads & READS_USE_WINDOW) != 0 && (a->reads & READS_LAYER_TYPES) != 0 &&
+        (a->reads & READS_NO_ROPE_LAYERS) == 0) {
         first = 28;
         if (!fields_int(f, "max_window_layers", false, 0, LIMIT_CONTEXT, &first))
             return false;
@@ -215,9 +221,7 @@ static bool read_windows(const struct fields *f, struct model_config *c)
         return false;
     if (json_is_null(types) && c->window > 0)
         return default_windows(f, c);
-    const bool one = c->window > 0 && c->architecture->window_pattern == 0 &&
-                     (c->architecture->reads & (READS_USE_WINDOW | READS_LAYER_TYPES)) ==
-                         0; // Mistral: transformers does not read layer_types
+    const bool one = c->window > 0 && (c->architecture->reads & READS_LAYER_TYPES) == 0;
     char *expected = one ? xstrdup("nothing: all layers have the window")
                          : xformat("a list of %d times \"full_attention\"%s", c->layers,
                                    c->window > 0 ? " or \"sliding_attention\"" : "");
@@ -278,6 +282,18 @@ static bool read_dense_layers(const struct fields *f, struct model_config *c)
     return true;
 }
 
+// num_experts and num_local_experts are one setting (attribute_map of both classes): transformers 5 writes the latter.
+static bool read_expert_count(const struct fields *f, bool qwen, struct model_config *c)
+{
+    const struct json *num = json_get(f->object, "num_experts"), *local = json_get(f->object, "num_local_experts");
+    const bool both = !json_is_null(num) && !json_is_null(local);
+    const char *key = json_is_null(local) && (qwen || !json_is_null(num)) ? "num_experts" : "num_local_experts";
+    if (!fields_int(f, key, true, 1, LIMIT_EXPERTS, &c->experts))
+        return false;
+    return !both || (json_is_int(num) && json_int(num) == c->experts) ||
+           fields_refuse(f, "num_experts", "the same as num_local_experts", num);
+}
+
 static bool read_experts(const struct fields *f, struct model_config *c)
 {
     const enum expert_layers kind = c->architecture->experts;
@@ -285,7 +301,7 @@ static bool read_experts(const struct fields *f, struct model_config *c)
     if (kind == NO_EXPERTS)
         return true;
     c->experts_normalized = !qwen;
-    if (!fields_int(f, qwen ? "num_experts" : "num_local_experts", true, 1, LIMIT_EXPERTS, &c->experts) ||
+    if (!read_expert_count(f, qwen, c) ||
         !fields_int(f, "num_experts_per_tok", true, 1, c->experts < MAX_MIXED ? c->experts : MAX_MIXED,
                     &c->experts_used) ||
         !fields_int(f, qwen ? "moe_intermediate_size" : "intermediate_size", true, 1, LIMIT_SIZE, &c->expert_hidden))
@@ -317,10 +333,16 @@ static bool read_factors(const struct fields *f, struct model_config *c)
 {
     const unsigned reads = c->architecture->reads;
     const double least = 1e-9;
-    float scalar = 0, divisor = 0;
-    if ((reads & READS_SOFT_CAPS) != 0 && (!positive(f, "attn_logit_softcapping", least, &c->attention_cap) ||
-                                           !positive(f, "final_logit_softcapping", least, &c->logit_cap)))
+    float scalar = 0, divisor = 1;
+    if ((reads & READS_ATTENTION_CAP) != 0) { // Gemma-2's class: null is none
+        c->attention_cap = json_get(f->object, "attn_logit_softcapping") == NULL ? 50 : 0;
+        c->logit_cap = json_get(f->object, "final_logit_softcapping") == NULL ? 30 : 0;
+    }
+    if (((reads & READS_ATTENTION_CAP) != 0 && !positive(f, "attn_logit_softcapping", least, &c->attention_cap)) ||
+        ((reads & READS_LOGIT_CAP) != 0 && !positive(f, "final_logit_softcapping", least, &c->logit_cap)))
         return false;
+    if (c->wrapper != NULL)
+        c->logit_cap = 0; // only the class of texts alone applies it (Gemma-3)
     if ((reads & READS_QUERY_SCALAR) != 0) {
         if (!positive(f, "query_pre_attn_scalar", least, &scalar))
             return false;
@@ -333,7 +355,7 @@ static bool read_factors(const struct fields *f, struct model_config *c)
             !positive(f, "attention_multiplier", least, &c->attention_scale) ||
             !positive(f, "logits_scaling", least, &divisor))
             return false;
-        c->logit_scale = divisor > 0 ? 1 / divisor : 0;
+        c->logit_scale = 1 / divisor;
     }
     if (c->architecture->scales_embedding)
         c->embedding_scale = sqrtf((float)c->width);
@@ -355,7 +377,10 @@ static bool refuse_family(const struct fields *f, const struct json *type, enum 
 bool config_read_family(const struct fields *f, bool required, struct model_config *to)
 {
     const struct json *type = json_get(f->object, "model_type");
-    to->architecture = architecture_of_model_type(json_is_null(type) && !required ? "llama" : json_text(type));
+    const char *name = json_is_null(type) && !required ? "llama" : json_text(type);
+    if (required && strcmp(name, "mistral") == 0 && json_get(f->object, "layer_types") != NULL)
+        name = "ministral"; // as transformers' AutoConfig, whose MistralConfig does not read that key
+    to->architecture = architecture_of_model_type(name);
     return to->architecture != NULL || refuse_family(f, type, required ? NAMES_OF_ALL : NAMES_OF_TEXTS);
 }
 
@@ -365,7 +390,7 @@ bool config_read_wrapper(const struct fields *f, const struct wrapper *w, struct
     const struct json *own = json_get(f->object, "text_config");
     if (!json_is_object(own))
         return fields_refuse(f, "text_config", "an object", own);
-    if (!config_read_fp8(f, to))
+    if (!config_read_fp8(f, to) || !check_causal(f, true))
         return false;
     *text = (struct fields){ f->path, "text_config", own, f->err };
     const struct json *type = json_get(own, "model_type");

@@ -36,11 +36,33 @@ static bool read_rotated(const struct fields *f, const struct fields *of_rope, c
     return true;
 }
 
-// original_max_position_embeddings, among RoPE's keys or, of LongRoPE, beside them.
-static bool read_original(const struct fields *f, const struct fields *of_rope, struct rope *to)
+// original_max_position_embeddings, beside RoPE's keys or among them. transformers prefers the one beside them, which Phi-3's class has by default.
+static bool read_original(const struct fields *f, const struct fields *of_rope, const struct model_config *c,
+                          struct rope *to)
 {
-    const bool own = !json_is_null(json_get(of_rope->object, "original_max_position_embeddings"));
-    return fields_int(own ? of_rope : f, "original_max_position_embeddings", true, 2, LIMIT_CONTEXT, &to->original);
+    static const char *const key = "original_max_position_embeddings";
+    const struct json *inner = json_get(of_rope->object, key);
+    int outer = is_phi3(c) ? 4096 : 0;
+    if (!fields_int(f, key, false, 2, LIMIT_CONTEXT, &outer))
+        return false;
+    to->original = outer;
+    if (!fields_int(of_rope, key, outer == 0, 2, LIMIT_CONTEXT, &to->original))
+        return false;
+    return outer == 0 || to->original == outer ||
+           fields_refuse(of_rope, key,
+                         json_is_null(json_get(f->object, key)) ? "the same beside it, where 4096 is the default"
+                                                                : "the same beside it",
+                         inner);
+}
+
+// attention_factor; *to is 0 where the object has none.
+static bool read_attention_factor(const struct fields *of_rope, double *to)
+{
+    const struct json *v = json_get(of_rope->object, "attention_factor");
+    *to = 0;
+    return fields_real(of_rope, "attention_factor", false, to) &&
+           (json_is_null(v) || (*to > 0 && *to <= 1e6) ||
+            fields_refuse(of_rope, "attention_factor", "a number above 0", v));
 }
 
 static bool read_factor_list(const struct fields *of_rope, const char *key, int n, float *to)
@@ -62,15 +84,12 @@ static bool read_long(const struct fields *f, const struct fields *of_rope, stru
 {
     const int n = config_rotated(to, c->head_dim) / 2;
     double given = 0;
-    if (!read_original(f, of_rope, to) || !read_factor_list(of_rope, "short_factor", n, c->rope_short) ||
+    if (!read_original(f, of_rope, c, to) || !read_factor_list(of_rope, "short_factor", n, c->rope_short) ||
         !read_factor_list(of_rope, "long_factor", n, c->rope_long))
         return false;
     double factor = (double)c->context / to->original;
-    if (!fields_real(of_rope, "factor", false, &factor) || !fields_real(of_rope, "attention_factor", false, &given))
+    if (!fields_real(of_rope, "factor", false, &factor) || !read_attention_factor(of_rope, &given))
         return false;
-    if (given < 0 || given > 1e6)
-        return fields_refuse(of_rope, "attention_factor", "a number above 0",
-                             json_get(of_rope->object, "attention_factor"));
     to->scaling = ROPE_LONG;
     to->angle_factor = (float)(given > 0 ? given : factor <= 1 ? 1 : sqrt(1 + log(factor) / log(to->original)));
     return true;
@@ -81,20 +100,21 @@ static double yarn_scale(double factor, double by)
     return factor <= 1 ? 1 : 0.1 * by * log(factor) + 1;
 }
 
-static bool read_yarn(const struct fields *f, const struct fields *of_rope, struct rope *to)
+static bool read_yarn(const struct fields *f, const struct fields *of_rope, const struct model_config *c,
+                      struct rope *to)
 {
     double given = 0, mscale = 0, all = 0;
     bool truncate = true;
     to->low = 1;
     to->high = 32;
-    if (!read_original(f, of_rope, to) || !fields_real(of_rope, "beta_slow", false, &to->low) ||
+    if (!read_original(f, of_rope, c, to) || !fields_real(of_rope, "beta_slow", false, &to->low) ||
         !fields_real(of_rope, "beta_fast", false, &to->high) || !fields_bool(of_rope, "truncate", &truncate) ||
-        !fields_real(of_rope, "attention_factor", false, &given) || !fields_real(of_rope, "mscale", false, &mscale) ||
+        !read_attention_factor(of_rope, &given) || !fields_real(of_rope, "mscale", false, &mscale) ||
         !fields_real(of_rope, "mscale_all_dim", false, &all))
         return false;
-    if (given < 0 || given > 1e6)
-        return fields_refuse(of_rope, "attention_factor", "a number above 0",
-                             json_get(of_rope->object, "attention_factor"));
+    // transformers looks for it outside the objects of types of layers, and does not find it.
+    if (!truncate && (c->architecture->reads & READS_LOCAL_ROPE) != 0)
+        return fields_refuse(of_rope, "truncate", "true", json_get(of_rope->object, "truncate"));
     to->scaling = ROPE_YARN;
     to->untruncated = !truncate;
     to->angle_factor = (float)(given > 0                 ? given
@@ -120,6 +140,10 @@ static bool read_one_rope(const struct fields *f, const char *where, const struc
     // Versions of transformers differ in which of the two they use.
     if (!json_is_null(type) && !json_is_null(old_type) && strcmp(json_text(type), json_text(old_type)) != 0)
         return fields_refuse(&of_rope, "type", "the same as rope_type", old_type);
+    // Gemma-3's class puts rope_scaling into an object that has a rope_type of default.
+    if (json_is_null(type) && strcmp(where, "rope_scaling") == 0 && (c->architecture->reads & READS_LOCAL_ROPE) != 0 &&
+        !json_is_null(old_type) && strcmp(json_text(old_type), "default") != 0)
+        return fields_refuse(&of_rope, "type", "nothing, or the same as rope_type", old_type);
     if (json_is_null(type))
         type = old_type;
     const char *name = json_is_text(type) ? json_text(type) : "default";
@@ -134,20 +158,14 @@ static bool read_one_rope(const struct fields *f, const char *where, const struc
     if (!fields_real(&of_rope, "factor", true, &to->factor))
         return false;
     if (strcmp(name, "yarn") == 0)
-        return read_yarn(f, &of_rope, to);
+        return read_yarn(f, &of_rope, c, to);
     if (strcmp(name, "linear") == 0) {
         to->scaling = ROPE_LINEAR;
         return true;
     }
-    double original = 0;
     if (!fields_real(&of_rope, "low_freq_factor", true, &to->low) ||
-        !fields_real(&of_rope, "high_freq_factor", true, &to->high) ||
-        !fields_real(&of_rope, "original_max_position_embeddings", true, &original))
+        !fields_real(&of_rope, "high_freq_factor", true, &to->high) || !read_original(f, &of_rope, c, to))
         return false;
-    if (!(original >= 1 && original <= LIMIT_CONTEXT))
-        return fields_refuse(f, "original_max_position_embeddings", "a number of positions",
-                             json_get(rope, "original_max_position_embeddings"));
-    to->original = (int)original;
     to->scaling = ROPE_LLAMA3;
     return true;
 }
@@ -179,7 +197,8 @@ bool config_read_rope(const struct fields *f, struct model_config *c)
     const bool local = (c->architecture->reads & READS_LOCAL_ROPE) != 0;
     if (!json_is_null(new) && !json_is_null(old))
         return fields_refuse(f, "rope_scaling", "nothing beside rope_parameters", old);
-    const char *where = json_is_null(new) ? "rope_scaling" : "rope_parameters";
+    const bool in_new = !json_is_null(new) || (json_is_null(old) && (c->architecture->reads & READS_QUERY_RISE) != 0);
+    const char *where = in_new ? "rope_parameters" : "rope_scaling";
     const struct json *rope = json_is_null(new) ? old : new;
     if (!json_is_null(rope) && !json_is_object(rope))
         return fields_refuse(f, where, "an object", rope);

@@ -12,11 +12,6 @@
 
 static const char *const suffixes[] = { "_scale_inv", "_scale" };
 
-bool fp8_is_scale(const char *name)
-{
-    return ends_with(name, ".weight_scale_inv") || ends_with(name, ".weight_scale");
-}
-
 static struct weight *find_scale(const struct weights *w, const char *matrix)
 {
     struct weight *found = NULL;

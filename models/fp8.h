@@ -22,8 +22,6 @@ struct fp8_matrix {
     int64_t block_rows, block_columns; // that a scale is for
 };
 
-// Whether it is the name of scales.
-bool fp8_is_scale(const char *name);
 // The matrix t and its scales, which count as requested. Returns false and sets err if they do not fit.
 bool fp8_find(struct weights *w, struct weight *t, struct fp8_matrix *to, struct error *err);
 // to (n, bytes of a row) = rows first .. first + n as blocks of F8_E4M3.

@@ -69,17 +69,9 @@ static bool load_model_rope(struct model *m, struct error *err)
     if (divisors.data != NULL && divisors.type != F32)
         return fail(err, "%s: rope_freqs.weight: expected type f32, found %s", m->config.path,
                     type_facts[divisors.type].name);
-    const struct model_config *c = &m->config;
-    const int head_dim = m->shape.head_dim;
-    const bool is_long = c->rope.scaling == ROPE_LONG;
-    if (is_long && c->gguf && !use_long_factors(m, half, err))
+    if (m->config.rope.scaling == ROPE_LONG && m->config.gguf && !use_long_factors(m, half, err))
         return false;
-    return load_rope(&m->tensor_loader, &c->rope, head_dim, is_long ? c->rope_short : divisors.data,
-                     &m->shape.inverse_frequency[0], err) &&
-           (!is_long ||
-            load_rope(&m->tensor_loader, &c->rope, head_dim, c->rope_long, &m->shape.inverse_frequency[1], err)) &&
-           (c->window_rope.theta == 0 ||
-            load_rope(&m->tensor_loader, &c->window_rope, head_dim, NULL, &m->shape.inverse_frequency[1], err));
+    return load_ropes(&m->tensor_loader, &m->config, divisors.data, m->shape.inverse_frequency, err);
 }
 
 static bool load_tensors(struct model *m, struct error *err)

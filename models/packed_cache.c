@@ -176,8 +176,7 @@ bool packed_cache_read(struct packed_cache *k, void *to)
 
 // ---- writing
 
-static bool write_all(const struct packed_cache *k, const char *path, const struct packed_matrix *p, size_t n,
-                      struct error *err)
+static bool write_all(const struct packed_cache *k, const struct packed_matrix *p, size_t n, struct error *err)
 {
     struct head h = k->head;
     struct entry *e = xcalloc(n, sizeof(*e));
@@ -190,7 +189,7 @@ static bool write_all(const struct packed_cache *k, const char *path, const stru
     h.entries = (uint32_t)n;
     h.bytes = at;
     h.sum = head_sum(h, e);
-    struct part *part = part_begin(path, err);
+    struct part *part = part_begin_own(k->path, err);
     if (part != NULL) {
         part_write(part, &h, sizeof(h));
         part_write(part, e, n * sizeof(*e));
@@ -207,18 +206,11 @@ static bool write_all(const struct packed_cache *k, const char *path, const stru
 void packed_cache_write(struct packed_cache *k, const struct packed_matrix *p, size_t n)
 {
     struct error err;
-    char *temporary = xformat("%s.%ld", k->path, (long)getpid());
-    k->written = write_all(k, temporary, p, n, &err);
-    if (k->written && rename(temporary, k->path) != 0) {
-        fail(&err, "%s: cannot be written: %s", k->path, strerror(errno));
-        k->written = false;
-        unlink(temporary);
-    }
+    k->written = write_all(k, p, n, &err);
     if (!k->written) {
         free(k->reason);
         k->reason = xstrdup(err.text);
     }
-    free(temporary);
 }
 
 char *packed_cache_message(const struct packed_cache *k)

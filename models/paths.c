@@ -11,6 +11,8 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/file.h"
+#include "formats/shape.h"
+#include "kernels/cpu/probe.h"
 
 static const char *home(void)
 {
@@ -170,6 +172,11 @@ static bool find_repository(struct search *s, const struct repository *r)
     return found;
 }
 
+bool model_is_shape(const char *name)
+{
+    return is_shape(name);
+}
+
 char *model_path(const char *name, const char *beside, struct error *err)
 {
     struct search s = { 0 };
@@ -178,17 +185,15 @@ char *model_path(const char *name, const char *beside, struct error *err)
         fail(err, "the name of a model is empty");
         return NULL;
     }
+    if (is_shape(name))
+        return shape_path(name, probe_memory(), err);
     bool bare = strchr(name, '/') == NULL && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
     bool repository = is_repository(name, &r);
     if (!find_file(&s, name, beside) && !(bare && find_name(&s, name)) && repository && find_repository(&s, &r))
         s.found = model_of_snapshot(s.found, err);
-    else if (s.found == NULL && repository)
-        fail(err, "%s: there is no such model; looked at %s; fetch it with: hf download %.*s/%.*s%s%s", name,
-             s.places.s, r.org_n, r.org, r.name_n, r.name, strchr(name, '@') != NULL ? " --revision " : "",
-             strchr(name, '@') != NULL ? r.revision : "");
     else if (s.found == NULL)
         fail(err, "%s: there is no such model; looked at %s%s%s", name, s.places.s,
-             bare ? "; fetch it with: ./run model " : "", bare ? name : "");
+             bare || repository ? "; fetch it with: ./run model " : "", bare || repository ? name : "");
     free(s.places.s);
     return s.found;
 }

@@ -258,8 +258,9 @@ bool load_norm(struct tensor_loader *c, const struct model_config *config, const
     return ones.data != NULL || fail(err, "%s: not enough memory for %s", b->name, name);
 }
 
-bool load_rope(struct tensor_loader *c, const struct rope *rope, int head_dim, const float *divisors, struct tensor *to,
-               struct error *err)
+// One RoPE's (1, rotated / 2). divisors: as config_rope's.
+static bool load_rope(struct tensor_loader *c, const struct rope *rope, int head_dim, const float *divisors,
+                      struct tensor *to, struct error *err)
 {
     struct backend *b = c->backend;
     if (c->check_only)
@@ -274,6 +275,16 @@ bool load_rope(struct tensor_loader *c, const struct rope *rope, int head_dim, c
         b->upload(b, to->data, frequency, bytes);
     free(frequency);
     return to->data != NULL || fail(err, "%s: not enough memory for the RoPE frequencies", b->name);
+}
+
+bool load_ropes(struct tensor_loader *c, const struct model_config *config, const float *table, struct tensor *to,
+                struct error *err)
+{
+    const bool is_long = config->rope.scaling == ROPE_LONG;
+    const int head_dim = config->head_dim;
+    return load_rope(c, &config->rope, head_dim, is_long ? config->rope_short : table, &to[0], err) &&
+           (!is_long || load_rope(c, &config->rope, head_dim, config->rope_long, &to[1], err)) &&
+           (config->window_rope.theta == 0 || load_rope(c, &config->window_rope, head_dim, NULL, &to[1], err));
 }
 
 // ---- a decoder layer

@@ -19,7 +19,8 @@ static bool is_rope_buffer(const char *name)
     return ends_with(name, ".rotary_emb.inv_freq");
 }
 
-bool tensor_has_no_effect(enum loaded_kind kind, const char *name)
+// The heads of a Medusa-2 model have none. name: as in weights.h.
+static bool tensor_has_no_effect(enum loaded_kind kind, const char *name)
 {
     static const struct {
         enum loaded_kind kind;

@@ -8,9 +8,6 @@ struct weights;
 
 enum loaded_kind { LOADED_MODEL, LOADED_EAGLE, LOADED_MEDUSA, LOADED_MEDUSA_2 }; // MEDUSA_2: heads beside their model
 
-// Whether a tensor is known to have no effect on what was loaded: of a Medusa-2 model, its heads. name: as in weights.h.
-bool tensor_has_no_effect(enum loaded_kind kind, const char *name);
-
 struct loaded { // what the tensors were loaded for
     enum loaded_kind kind;
     const char *reason;              // "not supported in architecture llama": ends the message

@@ -11,6 +11,7 @@
 #include "models/config.h"
 #include "formats/file.h"
 #include "models/finite.h"
+#include "models/fused_experts.h"
 #include "models/fp8.h"
 #include "formats/gguf.h"
 #include "formats/shards.h"
@@ -47,7 +48,8 @@ static bool find_gguf(struct weights *w, const struct model_config *c, struct er
     return true;
 }
 
-bool weights_type(const char *dtype, enum type *to)
+// The type that safetensors' dtype "BF16" names; false: not a type of core/tensor.h.
+static bool weights_type(const char *dtype, enum type *to)
 {
     static const struct {
         const char *dtype;
@@ -61,12 +63,12 @@ bool weights_type(const char *dtype, enum type *to)
     return false;
 }
 
-static void add_tensor(struct weights *w, const struct safetensor *t, const char *file, char *name)
+static void add_tensor(struct weights *w, const struct safetensor *t, const char *stored, const char *file, char *name)
 {
     struct weight *to = &w->weight[w->n++];
     enum type type = F32;
     to->name = name;
-    to->stored = xstrdup(t->name);
+    to->stored = xstrdup(stored);
     to->file = file;
     to->known = weights_type(t->dtype, &type);
     to->fp8 = w->fp8.used && strcmp(t->dtype, "F8_E4M3") == 0 && strncmp(name, "model.layers.", 13) == 0;
@@ -89,13 +91,22 @@ static bool find_shards(struct weights *w, weights_renamed *rename, struct error
     w->shards = shards_open(w->path, err);
     if (w->shards == NULL)
         return false;
-    w->weight = xcalloc(shards_count(w->shards), sizeof(*w->weight));
+    size_t most = 0;
+    for (size_t i = 0; i < shards_count(w->shards); i++)
+        most += fused_experts_parts(w->architecture, shards_at(w->shards, i));
+    w->weight = xcalloc(most, sizeof(*w->weight));
     for (size_t i = 0; i < shards_count(w->shards); i++) {
         const struct safetensor *t = shards_at(w->shards, i);
-        char *name = rename != NULL ? rename(t->name) : xstrdup(t->name);
-        if (name != NULL)
-            add_tensor(w, t, shards_file(w->shards, t->file), name);
+        const size_t parts = fused_experts_parts(w->architecture, t);
+        for (size_t k = 0; k < parts; k++) {
+            const struct safetensor part = fused_experts_part(w->architecture, t, k);
+            char *own = (char *)(uintptr_t)part.name, *name = rename != NULL ? rename(own) : xstrdup(own);
+            if (name != NULL)
+                add_tensor(w, &part, t->name, shards_file(w->shards, t->file), name);
+            free(own);
+        }
     }
+    w->of_images = most - w->n;
     return true;
 }
 
@@ -129,7 +140,6 @@ struct weights *weights_open(const struct model_config *c, struct error *err)
     w->fp8 = c->fp8;
     weights_renamed *const rename = c->wrapper != NULL ? weights_text_name : NULL;
     const bool ok = c->gguf ? find_gguf(w, c, err) : find_shards(w, rename, err);
-    w->of_images = !c->gguf && ok ? shards_count(w->shards) - w->n : 0;
     return finish_open(w, ok, err);
 }
 
@@ -296,13 +306,6 @@ bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t widt
     }
     *to = t->tensor;
     return true;
-}
-
-bool weights_fp8(struct weights *w, const char *name, struct fp8_matrix *to, struct error *err)
-{
-    struct weight *t = weights_find(w, name);
-    *to = (struct fp8_matrix){ 0 };
-    return t == NULL || !t->fp8 || fp8_find(w, t, to, err);
 }
 
 static int64_t integer_at(const struct weight *t, size_t size, int64_t i)

@@ -12,13 +12,12 @@
 
 struct architecture;
 struct error;
-struct fp8_matrix;
 struct model_config;
 struct weights;
 
 // Opens the tensors of a model. Returns NULL and sets err on failure.
 struct weights *weights_open(const struct model_config *c, struct error *err);
-// Opens files that are not a model's, but a head's: a .safetensors, .pt or .bin file, or a directory with one or with shards.
+// Opens files that are not a model's, but a head's: a .safetensors file, or a directory with one or with shards.
 // rename: maps a tensor's stored name to its name here, on the heap; NULL: the tensor is left out.
 typedef char *weights_renamed(const char *stored);
 struct weights *weights_open_files(const char *path, weights_renamed *rename, struct error *err);
@@ -33,8 +32,6 @@ bool weights_get_unchecked(struct weights *w, const char *name, int64_t rows, in
                            struct error *err);
 // Frees what weights_get made of a matrix of FP8, and a later one makes again: nothing reads it any more.
 void weights_drop(struct weights *w, const char *name);
-// A matrix of FP8 as it is in the file; to->numbers NULL: the tensor is not one. Returns false and sets err if its scales do not fit.
-bool weights_fp8(struct weights *w, const char *name, struct fp8_matrix *to, struct error *err);
 bool weights_has(const struct weights *w, const char *name);
 // Rows and width of a tensor of any type. Returns false if it does not exist.
 bool weights_shape(const struct weights *w, const char *name, int64_t *rows, int64_t *width);
@@ -59,7 +56,6 @@ char *weights_gguf_name(const struct architecture *a, const char *name);
 char *weights_text_name(const char *stored);
 // How many of those the files have.
 size_t weights_of_images(const struct weights *w);
-bool weights_type(const char *dtype, enum type *to); // safetensors' "BF16"; false: not a type of core/tensor.h
 // For "model.layers.3.mlp.up_proj.weight" and `before` "model.layers.": returns ".mlp.up_proj.weight", *layer is 3. NULL if
 // the name does not match. Large numbers saturate above any valid layer.
 const char *weights_layer(const char *name, const char *before, int *layer);

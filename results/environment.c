@@ -19,13 +19,7 @@ static const char insert_sql[] =
     " SELECT ?1, (SELECT started FROM pair WHERE id = ?2), ?3, ?4, ?5, nullif(?6, 0), nullif(?7, 0), nullif(?8, 0), nullif(?9, 0) WHERE (?3, ?4, ?5) IS NOT"
     " (SELECT processor, arithmetic, revision FROM environment WHERE run = ?1 ORDER BY id DESC LIMIT 1)";
 // run.machine and run.revision list each value once, in order of first use.
-static const char update_run_sql[] =
-    "UPDATE run SET"
-    " machine = (SELECT group_concat(m, '; ') FROM (SELECT processor || ', ' || arithmetic AS m FROM environment"
-    " WHERE run = ?1 GROUP BY m ORDER BY min(id))),"
-    " revision = (SELECT group_concat(revision, ', ') FROM (SELECT revision FROM environment"
-    " WHERE run = ?1 GROUP BY revision ORDER BY min(id)))"
-    " WHERE id = ?1 AND EXISTS (SELECT 1 FROM environment WHERE run = ?1)";
+extern const char run_machine_sql[]; // query_again compares statements by address
 
 struct last { // the run's last environment; texts: of the run
     char *processor, *arithmetic, *revision, *drafter, *rule;
@@ -72,12 +66,9 @@ bool store_add_environment(struct store *s, int64_t run, int64_t pair, const str
     query_put_real(q, e->read_one);
     query_put_real(q, e->round_trip);
     query_put_real(q, e->mhz);
-    return query_perform(q, err) && store_update_machine(s, run, err);
-}
-
-bool store_update_machine(struct store *s, int64_t run, struct error *err)
-{
-    struct query *q = query_again(s, update_run_sql);
+    if (!query_perform(q, err))
+        return false;
+    q = query_again(s, run_machine_sql);
     query_put_int(q, run);
     return query_perform(q, err);
 }

@@ -21,5 +21,3 @@ bool store_environment(struct store *s, int64_t run, const struct environment *e
 // Adds the environment of the run's next text, which belongs to `pair`, to table environment unless it equals the run's last one,
 // and updates run.machine and run.revision. store_sequence calls it, so every stored environment has a text, which refers to it.
 bool store_add_environment(struct store *s, int64_t run, int64_t pair, const struct environment *e, struct error *err);
-// run.machine and run.revision list what table environment has of the run.
-bool store_update_machine(struct store *s, int64_t run, struct error *err);

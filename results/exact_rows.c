@@ -6,6 +6,7 @@
 
 #include "results/query.h"
 #include "results/store.h"
+#include "results/store/store_schema.h"
 
 bool store_exact_rule(struct store *s, const struct exact_rule_row *r, struct error *err)
 {
@@ -26,6 +27,9 @@ bool store_exact_rule(struct store *s, const struct exact_rule_row *r, struct er
 
 bool store_exact_bits(struct store *s, const struct exact_bits_row *r, struct error *err)
 {
+    const struct shown_settings shown = { r->experiment, r->settings, NULL, r->sampling, r->drafter, r->rule };
+    if (!schema_fits(&shown, err))
+        return false;
     const char *const text[] = { r->experiment, r->cell,     r->settings, r->target,   r->drafter,
                                  r->rule,       r->sampling, r->machine,  r->revision, r->verdict };
     const int64_t count[] = { r->rows, r->different, r->ties, r->argmax_changed, r->bugs };
@@ -63,7 +67,8 @@ static bool insert_row(struct store *s, const struct exact_row *r, struct error 
 
 bool store_exact(struct store *s, const struct exact_row *r, int64_t *id, struct exact_sums *sums, struct error *err)
 {
-    if (!insert_row(s, r, err))
+    const struct shown_settings shown = { r->experiment, r->settings, NULL, r->sampling, r->drafter, r->rule };
+    if (!schema_fits(&shown, err) || !insert_row(s, r, err))
         return false;
     struct query *q = query_open(s, "SELECT id, sequences, tokens, steps, max_log_e, sums FROM exact"
                                     " WHERE experiment = ? AND cell = ? AND revision = ?");

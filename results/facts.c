@@ -12,6 +12,7 @@
 #include "results/environment.h"
 #include "results/query.h"
 #include "results/store.h"
+#include "results/store/store_schema.h"
 
 // query_again compares statements by address.
 static const char begin_sql[] = "BEGIN IMMEDIATE";
@@ -32,7 +33,9 @@ static const char new_sequence_sql[] =
     " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?, (SELECT max(id) FROM environment WHERE run = ?1)) RETURNING id";
 static const char new_step_sql[] =
     "INSERT INTO step (sequence, step, drafted, depth, accepted, tokens, expected, variance, accepted_uncut, propose_ns,"
-    " verify_ns, advance_ns, at_ns, batch, experts) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,nullif(?,0))";
+    " verify_ns, advance_ns, at_ns, batch, round, experts) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,nullif(?,0))";
+static const char new_slice_sql[] =
+    "INSERT INTO slice (pair, run, round, ns, foreign_load, disturbed) VALUES (?,?,?,?,?,?)";
 static const char new_trial_sql[] =
     "INSERT INTO trial (sequence, step, node, depth, rank, token, proposal, p, q, accepted, source) VALUES (?,?,?,?,?,?,?,?,?,?,?)";
 static const char new_source_sql[] =
@@ -131,7 +134,8 @@ static bool find_or_make_run(struct store *s, const struct run_row *r, int64_t *
 
 bool store_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err)
 {
-    return begin(s, err) && end(s, find_or_make_run(s, r, id, err), err);
+    const struct shown_settings shown = { r->experiment, r->settings, r->file, r->sampling, r->drafter, r->rule };
+    return schema_fits(&shown, err) && begin(s, err) && end(s, find_or_make_run(s, r, id, err), err);
 }
 
 bool store_run_finished(struct store *s, int64_t run, struct error *err)
@@ -284,6 +288,7 @@ static bool new_step(struct store *s, int64_t sequence, int step, const struct s
     query_put_int(q, r->advance_ns);
     query_put_int(q, r->at_ns);
     query_put_int(q, r->batch);
+    query_put_int(q, r->round);
     query_put_int(q, r->experts);
     bool ok = query_perform(q, err);
     for (int i = 0; i < r->n_trials && ok; i++)
@@ -317,6 +322,18 @@ static bool insert_sequence(struct store *s, int64_t run, const struct sequence_
 bool store_sequence(struct store *s, int64_t run, const struct sequence_row *r, struct error *err)
 {
     return begin(s, err) && end(s, insert_sequence(s, run, r, err), err);
+}
+
+bool store_slice(struct store *s, const struct slice_row *r, struct error *err)
+{
+    struct query *q = query_again(s, new_slice_sql);
+    query_put_int(q, r->pair);
+    query_put_int(q, r->run);
+    query_put_int(q, r->round);
+    query_put_int(q, r->ns);
+    query_put_real(q, r->foreign_load); // NAN: NULL
+    query_put_int(q, r->disturbed);
+    return query_perform(q, err);
 }
 
 // ---- reading back ----

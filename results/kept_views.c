@@ -1,28 +1,52 @@
 #include "results/kept_views.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
 #include "results/query.h"
 
+// A view of the file sees only the file's tables and views; its text on this connection finds temporary ones first.
+static char *text_of(struct store *s, const char *name, struct error *err)
+{
+    struct query *q = query_open(s, "SELECT sql FROM main.sqlite_schema WHERE type = 'view' AND name = ?1");
+    query_put_text(q, name);
+    char *sql = query_next(q) ? xstrdup(query_text(q, 0)) : NULL;
+    const bool ok = query_close(q, err);
+    if (ok && sql == NULL)
+        fail(err, "the view \"%s\" is missing", name);
+    return sql;
+}
+
+static bool keep(struct store *s, const struct kept_view *v, struct error *err)
+{
+    char *const sql = text_of(s, v->name, err);
+    if (sql == NULL)
+        return false;
+    const char *const question = sql + strlen("CREATE VIEW ") + strlen(v->name) + strlen(" AS");
+    char *const create = v->open ? xformat("CREATE TEMP VIEW IF NOT EXISTS %s AS %s", v->name, question)
+                                 : xformat("CREATE TEMP TABLE IF NOT EXISTS %s AS SELECT * FROM (%s\n) WHERE %s",
+                                           v->name, question, v->where != NULL ? v->where : "true");
+    const bool ok = query_perform(query_open(s, create), err);
+    free(create);
+    free(sql);
+    return ok;
+}
+
 bool views_keep(struct store *s, const struct kept_view *v, int n, struct error *err)
 {
     bool ok = true;
-    for (int i = 0; i < n && ok; i++) {
-        char *sql = xformat("CREATE TEMP TABLE IF NOT EXISTS %s AS SELECT * FROM main.%s%s%s", v[i].name, v[i].name,
-                            v[i].where != NULL ? " WHERE " : "", v[i].where != NULL ? v[i].where : "");
-        ok = query_perform(query_open(s, sql), err);
-        free(sql);
-    }
+    for (int i = 0; i < n && ok; i++)
+        ok = keep(s, &v[i], err);
     return ok;
 }
 
 void views_forget(struct store *s, const struct kept_view *v, int n)
 {
     struct error err; // nothing is kept but the connection's memory
-    for (int i = 0; i < n; i++) {
-        char *sql = xformat("DROP TABLE IF EXISTS temp.%s", v[i].name);
+    for (int i = n - 1; i >= 0; i--) {
+        char *sql = xformat("DROP %s IF EXISTS temp.%s", v[i].open ? "VIEW" : "TABLE", v[i].name);
         (void)query_perform(query_open(s, sql), &err);
         free(sql);
     }

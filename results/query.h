@@ -27,7 +27,6 @@ bool query_perform(struct query *q, struct error *err);               // steps t
 bool query_close(struct query *q, struct error *err);                 // false on failure
 
 const char *store_path(const struct store *s); // for messages
-const char *store_uri(const struct store *s);  // for ATTACH
 
 // The current row; columns count from 0.
 int query_columns(const struct query *q);

@@ -53,18 +53,10 @@ static bool written(struct store *s, const struct comparisons *all, const struct
         return report_csv(s, all, out, err);
     case REPORT_JSONL:
         return report_jsonl(s, all, out, err);
-    case REPORT_MARKDOWN:
-        report_markdown(all, o, out);
-        return true;
-    case REPORT_LATEX:
-        report_latex(all, o, out);
-        return true;
-    case REPORT_FIGURES:
-        return report_figures(s, all, o, out, err);
-    case REPORT_TABLE:
-        return tables(s, all, o, out, err);
+    case REPORT_JSON:
+        return report_json(s, all, out, err);
     default:
-        return report_files(s, all, o, out, err);
+        return tables(s, all, o, out, err);
     }
 }
 

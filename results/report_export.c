@@ -1,16 +1,17 @@
-// report_export.c - machine-readable reports: CSV (RFC 4180) and JSON lines.
+// report_export.c - machine-readable reports: CSV (RFC 4180), JSON lines, and JSON with what the terminal's tables say.
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/csv.h"
+#include "core/files/csv.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "results/query.h"
 #include "results/report_parts.h"
+#include "results/tables/tables.h"
 #include "results/tally.h"
 
 static const char rows_sql[] = "SELECT * FROM run_summary ORDER BY run"; // the first column is the run
@@ -22,10 +23,8 @@ static const struct {
     bool with_value; // run_summary does not have it
 } statistics[] = {
     { "speedup", offsetof(struct tally, speedup), false },
-    { "steady_speedup", offsetof(struct tally, steady_speedup), false },
     { "end_to_end_speedup", offsetof(struct tally, end_to_end_speedup), false },
     { "tokens_per_s", offsetof(struct tally, tokens_per_s), false },
-    { "steady_tokens_per_s", offsetof(struct tally, steady_tokens_per_s), false },
     { "tokens_per_step", offsetof(struct tally, tokens_per_step), false },
     { "acceptance_rate", offsetof(struct tally, acceptance_rate), false },
     { "expected_rate", offsetof(struct tally, expected_rate), true },
@@ -161,21 +160,126 @@ static void put_statistic(struct json *o, const char *name, const struct interva
     put_named(o, name, "_prompts_for_2_percent", json_new_number(x->prompts));
 }
 
+static struct json *json_of_row(const struct query *q, const struct tally *t)
+{
+    struct json *o = json_new_object();
+    for (int i = 0; i < query_columns(q); i++)
+        json_set(o, query_column(q, i), json_of_column(q, i));
+    for (int i = 0; i < STATISTICS; i++)
+        put_statistic(o, statistics[i].name, statistic_of(t, i), statistics[i].with_value);
+    put_rates(o, "acceptance_by_position", t->rate);
+    put_rates(o, "conditional_acceptance_by_position", t->conditional);
+    return o;
+}
+
 bool report_jsonl(struct store *s, const struct comparisons *c, struct text *out, struct error *err)
 {
     struct query *q = query_again(s, rows_sql);
     while (query_next(q)) {
         const struct tally *t = tally_of(c, q);
-        if (t == NULL)
-            continue;
-        struct json *o = json_new_object();
-        for (int i = 0; i < query_columns(q); i++)
-            json_set(o, query_column(q, i), json_of_column(q, i));
-        for (int i = 0; i < STATISTICS; i++)
-            put_statistic(o, statistics[i].name, statistic_of(t, i), statistics[i].with_value);
-        put_rates(o, "acceptance_by_position", t->rate);
-        put_rates(o, "conditional_acceptance_by_position", t->conditional);
-        put_json(out, o);
+        if (t != NULL)
+            put_json(out, json_of_row(q, t));
     }
     return query_close(q, err);
+}
+
+// ---- JSON: comparisons, their cells in the order of the tables, with names and categories ----
+
+static void set_words(struct json *o, const char *key, char *words)
+{
+    json_set(o, key, json_new_text(words));
+    free(words);
+}
+
+static void set_interval(struct json *o, const char *name, const struct interval *x)
+{
+    put_named(o, name, "", json_new_number(x->value));
+    put_named(o, name, "_low", json_new_number(x->low));
+    put_named(o, name, "_high", json_new_number(x->high));
+}
+
+static struct json *categories_of(const struct comparison *c, const struct tally *t)
+{
+    struct json *list = json_new_array();
+    for (int k = 0; k < c->n_categories; k++) {
+        struct json *o = json_object_of(JSON("category", c->category[k]), JSON("prompts", c->category_prompts[k]),
+                                        JSON("speedup_prompts", t->by_category[k].speedup_prompts));
+        set_interval(o, "speedup", &t->by_category[k].speedup);
+        set_interval(o, "tokens_per_step", &t->by_category[k].tokens_per_step);
+        json_push(list, o);
+    }
+    return list;
+}
+
+static void add_words(struct json *o, const struct comparison *c, const struct tally *t, const char *name)
+{
+    struct json *ranks = json_new_array();
+    for (int i = 0; i < POSITIONS && !isnan(t->by_rank[i]); i++)
+        json_push(ranks, json_new_number(t->by_rank[i]));
+    json_add(o, JSON("name", name), JSON("baseline", t->baseline), JSON("drafter_invariant", t->drafter_invariant));
+    set_words(o, "equal", report_equal(c, t));
+    json_add(o, JSON("disturbed", t->disturbed), JSON("all_disturbed", t->all_disturbed),
+             JSON("expected_tokens", t->expected), JSON("accepted_uncut", t->accepted_uncut), JSON("z", t->z),
+             JSON("first_difference_prompt", t->first_prompt), JSON("first_difference_turn", t->first_turn),
+             JSON("first_difference_token", t->first_position), JSON("acceptance_by_rank", ranks),
+             JSON("by_category", categories_of(c, t)));
+}
+
+// row: (c->n) its runs' rows of run_summary.
+static struct json *json_of_comparison(const struct comparisons *all, int which, struct json **row)
+{
+    const struct comparison *c = &all->comparison[which];
+    struct json *o = json_new_object(), *cells = json_new_array();
+    struct cell_names names;
+    int *order = report_order(c);
+    cell_names_make(c, &names);
+    set_words(o, "title", report_title(all, which));
+    json_add(o, JSON("experiment", c->experiment), JSON("model", c->target));
+    set_words(o, "target", report_target(c));
+    json_set(o, "sampling", json_new_text(c->sampling));
+    set_words(o, "prompts", report_prompts(c));
+    json_set(o, "limits", json_new_text(c->limits));
+    set_words(o, "decoding", report_decoding(c));
+    json_set(o, "common", json_new_text(names.common));
+    set_words(o, "device", report_values(c, offsetof(struct tally, device), false));
+    set_words(o, "machine", report_values(c, offsetof(struct tally, machine), false));
+    set_words(o, "revision", report_values(c, offsetof(struct tally, revision), false));
+    json_add(o, JSON("batch", c->batch), JSON("n_prompts", c->n_prompts), JSON("greedy", c->greedy));
+    for (int i = 0; i < c->n; i++) {
+        struct json *cell = row[order[i]] != NULL ? json_clone(row[order[i]]) : json_new_object();
+        add_words(cell, c, &c->run[order[i]], names.name[order[i]]);
+        json_push(cells, cell);
+    }
+    json_set(o, "cells", cells);
+    cell_names_free(&names);
+    free(order);
+    return o;
+}
+
+bool report_json(struct store *s, const struct comparisons *c, struct text *out, struct error *err)
+{
+    struct json *o = json_new_object(), *list = json_new_array();
+    set_words(o, "disturbed", report_disturbed(c));
+    struct json ***row = xcalloc((size_t)c->n + 1, sizeof(*row));
+    for (int i = 0; i < c->n; i++)
+        row[i] = xcalloc((size_t)c->comparison[i].n + 1, sizeof(*row[i]));
+    struct query *q = query_again(s, rows_sql);
+    while (query_next(q)) {
+        const struct tally *t = tally_of(c, q);
+        for (int i = 0; t != NULL && i < c->n; i++)
+            for (int k = 0; k < c->comparison[i].n; k++)
+                if (&c->comparison[i].run[k] == t && row[i][k] == NULL)
+                    row[i][k] = json_of_row(q, t);
+    }
+    const bool ok = query_close(q, err);
+    for (int i = 0; i < c->n; i++) {
+        json_push(list, json_of_comparison(c, i, row[i]));
+        for (int k = 0; k < c->comparison[i].n; k++)
+            json_free(row[i][k]);
+        free(row[i]);
+    }
+    free(row);
+    json_set(o, "comparisons", list);
+    put_json(out, o);
+    return ok;
 }

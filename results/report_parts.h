@@ -19,23 +19,13 @@ bool report_comparison(struct store *s, const struct comparisons *all, int which
 // Definitions of the numbers in the tables, once at the end.
 void report_notes(const struct comparisons *all, int width, struct text *out);
 
-// Tables to paste: one for each comparison, of its cells or by category (tables/report_markdown.c, tables/report_latex.c).
-void report_markdown(const struct comparisons *all, const struct report_options *o, struct text *out);
-void report_latex(const struct comparisons *all, const struct report_options *o, struct text *out);
-
 // All runs of the comparisons, one row or object per run (report_export.c): the view run_summary, the interval of the
 // statistics and the acceptance by position.
 bool report_csv(struct store *s, const struct comparisons *c, struct text *out, struct error *err);
 bool report_jsonl(struct store *s, const struct comparisons *c, struct text *out, struct error *err);
+// One object: comparisons in words, their cells as in report_jsonl with short names, in the order of the tables, and by category.
+bool report_json(struct store *s, const struct comparisons *c, struct text *out, struct error *err);
 
 // Every other run of the same prompts compared with one (report_against.c): run.id, or a part of the drafter of one run only.
 bool report_against(struct store *s, const struct comparisons *c, const struct report_options *o, struct text *out,
-                    struct error *err);
-
-// The files of the runs in the form of another project (results/exports/exports.c); out: their names.
-bool report_files(struct store *s, const struct comparisons *c, const struct report_options *o, struct text *out,
-                  struct error *err);
-
-// A page with figures, and pictures of them (results/figures/report_figures.c); out: the file names.
-bool report_figures(struct store *s, const struct comparisons *all, const struct report_options *o, struct text *out,
                     struct error *err);

@@ -9,7 +9,8 @@ CREATE TABLE run (                      -- one cell of an experiment, with all t
     experiment      TEXT NOT NULL,
     cell            TEXT NOT NULL,      -- hash of `settings`
     peers           TEXT NOT NULL,      -- hash of the settings without drafter and rule: runs that share it can be paired
-    settings        TEXT NOT NULL,      -- the cell as YAML, every default filled in and resolved
+    settings        TEXT NOT NULL CHECK (json_valid(settings)),     -- the cell as JSON, every default filled in and resolved: a file that
+                                        -- `speclab run` reads; by key: view setting
     file            TEXT,               -- the experiment's file as given, on one line without comments; NULL, these four: not known
     folder          TEXT,               -- where it was, which relative paths in it start from; absolute, as the next two
     model_path      TEXT,
@@ -64,6 +65,16 @@ CREATE TABLE pair (                     -- a paired run: runs with the same peer
                                         -- pair in every database that it was merged into
 ) STRICT;
 
+CREATE TABLE slice (                    -- the cells of a pair take turns: a part of the time of one cell. Without a batch it has the whole of its text
+    pair         INTEGER NOT NULL REFERENCES pair ON DELETE CASCADE,
+    run          INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,
+    round        INTEGER NOT NULL CHECK (round >= 0),       -- each cell has one slice in a round, in alternating order
+    ns           INTEGER NOT NULL CHECK (ns >= 0),          -- from its beginning to its end, with all that is not part of decoding
+    foreign_load REAL CHECK (foreign_load >= 0),            -- processors that other processes used meanwhile; short slices are measured together; NULL: the last ones, too short
+    disturbed    INTEGER NOT NULL CHECK (disturbed IN (0, 1)),  -- 1: they used more than a measurement allows; speeds leave it out
+    PRIMARY KEY (pair, run, round)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE sequence (                 -- one text: one turn of a prompt, decoded once
     id            INTEGER PRIMARY KEY,
     run           INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,
@@ -106,7 +117,8 @@ CREATE TABLE step (                     -- one pass of the target and what it ad
     advance_ns     INTEGER NOT NULL CHECK (advance_ns >= 0),
     at_ns          INTEGER NOT NULL CHECK (at_ns >= 0),                         -- from the end of the sequence's prefill until its tokens were
                                         -- known, prefills of other slots included
-    batch          INTEGER NOT NULL CHECK (batch >= 1),                         -- sequences in the pass; = run.batch: steady state
+    batch          INTEGER NOT NULL CHECK (batch >= 1),                         -- sequences in the pass, fillers included: run.batch
+    round          INTEGER NOT NULL CHECK (round >= 0),                         -- of the slice in which it was taken
     experts        INTEGER CHECK (experts >= 1),                                -- that the pass read, of the whole batch and over all
                                         -- layers; NULL: the target is no mixture of experts
     PRIMARY KEY (sequence, step)

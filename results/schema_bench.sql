@@ -70,19 +70,6 @@ CREATE TABLE bench_time (               -- one measurement
     FOREIGN KEY (bench, round) REFERENCES bench_round ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE bench_operation (          -- a part of a pass, from separate passes, because clocks around operations cost time
-    bench     INTEGER NOT NULL REFERENCES bench ON DELETE CASCADE,
-    context   INTEGER NOT NULL,
-    n         INTEGER NOT NULL,
-    operation TEXT NOT NULL,            -- "gate, up"; "between": the rest of the pass
-    ns        REAL NOT NULL,            -- in one pass: the median over several
-    calls     INTEGER NOT NULL,
-    bytes     REAL NOT NULL,            -- of weights or cache read; 0: not counted
-    flops     REAL NOT NULL,
-    slots     INTEGER NOT NULL DEFAULT 1 CHECK (slots >= 1),
-    PRIMARY KEY (bench, context, n, operation, slots)
-) STRICT, WITHOUT ROWID;
-
 CREATE TABLE cost (                     -- fitted cost of a pass of n rows behind c tokens (results/cost.h); the remaining part of
                                         -- a step's cost is bench.overhead_ns
     bench       INTEGER NOT NULL REFERENCES bench ON DELETE CASCADE,

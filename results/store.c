@@ -1,14 +1,12 @@
 // store.c - opens the database file and runs queries. The only file that includes sqlite3.h.
 //
 // schema*.sql make the tables of a new database; a database of another schema version is refused. views*.sql make the views,
-// in the order of the array `views`, and make all of them again whenever one has changed: a definition may improve while the
+// in the order of schema_views, and make all of them again whenever one has changed: a definition may improve while the
 // facts stay.
 #include "results/store.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <libgen.h>
 #include <math.h>
 #include <sqlite3.h>
 #include <stdlib.h>
@@ -17,35 +15,40 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "core/memory.h"
 #include "results/query.h"
-
-extern const char schema_sql[], schema_shards_sql[], schema_bench_sql[], schema_exact_sql[], views_sql[],
-    views_prediction_sql[], views_exports_sql[];
-
-static const char *const views[] = { views_sql, views_prediction_sql, views_exports_sql };
-enum { VIEW_FILES = sizeof(views) / sizeof(*views) };
+#include "results/store/store_file.h"
+#include "results/store/store_schema.h"
 
 // SCHEMA_VERSION: raise it with every change of a table. APPLICATION_ID: "SPCL".
-enum { SCHEMA_VERSION = 13, APPLICATION_ID = 0x5350434C, BUSY_TIMEOUT_S = 5, MAX_CACHED = 48, SMALLEST_DATABASE = 512 };
+// OPERATIONS: of SQLite's virtual machine, in one query. Reports and predictions of 20 and of 1,000 cells take up to 40 for a byte of the file.
+enum { OPERATIONS_PER_CHECK = 1 << 20, LEAST_OPERATIONS = 1 << 24, OPERATIONS_PER_BYTE = 1000 };
+enum { SCHEMA_VERSION = 15, APPLICATION_ID = 0x5350434C, BUSY_TIMEOUT_S = 5, MAX_CACHED = 48 };
 
 struct query {
     struct store *s;
     sqlite3_stmt *statement; // NULL: could not be prepared
     int n;                   // bound values
     bool cached;             // the store owns it and reuses it
+    int checks;              // by give_up, since it began
+    bool interrupted;
     bool ended, failed;
     struct error err;
 };
 
 struct store {
     sqlite3 *db;
-    char *path, *uri;
+    char *path;
     bool read_only;
-    int lock; // descriptor that holds the locks of store_lock; -1: none
+    int lock;                     // descriptor that holds the locks of store_lock; -1: none
+    struct placed_file file, log; // noted if it is written to
+    bool written;                 // a transaction has just been committed to the file
+    struct error lost;            // what has become of the file; "": nothing
     int n_cached;
     const char *sql[MAX_CACHED]; // of cached[]: constants, compared by address
     struct query *cached[MAX_CACHED];
+    struct query *running; // its next row is being computed
 };
 
 // Sets err to SQLite's error with the file's name. Always returns false.
@@ -65,7 +68,11 @@ static bool fail_sqlite(const struct store *s, struct error *err)
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
         return fail(err, "%s: could not be opened: %s", s->path, os != 0 ? strerror(os) : message);
+    case SQLITE_INTERRUPT: // give_up
+        return fail(err, "%s: a query was given up, as it took more than any on a database of %lld bytes should",
+                    s->path, (long long)store_file_bytes(s->path));
     case SQLITE_READONLY:
+    case SQLITE_AUTH: // deny_changes
         return fail(err, "%s: the file or its folder is read-only", s->path);
     case SQLITE_NOTADB:
         return fail(err, "%s: not an SQLite database", s->path);
@@ -81,26 +88,113 @@ static bool execute(struct store *s, const char *text, struct error *err)
     return sqlite3_exec(s->db, text, NULL, NULL, NULL) == SQLITE_OK || fail_sqlite(s, err);
 }
 
+// ---- a file that is lost while it is open
+
+static int note_commit(void *store)
+{
+    struct store *s = store;
+    s->written = s->written || sqlite3_txn_state(s->db, "main") == SQLITE_TXN_WRITE;
+    return 0;
+}
+
+static void note_places(struct store *s)
+{
+    char *log = xformat("%s-wal", s->path);
+    placed_file_note(&s->file, s->path);
+    placed_file_note(&s->log, log);
+    if (s->log.path == NULL) // s->path is a link to it
+        placed_file_note(&s->log, sqlite3_filename_wal(sqlite3_db_filename(s->db, "main")));
+    free(log);
+    s->written = false;
+    sqlite3_commit_hook(s->db, note_commit, s);
+}
+
+// All of s's database into another, which is overwritten.
+static bool copy_database(const struct store *s, sqlite3 *to, struct error *err)
+{
+    sqlite3_backup *b = sqlite3_backup_init(to, "main", s->db, "main");
+    if (b != NULL)
+        sqlite3_backup_step(b, -1);
+    sqlite3_backup_finish(b);
+    return sqlite3_errcode(to) == SQLITE_OK || fail(err, "%s", sqlite3_errmsg(to));
+}
+
+// The name of a new file with what is stored; NULL: err is set.
+static char *save_beside(const struct store *s, struct error *err)
+{
+    char *path = store_file_beside(s->path, err);
+    if (path == NULL)
+        return NULL;
+    sqlite3 *to = NULL;
+    bool ok = (sqlite3_open_v2(path, &to, SQLITE_OPEN_READWRITE, NULL) == SQLITE_OK ||
+               fail(err, "%s: %s", path, sqlite3_errmsg(to))) &&
+              copy_database(s, to, err);
+    sqlite3_close(to);
+    if (ok)
+        return path;
+    unlink(path);
+    free(path);
+    return NULL;
+}
+
+// A file that takes the place of the database would be read with this log, which SQLite leaves behind; and where the database is in its place,
+// SQLite would remove what has the log's name.
+static void leave_place(struct store *s)
+{
+    int keep = 1;
+    const int done =
+        sqlite3_wal_checkpoint_v2(s->db, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL); // a renamed file is complete
+    sqlite3_file_control(s->db, "main", SQLITE_FCNTL_PERSIST_WAL, &keep);
+    if (done != SQLITE_OK || s->log.path == NULL || placed_file_change(&s->log) != NULL)
+        return;
+    char *index = xformat("%.*s-shm", (int)(strlen(s->log.path) - strlen("-wal")), s->log.path);
+    unlink(s->log.path);
+    unlink(index);
+    free(index);
+}
+
+// Whether the names of database and log still lead to the files that are written to. If not, what is stored is saved under another name, once.
+static bool check_place(struct store *s, struct error *err)
+{
+    const char *of_file = placed_file_change(&s->file), *of_log = placed_file_change(&s->log);
+    if (*s->lost.text == '\0' && (of_file != NULL || of_log != NULL)) {
+        struct error why;
+        char *saved = save_beside(s, &why);
+        fail(&s->lost, "%s: %s while it was being written to; %s%s", of_file != NULL ? s->file.path : s->log.path,
+             of_file != NULL ? of_file : of_log,
+             saved != NULL ? "what was stored is in " : "what was stored could not be saved: ",
+             saved != NULL ? saved : why.text);
+        free(saved);
+        leave_place(s);
+    }
+    if (*s->lost.text != '\0')
+        *err = s->lost;
+    return *s->lost.text == '\0';
+}
+
 // ---- opening ----
 
-// Finds errors for which SQLite has no clear message.
-static bool check_path(const char *path, struct error *err)
+// Gives a query up that is interrupted, unless it writes, and one that takes longer than any on a database of this size.
+static int give_up(void *store)
 {
-    struct stat st;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        return fail(err, "%s: is a folder, not a database", path);
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        return fail(err, "%s: is not a regular file", path);
-    // SQLite would take one byte for an empty database.
-    if (stat(path, &st) == 0 && st.st_size > 0 && st.st_size < SMALLEST_DATABASE)
-        return fail(err, "%s: not an SQLite database: found %lld bytes", path, (long long)st.st_size);
-    char *copy = xstrdup(path), *folder = dirname(copy);
-    bool ok = (stat(folder, &st) == 0 && S_ISDIR(st.st_mode)) || fail(err, "%s: there is no folder %s", path, folder);
-    // SQLite would retry to open the missing file read-only and report that as the error.
-    if (ok && lstat(path, &st) != 0 && access(folder, W_OK | X_OK) != 0)
-        ok = fail(err, "%s: could not be created: %s", path, strerror(errno));
-    free(copy);
-    return ok;
+    const struct store *s = store;
+    struct query *q = s->running;
+    if (q == NULL)
+        return 0;
+    const int64_t done = (int64_t)++q->checks * OPERATIONS_PER_CHECK - LEAST_OPERATIONS;
+    q->interrupted = interrupt_requested() && sqlite3_stmt_readonly(q->statement);
+    if (q->interrupted || done < 0)
+        return q->interrupted;
+    return done > OPERATIONS_PER_BYTE * store_file_bytes(s->path);
+}
+
+// What holds for every connection: a stranger's triggers do not run. (TRUSTED_SCHEMA stays: SQLite 3.40 takes the functions of JSON in a CHECK for
+// unsafe.)
+static void configure(struct store *s)
+{
+    sqlite3_busy_timeout(s->db, BUSY_TIMEOUT_S * 1000);
+    sqlite3_db_config(s->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+    sqlite3_progress_handler(s->db, OPERATIONS_PER_CHECK, give_up, s);
 }
 
 // Opens s->path as a URI, so that the name itself may begin with "file:". parameters: "", "?mode=rw" (it exists) or "?immutable=1".
@@ -119,32 +213,37 @@ static bool open_uri(struct store *s, const char *parameters, struct error *err)
     sqlite3_close(s->db);
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI | SQLITE_OPEN_EXRESCODE;
     int code = sqlite3_open_v2(uri.s, &s->db, flags, NULL);
-    free(s->uri);
-    s->uri = uri.s;
+    free(uri.s);
     if (code != SQLITE_OK)
         return fail_sqlite(s, err);
-    sqlite3_busy_timeout(s->db, BUSY_TIMEOUT_S * 1000);
+    configure(s);
     s->read_only = sqlite3_db_readonly(s->db, "main") == 1;
     return execute(s, "PRAGMA foreign_keys = ON", err);
+}
+
+static bool read_number(struct store *s, const char *sql, int64_t *to, struct error *err)
+{
+    struct query *q = query_open(s, sql);
+    *to = query_next(q) ? query_int(q, 0) : 0;
+    return query_close(q, err);
 }
 
 // Checks that the file is an empty database (*empty) or a speclab database of this schema version.
 static bool check_version(struct store *s, bool *empty, struct error *err)
 {
-    struct query *q = query_open(s, "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
-                                    " FROM pragma_application_id, pragma_user_version");
-    bool row = query_next(q);
-    int64_t id = row ? query_int(q, 0) : 0, version = row ? query_int(q, 1) : 0, objects = row ? query_int(q, 2) : 0;
-    if (!query_close(q, err))
+    int64_t id, version, objects;
+    if (!read_number(s, "PRAGMA application_id", &id, err) || !read_number(s, "PRAGMA user_version", &version, err) ||
+        !read_number(s, "SELECT count(*) FROM sqlite_schema", &objects, err))
         return false;
     *empty = id == 0 && version == 0 && objects == 0;
     if (*empty)
         return !s->read_only || fail(err, "%s: is empty and read-only", s->path);
     if (id != APPLICATION_ID)
         return fail(err, "%s: an SQLite database of another program", s->path);
-    return version == SCHEMA_VERSION ||
-           fail(err, "%s: expected schema version %d, found %lld: %s", s->path, SCHEMA_VERSION, (long long)version,
-                version > SCHEMA_VERSION ? "a newer speclab wrote it" : "run again into a new file");
+    if (version != SCHEMA_VERSION)
+        return fail(err, "%s: expected schema version %d, found %lld: %s", s->path, SCHEMA_VERSION, (long long)version,
+                    version > SCHEMA_VERSION ? "a newer speclab wrote it" : "run again into a new file");
+    return schema_check(s, s->path, err);
 }
 
 // A read-only database in a folder where no -shm file can be created is opened as immutable, if no writer left a -wal
@@ -162,25 +261,6 @@ static bool check_version_once_open(struct store *s, bool *empty, struct error *
            check_version(s, empty, err);
 }
 
-// Whether the database has every view of views*.sql in this text.
-static bool has_current_views(struct store *s)
-{
-    bool current = true;
-    for (int i = 0; i < VIEW_FILES && current; i++) {
-        int64_t expected = 0, found = 0;
-        struct error ignored;
-        for (const char *at = views[i]; (at = strstr(at, "\nCREATE VIEW ")) != NULL; at++)
-            expected++;
-        struct query *q =
-            query_open(s, "SELECT count(*) FROM sqlite_master WHERE type = 'view' AND instr(?1, sql) > 0");
-        query_put_text(q, views[i]);
-        if (query_next(q))
-            found = query_int(q, 0);
-        current = query_close(q, &ignored) && found == expected;
-    }
-    return current;
-}
-
 // Creates tables, if there are none, and views.
 static bool create_schema(struct store *s, struct error *err)
 {
@@ -188,14 +268,40 @@ static bool create_schema(struct store *s, struct error *err)
     char *mark = xformat("PRAGMA application_id = %d; PRAGMA user_version = %d", APPLICATION_ID, SCHEMA_VERSION);
     bool ok = execute(s, "BEGIN IMMEDIATE", err) &&
               check_version(s, &empty, err); // again: a concurrent process may have done it
-    if (ok && empty)
-        ok = execute(s, schema_sql, err) && execute(s, schema_shards_sql, err) && execute(s, schema_bench_sql, err) &&
-             execute(s, schema_exact_sql, err);
-    for (int i = 0; i < VIEW_FILES && ok; i++)
-        ok = execute(s, views[i], err);
+    for (int i = 0; i < SCHEMA_TABLES && ok && empty; i++)
+        ok = execute(s, schema_tables[i], err);
+    for (int i = 0; i < SCHEMA_VIEWS && ok; i++)
+        ok = execute(s, schema_views[i], err);
     ok = ok && execute(s, mark, err) && execute(s, "COMMIT", err);
     free(mark);
     return ok;
+}
+
+// What is changed in the copy of a database would be lost. SQLite "inserts" a virtual table, as json_each, into the schema.
+static int deny_changes(void *unused, int action, const char *table, const char *b, const char *database, const char *c)
+{
+    (void)unused, (void)b, (void)c;
+    const bool change = action == SQLITE_INSERT || action == SQLITE_UPDATE || action == SQLITE_DELETE;
+    return change && strcmp(database, "main") == 0 && strncmp(table, "sqlite_", 7) != 0 ? SQLITE_DENY : SQLITE_OK;
+}
+
+// The views of a file that cannot be written to may be those of another speclab, or anything. They are not read: a temporary copy of the database
+// gets the program's.
+static bool open_copy(struct store *s, struct error *err)
+{
+    sqlite3 *copy = NULL;
+    bool ok = (sqlite3_open_v2("", &copy, SQLITE_OPEN_READWRITE | SQLITE_OPEN_EXRESCODE, NULL) == SQLITE_OK ||
+               fail(err, "%s: could not be copied: %s", s->path, sqlite3_errmsg(copy))) &&
+              copy_database(s, copy, err);
+    sqlite3_close(ok ? s->db : copy);
+    if (!ok)
+        return false;
+    s->db = copy;
+    configure(s);
+    if (!create_schema(s, err))
+        return false;
+    sqlite3_set_authorizer(s->db, deny_changes, NULL);
+    return true;
 }
 
 static bool open_database(struct store *s, struct error *err)
@@ -204,38 +310,11 @@ static bool open_database(struct store *s, struct error *err)
     if (!open_uri(s, "", err) || !check_version_once_open(s, &empty, err))
         return false;
     if (s->read_only)
-        return true;
-    return execute(s, "PRAGMA journal_mode = WAL", err) && ((!empty && has_current_views(s)) || create_schema(s, err));
-}
-
-// An experiment's lock is on one byte far beyond the end of the file and SQLite's own locks; FNV-1a of the name gives the
-// offset. The kernel releases it when the process ends.
-#define LOCKS ((off_t)1 << 48)
-
-static off_t lock_offset(const char *name)
-{
-    uint32_t h = 0x811c9dc5;
-    for (const unsigned char *c = (const unsigned char *)name; *c != '\0'; c++)
-        h = (h ^ *c) * 0x01000193;
-    return LOCKS + h;
-}
-
-// Call while SQLite does not have the file open: closing it here would drop SQLite's locks.
-static bool check_idle(const char *path, struct error *err)
-{
-    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCKS, .l_len = (off_t)1 << 32 };
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    bool ok = file >= 0 && fcntl(file, F_OFD_GETLK, &lock) == 0;
-    if (!ok)
-        fail(err, "%s: could not be read: %s", path, strerror(errno));
-    else if (lock.l_type != F_UNLCK)
-        ok = fail(
-            err,
-            "%s: expected a database that is complete, found one that another process is running an experiment into",
-            path);
-    if (file >= 0)
-        close(file);
-    return ok;
+        return schema_has_views(s) || open_copy(s, err);
+    if (!execute(s, "PRAGMA journal_mode = WAL", err) || ((empty || !schema_has_views(s)) && !create_schema(s, err)))
+        return false;
+    note_places(s);
+    return true;
 }
 
 static struct store *store_at(const char *path)
@@ -248,7 +327,7 @@ static struct store *store_at(const char *path)
 
 struct store *store_open(const char *path, struct error *err)
 {
-    if (!check_path(path, err))
+    if (!store_file_check(path, err))
         return NULL;
     struct store *s = store_at(path);
     if (open_database(s, err))
@@ -271,27 +350,6 @@ struct store *store_open_existing(const char *path, struct error *err)
     return store_open(path, err);
 }
 
-static bool open_input(struct store *s, struct error *err)
-{
-    bool empty;
-    struct stat st;
-    if (stat(s->path, &st) != 0 && errno == ENOENT)
-        return fail_usage(err, "%s: expected a database, found none", s->path);
-    if (!check_path(s->path, err) || !check_idle(s->path, err) || !open_uri(s, "?mode=rw", err) ||
-        !check_version_once_open(s, &empty, err))
-        return false;
-    return !empty || fail(err, "%s: expected a database of speclab, found an empty one", s->path);
-}
-
-struct store *store_open_input(const char *path, struct error *err)
-{
-    struct store *s = store_at(path);
-    if (open_input(s, err))
-        return s;
-    store_close(s);
-    return NULL;
-}
-
 void store_close(struct store *s)
 {
     if (s == NULL)
@@ -303,21 +361,15 @@ void store_close(struct store *s)
     sqlite3_close(s->db);
     if (s->lock >= 0)
         close(s->lock); // last: closing also drops SQLite's POSIX locks of this process on the file
+    free(s->file.path);
+    free(s->log.path);
     free(s->path);
-    free(s->uri);
     free(s);
 }
 
 bool store_lock(struct store *s, const char *experiment, struct error *err)
 {
-    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = lock_offset(experiment), .l_len = 1 };
-    if (s->lock < 0)
-        s->lock = open(s->path, O_RDWR | O_CLOEXEC);
-    if (s->lock >= 0 && fcntl(s->lock, F_OFD_SETLK, &lock) == 0)
-        return true;
-    if (s->lock >= 0 && (errno == EAGAIN || errno == EACCES))
-        return fail(err, "%s: another process is running experiment \"%s\" into it", s->path, experiment);
-    return fail(err, "%s: could not be locked: %s", s->path, strerror(errno));
+    return store_file_lock(s->path, experiment, &s->lock, err);
 }
 
 bool store_read_only(const struct store *s)
@@ -328,11 +380,6 @@ bool store_read_only(const struct store *s)
 const char *store_path(const struct store *s)
 {
     return s->path;
-}
-
-const char *store_uri(const struct store *s)
-{
-    return s->uri;
 }
 
 // ---- queries ----
@@ -386,9 +433,16 @@ bool query_next(struct query *q)
 {
     if (q->failed || q->ended) // sqlite3_step would start over
         return false;
+    q->s->running = q;
     int code = sqlite3_step(q->statement);
+    q->s->running = NULL;
     q->ended = code != SQLITE_ROW;
-    q->failed = code != SQLITE_ROW && code != SQLITE_DONE && !fail_sqlite(q->s, &q->err);
+    q->failed = code != SQLITE_ROW && code != SQLITE_DONE &&
+                !(q->interrupted ? fail(&q->err, "interrupted") : fail_sqlite(q->s, &q->err));
+    if (code == SQLITE_DONE && q->s->written) {
+        q->s->written = false;
+        q->failed = !check_place(q->s, &q->err);
+    }
     return code == SQLITE_ROW;
 }
 
@@ -399,8 +453,8 @@ bool query_close(struct query *q, struct error *err)
         *err = q->err;
     if (q->cached) {
         sqlite3_reset(q->statement);
-        q->ended = q->failed = false;
-        q->n = 0;
+        q->ended = q->failed = q->interrupted = false;
+        q->n = q->checks = 0;
         return ok;
     }
     sqlite3_finalize(q->statement);
@@ -422,7 +476,10 @@ int query_columns(const struct query *q)
 
 const char *query_column(const struct query *q, int at)
 {
-    return sqlite3_column_name(q->statement, at);
+    const char *name = sqlite3_column_name(q->statement, at);
+    if (name == NULL)
+        memory_out(0);
+    return name;
 }
 
 bool query_is_null(const struct query *q, int at)
@@ -450,15 +507,23 @@ double query_real(const struct query *q, int at)
     return query_is_null(q, at) ? NAN : sqlite3_column_double(q->statement, at);
 }
 
+// A pointer to a value is NULL for NULL, and where the memory does not suffice for it.
+static const void *kept(const struct query *q, const void *value)
+{
+    if (value == NULL && sqlite3_errcode(sqlite3_db_handle(q->statement)) == SQLITE_NOMEM)
+        memory_out(0);
+    return value;
+}
+
 const void *query_blob(const struct query *q, int at, size_t *bytes)
 {
-    const void *data = sqlite3_column_blob(q->statement, at);
+    const void *data = kept(q, sqlite3_column_blob(q->statement, at));
     *bytes = (size_t)sqlite3_column_bytes(q->statement, at);
     return data;
 }
 
 const char *query_text(const struct query *q, int at)
 {
-    const char *s = (const char *)sqlite3_column_text(q->statement, at);
+    const char *s = kept(q, sqlite3_column_text(q->statement, at));
     return s != NULL ? s : "";
 }

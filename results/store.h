@@ -18,7 +18,7 @@ struct run_row {            // table run
     const char *experiment; // the file's `name`
     const char *cell;       // hash of the resolved settings; one row per cell
     const char *peers;      // hash of the settings without drafter and rule: cells that share it can be paired
-    const char *settings;   // the cell as YAML, every default filled in
+    const char *settings;   // the cell as JSON, every default filled in
     const char *file, *folder, *model_path, *prompts_path; // see schema.sql; NULL: not known
     const char *config_hash, *tokenizer_hash;              // NULL: not known
     const char *target, *drafter, *rule, *sampling;        // as reports show them: "ngram(longest=3, tokens=8)"
@@ -31,7 +31,7 @@ struct run_row {            // table run
     const char *cache;                                     // "f32": element type of the target's KV cache
     bool lossless;                                         // the rule is exact
     bool drafter_invariant;                                // its text is the same for every drafter
-    bool marked_inflated; // the target is an inflated model (commands/checkpoint/inflate.h)
+    bool marked_inflated; // the target is an inflated model (python/speclab/inflation.py)
     uint64_t seed;
     int batch;
 };
@@ -77,6 +77,7 @@ struct step_row {                              // table step
     int64_t propose_ns, verify_ns, advance_ns; // of the whole batch
     int64_t at_ns;                             // from the end of the sequence's prefill
     int batch;                                 // sequences in the pass
+    int round;                                 // the slice in which it was taken
     int64_t experts; // that the pass read, of all sequences and over all layers; 0: no mixture of experts
     const struct trial_row *trial;
     int n_trials;
@@ -107,15 +108,20 @@ struct sequence_row {      // table sequence
         *under; // environment to store with it (results/environment.h); NULL: as the run's last sequence
 };
 
+struct slice_row { // table slice
+    int64_t pair, run;
+    int round;
+    int64_t ns;
+    double foreign_load; // NAN: not known
+    bool disturbed;
+};
+
 // Opens the database, or creates it. A database of another program or another schema version is an error. Returns NULL
 // and sets err on failure.
 struct store *store_open(const char *path, struct error *err);
 struct store *store_open_existing(const char *path,
                                   struct error *err); // never creates it: a mistake of the call (fail_usage)
-// Opens a database that exists, for another to read by ATTACH (results/merge/merge.c): its views stay as they are. One that an experiment is
-// being run into is an error.
-struct store *store_open_input(const char *path, struct error *err);
-void store_close(struct store *s); // NULL: no effect
+void store_close(struct store *s);                    // NULL: no effect
 bool store_read_only(const struct store *s);
 // Locks an experiment for the process that runs it, until the store is closed: two processes would both decode what is
 // missing, and the report would count it twice. Fails if another process holds the lock. Other experiments can be locked
@@ -128,6 +134,7 @@ bool store_run(struct store *s, const struct run_row *r, int64_t *id, struct err
 bool store_run_finished(struct store *s, int64_t run, struct error *err);
 bool store_run_unfinished(struct store *s, int64_t run, struct error *err); // sequences are missing again
 bool store_new_pair(struct store *s, const char *experiment, int64_t *pair, struct error *err);
+bool store_slice(struct store *s, const struct slice_row *r, struct error *err);
 bool store_sequence(struct store *s, int64_t run, const struct sequence_row *q, struct error *err); // one transaction
 
 // A stored turn of a conversation.

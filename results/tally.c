@@ -95,7 +95,8 @@ static const char summary_sql[] =
     "SELECT r.run, r.drafter, r.rule, r.device, r.machine, r.revision, r.drafter_kind = 'none', r.lossless, r.marked_inflated,"
     " r.finished, r.sequences, r.new_tokens, r.steps, r.drafts, r.drafted_tokens, r.accepted_tokens, r.max_depth, r.trees,"
     " r.end_to_end_tokens_per_s, r.sequence_tokens_per_s,"
-    " r.propose_share, r.verify_share, r.advance_share, r.other_share, r.speedup_geometric, r.unpaired_sequences, run.drafter_invariant, r.prompts"
+    " r.propose_share, r.verify_share, r.advance_share, r.other_share, r.speedup_geometric, r.disturbed_share, r.unpaired_sequences, run.drafter_invariant, r.prompts,"
+    " iif(r.drafter_kind = 'none', r.speed_prompts, r.paired_prompts), r.speedup_disturbed"
     " FROM run_summary AS r JOIN run ON run.id = r.run WHERE r.experiment = ? AND r.peers = ? ORDER BY r.drafter_kind <> 'none', r.run";
 
 static struct tally tally_of_row(const struct query *q)
@@ -108,17 +109,20 @@ static struct tally tally_of_row(const struct query *q)
     char **const text[] = { &t.drafter, &t.rule, &t.device, &t.machine, &t.revision };
     int64_t *const count[] = { &t.sequences, &t.new_tokens, &t.steps,     &t.drafts,
                                &t.drafted,   &t.accepted,   &t.max_depth, &t.trees };
-    double *const number[] = { &t.end_to_end, &t.sequence_tokens_per_s, &t.propose, &t.verify, &t.advance, &t.other,
-                               &t.geometric };
+    double *const number[] = {
+        &t.end_to_end, &t.sequence_tokens_per_s, &t.propose, &t.verify, &t.advance, &t.other, &t.geometric, &t.disturbed
+    };
     for (int i = 0; i < 5; i++)
         *text[i] = xstrdup(query_text(q, 1 + i));
     for (int i = 0; i < 8; i++)
         *count[i] = query_int(q, 10 + i);
-    for (int i = 0; i < 7; i++)
+    for (int i = 0; i < 8; i++)
         *number[i] = query_real(q, 18 + i);
-    t.unpaired = query_int(q, 25);
-    t.drafter_invariant = query_int(q, 26);
-    t.prompts = query_int(q, 27);
+    t.unpaired = query_int(q, 26);
+    t.drafter_invariant = query_int(q, 27);
+    t.prompts = query_int(q, 28);
+    t.speed_prompts = query_int(q, 29);
+    t.all_disturbed = t.disturbed >= 1 || query_int(q, 30) > 0;
     return t;
 }
 
@@ -155,14 +159,6 @@ static bool is_greedy(const char *sampling)
     return strtod(at, &end) == 0 && end != at;
 }
 
-// The settings' value of `limits`, without the braces.
-static char *limits_of(const char *settings)
-{
-    const char *from = strstr(settings, "limits: {");
-    from = from != NULL ? from + strlen("limits: {") : "";
-    return xstrndup(from, strcspn(from, "}"));
-}
-
 static bool read_categories(struct store *s, struct comparison *c, struct error *err)
 {
     struct query *q = query_again(s, "SELECT category, count(DISTINCT prompt) FROM sequence JOIN run ON run.id = run"
@@ -181,16 +177,18 @@ static bool read_categories(struct store *s, struct comparison *c, struct error 
 
 static bool read_comparison(struct store *s, struct comparison *c, struct error *err)
 {
-    struct query *q =
-        query_again(s, "SELECT target, model_type, activations, cache, sampling, prompts, settings, batch, seed"
-                       " FROM run WHERE experiment = ? AND peers = ? ORDER BY id LIMIT 1");
+    struct query *q = query_again(
+        s,
+        "SELECT target, model_type, activations, cache, sampling, prompts, (SELECT group_concat(key || ': ' || (settings -> fullkey), ', ')"
+        " FROM json_each(iif(json_valid(settings), settings, '{}'), '$.limits')), batch, seed"
+        " FROM run WHERE experiment = ? AND peers = ? ORDER BY id LIMIT 1");
     comparison_put(q, c);
     const bool found = query_next(q);
     if (found) {
         char **const text[] = { &c->target, &c->model_type, &c->activations, &c->cache, &c->sampling, &c->prompts };
         for (int i = 0; i < 6; i++)
             *text[i] = xstrdup(query_text(q, i));
-        c->limits = limits_of(query_text(q, 6));
+        c->limits = xstrdup(query_text(q, 6));
         c->batch = query_int(q, 7);
         c->seed = (uint64_t)query_int(q, 8);
         c->greedy = is_greedy(c->sampling);
@@ -228,9 +226,23 @@ static bool fail_unknown_experiment(struct store *s, const char *experiment, str
     return false;
 }
 
-static const struct kept_view views[] = { { "run_summary", NULL },        { "sums_by_prompt", NULL },
-                                          { "speed_by_prompt", NULL },    { "acceptance_by_prompt", "depth <= 16" },
-                                          { "acceptance_by_rank", NULL }, { "expected", NULL } };
+static const struct kept_view views[] = { { .name = "text_rounds" },
+                                          { .name = "sums_by_slice" },
+                                          { .name = "paired" },
+                                          { .name = "speed_by_slice" },
+                                          { .name = "speed_by_prompt" },
+                                          { .name = "speed" },
+                                          { .name = "steps" },
+                                          { .name = "timing" },
+                                          { .name = "texts" },
+                                          { .name = "run_summary" },
+                                          { .name = "sums_by_text" },
+                                          { .name = "sums_by_prompt" },
+                                          { .name = "against_by_slice", .open = true },
+                                          { .name = "against_by_prompt", .open = true },
+                                          { .name = "acceptance_by_prompt", .where = "depth <= 16" },
+                                          { .name = "acceptance_by_rank" },
+                                          { .name = "expected" } };
 enum { VIEWS = sizeof(views) / sizeof(views[0]) };
 static_assert(POSITIONS <= 16, "the condition above is that of a figure, acceptance_by_depth.sql");
 

@@ -13,8 +13,9 @@ struct store;
 
 enum { POSITIONS = 8 }; // depths for which a report shows the acceptance
 
-struct by_category {                          // a run's numbers over the prompts of one category
-    struct interval speedup, tokens_per_step; // the speedup with a batch in steady state
+struct by_category { // a run's numbers over the prompts of one category
+    struct interval speedup, tokens_per_step;
+    int64_t speedup_prompts; // that entered the speedup
 };
 
 struct tally { // one run; NAN: no such number
@@ -26,9 +27,12 @@ struct tally { // one run; NAN: no such number
     double end_to_end, sequence_tokens_per_s;
     double propose, verify, advance, other; // shares of the time of decoding
     struct interval acceptance_rate, expected_rate, tokens_per_step;
-    struct interval ttft;                              // mean time to first token, ns
-    struct interval tokens_per_s, steady_tokens_per_s; // steady_*: of steps in steady state; without a batch none
-    struct interval speedup, steady_speedup, end_to_end_speedup; // over paired sequences
+    struct interval ttft; // mean time to first token, ns
+    struct interval tokens_per_s;
+    struct interval speedup, end_to_end_speedup; // over paired sequences
+    int64_t speed_prompts; // that entered tokens_per_s, or, unless the cell is a baseline, the speedups
+    double disturbed;      // share of its time in slices that were disturbed
+    bool all_disturbed;    // in every round a slice of it or of none was: its speed or speedup has them all
     double geometric;
     int64_t unpaired;                                        // sequences without a pair
     struct interval rate[POSITIONS], conditional[POSITIONS]; // acceptance at depth i + 1
@@ -66,22 +70,9 @@ void comparisons_free(struct comparisons *c);
 struct query;
 void comparison_put(struct query *q, const struct comparison *c); // binds its experiment and peers
 
-// One run's speedup over none, of all steps, also with a batch: what the view prediction has as `speedup`.
-bool speedup_read(struct store *s, int64_t run, struct interval *to, struct error *err);
 bool intervals_read(struct store *s, struct comparison *c, struct error *err); // all intervals of its runs
 
-// What a report shows of speed: with a batch that of steps in steady state.
-static inline const struct interval *tally_speed(const struct comparison *c, const struct tally *t)
-{
-    return c->batch > 1 ? &t->steady_tokens_per_s : &t->tokens_per_s;
-}
-
-static inline const struct interval *tally_speedup(const struct comparison *c, const struct tally *t)
-{
-    return c->batch > 1 ? &t->steady_speedup : &t->speedup;
-}
-
-// A run compared with another one of the same prompts, prompt by prompt. Speeds are as in tally_speed.
+// A run compared with another one of the same prompts, prompt by prompt.
 struct against {
     double run;                  // its id
     int64_t prompts;             // that both have

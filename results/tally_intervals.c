@@ -1,7 +1,8 @@
-// tally_intervals.c - the statistics of a report with their intervals: columns of sums by prompt are read from the views, and given to
-// statistics/intervals.h.
+// tally_intervals.c - the statistics of a report with their intervals: columns of sums by prompt, of speeds by prompt and unit, are read from the
+// views, and given to statistics/intervals.h.
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -14,17 +15,28 @@ enum { MAX_COLUMNS = 18 };
 struct columns {
     size_t n, capacity;
     double *x[MAX_COLUMNS]; // (n) those of the query
+    int64_t *prompt, *unit; // (n) the last two of a query by prompt and unit; NULL: it has none
 };
 
-static bool columns_read(struct columns *c, struct query *q, struct error *err)
+// The last two columns of a query by prompt and unit are these; the others become x.
+enum { BY_PROMPT = 0, BY_UNIT = 2 };
+static bool columns_read(struct columns *c, struct query *q, int ids, struct error *err)
 {
     *c = (struct columns){ 0 };
     for (; query_next(q); c->n++) {
-        const bool full = c->n == c->capacity;
-        c->capacity = full ? next_capacity(c->capacity, c->n + 1) : c->capacity;
-        for (int i = 0; i < query_columns(q); i++) {
-            c->x[i] = full ? xrealloc(c->x[i], c->capacity * sizeof(*c->x[i])) : c->x[i];
+        const int columns = query_columns(q) - ids;
+        if (c->n == c->capacity) {
+            c->capacity = next_capacity(c->capacity, c->n + 1);
+            for (int i = 0; i < columns; i++)
+                c->x[i] = xrealloc(c->x[i], c->capacity * sizeof(*c->x[i]));
+            c->prompt = ids > 0 ? xrealloc(c->prompt, c->capacity * sizeof(*c->prompt)) : NULL;
+            c->unit = ids > 0 ? xrealloc(c->unit, c->capacity * sizeof(*c->unit)) : NULL;
+        }
+        for (int i = 0; i < columns; i++)
             c->x[i][c->n] = query_real(q, i);
+        if (ids > 0) {
+            c->prompt[c->n] = query_int(q, columns);
+            c->unit[c->n] = query_int(q, columns + 1);
         }
     }
     return query_close(q, err);
@@ -34,6 +46,8 @@ static void columns_free(struct columns *c)
 {
     for (int i = 0; i < MAX_COLUMNS; i++)
         free(c->x[i]);
+    free(c->prompt);
+    free(c->unit);
 }
 
 // Rows from `from` on that have its values in the first `keys` columns: one run, or one depth of a run.
@@ -71,32 +85,32 @@ static struct interval interval_at(enum statistic of, const struct columns *x, s
                        n);
 }
 
+// n rows by prompt and unit have tokens, times and steps of a run, in columns that follow each other from `a` on; from `c` on those of the run
+// that it is compared with, 0: none.
+static struct interval speed_at(const struct columns *x, size_t from, size_t n, int a, int c)
+{
+    const double *sums[4] = { x->x[a] + from, x->x[a + 1] + from }, *steps[2] = { x->x[a + 2] + from };
+    if (c > 0) {
+        sums[2] = x->x[c] + from;
+        sums[3] = x->x[c + 1] + from;
+        steps[1] = x->x[c + 2] + from;
+    }
+    return interval_of_units(c > 0 ? STATISTIC_RATIO_OF_RATIOS : STATISTIC_RATIO, sums, steps, x->prompt + from,
+                             x->unit + from, n);
+}
+
 static struct interval times(struct interval i, double factor)
 {
     return (struct interval){ i.value * factor, i.low * factor, i.high * factor, i.prompts };
 }
 
-// Columns of a view's rows, by prompt, of one run or of a comparison's.
-#define SPEEDS \
-    "new_tokens, decode_ns, none_new_tokens, none_decode_ns, steady_tokens, steady_ns, none_steady_tokens," \
-    " none_steady_ns"
-
-bool speedup_read(struct store *s, int64_t run, struct interval *to, struct error *err)
-{
-    struct columns c;
-    struct query *q = query_again(s, "SELECT " SPEEDS " FROM speed_by_prompt WHERE run = ?1 ORDER BY prompt");
-    query_put_int(q, run);
-    const bool ok = columns_read(&c, q, err);
-    *to = c.n > 0 ? interval_at(STATISTIC_RATIO_OF_RATIOS, &c, 0, c.n, 0, 1, 2, 3) : no_interval;
-    columns_free(&c);
-    return ok;
-}
-
 // ---- by category
 
-#define PLACE_OF_CATEGORY "(SELECT key FROM json_each(?3) WHERE value = v.category)" // NULL: none
+// The place of a category: place.key; NULL: none. Of the groups of a query SQLite makes an index, of the rows of json_each it does not.
+#define PLACES "WITH place AS MATERIALIZED (SELECT key, value FROM json_each(?3) GROUP BY value) "
+#define PLACED " LEFT JOIN place ON place.value = v.category"
 
-// The names of the categories, for PLACE_OF_CATEGORY.
+// The names of the categories, for PLACES.
 static void put_categories(struct query *q, const struct comparison *c)
 {
     struct json *names = json_new_array();
@@ -108,68 +122,83 @@ static void put_categories(struct query *q, const struct comparison *c)
     json_free(names);
 }
 
-// Those of n rows that have the value in a column, in their order.
-static struct columns rows_where(const struct columns *x, size_t from, size_t n, int column, double value)
+// n rows of a run, those of each category together and in their order. first[k] to first[k + 1]: of category k, in column 1.
+static struct columns rows_by_category(const struct columns *x, size_t from, size_t n, int categories, size_t *first)
 {
-    struct columns to = { 0 };
+    struct columns to = { .n = n };
+    memset(first, 0, ((size_t)categories + 2) * sizeof(*first)); // shifted by one until the rows are placed
+    for (size_t row = from; row < from + n; row++)
+        if (!isnan(x->x[1][row]))
+            first[(size_t)x->x[1][row] + 2]++;
+    for (int k = 0; k < categories; k++)
+        first[k + 2] += first[k + 1];
     for (int i = 0; i < MAX_COLUMNS && x->x[i] != NULL; i++)
         to.x[i] = xmalloc(n * sizeof(*to.x[i]));
-    for (size_t row = from; row < from + n; row++)
-        if (x->x[column][row] == value) {
-            for (int i = 0; i < MAX_COLUMNS && x->x[i] != NULL; i++)
-                to.x[i][to.n] = x->x[i][row];
-            to.n++;
+    to.prompt = x->prompt != NULL ? xmalloc(n * sizeof(*to.prompt)) : NULL;
+    to.unit = x->unit != NULL ? xmalloc(n * sizeof(*to.unit)) : NULL;
+    for (size_t row = from; row < from + n; row++) {
+        if (isnan(x->x[1][row]))
+            continue;
+        const size_t at = first[(size_t)x->x[1][row] + 1]++;
+        for (int i = 0; i < MAX_COLUMNS && x->x[i] != NULL; i++)
+            to.x[i][at] = x->x[i][row];
+        if (x->unit != NULL) {
+            to.prompt[at] = x->prompt[row];
+            to.unit[at] = x->unit[row];
         }
+    }
     return to;
 }
 
 static bool of_sums(struct store *s, struct comparison *c, struct error *err)
 {
-    enum {
-        CATEGORY = 1,
-        ACCEPTED,
-        DRAFTED,
-        EXPECTED,
-        EXPECTED_DRAFTED,
-        TOKENS,
-        STEPS,
-        TTFT,
-        FIRSTS,
-        NEW,
-        NS,
-        STEADY,
-        STEADY_NS
-    };
+    enum { ACCEPTED = 2, DRAFTED, EXPECTED, EXPECTED_DRAFTED, TOKENS, STEPS, TTFT, FIRSTS };
     struct columns x;
     struct query *q = query_again(
-        s,
-        "SELECT v.run, " PLACE_OF_CATEGORY
-        ", accepted_tokens, drafted_tokens, expected_tokens, expected_drafted, step_tokens, steps, ttft_ns, first_tokens,"
-        " new_tokens, decode_ns, speed_tokens, speed_ns FROM run AS r JOIN sums_by_prompt AS v ON v.run = r.id"
+        s, PLACES
+        "SELECT v.run, place.key, accepted_tokens, drafted_tokens, expected_tokens, expected_drafted, step_tokens, steps, ttft_ns, first_tokens"
+        " FROM run AS r JOIN sums_by_prompt AS v ON v.run = r.id" PLACED
         " WHERE r.experiment = ?1 AND r.peers = ?2 ORDER BY v.run, v.prompt");
     comparison_put(q, c);
     put_categories(q, c);
-    const bool ok = columns_read(&x, q, err);
+    const bool ok = columns_read(&x, q, BY_PROMPT, err);
+    size_t *first = xcalloc((size_t)c->n_categories + 2, sizeof(*first));
     for (size_t i = 0, n; ok && i < x.n; i += n) {
         n = alike(&x, i, 1);
         struct tally *t = run_at(c, &x, i);
         if (t == NULL)
             continue;
-        for (int k = 0; k < c->n_categories; k++) {
-            struct columns of = rows_where(&x, i, n, CATEGORY, k);
-            if (of.n > 0)
-                t->by_category[k].tokens_per_step = interval_at(STATISTIC_RATIO, &of, 0, of.n, TOKENS, STEPS, 0, 0);
-            columns_free(&of);
-        }
+        struct columns of = rows_by_category(&x, i, n, c->n_categories, first);
+        for (int k = 0; k < c->n_categories; k++)
+            if (first[k + 1] > first[k])
+                t->by_category[k].tokens_per_step =
+                    interval_at(STATISTIC_RATIO, &of, first[k], first[k + 1] - first[k], TOKENS, STEPS, 0, 0);
+        columns_free(&of);
         if (!t->baseline) {
             t->acceptance_rate = interval_at(STATISTIC_RATE, &x, i, n, ACCEPTED, DRAFTED, 0, 0);
             t->expected_rate = interval_at(STATISTIC_RATE, &x, i, n, EXPECTED, EXPECTED_DRAFTED, 0, 0);
         }
         t->tokens_per_step = interval_at(STATISTIC_RATIO, &x, i, n, TOKENS, STEPS, 0, 0);
         t->ttft = interval_at(STATISTIC_RATIO, &x, i, n, TTFT, FIRSTS, 0, 0);
-        t->tokens_per_s = times(interval_at(STATISTIC_RATIO, &x, i, n, NEW, NS, 0, 0), 1e9);
-        if (c->batch > 1)
-            t->steady_tokens_per_s = times(interval_at(STATISTIC_RATIO, &x, i, n, STEADY, STEADY_NS, 0, 0), 1e9);
+    }
+    free(first);
+    columns_free(&x);
+    return ok;
+}
+
+static bool of_slices(struct store *s, struct comparison *c, struct error *err)
+{
+    struct columns x;
+    struct query *q =
+        query_again(s, "SELECT v.run, new_tokens, decode_ns, steps, prompt, unit FROM run AS r JOIN sums_by_slice AS v"
+                       " ON v.run = r.id WHERE r.experiment = ?1 AND r.peers = ?2 ORDER BY v.run, prompt, unit");
+    comparison_put(q, c);
+    const bool ok = columns_read(&x, q, BY_UNIT, err);
+    for (size_t i = 0, n; ok && i < x.n; i += n) {
+        n = alike(&x, i, 1);
+        struct tally *t = run_at(c, &x, i);
+        if (t != NULL)
+            t->tokens_per_s = times(speed_at(&x, i, n, 1, 0), 1e9);
     }
     columns_free(&x);
     return ok;
@@ -185,7 +214,7 @@ static bool of_depths(struct store *s, struct comparison *c, struct error *err)
         " WHERE r.experiment = ?1 AND r.peers = ?2 AND v.depth <= ?3 ORDER BY v.run, v.depth, v.prompt");
     comparison_put(q, c);
     query_put_int(q, POSITIONS);
-    const bool ok = columns_read(&x, q, err);
+    const bool ok = columns_read(&x, q, BY_PROMPT, err);
     for (size_t i = 0, n; ok && i < x.n; i += n) {
         n = alike(&x, i, 2);
         struct tally *t = run_at(c, &x, i);
@@ -199,35 +228,46 @@ static bool of_depths(struct store *s, struct comparison *c, struct error *err)
     return ok;
 }
 
+// Prompts among n rows, those of one prompt together.
+static int64_t prompts_of(const struct columns *x, size_t from, size_t n)
+{
+    int64_t prompts = 0;
+    for (size_t i = 0; i < n; i++)
+        prompts += i == 0 || x->prompt[from + i] != x->prompt[from + i - 1];
+    return prompts;
+}
+
 static bool of_pairs(struct store *s, struct comparison *c, struct error *err)
 {
-    enum { CATEGORY = 1, NEW, NS, NONE_NEW, NONE_NS, STEADY, ALL_NS = STEADY + 4, NONE_ALL_NS };
-    const int from = c->batch > 1 ? STEADY : NEW;
+    enum { DECODE = 2, NONE_DECODE = DECODE + 3, ALL = NONE_DECODE + 3, NONE_ALL = ALL + 3 };
     struct columns x;
-    struct query *q = query_again(s, "SELECT v.run, " PLACE_OF_CATEGORY ", " SPEEDS
-                                     ", decode_ns + prefill_ns, none_decode_ns + none_prefill_ns"
-                                     " FROM run AS r JOIN speed_by_prompt AS v ON v.run = r.id"
-                                     " WHERE r.experiment = ?1 AND r.peers = ?2 ORDER BY v.run, v.prompt");
+    struct query *q = query_again(
+        s, PLACES
+        "SELECT u.run, place.key, u.new_tokens, u.decode_ns, u.steps, u.none_new_tokens, u.none_decode_ns, u.none_steps,"
+        " u.new_tokens, u.decode_ns + u.prefill_ns, u.steps, u.none_new_tokens, u.none_decode_ns + u.none_prefill_ns, u.none_steps,"
+        " u.prompt, u.unit FROM run AS r JOIN speed_by_slice AS u ON u.run = r.id"
+        " JOIN speed_by_prompt AS v ON v.run = u.run AND v.prompt = u.prompt" PLACED
+        " WHERE r.experiment = ?1 AND r.peers = ?2 ORDER BY u.run, u.prompt, u.unit");
     comparison_put(q, c);
     put_categories(q, c);
-    const bool ok = columns_read(&x, q, err);
+    const bool ok = columns_read(&x, q, BY_UNIT, err);
+    size_t *first = xcalloc((size_t)c->n_categories + 2, sizeof(*first));
     for (size_t i = 0, n; ok && i < x.n; i += n) {
         n = alike(&x, i, 1);
         struct tally *t = run_at(c, &x, i);
         if (t == NULL)
             continue;
-        const enum statistic ratios = STATISTIC_RATIO_OF_RATIOS;
-        t->end_to_end_speedup = interval_at(ratios, &x, i, n, NEW, ALL_NS, NONE_NEW, NONE_ALL_NS);
-        t->speedup = interval_at(ratios, &x, i, n, NEW, NS, NONE_NEW, NONE_NS);
-        if (c->batch > 1)
-            t->steady_speedup = interval_at(ratios, &x, i, n, STEADY, STEADY + 1, STEADY + 2, STEADY + 3);
+        t->end_to_end_speedup = speed_at(&x, i, n, ALL, NONE_ALL);
+        t->speedup = speed_at(&x, i, n, DECODE, NONE_DECODE);
+        struct columns of = rows_by_category(&x, i, n, c->n_categories, first);
         for (int k = 0; k < c->n_categories; k++) {
-            struct columns of = rows_where(&x, i, n, CATEGORY, k);
-            if (of.n > 0)
-                t->by_category[k].speedup = interval_at(ratios, &of, 0, of.n, from, from + 1, from + 2, from + 3);
-            columns_free(&of);
+            if (first[k + 1] > first[k])
+                t->by_category[k].speedup = speed_at(&of, first[k], first[k + 1] - first[k], DECODE, NONE_DECODE);
+            t->by_category[k].speedup_prompts = prompts_of(&of, first[k], first[k + 1] - first[k]);
         }
+        columns_free(&of);
     }
+    free(first);
     columns_free(&x);
     return ok;
 }
@@ -236,58 +276,66 @@ bool intervals_read(struct store *s, struct comparison *c, struct error *err)
 {
     for (int i = 0; i < c->n; i++) {
         struct tally *t = &c->run[i];
-        t->acceptance_rate = t->expected_rate = t->tokens_per_step = t->ttft = t->tokens_per_s =
-            t->steady_tokens_per_s = no_interval;
-        t->speedup = t->steady_speedup = t->end_to_end_speedup = no_interval;
+        t->acceptance_rate = t->expected_rate = t->tokens_per_step = t->ttft = t->tokens_per_s = no_interval;
+        t->speedup = t->end_to_end_speedup = no_interval;
         for (int k = 0; k < POSITIONS; k++)
             t->rate[k] = t->conditional[k] = no_interval;
         t->by_category = xmalloc(((size_t)c->n_categories + 1) * sizeof(*t->by_category));
         for (int k = 0; k < c->n_categories; k++)
-            t->by_category[k] = (struct by_category){ no_interval, no_interval };
+            t->by_category[k] = (struct by_category){ no_interval, no_interval, 0 };
     }
-    return of_sums(s, c, err) && of_depths(s, c, err) && of_pairs(s, c, err);
+    return of_sums(s, c, err) && of_slices(s, c, err) && of_depths(s, c, err) && of_pairs(s, c, err);
 }
 
 // ---- against another run
 
-bool against_read(struct store *s, int64_t other, struct againsts *to, struct error *err)
+// The ratio of speeds of each run that is in the list.
+static bool speeds_against(struct store *s, int64_t other, struct againsts *to, struct error *err)
 {
-    enum {
-        RUN,
-        PAIRED,
-        TOKENS,
-        NS,
-        ACCEPTED,
-        DRAFTED,
-        STEP_TOKENS,
-        STEPS,
-        TTFT,
-        FIRSTS,
-        Y
-    }; // and the other's from Y on
+    enum { RUN, PAIRED, MINE, OTHER = MINE + 3 };
     struct columns x;
     struct query *q = query_again(
         s,
-        "SELECT run, in_pairs, speed_tokens, speed_ns, accepted_tokens, drafted_tokens, step_tokens, steps, ttft_ns, first_tokens,"
-        " against_speed_tokens, against_speed_ns, against_accepted_tokens, against_drafted_tokens, against_step_tokens, against_steps,"
-        " against_ttft_ns, against_first_tokens FROM against_by_prompt WHERE against = ?1 ORDER BY run, in_pairs DESC, prompt");
+        "SELECT run, in_pairs, sum(new_tokens), sum(decode_ns), sum(steps), sum(against_new_tokens), sum(against_decode_ns), sum(against_steps), prompt, unit"
+        " FROM against_by_slice WHERE against = ?1 GROUP BY run, in_pairs, prompt, unit ORDER BY run, in_pairs DESC, prompt, unit");
     query_put_int(q, other);
-    const bool ok = columns_read(&x, q, err);
+    const bool ok = columns_read(&x, q, BY_UNIT, err);
+    for (size_t i = 0, n; i < x.n; i += n) {
+        n = alike(&x, i, 2);
+        for (int k = 0; k < to->n; k++)
+            if (to->of[k].run == x.x[RUN][i] && to->of[k].in_pairs == (x.x[PAIRED][i] > 0))
+                to->of[k].speed = speed_at(&x, i, n, MINE, OTHER);
+    }
+    columns_free(&x);
+    return ok;
+}
+
+bool against_read(struct store *s, int64_t other, struct againsts *to, struct error *err)
+{
+    enum { RUN, PAIRED, ACCEPTED, DRAFTED, STEP_TOKENS, STEPS, TTFT, FIRSTS, Y }; // and the other's from Y on
+    struct columns x;
+    struct query *q = query_again(
+        s, "SELECT run, in_pairs, accepted_tokens, drafted_tokens, step_tokens, steps, ttft_ns, first_tokens,"
+           " against_accepted_tokens, against_drafted_tokens, against_step_tokens, against_steps, against_ttft_ns,"
+           " against_first_tokens FROM against_by_prompt WHERE against = ?1 ORDER BY run, in_pairs DESC, prompt");
+    query_put_int(q, other);
+    const bool ok = columns_read(&x, q, BY_PROMPT, err);
     *to = (struct againsts){ 0 };
     for (size_t i = 0, n; i < x.n; i += alike(&x, i, 1)) { // of a run the first part: in pairs, if there are any
         n = alike(&x, i, 2);
-        struct against a = { .run = x.x[RUN][i], .prompts = (int64_t)n, .in_pairs = x.x[PAIRED][i] > 0 };
-        a.speed = interval_at(STATISTIC_RATIO_OF_RATIOS, &x, i, n, TOKENS, NS, Y, Y + 1);
-        a.acceptance = interval_at(STATISTIC_DIFFERENCE, &x, i, n, ACCEPTED, DRAFTED, Y + 2, Y + 3);
+        struct against a = {
+            .run = x.x[RUN][i], .prompts = (int64_t)n, .in_pairs = x.x[PAIRED][i] > 0, .speed = no_interval
+        };
+        a.acceptance = interval_at(STATISTIC_DIFFERENCE, &x, i, n, ACCEPTED, DRAFTED, Y, Y + 1);
         a.acceptance.low = a.acceptance.low < -1 ? -1 : a.acceptance.low;
         a.acceptance.high = a.acceptance.high > 1 ? 1 : a.acceptance.high;
-        a.tokens_per_step = interval_at(STATISTIC_DIFFERENCE, &x, i, n, STEP_TOKENS, STEPS, Y + 4, Y + 5);
-        a.ttft = interval_at(STATISTIC_RATIO_OF_RATIOS, &x, i, n, TTFT, FIRSTS, Y + 6, Y + 7);
+        a.tokens_per_step = interval_at(STATISTIC_DIFFERENCE, &x, i, n, STEP_TOKENS, STEPS, Y + 2, Y + 3);
+        a.ttft = interval_at(STATISTIC_RATIO_OF_RATIOS, &x, i, n, TTFT, FIRSTS, Y + 4, Y + 5);
         to->of = xrealloc(to->of, ((size_t)to->n + 1) * sizeof(*to->of));
         to->of[to->n++] = a;
     }
     columns_free(&x);
-    return ok;
+    return ok && speeds_against(s, other, to, err);
 }
 
 const struct against *against_find(const struct againsts *a, int64_t run)

@@ -115,9 +115,9 @@ DROP VIEW IF EXISTS paired;
 CREATE VIEW paired AS
 -- Each sequence of a run that is not `none`, and the sequence of `none` to compare it with (NULL: none exists): same pair,
 -- prompt, turn and repeat, of a run with the same peers. If several runs of `none` with different rules match: the one with
--- the same rule if it exists, else the first.
+-- the same rule if it exists, else that with `rejection`, the baseline of most rules, else the first.
 SELECT q.run, q.id AS sequence,
-       (SELECT id FROM (SELECT b.id, n.rule <> r.rule AS other_rule, n.id AS run
+       (SELECT id FROM (SELECT b.id, (n.rule <> r.rule) * (1 + (n.rule <> 'rejection')) AS other_rule, n.id AS run
                         FROM run AS n CROSS JOIN sequence AS b -- in this order: of 1,000 cells in a pair, few are none
                         WHERE b.run = n.id AND b.pair = q.pair AND b.prompt = q.prompt AND b.turn = q.turn AND b.repeat = q.repeat
                           AND n.drafter_kind = 'none' AND n.peers = r.peers)
@@ -125,14 +125,28 @@ SELECT q.run, q.id AS sequence,
 FROM sequence AS q JOIN run AS r ON r.id = q.run
 WHERE r.drafter_kind <> 'none';
 
-DROP VIEW IF EXISTS steady;
-CREATE VIEW steady AS
--- Of each sequence its steps in steady state: with a sequence in every slot, as in step.batch = run.batch. Slots are refilled as texts end, so the
--- others are those of the last texts of a paired run. Without a batch all steps are steady. decode_ns: the sequence's share.
-SELECT q.run, q.id AS sequence, count(t.step) AS steps, coalesce(sum(t.tokens), 0) AS new_tokens,
-       coalesce(sum(1.0 * (t.propose_ns + t.verify_ns + t.advance_ns) / t.batch), 0) AS decode_ns
-FROM sequence AS q JOIN run AS r ON r.id = q.run LEFT JOIN step AS t ON t.sequence = q.id AND t.batch = r.batch
-GROUP BY q.id;
+DROP VIEW IF EXISTS text_rounds;
+CREATE VIEW text_rounds AS
+-- Each text's part in each round of its pair. decode_ns: the text's, in proportion to its steps' times; prefill_ns: in the round of its first
+-- step. disturbed: other processes used the machine in this slice (table slice), so that its times say little.
+SELECT run, sequence, pair, prompt, round, steps, new_tokens, iif(step_ns = all_ns, 1.0, step_ns / all_ns) * decode_ns AS decode_ns,
+       iif(first = 0, prefill_ns, 0) AS prefill_ns, disturbed
+FROM (SELECT q.run, q.id AS sequence, q.pair, q.prompt, t.round, count(*) AS steps, sum(t.tokens) AS new_tokens, q.decode_ns, q.prefill_ns,
+             min(t.step) AS first, sum(1.0 * (t.propose_ns + t.verify_ns + t.advance_ns) / t.batch) AS step_ns,
+             sum(sum(1.0 * (t.propose_ns + t.verify_ns + t.advance_ns) / t.batch)) OVER (PARTITION BY q.id) AS all_ns,
+             max(coalesce(s.disturbed, 0)) AS disturbed
+      FROM sequence AS q JOIN step AS t ON t.sequence = q.id LEFT JOIN slice AS s ON (s.pair, s.run, s.round) = (q.pair, q.run, t.round)
+      GROUP BY q.id, t.round);
+
+DROP VIEW IF EXISTS sums_by_slice;
+CREATE VIEW sums_by_slice AS
+-- A run's steps, tokens and times by prompt and unit, which is a round of a pair. What speeds of a run are made of, and the units of their
+-- intervals. Only of slices that were not disturbed, or of all if all of a run's were.
+SELECT run, prompt, pair * 1048576 + round AS unit, sum(steps) AS steps, sum(new_tokens) AS new_tokens, sum(decode_ns) AS decode_ns,
+       sum(prefill_ns) AS prefill_ns
+FROM (SELECT *, min(disturbed) OVER (PARTITION BY run) AS all_disturbed FROM text_rounds)
+WHERE disturbed = all_disturbed
+GROUP BY run, prompt, unit;
 
 DROP VIEW IF EXISTS gap;
 CREATE VIEW gap AS
@@ -167,103 +181,153 @@ FROM placed GROUP BY run, what;
 DROP VIEW IF EXISTS sums_by_text;
 CREATE VIEW sums_by_text AS
 -- Sums over the steps of each text. expected_tokens, expected_drafted: of the drafts with a recorded E[accepted | draft]. first_tokens: 1 if its
--- first step has tokens, and ttft_ns the time to them, prefill included. speed_tokens, speed_ns: what speeds are made of: the text's tokens
--- and decode time, or with a batch those of steps in steady state (view steady).
+-- first step has tokens, and ttft_ns the time to them, prefill included.
 SELECT q.run, q.id AS sequence, q.pair, q.prompt, q.turn, q.repeat, q.prompt_id, q.category, q.new_tokens, q.decode_ns, q.prefill_ns,
        count(t.step) AS steps, coalesce(sum(t.tokens), 0) AS step_tokens, coalesce(sum(t.drafted), 0) AS drafted_tokens,
        coalesce(sum(t.accepted), 0) AS accepted_tokens, coalesce(sum(t.expected) FILTER (WHERE t.drafted > 0), 0.0) AS expected_tokens,
        coalesce(sum(t.drafted) FILTER (WHERE t.expected IS NOT NULL), 0) AS expected_drafted,
        count(t.step) FILTER (WHERE t.step = 0 AND t.tokens > 0) AS first_tokens,
-       coalesce(sum(t.at_ns + q.prefill_ns) FILTER (WHERE t.step = 0 AND t.tokens > 0), 0) AS ttft_ns,
-       CASE WHEN r.batch = 1 THEN q.new_tokens ELSE coalesce(sum(t.tokens) FILTER (WHERE t.batch = r.batch), 0) END AS speed_tokens,
-       CASE WHEN r.batch = 1 THEN q.decode_ns
-            ELSE coalesce(sum(1.0 * (t.propose_ns + t.verify_ns + t.advance_ns) / t.batch) FILTER (WHERE t.batch = r.batch), 0.0) END AS speed_ns
-FROM sequence AS q JOIN run AS r ON r.id = q.run LEFT JOIN step AS t ON t.sequence = q.id
+       coalesce(sum(t.at_ns + q.prefill_ns) FILTER (WHERE t.step = 0 AND t.tokens > 0), 0) AS ttft_ns
+FROM sequence AS q LEFT JOIN step AS t ON t.sequence = q.id
 GROUP BY q.id;
 
 DROP VIEW IF EXISTS sums_by_prompt;
 CREATE VIEW sums_by_prompt AS
--- Sums over the texts of a run by prompt, all turns, repeats and pairs together: the unit of every interval. Ratios of their sums are
--- acceptance_rate = accepted_tokens / drafted_tokens, expected_rate = expected_tokens / expected_drafted (its Rao-Blackwell form, before
--- ends of texts cut it), tokens_per_step = step_tokens / steps, mean ttft = ttft_ns / first_tokens, tokens_per_s (of batches
--- steady_tokens_per_s) = speed_tokens / speed_ns. Acceptance by depth: acceptance_by_prompt; speedups: speed_by_prompt.
+-- Sums over the texts of a run by prompt, all turns, repeats and pairs together: the unit of every interval but those of speeds. Ratios of their
+-- sums are acceptance_rate = accepted_tokens / drafted_tokens, expected_rate = expected_tokens / expected_drafted (its Rao-Blackwell form,
+-- before ends of texts cut it), tokens_per_step = step_tokens / steps, mean ttft = ttft_ns / first_tokens. Acceptance by depth:
+-- acceptance_by_prompt; tokens_per_s: sums_by_slice; speedups: speed_by_slice.
 SELECT run, prompt, min(prompt_id) AS prompt_id, min(category) AS category, count(*) AS sequences, sum(new_tokens) AS new_tokens,
        sum(decode_ns) AS decode_ns, sum(prefill_ns) AS prefill_ns, sum(steps) AS steps, sum(step_tokens) AS step_tokens,
        sum(drafted_tokens) AS drafted_tokens, sum(accepted_tokens) AS accepted_tokens, sum(expected_tokens) AS expected_tokens,
-       sum(expected_drafted) AS expected_drafted, sum(first_tokens) AS first_tokens, sum(ttft_ns) AS ttft_ns,
-       sum(speed_tokens) AS speed_tokens, sum(speed_ns) AS speed_ns
+       sum(expected_drafted) AS expected_drafted, sum(first_tokens) AS first_tokens, sum(ttft_ns) AS ttft_ns
 FROM sums_by_text GROUP BY run, prompt;
 
 DROP VIEW IF EXISTS against_by_prompt;
 CREATE VIEW against_by_prompt AS
 -- Any two runs of the same prompts, prompt by prompt: sums of the run, and against_*, those of the other. in_pairs = 1: over texts that both have
--- in the same pair, prompt, turn and repeat, so that the machine's state cancels; 0: over all texts of the prompt on each side.
+-- in the same pair, prompt, turn and repeat; 0: over all texts of the prompt on each side. Speeds: against_by_slice.
 WITH pairs AS (
     SELECT x.run, y.run AS against, x.prompt, 1 AS in_pairs, x.first_tokens, x.ttft_ns, x.steps, x.step_tokens, x.drafted_tokens,
-           x.accepted_tokens, x.speed_tokens, x.speed_ns, y.first_tokens AS y_first_tokens, y.ttft_ns AS y_ttft_ns, y.steps AS y_steps,
-           y.step_tokens AS y_step_tokens, y.drafted_tokens AS y_drafted_tokens, y.accepted_tokens AS y_accepted_tokens,
-           y.speed_tokens AS y_speed_tokens, y.speed_ns AS y_speed_ns
+           x.accepted_tokens, y.first_tokens AS y_first_tokens, y.ttft_ns AS y_ttft_ns, y.steps AS y_steps, y.step_tokens AS y_step_tokens,
+           y.drafted_tokens AS y_drafted_tokens, y.accepted_tokens AS y_accepted_tokens
     FROM sums_by_text AS x JOIN sums_by_text AS y ON (y.pair, y.prompt, y.turn, y.repeat) = (x.pair, x.prompt, x.turn, x.repeat) AND y.run <> x.run
     UNION ALL
-    SELECT x.run, y.run, x.prompt, 0, x.first_tokens, x.ttft_ns, x.steps, x.step_tokens, x.drafted_tokens, x.accepted_tokens, x.speed_tokens,
-           x.speed_ns, y.first_tokens, y.ttft_ns, y.steps, y.step_tokens, y.drafted_tokens, y.accepted_tokens, y.speed_tokens, y.speed_ns
+    SELECT x.run, y.run, x.prompt, 0, x.first_tokens, x.ttft_ns, x.steps, x.step_tokens, x.drafted_tokens, x.accepted_tokens,
+           y.first_tokens, y.ttft_ns, y.steps, y.step_tokens, y.drafted_tokens, y.accepted_tokens
     FROM sums_by_prompt AS x JOIN sums_by_prompt AS y ON y.prompt = x.prompt AND y.run <> x.run
     JOIN run AS r ON r.id = x.run JOIN run AS s ON s.id = y.run AND s.prompts = r.prompts
 )
 SELECT run, against, in_pairs, prompt, sum(first_tokens) AS first_tokens, sum(ttft_ns) AS ttft_ns, sum(steps) AS steps,
        sum(step_tokens) AS step_tokens, sum(drafted_tokens) AS drafted_tokens, sum(accepted_tokens) AS accepted_tokens,
-       sum(speed_tokens) AS speed_tokens, sum(speed_ns) AS speed_ns, sum(y_first_tokens) AS against_first_tokens,
-       sum(y_ttft_ns) AS against_ttft_ns, sum(y_steps) AS against_steps, sum(y_step_tokens) AS against_step_tokens,
-       sum(y_drafted_tokens) AS against_drafted_tokens, sum(y_accepted_tokens) AS against_accepted_tokens,
-       sum(y_speed_tokens) AS against_speed_tokens, sum(y_speed_ns) AS against_speed_ns
+       sum(y_first_tokens) AS against_first_tokens, sum(y_ttft_ns) AS against_ttft_ns, sum(y_steps) AS against_steps,
+       sum(y_step_tokens) AS against_step_tokens, sum(y_drafted_tokens) AS against_drafted_tokens,
+       sum(y_accepted_tokens) AS against_accepted_tokens
 FROM pairs GROUP BY run, against, in_pairs, prompt;
+
+DROP VIEW IF EXISTS against_by_slice;
+CREATE VIEW against_by_slice AS
+-- What the ratio of speeds of any two runs is made of (against_by_prompt), with prompt and unit (sums_by_slice); rows are to be summed.
+-- in_pairs = 1 has a row for each text (sequence) and round, without rounds in which a slice of either was disturbed, so that the machine's state
+-- cancels; all count if in every round that both have a slice of one was.
+WITH both AS NOT MATERIALIZED ( -- a condition on `against` must reach each part: 1,000 cells have 1,000,000 pairs of runs
+    SELECT x.run, y.run AS against, x.id AS sequence, y.id AS other FROM sequence AS x
+    JOIN sequence AS y ON (y.pair, y.prompt, y.turn, y.repeat) = (x.pair, x.prompt, x.turn, x.repeat) AND y.run <> x.run
+), parts AS NOT MATERIALIZED (
+    SELECT b.run, b.against, t.sequence, t.prompt, t.pair, t.round, t.steps, t.new_tokens, t.decode_ns, 0 AS y_steps, 0 AS y_tokens, 0.0 AS y_ns
+    FROM both AS b CROSS JOIN text_rounds AS t ON t.sequence = b.sequence
+    UNION ALL
+    SELECT b.run, b.against, t.sequence, t.prompt, t.pair, t.round, 0, 0, 0.0, t.steps, t.new_tokens, t.decode_ns
+    FROM both AS b CROSS JOIN text_rounds AS t ON t.sequence = b.other
+), least AS NOT MATERIALIZED (
+    SELECT x.run, y.run AS against, min(max(x.disturbed, y.disturbed)) AS all_disturbed
+    FROM slice AS x JOIN slice AS y ON (y.pair, y.round) = (x.pair, x.round) AND y.run <> x.run GROUP BY x.run, y.run
+), common AS NOT MATERIALIZED (
+    SELECT DISTINCT x.run, y.run AS against, x.prompt FROM sequence AS x JOIN sequence AS y ON y.prompt = x.prompt AND y.run <> x.run
+    JOIN run AS r ON r.id = x.run JOIN run AS s ON s.id = y.run AND s.prompts = r.prompts
+)
+SELECT p.run, p.against, 1 AS in_pairs, p.sequence, p.prompt, p.pair * 1048576 + p.round AS unit, p.steps, p.new_tokens, p.decode_ns,
+       p.y_steps AS against_steps, p.y_tokens AS against_new_tokens, p.y_ns AS against_decode_ns
+FROM parts AS p LEFT JOIN slice AS x ON (x.pair, x.run, x.round) = (p.pair, p.run, p.round)
+LEFT JOIN slice AS y ON (y.pair, y.run, y.round) = (p.pair, p.against, p.round)
+LEFT JOIN least AS l ON (l.run, l.against) = (p.run, p.against)
+WHERE max(coalesce(x.disturbed, 0), coalesce(y.disturbed, 0)) <= coalesce(l.all_disturbed, 0)
+UNION ALL
+SELECT c.run, c.against, 0, NULL, c.prompt, s.unit, iif(s.run = c.run, s.steps, 0), iif(s.run = c.run, s.new_tokens, 0),
+       iif(s.run = c.run, s.decode_ns, 0.0), iif(s.run = c.run, 0, s.steps), iif(s.run = c.run, 0, s.new_tokens), iif(s.run = c.run, 0.0, s.decode_ns)
+FROM common AS c JOIN sums_by_slice AS s ON s.prompt = c.prompt AND s.run IN (c.run, c.against);
+
+DROP VIEW IF EXISTS speed_by_slice;
+CREATE VIEW speed_by_slice AS
+-- What speedups are made of: over the paired sequences of a run, its tokens and times and those of their partners of `none`, by prompt and unit
+-- (sums_by_slice). Without rounds in which a slice of either was disturbed. all_disturbed = 1: in every round that both have one was, and all count.
+WITH parts AS (
+    SELECT p.run, n.run AS none_run, t.prompt, t.pair, t.round, t.steps, t.new_tokens, t.decode_ns, t.prefill_ns, 0 AS none_steps,
+           0 AS none_new_tokens, 0.0 AS none_decode_ns, 0 AS none_prefill_ns
+    FROM paired AS p JOIN sequence AS n ON n.id = p.none CROSS JOIN text_rounds AS t ON t.sequence = p.sequence
+    UNION ALL
+    SELECT p.run, n.run, t.prompt, t.pair, t.round, 0, 0, 0.0, 0, t.steps, t.new_tokens, t.decode_ns, t.prefill_ns
+    FROM paired AS p JOIN sequence AS n ON n.id = p.none CROSS JOIN text_rounds AS t ON t.sequence = p.none
+), rounds AS (
+    SELECT p.*, max(coalesce(x.disturbed, 0), coalesce(y.disturbed, 0)) AS either, x.run + y.run IS NOT NULL AS of_both
+    FROM parts AS p LEFT JOIN slice AS x ON (x.pair, x.run, x.round) = (p.pair, p.run, p.round)
+    LEFT JOIN slice AS y ON (y.pair, y.run, y.round) = (p.pair, p.none_run, p.round)
+)
+SELECT run, prompt, pair * 1048576 + round AS unit, sum(steps) AS steps, sum(new_tokens) AS new_tokens, sum(decode_ns) AS decode_ns,
+       sum(prefill_ns) AS prefill_ns, sum(none_steps) AS none_steps, sum(none_new_tokens) AS none_new_tokens,
+       sum(none_decode_ns) AS none_decode_ns, sum(none_prefill_ns) AS none_prefill_ns, all_disturbed
+FROM (SELECT *, coalesce(min(either) FILTER (WHERE of_both) OVER (PARTITION BY run), 0) AS all_disturbed FROM rounds)
+WHERE either <= all_disturbed
+GROUP BY run, prompt, unit;
 
 DROP VIEW IF EXISTS speed_by_prompt;
 CREATE VIEW speed_by_prompt AS
--- Sums over the paired sequences of a run by prompt, all turns and repeats together: the unit of every interval.
--- speedup = (new_tokens / decode_ns) / (none_new_tokens / none_decode_ns); end_to_end adds prefill_ns to both times. steady_*: the same of
--- steps in steady state (view steady); of a prompt decoded in the tail alone, 0 tokens.
-SELECT p.run, q.prompt, min(q.prompt_id) AS prompt_id, min(q.category) AS category, count(*) AS sequences,
-       sum(q.new_tokens) AS new_tokens, sum(q.decode_ns) AS decode_ns, sum(q.prefill_ns) AS prefill_ns,
-       sum(n.new_tokens) AS none_new_tokens, sum(n.decode_ns) AS none_decode_ns, sum(n.prefill_ns) AS none_prefill_ns,
-       (1.0 * sum(q.new_tokens) / nullif(sum(q.decode_ns), 0)) / (1.0 * sum(n.new_tokens) / nullif(sum(n.decode_ns), 0))
-           AS speedup,
-       (1.0 * sum(q.new_tokens) / nullif(sum(q.decode_ns + q.prefill_ns), 0))
-           / (1.0 * sum(n.new_tokens) / nullif(sum(n.decode_ns + n.prefill_ns), 0)) AS end_to_end_speedup,
-       sum(qs.new_tokens) AS steady_tokens, sum(qs.decode_ns) AS steady_ns, sum(ns.new_tokens) AS none_steady_tokens,
-       sum(ns.decode_ns) AS none_steady_ns
-FROM paired AS p JOIN sequence AS q ON q.id = p.sequence JOIN sequence AS n ON n.id = p.none
-JOIN steady AS qs ON qs.sequence = q.id JOIN steady AS ns ON ns.sequence = n.id
-GROUP BY p.run, q.prompt;
+-- Sums of speed_by_slice by prompt, all turns and repeats together; sequences: of all its pairs with `none`. A prompt that was disturbed throughout
+-- has no row. speedup = (new_tokens / decode_ns) / (none_new_tokens / none_decode_ns); end_to_end adds prefill_ns to both times.
+WITH parts AS (
+    SELECT run, prompt, NULL AS prompt_id, NULL AS category, NULL AS sequence, new_tokens, decode_ns, prefill_ns, none_new_tokens, none_decode_ns,
+           none_prefill_ns, all_disturbed
+    FROM speed_by_slice
+    UNION ALL
+    SELECT p.run, q.prompt, q.prompt_id, q.category, q.id, 0, 0.0, 0, 0, 0.0, 0, NULL
+    FROM paired AS p JOIN sequence AS q ON q.id = p.sequence WHERE p.none IS NOT NULL
+)
+SELECT run, prompt, min(prompt_id) AS prompt_id, min(category) AS category, count(sequence) AS sequences, sum(new_tokens) AS new_tokens,
+       sum(decode_ns) AS decode_ns, sum(prefill_ns) AS prefill_ns, sum(none_new_tokens) AS none_new_tokens,
+       sum(none_decode_ns) AS none_decode_ns, sum(none_prefill_ns) AS none_prefill_ns,
+       (1.0 * sum(new_tokens) / nullif(sum(decode_ns), 0)) / (1.0 * sum(none_new_tokens) / nullif(sum(none_decode_ns), 0)) AS speedup,
+       (1.0 * sum(new_tokens) / nullif(sum(decode_ns + prefill_ns), 0))
+           / (1.0 * sum(none_new_tokens) / nullif(sum(none_decode_ns + none_prefill_ns), 0)) AS end_to_end_speedup, max(all_disturbed) AS all_disturbed
+FROM parts GROUP BY run, prompt HAVING count(all_disturbed) > 0;
 
 DROP VIEW IF EXISTS speed;
 CREATE VIEW speed AS
--- tokens_per_s = new tokens / decode time over all sequences of the run; end_to_end_tokens_per_s has the prefill in the time.
--- With batch > 1 that is the throughput of the whole batch; the speed of one text is sequence_tokens_per_s (over wall_ns).
+-- tokens_per_s = new tokens / decode time of the run; end_to_end_tokens_per_s has the prefill in the time. With batch > 1 that is the throughput of
+-- the whole batch; the speed of one text is sequence_tokens_per_s (over wall_ns).
 -- speedup: ratio of sums over paired sequences, (tokens / decode_ns) of the run over (tokens / decode_ns) of `none`.
 -- speedup_geometric: geometric mean over prompts of each prompt's ratio. unpaired: sequences of no pair with `none`, not used.
--- steady_tokens_per_s, steady_speedup: of steps in steady state alone (view steady), as curves over batches need them; steady_share: their share
--- of the decode time. Without a batch they are tokens_per_s, speedup and 1. NULL: there is no such step.
-SELECT a.run, a.sequences, a.prompts, a.new_tokens, a.decode_ns, a.prefill_ns,
-       a.new_tokens * 1e9 / nullif(a.decode_ns, 0) AS tokens_per_s,
-       a.new_tokens * 1e9 / nullif(a.decode_ns + a.prefill_ns, 0) AS end_to_end_tokens_per_s,
-       a.new_tokens * 1e9 / nullif(a.wall_ns, 0) AS sequence_tokens_per_s,
-       d.new_tokens * 1e9 / nullif(d.decode_ns, 0) AS steady_tokens_per_s, d.decode_ns / nullif(a.decode_ns, 0) AS steady_share,
-       b.speedup, b.speedup_geometric, b.end_to_end_speedup, b.steady_speedup, b.prompts AS paired_prompts, b.sequences AS paired_sequences,
-       CASE WHEN r.drafter_kind <> 'none' THEN a.sequences - coalesce(b.sequences, 0) END AS unpaired_sequences
+-- These five are over slices that were not disturbed (sums_by_slice, speed_by_slice); disturbed_share: share of the run's time in slices that were.
+-- speedup_disturbed: 1 if in every round a slice of the run or of `none` was, so that the speedups are over all.
+-- sequences to prefill_ns: over all sequences. speed_prompts, paired_prompts: prompts that entered tokens_per_s and the speedups.
+SELECT a.run, a.sequences, a.prompts, a.new_tokens, a.decode_ns, a.prefill_ns, d.tokens_per_s, d.end_to_end_tokens_per_s,
+       a.new_tokens * 1e9 / nullif(a.wall_ns, 0) AS sequence_tokens_per_s, d.prompts AS speed_prompts,
+       (SELECT 1.0 * sum(ns * disturbed) / nullif(sum(ns), 0) FROM slice AS s WHERE s.run = a.run) AS disturbed_share,
+       b.speedup, b.speedup_geometric, b.end_to_end_speedup, b.speedup_disturbed, b.prompts AS paired_prompts, c.sequences AS paired_sequences,
+       CASE WHEN r.drafter_kind <> 'none' THEN a.sequences - coalesce(c.sequences, 0) END AS unpaired_sequences
 FROM (SELECT run, count(*) AS sequences, count(DISTINCT prompt) AS prompts, sum(new_tokens) AS new_tokens,
              sum(decode_ns) AS decode_ns, sum(prefill_ns) AS prefill_ns, sum(wall_ns) AS wall_ns
       FROM sequence GROUP BY run) AS a
 JOIN run AS r ON r.id = a.run
-JOIN (SELECT run, sum(new_tokens) AS new_tokens, sum(decode_ns) AS decode_ns FROM steady GROUP BY run) AS d ON d.run = a.run
-LEFT JOIN (SELECT run, count(*) AS prompts, sum(sequences) AS sequences,
+LEFT JOIN (SELECT run, count(DISTINCT prompt) AS prompts, sum(new_tokens) * 1e9 / nullif(sum(decode_ns), 0) AS tokens_per_s,
+                  sum(new_tokens) * 1e9 / nullif(sum(decode_ns + prefill_ns), 0) AS end_to_end_tokens_per_s
+           FROM sums_by_slice GROUP BY run) AS d ON d.run = a.run
+LEFT JOIN (SELECT run, count(none) AS sequences FROM paired GROUP BY run HAVING count(none) > 0) AS c ON c.run = a.run
+LEFT JOIN (SELECT run, count(*) AS prompts,
                   (1.0 * sum(new_tokens) / nullif(sum(decode_ns), 0))
                       / (1.0 * sum(none_new_tokens) / nullif(sum(none_decode_ns), 0)) AS speedup,
                   (1.0 * sum(new_tokens) / nullif(sum(decode_ns + prefill_ns), 0))
                       / (1.0 * sum(none_new_tokens) / nullif(sum(none_decode_ns + none_prefill_ns), 0)) AS end_to_end_speedup,
-                  exp(avg(ln(speedup))) AS speedup_geometric,
-                  (sum(steady_tokens) / nullif(sum(steady_ns), 0)) / (sum(none_steady_tokens) / nullif(sum(none_steady_ns), 0))
-                      AS steady_speedup
+                  exp(avg(ln(speedup))) AS speedup_geometric, max(all_disturbed) AS speedup_disturbed
            FROM speed_by_prompt GROUP BY run) AS b ON b.run = a.run;
 
 DROP VIEW IF EXISTS texts;
@@ -282,6 +346,14 @@ SELECT p.run, q.id AS sequence, q.prompt, q.prompt_id, q.turn, q.repeat, n.id AS
 FROM paired AS p JOIN sequence AS q ON q.id = p.sequence JOIN sequence AS n ON n.id = p.none
 JOIN run AS r ON r.id = q.run JOIN run AS m ON m.id = n.run;
 
+DROP VIEW IF EXISTS setting;
+CREATE VIEW setting AS
+-- One row per run and key of its settings: drafter.tokens, sampling.temperature, limits.new_tokens. A list is one value, as JSON; true and false are
+-- 1 and 0. So a sweep pivots by max(value) FILTER (WHERE key = 'drafter.tokens').
+SELECT r.id AS run, replace(replace(substr(t.fullkey, 3), '"', ''), 'cells.', '') AS key, t.value
+FROM run AS r, json_tree(iif(json_valid(r.settings), r.settings, '{}')) AS t
+WHERE t.type <> 'object' AND t.key IS NOT NULL AND t.path NOT GLOB '*[[]*' AND typeof(t.key) = 'text';
+
 DROP VIEW IF EXISTS run_summary;
 CREATE VIEW run_summary AS
 -- One row per run: its settings, and its main numbers from the views steps, speed, timing and texts. `equal_texts` of
@@ -294,7 +366,7 @@ SELECT r.id AS run, r.experiment, r.peers, r.target, r.model_type, r.activations
        CASE WHEN r.drafter_kind <> 'none' THEN s.accepted_tokens END AS accepted_tokens,
        CASE WHEN r.drafter_kind <> 'none' THEN 1.0 * s.accepted_tokens / nullif(s.drafted_tokens, 0) END AS acceptance_rate,
        v.decode_ns, v.prefill_ns, v.tokens_per_s, v.end_to_end_tokens_per_s, v.sequence_tokens_per_s, v.speedup,
-       v.speedup_geometric, v.end_to_end_speedup, v.steady_tokens_per_s, v.steady_share, v.steady_speedup, v.paired_prompts, v.paired_sequences, v.unpaired_sequences,
+       v.speedup_geometric, v.end_to_end_speedup, v.disturbed_share, v.speedup_disturbed, v.speed_prompts, v.paired_prompts, v.paired_sequences, v.unpaired_sequences,
        t.propose_share, t.verify_share, t.advance_share, t.other_share, e.compared_texts, e.equal_texts
 FROM run AS r
 LEFT JOIN speed AS v ON v.run = r.id

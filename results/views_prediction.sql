@@ -101,8 +101,8 @@ SELECT run, 'steps', iif(k = 1, -1e18, rows), iif(k >= n - 1, 1e18, next), -1e18
 DROP VIEW IF EXISTS predicted_time;
 CREATE VIEW predicted_time AS
 -- Sums over the steps of a run's paired sequences, and none_*: of their partners of none. pass_ns: by the pieces of `source`; in a batch, a
--- sequence's share of one slot's pass with the rows of all. rows, context: means of passes; batch: mean sequences of a pass, which is not
--- run.batch, since texts end. overhead_ns of a step, outside its pass: bench's, else none's own. perfect_tokens: if every draft were accepted.
+-- sequence's share of one slot's pass with the rows of all. rows, context: means of passes; batch: mean sequences of a pass, as
+-- recorded. overhead_ns of a step, outside its pass: bench's, else none's own. perfect_tokens: if every draft were accepted.
 WITH piece AS MATERIALIZED (SELECT * FROM cost_piece), replayed AS MATERIALIZED (
     SELECT p.run, k.source, p.sequence, count(*) AS steps, sum(p.tokens) AS tokens, sum(p.depth) AS depth, sum(p.accepted) AS accepted,
            sum((k.a + k.b * p.rows + k.d * p.context + k.e * p.rows * p.context) / p.batch) AS pass_ns,
@@ -157,10 +157,12 @@ FROM (SELECT c.run, b.source, c.length, 1.0 * sum(c.steps * c.tokens) / sum(c.st
 
 DROP VIEW IF EXISTS prediction;
 CREATE VIEW prediction AS
--- Speedup as measured over paired sequences, of all their steps, also with a batch, and as predicted. leviathan: (1 - alpha^(gamma+1)) / (1 - alpha) / (gamma c + 1), alpha =
+-- Speedup as measured (view speed), and as predicted, over all steps of paired sequences; time_factor, verify_factor and overhead_factor are of all
+-- of them, too. leviathan: (1 - alpha^(gamma+1)) / (1 - alpha) / (gamma c + 1), alpha =
 -- accepted / tested draft tokens, gamma = mean depth, gamma c = the drafter's time of a step / a step of none (Leviathan et al. 2023,
 -- theorem 3.8: a pass of any number of rows costs the same). by_position: sum of rates by depth over a pass of the mean rows. replay: the
--- recorded steps, each at its cost. measured = replay * none_time_factor / time_factor, where a factor is measured / predicted.
+-- recorded steps, each at its cost. speedup = replay * none_time_factor / time_factor if no slice was disturbed, where a factor is measured /
+-- predicted.
 -- The same steps with drafts of one length at best (best_length, chains), of what was accepted and no more (perfect_length), accepted whole
 -- (perfect_drafter), and with 1 + depth * first tokens a step, which no exact rule exceeds (perfect_rule; where (bound) is recorded).
 WITH base AS MATERIALIZED (
@@ -178,7 +180,7 @@ WITH base AS MATERIALIZED (
     FROM base AS b JOIN cost_piece AS k ON (k.run, k.source) = (b.run, b.source) AND b.rows > k.above_rows AND b.rows <= k.to_rows
          AND b.context > k.above_context AND b.context <= k.to_context
 )
-SELECT b.run, b.source, b.bench, (1.0 * b.tokens / nullif(b.decode_ns, 0)) / (1.0 * b.none_tokens / nullif(b.none_decode_ns, 0)) AS speedup,
+SELECT b.run, b.source, b.bench, v.speedup,
        iif(a.alpha = 1, 1.0 * b.depth / b.steps + 1, coalesce((1 - pow(a.alpha, 1.0 * b.depth / b.steps + 1)) / (1 - a.alpha), 1))
            / (1 + b.draft_ns / b.steps / nullif(1.0 * b.none_decode_ns / b.none_steps, 0)) AS leviathan,
        (1.0 + 1.0 * b.accepted / b.steps) / (m.pass_ns + b.draft_ns / b.steps + b.overhead_ns)
@@ -194,5 +196,5 @@ SELECT b.run, b.source, b.bench, (1.0 * b.tokens / nullif(b.decode_ns, 0)) / (1.
        (SELECT l.speedup FROM length AS l WHERE (l.run, l.source) = (b.run, b.source) AND l.length IS NULL) AS perfect_length,
        (b.perfect_tokens / b.predicted_ns) / (b.none_tokens / b.none_predicted_ns) AS perfect_drafter,
        ((b.steps + x.accepted * s.drafts * b.steps / s.steps) / b.predicted_ns) / (b.none_tokens / b.none_predicted_ns) AS perfect_rule
-FROM base AS b JOIN steps AS s ON s.run = b.run LEFT JOIN mean AS m ON (m.run, m.source) = (b.run, b.source)
+FROM base AS b JOIN steps AS s ON s.run = b.run JOIN speed AS v ON v.run = b.run LEFT JOIN mean AS m ON (m.run, m.source) = (b.run, b.source)
 LEFT JOIN alpha AS a ON a.run = b.run LEFT JOIN bound AS x ON x.run = b.run;

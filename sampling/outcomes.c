@@ -15,10 +15,7 @@ static struct decision *decide(struct outcomes *o, struct address at, int first)
 {
     for (int i = 0; i < o->n; i++)
         o->repeated += same_address(o->decision[i].at, at);
-    if (o->n == o->capacity) {
-        o->capacity = (int)next_capacity((size_t)o->capacity, (size_t)o->n + 1);
-        o->decision = xrealloc(o->decision, (size_t)o->capacity * sizeof(*o->decision));
-    }
+    array_reserve(o->decision, o->capacity, o->n + 1);
     struct decision *d = &o->decision[o->n];
     if (o->n >= o->prefix)
         *d = (struct decision){ .at = at, .taken = first };

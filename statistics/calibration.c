@@ -9,10 +9,7 @@ enum { BINS = 15 };
 
 void calibration_add(struct calibration *c, float p, bool right)
 {
-    if (c->n == c->capacity) {
-        c->capacity = next_capacity(c->capacity, c->n + 1);
-        c->at = xrealloc(c->at, c->capacity * sizeof(*c->at));
-    }
+    array_reserve(c->at, c->capacity, c->n + 1);
     c->at[c->n++] = (struct stated){ p, right };
 }
 

@@ -5,7 +5,8 @@
 // the errors of a skewed statistic and of its width depend on each other, and Student's quantiles are too small on one side. The bootstrap-t
 // takes the quantiles of (value - truth) / width from resamples of the prompts instead (Efron and Tibshirani 1993, section 12.5). Rates are on
 // the logit scale with Student's quantiles, and on their own with the bootstrap's, which need no symmetry, clipped to [0, 1].
-// Coverage of all of these: tests/results/test_coverage.c.
+// A clock that the rows of a slice share adds the products of the influences of different prompts in it: interval_of_units.
+// Coverage of all of these: tests/results/test_coverage.c and test_slice_coverage.c.
 #include "statistics/intervals.h"
 
 #include <assert.h>
@@ -50,6 +51,11 @@ static double value_of(enum statistic of, const double *s)
     default:
         return left;
     }
+}
+
+static enum scale scale_of(enum statistic of)
+{
+    return of == STATISTIC_DIFFERENCE ? IDENTITY : of == STATISTIC_RATE ? LOGIT : LOG;
 }
 
 static double to_scale(enum scale scale, double x)
@@ -111,6 +117,13 @@ static struct estimate estimate_of_all(struct sample *q, enum scale scale)
     return estimate_of(q);
 }
 
+// What a clock adds to the error of a statistic on its scale, beside that of the prompts. error NAN: not known.
+struct clock_part {
+    double error, freedom;
+};
+
+static const struct clock_part no_clock = { 0, 1 };
+
 static void by_student(struct interval *to, const struct sample *q, enum scale scale, struct estimate e)
 {
     const double half = quantile_t(0.975, (double)q->n - 1) * e.error;
@@ -165,18 +178,45 @@ static struct interval alike(double rate, const double *b, size_t n)
     return (struct interval){ rate, rate > 0 ? 1 - others : 0, rate > 0 ? 1 : others, NAN };
 }
 
-static void estimate(struct interval *to, struct sample *q)
+// The distances of the limits from the value, in units of the prompts' own quantile, and the clock's error are of independent parts;
+// the quantile of both together has Satterthwaite's degrees of freedom.
+static void widen(struct interval *to, const struct sample *q, enum scale scale, struct estimate e, struct clock_part c)
 {
-    const enum scale scale = q->of == STATISTIC_DIFFERENCE ? IDENTITY : q->of == STATISTIC_RATE ? LOGIT : LOG;
+    const double of_prompts = e.error * e.error, of_clock = c.error * c.error, both = of_prompts + of_clock,
+                 own = quantile_t(0.975, (double)q->n - 1),
+                 freedom =
+                     both * both / (of_prompts * of_prompts / ((double)q->n - 1) + of_clock * of_clock / c.freedom),
+                 t = quantile_t(0.975, freedom);
+    to->low = from_scale(scale, e.value - t * hypot((e.value - to_scale(scale, to->low)) / own, c.error));
+    to->high = from_scale(scale, e.value + t * hypot((to_scale(scale, to->high) - e.value) / own, c.error));
+}
+
+static void estimate(struct interval *to, struct sample *q, struct clock_part c)
+{
+    const enum scale scale = scale_of(q->of);
     const struct estimate e = estimate_of_all(q, scale);
+    if (isnan(c.error))
+        return;
     if (q->of != STATISTIC_DIFFERENCE)
-        to->prompts = prompts_for(sqrt((double)q->n) * e.error * (q->of == STATISTIC_RATE ? 1 - to->value : 1));
+        to->prompts =
+            prompts_for(sqrt((double)q->n) * hypot(e.error, c.error) * (q->of == STATISTIC_RATE ? 1 - to->value : 1));
     const bool few = q->n >= BOOTSTRAP_FROM && q->n <= BOOTSTRAP_UP_TO && e.error > 0;
     if (!few || !by_bootstrap(to, q))
         by_student(to, q, scale, e);
+    if (c.error > 0)
+        widen(to, q, scale, e, c);
 }
 
-static struct interval interval_of_sums(enum statistic of, const double *const *from, int sums, size_t n)
+static bool is_defined(enum statistic of, const double *s, int sums)
+{
+    for (int k = 0; k < sums; k++)
+        if (!(s[k] > 0 || (k % 2 == 0 && !is_product(of))))
+            return false;
+    return true;
+}
+
+static struct interval interval_of_sums(enum statistic of, const double *const *from, int sums, size_t n,
+                                        struct clock_part clock)
 {
     struct sample q = {
         .of = of, .sums = sums, .n = n, .x = xcalloc(n + 1, sizeof(*q.x)), .count = xcalloc(n + 1, sizeof(*q.count))
@@ -186,15 +226,12 @@ static struct interval interval_of_sums(enum statistic of, const double *const *
     for (size_t i = 0; i < n; i++)
         for (int k = 0; k < sums; k++)
             s[k] += q.x[i][k] = from[k] != NULL ? from[k][i] : 1;
-    bool defined = true;
-    for (int k = 0; k < sums; k++)
-        defined = defined && (s[k] > 0 || (k % 2 == 0 && !is_product(of)));
-    if (defined)
+    if (is_defined(of, s, sums))
         to.value = value_of(of, s);
     if (of == STATISTIC_RATE && (to.value <= 0 || to.value >= 1))
         to = alike(to.value, from[1], n);
     else if (n > 1 && (of == STATISTIC_DIFFERENCE ? !isnan(to.value) : to.value > 0))
-        estimate(&to, &q);
+        estimate(&to, &q, clock);
     free(q.count);
     free(q.x);
     return to;
@@ -204,12 +241,159 @@ struct interval interval_of(enum statistic of, const double *a, const double *b,
                             size_t n)
 {
     assert(of != STATISTIC_CHANGE);
-    return interval_of_sums(of, (const double *const[]){ a, b, c, d }, 4, n);
+    return interval_of_sums(of, (const double *const[]){ a, b, c, d }, 4, n, no_clock);
 }
 
 struct interval interval_of_change(const double *const *was, const double *const *is, size_t n)
 {
     return interval_of_sums(STATISTIC_CHANGE,
                             (const double *const[]){ is[0], is[1], is[2], is[3], was[0], was[1], was[2], was[3] }, SUMS,
-                            n);
+                            n, no_clock);
+}
+
+// ---- units
+
+struct unit {
+    int64_t prompt, slice;
+    double x[SUMS], share[SUMS]; // share: of a sum, and where it is of work, of that
+};
+
+static int ascending(int64_t a, int64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+static int by_prompt(const void *a, const void *b)
+{
+    const struct unit *x = a, *y = b;
+    return x->prompt != y->prompt ? ascending(x->prompt, y->prompt) : ascending(x->slice, y->slice);
+}
+
+static int by_slice(const void *a, const void *b)
+{
+    const struct unit *x = a, *y = b;
+    return x->slice != y->slice ? ascending(x->slice, y->slice) : ascending(x->prompt, y->prompt);
+}
+
+struct slice {
+    double share[SUMS]; // sums of the units' shares, by column
+    double in_common;   // its prompts' influences: the square of the sum less the squares
+    double weight;      // that if every influence were the prompt's share
+};
+
+// Every prompt of a slice has a share of what its clock did. Of `prompts` that all have the same share in every slice, none differs from the
+// others by it, so that the variance over prompts has nothing of it; where few prompts meet in a slice, that has all but 1 / prompts of the
+// squares that are left out here.
+static size_t read_slice(struct slice *to, const struct unit *u, size_t n, int sums, const double *slope,
+                         size_t prompts)
+{
+    double all = 0, own = 0, shares = 0, own_shares = 0;
+    size_t rows = 0, met = 0;
+    *to = (struct slice){ 0 };
+    while (rows < n && u[rows].slice == u->slice) {
+        double influence = 0, share = 0; // one prompt's
+        for (const int64_t prompt = u[rows].prompt; rows < n && u[rows].slice == u->slice && u[rows].prompt == prompt;
+             rows++)
+            for (int k = 0; k < sums; k++) {
+                influence += slope[k] * u[rows].share[k];
+                share += u[rows].share[k];
+                to->share[k] += u[rows].share[k];
+            }
+        met++;
+        all += influence;
+        own += influence * influence;
+        shares += share;
+        own_shares += share * share;
+    }
+    to->weight = met > 1 ? shares * shares - own_shares : 0;
+    if (to->weight > 0)
+        to->in_common = (all * all - own) * (1 + shares * shares / (to->weight * (double)prompts));
+    return rows;
+}
+
+// The sum of what prompts have in common in each slice, over its expectation where the slices' clocks are independent and vary alike: an
+// influence is the deviation from their mean, weighted by shares. slope (sums): derivatives of the statistic by the columns' shares.
+static struct clock_part clock_of(struct unit *u, size_t n, int sums, const double *slope, size_t prompts)
+{
+    struct slice *s = xcalloc(n + 1, sizeof(*s));
+    double squares[SUMS] = { 0 }, variance = 0, second = 0, fourth = 0, sets = 0;
+    size_t slices = 0;
+    qsort(u, n, sizeof(*u), by_slice);
+    for (size_t i = 0; i < n; slices++) {
+        i += read_slice(&s[slices], u + i, n - i, sums, slope, prompts);
+        for (int k = 0; k < sums; k++)
+            squares[k] += s[slices].share[k] * s[slices].share[k];
+    }
+    for (size_t i = 0; i < slices; i++) {
+        int k = 0; // the column of which the slice has most
+        for (int j = 1; j < sums; j++)
+            k = s[i].share[j] > s[i].share[k] ? j : k;
+        const double share = s[i].share[k];
+        if (s[i].weight <= 0)
+            continue;
+        variance += share < 1 - 1e-9 ? s[i].in_common / (1 - 2 * share + squares[k]) : NAN;
+        second += s[i].weight;
+        fourth += s[i].weight * s[i].weight;
+        sets += share;
+    }
+    free(s);
+    if (second == 0)
+        return no_clock;
+    return (struct clock_part){ isnan(variance) ? NAN : sqrt(fmax(0, variance)),
+                                fmax(1, second * second / fourth - sets) };
+}
+
+static struct clock_part clock_of_units(enum statistic of, struct unit *u, size_t n, int sums, size_t prompts)
+{
+    const struct sample q = { .of = of, .scale = scale_of(of), .sums = sums };
+    double s[SUMS] = { 0 }, work[SUMS] = { 0 }, slope[SUMS];
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < SUMS; k++) {
+            s[k] += u[i].x[k];
+            work[k] += u[i].share[k];
+        }
+    const double value = is_defined(of, s, sums) ? value_of(of, s) : NAN;
+    if (!(of == STATISTIC_DIFFERENCE ? !isnan(value) : value > 0))
+        return no_clock;
+    derive(&q, s, value, slope);
+    for (int k = 0; k < sums; k++)
+        slope[k] *= s[k];
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < sums; k++)
+            u[i].share[k] = work[k] > 0 ? u[i].share[k] / work[k] : 0;
+    return clock_of(u, n, sums, slope, prompts);
+}
+
+struct interval interval_of_units(enum statistic of, const double *const *x, const double *const *work,
+                                  const int64_t *prompt, const int64_t *slice, size_t n)
+{
+    const int sums = of == STATISTIC_CHANGE ? SUMS : x[2] != NULL ? 4 : 2;
+    struct unit *u = xcalloc(n + 1, sizeof(*u));
+    for (size_t i = 0; i < n; i++) {
+        u[i].prompt = prompt[i];
+        u[i].slice = slice[i];
+        for (int k = 0; k < SUMS; k++)
+            u[i].x[k] = u[i].share[k] = k < sums ? x[k][i] : 1;
+        for (int k = 0; k < sums && work != NULL; k += 2)
+            u[i].share[k] = work[k / 2] != NULL ? work[k / 2][i] : x[k][i];
+    }
+    double *column[SUMS];
+    size_t prompts = 0;
+    for (int k = 0; k < SUMS; k++)
+        column[k] = xcalloc(n + 1, sizeof(*column[k]));
+    qsort(u, n, sizeof(*u), by_prompt);
+    for (size_t i = 0; i < n; i++) {
+        prompts += i == 0 || u[i].prompt != u[i - 1].prompt;
+        for (int k = 0; k < SUMS; k++)
+            column[k][prompts - 1] += k < sums ? u[i].x[k] : 0;
+    }
+    const double *from[SUMS];
+    for (int k = 0; k < SUMS; k++)
+        from[k] = k < sums ? column[k] : NULL;
+    const struct clock_part clock = clock_of_units(of, u, n, sums, prompts);
+    const struct interval to = interval_of_sums(of, from, sums < 4 ? 4 : sums, prompts, clock);
+    for (int k = 0; k < SUMS; k++)
+        free(column[k]);
+    free(u);
+    return to;
 }

@@ -1,13 +1,14 @@
-// intervals.h - confidence intervals with prompts as the sample.
+// intervals.h - confidence intervals with prompts as the sample, and with slices of time beside them.
 //
 // Tokens of one text are not independent, so the unit of replication is the prompt (docs/results.md; a nominal 95 % interval over tokens
 // covers the truth in half of the experiments of tests/results/test_coverage.c).
 #pragma once
 #include <math.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct interval {
-    double value, low, high; // low and high NAN: fewer than 2 prompts
+    double value, low, high; // low and high NAN: fewer than 2 prompts, or the clock is not known
     double prompts;          // how many of this kind would make the half-width 2 % of the value; NAN: not known
 };
 
@@ -33,3 +34,19 @@ struct interval interval_of(enum statistic of, const double *a, const double *b,
 // The same of ((a / b) / (c / d) of `is`) / (that of `was`), four columns (n) each: a speedup measured again on the same prompts. What a prompt
 // has in common in both cancels, and so does what slows all its passes in one of them.
 struct interval interval_of_change(const double *const *was, const double *const *is, size_t n);
+
+// The interval of a statistic whose times are those of a machine that other work and temperature slow down for a while. A row is a unit: what
+// was decoded of a prompt in a slice of time, in all cells that the statistic compares. Rows of a prompt depend on each other, and so do the
+// rows of a slice, since one clock has timed them. The variance is two-way clustered (Cameron, Gelbach and Miller 2011): to that of the
+// prompts comes what the rows of different prompts in a slice have in common. Where no slice has two prompts this is interval_of over
+// the prompts' sums, in the order of their numbers.
+//
+// x: 8 columns (n) for STATISTIC_CHANGE, the new run's four before the old one's, otherwise 4, of which the last two are NULL where the
+// statistic has none. work: for each pair of columns of x the one (n) whose quotient by the time would be constant on a constant clock, which
+// is the steps where x has tokens; NULL for a pair: its first column; NULL: that for all pairs. prompt, slice (n): any numbers; slices of two
+// runs have different ones.
+//
+// low, high and prompts are NAN if a sum is all of one slice in which several prompts share the time: then nothing shows how the clock varies.
+// `prompts` takes it that more prompts fill as many more slices as these do, so that both parts of the variance fall with their number.
+struct interval interval_of_units(enum statistic of, const double *const *x, const double *const *work,
+                                  const int64_t *prompt, const int64_t *slice, size_t n);

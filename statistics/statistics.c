@@ -12,6 +12,8 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "core/memory.h"
+
 // GSL ends the program at an error, underflow included, unless it is told to return.
 __attribute__((constructor)) static void return_errors(void)
 {
@@ -79,6 +81,8 @@ bool least_squares(double *x, const double *a, const double *b, size_t rows, siz
     gsl_vector_view to = gsl_vector_view_array(x, terms);
     gsl_matrix *qr = gsl_matrix_alloc(rows, terms);
     gsl_vector *tau = gsl_vector_alloc(terms), *residual = gsl_vector_alloc(rows);
+    if (qr == NULL || tau == NULL || residual == NULL)
+        memory_out(0);
     gsl_matrix_memcpy(qr, &from.matrix);
     gsl_linalg_QR_decomp(qr, tau);
     const bool ok = independent(qr, terms);
@@ -93,6 +97,8 @@ bool least_squares(double *x, const double *a, const double *b, size_t rows, siz
 struct uniform_source *uniform_source_create(unsigned long seed)
 {
     gsl_rng *r = gsl_rng_alloc(gsl_rng_mt19937);
+    if (r == NULL)
+        memory_out(0);
     gsl_rng_set(r, seed);
     return (struct uniform_source *)r;
 }

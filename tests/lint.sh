@@ -5,6 +5,7 @@
 #   tests/lint.sh          these checks
 #   tests/lint.sh words    words that are not used in this project (tests/retired_words.txt), in names, comments, strings and docs
 set -u
+unset CDPATH
 cd "$(dirname "$0")/.." || exit 1
 bad=0
 files() { git ls-files -co --exclude-standard "$@"; } # tracked, and new ones before `git add`
@@ -55,7 +56,7 @@ yaml.h experiments/yaml.c
 jansson.h core/json.c
 Random123/philox.h sampling/rng.c
 pcre2.h tokenizers/pattern.c
-utf8proc.h core/utf8.c
+utf8proc.h tokenizers/normal_form.c
 xxhash.h core/digest.c
 zlib.h experiments/replay/compression.c
 gsl/.* statistics/statistics.c
@@ -108,6 +109,20 @@ done < <(files -z -- ':!*.json' ':!*.jsonl' ':!*.model' ':!*.safetensors' ':!tes
 
 # Random numbers come from sampling/rng.h only.
 grep -nE '\b(rand|random|drand48|srand)\(' -r --include='*.[ch]' ${folders%% results*} && violation "random numbers come from sampling/rng.h only"
+
+# A child process ends with the program.
+grep -nE '\b(v?fork|posix_spawnp?|popen|system)\(' -r --include='*.[ch]' $folders | grep -v '^core/interrupt\.[ch]:' &&
+    violation "processes are started by process_fork of core/interrupt.h only"
+
+# No shell expands what is in the name of a folder.
+while read -r place; do
+    violation "$place ..: expected VERBATIM beside COMMAND"
+done < <(files '*CMakeLists.txt' '*.cmake' | xargs perl -ne '
+    $text .= $_;
+    if (eof) {
+        print "$ARGV: $1\n" while $text =~ /(add_custom_\w+\(\S+ \S+)(?![^()]*VERBATIM)[^()]*COMMAND\b[^()]*\)/g;
+        $text = "";
+    }')
 
 # Versions format differently: Debian 12's counts.
 case $(clang-format --version 2>/dev/null) in

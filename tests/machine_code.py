@@ -56,11 +56,7 @@ FROM_90 = r"cluster_kernel"
 # Kernels launched with LAUNCH, not QUEUE, which do not overlap with others.
 ALONE = r"pack_(numbers|scales)"
 
-NVDISASM = "nvidia-cuda-nvdisasm==13.5.37"  # reads the output of every nvcc up to 13.5
-NVDISASM_HASHES = [
-    "d3fdbdd49fa53e2e4aacd3db8259d052bd2b049ececdcb69e92e083c6728e7ca",  # x86_64
-    "a3a8248074edb9fba63b74c38a5416b712a91ab09e70b8ab37186c3d293fc605",  # aarch64
-]
+NVDISASM = os.path.join(HERE, "requirements", "nvdisasm.txt")
 
 SEEDED_REQUIREMENTS = [(r"small_", "HMMA.16816.F32.BF16", IN_REGISTERS), (r"large_", "HMMA.16816.F32.BF16", IN_SHARED)]
 SEEDED_VIOLATIONS = {  # kernel: parts of the expected messages
@@ -146,24 +142,22 @@ def find_nvdisasm():
 
 
 def pinned_nvdisasm():
-    """NVDISASM in build/, installed if missing. The wheel contains the program as nvidia/cu13/bin/nvdisasm."""
-    to = os.path.join(HERE, "build", NVDISASM.replace("==", "-"))
+    """NVDISASM's package in build/, installed if missing. The wheel contains the program as nvidia/cu13/bin/nvdisasm."""
+    with open(NVDISASM) as f:
+        package = re.search(r"^[a-z0-9-]+==[0-9.]+", f.read(), re.M).group()
+    to = os.path.join(HERE, "build", package.replace("==", "-"))
     pattern = os.path.join(to, "nvidia", "*", "bin", "nvdisasm")
     if not glob.glob(pattern):
         os.makedirs(os.path.dirname(to), exist_ok=True)
         part = tempfile.mkdtemp(dir=os.path.dirname(to), prefix="nvdisasm-part-")
         try:
-            requirements = os.path.join(part, "requirements.txt")
-            with open(requirements, "w") as f:
-                f.write(NVDISASM + "".join(f" --hash=sha256:{h}" for h in NVDISASM_HASHES) + "\n")
-            run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps",
-                    "--only-binary=:all:", "--require-hashes", "--target", part, "-r", requirements])
+            run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--target", part, "-r", NVDISASM])
             shutil.rmtree(to, ignore_errors=True)
             os.rename(part, to)
         except (Failed, OSError) as e:
             if not glob.glob(pattern):  # another process may have installed it
                 last = str(e).splitlines()[-1]
-                raise Failed(f"expected nvdisasm on the PATH, in /usr/local/cuda/bin or as {NVDISASM} from PyPI, found none "
+                raise Failed(f"expected nvdisasm on the PATH, in /usr/local/cuda/bin or as {package} from PyPI, found none "
                               f"({last}): nothing was checked", 77) from e
         finally:
             shutil.rmtree(part, ignore_errors=True)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks that the twins which need only Python still write their golden files (docs/testing.md). Exit status 77: no Python.
 set -euo pipefail
+unset CDPATH
 cd "$(dirname "$0")/cases"
 command -v python3 >/dev/null || { echo "twins: no python3"; exit 77; }
 made=$(mktemp -d)

@@ -11,10 +11,7 @@
 
 void added_add(struct added *a, const char *text, size_t n, struct added_token flags)
 {
-    if (a->n == a->capacity) {
-        a->capacity = next_capacity(a->capacity, a->n + 1);
-        a->token = xrealloc(a->token, a->capacity * sizeof(*a->token));
-    }
+    array_reserve(a->token, a->capacity, a->n + 1);
     flags.text = xstrndup(text, n);
     flags.n = n;
     flags.order = a->n;

@@ -81,10 +81,7 @@ static bool before(const struct candidate *a, const struct candidate *b)
 
 static void push(struct bpe_work *w, struct candidate c)
 {
-    if (w->n == w->candidates) {
-        w->candidates = next_capacity(w->candidates, w->n + 1);
-        w->heap = xrealloc(w->heap, w->candidates * sizeof(*w->heap));
-    }
+    array_reserve(w->heap, w->candidates, w->n + 1);
     size_t i = w->n++;
     for (; i > 0 && before(&c, &w->heap[(i - 1) / 2]); i = (i - 1) / 2)
         w->heap[i] = w->heap[(i - 1) / 2];

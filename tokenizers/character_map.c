@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/utf8.h"
+#include "tokenizers/normal_form.h"
 
 enum { CLUSTER = 5 }; // longest cluster that is looked up as a whole, in bytes
 
@@ -90,7 +91,7 @@ bool character_map_clusters(const struct character_map *m, const char *s, size_t
 {
     for (size_t at = 0, stop; at < n && to->n <= most; at = stop) {
         const char *target;
-        stop = utf8_cluster(s, n, at);
+        stop = grapheme_cluster(s, n, at);
         if (stop - at <= CLUSTER && walk(m, s + at, stop - at, true, &target) > 0) {
             text_puts(to, target);
             continue;

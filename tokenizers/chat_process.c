@@ -15,6 +15,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "core/json.h"
 #include "core/memory.h"
 
@@ -27,10 +28,11 @@ struct chat_process {
     struct error ended;
     char *name; // of the template, for messages
     int socket;
+    int life; // a socket that is never written to: that it ends tells the process that its parent has
     struct text answer;
 };
 
-static void execute(int end)
+static void execute(int end, int life)
 {
     const char *const named = getenv("SPECLAB_PYTHON");
     const char *const candidates[] = { named != NULL ? named : "/usr/bin/python3", named != NULL ? named : "python3" };
@@ -38,9 +40,7 @@ static void execute(int end)
     signal(SIGINT, SIG_IGN); // the parent decides
     dup2(end, STDIN_FILENO);
     dup2(end, STDOUT_FILENO);
-    const int null = open("/dev/null", O_WRONLY);
-    if (null >= 0)
-        dup2(null, STDERR_FILENO);
+    dup2(life, STDERR_FILENO);
     syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0); // what this program or its user has open
     for (int i = 0; i < 2; i++) {
         const char *const words[] = { candidates[i], "-I", "-X", "utf8", "-c", chat_renderer_py, NULL };
@@ -53,20 +53,33 @@ static void execute(int end)
     _exit(127);
 }
 
+static void close_sockets(const struct chat_process *p)
+{
+    close(p->socket);
+    close(p->life);
+}
+
 static bool start(struct chat_process *p, struct error *err)
 {
-    int ends[2];
+    int ends[2], lives[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         return fail(err, "cannot create a socket: %s", strerror(errno));
-    fflush(NULL);
-    const pid_t process = fork();
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, lives) != 0) {
+        fail(err, "cannot create a socket: %s", strerror(errno));
+        close(ends[0]);
+        close(ends[1]);
+        return false;
+    }
+    const pid_t process = process_fork();
     if (process == 0)
-        execute(ends[1]);
+        execute(ends[1], lives[1]);
     close(ends[1]);
+    close(lives[1]);
     p->socket = ends[0];
+    p->life = lives[0];
     p->process = process > 0 ? process : 0;
     if (process < 0)
-        close(ends[0]);
+        close_sockets(p);
     return process > 0 || fail(err, "cannot start a process: %s", strerror(errno));
 }
 
@@ -78,7 +91,7 @@ static int stop(struct chat_process *p)
         return 0;
     kill(p->process, SIGKILL);
     waitpid(p->process, &status, 0);
-    close(p->socket);
+    close_sockets(p);
     p->process = 0;
     return status;
 }
@@ -89,9 +102,10 @@ static bool fail_ended(struct chat_process *p, struct error *err)
     int status = 0;
     for (int i = 0; i < 100 && waitpid(p->process, &status, WNOHANG) == 0; i++)
         poll(NULL, 0, 10);
-    close(p->socket);
     if (!WIFEXITED(status) && !WIFSIGNALED(status))
-        stop(p);
+        status = stop(p);
+    else
+        close_sockets(p);
     p->process = 0;
     return WIFSIGNALED(status) ? fail(err, "the process that renders it was ended by signal %d", WTERMSIG(status))
                                : fail(err, "the process that renders it ended with status %d", WEXITSTATUS(status));
@@ -173,10 +187,9 @@ struct chat_process *chat_process_start(const struct chat_process_setup *s, stru
     p->name = xstrdup(s->name);
     struct json *first = json_new_object();
     struct text nothing = { 0 };
-    json_set(first, "template", json_new_text(s->template));
-    json_set(first, "variables", s->variables != NULL ? json_clone(s->variables) : json_new_object());
-    json_set(first, "tokens", s->tokens != NULL ? json_clone(s->tokens) : json_new_object());
-    json_set(first, "now", s->now != NULL ? json_new_text(s->now) : json_new_null());
+    json_add(first, JSON("template", s->template),
+             JSON("variables", s->variables != NULL ? json_clone(s->variables) : json_new_object()),
+             JSON("tokens", s->tokens != NULL ? json_clone(s->tokens) : json_new_object()), JSON("now", s->now));
     bool ok = start(p, err);
     if (ok)
         ok = request(p, first, &nothing, err);
@@ -202,8 +215,7 @@ void chat_process_end(struct chat_process *p)
 bool chat_process_render(struct chat_process *p, const struct json *messages, bool generation_prompt, struct text *to,
                          struct error *err)
 {
-    struct json *question = json_new_object();
-    json_set(question, "messages", json_clone(messages));
-    json_set(question, "add_generation_prompt", json_new_bool(generation_prompt));
+    struct json *question =
+        json_object_of(JSON("messages", json_clone(messages)), JSON("add_generation_prompt", generation_prompt));
     return request(p, question, to, err);
 }

@@ -2,7 +2,8 @@
 
 First line in: {"template": "..", "variables": {..}, "tokens": {"bos_token": "<s>", ..}, "now": "2025-01-31" or null}. Then a line
 {"messages": [..], "add_generation_prompt": true} for each rendering. Each line is answered by {"text": ".."} or {"error": "..", "line": 3}.
-Templates come from strangers: they run in Jinja2's sandbox, without files, processes or much memory; the parent limits the time.
+Templates come from strangers: they run in Jinja2's sandbox, without files, processes or much memory; the parent limits the time. It ends
+with its parent, in the middle of a rendering, too.
 """
 import json
 import sys
@@ -19,6 +20,8 @@ def answer(value):
 
 try:
     import datetime
+    import fcntl
+    import os
     import resource
     import signal
     import traceback
@@ -94,6 +97,9 @@ def environment(now):
 def main():
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.alarm(SECONDS)
+    # Nothing is ever written to descriptor 2. That it ends, with the parent, is a signal that ends this process, in a loop of C code, too.
+    fcntl.fcntl(2, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(2, fcntl.F_SETFL, fcntl.fcntl(2, fcntl.F_GETFL) | os.O_ASYNC)
     start = json.loads(sys.stdin.readline())
     try:
         template = environment(start["now"]).from_string(start["template"])
@@ -112,7 +118,8 @@ def main():
         signal.alarm(SECONDS)
         try:
             given = json.loads(line)
-            answer({"text": render(template, {**start["tokens"], "tools": None, "documents": None, **start["variables"], **given})})
+            text = render(template, {**start["tokens"], "tools": None, "documents": None, **start["variables"], **given})
+            answer({"text": text})
         except Exception as e:  # noqa: BLE001
             failed(e)
 

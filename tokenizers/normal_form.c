@@ -1,6 +1,8 @@
 #include "tokenizers/normal_form.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
+#include <utf8proc.h>
 
 #include "core/memory.h"
 #include "core/utf8.h"
@@ -39,7 +41,23 @@ static bool is_inert(unsigned c)
     return low < sizeof(inert) / sizeof(*inert) && c >= inert[low].first;
 }
 
-void normal_form_add(struct text *to, const char *s, size_t n, enum utf8_form form)
+// By utf8proc, of well-formed text.
+static void put(struct text *to, const char *s, size_t n, enum normal_form form)
+{
+    static const int options[] = { [NFC] = UTF8PROC_COMPOSE,
+                                   [NFD] = UTF8PROC_DECOMPOSE,
+                                   [NFKC] = UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
+                                   [NFKD] = UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT };
+    utf8proc_uint8_t *normal = NULL;
+    utf8proc_ssize_t length = utf8proc_map((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &normal,
+                                           (utf8proc_option_t)(UTF8PROC_STABLE | options[form]));
+    if (length < 0) // for valid text: out of memory
+        memory_out(0);
+    text_add(to, (const char *)normal, (size_t)length);
+    free(normal);
+}
+
+void normal_form_add(struct text *to, const char *s, size_t n, enum normal_form form)
 {
     size_t from = 0; // everything before is done
     bool changes =
@@ -48,9 +66,9 @@ void normal_form_add(struct text *to, const char *s, size_t n, enum utf8_form fo
         size_t length = utf8_character(s + i, n - i);
         if (length >= 2) {
             unsigned code = utf8_code(s + i);
-            changes |= code >= 0x300 || form != UTF8_NFC;
+            changes |= code >= 0x300 || form != NFC;
             if (is_inert(code)) {
-                utf8_normalize(to, s + from, i - from, form);
+                put(to, s + from, i - from, form);
                 text_add(to, s + i, length);
                 from = i + length;
                 changes = false;
@@ -59,7 +77,20 @@ void normal_form_add(struct text *to, const char *s, size_t n, enum utf8_form fo
         i += length;
     }
     if (changes)
-        utf8_normalize(to, s + from, n - from, form);
+        put(to, s + from, n - from, form);
     else
         text_add(to, s + from, n - from);
+}
+
+size_t grapheme_cluster(const char *s, size_t n, size_t at)
+{
+    utf8proc_int32_t state = 0;
+    unsigned last = utf8_code(s + at);
+    for (at += utf8_character(s + at, n - at); at < n; at += utf8_character(s + at, n - at)) {
+        const unsigned next = utf8_code(s + at);
+        if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)last, (utf8proc_int32_t)next, &state))
+            break;
+        last = next;
+    }
+    return at;
 }

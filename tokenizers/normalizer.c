@@ -118,16 +118,16 @@ static bool run_step(const struct normal_step *g, const char *s, size_t n, const
 {
     switch (g->kind) {
     case NORMAL_NFC:
-        normal_form_add(to, s, n, UTF8_NFC);
+        normal_form_add(to, s, n, NFC);
         return true;
     case NORMAL_NFD:
-        normal_form_add(to, s, n, UTF8_NFD);
+        normal_form_add(to, s, n, NFD);
         return true;
     case NORMAL_NFKC:
-        normal_form_add(to, s, n, UTF8_NFKC);
+        normal_form_add(to, s, n, NFKC);
         return true;
     case NORMAL_NFKD:
-        normal_form_add(to, s, n, UTF8_NFKD);
+        normal_form_add(to, s, n, NFKD);
         return true;
     case NORMAL_REPLACE:
         return replace(g, s, n, to, shifted, err);

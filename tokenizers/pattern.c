@@ -233,29 +233,38 @@ static bool rewrite(struct rewriting *r)
 
 struct pattern {
     pcre2_code *code;
-    pcre2_match_context *limits;
+    char *shown; // its beginning, for messages
 };
 
 struct search {
     const struct pattern *pattern;
     pcre2_match_data *match;
+    pcre2_match_context *limits;
+    int64_t left; // steps beyond LIGHT that it may still take
 };
 
-// Limits that bound the time of any pattern on any text: a normal match takes one or two steps per character.
-enum { STEPS = 100 * 1000 * 1000, HEAP_KIB = 512 * 1024 };
+// A pattern of nested counts may take 20^6 steps at each character, so time has bounds: the length of a text, times a constant. The patterns of
+// models take one or two steps for each character of a match. Up to LIGHT steps at one position are free; a match that needs more takes them
+// from a store that grows with the texts.
+enum { LIGHT = 4096, STEPS_AT_FIRST = 100 * 1000, STEPS_PER_BYTE = 1000, HEAP_KIB = 512 * 1024 };
+enum { MAX_PATTERN = 64 << 10, MAX_REWRITTEN = 4 << 20, SHOWN = 80 };
 
-static struct pattern *compile(const char *text, size_t n, struct error *err)
+// source: as the tokenizer has it.
+static struct pattern *compile(const char *text, size_t n, const char *source, size_t source_n, struct error *err)
 {
     int number;
     size_t offset;
     pcre2_compile_context *reading = pcre2_compile_context_create(NULL);
     if (reading == NULL)
-        abort();
+        memory_out(0);
     pcre2_set_newline(reading, PCRE2_NEWLINE_LF);
+    pcre2_set_max_pattern_length(reading, MAX_REWRITTEN);
     // In Oniguruma's Ruby syntax ^ and $ match at lines.
     uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
     pcre2_code *code = pcre2_compile((PCRE2_SPTR)text, n, options, &number, &offset, reading);
     pcre2_compile_context_free(reading);
+    if (code == NULL && number == PCRE2_ERROR_HEAP_FAILED)
+        memory_out(0);
     if (code == NULL) {
         char why[128] = "";
         pcre2_get_error_message(number, (PCRE2_UCHAR *)why, sizeof(why));
@@ -266,22 +275,25 @@ static struct pattern *compile(const char *text, size_t n, struct error *err)
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); // without a JIT, matching is only slower
     struct pattern *p = xcalloc(1, sizeof(*p));
     p->code = code;
-    p->limits = pcre2_match_context_create(NULL);
-    if (p->limits == NULL)
-        abort();
-    pcre2_set_match_limit(p->limits, STEPS);
-    pcre2_set_heap_limit(p->limits, HEAP_KIB);
+    p->shown = xstrndup(source, utf8_cut(source, source_n, SHOWN));
     return p;
+}
+
+static bool is_short(size_t n, struct error *err)
+{
+    return n <= MAX_PATTERN || fail(err, "expected a pattern of at most %d bytes, found %zu", MAX_PATTERN, n);
 }
 
 struct pattern *pattern_compile(const char *text, size_t n, struct error *err)
 {
     struct rewriting r = { .s = text, .n = n, .err = err };
     struct pattern *p = NULL;
+    if (!is_short(n, err))
+        return NULL;
     if (utf8_valid(text, n) != n)
         fail(err, "a pattern is not UTF-8");
     else if (rewrite(&r))
-        p = compile(r.out.s != NULL ? r.out.s : "", r.out.n, err);
+        p = compile(r.out.s != NULL ? r.out.s : "", r.out.n, text, n, err);
     free(r.out.s);
     return p;
 }
@@ -289,6 +301,8 @@ struct pattern *pattern_compile(const char *text, size_t n, struct error *err)
 struct pattern *pattern_literal(const char *text, size_t n, struct error *err)
 {
     struct text out = { 0 };
+    if (!is_short(n, err))
+        return NULL;
     for (size_t i = 0; i < n;) {
         size_t length = utf8_character(text + i, n - i);
         if (length == 0) {
@@ -299,7 +313,7 @@ struct pattern *pattern_literal(const char *text, size_t n, struct error *err)
         text_printf(&out, "\\x{%x}", utf8_code(text + i));
         i += length;
     }
-    struct pattern *p = compile(out.s != NULL ? out.s : "", out.n, err);
+    struct pattern *p = compile(out.s != NULL ? out.s : "", out.n, text, n, err);
     free(out.s);
     return p;
 }
@@ -308,8 +322,8 @@ void pattern_free(struct pattern *p)
 {
     if (p == NULL)
         return;
-    pcre2_match_context_free(p->limits);
     pcre2_code_free(p->code);
+    free(p->shown);
     free(p);
 }
 
@@ -318,8 +332,11 @@ struct search *search_begin(const struct pattern *p)
     struct search *s = xcalloc(1, sizeof(*s));
     s->pattern = p;
     s->match = pcre2_match_data_create(1, NULL); // only the whole match, no groups
-    if (s->match == NULL)
-        abort();
+    s->limits = pcre2_match_context_create(NULL);
+    if (s->match == NULL || s->limits == NULL)
+        memory_out(0);
+    pcre2_set_heap_limit(s->limits, HEAP_KIB);
+    s->left = STEPS_AT_FIRST;
     return s;
 }
 
@@ -328,22 +345,49 @@ void search_end(struct search *s)
     if (s == NULL)
         return;
     pcre2_match_data_free(s->match);
+    pcre2_match_context_free(s->limits);
     free(s);
+}
+
+static int match_within(const struct search *s, const char *text, size_t n, size_t from, uint32_t options,
+                        int64_t steps)
+{
+    pcre2_set_match_limit(s->limits, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
+    return pcre2_match(s->pattern->code, (PCRE2_SPTR)text, n, from, options | PCRE2_NO_UTF_CHECK, s->match, s->limits);
+}
+
+// One position after another, as PCRE2 does not tell how many steps it took; the limit on them is for each position.
+static int match_slowly(struct search *s, const char *text, size_t n, size_t from)
+{
+    for (size_t at = from; at <= n; at += at < n ? utf8_character(text + at, n - at) : 1) {
+        int rc = match_within(s, text, n, at, PCRE2_ANCHORED | PCRE2_NO_JIT, LIGHT);
+        for (int64_t steps = 4 * LIGHT; rc == PCRE2_ERROR_MATCHLIMIT && s->left > 0; steps *= 4) {
+            rc = match_within(s, text, n, at, PCRE2_ANCHORED | PCRE2_NO_JIT, steps < s->left ? steps : s->left);
+            s->left -= steps;
+        }
+        if (rc != PCRE2_ERROR_NOMATCH)
+            return rc;
+    }
+    return PCRE2_ERROR_NOMATCH;
 }
 
 enum found search_next(struct search *s, const char *text, size_t n, size_t from, size_t *start, size_t *stop,
                        struct error *err)
 {
-    const struct pattern *p = s->pattern;
-    int rc = pcre2_match(p->code, (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK, s->match, p->limits);
+    s->left += from == 0 ? STEPS_PER_BYTE * (int64_t)n : 0;
+    int rc = match_within(s, text, n, from, 0, LIGHT);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT) // the interpreter keeps its stack on the heap
-        rc = pcre2_match(p->code, (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, s->match, p->limits);
+        rc = match_within(s, text, n, from, PCRE2_NO_JIT, LIGHT);
+    if (rc == PCRE2_ERROR_MATCHLIMIT)
+        rc = match_slowly(s, text, n, from);
     if (rc == PCRE2_ERROR_NOMATCH)
         return FOUND_NONE;
+    if (rc == PCRE2_ERROR_NOMEMORY)
+        memory_out(0);
     if (rc < 0) {
         char why[128] = "";
         pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof(why));
-        fail(err, "a pattern of the tokenizer failed at byte %zu: %s", from, why);
+        fail(err, "the pattern %s failed at byte %zu of a text of %zu: %s", s->pattern->shown, from, n, why);
         return FOUND_ERROR;
     }
     const size_t *at = pcre2_get_ovector_pointer(s->match);

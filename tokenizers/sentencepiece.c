@@ -161,10 +161,7 @@ static void read_piece(struct model_file *f, struct wire_field from)
             p.kind = g.value <= PIECE_BYTE ? (int)g.value : 0;
     }
     f->damaged |= r.damaged || p.kind == 0;
-    if (f->model.n == f->capacity) {
-        f->capacity = next_capacity(f->capacity, f->model.n + 1);
-        f->piece = xrealloc(f->piece, f->capacity * sizeof(*f->piece));
-    }
+    array_reserve(f->piece, f->capacity, f->model.n + 1);
     f->piece[f->model.n++] = p;
 }
 

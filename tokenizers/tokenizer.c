@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "formats/directory/declared_tokens.h"
 #include "formats/file.h"
 #include "formats/gguf.h"
 #include "formats/identity.h"
@@ -18,16 +19,14 @@
 
 void ids_add(struct ids *ids, int32_t id)
 {
-    if (ids->n == ids->capacity) {
-        ids->capacity = next_capacity(ids->capacity, ids->n + 1);
-        ids->id = xrealloc(ids->id, ids->capacity * sizeof(*ids->id));
-    }
+    array_reserve(ids->id, ids->capacity, ids->n + 1);
     ids->id[ids->n++] = id;
 }
 
 // ---- opening ----------------------------------------------------------------------------------------------------
 
-static struct tokenizer *open_json(const char *path, struct error *err)
+// directory: where other files may declare tokens; NULL: only the file counts.
+static struct tokenizer *open_json(const char *path, const char *directory, struct error *err)
 {
     struct mapping file;
     if (!file_map(path, &file, err)) // a regular file
@@ -35,12 +34,12 @@ static struct tokenizer *open_json(const char *path, struct error *err)
     file_unmap(&file);
     struct digest *d = digest_begin();
     struct json *j = identity_json(path, d, err);
+    const bool tekken = !json_is_null(json_get(json_get(j, "config"), "default_num_special_tokens"));
+    const bool read = j != NULL && (tekken || directory == NULL || declared_tokens_complete(directory, j, d, err));
     struct hash hash = digest_end(d);
     struct tokenizer *t = NULL;
-    if (j != NULL)
-        t = json_is_null(json_get(json_get(j, "config"), "default_num_special_tokens"))
-                ? tokenizer_from_json(j, path, err)
-                : tokenizer_from_tekken(j, path, err);
+    if (read)
+        t = tekken ? tokenizer_from_tekken(j, path, err) : tokenizer_from_json(j, path, err);
     json_free(j);
     if (t != NULL)
         t->hash = hash;
@@ -72,41 +71,29 @@ static struct tokenizer *open_model(const char *path, const struct mapping *file
 
 // ---- tokens that transformers adds to a tokenizer.model: what it does with them stands in no file, so they must be in the model
 
-static bool has_added(const struct tokenizer *t, const char *file, const char *text, long long id, struct error *err)
+static bool has_token(const struct tokenizer *t, const struct declared_token *declared, struct error *err)
 {
-    const size_t n = strlen(text);
-    const struct token *token = id <= INT32_MAX ? vocabulary_token(&t->vocabulary, (int32_t)id) : NULL;
-    if (token != NULL && token->text_n == n && memcmp(t->vocabulary.strings.s + token->text, text, n) == 0)
+    const size_t n = strlen(declared->text);
+    const int32_t id = vocabulary_find(&t->vocabulary, declared->text, n);
+    if (id >= 0 && (declared->id < 0 || declared->id == id))
         return true;
-    char *shown = printable_text(text, n);
+    char *number = declared->id >= 0 ? xformat(" with id %lld", (long long)declared->id) : xstrdup("");
     fail(
         err,
-        "%s: adds the token %s, %lld, which %s does not have; expected tokenizer.json beside them (transformers' save_pretrained "
-        "of a fast tokenizer writes it)",
-        file, shown, id, t->name);
-    free(shown);
+        "%s: %s does not have this token%s; expected tokenizer.json beside them (transformers' save_pretrained of a fast "
+        "tokenizer writes it)",
+        declared->key, t->name, number);
+    free(number);
     return false;
 }
 
-// added_tokens.json: {token: id}. tokenizer_config.json: {"added_tokens_decoder": {id: {"content": token}}}.
-static bool has_added_tokens(const struct tokenizer *t, const char *directory, struct error *err)
+static bool has_declared_tokens(const struct tokenizer *t, const char *directory, struct error *err)
 {
-    static const char *const files[] = { "added_tokens.json", "tokenizer_config.json" };
-    bool ok = true;
-    for (int i = 0; i < 2 && ok; i++) {
-        char *path = xformat("%s/%s", directory, files[i]);
-        const bool found = file_exists(path);
-        struct json *j = found ? json_read(path, err) : NULL;
-        const struct json *list = i == 0 ? j : json_get(j, "added_tokens_decoder");
-        ok = !found || json_is_object(j) || (j != NULL && fail(err, "%s: expected a JSON object", path));
-        for (void *at = ok ? json_first(list) : NULL; at != NULL && ok; at = json_next(list, at))
-            ok = i == 0 ? has_added(t, path, json_key(at), json_is_int(json_value(at)) ? json_int(json_value(at)) : -1,
-                                    err)
-                        : has_added(t, path, json_text(json_get(json_value(at), "content")),
-                                    strtoll(json_key(at), NULL, 10), err);
-        json_free(j);
-        free(path);
-    }
+    struct declared_tokens declared;
+    bool ok = declared_tokens_of(directory, &declared, err);
+    for (int i = 0; i < declared.n && ok; i++)
+        ok = has_token(t, &declared.token[i], err);
+    declared_tokens_free(&declared);
     return ok;
 }
 
@@ -133,7 +120,7 @@ bool tokenizer_present(const char *path)
         return has_file;
     }
     struct gguf *g = ends_with(path, ".gguf") ? gguf_open(path, &ignored) : NULL;
-    const bool found = g != NULL ? gguf_find(g, "tokenizer.ggml.model") != NULL : file_exists(path);
+    const bool found = g != NULL ? tokenizer_in_gguf(g) : file_exists(path);
     gguf_close(g);
     return found;
 }
@@ -142,8 +129,9 @@ static struct tokenizer *open_directory(const char *path, struct error *err)
 {
     char *file = file_in(path);
     if (file != NULL) {
-        struct tokenizer *t = tokenizer_open(file, err);
-        if (t != NULL && !ends_with(file, ".json") && !has_added_tokens(t, path, err)) {
+        const bool is_json = ends_with(file, "/tokenizer.json");
+        struct tokenizer *t = is_json ? open_json(file, path, err) : tokenizer_open(file, err);
+        if (t != NULL && !is_json && !has_declared_tokens(t, path, err)) {
             tokenizer_close(t);
             t = NULL;
         }
@@ -178,7 +166,7 @@ struct tokenizer *tokenizer_open(const char *path, struct error *err)
     if (file_is_directory(path))
         return open_directory(path, err);
     if (ends_with(path, ".json"))
-        return open_json(path, err);
+        return open_json(path, NULL, err);
     struct mapping file = { 0 };
     if (ends_with(path, ".gguf"))
         return open_gguf(path, err);
@@ -442,9 +430,10 @@ bool tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, boo
     if (n > TEXT_MAX)
         return fail(err, "the text is longer than %d bytes", (int)TEXT_MAX);
     struct encoding e = { .t = t, .special = special, .to = to };
+    struct error why;
     size_t before = to->n;
     e.splitter = splitter_begin(&t->cut, encode_piece, &e);
-    bool ok = encode_raw(&e, text, n, err) &&
+    bool ok = (encode_raw(&e, text, n, &why) || fail(err, "%s: %s", t->name, why.text)) &&
               (!e.lost || fail(err, "%s: a character has no token, and the model has no unk_id", t->name));
     if (!ok)
         to->n = before;

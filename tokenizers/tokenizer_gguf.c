@@ -14,11 +14,19 @@
 // gpt2: byte-level BPE; llama: SentencePiece's BPE; t5: its unigram.
 enum kind { KIND_NONE, KIND_GPT2, KIND_LLAMA, KIND_T5 };
 
+bool tokenizer_in_gguf(const struct gguf *g)
+{
+    struct gguf_string model;
+    const bool names_it = gguf_text(g, "tokenizer.ggml.model", &model);
+    return gguf_find(g, "tokenizer.ggml.model") != NULL &&
+           !(names_it && model.n == 4 && memcmp(model.s, "none", 4) == 0);
+}
+
 static enum kind read_kind(const struct gguf *g, struct error *err)
 {
     static const char *const names[] = { [KIND_GPT2] = "gpt2", [KIND_LLAMA] = "llama", [KIND_T5] = "t5" };
     struct gguf_string model;
-    if (!gguf_text(g, "tokenizer.ggml.model", &model)) {
+    if (!tokenizer_in_gguf(g) || !gguf_text(g, "tokenizer.ggml.model", &model)) {
         fail(err, "%s: expected a tokenizer (tokenizer.ggml.model), found none", gguf_path(g));
         return KIND_NONE;
     }
@@ -60,10 +68,15 @@ static bool read_tokens(struct tokenizer *t, const struct gguf *g, struct error 
         return fail(err, "%s: %llu tokens are too many", t->name, (unsigned long long)tokens->n);
     if (types != NULL && !numbers_fit(t, types, "tokenizer.ggml.token_type", tokens->n, false, err))
         return false;
-    vocabulary_init(&t->vocabulary, (int)tokens->n, (size_t)tokens->n);
+    int64_t count = (int64_t)tokens->n; // without those that only fill the list
+    if (gguf_find(g, TOKENS_GGUF) != NULL &&
+        (!gguf_int(g, TOKENS_GGUF, &count) || count < 1 || count > (int64_t)tokens->n))
+        return fail(err, "%s: %s: expected a number from 1 to %llu, as tokenizer.ggml.tokens has, found another",
+                    t->name, TOKENS_GGUF, (unsigned long long)tokens->n);
+    vocabulary_init(&t->vocabulary, (int)count, (size_t)count);
     size_t at = 0;
     struct error why;
-    for (int32_t id = 0; id < (int32_t)tokens->n; id++) {
+    for (int32_t id = 0; id < (int32_t)count; id++) {
         struct gguf_string s;
         if (!gguf_next_string(tokens, &at, &s))
             return fail(err, "%s: tokenizer.ggml.tokens ends after %d tokens", t->name, (int)id);

@@ -10,7 +10,6 @@
 
 struct error;
 struct gguf;
-struct gguf_writer;
 struct json;
 
 enum drops { // of the spaces that a decoded text begins with
@@ -66,6 +65,7 @@ struct piece_model { // what SentencePiece stores, in its own files or in GGUF
 bool tokenizer_of_pieces(struct tokenizer *t, const struct piece_model *m, struct error *err);
 void tokenizer_find_bytes(const struct tokenizer *t, int32_t byte[256]); // the ids of "<0x00>" .. "<0xFF>"; -1: none
 
+bool tokenizer_in_gguf(const struct gguf *g); // its model is not llama.cpp's "none"
 struct tokenizer *tokenizer_from_gguf(const struct gguf *g, struct error *err);
 struct tokenizer *tokenizer_from_sentencepiece(const void *data, size_t n, const char *name, struct error *err);
 struct tokenizer *tokenizer_from_tiktoken(const char *data, size_t n, const char *name, struct error *err);
@@ -75,9 +75,10 @@ struct tokenizer *tokenizer_from_json(const struct json *j, const char *name, st
 // Whether GGUF can represent the tokenizer of a tokenizer.json; *pre is its tokenizer.ggml.pre. err names what GGUF cannot
 // represent.
 bool tokenizer_fits_gguf(const struct tokenizer *t, const struct json *file, const char **pre, struct error *err);
-void tokenizer_write_gguf(const struct tokenizer *t, const char *pre, struct gguf_writer *w);
-// Whether both encode every text to the same ids: the same tokens, merges and added tokens.
-bool tokenizer_equal(const struct tokenizer *a, const struct tokenizer *b);
+// {"tokens": [text or null], "kinds": [enum piece_kind], "merges": ["a b"], "ignore_merges"} of a byte-level tokenizer.
+struct json *tokenizer_json(const struct tokenizer *t);
+// llama.cpp takes as many tokens as the embedding has rows: unused ones fill the list, and this key says how many are before them.
+#define TOKENS_GGUF "speclab.token_count"
 
 // Steps shared by both readers, in this order: the tokens of single bytes, looked up in the vocabulary at this point;
 // merge number `rank`, of two tokens given by their texts; the final step.

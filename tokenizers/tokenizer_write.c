@@ -1,15 +1,13 @@
-// tokenizer_write.c - writes the tokenizer of a tokenizer.json as GGUF metadata.
+// tokenizer_write.c - whether GGUF can represent the tokenizer of a tokenizer.json, and the tokenizer as JSON for who writes one.
 //
 // GGUF stores tokens, their kinds, merges, and the name of a family for everything else: how text is split, and whether
 // pieces that are tokens skip merging. Anything that would not survive the round trip is an error that names it.
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "formats/gguf.h"
 #include "tokenizers/tokenizer.h"
 #include "tokenizers/tokenizer_parts.h"
 
@@ -114,87 +112,37 @@ bool tokenizer_fits_gguf(const struct tokenizer *t, const struct json *file, con
 
 // ---- writing
 
-void tokenizer_write_gguf(const struct tokenizer *t, const char *pre, struct gguf_writer *w)
+static struct json *text_of_pair(const struct tokenizer *t, const struct merge *m)
 {
-    size_t size = (size_t)tokenizer_size(t), n;
-    char **text = xcalloc(size, sizeof(*text));
-    int32_t *kind = xcalloc(size, sizeof(*kind));
-    for (int32_t id = 0; id < (int32_t)size; id++) {
+    size_t left_n, right_n;
+    const char *left = text_of(t, m->left, &left_n), *right = text_of(t, m->right, &right_n);
+    char *pair = xformat("%.*s %.*s", (int)left_n, left, (int)right_n, right);
+    struct json *j = json_new_text(pair);
+    free(pair);
+    return j;
+}
+
+struct json *tokenizer_json(const struct tokenizer *t)
+{
+    struct json *j = json_new_object(), *tokens = json_new_array(), *kinds = json_new_array(),
+                *merges = json_new_array();
+    size_t n;
+    for (int32_t id = 0; id < tokenizer_size(t); id++) {
         const struct token *token = vocabulary_token(&t->vocabulary, id);
         const char *s = token != NULL ? text_of(t, id, &n) : NULL;
-        text[id] = s != NULL ? xstrndup(s, n) : xformat("[PAD%d]", (int)id); // as llama.cpp's converter fills holes
-        kind[id] = token == NULL                  ? PIECE_UNUSED
-                   : token->kind == TOKEN_SPECIAL ? PIECE_CONTROL
-                   : token->kind == TOKEN_ADDED   ? PIECE_USER_DEFINED
-                                                  : PIECE_NORMAL;
+        char *text = s != NULL ? xstrndup(s, n) : NULL;
+        json_push(tokens, text != NULL ? json_new_text(text) : json_new_null());
+        json_push(kinds, json_new_int(token == NULL                  ? PIECE_UNUSED
+                                      : token->kind == TOKEN_SPECIAL ? PIECE_CONTROL
+                                      : token->kind == TOKEN_ADDED   ? PIECE_USER_DEFINED
+                                                                     : PIECE_NORMAL));
+        free(text);
     }
-    gguf_write_text(w, "tokenizer.ggml.model", "gpt2");
-    gguf_write_text(w, "tokenizer.ggml.pre", pre);
-    gguf_write_texts(w, "tokenizer.ggml.tokens", (const char *const *)text, size);
-    gguf_write_ints(w, "tokenizer.ggml.token_type", kind, size);
-    for (size_t id = 0; id < size; id++)
-        free(text[id]);
-    free(text);
-    free(kind);
-
     struct merge *m = merges_of(t, &n);
-    char **line = xcalloc(n, sizeof(*line));
-    for (size_t i = 0; i < n; i++) {
-        size_t left_n, right_n;
-        const char *left = text_of(t, m[i].left, &left_n), *right = text_of(t, m[i].right, &right_n);
-        line[i] = xformat("%.*s %.*s", (int)left_n, left, (int)right_n, right);
-    }
-    gguf_write_texts(w, "tokenizer.ggml.merges", (const char *const *)line, n);
     for (size_t i = 0; i < n; i++)
-        free(line[i]);
-    free(line);
+        json_push(merges, text_of_pair(t, &m[i]));
     free(m);
-}
-
-// ---- comparing
-
-static bool same_token(const struct tokenizer *a, const struct tokenizer *b, int32_t id)
-{
-    const struct token *x = vocabulary_token(&a->vocabulary, id), *y = vocabulary_token(&b->vocabulary, id);
-    if (x == NULL || y == NULL) // an unused id in a; in b it may be a filler that no text encodes to
-        return x == NULL;
-    size_t n, m;
-    const char *s = text_of(a, id, &n), *r = text_of(b, id, &m);
-    // Whether a token is outside the model's vocabulary matters only if pieces are looked up in it.
-    return n == m && memcmp(s, r, n) == 0 && x->kind == y->kind && x->bytes_n == y->bytes_n &&
-           memcmp(a->vocabulary.strings.s + x->bytes, b->vocabulary.strings.s + y->bytes, x->bytes_n) == 0 &&
-           (!a->ignore_merges || x->literal == y->literal);
-}
-
-static bool same_added(const struct tokenizer *a, const struct tokenizer *b)
-{
-    const struct added *x = a->raw.n > 0 ? &a->raw : &a->normal, *y = b->raw.n > 0 ? &b->raw : &b->normal;
-    bool same = x->n == y->n;
-    for (size_t i = 0; i < x->n && same; i++)
-        same = x->token[i].id == y->token[i].id && x->token[i].n == y->token[i].n &&
-               memcmp(x->token[i].text, y->token[i].text, x->token[i].n) == 0 &&
-               x->token[i].special == y->token[i].special;
-    return same;
-}
-
-static bool same_merges(const struct tokenizer *a, const struct tokenizer *b)
-{
-    size_t n, m;
-    struct merge *x = merges_of(a, &n), *y = merges_of(b, &m);
-    bool same = n == m;
-    for (size_t i = 0; i < n && same; i++)
-        same = x[i].left == y[i].left && x[i].right == y[i].right && x[i].merged == y[i].merged;
-    free(x);
-    free(y);
-    return same;
-}
-
-bool tokenizer_equal(const struct tokenizer *a, const struct tokenizer *b)
-{
-    bool same = tokenizer_size(a) == tokenizer_size(b) && a->ignore_merges == b->ignore_merges &&
-                a->normalizer.n == b->normalizer.n && a->bpe.unknown == b->bpe.unknown &&
-                memcmp(a->bpe.byte, b->bpe.byte, sizeof(a->bpe.byte)) == 0;
-    for (int32_t id = 0; id < tokenizer_size(a) && same; id++)
-        same = same_token(a, b, id);
-    return same && same_added(a, b) && same_merges(a, b);
+    json_add(j, JSON("tokens", tokens), JSON("kinds", kinds), JSON("merges", merges),
+             JSON("ignore_merges", t->ignore_merges));
+    return j;
 }

@@ -45,7 +45,9 @@ class Parts:
     def run(self, name, command):
         print(f"train: {name}: {shlex.join(command)}", file=sys.stderr)
         sys.stdout.flush()
-        status = subprocess.run(command, check=False).returncode
+        package = str(pathlib.Path(__file__).resolve().parents[1] / "python")  # the tools', which need this program
+        environment = dict(os.environ, SPECLAB_PROGRAM=str(self.speclab), PYTHONPATH=os.pathsep.join([package, os.environ.get("PYTHONPATH", "")]))
+        status = subprocess.run(command, check=False, env=environment).returncode
         if status != 0:
             raise SystemExit(f"train: {name} failed with exit status {status}; the same command goes on from here")
 
@@ -67,7 +69,7 @@ def write_texts(parts, recipe):
     path = str(parts.out / "data.jsonl")
     of = {"model": recipe["model"], **given}
     if not parts.is_done("distill", of):
-        parts.run("distill", [parts.speclab, "distill", recipe["model"], *options(given), "--out", path])
+        parts.run("distill", [sys.executable, "-B", "-m", "speclab", "distill", recipe["model"], *options(given), "--out", path])
         parts.done("distill", of)
     return path
 

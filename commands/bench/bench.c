@@ -8,16 +8,10 @@
 #include <unistd.h>
 
 #include "core/memory.h"
-#include "commands/bench/bench_parts.h"
-#include "commands/bench/bench_peer.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
 #include "models/config.h"
 #include "models/model.h"
-
-// Pause between engines: after its work an engine's threads may spin for some milliseconds before they sleep (libgomp's for
-// about 15).
-enum { PAUSE_NS = 25 * 1000 * 1000 };
 
 // ---- measurements
 
@@ -28,8 +22,6 @@ static void add_measurement(struct bench *b, enum bench_kind kind, int slots, in
     *m = (struct measurement){ .kind = kind, .slots = slots, .n = n, .context_index = context_index };
     m->context = kind == BENCH_PROMPT ? 0 : b->plan.context[context_index];
     m->ns = xcalloc((size_t)b->capacity, sizeof(double));
-    for (int e = 0; e < b->n_peers && kind != BENCH_DRAFT_STEP; e++)
-        m->peer_ns[e] = xcalloc((size_t)b->capacity, sizeof(double));
 }
 
 static void add_measurements(struct bench *b)
@@ -48,35 +40,25 @@ static void add_measurements(struct bench *b)
         add_measurement(b, BENCH_PROMPT, 1, p->prompt, 0);
 }
 
-static void pause_between_engines(const struct bench *b)
+static bool announce(struct bench *b, const struct measurement *m, struct error *err)
 {
-    if (b->n_peers > 0)
-        nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
+    double used;
+    return m->kind == BENCH_PASS     ? turns_next(b, &used, err, "pass %d %d %d", m->n, m->context, m->slots)
+           : m->kind == BENCH_PROMPT ? turns_next(b, &used, err, "prompt %d", m->n)
+                                     : turns_next(b, &used, err, "draft");
 }
 
-// Runs an untimed warm-up first, as the peer does: caches hold what a preceding pass leaves, and threads are awake. A prompt
-// is long enough to need none.
-static bool measure_own(struct bench *b, struct measurement *m, double *to, struct error *err)
+// Runs an untimed warm-up first: caches hold what a preceding pass leaves, and threads are awake. A prompt is long enough to need none.
+static bool measure(struct bench *b, struct measurement *m, double *to, struct error *err)
 {
     int64_t ns = 0;
-    bool ok = true;
-    pause_between_engines(b);
+    bool ok = announce(b, m, err);
     for (int warm_up = m->kind != BENCH_PROMPT; warm_up >= 0 && ok; warm_up--)
         ok = m->kind == BENCH_PASS         ? bench_model_pass(&b->model, m->slots, m->n, m->context_index, &ns, err)
              : m->kind == BENCH_DRAFT_STEP ? bench_model_draft_step(&b->draft_model, m->context_index, &ns, err)
                                            : bench_model_prompt(&b->model, &ns, err);
     *to = (double)ns;
     m->experts = m->kind == BENCH_PASS ? b->model.experts : 0;
-    return ok;
-}
-
-static bool measure_peer(struct bench *b, struct measurement *m, struct peer *peer, double *to, struct error *err)
-{
-    int64_t ns;
-    pause_between_engines(b);
-    bool ok =
-        m->kind == BENCH_PASS ? peer_pass(peer, m->slots, m->n, m->context, &ns, err) : peer_prompt(peer, &ns, err);
-    *to = (double)ns;
     return ok;
 }
 
@@ -96,28 +78,13 @@ static void shuffle(int *order, int n, int round)
     }
 }
 
-// Takes one measurement with all engines, back to back; the engine that begins rotates.
-static bool measure_engines(struct bench *b, struct measurement *m, int round, int first, struct error *err)
-{
-    const int engines = 1 + b->n_peers;
-    bool ok = true;
-    for (int k = 0; k < engines && ok; k++) {
-        int e = (first + k) % engines - 1; // -1: speclab
-        if (e < 0)
-            ok = measure_own(b, m, &m->ns[round], err);
-        else if (m->peer_ns[e] != NULL)
-            ok = measure_peer(b, m, b->peer[e], &m->peer_ns[e][round], err);
-    }
-    return ok;
-}
-
 static bool measure_round(struct bench *b, int round, struct error *err)
 {
     int *order = xcalloc((size_t)b->n_measurements, sizeof(int));
     bool ok = true;
     shuffle(order, b->n_measurements, round);
     for (int k = 0; k < b->n_measurements && ok; k++)
-        ok = measure_engines(b, &b->measurement[order[k]], round, k + round, err);
+        ok = measure(b, &b->measurement[order[k]], &b->measurement[order[k]].ns[round], err);
     free(order);
     return ok;
 }
@@ -138,9 +105,6 @@ static void show_progress(const struct bench *b, int counted)
 static bool run_rounds(struct bench *b, struct error *err)
 {
     int counted = 0; // in the placement with most rounds
-    pid_t group[MAX_PEERS];
-    for (int e = 0; e < b->n_peers; e++)
-        group[e] = peer_group(b->peer[e]);
     struct machine_state now = { 0 };
     if (b->prober != NULL)
         now = machine_state_probe(b->prober, b->plan.threads);
@@ -148,10 +112,13 @@ static bool run_rounds(struct bench *b, struct error *err)
         struct round *r = &b->round[b->n_rounds];
         show_progress(b, counted);
         r->before = now;
-        struct load load = load_begin(group, b->n_peers);
-        if (!measure_round(b, b->n_rounds, err))
+        double others;
+        if (!turns_next(b, &others, err, "round"))
             return false;
-        r->foreign = load_foreign(&load);
+        const struct load load = load_begin(others);
+        if (!measure_round(b, b->n_rounds, err) || !turns_next(b, &others, err, "end"))
+            return false;
+        r->foreign = load_foreign(&load, others);
         if (b->prober != NULL)
             now = machine_state_probe(b->prober, b->plan.threads);
         r->after = now;
@@ -195,7 +162,7 @@ bool bench_run(struct bench *b, struct error *err)
     add_measurements(b);
     if (b->plan.probe)
         b->n_peaks = probe_peaks(b->plan.threads, b->peak);
-    if (!run_rounds(b, err) || (!b->plan.passes_only && (!bench_operations(b, err) || !bench_overhead(b, err))))
+    if (!run_rounds(b, err) || !bench_overhead(b, err))
         return false;
     fit_costs(b);
     return true;
@@ -208,33 +175,16 @@ static bool in_placement(const struct bench *b, int round, enum placement p)
     return b->round[round].placement == p && (b->round[round].counts || b->none_counts);
 }
 
-// Spread of numerator[r] over the rounds of a placement; divided by denominator[r] unless that is NULL.
-static struct spread over_rounds(const struct bench *b, const double *numerator, const double *denominator,
-                                 enum placement p)
+struct spread bench_ns(const struct bench *b, const struct measurement *m, enum placement p)
 {
     double *x = xcalloc((size_t)b->n_rounds + 1, sizeof(*x));
     int n = 0;
-    for (int r = 0; r < b->n_rounds && numerator != NULL; r++)
+    for (int r = 0; r < b->n_rounds; r++)
         if (in_placement(b, r, p))
-            x[n++] = denominator != NULL ? numerator[r] / denominator[r] : numerator[r];
+            x[n++] = m->ns[r];
     struct spread s = spread_of(x, n);
     free(x);
     return s;
-}
-
-struct spread bench_ns(const struct bench *b, const struct measurement *m, enum placement p)
-{
-    return over_rounds(b, m->ns, NULL, p);
-}
-
-struct spread bench_peer_ns(const struct bench *b, const struct measurement *m, int peer, enum placement p)
-{
-    return over_rounds(b, m->peer_ns[peer], NULL, p);
-}
-
-struct spread bench_ratio(const struct bench *b, const struct measurement *m, int peer, enum placement p)
-{
-    return over_rounds(b, m->peer_ns[peer], m->ns, p);
 }
 
 struct spread bench_memory(const struct bench *b, enum placement p)

@@ -3,10 +3,11 @@
 // The speed of a shared machine changes from minute to minute, so measurements to be compared are interleaved, and results
 // are medians over rounds. Memory, compute and placement are probed between rounds: a round counts if the probes before
 // and after it agree and no other process used the machine meanwhile. Medians are taken within a placement, never across.
-// A peer is another engine (llama.cpp) that takes the same measurements in the same rounds.
+// Other engines (llama.cpp) take the same measurements in turns: words/bench.py starts them, and a socket to it tells what comes next.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include "core/error.h"
 #include "experiments/machine.h"
 #include "commands/bench/bench_model.h"
@@ -17,16 +18,9 @@
 #include "results/cost.h"
 #include "statistics/spread.h"
 
-enum { MAX_ROWS = 64, SLOT_COUNTS = 16, MAX_PASS_ROWS = 512, MAX_PEERS = 4 }; // MAX_ROWS, SLOT_COUNTS: entries of lists
-#define MAX_FOREIGN_LOAD 0.08 // processors that other processes may use in a round that counts
+struct store;
 
-struct peer;
-
-struct peer_program {
-    const char *const *words; // program and arguments, as for execvp
-    const char *label;        // its name in messages
-    struct flag_texts option; // "KEY=VALUE", passed to it
-};
+enum { MAX_ROWS = 64, SLOT_COUNTS = 16, MAX_PASS_ROWS = 512 }; // MAX_ROWS, SLOT_COUNTS: entries of lists
 
 struct bench_plan {            // the options of the command
     const char *model, *draft; // draft NULL: none
@@ -39,9 +33,7 @@ struct bench_plan {            // the options of the command
     const char *text;    // a file whose tokens the passes have; NULL: random tokens
     bool contexts_given; // contexts that do not fit are errors instead of being dropped
     bool probe;
-    bool passes_only; // neither operations nor overhead are measured
-    int n_peers;
-    struct peer_program peer[MAX_PEERS];
+    int turns; // a socket to what runs other engines; 0: none
 };
 
 enum bench_kind {
@@ -52,10 +44,10 @@ enum bench_kind {
 
 struct measurement { // taken once in each round
     enum bench_kind kind;
-    int slots, n;                    // n: rows of each slot in the pass, or tokens of the prompt
-    int context_index, context;      // context: cached tokens of each slot
-    double *ns, *peer_ns[MAX_PEERS]; // (rounds) time; peer_ns NULL: not measured by peers
-    int64_t experts; // that a pass reads, over all layers: its tokens are the same in every round; 0: none
+    int slots, n;               // n: rows of each slot in the pass, or tokens of the prompt
+    int context_index, context; // context: cached tokens of each slot
+    double *ns;                 // (rounds) time
+    int64_t experts;            // that a pass reads, over all layers: its tokens are the same in every round; 0: none
 };
 
 struct round {
@@ -63,14 +55,6 @@ struct round {
     enum placement placement;
     double foreign; // processors used by other processes; NAN: the round was too short to measure them
     bool counts;
-};
-
-struct operation { // a part of a pass: bench_operations.c
-    int slots, n, context;
-    const char *name;    // "q, k, v", "attention"; "between": time outside all operations
-    double ns;           // median over passes
-    int64_t calls;       // in one pass, as are bytes and flops
-    double bytes, flops; // of matrix products and attention; 0 for others
 };
 
 enum { OVERHEADS = 3 };
@@ -81,10 +65,9 @@ struct overhead {               // time of a step of plain decoding, ns
 
 struct bench { // start with { 0 }
     struct bench_plan plan;
+    FILE *turns;                 // the answers of plan.turns; NULL: no other engines
     struct target target, draft; // the target's backend is timed (kernels/timed.h); draft.model NULL: no draft model
     struct bench_model model, draft_model;
-    int n_peers;
-    struct peer *peer[MAX_PEERS];
     char *machine, *started;
     struct prober *prober;
     int n_peaks;
@@ -96,22 +79,17 @@ struct bench { // start with { 0 }
     int counted[PLACEMENTS]; // rounds that count, by placement
     bool none_counts;        // every round was disturbed: all are shown
 
-    int n_operations;
-    struct operation *operation;
     struct overhead overhead[OVERHEADS]; // the first is greedy
     struct cost cost[PLACEMENTS];        // cost model of passes; form COST_NONE: no rounds in that placement
 };
 
-// Opens models and peers, and limits the plan to the model's context.
+// Opens models, and limits the plan to the model's context.
 bool bench_open(struct bench *b, const struct bench_plan *plan, struct error *err);
 bool bench_run(struct bench *b, struct error *err);
 void bench_close(struct bench *b);
 
-// Over the rounds that count in this placement: speclab's times, a peer's times, and the peer's time over speclab's within
-// each round.
+// Over the rounds that count in this placement.
 struct spread bench_ns(const struct bench *b, const struct measurement *m, enum placement p);
-struct spread bench_peer_ns(const struct bench *b, const struct measurement *m, int peer, enum placement p);
-struct spread bench_ratio(const struct bench *b, const struct measurement *m, int peer, enum placement p);
 struct spread bench_memory(const struct bench *b, enum placement p); // probed bytes/s with all threads
 // NULL: not measured
 const struct measurement *bench_find(const struct bench *b, enum bench_kind kind, int slots, int n, int context);
@@ -127,3 +105,21 @@ double bench_experts(const struct bench *b, const struct measurement *m);
 bool bench_of_mixture(const struct bench *b);
 double bench_prompt_flops(const struct bench *b); // of the prompt, with the logits of its last row
 double bench_peak(const struct bench *b); // peak operations/s of the device for the model's activations; 0: unknown
+
+// ---- between the files of this folder
+
+// bench_overhead.c: steps with their operations timed one by one, separate from the rounds that count.
+bool bench_overhead(struct bench *b, struct error *err);
+
+// bench_turns.c: the measurements as lines on a socket, for other engines.
+bool turns_open(struct bench *b, struct error *err);
+// Announces what comes next ("pass N C S"), and waits until they have taken their turn. *used: processor seconds that they have used so far.
+bool turns_next(struct bench *b, double *used, struct error *err, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+// bench_print.c: as text, and as JSON.
+void bench_table(const struct bench *b, FILE *to);
+void bench_json(const struct bench *b, FILE *to);
+// bench_store.c: writes the results to the database.
+bool bench_store(const struct bench *b, struct store *s, struct error *err);
+extern const char *const bench_kind_names[]; // by enum bench_kind: "pass", "draft_step", "prompt"

@@ -6,12 +6,9 @@
 #include "core/draft.h"
 #include "core/memory.h"
 #include "commands/bench/bench.h"
-#include "commands/bench/bench_parts.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "results/store.h"
-
-extern const char peer_llama_py[]; // commands/bench/peer_llama.py
 
 // Parses "1,2,4": strictly ascending.
 static bool read_list(const char *text, int min, int max, int *to, int capacity, int *n, struct error *err)
@@ -50,23 +47,23 @@ static bool run(struct bench *b, const struct bench_plan *plan, const char *db, 
 }
 
 static const char about[] =
-    "Times passes of n rows after a given number of cached tokens, with the logits of every row, as in verification;\n"
-    "a prompt; each operation of a pass; and the decoding loop outside its passes. Each round takes every measurement\n"
-    "once. Memory, compute and placement are probed between rounds; rounds in which these changed, or in which other\n"
-    "processes used the machine, do not count (docs/performance.md).\n";
+    "Times passes of n rows after a given number of cached tokens, with the logits of every row, as in verification; a\n"
+    "prompt; and the decoding loop outside its passes. Each round takes every measurement once. Memory, compute and\n"
+    "placement are probed between rounds; rounds in which these changed, or in which other processes used the machine, do\n"
+    "not count (docs/performance.md). ./run bench --compare runs llama.cpp in the same rounds.\n";
 
 static const char examples[] =
     "  speclab bench smollm2-135m-instruct\n"
+    "  speclab bench shape:llama-1b,type=q8_0,layers=4    (random weights: docs/commands.md)\n"
     "  speclab bench smollm2-135m-instruct --draft smollm2-135m-pruned --contexts 128 --db bench.db\n"
-    "  ./run bench smollm2-135m-instruct --compare        (which sets llama-cpp-python up)\n";
+    "  ./run bench smollm2-135m-instruct --compare        (beside llama.cpp, which it sets up)\n";
 
 int command_bench(int argc, char **argv)
 {
     struct bench_plan p = { 0 };
-    struct flag_texts peer_option = { 0 }, peer_command = { 0 };
     const char *rows = NULL, *slots = "1", *contexts = NULL, *db = NULL;
-    long long threads = 0, prompt = 512, repeats = 9;
-    bool csv = false, json = false, compare = false, no_probe = false;
+    long long threads = 0, prompt = 512, repeats = 9, turns = 0;
+    bool json = false, no_probe = false;
     const struct flag flags[] = {
         { "rows", FLAG_TEXT, &rows, "LIST",
           "rows of a slot in a pass; default: 1 to 64 in 15 steps;\nwith several slots: 1", 0, 0 },
@@ -79,23 +76,16 @@ int command_bench(int argc, char **argv)
           "a text whose tokens the passes have, again and again; default: random\ntokens. It matters for mixtures of experts",
           0, 0 },
         { "draft", FLAG_TEXT, &p.draft, "MODEL", "a draft model; its steps are timed in the same rounds", 0, 0 },
-        { "compare", FLAG_ON, &compare, NULL,
-          "time llama.cpp on the same file in the same rounds; requires\nllama-cpp-python for python3 or for $SPECLAB_PYTHON",
-          0, 0 },
-        { "peer-option", FLAG_TEXTS, &peer_option, "KEY=VALUE",
-          "for --compare: a number of llama_context_params or llama_model_params,\nas in flash_attn_type=0; can be given several times",
-          0, 0 },
-        { "peer-command", FLAG_TEXTS, &peer_command, "COMMAND",
-          "compare with this program, which implements the protocol of\ncommands/bench/peer_llama.py; can be given several times",
-          0, 0 },
         { "threads", FLAG_INT, &threads, "N", "number of threads; default: one for each processor", 1, 1024 },
         PRECISION_FLAGS(p.precision),
         PACKED_FLAG(p.packed),
         { "no-probe", FLAG_ON, &no_probe, NULL,
           "do not probe memory and compute; all rounds count as one\nplacement (always so on a GPU)", 0, 0 },
         { "db", FLAG_TEXT, &db, "FILE", "also store the results in this database", 0, 0 },
-        { "csv", FLAG_ON, &csv, NULL, "CSV: one row a measurement, placement and engine (peer 0: speclab)", 0, 0 },
         { "json", FLAG_ON, &json, NULL, "print one JSON object with all measurements", 0, 0 },
+        { "turns", FLAG_INT, &turns, "FD",
+          "for ./run bench --compare: a socket, on which each measurement is\nannounced, and answered after other engines have taken it",
+          3, 1 << 20 },
         { 0 },
     };
     const struct usage u = { "bench", "MODEL", about, flags, examples, 1, 1 };
@@ -119,37 +109,17 @@ int command_bench(int argc, char **argv)
     if (!read_list(contexts != NULL ? contexts : "128,512,2048", 0, 1 << 20, p.context, MAX_CONTEXTS, &p.n_contexts,
                    &err))
         return usage_fail(&u, "--contexts: %s", err.text);
-    if (csv && json)
-        return usage_fail(&u, "--csv and --json exclude each other");
-    if (compare + peer_command.n > MAX_PEERS)
-        return usage_fail(&u, "--peer-command: expected at most %d engines to compare with", MAX_PEERS);
-    if (peer_option.n > 0 && !compare)
-        return usage_fail(&u, "--peer-option requires --compare");
-    for (int i = 0; i < peer_option.n; i++)
-        if (strchr(peer_option.text[i], '=') == NULL || strpbrk(peer_option.text[i], " \n") != NULL)
-            return usage_fail(&u, "--peer-option: expected KEY=VALUE, found \"%s\"", peer_option.text[i]);
-
-    const char *python = getenv("SPECLAB_PYTHON"), *shell[MAX_PEERS][4];
-    const char *const llama[] = { python != NULL && *python != '\0' ? python : "python3", "-c", peer_llama_py, NULL };
-    if (compare)
-        p.peer[p.n_peers++] = (struct peer_program){ llama, llama[0], peer_option };
-    for (int i = 0; i < peer_command.n; i++) {
-        const char *const words[] = { "sh", "-c", peer_command.text[i], NULL };
-        memcpy(shell[i], words, sizeof(words));
-        p.peer[p.n_peers++] = (struct peer_program){ .words = shell[i], .label = peer_command.text[i] };
-    }
     p.model = operand[0];
     p.threads = (int)threads;
     p.prompt = (int)prompt;
     p.repeats = (int)repeats;
     p.probe = !no_probe;
+    p.turns = (int)turns;
 
     struct bench b = { 0 };
     bool ok = run(&b, &p, db, &err);
     if (!ok)
         status = command_fail(&u, &err);
-    else if (csv)
-        bench_csv(&b, stdout);
     else if (json)
         bench_json(&b, stdout);
     else

@@ -1,11 +1,9 @@
-// bench_open.c - opens models and peers for a bench, and limits the plan to what the model supports.
+// bench_open.c - opens the models of a bench, and limits the plan to what the model supports.
 #include <stdlib.h>
 #include <time.h>
 
 #include "core/memory.h"
 #include "commands/bench/bench.h"
-#include "commands/bench/bench_parts.h"
-#include "commands/bench/bench_peer.h"
 #include "commands/command_line.h"
 #include "formats/file.h"
 #include "kernels/backend.h"
@@ -105,37 +103,6 @@ static bool open_draft(struct bench *b, struct error *err)
     return open_bench_model(&b->draft_model, &p, &b->draft, (struct bench_model_plan){ .rows = 1 }, err);
 }
 
-static bool open_peer(struct bench *b, const struct peer_program *program, struct error *err)
-{
-    const struct bench_plan *p = &b->plan;
-    const struct peer_plan plan = { .words = program->words,
-                                    .label = program->label,
-                                    .model = model_config(b->target.model)->path,
-                                    .threads = p->threads,
-                                    .rows = p->rows[p->n_rows - 1],
-                                    .n_slots = p->n_slots,
-                                    .slots = p->slots,
-                                    .prompt = p->prompt,
-                                    .n_contexts = p->n_contexts,
-                                    .context = p->context,
-                                    .n_options = program->option.n,
-                                    .option = program->option.text };
-    b->peer[b->n_peers] = peer_open(&plan, err);
-    return b->peer[b->n_peers] != NULL && ++b->n_peers > 0;
-}
-
-static bool open_peers(struct bench *b, struct error *err)
-{
-    const struct bench_plan *p = &b->plan;
-    if (p->n_peers > 0 && !model_config(b->target.model)->gguf)
-        return fail(err, "%s is a Hugging Face directory; a comparison with other engines requires a GGUF file",
-                    b->target.path);
-    bool ok = true;
-    for (int i = 0; i < p->n_peers && ok; i++)
-        ok = open_peer(b, &p->peer[i], err);
-    return ok;
-}
-
 static char *time_of_day(void)
 {
     char text[32];
@@ -167,7 +134,7 @@ bool bench_open(struct bench *b, const struct bench_plan *plan, struct error *er
     }
     passes.prompt = p->prompt; // as long as the context
     struct ids text = { 0 };
-    bool ok = open_peers(b, err) && open_draft(b, err) && read_text(b, &text, err);
+    bool ok = turns_open(b, err) && open_draft(b, err) && read_text(b, &text, err);
     passes.text = text.id;
     passes.n_text = (int)text.n;
     ok = ok && open_bench_model(&b->model, p, &b->target, passes, err);
@@ -182,23 +149,19 @@ bool bench_open(struct bench *b, const struct bench_plan *plan, struct error *er
 
 void bench_close(struct bench *b)
 {
-    for (int i = 0; i < b->n_peers; i++)
-        peer_close(b->peer[i]);
+    if (b->turns != NULL)
+        fclose(b->turns);
     bench_model_close(&b->model);
     bench_model_close(&b->draft_model);
     target_close(&b->target);
     target_close(&b->draft);
     prober_destroy(b->prober);
-    for (int i = 0; i < b->n_measurements; i++) {
+    for (int i = 0; i < b->n_measurements; i++)
         free(b->measurement[i].ns);
-        for (int e = 0; e < MAX_PEERS; e++)
-            free(b->measurement[i].peer_ns[e]);
-    }
     for (int i = 0; i < PLACEMENTS; i++)
         cost_free(&b->cost[i]);
     free(b->measurement);
     free(b->round);
-    free(b->operation);
     free(b->machine);
     free(b->started);
     *b = (struct bench){ 0 };

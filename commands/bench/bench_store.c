@@ -1,122 +1,114 @@
-// bench_store.c - writes the results of a bench to the database.
+// bench_store.c - writes the results of a bench to the database (results/schema_bench.sql), in one transaction.
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "core/memory.h"
 #include "commands/bench/bench.h"
-#include "commands/bench/bench_parts.h"
-#include "commands/bench/bench_peer.h"
+#include "core/files/mapped.h"
 #include "experiments/environment.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
 #include "models/model.h"
-#include "results/bench_rows.h"
+#include "results/query.h"
 #include "results/store.h"
 
 const char *const bench_kind_names[] = { "pass", "draft_step", "prompt" };
 
-static struct bench_round_row round_row(const struct bench *b, const struct round *r)
+// Performs a statement with values of these kinds: t text, i int64_t, r double (NAN: NULL).
+static bool put(struct store *s, struct error *err, const char *sql, const char *kinds, ...)
 {
-    struct bench_round_row row = { .counts = r->counts,
-                                   .placement = placement_names[r->placement],
-                                   .foreign_share = r->foreign,
-                                   .before_read = r->before.all,
-                                   .before_read_one = r->before.one,
-                                   .before_trip_ns = r->before.round_trip,
-                                   .after_read = r->after.all,
-                                   .after_read_one = r->after.one,
-                                   .after_trip_ns = r->after.round_trip };
-    if (!b->plan.probe)
-        row.before_read = row.before_read_one = row.before_trip_ns = row.after_read = row.after_read_one =
-            row.after_trip_ns = NAN;
-    return row;
+    struct query *q = query_again(s, sql);
+    va_list args;
+    va_start(args, kinds);
+    for (; *kinds != '\0'; kinds++)
+        if (*kinds == 't')
+            query_put_text(q, va_arg(args, const char *));
+        else if (*kinds == 'i')
+            query_put_int(q, va_arg(args, int64_t));
+        else
+            query_put_real(q, va_arg(args, double));
+    va_end(args);
+    return query_perform(q, err);
 }
 
-// Rows of one measurement in one round, speclab's first; returns their number.
-static int put_times(struct bench_time_row *to, const struct bench *b, const struct measurement *m, int round)
+static bool put_head(const struct bench *b, struct store *s, int64_t *id, struct error *err)
 {
-    struct bench_time_row row = { .round = round,
-                                  .what = bench_kind_names[m->kind],
-                                  .context = m->context,
-                                  .slots = m->slots,
-                                  .n = m->n,
-                                  .ns = (int64_t)m->ns[round],
-                                  .experts = m->experts };
-    int n = 0;
-    to[n++] = row;
-    row.experts = 0;
-    for (int e = 0; e < b->n_peers && m->peer_ns[e] != NULL; e++) {
-        row.peer = e + 1;
-        row.ns = (int64_t)m->peer_ns[e][round];
-        to[n++] = row;
+    const struct target *t = &b->target, *d = b->draft.model != NULL ? &b->draft : NULL;
+    const struct spread *outside = b->overhead[0].outside.n > 0 ? &b->overhead[0].outside : NULL;
+    char hash[HASH_TEXT], draft_hash[HASH_TEXT];
+    hash_write(model_hash(t->model), hash);
+    if (d != NULL)
+        hash_write(model_hash(d->model), draft_hash);
+    static const char sql[] =
+        "INSERT INTO bench (target, target_hash, model_type, activations, cache, draft, draft_hash, draft_activations,"
+        " device, machine, revision, started, overhead_ns, overhead_low_ns, overhead_high_ns, threads, weight_bytes,"
+        " marked_inflated) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+    if (!put(s, err, sql, "ttttttttttttrrriii", t->path, hash, model_type(t->model),
+             activations_names[model_activations(t->model)], type_facts[t->cache].name, d != NULL ? d->path : NULL,
+             d != NULL ? draft_hash : NULL, d != NULL ? activations_names[model_activations(d->model)] : NULL,
+             devices_name(t->devices, t->backend), b->machine, program_version(), b->started,
+             outside != NULL ? outside->median : NAN, outside != NULL ? outside->low : NAN,
+             outside != NULL ? outside->high : NAN, (int64_t)b->plan.threads, (int64_t)model_bytes(t->model),
+             (int64_t)(model_config(t->model)->inflated != NULL)))
+        return false;
+    struct query *q = query_open(s, "SELECT last_insert_rowid()");
+    *id = query_next(q) ? query_int(q, 0) : 0;
+    return query_close(q, err);
+}
+
+static bool put_round(const struct bench *b, struct store *s, int64_t id, int64_t r, struct error *err)
+{
+    static const char sql[] =
+        "INSERT INTO bench_round (bench, round, counts, placement, foreign_share, before_read, before_read_one,"
+        " before_trip_ns, after_read, after_read_one, after_trip_ns) VALUES (?,?,?,?,?,?,?,?,?,?,?)";
+    static const char time_sql[] = "INSERT INTO bench_time (bench, round, what, context, slots, n, peer, ns, experts)"
+                                   " VALUES (?,?,?,?,?,?,0,?,nullif(?,0))";
+    const struct round *x = &b->round[r];
+    const double known = b->plan.probe ? 1 : NAN;
+    bool ok = put(s, err, sql, "iiitrrrrrrr", id, r, (int64_t)x->counts, placement_names[x->placement], x->foreign,
+                  known * x->before.all, known * x->before.one, known * x->before.round_trip, known * x->after.all,
+                  known * x->after.one, known * x->after.round_trip);
+    for (int i = 0; i < b->n_measurements && ok; i++) {
+        const struct measurement *m = &b->measurement[i];
+        ok = put(s, err, time_sql, "iitiiiii", id, r, bench_kind_names[m->kind], (int64_t)m->context, (int64_t)m->slots,
+                 (int64_t)m->n, (int64_t)m->ns[r], m->experts);
     }
-    return n;
+    return ok;
+}
+
+static bool put_cost(const struct bench *b, struct store *s, int64_t id, int placement, struct error *err)
+{
+    static const char sql[] =
+        "INSERT INTO cost (bench, placement, form, a, b, s, n0, d, e, hinge_error, hinge_rms, table_error,"
+        " table_rms, step_a, step_d, step_error, u) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+    const struct cost *c = &b->cost[placement];
+    return c->form == COST_NONE ||
+           put(s, err, sql, "ittrrrrrrrrrrrrrr", id, placement_names[placement], cost_form_names[c->form], c->a, c->b,
+               c->s, c->n0, c->d, c->e, c->hinge_max_error, c->hinge_rms, c->table_max_error, c->table_rms, c->step_a,
+               c->step_d, c->step_max_error, c->u);
+}
+
+static bool put_all(const struct bench *b, struct store *s, struct error *err)
+{
+    static const char sql[] = "INSERT INTO bench_peak (bench, kind, isa, per_second) VALUES (?,?,?,?)";
+    int64_t id;
+    bool ok = put_head(b, s, &id, err);
+    for (int i = 0; i < b->n_peaks && ok; i++)
+        ok = put(s, err, sql, "ittr", id, b->peak[i].kind, b->peak[i].isa, b->peak[i].per_second);
+    for (int r = 0; r < b->n_rounds && ok; r++)
+        ok = put_round(b, s, id, r, err);
+    for (int p = 0; p < PLACEMENTS && ok; p++)
+        ok = put_cost(b, s, id, p, err);
+    return ok;
 }
 
 bool bench_store(const struct bench *b, struct store *s, struct error *err)
 {
-    const struct target *t = &b->target, *d = b->draft.model != NULL ? &b->draft : NULL;
-    char hash[HASH_TEXT], draft_hash[HASH_TEXT] = "";
-    hash_write(model_hash(t->model), hash);
-    if (d != NULL)
-        hash_write(model_hash(d->model), draft_hash);
-
-    struct bench_peak_row peak[MAX_PEAKS];
-    struct bench_cost_row cost[PLACEMENTS];
-    struct bench_round_row *round = xcalloc((size_t)b->n_rounds + 1, sizeof(*round));
-    struct bench_time_row *times =
-        xcalloc((size_t)(b->n_rounds * b->n_measurements * (1 + b->n_peers)) + 1, sizeof(*times));
-    const char *peer[MAX_PEERS];
-    struct bench_operation_row *operation = xcalloc((size_t)b->n_operations + 1, sizeof(*operation));
-    struct bench_row row = {
-        .target = t->path,
-        .target_hash = hash,
-        .model_type = model_type(t->model),
-        .activations = activations_names[model_activations(t->model)],
-        .cache = type_facts[t->cache].name,
-        .draft = d != NULL ? d->path : NULL,
-        .draft_hash = d != NULL ? draft_hash : NULL,
-        .draft_activations = d != NULL ? activations_names[model_activations(d->model)] : NULL,
-        .device = devices_name(t->devices, t->backend),
-        .machine = b->machine,
-        .revision = program_version(),
-        .started = b->started,
-        .marked_inflated = model_config(t->model)->inflated != NULL,
-        .threads = b->plan.threads,
-        .weight_bytes = (int64_t)model_bytes(t->model),
-        .overhead_ns = b->overhead[0].outside.n > 0 ? b->overhead[0].outside.median : NAN,
-        .overhead_low_ns = b->overhead[0].outside.n > 0 ? b->overhead[0].outside.low : NAN,
-        .overhead_high_ns = b->overhead[0].outside.n > 0 ? b->overhead[0].outside.high : NAN,
-        .peer = peer,
-        .peak = peak,
-        .round = round,
-        .time = times,
-        .operation = operation,
-        .cost = cost,
-    };
-    for (; row.peers < b->n_peers; row.peers++)
-        peer[row.peers] = peer_name(b->peer[row.peers]);
-    for (; row.peaks < b->n_peaks; row.peaks++)
-        peak[row.peaks] =
-            (struct bench_peak_row){ b->peak[row.peaks].kind, b->peak[row.peaks].isa, b->peak[row.peaks].per_second };
-    for (; row.rounds < b->n_rounds; row.rounds++)
-        round[row.rounds] = round_row(b, &b->round[row.rounds]);
-    for (int r = 0; r < b->n_rounds; r++)
-        for (int i = 0; i < b->n_measurements; i++)
-            row.times += put_times(times + row.times, b, &b->measurement[i], r);
-    for (; row.operations < b->n_operations; row.operations++) {
-        const struct operation *o = &b->operation[row.operations];
-        operation[row.operations] =
-            (struct bench_operation_row){ o->context, o->slots, o->n, o->name, o->ns, o->calls, o->bytes, o->flops };
-    }
-    for (int p = 0; p < PLACEMENTS; p++)
-        if (b->cost[p].form != COST_NONE)
-            cost[row.costs++] = (struct bench_cost_row){ placement_names[p], &b->cost[p] };
-    int64_t id;
-    bool ok = store_bench(s, &row, &id, err);
-    free(round);
-    free(times);
-    free(operation);
-    return ok;
+    struct error ignored;
+    if (!mapped_unchanged(err) || !query_perform(query_open(s, "BEGIN IMMEDIATE"), err))
+        return false;
+    if (put_all(b, s, err) && query_perform(query_open(s, "COMMIT"), err))
+        return true;
+    query_perform(query_open(s, "ROLLBACK"), &ignored); // fails if SQLite has rolled back by itself
+    return false;
 }

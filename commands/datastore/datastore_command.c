@@ -6,7 +6,7 @@
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/datastore/suffix_array.h"
-#include "commands/distill/exclude.h"
+#include "commands/datastore/exclude.h"
 #include "commands/json_lines.h"
 #include "core/error.h"
 #include "core/json.h"

@@ -9,6 +9,7 @@
 #include "experiments/observed_cell.h"
 #include "drafters/drafter.h"
 #include "core/interrupt.h"
+#include "core/files/mapped.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
@@ -241,7 +242,7 @@ static bool store_result(const struct bits *b, struct store *s, struct error *er
         .bugs = c->bugs,
         .largest = c->largest,
     };
-    bool ok = store_exact_bits(s, &row, err);
+    bool ok = mapped_unchanged(err) && store_exact_bits(s, &row, err);
     identity_free(&identity);
     return ok;
 }

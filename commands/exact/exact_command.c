@@ -44,8 +44,10 @@ static bool check_rule(const struct rule *r, long long instances, struct store *
     row.distance = f.distance;
     row.formula_error = fmax(f.law_error, f.accepted_error);
     *wrong = *wrong || strcmp(row.verdict, "wrong") == 0;
-    printf("  %-10s %9lld  %10lld  %11.1e  %11.1e  %s\n", r->name, (long long)f.instances, (long long)f.runs,
-           f.distance, row.formula_error, row.verdict);
+    char *declared = r->end_probabilities != NULL ? xformat("%.1e", row.formula_error) : xstrdup("-");
+    printf("  %-10s %9lld  %10lld  %11.1e  %11s  %s\n", r->name, (long long)f.instances, (long long)f.runs, f.distance,
+           declared, row.verdict);
+    free(declared);
     fflush(stdout);
     options_free(r->options, options);
     free(options);
@@ -62,7 +64,7 @@ static int exact_rules(const struct usage *u, long long instances, const char *d
     printf(
         "Every rule, over every outcome of drafting and verification on small random instances. Distance: maximum total\n"
         "variation between the output and the target's distribution. Law: maximum difference from the probabilities that the\n"
-        "rule itself declares.\n"
+        "rule itself declares (-: none).\n"
         "  %-10s %9s  %10s  %11s  %11s\n",
         "rule", "instances", "outcomes", "distance", "law");
     for (int i = 0; rules[i] != NULL; i++)
@@ -120,16 +122,8 @@ static int exact_bits(const struct usage *u, const char *file, const char *db, i
 
 // ---- the command
 
-// "TV=0.01", or "0.01".
-static bool read_distance(const char *text, double *to)
-{
-    const char *digits = strncmp(text, "TV=", 3) == 0 ? text + 3 : text;
-    char *end;
-    *to = strtod(digits, &end);
-    return end != digits && *end == '\0' && *to > 0 && *to < 1;
-}
-
-static bool read_level(const char *text, double *to)
+// A number between 0 and 1.
+static bool read_share(const char *text, double *to)
 {
     char *end;
     *to = strtod(text, &end);
@@ -163,9 +157,9 @@ static int make_plan(const struct usage *u, const struct exact_options *a, struc
     *plan = (struct exact_plan){ .out = stdout, .progress = stderr, .tokens = DEFAULT_TOKENS };
     if (a->tokens > 0 && a->until != NULL)
         return usage_fail(u, "--tokens and --until exclude each other");
-    if (!read_level(a->level, &plan->level))
+    if (!read_share(a->level, &plan->level))
         return usage_fail(u, "--level %s: expected a number between 0 and 1", a->level);
-    if (a->until != NULL && !read_distance(a->until, &distance))
+    if (a->until != NULL && !read_share(a->until + (strncmp(a->until, "TV=", 3) == 0 ? 3 : 0), &distance))
         return usage_fail(u, "--until %s: expected a total variation between 0 and 1, as in TV=0.01", a->until);
     if (a->tokens > 0)
         plan->tokens = a->tokens;

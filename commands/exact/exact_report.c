@@ -5,6 +5,7 @@
 
 #include "core/memory.h"
 #include "exact/verdict.h"
+#include "core/files/mapped.h"
 #include "results/exact_rows.h"
 
 // ---- text output
@@ -88,7 +89,7 @@ bool exact_store(struct store *s, int64_t id, const struct verdict *v, const str
         .streams = STREAMS,
         .tests = v->n,
     };
-    bool ok = store_exact_end(s, id, &end, err);
+    bool ok = mapped_unchanged(err) && store_exact_end(s, id, &end, err);
     free(test);
     return ok;
 }

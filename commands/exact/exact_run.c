@@ -12,6 +12,7 @@
 #include "experiments/observed_cell.h"
 #include "commands/exact/exact_report.h"
 #include "core/interrupt.h"
+#include "core/files/mapped.h"
 #include "models/model.h"
 #include "results/exact_rows.h"
 #include "verifier/rules/rule.h"
@@ -77,7 +78,7 @@ static bool join(struct tested_cell *w, struct error *err)
         w->sums.tokens = (int64_t)evidence_tokens(&w->total.of[STREAM_TEXT]);
         w->sums.steps = (int64_t)w->total.steps;
         w->sums.max_log_e = fmax(w->sums.max_log_e, evidence_log_e(&w->total.of[STREAM_TEXT]));
-        ok = store_exact_sums(w->store, w->id, &w->sums, err);
+        ok = mapped_unchanged(err) && store_exact_sums(w->store, w->id, &w->sums, err);
     }
     return ok;
 }

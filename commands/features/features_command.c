@@ -93,46 +93,24 @@ static bool read_setup(struct features *f, struct error *err)
     return read_layers(f, s->layers, err);
 }
 
-static void set(struct json *j, const char *key, const char *value)
-{
-    json_set(j, key, json_new_text(value));
-}
-
-static void set_int(struct json *j, const char *key, long long value)
-{
-    char text[24];
-    snprintf(text, sizeof(text), "%lld", value);
-    set(j, key, text);
-}
-
-static void set_hash(struct json *j, const char *key, struct hash h)
-{
-    char text[HASH_TEXT];
-    hash_write(h, text);
-    set(j, key, text);
-}
-
 // All that the features depend on.
 static struct json *settings(const struct features *f)
 {
-    struct json *j = json_new_object();
     struct text layers = { 0 };
     for (int i = 0; f->kind == EAGLE3 && i < f->setup.taps.n; i++)
         text_printf(&layers, "%s%d", i > 0 ? "," : "", f->setup.taps.layer[i]);
-    set(j, "format", "speclab-features-1");
-    set(j, "kind", kinds[f->kind]);
-    set(j, "model", f->model);
-    set_hash(j, "model_hash", model_identity(f->target.model));
+    struct json *j =
+        json_object_of(JSON("format", "speclab-features-1"), JSON("kind", kinds[f->kind]), JSON("model", f->model),
+                       JSON("model_hash", hash_text(model_identity(f->target.model)).s));
     if (layers.s != NULL)
-        set(j, "layers", layers.s);
-    set(j, "activations", activations_names[model_activations(f->target.model)]);
-    set(j, "cache", type_facts[f->target.cache].name);
-    set(j, "device", f->target.backend->name);
-    set_hash(j, "data", f->reader.hash);
-    set_int(j, "vocab_size", model_shape(f->target.model)->vocab);
-    set_int(j, "context", f->context);
-    set_int(j, "top_k", f->top_k);
-    set(j, "type", type_facts[f->setup.type].name);
+        json_add(j, JSON("layers", layers.s));
+    json_add(j, JSON("activations", activations_names[model_activations(f->target.model)]),
+             JSON("cache", type_facts[f->target.cache].name), JSON("device", f->target.backend->name),
+             JSON("data", hash_text(f->reader.hash).s));
+    metadata_set(j, "vocab_size", "%d", model_shape(f->target.model)->vocab);
+    metadata_set(j, "context", "%lld", f->context);
+    metadata_set(j, "top_k", "%lld", f->top_k);
+    json_add(j, JSON("type", type_facts[f->setup.type].name));
     free(layers.s);
     return j;
 }
@@ -176,7 +154,7 @@ static bool write_shards(struct features *f, struct error *err)
     while (ok && more)
         ok = next_shard(f, stop, &more, err);
     if (ok && f->kept + f->computed == 0)
-        ok = fail(err, "%s: there are no conversations", f->reader.lines.name);
+        ok = fail(err, "%s: there are no conversations", f->reader.lines.lines.name);
     return ok && shard_writer_close(&f->writer, err);
 }
 

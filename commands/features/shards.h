@@ -20,6 +20,9 @@ struct shard_writer {
     int number;            // of the next shard
 };
 
+// Adds a text to metadata.
+void metadata_set(struct json *j, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
 // settings: taken over. folder NULL: standard output. Creates the folder. Returns false and sets err on failure.
 bool shard_writer_open(struct shard_writer *w, const char *folder, struct json *settings, struct error *err);
 // Ends a stream. Returns false and sets err if not everything could be written.

@@ -35,13 +35,10 @@ void text_reader_close(struct text_reader *r)
 
 static void reserve(struct texts *t, int64_t tokens)
 {
-    if (t->n + 2 > t->conversations) {
-        const bool none = t->offset == NULL;
-        t->conversations = (int64_t)next_capacity((size_t)t->conversations, (size_t)t->n + 2);
-        t->offset = xrealloc(t->offset, (size_t)t->conversations * sizeof(*t->offset));
-        if (none)
-            t->offset[0] = 0;
-    }
+    const bool none = t->offset == NULL;
+    array_reserve(t->offset, t->conversations, t->n + 2);
+    if (none)
+        t->offset[0] = 0;
     if (t->offset[t->n] + tokens > t->tokens) {
         t->tokens = (int64_t)next_capacity((size_t)t->tokens, (size_t)(t->offset[t->n] + tokens));
         t->id = xrealloc(t->id, (size_t)t->tokens * sizeof(*t->id));
@@ -114,6 +111,6 @@ bool text_reader_skip(struct text_reader *r, int64_t n, struct error *err)
         if (!next_line(r, err))
             return r->lines.failed ? false
                                    : fail(err, "%s: only %lld conversations, and the finished shards have more",
-                                          r->lines.name, (long long)r->read);
+                                          r->lines.lines.name, (long long)r->read);
     return true;
 }

@@ -29,7 +29,7 @@ static bool check(const struct tree_shape *s, const char *what, struct error *er
                     "order",
                     what);
     if (s->nodes > MAX_NODES)
-        return fail(err, "%s: a draft of %d nodes; expected at most %d", what, s->nodes, MAX_NODES);
+        return fail(err, "%s: expected a draft of at most %d nodes, found more", what, MAX_NODES);
     return true;
 }
 
@@ -95,6 +95,15 @@ bool tree_shape(struct tree_shape *to, const struct tree_options *o, const char 
     }
     measure(to);
     return check(to, what, err);
+}
+
+bool tree_options_check(const struct tree_options *o, const char *what, struct error *err)
+{
+    struct tree_shape shape = { .o = *o,
+                                .tree.n = 1 }; // the root of a file's tree, which is read when the drafter is created
+    if (o->tree != NULL && ends_with(o->tree, ".json"))
+        return check(&shape, what, err);
+    return tree_shape(&shape, o, what, NULL, err);
 }
 
 unsigned tree_options_kinds(const struct tree_options *o)

@@ -78,6 +78,8 @@ struct tree_builder {
 // the tree is invalid.
 bool tree_shape(struct tree_shape *to, const struct tree_options *o, const char *what, const char *beside,
                 struct error *err);
+// What can be said of the options before anything is opened: for drafter_type.check.
+bool tree_options_check(const struct tree_options *o, const char *what, struct error *err);
 // The families of its candidates: a level is a family; of a fixed tree each node is one. To be freed.
 struct families families_of(const struct tree_shape *s);
 void families_free(struct families *f);

@@ -6,7 +6,8 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "experiments/paired_run.h"
+#include "experiments/pairs/cell_part.h"
+#include "experiments/cells.h"
 #include "results/query.h"
 
 // ---- drafts

@@ -102,11 +102,9 @@ static bool find_entry(struct reading *r, int list, const struct settings *given
 {
     struct entries *to = entries_of(r->e, list);
     struct entry new = { .given = given };
-    struct text text = { 0 };
     if (!read_entry[list](given, &new, r->err))
         return false;
-    settings_write(new.settings, &text);
-    new.text = text.s;
+    new.text = settings_line(new.settings);
     for (*at = 0; *at < to->n && strcmp(to->entry[*at].text, new.text) != 0;)
         ++*at;
     if (*at < to->n) {
@@ -212,16 +210,32 @@ static void add_none(struct reading *r)
         if (experiment_is_none(r->e, i))
             return;
     struct settings *s = entry_settings(drafter_types[0]->name, NULL, NULL);
-    struct text text = { 0 };
-    settings_write(s, &text);
     d->entry = xrealloc(d->entry, ((size_t)d->n + 1) * sizeof(*d->entry));
     memmove(d->entry + 1, d->entry, (size_t)d->n * sizeof(*d->entry));
-    d->entry[0] = (struct entry){ NULL, s, entry_shown(s, NULL), text.s };
+    d->entry[0] = (struct entry){ NULL, s, entry_shown(s, NULL), settings_line(s) };
     d->n++;
     r->e->none_added = true;
     for (int i = 0; i < r->n_zips; i++)
         for (int k = 0; k < r->zip[i].n; k++)
             r->zip[i].at[k][DRAFTER] += r->zip[i].at[k][DRAFTER] >= 0;
+}
+
+// Adds rules[0] as the last rule, for the baseline of those that share one, unless it is listed.
+static void add_rule(struct reading *r)
+{
+    struct entries *all = &r->e->rule;
+    bool shared = false;
+    for (int i = 0; i < all->n; i++) {
+        if (experiment_is_first_rule(r->e, i))
+            return;
+        shared = shared || rule_named(settings_get(all->entry[i].settings, "kind")->text)->bonus_alone;
+    }
+    if (!shared)
+        return;
+    struct settings *s = entry_settings(rules[0]->name, NULL, rules[0]->options);
+    all->entry = xrealloc(all->entry, ((size_t)all->n + 1) * sizeof(*all->entry));
+    all->entry[all->n++] = (struct entry){ NULL, s, entry_shown(s, rules[0]->options), settings_line(s) };
+    r->e->rule_added = true;
 }
 
 static bool read_lists(struct reading *r)
@@ -239,6 +253,7 @@ static bool read_lists(struct reading *r)
             return false;
     }
     add_none(r);
+    add_rule(r);
     const int64_t n = (int64_t)e->sampling.n * e->batch.n * e->rule.n * e->drafter.n; // at most 2^40
     return n <= MAX_CELLS ||
            settings_fail(r->err, r->cells, "cells: expected at most %d, found %lld", MAX_CELLS, (long long)n);
@@ -276,7 +291,7 @@ static bool read_cells(struct reading *r)
     e->has = xcalloc((size_t)product_size(e), sizeof(*e->has));
     for (int i = 0; i < product_size(e); i++) {
         const struct cell c = product_cell(e, i);
-        e->has[i] = is_listed(r, c) && !(e->none_added && experiment_is_none(e, c.drafter));
+        e->has[i] = is_listed(r, c) && !product_was_added(e, c);
     }
     product_add_baselines(e, e->has);
     if (exclude != NULL && !exclude_read(e, exclude, r->err))

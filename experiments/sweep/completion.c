@@ -1,7 +1,7 @@
 #include "experiments/sweep/completion.h"
 
 #include "experiments/cells.h"
-#include "experiments/paired_run.h"
+#include "experiments/pairs/paired_run.h"
 #include "results/query.h"
 #include "results/store.h"
 

@@ -6,7 +6,7 @@
 
 #include "core/memory.h"
 #include "experiments/cells.h"
-#include "experiments/paired_run.h"
+#include "experiments/pairs/paired_run.h"
 
 // ---- dealing
 
@@ -41,15 +41,6 @@ void parts_deal(struct part *part, int n, int shards)
 
 // ---- an experiment's parts
 
-static void add_part(struct division *d, size_t *capacity, struct part p)
-{
-    if ((size_t)d->n == *capacity) {
-        *capacity = next_capacity(*capacity, (size_t)d->n + 1);
-        d->part = xrealloc(d->part, *capacity * sizeof(*d->part));
-    }
-    d->part[d->n++] = p;
-}
-
 static void add_group(struct division *d, size_t *capacity, const struct experiment *e, int group)
 {
     const int batch = experiment_batch(e, group % e->batch.n), cells = group_cells(e, group);
@@ -62,7 +53,8 @@ static void add_group(struct division *d, size_t *capacity, const struct experim
                 turns += e->prompts.prompt[first + i].n_turns;
             // Whole times the cells, so that another drafter multiplies all costs and changes no shard.
             p.cost = cells * llround((double)turns * 1000 / sqrt(batch));
-            add_part(d, capacity, p);
+            array_reserve(d->part, *capacity, d->n + 1);
+            d->part[d->n++] = p;
         }
 }
 

@@ -1,5 +1,6 @@
 #include "experiments/sweep/exclude.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +8,6 @@
 #include "core/memory.h"
 #include "core/settings.h"
 #include "drafters/length.h"
-#include "experiments/sweep/partial.h"
 #include "experiments/sweep/product.h"
 #include "experiments/sweep/variants.h"
 
@@ -18,6 +18,49 @@ static const char *const keys[] = { "sampling", "batch", "rule", "drafter", NULL
 struct matches { // by list, in the order of keys: which entries have what an item says
     bool entry[4][MAX_VARIANTS + 1];
 };
+
+static bool partial_matches(const struct settings *part, const struct settings *whole);
+
+static bool same_scalar(const struct settings *a, const struct settings *b)
+{
+    struct error ignored;
+    double x, y;
+    return strcmp(a->text, b->text) == 0 || (settings_real(a, "", -INFINITY, INFINITY, &x, &ignored) &&
+                                             settings_real(b, "", -INFINITY, INFINITY, &y, &ignored) && x == y);
+}
+
+// Any of a list's values, or the list as a text: an option that is a text takes it so (core/canonical_options.c).
+static bool is_among(const struct settings *scalar, const struct settings *list)
+{
+    char *line = settings_line(list);
+    bool found = strcmp(line, scalar->text) == 0;
+    free(line);
+    for (int i = 0; i < list->n && !found; i++)
+        found = partial_matches(list->item[i], scalar);
+    return found;
+}
+
+// Whether settings have all that partial settings say: {kind: small, tokens: 4} of a drafter with all its options. whole: canonical. A mapping
+// matches one with its keys and more; a scalar of a mapping is its `kind`; a list of a scalar is any of its values; 04 is 4.
+static bool partial_matches(const struct settings *part, const struct settings *whole)
+{
+    if (part->kind == SETTINGS_SCALAR && whole->kind == SETTINGS_MAP)
+        whole = settings_get(whole, "kind");
+    if (whole == NULL)
+        return false;
+    if (part->kind == SETTINGS_LIST && whole->kind == SETTINGS_SCALAR)
+        return is_among(whole, part);
+    if (part->kind != whole->kind || (part->kind == SETTINGS_LIST && part->n != whole->n))
+        return false;
+    if (part->kind == SETTINGS_SCALAR)
+        return same_scalar(part, whole);
+    for (int i = 0; i < part->n; i++) {
+        const struct settings *other = part->kind == SETTINGS_LIST ? whole->item[i] : settings_get(whole, part->key[i]);
+        if (other == NULL || !partial_matches(part->item[i], other))
+            return false;
+    }
+    return true;
+}
 
 // What an item says about one list. NULL on failure.
 static struct settings *parts_of(const struct settings *given, const char *key, struct error *err)
@@ -33,10 +76,9 @@ static struct settings *parts_of(const struct settings *given, const char *key, 
 
 static bool fail_unmatched(const struct settings *part, const char *key, struct error *err)
 {
-    struct text t = { 0 };
-    settings_write(part, &t);
-    settings_fail(err, part, "exclude: no %s of this experiment is %s", key, t.s);
-    free(t.s);
+    char *line = settings_line(part);
+    settings_fail(err, part, "exclude: no %s of this experiment is %s", key, line);
+    free(line);
     return false;
 }
 
@@ -74,7 +116,13 @@ static bool match_lists(const struct experiment *e, const struct settings *item,
     return true;
 }
 
-// by: of each cell of the product, the first item that leaves it out, or NULL.
+static bool names_drafters(const struct settings *item)
+{
+    return item != NULL && settings_get(item, "drafter") != NULL;
+}
+
+// by: for each cell of the product the first item that leaves it out, those that name drafters before others; NULL: none does. Cells that were
+// added are nobody's to leave out.
 static bool exclude_item(const struct experiment *e, const struct settings *item, const struct settings **by,
                          struct error *err)
 {
@@ -84,15 +132,17 @@ static bool exclude_item(const struct experiment *e, const struct settings *item
         return false;
     for (int i = 0; i < product_size(e); i++) {
         const struct cell c = product_cell(e, i);
-        if (!e->has[i] || !m.entry[0][c.sampling] || !m.entry[1][c.batch] || !m.entry[2][c.rule] ||
-            !m.entry[3][c.drafter])
+        if (!e->has[i] || product_was_added(e, c) || !m.entry[0][c.sampling] || !m.entry[1][c.batch] ||
+            !m.entry[2][c.rule] || !m.entry[3][c.drafter])
             continue;
-        by[i] = by[i] == NULL ? item : by[i];
+        if (by[i] == NULL || (names_drafters(item) && !names_drafters(by[i])))
+            by[i] = item;
         found++;
     }
     return found > 0 || settings_fail(err, item, "exclude: no cell has all of these settings");
 }
 
+// `none` stays where cells that stay are compared with it, of another rule for instance, unless an item names it.
 static bool take_cells(struct experiment *e, const struct settings *const *by, struct error *err)
 {
     const size_t n = (size_t)product_size(e);
@@ -102,7 +152,7 @@ static bool take_cells(struct experiment *e, const struct settings *const *by, s
     product_add_baselines(e, needed);
     for (size_t i = 0; ok && i < n; i++) {
         const struct cell c = product_cell(e, (int)i);
-        if (needed[i] && !e->has[i])
+        if (needed[i] && !e->has[i] && names_drafters(by[i]))
             ok = settings_fail(
                 err, by[i],
                 "exclude: leaves out none, with which other drafters are compared that stay (%s, batch %s, "

@@ -68,16 +68,21 @@ static unsigned long long read_number(const char *path, const char *word)
     return v;
 }
 
-// Size of the buffer: a quarter of the memory that is free to the machine and to its control group, at most 1 GiB.
-static size_t probe_size(void)
+size_t probe_memory(void)
 {
     unsigned long long free_bytes = read_number("/proc/meminfo", "MemAvailable:") * 1024;
     unsigned long long max = read_number("/sys/fs/cgroup/memory.max", ""),
                        used = read_number("/sys/fs/cgroup/memory.current", "");
     if (max > 0 && (free_bytes == 0 || max - used < free_bytes))
         free_bytes = max > used ? max - used : 0;
-    unsigned long long share = free_bytes / 4 < 1ULL << 30 ? free_bytes / 4 : 1ULL << 30;
-    return (size_t)share / PIECE * PIECE;
+    return (size_t)free_bytes;
+}
+
+// Size of the buffer: a quarter of the free memory, at most 1 GiB.
+static size_t probe_size(void)
+{
+    const size_t share = probe_memory() / 4, most = (size_t)1 << 30;
+    return (share < most ? share : most) / PIECE * PIECE;
 }
 
 struct prober *prober_create(int threads)

@@ -13,6 +13,9 @@ struct probe {
 // Takes about a second. threads 0: one for each processor this process may use.
 struct probe probe_read_bandwidth(int threads);
 
+// Bytes of memory that are free to the machine and to its control group, as the kernel estimates; 0: not known.
+size_t probe_memory(void);
+
 // For repeated measurements with one allocation.
 struct prober;
 struct prober *prober_create(

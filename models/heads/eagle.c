@@ -127,39 +127,33 @@ static bool load_ends(struct eagle *e, struct error *err)
            fail(err, "%s: there is no tensor lm_head.weight, and the target's head does not fit", e->files.path);
 }
 
-// d2t[i]: the target's id of draft id i, minus i. t2d[id]: whether the target's id is in the draft vocabulary.
+// t2d[id]: whether the target's id is in the draft vocabulary.
+static bool check_mask(const struct eagle *e, int n, int all, struct error *err)
+{
+    int64_t *in_draft = xcalloc((size_t)all, sizeof(*in_draft));
+    bool *expected = xcalloc((size_t)all, sizeof(*expected)),
+         ok = weights_integers(e->files.weights, "t2d", all, 0, 1, in_draft, err);
+    for (int i = 0; i < n; i++)
+        expected[e->target_id[i]] = true;
+    for (int k = 0; k < all && ok; k++)
+        ok = expected[k] == (in_draft[k] != 0) ||
+             fail(err, "%s: tensor t2d: number %d: expected %d, since d2t %s this token, found %lld", e->files.path, k,
+                  expected[k], expected[k] ? "has" : "lacks", (long long)in_draft[k]);
+    free(in_draft);
+    free(expected);
+    return ok;
+}
+
+// d2t[i]: the target's id of draft id i, minus i.
 static bool read_vocabulary(struct eagle *e, struct error *err)
 {
-    struct weights *w = e->files.weights;
     const int n = e->config.draft_vocab, all = e->config.layers.vocab;
-    if (!weights_has(w, "d2t"))
+    if (!weights_has(e->files.weights, "d2t"))
         return n == all ||
                fail(err, "%s: a vocabulary of %d of %d tokens, but there is no tensor d2t", e->files.path, n, all);
-    int64_t *offset = xcalloc((size_t)n, sizeof(*offset)), *in_draft = xcalloc((size_t)all, sizeof(*in_draft));
-    bool ok = weights_integers(w, "d2t", n, -n, all, offset, err);
-    const bool mask = ok && weights_has(w, "t2d");
-    ok = ok && (!mask || weights_integers(w, "t2d", all, 0, 1, in_draft, err));
     e->target_id = xcalloc((size_t)n, sizeof(*e->target_id));
-    for (int i = 0; i < n && ok; i++) {
-        const int64_t id = i + offset[i], before = i > 0 ? e->target_id[i - 1] : -1;
-        ok = id > before && id < all;
-        if (!ok)
-            fail(err, "%s: tensor d2t: number %d: expected an id from %lld to %d, found %lld", e->files.path, i,
-                 (long long)before + 1, all - 1, (long long)id);
-        else if (mask && in_draft[id] == 0)
-            ok = fail(err, "%s: tensors d2t and t2d disagree about token %lld", e->files.path, (long long)id);
-        else
-            e->target_id[i] = (int32_t)id;
-    }
-    for (int k = 0, i = 0; k < all && ok && mask; k++) {
-        while (i < n && e->target_id[i] < k)
-            i++;
-        if (in_draft[k] != 0 && (i == n || e->target_id[i] != k))
-            ok = fail(err, "%s: tensors d2t and t2d disagree about token %d", e->files.path, k);
-    }
-    free(offset);
-    free(in_draft);
-    return ok;
+    return head_target_ids(&e->files, "d2t", true, n, all, e->target_id, err) &&
+           (!weights_has(e->files.weights, "t2d") || check_mask(e, n, all, err));
 }
 
 static bool all_are_used(const struct eagle *e, struct error *err)
@@ -199,7 +193,7 @@ static bool load(struct eagle *e, struct error *err)
 {
     const struct model_config *c = &e->config.layers;
     e->shape = model_shape_of(c);
-    return load_rope(&e->tensor_loader, &c->rope, c->head_dim, NULL, &e->shape.inverse_frequency[0], err) &&
+    return load_ropes(&e->tensor_loader, c, NULL, e->shape.inverse_frequency, err) &&
            (is_eagle3(e) ? load_eagle3(e, err) : load_eagle(e, err)) && load_layers(e, err) && load_ends(e, err) &&
            read_vocabulary(e, err) && all_are_used(e, err) &&
            (e->tensor_loader.check_only || (allocate_workspace(e, err) && e->backend->sync(e->backend, err)));

@@ -48,7 +48,7 @@ void eagle_close(struct eagle *e); // NULL is allowed
 struct taps eagle_taps(const struct eagle *e); // hidden states of the target that it reads
 int eagle_width(const struct eagle *e);        // of its own states
 int eagle_vocab(const struct eagle *e);        // of its logits
-// (vocab) target ids of a reduced vocabulary, ascending; NULL: the ids are the target's.
+// (vocab) target ids of a reduced vocabulary, distinct; NULL: the ids are the target's.
 const int32_t *eagle_target_id(const struct eagle *e);
 struct hash eagle_hash(const struct eagle *e);             // of its weights and configuration
 enum activations eagle_activations(const struct eagle *e); // never ACTIVATIONS_DEFAULT

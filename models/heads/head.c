@@ -131,6 +131,30 @@ bool head_fits(const char *path, const struct model_shape *target, enum head_kin
     return eagle_fits(path, target, &setup, facts, err);
 }
 
+bool head_target_ids(const struct head *h, const char *tensor, bool offsets, int n, int all, int32_t *id,
+                     struct error *err)
+{
+    int64_t *stored = xcalloc((size_t)n, sizeof(*stored));
+    int32_t *number_of = xcalloc((size_t)all, sizeof(*number_of)); // one more; 0: no number has this id
+    bool ok = weights_integers(h->weights, tensor, n, INT32_MIN, INT32_MAX, stored, err);
+    for (int i = 0; i < n && ok; i++) {
+        const int64_t x = stored[i] + (offsets ? i : 0);
+        if (x < 0 || x >= all)
+            ok = fail(err, "%s: tensor %s: number %d: expected an id from 0 to %d, found %lld", h->path, tensor, i,
+                      all - 1, (long long)x);
+        else if (number_of[x] != 0)
+            ok = fail(err, "%s: tensor %s: number %d: expected another id than number %d, found %lld as well", h->path,
+                      tensor, i, number_of[x] - 1, (long long)x);
+        else {
+            number_of[x] = i + 1;
+            id[i] = (int32_t)x;
+        }
+    }
+    free(number_of);
+    free(stored);
+    return ok;
+}
+
 struct hash head_hash(const struct head *h)
 {
     struct digest *d = digest_begin();

@@ -3,7 +3,7 @@
 //
 // Published forms: Medusa (FasterDecoding/Medusa; as converted for vLLM; inside a fine-tuned model, as Medusa-2 is), EAGLE-1
 // and EAGLE-2 (the same head) and EAGLE-3 (SafeAILab/EAGLE), and the `speculators` form of EAGLE-1 and EAGLE-3
-// (vllm-project/speculators). Tensors are in safetensors files or PyTorch's .pt and .bin.
+// (vllm-project/speculators). Tensors are in safetensors files.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,4 +46,8 @@ bool head_fits(const char *path, const struct model_shape *target, enum head_kin
 // from the tensors. what: "drafter eagle", for messages: a head of another kind than `wanted` is an error; NULL: any kind.
 bool head_open(struct head *h, const char *path, enum head_kind wanted, const char *what, struct error *err);
 void head_close(struct head *h);
+// Reads the target's ids of a reduced vocabulary, id (n), which are from 0 to all - 1 and distinct, in any order. offsets: the tensor has
+// each id less its number. Returns false and sets err on failure.
+bool head_target_ids(const struct head *h, const char *tensor, bool offsets, int n, int all, int32_t *id,
+                     struct error *err);
 struct hash head_hash(const struct head *h); // of its tensors and of the content of its configuration

@@ -69,22 +69,10 @@ static void count_heads(struct medusa *m, const struct names *names)
 // A reduced vocabulary: the target's id of each logit.
 static bool read_token_map(struct medusa *m, struct error *err)
 {
-    const int target_vocab = m->target_shape->vocab;
     if (!weights_has(m->files.weights, "token_map"))
         return true;
-    int64_t *id = xcalloc((size_t)m->vocab, sizeof(*id));
     m->target_id = xcalloc((size_t)m->vocab, sizeof(*m->target_id));
-    bool ok = weights_integers(m->files.weights, "token_map", m->vocab, 0, target_vocab - 1, id, err),
-         *seen = xcalloc((size_t)target_vocab, 1);
-    for (int i = 0; i < m->vocab && ok; i++) {
-        ok = !seen[id[i]] ||
-             fail(err, "%s: tensor token_map: token %lld appears twice", m->files.path, (long long)id[i]);
-        seen[id[i]] = true;
-        m->target_id[i] = (int32_t)id[i];
-    }
-    free(seen);
-    free(id);
-    return ok;
+    return head_target_ids(&m->files, "token_map", false, m->vocab, m->target_shape->vocab, m->target_id, err);
 }
 
 static bool load_head(struct medusa *m, const struct names *names, int head, bool own_out, struct error *err)

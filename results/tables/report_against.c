@@ -108,7 +108,7 @@ static void put_notes(struct text *out, int width)
     prose_paragraph(
         out, 0, width, "",
         "Each run over the one above, or less it, with 95 % intervals by prompt (docs/results.md). tokens/s: "
-        "decode; with a batch above 1 in steady state. Pairs: over the texts that both decoded in the same paired runs, so that the machine's "
+        "decode. Pairs: over the texts that both decoded in the same paired runs, so that the machine's "
         "state cancels; by prompt: over all texts of the prompts that both have.");
 }
 
@@ -137,16 +137,11 @@ static void put_csv(struct text *out, const struct place *x, const struct place 
 static void put_json(struct text *out, const struct place *x, const struct place *y, const struct against *a)
 {
     const struct interval of[] = { a->speed, a->acceptance, a->tokens_per_step, a->ttft };
-    struct json *o = json_new_object();
-    json_set(o, "run", json_new_int(x->t->run));
-    json_set(o, "against", json_new_int(y->t->run));
-    json_set(o, "prompts", json_new_int(a->prompts));
-    json_set(o, "in_pairs", json_new_bool(a->in_pairs));
+    struct json *o = json_object_of(JSON("run", x->t->run), JSON("against", y->t->run), JSON("prompts", a->prompts),
+                                    JSON("in_pairs", a->in_pairs));
     for (int i = 0; i < 4; i++) {
         char *low = xformat("%s_low", names[i]), *high = xformat("%s_high", names[i]);
-        json_set(o, names[i], json_new_number(of[i].value));
-        json_set(o, low, json_new_number(of[i].low));
-        json_set(o, high, json_new_number(of[i].high));
+        json_add(o, JSON(names[i], of[i].value), JSON(low, of[i].low), JSON(high, of[i].high));
         free(low);
         free(high);
     }

@@ -157,7 +157,7 @@ int *report_order(const struct comparison *c)
     int *order = xmalloc(((size_t)c->n + 1) * sizeof(*order));
     for (int i = 0; i < c->n; i++) {
         const struct tally *t = &c->run[i];
-        const double speedup = t->baseline ? 0 : tally_speedup(c, t)->value;
+        const double speedup = t->baseline ? 0 : t->speedup.value;
         place[i] = (struct place){ t->baseline ? 0 : t->lossless ? 1 : 2, i, isnan(speedup) ? -1 : speedup };
     }
     qsort(place, (size_t)c->n, sizeof(*place), compare_places);
@@ -183,8 +183,8 @@ char *report_left_out(const struct comparison *c, const int *order, int shown, i
 {
     double high = NAN, low = NAN;
     for (int i = shown; i < c->n; i++) {
-        high = fmax(high, tally_speedup(c, &c->run[order[i]])->value);
-        low = fmin(low, tally_speedup(c, &c->run[order[i]])->value);
+        high = fmax(high, c->run[order[i]].speedup.value);
+        low = fmin(low, c->run[order[i]].speedup.value);
     }
     if (shown == c->n)
         return xstrdup("");
@@ -196,5 +196,37 @@ char *report_left_out(const struct comparison *c, const int *order, int shown, i
     if (!isnan(high))
         text_printf(&t, ", with speedups from %s down to %s", report_short_figure(from, high),
                     report_short_figure(to, low));
+    return t.s;
+}
+
+// ---- the machine
+
+#define MUCH_DISTURBED 0.2
+
+char *report_disturbed(const struct comparisons *all)
+{
+    struct text t = { 0 };
+    int cells = 0, much = 0, whole = 0;
+    double most = 0;
+    for (int i = 0; i < all->n; i++)
+        for (int k = 0; k < all->comparison[i].n; k++) {
+            const struct tally *r = &all->comparison[i].run[k];
+            cells++;
+            much += r->disturbed > MUCH_DISTURBED || r->all_disturbed;
+            whole += r->all_disturbed;
+            most = r->disturbed > most ? r->disturbed : most;
+        }
+    text_puts(&t, "");
+    if (much > 0)
+        text_printf(
+            &t,
+            "DISTURBED: other processes used the processors while %d of %d cells decoded, up to %.0f %% of a cell's time. "
+            "Speeds leave these slices out; repeat the experiment on a machine that does nothing else.",
+            much, cells, 100 * most);
+    if (whole > 0)
+        text_printf(
+            &t,
+            " In every round of %d cell%s a slice of it or of its baseline was disturbed: its speeds have them all.",
+            whole, whole > 1 ? "s" : "");
     return t.s;
 }

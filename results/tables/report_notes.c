@@ -23,20 +23,24 @@ void report_notes(const struct comparisons *all, int width, struct text *out)
     prose_paragraph(
         out, 11, width, "summary",
         "of each comparison none, then lossless cells, the fastest first, then lossy ones. Options and rules that all cells share are after "
-        "\"all\". acc.: accepted draft tokens, %; equal: texts equal to none's; sampled: other samples of the same distribution; n: prompts.");
+        "\"all\". acc.: accepted draft tokens, %; equal: texts equal to none's; sampled: other samples of the same distribution; n: prompts "
+        "that entered the speedup, of none: tokens/s.");
     prose_paragraph(out, 11, width, "tokens/s", "decode: new tokens / time in steps; total: prefill included.");
     if (batched)
         prose_paragraph(
             out, 11, width, "",
-            "With a batch above 1, of the whole batch, and speed and speedup in steady state: of steps with a text in every slot; total, all "
-            "and % of time are of all steps. For one text see sequence_tokens_per_s in the view speed.");
+            "With a batch above 1, of the whole batch. For one text see sequence_tokens_per_s in the view speed.");
+    prose_paragraph(
+        out, 11, width, "disturbed",
+        "share of a cell's time in slices in which other processes used more than 8 % of a processor; speeds and speedups leave "
+        "them out, a speedup those of none as well; counted: in every round there was one, so all count. Texts, acceptance and times to first token have all.");
     prose_paragraph(out, 11, width, "/step",
                     "mean accepted length: new tokens / steps, over all steps, the target's own token included.");
     prose_paragraph(out, 11, width, "% of time",
                     "in steps: prop. = propose, ver. = verify, adv. = advance, other = none of these.");
     prose_paragraph(
         out, 11, width, "95 %",
-        "intervals with prompts as the sample: bootstrap-t from 10 to 49 prompts, else Student's t (docs/results.md). TTFT: mean time to "
+        "intervals with prompts as the sample, of speeds also with slices of time (docs/results.md). TTFT: mean time to "
         "first token. for 2 %: prompts of this kind that would make the interval of the speedup (of none: of tokens/s) +- 2 %.");
     if (speculative) {
         prose_paragraph(out, 11, width, "speedup",

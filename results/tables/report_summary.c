@@ -10,9 +10,9 @@
 
 enum { CELL = 59 }; // column of the cell's name
 
-static void put_speedup(struct text *out, const struct comparison *c, const struct tally *t)
+static void put_speedup(struct text *out, const struct tally *t)
 {
-    const struct interval *x = tally_speedup(c, t);
+    const struct interval *x = &t->speedup;
     char value[FIGURE], low[FIGURE], high[FIGURE], s[2 * FIGURE + 8] = "";
     if (!t->baseline && !isnan(x->low))
         snprintf(s, sizeof(s), "[%s, %s]", report_short_figure(low, x->low), report_short_figure(high, x->high));
@@ -25,11 +25,11 @@ static void put_cell(struct text *out, const struct comparison *c, int i, int wi
     struct text numbers = { 0 };
     char *equal = report_equal(c, t), length[FIGURE];
     text_printf(&numbers, "%4lld%s", (long long)t->run, t->lossless ? " " : "*");
-    report_put_figure(&numbers, 8, tally_speed(c, t)->value);
-    put_speedup(&numbers, c, t);
+    report_put_figure(&numbers, 8, t->tokens_per_s.value);
+    put_speedup(&numbers, t);
     text_printf(&numbers, "%6s", report_short_figure(length, t->tokens_per_step.value));
     report_put_percent(&numbers, 4, t->acceptance_rate.value);
-    text_printf(&numbers, "%10s%5lld  ", equal, (long long)t->prompts);
+    text_printf(&numbers, "%10s%5lld  ", equal, (long long)t->speed_prompts);
     prose_paragraph(out, CELL, width, numbers.s, name);
     free(equal);
     free(numbers.s);
@@ -45,8 +45,7 @@ static void put_comparison(struct text *out, const struct comparisons *all, int 
     char *title = report_title(all, which), *target = report_target(c);
     char *left_out = report_left_out(c, order, shown, lossy);
     cell_names_make(c, &names);
-    text_printf(&head, "%s: %s, %s, batch %lld%s", title, target, c->sampling, (long long)c->batch,
-                c->batch > 1 ? ", steady state" : "");
+    text_printf(&head, "%s: %s, %s, batch %lld", title, target, c->sampling, (long long)c->batch);
     text_printf(&head, names.common[0] != '\0' ? "; all: %s" : "", names.common);
     text_puts(out, "\n");
     prose_paragraph(out, 0, width, "", head.s);
@@ -64,6 +63,12 @@ static void put_comparison(struct text *out, const struct comparisons *all, int 
 
 void report_summary(const struct comparisons *all, int top, int width, struct text *out)
 {
+    char *disturbed = report_disturbed(all);
+    if (disturbed[0] != '\0') {
+        prose_paragraph(out, 0, width, "", disturbed);
+        text_puts(out, "\n");
+    }
+    free(disturbed);
     text_puts(out, "Summary         speedup over none  tokens   %     texts\n"
                    " run tokens/s  sums  95 % interval  /step acc.    equal   n  drafter; rule\n");
     for (int i = 0; i < all->n; i++)

@@ -64,22 +64,19 @@ static void put_legend(struct text *out, const struct comparison *c, int width)
 
 static void put_speed(struct text *out, const struct comparison *c)
 {
-    const bool steady = c->batch > 1;
-    text_printf(out,
-                "\nSpeed     tokens/s     speedup over none          tokens   %% of time spent in\n"
-                "run    %s   total %s  95 %% interval %s  /step  prop. ver. adv. other\n",
-                steady ? "steady" : "decode", steady ? "steady" : "  sums", steady ? "  all" : "geom.");
+    text_puts(out, "\nSpeed     tokens/s     speedup over none          tokens   % of time spent in\n"
+                   "run    decode   total    sums  95 % interval geom.  /step  prop. ver. adv. other\n");
     for (int i = 0; i < c->n; i++) {
         const struct tally *r = &c->run[i];
         report_put_number(out, c, i);
-        report_put_figure(out, 9, tally_speed(c, r)->value);
+        report_put_figure(out, 9, r->tokens_per_s.value);
         report_put_figure(out, 8, r->end_to_end);
         if (r->baseline) {
             text_printf(out, "%7s%15s%6s", "1", "", "");
         } else {
-            report_put_figure(out, 7, tally_speedup(c, r)->value);
-            report_put_interval(out, 15, tally_speedup(c, r));
-            report_put_figure(out, 6, steady ? r->speedup.value : r->geometric);
+            report_put_figure(out, 7, r->speedup.value);
+            report_put_interval(out, 15, &r->speedup);
+            report_put_figure(out, 6, r->geometric);
         }
         report_put_figure(out, 7, r->tokens_per_step.value);
         report_put_percent(out, 7, r->propose);
@@ -88,6 +85,21 @@ static void put_speed(struct text *out, const struct comparison *c)
         report_put_percent(out, 6, r->other);
         text_puts(out, "\n");
     }
+}
+
+// The cells that were disturbed, with the share of their time.
+static void put_disturbed(struct text *out, const struct comparison *c, int width)
+{
+    struct text t = { 0 };
+    for (int i = 0; i < c->n; i++)
+        if (c->run[i].disturbed > 0 || c->run[i].all_disturbed)
+            text_printf(&t, "%s run %lld %.*f %%%s",
+                        t.n > 0 ? "," : "left out of the speeds:", (long long)c->run[i].run,
+                        c->run[i].disturbed < 0.095 ? 1 : 0, 100 * c->run[i].disturbed,
+                        c->run[i].all_disturbed ? " (counted)" : "");
+    if (t.n > 0)
+        prose_paragraph(out, 11, width, "disturbed", t.s);
+    free(t.s);
 }
 
 static void put_by_prompt(struct text *out, const struct comparison *c)
@@ -100,7 +112,7 @@ static void put_by_prompt(struct text *out, const struct comparison *c)
         report_put_value(out, 23, r->acceptance_rate, 100);
         report_put_value(out, 20, r->tokens_per_step, 1);
         report_put_value(out, 21, r->ttft, 1e-6);
-        const double prompts = r->baseline ? tally_speed(c, r)->prompts : tally_speedup(c, r)->prompts;
+        const double prompts = r->baseline ? r->tokens_per_s.prompts : r->speedup.prompts;
         if (prompts < 1e7)
             text_printf(out, "%10.0f", prompts);
         else
@@ -171,6 +183,22 @@ static void put_categories(struct text *out, const struct comparison *c)
     }
 }
 
+// Prompts that entered no speedup, since all their slices were disturbed.
+static void put_lacking(struct text *out, const struct comparison *c, int width)
+{
+    for (int i = 0; i < c->n; i++) {
+        struct text t = { 0 };
+        for (int k = 0; k < c->n_categories && !c->run[i].baseline; k++)
+            if (c->run[i].by_category[k].speedup_prompts < c->category_prompts[k])
+                text_printf(&t, "%s %s %lld of %lld",
+                            t.n > 0 ? "," : "prompts that entered the speedup:", c->category[k],
+                            (long long)c->run[i].by_category[k].speedup_prompts, (long long)c->category_prompts[k]);
+        if (t.n > 0)
+            report_put_line(out, c, i, width, t.s);
+        free(t.s);
+    }
+}
+
 static void put_texts(struct text *out, const struct comparison *c, int width)
 {
     text_puts(out, "\nTexts compared with those of none\n");
@@ -211,10 +239,12 @@ bool report_comparison(struct store *s, const struct comparisons *all, int which
     put_facts(out, c, width);
     put_legend(out, c, width);
     put_speed(out, c);
+    put_disturbed(out, c, width);
     put_by_prompt(out, c);
     if (speculative) {
         report_put_acceptance(out, c);
         put_categories(out, c);
+        put_lacking(out, c, width);
         put_texts(out, c, width);
         report_put_expected(out, c, width);
         return report_put_by_source(s, out, c, width, err) && report_put_by_rule(s, out, c, width, err);

@@ -8,7 +8,8 @@
 #include "results/tally.h"
 #include "results/tables/tables.h"
 
-const char *report_figure(char to[FIGURE], double x)
+// Three digits or more, at most seven characters; NAN: "-".
+static const char *report_figure(char to[FIGURE], double x)
 {
     if (isnan(x))
         snprintf(to, FIGURE, "-");
@@ -84,7 +85,8 @@ void report_put_interval(struct text *out, int width, const struct interval *x)
     text_printf(out, "%*s", width, s);
 }
 
-char *report_value(struct interval x, double factor)
+// "48.0 [39.2, 57.0]": at most five characters a number. free() it.
+static char *report_value(struct interval x, double factor)
 {
     const double all[] = { x.value, x.low, x.high };
     char part[3][24];

@@ -1,5 +1,4 @@
-// tables.h - what the tables of a report share: words and figures, descriptions of a comparison and its cells, and sheets, the tables of a
-// comparison as text in cells, which report_markdown.c and report_latex.c lay out.
+// tables.h - what the tables of a report share: words and figures, descriptions of a comparison and its cells.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,9 +18,7 @@ enum { MIN_INTERVAL_PROMPTS = 3 };
 // ---- words and figures (report_text.c)
 
 enum { FIGURE = 32 };
-const char *report_figure(char to[FIGURE], double x);       // three digits or more, at most seven characters; NAN: "-"
 const char *report_short_figure(char to[FIGURE], double x); // at most four characters
-char *report_value(struct interval x, double factor);       // "48.0 [39.2, 57.0]": at most five characters a number
 void report_put_figure(struct text *out, int width, double x);
 void report_put_interval(struct text *out, int width, const struct interval *x);
 void report_put_value(struct text *out, int width, struct interval x, double factor); // times factor, with its interval
@@ -43,6 +40,9 @@ char *report_decoding(const struct comparison *c);            // "batch 1, seed 
 char *report_values(const struct comparison *c, size_t field, bool numbered);
 char *report_equal(const struct comparison *c,
                    const struct tally *t); // "14/14"; "sampled": other samples; "-": no pairs
+
+// "Other processes used the processors ..", if that was more than a fifth of the time of a cell; else "".
+char *report_disturbed(const struct comparisons *all);
 
 // The cells of a comparison named by what differs: options that all cells of a kind of drafter share, and a rule that all cells share, are
 // in `common` instead, as in "rejection; eagle3(quantize=q8_0)".
@@ -69,31 +69,3 @@ void report_put_expected(struct text *out, const struct comparison *c,
 bool report_put_by_rule(struct store *s, struct text *out, const struct comparison *c, int width, struct error *err);
 // Who drafted, where the drafter is one of drafters.
 bool report_put_by_source(struct store *s, struct text *out, const struct comparison *c, int width, struct error *err);
-
-// ---- sheets (sheet.c)
-
-struct sheet_column {
-    char *group, *head; // group: a heading over neighbours with the same one; "": none
-};
-
-struct sheet_cell {
-    char *text;
-    bool best; // of the lossless cells in its column
-};
-
-struct sheet {
-    char *title;
-    char *definition; // of the numbers, the same for every sheet of a form
-    char *facts;      // what was run: prompts, rule, sampling, machine, ..
-    int columns, rows;
-    struct sheet_column *column; // (columns) beside the first, of names
-    char **name;                 // (rows)
-    bool *lossy;                 // (rows)
-    struct sheet_cell *cell;     // (rows, columns)
-};
-
-// A row for each cell: tokens/s, speedup, tokens per step, acceptance, equal texts, prompts. top: as in report_shown.
-void sheet_of_cells(const struct comparisons *all, int which, int top, struct sheet *to);
-// The table of papers: speedup and tokens per step in each category and over all prompts.
-void sheet_by_category(const struct comparisons *all, int which, int top, struct sheet *to);
-void sheet_free(struct sheet *s);

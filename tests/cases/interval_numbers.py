@@ -107,3 +107,80 @@ def interval(kind, *columns):
         odds = value / (1 - value)
         return [value, 1 / (1 + math.exp(half) / odds), 1 / (1 + math.exp(-half) / odds)]
     return [value, value * math.exp(-half), value * math.exp(half)]
+
+
+def tails_t(t, freedom):
+    """P(|T| > t) of Student's t with any degrees of freedom: the incomplete beta function's continued fraction (Abramowitz and Stegun 26.5.8)."""
+    a, b, x = freedom / 2, 0.5, freedom / (freedom + t * t)
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(1 - x))
+    if x > (a + 1) / (a + b + 2):
+        return 1 - front * fraction(b, a, 1 - x) / b
+    return front * fraction(a, b, x) / a
+
+
+def fraction(a, b, x):
+    below = 1.0
+    for m in range(400, 0, -1):
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        below = 1 + even / (1 + odd / below)
+    return 1 / (1 - (a + b) * x / (a + 1) / below)
+
+
+def quantile_of_any(freedom):
+    low, high = 0.0, 20.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if tails_t(middle, freedom) > 0.05 else (low, middle)
+    return low
+
+
+assert all(abs(quantile_of_any(k) - quantile_t(k)) < 1e-9 for k in (1, 2, 9, 30))
+
+
+def units_interval(kind, columns, work, prompts, slices):
+    """As `interval`, of ratio or ratios, by prompts and slices of time: what different prompts have in common in a slice, pair by pair. work: the steps of
+    each pair of columns."""
+    def by(keys, of):
+        found = {}
+        for k, x in zip(keys, of):
+            found[k] = found.get(k, 0) + x
+        return found
+
+    names = sorted(set(prompts))
+    per_prompt = [[by(prompts, c)[p] for p in names] for c in columns]
+    base, n = interval(kind, *per_prompt), len(names)
+    if base[0] is None or n < 2 or base[0] <= 0:
+        return base
+    clocked = list(columns)
+    for k, w in enumerate(work):
+        clocked[2 * k] = w
+    totals = [sum(c) for c in clocked]
+    shares = [[x / t for x in c] for c, t in zip(clocked, totals)]
+    influence = [sum(sign * x for sign, x in zip(SIGNS, row)) for row in zip(*shares)]
+    of_row = [sum(row) for row in zip(*shares)]
+    of_slice = [by(slices, c) for c in shares]
+    variance, weights, sets = 0.0, [], 0.0
+    for s in sorted(set(slices)):
+        here = [i for i in range(len(slices)) if slices[i] == s]
+        u, w = (list(by([prompts[i] for i in here], [of[i] for i in here]).values()) for of in (influence, of_row))
+        pairs = [(i, j) for i in range(len(u)) for j in range(len(u)) if i != j]
+        weight = sum(w[i] * w[j] for i, j in pairs)
+        if weight <= 0:
+            continue
+        most = max(range(len(shares)), key=lambda k: of_slice[k][s])
+        share = of_slice[most][s]
+        if share > 1 - 1e-9:
+            return [base[0], None, None]
+        common = sum(u[i] * u[j] for i, j in pairs) * (1 + sum(w) ** 2 / weight / n)
+        variance += common / (1 - 2 * share + sum(x * x for x in of_slice[most].values()))
+        weights.append(weight)
+        sets += share
+    if variance <= 0:
+        return base
+    sums = [sum(c) for c in per_prompt]
+    own = n / (n - 1) * sum(sum(sign * x / t for sign, x, t in zip(SIGNS, row, sums)) ** 2 for row in zip(*per_prompt))
+    freedom = max(1.0, sum(weights) ** 2 / sum(w * w for w in weights) - sets)
+    t = quantile_of_any((own + variance) ** 2 / (own**2 / (n - 1) + variance**2 / freedom))
+    low, high = (t * math.hypot(math.log(x / base[0]) / quantile_t(n - 1), math.sqrt(variance)) for x in base[1:])
+    return [base[0], base[0] * math.exp(-low), base[0] * math.exp(high)]

@@ -110,14 +110,25 @@ CONFIGS = {
                            rope_scaling=LINEAR), SIGLIP, mm_tokens_per_image=1),
     "gemma3-untied": whole(*GEMMA3_WHOLE, config(*GEMMA3, 32, 48, 3, 4, 2, 96, head_dim=8, sliding_window=10, query_pre_attn_scalar=20, layer_types=[S, F, S],
                            tie_word_embeddings=False), SIGLIP, mm_tokens_per_image=1, tie_word_embeddings=False),
+    # what a class ignores or reads otherwise than its name says, and what transformers 5 writes
+    "qwen3moe-window": config(*QWEN3MOE, 32, 56, 3, 4, 2, 96, head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=20,
+                              use_sliding_window=True, sliding_window=8, max_window_layers=2),
+    "mistral-types": config(*MISTRAL, 32, 56, 3, 4, 2, 96, head_dim=8, sliding_window=7, layer_types=[F, S, S]),
+    "gemma3-cap": config(*GEMMA3, 32, 48, 2, 4, 2, 96, head_dim=8, sliding_window=10, query_pre_attn_scalar=8, attn_logit_softcapping=1.0,
+                         hidden_act="gelu"),
+    "qwen3moe-fused": config(*QWEN3MOE, 32, 56, 3, 4, 2, 96, head_dim=8, num_local_experts=5, num_experts_per_tok=2, moe_intermediate_size=20,
+                             decoder_sparse_step=2),
+    "mixtral-fused": config(*MIXTRAL, 32, 24, 2, 4, 4, 96, num_local_experts=6, num_experts=6, num_experts_per_tok=2, router_jitter_noise=0.1),
 }
+FUSED = "qwen3moe-fused", "mixtral-fused"                                   # the experts of a layer are two tensors
 
 
-def build(cfg, seed, folder):
+def build(cfg, seed, folder, fused):
     torch.manual_seed(0)
     c = AutoConfig.for_model(**copy.deepcopy(cfg))                          # it writes into the objects of RoPE
     kind = AutoModelForImageTextToText if "text_config" in cfg else AutoModelForCausalLM
-    kind.from_config(c, dtype=torch.float32, attn_implementation="eager").save_pretrained(folder)
+    kind.from_config(c, dtype=torch.float32, attn_implementation="eager").save_pretrained(
+        folder, save_original_format=not fused)
     saved = load_file(folder / "model.safetensors")
     texts = sorted(n for n in saved if not any(n.startswith(p) for p in IMAGES))
     made = {n: tensor(seed, t, n, tuple(saved[n].shape)) for t, n in enumerate(texts)}
@@ -130,7 +141,7 @@ def build(cfg, seed, folder):
 
 def line(name, seed, cfg):
     with tempfile.TemporaryDirectory() as folder:
-        model, made, images = build(cfg, seed, pathlib.Path(folder))
+        model, made, images = build(cfg, seed, pathlib.Path(folder), name in FUSED)
     vocab = cfg.get("text_config", cfg)["vocab_size"]
     tokens = [int(z) % vocab for z in hashes(seed, 1000000, COUNT)]
     with torch.no_grad():

@@ -79,8 +79,8 @@ def tensor(seed, t, name, shape):
     elif name.endswith(".bias"):
         v = c * f(0.2)
     else:
-        assert len(shape) == 2, name
-        v = (c * f(2)) * f(math.sqrt(3.0 / shape[1]))
+        assert len(shape) >= 2, name
+        v = (c * f(2)) * f(math.sqrt(3.0 / shape[-1]))
     assert v.dtype == np.float32
     return torch.from_numpy(v.reshape(shape))
 

@@ -121,6 +121,83 @@ def interval(kind, *columns):
     return [number(exact(value)), number(low), number(high), prompts_for(relative) if relative is not None else None]
 
 
+def units_interval(kind, columns, work, prompts, slices):
+    """Two-way clustered: every pair of different prompts in a slice adds the product of their influences through the clock, which works in the place of
+    numerators where they are given."""
+    def over_prompts(rows):
+        return [sum(x for x, p in zip(rows, prompts) if p == prompt) for prompt in sorted(set(prompts))]
+
+    by_prompt = [over_prompts(v) for v in columns]
+    n = len(by_prompt[0])
+    value, influences = linear(kind, by_prompt)
+    v, error = scaled(kind, value, influences)
+    replaced = [[F(x) for x in v] for v in columns]
+    for k, w in enumerate(work or []):
+        if w:
+            replaced[2 * k] = [F(x) * sum(replaced[2 * k]) / sum(F(y) for y in w) for x in w]
+    through_clock = linear(kind, replaced)[1]
+    total = [sum(v) for v in replaced]
+    used = 2 if kind in ("rate", "ratio") else len(columns)
+
+    def in_slice(of, s):
+        at = {}
+        for x, p, q in zip(of, prompts, slices):
+            if q == s:
+                at[p] = at.get(p, 0) + x
+        return list(at.values())
+
+    share_of_row = [sum(replaced[k][i] / total[k] for k in range(used)) for i in range(len(prompts))]
+    share = {s: [sum(in_slice(replaced[k], s)) / total[k] for k in range(used)] for s in set(slices)}
+    variance, weights, sets = F(0), [], F(0)
+    for s in sorted(set(slices)):
+        u, w = in_slice(through_clock, s), in_slice(share_of_row, s)
+        common = sum(u[i] * u[j] for i in range(len(u)) for j in range(len(u)) if i != j)
+        weight = sum(w[i] * w[j] for i in range(len(u)) for j in range(len(u)) if i != j)
+        if not weight:
+            continue
+        most = max(share[s])
+        if most == 1:
+            return [number(exact(value)), None, None, None]
+        left = 1 - 2 * most + sum(share[q][share[s].index(most)] ** 2 for q in share)
+        variance += common * (1 + sum(w) ** 2 / weight / n) / left
+        weights.append(weight)
+        sets += most
+    base = interval(kind, *by_prompt)
+    if variance <= 0:
+        return base
+    clock = sqrt(exact(variance)) * error / sqrt(mpf(n) / (n - 1) * exact(sum(u * u for u in influences)))  # on the scale of the error
+    freedom = max(1, exact(sum(weights) ** 2 / sum(w * w for w in weights) - sets))
+    both = error**2 + clock**2
+    t = quantile_t("0.975", both**2 / (error**4 / (n - 1) + clock**4 / freedom))
+
+    def to_scale(x):
+        return mpf(x) if kind == "difference" else log(mpf(x) / (1 - mpf(x))) if kind == "rate" else log(mpf(x))
+
+    low, high = (t * sqrt(((to_scale(x) - v) / t975(n)) ** 2 + clock**2) for x in base[1:3])
+    # on the scale of a ratio's logarithm
+    relative = sqrt(n * both) * (1 - exact(value) if kind == "rate" else 1)
+    return [number(exact(value)), number(unscaled(kind, v - low)), number(unscaled(kind, v + high)), None if kind == "difference" else prompts_for(relative)]
+
+
+def units():
+    """Prompts in some of the slices each; where 3 divides their number, four groups of them in slices of their own; at last a single slice."""
+    out, source = [], random.Random(31)
+    for n, several in (2, 5), (5, 4), (12, 6), (24, 4), (50, 3), (5, 1):
+        for kind in "ratios", "ratio", "difference", "rate", "change":
+            prompts, slices = zip(*[(7 * p - 3, s if n % 3 else s + several * (p % 4)) for p in range(n) for s in range(several)
+                                    if several == 1 or source.random() < 0.7 or s == p % several])  # fmt: skip
+            clock = {s: 1 + 0.3 * source.random() for s in set(slices)}
+            steps = [[float(source.randrange(5, 40)) for _ in prompts] for _ in range(4)]
+            columns = []
+            for k in range(8 if kind == "change" else 4):
+                columns.append([float(round(x * (source.uniform(1, 3) if k % 2 == 0 else 40 * clock[s] ** (1 + k)), 1)) for x, s in zip(steps[k // 2], slices)])
+            if kind in ("rate", "ratio"):
+                columns[2:] = [[1.0] * len(prompts)] * 2
+            work = [steps[0], None, *([steps[2], None] if kind == "change" else [])] if kind != "difference" else None
+            out.append({"of": kind, "rows": columns, "work": work, "prompt": prompts, "slice": slices, "interval": units_interval(kind, columns, work, prompts, slices)})
+    return out
+
+
 def intervals():
     out, prompts = [], random.Random(27)
 
@@ -307,7 +384,7 @@ def fits():
 
 
 def main():
-    parts = {"quantile_t": quantiles(), "intervals": intervals(), "tails": tails(), "sizes": sizes(), "fits": fits()}
+    parts = {"quantile_t": quantiles(), "intervals": intervals(), "units": units(), "tails": tails(), "sizes": sizes(), "fits": fits()}
     with open(sys.argv[1], "w") as f:
         f.write("{" + ",\n".join("%s: %s" % (json.dumps(k), json.dumps(v, separators=(",", ":"))) for k, v in parts.items()) + "}\n")
     print({k: len(v) for k, v in parts.items()})

@@ -11,11 +11,12 @@ standard library:
 import json
 import sys
 
-from view_exports import nvidia_categories, nvidia_lengths, nvidia_positions, nvidia_profile, sglang_metrics, vllm_bench
+from view_exports import nvidia_categories, nvidia_lengths, nvidia_positions, nvidia_profile, setting, sglang_metrics, vllm_bench
 from view_facts import FACTS
 from view_numbers import (
-    PARTNER, SEQUENCE, VIEWS, acceptance, acceptance_by_prompt, acceptance_by_rank, against_by_prompt, answer, bench_pass, by_rule, by_source, cost_of_pass, eagle, expected, gap, latency, medusa, outcome,
-    run_summary, sequences, spec_bench, speed, speed_by_prompt, steady, steps, steps_view, sums_by_prompt, sums_by_text, texts, timing, view, vllm_metrics,
+    PARTNER, SEQUENCE, VIEWS, acceptance, acceptance_by_prompt, acceptance_by_rank, against_by_prompt, against_by_slice, answer, bench_pass, by_rule, by_source, cost_of_pass, eagle, expected, gap, latency, medusa, outcome,
+    run_summary, sequences, spec_bench, speed, speed_by_prompt, speed_by_slice, steps, steps_view, sums_by_prompt, sums_by_slice, sums_by_text,
+    text_rounds, texts, timing, view, vllm_metrics,
 )
 from view_predictions import bench_of_run, cost_piece, costs, pass_view, predicted_time, prediction, prediction_by_length
 from view_queries import PROMPTS, QUERIES, answers_query, bench_cost, by_category, losing_prompts, query, verify_cost
@@ -34,15 +35,19 @@ def main():
     v["steps"] = view("steps", ["run"], steps_view())
     v["timing"] = view("timing", ["run"], timing(v["steps"]))
     view("paired", ["run", "sequence"], [dict(run=SEQUENCE[s]["run"], sequence=s, none=n["id"] if n else None) for s, n in PARTNER.items()])
-    view("steady", ["sequence"], steady())
+    view("text_rounds", ["sequence", "round"], text_rounds())
+    v["own_slices"] = view("sums_by_slice", ["run", "prompt", "unit"], sums_by_slice())
     gaps = view("gap", ["sequence", "step"], gap())
     view("latency", ["run", "what"], latency(gaps))
     of_texts = view("sums_by_text", ["sequence"], sums_by_text())
     v["sums"] = view("sums_by_prompt", ["run", "prompt"], sums_by_prompt(of_texts))
     v["against"] = view("against_by_prompt", ["run", "against", "in_pairs", "prompt"], against_by_prompt(of_texts))
-    prompts = view("speed_by_prompt", ["run", "prompt"], speed_by_prompt())
-    v["speed"] = view("speed", ["run"], speed())
+    v["against_slices"] = view("against_by_slice", ["run", "against", "in_pairs", "sequence", "prompt", "unit", "new_tokens", "decode_ns"], against_by_slice(v["own_slices"]))
+    v["slices"] = view("speed_by_slice", ["run", "prompt", "unit"], speed_by_slice())
+    prompts = view("speed_by_prompt", ["run", "prompt"], speed_by_prompt(v["slices"]))
+    v["speed"] = view("speed", ["run"], speed(v["own_slices"], v["slices"], prompts))
     v["texts"] = view("texts", ["run", "sequence"], texts())
+    view("setting", ["run", "key"], setting())
     view("run_summary", ["run"], run_summary(v))
     view("vllm_metrics", ["run"], vllm_metrics())
     view("vllm_positions", ["run", "position"], [
@@ -66,7 +71,7 @@ def main():
     view("cost_piece", ["run", "source", "above_rows", "above_context"], cost_piece(cost))
     times = view("predicted_time", ["run", "source"], predicted_time(every_pass, fitted, cost))
     lengths = view("prediction_by_length", ["run", "source", "length"], prediction_by_length(times, cost))
-    view("prediction", ["run", "source"], prediction(times, cost, lengths, v["acceptance"]))
+    view("prediction", ["run", "source"], prediction(times, cost, lengths, v["acceptance"], v["speed"]))
     query("answers", answers_query(answers))
     query("bench_cost", bench_cost(passes))
     query("by_category", by_category(prompts))
@@ -77,7 +82,7 @@ def main():
         return "NULL" if x is None else "'%s'" % x.replace("'", "''") if isinstance(x, str) else repr(x)
 
     with open(sys.argv[1], "w") as f:
-        for table in "run pair sequence step trial step_rule step_source bench bench_peer bench_round bench_time cost".split():
+        for table in "run pair slice sequence step trial step_rule step_source bench bench_peer bench_round bench_time cost".split():
             rows = FACTS[table]
             for i in range(0, len(rows), 40):
                 values = ",".join("(%s)" % ",".join(sql(x) for x in row.values()) for row in rows[i : i + 40])
@@ -90,7 +95,7 @@ def main():
             f.write(",\n".join("%s: %s" % (json.dumps(k), json.dumps(t, separators=(",", ":"))) for k, t in tables.items()))
             f.write("\n}%s\n" % last)
         f.write('"answer_files": {\n' + ",\n".join("%s: %s" % (json.dumps(k), json.dumps(a, separators=(",", ":"))) for k, a in answer_files(answers).items()) + "\n},\n")
-        f.write('"against": [\n' + ",\n".join(json.dumps(a, separators=(",", ":")) for a in against(v["against"])) + "\n],\n")
+        f.write('"against": [\n' + ",\n".join(json.dumps(a, separators=(",", ":")) for a in against(v["against"], v["against_slices"])) + "\n],\n")
         f.write('"comparisons": [\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in comparisons(v, prompts)) + "\n]}\n")
     print(len(sequences), "texts,", len(steps), "steps,", sum(len(t["rows"]) for t in VIEWS.values()), "rows of", len(VIEWS), "views")
 

@@ -1,5 +1,6 @@
-"""view_exports.py - what each view of results/exports/views_exports.sql must say about the rows of view_facts.py, and the files exported from them."""
+"""view_exports.py - what each view of results/views_exports.sql must say about the rows of view_facts.py, and the files exported from them."""
 
+import json
 from statistics import pstdev
 
 from view_numbers import STEPS_OF, mean, percentile, ratio, run_sequences, run_steps, runs, total
@@ -109,3 +110,14 @@ def nvidia_categories():
             if ts:
                 out.append(dict(run=r, category=c, mean_accept_length=total(ts, "tokens") / len(ts)))
     return out
+
+
+def setting():
+    def leaves(key, value):
+        if isinstance(value, dict):
+            for k, v in value.items():
+                yield from leaves(f"{key}.{k}" if key and key != "cells" else k, v)
+        else:
+            yield key, json.dumps(value, separators=(",", ":")) if isinstance(value, list) else value
+
+    return [dict(run=r["id"], key=k, value=int(v) if isinstance(v, bool) else v) for r in runs for k, v in leaves("", json.loads(r["settings"]))]

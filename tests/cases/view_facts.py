@@ -19,7 +19,7 @@ def put(table, **row):
 def run(id, experiment, peers, drafter, rule, **more):
     kind = drafter.split("(")[0]
     row = dict(
-        id=id, experiment=experiment, cell="c%d" % id, peers=peers, settings="{drafter: {}, limits: {tokens: 8, context: 40}, seed: -5}" if peers == "A" else "{}", target="toy", target_hash="0123",
+        id=id, experiment=experiment, cell="c%d" % id, peers=peers, settings='{"cells": {"drafter": {"kind": "x", "tree": [[0], [1, 0]], "distinct": false, "min_p": 0.5}}, "limits": {"tokens": 8, "context": 40}, "seed": -5}' if peers == "A" else "{}", target="toy", target_hash="0123",
         model_type="q4_1", activations="int8", cache="f32", drafter=drafter, drafter_kind=kind,
         drafter_hash=None if kind in ("none", "ngram") else "77", rule=rule, lossless=int("typical" not in rule), drafter_invariant=int(rule == "match"),
         marked_inflated=0, sampling="temperature=1", prompts="p.jsonl ab", seed=-5, batch=1, device="cpu", machine="m",
@@ -84,7 +84,7 @@ def sequence(r, pair, prompt, turn, repeat, tokens, stop="end", drafts=None, rec
         times = [dice.randrange(5, 60) for _ in range(3)] if drafts else [0, dice.randrange(300, 400), 0]
         crowd = batch if dice.random() < 0.8 else 1
         row = dict(sequence=id, step=step, drafted=drafted, depth=depth, accepted=in_text, tokens=new, expected=None,
-                   variance=None, propose_ns=times[0], verify_ns=300 + times[1], advance_ns=times[2], batch=crowd, accepted_uncut=None)  # fmt: skip
+                   variance=None, propose_ns=times[0], verify_ns=300 + times[1], advance_ns=times[2], batch=crowd, accepted_uncut=None, round=step // 3 if batch > 1 else 0)  # fmt: skip
         if record and not drafted:
             row.update(expected=0.0, variance=0.0)
         if record and drafted:
@@ -191,8 +191,25 @@ sequence(NOTHING, 17, 0, 0, 0, [], "end", chain)  # no step, no time
 for s in FACTS["sequence"]:
     if s["run"] == LOOKUP and s["stop"] == "string":  # a stop string over two steps: all remaining tokens are the first's
         put("step", sequence=s["id"], step=1, drafted=3, depth=3, accepted=0, tokens=0, expected=None, variance=None, propose_ns=9,
-            verify_ns=350, advance_ns=2, batch=1, accepted_uncut=None, at_ns=5000)  # fmt: skip
+            verify_ns=350, advance_ns=2, batch=1, accepted_uncut=None, round=0, at_ns=5000)  # fmt: skip
         s["steps"] += 1
+
+# ---- slices: all of two runs are disturbed, of the others some; in each round of the pair with a batch one of the two; of a killed run the last one
+# is not there
+
+neighbours, seen = random.Random(5), set()
+for s in FACTS["sequence"]:
+    for t in FACTS["step"]:
+        key = s["pair"], s["run"], t["round"]
+        if t["sequence"] != s["id"] or key in seen:
+            continue
+        seen.add(key)
+        disturbed = int(s["run"] in (LOSSY, ALONE) or neighbours.random() < 0.25)
+        if s["run"] in (NONE_B, LOOKUP_B):
+            disturbed = int((s["run"] == NONE_B) == (key[0] + key[2]) % 2)
+        if neighbours.random() < 0.95:
+            put("slice", pair=key[0], run=key[1], round=key[2], ns=neighbours.randrange(500, 2000), disturbed=disturbed,
+                foreign_load=None if neighbours.random() < 0.1 else disturbed * 0.5 + 0.01)  # fmt: skip
 
 # ---- benches
 

@@ -191,8 +191,8 @@ def partner(s):
         n = RUN[b["run"]]
         same = all(b[k] == s[k] for k in ("pair", "prompt", "turn", "repeat"))
         if same and n["drafter_kind"] == "none" and n["peers"] == r["peers"]:
-            found.append((n["rule"] != r["rule"], n["id"], b))
-    return min(found, key=lambda f: f[:2])[2] if found else None
+            found.append((n["rule"] != r["rule"], n["rule"] != "rejection", n["id"], b))
+    return min(found, key=lambda f: f[:3])[3] if found else None
 
 
 PARTNER = {s["id"]: partner(s) for s in sequences if RUN[s["run"]]["drafter_kind"] != "none"}
@@ -204,39 +204,119 @@ def both(r, prompt=None):
             if PARTNER.get(s["id"]) is not None and prompt in (None, s["prompt"])]  # fmt: skip
 
 
-def pace(rows, *clocks):
-    return ratio(total(rows, "new_tokens"), sum(total(rows, c) for c in clocks))
-
-
-def speedup(pairs, *clocks):
-    return ratio(pace([s for s, _ in pairs], *clocks), pace([n for _, n in pairs], *clocks))
-
-
 def paired_prompts(r):
     return sorted({s["prompt"] for s, _ in both(r)})
-
-
-def is_steady(t):
-    return t["batch"] == RUN[SEQUENCE[t["sequence"]]["run"]]["batch"]
 
 
 def step_share(t):
     return (t["propose_ns"] + t["verify_ns"] + t["advance_ns"]) / t["batch"]
 
 
-def steady():
+def is_disturbed(s, t):
+    return any(x["disturbed"] for x in FACTS["slice"] if (x["pair"], x["run"], x["round"]) == (s["pair"], s["run"], t["round"]))
+
+
+def text_rounds():
     out = []
     for s in sequences:
-        mine = [t for t in STEPS_OF[s["id"]] if is_steady(t)]
-        out.append(dict(run=s["run"], sequence=s["id"], steps=len(mine), new_tokens=total(mine, "tokens"), decode_ns=float(sum(map(step_share, mine)))))
+        for number in sorted({t["round"] for t in STEPS_OF[s["id"]]}):
+            mine = [t for t in STEPS_OF[s["id"]] if t["round"] == number]
+            share = sum(map(step_share, mine)) / sum(map(step_share, STEPS_OF[s["id"]]))
+            out.append(dict(run=s["run"], sequence=s["id"], pair=s["pair"], prompt=s["prompt"], round=number, steps=len(mine), new_tokens=total(mine, "tokens"),
+                            decode_ns=share * s["decode_ns"], prefill_ns=s["prefill_ns"] if mine[0]["step"] == 0 else 0,
+                            disturbed=int(is_disturbed(s, mine[0]))))  # fmt: skip
     return out
 
 
-STEADY = {row["sequence"]: row for row in steady()}
+ROUNDS = text_rounds()
+ROUNDS_OF = {s["id"]: [x for x in ROUNDS if x["sequence"] == s["id"]] for s in sequences}
+PARTS = "steps new_tokens decode_ns prefill_ns".split()
 
 
-def steady_of(rows):
-    return [STEADY[s["id"]] for s in rows]
+def by_unit(rows, keys):
+    """Sums of rows by prompt and unit: a round of a pair."""
+    found = {}
+    for x in rows:
+        unit = found.setdefault((x["prompt"], x["pair"] * 2**20 + x["round"]), dict.fromkeys(keys, 0))
+        for k in keys:
+            unit[k] += x[k]
+    return [dict(prompt=k[0], unit=k[1], **x) for k, x in sorted(found.items())]
+
+
+def undisturbed(rows, which):
+    """Rows of slices that count: those for which `which` is false, or all if there are none."""
+    return [x for x in rows if not which(x)] or rows
+
+
+def sums_by_slice():
+    out = []
+    for r in runs:
+        mine = [x for x in ROUNDS if x["run"] == r["id"]]
+        out += [dict(run=r["id"], **x) for x in by_unit(undisturbed(mine, lambda x: x["disturbed"]), PARTS)]
+    return out
+
+
+SLICE = {(x["pair"], x["run"], x["round"]): x["disturbed"] for x in FACTS["slice"]}
+
+
+def of_two(pairs, prefix, parts):
+    """The rounds of paired texts with the sums of the one and, prefixed, of the other. slices: what is known of both runs' slices of that round."""
+    rows = []
+    for both_of in pairs:
+        for which, s in enumerate(both_of):
+            for x in ROUNDS_OF[s["id"]]:
+                mine = {k: x[k] for k in parts}, {k: 0 for k in parts}
+                rows.append(dict(sequence=s["id"], prompt=x["prompt"], pair=x["pair"], round=x["round"], unit=x["pair"] * 2**20 + x["round"],
+                                 slices=[SLICE[k] for q in both_of if (k := (x["pair"], q["run"], x["round"])) in SLICE],
+                                 **{k: mine[which][k] for k in parts}, **{prefix + k: mine[1 - which][k] for k in parts}))  # fmt: skip
+    return rows
+
+
+def all_disturbed(known):
+    """known: lists of two, of each round that both runs have a slice of."""
+    known = [x for x in known if len(x) == 2]
+    return int(bool(known) and all(map(any, known)))
+
+
+def speed_by_slice():
+    out = []
+    for r in runs:
+        rows = of_two(both(r["id"]), "none_", PARTS)
+        every = all_disturbed(x["slices"] for x in rows)
+        keys = PARTS + ["none_" + k for k in PARTS]
+        out += [dict(run=r["id"], **x, all_disturbed=every) for x in by_unit([x for x in rows if every or not any(x["slices"])], keys)]
+    return out
+
+
+def against_by_slice(of_runs):
+    out = []
+    for x in runs:
+        for y in runs:
+            if x is y:
+                continue
+            mine, other = run_sequences(x["id"]), run_sequences(y["id"])
+            both_have = [(a, b) for a in mine for b in other if all(a[k] == b[k] for k in ("pair", "prompt", "turn", "repeat"))]
+            head = dict(run=x["id"], against=y["id"])
+            places = {(p, n) for p, r, n in SLICE if r == x["id"]}
+            every = all_disturbed([SLICE[p, r["id"], n] for r in (x, y) if (p, r["id"], n) in SLICE] for p, n in places)
+            keys = "sequence prompt unit steps new_tokens decode_ns against_steps against_new_tokens against_decode_ns".split()
+            out += [dict(head, in_pairs=1, **{k: z[k] for k in keys}) for z in of_two(both_have, "against_", PARTS[:3]) if every or not any(z["slices"])]
+            common = {s["prompt"] for s in mine} & {s["prompt"] for s in other} if x["prompts"] == y["prompts"] else ()
+            for z in of_runs:
+                if z["prompt"] in common and z["run"] in (x["id"], y["id"]):
+                    own = {k: z[k] for k in PARTS[:3]}, {k: 0 for k in PARTS[:3]}
+                    left, right = own if z["run"] == x["id"] else own[::-1]
+                    out.append(dict(head, in_pairs=0, sequence=None, prompt=z["prompt"], unit=z["unit"], **left, **{"against_" + k: n for k, n in right.items()}))
+    return out
+
+
+def pace(rows, prefix, *clocks):
+    return ratio(total(rows, prefix + "new_tokens"), sum(total(rows, prefix + c) for c in clocks))
+
+
+def speedup(rows, *clocks):
+    """Of rows of speed_by_slice."""
+    return ratio(pace(rows, "", *clocks), pace(rows, "none_", *clocks))
 
 
 def gap():
@@ -273,22 +353,20 @@ def latency(gaps):
     return out
 
 
-SUMS = "steps step_tokens drafted_tokens accepted_tokens expected_tokens expected_drafted first_tokens ttft_ns speed_tokens speed_ns".split()
+SUMS = "steps step_tokens drafted_tokens accepted_tokens expected_tokens expected_drafted first_tokens ttft_ns".split()
 
 
 def sums_by_text():
     out = []
     for s in sequences:
-        ts, batch = STEPS_OF[s["id"]], RUN[s["run"]]["batch"]
+        ts = STEPS_OF[s["id"]]
         known = [t for t in ts if t["drafted"] > 0 and t["expected"] is not None]
         begun = bool(ts) and ts[0]["tokens"] > 0
         row = {k: s[k] for k in ("run", "id", "pair", "prompt", "turn", "repeat", "prompt_id", "category", "new_tokens", "decode_ns", "prefill_ns")}
         row = {"sequence" if k == "id" else k: x for k, x in row.items()}
         row.update(steps=len(ts), step_tokens=total(ts, "tokens"), drafted_tokens=total(ts, "drafted"), accepted_tokens=total(ts, "accepted"),
                    expected_tokens=float(total(known, "expected")), expected_drafted=total(known, "drafted"), first_tokens=int(begun),
-                   ttft_ns=s["prefill_ns"] + ts[0]["at_ns"] if begun else 0,
-                   speed_tokens=s["new_tokens"] if batch == 1 else STEADY[s["id"]]["new_tokens"],
-                   speed_ns=s["decode_ns"] if batch == 1 else STEADY[s["id"]]["decode_ns"])  # fmt: skip
+                   ttft_ns=s["prefill_ns"] + ts[0]["at_ns"] if begun else 0)  # fmt: skip
         out.append(row)
     return out
 
@@ -305,7 +383,7 @@ def sums_by_prompt(of_texts):
 
 
 def against_by_prompt(of_texts):
-    keys = "first_tokens ttft_ns steps step_tokens drafted_tokens accepted_tokens speed_tokens speed_ns".split()
+    keys = "first_tokens ttft_ns steps step_tokens drafted_tokens accepted_tokens".split()
     same_text = ("pair", "prompt", "turn", "repeat")
     out = []
     for x in runs:
@@ -320,43 +398,42 @@ def against_by_prompt(of_texts):
     return out
 
 
-def speed_by_prompt():
+def speed_by_prompt(by_slice):
     out = []
     for r in runs:
         for prompt in paired_prompts(r["id"]):
-            pairs = both(r["id"], prompt)
-            own, none = [s for s, _ in pairs], [n for _, n in pairs]
+            own = [s for s, _ in both(r["id"], prompt)]
+            rows = [x for x in by_slice if x["run"] == r["id"] and x["prompt"] == prompt]
             names = [s["category"] for s in own if s["category"] is not None]
-            out.append(dict(
-                run=r["id"], prompt=prompt, prompt_id=own[0]["prompt_id"], category=min(names) if names else None, sequences=len(own),
-                new_tokens=total(own, "new_tokens"), decode_ns=total(own, "decode_ns"), prefill_ns=total(own, "prefill_ns"),
-                none_new_tokens=total(none, "new_tokens"), none_decode_ns=total(none, "decode_ns"),
-                none_prefill_ns=total(none, "prefill_ns"), speedup=speedup(pairs, "decode_ns"),
-                end_to_end_speedup=speedup(pairs, "decode_ns", "prefill_ns"),
-                steady_tokens=total(steady_of(own), "new_tokens"), steady_ns=total(steady_of(own), "decode_ns"),
-                none_steady_tokens=total(steady_of(none), "new_tokens"), none_steady_ns=total(steady_of(none), "decode_ns")))  # fmt: skip
+            if rows:
+                out.append(dict(
+                    run=r["id"], prompt=prompt, prompt_id=own[0]["prompt_id"], category=min(names) if names else None, sequences=len(own),
+                    **{p + k: total(rows, p + k) for p in ("", "none_") for k in PARTS[1:]}, speedup=speedup(rows, "decode_ns"),
+                    end_to_end_speedup=speedup(rows, "decode_ns", "prefill_ns"), all_disturbed=rows[0]["all_disturbed"]))  # fmt: skip
     return out
 
 
-def speed():
+def speed(of_runs, by_slice, by_prompt):
     out = []
     for r in runs:
         own, pairs = run_sequences(r["id"]), both(r["id"])
         if not own:
             continue
-        ratios = [speedup(both(r["id"], p), "decode_ns") for p in paired_prompts(r["id"])]
+        counted, paired_rows = ([x for x in rows if x["run"] == r["id"]] for rows in (of_runs, by_slice))
+        ratios = [x["speedup"] for x in by_prompt if x["run"] == r["id"]]
         logs = [math.log(x) for x in ratios if x is not None and x > 0]  # a prompt without tokens has no ratio
         tokens = total(own, "new_tokens")
-        decode, prefill, wall = (total(own, k) for k in ("decode_ns", "prefill_ns", "wall_ns"))
+        slices = of("slice", run=r["id"])
+        per_s = [ratio(total(counted, "new_tokens") * 1e9, sum(total(counted, c) for c in clocks)) for clocks in (["decode_ns"], ["decode_ns", "prefill_ns"])]
         out.append(dict(
-            run=r["id"], sequences=len(own), prompts=len({s["prompt"] for s in own}), new_tokens=tokens, decode_ns=decode, prefill_ns=prefill,
-            tokens_per_s=ratio(tokens * 1e9, decode), end_to_end_tokens_per_s=ratio(tokens * 1e9, decode + prefill),
-            sequence_tokens_per_s=ratio(tokens * 1e9, wall), steady_tokens_per_s=ratio(total(steady_of(own), "new_tokens") * 1e9, total(steady_of(own), "decode_ns")),
-            steady_share=ratio(total(steady_of(own), "decode_ns"), decode), speedup=speedup(pairs, "decode_ns") if pairs else None,
+            run=r["id"], sequences=len(own), prompts=len({s["prompt"] for s in own}), new_tokens=tokens, decode_ns=total(own, "decode_ns"),
+            prefill_ns=total(own, "prefill_ns"), tokens_per_s=per_s[0], end_to_end_tokens_per_s=per_s[1],
+            sequence_tokens_per_s=ratio(tokens * 1e9, total(own, "wall_ns")), speed_prompts=len({x["prompt"] for x in counted}) if counted else None,
+            disturbed_share=ratio(sum(x["ns"] for x in slices if x["disturbed"]), total(slices, "ns")) if slices else None,
+            speedup=speedup(paired_rows, "decode_ns") if pairs else None,
             speedup_geometric=math.exp(sum(logs) / len(logs)) if logs else None,
-            end_to_end_speedup=speedup(pairs, "decode_ns", "prefill_ns") if pairs else None,
-            steady_speedup=ratio(pace(steady_of([s for s, _ in pairs]), "decode_ns"), pace(steady_of([n for _, n in pairs]), "decode_ns")) if pairs else None,
-            paired_prompts=len(paired_prompts(r["id"])) if pairs else None, paired_sequences=len(pairs) if pairs else None,
+            end_to_end_speedup=speedup(paired_rows, "decode_ns", "prefill_ns") if pairs else None,
+            speedup_disturbed=paired_rows[0]["all_disturbed"] if pairs else None, paired_prompts=len(ratios) if pairs else None, paired_sequences=len(pairs) if pairs else None,
             unpaired_sequences=None if r["drafter_kind"] == "none" else len(own) - len(pairs)))  # fmt: skip
     return out
 
@@ -393,7 +470,7 @@ def run_summary(v):
         row.update({k: s(k) if drafts else None for k in ("drafts", "drafted_tokens", "accepted_tokens")})
         row["acceptance_rate"] = ratio(s("accepted_tokens"), s("drafted_tokens")) if drafts else None
         row.update({k: a(k) for k in "decode_ns prefill_ns tokens_per_s end_to_end_tokens_per_s sequence_tokens_per_s speedup "
-                    "speedup_geometric end_to_end_speedup steady_tokens_per_s steady_share steady_speedup paired_prompts paired_sequences unpaired_sequences".split()})  # fmt: skip
+                    "speedup_geometric end_to_end_speedup disturbed_share speedup_disturbed speed_prompts paired_prompts paired_sequences unpaired_sequences".split()})  # fmt: skip
         row.update({k: t(k) for k in ("propose_share", "verify_share", "advance_share", "other_share")})
         row["compared_texts"] = len(compared) if compared else None
         row["equal_texts"] = total(compared, "equal") if compared else None

@@ -187,7 +187,7 @@ def prediction_by_length(times, cost):
     return out
 
 
-def prediction(times, cost, lengths, accepted):
+def prediction(times, cost, lengths, accepted, speeds):
     out = []
     for p in times:
         r, batch, n, m = p["run"], p["batch"], p["steps"], p["none_steps"]
@@ -207,7 +207,7 @@ def prediction(times, cost, lengths, accepted):
         best = max(chains, key=lambda x: x["speedup"]) if chains else None
         share = sum(t["drafted"] > 0 for t in all_steps) / len(all_steps)
         out.append(dict(
-            run=r, source=p["source"], bench=p["bench"], speedup=(p["tokens"] / p["decode_ns"]) / (p["none_tokens"] / p["none_decode_ns"]),
+            run=r, source=p["source"], bench=p["bench"], speedup=next(x["speedup"] for x in speeds if x["run"] == r),
             leviathan=leviathan / (1 + p["draft_ns"] / n / (p["none_decode_ns"] / m)), by_position=(1 + p["accepted"] / n) / at_mean / plain,
             replay=p["tokens"] / own / plain, time_factor=p["decode_ns"] / own, none_time_factor=p["none_decode_ns"] / none,
             verify_factor=p["verify_ns"] / p["pass_ns"], none_verify_factor=p["none_verify_ns"] / p["none_pass_ns"],

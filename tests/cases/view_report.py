@@ -2,7 +2,7 @@
 
 import re
 
-from interval_numbers import interval
+from interval_numbers import interval, units_interval
 from view_numbers import SEQUENCE, STEPS_OF, run_sequences, runs, total
 
 NONE = [None, None, None]
@@ -12,9 +12,16 @@ def columns(rows, *keys):
     return [[row[k] for row in rows] for k in keys]
 
 
-def speedup(prompts, steady=False):
-    keys = ("steady_tokens", "steady_ns", "none_steady_tokens", "none_steady_ns") if steady else ("new_tokens", "decode_ns", "none_new_tokens", "none_decode_ns")
-    return interval("ratios", *columns(prompts, *keys)) if prompts else NONE
+def speed(rows, other=None, more=()):
+    """Tokens over time of rows by prompt and unit, of those of another run with its prefix; more: a further time."""
+    def of(prefix):
+        return [[r[prefix + "new_tokens"] for r in rows], [sum(r[prefix + k] for k in ("decode_ns", *more)) for r in rows]]
+
+    if not rows:
+        return NONE
+    prefixes = [""] if other is None else ["", other]
+    return units_interval("ratio" if other is None else "ratios", [c for p in prefixes for c in of(p)], [[r[p + "steps"] for r in rows] for p in prefixes],
+                          [r["prompt"] for r in rows], [r["unit"] for r in rows])  # fmt: skip
 
 
 def lengths(sums):
@@ -25,23 +32,20 @@ def times(i, factor):
     return [None if x is None else x * factor for x in i]
 
 
-def of_run(r, v, by_prompt):
+def of_run(r, v, slices):
     """The statistics of a run, each with its interval."""
     sums = [x for x in v["sums"] if x["run"] == r["id"]]
-    none, batch = r["drafter_kind"] == "none", r["batch"] > 1
+    none = r["drafter_kind"] == "none"
 
     def over(kind, *keys):
         return interval(kind, *columns(sums, *keys)) if sums else NONE
 
-    whole = [dict(p, all_ns=p["decode_ns"] + p["prefill_ns"], none_all_ns=p["none_decode_ns"] + p["none_prefill_ns"]) for p in by_prompt]
     return dict(
         acceptance_rate=NONE if none else over("rate", "accepted_tokens", "drafted_tokens"),
         expected_rate=NONE if none else over("rate", "expected_tokens", "expected_drafted"),
         tokens_per_step=lengths(sums), ttft_ns=over("ratio", "ttft_ns", "first_tokens"),
-        tokens_per_s=times(over("ratio", "new_tokens", "decode_ns"), 1e9),
-        steady_tokens_per_s=times(over("ratio", "speed_tokens", "speed_ns"), 1e9) if batch else NONE,
-        speedup=speedup(by_prompt), steady_speedup=speedup(by_prompt, True) if batch else NONE,
-        end_to_end_speedup=interval("ratios", *columns(whole, "new_tokens", "all_ns", "none_new_tokens", "none_all_ns")) if whole else NONE)  # fmt: skip
+        tokens_per_s=times(speed([x for x in v["own_slices"] if x["run"] == r["id"]]), 1e9),
+        speedup=speed(slices, "none_"), end_to_end_speedup=speed(slices, "none_", ["prefill_ns"]))  # fmt: skip
 
 
 def at_depths(v, r, below):
@@ -53,7 +57,7 @@ def at_depths(v, r, below):
     return out
 
 
-def against(rows):
+def against(rows, slices):
     """Each run against each other one of the same prompts: within pairs if it shares any."""
     out = []
     for x in runs:
@@ -67,8 +71,8 @@ def against(rows):
                 return interval(kind, *columns(used, a, b, "against_" + a, "against_" + b))
             rates = over("difference", "accepted_tokens", "drafted_tokens")
             rates = [rates[0]] + [None if z is None else max(-1, min(1, z)) for z in rates[1:]]
-            out.append(dict(run=x["id"], against=y["id"], prompts=len(used), in_pairs=in_pairs, speed=over("ratios", "speed_tokens", "speed_ns"),
-                            acceptance=rates,
+            times_of = [p for p in slices if (p["run"], p["against"], p["in_pairs"]) == (x["id"], y["id"], in_pairs)]
+            out.append(dict(run=x["id"], against=y["id"], prompts=len(used), in_pairs=in_pairs, speed=speed(times_of, "against_"), acceptance=rates,
                             tokens_per_step=over("difference", "step_tokens", "steps"), ttft=over("ratios", "ttft_ns", "first_tokens")))  # fmt: skip
     return out
 
@@ -88,14 +92,15 @@ def comparisons(v, prompts):
                  categories=[[k, len({s["prompt"] for s in own if s["category"] == k})] for k in names], runs=[])  # fmt: skip
         for r in sorted(mine, key=lambda r: (r["drafter_kind"] != "none", r["id"])):
             mine_of = {k: [x for x in v[k] if x["run"] == r["id"]] for k in v}
-            by_prompt = [p for p in prompts if p["run"] == r["id"]]
+            category = {p["prompt"]: p["category"] for p in prompts if p["run"] == r["id"]}
+            slices = mine_of["slices"]
             texts_of = [x for x in mine_of["texts"] if greedy or x["same_rule"]]
             different = sorted(((x["prompt"], x["turn"], x["repeat"]), x) for x in texts_of if not x["equal"])
             e = mine_of["expected"][0] if mine_of["expected"] else {}
             by_rank = {a["rank"]: a["rate"] for a in mine_of["by_rank"] if a["depth"] == 1}
             c["runs"].append(dict(
-                run=r["id"], statistics=of_run(r, v, by_prompt),
-                by_category=[[speedup([p for p in by_prompt if p["category"] == k], r["batch"] > 1),
+                run=r["id"], statistics=of_run(r, v, slices),
+                by_category=[[speed([x for x in slices if category[x["prompt"]] == k], "none_"),
                               lengths([x for x in mine_of["sums"] if x["category"] == k])] for k in names],
                 compared=len(texts_of), equal=sum(x["equal"] for x in texts_of),
                 first=[different[0][1]["prompt_id"], different[0][1]["turn"], different[0][1]["first_difference"]] if different else None,

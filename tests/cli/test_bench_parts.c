@@ -1,21 +1,17 @@
-// test_bench_parts.c - parts of a bench: opening a plan, the order of rounds, the protocol and life of a peer, and facts
-// about the machine. No time is asserted.
+// test_bench_parts.c - parts of a bench: opening a plan, rounds, turns of other engines, and facts about the machine. No time is asserted.
 #include <dirent.h>
-#include <fcntl.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "core/error.h"
 #include "core/memory.h"
 #include "commands/bench/bench.h"
-#include "commands/bench/bench_parts.h"
-#include "commands/bench/bench_peer.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/probe.h"
 #include "formats/file.h"
@@ -49,111 +45,6 @@ static struct bench_plan small_plan(int rows, int context)
                                 .context = { context } };
 }
 
-// ---- rounds, as seen by peers
-
-enum { ITEMS = 4, PEERS = 2 };
-
-// As in bench.c: Fisher-Yates with Knuth's linear congruential generator, seeded by the round's number.
-static void order_of(int order[ITEMS], int round)
-{
-    uint64_t x = 0x9e3779b97f4a7c15u * (uint64_t)(round + 1);
-    for (int i = 0; i < ITEMS; i++)
-        order[i] = i;
-    for (int left = ITEMS; left > 1; left--) {
-        x = x * 6364136223846793005u + 1442695040888963407u;
-        int at = (int)((x >> 33) % (uint64_t)left), last = order[left - 1];
-        order[left - 1] = order[at];
-        order[at] = last;
-    }
-}
-
-// Each of two peers appends every line that it receives to one file, with its number.
-static void peers_receive_the_measurements_in_the_order_of_the_round(void **state)
-{
-    struct error err = { "" };
-    char *script = test_path("note.sh"), *notes = test_path("notes");
-    file_write(script, "while read w r; do echo \"$1 $w $r\" >>$2; case $w in open) echo ready twin-$1 1.0;;"
-                       " pass|prompt) echo 0.00$1;; esac; done");
-    const char *const one[] = { "sh", script, "1", notes, NULL }, *const two[] = { "sh", script, "2", notes, NULL };
-    const struct bench_plan plan = { .model = models.gguf,
-                                     .draft = models.draft,
-                                     .threads = 1,
-                                     .repeats = 2,
-                                     .prompt = 5,
-                                     .n_rows = 2,
-                                     .rows = { 1, 3 },
-                                     .n_contexts = 1,
-                                     .context = { 8 },
-                                     .n_peers = PEERS,
-                                     .peer = { { one, "one", { 2, { "k=v", "deep=a=b" } } }, { .words = two } } };
-    struct bench_plan named = plan;
-    named.peer[1].label = "two";
-    struct bench b = { 0 };
-    assert_ok(bench_open(&b, &named, &err) && bench_run(&b, &err), err);
-    assert_string_equal(peer_name(b.peer[1]), "twin-2 1.0");
-
-    struct text expected = { 0 };
-    for (int e = 1; e <= PEERS; e++) {
-        text_printf(&expected, "%d model %s\n%d threads 1\n%d rows 3\n%d prompt_tokens 5\n%d contexts 8\n", e,
-                    models.gguf, e, e, e, e);
-        if (e == 1)
-            text_puts(&expected, "1 option k v\n1 option deep a=b\n");
-        text_printf(&expected, "%d open \n", e);
-    }
-    static const char *const item[ITEMS] = { "pass 1 8", "pass 3 8", NULL, "prompt " }; // NULL: a draft step
-    for (int r = 0; r < b.n_rounds; r++) {
-        int order[ITEMS];
-        order_of(order, r);
-        for (int k = 0; k < ITEMS; k++)
-            for (int turn = 0; turn < 1 + PEERS && item[order[k]] != NULL; turn++) {
-                int e = (k + r + turn) % (1 + PEERS); // 0: speclab
-                if (e > 0)
-                    text_printf(&expected, "%d %s\n", e, item[order[k]]);
-            }
-    }
-    char *noted = file_text(notes, NULL, &err);
-    assert_non_null(noted);
-    assert_string_equal(noted, expected.s);
-
-    static const int rows[ITEMS] = { 1, 3, 1, 5 };
-    assert_int_equal(b.n_measurements, ITEMS);
-    for (int i = 0; i < ITEMS; i++) {
-        const struct measurement *m = &b.measurement[i];
-        assert_int_equal(m->kind, i < 2 ? BENCH_PASS : i == 2 ? BENCH_DRAFT_STEP : BENCH_PROMPT);
-        assert_int_equal(m->n, rows[i]);
-        assert_int_equal(m->context, i < 3 ? 8 : 0);
-        for (int e = 0; e < PEERS; e++) {
-            assert_true((m->peer_ns[e] == NULL) == (i == 2));
-            for (int r = 0; r < b.n_rounds && i != 2; r++)
-                assert_true(m->peer_ns[e][r] == (e + 1) * 1e6);
-        }
-        for (int r = 0; r < b.n_rounds; r++)
-            assert_true(m->ns[r] > 0);
-    }
-    // Three ways to decode 48 tokens, one a step.
-    static const char *const mode[OVERHEADS] = { "greedy", "sampled, rejection", "sampled, match" };
-    for (int i = 0; i < OVERHEADS; i++) {
-        assert_string_equal(b.overhead[i].mode, mode[i]);
-        assert_int_equal(b.overhead[i].outside.n, 48);
-        assert_int_equal(b.overhead[i].all.n, 48);
-    }
-
-    // The operations of a pass add up to the pass, and carry its rows and context.
-    for (int i = 0; i < 2; i++) {
-        double flops = 0;
-        for (int k = 0; k < b.n_operations; k++) {
-            assert_int_equal(b.operation[k].context, 8);
-            flops += b.operation[k].n == plan.rows[i] ? b.operation[k].flops : 0;
-        }
-        assert_true(flops == bench_flops(&b, 1, plan.rows[i], 8));
-    }
-    bench_close(&b);
-    free(noted);
-    free(expected.s);
-    free(script);
-    free(notes);
-}
-
 // ---- several slots
 
 // A slot's row has the logits that it has alone: each slot sees its own cached tokens, as many as the others.
@@ -184,44 +75,60 @@ static void slots_of_a_pass_do_not_see_each_other(void **state)
     bench_close(&b);
 }
 
-static void passes_of_several_slots_are_measured(void **state)
+// ---- turns of other engines
+
+// What is announced on the socket, each line answered at once.
+static void *listen_and_answer(void *fd)
+{
+    FILE *f = fdopen(*(int *)fd, "r+");
+    struct text heard = { 0 };
+    char line[256];
+    while (fgets(line, sizeof(line), f) != NULL) {
+        text_puts(&heard, line);
+        if (strchr("oredp", line[0]) != NULL && strncmp(line, "rows", 4) != 0 && strncmp(line, "prompt_", 7) != 0)
+            dprintf(*(int *)fd, "1000\n"); // processor seconds, of which no more are used
+    }
+    fclose(f);
+    return heard.s;
+}
+
+static int count_of(const char *text, const char *what)
+{
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, what)) != NULL; at += strlen(what))
+        n++;
+    return n;
+}
+
+static void every_measurement_is_announced(void **state)
 {
     struct error err = { "" };
-    char *script = test_path("slots.sh"), *notes = test_path("slots");
-    file_write(script,
-               "while read w r; do echo \"$w $r\" >>$1; case $w in slots) echo slots;; open) echo ready it 1.0;;"
-               " pass) echo 0.001;; esac; done");
-    const char *const words[] = { "sh", script, notes, NULL };
+    struct bench b;
     struct bench_plan p = small_plan(2, 8);
+    int ends[2];
+    pthread_t listener;
+    void *heard;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    assert_int_equal(pthread_create(&listener, NULL, listen_and_answer, &ends[1]), 0);
+    p.draft = models.draft;
+    p.prompt = 5;
     p.n_slots = 2;
     p.slots[0] = 1;
     p.slots[1] = 4;
-    p.n_peers = 1;
-    p.peer[0] = (struct peer_program){ .words = words, .label = "it" };
-    struct bench b;
+    p.turns = ends[0];
     assert_ok(bench_open(&b, &p, &err) && bench_run(&b, &err), err);
-    assert_int_equal(b.n_measurements, 2);
-    for (int i = 0; i < 2; i++) {
-        const struct measurement *m = &b.measurement[i];
-        assert_true(m == bench_find(&b, BENCH_PASS, p.slots[i], 2, 8));
-        assert_true(m->ns[0] > 0 && m->peer_ns[0][0] == 1e6);
-        double flops = 0;
-        for (int k = 0; k < b.n_operations; k++)
-            flops += b.operation[k].slots == p.slots[i] && b.operation[k].n == 2 ? b.operation[k].flops : 0;
-        assert_true(flops == bench_flops(&b, p.slots[i], 2, 8) && flops == p.slots[i] * bench_flops(&b, 1, 2, 8));
-    }
-    // The cost model is of passes of one slot; a fit rounds.
-    const double ns = bench_ns(&b, &b.measurement[0], PLACED_UNPROBED).median;
-    assert_true(fabs(cost_ns(&b.cost[PLACED_UNPROBED], 2, 8) - ns) < 1e-9 * ns);
+    const int rounds = b.n_rounds;
     bench_close(&b);
-    char *noted = file_text(notes, NULL, &err);
-    assert_non_null(noted);
-    assert_non_null(strstr(noted, "\ncontexts 8\nslots 1 4\nopen \n"));
-    assert_non_null(strstr(noted, "\npass 2 8\n"));
-    assert_non_null(strstr(noted, "\npass 2 8 4\n"));
-    free(noted);
-    free(script);
-    free(notes);
+    pthread_join(listener, &heard);
+    char *opening =
+        xformat("model %s\nthreads 1\nrows 2\nprompt_tokens 5\ncontexts 8\nslots 1 4\nopen\nround\n", models.gguf);
+    assert_memory_equal(heard, opening, strlen(opening));
+    static const char *const each[] = { "\nround\n", "\npass 2 8 1\n", "\npass 2 8 4\n",
+                                        "\ndraft\n", "\nprompt 5\n",   "end\n" };
+    for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++)
+        assert_int_equal(count_of(heard, each[i]), rounds);
+    free(opening);
+    free(heard);
 }
 
 // ---- opening
@@ -241,10 +148,6 @@ static void rounds_are_run_until_enough_of_them_count(void **state)
             counted += b.round[r].counts;
         assert_true(counted == repeats || (counted < repeats && b.n_rounds == 2 * repeats));
         assert_int_equal(b.counted[PLACED_UNPROBED], counted > 0 ? counted : b.n_rounds);
-        double flops = 0; // of one pass, however many there were
-        for (int k = 0; k < b.n_operations; k++)
-            flops += b.operation[k].flops;
-        assert_true(flops == bench_flops(&b, 1, 1, 8));
         bench_close(&b);
     }
 }
@@ -342,9 +245,7 @@ static void a_device_failure_is_reported(void **state)
     static const struct {
         bool (*works)(struct bench *b, struct error *err);
         int waits; // number of syncs; 0: more than are tried
-    } work[] = {
-        { prompt_works, 2 }, { step_works, 1 }, { pass_works, 1 }, { bench_operations, 0 }, { bench_overhead, 0 }
-    };
+    } work[] = { { prompt_works, 2 }, { step_works, 1 }, { pass_works, 1 }, { bench_overhead, 0 } };
     for (size_t i = 0; i < sizeof(work) / sizeof(work[0]); i++)
         for (int waits = 0; waits < (work[i].waits > 0 ? work[i].waits + 1 : 2); waits++) {
             struct error err = { "" };
@@ -384,77 +285,6 @@ static void missing_device_memory_is_reported(void **state)
     bench_close(&b);
 }
 
-// ---- peers
-
-static int next_descriptor(void)
-{
-    int fd = dup(0);
-    close(fd);
-    return fd;
-}
-
-static void expect_open_error(const char *const *words, const char *message)
-{
-    struct error err = { "" };
-    const int context = 8, open_files = count_entries("/proc/self/fd");
-    const struct peer_plan p = { .words = words, .label = "it", .model = "m", .n_contexts = 1, .context = &context };
-    assert_null(peer_open(&p, &err));
-    assert_string_equal(err.text, message);
-    assert_int_equal(count_entries("/proc/self/fd"), open_files); // its pipes are closed
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);             // and it was waited for
-}
-
-static void a_peer_that_fails_to_open_is_reported_and_cleaned_up(void **state)
-{
-#define PREFIX "the engine to compare with: "
-    expect_open_error((const char *[]){ "/nowhere/engine", NULL }, PREFIX "/nowhere/engine: No such file or directory");
-    expect_open_error((const char *[]){ "sh", "-c", "read l; exit 3", NULL },
-                      PREFIX "it ended without an answer (exit status 3)");
-    expect_open_error((const char *[]){ "sh", "-c", "echo error it is out of order; cat >/dev/null; sleep 0.1", NULL },
-                      PREFIX "it is out of order");
-    expect_open_error((const char *[]){ "sh", "-c", "echo hello; cat >/dev/null", NULL },
-                      PREFIX "it: expected \"ready NAME\", found \"hello\"");
-
-    // No file descriptor is free for the first pipe, or for the second.
-    struct rlimit usual;
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
-    const char *const words[] = { "true", NULL };
-    for (int pipes = 0; pipes < 2; pipes++) {
-        struct rlimit few = usual;
-        struct error err = { "" };
-        const int fd = next_descriptor(), open_files = count_entries("/proc/self/fd");
-        few.rlim_cur = (rlim_t)(fd + 2 * pipes);
-        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-        struct peer *e = peer_open(&(struct peer_plan){ .words = words, .label = "it", .model = "m" }, &err);
-        assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
-        assert_null(e);
-        assert_string_equal(err.text, PREFIX "cannot create a pipe: Too many open files");
-        assert_int_equal(count_entries("/proc/self/fd"), open_files);
-    }
-}
-
-static void a_peer_reports_seconds_and_is_waited_for(void **state)
-{
-    struct error err = { "" };
-    int64_t ns = 0;
-    const int open_files = count_entries("/proc/self/fd");
-    const char *const good[] = { "sh", "-c",
-                                 "while read w r; do case $w in open) printf 'ready it 1.0\\r\\n';; pass) echo 0.25;;"
-                                 " prompt) echo error no prompt;; esac; done; sleep 0.1",
-                                 NULL };
-    struct peer *e = peer_open(&(struct peer_plan){ .words = good, .label = "it", .model = "m" }, &err);
-    assert_ok(e != NULL, err);
-    assert_string_equal(peer_name(e), "it 1.0");
-    assert_true(getpgid(peer_group(e)) == peer_group(e) && peer_group(e) != getpgrp());
-    assert_true(peer_pass(e, 1, 1, 8, &ns, &err));
-    assert_int_equal(ns, 250000000);
-    assert_false(peer_prompt(e, &ns, &err));
-    assert_string_equal(err.text, "no prompt");
-    peer_close(e);
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-    assert_int_equal(count_entries("/proc/self/fd"), open_files);
-}
-
 // ---- the machine
 
 // Processor time in seconds from the first line of /proc/stat, without idle and iowait; negative: not available.
@@ -474,7 +304,7 @@ static double stat_seconds(void)
 static void load_equals_the_statistics_of_the_kernel(void **state)
 {
     const double before = stat_seconds();
-    const struct load l = load_begin(NULL, 0);
+    const struct load l = load_begin(0);
     const double after = stat_seconds();
     if (before < 0)
         skip();
@@ -519,18 +349,15 @@ static void the_processor_is_named_as_the_kernel_names_it(void **state)
 
 int main(void)
 {
-    signal(SIGPIPE, SIG_IGN); // as in main.c: a peer may exit before it has read everything
+    signal(SIGPIPE, SIG_IGN); // as in main.c
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(peers_receive_the_measurements_in_the_order_of_the_round),
         cmocka_unit_test(slots_of_a_pass_do_not_see_each_other),
-        cmocka_unit_test(passes_of_several_slots_are_measured),
+        cmocka_unit_test(every_measurement_is_announced),
         cmocka_unit_test(rounds_are_run_until_enough_of_them_count),
         cmocka_unit_test(a_plan_is_limited_to_the_context_of_the_model),
         cmocka_unit_test(memory_is_probed_by_the_threads_of_the_plan),
         cmocka_unit_test(a_device_failure_is_reported),
         cmocka_unit_test(missing_device_memory_is_reported),
-        cmocka_unit_test(a_peer_that_fails_to_open_is_reported_and_cleaned_up),
-        cmocka_unit_test(a_peer_reports_seconds_and_is_waited_for),
         cmocka_unit_test(load_equals_the_statistics_of_the_kernel),
         cmocka_unit_test(the_processor_is_named_as_the_kernel_names_it),
     };

@@ -1,4 +1,4 @@
-// test_bench_report.c - a bench with fixed numbers as a table, as CSV and as JSON (golden file cases/bench.txt), and in the
+// test_bench_report.c - a bench with fixed numbers as a table and as JSON (golden file cases/bench.txt), and in the
 // database. Nothing is measured.
 #include <math.h>
 #include <stdio.h>
@@ -10,9 +10,6 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "commands/bench/bench.h"
-#include "commands/bench/bench_parts.h"
-#include "commands/bench/bench_peer.h"
-#include "commands/checkpoint/random_model.h"
 #include "commands/command_line.h"
 #include "experiments/environment.h"
 #include "models/model.h"
@@ -26,10 +23,6 @@
 
 static bool write_golden;
 
-// Peers that answer nothing but their names.
-static const char *const alpha[] = { "sh", "-c", "echo ready alpha 1.0; cat >/dev/null", NULL };
-static const char *const beta[] = { "sh", "-c", "echo ready beta 2.0; cat >/dev/null", NULL };
-
 static void open_bench(struct bench *b, const struct bench_plan *plan)
 {
     struct error err = { "" };
@@ -41,7 +34,7 @@ static void open_bench(struct bench *b, const struct bench_plan *plan)
     b->draft.path = b->draft.model != NULL ? xstrdup("draft.gguf") : NULL;
 }
 
-// ---- a complete bench: two contexts, two peers, a draft model, six rounds
+// ---- a complete bench: two contexts, a draft model, six rounds
 
 enum { WHOLE_ROUNDS = 6 };
 static const char a_prober; // stands for a prober; never dereferenced
@@ -56,7 +49,6 @@ static const struct round whole_round[WHOLE_ROUNDS] = {
     { { 1.0e8, 3.0e8, 301 }, { 1.1e8, 3.2e8, 302 }, PLACED_D, 0.04, true },
 };
 static const double own_times[WHOLE_ROUNDS] = { 1, 1.25, 100, 1000, 2, 3 };
-static const double peer_times[2][WHOLE_ROUNDS] = { { 2, 5, 700, 7, 2, 12 }, { 0.5, 1.25, 900, 9, 1.5, 4.5 } };
 
 static void add(struct bench *b, enum bench_kind kind, int n, int context_index, double ns)
 {
@@ -69,11 +61,6 @@ static void add(struct bench *b, enum bench_kind kind, int n, int context_index,
     i->ns = xcalloc(WHOLE_ROUNDS, sizeof(double));
     for (int r = 0; r < WHOLE_ROUNDS; r++)
         i->ns[r] = ns * own_times[r];
-    for (int e = 0; e < b->n_peers && kind != BENCH_DRAFT_STEP; e++) {
-        i->peer_ns[e] = xcalloc(WHOLE_ROUNDS, sizeof(double));
-        for (int r = 0; r < WHOLE_ROUNDS; r++)
-            i->peer_ns[e][r] = (double)(int64_t)(ns * peer_times[e][r]);
-    }
 }
 
 static struct spread spread5(int n, double median, double low, double high, double least, double most)
@@ -95,9 +82,7 @@ static void complete(struct bench *b)
                                      .n_rows = 3,
                                      .rows = { 1, 2, 6 },
                                      .n_contexts = 2,
-                                     .context = { 8, 20 },
-                                     .n_peers = 2,
-                                     .peer = { { .words = alpha, .label = "a" }, { .words = beta, .label = "b" } } };
+                                     .context = { 8, 20 } };
     open_bench(b, &plan);
     b->plan.probe = true;
     b->prober = (struct prober *)(uintptr_t)&a_prober;
@@ -115,21 +100,6 @@ static void complete(struct bench *b)
     b->n_rounds = b->capacity = WHOLE_ROUNDS;
     b->counted[PLACED_S] = 3;
     b->counted[PLACED_D] = 1;
-    b->operation = xcalloc(3 * 6, sizeof(*b->operation));
-    static const char *const name[] = { "q, k, v", "attention", "between" };
-    for (int c = 0; c < 2; c++)
-        for (int i = 0; i < 3; i++)
-            for (int k = 0; k < 3; k++) // 50, 30 and 20 % of a pass
-                b->operation[b->n_operations++] = (struct operation){ 1,
-                                                                      plan.rows[i],
-                                                                      plan.context[c],
-                                                                      name[k],
-                                                                      pass[c][i] * (k == 0   ? 0.5
-                                                                                    : k == 1 ? 0.3
-                                                                                             : 0.2),
-                                                                      3 + k,
-                                                                      k < 2 ? 1e5 * (k + 1) * plan.context[c] : 0,
-                                                                      k < 2 ? 1e4 * (k + 1) * plan.rows[i] : 0 };
     b->overhead[0] =
         (struct overhead){ "greedy", spread5(48, 5e4, 4e4, 7e4, 3e4, 9e4), spread5(48, 4e6, 3.9e6, 4.2e6, 3.5e6, 5e6) };
     b->overhead[1] = (struct overhead){ "sampled", spread5(47, 6e4, 5.5e4, 8e4, 3.5e4, 9.5e4),
@@ -162,7 +132,7 @@ static void close_bench(struct bench *b)
 
 // ---- the others
 
-// No probes, no peers, and no round counts: both rounds are shown.
+// No probes, and no round counts: both rounds are shown.
 static void bare(struct bench *b)
 {
     const struct bench_plan plan = {
@@ -183,44 +153,6 @@ static void bare(struct bench *b)
         (struct cost){ .form = COST_HINGE, .a = 4e6, .step_a = NAN, .step_d = NAN, .step_max_error = NAN };
 }
 
-// Numbers of rows too close for equal ratios between them; four peers; only placement D, one thread.
-static void crowded(struct bench *b)
-{
-    struct bench_plan plan = { .model = models.gguf,
-                               .threads = 1,
-                               .repeats = 1,
-                               .n_rows = 3,
-                               .rows = { 300, 301, 302 },
-                               .n_contexts = 1,
-                               .context = { 8 },
-                               .n_peers = 4 };
-    for (int e = 0; e < 4; e++)
-        plan.peer[e] = (struct peer_program){ .words = e % 2 == 0 ? alpha : beta, .label = "x" };
-    open_bench(b, &plan);
-    b->plan.probe = true;
-    b->prober = (struct prober *)(uintptr_t)&a_prober;
-    b->round = xcalloc(1, sizeof(*b->round));
-    b->round[0] = whole_round[5];
-    b->n_rounds = b->capacity = 1;
-    b->counted[PLACED_D] = 1;
-    b->measurement = xcalloc(2, sizeof(*b->measurement));
-    for (int i = 0; i < 2; i++) {
-        struct measurement *m = &b->measurement[b->n_measurements++];
-        *m = (struct measurement){ .kind = BENCH_PASS, .slots = 1, .n = 300 + i, .context = 8 };
-        m->ns = xcalloc(1, sizeof(double));
-        m->ns[0] = 1e8;
-        for (int e = 0; e < 4; e++) {
-            m->peer_ns[e] = xcalloc(1, sizeof(double));
-            m->peer_ns[e][0] = (e + 2) * 1e8;
-        }
-    }
-    b->operation = xcalloc(3, sizeof(*b->operation));
-    for (int i = 0; i < 3; i++)
-        b->operation[b->n_operations++] = (struct operation){ 1, 300 + i, 8, "all", 2.0 * (i + 1), 1, 2, 3 };
-    b->cost[PLACED_D] =
-        (struct cost){ .form = COST_HINGE, .a = 1e8, .step_a = NAN, .step_d = NAN, .step_max_error = NAN };
-}
-
 // Passes of one and of four slots.
 static void batch(struct bench *b)
 {
@@ -239,13 +171,10 @@ static void batch(struct bench *b)
     b->n_rounds = b->capacity = 1;
     b->counted[PLACED_UNPROBED] = 1;
     b->measurement = xcalloc(4, sizeof(*b->measurement));
-    b->operation = xcalloc(4, sizeof(*b->operation));
     for (int i = 0; i < 4; i++) {
         const int slots = plan.slots[i / 2], rows = plan.rows[i % 2];
         add(b, BENCH_PASS, rows, 0, 1e6 * (slots + rows));
         b->measurement[i].slots = slots;
-        b->operation[b->n_operations++] =
-            (struct operation){ slots, rows, 8, "all", 1e6 * (slots + rows), 1, 2.0 * slots, 3.0 * slots };
     }
     b->cost[PLACED_UNPROBED] =
         (struct cost){ .form = COST_HINGE, .a = 2e6, .b = 1e6, .step_a = NAN, .step_d = NAN, .step_max_error = NAN };
@@ -254,25 +183,10 @@ static void batch(struct bench *b)
 // A mixture of experts: rows of one slot and of three, whose experts were counted.
 static void mixture(struct bench *b)
 {
-    struct error err = { "" };
-    const struct random_shape shape = { .name = "mixture",
-                                        .layers = 3,
-                                        .width = 64,
-                                        .heads = 4,
-                                        .kv_heads = 2,
-                                        .head_dim = 16,
-                                        .hidden = 128,
-                                        .vocab = 288,
-                                        .context = 512,
-                                        .theta = 1e4,
-                                        .architecture = "qwen3moe",
-                                        .experts = 8,
-                                        .experts_used = 2,
-                                        .expert_hidden = 32 };
-    char *path = test_path("mixture.gguf");
-    unlink(path);
-    assert_ok(random_model_write(&shape, F32, 1, path, NULL, &err), err);
-    const struct bench_plan plan = { .model = path,
+    static const char name[] =
+        "shape:qwen3-30b-a3b,layers=3,width=64,heads=4,kv_heads=2,head_dim=16,hidden=128,vocab=288,context=512,experts=8,"
+        "experts_used=2,expert_hidden=32,type=f32";
+    const struct bench_plan plan = { .model = name,
                                      .threads = 1,
                                      .repeats = 1,
                                      .n_rows = 2,
@@ -283,7 +197,6 @@ static void mixture(struct bench *b)
                                      .context = { 8 } };
     static const int64_t experts[] = { 6, 15, 13, 23 };
     open_bench(b, &plan);
-    free(path);
     b->round = xcalloc(1, sizeof(*b->round));
     b->round[0] = (struct round){ .placement = PLACED_UNPROBED, .foreign = NAN, .counts = true };
     b->n_rounds = b->capacity = 1;
@@ -315,16 +228,16 @@ static char *replaced(char *text, const char *what, const char *with)
 
 static char *all_outputs(void)
 {
-    static void (*const make[])(struct bench *) = { complete, bare, crowded, batch, mixture };
-    static void (*const print[])(const struct bench *, FILE *) = { bench_table, bench_csv, bench_json };
+    static void (*const make[])(struct bench *) = { complete, bare, batch, mixture };
+    static void (*const print[])(const struct bench *, FILE *) = { bench_table, bench_json };
     char *text = NULL;
     size_t n;
     FILE *out = open_memstream(&text, &n);
     for (size_t i = 0; i < sizeof(make) / sizeof(make[0]); i++) {
         struct bench b = { 0 };
         make[i](&b);
-        for (int k = 0; k < 3; k++) {
-            fprintf(out, "#### %d %s\n", (int)i, (const char *[]){ "table", "csv", "json" }[k]);
+        for (int k = 0; k < 2; k++) {
+            fprintf(out, "#### %d %s\n", (int)i, (const char *[]){ "table", "json" }[k]);
             print[k](&b, out);
         }
         close_bench(&b);
@@ -426,21 +339,17 @@ static void spreads_cover_the_rounds_that_count(void **state)
     struct bench b = { 0 };
     complete(&b);
     static const int s[] = { 0, 1, 4 };
-    double own_ns[3], peer_ns[3], ratio[3], memory[6];
+    double own_ns[3], memory[6];
     const struct measurement *i = bench_find(&b, BENCH_PASS, 1, 2, 20);
     assert_non_null(i);
     for (int k = 0; k < 3; k++) {
         own_ns[k] = 6e6 * own_times[s[k]];
-        peer_ns[k] = 6e6 * peer_times[1][s[k]];
-        ratio[k] = peer_ns[k] / own_ns[k];
         memory[2 * k] = whole_round[s[k]].before.all;
         memory[2 * k + 1] = whole_round[s[k]].after.all;
     }
-    const struct spread is[] = { bench_ns(&b, i, PLACED_S), bench_peer_ns(&b, i, 1, PLACED_S),
-                                 bench_ratio(&b, i, 1, PLACED_S), bench_memory(&b, PLACED_S) },
-                        should[] = { spread_of(own_ns, 3), spread_of(peer_ns, 3), spread_of(ratio, 3),
-                                     spread_of(memory, 6) };
-    for (int k = 0; k < 4; k++) {
+    const struct spread is[] = { bench_ns(&b, i, PLACED_S), bench_memory(&b, PLACED_S) },
+                        should[] = { spread_of(own_ns, 3), spread_of(memory, 6) };
+    for (int k = 0; k < 2; k++) {
         assert_int_equal(is[k].n, should[k].n);
         assert_true(is[k].median == should[k].median && is[k].low == should[k].low && is[k].high == should[k].high);
         assert_true(is[k].least == should[k].least && is[k].most == should[k].most);
@@ -481,29 +390,32 @@ static void measurements_are_stored(void **state)
                 target, draft);
     holds(st, sql);
     free(sql);
-    holds(st, "SELECT count(*) = 2 FROM bench_peer WHERE (peer = 1 AND name = 'alpha 1.0') OR"
-              " (peer = 2 AND name = 'beta 2.0')");
     holds(st, "SELECT count(*) = 4 AND sum(per_second) = 16.5e8 FROM bench_peak");
     holds(st, "SELECT count(*) = 6 FROM bench_round");
     holds(st, "SELECT counts = 1 AND placement = 'S' AND foreign_share = 0.03 AND before_read = 2.4e8 AND"
               " before_read_one = 1.5e8 AND before_trip_ns = 55 AND after_read = 2.5e8 AND after_read_one = 1.6e8 AND"
               " after_trip_ns = 56 FROM bench_round WHERE round = 4");
     holds(st, "SELECT counts = 0 AND placement = 'unstable' FROM bench_round WHERE round = 3");
-    // Nine measurements in six rounds; peers do not take the two of draft steps.
+    // Nine measurements in six rounds.
     holds(st, "SELECT count(*) = 9 * 6 FROM bench_time WHERE peer = 0");
-    holds(st, "SELECT count(*) = 7 * 6 FROM bench_time WHERE peer = 1");
-    holds(st, "SELECT count(*) = 7 * 6 FROM bench_time WHERE peer = 2");
     holds(st, "SELECT ns = 12000000 FROM bench_time WHERE what = 'pass' AND n = 2 AND context = 20 AND round = 4"
               " AND peer = 0");
-    holds(st, "SELECT ns = 9000000 FROM bench_time WHERE what = 'pass' AND n = 2 AND context = 20 AND round = 4"
-              " AND peer = 2");
     holds(st, "SELECT ns = 2800000 FROM bench_time WHERE what = 'draft_step' AND context = 20 AND round = 4");
-    holds(st, "SELECT count(*) = 18 FROM bench_operation");
-    holds(st,
-          "SELECT ns = 3600000 AND calls = 4 AND bytes = 4e6 AND flops = 12e4 FROM bench_operation WHERE context = 20"
-          " AND n = 6 AND operation = 'attention'");
-    holds(st, "SELECT count(*) = 2 AND sum(placement = 'S' AND a = 3e6) = 1 AND sum(placement = 'D' AND a = 9e6) = 1"
-              " FROM cost");
+    holds(
+        st,
+        "SELECT count(*) = 2 AND sum(placement = 'S' AND form = 'hinge' AND a = 3e6 AND b = 2e5 AND s = 4e5 AND n0 = 2 AND"
+        " d = 5e4 AND e = 1e4 AND u = 0 AND hinge_error = 0.04 AND hinge_rms = 0.03 AND table_error = 0.02 AND table_rms = 0.01 AND"
+        " step_a = 7e5 AND step_d = 3e4 AND step_error = 0.055) = 1 AND sum(placement = 'D' AND a = 9e6 AND step_a IS NULL) = 1"
+        " FROM cost");
+    holds(
+        st,
+        "SELECT count(*) = 4 FROM bench_time WHERE round = 0 AND experts IS NULL AND slots = 1 AND what = 'pass' AND n < 6");
+
+    // One row of several cannot be stored: nothing is.
+    b.peak[3] = b.peak[2];
+    assert_false(bench_store(&b, st, &err));
+    assert_non_null(strstr(err.text, "constraint"));
+    holds(st, "SELECT count(*) = 1 FROM bench");
     close_bench(&b);
 
     // Probes that were not run are stored as NULL, whatever the fields hold; so is a missing draft model.

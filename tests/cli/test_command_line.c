@@ -10,13 +10,12 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/files/input.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "commands/command_line.h"
-#include "commands/checkpoint/output.h"
 #include "commands/text_stream.h"
 #include "engine/transcript.h"
-#include "commands/checkpoint/writer.h"
 
 static void a_number_is_the_whole_argument_and_in_range(void **state)
 {
@@ -66,7 +65,7 @@ static void a_missing_file_is_named(void **state)
 {
     struct error err;
     struct text t = { 0 };
-    assert_false(read_all("/no/such/file", &t, &err));
+    assert_false(input_read("/no/such/file", INPUT_STDIN, INPUT_TEXTS, &t, &err));
     assert_string_equal(err.text, "/no/such/file: No such file or directory");
     free(t.s);
 }
@@ -177,40 +176,6 @@ static void the_json_summary_contains_every_number(void **state)
     json_free(j);
 }
 
-// Returns the text that one call of the progress observer writes to stderr.
-static char *shown(struct output *m, size_t done, size_t total)
-{
-    FILE *f = tmpfile();
-    fflush(stderr);
-    int before = dup(STDERR_FILENO);
-    assert_true(f != NULL && before >= 0 && dup2(fileno(f), STDERR_FILENO) >= 0);
-    struct progress_observer w = output_observer(m);
-    w.progress(w.context, done, total);
-    fflush(stderr);
-    dup2(before, STDERR_FILENO);
-    close(before);
-    char *text = all_of(f);
-    fclose(f);
-    return text;
-}
-
-static void write_progress_is_throttled_and_shown_on_terminals_only(void **state)
-{
-    struct output m = { .terminal = true };
-    char *first = shown(&m, 3000000, 20000000);
-    assert_string_equal(first, "\r\033[K3 of 20 MB written");
-    assert_true(m.shown_ns > 0);
-    m.shown_ns = clock_ns() + 3600000000000; // an hour from now: the next update is not due
-    char *again = shown(&m, 4000000, 20000000);
-    assert_string_equal(again, "");
-    m = (struct output){ .terminal = false };
-    char *no_terminal = shown(&m, 3000000, 20000000);
-    assert_string_equal(no_terminal, "");
-    free(first);
-    free(again);
-    free(no_terminal);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,7 +185,6 @@ int main(void)
         cmocka_unit_test(accepted_draft_tokens_are_green_and_flushed_at_once),
         cmocka_unit_test(the_text_summary_contains_every_number),
         cmocka_unit_test(the_json_summary_contains_every_number),
-        cmocka_unit_test(write_progress_is_throttled_and_shown_on_terminals_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,11 +7,13 @@
 # and installs. An example must succeed and print something; files that are named, links and options must exist.
 #
 # tests/cli/documents.txt lists the examples that run in another form, with the reason. `speclab WORD` and `./run WORD` alone, within a
-# sentence, are names: WORD --help must succeed.
+# sentence, are names: WORD --help must succeed. `speclab` is what `pip install ./python` installs. 77: its packages cannot be had here.
 set -euo pipefail
 source=$1 build=$2
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+"$source/run" python -c '' 2>"$scratch/log" || { cat "$scratch/log" >&2; exit 77; }
+python=$("$source/run" python -c 'import sys; print(sys.prefix)')
 export XDG_CACHE_HOME=$scratch/cache PATH=$scratch/bin:$PATH
 models=$XDG_CACHE_HOME/speclab/models
 pages=(README.md CONTRIBUTING.md)
@@ -29,11 +31,11 @@ stand_in() {                     # stand_in PATH: an executable, from stdin
 }
 
 cd "$scratch"
-mkdir -p bin build/release "$models"
+mkdir -p bin stand-ins build/release "$models"
 cp "$source/run" "$source/README.md" .
 cp -r "$source/experiments" "$source/docs" .
-for folder in results examples engine tests drafters verifier sampling fuzz gpu commands; do ln -s "$source/$folder" .; done
-ln -s "$build/speclab" bin/speclab
+for folder in results examples engine tests drafters verifier sampling fuzz gpu commands python requirements; do ln -s "$source/$folder" .; done
+stand_in bin/speclab <<<"PYTHONPATH=$source/python SPECLAB_PROGRAM=$build/speclab exec $python/bin/python -P -B -m speclab \"\$@\""
 for program in speclab write_small_model; do ln -s "$build/$program" build/release; done
 touch build/release/build.ninja build/release/CMakeCache.txt
 stand_in bin/cmake <<<'echo "cmake $*"'
@@ -41,21 +43,22 @@ stand_in bin/ctest <<<'echo "1/1 Test #1: test_x ... Passed 0.10 sec"; echo "cte
 stand_in bin/dpkg-query <<<'for name; do echo "$name install ok installed"; done'
 stand_in bin/apt-cache <<<'true'
 stand_in bin/nvidia-smi <<<'echo "No devices were found"; exit 6'
-stand_in bin/sha256sum <<<"echo '$(sed -n 's/^ *local sum=\([0-9a-f]*\)$/\1/p' run)'"
+sum=$(sed -n 's/^ *local sum=\([0-9a-f]*\)$/\1/p' run)
+stand_in bin/sha256sum <<<"echo $sum"
+ln -s "$python" "$XDG_CACHE_HOME/speclab/python-${sum:0:12}"
 stand_in build/release/test_killed <<<'echo "killed ${1:?} times"'
 stand_in build/fuzz/write_seeds <<<'echo "seeds in ${1:?}"'
 for file in "$source"/fuzz/fuzz_*.c; do stand_in "build/fuzz/$(basename "$file" .c)" <<<'echo "stat::number_of_executed_units: 1"'; done
 
-"$build/write_small_model" f32.gguf 30 2048
-speclab quantize f32.gguf --type q4_0 --out "$models/smollm2-135m-instruct.gguf" >/dev/null
+"$build/write_small_model" "$models/smollm2-135m-instruct.gguf" 30 2048 as=q4_0
 "$build/write_small_heads" "$models/smollm2-135m-instruct.gguf" "$models"/{medusa-vicuna-7b-v1.3,EAGLE-Vicuna-7B-v1.3,EAGLE3-LLaMA3.1-Instruct-8B}
 ln -s smollm2-135m-instruct.gguf "$models/Llama-3.1-8B-Instruct.gguf"
-speclab prune smollm2-135m-instruct --keep 0-11,13,15,17,19-29 --out "$models/smollm2-135m-pruned.gguf" >/dev/null
+"$build/write_small_model" "$models/smollm2-135m-pruned.gguf" 30 2048 as=q4_0 keep=0-11,13,15,17,19-29
 grep -v input_ids experiments/data/smoke.jsonl >experiments/data/prompts.jsonl
 echo '{"text": "The cat sat on the mat."}' >texts.jsonl
 echo '{"question": "Who sat on the mat?"}' >questions.jsonl
 echo '{"input_ids": [1, 5, 9, 7, 2], "loss_mask": [0, 0, 1, 1, 1]}' >conversations.jsonl
-printf 'def read_sql(query, database):\n    return database.execute(query).fetchall()\n' >pandas.py
+printf 'def read_sql(query, database):\n    return database.execute(query).fetchall()\n' >stand-ins/pandas.py
 cat >all.yaml <<'YAML'
 name: all
 target: {model: smollm2-135m-instruct}
@@ -75,7 +78,12 @@ sed "s|file: data/|file: ../experiments/data/|" experiments/demo.yaml >build/dem
 speclab run build/demo.db.yaml --db demo.db 2>/dev/null
 
 # Every option: of speclab's commands, of the scripts, of nvcc.
-for word in $(speclab --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do speclab "$word" --help; done >options.txt
+words_of() { speclab --help | sed -n 's/^  \(\.\/run \)\{0,1\}\([a-z][a-z]*\)  .*/\2/p'; }
+for word in $(words_of); do
+    speclab "$word" --help
+    option=$(sed -n 's/^# with //p' "python/speclab/words/$word.py" 2>/dev/null || true)
+    [ -z "$option" ] || { echo "$option"; speclab "$word" "${option%% *}" --help || true; }      # --trace-html FILE takes the word
+done >options.txt
 cat run tests/mutate/mutate.py "$source/cmake/cuda.cmake" >>options.txt
 
 # ---- what is on the pages
@@ -185,7 +193,7 @@ command_runs() {                 # command_runs PLACE COMMAND KIND
         [ -z "${seen[$run]:-}" ] || return 0
         seen[$run]=1
     elif [ "$3" = inline ] && [ ${#words[@]} = 2 ]; then
-        speclab --help | grep -q "^  ${words[1]} " && run="speclab ${words[1]} --help"
+        words_of | grep -qx "${words[1]}" && run="speclab ${words[1]} --help"
     fi
     fails "$place" "$run" "$status"
 }
@@ -243,7 +251,7 @@ while IFS=$'\002' read -r page line language text; do
     python)
         commands=$((commands + 1))
         printf '%s' "$text" >page.py
-        if command -v python3 >/dev/null; then fails "$place" "python3 page.py && echo done"; fi
+        if command -v python3 >/dev/null; then fails "$place" "PYTHONPATH=stand-ins python3 page.py && echo done"; fi
         ;;
     text) ;;
     *) fault "$place: expected a block of sh, yaml, sql, c, python or text, found $language" ;;

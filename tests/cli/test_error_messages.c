@@ -84,6 +84,8 @@ static void usage_errors_are_one_sentence_and_status_2(void **state)
         { "generate %s --drafter ngram:longest x", "key=value" },
         { "generate %s --drafter small x", "needs the option \"model\"" },
         { "generate %s --drafter small:model=m,pick=best x", "sampled|greedy|coupled" },
+        { "generate %s --drafter small:model=m,widths=[64,64] x",
+          "drafter small: expected a draft of at most 512 nodes, found more" },
         { "generate %s --rule magic x", "known: rejection, " },
         { "generate %s --rule rejection:speed=9 x", "speed" },
         { "tokenize", "missing" },
@@ -93,18 +95,13 @@ static void usage_errors_are_one_sentence_and_status_2(void **state)
         { "score %s --answers --chat jinja", "\"jinja\"" },
         { "inspect %s --activations", "requires a value" },
         { "inspect %s --context none", "--context" },
-        { "prune %s --out x", "--keep" },
-        { "prune %s --keep 0", "--out" },
-        { "prune %s --keep 0-7 --out x", "layers 0 to 2" },
-        { "prune %s --keep two --out x", "two" },
         { "list %s", "unexpected argument" },
-        { "report --markdown --csv",
-          "--csv, --jsonl, --markdown, --latex, --export, --golden and --html, --svg, --pdf exclude each other" },
-        { "report --by-category", "--by-category goes with --markdown or --latex" },
-        { "report --latex --against 2", "--against goes with --csv and --jsonl" },
+        { "report --json --csv", "--csv, --jsonl, --json and --intervals exclude each other" },
+        { "report --latex --against 2", "--latex is part of the Python package: ./run report --latex" },
+        { "report --json --against 2", "--against goes with --csv and --jsonl" },
         { "report --top -1", "--top: expected an integer from 0 to 1000000, found \"-1\"" },
         { "report --top 3 --jsonl", "--top is of tables" },
-        { "report --details --latex", "--details is of the terminal's tables" },
+        { "report --details --json", "--details is of the terminal's tables" },
     };
     for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
         char *words = words_with(mistakes[i].words, models.gguf);
@@ -298,6 +295,16 @@ static void exit_statuses_of_databases_and_experiments(void **state)
     } files[] = {
         { "", "ngram", 0, 64 },
         { "unknown drafter", "ngrm", 2, 64 },
+        { "x.yaml:6:19: drafter small: expected a draft of at most 512 nodes, found more",
+          "[{kind: small, model: absent, widths: [64, 64]}]", 2, 64 },
+        { "drafter eagle3: widths, nodes and tree are different trees; give one of them",
+          "[{kind: eagle3, weights: absent, widths: [2], nodes: 4}]", 2, 64 },
+        { "drafter medusa: expected a draft of at most 512 nodes, found more",
+          "[{kind: medusa, weights: absent, widths: [64, 64]}]", 2, 64 },
+        { "drafter early_exit: a best-first tree (nodes: 4) keeps",
+          "[{kind: early_exit, exit_layer: 1, nodes: 4, pick: sampled}]", 2, 64 },
+        { "drafter layer_skip: tree: none is not a published tree", "[{kind: layer_skip, keep: 0, tree: none}]", 2,
+          64 },
         { "p.jsonl:1: prompt 0 has 7 tokens, and the context is 7: no new token fits", "ngram", 1, 7 },
     };
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
@@ -317,12 +324,10 @@ static void exit_statuses_of_databases_and_experiments(void **state)
         { "report --db %s --against 99", db, "no run has this number", 2 },
         { "report --db %s --against x", db, "no run has this number", 2 },
         { "report --db %s --experiment y", db, "no experiment \"y\" in it (x)", 2 },
-        { "predict --db %s --experiment y", db, "no experiment \"y\" in it (x)", 2 },
         { "replay %s --run 99", db, "there is no run 99 in it", 2 },
         { "repro 99 --db %s", db, "there is no run 99 in it", 2 },
         { "replay %s --run 2", db, "has no recorded rows", 1 },
         { "report --db %s", damaged, "damaged.db", 1 },
-        { "predict --db %s", damaged, "damaged.db", 1 },
         { "repro 1 --db %s", damaged, "damaged.db", 1 },
         { "replay %s", damaged, "damaged.db", 1 },
     };
@@ -337,19 +342,6 @@ static void exit_statuses_of_databases_and_experiments(void **state)
     free(prompts);
     free(db);
     free(damaged);
-}
-
-static void pruning_does_not_overwrite(void **state)
-{
-    struct child_result s = child_run("prune %s --keep 0 --out %s/pruned.gguf/", models.gguf, test_directory());
-    child_expect_success(&s, "a slash at the end of a file's name");
-    child_result_free(&s);
-    char *words = xformat("prune %s --keep 0 --out %s", models.gguf, models.draft);
-    expect_failure("overwritten", words);
-    free(words);
-    words = xformat("prune %s --keep 0 --out /no/such/place/x.gguf", models.gguf);
-    expect_failure("/no/such/place", words);
-    free(words);
 }
 
 // The shell's `| head`: the program ends early, without a message.
@@ -399,21 +391,29 @@ static void a_full_disk_is_reported(void **state)
 // `ulimit -f`: the program ignores SIGXFSZ, which would end it with half a file written.
 static void the_file_size_limit_is_reported(void **state)
 {
-    char *out = test_path("too-large.gguf"), *part = test_path("too-large.gguf.part");
-    file_size_limit(50000);
+    char *out = test_path("too-large"), *texts = test_path("many.jsonl");
+    struct text line = { 0 };
+    text_puts(&line, "{\"text\": \"");
+    for (int i = 0; i < 5000; i++)
+        text_puts(&line, "abcdefgh");
+    text_puts(&line, "\"}\n");
+    file_write(texts, line.s);
+    file_size_limit(10000);
     signal(SIGXFSZ, SIG_DFL); // which the program inherits
-    struct child_result s = child_run("prune %s --keep 0 --out %s", models.gguf, out);
+    struct child_result s = child_run("datastore %s %s --out %s", models.gguf, texts, out);
     file_size_limit(-1);
+    free(line.s);
+    free(texts);
     expect_error(&s, 1, "File too large", "the file size limit");
     assert_int_not_equal(access(out, F_OK), 0);
-    assert_int_not_equal(access(part, F_OK), 0);
+    assert_no_partial_files(out);
     child_result_free(&s);
-    free(part);
     free(out);
 }
 
 int main(void)
 {
+    setenv("SPECLAB_TOOL", "1", 1); // words of the Python package are named, not run
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(usage_errors_are_one_sentence_and_status_2),
         cmocka_unit_test(models_that_cannot_be_opened_are_one_sentence),
@@ -424,7 +424,6 @@ int main(void)
         cmocka_unit_test(an_unknown_chat_template_names_chat_none),
         cmocka_unit_test(invalid_lines_are_named_by_number),
         cmocka_unit_test(exit_statuses_of_databases_and_experiments),
-        cmocka_unit_test(pruning_does_not_overwrite),
         cmocka_unit_test(a_closed_pipe_is_silent),
         cmocka_unit_test(a_full_disk_is_reported),
         cmocka_unit_test(the_file_size_limit_is_reported),

@@ -97,6 +97,12 @@ static void a_draft_model_gets_layers_and_no_states(void **state)
     file = opened(path, &list);
     for (size_t i = 0; i < list.n; i++)
         assert_string_not_equal(list.at[i].name, "states");
+    struct json *metadata = safetensors_metadata(&file);
+    static const char *const settings[][2] = { { "kind", "small" }, { "activations", "f32" }, { "cache", "f32" },
+                                               { "device", "cpu" }, { "top_k", "4" },         { "type", "f32" } };
+    for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++)
+        expect_metadata(metadata, settings[i][0], settings[i][1]);
+    json_free(metadata);
     assert_int_equal(tensor_named(&list, "top_p")->dim[1], 4);
     tensor_list_free(&list);
     file_unmap(&file);

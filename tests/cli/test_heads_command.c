@@ -360,7 +360,7 @@ static void errors_are_one_sentence(void **unused)
     char *unmarked = xformat("heads %s/one.yaml --texts %s/unmarked.jsonl", test_directory(), test_directory()),
          *absent = xformat("heads %s/one.yaml --texts %s/absent.jsonl", test_directory(), test_directory());
     child_expect_error(1, "unmarked.jsonl: no token behind the first is an answer", unmarked);
-    child_expect_error(1, "absent.jsonl: cannot be opened", absent);
+    child_expect_error(1, "absent.jsonl: No such file", absent);
     free(unmarked);
     free(absent);
     write_file("lookup.yaml", CELLS("{temperature: 1}", "ngram"));

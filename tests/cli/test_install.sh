@@ -7,10 +7,19 @@ shift 2
 to=$(mktemp -d)
 trap 'rm -rf "$to"' EXIT
 cmake --install "$build" --prefix "$to/usr" >/dev/null
-sed -i "s|^prefix=.*|prefix=$to/usr|" "$to"/usr/lib*/*/pkgconfig/speclab.pc "$to"/usr/lib*/pkgconfig/speclab.pc 2>/dev/null || true
 pc=$(dirname "$(find "$to/usr" -name speclab.pc)")
 for word in bin/speclab include/speclab.h; do
     [ -e "$to/usr/$word" ] || { echo "expected $word to be installed"; exit 1; }
+done
+# For a package: files of another prefix, in a folder that is moved later.
+DESTDIR=$to/package cmake --install "$build" --prefix /opt/speclab >/dev/null
+mv "$to/package" "$to/moved"
+for prefix in "$to/usr" "$to/moved/opt/speclab"; do
+    library=$(dirname "$(find "$prefix" -name libspeclab.a)")
+    for pair in "includedir:$prefix/include" "libdir:$library"; do
+        found=$(realpath -m "$(PKG_CONFIG_PATH=$library/pkgconfig pkg-config --variable="${pair%%:*}" speclab)")
+        [ "$found" = "${pair#*:}" ] || { echo "${pair%%:*}: expected ${pair#*:}, found $found"; exit 1; }
+    done
 done
 # shellcheck disable=SC2046 # words
 cc -std=c11 -Wall -Wextra -Werror "$source/examples/decode.c" $(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs speclab) "$@" -o "$to/decode"

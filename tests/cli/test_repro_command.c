@@ -149,7 +149,7 @@ static void what_has_changed_is_named_and_nothing_is_run(void **state)
     expect_repro(db, "2", 3, "changed    configuration of the target (");
     update(db, "UPDATE run SET tokenizer_hash = '00'");
     expect_repro(db, "2", 3, "changed    tokenizer of the target (");
-    update(db, "UPDATE run SET settings = replace(settings, 'new_tokens: 20', 'new_tokens: 19')");
+    update(db, "UPDATE run SET settings = json_set(settings, '$.limits.new_tokens', 19)");
     expect_repro(db, "2", 3, "changed    settings, limits.new_tokens: was 19, is 20\n");
     free(db);
 }

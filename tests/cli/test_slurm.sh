@@ -7,8 +7,8 @@
 set -uo pipefail
 source=$1 build=$2
 PATH=$PATH:/usr/sbin
-for p in munged slurmctld slurmd sbatch scontrol sqlite3; do
-    command -v $p >/dev/null || { echo "no $p: Debian's packages slurm-wlm, munge and sqlite3 are needed"; exit 77; }
+for p in munged slurmctld slurmd sbatch scontrol sqlite3 python3; do
+    command -v $p >/dev/null || { echo "no $p: Debian's packages slurm-wlm, munge, sqlite3 and python3 are needed"; exit 77; }
 done
 . "$source/tests/cli/slurm_node.sh"
 root=$(mktemp -d)
@@ -21,7 +21,7 @@ cd "$root"
 
 # ---- a sweep of 24 cells
 
-"$build/write_small_model" target.gguf >/dev/null && "$SPECLAB" prune target.gguf --keep 0,2 --out draft.gguf >/dev/null || exit 1
+"$build/write_small_model" target.gguf && "$build/write_small_model" draft.gguf keep=0,2 || exit 1
 for ((i = 1; i <= 36; i++)); do
     echo "{\"id\": \"$i\", \"turns\": [\"one two $i one two $i\", \"and again $i\"]}"
 done >prompts.jsonl
@@ -63,6 +63,7 @@ wait_for() {                     # wait_for SECONDS COMMAND...: until it succeed
     while [ $SECONDS -lt $until ]; do ! "$@" >/dev/null 2>&1 || return 0; sleep 0.05; done
     wrong "not in time: $*"
     squeue -a
+    scontrol show job "${array:-1}" | grep -E 'JobId|JobState|StartTime'
     tail -n 20 shared/*.log slurm/slurmctld.log
     exit 1
 }
@@ -84,11 +85,12 @@ kill_task() {                    # all processes of a task, as when its node run
     [ -n "$pids" ] && kill -9 $pids || wrong "task $1 could not be killed"
     wait_for 60 is "$1" "FAILED NODE_FAIL"
 }
-restarted() {                    # Slurm lets a requeued job wait, which this does not
+restarted() {                    # Slurm lets a requeued job wait for two minutes, which this does not; asked too often, it starts none
+    sleep 1
     scontrol update jobid="$1" StartTime=now
     is "$1" "RUNNING COMPLETED" && [ "$(restarts "$1")" = "$2" ]
 }
-starts_again() { wait_for 120 restarted "$1" "$2"; }
+starts_again() { wait_for 240 restarted "$1" "$2"; }
 
 mkdir disk
 export SAVE=5 TMPDIR=$root/disk
@@ -178,8 +180,9 @@ done
 # ---- merging again changes nothing
 
 sqlite3 shared/results.db .dump >once.sql
-"$SPECLAB" merge shared/results.db shared/shard-*-of-4.db >/dev/null || wrong "merging again failed"
-"$SPECLAB" merge shared/results.db shared/shard-2-of-4.db shard-1-of-4.db shard-2-of-4.db >/dev/null || wrong "merging earlier copies failed"
+merge() { PYTHONPATH=$source/python python3 -B -m speclab merge "$@"; }
+merge shared/results.db shared/shard-*-of-4.db >/dev/null || wrong "merging again failed"
+merge shared/results.db shared/shard-2-of-4.db shard-1-of-4.db shard-2-of-4.db >/dev/null || wrong "merging earlier copies failed"
 sqlite3 shared/results.db .dump >twice.sql
 cmp once.sql twice.sql || wrong "merging again changed the database"
 
@@ -188,7 +191,7 @@ cmp once.sql twice.sql || wrong "merging again changed the database"
 cat >before_run.sh <<'BASH'
 trap '[ "$BASH_COMMAND" != "run=\$!" ] || kill -TERM $$' DEBUG
 BASH
-BASH_ENV=before_run.sh SAVE=2 SLURM_ARRAY_TASK_ID=0 SLURM_ARRAY_TASK_COUNT=1 bash "$source/experiments/slurm/shard.sbatch" sweep.yaml signal --no-probe \
+BASH_ENV=before_run.sh SPECLAB_TOOLS=$source/python SAVE=20 SLURM_ARRAY_TASK_ID=0 SLURM_ARRAY_TASK_COUNT=1 bash "$source/experiments/slurm/shard.sbatch" sweep.yaml signal --no-probe \
     >signal.log 2>&1
 [[ " 0 124 " != *" $? "* ]] || wrong "a run that was sent a signal at its start went on: $(tail -n 1 signal.log)"
 [ $bad = 0 ] && echo "texts decoded: $(texts whole.db) by one process, $(texts shared/results.db) by shards; merged: $(sed -n '/^results.db/p' shared/merge.log)"

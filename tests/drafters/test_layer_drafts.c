@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands/checkpoint/prune.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "sampling/rng.h"
 #include "sampling/sampling.h"
+#include "tests/formats/derived_model.h"
 #include "tests/support/check.h"
 #include "tests/support/pairings.h"
 #include "tests/support/small_model.h"
@@ -91,10 +91,9 @@ static void the_first_layers_draft_as_a_model_of_them_alone(void **unused)
                                           "nodes=9,top=3,tokens=4,pick=greedy" };
     int32_t text[LENGTH];
     struct drafted a, b;
-    struct error err;
-    struct left_out *none = NULL;
-    char *first = test_path("first");
-    assert_ok(prune_model(pair_target, &(const int){ 0 }, 1, first, none, &err), err);
+    char *first = test_path("first.gguf"), *whole = test_path("whole.gguf"); // of pair_target's numbers
+    small_write_gguf(whole, &small_default);
+    derived_write(whole, first, &(const struct derived){ .keep = (const int[]){ 0 }, .n = 1, .type = F32 });
     for (int s = 0; s < 4; s++) {
         char *exits = xformat("early_exit:exit_layer=1,%s", shapes[s]),
              *small = xformat("small:model=%s,activations=f32,%s", first, shapes[s]);
@@ -123,6 +122,7 @@ static void the_first_layers_draft_as_a_model_of_them_alone(void **unused)
         free(small);
     }
     free(first);
+    free(whole);
 }
 
 // Logits after text and draft tokens: a full pass over all but the root, then a chain through `layer`.

@@ -234,36 +234,6 @@ const struct drafter_type *drafter_named(const char *name)
     return NULL;
 }
 
-struct drafter *drafter_create(const struct drafter_type *type, const struct drafter_env *env, const void *options,
-                               struct error *err)
-{
-    struct drafter *d = type->create(env, options, err);
-    if (d != NULL)
-        d->type = type;
-    return d;
-}
-
-void drafter_destroy(struct drafter *d)
-{
-    if (d != NULL)
-        d->type->destroy(d);
-}
-
-unsigned drafter_makes(const struct drafter_type *type, const void *options)
-{
-    return type->makes != NULL ? type->makes(options) : TAKES_DETERMINISTIC;
-}
-
-enum draft_memory drafter_remembers(const struct drafter_type *type, const void *options)
-{
-    return type->remembers != NULL ? type->remembers(options) : DRAFTS_OF_TEXT;
-}
-
-void drafter_resolve(const struct drafter *d, struct settings *options)
-{
-    (void)d, (void)options;
-}
-
 // As on the command line; the text is freed.
 static struct drafter *inner_create(const struct drafter_type *type, char *text)
 {

@@ -159,6 +159,53 @@ static void lengthen(struct long_rows *to, struct rows *from, int nodes)
             to->row[node][long_id(x)] = from->row(from, node)[x];
 }
 
+// ---- a draft of the root alone
+
+// Whether the rule decides 300 such drafts as a draw from their row at FOR_BONUS. Every third row has a single token, as at temperature 0.
+static bool draws_its_bonus(const struct rule *rule, const void *options)
+{
+    static struct long_rows p;
+    struct verification v = verification_create(1, LONG);
+    double *work = xcalloc(LONG, sizeof(*work));
+    int32_t token = 0, parent = -1;
+    uint8_t proposal = DETERMINISTIC;
+    const struct draft root = { .n = 1, .capacity = 1, .token = &token, .parent = &parent, .proposal = &proposal };
+    struct philox rows = philox_source(7, 0), source = philox_source(8, 3);
+    bool all = true;
+    p.rows = (struct rows){ LONG, long_row };
+    for (int i = 0; i < 300; i++) {
+        double sum = 0;
+        for (int x = 0; x < LONG; x++)
+            sum += work[x] = philox_uniform(rows.seed, (uint64_t)i, (struct address){ FOR_BONUS, x, 0 }, 0);
+        for (int x = 0; x < LONG; x++)
+            p.row[0][x] = i % 3 == 0 ? x == i : (float)(work[x] / sum);
+        source.rng.root = i;
+        rule->verify(&root, &p.rows, options, &source.rng, &v);
+        assert_int_equal(v.n, 1);
+        assert_int_equal(v.node[0], 0);
+        const int expected = rng_pick_row(&source.rng, p.row[0], LONG, (struct address){ FOR_BONUS, i, 0 }, work);
+        assert_true(i % 3 != 0 || v.token[0] == expected); // greedy decoding is one, whatever the rule
+        all = all && v.token[0] == expected;
+    }
+    verification_destroy(&v);
+    free(work);
+    return all;
+}
+
+static void rules_that_share_a_baseline_are_those_with_one_text_of_none(void **state)
+{
+    assert_true(rules[0]->bonus_alone);
+    for (int i = 0; rules[i] != NULL; i++) {
+        void *options = rule_defaults(rules[i]);
+        if (draws_its_bonus(rules[i], options) != rules[i]->bonus_alone)
+            fail_msg("%s: bonus_alone is %d, and a draft of the root alone is decided %s", rules[i]->name,
+                     rules[i]->bonus_alone, rules[i]->bonus_alone ? "otherwise" : "so");
+        rule_defaults_free(rules[i], options);
+    }
+}
+
+// ---- comparisons with the long vocabulary
+
 static void near_or_both_none(double a, double b, const char *rule)
 {
     if (!(fabs(a - b) <= ROUNDING) && !(isnan(a) && isnan(b)))
@@ -389,6 +436,7 @@ int main(void)
         cmocka_unit_test(a_lossy_rule_marked_exact_is_refused),
         cmocka_unit_test(lossy_rules_are_detected),
         cmocka_unit_test(trials_multiply_to_the_end_probability),
+        cmocka_unit_test(rules_that_share_a_baseline_are_those_with_one_text_of_none),
         cmocka_unit_test(on_deterministic_drafts_rejection_equals_match),
         cmocka_unit_test(rules_do_not_depend_on_token_ids),
         cmocka_unit_test(only_rows_on_the_path_are_read),

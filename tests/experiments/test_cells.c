@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/memory.h"
 #include "core/settings.h"
 #include "experiments/cells.h"
@@ -229,9 +230,33 @@ static void more_nodes_than_rows_of_a_pass_reopen_the_target(void **state)
     free(peers);
 }
 
+static void json_keeps_numbers_and_texts_apart(void **state)
+{
+    // The first ten are numbers, true or false of JSON.
+    static const char *const texts[] = { "0",     "-1",  "12",  "0.5",  "-0.25", "1e5",  "1E-5",     "2.5e+3", "true",
+                                         "false", "",    "-",   "01",   ".5",    "1.",   "1e",       "+1",     "1 ",
+                                         "0x1",   "inf", "nan", "null", "True",  "1.5e", "9'\"\\{}", "1_0" };
+    for (size_t i = 0; i < 2 * sizeof(texts) / sizeof(*texts); i++) {
+        struct error err = { "" };
+        struct settings *s = settings_map(), *v = settings_scalar(texts[i / 2]);
+        struct text t = { 0 };
+        v->quoted = i % 2 != 0;
+        settings_put(s, "a \"b\"", v);
+        settings_write_json(s, &t);
+        struct json *j = json_parse(t.s, t.n, "f", &err);
+        assert_ok(j != NULL, err);
+        assert_int_equal(json_is_text(json_get(j, "a \"b\"")), v->quoted || i >= 20);
+        assert_int_equal(json_count(j), 1);
+        json_free(j);
+        settings_free(s);
+        free(t.s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(json_keeps_numbers_and_texts_apart),
         cmocka_unit_test(every_list_under_cells_multiplies),
         cmocka_unit_test(equal_settings_are_the_same_cell),
         cmocka_unit_test(sampling_settings_have_one_spelling),

@@ -199,9 +199,10 @@ static void a_run_stores_its_precision(void **state)
         run(text, s); // the same cells
         free(text);
         assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), 3 * (i + 1));
-        char *sql = xformat("SELECT count(*) FROM run WHERE activations = '%s' AND cache = '%s' AND settings LIKE"
-                            " '%%target: {model: quantized.gguf, device: cpu, activations: %s, cache: %s}%%'",
-                            cases[i].activations, cases[i].cache, cases[i].activations, cases[i].cache);
+        char *sql =
+            xformat("SELECT count(*) FROM run WHERE activations = '%s' AND cache = '%s' AND settings -> '$.target' ="
+                    " json_object('model', 'quantized.gguf', 'device', 'cpu', 'activations', '%s', 'cache', '%s')",
+                    cases[i].activations, cases[i].cache, cases[i].activations, cases[i].cache);
         assert_int_equal(query_first_int(s, sql), 3);
         free(sql);
     }
@@ -210,13 +211,16 @@ static void a_run_stores_its_precision(void **state)
     assert_int_equal(query_first_int(s, "SELECT count(*) FROM texts WHERE NOT equal"),
                      0); // bitwise equal in every precision
     assert_int_equal(
-        query_first_int(s, "SELECT count(*) FROM run WHERE drafter = 'small(model=quantized.gguf)' AND settings LIKE"
-                           " '%, activations: int8, quantize: none, cache: f32, vocabulary: same}}}'"),
+        query_first_int(
+            s,
+            "SELECT count(*) FROM run WHERE drafter = 'small(model=quantized.gguf)' AND settings LIKE"
+            " '%, \"activations\": \"int8\", \"quantize\": \"none\", \"cache\": \"f32\", \"vocabulary\": \"same\"}}}'"),
         CASES_HERE);
     assert_int_equal(
         query_first_int(
             s,
-            "SELECT count(*) FROM run WHERE settings LIKE '%, activations: f32, quantize: none, cache: q8_0, vocabulary: same}}}'"),
+            "SELECT count(*) FROM run WHERE settings LIKE"
+            " '%, \"activations\": \"f32\", \"quantize\": \"none\", \"cache\": \"q8_0\", \"vocabulary\": \"same\"}}}'"),
         CASES_HERE);
     assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE settings LIKE '%default%'"), 0);
     assert_int_equal(query_first_int(s, "SELECT count(DISTINCT peers) FROM run"), CASES_HERE);
@@ -346,7 +350,9 @@ static void a_dry_run_counts_memory_by_device(void **state)
     static const struct {
         const char *target, *draft, *lines[3];
     } cases[] = {
-        { "cpu", "cpu", { "memory   3 MB: weights 0.6, scratch 1.1; largest group: f32 caches ", NULL } },
+        { "cpu",
+          "cpu",
+          { "memory   3 MB, ", " are available: weights 0.6, scratch 1.1; largest group: f32 caches ", NULL } },
         { "cuda", "cuda:0", { "memory   3 MB of the 4295 on cuda:0: weights 0.6, ", " MB on cpu: drafters\n", NULL } },
         { "cuda:1", "cpu", { " of the 4295 on cuda:1: weights 0.6, ", " MB on cpu: drafters\n", NULL } },
         { "cpu", "cuda", { " on cpu: weights 0.6, ", " MB of the 4295 on cuda:0: drafters\n", NULL } },

@@ -3,8 +3,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/memory.h"
 #include "core/settings.h"
 #include "experiments/cells.h"
@@ -188,7 +190,7 @@ static void a_file_of_four_mebibytes_is_read_and_a_larger_one_refused(void **sta
     settings_free(s);
     write_bytes("large.yaml", text, MAX_BYTES + 1);
     assert_null(yaml_read(path, &err));
-    expect_message(err.text, "large.yaml: expected a YAML file, found more than 4 MiB", "a byte more");
+    expect_message(err.text, "large.yaml: expected a file of at most 4 MiB, found 4194305 bytes", "a byte more");
     free(path);
     free(text);
 }
@@ -214,6 +216,18 @@ static void every_character_is_written_and_reads_back(void **state)
                 fail_msg("U+%04X: %s: %s", c, t.s, err.text);
             assert_int_equal(again->n, 1);
             assert_string_equal(again->item[0]->text, text);
+            settings_free(again);
+            free(t.s);
+            t = (struct text){ 0 };
+            settings_write_json(s, &t); // JSON and YAML
+            again = yaml_parse(t.s, t.n, "f", &err);
+            assert_ok(again != NULL, err);
+            assert_string_equal(again->item[0]->text, text);
+            struct json *j = json_parse(t.s, t.n, "f", &err);
+            assert_ok(j != NULL, err);
+            if (json_is_text(json_at(j, 0)))
+                assert_string_equal(json_text(json_at(j, 0)), text);
+            json_free(j);
             settings_free(s);
             settings_free(again);
             free(t.s);
@@ -245,7 +259,7 @@ static void bad_experiments_are_refused_with_line_and_column(void **state)
         { HEAD "seed: one\n", "x.yaml:4:7: seed: expected an integer, found \"one\"" },
         { HEAD "seed: 99999999999999999999\n",
           "x.yaml:4:7: seed: expected an integer, found \"99999999999999999999\"" },
-        { HEAD "repeat: 0\n", "x.yaml:4:9: repeat: expected an integer from 1 to 256, found 0" },
+        { HEAD "repeat: 0\n", "x.yaml:4:9: repeat: expected an integer from 1 to 255, found 0" },
         { HEAD "repeat: 2.5\n", "x.yaml:4:9: repeat: expected an integer, found \"2.5\"" },
         { HEAD "threads: -1\n", "x.yaml:4:10: threads: expected an integer from 0 to 1024, found -1" },
         { HEAD "limits: 5\n",
@@ -441,6 +455,23 @@ static void limits_do_not_change_prompt_numbers(void **state)
     }
 }
 
+// Each prompt is looked up among the categories once: compared with all before it, these take minutes.
+static void as_many_categories_as_prompts_are_counted_at_once(void **state)
+{
+    enum { CATEGORIES = 1 << 17, PROMPTS = 2 * CATEGORIES - 1 };
+    struct text text = { 0 };
+    for (int i = 0; i < PROMPTS; i++)
+        text_printf(&text, "{\"category\": \"c%d\", \"prompt\": \"a\"}\n", i < CATEGORIES ? i : i - CATEGORIES);
+    alarm(60); // ends the program
+    struct prompts p = read_prompts(text.s, CATEGORIES + 5, 1);
+    alarm(0);
+    assert_int_equal(p.n, CATEGORIES);
+    for (int i = 0; i < p.n; i++)
+        assert_int_equal(p.prompt[i].number, i);
+    prompts_free(&p);
+    free(text.s);
+}
+
 static void answers_are_read_on_request(void **state)
 {
     static const char text[] = "{\"question\": \"How many?\", \"answer\": \"#### 72\"}\n"
@@ -542,6 +573,7 @@ int main(void)
         cmocka_unit_test(errors_that_depend_on_the_model_are_found_before_anything_runs),
         cmocka_unit_test(every_published_prompt_format_is_read),
         cmocka_unit_test(limits_do_not_change_prompt_numbers),
+        cmocka_unit_test(as_many_categories_as_prompts_are_counted_at_once),
         cmocka_unit_test(answers_are_read_on_request),
         cmocka_unit_test(bad_prompts_are_refused_with_file_and_line),
     };

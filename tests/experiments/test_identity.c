@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/file.h"
-#include "formats/gguf.h"
+#include "tests/formats/gguf_values.h"
 #include "formats/identity.h"
 #include "results/store.h"
 #include "tests/experiments/cell_hash.h"

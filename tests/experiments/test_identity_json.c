@@ -177,7 +177,8 @@ static void a_resaved_model_is_the_same_cell(void **state)
         { "config.json", "\"_name_or_path\":\"a\",\"transformers_version\":\"4.51.3\",\"use_cache\":true,"
                          "\"_attn_implementation_autoset\":true,\"_commit_hash\":null,\"dtype\":\"bfloat16\","
                          "\"transformers.js_config\":{\"dtype\":\"q4\"},\"unsloth_fixed\":true,"
-                         "\"unsloth_version\":\"2025.3.19\"" },
+                         "\"unsloth_version\":\"2025.3.19\",\"pretraining_tp\":2,\"resid_pdrop\":0.1,"
+                         "\"output_router_logits\":true" },
         { "generation_config.json", "\"_from_model_config\":true,\"transformers_version\":\"5.0.0\",\"top_p\":0.9" },
         { "tokenizer_config.json", "\"extra_special_tokens\":{},\"backend\":\"tokenizers\",\"is_local\":true,"
                                    "\"tokenizer_file\":null,\"padding_side\":\"right\",\"name_or_path\":\"a\"" },

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "core/splitmix.h"
-#include "experiments/plan.h"
+#include "experiments/pairs/plan.h"
 
 enum { CELLS = 4, PROMPTS = 2, TURNS = 3, MAX_ROWS = 6 };
 

@@ -13,7 +13,9 @@
 #include "drafters/drafter.h"
 #include "experiments/cells.h"
 #include "experiments/experiment.h"
+#include "experiments/sweep/product.h"
 #include "experiments/sweep/variants.h"
+#include "experiments/sweep/product.h"
 #include "experiments/yaml.h"
 #include "results/store.h"
 #include "tests/experiments/small_experiments.h"
@@ -263,6 +265,21 @@ static bool is_excluded(const struct sweep *w, int item, const int v[LISTS])
     return true;
 }
 
+// Rules other than `match` have one `none`, that of `rejection`.
+static int baseline_of(int rule)
+{
+    return rule == 1 ? 1 : 0;
+}
+
+// The cells of a sampling and a batch, before any is excluded.
+static void list_group(const struct sweep *w, cells set, int s, int b)
+{
+    for (int r = 0; r < w->n[2]; r++)
+        for (int d = 0; d < w->n[3]; d++)
+            if (is_in_zip(w, (int[]){ s, b, r, d }))
+                set[s][b][d == 0 ? baseline_of(r) : r][d] = set[s][b][baseline_of(r)][0] = true;
+}
+
 // The cells that there should be. NULL: these; else a part of the message.
 static const char *expected(const struct sweep *w, cells set)
 {
@@ -270,24 +287,26 @@ static const char *expected(const struct sweep *w, cells set)
     bool none_lost = false;
     memset(set, 0, sizeof(cells));
     for (int s = 0; s < w->n[0]; s++)
-        for (int b = 0; b < w->n[1]; b++)
-            for (int r = 0; r < w->n[2]; r++) {
-                bool others_before = false, others = false;
-                for (int d = w->n[3] - 1; d >= 0; d--) { // `none`, which is 0, last
-                    bool in = is_in_zip(w, (int[]){ s, b, r, d }), out = false;
-                    in = in || (d == 0 && others_before);
+        for (int b = 0; b < w->n[1]; b++) {
+            bool compared[MOST] = { false };
+            list_group(w, set, s, b);
+            for (int d = w->n[3] - 1; d >= 0; d--) // `none`, which is 0, last
+                for (int r = 0; r < w->n[2]; r++) {
+                    bool out = false,
+                         by_name = false; // `none` is left out by an item that names drafters, if others need it
                     for (int i = 0; i < w->items; i++)
-                        if (in && is_excluded(w, i, (int[]){ s, b, r, d })) {
+                        if (set[s][b][r][d] && is_excluded(w, i, (int[]){ s, b, r, d })) {
                             found[i]++;
                             out = true;
+                            by_name = by_name || w->says[i][3];
                         }
-                    set[s][b][r][d] = in && !out;
-                    none_lost = none_lost || (d == 0 && others && out);
-                    others_before = others_before || in;
-                    others = others || (in && !out);
-                    all += in && !out;
+                    none_lost = none_lost || (d == 0 && by_name && compared[r]);
+                    out = out && !(d == 0 && compared[r]);
+                    set[s][b][r][d] = set[s][b][r][d] && !out;
+                    compared[baseline_of(r)] = compared[baseline_of(r)] || (d > 0 && set[s][b][r][d]);
+                    all += set[s][b][r][d];
                 }
-            }
+        }
     for (int i = 0; i < w->items; i++)
         if (found[i] == 0)
             return "exclude: no cell has all of these settings";
@@ -368,16 +387,86 @@ static void none_is_added_where_others_are_and_nowhere_else(void **state)
     assert_int_equal(group_cells(e, 1), 0);
     experiment_free(e);
     e = load(HEAD "cells: {zip: {batch: [1, 2], drafter: [ngram, suffix]}}\n");
-    assert_int_equal(experiment_cells(e), 4);
     assert_string_equal(e->drafter.entry[0].shown, "none");
-    assert_true(experiment_has(e, (struct cell){ 0, 1, 0, 0 }));
-    assert_false(experiment_has(e, (struct cell){ 0, 1, 0, 1 }));
-    assert_true(experiment_has(e, (struct cell){ 0, 1, 0, 2 }));
+    for (int d = 0; d < 3; d++)
+        assert_int_equal(experiment_has(e, (struct cell){ 0, 1, 0, d }), d != 1);
     experiment_free(e);
-    // Listed, `none` is a cell of its own.
-    e = load(HEAD "cells: {batch: [1, 2], drafter: [none, ngram], exclude: [{batch: 2, drafter: ngram}]}\n");
-    assert_int_equal(experiment_cells(e), 3);
-    experiment_free(e);
+}
+
+// What leaves `rejection` out leaves its `none` where other rules need it, and nobody's cells are none that were left out.
+static void an_exclude_of_a_rule_keeps_the_baseline_of_others(void **state)
+{
+    const struct {
+        const char *cells;
+        int n, listed, left_out;
+    } cases[] = {
+        { "{batch: [1, 2], rule: [rejection, block], drafter: ngram, exclude: {rule: rejection, batch: 2}}", 5, 4, 1 },
+        { "{rule: [rejection, block], exclude: {rule: rejection}, drafter: [none, ngram]}", 2, 3, 1 },
+        { "{batch: [1, 2], drafter: [none, ngram], exclude: {batch: 2, drafter: ngram}}", 3, 4, 1 },
+        { "{rule: block, drafter: ngram}", 2, 1, 0 },
+        { "{rule: [rejection, block, typical], drafter: [none, ngram]}", 4, 4, 0 },
+        { "{rule: [match, block], drafter: ngram, exclude: {rule: match}}", 2, 2, 1 },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char *text = xformat("%scells: %s\n", HEAD, cases[i].cells);
+        struct experiment *e = load(text);
+        free(text);
+        assert_int_equal(experiment_cells(e), cases[i].n);
+        assert_int_equal(product_listed(e), cases[i].listed);
+        assert_int_equal(product_left_out(e), cases[i].left_out);
+        experiment_free(e);
+    }
+}
+
+// Rules by which `none` has one text: its run under `rejection`, which need not be listed, is the baseline of all.
+static void rules_with_one_text_of_none_share_it(void **state)
+{
+    static const struct {
+        const char *cells, *nones;
+        int n;
+    } cases[] = {
+        { "{rule: [typical, lenient], drafter: ngram}", "rejection", 3 },
+        { "{rule: [match, typical, rejection, blockwise], drafter: [none, ngram]}", "match rejection blockwise", 7 },
+        { "{rule: match, drafter: ngram}", "match", 2 },
+        { "{rule: [typical, block], drafter: none}", "rejection", 1 },
+        { "{zip: {rule: [typical, match], drafter: [ngram, suffix]}}", "match rejection", 4 },
+        { "{rule: [typical, match], drafter: ngram, exclude: {rule: typical}}", "match", 2 },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct text nones = { 0 };
+        char *text = xformat("%scells: %s\n", HEAD, cases[i].cells);
+        struct experiment *e = load(text);
+        for (int r = 0; r < e->rule.n; r++)
+            for (int d = 0; d < e->drafter.n; d++)
+                if (experiment_has(e, (struct cell){ 0, 0, r, d }) && experiment_is_none(e, d))
+                    text_printf(&nones, "%s%s", nones.n > 0 ? " " : "",
+                                settings_get(e->rule.entry[r].settings, "kind")->text);
+        assert_string_equal(nones.s, cases[i].nones);
+        assert_int_equal(experiment_cells(e), cases[i].n);
+        experiment_free(e);
+        free(nones.s);
+        free(text);
+    }
+}
+
+// The texts of `none` under rules that share it are equal to those it has under each, and every text is compared with one of its pair.
+static void the_shared_none_is_everyones_partner(void **state)
+{
+    struct store *s = open_store("baseline.db");
+    const char *const text = HEAD
+        "limits: {new_tokens: 12}\ncells:\n  sampling: {temperature: 1}\n  rule: [match, typical, lenient, traversal]\n"
+        "  drafter: ngram\n";
+    for (int time = 0; time < 2; time++) { // the second finds that nothing is missing
+        run(text, s);
+        assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE drafter_kind = 'none'"), 2);
+        assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), 6);
+    }
+    expect_none(
+        s, "a text with another partner",
+        "SELECT count(*) FROM paired AS p JOIN run AS r ON r.id = p.run LEFT JOIN sequence AS q"
+        " ON q.id = p.none LEFT JOIN run AS n ON n.id = q.run WHERE n.rule IS NOT CASE r.rule WHEN 'match' THEN 'match' ELSE 'rejection' END");
+    expect_none(s, "a lossy baseline", "SELECT count(*) FROM run WHERE drafter_kind = 'none' AND NOT lossless");
+    store_close(s);
 }
 
 static void a_rule_and_a_drafter_that_do_not_fit_may_be_listed_if_their_cell_is_excluded(void **state)
@@ -385,7 +474,7 @@ static void a_rule_and_a_drafter_that_do_not_fit_may_be_listed_if_their_cell_is_
     struct experiment *e =
         load(HEAD "cells:\n  rule: [rejection, multipath]\n  drafter: [none, {kind: ngram, tokens: 4}, "
                   "{kind: small, model: draft.gguf, pick: sampled}]\n  exclude: {rule: multipath, drafter: ngram}\n");
-    assert_int_equal(experiment_cells(e), 5);
+    assert_int_equal(experiment_cells(e), 4);
     experiment_free(e);
 }
 
@@ -500,6 +589,9 @@ int main(void)
         cmocka_unit_test(no_option_is_named_like_a_value_that_stands_for_several),
         cmocka_unit_test(zip_and_exclude_leave_the_cells_that_loops_find),
         cmocka_unit_test(none_is_added_where_others_are_and_nowhere_else),
+        cmocka_unit_test(an_exclude_of_a_rule_keeps_the_baseline_of_others),
+        cmocka_unit_test(rules_with_one_text_of_none_share_it),
+        cmocka_unit_test(the_shared_none_is_everyones_partner),
         cmocka_unit_test(a_rule_and_a_drafter_that_do_not_fit_may_be_listed_if_their_cell_is_excluded),
         cmocka_unit_test(cells_are_the_same_however_they_are_listed),
         cmocka_unit_test(bad_sweeps_are_refused_with_line_and_column),

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "experiments/experiment.h"
-#include "experiments/paired_run.h"
+#include "experiments/pairs/paired_run.h"
 #include "experiments/recorder.h"
 #include "results/store.h"
 #include "tests/experiments/resumable.h"
@@ -127,6 +127,7 @@ static void participating_cells_are_warmed_up_once_before_the_paired_run(void **
     expect_warm_ups(s, 1, (int[]){ SMALL }, stored);
     assert_int_equal(ended.n, 1 + CELLS * ALL_TURNS);
 
+    assert_ok(slice_load_close(&r.load, s, &err), err);
     group_close(&g);
     loaded_experiment_close(&loaded);
     experiment_free(e);

@@ -1,4 +1,4 @@
-// test_extensions.c - what CONTRIBUTING.md says about additions outside the tree, on its five examples (tests/extensions): they are
+// test_extensions.c - what CONTRIBUTING.md says about additions outside the tree, on its six examples (tests/extensions): they are
 // listed, decode, are tested by the tests of all drafters, rules and stages, and their options are checked.
 //
 // This program has the examples linked in, as the programs that it runs have: speclab_extended, test_drafters_extended and
@@ -208,6 +208,24 @@ static void the_rule_is_proven_by_enumeration(void **state)
     char *row = xstrndup(line + 1, strcspn(line + 1, "\n"));
     assert_non_null(strstr(row, " exact"));
     free(row);
+    char name[16], law[16], verdict[16];
+    long long instances, outcomes;
+    double distance;
+    line = strstr(s.out, "\n  refuse "); // the one that declares no probabilities
+    assert_non_null(line);
+    assert_int_equal(sscanf(line, "%15s %lld %lld %lf %15s %15s", name, &instances, &outcomes, &distance, law, verdict),
+                     6);
+    assert_true(instances > 0 && outcomes >= instances && distance < 1e-12);
+    assert_string_equal(law, "-");
+    assert_string_equal(verdict, "exact");
+    for (int i = 0; rules[i] != NULL; i++) { // all others declare some
+        char *start = xformat("\n  %-10s ", rules[i]->name);
+        line = strstr(s.out, start);
+        assert_non_null(line);
+        assert_int_equal(sscanf(line, "%*s %*d %*d %*f %15s", law), 1);
+        assert_int_equal(strcmp(law, "-") == 0, rules[i]->end_probabilities == NULL);
+        free(start);
+    }
     child_result_free(&s);
 }
 

@@ -8,7 +8,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "models/config.h"
-#include "formats/gguf.h"
+#include "tests/formats/gguf_values.h"
 #include "formats/safetensors.h"
 #include "formats/shards.h"
 #include "models/architectures.h"
@@ -99,7 +99,7 @@ static void a_safetensors_file_gives_back_what_was_written(void **state)
         { .name = "empty", .dtype = "BF16", .dims = 2, .dim = { 0, 4 }, .data = matrix, .bytes = 0 },
         { .name = "scalar", .dtype = "F32", .dims = 0, .data = matrix, .bytes = 4 },
     };
-    assert_true(safetensors_write(path, t, 4, "{\"format\":\"pt\"}", NULL, NULL, &err));
+    assert_true(safetensors_write(path, t, 4, json_object_of(JSON("format", "pt")), NULL, NULL, &err));
     struct shards *s = shards_open(path, &err);
     assert_ok(s != NULL, err);
     assert_int_equal(shards_count(s), 4);

@@ -131,7 +131,23 @@ static void eagle3_with_query_norms(const char *directory) // as of Qwen 3
     head_edit_close(e);
 }
 
-static void eagle3_of_unordered_ids(const char *directory)
+static void eagle3_of_an_id_out_of_range(const char *directory)
+{
+    form_eagle3(directory);
+    struct head_edit *e = head_edit_open(directory);
+    ((int64_t *)head_edit_data(e, "d2t"))[3] = -4;
+    head_edit_close(e);
+}
+
+static void medusa_with_one_target_id_twice(const char *directory)
+{
+    form_medusa_vllm(directory);
+    struct head_edit *e = head_edit_open(directory);
+    ((int64_t *)head_edit_data(e, "token_map"))[3] = form_medusa_target_id(1);
+    head_edit_close(e);
+}
+
+static void eagle3_of_one_id_twice(const char *directory)
 {
     form_eagle3(directory);
     struct head_edit *e = head_edit_open(directory);
@@ -279,7 +295,10 @@ static void a_head_that_does_not_fit_is_refused_with_both_numbers(void **unused)
         { 8, HEAD_MEDUSA, medusa_of_another_vocabulary, "a head for 90 tokens, but the target has 96" },
         { 8, HEAD_MEDUSA, medusa_without_an_output, "there is no tensor 2.1.weight" },
         { 8, HEAD_MEDUSA, medusa_of_a_wrong_shape, "3.0.linear.weight: expected 64 rows of 64, found 64 of 48" },
-        { 8, HEAD_MEDUSA, medusa_with_a_target_id_out_of_range, "token_map: number 3: expected 0 to 95, found 96" },
+        { 8, HEAD_MEDUSA, medusa_with_a_target_id_out_of_range,
+          "token_map: number 3: expected an id from 0 to 95, found 96" },
+        { 8, HEAD_MEDUSA, medusa_with_one_target_id_twice,
+          "token_map: number 3: expected another id than number 1, found 37 as well" },
         { 8, HEAD_MEDUSA, form_eagle, "drafter medusa: expected a Medusa head, found an EAGLE head" },
         { 8, HEAD_EAGLE, eagle_of_another_width, "a head for targets of width 32, but this target's is 64" },
         { 8, HEAD_EAGLE, eagle_of_another_vocabulary, "a head for 90 tokens, but the target has 96" },
@@ -297,9 +316,12 @@ static void a_head_that_does_not_fit_is_refused_with_both_numbers(void **unused)
         { 3, HEAD_EAGLE3, form_eagle3, "reads layers 2, L / 2 and L - 3, but the target has only 3 layers" },
         { 8, HEAD_EAGLE3, eagle3_of_deeper_layers, "layer 9, but the target has 8 layers" },
         { 8, HEAD_EAGLE3, eagle3_with_query_norms, "self_attn.q_norm.weight: not supported in an EAGLE-3 head" },
-        { 8, HEAD_EAGLE3, eagle3_of_unordered_ids, "d2t: number 2: expected an id from 4 to 95, found 3" },
-        { 8, HEAD_EAGLE3, eagle3_whose_mask_lacks_a_token, "tensors d2t and t2d disagree about token 6" },
-        { 8, HEAD_EAGLE3, eagle3_whose_mask_has_a_token_more, "tensors d2t and t2d disagree about token 4" },
+        { 8, HEAD_EAGLE3, eagle3_of_one_id_twice, "d2t: number 2: expected another id than number 1, found 3 as well" },
+        { 8, HEAD_EAGLE3, eagle3_of_an_id_out_of_range, "d2t: number 3: expected an id from 0 to 95, found -1" },
+        { 8, HEAD_EAGLE3, eagle3_whose_mask_lacks_a_token,
+          "t2d: number 6: expected 1, since d2t has this token, found 0" },
+        { 8, HEAD_EAGLE3, eagle3_whose_mask_has_a_token_more,
+          "t2d: number 4: expected 0, since d2t lacks this token, found 1" },
         { 8, HEAD_EAGLE3, eagle3_that_lists_two_layers, "fc.weight reads the states of 3 layers, but " },
         { 8, HEAD_EAGLE, eagle_that_declares_missing_biases,
           "there is no tensor layers.0.self_attn.q_proj.bias, but " },

@@ -125,18 +125,28 @@ static void read_all(struct reading *r)
     free(before);
 }
 
-static void check_eagle(const struct form_bench *b, const char *name, struct eagle *e, const struct json *j)
+// (ROWS, vocab) logits, to be freed. context: tokens that sequences may have.
+static float *logits_of(const struct form_bench *b, struct eagle *e, const int32_t *token, int context)
 {
     struct error err;
-    const struct kv_shape shape = eagle_kv_shape(e, 1, ROWS, CERTAIN);
+    struct kv_shape shape = eagle_kv_shape(e, 1, ROWS, CERTAIN);
+    shape.context = context;
     struct reading r = { .head = e, .cache = kv_create(b->backend, &shape, &err) };
     r.logits = xmalloc((size_t)ROWS * (size_t)eagle_vocab(e) * sizeof(float));
-    for (size_t i = 0; i < ROWS; i++)
-        r.token[i] = (int32_t)json_int(json_at(json_get(j, "tokens"), i));
+    memcpy(r.token, token, sizeof(r.token));
     read_all(&r);
-    check(name, r.logits, ROWS, eagle_vocab(e), json_get(j, name));
     kv_destroy(r.cache);
-    free(r.logits);
+    return r.logits;
+}
+
+static void check_eagle(const struct form_bench *b, const char *name, struct eagle *e, const struct json *j)
+{
+    int32_t token[ROWS];
+    for (size_t i = 0; i < ROWS; i++)
+        token[i] = (int32_t)json_int(json_at(json_get(j, "tokens"), i));
+    float *logits = logits_of(b, e, token, ROWS);
+    check(name, logits, ROWS, eagle_vocab(e), json_get(j, name));
+    free(logits);
 }
 
 static void check_taps_and_ids(const struct eagle *e, enum head_kind kind)
@@ -206,12 +216,198 @@ static void a_missing_norm_before_residual_can_be_set(void **unused)
     form_bench_close(&b);
 }
 
+// A draft vocabulary in another order, as by frequency: logits and ids of its tokens are those of the ascending one, at other places.
+static void a_draft_vocabulary_may_have_any_order(void **unused)
+{
+    static const int32_t token[ROWS] = { 5, 17, 60, 2, 33, 8, 91, 40 };
+    struct form_bench b = form_bench_open(LAYERS);
+    struct error err;
+    int32_t id[2][DRAFT];
+    float *logits[2];
+    for (int other = 0; other < 2; other++) {
+        char *path = test_path("order");
+        form_eagle3(path);
+        struct head_edit *e = head_edit_open(path);
+        float *head = head_edit_data(e, "lm_head.weight"), *before = xmalloc(sizeof(float) * DRAFT * WIDTH);
+        int64_t *d2t = head_edit_data(e, "d2t");
+        memcpy(before, head, sizeof(float) * DRAFT * WIDTH);
+        for (int i = 0; i < DRAFT && other; i++) { // number i becomes number 7 i: an odd factor keeps 32 numbers apart
+            const int to = 7 * i % DRAFT;
+            memcpy(head + to * WIDTH, before + i * WIDTH, sizeof(float) * WIDTH);
+            d2t[to] = i * VOCAB / DRAFT - to;
+        }
+        free(before);
+        head_edit_close(e);
+        struct eagle *eagle = form_open_eagle(&b, path, HEAD_EAGLE3, TRI_UNSET, &err);
+        assert_ok(eagle != NULL, err);
+        memcpy(id[other], eagle_target_id(eagle), sizeof(id[other]));
+        logits[other] = logits_of(&b, eagle, token, ROWS);
+        eagle_close(eagle);
+        free(path);
+    }
+    assert_true(id[1][1] > id[1][2]);
+    for (int i = 0; i < DRAFT; i++) {
+        assert_int_equal(id[1][7 * i % DRAFT], id[0][i]);
+        for (int r = 0; r < ROWS; r++)
+            assert_float_equal(logits[1][r * DRAFT + 7 * i % DRAFT], logits[0][r * DRAFT + i], 1e-5);
+    }
+    free(logits[0]);
+    free(logits[1]);
+    form_bench_close(&b);
+}
+
+// ---- every RoPE in every kind of head
+
+#define FACTORS(x) "[" x "," x "," x "," x "," x "," x "," x "," x "]"
+#define LONG(x, y) \
+    "{\"type\":\"longrope\",\"short_factor\":" FACTORS(x) ",\"long_factor\":" FACTORS( \
+        y) "," \
+           "\"original_max_position_embeddings\":64,\"attention_factor\":1}"
+#define LINEAR(x) "{\"rope_type\":\"linear\",\"rope_theta\":10000,\"factor\":" x "}"
+#define PLAIN "{\"rope_type\":\"default\",\"rope_theta\":10000}"
+#define OF_LAYERS(full, windowed) "{\"full_attention\":" full ",\"sliding_attention\":" windowed "}"
+enum { EAGLE_FORMS = 4, NOT_GEMMA = 0, ALL_LAYERS_ALIKE = 1, WINDOWED = 2 };
+
+static const struct rope_form {
+    const char *name, *parameters; // NULL: none
+    int context;                   // tokens that sequences may have
+    int gemma;                     // the layer is one of Gemma 3, without or with a window
+    const char *as;                // an earlier form, whose angles are the same
+    const char *refused;           // what both who open heads say; NULL: they accept it
+} rope_forms[] = {
+    { .name = "none" },
+    { .name = "default", .parameters = PLAIN, .as = "none" },
+    { .name = "linear 2", .parameters = LINEAR("2") },
+    { .name = "linear 8", .parameters = LINEAR("8") },
+    { .name = "longrope, short", .parameters = LONG("2", "8"), .context = 64, .as = "linear 2" },
+    { .name = "longrope, long", .parameters = LONG("2", "8"), .context = 65, .as = "linear 8" },
+    { .name = "llama3",
+      .parameters = "{\"rope_type\":\"llama3\",\"factor\":1,\"low_freq_factor\":1,\"high_freq_factor\":4,"
+                    "\"original_max_position_embeddings\":64}",
+      .as = "none" },
+    { .name = "yarn",
+      .parameters = "{\"rope_type\":\"yarn\",\"factor\":1,\"original_max_position_embeddings\":64}",
+      .as = "none" },
+    { .name = "full linear", .parameters = OF_LAYERS(LINEAR("2"), PLAIN), .gemma = ALL_LAYERS_ALIKE },
+    { .name = "windowed linear", .parameters = OF_LAYERS(PLAIN, LINEAR("2")), .gemma = WINDOWED, .as = "full linear" },
+    { .name = "dynamic",
+      .parameters = "{\"rope_type\":\"dynamic\",\"factor\":2}",
+      .refused = "expected a rope_type of default, linear, llama3, yarn or longrope, found \"dynamic\"" },
+    { .name = "longrope without divisors",
+      .parameters = "{\"rope_type\":\"longrope\",\"original_max_position_embeddings\":64}",
+      .refused = "short_factor: expected a list of 8 numbers above 0" },
+};
+enum { ROPE_FORMS = sizeof(rope_forms) / sizeof(*rope_forms) };
+
+// Gemma 3's layer has more norms. Its window is wider than the test's texts.
+static void make_gemma(struct head_edit *e, struct json *layer, const char *prefix, int pattern)
+{
+    static const char *const wide[] = { "pre_feedforward_layernorm", "post_feedforward_layernorm" },
+                             *const of_heads[] = { "q_norm", "k_norm" };
+    for (int i = 0; i < 2; i++) {
+        head_edit_floats(e, 0, WIDTH, 0, "%s%s.weight", prefix, wide[i]);
+        head_edit_floats(e, 0, 16, 0, "%sself_attn.%s.weight", prefix, of_heads[i]);
+    }
+    json_set(layer, "model_type", json_new_text("gemma3_text"));
+    json_set(layer, "architectures", json_new_null());
+    json_set(layer, "hidden_act", json_new_null());
+    json_set(layer, "hidden_activation", json_new_text("gelu_pytorch_tanh"));
+    json_set(layer, "sliding_window", json_new_int(64));
+    json_set(layer, "sliding_window_pattern", json_new_int(pattern));
+}
+
+static const struct eagle_form {
+    enum head_kind kind;
+    void (*write)(const char *directory);
+    const char *prefix; // before the names of the layer's tensors
+} eagle_forms[EAGLE_FORMS] = {
+    { HEAD_EAGLE, form_eagle, "layers.0." },
+    { HEAD_EAGLE, form_eagle_speculators, "transformer." },
+    { HEAD_EAGLE3, form_eagle3, "midlayer." },
+    { HEAD_EAGLE3, form_eagle3_speculators, "layers.0." },
+};
+
+static void write_with_rope(const char *path, const struct eagle_form *form, const struct rope_form *rope)
+{
+    struct error err;
+    form->write(path);
+    struct head_edit *e = head_edit_open(path);
+    const struct json *inner = json_get(head_edit_config(e), "transformer_layer_config");
+    struct json *layer = inner != NULL ? json_clone(inner) : head_edit_config(e);
+    if (rope->gemma != NOT_GEMMA)
+        make_gemma(e, layer, form->prefix, rope->gemma);
+    if (rope->parameters != NULL)
+        json_set(layer, "rope_parameters", json_parse(rope->parameters, strlen(rope->parameters), "rope", &err));
+    if (inner != NULL)
+        json_set(head_edit_config(e), "transformer_layer_config", layer);
+    head_edit_close(e);
+}
+
+static const float *logits_as(const char *name, float *const logits[ROPE_FORMS])
+{
+    for (int i = 0; i < ROPE_FORMS; i++)
+        if (strcmp(rope_forms[i].name, name) == 0)
+            return logits[i];
+    fail_msg("there is no form %s", name);
+    return NULL;
+}
+
+// NULL: it was refused, as expected.
+static float *logits_with_rope(const struct form_bench *b, const struct eagle_form *form, const struct rope_form *rope,
+                               int *vocab)
+{
+    static const int32_t token[ROWS] = { 5, 17, 60, 2, 33, 8, 91, 40 };
+    struct error of_fit = { "" }, of_open = { "" };
+    struct head_facts facts;
+    enum head_kind kind;
+    char *path = test_path("rope");
+    write_with_rope(path, form, rope);
+    const bool fits = head_fits(path, model_shape(b->target), &kind, &facts, &of_fit);
+    struct eagle *e = form_open_eagle(b, path, form->kind, TRI_TRUE, &of_open);
+    assert_int_equal(fits, e != NULL);
+    if (rope->refused != NULL) {
+        assert_false(fits);
+        assert_error_mentions(&of_open, path, rope->refused);
+        assert_string_equal(of_open.text, of_fit.text);
+    } else
+        assert_ok(e != NULL, of_open);
+    float *logits = e != NULL ? logits_of(b, e, token, rope->context) : NULL;
+    *vocab = e != NULL ? eagle_vocab(e) : *vocab;
+    eagle_close(e);
+    free(path);
+    return logits;
+}
+
+static void every_rope_runs_or_is_refused_by_whoever_opens_a_head(void **unused)
+{
+    struct form_bench b = form_bench_open(LAYERS);
+    for (int f = 0; f < EAGLE_FORMS; f++) {
+        float *logits[ROPE_FORMS];
+        int vocab = 0;
+        for (int i = 0; i < ROPE_FORMS; i++) {
+            const struct rope_form *rope = &rope_forms[i];
+            logits[i] = logits_with_rope(&b, &eagle_forms[f], rope, &vocab);
+            const float *same = rope->as != NULL ? logits_as(rope->as, logits) : NULL;
+            for (int k = 0; same != NULL && k < ROWS * vocab; k++)
+                assert_float_equal(logits[i][k], same[k], 1e-4);
+        }
+        const size_t bytes = (size_t)(ROWS * vocab) * sizeof(float);
+        assert_memory_not_equal(logits_as("none", logits), logits_as("linear 2", logits), bytes);
+        assert_memory_not_equal(logits_as("linear 2", logits), logits_as("linear 8", logits), bytes);
+        for (int i = 0; i < ROPE_FORMS; i++)
+            free(logits[i]);
+    }
+    form_bench_close(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_of_medusa_heads_equal_the_originals),
         cmocka_unit_test(logits_of_eagle_heads_equal_the_originals),
         cmocka_unit_test(a_missing_norm_before_residual_can_be_set),
+        cmocka_unit_test(a_draft_vocabulary_may_have_any_order),
+        cmocka_unit_test(every_rope_runs_or_is_refused_by_whoever_opens_a_head),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     test_directory_remove();

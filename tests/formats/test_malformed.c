@@ -371,7 +371,7 @@ static void an_index_with_one_fault_is_refused(void **state)
     char *single = xformat("%s/model.safetensors", directory);
     unlink(single);
     assert_null(shards_open(directory, &err));
-    assert_error_mentions(&err, directory, "expected model.safetensors, ");
+    assert_error_mentions(&err, directory, "expected model.safetensors or model.safetensors.index.json, found none");
     free(single);
     free(index);
     free(directory);

@@ -4,16 +4,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "commands/checkpoint/inflate.h"
-#include "commands/checkpoint/prune.h"
-#include "commands/checkpoint/quantize.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "models/heads/medusa.h"
 #include "models/model.h"
-#include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "formats/shards.h"
 #include "tests/support/check.h"
@@ -107,71 +103,9 @@ static void one_directory_holds_a_target_and_its_heads(void **unused)
     free(both);
 }
 
-// The same bytes as those of the model without heads.
-static void assert_like_the_model_alone(const char *made, const char *plain)
-{
-    struct error err = { "" };
-    struct shards *a = shards_open(made, &err), *b = shards_open(plain, &err);
-    assert_ok(a != NULL && b != NULL, err);
-    assert_int_equal(shards_count(a), shards_count(b));
-    for (size_t i = 0; i < shards_count(a); i++) {
-        assert_string_equal(shards_at(a, i)->name, shards_at(b, i)->name);
-        assert_int_equal(shards_at(a, i)->bytes, shards_at(b, i)->bytes);
-        assert_memory_equal(shards_at(a, i)->data, shards_at(b, i)->data, shards_at(a, i)->bytes);
-    }
-    shards_close(a);
-    shards_close(b);
-}
-
-static void what_is_made_of_the_model_is_without_the_heads(void **unused)
-{
-    struct error err = { "" };
-    struct small_model t = small_default;
-    char *model = test_path("alone"), *heads = test_path("its_heads"), *both = test_path("together");
-    small_write_hf(model, &t);
-    const struct head_shape s = head_shape_of(model);
-    heads_write_medusa(heads, &s);
-    write_both(model, heads, both);
-    struct backend *b = backend_cpu(1, &err);
-    const struct sizes larger = {
-        .layers = t.layers + 1, .width = t.width, .hidden = t.hidden, .heads = t.heads, .kv_heads = t.kv_heads
-    };
-    char *made[2][4];
-    for (int k = 0; k < 2; k++) {
-        const char *from = k == 0 ? model : both;
-        struct quantize_summary done;
-        static const char *const ends[] = { "pruned", "inflated", "bf16", "file.gguf" };
-        for (int i = 0; i < 4; i++) {
-            char *name = xformat("%s_%s", k == 0 ? "alone" : "together", ends[i]);
-            made[k][i] = test_path(name);
-            free(name);
-        }
-        assert_ok(prune_model(from, (const int[]){ 0, 2 }, 2, made[k][0], NULL, &err), err);
-        assert_ok(inflate_model(from, &larger, made[k][1], b, NULL, NULL, &err), err);
-        assert_ok(quantize_model(from, BF16, made[k][2], b, NULL, &done, &err), err);
-        free(done.unchanged_names);
-        assert_ok(quantize_model(from, Q8_0, made[k][3], b, NULL, &done, &err), err);
-        free(done.unchanged_names);
-    }
-    for (int i = 0; i < 3; i++)
-        assert_like_the_model_alone(made[1][i], made[0][i]);
-    struct gguf *a = gguf_open(made[0][3], &err), *c = gguf_open(made[1][3], &err);
-    assert_ok(a != NULL && c != NULL, err);
-    assert_int_equal(gguf_tensors(a), gguf_tensors(c));
-    gguf_close(a);
-    gguf_close(c);
-    for (int i = 0; i < 8; i++)
-        free(made[i / 4][i % 4]);
-    b->destroy(b);
-    free(model);
-    free(heads);
-    free(both);
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(one_directory_holds_a_target_and_its_heads),
-                                        cmocka_unit_test(what_is_made_of_the_model_is_without_the_heads) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(one_directory_holds_a_target_and_its_heads) };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     test_directory_remove();
     return failed;

@@ -79,7 +79,7 @@ static struct text round_trip(const struct tokenizer *t, bool nfc, const char *t
     struct text normal = { 0 }, out = { 0 };
     text_add(&out, "", 0);
     if (nfc)
-        normal_form_add(&normal, text, n, UTF8_NFC);
+        normal_form_add(&normal, text, n, NFC);
     else
         text_add(&normal, text, n);
     struct decoding hold = { 0 };

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "formats/gguf.h"
+#include "tests/formats/gguf_values.h"
 #include "tokenizers/tokenizer.h"
 #include "tokenizers/tokenizer_parts.h"
 #include "tests/support/check.h"
@@ -374,6 +374,23 @@ static void an_incomplete_gguf_file_is_refused_by_name(void **state)
     }
 }
 
+static void a_pattern_that_takes_too_long_is_named_with_its_file(void **state)
+{
+    struct tokenizer *t = editable_tokenizer_with(
+        "pre_tokenizer",
+        "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": \"(?:a+)+(?:b|c)\"},"
+        "\"behavior\": \"Isolated\", \"invert\": false}, {\"type\": \"ByteLevel\", \"add_prefix_space\": false,"
+        "\"use_regex\": false}]}");
+    struct ids ids = { 0 };
+    assert_false(tokenizer_encode(t, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 47, true, &ids, &err));
+    char *sentence =
+        xformat("%s: the pattern (?:a+)+(?:b|c) failed at byte 0 of a text of 47: match limit exceeded", t->name);
+    assert_string_equal(err.text, sentence);
+    free(sentence);
+    free(ids.id);
+    tokenizer_close(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -389,6 +406,7 @@ int main(void)
         cmocka_unit_test(a_path_without_a_tokenizer_is_named),
         cmocka_unit_test(a_gguf_file_gives_the_same_tokenizer),
         cmocka_unit_test(an_incomplete_gguf_file_is_refused_by_name),
+        cmocka_unit_test(a_pattern_that_takes_too_long_is_named_with_its_file),
     };
     return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
 }

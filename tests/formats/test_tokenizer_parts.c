@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -191,6 +192,75 @@ static void a_pattern_with_exponential_time_is_stopped(void **state)
     free(out.s);
 }
 
+// Nested counts: 20^6 steps at each character, which no limit on one of them bounds.
+#define COUNTS "(?:[^z]{0,20}[^z]{0,20}[^z]{0,20}[^z]{0,20}[^z]{0,20}[^z]{0,20}zy|.)"
+
+static void nested_counts_take_time_by_the_length_of_the_text(void **state)
+{
+    struct pretokenizer p = splitter_of(COUNTS, KEEP_ALL);
+    struct text text = { 0 }, out = { 0 };
+    for (int i = 0; i < 20000; i++)
+        text_puts(&text, "x");
+    struct splitter *c = splitter_begin(&p, with_bars, &out);
+    alarm(60); // ends the program: without bounds, hours
+    for (size_t n = 300; n <= text.n; n *= 4) {
+        assert_false(splitter_text(c, text.s, n, true, &err));
+        assert_int_equal(strncmp(err.text, "the pattern " COUNTS " failed at byte ",
+                                 strlen("the pattern " COUNTS " failed at byte ")),
+                         0);
+        assert_non_null(strstr(err.text, ": match limit exceeded"));
+    }
+    for (int i = 0; i < 1000 && splitter_text(c, text.s, 30, true, &err); i++) // short texts, one after another
+        ;
+    alarm(0);
+    splitter_end(c);
+    pretokenizer_free(&p);
+    free(text.s);
+    free(out.s);
+}
+
+// A match of many steps is found where it is, after characters of few: as by a plain loop.
+static void a_long_match_after_others_is_found(void **state)
+{
+    struct pretokenizer p = splitter_of("(?:ab|ac)+d", KEEP_ALL);
+    struct text text = { 0 }, out = { 0 }, expected = { 0 };
+    for (int part = 0; part < 5; part++) {
+        text_puts(&text, "\xC3\xA4 abab ");
+        text_puts(&expected, part == 0 ? "\xC3\xA4 abab |" : "|\xC3\xA4 abab |");
+        for (int i = 0; i < 10000 * part; i++) {
+            text_puts(&text, i % 3 == 0 ? "ab" : "ac");
+            text_puts(&expected, i % 3 == 0 ? "ab" : "ac");
+        }
+        text_puts(&text, "abd");
+        text_puts(&expected, "abd");
+    }
+    struct splitter *c = splitter_begin(&p, with_bars, &out);
+    assert_ok(splitter_text(c, text.s, text.n, true, &err), err);
+    assert_string_equal(out.s, expected.s);
+    splitter_end(c);
+    pretokenizer_free(&p);
+    free(text.s);
+    free(out.s);
+    free(expected.s);
+}
+
+static void a_pattern_without_end_is_refused(void **state)
+{
+    struct text text = { 0 };
+    text_puts(&text, "[");
+    while (text.n < (1 << 16) - 1)
+        text_puts(&text, "a");
+    text_puts(&text, "]");
+    struct pattern *p = pattern_compile(text.s, text.n, &err);
+    assert_non_null(p);
+    pattern_free(p);
+    text_puts(&text, "a");
+    assert_null(pattern_compile(text.s, text.n, &err));
+    assert_string_equal(err.text, "expected a pattern of at most 65536 bytes, found 65537");
+    assert_null(pattern_literal(text.s, text.n, &err));
+    free(text.s);
+}
+
 static void a_long_group_is_matched_on_the_heap(void **state)
 {
     struct pretokenizer p = splitter_of("(?:a|bc)+", KEEP_ALL);
@@ -332,7 +402,7 @@ static void nfc_is_that_of_hugging_face(void **state)
     for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
         struct text out = { 0 };
         text_add(&out, "", 0);
-        normal_form_add(&out, pairs[i][0], strlen(pairs[i][0]), UTF8_NFC);
+        normal_form_add(&out, pairs[i][0], strlen(pairs[i][0]), NFC);
         assert_string_equal(out.s, pairs[i][1]);
         free(out.s);
     }
@@ -407,6 +477,9 @@ int main(void)
         cmocka_unit_test(gaps_are_pieces_and_empty_matches_split),
         cmocka_unit_test(stages_see_only_their_piece),
         cmocka_unit_test(syntax_that_ruby_and_perl_interpret_differently_is_refused),
+        cmocka_unit_test(nested_counts_take_time_by_the_length_of_the_text),
+        cmocka_unit_test(a_long_match_after_others_is_found),
+        cmocka_unit_test(a_pattern_without_end_is_refused),
         cmocka_unit_test(a_pattern_with_exponential_time_is_stopped),
         cmocka_unit_test(a_long_group_is_matched_on_the_heap),
         cmocka_unit_test(every_family_splits_as_its_models_tokenizer_does),

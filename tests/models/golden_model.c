@@ -11,6 +11,7 @@
 #include "formats/file.h"
 #include "formats/safetensors.h"
 #include "tests/support/check.h"
+#include "tests/formats/head_edit.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
 #include "tests/support/small_tokenizer.h"
@@ -89,8 +90,11 @@ static char *write_model(const struct json *model, enum type type, const char *e
     int n = 0;
     for (void *at = json_first(shapes); at != NULL; at = json_next(shapes, at), n++) {
         const struct json *shape = json_value(at);
-        const int64_t width = json_int(json_at(shape, json_count(shape) - 1)),
-                      own = json_count(shape) == 2 ? json_int(json_at(shape, 0)) : 1;
+        const size_t dims = json_count(shape);
+        const int64_t width = json_int(json_at(shape, dims - 1));
+        int64_t own = 1;
+        for (size_t d = 0; d + 1 < dims; d++)
+            own *= json_int(json_at(shape, d));
         const bool of_tokens =
             ends_with(json_key(at), "embed_tokens.weight") || ends_with(json_key(at), "lm_head.weight");
         const int64_t rows = of_tokens && vocab > 0 ? vocab : own;
@@ -103,15 +107,15 @@ static char *write_model(const struct json *model, enum type type, const char *e
                 assert_true(quantize_floats(BF16, v + i * width, width, (uint16_t *)(void *)v + i * width));
         tensor[n] = (struct safetensor){ .name = (char *)(uintptr_t)json_key(at), .data = v };
         tensor[n].dtype = type == BF16 ? "BF16" : "F32";
-        tensor[n].dims = (int)json_count(shape);
-        tensor[n].dim[0] = tensor[n].dims == 2 ? rows : width;
-        tensor[n].dim[1] = width;
+        tensor[n].dims = (int)dims;
+        for (size_t d = 0; d < dims; d++)
+            tensor[n].dim[d] = d == 0 && dims == 2 ? rows : json_int(json_at(shape, d));
         tensor[n].bytes = (size_t)rows * type_row_bytes(type, width);
     }
     for (void *at = images != NULL ? json_first(images) : NULL; at != NULL; at = json_next(images, at))
         tensor[n++] = of_images(json_key(at), json_value(at));
     struct error err;
-    if (!safetensors_write(weights, tensor, (size_t)n, "{\"format\":\"pt\"}", NULL, NULL, &err))
+    if (!safetensors_write(weights, tensor, (size_t)n, json_object_of(JSON("format", "pt")), NULL, NULL, &err))
         fail_msg("%s", err.text);
     for (int i = 0; i < n; i++)
         free((void *)(uintptr_t)tensor[i].data);
@@ -133,4 +137,12 @@ char *golden_model_write_chat(const struct json *model)
     char *folder = write_model(model, F32, "chat", CHAT_VOCAB, CHAT_CONTEXT);
     small_write_tokenizer_hf(folder, false);
     return folder;
+}
+
+void golden_model_tie(const char *directory)
+{
+    struct head_edit *e = head_edit_open(directory);
+    head_edit_drop(e, "lm_head.weight");
+    json_set(head_edit_config(e), "tie_word_embeddings", json_new_bool(true));
+    head_edit_close(e);
 }

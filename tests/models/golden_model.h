@@ -15,3 +15,5 @@ char *golden_model_write(const struct json *model, enum type type);
 // tokens behind them.
 enum { CHAT_VOCAB = 288, CHAT_CONTEXT = 2048 };
 char *golden_model_write_chat(const struct json *model);
+// The LM head of a directory that one of these wrote is its embedding from now on: other logits.
+void golden_model_tie(const char *directory);

@@ -13,6 +13,7 @@
 #include "formats/shards.h"
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"
+#include "tests/support/small_model.h"
 
 #define OF_WEIGHTS \
     "\"dynamic\": false, \"num_bits\": 8, \"type\": \"float\", \"symmetric\": true, \"group_size\": null, " \
@@ -24,12 +25,28 @@
     "\"weights\": {" OF_WEIGHTS ", " weights "}}}}"
 #define FP8(more) "{\"quant_method\": \"fp8\", \"fmt\": \"e4m3\", \"activation_scheme\": \"dynamic\"" more "}"
 
+const struct small_model fp8_shape = { .vocab = 270,
+                                       .width = 256,
+                                       .hidden = 384,
+                                       .layers = 3,
+                                       .heads = 4,
+                                       .kv_heads = 1,
+                                       .head_dim = 64,
+                                       .bias = true,
+                                       .tokenizer = true,
+                                       .sharp = true,
+                                       .seed = 3 };
+
 const struct fp8_form fp8_forms[] = {
     { "qwen3", FP8(", \"weight_block_size\": [128, 128], \"modules_to_not_convert\": [\"lm_head\"]"), "_scale_inv", 128,
       128, true, false },
     { "deepseek", FP8(", \"weight_block_size\": [128, 128], \"scale_fmt\": \"ue8m0\""), "_scale_inv", 128, 128, false,
       false },
-    { "wide", FP8(", \"weight_block_size\": [48, 256]"), "_scale_inv", 48, 256, false, false },
+    // as transformers 5 writes it
+    { "wide",
+      FP8(", \"weight_block_size\": [48, 256], \"modules_to_not_convert\": null, \"modules_to_convert\": null, "
+          "\"dequantize\": false, \"scale_fmt\": \"float\", \"expert_dtype\": \"fp8\""),
+      "_scale_inv", 48, 256, false, false },
     { "vllm", FP8(", \"ignored_layers\": [\"lm_head\"]"), "_scale", 0, 0, false, true },
     { "tensor", COMPRESSED("\"strategy\": \"tensor\""), "_scale", 0, 0, true, true },
     { "channel", COMPRESSED("\"strategy\": \"channel\""), "_scale", 1, 0, true, false },

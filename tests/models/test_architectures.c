@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands/checkpoint/prune.h"
-#include "commands/checkpoint/quantize.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
@@ -234,67 +232,6 @@ static void short_caches_on_an_emulated_gpu(void **unused)
 }
 #endif
 
-// A GGUF file has the same numbers and computes the same bits, or cannot say what the configuration does and is refused.
-static void a_gguf_file_has_the_bits_of_its_directory_or_is_refused(void **unused)
-{
-    static const char *const refused[] = { "qwen2-window",    "qwen2-types",         "mistral-window",   "mistral-one",
-                                           "gemma2",          "gemma3-pattern",      "gemma3-types",     "smollm3",
-                                           "smollm3-window",  "phi3-window",         "qwen3-yarn",       "mixtral-one",
-                                           "qwen3moe-mixed",  "ministral",           "ministral-window", "ministral3",
-                                           "ministral3-tied", "mistral3-ministral3", "gemma3-untied" };
-    for (size_t i = 0; i < n_models; i++) {
-        const char *name = json_text(json_get(models[i], "name"));
-        struct error err = { "" };
-        bool expected = true;
-        for (size_t k = 0; k < sizeof(refused) / sizeof(*refused); k++)
-            expected = expected && strcmp(name, refused[k]) != 0;
-        char *from = golden_model_write(models[i], BF16), *to = xformat("%s.gguf", from);
-        struct backend *b = backend_cpu(1, &err);
-        struct quantize_summary done;
-        const bool made = quantize_model(from, BF16, to, b, NULL, &done, &err);
-        b->destroy(b);
-        free(done.unchanged_names);
-        if (made != expected ||
-            (!made && strstr(err.text, "would differ in its windows") == NULL &&
-             strstr(err.text, "would differ in its experts") == NULL && strstr(err.text, "cannot store it") == NULL))
-            fail_msg("%s: %s", name, made ? "a GGUF file was written" : err.text);
-        if (made) {
-            int32_t token[MOST];
-            const int n = tokens_of(models[i], token);
-            struct runner one = runner_open(from, 1, NULL, 1), two = runner_open(to, 1, NULL, 1);
-            const float *a = runner_pass(&one, n, token, NULL, NULL), *c = runner_pass(&two, n, token, NULL, NULL);
-            for (int k = 0; k < n; k++)
-                runner_same_bits(c + k * one.vocab, a + k * one.vocab, one.vocab, name, n);
-            runner_close(&one);
-            runner_close(&two);
-        }
-        free(from);
-        free(to);
-    }
-}
-
-// What writes a directory would lose the model of images.
-static void a_model_of_texts_and_images_is_not_rewritten(void **unused)
-{
-    const char *const words = "a directory of it would lack what the model has for images";
-    for (size_t i = 0; i < n_models; i++) {
-        if (json_get(models[i], "images") == NULL)
-            continue;
-        struct error err = { "" };
-        char *from = golden_model_write(models[i], F32), *to = xformat("%s-other", from);
-        struct backend *b = backend_cpu(1, &err);
-        struct quantize_summary done;
-        struct left_out left_out;
-        assert_false(prune_model(from, (const int[]){ 0 }, 1, to, &left_out, &err));
-        assert_non_null(strstr(err.text, words));
-        assert_false(quantize_model(from, BF16, to, b, NULL, &done, &err));
-        assert_non_null(strstr(err.text, words));
-        b->destroy(b);
-        free(from);
-        free(to);
-    }
-}
-
 static void names_of_texts_and_images(void **unused)
 {
     static const char *const names[][2] = {
@@ -332,10 +269,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_texts_and_images),
-        cmocka_unit_test(a_model_of_texts_and_images_is_not_rewritten),
         cmocka_unit_test(logits_and_bits_on_the_cpu),
         cmocka_unit_test(short_caches_on_the_cpu),
-        cmocka_unit_test(a_gguf_file_has_the_bits_of_its_directory_or_is_refused),
 #if defined(EMULATED_DEVICE)
         cmocka_unit_test(logits_and_bits_on_an_emulated_gpu),
         cmocka_unit_test(short_caches_on_an_emulated_gpu),

@@ -1,5 +1,5 @@
 // test_family_config.c - of each family, every key that is read and can be wrong, or that another family reads, is refused in one sentence that names
-// it: in config.json and in GGUF's metadata.
+// it, and what its class ignores is ignored: in config.json (GGUF's metadata: test_family_metadata.c).
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,6 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "models/config.h"
-#include "formats/gguf.h"
 #include "tests/models/golden_model.h"
 #include "tests/support/check.h"
 #include "tests/support/checkpoint.h"
@@ -80,6 +79,9 @@ static void a_family_refuses_by_the_key(void **unused)
         { "mistral-window", "sliding_window", "4.5", "sliding_window: expected an integer from 1" },
         { "mistral-window", "sliding_window", "true", "sliding_window: expected an integer from 1" },
         { "mistral-window", "layer_types", "[" S "," F "," S "]",
+          "head_dim: expected an integer from 2" }, // Ministral's
+        { "mixtral-one", "layer_types", "[" S "," F "]", "layer_types: expected nothing: all layers have the window" },
+        { "qwen3moe-window", "layer_types", "[" S "," F "," F "]",
           "layer_types: expected nothing: all layers have the window" },
         { "mistral-window", "use_sliding_window", "false",
           "use_sliding_window: expected true, as there is a window, found false" },
@@ -117,6 +119,9 @@ static void a_family_refuses_by_the_key(void **unused)
         { "smollm3-window", "no_rope_layer_interval", "0", "no_rope_layer_interval: expected an integer from 1" },
         { "gemma3", "use_bidirectional_attention", "true", "use_bidirectional_attention: expected false" },
         { "mistral-full", "attention_chunk_size", "128", "attention_chunk_size: expected null" },
+        { "qwen2-gqa", "is_causal", "false", "is_causal: expected true, or nothing, found false" },
+        { "qwen2-gqa", "is_causal", "null", "is_causal: expected true, or nothing, found null" },
+        { "phi3", "per_layer_config", "{\"1\":{\"intermediate_size\":8}}", "per_layer_config: expected null" },
         // sizes and heads
         { "qwen2-gqa", "num_key_value_heads", "4", "num_key_value_heads: expected a divisor of the 6 attention heads" },
         { "qwen2-gqa", "num_key_value_heads", NULL, "num_key_value_heads: expected an integer from 1" },
@@ -151,7 +156,10 @@ static void a_family_refuses_by_the_key(void **unused)
         { "qwen3moe", "num_experts_per_tok", "0", "num_experts_per_tok: expected an integer from 1 to 9" },
         { "qwen3moe", "num_experts", "0", "num_experts: expected an integer from 1" },
         { "qwen3moe", "num_experts", NULL, "num_experts: expected an integer from 1" },
-        { "qwen3moe", "num_local_experts", "4", "num_local_experts: expected 0, found 4" },
+        { "qwen3moe", "num_local_experts", "4", "num_experts: expected the same as num_local_experts, found 9" },
+        { "qwen3moe-fused", "num_experts", "4", "num_experts: expected the same as num_local_experts, found 4" },
+        { "qwen3moe-fused", "num_experts", "\"5\"", "num_experts: expected the same as num_local_experts" },
+        { "qwen3moe-fused", "num_local_experts", NULL, "num_experts: expected an integer from 1" },
         { "qwen3moe", "moe_intermediate_size", NULL, "moe_intermediate_size: expected an integer from 1" },
         { "qwen3moe", "norm_topk_prob", "1", "norm_topk_prob: expected true or false, found 1" },
         { "qwen3moe", "decoder_sparse_step", "0", "decoder_sparse_step: expected an integer from 1" },
@@ -165,7 +173,8 @@ static void a_family_refuses_by_the_key(void **unused)
         { "qwen3moe", "n_group", "2", "n_group: expected 1" },
         { "qwen3moe", "first_k_dense_replace", "1", "first_k_dense_replace: expected 0" },
         { "mixtral", "num_local_experts", "1", "num_experts_per_tok: expected an integer from 1 to 1, found 2" },
-        { "mixtral", "num_experts", "5", "num_experts: expected 0, found 5" },
+        { "mixtral", "num_experts", "4", "num_experts: expected the same as num_local_experts, found 4" },
+        { "mixtral-fused", "num_local_experts", "5", "num_experts: expected the same as num_local_experts, found 6" },
         { "mixtral", "num_experts_per_tok", NULL, "num_experts_per_tok: expected an integer from 1 to 5" },
         { "mixtral", "norm_topk_prob", "false", "norm_topk_prob: expected true, found false" },
         { "qwen2-gqa", "num_experts", "8", "num_experts: expected 0, found 8" },
@@ -177,8 +186,20 @@ static void a_family_refuses_by_the_key(void **unused)
         { "phi3", "partial_rotary_factor", "0.4", "partial_rotary_factor: expected a share of a head, an even number" },
         { "phi3", "original_max_position_embeddings", "\"x\"",
           "original_max_position_embeddings: expected an integer" },
-        { "phi3", "resid_pdrop", "0.1", "resid_pdrop: expected 0" },
-        { "phi3", "embd_pdrop", "0.1", "embd_pdrop: expected 0" },
+        { "phi3", "auto_map", "{\"AutoModelForCausalLM\":\"modeling_phi3_v.Phi3ForCausalLM\"}",
+          "auto_map.AutoModelForCausalLM: expected no code of its own" },
+        { "phi3", "auto_map", "{\"AutoModelForCausalLM\":\"modeling_phi3.Phi3Model\"}",
+          "auto_map.AutoModelForCausalLM: expected no code of its own" },
+        { "qwen2-gqa", "auto_map", "{\"AutoModelForCausalLM\":\"modeling_phi3.Qwen2ForCausalLM\"}",
+          "auto_map.AutoModelForCausalLM: expected no code of its own" },
+        { "phi3-long", "original_max_position_embeddings", "32",
+          "rope_scaling.original_max_position_embeddings: expected the same beside it, found 16" },
+        { "phi3-long", "original_max_position_embeddings", NULL,
+          "rope_scaling.original_max_position_embeddings: expected the same beside it, where 4096 is the default" },
+        { "qwen2-yarn", "original_max_position_embeddings", "32",
+          "rope_scaling.original_max_position_embeddings: expected the same beside it, found 64" },
+        { "phi3-long", "rope_scaling.attention_factor", "0",
+          "rope_scaling.attention_factor: expected a number above 0, found 0" },
         { "phi3-long", "rope_scaling.short_factor", NULL, "rope_scaling.short_factor: expected a list of 6 numbers" },
         { "phi3-long", "rope_scaling.long_factor", "[1,1,1,1,1]",
           "rope_scaling.long_factor: expected a list of 6 numbers" },
@@ -195,6 +216,11 @@ static void a_family_refuses_by_the_key(void **unused)
         { "qwen2-yarn", "rope_scaling.beta_fast", "0.5", "rope_scaling: expected 0 < beta_slow <= beta_fast" },
         { "qwen2-yarn", "rope_scaling.attention_factor", "-1",
           "rope_scaling.attention_factor: expected a number above 0" },
+        { "qwen2-yarn", "rope_scaling.attention_factor", "0",
+          "rope_scaling.attention_factor: expected a number above 0" },
+        { "gemma3", "rope_scaling",
+          "{\"rope_type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":64,\"truncate\":false}",
+          "rope_scaling.truncate: expected true, found false" },
         { "qwen2-yarn", "rope_scaling.truncate", "1", "rope_scaling.truncate: expected true or false" },
         { "qwen2-yarn", "rope_scaling.mscale", "\"a\"", "rope_scaling.mscale: expected a number" },
         { "qwen2-yarn", "rope_scaling.original_max_position_embeddings", "1",
@@ -247,8 +273,12 @@ static void a_family_refuses_by_the_key(void **unused)
         { "mistral3", "text_config.vocab_size", NULL, "text_config.vocab_size: expected an integer from 1" },
         { "mistral3", "architectures", "[\"MistralForCausalLM\"]",
           "architectures: expected [\"Mistral3ForConditionalGeneration\"]" },
-        { "gemma3-images", "text_config.rope_scaling", "{\"type\":\"linear\"}",
+        { "gemma3-images", "text_config.rope_scaling", "{\"rope_type\":\"linear\"}",
           "text_config.rope_scaling.factor: expected a number" },
+        { "gemma3", "rope_scaling", "{\"type\":\"linear\",\"factor\":2}",
+          "rope_scaling.type: expected nothing, or the same as rope_type, found \"linear\"" },
+        { "mistral3", "is_causal", "false", "config.json: is_causal: expected true, or nothing, found false" },
+        { "mistral3", "text_config.is_causal", "null", "text_config.is_causal: expected true, or nothing" },
         // families that are known and not supported, and one that is not known
         { "mistral-full", "model_type", "\"gpt_oss\"",
           "model_type: gpt_oss is not supported: it has attention sinks and experts in MXFP4" },
@@ -288,178 +318,92 @@ static void a_family_refuses_by_the_key(void **unused)
     free(directory);
 }
 
-// ---- GGUF
-
-enum kind { KEEP, NONE, INT, REAL, TEXT, INTS };
-struct change {
-    const char *key; // without the architecture's name
-    enum kind kind;
-    double number;
-    const char *text;
-    int32_t ints[3];
-};
-
-static void put(struct gguf_writer *w, const char *architecture, const struct change *c)
+// Keys that the family's class in transformers does not use, whatever they say, and what it has where a key is missing.
+static void a_family_ignores_what_its_class_ignores(void **unused)
 {
-    char *key = xformat("%s.%s", architecture, c->key);
-    if (c->kind == INT)
-        gguf_write_int(w, key, GGUF_U32, (int64_t)c->number);
-    else if (c->kind == REAL)
-        gguf_write_real(w, key, (float)c->number);
-    else if (c->kind == TEXT)
-        gguf_write_text(w, key, c->text);
-    else if (c->kind == INTS)
-        gguf_write_ints(w, key, c->ints, 3);
-    free(key);
-}
-
-// Metadata of a small model of three layers, with one key changed.
-static void write_metadata(const char *path, const char *architecture, const struct change *change)
-{
-    static const struct change common[] = {
-        { "block_count", INT, 3, NULL, { 0 } },
-        { "embedding_length", INT, 16, NULL, { 0 } },
-        { "feed_forward_length", INT, 24, NULL, { 0 } },
-        { "context_length", INT, 256, NULL, { 0 } },
-        { "attention.head_count", INT, 2, NULL, { 0 } },
-        { "attention.key_length", INT, 8, NULL, { 0 } },
-        { "attention.layer_norm_rms_epsilon", REAL, 1e-5, NULL, { 0 } },
-    };
     static const struct {
-        const char *architecture;
-        struct change more;
-    } own[] = {
-        { "gemma3", { "attention.sliding_window", INT, 8, NULL, { 0 } } },
-        { "qwen3moe", { "expert_count", INT, 4, NULL, { 0 } } },
-        { "qwen3moe", { "expert_used_count", INT, 2, NULL, { 0 } } },
-        { "llama", { "rope.scaling.type", TEXT, 0, "yarn", { 0 } } },
-        { "llama", { "rope.scaling.factor", REAL, 4, NULL, { 0 } } },
-        { "llama", { "rope.scaling.original_context_length", INT, 64, NULL, { 0 } } },
+        const char *model, *key, *value;
+    } ignored[] = {
+        { "phi3", "auto_map",
+          "{\"AutoConfig\":\"configuration_phi3.Phi3Config\",\"AutoModelForCausalLM\":\"modeling_phi3.Phi3ForCausalLM\"}" },
+        { "phi3", "resid_pdrop", "0.1" },
+        { "phi3", "embd_pdrop", "0.1" },
+        { "smollm3", "pretraining_tp", "2" },
+        { "qwen2-gqa", "pretraining_tp", "4" },
+        { "mistral3", "text_config.pretraining_tp", "2" },
+        { "mistral3", "hidden_size", "7" }, // what the whole says again is not the text model's
+        { "gemma3-images", "vocab_size", "7" },
+        { "mistral3", "is_causal", "null" },
+        { "gemma3-images", "text_config.final_logit_softcapping", "30.0" },
+        { "gemma2", "hidden_act", "\"gelu\"" },
+        { "gemma3", "attn_logit_softcapping", "50.0" },
+        { "mixtral", "router_jitter_noise", "0.5" },
+        { "mixtral", "num_experts", "5" },
+        { "qwen3moe", "num_local_experts", "9" },
+        { "qwen3moe-window", "max_window_layers", "0" },
+        { "qwen3moe-window", "max_window_layers", "28" },
+        { "qwen2-yarn", "original_max_position_embeddings", "64" },
+        { "qwen2-gqa", "is_causal", "true" },
     };
-    struct gguf_writer *w = gguf_write_begin(path, &err);
-    gguf_write_text(w, "general.architecture", architecture);
-    for (size_t i = 0; i < sizeof(common) / sizeof(*common); i++)
-        if (strcmp(common[i].key, change->key) != 0)
-            put(w, architecture, &common[i]);
-    for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
-        if (strcmp(own[i].architecture, architecture) == 0 && strcmp(own[i].more.key, change->key) != 0)
-            put(w, architecture, &own[i].more);
-    put(w, architecture, change);
-    static const float rows[64 * 16];
-    gguf_write_tensor(w, "token_embd.weight", 2, (const uint64_t[]){ 16, 64 }, 0, rows, sizeof(rows));
-    assert_ok(gguf_write_end(w, NULL, NULL, &err), err);
-}
-
-static void a_family_refuses_by_the_key_of_gguf(void **unused)
-{
-    static const char *const architectures[] = { "llama",  "qwen2", "qwen3",   "qwen3moe", "gemma2",
-                                                 "gemma3", "olmo2", "granite", "phi3",     "smollm3" };
-    static const struct {
-        const char *architecture;
-        struct change change;
-        const char *words;
-    } faults[] = {
-        { "qwen2", { "block_count", NONE, 0, NULL, { 0 } }, "qwen2.block_count is missing" },
-        { "qwen3",
-          { "attention.head_count", INTS, 0, NULL, { 2, 4, 2 } },
-          "qwen3.attention.head_count: layers that differ are not supported (2 in layer 0, 4 in layer 1)" },
-        { "qwen3",
-          { "attention.head_count_kv", INTS, 0, NULL, { 1, 1, 2 } },
-          "qwen3.attention.head_count_kv: layers that differ are not supported (1 in layer 0, 2 in layer 2)" },
-        { "gemma3",
-          { "feed_forward_length", INTS, 0, NULL, { 24, 32, 24 } },
-          "gemma3.feed_forward_length: layers that differ" },
-        { "gemma3",
-          { "attention.sliding_window", NONE, 0, NULL, { 0 } },
-          "gemma3.attention.sliding_window is missing" },
-        { "gemma3",
-          { "attention.sliding_window", INT, 0, NULL, { 0 } },
-          "gemma3.attention.sliding_window: expected 1 to 16777216, found 0" },
-        { "gemma3",
-          { "attention.sliding_window_pattern", INT, 0, NULL, { 0 } },
-          "gemma3.attention.sliding_window_pattern: expected 1" },
-        { "gemma3",
-          { "attention.sliding_window_pattern", TEXT, 0, "all", { 0 } },
-          "gemma3.attention.sliding_window_pattern: expected an integer" },
-        { "gemma3",
-          { "rope.freq_base_swa", REAL, 0, NULL, { 0 } },
-          "gemma3.rope.freq_base_swa: expected a number from 1, found 0" },
-        { "gemma2",
-          { "attn_logit_softcapping", REAL, -5, NULL, { 0 } },
-          "gemma2.attn_logit_softcapping: expected a number from 0, found -5" },
-        { "gemma2",
-          { "final_logit_softcapping", TEXT, 0, "30", { 0 } },
-          "gemma2.final_logit_softcapping: expected a real number" },
-        { "qwen3", { "final_logit_softcapping", REAL, 30, NULL, { 0 } }, "qwen3.final_logit_softcapping: expected 0" },
-        { "olmo2", { "attention.sliding_window", INT, 16, NULL, { 0 } }, "olmo2.attention.sliding_window: expected 0" },
-        { "granite",
-          { "embedding_scale", REAL, -12, NULL, { 0 } },
-          "granite.embedding_scale: expected a number from 0" },
-        { "granite", { "residual_scale", TEXT, 0, "x", { 0 } }, "granite.residual_scale: expected a real number" },
-        { "granite",
-          { "attention.scale", REAL, -1, NULL, { 0 } },
-          "granite.attention.scale: expected a number from 0" },
-        { "granite", { "logit_scale", REAL, -8, NULL, { 0 } }, "granite.logit_scale: expected a number from 0" },
-        { "smollm3", { "logit_scale", REAL, 8, NULL, { 0 } }, "smollm3.logit_scale: expected 0, found 8" },
-        { "phi3",
-          { "rope.dimension_count", INT, 7, NULL, { 0 } },
-          "phi3.rope.dimension_count: expected the head size 8" },
-        { "qwen2",
-          { "rope.dimension_count", INT, 4, NULL, { 0 } },
-          "qwen2.rope.dimension_count: expected the head size 8" },
-        { "llama",
-          { "rope.scaling.factor", NONE, 0, NULL, { 0 } },
-          "llama.rope.scaling.factor: expected a number above 0, found 0" },
-        { "llama",
-          { "rope.scaling.original_context_length", NONE, 0, NULL, { 0 } },
-          "llama.rope.scaling.original_context_length is missing" },
-        { "llama",
-          { "rope.scaling.yarn_beta_fast", REAL, 0.5, NULL, { 0 } },
-          "llama.rope.scaling: expected 0 < yarn_beta_slow <= yarn_beta_fast, found 1 and 0.5" },
-        { "llama",
-          { "rope.scaling.type", TEXT, 0, "longrope", { 0 } },
-          "llama.rope.scaling.type: expected none, linear or yarn" },
-        { "llama",
-          { "rope.scaling.yarn_log_multiplier", REAL, 0.1, NULL, { 0 } },
-          "llama.rope.scaling.yarn_log_multiplier: expected 0" },
-        { "llama",
-          { "rope.scaling.yarn_ext_factor", REAL, 0.5, NULL, { 0 } },
-          "llama.rope.scaling.yarn_ext_factor: expected 1" },
-        { "llama",
-          { "rope.scaling.yarn_attn_factor", REAL, 2, NULL, { 0 } },
-          "llama.rope.scaling.yarn_attn_factor: expected 1" },
-        { "qwen3moe", { "expert_count", NONE, 0, NULL, { 0 } }, "qwen3moe.expert_count is missing" },
-        { "qwen3moe", { "expert_count", INT, 0, NULL, { 0 } }, "qwen3moe.expert_count: expected 1 to 4096, found 0" },
-        { "qwen3moe", { "expert_used_count", NONE, 0, NULL, { 0 } }, "qwen3moe.expert_used_count is missing" },
-        { "qwen3moe",
-          { "expert_used_count", INT, 5, NULL, { 0 } },
-          "qwen3moe.expert_used_count: expected 1 to 4, found 5" },
-        { "qwen3moe",
-          { "expert_feed_forward_length", INT, 0, NULL, { 0 } },
-          "qwen3moe.expert_feed_forward_length: expected 1" },
-        { "qwen3moe", { "expert_shared_count", INT, 1, NULL, { 0 } }, "qwen3moe.expert_shared_count: expected 0" },
-        { "qwen3moe", { "expert_weights_scale", REAL, 2.5, NULL, { 0 } }, "qwen3moe.expert_weights_scale: expected 1" },
-        { "qwen2", { "expert_count", INT, 8, NULL, { 0 } }, "qwen2.expert_count: expected 0, found 8" },
-        { "gpt-oss",
-          { "", KEEP, 0, NULL, { 0 } },
-          "general.architecture: gpt-oss is not supported: it has attention sinks" },
-        { "deepseek2", { "", KEEP, 0, NULL, { 0 } }, "deepseek2 is not supported: it has multi-head latent attention" },
-        { "mistral3", { "", KEEP, 0, NULL, { 0 } }, "mistral3 is not supported: it has queries that grow" },
-    };
-    char *path = test_path("family.gguf");
-    struct model_config c;
-    for (size_t i = 0; i < sizeof(architectures) / sizeof(*architectures); i++) {
-        write_metadata(path, architectures[i], &(const struct change){ .key = "" });
-        assert_ok(config_read(path, &c, &err), err);
-        config_free(&c);
-    }
-    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
-        write_metadata(path, faults[i].architecture, &faults[i].change);
-        if (config_read(path, &c, &err))
-            fail_msg("%s: accepted with another %s", faults[i].architecture, faults[i].change.key);
-        assert_error_mentions(&err, path, faults[i].words);
+    char *path = test_path("family/config.json"), *directory = test_path("family");
+    for (size_t i = 0; i < sizeof(ignored) / sizeof(*ignored); i++) {
+        struct model_config with, without;
+        struct json *config = edited(config_named(ignored[i].model), ignored[i].key, ignored[i].value);
+        assert_true(reads(path, config_named(ignored[i].model)) && config_read(directory, &without, &err));
+        if (!reads(path, config))
+            fail_msg("%s with %s: %s", ignored[i].model, ignored[i].key, err.text);
+        assert_ok(config_read(directory, &with, &err), err);
+        assert_true(with.architecture == without.architecture && with.window == without.window &&
+                    memcmp(&with.windowed, &without.windowed, sizeof(with.windowed)) == 0 &&
+                    with.experts == without.experts && with.attention_cap == without.attention_cap &&
+                    with.logit_cap == without.logit_cap && with.width == without.width && with.vocab == without.vocab &&
+                    with.rope.original == without.rope.original);
+        config_free(&with);
+        config_free(&without);
+        json_free(config);
     }
     free(path);
+    free(directory);
+}
+
+// The values that transformers' classes have where the file is silent, from their source.
+static void a_family_has_the_defaults_of_its_class(void **unused)
+{
+    static const struct {
+        const char *model, *without;
+        int context, window;
+    } defaults[] = {
+        { "granite", "max_position_embeddings", 2048, 0 },       { "olmo2", "max_position_embeddings", 2048, 0 },
+        { "mistral-one", "max_position_embeddings", 131072, 1 }, { "mixtral", "max_position_embeddings", 131072, 0 },
+        { "ministral", "max_position_embeddings", 131072, 9 },   { "qwen2-gqa", "max_position_embeddings", 32768, 0 },
+        { "qwen3-heads", "max_position_embeddings", 32768, 0 },  { "qwen3moe", "max_position_embeddings", 32768, 0 },
+        { "gemma2", "max_position_embeddings", 8192, 8 },        { "gemma3", "max_position_embeddings", 131072, 6 },
+        { "phi3", "max_position_embeddings", 4096, 0 },          { "smollm3", "max_position_embeddings", 32768, 0 },
+        { "qwen2-window", "sliding_window", 256, 4096 },         { "qwen3moe-window", "sliding_window", 256, 4096 },
+        { "mistral-window", "sliding_window", 256, 4096 },       { "gemma2", "sliding_window", 256, 4096 },
+    };
+    char *path = test_path("family/config.json"), *directory = test_path("family");
+    for (size_t i = 0; i < sizeof(defaults) / sizeof(*defaults); i++) {
+        struct model_config c;
+        struct json *config = edited(config_named(defaults[i].model), defaults[i].without, NULL);
+        assert_true(reads(path, config) && config_read(directory, &c, &err));
+        if (c.context != defaults[i].context || c.window != defaults[i].window)
+            fail_msg("%s without %s: context %d, window %d", defaults[i].model, defaults[i].without, c.context,
+                     c.window);
+        config_free(&c);
+        json_free(config);
+    }
+    struct model_config c;
+    struct json *config = edited(config_named("gemma2"), "attn_logit_softcapping", NULL),
+                *none = edited(config, "final_logit_softcapping", NULL);
+    assert_true(reads(path, config) && config_read(directory, &c, &err) && c.attention_cap == 50 && c.logit_cap == 8);
+    config_free(&c);
+    assert_true(reads(path, none) && config_read(directory, &c, &err) && c.attention_cap == 50 && c.logit_cap == 30);
+    config_free(&c);
+    json_free(none);
+    json_free(config);
+    free(path);
+    free(directory);
 }
 
 static int set_up(void **unused)
@@ -478,7 +422,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_family_refuses_by_the_key),
-        cmocka_unit_test(a_family_refuses_by_the_key_of_gguf),
+        cmocka_unit_test(a_family_ignores_what_its_class_ignores),
+        cmocka_unit_test(a_family_has_the_defaults_of_its_class),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

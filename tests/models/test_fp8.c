@@ -5,9 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands/checkpoint/inflate.h"
-#include "commands/checkpoint/prune.h"
-#include "commands/checkpoint/quantize.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
@@ -30,19 +27,6 @@ static struct error err;
 static const int32_t text[] = { 5, 80, 33, 101, 7, 250, 11, 99, 4, 61, 61, 200, 45 };
 enum { TEXT = sizeof(text) / sizeof(*text) };
 
-// k and v have 64 rows: half a block.
-static const struct small_model shape = { .vocab = 270,
-                                          .width = 256,
-                                          .hidden = 384,
-                                          .layers = 3,
-                                          .heads = 4,
-                                          .kv_heads = 1,
-                                          .head_dim = 64,
-                                          .bias = true,
-                                          .tokenizer = true,
-                                          .sharp = true,
-                                          .seed = 3 };
-
 struct pair {
     char *fp8, *plain;
 };
@@ -53,7 +37,7 @@ static struct pair write_pair(const struct fp8_form *form)
     struct pair p = { xformat("%s_%s", from, form->name), xformat("%s_%s_plain", from, form->name) };
     char *command = xformat("rm -rf %s %s %s", from, p.fp8, p.plain);
     assert_int_equal(system(command), 0);
-    small_write_hf(from, &shape);
+    small_write_hf(from, &fp8_shape);
     small_write_fp8(from, p.fp8, p.plain, form);
     free(command);
     free(from);
@@ -130,7 +114,7 @@ static void write_among_images(const char *from, const char *to)
 
 static void a_text_model_among_images_is_read_with_its_scales(void **state)
 {
-    struct small_model mistral = shape;
+    struct small_model mistral = fp8_shape;
     mistral.bias = false;
     char *from = test_path("mistral"), *fp8 = xformat("%s_fp8", from), *plain = xformat("%s_plain", from),
          *among = xformat("%s_images", from);
@@ -252,71 +236,8 @@ static void matrices_are_quantized_as_they_are_loaded(void **state)
         runner_close(&r);
     }
     assert_int_equal(bytes[0], bytes[1]);
-    assert_memory_equal(logits[0], logits[1], TEXT * (size_t)shape.vocab * sizeof(float));
+    assert_memory_equal(logits[0], logits[1], TEXT * (size_t)fp8_shape.vocab * sizeof(float));
     free(logits[0]), free(logits[1]);
-    pair_free(&p);
-}
-
-// ---- commands
-
-static void converting_equals_converting_the_same_numbers_in_f32(void **state)
-{
-    static const enum type types[] = { BF16, Q8_0, Q4_0 };
-    struct quantize_summary done;
-    struct pair p = write_pair(&fp8_forms[0]);
-    for (int i = 0; i < 3; i++) {
-        char *a = xformat("%s_%s.gguf", p.fp8, type_facts[types[i]].name), *b = xformat("%s.plain", a);
-        char *c = xformat("%s.gguf", b);
-        assert_ok(quantize_model(p.fp8, types[i], a, one_cpu, NULL, &done, &err), err);
-        free(done.unchanged_names);
-        assert_ok(quantize_model(p.plain, types[i], c, one_cpu, NULL, &done, &err), err);
-        free(done.unchanged_names);
-        struct gguf *x = gguf_open(a, &err), *y = gguf_open(c, &err);
-        assert_int_equal(gguf_tensors(x), gguf_tensors(y));
-        for (size_t k = 0; k < gguf_tensors(x); k++) {
-            const struct gguf_tensor *s = gguf_tensor_at(x, k), *t = gguf_tensor_at(y, k);
-            assert_int_equal(s->bytes, t->bytes);
-            assert_memory_equal(s->name.s, t->name.s, s->name.n);
-            assert_memory_equal(s->tensor.data, t->tensor.data, s->bytes);
-        }
-        gguf_close(x), gguf_close(y);
-        free(a), free(b), free(c);
-    }
-    char *a = xformat("%s_bf16", p.fp8), *b = xformat("%s_bf16", p.plain);
-    assert_ok(quantize_model(p.fp8, BF16, a, one_cpu, NULL, &done, &err), err);
-    free(done.unchanged_names);
-    assert_ok(quantize_model(p.plain, BF16, b, one_cpu, NULL, &done, &err), err);
-    free(done.unchanged_names);
-    same_logits(a, b, ACTIVATIONS_F32);
-    free(a), free(b);
-    pair_free(&p);
-}
-
-static void pruning_keeps_scales(void **state)
-{
-    static const int keep[] = { 0, 2 };
-    for (int form = 0; form < 2; form++) {
-        struct pair p = write_pair(&fp8_forms[form]);
-        char *a = xformat("%s_pruned", p.fp8), *b = xformat("%s_pruned", p.plain);
-        assert_ok(prune_model(p.fp8, keep, 2, a, NULL, &err), err);
-        assert_ok(prune_model(p.plain, keep, 2, b, NULL, &err), err);
-        same_logits(a, b, ACTIVATIONS_F32);
-        free(a), free(b);
-        pair_free(&p);
-    }
-}
-
-static void inflating_is_refused(void **state)
-{
-    struct pair p = write_pair(&fp8_forms[0]);
-    char *to = xformat("%s_large", p.fp8);
-    struct sizes s = { .layers = 4 };
-    struct model_config c;
-    assert_ok(config_read(p.fp8, &c, &err), err);
-    assert_false(inflate_resolve(&c, &s, to, &err));
-    assert_error_mentions(&err, p.fp8, "a model of FP8 cannot be inflated");
-    config_free(&c);
-    free(to);
     pair_free(&p);
 }
 
@@ -345,6 +266,8 @@ static void settings_that_are_not_fp8_with_scales_of_weights_are_refused(void **
           "quantization_config.fmt: expected \"e4m3\", found \"e5m2\"" },
         { "{\"quant_method\": \"fp8\", \"activation_scheme\": \"static\"}",
           "quantization_config.activation_scheme: expected \"dynamic\", found \"static\"" },
+        { "{\"quant_method\": \"fp8\", \"expert_dtype\": \"fp4\"}",
+          "quantization_config.expert_dtype: expected \"fp8\", found \"fp4\"" },
         { "{\"quant_method\": \"fp8\", \"weight_block_size\": [128]}", "quantization_config.weight_block_size" },
         { "{\"quant_method\": \"fp8\", \"weight_block_size\": [128, 64]}",
           "quantization_config.weight_block_size: expected two numbers, of rows and of columns, the latter a multiple "
@@ -491,9 +414,6 @@ int main(void)
         cmocka_unit_test(int8_activations_are_refused),
         cmocka_unit_test(packed_weights_are_cached),
         cmocka_unit_test(matrices_are_quantized_as_they_are_loaded),
-        cmocka_unit_test(converting_equals_converting_the_same_numbers_in_f32),
-        cmocka_unit_test(pruning_keeps_scales),
-        cmocka_unit_test(inflating_is_refused),
         cmocka_unit_test(settings_that_are_not_fp8_with_scales_of_weights_are_refused),
         cmocka_unit_test(tensors_that_do_not_fit_are_refused),
         cmocka_unit_test(fp8_without_a_configuration_of_it_is_refused),

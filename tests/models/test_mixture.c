@@ -5,12 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "commands/checkpoint/random_model.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "models/config.h"
 #include "models/kv_cache.h"
+#include "formats/shape.h"
 #include "models/weights.h"
 #include "tests/device/emulated.h"
 #include "tests/device/host_memory_device.h"
@@ -20,27 +20,16 @@
 
 enum { LAYERS = 3, EXPERTS = 16, USED = 3, MOST = 64, VOCAB = 288 };
 
-static const struct random_shape shape = { .name = "mixture",
-                                           .layers = LAYERS,
-                                           .width = 64,
-                                           .heads = 4,
-                                           .kv_heads = 2,
-                                           .head_dim = 16,
-                                           .hidden = 128,
-                                           .vocab = VOCAB,
-                                           .context = 512,
-                                           .theta = 1e4,
-                                           .architecture = "qwen3moe",
-                                           .experts = EXPERTS,
-                                           .experts_used = USED,
-                                           .expert_hidden = 32 };
-
-static char *written(enum type type)
+static char *made(enum type type)
 {
     struct error err;
-    char *path = test_path("mixture.gguf");
-    unlink(path);
-    assert_ok(random_model_write(&shape, type, 7, path, NULL, &err), err);
+    char *name = xformat(
+        "shape:qwen3-30b-a3b,layers=%d,width=64,heads=4,kv_heads=2,head_dim=16,hidden=128,vocab=%d,context=512,experts=%d,"
+        "experts_used=%d,expert_hidden=32,seed=7,type=%s",
+        LAYERS, VOCAB, EXPERTS, USED, type_facts[type].name);
+    char *path = shape_path(name, 0, &err);
+    assert_ok(path != NULL, err);
+    free(name);
     return path;
 }
 
@@ -135,7 +124,7 @@ static void check_equal_rows(struct runner *r)
 
 static void check(struct backend *b, enum type type, enum activations a)
 {
-    char *path = written(type);
+    char *path = made(type);
     assert_non_null(b);
     counted.grouped = b->grouped;
     b->grouped = count_groups;
@@ -199,7 +188,7 @@ static void the_expected_union_is_that_of_an_enumeration(void **state)
 static void bytes_of_passes_are_those_of_their_tensors(void **state)
 {
     struct error err;
-    char *path = written(Q8_0);
+    char *path = made(Q8_0);
     struct backend *b = backend_cpu(1, &err);
     struct model *m = model_open(path, b, ACTIVATIONS_DEFAULT, 1, &err);
     assert_non_null(m);

@@ -15,13 +15,13 @@
 
 // clang-format off
 const struct known_target vicuna_7b = { .name = "vicuna-7b-v1.3", .layers = 32, .width = 4096, .hidden = 11008, .heads = 32, .kv_heads = 32,
-                                               .vocab = 32000, .form = SPARSE_TORCH, .files = 2, .min_gb = 13.4 };
+                                               .vocab = 32000, .old = true, .files = 2, .min_gb = 13.4 };
 const struct known_target vicuna_13b = { .name = "vicuna-13b-v1.3", .layers = 40, .width = 5120, .hidden = 13824, .heads = 40, .kv_heads = 40,
-                                                .vocab = 32000, .form = SPARSE_TORCH, .files = 3, .min_gb = 26 };
+                                                .vocab = 32000, .old = true, .files = 3, .min_gb = 26 };
 const struct known_target llama_8b = { .name = "Llama-3.1-8B-Instruct", .layers = 32, .width = 4096, .hidden = 14336, .heads = 32, .kv_heads = 8,
-                                              .vocab = 128256, .form = SPARSE_SAFETENSORS, .files = 4, .min_gb = 16 };
+                                              .vocab = 128256, .old = false, .files = 4, .min_gb = 16 };
 const struct known_target llama_70b = { .name = "Llama-3.3-70B-Instruct", .layers = 80, .width = 8192, .hidden = 28672, .heads = 64, .kv_heads = 8,
-                                               .vocab = 128256, .form = SPARSE_SAFETENSORS, .files = 30, .min_gb = 141 };
+                                               .vocab = 128256, .old = false, .files = 30, .min_gb = 141 };
 // clang-format on
 
 // in: width of the input of q, k and v. norm: with an input norm.
@@ -121,7 +121,7 @@ static void write_family(const char *directory, const struct known_target *t)
     if (!t->tied)
         sparse_add(&s, "BF16", t->vocab, t->width, name);
     assert_true((double)sparse_bytes(&s) > t->min_gb * 1e9);
-    sparse_write(directory, &s, t->form, t->files, t->config);
+    sparse_write(directory, &s, t->files, t->config);
     sparse_free(&s);
 }
 
@@ -132,7 +132,7 @@ void published_target(const char *directory, const struct known_target *t)
         write_family(directory, t);
         return;
     }
-    const bool old = t->form == SPARSE_TORCH;
+    const bool old = t->old;
     const char *dtype = old ? "F16" : "BF16";
     struct sparse s = { 0 };
     sparse_add(&s, dtype, t->vocab, t->width, "model.embed_tokens.weight");
@@ -159,7 +159,7 @@ void published_target(const char *directory, const struct known_target *t)
               "\"rope_scaling\": {\"factor\": 8.0, \"high_freq_factor\": 4.0, \"low_freq_factor\": 1.0, "
               "\"original_max_position_embeddings\": 8192, \"rope_type\": \"llama3\"}");
     assert_true((double)sparse_bytes(&s) > t->min_gb * 1e9);
-    sparse_write(directory, &s, t->form, t->files, config);
+    sparse_write(directory, &s, t->files, config);
     sparse_free(&s);
     free(config);
 }
@@ -195,8 +195,7 @@ static char *layer_config(const struct known_target *t, const char *more)
 
 // ---- heads
 
-static void write_eagle(const char *directory, const struct known_target *t, enum sparse_form form, bool bias,
-                        bool embedding)
+static void write_eagle(const char *directory, const struct known_target *t, bool bias, bool embedding)
 {
     struct sparse s = { 0 };
     if (embedding)
@@ -215,14 +214,13 @@ static void write_eagle(const char *directory, const struct known_target *t, enu
                                   : t->qkv_bias ? ", \"bias\": false, \"qkv_bias\": true"
                                                 : ", \"bias\": false");
     char *config = xformat("{\"architectures\": [\"LlamaForCausalLM\"], \"torch_dtype\": \"float16\", %s}", layer);
-    sparse_write(directory, &s, form, 1, config);
+    sparse_write(directory, &s, 1, config);
     sparse_free(&s);
     free(layer);
     free(config);
 }
 
-static void write_eagle3(const char *directory, const struct known_target *t, enum sparse_form form, bool speculators,
-                         bool embedding)
+static void write_eagle3(const char *directory, const struct known_target *t, bool speculators, bool embedding)
 {
     enum { DRAFT = 32000 };
     struct sparse s = { 0 };
@@ -253,13 +251,13 @@ static void write_eagle3(const char *directory, const struct known_target *t, en
                       "\"norm_output\": false, \"transformer_layer_config\": {%s}}",
                       DRAFT, layer)
             : xformat("{\"architectures\": [\"LlamaForCausalLMEagle3\"], \"draft_vocab_size\": %d, %s}", DRAFT, layer);
-    sparse_write(directory, &s, form, 1, config);
+    sparse_write(directory, &s, 1, config);
     sparse_free(&s);
     free(layer);
     free(config);
 }
 
-void published_eagle_speculators(const char *directory, const struct known_target *t, enum sparse_form form)
+void published_eagle_speculators(const char *directory, const struct known_target *t)
 {
     struct sparse s = { 0 };
     sparse_add(&s, "BF16", t->vocab, t->width, "embed_tokens.weight");
@@ -270,13 +268,13 @@ void published_eagle_speculators(const char *directory, const struct known_targe
         xformat("{\"architectures\": [\"EagleSpeculator\", \"LlamaDecoderLayer\"], \"speculators_model_type\": "
                 "\"eagle\", \"fusion_bias\": false, \"layernorms\": false, \"transformer_layer_config\": {%s}}",
                 layer);
-    sparse_write(directory, &s, form, 1, config);
+    sparse_write(directory, &s, 1, config);
     sparse_free(&s);
     free(layer);
     free(config);
 }
 
-static void write_medusa(const char *directory, const struct known_target *t, enum sparse_form form, bool shared)
+static void write_medusa(const char *directory, const struct known_target *t, bool shared)
 {
     struct sparse s = { 0 };
     for (int h = 0; h < 5; h++) {
@@ -291,16 +289,16 @@ static void write_medusa(const char *directory, const struct known_target *t, en
     }
     char *config = xformat(
         "{\"medusa_num_heads\": 2, \"medusa_num_layers\": 1, \"base_model_name_or_path\": \"lmsys/%s\"}", t->name);
-    sparse_write(directory, &s, form, 1, config);
+    sparse_write(directory, &s, 1, config);
     sparse_free(&s);
     free(config);
 }
 
 // clang-format off
-void published_eagle1(const char *to, const struct known_target *t, enum sparse_form form) { write_eagle(to, t, form, true, true); }
-void published_eagle2(const char *to, const struct known_target *t, enum sparse_form form) { write_eagle(to, t, form, false, true); }
-void published_eagle3(const char *to, const struct known_target *t, enum sparse_form form) { write_eagle3(to, t, form, false, false); }
-void published_eagle3_speculators(const char *to, const struct known_target *t, enum sparse_form form) { write_eagle3(to, t, form, true, true); }
-void published_medusa(const char *to, const struct known_target *t, enum sparse_form form) { write_medusa(to, t, form, false); }
-void published_medusa_shared(const char *to, const struct known_target *t, enum sparse_form form) { write_medusa(to, t, form, true); }
+void published_eagle1(const char *to, const struct known_target *t) { write_eagle(to, t, true, true); }
+void published_eagle2(const char *to, const struct known_target *t) { write_eagle(to, t, false, true); }
+void published_eagle3(const char *to, const struct known_target *t) { write_eagle3(to, t, false, false); }
+void published_eagle3_speculators(const char *to, const struct known_target *t) { write_eagle3(to, t, true, true); }
+void published_medusa(const char *to, const struct known_target *t) { write_medusa(to, t, false); }
+void published_medusa_shared(const char *to, const struct known_target *t) { write_medusa(to, t, true); }
 // clang-format on

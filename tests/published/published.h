@@ -7,7 +7,7 @@
 struct known_target {
     const char *name;
     int layers, width, hidden, heads, kv_heads, vocab;
-    enum sparse_form form;
+    bool old; // with the keys of older configurations
     int files;
     double min_gb; // of all files
     int head_dim;  // 0: width / heads
@@ -25,11 +25,10 @@ void published_target(const char *directory, const struct known_target *t);
 // The target's shape, read from its files, which are written first; all its tensors are checked to exist with their shapes.
 struct model_shape published_shape(const struct known_target *t);
 
-void published_eagle1(const char *directory, const struct known_target *t, enum sparse_form form);
-void published_eagle2(const char *directory, const struct known_target *t, enum sparse_form form);
-void published_eagle3(const char *directory, const struct known_target *t, enum sparse_form form);
-void published_eagle3_speculators(const char *directory, const struct known_target *t, enum sparse_form form);
-void published_eagle_speculators(const char *directory, const struct known_target *t, enum sparse_form form);
-void published_medusa(const char *directory, const struct known_target *t, enum sparse_form form);
-void published_medusa_shared(const char *directory, const struct known_target *t,
-                             enum sparse_form form); // of the target's output
+void published_eagle1(const char *directory, const struct known_target *t);
+void published_eagle2(const char *directory, const struct known_target *t);
+void published_eagle3(const char *directory, const struct known_target *t);
+void published_eagle3_speculators(const char *directory, const struct known_target *t);
+void published_eagle_speculators(const char *directory, const struct known_target *t);
+void published_medusa(const char *directory, const struct known_target *t);
+void published_medusa_shared(const char *directory, const struct known_target *t); // of the target's output

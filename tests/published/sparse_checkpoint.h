@@ -20,7 +20,5 @@ struct sparse_tensor *sparse_add(struct sparse *s, const char *dtype, int64_t ro
 void sparse_free(struct sparse *s);
 size_t sparse_bytes(const struct sparse *s);
 
-enum sparse_form { SPARSE_SAFETENSORS, SPARSE_TORCH };
-// Creates the directory, with config.json and the tensors in one file, or in several with an index. PyTorch files are ZIP64
-// where needed, as torch writes them; the CRC-32 of storages is not computed, since no test reads them to the end.
-void sparse_write(const char *directory, const struct sparse *s, enum sparse_form form, int files, const char *config);
+// Creates the directory, with config.json and the tensors in one safetensors file, or in several with an index.
+void sparse_write(const char *directory, const struct sparse *s, int files, const char *config);

@@ -28,7 +28,7 @@ static int64_t resident_kb(void)
 static const struct expected {
     const char *name;
     const struct known_target *target;
-    void (*write)(const char *directory, const struct known_target *t, enum sparse_form form);
+    void (*write)(const char *directory, const struct known_target *t);
     enum head_kind kind;
     int heads, vocab, taps, first_tap;
     double min_gb; // of the file
@@ -45,19 +45,13 @@ static const struct expected {
       FINAL_STATE, 1.5 },
 };
 
-// Checks that the weights' file in a head's directory has its real size and takes nearly no disk space. Renames Medusa's .pt to
-// its published name.
-static void check_file(const struct expected *e, const char *directory, enum sparse_form form)
+// Checks that the weights' file in a head's directory has its real size and takes nearly no disk space.
+static void check_file(const struct expected *e, const char *directory)
 {
     struct stat st;
-    char *file = xformat("%s/%s", directory, form == SPARSE_TORCH ? "pytorch_model.bin" : "model.safetensors");
+    char *file = xformat("%s/model.safetensors", directory);
     assert_int_equal(stat(file, &st), 0);
     assert_true((double)st.st_size > e->min_gb * 1e9 && (double)st.st_blocks * 512 < 1e7);
-    if (form == SPARSE_TORCH && e->kind == HEAD_MEDUSA) {
-        char *own = xformat("%s/medusa_lm_head.pt", directory);
-        assert_int_equal(rename(file, own), 0);
-        free(own);
-    }
     free(file);
 }
 
@@ -90,19 +84,18 @@ static void published_heads_fit_their_targets(void **unused)
     struct model_shape shape[4];
     for (int i = 0; i < 4; i++)
         shape[i] = published_shape(known[i]);
-    for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++)
-        for (enum sparse_form form = SPARSE_SAFETENSORS; form <= SPARSE_TORCH; form++) {
-            const struct expected *e = &list[i];
-            char *directory = xformat("%s/%s-%d", test_directory(), e->name, (int)form);
-            int target = 0;
-            while (known[target] != e->target)
-                target++;
-            e->write(directory, e->target, form);
-            check_file(e, directory, form);
-            check_head(e, directory, &shape[target], &shape[target == 3 ? 2 : 3]);
-            free(directory);
-        }
-    assert_true(resident_kb() - before < 100000); // of 197 GB of targets and 22 GB of heads
+    for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++) {
+        const struct expected *e = &list[i];
+        char *directory = test_path(e->name);
+        int target = 0;
+        while (known[target] != e->target)
+            target++;
+        e->write(directory, e->target);
+        check_file(e, directory);
+        check_head(e, directory, &shape[target], &shape[target == 3 ? 2 : 3]);
+        free(directory);
+    }
+    assert_true(resident_kb() - before < 100000); // of 197 GB of targets and 11 GB of heads
 }
 
 int main(void)

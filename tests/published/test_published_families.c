@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands/inspect_head.h"
+#include "commands/inspect.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
@@ -211,31 +211,26 @@ static void check_text(const char *directory, const struct text_kind *k)
 // The last three have published forms; which repositories have such heads for these targets was not looked up.
 static const struct {
     const char *name, *target;
-    void (*write)(const char *directory, const struct known_target *t, enum sparse_form form);
-    enum sparse_form form;
+    void (*write)(const char *directory, const struct known_target *t);
     enum head_kind kind;
 } heads[] = {
-    { "EAGLE-Vicuna-7B-v1.3", "vicuna-7b-v1.3", published_eagle1, SPARSE_TORCH, HEAD_EAGLE },
-    { "medusa-vicuna-7b-v1.3", "vicuna-7b-v1.3", published_medusa, SPARSE_TORCH, HEAD_MEDUSA },
-    { "EAGLE3-Vicuna1.3-13B", "vicuna-13b-v1.3", published_eagle3, SPARSE_TORCH, HEAD_EAGLE3 },
-    { "EAGLE-LLaMA3.1-Instruct-8B", "Llama-3.1-8B-Instruct", published_eagle2, SPARSE_TORCH, HEAD_EAGLE },
-    { "EAGLE3-LLaMA3.1-Instruct-8B", "Llama-3.1-8B-Instruct", published_eagle3, SPARSE_TORCH, HEAD_EAGLE3 },
-    { "EAGLE3-LLaMA3.1-Instruct-8B-speculators", "Llama-3.1-8B-Instruct", published_eagle3_speculators,
-      SPARSE_SAFETENSORS, HEAD_EAGLE3 },
-    { "EAGLE-LLaMA3.1-Instruct-8B-speculators", "Llama-3.1-8B-Instruct", published_eagle_speculators,
-      SPARSE_SAFETENSORS, HEAD_EAGLE },
-    { "EAGLE3-LLaMA3.3-Instruct-70B", "Llama-3.3-70B-Instruct", published_eagle3, SPARSE_TORCH, HEAD_EAGLE3 },
-    { "EAGLE-Qwen2-7B-Instruct", "Qwen2-7B-Instruct", published_eagle2, SPARSE_TORCH, HEAD_EAGLE },
-    { "Qwen3-8B_eagle3", "Qwen3-8B", published_eagle3, SPARSE_TORCH, HEAD_EAGLE3 },
-    { "Qwen3-8B-speculator.eagle3", "Qwen3-8B", published_eagle3_speculators, SPARSE_SAFETENSORS, HEAD_EAGLE3 },
-    { "Qwen3-30B-A3B-eagle3", "Qwen3-30B-A3B", published_eagle3, SPARSE_SAFETENSORS, HEAD_EAGLE3 },
-    { "EAGLE-mixtral-instruct-8x7B", "Mixtral-8x7B-Instruct-v0.1", published_eagle2, SPARSE_TORCH, HEAD_EAGLE },
-    { "Mistral-7B-Instruct-v0.2-medusa", "Mistral-7B-Instruct-v0.2", published_medusa_shared, SPARSE_SAFETENSORS,
-      HEAD_MEDUSA },
-    { "Mixtral-8x7B-medusa", "Mixtral-8x7B-Instruct-v0.1", published_medusa, SPARSE_TORCH, HEAD_MEDUSA },
-    { "Mistral-Small-eagle3", "Mistral-Small-3.1-24B-Instruct-2503", published_eagle3_speculators, SPARSE_SAFETENSORS,
-      HEAD_EAGLE3 },
-    { "gemma-3-12b-it-eagle3", "gemma-3-12b-it", published_eagle3, SPARSE_SAFETENSORS, HEAD_EAGLE3 },
+    { "EAGLE-Vicuna-7B-v1.3", "vicuna-7b-v1.3", published_eagle1, HEAD_EAGLE },
+    { "medusa-vicuna-7b-v1.3", "vicuna-7b-v1.3", published_medusa, HEAD_MEDUSA },
+    { "EAGLE3-Vicuna1.3-13B", "vicuna-13b-v1.3", published_eagle3, HEAD_EAGLE3 },
+    { "EAGLE-LLaMA3.1-Instruct-8B", "Llama-3.1-8B-Instruct", published_eagle2, HEAD_EAGLE },
+    { "EAGLE3-LLaMA3.1-Instruct-8B", "Llama-3.1-8B-Instruct", published_eagle3, HEAD_EAGLE3 },
+    { "EAGLE3-LLaMA3.1-Instruct-8B-speculators", "Llama-3.1-8B-Instruct", published_eagle3_speculators, HEAD_EAGLE3 },
+    { "EAGLE-LLaMA3.1-Instruct-8B-speculators", "Llama-3.1-8B-Instruct", published_eagle_speculators, HEAD_EAGLE },
+    { "EAGLE3-LLaMA3.3-Instruct-70B", "Llama-3.3-70B-Instruct", published_eagle3, HEAD_EAGLE3 },
+    { "EAGLE-Qwen2-7B-Instruct", "Qwen2-7B-Instruct", published_eagle2, HEAD_EAGLE },
+    { "Qwen3-8B_eagle3", "Qwen3-8B", published_eagle3, HEAD_EAGLE3 },
+    { "Qwen3-8B-speculator.eagle3", "Qwen3-8B", published_eagle3_speculators, HEAD_EAGLE3 },
+    { "Qwen3-30B-A3B-eagle3", "Qwen3-30B-A3B", published_eagle3, HEAD_EAGLE3 },
+    { "EAGLE-mixtral-instruct-8x7B", "Mixtral-8x7B-Instruct-v0.1", published_eagle2, HEAD_EAGLE },
+    { "Mistral-7B-Instruct-v0.2-medusa", "Mistral-7B-Instruct-v0.2", published_medusa_shared, HEAD_MEDUSA },
+    { "Mixtral-8x7B-medusa", "Mixtral-8x7B-Instruct-v0.1", published_medusa, HEAD_MEDUSA },
+    { "Mistral-Small-eagle3", "Mistral-Small-3.1-24B-Instruct-2503", published_eagle3_speculators, HEAD_EAGLE3 },
+    { "gemma-3-12b-it-eagle3", "gemma-3-12b-it", published_eagle3, HEAD_EAGLE3 },
 };
 
 static int target_named(const char *name)
@@ -266,13 +261,7 @@ static void heads_fit_targets_that_are_read_as_published(void **unused)
         enum head_kind kind;
         const int of = target_named(heads[i].target);
         char *target = test_path(heads[i].target), *head = xformat("%s-head-%zu", target, i);
-        heads[i].write(head, target_at(of), heads[i].form);
-        if (heads[i].kind == HEAD_MEDUSA && heads[i].form == SPARSE_TORCH) {
-            char *old = xformat("%s/pytorch_model.bin", head), *own = xformat("%s/medusa_lm_head.pt", head);
-            assert_int_equal(rename(old, own), 0);
-            free(old);
-            free(own);
-        }
+        heads[i].write(head, target_at(of));
         if (!head_fits(head, &shape[of], &kind, &f, &err) || !inspect_head(head, target, false, &err))
             fail_msg("%s: %s", heads[i].name, err.text);
         assert_int_equal(kind, heads[i].kind);

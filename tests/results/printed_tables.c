@@ -44,51 +44,13 @@ const char *line_end(const char *s)
     return s + strcspn(s, "\n");
 }
 
-// Cells of a row of GFM: a bar behind a backslash is part of one.
-struct printed_rows printed_rows_of_markdown(const char *text)
-{
-    struct printed_rows t = { 0 };
-    for (const char *line = text; *line != '\0'; line = line_end(line) + 1) {
-        if (*line != '|' || strncmp(line, "| drafter |", 11) == 0 || line[1] == '-')
-            continue;
-        struct printed_row *r = new_row(&t);
-        for (const char *from = line + 1, *at = from; at < line_end(line); at++) {
-            at += *at == '\\';
-            if (*at == '|' && at[-1] != '\\') {
-                add_field(r, from, (size_t)(at - from));
-                from = at + 1;
-            }
-        }
-    }
-    return t;
-}
-
-struct printed_rows printed_rows_of_latex(const char *text)
-{
-    struct printed_rows t = { 0 };
-    for (const char *line = text; *line != '\0'; line = line_end(line) + 1) {
-        if (strncmp(line, "\\raggedright", 12) != 0)
-            continue;
-        struct printed_row *r = new_row(&t);
-        const char *from = line, *end = line_end(line) - 3;
-        assert_memory_equal(end, " \\\\", 3);
-        for (const char *at = from; at < end; at++)
-            if (*at == '&' && at[-1] != '\\') {
-                add_field(r, from, (size_t)(at - from));
-                from = at + 1;
-            }
-        add_field(r, from, (size_t)(end - from));
-    }
-    return t;
-}
-
 struct printed_rows printed_rows_of_summary(const char *text)
 {
     static const int from[] = { 0, 5, 13, 32, 38, 42, 52, 57 };
     struct printed_rows t = { 0 };
     const char *end = strstr(text, "\n\n\n"); // of the summary; without more tables, notes follow
     end = end != NULL ? end : text + strlen(text);
-    for (const char *line = text; line < end; line = line_end(line) + 1) {
+    for (const char *line = strstr(text, "Summary "); line < end; line = line_end(line) + 1) {
         if (!isdigit((unsigned char)line[3]) || line[4] == ':')
             continue;
         struct printed_row *r = new_row(&t);

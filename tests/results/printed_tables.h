@@ -13,8 +13,6 @@ struct printed_rows {
     struct printed_row *row;
 };
 
-struct printed_rows printed_rows_of_markdown(const char *text);
-struct printed_rows printed_rows_of_latex(const char *text);
 // The lines of the terminal's table of cells: number, tokens/s, speedup and interval, tokens/step, accepted, equal, prompts.
 struct printed_rows printed_rows_of_summary(const char *text);
 void printed_rows_free(struct printed_rows *t);

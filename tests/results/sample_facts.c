@@ -60,7 +60,7 @@ static void fill_run(struct run_row *r)
     r->batch = r->batch != 0 ? r->batch : 1;
     r->experiment = "synthetic";
     r->peers = r->batch == 1 ? "alone" : "in twos";
-    r->settings = "{name: synthetic, limits: {new_tokens: 40, context: 512}}";
+    r->settings = "{\"name\": \"synthetic\", \"limits\": {\"new_tokens\": 40, \"context\": 512}}";
     r->target = "smollm2-135m-instruct";
     r->target_hash = "0123";
     r->sampling = "temperature=0";
@@ -79,7 +79,9 @@ static void make_step(struct sample_sequence *q, int n, int *left, uint64_t *sta
 {
     struct step_row *t = &q->step[n];
     bool tree = q->run == TREE, none = q->run == NONE || q->run == PAIR_NONE;
-    *t = (struct step_row){ .expected = NAN, .variance = NAN, .batch = q->run >= PAIR_NONE ? 2 : 1 };
+    *t = (struct step_row){
+        .expected = NAN, .variance = NAN, .batch = q->run >= PAIR_NONE ? 2 : 1, .round = q->run >= PAIR_NONE ? n / 6 : 0
+    };
     t->depth = none ? 0 : tree ? 1 + below(state, 3) : below(state, 6);
     t->drafted = tree ? t->depth + below(state, 4) : t->depth;
     int accepted = t->depth > 0 ? below(state, t->depth + 1) : 0;
@@ -197,6 +199,11 @@ bool sample_facts_store(struct sample_facts *m, struct store *s, struct error *e
         if (!store_sequence(s, m->id[m->sequence[i].run], &row, err))
             return false;
     }
+    static const char slices_sql[] =
+        "INSERT INTO slice (pair, run, round, ns, foreign_load, disturbed)"
+        " SELECT DISTINCT q.pair, q.run, t.round, 1000000, 0.01, 0 FROM step AS t JOIN sequence AS q ON q.id = t.sequence";
+    if (!query_perform(query_open(s, slices_sql), err))
+        return false;
     for (int i = 0; i < SAMPLE_RUNS; i++)
         if (i != LOSSY && !store_run_finished(s, m->id[i], err))
             return false;

@@ -9,7 +9,7 @@
 #include "statistics/statistics.h"
 #include "tests/exact/table_model.h"
 
-enum { CELLS = 2, CONTEXTS = TABLE_VOCAB * TABLE_VOCAB, MAX_LENGTH = 48 };
+enum { CELLS = 2, CONTEXTS = TABLE_VOCAB * TABLE_VOCAB };
 static const double step_ns[CELLS] = { 1.2e6, 1.5e6 }, token_ns = 1e6;
 
 struct rows {
@@ -41,7 +41,7 @@ static void make_kind(struct kind *k, uint64_t seed)
 {
     const struct table p = { table_hash(seed, 1), TABLE_VOCAB }, r = { table_hash(seed, 2), TABLE_VOCAB };
     const double close = unit(seed, 3);
-    k->length = 16 + (int)(unit(seed, 4) * (MAX_LENGTH - 15));
+    k->length = 16 + (int)(unit(seed, 4) * (LONGEST_TEXT - 15));
     k->pace = exp(0.1 * quantile_normal(unit(seed, 5)));
     k->prefill = 3e6 * exp(0.4 * quantile_normal(unit(seed, 6))); // lengths of prompts
     for (int c = 0; c < CONTEXTS; c++) {
@@ -61,8 +61,8 @@ static void make_kind(struct kind *k, uint64_t seed)
 // ---- means by enumeration
 
 struct enumeration {
-    const struct rows *rows;                          // (CONTEXTS)
-    double mean[MAX_LENGTH + 1][CONTEXTS][Y_COLUMNS]; // of what follows, by tokens left and the last two
+    const struct rows *rows;                            // (CONTEXTS)
+    double mean[LONGEST_TEXT + 1][CONTEXTS][Y_COLUMNS]; // what follows, by tokens left and the last two
 };
 
 // A step with j accepted tokens, when `left` were missing, adds to the sums of a cell from `to` on.
@@ -198,10 +198,27 @@ static void decode(const struct kind *k, int cell, double *to, uint64_t *state)
     to[X_TEXTS - X_TOKENS] = 1;
 }
 
+int population_pick(uint64_t *state)
+{
+    return (int)(uniform(state) * POPULATION);
+}
+
+int population_decode(const struct population *p, int prompt, int cell, uint64_t *state, uint8_t *tokens)
+{
+    const struct kind *k = &p->kind[prompt];
+    double expected = 0;
+    int context = 0, steps = 0;
+    for (int left = k->length, made; left > 0; left -= made) {
+        made = cell < 0 ? 1 : decode_step(k->rows[cell], &context, &expected, state) + 1;
+        tokens[steps++] = (uint8_t)(made < left ? made : left);
+    }
+    return steps;
+}
+
 void population_sample(const struct population *p, uint64_t *state, int n, double *sum)
 {
     for (int i = 0; i < n; i++) {
-        const struct kind *k = &p->kind[(int)(uniform(state) * POPULATION)];
+        const struct kind *k = &p->kind[population_pick(state)];
         double one[COLUMNS] = { 0 };
         one[NONE_TOKENS] = k->length;
         one[NONE_NS] = k->length * token_ns * k->pace * noise(state);

@@ -6,7 +6,7 @@
 #pragma once
 #include <stdint.h>
 
-enum { POPULATION = 64, CHAIN = 3 };
+enum { POPULATION = 64, CHAIN = 3, LONGEST_TEXT = 48 };
 
 enum column { // sums over a prompt's text
     NONE_TOKENS,
@@ -34,4 +34,8 @@ struct population *population_create(uint64_t seed);
 void population_destroy(struct population *p);
 double population_mean(const struct population *p, enum column c);
 // Samples n prompts, decodes a text of each, and adds up. sum (COLUMNS, n)
+int population_pick(uint64_t *state); // the number of a prompt
+// Decodes a text of the prompt by cell X (0) or Y (1), or by ordinary decoding (-1): tokens (LONGEST_TEXT) has those of each step. Returns
+// the number of steps.
+int population_decode(const struct population *p, int prompt, int cell, uint64_t *state, uint8_t *tokens);
 void population_sample(const struct population *p, uint64_t *state, int n, double *sum);

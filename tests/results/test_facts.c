@@ -16,7 +16,7 @@
 static const struct run_row row_of_run = { .experiment = "e",
                                            .cell = "c",
                                            .peers = "p",
-                                           .settings = "batch: 3",
+                                           .settings = "{\"batch\": 3}",
                                            .target = "target",
                                            .drafter = "small(tokens=3)",
                                            .rule = "typical(epsilon=0.1)",
@@ -81,7 +81,7 @@ static void every_fact_of_a_sequence_is_in_its_column(void **state)
     assert_ok(store_sequence(s, id, &q, &err), err);
     sample_facts_hold(
         s,
-        "SELECT count(*) = 1 FROM run WHERE experiment = 'e' AND cell = 'c' AND peers = 'p' AND settings = 'batch: 3' AND"
+        "SELECT count(*) = 1 FROM run WHERE experiment = 'e' AND cell = 'c' AND peers = 'p' AND settings = '{\"batch\": 3}' AND"
         " target = 'target' AND drafter = 'small(tokens=3)' AND rule = 'typical(epsilon=0.1)' AND sampling = 'temperature=1'"
         " AND drafter_kind = 'small' AND device = 'cpu' AND machine = 'm' AND revision = 'r' AND target_hash = 'th' AND"
         " drafter_hash = 'dh' AND prompts = 'prompts' AND model_type = 'q4_1' AND activations = 'int8' AND cache = 'bf16' AND"

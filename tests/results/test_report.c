@@ -289,24 +289,6 @@ static void a_failed_write_is_an_error(void **state)
     assert_false(report_write(s, &(struct report_options){ 0 }, full, &err));
     assert_non_null(strstr(err.text, "No space left on device"));
     fclose(full);
-    struct report_options o = { .format = REPORT_SPEC_BENCH };
-    assert_false(report_write(s, &o, stdout, &err));
-    assert_non_null(strstr(err.text, "folder"));
-    o.directory = "/dev/null";
-    assert_false(report_write(s, &o, stdout, &err));
-    assert_non_null(strstr(err.text, "/dev/null"));
-    o.directory = "/nowhere/answers";
-    assert_false(report_write(s, &o, stdout, &err));
-    assert_non_null(strstr(err.text, "/nowhere/answers"));
-    char *cut = test_path("cut");
-    o.directory = cut;
-    file_size_limit(100);
-    bool ok = report_write(s, &o, stdout, &err);
-    file_size_limit(-1);
-    assert_false(ok);
-    assert_non_null(strstr(err.text, "File too large"));
-    assert_int_equal(rmdir(cut), 0); // empty
-    free(cut);
     store_close(s);
     sample_facts_free(m);
 }
@@ -455,8 +437,8 @@ static void runs_are_compared_with_one_that_is_named(void **state)
     const double
         speed = sample_facts_query(
             s,
-            "SELECT 1.0 * sum(speed_tokens) / sum(speed_ns) / (1.0 * sum(against_speed_tokens) / sum(against_speed_ns))"
-            " FROM against_by_prompt WHERE (run, against, in_pairs) = (1, 3, 1)"),
+            "SELECT 1.0 * sum(new_tokens) / sum(decode_ns) / (1.0 * sum(against_new_tokens) / sum(against_decode_ns))"
+            " FROM against_by_slice WHERE (run, against, in_pairs) = (1, 3, 1)"),
         found = json_number(json_get(o, "speed_ratio"));
     assert_int_equal(json_int(json_get(o, "run")), 1);
     assert_int_equal(json_int(json_get(o, "prompts")), 12);
@@ -475,73 +457,6 @@ static void runs_are_compared_with_one_that_is_named(void **state)
     sample_facts_query(s, "UPDATE sequence SET pair = (SELECT max(id) FROM pair) WHERE run = 3 AND repeat = 0");
     sample_facts_query(s, "DELETE FROM sequence WHERE run = 3 AND repeat = 1");
     fails_against(s, "3", "--against 3: no other run has decoded prompts of run 3 (");
-    store_close(s);
-    sample_facts_free(m);
-}
-
-static double sum(const struct json *a)
-{
-    double s = 0;
-    for (size_t i = 0; i < json_count(a); i++)
-        s += json_number(json_at(a, i));
-    return s;
-}
-
-// What evaluation/speed.py computes from an answer file equals the view spec_bench.
-static void answer_files_are_those_of_spec_bench(void **state)
-{
-    struct error err;
-    struct sample_facts *m = sample_facts_create(8, 5, 2, 2);
-    struct store *s = sample_store(m);
-    char *directory = test_path("answers");
-    char *text = sample_report(s, (struct report_options){ .format = REPORT_SPEC_BENCH, .directory = directory });
-    int run = 0;
-    for (char *name = strtok(text, "\n"); name != NULL; name = strtok(NULL, "\n"), run++) {
-        FILE *f = fopen(name, "r");
-        assert_non_null(f);
-        char *line = NULL;
-        size_t capacity = 0;
-        double tokens_per_s = 0, lengths = 0, steps = 0;
-        int lines = 0;
-        for (ssize_t n; (n = getline(&line, &capacity, f)) > 0; lines++) {
-            struct json *o = json_parse(line, (size_t)n, name, &err);
-            assert_ok(o != NULL, err);
-            struct json *id = json_get(o, "question_id"), *choices = json_get(o, "choices"), *c = json_at(choices, 0);
-            assert_true(lines % 2 == 0 ? json_is_int(id) : json_is_text(id));
-            assert_true(lines % 2 == 1 || json_int(id) == 81 + lines);
-            assert_string_equal(json_text(json_get(o, "category")), lines % 3 == 0 ? "math" : "writing, long");
-            assert_true(json_is_text(json_get(o, "answer_id")) && json_is_text(json_get(o, "model_id")));
-            assert_true(json_int(json_get(o, "tstamp")) > 1700000000);
-            assert_int_equal(json_count(choices), 2);
-            for (size_t k = 0; k < 2; k++) {
-                c = json_at(choices, k);
-                assert_int_equal(json_int(json_get(c, "index")), k);
-                assert_int_equal(json_count(json_get(c, "turns")), 2);
-                assert_string_equal(json_text(json_at(json_get(c, "turns"), 1)), "half of a character \xEF\xBF\xBD");
-                assert_true(sum(json_get(c, "accept_lengths")) == sum(json_get(c, "new_tokens")));
-                assert_true((double)json_count(json_get(c, "accept_lengths")) == sum(json_get(c, "decoding_steps")));
-            }
-            c = json_at(choices, 0);
-            tokens_per_s += sum(json_get(c, "new_tokens")) / sum(json_get(c, "wall_time"));
-            lengths += sum(json_get(c, "accept_lengths"));
-            steps += (double)json_count(json_get(c, "accept_lengths"));
-            json_free(o);
-        }
-        assert_int_equal(lines, 5);
-        char *sql = xformat("SELECT tokens_per_s FROM spec_bench WHERE run = %d", run + 1);
-        double x = sample_facts_query(s, sql);
-        assert_true(fabs(tokens_per_s / lines / x - 1) < 1e-9);
-        free(sql);
-        sql = xformat("SELECT mean_accepted_tokens FROM spec_bench WHERE run = %d", run + 1);
-        x = sample_facts_query(s, sql);
-        assert_true(fabs(lengths / steps / x - 1) < 1e-12);
-        free(sql);
-        free(line);
-        fclose(f);
-    }
-    assert_int_equal(run, SAMPLE_RUNS);
-    free(directory);
-    free(text);
     store_close(s);
     sample_facts_free(m);
 }
@@ -580,7 +495,6 @@ int main(void)
         TEST(csv_is_read_back),
         TEST(json_lines_are_read_back),
         TEST(runs_are_compared_with_one_that_is_named),
-        TEST(answer_files_are_those_of_spec_bench),
         TEST(the_queries_of_the_results_folder_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/memory.h"
@@ -336,6 +337,31 @@ static void lines_are_wrapped_by_characters(void **state)
     free(t.s);
 }
 
+// Each line of a long word costs a line, not the rest of the word: with the latter this takes minutes.
+static void a_word_of_a_million_characters_is_cut_into_lines(void **state)
+{
+    enum { WORD = 4 << 20, WIDTH = 12, LINE = WIDTH - 2 };
+    struct text words = { 0 }, t = { 0 };
+    for (int i = 0; i < WORD; i++)
+        text_add(&words, i % 7 == 0 ? "\xc3\xa4" : "x", i % 7 == 0 ? 2 : 1);
+    alarm(60); // ends the program
+    prose_paragraph(&t, 2, WIDTH, "", words.s);
+    alarm(0);
+    const char *at = t.s;
+    int lines = 0, i = 0;
+    for (; *at != '\0'; lines++) {
+        assert_memory_equal(at, "  ", 2);
+        at += 2;
+        for (int k = 0; k < LINE && *at != '\n'; k++, i++)
+            at += i % 7 == 0 ? 2 : 1;
+        assert_int_equal(*at++, '\n');
+    }
+    assert_int_equal(i, WORD);
+    assert_int_equal(lines, (WORD + LINE - 1) / LINE);
+    free(words.s);
+    free(t.s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -350,6 +376,7 @@ int main(void)
         cmocka_unit_test(a_run_that_is_added_while_a_report_is_made_is_left_out),
         cmocka_unit_test(a_view_that_is_missing_is_an_error),
         cmocka_unit_test(lines_are_wrapped_by_characters),
+        cmocka_unit_test(a_word_of_a_million_characters_is_cut_into_lines),
     };
     return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
 }

@@ -1,4 +1,4 @@
-// test_report_tables.c - the tables of all cells, in the terminal, Markdown, LaTeX and CSV: their numbers are the views', by SQL, and the
+// test_report_tables.c - the tables of all cells, in the terminal and CSV: their numbers are the views', by SQL, and the
 // intervals of the Python twin (tests/cases/views.json).
 #include <math.h>
 #include <stdio.h>
@@ -16,8 +16,6 @@
 #include "tests/results/printed_tables.h"
 #include "tests/support/small_model.h"
 #include "tests/results/sample_facts.h"
-
-static bool write_golden;
 
 // ---- what they must say
 
@@ -63,19 +61,14 @@ static double of_view(struct store *s, const char *view, const char *column, int
     return x;
 }
 
-enum form { SUMMARY, MARKDOWN, LATEX };
-
-// A row of any form for a run.
-static void expect_row(struct cases *c, const struct printed_row *r, const struct json *run, bool greedy,
-                       enum form form)
+static void expect_row(struct cases *c, const struct printed_row *r, const struct json *run, bool greedy)
 {
     const int64_t id = json_int(json_get(run, "run"));
     const struct json *of = json_get(run, "statistics");
     const bool none = of_view(c->s, "run_summary", "drafter_kind = 'none'", id) == 1;
-    const bool batched = of_view(c->s, "run_summary", "batch > 1", id) == 1;
     const bool invariant =
         of_view(c->s, "(SELECT id AS run, drafter_invariant FROM run)", "drafter_invariant", id) == 1;
-    const char *speed = batched ? "steady_tokens_per_s" : "tokens_per_s", *up = batched ? "steady_speedup" : "speedup";
+    const char *speed = "tokens_per_s", *up = "speedup";
     assert_int_equal(r->n, 7);
     expect_figure(speed, r->field[1], of_view(c->s, "run_summary", speed, id));
     if (none)
@@ -83,12 +76,12 @@ static void expect_row(struct cases *c, const struct printed_row *r, const struc
     else
         expect_number_of(up, r->field[2], of_view(c->s, "run_summary", up, id), json_get(of, up), 1, true);
     expect_number_of("tokens_per_step", r->field[3], of_view(c->s, "run_summary", "tokens_per_step", id),
-                     json_get(of, "tokens_per_step"), 1, form != SUMMARY);
+                     json_get(of, "tokens_per_step"), 1, false);
     if (none)
-        assert_string_equal(r->field[4], form == SUMMARY ? "-" : "");
+        assert_string_equal(r->field[4], "-");
     else
         expect_number_of("acceptance_rate", r->field[4], of_view(c->s, "run_summary", "acceptance_rate", id),
-                         json_get(of, "acceptance_rate"), 100, form != SUMMARY);
+                         json_get(of, "acceptance_rate"), 100, false);
     const long long compared =
                         (long long)of_view(c->s, "texts", greedy ? "count(*)" : "coalesce(sum(same_rule), 0)", id),
                     equal = (long long)of_view(
@@ -100,7 +93,7 @@ static void expect_row(struct cases *c, const struct printed_row *r, const struc
                                           : xformat("%lld/%lld", equal, compared);
     assert_string_equal(r->field[5], texts);
     free(texts);
-    const double prompts = of_view(c->s, "run_summary", "prompts", id);
+    const double prompts = of_view(c->s, "run_summary", none ? "speed_prompts" : "paired_prompts", id);
     expect_figure("prompts", r->field[6], isnan(prompts) ? 0 : prompts);
 }
 
@@ -120,13 +113,13 @@ static struct query *in_order(struct store *s, const struct json *comparison)
     struct query *q = query_open(
         s,
         "SELECT run FROM run_summary WHERE experiment = ?1 AND peers = ?2 ORDER BY drafter_kind <> 'none',"
-        " iif(drafter_kind = 'none', 1, lossless) DESC, iif(drafter_kind = 'none', 0, iif(batch > 1, steady_speedup, speedup)) DESC NULLS LAST, run");
+        " iif(drafter_kind = 'none', 1, lossless) DESC, iif(drafter_kind = 'none', 0, speedup) DESC NULLS LAST, run");
     query_put_text(q, json_text(json_get(comparison, "experiment")));
     query_put_text(q, json_text(json_get(comparison, "peers")));
     return q;
 }
 
-static void expect_rows(struct cases *c, struct printed_rows t, enum form form)
+static void expect_rows(struct cases *c, struct printed_rows t)
 {
     const struct json *comparisons = json_get(c->golden, "comparisons");
     struct error err;
@@ -136,8 +129,7 @@ static void expect_rows(struct cases *c, struct printed_rows t, enum form form)
         struct query *q = in_order(c->s, comparison);
         for (; query_next(q); at++) {
             assert_true(at < t.n);
-            expect_row(c, &t.row[at], run_of(comparison, query_int(q, 0)), json_bool(json_get(comparison, "greedy")),
-                       form);
+            expect_row(c, &t.row[at], run_of(comparison, query_int(q, 0)), json_bool(json_get(comparison, "greedy")));
         }
         assert_true(query_close(q, &err));
     }
@@ -145,77 +137,12 @@ static void expect_rows(struct cases *c, struct printed_rows t, enum form form)
     printed_rows_free(&t);
 }
 
-static void the_numbers_of_every_form_are_the_views(void **state)
+static void the_numbers_of_the_summary_are_the_views(void **state)
 {
     struct cases *c = *state;
     char *summary = sample_report(c->s, (struct report_options){ 0 });
-    char *markdown = sample_report(c->s, (struct report_options){ .format = REPORT_MARKDOWN });
-    char *latex = sample_report(c->s, (struct report_options){ .format = REPORT_LATEX });
-    expect_rows(c, printed_rows_of_summary(summary), SUMMARY);
-    expect_rows(c, printed_rows_of_markdown(markdown), MARKDOWN);
-    expect_rows(c, printed_rows_of_latex(latex), LATEX);
+    expect_rows(c, printed_rows_of_summary(summary));
     free(summary);
-    free(markdown);
-    free(latex);
-}
-
-static double by_category(struct store *s, const char *sql, int64_t run, const char *category)
-{
-    struct error err;
-    struct query *q = query_open(s, sql);
-    query_put_int(q, run);
-    query_put_text(q, category);
-    const double x = query_next(q) ? query_real(q, 0) : NAN;
-    assert_true(query_close(q, &err));
-    return x;
-}
-
-static void expect_categories(struct cases *c, const struct printed_row *r, const struct json *comparison,
-                              const struct json *run)
-{
-    static const char speedup[] =
-        "SELECT iif(r.batch > 1, 1.0 * sum(steady_tokens) / sum(steady_ns) / (1.0 * sum(none_steady_tokens) / sum(none_steady_ns)),"
-        " 1.0 * sum(new_tokens) / sum(decode_ns) / (1.0 * sum(none_new_tokens) / sum(none_decode_ns)))"
-        " FROM speed_by_prompt AS v JOIN run AS r ON r.id = v.run WHERE run = ?1 AND category = ?2";
-    static const char length[] =
-        "SELECT 1.0 * sum(step_tokens) / sum(steps) FROM sums_by_prompt WHERE run = ?1 AND category = ?2";
-    const struct json *categories = json_get(comparison, "categories");
-    const int64_t id = json_int(json_get(run, "run"));
-    assert_int_equal(r->n, 1 + 2 * ((int)json_count(categories) + 1));
-    for (size_t k = 0; k < json_count(categories); k++) {
-        const char *name = json_text(json_at(json_at(categories, k), 0));
-        const bool enough = json_int(json_at(json_at(categories, k), 1)) >= 3;
-        const struct json *of = json_at(json_get(run, "by_category"), k);
-        if (of_view(c->s, "run_summary", "drafter_kind = 'none'", id) == 1)
-            assert_string_equal(r->field[1 + 2 * k], "1");
-        else
-            expect_number_of(name, r->field[1 + 2 * k], by_category(c->s, speedup, id, name), json_at(of, 0), 1,
-                             enough);
-        expect_number_of(name, r->field[2 + 2 * k], by_category(c->s, length, id, name), json_at(of, 1), 1, enough);
-    }
-}
-
-static void the_numbers_by_category_are_the_views(void **state)
-{
-    struct cases *c = *state;
-    const struct json *comparisons = json_get(c->golden, "comparisons");
-    struct error err;
-    for (int form = 0; form < 2; form++) {
-        char *text = sample_report(
-            c->s, (struct report_options){ .format = form == 0 ? REPORT_MARKDOWN : REPORT_LATEX, .by_category = true });
-        struct printed_rows t = form == 0 ? printed_rows_of_markdown(text) : printed_rows_of_latex(text);
-        int at = 0;
-        for (size_t i = 0; i < json_count(comparisons); i++) {
-            struct query *q = in_order(c->s, json_at(comparisons, i));
-            for (; query_next(q); at++)
-                expect_categories(c, &t.row[at], json_at(comparisons, i),
-                                  run_of(json_at(comparisons, i), query_int(q, 0)));
-            assert_true(query_close(q, &err));
-        }
-        assert_int_equal(at, t.n);
-        printed_rows_free(&t);
-        free(text);
-    }
 }
 
 // The next field of a line of CSV without line ends in its fields.
@@ -294,33 +221,12 @@ static void the_numbers_of_csv_are_the_views(void **state)
     free(text);
 }
 
-// ---- layout
-
-static void the_tables_are_the_reviewed_text(void **state)
+int main(void)
 {
-    struct cases *c = *state;
-    struct text all = { 0 };
-    for (int form = 0; form < 4; form++) {
-        char *text = sample_report(c->s, (struct report_options){ .format = form < 2 ? REPORT_MARKDOWN : REPORT_LATEX,
-                                                                  .by_category = form % 2 == 1,
-                                                                  .top = form == 1 ? 2 : 0 });
-        text_printf(&all, "%s%s", form > 0 ? "\n----\n\n" : "", text);
-        free(text);
-    }
-    assert_golden_file("report_tables.txt", all.s, write_golden);
-    free(all.s);
-}
-
-// The argument `write` rewrites report_tables.txt, for a person to review.
-int main(int argc, char **argv)
-{
-    write_golden = argc == 2 && strcmp(argv[1], "write") == 0;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, cases_open, cases_close)
     const struct CMUnitTest tests[] = {
-        TEST(the_numbers_of_every_form_are_the_views),
-        TEST(the_numbers_by_category_are_the_views),
+        TEST(the_numbers_of_the_summary_are_the_views),
         TEST(the_numbers_of_csv_are_the_views),
-        TEST(the_tables_are_the_reviewed_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

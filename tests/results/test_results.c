@@ -312,6 +312,17 @@ static void none_of_the_same_rule_is_preferred(void **state)
     near(query_run_value(c, LOOKUP,
                          "SELECT max(n.run) FROM paired AS p JOIN sequence AS n ON n.id = p.none WHERE p.run = ?"),
          (double)c->m->id[NONE]);
+    // If both have other rules, the one of `rejection` is taken, though it is the later one.
+    q = query_open(c->s,
+                   "UPDATE run SET rule = CASE id WHEN ?1 THEN 'rejection' ELSE 'match' END WHERE id IN (?1, ?2)");
+    query_put_int(q, id);
+    query_put_int(q, c->m->id[NONE]);
+    while (query_next(q))
+        ;
+    assert_true(query_close(q, &err));
+    near(query_run_value(c, LOSSY,
+                         "SELECT min(n.run) FROM paired AS p JOIN sequence AS n ON n.id = p.none WHERE p.run = ?"),
+         (double)id);
 }
 
 static void first_difference_is_the_first_differing_token(void **state)
@@ -406,8 +417,8 @@ static void a_run_is_found_again_and_resumed(void **state)
         free(changed);
         free(sql);
     }
-    sample_facts_query(c->s,
-                       "CREATE TRIGGER refuse BEFORE INSERT ON environment BEGIN SELECT RAISE(ABORT, 'refused'); END");
+    sample_facts_query(
+        c->s, "CREATE TEMP TRIGGER refuse BEFORE INSERT ON environment BEGIN SELECT RAISE(ABORT, 'refused'); END");
     assert_false(store_add_environment(c->s, id, 1, &of[0], &err));
     assert_non_null(strstr(err.text, "refused"));
     sample_facts_query(c->s, "DROP TRIGGER refuse");

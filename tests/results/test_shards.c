@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/splitmix.h"
-#include "results/merge/shards.h"
+#include "results/store/shards.h"
 #include "results/store.h"
 #include "tests/experiments/small_experiments.h"
 #include "tests/support/small_model.h"
@@ -19,7 +19,7 @@ static int64_t new_run(struct store *s, const char *experiment, const char *cell
     struct run_row r = { .experiment = experiment,
                          .cell = cell,
                          .peers = "p",
-                         .settings = "",
+                         .settings = "{}",
                          .target = "t",
                          .drafter = "none",
                          .rule = "r",

@@ -18,7 +18,7 @@
 #include "tests/support/file_write.h"
 #include "tests/support/numbers.h"
 
-enum { MAX_COUNT = 128 };
+enum { MAX_COUNT = 128, MAX_UNITS = 512 };
 
 static struct json *golden;
 
@@ -105,6 +105,43 @@ static void intervals_equal_those_in_fractions(void **state)
         agree(got.high, at(expected, 2), 1e-9);
         agree(got.prompts, at(expected, 3), 0);
     }
+}
+
+static void intervals_over_prompts_and_slices_equal_those_by_pairs(void **state)
+{
+    const struct json *list = json_get(golden, "units");
+    int known = 0;
+    assert_true(json_count(list) >= 30);
+    for (size_t i = 0; i < json_count(list); i++) {
+        const struct json *one = json_at(list, i), *rows = json_get(one, "rows"), *works = json_get(one, "work"),
+                          *expected = json_get(one, "interval");
+        const enum statistic of = statistic_named(json_text(json_get(one, "of")));
+        double x[8][MAX_UNITS], w[4][MAX_UNITS];
+        int64_t prompt[MAX_UNITS], slice[MAX_UNITS];
+        const double *columns[8] = { 0 }, *work[4] = { 0 };
+        const size_t n = json_count(json_get(one, "prompt")),
+                     sums = of == STATISTIC_RATE || of == STATISTIC_RATIO ? 2 : json_count(rows);
+        assert_true(n <= MAX_UNITS);
+        for (size_t k = 0; k < n; k++) {
+            prompt[k] = (int64_t)at(json_get(one, "prompt"), k);
+            slice[k] = (int64_t)at(json_get(one, "slice"), k);
+            for (size_t r = 0; r < sums; r++)
+                x[r][k] = at(json_at(rows, r), k);
+            for (size_t r = 0; !json_is_null(works) && r < json_count(works); r++)
+                w[r][k] = json_is_null(json_at(works, r)) ? 0 : at(json_at(works, r), k);
+        }
+        for (size_t r = 0; r < sums; r++)
+            columns[r] = x[r];
+        for (size_t r = 0; !json_is_null(works) && r < json_count(works); r++)
+            work[r] = json_is_null(json_at(works, r)) ? NULL : w[r];
+        const struct interval got = interval_of_units(of, columns, json_is_null(works) ? NULL : work, prompt, slice, n);
+        agree(got.value, at(expected, 0), 1e-12);
+        agree(got.low, at(expected, 1), 1e-9);
+        agree(got.high, at(expected, 2), 1e-9);
+        agree(got.prompts, at(expected, 3), 0);
+        known += !isnan(got.low);
+    }
+    assert_in_range(known, 20, json_count(list) - 1);
 }
 
 // ---- tails
@@ -214,6 +251,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantiles_of_t_have_ten_digits),
         cmocka_unit_test(intervals_equal_those_in_fractions),
+        cmocka_unit_test(intervals_over_prompts_and_slices_equal_those_by_pairs),
         cmocka_unit_test(tails_have_ten_digits),
         cmocka_unit_test(the_chi_square_of_uneven_counts_equals_that_in_fractions),
         cmocka_unit_test(sample_sizes_equal_the_formulas),

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/memory.h"
+#include "core/splitmix.h"
 #include "statistics/intervals.h"
 #include "statistics/statistics.h"
 #include "tests/support/check.h"
@@ -116,6 +117,111 @@ static void the_prompts_that_resolve_two_percent_do(void **state)
     free(b);
 }
 
+// ---- units of prompts and slices
+
+enum { SLICES = 6, MAX_UNITS = 60 * SLICES };
+
+struct unit_rows {
+    size_t n;
+    int64_t prompt[MAX_UNITS], slice[MAX_UNITS];
+    double x[8][MAX_UNITS];
+};
+
+// Invented sums of `prompts` in SLICES slices each: its own, or the same for all.
+static void make_units(struct unit_rows *u, size_t prompts, bool shared)
+{
+    uint64_t dice = 7;
+    u->n = prompts * SLICES;
+    for (size_t i = 0; i < u->n; i++) {
+        u->prompt[i] = (int64_t)(i / SLICES);
+        u->slice[i] = (int64_t)(shared ? i % SLICES : i);
+        for (int k = 0; k < 8; k++)
+            u->x[k][i] = 8 + (double)(splitmix(&dice) % 64); // integers: their sums have the same bits in any order
+    }
+}
+
+static struct interval of_units(const struct unit_rows *u, enum statistic of)
+{
+    const bool one = of == STATISTIC_RATE || of == STATISTIC_RATIO;
+    const double *const x[] = { u->x[0], u->x[1], one ? NULL : u->x[2], one ? NULL : u->x[3], u->x[4], u->x[5],
+                                u->x[6], u->x[7] };
+    return interval_of_units(of, x, NULL, u->prompt, u->slice, u->n);
+}
+
+static struct interval of_prompts(const struct unit_rows *u, enum statistic of)
+{
+    double sum[8][MAX_UNITS] = { { 0 } };
+    const size_t n = u->n / SLICES;
+    for (size_t i = 0; i < u->n; i++)
+        for (int k = 0; k < 8; k++)
+            sum[k][i / SLICES] += u->x[k][i];
+    const bool one = of == STATISTIC_RATE || of == STATISTIC_RATIO;
+    if (of == STATISTIC_CHANGE)
+        return interval_of_change((const double *const[]){ sum[4], sum[5], sum[6], sum[7] },
+                                  (const double *const[]){ sum[0], sum[1], sum[2], sum[3] }, n);
+    return interval_of(of, sum[0], sum[1], one ? NULL : sum[2], one ? NULL : sum[3], n);
+}
+
+static void slices_of_one_prompt_each_change_nothing(void **state)
+{
+    static const size_t n[] = { 2, 5, 20, 60 };
+    static struct unit_rows u;
+    for (int i = 0; i < 4; i++) {
+        make_units(&u, n[i], false);
+        for (size_t k = 0; k < u.n; k++)
+            u.x[1][k] += 80; // so that the rate is below 1
+        for (int of = STATISTIC_RATE; of <= STATISTIC_CHANGE; of++) {
+            const struct interval a = of_units(&u, (enum statistic)of), b = of_prompts(&u, (enum statistic)of);
+            near(a.value, b.value, 0);
+            near(a.low, b.low, 0);
+            near(a.high, b.high, 0);
+            assert_true(a.prompts == b.prompts || of == STATISTIC_DIFFERENCE);
+        }
+    }
+}
+
+// Prompts that are all alike, in the same slices, which have nearly the same shares: the slices are the sample, with Student's quantiles for six.
+static void alike_prompts_have_the_interval_over_their_slices(void **state)
+{
+    static const size_t n[] = { 2, 5, 60 };
+    static struct unit_rows one, u;
+    make_units(&one, 1, true);
+    for (int k = 0; k < 8; k++)
+        for (int i = 0; i < SLICES; i++)
+            one.x[k][i] = k % 2 == 0 ? 20 : 2000 + one.x[k][i];
+    const struct interval expected =
+        interval_of(STATISTIC_RATIO_OF_RATIOS, one.x[0], one.x[1], one.x[2], one.x[3], SLICES);
+    for (int i = 0; i < 3; i++) {
+        make_units(&u, n[i], true);
+        for (size_t k = 0; k < u.n; k++)
+            for (int c = 0; c < 4; c++)
+                u.x[c][k] = one.x[c][k % SLICES];
+        const struct interval got = of_units(&u, STATISTIC_RATIO_OF_RATIOS);
+        near(got.value, expected.value, 1e-12);
+        near(log(got.low / got.value) / log(expected.low / expected.value), 1, 0.02);
+        near(log(got.high / got.value) / log(expected.high / expected.value), 1, 0.02);
+    }
+}
+
+static void one_slice_of_several_prompts_has_no_interval(void **state)
+{
+    static struct unit_rows u;
+    make_units(&u, 20, true);
+    assert_true(of_units(&u, STATISTIC_RATIO_OF_RATIOS).low > 0);
+    for (size_t i = 0; i < u.n; i++)
+        u.slice[i] = 3;
+    const struct interval i = of_units(&u, STATISTIC_RATIO_OF_RATIOS);
+    near(i.value, of_prompts(&u, STATISTIC_RATIO_OF_RATIOS).value, 1e-12);
+    assert_true(isnan(i.low) && isnan(i.high) && isnan(i.prompts));
+    // One side in a slice of its own, as when cells are decoded one after the other.
+    for (size_t k = 0; k < u.n; k++) {
+        u.slice[k] = (int64_t)(k % 2);
+        for (int c = 0; c < 4; c++)
+            u.x[c][k] = (int)k % 2 == c / 2 ? 10 : 0;
+    }
+    assert_true(isnan(of_units(&u, STATISTIC_RATIO_OF_RATIOS).low));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -125,6 +231,9 @@ int main(void)
         cmocka_unit_test(a_rate_of_0_or_1_in_all_prompts_has_the_interval_of_as_many_trials),
         cmocka_unit_test(rare_events_have_an_interval_within_the_limits),
         cmocka_unit_test(the_prompts_that_resolve_two_percent_do),
+        cmocka_unit_test(slices_of_one_prompt_each_change_nothing),
+        cmocka_unit_test(alike_prompts_have_the_interval_over_their_slices),
+        cmocka_unit_test(one_slice_of_several_prompts_has_no_interval),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

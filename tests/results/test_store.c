@@ -33,7 +33,7 @@ static void a_new_database_is_created_and_reopened(void **state)
 {
     struct store *s = sample_store(NULL);
     assert_false(store_read_only(s));
-    assert_int_equal(sample_facts_query(s, "SELECT user_version FROM pragma_user_version"), 13);
+    assert_int_equal(sample_facts_query(s, "SELECT user_version FROM pragma_user_version"), 15);
     assert_int_equal(sample_facts_query(s, "SELECT application_id FROM pragma_application_id"), 0x5350434C);
     assert_int_equal(sample_facts_query(s, "SELECT journal_mode = 'wal' FROM pragma_journal_mode"), 1);
     assert_int_equal(sample_facts_query(s, "SELECT foreign_keys FROM pragma_foreign_keys"), 1);
@@ -125,19 +125,19 @@ static void write_version(int version)
 
 static void another_schema_version_is_refused(void **state)
 {
-    static const int versions[] = { 0, 1, 12, 14, 99 };
+    static const int versions[] = { 0, 1, 14, 16, 99 };
     struct store *s = sample_store_small();
     store_close(s);
     for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
         struct error err;
         write_version(versions[i]);
         assert_null(store_open(sample_store_path(), &err));
-        char *expected = xformat("%s: expected schema version 13, found %d: %s", sample_store_path(), versions[i],
-                                 versions[i] > 13 ? "a newer speclab wrote it" : "run again into a new file");
+        char *expected = xformat("%s: expected schema version 15, found %d: %s", sample_store_path(), versions[i],
+                                 versions[i] > 15 ? "a newer speclab wrote it" : "run again into a new file");
         assert_string_equal(err.text, expected);
         free(expected);
     }
-    write_version(13);
+    write_version(15);
     s = sample_store(NULL);
     assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM run"), SAMPLE_RUNS);
     store_close(s);
@@ -258,6 +258,34 @@ static void a_read_only_file_is_read(void **state)
     chmod(sample_store_path(), 0644);
 }
 
+// What the view run_summary of its own says of the read-only file: the program does not read it.
+static void speedups_by_our_views(void)
+{
+    struct error err = { "" };
+    struct store *s = store_open(sample_store_path(), &err);
+    check(s != NULL && store_read_only(s), "opened read-only", &err);
+    struct query *q = query_open(s, "SELECT count(speedup), max(speedup) < 1000 FROM run_summary");
+    check(query_next(q) && query_int(q, 0) >= 3 && query_int(q, 1) == 1, "our speedups", &err);
+    check(query_close(q, &err), "queried", &err);
+    FILE *out = fopen("/dev/null", "w");
+    check(report_write(s, &(struct report_options){ 0 }, out, &err), "reported", &err);
+    fclose(out);
+    int64_t pair;
+    check(!store_new_pair(s, "x", &pair, &err) && strstr(err.text, "read-only") != NULL, "not written", &err);
+    store_close(s);
+}
+
+static void a_read_only_file_is_read_by_our_views(void **state)
+{
+    struct store *s = sample_store_small();
+    sample_facts_query(s, "DROP VIEW run_summary");
+    sample_facts_query(s, "CREATE VIEW run_summary AS SELECT id AS run, *, 1000 AS speedup FROM run");
+    store_close(s);
+    chmod(sample_store_path(), 0444);
+    chmod(test_directory(), 0755);
+    run_unprivileged(speedups_by_our_views);
+}
+
 static void incomplete(void)
 {
     struct error err = { "" };
@@ -268,7 +296,7 @@ static void incomplete(void)
 static void another_version(void)
 {
     struct error err = { "" };
-    check(store_open(sample_store_path(), &err) == NULL && strstr(err.text, "expected schema version 13") != NULL,
+    check(store_open(sample_store_path(), &err) == NULL && strstr(err.text, "expected schema version 15") != NULL,
           "another version refused", &err);
 }
 
@@ -374,6 +402,7 @@ int main(void)
         TEST(every_view_begins_with_its_definition),
         TEST(impossible_facts_are_refused),
         TEST(a_read_only_file_is_read),
+        TEST(a_read_only_file_is_read_by_our_views),
         TEST(a_read_only_file_with_changes_beside_it_is_refused),
         TEST(a_database_is_not_created_without_permission),
         TEST(an_experiment_is_run_by_one_process),

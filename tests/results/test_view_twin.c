@@ -13,7 +13,6 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "results/predictions.h"
 #include "results/query.h"
 #include "results/report.h"
 #include "results/store.h"
@@ -171,9 +170,7 @@ static const struct {
     { "tokens_per_step", offsetof(struct tally, tokens_per_step), false },
     { "ttft_ns", offsetof(struct tally, ttft), true },
     { "tokens_per_s", offsetof(struct tally, tokens_per_s), false },
-    { "steady_tokens_per_s", offsetof(struct tally, steady_tokens_per_s), false },
     { "speedup", offsetof(struct tally, speedup), false },
-    { "steady_speedup", offsetof(struct tally, steady_speedup), false },
     { "end_to_end_speedup", offsetof(struct tally, end_to_end_speedup), false },
 };
 enum { STATISTICS = sizeof(statistics) / sizeof(statistics[0]) };
@@ -181,15 +178,11 @@ enum { STATISTICS = sizeof(statistics) / sizeof(statistics[0]) };
 static void expect_run(struct store *s, const struct comparison *c, const struct tally *t, const struct json *expected)
 {
     const struct json *first = json_get(expected, "first");
-    struct error err;
     assert_int_equal(t->run, json_int(json_get(expected, "run")));
     assert_int_equal(json_count(json_get(expected, "statistics")), STATISTICS);
     for (int i = 0; i < STATISTICS; i++)
         expect_interval(statistics[i].name, *(const struct interval *)((const char *)t + statistics[i].at),
                         json_get(json_get(expected, "statistics"), statistics[i].name));
-    struct interval alone;
-    assert_true(speedup_read(s, t->run, &alone, &err));
-    expect_interval("speedup", alone, json_get(json_get(expected, "statistics"), "speedup"));
     for (int i = 0; i < c->n_categories; i++) {
         const struct json *of = json_at(json_get(expected, "by_category"), (size_t)i);
         expect_interval(c->category[i], t->by_category[i].speedup, json_at(of, 0));
@@ -311,7 +304,7 @@ static void expect_json(const char *what, const struct json *a, const struct jso
 
 static char *exported(struct cases *c, enum report_format format)
 {
-    return sample_report(c->s, (struct report_options){ .format = format, .directory = test_directory() });
+    return sample_report(c->s, (struct report_options){ .format = format });
 }
 
 static const struct json *run_of(const struct json *comparisons, int64_t run)
@@ -401,33 +394,6 @@ static void json_lines_equal_plain_loops(void **state)
     free(text);
 }
 
-static void answer_files_equal_plain_loops(void **state)
-{
-    struct cases *c = *state;
-    const struct json *files = json_get(c->golden, "answer_files");
-    struct error err;
-    free(exported(c, REPORT_SPEC_BENCH));
-    for (void *at = json_first(files); at != NULL; at = json_next(files, at)) {
-        char *path = xformat("%s/%s.jsonl", test_directory(), json_key(at)), *line = NULL;
-        size_t capacity = 0, lines = 0;
-        FILE *f = fopen(path, "r");
-        if (f == NULL && json_count(json_value(at)) > 0)
-            fail_msg("%s is missing", path);
-        for (ssize_t length; f != NULL && (length = getline(&line, &capacity, f)) > 0; lines++) {
-            struct json *j = json_parse_line(line, (size_t)length, path, (int)lines + 1, &err);
-            assert_non_null(j);
-            expect_json(json_key(at), j, json_at(json_value(at), lines));
-            json_free(j);
-        }
-        assert_int_equal(lines, json_count(json_value(at)));
-        if (f != NULL)
-            (void)fclose(f);
-        unlink(path);
-        free(line);
-        free(path);
-    }
-}
-
 // ---- layout
 
 // The report at 80 and at 64 columns, and comparisons with two runs.
@@ -458,84 +424,7 @@ static void a_report_is_the_reviewed_text(void **state)
     free(now);
 }
 
-static void put_predictions(struct store *s, struct predictions_options o, struct text *to)
-{
-    char *all = NULL;
-    size_t n;
-    struct error err;
-    FILE *f = open_memstream(&all, &n);
-    if (!predictions_write(s, &o, f, &err))
-        fail_msg("%s", err.text);
-    (void)fclose(f);
-    text_puts(to, all);
-    free(all);
-}
-
-static void a_prediction_is_the_reviewed_text(void **state)
-{
-    struct cases *c = *state;
-    struct text t = { 0 };
-    struct error err;
-    put_predictions(c->s, (struct predictions_options){ .source = COST_OF_EITHER }, &t);
-    put_predictions(c->s, (struct predictions_options){ .source = COST_OF_STEPS, .width = 120 }, &t);
-    assert_golden_file("predictions.txt", t.s, write_golden);
-    assert_false(predictions_write(c->s, &(struct predictions_options){ .experiment = "two" }, stdout, &err));
-    assert_non_null(strstr(err.text, "nothing to predict: no run of a drafter is paired with none and has a bench"));
-    assert_false(predictions_write(c->s, &(struct predictions_options){ .experiment = "three" }, stdout, &err));
-    assert_non_null(strstr(err.text, "no experiment \"three\" in it (one, two)"));
-    free(t.s);
-}
-
-static struct store *facts_in(const char *name, int64_t number)
-{
-    struct error err;
-    char *file = xformat("%s-%d.db", name, (int)number), *path = test_path(file);
-    struct store *s = store_open(path, &err);
-    assert_ok(s != NULL, err);
-    sample_facts_put_cases(s);
-    free(file);
-    free(path);
-    return s;
-}
-
-// As if the database had no other.
-static void a_chosen_bench_predicts_alone(void **state)
-{
-    struct cases *c = *state;
-    struct error err;
-    struct text latest = { 0 };
-    int fit = 0, other = 0;
-    put_predictions(c->s, (struct predictions_options){ .source = COST_OF_BENCH }, &latest);
-    for (int64_t bench = 1; bench <= 4; bench++) {
-        const struct predictions_options chosen = { .source = COST_OF_BENCH, .bench = bench };
-        struct store *all = facts_in("all", bench), *one = facts_in("one", bench);
-        struct text a = { 0 }, b = { 0 };
-        char *sql = xformat("DELETE FROM bench WHERE id <> %d", (int)bench);
-        sample_facts_query(one, sql);
-        free(sql);
-        if (predictions_write(one, &(struct predictions_options){ .source = COST_OF_BENCH }, stdout, &err)) {
-            put_predictions(all, chosen, &a);
-            put_predictions(one, (struct predictions_options){ .source = COST_OF_BENCH }, &b);
-            assert_string_equal(a.s, b.s);
-            fit++;
-            other += strcmp(a.s, latest.s) != 0;
-        } else {
-            assert_false(predictions_write(all, &chosen, stdout, &err));
-            assert_non_null(strstr(err.text, "has the weights, precision, device and machine of bench "));
-        }
-        store_close(all);
-        store_close(one);
-        free(a.s);
-        free(b.s);
-    }
-    assert_true(fit >= 2 && other >= 1);
-    assert_false(
-        predictions_write(c->s, &(struct predictions_options){ .source = COST_OF_BENCH, .bench = 99 }, stdout, &err));
-    assert_non_null(strstr(err.text, "there is no bench 99 in it"));
-    free(latest.s);
-}
-
-// The argument `write` rewrites report.txt and predictions.txt, for a person to review.
+// The argument `write` rewrites report.txt, for a person to review.
 int main(int argc, char **argv)
 {
     write_golden = argc == 2 && strcmp(argv[1], "write") == 0;
@@ -546,11 +435,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_numbers_of_a_report_equal_plain_loops),
         cmocka_unit_test(any_two_runs_compared_equal_plain_loops),
         cmocka_unit_test(json_lines_equal_plain_loops),
-        cmocka_unit_test(answer_files_equal_plain_loops),
         cmocka_unit_test(answers_are_joined_to_the_lines_of_the_prompt_file),
         cmocka_unit_test(a_report_is_the_reviewed_text),
-        cmocka_unit_test(a_prediction_is_the_reviewed_text),
-        cmocka_unit_test(a_chosen_bench_predicts_alone),
     };
     return cmocka_run_group_tests(tests, cases_open, cases_close);
 }

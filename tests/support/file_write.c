@@ -1,5 +1,6 @@
 #include "tests/support/file_write.h"
 
+#include <glob.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,17 @@ void file_size_limit(long bytes)
     limit.rlim_cur = bytes < 0 ? limit.rlim_max : (rlim_t)bytes;
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+void assert_no_partial_files(const char *path)
+{
+    glob_t found;
+    char *pattern = xformat("%s.*part", path);
+    const int status = glob(pattern, 0, NULL, &found);
+    if (status != GLOB_NOMATCH)
+        fail_msg("%s is left (glob: %d)", status == 0 ? found.gl_pathv[0] : "something", status);
+    globfree(&found);
+    free(pattern);
 }
 
 void file_flip(const char *path, long at, int bits)

@@ -10,6 +10,7 @@ void file_write_bytes(const char *path, const void *bytes, size_t n);
 // Files that this process and its children write end at so many bytes, as on a disk that fills up; -1: no limit any more. SIGXFSZ is
 // ignored from then on.
 void file_size_limit(long bytes);
+void assert_no_partial_files(const char *path);      // no partial file stands beside a file or folder of this name
 void file_flip(const char *path, long at, int bits); // inverts bits of a byte; at < 0: from the end
 // Compares a text with tests/cases/NAME and fails the test at the first line that differs. write: NAME is rewritten first, to be
 // reviewed again.

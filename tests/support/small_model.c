@@ -332,7 +332,9 @@ void small_write_hf(const char *directory, const struct small_model *given)
             n++;
         char *path = t.shards == 1 ? xformat("%s/model.safetensors", directory)
                                    : xformat("%s/model-%05d.safetensors", directory, file);
-        require(safetensors_write(path, tensor + first, (size_t)n, "{\"format\":\"pt\"}", NULL, NULL, &err), &err);
+        require(
+            safetensors_write(path, tensor + first, (size_t)n, json_object_of(JSON("format", "pt")), NULL, NULL, &err),
+            &err);
         free(path);
         first += n;
     }

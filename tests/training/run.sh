@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # run.sh TEST.py BUILD_FOLDER: a test of the trainer, in the environment that `./run train` makes. 77: there is none.
 set -euo pipefail
+unset CDPATH
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 python=${SPECLAB_TRAIN_PYTHON:-$("$here/../../training/environment" path)/bin/python}
 if ! "$python" -c 'import torch, safetensors, yaml' 2>/dev/null; then

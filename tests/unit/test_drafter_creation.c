@@ -169,6 +169,63 @@ static void a_drafter_reports_the_memory_it_takes(void **unused)
     }
 }
 
+// ---- the environment
+
+// A drafter, as somebody might write one, that keeps the pointer to its environment.
+struct keeper {
+    struct drafter drafter; // first
+    const struct drafter_env *env;
+};
+
+static struct drafter *keeper_create(const struct drafter_env *env, const void *options, struct error *err)
+{
+    struct keeper *g = xcalloc(1, sizeof(*g));
+    g->env = env;
+    g->drafter.nodes = 2;
+    return &g->drafter;
+}
+
+static bool keeper_propose(struct drafter *d, struct request *r, int n, struct error *err)
+{
+    const struct drafter_env *env = ((const struct keeper *)d)->env;
+    assert_true(env->slots == SLOTS && env->length == LENGTH && env->target == target->target);
+    assert_string_equal(env->beside, "folder");
+    for (int i = 0; i < n; i++)
+        draft_add(r[i].draft, 0, env->used_vocab - 1, DETERMINISTIC);
+    return true;
+}
+
+static void keeper_destroy(struct drafter *d)
+{
+    assert_string_equal(((struct keeper *)d)->env->beside, "folder");
+    free(d);
+}
+
+static void an_environment_lives_as_long_as_its_drafter(void **unused)
+{
+    static const struct drafter_type type = {
+        .name = "keeper", .create = keeper_create, .propose = keeper_propose, .destroy = keeper_destroy
+    };
+    struct error err;
+    struct drafter_env *env = xmalloc(sizeof(*env));
+    char *folder = xstrdup("folder");
+    *env = usual_env();
+    env->beside = folder;
+    const int last = env->used_vocab - 1;
+    struct drafter *d = drafter_create(&type, env, NULL, &err);
+    memset(env, 0x5a, sizeof(*env));
+    memset(folder, 'x', strlen(folder));
+    free(env);
+    free(folder);
+    int32_t token[2] = { 1 }, parent[2] = { -1 };
+    uint8_t proposal[2] = { DETERMINISTIC };
+    struct draft draft = { .n = 1, .capacity = 2, .token = token, .parent = parent, .proposal = proposal };
+    struct request r = { .draft = &draft, .depth = 1 };
+    assert_true(d->type->propose(d, &r, 1, &err));
+    assert_true(draft.n == 2 && token[1] == last);
+    drafter_destroy(d);
+}
+
 static void a_failed_allocation_is_an_error_and_everything_is_released(void **unused)
 {
     static const char *const drafters[] = {
@@ -364,6 +421,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_drafter_reports_the_memory_it_takes),
+        cmocka_unit_test(an_environment_lives_as_long_as_its_drafter),
         cmocka_unit_test(a_failed_allocation_is_an_error_and_everything_is_released),
         cmocka_unit_test(top_k_is_no_larger_than_needed),
         cmocka_unit_test(missing_weights_are_an_error),

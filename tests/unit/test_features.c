@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "commands/features/shards.h"
 #include "commands/features/states.h"
-#include "commands/features/target_file.h"
 #include "commands/features/texts.h"
 #include "core/json.h"
 #include "core/memory.h"
@@ -13,6 +13,7 @@
 #include "drafters/drafter.h"
 #include "engine/engine.h"
 #include "formats/file.h"
+#include "formats/safetensors.h"
 #include "kernels/backend.h"
 #include "tests/support/check.h"
 #include "tests/support/small_heads.h"
@@ -205,14 +206,11 @@ static void target_rows_are_those_of_its_operations(void **state)
     struct target t = open_target();
     struct backend *b = t.backend;
     const struct model_shape *s = model_shape(t.model);
-    char *path = test_path("target.safetensors");
-    struct target_file f;
-    struct json *metadata = target_file_metadata(&t, "target");
-    char *text = json_write(metadata);
-    assert_ok(target_file_begin(&f, &t, false, &err) &&
-                  safetensors_write(path, f.tensor, f.n, text, target_file_put, &f, &err),
+    char *folder = test_path("features"), *path = xformat("%s/target.safetensors", folder);
+    struct shard_writer w;
+    assert_ok(shard_writer_open(&w, folder, json_new_object(), &err) &&
+                  shard_write_target(&w, &t, "target", false, &err) && shard_writer_close(&w, &err),
               err);
-    target_file_end(&f);
     struct mapping file;
     struct tensor_list list = { 0 };
     assert_ok(file_map(path, &file, &err) && safetensors_read(path, &file, 0, &list, &err), err);
@@ -242,8 +240,7 @@ static void target_rows_are_those_of_its_operations(void **state)
     b->release(b, logits.data);
     tensor_list_free(&list);
     file_unmap(&file);
-    json_free(metadata);
-    free(text);
+    free(folder);
     free(path);
     target_close(&t);
 }

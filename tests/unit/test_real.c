@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "models/paths.h"
 #include "models/layer_list.h"
-#include "commands/checkpoint/prune.h"
+#include "tests/formats/derived_model.h"
 #include "tests/support/check.h"
 #include "tests/support/pairings.h"
 #include "tests/support/decode_prompts.h"
@@ -76,7 +76,7 @@ static void text_of_smollm2_is_the_same_for_every_drafter(void **unused)
     int n;
     int *keep = layer_list_parse("0-11,13,15,17,19-29", 30, &n, &err);
     draft_path = xformat("%s/pruned.gguf", test_directory());
-    assert_ok(prune_model(target_path, keep, n, draft_path, NULL, &err), err);
+    derived_write(target_path, draft_path, &(const struct derived){ .keep = keep, .n = n, .type = F32 });
     pair_heads_make(target_path, draft_path);
     read_prompts();
     compare_with_none("{temperature: 0}", "rejection");

@@ -483,7 +483,7 @@ static void inconsistent_options_are_refused(void **unused)
         { { 4, { 0 }, 0, 8, PICK_GREEDY, true, orphan }, "test: tree: path [1, 0]: its parent" },
         { { 4, { 0 }, 0, 8, PICK_GREEDY, true, unknown }, "test: tree: eagle_26 is not a published tree (eagle_25, " },
         { { 64, { 2, { 64, 64 } }, 0, 8, PICK_GREEDY, true, NULL },
-          "test: a draft of 513 nodes; expected at most 512" },
+          "test: expected a draft of at most 512 nodes, found more" },
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         struct tree_shape s;

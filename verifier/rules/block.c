@@ -19,6 +19,7 @@ const struct rule block_rule = {
     .summary = "verifies a chain as a whole; no exact rule accepts more of a single chain",
     .exact = true,
     .optimal = "single chains (Sun et al. 2024, theorem 2)",
+    .bonus_alone = true,
     .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT,
     .end_probabilities = traversal_end_probabilities,
     .device_body = "traversal",

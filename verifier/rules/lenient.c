@@ -20,6 +20,7 @@ const struct rule lenient_rule = {
     .name = "lenient",
     .summary = "LOSSY: rejection with its acceptance ratio multiplied by `lenience`",
     .exact = false,
+    .bonus_alone = true,
     .takes = TAKES_DETERMINISTIC | TAKES_TREES | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT,
     .end_probabilities = rejection_end_probabilities,
     .options = options,

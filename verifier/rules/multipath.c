@@ -233,6 +233,7 @@ const struct rule multipath_rule = {
     .name = "multipath",
     .summary = "selects the largest of several i.i.d. chains, then block verification of it",
     .exact = true,
+    .bonus_alone = true,
     .takes = TAKES_SAMPLED | TAKES_CHAINS,
     .end_probabilities = multipath_end_probabilities,
     .verify = multipath_verify,

@@ -180,6 +180,7 @@ const struct rule rejection_rule = {
     .exact = true,
     .replaces_by_residual = true,
     .optimal = "a single token (Leviathan et al. 2023); drafts of deterministic tokens only",
+    .bonus_alone = true,
     .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT | TAKES_TREES,
     .end_probabilities = end_probabilities,
     .device_body = "rejection",

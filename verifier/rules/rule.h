@@ -45,6 +45,9 @@ struct rule {
     // The text is a function of the seed and the target, the same for every drafter (Daliri, Musco, Suresh 2024): each token is drawn
     // at the address (FOR_TOKEN, position), and no row of q is read.
     bool drafter_invariant;
+    // A draft of the root alone is decided as by `rejection`, the first in the list: a draw from its row at FOR_BONUS. The text of `none` is then
+    // the same to the last bit, and one run of it is the baseline of all these rules (experiments/sweep/product.h).
+    bool bonus_alone;
     // A rejected SAMPLED child without siblings has the distribution (q - p)+ and its replacement (p - q)+, and the two are
     // independent: exact/observer.c tests it.
     bool replaces_by_residual;

@@ -148,6 +148,7 @@ const struct rule spectr_rule = {
     .name = "spectr",
     .summary = "K-SEQ: siblings sampled independently from one row are tested against the same p",
     .exact = true,
+    .bonus_alone = true,
     .takes = TAKES_SAMPLED | TAKES_TREES,
     .end_probabilities = spectr_end_probabilities,
     .verify = spectr_verify,

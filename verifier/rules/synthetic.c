@@ -20,6 +20,7 @@ const struct rule synthetic_rule = {
     .name = "synthetic",
     .summary = "LOSSY, for timing: accepts each draft token with probability `rate`, at the cost of rejection",
     .exact = false,
+    .bonus_alone = true,
     .takes = TAKES_DETERMINISTIC | TAKES_TREES | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT,
     .end_probabilities = rejection_end_probabilities,
     .options = options,

@@ -143,6 +143,7 @@ const struct rule traversal_rule = {
     .summary = "verifies a tree from its leaves to its root; equals `block` on chains",
     .exact = true,
     .optimal = "single chains (as `block`); drafts of deterministic tokens only",
+    .bonus_alone = true,
     .takes = TAKES_DETERMINISTIC | TAKES_TREES | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT,
     .end_probabilities = traversal_end_probabilities,
     .device_body = "traversal",

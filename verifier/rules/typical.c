@@ -89,6 +89,7 @@ const struct rule typical_rule = {
     .name = "typical",
     .summary = "LOSSY: Medusa's typical acceptance: p above a threshold that depends on entropy",
     .exact = false,
+    .bonus_alone = true,
     .takes = TAKES_DETERMINISTIC | TAKES_TREES | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT,
     .end_probabilities = typical_end_probabilities,
     .options = options,

@@ -1,7 +1,7 @@
 // linear.c - an example of a drafter with a head: a matrix per depth on the target's last hidden state.
 //
 // The tensor "0.weight" (vocab, width) gives the logits of the token after the root, "1.weight" those of the token after that, and so
-// on; in a .safetensors, .pt or .bin file.
+// on; in a .safetensors file.
 #include <stdio.h>
 #include <stdlib.h>
 

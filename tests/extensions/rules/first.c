@@ -87,6 +87,7 @@ const struct rule first_rule = {
     .name = "first",
     .summary = "an example: rejection along the first child of each node",
     .exact = true,
+    .bonus_alone = true,
     .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT | TAKES_TREES,
     .options = first_options,
     .options_size = sizeof(struct first_options),

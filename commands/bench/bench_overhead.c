@@ -1,0 +1,129 @@
+// bench_overhead.c - the time of a decoding step outside its pass.
+//
+// It is the time of a step outside operations, minus the time of a bare pass outside operations: the large and noisy times of the operations
+// themselves cancel out of both. Timing each operation has a cost, so these passes do not enter the rounds.
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/settings.h"
+#include "decode/decode.h"
+#include "commands/bench/bench.h"
+#include "models/model.h"
+#include "verifier/verifier.h"
+
+enum { TOKENS = 48, MAX_PASSES = 9 };
+
+// Time of the operations that a bare pass has as well; downloading and processing logits belongs to the loop.
+static double pass_ns(const struct backend *t)
+{
+    static const char *const loops[] = { "download", "upload", "move", "probabilities", "verify" };
+    double sum = 0;
+    for (int i = 0; i < timed_entries(t); i++) {
+        const struct timed_entry *e = timed_entry_at(t, i);
+        bool passes = true;
+        for (size_t k = 0; k < sizeof(loops) / sizeof(loops[0]); k++)
+            passes = passes && strcmp(e->operation, loops[k]) != 0;
+        sum += passes ? (double)e->ns : 0;
+    }
+    return sum;
+}
+
+// Median time of a pass of one row outside its operations.
+static bool bare_pass(struct bench *b, double *to, struct error *err)
+{
+    double outside[MAX_PASSES];
+    int n = 0;
+    for (int warm_up = 1; n < MAX_PASSES && n < b->plan.repeats; warm_up = 0) {
+        int64_t ns;
+        timed_begin(b->target.backend);
+        const bool ok = bench_model_pass(&b->model, 1, 1, 0, &ns, err);
+        timed_end(b->target.backend);
+        if (!ok)
+            return false;
+        outside[n] = (double)ns;
+        for (int i = 0; i < timed_entries(b->target.backend); i++)
+            outside[n] -= (double)timed_entry_at(b->target.backend, i)->ns;
+        n += !warm_up;
+    }
+    *to = spread_of(outside, n).median;
+    return true;
+}
+
+static void done(void *self, const struct ending *e)
+{
+    (void)self, (void)e;
+}
+
+static bool decode_steps(struct bench *b, struct decoder *d, double *outside, double *all, int *n, struct error *err)
+{
+    for (*n = 0; decoder_active(d) > 0 && *n < TOKENS; (*n)++) {
+        double from = (double)clock_ns();
+        timed_begin(b->target.backend);
+        bool ok = decoder_step(d, err);
+        timed_end(b->target.backend);
+        if (!ok)
+            return false;
+        all[*n] = (double)clock_ns() - from;
+        outside[*n] = all[*n] - pass_ns(b->target.backend);
+    }
+    return true;
+}
+
+static bool decode(struct bench *b, struct pairing *p, int prompt, double *outside, double *all, int *n,
+                   struct error *err)
+{
+    struct decoder *d = decoder_create(p->verifier, p->drafter, 1, 0, (struct listener){ .done = done }, err);
+    const struct assignment text = { .prompt = b->model.token, .n = prompt, .limit = TOKENS };
+    bool ok = d != NULL && decoder_start(d, &text, err) && decode_steps(b, d, outside, all, n, err);
+    decoder_destroy(d);
+    return ok;
+}
+
+// Measures steps with this temperature and rule. bare: time of a pass outside its operations.
+static bool measure(struct bench *b, const char *temperature, const char *rule, double bare, int prompt,
+                    struct overhead *to, struct error *err)
+{
+    double outside[TOKENS], all[TOKENS];
+    int n = 0;
+    struct pairing pairing = { 0 };
+    struct settings *sampling = settings_map(), *verify = settings_map();
+    settings_put(sampling, "temperature", settings_scalar(temperature));
+    settings_put(verify, "kind", settings_scalar(rule));
+    const bool ok = pairing_read(&pairing, NULL, verify, sampling, err) &&
+                    pairing_open(&pairing, &b->target, NULL, 1, prompt + TOKENS, err) &&
+                    decode(b, &pairing, prompt, outside, all, &n, err);
+    for (int i = 0; i < n; i++)
+        outside[i] -= bare;
+    if (ok) {
+        to->outside = spread_of(outside, n);
+        to->all = spread_of(all, n);
+    }
+    pairing_close(&pairing);
+    settings_free(sampling);
+    settings_free(verify);
+    return ok;
+}
+
+bool bench_overhead(struct bench *b, struct error *err)
+{
+    static const struct {
+        const char *mode, *temperature, *rule;
+    } steps[OVERHEADS] = {
+        { "greedy", "0", "rejection" },
+        { "sampled, rejection", "1", "rejection" },
+        { "sampled, match", "1", "match" },
+    };
+    const int prompt = b->plan.context[0] < 1                ? 1
+                       : b->plan.context[0] < VERIFIER_CHUNK ? b->plan.context[0]
+                                                             : VERIFIER_CHUNK;
+    double bare;
+    if (prompt + TOKENS > model_shape(b->target.model)->context)
+        return true;
+    bool ok = bare_pass(b, &bare, err);
+    for (int i = 0; i < OVERHEADS && ok; i++) {
+        b->overhead[i].mode = steps[i].mode;
+        ok = measure(b, steps[i].temperature, steps[i].rule, bare, prompt, &b->overhead[i], err);
+    }
+    return ok;
+}

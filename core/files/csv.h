@@ -1,0 +1,9 @@
+// csv.h - fields of CSV files (RFC 4180).
+#pragma once
+#include <stdbool.h>
+
+struct text;
+
+// Appends a field, in quotes if it needs them; after a comma unless it is the first of its line. A text that a spreadsheet would take for a formula has an
+// apostrophe before it.
+void csv_put(struct text *to, const char *field, bool first);

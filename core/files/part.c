@@ -1,0 +1,194 @@
+#include "core/files/part.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+
+struct part {
+    char *path, *name; // the final path, and the name until the end; NULL: written in place
+    FILE *f;
+    bool owned; // f is no stream of the caller's
+    size_t n;   // bytes so far
+    int failed; // errno of the first failure
+};
+
+static void release(struct part *p)
+{
+    free(p->path);
+    free(p->name);
+    free(p);
+}
+
+// ---- names
+
+static int make_file(const char *name)
+{
+    return open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+}
+
+// Makes a file that nobody has made, under *name, and returns it: the process tells programs of one machine apart; the number tells apart
+// what one process writes, and what programs of other machines and killed ones have left.
+static int make_new(const char *path, char **name)
+{
+    for (int number = 0;; number++) {
+        *name = xformat("%s.%ld-%d.part", path, (long)getpid(), number);
+        const int made = make_file(*name);
+        if (made >= 0 || errno != EEXIST)
+            return made;
+        free(*name);
+    }
+}
+
+// ---- files
+
+static struct part *begin(char *path, struct error *err)
+{
+    struct part *p = xcalloc(1, sizeof(*p));
+    p->path = path;
+    p->owned = true;
+    const int fd = make_new(path, &p->name);
+    p->f = fd >= 0 ? fdopen(fd, "wb") : NULL;
+    if (p->f != NULL)
+        return p;
+    fail(err, "%s: cannot be written: %s", p->name, strerror(errno));
+    if (fd >= 0) {
+        close(fd);
+        unlink(p->name);
+    }
+    release(p);
+    return NULL;
+}
+
+static struct part *begin_in_place(const char *path, struct error *err)
+{
+    FILE *f = fopen(path, "wbe");
+    if (f == NULL) {
+        fail(err, "%s: cannot be written: %s", path, strerror(errno));
+        return NULL;
+    }
+    struct part *p = part_onto(f, path);
+    p->owned = true;
+    return p;
+}
+
+enum { MAX_LINKS = 40 };
+
+// The file that a path means: where its links lead, also to a file that is not there yet. Owned by the caller.
+static char *file_of(const char *path)
+{
+    char *at = xstrdup(path), target[PATH_MAX];
+    for (int links = 0; links < MAX_LINKS; links++) {
+        const ssize_t n = readlink(at, target, sizeof(target));
+        if (n < 0 || n == sizeof(target))
+            break;
+        const char *slash = strrchr(at, '/');
+        char *next = target[0] == '/' || slash == NULL ? xstrndup(target, (size_t)n)
+                                                       : xformat("%.*s%.*s", (int)(slash + 1 - at), at, (int)n, target);
+        free(at);
+        at = next;
+    }
+    return at;
+}
+
+struct part *part_begin(const char *path, struct error *err)
+{
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return begin_in_place(path, err);
+    return begin(file_of(path), err);
+}
+
+struct part *part_begin_own(const char *path, struct error *err)
+{
+    return begin(xstrdup(path), err);
+}
+
+struct part *part_onto(FILE *stream, const char *name)
+{
+    struct part *p = xcalloc(1, sizeof(*p));
+    *p = (struct part){ .path = xstrdup(name), .f = stream };
+    return p;
+}
+
+void part_write(struct part *p, const void *bytes, size_t n)
+{
+    if (p->failed != 0 || n == 0)
+        return;
+    errno = 0;
+    if (fwrite(bytes, 1, n, p->f) != n)
+        p->failed = errno != 0 ? errno : EIO;
+    p->n += n;
+}
+
+void part_zeros(struct part *p, size_t n)
+{
+    static const char zeros[4096];
+    for (size_t chunk; n != 0; n -= chunk) {
+        chunk = n < sizeof(zeros) ? n : sizeof(zeros);
+        part_write(p, zeros, chunk);
+    }
+}
+
+void part_pad(struct part *p, size_t to)
+{
+    part_zeros(p, (to - p->n % to) % to);
+}
+
+size_t part_bytes(const struct part *p)
+{
+    return p->n;
+}
+
+bool part_failed(const struct part *p)
+{
+    return p->failed != 0;
+}
+
+bool part_end(struct part *p, struct error *err)
+{
+    // Some file systems report a full disk only here; others do not support fsync (EINVAL).
+    if (p->failed == 0 && fflush(p->f) != 0)
+        p->failed = errno;
+    const bool is_file = p->name != NULL;
+    if (is_file && p->failed == 0 && fsync(fileno(p->f)) != 0 && errno != EINVAL)
+        p->failed = errno;
+    if (p->owned && fclose(p->f) != 0 && p->failed == 0)
+        p->failed = errno;
+    if (is_file && p->failed == 0 && rename(p->name, p->path) != 0)
+        p->failed = errno;
+    bool ok = p->failed == 0;
+    if (!ok) {
+        fail(err, "%s: cannot be written: %s", p->path, strerror(p->failed));
+        if (is_file)
+            unlink(p->name);
+    }
+    release(p);
+    return ok;
+}
+
+void part_abandon(struct part *p)
+{
+    if (p == NULL)
+        return;
+    if (p->owned)
+        fclose(p->f);
+    if (p->name != NULL)
+        unlink(p->name);
+    release(p);
+}
+
+bool part_file(const char *path, const void *bytes, size_t n, struct error *err)
+{
+    struct part *p = part_begin(path, err);
+    if (p == NULL)
+        return false;
+    part_write(p, bytes, n);
+    return part_end(p, err);
+}

@@ -1,0 +1,347 @@
+#include "formats/shape.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/options.h"
+#include "core/quantize.h"
+#include "core/settings.h"
+#include "core/splitmix.h"
+#include "formats/gguf.h"
+
+#define DEVIATION 0.02f
+
+static const struct shape {
+    const char *name, *architecture, *sizes;
+    double theta;
+    bool tied;
+} shapes[] = {
+    { "llama-1b", "llama", "layers=16,width=2048,heads=32,kv_heads=8,head_dim=64,hidden=8192,vocab=128256,context=8192",
+      500000, true },
+    { "llama-3b", "llama",
+      "layers=28,width=3072,heads=24,kv_heads=8,head_dim=128,hidden=8192,vocab=128256,context=8192", 500000, true },
+    { "llama-8b", "llama",
+      "layers=32,width=4096,heads=32,kv_heads=8,head_dim=128,hidden=14336,vocab=128256,context=8192", 500000, false },
+    { "smollm2-135m", "llama",
+      "layers=30,width=576,heads=9,kv_heads=3,head_dim=64,hidden=1536,vocab=49152,context=8192", 100000, true },
+    { "qwen3-30b-a3b", "qwen3moe",
+      "layers=48,width=2048,heads=32,kv_heads=4,head_dim=128,hidden=6144,vocab=151936,context=32768,experts=128,experts_used=8,expert_hidden=768",
+      1e6, false },
+};
+
+struct sizes { // experts 0: no mixture
+    int type, layers, width, heads, kv_heads, head_dim, hidden, vocab, context, experts, experts_used, expert_hidden,
+        seed;
+};
+
+#define AT(field) offsetof(struct sizes, field)
+static const enum type types[] = { Q4_0, Q8_0, BF16, F32, IQ4_NL, IQ4_XS, MXFP4 };
+static const struct option options[] = {
+    { "type", OPTION_CHOICE, AT(type), "q4_0", "", 0, 0, "q4_0|q8_0|bf16|f32|iq4_nl|iq4_xs|mxfp4" },
+    { "layers", OPTION_INT, AT(layers), NULL, "", 1, 1024, NULL },
+    { "width", OPTION_INT, AT(width), NULL, "", 1, 1 << 20, NULL },
+    { "heads", OPTION_INT, AT(heads), NULL, "", 1, 4096, NULL },
+    { "kv_heads", OPTION_INT, AT(kv_heads), NULL, "", 1, 4096, NULL },
+    { "head_dim", OPTION_INT, AT(head_dim), NULL, "", 2, 4096, NULL },
+    { "hidden", OPTION_INT, AT(hidden), NULL, "", 1, 1 << 20, NULL },
+    { "vocab", OPTION_INT, AT(vocab), NULL, "", 2, 1 << 20, NULL },
+    { "context", OPTION_INT, AT(context), NULL, "", 2, 1 << 24, NULL },
+    { "seed", OPTION_INT, AT(seed), "1", "", 0, INT_MAX, NULL },
+    // EXPERT_OPTIONS: of a mixture
+    { "experts", OPTION_INT, AT(experts), NULL, "", 1, 4096, NULL },
+    { "experts_used", OPTION_INT, AT(experts_used), NULL, "", 1, 64, NULL },
+    { "expert_hidden", OPTION_INT, AT(expert_hidden), NULL, "", 1, 1 << 20, NULL },
+    { 0 },
+};
+
+enum { EXPERT_OPTIONS = 10 };
+
+// ---- names
+
+static bool check(const struct sizes *s, struct error *err)
+{
+    const enum type type = types[s->type];
+    const int block = type_facts[type].block;
+    if (s->width % block != 0 || s->hidden % block != 0 || s->heads * s->head_dim % block != 0)
+        return fail(err, "width %d, hidden %d and heads * head_dim %d must be multiples of %s's block size %d",
+                    s->width, s->hidden, s->heads * s->head_dim, type_facts[type].name, block);
+    if (s->experts > 0 && (s->expert_hidden % block != 0 || s->experts_used > s->experts))
+        return fail(err,
+                    "expert_hidden %d must be a multiple of %s's block size %d, and of %d experts at most as many used",
+                    s->expert_hidden, type_facts[type].name, block, s->experts);
+    if (s->heads % s->kv_heads != 0 || s->head_dim % 2 != 0)
+        return fail(err, "heads %d must be a multiple of kv_heads %d, and head_dim %d even", s->heads, s->kv_heads,
+                    s->head_dim);
+    return true;
+}
+
+// Puts what the name gives into the shape's own sizes.
+static bool read_sizes(const char *shape, struct settings *own, const struct settings *given, struct sizes *to,
+                       struct error *err)
+{
+    const bool mixture = settings_get(own, "experts") != NULL;
+    *to = (struct sizes){ 0 };
+    struct option table[sizeof(options) / sizeof(options[0])];
+    memcpy(table, options, sizeof(options));
+    for (int i = 0; i < given->n; i++) {
+        if (strcmp(given->key[i], "kind") == 0)
+            return fail(err, "shape has no option \"kind\"");
+        if (strncmp(given->key[i], "expert", 6) == 0 && !mixture)
+            return fail(err, "%s: %s has none", given->key[i], shape);
+        settings_put(own, given->key[i], settings_copy(given->item[i]));
+    }
+    if (!mixture)
+        table[EXPERT_OPTIONS] = (struct option){ 0 };
+    return options_read(own, "shape", table, to, err) && check(to, err);
+}
+
+static bool read_name(const char *name, const struct shape **shape, struct sizes *sizes, struct error *err)
+{
+    const char *word = name + strlen("shape:");
+    const size_t n = strcspn(word, ",");
+    struct error why;
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        if (strlen(shapes[i].name) != n || strncmp(shapes[i].name, word, n) != 0)
+            continue;
+        if (word[n] == ',' && word[n + 1] == '\0')
+            return fail(err, "%s: expected KEY=VALUE behind the comma", name);
+        *shape = &shapes[i];
+        struct settings *own = settings_pairs(shapes[i].sizes, "shape", err),
+                        *given = word[n] == ',' ? settings_pairs(word + n + 1, "shape", &why) : settings_map();
+        const bool ok = (given != NULL && read_sizes(shapes[i].name, own, given, sizes, &why)) ||
+                        fail(err, "%s: %s", name, why.text);
+        settings_free(own);
+        settings_free(given);
+        return ok;
+    }
+    return fail(err, "%s: expected %s, found \"%.*s\"", name, SHAPE_NAMES, (int)n, word);
+}
+
+// ---- weights
+
+struct random_tensor { // a vector: of ones, in F32
+    bool vector;
+    int64_t rows, width;
+    float deviation; // what its numbers have; 0: DEVIATION
+};
+
+struct generator {
+    const struct shape *shape;
+    const struct sizes *sizes;
+    enum type type;
+    size_t n, bytes;              // bytes: of all tensors
+    struct random_tensor *tensor; // (n)
+    struct gguf_writer *file;
+};
+
+// The sum of the four 16-bit parts of a random number is nearly normal, with standard deviation 2 * 65536 / sqrt(12).
+static void fill(float *row, int64_t n, float deviation, uint64_t stream)
+{
+    const float scale = (deviation > 0 ? deviation : DEVIATION) / 37837.0f;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t x = splitmix(&(uint64_t){ stream + (uint64_t)i });
+        int32_t sum = (int16_t)x + (int16_t)(x >> 16) + (int16_t)(x >> 32) + (int16_t)(x >> 48);
+        row[i] = scale * (float)sum;
+    }
+}
+
+static bool put(void *context, size_t i, struct part *to, struct error *err)
+{
+    const struct generator *m = context;
+    const struct random_tensor *t = &m->tensor[i];
+    const enum type as = t->vector ? F32 : m->type;
+    const uint64_t stream = splitmix(&(uint64_t){ (uint64_t)m->sizes->seed * 0x10001 + i });
+    float *row = xcalloc((size_t)t->width, sizeof(*row));
+    const size_t bytes = type_row_bytes(as, t->width);
+    void *packed = xmalloc(bytes);
+    bool ok = true;
+    for (int64_t k = 0; k < t->width && t->vector; k++)
+        row[k] = 1;
+    for (int64_t r = 0; r < t->rows && ok && !part_failed(to); r++) {
+        if (!t->vector)
+            fill(row, t->width, t->deviation, stream + (uint64_t)(r * t->width));
+        ok = quantize_floats(as, row, t->width, packed) ||
+             fail(err, "a random row cannot be quantized to %s", type_facts[as].name);
+        part_write(to, packed, bytes);
+    }
+    free(row);
+    free(packed);
+    return ok;
+}
+
+static bool put_nothing(void *context, size_t i, struct part *to, struct error *err)
+{
+    (void)context, (void)i, (void)to, (void)err;
+    return false;
+}
+
+// matrices: of so many rows each, in one tensor.
+static void plan(struct generator *m, const char *name, int64_t rows, int64_t width, int matrices)
+{
+    bool vector = rows == 1;
+    const enum type type = vector ? F32 : m->type;
+    const uint64_t dim[3] = { (uint64_t)width, (uint64_t)rows, (uint64_t)matrices };
+    size_t bytes = (size_t)(rows * matrices) * type_row_bytes(type, width);
+    gguf_write_tensor(m->file, name, matrices > 1 ? 3 : vector ? 1 : 2, dim, type_facts[type].ggml, NULL, bytes);
+    m->bytes += bytes;
+    m->tensor = xrealloc(m->tensor, (m->n + 1) * sizeof(*m->tensor));
+    m->tensor[m->n++] = (struct random_tensor){ .vector = vector, .rows = rows * matrices, .width = width };
+}
+
+static void plan_tensors(struct generator *m)
+{
+    const struct sizes *s = m->sizes;
+    const int64_t heads = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim;
+    const bool mixture = s->experts > 0;
+    const int of = mixture ? s->experts : 1, hidden = mixture ? s->expert_hidden : s->hidden;
+    const struct {
+        const char *name;
+        int64_t rows, width;
+        int matrices; // 0: only in a mixture of experts, which has norms of heads as well
+    } parts[] = {
+        { "attn_norm", 1, s->width, 1 },
+        { "attn_q", heads, s->width, 1 },
+        { "attn_k", kv, s->width, 1 },
+        { "attn_v", kv, s->width, 1 },
+        { "attn_output", s->width, heads, 1 },
+        { "attn_q_norm", 1, s->head_dim, 0 },
+        { "attn_k_norm", 1, s->head_dim, 0 },
+        { "ffn_norm", 1, s->width, 1 },
+        { "ffn_gate_inp", s->experts, s->width, 0 },
+        { mixture ? "ffn_gate_exps" : "ffn_gate", hidden, s->width, of },
+        { mixture ? "ffn_up_exps" : "ffn_up", hidden, s->width, of },
+        { mixture ? "ffn_down_exps" : "ffn_down", s->width, hidden, of },
+    };
+    plan(m, "token_embd.weight", s->vocab, s->width, 1);
+    m->tensor[0].deviation = mixture ? 1 : 0;
+    for (int l = 0; l < s->layers; l++)
+        for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+            char name[64];
+            snprintf(name, sizeof(name), "blk.%d.%s.weight", l, parts[i].name);
+            if (parts[i].matrices > 0 || mixture)
+                plan(m, name, parts[i].rows, parts[i].width, parts[i].matrices > 0 ? parts[i].matrices : 1);
+        }
+    plan(m, "output_norm.weight", 1, s->width, 1);
+    if (!m->shape->tied)
+        plan(m, "output.weight", s->vocab, s->width, 1);
+}
+
+// For a file without a vocabulary, llama.cpp creates vocab_size unnamed tokens.
+static void put_metadata(const struct generator *m)
+{
+    const struct sizes *s = m->sizes;
+    const struct {
+        const char *key;
+        int value;
+    } numbers[] = {
+        { "vocab_size", s->vocab },
+        { "context_length", s->context },
+        { "embedding_length", s->width },
+        { "block_count", s->layers },
+        { "feed_forward_length", s->hidden },
+        { "attention.head_count", s->heads },
+        { "attention.head_count_kv", s->kv_heads },
+        { "attention.key_length", s->head_dim },
+        { "attention.value_length", s->head_dim },
+        { "rope.dimension_count", s->head_dim },
+        { "expert_count", s->experts },
+        { "expert_used_count", s->experts_used },
+        { "expert_feed_forward_length", s->expert_hidden },
+    };
+    const char *architecture = m->shape->architecture;
+    const size_t n = sizeof(numbers) / sizeof(numbers[0]) - (s->experts > 0 ? 0 : 3);
+    char key[80], name[80];
+    snprintf(name, sizeof(name), "%s, random weights, seed %d", m->shape->name, s->seed);
+    gguf_write_text(m->file, "general.architecture", architecture);
+    gguf_write_text(m->file, "general.name", name);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(key, sizeof(key), "%s.%s", architecture, numbers[i].key);
+        gguf_write_int(m->file, key, GGUF_U32, numbers[i].value);
+    }
+    snprintf(key, sizeof(key), "%s.attention.layer_norm_rms_epsilon", architecture);
+    gguf_write_real(m->file, key, 1e-5f);
+    snprintf(key, sizeof(key), "%s.rope.freq_base", architecture);
+    gguf_write_real(m->file, key, (float)m->shape->theta);
+    gguf_write_text(m->file, "tokenizer.ggml.model", "no_vocab");
+}
+
+// most: bytes that there is place for; 0: enough.
+static bool generate(const struct shape *shape, const struct sizes *sizes, size_t most, struct gguf_writer *file,
+                     struct error *err)
+{
+    struct generator m = { .shape = shape, .sizes = sizes, .type = types[sizes->type], .file = file };
+    put_metadata(&m);
+    plan_tensors(&m);
+    const bool fits = most == 0 || m.bytes <= most;
+    const bool ok = gguf_write_end(file, fits ? put : put_nothing, &m, err) ||
+                    (!fits && fail(err, "%s: expected %.1f GB of free memory for its weights, found %.1f", shape->name,
+                                   (double)m.bytes / 1e9, (double)most / 1e9));
+    free(m.tensor);
+    return ok;
+}
+
+// ---- files
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct made { // in this process
+    char *name;
+    FILE *file;
+    struct made *next;
+} * all;
+
+bool is_shape(const char *name)
+{
+    return strncmp(name, "shape:", 6) == 0;
+}
+
+static FILE *made(const char *name, size_t most, struct error *err)
+{
+    const struct shape *shape;
+    struct sizes sizes;
+    for (const struct made *m = all; m != NULL; m = m->next)
+        if (strcmp(m->name, name) == 0)
+            return m->file;
+    if (!read_name(name, &shape, &sizes, err))
+        return NULL;
+    const int fd = memfd_create("shape", MFD_CLOEXEC);
+    FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (f == NULL) {
+        fail(err, "%s: %s", name, strerror(errno));
+        return NULL;
+    }
+    if (!generate(shape, &sizes, most, gguf_write_onto(f, name), err)) {
+        fclose(f);
+        return NULL;
+    }
+    struct made *m = xcalloc(1, sizeof(*m));
+    *m = (struct made){ .name = xstrdup(name), .file = f, .next = all };
+    all = m;
+    return f;
+}
+
+char *shape_path(const char *name, size_t most, struct error *err)
+{
+    pthread_mutex_lock(&lock);
+    FILE *f = made(name, most, err);
+    pthread_mutex_unlock(&lock);
+    return f != NULL ? xformat("/proc/%ld/fd/%d", (long)getpid(), fileno(f)) : NULL;
+}
+
+bool shape_write(const char *name, const char *to, struct error *err)
+{
+    const struct shape *shape;
+    struct sizes sizes;
+    if (!read_name(name, &shape, &sizes, err))
+        return false;
+    struct gguf_writer *file = gguf_write_begin(to, err);
+    return file != NULL && generate(shape, &sizes, 0, file, err);
+}

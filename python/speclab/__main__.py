@@ -1,0 +1,52 @@
+"""python -m speclab WORD ... - runs a word of speclab.words; every other word is the engine's program. Standard library alone."""
+
+# ruff: noqa: E402
+import signal
+
+_INTERRUPTIBLE = __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+if _INTERRUPTIBLE:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while modules are imported: no traceback
+
+import os
+import pkgutil
+import re
+import sys
+from pathlib import Path
+
+from speclab import files, words
+from speclab.command import Fault, call, note
+
+
+def names() -> list[str]:
+    """Words of this package."""
+    return sorted(m.name for m in pkgutil.iter_modules(words.__path__))
+
+
+def is_here(given: list[str]) -> bool:
+    """Whether the words call this package. A module's line "# with --html --svg" says that its word is the engine's without one of these options."""
+    if not given or given[0] not in names():
+        return False
+    options = re.search("^# with (.*)$", Path(words.__path__[0], f"{given[0]}.py").read_text(), re.M)
+    end = given.index("--") if "--" in given else len(given)
+    return options is None or any(word.split("=")[0] in options[1].split() for word in given[1:end])
+
+
+def main() -> int:
+    given = sys.argv[1:]
+    if is_here(given):
+        if _INTERRUPTIBLE:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        status = call(given[0], given[1:])
+        if _INTERRUPTIBLE:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        return status
+    try:
+        program = files.program()
+    except Fault as fault:
+        note(given[0] if given else "", str(fault))
+        return 1
+    os.execv(program, ["speclab", *given])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+"""command - what every word of `./run` shares: options, errors in one sentence, output that a terminal can show.
+
+Standard library alone: words that run on a bare machine import it.
+"""
+
+import argparse
+import contextlib
+import difflib
+import importlib
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from speclab.printable import PrintableStream, printable
+
+
+class Fault(Exception):
+    """A sentence for the person at the terminal: file, line or key, what was expected, what was found. Exit status 1."""
+
+    status = 1
+
+
+class Misuse(Fault):
+    """A call or an input that cannot mean anything. Exit status 2."""
+
+    status = 2
+
+
+class _Once(argparse.Action):
+    """An option that can be given once."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        given = namespace.__dict__.setdefault("_given", set())
+        if self.dest in given:
+            raise Misuse(f"{option_string} is given twice; expected it once")
+        given.add(self.dest)
+        setattr(namespace, self.dest, True if self.nargs == 0 else values)
+
+
+class Options(argparse.ArgumentParser):
+    """The options and operands of a word. `option` and `flag` add what can be given once."""
+
+    def __init__(self, word: str, about: str, examples: str = ""):
+        super().__init__(
+            prog=f"speclab {word}", description=about, epilog=examples and "Examples:\n" + examples, allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+
+    def option(self, name: str, **how: Any) -> None:
+        self.add_argument(name, action=_Once, **how)
+
+    def flag(self, name: str, **how: Any) -> None:
+        self.add_argument(name, action=_Once, nargs=0, default=False, **how)
+
+    def error(self, message: str) -> NoReturn:
+        message = re.sub(r"^argument (-[-\w]+)(/\S+)?: ", r"\1: ", message)
+        message = re.sub(r"^(-\S+): expected (one|at least one) argument$", r"\1 requires a value", message)
+        message = re.sub(r"^(-\S+): invalid choice: (.*) \(choose from (.*)\)$", self._choice, message)
+        raise Misuse(message.replace("the following arguments are required: ", "missing argument: "))
+
+    @staticmethod
+    def _choice(m: re.Match) -> str:
+        known = "|".join(re.findall(r"[\w.-]+", m[3]))
+        return f'{m[1]}: expected one of {known}, found "{m[2].strip(chr(39))}"'
+
+    def read(self, words: Sequence[str]) -> argparse.Namespace:
+        """Reads the words after the command's. Raises Misuse."""
+        if "--" in words:  # argparse takes it for one where operands stand between options; no word of a call begins with a NUL
+            i = list(words).index("--")
+            last = self._option_string_actions.get(words[i - 1]) if i else None
+            if last is not None and last.nargs != 0:
+                raise Misuse(f"{words[i - 1]} requires a value")
+            words = [*words[:i], *(f"\0{word}" for word in words[i + 1 :])]
+        got, rest = self.parse_known_intermixed_args(words)  # operands may stand between options
+        for key, value in vars(got).items():
+            setattr(got, key, [_operand(v) for v in value] if isinstance(value, list) else _operand(value))
+        rest = list(map(_operand, rest))
+        if not rest:
+            return got
+        if not rest[0].startswith("-"):
+            usage = " ".join(self.format_usage().split()).removeprefix("usage: ")
+            raise Misuse(f'unexpected argument "{rest[0]}": {usage}')
+        known = [name for action in self._actions for name in action.option_strings if name.startswith("--")]
+        name = rest[0].split("=")[0]
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"{self.prog} --help lists all options"
+        raise Misuse(f"unknown option {name}; {hint}")
+
+
+def _operand(value: Any) -> Any:
+    return value.removeprefix("\0") if isinstance(value, str) else value
+
+
+def integer(least: int | None = None, most: int | None = None) -> Callable[[str], int]:
+    """A type for options: an integer in a range, both ends included."""
+    limits = f" from {least} to {most}" if most is not None else f" of at least {least}" if least is not None else ""
+    most = (1 << 63) - 1 if most is None else most  # what SQLite takes
+
+    def read(text: str) -> int:
+        value = int(text) if re.fullmatch(r"[+-]?[0-9]{1,40}", text) else None
+        if value is None or (least is not None and value < least) or (most is not None and value > most):
+            raise argparse.ArgumentTypeError(f'expected an integer{limits}, found "{text}"')
+        return value
+
+    return read
+
+
+def number(least: float, most: float) -> Callable[[str], float]:
+    """A type for options: a number in a range, both ends included."""
+
+    def read(text: str) -> float:
+        with contextlib.suppress(ValueError):
+            if least <= (value := float(text)) <= most:
+                return value
+        raise argparse.ArgumentTypeError(f'expected a number from {least:g} to {most:g}, found "{text}"')
+
+    return read
+
+
+def note(word: str, sentence: str) -> None:
+    """A line on stderr, as the engine's commands print it."""
+    print(f"speclab {word}: {printable(sentence)}", file=sys.stderr, flush=True)
+
+
+def _output_is_lost(word: str, why: OSError) -> int:
+    if not isinstance(why, BrokenPipeError):
+        note(word, f"cannot write to stdout: {why.strerror}")
+    with contextlib.suppress(OSError):  # what is buffered has nowhere to go
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 1
+
+
+def _called(word: str, words: Sequence[str]) -> int:
+    try:
+        return importlib.import_module(f"speclab.words.{word}").main(list(words)) or 0
+    except Fault as fault:
+        sys.stdout.flush()
+        note(word, str(fault))
+        return fault.status
+    except ModuleNotFoundError as missing:
+        note(word, f"needs the Python package {missing.name}: ./run {word} .. sets it up, as does pip install ./python")
+    except ImportError as why:  # a library of a package that is there cannot be mapped, as without memory
+        note(word, f"cannot load the Python package {why.name or 'that it needs'}: {(str(why.__cause__ or why).strip().splitlines() or ['?'])[0]}")
+    except (RecursionError, MemoryError) as why:
+        note(word, "not enough memory" if isinstance(why, MemoryError) else "the input is nested too deeply")
+    except OSError as why:
+        if why.filename is None:
+            raise
+        note(word, f"{why.filename}: {why.strerror}")
+    return 1
+
+
+def _occupy_streams() -> None:
+    """A file that is opened gets the smallest free number: where stdout is closed, it would get what a child prints, too."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY if fd else os.O_WRONLY)
+
+
+def call(word: str, words: Sequence[str]) -> int:
+    """Runs a word of speclab.words and returns its exit status: 0 success, 1 failure, 2 wrong usage, 130 interrupted."""
+    _occupy_streams()
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a file size limit is a failed write
+    sys.stdout = PrintableStream(sys.__stdout__)
+    try:
+        status = _called(word, words)
+        sys.stdout.flush()
+    except SystemExit as end:  # --help
+        status = end.code if isinstance(end.code, int) else 1
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 130
+    except OSError as why:
+        return _output_is_lost(word, why)
+    return status

@@ -1,0 +1,20 @@
+"""digest - XXH3's 128 bits, as core/digest.h has them. Standard library alone, and libxxhash, which the engine needs as well."""
+
+import ctypes
+
+from speclab.command import Fault
+
+
+class _Hash128(ctypes.Structure):
+    _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
+
+
+def content_hash(data: bytes) -> str:
+    """The hash of bytes, as 32 hexadecimal digits. Raises Fault."""
+    try:
+        function = ctypes.CDLL("libxxhash.so.0").XXH3_128bits
+    except (OSError, AttributeError):
+        raise Fault("expected the library libxxhash.so.0 of version 0.8 (apt-get install libxxhash0), found none") from None
+    function.restype, function.argtypes = _Hash128, (ctypes.c_char_p, ctypes.c_size_t)
+    h = function(data, len(data))
+    return f"{h.high:016x}{h.low:016x}"

@@ -1,0 +1,123 @@
+"""entries - the entries of a dataset's file, one object at a time: JSON lines, one JSON list, either gzipped; parquet by pyarrow. Standard library
+alone, but for parquet.
+
+Of a list each entry is cut out by its brackets and parsed alone, so that an error names the entry.
+"""
+
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from speclab.command import Fault
+from speclab.datasets import Dataset
+from speclab.digest import content_hash
+from speclab.files import open_input, read
+from speclab.strict_json import lines_of, parse, reason
+from speclab.user_file import explained
+
+MOST = 4 << 30  # bytes of a file, unpacked
+
+_PACKED = ((b"PK\3\4", "a ZIP archive", "unzip"), (b"\x28\xb5\x2f\xfd", "a Zstandard file", "zstd -d"), (b"BZh", "a bzip2 file", "bunzip2 -k"),
+           (b"\xfd7zXZ", "an XZ file", "unxz -k"))  # fmt: skip
+_PART = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[][{},]', re.S)  # a string, or what nests
+_BLANK = re.compile(rb"[ \t\r\n]*")
+
+
+def _unpacked(path: str) -> bytes:
+    """The content of a file that JSON may be in. Raises Fault."""
+    data = read(path, MOST)
+    expected = f"{path}: expected JSON lines or one JSON list, found"
+    for begin, what, program in _PACKED:
+        if data.startswith(begin):
+            raise Fault(f"{expected} {what}; `{program}` unpacks it")
+    if data.startswith(b"version https://git-lfs"):
+        raise Fault(f"{expected} Git LFS's pointer to the file; `git lfs pull` fetches it")
+    if data.startswith(b"\xff\xfe"):
+        raise Fault(f"{path}: expected UTF-8, found UTF-16 (its byte order mark)")
+    if not data:
+        raise Fault(f"{path}: the file is empty")
+    if data.startswith(b"\x1f\x8b"):
+        try:
+            data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MOST + 1)
+        except (OSError, EOFError, zlib.error):
+            raise Fault(f"{path}: expected a gzip file, found one that is damaged or cut off") from None
+        if len(data) > MOST:
+            raise Fault(f"{path}: expected a gzip file of at most {MOST >> 30} GiB unpacked, found more")
+    return data
+
+
+def _element_end(data: bytes, at: int) -> int | None:
+    """The end of the JSON value, or of the list that ends there; None: the text ends within it."""
+    depth = 0
+    for m in _PART.finditer(data, at):
+        sign = m[0][:1]
+        if sign in b"[{":
+            depth += 1
+        elif depth == 0 and sign in b",]}":
+            return m.start()
+        elif sign in b"]}" and (depth := depth - 1) == 0:
+            return m.end()
+    return None
+
+
+def _elements(path: str, data: bytes, at: int) -> Iterator[tuple[str, Any]]:
+    for n in range(MOST):
+        at = _BLANK.match(data, at).end()
+        comma = n > 0 and data[at : at + 1] == b","
+        at = _BLANK.match(data, at + comma).end()
+        if data[at : at + 1] == b"]" and not comma:
+            if _BLANK.match(data, at + 1).end() < len(data):
+                raise Fault(f"{path}: expected the end of the file behind the list, found more")
+            return
+        if n > 0 and not comma and at < len(data):
+            raise Fault(f"{path}[{n - 1}]: expected a comma or the end of the list behind the object")
+        if (end := _element_end(data, at)) is None:
+            raise Fault(f"{path}[{n}]: expected an object, found the end of the file: is it complete?")
+        try:
+            yield f"{path}[{n}]", parse(data[at:end])
+        except ValueError as why:
+            raise Fault(f"{path}[{n}]: {reason(why)}") from None
+        at = end
+
+
+def _plain(row: Any) -> Any:
+    """A row of pandas or pyarrow as JSON has it: NaN is null; a date is a text."""
+    text = json.dumps(row, default=lambda v: v.tolist() if hasattr(v, "tolist") else str(v))
+    return json.loads(text, parse_constant=lambda _: None)
+
+
+def _parquet(path: str) -> Iterator[Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise Fault(f"{path}: expected JSON lines or one JSON list, found a parquet file, which is read by pyarrow: pip install pyarrow; of ./run: "
+                    "./run python -m pip install pyarrow") from None  # fmt: skip
+    try:
+        for batch in pyarrow.parquet.ParquetFile(path).iter_batches(64):
+            yield from map(_plain, batch.to_pylist())
+    except (pyarrow.ArrowException, OSError) as why:
+        raise Fault(f"{path}: expected a parquet file, found one that is damaged: {str(why).splitlines()[0]}") from None
+
+
+def _declared_rows(d: Dataset, path: str) -> Iterator[Any]:
+    with explained(d.rows.__code__.co_filename if hasattr(d.rows, "__code__") else path):
+        yield from map(_plain, d.rows(path))
+
+
+def entries(d: Dataset, path: str) -> tuple[str, Iterator[tuple[str, dict[str, Any]]]]:
+    """The hash of a file's bytes (those within a gzip file), and its entries, each with its place: "file:LINE", or "file[NUMBER]", from 0. Raises
+    Fault."""
+    with open_input(path) as f:
+        parquet = f.read(4) == b"PAR1"
+    if d.rows or parquet:
+        rows = _declared_rows(d, path) if d.rows else _parquet(path)
+        return content_hash(read(path, MOST)), ((f"{path}[{n}]", row) for n, row in enumerate(rows))
+    data = _unpacked(path)
+    first = _BLANK.match(data, 3 if data.startswith(b"\xef\xbb\xbf") else 0).end()
+    found = _elements(path, data, first + 1) if data[first : first + 1] == b"[" else lines_of(path, io.BytesIO(data), MOST)
+    return content_hash(data), found

@@ -1,0 +1,92 @@
+"""exports - files of the runs in the forms of other projects (docs/results.md).
+
+A form is a module with `files(results)`, which yields (file name, content) for each file; `./run report --export FILE.py FOLDER` takes one of your
+own. What the modules here share: the runs with the names of their files, the rows of a view by run, JSON as the program writes it.
+"""
+
+import contextlib
+import importlib
+import re
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from speclab import database, files, user_file
+from speclab.command import Fault, Misuse
+from speclab.strict_json import dumps as dumps  # for the forms
+
+if TYPE_CHECKING:
+    from speclab.results import Results
+
+FORMS = {"spec-bench": "spec_bench", "vllm": "vllm", "sglang": "sglang", "nvidia": "nvidia", "golden": "golden"}
+
+
+@dataclass
+class Run:
+    """A run: its cell and comparison in `speclab report --json`, and the name of its files, of letters, digits, '.', '_' and '-'."""
+
+    cell: dict
+    comparison: dict
+    name: str
+
+    def __getitem__(self, key: str):
+        return self.cell[key]
+
+    @property
+    def facts(self) -> dict:
+        """What a number of the run is about, for readers of another project's form; `compare` reads it."""
+        first = ("experiment", "run", "drafter", "rule", "lossless", "marked_inflated", "finished", "sampling")
+        facts = {key: self.cell[key] for key in first} | {"prompts": self.cell["prompt_file"]}
+        return facts | {key: self.cell[key] for key in ("device", "machine", "revision")}
+
+
+def runs(results: "Results") -> list[Run]:
+    """All runs: of each comparison those of none first, then by number."""
+    found = []
+    for comparison in results.comparisons:
+        for cell in sorted(comparison["cells"], key=lambda cell: (not cell["baseline"], cell["run"])):
+            experiment = cell["experiment"].encode()[:60].decode(errors="ignore")
+            name = re.sub(r"[^A-Za-z0-9._]+", "-", f"{experiment}-run{cell['run']}-{cell['drafter']}-{cell['rule']}")
+            found.append(Run(cell, comparison, name.lstrip(".-")[:120].rstrip("-")))
+    return found
+
+
+def by_run(results: "Results", query: str) -> dict[int, list[dict]]:
+    """The rows of a query by its column `run`, which they no longer have."""
+    found: dict[int, list[dict]] = {}
+    with database.faults(results.path):
+        for row in database.dicts(results.connection, query):
+            found.setdefault(row.pop("run"), []).append(row)
+    return found
+
+
+def metric(name: str, kind: str, about: str, samples: list[tuple[str, float]], run: Run) -> str:
+    """A metric in Prometheus' text format. samples: labels, which end with a comma or are empty, and a value."""
+    total = "_total" if kind == "counter" else ""
+    lines = [f'{name}{total}{{{labels}model_name="{run.name}"}} {value:.17g}\n' for labels, value in samples]
+    return f"# HELP {name} {about}\n# TYPE {name} {kind}\n" + "".join(lines)
+
+
+def _form(form: str):
+    if form in FORMS:
+        return importlib.import_module(f"speclab.exports.{FORMS[form]}")
+    if not form.endswith(".py"):
+        raise Misuse(f'--export: expected one of {"|".join(FORMS)}, or a file FORM.py, found "{form}"')
+    module = SimpleNamespace(**user_file.load(form))
+    if not callable(getattr(module, "files", None)):
+        raise Fault(f"{form}: expected a function files(results) that yields file names and contents")
+    return module
+
+
+def write(results: "Results", form: str, folder: str) -> list[str]:
+    """Writes the files of a form into a folder, which is made, but not its parents, and returns their names. Raises Fault, Misuse."""
+    module = _form(form)
+    files.make_folder(folder)
+    names = []
+    with user_file.explained(form) if form not in FORMS else contextlib.nullcontext():
+        for name, content in module.files(results):
+            files.write(f"{folder}/{name}", content)
+            names.append(f"{folder}/{name}")
+    if not names:
+        raise Fault(f"{folder}: nothing to write: no run has the drafts or texts that this form is made of")
+    return names

@@ -1,0 +1,190 @@
+"""figures - pictures of results: a question in SQL, which runs it is wanted of, its numbers with intervals, and how they are drawn.
+
+A figure is one SQL file. Its line WITH chosen(..) names every run; here it becomes the list of those that are drawn (choice.py), and the text that is
+run is the text that is shown. Columns 0 to 4 of its rows are group, measure, series, x and the value. A group and a measure are one picture (a
+panel). The value is a function of sums over prompts of columns a, b, c, d of its table `sums`; of these the engine makes the interval of the row with
+the same group, measure, series, x and run (`speclab report --intervals`).
+"""
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from speclab import engine, user_file
+from speclab.command import Fault
+from speclab.figures import cells
+
+logging.getLogger("matplotlib").setLevel(logging.ERROR)  # not of where its cache is
+_CHOSEN = 'WITH chosen("group", series, run'
+_VALUE, _KEYS, _SUMS = 4, 5, 6  # the value's column; columns that name a row of sums; columns a to f
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What a figure asks and how it is drawn."""
+
+    name: str  # names its files and its place on the page: letters, digits and _
+    title: str
+    about: str  # a sentence beneath the title
+    sql: str
+    needs: str = "rows of its SQL"  # what a database lacks that has no such figure
+    x: str = ""  # label of the axis
+    y: str | None = None  # None: the measure
+    choose: str = "every"  # which runs, what is a group and what a series: a key of choice.CHOICES
+    style: str | Callable = "lines"  # lines, dots, bars, cost, heat; or a function of matplotlib's axes and a Panel, which draws
+    rates: bool = False  # a / b is from 0 to 1
+    doubling: bool = False  # x is drawn on a logarithmic scale
+
+
+@dataclass
+class Row:
+    """A row of a figure's SQL. low, high: its 95 % interval; None: it has none."""
+
+    cell: tuple
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def value(self) -> float:
+        return self.cell[_VALUE]
+
+    @property
+    def series(self) -> str:
+        return str(self.cell[2])
+
+    @property
+    def x(self) -> Any:
+        return self.cell[3]
+
+
+@dataclass
+class Panel:
+    """Rows of one group and measure: a picture. series: in the order of colours."""
+
+    figure: Figure
+    group: str
+    measure: str
+    columns: list[str]
+    series: list[str] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+
+    def of(self, series: str) -> list[Row]:
+        return [r for r in self.rows if r.series == series]
+
+
+@dataclass
+class Numbers:
+    """A figure of a database. sql: as run; intervals: whether they are of the table `sums`; note: what is not drawn."""
+
+    figure: Figure
+    sql: str
+    note: str = ""
+    columns: list[str] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    panels: list[Panel] = field(default_factory=list)
+    intervals: bool = False
+
+
+def _quoted(value: Any) -> str:
+    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
+
+
+def _filled(sql: str, chosen: Sequence[tuple]) -> str:
+    """The line that names every run becomes a list of those that are chosen."""
+    head, line, rest = sql.partition(_CHOSEN)
+    if not line:
+        return sql
+    columns, _, rest = rest.partition("\n")
+    columns, with_more = columns.partition(") AS")[0], "," if columns.endswith(",") else ""
+    values = ",\n".join(f"    ({', '.join(map(_quoted, row))})" for row in chosen)
+    return f"{head}{line}{columns}) AS (VALUES\n{values}\n){with_more}\n{rest}"
+
+
+def _sums_of(sql: str) -> str | None:
+    """The statement that lists the table `sums`, rows of one key together. None: the figure has none."""
+    if "\nsums AS (" not in sql:
+        return None
+    head, predicted, _ = sql.partition("\n),\npredicted AS (")  # it is not needed, and takes long
+    head = head if predicted else sql[: sql.rindex("\n)\nSELECT ")]
+    return f'{head}\n)\nSELECT "group", measure, series, x, run, a, b, c, d, e, f, prompt, unit FROM sums ORDER BY 1, 2, 3, 4, 5, prompt'
+
+
+def intervals(questions: Sequence[dict[str, Any]]) -> list[dict[str, float | None]]:
+    """What the engine makes of sums: value, low, high for each question, `{"of": "ratio", "a": [..], "b": [..]}` (docs/results.md, Intervals)."""
+    return engine.objects("report", "--intervals", "-", lines=questions)
+
+
+def _question(rows: list[tuple], rates: bool) -> dict[str, Any] | None:
+    two, units = rows[0][_KEYS + 2] is not None, rows[0][_KEYS + _SUMS + 1] is not None
+    column = dict(zip("abcdef", list(zip(*rows, strict=True))[_KEYS:], strict=False))
+    wanted: dict[str, Any] = {k: column[k] for k in ("abcd" if two else "ab")}
+    if units:
+        wanted |= {name: column[k] for name, k in (("steps", "e"), ("other_steps", "f")) if column[k][0] is not None}
+        wanted |= {"prompt": [r[-2] for r in rows], "unit": [r[-1] for r in rows]}
+    if any(v is None or (isinstance(v, float) and not math.isfinite(v)) for values in wanted.values() for v in values):
+        return None
+    return {"of": "ratio_of_ratios" if two else "rate" if rates else "ratio"} | wanted
+
+
+def _put_intervals(numbers: Numbers, results: Any) -> None:
+    sql = _sums_of(numbers.sql)
+    numbers.intervals = sql is not None
+    if sql is None or "run" not in numbers.columns:
+        return
+    clusters: dict[tuple, list[tuple]] = {}
+    for row in cells.rows(results, sql)[1]:
+        clusters.setdefault(row[:_KEYS], []).append(row)
+    wanted = {key: q for key, rows in clusters.items() if (q := _question(rows, numbers.figure.rates)) is not None}
+    answers = dict(zip(wanted, intervals(list(wanted.values())), strict=True))
+    run = numbers.columns.index("run")
+    for row in numbers.rows:
+        if found := answers.get((*row.cell[:_VALUE], row.cell[run])):
+            row.low, row.high = found["low"], found["high"]
+
+
+def _is_drawn(row: Row) -> bool:
+    return None not in row.cell[:_VALUE] and isinstance(row.value, int | float) and math.isfinite(row.value)
+
+
+def _panels(numbers: Numbers, chosen: Sequence[tuple]) -> list[Panel]:
+    """Groups in the order of the choice, in each the measures in the order of the rows; series in the order of the choice."""
+    groups, series = ({key: i for i, key in reversed(list(enumerate(keys)))} for keys in ([c[0] for c in chosen], [c[:2] for c in chosen]))
+    panels: dict[tuple, Panel] = {}
+    for row in filter(_is_drawn, numbers.rows):
+        group, measure = str(row.cell[0]), str(row.cell[1])
+        panel = panels.setdefault((group, measure), Panel(numbers.figure, group, measure, numbers.columns))
+        panel.rows.append(row)
+        if row.series not in panel.series:
+            panel.series.append(row.series)
+    for panel in panels.values():
+        panel.series.sort(key=lambda s: series.get((panel.group, s), len(series)))  # noqa: B023
+    return sorted(panels.values(), key=lambda p: groups.get(p.group, len(groups)))
+
+
+def read(figure: Figure, results: Any, chosen: Sequence[tuple], note: str = "") -> Numbers:
+    """Asks a figure's SQL of the chosen runs, (group, series, run, ..) each. None chosen: the database lacks what it needs. Raises Fault."""
+    numbers = Numbers(figure, _filled(figure.sql, chosen), note)
+    if chosen or _CHOSEN not in figure.sql:
+        numbers.columns, rows = cells.rows(results, numbers.sql)
+        if rows and len(numbers.columns) <= _VALUE:
+            raise Fault(f"figure {figure.name}: expected columns group, measure, series, x and a value, found {', '.join(numbers.columns)}")
+        numbers.rows = [Row(tuple(r)) for r in rows]
+        if {"low", "high"} <= set(numbers.columns):
+            low, high = numbers.columns.index("low"), numbers.columns.index("high")
+            for row in numbers.rows:
+                row.low, row.high = row.cell[low], row.cell[high]
+        _put_intervals(numbers, results)
+        numbers.panels = _panels(numbers, chosen)
+    return numbers
+
+
+def load(path: str) -> Figure:
+    """The figure of a user's file FILE.py, its variable FIGURE (docs/results.md, A figure of your own). Raises Fault."""
+    figure = user_file.load(path).get("FIGURE")
+    if not isinstance(figure, Figure):
+        raise Fault(f"{path}: expected a variable FIGURE, a speclab.figures.Figure, found {type(figure).__name__}")
+    if not figure.name.isidentifier():
+        raise Fault(f'{path}: FIGURE.name: expected letters, digits and _, found "{figure.name}"')
+    return figure

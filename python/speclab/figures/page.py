@@ -1,0 +1,158 @@
+"""page - `report --html FILE --svg FOLDER --pdf FOLDER`: one page with all cells and figures, which asks for nothing, and the pictures as files.
+
+What a database says reaches the page through Jinja2's escapes alone, and is on one line without controls (names.plain).
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from speclab import figures, files
+from speclab.command import Fault, Misuse
+from speclab.figures import Numbers, cells, choice, draw
+from speclab.figures.cells import Comparison
+from speclab.figures.kinds import KINDS
+from speclab.names import plain
+
+_HERE = Path(__file__).parent
+_OPEN_ROWS = 12  # a table of so many is shown at once; longer ones are opened by the reader
+_ORIGIN = {
+    "Machine": "machine || ' (' || device || ')'",
+    "Revision of speclab": "revision",
+    "Target": "target || ' (weights ' || target_hash || '), ' || model_type || ', activations ' || activations || ', cache ' || cache",
+    "Prompts (file and hash)": "prompts",
+    "Sampling": "sampling",
+    "Decoded": None,
+}
+_DECODED = "SELECT min(started) || ' to ' || coalesce(max(finished), '(not finished)') FROM run WHERE ?1 IS NULL OR experiment = ?1"
+
+
+class Number:
+    """A cell of a table: what is shown, and what it is sorted by (None: after all others)."""
+
+    def __init__(self, value: float | None, shown: str | None = None):
+        self.value = value
+        whole = value is not None and (abs(value) >= 1000 or value == int(value))
+        self.shown = shown if shown is not None else "–" if value is None else f"{value:.0f}" if whole else f"{value:.4g}"
+        self.key = "" if value is None else repr(value)
+
+
+class Marks(list):
+    """Words that warn."""
+
+
+def _interval(low: float | None, high: float | None) -> Number:
+    return Number(None) if low is None or high is None else Number(low, f"{low:.3g} to {high:.3g}")
+
+
+def _table(label: str, heads: Sequence[str], kinds: str, rows: Iterable[Sequence]) -> dict[str, Any]:
+    return {"label": label, "heads": list(zip(heads, kinds, strict=True)), "rows": list(rows)}
+
+
+def _origin(results: Any) -> list[tuple[str, list[str]]]:
+    lines = []
+    for label, what in _ORIGIN.items():
+        query = f"SELECT {what} FROM run WHERE ?1 IS NULL OR experiment = ?1 GROUP BY 1 ORDER BY min(id)" if what else _DECODED
+        lines.append((label, [plain(r[0] or "") for r in cells.rows(results, query, (results.experiment,))[1]]))
+    return lines
+
+
+def _settings(comparisons: list[Comparison]) -> dict[str, Any]:
+    heads = ["settings", "experiment", "target", "sampling", "batch", "prompts", "number of prompts", "turns", "repeats", "limits", "seed"]
+    return _table("settings", heads, "ntttntnnntt", (
+        [Number(i), f.experiment, f.target, f.sampling, Number(f.batch), f.prompt_file, Number(c.said["n_prompts"]), Number(c.turns),
+         Number(c.repeats), f.limits, str(f.seed % 2**64)]
+        for i, c in enumerate(comparisons, 1) for f in [c.first]))  # fmt: skip
+
+
+def _cells(comparisons: list[Comparison]) -> dict[str, Any]:
+    heads = ["run", "drafter", "speedup", "95 % interval", "tokens per step", "tokens/s", "acceptance rate", "texts equal", "marks", "rule",
+             "sampling", "batch", "settings"]  # fmt: skip
+    rows = []
+    for i, c in enumerate(comparisons, 1):
+        for r in c.runs:
+            same, slash, of = r.equal.partition("/")
+            speedup = [None] * 3 if r.baseline else [r.speedup, r.speedup_low, r.speedup_high]
+            said = ["LOSSY"] * (not r.lossless) + ["UNFINISHED"] * (not r.finished) + ["INFLATED TARGET"] * r.marked_inflated
+            rows.append([Number(r.run), r.full, Number(speedup[0]), _interval(*speedup[1:]), Number(r.tokens_per_step), Number(r.tokens_per_s),
+                         Number(r.acceptance_rate), Number(int(same) / int(of) if slash else None, r.equal), Marks(said), r.rule, r.sampling,
+                         Number(r.batch), Number(i)])  # fmt: skip
+    return _table("all cells", heads, "ntnnnnnntttnn", rows)
+
+
+def _numbers_table(numbers: Numbers) -> dict[str, Any]:
+    texts = [any(isinstance(r.cell[i], str) for r in numbers.rows) for i in range(len(numbers.columns))]
+    heads, kinds = list(numbers.columns), "".join("t" if t else "n" for t in texts)
+    if numbers.intervals:
+        heads, kinds = [*heads, "95 % low", "95 % high"], kinds + "nn"
+    rows = ([("–" if v is None else str(v)) if text else Number(v) for v, text in zip(r.cell, texts, strict=True)]
+            + ([Number(r.low), Number(r.high)] if numbers.intervals else []) for r in numbers.rows)  # fmt: skip
+    return _table(numbers.figure.title, heads, kinds, rows)
+
+
+def _drawn(results: Any, comparisons: list[Comparison], own: Sequence[figures.Figure]) -> list[Numbers]:
+    known = {k.name for k in KINDS}
+    for figure in own:
+        if figure.name in known:
+            raise Fault(f"figure {figure.name}: expected a name that no other figure has")
+        if figure.choose not in choice.CHOICES or not (callable(figure.style) or figure.style in draw.DRAWN):
+            raise Fault(f"figure {figure.name}: expected choose of {', '.join(choice.CHOICES)}, style of {', '.join(draw.DRAWN)} or a function")
+        known.add(figure.name)
+    return [figures.read(k, results, *choice.choose(k.choose, comparisons)) for k in [*KINDS, *own]]
+
+
+def plots(results: Any, name: str) -> draw.Pictures:
+    """The pictures of a figure of the page, one for each group and measure. Raises Misuse."""
+    kinds = {k.name: k for k in KINDS}
+    if name not in kinds:
+        raise Misuse(f'plot: expected one of {", ".join(kinds)}, found "{name}"')
+    numbers = figures.read(kinds[name], results, *choice.choose(kinds[name].choose, cells.read(results)))
+    if not numbers.panels:
+        raise Misuse(f"{name}: needs {numbers.figure.needs}")
+    return draw.Pictures(map(draw.picture, numbers.panels))
+
+
+def html(results: Any, comparisons: list[Comparison], drawn: list[tuple[Numbers, list[str]]]) -> str:
+    """The page. drawn: figures, each with its pictures as SVG."""
+    jinja = jinja2.Environment(loader=jinja2.FileSystemLoader(_HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    jinja.filters["plain"] = plain
+    jinja.filters["lines"] = lambda text: "\n".join(map(plain, text.split("\n")))
+    name = plain(results.experiment if results.experiment is not None else Path(results.path).name)
+    return jinja.get_template("page.html").render(
+        name=name, database=plain(Path(results.path).name), origin=_origin(results), disturbed=results.report["disturbed"], comparisons=comparisons,
+        settings=_settings(comparisons), cells=_cells(comparisons), open_rows=_OPEN_ROWS,
+        figures=[(n, [(p, Markup(s)) for p, s in zip(n.panels, svg, strict=True)], _numbers_table(n)) for n, svg in drawn],
+        css=Markup((_HERE / "figure.css").read_text() + (_HERE / "page.css").read_text()), js=Markup((_HERE / "page.js").read_text()),
+        Number=Number, is_number=lambda v: isinstance(v, Number), is_marks=lambda v: isinstance(v, Marks))  # fmt: skip
+
+
+def _write(path: str, content: str | bytes) -> None:
+    files.write(path, content)
+    print(path)
+
+
+def write(results: Any, options: Any) -> None:
+    """Writes what the options html, svg and pdf name, and prints the files' names. figure: FILE.py of figures beside those of kinds.py."""
+    for path in (path for path in (options.svg, options.pdf) if path is not None):
+        files.make_folder(path)
+    comparisons = cells.read(results)
+    numbers = _drawn(results, comparisons, [figures.load(path) for path in options.figure or ()])
+    if options.html is not None or options.svg is not None:
+        places = iter(range(1, 1 << 30))
+        drawn = [(n, [draw.svg(p, next(places)) for p in n.panels]) for n in numbers]
+        if options.html is not None:
+            _write(options.html, html(results, comparisons, drawn))
+        if options.svg is not None:
+            style = (_HERE / "figure.css").read_text()
+            for n, pictures in drawn:
+                for i, svg in enumerate(pictures, 1):
+                    head, _, rest = svg.partition(">")
+                    whole = f'<?xml version="1.0" encoding="utf-8"?>\n{head}>\n<style>\n{style}</style>{rest}'
+                    _write(f"{options.svg}/{n.figure.name}-{i}.svg", whole)
+    if options.pdf is not None:
+        for n in numbers:
+            for i, panel in enumerate(n.panels, 1):
+                _write(f"{options.pdf}/{n.figure.name}-{i}.pdf", draw.pdf(panel))

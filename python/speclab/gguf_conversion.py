@@ -1,0 +1,226 @@
+"""gguf_conversion - a Hugging Face directory as a GGUF file: llama.cpp's names, its order of the rows of q and k, its metadata, the tokenizer.
+
+The engine says whether such a file can store the model and which tokens it has (`speclab inspect --checkpoint`); the file is compared with its source
+before the conversion succeeds.
+"""
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+import gguf
+import numpy as np
+
+from speclab import checkpoint
+from speclab.checkpoint import Source, Stored, Tensor, value
+from speclab.command import Fault
+
+if TYPE_CHECKING:
+    from speclab.words.quantize import Plan
+
+F32 = 0  # ggml's number
+UNUSED = 5  # kind of a token that no text has
+
+
+def settings_of(kind: int, mark: str) -> dict[str, Any]:
+    """Metadata that say which type the matrices have: llama.cpp's enum llama_ftype, and ggml's version of the formats."""
+    new = {"general.file_type": {8: 7, 2: 2, 30: 32}[kind], "speclab.quantised_from": mark}
+    return new if kind == 30 else new | {"general.quantization_version": 2}
+
+
+def _order(rows: int, heads: int) -> np.ndarray:
+    """The source row of each row: the two numbers that rope rotates together lie side by side, G[h d + 2 i + s] = HF[h d + s d / 2 + i]."""
+    d, i = rows // heads, np.arange(rows)
+    at = i % d
+    return i - at + at % 2 * (d // 2) + at // 2
+
+
+def _floats(name: str, v: list[float]) -> Tensor:
+    x = np.array(v, np.float32)
+    return Tensor(name, F32, (len(v),), x.nbytes, lambda: [x.tobytes()])
+
+
+def tensors(plan: "Plan") -> list[Tensor]:
+    """Those of the GGUF file. Raises Fault."""
+    source, about = plan.source, plan.source.facts
+    if about["not_gguf"]:
+        raise Fault(about["not_gguf"])
+    names = gguf.get_tensor_name_map({n: a for a, n in gguf.MODEL_ARCH_NAMES.items()}[about["architecture"]], about["layers"])
+    made = [_floats(f"{key}.weight", about[key]) for key in ("rope_freqs", "rope_factors_short", "rope_factors_long") if key in about]
+    for t in source.tensors:
+        if re.search(r"rotary_emb\.inv_freq|rope_freqs\.weight", t.name) or (t.name == "lm_head.weight" and about["tied"]) \
+                or checkpoint.is_scale(t.name):  # fmt: skip
+            continue
+        expert = re.fullmatch(r"model\.layers\.(\d+)\.(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(?:(gate|up|down)_proj|w([123]))\.weight", t.name)
+        if expert and expert[2] != "0":
+            continue
+        known = t.name
+        if expert:
+            known = f"model.layers.{expert[1]}.mlp.experts.{expert[3] or {'1': 'gate', '2': 'down', '3': 'up'}[expert[4]]}_proj.weight"
+        name = names.get_name(known, (".weight", ".bias"))
+        if name is None:
+            raise Fault(f"{about['path']}: tensor {t.name}: a GGUF file of this family cannot store it")
+        router = "ffn_gate_inp" in name
+        if router and t.kind == "F8_E4M3":
+            raise Fault(f"{about['path']}: tensor {t.name}: a router of F8_E4M3 is not converted")
+        if expert:
+            made.append(_experts(plan, t, name))
+        elif router:
+            made.append(checkpoint.copied(t, name)._replace(dtype=t.ggml))
+        else:
+            made.append(_one(plan, t, name))
+    return made
+
+
+def _one(plan: "Plan", t: Stored, name: str) -> Tensor:
+    about = plan.source.facts
+    moved = {"attn_q": about["heads"], "attn_k": about["kv_heads"]}.get(name.split(".")[-2]) if about["moves_rows"] else None
+    order = _order(t.shape[0], moved) if moved else None
+    if len(t.shape) < 2:
+        x = checkpoint.numbers(plan.source, t)
+        more = 1.0 if about["norms_from_zero"] and "norm" in name else 0.0
+        return Tensor(name, F32, t.shape, 4 * t.numbers, lambda: checkpoint.converted(name, about["path"], x, F32, order, more))
+    kind = plan.type_of(t)
+    if kind == "F8_E4M3":
+        raise Fault(f"{about['path']}: tensor {t.name}: it is of F8_E4M3 and not converted")
+    return checkpoint.copied(t, name)._replace(dtype=kind) if order is None and kind == t.kind_number else plan.matrix(t, name, kind, kind, order)
+
+
+def _experts(plan: "Plan", first: Stored, name: str) -> Tensor:
+    """The matrices of all experts of a layer, one after the other; `first` is that of expert 0."""
+    source, n = plan.source, plan.source.facts["experts"]
+    by_name = {t.name: t for t in source.tensors}
+    all_of = [by_name[first.name.replace(".experts.0.", f".experts.{e}.")] for e in range(n)]
+    kind = plan.type_of(first, name)
+    if kind == "F8_E4M3" or (kind != plan.kind and any(t.kind != first.kind for t in all_of)):
+        kind = F32  # their width fits no block
+    xs = [checkpoint.numbers(source, t) for t in all_of]
+
+    def put():
+        for t, x in zip(all_of, xs, strict=True):
+            yield from checkpoint.converted(name, source.facts["path"], x, kind) if t.kind_number != kind else t.pieces()
+
+    return Tensor(name, kind, (n, *first.shape), n * checkpoint.size_as(first.shape, kind), put)
+
+
+# ---- metadata
+
+
+def _sizes(about: dict[str, Any]) -> list[bytes]:
+    a, rope = about["architecture"], about["rope"]
+    new: list[tuple[str, Any]] = [
+        ("block_count", about["layers"]), ("context_length", about["context"]), ("embedding_length", about["width"]),
+        ("feed_forward_length", about["hidden"]), ("attention.head_count", about["heads"]), ("attention.head_count_kv", about["kv_heads"]),
+        ("attention.key_length", about["head_dim"]), ("attention.value_length", about["head_dim"]), ("rope.dimension_count", rope["rotated"]),
+        ("rope.freq_base", float(rope["theta"])), ("attention.layer_norm_rms_epsilon", float(about["norm_eps"])),
+        ("vocab_size", about["vocab"])]  # fmt: skip
+    if about["experts"]:
+        new += [("expert_count", about["experts"]), ("expert_used_count", about["experts_used"])]
+    if about["qwen_experts"]:
+        new += [("expert_feed_forward_length", about["expert_hidden"])]
+    if about["has_windows"]:
+        new += [("attention.sliding_window", about["window"])]
+    if about["window_rope"]:
+        new += [("rope.freq_base_swa", float(about["window_rope"]["theta"]))]
+    if about["has_attention_cap"]:
+        new += [("attn_logit_softcapping", float(about["attention_cap"]))]
+    if about["has_logit_cap"]:
+        new += [("final_logit_softcapping", float(about["logit_cap"]))]
+    if about["has_multipliers"]:  # llama.cpp divides by the last
+        new += [("attention.scale", float(about["attention_scale"])), ("embedding_scale", float(about["embedding_scale"])),
+                ("residual_scale", float(about["residual_scale"])),
+                ("logit_scale", float(np.float32(1) / np.float32(about["logit_scale"])))]  # fmt: skip
+    if rope["scaling"] in ("yarn", "linear"):
+        new += [("rope.scaling.type", rope["scaling"]), ("rope.scaling.factor", float(rope["factor"]))]
+    if rope["scaling"] == "yarn":
+        new += [("rope.scaling.original_context_length", rope["original"]), ("rope.scaling.yarn_beta_fast", float(rope["high"])),
+                ("rope.scaling.yarn_beta_slow", float(rope["low"]))]  # fmt: skip
+    if rope["scaling"] == "longrope":
+        new += [("rope.scaling.original_context_length", rope["original"]), ("rope.scaling.attn_factor", float(rope["angle_factor"]))]
+    return [value(f"{a}.{key}", v) for key, v in new]
+
+
+def _tokens(about: dict[str, Any]) -> list[bytes]:
+    """The tokenizer: llama.cpp takes as many tokens as the embedding has rows, so that unused ones fill the list."""
+    v = about["vocabulary"]
+    if v is None:
+        return [value("tokenizer.ggml.model", "none")]  # llama.cpp needs the key
+    more = about["vocab"] - len(v["tokens"])
+    texts = [f"[PAD{i}]" if s is None else s for i, s in enumerate(v["tokens"] + [None] * more)]  # as llama.cpp's converter fills holes
+    return ([value("speclab.token_count", len(v["tokens"]))] if more else []) + [
+        value("tokenizer.ggml.model", "gpt2"), value("tokenizer.ggml.pre", about["pre"]), value("tokenizer.ggml.tokens", texts),
+        value("tokenizer.ggml.token_type", v["kinds"] + [UNUSED] * more), value("tokenizer.ggml.merges", v["merges"])]  # fmt: skip
+
+
+def metadata(source: Source, kind: int, mark: str) -> list[bytes]:
+    """All keys of the file."""
+    about = source.facts
+    made = [value("general.architecture", about["architecture"]), value("general.type", "model")]
+    made.append(value("general.name", os.path.basename(about["path"])))
+    made += [value(key, v) for key, v in settings_of(kind, mark).items()]
+    if about["inflated_from"]:
+        made.append(value("speclab.inflated_from", about["inflated_from"]))
+    made += _sizes(about) + _tokens(about)
+    # Ids that end a text: those that a reader does not recognize by their tokens' names need one of three keys.
+    keys = iter(("eos", "eot", "eom"))
+    for i, (token, known) in enumerate(zip(about["ends"], about["ends_known"], strict=True)):
+        if i == 0 or not known:
+            key = next(keys, None)
+            if key:
+                made.append(value(f"tokenizer.ggml.{key}_token_id", token))
+    if about["bos"] >= 0:
+        made.append(value("tokenizer.ggml.bos_token_id", about["bos"]))
+    made += [value("tokenizer.ggml.add_bos_token", about["add_bos"]), value("tokenizer.ggml.add_space_prefix", False)]
+    if about["chat_template"] is not None:
+        made.append(value("tokenizer.chat_template", about["chat_template"]))
+    return made
+
+
+# ---- read back
+
+
+def _layers(about: dict[str, Any]) -> tuple:
+    """What the layers do besides their shapes."""
+    swa, rope = about["window_rope"] or {}, about["rope"]
+    window = about["window"] if about["windowed"] else 0
+    keys = ("attention_scale", "attention_cap", "logit_cap", "embedding_scale", "residual_scale", "logit_scale", "windowed", "unrotated")
+    return (*(about[key] for key in keys), np.float32(swa.get("theta", 0)), swa.get("scaling", "plain"), rope["rotated"], rope["untruncated"],
+            rope["angle_factor"], window)  # fmt: skip
+
+
+def _difference(a: dict[str, Any], b: dict[str, Any]) -> str | None:
+    def of(*keys):
+        return [a[k] for k in keys] != [b[k] for k in keys]
+
+    if sorted(a["ends"]) != sorted(b["ends"]):
+        return "the tokens that end a text"
+    if of("bos", "add_bos"):
+        return "the token that begins a text"
+    if of("chat_template"):
+        return "the chat template"
+    if _layers(a) != _layers(b):
+        return "its windows, the scale of its attention or its RoPE, which files of this architecture do not state"
+    if of("experts") or (a["experts"] and of("dense", "experts_used", "expert_hidden", "experts_normalized")):
+        return "its experts: those of files are in all layers, and the weights of the used ones sum to 1"
+    return "the shape of the model" if of("tied", "attention_bias", "norm_eps") else None
+
+
+def _tokenizes_alike(a: dict[str, Any] | None, b: dict[str, Any] | None) -> bool:
+    if a is None or b is None:
+        return a is None
+    used = [i for i, s in enumerate(a["tokens"]) if s is not None]
+    return (len(a["tokens"]) == len(b["tokens"]) and a["merges"] == b["merges"] and a["ignore_merges"] == b["ignore_merges"]
+            and all(a["tokens"][i] == b["tokens"][i] and a["kinds"][i] == b["kinds"][i] for i in used))  # fmt: skip
+
+
+def check_made(source: Source, to: str) -> None:
+    """Compares a file with its source, by the engine's reading of both. Raises Fault, and removes the file, if they differ."""
+    try:
+        made, path = checkpoint.facts(to), source.facts["path"]
+        if what := _difference(source.facts, made):
+            raise Fault(f"{path}: a GGUF file of it would differ in {what}")
+        if not _tokenizes_alike(source.facts["vocabulary"], made["vocabulary"]):
+            raise Fault(f"{path}: a GGUF file of it would tokenize some texts differently")
+    except BaseException:
+        os.unlink(to)
+        raise

@@ -1,0 +1,137 @@
+"""inflation - larger models and heads that compute the same function: they cost what their size costs, and draft or generate what the original does.
+
+Width w becomes W: the residual stream is zero beyond its first w numbers, since everything that writes to it (embedding, o, down) has rows of zeros
+there, and everything that reads it (q, k, v, gate, up, head) columns of zeros. An RMS norm now divides the same sum of squares by W: with
+eps' = eps w / W and gains g' = g sqrt(w / W),
+
+    x g' / sqrt(sum / W + eps') = x g / sqrt(sum / w + eps).
+
+Added heads and hidden units are copies of existing ones, and o and down have columns of zeros for them; key-value head j keeps its own query heads as
+the first of its larger group. Added layers are copies whose o and down are zeros. So everything added is computed, is finite, and is multiplied by
+zero. The factor sqrt(w / W) is rounded, so logits differ in their last bits; at four or sixteen times the width it is a power of two and every bit is
+equal. Quantized blocks are copied unchanged; a block of zero bytes, whose scale is zero, is zeros in every format.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import gguf
+import numpy as np
+
+from speclab import checkpoint
+from speclab.checkpoint import Stored, Tensor
+from speclab.command import Fault
+
+SAME, STREAM, QUERIES, KEYS, HIDDEN = range(5)  # what the rows of a matrix write to, or its columns read
+
+_NAMES = {(QUERIES, STREAM): ("attn_q", "self_attn.q_proj"), (KEYS, STREAM): ("attn_k", "attn_v", "self_attn.k_proj", "self_attn.v_proj"),
+          (STREAM, QUERIES): ("attn_output", "self_attn.o_proj"), (HIDDEN, STREAM): ("ffn_gate", "ffn_up", "mlp.gate_proj", "mlp.up_proj"),
+          (STREAM, HIDDEN): ("ffn_down", "mlp.down_proj"), (SAME, STREAM): ("token_embd", "output", "embed_tokens", "lm_head")}  # fmt: skip
+_SIDES = {name: pair for pair, names in _NAMES.items() for name in names}
+
+
+def sides(name: str) -> tuple[int, int] | None:
+    """What rows and columns of a matrix belong to, in GGUF's names and in Hugging Face's; None: no layer's matrix."""
+    stem = name.rpartition(".")[0]
+    return next((s for key, s in _SIDES.items() if stem == key or stem.endswith(f".{key}")), None)
+
+
+class Sizes(NamedTuple):
+    """Of a model's or a head's layers."""
+
+    width: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+
+    @property
+    def group(self) -> int:
+        """Query heads that share a key-value head."""
+        return self.heads // self.kv_heads
+
+
+class Enlargement(NamedTuple):
+    """From one size to another."""
+
+    small: Sizes
+    large: Sizes
+
+    def size(self, side: int, n: int) -> int:
+        """The number of rows or columns of a side that has n of them; several streams lie side by side."""
+        large = self.large
+        return {SAME: n, STREAM: n // self.small.width * large.width, QUERIES: large.heads * large.head_dim, KEYS: large.kv_heads * large.head_dim,
+                HIDDEN: large.hidden}[side]  # fmt: skip
+
+    def fits(self, side: int, n: int) -> bool:
+        """Whether a side of n rows or columns is of the small size."""
+        s = self.small
+        if side == STREAM:
+            return n % s.width == 0
+        return side == SAME or n == {QUERIES: s.heads * s.head_dim, KEYS: s.kv_heads * s.head_dim, HIDDEN: s.hidden}[side]
+
+    def rows(self, side: int, n: int) -> np.ndarray:
+        """(n of the large size) The original of each row, -1: zeros. Added heads and hidden units are copies."""
+        s, large, i = self.small, self.large, np.arange(n)
+        head, inside = i // s.head_dim, i % s.head_dim
+        if side == STREAM:
+            return np.where(i % large.width < s.width, i // large.width * s.width + i % large.width, -1)
+        if side == QUERIES:
+            return (head // large.group % s.kv_heads * s.group + head % large.group % s.group) * s.head_dim + inside
+        if side == KEYS:
+            return head % s.kv_heads * s.head_dim + inside
+        return i % s.hidden if side == HIDDEN else i
+
+    def columns(self, side: int, n: int) -> np.ndarray:
+        """(n of the large size) The original of each column, -1: zeros."""
+        s, large, i = self.small, self.large, np.arange(n)
+        head = i // s.head_dim
+        if side == QUERIES:
+            known = (head // large.group < s.kv_heads) & (head % large.group < s.group)
+            return np.where(known, (head // large.group * s.group + head % large.group) * s.head_dim + i % s.head_dim, -1)
+        return np.where(i < s.hidden, i, -1) if side == HIDDEN else self.rows(side, n)
+
+    def norm(self, t: Stored, name: str, dtype: str | int) -> Tensor:
+        """Gains as floats of 32 bits, since scaled ones need not be exact in the model's type."""
+        w = self.small.width
+        n = self.size(STREAM, t.numbers)
+
+        def put():
+            of, factor = self.rows(STREAM, n), np.sqrt(w / self.large.width)
+            gain = gguf.dequantize(t.rows(0, 1), gguf.GGMLQuantizationType(t.ggml)).reshape(-1).astype(np.float64) * factor
+            yield np.where(of >= 0, gain[of], 0).astype(np.float32).tobytes()
+
+        return Tensor(name, dtype, (n,), 4 * n, put)
+
+    def matrix(self, t: Stored, name: str, pair: tuple[int, int], path: str, silent: bool = False) -> Tensor:
+        """A matrix, or a bias whose numbers are rows, with rows and columns of zeros or copies; `silent`: all zeros. Raises Fault."""
+        vector = len(t.shape) < 2
+        block, each = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(t.ggml)]
+        rows = self.size(pair[0], t.shape[0])
+        width = 1 if vector else self.size(pair[1], t.width)
+        kind = checkpoint.type_name(t.ggml)
+        if vector and block != 1:
+            raise Fault(f"{path}: tensor {t.name}: expected a bias of f32, f16 or bf16, found {kind}")
+        before, after = (s.group * s.head_dim for s in self)
+        if not vector and pair[1] == QUERIES and before != after and (before % block or after % block):
+            raise Fault(f"{path}: tensor {t.name}: {kind} has blocks of {block} numbers, and a group of {self.small.group} heads of "
+                        f"{self.small.head_dim} is not a multiple of the block size: no head can be added")  # fmt: skip
+        if width % block:
+            raise Fault(f"{path}: tensor {t.name}: its rows would have {width} numbers, which is not a multiple of the block size {block} of {kind} "
+                        f"({-(-width // block) * block} is)")  # fmt: skip
+        wide = width // block * each
+
+        def put() -> Iterable[bytes]:
+            if silent:
+                yield from (bytes(wide) for _ in range(rows))
+                return
+            own = t.rows(0, 1).reshape(-1, 1, each) if vector else t.rows(0, t.numbers // t.width).reshape(-1, t.width // block, each)
+            at = np.zeros(1, int) if vector else self.columns(pair[1], width)[::block] // block
+            of, step = self.rows(pair[0], rows), max(1, checkpoint.CHUNK // wide)
+            for first in range(0, rows, step):
+                part = of[first : first + step]
+                made = own[part][:, at]
+                made[part < 0] = made[:, at < 0] = 0
+                yield made.tobytes()
+
+        return Tensor(name, t.kind, (rows,) if vector else (rows, width), rows * wide, put)

@@ -1,0 +1,139 @@
+"""layers - which of a target's layers draft best for layer_skip: layers are removed one at a time, each time the one without which the others
+predict the target's own next token best, then kept and removed layers are exchanged as long as that is better.
+
+SWIFT (Xia et al. 2024, arXiv 2410.06916, section 4.2) searches sets of a given size at random and by Bayesian optimization, with the share of
+matching tokens as the score. Here the search is greedy, needs no random numbers, and finds a set of every size on its way. The engine scores
+the sets: `speclab score --layers`. Standard library alone.
+"""
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from speclab import engine, files
+from speclab.command import Fault
+from speclab.shown import runs_of
+
+Layers = tuple[int, ...]  # ascending
+
+
+def listed(layers: Sequence[int]) -> str:
+    """ "0-11,13", as options have it."""
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs_of(layers))
+
+
+def best(sets: Sequence[Layers], scores: Callable[[Sequence[Layers]], Sequence[float]], than: float = -1) -> tuple[Layers, float] | None:
+    """The set with the largest score, and that, if it is more than `than`; of equal ones the last."""
+    found = None
+    for kept, score in zip(sets, scores(sets) if sets else (), strict=True):
+        if score > than or (found and score == than):
+            found, than = (kept, score), score
+    return found
+
+
+def fewer(kept: Layers) -> list[Layers]:
+    """All sets without one of these layers."""
+    return [tuple(k for k in kept if k != i) for i in kept]
+
+
+def exchanged(kept: Layers, layers: int) -> list[Layers]:
+    """All sets with another layer instead of one of these."""
+    return [tuple(sorted({*kept, k} - {i})) for i in kept for k in range(layers) if k not in kept]
+
+
+def predicted(a: float, tokens: int, pass_ns: Sequence[float], draft_ns: float) -> float:
+    """Tokens of a step over its time, against those of plain decoding, if every draft token is accepted with probability a once those before it
+    are (Leviathan et al. 2023, arXiv 2211.17192, section 3.3). pass_ns: of 1, 2, .. rows."""
+    return sum(a**i for i in range(tokens + 1)) * pass_ns[0] / (tokens * draft_ns + pass_ns[tokens])
+
+
+class Scorer:
+    """The engine, which scores sets on conversations. Raises Fault, or Misuse, with its sentence."""
+
+    def __init__(self, words: Sequence[str]):
+        self.process = subprocess.Popen([files.program(), "score", "--layers", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True, errors="surrogateescape")  # fmt: skip
+        self.about = self._answer()
+
+    def _answer(self) -> dict:
+        line = self.process.stdout.readline()
+        if line.endswith("\n"):  # a part of a line: it was killed
+            return json.loads(line)
+        _, said = self.process.communicate()
+        raise engine.failure(self.process.returncode, said)
+
+    def send(self, word: str, sets: Sequence[Layers]) -> dict:
+        with contextlib.suppress(BrokenPipeError):  # shows as a missing answer
+            self.process.stdin.write(f"{word} {' '.join(map(listed, sets))}\n")
+            self.process.stdin.flush()
+        return self._answer()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@dataclass
+class Row:
+    """A set with its scores: shares of matching tokens, and mean sum min(p, q) at temperature 1, chosen and held out."""
+
+    kept: Layers
+    chosen: list[float]
+    held_out: list[float]
+    cost: float  # what a draft token costs, relative to a pass of one row
+    speedup: float  # predicted at temperature 0, with `tokens` draft tokens
+    tokens: int
+
+
+def evaluated(scorer: Scorer, kept: Layers) -> Row:
+    j = scorer.send("evaluate", [kept])
+    passes, draft = j["pass_ns"], j["draft_ns"]
+    speedup, tokens = max(((predicted(j["held_out"][0], n, passes, draft), -n) for n in range(1, len(passes))), default=(0, 0))
+    return Row(kept, j["chosen"], j["held_out"], draft / passes[0], speedup, -tokens)
+
+
+def search(given: Any, words: Sequence[str]) -> None:
+    """Prints a row for each set on the way, then the best one as a drafter. words: options, MODEL and DATA.jsonl, for the engine. Raises Fault."""
+    scorer, top = Scorer(words), None
+
+    def show(row: Row, change: str) -> None:
+        nonlocal top
+        (match, overlap), (held_match, held_overlap) = row.chosen, row.held_out
+        print(f"{len(row.kept):6}  {match:6.3f} {held_match:8.3f}  {overlap:6.3f} {held_overlap:8.3f}  {row.cost:11.2f}  {row.tokens:6}  "
+              f"{row.speedup:6.2f}x  {change}", flush=True)  # fmt: skip
+        top = row if top is None or row.speedup > top.speedup else top
+
+    def scores(sets: Sequence[Layers]) -> list[float]:
+        return [overlap for _, overlap in scorer.send("choose", sets)["scores"]]
+
+    try:
+        about = scorer.about
+        kept, layers = tuple(range(about["layers"])), about["layers"]
+        least = given.least or (layers + 1) // 2
+        if least >= layers:
+            raise Fault(f"--least {least}: expected fewer than the {layers} layers of {given.model}")
+        print(f"{given.model}: {layers} layers, of which some draft ({about['device']})\n"
+              f"chosen by {about['chosen']} positions, held out {about['held_out']} others, of other texts\n\n"
+              "          T = 0            T = 1        a draft token      predicted, T = 0\n"
+              "layers  chosen held out  chosen held out  cost / pass  tokens  speedup  change", flush=True)  # fmt: skip
+        while len(kept) > least:
+            found = best(fewer(kept), scores)
+            without, kept = set(kept) - set(found[0]), found[0]
+            show(evaluated(scorer, kept), f"without {without.pop()}")
+        kept = top.kept
+        (score,) = scores([kept])
+        for _ in range(given.exchanges):
+            found = best(exchanged(kept, layers), scores, score)
+            if found is None:
+                break
+            kept, score = found
+            show(evaluated(scorer, kept), f"exchanged: {listed(kept)}")
+    finally:
+        scorer.close()
+        if top is not None:  # from the rows so far, if it was interrupted
+            print(f'\n{{kind: layer_skip, keep: "{listed(top.kept)}", tokens: {top.tokens}}}')
+            if top.speedup < 1:
+                print(f"It is not predicted to gain: {top.speedup:.2f}x.")

@@ -1,0 +1,301 @@
+"""merging - puts the rows of one database into another by ATTACH and INSERT .. SELECT. Standard library alone.
+
+Ids differ between files: temp.map_TABLE has the id of each row of the other database and its id here, and a column that has the name of a table
+refers to that table's ids. A row that both have is known by a key that does not depend on the file, so a second merge adds nothing.
+
+A text that this database has already is not taken a second time from another pair (_NEEDED): `repeat` is how an experiment asks for repeats, and two
+texts of one would weigh their prompt twice.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import sqlite3
+import struct
+
+from speclab import database, files
+from speclab.command import Fault, Misuse
+
+# Tables with an id, each behind those that it refers to, and the columns that are equal in equal rows; none: every column but the id.
+_IDENTIFIED = {"run": ("experiment", "cell"), "environment": (), "pair": ("uuid",), "sequence": ("run", "prompt", "turn", "repeat", "pair"),
+               "bench": (), "exact": ("experiment", "cell", "revision"), "exact_rule": (), "exact_bits": ()}  # fmt: skip
+# Tables whose first column says which row of an identified table they are a part of.
+_PARTS = ("step", "step_rule", "step_source", "draft", "trial", "bench_peer", "bench_peak", "bench_round", "bench_time", "cost",
+          "exact_stream", "exact_test")  # fmt: skip
+
+# Runs that exclude each other: the same cell by name, or by settings, with other inputs.
+_CONFLICT = """SELECT t.id, t.experiment, t.drafter, t.rule, i.value ->> 0, i.value ->> 1, i.value ->> 2
+    FROM other.run AS t JOIN main.run AS r ON r.experiment = t.experiment AND (r.cell = t.cell OR (r.settings = t.settings AND NOT EXISTS (
+        SELECT 1 FROM main.run AS e WHERE (e.experiment, e.cell) = (t.experiment, t.cell))))
+    JOIN json_each(json_array(json_array('settings', r.settings, t.settings), json_array('prompts', r.prompts, t.prompts),
+        json_array('weights of the target', r.target_hash, t.target_hash),
+        json_array('weights or configuration of the drafter', coalesce(r.drafter_hash, 'none'), coalesce(t.drafter_hash, 'none')),
+        json_array('tokenizer of the target', coalesce(r.tokenizer_hash, 'none'), coalesce(t.tokenizer_hash, 'none')),
+        json_array('configuration of the target', coalesce(r.config_hash, 'none'), coalesce(t.config_hash, 'none')),
+        json_array('cell (inputs as the chat template)', r.cell, t.cell))) AS i WHERE i.value ->> 1 <> i.value ->> 2 ORDER BY t.id, i.key LIMIT 1"""
+# Sums of the same sequences cannot be added: the row of more sequences replaces the other.
+_REPLACE_EXACT = """DELETE FROM main.exact WHERE EXISTS (SELECT 1 FROM other.exact AS t WHERE (t.experiment, t.cell, t.revision) =
+    (exact.experiment, exact.cell, exact.revision) AND (t.sequences > exact.sequences OR (t.sequences = exact.sequences
+    AND t.finished IS NOT NULL AND exact.finished IS NULL)))"""
+# Texts that are the same by their key, and nevertheless differ.
+_CHANGED = """SELECT t.id, q.id FROM temp.map_sequence AS m JOIN other.sequence AS t ON t.id = m.old JOIN main.sequence AS q ON q.id = m.new
+    WHERE NOT m.added AND (t.tokens, t.decode_ns, t.wall_ns, t.steps) <> (q.tokens, q.decode_ns, q.wall_ns, q.steps) LIMIT 1"""
+# Conversations of each run, here and there, before texts are added: is what they are together that of a finished run?
+_EXTENT = """CREATE TEMP TABLE extent AS SELECT m.new AS run, t.started, t.finished,
+    (SELECT count(*) FROM (SELECT DISTINCT prompt, repeat FROM main.sequence WHERE run = m.new)) AS ours,
+    (SELECT count(*) FROM (SELECT DISTINCT prompt, repeat FROM other.sequence WHERE run = m.old)) AS theirs
+    FROM temp.map_run AS m JOIN other.run AS t ON t.id = m.old"""
+_FINISH = """UPDATE main.run SET started = min(run.started, e.started), finished = CASE
+    WHEN run.finished IS NOT NULL AND (e.finished IS NOT NULL OR e.ours = e.all_of_it) THEN max(run.finished, coalesce(e.finished, ''))
+    WHEN e.finished IS NOT NULL AND e.theirs = e.all_of_it THEN e.finished END
+    FROM (SELECT *, (SELECT count(*) FROM (SELECT DISTINCT prompt, repeat FROM main.sequence AS q WHERE q.run = extent.run)) AS all_of_it
+    FROM extent) AS e WHERE e.run = run.id"""
+# Conversations of pairs with a text that is not here yet, or here without a partner of none under its rule or rejection: such a text is missing
+# (experiments/pairs/plan.h). Others would only repeat what is here.
+_NEEDED = (
+    """CREATE TEMP VIEW partner AS SELECT p.sequence FROM main.paired AS p JOIN main.sequence AS q ON q.id = p.none
+    JOIN main.run AS n ON n.id = q.run JOIN main.run AS r ON r.id = p.run WHERE n.rule IN (r.rule, 'rejection')""",
+    """CREATE TEMP TABLE needed AS SELECT DISTINCT q.pair, q.prompt, q.repeat FROM temp.map_sequence AS m JOIN main.sequence AS q ON q.id = m.new
+    WHERE m.added AND NOT EXISTS (SELECT 1 FROM main.sequence AS o WHERE (o.run, o.prompt, o.turn, o.repeat) = (q.run, q.prompt, q.turn,
+    q.repeat) AND o.id NOT IN (SELECT new FROM temp.map_sequence WHERE added) AND (
+    NOT EXISTS (SELECT 1 FROM temp.partner WHERE sequence = q.id) OR EXISTS (SELECT 1 FROM temp.partner WHERE sequence = o.id)))""",
+    """DELETE FROM main.sequence WHERE id IN (SELECT new FROM temp.map_sequence WHERE added)
+    AND (pair, prompt, repeat) NOT IN (SELECT * FROM temp.needed)""",
+    "DELETE FROM main.pair WHERE id IN (SELECT new FROM temp.map_pair WHERE added) AND id NOT IN (SELECT pair FROM temp.needed)",
+    """DELETE FROM main.environment WHERE id IN (SELECT new FROM temp.map_environment WHERE added)
+    AND id NOT IN (SELECT environment FROM main.sequence WHERE environment IS NOT NULL)""",
+    "UPDATE temp.map_sequence SET added = 0 WHERE added AND new NOT IN (SELECT id FROM main.sequence)")  # fmt: skip
+# A pair that was here in an earlier state has new slices.
+_SLICES = """INSERT OR IGNORE INTO main.slice (pair, run, round, ns, foreign_load, disturbed)
+    SELECT p.new, r.new, t.round, t.ns, t.foreign_load, t.disturbed FROM other.slice AS t JOIN temp.map_pair AS p ON p.old = t.pair
+    JOIN temp.map_run AS r ON r.old = t.run WHERE p.new IN (SELECT id FROM main.pair)"""
+# An unfinished row is an earlier state of a finished one.
+_SHARDS = """INSERT INTO main.shard (run, shards, shard, work, parts, finished) SELECT m.new, t.shards, t.shard, t.work, t.parts, t.finished
+    FROM other.shard AS t JOIN temp.map_run AS m ON m.old = t.run WHERE true ON CONFLICT DO UPDATE SET work = excluded.work,
+    parts = excluded.parts, finished = excluded.finished WHERE coalesce(excluded.finished, '') > coalesce(shard.finished, '')"""
+# SQLite 3.40 finds NULLs where there are none, in tables without rowid whose key is not their first columns. A real one is refused here.
+_DAMAGE = """SELECT quick_check FROM pragma_quick_check(1000000000) WHERE quick_check <> 'ok' AND quick_check NOT LIKE 'NULL value in %' LIMIT 1"""
+
+_LOCKS = 1 << 48  # an experiment's lock is on one byte far beyond the file's end and SQLite's own locks (results/store/store_file.c)
+
+
+@dataclasses.dataclass
+class Merged:
+    """What was added, and texts that the database had of another pair."""
+
+    runs: int
+    pairs: int
+    texts: int
+    left_out: int
+
+
+def _lock(fd: int, call: int, start: int, length: int) -> int:
+    """An open file description's lock for writing, set or asked for; returns its type as the kernel answers."""
+    return struct.unpack("h", fcntl.fcntl(fd, call, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, start, length, 0))[:2])[0]
+
+
+def _number(db: sqlite3.Connection, sql: str) -> int:
+    return db.execute(sql).fetchone()[0]
+
+
+def _is_empty(db: sqlite3.Connection) -> bool:
+    return not any(_number(db, sql) for sql in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_schema"))
+
+
+def check_input(path: str, pages: bool = True) -> None:
+    """A database of this version that no experiment is being run into; with `pages`, whole in every page. Raises Fault, Misuse."""
+    if not os.path.exists(path):
+        raise Misuse(f"{path}: expected a database, found none")
+    if os.path.isfile(path) and os.path.getsize(path) == 0:
+        raise Fault(f"{path}: expected a database of speclab, found an empty one")
+    database.check_file(path)
+    with database.faults(path):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # closed before SQLite has the file, whose locks it would drop
+        try:
+            if _lock(fd, fcntl.F_OFD_GETLK, _LOCKS, 1 << 32) != fcntl.F_UNLCK:
+                raise Fault(f"{path}: expected a database that is complete, found one that another process is running an experiment into")
+        finally:
+            os.close(fd)
+        with contextlib.closing(database.open_file(path)[0]) as db:
+            database.limit(db, path)
+            if _is_empty(db):
+                raise Fault(f"{path}: expected a database of speclab, found an empty one")
+            database.check(db, path)
+            for (damage,) in db.execute(_DAMAGE) if pages else ():
+                raise Fault(f"{path}: the database is damaged: {damage.splitlines()[-1]}")  # the others say where SQLite has looked
+
+
+class Output:
+    """OUT, opened to be written to, and made if there is none, with this version's views. Raises Fault."""
+
+    def __init__(self, path: str):
+        self.path, self.locks = path, -1
+        folder = os.path.dirname(path) or "."
+        if not os.path.isdir(folder):
+            raise Fault(f"{path}: there is no folder {folder}")
+        if os.path.exists(path) and not (os.path.isfile(path) and os.path.getsize(path) == 0):
+            database.check_file(path)
+        if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+            raise Fault(f"{path}: the database is read-only, nothing can be merged into it")
+        with database.faults(path):
+            self.db = sqlite3.connect(database.uri_of(path), uri=True, isolation_level=None)
+            self.db.text_factory = lambda text: text.decode(errors="surrogateescape")
+            try:
+                self._prepare()
+            except BaseException:
+                self.close()
+                raise
+        self.place = self._place()
+
+    def _prepare(self) -> None:
+        db = self.db
+        database.limit(db, self.path)
+        if not _is_empty(db):
+            database.check(db, self.path)
+            for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'"):
+                raise Fault(f'{self.path}: expected a database as speclab makes it, found the trigger "{name}", which would run')
+        db.execute("PRAGMA foreign_keys = ON")
+        db.execute("PRAGMA journal_mode = WAL").fetchone()
+        if self._has_views():
+            return
+        db.execute("BEGIN IMMEDIATE")  # another process may have made the tables meanwhile
+        tables = [files.shared(f"results/{name}").read_text() for name in database.TABLES] if _is_empty(db) else []
+        statement = ""
+        for line in "".join(tables + database.view_scripts()).splitlines(keepends=True):
+            statement += line
+            if sqlite3.complete_statement(statement):
+                db.execute(statement)
+                statement = ""
+        db.execute(f"PRAGMA application_id = {database.ID}")
+        db.execute(f"PRAGMA user_version = {database.VERSION}")
+        db.execute("COMMIT")
+
+    def _has_views(self) -> bool:
+        """Every view of views*.sql, in this text to the last sign."""
+        texts = "".join(database.view_scripts())
+        found = self.db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'view'").fetchall()
+        same = {name for name, sql in found if sql.startswith(f"CREATE VIEW {name} AS") and f"\n{sql};\n" in texts}
+        return same.issuperset(database.view_names())
+
+    def _place(self) -> tuple[int, int] | None:
+        with contextlib.suppress(OSError):
+            at = os.stat(self.path)
+            return at.st_dev, at.st_ino
+        return None
+
+    def check_place(self) -> None:
+        """SQLite writes on into a file that was removed or replaced, and reports nothing: what is stored is saved beside it. Raises Fault."""
+        if (now := self._place()) == self.place:
+            return
+        name = next(n for k in range(1, 1000) if not os.path.lexists(n := f"{self.path}.saved{f'-{k}' * (k > 1)}"))
+        with contextlib.closing(sqlite3.connect(database.uri_of(name), uri=True)) as to:
+            self.db.backup(to)
+        what = "was replaced by another file" if now else "was removed or renamed"
+        raise Fault(f"{self.path}: {what} while it was being written to; what was stored is in {name}")
+
+    def lock(self, experiment: str) -> None:
+        """Until it is closed. A run and a merge of one experiment exclude each other: the run would decode what the merge brings. Raises Fault."""
+        h = 0x811C9DC5  # FNV-1a of the name
+        for byte in experiment.encode(errors="surrogateescape"):
+            h = (h ^ byte) * 0x01000193 & 0xFFFFFFFF
+        try:
+            self.locks = self.locks if self.locks >= 0 else os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            _lock(self.locks, fcntl.F_OFD_SETLK, _LOCKS + h, 1)
+        except BlockingIOError:
+            raise Fault(f'{self.path}: another process is running or merging experiment "{experiment}" into it') from None
+        except OSError as why:
+            raise Fault(f"{self.path}: could not be locked: {why.strerror}") from None
+
+    def close(self) -> None:
+        self.db.close()
+        if self.locks >= 0:
+            os.close(self.locks)  # last: closing also drops SQLite's locks of this process on the file
+
+
+# ---- rows
+
+
+def _columns(db: sqlite3.Connection, table: str) -> dict[str, str]:
+    """The columns of a table but its id, and the value that a row t of the other database has in them here."""
+    names = [name for (name,) in db.execute("SELECT name FROM pragma_table_info(?) WHERE name <> 'id' ORDER BY cid", (table,))]
+    return {n: f"(SELECT new FROM temp.map_{n} WHERE old = t.{n})" if n in _IDENTIFIED else f't."{n}"' for n in names}
+
+
+def _merge_identified(db: sqlite3.Connection, table: str, key: tuple[str, ...]) -> None:
+    """Adds the rows that are not here, in their order, and fills temp.map_TABLE."""
+    columns = _columns(db, table)
+    equal = " AND ".join(f'h."{n}" IS {columns[n]}' for n in key or columns)
+    db.execute(f"CREATE TEMP TABLE map_{table} (old INTEGER PRIMARY KEY, new INTEGER, added INTEGER)")
+    db.execute(f"""INSERT INTO temp.map_{table} SELECT old, coalesce(new, top + sum(new IS NULL) OVER (ORDER BY old)), new IS NULL FROM (
+        SELECT t.id AS old, (SELECT min(h.id) FROM main.{table} AS h WHERE {equal}) AS new,
+        (SELECT coalesce(max(id), 0) FROM main.{table}) AS top FROM other.{table} AS t)""")
+    names = ", ".join(f'"{n}"' for n in columns)
+    db.execute(f"""INSERT INTO main.{table} (id, {names}) SELECT m.new, {", ".join(columns.values())}
+        FROM temp.map_{table} AS m CROSS JOIN other.{table} AS t ON t.id = m.old WHERE m.added""")
+
+
+def _merge_part(db: sqlite3.Connection, table: str) -> None:
+    columns = _columns(db, table)
+    whole = next(iter(columns))
+    names = ", ".join(f'"{n}"' for n in columns)
+    db.execute(f"""INSERT INTO main.{table} ({names}) SELECT {", ".join(columns.values())}
+        FROM temp.map_{whole} AS m CROSS JOIN other.{table} AS t ON t.{whole} = m.old WHERE m.added""")
+
+
+def _merge_rows(db: sqlite3.Connection, path: str, source: str) -> Merged:
+    for run, experiment, drafter, rule, what, ours, theirs in db.execute(_CONFLICT):
+        raise Fault(f"{source}: run {run} ({experiment}, drafter {drafter}, {rule}): expected {what} {ours}, as in {path}, found {theirs}")
+    db.execute(_REPLACE_EXACT)
+    for table, key in _IDENTIFIED.items():
+        if table == "sequence":
+            db.execute(_EXTENT)
+        _merge_identified(db, table, key)
+    for theirs, ours in db.execute(_CHANGED):
+        raise Fault(f"{source}: sequence {theirs}: expected the text and times of sequence {ours} of {path}, which has its pair, found others")
+    found = _number(db, "SELECT count(*) FROM temp.map_sequence WHERE added")
+    for sql in _NEEDED:
+        db.execute(sql)
+    for table in _PARTS:
+        _merge_part(db, table)
+    for sql in (_SLICES, _FINISH, _SHARDS):
+        db.execute(sql)
+    scripts = [files.shared(f"results/store/{name}.sql").read_text() for name in ("run_machine", "shards_complete")]
+    for (run,) in db.execute("SELECT new FROM temp.map_run ORDER BY new").fetchall():
+        for script in scripts:
+            db.execute(script, (run,))
+    texts = _number(db, "SELECT count(*) FROM temp.map_sequence WHERE added")
+    pairs = _number(db, "SELECT count(*) FROM temp.map_pair WHERE added AND new IN (SELECT id FROM main.pair)")
+    merged = Merged(_number(db, "SELECT count(*) FROM temp.map_run WHERE added"), pairs, texts, found - texts)
+    for what in ("VIEW temp.partner", "TABLE temp.extent", "TABLE temp.needed", *(f"TABLE temp.map_{table}" for table in _IDENTIFIED)):
+        db.execute(f"DROP {what}")
+    return merged
+
+
+def merge(out: Output, source: str) -> Merged:
+    """Merges a database in one transaction. Raises Fault, which names the file; then OUT is as it was before."""
+    db = out.db
+    check_input(source, pages=False)  # again: its turn may be much later
+    try:
+        with database.faults(out.path):
+            other, uri = database.open_file(source)
+            other.close()
+            database.limit(db, out.path, source)
+            db.execute("ATTACH ? AS other", (uri,))
+            try:
+                for (experiment,) in db.execute("SELECT DISTINCT experiment FROM other.run").fetchall():
+                    out.lock(experiment)
+                db.execute("BEGIN IMMEDIATE")
+                merged = _merge_rows(db, out.path, source)
+                db.execute("COMMIT")
+            finally:
+                with contextlib.suppress(sqlite3.Error):
+                    if db.in_transaction:
+                        db.execute("ROLLBACK")
+                    db.execute("DETACH other")
+            out.check_place()
+    except Fault as why:
+        if str(why).startswith(f"{source}: "):
+            raise
+        raise Fault(f"{source}: could not be merged into {out.path}: {str(why).removeprefix(f'{out.path}: ')}") from None
+    return merged

@@ -1,0 +1,336 @@
+"""prompts - one entry of a dataset as a line of a prompt file (engine/prompts.h), and which entries are taken. Standard library alone."""
+
+import dataclasses
+import itertools
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from speclab.command import Fault, Misuse
+from speclab.datasets import DATASETS, Dataset, Template, keys_text
+from speclab.files import read_text
+from speclab.strict_json import described, dumps, loads
+
+MAX_PROMPTS, MAX_TURNS = 1 << 18, 64  # engine/prompts.h
+MOST = 1 << 24  # bytes besides the longest field: a template may name it any number of times
+REASONS = (OTHER_CATEGORY, OTHER_SPLIT, SHORT, LONG, EMPTY, SYSTEM, ROLE, ORDER, TURNS, NO_ANSWER) = (
+    "of another category", "of another split", "shorter than --min-characters", "longer than --max-characters", "without a prompt",
+    "with a system message", "with a message of another role than the user and the model",
+    "whose user and model do not alternate, the user first", f"with more than {MAX_TURNS} turns (--turns N keeps the first N)",
+    "without an answer")  # fmt: skip
+
+# What a SPEED-Bench entry has instead of a text that may not be passed on (NVIDIA's specdec_bench).
+_PLACEHOLDER = "FULL BENCHMARK DATA SHOULD BE FETCHED FROM THE SOURCE USING SPECDEC_BENCH"
+# LongBench v2's marks, whose texts it strips.
+_MARKS = {"DOC": "context", "Q": "question", "C_A": "choice_A", "C_B": "choice_B", "C_C": "choice_C", "C_D": "choice_D"}
+_PLACE = re.compile(r"\$(?P<mark>DOC|Q|C_[ABCD])\$|\{(?P<keys>[a-zA-Z_|]+)(?P<list>\[\])?\}")
+_SPLITS = {"prompt": range(1, 11), "test": range(11, 511), "validation": range(511, 601), "train": range(601, 975)}  # MBPP's task ids
+_WORD64 = (1 << 64) - 1
+
+
+class LeftOut(Exception):
+    """An entry is no prompt, for this reason. `mend`: what is wrong with it in a dataset that nobody collected."""
+
+    def __init__(self, why: str, mend: str = ""):
+        super().__init__(why)
+        self.mend = mend
+
+
+@dataclasses.dataclass
+class Choice:
+    """Which entries become prompts, and how. None: no bound."""
+
+    dataset: Dataset
+    template: Template | None  # None: the dataset's own file
+    template_name: str
+    templates: str | dict[str, Any]  # that file's: a text for all, or texts by category
+    answers: bool = False
+    turns: int | None = None  # the first ones of a conversation
+    least: int | None = None  # characters of all turns
+    most: int | None = None
+    split: str | None = None
+    category: list[str] | None = None
+
+
+@dataclasses.dataclass
+class Prompt:
+    """A line, and what is compared: `number` is the entry's over all files, `place` where it was."""
+
+    number: int
+    place: str
+    id: str
+    category: str
+    turns: tuple[str, ...]
+    line: str
+    rank: int = 0
+
+
+def blank(s: str) -> bool:
+    return not s.strip(" \t\r\n\f\v")
+
+
+def field(entry: dict[str, Any], keys: str) -> tuple[str, Any]:
+    """The first of the keys a|b whose value is not null, and the value; else the first key and None."""
+    names = keys.split("|")
+    return next(((k, entry[k]) for k in names if entry.get(k) is not None), (names[0], None))
+
+
+def text_of(value: Any, what: str) -> str:
+    """A text without NULs, which prompts cannot have. Raises Fault."""
+    if not isinstance(value, str):
+        raise Fault(f"{what}: expected a text, found {described(value)}")
+    if "\0" in value:
+        raise Fault(f"{what}: expected a text, found a NUL character in it")
+    return value
+
+
+def list_of(value: Any, what: str, kind: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise Fault(f"{what}: expected a list of {kind}, found {described(value)}")
+    return value
+
+
+def _empty(what: str) -> LeftOut:
+    return LeftOut(EMPTY, f"{what}: expected a text, found an empty one")
+
+
+# ---- entries of this dataset or of another
+
+
+def _lacks(d: Dataset, entry: dict[str, Any]) -> str | None:
+    return next((keys for keys in d.keys.split() if not any(k in entry for k in keys.split("|"))), None)
+
+
+def _check_keys(d: Dataset, entry: dict[str, Any]) -> None:
+    """All of d's keys are there, null or not, and no other dataset has more keys that are. Raises Fault."""
+    missing = _lacks(d, entry)
+    others = [o for o in DATASETS.values() if not _lacks(o, entry)] if d.name in DATASETS else []
+    most = max(others, key=lambda o: len(o.keys.split()), default=d)
+    looks = f"this looks like {most.name} ({keys_text(most.keys)})"
+    if missing:
+        also = f"; {looks}" if most is not d else ""
+        raise Fault(f"{missing}: expected an entry of {d.name} ({keys_text(d.keys)}), found none{also}")
+    if len(most.keys.split()) > len(d.keys.split()):
+        raise Fault(f"expected an entry of {d.name}, found more: {looks}")
+
+
+# ---- turns and answers
+
+
+def _expanded(c: Choice, entry: dict[str, Any]) -> str:
+    """The turn of a template. What its first field says is the prompt: if that is blank, there is none."""
+    template = _template(c, entry)
+    parts, longest, size, at, first = [], 0, 0, 0, True
+    for m in _PLACE.finditer(template):
+        key, value = field(entry, _MARKS.get(m["mark"]) or m["keys"])
+        if m["list"]:
+            text = "\n".join(text_of(v, key) for v in list_of(value, key, "texts"))
+        else:
+            text = text_of(value, key).strip() if m["mark"] else text_of(value, key)
+        if first and blank(text):
+            raise _empty(key)
+        n = len(text.encode())
+        parts += [template[at : m.start()], text]
+        longest, size, at, first = max(longest, n), size + n + m.start() - at, m.end(), False
+        if size - longest > MOST:
+            raise Fault(f"expected a template that adds at most {MOST} bytes to the longest field, found {c.template_name}, which adds more")
+    turn = "".join(parts) + template[at:]
+    if not turn:
+        raise Fault(f"expected a template of {c.template_name} that writes a prompt, found an empty one")
+    return turn
+
+
+def _template(c: Choice, entry: dict[str, Any]) -> str:
+    if c.template:
+        value = entry.get("input")
+        without = c.template.without if value is None or (isinstance(value, str) and blank(value)) else None
+        return without or c.template.text or ""
+    if isinstance(c.templates, str):
+        return c.templates
+    key = c.dataset.category or ""
+    category = entry.get(key) if isinstance(entry.get(key), str) else ""
+    text = c.templates.get(category, c.templates.get(category.removesuffix("_e")))  # LongBench-E's tasks have the templates of LongBench's
+    if not isinstance(text, str):
+        raise Fault(f'{key}: expected one that {c.template_name} has a template for, found "{category}"')
+    return text
+
+
+def _listed(c: Choice, entry: dict[str, Any]) -> list[str]:
+    key, value = field(entry, c.dataset.turns or "")
+    turns = []
+    for i, turn in enumerate(list_of(value, key, "texts")[: c.turns]):
+        what = f"{key}[{i}]"
+        if text_of(turn, what).startswith(_PLACEHOLDER):
+            source = entry["source"] if isinstance(entry.get("source"), str) else "its source"
+            raise Fault(f"{what}: expected a prompt, found NVIDIA's placeholder for a text of {source}; `python3 prepare_data.py --dataset speed "
+                        "--config CONFIG` of Model-Optimizer/examples/specdec_bench writes a file with it")  # fmt: skip
+        if blank(turn):
+            raise _empty(what)
+        turns.append(turn)
+    if not turns:
+        raise Fault(f"{key}: expected a list of texts, found an empty one")
+    if len(turns) > MAX_TURNS:
+        raise Fault(f"{key}: expected at most {MAX_TURNS}, found {len(turns)} (--turns N keeps the first N)")
+    return turns
+
+
+def _messages(c: Choice, entry: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """A list of messages, or one instruction, becomes the user's turns; the model's messages are answers."""
+    key, messages = field(entry, "conversations|conversation")
+    if messages is None and entry.get("instruction") is not None:
+        if blank(text_of(entry["instruction"], "instruction")):
+            raise _empty("instruction")
+        return [entry["instruction"]], [entry["response"]] if isinstance(entry.get("response"), str) else []
+    turns: list[str] = []
+    answers: list[str] = []
+    for i, m in enumerate(list_of(messages, key if messages is not None else "conversation", "messages")):
+        if len(answers) == c.turns:
+            break
+        if not isinstance(m, dict):
+            raise Fault(f"{key}[{i}]: expected an object with from and value, found {described(m)}")
+        role, value = text_of(m.get("from"), f"{key}[{i}].from"), text_of(m.get("value"), f"{key}[{i}].value")
+        user = role in ("human", "user")
+        if role == "system":
+            if not blank(value):
+                raise LeftOut(SYSTEM)
+            continue
+        if not user and role not in ("gpt", "chatgpt", "bing", "bard", "assistant"):
+            raise LeftOut(ROLE)
+        if user != (len(turns) == len(answers)):
+            raise LeftOut(ORDER)
+        if user and blank(value):
+            raise _empty(key)
+        (turns if user else answers).append(value)
+    if not turns:
+        raise _empty(key)
+    if len(turns) > MAX_TURNS:
+        raise LeftOut(TURNS)
+    return turns, answers
+
+
+def _answers(d: Dataset, entry: dict[str, Any], answers: list[Any], turns: int) -> list[str]:
+    value, what = entry.get(d.answer) if d.answer else None, d.answer or "answer"
+    answers = answers + ([value] if isinstance(value, str) else value[:turns] if isinstance(value, list) else [])
+    if not answers:
+        raise LeftOut(NO_ANSWER, f"{what}: expected an answer (--answers), found none")
+    return [text_of(a, what) for a in answers]
+
+
+# ---- a line
+
+
+def _id(d: Dataset, entry: dict[str, Any], number: int) -> str | int:
+    key, value = field(entry, d.id) if d.id else ("", None)
+    if value is None:
+        return f"{d.name}/{number}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{d.name}/{value}" if d.numbered else value
+    if not value or not isinstance(value, str):
+        raise Fault(f"{key}: expected a text or an integer, found {'an empty text' if value == '' else described(value)}")
+    return text_of(value, key)
+
+
+def _category(d: Dataset, entry: dict[str, Any]) -> str:
+    key, value = field(entry, d.category) if d.category else ("", None)
+    category = (text_of(value, key) if value is not None else "") or d.name
+    if d.categories and category not in d.categories:
+        raise Fault(f'category: expected one of {d.name}\'s, such as {d.categories[0]}, found "{category}"; Spec-Bench has more of them')
+    return category
+
+
+def _made(c: Choice, entry: dict[str, Any], number: int, place: str) -> Prompt:
+    d = c.dataset
+    _check_keys(d, entry)
+    category = _category(d, entry)
+    if c.category and category not in c.category:
+        raise LeftOut(OTHER_CATEGORY)
+    if c.split and entry.get("task_id") not in _SPLITS[c.split]:
+        raise LeftOut(OTHER_SPLIT)
+    completion = bool(c.template and c.template.completion)
+    if completion:
+        text_of(entry.get("entry_point"), "entry_point")
+    turns, answers = _messages(c, entry) if d.messages else (_listed(c, entry) if d.turns else [_expanded(c, entry)], [])
+    characters = sum(map(len, turns))
+    if characters < (c.least or 0):
+        raise LeftOut(SHORT)
+    if c.most and characters > c.most:
+        raise LeftOut(LONG)
+    if c.answers:
+        answers = _answers(d, entry, answers, len(turns))
+    id = _id(d, entry, number)
+    line = {"task_id" if completion else "id": id, "category": category}
+    line.update({"entry_point": entry["entry_point"], "prompt": turns[0]} if completion else {"turns": turns})
+    return Prompt(number, place, str(id), category, tuple(turns), dumps(line | ({"answer": answers} if c.answers else {})))
+
+
+def prompt_of(c: Choice, entry: Any, number: int, place: str) -> Prompt:
+    """Raises LeftOut; Fault with the place, if the entry is not as the dataset's are."""
+    try:
+        if not isinstance(entry, dict):
+            raise Fault(f"expected an object, found {described(entry)}")
+        return _made(c, entry, number, place)
+    except Fault as fault:
+        raise Fault(f"{place}: {fault}") from None
+    except LeftOut as left:
+        if left.mend and not c.dataset.collected:
+            raise Fault(f"{place}: {left.mend}") from None
+        raise
+
+
+def choose_template(d: Dataset, name: str | None) -> tuple[Template | None, str, str | dict[str, Any]]:
+    """The template that --template names: one of the dataset's, or a file of its own ones. Raises Misuse."""
+    if name is None and d.template_file:
+        raise Misuse(f"missing --template: expected {d.name}'s own file of templates ({d.template_file}), or --template {d.templates[0].name}")
+    if template := d.templates[0] if name is None else d.template(name):
+        return template, template.name, ""
+    if not d.template_file or not os.path.exists(name):
+        names = ", ".join(t.name for t in d.templates)
+        raise Misuse(f"--template: expected one of {d.name}'s ({names}){' or a file of templates' * bool(d.template_file)}, found \"{name}\"")
+    try:
+        text = read_text(name)
+        templates = loads(text, name) if name.endswith(".json") else text
+    except Fault as fault:
+        raise Misuse(str(fault)) from None
+    if not isinstance(templates, (str, dict)) or (isinstance(templates, str) and name.endswith(".json")):
+        raise Misuse(f"{name}: expected an object with a template for each task, found {described(templates)}")
+    return None, os.path.basename(name), templates
+
+
+# ---- which are taken
+
+
+def without_repetitions(prompts: list[Prompt], collected: bool) -> tuple[list[Prompt], int]:
+    """Entries with the id or the text of an earlier one are removed and counted if the dataset is a collected one; else an id twice is a Fault, and
+    texts that are there again are counted and kept."""
+    repeated = 0
+    for key in ("id", "turns"):
+        first: dict[Any, Prompt] = {}
+        kept = []
+        for p in prompts:
+            earlier = first.setdefault(getattr(p, key), p)
+            if earlier is not p and key == "id" and not collected:
+                raise Fault(f"{p.place}: expected an id that no other entry has, found that of {earlier.place}")
+            repeated += earlier is not p
+            if earlier is p or not collected:
+                kept.append(p)
+        prompts = kept
+    return prompts, repeated
+
+
+def _splitmix(seed: int, number: int) -> int:
+    """What splitmix64 (Steele, Lea, Flood 2014) started at `seed` gives at its call number + 1."""
+    z = seed + (number + 1) * 0x9E3779B97F4A7C15 & _WORD64
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _WORD64
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & _WORD64
+    return z ^ z >> 31
+
+
+def limited(prompts: list[Prompt], per_category: int | None, limit: int | None, seed: int | None) -> list[Prompt]:
+    """Takes `per_category` prompts of each category, and `limit` of these: the first ones, or with a seed those of the smallest ranks, so that a
+    smaller sample is part of a larger one."""
+    by_rank = sorted(prompts, key=lambda p: p.number if seed is None else _splitmix(seed, p.number))
+    if per_category:
+        taken: dict[str, Iterator[int]] = {}
+        by_rank = [p for p in by_rank if next(taken.setdefault(p.category, itertools.count())) < per_category]
+    return sorted(by_rank[:limit], key=lambda p: p.number)

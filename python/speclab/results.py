@@ -1,0 +1,169 @@
+"""results - a database of results as data frames.
+
+    results = speclab.open("demo.db")
+    results                      # in a notebook: the summary
+    results.cells                # a row for each cell, with the intervals that `speclab report` prints
+    results.view("acceptance")   # any view of results/views*.sql
+    results.sql("SELECT ...")
+
+Numbers have one source: the views, and what the program computes from them (`speclab report --json`); nothing is computed here again. Times are
+integer nanoseconds (`_ns`), speeds are per second (`_per_s`), rates and shares are fractions of 1 (docs/results.md). p is the target, q the drafter.
+"""
+
+import html
+import json
+from functools import cached_property
+
+import pandas as pd
+
+from speclab import database, engine
+from speclab.command import Misuse
+from speclab.shown import figure_with_interval
+
+SUMMARY = {"tokens_per_s": "tokens/s", "speedup": "speedup over none", "tokens_per_step": "tokens/step", "acceptance_rate": "accepted, %"}
+
+
+class Results:
+    """A database of results, which is only read. `experiment`: of this one only; default: of all.
+
+    What another process stores meanwhile is in `sql`, `view` and the tables, which are read when they are asked for; `cells` and what is made of
+    them are read once. Raises Fault or Misuse, whose text is a sentence.
+    """
+
+    def __init__(self, path: str, experiment: str | None = None):
+        self.path, self.experiment = str(path), experiment
+        self.connection = database.connect(self.path)
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def __enter__(self) -> "Results":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    # ---- tables and views
+
+    def sql(self, query: str, parameters=()) -> pd.DataFrame:
+        """The rows of a query over tables and views. A NULL is NaN or None."""
+        with database.faults(self.path):
+            rows = self.connection.execute(query, parameters)
+            if rows.description is None:
+                raise Misuse("sql: expected a query, as SELECT ..")
+            names = [column[0] for column in rows.description]
+            return pd.DataFrame(rows.fetchall(), columns=names)
+
+    def _of_experiment(self, names: set[str]) -> str:
+        if self.experiment is None:
+            return ""
+        key = next((f"{k} IN" for k in ("run", "sequence") if k in names), "" if "experiment" in names else None)
+        if key is None:
+            return ""
+        runs = "(SELECT id FROM run WHERE experiment = :experiment)"
+        return " WHERE " + {"": "experiment = :experiment", "run IN": f"run IN {runs}"}.get(
+            key, f"sequence IN (SELECT id FROM sequence WHERE run IN {runs})")  # fmt: skip
+
+    def view(self, name: str) -> pd.DataFrame:
+        """All rows of a view, or of a table; docs/results.md and results/views*.sql define its columns."""
+        known = [*self.views, *self.tables]
+        if name not in known:
+            raise Misuse(f'view: expected one of {", ".join(known)}, found "{name}"')
+        names = set(self.sql(f'SELECT * FROM "{name}" LIMIT 0').columns)
+        where = self._of_experiment(names)
+        return self.sql(f'SELECT * FROM "{name}"{where}', {"experiment": self.experiment} if where else ())
+
+    @cached_property
+    def views(self) -> list[str]:
+        """Names of the views."""
+        return database.view_names()
+
+    @cached_property
+    def tables(self) -> list[str]:
+        """Names of the tables."""
+        return [name for (name,) in self.connection.execute("SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")]
+
+    @property
+    def runs(self) -> pd.DataFrame:
+        """A row for each run: its settings (table `run`)."""
+        return self.view("run")
+
+    @property
+    def texts(self) -> pd.DataFrame:
+        """A row for each text that was decoded (table `sequence`), with the run's drafter and rule."""
+        of = " WHERE r.experiment = ?" if self.experiment is not None else ""
+        return self.sql("SELECT q.*, r.experiment, r.drafter, r.rule, r.sampling FROM sequence AS q JOIN run AS r ON r.id = q.run" + of,
+                        (self.experiment,) if of else ())  # fmt: skip
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """A row for each step: a pass of the target (table `step`), with its run and prompt."""
+        of = " WHERE q.run IN (SELECT id FROM run WHERE experiment = ?)" if self.experiment is not None else ""
+        return self.sql("SELECT q.run, q.prompt, q.turn, q.repeat, q.category, t.* FROM step AS t JOIN sequence AS q ON q.id = t.sequence" + of,
+                        (self.experiment,) if of else ())  # fmt: skip
+
+    # ---- what the program computes
+
+    @cached_property
+    def report(self) -> dict:
+        """`speclab report --json`: {"disturbed": a sentence or "", "comparisons": [..]}.
+
+        A comparison has runs that can be compared (the same target, sampling, prompts, limits and batch), as words, and `cells` in the order of the
+        tables: none, then lossless ones, the fastest first, then lossy ones.
+        """
+        of = [f"--experiment={self.experiment}"] if self.experiment is not None else []
+        return json.loads(engine.call("report", f"--db={self.path}", "--json", *of))
+
+    @property
+    def comparisons(self) -> list[dict]:
+        """The comparisons of `report`."""
+        return self.report["comparisons"]
+
+    @cached_property
+    def cells(self) -> pd.DataFrame:
+        """A row for each cell: run_summary's columns and the 95 % intervals of its statistics (NAME_low, NAME_high).
+
+        `comparison` is the title of its comparison, `name` what distinguishes the cell in it. Acceptance by position is in lists.
+        """
+        rows = [{"comparison": c["title"], **cell} for c in self.comparisons for cell in c["cells"]]
+        return pd.DataFrame(rows).drop(columns="by_category", errors="ignore")
+
+    @cached_property
+    def by_category(self) -> pd.DataFrame:
+        """A row for each cell and category of prompts: speedup and tokens per step with their intervals, and the numbers of prompts."""
+        return pd.DataFrame([{"comparison": c["title"], "run": cell["run"], "name": cell["name"], **row}
+                             for c in self.comparisons for cell in c["cells"] for row in cell["by_category"]])  # fmt: skip
+
+    def against(self, run: int) -> pd.DataFrame:
+        """Every other run of the same prompts compared with one, in pairs where there are any (`report --against`)."""
+        return pd.DataFrame(engine.objects("report", f"--db={self.path}", "--against", str(run), "--jsonl"))
+
+    def plot(self, name: str) -> list:
+        """The pictures of a figure of the page ("speedup_by_category", "sweep", ..), each a figure of matplotlib, which can be restyled."""
+        from speclab.figures import page
+
+        return page.plots(self, name)
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """The report's first table as text, with intervals: a row for each cell."""
+        rows = []
+        for cell in (cell for c in self.comparisons for cell in [dict(cell, comparison=c["title"]) for cell in c["cells"]]):
+            numbers = {head: figure_with_interval(cell, name, 100 if "%" in head else 1) for name, head in SUMMARY.items()}
+            if cell["baseline"]:
+                numbers |= {"speedup over none": "1", "accepted, %": ""}
+            rows.append({"comparison": cell["comparison"], "run": cell["run"], "cell": cell["name"] + ("" if cell["lossless"] else " *")} | numbers |
+                        {"equal texts": cell["equal"]})  # fmt: skip
+        return pd.DataFrame(rows)
+
+    def _repr_html_(self) -> str:
+        parts = [f"<p>{html.escape(self.report['disturbed'])}</p>"] if self.report["disturbed"] else []
+        table = self.summary
+        for c in self.comparisons:
+            words = ", ".join(filter(None, [c["target"], c["sampling"], f"batch {c['batch']}", c["common"] and f"all: {c['common']}"]))
+            parts.append(f"<p><b>{html.escape(c['title'])}</b>: {html.escape(words)}</p>")
+            parts.append(table[table.comparison == c["title"]].drop(columns="comparison").to_html(index=False, border=0))
+        return "\n".join(parts)
+
+    def __repr__(self) -> str:
+        return f"<speclab.Results of {self.path}: {self.sql('SELECT count(*) FROM run').iat[0, 0]} runs>"

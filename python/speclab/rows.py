@@ -1,0 +1,96 @@
+"""rows - the rows of p and q that a run has recorded (`record: {rows: N}`), from table `draft` (experiments/replay/packed_rows.c)."""
+
+import json
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from speclab.command import Fault
+
+_MOST = 1 << 29  # bytes of a step's rows
+_VOCAB = 1 << 20  # tokens of a vocabulary
+_ROWS = 1024  # at most in a step: p and q of the nodes of a pass
+SAMPLED = {1: "sampled", 2: "sampled without replacement"}  # `proposal`; 0: deterministic
+
+
+@dataclass
+class Row:
+    """A row of probabilities: of `token` (n, ascending) `p` (n); `rest` is the mass of tokens that were not kept."""
+
+    token: np.ndarray
+    p: np.ndarray
+    rest: float
+
+    def of(self, token: int) -> float | None:
+        """The probability of a token. None: it was not kept."""
+        i = int(np.searchsorted(self.token, token))
+        if i < len(self.token) and self.token[i] == token:
+            return float(self.p[i])
+        return None if self.rest > 0 else 0.0
+
+
+def _words(raw: memoryview, n: int, kind: str) -> np.ndarray:
+    """Words that are stored as planes: first the lowest byte of each."""
+    return np.frombuffer(raw[: 4 * n], np.uint8).reshape(4, n).T.copy().view(kind).reshape(n)
+
+
+def unpack(packed: bytes, what: str) -> list[Row]:
+    """The rows of a step, in their order: p of every node, then q of every node with sampled children. Raises Fault; what: for its message."""
+    try:
+        size, vocab = struct.unpack_from("<II", packed)
+        expand = zlib.decompressobj()
+        if size > _MOST or vocab > _VOCAB:
+            raise ValueError(f"of {size} bytes and {vocab} tokens")
+        raw = memoryview(expand.decompress(packed[8:], size + 1))
+        if len(raw) != size:
+            raise ValueError("another size")
+        rows = []
+        while raw:
+            n, _, _, rest = struct.unpack_from("<iiid", raw)
+            if not 0 <= n <= vocab or 20 + 8 * n > len(raw) or len(rows) == _ROWS:
+                raise ValueError("another length")
+            token = np.cumsum(_words(raw[20:], n, "<i4"), dtype=np.int32)
+            rows.append(Row(token, _words(raw[20 + 4 * n :], n, "<f4"), rest))
+            raw = raw[20 + 8 * n :]
+        return rows
+    except (struct.error, zlib.error, ValueError, TypeError) as why:
+        raise Fault(f"{what}: rows: expected packed rows, found other bytes ({why})") from None
+
+
+class Tree(NamedTuple):
+    """A recorded draft, the root first: of each node its token, its parent (-1: the root) and its proposal, as in table `trial`."""
+
+    tokens: list[int]
+    parents: list[int]
+    proposals: list[int]
+
+    def rows(self, packed: bytes, what: str) -> tuple[list[Row], dict[int, Row]]:
+        """p of every node, and q of those with sampled children. Raises Fault."""
+        rows, n = unpack(packed, what), len(self.tokens)
+        sampled = sorted({parent for parent, proposal in zip(self.parents[1:], self.proposals[1:], strict=True) if proposal in SAMPLED})
+        if len(rows) != n + len(sampled):
+            raise Fault(f"{what}: expected {n + len(sampled)} rows, found {len(rows)}")
+        return rows[:n], dict(zip(sampled, rows[n:], strict=True))
+
+
+def integers(text: str) -> list[int]:
+    """A list of integers as JSON. Raises ValueError, TypeError or RecursionError."""
+    values = json.loads(text)
+    if not (isinstance(values, list) and all(type(n) is int for n in values)):
+        raise ValueError("no list of integers")
+    return values
+
+
+def tree_of(tokens: str, parents: str, proposals: str, what: str) -> Tree:
+    """A draft as table `draft` has it. Raises Fault."""
+    try:
+        tree = Tree(*map(integers, (tokens, parents, proposals)))
+        same = len(tree.tokens) == len(tree.parents) == len(tree.proposals) >= 1
+        if not (same and all(-(i == 0) <= p < i for i, p in enumerate(tree.parents))):
+            raise ValueError("no tree")
+        return tree
+    except (ValueError, TypeError, RecursionError):
+        raise Fault(f"{what}: its draft is damaged") from None

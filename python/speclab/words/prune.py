@@ -1,0 +1,79 @@
+"""prune - a smaller model that keeps some of a larger one's layers."""
+
+import re
+
+from speclab import checkpoint
+from speclab.command import Fault, Misuse, Options
+from speclab.layers import listed
+
+ABOUT = """Writes a smaller model that keeps some of a larger one's layers, copied bit for bit in the model's own format: a GGUF
+file becomes a GGUF file, a Hugging Face directory a directory. Nothing is retrained, so how well it drafts depends on
+which layers are removed; middle layers matter least. PATH must not exist yet."""
+EXAMPLES = """  ./run prune smollm2-135m-instruct --keep 0-11,13,15,17,19-29 --out draft.gguf
+  ./run generate smollm2-135m-instruct --drafter small:model=draft.gguf 'What is a prime number?'"""
+
+
+def layers_of(text: str, layers: int) -> list[int]:
+    """The layers of "0-3,26-29", ascending. Raises Misuse."""
+    keep: list[int] = []
+    for part in text.split(","):
+        m = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
+        if not m:
+            raise Misuse(f'--keep: layers "{text}": expected numbers and ranges such as 0-3,26-29')
+        first, last = int(m[1]), int(m[2] or m[1])
+        if max(first, last) >= layers:
+            raise Misuse(f'--keep: layers "{text}": the model has layers 0 to {layers - 1}')
+        if last < first or (keep and first <= keep[-1]):
+            found = (last, first) if last < first else (first, keep[-1])
+            raise Misuse(f'--keep: layers "{text}": expected ascending numbers, found {found[0]} after {found[1]}')
+        keep += range(first, last + 1)
+    return keep
+
+
+def metadata(source: checkpoint.Source, keep: list[int]) -> list[bytes]:
+    """GGUF's metadata with fewer layers; lists with a number for each layer keep those of the kept ones."""
+    about, new = source.facts, {}
+    fields = source.reader.fields
+    a = about["architecture"]
+    name = fields["general.name"].contents() if "general.name" in fields else "model"
+    for key in ("attention.head_count", "attention.head_count_kv", "feed_forward_length"):
+        field = fields.get(f"{a}.{key}")
+        if field and field.types[0].name == "ARRAY" and len(field.data) == about["layers"]:
+            raw = source.values[f"{a}.{key}"]
+            parts = [bytes(field.parts[field.data[i]]) for i in keep]
+            head = len(raw) - sum(field.parts[i].nbytes for i in field.data)
+            new[f"{a}.{key}"] = raw[: head - 8] + len(keep).to_bytes(8, "little") + b"".join(parts)
+    values = checkpoint.changed(source, {f"{a}.block_count": len(keep), "general.name": f"{name[:4096]} (layers {listed(keep)})"} | new)
+    return values if "general.name" in fields else [values[-1], *values[:-1]]
+
+
+def main(words: list[str]) -> int:
+    options = Options("prune", ABOUT, EXAMPLES)
+    options.add_argument("model", metavar="MODEL")
+    options.option("--keep", metavar="LAYERS", required=True, help="numbers and ranges from 0, ascending: 0-3,26-29")
+    options.option("--out", metavar="PATH", required=True, help="the file or directory to write")
+    given = options.read(words)
+    to = checkpoint.output_path(given.out)
+    about = checkpoint.facts(given.model)
+    keep = layers_of(given.keep, about["layers"])
+    checkpoint.check_whole(about, Fault)
+    checkpoint.new_output(about, to)
+    source = checkpoint.open_source(about)
+    tensors = []
+    for t in source.tensors:
+        before, layer, rest = checkpoint.layer_of(t.name)
+        if layer < 0 or layer in keep:
+            tensors.append(checkpoint.copied(t, f"{before}{keep.index(layer)}.{rest}" if layer >= 0 else None))
+
+    def change(config):
+        config["num_hidden_layers"] = len(keep)
+        checkpoint.keep_layer_lists(config, about["layers"], keep)
+        if about["qwen_experts"]:  # layers without experts, by number, whatever said so before
+            config["mlp_only_layers"] = [i for i, layer in enumerate(keep) if layer in about["dense"]]
+            config["decoder_sparse_step"] = 1
+
+    checkpoint.write(source, to, tensors, metadata(source, keep) if about["gguf"] else (), None if about["gguf"] else change)
+    made = checkpoint.facts(to)
+    print(f"{to}: {made['layers']} of {about['layers']} layers, {sum(t.size for t in tensors) / 1e6:.1f} MB")
+    checkpoint.print_left_out(source)
+    return 0

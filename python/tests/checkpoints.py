@@ -1,0 +1,66 @@
+"""What tests of models' files share: models made by the tests' writers, their tensors, and what the engine computes with them."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import gguf
+import numpy as np
+from conftest import BUILD
+
+from speclab import checkpoint
+from speclab.safetensors_files import read
+
+TYPES = ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"]
+TEXT = json.dumps({"ids": [1, 20, 100, 269, 7, 66, 2, 35, 5, 90, 41]}) + "\n"
+
+
+def small(path: Path, *keys: str) -> Path:
+    """A model with random weights, a GGUF file or a directory (tests/support/write_small_model.c)."""
+    subprocess.run([BUILD / "write_small_model", path, *keys], check=True)
+    return path
+
+
+def logprobs(path, texts=TEXT, *how) -> str:
+    """The logarithms of the probabilities of a text's tokens, with all digits."""
+    done = subprocess.run([BUILD / "speclab", "score", path, "--threads", "1", *how], input=texts, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def numbers(line: str) -> np.ndarray:
+    return np.array(json.loads(line)["logprobs"])
+
+
+def tensors(path) -> dict[str, tuple]:
+    """{name: (type, shape, bytes)} of a file or a directory."""
+    if Path(path).is_dir():
+        found = checkpoint.stored_in(str(path))
+    else:
+        found, _, _ = checkpoint._gguf(str(path))
+    return {t.name: (t.kind, t.shape, b"".join(t.pieces())) for t in found}
+
+
+def metadata(path) -> dict:
+    """GGUF's keys and values."""
+    return {k: f.contents() for k, f in gguf.GGUFReader(path).fields.items() if not k.startswith("GGUF.")}
+
+
+def edit_json(path: Path, **keys):
+    config = json.loads(path.read_text())
+    config.update(keys)
+    path.write_text(json.dumps(config))
+
+
+def edit_tensors(path: Path, change):
+    """`change` gets {name: array of bytes, shape, dtype} of a directory's one safetensors file, and returns it changed."""
+    file = path / "model.safetensors"
+    content = file.read_bytes()
+    found = {name: [dtype, shape, content[begin : begin + size]] for name, dtype, shape, begin, size in read(str(file))}
+    found = change(found)
+    header, at, body = {}, 0, b""
+    for name, (dtype, shape, raw) in found.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at := at + len(raw)]}
+        body += raw
+    text = json.dumps(header).encode()
+    file.write_bytes(len(text).to_bytes(8, "little") + text + body)

@@ -1,0 +1,103 @@
+"""What tests share: the program that the build made, calls of words as a user makes them, small models and databases."""
+
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from speclab.command import Fault
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("SPECLAB_BUILD", ROOT / "build" / "release"))
+os.environ.setdefault("SPECLAB_PROGRAM", str(BUILD / "speclab"))
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: in CI's release tests only")
+
+
+class Called:
+    """A word that has ended: its exit status and what it wrote."""
+
+    def __init__(self, done: subprocess.CompletedProcess):
+        self.status, self.out, self.err = done.returncode, done.stdout, done.stderr
+
+
+def call(*words, cwd=None, stdin=None, env=None, timeout=120) -> Called:
+    """`./run WORD ...`, without the set-up."""
+    environment = dict(os.environ, PYTHONPATH=str(ROOT / "python"), **(env or {}))
+    done = subprocess.run([sys.executable, "-B", "-m", "speclab", *map(str, words)], cwd=cwd, env=environment, input=stdin,
+                          capture_output=True, text=True, errors="surrogateescape", timeout=timeout)  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    return Called(done)
+
+
+@pytest.fixture
+def speclab(tmp_path):
+    """Calls a word in a new folder."""
+    return lambda *words, **how: call(*words, **{"cwd": tmp_path, **how})
+
+
+def expect_golden(name: str, text: str) -> None:
+    """The text is that of tests/cases/NAME; with SPECLAB_WRITE_GOLDEN it is written there, for a person to review."""
+    path = ROOT / "tests" / "cases" / name
+    if os.environ.get("SPECLAB_WRITE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def engine(*words, cwd=None, stdin=None) -> str:
+    """The engine's program; returns its stdout. Fails the test if it fails."""
+    done = subprocess.run([os.environ["SPECLAB_PROGRAM"], *map(str, words)], cwd=cwd, input=stdin, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory) -> Path:
+    """A small model with random weights, tiny.gguf in a folder of its own."""
+    path = tmp_path_factory.mktemp("models") / "tiny.gguf"
+    subprocess.run([BUILD / "write_small_model", path], check=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def frozen_once(tiny, tmp_path_factory) -> Path:
+    import frozen
+
+    return frozen.make(tiny, tmp_path_factory.mktemp("frozen"))
+
+
+@pytest.fixture
+def frozen_db(frozen_once, tmp_path) -> Path:
+    """A database of results of its own, with the same numbers on every machine (frozen.py)."""
+    return Path(shutil.copy(frozen_once, tmp_path / "frozen.db"))
+
+
+@pytest.fixture
+def in_process(capsys):
+    """Calls a word in this process, where many calls are needed. Returns exit status, stdout and stderr."""
+
+    def called(word, *words):
+        capsys.readouterr()
+        try:
+            status, fault = importlib.import_module(f"speclab.words.{word}").main([str(w) for w in words]), ""
+        except Fault as why:
+            status, fault = why.status, f"{why}\n"
+        said = capsys.readouterr()
+        return status, said.out, said.err + fault
+
+    return called
+
+
+@pytest.fixture(scope="session")
+def golden(tmp_path_factory) -> dict[str, dict]:
+    """The models of tests/cases/architectures.jsonl, and those of FP8, by name (tests/models/write_golden_models.c)."""
+    folder = tmp_path_factory.mktemp("golden")
+    done = subprocess.run([BUILD / "write_golden_models", folder], capture_output=True, text=True, check=True)
+    return {m["name"] + (" fp8" if "fp8" in m else ""): m for m in map(json.loads, done.stdout.splitlines())}

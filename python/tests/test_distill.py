@@ -1,0 +1,286 @@
+"""`distill` and `generate --prompts`: lines against `generate` and `tokenize`, interruption, and what is dropped."""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import ROOT, call, engine
+
+from speclab.distillation import NUMBERS, Exclusions, Plan, words_of
+
+QUESTIONS = [{"question": "What is the sum of two and two?"}, {"question": "Who?"}, {"turns": ["Say it again and again.", "Once more, backwards."]},
+             {"question": "Who?"}, {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Ping?"}]}]  # fmt: skip
+RUN = ("--chat", "chatml", "--threads", "1", "--context", "448")
+
+
+def lines(path):
+    return {line["id"]: line for line in map(json.loads, path.read_text().splitlines())} if path.exists() else {}
+
+
+def jsonl(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def distill(tiny, tmp_path):
+    jsonl(tmp_path / "q.jsonl", QUESTIONS)
+    return lambda *words, run=RUN: call("distill", tiny, *run, *words, cwd=tmp_path)
+
+
+def distilled(distill, out, *words):
+    done = distill(*words, "--out", out)
+    assert done.status == 0, done.err
+    return done.out
+
+
+def ids_of(tiny, text):
+    return json.loads(call("tokenize", tiny, stdin=json.dumps({"text": text})).out)["ids"]
+
+
+# ---- generate --prompts
+
+
+def test_prompts_are_answered_in_the_file_s_order_whatever_the_slots(tiny, tmp_path):
+    rows = [{"id": f"p{i}", "question": f"Count to {i} and back." * (1 + i % 3)} for i in range(12)] + QUESTIONS
+    path = jsonl(tmp_path / "p.jsonl", [*rows, {"input_ids": [1, 5, 9]}, {"task_id": "x/1", "entry_point": "f", "prompt": "def f"},
+                                        {"question": "long " * 600}, {"question": "Hot.", "temperature": 1, "number": 77}])  # fmt: skip
+    words = ("--jsonl", *RUN, "--tokens", 20, "--seed", 3)
+    shown = [engine("generate", tiny, "--prompts", path, *words, "--batch", n) for n in (1, 5, 64)]
+    assert shown[0].split("\n", 1)[1] == shown[1].split("\n", 1)[1] == shown[2].split("\n", 1)[1]
+    settings, *found = map(json.loads, shown[0].splitlines())
+    assert settings["settings"]["batch"] == 1 and settings["settings"]["context"] == 448
+    assert [line["id"] for line in found] == [f"p{i}" for i in range(12)] + [str(n) for n in range(12, 18)] + ["x/1", "19", "20"]
+    alone = json.loads(engine("generate", tiny, rows[0]["question"], "--json", *RUN, "--tokens", 20, "--seed", 3))
+    assert alone["new_ids"] == [i for i, m in zip(found[0]["input_ids"], found[0]["loss_mask"], strict=True) if m]
+    assert alone["text"] == found[0]["answers"][0]["text"] and alone["stop"] == found[0]["answers"][0]["stop"]
+    assert found[17]["input_ids"][:3] == [1, 5, 9] and found[18]["input_ids"][: -20] == ids_of(tiny, "def f")
+    assert found[19]["unanswered"] == "long" and found[19]["answers"] == [] and found[20]["number"] == 77
+    drafted = engine("generate", tiny, "--prompts", path, *words, "--drafter", "ngram:tokens=12", "--batch", 64)  # needs passes of 832 rows
+    assert [json.loads(line)["answers"] for line in drafted.splitlines()[1:21]] == [line["answers"] for line in found[:20]]  # at temperature 0
+
+
+def test_prompts_on_stdin_are_answered_as_they_come(tiny):
+    words = [os.environ["SPECLAB_PROGRAM"], "generate", tiny, "--prompts", "-", "--jsonl", *RUN, "--tokens", "9"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as p:
+        assert "settings" in json.loads(p.stdout.readline())
+        for content in ("One.", "Two."):  # the second is written when the first is answered
+            p.stdin.write(json.dumps({"question": content}) + "\n")
+            p.stdin.flush()
+            assert json.loads(p.stdout.readline())["messages"][0]["content"] == content
+
+
+@pytest.mark.parametrize("line, status, says", [
+    ('{"question": 5}', 1, "p.jsonl:1: question: expected a text, found an integer"),
+    ('{"question": "a", "temperature": "hot"}', 1, "p.jsonl:1: temperature: expected a number, found a text"),
+    ('{"question": "a", "temperature": -1}', 1, "p.jsonl:1: sampling: temperature"),
+    ('{"question": "a", "number": -1}', 1, "p.jsonl:1: number: expected an integer from 0 to "),
+    ('{"question": "a", "number": 1}\n{"question": "b", "number": 1}', 1, "p.jsonl:2: number: expected one that no prompt under way has, found 1"),
+    ("{", 1, "p.jsonl:1:"),
+])  # fmt: skip
+def test_wrong_prompts_are_named(tiny, tmp_path, line, status, says):
+    (tmp_path / "p.jsonl").write_text(line + "\n")
+    done = call("generate", tiny, "--prompts", "p.jsonl", "--jsonl", *RUN, cwd=tmp_path)
+    assert done.status == status and says in done.err and done.err.count("\n") == 1
+    for words in (("--prompts", "p.jsonl"), ("--jsonl", "Hello"), ("--prompts", "p.jsonl", "--jsonl", "Hello")):
+        assert call("generate", tiny, *words, cwd=tmp_path).status == 2
+
+
+# ---- what a line holds
+
+
+@pytest.mark.parametrize("temperature", ["0", "0.7", "1"])
+def test_answers_are_those_of_generate(distill, tiny, tmp_path, temperature):
+    """Conversation 0 is sequence 0, as `generate` has it."""
+    distilled(distill, "a.jsonl", "--prompts", "q.jsonl", "--temperatures", temperature, "--new-tokens", 40, "--seed", 5)
+    line = next(line for id, line in lines(tmp_path / "a.jsonl").items() if id.endswith("-0-0"))
+    prompt = ids_of(tiny, "<|im_start|>user\nWhat is the sum of two and two?<|im_end|>\n<|im_start|>assistant\n")
+    words = (*RUN[:4], "--tokens", 40, "--seed", 5, "--json", "--temperature", temperature)
+    alone = json.loads(engine("generate", tiny, QUESTIONS[0]["question"], *words))
+    assert line["input_ids"] == prompt + alone["new_ids"] and line["loss_mask"] == [0] * len(prompt) + [1] * len(alone["new_ids"])
+    assert line["conversations"][1] == {"role": "assistant", "content": alone["text"].split("\0")[0]}
+    assert (line["temperature"], line["seed"]) == (float(temperature), 5)
+
+
+def test_invented_turns_and_later_ones_are_rendered_like_given_ones(distill, tiny, tmp_path):
+    distilled(distill, "a.jsonl", "--invent", 60, "--new-tokens", 150)
+    found = lines(tmp_path / "a.jsonl").values()
+    for line in found:
+        user = line["conversations"][0]["content"]
+        assert user == user.strip(" \t\r\n") != ""
+        assert line["input_ids"][: line["loss_mask"].index(1)] == ids_of(tiny, f"<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n")
+    assert len(found) > 5
+    jsonl(tmp_path / "t.jsonl", [{"turns": ["Say it.", "Once more."]}])
+    distilled(distill, "b.jsonl", "--prompts", "t.jsonl", "--samples", 40, "--temperatures", 1, "--new-tokens", 100)
+    second = [line for line in lines(tmp_path / "b.jsonl").values() if len(line["conversations"]) == 4]
+    between = ids_of(tiny, "\n<|im_start|>user\nOnce more.<|im_end|>\n<|im_start|>assistant\n")
+    for line in second:  # the second turn follows the answer's own tokens, end token included
+        mask = "".join(map(str, line["loss_mask"]))
+        at = mask.index("10") + 1
+        assert line["input_ids"][at - 1] == 2 and line["input_ids"][at : mask.index("1", at)] == between
+    assert second
+
+
+# ---- interruption
+
+
+def test_a_killed_run_goes_on_to_the_same_lines(distill, tiny, tmp_path):
+    mixed = ("--prompts", "q.jsonl", "--samples", 12, "--new-tokens", 120, "--exclude", "e.jsonl")
+    jsonl(tmp_path / "e.jsonl", [{"text": "Who?"}])
+    distilled(distill, "a.jsonl", *mixed, "--invent", 150, "--slots", 16)
+    words = [sys.executable, "-B", "-m", "speclab", "distill", tiny, *RUN, *mixed, "--invent", 150, "--slots", 3, "--out", "b.jsonl"]
+    kills = 0
+    for torn in ("b.jsonl", "b.jsonl.dropped", "b.jsonl"):
+        out = tmp_path / "b.jsonl"
+        before = out.stat().st_size if out.exists() else 0
+        with subprocess.Popen(list(map(str, words)), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              env=dict(os.environ, PYTHONPATH=str(ROOT / "python"))) as p:  # fmt: skip
+            while p.poll() is None and (out.stat().st_size if out.exists() else 0) <= before:
+                time.sleep(0.002)
+            p.kill()
+        kills += p.returncode == -signal.SIGKILL
+        with open(tmp_path / torn, "a") as f:
+            f.write('{"id": "inv')  # as a machine that stopped leaves it
+    assert kills >= 2
+    distilled(distill, "b.jsonl", *mixed, "--invent", 20, "--slots", 4, "--tokens", 500)  # more can be added
+    distilled(distill, "b.jsonl", *mixed, "--invent", 150, "--slots", 5)
+    for end in ("", ".dropped"):
+        assert lines(tmp_path / f"a.jsonl{end}") == lines(tmp_path / f"b.jsonl{end}") != {}
+    before = (tmp_path / "a.jsonl").read_text()
+    assert "this run: 0 conversations" in distilled(distill, "a.jsonl", *mixed, "--invent", 150) and (tmp_path / "a.jsonl").read_text() == before
+    some = distilled(distill, "c.jsonl", *mixed, "--invent", 150, "--slots", 4, "--tokens", 500)
+    assert 500 <= int(some.split(" conversations, ")[1].split(" answer")[0]) < before.count("\n") * 60 // 4
+    assert distill(*mixed, "--invent", 150, "--out", "a.jsonl", run=(*RUN, "--device", "none such")).status == 2
+
+
+def test_messages_do_not_go_into_the_data(distill, tiny, tmp_path):
+    words = f"'{sys.executable}' -B -m speclab distill '{tiny}' {' '.join(RUN)} --prompts q.jsonl --new-tokens 9 --out"
+    for name, streams in (("open", ">/dev/null"), ("closed", ">&- 2>&-"), ("all", "<&- >&- 2>&-")):
+        subprocess.run(f"{words} {name}.jsonl {streams}", shell=True, cwd=tmp_path, env=dict(os.environ, PYTHONPATH=str(ROOT / "python")))
+    assert lines(tmp_path / "open.jsonl") == lines(tmp_path / "closed.jsonl") == lines(tmp_path / "all.jsonl") != {}
+
+
+# ---- what is dropped
+
+
+def test_prompts_that_overlap_an_excluded_file_are_dropped(distill, tmp_path):
+    jsonl(tmp_path / "q.jsonl", [{"question": "Begin: one two three four five six seven eight nine ten eleven twelve thirteen"},
+                                 {"question": "One, two; three four five six seven eight nine ten eleven twelve -- end of it"},
+                                 {"question": "Short one"}, {"question": "Short one or not"}, {"turns": ["Nothing.", "SHORT (one)!"]}])  # fmt: skip
+    jsonl(tmp_path / "e.jsonl", [{"question_id": "Nothing", "turns": ["one two three four five six seven ", "short one"]}, {"nested": {"reference": [
+        "zero ONE two   three four five six 'seven' eight nine\nten eleven twelve thirteen fourteen"]}}, {"input_ids": [1]}])  # fmt: skip
+    done = distill("--prompts", "q.jsonl", "--exclude", "e.jsonl", "--new-tokens", 9, "--temperatures", 0.5, "--out", "a.jsonl")
+    assert done.status == 0 and "e.jsonl: 1 line without text excludes nothing" in done.err
+    excluded = {id[-4:] for id, line in lines(tmp_path / "a.jsonl.dropped").items() if line["reason"] == "excluded"}
+    assert excluded == {"-0-0", "-2-0", "-4-0"}
+
+
+def test_invented_turns_are_checked_and_greedy_answers_are_written_once(distill, tmp_path):
+    """An invented turn, found by a first run, is excluded, given, or known from an earlier conversation in the next ones."""
+    words = ("--invent", 40, "--new-tokens", 150)
+    distilled(distill, "a.jsonl", *words)
+    id, line = next((id, line) for id, line in lines(tmp_path / "a.jsonl").items() if id != "invented-0")
+    user = line["conversations"][0]["content"]
+    jsonl(tmp_path / "same.jsonl", [{"question": user}])
+    for option, why in (("--exclude", "excluded"), ("--prompts", "repeated")):
+        distilled(distill, f"{why}.jsonl", *words, option, "same.jsonl")
+        assert lines(tmp_path / f"{why}.jsonl.dropped")[id]["reason"] == why
+    distilled(distill, "b.jsonl", "--invent", 1, "--new-tokens", 150)
+    (tmp_path / "b.jsonl").write_text("")
+    jsonl(tmp_path / "b.jsonl.dropped", [{"id": "invented-0", "reason": "empty", "user": user}])
+    distilled(distill, "b.jsonl", *words)
+    assert lines(tmp_path / "b.jsonl.dropped")[id]["reason"] == "repeated"
+    for temperature, count in (0, 2), (1, 0):  # lines 2 and 4 are the same prompt
+        distilled(distill, f"g{temperature}.jsonl", "--prompts", "q.jsonl", "--samples", 2, "--temperatures", temperature, "--new-tokens", 9)
+        repeated = {id[-4:] for id, line in lines(tmp_path / f"g{temperature}.jsonl.dropped").items() if line["reason"] == "repeated"}
+        assert ("-3-0" in repeated, "-0-1" in repeated) == (count > 0, count > 0)
+
+
+# ---- mistakes
+
+
+def test_mistakes_give_one_sentence(distill, tmp_path):
+    for name, text in {"ids": '{"question": "a"}\n{"input_ids": [1, 2]}\n', "numbers": '{"input_ids": [1]}\n',
+                       "code": '{"task_id": "x/1", "entry_point": "f", "prompt": "def f"}\n', "broken": '{"a": "b"}\n{"a": \n',
+                       "strange": "a diary\n", "q2": (tmp_path / "q.jsonl").read_text(),
+                       "twice": '{"id": 1, "question": "a"}\n{"id": "1", "question": "b"}\n'}.items():  # fmt: skip
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    begun, new = ("--prompts", "q.jsonl", "--new-tokens", 9, "--out", "a.jsonl"), ("--out", "n.jsonl")
+    distilled(distill, "a.jsonl", *begun[:-2])
+    for words, status, says in [
+        (("--invent", 3), 2, "missing --out"), (new, 2, "nothing to write"),
+        *[(("--invent", 3, f"--temperatures={t}", *new), 2, f"--temperatures {t}: expected numbers") for t in ("0,warm", "0,,1", "-1", "nan")],
+        (("--prompts", "ids.jsonl", *new), 2, "ids.jsonl:2: prompt 1 is token ids"),
+        (("--prompts", "code.jsonl", *new), 2, "code.jsonl:1: prompt x/1 is a completion"),
+        (("--prompts", "twice.jsonl", *new), 2, 'twice.jsonl:2: expected a unique id, found "1", which twice.jsonl:1 has'),
+        (("--prompts", "q.jsonl", "--prompts", "q2.jsonl", *new), 2, "q2.jsonl: has the content of q.jsonl"),
+        (("--prompts", "no.jsonl", *new), 2, "no.jsonl: No such file"),
+        (("--invent", 3, "--exclude", "no.jsonl", *new), 2, "no.jsonl: No such file"),
+        (("--invent", 3, "--exclude", "numbers.jsonl", *new), 2, "numbers.jsonl: expected texts to exclude"),
+        (("--invent", 3, "--exclude", "broken.jsonl", *new), 2, "broken.jsonl:2"), (("--invent", 3, "--slots", 0, *new), 2, "--slots"),
+        (("--invent", 3, "--out", "no/n.jsonl"), 1, "no/n.jsonl: cannot write it"), (("--invent", 3, "--out", "."), 1, "Is a directory"),
+        (("--invent", 3, "--out", "/dev/null"), 1, "expected a regular file"),
+        (("--invent", 3, "--out", "strange.jsonl"), 1, "is not empty and has no"),
+        ((*begun, "--seed", 8), 1, "a.jsonl was begun with seed 0, found 8"),
+        ((*begun, "--temperatures", 0), 1, "a.jsonl was begun with temperatures"),
+        (("--invent", 2, "--new-tokens", 9, "--out", "a.jsonl"), 1, "a.jsonl was begun with prompts"),
+    ]:  # fmt: skip
+        done = distill(*words)
+        assert done.status == status and says in done.err and done.err.count("\n") == 1, (words, done.err)
+    for run, says in ((("--chat", "chatml", "--context", 9999), "--context: expected at most "),
+                      (("--chat", "none"), "--invent needs a chat template")):  # fmt: skip
+        assert says in distill("--invent", 1, *new, run=run).err
+    with open(tmp_path / "a.jsonl", "a") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        assert "a.jsonl: another process writes it" in distill(*begun).err
+        f.write('{"id": 7}\n')
+    assert "expected a conversation with id" in distill(*begun).err
+    first = (tmp_path / "a.jsonl").read_text().split("\n")[0] + "\n"
+    (tmp_path / "a.jsonl").write_text(first + first)
+    assert "a.jsonl:2: expected each id once" in distill(*begun).err
+
+
+@pytest.mark.parametrize("template, words, status, says", [
+    ("{{ messages[0].content }}", ("--invent", 1), 1, "the chat template writes nothing before the user's text"),
+    ("{{ nothing.at.all }}", ("--prompts", "q.jsonl"), 1, "used.jinja, line 1: 'nothing' is undefined"),
+    ("{% if false %}x{% endif %}", ("--prompts", "q.jsonl"), 0, "dropped: an empty answer, or a prompt of which the template makes no text"),
+])  # fmt: skip
+def test_templates_that_cannot_be_used(distill, tmp_path, template, words, status, says):
+    (tmp_path / "used.jinja").write_text(template)
+    done = distill(*words, "--out", "a.jsonl", run=("--chat", "used.jinja", "--context", 448))
+    assert done.status == status and says in done.out + done.err
+
+
+# ---- the plan, and words
+
+
+@pytest.mark.parametrize("prompts, samples, kinds, invented", [
+    ((7,), 1, 3, 0), ((), 1, 3, 11), ((7, 5), 3, 3, 20), ((100, 1), 2, 2, 7), ((3, 2), 4, 5, 900)])  # fmt: skip
+def test_every_prefix_of_the_plan_is_a_fair_mixture(tmp_path, prompts, samples, kinds, invented):
+    paths = [str(jsonl(tmp_path / f"{f}.jsonl", [{"question": f"{i} of {f}"} for i in range(n)])) for f, n in enumerate(prompts)]
+    plan = Plan(paths, samples, list(range(kinds)), invented)
+    all_of_it, given = list(plan), sum(prompts) * samples
+    assert len(all_of_it) == len(plan) == given + invented
+    assert len({p.id for p in all_of_it}) == len({p.number for p in all_of_it}) == len(all_of_it)
+    seen = 0
+    for i, p in enumerate(all_of_it):
+        assert p.index == (seen if p.given else i - seen) and 0 <= p.number < NUMBERS
+        seen += p.given is not None
+        assert abs(seen - (i + 1) * given / len(plan)) < 1.01
+        assert p.temperature == ((p.index % sum(prompts) + p.index // sum(prompts)) % kinds if p.given else p.index % kinds)
+    more = {p.id: p for p in Plan(paths, samples, list(range(kinds)), invented + 30)}  # numbers do not depend on limits
+    assert all(more[p.id].number == p.number and more[p.id].temperature == p.temperature for p in all_of_it)
+
+
+@pytest.mark.parametrize("text, words", [
+    ('  The CAT, sat\ton -- the "mat".\n', "the cat sat on the mat"), ("“Don’t” — 4.5%", "don t 4 5"), ("café\xa0ZÜrich", "café zÜrich"), ("...", ""),
+])  # fmt: skip
+def test_words_ignore_case_and_punctuation(text, words):
+    assert " ".join(words_of(text)) == words and not Exclusions().match(text)
+
+

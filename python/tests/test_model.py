@@ -1,0 +1,170 @@
+"""`./run model ORG/NAME` with a hub that is imitated on the loopback address."""
+
+import hashlib
+import http.server
+import json
+import threading
+import urllib.parse
+
+import pytest
+from conftest import engine
+
+from speclab.command import Fault, Misuse
+from speclab.words.model import chosen
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+FILES = {
+    "org/plain": {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": b"x" * 24_000_000, "README.md": b"r", "pytorch_model.bin": b"b",
+                  "onnx/model.onnx": b"o", "training_args.bin": b"t"},
+    "org/one": {"m-Q8_0.gguf": b"g", "README.md": b"r"},
+    "org/many": {"m-Q8_0.gguf": b"g8", "m-Q4_0.gguf": b"g4", "big-00001-of-00002.gguf": b"1", "big-00002-of-00002.gguf": b"2"},
+    "org/pickled": {"config.json": b"{}", "pytorch_model.bin": b"b"},
+    "org/gated": {"config.json": b"{}", "model.safetensors": b"x"},
+    "org/none": {"README.md": b"r"},
+}  # fmt: skip
+
+
+class Hub(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, status, body=b"", **headers):
+        self.send_response(status)
+        for key, value in headers.items():
+            self.send_header(key.replace("_", "-"), value)
+        if "Content_Length" not in headers:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def json(self, value):
+        self.answer(200, json.dumps(value).encode(), Content_Type="application/json", X_Repo_Commit=COMMIT)
+
+    def do_HEAD(self):
+        self.do_GET()
+
+    def do_GET(self):
+        hub = self.server
+        path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path).strip("/").split("/")
+        hub.requests.append((self.command, "/".join(path), self.headers.get("Authorization"), self.headers.get("Range")))
+        api = path[:2] == ["api", "models"]
+        name = "/".join(path[2:4] if api else path[:2])
+        files, rest = FILES.get(name), path[4:] if api else path[2:]
+        if files is None:
+            return self.answer(401, b"{}", X_Error_Code="RepoNotFound")
+        if name == "org/gated" and self.headers.get("Authorization") != "Bearer hf_good":
+            return self.answer(403, b"{}", X_Error_Code="GatedRepo")
+        if len(rest) > 1 and rest[1] not in ("main", "v1", COMMIT):
+            return self.answer(404, b"{}", X_Error_Code="RevisionNotFound")
+        if api and rest[:1] == ["tree"]:
+            return self.json([{"type": "file", "path": f, "size": len(b), "oid": hashlib.sha1(b).hexdigest()} for f, b in files.items()])
+        if api:
+            return self.json({"id": name, "modelId": name, "sha": COMMIT, "private": False, "tags": [], "downloads": 0, "likes": 0,
+                              "siblings": [{"rfilename": f} for f in files]})  # fmt: skip
+        body = files["/".join(rest[2:])]
+        tag = f'"{hashlib.sha1(body).hexdigest()}"'
+        headers = {"ETag": tag, "X_Repo_Commit": COMMIT, "Accept_Ranges": "bytes"}
+        if self.command == "GET" and len(body) > 1000 and hub.cut:  # breaks off in the middle, once
+            hub.cut = False
+            self.send_response(200)
+            for key, value in dict(headers, Content_Length=str(len(body))).items():
+                self.send_header(key.replace("_", "-"), value)
+            self.end_headers()
+            self.wfile.write(body[: len(body) // 2])
+            self.wfile.flush()
+            self.close_connection = True
+            return None
+        wanted = self.headers.get("Range")
+        if wanted:
+            start = int(wanted.removeprefix("bytes=").split("-")[0])
+            return self.answer(206, body[start:], Content_Range=f"bytes {start}-{len(body) - 1}/{len(body)}", **headers)
+        return self.answer(200, body, **headers)
+
+
+@pytest.fixture
+def hub(tmp_path):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    server.requests, server.cut = [], False
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    server.env = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HOME": str(tmp_path / "home"),
+                  "HF_TOKEN": "", "HF_HUB_DISABLE_XET": "1", "no_proxy": "127.0.0.1"}  # fmt: skip
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def there(tmp_path, name):
+    folder = tmp_path / "hub" / f"models--{name.replace('/', '--')}" / "snapshots" / COMMIT
+    return sorted(p.name for p in folder.iterdir())
+
+
+def test_a_model_is_fetched_once_and_only_what_is_read(speclab, hub, tmp_path):
+    got = speclab("model", "org/plain", env=hub.env)
+    assert (got.status, got.out) == (0, f"org/plain@{COMMIT}\n"), got.err
+    assert there(tmp_path, "org/plain") == ["config.json", "model.safetensors", "tokenizer.json"]
+    hub.requests.clear()
+    assert speclab("model", "org/plain@v1", env=hub.env).status == 0
+    assert not [a for a in hub.requests if a[0] == "GET" and a[1].endswith("safetensors")]
+    # The engine finds it by its name, its tag and its commit, and reads what it finds.
+    for name in ("org/plain", "org/plain@v1", f"org/plain@{COMMIT}"):
+        found = speclab("inspect", name, env=hub.env)
+        assert f"snapshots/{COMMIT}" in found.err and "config.json" in found.err, found.err
+
+
+def test_a_broken_connection_is_taken_up_where_it_was(speclab, hub, tmp_path):
+    hub.cut = True
+    assert speclab("model", "org/plain", env=hub.env).status == 0
+    ranges = [a[3] for a in hub.requests if a[0] == "GET" and a[1].endswith("model.safetensors")]
+    assert len(ranges) == 2 and ranges[0] is None and int(ranges[1].removeprefix("bytes=").rstrip("-")) >= 10 << 20
+    folder = tmp_path / "hub" / "models--org--plain" / "snapshots" / COMMIT
+    assert (folder / "model.safetensors").read_bytes() == FILES["org/plain"]["model.safetensors"]
+
+
+@pytest.mark.parametrize("words, status, says", [
+    (["org/absent"], 1, "org/absent: http://127.0.0.1:"),
+    (["org/plain@v2"], 1, 'org/plain: expected a branch, tag or commit of it, found "v2"'),
+    (["org/gated"], 1, "org/gated: its owner asks for an agreement"),
+    (["org/many"], 2, "it has 4 GGUF files; choose one by --file: m-Q8_0.gguf, m-Q4_0.gguf"),
+    (["org/many", "--file", "x.gguf"], 1, "--file: expected one of its files"),
+    (["org/none"], 1, "expected safetensors, GGUF or PyTorch files in the repository, found README.md"),
+    (["org/name@../../x"], 2, "expected ORG/NAME or ORG/NAME@REVISION"),
+    (["../etc/passwd"], 2, "expected ORG/NAME or ORG/NAME@REVISION"),
+    (["org/pla in"], 2, "expected ORG/NAME or ORG/NAME@REVISION"),
+    ([], 2, "missing argument"),
+])  # fmt: skip
+def test_what_cannot_be_fetched_is_said(speclab, hub, words, status, says):
+    got = speclab("model", *words, env=hub.env)
+    assert got.status == status and says in got.err, got.err
+
+
+def test_a_token_opens_a_gated_model(speclab, hub, tmp_path):
+    assert speclab("model", "org/gated", env={**hub.env, "HF_TOKEN": "hf_good"}).status == 0
+    assert there(tmp_path, "org/gated") == ["config.json", "model.safetensors"]
+
+
+def test_without_a_hub_the_sentence_names_it(speclab, hub):
+    got = speclab("model", "org/plain", "--endpoint", "http://127.0.0.1:9", env=hub.env)
+    assert got.status == 1 and "org/plain: cannot be fetched from http://127.0.0.1:9" in got.err, got.err
+
+
+def test_pickled_weights_are_named(speclab, hub):
+    got = speclab("model", "org/pickled", env=hub.env)
+    assert got.status == 0 and "./run convert" in got.err
+
+
+def test_files_are_chosen_by_what_the_engine_reads():
+    assert chosen(list(FILES["org/one"]), "n", None) == ["m-Q8_0.gguf"]
+    assert chosen(list(FILES["org/many"]), "n", "big-00001-of-00002.gguf") == ["big-00001-of-00002.gguf", "big-00002-of-00002.gguf"]
+    with pytest.raises(Misuse):
+        chosen(list(FILES["org/many"]), "n", None)
+    with pytest.raises(Fault):
+        chosen([], "n", None)
+
+
+def test_the_engine_names_the_command_that_fetches(speclab, hub):
+    got = speclab("inspect", "org/other@v3", env=hub.env)
+    assert got.status == 1 and got.err.rstrip().endswith("fetch it with: ./run model org/other@v3")
+    assert engine("--version").startswith("speclab")

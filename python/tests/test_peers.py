@@ -1,0 +1,153 @@
+"""Other engines beside bench: what they are asked, in which order, what is stored and printed, what their failures say. No time is asserted."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, call
+
+from speclab.peers import Peer, Time, Turns
+
+QUICK = ["--no-probe", "--repeats", "1", "--contexts", "8", "--threads", "1"]
+CLOCK = """while read w r; do echo "$w $r" >>{notes}; case $w in open) echo ready clockwork-{took} 1.0;; slots) echo slots;;
+           pass|prompt) echo {took};; esac; done"""
+
+
+class Noted(Peer):
+    """A peer without a process: it notes what it is asked."""
+
+    def __init__(self, name, notes):
+        self.name, self.notes, self.process = name, notes, subprocess.Popen("true")
+
+    def seconds(self, request):
+        self.notes.append(f"{self.name} {request}")
+        return 0.25
+
+
+def clock(folder, took):
+    script = folder / f"{took}.sh"
+    script.write_text(CLOCK.format(notes=folder / f"notes-{took}", took=took))
+    return f"sh {script}"
+
+
+def test_engines_take_a_measurement_one_after_the_other_and_the_first_rotates():
+    notes = []
+    turns = Turns([Noted("a", notes), Noted("b", notes)])
+    for line in ("round", "pass 1 8 1", "pass 2 8 4", "draft", "prompt 16", "end", "round", "pass 1 8 1", "end"):
+        answer = turns.answer(line)
+        assert float(answer) >= 0
+        notes.append(f"speclab {line}" if line not in ("round", "end") else line)
+    assert notes == ["round",
+                     "speclab pass 1 8 1", "a pass 1 8", "b pass 1 8",     # speclab, a, b
+                     "a pass 2 8 4", "b pass 2 8 4", "speclab pass 2 8 4",  # a, b, speclab
+                     "speclab draft",                                       # no peer drafts
+                     "speclab prompt 16", "a prompt", "b prompt", "end",    # as the first
+                     "round", "a pass 1 8", "b pass 1 8", "speclab pass 1 8 1", "end"]  # fmt: skip
+    assert turns.times[2] == Time(0, "pass", 8, 4, 2, 1, 250_000_000)
+    assert turns.times[4] == Time(0, "prompt", 0, 1, 16, 1, 250_000_000)
+
+
+def test_what_peers_used_is_counted():
+    busy = Peer(["sh", "-c", "while :; do :; done"], "busy")
+    try:
+        turns = Turns([busy])
+        before = turns.used()
+        while turns.used() - before < 0.05:
+            assert busy.process.poll() is None
+            time.sleep(0.02)
+    finally:
+        busy.process.kill()
+        busy.close()
+
+
+def test_peers_are_stored_and_printed_beside_the_engine(speclab, tiny, tmp_path):
+    peers = [word for took in ("0.001", "0.002") for word in ("--peer-command", clock(tmp_path, took))]
+    r = speclab("bench", tiny, *QUICK, "--rows", "1,2", "--slots", "1,4", "--prefill", "16", "--db", "x.db", *peers)
+    assert r.status == 0, r.err
+    assert "Passes of n rows in each slot after 8 cached tokens" in r.out
+    assert "beside clockwork-0.001 (the peer), after 8 cached tokens" in r.out and "beside clockwork-0.002 (the peer)" in r.out
+    with sqlite3.connect(tmp_path / "x.db") as db:
+        assert db.execute("SELECT peer, name FROM bench_peer").fetchall() == [(1, "clockwork-0.001 1.0"), (2, "clockwork-0.002 1.0")]
+        rows = db.execute("SELECT what, slots, n, context, median_ns FROM bench_pass WHERE peer = 2 ORDER BY 1, 2, 3").fetchall()
+        assert rows == [("pass", s, n, 8, 2e6) for s in (1, 4) for n in (1, 2)] + [("prompt", 1, 16, 0, 2e6)]
+        ratios = db.execute("SELECT p.ratio * o.min_ns <= 1.0001e6 AND p.ratio * o.max_ns >= 0.9999e6 FROM bench_pass AS p JOIN bench_pass AS o"
+                            " ON (o.what, o.n, o.slots, o.peer) = (p.what, p.n, p.slots, 0) WHERE p.peer = 1").fetchall()  # fmt: skip
+        assert ratios == [(1,)] * 5
+    opening = (tmp_path / "notes-0.001").read_text().splitlines()[:7]
+    assert opening == [f"model {tiny}", "threads 1", "rows 2", "prompt_tokens 16", "contexts 8", "slots 1 4", "open "]
+
+
+def test_json_has_the_peers(speclab, tiny, tmp_path):
+    r = speclab("bench", tiny, *QUICK, "--rows", "1,2", "--prefill", "0", "--draft", tiny, "--json", "--peer-command", clock(tmp_path, "0.5"))
+    j = json.loads(r.out)
+    assert j["peers"] == ["clockwork-0.5 1.0"]
+    assert [m.get("peers_ns") for m in j["measured"]] == [[[5e8] * len(j["rounds"])], [[5e8] * len(j["rounds"])], []]
+    for m in j["placements"][0]["medians"][:2]:
+        (peer,) = m["peers"]
+        assert peer["ns"]["median"] == 5e8
+        assert len(j["rounds"]) > 1 or peer["ratio"]["median"] == pytest.approx(5e8 / m["ns"]["median"])
+
+
+@pytest.mark.parametrize("status, says, words", [
+    (2, "--peer-option requires --compare", ["--peer-option", "a=b", "--peer-command", "x"]),
+    (2, '--peer-option: expected KEY=VALUE, found "ab"', ["--compare", "--peer-option", "ab"]),
+    (2, "--compare is given twice", ["--compare", "--compare"]),
+    (2, "--rows", ["--peer-command", "cat", "--rows", "0"]),
+    (1, "/nowhere/python: No such file or directory", ["--compare"]),
+    (1, "nowhere.gguf", ["--peer-command", "echo ready x; cat >/dev/null", "--draft", "nowhere.gguf"]),
+    (1, "the engine to compare with: it is out of order", ["--peer-command", "echo error it is out of order"]),
+    (1, 'expected "ready NAME", found "hello"', ["--peer-command", "echo hello"]),
+    (1, "several slots (--slots)", ["--peer-command", "echo ready it; cat >/dev/null", "--slots", "2"]),
+    (1, "ended without an answer (exit status 0)", ["--peer-command", "true"]),
+    (1, "ended without an answer (exit status 3)", ["--peer-command", "read l; exit 3"]),
+    (1, "ended without an answer (Killed)", ["--peer-command", "read l; kill -9 $$"]),
+    (1, 'expected seconds, found "soon"', ["--peer-command", "echo ready x; while read l; do echo soon; done"]),
+    (1, 'expected seconds, found "nan"', ["--peer-command", "echo ready x; while read l; do echo nan; done"]),
+    (1, "x.txt: not an SQLite database", ["--peer-command", "cat", "--db", "x.txt"]),
+])  # fmt: skip
+def test_errors_are_one_sentence(tiny, tmp_path, status, says, words):
+    (tmp_path / "x.txt").write_text("text, not a database" * 99)
+    rows = [] if "--rows" in words else ["--rows", "1"]
+    r = call("bench", tiny, *QUICK, *rows, "--prefill", "0", *words, cwd=tmp_path, env={"SPECLAB_PYTHON": "/nowhere/python"})
+    assert r.status == status and says in r.err and r.err.count("\n") == 1 and r.out == ""
+
+
+def test_llama_cpp_s_program_is_silent_when_the_bench_has_ended():
+    read, write = os.pipe()
+    os.close(read)
+    program = ROOT / "python/speclab/peer_llama.py"
+    done = subprocess.run([sys.executable, "-B", program], stdin=subprocess.DEVNULL, stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert b"Traceback" not in done.stderr and b"Exception" not in done.stderr
+
+
+def test_a_folder_has_no_peers(speclab, tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    assert speclab("bench", folder, "--peer-command", "cat").status == 1
+
+
+def test_a_peer_ends_with_the_word(tiny, tmp_path):
+    pid = tmp_path / "pid"
+    words = ["bench", tiny, "--peer-command", f"echo $$ >{pid}; exec sleep 60"]
+    word = subprocess.Popen([sys.executable, "-B", "-m", "speclab", *words], env=dict(os.environ, PYTHONPATH=str(ROOT / "python")))
+    while not pid.exists() or not pid.read_text().strip():
+        assert word.poll() is None
+        time.sleep(0.01)
+    word.send_signal(signal.SIGKILL)
+    word.wait()
+    for _ in range(500):
+        try:
+            state = Path(f"/proc/{pid.read_text().strip()}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return
+        if state == "Z":
+            return
+        time.sleep(0.01)
+    raise AssertionError("the peer goes on")

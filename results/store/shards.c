@@ -1,0 +1,82 @@
+#include "results/store/shards.h"
+
+#include "results/query.h"
+#include "results/store.h"
+
+// query_again compares statements by address.
+extern const char shards_complete_sql[];
+static const char find_sql[] =
+    "INSERT INTO shard (run, shards, shard, work, parts) VALUES (?1, ?2, ?3, ?4, ?5)"
+    " ON CONFLICT DO UPDATE SET work = excluded.work, parts = excluded.parts,"
+    " finished = CASE WHEN (work, parts) = (excluded.work, excluded.parts) THEN finished END";
+static const char finish_sql[] = "UPDATE shard SET finished = " QUERY_NOW " WHERE (run, shards, shard) = (?1, ?2, ?3)";
+static const char unfinish_sql[] =
+    "UPDATE shard SET finished = NULL WHERE (run, shards, shard) = (?1, ?2, ?3) AND finished IS NOT NULL";
+static const char is_finished_sql[] =
+    "SELECT finished IS NOT NULL FROM shard WHERE (run, shards, shard) = (?1, ?2, ?3)";
+static const char forget_sql[] = "DELETE FROM shard WHERE run = ?1";
+static const char other_sql[] =
+    "SELECT shard, shards FROM shard JOIN run ON run.id = run WHERE experiment = ?1 AND (shard, shards) <> (?2, ?3)"
+    " AND NOT EXISTS (SELECT 1 FROM shard AS own JOIN run ON run.id = own.run WHERE experiment = ?1"
+    " AND (own.shard, own.shards) = (?2, ?3)) LIMIT 1";
+
+static struct query *query_of(struct store *s, const char *sql, int64_t run, const struct shard_row *r)
+{
+    struct query *q = query_again(s, sql);
+    query_put_int(q, run);
+    query_put_int(q, r->shards);
+    query_put_int(q, r->shard);
+    return q;
+}
+
+bool store_shard(struct store *s, int64_t run, const struct shard_row *r, struct error *err)
+{
+    struct query *q = query_of(s, find_sql, run, r);
+    query_put_text(q, r->work);
+    query_put_int(q, r->parts);
+    return query_perform(q, err);
+}
+
+bool store_shard_finished(struct store *s, int64_t run, const struct shard_row *r, struct error *err)
+{
+    return query_perform(query_of(s, finish_sql, run, r), err) && store_shards_complete(s, run, err);
+}
+
+bool store_shard_unfinished(struct store *s, int64_t run, const struct shard_row *r, struct error *err)
+{
+    return query_perform(query_of(s, unfinish_sql, run, r), err) && store_run_unfinished(s, run, err);
+}
+
+bool store_shard_is_finished(struct store *s, int64_t run, const struct shard_row *r, bool *finished, struct error *err)
+{
+    struct query *q = query_of(s, is_finished_sql, run, r);
+    *finished = query_next(q) && query_int(q, 0) != 0;
+    return query_close(q, err);
+}
+
+bool store_shards_complete(struct store *s, int64_t run, struct error *err)
+{
+    struct query *q = query_again(s, shards_complete_sql);
+    query_put_int(q, run);
+    return query_perform(q, err);
+}
+
+bool store_shards_forget(struct store *s, int64_t run, struct error *err)
+{
+    struct query *q = query_again(s, forget_sql);
+    query_put_int(q, run);
+    return query_perform(q, err);
+}
+
+bool store_other_shard(struct store *s, const char *experiment, int shard, int shards, struct shard_row *other,
+                       struct error *err)
+{
+    struct query *q = query_again(s, other_sql);
+    query_put_text(q, experiment);
+    query_put_int(q, shard);
+    query_put_int(q, shards);
+    *other = (struct shard_row){ 0 };
+    if (query_next(q))
+        *other = (struct shard_row){ .shard = (int)query_int(q, 0), .shards = (int)query_int(q, 1) };
+    return query_close(q, err);
+}
