@@ -1,5 +1,6 @@
 #include "core/files/mapped.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -10,38 +11,38 @@
 #include "core/error.h"
 #include "core/memory.h"
 
-// The handler reads the table, so it has no lock and nothing in it moves.
+// Threads that add, remove or check an entry hold the lock. The handler of faults takes none: it reads at and n of every entry, and the sentence of
+// the one whose bytes are being read, which stays mapped meanwhile.
 enum { MOST = 4096 };
-enum use { FREE, CHANGING, USED };
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct entry {
-    _Atomic enum use use;
-    const uint8_t *at;
-    size_t n;
+    _Atomic(const uint8_t *) at; // NULL: the entry is free
+    _Atomic size_t n;
     char *path, *sentence; // sentence: of a fault, made beforehand
     struct stat st;
 } table[MOST];
-static atomic_int used;         // entries behind these have never been in use
-static _Atomic(char *) changed; // the path of a file that had changed when it was unmapped; never freed
+static atomic_int used; // entries behind these have never been in use
+static char *changed;   // the path of a file that had changed when it was unmapped; never freed
 
 bool mapped_add(const char *path, const struct stat *st, const uint8_t *at, size_t n, struct error *err)
 {
-    for (int i = 0; i < MOST; i++) {
+    pthread_mutex_lock(&lock);
+    int i = 0;
+    while (i < MOST && table[i].at != NULL)
+        i++;
+    if (i < MOST) {
         struct entry *e = &table[i];
-        enum use expected = FREE;
-        if (!atomic_compare_exchange_strong(&e->use, &expected, CHANGING))
-            continue;
-        e->at = at;
-        e->n = n;
         e->path = xstrdup(path);
         e->sentence = xformat(
             "speclab: %s: cannot be read: it has been shortened while it was in use, or its disk fails\n", path);
         e->st = *st;
-        atomic_store(&e->use, USED);
-        for (int before = atomic_load(&used); before <= i;)
-            atomic_compare_exchange_weak(&used, &before, i + 1);
-        return true;
+        e->n = n;
+        e->at = at;
+        if (i == used)
+            used = i + 1;
     }
-    return fail(err, "%s: cannot be mapped: expected at most %d files at once", path, MOST);
+    pthread_mutex_unlock(&lock);
+    return i < MOST || fail(err, "%s: cannot be mapped: expected at most %d files at once", path, MOST);
 }
 
 // A file that another one has replaced, or that has been removed, is not the one that is mapped.
@@ -55,37 +56,41 @@ static bool has_changed(const struct entry *e)
 
 void mapped_remove(const uint8_t *at)
 {
-    for (int i = 0; i < atomic_load(&used); i++) {
-        struct entry *e = &table[i];
-        if (atomic_load(&e->use) != USED || e->at != at)
-            continue;
-        atomic_store(&e->use, CHANGING);
-        char *none = NULL;
-        if (!has_changed(e) || !atomic_compare_exchange_strong(&changed, &none, e->path))
+    pthread_mutex_lock(&lock);
+    struct entry *e = table;
+    while (e < table + used && e->at != at)
+        e++;
+    if (e < table + used) {
+        e->at = NULL;
+        if (changed == NULL && has_changed(e))
+            changed = e->path;
+        else
             free(e->path);
         free(e->sentence);
-        atomic_store(&e->use, FREE);
-        return;
     }
+    pthread_mutex_unlock(&lock);
 }
 
-static bool fail_changed(const char *path, struct error *err)
+static bool unchanged(bool also_unmapped, struct error *err)
 {
-    return fail(err, "%s: has been written to while it was in use", path);
+    pthread_mutex_lock(&lock);
+    const char *path = also_unmapped ? changed : NULL;
+    for (int i = 0; i < used && path == NULL; i++)
+        if (table[i].at != NULL && has_changed(&table[i]))
+            path = table[i].path;
+    const bool ok = path == NULL || fail(err, "%s: has been written to while it was in use", path);
+    pthread_mutex_unlock(&lock);
+    return ok;
 }
 
 bool mapped_unchanged(struct error *err)
 {
-    for (int i = 0; i < atomic_load(&used); i++)
-        if (atomic_load(&table[i].use) == USED && has_changed(&table[i]))
-            return fail_changed(table[i].path, err);
-    return true;
+    return unchanged(false, err);
 }
 
 bool mapped_was_unchanged(struct error *err)
 {
-    const char *path = atomic_load(&changed);
-    return path != NULL ? fail_changed(path, err) : mapped_unchanged(err);
+    return unchanged(true, err);
 }
 
 // ---- faults
@@ -93,10 +98,11 @@ bool mapped_was_unchanged(struct error *err)
 static void on_fault(int number, siginfo_t *info, void *unused)
 {
     (void)unused;
-    const uintptr_t at = (uintptr_t)info->si_addr;
-    for (int i = 0; i < atomic_load(&used); i++) {
+    const uintptr_t fault = (uintptr_t)info->si_addr;
+    for (int i = 0; i < used; i++) {
         const struct entry *e = &table[i];
-        if (atomic_load(&e->use) != USED || at < (uintptr_t)e->at || at - (uintptr_t)e->at >= e->n)
+        const uintptr_t at = (uintptr_t)e->at;
+        if (at == 0 || fault < at || fault - at >= e->n)
             continue;
         const ssize_t written = write(STDERR_FILENO, e->sentence, strlen(e->sentence));
         (void)written;
