@@ -113,23 +113,40 @@ struct settings *settings_get(const struct settings *map, const char *key)
     return i < 0 ? NULL : map->item[i];
 }
 
+int64_t settings_size(const struct settings *s)
+{
+    int64_t n = 1;
+    for (int i = 0; i < s->n; i++)
+        n += settings_size(s->item[i]);
+    return n;
+}
+
+struct settings *settings_at(struct settings *s, const struct settings *place)
+{
+    s->file = place->file;
+    s->line = place->line;
+    s->column = place->column;
+    return s;
+}
+
+void settings_put_key(struct settings *map, const struct settings *from, int i, struct settings *item)
+{
+    settings_put(map, from->key[i], item);
+    map->key_line[map->n - 1] = from->key_line[i];
+    map->key_column[map->n - 1] = from->key_column[i];
+}
+
 struct settings *settings_copy(const struct settings *s)
 {
-    struct settings *to = new_settings(s->kind);
-    to->file = s->file;
-    to->line = s->line;
-    to->column = s->column;
+    struct settings *to = settings_at(new_settings(s->kind), s);
     to->text = s->text != NULL ? xstrdup(s->text) : NULL;
     to->quoted = s->quoted;
     for (int i = 0; i < s->n; i++) {
         struct settings *item = settings_copy(s->item[i]);
-        if (s->kind == SETTINGS_LIST) {
+        if (s->kind == SETTINGS_LIST)
             settings_append(to, item);
-        } else {
-            settings_put(to, s->key[i], item);
-            to->key_line[i] = s->key_line[i];
-            to->key_column[i] = s->key_column[i];
-        }
+        else
+            settings_put_key(to, s, i, item);
     }
     return to;
 }

@@ -3,6 +3,7 @@
 // settings_inline() from "small:model=PATH,widths=[4,2]".
 #pragma once
 #include <stdbool.h>
+#include <stdint.h>
 #include "core/memory.h"
 
 struct error;
@@ -32,6 +33,10 @@ void settings_put(struct settings *map, const char *key, struct settings *item);
 struct settings *settings_get(const struct settings *map, const char *key);      // NULL: no such key
 int settings_find(const struct settings *map, const char *key); // its index; -1: no such key, or no map
 struct settings *settings_copy(const struct settings *s);
+int64_t settings_size(const struct settings *s); // number of values, itself included
+// Gives s the position of `place`, and returns it; puts an item under the i-th key of `from`, with that key's position.
+struct settings *settings_at(struct settings *s, const struct settings *place);
+void settings_put_key(struct settings *map, const struct settings *from, int i, struct settings *item);
 void settings_free(struct settings *s);
 
 // The inline form. A value: a scalar, a list in brackets or a map in braces. Pairs: "key=value,key=[a,b]". Inline: "kind" or

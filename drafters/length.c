@@ -5,22 +5,6 @@
 
 #include "core/settings.h"
 
-static void copy_key(struct settings *to, const struct settings *from, int i)
-{
-    settings_put(to, from->key[i], settings_copy(from->item[i]));
-    to->key_line[to->n - 1] = from->key_line[i];
-    to->key_column[to->n - 1] = from->key_column[i];
-}
-
-static struct settings *map_at(const struct settings *at)
-{
-    struct settings *map = settings_map();
-    map->file = at->file;
-    map->line = at->line;
-    map->column = at->column;
-    return map;
-}
-
 bool drafter_length(struct settings *drafter, struct error *err)
 {
     const struct settings *length = drafter->kind == SETTINGS_MAP ? settings_get(drafter, "length") : NULL;
@@ -32,14 +16,14 @@ bool drafter_length(struct settings *drafter, struct error *err)
     if (!is_word && !is_map)
         return settings_fail(err, length,
                              "length: expected adaptive, or options of the drafter adaptive, as in {by: confidence}");
-    struct settings *of = map_at(drafter), *whole = map_at(drafter);
+    struct settings *of = settings_at(settings_map(), drafter), *whole = settings_at(settings_map(), drafter);
     for (int i = 0; i < drafter->n; i++)
         if (strcmp(drafter->key[i], "length") != 0)
-            copy_key(of, drafter, i);
+            settings_put_key(of, drafter, i, settings_copy(drafter->item[i]));
     settings_put(whole, "kind", settings_scalar("adaptive"));
     settings_put(whole, "of", of);
     for (int i = 0; is_map && i < length->n; i++)
-        copy_key(whole, length, i);
+        settings_put_key(whole, length, i, settings_copy(length->item[i]));
     const struct settings old = *drafter;
     *drafter = *whole;
     *whole = old;

@@ -40,16 +40,10 @@ static bool find_type(const struct part_form *f, const struct settings *s, const
 // Its own options: the mapping without at_least.
 static struct settings *own_settings(const struct part_form *f, const struct settings *s)
 {
-    struct settings *to = settings_map();
-    to->file = s->file;
-    to->line = s->line;
-    to->column = s->column;
+    struct settings *to = settings_at(settings_map(), s);
     for (int i = 0; s->kind == SETTINGS_MAP && i < s->n; i++)
-        if (!f->at_least || strcmp(s->key[i], "at_least") != 0) {
-            settings_put(to, s->key[i], settings_copy(s->item[i]));
-            to->key_line[to->n - 1] = s->key_line[i];
-            to->key_column[to->n - 1] = s->key_column[i];
-        }
+        if (!f->at_least || strcmp(s->key[i], "at_least") != 0)
+            settings_put_key(to, s, i, settings_copy(s->item[i]));
     return to;
 }
 

@@ -150,14 +150,6 @@ static struct settings *at_mark(struct settings *s, const struct reader *r, yaml
 
 // ---- anchors and aliases
 
-static int64_t count(const struct settings *s)
-{
-    int64_t n = 1;
-    for (int i = 0; i < s->n; i++)
-        n += count(s->item[i]);
-    return n;
-}
-
 static int height(const struct settings *s) // lists and mappings in one another
 {
     int most = 0;
@@ -171,7 +163,7 @@ static int height(const struct settings *s) // lists and mappings in one another
 // Aliases of aliases multiply, so what is copied has a limit. NULL on failure.
 static struct settings *copy_of(struct reader *r, const struct settings *s, yaml_mark_t mark)
 {
-    r->copied += count(s);
+    r->copied += settings_size(s);
     if (r->copied <= MAX_COPIED)
         return settings_copy(s);
     fail_at(r->err, r->file, place(mark), "expected anchors and aliases for at most %d values, found more", MAX_COPIED);
@@ -301,9 +293,7 @@ static bool merge(struct reader *r, struct settings *map, const struct settings 
             struct settings *s = copy_of(r, from->item[i], mark);
             if (s == NULL)
                 return false;
-            settings_put(map, from->key[i], s);
-            map->key_line[map->n - 1] = from->key_line[i];
-            map->key_column[map->n - 1] = from->key_column[i];
+            settings_put_key(map, from, i, s);
         }
     }
     return true;

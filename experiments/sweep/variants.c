@@ -1,35 +1,30 @@
 #include "experiments/sweep/variants.h"
 
-#include <ctype.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
+#include "core/memory.h"
 #include "core/settings.h"
 
-enum { MAX_WHOLE = 1000000000, MAX_DECIMALS = 6, MAX_COPIES = 1 << 20 };
+enum { MAX_WHOLE = 1000000000, MAX_DECIMALS = 6, ONE = 1000000, MAX_COPIES = 1 << 20 };
 
 struct reading {
     const char *what;
-    int copies; // of values: many variants of a large value are too many
+    int64_t copied; // of values: many variants of a large value are too many
     struct error *err;
 };
 
-static struct settings *at(struct settings *s, const struct settings *place)
-{
-    s->file = place->file;
-    s->line = place->line;
-    s->column = place->column;
-    return s;
-}
-
 static bool expand(struct reading *r, const struct settings *s, struct settings *to);
 
-static bool too_many(struct reading *r, const struct settings *s)
+// Whether `to` has capacity for n more variants of s.
+static bool has_space(struct reading *r, const struct settings *s, const struct settings *to, int64_t n)
 {
-    return settings_fail(r->err, s, "%s: expected at most %d values, found more", r->what, MAX_VARIANTS);
+    return to->n + n <= MAX_VARIANTS ||
+           settings_fail(r->err, s, "%s: expected at most %d values, found more", r->what, MAX_VARIANTS);
 }
 
 // ---- any
@@ -51,172 +46,128 @@ static bool expand_any(struct reading *r, const struct settings *s, struct setti
 
 // ---- ranges
 
-// A decimal number times 10^MAX_DECIMALS: sums of tenths are exact.
+// A decimal number times ONE: sums of tenths are exact.
 static bool read_decimal(struct reading *r, const struct settings *s, const char *key, int64_t *to)
 {
+    static const char digits[] = "0123456789";
     const char *t = s->kind == SETTINGS_SCALAR && !s->quoted ? s->text : "";
-    const bool minus = *t == '-';
-    int64_t v = 0;
-    int digits = 0, decimals = 0;
-    for (t += minus; isdigit((unsigned char)*t) && v <= MAX_WHOLE; t++, digits++)
-        v = 10 * v + (*t - '0');
-    const bool small = v <= MAX_WHOLE;
-    if (*t == '.' && isdigit((unsigned char)t[1]))
-        for (t++; isdigit((unsigned char)*t) && decimals < MAX_DECIMALS; t++, decimals++)
-            v = 10 * v + (*t - '0');
-    for (; decimals < MAX_DECIMALS; decimals++)
-        v *= 10;
-    *to = minus ? -v : v;
-    return (small && digits > 0 && *t == '\0') ||
-           settings_fail(r->err, s, "%s: expected a number up to %d with at most %d decimals, found %s", key, MAX_WHOLE,
-                         MAX_DECIMALS, settings_described(s));
+    const size_t whole = strspn(t + (*t == '-'), digits), n = whole + (*t == '-'), point = whole > 0 && t[n] == '.',
+                 decimals = point ? strspn(t + n + 1, digits) : 0;
+    const double v = whole > 0 ? strtod(t, NULL) : NAN;
+    if (!(fabs(v) < MAX_WHOLE + 1.0) || decimals < point || decimals > MAX_DECIMALS || t[n + point + decimals] != '\0')
+        return settings_fail(r->err, s, "%s: expected a number up to %d with at most %d decimals, found %s", key,
+                             MAX_WHOLE, MAX_DECIMALS, settings_described(s));
+    *to = llround(v * ONE);
+    return true;
 }
 
 static struct settings *decimal(int64_t v)
 {
-    enum { ONE = 1000000 };
     char text[32];
-    int n = snprintf(text, sizeof(text), "%s%lld.%06d", v < 0 ? "-" : "", (long long)(llabs(v) / ONE),
-                     (int)(llabs(v) % ONE));
+    int n = snprintf(text, sizeof(text), "%.*f", MAX_DECIMALS, (double)v / ONE);
     while (text[n - 1] == '0')
         n--;
     text[text[n - 1] == '.' ? n - 1 : n] = '\0';
     return settings_scalar(text);
 }
 
-static bool read_bounds(struct reading *r, const struct settings *s, int64_t *from, int64_t *to)
-{
-    static const char *const keys = "from, to, step, factor";
-    for (int i = 0; i < s->n; i++)
-        if (choice_index("from|to|step|factor", s->key[i]) < 0)
-            return settings_fail_key(r->err, s, i, "a range has no key \"%s\" (it has: %s)", s->key[i], keys);
-    for (int i = 0; i < 2; i++)
-        if (settings_get(s, i == 0 ? "from" : "to") == NULL)
-            return settings_fail(r->err, s, "a range needs the key \"%s\", as in {from: 1, to: 8}",
-                                 i == 0 ? "from" : "to");
-    if (settings_get(s, "step") != NULL && settings_get(s, "factor") != NULL)
-        return settings_fail(r->err, s, "a range has step or factor, found both");
-    const struct settings *last = settings_get(s, "to");
-    if (!read_decimal(r, settings_get(s, "from"), "from", from) || !read_decimal(r, last, "to", to))
-        return false;
-    return *from <= *to || settings_fail(r->err, last, "to: expected at least %s, which is from, found %s",
-                                         settings_get(s, "from")->text, last->text);
-}
-
 static bool expand_range(struct reading *r, const struct settings *s, struct settings *to)
 {
-    const struct settings *step = settings_get(s, "step"), *factor = settings_get(s, "factor");
-    int64_t v, last, by = 0;
+    static const char *const keys[] = { "from", "to", "step", "factor", NULL };
+    const struct settings *from = settings_get(s, "from"), *end = settings_get(s, "to"),
+                          *step = settings_get(s, "step"), *factor = settings_get(s, "factor");
+    int64_t v, last, by = ONE;
     long long times = 1;
-    if (!read_bounds(r, s, &v, &last) || (step != NULL && !read_decimal(r, step, "step", &by)) ||
+    if (!settings_is_map(s, "a range", keys, r->err))
+        return false;
+    if (from == NULL || end == NULL)
+        return settings_fail(r->err, s, "a range needs the key \"%s\", as in {from: 1, to: 8}",
+                             from == NULL ? "from" : "to");
+    if (step != NULL && factor != NULL)
+        return settings_fail(r->err, s, "a range has step or factor, found both");
+    if (!read_decimal(r, from, "from", &v) || !read_decimal(r, end, "to", &last) ||
+        (step != NULL && !read_decimal(r, step, "step", &by)) ||
         (factor != NULL && !settings_int(factor, "factor", 2, MAX_WHOLE, &times, r->err)))
         return false;
-    if (step != NULL && by <= 0)
+    if (v > last)
+        return settings_fail(r->err, end, "to: expected at least %s, which is from, found %s", from->text, end->text);
+    if (by <= 0)
         return settings_fail(r->err, step, "step: expected a number above 0, found %s", step->text);
     if (factor != NULL && v <= 0)
-        return settings_fail(r->err, settings_get(s, "from"), "from: expected a number above 0 beside factor, found %s",
-                             settings_get(s, "from")->text);
-    if (step == NULL && factor == NULL)
-        by = 1000000;
-    for (int64_t next; v <= last; v = next) {
-        if (to->n >= MAX_VARIANTS)
-            return too_many(r, s);
-        settings_append(to, at(decimal(v), s));
-        next = factor == NULL ? v + by : v <= last / times ? v * times : last + 1;
+        return settings_fail(r->err, from, "from: expected a number above 0 beside factor, found %s", from->text);
+    for (; v <= last; v = factor == NULL ? v + by : v <= last / times ? v * times : last + 1) {
+        if (!has_space(r, s, to, 1))
+            return false;
+        settings_append(to, settings_at(decimal(v), s));
     }
     return true;
 }
 
 // ---- mappings and lists
 
-static void put(struct settings *map, const struct settings *from, int i, struct settings *value)
+static bool is_zip(const struct settings *s, int i)
 {
-    settings_put(map, from->key[i], value);
-    map->key_line[map->n - 1] = from->key_line[i];
-    map->key_column[map->n - 1] = from->key_column[i];
+    return s->kind == SETTINGS_MAP && strcmp(s->key[i], "zip") == 0;
 }
 
-static int size(const struct settings *s)
+// The values of item i of s; of a zip: mappings of its keys. NULL on failure.
+static struct settings *values_of(struct reading *r, const struct settings *s, int i)
 {
-    int n = 1;
-    for (int i = 0; i < s->n; i++)
-        n += size(s->item[i]);
-    return n;
-}
-
-static struct settings *copy(struct reading *r, const struct settings *s)
-{
-    r->copies += size(s);
-    return settings_copy(s);
-}
-
-static void add(struct reading *r, struct settings *to, const struct settings *s, int i, const struct settings *value)
-{
-    for (int k = 0; i < 0 && k < value->n; k++)
-        put(to, value, k, copy(r, value->item[k]));
-    if (i >= 0 && s->kind == SETTINGS_MAP)
-        put(to, s, i, copy(r, value));
-    else if (i >= 0)
-        settings_append(to, copy(r, value));
-}
-
-// Adds item i of s, which has these values, to each variant made so far: to a copy for each further value. i < 0: the keys of a zip.
-static bool multiply(struct reading *r, struct settings *made, const struct settings *s, int i,
-                     const struct settings *values)
-{
-    const int n = made->n;
-    if ((int64_t)n * values->n > MAX_VARIANTS)
-        return too_many(r, s);
-    struct settings *next = settings_list();
-    for (int k = 0; k < n * values->n && r->copies <= MAX_COPIES; k++) {
-        const bool last = k % values->n == values->n - 1;
-        struct settings *one = last ? made->item[k / values->n] : copy(r, made->item[k / values->n]);
-        if (last)
-            made->item[k / values->n] = NULL;
-        add(r, one, s, i, values->item[k % values->n]);
-        settings_append(next, one);
+    const struct settings *item = s->item[i];
+    if (is_zip(s, i)) {
+        for (int k = 0; k < item->n && item->kind == SETTINGS_MAP; k++)
+            if (settings_get(s, item->key[k]) != NULL) {
+                settings_fail_key(r->err, item, k, "zip: \"%s\" is also given beside zip, on line %d", item->key[k],
+                                  settings_get(s, item->key[k])->line);
+                return NULL;
+            }
+        return zip_read(item, r->err);
     }
-    const struct settings old = *made;
-    *made = *next;
-    *next = old;
-    settings_free(next);
-    return r->copies <= MAX_COPIES ||
-           settings_fail(r->err, s, "%s: expected smaller values or fewer: these are more than %d in all", r->what,
-                         MAX_COPIES);
+    struct settings *values = settings_list();
+    if (expand(r, item, values))
+        return values;
+    settings_free(values);
+    return NULL;
 }
 
-static bool multiply_zip(struct reading *r, struct settings *made, const struct settings *s, const struct settings *zip)
+// s with one value of each of its items.
+static struct settings *variant_of(const struct settings *s, struct settings *const *values, int number)
 {
-    for (int k = 0; k < zip->n && zip->kind == SETTINGS_MAP; k++)
-        if (settings_get(s, zip->key[k]) != NULL)
-            return settings_fail_key(r->err, zip, k, "zip: \"%s\" is also given beside zip, on line %d", zip->key[k],
-                                     settings_get(s, zip->key[k])->line);
-    struct settings *positions = zip_read(zip, r->err);
-    const bool ok = positions != NULL && multiply(r, made, s, -1, positions);
-    settings_free(positions);
-    return ok;
+    struct settings *to = settings_at(s->kind == SETTINGS_LIST ? settings_list() : settings_map(), s);
+    int left = 1;
+    for (int i = 0; i < s->n; i++)
+        left *= values[i]->n;
+    for (int i = 0; i < s->n; i++) {
+        left /= values[i]->n; // the last item varies fastest
+        const struct settings *value = values[i]->item[number / left % values[i]->n];
+        for (int k = 0; is_zip(s, i) && k < value->n; k++)
+            settings_put_key(to, value, k, settings_copy(value->item[k]));
+        if (s->kind == SETTINGS_LIST)
+            settings_append(to, settings_copy(value));
+        else if (!is_zip(s, i))
+            settings_put_key(to, s, i, settings_copy(value));
+    }
+    return to;
 }
 
 static bool expand_items(struct reading *r, const struct settings *s, struct settings *to)
 {
-    struct settings *made = settings_list();
-    bool ok = true;
-    settings_append(made, at(s->kind == SETTINGS_LIST ? settings_list() : settings_map(), s));
-    for (int i = 0; i < s->n && ok; i++) {
-        const bool zip = s->kind == SETTINGS_MAP && strcmp(s->key[i], "zip") == 0;
-        struct settings *values = settings_list();
-        if (zip)
-            ok = multiply_zip(r, made, s, s->item[i]);
-        else
-            ok = expand(r, s->item[i], values) && multiply(r, made, s, i, values);
-        settings_free(values);
+    struct settings **values = xcalloc((size_t)s->n + 1, sizeof(*values));
+    int64_t n = 1;
+    bool ok = has_space(r, s, to, 1);
+    for (int i = 0; ok && i < s->n; i++) {
+        values[i] = values_of(r, s, i);
+        ok = values[i] != NULL && has_space(r, s, to, n *= values[i]->n);
     }
-    ok = ok && (to->n + made->n <= MAX_VARIANTS || too_many(r, s));
-    for (int i = 0; i < made->n && ok; i++) {
-        settings_append(to, made->item[i]);
-        made->item[i] = NULL;
+    for (int k = 0; ok && k < n; k++) {
+        settings_append(to, variant_of(s, values, k));
+        ok = (r->copied += settings_size(to->item[to->n - 1])) <= MAX_COPIES ||
+             settings_fail(r->err, s, "%s: expected smaller values or fewer: these are more than %d in all", r->what,
+                           MAX_COPIES);
     }
-    settings_free(made);
+    for (int i = 0; i < s->n; i++)
+        settings_free(values[i]);
+    free(values);
     return ok;
 }
 
@@ -229,8 +180,8 @@ static bool expand(struct reading *r, const struct settings *s, struct settings 
         return expand_range(r, s, to);
     if (s->kind != SETTINGS_SCALAR)
         return expand_items(r, s, to);
-    if (to->n >= MAX_VARIANTS)
-        return too_many(r, s);
+    if (!has_space(r, s, to, 1))
+        return false;
     settings_append(to, settings_copy(s));
     return true;
 }
@@ -238,13 +189,12 @@ static bool expand(struct reading *r, const struct settings *s, struct settings 
 struct settings *variants_read(const struct settings *s, const char *what, struct error *err)
 {
     struct reading r = { .what = what, .err = err };
-    struct settings *to = at(settings_list(), s);
-    bool ok = true;
-    if (s->kind == SETTINGS_LIST && s->n == 0)
-        ok = settings_fail(err, s, "%s: expected at least one value, found an empty list", what);
-    for (int i = 0; s->kind == SETTINGS_LIST && i < s->n && ok; i++)
-        ok = expand(&r, s->item[i], to);
-    if (ok && (s->kind == SETTINGS_LIST || expand(&r, s, to)))
+    struct settings *to = settings_at(settings_list(), s);
+    const bool list = s->kind == SETTINGS_LIST;
+    bool ok = !list || s->n > 0 || settings_fail(err, s, "%s: expected at least one value, found an empty list", what);
+    for (int i = 0; ok && i < (list ? s->n : 1); i++)
+        ok = expand(&r, list ? s->item[i] : s, to);
+    if (ok)
         return to;
     settings_free(to);
     return NULL;
@@ -252,20 +202,20 @@ struct settings *variants_read(const struct settings *s, const char *what, struc
 
 struct settings *zip_read(const struct settings *zip, struct error *err)
 {
-    struct settings *to = at(settings_list(), zip);
+    struct settings *to = settings_at(settings_list(), zip);
     bool ok = (zip->kind == SETTINGS_MAP && zip->n >= 2) ||
               settings_fail(err, zip, "zip: expected a mapping of two lists or more, as in {a: [1, 2], b: [3, 4]}");
-    for (int i = 0; i < zip->n && ok; i++) {
+    for (int i = 0; ok && i < zip->n; i++) {
         struct settings *values = variants_read(zip->item[i], zip->key[i], err);
+        while (i == 0 && values != NULL && to->n < values->n)
+            settings_append(to, settings_at(settings_map(), zip));
         ok =
-            values != NULL && (i == 0 || values->n == to->n ||
+            values != NULL && (values->n == to->n ||
                                settings_fail(err, zip->item[i],
                                              "zip: expected lists of equal length, found %d of \"%s\" and %d of \"%s\"",
                                              to->n, zip->key[0], values->n, zip->key[i]));
         for (int k = 0; ok && k < values->n; k++) {
-            if (i == 0)
-                settings_append(to, at(settings_map(), zip));
-            put(to->item[k], zip, i, values->item[k]);
+            settings_put_key(to->item[k], zip, i, values->item[k]);
             values->item[k] = NULL;
         }
         settings_free(values);
