@@ -14,7 +14,6 @@
 #include "experiments/pairs/paired_run.h"
 #include "experiments/pairs/plan.h"
 #include "experiments/progress.h"
-#include "experiments/sweep/product.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
 #include "models/config.h"
@@ -242,7 +241,8 @@ static void print_summary(const struct plan *p)
 {
     const struct experiment *e = p->e;
     const struct model *m = p->opened.target.model;
-    const int n = experiment_cells(e);
+    int listed;
+    const int n = experiment_cells(e), left_out = experiment_left_out(e, &listed);
     char time[32];
     progress_time((int64_t)p->ns, time, sizeof(time));
 
@@ -267,9 +267,8 @@ static void print_summary(const struct plan *p)
                     : ", at the speed of\n         earlier runs in the database");
     if (e->shard.of > 1)
         print_shard(p);
-    if (product_left_out(e) > 0)
-        fprintf(p->out, "cells    %d of the %d that the lists make are left out by zip or exclude\n",
-                product_left_out(e), product_listed(e));
+    if (left_out > 0)
+        fprintf(p->out, "cells    %d of the %d that the lists make are left out by zip or exclude\n", left_out, listed);
     if (e->none_added)
         fprintf(p->out, "cells    the baseline `none` was added to the list of drafters\n");
     if (e->repeat > 1)

@@ -36,6 +36,8 @@ struct entries {
     struct entry *entry; // (n) all different
 };
 
+enum { SAMPLING, BATCH, RULE, DRAFTER, AXES }; // the lists under `cells`
+
 struct experiment {
     char *path, *folder;           // of the YAML file; folder: base of relative paths
     struct settings *file, *lists; // lists: the values of those under `cells` (experiments/sweep)
@@ -63,7 +65,12 @@ struct experiment {
     bool mix;        // set by the command, not the file: resume runs where bits may differ (results/environment.h)
     bool none_added; // `none` was added: the baseline of every speedup
     bool rule_added; // the last rule was added, for `none` alone
-    struct entries sampling, batch, rule, drafter;
+    union {
+        struct {
+            struct entries sampling, batch, rule, drafter;
+        };
+        struct entries axis[AXES];
+    };
     bool *has; // of each cell of their product, whether there is one; experiment_has reads it
 };
 
@@ -109,6 +116,8 @@ struct cell { // index into each list of entries
 
 bool experiment_has(const struct experiment *e, struct cell cell); // false: left out by `exclude` or `zip`
 int experiment_cells(const struct experiment *e);                  // number of cells
+// Cells that the lists make and zip or exclude left out. *listed: of so many, `none` counted once for all rules that share a baseline.
+int experiment_left_out(const struct experiment *e, int *listed);
 
 struct identity {                           // identifies a cell in the database
     char *settings;                         // an experiment file of this one cell as JSON, every default resolved

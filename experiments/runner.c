@@ -14,7 +14,6 @@
 #include "experiments/environment.h"
 #include "experiments/experiment.h"
 #include "experiments/pairs/paired_run.h"
-#include "experiments/sweep/completion.h"
 #include "models/config.h"
 #include "models/model.h"
 #include "results/query.h"
@@ -133,13 +132,16 @@ static bool run_group(struct runner *r, int number, struct error *err)
         return false;
     int64_t before = r->progress.ran, seen = r->progress.seen;
     bool ok = true;
+    r->part = (struct shard_row){ r->e->shard.index, r->e->shard.of, r->division.work[number].hash,
+                                  r->division.work[number].shards };
     for (int i = 0; i < g.n && ok; i++) {
         report_chain(r, &g.cell_runner[i]);
-        ok = find_row(r, &g, &g.cell_runner[i], err);
+        ok = find_row(r, &g, &g.cell_runner[i], err) && store_shard(r->store, g.cell_runner[i].run, &r->part, err);
     }
-    ok = ok && completion_begin(r, &g, err) && run_prompts(r, &g, number, err);
+    ok = ok && run_prompts(r, &g, number, err);
     int64_t ran = r->progress.ran - before;
-    ok = ok && completion_end(r, &g, ran > 0, err);
+    for (int i = 0; i < g.n && ok; i++) // where nothing ran, only what a killed process left unmarked is marked
+        ok = store_shard_finished(r->store, g.cell_runner[i].run, &r->part, ran > 0, err);
     if (ok)
         progress_line(&r->progress, "%s, batch %s: %d cells, %lld conversations decoded, %lld stored already",
                       r->e->sampling.entry[g.sampling].shown, r->e->batch.entry[g.batch].shown, g.n, (long long)ran,

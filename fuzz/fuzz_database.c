@@ -18,6 +18,7 @@
 #include "results/query.h"
 #include "results/report.h"
 #include "results/store.h"
+#include "results/store/shards.h"
 
 static const struct fuzz_file files[] = { { "statements", FUZZ_WORDS }, { NULL, FUZZ_TEXT } };
 static const char *const values[] = { "NULL",
@@ -232,7 +233,7 @@ static void write_runs(struct store *s)
         struct sequence_row own = q;
         own.pair = pair;
         if (store_sequence(s, id, &own, &err))
-            store_run_finished(s, id, &err);
+            store_shard_finished(s, id, &(struct shard_row){ 0 }, true, &err);
         store_run(s, &row, &id, &err);
     }
     store_ns_per_token(s, "0", "f32", "f32", "none", &err);

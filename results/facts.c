@@ -24,8 +24,6 @@ static const char new_run_sql[] =
     "INSERT INTO run (experiment, cell, peers, settings, file, folder, model_path, prompts_path, config_hash, tokenizer_hash, target, target_hash, model_type, activations, cache, drafter, drafter_kind,"
     " drafter_hash, rule, sampling, prompts, device, machine, revision, lossless, drafter_invariant, marked_inflated, seed, batch, started)"
     " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," QUERY_NOW ") RETURNING id";
-static const char finish_sql[] = "UPDATE run SET finished = " QUERY_NOW " WHERE id = ?";
-static const char unfinish_sql[] = "UPDATE run SET finished = NULL WHERE id = ? AND finished IS NOT NULL";
 static const char new_pair_sql[] = "INSERT INTO pair (experiment, started) VALUES (?, " QUERY_NOW ") RETURNING id";
 static const char new_sequence_sql[] =
     "INSERT INTO sequence (run, pair, prompt, prompt_id, category, turn, repeat, prompt_tokens, new_tokens, steps,"
@@ -136,20 +134,6 @@ bool store_run(struct store *s, const struct run_row *r, int64_t *id, struct err
 {
     const struct shown_settings shown = { r->experiment, r->settings, r->file, r->sampling, r->drafter, r->rule };
     return schema_fits(&shown, err) && begin(s, err) && end(s, find_or_make_run(s, r, id, err), err);
-}
-
-bool store_run_finished(struct store *s, int64_t run, struct error *err)
-{
-    struct query *q = query_again(s, finish_sql);
-    query_put_int(q, run);
-    return query_perform(q, err);
-}
-
-bool store_run_unfinished(struct store *s, int64_t run, struct error *err)
-{
-    struct query *q = query_again(s, unfinish_sql);
-    query_put_int(q, run);
-    return query_perform(q, err);
 }
 
 bool store_new_pair(struct store *s, const char *experiment, int64_t *pair, struct error *err)

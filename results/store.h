@@ -131,8 +131,6 @@ bool store_lock(struct store *s, const char *experiment, struct error *err);
 // Finds or creates the cell's row in its experiment. An existing row must have the same settings (a hash collision is an
 // error), weights and prompts. Machine and revision are checked by store_environment.
 bool store_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err);
-bool store_run_finished(struct store *s, int64_t run, struct error *err);
-bool store_run_unfinished(struct store *s, int64_t run, struct error *err); // sequences are missing again
 bool store_new_pair(struct store *s, const char *experiment, int64_t *pair, struct error *err);
 bool store_slice(struct store *s, const struct slice_row *r, struct error *err);
 bool store_sequence(struct store *s, int64_t run, const struct sequence_row *q, struct error *err); // one transaction

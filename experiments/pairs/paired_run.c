@@ -15,7 +15,6 @@
 #include "experiments/environment.h"
 #include "experiments/pairs/plan.h"
 #include "experiments/recorder.h"
-#include "experiments/sweep/completion.h"
 #include "results/store.h"
 #include "verifier/target_cache.h"
 
@@ -204,7 +203,7 @@ bool paired_run_decode(struct paired_run *o, struct runner *r, struct group *g, 
     bool ok = paired_run_open(o, r->loaded, r->store, g, err);
     for (int c = 0; c < g->n && ok; c++) {
         progress_skip(&r->progress, o->n - paired_run_missing(o, c));
-        ok = paired_run_missing(o, c) == 0 || completion_lacks(r, g->cell_runner[c].run, err);
+        ok = paired_run_missing(o, c) == 0 || store_shard_unfinished(r->store, g->cell_runner[c].run, &r->part, err);
     }
     ok = ok && run_cells(o, r, g, err);
     r->full = r->full || any_is_full(o, g);

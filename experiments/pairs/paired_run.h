@@ -19,7 +19,7 @@ struct runner { // state of experiment_run
     struct store *store;
     struct progress progress;
     struct division division; // of the experiment's paired runs
-    struct shard_row part;    // of the current group, if the work is divided
+    struct shard_row part;    // of the current group
     struct slice_load load;   // slices whose disturbance is not known yet
     const volatile int *stop; // NULL: not interruptible
     bool full;                // a conversation does not fit the context, stored ones included

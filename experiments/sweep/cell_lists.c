@@ -1,5 +1,6 @@
 #include "experiments/sweep/cell_lists.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,35 +12,27 @@
 #include "drafters/drafter.h"
 #include "drafters/length.h"
 #include "experiments/cells.h"
-#include "experiments/sweep/exclude.h"
-#include "experiments/sweep/product.h"
 #include "experiments/sweep/variants.h"
 #include "experiments/yaml.h"
 #include "verifier/rules/rule.h"
 
-enum { SAMPLING, BATCH, RULE, DRAFTER, LISTS };
-enum { MAX_CELLS = 1 << 16 };
+enum { MAX_CELLS = 1 << 16, MAX_ITEMS = 1024 };
 
-static const char *const keys[LISTS + 1] = { "sampling", "batch", "rule", "drafter", NULL };
+static const char *const keys[AXES + 1] = { "sampling", "batch", "rule", "drafter", NULL };
 
-struct zipped { // a mapping under zip
+struct factor { // lists that vary together: those of a mapping under zip, or one by itself
     int n;
-    int (*at)[LISTS]; // (n) the entry of each list at a position; -1: not one of its lists
+    int (*at)[AXES]; // (n) the entry of each list at a position; -1: not one of its lists
 };
 
 struct reading {
     struct experiment *e;
     const struct settings *cells; // NULL: not in the file
-    struct zipped *zip;           // (n_zips)
-    int n_zips;
+    struct factor factor[AXES];   // (n_factors) each list is in one
+    int n_factors;
+    int line[AXES]; // where the list is given; 0: not yet
     struct error *err;
 };
-
-static struct entries *entries_of(struct experiment *e, int list)
-{
-    struct entries *const all[LISTS] = { &e->sampling, &e->batch, &e->rule, &e->drafter };
-    return all[list];
-}
 
 // ---- entries
 
@@ -64,13 +57,18 @@ static bool read_batch(const struct settings *given, struct entry *to, struct er
     return true;
 }
 
+static struct entry plugin_entry(const char *kind, const struct settings *given, const struct option *options)
+{
+    struct settings *s = entry_settings(kind, given, options);
+    return (struct entry){ .given = given, .settings = s, .shown = entry_shown(s, options) };
+}
+
 static bool read_rule(const struct settings *given, struct entry *to, struct error *err)
 {
     struct pairing p;
     if (!pairing_read(&p, NULL, given, NULL, err))
         return false;
-    to->settings = entry_settings(p.rule->name, given, p.rule->options);
-    to->shown = entry_shown(to->settings, p.rule->options);
+    *to = plugin_entry(p.rule->name, given, p.rule->options);
     pairing_close(&p);
     return true;
 }
@@ -81,14 +79,13 @@ static bool read_drafter(const struct settings *given, struct entry *to, struct 
     struct pairing p;
     if (!pairing_read_drafter(&p, given, err))
         return false;
-    to->settings = entry_settings(p.type->name, given, p.type->options);
-    to->shown = entry_shown(to->settings, p.type->options);
+    *to = plugin_entry(p.type->name, given, p.type->options);
     pairing_close(&p);
     return true;
 }
 
-static bool (*const read_entry[LISTS])(const struct settings *given, struct entry *to,
-                                       struct error *err) = { read_sampling, read_batch, read_rule, read_drafter };
+static bool (*const read_entry[AXES])(const struct settings *given, struct entry *to,
+                                      struct error *err) = { read_sampling, read_batch, read_rule, read_drafter };
 
 static void free_entry(struct entry *e)
 {
@@ -97,109 +94,74 @@ static void free_entry(struct entry *e)
     free(e->text);
 }
 
-// *at: the entry with these settings, found or added.
-static bool find_entry(struct reading *r, int list, const struct settings *given, int *at)
+static void insert_entry(struct entries *to, int at, struct entry new)
 {
-    struct entries *to = entries_of(r->e, list);
-    struct entry new = { .given = given };
-    if (!read_entry[list](given, &new, r->err))
-        return false;
     new.text = settings_line(new.settings);
-    for (*at = 0; *at < to->n && strcmp(to->entry[*at].text, new.text) != 0;)
-        ++*at;
-    if (*at < to->n) {
-        free_entry(&new);
-        return true;
-    }
     to->entry = xrealloc(to->entry, ((size_t)to->n + 1) * sizeof(*to->entry));
-    to->entry[to->n++] = new;
+    memmove(to->entry + at + 1, to->entry + at, (size_t)(to->n++ - at) * sizeof(*to->entry));
+    to->entry[at] = new;
+}
+
+// *at: the entry with these settings, found or added. For a drafter `length` is resolved before anything refers to it.
+static bool find_entry(struct reading *r, int axis, struct settings *given, int *at)
+{
+    struct entries *to = &r->e->axis[axis];
+    struct entry new = { .given = given };
+    if ((axis == DRAFTER && !drafter_length(given, r->err)) || !read_entry[axis](given, &new, r->err))
+        return false;
+    insert_entry(to, to->n, new);
+    for (*at = 0; strcmp(to->entry[*at].text, to->entry[to->n - 1].text) != 0;)
+        ++*at;
+    if (*at < to->n - 1)
+        free_entry(&to->entry[--to->n]);
     return true;
 }
 
 // ---- the lists
 
-// The values of a list, owned by e. For drafters, `length` is resolved (drafters/length.h) before anything refers to them.
-static struct settings *keep(struct reading *r, struct settings *values)
+// Adds lists that vary together. positions: the values of list `axis`, or of all its lists a mapping for each position; NULL on failure.
+static bool add_factor(struct reading *r, int axis, struct settings *positions)
 {
-    if (values != NULL)
-        settings_append(r->e->lists, values);
-    return values;
+    if (positions == NULL)
+        return false;
+    struct factor *f = &r->factor[r->n_factors++];
+    settings_append(r->e->lists, positions);
+    *f = (struct factor){ positions->n, xcalloc((size_t)positions->n, sizeof(*f->at)) };
+    for (int k = 0; k < f->n; k++)
+        for (int a = 0; a < AXES; a++) {
+            struct settings *one = positions->item[k], *given = axis == AXES ? settings_get(one, keys[a]) : one;
+            f->at[k][a] = -1;
+            if ((axis == AXES || axis == a) && given != NULL && !find_entry(r, a, given, &f->at[k][a]))
+                return false;
+            if (axis == a && f->at[k][a] < k)
+                return settings_fail(r->err, given, "cells.%s: %s is listed twice, first on line %d", keys[a],
+                                     r->e->axis[a].entry[f->at[k][a]].shown,
+                                     r->e->axis[a].entry[f->at[k][a]].given->line);
+        }
+    return true;
 }
 
-static bool read_list(struct reading *r, int list, const struct settings *given)
+static bool read_list(struct reading *r, int axis, const struct settings *given)
 {
-    char *what = xformat("cells.%s", keys[list]);
-    struct settings *values = keep(r, variants_read(given, what, r->err));
-    const struct entries *to = entries_of(r->e, list);
-    bool ok = values != NULL;
-    for (int i = 0, at; ok && i < values->n; i++) {
-        const int before = to->n;
-        ok = (list != DRAFTER || drafter_length(values->item[i], r->err)) && find_entry(r, list, values->item[i], &at);
-        if (ok && to->n == before)
-            ok = settings_fail(r->err, values->item[i], "%s: %s is listed twice, first on line %d", what,
-                               to->entry[at].shown, to->entry[at].given->line);
-    }
+    char *what = xformat("cells.%s", keys[axis]);
+    const bool ok = add_factor(r, axis, variants_read(given, what, r->err));
     free(what);
     return ok;
-}
-
-static bool read_position(struct reading *r, struct zipped *z, struct settings *position)
-{
-    int *at = z->at[z->n++];
-    for (int list = 0; list < LISTS; list++) {
-        struct settings *given = settings_get(position, keys[list]);
-        at[list] = -1;
-        if (given != NULL &&
-            ((list == DRAFTER && !drafter_length(given, r->err)) || !find_entry(r, list, given, &at[list])))
-            return false;
-    }
-    return true;
 }
 
 static bool read_zip(struct reading *r, const struct settings *zip)
 {
     if (!settings_is_map(zip, "zip", keys, r->err))
         return false;
-    for (int i = 0; i < zip->n; i++)
-        if (settings_get(r->cells, zip->key[i]) != NULL)
-            return settings_fail_key(r->err, zip, i, "zip: \"%s\" is also given beside zip, on line %d", zip->key[i],
-                                     settings_get(r->cells, zip->key[i])->line);
-    struct settings *positions = keep(r, zip_read(zip, r->err));
-    if (positions == NULL)
-        return false;
-    r->zip = xrealloc(r->zip, ((size_t)r->n_zips + 1) * sizeof(*r->zip));
-    struct zipped *z = &r->zip[r->n_zips++];
-    *z = (struct zipped){ .at = xcalloc((size_t)positions->n, sizeof(*z->at)) };
-    for (int i = 0; i < positions->n; i++)
-        if (!read_position(r, z, positions->item[i]))
-            return false;
-    return true;
-}
-
-static bool read_zips(struct reading *r)
-{
-    const struct settings *zip = settings_get(r->cells, "zip");
-    if (zip == NULL || zip->kind != SETTINGS_LIST || zip->n == 0)
-        return zip == NULL || read_zip(r, zip);
     for (int i = 0; i < zip->n; i++) {
-        for (int k = 0; k < i; k++)
-            for (int key = 0; key < zip->item[i]->n && zip->item[i]->kind == SETTINGS_MAP; key++)
-                if (settings_get(zip->item[k], zip->item[i]->key[key]) != NULL)
-                    return settings_fail_key(r->err, zip->item[i], key, "zip: \"%s\" is also given on line %d",
-                                             zip->item[i]->key[key],
-                                             settings_get(zip->item[k], zip->item[i]->key[key])->line);
-        if (!read_zip(r, zip->item[i]))
-            return false;
+        int axis = 0;
+        while (strcmp(keys[axis], zip->key[i]) != 0)
+            axis++;
+        if (r->line[axis] != 0)
+            return settings_fail_key(r->err, zip, i, "zip: \"%s\" is also given on line %d", keys[axis], r->line[axis]);
+        r->line[axis] = zip->item[i]->line;
     }
-    return true;
-}
-
-static bool is_zipped(const struct reading *r, int list)
-{
-    for (int i = 0; i < r->n_zips; i++)
-        if (r->zip[i].at[0][list] >= 0)
-            return true;
-    return false;
+    return add_factor(r, AXES, zip_read(zip, r->err));
 }
 
 // Adds `none` as the first drafter, unless it is listed.
@@ -209,15 +171,16 @@ static void add_none(struct reading *r)
     for (int i = 0; i < d->n; i++)
         if (experiment_is_none(r->e, i))
             return;
-    struct settings *s = entry_settings(drafter_types[0]->name, NULL, NULL);
-    d->entry = xrealloc(d->entry, ((size_t)d->n + 1) * sizeof(*d->entry));
-    memmove(d->entry + 1, d->entry, (size_t)d->n * sizeof(*d->entry));
-    d->entry[0] = (struct entry){ NULL, s, entry_shown(s, NULL), settings_line(s) };
-    d->n++;
+    insert_entry(d, 0, plugin_entry(drafter_types[0]->name, NULL, NULL));
     r->e->none_added = true;
-    for (int i = 0; i < r->n_zips; i++)
-        for (int k = 0; k < r->zip[i].n; k++)
-            r->zip[i].at[k][DRAFTER] += r->zip[i].at[k][DRAFTER] >= 0;
+    for (int i = 0; i < r->n_factors; i++)
+        for (int k = 0; k < r->factor[i].n; k++)
+            r->factor[i].at[k][DRAFTER] += r->factor[i].at[k][DRAFTER] >= 0;
+}
+
+static const struct rule *rule_of(const struct experiment *e, int rule)
+{
+    return rule_named(settings_get(e->rule.entry[rule].settings, "kind")->text);
 }
 
 // Adds rules[0] as the last rule, for the baseline of those that share one, unless it is listed.
@@ -226,16 +189,13 @@ static void add_rule(struct reading *r)
     struct entries *all = &r->e->rule;
     bool shared = false;
     for (int i = 0; i < all->n; i++) {
-        if (experiment_is_first_rule(r->e, i))
+        if (rule_of(r->e, i) == rules[0])
             return;
-        shared = shared || rule_named(settings_get(all->entry[i].settings, "kind")->text)->bonus_alone;
+        shared = shared || rule_of(r->e, i)->bonus_alone;
     }
-    if (!shared)
-        return;
-    struct settings *s = entry_settings(rules[0]->name, NULL, rules[0]->options);
-    all->entry = xrealloc(all->entry, ((size_t)all->n + 1) * sizeof(*all->entry));
-    all->entry[all->n++] = (struct entry){ NULL, s, entry_shown(s, rules[0]->options), settings_line(s) };
-    r->e->rule_added = true;
+    if (shared)
+        insert_entry(all, all->n, plugin_entry(rules[0]->name, NULL, rules[0]->options));
+    r->e->rule_added = shared;
 }
 
 static bool read_lists(struct reading *r)
@@ -243,13 +203,21 @@ static bool read_lists(struct reading *r)
     static const char defaults[] = "{sampling: {temperature: 0}, batch: 1, rule: rejection, drafter: none}";
     static const char *const all[] = { "sampling", "batch", "rule", "drafter", "zip", "exclude", NULL };
     struct experiment *e = r->e;
+    struct settings *usual = yaml_parse(defaults, sizeof(defaults) - 1, "default", r->err);
+    const struct settings *zip = settings_get(r->cells, "zip"), *given;
+    const bool zips = zip != NULL && zip->kind == SETTINGS_LIST && zip->n > 0;
     e->lists = settings_list();
-    struct settings *usual = keep(r, yaml_parse(defaults, sizeof(defaults) - 1, "default", r->err));
-    if (usual == NULL || (r->cells != NULL && !settings_is_map(r->cells, "cells", all, r->err)) || !read_zips(r))
+    settings_append(e->lists, usual);
+    if (r->cells != NULL && !settings_is_map(r->cells, "cells", all, r->err))
         return false;
-    for (int list = 0; list < LISTS; list++) {
-        const struct settings *s = settings_get(r->cells, keys[list]);
-        if (!is_zipped(r, list) && !read_list(r, list, s != NULL ? s : settings_get(usual, keys[list])))
+    for (int axis = 0; axis < AXES; axis++)
+        r->line[axis] = (given = settings_get(r->cells, keys[axis])) != NULL ? given->line : 0;
+    for (int i = 0; zip != NULL && i < (zips ? zip->n : 1); i++)
+        if (!read_zip(r, zips ? zip->item[i] : zip))
+            return false;
+    for (int axis = 0; axis < AXES; axis++) {
+        given = settings_get(r->line[axis] != 0 ? r->cells : usual, keys[axis]);
+        if (given != NULL && !read_list(r, axis, given)) // NULL: zip has it
             return false;
     }
     add_none(r);
@@ -259,69 +227,263 @@ static bool read_lists(struct reading *r)
            settings_fail(r->err, r->cells, "cells: expected at most %d, found %lld", MAX_CELLS, (long long)n);
 }
 
-// ---- which cells there are
+// ---- the cells that the lists multiply to, numbered: drafters vary fastest, then rules, batches, samplings
 
-static int entry_of(struct cell c, int list)
+static int product_size(const struct experiment *e)
 {
-    const int entry[LISTS] = { c.sampling, c.batch, c.rule, c.drafter };
-    return entry[list];
+    return groups(e) * e->rule.n * e->drafter.n;
 }
 
-// Whether every zip has a position with the cell's entries.
-static bool is_listed(const struct reading *r, struct cell c)
+static int number_of(const struct experiment *e, struct cell c)
 {
-    for (int i = 0; i < r->n_zips; i++) {
-        bool found = false;
-        for (int k = 0; k < r->zip[i].n && !found; k++) {
-            found = true;
-            for (int list = 0; list < LISTS; list++)
-                found = found && (r->zip[i].at[k][list] < 0 || r->zip[i].at[k][list] == entry_of(c, list));
-        }
-        if (!found)
-            return false;
+    return ((c.sampling * e->batch.n + c.batch) * e->rule.n + c.rule) * e->drafter.n + c.drafter;
+}
+
+static struct cell cell_of(const struct experiment *e, int number)
+{
+    const int pairings = e->rule.n * e->drafter.n, group = number / pairings;
+    return (struct cell){ group / e->batch.n, group % e->batch.n, number % pairings / e->drafter.n,
+                          number % e->drafter.n };
+}
+
+bool experiment_is_none(const struct experiment *e, int drafter)
+{
+    return strcmp(settings_get(e->drafter.entry[drafter].settings, "kind")->text, drafter_types[0]->name) == 0;
+}
+
+bool experiment_has(const struct experiment *e, struct cell c)
+{
+    return e->has[number_of(e, c)];
+}
+
+int experiment_cells(const struct experiment *e)
+{
+    int n = 0;
+    for (int i = 0; i < product_size(e); i++)
+        n += e->has[i];
+    return n;
+}
+
+int experiment_baseline_rule(const struct experiment *e, int rule)
+{
+    for (int r = 0; r < e->rule.n && rule_of(e, rule)->bonus_alone; r++)
+        if (rule_of(e, r) == rules[0])
+            return r;
+    return rule;
+}
+
+// Whether no list has this cell: its `none` or its rule was added as a baseline.
+static bool was_added(const struct experiment *e, struct cell c)
+{
+    return (e->none_added && experiment_is_none(e, c.drafter)) || (e->rule_added && c.rule == e->rule.n - 1);
+}
+
+int experiment_left_out(const struct experiment *e, int *listed)
+{
+    int n = *listed = 0;
+    for (int i = 0; i < product_size(e); i++) {
+        const struct cell c = cell_of(e, i);
+        const bool one =
+            !was_added(e, c) && (!experiment_is_none(e, c.drafter) || experiment_baseline_rule(e, c.rule) == c.rule);
+        *listed += one;
+        n += one && !e->has[i];
     }
+    return n;
+}
+
+// Marks the cells of all positions of all factors.
+static void mark_listed(const struct reading *r)
+{
+    const struct experiment *e = r->e;
+    int64_t n = 1;
+    for (int f = 0; f < r->n_factors; f++)
+        n *= r->factor[f].n;
+    for (int64_t i = 0; i < n; i++) {
+        int entry[AXES] = { 0 };
+        int64_t left = i;
+        for (int f = 0; f < r->n_factors; left /= r->factor[f++].n)
+            for (int axis = 0; axis < AXES; axis++) {
+                const int at = r->factor[f].at[left % r->factor[f].n][axis];
+                entry[axis] = at >= 0 ? at : entry[axis];
+            }
+        e->has[number_of(e, (struct cell){ entry[SAMPLING], entry[BATCH], entry[RULE], entry[DRAFTER] })] = true;
+    }
+}
+
+// Adds the cells of `none` that others of the same sampling and batch are compared with, whose rule is experiment_baseline_rule. A
+// cell of `none` with another rule becomes that one.
+static void add_baselines(const struct experiment *e)
+{
+    for (int first = 0; first < product_size(e); first += e->drafter.n) {
+        bool any = false;
+        int none = 0;
+        for (int d = 0; d < e->drafter.n; d++) {
+            none = experiment_is_none(e, d) ? d : none;
+            any = any || e->has[first + d];
+        }
+        const int rule = cell_of(e, first).rule, by = experiment_baseline_rule(e, rule);
+        e->has[first + none] = e->has[first + none] && by == rule;
+        e->has[first + (by - rule) * e->drafter.n + none] |= any;
+    }
+}
+
+// ---- exclude
+
+static bool partial_matches(const struct settings *part, const struct settings *whole);
+
+static bool same_scalar(const struct settings *a, const struct settings *b)
+{
+    struct error ignored;
+    double x, y;
+    return strcmp(a->text, b->text) == 0 || (settings_real(a, "", -INFINITY, INFINITY, &x, &ignored) &&
+                                             settings_real(b, "", -INFINITY, INFINITY, &y, &ignored) && x == y);
+}
+
+// Any of a list's values, or the list as a text: an option that is a text takes it so (core/canonical_options.c).
+static bool is_among(const struct settings *scalar, const struct settings *list)
+{
+    char *line = settings_line(list);
+    bool found = strcmp(line, scalar->text) == 0;
+    free(line);
+    for (int i = 0; i < list->n && !found; i++)
+        found = partial_matches(list->item[i], scalar);
+    return found;
+}
+
+// Whether settings have all that partial settings say: {kind: small, tokens: 4} of a drafter with all its options. whole: canonical. A mapping
+// matches one with its keys and more; a scalar of a mapping is its `kind`; a list of a scalar is any of its values; 04 is 4.
+static bool partial_matches(const struct settings *part, const struct settings *whole)
+{
+    if (part->kind == SETTINGS_SCALAR && whole != NULL && whole->kind == SETTINGS_MAP)
+        whole = settings_get(whole, "kind");
+    if (whole == NULL)
+        return false;
+    if (part->kind == SETTINGS_LIST && whole->kind == SETTINGS_SCALAR)
+        return is_among(whole, part);
+    if (part->kind != whole->kind || (part->kind == SETTINGS_LIST && part->n != whole->n))
+        return false;
+    if (part->kind == SETTINGS_SCALAR)
+        return same_scalar(part, whole);
+    for (int i = 0; i < part->n; i++)
+        if (!partial_matches(part->item[i],
+                             part->kind == SETTINGS_LIST ? whole->item[i] : settings_get(whole, part->key[i])))
+            return false;
     return true;
 }
 
-// An added `none` that nothing is compared with is left out.
+// Which entries of a list have what an item says of it. Every value that it gives has to match one.
+static bool match_list(const struct reading *r, int axis, const struct settings *given, bool *match)
+{
+    const struct entries *of = &r->e->axis[axis];
+    struct settings *parts = given != NULL ? variants_read(given, keys[axis], r->err) : NULL;
+    bool ok = given == NULL || parts != NULL;
+    for (int i = 0; i < of->n; i++)
+        match[i] = given == NULL;
+    for (int k = 0; ok && parts != NULL && k < parts->n; k++) {
+        bool found = false;
+        ok = axis != DRAFTER || drafter_length(parts->item[k], r->err);
+        for (int i = 0; ok && i < of->n; i++)
+            if (partial_matches(parts->item[k], of->entry[i].settings))
+                found = match[i] = true;
+        if (ok && !found) {
+            char *line = settings_line(parts->item[k]);
+            ok = settings_fail(r->err, parts->item[k], "exclude: no %s of this experiment is %s", keys[axis], line);
+            free(line);
+        }
+    }
+    settings_free(parts);
+    return ok;
+}
+
+static bool names_drafters(const struct settings *item)
+{
+    return item != NULL && settings_get(item, "drafter") != NULL;
+}
+
+// by: for each cell of the product the first item that leaves it out, those that name drafters before others; NULL: none does. Cells that were
+// added are nobody's to leave out.
+static bool exclude_item(const struct reading *r, const struct settings *item, const struct settings **by)
+{
+    const struct experiment *e = r->e;
+    bool match[AXES][MAX_VARIANTS + 1]; // values of a list, and what was added
+    int found = 0;
+    if (!settings_is_map(item, "exclude", keys, r->err))
+        return false;
+    if (item->n == 0)
+        return settings_fail(r->err, item, "exclude: expected settings of the cells to leave out, found none");
+    for (int axis = 0; axis < AXES; axis++)
+        if (!match_list(r, axis, settings_get(item, keys[axis]), match[axis]))
+            return false;
+    for (int i = 0; i < product_size(e); i++) {
+        const struct cell c = cell_of(e, i);
+        if (!e->has[i] || was_added(e, c) || !match[SAMPLING][c.sampling] || !match[BATCH][c.batch] ||
+            !match[RULE][c.rule] || !match[DRAFTER][c.drafter])
+            continue;
+        if (by[i] == NULL || (names_drafters(item) && !names_drafters(by[i])))
+            by[i] = item;
+        found++;
+    }
+    return found > 0 || settings_fail(r->err, item, "exclude: no cell has all of these settings");
+}
+
+static bool exclude_cells(const struct reading *r, const struct settings *exclude, const struct settings **by)
+{
+    const bool list = exclude != NULL && exclude->kind == SETTINGS_LIST;
+    const int n = list ? exclude->n : exclude != NULL;
+    bool ok =
+        exclude == NULL || (n > 0 && n <= MAX_ITEMS) ||
+        settings_fail(r->err, exclude, "exclude: expected a list of 1 to %d partial settings, found %d", MAX_ITEMS, n);
+    for (int i = 0; ok && i < n; i++)
+        ok = exclude_item(r, list ? exclude->item[i] : exclude, by);
+    return ok;
+}
+
+// ---- which cells there are
+
+// `none` stays where cells that stay are compared with it, of another rule for instance, unless an item names it; an added `none` stays nowhere
+// else.
 static bool read_cells(struct reading *r)
 {
     struct experiment *e = r->e;
     const struct settings *exclude = settings_get(r->cells, "exclude");
-    e->has = xcalloc((size_t)product_size(e), sizeof(*e->has));
-    for (int i = 0; i < product_size(e); i++) {
-        const struct cell c = product_cell(e, i);
-        e->has[i] = is_listed(r, c) && !product_was_added(e, c);
+    const int n = product_size(e);
+    const struct settings **by = xcalloc((size_t)n, sizeof(*by));
+    e->has = xcalloc((size_t)n, sizeof(*e->has));
+    mark_listed(r);
+    add_baselines(e);
+    bool ok = exclude_cells(r, exclude, by);
+    for (int i = 0; ok && i < n; i++)
+        e->has[i] = e->has[i] && by[i] == NULL && !(e->none_added && experiment_is_none(e, cell_of(e, i).drafter));
+    add_baselines(e);
+    for (int i = 0; ok && i < n; i++) {
+        const struct cell c = cell_of(e, i);
+        if (e->has[i] && names_drafters(by[i]))
+            ok = settings_fail(
+                r->err, by[i],
+                "exclude: leaves out none, with which other drafters are compared that stay (%s, batch %s, "
+                "rule %s)",
+                e->sampling.entry[c.sampling].shown, e->batch.entry[c.batch].shown, e->rule.entry[c.rule].shown);
     }
-    product_add_baselines(e, e->has);
-    if (exclude != NULL && !exclude_read(e, exclude, r->err))
-        return false;
-    for (int i = 0; e->none_added && i < product_size(e); i++)
-        e->has[i] = e->has[i] && !experiment_is_none(e, product_cell(e, i).drafter);
-    product_add_baselines(e, e->has);
-    return experiment_cells(e) > 0 || settings_fail(r->err, exclude, "exclude: leaves out every cell");
+    free(by);
+    return ok && (experiment_cells(e) > 0 || settings_fail(r->err, exclude, "exclude: leaves out every cell"));
 }
 
-static bool has_pairing(const struct experiment *e, int rule, int drafter)
-{
-    for (int s = 0; s < e->sampling.n; s++)
-        for (int b = 0; b < e->batch.n; b++)
-            if (experiment_has(e, (struct cell){ s, b, rule, drafter }))
-                return true;
-    return false;
-}
-
+// Each rule with each drafter that it has a cell with.
 static bool check_pairings(const struct experiment *e, struct error *err)
 {
-    for (int r = 0; r < e->rule.n; r++)
-        for (int d = 0; d < e->drafter.n; d++) {
-            struct pairing p;
-            if (!has_pairing(e, r, d))
-                continue;
-            if (!pairing_read(&p, e->drafter.entry[d].given, e->rule.entry[r].given, NULL, err))
-                return false;
-            pairing_close(&p);
-        }
+    const int pairings = e->rule.n * e->drafter.n;
+    for (int k = 0; k < pairings; k++) {
+        struct pairing p;
+        int i = k;
+        while (i < product_size(e) && !e->has[i])
+            i += pairings;
+        if (i >= product_size(e))
+            continue;
+        if (!pairing_read(&p, e->drafter.entry[k % e->drafter.n].given, e->rule.entry[k / e->drafter.n].given, NULL,
+                          err))
+            return false;
+        pairing_close(&p);
+    }
     return true;
 }
 
@@ -329,19 +491,17 @@ bool cell_lists_read(struct experiment *e, struct error *err)
 {
     struct reading r = { .e = e, .cells = settings_get(e->file, "cells"), .err = err };
     const bool ok = read_lists(&r) && read_cells(&r) && check_pairings(e, err);
-    for (int i = 0; i < r.n_zips; i++)
-        free(r.zip[i].at);
-    free(r.zip);
+    for (int i = 0; i < r.n_factors; i++)
+        free(r.factor[i].at);
     return ok;
 }
 
 void cell_lists_free(struct experiment *e)
 {
-    for (int list = 0; list < LISTS; list++) {
-        struct entries *s = entries_of(e, list);
-        for (int i = 0; i < s->n; i++)
-            free_entry(&s->entry[i]);
-        free(s->entry);
+    for (int axis = 0; axis < AXES; axis++) {
+        for (int i = 0; i < e->axis[axis].n; i++)
+            free_entry(&e->axis[axis].entry[i]);
+        free(e->axis[axis].entry);
     }
     settings_free(e->lists);
     free(e->has);

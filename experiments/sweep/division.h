@@ -27,8 +27,11 @@ struct part {          // a paired run, without its cells
 
 struct division {
     int n;
-    struct part *part;       // (n) in the order in which they run
-    char (*work)[HASH_TEXT]; // (groups) hash of the prompts and of who decodes them; "": no cells
+    struct part *part; // (n) in the order in which they run
+    struct {
+        char hash[HASH_TEXT]; // of the prompts and of who decodes them; "": no cells
+        int shards;           // that have some of the group
+    } * work;                 // (groups)
 };
 
 enum { MAX_SHARDS = 1 << 16 };
@@ -37,7 +40,6 @@ struct division division_of(const struct experiment *e, int shards); // shards 0
 void division_free(struct division *d);
 int division_count(const struct division *d, int group, int shard); // paired runs of a shard in a group
 int64_t division_conversations(const struct division *d, const struct experiment *e, int shard); // of all cells
-int division_shards(const struct division *d, int group); // shards that have some of a group
 
 void parts_deal(struct part *part, int n, int shards); // sets the shard of each, by their costs
 

@@ -1,7 +1,6 @@
 #include "results/store/shards.h"
 
 #include "results/query.h"
-#include "results/store.h"
 
 // query_again compares statements by address.
 extern const char shards_complete_sql[];
@@ -9,11 +8,13 @@ static const char find_sql[] =
     "INSERT INTO shard (run, shards, shard, work, parts) VALUES (?1, ?2, ?3, ?4, ?5)"
     " ON CONFLICT DO UPDATE SET work = excluded.work, parts = excluded.parts,"
     " finished = CASE WHEN (work, parts) = (excluded.work, excluded.parts) THEN finished END";
-static const char finish_sql[] = "UPDATE shard SET finished = " QUERY_NOW " WHERE (run, shards, shard) = (?1, ?2, ?3)";
+static const char finish_sql[] =
+    "UPDATE shard SET finished = " QUERY_NOW " WHERE (run, shards, shard) = (?1, ?2, ?3) AND (?4 OR finished IS NULL)";
+static const char finish_run_sql[] =
+    "UPDATE run SET finished = " QUERY_NOW " WHERE id = ?1 AND (?4 OR finished IS NULL)";
 static const char unfinish_sql[] =
     "UPDATE shard SET finished = NULL WHERE (run, shards, shard) = (?1, ?2, ?3) AND finished IS NOT NULL";
-static const char is_finished_sql[] =
-    "SELECT finished IS NOT NULL FROM shard WHERE (run, shards, shard) = (?1, ?2, ?3)";
+static const char unfinish_run_sql[] = "UPDATE run SET finished = NULL WHERE id = ?1 AND finished IS NOT NULL";
 static const char forget_sql[] = "DELETE FROM shard WHERE run = ?1";
 static const char other_sql[] =
     "SELECT shard, shards FROM shard JOIN run ON run.id = run WHERE experiment = ?1 AND (shard, shards) <> (?2, ?3)"
@@ -29,43 +30,40 @@ static struct query *query_of(struct store *s, const char *sql, int64_t run, con
     return q;
 }
 
+static bool is_whole(const struct shard_row *r)
+{
+    return r->shards <= 1;
+}
+
+static bool perform_on_run(struct store *s, const char *sql, int64_t run, struct error *err)
+{
+    struct query *q = query_again(s, sql);
+    query_put_int(q, run);
+    return query_perform(q, err);
+}
+
 bool store_shard(struct store *s, int64_t run, const struct shard_row *r, struct error *err)
 {
+    if (is_whole(r))
+        return true;
     struct query *q = query_of(s, find_sql, run, r);
     query_put_text(q, r->work);
     query_put_int(q, r->parts);
     return query_perform(q, err);
 }
 
-bool store_shard_finished(struct store *s, int64_t run, const struct shard_row *r, struct error *err)
+bool store_shard_finished(struct store *s, int64_t run, const struct shard_row *r, bool again, struct error *err)
 {
-    return query_perform(query_of(s, finish_sql, run, r), err) && store_shards_complete(s, run, err);
+    struct query *q = query_of(s, is_whole(r) ? finish_run_sql : finish_sql, run, r);
+    query_put_int(q, again);
+    return query_perform(q, err) && (is_whole(r) || perform_on_run(s, shards_complete_sql, run, err));
 }
 
 bool store_shard_unfinished(struct store *s, int64_t run, const struct shard_row *r, struct error *err)
 {
-    return query_perform(query_of(s, unfinish_sql, run, r), err) && store_run_unfinished(s, run, err);
-}
-
-bool store_shard_is_finished(struct store *s, int64_t run, const struct shard_row *r, bool *finished, struct error *err)
-{
-    struct query *q = query_of(s, is_finished_sql, run, r);
-    *finished = query_next(q) && query_int(q, 0) != 0;
-    return query_close(q, err);
-}
-
-bool store_shards_complete(struct store *s, int64_t run, struct error *err)
-{
-    struct query *q = query_again(s, shards_complete_sql);
-    query_put_int(q, run);
-    return query_perform(q, err);
-}
-
-bool store_shards_forget(struct store *s, int64_t run, struct error *err)
-{
-    struct query *q = query_again(s, forget_sql);
-    query_put_int(q, run);
-    return query_perform(q, err);
+    return (is_whole(r) ? perform_on_run(s, forget_sql, run, err)
+                        : query_perform(query_of(s, unfinish_sql, run, r), err)) &&
+           perform_on_run(s, unfinish_run_sql, run, err);
 }
 
 bool store_other_shard(struct store *s, const char *experiment, int shard, int shards, struct shard_row *other,

@@ -13,9 +13,7 @@
 #include "drafters/drafter.h"
 #include "experiments/cells.h"
 #include "experiments/experiment.h"
-#include "experiments/sweep/product.h"
 #include "experiments/sweep/variants.h"
-#include "experiments/sweep/product.h"
 #include "experiments/yaml.h"
 #include "results/store.h"
 #include "tests/experiments/small_experiments.h"
@@ -410,10 +408,11 @@ static void an_exclude_of_a_rule_keeps_the_baseline_of_others(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         char *text = xformat("%scells: %s\n", HEAD, cases[i].cells);
         struct experiment *e = load(text);
+        int listed;
         free(text);
         assert_int_equal(experiment_cells(e), cases[i].n);
-        assert_int_equal(product_listed(e), cases[i].listed);
-        assert_int_equal(product_left_out(e), cases[i].left_out);
+        assert_int_equal(experiment_left_out(e, &listed), cases[i].left_out);
+        assert_int_equal(listed, cases[i].listed);
         experiment_free(e);
     }
 }
@@ -536,8 +535,7 @@ static void bad_sweeps_are_refused_with_line_and_column(void **state)
           "4:32: zip: expected lists of equal length, found 2 of \"batch\" and 1 of \"drafter\"" },
         { "{zip: {batch: [1, 2]}}", "4:7: zip: expected a mapping of two lists or more, as in {a: [1, 2], b: [3, 4]}" },
         { "{zip: []}", "4:7: zip: expected a mapping (sampling, batch, rule, drafter), found a list" },
-        { "{batch: 1, zip: {batch: [1, 2], drafter: [ngram, none]}}",
-          "4:18: zip: \"batch\" is also given beside zip, on line 4" },
+        { "{batch: 1, zip: {batch: [1, 2], drafter: [ngram, none]}}", "4:18: zip: \"batch\" is also given on line 4" },
         { "{zip: [{batch: [1, 2], drafter: [ngram, none]}, {rule: [match, block], batch: [1, 2]}]}",
           "4:72: zip: \"batch\" is also given on line 4" },
         { "{drafter: {kind: ngram, tokens: 4, zip: {tokens: [1, 2], longest: [3, 4]}}}",

@@ -9,6 +9,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "results/query.h"
+#include "results/store/shards.h"
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
@@ -205,7 +206,7 @@ bool sample_facts_store(struct sample_facts *m, struct store *s, struct error *e
     if (!query_perform(query_open(s, slices_sql), err))
         return false;
     for (int i = 0; i < SAMPLE_RUNS; i++)
-        if (i != LOSSY && !store_run_finished(s, m->id[i], err))
+        if (i != LOSSY && !store_shard_finished(s, m->id[i], &(struct shard_row){ 0 }, true, err))
             return false;
     return true;
 }

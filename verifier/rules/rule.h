@@ -46,7 +46,7 @@ struct rule {
     // at the address (FOR_TOKEN, position), and no row of q is read.
     bool drafter_invariant;
     // A draft of the root alone is decided as by `rejection`, the first in the list: a draw from its row at FOR_BONUS. The text of `none` is then
-    // the same to the last bit, and one run of it is the baseline of all these rules (experiments/sweep/product.h).
+    // the same to the last bit, and one run of it is the baseline of all these rules (experiments/sweep/cell_lists.c).
     bool bonus_alone;
     // A rejected SAMPLED child without siblings has the distribution (q - p)+ and its replacement (p - q)+, and the two are
     // independent: exact/observer.c tests it.
