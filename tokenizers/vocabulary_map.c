@@ -1,55 +1,42 @@
 #include "tokenizers/vocabulary_map.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/error.h"
+#include "core/hash_map.h"
 #include "core/memory.h"
 #include "tokenizers/tokenizer.h"
 
 struct by_bytes { // ids by the bytes that they decode to; of equal ones the lowest
-    const struct tokenizer *t;
-    int32_t *slot; // (capacity) -1: free
-    size_t capacity, longest;
+    struct hash_map ids;
+    size_t longest; // of the tokens that are not special
 };
 
-static size_t hash(const char *s, size_t n, bool special)
+static struct hash key_of(const char *s, size_t n, bool special)
 {
-    uint64_t h = special ? 0x9E3779B97F4A7C15u : 0xCBF29CE484222325u; // FNV-1a
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ (unsigned char)s[i]) * 0x100000001B3u;
-    return (size_t)(h ^ h >> 29);
+    struct hash h = hash_of(s, n);
+    h.high ^= special;
+    return h;
 }
 
-static int32_t *slot_of(const struct by_bytes *b, const char *s, size_t n, bool special)
+static int32_t find(const struct by_bytes *b, const char *s, size_t n, bool special) // -1: none
 {
-    for (size_t i = hash(s, n, special) & (b->capacity - 1);; i = (i + 1) & (b->capacity - 1)) {
-        const int32_t id = b->slot[i];
-        size_t have;
-        if (id < 0)
-            return &b->slot[i];
-        const char *bytes = tokenizer_token(b->t, id, &have);
-        if (have == n && memcmp(bytes, s, n) == 0 && tokenizer_is_special(b->t, id) == special)
-            return &b->slot[i];
-    }
+    const int64_t *id = hash_map_find(&b->ids, key_of(s, n, special));
+    return id != NULL ? (int32_t)*id : -1;
 }
 
 static struct by_bytes index_tokens(const struct tokenizer *t, int vocab)
 {
     const int size = tokenizer_size(t) < vocab ? tokenizer_size(t) : vocab;
-    struct by_bytes b = { .t = t, .capacity = 64 };
-    while (b.capacity < 2 * (size_t)size)
-        b.capacity *= 2;
-    b.slot = xmalloc(b.capacity * sizeof(*b.slot));
-    memset(b.slot, 0xFF, b.capacity * sizeof(*b.slot)); // all -1
+    struct by_bytes b = { 0 };
     for (int32_t id = 0; id < size; id++) {
         size_t n;
         const char *s = tokenizer_token(t, id, &n);
-        int32_t *slot = s != NULL && n > 0 ? slot_of(&b, s, n, tokenizer_is_special(t, id)) : NULL;
-        if (slot == NULL || *slot >= 0)
+        const bool special = tokenizer_is_special(t, id);
+        if (s == NULL || n == 0)
             continue;
-        *slot = id;
-        b.longest = !tokenizer_is_special(t, id) && n > b.longest ? n : b.longest;
+        hash_map_add(&b.ids, key_of(s, n, special), id);
+        b.longest = !special && n > b.longest ? n : b.longest;
     }
     return b;
 }
@@ -59,13 +46,14 @@ static bool add_bytes(const struct by_bytes *b, const char *s, size_t n, struct 
 {
     for (size_t at = 0; at < n;) {
         size_t length = n - at < b->longest ? n - at : b->longest;
-        while (length > 0 && *slot_of(b, s + at, length, false) < 0)
+        int32_t id = -1;
+        while (length > 0 && (id = find(b, s + at, length, false)) < 0)
             length--;
         if (length == 0) {
             *byte = (unsigned char)s[at];
             return false;
         }
-        ids_add(to, *slot_of(b, s + at, length, false));
+        ids_add(to, id);
         at += length;
     }
     return true;
@@ -86,15 +74,15 @@ bool vocabulary_map_create(struct vocabulary_map *m, const struct tokenizer *tar
         size_t n;
         const char *s = tokenizer_token(target, t, &n);
         const bool special = tokenizer_is_special(target, t), named = s != NULL && n > 0;
-        const int32_t same = named ? *slot_of(&of_draft, s, n, special) : -1;
+        const int32_t same = named ? find(&of_draft, s, n, special) : -1;
         m->first[t] = (int32_t)all.n;
         if (same >= 0)
             ids_add(&all, same);
         else if (named)
             ok = add_bytes(&of_draft, s, n, &all, &byte);
         else
-            ids_add(&all, 0);                                        // an unused id
-        if (same >= 0 && *slot_of(&of_target, s, n, special) == t) { // of equal tokens of the target the first
+            ids_add(&all, 0);                                    // an unused id
+        if (same >= 0 && find(&of_target, s, n, special) == t) { // of equal tokens of the target the first
             m->target_id[m->common] = t;
             m->draft_id[m->common++] = same;
         }
@@ -103,8 +91,8 @@ bool vocabulary_map_create(struct vocabulary_map *m, const struct tokenizer *tar
     }
     m->first[used] = (int32_t)all.n;
     m->id = all.id;
-    free(of_draft.slot);
-    free(of_target.slot);
+    hash_map_free(&of_draft.ids);
+    hash_map_free(&of_target.ids);
     if (ok && m->common > 0)
         return true;
     vocabulary_map_free(m);
