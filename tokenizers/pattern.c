@@ -249,8 +249,9 @@ struct search {
 enum { LIGHT = 4096, STEPS_AT_FIRST = 100 * 1000, STEPS_PER_BYTE = 1000, HEAP_KIB = 512 * 1024 };
 enum { MAX_PATTERN = 64 << 10, MAX_REWRITTEN = 4 << 20, SHOWN = 80 };
 
-// source: as the tokenizer has it.
-static struct pattern *compile(const char *text, size_t n, const char *source, size_t source_n, struct error *err)
+// source: as the tokenizer has it. options: of PCRE2, besides UTF.
+static struct pattern *compile(const char *text, size_t n, uint32_t options, const char *source, size_t source_n,
+                               struct error *err)
 {
     int number;
     size_t offset;
@@ -259,8 +260,7 @@ static struct pattern *compile(const char *text, size_t n, const char *source, s
         memory_out(0);
     pcre2_set_newline(reading, PCRE2_NEWLINE_LF);
     pcre2_set_max_pattern_length(reading, MAX_REWRITTEN);
-    // In Oniguruma's Ruby syntax ^ and $ match at lines.
-    uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
+    options |= PCRE2_UTF;
     pcre2_code *code = pcre2_compile((PCRE2_SPTR)text, n, options, &number, &offset, reading);
     pcre2_compile_context_free(reading);
     if (code == NULL && number == PCRE2_ERROR_HEAP_FAILED)
@@ -279,43 +279,27 @@ static struct pattern *compile(const char *text, size_t n, const char *source, s
     return p;
 }
 
-static bool is_short(size_t n, struct error *err)
+static bool is_text(const char *text, size_t n, struct error *err)
 {
-    return n <= MAX_PATTERN || fail(err, "expected a pattern of at most %d bytes, found %zu", MAX_PATTERN, n);
+    if (n > MAX_PATTERN)
+        return fail(err, "expected a pattern of at most %d bytes, found %zu", MAX_PATTERN, n);
+    return utf8_valid(text, n) == n || fail(err, "a pattern is not UTF-8");
 }
 
 struct pattern *pattern_compile(const char *text, size_t n, struct error *err)
 {
+    // In Oniguruma's Ruby syntax ^ and $ match at lines.
+    static const uint32_t options = PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
     struct rewriting r = { .s = text, .n = n, .err = err };
-    struct pattern *p = NULL;
-    if (!is_short(n, err))
-        return NULL;
-    if (utf8_valid(text, n) != n)
-        fail(err, "a pattern is not UTF-8");
-    else if (rewrite(&r))
-        p = compile(r.out.s != NULL ? r.out.s : "", r.out.n, text, n, err);
+    const bool ok = is_text(text, n, err) && rewrite(&r);
+    struct pattern *p = ok ? compile(r.out.s != NULL ? r.out.s : "", r.out.n, options, text, n, err) : NULL;
     free(r.out.s);
     return p;
 }
 
 struct pattern *pattern_literal(const char *text, size_t n, struct error *err)
 {
-    struct text out = { 0 };
-    if (!is_short(n, err))
-        return NULL;
-    for (size_t i = 0; i < n;) {
-        size_t length = utf8_character(text + i, n - i);
-        if (length == 0) {
-            free(out.s);
-            fail(err, "a pattern is not UTF-8");
-            return NULL;
-        }
-        text_printf(&out, "\\x{%x}", utf8_code(text + i));
-        i += length;
-    }
-    struct pattern *p = compile(out.s != NULL ? out.s : "", out.n, text, n, err);
-    free(out.s);
-    return p;
+    return is_text(text, n, err) ? compile(text, n, PCRE2_LITERAL, text, n, err) : NULL;
 }
 
 void pattern_free(struct pattern *p)
