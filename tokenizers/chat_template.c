@@ -81,12 +81,26 @@ static bool is_plain_chatml(const char *jinja)
     return plain;
 }
 
-static void chatml(const char *jinja, struct chat_format *to)
+// The formats that are rendered here: the token that ends an answer, and the openings of turns.
+static const struct {
+    const char *label, *end, *assistant, *user;
+} native[] = {
+    [CHAT_NONE] = { "none", NULL, "", NULL },
+    [CHAT_CHATML] = { "chatml", closing, "<|im_start|>assistant\n", "<|im_start|>user\n" },
+    [CHAT_VICUNA] = { "vicuna", "</s>", "ASSISTANT:", "USER:" },
+    [CHAT_ZEPHYR] = { "zephyr", "</s>", "<|assistant|>\n", "<|user|>\n" },
+};
+
+// jinja: the checkpoint's template, which may have a default system prompt; NULL: none.
+static bool choose_native(enum chat kind, const char *jinja, struct chat_format *to)
 {
-    *to = (struct chat_format){ .kind = CHAT_CHATML, .end = closing, .label = "chatml" };
-    for (size_t i = 0; jinja != NULL && to->system == NULL && i < sizeof(system_prompts) / sizeof(*system_prompts); i++)
-        if (contains_prompt(jinja, system_prompts[i]))
-            to->system = system_prompts[i];
+    *to = (struct chat_format){ .kind = kind, .end = native[kind].end };
+    snprintf(to->label, sizeof(to->label), "%s", native[kind].label);
+    if (kind == CHAT_CHATML && jinja != NULL)
+        for (size_t i = 0; to->system == NULL && i < sizeof(system_prompts) / sizeof(*system_prompts); i++)
+            if (contains_prompt(jinja, system_prompts[i]))
+                to->system = system_prompts[i];
+    return true;
 }
 
 // ---- choosing
@@ -158,34 +172,20 @@ bool chat_variables_read(const char *text, struct json **to, struct error *err)
 
 bool chat_choose(const struct chat_request *r, struct chat_format *to, struct error *err)
 {
-    *to = (struct chat_format){ .kind = CHAT_NONE, .label = "none" };
+    const int choice = choice_index(CHAT_NAMES, r->name); // 0: auto; the others are those of enum chat, in its order
+    choose_native(CHAT_NONE, NULL, to);
     if (!chat_name_known(r->name, err))
         return false;
-    if (r->variables != NULL && choice_index(CHAT_NAMES, r->name) > 0)
-        return fail(err, "variables are those of a Jinja template; the format %s is none", r->name);
-    switch (choice_index(CHAT_NAMES, r->name)) {
-    case 0:
-        break;
-    case 1:
-        return true;
-    case 2:
-        chatml(r->jinja, to);
-        return true;
-    case 3:
-        *to = (struct chat_format){ .kind = CHAT_VICUNA, .end = "</s>", .label = "vicuna" };
-        return true;
-    case 4:
-        *to = (struct chat_format){ .kind = CHAT_ZEPHYR, .end = "</s>", .label = "zephyr" };
-        return true;
-    default:
+    if (choice > 0)
+        return r->variables == NULL
+                   ? choose_native((enum chat)(choice - 1), r->jinja, to)
+                   : fail(err, "variables are those of a Jinja template; the format %s is none", r->name);
+    if (choice < 0)
         return start_file(r, to, err);
-    }
     if (r->jinja == NULL)
         return fail(err, "the checkpoint has no chat template; `chat: none` passes the prompts unchanged");
-    if (r->variables == NULL && is_plain_chatml(r->jinja)) {
-        chatml(r->jinja, to);
-        return true;
-    }
+    if (r->variables == NULL && is_plain_chatml(r->jinja))
+        return choose_native(CHAT_CHATML, r->jinja, to);
     struct error why;
     return start_template(r, "chat template", r->jinja, to, &why) ||
            fail(err, "%s; `chat: none` passes the prompts unchanged", why.text);
@@ -214,41 +214,27 @@ static void turn(struct text *to, const char *role, const char *content)
     text_printf(to, "%s%s\n%s%s\n", opening, role, content, closing);
 }
 
-static void render_chatml(const struct chat_format *f, const struct message *m, int n, const char *next,
-                          struct text *to)
+// The conversation in a native format, and `next`, which opens a turn.
+static void render(const struct chat_format *f, const struct message *m, int n, const char *next, struct text *to)
 {
-    if (f->system != NULL && (n == 0 || strcmp(m[0].role, "system") != 0))
+    const bool has_system = n > 0 && strcmp(m[0].role, "system") == 0, vicuna = f->kind == CHAT_VICUNA;
+    if (f->system != NULL && !has_system)
         turn(to, "system", f->system);
-    for (int i = 0; i < n; i++)
-        turn(to, m[i].role, m[i].content);
-    text_printf(to, "%s%s\n", opening, next);
-}
-
-static bool is(const struct message *m, const char *role)
-{
-    return strcmp(m->role, role) == 0;
-}
-
-// FastChat's vicuna_v1.1.
-static void render_vicuna(const struct message *m, int n, const char *next, struct text *to)
-{
-    const bool system = n > 0 && is(m, "system");
-    text_puts(
-        to,
-        system
-            ? m[0].content
-            : "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, detailed, and "
-              "polite answers to the user's questions.");
-    text_puts(to, " ");
-    for (int i = system; i < n; i++)
-        text_printf(to, is(&m[i], "assistant") ? "ASSISTANT: %s</s>" : "USER: %s ", m[i].content);
-    text_puts(to, next);
-}
-
-static void render_zephyr(const struct message *m, int n, const char *next, struct text *to)
-{
-    for (int i = 0; i < n; i++)
-        text_printf(to, "<|%s|>\n%s</s>\n", m[i].role, m[i].content);
+    if (vicuna) // FastChat's vicuna_v1.1
+        text_printf(to, "%s ",
+                    has_system
+                        ? m[0].content
+                        : "A chat between a curious user and an artificial intelligence assistant. The assistant "
+                          "gives helpful, detailed, and polite answers to the user's questions.");
+    for (int i = vicuna && has_system; i < n; i++)
+        if (f->kind == CHAT_CHATML)
+            turn(to, m[i].role, m[i].content);
+        else if (f->kind == CHAT_ZEPHYR)
+            text_printf(to, "<|%s|>\n%s</s>\n", m[i].role, m[i].content);
+        else if (vicuna)
+            text_printf(to, strcmp(m[i].role, "assistant") == 0 ? "ASSISTANT: %s</s>" : "USER: %s ", m[i].content);
+        else
+            text_puts(to, m[i].content);
     text_puts(to, next);
 }
 
@@ -256,12 +242,8 @@ static bool render_jinja(const struct chat_format *f, const struct message *m, i
                          struct error *err)
 {
     struct json *list = json_new_array();
-    for (int i = 0; i < n; i++) {
-        struct json *one = json_new_object();
-        json_set(one, "role", json_new_text(m[i].role));
-        json_set(one, "content", json_new_text(m[i].content));
-        json_push(list, one);
-    }
+    for (int i = 0; i < n; i++)
+        json_push(list, json_object_of(JSON("role", m[i].role), JSON("content", m[i].content)));
     const bool ok = chat_process_render(f->process, list, prompt, to, err);
     json_free(list);
     return ok;
@@ -269,23 +251,9 @@ static bool render_jinja(const struct chat_format *f, const struct message *m, i
 
 bool chat_render(const struct chat_format *f, const struct message *m, int n, struct text *to, struct error *err)
 {
-    switch (f->kind) {
-    case CHAT_CHATML:
-        render_chatml(f, m, n, "assistant", to);
-        return true;
-    case CHAT_VICUNA:
-        render_vicuna(m, n, "ASSISTANT:", to);
-        return true;
-    case CHAT_ZEPHYR:
-        render_zephyr(m, n, "<|assistant|>\n", to);
-        return true;
-    case CHAT_JINJA:
+    if (f->kind == CHAT_JINJA)
         return render_jinja(f, m, n, true, to, err);
-    case CHAT_NONE:
-        break;
-    }
-    for (int i = 0; i < n; i++)
-        text_puts(to, m[i].content);
+    render(f, m, n, native[f->kind].assistant, to);
     return true;
 }
 
@@ -307,20 +275,10 @@ static bool render_jinja_user(const struct chat_format *f, struct text *to, stru
 
 bool chat_render_user(const struct chat_format *f, struct text *to, struct error *err)
 {
-    switch (f->kind) {
-    case CHAT_CHATML:
-        render_chatml(f, NULL, 0, "user", to);
-        return true;
-    case CHAT_VICUNA:
-        render_vicuna(NULL, 0, "USER:", to);
-        return true;
-    case CHAT_ZEPHYR:
-        render_zephyr(NULL, 0, "<|user|>\n", to);
-        return true;
-    case CHAT_JINJA:
+    if (f->kind == CHAT_JINJA)
         return render_jinja_user(f, to, err);
-    case CHAT_NONE:
-        break;
-    }
-    return fail(err, "without a chat template there is no user's turn");
+    if (f->kind == CHAT_NONE)
+        return fail(err, "without a chat template there is no user's turn");
+    render(f, NULL, 0, native[f->kind].user, to);
+    return true;
 }
