@@ -10,22 +10,9 @@
 #include "tokenizers/pattern.h"
 #include "core/utf8.h"
 
-// The pre-tokenizers Digits and Punctuation use Rust's Unicode 17, which has thirteen more numbers than Oniguruma's 16.
-#define DIGIT "[\\p{N}\\x{11DE0}-\\x{11DE9}\\x{16FF4}-\\x{16FF6}]"
-// Punctuation uses an older Unicode: these are not punctuation there. Found by comparing both on every code point.
-#define NOT_YET_PUNCTUATION \
-    "\\x{61d}\\x{9fd}\\x{a76}\\x{c77}\\x{c84}\\x{1b4e}-\\x{1b4f}\\x{1b7d}-\\x{1b7f}\\x{2e43}-\\x{2e4f}" \
-    "\\x{2e52}-\\x{2e5d}\\x{10d6e}\\x{10ead}\\x{10f55}-\\x{10f59}\\x{10f86}-\\x{10f89}\\x{113d4}-\\x{113d5}" \
-    "\\x{113d7}-\\x{113d8}\\x{1144b}-\\x{1144f}\\x{1145a}-\\x{1145b}\\x{1145d}\\x{11660}-\\x{1166c}\\x{116b9}\\x{1183b}" \
-    "\\x{11944}-\\x{11946}\\x{119e2}\\x{11a3f}-\\x{11a46}\\x{11a9a}-\\x{11a9c}\\x{11a9e}-\\x{11aa2}\\x{11b00}-\\x{11b09}" \
-    "\\x{11be1}\\x{11c41}-\\x{11c45}\\x{11c70}-\\x{11c71}\\x{11ef7}-\\x{11ef8}\\x{11f43}-\\x{11f4f}\\x{11fff}" \
-    "\\x{12ff1}-\\x{12ff2}\\x{16d6d}-\\x{16d6f}\\x{16e97}-\\x{16e9a}\\x{16fe2}\\x{1e5ff}\\x{1e95e}-\\x{1e95f}"
-#define PUNCTUATION \
-    "(?![" NOT_YET_PUNCTUATION "])[\\p{P}\\x{166d}\\x{111c9}$+<=>^`|~]" // Unicode's, two former ones, and ASCII's
-
 // ---- stages ------------------------------------------------------------------------------------------------------
 
-static bool append(struct pretokenizer *p, struct stage stage, struct error *err)
+bool pretokenizer_add(struct pretokenizer *p, struct stage stage, struct error *err)
 {
     if (p->n == MAX_STAGES) {
         pattern_free(stage.pattern);
@@ -35,48 +22,15 @@ static bool append(struct pretokenizer *p, struct stage stage, struct error *err
     return true;
 }
 
-bool pretokenizer_pattern(struct pretokenizer *p, struct pattern *pattern, enum keep keep, struct error *err)
-{
-    return append(p, (struct stage){ .pattern = pattern, .keep = keep }, err);
-}
-
 bool pretokenizer_split(struct pretokenizer *p, const char *pattern, size_t n, enum keep keep, struct error *err)
 {
-    struct pattern *compiled = pattern_compile(pattern, n, err);
-    return compiled != NULL && append(p, (struct stage){ .pattern = compiled, .keep = keep }, err);
-}
-
-bool pretokenizer_digits(struct pretokenizer *p, bool individually, struct error *err)
-{
-    const char *pattern = individually ? DIGIT : DIGIT "+";
-    return pretokenizer_split(p, pattern, strlen(pattern), KEEP_ALL, err);
-}
-
-bool pretokenizer_byte_level(struct pretokenizer *p, bool space_first, bool gpt2, struct error *err)
-{
-    struct pattern *compiled = NULL;
-    if (gpt2 && (compiled = pattern_compile(GPT2, strlen(GPT2), err)) == NULL)
-        return false;
-    return append(p, (struct stage){ .pattern = compiled, .prefix = space_first ? PREFIX_ALWAYS : PREFIX_NEVER }, err);
-}
-
-bool pretokenizer_punctuation(struct pretokenizer *p, enum keep keep, struct error *err)
-{
-    return pretokenizer_split(p, PUNCTUATION, strlen(PUNCTUATION), keep, err);
+    const struct stage stage = { .pattern = pattern_compile(pattern, n, err), .keep = keep };
+    return stage.pattern != NULL && pretokenizer_add(p, stage, err);
 }
 
 void pretokenizer_letters(struct pretokenizer *p)
 {
     p->stage[p->n - 1].letters = p->letters = true;
-}
-
-bool pretokenizer_metaspace(struct pretokenizer *p, enum prefix prefix, bool split, struct error *err)
-{
-    struct pattern *compiled = NULL;
-    if (split && (compiled = pattern_literal(METASPACE, strlen(METASPACE), err)) == NULL)
-        return false;
-    const struct stage stage = { .pattern = compiled, .keep = KEEP_WITH_NEXT, .prefix = prefix, .metaspace = true };
-    return append(p, stage, err);
 }
 
 void pretokenizer_free(struct pretokenizer *p)

@@ -44,108 +44,65 @@
 #define CJK "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
 #define HAN_TO_HANGUL "[\\x{4e00}-\\x{9fa5}\\x{800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+"
 #define BLOOM " ?[^(\\s|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{964}\\x{6d4}\\x{60c})]+"
-#define DIGITS "digits"           // the pre-tokenizer Digits, one at a time
-#define PUNCTUATION "punctuation" // the pre-tokenizer Punctuation, in runs
-#define LETTERS "letters"         // the pre-tokenizer ByteLevel: what follows sees byte letters
-#define NUMBERS "numbers"         // the pre-tokenizer Digits, runs of them
+#define LETTERS "" // what follows sees byte letters, as after the pre-tokenizer ByteLevel
 
-enum { MAX_PATTERNS = 6 };
+enum { MAX_NAMES = 12, MAX_PATTERNS = 6 };
 
 static const struct family {
-    const char *name;
+    const char *name[MAX_NAMES + 1];
     bool ignore_merges;
     const char *pattern[MAX_PATTERNS + 1];
 } families[] = {
-    { "gpt-2", false, { GPT2 } },
-    { "gpt2", false, { GPT2 } },
-    { "mpt", false, { GPT2 } },
-    { "olmo", false, { GPT2 } },
-    { "jais", false, { GPT2 } },
-    { "phi-2", false, { GPT2 } },
-    { "exaone4", false, { GPT2 } },
-    { "gigachat", false, { GPT2 } },
-    { "a.x-4.0", false, { GPT2 } },
-    { "mellum", false, { GPT2 } },
-    { "trillion", false, { GPT2 } },
-    { "granite-docling", false, { GPT2 } },
-    { "smollm", false, { DIGITS, GPT2 } },
-    { "starcoder", false, { DIGITS, GPT2 } },
-    { "refact", false, { DIGITS, GPT2 } },
-    { "command-r", false, { DIGITS, GPT2 } },
-    { "codeshell", false, { DIGITS, GPT2 } },
-    { "exaone", false, { DIGITS, GPT2 } },
-    { "minerva-7b", false, { DIGITS, GPT2 } },
-    { "mellum2", false, { DIGITS, GPT2 } },
-    { "llama-bpe", true, { LLAMA3 } },
-    { "llama3", true, { LLAMA3 } },
-    { "llama-v3", true, { LLAMA3 } },
-    { "falcon3", true, { LLAMA3 } },
-    { "falcon-h1", true, { LLAMA3 } },
-    { "pixtral", true, { LLAMA3 } },
-    { "midm-2.0", true, { LLAMA3 } },
-    { "lfm2", true, { LLAMA3 } },
-    { "dbrx", false, { LLAMA3 } },
-    { "smaug-bpe", false, { LLAMA3 } },
-    { "glm4", false, { LLAMA3 } },
-    { "chatglm-bpe", false, { LLAMA3 } },
-    { "qwen2", false, { QWEN2 } },
-    { "stablelm2", false, { QWEN2 } },
-    { "deepseek-r1-qwen", false, { QWEN2 } },
-    { "kormo", false, { QWEN2 } },
-    { "megrez", false, { QWEN2 } },
-    { "hunyuan", false, { QWEN2 } },
-    { "solar-open", false, { QWEN2 } },
-    { "grok-2", false, { QWEN2 } },
-    { "qwen35", false, { QWEN35 } },
-    { "tekken", true, { BY_CASE("", "\\p{N}") } },
-    { "gpt-4o", false, { GPT4O } },
-    { "llama4", false, { GPT4O } },
-    { "kanana2", false, { GPT4O } },
-    { "minimax-m2", false, { GPT4O } },
-    { "deepseek-llm",
+    { { "gpt-2", "gpt2", "mpt", "olmo", "jais", "phi-2", "exaone4", "gigachat", "a.x-4.0", "mellum", "trillion",
+        "granite-docling" },
+      false,
+      { GPT2 } },
+    { { "smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b", "mellum2" },
+      false,
+      { DIGIT, GPT2 } },
+    { { "llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2" }, true, { LLAMA3 } },
+    { { "dbrx", "smaug-bpe", "glm4", "chatglm-bpe" }, false, { LLAMA3 } },
+    { { "qwen2", "stablelm2", "deepseek-r1-qwen", "kormo", "megrez", "hunyuan", "solar-open", "grok-2" },
+      false,
+      { QWEN2 } },
+    { { "qwen35" }, false, { QWEN35 } },
+    { { "tekken" }, true, { BY_CASE("", "\\p{N}") } },
+    { { "gpt-4o", "llama4", "kanana2", "minimax-m2" }, false, { GPT4O } },
+    { { "deepseek-llm" },
       false,
       { "[\\r\\n]", "\\s?[" CASED "]+",
         "\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+", "\\s+$",
-        HAN_TO_HANGUL, DIGITS } },
-    { "deepseek-coder", false, { "[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", HAN_TO_HANGUL, DIGITS } },
-    { "deepseek-v3", false, { "\\p{N}{1,3}", CJK, DEEPSEEK3 } },
-    { "hunyuan-dense", false, { "\\p{N}{1,3}", CJK, DEEPSEEK3 } },
-    { "joyai-llm", false, { "\\p{N}{1,3}", CJK, DEEPSEEK3 } },
-    { "falcon", false, { PUNCTUATION, LETTERS, NUMBERS, "[0-9][0-9][0-9]" } },
-    { "bloom", false, { BLOOM } },
-    { "poro-chat", false, { BLOOM } },
-    { "gpt3-finnish", false, { BLOOM } },
-    { "viking", false, { BLOOM, "\\p{N}" } },
-    { "seed-coder",
+        HAN_TO_HANGUL, DIGIT } },
+    { { "deepseek-coder" }, false, { "[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", HAN_TO_HANGUL, DIGIT } },
+    { { "deepseek-v3", "hunyuan-dense", "joyai-llm" }, false, { "\\p{N}{1,3}", CJK, DEEPSEEK3 } },
+    { { "falcon" }, false, { PUNCTUATION, GPT2, LETTERS, DIGITS, "[0-9][0-9][0-9]" } },
+    { { "bloom", "poro-chat", "gpt3-finnish" }, false, { BLOOM } },
+    { { "viking" }, false, { BLOOM, "\\p{N}" } },
+    { { "seed-coder" },
       false,
       { CONTRACTIONS
         "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+" } },
-    { "superbpe", false, { "\\p{N}+", "(?=(\\d{3})+(?!\\d))" } },
+    { { "superbpe" }, false, { "\\p{N}+", "(?=(\\d{3})+(?!\\d))" } },
 };
+enum { FAMILIES = sizeof(families) / sizeof(*families) };
 
 static bool add_pattern(struct pretokenizer *p, const char *pattern, struct error *err)
 {
-    if (strcmp(pattern, DIGITS) == 0)
-        return pretokenizer_digits(p, true, err);
-    if (strcmp(pattern, NUMBERS) == 0)
-        return pretokenizer_digits(p, false, err);
-    if (strcmp(pattern, PUNCTUATION) == 0)
-        return pretokenizer_punctuation(p, KEEP_RUNS, err);
-    if (strcmp(pattern, LETTERS) == 0) {
-        if (!pretokenizer_byte_level(p, false, true, err))
-            return false;
-        pretokenizer_letters(p);
-        return true;
-    }
-    return pretokenizer_split(p, pattern, strlen(pattern), KEEP_ALL, err);
+    if (*pattern != '\0') // Falcon's tokenizer.json has runs of punctuation
+        return pretokenizer_split(p, pattern, strlen(pattern), strcmp(pattern, PUNCTUATION) == 0 ? KEEP_RUNS : KEEP_ALL,
+                                  err);
+    pretokenizer_letters(p);
+    return true;
 }
 
 bool pretokenizer_family(struct pretokenizer *p, const char *name, size_t n, bool *ignore_merges, struct error *err)
 {
     struct text known = { 0 };
-    for (size_t i = 0; i < sizeof(families) / sizeof(*families); i++) {
-        const struct family *f = &families[i];
-        if (strlen(f->name) == n && memcmp(f->name, name, n) == 0) {
+    for (const struct family *f = families; f < families + FAMILIES; f++)
+        for (int i = 0; f->name[i] != NULL; i++) {
+            text_printf(&known, "%s%s", known.n > 0 ? ", " : "", f->name[i]);
+            if (strlen(f->name[i]) != n || memcmp(f->name[i], name, n) != 0)
+                continue;
             free(known.s);
             *ignore_merges = f->ignore_merges;
             for (int k = 0; f->pattern[k] != NULL; k++)
@@ -153,8 +110,6 @@ bool pretokenizer_family(struct pretokenizer *p, const char *name, size_t n, boo
                     return false;
             return true;
         }
-        text_printf(&known, "%s%s", i > 0 ? ", " : "", f->name);
-    }
     fail(err, "the pre-tokenizer \"%.*s\" is not known (%s)", n < 64 ? (int)n : 64, name, known.s);
     free(known.s);
     return false;
@@ -162,14 +117,13 @@ bool pretokenizer_family(struct pretokenizer *p, const char *name, size_t n, boo
 
 const char *pretokenizer_family_of(bool digits, const char *pattern, bool ignore_merges)
 {
-    const char *const wanted[] = { digits ? DIGITS : pattern != NULL ? pattern : GPT2, digits ? GPT2 : NULL };
-    for (size_t i = 0; i < sizeof(families) / sizeof(*families); i++) {
-        const struct family *f = &families[i];
+    const char *const wanted[] = { digits ? DIGIT : pattern != NULL ? pattern : GPT2, digits ? GPT2 : NULL };
+    for (const struct family *f = families; f < families + FAMILIES; f++) {
         const bool second =
             wanted[1] == NULL ? f->pattern[1] == NULL : f->pattern[1] != NULL && strcmp(f->pattern[1], wanted[1]) == 0;
         if (f->ignore_merges == ignore_merges && strcmp(f->pattern[0], wanted[0]) == 0 && second &&
             (f->pattern[1] == NULL || f->pattern[2] == NULL))
-            return f->name;
+            return f->name[0];
     }
     return NULL;
 }

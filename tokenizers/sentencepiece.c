@@ -41,20 +41,14 @@ static bool add_piece(struct tokenizer *t, int32_t id, const struct piece *p, co
                       struct error *err)
 {
     const bool special = p->kind == PIECE_CONTROL || p->kind == PIECE_UNKNOWN, user = p->kind == PIECE_USER_DEFINED;
-    struct error why;
-    bool ok = true;
     if (p->n == 0)
         return true;
     if (p->kind == PIECE_BYTE && byte_of_token(p->text, p->n) < 0)
-        return fail(err, "%s: piece %d is a byte, and its text is not <0x00> to <0xFF>", t->name, (int)id);
+        return fail(err, "piece %d is a byte, and its text is not <0x00> to <0xFF>", (int)id);
     if (special)
-        ok = vocabulary_add_literal(&t->vocabulary, id, p->text, p->n, TOKEN_SPECIAL, &why);
-    else
-        ok = vocabulary_add_piece(&t->vocabulary, id, p->text, p->n, true, p->kind == PIECE_BYTE, &why);
-    if (!ok)
-        return fail(err, "%s: %s", t->name, why.text);
-    if (special)
-        added_add(&t->raw, p->text, p->n, (struct added_token){ .id = id, .special = true });
+        return tokenizer_add_raw(t, id, p->text, p->n, TOKEN_SPECIAL, err);
+    if (!vocabulary_add_piece(&t->vocabulary, id, p->text, p->n, true, p->kind == PIECE_BYTE, err))
+        return false;
     if (user) {
         add_user_defined(t, id, p, m->spaces);
         t->vocabulary.token[id].literal = !m->unigram;
@@ -101,17 +95,15 @@ static void init_bpe(struct tokenizer *t, const struct piece_model *m, int32_t u
 static bool read_map(struct tokenizer *t, const struct piece_model *m, struct error *err)
 {
     struct normal_step step = { .kind = NORMAL_PIECES, .prefix = m->prefix, .collapse = m->collapse };
-    struct error why;
-    if (m->map_n > 0 && (step.map = character_map_open(m->map, m->map_n, &why)) == NULL)
-        return fail(err, "%s: %s", t->name, why.text);
-    return normalizer_add(&t->normalizer, step, err);
+    step.map = m->map_n > 0 ? character_map_open(m->map, m->map_n, err) : NULL;
+    return (step.map != NULL || m->map_n == 0) && normalizer_add(&t->normalizer, step, err);
 }
 
 bool tokenizer_of_pieces(struct tokenizer *t, const struct piece_model *m, struct error *err)
 {
     int32_t unknown = -1;
     if (m->n == 0 || m->n > VOCABULARY_MAX)
-        return fail(err, "%s: expected 1 to %d pieces, found %zu", t->name, VOCABULARY_MAX, m->n);
+        return fail(err, "expected 1 to %d pieces, found %zu", VOCABULARY_MAX, m->n);
     if (!read_map(t, m, err))
         return false;
     vocabulary_init(&t->vocabulary, (int)m->n, m->n);
@@ -128,7 +120,7 @@ bool tokenizer_of_pieces(struct tokenizer *t, const struct piece_model *m, struc
     (m->unigram ? init_unigram : init_bpe)(t, m, unknown);
     if (bytes)
         tokenizer_find_bytes(t, m->unigram ? t->unigram.byte : t->bpe.byte);
-    return tokenizer_finish(t, err);
+    return true;
 }
 
 // ---- tokenizer.model: a ModelProto (sentencepiece_model.proto)
@@ -194,10 +186,10 @@ static void read_normalizer(struct model_file *f, struct wire_field from)
     f->damaged |= r.damaged;
 }
 
-struct tokenizer *tokenizer_from_sentencepiece(const void *data, size_t n, const char *name, struct error *err)
+bool tokenizer_read_sentencepiece(struct tokenizer *t, const struct tokenizer_source *s, struct error *err)
 {
     struct model_file f = { .model = { .prefix = true, .collapse = true }, .type = UNIGRAM, .escape = true };
-    struct wire_reader r = { .at = data, .n = n };
+    struct wire_reader r = { .at = (const uint8_t *)s->bytes, .n = s->n };
     for (struct wire_field g; wire_next(&r, &g);) {
         if (g.type != WIRE_BYTES)
             continue;
@@ -208,21 +200,15 @@ struct tokenizer *tokenizer_from_sentencepiece(const void *data, size_t n, const
         else if (g.number == NORMALIZER)
             read_normalizer(&f, g);
     }
-    struct tokenizer *t = xcalloc(1, sizeof(*t));
-    t->name = xstrdup(name);
     f.model.unigram = f.type == UNIGRAM;
     f.model.piece = f.piece;
-    bool ok = !(r.damaged || f.damaged) || fail(err, "%s: not a SentencePiece model, or a damaged one", name);
+    bool ok = !(r.damaged || f.damaged) || fail(err, "not a SentencePiece model, or a damaged one");
     if (ok && f.type != UNIGRAM && f.type != BPE)
-        ok = fail(err, "%s: a SentencePiece model of type %llu is not supported (1: unigram, 2: BPE)", name,
+        ok = fail(err, "a SentencePiece model of type %llu is not supported (1: unigram, 2: BPE)",
                   (unsigned long long)f.type);
     if (ok && (f.suffix || !f.escape))
-        ok = fail(err, "%s: %s is not supported", name,
-                  f.suffix ? "treat_whitespace_as_suffix" : "escape_whitespaces: false");
+        ok = fail(err, "%s is not supported", f.suffix ? "treat_whitespace_as_suffix" : "escape_whitespaces: false");
     ok = ok && tokenizer_of_pieces(t, &f.model, err);
     free(f.piece);
-    if (ok)
-        return t;
-    tokenizer_close(t);
-    return NULL;
+    return ok;
 }

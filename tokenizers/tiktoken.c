@@ -15,15 +15,6 @@
 #include "tokenizers/tokenizer.h"
 #include "tokenizers/tokenizer_parts.h"
 
-static bool add_special(struct tokenizer *t, int32_t id, const char *text, struct error *err)
-{
-    struct error why;
-    if (!vocabulary_add_literal(&t->vocabulary, id, text, strlen(text), TOKEN_SPECIAL, &why))
-        return fail(err, "%s: %s", t->name, why.text);
-    added_add(&t->raw, text, strlen(text), (struct added_token){ .id = id, .special = true });
-    return true;
-}
-
 // where: "line 3", "token 3".
 static bool add_token(struct tokenizer *t, int32_t id, const char *base64, size_t n, const char *unit, long long number,
                       struct error *err)
@@ -31,16 +22,12 @@ static bool add_token(struct tokenizer *t, int32_t id, const char *base64, size_
     size_t bytes_n;
     char *bytes = base64_decode(base64, n, &bytes_n);
     struct text letters = { 0 };
-    struct error why;
-    bool ok = bytes != NULL && bytes_n > 0;
-    if (!ok)
-        fail(err, "%s: %s %lld: expected a token in base64", t->name, unit, number);
-    else {
+    bool ok = (bytes != NULL && bytes_n > 0) || fail(err, "%s %lld: expected a token in base64", unit, number);
+    if (ok) {
         bytes_to_letters(bytes, bytes_n, &letters);
         const int32_t other = vocabulary_find(&t->vocabulary, letters.s, letters.n);
-        ok = other < 0 || fail(err, "%s: %s %lld: the same token as id %d", t->name, unit, number, (int)other);
-        ok = ok &&
-             (vocabulary_add(&t->vocabulary, id, letters.s, letters.n, &why) || fail(err, "%s: %s", t->name, why.text));
+        ok = other < 0 ? vocabulary_add(&t->vocabulary, id, letters.s, letters.n, err)
+                       : fail(err, "%s %lld: the same token as id %d", unit, number, (int)other);
     }
     free(letters.s);
     free(bytes);
@@ -60,8 +47,8 @@ static bool finish(struct tokenizer *t, struct error *err)
     tokenizer_bytes(t);
     for (int b = 0; b < 256; b++)
         if (t->bpe.byte[b] < 0)
-            return fail(err, "%s: the byte 0x%02X has no token", t->name, (unsigned)b);
-    return tokenizer_finish(t, err);
+            return fail(err, "the byte 0x%02X has no token", (unsigned)b);
+    return true;
 }
 
 // ---- tiktoken's file: lines of a token in base64, a space, its rank
@@ -113,7 +100,7 @@ static bool read_line(struct tokenizer *t, const char *line, size_t n, long long
     if (space != NULL && number_in(space + 1, n - base64_n - 1) == rank)
         return add_token(t, rank, line, base64_n, "line", number, err);
     char *found = printable_text(line, n);
-    fail(err, "%s:%lld: expected a token in base64 and its rank, %d, found %s", t->name, number, (int)rank, found);
+    fail(err, "line %lld: expected a token in base64 and its rank, %d, found %s", number, (int)rank, found);
     free(found);
     return false;
 }
@@ -122,11 +109,11 @@ static bool add_specials(struct tokenizer *t, const struct known *k, struct erro
 {
     int32_t id = k->ranks;
     for (int i = 0; i < k->specials; i++)
-        if (!add_special(t, id++, k->special[i], err))
+        if (!tokenizer_add_raw(t, id++, k->special[i], strlen(k->special[i]), TOKEN_SPECIAL, err))
             return false;
     for (int i = 0; i < k->reserved_n; i++) {
         char *name = xformat(k->reserved, k->reserved_first + i);
-        const bool ok = add_special(t, id++, name, err);
+        const bool ok = tokenizer_add_raw(t, id++, name, strlen(name), TOKEN_SPECIAL, err);
         free(name);
         if (!ok)
             return false;
@@ -134,8 +121,10 @@ static bool add_specials(struct tokenizer *t, const struct known *k, struct erro
     return true;
 }
 
-static bool read_ranks(struct tokenizer *t, const char *data, size_t n, struct error *err)
+bool tokenizer_read_tiktoken(struct tokenizer *t, const struct tokenizer_source *s, struct error *err)
 {
+    const char *const data = s->bytes;
+    const size_t n = s->n;
     int lines = 0, at_line = 0;
     for (size_t i = 0; i < n; i++)
         lines += data[i] == '\n' || i + 1 == n;
@@ -144,7 +133,7 @@ static bool read_ranks(struct tokenizer *t, const char *data, size_t n, struct e
         if (published[i].ranks == lines)
             k = &published[i];
     if (lines > VOCABULARY_MAX)
-        return fail(err, "%s: %d lines are too many", t->name, lines);
+        return fail(err, "%d lines are too many", lines);
     const int size = lines + (k != NULL ? k->specials + k->reserved_n : 0);
     vocabulary_init(&t->vocabulary, size, (size_t)size);
     for (size_t at = 0; at < n; at_line++) {
@@ -157,24 +146,13 @@ static bool read_ranks(struct tokenizer *t, const char *data, size_t n, struct e
     if (k == NULL)
         return fail(
             err,
-            "%s: a tiktoken file with %d ranks is not known (Llama 3's has 128000, Qwen's 151643): its pattern and its special "
+            "a tiktoken file with %d ranks is not known (Llama 3's has 128000, Qwen's 151643): its pattern and its special "
             "tokens are not in it",
-            t->name, lines);
+            lines);
     bool ignored;
-    struct error why; // which does not happen: few steps, known families
-    return (!k->nfc || normalizer_add(&t->normalizer, (struct normal_step){ .kind = NORMAL_NFC }, &why)) &&
-           pretokenizer_family(&t->cut, k->family, strlen(k->family), &ignored, &why) && add_specials(t, k, err) &&
+    return (!k->nfc || normalizer_add(&t->normalizer, (struct normal_step){ .kind = NORMAL_NFC }, err)) &&
+           pretokenizer_family(&t->cut, k->family, strlen(k->family), &ignored, err) && add_specials(t, k, err) &&
            finish(t, err);
-}
-
-struct tokenizer *tokenizer_from_tiktoken(const char *data, size_t n, const char *name, struct error *err)
-{
-    struct tokenizer *t = xcalloc(1, sizeof(*t));
-    t->name = xstrdup(name);
-    if (read_ranks(t, data, n, err))
-        return t;
-    tokenizer_close(t);
-    return NULL;
 }
 
 // ---- tekken.json
@@ -207,7 +185,7 @@ static bool read_tekken_specials(struct tokenizer *t, const struct json *list, i
 {
     const int named = (int)(sizeof(tekken) / sizeof(*tekken));
     if ((int)json_count(list) > n)
-        return fail(err, "%s: expected %d special_tokens (config.default_num_special_tokens), found %zu", t->name, n,
+        return fail(err, "expected %d special_tokens (config.default_num_special_tokens), found %zu", n,
                     json_count(list));
     for (int i = 0; i < n; i++) {
         const struct json *s = json_at(list, (size_t)i), *text = json_get(s, "token_str");
@@ -216,8 +194,8 @@ static bool read_tekken_specials(struct tokenizer *t, const struct json *list, i
                                                                       : xformat("<SPECIAL_%d>", i);
         const struct json *rank = json_get(s, "rank");
         bool ok = name[0] != '\0' && (json_is_null(s) || (json_is_int(rank) && json_int(rank) == i));
-        ok = ok ? add_special(t, i, name, err)
-                : fail(err, "%s: special token %d: expected rank %d and a token_str", t->name, i, i);
+        ok = ok ? tokenizer_add_raw(t, i, name, strlen(name), TOKEN_SPECIAL, err)
+                : fail(err, "special token %d: expected rank %d and a token_str", i, i);
         free(name);
         if (!ok)
             return false;
@@ -225,42 +203,31 @@ static bool read_tekken_specials(struct tokenizer *t, const struct json *list, i
     return true;
 }
 
-static bool read_tekken(struct tokenizer *t, const struct json *j, struct error *err)
+bool tokenizer_read_tekken(struct tokenizer *t, const struct tokenizer_source *s, struct error *err)
 {
-    const struct json *config = json_get(j, "config"), *vocab = json_get(j, "vocab"),
+    const struct json *config = json_get(s->json, "config"), *vocab = json_get(s->json, "vocab"),
                       *pattern = json_get(config, "pattern");
     const struct json *size = json_get(config, "default_vocab_size"),
                       *specials = json_get(config, "default_num_special_tokens");
-    struct error why;
     if (!json_is_text(pattern) || !json_is_int(size) || !json_is_int(specials) || !json_is_array(vocab) ||
         json_int(specials) < 0 || json_int(size) <= json_int(specials) || json_int(size) > VOCABULARY_MAX)
         return fail(err,
-                    "%s: expected vocab, a list, and in config pattern, a text, and default_num_special_tokens and "
+                    "expected vocab, a list, and in config pattern, a text, and default_num_special_tokens and "
                     "default_vocab_size, integers of which the second is larger, up to %d",
-                    t->name, VOCABULARY_MAX);
+                    VOCABULARY_MAX);
     const int n = (int)json_int(size), first = (int)json_int(specials);
     if ((int)json_count(vocab) < n - first)
-        return fail(err, "%s: expected %d tokens, found %zu", t->name, n - first, json_count(vocab));
-    if (!pretokenizer_split(&t->cut, json_text(pattern), json_text_length(pattern), KEEP_ALL, &why))
-        return fail(err, "%s: %s", t->name, why.text);
+        return fail(err, "expected %d tokens, found %zu", n - first, json_count(vocab));
+    if (!pretokenizer_split(&t->cut, json_text(pattern), json_text_length(pattern), KEEP_ALL, err))
+        return false;
     vocabulary_init(&t->vocabulary, n, (size_t)n);
     for (int i = 0; i < n - first; i++) {
         const struct json *token = json_at(vocab, (size_t)i), *bytes = json_get(token, "token_bytes"),
                           *rank = json_get(token, "rank");
         if (!json_is_text(bytes) || !json_is_int(rank) || json_int(rank) != i)
-            return fail(err, "%s: token %d of vocab: expected rank %d and token_bytes", t->name, i, i);
+            return fail(err, "token %d of vocab: expected rank %d and token_bytes", i, i);
         if (!add_token(t, first + i, json_text(bytes), json_text_length(bytes), "token", i, err))
             return false;
     }
-    return read_tekken_specials(t, json_get(j, "special_tokens"), first, err) && finish(t, err);
-}
-
-struct tokenizer *tokenizer_from_tekken(const struct json *j, const char *name, struct error *err)
-{
-    struct tokenizer *t = xcalloc(1, sizeof(*t));
-    t->name = xstrdup(name);
-    if (read_tekken(t, j, err))
-        return t;
-    tokenizer_close(t);
-    return NULL;
+    return read_tekken_specials(t, json_get(s->json, "special_tokens"), first, err) && finish(t, err);
 }

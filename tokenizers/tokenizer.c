@@ -25,25 +25,24 @@ void ids_add(struct ids *ids, int32_t id)
 
 // ---- opening ----------------------------------------------------------------------------------------------------
 
-// directory: where other files may declare tokens; NULL: only the file counts.
-static struct tokenizer *open_json(const char *path, const char *directory, struct error *err)
+static struct tokenizer *read_with(tokenizer_reader *read, const struct tokenizer_source *s, const char *name,
+                                   struct hash hash, struct error *err)
 {
-    struct mapping file;
-    if (!file_map(path, &file, err)) // a regular file
-        return NULL;
-    file_unmap(&file);
-    struct digest *d = digest_begin();
-    struct json *j = identity_json(path, d, err);
-    const bool tekken = !json_is_null(json_get(json_get(j, "config"), "default_num_special_tokens"));
-    const bool read = j != NULL && (tekken || directory == NULL || declared_tokens_complete(directory, j, d, err));
-    struct hash hash = digest_end(d);
-    struct tokenizer *t = NULL;
-    if (read)
-        t = tekken ? tokenizer_from_tekken(j, path, err) : tokenizer_from_json(j, path, err);
-    json_free(j);
-    if (t != NULL)
-        t->hash = hash;
-    return t;
+    struct tokenizer *t = xcalloc(1, sizeof(*t));
+    struct error why;
+    t->name = xstrdup(name);
+    t->hash = hash;
+    if (read(t, s, &why) && added_finish(&t->raw, &why) && added_finish(&t->normal, &why))
+        return t;
+    fail(err, "%s: %s", name, why.text);
+    tokenizer_close(t);
+    return NULL;
+}
+
+struct tokenizer *tokenizer_from_json(struct json *j, const char *name, struct error *err)
+{
+    const struct tokenizer_source s = { .json = j };
+    return read_with(tokenizer_read_json, &s, name, (struct hash){ 0 }, err);
 }
 
 // tiktoken's files begin with a line of base64, a space and a number; SentencePiece's with a piece, 0x0A and a length.
@@ -55,17 +54,35 @@ static bool looks_like_tiktoken(const char *s, size_t n)
     return i > 0 && i + 1 < n && s[i] == ' ' && s[i + 1] == '0';
 }
 
-// SentencePiece's or tiktoken's own file.
-static struct tokenizer *open_model(const char *path, const struct mapping *file, struct error *err)
+// directory: where other files may declare tokens of a tokenizer.json; NULL: only the file counts.
+static struct tokenizer *open_file(const char *path, const char *directory, struct error *err)
 {
+    struct mapping file;
+    if (!file_map(path, &file, err)) // a regular file
+        return NULL;
+    struct tokenizer_source s = { .bytes = (const char *)file.at, .n = file.n };
     struct digest *d = digest_begin();
-    digest_bytes(d, file->at, file->n);
-    struct hash hash = digest_end(d);
-    const char *text = (const char *)file->at;
-    struct tokenizer *t = looks_like_tiktoken(text, file->n) ? tokenizer_from_tiktoken(text, file->n, path, err)
-                                                             : tokenizer_from_sentencepiece(text, file->n, path, err);
-    if (t != NULL)
-        t->hash = hash;
+    tokenizer_reader *read = NULL;
+    if (ends_with(path, ".json")) {
+        s.json = identity_json(path, d, err);
+        const bool tekken = !json_is_null(json_get(json_get(s.json, "config"), "default_num_special_tokens"));
+        if (s.json != NULL && (tekken || directory == NULL || declared_tokens_complete(directory, s.json, d, err)))
+            read = tekken ? tokenizer_read_tekken : tokenizer_read_json;
+    } else if (ends_with(path, ".gguf") || (s.n >= 4 && memcmp(s.bytes, "GGUF", 4) == 0)) {
+        s.gguf = gguf_open(path, err);
+        if (s.gguf != NULL) {
+            identity_gguf(s.gguf, d);
+            read = tokenizer_read_gguf;
+        }
+    } else {
+        digest_bytes(d, s.bytes, s.n);
+        read = looks_like_tiktoken(s.bytes, s.n) ? tokenizer_read_tiktoken : tokenizer_read_sentencepiece;
+    }
+    const struct hash hash = digest_end(d);
+    struct tokenizer *t = read != NULL ? read_with(read, &s, path, hash, err) : NULL;
+    json_free(s.json);
+    gguf_close(s.gguf);
+    file_unmap(&file);
     return t;
 }
 
@@ -128,54 +145,27 @@ bool tokenizer_present(const char *path)
 static struct tokenizer *open_directory(const char *path, struct error *err)
 {
     char *file = file_in(path);
-    if (file != NULL) {
-        const bool is_json = ends_with(file, "/tokenizer.json");
-        struct tokenizer *t = is_json ? open_json(file, path, err) : tokenizer_open(file, err);
-        if (t != NULL && !is_json && !has_declared_tokens(t, path, err)) {
-            tokenizer_close(t);
-            t = NULL;
-        }
-        free(file);
-        return t;
-    }
-    fail(
-        err,
-        "%s: expected tokenizer.json, tekken.json or tokenizer.model, found none (vocab.json is not read; transformers' save_pretrained "
-        "writes tokenizer.json)",
-        path);
-    return NULL;
-}
-
-static struct tokenizer *open_gguf(const char *path, struct error *err)
-{
-    struct gguf *g = gguf_open(path, err);
-    if (g == NULL)
+    if (file == NULL) {
+        fail(
+            err,
+            "%s: expected tokenizer.json, tekken.json or tokenizer.model, found none (vocab.json is not read; transformers' save_pretrained "
+            "writes tokenizer.json)",
+            path);
         return NULL;
-    struct digest *d = digest_begin();
-    identity_gguf(g, d);
-    struct hash hash = digest_end(d);
-    struct tokenizer *t = tokenizer_from_gguf(g, err);
-    gguf_close(g);
-    if (t != NULL)
-        t->hash = hash;
+    }
+    const bool is_json = ends_with(file, "/tokenizer.json");
+    struct tokenizer *t = open_file(file, is_json ? path : NULL, err);
+    if (t != NULL && !is_json && !has_declared_tokens(t, path, err)) {
+        tokenizer_close(t);
+        t = NULL;
+    }
+    free(file);
     return t;
 }
 
 struct tokenizer *tokenizer_open(const char *path, struct error *err)
 {
-    if (file_is_directory(path))
-        return open_directory(path, err);
-    if (ends_with(path, ".json"))
-        return open_json(path, NULL, err);
-    struct mapping file = { 0 };
-    if (ends_with(path, ".gguf"))
-        return open_gguf(path, err);
-    if (!file_map(path, &file, err))
-        return NULL;
-    struct tokenizer *t =
-        file.n >= 4 && memcmp(file.at, "GGUF", 4) == 0 ? open_gguf(path, err) : open_model(path, &file, err);
-    file_unmap(&file);
-    return t;
+    return file_is_directory(path) ? open_directory(path, err) : open_file(path, NULL, err);
 }
 
 struct hash tokenizer_hash(const struct tokenizer *t)
@@ -209,10 +199,22 @@ void tokenizer_close(struct tokenizer *t)
     free(t);
 }
 
-static bool missing_token(const struct tokenizer *t, size_t rank, const char *text, size_t n, struct error *err)
+// ---- steps that readers share
+
+bool tokenizer_add_raw(struct tokenizer *t, int32_t id, const char *text, size_t n, enum token_kind kind,
+                       struct error *err)
+{
+    if (!vocabulary_add_literal(&t->vocabulary, id, text, n, kind, err))
+        return false;
+    if (n > 0)
+        added_add(&t->raw, text, n, (struct added_token){ .id = id, .special = kind == TOKEN_SPECIAL });
+    return true;
+}
+
+static bool missing_token(size_t rank, const char *text, size_t n, struct error *err)
 {
     char *shown = printable_text(text, n);
-    fail(err, "%s: merge %zu needs the token %s, which is not in the vocabulary", t->name, rank, shown);
+    fail(err, "merge %zu needs the token %s, which is not in the vocabulary", rank, shown);
     free(shown);
     return false;
 }
@@ -222,15 +224,15 @@ bool tokenizer_merge(struct tokenizer *t, size_t rank, const char *left, size_t 
 {
     int32_t l = vocabulary_find(&t->vocabulary, left, left_n), r = vocabulary_find(&t->vocabulary, right, right_n);
     if (l < 0)
-        return missing_token(t, rank, left, left_n, err);
+        return missing_token(rank, left, left_n, err);
     if (r < 0)
-        return missing_token(t, rank, right, right_n, err);
+        return missing_token(rank, right, right_n, err);
     struct text whole = { 0 };
     text_add(&whole, left, left_n);
     text_add(&whole, right, right_n);
     int32_t id = vocabulary_find(&t->vocabulary, whole.s, whole.n);
     if (id < 0)
-        missing_token(t, rank, whole.s, whole.n, err);
+        missing_token(rank, whole.s, whole.n, err);
     else
         bpe_merge(&t->bpe, l, r, (uint32_t)rank, id);
     free(whole.s);
@@ -271,14 +273,6 @@ int32_t *tokenizer_ranks(const double *score, int size)
     }
     free(sorted);
     return rank;
-}
-
-bool tokenizer_finish(struct tokenizer *t, struct error *err)
-{
-    struct error why;
-    if (!added_finish(&t->raw, &why) || !added_finish(&t->normal, &why))
-        return fail(err, "%s: %s", t->name, why.text);
-    return true;
 }
 
 // ---- lookup -----------------------------------------------------------------------------------------------------

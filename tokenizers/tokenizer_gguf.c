@@ -27,15 +27,15 @@ static enum kind read_kind(const struct gguf *g, struct error *err)
     static const char *const names[] = { [KIND_GPT2] = "gpt2", [KIND_LLAMA] = "llama", [KIND_T5] = "t5" };
     struct gguf_string model;
     if (!tokenizer_in_gguf(g) || !gguf_text(g, "tokenizer.ggml.model", &model)) {
-        fail(err, "%s: expected a tokenizer (tokenizer.ggml.model), found none", gguf_path(g));
+        fail(err, "expected a tokenizer (tokenizer.ggml.model), found none");
         return KIND_NONE;
     }
     for (int i = KIND_GPT2; i <= KIND_T5; i++)
         if (model.n == strlen(names[i]) && memcmp(model.s, names[i], model.n) == 0)
             return (enum kind)i;
     fail(err,
-         "%s: its tokenizer is of the kind \"%.*s\"; gpt2 (byte-level BPE), llama and t5 (SentencePiece) are supported",
-         gguf_path(g), model.n < 64 ? (int)model.n : 64, model.s);
+         "its tokenizer is of the kind \"%.*s\"; gpt2 (byte-level BPE), llama and t5 (SentencePiece) are supported",
+         model.n < 64 ? (int)model.n : 64, model.s);
     return KIND_NONE;
 }
 
@@ -44,18 +44,17 @@ static const struct gguf_value *strings(const struct gguf *g, const char *key, s
     const struct gguf_value *v = gguf_find(g, key);
     if (v != NULL && v->type == GGUF_ARRAY && v->element == GGUF_STRING)
         return v;
-    fail(err, "%s: %s is %s", gguf_path(g), key, v == NULL ? "missing" : "not an array of strings");
+    fail(err, "%s is %s", key, v == NULL ? "missing" : "not an array of strings");
     return NULL;
 }
 
-static bool numbers_fit(const struct tokenizer *t, const struct gguf_value *v, const char *key, uint64_t n, bool real,
-                        struct error *err)
+static bool numbers_fit(const struct gguf_value *v, const char *key, uint64_t n, bool real, struct error *err)
 {
     const bool reals = v != NULL && (v->element == GGUF_F32 || v->element == GGUF_F64);
     const bool others = v != NULL && (v->element == GGUF_BOOL || v->element == GGUF_STRING || v->element == GGUF_ARRAY);
     return (v != NULL && v->type == GGUF_ARRAY && v->n == n && reals == real && !others) ||
-           fail(err, "%s: %s does not have one %s for each of the %llu tokens", t->name, key,
-                real ? "number" : "integer", (unsigned long long)n);
+           fail(err, "%s does not have one %s for each of the %llu tokens", key, real ? "number" : "integer",
+                (unsigned long long)n);
 }
 
 static bool read_tokens(struct tokenizer *t, const struct gguf *g, struct error *err)
@@ -65,30 +64,26 @@ static bool read_tokens(struct tokenizer *t, const struct gguf *g, struct error 
     if (tokens == NULL)
         return false;
     if (tokens->n > VOCABULARY_MAX)
-        return fail(err, "%s: %llu tokens are too many", t->name, (unsigned long long)tokens->n);
-    if (types != NULL && !numbers_fit(t, types, "tokenizer.ggml.token_type", tokens->n, false, err))
+        return fail(err, "%llu tokens are too many", (unsigned long long)tokens->n);
+    if (types != NULL && !numbers_fit(types, "tokenizer.ggml.token_type", tokens->n, false, err))
         return false;
     int64_t count = (int64_t)tokens->n; // without those that only fill the list
     if (gguf_find(g, TOKENS_GGUF) != NULL &&
         (!gguf_int(g, TOKENS_GGUF, &count) || count < 1 || count > (int64_t)tokens->n))
-        return fail(err, "%s: %s: expected a number from 1 to %llu, as tokenizer.ggml.tokens has, found another",
-                    t->name, TOKENS_GGUF, (unsigned long long)tokens->n);
+        return fail(err, "%s: expected a number from 1 to %llu, as tokenizer.ggml.tokens has, found another",
+                    TOKENS_GGUF, (unsigned long long)tokens->n);
     vocabulary_init(&t->vocabulary, (int)count, (size_t)count);
     size_t at = 0;
-    struct error why;
     for (int32_t id = 0; id < (int32_t)count; id++) {
         struct gguf_string s;
         if (!gguf_next_string(tokens, &at, &s))
-            return fail(err, "%s: tokenizer.ggml.tokens ends after %d tokens", t->name, (int)id);
+            return fail(err, "tokenizer.ggml.tokens ends after %d tokens", (int)id);
         int64_t type = types != NULL ? gguf_array_int(types, (uint64_t)id) : PIECE_NORMAL;
-        bool special = type == PIECE_CONTROL || type == PIECE_UNKNOWN, added = special || type == PIECE_USER_DEFINED;
-        bool ok =
-            added ? vocabulary_add_literal(&t->vocabulary, id, s.s, s.n, special ? TOKEN_SPECIAL : TOKEN_ADDED, &why)
-                  : vocabulary_add(&t->vocabulary, id, s.s, s.n, &why);
-        if (!ok)
-            return fail(err, "%s: %s", t->name, why.text);
-        if (added && s.n > 0)
-            added_add(&t->raw, s.s, s.n, (struct added_token){ .id = id, .special = special });
+        const bool special = type == PIECE_CONTROL || type == PIECE_UNKNOWN;
+        if (special || type == PIECE_USER_DEFINED
+                ? !tokenizer_add_raw(t, id, s.s, s.n, special ? TOKEN_SPECIAL : TOKEN_ADDED, err)
+                : !vocabulary_add(&t->vocabulary, id, s.s, s.n, err))
+            return false;
     }
     return true;
 }
@@ -107,8 +102,7 @@ static bool read_merges(struct tokenizer *t, const struct gguf *g, struct error 
         if (gguf_next_string(merges, &at, &s) && s.n > 1)
             space = memchr(s.s + 1, ' ', s.n - 1); // the left token may itself be a space
         if (space == NULL)
-            return fail(err, "%s: merge %llu is not two tokens with a space between", t->name,
-                        (unsigned long long)rank);
+            return fail(err, "merge %llu is not two tokens with a space between", (unsigned long long)rank);
         size_t left = (size_t)(space - s.s);
         if (!tokenizer_merge(t, (size_t)rank, s.s, left, space + 1, s.n - left - 1, err))
             return false;
@@ -119,15 +113,10 @@ static bool read_merges(struct tokenizer *t, const struct gguf *g, struct error 
 static bool read_family(struct tokenizer *t, const struct gguf *g, struct error *err)
 {
     struct gguf_string pre;
-    struct error why;
     if (!gguf_text(g, "tokenizer.ggml.pre", &pre))
         return fail(
-            err,
-            "%s: expected tokenizer.ggml.pre, which names the pre-tokenizer, found none; newer conversions write it",
-            t->name);
-    if (!pretokenizer_family(&t->cut, pre.s, pre.n, &t->ignore_merges, &why))
-        return fail(err, "%s: %s", t->name, why.text);
-    return true;
+            err, "expected tokenizer.ggml.pre, which names the pre-tokenizer, found none; newer conversions write it");
+    return pretokenizer_family(&t->cut, pre.s, pre.n, &t->ignore_merges, err);
 }
 
 // ---- SentencePiece
@@ -143,8 +132,8 @@ static bool read_pieces(struct tokenizer *t, const struct gguf *g, bool unigram,
     const struct gguf_value *tokens = strings(g, "tokenizer.ggml.tokens", err), *map;
     const struct gguf_value *scores = gguf_find(g, "tokenizer.ggml.scores"),
                             *types = gguf_find(g, "tokenizer.ggml.token_type");
-    if (tokens == NULL || !numbers_fit(t, scores, "tokenizer.ggml.scores", tokens->n, true, err) ||
-        !numbers_fit(t, types, "tokenizer.ggml.token_type", tokens->n, false, err))
+    if (tokens == NULL || !numbers_fit(scores, "tokenizer.ggml.scores", tokens->n, true, err) ||
+        !numbers_fit(types, "tokenizer.ggml.token_type", tokens->n, false, err))
         return false;
     struct piece *piece = xcalloc((size_t)tokens->n + 1, sizeof(*piece));
     struct piece_model m = { .unigram = unigram,
@@ -157,7 +146,7 @@ static bool read_pieces(struct tokenizer *t, const struct gguf *g, bool unigram,
     if (map != NULL) {
         if (map->type != GGUF_ARRAY || (map->element != GGUF_U8 && map->element != GGUF_I8)) {
             free(piece);
-            return fail(err, "%s: tokenizer.ggml.precompiled_charsmap is not an array of bytes", t->name);
+            return fail(err, "tokenizer.ggml.precompiled_charsmap is not an array of bytes");
         }
         m.map = map->raw;
         m.map_n = map->raw_bytes;
@@ -167,11 +156,11 @@ static bool read_pieces(struct tokenizer *t, const struct gguf *g, bool unigram,
     for (uint64_t i = 0; i < tokens->n && ok; i++) {
         struct gguf_string s;
         ok = gguf_next_string(tokens, &at, &s) ||
-             fail(err, "%s: tokenizer.ggml.tokens ends after %llu tokens", t->name, (unsigned long long)i);
+             fail(err, "tokenizer.ggml.tokens ends after %llu tokens", (unsigned long long)i);
         const int64_t kind = gguf_array_int(types, i);
-        ok = ok && ((kind >= PIECE_NORMAL && kind <= PIECE_BYTE) ||
-                    fail(err, "%s: the type of token %llu is %lld; expected 1 to 6", t->name, (unsigned long long)i,
-                         (long long)kind));
+        ok = ok &&
+             ((kind >= PIECE_NORMAL && kind <= PIECE_BYTE) ||
+              fail(err, "the type of token %llu is %lld; expected 1 to 6", (unsigned long long)i, (long long)kind));
         if (ok)
             piece[i] = (struct piece){ s.s, s.n, gguf_array_real(scores, i), (int)kind };
     }
@@ -180,17 +169,11 @@ static bool read_pieces(struct tokenizer *t, const struct gguf *g, bool unigram,
     return ok;
 }
 
-struct tokenizer *tokenizer_from_gguf(const struct gguf *g, struct error *err)
+bool tokenizer_read_gguf(struct tokenizer *t, const struct tokenizer_source *s, struct error *err)
 {
+    const struct gguf *g = s->gguf;
     const enum kind kind = read_kind(g, err);
-    if (kind == KIND_NONE)
-        return NULL;
-    struct tokenizer *t = xcalloc(1, sizeof(*t));
-    t->name = xstrdup(gguf_path(g));
-    if (kind != KIND_GPT2
-            ? read_pieces(t, g, kind == KIND_T5, err)
-            : read_family(t, g, err) && read_tokens(t, g, err) && read_merges(t, g, err) && tokenizer_finish(t, err))
-        return t;
-    tokenizer_close(t);
-    return NULL;
+    if (kind == KIND_GPT2)
+        return read_family(t, g, err) && read_tokens(t, g, err) && read_merges(t, g, err);
+    return kind != KIND_NONE && read_pieces(t, g, kind == KIND_T5, err);
 }

@@ -61,16 +61,23 @@ struct piece_model { // what SentencePiece stores, in its own files or in GGUF
     const struct piece *piece; // (n)
     size_t n;
 };
-// Fills a new tokenizer that has a name. Returns false and sets err on failure.
 bool tokenizer_of_pieces(struct tokenizer *t, const struct piece_model *m, struct error *err);
 void tokenizer_find_bytes(const struct tokenizer *t, int32_t byte[256]); // the ids of "<0x00>" .. "<0xFF>"; -1: none
 
+// What a tokenizer is read from: one of them.
+struct tokenizer_source {
+    struct json *json;
+    struct gguf *gguf;
+    const char *bytes; // (n) the file
+    size_t n;
+};
+// Each fills a new tokenizer. err says what is wrong; the caller puts the name of the file before it.
+typedef bool tokenizer_reader(struct tokenizer *t, const struct tokenizer_source *s, struct error *err);
+tokenizer_reader tokenizer_read_json, tokenizer_read_tekken, tokenizer_read_gguf, tokenizer_read_sentencepiece,
+    tokenizer_read_tiktoken;
 bool tokenizer_in_gguf(const struct gguf *g); // its model is not llama.cpp's "none"
-struct tokenizer *tokenizer_from_gguf(const struct gguf *g, struct error *err);
-struct tokenizer *tokenizer_from_sentencepiece(const void *data, size_t n, const char *name, struct error *err);
-struct tokenizer *tokenizer_from_tiktoken(const char *data, size_t n, const char *name, struct error *err);
-struct tokenizer *tokenizer_from_tekken(const struct json *j, const char *name, struct error *err);
-struct tokenizer *tokenizer_from_json(const struct json *j, const char *name, struct error *err);
+// Of a tokenizer.json that has been parsed. name: for messages.
+struct tokenizer *tokenizer_from_json(struct json *j, const char *name, struct error *err);
 
 // Whether GGUF can represent the tokenizer of a tokenizer.json; *pre is its tokenizer.ggml.pre. err names what GGUF cannot
 // represent.
@@ -80,11 +87,12 @@ struct json *tokenizer_json(const struct tokenizer *t);
 // llama.cpp takes as many tokens as the embedding has rows: unused ones fill the list, and this key says how many are before them.
 #define TOKENS_GGUF "speclab.token_count"
 
-// Steps shared by both readers, in this order: the tokens of single bytes, looked up in the vocabulary at this point;
-// merge number `rank`, of two tokens given by their texts; the final step.
+// Steps that readers share: a token that is matched in the text before anything else; the tokens of single bytes, looked up in the
+// vocabulary at this point; merge number `rank`, of two tokens given by their texts.
+bool tokenizer_add_raw(struct tokenizer *t, int32_t id, const char *text, size_t n, enum token_kind kind,
+                       struct error *err);
 void tokenizer_bytes(struct tokenizer *t);
 bool tokenizer_merge(struct tokenizer *t, size_t rank, const char *left, size_t left_n, const char *right,
                      size_t right_n, struct error *err);
 // The ranks (size of the vocabulary) that scores make, the highest first; free() them. NAN: -1.
 int32_t *tokenizer_ranks(const double *score, int size);
-bool tokenizer_finish(struct tokenizer *t, struct error *err);

@@ -132,8 +132,8 @@ static void stages_see_only_their_piece(void **state)
     expect_split(&p, "a ,b  c", "a| |,|b| | c");
     pretokenizer_free(&p);
     p = (struct pretokenizer){ 0 };
-    assert_true(pretokenizer_pattern(&p, pattern_literal(".*", 2, &err), KEEP_ALL, &err));
-    assert_true(pretokenizer_byte_level(&p, true, false, &err));
+    assert_true(pretokenizer_add(&p, (struct stage){ .pattern = pattern_literal(".*", 2, &err) }, &err));
+    assert_true(pretokenizer_add(&p, (struct stage){ .prefix = PREFIX_ALWAYS }, &err));
     expect_split(&p, "a.*b c", " a| .*| b c"); // a space is prepended to each piece without one
     pretokenizer_free(&p);
 }

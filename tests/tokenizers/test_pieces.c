@@ -205,7 +205,7 @@ static void damaged_ranks_are_refused_by_line(void **state)
                     'A' + i % 26, 'A' + i / 26 % 26, 'A' + i / 676 % 26, 'A' + i / 17576 % 26, i);
     expect_refused("bad.model", lines.s, "line 5: expected a token in base64");
     memcpy(strstr(lines.s, "!!!!"), "AAAB", 4);
-    expect_refused("bad.model", lines.s, "bad.model:8: expected a token in base64 and its rank, 7");
+    expect_refused("bad.model", lines.s, "bad.model: line 8: expected a token in base64 and its rank, 7");
     free(lines.s);
     expect_refused("tekken.json", "{\"config\": {\"default_num_special_tokens\": 1}}",
                    "expected vocab, a list, and in config pattern");
