@@ -23,7 +23,7 @@ void bpe_init(struct bpe *b, size_t merges)
         b->byte[i] = -1;
 }
 
-void bpe_init_texts(struct bpe *b, const struct vocabulary *v, int32_t *rank, bool *unused)
+void bpe_init_texts(struct bpe *b, const struct vocabulary *v, uint32_t *rank, bool *unused)
 {
     bpe_init(b, 0);
     b->characters = v;
@@ -31,7 +31,7 @@ void bpe_init_texts(struct bpe *b, const struct vocabulary *v, int32_t *rank, bo
     b->unused = unused;
     for (int32_t id = 0; id < v->size; id++) {
         const struct token *t = vocabulary_token(v, id);
-        if (t != NULL && rank[id] >= 0 && t->text_n > b->longest)
+        if (t != NULL && rank[id] != NEVER_MADE && t->text_n > b->longest)
             b->longest = t->text_n;
     }
 }
@@ -115,9 +115,9 @@ static bool pair_of(const struct bpe *b, const struct bpe_work *w, const char *t
     }
     const size_t n = (size_t)left->n + (size_t)right->n;
     const int32_t id = n <= b->longest ? vocabulary_find(b->characters, text + left->at, n) : -1;
-    if (id < 0 || b->rank[id] < 0)
+    if (id < 0 || b->rank[id] == NEVER_MADE)
         return false;
-    *to = (struct candidate){ (uint32_t)b->rank[id], at, id };
+    *to = (struct candidate){ b->rank[id], at, id };
     return true;
 }
 

@@ -18,9 +18,11 @@ struct merge {
     int32_t merged; // the resulting token
 };
 
+#define NEVER_MADE UINT32_MAX // the rank of a token that no merge makes
+
 struct bpe {
     const struct vocabulary *characters; // borrowed: the first symbols are characters, looked up here; NULL: bytes
-    int32_t *rank;       // (its size) of the tokens, owned; -1: never made. NULL: pairs merge as `merge` says
+    uint32_t *rank;      // (its size) of the tokens, owned; NEVER_MADE: never made. NULL: pairs merge as `merge` says
     bool *unused;        // (its size) of a token that is made and then taken apart again, owned; NULL: there is none
     size_t longest;      // of the tokens with a rank, in bytes
     int32_t byte[256];   // the token of each single byte; of characters: of their bytes if they have no token; -1: none
@@ -32,7 +34,7 @@ struct bpe {
 
 void bpe_init(struct bpe *b, size_t merges); // capacity for `merges` merges; no byte has a token yet
 // Merges by text: first symbols are characters. Takes rank and unused over.
-void bpe_init_texts(struct bpe *b, const struct vocabulary *v, int32_t *rank, bool *unused);
+void bpe_init_texts(struct bpe *b, const struct vocabulary *v, uint32_t *rank, bool *unused);
 void bpe_free(struct bpe *b);
 void bpe_merge(struct bpe *b, int32_t left, int32_t right, uint32_t rank,
                int32_t merged); // overwrites an earlier rank of the pair

@@ -117,17 +117,8 @@ static bool run_step(const struct normal_step *g, const char *s, size_t n, const
                      bool *shifted, struct error *err)
 {
     switch (g->kind) {
-    case NORMAL_NFC:
-        normal_form_add(to, s, n, NFC);
-        return true;
-    case NORMAL_NFD:
-        normal_form_add(to, s, n, NFD);
-        return true;
-    case NORMAL_NFKC:
-        normal_form_add(to, s, n, NFKC);
-        return true;
-    case NORMAL_NFKD:
-        normal_form_add(to, s, n, NFKD);
+    case NORMAL_FORM:
+        normal_form_add(to, s, n, g->form);
         return true;
     case NORMAL_REPLACE:
         return replace(g, s, n, to, shifted, err);

@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "tokenizers/normal_form.h"
 
 struct added;
 struct character_map;
@@ -11,10 +12,7 @@ struct pattern;
 struct text;
 
 enum normal_kind {
-    NORMAL_NFC,
-    NORMAL_NFD,
-    NORMAL_NFKC,
-    NORMAL_NFKD,
+    NORMAL_FORM,     // one of Unicode's
     NORMAL_REPLACE,  // every match of a pattern by `with`
     NORMAL_PREPEND,  // `with` before a text that is not empty
     NORMAL_STRIP,    // white space at the beginning (left), at the end (right)
@@ -24,6 +22,7 @@ enum normal_kind {
 
 struct normal_step {
     enum normal_kind kind;
+    enum normal_form form; // of FORM
     struct pattern *pattern;
     char *with;
     size_t n;         // of `with`

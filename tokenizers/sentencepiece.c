@@ -56,20 +56,18 @@ static bool add_piece(struct tokenizer *t, int32_t id, const struct piece *p, co
     return true;
 }
 
-// The scores of pieces that are made of text: normal ones, in BPE also unused ones, which are taken apart again. NAN: the others.
-static double *scores_of(const struct piece_model *m)
+// Whether a piece is made of text: normal ones are, in BPE also unused ones, which are taken apart again.
+static bool is_made(const struct piece_model *m, const struct piece *p)
 {
-    double *score = xmalloc(m->n * sizeof(*score));
-    for (size_t i = 0; i < m->n; i++) {
-        const int kind = m->piece[i].kind;
-        score[i] = kind == PIECE_NORMAL || (kind == PIECE_UNUSED && !m->unigram) ? m->piece[i].score : NAN;
-    }
-    return score;
+    return p->kind == PIECE_NORMAL || (p->kind == PIECE_UNUSED && !m->unigram);
 }
 
 static void init_unigram(struct tokenizer *t, const struct piece_model *m, int32_t unknown)
 {
-    unigram_init(&t->unigram, &t->vocabulary, scores_of(m));
+    double *score = xmalloc(m->n * sizeof(*score));
+    for (size_t i = 0; i < m->n; i++)
+        score[i] = is_made(m, &m->piece[i]) ? m->piece[i].score : NAN;
+    unigram_init(&t->unigram, &t->vocabulary, score);
     t->unigram_model = t->unigram.single = true;
     t->unigram.unknown = unknown;
     for (size_t i = 0; i < m->n; i++)
@@ -77,19 +75,30 @@ static void init_unigram(struct tokenizer *t, const struct piece_model *m, int32
             unigram_user_defined(&t->unigram, (int32_t)i);
 }
 
+// A number that falls as the score, a float in SentencePiece, rises.
+static uint32_t rank_of(double score)
+{
+    const float x = (float)score + 0.0F; // -0 is 0
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    return isnan(x) ? NEVER_MADE : signbit(x) ? bits : INT32_MAX - bits;
+}
+
 static void init_bpe(struct tokenizer *t, const struct piece_model *m, int32_t unknown)
 {
-    double *score = scores_of(m);
+    uint32_t *rank = xmalloc(m->n * sizeof(*rank));
     bool *unused = NULL;
-    for (size_t i = 0; i < m->n; i++)
-        if (m->piece[i].kind == PIECE_UNUSED) {
-            unused = unused != NULL ? unused : xcalloc(m->n, sizeof(*unused));
-            unused[i] = true;
-        }
-    bpe_init_texts(&t->bpe, &t->vocabulary, tokenizer_ranks(score, (int)m->n), unused);
+    for (size_t i = 0; i < m->n; i++) {
+        const struct piece *p = &m->piece[i];
+        rank[i] = is_made(m, p) ? rank_of(p->score) : NEVER_MADE;
+        if (p->kind != PIECE_UNUSED)
+            continue;
+        unused = unused != NULL ? unused : xcalloc(m->n, sizeof(*unused));
+        unused[i] = true;
+    }
+    bpe_init_texts(&t->bpe, &t->vocabulary, rank, unused);
     t->bpe.unknown = unknown;
     t->bpe.fuse_unknown = true;
-    free(score);
 }
 
 static bool read_map(struct tokenizer *t, const struct piece_model *m, struct error *err)

@@ -37,10 +37,10 @@ static bool add_token(struct tokenizer *t, int32_t id, const char *base64, size_
 static bool finish(struct tokenizer *t, struct error *err)
 {
     const int size = t->vocabulary.size;
-    int32_t *rank = xmalloc((size_t)size * sizeof(*rank));
+    uint32_t *rank = xmalloc((size_t)size * sizeof(*rank));
     for (int32_t id = 0; id < size; id++) {
         const struct token *token = vocabulary_token(&t->vocabulary, id);
-        rank[id] = token == NULL || token->literal ? -1 : id; // ids are in the order of ranks
+        rank[id] = token == NULL || token->literal ? NEVER_MADE : (uint32_t)id; // ids are in the order of ranks
     }
     bpe_init_texts(&t->bpe, &t->vocabulary, rank, NULL);
     t->ignore_merges = t->byte_letters = true;
@@ -55,41 +55,37 @@ static bool finish(struct tokenizer *t, struct error *err)
 
 struct known { // a published file
     int ranks;
-    bool nfc;           // texts are normalized
-    const char *family; // of its pattern
-    const char *const *special;
-    int specials; // named ones
-    const char *reserved;
-    int reserved_first, reserved_n; // numbers in the names of the others
+    bool nfc;             // texts are normalized
+    const char *family;   // of its pattern
+    const char *named;    // its first special tokens, with spaces between
+    const char *reserved; // the names of the others, which are numbered
+    int first, n;         // the first number; special tokens
 };
-
-static const char *const llama3[] = {
-    "<|begin_of_text|>",
-    "<|end_of_text|>",
-    "<|reserved_special_token_0|>",
-    "<|reserved_special_token_1|>",
-    "<|finetune_right_pad_id|>",
-    "<|step_id|>",
-    "<|start_header_id|>",
-    "<|end_header_id|>",
-    "<|eom_id|>",
-    "<|eot_id|>",
-    "<|python_tag|>",
-    "<|image|>",
-};
-static const char *const qwen[] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>" };
+enum { TEKKEN = 2 };
 static const struct known published[] = {
-    { 128000, false, "llama-bpe", llama3, 12, "<|reserved_special_token_%d|>", 2, 244 },
-    { 151643, true, "qwen2", qwen, 3, "<|extra_%d|>", 0, 205 },
+    { 128000, false, "llama-bpe",
+      "<|begin_of_text|> <|end_of_text|> <|reserved_special_token_0|> <|reserved_special_token_1|> "
+      "<|finetune_right_pad_id|> <|step_id|> <|start_header_id|> <|end_header_id|> <|eom_id|> <|eot_id|> "
+      "<|python_tag|> <|image|>",
+      "<|reserved_special_token_%d|>", 2, 256 },
+    { 151643, true, "qwen2", "<|endoftext|> <|im_start|> <|im_end|>", "<|extra_%d|>", 0, 208 },
+    // Mistral's: tekken.json has the rest, but older files do not list the special tokens.
+    { 0, false, NULL,
+      "<unk> <s> </s> [INST] [/INST] [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [TOOL_RESULTS] [/TOOL_RESULTS] "
+      "[TOOL_CALLS] [IMG] <pad> [IMG_BREAK] [IMG_END] [PREFIX] [MIDDLE] [SUFFIX] [SYSTEM_PROMPT] "
+      "[/SYSTEM_PROMPT] [TOOL_CONTENT]",
+      "<SPECIAL_%d>", 20, 0 },
 };
 
-// The number that s (n) is; -1: none, or too large.
-static long long number_in(const char *s, size_t n)
+// The name of special token i; free() it.
+static char *special_name(const struct known *k, int i)
 {
-    long long number = 0;
-    for (size_t i = 0; i < n && number >= 0; i++)
-        number = s[i] >= '0' && s[i] <= '9' && number <= VOCABULARY_MAX ? number * 10 + s[i] - '0' : -1;
-    return n > 0 ? number : -1;
+    const char *s = k->named;
+    for (; i > 0 && *s != '\0'; i--) {
+        s += strcspn(s, " ");
+        s += *s == ' ';
+    }
+    return *s != '\0' ? xstrndup(s, strcspn(s, " ")) : xformat(k->reserved, k->first + i);
 }
 
 static bool read_line(struct tokenizer *t, const char *line, size_t n, long long number, int32_t rank,
@@ -97,28 +93,14 @@ static bool read_line(struct tokenizer *t, const char *line, size_t n, long long
 {
     const char *space = memchr(line, ' ', n);
     const size_t base64_n = space != NULL ? (size_t)(space - line) : n;
-    if (space != NULL && number_in(space + 1, n - base64_n - 1) == rank)
+    char number_text[16];
+    const int length = snprintf(number_text, sizeof(number_text), " %d", (int)rank);
+    if (space != NULL && n - base64_n == (size_t)length && memcmp(space, number_text, (size_t)length) == 0)
         return add_token(t, rank, line, base64_n, "line", number, err);
     char *found = printable_text(line, n);
     fail(err, "line %lld: expected a token in base64 and its rank, %d, found %s", number, (int)rank, found);
     free(found);
     return false;
-}
-
-static bool add_specials(struct tokenizer *t, const struct known *k, struct error *err)
-{
-    int32_t id = k->ranks;
-    for (int i = 0; i < k->specials; i++)
-        if (!tokenizer_add_raw(t, id++, k->special[i], strlen(k->special[i]), TOKEN_SPECIAL, err))
-            return false;
-    for (int i = 0; i < k->reserved_n; i++) {
-        char *name = xformat(k->reserved, k->reserved_first + i);
-        const bool ok = tokenizer_add_raw(t, id++, name, strlen(name), TOKEN_SPECIAL, err);
-        free(name);
-        if (!ok)
-            return false;
-    }
-    return true;
 }
 
 bool tokenizer_read_tiktoken(struct tokenizer *t, const struct tokenizer_source *s, struct error *err)
@@ -134,7 +116,7 @@ bool tokenizer_read_tiktoken(struct tokenizer *t, const struct tokenizer_source 
             k = &published[i];
     if (lines > VOCABULARY_MAX)
         return fail(err, "%d lines are too many", lines);
-    const int size = lines + (k != NULL ? k->specials + k->reserved_n : 0);
+    const int size = lines + (k != NULL ? k->n : 0);
     vocabulary_init(&t->vocabulary, size, (size_t)size);
     for (size_t at = 0; at < n; at_line++) {
         const char *end = memchr(data + at, '\n', n - at);
@@ -149,49 +131,29 @@ bool tokenizer_read_tiktoken(struct tokenizer *t, const struct tokenizer_source 
             "a tiktoken file with %d ranks is not known (Llama 3's has 128000, Qwen's 151643): its pattern and its special "
             "tokens are not in it",
             lines);
-    bool ignored;
-    return (!k->nfc || normalizer_add(&t->normalizer, (struct normal_step){ .kind = NORMAL_NFC }, err)) &&
-           pretokenizer_family(&t->cut, k->family, strlen(k->family), &ignored, err) && add_specials(t, k, err) &&
-           finish(t, err);
+    bool ignored, ok = pretokenizer_family(&t->cut, k->family, strlen(k->family), &ignored, err);
+    if (k->nfc)
+        ok &= normalizer_add(&t->normalizer, (struct normal_step){ .kind = NORMAL_FORM, .form = NFC }, err);
+    for (int i = 0; i < k->n && ok; i++) {
+        char *name = special_name(k, i);
+        ok = tokenizer_add_raw(t, k->ranks + i, name, strlen(name), TOKEN_SPECIAL, err);
+        free(name);
+    }
+    return ok && finish(t, err);
 }
 
 // ---- tekken.json
 
-// The special tokens of files that do not list them.
-static const char *const tekken[] = {
-    "<unk>",
-    "<s>",
-    "</s>",
-    "[INST]",
-    "[/INST]",
-    "[AVAILABLE_TOOLS]",
-    "[/AVAILABLE_TOOLS]",
-    "[TOOL_RESULTS]",
-    "[/TOOL_RESULTS]",
-    "[TOOL_CALLS]",
-    "[IMG]",
-    "<pad>",
-    "[IMG_BREAK]",
-    "[IMG_END]",
-    "[PREFIX]",
-    "[MIDDLE]",
-    "[SUFFIX]",
-    "[SYSTEM_PROMPT]",
-    "[/SYSTEM_PROMPT]",
-    "[TOOL_CONTENT]",
-};
-
 static bool read_tekken_specials(struct tokenizer *t, const struct json *list, int n, struct error *err)
 {
-    const int named = (int)(sizeof(tekken) / sizeof(*tekken));
     if ((int)json_count(list) > n)
         return fail(err, "expected %d special_tokens (config.default_num_special_tokens), found %zu", n,
                     json_count(list));
     for (int i = 0; i < n; i++) {
         const struct json *s = json_at(list, (size_t)i), *text = json_get(s, "token_str");
-        char *name = !json_is_null(list) && i < (int)json_count(list) ? xstrdup(json_text(text))
-                     : json_is_null(list) && i < named                ? xstrdup(tekken[i])
-                                                                      : xformat("<SPECIAL_%d>", i);
+        char *name = i < (int)json_count(list) ? xstrdup(json_text(text))
+                     : json_is_null(list)      ? special_name(&published[TEKKEN], i)
+                                               : xformat(published[TEKKEN].reserved, i);
         const struct json *rank = json_get(s, "rank");
         bool ok = name[0] != '\0' && (json_is_null(s) || (json_is_int(rank) && json_int(rank) == i));
         ok = ok ? tokenizer_add_raw(t, i, name, strlen(name), TOKEN_SPECIAL, err)

@@ -2,7 +2,6 @@
 // tokenizer_decode.c.
 #include "tokenizers/tokenizer.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -246,33 +245,6 @@ void tokenizer_bytes(struct tokenizer *t)
         int n = byte_to_letter((unsigned char)b, letter);
         t->bpe.byte[b] = vocabulary_find(&t->vocabulary, letter, (size_t)n);
     }
-}
-
-static int by_score(const void *one, const void *other)
-{
-    const double a = *(const double *)one, b = *(const double *)other;
-    return (a < b) - (a > b);
-}
-
-int32_t *tokenizer_ranks(const double *score, int size)
-{
-    double *sorted = xmalloc((size_t)(size + 1) * sizeof(*sorted));
-    int32_t *rank = xmalloc((size_t)(size + 1) * sizeof(*rank));
-    int n = 0, distinct = 0;
-    for (int i = 0; i < size; i++)
-        if (!isnan(score[i]))
-            sorted[n++] = score[i];
-    qsort(sorted, (size_t)n, sizeof(*sorted), by_score);
-    for (int i = 0; i < n; i++)
-        if (distinct == 0 || sorted[i] != sorted[distinct - 1])
-            sorted[distinct++] = sorted[i];
-    for (int i = 0; i < size; i++) {
-        const double *at =
-            isnan(score[i]) ? NULL : bsearch(&score[i], sorted, (size_t)distinct, sizeof(*sorted), by_score);
-        rank[i] = at != NULL ? (int32_t)(at - sorted) : -1;
-    }
-    free(sorted);
-    return rank;
 }
 
 // ---- lookup -----------------------------------------------------------------------------------------------------

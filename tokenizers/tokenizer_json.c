@@ -107,12 +107,10 @@ static struct pattern *read_pattern(const struct json *j, const char *of, struct
 
 static bool read_form(struct reading *r, const struct json *j, struct error *err)
 {
-    static const char *const forms[] = {
-        [NORMAL_NFC] = "NFC", [NORMAL_NFD] = "NFD", [NORMAL_NFKC] = "NFKC", [NORMAL_NFKD] = "NFKD"
-    };
-    struct normal_step step = { .kind = NORMAL_NFC };
-    while (!is_type(j, forms[step.kind]))
-        step.kind++;
+    static const char *const forms[] = { [NFC] = "NFC", [NFD] = "NFD", [NFKC] = "NFKC", [NFKD] = "NFKD" };
+    struct normal_step step = { .kind = NORMAL_FORM };
+    while (!is_type(j, forms[step.form]))
+        step.form++;
     return normalizer_add(&r->t->normalizer, step, err);
 }
 

@@ -94,5 +94,3 @@ bool tokenizer_add_raw(struct tokenizer *t, int32_t id, const char *text, size_t
 void tokenizer_bytes(struct tokenizer *t);
 bool tokenizer_merge(struct tokenizer *t, size_t rank, const char *left, size_t left_n, const char *right,
                      size_t right_n, struct error *err);
-// The ranks (size of the vocabulary) that scores make, the highest first; free() them. NAN: -1.
-int32_t *tokenizer_ranks(const double *score, int size);
