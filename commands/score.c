@@ -1,8 +1,7 @@
 // score.c - `speclab score`: log-probabilities of given texts, token by token.
 //
-// Only the forward pass: the softmax covers the model's whole vocabulary, and no sampling stage is applied. Long texts are
-// processed in chunks: the cache keeps the rows of all chunks, but only the logits of one chunk exist at a time. A text is
-// scored from its second token on, an answer (--answers) from its first; its prompt is not scored.
+// Only the forward pass: the softmax covers the model's whole vocabulary, and no sampling stage is applied. A text is scored from its
+// second token on, an answer (--answers) from its first; its prompt is not scored.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,13 +12,14 @@
 #include "core/memory.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
-#include "commands/layers/score_layers.h"
+#include "commands/features/texts.h"
+#include "commands/layers.h"
+#include "commands/text_passes.h"
 #include "engine/prompt_tokens.h"
 #include "engine/engine.h"
 #include "commands/json_lines.h"
 #include "engine/prompts.h"
 #include "kernels/backend.h"
-#include "models/kv_cache.h"
 #include "models/model.h"
 
 enum { LOGITS_CHUNK = 128 }; // rows of a pass: enough to amortize reading the weights
@@ -33,38 +33,12 @@ struct score {
     int packed; // enum packed_how
 
     struct target target;
-    struct kv_cache *cache; // recreated for a text longer than all before it
-    int length;             // capacity of the cache, tokens
-    struct tensor logits;   // (LOGITS_CHUNK, vocab)
-    float *row;             // (vocab)
+    struct text_passes pass;
+    const int32_t *id; // of the current text
+    double *logprob;   // [i]: of id[i + 1]
     int64_t texts, scored;
     double sum; // of all logprobs
 };
-
-static bool reserve_cache(struct score *s, int length, struct error *err)
-{
-    if (s->cache != NULL && length <= s->length) {
-        kv_truncate(s->cache, 0, 0);
-        return true;
-    }
-    int context = model_shape(s->target.model)->context, generous = length + length / 2 + LOGITS_CHUNK;
-    kv_destroy(s->cache);
-    s->length = length > context ? length : generous < context ? generous : context;
-    struct kv_shape shape = model_kv_shape(s->target.model, 1, s->length, LOGITS_CHUNK);
-    shape.type = s->target.cache;
-    s->cache = kv_create(s->target.backend, &shape, err);
-    return s->cache != NULL;
-}
-
-static bool make_logits(struct score *s, struct error *err)
-{
-    struct backend *b = s->target.backend;
-    int64_t vocab = model_shape(s->target.model)->vocab;
-    s->row = xmalloc((size_t)vocab * sizeof(*s->row));
-    s->logits = rows_on(b, LOGITS_CHUNK, vocab);
-    return s->logits.data != NULL ||
-           fail(err, "%s: out of memory for %d rows of %lld logits", b->name, LOGITS_CHUNK, (long long)vocab);
-}
 
 static double log_softmax(const float *logit, int n, int of)
 {
@@ -77,50 +51,26 @@ static double log_softmax(const float *logit, int n, int of)
     return (double)logit[of] - max - log(sum);
 }
 
-// One pass over id[0 .. n): sets logprob[i] to that of id[i + 1], for i >= first.
-static bool score_chunk(struct score *s, const int32_t *id, int n, int first, double *logprob, struct error *err)
+static bool take_logits(void *self, int64_t first, int64_t n, float *x, struct error *err)
 {
-    struct backend *b = s->target.backend;
-    int32_t slot[LOGITS_CHUNK] = { 0 }, parent[LOGITS_CHUNK], kept[LOGITS_CHUNK];
-    for (int i = 0; i < n; i++) {
-        parent[i] = i - 1;
-        kept[i] = i;
-    }
-    struct states states;
-    struct pass pass = { .n = n, .token = id, .slot = slot, .parent = parent };
-    if (!model_forward(s->target.model, s->cache, &pass, NULL, &states, err))
-        return false;
-    struct tensor logits = tensor_rows(s->logits, 0, n - first);
-    if (first < n)
-        model_logits(s->target.model, logits, tensor_rows(states.last, first, n - first));
-    if (!b->sync(b, err))
-        return false;
-    kv_keep(s->cache, 0, kept, n);
-    for (int i = first; i < n; i++) {
-        b->download(b, s->row, tensor_rows(logits, i - first, 1).data, (size_t)logits.width * sizeof(float));
-        if (!b->sync(b, err))
-            return false;
-        logprob[i] = log_softmax(s->row, (int)logits.width, id[i + 1]);
-    }
+    (void)err;
+    const struct score *s = self;
+    const int vocab = model_shape(s->target.model)->vocab;
+    for (int64_t i = 0; i < n; i++)
+        s->logprob[first + i] = log_softmax(x + i * vocab, vocab, s->id[first + i + 1]);
     return true;
 }
 
 // Sets logprob[i] to that of id[i + 1], for i >= first.
 static bool score_ids(struct score *s, const struct ids *ids, int first, double *logprob, struct error *err)
 {
-    int n = (int)ids->n - 1;
+    int64_t offset[] = { 0, ids->n > 0 ? (int64_t)ids->n - 1 : 0 };
     if (ids->n > (size_t)model_shape(s->target.model)->context)
         return fail(err, "the text has %zu tokens, the context of %s is %d", ids->n, s->target.path,
                     model_shape(s->target.model)->context);
-    if (n > 0 && !reserve_cache(s, n, err))
-        return false;
-    for (int at = 0; at < n; at += LOGITS_CHUNK) {
-        int rows = n - at < LOGITS_CHUNK ? n - at : LOGITS_CHUNK, skipped = first - at;
-        skipped = skipped < 0 ? 0 : skipped < rows ? skipped : rows;
-        if (!score_chunk(s, ids->id + at, rows, skipped, logprob + at, err))
-            return false;
-    }
-    return true;
+    s->id = ids->id;
+    s->logprob = logprob;
+    return text_passes_run(&s->pass, &(struct texts){ .n = 1, .offset = offset, .id = ids->id }, first, NULL, err);
 }
 
 static bool ids_of_line(const struct score *s, const struct json_lines *l, struct ids *to, struct error *err)
@@ -240,11 +190,8 @@ static bool score_answers(struct score *s, const char *path, struct error *err)
 
 static void close_all(struct score *s)
 {
-    kv_destroy(s->cache);
-    if (s->logits.data != NULL)
-        s->target.backend->release(s->target.backend, s->logits.data);
+    text_passes_close(&s->pass);
     target_close(&s->target);
-    free(s->row);
 }
 
 static const char about[] =
@@ -317,7 +264,13 @@ int command_score(int argc, char **argv)
                                             .rows = layers ? TARGET_ROWS : LOGITS_CHUNK,
                                             .packed = s.packed,
                                             .log = command_log };
-    bool ok = target_open(&s.target, operand[0], &options, &err) && (layers || make_logits(&s, &err));
+    s.pass = (struct text_passes){ .target = &s.target,
+                                   .slots = 1,
+                                   .rows = LOGITS_CHUNK,
+                                   .logit_rows = LOGITS_CHUNK,
+                                   .logits = take_logits,
+                                   .self = &s };
+    bool ok = target_open(&s.target, operand[0], &options, &err) && (layers || text_passes_open(&s.pass, &err));
     if (ok && layers) {
         const struct score_layers p = { operand[1], (int)positions, (int)context };
         ok = score_layers(&s.target, &p, &err);

@@ -30,3 +30,13 @@ bool float_rows(struct backend *b, struct tensor w, int64_t first, int64_t n, fl
     b->release(b, rows.data);
     return ok;
 }
+
+float *rows_read(struct backend *b, struct tensor rows, float **copy, struct error *err)
+{
+    float *host = b->host(b, rows.data);
+    if (host == NULL) {
+        host = *copy = xrealloc(*copy, tensor_bytes(rows));
+        b->download(b, host, rows.data, tensor_bytes(rows));
+    }
+    return b->sync(b, err) ? host : NULL;
+}

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "commands/text_passes.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/settings.h"
@@ -37,30 +38,14 @@ struct bits {
 
 // ---- one token at a time
 
-// Appends n tokens to the slot's sequence.
-static bool feed(struct bits *b, int slot, const int32_t *token, int n, struct states *out, struct error *err)
-{
-    int32_t slots[VERIFIER_CHUNK], parent[VERIFIER_CHUNK], kept[VERIFIER_CHUNK];
-    for (int i = 0; i < n; i++) {
-        slots[i] = slot;
-        parent[i] = i - 1;
-        kept[i] = i;
-    }
-    const struct pass pass = { .n = n, .token = token, .slot = slots, .parent = parent };
-    struct model *m = b->c.loaded->target.model;
-    if (!model_forward(m, b->cache, &pass, NULL, out, err) || !model_backend(m)->sync(model_backend(m), err))
-        return false;
-    kv_keep(b->cache, slot, kept, n);
-    return true;
-}
-
 static bool feed_prompt(struct bits *b, int slot, const int32_t *token, int n, struct error *err)
 {
     struct states unused;
     bool ok = true;
     kv_truncate(b->cache, slot, 0);
     for (int i = 0; i < n && ok; i += VERIFIER_CHUNK)
-        ok = feed(b, slot, token + i, n - i < VERIFIER_CHUNK ? n - i : VERIFIER_CHUNK, &unused, err);
+        ok = append_pass(b->c.loaded->target.model, b->cache, slot, token + i,
+                         n - i < VERIFIER_CHUNK ? n - i : VERIFIER_CHUNK, &unused, err);
     return ok;
 }
 
@@ -74,7 +59,7 @@ static void download(struct bits *b, float *to, struct tensor from)
 static bool logits_after(struct bits *b, int slot, int32_t token, struct error *err)
 {
     struct states states;
-    if (!feed(b, slot, &token, 1, &states, err))
+    if (!append_pass(b->c.loaded->target.model, b->cache, slot, &token, 1, &states, err))
         return false;
     model_logits(b->c.loaded->target.model, b->row, states.last);
     struct backend *k = b->c.loaded->target.backend;

@@ -208,23 +208,20 @@ static void make_given(struct given *g)
 {
     struct error err;
     struct target t = { 0 };
-    struct text_states s = { 0 };
+    struct text_states s = { .target = &t, .taps = { 1, { FINAL_STATE } }, .top_k = 1, .type = F32 };
     char *model = test_path("target.gguf");
     assert_ok(target_open(&t, model, &(struct target_options){ .threads = 1 }, &err), err);
-    const struct states_setup setup = { .target = &t, .taps = { 1, { FINAL_STATE } }, .top_k = 1, .type = F32 };
-    struct states_pass *pass = states_create(&setup, GIVEN_LENGTH, &err);
-    assert_ok(pass != NULL, err);
+    assert_ok(text_states_open(&s, GIVEN_LENGTH, &err), err);
     for (int i = 0; i < GIVEN; i++)
         for (int n = 0; n < GIVEN_LENGTH; n++) {
             int32_t *id = g->id + i * GIVEN_LENGTH;
             const int64_t offset[] = { 0, n };
             const struct texts so_far = { .n = 1, .offset = (int64_t *)offset, .id = id };
-            assert_ok(n == 0 || states_compute(pass, &so_far, &s, NULL, &err), err);
+            assert_ok(n == 0 || text_states_compute(&s, &so_far, NULL, &err), err);
             id[n] = n > 0 && (n + i) % 3 != 0 ? s.top_id[n - 1] : 10 + (7 * n + i) % 200;
             g->top[i][n] = n > 0 && id[n] == s.top_id[n - 1];
         }
-    text_states_free(&s);
-    states_destroy(pass);
+    text_states_close(&s);
     target_close(&t);
     free(model);
 }

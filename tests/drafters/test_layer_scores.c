@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "commands/features/texts.h"
-#include "commands/layers/layer_scores.h"
+#include "commands/layers.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "engine/engine.h"
@@ -99,19 +99,14 @@ static void scores_are_those_of_passes_in_caches_of_their_own(void **unused)
     assert_non_null(s);
     assert_int_equal(layer_scores_positions(s), 9);
 
-    bool sets[2][8] = { { true, true, true, true, true, true, true, true }, { false } };
-    for (int i = 1; i < layers; i++)
-        sets[1][i] = true; // without layer 0
-    bool *kept = xcalloc(2 * (size_t)layers, sizeof(*kept));
-    for (int k = 0; k < 2; k++)
-        memcpy(kept + (size_t)k * (size_t)layers, sets[k], (size_t)layers);
+    int all[8] = { 0, 1, 2, 3, 4, 5, 6, 7 };
+    const struct layer_choice sets[] = { { layers, all }, { layers - 1, all + 1 } }; // the second without layer 0
     struct layer_score got[2];
-    assert_ok(layer_scores_of(s, kept, 2, got, NULL, &err), err);
+    assert_ok(layer_scores_of(s, sets, 2, got, NULL, &err), err);
     assert_true(got[0].match == 1);
 
     double match[2] = { 0 }, overlap[2] = { 0 }, *p = xcalloc((size_t)vocab, sizeof(*p)),
            *q = xcalloc((size_t)vocab, sizeof(*q));
-    int all[8] = { 0, 1, 2, 3, 4, 5, 6, 7 };
     for (int t = 1; t < TEXTS; t++) {
         int root[TOKENS], roots = 0;
         for (int i = 0; i + 1 < lengths[t]; i++)
@@ -137,7 +132,6 @@ static void scores_are_those_of_passes_in_caches_of_their_own(void **unused)
     }
     free(p);
     free(q);
-    free(kept);
     layer_scores_close(s);
 
     const struct texts nothing = { .n = 1, .offset = offset + 2, .id = id, .mask = mask + TEXTS * TOKENS - 2 };

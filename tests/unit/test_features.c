@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands/features/shards.h"
 #include "commands/features/states.h"
+#include "commands/features/target_file.h"
 #include "commands/features/texts.h"
 #include "core/json.h"
 #include "core/memory.h"
@@ -160,12 +160,8 @@ static void check_kind(int kind)
         decoded[i].n = received.n < decoded[i].n - 1 ? received.n : decoded[i].n - 1;
     }
     for (int type = 0; type < 2; type++) {
-        const struct states_setup setup = {
-            .target = &t, .taps = p.drafter->taps, .top_k = TOP, .type = type == 0 ? F32 : BF16
-        };
-        struct text_states s = { 0 };
-        struct states_pass *pass = states_create(&setup, ROWS, &err);
-        assert_ok(pass != NULL && states_compute(pass, &texts, &s, NULL, &err), err);
+        struct text_states s = { .target = &t, .taps = p.drafter->taps, .top_k = TOP, .type = type == 0 ? F32 : BF16 };
+        assert_ok(text_states_open(&s, ROWS, &err) && text_states_compute(&s, &texts, NULL, &err), err);
         for (int i = 0; i < TEXTS; i++) {
             const int64_t from = texts.offset[i] * received.width, n = (int64_t)decoded[i].n * received.width;
             if (type == 0)
@@ -173,8 +169,7 @@ static void check_kind(int kind)
             for (int64_t k = 0; type == 1 && k < n; k++)
                 assert_int_equal(((uint16_t *)s.state)[from + k], plain_bf16(expected[i][k]));
         }
-        text_states_free(&s);
-        states_destroy(pass);
+        text_states_close(&s);
     }
     for (int i = 0; i < TEXTS; i++)
         free(expected[i]);
@@ -206,11 +201,12 @@ static void target_rows_are_those_of_its_operations(void **state)
     struct target t = open_target();
     struct backend *b = t.backend;
     const struct model_shape *s = model_shape(t.model);
-    char *folder = test_path("features"), *path = xformat("%s/target.safetensors", folder);
-    struct shard_writer w;
-    assert_ok(shard_writer_open(&w, folder, json_new_object(), &err) &&
-                  shard_write_target(&w, &t, "target", false, &err) && shard_writer_close(&w, &err),
+    char *path = test_path("target.safetensors");
+    struct target_file f;
+    assert_ok(target_file_begin(&f, &t, false, &err) &&
+                  safetensors_write(path, f.tensor, f.n, NULL, target_file_put, &f, &err),
               err);
+    target_file_end(&f);
     struct mapping file;
     struct tensor_list list = { 0 };
     assert_ok(file_map(path, &file, &err) && safetensors_read(path, &file, 0, &list, &err), err);
@@ -240,7 +236,6 @@ static void target_rows_are_those_of_its_operations(void **state)
     b->release(b, logits.data);
     tensor_list_free(&list);
     file_unmap(&file);
-    free(folder);
     free(path);
     target_close(&t);
 }

@@ -1,4 +1,6 @@
-// features_command.c - `speclab features`: what a head reads of training texts, for a trainer.
+// features.c - `speclab features`: what a head reads of training texts, as safetensors for a trainer (docs/training.md).
+//
+// A file has its final name once it is complete on the disk. A folder with files of the same settings is continued.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,14 +8,15 @@
 
 #include "commands/command_line.h"
 #include "commands/commands.h"
-#include "commands/features/shards.h"
 #include "commands/features/states.h"
+#include "commands/features/target_file.h"
 #include "commands/features/texts.h"
 #include "core/clock.h"
 #include "core/interrupt.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "engine/engine.h"
+#include "formats/safetensors.h"
 #include "kernels/backend.h"
 
 enum { MAX_TOP_K = 1024 };
@@ -24,17 +27,17 @@ struct features {
     int kind, type;                   // enum kind; 0: f32, 1: bf16
     const char *model, *layers, *out; // model: as given
     long long top_k, shard_tokens, limit, context, threads;
-    bool stream;
+    bool to_stdout;
     struct precision precision;
     int packed; // enum packed_how
 
     struct target target;
-    struct states_setup setup;
-    struct states_pass *pass;
     struct text_reader reader;
     struct texts texts;
     struct text_states states;
-    struct shard_writer writer;
+    struct json *settings;          // metadata of all shards: keys and texts
+    struct part *stream;            // NULL: a folder
+    int shards;                     // so far
     int64_t kept, computed, tokens; // conversations, conversations, tokens computed
     double seconds;                 // that computing and writing took
 };
@@ -43,7 +46,7 @@ struct features {
 
 static bool read_layers(struct features *f, int layers, struct error *err)
 {
-    struct taps *taps = &f->setup.taps;
+    struct taps *taps = &f->states.taps;
     if (f->kind == SMALL) {
         *taps = (struct taps){ 0 };
         return true;
@@ -80,9 +83,9 @@ static bool read_setup(struct features *f, struct error *err)
     if (f->target.backend->varies)
         return fail(err, "%s: its states depend on the rest of a pass, so a drafter would read others; use cuda",
                     f->target.backend->name);
-    f->setup.target = &f->target;
-    f->setup.type = f->type == 0 ? F32 : BF16;
-    f->setup.top_k = (int)f->top_k;
+    f->states.target = &f->target;
+    f->states.type = f->type == 0 ? F32 : BF16;
+    f->states.top_k = (int)f->top_k;
     if (f->top_k > f->target.used_vocab)
         return fail(err, "--top-k %lld: the vocabulary of %s has %d tokens", f->top_k, f->target.path,
                     f->target.used_vocab);
@@ -97,8 +100,8 @@ static bool read_setup(struct features *f, struct error *err)
 static struct json *settings(const struct features *f)
 {
     struct text layers = { 0 };
-    for (int i = 0; f->kind == EAGLE3 && i < f->setup.taps.n; i++)
-        text_printf(&layers, "%s%d", i > 0 ? "," : "", f->setup.taps.layer[i]);
+    for (int i = 0; f->kind == EAGLE3 && i < f->states.taps.n; i++)
+        text_printf(&layers, "%s%d", i > 0 ? "," : "", f->states.taps.layer[i]);
     struct json *j =
         json_object_of(JSON("format", "speclab-features-1"), JSON("kind", kinds[f->kind]), JSON("model", f->model),
                        JSON("model_hash", hash_text(model_identity(f->target.model)).s));
@@ -110,52 +113,156 @@ static struct json *settings(const struct features *f)
     metadata_set(j, "vocab_size", "%d", model_shape(f->target.model)->vocab);
     metadata_set(j, "context", "%lld", f->context);
     metadata_set(j, "top_k", "%lld", f->top_k);
-    json_add(j, JSON("type", type_facts[f->setup.type].name));
+    json_add(j, JSON("type", type_facts[f->states.type].name));
     free(layers.s);
     return j;
 }
 
-// ---- shards
+// ---- files
 
-static bool next_shard(struct features *f, const volatile int *stop, bool *more, struct error *err)
+// To the stream, or to a file of the folder. metadata: taken over.
+static bool write_file(struct features *f, const char *path, const struct safetensor *t, size_t n,
+                       struct json *metadata, part_put *put, void *context, struct error *err)
+{
+    if (f->stream == NULL)
+        return safetensors_write(path, t, n, metadata, put, context, err);
+    return safetensors_stream(f->stream, t, n, metadata, put, context, err) &&
+           ((!part_failed(f->stream) && fflush(stdout) == 0) || fail(err, "stdout: cannot be written"));
+}
+
+struct earlier { // a file that an earlier run wrote
+    struct mapping file;
+    struct tensor_list tensors;
+    struct json *metadata;
+};
+
+// All settings must be equal, but for the path of the model, which is known by its hash.
+static bool open_earlier(struct earlier *e, const char *path, const struct json *wanted, struct error *err)
+{
+    if (!file_map(path, &e->file, err) || !safetensors_read(path, &e->file, 0, &e->tensors, err))
+        return false;
+    e->metadata = safetensors_metadata(&e->file);
+    for (void *at = json_first(wanted); at != NULL; at = json_next(wanted, at)) {
+        const char *key = json_key(at), *want = json_text(json_value(at));
+        const struct json *have = json_get(e->metadata, key);
+        if (strcmp(key, "model") != 0 && (have == NULL || strcmp(json_text(have), want) != 0))
+            return fail(err, "%s: made with %s \"%s\", not \"%s\"; use another folder, or remove this one", path, key,
+                        json_text(have), want);
+    }
+    return true;
+}
+
+static void close_earlier(struct earlier *e)
+{
+    json_free(e->metadata);
+    tensor_list_free(&e->tensors);
+    file_unmap(&e->file);
+}
+
+static bool write_target(struct features *f, struct error *err)
+{
+    const bool layers = f->kind == SMALL;
+    char *path = xformat("%s/target.safetensors", f->out != NULL ? f->out : "");
+    struct json *metadata = target_file_metadata(&f->target, f->model);
+    struct target_file t = { 0 };
+    struct earlier e = { 0 };
+    bool ok;
+    if (f->out != NULL && file_exists(path)) {
+        ok = open_earlier(&e, path, metadata, err) &&
+             (layers == (e.tensors.n > OUTER_TENSORS) ||
+              fail(err, "%s: %s; use another folder, or remove this one", path,
+                   layers ? "there are no layers, which --kind small needs" : "made with --kind small"));
+        close_earlier(&e);
+        json_free(metadata);
+    } else if ((ok = target_file_begin(&t, &f->target, layers, err))) {
+        ok = write_file(f, path, t.tensor, t.n, metadata, target_file_put, &t, err);
+    } else
+        json_free(metadata);
+    target_file_end(&t);
+    free(path);
+    return ok;
+}
+
+// If the folder has the shard, passes over its conversations. One of other settings, or of other conversations, is an error.
+static bool keep_shard(struct features *f, const char *path, struct error *err)
+{
+    struct earlier e = { 0 };
+    int64_t n = 0;
+    bool ok = open_earlier(&e, path, f->settings, err);
+    for (size_t i = 0; i < e.tensors.n; i++) {
+        const struct safetensor *t = &e.tensors.at[i];
+        if (strcmp(t->name, "offsets") == 0 && strcmp(t->dtype, "I64") == 0 && t->dims == 1 && t->dim[0] > 1)
+            n = t->dim[0] - 1;
+    }
+    ok = ok && (n > 0 || fail(err, "%s: expected a tensor offsets of 64-bit integers, found none", path));
+    const char *first = json_text(json_get(e.metadata, "first"));
+    if (ok && strtoll(first, NULL, 10) != f->reader.read)
+        ok = fail(err, "%s: expected a shard that begins with conversation %lld, found %s; remove it", path,
+                  (long long)f->reader.read, first);
+    close_earlier(&e);
+    f->kept += n;
+    return ok && text_reader_skip(&f->reader, n, err);
+}
+
+static bool write_shard(struct features *f, const char *path, struct error *err)
+{
+    const struct texts *t = &f->texts;
+    const struct text_states *s = &f->states;
+    const int64_t n = t->offset[t->n], width = (int64_t)s->taps.n * model_shape(f->target.model)->width;
+    const struct safetensor ids = described("input_ids", "I32", sizeof(*t->id), n, 0, t->id),
+                            mask = described("loss_mask", "U8", sizeof(*t->mask), n, 0, t->mask);
+    const struct safetensor states = s->type == BF16 ? described("states", "BF16", sizeof(uint16_t), n, width, s->state)
+                                                     : described("states", "F32", sizeof(float), n, width, s->state);
+    const struct safetensor tensors[] = {
+        described("offsets", "I64", sizeof(*t->offset), t->n + 1, 0, t->offset), // in the order of their alignment
+        described("top_ids", "I32", sizeof(*s->top_id), n, s->top_k, s->top_id),
+        described("top_p", "F32", sizeof(*s->top_p), n, s->top_k, s->top_p),
+        ids,
+        width > 0 ? states : mask,
+        mask,
+    };
+    struct json *metadata = json_clone(f->settings);
+    metadata_set(metadata, "first", "%lld", (long long)t->first);
+    return write_file(f, path, tensors, width > 0 ? 6 : 5, metadata, NULL, NULL, err);
+}
+
+static bool compute_shard(struct features *f, const char *path, const volatile int *stop, bool *more, struct error *err)
 {
     const double from = clock_seconds();
-    const int number = f->writer.number;
-    int64_t kept;
-    *more = true;
-    if (!shard_kept(&f->writer, f->reader.read, &kept, err))
-        return false;
-    if (kept > 0) {
-        f->kept += kept;
-        return text_reader_skip(&f->reader, kept, err);
-    }
     if (!text_reader_next(&f->reader, f->shard_tokens, &f->texts, err))
         return false;
     *more = f->texts.n > 0;
     if (!*more)
         return true;
-    if (!states_compute(f->pass, &f->texts, &f->states, stop, err) ||
-        !shard_write(&f->writer, &f->texts, &f->states, &f->setup, err))
+    if (!text_states_compute(&f->states, &f->texts, stop, err) || !write_shard(f, path, err))
         return false;
     const int64_t tokens = f->texts.offset[f->texts.n];
     const double seconds = clock_seconds() - from;
     f->computed += f->texts.n;
     f->tokens += tokens;
     f->seconds += seconds;
-    fprintf(stderr, "shard %d: %d conversations, %lld tokens, %.0f tokens/s\n", number, f->texts.n, (long long)tokens,
-            (double)tokens / seconds);
+    fprintf(stderr, "shard %d: %d conversations, %lld tokens, %.0f tokens/s\n", f->shards, f->texts.n,
+            (long long)tokens, (double)tokens / seconds);
     return true;
 }
 
-static bool write_shards(struct features *f, struct error *err)
+static bool write_all(struct features *f, struct error *err)
 {
     const volatile int *stop = interrupt_catch();
-    bool ok = shard_write_target(&f->writer, &f->target, f->model, f->kind == SMALL, err), more = true;
-    while (ok && more)
-        ok = next_shard(f, stop, &more, err);
+    bool ok = write_target(f, err);
+    for (bool more = true; ok && more; f->shards++) {
+        char *path = xformat("%s/features-%05d.safetensors", f->out != NULL ? f->out : "", f->shards);
+        ok = f->out != NULL && file_exists(path) ? keep_shard(f, path, err) : compute_shard(f, path, stop, &more, err);
+        free(path);
+    }
     if (ok && f->kept + f->computed == 0)
         ok = fail(err, "%s: there are no conversations", f->reader.lines.lines.name);
-    return ok && shard_writer_close(&f->writer, err);
+    if (ok && f->stream != NULL) {
+        part_zeros(f->stream, sizeof(uint64_t));
+        ok = part_end(f->stream, err);
+        f->stream = NULL;
+    }
+    return ok;
 }
 
 static void print_sum(const struct features *f)
@@ -185,6 +292,17 @@ static const char examples[] =
     "  speclab features smollm2-135m-instruct texts.jsonl --out features\n"
     "  speclab features smollm2-135m-instruct texts.jsonl --kind medusa --type bf16 --stream | train.py\n";
 
+static bool open_output(struct features *f, struct error *err)
+{
+    f->settings = settings(f);
+    if (f->out == NULL)
+        f->stream = part_onto(stdout, "stdout");
+    char *inside = xformat("%s/", f->out != NULL ? f->out : ".");
+    const bool ok = file_make_folders(inside);
+    free(inside);
+    return ok || fail(err, "%s: the folder cannot be created", f->out);
+}
+
 static int run(struct features *f, const struct usage *u, char **operand)
 {
     struct error err;
@@ -195,11 +313,10 @@ static int run(struct features *f, const struct usage *u, char **operand)
     bool ok = target_open(&f->target, operand[0], &options, &err) && read_setup(f, &err) &&
               text_reader_open(&f->reader, operand[1], model_shape(f->target.model)->vocab, (int)f->context, f->limit,
                                &err) &&
-              shard_writer_open(&f->writer, f->out, settings(f), &err) &&
-              (f->pass = states_create(&f->setup, TARGET_ROWS, &err)) != NULL && write_shards(f, &err);
+              open_output(f, &err) && text_states_open(&f->states, TARGET_ROWS, &err) && write_all(f, &err);
     if (ok)
         print_sum(f);
-    if (!ok && f->stream && stdout_failed()) // a closed pipe ends quietly
+    if (!ok && f->to_stdout && stdout_failed()) // a closed pipe ends quietly
         return command_done(u);
     return ok ? command_done(u) : command_fail(u, &err);
 }
@@ -219,7 +336,7 @@ int command_features(int argc, char **argv)
         { "limit", FLAG_INT, &f.limit, "N", "the first N conversations; default: all", 1, INT32_MAX },
         { "context", FLAG_INT, &f.context, "N", "longer texts are cut at the end; default: the model's", 1, 1 << 24 },
         { "out", FLAG_TEXT, &f.out, "DIR", "the folder to write to, or to continue", 0, 0 },
-        { "stream", FLAG_ON, &f.stream, NULL, "write to stdout instead", 0, 0 },
+        { "stream", FLAG_ON, &f.to_stdout, NULL, "write to stdout instead", 0, 0 },
         { "threads", FLAG_INT, &f.threads, "N", "number of threads; default: one for each processor", 1, MAX_THREADS },
         PRECISION_FLAGS(f.precision),
         PACKED_FLAG(f.packed),
@@ -230,18 +347,18 @@ int command_features(int argc, char **argv)
     int status = usage_read(&u, argc, argv, &operand, NULL);
     if (status != USAGE_OK)
         return status;
-    if (f.stream == (f.out != NULL))
+    if (f.to_stdout == (f.out != NULL))
         return usage_fail(&u, "expected either --out DIR or --stream");
-    if (f.stream && isatty(STDOUT_FILENO))
+    if (f.to_stdout && isatty(STDOUT_FILENO))
         return usage_fail(&u, "--stream writes binary data: redirect stdout to a program or a file");
     if (f.layers != NULL && f.kind != EAGLE3)
         return usage_fail(&u, "--layers is for --kind eagle3, not %s", kinds[f.kind]);
     status = run(&f, &u, operand);
-    shard_writer_abandon(&f.writer);
+    part_abandon(f.stream);
+    json_free(f.settings);
     texts_free(&f.texts);
-    text_states_free(&f.states);
+    text_states_close(&f.states);
     text_reader_close(&f.reader);
-    states_destroy(f.pass);
     target_close(&f.target);
     return status;
 }

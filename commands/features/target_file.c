@@ -1,0 +1,189 @@
+#include "commands/features/target_file.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "engine/engine.h"
+#include "formats/file.h"
+#include "kernels/backend.h"
+#include "kernels/float_rows.h"
+#include "models/architectures.h"
+#include "models/config.h"
+#include "models/model.h"
+#include "models/weights.h"
+
+enum { ROWS = 1024 }; // of a chunk
+
+void metadata_set(struct json *j, const char *key, const char *format, ...)
+{
+    char *text;
+    va_list args;
+    va_start(args, format);
+    if (vasprintf(&text, format, args) < 0)
+        memory_out(0);
+    va_end(args);
+    json_set(j, key, json_new_text(text));
+    free(text);
+}
+
+struct safetensor described(const char *name, const char *dtype, size_t element, int64_t rows, int64_t width,
+                            const void *data)
+{
+    return (struct safetensor){ .name = name,
+                                .dtype = dtype,
+                                .dims = width > 0 ? 2 : 1,
+                                .dim = { rows, width },
+                                .data = data,
+                                .bytes = (size_t)(rows * (width > 0 ? width : 1)) * element };
+}
+
+// Under the names of Hugging Face's config.json.
+struct json *target_file_metadata(const struct target *t, const char *model)
+{
+    const struct model_config *c = model_config(t->model);
+    const struct {
+        const char *key;
+        int value;
+    } sizes[] = {
+        { "hidden_size", c->width },         { "intermediate_size", c->hidden },
+        { "num_attention_heads", c->heads }, { "num_key_value_heads", c->kv_heads },
+        { "head_dim", c->head_dim },         { "max_position_embeddings", c->context },
+        { "vocab_size", c->vocab },          { "num_hidden_layers", c->layers },
+    };
+    struct json *j = json_object_of(JSON("format", "speclab-target-1"), JSON("model", model),
+                                    JSON("model_hash", hash_text(model_identity(t->model)).s));
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+        metadata_set(j, sizes[i].key, "%d", sizes[i].value);
+    metadata_set(j, "used_vocab_size", "%d", t->used_vocab);
+    metadata_set(j, "rms_norm_eps", "%.9g", (double)c->norm_eps);
+    metadata_set(j, "rope_theta", "%.17g", c->rope.theta);
+    if (c->rope.scaling == ROPE_LINEAR)
+        metadata_set(j, "rope_scaling", "{\"rope_type\": \"linear\", \"factor\": %.17g}", c->rope.factor);
+    if (c->rope.scaling == ROPE_LLAMA3)
+        metadata_set(j, "rope_scaling",
+                     "{\"rope_type\": \"llama3\", \"factor\": %.17g, \"low_freq_factor\": %.17g, \"high_freq_factor\": "
+                     "%.17g, \"original_max_position_embeddings\": %d}",
+                     c->rope.factor, c->rope.low, c->rope.high, c->rope.original);
+    json_set(j, "tie_word_embeddings", json_new_text(c->tied ? "true" : "false"));
+    if (c->bos >= 0)
+        metadata_set(j, "bos_token_id", "%d", c->bos);
+    struct text ends = { 0 };
+    text_puts(&ends, "");
+    for (int i = 0; i < c->n_end; i++)
+        text_printf(&ends, "%s%d", i > 0 ? "," : "", c->end[i]);
+    json_set(j, "eos_token_id", json_new_text(ends.s));
+    free(ends.s);
+    return j;
+}
+
+// Layers are read from the checkpoint: the model has them packed.
+static bool list_layers(struct target_file *f, struct error *err)
+{
+    const char *name, *type;
+    int64_t rows, width;
+    size_t bytes;
+    int layer;
+    const struct model_config *c = model_config(f->target->model);
+    if (strcmp(c->architecture->model_type, "llama") != 0 || c->experts > 0)
+        return fail(
+            err, "%s: --kind small: a draft model is trained of Llama's layers only, and this target's are those of %s",
+            f->target->path, c->architecture->name);
+    if (c->rope.scaling == ROPE_YARN || c->rope.scaling == ROPE_LONG)
+        return fail(err, "%s: --kind small: its RoPE is scaled by yarn or longrope, which the trainer does not compute",
+                    f->target->path);
+    if (c->rope.scaling == ROPE_TABLE)
+        return fail(
+            err,
+            "%s: --kind small: its RoPE is scaled by a table (rope_freqs.weight), which no config.json of a draft model can say; "
+            "use the Hugging Face folder of this model",
+            f->target->path);
+    f->weights = weights_open(c, err);
+    if (f->weights == NULL)
+        return false;
+    for (size_t i = 0; weights_list(f->weights, i, &name, &type, &rows, &width, &bytes); i++) {
+        if (weights_layer(name, "model.layers.", &layer) == NULL)
+            continue;
+        f->tensor = xrealloc(f->tensor, (f->n + 1) * sizeof(*f->tensor));
+        f->tensor[f->n++] = described(name + strlen("model."), "F32", sizeof(float), rows > 1 ? rows : width,
+                                      rows > 1 ? width : 0, NULL);
+    }
+    return true;
+}
+
+bool target_file_begin(struct target_file *f, const struct target *t, bool layers, struct error *err)
+{
+    const struct model_shape *s = model_shape(t->model);
+    *f = (struct target_file){ .target = t, .tensor = xcalloc(OUTER_TENSORS, sizeof(*f->tensor)) };
+    f->tensor[f->n++] = described("embed_tokens.weight", "F32", sizeof(float), s->vocab, s->width, NULL);
+    f->tensor[f->n++] = described("lm_head.weight", "F32", sizeof(float), s->vocab, s->width, NULL);
+    f->tensor[f->n++] = described("norm.weight", "F32", sizeof(float), s->width, 0, NULL);
+    f->rows = rows_on(t->backend, ROWS, s->width).data;
+    return (f->rows != NULL ||
+            fail(err, "%s: not enough memory for %d rows of the embedding", t->backend->name, ROWS)) &&
+           (!layers || list_layers(f, err));
+}
+
+void target_file_end(struct target_file *f)
+{
+    if (f->rows != NULL)
+        f->target->backend->release(f->target->backend, f->rows);
+    weights_close(f->weights);
+    free(f->tensor);
+    free(f->copy);
+}
+
+static bool put_rows(struct target_file *f, struct tensor rows, struct part *to, struct error *err)
+{
+    const float *x = rows_read(f->target->backend, rows, &f->copy, err);
+    if (x != NULL)
+        part_write(to, x, tensor_bytes(rows));
+    return x != NULL;
+}
+
+static bool put_layer(struct target_file *f, const struct safetensor *t, struct part *to, struct error *err)
+{
+    const int64_t rows = t->dims == 2 ? t->dim[0] : 1, width = t->dim[t->dims - 1];
+    char *name = xformat("model.%s", t->name);
+    struct tensor w;
+    bool ok = weights_get(f->weights, name, rows, width, &w, err);
+    float *x = xmalloc((size_t)(ROWS * width) * sizeof(*x));
+    for (int64_t first = 0; ok && first < rows; first += ROWS) {
+        const int64_t n = rows - first < ROWS ? rows - first : ROWS;
+        ok = float_rows(f->target->backend, w, first, n, x, err);
+        if (ok)
+            part_write(to, x, (size_t)(n * width) * sizeof(*x));
+    }
+    free(x);
+    free(name);
+    return ok;
+}
+
+bool target_file_put(void *self, size_t i, struct part *to, struct error *err)
+{
+    struct target_file *f = self;
+    const struct model *m = f->target->model;
+    const struct model_shape *s = model_shape(m);
+    if (i >= OUTER_TENSORS)
+        return put_layer(f, &f->tensor[i], to, err);
+    if (i == 2)
+        return put_rows(f, model_norm(m), to, err);
+    for (int first = 0; first < s->vocab; first += ROWS) {
+        int32_t id[ROWS];
+        const int n = s->vocab - first < ROWS ? s->vocab - first : ROWS;
+        const struct tensor rows = tensor_of(f->rows, F32, n, s->width);
+        for (int k = 0; k < n; k++)
+            id[k] = first + k;
+        if (i == 0)
+            model_embed(m, rows, &(struct pass){ .n = n, .token = id });
+        else
+            model_head_rows(m, rows, id);
+        if (!put_rows(f, rows, to, err))
+            return false;
+    }
+    return true;
+}
