@@ -49,8 +49,7 @@ static bool find_run(const struct plan *p, struct cell_runner *c, struct error *
     if (p->store == NULL)
         return true;
     struct query *q = query_open(p->store, "SELECT id FROM run WHERE experiment = ?1 AND cell = ?2");
-    query_put_text(q, p->e->name);
-    query_put_text(q, c->identity.hash);
+    query_put(q, SQL(p->e->name), SQL(c->identity.hash));
     if (query_next(q))
         c->run = query_int(q, 0);
     return query_close(q, err);

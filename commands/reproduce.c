@@ -31,7 +31,7 @@ bool stored_run_read(struct store *s, int64_t id, struct stored_run *to, struct 
                             &to->drafter,     &to->rule,           &to->sampling };
     *to = (struct stored_run){ .id = id };
     struct query *q = query_open(s, run_sql);
-    query_put_int(q, id);
+    query_put(q, SQL(id));
     const bool found = query_next(q);
     for (size_t i = 0; found && i < sizeof(text) / sizeof(*text); i++)
         *text[i] = xstrdup(query_text(q, (int)i));

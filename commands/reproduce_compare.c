@@ -40,7 +40,7 @@ static bool read_place(struct store *s, int64_t run, struct place *to, struct er
     struct query *q = query_open(s, "SELECT revision, processor, arithmetic, read_bytes_per_s / 1e9, round_trip_ns, mhz"
                                     " FROM environment WHERE run = ? ORDER BY id DESC LIMIT 1");
     *to = (struct place){ 0 };
-    query_put_int(q, run);
+    query_put(q, SQL(run));
     const bool found = query_next(q);
     for (int i = 0; i < 3; i++) {
         to->text[i] = xstrdup(found ? query_text(q, i) : "");
@@ -99,9 +99,9 @@ static bool compare_text(struct comparing *c, struct query *q, struct equal *e, 
     struct query *w = query_again(
         c->then, "SELECT " TEXT_COLUMNS " FROM sequence AS q WHERE run = ? AND prompt = ? AND turn = ? AND repeat = ?"
                  " ORDER BY pair LIMIT 1");
-    query_put_int(w, c->r->id);
+    query_put(w, SQL(c->r->id));
     for (int i = 0; i < 3; i++)
-        query_put_int(w, query_int(q, i));
+        query_put(w, SQL(query_int(q, i)));
     if (query_next(w)) {
         const char *was[] = { query_text(w, 0), query_text(w, 1) }, *is[] = { query_text(q, 4), query_text(q, 5) };
         const bool tokens = strcmp(was[0], is[0]) == 0, steps = strcmp(was[1], is[1]) == 0;
@@ -133,7 +133,7 @@ static bool compare_texts(struct comparing *c, struct error *err)
     struct equal e = { 0 };
     struct query *q = query_open(c->now, "SELECT prompt, turn, repeat, prompt_id, " TEXT_COLUMNS
                                          " FROM sequence AS q WHERE run = ? ORDER BY prompt, repeat, turn, pair");
-    query_put_int(q, c->id);
+    query_put(q, SQL(c->id));
     struct error why = { "" };
     bool ok = true;
     while (ok && query_next(q))
@@ -180,7 +180,7 @@ static bool read_sums(struct store *s, int64_t run, const char *sql, struct sums
 {
     struct query *q = query_open(s, sql);
     *to = (struct sums){ 0 };
-    query_put_int(q, run);
+    query_put(q, SQL(run));
     while (query_next(q)) {
         add_row(to, query_int(q, 0), query_int(q, 1));
         for (int i = 0; i + 2 < query_columns(q); i++)
@@ -370,8 +370,7 @@ bool stored_run_compare(const struct stored_run *r, struct store *then, struct s
 {
     struct comparing c = { .r = r, .then = then, .now = now, .report = report, .same = true };
     struct query *q = query_open(now, "SELECT id FROM run WHERE experiment = ? AND cell = ?");
-    query_put_text(q, r->experiment);
-    query_put_text(q, r->cell);
+    query_put(q, SQL(r->experiment), SQL(r->cell));
     c.id = query_next(q) ? query_int(q, 0) : 0;
     const bool ok = query_close(q, err) && compare_places(&c, err) && compare_texts(&c, err) && compare_sums(&c, err);
     if (ok)

@@ -14,7 +14,6 @@
 #include "core/interrupt.h"
 #include "core/memory.h"
 #include "results/query.h"
-#include "results/store/shards.h"
 #include "results/store.h"
 
 static bool exists(const char *path)

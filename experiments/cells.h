@@ -62,7 +62,7 @@ struct experiment {
     bool share_prompts; // the cells of a pair compute a prompt once (verifier/target_cache.h)
     struct shard shard; // set by the command, not the file: the part of the work that is run; { 0 }: all
     bool probe;      // set by the command, not the file: measure the machine before the first text (table environment)
-    bool mix;        // set by the command, not the file: resume runs where bits may differ (results/environment.h)
+    bool mix;        // set by the command, not the file: resume runs where bits may differ (results/store.h)
     bool none_added; // `none` was added: the baseline of every speedup
     bool rule_added; // the last rule was added, for `none` alone
     union {

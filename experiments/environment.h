@@ -1,7 +1,7 @@
 // environment.h - revision of this program and where it runs, for the rows of results.
 #pragma once
 #include <stdbool.h>
-#include "results/environment.h"
+#include "results/store.h"
 
 struct cell_runner;
 struct error;
@@ -18,5 +18,5 @@ const char *program_version(void);
 
 // The environment of a cell's texts; its strings are borrowed from o and c.
 struct environment environment_of(const struct loaded_experiment *o, const struct cell_runner *c);
-// Call before a cell decodes anything: reports a changed environment, and fails if bits may differ (results/environment.h).
+// Call before a cell decodes anything: reports a changed environment, and fails if bits may differ (results/store.h).
 bool environment_check(struct runner *r, struct cell_runner *c, struct error *err);

@@ -74,7 +74,7 @@ static void identify(struct loaded_experiment *o)
     o->weights = model_hash(o->target.model);
 }
 
-// What a device gives up changes no bit, so it stands with the processor and not with the arithmetic (results/environment.h).
+// What a device gives up changes no bit, so it stands with the processor and not with the arithmetic (results/store.h).
 static void note_given_up(void *self, const char *sentence)
 {
     struct loaded_experiment *o = self;

@@ -32,7 +32,7 @@ static bool report_changed_inputs(struct runner *r, const struct cell_runner *c,
         " FROM run AS r JOIN run AS was ON was.experiment = r.experiment AND was.settings = r.settings AND was.id < r.id"
         " WHERE r.id = ? AND NOT EXISTS (SELECT 1 FROM sequence WHERE run = r.id) ORDER BY was.id DESC LIMIT 1";
     struct query *q = query_again(r->store, sql);
-    query_put_int(q, c->run);
+    query_put(q, SQL(c->run));
     while (query_next(q))
         progress_line(&r->progress, "run %lld (%s, %s) does not resume run %lld: %s", (long long)c->run,
                       query_text(q, 0), query_text(q, 1), (long long)query_int(q, 2), query_text(q, 3));

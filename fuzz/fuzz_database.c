@@ -18,7 +18,6 @@
 #include "results/query.h"
 #include "results/report.h"
 #include "results/store.h"
-#include "results/store/shards.h"
 
 static const struct fuzz_file files[] = { { "statements", FUZZ_WORDS }, { NULL, FUZZ_TEXT } };
 static const char *const values[] = { "NULL",

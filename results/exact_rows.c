@@ -10,71 +10,44 @@
 
 bool store_exact_rule(struct store *s, const struct exact_rule_row *r, struct error *err)
 {
-    struct query *q = query_open(
-        s,
-        "INSERT INTO exact_rule (rule, declared_exact, instances, outcomes, distance, formula_error, verdict, revision, started)"
-        " VALUES (?,?,?,?,?,?,?,?," QUERY_NOW ")");
-    query_put_text(q, r->rule);
-    query_put_int(q, r->declared_exact);
-    query_put_int(q, r->instances);
-    query_put_int(q, r->outcomes);
-    query_put_real(q, r->distance);
-    query_put_real(q, r->formula_error);
-    query_put_text(q, r->verdict);
-    query_put_text(q, r->revision);
-    return query_perform(q, err);
+    return row_insert(s, "exact_rule", NULL, err, COLUMN("rule", r->rule), COLUMN("declared_exact", r->declared_exact),
+                      COLUMN("instances", r->instances), COLUMN("outcomes", r->outcomes),
+                      COLUMN("distance", r->distance), COLUMN("formula_error", r->formula_error),
+                      COLUMN("verdict", r->verdict), COLUMN("revision", r->revision),
+                      { "started", sql_expression(SQL_NOW) });
 }
 
 bool store_exact_bits(struct store *s, const struct exact_bits_row *r, struct error *err)
 {
     const struct shown_settings shown = { r->experiment, r->settings, NULL, r->sampling, r->drafter, r->rule };
-    if (!schema_fits(&shown, err))
-        return false;
-    const char *const text[] = { r->experiment, r->cell,     r->settings, r->target,   r->drafter,
-                                 r->rule,       r->sampling, r->machine,  r->revision, r->verdict };
-    const int64_t count[] = { r->rows, r->different, r->ties, r->argmax_changed, r->bugs };
-    struct query *q = query_open(
-        s, "INSERT INTO exact_bits (experiment, cell, settings, target, drafter, rule, sampling, machine, revision,"
-           " verdict, compared, different, ties, argmax_changed, bugs, largest, started)"
-           " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," QUERY_NOW ")");
-    for (size_t i = 0; i < sizeof(text) / sizeof(*text); i++)
-        query_put_text(q, text[i]);
-    for (size_t i = 0; i < sizeof(count) / sizeof(*count); i++)
-        query_put_int(q, count[i]);
-    query_put_real(q, r->largest);
-    return query_perform(q, err);
+    return schema_fits(&shown, err) &&
+           row_insert(s, "exact_bits", NULL, err, COLUMN("experiment", r->experiment), COLUMN("cell", r->cell),
+                      COLUMN("settings", r->settings), COLUMN("target", r->target), COLUMN("drafter", r->drafter),
+                      COLUMN("rule", r->rule), COLUMN("sampling", r->sampling), COLUMN("machine", r->machine),
+                      COLUMN("revision", r->revision), COLUMN("verdict", r->verdict), COLUMN("compared", r->rows),
+                      COLUMN("different", r->different), COLUMN("ties", r->ties),
+                      COLUMN("argmax_changed", r->argmax_changed), COLUMN("bugs", r->bugs),
+                      COLUMN("largest", r->largest), { "started", sql_expression(SQL_NOW) });
 }
 
 // ---- sums
 
-static bool insert_row(struct store *s, const struct exact_row *r, struct error *err)
-{
-    struct query *q = query_open(
-        s,
-        "INSERT INTO exact (experiment, cell, settings, target, drafter, rule, sampling, machine, revision, lossless,"
-        " batch, seed, sequences, tokens, steps, sums, started)"
-        " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,0,0,0,x''," QUERY_NOW
-        ") ON CONFLICT (experiment, cell, revision) DO NOTHING");
-    const char *const text[] = { r->experiment, r->cell,     r->settings, r->target,  r->drafter,
-                                 r->rule,       r->sampling, r->machine,  r->revision };
-    for (size_t i = 0; i < sizeof(text) / sizeof(*text); i++)
-        query_put_text(q, text[i]);
-    query_put_int(q, r->lossless);
-    query_put_int(q, r->batch);
-    query_put_int(q, (int64_t)r->seed);
-    return query_perform(q, err);
-}
-
 bool store_exact(struct store *s, const struct exact_row *r, int64_t *id, struct exact_sums *sums, struct error *err)
 {
+    static const char insert_sql[] =
+        "INSERT INTO exact (experiment, cell, settings, target, drafter, rule, sampling, machine, revision, lossless, batch, seed,"
+        " sequences, tokens, steps, sums, started) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,0,0,0,x''," SQL_NOW
+        ") ON CONFLICT (experiment, cell, revision) DO NOTHING";
+    static const char find_sql[] = "SELECT id, sequences, tokens, steps, max_log_e, sums FROM exact"
+                                   " WHERE experiment = ? AND cell = ? AND revision = ?";
     const struct shown_settings shown = { r->experiment, r->settings, NULL, r->sampling, r->drafter, r->rule };
-    if (!schema_fits(&shown, err) || !insert_row(s, r, err))
+    if (!schema_fits(&shown, err) ||
+        !query_perform(query_with(s, insert_sql, SQL(r->experiment), SQL(r->cell), SQL(r->settings), SQL(r->target),
+                                  SQL(r->drafter), SQL(r->rule), SQL(r->sampling), SQL(r->machine), SQL(r->revision),
+                                  SQL(r->lossless), SQL(r->batch), SQL((int64_t)r->seed)),
+                       err))
         return false;
-    struct query *q = query_open(s, "SELECT id, sequences, tokens, steps, max_log_e, sums FROM exact"
-                                    " WHERE experiment = ? AND cell = ? AND revision = ?");
-    query_put_text(q, r->experiment);
-    query_put_text(q, r->cell);
-    query_put_text(q, r->revision);
+    struct query *q = query_with(s, find_sql, SQL(r->experiment), SQL(r->cell), SQL(r->revision));
     if (query_next(q)) {
         size_t bytes;
         const void *data = query_blob(q, 5, &bytes);
@@ -92,80 +65,40 @@ bool store_exact(struct store *s, const struct exact_row *r, int64_t *id, struct
 
 bool store_exact_sums(struct store *s, int64_t id, const struct exact_sums *sums, struct error *err)
 {
-    struct query *q = query_again(s, "UPDATE exact SET sequences = ?, tokens = ?, steps = ?, max_log_e = ?, sums = ?,"
-                                     " finished = NULL, verdict = NULL WHERE id = ?");
-    query_put_int(q, sums->sequences);
-    query_put_int(q, sums->tokens);
-    query_put_int(q, sums->steps);
-    query_put_real(q, sums->max_log_e);
-    query_put_blob(q, sums->sum, sums->n * sizeof(*sums->sum));
-    query_put_int(q, id);
-    return query_perform(q, err);
+    static const char sql[] = "UPDATE exact SET sequences = ?, tokens = ?, steps = ?, max_log_e = ?, sums = ?,"
+                              " finished = NULL, verdict = NULL WHERE id = ?";
+    return query_perform(query_with(s, sql, SQL(sums->sequences), SQL(sums->tokens), SQL(sums->steps),
+                                    SQL(sums->max_log_e), sql_blob(sums->sum, sums->n * sizeof(*sums->sum)), SQL(id)),
+                         err);
 }
 
 // ---- the end
 
-static bool put_stream(struct store *s, int64_t id, const struct exact_stream_row *r, struct error *err)
-{
-    struct query *q =
-        query_open(s, "INSERT INTO exact_stream (exact, stream, tokens, log_e, alarm) VALUES (?,?,?,?,?)");
-    query_put_int(q, id);
-    query_put_text(q, r->stream);
-    query_put_int(q, r->tokens);
-    query_put_real(q, r->log_e);
-    query_put_int(q, r->alarm);
-    return query_perform(q, err);
-}
-
-static bool put_test(struct store *s, int64_t id, const struct exact_test_row *r, struct error *err)
-{
-    struct query *q = query_again(s, "INSERT INTO exact_test (exact, stream, kind, \"of\", part, tokens, statistic,"
-                                     " log10_p, log10_adjusted) VALUES (?,?,?,?,?,?,?,?,?)");
-    query_put_int(q, id);
-    query_put_text(q, r->stream);
-    query_put_text(q, r->kind);
-    query_put_text(q, r->of);
-    query_put_text(q, r->part);
-    query_put_int(q, r->tokens);
-    query_put_real(q, r->statistic);
-    query_put_real(q, r->log10_p);
-    query_put_real(q, r->log10_adjusted);
-    return query_perform(q, err);
-}
-
-static bool delete_rows(struct store *s, const char *sql, int64_t id, struct error *err)
-{
-    struct query *q = query_open(s, sql);
-    query_put_int(q, id);
-    return query_perform(q, err);
-}
-
 static bool put_end(struct store *s, int64_t id, const struct exact_end_row *r, struct error *err)
 {
-    struct query *q =
-        query_open(s, "UPDATE exact SET level = ?, accepted = ?, expected = ?, z_accepted = ?, detectable = ?,"
-                      " verdict = ?, finished = " QUERY_NOW " WHERE id = ?");
-    const double real[] = { r->level, r->accepted, r->expected, r->z_accepted, r->detectable };
-    for (size_t i = 0; i < sizeof(real) / sizeof(*real); i++)
-        query_put_real(q, real[i]);
-    query_put_text(q, r->verdict);
-    query_put_int(q, id);
-    bool ok = query_perform(q, err) && delete_rows(s, "DELETE FROM exact_stream WHERE exact = ?", id, err) &&
-              delete_rows(s, "DELETE FROM exact_test WHERE exact = ?", id, err);
-    for (int i = 0; i < r->streams && ok; i++)
-        ok = put_stream(s, id, &r->stream[i], err);
-    for (int i = 0; i < r->tests && ok; i++)
-        ok = put_test(s, id, &r->test[i], err);
+    static const char sql[] = "UPDATE exact SET level = ?, accepted = ?, expected = ?, z_accepted = ?, detectable = ?,"
+                              " verdict = ?, finished = " SQL_NOW " WHERE id = ?";
+    bool ok = query_perform(query_with(s, sql, SQL(r->level), SQL(r->accepted), SQL(r->expected), SQL(r->z_accepted),
+                                       SQL(r->detectable), SQL(r->verdict), SQL(id)),
+                            err) &&
+              query_perform(query_with(s, "DELETE FROM exact_stream WHERE exact = ?", SQL(id)), err) &&
+              query_perform(query_with(s, "DELETE FROM exact_test WHERE exact = ?", SQL(id)), err);
+    for (int i = 0; i < r->streams && ok; i++) {
+        const struct exact_stream_row *x = &r->stream[i];
+        ok = row_insert(s, "exact_stream", NULL, err, COLUMN("exact", id), COLUMN("stream", x->stream),
+                        COLUMN("tokens", x->tokens), COLUMN("log_e", x->log_e), COLUMN("alarm", x->alarm));
+    }
+    for (int i = 0; i < r->tests && ok; i++) {
+        const struct exact_test_row *x = &r->test[i];
+        ok = row_insert(s, "exact_test", NULL, err, COLUMN("exact", id), COLUMN("stream", x->stream),
+                        COLUMN("kind", x->kind), COLUMN("of", x->of), COLUMN("part", x->part),
+                        COLUMN("tokens", x->tokens), COLUMN("statistic", x->statistic), COLUMN("log10_p", x->log10_p),
+                        COLUMN("log10_adjusted", x->log10_adjusted));
+    }
     return ok;
 }
 
 bool store_exact_end(struct store *s, int64_t id, const struct exact_end_row *r, struct error *err)
 {
-    if (!query_perform(query_open(s, "BEGIN IMMEDIATE"), err))
-        return false;
-    if (put_end(s, id, r, err) && query_perform(query_open(s, "COMMIT"), err))
-        return true;
-    struct error ignored;
-    query_perform(query_open(s, "ROLLBACK"), &ignored);
-    return false;
+    return transaction_begin(s, err) && transaction_end(s, put_end(s, id, r, err), err);
 }

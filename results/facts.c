@@ -1,4 +1,4 @@
-// facts.c - writes runs and sequences to the database, and reads back what a resumed run needs.
+// facts.c - writes runs, sequences, where they were decoded and which shards are done, and reads back what a resumed run needs.
 //
 // A sequence with its steps and trials is one transaction: a killed process leaves complete sequences and nothing else.
 #include <assert.h>
@@ -9,94 +9,28 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "results/environment.h"
 #include "results/query.h"
 #include "results/store.h"
 #include "results/store/store_schema.h"
 
-// query_again compares statements by address.
-static const char begin_sql[] = "BEGIN IMMEDIATE";
-static const char commit_sql[] = "COMMIT";
-static const char rollback_sql[] = "ROLLBACK";
-static const char find_run_sql[] =
-    "SELECT id, settings = ?3, target_hash = ?4, drafter_hash IS ?5, prompts = ?6 FROM run WHERE experiment = ?1 AND cell = ?2";
-static const char new_run_sql[] =
-    "INSERT INTO run (experiment, cell, peers, settings, file, folder, model_path, prompts_path, config_hash, tokenizer_hash, target, target_hash, model_type, activations, cache, drafter, drafter_kind,"
-    " drafter_hash, rule, sampling, prompts, device, machine, revision, lossless, drafter_invariant, marked_inflated, seed, batch, started)"
-    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," QUERY_NOW ") RETURNING id";
-static const char new_pair_sql[] = "INSERT INTO pair (experiment, started) VALUES (?, " QUERY_NOW ") RETURNING id";
-static const char new_sequence_sql[] =
-    "INSERT INTO sequence (run, pair, prompt, prompt_id, category, turn, repeat, prompt_tokens, new_tokens, steps,"
-    " shared_tokens, prefill_ns, decode_ns, wall_ns, tokens, text_hash, text, stop, environment)"
-    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?, (SELECT max(id) FROM environment WHERE run = ?1)) RETURNING id";
-static const char new_step_sql[] =
-    "INSERT INTO step (sequence, step, drafted, depth, accepted, tokens, expected, variance, accepted_uncut, propose_ns,"
-    " verify_ns, advance_ns, at_ns, batch, round, experts) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,nullif(?,0))";
-static const char new_slice_sql[] =
-    "INSERT INTO slice (pair, run, round, ns, foreign_load, disturbed) VALUES (?,?,?,?,?,?)";
-static const char new_trial_sql[] =
-    "INSERT INTO trial (sequence, step, node, depth, rank, token, proposal, p, q, accepted, source) VALUES (?,?,?,?,?,?,?,?,?,?,?)";
-static const char new_source_sql[] =
-    "INSERT INTO step_source (sequence, step, source, drafted, accepted) VALUES (?,?,?,?,?)";
-static const char new_expected_sql[] =
-    "INSERT INTO step_rule (sequence, step, rule, lossless, accepted, first) VALUES (?,?,?,?,?,?)";
-static const char new_draft_sql[] =
-    "INSERT INTO draft (sequence, step, position, tokens, parents, proposals, out, entries, rows) VALUES (?,?,?,?,?,?,?,nullif(?,0),?)";
-static const char turn_sql[] =
-    "SELECT pair, tokens FROM sequence WHERE run = ? AND prompt = ? AND turn = ? AND repeat = ?"
-    " ORDER BY id DESC LIMIT 1";
-static const char has_pair_sql[] =
-    "SELECT EXISTS (SELECT 1 FROM sequence AS q JOIN sequence AS n"
-    " ON n.pair = q.pair AND n.prompt = q.prompt AND n.turn = q.turn AND n.repeat = q.repeat"
-    " WHERE q.run = ?1 AND n.run = ?2 AND q.prompt = ?3 AND q.turn = ?4 AND q.repeat = ?5)";
-static const char ns_per_token_sql[] =
-    "WITH per_token AS (SELECT decode_ns / new_tokens AS ns FROM sequence JOIN run ON run.id = run"
-    " WHERE target_hash = ? AND activations = ? AND cache = ? AND drafter = ? AND new_tokens > 0)"
-    " SELECT ns FROM per_token ORDER BY ns LIMIT 1 OFFSET (SELECT count(*) / 2 FROM per_token)";
-
-// Performs an INSERT ... RETURNING id.
-static bool perform_new(struct query *q, int64_t *id, struct error *err)
-{
-    *id = 0;
-    while (query_next(q))
-        *id = query_int(q, 0);
-    return query_close(q, err);
-}
-
-static bool begin(struct store *s, struct error *err)
-{
-    return query_perform(query_again(s, begin_sql), err);
-}
-
-// Ends a transaction: commits if ok, else rolls back and keeps the first error. The ROLLBACK may fail because SQLite may
-// have rolled back by itself.
-static bool end(struct store *s, bool ok, struct error *err)
-{
-    struct error ignored;
-    if (ok && query_perform(query_again(s, commit_sql), err))
-        return true;
-    query_perform(query_again(s, rollback_sql), &ignored);
-    return false;
-}
+extern const char run_machine_sql[], shards_complete_sql[];
 
 // ---- runs and pairs ----
 
 static bool new_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err)
 {
-    const char *const text[] = { r->experiment, r->cell,         r->peers,        r->settings,    r->file,
-                                 r->folder,     r->model_path,   r->prompts_path, r->config_hash, r->tokenizer_hash,
-                                 r->target,     r->target_hash,  r->model_type,   r->activations, r->cache,
-                                 r->drafter,    r->drafter_kind, r->drafter_hash, r->rule,        r->sampling,
-                                 r->prompts,    r->device,       r->machine,      r->revision };
-    struct query *q = query_again(s, new_run_sql);
-    for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++)
-        query_put_text(q, text[i]);
-    query_put_int(q, r->lossless);
-    query_put_int(q, r->drafter_invariant);
-    query_put_int(q, r->marked_inflated);
-    query_put_int(q, (int64_t)r->seed);
-    query_put_int(q, r->batch);
-    return perform_new(q, id, err);
+    return row_insert(
+        s, "run", id, err, COLUMN("experiment", r->experiment), COLUMN("cell", r->cell), COLUMN("peers", r->peers),
+        COLUMN("settings", r->settings), COLUMN("file", r->file), COLUMN("folder", r->folder),
+        COLUMN("model_path", r->model_path), COLUMN("prompts_path", r->prompts_path),
+        COLUMN("config_hash", r->config_hash), COLUMN("tokenizer_hash", r->tokenizer_hash), COLUMN("target", r->target),
+        COLUMN("target_hash", r->target_hash), COLUMN("model_type", r->model_type),
+        COLUMN("activations", r->activations), COLUMN("cache", r->cache), COLUMN("drafter", r->drafter),
+        COLUMN("drafter_kind", r->drafter_kind), COLUMN("drafter_hash", r->drafter_hash), COLUMN("rule", r->rule),
+        COLUMN("sampling", r->sampling), COLUMN("prompts", r->prompts), COLUMN("device", r->device),
+        COLUMN("machine", r->machine), COLUMN("revision", r->revision), COLUMN("lossless", r->lossless),
+        COLUMN("drafter_invariant", r->drafter_invariant), COLUMN("marked_inflated", r->marked_inflated),
+        COLUMN("seed", (int64_t)r->seed), COLUMN("batch", r->batch), { "started", sql_expression(SQL_NOW) });
 }
 
 // *id: the cell's run; 0: none. A run is resumed only with the same settings, weights and prompts.
@@ -104,11 +38,12 @@ static bool find_run(struct store *s, const struct run_row *r, int64_t *id, stru
 {
     static const char *const part[] = { "settings (two cells have the same hash)", "weights of the target",
                                         "weights of the drafter", "prompts" };
-    const char *const key[] = { r->experiment, r->cell, r->settings, r->target_hash, r->drafter_hash, r->prompts };
     const char *changed = NULL;
-    struct query *q = query_again(s, find_run_sql);
-    for (size_t i = 0; i < sizeof(key) / sizeof(key[0]); i++)
-        query_put_text(q, key[i]);
+    struct query *q = query_with(s,
+                                 "SELECT id, settings = ?3, target_hash = ?4, drafter_hash IS ?5, prompts = ?6 FROM run"
+                                 " WHERE experiment = ?1 AND cell = ?2",
+                                 SQL(r->experiment), SQL(r->cell), SQL(r->settings), SQL(r->target_hash),
+                                 SQL(r->drafter_hash), SQL(r->prompts));
     *id = 0;
     while (query_next(q)) {
         *id = query_int(q, 0);
@@ -133,14 +68,75 @@ static bool find_or_make_run(struct store *s, const struct run_row *r, int64_t *
 bool store_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err)
 {
     const struct shown_settings shown = { r->experiment, r->settings, r->file, r->sampling, r->drafter, r->rule };
-    return schema_fits(&shown, err) && begin(s, err) && end(s, find_or_make_run(s, r, id, err), err);
+    return schema_fits(&shown, err) && transaction_begin(s, err) &&
+           transaction_end(s, find_or_make_run(s, r, id, err), err);
 }
 
 bool store_new_pair(struct store *s, const char *experiment, int64_t *pair, struct error *err)
 {
-    struct query *q = query_again(s, new_pair_sql);
-    query_put_text(q, experiment);
-    return perform_new(q, pair, err);
+    return row_insert(s, "pair", pair, err, COLUMN("experiment", experiment), { "started", sql_expression(SQL_NOW) });
+}
+
+// ---- where texts are decoded ----
+
+struct last { // the run's last environment; texts: of the run
+    char *processor, *arithmetic, *revision, *drafter, *rule;
+    int64_t texts;
+};
+
+static bool read_last(struct store *s, int64_t run, struct last *to, struct error *err)
+{
+    char **const text[] = { &to->processor, &to->arithmetic, &to->revision, &to->drafter, &to->rule };
+    struct query *q = query_with(
+        s,
+        "SELECT processor, arithmetic, environment.revision, drafter, rule, (SELECT count(*) FROM sequence WHERE run = ?1)"
+        " FROM environment JOIN run ON run.id = run WHERE run = ?1 ORDER BY environment.id DESC LIMIT 1",
+        SQL(run));
+    if (query_next(q)) {
+        for (int i = 0; i < 5; i++)
+            *text[i] = xstrdup(query_text(q, i));
+        to->texts = query_int(q, 5);
+    }
+    return query_close(q, err);
+}
+
+bool store_add_environment(struct store *s, int64_t run, int64_t pair, const struct environment *e, struct error *err)
+{
+    static const char delete_sql[] =
+        "DELETE FROM environment WHERE run = ?1 AND NOT EXISTS (SELECT 1 FROM sequence WHERE run = ?1)";
+    static const char insert_sql[] =
+        "INSERT INTO environment (run, since, processor, arithmetic, revision, read_bytes_per_s, read_one_bytes_per_s, round_trip_ns, mhz)"
+        " SELECT ?1, (SELECT started FROM pair WHERE id = ?2), ?3, ?4, ?5, nullif(?6, 0), nullif(?7, 0), nullif(?8, 0), nullif(?9, 0)"
+        " WHERE (?3, ?4, ?5) IS NOT (SELECT processor, arithmetic, revision FROM environment WHERE run = ?1 ORDER BY id DESC LIMIT 1)";
+    return query_perform(query_with(s, delete_sql, SQL(run)), err) &&
+           query_perform(query_with(s, insert_sql, SQL(run), SQL(pair), SQL(e->processor), SQL(e->arithmetic),
+                                    SQL(e->revision), SQL(e->read), SQL(e->read_one), SQL(e->round_trip), SQL(e->mhz)),
+                         err) &&
+           query_perform(query_with(s, run_machine_sql, SQL(run)), err);
+}
+
+bool store_environment(struct store *s, int64_t run, const struct environment *e, bool mix, char **changed,
+                       struct error *err)
+{
+    struct last l = { 0 };
+    *changed = NULL;
+    bool ok = read_last(s, run, &l, err);
+    const bool first = l.texts == 0, processor = !first && strcmp(l.processor, e->processor) != 0;
+    const bool bits = !first && (strcmp(l.arithmetic, e->arithmetic) != 0 || strcmp(l.revision, e->revision) != 0);
+    if (ok && bits && !mix)
+        ok = fail(err,
+                  "%s: run %lld (%s, %s) has %lld %s of revision %s with %s; this is revision %s with %s, and bits may "
+                  "differ: --mix resumes and records both, another --db starts anew",
+                  store_path(s), (long long)run, l.drafter, l.rule, (long long)l.texts, l.texts == 1 ? "text" : "texts",
+                  l.revision, l.arithmetic, e->revision, e->arithmetic);
+    if (ok && (bits || processor))
+        *changed =
+            xformat("run %lld (%s, %s) resumes with revision %s, %s, %s; before: %s, %s, %s", (long long)run, l.drafter,
+                    l.rule, e->revision, e->processor, e->arithmetic, l.revision, l.processor, l.arithmetic);
+    char *const text[] = { l.processor, l.arithmetic, l.revision, l.drafter, l.rule };
+    for (int i = 0; i < 5; i++)
+        free(text[i]);
+    return ok;
 }
 
 // ---- sequences ----
@@ -154,136 +150,88 @@ static uint64_t hash_of(const int32_t *token, int n) // FNV-1a
     return h;
 }
 
-static bool new_sequence(struct store *s, int64_t run, const struct sequence_row *r, int64_t *id, struct error *err)
-{
-    struct json *ids = json_new_ids(r->token, (size_t)r->new_tokens);
-    struct json *text =
-        json_new_text(r->text != NULL ? r->text : ""); // makes it valid UTF-8: it may end within a character
-    char *tokens = json_write(ids), *hash = xformat("%016llx", (unsigned long long)hash_of(r->token, r->new_tokens));
-    struct query *q = query_again(s, new_sequence_sql);
-    query_put_int(q, run);
-    query_put_int(q, r->pair);
-    query_put_int(q, r->prompt);
-    query_put_text(q, r->prompt_id);
-    query_put_text(q, r->category);
-    query_put_int(q, r->turn);
-    query_put_int(q, r->repeat);
-    query_put_int(q, r->prompt_tokens);
-    query_put_int(q, r->new_tokens);
-    query_put_int(q, r->n_steps);
-    query_put_int(q, r->shared_tokens);
-    query_put_int(q, r->prefill_ns);
-    query_put_int(q, r->decode_ns);
-    query_put_int(q, r->wall_ns);
-    query_put_text(q, tokens);
-    query_put_text(q, hash);
-    query_put_text(q, r->text != NULL ? json_text(text) : NULL);
-    query_put_text(q, r->stop);
-    free(tokens);
-    free(hash);
-    json_free(ids);
-    json_free(text);
-    return perform_new(q, id, err);
-}
-
-static bool new_trial(struct store *s, int64_t sequence, int step, const struct trial_row *t, struct error *err)
-{
-    struct query *q = query_again(s, new_trial_sql);
-    query_put_int(q, sequence);
-    query_put_int(q, step);
-    query_put_int(q, t->node);
-    query_put_int(q, t->depth);
-    query_put_int(q, t->rank);
-    query_put_int(q, t->token);
-    query_put_int(q, t->proposal);
-    query_put_real(q, t->p);
-    query_put_real(q, t->q);
-    query_put_int(q, t->accepted);
-    query_put_text(q, t->source);
-    return query_perform(q, err);
-}
-
-static bool new_expected(struct store *s, int64_t sequence, int step, const struct expected_row *r, struct error *err)
-{
-    struct query *q = query_again(s, new_expected_sql);
-    query_put_int(q, sequence);
-    query_put_int(q, step);
-    query_put_text(q, r->rule);
-    query_put_int(q, r->lossless);
-    query_put_real(q, r->accepted);
-    query_put_real(q, r->first);
-    return query_perform(q, err);
-}
-
-static bool new_source(struct store *s, int64_t sequence, int step, const struct source_row *r, struct error *err)
-{
-    struct query *q = query_again(s, new_source_sql);
-    query_put_int(q, sequence);
-    query_put_int(q, step);
-    query_put_text(q, r->source);
-    query_put_int(q, r->drafted);
-    query_put_int(q, r->accepted);
-    return query_perform(q, err);
-}
-
-static void put_ids(struct query *q, const int32_t *id, int n)
+static char *ids_text(const int32_t *id, int n)
 {
     struct json *ids = json_new_ids(id, (size_t)n);
     char *text = json_write(ids);
-    query_put_text(q, text);
-    free(text);
     json_free(ids);
+    return text;
+}
+
+static bool new_sequence(struct store *s, int64_t run, const struct sequence_row *r, int64_t *id, struct error *err)
+{
+    struct json *text =
+        json_new_text(r->text != NULL ? r->text : ""); // makes it valid UTF-8: it may end within a character
+    char *tokens = ids_text(r->token, r->new_tokens),
+         *hash = xformat("%016llx", (unsigned long long)hash_of(r->token, r->new_tokens));
+    const bool ok = row_insert(
+        s, "sequence", id, err, COLUMN("run", run), COLUMN("pair", r->pair), COLUMN("prompt", r->prompt),
+        COLUMN("prompt_id", r->prompt_id), COLUMN("category", r->category), COLUMN("turn", r->turn),
+        COLUMN("repeat", r->repeat), COLUMN("prompt_tokens", r->prompt_tokens), COLUMN("new_tokens", r->new_tokens),
+        COLUMN("steps", r->n_steps), COLUMN("shared_tokens", r->shared_tokens), COLUMN("prefill_ns", r->prefill_ns),
+        COLUMN("decode_ns", r->decode_ns), COLUMN("wall_ns", r->wall_ns), COLUMN("tokens", tokens),
+        COLUMN("text_hash", hash), COLUMN("text", r->text != NULL ? json_text(text) : NULL), COLUMN("stop", r->stop),
+        { "environment", sql_expression("(SELECT max(id) FROM environment WHERE run = ?1)") });
+    free(tokens);
+    free(hash);
+    json_free(text);
+    return ok;
 }
 
 static bool new_draft(struct store *s, int64_t sequence, int step, const struct draft_row *r, struct error *err)
 {
-    struct query *q = query_again(s, new_draft_sql);
     int32_t *proposal = xmalloc(((size_t)r->n + 1) * sizeof(*proposal));
     for (int i = 0; i < r->n; i++)
         proposal[i] = r->proposal[i];
-    query_put_int(q, sequence);
-    query_put_int(q, step);
-    query_put_int(q, r->position);
-    put_ids(q, r->token, r->n);
-    put_ids(q, r->parent, r->n);
-    put_ids(q, proposal, r->n);
-    put_ids(q, r->out, r->n_out);
-    query_put_int(q, r->entries);
-    query_put_blob(q, r->rows, r->bytes);
+    char *const ids[] = { ids_text(r->token, r->n), ids_text(r->parent, r->n), ids_text(proposal, r->n),
+                          ids_text(r->out, r->n_out) };
+    const bool ok = row_insert(s, "draft", NULL, err, COLUMN("sequence", sequence), COLUMN("step", step),
+                               COLUMN("position", r->position), COLUMN("tokens", ids[0]), COLUMN("parents", ids[1]),
+                               COLUMN("proposals", ids[2]), COLUMN("out", ids[3]),
+                               { "entries", sql_or_null(r->entries) }, { "rows", sql_blob(r->rows, r->bytes) });
+    for (int i = 0; i < 4; i++)
+        free(ids[i]);
     free(proposal);
-    return query_perform(q, err);
+    return ok;
+}
+
+// The rows that belong to a step.
+static bool new_parts(struct store *s, int64_t sequence, int step, const struct step_row *r, struct error *err)
+{
+    const struct sql_column of[] = { COLUMN("sequence", sequence), COLUMN("step", step) };
+    bool ok = true;
+    for (int i = 0; i < r->n_trials && ok; i++) {
+        const struct trial_row *t = &r->trial[i];
+        ok = row_insert(s, "trial", NULL, err, of[0], of[1], COLUMN("node", t->node), COLUMN("depth", t->depth),
+                        COLUMN("rank", t->rank), COLUMN("token", t->token), COLUMN("proposal", t->proposal),
+                        COLUMN("p", t->p), COLUMN("q", t->q), COLUMN("accepted", t->accepted),
+                        COLUMN("source", t->source));
+    }
+    for (int i = 0; i < r->n_by_rule && ok; i++) {
+        const struct expected_row *x = &r->by_rule[i];
+        ok = row_insert(s, "step_rule", NULL, err, of[0], of[1], COLUMN("rule", x->rule),
+                        COLUMN("lossless", x->lossless), COLUMN("accepted", x->accepted), COLUMN("first", x->first));
+    }
+    for (int i = 0; i < r->n_by_source && ok; i++) {
+        const struct source_row *x = &r->by_source[i];
+        ok = row_insert(s, "step_source", NULL, err, of[0], of[1], COLUMN("source", x->source),
+                        COLUMN("drafted", x->drafted), COLUMN("accepted", x->accepted));
+    }
+    return ok && (r->draft == NULL || new_draft(s, sequence, step, r->draft, err));
 }
 
 // left: tokens of the text that earlier steps did not add. A stop string may remove more than the last step's tokens.
 static bool new_step(struct store *s, int64_t sequence, int step, const struct step_row *r, int left, struct error *err)
 {
-    struct query *q = query_again(s, new_step_sql);
-    query_put_int(q, sequence);
-    query_put_int(q, step);
-    query_put_int(q, r->drafted);
-    query_put_int(q, r->depth);
-    query_put_int(q, r->accepted < left ? r->accepted : left);
-    query_put_int(q, r->accepted < left ? r->accepted + 1 : left);
-    query_put_real(q, r->expected);
-    query_put_real(q, r->variance);
-    query_put_real(q, r->accepted_uncut < 0 ? NAN : r->accepted_uncut); // NAN: NULL
-    query_put_int(q, r->propose_ns);
-    query_put_int(q, r->verify_ns);
-    query_put_int(q, r->advance_ns);
-    query_put_int(q, r->at_ns);
-    query_put_int(q, r->batch);
-    query_put_int(q, r->round);
-    query_put_int(q, r->experts);
-    bool ok = query_perform(q, err);
-    for (int i = 0; i < r->n_trials && ok; i++)
-        ok = new_trial(s, sequence, step, &r->trial[i], err);
-    for (int i = 0; i < r->n_by_rule && ok; i++)
-        ok = new_expected(s, sequence, step, &r->by_rule[i], err);
-    for (int i = 0; i < r->n_by_source && ok; i++)
-        ok = new_source(s, sequence, step, &r->by_source[i], err);
-    if (ok && r->draft != NULL)
-        ok = new_draft(s, sequence, step, r->draft, err);
-    return ok;
+    const int accepted = r->accepted < left ? r->accepted : left, tokens = r->accepted < left ? accepted + 1 : left;
+    return row_insert(s, "step", NULL, err, COLUMN("sequence", sequence), COLUMN("step", step),
+                      COLUMN("drafted", r->drafted), COLUMN("depth", r->depth), COLUMN("accepted", accepted),
+                      COLUMN("tokens", tokens), COLUMN("expected", r->expected), COLUMN("variance", r->variance),
+                      COLUMN("accepted_uncut", r->accepted_uncut < 0 ? NAN : r->accepted_uncut),
+                      COLUMN("propose_ns", r->propose_ns), COLUMN("verify_ns", r->verify_ns),
+                      COLUMN("advance_ns", r->advance_ns), COLUMN("at_ns", r->at_ns), COLUMN("batch", r->batch),
+                      COLUMN("round", r->round), { "experts", sql_or_null(r->experts) }) &&
+           new_parts(s, sequence, step, r, err);
 }
 
 static bool insert_sequence(struct store *s, int64_t run, const struct sequence_row *r, struct error *err)
@@ -305,19 +253,64 @@ static bool insert_sequence(struct store *s, int64_t run, const struct sequence_
 
 bool store_sequence(struct store *s, int64_t run, const struct sequence_row *r, struct error *err)
 {
-    return begin(s, err) && end(s, insert_sequence(s, run, r, err), err);
+    return transaction_begin(s, err) && transaction_end(s, insert_sequence(s, run, r, err), err);
 }
 
 bool store_slice(struct store *s, const struct slice_row *r, struct error *err)
 {
-    struct query *q = query_again(s, new_slice_sql);
-    query_put_int(q, r->pair);
-    query_put_int(q, r->run);
-    query_put_int(q, r->round);
-    query_put_int(q, r->ns);
-    query_put_real(q, r->foreign_load); // NAN: NULL
-    query_put_int(q, r->disturbed);
-    return query_perform(q, err);
+    return row_insert(s, "slice", NULL, err, COLUMN("pair", r->pair), COLUMN("run", r->run), COLUMN("round", r->round),
+                      COLUMN("ns", r->ns), COLUMN("foreign_load", r->foreign_load), COLUMN("disturbed", r->disturbed));
+}
+
+// ---- shards ----
+
+static bool is_whole(const struct shard_row *r)
+{
+    return r->shards <= 1;
+}
+
+bool store_shard(struct store *s, int64_t run, const struct shard_row *r, struct error *err)
+{
+    static const char sql[] = "INSERT INTO shard (run, shards, shard, work, parts) VALUES (?1, ?2, ?3, ?4, ?5)"
+                              " ON CONFLICT DO UPDATE SET work = excluded.work, parts = excluded.parts,"
+                              " finished = CASE WHEN (work, parts) = (excluded.work, excluded.parts) THEN finished END";
+    return is_whole(r) ||
+           query_perform(query_with(s, sql, SQL(run), SQL(r->shards), SQL(r->shard), SQL(r->work), SQL(r->parts)), err);
+}
+
+bool store_shard_finished(struct store *s, int64_t run, const struct shard_row *r, bool again, struct error *err)
+{
+    static const char run_sql[] = "UPDATE run SET finished = " SQL_NOW " WHERE id = ?1 AND (?2 OR finished IS NULL)";
+    static const char shard_sql[] = "UPDATE shard SET finished = " SQL_NOW " WHERE (run, shards, shard) = (?1, ?2, ?3)"
+                                    " AND (?4 OR finished IS NULL)";
+    if (is_whole(r))
+        return query_perform(query_with(s, run_sql, SQL(run), SQL(again)), err);
+    return query_perform(query_with(s, shard_sql, SQL(run), SQL(r->shards), SQL(r->shard), SQL(again)), err) &&
+           query_perform(query_with(s, shards_complete_sql, SQL(run)), err);
+}
+
+bool store_shard_unfinished(struct store *s, int64_t run, const struct shard_row *r, struct error *err)
+{
+    static const char shard_sql[] =
+        "UPDATE shard SET finished = NULL WHERE (run, shards, shard) = (?1, ?2, ?3) AND finished IS NOT NULL";
+    static const char run_sql[] = "UPDATE run SET finished = NULL WHERE id = ?1 AND finished IS NOT NULL";
+    struct query *q = is_whole(r) ? query_with(s, "DELETE FROM shard WHERE run = ?1", SQL(run))
+                                  : query_with(s, shard_sql, SQL(run), SQL(r->shards), SQL(r->shard));
+    return query_perform(q, err) && query_perform(query_with(s, run_sql, SQL(run)), err);
+}
+
+bool store_other_shard(struct store *s, const char *experiment, int shard, int shards, struct shard_row *other,
+                       struct error *err)
+{
+    static const char sql[] =
+        "SELECT shard, shards FROM shard JOIN run ON run.id = run WHERE experiment = ?1 AND (shard, shards) <> (?2, ?3)"
+        " AND NOT EXISTS (SELECT 1 FROM shard AS own JOIN run ON run.id = own.run WHERE experiment = ?1"
+        " AND (own.shard, own.shards) = (?2, ?3)) LIMIT 1";
+    struct query *q = query_with(s, sql, SQL(experiment), SQL(shard), SQL(shards));
+    *other = (struct shard_row){ 0 };
+    if (query_next(q))
+        *other = (struct shard_row){ .shard = (int)query_int(q, 0), .shards = (int)query_int(q, 1) };
+    return query_close(q, err);
 }
 
 // ---- reading back ----
@@ -340,11 +333,10 @@ bool store_turn(struct store *s, int64_t run, int64_t prompt, int turn, int repe
 {
     *to = (struct stored_turn){ 0 };
     bool ok = true;
-    struct query *q = query_again(s, turn_sql);
-    query_put_int(q, run);
-    query_put_int(q, prompt);
-    query_put_int(q, turn);
-    query_put_int(q, repeat);
+    struct query *q = query_with(s,
+                                 "SELECT pair, tokens FROM sequence WHERE run = ? AND prompt = ? AND turn = ?"
+                                 " AND repeat = ? ORDER BY id DESC LIMIT 1",
+                                 SQL(run), SQL(prompt), SQL(turn), SQL(repeat));
     if (query_next(q)) {
         ok = read_tokens(query_text(q, 1), to, err);
         to->found = ok;
@@ -356,12 +348,10 @@ bool store_turn(struct store *s, int64_t run, int64_t prompt, int turn, int repe
 bool store_has_pair(struct store *s, int64_t run, int64_t none, int64_t prompt, int turn, int repeat, bool *paired,
                     struct error *err)
 {
-    struct query *q = query_again(s, has_pair_sql);
-    query_put_int(q, run);
-    query_put_int(q, none);
-    query_put_int(q, prompt);
-    query_put_int(q, turn);
-    query_put_int(q, repeat);
+    static const char sql[] = "SELECT EXISTS (SELECT 1 FROM sequence AS q JOIN sequence AS n"
+                              " ON n.pair = q.pair AND n.prompt = q.prompt AND n.turn = q.turn AND n.repeat = q.repeat"
+                              " WHERE q.run = ?1 AND n.run = ?2 AND q.prompt = ?3 AND q.turn = ?4 AND q.repeat = ?5)";
+    struct query *q = query_with(s, sql, SQL(run), SQL(none), SQL(prompt), SQL(turn), SQL(repeat));
     *paired = query_next(q) && query_int(q, 0) != 0;
     return query_close(q, err);
 }
@@ -369,11 +359,11 @@ bool store_has_pair(struct store *s, int64_t run, int64_t none, int64_t prompt, 
 int64_t store_ns_per_token(struct store *s, const char *target_hash, const char *activations, const char *cache,
                            const char *drafter, struct error *err)
 {
-    struct query *q = query_again(s, ns_per_token_sql);
-    query_put_text(q, target_hash);
-    query_put_text(q, activations);
-    query_put_text(q, cache);
-    query_put_text(q, drafter);
+    static const char sql[] =
+        "WITH per_token AS (SELECT decode_ns / new_tokens AS ns FROM sequence JOIN run ON run.id = run"
+        " WHERE target_hash = ? AND activations = ? AND cache = ? AND drafter = ? AND new_tokens > 0)"
+        " SELECT ns FROM per_token ORDER BY ns LIMIT 1 OFFSET (SELECT count(*) / 2 FROM per_token)";
+    struct query *q = query_with(s, sql, SQL(target_hash), SQL(activations), SQL(cache), SQL(drafter));
     int64_t ns = query_next(q) ? query_int(q, 0) : 0;
     return query_close(q, err) ? ns : 0;
 }

@@ -11,7 +11,7 @@
 static char *text_of(struct store *s, const char *name, struct error *err)
 {
     struct query *q = query_open(s, "SELECT sql FROM main.sqlite_schema WHERE type = 'view' AND name = ?1");
-    query_put_text(q, name);
+    query_put(q, SQL(name));
     char *sql = query_next(q) ? xstrdup(query_text(q, 0)) : NULL;
     const bool ok = query_close(q, err);
     if (ok && sql == NULL)

@@ -1,7 +1,6 @@
 // query.h - SQL queries on the results database.
 //
-//     struct query *q = query_open(s, "SELECT id, target FROM run WHERE experiment = ?1");
-//     query_put_text(q, name);
+//     struct query *q = query_with(s, "SELECT id, target FROM run WHERE experiment = ?1", SQL(name));
 //     while (query_next(q))
 //         use(query_int(q, 0), query_text(q, 1));
 //     return query_close(q, err);          // reports the first failure of any call
@@ -14,17 +13,54 @@ struct error;
 struct query;
 struct store;
 
-struct query *query_open(struct store *s, const char *sql); // one statement; never NULL, an error shows at query_close
-// The same, prepared once and cached by the store; sql is compared by address and must be a string constant.
+// A value to bind: SQL(x) of an integer, a real (NAN: NULL) or a text (NULL: NULL); texts and blobs are copied. A comparison is an int in C.
+struct sql_value {
+    enum { SQL_INT, SQL_REAL, SQL_TEXT, SQL_BLOB, SQL_EXPRESSION } kind;
+    int64_t number; // or the bytes of a blob
+    double real;
+    const void *data; // of a text or a blob
+};
+struct sql_value sql_int(int64_t x);
+struct sql_value sql_real(double x);
+struct sql_value sql_text(const char *x);
+struct sql_value sql_blob(const void *data, size_t bytes);
+struct sql_value sql_or_null(int64_t x);              // 0: NULL
+struct sql_value sql_expression(const char *written); // of row_insert: not bound, but written into the statement
+#define SQL(x) \
+    _Generic((x), float : sql_real, double : sql_real, char * : sql_text, const char * : sql_text, default : sql_int)(x)
+#define SQL_NOW "strftime('%Y-%m-%dT%H:%M:%SZ', 'now')" // now, ISO 8601, UTC
+
+// One statement; never NULL, an error shows at query_close. The statement is prepared once and cached by the store, by the address of its text,
+// which must be a string constant.
 struct query *query_again(struct store *s, const char *sql);
-void query_put_int(struct query *q, int64_t value);                   // binds ?1, then ?2, ...
-void query_put_real(struct query *q, double value);                   // NAN: NULL
-void query_put_text(struct query *q, const char *value);              // NULL: NULL; copied
-void query_put_blob(struct query *q, const void *data, size_t bytes); // copied
-bool query_next(struct query *q);                                     // false: no more rows, or failure
-#define QUERY_NOW "strftime('%Y-%m-%dT%H:%M:%SZ', 'now')"             // now, ISO 8601, UTC
-bool query_perform(struct query *q, struct error *err);               // steps through all rows, then query_close
-bool query_close(struct query *q, struct error *err);                 // false on failure
+struct query *query_open(struct store *s, const char *sql); // the same for any text: prepared for this time only
+void query_bind(struct query *q, const struct sql_value *value, size_t n); // to ?1, then ?2, ..
+#define query_put(q, ...) \
+    query_bind(q, (const struct sql_value[]){ __VA_ARGS__ }, \
+               sizeof((const struct sql_value[]){ __VA_ARGS__ }) / sizeof(struct sql_value))
+struct query *query_again_with(struct store *s, const char *sql, const struct sql_value *value, size_t n);
+#define query_with(s, sql, ...) \
+    query_again_with(s, sql, (const struct sql_value[]){ __VA_ARGS__ }, \
+                     sizeof((const struct sql_value[]){ __VA_ARGS__ }) / sizeof(struct sql_value))
+bool query_next(struct query *q);                       // false: no more rows, or failure
+bool query_perform(struct query *q, struct error *err); // steps through all rows, then query_close
+bool query_close(struct query *q, struct error *err);   // false on failure
+
+// Adds a row to a table: a string constant, whose columns are the same in every call. *id: that of the row; id NULL: not wanted.
+struct sql_column {
+    const char *name;
+    struct sql_value value;
+};
+#define COLUMN(name, x) ((struct sql_column){ name, SQL(x) })
+bool row_insert_columns(struct store *s, const char *table, const struct sql_column *column, size_t n, int64_t *id,
+                        struct error *err);
+#define row_insert(s, table, id, err, ...) \
+    row_insert_columns(s, table, (const struct sql_column[]){ __VA_ARGS__ }, \
+                       sizeof((const struct sql_column[]){ __VA_ARGS__ }) / sizeof(struct sql_column), id, err)
+
+// A transaction: what was written since is committed if ok, else given up, and err keeps its first error.
+bool transaction_begin(struct store *s, struct error *err);
+bool transaction_end(struct store *s, bool ok, struct error *err);
 
 const char *store_path(const struct store *s); // for messages
 

@@ -24,7 +24,7 @@
 // SCHEMA_VERSION: raise it with every change of a table. APPLICATION_ID: "SPCL".
 // OPERATIONS: of SQLite's virtual machine, in one query. Reports and predictions of 20 and of 1,000 cells take up to 40 for a byte of the file.
 enum { OPERATIONS_PER_CHECK = 1 << 20, LEAST_OPERATIONS = 1 << 24, OPERATIONS_PER_BYTE = 1000 };
-enum { SCHEMA_VERSION = 15, APPLICATION_ID = 0x5350434C, BUSY_TIMEOUT_S = 5, MAX_CACHED = 48 };
+enum { SCHEMA_VERSION = 15, APPLICATION_ID = 0x5350434C, BUSY_TIMEOUT_S = 5, MAX_CACHED = 64 };
 
 struct query {
     struct store *s;
@@ -392,41 +392,130 @@ struct query *query_open(struct store *s, const char *sql)
     return q;
 }
 
-struct query *query_again(struct store *s, const char *sql)
+static struct query *cached_query(const struct store *s, const char *key)
 {
     for (int i = 0; i < s->n_cached; i++)
-        if (s->sql[i] == sql) {
+        if (s->sql[i] == key) {
             assert(!sqlite3_stmt_busy(s->cached[i]->statement));
             return s->cached[i];
         }
-    struct query *q = query_open(s, sql);
+    return NULL;
+}
+
+static struct query *cache_query(struct store *s, const char *key, struct query *q)
+{
     if (q->failed)
         return q;
     assert(s->n_cached < MAX_CACHED);
     q->cached = true;
-    s->sql[s->n_cached] = sql;
+    s->sql[s->n_cached] = key;
     s->cached[s->n_cached++] = q;
     return q;
 }
 
-void query_put_int(struct query *q, int64_t value)
+struct query *query_again(struct store *s, const char *sql)
 {
-    sqlite3_bind_int64(q->statement, ++q->n, value);
+    struct query *q = cached_query(s, sql);
+    return q != NULL ? q : cache_query(s, sql, query_open(s, sql));
 }
 
-void query_put_real(struct query *q, double value)
+struct sql_value sql_int(int64_t x)
 {
-    sqlite3_bind_double(q->statement, ++q->n, value); // SQLite stores NAN as NULL
+    return (struct sql_value){ .kind = SQL_INT, .number = x };
 }
 
-void query_put_text(struct query *q, const char *value)
+struct sql_value sql_real(double x)
 {
-    sqlite3_bind_text(q->statement, ++q->n, value, -1, SQLITE_TRANSIENT);
+    return (struct sql_value){ .kind = SQL_REAL, .real = x };
 }
 
-void query_put_blob(struct query *q, const void *data, size_t bytes)
+struct sql_value sql_text(const char *x)
 {
-    sqlite3_bind_blob64(q->statement, ++q->n, data, bytes, SQLITE_TRANSIENT);
+    return (struct sql_value){ .kind = SQL_TEXT, .data = x };
+}
+
+struct sql_value sql_blob(const void *data, size_t bytes)
+{
+    return (struct sql_value){ .kind = SQL_BLOB, .data = data, .number = (int64_t)bytes };
+}
+
+struct sql_value sql_or_null(int64_t x)
+{
+    return x != 0 ? sql_int(x) : sql_text(NULL);
+}
+
+struct sql_value sql_expression(const char *written)
+{
+    return (struct sql_value){ .kind = SQL_EXPRESSION, .data = written };
+}
+
+static void bind(struct query *q, const struct sql_value *v)
+{
+    if (v->kind == SQL_INT)
+        sqlite3_bind_int64(q->statement, ++q->n, v->number);
+    else if (v->kind == SQL_REAL)
+        sqlite3_bind_double(q->statement, ++q->n, v->real); // SQLite stores NAN as NULL
+    else if (v->kind == SQL_TEXT)
+        sqlite3_bind_text(q->statement, ++q->n, v->data, -1, SQLITE_TRANSIENT);
+    else if (v->kind == SQL_BLOB)
+        sqlite3_bind_blob64(q->statement, ++q->n, v->data, (sqlite3_uint64)v->number, SQLITE_TRANSIENT);
+}
+
+void query_bind(struct query *q, const struct sql_value *value, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        bind(q, &value[i]);
+}
+
+struct query *query_again_with(struct store *s, const char *sql, const struct sql_value *value, size_t n)
+{
+    struct query *q = query_again(s, sql);
+    query_bind(q, value, n);
+    return q;
+}
+
+// "INSERT INTO slice ("pair", "run") VALUES (?, ?)"
+static struct query *open_insert(struct store *s, const char *table, const struct sql_column *column, size_t n)
+{
+    struct text sql = { 0 };
+    text_printf(&sql, "INSERT INTO %s", table);
+    for (size_t i = 0; i < n; i++)
+        text_printf(&sql, "%s\"%s\"", i == 0 ? " (" : ", ", column[i].name);
+    for (size_t i = 0; i < n; i++)
+        text_printf(&sql, "%s%s", i == 0 ? ") VALUES (" : ", ",
+                    column[i].value.kind == SQL_EXPRESSION ? (const char *)column[i].value.data : "?");
+    text_puts(&sql, ")");
+    struct query *q = query_open(s, sql.s);
+    free(sql.s);
+    return q;
+}
+
+bool row_insert_columns(struct store *s, const char *table, const struct sql_column *column, size_t n, int64_t *id,
+                        struct error *err)
+{
+    struct query *q = cached_query(s, table);
+    q = q != NULL ? q : cache_query(s, table, open_insert(s, table, column, n));
+    for (size_t i = 0; i < n; i++)
+        bind(q, &column[i].value);
+    const bool ok = query_perform(q, err);
+    if (id != NULL)
+        *id = ok ? sqlite3_last_insert_rowid(s->db) : 0;
+    return ok;
+}
+
+bool transaction_begin(struct store *s, struct error *err)
+{
+    return query_perform(query_again(s, "BEGIN IMMEDIATE"), err);
+}
+
+// The ROLLBACK may fail, because SQLite may have rolled back by itself.
+bool transaction_end(struct store *s, bool ok, struct error *err)
+{
+    struct error ignored;
+    if (ok && query_perform(query_again(s, "COMMIT"), err))
+        return true;
+    query_perform(query_again(s, "ROLLBACK"), &ignored);
+    return false;
 }
 
 bool query_next(struct query *q)

@@ -10,7 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct environment;
 struct error;
 struct store;
 
@@ -88,6 +87,14 @@ struct step_row {                              // table step
     const struct draft_row *draft; // NULL: not recorded
 };
 
+struct environment {        // table environment: where the texts of a run are decoded
+    const char *processor;  // "AMD EPYC 7B13"
+    const char *arithmetic; // "avx2, 2 threads", or a GPU
+    const char *revision;   // of speclab
+    // Probes: memory reads of all threads and of one, bytes a second; a cache line's round trip, ns; MHz. 0 or NAN: not measured
+    double read, read_one, round_trip, mhz;
+};
+
 struct sequence_row {      // table sequence
     int64_t prompt;        // position in the prompt file, from 0
     const char *prompt_id; // its id in the file ("81", "HumanEval/3")
@@ -105,7 +112,7 @@ struct sequence_row {      // table sequence
     const struct step_row *step;
     int n_steps;
     const struct environment
-        *under; // environment to store with it (results/environment.h); NULL: as the run's last sequence
+        *under; // stored with it, unless it equals the run's last one; NULL: as the run's last sequence
 };
 
 struct slice_row { // table slice
@@ -132,6 +139,13 @@ bool store_lock(struct store *s, const char *experiment, struct error *err);
 // error), weights and prompts. Machine and revision are checked by store_environment.
 bool store_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err);
 bool store_new_pair(struct store *s, const char *experiment, int64_t *pair, struct error *err);
+// Call before anything of the run is decoded. Fails, unless `mix`, if the run has texts of another arithmetic or revision: bits
+// may differ. *changed: a sentence that describes the change, for the caller to free(); NULL: no change, or no texts yet.
+bool store_environment(struct store *s, int64_t run, const struct environment *e, bool mix, char **changed,
+                       struct error *err);
+// Adds the environment of the run's next text, which belongs to `pair`, unless it equals the run's last one, and updates run.machine and
+// run.revision. store_sequence calls it, so every stored environment has a text, which refers to it.
+bool store_add_environment(struct store *s, int64_t run, int64_t pair, const struct environment *e, struct error *err);
 bool store_slice(struct store *s, const struct slice_row *r, struct error *err);
 bool store_sequence(struct store *s, int64_t run, const struct sequence_row *q, struct error *err); // one transaction
 
@@ -152,3 +166,23 @@ bool store_has_pair(struct store *s, int64_t run, int64_t none, int64_t prompt, 
 // Median decode time per new token, ns, of sequences with these settings, for the dry run's estimate; 0: none stored.
 int64_t store_ns_per_token(struct store *s, const char *target_hash, const char *activations, const char *cache,
                            const char *drafter, struct error *err);
+
+// ---- which parts of a run are done: table shard (results/schema_shards.sql)
+
+struct shard_row {
+    int shard, shards; // 0 .. shards - 1; shards 0 is 1
+    const char *work;  // hash of the division
+    int parts;         // shards that have some of the run
+};
+
+// In the next three, shard 0 of 1 is the whole run, which has no row: what is done of it is run.finished.
+// Finds or makes the row. A row of other work, as after a change of the experiment's file, is not finished.
+bool store_shard(struct store *s, int64_t run, const struct shard_row *r, struct error *err);
+// The part is done, now or, if it is marked already and `again` is false, then. Finishes the run if that was its last part; else run.finished
+// stays as it is.
+bool store_shard_finished(struct store *s, int64_t run, const struct shard_row *r, bool again, struct error *err);
+// Sequences of it are missing again: nor is the run finished. A run that is decoded as a whole from now on loses its rows.
+bool store_shard_unfinished(struct store *s, int64_t run, const struct shard_row *r, struct error *err);
+// A row of the experiment with another division: 0 shards if there is none.
+bool store_other_shard(struct store *s, const char *experiment, int shard, int shards, struct shard_row *other,
+                       struct error *err);

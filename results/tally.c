@@ -22,8 +22,7 @@ static struct tally *run_of(struct comparison *c, int64_t run)
 
 void comparison_put(struct query *q, const struct comparison *c)
 {
-    query_put_text(q, c->experiment);
-    query_put_text(q, c->peers);
+    query_put(q, SQL(c->experiment), SQL(c->peers));
 }
 
 // The runs of a comparison. One query per view reads all of them, because each evaluation of a view reads every step.
@@ -38,7 +37,7 @@ static bool read_ranks(struct store *s, struct comparison *c, struct error *err)
     struct query *q = query_again(s, "SELECT v.run, v.rank, v.rate" OF_COMPARISON "acceptance_by_rank" WHERE_COMPARISON
                                      " AND v.depth = 1 AND v.rank BETWEEN 0 AND ?3 - 1");
     comparison_put(q, c);
-    query_put_int(q, POSITIONS);
+    query_put(q, SQL(POSITIONS));
     while (query_next(q)) {
         struct tally *t = run_of(c, query_int(q, 0));
         if (t != NULL)
@@ -70,8 +69,7 @@ static bool read_texts(struct store *s, bool greedy, struct tally *t, struct err
 {
     struct query *q =
         query_again(s, "SELECT count(*), coalesce(sum(equal), 0) FROM texts WHERE run = ?1 AND (?2 OR same_rule)");
-    query_put_int(q, t->run);
-    query_put_int(q, greedy);
+    query_put(q, SQL(t->run), SQL(greedy));
     if (query_next(q)) {
         t->compared = query_int(q, 0);
         t->equal = query_int(q, 1);
@@ -81,8 +79,7 @@ static bool read_texts(struct store *s, bool greedy, struct tally *t, struct err
     q = query_again(
         s, "SELECT prompt_id, turn, first_difference FROM texts WHERE run = ?1 AND (?2 OR same_rule) AND NOT equal"
            " ORDER BY prompt, turn, repeat LIMIT 1");
-    query_put_int(q, t->run);
-    query_put_int(q, greedy);
+    query_put(q, SQL(t->run), SQL(greedy));
     if (query_next(q)) {
         t->first_prompt = xstrdup(query_text(q, 0));
         t->first_turn = query_int(q, 1);
@@ -260,7 +257,7 @@ bool comparisons_read(struct store *s, const char *experiment, struct comparison
     *to = (struct comparisons){ 0 };
     struct query *q = query_again(s, "SELECT experiment, peers FROM run WHERE ?1 IS NULL OR experiment = ?1"
                                      " GROUP BY experiment, peers ORDER BY min(id)");
-    query_put_text(q, experiment);
+    query_put(q, SQL(experiment));
     for (; query_next(q); to->n++) {
         to->comparison = xrealloc(to->comparison, ((size_t)to->n + 1) * sizeof(*to->comparison));
         to->comparison[to->n] =

@@ -117,7 +117,7 @@ static void put_categories(struct query *q, const struct comparison *c)
     for (int i = 0; i < c->n_categories; i++)
         json_push(names, json_new_text(c->category[i]));
     char *text = json_write(names);
-    query_put_text(q, text);
+    query_put(q, SQL(text));
     free(text);
     json_free(names);
 }
@@ -213,7 +213,7 @@ static bool of_depths(struct store *s, struct comparison *c, struct error *err)
         "SELECT v.run, v.depth, accepted, drafts, tried, drafts_this_deep FROM run AS r JOIN acceptance_by_prompt AS v ON v.run = r.id"
         " WHERE r.experiment = ?1 AND r.peers = ?2 AND v.depth <= ?3 ORDER BY v.run, v.depth, v.prompt");
     comparison_put(q, c);
-    query_put_int(q, POSITIONS);
+    query_put(q, SQL(POSITIONS));
     const bool ok = columns_read(&x, q, BY_PROMPT, err);
     for (size_t i = 0, n; ok && i < x.n; i += n) {
         n = alike(&x, i, 2);
@@ -298,7 +298,7 @@ static bool speeds_against(struct store *s, int64_t other, struct againsts *to, 
         s,
         "SELECT run, in_pairs, sum(new_tokens), sum(decode_ns), sum(steps), sum(against_new_tokens), sum(against_decode_ns), sum(against_steps), prompt, unit"
         " FROM against_by_slice WHERE against = ?1 GROUP BY run, in_pairs, prompt, unit ORDER BY run, in_pairs DESC, prompt, unit");
-    query_put_int(q, other);
+    query_put(q, SQL(other));
     const bool ok = columns_read(&x, q, BY_UNIT, err);
     for (size_t i = 0, n; i < x.n; i += n) {
         n = alike(&x, i, 2);
@@ -318,7 +318,7 @@ bool against_read(struct store *s, int64_t other, struct againsts *to, struct er
         s, "SELECT run, in_pairs, accepted_tokens, drafted_tokens, step_tokens, steps, ttft_ns, first_tokens,"
            " against_accepted_tokens, against_drafted_tokens, against_step_tokens, against_steps, against_ttft_ns,"
            " against_first_tokens FROM against_by_prompt WHERE against = ?1 ORDER BY run, in_pairs DESC, prompt");
-    query_put_int(q, other);
+    query_put(q, SQL(other));
     const bool ok = columns_read(&x, q, BY_PROMPT, err);
     *to = (struct againsts){ 0 };
     for (size_t i = 0, n; i < x.n; i += alike(&x, i, 1)) { // of a run the first part: in pairs, if there are any

@@ -6,7 +6,7 @@
 #include "experiments/cells.h"
 #include "experiments/pairs/slice_load.h"
 #include "experiments/progress.h"
-#include "results/store/shards.h"
+#include "results/store.h"
 
 struct due;
 struct error;

@@ -359,7 +359,7 @@ static bool replay_texts(struct replay *r, struct store *s, int64_t run, struct 
                                     " draft.sequence = sequence.id WHERE run = ? ORDER BY sequence.id, draft.step");
     struct recorded_text t = { 0 };
     bool ok = true;
-    query_put_int(q, run);
+    query_put(q, SQL(run));
     while (ok && query_next(q)) {
         if (t.n > 0 && t.sequence != query_int(q, 0)) {
             ok = replay_text(r, &t, err);
@@ -434,7 +434,7 @@ static bool read_run(struct replay *r, struct store *s, int64_t run, struct erro
     struct query *q =
         query_open(s, "SELECT drafter, rule, sampling, seed, settings, batch, EXISTS (SELECT 1 FROM draft JOIN"
                       " sequence ON sequence.id = draft.sequence WHERE run = ?1) FROM run WHERE id = ?1");
-    query_put_int(q, run);
+    query_put(q, SQL(run));
     const bool found = query_next(q);
     bool ok = true;
     if (found) {

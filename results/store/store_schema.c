@@ -62,7 +62,7 @@ static bool check_kinds(struct store *s, const char *names, const char *path, st
     bool ok = true;
     for (int i = 0; i < 2 && ok; i++) {
         struct query *q = query_open(s, i == 0 ? odd : strange);
-        query_put_text(q, names);
+        query_put(q, SQL(names));
         if (query_next(q))
             ok = i == 0 ? fail(err, "%s: expected tables as speclab makes them, found the %s \"%s\"", path,
                                query_text(q, 0), query_text(q, 1))
@@ -84,7 +84,7 @@ static bool check_lengths(struct store *s, const char *table, const char *path, 
         s, "SELECT name, type NOT IN ('INTEGER', 'INT', 'REAL')"
            " AND name NOT IN ('tokens', 'text', 'parents', 'proposals', 'out', 'rows', 'sums'),"
            " name IN ('settings', 'file', 'sampling', 'drafter', 'rule') FROM pragma_table_info(?1) ORDER BY cid");
-    query_put_text(q, table);
+    query_put(q, SQL(table));
     while (query_next(q)) {
         const char *name = query_text(q, 0);
         first = first != NULL ? first : xstrdup(name);
@@ -141,7 +141,7 @@ bool schema_has_views(struct store *s)
         struct query *q = query_open(
             s, "SELECT count(*) FROM sqlite_schema WHERE type = 'view' AND sql LIKE 'CREATE VIEW ' || name || ' AS%'"
                " AND instr(?1, char(10) || sql || ';' || char(10)) > 0");
-        query_put_text(q, schema_views[i]);
+        query_put(q, SQL(schema_views[i]));
         if (query_next(q))
             found = query_int(q, 0);
         current = query_close(q, &ignored) && found == expected;

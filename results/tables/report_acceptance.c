@@ -98,7 +98,7 @@ bool report_put_by_rule(struct store *s, struct text *out, const struct comparis
         double bound = NAN, own = NAN;
         struct query *q =
             query_open(s, "SELECT rule, accepted, first, lossless FROM by_rule WHERE run = ? ORDER BY accepted DESC");
-        query_put_int(q, c->run[i].run);
+        query_put(q, SQL(c->run[i].run));
         while (query_next(q)) {
             const char *rule = query_text(q, 0);
             if (strcmp(rule, "(bound)") == 0)
@@ -131,7 +131,7 @@ bool report_put_by_source(struct store *s, struct text *out, const struct compar
         struct query *q = query_open(
             s,
             "SELECT source, drafted, accepted, coalesce(share, 0) FROM by_source WHERE run = ? ORDER BY accepted DESC, source");
-        query_put_int(q, c->run[i].run);
+        query_put(q, SQL(c->run[i].run));
         while (query_next(q))
             text_printf(&t, "%s%s %.0f %% (%lld/%lld)", t.n > 0 ? ", " : "", query_text(q, 0), 100 * query_real(q, 3),
                         (long long)query_int(q, 2), (long long)query_int(q, 1));

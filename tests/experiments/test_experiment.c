@@ -165,7 +165,7 @@ static void stored_settings_are_an_experiment_file(void **state)
     for (int id = 1; id <= 6; id++) {
         struct error err = { "" };
         struct query *q = query_open(s, "SELECT settings FROM run WHERE id = ?");
-        query_put_int(q, id);
+        query_put(q, SQL(id));
         assert_true(query_next(q));
         char *text = xstrdup(query_text(q, 0));
         assert_true(query_close(q, &err));

@@ -71,9 +71,7 @@ static void compare_step(void *self, const struct replay_step *step)
         real->s, "SELECT d.tokens, d.out FROM draft AS d JOIN sequence AS mine ON mine.id = d.sequence JOIN sequence AS"
                  " theirs ON (theirs.prompt, theirs.turn, theirs.repeat) = (mine.prompt, mine.turn, mine.repeat)"
                  " WHERE theirs.id = ?1 AND mine.run = ?2 AND d.position = ?3");
-    query_put_int(q, step->sequence);
-    query_put_int(q, real->run);
-    query_put_int(q, step->position);
+    query_put(q, SQL(step->sequence), SQL(real->run), SQL(step->position));
     if (!query_next(q))
         fail_msg("the run has no step at %d", step->position);
     struct json *draft = json_new_ids(step->draft->token, (size_t)step->draft->n),

@@ -9,7 +9,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "results/query.h"
-#include "results/store/shards.h"
+#include "results/store.h"
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"

@@ -114,8 +114,7 @@ static struct query *in_order(struct store *s, const struct json *comparison)
         s,
         "SELECT run FROM run_summary WHERE experiment = ?1 AND peers = ?2 ORDER BY drafter_kind <> 'none',"
         " iif(drafter_kind = 'none', 1, lossless) DESC, iif(drafter_kind = 'none', 0, speedup) DESC NULLS LAST, run");
-    query_put_text(q, json_text(json_get(comparison, "experiment")));
-    query_put_text(q, json_text(json_get(comparison, "peers")));
+    query_put(q, SQL(json_text(json_get(comparison, "experiment"))), SQL(json_text(json_get(comparison, "peers"))));
     return q;
 }
 

@@ -7,9 +7,8 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "results/environment.h"
-#include "results/query.h"
 #include "results/store.h"
+#include "results/query.h"
 #include "tests/support/check.h"
 #include "tests/support/small_model.h"
 #include "tests/results/sample_facts.h"
@@ -43,7 +42,7 @@ static double query_run_value(struct scene *c, int run, const char *sql)
 {
     struct error err;
     struct query *q = query_open(c->s, sql);
-    query_put_int(q, c->m->id[run]);
+    query_put(q, SQL(c->m->id[run]));
     double x = query_next(q) ? query_real(q, 0) : NAN;
     if (!query_close(q, &err))
         fail_msg("%s: %s", sql, err.text);
@@ -301,8 +300,7 @@ static void none_of_the_same_rule_is_preferred(void **state)
         query_open(c->s, "INSERT INTO sequence SELECT NULL, ?1, pair, prompt, prompt_id, category, turn, repeat,"
                          " prompt_tokens, new_tokens, 0, 0, prefill_ns, decode_ns * 2, wall_ns, tokens, text_hash,"
                          " text, stop, environment FROM sequence WHERE run = ?2");
-    query_put_int(q, id);
-    query_put_int(q, c->m->id[NONE]);
+    query_put(q, SQL(id), SQL(c->m->id[NONE]));
     while (query_next(q))
         ;
     assert_true(query_close(q, &err));
@@ -315,8 +313,7 @@ static void none_of_the_same_rule_is_preferred(void **state)
     // If both have other rules, the one of `rejection` is taken, though it is the later one.
     q = query_open(c->s,
                    "UPDATE run SET rule = CASE id WHEN ?1 THEN 'rejection' ELSE 'match' END WHERE id IN (?1, ?2)");
-    query_put_int(q, id);
-    query_put_int(q, c->m->id[NONE]);
+    query_put(q, SQL(id), SQL(c->m->id[NONE]));
     while (query_next(q))
         ;
     assert_true(query_close(q, &err));

@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/splitmix.h"
-#include "results/store/shards.h"
 #include "results/store.h"
 #include "tests/experiments/small_experiments.h"
 #include "tests/support/small_model.h"

@@ -137,7 +137,7 @@ static void answers_are_joined_to_the_lines_of_the_prompt_file(void **state)
     assert_non_null(at);
     char *sql = xformat("%.*s?1%s", (int)(at - answers_sql), answers_sql, at + strlen(call));
     struct query *q = query_open(c->s, sql);
-    query_put_text(q, json_text(json_get(c->golden, "prompts")));
+    query_put(q, SQL(json_text(json_get(c->golden, "prompts"))));
     expect_table("answers", q, json_get(json_get(c->golden, "queries"), "answers"), false);
     free(sql);
 }
