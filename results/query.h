@@ -75,3 +75,14 @@ double query_real(const struct query *q, int at); // NAN for NULL
 // *bytes: its size; borrowed until the next row
 const void *query_blob(const struct query *q, int at, size_t *bytes);
 const char *query_text(const struct query *q, int at); // "" for NULL; borrowed until the next row
+
+// ---- views as tables, so that each is computed once
+
+// A view reads every step each time it is asked. A temporary table of its name, which SQLite looks for first, has its rows meanwhile. Those of the list
+// are made in its order and see those before them; the views of the file still see each other only.
+struct kept_view {
+    const char *name, *where; // where: selects the rows that are needed; NULL: all
+    bool open;                // its rows are not stored: a temporary view, for questions that each need few of them
+};
+bool views_keep(struct store *s, const struct kept_view *v, int n, struct error *err); // again: nothing
+void views_forget(struct store *s, const struct kept_view *v, int n);

@@ -261,6 +261,19 @@ static bool check_version_once_open(struct store *s, bool *empty, struct error *
            check_version(s, empty, err);
 }
 
+// Drops the views of the database that have the name of one in `text`.
+static bool drop_views(struct store *s, const char *text, struct error *err)
+{
+    struct query *q = query_open(
+        s, "SELECT group_concat('DROP VIEW ' || name, ';') FROM sqlite_schema WHERE type = 'view' AND"
+           " name NOT GLOB '*[^a-zA-Z_]*' AND instr(?1, char(10) || 'CREATE VIEW ' || lower(name) || ' AS')");
+    query_put(q, SQL(text));
+    char *drops = xstrdup(query_next(q) ? query_text(q, 0) : "");
+    const bool ok = query_close(q, err) && execute(s, drops, err);
+    free(drops);
+    return ok;
+}
+
 // Creates tables, if there are none, and views.
 static bool create_schema(struct store *s, struct error *err)
 {
@@ -271,7 +284,7 @@ static bool create_schema(struct store *s, struct error *err)
     for (int i = 0; i < SCHEMA_TABLES && ok && empty; i++)
         ok = execute(s, schema_tables[i], err);
     for (int i = 0; i < SCHEMA_VIEWS && ok; i++)
-        ok = execute(s, schema_views[i], err);
+        ok = drop_views(s, schema_views[i], err) && execute(s, schema_views[i], err);
     ok = ok && execute(s, mark, err) && execute(s, "COMMIT", err);
     free(mark);
     return ok;
@@ -419,36 +432,6 @@ struct query *query_again(struct store *s, const char *sql)
     return q != NULL ? q : cache_query(s, sql, query_open(s, sql));
 }
 
-struct sql_value sql_int(int64_t x)
-{
-    return (struct sql_value){ .kind = SQL_INT, .number = x };
-}
-
-struct sql_value sql_real(double x)
-{
-    return (struct sql_value){ .kind = SQL_REAL, .real = x };
-}
-
-struct sql_value sql_text(const char *x)
-{
-    return (struct sql_value){ .kind = SQL_TEXT, .data = x };
-}
-
-struct sql_value sql_blob(const void *data, size_t bytes)
-{
-    return (struct sql_value){ .kind = SQL_BLOB, .data = data, .number = (int64_t)bytes };
-}
-
-struct sql_value sql_or_null(int64_t x)
-{
-    return x != 0 ? sql_int(x) : sql_text(NULL);
-}
-
-struct sql_value sql_expression(const char *written)
-{
-    return (struct sql_value){ .kind = SQL_EXPRESSION, .data = written };
-}
-
 static void bind(struct query *q, const struct sql_value *v)
 {
     if (v->kind == SQL_INT)
@@ -501,21 +484,6 @@ bool row_insert_columns(struct store *s, const char *table, const struct sql_col
     if (id != NULL)
         *id = ok ? sqlite3_last_insert_rowid(s->db) : 0;
     return ok;
-}
-
-bool transaction_begin(struct store *s, struct error *err)
-{
-    return query_perform(query_again(s, "BEGIN IMMEDIATE"), err);
-}
-
-// The ROLLBACK may fail, because SQLite may have rolled back by itself.
-bool transaction_end(struct store *s, bool ok, struct error *err)
-{
-    struct error ignored;
-    if (ok && query_perform(query_again(s, "COMMIT"), err))
-        return true;
-    query_perform(query_again(s, "ROLLBACK"), &ignored);
-    return false;
 }
 
 bool query_next(struct query *q)

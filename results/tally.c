@@ -7,7 +7,6 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "results/kept_views.h"
 #include "results/query.h"
 
 // ---- one run ----

@@ -3,7 +3,6 @@
 -- docs/results.md explains them. For a run of the drafter `none` every acceptance is NULL. Sums before ratios: a rate is a
 -- ratio of sums over all steps or sequences of a run unless its comment says otherwise.
 
-DROP VIEW IF EXISTS outcome;
 CREATE VIEW outcome AS
 -- Number of drafts of a run by prompt, depth and accepted tokens. A draft is a step with at least one draft token.
 -- cut: the text ended before the target's own token, so what follows the accepted tokens is not known.
@@ -13,7 +12,6 @@ FROM step AS t JOIN sequence AS q ON q.id = t.sequence
 WHERE t.drafted > 0
 GROUP BY q.run, q.prompt, t.depth, t.accepted, cut;
 
-DROP VIEW IF EXISTS acceptance_by_prompt;
 CREATE VIEW acceptance_by_prompt AS
 -- By prompt and depth, from 1 to the deepest of all runs: the drafts of the prompt, those with a node at this depth, and the view acceptance's
 -- tried and accepted. Its rates are ratios of sums of these; a prompt without drafts has no row.
@@ -28,7 +26,6 @@ SELECT o.run, o.prompt, p.depth, sum(o.drafts) AS drafts,
 FROM outcome AS o CROSS JOIN place AS p
 GROUP BY o.run, o.prompt, p.depth;
 
-DROP VIEW IF EXISTS acceptance;
 CREATE VIEW acceptance AS
 -- By depth, from 1. accepted: drafts of which at least `depth` tokens were accepted.
 -- rate = accepted / all drafts of the run (vLLM's; never rises with depth; its sum is the mean of accepted tokens per draft).
@@ -38,7 +35,6 @@ SELECT run, depth, sum(drafts) AS drafts, sum(drafts_this_deep) AS drafts_this_d
        1.0 * sum(accepted) / sum(drafts) AS rate, 1.0 * sum(accepted) / nullif(sum(tried), 0) AS conditional_rate
 FROM acceptance_by_prompt GROUP BY run, depth HAVING sum(drafts_this_deep) > 0;
 
-DROP VIEW IF EXISTS acceptance_by_rank;
 CREATE VIEW acceptance_by_rank AS
 -- Acceptance tests (table trial) by depth (from 1) and by rank among siblings (from 0). In a tree, the rate of rank 1 is that of
 -- second children whose elder sibling was rejected. mean_p: the target's mean probability of the draft tokens.
@@ -49,7 +45,6 @@ SELECT q.run, t.depth, t.rank, count(*) AS tried, sum(t.accepted) AS accepted, a
 FROM trial AS t JOIN sequence AS q ON q.id = t.sequence
 GROUP BY q.run, t.depth, t.rank;
 
-DROP VIEW IF EXISTS expected;
 CREATE VIEW expected AS
 -- Accepted tokens against E[accepted | draft], where that was recorded. Both are counted before an end of text cuts them:
 -- step.accepted_uncut, or, where that was not recorded, the accepted trials of a cut step. z = (accepted - expected) /
@@ -66,7 +61,6 @@ FROM (SELECT q.run, t.expected, t.variance,
       WHERE t.drafted > 0 AND t.expected IS NOT NULL)
 GROUP BY run;
 
-DROP VIEW IF EXISTS by_rule;
 CREATE VIEW by_rule AS
 -- Tokens that each rule would accept per draft, for the same recorded drafts (record: {expected: true}). first: probability that
 -- at least one draft token is accepted; the row (bound) is its upper bound for exact rules (known: number of drafts for which it
@@ -75,7 +69,6 @@ SELECT q.run, x.rule, x.lossless, count(*) AS drafts, avg(x.accepted) AS accepte
 FROM step_rule AS x JOIN sequence AS q ON q.id = x.sequence
 GROUP BY q.run, x.rule, x.lossless;
 
-DROP VIEW IF EXISTS by_source;
 CREATE VIEW by_source AS
 -- Draft tokens of a drafter of drafters (ladder, union) by the parts that proposed them; a token that several proposed is counted
 -- once, under all their names. steps: steps with such a draft token. rate = accepted / drafted. share: of the run's accepted draft tokens.
@@ -85,7 +78,6 @@ FROM (SELECT q.run, x.source, count(*) AS steps, sum(x.drafted) AS drafted, sum(
       FROM step_source AS x JOIN sequence AS q ON q.id = x.sequence
       GROUP BY q.run, x.source);
 
-DROP VIEW IF EXISTS steps;
 CREATE VIEW steps AS
 -- Sums over all steps of a run; tokens_per_step = new tokens / steps is the mean accepted length, the target's own token
 -- included. drafts: steps with at least one draft token; trees: drafts that are not chains. Times are the sequences'
@@ -98,7 +90,6 @@ SELECT q.run, count(*) AS steps, sum(t.drafted > 0) AS drafts, sum(t.drafted) AS
 FROM step AS t JOIN sequence AS q ON q.id = t.sequence
 GROUP BY q.run;
 
-DROP VIEW IF EXISTS timing;
 CREATE VIEW timing AS
 -- Shares of decode_ns (prefill excluded) by phase; they sum to 1. other: time outside the three phases.
 -- verify_ns_per_step is the sequence's share of a pass, so propose / verify is c of Leviathan's formula.
@@ -111,7 +102,6 @@ SELECT s.run, q.decode_ns, s.propose_ns, s.verify_ns, s.advance_ns,
        s.advance_ns / s.steps AS advance_ns_per_step
 FROM steps AS s JOIN (SELECT run, sum(decode_ns) AS decode_ns FROM sequence GROUP BY run) AS q ON q.run = s.run;
 
-DROP VIEW IF EXISTS paired;
 CREATE VIEW paired AS
 -- Each sequence of a run that is not `none`, and the sequence of `none` to compare it with (NULL: none exists): same pair,
 -- prompt, turn and repeat, of a run with the same peers. If several runs of `none` with different rules match: the one with
@@ -125,7 +115,6 @@ SELECT q.run, q.id AS sequence,
 FROM sequence AS q JOIN run AS r ON r.id = q.run
 WHERE r.drafter_kind <> 'none';
 
-DROP VIEW IF EXISTS text_rounds;
 CREATE VIEW text_rounds AS
 -- Each text's part in each round of its pair. decode_ns: the text's, in proportion to its steps' times; prefill_ns: in the round of its first
 -- step. disturbed: other processes used the machine in this slice (table slice), so that its times say little.
@@ -138,7 +127,6 @@ FROM (SELECT q.run, q.id AS sequence, q.pair, q.prompt, t.round, count(*) AS ste
       FROM sequence AS q JOIN step AS t ON t.sequence = q.id LEFT JOIN slice AS s ON (s.pair, s.run, s.round) = (q.pair, q.run, t.round)
       GROUP BY q.id, t.round);
 
-DROP VIEW IF EXISTS sums_by_slice;
 CREATE VIEW sums_by_slice AS
 -- A run's steps, tokens and times by prompt and unit, which is a round of a pair. What speeds of a run are made of, and the units of their
 -- intervals. Only of slices that were not disturbed, or of all if all of a run's were.
@@ -148,7 +136,6 @@ FROM (SELECT *, min(disturbed) OVER (PARTITION BY run) AS all_disturbed FROM tex
 WHERE disturbed = all_disturbed
 GROUP BY run, prompt, unit;
 
-DROP VIEW IF EXISTS gap;
 CREATE VIEW gap AS
 -- Times between a reader's tokens, one row for each step that added some. first: time to first token, from the beginning of the prefill;
 -- otherwise the time since the step before it (vLLM's inter-token latency: tokens of one step arrive together). Prefills of other slots
@@ -158,7 +145,6 @@ FROM (SELECT q.run, q.prefill_ns, t.*, lag(t.at_ns) OVER (PARTITION BY t.sequenc
       FROM step AS t JOIN sequence AS q ON q.id = t.sequence)
 WHERE tokens > 0;
 
-DROP VIEW IF EXISTS latency;
 CREATE VIEW latency AS
 -- Percentiles over a run, interpolated linearly between measurements (as numpy's and vLLM's). what: ttft (time to first token), itl (between
 -- steps of a text), tpot (of a text: time from its first tokens to its last over the tokens after the first one; as vLLM's). sd_ns: standard
@@ -178,7 +164,6 @@ SELECT run, what, n, avg(ns) AS mean_ns, sqrt(avg((ns - mean) * (ns - mean))) AS
        sum(ns * max(0, 1 - abs(k - high))) AS p95_ns, sum(ns * max(0, 1 - abs(k - highest))) AS p99_ns
 FROM placed GROUP BY run, what;
 
-DROP VIEW IF EXISTS sums_by_text;
 CREATE VIEW sums_by_text AS
 -- Sums over the steps of each text. expected_tokens, expected_drafted: of the drafts with a recorded E[accepted | draft]. first_tokens: 1 if its
 -- first step has tokens, and ttft_ns the time to them, prefill included.
@@ -191,7 +176,6 @@ SELECT q.run, q.id AS sequence, q.pair, q.prompt, q.turn, q.repeat, q.prompt_id,
 FROM sequence AS q LEFT JOIN step AS t ON t.sequence = q.id
 GROUP BY q.id;
 
-DROP VIEW IF EXISTS sums_by_prompt;
 CREATE VIEW sums_by_prompt AS
 -- Sums over the texts of a run by prompt, all turns, repeats and pairs together: the unit of every interval but those of speeds. Ratios of their
 -- sums are acceptance_rate = accepted_tokens / drafted_tokens, expected_rate = expected_tokens / expected_drafted (its Rao-Blackwell form,
@@ -203,7 +187,6 @@ SELECT run, prompt, min(prompt_id) AS prompt_id, min(category) AS category, coun
        sum(expected_drafted) AS expected_drafted, sum(first_tokens) AS first_tokens, sum(ttft_ns) AS ttft_ns
 FROM sums_by_text GROUP BY run, prompt;
 
-DROP VIEW IF EXISTS against_by_prompt;
 CREATE VIEW against_by_prompt AS
 -- Any two runs of the same prompts, prompt by prompt: sums of the run, and against_*, those of the other. in_pairs = 1: over texts that both have
 -- in the same pair, prompt, turn and repeat; 0: over all texts of the prompt on each side. Speeds: against_by_slice.
@@ -225,7 +208,6 @@ SELECT run, against, in_pairs, prompt, sum(first_tokens) AS first_tokens, sum(tt
        sum(y_accepted_tokens) AS against_accepted_tokens
 FROM pairs GROUP BY run, against, in_pairs, prompt;
 
-DROP VIEW IF EXISTS against_by_slice;
 CREATE VIEW against_by_slice AS
 -- What the ratio of speeds of any two runs is made of (against_by_prompt), with prompt and unit (sums_by_slice); rows are to be summed.
 -- in_pairs = 1 has a row for each text (sequence) and round, without rounds in which a slice of either was disturbed, so that the machine's state
@@ -257,7 +239,6 @@ SELECT c.run, c.against, 0, NULL, c.prompt, s.unit, iif(s.run = c.run, s.steps, 
        iif(s.run = c.run, s.decode_ns, 0.0), iif(s.run = c.run, 0, s.steps), iif(s.run = c.run, 0, s.new_tokens), iif(s.run = c.run, 0.0, s.decode_ns)
 FROM common AS c JOIN sums_by_slice AS s ON s.prompt = c.prompt AND s.run IN (c.run, c.against);
 
-DROP VIEW IF EXISTS speed_by_slice;
 CREATE VIEW speed_by_slice AS
 -- What speedups are made of: over the paired sequences of a run, its tokens and times and those of their partners of `none`, by prompt and unit
 -- (sums_by_slice). Without rounds in which a slice of either was disturbed. all_disturbed = 1: in every round that both have one was, and all count.
@@ -280,7 +261,6 @@ FROM (SELECT *, coalesce(min(either) FILTER (WHERE of_both) OVER (PARTITION BY r
 WHERE either <= all_disturbed
 GROUP BY run, prompt, unit;
 
-DROP VIEW IF EXISTS speed_by_prompt;
 CREATE VIEW speed_by_prompt AS
 -- Sums of speed_by_slice by prompt, all turns and repeats together; sequences: of all its pairs with `none`. A prompt that was disturbed throughout
 -- has no row. speedup = (new_tokens / decode_ns) / (none_new_tokens / none_decode_ns); end_to_end adds prefill_ns to both times.
@@ -300,7 +280,6 @@ SELECT run, prompt, min(prompt_id) AS prompt_id, min(category) AS category, coun
            / (1.0 * sum(none_new_tokens) / nullif(sum(none_decode_ns + none_prefill_ns), 0)) AS end_to_end_speedup, max(all_disturbed) AS all_disturbed
 FROM parts GROUP BY run, prompt HAVING count(all_disturbed) > 0;
 
-DROP VIEW IF EXISTS speed;
 CREATE VIEW speed AS
 -- tokens_per_s = new tokens / decode time of the run; end_to_end_tokens_per_s has the prefill in the time. With batch > 1 that is the throughput of
 -- the whole batch; the speed of one text is sequence_tokens_per_s (over wall_ns).
@@ -330,7 +309,6 @@ LEFT JOIN (SELECT run, count(*) AS prompts,
                   exp(avg(ln(speedup))) AS speedup_geometric, max(all_disturbed) AS speedup_disturbed
            FROM speed_by_prompt GROUP BY run) AS b ON b.run = a.run;
 
-DROP VIEW IF EXISTS texts;
 CREATE VIEW texts AS
 -- Each sequence compared with its paired sequence of `none`, token by token. first_difference: the first position (from 0) at
 -- which they differ; if one is a prefix of the other, the length of the shorter.
@@ -346,7 +324,6 @@ SELECT p.run, q.id AS sequence, q.prompt, q.prompt_id, q.turn, q.repeat, n.id AS
 FROM paired AS p JOIN sequence AS q ON q.id = p.sequence JOIN sequence AS n ON n.id = p.none
 JOIN run AS r ON r.id = q.run JOIN run AS m ON m.id = n.run;
 
-DROP VIEW IF EXISTS setting;
 CREATE VIEW setting AS
 -- One row per run and key of its settings: drafter.tokens, sampling.temperature, limits.new_tokens. A list is one value, as JSON; true and false are
 -- 1 and 0. So a sweep pivots by max(value) FILTER (WHERE key = 'drafter.tokens').
@@ -354,7 +331,6 @@ SELECT r.id AS run, replace(replace(substr(t.fullkey, 3), '"', ''), 'cells.', ''
 FROM run AS r, json_tree(iif(json_valid(r.settings), r.settings, '{}')) AS t
 WHERE t.type <> 'object' AND t.key IS NOT NULL AND t.path NOT GLOB '*[[]*' AND typeof(t.key) = 'text';
 
-DROP VIEW IF EXISTS run_summary;
 CREATE VIEW run_summary AS
 -- One row per run: its settings, and its main numbers from the views steps, speed, timing and texts. `equal_texts` of
 -- `compared_texts` equal those of `none`; whether they must depends on sampling and rule (see texts).
@@ -378,7 +354,6 @@ LEFT JOIN (SELECT p.run, count(*) AS compared_texts, sum(q.tokens = n.tokens) AS
 
 -- ---- the same under the names of other projects ----
 
-DROP VIEW IF EXISTS vllm_metrics;
 CREATE VIEW vllm_metrics AS
 -- vLLM's names. num_drafts: steps with at least one draft token. num_draft_tokens, num_accepted_tokens: without the bonus
 -- token; the draft tokens of a tree are its nodes. acceptance_rate = accepted / draft tokens (a fraction; vLLM prints percent).
@@ -389,14 +364,12 @@ SELECT r.id AS run, s.drafts AS num_drafts, s.drafted_tokens AS num_draft_tokens
        1.0 + 1.0 * s.accepted_tokens / nullif(s.drafts, 0) AS acceptance_length
 FROM run AS r LEFT JOIN steps AS s ON s.run = r.id AND r.drafter_kind <> 'none';
 
-DROP VIEW IF EXISTS vllm_positions;
 CREATE VIEW vllm_positions AS
 -- vLLM's num_accepted_tokens_per_pos, position from 0: drafts of which at least position + 1 tokens were accepted;
 -- acceptance_rate = that / num_drafts.
 SELECT run, depth - 1 AS position, accepted AS num_accepted_tokens, drafts AS num_drafts, rate AS acceptance_rate
 FROM acceptance;
 
-DROP VIEW IF EXISTS answer;
 CREATE VIEW answer AS
 -- One sequence for each prompt, turn and repeat of a run: that of the earliest pair. The content of an answer file in
 -- Spec-Bench's format. wall_ns: prefill and decoding; with batch > 1, waiting for other sequences included.
@@ -406,7 +379,6 @@ FROM sequence AS q JOIN run AS r ON r.id = q.run
 WHERE q.pair = (SELECT min(e.pair) FROM sequence AS e
                 WHERE e.run = q.run AND e.prompt = q.prompt AND e.turn = q.turn AND e.repeat = q.repeat);
 
-DROP VIEW IF EXISTS spec_bench;
 CREATE VIEW spec_bench AS
 -- The numbers that Spec-Bench's evaluation/speed.py prints for the exported answer files: it reads the first choice (repeat 0) only.
 -- mean_accepted_tokens (#MAT) = new tokens / steps, pooled over all steps. tokens_per_s = mean over questions of (new tokens /
@@ -417,7 +389,6 @@ FROM (SELECT run, prompt, sum(new_tokens) AS new_tokens, sum(steps) AS steps, su
       FROM answer WHERE repeat = 0 GROUP BY run, prompt) AS a
 GROUP BY a.run;
 
-DROP VIEW IF EXISTS eagle;
 CREATE VIEW eagle AS
 -- The EAGLE papers' names. tau: new tokens / steps, the target's own token included. alpha_n (their n-alpha): acceptance
 -- of the token after n draft tokens, given that those were accepted; for chains only: NULL if any draft was a tree.
@@ -431,7 +402,6 @@ FROM run AS r LEFT JOIN steps AS s ON s.run = r.id AND r.drafter_kind <> 'none'
 LEFT JOIN acceptance AS a ON a.run = r.id AND s.trees = 0
 GROUP BY r.id;
 
-DROP VIEW IF EXISTS medusa;
 CREATE VIEW medusa AS
 -- The Medusa paper's names (Cai et al. 2024, section 3), over paired sequences. acceleration_rate: new tokens / steps.
 -- overhead: time of a step / time of a step of `none`. speedup = acceleration_rate / overhead.
@@ -443,7 +413,6 @@ FROM (SELECT p.run, 1.0 * sum(q.new_tokens) / nullif(sum(q.steps), 0) AS acceler
 
 -- ---- what passes cost ----
 
-DROP VIEW IF EXISTS bench_pass;
 CREATE VIEW bench_pass AS
 -- Measurements of `bench` for speclab (peer 0) and each peer, over the rounds that count in each placement (over all rounds of a
 -- bench in which none counts): median, quartiles and extremes of the time, median and quartiles of the ratio to speclab's time in
@@ -468,7 +437,6 @@ SELECT bench, placement, what, context, n, peer, rounds, sum(ns * max(0, 1 - abs
        sum(ratio * max(0, 1 - abs(ratio_k - high))) AS ratio_high, slots, max(experts) AS experts
 FROM placed GROUP BY bench, placement, what, context, n, peer, slots;
 
-DROP VIEW IF EXISTS cost_of_pass;
 CREATE VIEW cost_of_pass AS
 -- A pass of n rows in one slot behind `context` tokens: its median, c = median / median of a pass of one row, the prediction of the fitted
 -- hinge and its relative error. `form`: which of the two predicts.

@@ -1,7 +1,6 @@
 -- views_exports.sql - what `report --export` writes in the forms of other projects, under their names and by their definitions. docs/results.md
 -- names the files of theirs that were read. Acceptance under vLLM's names: vllm_metrics and vllm_positions; Spec-Bench's: spec_bench (views.sql).
 
-DROP VIEW IF EXISTS vllm_bench;
 CREATE VIEW vllm_bench AS
 -- The numbers of `vllm bench serve --save-result`, per run. duration: seconds of prefill and decoding; a server's also has the time in which no
 -- request runs. A request is a text, so each turn of a conversation is one. std: of the population, as numpy's. Times of `latency`, in ms.
@@ -21,7 +20,6 @@ LEFT JOIN (SELECT run,
                   max(sd_ns) FILTER (WHERE what = 'itl') / 1e6 AS std_itl_ms, max(p99_ns) FILTER (WHERE what = 'itl') / 1e6 AS p99_itl_ms
            FROM latency GROUP BY run) AS l ON l.run = t.run;
 
-DROP VIEW IF EXISTS sglang_metrics;
 CREATE VIEW sglang_metrics AS
 -- SGLang's names. accept_length (avg_spec_accept_length): tokens / verification steps, the bonus token included, steps without a draft too:
 -- tokens_per_step. spec_accept_rate: accepted / (steps * speculative_num_draft_tokens without the bonus), as if every step had the longest draft
@@ -37,7 +35,6 @@ LEFT JOIN steps AS s ON s.run = v.run
 LEFT JOIN (SELECT q.run, max(t.drafted) AS most FROM step AS t JOIN sequence AS q ON q.id = t.sequence GROUP BY q.run) AS m ON m.run = v.run
 LEFT JOIN (SELECT run, sum(ns) / 1e6 / sum(tokens) AS mean_itl_ms FROM gap WHERE NOT first GROUP BY run) AS g ON g.run = v.run;
 
-DROP VIEW IF EXISTS nvidia_lengths;
 CREATE VIEW nvidia_lengths AS
 -- acceptance_length_histogram of NVIDIA's speculation profile: steps by the tokens that they added to the text, the bonus token included. Steps
 -- without a draft count, as a listener to the tokens cannot tell them from steps whose draft was rejected. No rows for `none`.
@@ -46,7 +43,6 @@ FROM step AS t JOIN sequence AS q ON q.id = t.sequence JOIN run AS r ON r.id = q
 WHERE r.drafter_kind <> 'none' AND t.tokens > 0
 GROUP BY q.run, t.tokens;
 
-DROP VIEW IF EXISTS nvidia_positions;
 CREATE VIEW nvidia_positions AS
 -- Its vectors, by position from 0 up to the deepest draft of the run. marginal: share of steps with at least position + 2 tokens (vLLM's synthetic
 -- acceptance takes these). conditional: that / the same of the position before (Dynamo's and AIConfigurator's nextn_accept_rates); 0 after a 0.
@@ -62,7 +58,6 @@ SELECT run, position, rate AS marginal,
        coalesce(rate / nullif(lag(rate, 1, 1.0) OVER (PARTITION BY run ORDER BY position), 0), 0.0) AS conditional
 FROM marginal;
 
-DROP VIEW IF EXISTS nvidia_profile;
 CREATE VIEW nvidia_profile AS
 -- The rest of NVIDIA's speculation profile (Model-Optimizer, schema 1.0). num_speculative_tokens: depth of the deepest draft. mean_accept_length:
 -- tokens / steps; _per_request: mean over texts of the same. implied_mean_accept_length = 1 + the sum of the marginals.
@@ -74,7 +69,6 @@ JOIN (SELECT run, avg(length) AS mean_accept_length_per_request
             FROM step AS t JOIN sequence AS q ON q.id = t.sequence WHERE t.tokens > 0 GROUP BY q.id)
       GROUP BY run) AS q ON q.run = l.run;
 
-DROP VIEW IF EXISTS nvidia_categories;
 CREATE VIEW nvidia_categories AS
 -- Its per_category: tokens / steps of the texts of a category.
 SELECT q.run, q.category, 1.0 * sum(t.tokens) / count(*) AS mean_accept_length

@@ -1,7 +1,6 @@
 -- views_prediction.sql - predicted speedups beside measured ones (docs/results.md, "Prediction"): views over those of views.sql and the tables
 -- of bench (schema_bench.sql).
 
-DROP VIEW IF EXISTS pass;
 CREATE VIEW pass AS
 -- A step, with what the cost of its pass depends on. context: cached tokens before it. rows: of the whole pass; in a batch, the steps of one
 -- pass are those of a pair with the same times. draft_ns: the drafter's time, propose and advance.
@@ -13,7 +12,6 @@ FROM (SELECT q.run, q.pair, t.sequence, t.step, t.batch, t.drafted, t.depth, t.a
       WINDOW before AS (PARTITION BY t.sequence ORDER BY t.step ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
 WINDOW same AS (PARTITION BY run, pair, batch, propose_ns, verify_ns, advance_ns);
 
-DROP VIEW IF EXISTS bench_of_run;
 CREATE VIEW bench_of_run AS
 -- The fitted cost that predicts a run: of the latest bench with its target, precision, device and machine, in the placement in which most
 -- rounds count. A drafter on another device is named behind the machine. Of a mixture of experts the table predicts: the hinge has a term for experts,
@@ -26,7 +24,6 @@ FROM (SELECT r.id AS run, k.*, o.overhead_ns, row_number() OVER (PARTITION BY r.
       JOIN cost AS k ON k.bench = o.id)
 WHERE choice = 1;
 
-DROP VIEW IF EXISTS bench_piece;
 CREATE VIEW bench_piece AS
 -- bench_of_run in pieces: a pass of n rows in (above_rows, to_rows], behind c cached tokens in (above_context, to_context], takes
 -- a + b n + d c + e n c. The hinge has two; of the table they are linear between its points and beyond them.
@@ -58,7 +55,6 @@ SELECT run, -1e18, n0, -1e18, 1e18, a, b, d, e FROM fit WHERE form = 'hinge'
 UNION ALL
 SELECT run, n0, 1e18, -1e18, 1e18, a - s * n0, b + s, d, e FROM fit WHERE form = 'hinge';
 
-DROP VIEW IF EXISTS cost_piece;
 CREATE VIEW cost_piece AS
 -- The cost of a pass in the pieces of bench_piece. source `bench`: these. `steps`: from the passes of all runs with the same peers, which needs
 -- no bench, but has seen what it predicts: mean verify_ns of each number of rows with 8 passes or more (if there is none, of each), linear
@@ -98,7 +94,6 @@ SELECT run, 'bench' AS source, above_rows, to_rows, above_context, to_context, a
 UNION ALL
 SELECT run, 'steps', iif(k = 1, -1e18, rows), iif(k >= n - 1, 1e18, next), -1e18, 1e18, ns - b * rows, b, 0.0, 0.0 FROM step WHERE k < n OR n = 1;
 
-DROP VIEW IF EXISTS predicted_time;
 CREATE VIEW predicted_time AS
 -- Sums over the steps of a run's paired sequences, and none_*: of their partners of none. pass_ns: by the pieces of `source`; in a batch, a
 -- sequence's share of one slot's pass with the rows of all. rows, context: means of passes; batch: mean sequences of a pass, as
@@ -123,7 +118,6 @@ FROM paired AS w JOIN replayed AS o ON o.sequence = w.sequence JOIN replayed AS 
 JOIN sequence AS q ON q.id = w.sequence JOIN sequence AS m ON m.id = w.none LEFT JOIN bench_of_run AS f ON f.run = w.run
 GROUP BY w.run, o.source;
 
-DROP VIEW IF EXISTS prediction_by_length;
 CREATE VIEW prediction_by_length AS
 -- The recorded steps again with drafts cut to `length` tokens (0: none), of runs whose drafts are all chains; length NULL: every draft, also
 -- of a tree, only as long as what was accepted of it. Passes cost what they do behind the run's mean context, a draft its own time in
@@ -155,7 +149,6 @@ FROM (SELECT c.run, b.source, c.length, 1.0 * sum(c.steps * c.tokens) / sum(c.st
            AND b.batch * (c.drafted + 1) <= k.to_rows AND b.context > k.above_context AND b.context <= k.to_context
       GROUP BY c.run, b.source, c.length);
 
-DROP VIEW IF EXISTS prediction;
 CREATE VIEW prediction AS
 -- Speedup as measured (view speed), and as predicted, over all steps of paired sequences; time_factor, verify_factor and overhead_factor are of all
 -- of them, too. leviathan: (1 - alpha^(gamma+1)) / (1 - alpha) / (gamma c + 1), alpha =

@@ -176,7 +176,7 @@ def connect(path: str) -> sqlite3.Connection:
             limit(db, path)
             check(db, path)
             for text in view_scripts():
-                db.executescript(re.sub("^DROP VIEW IF EXISTS ", r"\g<0>temp.", text.replace("\nCREATE VIEW ", "\nCREATE TEMP VIEW "), flags=re.M))
+                db.executescript(text.replace("\nCREATE VIEW ", "\nCREATE TEMP VIEW "))
             db.execute("PRAGMA query_only = ON")
         except BaseException:
             db.close()

@@ -161,6 +161,9 @@ class Output:
             return
         db.execute("BEGIN IMMEDIATE")  # another process may have made the tables meanwhile
         tables = [files.shared(f"results/{name}").read_text() for name in database.TABLES] if _is_empty(db) else []
+        for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'view'").fetchall():
+            if name.lower() in database.view_names():
+                db.execute(f"DROP VIEW {name}")
         statement = ""
         for line in "".join(tables + database.view_scripts()).splitlines(keepends=True):
             statement += line

@@ -1,11 +1,58 @@
-#include "results/kept_views.h"
+// query.c - what of a query needs no SQLite: values, transactions, and views as tables.
+#include "results/query.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "results/query.h"
+
+struct sql_value sql_int(int64_t x)
+{
+    return (struct sql_value){ .kind = SQL_INT, .number = x };
+}
+
+struct sql_value sql_real(double x)
+{
+    return (struct sql_value){ .kind = SQL_REAL, .real = x };
+}
+
+struct sql_value sql_text(const char *x)
+{
+    return (struct sql_value){ .kind = SQL_TEXT, .data = x };
+}
+
+struct sql_value sql_blob(const void *data, size_t bytes)
+{
+    return (struct sql_value){ .kind = SQL_BLOB, .data = data, .number = (int64_t)bytes };
+}
+
+struct sql_value sql_or_null(int64_t x)
+{
+    return x != 0 ? sql_int(x) : sql_text(NULL);
+}
+
+struct sql_value sql_expression(const char *written)
+{
+    return (struct sql_value){ .kind = SQL_EXPRESSION, .data = written };
+}
+
+bool transaction_begin(struct store *s, struct error *err)
+{
+    return query_perform(query_again(s, "BEGIN IMMEDIATE"), err);
+}
+
+// The ROLLBACK may fail, because SQLite may have rolled back by itself.
+bool transaction_end(struct store *s, bool ok, struct error *err)
+{
+    struct error ignored;
+    if (ok && query_perform(query_again(s, "COMMIT"), err))
+        return true;
+    query_perform(query_again(s, "ROLLBACK"), &ignored);
+    return false;
+}
+
+// ---- views as tables
 
 // A view of the file sees only the file's tables and views; its text on this connection finds temporary ones first.
 static char *text_of(struct store *s, const char *name, struct error *err)
