@@ -1,4 +1,4 @@
-// observed_cell.h - a cell of an experiment that decodes with an observer of its steps (exact_run.c, bits_run.c, heads_run.c).
+// observed_cell.h - a cell of an experiment that decodes with an observer of its steps (exact_run.c, bits_run.c, heads.c).
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -7,7 +7,7 @@
 #include "core/memory.h"
 #include "drafters/trees/tree.h"
 #include "experiments/experiment.h"
-#include "commands/heads_run.h"
+#include "commands/heads.h"
 #include "commands/features/states.h"
 #include "commands/features/texts.h"
 #include "engine/engine.h"
@@ -25,12 +25,6 @@
     "limits: {new_tokens: 24, context: 320}\nseed: 5\n"
 #define CELLS(sampling, drafter) HEAD "cells:\n  sampling: [" sampling "]\n  drafter: [" drafter "]\n"
 
-static bool copy_ranks(void *self, const char *shown, const struct head_ranks *ranks, struct error *err)
-{
-    *(struct head_ranks *)self = *ranks;
-    return true;
-}
-
 static const char *texts_file; // of the next evaluation; NULL: the target generates the texts
 
 // *printed: the printed text, to be freed; NULL: not wanted
@@ -40,11 +34,9 @@ static struct head_ranks evaluate_and_print(const char *text, int64_t tokens, ch
     struct head_ranks ranks = { .depth = -1 };
     FILE *out = tmpfile();
     assert_non_null(out);
-    const struct heads_options plan = {
-        .tokens = tokens, .texts = texts_file, .out = out, .each = copy_ranks, .self = &ranks
-    };
+    const struct heads_options plan = { .tokens = tokens, .texts = texts_file, .out = out };
     struct experiment *e = load(text);
-    assert_ok(heads_run(e, &plan, &err), err);
+    assert_ok(heads_run(e, &plan, &ranks, &err), err);
     experiment_free(e);
     if (printed != NULL) {
         *printed = xcalloc(1, 1 << 14);
@@ -277,7 +269,7 @@ static void texts_of_a_file_are_evaluated_where_they_are_answers(void **unused)
 static void a_lookup_drafter_reports_no_ranks(void **unused)
 {
     const struct head_ranks s = evaluate(CELLS("{temperature: 0}", "ngram"), 50);
-    assert_int_equal(s.depth, -1); // `each` was not called
+    assert_int_equal(s.depth, -1); // no drafter has rows of q
 }
 
 static void the_command_writes_a_tree_that_a_drafter_reads(void **unused)
