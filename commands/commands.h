@@ -19,6 +19,6 @@ int command_bench(int argc, char **argv);
 int command_list(int argc, char **argv);
 int command_exact(int argc, char **argv);
 int command_heads(int argc, char **argv);
-int command_datastore(int argc, char **argv); // datastore/datastore_command.c
+int command_datastore(int argc, char **argv);
 
 bool report_intervals(const char *path, struct text *out, struct error *err); // report_intervals.c; "-": stdin

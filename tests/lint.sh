@@ -60,7 +60,7 @@ utf8proc.h tokenizers/normal_form.c
 xxhash.h core/digest.c
 zlib.h experiments/replay/compression.c
 gsl/.* statistics/statistics.c
-divsufsort.h commands/datastore/suffix_array.c
+divsufsort.h commands/datastore.c
 INCLUDERS
 
 # Arrows go down only.

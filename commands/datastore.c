@@ -1,24 +1,144 @@
-// datastore_command.c - `speclab datastore`: texts as tokens with their suffix array, for the drafter `rest`.
+// datastore.c - `speclab datastore`: texts as tokens with their suffix array, for the drafter `rest`.
+//
+// Texts of evaluation files can be excluded: no document may share 13 words in a row with one of them, the overlap by which GPT-3's authors
+// looked for their test sets in its training data (Brown et al. 2020, arXiv 2005.14165, appendix C).
+#include <divsufsort.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "commands/command_line.h"
 #include "commands/commands.h"
-#include "commands/datastore/suffix_array.h"
-#include "commands/datastore/exclude.h"
+#include "commands/datastore.h"
 #include "commands/json_lines.h"
 #include "core/error.h"
+#include "core/hash_map.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "formats/datastore.h"
 #include "models/paths.h"
 #include "tokenizers/tokenizer.h"
 
+enum { EXCLUDED_WORDS = 13 };
+
+// ---- words
+
+// Bytes of the separator at s; 0: a letter or digit is there.
+static size_t separator(const char *s)
+{
+    const unsigned char c = (unsigned char)*s;
+    const bool word = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c >= 0x80;
+    if (!word)
+        return 1;
+    const bool general = c == 0xE2 && ((unsigned char)s[1] == 0x80 || (unsigned char)s[1] == 0x81) && s[2] != '\0';
+    return general                                    ? 3
+           : c == 0xC2 && (unsigned char)s[1] == 0xA0 ? 2
+                                                      : 0; // U+2000 to U+207F; a space that does not break
+}
+
+void words_read(struct text *to, const char *text)
+{
+    bool within = false;
+    text_puts(to, "");
+    for (const char *s = text; *s != '\0';) {
+        const size_t skipped = separator(s);
+        if (skipped == 0 && !within && to->n > 0)
+            text_puts(to, " ");
+        within = skipped == 0;
+        const char letter = *s >= 'A' && *s <= 'Z' ? (char)(*s - 'A' + 'a') : *s;
+        if (within)
+            text_add(to, &letter, 1);
+        s += within ? 1 : skipped;
+    }
+}
+
+// Calls `visit` with the hash of each 13 words in a row, or of all words if there are fewer. Returns how many calls returned true.
+static size_t count_runs(const char *text, bool (*visit)(struct hash_map *m, struct hash run), struct hash_map *m)
+{
+    struct text words = { 0 };
+    size_t count = 0;
+    words_read(&words, text);
+    const char *from = words.s, *end = words.s;
+    for (int n = 1; *from != '\0'; n++) {
+        end += strcspn(end, " ");
+        if (n >= EXCLUDED_WORDS || *end == '\0') {
+            count += visit(m, hash_of(from, (size_t)(end - from)));
+            from = *end != '\0' ? from + strcspn(from, " ") + 1 : end;
+        }
+        end += *end != '\0';
+    }
+    free(words.s);
+    return count;
+}
+
+static bool add_run(struct hash_map *m, struct hash run)
+{
+    return hash_map_add(m, run, 0) != NULL;
+}
+
+static bool has_run(struct hash_map *m, struct hash run)
+{
+    return hash_map_find(m, run) != NULL;
+}
+
+// ---- texts of lines
+
+static bool is_text_key(const char *key)
+{
+    static const char *const names[] = { "id", "question_id", "task_id", "category", "role", "entry_point", "import" };
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (strcmp(key, names[i]) == 0)
+            return false;
+    return true;
+}
+
+// Calls `visit` for every text within a value, whatever its key, except ids, roles and categories. key: of the nearest member; NULL: none.
+// Ends with the first call that returns false, and returns whether none did.
+typedef bool visit_text(void *self, const char *key, const struct json *text);
+
+static bool each_text(const struct json *j, const char *key, visit_text *visit, void *self)
+{
+    bool ok = !json_is_text(j) || visit(self, key, j);
+    for (size_t i = 0; ok && json_is_array(j) && i < json_count(j); i++)
+        ok = each_text(json_at(j, i), key, visit, self);
+    for (void *at = json_is_object(j) ? json_first(j) : NULL; ok && at != NULL; at = json_next(j, at))
+        ok = !is_text_key(json_key(at)) || each_text(json_value(at), json_key(at), visit, self);
+    return ok;
+}
+
+struct exclusion {
+    struct hash_map *to;
+    size_t runs;
+};
+
+static bool exclude_text(void *self, const char *key, const struct json *text)
+{
+    (void)key;
+    struct exclusion *e = self;
+    e->runs += count_runs(json_text(text), add_run, e->to);
+    return true;
+}
+
+// Lines that are no objects are errors, and a file without any words is one.
+static bool read_exclusions(struct hash_map *to, const char *path, struct error *err)
+{
+    struct json_lines l;
+    struct exclusion e = { .to = to };
+    if (!json_lines_open(&l, path, err))
+        return false;
+    while (json_lines_next(&l, err))
+        each_text(l.object, NULL, exclude_text, &e);
+    const bool ok = !l.failed && (e.runs > 0 || fail(err, "%s: expected texts to exclude, found none", path));
+    json_lines_close(&l);
+    return ok;
+}
+
+// ---- the corpus
+
 struct corpus {
     struct tokenizer *tokenizer;
-    struct exclusions exclude;
-    struct ids ids; // documents, each ended by the id behind the vocabulary
+    struct hash_map exclude; // runs of words
+    struct ids ids;          // documents, each ended by the id behind the vocabulary
     uint64_t documents, excluded;
 };
 
@@ -35,7 +155,7 @@ static bool add_text(struct corpus *c, const char *text, size_t n, struct error 
     const size_t begin = c->ids.n;
     if (strlen(text) != n)
         return fail(err, "a NUL character, at byte %zu, is no text", strlen(text));
-    if (exclusions_match(&c->exclude, text)) {
+    if (count_runs(text, has_run, &c->exclude) > 0) {
         c->excluded++;
         return true;
     }
@@ -64,7 +184,7 @@ static bool add_document(void *self, const char *key, const struct json *text)
 static bool is_allowed(void *self, const char *key, const struct json *text)
 {
     const struct visit *v = self;
-    return is_speaker(key) || !exclusions_match(&v->c->exclude, json_text(text));
+    return is_speaker(key) || count_runs(json_text(text), has_run, &v->c->exclude) == 0;
 }
 
 // A line with token ids is one document, of exactly these tokens; the line's texts tell whether it is excluded.
@@ -74,8 +194,8 @@ static bool add_line(struct corpus *c, const struct json_lines *l, struct error 
     struct visit v = { c, &why };
     const size_t begin = c->ids.n;
     if (json_get(l->object, "input_ids") == NULL) // each text is one
-        return each_text(l->object, add_document, &v) || json_lines_fail(l, err, "%s", why.text);
-    if (!each_text(l->object, is_allowed, &v)) {
+        return each_text(l->object, NULL, add_document, &v) || json_lines_fail(l, err, "%s", why.text);
+    if (!each_text(l->object, NULL, is_allowed, &v)) {
         c->excluded++;
         return true;
     }
@@ -113,6 +233,31 @@ static bool add_file(struct corpus *c, const char *path, struct error *err)
     const bool ok = add_text(c, text, m.n, &why) || fail(err, "%s: %s", path, why.text);
     free(text);
     file_unmap(&m);
+    return ok;
+}
+
+// ---- the file
+
+// By libdivsufsort, which sorts suffixes of bytes (Yuta Mori; algorithm: Fischer, Kurpicz 2017, arXiv 1710.01896). A token, which is at most
+// `most`, is 2 or 3 bytes, the most significant first, so that the order of bytes is that of tokens; suffixes that begin within a token are
+// dropped afterwards. Takes memory for 10 or 15 bytes a token besides.
+static bool suffix_array(const int32_t *token, size_t n, int32_t most, uint32_t *to, struct error *err)
+{
+    const size_t width = most <= UINT16_MAX ? 2 : 3;
+    if (n > (size_t)INT32_MAX / width)
+        return fail(err, "%zu tokens are more than a datastore can have, %zu", n, (size_t)INT32_MAX / width);
+    unsigned char *bytes = xmalloc(n * width);
+    saidx_t *order = xmalloc(n * width * sizeof(*order));
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < width; k++)
+            bytes[i * width + k] = (unsigned char)((uint32_t)token[i] >> 8 * (width - 1 - k));
+    const bool ok = divsufsort(bytes, order, (saidx_t)(n * width)) == 0 ||
+                    fail(err, "the suffix array cannot be made: not enough memory");
+    for (size_t i = 0, at = 0; ok && i < n * width; i++)
+        if ((size_t)order[i] % width == 0)
+            to[at++] = (uint32_t)((size_t)order[i] / width);
+    free(bytes);
+    free(order);
     return ok;
 }
 
@@ -160,13 +305,12 @@ static bool write_store(const struct corpus *c, const char *path, struct error *
 static bool make(struct corpus *c, char **file, int n, const struct flag_texts *exclude, const char *out,
                  struct error *err)
 {
-    int ignored = 0;
     char *path = model_path(file[0], NULL, err);
     c->tokenizer = path != NULL ? tokenizer_open(path, err) : NULL;
     free(path);
     bool ok = c->tokenizer != NULL && check_output(out, err);
     for (int i = 0; i < exclude->n && ok; i++)
-        ok = exclusions_read(&c->exclude, exclude->text[i], &ignored, err);
+        ok = read_exclusions(&c->exclude, exclude->text[i], err);
     for (int i = 1; i < n && ok; i++)
         ok = add_file(c, file[i], err);
     return ok && (c->ids.n > 0 || fail(err, "expected texts, found none")) && write_store(c, out, err);
@@ -206,7 +350,7 @@ int command_datastore(int argc, char **argv)
         fprintf(stderr, "%s: %zu tokens in %llu documents, %llu excluded\n", out, c.ids.n - (size_t)c.documents,
                 (unsigned long long)c.documents, (unsigned long long)c.excluded);
     free(c.ids.id);
-    exclusions_free(&c.exclude);
+    hash_map_free(&c.exclude);
     tokenizer_close(c.tokenizer);
     return ok ? command_done(&u) : command_fail(&u, &err);
 }
