@@ -9,13 +9,15 @@
 
 #include "commands/reproduce.h"
 #include "core/error.h"
+#include "core/memory.h"
+#include "results/columns.h"
 #include "results/query.h"
 #include "results/store.h"
 #include "statistics/intervals.h"
 
 struct comparing {
     const struct stored_run *r;
-    struct store *then, *now;
+    struct store *then;    // with the new database attached as `now`
     int64_t id;            // of the run of `now`
     struct text *report;   // lines
     struct text verdict;   // "texts equal, steps equal"
@@ -28,56 +30,41 @@ static void put_verdict(struct comparing *c, const char *what, const char *is, b
     c->same = c->same && same;
 }
 
-// ---- where both were decoded
-
-struct place { // the last row of table environment
-    char *text[3];
-    double probe[3];
-};
-
-static bool read_place(struct store *s, int64_t run, struct place *to, struct error *err)
+// A query over both databases, with the stored run as ?1 and the new one as ?2.
+static struct query *query_both(const struct comparing *c, const char *sql)
 {
-    struct query *q = query_open(s, "SELECT revision, processor, arithmetic, read_bytes_per_s / 1e9, round_trip_ns, mhz"
-                                    " FROM environment WHERE run = ? ORDER BY id DESC LIMIT 1");
-    *to = (struct place){ 0 };
-    query_put(q, SQL(run));
-    const bool found = query_next(q);
-    for (int i = 0; i < 3; i++) {
-        to->text[i] = xstrdup(found ? query_text(q, i) : "");
-        to->probe[i] = found ? query_real(q, 3 + i) : NAN;
-    }
-    return query_close(q, err);
+    struct query *q = query_open(c->then, sql);
+    query_put(q, SQL(c->r->id), SQL(c->id));
+    return q;
 }
+
+// ---- where both were decoded
 
 static bool compare_places(struct comparing *c, struct error *err)
 {
-    static const char *const name[] = { "revision", "processor", "arithmetic" }, *const probe[] = { "GB/s read",
-                                                                                                    "ns round trip",
-                                                                                                    "MHz" };
-    struct place was = { 0 }, is = { 0 };
-    const bool ok = read_place(c->then, c->r->id, &was, err) && read_place(c->now, c->id, &is, err);
-    for (int i = 0; ok && i < 3; i++)
-        if (strcmp(was.text[i], is.text[i]) != 0)
-            text_printf(c->report, "%-10s was %s, is %s\n", name[i], was.text[i], is.text[i]);
-    int n = 0;
-    for (int i = 0; ok && i < 3; i++)
-        if (!isnan(was.probe[i]) && !isnan(is.probe[i]))
-            text_printf(c->report, "%s%s was %.*f, is %.*f", n++ == 0 ? "machine    " : "; ", probe[i], i == 0,
-                        was.probe[i], i == 0, is.probe[i]);
-    if (n > 0)
-        text_puts(c->report, "\n");
-    for (int i = 0; i < 3; i++) {
-        free(was.text[i]);
-        free(is.text[i]);
+    static const char sql[] =
+        "SELECT t.revision, n.revision, t.processor, n.processor, t.arithmetic, n.arithmetic, t.read_bytes_per_s / 1e9,"
+        " n.read_bytes_per_s / 1e9, t.round_trip_ns, n.round_trip_ns, t.mhz, n.mhz FROM (SELECT 1)"
+        " LEFT JOIN (SELECT * FROM environment WHERE run = ?1 ORDER BY id DESC LIMIT 1) AS t"
+        " LEFT JOIN (SELECT * FROM now.environment WHERE run = ?2 ORDER BY id DESC LIMIT 1) AS n";
+    static const char *const name[] = { "revision", "processor", "arithmetic", "GB/s read", "ns round trip", "MHz" };
+    struct query *q = query_both(c, sql);
+    const char *before = "machine    ";
+    for (int i = 0, row = query_next(q); row && i < 6; i++) {
+        const int was = 2 * i, is = was + 1;
+        if (i < 3 && strcmp(query_text(q, was), query_text(q, is)) != 0)
+            text_printf(c->report, "%-10s was %s, is %s\n", name[i], query_text(q, was), query_text(q, is));
+        if (i < 3 || query_is_null(q, was) || query_is_null(q, is))
+            continue;
+        text_printf(c->report, "%s%s was %.*f, is %.*f", before, name[i], i == 3, query_real(q, was), i == 3,
+                    query_real(q, is));
+        before = "; ";
     }
-    return ok;
+    text_puts(c->report, *before == ';' ? "\n" : "");
+    return query_close(q, err);
 }
 
 // ---- texts and steps
-
-#define TEXT_COLUMNS \
-    "tokens, (SELECT count(*) || ' steps, ' || coalesce(sum(drafted), 0) || ' drafted, ' || coalesce(sum(accepted), 0) || ' accepted'" \
-    " FROM step WHERE sequence = q.id)"
 
 // The number of tokens that two lists "[1,2,3]" begin with alike.
 static int common_tokens(const char *a, const char *b)
@@ -88,194 +75,79 @@ static int common_tokens(const char *a, const char *b)
     return n;
 }
 
-struct equal { // texts that both have
-    int64_t texts, tokens, steps;
-    char *first_token, *first_step; // where they first differ; NULL: nowhere
-};
-
-// A text of `now`, by its place, compared with the first of several of the stored run. q: prompt, turn, repeat, prompt_id, TEXT_COLUMNS.
-static bool compare_text(struct comparing *c, struct query *q, struct equal *e, struct error *err)
-{
-    struct query *w = query_again(
-        c->then, "SELECT " TEXT_COLUMNS " FROM sequence AS q WHERE run = ? AND prompt = ? AND turn = ? AND repeat = ?"
-                 " ORDER BY pair LIMIT 1");
-    query_put(w, SQL(c->r->id));
-    for (int i = 0; i < 3; i++)
-        query_put(w, SQL(query_int(q, i)));
-    if (query_next(w)) {
-        const char *was[] = { query_text(w, 0), query_text(w, 1) }, *is[] = { query_text(q, 4), query_text(q, 5) };
-        const bool tokens = strcmp(was[0], is[0]) == 0, steps = strcmp(was[1], is[1]) == 0;
-        const long long turn = (long long)query_int(q, 1);
-        e->texts++;
-        e->tokens += tokens;
-        e->steps += steps;
-        if (!tokens && e->first_token == NULL)
-            e->first_token = xformat("; first difference: prompt %s, turn %lld, token %d", query_text(q, 3), turn,
-                                     common_tokens(was[0], is[0]));
-        if (!steps && e->first_step == NULL)
-            e->first_step = xformat("; first difference: prompt %s, turn %lld: was %s, is %s", query_text(q, 3), turn,
-                                    was[1], is[1]);
-    }
-    return query_close(w, err);
-}
-
-static void put_equal(struct comparing *c, const char *what, int64_t equal, int64_t all, const char *first,
+static void put_equal(struct comparing *c, const char *what, int64_t equal, int64_t all, const struct text *first,
                       bool decides)
 {
     text_printf(c->report, "%-10s %lld of %lld are equal%s%s\n", what, (long long)equal, (long long)all,
-                first != NULL ? first : "",
+                first->n > 0 ? first->s : "",
                 decides || equal == all ? "" : " (drafts depend on other texts or clocks: it does not decide)");
     put_verdict(c, what, equal == all ? "equal" : "differ", equal == all || !decides);
 }
 
+// Every text of `now`, by its place, with the first of several of the stored run.
 static bool compare_texts(struct comparing *c, struct error *err)
 {
-    struct equal e = { 0 };
-    struct query *q = query_open(c->now, "SELECT prompt, turn, repeat, prompt_id, " TEXT_COLUMNS
-                                         " FROM sequence AS q WHERE run = ? ORDER BY prompt, repeat, turn, pair");
-    query_put(q, SQL(c->id));
-    struct error why = { "" };
-    bool ok = true;
-    while (ok && query_next(q))
-        ok = compare_text(c, q, &e, &why);
-    if (!query_close(q, err))
-        ok = false;
-    else if (!ok)
-        *err = why;
-    if (ok && e.texts == 0)
+#define STEPS(schema, sequence) \
+    "(SELECT count(*) || ' steps, ' || coalesce(sum(drafted), 0) || ' drafted, ' || coalesce(sum(accepted), 0) || ' accepted'" \
+    " FROM " schema ".step WHERE sequence = " sequence ")"
+    static const char sql[] = "SELECT prompt_id, turn, was, tokens, " STEPS("main", "w") ", " STEPS(
+        "now",
+        "id") " FROM (SELECT q.*, w.id AS w, w.tokens AS was"
+              " FROM now.sequence AS q JOIN main.sequence AS w ON w.id = (SELECT id FROM main.sequence AS s WHERE run = ?1"
+              " AND (s.prompt, s.turn, s.repeat) = (q.prompt, q.turn, q.repeat) ORDER BY pair LIMIT 1) WHERE q.run = ?2)"
+              " ORDER BY prompt, repeat, turn, pair";
+    int64_t n = 0, equal[2] = { 0 };  // of texts; of tokens, then of steps
+    struct text first[2] = { { 0 } }; // where they first differ
+    struct query *q = query_both(c, sql);
+    for (; query_next(q); n++)
+        for (int k = 0; k < 2; k++) {
+            const char *was = query_text(q, 2 + 2 * k), *is = query_text(q, 3 + 2 * k);
+            const bool same = strcmp(was, is) == 0;
+            equal[k] += same;
+            if (same || first[k].n > 0)
+                continue;
+            text_printf(&first[k], "; first difference: prompt %s, turn %lld", query_text(q, 0),
+                        (long long)query_int(q, 1));
+            if (k == 0)
+                text_printf(&first[k], ", token %d", common_tokens(was, is));
+            else
+                text_printf(&first[k], ": was %s, is %s", was, is);
+        }
+    bool ok = query_close(q, err);
+    if (ok && n == 0)
         ok = fail(err, "%s: run %lld has no text of these prompts", store_path(c->then), (long long)c->r->id);
     if (ok) {
-        put_equal(c, "texts", e.tokens, e.texts, e.first_token, !c->r->texts_vary);
-        put_equal(c, "steps", e.steps, e.texts, e.first_step, !c->r->drafts_vary);
-        c->steps_same = e.steps == e.texts;
+        put_equal(c, "texts", equal[0], n, &first[0], !c->r->texts_vary);
+        put_equal(c, "steps", equal[1], n, &first[1], !c->r->drafts_vary);
+        c->steps_same = equal[1] == n;
     }
-    free(e.first_token);
-    free(e.first_step);
+    free(first[0].s);
+    free(first[1].s);
     return ok;
 }
 
 // ---- sums by prompt, of speeds by prompt and unit
 
-enum { COLUMNS = 6 }; // a speedup's: tokens, times and steps, and those of none
+// Rows of the prompts that both runs have, as struct columns: the new run's, which begin with 0 and have its columns first, then the stored one's,
+// which begin with 1 and have its columns last. What one has for the other is 0; units are different times in the two.
+#define BOTH(view, unit, columns, zeros) \
+    "SELECT 0, " columns ", " zeros ", prompt, " unit " AS unit FROM now." view \
+    " WHERE run = ?2 AND prompt IN (SELECT prompt FROM main." view " WHERE run = ?1) UNION ALL SELECT 1, " zeros \
+    ", " columns ", prompt, -1 - " unit " FROM main." view \
+    " WHERE run = ?1 AND prompt IN (SELECT prompt FROM now." view " WHERE run = ?2) ORDER BY 1, prompt, unit"
 
-struct sums {
-    size_t n;
-    int64_t *prompt, *unit; // (n) prompts ascend
-    double *of[COLUMNS];
-};
-
-static void add_row(struct sums *to, int64_t prompt, int64_t unit)
+static void put_interval(struct text *to, const char *before, struct interval i)
 {
-    to->prompt = xrealloc(to->prompt, (to->n + 1) * sizeof(*to->prompt));
-    to->unit = xrealloc(to->unit, (to->n + 1) * sizeof(*to->unit));
-    for (int i = 0; i < COLUMNS; i++) {
-        to->of[i] = xrealloc(to->of[i], (to->n + 1) * sizeof(*to->of[i]));
-        to->of[i][to->n] = 0;
-    }
-    to->prompt[to->n] = prompt;
-    to->unit[to->n++] = unit;
-}
-
-static bool read_sums(struct store *s, int64_t run, const char *sql, struct sums *to, struct error *err)
-{
-    struct query *q = query_open(s, sql);
-    *to = (struct sums){ 0 };
-    query_put(q, SQL(run));
-    while (query_next(q)) {
-        add_row(to, query_int(q, 0), query_int(q, 1));
-        for (int i = 0; i + 2 < query_columns(q); i++)
-            to->of[i][to->n - 1] = query_real(q, i + 2);
-    }
-    return query_close(q, err);
-}
-
-static void free_sums(struct sums *s)
-{
-    for (int i = 0; i < COLUMNS; i++)
-        free(s->of[i]);
-    free(s->prompt);
-    free(s->unit);
-}
-
-// Drops the prompts that `other` lacks.
-static void keep_common(struct sums *s, const struct sums *other)
-{
-    size_t n = 0;
-    for (size_t i = 0, k = 0; i < s->n; i++) {
-        while (k < other->n && other->prompt[k] < s->prompt[i])
-            k++;
-        if (k == other->n || other->prompt[k] != s->prompt[i])
-            continue;
-        s->prompt[n] = s->prompt[i];
-        s->unit[n] = s->unit[i];
-        for (int v = 0; v < COLUMNS; v++)
-            s->of[v][n] = s->of[v][i];
-        n++;
-    }
-    s->n = n;
-}
-
-static size_t prompts_of(const struct sums *s)
-{
-    size_t prompts = 0;
-    for (size_t i = 0; i < s->n; i++)
-        prompts += i == 0 || s->prompt[i] != s->prompt[i - 1];
-    return prompts;
-}
-
-// The sums of the prompts that both runs have.
-static bool read_both(struct comparing *c, const char *sql, struct sums *was, struct sums *is, struct error *err)
-{
-    *is = (struct sums){ 0 };
-    if (!read_sums(c->then, c->r->id, sql, was, err) || !read_sums(c->now, c->id, sql, is, err))
-        return false;
-    keep_common(was, is);
-    keep_common(is, was);
-    return true;
-}
-
-// A ratio of speeds in one of the two runs: `of` STATISTIC_RATIO or STATISTIC_RATIO_OF_RATIOS.
-static struct interval speed_of(enum statistic of, const struct sums *s)
-{
-    const bool two = of == STATISTIC_RATIO_OF_RATIOS;
-    const double *const sums[] = { s->of[0], s->of[1], two ? s->of[3] : NULL, two ? s->of[4] : NULL },
-                        *const steps[] = { s->of[2], two ? s->of[5] : NULL };
-    return interval_of_units(of, sums, steps, s->prompt, s->unit, s->n);
-}
-
-// The new run's speed or speedup is taken over the old one's. The units of the two are different times.
-static struct interval change_of(bool speedup, const struct sums *was, const struct sums *is)
-{
-    const int columns = speedup ? COLUMNS : COLUMNS / 2;
-    struct sums of[2] = { { 0 } }; // the new run's columns, and the old one's
-    for (int k = 0; k < 2; k++) {
-        const struct sums *from = k == 0 ? is : was;
-        for (size_t i = 0; i < from->n; i++) {
-            add_row(&of[0], from->prompt[i], k == 0 ? from->unit[i] : -1 - from->unit[i]);
-            add_row(&of[1], from->prompt[i], from->unit[i]);
-            for (int v = 0; v < columns; v++)
-                of[k].of[v][of[k].n - 1] = from->of[v][i];
-        }
-    }
-    const double *x[8] = { 0 }, *steps[4] = { 0 };
-    for (int k = 0, at = 0; k < 2; k++)
-        for (int v = 0; v < columns; v += 3, at++) {
-            x[2 * at] = of[k].of[v];
-            x[2 * at + 1] = of[k].of[v + 1];
-            steps[at] = of[k].of[v + 2];
-        }
-    const struct interval change = interval_of_units(speedup ? STATISTIC_CHANGE : STATISTIC_RATIO_OF_RATIOS, x, steps,
-                                                     of[0].prompt, of[0].unit, of[0].n);
-    free_sums(&of[0]);
-    free_sums(&of[1]);
-    return change;
-}
-
-static void put_interval(struct text *to, const char *before, struct interval i, double unit)
-{
-    text_printf(to, "%s%.3f", before, unit * i.value);
+    text_printf(to, "%s%.3f", before, i.value);
     if (!isnan(i.low))
-        text_printf(to, " [%.3f, %.3f]", unit * i.low, unit * i.high);
+        text_printf(to, " [%.3f, %.3f]", i.low, i.high);
+}
+
+static void put_values(struct comparing *c, const char *what, size_t prompts, struct interval was, struct interval is)
+{
+    text_printf(c->report, "%-10s on %zu prompts: ", what, prompts);
+    put_interval(c->report, "was ", was);
+    text_printf(c->report, ", is %.3f", is.value);
 }
 
 // low, high: of the new number, given the stored one and the interval of the change.
@@ -293,89 +165,99 @@ static void put_place(struct comparing *c, const char *what, struct interval was
     put_verdict(c, what, !known ? "not known" : inside ? "inside" : "outside", inside || !known);
 }
 
-static void put_acceptance(struct comparing *c, const struct sums *was, const struct sums *is)
+static void put_acceptance(struct comparing *c, const struct columns *x)
 {
-    const struct interval a = interval_of(STATISTIC_RATE, was->of[0], was->of[1], NULL, NULL, was->n),
-                          b = interval_of(STATISTIC_RATE, is->of[0], is->of[1], NULL, NULL, is->n),
-                          change =
-                              interval_of(STATISTIC_DIFFERENCE, is->of[0], is->of[1], was->of[0], was->of[1], was->n);
+    const size_t n = columns_alike(x, 0, 1); // prompts of both
+    const struct interval a = columns_interval(STATISTIC_RATE, x, n, n, 3, 4, 0, 0),
+                          b = columns_interval(STATISTIC_RATE, x, 0, n, 1, 2, 0, 0);
     if (isnan(a.value) || isnan(b.value)) // nothing was drafted
         return;
-    text_printf(c->report, "acceptance on %zu prompts: ", was->n);
-    put_interval(c->report, "was ", a, 1);
-    text_printf(c->report, ", is %.3f", b.value);
+    const struct interval change = interval_of(STATISTIC_DIFFERENCE, x->x[1], x->x[2], x->x[3] + n, x->x[4] + n, n);
+    put_values(c, "acceptance", n, a, b);
     if (c->steps_same) {
         text_puts(c->report, ": equal\n");
         put_verdict(c, "acceptance", "equal", true);
         return;
     }
-    put_interval(c->report, ", difference ", change, 1);
-    put_place(c, "acceptance", a, a.value + change.low, a.value + change.high, was->n);
+    put_interval(c->report, ", difference ", change);
+    put_place(c, "acceptance", a, a.value + change.low, a.value + change.high, n);
 }
 
-static void put_speed(struct comparing *c, const struct sums *was, const struct sums *is)
+static void put_speedup(struct comparing *c, const struct columns *x)
 {
-    const struct interval ratio = change_of(false, was, is);
-    if (isnan(ratio.value))
-        return;
-    text_printf(c->report, "tokens/s   was %.1f, is %.1f", 1e9 * speed_of(STATISTIC_RATIO, was).value,
-                1e9 * speed_of(STATISTIC_RATIO, is).value);
-    put_interval(c->report, ": ratio ", ratio, 1);
-    text_puts(c->report, "\n");
-}
-
-static void put_speedup(struct comparing *c, const struct sums *was, const struct sums *is)
-{
-    const struct interval a = speed_of(STATISTIC_RATIO_OF_RATIOS, was), b = speed_of(STATISTIC_RATIO_OF_RATIOS, is),
-                          change = change_of(true, was, is);
+    const size_t n = columns_alike(x, 0, 1), prompts = (size_t)columns_prompts(x, n, x->n - n);
+    const double *const sums[] = { x->x[1], x->x[2], x->x[4], x->x[5], x->x[7], x->x[8], x->x[10], x->x[11] },
+                        *const steps[] = { x->x[3], x->x[6], x->x[9], x->x[12] };
+    const struct interval a = columns_speed(x, n, x->n - n, 7, 10), b = columns_speed(x, 0, n, 1, 4),
+                          change = interval_of_units(STATISTIC_CHANGE, sums, steps, x->prompt, x->unit, x->n);
     if (isnan(a.value) && isnan(b.value)) // `none` has no speedup
         return;
-    text_printf(c->report, "speedup    on %zu prompts: ", prompts_of(was));
-    put_interval(c->report, "was ", a, 1);
-    text_printf(c->report, ", is %.3f", b.value);
+    put_values(c, "speedup", prompts, a, b);
     if (isnan(change.value)) {
         text_puts(c->report, ": no change can be told, as the two have no prompt in common that was not disturbed\n");
         put_verdict(c, "speedup", "not known", true);
         return;
     }
-    put_interval(c->report, ", ratio ", change, 1);
-    put_place(c, "speedup", a, a.value * change.low, a.value * change.high, prompts_of(was));
+    put_interval(c->report, ", ratio ", change);
+    put_place(c, "speedup", a, a.value * change.low, a.value * change.high, prompts);
+}
+
+// The units of the two runs are different times.
+static void put_speed(struct comparing *c, const struct columns *x)
+{
+    const size_t n = columns_alike(x, 0, 1);
+    const struct interval ratio = columns_speed(x, 0, x->n, 1, 4);
+    if (isnan(ratio.value))
+        return;
+    text_printf(c->report, "tokens/s   was %.1f, is %.1f", 1e9 * columns_speed(x, n, x->n - n, 4, 0).value,
+                1e9 * columns_speed(x, 0, n, 1, 0).value);
+    put_interval(c->report, ": ratio ", ratio);
+    text_puts(c->report, "\n");
 }
 
 static bool compare_sums(struct comparing *c, struct error *err)
 {
-    static const char drafts[] = "SELECT prompt, 0, accepted_tokens, drafted_tokens FROM sums_by_prompt WHERE run = ?1"
-                                 " ORDER BY prompt",
-                      own[] = "SELECT prompt, unit, new_tokens, decode_ns, steps FROM sums_by_slice WHERE run = ?1"
-                              " ORDER BY prompt, unit",
-                      paired[] = "SELECT prompt, unit, new_tokens, decode_ns, steps, none_new_tokens, none_decode_ns,"
-                                 " none_steps FROM speed_by_slice WHERE run = ?1 ORDER BY prompt, unit";
-    struct sums was[3] = { { 0 } }, is[3] = { { 0 } };
-    const bool ok = read_both(c, drafts, &was[0], &is[0], err) && read_both(c, own, &was[1], &is[1], err) &&
-                    (c->r->none || read_both(c, paired, &was[2], &is[2], err));
-    if (ok) {
-        put_acceptance(c, &was[0], &is[0]);
-        put_speedup(c, &was[2], &is[2]);
-        put_speed(c, &was[1], &is[1]);
-    }
-    for (int i = 0; i < 3; i++) {
-        free_sums(&was[i]);
-        free_sums(&is[i]);
+    static const struct {
+        const char *sql;
+        void (*put)(struct comparing *c, const struct columns *x);
+    } part[] = {
+        { BOTH("sums_by_prompt", "0", "accepted_tokens, drafted_tokens", "0, 0"), put_acceptance },
+        { BOTH("speed_by_slice", "unit", "new_tokens, decode_ns, steps, none_new_tokens, none_decode_ns, none_steps",
+               "0, 0, 0, 0, 0, 0"),
+          put_speedup },
+        { BOTH("sums_by_slice", "unit", "new_tokens, decode_ns, steps", "0, 0, 0"), put_speed },
+    };
+    bool ok = true;
+    for (size_t i = 0; ok && i < sizeof(part) / sizeof(*part); i++) {
+        struct columns x;
+        ok = columns_read(&x, query_both(c, part[i].sql), BY_UNIT, err);
+        if (ok && x.n > 0 && !(c->r->none && part[i].put == put_speedup))
+            part[i].put(c, &x);
+        columns_free(&x);
     }
     return ok;
+}
+
+static bool find_run(struct comparing *c, struct error *err)
+{
+    struct query *q = query_open(c->then, "SELECT id FROM now.run WHERE experiment = ? AND cell = ?");
+    query_put(q, SQL(c->r->experiment), SQL(c->r->cell));
+    c->id = query_next(q) ? query_int(q, 0) : 0;
+    return query_close(q, err);
 }
 
 bool stored_run_compare(const struct stored_run *r, struct store *then, struct store *now, struct text *report,
                         bool *same, struct error *err)
 {
-    struct comparing c = { .r = r, .then = then, .now = now, .report = report, .same = true };
-    struct query *q = query_open(now, "SELECT id FROM run WHERE experiment = ? AND cell = ?");
-    query_put(q, SQL(r->experiment), SQL(r->cell));
-    c.id = query_next(q) ? query_int(q, 0) : 0;
-    const bool ok = query_close(q, err) && compare_places(&c, err) && compare_texts(&c, err) && compare_sums(&c, err);
+    struct comparing c = { .r = r, .then = then, .report = report, .same = true };
+    struct query *q = query_open(then, "ATTACH ?1 AS now");
+    query_put(q, SQL(store_path(now)));
+    if (!query_perform(q, err))
+        return false;
+    const bool ok = find_run(&c, err) && compare_places(&c, err) && compare_texts(&c, err) && compare_sums(&c, err);
     if (ok)
         text_printf(report, "%s: %s\n", c.same ? "reproduced" : "not reproduced", c.verdict.s);
     *same = c.same;
     free(c.verdict.s);
-    return ok;
+    return query_perform(query_open(then, "DETACH now"), ok ? err : &(struct error){ "" }) && ok;
 }

@@ -7,20 +7,11 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "results/columns.h"
 #include "results/query.h"
 #include "results/tally.h"
 
-enum { MAX_COLUMNS = 18 };
-
-struct columns {
-    size_t n, capacity;
-    double *x[MAX_COLUMNS]; // (n) those of the query
-    int64_t *prompt, *unit; // (n) the last two of a query by prompt and unit; NULL: it has none
-};
-
-// The last two columns of a query by prompt and unit are these; the others become x.
-enum { BY_PROMPT = 0, BY_UNIT = 2 };
-static bool columns_read(struct columns *c, struct query *q, int ids, struct error *err)
+bool columns_read(struct columns *c, struct query *q, int ids, struct error *err)
 {
     *c = (struct columns){ 0 };
     for (; query_next(q); c->n++) {
@@ -42,7 +33,7 @@ static bool columns_read(struct columns *c, struct query *q, int ids, struct err
     return query_close(q, err);
 }
 
-static void columns_free(struct columns *c)
+void columns_free(struct columns *c)
 {
     for (int i = 0; i < MAX_COLUMNS; i++)
         free(c->x[i]);
@@ -50,8 +41,7 @@ static void columns_free(struct columns *c)
     free(c->unit);
 }
 
-// Rows from `from` on that have its values in the first `keys` columns: one run, or one depth of a run.
-static size_t alike(const struct columns *c, size_t from, int keys)
+size_t columns_alike(const struct columns *c, size_t from, int keys)
 {
     size_t n = 0;
     for (bool same = true; same && from + n < c->n; n += same)
@@ -77,17 +67,14 @@ static double total(const struct columns *c, int column, size_t from, size_t n)
     return sum;
 }
 
-// Of n rows, with columns a to d; c and d 0: none.
-static struct interval interval_at(enum statistic of, const struct columns *x, size_t from, size_t n, int a, int b,
-                                   int c, int d)
+struct interval columns_interval(enum statistic of, const struct columns *x, size_t from, size_t n, int a, int b, int c,
+                                 int d)
 {
     return interval_of(of, x->x[a] + from, x->x[b] + from, c > 0 ? x->x[c] + from : NULL, d > 0 ? x->x[d] + from : NULL,
                        n);
 }
 
-// n rows by prompt and unit have tokens, times and steps of a run, in columns that follow each other from `a` on; from `c` on those of the run
-// that it is compared with, 0: none.
-static struct interval speed_at(const struct columns *x, size_t from, size_t n, int a, int c)
+struct interval columns_speed(const struct columns *x, size_t from, size_t n, int a, int c)
 {
     const double *sums[4] = { x->x[a] + from, x->x[a + 1] + from }, *steps[2] = { x->x[a + 2] + from };
     if (c > 0) {
@@ -164,7 +151,7 @@ static bool of_sums(struct store *s, struct comparison *c, struct error *err)
     const bool ok = columns_read(&x, q, BY_PROMPT, err);
     size_t *first = xcalloc((size_t)c->n_categories + 2, sizeof(*first));
     for (size_t i = 0, n; ok && i < x.n; i += n) {
-        n = alike(&x, i, 1);
+        n = columns_alike(&x, i, 1);
         struct tally *t = run_at(c, &x, i);
         if (t == NULL)
             continue;
@@ -172,14 +159,14 @@ static bool of_sums(struct store *s, struct comparison *c, struct error *err)
         for (int k = 0; k < c->n_categories; k++)
             if (first[k + 1] > first[k])
                 t->by_category[k].tokens_per_step =
-                    interval_at(STATISTIC_RATIO, &of, first[k], first[k + 1] - first[k], TOKENS, STEPS, 0, 0);
+                    columns_interval(STATISTIC_RATIO, &of, first[k], first[k + 1] - first[k], TOKENS, STEPS, 0, 0);
         columns_free(&of);
         if (!t->baseline) {
-            t->acceptance_rate = interval_at(STATISTIC_RATE, &x, i, n, ACCEPTED, DRAFTED, 0, 0);
-            t->expected_rate = interval_at(STATISTIC_RATE, &x, i, n, EXPECTED, EXPECTED_DRAFTED, 0, 0);
+            t->acceptance_rate = columns_interval(STATISTIC_RATE, &x, i, n, ACCEPTED, DRAFTED, 0, 0);
+            t->expected_rate = columns_interval(STATISTIC_RATE, &x, i, n, EXPECTED, EXPECTED_DRAFTED, 0, 0);
         }
-        t->tokens_per_step = interval_at(STATISTIC_RATIO, &x, i, n, TOKENS, STEPS, 0, 0);
-        t->ttft = interval_at(STATISTIC_RATIO, &x, i, n, TTFT, FIRSTS, 0, 0);
+        t->tokens_per_step = columns_interval(STATISTIC_RATIO, &x, i, n, TOKENS, STEPS, 0, 0);
+        t->ttft = columns_interval(STATISTIC_RATIO, &x, i, n, TTFT, FIRSTS, 0, 0);
     }
     free(first);
     columns_free(&x);
@@ -195,10 +182,10 @@ static bool of_slices(struct store *s, struct comparison *c, struct error *err)
     comparison_put(q, c);
     const bool ok = columns_read(&x, q, BY_UNIT, err);
     for (size_t i = 0, n; ok && i < x.n; i += n) {
-        n = alike(&x, i, 1);
+        n = columns_alike(&x, i, 1);
         struct tally *t = run_at(c, &x, i);
         if (t != NULL)
-            t->tokens_per_s = times(speed_at(&x, i, n, 1, 0), 1e9);
+            t->tokens_per_s = times(columns_speed(&x, i, n, 1, 0), 1e9);
     }
     columns_free(&x);
     return ok;
@@ -216,20 +203,19 @@ static bool of_depths(struct store *s, struct comparison *c, struct error *err)
     query_put(q, SQL(POSITIONS));
     const bool ok = columns_read(&x, q, BY_PROMPT, err);
     for (size_t i = 0, n; ok && i < x.n; i += n) {
-        n = alike(&x, i, 2);
+        n = columns_alike(&x, i, 2);
         struct tally *t = run_at(c, &x, i);
         const int at = (int)x.x[DEPTH][i] - 1;
         if (t == NULL || total(&x, DEEP, i, n) < 1)
             continue;
-        t->rate[at] = interval_at(STATISTIC_RATE, &x, i, n, ACCEPTED, DRAFTS, 0, 0);
-        t->conditional[at] = interval_at(STATISTIC_RATE, &x, i, n, ACCEPTED, TRIED, 0, 0);
+        t->rate[at] = columns_interval(STATISTIC_RATE, &x, i, n, ACCEPTED, DRAFTS, 0, 0);
+        t->conditional[at] = columns_interval(STATISTIC_RATE, &x, i, n, ACCEPTED, TRIED, 0, 0);
     }
     columns_free(&x);
     return ok;
 }
 
-// Prompts among n rows, those of one prompt together.
-static int64_t prompts_of(const struct columns *x, size_t from, size_t n)
+int64_t columns_prompts(const struct columns *x, size_t from, size_t n)
 {
     int64_t prompts = 0;
     for (size_t i = 0; i < n; i++)
@@ -253,17 +239,17 @@ static bool of_pairs(struct store *s, struct comparison *c, struct error *err)
     const bool ok = columns_read(&x, q, BY_UNIT, err);
     size_t *first = xcalloc((size_t)c->n_categories + 2, sizeof(*first));
     for (size_t i = 0, n; ok && i < x.n; i += n) {
-        n = alike(&x, i, 1);
+        n = columns_alike(&x, i, 1);
         struct tally *t = run_at(c, &x, i);
         if (t == NULL)
             continue;
-        t->end_to_end_speedup = speed_at(&x, i, n, ALL, NONE_ALL);
-        t->speedup = speed_at(&x, i, n, DECODE, NONE_DECODE);
+        t->end_to_end_speedup = columns_speed(&x, i, n, ALL, NONE_ALL);
+        t->speedup = columns_speed(&x, i, n, DECODE, NONE_DECODE);
         struct columns of = rows_by_category(&x, i, n, c->n_categories, first);
         for (int k = 0; k < c->n_categories; k++) {
             if (first[k + 1] > first[k])
-                t->by_category[k].speedup = speed_at(&of, first[k], first[k + 1] - first[k], DECODE, NONE_DECODE);
-            t->by_category[k].speedup_prompts = prompts_of(&of, first[k], first[k + 1] - first[k]);
+                t->by_category[k].speedup = columns_speed(&of, first[k], first[k + 1] - first[k], DECODE, NONE_DECODE);
+            t->by_category[k].speedup_prompts = columns_prompts(&of, first[k], first[k + 1] - first[k]);
         }
         columns_free(&of);
     }
@@ -301,10 +287,10 @@ static bool speeds_against(struct store *s, int64_t other, struct againsts *to, 
     query_put(q, SQL(other));
     const bool ok = columns_read(&x, q, BY_UNIT, err);
     for (size_t i = 0, n; i < x.n; i += n) {
-        n = alike(&x, i, 2);
+        n = columns_alike(&x, i, 2);
         for (int k = 0; k < to->n; k++)
             if (to->of[k].run == x.x[RUN][i] && to->of[k].in_pairs == (x.x[PAIRED][i] > 0))
-                to->of[k].speed = speed_at(&x, i, n, MINE, OTHER);
+                to->of[k].speed = columns_speed(&x, i, n, MINE, OTHER);
     }
     columns_free(&x);
     return ok;
@@ -321,16 +307,17 @@ bool against_read(struct store *s, int64_t other, struct againsts *to, struct er
     query_put(q, SQL(other));
     const bool ok = columns_read(&x, q, BY_PROMPT, err);
     *to = (struct againsts){ 0 };
-    for (size_t i = 0, n; i < x.n; i += alike(&x, i, 1)) { // of a run the first part: in pairs, if there are any
-        n = alike(&x, i, 2);
+    for (size_t i = 0, n; i < x.n;
+         i += columns_alike(&x, i, 1)) { // of a run the first part: in pairs, if there are any
+        n = columns_alike(&x, i, 2);
         struct against a = {
             .run = x.x[RUN][i], .prompts = (int64_t)n, .in_pairs = x.x[PAIRED][i] > 0, .speed = no_interval
         };
-        a.acceptance = interval_at(STATISTIC_DIFFERENCE, &x, i, n, ACCEPTED, DRAFTED, Y, Y + 1);
+        a.acceptance = columns_interval(STATISTIC_DIFFERENCE, &x, i, n, ACCEPTED, DRAFTED, Y, Y + 1);
         a.acceptance.low = a.acceptance.low < -1 ? -1 : a.acceptance.low;
         a.acceptance.high = a.acceptance.high > 1 ? 1 : a.acceptance.high;
-        a.tokens_per_step = interval_at(STATISTIC_DIFFERENCE, &x, i, n, STEP_TOKENS, STEPS, Y + 2, Y + 3);
-        a.ttft = interval_at(STATISTIC_RATIO_OF_RATIOS, &x, i, n, TTFT, FIRSTS, Y + 4, Y + 5);
+        a.tokens_per_step = columns_interval(STATISTIC_DIFFERENCE, &x, i, n, STEP_TOKENS, STEPS, Y + 2, Y + 3);
+        a.ttft = columns_interval(STATISTIC_RATIO_OF_RATIOS, &x, i, n, TTFT, FIRSTS, Y + 4, Y + 5);
         to->of = xrealloc(to->of, ((size_t)to->n + 1) * sizeof(*to->of));
         to->of[to->n++] = a;
     }

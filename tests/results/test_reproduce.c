@@ -65,7 +65,7 @@ static void expect(struct store *then, struct store *now, const struct stored_ru
 
 static struct stored_run run_of(int64_t id, char *cell)
 {
-    return (struct stored_run){ .id = id, .experiment = "x", .cell = cell, .batch = 1 };
+    return (struct stored_run){ .id = id, .experiment = "x", .cell = cell };
 }
 
 static void noise_of_clocks_that_varies_by_prompt_is_inside(void **state)
