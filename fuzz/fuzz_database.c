@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "fuzz/fuzz.h"
-#include "results/exact_rows.h"
+#include "commands/exact/exact_run.h"
 #include "results/query.h"
 #include "results/report.h"
 #include "results/store.h"
@@ -247,27 +247,15 @@ static void write_exact(struct store *s)
     struct exact_sums sums = { .sum = sum, .n = 10 };
     int64_t id = INT64_MIN;
     if (store_exact(s, &row, &id, &sums, &err)) {
-        const struct exact_stream_row stream = { "a", 10, 0.5, false };
-        const struct exact_test_row test = { "a", "b", "c", "d", 10, 0.5, -1, -0.5 };
-        const struct exact_end_row end = { 0.05, 1, 1, 0, 0.1, "v", &stream, &test, 1, 1 };
+        static struct verdict verdict = { .n = 1, .row = { { STREAM_TEXT, { "a", "b", "c", 0.5, -1, 10 }, -0.5 } } };
+        static const struct observed seen = { .steps = 1, .accepted = 1, .expected = 1 };
         insist(id != INT64_MIN);
         store_exact_sums(s, id, &sums, &err);
-        store_exact_end(s, id, &end, &err);
+        exact_store(s, id, &verdict, &seen, &err);
     }
     const struct exact_rule_row rule = { "r", "exact", "v", true, 1, 2, 0, 0 };
-    const struct exact_bits_row bits = { .experiment = "e",
-                                         .cell = "0",
-                                         .settings = "{}",
-                                         .target = "t",
-                                         .drafter = "d",
-                                         .rule = "r",
-                                         .sampling = "s",
-                                         .machine = "m",
-                                         .revision = "v",
-                                         .verdict = "v",
-                                         .rows = 1 };
     store_exact_rule(s, &rule, &err);
-    store_exact_bits(s, &bits, &err);
+    bits_store(s, &row, &(struct logit_comparison){ .rows = 1 }, &err);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)

@@ -17,21 +17,6 @@ bool store_exact_rule(struct store *s, const struct exact_rule_row *r, struct er
                       { "started", sql_expression(SQL_NOW) });
 }
 
-bool store_exact_bits(struct store *s, const struct exact_bits_row *r, struct error *err)
-{
-    const struct shown_settings shown = { r->experiment, r->settings, NULL, r->sampling, r->drafter, r->rule };
-    return schema_fits(&shown, err) &&
-           row_insert(s, "exact_bits", NULL, err, COLUMN("experiment", r->experiment), COLUMN("cell", r->cell),
-                      COLUMN("settings", r->settings), COLUMN("target", r->target), COLUMN("drafter", r->drafter),
-                      COLUMN("rule", r->rule), COLUMN("sampling", r->sampling), COLUMN("machine", r->machine),
-                      COLUMN("revision", r->revision), COLUMN("verdict", r->verdict), COLUMN("compared", r->rows),
-                      COLUMN("different", r->different), COLUMN("ties", r->ties),
-                      COLUMN("argmax_changed", r->argmax_changed), COLUMN("bugs", r->bugs),
-                      COLUMN("largest", r->largest), { "started", sql_expression(SQL_NOW) });
-}
-
-// ---- sums
-
 bool store_exact(struct store *s, const struct exact_row *r, int64_t *id, struct exact_sums *sums, struct error *err)
 {
     static const char insert_sql[] =
@@ -70,35 +55,4 @@ bool store_exact_sums(struct store *s, int64_t id, const struct exact_sums *sums
     return query_perform(query_with(s, sql, SQL(sums->sequences), SQL(sums->tokens), SQL(sums->steps),
                                     SQL(sums->max_log_e), sql_blob(sums->sum, sums->n * sizeof(*sums->sum)), SQL(id)),
                          err);
-}
-
-// ---- the end
-
-static bool put_end(struct store *s, int64_t id, const struct exact_end_row *r, struct error *err)
-{
-    static const char sql[] = "UPDATE exact SET level = ?, accepted = ?, expected = ?, z_accepted = ?, detectable = ?,"
-                              " verdict = ?, finished = " SQL_NOW " WHERE id = ?";
-    bool ok = query_perform(query_with(s, sql, SQL(r->level), SQL(r->accepted), SQL(r->expected), SQL(r->z_accepted),
-                                       SQL(r->detectable), SQL(r->verdict), SQL(id)),
-                            err) &&
-              query_perform(query_with(s, "DELETE FROM exact_stream WHERE exact = ?", SQL(id)), err) &&
-              query_perform(query_with(s, "DELETE FROM exact_test WHERE exact = ?", SQL(id)), err);
-    for (int i = 0; i < r->streams && ok; i++) {
-        const struct exact_stream_row *x = &r->stream[i];
-        ok = row_insert(s, "exact_stream", NULL, err, COLUMN("exact", id), COLUMN("stream", x->stream),
-                        COLUMN("tokens", x->tokens), COLUMN("log_e", x->log_e), COLUMN("alarm", x->alarm));
-    }
-    for (int i = 0; i < r->tests && ok; i++) {
-        const struct exact_test_row *x = &r->test[i];
-        ok = row_insert(s, "exact_test", NULL, err, COLUMN("exact", id), COLUMN("stream", x->stream),
-                        COLUMN("kind", x->kind), COLUMN("of", x->of), COLUMN("part", x->part),
-                        COLUMN("tokens", x->tokens), COLUMN("statistic", x->statistic), COLUMN("log10_p", x->log10_p),
-                        COLUMN("log10_adjusted", x->log10_adjusted));
-    }
-    return ok;
-}
-
-bool store_exact_end(struct store *s, int64_t id, const struct exact_end_row *r, struct error *err)
-{
-    return transaction_begin(s, err) && transaction_end(s, put_end(s, id, r, err), err);
 }

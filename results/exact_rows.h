@@ -31,30 +31,3 @@ struct exact_sums { // of sequences 0 .. sequences - 1
 // Finds or creates the cell's row and reads its sums; sums stay as they are if the row has none or of another size.
 bool store_exact(struct store *s, const struct exact_row *r, int64_t *id, struct exact_sums *sums, struct error *err);
 bool store_exact_sums(struct store *s, int64_t id, const struct exact_sums *sums, struct error *err);
-
-struct exact_stream_row {
-    const char *stream;
-    int64_t tokens;
-    double log_e;
-    bool alarm;
-};
-struct exact_test_row {
-    const char *stream, *kind, *of, *part;
-    int64_t tokens;
-    double statistic, log10_p, log10_adjusted;
-};
-struct exact_bits_row {
-    const char *experiment, *cell, *settings, *target, *drafter, *rule, *sampling, *machine, *revision, *verdict;
-    int64_t rows, different, ties, argmax_changed, bugs;
-    double largest;
-};
-bool store_exact_bits(struct store *s, const struct exact_bits_row *r, struct error *err);
-
-struct exact_end_row {
-    double level, accepted, expected, z_accepted, detectable;
-    const char *verdict;
-    const struct exact_stream_row *stream;
-    const struct exact_test_row *test;
-    int streams, tests;
-};
-bool store_exact_end(struct store *s, int64_t id, const struct exact_end_row *r, struct error *err); // one transaction

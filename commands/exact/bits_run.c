@@ -1,4 +1,4 @@
-#include "commands/exact/bits_run.h"
+#include "commands/exact/exact_run.h"
 
 #include <stdlib.h>
 
@@ -6,7 +6,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/settings.h"
-#include "experiments/environment.h"
 #include "experiments/observed_cell.h"
 #include "drafters/drafter.h"
 #include "core/interrupt.h"
@@ -14,8 +13,9 @@
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
-#include "results/exact_rows.h"
-#include "verifier/rules/rule.h"
+#include "results/query.h"
+#include "results/store.h"
+#include "results/store/store_schema.h"
 #include "verifier/verifier.h"
 
 struct accepted {    // of a slot in one step: the root and the accepted tokens, with their nodes
@@ -25,7 +25,7 @@ struct accepted {    // of a slot in one step: the root and the accepted tokens,
 
 struct bits {
     struct observed_cell c;
-    const struct bits_plan *plan;
+    const struct exact_plan *plan;
     struct kv_cache *cache;      // fed one token at a time
     struct tensor row;           // (1, vocab)
     float **scored;              // (slots) (nodes, vocab) logits of this step's drafts
@@ -204,38 +204,23 @@ static void print(const struct bits *b)
     fflush(to);
 }
 
-static bool store_result(const struct bits *b, struct store *s, struct error *err)
+bool bits_store(struct store *s, const struct exact_row *r, const struct logit_comparison *c, struct error *err)
 {
-    const struct experiment *e = b->c.e;
-    const struct logit_comparison *c = &b->result;
-    struct identity identity = cell_identity(b->c.loaded, b->c.cell, b->c.pairing.drafter);
-    const struct exact_bits_row row = {
-        .experiment = e->name,
-        .cell = identity.hash,
-        .settings = identity.settings,
-        .target = e->target,
-        .drafter = e->drafter.entry[b->c.cell.drafter].shown,
-        .rule = e->rule.entry[b->c.cell.rule].shown,
-        .sampling = e->sampling.entry[b->c.cell.sampling].shown,
-        .machine = identity.machine,
-        .revision = speclab_revision(),
-        .verdict = agreement_names[comparison_result(c)],
-        .rows = c->rows,
-        .different = c->different,
-        .ties = c->ties,
-        .argmax_changed = c->turned,
-        .bugs = c->bugs,
-        .largest = c->largest,
-    };
-    bool ok = mapped_unchanged(err) && store_exact_bits(s, &row, err);
-    identity_free(&identity);
-    return ok;
+    const struct shown_settings shown = { r->experiment, r->settings, NULL, r->sampling, r->drafter, r->rule };
+    return mapped_unchanged(err) && schema_fits(&shown, err) &&
+           row_insert(s, "exact_bits", NULL, err, COLUMN("experiment", r->experiment), COLUMN("cell", r->cell),
+                      COLUMN("settings", r->settings), COLUMN("target", r->target), COLUMN("drafter", r->drafter),
+                      COLUMN("rule", r->rule), COLUMN("sampling", r->sampling), COLUMN("machine", r->machine),
+                      COLUMN("revision", r->revision), COLUMN("verdict", agreement_names[comparison_result(c)]),
+                      COLUMN("compared", c->rows), COLUMN("different", c->different), COLUMN("ties", c->ties),
+                      COLUMN("argmax_changed", c->turned), COLUMN("bugs", c->bugs), COLUMN("largest", c->largest),
+                      { "started", sql_expression(SQL_NOW) });
 }
 
 struct all {
     const struct experiment *e;
     struct store *store;
-    const struct bits_plan *plan;
+    const struct exact_plan *plan;
     enum agreement worst;
 };
 
@@ -253,13 +238,16 @@ static bool one_of_all(void *self, struct loaded_experiment *opened, struct cell
     if (ok) {
         print(b);
         all->worst = comparison_result(&b->result) > all->worst ? comparison_result(&b->result) : all->worst;
-        ok = store_result(b, all->store, err);
+        struct identity identity = cell_identity(b->c.loaded, b->c.cell, b->c.pairing.drafter);
+        const struct exact_row row = exact_row_of(&b->c, &identity);
+        ok = bits_store(all->store, &row, &b->result, err);
+        identity_free(&identity);
     }
     close_bits(b);
     return ok;
 }
 
-bool bits_run(const struct experiment *e, struct store *s, const struct bits_plan *plan, enum agreement *worst,
+bool bits_run(const struct experiment *e, struct store *s, const struct exact_plan *plan, enum agreement *worst,
               struct error *err)
 {
     struct all all = { e, s, plan, BITWISE_EQUAL };

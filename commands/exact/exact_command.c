@@ -8,7 +8,6 @@
 #include "core/memory.h"
 #include "exact/law.h"
 #include "exact/power.h"
-#include "commands/exact/bits_run.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "experiments/environment.h"
@@ -77,47 +76,32 @@ static int exact_rules(const struct usage *u, long long instances, const char *d
     return status != 0 ? status : wrong ? FOUND : 0;
 }
 
-// ---- texts
+// ---- texts and logits
 
-static int exact_texts(const struct usage *u, const char *file, const char *db, struct exact_plan *plan)
+static int exact_cells(const struct usage *u, const char *file, const char *db, struct exact_plan *plan, bool bits)
 {
     struct error err;
     struct experiment *e = experiment_load(file, &err);
     if (e == NULL)
         return usage_fail(u, "%s", err.text);
     struct store *s = store_open(db, &err);
-    enum answer worst = NO_VERDICT;
+    enum answer answer = NO_VERDICT;
+    enum agreement agreement = DIFFER_BEYOND_ROUNDING;
     plan->stop = interrupt_catch();
-    bool ok = s != NULL && exact_run(e, s, plan, &worst, &err);
+    bool ok = s != NULL && (bits ? bits_run(e, s, plan, &agreement, &err) : exact_run(e, s, plan, &answer, &err));
     store_close(s);
     experiment_free(e);
-    if (!ok && *plan->stop != 0) {
+    if (!ok && !bits && *plan->stop != 0) {
         fprintf(stderr, "speclab exact: interrupted; finished texts are in %s; the same command resumes from there\n",
                 db);
         return 1;
     }
     if (!ok)
         return command_fail(u, &err);
-    int status = command_done(u);
-    return status != 0 ? status : worst == BIAS_FOUND ? FOUND : worst == NO_VERDICT ? UNDECIDED : 0;
-}
-
-static int exact_bits(const struct usage *u, const char *file, const char *db, int64_t tokens)
-{
-    struct error err;
-    struct experiment *e = experiment_load(file, &err);
-    if (e == NULL)
-        return usage_fail(u, "%s", err.text);
-    struct store *s = store_open(db, &err);
-    enum agreement worst = DIFFER_BEYOND_ROUNDING;
-    const struct bits_plan plan = { .tokens = tokens, .out = stdout, .stop = interrupt_catch() };
-    bool ok = s != NULL && bits_run(e, s, &plan, &worst, &err);
-    store_close(s);
-    experiment_free(e);
-    if (!ok)
-        return command_fail(u, &err);
-    int status = command_done(u);
-    return status != 0 ? status : worst == DIFFER_BEYOND_ROUNDING ? FOUND : worst == DIFFER_AT_TIES ? UNDECIDED : 0;
+    const bool found = bits ? agreement == DIFFER_BEYOND_ROUNDING : answer == BIAS_FOUND,
+               undecided = bits ? agreement == DIFFER_AT_TIES : answer == NO_VERDICT;
+    const int status = command_done(u);
+    return status != 0 ? status : found ? FOUND : undecided ? UNDECIDED : 0;
 }
 
 // ---- the command
@@ -152,26 +136,29 @@ struct exact_options { // of the command line
 // Fills in the plan from --tokens, --until and --level. Returns 0, or the exit status of a usage error.
 static int make_plan(const struct usage *u, const struct exact_options *a, struct exact_plan *plan)
 {
-    enum { DEFAULT_TOKENS = 20000, FAMILY = 2 * EVIDENCE_TESTS + 2 };
+    enum { DEFAULT_TOKENS = 20000, DEFAULT_BITS = 2000, FAMILY = 2 * EVIDENCE_TESTS + 2 };
     double distance;
-    *plan = (struct exact_plan){ .out = stdout, .progress = stderr, .tokens = DEFAULT_TOKENS };
+    *plan = (struct exact_plan){ .out = stdout,
+                                 .progress = stderr,
+                                 .tokens = a->tokens > 0 ? a->tokens
+                                           : a->bits     ? DEFAULT_BITS
+                                                         : DEFAULT_TOKENS };
+    if (a->bits)
+        return a->until != NULL ? usage_fail(u, "--until cannot be combined with --bits") : 0;
     if (a->tokens > 0 && a->until != NULL)
         return usage_fail(u, "--tokens and --until exclude each other");
     if (!read_share(a->level, &plan->level))
         return usage_fail(u, "--level %s: expected a number between 0 and 1", a->level);
-    if (a->until != NULL && !read_share(a->until + (strncmp(a->until, "TV=", 3) == 0 ? 3 : 0), &distance))
+    if (a->until == NULL)
+        return 0;
+    if (!read_share(a->until + (strncmp(a->until, "TV=", 3) == 0 ? 3 : 0), &distance))
         return usage_fail(u, "--until %s: expected a total variation between 0 and 1, as in TV=0.01", a->until);
-    if (a->tokens > 0)
-        plan->tokens = a->tokens;
-    if (a->until != NULL)
-        plan->tokens =
-            (int64_t)ceil(power_tokens(POWER_KS, distance, (struct power){ plan->level / 2, 0.999, FAMILY }));
+    plan->tokens = (int64_t)ceil(power_tokens(POWER_KS, distance, (struct power){ plan->level / 2, 0.999, FAMILY }));
     return 0;
 }
 
 int command_exact(int argc, char **argv)
 {
-    enum { DEFAULT_BITS = 2000 };
     struct exact_options a = { .level = "1e-6", .instances = 200 };
     const struct flag flags[] = {
         { "rules", FLAG_ON, &a.rules, NULL, "enumerate every rule; no model is needed", 0, 0 },
@@ -199,12 +186,7 @@ int command_exact(int argc, char **argv)
                                       : "expected an experiment's file, or --rules");
     if (a.rules)
         return exact_rules(&u, a.instances, a.db);
-    if (a.bits && a.until != NULL)
-        return usage_fail(&u, "--until cannot be combined with --bits");
-    const char *db = a.db != NULL ? a.db : "exact.db";
-    if (a.bits)
-        return exact_bits(&u, operand[0], db, a.tokens > 0 ? a.tokens : DEFAULT_BITS);
     struct exact_plan plan;
     status = make_plan(&u, &a, &plan);
-    return status != 0 ? status : exact_texts(&u, operand[0], db, &plan);
+    return status != 0 ? status : exact_cells(&u, operand[0], a.db != NULL ? a.db : "exact.db", &plan, a.bits);
 }

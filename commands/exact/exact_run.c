@@ -1,4 +1,3 @@
-#include "experiments/environment.h"
 #include "commands/exact/exact_run.h"
 
 #include <math.h>
@@ -9,12 +8,12 @@
 #include "core/memory.h"
 #include "decode/decode.h"
 #include "drafters/drafter.h"
+#include "experiments/environment.h"
 #include "experiments/observed_cell.h"
-#include "commands/exact/exact_report.h"
 #include "core/interrupt.h"
 #include "core/files/mapped.h"
 #include "models/model.h"
-#include "results/exact_rows.h"
+#include "results/query.h"
 #include "verifier/rules/rule.h"
 #include "verifier/verifier.h"
 
@@ -117,32 +116,120 @@ static bool decode_until_enough(struct tested_cell *w, struct error *err)
     return ok;
 }
 
-// ---- a cell
+// ---- text output
+
+static void print_stream(FILE *to, const struct verdict *v, int stream)
+{
+    const struct stream_verdict *s = &v->of[stream];
+    fprintf(to, "  %-18s %9.0f  %11.1f  ", stream_name(stream), s->tokens, s->log_e / log(10));
+    if (s->worst == NULL)
+        fprintf(to, "%11s  %-44s", "", "");
+    else {
+        char test[64];
+        snprintf(test, sizeof(test), "%s, %s (%s)", s->worst->test.kind, s->worst->test.of, s->worst->test.part);
+        fprintf(to, "%11.1f  %-44s", s->worst->log10_adjusted, test);
+    }
+    fprintf(to, "  %s\n", s->alarm ? "BIASED" : "clean");
+}
+
+static void print_conclusion(FILE *to, const struct verdict *v)
+{
+    fprintf(to, "  Verdict: %s.", answer_names[v->answer]);
+    if (v->answer == NO_VERDICT && v->of[STREAM_CONTROL].alarm)
+        fprintf(to, " The control is not clean, so the test itself is in doubt.");
+    else if (v->answer == NO_VERDICT) {
+        const char *before = " Negative controls not detected: ";
+        for (int k = STREAM_NEGATIVE_CONTROLS; k < STREAMS; k++)
+            if (!v->of[k].alarm) {
+                fprintf(to, "%s%s", before, stream_name(k));
+                before = ", ";
+            }
+        fprintf(to, ". More tokens are needed.");
+    }
+    fprintf(to, "\n");
+}
+
+void exact_print(FILE *to, const struct verdict *v, const struct observed *seen, int64_t texts)
+{
+    fprintf(to, "  %.0f tokens of %lld texts, %.0f steps; probability of a false alarm at most %g\n", v->tokens,
+            (long long)texts, seen->steps, v->level);
+    fprintf(to, "  %-18s %9s  %11s  %11s  %-44s\n", "", "tokens", "bet, log10", "p, log10", "smallest p, after Holm");
+    for (int stream = 0; stream < STREAMS; stream++)
+        if (v->of[stream].tokens > 0)
+            print_stream(to, v, stream);
+    if (!isnan(v->z_accepted))
+        fprintf(to, "  Accepted per step: %.4f; expected from drafts and rule: %.4f (%+.1f standard deviations)\n",
+                seen->accepted / seen->steps, seen->expected / seen->steps, v->z_accepted);
+    if (isinf(v->detectable_ks) || isinf(v->detectable_e))
+        fprintf(to, "  Too few tokens to detect a bias of any size reliably\n");
+    else
+        fprintf(to,
+                "  Detectable in 999 of 1,000 runs with this many tokens: a total variation per token of %.4f by the\n"
+                "  Kolmogorov-Smirnov test, of %.4f by the bet, for the alternative that each tests directly\n",
+                v->detectable_ks, v->detectable_e);
+    print_conclusion(to, v);
+}
+
+// ---- the database
+
+static bool store_all(struct store *s, int64_t id, const struct verdict *v, const struct observed *seen,
+                      struct error *err)
+{
+    static const char sql[] = "UPDATE exact SET level = ?, accepted = ?, expected = ?, z_accepted = ?, detectable = ?,"
+                              " verdict = ?, finished = " SQL_NOW " WHERE id = ?";
+    bool ok = query_perform(query_with(s, sql, SQL(v->level), SQL(seen->accepted / seen->steps),
+                                       SQL(seen->expected / seen->steps), SQL(v->z_accepted), SQL(v->detectable_ks),
+                                       SQL(answer_names[v->answer]), SQL(id)),
+                            err) &&
+              query_perform(query_with(s, "DELETE FROM exact_stream WHERE exact = ?", SQL(id)), err) &&
+              query_perform(query_with(s, "DELETE FROM exact_test WHERE exact = ?", SQL(id)), err);
+    for (int i = 0; i < STREAMS && ok; i++)
+        ok = row_insert(s, "exact_stream", NULL, err, COLUMN("exact", id), COLUMN("stream", stream_name(i)),
+                        COLUMN("tokens", (int64_t)v->of[i].tokens), COLUMN("log_e", v->of[i].log_e),
+                        COLUMN("alarm", v->of[i].alarm));
+    for (int i = 0; i < v->n && ok; i++) {
+        const struct stream_test *r = &v->row[i];
+        ok = row_insert(s, "exact_test", NULL, err, COLUMN("exact", id), COLUMN("stream", stream_name(r->stream)),
+                        COLUMN("kind", r->test.kind), COLUMN("of", r->test.of), COLUMN("part", r->test.part),
+                        COLUMN("tokens", (int64_t)r->test.tokens), COLUMN("statistic", r->test.statistic),
+                        COLUMN("log10_p", r->test.log10_p), COLUMN("log10_adjusted", r->log10_adjusted));
+    }
+    return ok;
+}
+
+bool exact_store(struct store *s, int64_t id, const struct verdict *v, const struct observed *seen, struct error *err)
+{
+    return mapped_unchanged(err) && transaction_begin(s, err) &&
+           transaction_end(s, store_all(s, id, v, seen, err), err);
+}
+
+struct exact_row exact_row_of(const struct observed_cell *c, const struct identity *identity)
+{
+    return (struct exact_row){ .experiment = c->e->name,
+                               .cell = identity->hash,
+                               .settings = identity->settings,
+                               .target = c->e->target,
+                               .drafter = c->e->drafter.entry[c->cell.drafter].shown,
+                               .rule = c->e->rule.entry[c->cell.rule].shown,
+                               .sampling = c->e->sampling.entry[c->cell.sampling].shown,
+                               .machine = identity->machine,
+                               .revision = speclab_revision(),
+                               .lossless = c->pairing.rule->exact,
+                               .batch = c->slots,
+                               .seed = c->e->seed };
+}
 
 static bool find_row(struct tested_cell *w, struct error *err)
 {
-    const struct experiment *e = w->c.e;
-    const struct cell cell = w->c.cell;
-    struct identity identity = cell_identity(w->c.loaded, cell, w->c.pairing.drafter);
-    const struct exact_row row = {
-        .experiment = e->name,
-        .cell = identity.hash,
-        .settings = identity.settings,
-        .target = e->target,
-        .drafter = e->drafter.entry[cell.drafter].shown,
-        .rule = e->rule.entry[cell.rule].shown,
-        .sampling = e->sampling.entry[cell.sampling].shown,
-        .machine = identity.machine,
-        .revision = speclab_revision(),
-        .lossless = w->c.pairing.rule->exact,
-        .batch = w->c.slots,
-        .seed = e->seed,
-    };
+    struct identity identity = cell_identity(w->c.loaded, w->c.cell, w->c.pairing.drafter);
+    const struct exact_row row = exact_row_of(&w->c, &identity);
     w->sums = (struct exact_sums){ .sum = (double *)&w->total, .n = OBSERVED_DOUBLES };
     bool ok = store_exact(w->store, &row, &w->id, &w->sums, err);
     identity_free(&identity);
     return ok;
 }
+
+// ---- a cell
 
 static bool open_cell(struct tested_cell *w, struct error *err)
 {

@@ -8,8 +8,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "commands/exact/bits_run.h"
-#include "commands/exact/compare_logits.h"
+#include "commands/exact/exact_run.h"
 #include "experiments/experiment.h"
 #include "results/query.h"
 #include "results/store.h"
@@ -78,7 +77,7 @@ static const char experiment_text[] = "name: bits\ntarget: {model: target.gguf}\
                                       "  sampling: [{temperature: 1}, {temperature: 0}]\n  batch: [1, 3]\n"
                                       "  drafter: [none, {kind: ngram, longest: 2, tokens: 3},"
                                       " {kind: small, model: draft.gguf, tree: [[0], [1], [0, 0]]}]\n";
-enum { CELLS = 2 * 2 * 2 };
+enum { ALL_CELLS = 2 * 2 * 2 };
 
 static char *compare_all(const char *db, enum agreement *worst)
 {
@@ -86,7 +85,7 @@ static char *compare_all(const char *db, enum agreement *worst)
     struct experiment *e = load(experiment_text);
     struct store *s = open_store(db);
     FILE *out = tmpfile();
-    const struct bits_plan plan = { .tokens = TOKENS, .out = out };
+    const struct exact_plan plan = { .tokens = TOKENS, .out = out };
     seen.rows = seen.cells = seen.texts = 0;
     assert_ok(bits_run(e, s, &plan, worst, &err), err);
     store_close(s);
@@ -106,34 +105,35 @@ static void every_token_of_every_text_is_compared(void **state)
     char *out = compare_all("same.db", &worst);
     assert_int_equal(worst, BITWISE_EQUAL);
     assert_true(seen.limit == 0.125);
-    assert_int_equal(seen.cells, CELLS); // `none` verifies nothing
-    assert_true(seen.texts >= CELLS * TOKENS / (NEW + 4));
-    assert_int_equal(occurrences(out, "all bits are equal\n"), CELLS);
+    assert_int_equal(seen.cells, ALL_CELLS); // `none` verifies nothing
+    assert_true(seen.texts >= ALL_CELLS * TOKENS / (NEW + 4));
+    assert_int_equal(occurrences(out, "all bits are equal\n"), ALL_CELLS);
     assert_int_equal(occurrences(out, "First:"), 0);
-    assert_int_equal(occurrences(out, "Verdict: none differs.\n"), CELLS);
-    assert_int_equal(occurrences(out, "ngram"), CELLS / 2);
-    assert_int_equal(occurrences(out, "batch 3\n"), CELLS / 2);
+    assert_int_equal(occurrences(out, "Verdict: none differs.\n"), ALL_CELLS);
+    assert_int_equal(occurrences(out, "ngram"), ALL_CELLS / 2);
+    assert_int_equal(occurrences(out, "batch 3\n"), ALL_CELLS / 2);
     assert_int_equal(occurrences(out, "(Device"), 0); // equal bits are guaranteed on the CPU
     struct store *s = open_store("same.db");
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM exact_bits"), CELLS);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM exact_bits"), ALL_CELLS);
     // As many as requested, and the rest of a step.
     assert_int_equal(query_first_int(s, "SELECT sum(compared) FROM exact_bits"), seen.rows);
     assert_int_equal(
         query_first_int(s, "SELECT count(*) FROM exact_bits WHERE compared BETWEEN 60 AND 60 + 3 * 4 AND largest = 0"
                            " AND different + ties + argmax_changed + bugs = 0 AND verdict = 'none differs'"),
-        CELLS);
-    assert_int_equal(query_first_int(s, "SELECT count(DISTINCT cell) FROM exact_bits"), CELLS);
+        ALL_CELLS);
+    assert_int_equal(query_first_int(s, "SELECT count(DISTINCT cell) FROM exact_bits"), ALL_CELLS);
     assert_int_equal(
         query_first_int(s, "SELECT count(*) FROM exact_bits WHERE experiment = 'bits' AND target LIKE '%target.gguf'"
                            " AND rule LIKE 'rejection%' AND sampling LIKE '%temperature%' AND settings LIKE '%batch%'"
                            " AND (drafter LIKE 'ngram%' OR drafter LIKE 'small%') AND length(machine) > 3"
                            " AND revision <> '' AND abs(julianday('now') - julianday(started)) < 1"),
-        CELLS);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM exact_bits WHERE sampling = 'temperature=0'"), CELLS / 2);
+        ALL_CELLS);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM exact_bits WHERE sampling = 'temperature=0'"),
+                     ALL_CELLS / 2);
     assert_int_equal(
         query_first_int(s,
                         "SELECT count(*) FROM exact_bits WHERE sampling = 'temperature=0' AND drafter LIKE 'ngram%'"),
-        CELLS / 4);
+        ALL_CELLS / 4);
     store_close(s);
     free(out);
 }
@@ -157,17 +157,17 @@ static void differences_are_printed_and_stored(void **state)
                     "precision: 0.25); %d differ by more than rounding.\n  In 5 rows the top 2 tokens are close "
                     "enough to swap; the argmax differs in 3\n",
                     bugs);
-        assert_int_equal(occurrences(out, line), CELLS);
+        assert_int_equal(occurrences(out, line), ALL_CELLS);
         char *first = xformat("  First: text 4, position 33, logits differ by 0.0625, top 2 logits 0.125 apart: a %s\n",
                               bugs ? "bug" : "tie");
-        assert_int_equal(occurrences(out, first), CELLS);
+        assert_int_equal(occurrences(out, first), ALL_CELLS);
         assert_int_equal(occurrences(out, bugs ? "Verdict: large differences.\n" : "Verdict: small differences.\n"),
-                         CELLS);
+                         ALL_CELLS);
         struct store *s = open_store(bugs ? "bugs.db" : "ties.db");
         char *sql = xformat("SELECT count(*) FROM exact_bits WHERE different = 17 AND largest = 2.5 AND ties = 5 AND"
                             " argmax_changed = 3 AND bugs = %d AND verdict = '%s'",
                             bugs, bugs ? "large differences" : "small differences");
-        assert_int_equal(query_first_int(s, sql), CELLS);
+        assert_int_equal(query_first_int(s, sql), ALL_CELLS);
         store_close(s);
         free(sql);
         free(first);
@@ -183,7 +183,7 @@ static void an_interrupted_run_reports_it_and_stores_nothing(void **state)
     enum agreement worst;
     struct experiment *e = load(experiment_text);
     struct store *s = open_store("stopped.db");
-    const struct bits_plan plan = { .tokens = TOKENS, .out = stdout, .stop = &stop };
+    const struct exact_plan plan = { .tokens = TOKENS, .out = stdout, .stop = &stop };
     assert_false(bits_run(e, s, &plan, &worst, &err));
     assert_string_equal(err.text, "interrupted");
     assert_int_equal(query_first_int(s, "SELECT count(*) FROM exact_bits"), 0);
@@ -202,7 +202,7 @@ static void a_drafter_coupled_to_the_rule_is_refused(void **state)
         "  drafter: [none, {kind: small, model: draft.gguf, pick: coupled}, {kind: ngram, tokens: 3}]\n");
     struct store *s = open_store("shared.db");
     FILE *out = tmpfile();
-    const struct bits_plan plan = { .tokens = TOKENS, .out = out };
+    const struct exact_plan plan = { .tokens = TOKENS, .out = out };
     assert_false(bits_run(e, s, &plan, &worst, &err));
     assert_non_null(strstr(err.text, "rule match"));
     assert_non_null(strstr(err.text, "pick: coupled"));
@@ -221,11 +221,11 @@ static void the_command_finds_equal_bits(void **state)
     struct child_result s =
         child_run("exact --bits %s/bits.yaml --tokens 20 --db %s/command.db", test_directory(), test_directory());
     child_expect_success(&s, "exact --bits");
-    assert_int_equal(occurrences(s.out, "all bits are equal\n"), CELLS);
+    assert_int_equal(occurrences(s.out, "all bits are equal\n"), ALL_CELLS);
     child_result_free(&s);
     struct store *store = open_store("command.db");
     assert_int_equal(query_first_int(store, "SELECT count(*) FROM exact_bits WHERE compared BETWEEN 20 AND 20 + 3 * 4"),
-                     CELLS);
+                     ALL_CELLS);
     store_close(store);
 }
 

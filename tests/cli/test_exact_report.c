@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "exact/verdict.h"
-#include "commands/exact/exact_report.h"
+#include "commands/exact/exact_run.h"
 #include "results/exact_rows.h"
 #include "results/store.h"
 #include "tests/experiments/small_experiments.h"
@@ -90,7 +90,9 @@ static void a_verdict_is_stored(void **state)
     struct exact_sums sums = { .sum = sum, .n = 3 };
     int64_t id;
     struct store *s = open_store("report.db");
-    assert_ok(store_exact(s, &row, &id, &sums, &err) && exact_store(s, id, v, seen, &err), err);
+    assert_ok(store_exact(s, &row, &id, &sums, &err) && exact_store(s, id, v, seen, &err) &&
+                  exact_store(s, id, v, seen, &err), // again: replaces what is stored
+              err);
     assert_int_equal(
         query_first_int(s, "SELECT count(*) FROM exact WHERE level = 1e-5 AND abs(accepted - 2.085) < 1e-12 AND"
                            " abs(expected - 2.125) < 1e-12 AND z_accepted = -1.5 AND detectable = 0.125 AND"

@@ -198,46 +198,24 @@ static void every_fact_of_an_exact_test_is_in_its_column(void **state)
     assert_true(store_exact(s, &row, &id, &sums, &err));
     const struct exact_sums now = { 4, 5, 6, 7.5, some, 3 };
     assert_true(store_exact_sums(s, id, &now, &err));
-    const struct exact_stream_row stream[] = { { "text", 21, 2.5, true }, { "control", 22, 3.5, false } };
-    const struct exact_test_row test[] = { { "text", "KS", "order", "all", 31, 0.1, -2, -1 },
-                                           { "text", "score", "first", "later", 32, 0.2, -3, -2.5 } };
     const struct exact_sums none = { 4, 5, 6, NAN, some, 3 }; // no evidence yet
     double read[3] = { 0 };
     struct exact_sums back = { .max_log_e = 9, .sum = read, .n = 3 };
     assert_true(store_exact_sums(s, id, &none, &err) && store_exact(s, &row, &id, &back, &err));
     assert_true(back.max_log_e == 0 && back.sequences == 4 && back.tokens == 5 && back.steps == 6 && read[2] == 3);
     assert_true(store_exact_sums(s, id, &now, &err));
-    const struct exact_end_row end = { 0.5, 1.5, 2.5, 3.5, 4.5, "no verdict", stream, test, 2, 2 };
-    assert_true(store_exact_end(s, id, &end, &err));
-    assert_ok(store_exact_end(s, id, &end, &err), err); // again: replaces what is stored
     sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM exact WHERE experiment = 'e' AND cell = 'c' AND settings = 'settings' AND target = 'target'"
         " AND drafter = 'drafter' AND rule = 'rule' AND sampling = 'sampling' AND machine = 'machine' AND"
         " revision = 'revision' AND lossless = 1 AND batch = 3 AND seed = 17 AND sequences = 4 AND tokens = 5 AND steps = 6"
-        " AND max_log_e = 7.5 AND level = 0.5 AND accepted = 1.5 AND expected = 2.5 AND z_accepted = 3.5 AND detectable = 4.5"
-        " AND verdict = 'no verdict' AND finished IS NOT NULL");
-    sample_facts_hold(
-        s,
-        "SELECT count(*) = 2 FROM exact_stream WHERE (stream = 'text' AND tokens = 21 AND log_e = 2.5 AND alarm = 1) OR"
-        " (stream = 'control' AND tokens = 22 AND log_e = 3.5 AND alarm = 0)");
-    sample_facts_hold(
-        s,
-        "SELECT count(*) = 2 FROM exact_test WHERE (kind = 'KS' AND \"of\" = 'order' AND part = 'all' AND tokens = 31 AND"
-        " statistic = 0.1 AND log10_p = -2 AND log10_adjusted = -1) OR (kind = 'score' AND \"of\" = 'first' AND part = 'later'"
-        " AND tokens = 32 AND statistic = 0.2 AND log10_p = -3 AND log10_adjusted = -2.5)");
+        " AND max_log_e = 7.5 AND finished IS NULL");
     const struct exact_rule_row rule = { "block", "exact", "rev", true, 41, 42, 1e-16, 2e-16 };
-    const struct exact_bits_row bits = { "e", "c", "s", "t", "d", "r", "sa", "m", "re", "v", 51, 52, 53, 54, 55, 0.25 };
-    assert_true(store_exact_rule(s, &rule, &err) && store_exact_bits(s, &bits, &err));
+    assert_true(store_exact_rule(s, &rule, &err));
     sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM exact_rule WHERE rule = 'block' AND verdict = 'exact' AND revision = 'rev' AND declared_exact = 1 AND"
         " instances = 41 AND outcomes = 42 AND distance = 1e-16 AND formula_error = 2e-16");
-    sample_facts_hold(
-        s,
-        "SELECT count(*) = 1 FROM exact_bits WHERE experiment = 'e' AND cell = 'c' AND settings = 's' AND target = 't' AND"
-        " drafter = 'd' AND rule = 'r' AND sampling = 'sa' AND machine = 'm' AND revision = 're' AND verdict = 'v' AND"
-        " compared = 51 AND different = 52 AND ties = 53 AND argmax_changed = 54 AND bugs = 55 AND largest = 0.25");
     store_close(s);
 }
 
