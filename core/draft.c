@@ -30,6 +30,14 @@ int draft_depth(const struct draft *d, int node)
     return depth;
 }
 
+int draft_rank(const struct draft *d, int node)
+{
+    int rank = 0;
+    for (int i = 1; i < node; i++)
+        rank += d->parent[i] == d->parent[node];
+    return rank;
+}
+
 int draft_max_depth(const struct draft *d)
 {
     int max_depth = 0;

@@ -74,14 +74,6 @@ static bool is_on_path(const struct step *s, int node)
     return false;
 }
 
-static int rank(const struct draft *d, int node)
-{
-    int before = 0;
-    for (int i = 1; i < node; i++)
-        before += d->parent[i] == d->parent[node];
-    return before;
-}
-
 static void add_source(struct recording *g, uint8_t source)
 {
     array_reserve(g->source, g->sources_capacity, g->n_sources + 1);
@@ -107,7 +99,7 @@ static void record_trials(const struct recorder *r, struct recording *g, const s
         bool deterministic = d->proposal[node] == DETERMINISTIC;
         g->trial[g->n_trials++] = (struct trial_row){ node,
                                                       draft_depth(d, node),
-                                                      rank(d, node),
+                                                      draft_rank(d, node),
                                                       d->token[node],
                                                       d->proposal[node],
                                                       s->verification->trial_p[node],

@@ -9,7 +9,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "experiments/replay/recorded_drafts.h"
-#include "experiments/replay/replay_source.h"
 #include "fuzz/fuzz.h"
 #include "verifier/rules/rule.h"
 
@@ -19,14 +18,13 @@ enum { COMPRESS = 1, NODES = 8, VOCAB = 16 };
 static void decide(struct recorded_rows *r, struct draft *d)
 {
     int node[NODES];
-    struct replay_source source = replay_source_of(1, 2, 3, r);
     struct verification v = verification_create(d->n, r->vocab);
     for (int i = 0; i < d->n; i++)
         node[i] = i;
     d->q = &r->q.rows;
     for (int i = 0; rules[i] != NULL && i < 2; i++) { // rejection, match: they take every draft
-        recorded_rows_point(r, node);
-        rules[i]->verify(d, &r->p.rows, NULL, &source.rng, &v);
+        recorded_rows_point(r, node, 1, 2, 3);
+        rules[i]->verify(d, &r->p.rows, NULL, &r->source.philox.rng, &v);
         insist(draft_is_path(d, v.node, v.token, v.n, r->vocab));
     }
     verification_destroy(&v);

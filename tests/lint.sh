@@ -58,7 +58,7 @@ Random123/philox.h sampling/rng.c
 pcre2.h tokenizers/pattern.c
 utf8proc.h tokenizers/normal_form.c
 xxhash.h core/digest.c
-zlib.h experiments/replay/compression.c
+zlib.h experiments/replay/packed_rows.c
 gsl/.* statistics/statistics.c
 divsufsort.h commands/datastore.c
 INCLUDERS

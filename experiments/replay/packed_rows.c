@@ -11,10 +11,10 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "core/error.h"
 #include "core/grid.h"
-#include "experiments/replay/compression.h"
 #include "sampling/rng.h"
 
 enum { MAX_VOCAB = PHILOX_INDICES, MAX_STEP = 1 << 30 }; // no draw is from more
@@ -118,12 +118,14 @@ bool rows_packable(int nodes, bool sampled, int keep, int support, struct error 
 void *rows_pack(const struct text *rows, int vocab, size_t *bytes)
 {
     const uint32_t head[2] = { (uint32_t)rows->n, (uint32_t)vocab };
-    struct text to = { 0 };
+    uLongf size = compressBound((uLong)rows->n);
+    char *to = xmalloc(sizeof(head) + size);
     assert(rows->n < MAX_STEP);
-    text_add(&to, (const char *)head, sizeof(head));
-    bytes_compress(rows->s, rows->n, &to);
-    *bytes = to.n;
-    return to.s;
+    memcpy(to, head, sizeof(head));
+    if (compress2((Bytef *)to + sizeof(head), &size, (const Bytef *)rows->s, (uLong)rows->n, 6) != Z_OK)
+        memory_out(0); // nothing else fails
+    *bytes = sizeof(head) + size;
+    return xrealloc(to, *bytes);
 }
 
 // ---- unpacking
@@ -196,7 +198,11 @@ bool rows_unpack(const void *packed, size_t bytes, const char *what, struct unpa
         return fail(err, "%s: rows: expected packed rows, found other bytes", what);
     unsigned char *raw = xmalloc((size_t)head[0] + 1);
     to->vocab = (int)head[1];
-    bool ok = bytes_expand((const char *)packed + sizeof(head), bytes - sizeof(head), raw, head[0]);
+    uLongf size = head[0];
+    const int code = uncompress(raw, &size, (const Bytef *)packed + sizeof(head), (uLong)(bytes - sizeof(head)));
+    if (code == Z_MEM_ERROR)
+        memory_out(0);
+    bool ok = code == Z_OK && size == head[0];
     struct reader r = { raw, ok ? head[0] : 0 };
     ok = ok && take_rows(&r, to);
     free(raw);

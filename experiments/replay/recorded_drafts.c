@@ -43,7 +43,7 @@ static bool is_tree(const int32_t *parent, int n)
     return true;
 }
 
-static bool read_draft(struct recorded_draft *to, struct query *q)
+static bool read_draft(struct recorded_text *t, struct recorded_draft *to, struct query *q)
 {
     struct draft *d = &to->draft;
     int n_parents = 0, n_proposals = 0;
@@ -51,15 +51,19 @@ static bool read_draft(struct recorded_draft *to, struct query *q)
     to->position = (int)query_int(q, 8);
     d->token = read_ids(q, 9, 0, INT32_MAX, &d->n);
     d->parent = read_ids(q, 10, -1, MAX_NODES, &n_parents);
-    int32_t *proposal = read_ids(q, 11, DETERMINISTIC, SAMPLED_WITHOUT_REPLACEMENT, &n_proposals);
-    to->out = read_ids(q, 12, 0, INT32_MAX, &to->n_out);
-    bool ok = d->token != NULL && d->parent != NULL && proposal != NULL && to->out != NULL && to->n_out >= 1 &&
+    int32_t *proposal = read_ids(q, 11, DETERMINISTIC, SAMPLED_WITHOUT_REPLACEMENT, &n_proposals),
+            *out = read_ids(q, 12, 0, INT32_MAX, &to->n_out);
+    bool ok = d->token != NULL && d->parent != NULL && proposal != NULL && out != NULL && to->n_out >= 1 &&
               n_parents == d->n && n_proposals == d->n && is_tree(d->parent, d->n);
     d->capacity = d->n;
     d->proposal = xcalloc((size_t)d->n + 1, sizeof(*d->proposal));
     for (int i = 0; ok && i < d->n; i++)
         d->proposal[i] = (uint8_t)proposal[i];
+    t->out = xrealloc(t->out, ((size_t)t->n_out + (size_t)to->n_out + 1) * sizeof(*t->out));
+    for (int i = 0; ok && i < to->n_out; i++)
+        t->out[t->n_out++] = out[i];
     free(proposal);
+    free(out);
     const void *packed = query_blob(q, 13, &to->bytes);
     to->packed = xmalloc(to->bytes + 1);
     if (to->bytes > 0)
@@ -83,7 +87,7 @@ bool recorded_text_add(struct recorded_text *t, struct query *q, const char *pat
     struct recorded_draft *d = &t->draft[t->n++];
     *d = (struct recorded_draft){ 0 };
     const struct recorded_draft *before = t->n > 1 ? d - 1 : NULL;
-    const bool ok = read_draft(d, q);
+    const bool ok = read_draft(t, d, q);
     const int expected = before != NULL ? before->position + before->n_out : t->prompt_tokens - 1;
     return (ok && d->step == t->n - 1 && d->position == expected) ||
            fail(err, "%s: sequence %lld, step %d: its draft is damaged, or the draft of an earlier step is missing",
@@ -97,9 +101,9 @@ void recorded_text_free(struct recorded_text *t)
         free(d->draft.token);
         free(d->draft.parent);
         free(d->draft.proposal);
-        free(d->out);
         free(d->packed);
     }
+    free(t->out);
     free(t->draft);
     *t = (struct recorded_text){ 0 };
 }
@@ -119,14 +123,31 @@ static const float *view_row(struct rows *self, int node)
     struct rows_view *v = (struct rows_view *)self;
     struct recorded_rows *r = v->of;
     const int at = r->node[node] + (v->q ? r->nodes : 0);
-    const struct kept_row *kept = &r->kept.row[r->kept_row[at]];
+    const struct kept_row *kept = &r->kept.row[r->at[at].kept];
     r->incomplete = r->incomplete || kept->rest > 0;
-    if (r->row[at] == NULL)
-        r->row[at] = xmalloc((size_t)r->vocab * sizeof(float));
-    if (!r->made[at])
-        row_write(kept, r->vocab, r->row[at]);
-    r->made[at] = true;
-    return r->row[at];
+    if (r->at[at].row == NULL)
+        r->at[at].row = xmalloc((size_t)r->vocab * sizeof(float));
+    if (!r->at[at].made)
+        row_write(kept, r->vocab, r->at[at].row);
+    r->at[at].made = true;
+    return r->at[at].row;
+}
+
+// Of a row that view_row gave.
+static int source_pick_row(struct rng *self, const float *weight, int n, struct address at)
+{
+    const struct recorded_source *s = (const struct recorded_source *)self;
+    struct recorded_rows *r = s->of;
+    for (int i = 0; at.purpose == FOR_TOKEN && i < 2 * r->nodes; i++) {
+        if (r->at[i].row != weight || !r->at[i].made)
+            continue;
+        const struct kept_row *kept = &r->kept.row[r->at[i].kept];
+        if (kept->rest > 0 && kept->drawn.token >= 0 && kept->drawn.position == at.position)
+            return kept->drawn.token;
+        r->uncertain = r->uncertain || kept->rest > 0;
+        break;
+    }
+    return s->pick_row(self, weight, n, at);
 }
 
 static bool sums_to_one(const struct kept_row *r)
@@ -165,7 +186,7 @@ static bool rows_fit(const struct recorded_rows *r, const struct draft *d)
             return false;
     for (int i = 1; i < d->n; i++)
         if (d->proposal[i] != DETERMINISTIC &&
-            (!has_token(&r->kept.row[r->kept_row[r->nodes + d->parent[i]]], d->token[i]) ||
+            (!has_token(&r->kept.row[r->at[r->nodes + d->parent[i]].kept], d->token[i]) ||
              (d->proposal[i] == SAMPLED_WITHOUT_REPLACEMENT && !is_new_token(d, i))))
             return false;
     return true;
@@ -180,8 +201,8 @@ bool recorded_rows_open(struct recorded_rows *r, const struct recorded_draft *d,
     int n = 0;
     r->nodes = d->draft.n;
     for (int at = 0; at < 2 * r->nodes; at++) {
-        r->made[at] = false;
-        r->kept_row[at] = at < r->nodes || has_sampled_child(&d->draft, at - r->nodes) ? n++ : -1;
+        r->at[at].made = false;
+        r->at[at].kept = at < r->nodes || has_sampled_child(&d->draft, at - r->nodes) ? n++ : -1;
     }
     r->vocab = r->kept.vocab;
     r->p = (struct rows_view){ { r->vocab, view_row }, r, false };
@@ -192,18 +213,14 @@ bool recorded_rows_open(struct recorded_rows *r, const struct recorded_draft *d,
            fail(err, "%s: rows: expected distributions with every sampled token, found others", what);
 }
 
-void recorded_rows_point(struct recorded_rows *r, const int *node)
+void recorded_rows_point(struct recorded_rows *r, const int *node, uint64_t seed, int64_t sequence, int root)
 {
     r->node = node;
-    r->incomplete = false;
-}
-
-const struct kept_row *recorded_row_of(const struct recorded_rows *r, const float *row)
-{
-    for (int at = 0; at < 2 * r->nodes; at++)
-        if (r->row[at] == row && r->made[at])
-            return &r->kept.row[r->kept_row[at]];
-    return NULL;
+    r->incomplete = r->uncertain = false;
+    r->source = (struct recorded_source){ .philox = philox_source(seed, (uint64_t)sequence), .of = r };
+    r->source.pick_row = r->source.philox.rng.pick_row;
+    r->source.philox.rng.pick_row = source_pick_row;
+    r->source.philox.rng.root = root;
 }
 
 void recorded_rows_close(struct recorded_rows *r)
@@ -215,6 +232,6 @@ void recorded_rows_destroy(struct recorded_rows *r)
 {
     rows_free(&r->kept);
     for (int at = 0; at < 2 * MAX_NODES; at++)
-        free(r->row[at]);
+        free(r->at[at].row);
     *r = (struct recorded_rows){ 0 };
 }

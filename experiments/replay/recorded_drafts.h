@@ -1,9 +1,10 @@
-// recorded_drafts.h - the drafts of a text and their rows, as the database has them (table draft).
+// recorded_drafts.h - the drafts of a text, as the database has them (table draft), and what a rule reads of them.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include "core/draft.h"
 #include "experiments/replay/packed_rows.h"
+#include "sampling/rng.h"
 
 struct error;
 struct query;
@@ -11,9 +12,8 @@ struct query;
 struct recorded_draft {
     int step, position; // of the root
     struct draft draft; // without q
-    int n_out;
-    int32_t *out; // (n_out)
-    void *packed; // (bytes) rows
+    int n_out;          // tokens of the step
+    void *packed;       // (bytes) rows
     size_t bytes;
 };
 
@@ -25,6 +25,8 @@ struct recorded_text {    // initialize with { 0 }
     bool string; // ended by a stop string, which takes back tokens
     int n;
     struct recorded_draft *draft; // (n) by step
+    int n_out;
+    int32_t *out; // (n_out) the tokens of all steps: from position prompt_tokens on, those that the end cut included
 };
 
 // The columns of a query that recorded_text_add reads, from tables draft and sequence.
@@ -35,25 +37,33 @@ struct recorded_text {    // initialize with { 0 }
 bool recorded_text_add(struct recorded_text *t, struct query *q, const char *path, struct error *err);
 void recorded_text_free(struct recorded_text *t);
 
-// A recorded draft's rows for a rule.
+// What a rule reads of a recorded step: its draft's rows, and its random numbers. Draws are addressed (sampling/rng.h), so they are the run's; a race
+// over a row of which entries are missing has the winner that was recorded with it.
 struct recorded_rows { // initialize with { 0 }; do not move while open
     struct rows_view {
         struct rows rows; // first
         struct recorded_rows *of;
         bool q;
     } p, q;
+    struct recorded_source {
+        struct philox philox;                                                             // first
+        int (*pick_row)(struct rng *self, const float *weight, int n, struct address at); // philox's own
+        struct recorded_rows *of;
+    } source;
     struct unpacked_rows kept;
-    const int *node;           // (nodes) of the draft that is decided about: its nodes in the recorded one
-    float *row[2 * MAX_NODES]; // (vocab) by recorded node: p, then q; NULL: never used
-    bool made[2 * MAX_NODES];
-    int kept_row[2 * MAX_NODES]; // index into kept.row; -1: the node has no q
-    int vocab, nodes;            // nodes: of the recorded draft
-    bool incomplete;             // a row was read whose entries are not all there
+    const int *node; // (nodes) of the draft that is decided about: its nodes in the recorded one
+    struct {
+        float *row; // (vocab) NULL: never used
+        bool made;
+        int kept;        // index into kept.row; -1: the node has no q
+    } at[2 * MAX_NODES]; // by recorded node: p, then q
+    int vocab, nodes;    // nodes: of the recorded draft
+    bool incomplete;     // a row was read whose entries are not all there
+    bool uncertain;      // a race over an incomplete row was not recorded
 };
 
 bool recorded_rows_open(struct recorded_rows *r, const struct recorded_draft *d, const char *what, struct error *err);
-void recorded_rows_point(struct recorded_rows *r, const int *node); // borrowed
-// The recorded row that a pointer from rows.row is; NULL: none.
-const struct kept_row *recorded_row_of(const struct recorded_rows *r, const float *row);
+// node: borrowed. seed, sequence, root: of the random numbers, r->source.philox.rng.
+void recorded_rows_point(struct recorded_rows *r, const int *node, uint64_t seed, int64_t sequence, int root);
 void recorded_rows_close(struct recorded_rows *r);   // keeps the memory of rows for the next draft
 void recorded_rows_destroy(struct recorded_rows *r); // { 0 } is fine

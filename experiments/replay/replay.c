@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/hash_map.h"
 #include "core/memory.h"
 #include "core/options.h"
 #include "core/settings.h"
@@ -13,7 +14,6 @@
 #include "engine/engine.h"
 #include "experiments/cells.h"
 #include "experiments/replay/recorded_drafts.h"
-#include "experiments/replay/replay_source.h"
 #include "experiments/yaml.h"
 #include "results/query.h"
 #include "results/store.h"
@@ -41,9 +41,8 @@ struct replay {
     struct verification decision;
     double *end; // (MAX_NODES)
     struct replay_result *to;
-    bool same_texts;     // the rule's texts are the run's, whatever the drafts are
-    int64_t *incomplete; // (n_incomplete) conversations with a text that is not complete: numbers of their first turns
-    size_t n_incomplete;
+    bool same_texts;            // the rule's texts are the run's, whatever the drafts are
+    struct hash_map incomplete; // conversations with a text that is not complete
 };
 
 // ---- parts of a draft
@@ -55,14 +54,6 @@ static int tree_child(const struct tree *t, int parent, int rank)
         if (t->node[i].parent == parent && t->node[i].rank == rank)
             return i;
     return -1;
-}
-
-static int rank_of(const struct draft *d, int node)
-{
-    int rank = 0;
-    for (int i = 1; i < node; i++)
-        rank += d->parent[i] == d->parent[node];
-    return rank;
 }
 
 static bool lacks_earlier_sibling(const struct draft *d, int node, const int *new)
@@ -86,7 +77,7 @@ static bool take_part(struct replay *r, const struct draft *from, int root, cons
         const int parent = from->parent[node];
         bool kept = node == root || new[parent] >= 0;
         if (node > root && kept && o->tree != NULL) {
-            in_tree[node] = tree_child(o->tree, in_tree[parent], rank_of(from, node));
+            in_tree[node] = tree_child(o->tree, in_tree[parent], draft_rank(from, node));
             kept = in_tree[node] >= 0;
         }
         kept = kept && (o->tokens == 0 || draft_depth(from, node) - draft_depth(from, root) <= o->tokens) &&
@@ -165,13 +156,12 @@ static bool decide(struct replay *r, const struct recorded_text *t, const struct
     bool ok = recorded_rows_open(&r->rows, d, what, err) && take_part(r, &d->draft, root, what, err) &&
               rule_takes(r, what, err);
     if (ok) {
-        struct replay_source source =
-            replay_source_of(r->seed, t->number, d->position + draft_depth(&d->draft, root), &r->rows);
         reserve(r);
-        recorded_rows_point(&r->rows, r->node);
+        recorded_rows_point(&r->rows, r->node, r->seed, t->number, d->position + draft_depth(&d->draft, root));
         r->draft.q = &r->rows.q.rows;
-        r->pairing.rule->verify(&r->draft, &r->rows.p.rows, r->pairing.rule_options, &source.rng, &r->decision);
-        *certain = r->pairing.rule->drafter_invariant ? !source.uncertain : !r->rows.incomplete;
+        r->pairing.rule->verify(&r->draft, &r->rows.p.rows, r->pairing.rule_options, &r->rows.source.philox.rng,
+                                &r->decision);
+        *certain = r->pairing.rule->drafter_invariant ? !r->rows.uncertain : !r->rows.incomplete;
         *expected = expected_of(r);
     }
     recorded_rows_close(&r->rows);
@@ -201,44 +191,20 @@ static void count(struct replay *r, struct replay_sum *to, double expected, int 
 
 // ---- a text
 
-static const struct recorded_draft *draft_at(const struct recorded_text *t, int position)
+// The index of the first recorded root at or behind `position`; t->n: none.
+static int root_from(const struct recorded_text *t, int position)
 {
-    for (int i = 0; i < t->n; i++)
-        if (t->draft[i].position == position)
-            return &t->draft[i];
-    return NULL;
+    int i = 0;
+    while (i < t->n && t->draft[i].position < position)
+        i++;
+    return i;
 }
 
-// The next recorded root behind `position`, else `end`.
-static int next_root(const struct recorded_text *t, int position, int end)
+// Whether the recorded text, tokens that its end cut included, has these tokens from `position` on.
+static bool text_has(const struct recorded_text *t, int position, const int32_t *token, int n)
 {
-    for (int i = 0; i < t->n; i++)
-        if (t->draft[i].position > position)
-            return t->draft[i].position;
-    return end;
-}
-
-// The text's token at this position, tokens that its end cut included; -1: not recorded.
-static int32_t token_at(const struct recorded_text *t, int position)
-{
-    for (int i = 0; i < t->n; i++) {
-        const struct recorded_draft *d = &t->draft[i];
-        if (position > d->position && position <= d->position + d->n_out)
-            return d->out[position - d->position - 1];
-    }
-    return -1;
-}
-
-// The node of a recorded chain at this position, if the text goes along the chain up to there; 0: it does not.
-static int node_at(const struct recorded_text *t, const struct recorded_draft *d, int position)
-{
-    const int depth = position - d->position;
-    if (depth < 1 || depth >= d->draft.n)
-        return 0;
-    for (int i = 1; i <= depth; i++)
-        if (d->draft.token[i] != token_at(t, d->position + i))
-            return 0;
-    return depth;
+    const int at = position - t->prompt_tokens;
+    return n <= 0 || (at >= 0 && n <= t->n_out - at && memcmp(t->out + at, token, (size_t)n * sizeof(*token)) == 0);
 }
 
 // The recorded draft whose rest is the one at this position: as long as the limit, or as the text allows. NULL: there is none.
@@ -249,20 +215,12 @@ static const struct recorded_draft *continued_at(const struct replay *r, const s
     for (int i = t->n - 1; i >= 0 && r->continues; i--) {
         const struct recorded_draft *d = &t->draft[i];
         const int last = d->position + d->draft.n - 1; // position of the last draft token
-        *root = node_at(t, d, position);
-        if (*root > 0 && (last - position >= r->o->tokens || last >= whole - 2))
+        *root = position - d->position;                // a chain's node is its depth
+        if (*root > 0 && position <= last && text_has(t, d->position + 1, d->draft.token + 1, *root) &&
+            (last - position >= r->o->tokens || last >= whole - 2))
             return d;
     }
     return NULL;
-}
-
-// Whether the decision's tokens up to position `end` are the recorded text's.
-static bool follows_text(const struct replay *r, const struct recorded_text *t, int position, int end)
-{
-    for (int i = 0; i < r->decision.n && position + i + 1 <= end; i++)
-        if (r->decision.token[i] != token_at(t, position + i + 1))
-            return false;
-    return true;
 }
 
 // Where the walk is at its end: the root is the text's last token. A stop string takes back tokens, so there it is the last token known.
@@ -291,12 +249,12 @@ static bool draft_is_certain(const struct replay *r)
 static bool replay_step(struct replay *r, const struct recorded_text *t, int *position, int end, bool *covered,
                         struct error *err)
 {
-    const struct recorded_draft *d = draft_at(t, *position);
-    const int root = *position;
+    const int root = *position, at = root_from(t, root), next = root_from(t, root + 1);
+    const struct recorded_draft *d = at < next ? &t->draft[at] : NULL;
     int node = 0;
     double expected;
     bool certain;
-    *position = next_root(t, root, end);
+    *position = next < t->n ? t->draft[next].position : end;
     if (d == NULL && (d = continued_at(r, t, root, &node)) != NULL)
         r->to->continued++;
     if (d == NULL) {
@@ -313,7 +271,8 @@ static bool replay_step(struct replay *r, const struct recorded_text *t, int *po
     if (r->o->step != NULL)
         r->o->step(r->o->self,
                    &(struct replay_step){ t->sequence, root, *covered, &r->draft, r->decision.n, r->decision.token });
-    const bool follows = follows_text(r, t, root, end);
+    const bool follows =
+        text_has(t, root + 1, r->decision.token, r->decision.n < end - root ? r->decision.n : end - root);
     r->deviated = r->deviated || !follows || node > 0 || r->decision.n != d->n_out;
     if (follows)
         *position = root + r->decision.n;
@@ -322,32 +281,23 @@ static bool replay_step(struct replay *r, const struct recorded_text *t, int *po
     return true;
 }
 
-static bool is_incomplete(const struct replay *r, int64_t conversation)
-{
-    for (size_t i = 0; i < r->n_incomplete; i++)
-        if (r->incomplete[i] == conversation)
-            return true;
-    return false;
-}
-
 static bool replay_text(struct replay *r, const struct recorded_text *t, struct error *err)
 {
     const int end = end_of(t);
+    const struct hash conversation = hash_of(&t->conversation, sizeof(t->conversation));
     int position = t->prompt_tokens - 1;
     bool covered = true;
     if (r->memory != DRAFTS_OF_OTHERS)
         r->deviated = false;
-    if (!r->same_texts && is_incomplete(r, t->conversation))
+    if (!r->same_texts && hash_map_find(&r->incomplete, conversation) != NULL)
         add_gap(r, GAP_TURN, &covered);
     while (position < end)
         if (!replay_step(r, t, &position, end, &covered, err))
             return false;
     r->to->texts++;
     r->to->complete += covered;
-    if (!covered) {
-        r->incomplete = xrealloc(r->incomplete, (r->n_incomplete + 1) * sizeof(*r->incomplete));
-        r->incomplete[r->n_incomplete++] = t->conversation;
-    }
+    if (!covered)
+        hash_map_add(&r->incomplete, conversation, 1);
     return true;
 }
 
@@ -373,19 +323,13 @@ static bool replay_texts(struct replay *r, struct store *s, int64_t run, struct 
     return query_close(q, ok ? err : &(struct error){ "" }) && ok;
 }
 
-static bool is_greedy(const struct settings *sampling)
-{
-    const struct settings *t = settings_get(sampling, "temperature");
-    return t != NULL && t->text != NULL && strtod(t->text, NULL) == 0;
-}
-
 // Whether a draft limited in depth is recorded wherever a longer one passes through.
-static bool drafts_continue(const struct replay *r, const struct settings *sampling)
+static bool drafts_continue(const struct replay *r)
 {
     const unsigned makes = drafter_makes(r->recorded.type, r->recorded.drafter_options);
     return (makes & CONTINUES) != 0 && (makes & (TAKES_CHAINS | TAKES_TREES)) == 0 && r->memory == DRAFTS_OF_TEXT &&
            r->o->tokens > 0 && r->o->nodes == 0 && r->o->tree == NULL &&
-           ((makes & TAKES_SAMPLED) == 0 || is_greedy(sampling));
+           ((makes & TAKES_SAMPLED) == 0 || sampling_is_greedy(&r->recorded.sampling));
 }
 
 static bool read_limit(const struct settings *limits, const char *key, int *to, struct error *err)
@@ -401,26 +345,28 @@ static bool read_limit(const struct settings *limits, const char *key, int *to, 
 }
 
 // The text does not depend on the drafts: at temperature 0 under exact rules, and under one rule whose draws depend on nothing else.
-static bool has_same_texts(const struct replay *r, const struct settings *sampling)
+static bool has_same_texts(const struct replay *r)
 {
     const struct rule *was = r->recorded.rule, *is = r->pairing.rule;
-    return (is_greedy(sampling) && was->exact && is->exact) || (was == is && is->drafter_invariant);
+    return (sampling_is_greedy(&r->recorded.sampling) && was->exact && is->exact) ||
+           (was == is && is->drafter_invariant);
 }
 
 // The run's drafter and rule, and the rule to evaluate.
 static bool read_pairings(struct replay *r, const char *settings, struct error *err)
 {
     struct settings *s = yaml_parse(settings, strlen(settings), r->path, err);
-    const struct settings *cells = settings_get(s, "cells"), *rule = settings_get(cells, "rule");
-    bool ok = s != NULL && pairing_read(&r->recorded, settings_get(cells, "drafter"), rule, NULL, err) &&
-              pairing_read(&r->pairing, NULL, r->o->rule != NULL ? r->o->rule : rule, NULL, err);
+    const struct settings *cells = settings_get(s, "cells"), *was = settings_get(cells, "rule"),
+                          *rule = r->o->rule != NULL ? r->o->rule : was;
+    bool ok = s != NULL &&
+              pairing_read(&r->recorded, settings_get(cells, "drafter"), was, settings_get(cells, "sampling"), err) &&
+              pairing_read(&r->pairing, NULL, rule, NULL, err);
     if (ok) {
-        struct settings *shown =
-            entry_settings(r->pairing.rule->name, r->o->rule != NULL ? r->o->rule : rule, r->pairing.rule->options);
+        struct settings *shown = entry_settings(r->pairing.rule->name, rule, r->pairing.rule->options);
         r->to->rule = entry_shown(shown, r->pairing.rule->options);
-        r->same_texts = has_same_texts(r, settings_get(cells, "sampling"));
+        r->same_texts = has_same_texts(r);
         r->memory = drafter_remembers(r->recorded.type, r->recorded.drafter_options);
-        r->continues = drafts_continue(r, settings_get(cells, "sampling"));
+        r->continues = drafts_continue(r);
         settings_free(shown);
         ok = read_limit(settings_get(s, "limits"), "new_tokens", &r->limit, err) &&
              read_limit(settings_get(s, "limits"), "context", &r->context, err);
@@ -465,7 +411,7 @@ bool replay(struct store *s, int64_t run, const struct replay_options *o, struct
     const bool ok = read_run(&r, s, run, err) && replay_texts(&r, s, run, err);
     recorded_rows_destroy(&r.rows);
     verification_destroy(&r.decision);
-    free(r.incomplete);
+    hash_map_free(&r.incomplete);
     pairing_close(&r.recorded);
     pairing_close(&r.pairing);
     return ok;
