@@ -148,7 +148,7 @@ static bool gather(struct inspect *in, const char *name, struct error *err)
         in->chat.kind = CHAT_NONE;
     else
         in->no_chat.text[0] = '\0';
-    in->devices = devices_create((int)in->threads, NULL);
+    in->devices = devices_create((int)in->threads);
     in->backend = devices_get(in->devices, in->precision.device, err);
     if (in->backend == NULL)
         return false;

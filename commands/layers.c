@@ -15,7 +15,6 @@
 #include "core/memory.h"
 #include "engine/engine.h"
 #include "kernels/backend.h"
-#include "kernels/float_rows.h"
 #include "models/kv_cache.h"
 #include "models/layer_list.h"
 #include "sampling/top_k.h"

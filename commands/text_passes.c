@@ -9,7 +9,6 @@
 #include "core/memory.h"
 #include "engine/engine.h"
 #include "kernels/backend.h"
-#include "kernels/float_rows.h"
 #include "models/kv_cache.h"
 
 enum { MAX_TEXTS = 8, LENGTH_UNIT = 64 };

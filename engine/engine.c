@@ -42,7 +42,7 @@ bool target_open(struct target *t, const char *name, const struct target_options
     if (path == NULL)
         return false;
     *t = (struct target){ .path = model_is_shape(name) ? xstrdup(name) : xstrdup(path) };
-    t->devices = devices_create(o->threads, o->wrap);
+    t->devices = devices_create(o->threads);
     devices_log(t->devices, o->log, o->self);
     t->backend = devices_get(t->devices, o->precision.device, err);
     const bool ok = t->backend != NULL && open_model(t, path, o, err);

@@ -88,7 +88,6 @@ struct target_options { // { 0 }: the defaults
     int rows;           // max rows of one pass, at least slots * nodes of the pairing; 0: TARGET_ROWS
     int packed;         // enum packed_how
     bool ids_only;      // no tokenizer is opened
-    struct backend *(*wrap)(struct backend *b); // as in devices_create; NULL: none
     // Gets what happened to the file of PACKED_KEEP, and what a device gave up (backend.log). May be NULL.
     void (*log)(void *self, const char *sentence);
     void *self;

@@ -244,7 +244,7 @@ int main(int argc, char **argv)
         return 2;
     }
     struct engine engine[MAX_ENGINES] = { 0 };
-    struct devices *d = devices_create(0, NULL);
+    struct devices *d = devices_create(0);
     char *names = xstrdup(plan.devices);
     const int n = open_engines(engine, d, names);
     if (once)

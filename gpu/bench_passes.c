@@ -7,7 +7,6 @@
 #include "core/memory.h"
 #include "gpu/bench_gpu.h"
 #include "kernels/backend.h"
-#include "kernels/memory_check.h"
 #include "models/block.h"
 #include "models/kv_cache.h"
 

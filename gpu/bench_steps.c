@@ -247,7 +247,7 @@ int bench_steps(int argc, char **argv)
                 "of integers as in 1,4,16\n");
         return 2;
     }
-    struct devices *d = devices_create(0, NULL);
+    struct devices *d = devices_create(0);
     struct bench s = { .e = { .name = "speclab", .b = devices_get(d, argv[0], &err) } };
     const bool ok = s.e.b != NULL && run(&s, argv + 1, given, argc == WITH_HEAD, &err);
     if (!ok)

@@ -15,6 +15,7 @@
 
 struct device_step;
 struct error;
+struct timed;
 
 // The tree mask of one pass. kv_admit builds it once per pass, in the host's memory; upload_layout copies it to a device with memory
 // of its own.
@@ -104,6 +105,7 @@ struct backend {
     bool varies;                    // the bits of a row depend on the other rows of the pass
     bool queues;                    // operations run asynchronously; otherwise they are done when they return
     const struct device_step *step; // NULL: drafting, verification and probabilities run on the host
+    struct timed *timed;            // what counts the time of operations (timed.h); NULL: nothing does
 
     void *(*alloc)(struct backend *b, size_t bytes); // NULL: out of memory
     void (*release)(struct backend *b, void *data);
@@ -236,6 +238,17 @@ static inline void multiply(struct backend *b, struct tensor out, struct tensor 
     const struct product p = { .out = out, .w = w };
     b->matmul(b, x, &p, 1);
 }
+
+// Checks for sufficient memory of the device before a large allocation. Returns false and sets err (the purpose, the bytes needed, and
+// the bytes free) if `bytes` are not free. what: the purpose, such as "the weights of x.gguf". A device that uses the host's memory
+// always passes.
+bool memory_check(struct backend *b, size_t bytes, const char *what, struct error *err);
+// to (n, w.width) = rows first .. first + n - 1 of w, whose numbers are in the host's memory, as floats on the host: the backend reads
+// every type. Returns false and sets err on failure.
+bool float_rows(struct backend *b, struct tensor w, int64_t first, int64_t n, float *to, struct error *err);
+// The rows of floats that queued operations compute, valid until the next ones: in the backend's memory if that is the host's, otherwise in
+// *copy, which is made large enough and which the caller frees. Waits. Returns NULL and sets err on failure.
+float *rows_read(struct backend *b, struct tensor rows, float **copy, struct error *err);
 
 struct backend *backend_cpu(int threads, struct error *err); // threads 0: one for each processor this process may use
 // The same with one instruction set, for tests and benchmarks: "plain", "avx2", "neon", ..; NULL: the best supported.

@@ -6,9 +6,8 @@ struct backend;
 struct devices;
 struct error;
 
-// Opens no device yet. threads: of the CPU; 0: one for each processor this process may use. wrap: wraps every backend and owns
-// it then (backend_timed); NULL: no wrapper.
-struct devices *devices_create(int threads, struct backend *(*wrap)(struct backend *b));
+// Opens no device yet. threads: of the CPU; 0: one for each processor this process may use.
+struct devices *devices_create(int threads);
 // Sets backend.log of the devices that are opened from then on.
 void devices_log(struct devices *d, void (*log)(void *self, const char *sentence), void *self);
 // Destroys the backends; models and caches on them must be destroyed before. d may be NULL.

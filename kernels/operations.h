@@ -1,6 +1,6 @@
-// operations.h - the signatures of the tensor operations of struct backend, as lists for code that treats them alike: backends that
-// wrap another (timed.c, tests/device/host_memory_device.c), and the declarations and table of a backend (cuda/). A new operation is
-// a member of struct backend, and a signature and a line here.
+// operations.h - the signatures of the tensor operations of struct backend, as lists for code that treats them alike: what counts
+// their time (timed.c), a backend that wraps another (tests/device/host_memory_device.c), and the declarations and tables of backends. A
+// new operation is a member of struct backend, and a signature and a line here.
 //
 // A signature has the parameters after the backend, in order: OUT(tensor that is written), IN(tensor that is only read), ARG(type,
 // name). VOID lists an operation that returns nothing, VALUE one that returns its tensor.

@@ -1,55 +1,33 @@
 #include "kernels/timed.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/clock.h"
-#include "core/error.h"
-#include "core/memory.h"
-#include "device_step/device_step.h"
-#include "kernels/backend.h"
 #include "kernels/operations.h"
-
-enum { MAX_ENTRIES = 64 };
-
-struct timed {
-    struct backend backend; // first
-    struct backend *inner;
-    bool timing, failed;
-    struct error err; // the first failure since the last sync(), found while waiting for an operation
-    int n;
-    struct timed_entry entry[MAX_ENTRIES];
-};
-
-static struct backend *inner_of(struct backend *b)
-{
-    return ((struct timed *)b)->inner;
-}
 
 static struct timed_entry *entry_of(struct timed *t, const char *operation)
 {
     for (int i = 0; i < t->n; i++)
         if (strcmp(t->entry[i].operation, operation) == 0)
             return &t->entry[i];
-    assert(t->n < MAX_ENTRIES);
+    assert(t->n < MAX_TIMED);
     t->entry[t->n] = (struct timed_entry){ .operation = operation };
     return &t->entry[t->n++];
 }
 
-// 0: timing is off.
-static int64_t begin(struct backend *b)
+static int64_t begin(struct timed *t)
 {
-    return ((struct timed *)b)->timing ? clock_ns() : 0;
+    t->depth++;
+    return clock_ns();
 }
 
-static void end(struct backend *b, int64_t from, const char *operation)
+static void end(struct timed *t, int64_t from, const char *operation)
 {
-    struct timed *t = (struct timed *)b;
     struct error err;
-    if (!t->timing)
+    if (--t->depth > 0)
         return;
-    if (!t->inner->sync(t->inner, &err) && !t->failed) {
+    if (!t->real.sync(t->backend, &err) && !t->failed) {
         t->failed = true;
         t->err = err;
     }
@@ -59,41 +37,10 @@ static void end(struct backend *b, int64_t from, const char *operation)
     e->ns += to - from;
 }
 
-// ---- memory: forwarded, timed only where bytes are copied
-
-static void *timed_alloc(struct backend *b, size_t bytes)
-{
-    return inner_of(b)->alloc(inner_of(b), bytes);
-}
-
-static void timed_release(struct backend *b, void *data)
-{
-    inner_of(b)->release(inner_of(b), data);
-}
-
-static void timed_upload(struct backend *b, void *to, const void *host, size_t bytes)
-{
-    int64_t from = begin(b);
-    inner_of(b)->upload(inner_of(b), to, host, bytes);
-    end(b, from, "upload");
-}
-
-static void timed_download(struct backend *b, void *host, const void *data, size_t bytes)
-{
-    int64_t from = begin(b);
-    inner_of(b)->download(inner_of(b), host, data, bytes);
-    end(b, from, "download");
-}
-
-static void *timed_host(struct backend *b, void *data)
-{
-    return inner_of(b)->host(inner_of(b), data);
-}
-
 static bool timed_sync(struct backend *b, struct error *err)
 {
-    struct timed *t = (struct timed *)b;
-    bool well = t->inner->sync(t->inner, err);
+    struct timed *t = b->timed;
+    bool well = t->real.sync(b, err);
     if (!t->failed)
         return well;
     t->failed = false;
@@ -101,209 +48,78 @@ static bool timed_sync(struct backend *b, struct error *err)
     return false;
 }
 
-static void timed_destroy(struct backend *b)
-{
-    inner_of(b)->destroy(inner_of(b));
-    free(b);
-}
+// ---- the other operations. TABLE: where the real one is; entry: the name under which it is counted.
 
-static const char *timed_describe(struct backend *b)
-{
-    return inner_of(b)->describe(inner_of(b));
-}
-
-static void timed_stamp(struct backend *b, int number)
-{
-    inner_of(b)->stamp(inner_of(b), number);
-}
-
-static int64_t timed_between(struct backend *b, int from, int to)
-{
-    return inner_of(b)->between(inner_of(b), from, to);
-}
-
-static bool timed_memory(struct backend *b, size_t *free_bytes, size_t *all)
-{
-    return inner_of(b)->memory(inner_of(b), free_bytes, all);
-}
-
-static uint64_t timed_upload_layout(struct backend *b, const struct layout *s)
-{
-    return inner_of(b)->upload_layout(inner_of(b), s);
-}
-
-static enum activations timed_rounds_to(struct backend *b, enum activations wanted, enum type weights)
-{
-    return inner_of(b)->rounds_to(inner_of(b), wanted, weights);
-}
-
-static struct workers timed_workers(struct backend *b)
-{
-    return inner_of(b)->workers(inner_of(b));
-}
-
-static struct tensor timed_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err)
-{
-    return inner_of(b)->prepare(inner_of(b), w, a, err);
-}
-
-static void timed_unprepare(struct backend *b, struct tensor w)
-{
-    inner_of(b)->unprepare(inner_of(b), w);
-}
-
-static void *timed_packed(struct backend *b, struct tensor w, size_t *bytes)
-{
-    return inner_of(b)->packed(inner_of(b), w, bytes);
-}
-
-// ---- operations
-
-#define TIMED_VOID(name, SIGNATURE) \
+#define TIMED_VOID(TABLE, name, SIGNATURE, entry) \
     static void timed_##name OPERATION_PARAMETERS(SIGNATURE) \
     { \
-        int64_t from = begin(b); \
-        inner_of(b)->name(inner_of(b) OPERATION_ARGUMENTS(SIGNATURE)); \
-        end(b, from, #name); \
+        struct timed *t = b->timed; \
+        const int64_t from = begin(t); \
+        TABLE name(b OPERATION_ARGUMENTS(SIGNATURE)); \
+        end(t, from, entry); \
     }
+#define TIMED_OPERATION(name, SIGNATURE) TIMED_VOID(t->real., name, SIGNATURE, #name)
 #define TIMED_VALUE(name, SIGNATURE) \
     static struct tensor timed_##name OPERATION_PARAMETERS(SIGNATURE) { \
-        int64_t from = begin(b); \
-        const struct tensor value = inner_of(b)->name(inner_of(b) OPERATION_ARGUMENTS(SIGNATURE)); \
-        end(b, from, #name); \
+        struct timed *t = b->timed; \
+        const int64_t from = begin(t); \
+        const struct tensor value = t->real.name(b OPERATION_ARGUMENTS(SIGNATURE)); \
+        end(t, from, #name); \
         return value; \
     }
+
+#define UPLOAD_SIGNATURE(OUT, IN, ARG) ARG(void *, to) ARG(const void *, host) ARG(size_t, bytes)
+#define DOWNLOAD_SIGNATURE(OUT, IN, ARG) ARG(void *, host) ARG(const void *, data) ARG(size_t, bytes)
+#define COPIES(VOID) VOID(upload, UPLOAD_SIGNATURE) VOID(download, DOWNLOAD_SIGNATURE)
+
+#define PROBABILITIES_SIGNATURE(OUT, IN, ARG) \
+    IN(logits) ARG(int, used_vocab) ARG(const struct row_stages *, s) ARG(struct part_sum *, sums)
+#define VERIFY_SIGNATURE(OUT, IN, ARG) ARG(const struct verify_request *, r) ARG(int, n)
+#define VERIFY_WAIT_SIGNATURE(OUT, IN, ARG) \
+    ARG(const struct verify_request *, r) ARG(struct verify_result *, to) ARG(int, n)
+#define DRAFTS_BEGIN_SIGNATURE(OUT, IN, ARG) \
+    ARG(struct drafting *, g) ARG(const struct drafting_request *, r) ARG(int, n)
+#define DRAFTS_LEVEL_SIGNATURE(OUT, IN, ARG) ARG(struct drafting *, g) ARG(const struct drafting_level *, l)
+#define STEP_OPERATIONS(VOID) \
+    VOID(t->real.step->, probabilities, PROBABILITIES_SIGNATURE, "probabilities") \
+    VOID(t->real.step->, verify, VERIFY_SIGNATURE, "verify") \
+    VOID(t->real.step->, verify_wait, VERIFY_WAIT_SIGNATURE, "verify") \
+    VOID(t->real.step->, drafts_begin, DRAFTS_BEGIN_SIGNATURE, "draft") \
+    VOID(t->real.step->, drafts_level, DRAFTS_LEVEL_SIGNATURE, "draft")
+
 // clang-format off
-ALL_OPERATIONS(TIMED_VOID, TIMED_VALUE)
+ALL_OPERATIONS(TIMED_OPERATION, TIMED_VALUE)
+COPIES(TIMED_OPERATION)
+STEP_OPERATIONS(TIMED_VOID)
 // clang-format on
 
-// ---- the step on the device
+#define TIME(name, SIGNATURE) \
+    if (t->real.name != NULL) \
+        b->name = timed_##name;
+#define TIME_STEP(TABLE, name, SIGNATURE, entry) t->step.name = timed_##name;
 
-static void timed_probabilities(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s,
-                                struct part_sum *sums)
+void timed_begin(struct timed *t, struct backend *b)
 {
-    int64_t from = begin(b);
-    inner_of(b)->step->probabilities(inner_of(b), logits, used_vocab, s, sums);
-    end(b, from, "probabilities");
+    assert(b->timed == NULL);
+    *t = (struct timed){ .backend = b, .real = *b };
+    ALL_OPERATIONS(TIME, TIME)
+    COPIES(TIME)
+    if (b->step != NULL) {
+        t->step = *b->step;
+        STEP_OPERATIONS(TIME_STEP)
+        b->step = &t->step;
+    }
+    b->sync = timed_sync;
+    b->graph_launch = NULL;
+    b->graph_end = NULL;
+    b->bucket = NULL;
+    b->timed = t;
 }
 
-static const struct rule_body *timed_rule_body(struct backend *b, const char *name)
+bool timed_end(struct timed *t, struct error *err)
 {
-    return inner_of(b)->step->rule_body(inner_of(b), name);
-}
-
-static size_t timed_verify_bytes(struct backend *b, const struct verify_request *j)
-{
-    return inner_of(b)->step->verify_bytes(inner_of(b), j);
-}
-
-static void timed_verify(struct backend *b, const struct verify_request *j, int n)
-{
-    int64_t from = begin(b);
-    inner_of(b)->step->verify(inner_of(b), j, n);
-    end(b, from, "verify");
-}
-
-static void timed_verify_wait(struct backend *b, const struct verify_request *j, struct verify_result *to, int n)
-{
-    int64_t from = begin(b);
-    inner_of(b)->step->verify_wait(inner_of(b), j, to, n);
-    end(b, from, "verify");
-}
-
-static struct drafting *timed_drafts_create(struct backend *b, const struct drafting_shape *s)
-{
-    return inner_of(b)->step->drafts_create(inner_of(b), s);
-}
-
-static void timed_drafts_destroy(struct backend *b, struct drafting *g)
-{
-    inner_of(b)->step->drafts_destroy(inner_of(b), g);
-}
-
-static void timed_drafts_begin(struct backend *b, struct drafting *g, const struct drafting_request *r, int n)
-{
-    int64_t from = begin(b);
-    inner_of(b)->step->drafts_begin(inner_of(b), g, r, n);
-    end(b, from, "draft");
-}
-
-static void timed_drafts_level(struct backend *b, struct drafting *g, const struct drafting_level *l)
-{
-    int64_t from = begin(b);
-    inner_of(b)->step->drafts_level(inner_of(b), g, l);
-    end(b, from, "draft");
-}
-
-static const struct device_step step = {
-    .probabilities = timed_probabilities,
-    .rule_body = timed_rule_body,
-    .verify = timed_verify,
-    .verify_wait = timed_verify_wait,
-    .verify_bytes = timed_verify_bytes,
-    .drafts_create = timed_drafts_create,
-    .drafts_destroy = timed_drafts_destroy,
-    .drafts_begin = timed_drafts_begin,
-    .drafts_level = timed_drafts_level,
-};
-
-static const struct backend table = { .alloc = timed_alloc,
-                                      .release = timed_release,
-                                      .upload = timed_upload,
-                                      .download = timed_download,
-                                      .host = timed_host,
-                                      .sync = timed_sync,
-                                      .destroy = timed_destroy,
-                                      .describe = timed_describe,
-                                      .stamp = timed_stamp,
-                                      .between = timed_between,
-                                      .memory = timed_memory,
-                                      .rounds_to = timed_rounds_to,
-                                      .workers = timed_workers,
-                                      .prepare = timed_prepare,
-                                      .unprepare = timed_unprepare,
-                                      .packed = timed_packed,
-#define ENTRY(name, SIGNATURE) .name = timed_##name,
-                                      ALL_OPERATIONS(ENTRY, ENTRY)
-#undef ENTRY
-};
-
-struct backend *backend_timed(struct backend *inner)
-{
-    struct timed *t = xcalloc(1, sizeof(*t));
-    t->backend = table;
-    t->backend.name = inner->name;
-    t->backend.varies = inner->varies;
-    t->backend.queues = inner->queues;
-    t->backend.upload_layout = inner->upload_layout != NULL ? timed_upload_layout : NULL;
-    if (inner->gather_on_device == NULL)
-        t->backend.gather_on_device = NULL;
-    t->backend.step = inner->step != NULL ? &step : NULL;
-    t->backend.packed_layout = inner->packed_layout;
-    t->inner = inner;
-    return &t->backend;
-}
-
-void timed_begin(struct backend *b)
-{
-    struct timed *t = (struct timed *)b;
-    t->n = 0;
-    t->timing = true;
-}
-
-void timed_end(struct backend *b)
-{
-    ((struct timed *)b)->timing = false;
-}
-
-int timed_entries(const struct backend *b)
-{
-    return ((const struct timed *)b)->n;
-}
-
-const struct timed_entry *timed_entry_at(const struct backend *b, int i)
-{
-    const struct timed *t = (const struct timed *)b;
-    assert(i >= 0 && i < t->n);
-    return &t->entry[i];
+    *t->backend = t->real;
+    if (t->failed)
+        *err = t->err;
+    return !t->failed;
 }

@@ -1,21 +1,34 @@
-// timed.h - a backend that forwards to another and counts calls and time by operation.
+// timed.h - counts calls and time of a backend's operations, by operation.
 //
-// Results have the same bits. While timing, it waits for every operation, so that a device that queues does not run one during the
-// next; otherwise an operation costs one more call.
+// From timed_begin to timed_end the backend's operations are others, which call the real ones and wait for each, so that a device that
+// queues does not run one during the next. Results have the same bits. Graphs are off meanwhile: their operations are queued one by one.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include "core/error.h"
+#include "device_step/device_step.h"
+#include "kernels/backend.h"
 
-struct backend;
+enum { MAX_TIMED = 32 };
 
 struct timed_entry {
     const char *operation; // "matmul": its name in struct backend
     int64_t calls, ns;
 };
 
-// Takes ownership of inner: destroy() destroys both. Its models, caches and tensors belong to inner.
-struct backend *backend_timed(struct backend *inner);
-void timed_begin(struct backend *b); // forgets what was counted, and counts
-void timed_end(struct backend *b);   // what was counted stays to be read
-int timed_entries(const struct backend *b);
-const struct timed_entry *timed_entry_at(const struct backend *b, int i); // in the order in which they first came
+struct timed {
+    int n;
+    struct timed_entry entry[MAX_TIMED]; // in the order in which they first came
+
+    // Between the two calls:
+    struct backend *backend, real; // the backend, and what it was
+    struct device_step step;
+    int depth; // operations under way: one that calls another is timed alone
+    bool failed;
+    struct error err; // the first failure since the last sync(), found while waiting for an operation
+};
+
+// Forgets what was counted, and counts. t: borrowed until timed_end. One at a time for a backend.
+void timed_begin(struct timed *t, struct backend *b);
+// What was counted stays to be read. Returns false and sets err if an operation has failed, and no sync() has said so.
+bool timed_end(struct timed *t, struct error *err);

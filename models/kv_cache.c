@@ -7,7 +7,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
-#include "kernels/memory_check.h"
 #include "models/model.h"
 
 struct slot {

@@ -9,8 +9,6 @@
 #include "core/memory.h"
 #include "core/quantize.h"
 #include "kernels/backend.h"
-#include "kernels/float_rows.h"
-#include "kernels/memory_check.h"
 #include "models/architectures.h"
 #include "models/block.h"
 #include "models/config.h"

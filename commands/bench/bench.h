@@ -66,7 +66,7 @@ struct overhead {               // time of a step of plain decoding, ns
 struct bench { // start with { 0 }
     struct bench_plan plan;
     FILE *turns;                 // the answers of plan.turns; NULL: no other engines
-    struct target target, draft; // the target's backend is timed (kernels/timed.h); draft.model NULL: no draft model
+    struct target target, draft; // draft.model NULL: no draft model
     struct bench_model model, draft_model;
     char *machine, *started;
     struct prober *prober;

@@ -8,7 +8,6 @@
 #include "formats/file.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/threads.h"
-#include "kernels/timed.h"
 #include "models/model.h"
 
 // What a device gives up is printed, and stored with the machine; what happened to a packed-weight cache comes earlier.
@@ -30,7 +29,6 @@ static bool open_model(struct bench *b, struct target *t, const struct bench_pla
                                             .rows = rows,
                                             .packed = p->packed,
                                             .ids_only = true,
-                                            .wrap = backend_timed,
                                             .log = note,
                                             .self = b };
     return target_open(t, name, &options, err);

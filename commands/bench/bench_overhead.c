@@ -15,17 +15,13 @@
 enum { TOKENS = 48, MAX_PASSES = 9 };
 
 // Time of the operations that a bare pass has as well; downloading and processing logits belongs to the loop.
-static double pass_ns(const struct backend *t)
+static double pass_ns(const struct timed *t)
 {
-    static const char *const loops[] = { "download", "upload", "move", "probabilities", "verify" };
+    static const char loops[] =
+        "download upload move probabilities verify"; // no name of an operation is a part of another
     double sum = 0;
-    for (int i = 0; i < timed_entries(t); i++) {
-        const struct timed_entry *e = timed_entry_at(t, i);
-        bool passes = true;
-        for (size_t k = 0; k < sizeof(loops) / sizeof(loops[0]); k++)
-            passes = passes && strcmp(e->operation, loops[k]) != 0;
-        sum += passes ? (double)e->ns : 0;
-    }
+    for (int i = 0; i < t->n; i++)
+        sum += strstr(loops, t->entry[i].operation) == NULL ? (double)t->entry[i].ns : 0;
     return sum;
 }
 
@@ -35,15 +31,15 @@ static bool bare_pass(struct bench *b, double *to, struct error *err)
     double outside[MAX_PASSES];
     int n = 0;
     for (int warm_up = 1; n < MAX_PASSES && n < b->plan.repeats; warm_up = 0) {
+        struct timed t;
         int64_t ns;
-        timed_begin(b->target.backend);
+        timed_begin(&t, b->target.backend);
         const bool ok = bench_model_pass(&b->model, 1, 1, 0, &ns, err);
-        timed_end(b->target.backend);
-        if (!ok)
+        if (!timed_end(&t, err) || !ok)
             return false;
         outside[n] = (double)ns;
-        for (int i = 0; i < timed_entries(b->target.backend); i++)
-            outside[n] -= (double)timed_entry_at(b->target.backend, i)->ns;
+        for (int i = 0; i < t.n; i++)
+            outside[n] -= (double)t.entry[i].ns;
         n += !warm_up;
     }
     *to = spread_of(outside, n).median;
@@ -58,14 +54,14 @@ static void done(void *self, const struct ending *e)
 static bool decode_steps(struct bench *b, struct decoder *d, double *outside, double *all, int *n, struct error *err)
 {
     for (*n = 0; decoder_active(d) > 0 && *n < TOKENS; (*n)++) {
-        double from = (double)clock_ns();
-        timed_begin(b->target.backend);
-        bool ok = decoder_step(d, err);
-        timed_end(b->target.backend);
-        if (!ok)
-            return false;
+        struct timed t;
+        timed_begin(&t, b->target.backend);
+        const double from = (double)clock_ns();
+        const bool ok = decoder_step(d, err);
         all[*n] = (double)clock_ns() - from;
-        outside[*n] = all[*n] - pass_ns(b->target.backend);
+        if (!timed_end(&t, err) || !ok)
+            return false;
+        outside[*n] = all[*n] - pass_ns(&t);
     }
     return true;
 }

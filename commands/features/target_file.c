@@ -11,7 +11,6 @@
 #include "engine/engine.h"
 #include "formats/file.h"
 #include "kernels/backend.h"
-#include "kernels/float_rows.h"
 #include "models/architectures.h"
 #include "models/config.h"
 #include "models/model.h"

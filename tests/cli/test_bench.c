@@ -2,7 +2,6 @@
 #include "tests/support/check.h"
 
 #include <math.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -196,25 +195,42 @@ static void the_load_of_other_processes_is_not_negative(void **state)
 
 // ---- the timed backend
 
-// After its name, struct backend has only function pointers, except one number: the timed backend sets its own function
-// wherever the inner one has one.
-static void every_operation_is_forwarded(void **state)
+// From timed_begin to timed_end the operations are others; then the backend is as it was, to the byte.
+static void a_timed_backend_is_as_it_was(void **state)
 {
     struct error err;
-    struct backend *inner = backend_cpu(1, &err), *outer = backend_timed(inner);
-    void *a[sizeof(*inner) / sizeof(void *)], *b[sizeof(*inner) / sizeof(void *)];
-    memcpy(a, inner, sizeof(a));
-    memcpy(b, outer, sizeof(b));
-    assert_string_equal(outer->name, inner->name);
-    assert_int_equal(outer->packed_layout, inner->packed_layout);
-    for (size_t i = 1; i < sizeof(a) / sizeof(a[0]); i++) {
-        if (i == offsetof(struct backend, packed_layout) / sizeof(void *))
-            continue;
-        assert_int_equal(a[i] != NULL, b[i] != NULL);
-        assert_true(a[i] == NULL || a[i] != b[i]);
-    }
-    assert_string_equal(outer->describe(outer), inner->describe(inner));
-    outer->destroy(outer);
+    struct backend *b = backend_cpu(1, &err), before = *b;
+    struct timed t;
+    timed_begin(&t, b);
+    assert_true(b->matmul != before.matmul && b->best != before.best && b->upload != before.upload);
+    assert_true(b->gather_on_device == NULL && b->alloc == before.alloc && b->sync != before.sync);
+    assert_true(timed_end(&t, &err));
+    assert_memory_equal(b, &before, sizeof(before));
+    b->destroy(b);
+}
+
+// A failure is reported by the next sync(), or else by timed_end.
+static bool lost(struct backend *b, struct error *err)
+{
+    return fail(err, "device lost");
+}
+
+static void a_failure_while_timing_is_reported_once(void **state)
+{
+    struct error err = { "" };
+    struct backend *b = backend_cpu(1, &err);
+    struct timed t;
+    float x = 1;
+    b->sync = lost;
+    timed_begin(&t, b);
+    b->upload(b, &x, &x, sizeof(x));
+    assert_false(timed_end(&t, &err));
+    assert_string_equal(err.text, "device lost");
+    timed_begin(&t, b);
+    b->upload(b, &x, &x, sizeof(x));
+    assert_false(b->sync(b, &err));
+    assert_true(timed_end(&t, &err));
+    b->destroy(b);
 }
 
 static void run_chain(struct backend *b, int n, float *logits)
@@ -239,12 +255,16 @@ static void run_chain(struct backend *b, int n, float *logits)
     model_close(m);
 }
 
-static const struct timed_entry *entry_named(const struct backend *b, const char *name)
+// Of the entries with this name, which occur once.
+static int64_t calls_of(const struct timed *t, const char *name)
 {
-    for (int i = 0; i < timed_entries(b); i++)
-        if (strcmp(timed_entry_at(b, i)->operation, name) == 0)
-            return timed_entry_at(b, i);
-    return NULL;
+    int64_t calls = -1;
+    for (int i = 0; i < t->n; i++)
+        if (strcmp(t->entry[i].operation, name) == 0) {
+            assert_int_equal(calls, -1);
+            calls = t->entry[i].calls;
+        }
+    return calls;
 }
 
 static void timing_does_not_change_logits(void **state)
@@ -253,30 +273,19 @@ static void timing_does_not_change_logits(void **state)
     enum { N = 4 };
     size_t bytes = (size_t)(N * small_default.vocab) * sizeof(float);
     float *plain = xmalloc(bytes), *counted = xmalloc(bytes);
-    struct backend *a = backend_cpu(2, &err), *b = backend_timed(backend_cpu(2, &err));
-    run_chain(a, N, plain);
+    struct backend *b = backend_cpu(2, &err);
+    struct timed t;
+    run_chain(b, N, plain);
+    timed_begin(&t, b);
     run_chain(b, N, counted);
+    assert_true(timed_end(&t, &err));
     assert_memory_equal(plain, counted, bytes);
-    assert_int_equal(timed_entries(b), 0); // timing was not on
-    timed_begin(b);
-    run_chain(b, N, counted);
-    timed_end(b);
-    assert_memory_equal(plain, counted, bytes);
-
-    const struct timed_entry *attend = entry_named(b, "attend"), *gated = entry_named(b, "gated");
-    assert_non_null(attend);
-    assert_non_null(gated);
-    assert_int_equal(attend->calls, small_default.layers);
-    assert_int_equal(gated->calls, small_default.layers);
-    int64_t calls = 0;
-    for (int i = 0; i < timed_entries(b); i++)
-        if (strcmp(timed_entry_at(b, i)->operation, "matmul") == 0)
-            calls += timed_entry_at(b, i)->calls;
-    assert_int_equal(calls, 3 * small_default.layers + 1); // q, k, v; o; down; and the head
-    timed_begin(b);
-    assert_int_equal(timed_entries(b), 0);
-    timed_end(b);
-    a->destroy(a);
+    assert_int_equal(calls_of(&t, "attend"), small_default.layers);
+    assert_int_equal(calls_of(&t, "gated"), small_default.layers);
+    assert_int_equal(calls_of(&t, "matmul"), 3 * small_default.layers + 1); // q, k, v; o; down; and the head
+    timed_begin(&t, b);
+    assert_int_equal(t.n, 0);
+    assert_true(timed_end(&t, &err));
     b->destroy(b);
     free(plain);
     free(counted);
@@ -294,7 +303,8 @@ int main(void)
         cmocka_unit_test(placement_follows_from_latency_and_bandwidth),
         cmocka_unit_test(probes_measure_positive_numbers),
         cmocka_unit_test(the_load_of_other_processes_is_not_negative),
-        cmocka_unit_test(every_operation_is_forwarded),
+        cmocka_unit_test(a_timed_backend_is_as_it_was),
+        cmocka_unit_test(a_failure_while_timing_is_reported_once),
         cmocka_unit_test(timing_does_not_change_logits),
     };
     return cmocka_run_group_tests(tests, models_make, models_remove);

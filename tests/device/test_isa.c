@@ -70,7 +70,7 @@ static void devices_of_one_program_share_their_threads(void **unused)
 {
     struct error err;
     const int before = running_threads();
-    struct devices *d = devices_create(3, NULL);
+    struct devices *d = devices_create(3);
     struct backend *first = devices_get(d, "cpu", &err), *second = devices_get(d, "cpu:plain", &err);
     assert_non_null(first);
     assert_non_null(second);

@@ -12,7 +12,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
-#include "kernels/timed.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
 #include "tests/support/check.h"
@@ -38,12 +37,10 @@ static const struct small_model usual = { .vocab = 288,
 enum { TOKENS = 7 };
 
 // Logits of a few tokens, (TOKENS, vocab); the caller frees them. message NULL: without a cache.
-static float *logits_of(const char *path, enum activations a, bool timed, char **message)
+static float *logits_of(const char *path, enum activations a, char **message)
 {
     static const int32_t token[TOKENS] = { 5, 99, 17, 203, 17, 5, 250 };
     struct backend *b = backend_cpu(2, &err);
-    if (timed)
-        b = backend_timed(b);
     struct model *m = message != NULL ? model_open_cached(path, b, a, RUNNER_ROWS, message, &err)
                                       : model_open(path, b, a, RUNNER_ROWS, &err);
     assert_ok(m != NULL, err);
@@ -59,7 +56,7 @@ static float *logits_of(const char *path, enum activations a, bool timed, char *
 static void expect_message(const char *path, enum activations a, const char *expected)
 {
     char *message = NULL;
-    float *x = logits_of(path, a, false, &message), *y = logits_of(path, a, false, NULL);
+    float *x = logits_of(path, a, &message), *y = logits_of(path, a, NULL);
     if (message == NULL || strstr(message, expected) == NULL)
         fail_msg("expected \"%s\" in: %s", expected, message);
     assert_memory_equal(x, y, (size_t)TOKENS * 288 * sizeof(float));
@@ -91,19 +88,6 @@ static void cached_weights_give_the_same_bits(void **state)
             expect_message(path, ACTIVATIONS_BF16, "read from ");
             free(path);
         }
-}
-
-// The timed backend of `speclab bench` passes the calls on.
-static void a_timed_backend_uses_the_cache(void **state)
-{
-    char *path = test_path("q4_1_file.gguf"), *message = NULL;
-    float *x = logits_of(path, ACTIVATIONS_INT8, true, &message), *y = logits_of(path, ACTIVATIONS_INT8, false, NULL);
-    assert_non_null(strstr(message, "read from"));
-    assert_memory_equal(x, y, (size_t)TOKENS * 288 * sizeof(float));
-    free(path);
-    free(message);
-    free(x);
-    free(y);
 }
 
 static long size_of(const char *path)
@@ -225,7 +209,7 @@ static void a_killed_writer_leaves_no_file(void **state)
         signal(SIGXFSZ, SIG_DFL);
         char *message;
         if (setrlimit(RLIMIT_FSIZE, &small) == 0)
-            free(logits_of(path, ACTIVATIONS_F32, false, &message));
+            free(logits_of(path, ACTIVATIONS_F32, &message));
         _exit(0);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -328,7 +312,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cached_weights_give_the_same_bits),
-        cmocka_unit_test(a_timed_backend_uses_the_cache),
         cmocka_unit_test(a_damaged_file_is_written_anew),
         cmocka_unit_test(a_file_of_another_model_is_written_anew),
         cmocka_unit_test(a_failed_write_is_reported_and_harmless),
