@@ -68,7 +68,7 @@ static bool read_target(const char *path, struct model_shape *to, struct error *
     return ok;
 }
 
-bool inspect_head(const char *head, const char *target, bool json, struct error *err)
+bool inspect_head(const char *head, const char *target, bool as_json, struct error *err)
 {
     char *path = model_path(head, NULL, err), *of = path != NULL ? model_path(target, NULL, err) : NULL;
     struct model_shape shape;
@@ -76,7 +76,7 @@ bool inspect_head(const char *head, const char *target, bool json, struct error 
     enum head_kind kind;
     const bool ok = of != NULL && read_target(of, &shape, err) && head_fits(path, &shape, &kind, &facts, err);
     if (ok)
-        (json ? print_json : print_text)(path, of, kind, &facts);
+        (as_json ? print_json : print_text)(path, of, kind, &facts);
     free(path);
     free(of);
     return ok;

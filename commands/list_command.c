@@ -188,9 +188,9 @@ static const char examples[] = "  speclab list\n  speclab list --json\n";
 
 int command_list(int argc, char **argv)
 {
-    bool json = false;
+    bool as_json = false;
     const struct flag flags[] = {
-        { "json", FLAG_ON, &json, NULL, "print one JSON object", 0, 0 },
+        { "json", FLAG_ON, &as_json, NULL, "print one JSON object", 0, 0 },
         { 0 },
     };
     const struct usage u = { "list", "", about, flags, examples, 0, 0 };
@@ -198,7 +198,7 @@ int command_list(int argc, char **argv)
     int status = usage_read(&u, argc, argv, &operand, NULL);
     if (status != USAGE_OK)
         return status;
-    if (json)
+    if (as_json)
         print_json();
     else
         print_all();

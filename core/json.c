@@ -1,7 +1,6 @@
 #include "core/json.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,27 +12,10 @@
 #include "core/memory.h"
 #include "core/utf8.h"
 
-// jansson defines macros of these names.
-#undef json_is_object
-#undef json_is_array
-#undef json_is_number
-#undef json_is_null
-
-// jansson reports some failed allocations as errors of the text.
+// Jansson reports some failed allocations as errors of the text.
 __attribute__((constructor)) static void end_without_memory(void)
 {
     json_set_alloc_funcs(xmalloc, free);
-}
-
-// A struct json is a json_t.
-static json_t *inner(const struct json *j)
-{
-    return (json_t *)(uintptr_t)j;
-}
-
-static struct json *outer(json_t *j)
-{
-    return (struct json *)j;
 }
 
 static const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
@@ -86,9 +68,9 @@ static struct text with_reals(const char *s, size_t n)
     return to;
 }
 
-static json_t *load(const char *text, size_t n, json_error_t *e)
+static struct json *load(const char *text, size_t n, json_error_t *e)
 {
-    json_t *j = json_loadb(text, n, flags, e);
+    struct json *j = json_loadb(text, n, flags, e);
     if (j != NULL || json_error_code(e) != json_error_numeric_overflow)
         return j;
     struct text changed = with_reals(text, n);
@@ -100,10 +82,10 @@ static json_t *load(const char *text, size_t n, json_error_t *e)
 struct json *json_parse_line(const char *text, size_t n, const char *what, int line, struct error *err)
 {
     json_error_t e;
-    json_t *j = load(text, n, &e);
+    struct json *j = load(text, n, &e);
     if (j == NULL)
         fail_at(err, what, line, &e);
-    return outer(j);
+    return j;
 }
 
 struct json *json_parse(const char *text, size_t n, const char *what, struct error *err)
@@ -119,49 +101,9 @@ struct json *json_read(const char *path, struct error *err)
     return j;
 }
 
-void json_free(struct json *j)
-{
-    json_decref(inner(j));
-}
-
-static bool is(const struct json *j, json_type type)
-{
-    return j != NULL && json_typeof(inner(j)) == type;
-}
-
-bool json_is_object(const struct json *j)
-{
-    return is(j, JSON_OBJECT);
-}
-
-bool json_is_array(const struct json *j)
-{
-    return is(j, JSON_ARRAY);
-}
-
-bool json_is_text(const struct json *j)
-{
-    return is(j, JSON_STRING);
-}
-
-bool json_is_int(const struct json *j)
-{
-    return is(j, JSON_INTEGER);
-}
-
-bool json_is_number(const struct json *j)
-{
-    return is(j, JSON_INTEGER) || is(j, JSON_REAL);
-}
-
-bool json_is_bool(const struct json *j)
-{
-    return is(j, JSON_TRUE) || is(j, JSON_FALSE);
-}
-
 bool json_is_null(const struct json *j)
 {
-    return j == NULL || is(j, JSON_NULL);
+    return j == NULL || json_typeof(j) == JSON_NULL;
 }
 
 const char *json_described(const struct json *j)
@@ -175,52 +117,16 @@ const char *json_described(const struct json *j)
                                : "an object";
 }
 
-struct json *json_get(const struct json *object, const char *key)
-{
-    return json_is_object(object) ? outer(json_object_get(inner(object), key)) : NULL;
-}
-
 size_t json_count(const struct json *j)
 {
     if (json_is_array(j))
-        return json_array_size(inner(j));
-    return json_is_object(j) ? json_object_size(inner(j)) : 0;
-}
-
-struct json *json_at(const struct json *array, size_t i)
-{
-    return json_is_array(array) ? outer(json_array_get(inner(array), i)) : NULL;
+        return json_array_size(j);
+    return json_is_object(j) ? json_object_size(j) : 0;
 }
 
 const char *json_text(const struct json *j)
 {
-    return json_is_text(j) ? json_string_value(inner(j)) : "";
-}
-
-size_t json_text_length(const struct json *j)
-{
-    return json_is_text(j) ? json_string_length(inner(j)) : 0;
-}
-
-int64_t json_int(const struct json *j)
-{
-    return json_is_int(j) ? json_integer_value(inner(j)) : 0;
-}
-
-double json_number(const struct json *j)
-{
-    return json_is_number(j) ? json_number_value(inner(j)) : 0;
-}
-
-bool json_bool(const struct json *j)
-{
-    return is(j, JSON_TRUE);
-}
-
-void json_drop(struct json *object, const char *key)
-{
-    if (json_is_object(object))
-        json_object_del(inner(object), key);
+    return json_is_text(j) ? json_string_value(j) : "";
 }
 
 static int by_key(const void *a, const void *b)
@@ -246,7 +152,7 @@ static void digest_members(const struct json *object, struct digest *d)
 
 void json_digest(const struct json *j, struct digest *d)
 {
-    digest_int(d, j == NULL ? -1 : (int64_t)json_typeof(inner(j)));
+    digest_int(d, j == NULL ? -1 : (int64_t)json_typeof(j));
     if (json_is_text(j))
         digest_text_n(d, json_text(j), json_text_length(j));
     else if (json_is_int(j))
@@ -264,44 +170,6 @@ void json_digest(const struct json *j, struct digest *d)
         digest_members(j, d);
 }
 
-void *json_first(const struct json *object)
-{
-    return json_is_object(object) ? json_object_iter(inner(object)) : NULL;
-}
-
-void *json_next(const struct json *object, void *at)
-{
-    return json_object_iter_next(inner(object), at);
-}
-
-const char *json_key(void *at)
-{
-    return json_object_iter_key(at);
-}
-
-struct json *json_value(void *at)
-{
-    return outer(json_object_iter_value(at));
-}
-
-// Ends the program if memory ran out, as core/memory.h does.
-static json_t *checked(json_t *j)
-{
-    if (j == NULL)
-        memory_out(0);
-    return j;
-}
-
-struct json *json_new_object(void)
-{
-    return outer(checked(json_object()));
-}
-
-struct json *json_new_array(void)
-{
-    return outer(checked(json_array()));
-}
-
 struct json *json_new_text_n(const char *s, size_t n)
 {
     struct text valid = { 0 };
@@ -311,9 +179,9 @@ struct json *json_new_text_n(const char *s, size_t n)
         text_add(&valid, length != 0 ? s + i : "\xEF\xBF\xBD", length != 0 ? length : 3);
         i += length != 0 ? length : 1;
     }
-    json_t *j = checked(json_stringn(valid.s, valid.n));
+    struct json *j = json_stringn(valid.s, valid.n);
     free(valid.s);
-    return outer(j);
+    return j;
 }
 
 struct json *json_new_text(const char *s)
@@ -321,29 +189,14 @@ struct json *json_new_text(const char *s)
     return s != NULL ? json_new_text_n(s, strlen(s)) : json_new_null();
 }
 
-struct json *json_new_int(int64_t v)
-{
-    return outer(checked(json_integer(v)));
-}
-
 struct json *json_new_number(double v)
 {
-    return outer(checked(isfinite(v) ? json_real(v) : json_null()));
-}
-
-struct json *json_clone(const struct json *j)
-{
-    return j == NULL ? NULL : outer(checked(json_deep_copy((const json_t *)j)));
+    return isfinite(v) ? json_real(v) : json_null();
 }
 
 struct json *json_new_bool(bool v)
 {
-    return outer(json_boolean(v));
-}
-
-struct json *json_new_null(void)
-{
-    return outer(json_null());
+    return v ? json_true() : json_false();
 }
 
 struct json *json_new_ids(const int32_t *id, size_t n)
@@ -356,19 +209,13 @@ struct json *json_new_ids(const int32_t *id, size_t n)
 
 void json_set(struct json *object, const char *key, struct json *value)
 {
-    if (json_object_set_new(inner(object), key, inner(value)) != 0)
-        memory_out(0);
-}
-
-void json_push(struct json *array, struct json *value)
-{
-    if (json_array_append_new(inner(array), inner(value)) != 0)
+    if (json_object_set_new(object, key, value) != 0)
         memory_out(0);
 }
 
 char *json_write(const struct json *j)
 {
-    char *s = json_dumps(inner(j), JSON_COMPACT | JSON_ENCODE_ANY | JSON_PRESERVE_ORDER);
+    char *s = json_dumps(j, JSON_COMPACT | JSON_ENCODE_ANY | JSON_PRESERVE_ORDER);
     if (s == NULL)
         memory_out(0);
     return s;

@@ -1,13 +1,47 @@
-// json.h - reading and writing JSON. Only json.c includes jansson.h.
+// json.h - reading and writing JSON: Jansson, whose json_t is `struct json` here, and what it lacks. The one includer of jansson.h.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
+#define json_t json
+#include <jansson.h>
+#undef json_t
+#undef json_is_null
+
 struct digest;
 struct error;
-struct json; // any JSON value; values inside another are borrowed from it
+
+// ---- Jansson's functions
+
+// Those that read return NULL, 0 or false for NULL and for a value of another type. Values inside another are borrowed from it.
+#define json_free json_decref // a root
+#define json_is_text json_is_string
+#define json_is_int json_is_integer
+#define json_is_bool json_is_boolean // also json_is_object, json_is_array, json_is_number
+#define json_get json_object_get     // of an object, a key
+#define json_at json_array_get       // of an array, an index
+#define json_int json_integer_value
+#define json_number json_number_value // of an integer or real
+#define json_bool json_is_true
+#define json_text_length json_string_length
+#define json_clone json_deep_copy
+#define json_drop json_object_del // a missing key is no error
+#define json_new_object json_object
+#define json_new_array json_array
+#define json_new_int json_integer
+#define json_new_null json_null
+#define json_push json_array_append_new // takes ownership of the value
+
+// Iterates over the members of an object, in the order of the text:
+//     for (void *at = json_first(o); at; at = json_next(o, at)) use(json_key(at), json_value(at));
+#define json_first(object) json_object_iter((struct json *)(uintptr_t)(object))
+#define json_next(object, at) json_object_iter_next((struct json *)(uintptr_t)(object), at)
+#define json_key json_object_iter_key
+#define json_value json_object_iter_value
+
+// ---- reading
 
 // Strict JSON: duplicate keys, trailing text, invalid UTF-8 and too deep nesting are errors. NULL: err is set, with what,
 // line and column.
@@ -16,52 +50,24 @@ struct json *json_parse(const char *text, size_t n, const char *what, struct err
 struct json *json_parse_line(const char *text, size_t n, const char *what, int line, struct error *err);
 struct json *json_read(const char *path,
                        struct error *err); // a whole regular file, at most INPUT_SETTINGS (core/files/input.h)
-void json_free(struct json *j);            // a root; NULL is allowed
 
-bool json_is_object(const struct json *j); // for NULL all of these are false, json_is_null excepted
-bool json_is_array(const struct json *j);
-bool json_is_text(const struct json *j);
-bool json_is_int(const struct json *j);
-bool json_is_number(const struct json *j);
-bool json_is_bool(const struct json *j);
 bool json_is_null(const struct json *j);          // NULL or the value null
 const char *json_described(const struct json *j); // what a value is, for messages: "nothing", "a text", "a list", ..
-
-struct json *json_get(const struct json *object, const char *key); // NULL: no such key, or not an object
-size_t json_count(const struct json *j);                           // elements or members; 0 for other values
-struct json *json_at(const struct json *array, size_t i);          // NULL: no such element, or not an array
-const char *json_text(const struct json *j); // UTF-8, may contain NULs: see json_text_length; "" if not a string
-size_t json_text_length(const struct json *j);
-int64_t json_int(const struct json *j);   // 0 if not an integer
-double json_number(const struct json *j); // of an integer or real
-bool json_bool(const struct json *j);
-
-void json_drop(struct json *object, const char *key); // a missing key is no error
+const char *json_text(const struct json *j);      // UTF-8, may contain NULs: see json_text_length; "" if not a string
+size_t json_count(const struct json *j);          // elements or members; 0 for other values
 // Adds the value to the digest: types, strings, numbers, arrays in their order, members of objects sorted by key.
 void json_digest(const struct json *j, struct digest *d);
 
-// Iterates over the members of an object, in the order of the text:
-//     for (void *at = json_first(o); at; at = json_next(o, at)) use(json_key(at), json_value(at));
-void *json_first(const struct json *object);
-void *json_next(const struct json *object, void *at);
-const char *json_key(void *at);
-struct json *json_value(void *at);
+// ---- building
 
-// Building. json_set and json_push take ownership of the value.
-struct json *json_new_object(void);
-struct json *json_new_array(void);
 struct json *json_new_text(const char *s); // invalid UTF-8 bytes become U+FFFD; NULL: null
 struct json *json_new_text_n(const char *s, size_t n);
-struct json *json_new_int(int64_t v);
 struct json *json_new_number(double v); // not finite: null
 struct json *json_new_bool(bool v);
-struct json *json_clone(const struct json *j); // deep
-struct json *json_new_null(void);
-struct json *json_new_ids(const int32_t *id, size_t n); // an array of integers
-void json_set(struct json *object, const char *key, struct json *value);
-void json_push(struct json *array, struct json *value);
-char *json_write(const struct json *j);    // one line, keys in insertion order; free() it
-void json_print(struct json *j, FILE *to); // writes that line and its end; frees j
+struct json *json_new_ids(const int32_t *id, size_t n);                  // an array of integers
+void json_set(struct json *object, const char *key, struct json *value); // takes ownership of the value
+char *json_write(const struct json *j);                                  // one line, keys in insertion order; free() it
+void json_print(struct json *j, FILE *to);                               // writes that line and its end; frees j
 
 // Several members at once: json_add(j, JSON("n", 1), JSON("name", text)); json_object_of(JSON("n", 1)) is a new object. A value is a bool, a
 // number, a text (NULL: null) or JSON, which is taken over. A comparison is an int in C: json_new_bool(a > b).

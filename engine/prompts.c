@@ -281,11 +281,11 @@ bool prompt_of_line(const struct json *line, const char *path, int n, int number
 static bool read_line(const char *path, int line, const char *text, size_t n, struct prompts *to, size_t *capacity,
                       struct error *err)
 {
-    struct json *json = json_parse_line(text, n, path, line, err);
+    struct json *j = json_parse_line(text, n, path, line, err);
     struct prompt p = { 0 };
-    bool ok = json != NULL && prompt_of_line(json, to->path, line, to->n, NULL, &p, err);
-    ok = ok && (!to->answered || read_answers(&(struct row){ path, line, json, err }, &p));
-    json_free(json);
+    bool ok = j != NULL && prompt_of_line(j, to->path, line, to->n, NULL, &p, err);
+    ok = ok && (!to->answered || read_answers(&(struct row){ path, line, j, err }, &p));
+    json_free(j);
     if (ok && to->n == MAX_PROMPTS)
         ok = fail(err, "%s:%d: expected at most %d prompts, found more", path, line, MAX_PROMPTS);
     if (!ok) {

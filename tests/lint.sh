@@ -53,7 +53,7 @@ while read -r header includer; do
 done <<'INCLUDERS'
 sqlite3.h results/store.c
 yaml.h experiments/yaml.c
-jansson.h core/json.c
+jansson.h core/json.h
 Random123/philox.h sampling/rng.c
 pcre2.h tokenizers/pattern.c
 utf8proc.h tokenizers/normal_form.c

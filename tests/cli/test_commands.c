@@ -43,9 +43,9 @@ static void help_goes_to_stdout_and_usage_errors_do_not(void **state)
 
 static void list_contains_everything_registered(void **state)
 {
-    struct child_result text = child_run("list"), json = child_run("list --json");
+    struct child_result text = child_run("list"), as_json = child_run("list --json");
     child_expect_success(&text, "list");
-    struct json *j = child_result_json(&json);
+    struct json *j = child_result_json(&as_json);
     size_t n = 0;
     for (; drafter_types[n] != NULL; n++) {
         assert_non_null(strstr(text.out, drafter_types[n]->name));
@@ -64,7 +64,7 @@ static void list_contains_everything_registered(void **state)
     }
     json_free(j);
     child_result_free(&text);
-    child_result_free(&json);
+    child_result_free(&as_json);
 }
 
 static void inspect_reports_the_cost_of_a_pass(void **state)

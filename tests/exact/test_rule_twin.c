@@ -100,9 +100,9 @@ static void *options_of(const struct rule *rule, const struct json *given)
     return options;
 }
 
-static void open_case(struct scene *c, const struct json *json, int one, bool in_long)
+static void open_case(struct scene *c, const struct json *j, int one, bool in_long)
 {
-    *c = (struct scene){ .json = json, .rule = rule_named(json_text(json_get(json, "rule"))) };
+    *c = (struct scene){ .json = j, .rule = rule_named(json_text(json_get(j, "rule"))) };
     assert_non_null(c->rule);
     c->vocab = in_long ? LONG : (int)json_int(get(c, "vocab"));
     const int n = (int)json_count(get(c, "token"));

@@ -124,11 +124,11 @@ static void a_normalizer_does_not_make_texts_without_end(void **state)
 // The Unigram model has no token for what it does not know: `tokenizers` fails, too.
 static void a_text_without_tokens_is_an_error(void **state)
 {
-    static const char json[] =
+    static const char text[] =
         "{\"model\": {\"type\": \"Unigram\", \"unk_id\": null, \"vocab\": [[\"a\", -1], [\"b\", -1]]}}";
     char *path = test_path("lost.json");
     struct ids ids = { 0 };
-    file_write(path, json);
+    file_write(path, text);
     struct tokenizer *t = tokenizer_open(path, &err);
     assert_ok(t != NULL, err);
     assert_true(tokenizer_encode(t, "abba", 4, false, &ids, &err));
@@ -143,14 +143,14 @@ static void a_text_without_tokens_is_an_error(void **state)
 // Where a text begins is decided before it is normalized: `tokenizers` gives "a" here, and " a" in the other text.
 static void a_deleted_beginning_is_no_beginning(void **state)
 {
-    static const char json[] =
+    static const char text[] =
         "{\"normalizer\": {\"type\": \"Strip\", \"strip_left\": true, \"strip_right\": true}, \"pre_tokenizer\": {\"type\": \"Metaspace\", "
         "\"replacement\": \"\xE2\x96\x81\", \"prepend_scheme\": \"first\", \"split\": true}, \"model\": {\"type\": \"BPE\", \"vocab\": "
         "{\"a\": 0, \"\xE2\x96\x81\": 1, \"\xE2\x96\x81"
         "a\": 2}, \"merges\": [[\"\xE2\x96\x81\", \"a\"]]}}";
     char *path = test_path("first.json");
     struct ids ids = { 0 };
-    file_write(path, json);
+    file_write(path, text);
     struct tokenizer *t = tokenizer_open(path, &err);
     assert_ok(t != NULL, err);
     assert_true(tokenizer_encode(t, " a", 2, false, &ids, &err) && tokenizer_encode(t, "a", 1, false, &ids, &err));

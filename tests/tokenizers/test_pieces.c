@@ -46,13 +46,13 @@ static void check_form(const char *name, const char *form)
     char *line = NULL;
     size_t capacity = 0;
     int texts = 0;
-    const bool json = strcmp(form, "json") == 0;
+    const bool is_json = strcmp(form, "json") == 0;
     for (ssize_t n; (n = getline(&line, &capacity, f)) > 0; texts++) {
         struct json *j = json_parse(line, (size_t)n, "golden", &err);
-        const struct json *text = json_get(j, "text"), *decoded = json_get(j, json ? "decoded" : "model_decoded");
+        const struct json *text = json_get(j, "text"), *decoded = json_get(j, is_json ? "decoded" : "model_decoded");
         struct ids ids = { 0 };
         assert_ok(tokenizer_encode(t, json_text(text), json_text_length(text), false, &ids, &err), err);
-        expect_ids(path, json_text(text), json_get(j, json ? "json" : "model"), &ids);
+        expect_ids(path, json_text(text), json_get(j, is_json ? "json" : "model"), &ids);
         struct text out = { 0 };
         struct decoding state = { 0 };
         text_puts(&out, "");
