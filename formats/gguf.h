@@ -78,17 +78,3 @@ bool gguf_text(const struct gguf *g, const char *key, struct gguf_string *to);
 bool gguf_next_string(const struct gguf_value *array, size_t *at, struct gguf_string *to);
 int64_t gguf_array_int(const struct gguf_value *array, uint64_t i); // 0 if the elements are not integers
 double gguf_array_real(const struct gguf_value *array, uint64_t i); // 0 if the elements are not numbers
-
-// Writing: a header of metadata and tensors, then the tensors' bytes. Used by formats/shape.c and by the tests' small models.
-struct gguf_writer;
-struct gguf_writer *gguf_write_begin(const char *path, struct error *err); // under another name until the end
-struct gguf_writer *gguf_write_onto(FILE *stream, const char *name);       // which stays open; name: for messages
-void gguf_write_copy(struct gguf_writer *w, const struct gguf_value *v);   // copies a value unchanged
-void gguf_write_int(struct gguf_writer *w, const char *key, enum gguf_type type, int64_t v);
-void gguf_write_real(struct gguf_writer *w, const char *key, float v);
-void gguf_write_text(struct gguf_writer *w, const char *key, const char *s);
-// data is borrowed until gguf_write_end. If NULL, the callback `put` given there writes it.
-void gguf_write_tensor(struct gguf_writer *w, const char *name, int dims, const uint64_t *dim, int ggml_type,
-                       const void *data, size_t bytes);
-// Frees w; on failure removes the partial file. put: NULL if every tensor has data.
-bool gguf_write_end(struct gguf_writer *w, part_put *put, void *context, struct error *err);

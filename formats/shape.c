@@ -138,9 +138,10 @@ struct generator {
     const struct shape *shape;
     const struct sizes *sizes;
     enum type type;
-    size_t n, bytes;              // bytes: of all tensors
+    uint64_t keys, n, offset;     // of the metadata; tensors; where the next one's bytes begin
+    size_t bytes;                 // of all tensors
     struct random_tensor *tensor; // (n)
-    struct gguf_writer *file;
+    struct text values, entries;  // of the header (formats/gguf.c): the metadata, the descriptions of the tensors
 };
 
 // The sum of the four 16-bit parts of a random number is nearly normal, with standard deviation 2 * 65536 / sqrt(12).
@@ -154,9 +155,8 @@ static void fill(float *row, int64_t n, float deviation, uint64_t stream)
     }
 }
 
-static bool put(void *context, size_t i, struct part *to, struct error *err)
+static bool write_tensor(const struct generator *m, size_t i, struct part *to, struct error *err)
 {
-    const struct generator *m = context;
     const struct random_tensor *t = &m->tensor[i];
     const enum type as = t->vector ? F32 : m->type;
     const uint64_t stream = splitmix(&(uint64_t){ (uint64_t)m->sizes->seed * 0x10001 + i });
@@ -178,10 +178,41 @@ static bool put(void *context, size_t i, struct part *to, struct error *err)
     return ok;
 }
 
-static bool put_nothing(void *context, size_t i, struct part *to, struct error *err)
+// ---- the header
+
+enum { ALIGNMENT = 32 };
+
+static void put_number(struct text *to, uint64_t v, size_t bytes) // little-endian: the low bytes come first
 {
-    (void)context, (void)i, (void)to, (void)err;
-    return false;
+    text_add(to, (const char *)&v, bytes);
+}
+
+static void put_string(struct text *to, const char *s)
+{
+    put_number(to, strlen(s), sizeof(uint64_t));
+    text_puts(to, s);
+}
+
+static void put_key(struct generator *m, const char *key, enum gguf_type type)
+{
+    put_string(&m->values, key);
+    put_number(&m->values, type, sizeof(uint32_t));
+    m->keys++;
+}
+
+static void put_text(struct generator *m, const char *key, const char *s)
+{
+    put_key(m, key, GGUF_STRING);
+    put_string(&m->values, s);
+}
+
+// A key of the architecture; bits: of an integer or a float of 32 bits.
+static void put_own(struct generator *m, const char *name, enum gguf_type type, const void *bits)
+{
+    char key[80];
+    snprintf(key, sizeof(key), "%s.%s", m->shape->architecture, name);
+    put_key(m, key, type);
+    text_add(&m->values, bits, sizeof(uint32_t));
 }
 
 // matrices: of so many rows each, in one tensor.
@@ -190,8 +221,14 @@ static void plan(struct generator *m, const char *name, int64_t rows, int64_t wi
     bool vector = rows == 1;
     const enum type type = vector ? F32 : m->type;
     const uint64_t dim[3] = { (uint64_t)width, (uint64_t)rows, (uint64_t)matrices };
+    const uint32_t dims = matrices > 1 ? 3 : vector ? 1 : 2;
     size_t bytes = (size_t)(rows * matrices) * type_row_bytes(type, width);
-    gguf_write_tensor(m->file, name, matrices > 1 ? 3 : vector ? 1 : 2, dim, type_facts[type].ggml, NULL, bytes);
+    put_string(&m->entries, name);
+    put_number(&m->entries, dims, sizeof(dims));
+    text_add(&m->entries, (const char *)dim, dims * sizeof(*dim));
+    put_number(&m->entries, (uint64_t)type_facts[type].ggml, sizeof(uint32_t));
+    put_number(&m->entries, m->offset, sizeof(m->offset));
+    m->offset += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     m->bytes += bytes;
     m->tensor = xrealloc(m->tensor, (m->n + 1) * sizeof(*m->tensor));
     m->tensor[m->n++] = (struct random_tensor){ .vector = vector, .rows = rows * matrices, .width = width };
@@ -236,7 +273,7 @@ static void plan_tensors(struct generator *m)
 }
 
 // For a file without a vocabulary, llama.cpp creates vocab_size unnamed tokens.
-static void put_metadata(const struct generator *m)
+static void put_metadata(struct generator *m)
 {
     const struct sizes *s = m->sizes;
     const struct {
@@ -257,36 +294,55 @@ static void put_metadata(const struct generator *m)
         { "expert_used_count", s->experts_used },
         { "expert_feed_forward_length", s->expert_hidden },
     };
-    const char *architecture = m->shape->architecture;
     const size_t n = sizeof(numbers) / sizeof(numbers[0]) - (s->experts > 0 ? 0 : 3);
-    char key[80], name[80];
+    char name[80];
     snprintf(name, sizeof(name), "%s, random weights, seed %d", m->shape->name, s->seed);
-    gguf_write_text(m->file, "general.architecture", architecture);
-    gguf_write_text(m->file, "general.name", name);
-    for (size_t i = 0; i < n; i++) {
-        snprintf(key, sizeof(key), "%s.%s", architecture, numbers[i].key);
-        gguf_write_int(m->file, key, GGUF_U32, numbers[i].value);
-    }
-    snprintf(key, sizeof(key), "%s.attention.layer_norm_rms_epsilon", architecture);
-    gguf_write_real(m->file, key, 1e-5f);
-    snprintf(key, sizeof(key), "%s.rope.freq_base", architecture);
-    gguf_write_real(m->file, key, (float)m->shape->theta);
-    gguf_write_text(m->file, "tokenizer.ggml.model", "no_vocab");
+    put_text(m, "general.architecture", m->shape->architecture);
+    put_text(m, "general.name", name);
+    for (size_t i = 0; i < n; i++)
+        put_own(m, numbers[i].key, GGUF_U32, &numbers[i].value);
+    put_own(m, "attention.layer_norm_rms_epsilon", GGUF_F32, &(float){ 1e-5f });
+    put_own(m, "rope.freq_base", GGUF_F32, &(float){ (float)m->shape->theta });
+    put_text(m, "tokenizer.ggml.model", "no_vocab");
+}
+
+static void write_header(const struct generator *m, struct part *to)
+{
+    struct text head = { 0 };
+    text_puts(&head, "GGUF");
+    put_number(&head, 3, sizeof(uint32_t));
+    put_number(&head, m->n, sizeof(m->n));
+    put_number(&head, m->keys, sizeof(m->keys));
+    part_write(to, head.s, head.n);
+    part_write(to, m->values.s, m->values.n);
+    part_write(to, m->entries.s, m->entries.n);
+    part_pad(to, ALIGNMENT);
+    free(head.s);
 }
 
 // most: bytes that there is place for; 0: enough.
-static bool generate(const struct shape *shape, const struct sizes *sizes, size_t most, struct gguf_writer *file,
+static bool generate(const struct shape *shape, const struct sizes *sizes, size_t most, struct part *to,
                      struct error *err)
 {
-    struct generator m = { .shape = shape, .sizes = sizes, .type = types[sizes->type], .file = file };
+    struct generator m = { .shape = shape, .sizes = sizes, .type = types[sizes->type] };
     put_metadata(&m);
     plan_tensors(&m);
-    const bool fits = most == 0 || m.bytes <= most;
-    const bool ok = gguf_write_end(file, fits ? put : put_nothing, &m, err) ||
-                    (!fits && fail(err, "%s: expected %.1f GB of free memory for its weights, found %.1f", shape->name,
-                                   (double)m.bytes / 1e9, (double)most / 1e9));
+    bool ok = most == 0 || m.bytes <= most ||
+              fail(err, "%s: expected %.1f GB of free memory for its weights, found %.1f", shape->name,
+                   (double)m.bytes / 1e9, (double)most / 1e9);
+    if (ok)
+        write_header(&m, to);
+    for (size_t i = 0; ok && i < m.n && !part_failed(to); i++) {
+        ok = write_tensor(&m, i, to, err);
+        part_pad(to, ALIGNMENT);
+    }
     free(m.tensor);
-    return ok;
+    free(m.values.s);
+    free(m.entries.s);
+    if (ok)
+        return part_end(to, err);
+    part_abandon(to);
+    return false;
 }
 
 // ---- files
@@ -318,7 +374,7 @@ static FILE *made(const char *name, size_t most, struct error *err)
         fail(err, "%s: %s", name, strerror(errno));
         return NULL;
     }
-    if (!generate(shape, &sizes, most, gguf_write_onto(f, name), err)) {
+    if (!generate(shape, &sizes, most, part_onto(f, name), err)) {
         fclose(f);
         return NULL;
     }
@@ -334,14 +390,4 @@ char *shape_path(const char *name, size_t most, struct error *err)
     FILE *f = made(name, most, err);
     pthread_mutex_unlock(&lock);
     return f != NULL ? xformat("/proc/%ld/fd/%d", (long)getpid(), fileno(f)) : NULL;
-}
-
-bool shape_write(const char *name, const char *to, struct error *err)
-{
-    const struct shape *shape;
-    struct sizes sizes;
-    if (!read_name(name, &shape, &sizes, err))
-        return false;
-    struct gguf_writer *file = gguf_write_begin(to, err);
-    return file != NULL && generate(shape, &sizes, 0, file, err);
 }

@@ -16,4 +16,3 @@ bool is_shape(const char *name); // whether it begins with "shape:"
 // The path of the file in memory, which the process keeps to its end, and makes once; other processes can open it meanwhile. The caller frees it.
 // most: bytes of memory that its weights may take; 0: any.
 char *shape_path(const char *name, size_t most, struct error *err);
-bool shape_write(const char *name, const char *to, struct error *err); // writes it as a file

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/file.h"
-#include "tests/formats/gguf_values.h"
+#include "tests/formats/gguf_write.h"
 #include "formats/identity.h"
 #include "results/store.h"
 #include "tests/experiments/cell_hash.h"
@@ -121,7 +121,7 @@ static void copy_gguf(const char *from, const char *to, const struct change *c, 
         gguf_write_tensor(w, name, t->dims, t->dim, t->ggml_type, t->tensor.data, t->bytes);
         free(name);
     }
-    assert_ok(gguf_write_end(w, NULL, NULL, &err), err);
+    assert_ok(gguf_write_end(w, &err), err);
     gguf_close(g);
 }
 

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/quantize.h"
-#include "formats/gguf.h"
+#include "tests/formats/gguf_write.h"
 #include "models/config.h"
 #include "models/layer_list.h"
 #include "models/weights.h"
@@ -96,7 +96,7 @@ void derived_write(const char *from, const char *to, const struct derived *how)
         free(name);
         free(old);
     }
-    require(gguf_write_end(w, NULL, NULL, &err), &err);
+    require(gguf_write_end(w, &err), &err);
     for (size_t i = 0; i < gguf_tensors(g); i++)
         free(made[i]);
     free(made);

@@ -8,7 +8,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "models/config.h"
-#include "tests/formats/gguf_values.h"
+#include "tests/formats/gguf_write.h"
 #include "formats/safetensors.h"
 #include "formats/shards.h"
 #include "models/architectures.h"
@@ -42,7 +42,7 @@ static void a_gguf_file_gives_back_what_was_written(void **state)
     gguf_write_texts(w, "none", NULL, 0);
     gguf_write_tensor(w, "m", 2, (uint64_t[]){ 3, 2 }, type_facts[F32].ggml, matrix, sizeof(matrix));
     gguf_write_tensor(w, "v", 1, (uint64_t[]){ 3 }, type_facts[F32].ggml, matrix[1], sizeof(matrix[1]));
-    assert_true(gguf_write_end(w, NULL, NULL, &err));
+    assert_true(gguf_write_end(w, &err));
 
     struct gguf *g = gguf_open(path, &err);
     assert_non_null(g);

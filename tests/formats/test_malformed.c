@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "models/config.h"
-#include "formats/gguf.h"
+#include "tests/formats/gguf_write.h"
 #include "formats/shards.h"
 #include "models/weights.h"
 #include "tests/support/check.h"
@@ -233,7 +233,7 @@ static void an_unknown_type_is_refused_when_the_tensor_is_loaded(void **state)
         gguf_write_tensor(w, name, t->dims, t->dim, norm ? 21 : up ? 77 : t->ggml_type, t->tensor.data, t->bytes);
         free(name);
     }
-    assert_true(gguf_write_end(w, NULL, NULL, &err));
+    assert_true(gguf_write_end(w, &err));
     gguf_close(g);
     struct model_config c;
     assert_true(config_read(path, &c, &err));

@@ -8,7 +8,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "models/config.h"
-#include "tests/formats/gguf_values.h"
+#include "tests/formats/gguf_write.h"
 #include "tests/support/check.h"
 #include "tests/support/checkpoint.h"
 #include "tests/support/file_write.h"
@@ -230,7 +230,7 @@ static void metadata_with_an_unsupported_setting_are_refused(void **state)
             gguf_write_tensor(w, name, t->dims, t->dim, t->ggml_type, t->tensor.data, t->bytes);
             free(name);
         }
-        assert_true(gguf_write_end(w, NULL, NULL, &err));
+        assert_true(gguf_write_end(w, &err));
         struct model_config c;
         assert_false(config_read(bad, &c, &err));
         assert_error_mentions(&err, bad, faults[i].words);
@@ -252,7 +252,7 @@ static void metadata_with_an_unsupported_setting_are_refused(void **state)
         for (size_t k = 0; k < gguf_values(g); k++)
             gguf_write_copy(w, gguf_value_at(g, k));
         gguf_write_tensor(w, "rope_freqs.weight", 1, &tables[i].n, tables[i].type, divisors, sizeof(divisors));
-        assert_true(gguf_write_end(w, NULL, NULL, &err));
+        assert_true(gguf_write_end(w, &err));
         struct model_config c;
         assert_false(config_read(bad, &c, &err));
         assert_error_mentions(&err, bad, tables[i].words);

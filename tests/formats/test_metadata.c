@@ -10,7 +10,7 @@
 #include "engine/engine.h"
 #include "tokenizers/chat_template.h"
 #include "models/config.h"
-#include "tests/formats/gguf_values.h"
+#include "tests/formats/gguf_write.h"
 #include "tokenizers/tokenizer.h"
 #include "tests/support/check.h"
 #include "tests/support/checkpoint.h"
@@ -61,7 +61,7 @@ static struct model_config config_of_gguf(const char *good, const struct key *wi
         gguf_write_tensor(w, name, t->dims, t->dim, t->ggml_type, t->tensor.data, t->bytes);
         free(name);
     }
-    assert_true(gguf_write_end(w, NULL, NULL, &err));
+    assert_true(gguf_write_end(w, &err));
     gguf_close(g);
     struct model_config c;
     assert_ok(config_read(path, &c, &err), err);

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "tests/formats/gguf_values.h"
+#include "tests/formats/gguf_write.h"
 #include "tokenizers/tokenizer.h"
 #include "tokenizers/tokenizer_parts.h"
 #include "tests/support/check.h"
@@ -323,7 +323,7 @@ static struct tokenizer *opened_gguf(const struct gguf_fields *s)
     const char *merge = s->merge != NULL ? s->merge : "a b";
     if (merge[0] != '\0')
         gguf_write_texts(w, "tokenizer.ggml.merges", &merge, 1);
-    assert_ok(gguf_write_end(w, NULL, NULL, &err), err);
+    assert_ok(gguf_write_end(w, &err), err);
     struct tokenizer *t = tokenizer_open(path, &err);
     free(path);
     return t;

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "formats/gguf.h"
+#include "tests/formats/gguf_write.h"
 #include "kernels/backend.h"
 #include "models/model.h"
 #include "tests/formats/head_edit.h"
@@ -65,7 +65,7 @@ static void copy_gguf(const char *from, const char *to, int blocks, const char *
     }
     if (tensor != NULL)
         gguf_write_tensor(w, tensor, 1, &width, type_facts[F32].ggml, ones, (size_t)width * sizeof(*ones));
-    assert_true(gguf_write_end(w, NULL, NULL, &err));
+    assert_true(gguf_write_end(w, &err));
     for (size_t i = 0; i < n; i++)
         free(names[i]);
     free(ones);

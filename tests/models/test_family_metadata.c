@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "models/config.h"
-#include "tests/formats/gguf_values.h"
+#include "tests/formats/gguf_write.h"
 #include "tests/support/check.h"
 #include "tests/support/checkpoint.h"
 #include "tests/support/small_model.h"
@@ -73,7 +73,7 @@ static void write_metadata(const char *path, const char *architecture, const str
     put(w, architecture, change);
     static const float rows[64 * 16];
     gguf_write_tensor(w, "token_embd.weight", 2, (const uint64_t[]){ 16, 64 }, 0, rows, sizeof(rows));
-    assert_ok(gguf_write_end(w, NULL, NULL, &err), err);
+    assert_ok(gguf_write_end(w, &err), err);
 }
 
 static void a_family_refuses_by_the_key_of_gguf(void **unused)

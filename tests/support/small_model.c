@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "formats/gguf.h"
+#include "tests/formats/gguf_write.h"
 #include "formats/safetensors.h"
 #include "tests/formats/plain_quantize.h"
 #include "tests/support/small_tokenizer.h"
@@ -434,7 +434,7 @@ void small_write_gguf(const char *path, const struct small_model *given)
         uint64_t dim[2] = { (uint64_t)e->width, (uint64_t)e->rows };
         gguf_write_tensor(w, e->gguf, vector ? 1 : 2, dim, type_facts[type].ggml, data[i], bytes);
     }
-    require(gguf_write_end(w, NULL, NULL, &err), &err);
+    require(gguf_write_end(w, &err), &err);
     for (int i = 0; i <= l.n; i++)
         free(data[i]);
     free(data);

@@ -6,7 +6,7 @@
 
 #include "core/json.h"
 #include "core/memory.h"
-#include "tests/formats/gguf_values.h"
+#include "tests/formats/gguf_write.h"
 #include "tests/support/small_model.h"
 
 static const char *const special[] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>" };

@@ -95,7 +95,9 @@ int main(int argc, char **argv)
     struct error err;
     const char *keep = NULL;
     if (argc == 3 && is_shape(argv[2])) {
-        if (shape_write(argv[2], argv[1], &err))
+        char *path = shape_path(argv[2], 0, &err);
+        struct mapping file = { 0 };
+        if (path != NULL && file_map(path, &file, &err) && part_file(argv[1], file.at, file.n, &err))
             return 0;
         fprintf(stderr, "write_small_model: %s\n", err.text);
         return 1;

@@ -1,14 +1,12 @@
-// gguf_write.c - writes a GGUF file. Metadata is buffered in memory; the tensors' bytes are borrowed until the end, or
-// produced then by a callback.
-#include <assert.h>
+// gguf_write.c - writes a GGUF file. Metadata is buffered in memory; the tensors' bytes are borrowed until the end.
+#include "tests/formats/gguf_write.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/file.h"
-#include "formats/gguf.h"
-#include "core/files/mapped.h"
 
 struct pending {
     struct text entry; // name, dimensions and type, serialized; the offset follows
@@ -25,22 +23,13 @@ struct gguf_writer {
     struct pending *tensor; // (n)
 };
 
-static struct gguf_writer *begin(struct part *part)
-{
-    struct gguf_writer *w = xcalloc(1, sizeof(*w));
-    *w = (struct gguf_writer){ .part = part, .alignment = 32 };
-    return w;
-}
-
 struct gguf_writer *gguf_write_begin(const char *path, struct error *err)
 {
     struct part *part = part_begin(path, err);
-    return part != NULL ? begin(part) : NULL;
-}
-
-struct gguf_writer *gguf_write_onto(FILE *stream, const char *name)
-{
-    return begin(part_onto(stream, name));
+    struct gguf_writer *w = part != NULL ? xcalloc(1, sizeof(*w)) : NULL;
+    if (w != NULL)
+        *w = (struct gguf_writer){ .part = part, .alignment = 32 };
+    return w;
 }
 
 static void put(struct text *t, const void *bytes, size_t n)
@@ -154,23 +143,44 @@ static void release(struct gguf_writer *w)
     free(w);
 }
 
-bool gguf_write_end(struct gguf_writer *w, part_put *data, void *context, struct error *err)
+bool gguf_write_end(struct gguf_writer *w, struct error *err)
 {
-    bool written = true;
     put_header(w);
-    for (size_t i = 0; i < w->n && written && !part_failed(w->part); i++) {
-        size_t before = part_bytes(w->part);
-        if (w->tensor[i].data != NULL)
-            part_write(w->part, w->tensor[i].data, w->tensor[i].bytes);
-        else if (w->tensor[i].bytes > 0)
-            written = data(context, i, w->part, err);
-        assert(!written || part_failed(w->part) || part_bytes(w->part) - before == w->tensor[i].bytes);
+    for (size_t i = 0; i < w->n; i++) {
+        part_write(w->part, w->tensor[i].data, w->tensor[i].bytes);
         part_pad(w->part, w->alignment);
     }
-    written = written && mapped_unchanged(err); // what tensors were copied from
-    bool ok = written && part_end(w->part, err);
-    if (!written)
-        part_abandon(w->part);
+    const bool ok = part_end(w->part, err);
     release(w);
     return ok;
+}
+
+static void put_value(struct gguf_writer *w, const char *key, enum gguf_type type, enum gguf_type element, size_t n,
+                      const void *raw, size_t bytes)
+{
+    gguf_write_copy(
+        w, &(struct gguf_value){
+               .key = { key, strlen(key) }, .type = type, .element = element, .n = n, .raw = raw, .raw_bytes = bytes });
+}
+
+void gguf_write_bool(struct gguf_writer *w, const char *key, bool v)
+{
+    put_value(w, key, GGUF_BOOL, GGUF_BOOL, 1, &(uint8_t){ v }, 1);
+}
+
+void gguf_write_ints(struct gguf_writer *w, const char *key, const int32_t *v, size_t n)
+{
+    put_value(w, key, GGUF_ARRAY, GGUF_I32, n, v, n * sizeof(*v));
+}
+
+void gguf_write_texts(struct gguf_writer *w, const char *key, const char *const *s, size_t n)
+{
+    struct text raw = { 0 };
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t length = strlen(s[i]);
+        text_add(&raw, (const char *)&length, sizeof(length));
+        text_add(&raw, s[i], length);
+    }
+    put_value(w, key, GGUF_ARRAY, GGUF_STRING, n, raw.s, raw.n);
+    free(raw.s);
 }
