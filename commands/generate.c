@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/json.h"
 #include "core/memory.h"
@@ -14,6 +15,9 @@
 #include "commands/generate.h"
 #include "commands/json_lines.h"
 #include "core/utf8.h"
+#include "experiments/environment.h"
+#include "kernels/backend.h"
+#include "models/model.h"
 #include "sampling/stages.h"
 #include "verifier/rules/rule.h"
 
@@ -55,32 +59,61 @@ static bool read_pairing(struct generate *g, struct error *err)
     return true;
 }
 
-bool generate_open_target(struct generate *g, struct error *err)
+// A failure is reported when a chat is encoded.
+static void open_chat(struct generate *g)
 {
-    const struct speclab_target_options options = {
-        .device = g->precision.device,
-        .activations = activations_names[g->precision.activations],
-        .cache = kv_type_names[g->precision.cache],
-        .chat = g->ids != NULL ? "none" : g->chat,
-        .chat_variables = g->chat_variables,
-        .threads = (int)g->threads,
-        .rows = g->rows,
-        .packed_cache = g->packed == PACKED_KEEP,
-        .log = command_log,
+    char today[16];
+    const time_t now = time(NULL);
+    struct tm date;
+    strftime(today, sizeof(today), "%Y-%m-%d", localtime_r(&now, &date));
+    target_chat(&g->target,
+                (struct chat_request){
+                    .name = g->ids != NULL ? "none" : g->chat_name, .variables = g->variables, .now = today },
+                &g->chat, &g->no_chat);
+}
+
+bool generate_open_target(struct generate *g, int rows, struct error *err)
+{
+    const struct target_options options = {
+        .precision = g->precision, .threads = (int)g->threads, .rows = rows, .packed = g->packed, .log = command_log
     };
-    struct speclab_error why;
-    g->target = speclab_target_open(g->model, &options, &why);
-    return g->target != NULL || fail(err, "%s", why.text);
+    if (!target_open(&g->target, g->model, &options, err))
+        return false;
+    chat_close(&g->chat);
+    open_chat(g);
+    return true;
+}
+
+bool generate_has_chat(const struct generate *g, struct error *err)
+{
+    return target_needs_text(&g->target, err) && (g->no_chat.text[0] == '\0' || fail(err, "%s", g->no_chat.text));
+}
+
+bool generate_open(struct generate *g, int slots, int length, struct listener listener, struct error *err)
+{
+    for (int rows = TARGET_ROWS; !pairing_open(&g->pairing, &g->target, NULL, slots, length, err);) {
+        if (g->pairing.rows <= rows)
+            return false;
+        rows = g->pairing.rows; // drafts in many slots need larger passes
+        pairing_unload(&g->pairing);
+        target_close(&g->target);
+        if (!generate_open_target(g, rows, err))
+            return false;
+    }
+    drafter_resolve(g->pairing.drafter, g->drafter_settings);
+    if (g->stop.n > 0 && !target_needs_text(&g->target, err))
+        return false;
+    text_ends_set(&g->ends, &g->target, &g->chat, g->ignore_end, g->stop.n, g->stop.text);
+    g->decoder = decoder_create(g->pairing.verifier, g->pairing.drafter, slots, (uint64_t)g->seed, listener, err);
+    return g->decoder != NULL;
 }
 
 static bool read_ids(struct generate *g, struct error *err)
 {
-    struct ids ids = { 0 };
     struct json *list = json_parse(g->ids, strlen(g->ids), "--ids", err);
-    bool ok = list != NULL && json_read_ids(list, "--ids", speclab_target_vocab(g->target), &ids, err);
-    g->prompt_ids = (struct speclab_tokens){ ids.id, ids.n };
+    bool ok = list != NULL && json_read_ids(list, "--ids", g->target.used_vocab, &g->prompt_ids, err);
     json_free(list);
-    return ok && (ids.n > 0 || fail(err, "--ids: the list is empty; expected at least one token"));
+    return ok && (g->prompt_ids.n > 0 || fail(err, "--ids: the list is empty; expected at least one token"));
 }
 
 // Reads stdin, without the one line end that `echo` adds.
@@ -96,8 +129,7 @@ static bool read_stdin(struct text *to, struct error *err)
 static bool read_prompt(struct generate *g, struct error *err)
 {
     struct text text = { 0 };
-    struct speclab_error why;
-    bool ok = speclab_target_has_chat(g->target, &why) || fail(err, "%s", why.text);
+    bool ok = generate_has_chat(g, err);
     if (ok && strcmp(g->prompt, "-") == 0)
         ok = read_stdin(&text, err);
     else if (ok)
@@ -107,12 +139,11 @@ static bool read_prompt(struct generate *g, struct error *err)
     // Before the chat template is applied, so that the offset refers to the user's text.
     ok = ok && utf8_require(text.s, text.n, "the prompt", err) &&
          (g->system == NULL || utf8_require(g->system, strlen(g->system), "--system", err));
-    if (ok && g->system != NULL && strcmp(g->chat, "none") == 0)
+    if (ok && g->system != NULL && strcmp(g->chat_name, "none") == 0)
         ok = fail(err, "--system requires a chat template; --chat none has none");
-    const struct speclab_message both[] = { { "system", g->system }, { "user", text.s } };
+    const struct message both[] = { { "system", g->system }, { "user", text.s } };
     const int first = g->system == NULL;
-    if (ok && !speclab_encode_chat(g->target, both + first, 2 - first, &g->prompt_ids, &why))
-        ok = fail(err, "%s", why.text);
+    ok = ok && target_encode_chat(&g->target, &g->chat, both + first, 2 - first, &g->prompt_ids, err);
     free(text.s);
     return ok && (g->prompt_ids.n > 0 || fail(err, "the prompt is empty; expected at least one token"));
 }
@@ -120,9 +151,9 @@ static bool read_prompt(struct generate *g, struct error *err)
 // Length of the sequence in rows: the prompt, the new tokens and the largest draft, limited by the context.
 static bool choose_length(const struct generate *g, int *length, struct error *err)
 {
-    int trained = speclab_target_context(g->target);
+    const int trained = model_shape(g->target.model)->context;
     if (g->context > trained)
-        return fail(err, "--context %lld: the context of %s is %d tokens", g->context, g->target->target.path, trained);
+        return fail(err, "--context %lld: the context of %s is %d tokens", g->context, g->target.path, trained);
     long long context = g->context > 0 ? g->context : trained, n = (long long)g->prompt_ids.n;
     if (n >= context)
         return fail(err, "the prompt has %lld tokens, which fills the context of %lld", n, context);
@@ -131,67 +162,80 @@ static bool choose_length(const struct generate *g, int *length, struct error *e
     return true;
 }
 
+// ---- what was decoded
+
+struct json *generate_settings(const struct generate *g)
+{
+    const struct target *t = &g->target;
+    struct json *stop = json_new_array();
+    for (int i = 0; i < g->stop.n; i++)
+        json_push(stop, json_new_text(g->stop.text[i]));
+    return json_object_of(
+        JSON("model", t->path), JSON("model_hash", hash_text(model_hash(t->model)).s),
+        JSON("type", model_type(t->model)), JSON("activations", activations_names[model_activations(t->model)]),
+        JSON("cache", type_facts[t->cache].name), JSON("drafter", settings_json(g->drafter_settings)),
+        JSON("rule", settings_json(g->rule_settings)), JSON("lossless", g->pairing.rule->exact),
+        JSON("sampling", settings_json(g->sampling_settings)), JSON("seed", g->seed), JSON("tokens", g->tokens),
+        JSON("chat", g->ids != NULL ? NULL : g->chat.label), JSON("ignore_end", g->ignore_end), JSON("stop", stop),
+        JSON("backend", t->backend->name), JSON("device", t->backend->describe(t->backend)),
+        JSON("version", speclab_version()), JSON("revision", speclab_revision()));
+}
+
+static void print_json(struct generate *g)
+{
+    const struct text *text = &g->printer.text;
+    struct json *j =
+        json_object_of(JSON("prompt_ids", json_new_ids(g->prompt_ids.id, g->prompt_ids.n)),
+                       JSON("text", g->target.tokenizer != NULL ? json_new_text_n(text->s, text->n) : json_new_null()));
+    transcript_json(&g->transcript, j);
+    json_set(j, "settings", generate_settings(g));
+    json_print(j, stdout);
+}
+
 // ---- decoding
 
-static void on_step(void *self, const struct speclab_step *s)
+static void on_step(void *self, const struct step *s)
 {
     struct generate *g = self;
-    transcript_step(&g->transcript, g->decoder->step);
-    printer_add(&g->printer, s->token, s->n, s->accepted);
+    transcript_step(&g->transcript, s);
+    printer_add(&g->printer, s->advance->token, s->kept, transcript_accepted(s));
 }
 
-static void on_end(void *self, const struct speclab_end *e)
+static void on_end(void *self, const struct ending *e)
 {
-    struct generate *g = self;
-    (void)e;
-    transcript_done(&g->transcript, g->decoder->ending);
-}
-
-static bool open_decoder(struct generate *g, struct error *err)
-{
-    struct speclab_decoder_options o = { .seed = (uint64_t)g->seed, .listener = { on_step, on_end, g } };
-    if (!choose_length(g, &o.length, err))
-        return false;
-    g->decoder = decoder_from_pairing(g->target, &g->pairing, &o, err);
-    if (g->decoder == NULL)
-        return false;
-    drafter_resolve(g->decoder->pairing.drafter, g->drafter_settings);
-    return true;
+    transcript_done(&((struct generate *)self)->transcript, e);
 }
 
 static bool decode(struct generate *g, struct error *err)
 {
-    const struct speclab_request r = { .prompt = g->prompt_ids.id,
-                                       .n = (int)g->prompt_ids.n,
-                                       .max_tokens = (int)g->tokens,
-                                       .ignore_end = g->ignore_end,
-                                       .stop = g->stop.text,
-                                       .n_stop = g->stop.n };
-    struct speclab_error why;
-    bool ok = speclab_decoder_start(g->decoder, &r, &why);
-    while (ok && speclab_decoder_active(g->decoder) > 0 && !(g->printer.to != NULL && stdout_failed()))
-        ok = speclab_decoder_step(g->decoder, &why);
-    return ok || fail(err, "%s", why.text);
+    const struct assignment a = {
+        .prompt = g->prompt_ids.id, .n = (int)g->prompt_ids.n, .limit = (int)g->tokens, .stops = &g->ends.stops
+    };
+    bool ok = decoder_start(g->decoder, &a, err);
+    while (ok && decoder_active(g->decoder) > 0 && !(g->printer.to != NULL && stdout_failed()))
+        ok = decoder_step(g->decoder, err);
+    return ok;
 }
 
 static bool generate(struct generate *g, struct error *err)
 {
-    if (!generate_open_target(g, err) || !(g->ids != NULL ? read_ids(g, err) : read_prompt(g, err)) ||
-        !open_decoder(g, err))
+    int length = 0;
+    if (!generate_open_target(g, 0, err) || !(g->ids != NULL ? read_ids(g, err) : read_prompt(g, err)) ||
+        !choose_length(g, &length, err) || !generate_open(g, 1, length, (struct listener){ on_step, on_end, g }, err))
         return false;
     g->transcript.keep = g->json;
     g->transcript.trace = g->trace;
     g->transcript.prompt = (int)g->prompt_ids.n;
     g->printer.to = g->json ? NULL : stdout;
     g->printer.colour = printer_wants_colour(stdout);
-    g->printer.stops = (struct stop_strings){ g->target->target.tokenizer, g->stop.n, g->stop.text };
+    g->printer.stops = g->ends.strings;
     if (!decode(g, err))
         return false;
     printer_end(&g->printer, g->transcript.stop != NULL && strcmp(g->transcript.stop, stop_name(STOP_STRING)) == 0);
     if (g->transcript.stop == NULL)
         return true; // stdout was closed
     if (g->json)
-        generate_print_json(g);
+        print_json(g);
     fflush(stdout);
     transcript_print(&g->transcript, stderr);
     return true;
@@ -199,9 +243,11 @@ static bool generate(struct generate *g, struct error *err)
 
 static void close_all(struct generate *g)
 {
-    speclab_decoder_destroy(g->decoder);
-    speclab_target_close(g->target);
+    decoder_destroy(g->decoder);
     pairing_close(&g->pairing);
+    chat_close(&g->chat);
+    target_close(&g->target);
+    json_free(g->variables);
     settings_free(g->drafter_settings);
     settings_free(g->rule_settings);
     settings_free(g->sampling_settings);
@@ -264,7 +310,9 @@ static bool names_differ(const struct flag *flag, struct error *err)
 
 int command_generate(int argc, char **argv)
 {
-    struct generate g = { .drafter = drafter_types[0]->name, .rule = rules[0]->name, .chat = "auto", .tokens = 128 };
+    struct generate g = {
+        .drafter = drafter_types[0]->name, .rule = rules[0]->name, .chat_name = "auto", .tokens = 128
+    };
     const struct flag first[] = {
         { "drafter", FLAG_TEXT, &g.drafter, "KIND[:KEY=VALUE,...]", "proposes the draft tokens; default: none", 0, 0 },
         { "rule", FLAG_TEXT, &g.rule, "KIND[:KEY=VALUE,...]", "accepts or rejects them; default: rejection", 0, 0 },
@@ -275,7 +323,7 @@ int command_generate(int argc, char **argv)
         { "threads", FLAG_INT, &g.threads, "N", "number of threads; default: one for each processor", 1, MAX_THREADS },
         PRECISION_FLAGS(g.precision),
         PACKED_FLAG(g.packed),
-        { "chat", FLAG_TEXT, &g.chat, CHAT_CHOICES, "chat format of the prompt: the model's own template (auto),\n"
+        { "chat", FLAG_TEXT, &g.chat_name, CHAT_CHOICES, "chat format of the prompt: the model's own template (auto),\n"
                                                           "or none; default: auto", 0, 0 },
         CHAT_VARIABLES_FLAG(g.chat_variables),
         { "system", FLAG_TEXT, &g.system, "TEXT", "system message of the chat", 0, 0 },
@@ -316,14 +364,12 @@ int command_generate(int argc, char **argv)
         return usage_fail(&u, "expected either --ids or PROMPT, found both: \"%s\"", operand[1]);
     if (g.ids != NULL && g.system != NULL)
         return usage_fail(&u, "--system requires a chat template, which is not applied to --ids");
-    struct json *variables = NULL;
-    if (!chat_name_known(g.chat, &err))
+    if (!chat_name_known(g.chat_name, &err))
         return usage_fail(&u, "--chat: %s", err.text);
     if (g.ids != NULL && g.chat_variables != NULL)
         return usage_fail(&u, "--chat-template-kwargs requires a chat template, which is not applied to --ids");
-    if (!chat_variables_read(g.chat_variables, &variables, &err))
+    if (!chat_variables_read(g.chat_variables, &g.variables, &err))
         return usage_fail(&u, "--chat-template-kwargs: %s", err.text);
-    json_free(variables); // the engine reads them again
     if (g.trace && !g.json)
         return usage_fail(&u, "--trace requires --json");
     for (int i = 0; i < g.stop.n; i++)

@@ -4,36 +4,42 @@
 
 #include "commands/command_line.h"
 #include "commands/text_stream.h"
-#include "engine/speclab_parts.h"
+#include "engine/engine.h"
 #include "engine/transcript.h"
 
+struct json;
 struct settings;
 
 struct generate {
-    const char *drafter, *rule, *chat, *chat_variables, *system, *ids, *prompts;
+    const char *drafter, *rule, *chat_name, *chat_variables, *system, *ids, *prompts;
     const char *stage[MAX_STAGES]; // values of the sampling stages, in the order of stages[]; NULL: not given
     long long seed, tokens, context, threads, batch;
-    int rows; // in a pass; 0: those that suit one slot
     bool ignore_end, json, trace, jsonl;
     struct precision precision;
     int packed; // enum packed_how
     struct flag_texts stop;
     const char *model, *prompt;
+    struct json *variables; // of the chat template
 
     struct settings *drafter_settings, *rule_settings, *sampling_settings;
-    struct pairing pairing; // read, not open: the decoder takes it
-    struct speclab_target *target;
-    struct speclab_decoder *decoder;
-    struct speclab_tokens prompt_ids;
+    struct pairing pairing;
+    struct target target;
+    struct chat_format chat; // kind CHAT_NONE if there is no_chat
+    struct error no_chat;    // why conversations have no template; empty: they have one, or need none
+    struct text_ends ends;
+    struct decoder *decoder;
+    struct ids prompt_ids;
     struct printer printer;
     struct transcript transcript;
 };
 
-bool generate_open_target(struct generate *g, struct error *err);
+// rows: of a pass; 0: those that suit one slot.
+bool generate_open_target(struct generate *g, int rows, struct error *err);
+bool generate_has_chat(const struct generate *g, struct error *err); // whether conversations can be encoded
+// Opens the pairing and its decoder.
+bool generate_open(struct generate *g, int slots, int length, struct listener listener, struct error *err);
 // The sampling stages as given; temperature: instead of the one given; NULL: none. NULL: err is set; settings_free() it.
 struct settings *generate_sampling(const struct generate *g, const char *temperature, struct error *err);
 // --prompts: a JSON line for each prompt, which slots decode together (generate_prompts.c).
 bool generate_prompts(struct generate *g, struct error *err);
-struct json *generate_settings(const struct generate *g, bool lossless); // all settings, resolved (generate_report.c)
-// Prints the object of --json: prompt, tokens, text, steps, times and all settings, resolved (generate_report.c).
-void generate_print_json(struct generate *g);
+struct json *generate_settings(const struct generate *g); // all settings, resolved

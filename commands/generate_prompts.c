@@ -7,35 +7,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands/conversation.h"
 #include "commands/generate.h"
 #include "commands/json_lines.h"
 #include "core/error.h"
 #include "core/files/mapped.h"
 #include "core/json.h"
 #include "core/settings.h"
-#include "drafters/drafter.h"
+#include "engine/prompt_tokens.h"
+#include "engine/prompts.h"
 #include "models/model.h"
-#include "verifier/rules/rule.h"
+#include "sampling/sampling.h"
 
-enum { DEFAULT_BATCH = 64, DEFAULT_CONTEXT = 2048 };
+enum { DEFAULT_BATCH = 64, DEFAULT_CONTEXT = 2048, CONVERSATIONS = 1 << 25 };
 
-struct slot {
-    struct conversation *c; // NULL: free
-    int64_t position;       // which line it is among the prompts
-    int64_t sequence;
-    int32_t *token; // (n) what was decoded, once it has ended; owned
-    int n;
-    enum stop_reason why;
-    bool ended;
+// One prompt under way: its messages, and the tokens that the target saw and wrote.
+//
+//     begin -> { prompt -> decoded } for each turn -> line
+struct conversation {
+    struct prompt prompt;    // owned
+    bool opening;            // the model writes the user's turn, from the chat template's beginning
+    int64_t number;          // selects random numbers
+    int64_t position;        // which line it is among the prompts
+    struct sampling *own;    // this prompt's alone; NULL: it has none
+    int turn;                // which of the user's, from 0
+    struct message *message; // (n) role: constant; content: owned
+    int n, capacity;
+    struct ids ids, mask;   // what the target saw and wrote; 1: written as an answer
+    struct text shown;      // the rendered text of ids
+    struct json *answers;   // a list: text, tokens, stop, special
+    const char *unanswered; // why there is no answer to a turn: "empty", "long"; NULL: none is missing
+    bool ended, goes_on;    // its text has; another turn is to be answered
 };
 
 struct batch {
     struct generate *g;
-    struct decoder *decoder;
-    struct text_ends ends;
     struct json_lines lines;
-    struct slot slot[MAX_SLOTS];
+    struct conversation *slot[MAX_SLOTS]; // NULL: free
     int context;
     bool in_order;
     char **held; // (read) lines that wait for earlier ones; NULL: not there yet, or printed
@@ -43,49 +50,175 @@ struct batch {
     int64_t read, printed; // prompts
 };
 
-// ---- opening
+// ---- conversations
 
-static bool open_pairing(struct generate *g, int context, struct error *err)
+static void add_message(struct conversation *c, const char *role, char *content)
 {
-    if (pairing_open(&g->pairing, &g->target->target, NULL, (int)g->batch, context, err))
-        return true;
-    if (g->pairing.rows <= TARGET_ROWS || g->rows > 0)
-        return false;
-    g->rows = g->pairing.rows; // drafts in many slots need larger passes
-    pairing_unload(&g->pairing);
-    speclab_target_close(g->target);
-    g->target = NULL;
-    return generate_open_target(g, err) && open_pairing(g, context, err);
+    array_reserve(c->message, c->capacity, c->n + 1);
+    c->message[c->n++] = (struct message){ role, content };
 }
 
-static bool open_all(struct batch *b, struct error *err)
+static const char *role_of(const char *role)
 {
-    struct generate *g = b->g;
-    if (!generate_open_target(g, err))
+    return strcmp(role, "assistant") == 0 ? "assistant" : "user";
+}
+
+// Takes over the prompt.
+static struct conversation *conversation_begin(struct prompt p, bool opening)
+{
+    struct conversation *c = xcalloc(1, sizeof(*c));
+    c->prompt = p;
+    c->opening = opening;
+    c->answers = json_new_array();
+    if (p.system != NULL)
+        add_message(c, "system", xstrdup(p.system));
+    for (int i = 0; i < p.n_history; i++)
+        add_message(c, role_of(p.history_role[i]), xstrdup(p.history_content[i]));
+    if (p.turn != NULL)
+        add_message(c, "user", xstrdup(p.turn[0]));
+    return c;
+}
+
+static void conversation_free(struct conversation *c)
+{
+    if (c == NULL)
+        return;
+    for (int i = 0; i < c->n; i++)
+        free((char *)(uintptr_t)c->message[i].content);
+    if (c->own != NULL)
+        sampling_free(c->own);
+    prompt_free(&c->prompt);
+    json_free(c->answers);
+    free(c->own);
+    free(c->message);
+    free(c->ids.id);
+    free(c->mask.id);
+    free(c->shown.s);
+    free(c);
+}
+
+// Its next text's, below 2^32 if the number is below CONVERSATIONS.
+static int64_t conversation_sequence(const struct conversation *c)
+{
+    return (c->number * MAX_TURNS + c->turn) * 2 + c->opening;
+}
+
+// ---- prompts
+
+static bool encode(const struct target *t, const struct chat_format *chat, const char *text, bool first, struct ids *to,
+                   struct error *err)
+{
+    return first && chat_lacks_bos(chat) ? target_encode(t, text, strlen(text), true, to, err)
+                                         : target_encode_more(t, text, strlen(text), to, err);
+}
+
+// Adds what follows the text that is in ids already.
+static bool add_shown(struct conversation *c, const struct target *t, const struct chat_format *chat, struct error *err)
+{
+    struct text text = { 0 };
+    struct error why;
+    const size_t shown = c->shown.n;
+    bool ok = c->opening ? chat_render_user(chat, &text, err) : chat_render(chat, c->message, c->n, &text, err);
+    ok = ok && (shown == 0 || strncmp(text.s, c->shown.s, shown) == 0 ||
+                fail(err, "%s: the chat template renders earlier turns in another way once a turn follows", t->path));
+    if (ok && !encode(t, chat, text.s + shown, shown == 0, &c->ids, &why))
+        ok = fail(err, "%s:%d: prompt %s: %s", c->prompt.path, c->prompt.line, c->prompt.id, why.text);
+    if (ok && c->opening && c->ids.n == 0)
+        ok =
+            fail(err, "the chat template writes nothing before the user's text, so that the model cannot begin a turn");
+    free(c->shown.s);
+    c->shown = text;
+    return ok;
+}
+
+// What the target reads next: the conversation up to the answer, or for an opening up to the user's text.
+static bool conversation_prompt(struct conversation *c, const struct target *t, const struct chat_format *chat,
+                                struct ids *to, struct error *err)
+{
+    const bool plain = c->prompt.ids != NULL || c->prompt.raw;
+    if (!(plain ? prompt_token_ids(t, chat, &c->prompt, NULL, 0, &c->ids, err) : add_shown(c, t, chat, err)))
         return false;
-    const int trained = speclab_target_context(g->target);
-    if (g->context > trained)
-        return fail(err, "--context: expected at most %d, the model's context, found %lld", trained, g->context);
-    b->context = g->context > 0 ? (int)g->context : trained < DEFAULT_CONTEXT ? trained : DEFAULT_CONTEXT;
-    g->batch = g->batch > 0 ? g->batch : DEFAULT_BATCH;
-    if (!json_lines_open(&b->lines, g->prompts, err) || !open_pairing(g, b->context, err))
-        return false;
-    drafter_resolve(g->pairing.drafter, g->drafter_settings);
-    text_ends_set(&b->ends, &g->target->target, &g->target->chat, g->ignore_end, g->stop.n, g->stop.text);
+    while (c->mask.n < c->ids.n)
+        ids_add(&c->mask, 0);
+    for (size_t i = 0; i < c->ids.n; i++)
+        ids_add(to, c->ids.id[i]);
     return true;
 }
 
-static void print_settings(const struct batch *b)
+// ---- what the target wrote
+
+static bool has_special(const struct target *t, const int32_t *token, int n)
 {
-    const struct generate *g = b->g;
-    struct json *settings = generate_settings(g, g->pairing.rule->exact);
-    json_add(settings, JSON("config_hash", hash_text(model_config(g->target->target.model)->hash).s),
-             JSON("context", b->context), JSON("batch", g->batch));
-    json_print(json_object_of(JSON("settings", settings)), stdout);
-    fflush(stdout);
+    for (int i = 0; i < n && t->tokenizer != NULL; i++)
+        if (tokenizer_is_special(t->tokenizer, token[i]))
+            return true;
+    return false;
 }
 
-// ---- reading
+// Adds the prompt's next turn if the rendered text with it begins with what the model saw and wrote: the answer ended as the template
+// ends answers, and the template writes it again as it was.
+static bool next_turn(struct conversation *c, const struct chat_format *chat)
+{
+    struct text text = { 0 };
+    struct error ignored;
+    add_message(c, "user", xstrdup(c->prompt.turn[c->turn]));
+    const bool follows = chat_render(chat, c->message, c->n, &text, &ignored) && text.n > c->shown.n &&
+                         memcmp(text.s, c->shown.s, c->shown.n) == 0;
+    if (!follows)
+        free((char *)(uintptr_t)c->message[--c->n].content);
+    free(text.s);
+    return follows;
+}
+
+// Takes the tokens that followed. Returns whether another turn is to be answered.
+static bool conversation_take(struct conversation *c, const struct generate *g, const struct ending *e)
+{
+    const struct target *t = &g->target;
+    const bool ended = e->why == STOP_TOKEN;
+    const int written = e->n - ended; // without the end token
+    size_t bytes = 0;
+    char *text = e->why == STOP_STRING ? stop_strings_text(&g->ends.strings, e->token, e->n, &bytes)
+                                       : target_text(t, e->token, (size_t)written, &bytes);
+    for (int i = 0; i < e->n; i++) {
+        ids_add(&c->ids, e->token[i]);
+        ids_add(&c->mask, 1);
+    }
+    if (text != NULL && c->prompt.turn != NULL && !c->prompt.raw && chat_opens_with_space(&g->chat) && text[0] == ' ')
+        memmove(text, text + 1, bytes--);
+    json_push(c->answers, json_object_of(JSON("text", text != NULL ? json_new_text_n(text, bytes) : json_new_null()),
+                                         JSON("tokens", e->n), JSON("stop", stop_name(e->why)),
+                                         JSON("special", has_special(t, e->token, written))));
+    if (t->tokenizer == NULL)
+        return false;
+    add_message(c, c->opening ? "user" : "assistant", text);
+    if (++c->turn >= c->prompt.n_turns || !ended)
+        return false;
+    size_t end_n = 0;
+    const char *end = tokenizer_token(t->tokenizer, e->token[written], &end_n);
+    struct decoding goes_on = { .begun = true }; // no space is dropped within a text
+    tokenizer_decode(t->tokenizer, e->token, (size_t)written, false, &goes_on, &c->shown);
+    tokenizer_decode_end(&goes_on, &c->shown);
+    if (end != NULL)
+        text_add(&c->shown, end, end_n);
+    return end != NULL && next_turn(c, &g->chat);
+}
+
+// id, number, messages, answers, input_ids, loss_mask, unanswered.
+static struct json *conversation_line(const struct conversation *c)
+{
+    struct json *messages = json_new_array();
+    for (int i = 0; i < c->n; i++)
+        json_push(messages, json_object_of(JSON("role", c->message[i].role), JSON("content", c->message[i].content)));
+    struct json *line =
+        json_object_of(JSON("id", c->prompt.id), JSON("number", c->number), JSON("messages", messages),
+                       JSON("answers", json_clone(c->answers)), JSON("input_ids", json_new_ids(c->ids.id, c->ids.n)),
+                       JSON("loss_mask", json_new_ids(c->mask.id, c->mask.n)));
+    if (c->unanswered != NULL)
+        json_set(line, "unanswered", json_new_text(c->unanswered));
+    return line;
+}
+
+// ---- lines
 
 // Whether reading a line does not wait.
 static bool line_is_ready(const struct lines *l)
@@ -128,7 +261,7 @@ static bool read_number(struct batch *b, int64_t *to, struct error *err)
         return json_lines_fail(&b->lines, err, "number: expected an integer from 0 to %d, found %s", CONVERSATIONS - 1,
                                json_is_int(n) ? "another" : json_described(n));
     for (int i = 0; i < b->g->batch; i++)
-        if (b->slot[i].c != NULL && b->slot[i].c->number == *to)
+        if (b->slot[i] != NULL && b->slot[i]->number == *to)
             return json_lines_fail(&b->lines, err, "number: expected one that no prompt under way has, found %lld",
                                    (long long)*to);
     return true;
@@ -141,20 +274,16 @@ static bool read_prompt(struct batch *b, struct conversation **to, struct error 
     struct sampling *own = NULL;
     int64_t number;
     bool opening;
-    struct speclab_error why;
     if (!prompt_of_line(b->lines.object, b->lines.lines.name, (int)b->lines.lines.number,
                         (int)(b->read % CONVERSATIONS), &opening, &p, err))
         return false;
     bool ok = read_number(b, &number, err);
-    if (ok && p.ids == NULL && !p.raw && !speclab_target_has_chat(b->g->target, &why))
-        ok = fail(err, "%s", why.text);
-    ok = ok && read_temperature(b, &own, err);
-    *to = conversation_begin(p, opening, number);
+    ok = ok && (p.ids != NULL || p.raw || generate_has_chat(b->g, err)) && read_temperature(b, &own, err);
+    *to = conversation_begin(p, opening);
+    (*to)->number = number;
     (*to)->own = own;
     return ok;
 }
-
-// ---- writing
 
 static void print_line(char *line)
 {
@@ -163,13 +292,14 @@ static void print_line(char *line)
 }
 
 // Prints the slot's conversation, or keeps it until the earlier ones are there, and frees the slot.
-static bool leave(struct batch *b, struct slot *s, struct error *err)
+static bool leave(struct batch *b, struct conversation **slot, struct error *err)
 {
-    struct json *j = conversation_line(s->c);
+    struct json *j = conversation_line(*slot);
+    const int64_t position = (*slot)->position;
     char *line = json_write(j);
     json_free(j);
-    conversation_free(s->c);
-    s->c = NULL;
+    conversation_free(*slot);
+    *slot = NULL;
     if (!mapped_unchanged(err)) {
         free(line);
         return false;
@@ -177,7 +307,7 @@ static bool leave(struct batch *b, struct slot *s, struct error *err)
     if (!b->in_order)
         print_line(line);
     else
-        b->held[s->position] = line;
+        b->held[position] = line;
     for (; b->in_order && b->printed < b->read && b->held[b->printed] != NULL; b->held[b->printed++] = NULL)
         print_line(b->held[b->printed]);
     return true;
@@ -185,25 +315,23 @@ static bool leave(struct batch *b, struct slot *s, struct error *err)
 
 // ---- decoding
 
-static bool start(struct batch *b, struct slot *s, struct error *err)
+static bool start(struct batch *b, struct conversation **slot, struct error *err)
 {
     const struct generate *g = b->g;
-    struct conversation *c = s->c;
+    struct conversation *c = *slot;
     struct ids prompt = { 0 };
-    bool ok = conversation_prompt(c, &g->target->target, &g->target->chat, &prompt, err);
+    bool ok = conversation_prompt(c, &g->target, &g->chat, &prompt, err);
     if (ok && (prompt.n == 0 || prompt.n >= (size_t)b->context)) {
         c->unanswered = prompt.n == 0 ? "empty" : "long";
-        ok = leave(b, s, err);
+        ok = leave(b, slot, err);
     } else if (ok) {
-        s->sequence = conversation_sequence(c);
-        ok = decoder_start(b->decoder,
-                           &(struct assignment){ .sequence = s->sequence,
-                                                 .prompt = prompt.id,
-                                                 .n = (int)prompt.n,
-                                                 .limit = (int)g->tokens,
-                                                 .stops = &b->ends.stops,
-                                                 .sampling = c->own },
-                           err);
+        const struct assignment a = { .sequence = conversation_sequence(c),
+                                      .prompt = prompt.id,
+                                      .n = (int)prompt.n,
+                                      .limit = (int)g->tokens,
+                                      .stops = &g->ends.stops,
+                                      .sampling = c->own };
+        ok = decoder_start(g->decoder, &a, err);
     }
     free(prompt.id);
     return ok;
@@ -212,10 +340,10 @@ static bool start(struct batch *b, struct slot *s, struct error *err)
 static bool fill_slots(struct batch *b, bool *more, struct error *err)
 {
     for (int i = 0; i < b->g->batch && *more; i++) {
-        struct slot *s = &b->slot[i];
-        if (s->c != NULL)
+        struct conversation **slot = &b->slot[i];
+        if (*slot != NULL)
             continue;
-        if (decoder_active(b->decoder) > 0 && !line_is_ready(&b->lines.lines))
+        if (decoder_active(b->g->decoder) > 0 && !line_is_ready(&b->lines.lines))
             return true;
         fflush(stdout); // who writes the prompts may wait for answers
         *more = json_lines_next(&b->lines, err);
@@ -226,12 +354,13 @@ static bool fill_slots(struct batch *b, bool *more, struct error *err)
             array_reserve(b->held, b->capacity, b->read + 1);
         if (b->in_order)
             b->held[b->read] = NULL;
-        s->position = b->read;
-        const bool ok = read_prompt(b, &s->c, err);
+        const bool ok = read_prompt(b, slot, err);
+        if (ok)
+            (*slot)->position = b->read;
         b->read++;
-        if (!ok || !start(b, s, err))
+        if (!ok || !start(b, slot, err))
             return false;
-        i -= s->c == NULL; // it needed no slot
+        i -= *slot == NULL; // it needed no slot
     }
     return true;
 }
@@ -240,33 +369,23 @@ static void on_done(void *self, const struct ending *e)
 {
     struct batch *b = self;
     for (int i = 0; i < b->g->batch; i++) {
-        struct slot *s = &b->slot[i];
-        if (s->c == NULL || s->sequence != e->sequence || s->ended)
+        struct conversation *c = b->slot[i];
+        if (c == NULL || c->ended || conversation_sequence(c) != e->sequence)
             continue;
-        s->ended = true;
-        s->token = xmalloc((size_t)e->n * sizeof(*s->token) + 1);
-        memcpy(s->token, e->token, (size_t)e->n * sizeof(*s->token));
-        s->n = e->n;
-        s->why = e->why;
+        c->goes_on = conversation_take(c, b->g, e);
+        c->ended = true;
     }
 }
 
-// Takes what ended, and goes on with turns that follow.
+// Goes on with what ended, or leaves it.
 static bool take_ended(struct batch *b, struct error *err)
 {
-    const struct generate *g = b->g;
     bool ok = true;
-    for (int i = 0; i < g->batch; i++) {
-        struct slot *s = &b->slot[i];
-        if (s->c == NULL || !s->ended)
-            continue;
-        s->ended = false;
-        const bool more =
-            conversation_take(s->c, &g->target->target, &g->target->chat, &b->ends.strings, s->token, s->n, s->why);
-        free(s->token);
-        s->token = NULL;
-        ok = ok && (more ? start(b, s, err) : leave(b, s, err));
-    }
+    for (int i = 0; i < b->g->batch; i++)
+        if (b->slot[i] != NULL && b->slot[i]->ended) {
+            b->slot[i]->ended = false;
+            ok = ok && (b->slot[i]->goes_on ? start : leave)(b, &b->slot[i], err);
+        }
     return ok;
 }
 
@@ -275,11 +394,36 @@ static bool decode_all(struct batch *b, struct error *err)
     for (bool more = true;;) {
         if (!fill_slots(b, &more, err))
             return false;
-        if (stdout_failed() || (decoder_active(b->decoder) == 0 && !more))
+        const int active = decoder_active(b->g->decoder);
+        if (stdout_failed() || (active == 0 && !more))
             return true;
-        if (decoder_active(b->decoder) > 0 && (!decoder_step(b->decoder, err) || !take_ended(b, err)))
+        if (active > 0 && (!decoder_step(b->g->decoder, err) || !take_ended(b, err)))
             return false;
     }
+}
+
+static bool open_all(struct batch *b, struct error *err)
+{
+    struct generate *g = b->g;
+    if (!generate_open_target(g, 0, err))
+        return false;
+    const int trained = model_shape(g->target.model)->context;
+    if (g->context > trained)
+        return fail(err, "--context: expected at most %d, the model's context, found %lld", trained, g->context);
+    b->context = g->context > 0 ? (int)g->context : trained < DEFAULT_CONTEXT ? trained : DEFAULT_CONTEXT;
+    g->batch = g->batch > 0 ? g->batch : DEFAULT_BATCH;
+    return json_lines_open(&b->lines, g->prompts, err) &&
+           generate_open(g, (int)g->batch, b->context, (struct listener){ .done = on_done, .self = b }, err);
+}
+
+static void print_settings(const struct batch *b)
+{
+    const struct generate *g = b->g;
+    struct json *settings = generate_settings(g);
+    json_add(settings, JSON("config_hash", hash_text(model_config(g->target.model)->hash).s),
+             JSON("context", b->context), JSON("batch", g->batch));
+    json_print(json_object_of(JSON("settings", settings)), stdout);
+    fflush(stdout);
 }
 
 bool generate_prompts(struct generate *g, struct error *err)
@@ -290,20 +434,14 @@ bool generate_prompts(struct generate *g, struct error *err)
     bool ok = open_all(b, err);
     if (ok) {
         print_settings(b);
-        b->decoder = decoder_create(g->pairing.verifier, g->pairing.drafter, (int)g->batch, (uint64_t)g->seed,
-                                    (struct listener){ .done = on_done, .self = b }, err);
-        ok = b->decoder != NULL && decode_all(b, err);
-        decoder_destroy(b->decoder);
+        ok = decode_all(b, err);
     }
-    for (int i = 0; i < MAX_SLOTS; i++) {
-        conversation_free(b->slot[i].c);
-        free(b->slot[i].token);
-    }
+    for (int i = 0; i < MAX_SLOTS; i++)
+        conversation_free(b->slot[i]);
     for (int64_t i = b->printed; b->in_order && i < b->read; i++)
         free(b->held[i]);
     free(b->held);
     json_lines_close(&b->lines);
-    pairing_unload(&g->pairing);
     free(b);
     return ok;
 }

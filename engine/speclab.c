@@ -13,10 +13,25 @@
 #include "decode/decode.h"
 #include "drafters/drafter.h"
 #include "drafters/length.h"
-#include "engine/speclab_parts.h"
+#include "engine/engine.h"
 #include "engine/transcript.h"
 #include "models/model.h"
 #include "verifier/rules/rule.h"
+
+struct speclab_target {
+    struct target target;
+    struct chat_format chat; // kind CHAT_NONE if there is no_chat
+    struct error no_chat;    // why conversations have no template; "": they have one, or need none
+};
+
+struct speclab_decoder {
+    struct speclab_target *target;
+    struct pairing pairing;
+    struct decoder *decoder;
+    struct speclab_listener listener;
+    struct request_ends **ends; // (slots) what ends each active sequence; owned
+    int slots;
+};
 
 static bool copy_error(struct speclab_error *to, const struct error *err)
 {
@@ -198,7 +213,6 @@ static void on_step(void *self, const struct step *s)
     const struct speclab_step step = { s->sequence,     s->advance->token,      s->kept,
                                        s->draft->n - 1, transcript_accepted(s), s->propose_ns,
                                        s->verify_ns,    s->advance_ns };
-    d->step = s;
     if (d->listener.step != NULL)
         d->listener.step(d->listener.self, &step);
 }
@@ -207,7 +221,6 @@ static void on_end(void *self, const struct ending *e)
 {
     struct speclab_decoder *d = self;
     struct request_ends **ends = &d->ends[decoder_slot(d->decoder, e->sequence)];
-    d->ending = e;
     if (d->listener.end != NULL) {
         size_t bytes = 0;
         char *text = e->why == STOP_STRING ? stop_strings_text(&(*ends)->ends.strings, e->token, e->n, &bytes)
@@ -246,41 +259,33 @@ bool speclab_decoder_options_check(const struct speclab_decoder_options *options
     return ok || copy_error(error, &err);
 }
 
-struct speclab_decoder *decoder_from_pairing(struct speclab_target *t, struct pairing *p,
-                                             const struct speclab_decoder_options *o, struct error *err)
+static bool open_decoder(struct speclab_decoder *d, const struct speclab_decoder_options *o, struct error *err)
 {
-    const int context = speclab_target_context(t), length = o->length > 0 ? o->length : context;
-    if (!in_range("slots", o->slots, MAX_SLOTS, "", err) ||
-        !in_range("length", o->length, context, ", the model's context", err)) {
-        pairing_close(p);
-        return NULL;
-    }
-    struct speclab_decoder *d = xcalloc(1, sizeof(*d));
-    d->target = t;
-    d->pairing = *p;
-    *p = (struct pairing){ 0 };
-    d->listener = o->listener;
+    const int context = speclab_target_context(d->target), length = o->length > 0 ? o->length : context;
+    if (!read_pairing(&d->pairing, o, err) || !in_range("slots", o->slots, MAX_SLOTS, "", err) ||
+        !in_range("length", o->length, context, ", the model's context", err))
+        return false;
     d->slots = o->slots > 0 ? o->slots : 1;
     d->ends = xcalloc((size_t)d->slots, sizeof(struct request_ends *));
-    if (pairing_open(&d->pairing, &t->target, NULL, d->slots, length, err))
+    if (pairing_open(&d->pairing, &d->target->target, NULL, d->slots, length, err))
         d->decoder = decoder_create(d->pairing.verifier, d->pairing.drafter, d->slots, o->seed,
                                     (struct listener){ on_step, on_end, d }, err);
-    if (d->decoder != NULL)
-        return d;
-    speclab_decoder_destroy(d);
-    return NULL;
+    return d->decoder != NULL;
 }
 
 struct speclab_decoder *speclab_decoder_create(struct speclab_target *t, const struct speclab_decoder_options *options,
                                                struct speclab_error *error)
 {
     const struct speclab_decoder_options *o = options != NULL ? options : &default_options;
-    struct pairing p = { 0 };
+    struct speclab_decoder *d = xcalloc(1, sizeof(*d));
     struct error err;
-    struct speclab_decoder *d = read_pairing(&p, o, &err) ? decoder_from_pairing(t, &p, o, &err) : NULL;
-    if (d == NULL)
-        copy_error(error, &err);
-    return d;
+    d->target = t;
+    d->listener = o->listener;
+    if (open_decoder(d, o, &err))
+        return d;
+    speclab_decoder_destroy(d);
+    copy_error(error, &err);
+    return NULL;
 }
 
 void speclab_decoder_destroy(struct speclab_decoder *d)
