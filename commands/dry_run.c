@@ -277,7 +277,7 @@ static void print_summary(const struct plan *p)
 bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, struct error *err)
 {
     struct plan p = { .e = e, .store = s, .out = out };
-    if (!loaded_experiment_open(&p.opened, e, TARGET_ROWS, err))
+    if (!loaded_experiment_open(&p.opened, e, err))
         return false;
     p.division = division_of(e, e->shard.of);
     text_puts(&p.cells, "\n  cell              conversations   drafter, rule\n");

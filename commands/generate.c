@@ -72,14 +72,13 @@ static void open_chat(struct generate *g)
                 &g->chat, &g->no_chat);
 }
 
-bool generate_open_target(struct generate *g, int rows, struct error *err)
+bool generate_open_target(struct generate *g, struct error *err)
 {
     const struct target_options options = {
-        .precision = g->precision, .threads = (int)g->threads, .rows = rows, .packed = g->packed, .log = command_log
+        .precision = g->precision, .threads = (int)g->threads, .packed = g->packed, .log = command_log
     };
     if (!target_open(&g->target, g->model, &options, err))
         return false;
-    chat_close(&g->chat);
     open_chat(g);
     return true;
 }
@@ -91,15 +90,8 @@ bool generate_has_chat(const struct generate *g, struct error *err)
 
 bool generate_open(struct generate *g, int slots, int length, struct listener listener, struct error *err)
 {
-    for (int rows = TARGET_ROWS; !pairing_open(&g->pairing, &g->target, NULL, slots, length, err);) {
-        if (g->pairing.rows <= rows)
-            return false;
-        rows = g->pairing.rows; // drafts in many slots need larger passes
-        pairing_unload(&g->pairing);
-        target_close(&g->target);
-        if (!generate_open_target(g, rows, err))
-            return false;
-    }
+    if (!pairing_open(&g->pairing, &g->target, NULL, slots, length, err))
+        return false;
     drafter_resolve(g->pairing.drafter, g->drafter_settings);
     if (g->stop.n > 0 && !target_needs_text(&g->target, err))
         return false;
@@ -220,7 +212,7 @@ static bool decode(struct generate *g, struct error *err)
 static bool generate(struct generate *g, struct error *err)
 {
     int length = 0;
-    if (!generate_open_target(g, 0, err) || !(g->ids != NULL ? read_ids(g, err) : read_prompt(g, err)) ||
+    if (!generate_open_target(g, err) || !(g->ids != NULL ? read_ids(g, err) : read_prompt(g, err)) ||
         !choose_length(g, &length, err) || !generate_open(g, 1, length, (struct listener){ on_step, on_end, g }, err))
         return false;
     g->transcript.keep = g->json;

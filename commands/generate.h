@@ -34,7 +34,7 @@ struct generate {
 };
 
 // rows: of a pass; 0: those that suit one slot.
-bool generate_open_target(struct generate *g, int rows, struct error *err);
+bool generate_open_target(struct generate *g, struct error *err);
 bool generate_has_chat(const struct generate *g, struct error *err); // whether conversations can be encoded
 // Opens the pairing and its decoder.
 bool generate_open(struct generate *g, int slots, int length, struct listener listener, struct error *err);

@@ -405,7 +405,7 @@ static bool decode_all(struct batch *b, struct error *err)
 static bool open_all(struct batch *b, struct error *err)
 {
     struct generate *g = b->g;
-    if (!generate_open_target(g, 0, err))
+    if (!generate_open_target(g, err))
         return false;
     const int trained = model_shape(g->target.model)->context;
     if (g->context > trained)

@@ -312,11 +312,8 @@ bool pairing_open_drafter(struct pairing *p, struct target *t, const char *folde
     p->drafter = drafter_create(p->type, &env, p->drafter_options, err);
     if (p->drafter == NULL)
         return false;
-    p->rows = slots * p->drafter->nodes;
-    if (p->rows <= model_rows(t->model))
+    if (model_reserve(t->model, slots * p->drafter->nodes, err))
         return true;
-    fail(err, "%d slots with drafts of %d nodes by drafter %s need passes of %d rows, the target was opened for %d",
-         slots, p->drafter->nodes, p->type->name, p->rows, model_rows(t->model));
     pairing_unload(p);
     return false;
 }

@@ -85,7 +85,7 @@ struct target_options { // { 0 }: the defaults
     struct precision precision;
     const char *folder; // base of a relative path; NULL: the working directory
     int threads;        // 0: one for each processor
-    int rows;           // max rows of one pass, at least slots * nodes of the pairing; 0: TARGET_ROWS
+    int rows;           // max rows of one pass, until a pairing needs more; 0: TARGET_ROWS
     int packed;         // enum packed_how
     bool ids_only;      // no tokenizer is opened
     // Gets what happened to the file of PACKED_KEEP, and what a device gave up (backend.log). May be NULL.
@@ -144,8 +144,7 @@ struct pairing { // initialize with { 0 }; do not move while open: the verifier 
     struct drafter *drafter;       // NULL until pairing_open
     struct verifier *verifier;     // NULL until pairing_open
     struct step_observer observer; // of the verifier's steps; set before pairing_open; { 0 }: no observer
-    int rows; // rows of a pass that it needs: slots * nodes of a draft. Also set if pairing_open fails because the target
-};            // was opened for fewer rows: reopen the target with this number
+};
 
 // Reads and checks options. Each argument is a mapping with the key `kind` (sampling: a mapping of stage names), or
 // NULL: drafter none, rule rejection, temperature 1. Unknown kinds or options, and a rule that does not take the

@@ -34,7 +34,7 @@ struct speclab_target_options { // NULL and 0: the default
         chat; // chat template: "auto" (the model's own), "none", "chatml", "vicuna", "zephyr", or a file; default: "auto"
     const char *chat_variables; // of the template, a JSON object: "{\"enable_thinking\": false}"; default: none
     int threads;                // of the CPU; default: one per processor
-    int rows;                   // maximum rows of a pass, at least slots * nodes of a draft; default: 512
+    int rows;                   // of a pass, until a decoder needs slots * nodes of a draft; default: 512
     // Packed weights are read from MODEL.packed, which is written if none fits: the next opening is faster. log, unless NULL, is
     // called with a sentence on what happened to that file, and on what the device gave up: "CUDA graphs: off (..)".
     bool packed_cache;
@@ -113,7 +113,7 @@ struct speclab_decoder_options { // NULL and 0: the default
 // not take the drafter's drafts, are errors. options may be NULL.
 bool speclab_decoder_options_check(const struct speclab_decoder_options *options, struct speclab_error *error);
 // Makes the same checks, then opens what the drafter needs. options may be NULL. Borrows t. Of the decoders on one target only one may
-// have active sequences at a time.
+// have active sequences at a time, and none while another is created.
 struct speclab_decoder *speclab_decoder_create(struct speclab_target *t, const struct speclab_decoder_options *options,
                                                struct speclab_error *error);
 void speclab_decoder_destroy(struct speclab_decoder *d);           // NULL is fine

@@ -104,8 +104,8 @@ struct loaded_experiment { // initialize with { 0 }; do not move while open
     int64_t tokens;                         // of all first turns
 };
 
-// Opens the target and checks every prompt; the error for one that does not fit the context names it. rows: max rows of a pass.
-bool loaded_experiment_open(struct loaded_experiment *o, const struct experiment *e, int rows, struct error *err);
+// Opens the target and checks every prompt; the error for one that does not fit the context names it.
+bool loaded_experiment_open(struct loaded_experiment *o, const struct experiment *e, struct error *err);
 void loaded_experiment_close(struct loaded_experiment *o);
 
 // ---- cells
@@ -136,8 +136,7 @@ char *cell_prompts(const struct loaded_experiment *o); // "prompts.jsonl 0123456
 
 // Reads and opens a cell's pairing. Errors in its drafter name the place in the file.
 bool cell_read(struct pairing *p, const struct experiment *e, struct cell cell, struct error *err);
-bool cell_open(struct pairing *p, struct loaded_experiment *o, struct cell cell,
-               struct error *err); // sets p->rows as pairing_open does
+bool cell_open(struct pairing *p, struct loaded_experiment *o, struct cell cell, struct error *err);
 
 // ---- groups
 
@@ -163,7 +162,7 @@ struct cell_runner { // a cell with everything that decodes it
 
 int groups(const struct experiment *e);                  // number of groups
 int group_cells(const struct experiment *e, int number); // number of its cells; 0: all are left out
-// Opens the group's drafters and caches. Reopens o if they need passes with more rows than the target was opened for.
+// Opens the group's drafters and caches.
 bool group_open(struct group *g, int number, struct loaded_experiment *o, struct error *err);
 void group_close(struct group *g);
 size_t group_cache_bytes(const struct group *g,

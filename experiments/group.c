@@ -85,7 +85,7 @@ static bool check_rows(const struct cell_runner *c, const struct loaded_experime
                          o->e->drafter.entry[c->cell.drafter].shown, why.text);
 }
 
-static bool open_cell_drafter(struct cell_runner *c, struct loaded_experiment *o, int *rows, struct error *err)
+static bool open_cell_drafter(struct cell_runner *c, struct loaded_experiment *o, struct error *err)
 {
     const struct experiment *e = o->e;
     if (!cell_read(&c->pairing, e, c->cell, err))
@@ -96,7 +96,6 @@ static bool open_cell_drafter(struct cell_runner *c, struct loaded_experiment *o
     if (records_expected(c, e) || (e->rows != ROWS_NONE && !c->none))
         c->pairing.observer = recorder_observer(c->recorder);
     const bool ok = open_drafter(&c->pairing, o, c->cell, err) && check_rows(c, o, err);
-    *rows = c->pairing.rows;
     if (ok)
         c->identity = cell_identity(o, c->cell, c->pairing.drafter);
     return ok;
@@ -174,13 +173,15 @@ static size_t drafter_bytes(const struct drafter *d, struct backend *b)
            (b->memory(b, &ignored, &ignored) ? 0 : d->host_bytes);
 }
 
-// What the cells' own caches and logits, and their drafters, take of the memory that was free before they were opened. Rows of the target's cache
-// beyond those that a text can reach are never touched; drafters' caches count whole.
+// What the cells' own caches and logits, their drafters and larger passes take of the memory that was free before they were opened. Rows of the
+// target's cache beyond those that a text can reach are never touched; drafters' caches count whole.
 static bool check_memory(const struct group *g, const struct loaded_experiment *o, struct error *err)
 {
     const struct experiment *e = o->e;
     const int batch = experiment_batch(e, g->batch);
-    size_t bytes = 0;
+    const struct model *m = o->target.model;
+    size_t bytes =
+        model_scratch_bytes(model_shape(m), model_rows(m)) - model_scratch_bytes(model_shape(m), TARGET_ROWS);
     for (int i = 0; i < g->n; i++) {
         const struct pairing *p = &g->cell_runner[i].pairing;
         const struct verifier_setup s = pairing_verifier(p, &o->target, batch, reach(o));
@@ -228,12 +229,9 @@ static bool is_new(const struct group *g, const struct cell_runner *c, const str
     return true;
 }
 
-// On failure *rows: rows of a pass that the failing cell needs.
-static bool open_all(struct group *g, int number, struct loaded_experiment *o, int *rows, struct error *err)
+static bool open_cells(struct group *g, struct loaded_experiment *o, struct error *err)
 {
     const struct experiment *e = o->e;
-    g->sampling = number / e->batch.n;
-    g->batch = number % e->batch.n;
     g->cell_runner = xcalloc((size_t)(e->rule.n * e->drafter.n), sizeof(*g->cell_runner));
     for (int r = 0; r < e->rule.n; r++)
         for (int d = 0; d < e->drafter.n; d++) {
@@ -243,10 +241,9 @@ static bool open_all(struct group *g, int number, struct loaded_experiment *o, i
             struct cell_runner *c = &g->cell_runner[g->n++];
             c->cell = cell;
             c->none = experiment_is_none(e, d);
-            if (!open_cell_drafter(c, o, rows, err) || !is_new(g, c, e, err))
+            if (!open_cell_drafter(c, o, err) || !is_new(g, c, e, err))
                 return false;
         }
-    *rows = 0;
     if (shares_cache(g, e) ? !open_shared_cache(g, o, err) : !check_memory(g, o, err))
         return false;
     for (int i = 0; i < g->n; i++)
@@ -257,19 +254,11 @@ static bool open_all(struct group *g, int number, struct loaded_experiment *o, i
 
 bool group_open(struct group *g, int number, struct loaded_experiment *o, struct error *err)
 {
-    for (;;) {
-        int rows = 0, had = model_rows(o->target.model);
-        *g = (struct group){ 0 };
-        if (open_all(g, number, o, &rows, err))
-            return true;
-        group_close(g);
-        if (rows <= had)
-            return false;
-        const struct experiment *e = o->e;
-        loaded_experiment_close(o);
-        if (!loaded_experiment_open(o, e, rows, err))
-            return false;
-    }
+    *g = (struct group){ .sampling = number / o->e->batch.n, .batch = number % o->e->batch.n };
+    if (open_cells(g, o, err))
+        return true;
+    group_close(g);
+    return false;
 }
 
 void group_close(struct group *g)

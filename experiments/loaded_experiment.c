@@ -92,16 +92,13 @@ static size_t available(const struct loaded_experiment *o)
     return b->memory(b, &left, &all) ? left : machine_available();
 }
 
-bool loaded_experiment_open(struct loaded_experiment *o, const struct experiment *e, int rows, struct error *err)
+bool loaded_experiment_open(struct loaded_experiment *o, const struct experiment *e, struct error *err)
 {
     struct error why;
     *o = (struct loaded_experiment){ .e = e };
-    const struct target_options options = { .precision = e->precision,
-                                            .folder = e->folder,
-                                            .threads = e->threads,
-                                            .rows = rows,
-                                            .log = note_given_up,
-                                            .self = o };
+    const struct target_options options = {
+        .precision = e->precision, .folder = e->folder, .threads = e->threads, .log = note_given_up, .self = o
+    };
     if (!target_open(&o->target, e->target, &options, &why))
         return settings_fail(err, settings_get(e->file, "target"), "%s", why.text);
     o->processor = machine_processor();

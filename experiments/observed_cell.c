@@ -5,31 +5,14 @@
 #include "core/error.h"
 #include "decode/decode.h"
 #include "engine/prompt_tokens.h"
-#include "models/model.h"
-
-static bool open_pairing(struct observed_cell *c, struct step_observer observer, struct error *err)
-{
-    for (;;) {
-        const int had = model_rows(c->loaded->target.model);
-        if (!cell_read(&c->pairing, c->e, c->cell, err))
-            return false;
-        c->pairing.observer = observer;
-        if (cell_open(&c->pairing, c->loaded, c->cell, err))
-            return true;
-        const int rows = c->pairing.rows;
-        pairing_close(&c->pairing);
-        if (rows <= had)
-            return false;
-        loaded_experiment_close(c->loaded);
-        if (!loaded_experiment_open(c->loaded, c->e, rows, err))
-            return false;
-    }
-}
 
 bool observed_cell_open(struct observed_cell *c, struct step_observer observer, struct error *err)
 {
     c->slots = experiment_batch(c->e, c->cell.batch);
-    if (!open_pairing(c, observer, err))
+    if (!cell_read(&c->pairing, c->e, c->cell, err))
+        return false;
+    c->pairing.observer = observer;
+    if (!cell_open(&c->pairing, c->loaded, c->cell, err))
         return false;
     if (observer.verified != NULL && pairing_shares_randomness(&c->pairing))
         return fail(
@@ -65,7 +48,7 @@ bool each_observed_cell(const struct experiment *e,
                         void *self, struct error *err)
 {
     struct loaded_experiment loaded;
-    if (!loaded_experiment_open(&loaded, e, TARGET_ROWS, err))
+    if (!loaded_experiment_open(&loaded, e, err))
         return false;
     bool ok = true;
     int cells = 0;

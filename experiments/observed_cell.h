@@ -10,7 +10,7 @@ struct error;
 
 struct observed_cell { // initialize with { 0 }; do not move while open
     const struct experiment *e;
-    struct loaded_experiment *loaded; // borrowed; reopened if passes with more rows are needed
+    struct loaded_experiment *loaded; // borrowed
     struct cell cell;
     int slots;
     struct pairing pairing;

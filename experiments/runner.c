@@ -200,7 +200,7 @@ bool experiment_run(const struct experiment *e, struct store *s, FILE *progress,
         return false;
     if (shard_is_empty(e, progress))
         return true;
-    if (!loaded_experiment_open(&o, e, TARGET_ROWS, err)) // a refusal costs no load
+    if (!loaded_experiment_open(&o, e, err)) // a refusal costs no load
         return false;
     const bool ok = experiment_run_loaded(&o, s, progress, stop, err);
     loaded_experiment_close(&o);

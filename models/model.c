@@ -140,8 +140,26 @@ bool model_check(const struct model_config *c, struct weights *w, struct error *
 static bool allocate(struct model *m, struct tensor *t, int64_t width, struct error *err)
 {
     struct backend *b = m->backend;
+    b->release(b, t->data);
     *t = rows_on(b, rows_queued(b, m->rows), width);
     return t->data != NULL || fail(err, "%s: not enough memory for a pass of %d rows", b->name, m->rows);
+}
+
+bool model_reserve(struct model *m, int rows, struct error *err)
+{
+    struct backend *b = m->backend;
+    if (rows <= m->rows)
+        return true;
+    if (m->rows > 0 && !b->sync(b, err)) // passes that are queued use the memory
+        return false;
+    m->rows = rows;
+    scratch_destroy(&m->scratch, b);
+    b->release(b, m->tapped.data);
+    m->tapped = (struct tensor){ 0 };
+    m->most_taps = 0;
+    return allocate(m, &m->x, m->config.width, err) && allocate(m, &m->last, m->config.width, err) &&
+           (scratch_create(&m->scratch, b, &m->shape, rows_queued(b, rows)) ||
+            fail(err, "%s: not enough memory for a pass of %d rows", b->name, rows));
 }
 
 static struct model *open_model(const char *path, struct backend *b, enum activations a, enum quantize quantize,
@@ -149,7 +167,6 @@ static struct model *open_model(const char *path, struct backend *b, enum activa
 {
     struct model *m = xcalloc(1, sizeof(*m));
     m->backend = b;
-    m->rows = rows;
     bool ok = config_read(path, &m->config, err);
     if (ok) {
         const struct model_config *c = &m->config;
@@ -161,10 +178,7 @@ static struct model *open_model(const char *path, struct backend *b, enum activa
             m->tensor_loader.cache = packed_cache_open(c, m->weights, b->packed_layout);
         ok = m->weights != NULL && model_check(c, m->weights, err) &&
              tensor_loader_begin(&m->tensor_loader, c->path, err) && load_tensors(m, err) &&
-             allocate(m, &m->x, c->width, err) && allocate(m, &m->last, c->width, err);
-        if (ok && !scratch_create(&m->scratch, b, &m->shape, rows_queued(b, rows)))
-            ok = fail(err, "%s: not enough memory for a pass of %d rows", b->name, rows);
-        ok = ok && b->sync(b, err);
+             model_reserve(m, rows, err) && b->sync(b, err);
     }
     if (ok && m->tensor_loader.cache != NULL) {
         tensor_loader_write_cache(&m->tensor_loader);

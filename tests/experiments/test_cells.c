@@ -23,7 +23,7 @@ static int hashes(const char *text, char (**hash)[HASH_TEXT], char (**peers)[HAS
     int n = 0;
     *hash = xcalloc(64, sizeof(**hash));
     *peers = xcalloc(64, sizeof(**peers));
-    assert_ok(loaded_experiment_open(&o, e, TARGET_ROWS, &err), err);
+    assert_ok(loaded_experiment_open(&o, e, &err), err);
     for (int k = 0; k < groups(e); k++) {
         struct group g;
         assert_ok(group_open(&g, k, &o, &err), err);
@@ -219,7 +219,7 @@ static void a_default_is_the_cell_that_it_resolves_to(void **state)
     }
 }
 
-static void more_nodes_than_rows_of_a_pass_reopen_the_target(void **state)
+static void more_nodes_than_rows_of_a_pass_make_it_larger(void **state)
 {
     char(*hash)[HASH_TEXT], (*peers)[HASH_TEXT];
     int n = hashes("name: x\n" BODY "cells: {batch: 40, drafter: [{kind: small, model: draft.gguf, widths: [4, 4]}, "
@@ -262,7 +262,7 @@ int main(void)
         cmocka_unit_test(sampling_settings_have_one_spelling),
         cmocka_unit_test(a_changed_model_or_prompt_file_is_another_cell),
         cmocka_unit_test(a_default_is_the_cell_that_it_resolves_to),
-        cmocka_unit_test(more_nodes_than_rows_of_a_pass_reopen_the_target),
+        cmocka_unit_test(more_nodes_than_rows_of_a_pass_make_it_larger),
     };
     return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
 }
