@@ -33,7 +33,6 @@ struct generate {
     struct transcript transcript;
 };
 
-// rows: of a pass; 0: those that suit one slot.
 bool generate_open_target(struct generate *g, struct error *err);
 bool generate_has_chat(const struct generate *g, struct error *err); // whether conversations can be encoded
 // Opens the pairing and its decoder.

@@ -287,6 +287,14 @@ bool pairing_read_drafter(struct pairing *p, const struct settings *drafter, str
     return false;
 }
 
+static void unload(struct pairing *p)
+{
+    verifier_destroy(p->verifier);
+    drafter_destroy(p->drafter);
+    p->verifier = NULL;
+    p->drafter = NULL;
+}
+
 bool pairing_open_drafter(struct pairing *p, struct target *t, const char *folder, int slots, int length,
                           struct error *err)
 {
@@ -314,7 +322,7 @@ bool pairing_open_drafter(struct pairing *p, struct target *t, const char *folde
         return false;
     if (model_reserve(t->model, slots * p->drafter->nodes, err))
         return true;
-    pairing_unload(p);
+    unload(p);
     return false;
 }
 
@@ -341,7 +349,7 @@ bool pairing_open_verifier(struct pairing *p, const struct verifier_setup *setup
 {
     p->verifier = verifier_create(setup, err);
     if (p->verifier == NULL)
-        pairing_unload(p);
+        unload(p);
     else if (p->type->attach != NULL)
         p->type->attach(p->drafter, verifier_cache(p->verifier));
     return p->verifier != NULL;
@@ -360,17 +368,9 @@ bool pairing_shares_randomness(const struct pairing *p)
     return p->rule->drafter_invariant && (drafter_makes(p->type, p->drafter_options) & SHARES_RANDOMNESS) != 0;
 }
 
-void pairing_unload(struct pairing *p)
-{
-    verifier_destroy(p->verifier);
-    drafter_destroy(p->drafter);
-    p->verifier = NULL;
-    p->drafter = NULL;
-}
-
 void pairing_close(struct pairing *p)
 {
-    pairing_unload(p);
+    unload(p);
     if (p->type != NULL)
         options_free(p->type->options, p->drafter_options);
     if (p->rule != NULL)
