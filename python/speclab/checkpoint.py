@@ -21,8 +21,8 @@ from speclab import engine, files, safetensors_files
 from speclab.command import Fault, Misuse
 from speclab.safetensors_files import Tensor
 
-FLOATS = {"F32": 0, "F16": 1, "BF16": 30}  # safetensors' names of types and ggml's numbers
 CHUNK = 1 << 20  # numbers that are converted at a time
+FLOATS = ("F32", "F16", "BF16")
 
 
 def facts(name: str) -> dict[str, Any]:
@@ -32,68 +32,23 @@ def facts(name: str) -> dict[str, Any]:
     return json.loads(engine.call("inspect", "--checkpoint", "--", name))
 
 
-class Stored(NamedTuple):
-    """A tensor in a file. `kind`: ggml's number of its type, or safetensors' name. `shape`: rows first."""
-
-    name: str
-    kind: Any
-    shape: tuple[int, ...]
-    path: str
-    begin: int
-    size: int
-
-    def pieces(self) -> Iterable[bytes]:
-        """All its bytes."""
-        with files.open_input(self.path) as f:
-            yield from safetensors_files.piece_of(f, self.begin, self.size)
-
-    def rows(self, first: int, n: int) -> np.ndarray:
-        """(n, bytes of a row) Rows of the matrix whose width is the last dimension."""
-        each = self.size * self.width // max(1, self.numbers)
-        read = np.empty((n, each), np.uint8)
-        with files.open_input(self.path) as f:
-            f.seek(self.begin + first * each)
-            if f.readinto(read.reshape(-1).data) != read.nbytes:
-                raise Fault(f"{self.path}: tensor {self.name}: expected {read.nbytes} bytes, found the file's end; is it being written?")
-        return read
-
-    @property
-    def numbers(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
-
-    @property
-    def width(self) -> int:
-        return self.shape[-1] if self.shape else 1
-
-    @property
-    def kind_number(self) -> int:
-        """ggml's number of the type; -1: it has none."""
-        return FLOATS.get(self.kind, -1) if isinstance(self.kind, str) else self.kind
-
-    @property
-    def ggml(self) -> int:
-        """ggml's number of the type. Raises Fault if it is none that can be read."""
-        if isinstance(self.kind, str) and self.kind not in FLOATS:
-            raise Fault(f"{self.path}: tensor {self.name}: its type, {self.kind}, cannot be read")
-        return self.kind_number
-
-
 class Source(NamedTuple):
     """A model as stored. `left_out`: names of tensors that have no effect on texts."""
 
     facts: dict[str, Any]
-    tensors: list[Stored]
+    tensors: list[Tensor]
     left_out: list[str]
     values: dict[str, bytes]  # GGUF: metadata, each with key and type as in the file
-    reader: gguf.GGUFReader | None
+    fields: dict[str, gguf.ReaderField]
     stamps: list[tuple[int, int]]  # sizes and times of the files, before they were read
 
 
-def _stamps(tensors: Sequence[Stored]) -> list[tuple[int, int]]:
+def _stamps(tensors: Sequence[Tensor]) -> list[tuple[int, int]]:
     return [(s.st_size, s.st_mtime_ns) for s in map(os.stat, sorted({t.path for t in tensors}))]
 
 
-def _gguf(path: str) -> tuple[list[Stored], dict[str, bytes], gguf.GGUFReader]:
+def stored_in_gguf(path: str) -> tuple[list[Tensor], dict[str, bytes], dict[str, gguf.ReaderField]]:
+    """The tensors and the metadata of a GGUF file. Raises Fault."""
     try:
         reader = gguf.GGUFReader(path)
         for name in [f.name for f in reader.fields.values()] + [t.name for t in reader.tensors]:
@@ -102,12 +57,12 @@ def _gguf(path: str) -> tuple[list[Stored], dict[str, bytes], gguf.GGUFReader]:
         raise Fault(f"{path}: expected a GGUF file that Python's gguf reads, found one that it does not: {str(why)[:200]}") from None
     values = {f.name: bytes(reader.data[f.offset : f.offset + sum(int(p.nbytes) for p in f.parts)])
               for f in reader.fields.values() if not f.name.startswith("GGUF.")}  # fmt: skip
-    tensors = [Stored(t.name, int(t.tensor_type), tuple(int(n) for n in reversed(t.shape)), path, int(t.data_offset), int(t.n_bytes))
+    tensors = [Tensor(t.name, t.tensor_type.name, tuple(int(n) for n in reversed(t.shape)), int(t.n_bytes), path, int(t.data_offset))
                for t in reader.tensors]  # fmt: skip
-    return tensors, values, reader
+    return tensors, values, reader.fields
 
 
-def stored_in(path: str) -> list[Stored]:
+def stored_in(path: str) -> list[Tensor]:
     """The tensors of a safetensors file, or of a folder with one or with shards, by name. Raises Fault."""
     where, names, index = None, [path], f"{path}/model.safetensors.index.json"
     if os.path.exists(index):
@@ -115,27 +70,25 @@ def stored_in(path: str) -> list[Stored]:
         names = [f"{path}/{name}" for name in sorted(set(where.values()))]
     elif os.path.isdir(path):
         names = [f"{path}/model.safetensors"]
-    found = [Stored(name, dtype, shape, file, begin, size) for file in names for name, dtype, shape, begin, size in safetensors_files.read(file)
-             if where is None or f"{path}/{where.get(name)}" == file]  # fmt: skip
+    found = [t for file in names for t in safetensors_files.read(file) if where is None or f"{path}/{where.get(t.name)}" == file]
     return sorted(found, key=lambda t: t.name.encode())
 
 
 _FUSED = {".mlp.experts.gate_up_proj": (("gate_proj", "up_proj"), ("w1", "w3")), ".mlp.experts.down_proj": (("down_proj",), ("w2",))}
 
 
-def _parts(t: Stored, about: dict[str, Any]) -> Iterable[Stored]:
+def _parts(t: Tensor, about: dict[str, Any]) -> Iterable[Tensor]:
     """The matrices of single experts that a tensor of all experts of a layer has, under the names of other checkpoints."""
     m = re.fullmatch(r"(model\.layers\.\d+)(\.mlp\.experts\.(?:gate_up|down)_proj)(_scale_inv)?", t.name)
     mixtral = about["experts"] > 0 and not about["qwen_experts"]
     if not m or not about["experts"] or len(t.shape) != 3:
-        name = t.name.replace(".mlp.gate.weight", ".block_sparse_moe.gate.weight") if mixtral else t.name
-        yield t._replace(name=name)
+        yield t._replace(name=t.name.replace(".mlp.gate.weight", ".block_sparse_moe.gate.weight")) if mixtral else t
         return
     names = _FUSED[m[2]][mixtral]
-    size = t.size // (t.shape[0] * len(names))
-    for i in range(t.shape[0] * len(names)):
+    n = t.shape[0] * len(names)
+    for i in range(n):
         name = f"{m[1]}.{'block_sparse_moe' if mixtral else 'mlp'}.experts.{i // len(names)}.{names[i % len(names)]}.weight{m[3] or ''}"
-        yield Stored(name, t.kind, (t.shape[1] // len(names), t.shape[2]), t.path, t.begin + i * size, size)
+        yield Tensor(name, t.kind, (t.shape[1] // len(names), t.shape[2]), t.size // n, t.path, t.begin + i * (t.size // n))
 
 
 def text_name(stored: str) -> str | None:
@@ -148,8 +101,8 @@ def text_name(stored: str) -> str | None:
 def open_source(about: dict[str, Any]) -> Source:
     """The tensors of a model that the engine has described."""
     if about["gguf"]:
-        tensors, values, reader = _gguf(about["path"])
-        return Source(about, tensors, [], values, reader, _stamps(tensors))
+        tensors, values, fields = stored_in_gguf(about["path"])
+        return Source(about, tensors, [], values, fields, _stamps(tensors))
     tensors, left_out = [], []
     for t in stored_in(about["path"]):
         for part in _parts(t, about):
@@ -158,7 +111,7 @@ def open_source(about: dict[str, Any]) -> Source:
                 left_out.append(part.name)
             else:
                 tensors.append(part._replace(name=name))
-    return Source(about, tensors, left_out, {}, None, _stamps(tensors))
+    return Source(about, tensors, left_out, {}, {}, _stamps(tensors))
 
 
 def layer_of(name: str) -> tuple[str, int, str]:
@@ -172,12 +125,32 @@ def is_scale(name: str) -> bool:
     return name.endswith((".weight_scale", ".weight_scale_inv"))
 
 
-def is_matrix(t: Stored) -> bool:
+def is_matrix(t: Tensor) -> bool:
     """Whether quantization changes its type: a matrix that is neither a mixture's router nor a table of scales."""
     return len(t.shape) > 1 and not is_scale(t.name) and not re.search(r"ffn_gate_inp\.|(mlp|block_sparse_moe)\.gate\.weight|inv_freq$", t.name)
 
 
 # ---- numbers
+
+
+def block_of(kind: str) -> tuple[int, int]:
+    """Numbers and bytes of a block of a type of ggml's."""
+    return gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
+
+
+def size_as(shape: Sequence[int], kind: str) -> int:
+    """Bytes of a tensor of this shape in a type of ggml's."""
+    block, each = block_of(kind)
+    return math.prod(shape) // block * each
+
+
+def raw_rows(t: Tensor, first: int, n: int) -> np.ndarray:
+    """(n, bytes of a row) Rows of a stored tensor."""
+    each = t.size * t.width // max(1, t.numbers)
+    raw = np.fromfile(t.path, np.uint8, n * each, offset=t.begin + first * each)
+    if raw.size < n * each:
+        raise Fault(f"{t.path}: tensor {t.name}: expected {t.size} bytes, found the file's end; is it being written?")
+    return raw.reshape(n, each)
 
 
 def _e4m3(b: int) -> float:
@@ -191,86 +164,67 @@ _E4M3 = np.array([_e4m3(b) for b in range(256)], np.float32)
 class Numbers(NamedTuple):
     """A matrix as floats: `rows(first, n)` is (n, width) of float32."""
 
-    t: Stored
-    scales: Stored | None = None  # FP8: one for a block of `block` rows and columns, for a row or for all
+    t: Tensor
+    scales: Tensor | None = None  # FP8: one for a block of `block` rows and columns, for a row or for all
     block: tuple[int, int] = (0, 0)
 
     def rows(self, first: int, n: int) -> np.ndarray:
-        raw = self.t.rows(first, n)
+        raw = raw_rows(self.t, first, n)
         if self.scales is None:
-            x = gguf.dequantize(raw, gguf.GGMLQuantizationType(self.t.ggml))
-            return x if self.t.ggml in FLOATS.values() else x + np.float32(0)  # a block has no zeros with a sign
-        s = gguf.dequantize(np.frombuffer(b"".join(self.scales.pieces()), np.uint8), gguf.GGMLQuantizationType(self.scales.ggml))
-        at = np.arange(first, first + n)
+            x = gguf.dequantize(raw, gguf.GGMLQuantizationType[self.t.kind])
+            return x if self.t.kind in FLOATS else x + np.float32(0)  # a block has no zeros with a sign
+        s, rows = Numbers(self.scales._replace(shape=(self.scales.numbers, 1))).rows(0, self.scales.numbers), np.arange(first, first + n)
         if self.block[0]:
-            s = s.reshape(-1, -(-self.t.width // self.block[1]))[at // self.block[0]][:, np.arange(self.t.width) // self.block[1]]
-        else:
-            s = s.reshape(-1, 1)[at] if s.size == self.t.numbers // self.t.width else s.reshape(1, 1)
+            s = s.reshape(-1, -(-self.t.width // self.block[1]))[rows // self.block[0]][:, np.arange(self.t.width) // self.block[1]]
+        elif s.size > 1:
+            s = s[rows]
         return _E4M3[raw] * s
 
 
-def numbers(source: Source, t: Stored) -> Numbers:
-    """The floats of a tensor; of one of FP8, with its scales."""
-    if t.kind != "F8_E4M3":
+def numbers(source: Source, t: Tensor) -> Numbers:
+    """The floats of a tensor; of one of FP8, with its scales. Raises Fault."""
+    if t.kind in FLOATS or (t.kind in gguf.GGMLQuantizationType.__members__ and block_of(t.kind)[0] > 1):
         return Numbers(t)
-    found = next((s for s in source.tensors if s.name in (f"{t.name}_scale_inv", f"{t.name}_scale")), None)
-    if found is None or not source.facts["fp8"] or not is_matrix(t):
-        raise Fault(f"{source.facts['path']}: tensor {t.name}: it is of F8_E4M3 and not converted")
-    return Numbers(t, found, tuple(source.facts["fp8_blocks"]))
+    scales = next((s for s in source.tensors if s.name in (f"{t.name}_scale_inv", f"{t.name}_scale")), None)
+    if t.kind != "F8_E4M3" or scales is None or scales.kind not in FLOATS or not source.facts["fp8"] or not is_matrix(t):
+        raise not_converted(source, t)
+    return Numbers(t, scales, tuple(source.facts["fp8_blocks"]))
 
 
-def encoded(x: np.ndarray, kind: int) -> tuple[np.ndarray, np.ndarray]:
+def not_converted(source: Source, t: Tensor) -> Fault:
+    return Fault(f"{source.facts['path']}: tensor {t.name}: it is of {t.kind} and not converted")
+
+
+def encoded(x: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray]:
     """The rows (n, width) in a type of ggml's, as bytes, and of each row whether all its numbers are finite in it."""
     with np.errstate(all="ignore"):
-        y = gguf.quantize(x, gguf.GGMLQuantizationType(kind)).view(np.uint8).reshape(len(x), -1)
-    good = np.isfinite(x).all(axis=1)
-    block = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(kind)]
-    if kind == FLOATS["BF16"]:
+        y = gguf.quantize(x, gguf.GGMLQuantizationType[kind]).view(np.uint8).reshape(len(x), -1)
+    good, (block, each) = np.isfinite(x).all(axis=1), block_of(kind)
+    if kind == "BF16":
         good &= (y.view(np.uint16) & 0x7F80 != 0x7F80).all(axis=1)
-    elif block[0] > 1:
-        good &= np.isfinite(y.reshape(len(y), -1, block[1])[:, :, :2].copy().view(np.float16)).all(axis=(1, 2))
+    elif block > 1:
+        good &= np.isfinite(y.reshape(len(y), -1, each)[:, :, :2].copy().view(np.float16)).all(axis=(1, 2))
     return y, good
 
 
-def type_name(kind: int) -> str:
-    """ "q4_1" of ggml's number."""
-    return gguf.GGMLQuantizationType(kind).name.lower()
+def converted(source: Source, t: Tensor, name: str, kind: str, order: np.ndarray | None = None, more: float = 0) -> Tensor:
+    """A tensor in another type, under another name: its rows in this order, and `more` added to each number. Raises Fault, also as it is written."""
+    x, rows, step = numbers(source, t), t.numbers // max(1, t.width), max(1, CHUNK // max(1, t.width))
 
+    def made() -> Iterable[bytes]:
+        for first in range(0, rows, step):
+            of = np.arange(first, min(first + step, rows)) if order is None else order[first : first + step]
+            v = x.rows(int(of.min()), int(np.ptp(of)) + 1)[of - of.min()]
+            y, good = encoded(v + np.float32(more) if more else v, kind)
+            if not good.all():
+                raise Fault(f"{source.facts['path']}: tensor {name}: row {of[np.argmin(good)]} holds a number that is not finite, or too large for "
+                            f"{kind.lower()}")  # fmt: skip
+            yield y.tobytes()
 
-def size_as(shape: Sequence[int], kind: int) -> int:
-    """Bytes of a tensor of this shape in a type of ggml's."""
-    block, each = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(kind)]
-    return int(np.prod(shape, dtype=np.int64)) // block * each
-
-
-def converted(name: str, path: str, x: Numbers, kind: int, order: np.ndarray | None = None, more: float = 0) -> Iterable[bytes]:
-    """The bytes of a matrix, or of a vector as one row, in another type: its rows in this order, and `more` added to each number. Raises Fault."""
-    vector = len(x.t.shape) < 2
-    rows, width = (1 if vector else x.t.numbers // x.t.width), x.t.width
-    step = max(1, CHUNK // width)
-    for first in range(0, rows, step):
-        n = min(step, rows - first)
-        if order is None:
-            v = x.rows(first, n)
-        elif vector:
-            v = x.rows(0, 1)[:, order]
-        else:
-            of = order[first : first + n]
-            v = x.rows(int(of.min()), int(of.max() - of.min()) + 1)[of - of.min()]
-        y, good = encoded(v + np.float32(more) if more else v, kind)
-        if not good.all():
-            bad = first + int(np.argmin(good))
-            bad = bad if order is None or vector else order[bad]
-            raise Fault(f"{path}: tensor {name}: row {bad} holds a number that is not finite, or too large for {type_name(kind)}")
-        yield y.tobytes()
+    return Tensor(name, kind, t.shape, size_as(t.shape, kind), made=made)
 
 
 # ---- writing
-
-
-def copied(t: Stored, name: str | None = None) -> Tensor:
-    """A tensor as it is stored, under another name."""
-    return Tensor(name or t.name, t.kind, t.shape, t.size, t.pieces)
 
 
 def _u32(n: int) -> bytes:
@@ -286,53 +240,42 @@ def _text(s: str) -> bytes:
     return _u64(len(raw)) + raw
 
 
-def value(key: str, v: Any, kind: gguf.GGUFValueType = gguf.GGUFValueType.UINT32) -> bytes:
+def value(key: str, v: Any, kind: gguf.GGUFValueType | None = None) -> bytes:
     """A key of GGUF's metadata: a text, a list of texts or of integers, a float of 32 bits, a boolean, or an integer of this type."""
     types = gguf.GGUFValueType
     if isinstance(v, str):
         return _text(key) + _u32(types.STRING) + _text(v)
     if isinstance(v, list):
-        texts = not v or isinstance(v[0], str)
-        body = b"".join(map(_text, v)) if texts else np.array(v, "<i4").tobytes()
-        return _text(key) + _u32(types.ARRAY) + _u32(types.STRING if texts else types.INT32) + _u64(len(v)) + body
-    kind = types.BOOL if isinstance(v, bool) else types.FLOAT32 if isinstance(v, float) else kind
+        kind = types.STRING if not v or isinstance(v[0], str) else kind or types.INT32
+        body = b"".join(map(_text, v)) if kind == types.STRING else np.array(v, gguf.GGUFReader.gguf_scalar_to_np[kind]).tobytes()
+        return _text(key) + _u32(types.ARRAY) + _u32(kind) + _u64(len(v)) + body
+    kind = types.BOOL if isinstance(v, bool) else types.FLOAT32 if isinstance(v, float) else kind or types.UINT32
     return _text(key) + _u32(kind) + np.array(v, gguf.GGUFReader.gguf_scalar_to_np[kind]).tobytes()
 
 
 def changed(source: Source, new: dict[str, Any]) -> list[bytes]:
-    """All metadata of a GGUF file with some keys set anew; an integer keeps the type that the key has. Bytes are a key with its value."""
+    """All metadata of a GGUF file with some keys set anew; integers keep the type that the key has."""
 
     def of(key: str) -> bytes:
-        field = source.reader.fields.get(key)
-        known = field is not None and field.types[0].name in ("UINT32", "INT32", "UINT64", "INT64")
-        return new[key] if isinstance(new[key], bytes) else value(key, new[key], field.types[0] if known else gguf.GGUFValueType.UINT32)
+        known = key in source.fields and source.fields[key].types[-1]
+        return value(key, new[key], known if known and "INT" in known.name else None)
 
     return [of(k) if k in new else v for k, v in source.values.items()] + [of(k) for k in new if k not in source.values]
 
 
-def _observed(tensors: Sequence[Tensor], bar: tqdm) -> list[Tensor]:
-    """The tensors, whose bytes are counted as they are written."""
-
-    def put(t: Tensor) -> Iterable[bytes]:
-        for piece in t.put():
-            bar.update(len(piece))
-            yield piece
-
-    return [t._replace(put=lambda t=t: put(t)) for t in tensors]
-
-
-def _write_gguf(f: IO[bytes], values: Sequence[bytes], tensors: Sequence[Tensor]) -> None:
+def write_gguf(f: IO[bytes], values: Sequence[bytes], tensors: Sequence[Tensor]) -> None:
+    """Writes a whole file of these keys with their values, one tensor after the other."""
     alignment, key = 32, _text("general.alignment")
     for v in values:
         if v.startswith(key):
             alignment = int.from_bytes(v[len(key) + 4 :], "little")
     head, offset = b"GGUF" + _u32(3) + _u64(len(tensors)) + _u64(len(values)) + b"".join(values), 0
     for t in tensors:
-        head += _text(t.name) + _u32(len(t.shape)) + b"".join(map(_u64, reversed(t.shape))) + _u32(t.dtype) + _u64(offset)
+        head += _text(t.name) + _u32(len(t.shape)) + b"".join(map(_u64, reversed(t.shape))) + _u32(gguf.GGMLQuantizationType[t.kind]) + _u64(offset)
         offset += -(-t.size // alignment) * alignment
     f.write(head + bytes(-len(head) % alignment))
     for t in tensors:
-        put = sum(f.write(piece) for piece in t.put())
+        put = sum(f.write(piece) for piece in t.pieces())
         assert put == t.size, t.name
         f.write(bytes(-put % alignment))
 
@@ -352,26 +295,30 @@ def new_output(source: dict[str, Any], to: str) -> None:
         raise Fault(f"{to}: exists already; it is not overwritten")
 
 
-def write(source: Source, to: str, tensors: Sequence[Tensor], values: Sequence[bytes] = (), config: Callable[[dict], None] | None = None) -> float:
-    """Writes a GGUF file of these metadata, or with `config`, which changes config.json, a folder. Returns seconds."""
-    parent = os.path.dirname(to) or "."
+def write(source: Source, to: str, tensors: Sequence[Tensor], keys: dict[str, Any] | None, config: Callable[[dict], None]) -> float:
+    """Writes a GGUF file, with `keys` set anew, or, without them, a folder, whose config.json `config` changes. Returns seconds."""
+    parent, path = os.path.dirname(to) or ".", source.facts["path"]
     need = sum(t.size for t in tensors)
     if os.path.isdir(parent) and need > (free := shutil.disk_usage(parent).free):
         raise Fault(f"{to}: not enough disk space: {need / 1e6:.1f} MB are required, and {free / 1e6:.1f} MB are available")
-    began, bar = time.monotonic(), tqdm(total=need, unit="B", unit_scale=True, leave=False, disable=None)  # on a terminal
-    tensors = _observed(tensors, bar)
-    with bar, files.writing(to) if config is None else files.folder(to) as part:
-        if config is None:
-            _write_gguf(part, values, tensors)
+    began = time.monotonic()
+
+    def shown(f: IO[bytes]):  # on a terminal
+        return tqdm.wrapattr(f, "write", total=need, leave=False, disable=None)
+
+    with files.folder(to) if keys is None else files.writing(to) as part:
+        if keys is not None:
+            with shown(part) as f:
+                write_gguf(f, changed(source, keys), tensors)
         else:
-            described = json.loads(files.read_text(f"{source.facts['path']}/config.json"))
+            described = json.loads(files.read_text(f"{path}/config.json"))
             config(described)
-            with open(f"{part}/model.safetensors", "xb") as f:
+            with open(f"{part}/model.safetensors", "xb") as plain, shown(plain) as f:
                 safetensors_files.write(f, tensors, {"format": "pt"})
             files.write(f"{part}/config.json", json.dumps(described, indent=2, ensure_ascii=False) + "\n")
-            safetensors_files.copy_beside(source.facts["path"], part, but=("config.json",))
+            safetensors_files.copy_beside(path, part, but=("config.json",))
         if _stamps(source.tensors) != source.stamps:
-            raise Fault(f"{source.facts['path']}: it was written to while it was read; nothing was made of it")
+            raise Fault(f"{path}: it was written to while it was read; nothing was made of it")
     return time.monotonic() - began
 
 

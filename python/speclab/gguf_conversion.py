@@ -12,20 +12,19 @@ import gguf
 import numpy as np
 
 from speclab import checkpoint
-from speclab.checkpoint import Source, Stored, Tensor, value
+from speclab.checkpoint import FLOATS, Source, Tensor, converted
 from speclab.command import Fault
 
 if TYPE_CHECKING:
     from speclab.words.quantize import Plan
 
-F32 = 0  # ggml's number
 UNUSED = 5  # kind of a token that no text has
 
 
-def settings_of(kind: int, mark: str) -> dict[str, Any]:
+def type_keys(kind: str, mark: str) -> dict[str, Any]:
     """Metadata that say which type the matrices have: llama.cpp's enum llama_ftype, and ggml's version of the formats."""
-    new = {"general.file_type": {8: 7, 2: 2, 30: 32}[kind], "speclab.quantised_from": mark}
-    return new if kind == 30 else new | {"general.quantization_version": 2}
+    new = {"general.file_type": {"Q8_0": 7, "Q4_0": 2, "BF16": 32}[kind], "speclab.quantised_from": mark}
+    return new if kind == "BF16" else new | {"general.quantization_version": 2}
 
 
 def _order(rows: int, heads: int) -> np.ndarray:
@@ -37,7 +36,7 @@ def _order(rows: int, heads: int) -> np.ndarray:
 
 def _floats(name: str, v: list[float]) -> Tensor:
     x = np.array(v, np.float32)
-    return Tensor(name, F32, (len(v),), x.nbytes, lambda: [x.tobytes()])
+    return Tensor(name, "F32", (len(v),), x.nbytes, made=lambda: [x.tobytes()])
 
 
 def tensors(plan: "Plan") -> list[Tensor]:
@@ -60,53 +59,40 @@ def tensors(plan: "Plan") -> list[Tensor]:
         name = names.get_name(known, (".weight", ".bias"))
         if name is None:
             raise Fault(f"{about['path']}: tensor {t.name}: a GGUF file of this family cannot store it")
-        router = "ffn_gate_inp" in name
-        if router and t.kind == "F8_E4M3":
-            raise Fault(f"{about['path']}: tensor {t.name}: a router of F8_E4M3 is not converted")
-        if expert:
-            made.append(_experts(plan, t, name))
-        elif router:
-            made.append(checkpoint.copied(t, name)._replace(dtype=t.ggml))
-        else:
-            made.append(_one(plan, t, name))
+        made.append(_experts(plan, t, name) if expert else _one(plan, t, name))
     return made
 
 
-def _one(plan: "Plan", t: Stored, name: str) -> Tensor:
-    about = plan.source.facts
-    moved = {"attn_q": about["heads"], "attn_k": about["kv_heads"]}.get(name.split(".")[-2]) if about["moves_rows"] else None
-    order = _order(t.shape[0], moved) if moved else None
+def _one(plan: "Plan", t: Tensor, name: str) -> Tensor:
+    about, kind, order, more = plan.source.facts, t.kind, None, 0.0
     if len(t.shape) < 2:
-        x = checkpoint.numbers(plan.source, t)
-        more = 1.0 if about["norms_from_zero"] and "norm" in name else 0.0
-        return Tensor(name, F32, t.shape, 4 * t.numbers, lambda: checkpoint.converted(name, about["path"], x, F32, order, more))
-    kind = plan.type_of(t)
-    if kind == "F8_E4M3":
-        raise Fault(f"{about['path']}: tensor {t.name}: it is of F8_E4M3 and not converted")
-    return checkpoint.copied(t, name)._replace(dtype=kind) if order is None and kind == t.kind_number else plan.matrix(t, name, kind, kind, order)
+        kind, more = "F32", 1.0 if about["norms_from_zero"] and "norm" in name else 0.0
+    elif "ffn_gate_inp" not in name:  # the router of a mixture keeps its type
+        kind = plan.type_of(t)
+    if moved := {"attn_q": about["heads"], "attn_k": about["kv_heads"]}.get(name.split(".")[-2]) if about["moves_rows"] else None:
+        order = _order(t.shape[0], moved)
+    if kind not in (*FLOATS, plan.kind):
+        raise checkpoint.not_converted(plan.source, t)
+    same = kind == t.kind and order is None and len(t.shape) > 1
+    return t._replace(name=name) if same else converted(plan.source, t, name, kind, order, more)
 
 
-def _experts(plan: "Plan", first: Stored, name: str) -> Tensor:
+def _experts(plan: "Plan", first: Tensor, name: str) -> Tensor:
     """The matrices of all experts of a layer, one after the other; `first` is that of expert 0."""
     source, n = plan.source, plan.source.facts["experts"]
     by_name = {t.name: t for t in source.tensors}
     all_of = [by_name[first.name.replace(".experts.0.", f".experts.{e}.")] for e in range(n)]
     kind = plan.type_of(first, name)
     if kind == "F8_E4M3" or (kind != plan.kind and any(t.kind != first.kind for t in all_of)):
-        kind = F32  # their width fits no block
-    xs = [checkpoint.numbers(source, t) for t in all_of]
-
-    def put():
-        for t, x in zip(all_of, xs, strict=True):
-            yield from checkpoint.converted(name, source.facts["path"], x, kind) if t.kind_number != kind else t.pieces()
-
-    return Tensor(name, kind, (n, *first.shape), n * checkpoint.size_as(first.shape, kind), put)
+        kind = "F32"  # their width fits no block
+    parts = [t if t.kind == kind else converted(source, t, name, kind) for t in all_of]
+    return Tensor(name, kind, (n, *first.shape), sum(t.size for t in parts), made=lambda: (piece for t in parts for piece in t.pieces()))
 
 
 # ---- metadata
 
 
-def _sizes(about: dict[str, Any]) -> list[bytes]:
+def _sizes(about: dict[str, Any]) -> dict[str, Any]:
     a, rope = about["architecture"], about["rope"]
     new: list[tuple[str, Any]] = [
         ("block_count", about["layers"]), ("context_length", about["context"]), ("embedding_length", about["width"]),
@@ -137,43 +123,34 @@ def _sizes(about: dict[str, Any]) -> list[bytes]:
                 ("rope.scaling.yarn_beta_slow", float(rope["low"]))]  # fmt: skip
     if rope["scaling"] == "longrope":
         new += [("rope.scaling.original_context_length", rope["original"]), ("rope.scaling.attn_factor", float(rope["angle_factor"]))]
-    return [value(f"{a}.{key}", v) for key, v in new]
+    return {f"{a}.{key}": v for key, v in new}
 
 
-def _tokens(about: dict[str, Any]) -> list[bytes]:
+def _tokens(about: dict[str, Any]) -> dict[str, Any]:
     """The tokenizer: llama.cpp takes as many tokens as the embedding has rows, so that unused ones fill the list."""
     v = about["vocabulary"]
     if v is None:
-        return [value("tokenizer.ggml.model", "none")]  # llama.cpp needs the key
+        return {"tokenizer.ggml.model": "none"}  # llama.cpp needs the key
     more = about["vocab"] - len(v["tokens"])
     texts = [f"[PAD{i}]" if s is None else s for i, s in enumerate(v["tokens"] + [None] * more)]  # as llama.cpp's converter fills holes
-    return ([value("speclab.token_count", len(v["tokens"]))] if more else []) + [
-        value("tokenizer.ggml.model", "gpt2"), value("tokenizer.ggml.pre", about["pre"]), value("tokenizer.ggml.tokens", texts),
-        value("tokenizer.ggml.token_type", v["kinds"] + [UNUSED] * more), value("tokenizer.ggml.merges", v["merges"])]  # fmt: skip
+    return ({"speclab.token_count": len(v["tokens"])} if more else {}) | {
+        "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": about["pre"], "tokenizer.ggml.tokens": texts,
+        "tokenizer.ggml.token_type": v["kinds"] + [UNUSED] * more, "tokenizer.ggml.merges": v["merges"]}  # fmt: skip
 
 
-def metadata(source: Source, kind: int, mark: str) -> list[bytes]:
-    """All keys of the file."""
+def keys(source: Source, kind: str, mark: str) -> dict[str, Any]:
+    """All metadata of the file."""
     about = source.facts
-    made = [value("general.architecture", about["architecture"]), value("general.type", "model")]
-    made.append(value("general.name", os.path.basename(about["path"])))
-    made += [value(key, v) for key, v in settings_of(kind, mark).items()]
-    if about["inflated_from"]:
-        made.append(value("speclab.inflated_from", about["inflated_from"]))
-    made += _sizes(about) + _tokens(about)
+    new = {"general.architecture": about["architecture"], "general.type": "model", "general.name": os.path.basename(about["path"])}
+    new |= type_keys(kind, mark) | ({"speclab.inflated_from": about["inflated_from"]} if about["inflated_from"] else {})
+    new |= _sizes(about) | _tokens(about)
     # Ids that end a text: those that a reader does not recognize by their tokens' names need one of three keys.
-    keys = iter(("eos", "eot", "eom"))
-    for i, (token, known) in enumerate(zip(about["ends"], about["ends_known"], strict=True)):
-        if i == 0 or not known:
-            key = next(keys, None)
-            if key:
-                made.append(value(f"tokenizer.ggml.{key}_token_id", token))
+    ends = [token for i, (token, known) in enumerate(zip(about["ends"], about["ends_known"], strict=True)) if i == 0 or not known]
+    new |= {f"tokenizer.ggml.{key}_token_id": token for key, token in zip(("eos", "eot", "eom"), ends, strict=False)}
     if about["bos"] >= 0:
-        made.append(value("tokenizer.ggml.bos_token_id", about["bos"]))
-    made += [value("tokenizer.ggml.add_bos_token", about["add_bos"]), value("tokenizer.ggml.add_space_prefix", False)]
-    if about["chat_template"] is not None:
-        made.append(value("tokenizer.chat_template", about["chat_template"]))
-    return made
+        new["tokenizer.ggml.bos_token_id"] = about["bos"]
+    new |= {"tokenizer.ggml.add_bos_token": about["add_bos"], "tokenizer.ggml.add_space_prefix": False}
+    return new if about["chat_template"] is None else new | {"tokenizer.chat_template": about["chat_template"]}
 
 
 # ---- read back

@@ -15,11 +15,10 @@ equal. Quantized blocks are copied unchanged; a block of zero bytes, whose scale
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import gguf
 import numpy as np
 
 from speclab import checkpoint
-from speclab.checkpoint import Stored, Tensor
+from speclab.checkpoint import Tensor
 from speclab.command import Fault
 
 SAME, STREAM, QUERIES, KEYS, HIDDEN = range(5)  # what the rows of a matrix write to, or its columns read
@@ -49,6 +48,9 @@ class Sizes(NamedTuple):
     def group(self) -> int:
         """Query heads that share a key-value head."""
         return self.heads // self.kv_heads
+
+    def described(self) -> str:
+        return f"width {self.width}, hidden {self.hidden} and {self.heads} heads of {self.head_dim} numbers on {self.kv_heads}"
 
 
 class Enlargement(NamedTuple):
@@ -91,47 +93,41 @@ class Enlargement(NamedTuple):
             return np.where(known, (head // large.group * s.group + head % large.group) * s.head_dim + i % s.head_dim, -1)
         return np.where(i < s.hidden, i, -1) if side == HIDDEN else self.rows(side, n)
 
-    def norm(self, t: Stored, name: str, dtype: str | int) -> Tensor:
+    def norm(self, t: Tensor, name: str) -> Tensor:
         """Gains as floats of 32 bits, since scaled ones need not be exact in the model's type."""
-        w = self.small.width
         n = self.size(STREAM, t.numbers)
 
-        def put():
-            of, factor = self.rows(STREAM, n), np.sqrt(w / self.large.width)
-            gain = gguf.dequantize(t.rows(0, 1), gguf.GGMLQuantizationType(t.ggml)).reshape(-1).astype(np.float64) * factor
+        def made() -> Iterable[bytes]:
+            gain = checkpoint.Numbers(t).rows(0, t.numbers).reshape(-1).astype(np.float64) * np.sqrt(self.small.width / self.large.width)
+            of = self.rows(STREAM, n)
             yield np.where(of >= 0, gain[of], 0).astype(np.float32).tobytes()
 
-        return Tensor(name, dtype, (n,), 4 * n, put)
+        return Tensor(name, "F32", (n,), 4 * n, made=made)
 
-    def matrix(self, t: Stored, name: str, pair: tuple[int, int], path: str, silent: bool = False) -> Tensor:
+    def matrix(self, t: Tensor, name: str, pair: tuple[int, int], path: str, silent: bool = False) -> Tensor:
         """A matrix, or a bias whose numbers are rows, with rows and columns of zeros or copies; `silent`: all zeros. Raises Fault."""
-        vector = len(t.shape) < 2
-        block, each = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(t.ggml)]
-        rows = self.size(pair[0], t.shape[0])
-        width = 1 if vector else self.size(pair[1], t.width)
-        kind = checkpoint.type_name(t.ggml)
-        if vector and block != 1:
-            raise Fault(f"{path}: tensor {t.name}: expected a bias of f32, f16 or bf16, found {kind}")
+        to, of = pair if len(t.shape) > 1 else (pair[0], SAME)
+        block, each = checkpoint.block_of(t.kind)
+        rows, width = self.size(to, t.shape[0]), self.size(of, t.width)
         before, after = (s.group * s.head_dim for s in self)
-        if not vector and pair[1] == QUERIES and before != after and (before % block or after % block):
-            raise Fault(f"{path}: tensor {t.name}: {kind} has blocks of {block} numbers, and a group of {self.small.group} heads of "
+        if of == QUERIES and before != after and (before % block or after % block):
+            raise Fault(f"{path}: tensor {t.name}: {t.kind.lower()} has blocks of {block} numbers, and a group of {self.small.group} heads of "
                         f"{self.small.head_dim} is not a multiple of the block size: no head can be added")  # fmt: skip
         if width % block:
-            raise Fault(f"{path}: tensor {t.name}: its rows would have {width} numbers, which is not a multiple of the block size {block} of {kind} "
-                        f"({-(-width // block) * block} is)")  # fmt: skip
+            raise Fault(f"{path}: tensor {t.name}: its rows would have {width} numbers, which is not a multiple of the block size {block} of "
+                        f"{t.kind.lower()} ({-(-width // block) * block} is)")  # fmt: skip
         wide = width // block * each
 
-        def put() -> Iterable[bytes]:
+        def made() -> Iterable[bytes]:
             if silent:
                 yield from (bytes(wide) for _ in range(rows))
                 return
-            own = t.rows(0, 1).reshape(-1, 1, each) if vector else t.rows(0, t.numbers // t.width).reshape(-1, t.width // block, each)
-            at = np.zeros(1, int) if vector else self.columns(pair[1], width)[::block] // block
-            of, step = self.rows(pair[0], rows), max(1, checkpoint.CHUNK // wide)
+            own = checkpoint.raw_rows(t, 0, t.shape[0]).reshape(-1, t.width // block, each)
+            columns, row, step = self.columns(of, width)[::block] // block, self.rows(to, rows), max(1, checkpoint.CHUNK // wide)
             for first in range(0, rows, step):
-                part = of[first : first + step]
-                made = own[part][:, at]
-                made[part < 0] = made[:, at < 0] = 0
-                yield made.tobytes()
+                part = row[first : first + step]
+                new = own[part][:, columns]
+                new[part < 0] = new[:, columns < 0] = 0
+                yield new.tobytes()
 
-        return Tensor(name, t.kind, (rows,) if vector else (rows, width), rows * wide, put)
+        return Tensor(name, t.kind, (rows, width)[: len(t.shape)], rows * wide, made=made)

@@ -1,4 +1,4 @@
-"""safetensors_files - headers of safetensors files, and files written tensor by tensor. Standard library alone.
+"""safetensors_files - tensors as they are stored in a file or made when one is written; safetensors' headers. Standard library alone.
 
 A file is the length of its header (8 bytes, little-endian), the header as JSON, and the tensors' bytes in row-major order.
 """
@@ -24,13 +24,37 @@ BITS = {"BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "
 
 
 class Tensor(NamedTuple):
-    """A tensor to write: `put` yields its bytes, `size` of them, when the file is written."""
+    """A tensor, whose bytes are in a file, or what `made` yields as it is written. `kind`: its type by the formats' names, "BF16" or "Q4_0"."""
 
     name: str
-    dtype: Any  # safetensors' name, as "BF16"; ggml's number in a GGUF file
-    shape: tuple[int, ...]
-    size: int
-    put: Callable[[], Iterable[Any]]
+    kind: str
+    shape: tuple[int, ...]  # rows first
+    size: int  # bytes
+    path: str = ""
+    begin: int = 0
+    made: Callable[[], Iterable[Any]] | None = None
+
+    def pieces(self) -> Iterable[Any]:
+        """All its bytes. Raises Fault where the file ends before them."""
+        if self.made:
+            yield from self.made()
+            return
+        with open_input(self.path) as f:
+            f.seek(self.begin)
+            for at in range(0, self.size, CHUNK):
+                piece = f.read(min(CHUNK, self.size - at))
+                if len(piece) < min(CHUNK, self.size - at):
+                    raise Fault(f"{self.path}: tensor {self.name}: expected {self.size} bytes, found the file's end; is it being written?")
+                yield piece
+
+    @property
+    def numbers(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row; a vector has rows of one."""
+        return self.shape[-1] if len(self.shape) > 1 else 1
 
 
 def write(to: IO[bytes], tensors: Sequence[Tensor], metadata: dict[str, str] | None = None) -> None:
@@ -38,28 +62,17 @@ def write(to: IO[bytes], tensors: Sequence[Tensor], metadata: dict[str, str] | N
     header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
     begin = 0
     for t in tensors:
-        header[t.name] = {"dtype": t.dtype, "shape": t.shape, "data_offsets": [begin, begin := begin + t.size]}
+        header[t.name] = {"dtype": t.kind, "shape": t.shape, "data_offsets": [begin, begin := begin + t.size]}
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     to.write(struct.pack("<Q", len(text)) + text)
     for t in tensors:
-        put = sum(to.write(piece) for piece in t.put())
+        put = sum(to.write(piece) for piece in t.pieces())
         assert put == t.size, t.name
 
 
-def piece_of(file: IO[bytes], begin: int, size: int) -> Iterable[bytes]:
-    """These bytes of a file, in pieces. Raises Fault where the file ends before them."""
-    file.seek(begin)
-    while size > 0:
-        piece = file.read(min(size, CHUNK))
-        if not piece:
-            raise Fault(f"{file.name}: expected {size} bytes more, found its end; is it being written?")
-        yield piece
-        size -= len(piece)
-
-
-def read(path: str) -> list[tuple[str, str, tuple[int, ...], int, int]]:
-    """(name, dtype, shape, offset in the file, bytes) of each tensor. Raises Fault."""
+def read(path: str) -> list[Tensor]:
+    """The tensors of a file. Raises Fault."""
     with open_input(path) as f:
         size = f.seek(0, 2)
         f.seek(0)
@@ -68,14 +81,15 @@ def read(path: str) -> list[tuple[str, str, tuple[int, ...], int, int]]:
             raise Fault(f"{path}: expected a safetensors file, found {size} bytes whose header would have {n}")
         try:
             header = json.loads(f.read(n))
-            found = [(name, t["dtype"], tuple(t["shape"]), 8 + n + t["data_offsets"][0], t["data_offsets"][1] - t["data_offsets"][0])
+            found = [Tensor(name, t["dtype"], tuple(t["shape"]), t["data_offsets"][1] - t["data_offsets"][0], path, 8 + n + t["data_offsets"][0])
                      for name, t in header.items() if name != "__metadata__"]  # fmt: skip
         except (ValueError, KeyError, TypeError, IndexError, AttributeError) as why:
             raise Fault(f"{path}: expected a safetensors file, found a header that is damaged: {why}") from None
-    for name, dtype, shape, begin, bytes_ in found:
-        numbers = all(type(i) is int and i >= 0 for i in (*shape, begin, bytes_))
-        if not numbers or begin + bytes_ > size or bytes_ * 8 != math.prod(shape) * BITS.get(dtype, -1):
-            raise Fault(f"{path}: tensor {name}: expected a shape, a known type and its bytes in the file, found {dtype} {list(shape)} in {bytes_}")
+    for t in found:
+        numbers = all(type(i) is int and i >= 0 for i in (*t.shape, t.begin, t.size))
+        if not numbers or t.begin + t.size > size or t.size * 8 != t.numbers * BITS.get(t.kind, -1):
+            raise Fault(f"{path}: tensor {t.name}: expected a shape, a known type and its bytes in the file, found {t.kind} {list(t.shape)} in "
+                        f"{t.size}")  # fmt: skip
     return found
 
 

@@ -14,11 +14,11 @@ import re
 import struct
 import zipfile
 from collections.abc import Iterable
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from speclab.command import Fault
 from speclab.files import open_input
-from speclab.safetensors_files import CHUNK, Tensor, piece_of
+from speclab.safetensors_files import CHUNK, Tensor
 
 PICKLE = 16 << 20  # bytes; a checkpoint of 100,000 tensors has about 15 MB
 STEPS = 1 << 22  # opcodes
@@ -171,8 +171,8 @@ def _check_view(v: View) -> None:
 
 
 class _Archive:
-    def __init__(self, file: IO[bytes]):
-        self.file = file
+    def __init__(self, path: str):
+        self.path, self.file = path, (file := open_input(path))
         begin, size = file.read(262), file.seek(0, 2)
         if not begin.startswith(b"PK\3\4"):
             kinds = {LEGACY: "the format before it", b"\x80": "a bare pickle", b"version ": "a pointer of Git LFS, not the file itself"}
@@ -252,13 +252,13 @@ def _tensors(archive: _Archive) -> Iterable[Tensor]:
         if total > COPIES * archive.file.seek(0, 2):
             raise Fault(f"tensor {name[:100]}: expected tensors of at most {COPIES} times the file's size, found more, which share their storages")
         begin = begins[v.storage] + v.offset * each
-        yield Tensor(name, v.storage.dtype, v.shape, n * each, lambda b=begin, s=n * each: piece_of(archive.file, b, s))
+        yield Tensor(name, v.storage.dtype, v.shape, n * each, archive.path, begin)
 
 
 def read(path: str) -> list[Tensor]:
-    """The tensors of a file of torch.save, by name; their bytes stay in the file, which stays open. Raises Fault."""
+    """The tensors of a file of torch.save, by name; their bytes stay in the file. Raises Fault."""
     try:
-        return list(_tensors(_Archive(open_input(path))))
+        return list(_tensors(_Archive(path)))
     except Fault as why:
         raise Fault(f"{path}: {why}" if not str(why).startswith(path) else str(why)) from None
     except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError, struct.error, OverflowError, OSError) as why:

@@ -37,7 +37,7 @@ def tensors(path) -> dict[str, tuple]:
     if Path(path).is_dir():
         found = checkpoint.stored_in(str(path))
     else:
-        found, _, _ = checkpoint._gguf(str(path))
+        found, _, _ = checkpoint.stored_in_gguf(str(path))
     return {t.name: (t.kind, t.shape, b"".join(t.pieces())) for t in found}
 
 
@@ -56,7 +56,7 @@ def edit_tensors(path: Path, change):
     """`change` gets {name: array of bytes, shape, dtype} of a directory's one safetensors file, and returns it changed."""
     file = path / "model.safetensors"
     content = file.read_bytes()
-    found = {name: [dtype, shape, content[begin : begin + size]] for name, dtype, shape, begin, size in read(str(file))}
+    found = {t.name: [t.kind, t.shape, content[t.begin : t.begin + t.size]] for t in read(str(file))}
     found = change(found)
     header, at, body = {}, 0, b""
     for name, (dtype, shape, raw) in found.items():

@@ -39,15 +39,15 @@ def test_a_pruned_gguf_file_keeps_its_metadata(tmp_path, in_process):
     """Lists with a number for each layer are pruned too, and the alignment stays."""
     import gguf
 
-    from speclab.checkpoint import Source, _gguf, _write_gguf, changed, copied, value
+    from speclab.checkpoint import Source, changed, stored_in_gguf, write_gguf
 
     model = small(tmp_path / "large.gguf", *LARGE)
-    found, values, reader = _gguf(str(model))
+    found, values, fields = stored_in_gguf(str(model))
     key = "llama.attention.head_count_kv"
     for heads, fits in ([2] * 11 + [1], False), ([2] * 12, True):
         with open(tmp_path / "listed.gguf", "wb") as f:
-            new = {key: value(key, heads), "general.alignment": 64}
-            _write_gguf(f, changed(Source({}, found, [], values, reader, []), new), [copied(t) for t in found])
+            new = {key: heads, "general.alignment": 64}
+            write_gguf(f, changed(Source({}, found, [], values, fields, []), new), found)
         status, _, err = in_process("prune", tmp_path / "listed.gguf", "--keep", "0-1,7,11", "--out", tmp_path / "to.gguf")
         assert (status == 0) == fits and (fits or "layers that differ" in err)
     in_process("prune", model, "--keep", "0-1,7,11", "--out", tmp_path / "plain.gguf")
@@ -254,17 +254,17 @@ def test_heads_that_do_not_fit_are_refused(heads, tmp_path, in_process):
 
     refused("there is no eagle_aux_hidden_state_layer_ids", eagle_config={})
     refused("not an inflated model", target=heads / "t.gguf")
-    refused("the target's 64 is not larger", target=tmp_path / "as-wide.gguf")
-    refused("attention heads of 16 numbers, and the target of 32", target=tmp_path / "other.gguf")
-    refused("cannot become smaller", target=tmp_path / "thin.gguf")
-    refused("num_attention_heads: expected a multiple of num_key_value_heads (3), found 2", num_attention_heads=2, num_key_value_heads=3, head_dim=16)
+    refused("narrower than the target's 64", target=tmp_path / "as-wide.gguf")
+    for target in ("other.gguf", "thin.gguf"):
+        refused("expected sizes that can become the target's, width 128", target=tmp_path / target)
+    refused("found width 64, hidden 96 and 2 heads of 16 numbers on 3", num_attention_heads=2, num_key_value_heads=3, head_dim=16)
     refused("which do not fit the sizes in", num_attention_heads=6, num_key_value_heads=2, head_dim=16)
     refused("hidden_size: expected a positive integer", hidden_size="x")
-    refused("fc.weight: expected rows of 2 times the head's width", eagle_config={"eagle_aux_hidden_state_layer_ids": [0, 1]})
+    refused("what becomes of it does not fit the target: ", eagle_config={"eagle_aux_hidden_state_layer_ids": [0, 1]})
     refused("/no/such/folder/head", out="/no/such/folder/head")
     refused("/dev/null: expected a file", head="/dev/null")
     (heads / "medusa" / "config.json").rename(heads / "medusa" / "kept")
-    refused("there is no config.json beside it", head=str(heads / "medusa/model.safetensors"))
+    refused("config.json: No such file", head=str(heads / "medusa/model.safetensors"))
     (heads / "medusa" / "kept").rename(heads / "medusa" / "config.json")
 
 

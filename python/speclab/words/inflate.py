@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from speclab import checkpoint, files, safetensors_files, strict_json
-from speclab.checkpoint import FLOATS, Source, Stored, Tensor
+from speclab import checkpoint, engine, files, safetensors_files, strict_json
+from speclab.checkpoint import FLOATS, Source, Tensor
 from speclab.command import Fault, Misuse, Options, integer
 from speclab.inflation import HIDDEN, QUERIES, SAME, STREAM, Enlargement, Sizes, sides
 
@@ -64,11 +64,12 @@ def enlarged(source: Source, sizes: Enlargement, layers: int) -> list[Tensor]:
     about = source.facts
     w, same = sizes.small.width, sizes.small == sizes.large
 
-    def one(t: Stored, name: str, added: bool) -> Tensor:
-        if re.search(r"rotary_emb\.inv_freq|rope_freqs\.weight|[qk]_norm\.", t.name) or (same and not added):
-            return checkpoint.copied(t, name)
-        if re.search(r"norm\.weight$|layernorm\.weight$", t.name):
-            return checkpoint.copied(t, name) if sizes.large.width == w else sizes.norm(t, name, 0 if about["gguf"] else "F32")
+    def one(t: Tensor, name: str, added: bool) -> Tensor:
+        norm = re.search(r"norm\.weight$|layernorm\.weight$", t.name)
+        if re.search(r"rotary_emb\.inv_freq|rope_freqs\.weight|[qk]_norm\.", t.name) or (same and not added) or (norm and sizes.large.width == w):
+            return t._replace(name=name)
+        if norm:
+            return sizes.norm(t, name)
         pair = sides(t.name)
         if pair is None:
             raise Fault(f"{about['path']}: tensor {t.name}: its purpose is unknown, so it cannot be enlarged")
@@ -96,8 +97,8 @@ def enlarge(name: str, given: dict[str, int | None], to: str) -> int:
     mark = about["inflated_from"] or (f"{base} (width {about['width']}, hidden {about['hidden']}, {about['heads']} heads on {about['kv_heads']}, "
                                       f"{about['layers']} layers)")  # fmt: skip
     eps = float(np.float32(about["norm_eps"] * about["width"] / s["width"]))
-    a, fields = about["architecture"], source.reader.fields if source.reader else {}
-    old = fields["general.name"].contents()[:4096] if "general.name" in fields else "model"
+    a = about["architecture"]
+    old = source.fields["general.name"].contents()[:4096] if "general.name" in source.fields else "model"
     new = {"block_count": s["layers"], "embedding_length": s["width"], "feed_forward_length": s["hidden"], "attention.head_count": s["heads"],
            "attention.head_count_kv": s["kv_heads"], "attention.key_length": d, "attention.value_length": d, "rope.dimension_count": d,
            "attention.layer_norm_rms_epsilon": eps}  # fmt: skip
@@ -110,11 +111,10 @@ def enlarge(name: str, given: dict[str, int | None], to: str) -> int:
         config[MARK] = mark
         checkpoint.keep_layer_lists(config, about["layers"], [i % about["layers"] for i in range(s["layers"])])
 
-    values = checkpoint.changed(source, new) if about["gguf"] else ()
-    seconds = checkpoint.write(source, to, tensors, values, None if about["gguf"] else change)
+    seconds = checkpoint.write(source, to, tensors, new if about["gguf"] else None, change)
     made = checkpoint.facts(to)
-    numbers = sum(int(np.prod(t.shape, dtype=np.int64)) for t in tensors)
-    print(f"{to}: {numbers / 1e6:.1f} million parameters, {sum(t.size for t in tensors) / 1e6:.1f} MB, in {seconds:.1f} s; marked as inflated")
+    parameters, size = (sum(n) / 1e6 for n in zip(*((t.numbers, t.size) for t in tensors), strict=True))
+    print(f"{to}: {parameters:.1f} million parameters, {size:.1f} MB, in {seconds:.1f} s; marked as inflated")
     print("width {} ({}), hidden {} ({}), {} heads on {} ({} on {}), {} layers ({})".format(
         *(x for key in ("width", "hidden") for x in (made[key], about[key])), made["heads"], made["kv_heads"], about["heads"], about["kv_heads"],
         made["layers"], about["layers"]))  # fmt: skip
@@ -129,106 +129,67 @@ def enlarge(name: str, given: dict[str, int | None], to: str) -> int:
 
 # ---- heads
 
-_BEGINS = (("medusa_head.", ""), ("medusa_heads.", ""), ("model.midlayer.", "layers.0."), ("midlayer.", "layers.0."), ("fusion_fc.", "fc."),
-           ("transformer.", "layers.0."), ("model.", ""))  # fmt: skip
-
 
 def _own_name(stored: str) -> str:
     """A head's name of a tensor without the prefixes that training programs put before it."""
-    return next((to + stored[len(begin) :] for begin, to in _BEGINS if stored.startswith(begin)), stored)
+    short = re.sub(r"^(medusa_heads?|model)\.", "", stored)
+    return re.sub(r"^fusion_fc\.", "fc.", re.sub(r"^(midlayer|transformer)\.", "layers.0.", short))
 
 
-def _head_sizes(path: str, config: dict[str, Any], inner: dict[str, Any], shapes: dict[str, tuple[int, ...]], kind: str, large: Sizes) -> Sizes:
-    if kind == "medusa":
-        first = shapes.get("0.0.linear.weight") or shapes["blocks.0.layers.0.weight"]
-        return large._replace(width=first[-1])
-    read: dict[str, int] = {}
-    for key, other in (("hidden_size", 0), ("intermediate_size", 0), ("num_attention_heads", 0), ("num_key_value_heads", "num_attention_heads"),
-                       ("head_dim", None)):  # fmt: skip
-        default = read["hidden_size"] // read["num_attention_heads"] if other is None else read.get(other, 0) if other else 0
-        v = inner.get(key)
-        read[key] = v if type(v) is int else default
-        if not 0 < read[key] <= MOST:
-            raise Fault(f"{path}/config.json: {key}: expected a positive integer")
-    s = Sizes(*read.values())
-    if s.heads % s.kv_heads:
-        raise Fault(f"{path}/config.json: num_attention_heads: expected a multiple of num_key_value_heads ({s.kv_heads}), found {s.heads}")
-    if kind == "eagle3":  # layers 2, L / 2 and L - 3, the default, are others in a target with more layers
-        key = "eagle_aux_hidden_state_layer_ids"
-        eagle = config.get("eagle_config")
-        ids = (eagle.get(key) if isinstance(eagle, dict) else None) or config.get(key)
-        if not isinstance(ids, list):
-            raise Fault(f"{path}/config.json: there is no {key}, and without it the layers depend on the target's number of layers")
-        if shapes["fc.weight"][-1] != len(ids) * s.width:
-            raise Fault(f"{path}: fc.weight: expected rows of {len(ids)} times the head's width {s.width}, found {shapes['fc.weight'][-1]}")
-    if s.head_dim != large.head_dim:
-        raise Fault(f"{path}: the head has attention heads of {s.head_dim} numbers, and the target of {large.head_dim}")
-    if s.hidden > large.hidden or s.heads > large.heads or s.kv_heads > large.kv_heads or s.group > large.group:
-        raise Fault(f"{path}: hidden {s.hidden}, {s.heads} heads on {s.kv_heads} cannot become smaller: the target has hidden {large.hidden}, "
-                    f"{large.heads} heads on {large.kv_heads}")  # fmt: skip
+def _head_sizes(path: str, config: dict[str, Any], large: Sizes) -> Sizes:
+    """The sizes that a head's configuration states. Raises Fault unless they can become the target's."""
+    n = {key: config.get(key) for key in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim")}
+    n["num_key_value_heads"] = n["num_key_value_heads"] or n["num_attention_heads"]
+    if all(type(v) is int and v > 0 for key, v in n.items() if key != "head_dim"):
+        n["head_dim"] = n["head_dim"] or n["hidden_size"] // n["num_attention_heads"]
+    for key, v in n.items():
+        if type(v) is not int or not 0 < v <= MOST:
+            raise Fault(f"{path}/config.json: {key}: expected a positive integer, found {strict_json.described(v)}")
+    s = Sizes(*n.values())
+    if s.heads % s.kv_heads or any(a > b for a, b in zip((*s, s.group), (*large, large.group), strict=True)) or s.head_dim != large.head_dim:
+        raise Fault(f"{path}/config.json: expected sizes that can become the target's, {large.described()}, found {s.described()}")
     return s
 
 
-def _head_tensor(path: str, sizes: Enlargement, own: str, name: str, t: Stored) -> Tensor:
-    if t.kind in ("I64", "I32", "BOOL", "U8"):
-        ids = np.frombuffer(b"".join(t.pieces()), {"I64": "<i8", "I32": "<i4", "BOOL": "u1", "U8": "u1"}[t.kind]).astype("<i8")
-        return Tensor(name, "I64", (ids.size,), ids.nbytes, lambda: [ids.tobytes()])
-    if t.kind not in FLOATS or len(t.shape) > 2:
-        raise Fault(f"{path}: tensor {own}: expected f32, f16 or bf16, found {t.kind}")
-    for first in range(0, t.numbers // max(1, t.width), max(1, checkpoint.CHUNK // max(1, t.width))):
-        n = min(max(1, checkpoint.CHUNK // t.width), t.numbers // t.width - first)
-        if not np.isfinite(checkpoint.Numbers(t).rows(first, n)).all():
-            raise Fault(f"{path}: tensor {own}: expected finite numbers, found others")
+def _head_tensor(path: str, sizes: Enlargement, own: str, t: Tensor) -> Tensor:
+    if t.kind in ("I64", "I32", "BOOL", "U8"):  # ids of tokens
+        return t
+    if t.kind not in FLOATS or len(t.shape) not in (1, 2) or not t.numbers:
+        raise Fault(f"{path}: tensor {own}: expected f32, f16 or bf16 numbers in rows, found {t.kind} {list(t.shape)}")
     vector = len(t.shape) < 2
     # fc and Medusa's blocks write to a stream and read streams; Medusa's LM heads write logits
     pair = sides(own) or (STREAM if vector or own == "fc.weight" or t.shape[0] == t.width else SAME, STREAM)
     norm = vector and (own.endswith("norm.weight") or own.startswith("fc_norm."))
     if not sizes.fits(STREAM if norm else pair[0], t.shape[0]) or (not vector and not sizes.fits(pair[1], t.width)):
-        rows = 1 if vector else t.shape[0]
-        raise Fault(f"{path}: tensor {own} has {rows} rows of {t.width} numbers, which do not fit the sizes in {path}/config.json")
-    return sizes.norm(t, name, "F32") if norm else sizes.matrix(t, name, pair, path)
+        raise Fault(f"{path}: tensor {own} has {t.shape[0]} rows of {t.width} numbers, which do not fit the sizes in {path}/config.json")
+    return sizes.norm(t, t.name) if norm else sizes.matrix(t, t.name, pair, path)
 
 
 def enlarge_head(path: str, target: str, to: str) -> int:
-    """Writes a head for an inflated model."""
-    path = path.rstrip("/") or path
-    about = checkpoint.facts(target)
+    """Writes a head for an inflated model; the engine checks that it fits."""
+    path, about = path.rstrip("/") or path, checkpoint.facts(target)
     if about["inflated_from"] is None:
         raise Fault(f"{about['path']}: not an inflated model (./run inflate MODEL makes one)")
-    if os.path.lexists(to):
-        raise Fault(f"{to}: exists already")
     medusa = f"{path}/medusa_lm_head.safetensors"
-    stored = checkpoint.stored_in(medusa if os.path.exists(medusa) else path)
+    stored = {_own_name(t.name): t for t in checkpoint.stored_in(medusa if os.path.exists(medusa) else path)}
     folder = path if os.path.isdir(path) else os.path.dirname(path) or "."
-    if not os.path.exists(f"{folder}/config.json"):
-        raise Fault(f"{path}: there is no config.json beside it")
     config = strict_json.loads(files.read_text(f"{folder}/config.json"), f"{folder}/config.json")
-    speculators = isinstance(config, dict) and "speculators_model_type" in config
-    inner = config.get("transformer_layer_config") if speculators else config
+    inner = config.get("transformer_layer_config", config) if isinstance(config, dict) else config
     if not isinstance(inner, dict):
         raise Fault(f"{folder}/config.json: expected a head's configuration as a JSON object, found {strict_json.described(inner)}")
-    tensors = sorted(((_own_name(t.name), t) for t in stored), key=lambda e: e[0].encode())
-    shapes = {own: t.shape for own, t in tensors}
-    if len(shapes) < len(tensors):
-        raise Fault(f"{path}: two tensors have one name without the prefixes of training programs")
-    kinds = {"medusa": ("0.0.linear.weight", "blocks.0.layers.0.weight"), "eagle3": ("layers.0.hidden_norm.weight",),
-             "eagle": ("layers.0.self_attn.q_proj.weight",)}  # fmt: skip
-    kind = next((k for k, names in kinds.items() if any(n in shapes for n in names) and (k == "medusa" or "fc.weight" in shapes)), None)
-    if kind is None or not all(len(shape) > 0 and min(shape) > 0 for shape in shapes.values()):
-        raise Fault(f"{path}: neither a Medusa head (there is no tensor 0.0.linear.weight or blocks.0.layers.0.weight) nor an EAGLE head "
-                    "(no fc.weight with layers.0.* or midlayer.*)")  # fmt: skip
     large = Sizes(*(about[key] for key in OWN[:4]), about["head_dim"])
-    small = _head_sizes(folder, config, inner, shapes, kind, large)
+    first = stored.get("0.0.linear.weight") or stored.get("blocks.0.layers.0.weight")  # Medusa's
+    small = large._replace(width=first.width) if first else _head_sizes(folder, inner, large)
     if small.width >= large.width:
-        raise Fault(f"{path}: a head of width {small.width}: the target's {large.width} is not larger")
-    sizes = Enlargement(small, large)
-    made = []
-    for own, t in tensors:  # t2d says what d2t does, in a form with a number for each of the target's tokens
-        if own != "t2d":
-            midlayer = kind == "eagle3" and not speculators and own.startswith("layers.0.")
-            made.append(_head_tensor(path, sizes, own, f"midlayer.{own[9:]}" if midlayer else own, t))
+        raise Fault(f"{path}: expected a head that is narrower than the target's {large.width}, found one of width {small.width}")
+    # Layers 2, L / 2 and L - 3, the default of EAGLE-3, are others in a target with more layers.
+    key, eagle = "eagle_aux_hidden_state_layer_ids", config.get("eagle_config")
+    if "layers.0.hidden_norm.weight" in stored and not (isinstance(eagle, dict) and eagle.get(key)) and not config.get(key):
+        raise Fault(f"{path}/config.json: there is no {key}, and without it the layers depend on the target's number of layers")
+    # t2d says what d2t does, in a form with a number for each of the target's tokens.
+    made = [_head_tensor(path, Enlargement(small, large), own, t) for own, t in sorted(stored.items(), key=lambda e: e[0].encode()) if own != "t2d"]
     inner["hidden_size"] = large.width
-    if kind != "medusa":
+    if not first:
         eps = inner.get("rms_norm_eps", 1e-6)
         inner.update(intermediate_size=large.hidden, num_attention_heads=large.heads, num_key_value_heads=large.kv_heads, head_dim=large.head_dim,
                      rms_norm_eps=(eps if isinstance(eps, float) else 1e-6) * small.width / large.width)  # fmt: skip
@@ -237,6 +198,10 @@ def enlarge_head(path: str, target: str, to: str) -> int:
         with open(f"{part}/model.safetensors", "xb") as f:
             safetensors_files.write(f, made)
         files.write(f"{part}/config.json", json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+        try:
+            engine.call("inspect", part, "--target", target)
+        except Fault as why:
+            raise Fault(f"{path}: what becomes of it does not fit the target: {why}") from None
     print(f"{to}: a head for {target}, of width {large.width}; marked as inflated")
     return 0
 

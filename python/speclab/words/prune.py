@@ -1,6 +1,7 @@
 """prune - a smaller model that keeps some of a larger one's layers."""
 
 import re
+from typing import Any
 
 from speclab import checkpoint
 from speclab.command import Fault, Misuse, Options
@@ -30,21 +31,13 @@ def layers_of(text: str, layers: int) -> list[int]:
     return keep
 
 
-def metadata(source: checkpoint.Source, keep: list[int]) -> list[bytes]:
-    """GGUF's metadata with fewer layers; lists with a number for each layer keep those of the kept ones."""
-    about, new = source.facts, {}
-    fields = source.reader.fields
-    a = about["architecture"]
-    name = fields["general.name"].contents() if "general.name" in fields else "model"
-    for key in ("attention.head_count", "attention.head_count_kv", "feed_forward_length"):
-        field = fields.get(f"{a}.{key}")
-        if field and field.types[0].name == "ARRAY" and len(field.data) == about["layers"]:
-            raw = source.values[f"{a}.{key}"]
-            parts = [bytes(field.parts[field.data[i]]) for i in keep]
-            head = len(raw) - sum(field.parts[i].nbytes for i in field.data)
-            new[f"{a}.{key}"] = raw[: head - 8] + len(keep).to_bytes(8, "little") + b"".join(parts)
-    values = checkpoint.changed(source, {f"{a}.block_count": len(keep), "general.name": f"{name[:4096]} (layers {listed(keep)})"} | new)
-    return values if "general.name" in fields else [values[-1], *values[:-1]]
+def keys(source: checkpoint.Source, keep: list[int]) -> dict[str, Any]:
+    """What changes of GGUF's metadata with fewer layers; lists with a number for each layer keep those of the kept ones."""
+    a, layers = source.facts["architecture"], source.facts["layers"]
+    lists = {k: f.contents() for k, f in source.fields.items() if k.startswith((f"{a}.attention.head_count", f"{a}.feed_forward_length"))}
+    name = source.fields["general.name"].contents() if "general.name" in source.fields else "model"
+    return {f"{a}.block_count": len(keep), "general.name": f"{name[:4096]} (layers {listed(keep)})"} | {
+        k: [v[i] for i in keep] for k, v in lists.items() if isinstance(v, list) and len(v) == layers}  # fmt: skip
 
 
 def main(words: list[str]) -> int:
@@ -63,7 +56,7 @@ def main(words: list[str]) -> int:
     for t in source.tensors:
         before, layer, rest = checkpoint.layer_of(t.name)
         if layer < 0 or layer in keep:
-            tensors.append(checkpoint.copied(t, f"{before}{keep.index(layer)}.{rest}" if layer >= 0 else None))
+            tensors.append(t._replace(name=f"{before}{keep.index(layer)}.{rest}") if layer >= 0 else t)
 
     def change(config):
         config["num_hidden_layers"] = len(keep)
@@ -72,7 +65,7 @@ def main(words: list[str]) -> int:
             config["mlp_only_layers"] = [i for i, layer in enumerate(keep) if layer in about["dense"]]
             config["decoder_sparse_step"] = 1
 
-    checkpoint.write(source, to, tensors, metadata(source, keep) if about["gguf"] else (), None if about["gguf"] else change)
+    checkpoint.write(source, to, tensors, keys(source, keep) if about["gguf"] else None, change)
     made = checkpoint.facts(to)
     print(f"{to}: {made['layers']} of {about['layers']} layers, {sum(t.size for t in tensors) / 1e6:.1f} MB")
     checkpoint.print_left_out(source)
