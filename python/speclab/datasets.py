@@ -24,6 +24,11 @@ class Template:
     without: str | None = None  # instead, if the field `input` is missing or empty
     completion: bool = False  # code to continue, which no chat template renders
 
+    def of(self, entry: dict[str, Any]) -> str:
+        value = entry.get("input")
+        missing = value is None or (isinstance(value, str) and not value.strip(" \t\r\n\f\v"))
+        return (self.without if missing else None) or self.text or ""
+
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:

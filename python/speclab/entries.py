@@ -1,7 +1,7 @@
 """entries - the entries of a dataset's file, one object at a time: JSON lines, one JSON list, either gzipped; parquet by pyarrow. Standard library
 alone, but for parquet.
 
-Of a list each entry is cut out by its brackets and parsed alone, so that an error names the entry.
+Of a list each entry is parsed alone, so that an error names the entry.
 """
 
 import gzip
@@ -23,8 +23,7 @@ MOST = 4 << 30  # bytes of a file, unpacked
 
 _PACKED = ((b"PK\3\4", "a ZIP archive", "unzip"), (b"\x28\xb5\x2f\xfd", "a Zstandard file", "zstd -d"), (b"BZh", "a bzip2 file", "bunzip2 -k"),
            (b"\xfd7zXZ", "an XZ file", "unxz -k"))  # fmt: skip
-_PART = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[][{},]', re.S)  # a string, or what nests
-_BLANK = re.compile(rb"[ \t\r\n]*")
+_BLANK = re.compile(r"[ \t\r\n]*")
 
 
 def _unpacked(path: str) -> bytes:
@@ -50,38 +49,30 @@ def _unpacked(path: str) -> bytes:
     return data
 
 
-def _element_end(data: bytes, at: int) -> int | None:
-    """The end of the JSON value, or of the list that ends there; None: the text ends within it."""
-    depth = 0
-    for m in _PART.finditer(data, at):
-        sign = m[0][:1]
-        if sign in b"[{":
-            depth += 1
-        elif depth == 0 and sign in b",]}":
-            return m.start()
-        elif sign in b"]}" and (depth := depth - 1) == 0:
-            return m.end()
-    return None
-
-
-def _elements(path: str, data: bytes, at: int) -> Iterator[tuple[str, Any]]:
-    for n in range(MOST):
-        at = _BLANK.match(data, at).end()
-        comma = n > 0 and data[at : at + 1] == b","
-        at = _BLANK.match(data, at + comma).end()
-        if data[at : at + 1] == b"]" and not comma:
-            if _BLANK.match(data, at + 1).end() < len(data):
-                raise Fault(f"{path}: expected the end of the file behind the list, found more")
-            return
-        if n > 0 and not comma and at < len(data):
-            raise Fault(f"{path}[{n - 1}]: expected a comma or the end of the list behind the object")
-        if (end := _element_end(data, at)) is None:
-            raise Fault(f"{path}[{n}]: expected an object, found the end of the file: is it complete?")
+def _elements(path: str, text: str, at: int) -> Iterator[tuple[str, Any]]:
+    """The entries of a list. `text`: a character for each byte, which leaves JSON's signs where they are."""
+    decode, expects_entry, n = json.JSONDecoder().raw_decode, True, 0
+    while True:
+        at = _BLANK.match(text, at).end()
+        sign = text[at : at + 1]
+        if sign == "]" and (n == 0 or not expects_entry):
+            break
+        if not expects_entry:
+            if sign != ",":
+                found = "found something else" if sign else "found the end of the file: is it complete?"
+                raise Fault(f"{path}[{n - 1}]: expected a comma or the end of the list behind the object, {found}")
+            at, expects_entry = at + 1, True
+            continue
         try:
-            yield f"{path}[{n}]", parse(data[at:end])
-        except ValueError as why:
-            raise Fault(f"{path}[{n}]: {reason(why)}") from None
-        at = end
+            end = decode(text, at)[1]
+            value = parse(text[at:end].encode("latin-1"))
+        except (ValueError, RecursionError) as why:
+            cut = "" if text.rstrip().endswith("]") else "; the file ends in this entry: is it complete?"
+            raise Fault(f"{path}[{n}]: {reason(why)}{cut}") from None
+        yield f"{path}[{n}]", value
+        at, expects_entry, n = end, False, n + 1
+    if text[at + 1 :].strip():
+        raise Fault(f"{path}: expected the end of the file behind the list, found more")
 
 
 def _plain(row: Any) -> Any:
@@ -118,6 +109,7 @@ def entries(d: Dataset, path: str) -> tuple[str, Iterator[tuple[str, dict[str, A
         rows = _declared_rows(d, path) if d.rows else _parquet(path)
         return content_hash(read(path, MOST)), ((f"{path}[{n}]", row) for n, row in enumerate(rows))
     data = _unpacked(path)
-    first = _BLANK.match(data, 3 if data.startswith(b"\xef\xbb\xbf") else 0).end()
-    found = _elements(path, data, first + 1) if data[first : first + 1] == b"[" else lines_of(path, io.BytesIO(data), MOST)
-    return content_hash(data), found
+    found = content_hash(data)
+    if begin := re.match(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*\[", data):
+        return found, _elements(path, data.decode("latin-1"), begin.end())
+    return found, lines_of(path, io.BytesIO(data), MOST)

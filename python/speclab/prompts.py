@@ -1,14 +1,15 @@
 """prompts - one entry of a dataset as a line of a prompt file (engine/prompts.h), and which entries are taken. Standard library alone."""
 
+import argparse
 import dataclasses
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from speclab.command import Fault, Misuse
-from speclab.datasets import DATASETS, Dataset, Template, keys_text
+from speclab.datasets import DATASETS, Dataset, keys_text
 from speclab.files import read_text
 from speclab.strict_json import described, dumps, loads
 
@@ -39,18 +40,13 @@ class LeftOut(Exception):
 
 @dataclasses.dataclass
 class Choice:
-    """Which entries become prompts, and how. None: no bound."""
+    """Which entries become prompts, and how."""
 
     dataset: Dataset
-    template: Template | None  # None: the dataset's own file
-    template_name: str
-    templates: str | dict[str, Any]  # that file's: a text for all, or texts by category
-    answers: bool = False
-    turns: int | None = None  # the first ones of a conversation
-    least: int | None = None  # characters of all turns
-    most: int | None = None
-    split: str | None = None
-    category: list[str] | None = None
+    template: str  # its name
+    text: Callable[[dict[str, Any]], str]  # the template for an entry
+    completion: bool
+    options: argparse.Namespace  # of `import`: answers, turns, min_characters, max_characters, split, category
 
 
 @dataclasses.dataclass
@@ -63,7 +59,6 @@ class Prompt:
     category: str
     turns: tuple[str, ...]
     line: str
-    rank: int = 0
 
 
 def blank(s: str) -> bool:
@@ -120,46 +115,33 @@ def _check_keys(d: Dataset, entry: dict[str, Any]) -> None:
 
 def _expanded(c: Choice, entry: dict[str, Any]) -> str:
     """The turn of a template. What its first field says is the prompt: if that is blank, there is none."""
-    template = _template(c, entry)
-    parts, longest, size, at, first = [], 0, 0, 0, True
-    for m in _PLACE.finditer(template):
+    longest = size = 0
+
+    def text(m: re.Match) -> str:
+        nonlocal longest, size
         key, value = field(entry, _MARKS.get(m["mark"]) or m["keys"])
         if m["list"]:
-            text = "\n".join(text_of(v, key) for v in list_of(value, key, "texts"))
+            found = "\n".join(text_of(v, key) for v in list_of(value, key, "texts"))
         else:
-            text = text_of(value, key).strip() if m["mark"] else text_of(value, key)
-        if first and blank(text):
+            found = text_of(value, key).strip() if m["mark"] else text_of(value, key)
+        if size == 0 and blank(found):
             raise _empty(key)
-        n = len(text.encode())
-        parts += [template[at : m.start()], text]
-        longest, size, at, first = max(longest, n), size + n + m.start() - at, m.end(), False
+        n = len(found.encode())
+        longest, size = max(longest, n), size + n
         if size - longest > MOST:
-            raise Fault(f"expected a template that adds at most {MOST} bytes to the longest field, found {c.template_name}, which adds more")
-    turn = "".join(parts) + template[at:]
+            raise Fault(f"expected a template that adds at most {MOST} bytes to the longest field, found {c.template}, which adds more")
+        return found
+
+    turn = _PLACE.sub(text, c.text(entry))
     if not turn:
-        raise Fault(f"expected a template of {c.template_name} that writes a prompt, found an empty one")
+        raise Fault(f"expected a template of {c.template} that writes a prompt, found an empty one")
     return turn
-
-
-def _template(c: Choice, entry: dict[str, Any]) -> str:
-    if c.template:
-        value = entry.get("input")
-        without = c.template.without if value is None or (isinstance(value, str) and blank(value)) else None
-        return without or c.template.text or ""
-    if isinstance(c.templates, str):
-        return c.templates
-    key = c.dataset.category or ""
-    category = entry.get(key) if isinstance(entry.get(key), str) else ""
-    text = c.templates.get(category, c.templates.get(category.removesuffix("_e")))  # LongBench-E's tasks have the templates of LongBench's
-    if not isinstance(text, str):
-        raise Fault(f'{key}: expected one that {c.template_name} has a template for, found "{category}"')
-    return text
 
 
 def _listed(c: Choice, entry: dict[str, Any]) -> list[str]:
     key, value = field(entry, c.dataset.turns or "")
     turns = []
-    for i, turn in enumerate(list_of(value, key, "texts")[: c.turns]):
+    for i, turn in enumerate(list_of(value, key, "texts")[: c.options.turns]):
         what = f"{key}[{i}]"
         if text_of(turn, what).startswith(_PLACEHOLDER):
             source = entry["source"] if isinstance(entry.get("source"), str) else "its source"
@@ -185,7 +167,7 @@ def _messages(c: Choice, entry: dict[str, Any]) -> tuple[list[str], list[str]]:
     turns: list[str] = []
     answers: list[str] = []
     for i, m in enumerate(list_of(messages, key if messages is not None else "conversation", "messages")):
-        if len(answers) == c.turns:
+        if len(answers) == c.options.turns:
             break
         if not isinstance(m, dict):
             raise Fault(f"{key}[{i}]: expected an object with from and value, found {described(m)}")
@@ -240,28 +222,27 @@ def _category(d: Dataset, entry: dict[str, Any]) -> str:
 
 
 def _made(c: Choice, entry: dict[str, Any], number: int, place: str) -> Prompt:
-    d = c.dataset
+    d, o = c.dataset, c.options
     _check_keys(d, entry)
     category = _category(d, entry)
-    if c.category and category not in c.category:
+    if o.category and category not in o.category:
         raise LeftOut(OTHER_CATEGORY)
-    if c.split and entry.get("task_id") not in _SPLITS[c.split]:
+    if o.split and entry.get("task_id") not in _SPLITS[o.split]:
         raise LeftOut(OTHER_SPLIT)
-    completion = bool(c.template and c.template.completion)
-    if completion:
+    if c.completion:
         text_of(entry.get("entry_point"), "entry_point")
     turns, answers = _messages(c, entry) if d.messages else (_listed(c, entry) if d.turns else [_expanded(c, entry)], [])
     characters = sum(map(len, turns))
-    if characters < (c.least or 0):
+    if characters < (o.min_characters or 0):
         raise LeftOut(SHORT)
-    if c.most and characters > c.most:
+    if o.max_characters and characters > o.max_characters:
         raise LeftOut(LONG)
-    if c.answers:
+    if o.answers:
         answers = _answers(d, entry, answers, len(turns))
     id = _id(d, entry, number)
-    line = {"task_id" if completion else "id": id, "category": category}
-    line.update({"entry_point": entry["entry_point"], "prompt": turns[0]} if completion else {"turns": turns})
-    return Prompt(number, place, str(id), category, tuple(turns), dumps(line | ({"answer": answers} if c.answers else {})))
+    line = {"task_id" if c.completion else "id": id, "category": category}
+    line |= {"entry_point": entry["entry_point"], "prompt": turns[0]} if c.completion else {"turns": turns}
+    return Prompt(number, place, str(id), category, tuple(turns), dumps(line | ({"answer": answers} if o.answers else {})))
 
 
 def prompt_of(c: Choice, entry: Any, number: int, place: str) -> Prompt:
@@ -278,23 +259,34 @@ def prompt_of(c: Choice, entry: Any, number: int, place: str) -> Prompt:
         raise
 
 
-def choose_template(d: Dataset, name: str | None) -> tuple[Template | None, str, str | dict[str, Any]]:
-    """The template that --template names: one of the dataset's, or a file of its own ones. Raises Misuse."""
-    if name is None and d.template_file:
-        raise Misuse(f"missing --template: expected {d.name}'s own file of templates ({d.template_file}), or --template {d.templates[0].name}")
-    if template := d.templates[0] if name is None else d.template(name):
-        return template, template.name, ""
+def choice(d: Dataset, o: argparse.Namespace) -> Choice:
+    """What the options of `import` choose. --template names one of the dataset's, or a file of its own ones. Raises Misuse."""
+    name = d.templates[0].name if o.template is None else o.template
+    if o.template is None and d.template_file:
+        raise Misuse(f"missing --template: expected {d.name}'s own file of templates ({d.template_file}), or --template {name}")
+    known = d.template(name)
+    if known:
+        return Choice(d, name, known.of, known.completion, o)
     if not d.template_file or not os.path.exists(name):
         names = ", ".join(t.name for t in d.templates)
         raise Misuse(f"--template: expected one of {d.name}'s ({names}){' or a file of templates' * bool(d.template_file)}, found \"{name}\"")
     try:
-        text = read_text(name)
-        templates = loads(text, name) if name.endswith(".json") else text
+        templates = loads(read_text(name), name) if name.endswith(".json") else read_text(name)
     except Fault as fault:
         raise Misuse(str(fault)) from None
-    if not isinstance(templates, (str, dict)) or (isinstance(templates, str) and name.endswith(".json")):
+    if not isinstance(templates, dict if name.endswith(".json") else str):
         raise Misuse(f"{name}: expected an object with a template for each task, found {described(templates)}")
-    return None, os.path.basename(name), templates
+    base = os.path.basename(name)
+
+    def of_category(entry: dict[str, Any]) -> str:
+        key = d.category or ""
+        category = entry.get(key) if isinstance(entry.get(key), str) else ""
+        text = templates.get(category, templates.get(category.removesuffix("_e")))  # LongBench-E's tasks have the templates of LongBench's
+        if not isinstance(text, str):
+            raise Fault(f'{key}: expected one that {base} has a template for, found "{category}"')
+        return text
+
+    return Choice(d, base, of_category if isinstance(templates, dict) else lambda _: templates, False, o)
 
 
 # ---- which are taken

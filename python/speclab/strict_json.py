@@ -37,7 +37,7 @@ def _constant(name: str) -> NoReturn:
 
 def parse(text: bytes | str, lenient: bool = False) -> Any:
     """The value: no duplicate keys, NaN, lone surrogates; an integer of more than 64 bits is a float. lenient: NaN and Infinity, which Python writes,
-    are null. Raises ValueError, which may have `lineno` and `colno`."""
+    are null. Raises ValueError, which may have `lineno` and `colno`, and RecursionError."""
     try:
         line = text if isinstance(text, str) else text.decode()
         constant = (lambda _: None) if lenient else _constant
@@ -49,25 +49,25 @@ def parse(text: bytes | str, lenient: bool = False) -> Any:
         raise json.JSONDecodeError(f"unable to decode byte 0x{text[why.start]:02x}", text.decode(errors="replace"), why.start - 1) from None
     except UnicodeEncodeError:
         raise ValueError("half of a surrogate pair") from None
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
 
 
-def fault(path: str, line: int, why: ValueError, more: str = "") -> Fault:
+
+def fault(path: str, line: int, why: ValueError | RecursionError, more: str = "") -> Fault:
     """What `parse` found in a text that begins at this line of a file."""
     line += getattr(why, "lineno", 1) - 1
     return Fault(f"{path}:{line}:{getattr(why, 'colno', 1)}: {reason(why)}{more}")
 
 
-def reason(why: ValueError) -> str:
-    return f"not valid JSON: {why.msg if isinstance(why, json.JSONDecodeError) else why}"
+def reason(why: ValueError | RecursionError) -> str:
+    said = "nested too deeply" if isinstance(why, RecursionError) else why.msg if isinstance(why, json.JSONDecodeError) else why
+    return f"not valid JSON: {said}"
 
 
 def loads(text: bytes | str, path: str, line: int = 1, lenient: bool = False) -> Any:
     """As `parse`, of a text that begins at this line of a file. Raises Fault."""
     try:
         return parse(text, lenient)
-    except ValueError as why:
+    except (ValueError, RecursionError) as why:
         raise fault(path, line, why) from None
 
 
@@ -80,7 +80,7 @@ def lines_of(path: str, to: IO[bytes], most: int = LINE, lenient: bool = False) 
         if text.strip():
             try:
                 value = parse(text, lenient)
-            except ValueError as why:
+            except (ValueError, RecursionError) as why:
                 cut = "" if line.endswith(b"\n") else "; the file ends in this line: is it complete?"
                 raise fault(path, number, why, cut) from None
             yield f"{path}:{number}", value

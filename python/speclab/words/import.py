@@ -93,8 +93,7 @@ def main(words: list[str]) -> int:
     if not paths:
         raise Misuse(f"missing file of {d.name}: {d.source}")
     _check(o, d, paths)
-    template, name, templates = prompts.choose_template(d, o.template)
-    choice = prompts.Choice(d, template, name, templates, o.answers, o.turns, o.min_characters, o.max_characters, o.split, o.category)
+    choice = prompts.choice(d, o)
     taken: list[prompts.Prompt] = []
     sources: list[dict[str, Any]] = []
     left_out: dict[str, list[str]] = collections.defaultdict(list)
@@ -120,12 +119,12 @@ def main(words: list[str]) -> int:
     taken = prompts.limited(taken, o.per_category, o.limit, o.seed)
     if len(taken) > prompts.MAX_PROMPTS:
         raise Fault(f"expected at most {prompts.MAX_PROMPTS} prompts, found {len(taken)}; --limit N takes fewer")
-    how = dumps({"import": _record(o, d, name, sources, len(taken))})
+    how = dumps({"import": _record(o, d, choice.template, sources, len(taken))})
     taken[0].line = f"{how[:-1]},{taken[0].line[1:]}"
     with writing(o.out) if o.out is not None else contextlib.nullcontext() as f:
         for p in taken:
             f.write(f"{p.line}\n".encode()) if f else print(p.line)
-    said = [f"{o.out or 'stdout'}: {len(taken)} prompts of {d.name}, template {name}; {read} entries read"]
+    said = [f"{o.out or 'stdout'}: {len(taken)} prompts of {d.name}, template {choice.template}; {read} entries read"]
     said += [f"left out: {len(left_out[why])} {why}, the first at {left_out[why][0]}" for why in prompts.REASONS if why in left_out]
     if repeated:
         said.append(f"left out: {repeated} with the id or the text of an earlier one" if d.collected else
