@@ -10,6 +10,7 @@ A line that a killed run left incomplete is cut.
 import dataclasses
 import fcntl
 import io
+import mmap
 import os
 import re
 import stat
@@ -206,14 +207,14 @@ class Output:
     """FILE and those beside it. A line that is no conversation, settings that differ, and a file that another process writes are Faults."""
 
     def __init__(self, path: str, settings: dict[str, Any]):
-        self.path, self.done = path, set[str]()
+        self.path, self.done, self.fd = path, set[str](), dict[str, int]()
         self.conversations = self.answer_tokens = 0
         self.dropped = dict.fromkeys(DROPS, 0)
         self.known: list[tuple[str, str]] = []  # id and first user's text of what is there
-        self._fd = _open_lines(path)
-        self._check(settings)
-        self._dropped_fd = _open_lines(f"{path}.dropped")
         for name in (path, f"{path}.dropped"):
+            self.fd[name] = _open_lines(name)
+            if name == path:
+                self._check(settings)
             with open(name, "rb") as f:
                 for place, line in lines_of(name, f):
                     self._note(place, line, name == path)
@@ -221,7 +222,7 @@ class Output:
     def _check(self, settings: dict[str, Any]) -> None:
         name = f"{self.path}.settings.json"
         if not os.path.exists(name):
-            if os.fstat(self._fd).st_size:
+            if os.path.getsize(self.path):
                 raise Fault(f"{self.path} is not empty and has no {name}: expected a file that distill has begun, or a new one")
             files.write(name, dumps(settings) + "\n")
             return
@@ -249,16 +250,16 @@ class Output:
         users = [m.get("content") for m in messages if isinstance(m, dict) and m.get("role") == "user"] if written else [line.get("user")]
         self.known.append((id, users[0] if users and isinstance(users[0], str) else ""))
 
-    def write(self, line: dict[str, Any]) -> None:
-        _write_line(self._fd, self.path, line)
-        self.done.add(line["id"])
-        self.conversations += 1
-        self.answer_tokens += line["loss_mask"].count(1)
-
-    def drop(self, id: str, why: str, user: str) -> None:
-        _write_line(self._dropped_fd, f"{self.path}.dropped", {"id": id, "reason": why, "user": user})
-        self.done.add(id)
-        self.dropped[why] += 1
+    def put(self, line: dict[str, Any]) -> None:
+        """A conversation, or with a reason one that is left out: one write, so that a killed process leaves whole lines, or a torn last one."""
+        name, data = f"{self.path}.dropped" if "reason" in line else self.path, dumps(line).encode() + b"\n"
+        try:
+            n = os.write(self.fd[name], data)
+        except OSError as why:
+            raise Fault(f"{name}: cannot write: {why.strerror}") from None
+        if n < len(data):
+            raise Fault(f"{name}: cannot write: a line of {len(data)} bytes, of which {n} fit")
+        self._note(name, line, name == self.path)
 
 
 def _open_lines(path: str) -> int:
@@ -273,19 +274,8 @@ def _open_lines(path: str) -> int:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         raise Fault(f"{path}: another process writes it") from None
-    keep = os.fstat(fd).st_size
-    while keep > 0 and (end := os.pread(fd, 1 << 16, max(0, keep - (1 << 16))).rfind(b"\n")) < 0:
-        keep = max(0, keep - (1 << 16))
-    os.ftruncate(fd, max(0, keep - (1 << 16)) + end + 1 if keep > 0 else 0)
+    if os.fstat(fd).st_size:
+        with mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as lines:
+            whole = lines.rfind(b"\n") + 1
+        os.ftruncate(fd, whole)
     return fd
-
-
-def _write_line(fd: int, path: str, line: dict[str, Any]) -> None:
-    """By one write, so that a killed process leaves whole lines, or a torn last one. Raises Fault."""
-    data = dumps(line).encode() + b"\n"
-    try:
-        n = os.write(fd, data)
-    except OSError as why:
-        raise Fault(f"{path}: cannot write: {why.strerror}") from None
-    if n < len(data):
-        raise Fault(f"{path}: cannot write: a line of {len(data)} bytes, of which {n} fit")

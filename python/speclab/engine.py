@@ -1,13 +1,17 @@
 """engine - calls of the engine's program; what it says on stderr becomes a Fault. Standard library alone."""
 
 import json
+import queue
 import re
 import subprocess
+import sys
+import threading
 from collections.abc import Iterable
 from typing import Any
 
 from speclab import files
 from speclab.command import Fault, Misuse
+from speclab.printable import printable
 
 
 def failure(status: int, said: str) -> Fault:
@@ -28,3 +32,56 @@ def call(*words: str, lines: Iterable[Any] | None = None) -> str:
 def objects(*words: str, lines: Iterable[Any] | None = None) -> list[Any]:
     """The JSON values of `call`, one a line."""
     return [json.loads(line) for line in call(*words, lines=lines).split("\n") if line]
+
+
+def say(text: str) -> None:
+    """A line on stderr, if that is open."""
+    if sys.stderr:
+        print(printable(text), file=sys.stderr, flush=True)
+
+
+class Process:
+    """The engine, asked line by line; it answers with JSON values, one a line, in any order. Its failure is a Fault with its sentence."""
+
+    def __init__(self, *words: str):
+        self.word, self.said, self.answers = words[0], "", queue.SimpleQueue[Any]()
+        self.process = subprocess.Popen([files.program(), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        encoding="utf-8", errors="surrogateescape")  # fmt: skip
+        self.threads = [threading.Thread(target=read, daemon=True) for read in (self._read, self._read_messages)]
+        for thread in self.threads:
+            thread.start()
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            if line.endswith("\n"):  # a part of a line: it was killed
+                self.answers.put(json.loads(line))
+        self.answers.put(None)
+
+    def _read_messages(self) -> None:
+        for line in self.process.stderr:
+            if line.startswith(f"speclab {self.word}: "):
+                self.said = line
+            else:
+                say(line.rstrip("\n"))
+
+    def send(self, line: str) -> None:
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise self._failure() from None
+
+    def next(self) -> Any:
+        """The next answer."""
+        if (answer := self.answers.get()) is None:
+            raise self._failure()
+        return answer
+
+    def _failure(self) -> Fault:
+        status = self.process.wait()
+        self.threads[1].join()
+        return failure(status, self.said)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()

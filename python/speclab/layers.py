@@ -6,14 +6,11 @@ matching tokens as the score. Here the search is greedy, needs no random numbers
 the sets: `speclab score --layers`. Standard library alone.
 """
 
-import contextlib
-import json
-import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from speclab import engine, files
+from speclab import engine
 from speclab.command import Fault
 from speclab.shown import runs_of
 
@@ -50,30 +47,10 @@ def predicted(a: float, tokens: int, pass_ns: Sequence[float], draft_ns: float) 
     return sum(a**i for i in range(tokens + 1)) * pass_ns[0] / (tokens * draft_ns + pass_ns[tokens])
 
 
-class Scorer:
-    """The engine, which scores sets on conversations. Raises Fault, or Misuse, with its sentence."""
-
-    def __init__(self, words: Sequence[str]):
-        self.process = subprocess.Popen([files.program(), "score", "--layers", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True, errors="surrogateescape")  # fmt: skip
-        self.about = self._answer()
-
-    def _answer(self) -> dict:
-        line = self.process.stdout.readline()
-        if line.endswith("\n"):  # a part of a line: it was killed
-            return json.loads(line)
-        _, said = self.process.communicate()
-        raise engine.failure(self.process.returncode, said)
-
-    def send(self, word: str, sets: Sequence[Layers]) -> dict:
-        with contextlib.suppress(BrokenPipeError):  # shows as a missing answer
-            self.process.stdin.write(f"{word} {' '.join(map(listed, sets))}\n")
-            self.process.stdin.flush()
-        return self._answer()
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.communicate()
+def ask(scorer: engine.Process, word: str, sets: Sequence[Layers]) -> dict:
+    """The engine's scores of sets. Raises Fault, or Misuse, with its sentence."""
+    scorer.send(f"{word} {' '.join(map(listed, sets))}")
+    return scorer.next()
 
 
 @dataclass
@@ -88,8 +65,8 @@ class Row:
     tokens: int
 
 
-def evaluated(scorer: Scorer, kept: Layers) -> Row:
-    j = scorer.send("evaluate", [kept])
+def evaluated(scorer: engine.Process, kept: Layers) -> Row:
+    j = ask(scorer, "evaluate", [kept])
     passes, draft = j["pass_ns"], j["draft_ns"]
     speedup, tokens = max(((predicted(j["held_out"][0], n, passes, draft), -n) for n in range(1, len(passes))), default=(0, 0))
     return Row(kept, j["chosen"], j["held_out"], draft / passes[0], speedup, -tokens)
@@ -97,7 +74,7 @@ def evaluated(scorer: Scorer, kept: Layers) -> Row:
 
 def search(given: Any, words: Sequence[str]) -> None:
     """Prints a row for each set on the way, then the best one as a drafter. words: options, MODEL and DATA.jsonl, for the engine. Raises Fault."""
-    scorer, top = Scorer(words), None
+    scorer, top = engine.Process("score", "--layers", *words), None
 
     def show(row: Row, change: str) -> None:
         nonlocal top
@@ -107,10 +84,10 @@ def search(given: Any, words: Sequence[str]) -> None:
         top = row if top is None or row.speedup > top.speedup else top
 
     def scores(sets: Sequence[Layers]) -> list[float]:
-        return [overlap for _, overlap in scorer.send("choose", sets)["scores"]]
+        return [overlap for _, overlap in ask(scorer, "choose", sets)["scores"]]
 
     try:
-        about = scorer.about
+        about = scorer.next()
         kept, layers = tuple(range(about["layers"])), about["layers"]
         least = given.least or (layers + 1) // 2
         if least >= layers:

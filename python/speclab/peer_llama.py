@@ -83,10 +83,7 @@ def version():
 
 def forget(context, slots, length):
     for slot in range(slots):
-        if hasattr(L, "llama_memory_seq_rm"):
-            L.llama_memory_seq_rm(L.llama_get_memory(context), slot, length, -1)
-        else:  # until summer 2025
-            L.llama_kv_self_seq_rm(context, slot, length, -1)
+        L.llama_memory_seq_rm(L.llama_get_memory(context), slot, length, -1)
 
 
 class Engine:
@@ -110,7 +107,7 @@ class Engine:
             self.batch.n_seq_id[i] = 1
         self.faster = {}  # the faster context by (rows, cached, slots) or "prompt"
         given = any(key == "flash_attn_type" for key, _ in options)
-        self.kinds = [None] if given or not hasattr(L.llama_context_params, "flash_attn_type") else [0, 1]
+        self.kinds = [None] if given else [0, 1]
         self.filled = {(c, s): [self.context(settings, s, c + rows, rows, k) for k in self.kinds] for c in contexts for s in slots}
         for (c, s), both in self.filled.items():
             for context in both:

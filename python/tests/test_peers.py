@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, call
 
-from speclab.peers import Peer, Time, Turns
+from speclab.words.bench import Peer, Time, Turns
 
 QUICK = ["--no-probe", "--repeats", "1", "--contexts", "8", "--threads", "1"]
 CLOCK = """while read w r; do echo "$w $r" >>{notes}; case $w in open) echo ready clockwork-{took} 1.0;; slots) echo slots;;

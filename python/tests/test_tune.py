@@ -9,7 +9,8 @@ import pytest
 from conftest import ROOT, call, engine
 
 from speclab.command import Fault, Misuse
-from speclab.layers import Scorer, best, exchanged, fewer, listed, predicted
+from speclab.engine import Process
+from speclab.layers import best, exchanged, fewer, listed, predicted
 from speclab.settings import inline, pairs, written
 from speclab.tuning import Candidate, Searched, best_trees
 from speclab.words.tune import Tuning, _options
@@ -328,9 +329,8 @@ def test_mistakes_with_texts_are_named(speclab, tiny, tmp_path, status, says, wo
 ])  # fmt: skip
 def test_the_engine_refuses_what_is_no_set(tiny, tmp_path, says, line):
     write_texts(tmp_path / "texts.jsonl", 3)
-    scorer = Scorer([tiny, str(tmp_path / "texts.jsonl")])
-    assert scorer.about["layers"] == 3
-    scorer.process.stdin.write(line + "\n")
-    scorer.process.stdin.flush()
+    scorer = Process("score", "--layers", str(tiny), str(tmp_path / "texts.jsonl"))
+    assert scorer.next()["layers"] == 3
+    scorer.send(line)
     with pytest.raises(Fault, match=re.escape(says)):
-        scorer._answer()
+        scorer.next()

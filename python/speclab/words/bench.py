@@ -5,23 +5,161 @@ Standard library alone.
 """
 # with --compare --peer-option --peer-command
 
+import contextlib
+import ctypes
 import json
 import os
+import signal
 import socket
 import sqlite3
 import subprocess
 import tempfile
+import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from speclab import database, files
-from speclab.command import Misuse, Options
-from speclab.peers import Peer, Turns, end_with_parent
+from speclab.command import Fault, Misuse, Options
 from speclab.shown import figure
 
 ABOUT = "Times passes beside other engines on the same file; the other options are those of speclab bench."
+SUBJECT = ("what", "context", "slots", "n")
 SQL = """SELECT placement, what, context, slots, n, peer, rounds, median_ns, low_ns, high_ns, min_ns, max_ns, ratio, ratio_low, ratio_high
-         FROM bench_pass WHERE bench = ? ORDER BY placement, what, context, slots, n, peer"""
+         FROM bench_pass WHERE bench = ? ORDER BY placement, what, context, peer, slots, n"""
+PAUSE = 0.025  # seconds: after its work an engine's threads may spin for some milliseconds before they sleep (libgomp's for about 15)
+LINE = 1 << 20  # limit of a line
+
+
+# ---- the other engines
+
+
+def end_with_parent() -> None:
+    """In a child: it is killed when the process that started it ends, however that ends."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+class Peer:
+    """Another engine in a process of its own. Its failures are Faults with its label."""
+
+    def __init__(self, words: Sequence[str], label: str, options: Sequence[str] = ()):
+        """words: program and arguments. options: "KEY=VALUE", for its model. Raises Fault."""
+        self.label, self.options, self.name = label, options, ""
+        try:
+            self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0, preexec_fn=end_with_parent,
+                                            encoding="utf-8", errors="surrogateescape")  # fmt: skip
+        except OSError as why:
+            raise Fault(f"the engine to compare with: {words[0]}: {why.strerror}") from None
+
+    def close(self) -> None:
+        """Closing its input ends it."""
+        for stream in (self.process.stdin, self.process.stdout):
+            with contextlib.suppress(OSError):  # it has ended
+                stream.close()
+        self.process.wait()
+
+    def _ask(self, request: str) -> str:
+        """The line that it answers; an empty request waits for one more."""
+        with contextlib.suppress(OSError):  # shows as a missing answer
+            self.process.stdin.write(request)
+            self.process.stdin.flush()
+        answer = self.process.stdout.readline(LINE)
+        if not answer:
+            status = self.process.wait()
+            raise Fault(f"{self.label} ended without an answer ({signal.strsignal(-status) if status < 0 else f'exit status {status}'})")
+        if answer.startswith("error "):
+            raise Fault(answer.removeprefix("error ").rstrip("\n"))
+        return answer.rstrip("\n")
+
+    def open(self, lines: Sequence[str]) -> None:
+        """Loads the model. lines: those of the protocol before "open". Raises Fault."""
+        options = ["option " + option.replace("=", " ", 1) for option in self.options]
+        try:
+            answer = self._ask("\n".join([*lines, *options, "open", ""]))
+            if any(line.startswith("slots ") for line in lines):
+                if answer != "slots":
+                    raise Fault(f"{self.label} does not run passes of several slots (--slots)")
+                answer = self._ask("")
+            if not answer.startswith("ready "):
+                raise Fault(f'{self.label}: expected "ready NAME", found "{answer}"')
+        except Fault as fault:
+            raise Fault(f"the engine to compare with: {fault}") from None
+        self.name = answer.removeprefix("ready ")
+
+    def seconds(self, request: str) -> float:
+        """What the peer says a pass or a prompt took. Raises Fault."""
+        time.sleep(PAUSE)
+        answer, took = self._ask(request + "\n"), 0.0
+        with contextlib.suppress(ValueError):
+            took = float(answer)
+        if not 0 < took < 1e6:
+            raise Fault(f'{self.label}: expected seconds, found "{answer}"')
+        return took
+
+
+class Time(NamedTuple):
+    """A measurement of a peer, as a row of the table bench_time."""
+
+    round: int
+    what: str
+    context: int
+    slots: int
+    n: int
+    peer: int
+    ns: int
+
+
+class Turns:
+    """The peers' part of a bench. The engine announces each measurement, and takes it when `answer` has returned.
+
+    Engines take a measurement one after the other; which begins rotates.
+    """
+
+    def __init__(self, peers: Sequence[Peer]):
+        self.peers, self.times = peers, list[Time]()
+        self.opening, self.round, self.turn, self.later = list[str](), -1, 0, list[Time]()
+
+    def used(self) -> float:
+        """Processor seconds that peers and this process have used so far."""
+        groups, ticks = {p.process.pid for p in self.peers}, 0
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):  # it has ended
+                fields = path.read_text(errors="replace").rpartition(")")[2].split()
+                ticks += (int(fields[11]) + int(fields[12])) * (int(fields[2]) in groups)
+        return ticks / os.sysconf("SC_CLK_TCK") + time.process_time()
+
+    def _take(self, all_of: Sequence[Time]) -> None:
+        for t in all_of:
+            request = "prompt" if t.what == "prompt" else f"pass {t.n} {t.context}" + (f" {t.slots}" if t.slots > 1 else "")
+            self.times.append(t._replace(ns=round(1e9 * self.peers[t.peer - 1].seconds(request))))
+
+    def answer(self, line: str) -> str | None:
+        """Takes the turn that a line of the engine announces, and returns what to answer; None: nothing. Raises Fault."""
+        word, *rest = line.split(" ")
+        if word not in ("open", "round", "end", "pass", "prompt", "draft"):
+            self.opening.append(line)
+            return None
+        if word == "open":
+            for peer in self.peers:
+                peer.open(self.opening)
+            return "0"
+        self._take(self.later)
+        self.later = []
+        if word in ("round", "end"):
+            self.round, self.turn = self.round + (word == "round"), 0
+            return str(self.used())
+        count = 1 + len(self.peers)
+        first, self.turn = self.turn + self.round, self.turn + 1
+        if word != "draft":  # no peer takes draft steps
+            n, context, slots = map(int, rest if word == "pass" else (*rest, 0, 1))
+            rows = [Time(self.round, word, context, slots, n, (first + k) % count, 0) for k in range(count)]
+            own = next(i for i, row in enumerate(rows) if row.peer == 0)
+            self._take(rows[:own])
+            self.later = rows[own + 1 :]
+        return "0"
+
+
+# ---- the word
 
 
 def _options() -> Options:
@@ -34,14 +172,6 @@ def _options() -> Options:
     o.option("--db", metavar="FILE", help="also store the results in this database")
     o.flag("--json", help="print one JSON object with all measurements")
     return o
-
-
-def _start(peers: list[Peer], given: Any) -> None:
-    if given.compare:
-        python = os.environ.get("SPECLAB_PYTHON") or "python3"
-        peers.append(Peer([python, str(Path(__file__).parents[1] / "peer_llama.py")], python, given.peer_option))
-    for command in given.peer_command:
-        peers.append(Peer(["sh", "-c", command], command))
 
 
 def _measure(words: list[str], turns: Turns, captured: bool) -> tuple[int, bytes]:
@@ -78,15 +208,11 @@ def _stored(db: str, turns: Turns) -> list[dict[str, Any]]:
 
 
 def _table(rows: list[dict[str, Any]], names: list[str]) -> str:
-    key = ("placement", "what", "context", "slots", "n")
-    own = {tuple(r[k] for k in key): r for r in rows if r["peer"] == 0}
+    medians = {(r["placement"], *(r[k] for k in SUBJECT), r["peer"]): r["median_ns"] for r in rows}
     out, several = [f"peer        {name}\n" for name in names], any(r["slots"] > 1 for r in rows)
-    medians = {(*(r[k] for k in key), r["peer"]): r["median_ns"] for r in rows}
     heading: tuple = ()
-    for r in sorted(rows, key=lambda r: (r["placement"], r["what"] == "prompt", r["context"], r["peer"], r["slots"], r["n"])):
-        if r["peer"] == 0:
-            continue
-        name, mine = names[r["peer"] - 1].split(" ")[0], own[tuple(r[k] for k in key)]["median_ns"]
+    for r in (r for r in rows if r["peer"]):
+        name, mine = names[r["peer"] - 1].split(" ")[0], medians[r["placement"], *(r[k] for k in SUBJECT), 0]
         if r["what"] == "prompt":
             out.append(f"\nPlacement {r['placement']}, prompt of {r['n']} tokens, beside {name}: {figure(mine / 1e6)} ms, the peer's "
                        f"{figure(r['median_ns'] / 1e6)} ms, {figure(r['ratio'])} times speclab's ({figure(r['ratio_low'])} to "
@@ -108,16 +234,15 @@ def _with_peers(text: bytes, rows: list[dict[str, Any]], turns: Turns) -> str:
     """The engine's JSON with the peers' names, times, medians and ratios."""
     j = json.loads(text)
     j["peers"] = [p.name for p in turns.peers]
-    subject = ("what", "context", "slots", "n")
     for m in j["measured"]:
-        m["peers_ns"] = [[t.ns for t in turns.times if t.peer == i + 1 and all(m[k] == getattr(t, k) for k in subject)]
+        m["peers_ns"] = [[t.ns for t in turns.times if t.peer == i + 1 and all(m[k] == getattr(t, k) for k in SUBJECT)]
                          for i in range(len(turns.peers)) if m["what"] != "draft_step"]  # fmt: skip
     for p in j["placements"]:
         for m in p["medians"]:
             m["peers"] = [{"ns": {"rounds": r["rounds"], "median": r["median_ns"], "low_quartile": r["low_ns"], "high_quartile": r["high_ns"],
                                   "min": r["min_ns"], "max": r["max_ns"]},
                            "ratio": {"rounds": r["rounds"], "median": r["ratio"], "low_quartile": r["ratio_low"], "high_quartile": r["ratio_high"]}}
-                          for r in rows if r["peer"] and r["placement"] == p["placement"] and all(m[k] == r[k] for k in subject)]  # fmt: skip
+                          for r in rows if r["peer"] and r["placement"] == p["placement"] and all(m[k] == r[k] for k in SUBJECT)]  # fmt: skip
     return json.dumps(j)
 
 
@@ -128,15 +253,14 @@ def main(words: list[str]) -> int:
     for option in given.peer_option:
         if "=" not in option or any(c in option for c in " \n"):
             raise Misuse(f'--peer-option: expected KEY=VALUE, found "{option}"')
-    peers: list[Peer] = []
-    with tempfile.TemporaryDirectory() as folder:
-        db, turns = given.db or f"{folder}/bench.db", Turns(peers)
-        try:
-            _start(peers, given)
-            status, out = _measure([*rest, "--db", db, *(["--json"] if given.json else [])], turns, given.json)
-        finally:
-            for peer in peers:
-                peer.close()
+    python, program = os.environ.get("SPECLAB_PYTHON") or "python3", str(Path(__file__).parents[1] / "peer_llama.py")
+    commands = [([python, program], python, given.peer_option)] * given.compare + [(["sh", "-c", c], c, ()) for c in given.peer_command]
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ends:
+        db, turns = given.db or f"{folder}/bench.db", Turns(peers := [])
+        for command in commands:
+            peers.append(Peer(*command))
+            ends.callback(peers[-1].close)
+        status, out = _measure([*rest, "--db", db, *(["--json"] if given.json else [])], turns, given.json)
         if status == 0:
             rows = _stored(db, turns)
             print(_with_peers(out, rows, turns) if given.json else "\n" + _table(rows, [p.name for p in peers]), end="\n" if given.json else "")

@@ -2,11 +2,8 @@
 
 import dataclasses
 import json
-import queue
 import signal
-import subprocess
 import sys
-import threading
 import time
 from typing import IO, Any
 
@@ -14,7 +11,6 @@ from speclab import engine, files
 from speclab.command import Fault, Misuse, Options, integer
 from speclab.digest import content_hash
 from speclab.distillation import DROPS, NUMBERS, Exclusions, Output, Plan, Planned, words_of
-from speclab.printable import printable
 
 MIN_WORDS, MAX_TEMPERATURES, BLANK = 3, 16, " \t\r\n"
 
@@ -66,58 +62,11 @@ def _temperatures(text: str) -> list[float]:
     return numbers
 
 
-def _say(text: str) -> None:
-    if sys.stderr:
-        print(printable(text), file=sys.stderr, flush=True)
-
-
-class Writer:
-    """The engine's process: answers prompts as they end, in any order. Raises Fault with the engine's sentence."""
-
-    def __init__(self, o: Any):
-        words = [files.program(), "generate", "--prompts", "-", "--jsonl", f"--batch={o.slots}", f"--tokens={o.new_tokens}"]
-        words += [f"--{k.replace('_', '-')}={v}" for k in _PASSED_ON if (v := getattr(o, k)) is not None] + ["--", o.model]
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        self.said = ""
-        self.threads = [threading.Thread(target=read, daemon=True) for read in (self._read, self._read_messages)]
-        for thread in self.threads:
-            thread.start()
-        self.settings = self.next()["settings"]
-
-    def _read(self) -> None:
-        for line in self.process.stdout or ():
-            if line.endswith(b"\n"):  # a part of a line: it was killed
-                self.lines.put(json.loads(line))
-        self.lines.put(None)
-
-    def _read_messages(self) -> None:
-        for line in self.process.stderr or ():
-            text = line.decode(errors="replace").rstrip("\n")
-            if text.startswith("speclab generate: "):
-                self.said = text
-            else:
-                _say(text)
-
-    def request(self, prompt: dict[str, Any]) -> None:
-        try:
-            self.process.stdin.write(json.dumps(prompt).encode() + b"\n")  # type: ignore[union-attr]
-            self.process.stdin.flush()  # type: ignore[union-attr]
-        except BrokenPipeError:
-            self._ended()
-
-    def next(self) -> dict[str, Any]:
-        line = self.lines.get()
-        return line if line is not None else self._ended()
-
-    def _ended(self) -> dict[str, Any]:
-        status = self.process.wait()
-        self.threads[1].join()
-        raise engine.failure(status, self.said)
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
+def _writer(o: Any) -> engine.Process:
+    """The engine, which answers prompts as they end, in any order."""
+    words = ["generate", "--prompts", "-", "--jsonl", f"--batch={o.slots}", f"--tokens={o.new_tokens}"]
+    words += [f"--{k.replace('_', '-')}={v}" for k in _PASSED_ON if (v := getattr(o, k)) is not None]
+    return engine.Process(*words, "--", o.model)
 
 
 @dataclasses.dataclass
@@ -128,8 +77,6 @@ class Conversation:
     user: str = ""  # what was invented
     inventing: bool = False
     line: dict[str, Any] | None = None
-    cut: bool = False
-    shortened: bool = False
 
 
 def _text(answer: dict[str, Any]) -> str:
@@ -140,8 +87,8 @@ def _text(answer: dict[str, Any]) -> str:
 class Distillation:
     """The conversations of the plan that are missing in the output."""
 
-    def __init__(self, o: Any, plan: Plan, exclusions: Exclusions, writer: Writer, output: Output):
-        self.o, self.plan, self.exclusions, self.writer, self.output = o, plan, exclusions, writer, output
+    def __init__(self, o: Any, plan: Plan, exclusions: Exclusions, writer: engine.Process, known: dict[str, Any], output: Output):
+        self.o, self.plan, self.exclusions, self.writer, self.known, self.output = o, plan, exclusions, writer, known, output
         self.under_way: dict[int, Conversation] = {}
         self.invented: dict[tuple[str, ...], int] = {}  # the user's words: the lowest index that has them; -1: a given prompt
         self.greedy: dict[Any, int] = {}  # all messages of a prompt that is answered at temperature 0: its lowest index
@@ -170,7 +117,7 @@ class Distillation:
 
     def _request(self, c: Conversation, prompt: dict[str, Any], temperature: float) -> None:
         self.under_way[c.planned.number] = c
-        self.writer.request({"id": c.planned.id, "number": c.planned.number, "temperature": temperature, **prompt})
+        self.writer.send(json.dumps({"id": c.planned.id, "number": c.planned.number, "temperature": temperature, **prompt}))
 
     def _start(self, p: Planned) -> None:
         if p.given is None:
@@ -180,7 +127,7 @@ class Distillation:
 
     def _drop(self, c: Conversation, why: str) -> None:
         del self.under_way[c.planned.number]
-        self.output.drop(c.planned.id, why, c.user)
+        self.output.put({"id": c.planned.id, "reason": why, "user": c.user})
 
     def _invented(self, c: Conversation, answer: dict[str, Any]) -> str | None:
         """Takes the user's turn; why the conversation is dropped."""
@@ -207,18 +154,17 @@ class Distillation:
                 return self._drop(c, "special" if _text(a).strip(BLANK) else "empty")
         if "unanswered" in line:
             return self._drop(c, line["unanswered"])
-        c.line, c.cut = line, answers[-1]["stop"] != "end"
-        c.shortened = c.planned.given is not None and len(answers) < len(c.planned.given.turns)
+        c.line = line
 
     def _write(self, c: Conversation) -> None:
         if c.planned.given is None and not self._note(c.user, c.planned.index):
             return self._drop(c, "repeated")
         del self.under_way[c.planned.number]
-        mask = c.line["loss_mask"]
-        self.output.write({"id": c.planned.id, "conversations": c.line["messages"], "input_ids": c.line["input_ids"], "loss_mask": mask,
-                           "temperature": c.planned.temperature, "seed": self.o.seed})  # fmt: skip
-        self.written, self.cut, self.shortened = self.written + 1, self.cut + c.cut, self.shortened + c.shortened
-        self.answer_tokens += mask.count(1)
+        mask, answers = c.line["loss_mask"], c.line["answers"]
+        self.output.put({"id": c.planned.id, "conversations": c.line["messages"], "input_ids": c.line["input_ids"], "loss_mask": mask,
+                         "temperature": c.planned.temperature, "seed": self.o.seed})  # fmt: skip
+        self.written, self.cut, self.answer_tokens = self.written + 1, self.cut + (answers[-1]["stop"] != "end"), self.answer_tokens + mask.count(1)
+        self.shortened += c.planned.given is not None and len(answers) < len(c.planned.given.turns)
 
     def run(self) -> None:
         plan = iter(self.plan)
@@ -231,7 +177,7 @@ class Distillation:
                     break
                 why = self._drop_of(p)
                 if p.id not in self.output.done:
-                    self.output.drop(p.id, why, "") if why else self._start(p)
+                    self.output.put({"id": p.id, "reason": why, "user": ""}) if why else self._start(p)
             if len(self.under_way) == len(waiting):
                 return
             self._take(self.writer.next())
@@ -262,7 +208,7 @@ class Distillation:
         s = time.monotonic() - self.began
         print(f"this run: {self.written} conversations, {self.cut} cut at the limit; {self.answer_tokens} answer tokens in {s:.1f} s, "
               f"{self.answer_tokens / s:.1f} tokens/s ({self.decoded / s:.1f} with invented turns) in {self.o.slots} slots, activations "
-              f"{self.writer.settings['activations']}, cache {self.writer.settings['cache']}")  # fmt: skip
+              f"{self.known['activations']}, cache {self.known['cache']}")  # fmt: skip
         if self.shortened:
             print(f"{self.shortened} of them without all turns of their prompts: an answer was cut, or the chat template writes it otherwise once "
                   "a turn follows")  # fmt: skip
@@ -285,7 +231,7 @@ def _exclusions(paths: list[str]) -> Exclusions:
         except Fault as fault:
             raise Misuse(str(fault)) from None
         if without:
-            _say(f"{path}: {without} line{'s' * (without > 1)} without text exclude{'s' * (without == 1)} nothing")
+            engine.say(f"{path}: {without} line{'s' * (without > 1)} without text exclude{'s' * (without == 1)} nothing")
     return e
 
 
@@ -304,11 +250,12 @@ def main(words: list[str]) -> int:
     plan = Plan(o.prompts, o.samples, _temperatures(o.temperatures), o.invent)
     exclusions = _exclusions(o.exclude)
     signal.signal(signal.SIGTERM, _stop)
-    writer = Writer(o)
+    writer = _writer(o)
     try:
-        if o.invent and writer.settings["chat"] == "none":
+        known = writer.next()["settings"]
+        if o.invent and known["chat"] == "none":
             raise Fault("--invent needs a chat template with a user's turn that a model can write, found --chat none")
-        d = Distillation(o, plan, exclusions, writer, Output(o.out, _settings(o, plan, writer.settings)))
+        d = Distillation(o, plan, exclusions, writer, known, Output(o.out, _settings(o, plan, known)))
         try:
             d.run()
         except KeyboardInterrupt:
