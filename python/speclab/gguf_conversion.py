@@ -93,37 +93,35 @@ def _experts(plan: "Plan", first: Tensor, name: str) -> Tensor:
 
 
 def _sizes(about: dict[str, Any]) -> dict[str, Any]:
-    a, rope = about["architecture"], about["rope"]
-    new: list[tuple[str, Any]] = [
-        ("block_count", about["layers"]), ("context_length", about["context"]), ("embedding_length", about["width"]),
-        ("feed_forward_length", about["hidden"]), ("attention.head_count", about["heads"]), ("attention.head_count_kv", about["kv_heads"]),
-        ("attention.key_length", about["head_dim"]), ("attention.value_length", about["head_dim"]), ("rope.dimension_count", rope["rotated"]),
-        ("rope.freq_base", float(rope["theta"])), ("attention.layer_norm_rms_epsilon", float(about["norm_eps"])),
-        ("vocab_size", about["vocab"])]  # fmt: skip
+    rope, f = about["rope"], lambda key: float(about[key])
+    new = {"block_count": about["layers"], "context_length": about["context"], "embedding_length": about["width"],
+           "feed_forward_length": about["hidden"], "attention.head_count": about["heads"], "attention.head_count_kv": about["kv_heads"],
+           "attention.key_length": about["head_dim"], "attention.value_length": about["head_dim"], "rope.dimension_count": rope["rotated"],
+           "rope.freq_base": float(rope["theta"]), "attention.layer_norm_rms_epsilon": f("norm_eps"), "vocab_size": about["vocab"]}  # fmt: skip
     if about["experts"]:
-        new += [("expert_count", about["experts"]), ("expert_used_count", about["experts_used"])]
+        new |= {"expert_count": about["experts"], "expert_used_count": about["experts_used"]}
     if about["qwen_experts"]:
-        new += [("expert_feed_forward_length", about["expert_hidden"])]
+        new |= {"expert_feed_forward_length": about["expert_hidden"]}
     if about["has_windows"]:
-        new += [("attention.sliding_window", about["window"])]
+        new |= {"attention.sliding_window": about["window"]}
     if about["window_rope"]:
-        new += [("rope.freq_base_swa", float(about["window_rope"]["theta"]))]
+        new |= {"rope.freq_base_swa": float(about["window_rope"]["theta"])}
     if about["has_attention_cap"]:
-        new += [("attn_logit_softcapping", float(about["attention_cap"]))]
+        new |= {"attn_logit_softcapping": f("attention_cap")}
     if about["has_logit_cap"]:
-        new += [("final_logit_softcapping", float(about["logit_cap"]))]
+        new |= {"final_logit_softcapping": f("logit_cap")}
     if about["has_multipliers"]:  # llama.cpp divides by the last
-        new += [("attention.scale", float(about["attention_scale"])), ("embedding_scale", float(about["embedding_scale"])),
-                ("residual_scale", float(about["residual_scale"])),
-                ("logit_scale", float(np.float32(1) / np.float32(about["logit_scale"])))]  # fmt: skip
+        new |= {"attention.scale": f("attention_scale"), "embedding_scale": f("embedding_scale"), "residual_scale": f("residual_scale"),
+                "logit_scale": float(np.float32(1) / np.float32(about["logit_scale"]))}  # fmt: skip
     if rope["scaling"] in ("yarn", "linear"):
-        new += [("rope.scaling.type", rope["scaling"]), ("rope.scaling.factor", float(rope["factor"]))]
+        new |= {"rope.scaling.type": rope["scaling"], "rope.scaling.factor": float(rope["factor"])}
+    if rope["scaling"] in ("yarn", "longrope"):
+        new |= {"rope.scaling.original_context_length": rope["original"]}
     if rope["scaling"] == "yarn":
-        new += [("rope.scaling.original_context_length", rope["original"]), ("rope.scaling.yarn_beta_fast", float(rope["high"])),
-                ("rope.scaling.yarn_beta_slow", float(rope["low"]))]  # fmt: skip
+        new |= {"rope.scaling.yarn_beta_fast": float(rope["high"]), "rope.scaling.yarn_beta_slow": float(rope["low"])}
     if rope["scaling"] == "longrope":
-        new += [("rope.scaling.original_context_length", rope["original"]), ("rope.scaling.attn_factor", float(rope["angle_factor"]))]
-    return {f"{a}.{key}": v for key, v in new}
+        new |= {"rope.scaling.attn_factor": float(rope["angle_factor"])}
+    return {f"{about['architecture']}.{key}": v for key, v in new.items()}
 
 
 def _tokens(about: dict[str, Any]) -> dict[str, Any]:
@@ -156,30 +154,26 @@ def keys(source: Source, kind: str, mark: str) -> dict[str, Any]:
 # ---- read back
 
 
-def _layers(about: dict[str, Any]) -> tuple:
+def _layers(about: dict[str, Any]) -> list[Any]:
     """What the layers do besides their shapes."""
     swa, rope = about["window_rope"] or {}, about["rope"]
-    window = about["window"] if about["windowed"] else 0
     keys = ("attention_scale", "attention_cap", "logit_cap", "embedding_scale", "residual_scale", "logit_scale", "windowed", "unrotated")
-    return (*(about[key] for key in keys), np.float32(swa.get("theta", 0)), swa.get("scaling", "plain"), rope["rotated"], rope["untruncated"],
-            rope["angle_factor"], window)  # fmt: skip
+    return [[about[key] for key in keys], np.float32(swa.get("theta", 0)), swa.get("scaling", "plain"),
+            [rope[key] for key in ("rotated", "untruncated", "angle_factor")], about["window"] if about["windowed"] else 0]  # fmt: skip
 
 
-def _difference(a: dict[str, Any], b: dict[str, Any]) -> str | None:
-    def of(*keys):
-        return [a[k] for k in keys] != [b[k] for k in keys]
+def _experts_of(about: dict[str, Any]) -> list[Any]:
+    return [about["experts"]] + [about[key] for key in ("dense", "experts_used", "expert_hidden", "experts_normalized") if about["experts"]]
 
-    if sorted(a["ends"]) != sorted(b["ends"]):
-        return "the tokens that end a text"
-    if of("bos", "add_bos"):
-        return "the token that begins a text"
-    if of("chat_template"):
-        return "the chat template"
-    if _layers(a) != _layers(b):
-        return "its windows, the scale of its attention or its RoPE, which files of this architecture do not state"
-    if of("experts") or (a["experts"] and of("dense", "experts_used", "expert_hidden", "experts_normalized")):
-        return "its experts: those of files are in all layers, and the weights of the used ones sum to 1"
-    return "the shape of the model" if of("tied", "attention_bias", "norm_eps") else None
+
+_COMPARED = (
+    ("the tokens that end a text", lambda about: sorted(about["ends"])),
+    ("the token that begins a text", lambda about: (about["bos"], about["add_bos"])),
+    ("the chat template", lambda about: about["chat_template"]),
+    ("its windows, the scale of its attention or its RoPE, which files of this architecture do not state", _layers),
+    ("its experts: those of files are in all layers, and the weights of the used ones sum to 1", _experts_of),
+    ("the shape of the model", lambda about: (about["tied"], about["attention_bias"], about["norm_eps"])),
+)
 
 
 def _tokenizes_alike(a: dict[str, Any] | None, b: dict[str, Any] | None) -> bool:
@@ -194,8 +188,9 @@ def check_made(source: Source, to: str) -> None:
     """Compares a file with its source, by the engine's reading of both. Raises Fault, and removes the file, if they differ."""
     try:
         made, path = checkpoint.facts(to), source.facts["path"]
-        if what := _difference(source.facts, made):
-            raise Fault(f"{path}: a GGUF file of it would differ in {what}")
+        for what, of in _COMPARED:
+            if of(source.facts) != of(made):
+                raise Fault(f"{path}: a GGUF file of it would differ in {what}")
         if not _tokenizes_alike(source.facts["vocabulary"], made["vocabulary"]):
             raise Fault(f"{path}: a GGUF file of it would tokenize some texts differently")
     except BaseException:

@@ -45,6 +45,21 @@ class View(NamedTuple):
     shape: Any
     stride: Any
 
+    def check(self) -> int:
+        """The number of elements. Raises Fault unless they lie in the storage, row by row."""
+        sizes = all(isinstance(s, tuple) and len(s) <= 8 and all(type(n) is int and 0 <= n < 1 << 62 for n in s) for s in (self.shape, self.stride))
+        if not sizes or not isinstance(self.storage, Storage) or type(self.offset) is not int or len(self.shape) != len(self.stride):
+            raise Fault("expected a storage, an offset, a size of at most 8 dimensions and as many strides, found other arguments")
+        n, step = math.prod(self.shape), 1
+        for size, stride in zip(reversed(self.shape), reversed(self.stride), strict=True):
+            if n and size != 1 and stride != step:
+                raise Fault(f"expected a contiguous tensor, found shape {list(self.shape)} with strides {list(self.stride)}, as of a transposed or "
+                            "expanded one; save it after .contiguous()")  # fmt: skip
+            step *= size
+        if self.offset < 0 or self.offset + n > self.storage.elements:
+            raise Fault(f"expected it to lie in its storage of {self.storage.elements} elements, found {n} from element {self.offset} on")
+        return n
+
 
 class Entries(dict):
     """A dictionary of the pickle; keys that are neither texts nor numbers are passed over."""
@@ -138,36 +153,18 @@ def _unpickled(content: bytes) -> Any:
 
 def _state(root: Any) -> dict[Any, Any]:
     """The dictionary of tensors."""
-    expected = "expected a state_dict, a dictionary of tensors"
-    if not isinstance(root, Entries):
-        raise Fault(f"{expected}, found {'a tensor' if isinstance(root, View) else 'another value'}")
 
-    def has(values):
+    def has(values: Any) -> bool:
         return isinstance(values, Entries) and any(isinstance(v, View) for v in values.values())
 
-    inner = [key for key, value in root.items() if has(value)]
     if has(root):
         return root
-    if len(inner) != 1:
-        raise Fault(f"{expected}, found {f'several, {inner[0]} and {inner[1]}' if inner else 'one without tensors'}")
-    if inner[0] not in ("state_dict", "model", "module"):
-        raise Fault(f"{expected}, or one in it called state_dict, model or module, found tensors only under {str(inner[0])[:100]}")
-    return root[inner[0]]
-
-
-def _check_view(v: View) -> None:
-    """Raises Fault unless a view lies in its storage, row by row."""
-    sizes = all(isinstance(s, tuple) and len(s) <= 8 and all(type(n) is int and 0 <= n < 1 << 62 for n in s) for s in (v.shape, v.stride))
-    if not sizes or not isinstance(v.storage, Storage) or type(v.offset) is not int or len(v.shape) != len(v.stride):
-        raise Fault("expected a storage, an offset, a size of at most 8 dimensions and as many strides, found other arguments")
-    n, step = math.prod(v.shape), 1
-    for size, stride in zip(reversed(v.shape), reversed(v.stride), strict=True):
-        if n and size != 1 and stride != step:
-            raise Fault(f"expected a contiguous tensor, found shape {list(v.shape)} with strides {list(v.stride)}, as of a transposed or expanded "
-                        "one; save it after .contiguous()")  # fmt: skip
-        step *= size
-    if v.offset < 0 or v.offset + n > v.storage.elements:
-        raise Fault(f"expected it to lie in its storage of {v.storage.elements} elements, found {n} from element {v.offset} on")
+    inner = [key for key, value in root.items() if has(value)] if isinstance(root, Entries) else []
+    if len(inner) == 1 and inner[0] in ("state_dict", "model", "module"):
+        return root[inner[0]]
+    names = " and ".join(str(key)[:100] for key in inner[:2])
+    found = f"several, {names}" if inner[1:] else f"tensors only under {names}, not state_dict, model or module" if inner else "one without tensors"
+    raise Fault(f"expected a state_dict, a dictionary of tensors, found {'a tensor' if isinstance(root, View) else found}")
 
 
 class _Archive:
@@ -242,12 +239,12 @@ def _tensors(archive: _Archive) -> Iterable[Tensor]:
         try:
             if name is not key or len(name) > 1000 or "\0" in name or any("\ud800" <= c <= "\udfff" for c in name):
                 raise Fault("expected a name of at most 1000 characters of UTF-8")
-            _check_view(v)
+            n = v.check()
             if v.storage not in begins:
                 begins[v.storage] = archive.check(v.storage)
         except Fault as why:
             raise Fault(f"tensor {name[:100]}: {why}") from None
-        each, n = SIZES[v.storage.dtype], math.prod(v.shape)
+        each = SIZES[v.storage.dtype]
         total += n * each
         if total > COPIES * archive.file.seek(0, 2):
             raise Fault(f"tensor {name[:100]}: expected tensors of at most {COPIES} times the file's size, found more, which share their storages")

@@ -1,21 +1,16 @@
 """PyTorch's files give the tensors that torch.load gives, and nothing in them is executed. tests/cases/torch/make.py wrote the files."""
 
-import collections
-import io
 import json
-import pickle
 import random
 import struct
 import subprocess
-import sys
-import types
 import zipfile
 
 import pytest
 from conftest import BUILD, ROOT, engine
 from safetensors import safe_open
 
-from speclab import torch_files
+from speclab import safetensors_files, torch_files
 from speclab.command import Fault
 
 CASES = ROOT / "tests/cases/torch"
@@ -23,32 +18,26 @@ GOLDEN = json.loads((CASES / "golden.json").read_text())
 
 
 def stored(folder):
-    """{name: (dtype, shape, bytes)} of all safetensors files of a folder, by the library's reader and ours."""
+    """{name: (dtype, shape, bytes)} of all safetensors files of a folder."""
     found = {}
     for path in sorted(folder.glob("*.safetensors")):
-        content = path.read_bytes()
-        n = struct.unpack("<Q", content[:8])[0]
+        found |= {t.name: (t.kind, list(t.shape), b"".join(t.pieces())) for t in safetensors_files.read(str(path))}
         with safe_open(path, "np") as library:
-            names = set(library.keys())
-        for name, t in json.loads(content[8 : 8 + n]).items():
-            if name != "__metadata__":
-                begin, end = t["data_offsets"]
-                found[name] = (t["dtype"], t["shape"], content[8 + n + begin : 8 + n + end])
-                assert name in names
+            assert set(library.keys()) <= set(found)
     return found
 
 
 @pytest.mark.parametrize("file", GOLDEN["read"])
-def test_every_tensor_is_the_one_that_torch_loads(speclab, tmp_path, file):
-    done = speclab("convert", CASES / file, "--out", "out")
-    assert done.status == 0 and f"out: {len(GOLDEN['read'][file])} tensors" in done.out
+def test_every_tensor_is_the_one_that_torch_loads(in_process, tmp_path, file):
+    status, out, _ = in_process("convert", CASES / file, "--out", tmp_path / "out")
+    assert status == 0 and f"out: {len(GOLDEN['read'][file])} tensors" in out
     assert stored(tmp_path / "out") == {n: (t["dtype"], t["shape"], bytes.fromhex(t["hex"])) for n, t in GOLDEN["read"][file].items()}
 
 
 @pytest.mark.parametrize("file", GOLDEN["refused"])
-def test_anything_but_a_dictionary_of_plain_tensors_is_refused(speclab, tmp_path, file):
-    done = speclab("convert", CASES / file, "--out", "out")
-    assert done.status == 1 and GOLDEN["refused"][file] in done.err and str(CASES / file) in done.err
+def test_anything_but_a_dictionary_of_plain_tensors_is_refused(in_process, tmp_path, file):
+    status, _, err = in_process("convert", CASES / file, "--out", tmp_path / "out")
+    assert status == 1 and GOLDEN["refused"][file] in err and str(CASES / file) in err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -62,10 +51,16 @@ def archive(path, program, storage=bytes(24), more=None, **how):
     return str(path)
 
 
-def view(elements=6, offset=0, shape=b"K\x02K\x03\x86", stride=b"K\x03K\x01\x86", key=b"0"):
-    """The opcodes of a tensor of floats."""
-    pid = b"(X\x07\0\0\0storagectorch\nFloatStorage\nX" + struct.pack("<I", len(key)) + key + b"X\3\0\0\0cpuJ" + struct.pack("<i", elements) + b"tQ"
+def view(elements=6, offset=0, shape=b"K\x02K\x03\x86", stride=b"K\x03K\x01\x86", key=b"0", kind=b"Float"):
+    """The opcodes of a tensor."""
+    pid = (b"(X\x07\0\0\0storagectorch\n" + kind + b"Storage\nX" + struct.pack("<I", len(key)) + key + b"X\3\0\0\0cpuJ"
+           + struct.pack("<i", elements) + b"tQ")  # fmt: skip
     return b"ctorch._utils\n_rebuild_tensor_v2\n(" + pid + b"J" + struct.pack("<i", offset) + shape + stride + b"\x89}tR"
+
+
+def numbers(*n):
+    """The opcodes of a tuple."""
+    return b"(" + b"".join(b"J" + struct.pack("<i", i) for i in n) + b"t"
 
 
 def of(*pairs):
@@ -73,25 +68,22 @@ def of(*pairs):
 
 
 T = b"X\1\0\0\0t"
-NESTED = b"K\1" + b"\x85" * 3_000_000
+NESTED = b"K\1" + b"\x85" * 300_000
 DOUBLED = b"K\1" + b"".join(b"q\0h\0\x86" for _ in range(80))
 
 
 @pytest.mark.parametrize("program, says", [
     (b"\x80\x02cos\nsystem\nX\4\0\0\0true\x85R.", "byte 13: expected the names of a state_dict, found os system; the pickle was not executed"),
     (b"\x80\x04\x8c\2os\x8c\6system\x93.", "found os system"),
-    (b"\x80\x02cbuiltins\neval\n.", "found builtins eval"),
     (b"\x80\x02ccollections\nOrderedDict\n)\x81.", "found NEWOBJ (0x81)"),
     (b"\x80\x02\x82\1.", "found EXT1 (0x82)"),
     (b"\x80\x02ccollections\nOrderedDict\n]\x85R.", "takes 0 positional arguments"),
     (b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n}(X\1\0\0\0xK\1ub.", "expected attributes of an OrderedDict"),
     (b"\x80\x02ctorch\nFloatStorage\n)R.", "the pickle is damaged"),
     (b"\x80\x02}r\xff\xff\xff\xff" + T + b"s.", "the pickle is damaged"),
-    (b"\x80\x02h\x05.", "the pickle is damaged"),
     (b"\x80\x02X\xff\xff\xff\x7fabc.", "the pickle is damaged"),
     (of(T, view())[:-1], "the pickle is damaged: EOFError"),
     (of(T, view()) + b"x", "something after its end"),
-    (b"\x80\x02" + b"}" * (1 << 22) + b".", "found more than 4194304 opcodes"),
     (b"\x80\x02" + b"N" * (1 << 24), "expected at most 16777216 bytes"),
     (of(NESTED, b"N"), "found one without tensors"),
     (of(DOUBLED, b"N"), "found one without tensors"),
@@ -103,28 +95,30 @@ DOUBLED = b"K\1" + b"".join(b"q\0h\0\x86" for _ in range(80))
     (of(T, view(elements=-1)), "tensor t: expected it to lie in its storage of -1 elements"),
     (of(T, view(key=b"../0")), "tensor t: expected storage ../0 of 6 elements"),
     (of(T, view(offset=1)), "found 6 from element 1 on"),
-    (of(T, view(offset=-1)), "found 6 from element -1 on"),
     (of(T, view(shape=b"K\3K\2\x86", stride=b"K\1K\3\x86")), "expected a contiguous tensor, found shape [3, 2] with strides [1, 3]"),
     (of(T, view(shape=b"J\xff\xff\xff\xffK\3\x86")), "expected a storage, an offset, a size"),
     (of(T, view(shape=b"\x8a\x08" + b"\xff" * 7 + b"\x0fK\3\x86")), "found 3458764513820540925 from element 0 on"),
     (of(T, view(stride=b"K\1\x85")), "as many strides"),
-    (of(*(b"X\4\0\0\0%04d" % i + view() for i in range(4000))), None),
 ])  # fmt: skip
 def test_hostile_pickles_are_refused_by_name(tmp_path, program, says):
     path = archive(tmp_path / "x.pt", program)
-    if says is None:  # views of one storage are within the limit while their names take more room
-        assert len(torch_files.read(path)) == 4000
-        return
     with pytest.raises(Fault) as raised:
         torch_files.read(path)
     assert says in str(raised.value) and str(raised.value).startswith(path)
 
 
+def test_a_program_has_a_limit_of_steps(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch_files, "STEPS", 1000)
+    with pytest.raises(Fault, match="found more than 1000 opcodes"):
+        torch_files.read(archive(tmp_path / "x.pt", b"\x80\x02" + b"}" * 1001 + b"."))
+
+
 def test_views_that_share_a_storage_do_not_fill_the_disk(tmp_path):
-    storage = bytes(4 << 20)
-    whole = view(1 << 20, 0, b"J\0\0\x10\0\x85", b"K\1\x85")
+    """Small ones are within the limit while their names take more room."""
+    assert len(torch_files.read(archive(tmp_path / "y.pt", of(*(b"X\4\0\0\0%04d" % i + view() for i in range(4000)))))) == 4000
+    whole = view(1 << 20, 0, numbers(1 << 20), numbers(1))
     with pytest.raises(Fault, match="at most 16 times the file's size"):
-        torch_files.read(archive(tmp_path / "x.pt", of(*(b"X\2\0\0\0%02d" % i + whole for i in range(40))), storage))
+        torch_files.read(archive(tmp_path / "x.pt", of(*(b"X\2\0\0\0%02d" % i + whole for i in range(40))), bytes(4 << 20)))
 
 
 def edited(path, find, put, at=0):
@@ -171,17 +165,17 @@ def test_a_file_cut_or_changed_anywhere_is_refused_or_harmless(tmp_path):
     path = tmp_path / "x.pt"
     for file in ("module.pt", "protocol5.pt", "plain.pt"):
         good = (CASES / file).read_bytes()
-        for n in range(0, len(good), 23):
+        for n in range(0, len(good), 97):
             path.write_bytes(good[:n])
             assert used(path) is None
-        for _ in range(200):
+        for _ in range(60):
             changed = bytearray(good)
             changed[choose.randrange(len(good))] ^= 1 << choose.randrange(8)
             path.write_bytes(changed)
             used(path)
         with zipfile.ZipFile(CASES / file) as z:
             program = bytearray(z.read(next(n for n in z.namelist() if n.endswith("data.pkl"))))
-        for _ in range(600):  # with the right checksum
+        for _ in range(150):  # with the right checksum
             changed = bytearray(program)
             for _ in range(choose.choice((1, 1, 3))):
                 changed[choose.randrange(2, len(changed))] = choose.choice((0, 255, *b"qhrjsubQRt(}]).\x85\x86\x8a\x94\x93", choose.randrange(256)))
@@ -190,32 +184,12 @@ def test_a_file_cut_or_changed_anywhere_is_refused_or_harmless(tmp_path):
 
 
 def pickled(tensors, path):
-    """Writes tensors as torch.save does, without torch: its names are imitated while the pickle is written."""
-    torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
-    exec("def _rebuild_tensor_v2(*a): pass", utils.__dict__)
-    classes = {"F32": "FloatStorage", "BF16": "BFloat16Storage", "F16": "HalfStorage", "I64": "LongStorage", "BOOL": "BoolStorage"}
-    for name in classes.values():
-        setattr(torch, name, type(name, (), {"__module__": "torch"}))
-
-    class Written:
-        def __init__(self, key, dtype, shape):
-            self.pid = collections.namedtuple("Pid", "of")(("storage", getattr(torch, classes[dtype]), str(key), "cpu", shape[0] * (shape + [1])[1]))
-            self.shape = tuple(shape)
-
-        def __reduce__(self):
-            return utils._rebuild_tensor_v2, (self.pid, 0, self.shape, (*self.shape[1:], 1), False, collections.OrderedDict())
-
-    class Saver(pickle.Pickler):
-        def persistent_id(self, value):
-            return value.of if type(value).__name__ == "Pid" else None
-
-    sys.modules |= {"torch": torch, "torch._utils": utils}
-    try:
-        program = io.BytesIO()
-        Saver(program, 2).dump({n: Written(i, t[0], t[1]) for i, (n, t) in enumerate(tensors.items())})
-    finally:
-        del sys.modules["torch"], sys.modules["torch._utils"]
-    archive(path, program.getvalue(), more={f"a/data/{i}": t[2] for i, t in enumerate(tensors.values())})
+    """Writes tensors as torch.save does."""
+    names = {"F32": b"Float", "BF16": b"BFloat16", "F16": b"Half", "I64": b"Long", "BOOL": b"Bool"}
+    program = of(*(b"X" + struct.pack("<I", len(n)) + n.encode()
+                   + view(shape[0] * (shape + [1])[1], 0, numbers(*shape), numbers(*shape[1:], 1), b"%d" % i, names[kind])
+                   for i, (n, (kind, shape, _)) in enumerate(tensors.items())))  # fmt: skip
+    archive(path, program, more={f"a/data/{i}": raw for i, (_, _, raw) in enumerate(tensors.values())})
 
 
 @pytest.mark.parametrize("kind, file", [("medusa", "medusa_lm_head.pt"), ("eagle", "pytorch_model.bin"), ("eagle3", "pytorch_model.bin")])
@@ -243,18 +217,16 @@ def test_a_published_head_is_refused_by_a_command_and_works_after_it(speclab, ti
     (lambda f: (f / "pytorch_model.bin.index.json").write_text('{"weight_map": {"z": "one.bin"}}'), "one.bin: No such file"),
     (lambda f: (f / "pytorch_model.bin.index.json").unlink(), "expected medusa_lm_head.pt, pytorch_model.bin.index.json or pytorch_model.bin in it"),
 ])  # fmt: skip
-def test_an_index_that_is_wrong_is_refused(speclab, tmp_path, change, says):
+def test_an_index_that_is_wrong_is_refused(in_process, tmp_path, change, says):
     (tmp_path / "m").mkdir()
     for file in (CASES / "sharded").iterdir():
         (tmp_path / "m" / file.name).write_bytes(file.read_bytes())
     change(tmp_path / "m")
-    done = speclab("convert", "m", "--out", "out")
-    assert done.status == 1 and says in done.err and "speclab convert: m" in done.err
+    status, _, err = in_process("convert", tmp_path / "m", "--out", tmp_path / "out")
+    assert status == 1 and says in err and err.startswith(str(tmp_path / "m"))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m"]
 
 
-def test_what_exists_is_not_overwritten(speclab, tmp_path):
-    (tmp_path / "out").mkdir()
-    done = speclab("convert", CASES / "model.pt", "--out", "out")
-    assert done.status == 1 and "out: exists already" in done.err
-    assert speclab("convert", CASES / "model.pt").status == 2
+def test_what_exists_is_not_overwritten(in_process, tmp_path):
+    status, _, err = in_process("convert", CASES / "model.pt", "--out", tmp_path)
+    assert status == 1 and "exists already" in err and in_process("convert", CASES / "model.pt")[0] == 2

@@ -80,35 +80,21 @@ def main(words: list[str]) -> int:
     if not sys.stderr.isatty():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     import huggingface_hub
-    from huggingface_hub import errors
 
     try:
         info = huggingface_hub.HfApi().model_info(name, revision=revision, timeout=30)
         files = chosen([s.rfilename for s in info.siblings or []], name, given.file)
-        folder = huggingface_hub.snapshot_download(name, revision=info.sha, allow_patterns=files, max_workers=4)
-        _name_commit(folder, name, revision, info.sha)
+        folder = huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=files, max_workers=4)
     except Fault:
         raise
-    except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.HFValidationError, OSError, ValueError) as why:
-        raise Fault(_explained(why, name, revision)) from None
     except Exception as why:  # the library's HTTP client has exceptions of its own
-        if type(why).__module__.split(".")[0] not in ("httpx", "httpx2", "httpcore", "httpcore2", "huggingface_hub", "hf_xet"):
+        http = type(why).__module__.split(".")[0] in ("httpx", "httpx2", "httpcore", "httpcore2", "huggingface_hub", "hf_xet")
+        if not http and not isinstance(why, (OSError, ValueError)):
             raise
         raise Fault(_explained(why, name, revision)) from None
-    pickled = [f for f in files if any(fnmatch.fnmatchcase(f, p) for p in PICKLED)]
-    note("model", f"{name} is in {folder}; this commit by name: {name}@{info.sha}")
+    commit, pickled = os.path.basename(folder), [f for f in files if any(fnmatch.fnmatchcase(f, p) for p in PICKLED)]
+    note("model", f"{name} is in {folder}; this commit by name: {name}@{commit}")
     if pickled:
         note("model", f"its weights are pickled ({pickled[0]}): the engine reads what `./run convert {folder} --out FOLDER` writes")
-    print(f"{name}@{info.sha}")
+    print(f"{name}@{commit}")
     return 0
-
-
-def _name_commit(folder: str, name: str, revision: str, commit: str) -> None:
-    """Makes the revision's name mean this commit in the cache, as the hub's own downloads do."""
-    ref = os.path.join(os.path.dirname(os.path.dirname(folder)), "refs", revision)
-    if revision == commit:
-        return
-    os.makedirs(os.path.dirname(ref), exist_ok=True)
-    with open(ref + ".part", "w") as f:
-        f.write(commit)
-    os.replace(ref + ".part", ref)
