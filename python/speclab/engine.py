@@ -41,7 +41,7 @@ def say(text: str) -> None:
 
 
 class Process:
-    """The engine, asked line by line; it answers with JSON values, one a line, in any order. Its failure is a Fault with its sentence."""
+    """The engine, which gets requests as lines and answers with JSON values, one a line, in any order. Its failure is a Fault with its sentence."""
 
     def __init__(self, *words: str):
         self.word, self.said, self.answers = words[0], "", queue.SimpleQueue[Any]()

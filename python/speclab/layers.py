@@ -47,7 +47,7 @@ def predicted(a: float, tokens: int, pass_ns: Sequence[float], draft_ns: float) 
     return sum(a**i for i in range(tokens + 1)) * pass_ns[0] / (tokens * draft_ns + pass_ns[tokens])
 
 
-def ask(scorer: engine.Process, word: str, sets: Sequence[Layers]) -> dict:
+def scores_of(scorer: engine.Process, word: str, sets: Sequence[Layers]) -> dict:
     """The engine's scores of sets. Raises Fault, or Misuse, with its sentence."""
     scorer.send(f"{word} {' '.join(map(listed, sets))}")
     return scorer.next()
@@ -66,7 +66,7 @@ class Row:
 
 
 def evaluated(scorer: engine.Process, kept: Layers) -> Row:
-    j = ask(scorer, "evaluate", [kept])
+    j = scores_of(scorer, "evaluate", [kept])
     passes, draft = j["pass_ns"], j["draft_ns"]
     speedup, tokens = max(((predicted(j["held_out"][0], n, passes, draft), -n) for n in range(1, len(passes))), default=(0, 0))
     return Row(kept, j["chosen"], j["held_out"], draft / passes[0], speedup, -tokens)
@@ -84,7 +84,7 @@ def search(given: Any, words: Sequence[str]) -> None:
         top = row if top is None or row.speedup > top.speedup else top
 
     def scores(sets: Sequence[Layers]) -> list[float]:
-        return [overlap for _, overlap in ask(scorer, "choose", sets)["scores"]]
+        return [overlap for _, overlap in scores_of(scorer, "choose", sets)["scores"]]
 
     try:
         about = scorer.next()

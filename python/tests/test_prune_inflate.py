@@ -119,8 +119,7 @@ def same_function(in_process, tmp_path, name, keys, sizes, tolerance=1e-5):
 
 
 @pytest.mark.parametrize("name", ["m.gguf", "m"])
-@pytest.mark.parametrize("sizes", [["--width", "96"], ["--hidden", "128"], ["--heads", "6"], ["--heads", "8", "--kv-heads", "4"],
-                                   ["--layers", "7"], ALL])  # fmt: skip
+@pytest.mark.parametrize("sizes", [["--width", "96"], ["--hidden", "128"], ["--heads", "8", "--kv-heads", "4"], ["--layers", "7"], ALL])
 def test_enlarging_preserves_the_function(tmp_path, in_process, name, sizes):
     same_function(in_process, tmp_path, name, [*USUAL, "bias=1"], sizes)
 
@@ -138,8 +137,7 @@ def test_every_type_preserves_the_function(tmp_path, in_process, kind):
 
 @pytest.mark.parametrize("keys, sizes", [
     (["kv_heads=4"], ["--width", "100", "--hidden", "101", "--heads", "10", "--kv-heads", "5", "--layers", "3"]),
-    (["kv_heads=1"], ["--width", "65", "--hidden", "97", "--heads", "15", "--kv-heads", "3", "--layers", "4"]),
-    (["rope=llama3", "factor=8", "low=1", "high=4", "original=64"], ["--width", "96", "--hidden", "100", "--heads", "9", "--kv-heads", "3"]),
+    (["kv_heads=1", "rope=llama3", "factor=8", "low=1", "high=4", "original=64"], ["--width", "65", "--heads", "15", "--kv-heads", "3"]),
     (["head_dim=6"], ["--width", "81", "--hidden", "97", "--heads", "9", "--kv-heads", "3", "--layers", "3"]),
 ])  # fmt: skip
 def test_every_kind_of_attention_preserves_the_function(tmp_path, in_process, keys, sizes):
@@ -147,7 +145,7 @@ def test_every_kind_of_attention_preserves_the_function(tmp_path, in_process, ke
         same_function(in_process, tmp_path, name, [*USUAL, *keys], sizes)
 
 
-@pytest.mark.parametrize("kind", ["f32", "bf16", "q8_0", "q4_1"])
+@pytest.mark.parametrize("kind", ["bf16", "q4_1"])
 def test_four_times_the_width_preserves_every_bit(tmp_path, in_process, kind):
     """Halved gains and a quarter of eps are exact, also with int8 activations."""
     model, to = same_function(in_process, tmp_path, "m.gguf", [*USUAL, f"type={kind}"], ["--width", "256", *ALL[2:]])
@@ -285,7 +283,7 @@ cells:
   drafter: [{kind: none}, {kind: small, model: target.gguf, tokens: 2}]
 """)
     shown = [engine("inspect", "--no-probe", "marked.gguf", cwd=tmp_path), engine("run", "--dry-run", "m.yaml", "--db", "m.db", cwd=tmp_path)]
-    engine("run", "m.yaml", "--db", "m.db", cwd=tmp_path)
+    engine("run", "--no-probe", "m.yaml", "--db", "m.db", cwd=tmp_path)
     shown.append(engine("report", "--db", "m.db", cwd=tmp_path))
     assert all("marked as inflated" in s for s in shown) and "INFLATED TARGET" in shown[2] and "all 1 equal none's" in shown[2]
     assert '"marked_inflated":true' in engine("report", "--db", "m.db", "--jsonl", cwd=tmp_path)

@@ -58,7 +58,7 @@ class Peer:
                 stream.close()
         self.process.wait()
 
-    def _ask(self, request: str) -> str:
+    def _request(self, request: str) -> str:
         """The line that it answers; an empty request waits for one more."""
         with contextlib.suppress(OSError):  # shows as a missing answer
             self.process.stdin.write(request)
@@ -75,11 +75,11 @@ class Peer:
         """Loads the model. lines: those of the protocol before "open". Raises Fault."""
         options = ["option " + option.replace("=", " ", 1) for option in self.options]
         try:
-            answer = self._ask("\n".join([*lines, *options, "open", ""]))
+            answer = self._request("\n".join([*lines, *options, "open", ""]))
             if any(line.startswith("slots ") for line in lines):
                 if answer != "slots":
                     raise Fault(f"{self.label} does not run passes of several slots (--slots)")
-                answer = self._ask("")
+                answer = self._request("")
             if not answer.startswith("ready "):
                 raise Fault(f'{self.label}: expected "ready NAME", found "{answer}"')
         except Fault as fault:
@@ -89,7 +89,7 @@ class Peer:
     def seconds(self, request: str) -> float:
         """What the peer says a pass or a prompt took. Raises Fault."""
         time.sleep(PAUSE)
-        answer, took = self._ask(request + "\n"), 0.0
+        answer, took = self._request(request + "\n"), 0.0
         with contextlib.suppress(ValueError):
             took = float(answer)
         if not 0 < took < 1e6:
