@@ -5,7 +5,7 @@
 //     tensor*   string name | u32 dims | u64 dim* | u32 type | u64 offset
 //     zeros up to the alignment | data, each tensor at its offset
 //
-// A cursor (gguf_cursor.h) parses the header once with bounds checks; later accesses need no checks.
+// A cursor parses the header once with bounds checks; later accesses need no checks.
 #include "formats/gguf.h"
 
 #include <limits.h>
@@ -16,7 +16,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/file.h"
-#include "formats/gguf_cursor.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF's numbers are read without a byte swap");
 
@@ -31,6 +30,89 @@ struct gguf {
     bool *hidden;                       // (values)
 };
 
+// ---- a cursor: a read beyond the end of the file is an error that names the item being read and its byte offset
+
+enum { MAX_KEY_BYTES = 65535, SHOWN_BYTES = 64 };
+
+struct cursor {
+    const char *path; // for messages
+    const uint8_t *at, *end;
+    size_t size;     // of the whole file
+    char where[128]; // what is being read, for messages
+    struct error *err;
+};
+
+// Bytes of a name to show in a message.
+static int shown_bytes(const struct gguf_string *name)
+{
+    return name->n < SHOWN_BYTES ? (int)name->n : SHOWN_BYTES;
+}
+
+// Sets `where`: "tensor 3", followed by (name) unless name is NULL.
+static void set_where(struct cursor *c, const char *what, uint64_t i, const struct gguf_string *name)
+{
+    snprintf(c->where, sizeof(c->where), name != NULL ? "%s %llu (%.*s)" : "%s %llu", what, (unsigned long long)i,
+             name != NULL ? shown_bytes(name) : 0, name != NULL ? name->s : "");
+}
+
+// The next n bytes; NULL: there are fewer.
+static const uint8_t *cursor_take(struct cursor *c, uint64_t n)
+{
+    if (n > (uint64_t)(c->end - c->at)) {
+        fail(c->err, "%s: the file ends too early: %s needs %llu bytes from byte %zu on, and the file has %zu", c->path,
+             c->where, (unsigned long long)n, c->size - (size_t)(c->end - c->at), c->size);
+        return NULL;
+    }
+    const uint8_t *p = c->at;
+    c->at += n;
+    return p;
+}
+
+static bool cursor_bytes(struct cursor *c, void *to, size_t n)
+{
+    const uint8_t *p = cursor_take(c, n);
+    if (p != NULL)
+        memcpy(to, p, n);
+    return p != NULL;
+}
+
+static bool cursor_u32(struct cursor *c, uint32_t *to)
+{
+    return cursor_bytes(c, to, sizeof(*to));
+}
+
+static bool cursor_u64(struct cursor *c, uint64_t *to)
+{
+    return cursor_bytes(c, to, sizeof(*to));
+}
+
+static bool cursor_string(struct cursor *c, struct gguf_string *to)
+{
+    uint64_t n;
+    if (!cursor_u64(c, &n))
+        return false;
+    const uint8_t *p = cursor_take(c, n);
+    if (p == NULL)
+        return false;
+    *to = (struct gguf_string){ (const char *)p, (size_t)n };
+    return true;
+}
+
+// Reads a non-empty name and sets `where` to "what i (name)".
+static bool cursor_key(struct cursor *c, const char *what, uint64_t i, struct gguf_string *to)
+{
+    set_where(c, what, i, NULL);
+    if (!cursor_string(c, to))
+        return false;
+    if (to->n == 0 || to->n > MAX_KEY_BYTES)
+        return fail(c->err, "%s: %s: expected a name of 1 to %d bytes, found %zu", c->path, c->where, MAX_KEY_BYTES,
+                    to->n);
+    set_where(c, what, i, to);
+    return true;
+}
+
+// ---- the header
+
 // Bytes of a scalar; 0 for a string or an array.
 static size_t scalar_bytes(uint32_t type)
 {
@@ -42,7 +124,7 @@ static size_t scalar_bytes(uint32_t type)
     return bytes[type];
 }
 
-static bool take_array(struct gguf_cursor *c, struct gguf_value *v)
+static bool take_array(struct cursor *c, struct gguf_value *v)
 {
     uint32_t element;
     if (!cursor_u32(c, &element) || !cursor_u64(c, &v->n))
@@ -71,7 +153,7 @@ static bool take_array(struct gguf_cursor *c, struct gguf_value *v)
     return true;
 }
 
-static bool take_value(struct gguf_cursor *c, uint64_t i, struct gguf_value *v)
+static bool take_value(struct cursor *c, uint64_t i, struct gguf_value *v)
 {
     uint32_t type;
     if (!cursor_key(c, "metadata key", i, &v->key) || !cursor_u32(c, &type))
@@ -93,7 +175,7 @@ static bool take_value(struct gguf_cursor *c, uint64_t i, struct gguf_value *v)
     return true;
 }
 
-static bool take_tensor(struct gguf_cursor *c, uint64_t i, uint64_t alignment, struct gguf_tensor *t, uint64_t *offset)
+static bool take_tensor(struct cursor *c, uint64_t i, uint64_t alignment, struct gguf_tensor *t, uint64_t *offset)
 {
     uint32_t dims, type;
     if (!cursor_key(c, "tensor", i, &t->name) || !cursor_u32(c, &dims))
@@ -140,15 +222,12 @@ static int by_text(const void *a, const void *b)
     return order != 0 ? order : (x->n > y->n) - (x->n < y->n);
 }
 
-static bool sort(struct gguf_cursor *c, const char *what, const struct gguf_string **name, size_t n)
+static bool sort(struct cursor *c, const char *what, const struct gguf_string **name, size_t n)
 {
     qsort(name, n, sizeof(*name), by_text);
     for (size_t i = 1; i < n; i++)
-        if (by_text(&name[i - 1], &name[i]) == 0) {
-            char shown[65];
-            cursor_show(shown, sizeof(shown), name[i]);
-            return fail(c->err, "%s: there are two %s named %s", c->path, what, shown);
-        }
+        if (by_text(&name[i - 1], &name[i]) == 0)
+            return fail(c->err, "%s: there are two %s named %.*s", c->path, what, shown_bytes(name[i]), name[i]->s);
     return true;
 }
 
@@ -159,7 +238,7 @@ static const struct gguf_string *find(const struct gguf_string *const *name, siz
     return found != NULL ? *found : NULL;
 }
 
-static bool read_values(struct gguf *g, struct gguf_cursor *c)
+static bool read_values(struct gguf *g, struct cursor *c)
 {
     g->value = xcalloc(g->values, sizeof(*g->value));
     g->by_key = xcalloc(g->values, sizeof(*g->by_key));
@@ -185,7 +264,7 @@ static int by_begin(const void *a, const void *b)
     return (x->end > y->end) - (x->end < y->end);
 }
 
-static bool none_overlap(struct gguf *g, struct gguf_cursor *c, const uint64_t *offset)
+static bool none_overlap(struct gguf *g, struct cursor *c, const uint64_t *offset)
 {
     struct extent *e = xcalloc(g->tensors, sizeof(*e));
     for (size_t i = 0; i < g->tensors; i++)
@@ -194,14 +273,14 @@ static bool none_overlap(struct gguf *g, struct gguf_cursor *c, const uint64_t *
     bool ok = true;
     for (size_t i = 1; i < g->tensors && ok; i++)
         if (e[i].begin < e[i - 1].end) {
-            cursor_set_where(c, "tensor", (uint64_t)(e[i].tensor - g->tensor), &e[i].tensor->name);
+            set_where(c, "tensor", (uint64_t)(e[i].tensor - g->tensor), &e[i].tensor->name);
             ok = fail(c->err, "%s: %s overlaps tensor %zu", c->path, c->where, (size_t)(e[i - 1].tensor - g->tensor));
         }
     free(e);
     return ok;
 }
 
-static bool read_tensors(struct gguf *g, struct gguf_cursor *c, uint64_t alignment, uint64_t *offset)
+static bool read_tensors(struct gguf *g, struct cursor *c, uint64_t alignment, uint64_t *offset)
 {
     g->tensor = xcalloc(g->tensors, sizeof(*g->tensor));
     g->by_name = xcalloc(g->tensors, sizeof(*g->by_name));
@@ -219,7 +298,7 @@ static bool read_tensors(struct gguf *g, struct gguf_cursor *c, uint64_t alignme
         struct gguf_tensor *t = &g->tensor[i];
         uint64_t capacity = start <= c->size ? c->size - start : 0;
         if (offset[i] > capacity || t->bytes > capacity - offset[i]) {
-            cursor_set_where(c, "tensor", i, &t->name);
+            set_where(c, "tensor", i, &t->name);
             return fail(
                 c->err,
                 "%s: the file ends too early: %s has %zu bytes at offset %llu, and there are %llu bytes of tensors",
@@ -242,7 +321,7 @@ static bool read_alignment(struct gguf *g, uint64_t *alignment, struct error *er
     return true;
 }
 
-static bool read_start(struct gguf *g, struct gguf_cursor *c)
+static bool read_start(struct gguf *g, struct cursor *c)
 {
     snprintf(c->where, sizeof(c->where), "the header");
     const uint8_t *magic = cursor_take(c, 4);
@@ -274,7 +353,7 @@ static bool read_start(struct gguf *g, struct gguf_cursor *c)
 
 static bool read_header(struct gguf *g, struct error *err)
 {
-    struct gguf_cursor c = {
+    struct cursor c = {
         .path = g->path, .at = g->file.at, .end = g->file.at + g->file.n, .size = g->file.n, .err = err
     };
     uint64_t alignment = 0;

@@ -3,63 +3,46 @@
 
 #include "formats/gguf.h"
 
-// gguf_open has checked that the raw bytes lie in the file; they are unaligned.
-#define LOAD(type, raw, to) \
-    do { \
-        type loaded; \
-        memcpy(&loaded, raw, sizeof(type)); \
-        *(to) = loaded; \
-    } while (0)
-
+// gguf_open has checked that the raw bytes lie in the file; they are unaligned and little-endian.
 static bool int_at(enum gguf_type type, const uint8_t *raw, uint64_t i, int64_t *to)
 {
-    uint64_t u;
-    switch (type) {
-    case GGUF_U8:
-        LOAD(uint8_t, raw + i, to);
-        return true;
-    case GGUF_I8:
-        LOAD(int8_t, raw + i, to);
-        return true;
-    case GGUF_U16:
-        LOAD(uint16_t, raw + 2 * i, to);
-        return true;
-    case GGUF_I16:
-        LOAD(int16_t, raw + 2 * i, to);
-        return true;
-    case GGUF_U32:
-        LOAD(uint32_t, raw + 4 * i, to);
-        return true;
-    case GGUF_I32:
-        LOAD(int32_t, raw + 4 * i, to);
-        return true;
-    case GGUF_U64:
-        LOAD(uint64_t, raw + 8 * i, &u);
-        if (u > INT64_MAX)
-            return false;
-        *to = (int64_t)u;
-        return true;
-    case GGUF_I64:
-        LOAD(int64_t, raw + 8 * i, to);
-        return true;
-    default:
+    static const struct {
+        uint8_t bytes;
+        bool is_signed;
+    } integer[GGUF_F64 + 1] = {
+        [GGUF_U8] = { 1, false },  [GGUF_I8] = { 1, true },  [GGUF_U16] = { 2, false }, [GGUF_I16] = { 2, true },
+        [GGUF_U32] = { 4, false }, [GGUF_I32] = { 4, true }, [GGUF_U64] = { 8, false }, [GGUF_I64] = { 8, true },
+    };
+    const size_t bytes = integer[type].bytes;
+    const int unused = 64 - 8 * (int)bytes; // bits of the 64 above the number's
+    uint64_t u = 0;
+    if (bytes == 0)
         return false;
-    }
+    memcpy(&u, raw + bytes * i, bytes);
+    if (integer[type].is_signed)
+        u = (uint64_t)((int64_t)(u << unused) >> unused);
+    else if (u > INT64_MAX)
+        return false;
+    *to = (int64_t)u;
+    return true;
 }
 
 static bool real_at(enum gguf_type type, const uint8_t *raw, uint64_t i, double *to)
 {
-    if (type == GGUF_F32)
-        LOAD(float, raw + 4 * i, to);
-    else if (type == GGUF_F64)
-        LOAD(double, raw + 8 * i, to);
+    float single;
+    if (type == GGUF_F64)
+        memcpy(to, raw + sizeof(*to) * i, sizeof(*to));
+    if (type == GGUF_F32) {
+        memcpy(&single, raw + sizeof(single) * i, sizeof(single));
+        *to = (double)single;
+    }
     return type == GGUF_F32 || type == GGUF_F64;
 }
 
 static struct gguf_string string_at(const uint8_t *raw)
 {
     uint64_t n;
-    LOAD(uint64_t, raw, &n);
+    memcpy(&n, raw, sizeof(n));
     return (struct gguf_string){ (const char *)raw + sizeof(n), (size_t)n };
 }
 

@@ -4,10 +4,33 @@
 // neither overlap nor leave holes and end with the file; all arithmetic is guarded against overflow.
 // https://github.com/huggingface/safetensors (format section of its README).
 #pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include "formats/file.h"
-#include "formats/tensor_list.h"
 
+struct error;
 struct json;
+
+struct safetensor {
+    const char *name;
+    const char *dtype; // safetensors name: "F32", "BF16", "I64", ...
+    int dims;
+    int64_t dim[8];
+    const void *data; // in the mapping, borrowed; aligned as in the file
+    size_t bytes;
+    int file; // index of the file
+};
+
+struct tensor_list {
+    size_t n, capacity;
+    struct safetensor *at; // (n) owns the names
+};
+
+// Appends a tensor that is zero except for name and file. Takes ownership of the name.
+struct safetensor *tensor_list_add(struct tensor_list *l, char *name, int file);
+void tensor_list_sort(struct tensor_list *l); // by name
+void tensor_list_free(struct tensor_list *l); // frees the names as well
 
 // Appends the file's tensors to the list, with `number` as their file index; data is borrowed from the mapping. After a
 // failure the list may hold some of them.

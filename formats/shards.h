@@ -2,7 +2,7 @@
 //
 // A directory's model.safetensors.index.json is read or, without it, model.safetensors. PyTorch's files are refused with the command that converts them.
 #pragma once
-#include "formats/tensor_list.h"
+#include "formats/safetensors.h"
 
 struct shards;
 

@@ -1,7 +1,7 @@
 // fuzz_gguf.c - arbitrary bytes as a GGUF model: configuration, tokenizer, weights, hash; a pass through it; and its values
 // and tensors written again.
 //
-// reader: formats/gguf.c formats/gguf_cursor.c formats/gguf_value.c models/config_gguf.c models/config.c models/weights.c
+// reader: formats/gguf.c formats/gguf_value.c models/config_gguf.c models/config.c models/weights.c
 // reader: models/weight_names.c models/unused_tensors.c tokenizers/tokenizer_gguf.c
 #include <math.h>
 #include <stdio.h>

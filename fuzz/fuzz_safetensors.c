@@ -2,7 +2,7 @@
 // every byte of every tensor is read.
 //
 // Input: the index, then the file.
-// reader: formats/safetensors.c formats/tensor_list.c formats/weight_map.c formats/shards.c models/fused_experts.c
+// reader: formats/safetensors.c formats/shards.c models/fused_experts.c
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,6 @@
 #include "core/tensor.h"
 #include "fuzz/fuzz.h"
 #include "formats/safetensors.h"
-#include "formats/tensor_list.h"
 #include "models/architectures.h"
 #include "models/fused_experts.h"
 #include "models/weights.h"
