@@ -15,7 +15,7 @@
 #include "experiments/experiment.h"
 #include "experiments/observed_cell.h"
 #include "core/interrupt.h"
-#include "formats/file.h"
+#include "core/files/part.h"
 #include "models/model.h"
 #include "sampling/rng.h"
 #include "sampling/sampling.h"

@@ -8,7 +8,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "formats/directory/declared_tokens.h"
-#include "formats/file.h"
+#include "core/files/input.h"
 #include "models/architectures.h"
 #include "models/config_parts.h"
 #include "models/model.h"

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "experiments/machine.h"
 #include "experiments/pairs/paired_run.h"
-#include "formats/file.h"
+#include "core/files/mapped.h"
 #include "kernels/cpu/probe.h"
 #include "revision.h"
 

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "core/digest.h"
-#include "formats/file.h"
+#include "core/files/mapped.h"
 
 struct error;
 

@@ -15,7 +15,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "formats/file.h"
+#include "core/files/mapped.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF's numbers are read without a byte swap");
 

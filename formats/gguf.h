@@ -9,7 +9,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include "core/tensor.h"
-#include "formats/file.h"
 
 struct error;
 struct gguf;

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/files/mapped.h"
+#include "core/files/part.h"
 #include "core/json.h"
 #include "core/memory.h"
 

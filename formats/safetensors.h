@@ -7,10 +7,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "formats/file.h"
+#include "core/files/mapped.h"
 
 struct error;
 struct json;
+struct part;
 
 struct safetensor {
     const char *name;
@@ -39,6 +40,8 @@ bool safetensors_read(const char *path, const struct mapping *file, int number, 
 // The metadata of a file that safetensors_read has accepted: an object of texts, empty if there are none. The caller frees it.
 struct json *safetensors_metadata(const struct mapping *file);
 
+// Writes all bytes of tensor i of a checkpoint. Returns false and sets err if the tensor cannot be produced.
+typedef bool part_put(void *context, size_t i, struct part *to, struct error *err);
 // Writes one file; names and data are borrowed for the call. metadata: an object of texts, taken over, or NULL. The callback
 // `put` writes each tensor whose data is NULL; put NULL: every tensor has data.
 bool safetensors_write(const char *path, const struct safetensor *t, size_t n, struct json *metadata, part_put *put,

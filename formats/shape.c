@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/files/part.h"
 #include "core/memory.h"
 #include "core/options.h"
 #include "core/quantize.h"

@@ -7,7 +7,8 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "formats/file.h"
+#include "core/files/input.h"
+#include "core/files/mapped.h"
 #include "formats/safetensors.h"
 
 struct shard {

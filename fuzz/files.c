@@ -8,7 +8,7 @@
 
 #include "core/memory.h"
 #include "fuzz/fuzz.h"
-#include "formats/file.h"
+#include "core/files/mapped.h"
 
 void insist(bool holds)
 {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/files/mapped.h"
 #include "core/tensor.h"
 #include "fuzz/fuzz.h"
 #include "formats/safetensors.h"

@@ -10,7 +10,7 @@
 #include "core/memory.h"
 #include "models/architectures.h"
 #include "models/config_parts.h"
-#include "formats/file.h"
+#include "core/files/input.h"
 
 bool config_is_end_token(const char *s, size_t n)
 {

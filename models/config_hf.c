@@ -13,7 +13,7 @@
 #include "models/config_parts.h"
 #include "formats/directory/declared_tokens.h"
 #include "formats/json_fields.h"
-#include "formats/file.h"
+#include "core/files/input.h"
 #include "formats/identity.h"
 
 struct source {

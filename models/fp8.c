@@ -6,7 +6,6 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "formats/file.h"
 #include "models/weights.h"
 #include "models/weights_parts.h"
 

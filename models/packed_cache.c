@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "models/config.h"
-#include "formats/file.h"
+#include "core/files/part.h"
 #include "models/weights.h"
 
 enum { VERSION = 3, PAGE = 4096, CHUNK = 1 << 18 };

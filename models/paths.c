@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "formats/file.h"
+#include "core/files/input.h"
 #include "formats/shape.h"
 #include "kernels/cpu/probe.h"
 

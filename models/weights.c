@@ -9,7 +9,6 @@
 #include "core/memory.h"
 #include "models/architectures.h"
 #include "models/config.h"
-#include "formats/file.h"
 #include "models/finite.h"
 #include "models/fused_experts.h"
 #include "models/fp8.h"

@@ -15,7 +15,8 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "formats/file.h"
+#include "core/files/input.h"
+#include "core/files/part.h"
 #include "models/paths.h"
 #include "models/weights.h"
 #include "models/weights_parts.h"

@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "core/settings.h"
 #include "core/utf8.h"
-#include "formats/file.h"
+#include "core/files/input.h"
 #include "tokenizers/chat_process.h"
 
 static const char opening[] = "<|im_start|>", closing[] = "<|im_end|>";

@@ -5,7 +5,7 @@
 #include "core/memory.h"
 #include "commands/bench/bench.h"
 #include "commands/command_line.h"
-#include "formats/file.h"
+#include "core/files/input.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/threads.h"
 #include "models/model.h"

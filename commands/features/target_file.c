@@ -9,7 +9,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "engine/engine.h"
-#include "formats/file.h"
+#include "core/files/part.h"
 #include "kernels/backend.h"
 #include "models/architectures.h"
 #include "models/config.h"

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "formats/file.h"
+#include "core/files/mapped.h"
 #include "tokenizers/tokenizer.h"
 
 void texts_free(struct texts *t)

@@ -25,6 +25,18 @@ const char *input_name(const char *path)
 
 // ---- kinds
 
+bool file_exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+bool file_is_directory(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 static const char *described(mode_t mode)
 {
     return S_ISDIR(mode) ? "a directory" : S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
@@ -151,6 +163,18 @@ bool input_read(const char *path, enum input_kind kind, size_t most, struct text
         fd >= 0 && read_whole(fd, name, most, to, err) && (to->n > before || !input_is_silent(fd, name, err));
     input_close(fd);
     return ok;
+}
+
+char *file_text(const char *path, size_t *n, struct error *err)
+{
+    struct text text = { 0 };
+    const bool ok = input_read(path, INPUT_REGULAR, (size_t)64 << 20, &text, err) &&
+                    (text.n > 0 || fail(err, "%s: the file is empty", path));
+    if (ok && n != NULL)
+        *n = text.n;
+    if (!ok)
+        free(text.s);
+    return ok ? text.s : NULL;
 }
 
 // ---- lines

@@ -18,6 +18,9 @@ static const size_t INPUT_SETTINGS = (size_t)256 << 20; // limit of a file of se
 static const size_t INPUT_TEXTS = (size_t)2 << 30;      // limit of a file or stream of texts that is read whole
 static const size_t INPUT_LINE = (size_t)64 << 20;
 
+bool file_exists(const char *path); // of any type; follows symbolic links
+bool file_is_directory(const char *path);
+
 // A descriptor to read from, for input_close; -1, with err set, if there is none or it is of another kind.
 int input_open(const char *path, enum input_kind kind, struct error *err);
 void input_close(int fd);                 // stdin stays open; -1 is allowed
@@ -29,6 +32,8 @@ bool input_is_silent(int fd, const char *name, struct error *err);
 
 // Appends the whole content to `to`, whose s is not NULL then. most: bytes; more is an error.
 bool input_read(const char *path, enum input_kind kind, size_t most, struct text *to, struct error *err);
+
+char *file_text(const char *path, size_t *n, struct error *err); // the content of a small file and a NUL; free() it
 
 // Reads lines as they come: a line is there as soon as its end is written.
 struct lines {

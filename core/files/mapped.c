@@ -1,14 +1,17 @@
 #include "core/files/mapped.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/files/input.h"
 #include "core/memory.h"
 
 // Threads that add, remove or check an entry hold the lock. The handler of faults takes none: it reads at and n of every entry, and the sentence of
@@ -24,7 +27,7 @@ static struct entry {
 static atomic_int used; // entries behind these have never been in use
 static char *changed;   // the path of a file that had changed when it was unmapped; never freed
 
-bool mapped_add(const char *path, const struct stat *st, const uint8_t *at, size_t n, struct error *err)
+static bool add(const char *path, const struct stat *st, const uint8_t *at, size_t n, struct error *err)
 {
     pthread_mutex_lock(&lock);
     int i = 0;
@@ -54,7 +57,7 @@ static bool has_changed(const struct entry *e)
             st.st_mtim.tv_nsec != e->st.st_mtim.tv_nsec);
 }
 
-void mapped_remove(const uint8_t *at)
+static void forget(const uint8_t *at)
 {
     pthread_mutex_lock(&lock);
     struct entry *e = table;
@@ -69,6 +72,39 @@ void mapped_remove(const uint8_t *at)
         free(e->sentence);
     }
     pthread_mutex_unlock(&lock);
+}
+
+bool file_map(const char *path, struct mapping *to, struct error *err)
+{
+    *to = (struct mapping){ 0 };
+    const int fd = input_open(path, INPUT_REGULAR, err);
+    struct stat st;
+    if (fd < 0)
+        return false;
+    if (fstat(fd, &st) != 0)
+        fail(err, "%s: %s", path, strerror(errno));
+    else if (st.st_size == 0)
+        fail(err, "%s: the file is empty", path);
+    else {
+        void *at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (at == MAP_FAILED)
+            fail(err, "%s: cannot be mapped: %s", path, strerror(errno));
+        else if (!add(path, &st, at, (size_t)st.st_size, err))
+            munmap(at, (size_t)st.st_size);
+        else
+            *to = (struct mapping){ at, (size_t)st.st_size };
+    }
+    input_close(fd);
+    return to->at != NULL;
+}
+
+void file_unmap(struct mapping *m)
+{
+    if (m->at != NULL) {
+        forget(m->at);
+        munmap((void *)(uintptr_t)m->at, m->n);
+    }
+    *m = (struct mapping){ 0 };
 }
 
 static bool unchanged(bool also_unmapped, struct error *err)

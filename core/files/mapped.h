@@ -1,4 +1,4 @@
-// mapped.h - the files that are mapped (formats/file.h): whether one has changed, and an end with a sentence where one has been shortened.
+// mapped.h - files that are mapped: whether one has changed, and an end with a sentence where one has been shortened.
 //
 // Weights are read as they are needed. Bytes that another program writes into a mapped file are read at once; bytes that are no more there raise
 // SIGBUS. A file that is replaced by renaming another leaves the mapping as it is.
@@ -8,11 +8,14 @@
 #include <stdint.h>
 
 struct error;
-struct stat;
 
-// For file_map and file_unmap, from any thread. st: of the file as it was mapped. False and err: too many are mapped.
-bool mapped_add(const char *path, const struct stat *st, const uint8_t *at, size_t n, struct error *err);
-void mapped_remove(const uint8_t *at);
+struct mapping {       // start with { 0 }
+    const uint8_t *at; // (n) read-only
+    size_t n;
+};
+// Maps a regular file that is not empty; both from any thread.
+bool file_map(const char *path, struct mapping *to, struct error *err);
+void file_unmap(struct mapping *m);
 
 // False, with err set, if a file that is mapped has been written to since. What was computed before is of its bytes as they were. It costs a stat()
 // for each mapped file.

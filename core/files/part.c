@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/files/input.h"
 #include "core/memory.h"
 
 struct part {
@@ -191,4 +192,19 @@ bool part_file(const char *path, const void *bytes, size_t n, struct error *err)
         return false;
     part_write(p, bytes, n);
     return part_end(p, err);
+}
+
+bool file_make_folders(const char *path)
+{
+    char *s = xstrdup(path), *last = strrchr(s, '/');
+    for (char *slash = strchr(s + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(s, 0777); // may exist already; a failure shows in the check of the last folder
+        if (slash == last)
+            break;
+        *slash = '/';
+    }
+    bool ok = last == NULL || last == s || file_is_directory(s);
+    free(s);
+    return ok;
 }

@@ -25,3 +25,4 @@ bool part_end(struct part *p, struct error *err); // frees p
 void part_abandon(struct part *p);                // removes the partial file, frees p; NULL is allowed
 
 bool part_file(const char *path, const void *bytes, size_t n, struct error *err); // a whole file
+bool file_make_folders(const char *path); // creates the parent folders of path; false if one could not be created

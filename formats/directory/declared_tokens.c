@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "formats/file.h"
+#include "core/files/input.h"
 
 static const char *const names[] = { "bos_token", "eos_token", "unk_token", "sep_token",
                                      "pad_token", "cls_token", "mask_token" };

@@ -7,7 +7,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "models/heads/eagle.h"
-#include "formats/file.h"
+#include "core/files/input.h"
 #include "formats/identity.h"
 #include "models/heads/medusa.h"
 #include "models/weights.h"

@@ -14,7 +14,6 @@
 #include "commands/bench/bench.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/probe.h"
-#include "formats/file.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
 #include "tests/support/check.h"

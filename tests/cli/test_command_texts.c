@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "formats/file.h"
 #include "tests/cli/child_process.h"
 #include "tests/formats/head_edit.h"
 #include "tests/support/file_write.h"

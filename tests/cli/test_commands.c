@@ -14,7 +14,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "drafters/drafter.h"
-#include "formats/file.h"
+#include "core/files/input.h"
 #include "sampling/sampling.h"
 #include "tests/cli/child_process.h"
 #include "tests/cli/printed_json.h"

@@ -11,7 +11,7 @@
 #include "commands/features/states.h"
 #include "commands/features/texts.h"
 #include "engine/engine.h"
-#include "formats/file.h"
+#include "core/files/input.h"
 #include "results/store.h"
 #include "tests/support/check.h"
 #include "tests/cli/child_process.h"

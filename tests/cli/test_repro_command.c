@@ -7,7 +7,6 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "formats/file.h"
 #include "results/query.h"
 #include "results/store.h"
 #include "tests/cli/child_process.h"

@@ -8,6 +8,7 @@
 #include "commands/commands.h"
 #include "core/draft.h"
 #include "core/error.h"
+#include "core/files/input.h"
 #include "core/memory.h"
 #include "drafters/drafter.h"
 #include "formats/datastore.h"

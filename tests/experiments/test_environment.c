@@ -10,7 +10,7 @@
 #include "experiments/cells.h"
 #include "experiments/environment.h"
 #include "experiments/experiment.h"
-#include "formats/file.h"
+#include "core/files/input.h"
 #include "results/query.h"
 #include "results/store.h"
 #include "tests/experiments/small_experiments.h"

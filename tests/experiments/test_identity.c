@@ -8,7 +8,7 @@
 #include "core/digest.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "formats/file.h"
+#include "core/files/mapped.h"
 #include "tests/formats/gguf_write.h"
 #include "formats/identity.h"
 #include "results/store.h"

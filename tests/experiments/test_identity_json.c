@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "formats/file.h"
+#include "core/files/input.h"
 #include "formats/identity.h"
 #include "tests/experiments/cell_hash.h"
 #include "tests/experiments/small_experiments.h"

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "formats/file.h"
+#include "core/files/input.h"
 #include "tests/cli/child_process.h"
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"

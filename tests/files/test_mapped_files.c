@@ -9,7 +9,6 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "formats/file.h"
 #include "core/files/mapped.h"
 #include "results/store.h"
 #include "tests/cli/child_process.h"

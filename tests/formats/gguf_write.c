@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "formats/file.h"
+#include "core/files/part.h"
 
 struct pending {
     struct text entry; // name, dimensions and type, serialized; the offset follows

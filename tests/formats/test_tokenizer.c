@@ -8,7 +8,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/splitmix.h"
-#include "formats/file.h"
+#include "core/files/input.h"
 #include "tokenizers/byte_alphabet.h"
 #include "tokenizers/normal_form.h"
 #include "models/paths.h"

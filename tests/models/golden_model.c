@@ -8,7 +8,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/quantize.h"
-#include "formats/file.h"
+#include "core/files/input.h"
 #include "formats/safetensors.h"
 #include "tests/support/check.h"
 #include "tests/formats/head_edit.h"

@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "formats/file.h"
+#include "core/files/input.h"
 #include "results/query.h"
 #include "results/report.h"
 #include "results/store.h"

@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "formats/file.h"
+#include "core/files/input.h"
 #include "tests/support/check.h"
 
 void file_write(const char *path, const char *text)

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "formats/file.h"
+#include "core/files/mapped.h"
 #include "tests/support/check.h"
 #include "tests/formats/editable_tokenizer.h"
 #include "tests/support/file_write.h"

@@ -12,7 +12,7 @@
 #include "core/settings.h"
 #include "drafters/drafter.h"
 #include "engine/engine.h"
-#include "formats/file.h"
+#include "core/files/mapped.h"
 #include "formats/safetensors.h"
 #include "kernels/backend.h"
 #include "tests/support/check.h"
