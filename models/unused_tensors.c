@@ -6,7 +6,6 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "formats/printable.h"
 #include "models/config_parts.h"
 #include "models/weights.h"
 #include "models/weights_parts.h"
@@ -103,7 +102,7 @@ static char *names(const struct weights *w, const struct loaded *l, const struct
     struct text t = { 0 };
     for (size_t i = 0; i < w->n && n < NAMED; i++)
         if (is_refused(&w->weight[i], l) && (f->of_layers == 0 || layer_beyond(&w->weight[i], l) == f->lowest))
-            text_printf(&t, "%s%s", n++ > 0 ? ", " : "", shown(w->weight[i].stored, strlen(w->weight[i].stored)).s);
+            text_printf(&t, "%s%.80s", n++ > 0 ? ", " : "", w->weight[i].stored);
     if (n < all)
         text_printf(&t, " and %d more", all - n);
     return t.s;
