@@ -1,3 +1,5 @@
+// inspect_checkpoint.c - what is known of a checkpoint without its numbers: for tools that write it in another form, and of a head beside its
+// target. Size does not matter.
 #include "commands/inspect.h"
 
 #include <stdio.h>
@@ -11,6 +13,7 @@
 #include "core/files/input.h"
 #include "models/architectures.h"
 #include "models/config_parts.h"
+#include "models/heads/head.h"
 #include "models/model.h"
 #include "models/paths.h"
 #include "models/weights.h"
@@ -81,24 +84,27 @@ static bool llama_reads(const struct model_config *c, struct error *err)
     return true;
 }
 
-static bool gather(struct checkpoint *o, const char *name, struct error *err)
+// Reads the configuration and the names and shapes of all tensors, and checks that these are complete: a head's directory has a llama
+// configuration as well, but is not a model.
+static bool open_checkpoint(struct checkpoint *o, const char *path, struct error *err)
 {
-    char *path = model_path(name, NULL, err);
-    const bool ok = path != NULL && config_read(path, &o->config, err);
-    free(path);
-    if (!ok)
-        return false;
-    o->weights = weights_open(&o->config, err);
-    if (o->weights == NULL || !model_check(&o->config, o->weights, err))
-        return false;
-    if (o->config.gguf) {
+    o->weights = config_read(path, &o->config, err) ? weights_open(&o->config, err) : NULL;
+    return o->weights != NULL && model_check(&o->config, o->weights, err);
+}
+
+static void close_checkpoint(struct checkpoint *o)
+{
+    tokenizer_close(o->tokenizer);
+    weights_close(o->weights);
+    config_free(&o->config);
+}
+
+static void read_tokenizer(struct checkpoint *o)
+{
+    if (o->config.gguf)
         o->tokenizer = tokenizer_open(o->config.path, &o->not_gguf);
+    if (o->config.gguf || (read_json_tokenizer(o, &o->not_gguf) && llama_reads(&o->config, &o->not_gguf)))
         o->not_gguf.text[0] = '\0';
-        return true;
-    }
-    if (read_json_tokenizer(o, &o->not_gguf) && llama_reads(&o->config, &o->not_gguf))
-        o->not_gguf.text[0] = '\0';
-    return true;
 }
 
 // ---- JSON
@@ -207,17 +213,81 @@ static bool is_byte_level(const struct tokenizer *t)
 bool inspect_checkpoint(const char *name, struct error *err)
 {
     struct checkpoint o = { 0 };
-    const bool ok = gather(&o, name, err);
+    char *path = model_path(name, NULL, err);
+    const bool ok = path != NULL && open_checkpoint(&o, path, err);
     if (ok) {
         struct json *j = json_new_object();
+        read_tokenizer(&o);
         set_config(j, &o.config);
         set_ends(j, &o);
         json_add(j, JSON("not_gguf", o.not_gguf.text[0] != '\0' ? o.not_gguf.text : NULL), JSON("pre", o.pre),
                  JSON("vocabulary", is_byte_level(o.tokenizer) ? tokenizer_json(o.tokenizer) : json_new_null()));
         json_print(j, stdout);
     }
-    tokenizer_close(o.tokenizer);
-    weights_close(o.weights);
-    config_free(&o.config);
+    free(path);
+    close_checkpoint(&o);
+    return ok;
+}
+
+// ---- a head
+
+static void print_head(const char *path, const char *target, enum head_kind kind, const struct head_facts *f)
+{
+    printf("head        %s\n", path);
+    printf("kind        %s (drafter %s)\n", head_kinds[kind], head_drafters[kind]);
+    if (f->heads > 0)
+        printf("heads       %d: one for each depth of the draft\n", f->heads);
+    printf("target      %s: fits\n", target);
+    printf("reads       ");
+    for (int i = 0; i < f->taps.n; i++)
+        if (f->taps.layer[i] == FINAL_STATE)
+            printf("the target's last hidden state");
+        else
+            printf("%s%d", i == 0 ? "the target's hidden states entering layers " : ", ", f->taps.layer[i]);
+    printf("\nvocabulary  %d tokens, width %d\n", f->vocab, f->width);
+    printf("uses        %s, %s\n", f->own_head ? "its own LM head" : "the target's LM head",
+           f->own_embedding ? "its own embedding" : "the target's embedding");
+    printf("pass        reads %.1f MB of weights\n", (double)f->bytes / 1e6);
+}
+
+static void print_head_json(const char *path, const char *target, enum head_kind kind, const struct head_facts *f)
+{
+    struct json *layers = json_new_array();
+    for (int i = 0; i < f->taps.n; i++)
+        json_push(layers, f->taps.layer[i] == FINAL_STATE ? json_new_text("final") : json_new_int(f->taps.layer[i]));
+    json_print(json_object_of(JSON("head", path), JSON("kind", head_drafters[kind]),
+                              JSON("heads", f->heads > 0 ? json_new_int(f->heads) : json_new_null()),
+                              JSON("target", target), JSON("reads", layers), JSON("vocab", f->vocab),
+                              JSON("width", f->width), JSON("own_head", f->own_head),
+                              JSON("own_embedding", f->own_embedding), JSON("bytes", f->bytes)),
+               stdout);
+}
+
+bool inspect_is_head(const char *name)
+{
+    struct error ignored;
+    struct head h;
+    char *path = model_path(name, NULL, &ignored);
+    const bool is = path != NULL && head_open(&h, path, HEAD_MEDUSA, NULL, &ignored);
+    if (is)
+        head_close(&h);
+    free(path);
+    return is;
+}
+
+bool inspect_head(const char *head, const char *target, bool json, struct error *err)
+{
+    char *path = model_path(head, NULL, err), *of = path != NULL ? model_path(target, NULL, err) : NULL;
+    struct checkpoint o = { 0 };
+    struct head_facts facts;
+    enum head_kind kind;
+    bool ok = of != NULL && open_checkpoint(&o, of, err);
+    const struct model_shape shape = model_shape_of(&o.config);
+    ok = ok && head_fits(path, &shape, &kind, &facts, err);
+    if (ok)
+        (json ? print_head_json : print_head)(path, of, kind, &facts);
+    close_checkpoint(&o);
+    free(path);
+    free(of);
     return ok;
 }
