@@ -13,5 +13,5 @@ bool inspect_checkpoint(const char *name, struct error *err);
 
 // `speclab inspect HEAD --target MODEL`: facts about a drafter's head, and whether it fits the target. Reads no weights of either
 // checkpoint, only the id map of a reduced vocabulary, so size does not matter.
-bool inspect_head(const char *head, const char *target, bool json, struct error *err);
+bool inspect_head(const char *head, const char *target, bool as_json, struct error *err);
 bool inspect_is_head(const char *name); // whether the checkpoint is a head, so that a missing --target can be reported

@@ -275,7 +275,7 @@ bool inspect_is_head(const char *name)
     return is;
 }
 
-bool inspect_head(const char *head, const char *target, bool json, struct error *err)
+bool inspect_head(const char *head, const char *target, bool as_json, struct error *err)
 {
     char *path = model_path(head, NULL, err), *of = path != NULL ? model_path(target, NULL, err) : NULL;
     struct checkpoint o = { 0 };
@@ -285,7 +285,7 @@ bool inspect_head(const char *head, const char *target, bool json, struct error 
     const struct model_shape shape = model_shape_of(&o.config);
     ok = ok && head_fits(path, &shape, &kind, &facts, err);
     if (ok)
-        (json ? print_head_json : print_head)(path, of, kind, &facts);
+        (as_json ? print_head_json : print_head)(path, of, kind, &facts);
     close_checkpoint(&o);
     free(path);
     free(of);

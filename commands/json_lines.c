@@ -27,21 +27,11 @@ bool json_lines_fail(const struct json_lines *l, struct error *err, const char *
     return fail(err, "%s:%ld: %s", l->lines.name, l->lines.number, sentence);
 }
 
-// json_parse reports line 1, as it gets a single line: replaces that by the line of the file.
-static bool fail_parse(const struct json_lines *l, struct error *err, const struct error *reason)
-{
-    int line, column, end = 0;
-    if (sscanf(reason->text, "line:%d:%d: %n", &line, &column, &end) == 2 && end > 0)
-        return fail(err, "%s:%ld:%d: %s", l->lines.name, l->lines.number, column, reason->text + end);
-    return json_lines_fail(l, err, "%s", reason->text);
-}
-
 bool json_lines_next(struct json_lines *l, struct error *err)
 {
     json_free(l->object);
     l->object = NULL;
     for (;;) {
-        struct error reason;
         char *text;
         size_t n;
         if (!lines_next(&l->lines, &text, &n, err)) {
@@ -52,11 +42,10 @@ bool json_lines_next(struct json_lines *l, struct error *err)
             text += 3, n -= 3;
         if (strspn(text, " \t\r\n") == n)
             continue;
-        l->object = json_parse(text, n, "line", &reason);
-        l->failed = l->object == NULL || !json_is_object(l->object);
-        if (l->object == NULL)
-            return fail_parse(l, err, &reason);
-        return l->failed ? json_lines_fail(l, err, "expected a JSON object, as in {\"text\": \"...\"}") : true;
+        l->object = json_parse_line(text, n, l->lines.name, (int)l->lines.number, err);
+        l->failed = !json_is_object(l->object);
+        return l->object != NULL &&
+               (!l->failed || json_lines_fail(l, err, "expected a JSON object, as in {\"text\": \"...\"}"));
     }
 }
 

@@ -318,10 +318,7 @@ struct scorer {
 
 static struct json *score_json(const struct layer_score *s)
 {
-    struct json *j = json_new_array();
-    json_push(j, json_new_number(s->match));
-    json_push(j, json_new_number(s->overlap));
-    return j;
+    return json_pack("[ff]", s->match, s->overlap);
 }
 
 static void say(struct json *j)
