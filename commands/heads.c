@@ -23,7 +23,7 @@
 #include "verifier/verifier.h"
 
 struct heads {
-    struct observed_cell c;
+    struct observed_cell *c;
     const struct heads_options *plan;
     struct head_ranks ranks;
     int32_t *text;   // (context + 1) the current text
@@ -49,14 +49,14 @@ static bool write_text(struct heads *h, int64_t number, struct error *err)
 {
     struct ids prompt = { 0 };
     int slot;
-    struct decoder *d = decoder_create(h->c.pairing.verifier, h->c.pairing.drafter, h->c.slots, h->c.e->seed,
+    struct decoder *d = decoder_create(h->c->pairing.verifier, h->c->pairing.drafter, h->c->slots, h->c->e->seed,
                                        (struct listener){ NULL, done, h }, err);
-    bool ok = d != NULL && observed_cell_start(&h->c, d, number, &slot, &prompt, err);
+    bool ok = d != NULL && observed_cell_start(h->c, d, number, &slot, &prompt, err);
     if (ok) {
         memcpy(h->text, prompt.id, prompt.n * sizeof(int32_t));
         h->n = (int)prompt.n;
         memset(h->answer, 0, prompt.n);
-        memset(h->answer + h->n, 1, (size_t)(h->c.loaded->context + 1 - h->n));
+        memset(h->answer + h->n, 1, (size_t)(h->c->loaded->context + 1 - h->n));
     }
     while (ok && decoder_active(d) > 0)
         ok = interrupt_check(h->plan->stop, err) && decoder_step(d, err);
@@ -84,7 +84,7 @@ static bool read_text(struct heads *h, bool *more, struct error *err)
 // Feeds the text up to its first n tokens to the target and the drafter.
 static bool read_up_to(struct heads *h, int n, struct error *err)
 {
-    const struct pairing *p = &h->c.pairing;
+    const struct pairing *p = &h->c->pairing;
     for (;;) {
         struct advance a;
         if (!verifier_prefill(p->verifier, 0, h->text, n, &a, err))
@@ -105,7 +105,7 @@ static void count(struct heads *h, const int *rank, const float *confidence, int
         h->answered = true;
         h->ranks.depth = d + 1 > h->ranks.depth ? d + 1 : h->ranks.depth;
         h->ranks.positions[d]++;
-        h->ranks.unknown += d == 0 && rank[d] >= model_shape(h->c.loaded->target.model)->vocab;
+        h->ranks.unknown += d == 0 && rank[d] >= model_shape(h->c->loaded->target.model)->vocab;
         if (rank[d] < HEADS_RANKS)
             h->ranks.ranked[d][rank[d]]++;
         calibration_add(&h->calibration[d], confidence[d], rank[d] == 0);
@@ -118,14 +118,14 @@ static void count(struct heads *h, const int *rank, const float *confidence, int
 // Counts the drafter's ranks of the tokens after the first n.
 static bool rank_position(struct heads *h, int n, struct error *err)
 {
-    const struct pairing *p = &h->c.pairing;
+    const struct pairing *p = &h->c->pairing;
     int rank[HEADS_DEPTH];
     float confidence[HEADS_DEPTH];
     int depth = 0;
     while (depth < HEADS_DEPTH && n + depth < h->n && h->answer[n + depth])
         depth++;
     const struct forced forced = { .n = depth, .token = h->text + n, .rank = rank, .confidence = confidence };
-    struct philox source = philox_source(h->c.e->seed, 0);
+    struct philox source = philox_source(h->c->e->seed, 0);
     source.rng.root = n - 1;
     for (int d = 0; d < HEADS_DEPTH; d++)
         rank[d] = RANK_NOT_REQUESTED, confidence[d] = 0;
@@ -146,7 +146,7 @@ static bool rank_position(struct heads *h, int n, struct error *err)
 
 static void forget(struct heads *h)
 {
-    const struct pairing *p = &h->c.pairing;
+    const struct pairing *p = &h->c->pairing;
     verifier_forget(p->verifier, 0);
     if (p->drafter->type->forget != NULL)
         p->drafter->type->forget(p->drafter, 0);
@@ -177,9 +177,9 @@ static double chain_share(const struct head_ranks *s, int d)
 static void print(const struct heads *h)
 {
     const struct head_ranks *s = &h->ranks;
-    const struct experiment *e = h->c.e;
+    const struct experiment *e = h->c->e;
     FILE *to = h->plan->out;
-    fprintf(to, "%s, %s\n", e->drafter.entry[h->c.cell.drafter].shown, e->sampling.entry[h->c.cell.sampling].shown);
+    fprintf(to, "%s, %s\n", e->drafter.entry[h->c->cell.drafter].shown, e->sampling.entry[h->c->cell.sampling].shown);
     if (!h->answered) {
         fprintf(to, "  no rows of q: nothing to evaluate\n");
         return;
@@ -229,7 +229,7 @@ static struct json *numbers_json(const double *number, int n)
 static bool write_ranks(const struct heads *h, struct error *err)
 {
     const struct head_ranks *s = &h->ranks;
-    const char *shown = h->c.e->drafter.entry[h->c.cell.drafter].shown;
+    const char *shown = h->c->e->drafter.entry[h->c->cell.drafter].shown;
     double share[HEADS_DEPTH * HEADS_RANKS], chain[HEADS_DEPTH];
     struct json *rows = json_new_array();
     for (int d = 0; d < s->depth; d++) {
@@ -283,21 +283,21 @@ static void calibrate(struct heads *h)
 
 static bool run_cell(struct heads *h, struct error *err)
 {
-    if (!observed_cell_open(&h->c, (struct step_observer){ 0 }, err))
+    if (!observed_cell_open(h->c, (struct step_observer){ 0 }, err))
         return false;
-    const int nodes = h->c.pairing.drafter->nodes;
-    h->text = xcalloc((size_t)h->c.loaded->context + MAX_NODES + 1, sizeof(int32_t));
-    h->answer = xcalloc((size_t)h->c.loaded->context + MAX_NODES + 1, sizeof(*h->answer));
+    const int nodes = h->c->pairing.drafter->nodes;
+    h->text = xcalloc((size_t)h->c->loaded->context + MAX_NODES + 1, sizeof(int32_t));
+    h->answer = xcalloc((size_t)h->c->loaded->context + MAX_NODES + 1, sizeof(*h->answer));
     h->draft.token = xcalloc((size_t)nodes, sizeof(int32_t));
     h->draft.parent = xcalloc((size_t)nodes, sizeof(int32_t));
     h->draft.proposal = xcalloc((size_t)nodes, sizeof(uint8_t));
     bool ok = true, more = true, any = false; // any: a position was evaluated
-    const struct model_shape *target = model_shape(h->c.loaded->target.model);
+    const struct model_shape *target = model_shape(h->c->loaded->target.model);
     if (h->plan->texts != NULL)
-        ok = text_reader_open(&h->reader, h->plan->texts, target->vocab, h->c.loaded->context, 0, err);
+        ok = text_reader_open(&h->reader, h->plan->texts, target->vocab, h->c->loaded->context, 0, err);
     // With greedy sampling a repeated prompt gives the same text again.
     const int64_t max_texts =
-        h->plan->texts == NULL && sampling_is_greedy(&h->c.pairing.sampling) ? h->c.e->prompts.n : INT64_MAX;
+        h->plan->texts == NULL && sampling_is_greedy(&h->c->pairing.sampling) ? h->c->e->prompts.n : INT64_MAX;
     for (int64_t number = 0; ok && more && number < max_texts; number++) {
         ok = h->plan->texts != NULL ? read_text(h, &more, err) : write_text(h, number, err);
         if (!ok || !more)
@@ -307,7 +307,7 @@ static bool run_cell(struct heads *h, struct error *err)
         any = any || h->answered || tried > 0;
         h->ranks.texts++;
         // too short to find out whether the drafter reports ranks
-        const bool too_short = tried <= 1 && (h->plan->texts != NULL || number + 1 < h->c.e->prompts.n);
+        const bool too_short = tried <= 1 && (h->plan->texts != NULL || number + 1 < h->c->e->prompts.n);
         more = (h->answered || too_short) && h->ranks.positions[0] < h->plan->tokens;
     }
     if (ok && h->plan->texts != NULL && !any)
@@ -319,24 +319,23 @@ static bool run_cell(struct heads *h, struct error *err)
 }
 
 struct all {
-    const struct experiment *e;
     const struct heads_options *plan;
     struct head_ranks *last;
     int evaluated; // drafters with rows of q
 };
 
-static bool one_of_all(void *self, struct loaded_experiment *opened, struct cell cell, struct error *err)
+static bool one_of_all(void *self, struct observed_cell *c, struct error *err)
 {
     struct all *all = self;
-    if (cell.rule != 0 || cell.batch != 0)
+    if (c->cell.rule != 0 || c->cell.batch != 0)
         return true;
     struct heads *h = xcalloc(1, sizeof(*h));
-    *h = (struct heads){ .c = { .e = all->e, .loaded = opened, .cell = cell }, .plan = all->plan };
+    h->c = c;
+    h->plan = all->plan;
     bool ok = run_cell(h, err);
     all->evaluated += h->answered;
     if (h->answered && all->last != NULL)
         *all->last = h->ranks;
-    observed_cell_close(&h->c);
     text_reader_close(&h->reader);
     texts_free(&h->given);
     for (int d = 0; d < HEADS_DEPTH; d++)
@@ -352,7 +351,7 @@ static bool one_of_all(void *self, struct loaded_experiment *opened, struct cell
 
 bool heads_run(const struct experiment *e, const struct heads_options *plan, struct head_ranks *last, struct error *err)
 {
-    struct all all = { e, plan, last, 0 };
+    struct all all = { plan, last, 0 };
     return each_observed_cell(e, one_of_all, &all, err) &&
            (plan->json == NULL || all.evaluated > 0 ||
             fail(err, "--out %s: nothing to write: no drafter has rows of q", plan->json));

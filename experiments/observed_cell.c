@@ -21,11 +21,6 @@ bool observed_cell_open(struct observed_cell *c, struct step_observer observer, 
     return true;
 }
 
-void observed_cell_close(struct observed_cell *c)
-{
-    pairing_close(&c->pairing);
-}
-
 bool observed_cell_start(const struct observed_cell *c, struct decoder *d, int64_t number, int *slot, struct ids *ids,
                          struct error *err)
 {
@@ -44,8 +39,8 @@ bool observed_cell_start(const struct observed_cell *c, struct decoder *d, int64
 }
 
 bool each_observed_cell(const struct experiment *e,
-                        bool (*each)(void *self, struct loaded_experiment *o, struct cell cell, struct error *err),
-                        void *self, struct error *err)
+                        bool (*each)(void *self, struct observed_cell *c, struct error *err), void *self,
+                        struct error *err)
 {
     struct loaded_experiment loaded;
     if (!loaded_experiment_open(&loaded, e, err))
@@ -57,7 +52,9 @@ bool each_observed_cell(const struct experiment *e,
             const struct cell cell = { g / e->batch.n, g % e->batch.n, k / e->drafter.n, k % e->drafter.n };
             if (!experiment_has(e, cell) || experiment_is_none(e, cell.drafter))
                 continue;
-            ok = each(self, &loaded, cell, err);
+            struct observed_cell c = { .e = e, .loaded = &loaded, .cell = cell };
+            ok = each(self, &c, err);
+            pairing_close(&c.pairing);
             cells++;
         }
     loaded_experiment_close(&loaded);

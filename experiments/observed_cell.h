@@ -8,7 +8,7 @@
 
 struct error;
 
-struct observed_cell { // initialize with { 0 }; do not move while open
+struct observed_cell { // do not move while open
     const struct experiment *e;
     struct loaded_experiment *loaded; // borrowed
     struct cell cell;
@@ -18,13 +18,13 @@ struct observed_cell { // initialize with { 0 }; do not move while open
 
 // observer: of the pairing's steps.
 bool observed_cell_open(struct observed_cell *c, struct step_observer observer, struct error *err);
-void observed_cell_close(struct observed_cell *c);
 // Starts text `number` in a decoder of the cell's pairing: the first turn of prompt number % prompts, so that prompts repeat with
 // other random numbers. *slot: its slot, -1 on failure. ids, unless NULL: its prompt's ids are appended.
 bool observed_cell_start(const struct observed_cell *c, struct decoder *d, int64_t number, int *slot, struct ids *ids,
                          struct error *err);
 
-// Calls each() for every cell except those of `none`, in the experiment's order, until one fails. Fails if there is no cell.
+// Calls each() for every cell except those of `none`, in the experiment's order, until one fails. Fails if there is no cell. c: not open yet;
+// closed afterwards.
 bool each_observed_cell(const struct experiment *e,
-                        bool (*each)(void *self, struct loaded_experiment *o, struct cell cell, struct error *err),
-                        void *self, struct error *err);
+                        bool (*each)(void *self, struct observed_cell *c, struct error *err), void *self,
+                        struct error *err);

@@ -24,7 +24,8 @@ struct accepted {    // of a slot in one step: the root and the accepted tokens,
 };
 
 struct bits {
-    struct observed_cell c;
+    struct observed_cell *c;
+    struct decoder *decoder;
     const struct exact_plan *plan;
     struct kv_cache *cache;      // fed one token at a time
     struct tensor row;           // (1, vocab)
@@ -44,14 +45,14 @@ static bool feed_prompt(struct bits *b, int slot, const int32_t *token, int n, s
     bool ok = true;
     kv_truncate(b->cache, slot, 0);
     for (int i = 0; i < n && ok; i += VERIFIER_CHUNK)
-        ok = append_pass(b->c.loaded->target.model, b->cache, slot, token + i,
+        ok = append_pass(b->c->loaded->target.model, b->cache, slot, token + i,
                          n - i < VERIFIER_CHUNK ? n - i : VERIFIER_CHUNK, &unused, err);
     return ok;
 }
 
 static void download(struct bits *b, float *to, struct tensor from)
 {
-    struct backend *k = b->c.loaded->target.backend;
+    struct backend *k = b->c->loaded->target.backend;
     k->download(k, to, from.data, (size_t)from.rows * (size_t)from.width * sizeof(*to));
 }
 
@@ -59,10 +60,10 @@ static void download(struct bits *b, float *to, struct tensor from)
 static bool logits_after(struct bits *b, int slot, int32_t token, struct error *err)
 {
     struct states states;
-    if (!append_pass(b->c.loaded->target.model, b->cache, slot, &token, 1, &states, err))
+    if (!append_pass(b->c->loaded->target.model, b->cache, slot, &token, 1, &states, err))
         return false;
-    model_logits(b->c.loaded->target.model, b->row, states.last);
-    struct backend *k = b->c.loaded->target.backend;
+    model_logits(b->c->loaded->target.model, b->row, states.last);
+    struct backend *k = b->c->loaded->target.backend;
     if (!k->sync(k, err))
         return false;
     download(b, b->single, b->row);
@@ -110,11 +111,11 @@ static void done(void *self, const struct ending *e)
     (void)self, (void)e;
 }
 
-static bool start_next(struct bits *b, struct decoder *d, struct error *err)
+static bool start_next(struct bits *b, struct error *err)
 {
     struct ids ids = { 0 };
     int slot;
-    bool ok = observed_cell_start(&b->c, d, b->started, &slot, &ids, err) &&
+    bool ok = observed_cell_start(b->c, b->decoder, b->started, &slot, &ids, err) &&
               feed_prompt(b, slot, ids.id, (int)ids.n - 1, err);
     if (ok)
         b->sequence[slot] = b->started++;
@@ -122,14 +123,14 @@ static bool start_next(struct bits *b, struct decoder *d, struct error *err)
     return ok;
 }
 
-static bool decode_until_enough(struct bits *b, struct decoder *d, struct error *err)
+static bool decode_until_enough(struct bits *b, struct error *err)
 {
     bool ok = true;
     while (ok && b->result.rows < b->plan->tokens) {
-        while (ok && decoder_has_free_slot(d))
-            ok = start_next(b, d, err);
-        ok = ok && interrupt_check(b->plan->stop, err) && decoder_step(d, err);
-        for (int slot = 0; slot < b->c.slots && ok; slot++)
+        while (ok && decoder_has_free_slot(b->decoder))
+            ok = start_next(b, err);
+        ok = ok && interrupt_check(b->plan->stop, err) && decoder_step(b->decoder, err);
+        for (int slot = 0; slot < b->c->slots && ok; slot++)
             ok = compare(b, slot, err);
     }
     return ok;
@@ -140,49 +141,51 @@ static bool decode_until_enough(struct bits *b, struct decoder *d, struct error 
 static bool open_bits(struct bits *b, struct error *err)
 {
     const struct step_observer observer = { scored, verified, b };
-    if (!observed_cell_open(&b->c, observer, err))
+    if (!observed_cell_open(b->c, observer, err))
         return false;
-    struct loaded_experiment *o = b->c.loaded;
+    struct loaded_experiment *o = b->c->loaded;
     struct model *m = o->target.model;
     const int vocab = model_shape(m)->vocab;
-    struct kv_shape shape = model_kv_shape(m, b->c.slots, o->context + 1, VERIFIER_CHUNK);
+    struct kv_shape shape = model_kv_shape(m, b->c->slots, o->context + 1, VERIFIER_CHUNK);
     shape.type = o->target.cache;
     b->cache = kv_create(o->target.backend, &shape, err);
     b->row = rows_on(o->target.backend, 1, vocab);
     if (b->cache == NULL || b->row.data == NULL)
         return b->cache == NULL ? false : fail(err, "out of memory for a row of logits");
     b->single = xcalloc((size_t)vocab, sizeof(*b->single));
-    b->accepted = xcalloc((size_t)b->c.slots, sizeof(*b->accepted));
-    b->scored = xcalloc((size_t)b->c.slots, sizeof(*b->scored));
-    for (int i = 0; i < b->c.slots; i++)
-        b->scored[i] = xcalloc((size_t)b->c.pairing.drafter->nodes * (size_t)vocab, sizeof(**b->scored));
+    b->accepted = xcalloc((size_t)b->c->slots, sizeof(*b->accepted));
+    b->scored = xcalloc((size_t)b->c->slots, sizeof(*b->scored));
+    for (int i = 0; i < b->c->slots; i++)
+        b->scored[i] = xcalloc((size_t)b->c->pairing.drafter->nodes * (size_t)vocab, sizeof(**b->scored));
     b->result = comparison_start(rounding_limit(model_activations(m), o->target.cache));
-    return true;
+    b->decoder = decoder_create(b->c->pairing.verifier, b->c->pairing.drafter, b->c->slots, b->c->e->seed,
+                                (struct listener){ .done = done }, err);
+    return b->decoder != NULL;
 }
 
 static void close_bits(struct bits *b)
 {
-    struct backend *k = b->c.loaded->target.backend;
+    struct backend *k = b->c->loaded->target.backend;
+    decoder_destroy(b->decoder);
     kv_destroy(b->cache);
     if (b->row.data != NULL)
         k->release(k, b->row.data);
-    for (int i = 0; i < b->c.slots && b->scored != NULL; i++)
+    for (int i = 0; i < b->c->slots && b->scored != NULL; i++)
         free(b->scored[i]);
     free(b->scored);
     free(b->accepted);
     free(b->single);
-    observed_cell_close(&b->c);
     free(b);
 }
 
 static void print(const struct bits *b)
 {
-    const struct experiment *e = b->c.e;
+    const struct experiment *e = b->c->e;
     const struct logit_comparison *c = &b->result;
     FILE *to = b->plan->out;
     fprintf(to, "%s, %s, %s, batch %d\n  %lld rows of logits of verification passes against one token at a time: ",
-            e->drafter.entry[b->c.cell.drafter].shown, e->rule.entry[b->c.cell.rule].shown,
-            e->sampling.entry[b->c.cell.sampling].shown, b->c.slots, (long long)c->rows);
+            e->drafter.entry[b->c->cell.drafter].shown, e->rule.entry[b->c->cell.rule].shown,
+            e->sampling.entry[b->c->cell.sampling].shown, b->c->slots, (long long)c->rows);
     if (c->different == 0)
         fprintf(to, "all bits are equal\n");
     else
@@ -197,7 +200,7 @@ static void print(const struct bits *b)
         fprintf(to, "  First: text %lld, position %d, logits differ by %.3g, top 2 logits %.3g apart: a %s\n",
                 (long long)c->first.sequence, c->first.position, c->first.moved, c->first.apart,
                 c->first.bug ? "bug" : "tie");
-    if (b->c.loaded->target.backend->varies)
+    if (b->c->loaded->target.backend->varies)
         fprintf(to, "  (Device %s: the bits of a row depend on the other rows of a pass and need not be equal.)\n",
                 e->device);
     fprintf(to, "  Verdict: %s.\n", agreement_names[comparison_result(c)]);
@@ -218,28 +221,23 @@ bool bits_store(struct store *s, const struct exact_row *r, const struct logit_c
 }
 
 struct all {
-    const struct experiment *e;
     struct store *store;
     const struct exact_plan *plan;
     enum agreement worst;
 };
 
-static bool one_of_all(void *self, struct loaded_experiment *opened, struct cell cell, struct error *err)
+static bool one_of_all(void *self, struct observed_cell *c, struct error *err)
 {
     struct all *all = self;
     struct bits *b = xcalloc(1, sizeof(*b));
-    *b = (struct bits){ .c = { .e = all->e, .loaded = opened, .cell = cell }, .plan = all->plan };
-    bool ok = open_bits(b, err);
-    struct decoder *d = !ok ? NULL
-                            : decoder_create(b->c.pairing.verifier, b->c.pairing.drafter, b->c.slots, all->e->seed,
-                                             (struct listener){ .done = done }, err);
-    ok = ok && d != NULL && decode_until_enough(b, d, err);
-    decoder_destroy(d);
+    b->c = c;
+    b->plan = all->plan;
+    bool ok = open_bits(b, err) && decode_until_enough(b, err);
     if (ok) {
         print(b);
         all->worst = comparison_result(&b->result) > all->worst ? comparison_result(&b->result) : all->worst;
-        struct identity identity = cell_identity(b->c.loaded, b->c.cell, b->c.pairing.drafter);
-        const struct exact_row row = exact_row_of(&b->c, &identity);
+        struct identity identity = cell_identity(c->loaded, c->cell, c->pairing.drafter);
+        const struct exact_row row = exact_row_of(c, &identity);
         ok = bits_store(all->store, &row, &b->result, err);
         identity_free(&identity);
     }
@@ -250,7 +248,7 @@ static bool one_of_all(void *self, struct loaded_experiment *opened, struct cell
 bool bits_run(const struct experiment *e, struct store *s, const struct exact_plan *plan, enum agreement *worst,
               struct error *err)
 {
-    struct all all = { e, s, plan, BITWISE_EQUAL };
+    struct all all = { s, plan, BITWISE_EQUAL };
     bool ok = each_observed_cell(e, one_of_all, &all, err);
     *worst = all.worst;
     return ok;

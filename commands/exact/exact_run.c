@@ -20,7 +20,7 @@
 enum { AHEAD = 4 }; // texts per slot that may finish before the next one in order
 
 struct tested_cell { // a cell while it is decoded
-    struct observed_cell c;
+    struct observed_cell *c;
     const struct exact_plan *plan;
     struct store *store;
     int capacity; // of done[]
@@ -85,7 +85,7 @@ static bool join(struct tested_cell *w, struct error *err)
 static bool start_next(struct tested_cell *w, struct error *err)
 {
     int slot;
-    if (!observed_cell_start(&w->c, w->decoder, w->started, &slot, NULL, err))
+    if (!observed_cell_start(w->c, w->decoder, w->started, &slot, NULL, err))
         return false;
     w->at[slot] = w->started;
     observer_start(w->observer, slot, w->started++);
@@ -221,8 +221,8 @@ struct exact_row exact_row_of(const struct observed_cell *c, const struct identi
 
 static bool find_row(struct tested_cell *w, struct error *err)
 {
-    struct identity identity = cell_identity(w->c.loaded, w->c.cell, w->c.pairing.drafter);
-    const struct exact_row row = exact_row_of(&w->c, &identity);
+    struct identity identity = cell_identity(w->c->loaded, w->c->cell, w->c->pairing.drafter);
+    const struct exact_row row = exact_row_of(w->c, &identity);
     w->sums = (struct exact_sums){ .sum = (double *)&w->total, .n = OBSERVED_DOUBLES };
     bool ok = store_exact(w->store, &row, &w->id, &w->sums, err);
     identity_free(&identity);
@@ -236,19 +236,19 @@ static bool open_cell(struct tested_cell *w, struct error *err)
     if (!find_row(w, err))
         return false;
     const struct observer_setup setup = {
-        .rule = w->c.pairing.rule,
-        .rule_options = w->c.pairing.rule_options,
-        .slots = w->c.slots,
-        .nodes = w->c.pairing.drafter->nodes,
-        .vocab = (int)model_shape(w->c.loaded->target.model)->vocab,
-        .end = w->c.loaded->ends.stops.n > 0 ? w->c.loaded->ends.end[0] : -1,
-        .seed = w->c.e->seed,
+        .rule = w->c->pairing.rule,
+        .rule_options = w->c->pairing.rule_options,
+        .slots = w->c->slots,
+        .nodes = w->c->pairing.drafter->nodes,
+        .vocab = (int)model_shape(w->c->loaded->target.model)->vocab,
+        .end = w->c->loaded->ends.stops.n > 0 ? w->c->loaded->ends.end[0] : -1,
+        .seed = w->c->e->seed,
     };
     w->observer = observer_create(&setup);
-    w->capacity = AHEAD * w->c.slots;
+    w->capacity = AHEAD * w->c->slots;
     w->done = xcalloc((size_t)w->capacity, sizeof(*w->done));
     w->is_done = xcalloc((size_t)w->capacity, sizeof(*w->is_done));
-    w->decoder = decoder_create(w->c.pairing.verifier, w->c.pairing.drafter, w->c.slots, w->c.e->seed,
+    w->decoder = decoder_create(w->c->pairing.verifier, w->c->pairing.drafter, w->c->slots, w->c->e->seed,
                                 (struct listener){ .done = done, .self = w }, err);
     return w->decoder != NULL;
 }
@@ -257,7 +257,6 @@ static void close_cell(struct tested_cell *w)
 {
     decoder_destroy(w->decoder);
     observer_destroy(w->observer);
-    observed_cell_close(&w->c);
     free(w->done);
     free(w->is_done);
     free(w);
@@ -265,22 +264,22 @@ static void close_cell(struct tested_cell *w)
 
 static void print_head(const struct tested_cell *w, const char *more)
 {
-    fprintf(w->plan->out, "%s, %s, %s%s\n", w->c.e->drafter.entry[w->c.cell.drafter].shown,
-            w->c.e->rule.entry[w->c.cell.rule].shown, w->c.e->sampling.entry[w->c.cell.sampling].shown, more);
+    fprintf(w->plan->out, "%s, %s, %s%s\n", w->c->e->drafter.entry[w->c->cell.drafter].shown,
+            w->c->e->rule.entry[w->c->cell.rule].shown, w->c->e->sampling.entry[w->c->cell.sampling].shown, more);
     fflush(w->plan->out);
 }
 
 static bool run_cell(struct tested_cell *w, enum answer *answer, struct error *err)
 {
-    if (!observed_cell_open(&w->c, (struct step_observer){ .verified = verified, .self = w }, err))
+    if (!observed_cell_open(w->c, (struct step_observer){ .verified = verified, .self = w }, err))
         return false;
-    if (sampling_is_greedy(&w->c.pairing.sampling)) {
+    if (sampling_is_greedy(&w->c->pairing.sampling)) {
         print_head(w, ": greedy, there is no distribution to test; see --bits");
         return true;
     }
     if (!open_cell(w, err))
         return false;
-    print_head(w, w->c.pairing.rule->exact ? "" : " (LOSSY: a bias is expected)");
+    print_head(w, w->c->pairing.rule->exact ? "" : " (LOSSY: a bias is expected)");
     if (!decode_until_enough(w, err))
         return false;
     struct verdict *v = xcalloc(1, sizeof(*v));
@@ -293,20 +292,19 @@ static bool run_cell(struct tested_cell *w, enum answer *answer, struct error *e
 }
 
 struct all {
-    const struct experiment *e;
     struct store *store;
     const struct exact_plan *plan;
     enum answer worst;
     int tested; // cells
 };
 
-static bool one_of_all(void *self, struct loaded_experiment *opened, struct cell cell, struct error *err)
+static bool one_of_all(void *self, struct observed_cell *c, struct error *err)
 {
     struct all *all = self;
     struct tested_cell *w = xcalloc(1, sizeof(*w));
-    *w = (struct tested_cell){ .c = { .e = all->e, .loaded = opened, .cell = cell },
-                               .plan = all->plan,
-                               .store = all->store };
+    w->c = c;
+    w->plan = all->plan;
+    w->store = all->store;
     enum answer answer = NO_BIAS_FOUND;
     bool ok = run_cell(w, &answer, err);
     all->tested += w->id != 0;
@@ -319,7 +317,7 @@ static bool one_of_all(void *self, struct loaded_experiment *opened, struct cell
 bool exact_run(const struct experiment *e, struct store *s, const struct exact_plan *plan, enum answer *worst,
                struct error *err)
 {
-    struct all all = { e, s, plan, NO_BIAS_FOUND, 0 };
+    struct all all = { s, plan, NO_BIAS_FOUND, 0 };
     bool ok = each_observed_cell(e, one_of_all, &all, err);
     *worst = all.worst;
     return ok &&
