@@ -230,7 +230,7 @@ static bool compare_sums(struct comparing *c, struct error *err)
     bool ok = true;
     for (size_t i = 0; ok && i < sizeof(part) / sizeof(*part); i++) {
         struct columns x;
-        ok = columns_read(&x, query_both(c, part[i].sql), BY_UNIT, err);
+        ok = columns_read(&x, query_both(c, part[i].sql), err);
         if (ok && x.n > 0 && !(c->r->none && part[i].put == put_speedup))
             part[i].put(c, &x);
         columns_free(&x);

@@ -5,7 +5,7 @@
 // reader: results/store.c results/store/store_schema.c results/report.c results/report_export.c results/tally.c results/query.c results/drafter_name.c
 // reader: results/tables/report_table.c results/tables/report_summary.c results/tables/report_text.c results/tables/report_acceptance.c
 // reader: results/tables/report_cells.c
-// reader: results/facts.c results/exact_rows.c results/tally_intervals.c results/tables/report_against.c
+// reader: results/facts.c results/exact_rows.c results/tables/report_against.c
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>

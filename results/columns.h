@@ -1,4 +1,4 @@
-// columns.h - the rows of a query as columns of numbers, and intervals of parts of them.
+// columns.h - the rows of a query of sums by prompt and unit as columns of numbers, and intervals of parts of them (statistics/intervals.h).
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -8,17 +8,15 @@
 struct error;
 struct query;
 
-enum { MAX_COLUMNS = 18 };
+enum { MAX_COLUMNS = 16 };
 
 struct columns {
     size_t n, capacity;
-    double *x[MAX_COLUMNS]; // (n) those of the query
-    int64_t *prompt, *unit; // (n) the last two of a query by prompt and unit; NULL: it has none
+    double *x[MAX_COLUMNS]; // (n) those of the query but the last two
+    int64_t *prompt, *unit; // (n) these
 };
 
-enum { BY_PROMPT = 0, BY_UNIT = 2 };
-// Closes q. ids: the last two columns of a query by prompt and unit are these; the others become x. Call columns_free also after failure.
-bool columns_read(struct columns *c, struct query *q, int ids, struct error *err);
+bool columns_read(struct columns *c, struct query *q, struct error *err); // closes q; columns_free also after failure
 void columns_free(struct columns *c);
 
 // Rows from `from` on that have its values in the first `keys` columns: one run, or one depth of a run.
@@ -28,6 +26,6 @@ int64_t columns_prompts(const struct columns *x, size_t from, size_t n);
 // Of n rows, with columns a to d; c and d 0: none.
 struct interval columns_interval(enum statistic of, const struct columns *x, size_t from, size_t n, int a, int b, int c,
                                  int d);
-// n rows by prompt and unit have tokens, times and steps of a run, in columns that follow each other from `a` on; from `c` on those of the run
-// that it is compared with, 0: none.
+// n rows have tokens, times and steps of a run, in columns that follow each other from `a` on; from `c` on those of the run that it is compared
+// with, 0: none.
 struct interval columns_speed(const struct columns *x, size_t from, size_t n, int a, int c);

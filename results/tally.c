@@ -1,3 +1,4 @@
+// tally.c - reads the numbers of a report from the views. The statistics with intervals are made of their sums by prompt and unit.
 #include "results/tally.h"
 
 #include <assert.h>
@@ -6,142 +7,326 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/memory.h"
+#include "results/columns.h"
 #include "results/query.h"
 
-// ---- one run ----
+// ---- structs by their columns
 
-static struct tally *run_of(struct comparison *c, int64_t run)
+struct field { // of a struct, and what it is read from
+    const char *sql;
+    enum { TEXT, NAME, INT, FLAG, REAL } kind; // NAME: a text, or NULL
+    size_t at;
+};
+
+static char *select_fields(const struct field *f, size_t n, const char *from)
+{
+    struct text sql = { 0 };
+    for (size_t i = 0; i < n; i++)
+        text_printf(&sql, "%s%s", i == 0 ? "SELECT " : ", ", f[i].sql);
+    text_puts(&sql, from);
+    return sql.s;
+}
+
+static void read_fields(const struct query *q, const struct field *f, size_t n, void *to)
+{
+    for (size_t k = 0; k < n; k++) {
+        char *at = (char *)to + f[k].at;
+        const int i = (int)k;
+        if (f[k].kind == INT)
+            *(int64_t *)at = query_int(q, i);
+        else if (f[k].kind == FLAG)
+            *(bool *)at = query_int(q, i) != 0;
+        else if (f[k].kind == REAL)
+            *(double *)at = query_real(q, i);
+        else
+            *(char **)at = f[k].kind == NAME && query_is_null(q, i) ? NULL : xstrdup(query_text(q, i));
+    }
+}
+
+static void free_fields(const struct field *f, size_t n, void *of)
+{
+    for (size_t k = 0; k < n; k++)
+        if (f[k].kind == TEXT || f[k].kind == NAME)
+            free(*(char **)((char *)of + f[k].at));
+}
+
+#define OF_RUN(kind, member, sql) ((struct field){ sql, kind, offsetof(struct tally, member) })
+// clang-format off
+static const struct field run_fields[] = {
+    OF_RUN(INT, run, "r.run"), OF_RUN(TEXT, drafter, "r.drafter"), OF_RUN(TEXT, rule, "r.rule"), OF_RUN(TEXT, device, "r.device"),
+    OF_RUN(TEXT, machine, "r.machine"), OF_RUN(TEXT, revision, "r.revision"), OF_RUN(FLAG, baseline, "r.drafter_kind = 'none'"),
+    OF_RUN(FLAG, lossless, "r.lossless"), OF_RUN(FLAG, drafter_invariant, "run.drafter_invariant"),
+    OF_RUN(FLAG, inflated, "r.marked_inflated"), OF_RUN(FLAG, finished, "r.finished"), OF_RUN(INT, sequences, "r.sequences"),
+    OF_RUN(INT, drafts, "r.drafts"), OF_RUN(INT, drafted, "r.drafted_tokens"), OF_RUN(INT, accepted, "r.accepted_tokens"),
+    OF_RUN(INT, max_depth, "r.max_depth"), OF_RUN(INT, trees, "r.trees"), OF_RUN(REAL, end_to_end, "r.end_to_end_tokens_per_s"),
+    OF_RUN(REAL, propose, "r.propose_share"), OF_RUN(REAL, verify, "r.verify_share"), OF_RUN(REAL, advance, "r.advance_share"),
+    OF_RUN(REAL, other, "r.other_share"), OF_RUN(REAL, geometric, "r.speedup_geometric"), OF_RUN(REAL, disturbed, "r.disturbed_share"),
+    OF_RUN(FLAG, all_disturbed, "r.disturbed_share >= 1 OR r.speedup_disturbed > 0"), OF_RUN(INT, unpaired, "r.unpaired_sequences"),
+    OF_RUN(INT, speed_prompts, "iif(r.drafter_kind = 'none', r.speed_prompts, r.paired_prompts)"),
+    OF_RUN(REAL, expected, "e.expected_tokens"), OF_RUN(REAL, accepted_uncut, "e.accepted_tokens"), OF_RUN(REAL, z, "e.z"),
+    OF_RUN(INT, compared, "x.compared"), OF_RUN(INT, equal, "x.equal"), OF_RUN(NAME, first_prompt, "d.prompt_id"),
+    OF_RUN(INT, first_turn, "d.turn"), OF_RUN(INT, first_position, "d.first_difference"),
+};
+// clang-format on
+// Sampled texts are compared only with those of none under the same rule: other rules use random numbers in another way.
+static const char runs_sql[] =
+    " FROM run_summary AS r JOIN run ON run.id = r.run LEFT JOIN expected AS e ON e.run = r.run"
+    " LEFT JOIN (SELECT run, count(*) AS compared, sum(equal) AS equal FROM texts WHERE ?3 OR same_rule GROUP BY run) AS x ON x.run = r.run"
+    " LEFT JOIN (SELECT *, row_number() OVER (PARTITION BY run ORDER BY prompt, turn, repeat, sequence) AS place FROM texts"
+    " WHERE (?3 OR same_rule) AND NOT equal) AS d ON d.run = r.run AND d.place = 1"
+    " WHERE r.experiment = ?1 AND r.peers = ?2 ORDER BY r.drafter_kind <> 'none', r.run";
+
+#define OF_ALL(kind, member, sql) ((struct field){ sql, kind, offsetof(struct comparison, member) })
+// clang-format off
+static const struct field comparison_fields[] = {
+    OF_ALL(TEXT, target, "target"), OF_ALL(TEXT, model_type, "model_type"), OF_ALL(TEXT, activations, "activations"),
+    OF_ALL(TEXT, cache, "cache"), OF_ALL(TEXT, sampling, "sampling"), OF_ALL(TEXT, prompts, "run.prompts"),
+    OF_ALL(TEXT, limits, "(SELECT group_concat(key || ': ' || (settings -> fullkey), ', ') FROM"
+                         " json_each(iif(json_valid(settings), settings, '{}'), '$.limits'))"),
+    OF_ALL(INT, batch, "batch"), OF_ALL(INT, seed, "seed"), OF_ALL(INT, n_prompts, "n.prompts"), OF_ALL(INT, turns, "n.turns"),
+    OF_ALL(INT, repeats, "n.repeats"),
+};
+// clang-format on
+static const char comparison_sql[] =
+    " FROM run JOIN (SELECT count(DISTINCT prompt) AS prompts, coalesce(max(turn) + 1, 0) AS turns, coalesce(max(repeat) + 1, 0) AS repeats"
+    " FROM sequence JOIN run ON run.id = run WHERE experiment = ?1 AND peers = ?2) AS n"
+    " WHERE experiment = ?1 AND peers = ?2 ORDER BY id LIMIT 1";
+
+#define FIELDS(f) f, sizeof(f) / sizeof((f)[0])
+
+// ---- intervals
+
+// Calls take for each group of the rows of a query: those with the same values in the first two columns, a run and its part.
+static bool each_group(struct query *q, void (*take)(void *to, const struct columns *x, size_t from, size_t n),
+                       void *to, struct error *err)
+{
+    struct columns x;
+    const bool ok = columns_read(&x, q, err);
+    for (size_t from = 0, n; ok && from < x.n; from += n) {
+        n = columns_alike(&x, from, 2);
+        take(to, &x, from, n);
+    }
+    columns_free(&x);
+    return ok;
+}
+
+// NULL: not in the comparison. A damaged database may hold any number, so it is not converted back to an integer.
+static struct tally *run_of(struct comparison *c, const struct columns *x, size_t from)
 {
     for (int i = 0; i < c->n; i++)
-        if (c->run[i].run == run)
+        if ((double)c->run[i].run == x->x[0][from])
             return &c->run[i];
     return NULL;
 }
 
-void comparison_put(struct query *q, const struct comparison *c)
+static int part_of(const struct columns *x, size_t from)
 {
-    query_put(q, SQL(c->experiment), SQL(c->peers));
+    return (int)x->x[1][from];
 }
 
-// The runs of a comparison. One query per view reads all of them, because each evaluation of a view reads every step.
-#define OF_COMPARISON " FROM run AS r JOIN "
-#define WHERE_COMPARISON " AS v ON v.run = r.id WHERE r.experiment = ?1 AND r.peers = ?2"
+// The sums of a comparison, by prompt and unit. Its groups are each run as a whole (part -1), and the prompts of each category. Of the
+// groups of a query SQLite makes an index, of the rows of json_each it does not.
+#define PARTS(columns, from, wanted) \
+    "WITH place AS MATERIALIZED (SELECT key, value FROM json_each(?3) GROUP BY value), one AS (SELECT " columns \
+    " FROM run AS r JOIN " from " WHERE r.experiment = ?1 AND r.peers = ?2), part AS (SELECT -1 AS part, * FROM one" \
+    " UNION ALL SELECT place.key, one.* FROM one JOIN place ON place.value = one.category)" \
+    " SELECT run, " wanted ", prompt, unit FROM part ORDER BY run, 2, prompt, unit"
+
+static void take_sums(void *comparison, const struct columns *x, size_t from, size_t n)
+{
+    enum { ACCEPTED = 2, DRAFTED, EXPECTED, EXPECTED_DRAFTED, TOKENS, STEPS, TTFT, FIRSTS };
+    struct tally *t = run_of(comparison, x, from);
+    if (t == NULL)
+        return;
+    const struct interval tokens_per_step = columns_interval(STATISTIC_RATIO, x, from, n, TOKENS, STEPS, 0, 0);
+    if (part_of(x, from) >= 0) {
+        t->by_category[part_of(x, from)].tokens_per_step = tokens_per_step;
+        return;
+    }
+    if (!t->baseline) {
+        t->acceptance_rate = columns_interval(STATISTIC_RATE, x, from, n, ACCEPTED, DRAFTED, 0, 0);
+        t->expected_rate = columns_interval(STATISTIC_RATE, x, from, n, EXPECTED, EXPECTED_DRAFTED, 0, 0);
+    }
+    t->tokens_per_step = tokens_per_step;
+    t->ttft = columns_interval(STATISTIC_RATIO, x, from, n, TTFT, FIRSTS, 0, 0);
+}
+
+static void take_slices(void *comparison, const struct columns *x, size_t from, size_t n)
+{
+    struct tally *t = run_of(comparison, x, from);
+    if (t == NULL)
+        return;
+    const struct interval speed = columns_speed(x, from, n, 2, 0);
+    t->tokens_per_s = (struct interval){ speed.value * 1e9, speed.low * 1e9, speed.high * 1e9, speed.prompts };
+}
+
+static void take_depths(void *comparison, const struct columns *x, size_t from, size_t n)
+{
+    enum { ACCEPTED = 2, DRAFTS, TRIED, DEEP };
+    struct tally *t = run_of(comparison, x, from);
+    double deep = 0;
+    for (size_t i = 0; i < n; i++)
+        deep += x->x[DEEP][from + i];
+    if (t == NULL || deep < 1)
+        return;
+    t->rate[part_of(x, from) - 1] = columns_interval(STATISTIC_RATE, x, from, n, ACCEPTED, DRAFTS, 0, 0);
+    t->conditional[part_of(x, from) - 1] = columns_interval(STATISTIC_RATE, x, from, n, ACCEPTED, TRIED, 0, 0);
+}
+
+static void take_pairs(void *comparison, const struct columns *x, size_t from, size_t n)
+{
+    enum { DECODE = 2, NONE_DECODE = DECODE + 3, ALL = NONE_DECODE + 3, NONE_ALL = ALL + 3 };
+    struct tally *t = run_of(comparison, x, from);
+    if (t == NULL)
+        return;
+    const struct interval speedup = columns_speed(x, from, n, DECODE, NONE_DECODE);
+    if (part_of(x, from) < 0) {
+        t->end_to_end_speedup = columns_speed(x, from, n, ALL, NONE_ALL);
+        t->speedup = speedup;
+        return;
+    }
+    struct by_category *of = &t->by_category[part_of(x, from)];
+    of->speedup = speedup;
+    of->speedup_prompts = columns_prompts(x, from, n);
+}
+
+static bool read_intervals(struct store *s, struct comparison *c, struct error *err)
+{
+    static const struct {
+        void (*take)(void *comparison, const struct columns *x, size_t from, size_t n);
+        const char *sql;
+    } of[] = {
+        { take_sums,
+          PARTS(
+              "v.*, 0 AS unit", "sums_by_prompt AS v ON v.run = r.id",
+              "part, accepted_tokens, drafted_tokens, expected_tokens, expected_drafted, step_tokens, steps, ttft_ns, first_tokens") },
+        { take_slices,
+          PARTS("v.*, NULL AS category", "sums_by_slice AS v ON v.run = r.id", "part, new_tokens, decode_ns, steps") },
+        { take_depths,
+          PARTS("v.*, 0 AS unit, NULL AS category", "acceptance_by_prompt AS v ON v.run = r.id AND v.depth <= 8",
+                "depth, accepted, drafts, tried, drafts_this_deep") },
+        { take_pairs,
+          PARTS(
+              "u.*, v.category",
+              "speed_by_slice AS u ON u.run = r.id JOIN speed_by_prompt AS v ON v.run = u.run AND v.prompt = u.prompt",
+              "part, new_tokens, decode_ns, steps, none_new_tokens, none_decode_ns, none_steps, new_tokens, decode_ns + prefill_ns, steps,"
+              " none_new_tokens, none_decode_ns + none_prefill_ns, none_steps") },
+    };
+    static_assert(POSITIONS == 8, "the depths above");
+    struct json *names = json_new_array();
+    for (int i = 0; i < c->n_categories; i++)
+        json_push(names, json_new_text(c->category[i]));
+    char *categories = json_write(names);
+    bool ok = true;
+    for (int i = 0; i < 4 && ok; i++)
+        ok = each_group(query_with(s, of[i].sql, SQL(c->experiment), SQL(c->peers), SQL(categories)), of[i].take, c,
+                        err);
+    free(categories);
+    json_free(names);
+    return ok;
+}
+
+// ---- against another run
+
+// Of a run the first part: in pairs, if there are any.
+static void take_against(void *againsts, const struct columns *x, size_t from, size_t n)
+{
+    enum { RUN, PAIRED, ACCEPTED, DRAFTED, STEP_TOKENS, STEPS, TTFT, FIRSTS, Y }; // and the other's from Y on
+    struct againsts *to = againsts;
+    const double run = x->x[RUN][from];
+    if (to->n > 0 && to->of[to->n - 1].run == run)
+        return;
+    struct against a = { .run = run, .prompts = (int64_t)n, .in_pairs = x->x[PAIRED][from] > 0, .speed = no_interval };
+    a.acceptance = columns_interval(STATISTIC_DIFFERENCE, x, from, n, ACCEPTED, DRAFTED, Y, Y + 1);
+    a.acceptance.low = a.acceptance.low < -1 ? -1 : a.acceptance.low;
+    a.acceptance.high = a.acceptance.high > 1 ? 1 : a.acceptance.high;
+    a.tokens_per_step = columns_interval(STATISTIC_DIFFERENCE, x, from, n, STEP_TOKENS, STEPS, Y + 2, Y + 3);
+    a.ttft = columns_interval(STATISTIC_RATIO_OF_RATIOS, x, from, n, TTFT, FIRSTS, Y + 4, Y + 5);
+    to->of = xrealloc(to->of, ((size_t)to->n + 1) * sizeof(*to->of));
+    to->of[to->n++] = a;
+}
+
+static void take_speed_against(void *againsts, const struct columns *x, size_t from, size_t n)
+{
+    enum { RUN, PAIRED, MINE, OTHER = MINE + 3 };
+    struct againsts *to = againsts;
+    for (int k = 0; k < to->n; k++)
+        if (to->of[k].run == x->x[RUN][from] && to->of[k].in_pairs == (x->x[PAIRED][from] > 0))
+            to->of[k].speed = columns_speed(x, from, n, MINE, OTHER);
+}
+
+bool against_read(struct store *s, int64_t other, struct againsts *to, struct error *err)
+{
+    static const char by_prompt[] =
+        "SELECT run, in_pairs, accepted_tokens, drafted_tokens, step_tokens, steps, ttft_ns, first_tokens,"
+        " against_accepted_tokens, against_drafted_tokens, against_step_tokens, against_steps, against_ttft_ns,"
+        " against_first_tokens, prompt, 0 FROM against_by_prompt WHERE against = ?1 ORDER BY run, in_pairs DESC, prompt";
+    static const char by_slice[] =
+        "SELECT run, in_pairs, sum(new_tokens), sum(decode_ns), sum(steps), sum(against_new_tokens), sum(against_decode_ns),"
+        " sum(against_steps), prompt, unit FROM against_by_slice WHERE against = ?1"
+        " GROUP BY run, in_pairs, prompt, unit ORDER BY run, in_pairs DESC, prompt, unit";
+    *to = (struct againsts){ 0 };
+    return each_group(query_with(s, by_prompt, SQL(other)), take_against, to, err) &&
+           each_group(query_with(s, by_slice, SQL(other)), take_speed_against, to, err);
+}
+
+const struct against *against_find(const struct againsts *a, int64_t run)
+{
+    for (int i = 0; i < a->n; i++)
+        if (a->of[i].run == (double)run)
+            return &a->of[i];
+    return NULL;
+}
+
+// ---- a comparison
 
 static bool read_ranks(struct store *s, struct comparison *c, struct error *err)
 {
-    for (int k = 0; k < c->n; k++)
-        for (int i = 0; i < POSITIONS; i++)
-            c->run[k].by_rank[i] = NAN;
-    struct query *q = query_again(s, "SELECT v.run, v.rank, v.rate" OF_COMPARISON "acceptance_by_rank" WHERE_COMPARISON
-                                     " AND v.depth = 1 AND v.rank BETWEEN 0 AND ?3 - 1");
-    comparison_put(q, c);
-    query_put(q, SQL(POSITIONS));
-    while (query_next(q)) {
-        struct tally *t = run_of(c, query_int(q, 0));
-        if (t != NULL)
-            t->by_rank[query_int(q, 1)] = query_real(q, 2);
-    }
+    static const char sql[] =
+        "SELECT v.run, v.rank, v.rate FROM run AS r JOIN acceptance_by_rank AS v ON v.run = r.id"
+        " WHERE r.experiment = ?1 AND r.peers = ?2 AND v.depth = 1 AND v.rank BETWEEN 0 AND ?3 - 1";
+    struct query *q = query_with(s, sql, SQL(c->experiment), SQL(c->peers), SQL((int)POSITIONS));
+    while (query_next(q))
+        for (int i = 0; i < c->n; i++)
+            if (c->run[i].run == query_int(q, 0))
+                c->run[i].by_rank[query_int(q, 1)] = query_real(q, 2);
     return query_close(q, err);
 }
 
-static bool read_expected(struct store *s, struct comparison *c, struct error *err)
+static void add_run(struct comparison *c, const struct query *q)
 {
-    for (int i = 0; i < c->n; i++)
-        c->run[i].expected = c->run[i].accepted_uncut = c->run[i].z = NAN;
-    struct query *q = query_again(s, "SELECT v.run, v.expected_tokens, v.accepted_tokens, v.z" OF_COMPARISON
-                                     "expected" WHERE_COMPARISON);
-    comparison_put(q, c);
-    while (query_next(q)) {
-        struct tally *t = run_of(c, query_int(q, 0));
-        if (t == NULL)
-            continue;
-        t->expected = query_real(q, 1);
-        t->accepted_uncut = query_real(q, 2);
-        t->z = query_real(q, 3);
+    struct tally t = { 0 };
+    read_fields(q, FIELDS(run_fields), &t);
+    t.acceptance_rate = t.expected_rate = t.tokens_per_step = t.ttft = t.tokens_per_s = no_interval;
+    t.speedup = t.end_to_end_speedup = no_interval;
+    for (int k = 0; k < POSITIONS; k++) {
+        t.rate[k] = t.conditional[k] = no_interval;
+        t.by_rank[k] = NAN;
     }
-    return query_close(q, err);
-}
-
-// Sampled texts are compared only with those of none under the same rule: other rules use random numbers in another way.
-static bool read_texts(struct store *s, bool greedy, struct tally *t, struct error *err)
-{
-    struct query *q =
-        query_again(s, "SELECT count(*), coalesce(sum(equal), 0) FROM texts WHERE run = ?1 AND (?2 OR same_rule)");
-    query_put(q, SQL(t->run), SQL(greedy));
-    if (query_next(q)) {
-        t->compared = query_int(q, 0);
-        t->equal = query_int(q, 1);
-    }
-    if (!query_close(q, err))
-        return false;
-    q = query_again(
-        s, "SELECT prompt_id, turn, first_difference FROM texts WHERE run = ?1 AND (?2 OR same_rule) AND NOT equal"
-           " ORDER BY prompt, turn, repeat LIMIT 1");
-    query_put(q, SQL(t->run), SQL(greedy));
-    if (query_next(q)) {
-        t->first_prompt = xstrdup(query_text(q, 0));
-        t->first_turn = query_int(q, 1);
-        t->first_position = query_int(q, 2);
-    }
-    return query_close(q, err);
-}
-
-static const char summary_sql[] =
-    "SELECT r.run, r.drafter, r.rule, r.device, r.machine, r.revision, r.drafter_kind = 'none', r.lossless, r.marked_inflated,"
-    " r.finished, r.sequences, r.new_tokens, r.steps, r.drafts, r.drafted_tokens, r.accepted_tokens, r.max_depth, r.trees,"
-    " r.end_to_end_tokens_per_s, r.sequence_tokens_per_s,"
-    " r.propose_share, r.verify_share, r.advance_share, r.other_share, r.speedup_geometric, r.disturbed_share, r.unpaired_sequences, run.drafter_invariant, r.prompts,"
-    " iif(r.drafter_kind = 'none', r.speed_prompts, r.paired_prompts), r.speedup_disturbed"
-    " FROM run_summary AS r JOIN run ON run.id = r.run WHERE r.experiment = ? AND r.peers = ? ORDER BY r.drafter_kind <> 'none', r.run";
-
-static struct tally tally_of_row(const struct query *q)
-{
-    struct tally t = { .run = query_int(q, 0),
-                       .baseline = query_int(q, 6),
-                       .lossless = query_int(q, 7),
-                       .inflated = query_int(q, 8),
-                       .finished = query_int(q, 9) };
-    char **const text[] = { &t.drafter, &t.rule, &t.device, &t.machine, &t.revision };
-    int64_t *const count[] = { &t.sequences, &t.new_tokens, &t.steps,     &t.drafts,
-                               &t.drafted,   &t.accepted,   &t.max_depth, &t.trees };
-    double *const number[] = {
-        &t.end_to_end, &t.sequence_tokens_per_s, &t.propose, &t.verify, &t.advance, &t.other, &t.geometric, &t.disturbed
-    };
-    for (int i = 0; i < 5; i++)
-        *text[i] = xstrdup(query_text(q, 1 + i));
-    for (int i = 0; i < 8; i++)
-        *count[i] = query_int(q, 10 + i);
-    for (int i = 0; i < 8; i++)
-        *number[i] = query_real(q, 18 + i);
-    t.unpaired = query_int(q, 26);
-    t.drafter_invariant = query_int(q, 27);
-    t.prompts = query_int(q, 28);
-    t.speed_prompts = query_int(q, 29);
-    t.all_disturbed = t.disturbed >= 1 || query_int(q, 30) > 0;
-    return t;
+    t.by_category = xmalloc(((size_t)c->n_categories + 1) * sizeof(*t.by_category));
+    for (int k = 0; k < c->n_categories; k++)
+        t.by_category[k] = (struct by_category){ no_interval, no_interval, 0 };
+    c->run = xrealloc(c->run, ((size_t)c->n + 1) * sizeof(*c->run));
+    c->run[c->n++] = t;
 }
 
 static bool read_runs(struct store *s, struct comparison *c, struct error *err)
 {
-    struct query *q = query_again(s, summary_sql);
-    comparison_put(q, c);
-    for (; query_next(q); c->n++) {
-        c->run = xrealloc(c->run, ((size_t)c->n + 1) * sizeof(*c->run));
-        c->run[c->n] = tally_of_row(q);
-    }
-    bool ok = query_close(q, err) && read_ranks(s, c, err) && read_expected(s, c, err) && intervals_read(s, c, err);
-    for (int i = 0; i < c->n && ok; i++)
-        ok = read_texts(s, c->greedy, &c->run[i], err);
-    return ok;
+    char *sql = select_fields(FIELDS(run_fields), runs_sql);
+    struct query *q = query_open(s, sql);
+    query_put(q, SQL(c->experiment), SQL(c->peers), SQL(c->greedy));
+    while (query_next(q))
+        add_run(c, q);
+    free(sql);
+    return query_close(q, err) && read_ranks(s, c, err) && read_intervals(s, c, err);
 }
 
 bool texts_comparable(const struct comparison *c, const struct tally *t)
 {
     return c->greedy || t->drafter_invariant;
 }
-
-// ---- a comparison ----
 
 // "temperature=0, top_p=0.95", "{temperature: 0}", "temperature 0.0" or "greedy".
 static bool is_greedy(const char *sampling)
@@ -157,10 +342,11 @@ static bool is_greedy(const char *sampling)
 
 static bool read_categories(struct store *s, struct comparison *c, struct error *err)
 {
-    struct query *q = query_again(s, "SELECT category, count(DISTINCT prompt) FROM sequence JOIN run ON run.id = run"
-                                     " WHERE experiment = ? AND peers = ? AND category IS NOT NULL"
-                                     " GROUP BY category ORDER BY min(prompt)");
-    comparison_put(q, c);
+    struct query *q = query_with(s,
+                                 "SELECT category, count(DISTINCT prompt) FROM sequence JOIN run ON run.id = run"
+                                 " WHERE experiment = ? AND peers = ? AND category IS NOT NULL"
+                                 " GROUP BY category ORDER BY min(prompt)",
+                                 SQL(c->experiment), SQL(c->peers));
     for (; query_next(q); c->n_categories++) {
         size_t n = (size_t)c->n_categories + 1;
         c->category = xrealloc(c->category, n * sizeof(*c->category));
@@ -173,36 +359,21 @@ static bool read_categories(struct store *s, struct comparison *c, struct error 
 
 static bool read_comparison(struct store *s, struct comparison *c, struct error *err)
 {
-    struct query *q = query_again(
-        s,
-        "SELECT target, model_type, activations, cache, sampling, prompts, (SELECT group_concat(key || ': ' || (settings -> fullkey), ', ')"
-        " FROM json_each(iif(json_valid(settings), settings, '{}'), '$.limits')), batch, seed"
-        " FROM run WHERE experiment = ? AND peers = ? ORDER BY id LIMIT 1");
-    comparison_put(q, c);
+    char *sql = select_fields(FIELDS(comparison_fields), comparison_sql);
+    struct query *q = query_open(s, sql);
+    query_put(q, SQL(c->experiment), SQL(c->peers));
     const bool found = query_next(q);
     if (found) {
-        char **const text[] = { &c->target, &c->model_type, &c->activations, &c->cache, &c->sampling, &c->prompts };
-        for (int i = 0; i < 6; i++)
-            *text[i] = xstrdup(query_text(q, i));
-        c->limits = xstrdup(query_text(q, 6));
-        c->batch = query_int(q, 7);
-        c->seed = (uint64_t)query_int(q, 8);
+        read_fields(q, FIELDS(comparison_fields), c);
         c->greedy = is_greedy(c->sampling);
     }
+    free(sql);
     if (!query_close(q, err))
         return false;
     if (!found) // a NUL within a name, or an index that disagrees with its table
         return fail(err, "%s: the database is damaged: a run cannot be found by its experiment and peers",
                     store_path(s));
-    q = query_again(s, "SELECT count(DISTINCT prompt), coalesce(max(turn) + 1, 0), coalesce(max(repeat) + 1, 0)"
-                       " FROM sequence JOIN run ON run.id = run WHERE experiment = ? AND peers = ?");
-    comparison_put(q, c);
-    if (query_next(q)) {
-        c->n_prompts = query_int(q, 0);
-        c->turns = query_int(q, 1);
-        c->repeats = query_int(q, 2);
-    }
-    return query_close(q, err) && read_categories(s, c, err) && read_runs(s, c, err);
+    return read_categories(s, c, err) && read_runs(s, c, err);
 }
 
 static bool fail_unknown_experiment(struct store *s, const char *experiment, struct error *err)
@@ -273,17 +444,13 @@ bool comparisons_read(struct store *s, const char *experiment, struct comparison
 
 static void free_comparison(struct comparison *c)
 {
-    char *const text[] = { c->experiment, c->peers,    c->target,  c->model_type, c->activations,
-                           c->cache,      c->sampling, c->prompts, c->limits };
-    for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++)
-        free(text[i]);
     for (int i = 0; i < c->n; i++) {
-        struct tally *t = &c->run[i];
-        char *const of_run[] = { t->drafter, t->rule, t->device, t->machine, t->revision, t->first_prompt };
-        for (size_t k = 0; k < sizeof(of_run) / sizeof(of_run[0]); k++)
-            free(of_run[k]);
-        free(t->by_category);
+        free_fields(FIELDS(run_fields), &c->run[i]);
+        free(c->run[i].by_category);
     }
+    free_fields(FIELDS(comparison_fields), c);
+    free(c->experiment);
+    free(c->peers);
     for (int i = 0; i < c->n_categories; i++)
         free(c->category[i]);
     free(c->run);

@@ -22,9 +22,9 @@ struct tally { // one run; NAN: no such number
     int64_t run;
     char *drafter, *rule, *device, *machine, *revision;
     bool baseline, lossless, drafter_invariant, inflated, finished;
-    int64_t prompts, sequences, new_tokens, steps, drafts, drafted, accepted, max_depth;
+    int64_t sequences, drafts, drafted, accepted, max_depth;
     int64_t trees; // drafts that are not chains
-    double end_to_end, sequence_tokens_per_s;
+    double end_to_end;
     double propose, verify, advance, other; // shares of the time of decoding
     struct interval acceptance_rate, expected_rate, tokens_per_step;
     struct interval ttft; // mean time to first token, ns
@@ -66,11 +66,6 @@ struct comparisons {
 // experiment NULL: all. The error for an unknown experiment lists the known ones.
 bool comparisons_read(struct store *s, const char *experiment, struct comparisons *to, struct error *err);
 void comparisons_free(struct comparisons *c);
-
-struct query;
-void comparison_put(struct query *q, const struct comparison *c); // binds its experiment and peers
-
-bool intervals_read(struct store *s, struct comparison *c, struct error *err); // all intervals of its runs
 
 // A run compared with another one of the same prompts, prompt by prompt.
 struct against {
