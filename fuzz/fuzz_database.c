@@ -2,10 +2,8 @@
 //
 // Input: SQL statements, one per line, executed without constraint checks in the database of an experiment; then lines
 // "!OFFSET BYTE" that change bytes of the file. Or a complete file, if it begins with "SQLite format 3".
-// reader: results/store.c results/store/store_schema.c results/report.c results/report_export.c results/tally.c results/query.c results/drafter_name.c
-// reader: results/tables/report_table.c results/tables/report_summary.c results/tables/report_text.c results/tables/report_acceptance.c
-// reader: results/tables/report_cells.c
-// reader: results/facts.c results/exact_rows.c results/tables/report_against.c
+// reader: results/store.c results/store/store_schema.c results/report.c results/report_export.c results/tally.c results/query.c
+// reader: results/tables/report_table.c results/tables/report_cells.c results/tables/report_against.c results/facts.c results/exact_rows.c
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>

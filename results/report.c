@@ -7,7 +7,6 @@
 
 #include "core/error.h"
 #include "core/prose.h"
-#include "results/report_parts.h"
 #include "results/tables/tables.h"
 #include "results/tally.h"
 
@@ -50,9 +49,8 @@ static bool written(struct store *s, const struct comparisons *all, const struct
         return report_against(s, all, o, out, err);
     switch (o->format) {
     case REPORT_CSV:
-        return report_csv(s, all, out, err);
     case REPORT_JSONL:
-        return report_jsonl(s, all, out, err);
+        return report_rows(s, all, o->format == REPORT_CSV, out, err);
     case REPORT_JSON:
         return report_json(s, all, out, err);
     default:

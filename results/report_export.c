@@ -1,20 +1,63 @@
-// report_export.c - machine-readable reports: CSV (RFC 4180), JSON lines, and JSON with what the terminal's tables say.
+// report_export.c - a report for machines: rows of CSV or JSON lines, and JSON with what the terminal's tables say.
 #include <math.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/files/csv.h"
-#include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "results/query.h"
-#include "results/report_parts.h"
 #include "results/tables/tables.h"
 #include "results/tally.h"
 
-static const char rows_sql[] = "SELECT * FROM run_summary ORDER BY run"; // the first column is the run
+// ---- rows
+
+void report_put_json(struct text *out, struct json *row)
+{
+    char *s = json_write(row);
+    text_printf(out, "%s\n", s);
+    free(s);
+    json_free(row);
+}
+
+static void put_field(struct text *out, const struct json *j, bool first)
+{
+    if (json_is_text(j))
+        csv_put(out, json_text(j), first);
+    else if (json_is_null(j))
+        text_puts(out, first ? "" : ",");
+    else if (json_is_number(j) && !json_is_int(j))
+        text_printf(out, first ? "%.10g" : ",%.10g", json_number(j));
+    else
+        text_printf(out, first ? "%lld" : ",%lld", (long long)(json_is_int(j) ? json_int(j) : json_bool(j)));
+}
+
+void report_put_csv(struct text *out, struct json *row, bool first)
+{
+    void *const begin = json_first(row);
+    for (void *at = begin; at != NULL && first; at = json_next(row, at))
+        csv_put(out, json_key(at), at == begin);
+    text_puts(out, first ? "\r\n" : "");
+    for (void *at = begin; at != NULL; at = json_next(row, at))
+        put_field(out, json_value(at), at == begin);
+    text_puts(out, "\r\n");
+    json_free(row);
+}
+
+static void set(struct json *row, const char *name, const char *suffix, double x, bool csv)
+{
+    char *key = xformat("%s%s", name, suffix);
+    json_set(row, key, csv && isinf(x) ? json_new_text(x > 0 ? "inf" : "-inf") : json_new_number(x));
+    free(key);
+}
+
+void report_set_interval(struct json *row, const char *name, const struct interval *x, bool csv)
+{
+    set(row, name, "", x->value, csv);
+    set(row, name, "_low", x->low, csv);
+    set(row, name, "_high", x->high, csv);
+}
 
 // Statistics whose intervals are exported as NAME_low, NAME_high and, of what is not a rate at a depth, NAME_prompts_for_2_percent.
 static const struct {
@@ -30,95 +73,24 @@ static const struct {
     { "expected_rate", offsetof(struct tally, expected_rate), true },
     { "ttft_ns", offsetof(struct tally, ttft), true },
 };
-enum { STATISTICS = sizeof(statistics) / sizeof(statistics[0]) };
 
-static const struct interval *statistic_of(const struct tally *t, int i)
+// "acceptance_by_position": [..], and its "_low" and "_high"; of CSV a column for each position.
+static void set_positions(struct json *row, const char *name, const struct interval *rate)
 {
-    return (const struct interval *)((const char *)t + statistics[i].at);
-}
-
-// The tally of a row's run; NULL: not in this report.
-static const struct tally *tally_of(const struct comparisons *c, const struct query *row)
-{
-    for (int i = 0; i < c->n; i++)
-        for (int k = 0; k < c->comparison[i].n; k++)
-            if (c->comparison[i].run[k].run == query_int(row, 0))
-                return &c->comparison[i].run[k];
-    return NULL;
-}
-
-// ---- CSV ----
-
-static void put_real(struct text *out, double x)
-{
-    if (isnan(x))
-        text_puts(out, ",");
-    else
-        text_printf(out, ",%.10g", x);
-}
-
-static void put_csv_head(struct text *out, const struct query *q)
-{
-    for (int i = 0; i < query_columns(q); i++)
-        csv_put(out, query_column(q, i), i == 0);
-    for (int i = 0; i < STATISTICS; i++) {
-        const char *name = statistics[i].name;
-        if (statistics[i].with_value)
-            text_printf(out, ",%s", name);
-        text_printf(out, ",%s_low,%s_high,%s_prompts_for_2_percent", name, name, name);
+    struct json *of[3] = { json_new_array(), json_new_array(), json_new_array() };
+    for (int i = 0; i < POSITIONS && !isnan(rate[i].value); i++) {
+        json_push(of[0], json_new_number(rate[i].value));
+        json_push(of[1], json_new_number(rate[i].low));
+        json_push(of[2], json_new_number(rate[i].high));
     }
-    for (int i = 1; i <= POSITIONS; i++)
-        text_printf(out, ",acceptance_%d,acceptance_%d_low,acceptance_%d_high", i, i, i);
-    text_puts(out, "\r\n");
-}
-
-static void put_csv_row(struct text *out, const struct query *q, const struct tally *t)
-{
-    for (int i = 0; i < query_columns(q); i++)
-        if (query_is_text(q, i) || query_is_int(q, i))
-            csv_put(out, query_text(q, i), i == 0);
-        else
-            put_real(out, query_real(q, i));
-    for (int i = 0; i < STATISTICS; i++) {
-        const struct interval *x = statistic_of(t, i);
-        if (statistics[i].with_value)
-            put_real(out, x->value);
-        put_real(out, x->low);
-        put_real(out, x->high);
-        put_real(out, x->prompts);
+    for (int i = 0; i < 3; i++) {
+        char *key = xformat("%s%s", name, i == 0 ? "" : i == 1 ? "_low" : "_high");
+        json_set(row, key, of[i]);
+        free(key);
     }
-    for (int i = 0; i < POSITIONS; i++) {
-        put_real(out, t->rate[i].value);
-        put_real(out, t->rate[i].low);
-        put_real(out, t->rate[i].high);
-    }
-    text_puts(out, "\r\n");
 }
 
-bool report_csv(struct store *s, const struct comparisons *c, struct text *out, struct error *err)
-{
-    struct query *q = query_again(s, rows_sql);
-    for (bool first = true; query_next(q); first = false) {
-        const struct tally *t = tally_of(c, q);
-        if (first)
-            put_csv_head(out, q);
-        if (t != NULL)
-            put_csv_row(out, q, t);
-    }
-    return query_close(q, err);
-}
-
-// ---- JSON lines ----
-
-static void put_json(struct text *out, struct json *line)
-{
-    char *s = json_write(line);
-    text_printf(out, "%s\n", s);
-    free(s);
-    json_free(line);
-}
-
-static struct json *json_of_column(const struct query *q, int at)
+static struct json *value_of_column(const struct query *q, int at)
 {
     const char *name = query_column(q, at);
     if (query_is_null(q, at))
@@ -130,72 +102,67 @@ static struct json *json_of_column(const struct query *q, int at)
     return query_is_int(q, at) ? json_new_int(query_int(q, at)) : json_new_number(query_real(q, at));
 }
 
-static void put_named(struct json *o, const char *name, const char *suffix, struct json *value)
+static struct json *row_of(const struct query *q, const struct tally *t, bool csv)
 {
-    char *key = xformat("%s%s", name, suffix);
-    json_set(o, key, value);
-    free(key);
-}
-
-// "acceptance_by_position": [..], and its "_low" and "_high".
-static void put_rates(struct json *o, const char *name, const struct interval *rate)
-{
-    struct json *value = json_new_array(), *low = json_new_array(), *high = json_new_array();
-    for (int i = 0; i < POSITIONS && !isnan(rate[i].value); i++) {
-        json_push(value, json_new_number(rate[i].value));
-        json_push(low, json_new_number(rate[i].low));
-        json_push(high, json_new_number(rate[i].high));
-    }
-    put_named(o, name, "", value);
-    put_named(o, name, "_low", low);
-    put_named(o, name, "_high", high);
-}
-
-static void put_statistic(struct json *o, const char *name, const struct interval *x, bool with_value)
-{
-    if (with_value)
-        put_named(o, name, "", json_new_number(x->value));
-    put_named(o, name, "_low", json_new_number(x->low));
-    put_named(o, name, "_high", json_new_number(x->high));
-    put_named(o, name, "_prompts_for_2_percent", json_new_number(x->prompts));
-}
-
-static struct json *json_of_row(const struct query *q, const struct tally *t)
-{
-    struct json *o = json_new_object();
+    struct json *row = json_new_object();
     for (int i = 0; i < query_columns(q); i++)
-        json_set(o, query_column(q, i), json_of_column(q, i));
-    for (int i = 0; i < STATISTICS; i++)
-        put_statistic(o, statistics[i].name, statistic_of(t, i), statistics[i].with_value);
-    put_rates(o, "acceptance_by_position", t->rate);
-    put_rates(o, "conditional_acceptance_by_position", t->conditional);
-    return o;
+        json_set(row, query_column(q, i), value_of_column(q, i));
+    for (size_t i = 0; i < sizeof(statistics) / sizeof(*statistics); i++) {
+        const struct interval *x = (const struct interval *)((const char *)t + statistics[i].at);
+        const char *name = statistics[i].name;
+        if (statistics[i].with_value)
+            set(row, name, "", x->value, csv);
+        set(row, name, "_low", x->low, csv);
+        set(row, name, "_high", x->high, csv);
+        set(row, name, "_prompts_for_2_percent", x->prompts, csv);
+    }
+    for (int i = 0; i < POSITIONS && csv; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "acceptance_%d", i + 1);
+        report_set_interval(row, name, &t->rate[i], csv);
+    }
+    if (!csv) {
+        set_positions(row, "acceptance_by_position", t->rate);
+        set_positions(row, "conditional_acceptance_by_position", t->conditional);
+    }
+    return row;
 }
 
-bool report_jsonl(struct store *s, const struct comparisons *c, struct text *out, struct error *err)
+// Calls take for the row of each run of the comparisons, which becomes its.
+static bool each_row(struct store *s, const struct comparisons *c, bool csv, void (*take)(void *to, struct json *row),
+                     void *to, struct error *err)
 {
-    struct query *q = query_again(s, rows_sql);
-    while (query_next(q)) {
-        const struct tally *t = tally_of(c, q);
-        if (t != NULL)
-            put_json(out, json_of_row(q, t));
-    }
+    struct query *q = query_again(s, "SELECT * FROM run_summary ORDER BY run"); // the first column is the run
+    while (query_next(q))
+        for (int i = 0; i < c->n; i++)
+            for (int k = 0; k < c->comparison[i].n; k++)
+                if (c->comparison[i].run[k].run == query_int(q, 0))
+                    take(to, row_of(q, &c->comparison[i].run[k], csv));
     return query_close(q, err);
 }
 
-// ---- JSON: comparisons, their cells in the order of the tables, with names and categories ----
+static void take_csv(void *to, struct json *row)
+{
+    struct text *out = to;
+    report_put_csv(out, row, out->n == 0);
+}
+
+static void take_json(void *to, struct json *row)
+{
+    report_put_json(to, row);
+}
+
+bool report_rows(struct store *s, const struct comparisons *c, bool csv, struct text *out, struct error *err)
+{
+    return each_row(s, c, csv, csv ? take_csv : take_json, out, err);
+}
+
+// ---- JSON: comparisons, their cells in the order of the tables, with names and categories
 
 static void set_words(struct json *o, const char *key, char *words)
 {
     json_set(o, key, json_new_text(words));
     free(words);
-}
-
-static void set_interval(struct json *o, const char *name, const struct interval *x)
-{
-    put_named(o, name, "", json_new_number(x->value));
-    put_named(o, name, "_low", json_new_number(x->low));
-    put_named(o, name, "_high", json_new_number(x->high));
 }
 
 static struct json *categories_of(const struct comparison *c, const struct tally *t)
@@ -204,8 +171,8 @@ static struct json *categories_of(const struct comparison *c, const struct tally
     for (int k = 0; k < c->n_categories; k++) {
         struct json *o = json_object_of(JSON("category", c->category[k]), JSON("prompts", c->category_prompts[k]),
                                         JSON("speedup_prompts", t->by_category[k].speedup_prompts));
-        set_interval(o, "speedup", &t->by_category[k].speedup);
-        set_interval(o, "tokens_per_step", &t->by_category[k].tokens_per_step);
+        report_set_interval(o, "speedup", &t->by_category[k].speedup, false);
+        report_set_interval(o, "tokens_per_step", &t->by_category[k].tokens_per_step, false);
         json_push(list, o);
     }
     return list;
@@ -225,8 +192,8 @@ static void add_words(struct json *o, const struct comparison *c, const struct t
              JSON("by_category", categories_of(c, t)));
 }
 
-// row: (c->n) its runs' rows of run_summary.
-static struct json *json_of_comparison(const struct comparisons *all, int which, struct json **row)
+// rows: by the numbers of runs.
+static struct json *json_of_comparison(const struct comparisons *all, int which, const struct json *rows)
 {
     const struct comparison *c = &all->comparison[which];
     struct json *o = json_new_object(), *cells = json_new_array();
@@ -246,7 +213,10 @@ static struct json *json_of_comparison(const struct comparisons *all, int which,
     set_words(o, "revision", report_values(c, offsetof(struct tally, revision), false));
     json_add(o, JSON("batch", c->batch), JSON("n_prompts", c->n_prompts), JSON("greedy", c->greedy));
     for (int i = 0; i < c->n; i++) {
-        struct json *cell = row[order[i]] != NULL ? json_clone(row[order[i]]) : json_new_object();
+        char run[24];
+        snprintf(run, sizeof(run), "%lld", (long long)c->run[order[i]].run);
+        const struct json *row = json_get(rows, run);
+        struct json *cell = row != NULL ? json_clone(row) : json_new_object();
         add_words(cell, c, &c->run[order[i]], names.name[order[i]]);
         json_push(cells, cell);
     }
@@ -256,30 +226,22 @@ static struct json *json_of_comparison(const struct comparisons *all, int which,
     return o;
 }
 
+static void take_row(void *to, struct json *row)
+{
+    char run[24];
+    snprintf(run, sizeof(run), "%lld", (long long)json_int(json_get(row, "run")));
+    json_set(to, run, row);
+}
+
 bool report_json(struct store *s, const struct comparisons *c, struct text *out, struct error *err)
 {
-    struct json *o = json_new_object(), *list = json_new_array();
-    set_words(o, "disturbed", report_disturbed(c));
-    struct json ***row = xcalloc((size_t)c->n + 1, sizeof(*row));
+    struct json *o = json_new_object(), *list = json_new_array(), *rows = json_new_object();
+    const bool ok = each_row(s, c, false, take_row, rows, err);
     for (int i = 0; i < c->n; i++)
-        row[i] = xcalloc((size_t)c->comparison[i].n + 1, sizeof(*row[i]));
-    struct query *q = query_again(s, rows_sql);
-    while (query_next(q)) {
-        const struct tally *t = tally_of(c, q);
-        for (int i = 0; t != NULL && i < c->n; i++)
-            for (int k = 0; k < c->comparison[i].n; k++)
-                if (&c->comparison[i].run[k] == t && row[i][k] == NULL)
-                    row[i][k] = json_of_row(q, t);
-    }
-    const bool ok = query_close(q, err);
-    for (int i = 0; i < c->n; i++) {
-        json_push(list, json_of_comparison(c, i, row[i]));
-        for (int k = 0; k < c->comparison[i].n; k++)
-            json_free(row[i][k]);
-        free(row[i]);
-    }
-    free(row);
+        json_push(list, json_of_comparison(c, i, rows));
+    json_free(rows);
+    set_words(o, "disturbed", report_disturbed(c));
     json_set(o, "comparisons", list);
-    put_json(out, o);
+    report_put_json(out, o);
     return ok;
 }

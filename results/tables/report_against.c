@@ -1,6 +1,5 @@
 // report_against.c - every other run of the same prompts compared with one run, prompt by prompt: any two cells, also of other targets,
 // samplings or batches.
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +7,6 @@
 #include "core/json.h"
 #include "core/prose.h"
 #include "results/report.h"
-#include "results/report_parts.h"
 #include "results/tables/tables.h"
 #include "results/tally.h"
 
@@ -112,54 +110,25 @@ static void put_notes(struct text *out, int width)
         "state cancels; by prompt: over all texts of the prompts that both have.");
 }
 
-static const char *const names[] = { "speed_ratio", "acceptance_difference", "tokens_per_step_difference",
-                                     "ttft_ratio" };
-
-static void put_csv(struct text *out, const struct place *x, const struct place *y, const struct against *a, bool first)
-{
-    const struct interval of[] = { a->speed, a->acceptance, a->tokens_per_step, a->ttft };
-    if (first) {
-        text_puts(out, "run,against,prompts,in_pairs");
-        for (int i = 0; i < 4; i++)
-            text_printf(out, ",%s,%s_low,%s_high", names[i], names[i], names[i]);
-        text_puts(out, "\r\n");
-    }
-    text_printf(out, "%lld,%lld,%lld,%d", (long long)x->t->run, (long long)y->t->run, (long long)a->prompts,
-                a->in_pairs);
-    for (int i = 0; i < 4; i++) {
-        const double part[] = { of[i].value, of[i].low, of[i].high };
-        for (int k = 0; k < 3; k++)
-            text_printf(out, isnan(part[k]) ? "," : ",%.10g", part[k]);
-    }
-    text_puts(out, "\r\n");
-}
-
-static void put_json(struct text *out, const struct place *x, const struct place *y, const struct against *a)
-{
-    const struct interval of[] = { a->speed, a->acceptance, a->tokens_per_step, a->ttft };
-    struct json *o = json_object_of(JSON("run", x->t->run), JSON("against", y->t->run), JSON("prompts", a->prompts),
-                                    JSON("in_pairs", a->in_pairs));
-    for (int i = 0; i < 4; i++) {
-        char *low = xformat("%s_low", names[i]), *high = xformat("%s_high", names[i]);
-        json_add(o, JSON(names[i], of[i].value), JSON(low, of[i].low), JSON(high, of[i].high));
-        free(low);
-        free(high);
-    }
-    char *line = json_write(o);
-    text_printf(out, "%s\n", line);
-    free(line);
-    json_free(o);
-}
-
+// A row for a machine, or of the table.
 static void put(struct text *out, const struct report_options *o, const struct place *x, const struct place *y,
                 const struct against *a, bool first, int width)
 {
-    if (o->format == REPORT_CSV)
-        put_csv(out, x, y, a, first);
-    else if (o->format == REPORT_JSONL)
-        put_json(out, x, y, a);
-    else
+    const bool csv = o->format == REPORT_CSV;
+    if (!csv && o->format != REPORT_JSONL) {
         put_row(out, x, y, a, width);
+        return;
+    }
+    struct json *row = json_object_of(JSON("run", x->t->run), JSON("against", y->t->run), JSON("prompts", a->prompts),
+                                      JSON("in_pairs", a->in_pairs));
+    report_set_interval(row, "speed_ratio", &a->speed, csv);
+    report_set_interval(row, "acceptance_difference", &a->acceptance, csv);
+    report_set_interval(row, "tokens_per_step_difference", &a->tokens_per_step, csv);
+    report_set_interval(row, "ttft_ratio", &a->ttft, csv);
+    if (csv)
+        report_put_csv(out, row, first);
+    else
+        report_put_json(out, row);
 }
 
 bool report_against(struct store *s, const struct comparisons *all, const struct report_options *o, struct text *out,

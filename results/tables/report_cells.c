@@ -1,11 +1,114 @@
-// report_cells.c - a comparison and its cells in words: what was run, short names of the cells, and their order in tables.
+// report_cells.c - a comparison and its cells in words and figures: what was run, short names of the cells, their order in tables.
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "results/drafter_name.h"
+#include "core/prose.h"
 #include "results/tally.h"
 #include "results/tables/tables.h"
+
+// ---- figures
+
+// Three digits or more, at most seven characters; NAN: "-".
+static const char *report_figure(char to[FIGURE], double x)
+{
+    if (isnan(x))
+        snprintf(to, FIGURE, "-");
+    else if (x >= 9999999.5)
+        snprintf(to, FIGURE, "%.2g", x);
+    else
+        snprintf(to, FIGURE, "%.*f", x < 9.995 ? 2 : x < 999.95 ? 1 : 0, x);
+    return to;
+}
+
+void report_put_figure(struct text *out, int width, double x)
+{
+    char s[FIGURE];
+    text_printf(out, "%*s", width, report_figure(s, x));
+}
+
+void report_put_percent(struct text *out, int width, double share)
+{
+    char s[32] = "-";
+    if (share > 0 && share < 0.005)
+        snprintf(s, sizeof(s), "<1");
+    else if (fabs(share) > 9.99)
+        snprintf(s, sizeof(s), "?"); // the clocks are inconsistent
+    else if (!isnan(share))
+        snprintf(s, sizeof(s), "%.0f", fabs(share) < 0.005 ? 0 : 100 * share);
+    text_printf(out, "%*s", width, s);
+}
+
+void report_put_rate(struct text *out, int width, double rate)
+{
+    char s[32] = "-";
+    if (rate >= 0.995)
+        snprintf(s, sizeof(s), rate < 1 ? ">.99" : "1.0");
+    else if (rate > 0 && rate < 0.005)
+        snprintf(s, sizeof(s), "+0");
+    else if (!isnan(rate)) {
+        snprintf(s, sizeof(s), "%.2f", rate);
+        memmove(s, s + 1, strlen(s));
+    }
+    text_printf(out, "%*s", width, s);
+}
+
+const char *report_short_figure(char to[FIGURE], double x)
+{
+    if (isnan(x))
+        snprintf(to, FIGURE, "-");
+    else if (x >= 9999.5)
+        snprintf(to, FIGURE, ">1e4");
+    else
+        snprintf(to, FIGURE, "%.*f", x < 9.995 ? 2 : x < 99.95 ? 1 : 0, x);
+    return to;
+}
+
+void report_put_number(struct text *out, const struct comparison *c, int i)
+{
+    text_printf(out, "%3lld%s", (long long)c->run[i].run, c->run[i].lossless ? " " : "*");
+}
+
+void report_put_line(struct text *out, const struct comparison *c, int i, int width, const char *words)
+{
+    char label[24];
+    snprintf(label, sizeof(label), "%3lld%s", (long long)c->run[i].run, c->run[i].lossless ? "" : "*");
+    prose_paragraph(out, 5, width, label, words);
+}
+
+void report_put_interval(struct text *out, int width, const struct interval *x)
+{
+    char s[2 * FIGURE + 8] = "", low[FIGURE], high[FIGURE];
+    if (!isnan(x->low))
+        snprintf(s, sizeof(s), "[%s, %s]", report_figure(low, x->low), report_figure(high, x->high));
+    else if (!isnan(x->value))
+        snprintf(s, sizeof(s), "one prompt");
+    text_printf(out, "%*s", width, s);
+}
+
+// "48.0 [39.2, 57.0]": at most five characters a number. free() it.
+static char *report_value(struct interval x, double factor)
+{
+    const double all[] = { x.value, x.low, x.high };
+    char part[3][24];
+    for (int k = 0; k < 3; k++) {
+        const double y = factor * all[k], size = fabs(y);
+        snprintf(part[k], sizeof(part[k]), "%.*f", size < 9.995 ? 2 : size < 99.95 ? 1 : 0, size < 0.005 ? 0 : y);
+        if (size >= 99999.5)
+            snprintf(part[k], sizeof(part[k]), "%.0e", y);
+    }
+    if (!isnan(x.low))
+        return xformat("%s [%s, %s]", part[0], part[1], part[2]);
+    return xstrdup(isnan(x.value) ? "-" : part[0]);
+}
+
+void report_put_value(struct text *out, int width, struct interval x, double factor)
+{
+    char *s = report_value(x, factor);
+    text_printf(out, "%*s", width, s);
+    free(s);
+}
 
 // ---- what was run
 
@@ -82,16 +185,72 @@ char *report_equal(const struct comparison *c, const struct tally *t)
 
 // ---- names
 
+enum { MAX_PARTS = 65 };
+
+struct drafter_name { // "kind(option, option)": the kind and its options, borrowed from the name
+    struct part {
+        const char *s;
+        size_t bytes;
+    } part[MAX_PARTS];
+    int n;
+};
+
+// Bytes up to the comma or parenthesis that ends an option; commas in brackets and quotes belong to it.
+static size_t option_bytes(const char *s)
+{
+    int depth = 0;
+    bool quoted = false;
+    size_t n = 0;
+    for (; s[n] != '\0'; n++) {
+        if (depth == 0 && !quoted && (s[n] == ',' || s[n] == ')'))
+            break;
+        quoted ^= s[n] == '"';
+        depth += quoted ? 0 : (strchr("([{", s[n]) != NULL) - (strchr(")]}", s[n]) != NULL);
+    }
+    return n;
+}
+
+// A name of another form is a kind without options.
+static struct drafter_name drafter_name_of(const char *name)
+{
+    struct drafter_name d = { .part = { { name, strcspn(name, "(") } }, .n = 1 };
+    const char *at = name + d.part[0].bytes;
+    while ((*at == '(' || *at == ',') && d.n < MAX_PARTS) {
+        at += 1 + strspn(at + 1, " ");
+        d.part[d.n] = (struct part){ at, option_bytes(at) };
+        at += d.part[d.n++].bytes;
+    }
+    return strcmp(at, ")") == 0 ? d : (struct drafter_name){ .part = { { name, strlen(name) } }, .n = 1 };
+}
+
+static bool same_part(struct part a, struct part b)
+{
+    return a.bytes == b.bytes && memcmp(a.s, b.s, a.bytes) == 0;
+}
+
+// Whether all (n) of d's kind have its option k.
+static bool is_common(const struct drafter_name *all, int n, const struct drafter_name *d, int k)
+{
+    bool common = true;
+    for (int i = 0; i < n && common; i++) {
+        bool has = !same_part(all[i].part[0], d->part[0]);
+        for (int j = 1; j < all[i].n && !has; j++)
+            has = same_part(all[i].part[j], d->part[k]);
+        common = has;
+    }
+    return common;
+}
+
 // Kind and options of cell i: the common ones, or the others. A kind alone is no common part.
 static void put_name(struct text *out, const struct drafter_name *all, int n, int i, bool common)
 {
     const struct drafter_name *d = &all[i];
     struct text options = { 0 };
-    for (int k = 0; k < d->n; k++)
-        if (drafter_option_common(all, n, d, k) == common)
-            text_printf(&options, "%s%.*s", options.n > 0 ? ", " : "", (int)d->option_bytes[k], d->option[k]);
+    for (int k = 1; k < d->n; k++)
+        if (is_common(all, n, d, k) == common)
+            text_printf(&options, "%s%.*s", options.n > 0 ? ", " : "", (int)d->part[k].bytes, d->part[k].s);
     if (!common || options.n > 0)
-        text_printf(out, "%s%.*s", out->n > 0 ? "; " : "", (int)d->kind_bytes, d->kind);
+        text_printf(out, "%s%.*s", out->n > 0 ? "; " : "", (int)d->part[0].bytes, d->part[0].s);
     if (options.n > 0)
         text_printf(out, "(%s)", options.s);
     free(options.s);
@@ -111,7 +270,7 @@ void cell_names_make(const struct comparison *c, struct cell_names *to)
     for (int i = 0; i < c->n; i++) {
         bool first = true;
         for (int k = 0; k < i && first; k++)
-            first = !drafter_same_kind(&all[i], &all[k]);
+            first = !same_part(all[i].part[0], all[k].part[0]);
         if (first)
             put_name(&common, all, c->n, i, true);
         struct text name = { 0 };

@@ -9,13 +9,15 @@
 struct comparison;
 struct comparisons;
 struct error;
+struct json;
+struct report_options;
 struct store;
 struct tally;
 
 // With fewer prompts the interval of a category is too wide to be of use.
 enum { MIN_INTERVAL_PROMPTS = 3 };
 
-// ---- words and figures (report_text.c)
+// ---- figures (report_cells.c, as all up to the forms of the report)
 
 enum { FIGURE = 32 };
 const char *report_short_figure(char to[FIGURE], double x); // at most four characters
@@ -25,12 +27,10 @@ void report_put_value(struct text *out, int width, struct interval x, double fac
 void report_put_number(struct text *out, const struct comparison *c, int i);          // of a run; *: its rule is lossy
 void report_put_percent(struct text *out, int width, double share);
 void report_put_rate(struct text *out, int width, double rate); // .62; positive but below half of the last digit: +0
-// A label and wrapped words from column `indent` to `width`, at least 8 columns; a word longer than a line is cut.
-void report_paragraph(struct text *out, int indent, int width, const char *label, const char *words);
 void report_put_line(struct text *out, const struct comparison *c, int i, int width,
                      const char *words); // a sentence about a run
 
-// ---- descriptions (report_cells.c); free() the strings
+// ---- descriptions; free() the strings
 
 char *report_title(const struct comparisons *all, int which); // "demo", or "demo (1 of 2)"
 char *report_target(const struct comparison *c);              // "smollm2 (weights q4_1, activations int8)"
@@ -60,12 +60,26 @@ int *report_order(const struct comparison *c); // (n) free() it
 int report_shown(const struct comparison *c, const int *order, int top, int *lossy);
 char *report_left_out(const struct comparison *c, const int *order, int shown, int lossy); // a sentence; "": none are
 
-// ---- acceptance (report_acceptance.c)
+// ---- the report in its forms
 
-void report_put_acceptance(struct text *out, const struct comparison *c);
-void report_put_expected(struct text *out, const struct comparison *c,
-                         int width); // accepted tokens and E[accepted | draft]
-// Acceptance of the same drafts under other rules, where that was recorded.
-bool report_put_by_rule(struct store *s, struct text *out, const struct comparison *c, int width, struct error *err);
-// Who drafted, where the drafter is one of drafters.
-bool report_put_by_source(struct store *s, struct text *out, const struct comparison *c, int width, struct error *err);
+// All cells in one table, or of each comparison the `top` fastest; top 0: all (report_table.c, as the next two).
+void report_summary(const struct comparisons *all, int top, int width, struct text *out);
+// One comparison as tables.
+bool report_comparison(struct store *s, const struct comparisons *all, int which, int width, struct text *out,
+                       struct error *err);
+void report_notes(const struct comparisons *all, int width,
+                  struct text *out); // definitions of the numbers in the tables
+// Every other run of the same prompts compared with one (report_against.c): run.id, or a part of the drafter of one run only.
+bool report_against(struct store *s, const struct comparisons *c, const struct report_options *o, struct text *out,
+                    struct error *err);
+
+// A row for a machine (report_export.c): an object as a line of JSON, which is freed; or of CSV (RFC 4180), for which `first` are the names of its
+// members.
+void report_put_json(struct text *out, struct json *row);
+void report_put_csv(struct text *out, struct json *row, bool first);
+// Adds NAME, NAME_low and NAME_high. What is not finite is null in JSON, and has a word in CSV.
+void report_set_interval(struct json *row, const char *name, const struct interval *x, bool csv);
+// All runs of the comparisons, a row for each: the view run_summary, the interval of the statistics and the acceptance by position.
+bool report_rows(struct store *s, const struct comparisons *c, bool csv, struct text *out, struct error *err);
+// One object: comparisons in words, their cells as these rows with short names, in the order of the tables, and by category.
+bool report_json(struct store *s, const struct comparisons *c, struct text *out, struct error *err);
