@@ -2,8 +2,11 @@
 // status: 0 success, 1 failure, 2 wrong usage. Results go to stdout, everything else to stderr.
 #pragma once
 #include <stdbool.h>
+#include <stdio.h>
 
 struct error;
+struct experiment;
+struct store;
 struct text;
 
 int command_run(int argc, char **argv);    // run_command.c
@@ -21,4 +24,6 @@ int command_exact(int argc, char **argv);
 int command_heads(int argc, char **argv);
 int command_datastore(int argc, char **argv);
 
+// Prints cells, memory and estimated time without running anything (dry_run.c). s: for times and stored results; NULL: none.
+bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, struct error *err);
 bool report_intervals(const char *path, struct text *out, struct error *err); // report_intervals.c; "-": stdin

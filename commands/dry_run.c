@@ -5,12 +5,12 @@
 // weights are read once a token at ASSUMED_BANDWIDTH, and the output states that.
 #include <stdlib.h>
 
+#include "commands/commands.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "drafters/drafter.h"
 #include "experiments/cells.h"
 #include "experiments/environment.h"
-#include "experiments/experiment.h"
 #include "experiments/pairs/paired_run.h"
 #include "experiments/pairs/plan.h"
 #include "experiments/progress.h"

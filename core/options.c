@@ -104,6 +104,8 @@ static bool read_one(const struct settings *s, const struct option *o, const cha
     case OPTION_PATH:
         if (!settings_text(s, key, &text, err))
             return false;
+        if (o->type == OPTION_PATH && *text == '\0')
+            return settings_fail(err, s, "%s: expected a text, found nothing", key);
         *(char **)field = xstrdup(text);
         return true;
     case OPTION_ANY:
@@ -161,7 +163,7 @@ static bool fail_unknown(struct error *err, const struct settings *s, int i, con
     return false;
 }
 
-bool options_read(const struct settings *s, const char *what, const struct option *table, void *into, struct error *err)
+static void zero(const struct option *table, void *into)
 {
     for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
         void *field = (char *)into + o->at;
@@ -174,11 +176,22 @@ bool options_read(const struct settings *s, const char *what, const struct optio
                                                                           : sizeof(int);
         memset(field, 0, bytes);
     }
+}
+
+bool options_read(const struct settings *s, const char *what, const struct option *table, void *into, struct error *err)
+{
+    zero(table, into);
     if (s != NULL && s->kind != SETTINGS_MAP)
         return settings_fail(err, s, "%s: expected a mapping, as in {kind: ngram, longest: 3}", what);
     for (int i = 0; s != NULL && i < s->n; i++)
         if (strcmp(s->key[i], "kind") != 0 && find(table, s->key[i]) == NULL)
             return fail_unknown(err, s, i, what, table);
+    return options_take(s, what, table, into, err);
+}
+
+bool options_take(const struct settings *s, const char *what, const struct option *table, void *into, struct error *err)
+{
+    zero(table, into);
     for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
         void *field = (char *)into + o->at;
         const struct settings *given = settings_get(s, o->name);

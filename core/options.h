@@ -12,11 +12,11 @@ enum option_type {
     OPTION_REAL,    // double
     OPTION_BOOL,    // bool
     OPTION_TEXT,    // char *, owned by the options struct; NULL if neither given nor default; a list as one line
-    OPTION_PATH,    // char *, owned likewise; name of a model or file, resolved when it is opened
-    OPTION_CHOICE,  // int, the index of the word in `choices`
-    OPTION_INTS,    // struct ints: a list of integers
-    OPTION_PAIRS,   // struct pairs: a mapping from token id to a number
-    OPTION_ANY,     // struct settings *, a copy owned by the options struct, NULL if not given: the plugin reads it
+    OPTION_PATH, // char *, owned likewise; a text that is not empty, as the name of a model or file, resolved when it is opened
+    OPTION_CHOICE, // int, the index of the word in `choices`
+    OPTION_INTS,   // struct ints: a list of integers
+    OPTION_PAIRS,  // struct pairs: a mapping from token id to a number
+    OPTION_ANY,    // struct settings *, a copy owned by the options struct, NULL if not given: the plugin reads it
 };
 
 struct ints { // value of an OPTION_INTS: [8, 4, 2, 1]
@@ -45,6 +45,9 @@ struct option {
 // them with options_free, also after a failure. table NULL: no options, and every key but `kind` is unknown. what: "drafter
 // ngram", for messages.
 bool options_read(const struct settings *s, const char *what, const struct option *table, void *into,
+                  struct error *err);
+// The same of a mapping that has other keys, too, or is NULL: all its defaults.
+bool options_take(const struct settings *s, const char *what, const struct option *table, void *into,
                   struct error *err);
 void options_free(const struct option *table, void *options);
 

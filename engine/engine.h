@@ -163,4 +163,4 @@ bool pairing_open_verifier(struct pairing *p, const struct verifier_setup *setup
 // Whether drafter and rule share their random numbers (pick: coupled with rule match), so that draft tokens are not
 // independent of the verification.
 bool pairing_shares_randomness(const struct pairing *p);
-void pairing_close(struct pairing *p);  // frees everything; { 0 }: no effect
+void pairing_close(struct pairing *p); // frees everything; { 0 }: no effect

@@ -9,141 +9,106 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/draft.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/options.h"
 #include "core/settings.h"
-#include "drafters/drafter.h"
-#include "drafters/length.h"
+#include "core/tensor.h"
 #include "experiments/cells.h"
 #include "experiments/replay/packed_rows.h"
 #include "experiments/sweep/cell_lists.h"
 #include "experiments/yaml.h"
 #include "kernels/devices.h"
+#include "models/kv_cache.h"
 #include "models/paths.h"
-#include "verifier/rules/rule.h"
 
 enum { MAX_STOPS = 16, MAX_CONTEXT = 1 << 24 };
 
-// ---- keys and values
+// ---- keys with a value of their own
 
-static bool get_required(const struct settings *map, const char *what, const char *key, const struct settings **to,
-                         struct error *err)
+#define AT(member) offsetof(struct experiment, member)
+
+static const struct option file_keys[] = {
+    { "name", OPTION_PATH, AT(name), NULL, "one line", 0, 0, NULL },
+    { "threads", OPTION_INT, AT(threads), "0", "0: one for each processor", 0, MAX_THREADS, NULL },
+    { "repeat", OPTION_INT, AT(repeat), "1", "how often every text is decoded", 1, MAX_REPEATS, NULL },
+    { "share_prompts", OPTION_BOOL, AT(share_prompts), "true", "cells of a pair compute a prompt once", 0, 0, NULL },
+    { 0 },
+};
+static const struct option target_keys[] = {
+    { "model", OPTION_PATH, AT(target), NULL, "a file, a folder or a name", 0, 0, NULL },
+    { "device", OPTION_PATH, AT(device), "cpu", "where it computes", 0, 0, NULL },
+    { "activations", OPTION_CHOICE, AT(precision.activations), "default", "", 0, 0, ACTIVATIONS_CHOICES },
+    { "cache", OPTION_CHOICE, AT(precision.cache), "default", "", 0, 0, KV_CHOICES },
+    { 0 },
+};
+static const struct option prompts_keys[] = {
+    { "file", OPTION_PATH, AT(prompts_file), NULL, "the prompts", 0, 0, NULL },
+    { "limit", OPTION_INT, AT(limit), "0", "0: all", 0, MAX_PROMPTS, NULL },
+    { "per_category", OPTION_INT, AT(per_category), "0", "0: all", 0, MAX_PROMPTS, NULL },
+    { 0 },
+};
+static const struct option limits_keys[] = {
+    { "new_tokens", OPTION_INT, AT(new_tokens), "256", "of a turn", 1, MAX_CONTEXT, NULL },
+    { "context", OPTION_INT, AT(context), "2048", "tokens of a text", 2, MAX_CONTEXT, NULL },
+    { "ignore_end", OPTION_BOOL, AT(ignore_end), "false", "no end token ends a text", 0, 0, NULL },
+    { 0 },
+};
+static const struct option record_keys[] = {
+    { "trials", OPTION_BOOL, AT(trials), "false", "table trial", 0, 0, NULL },
+    { "expected", OPTION_BOOL, AT(expected), "false", "table step_rule", 0, 0, NULL },
+    { 0 },
+};
+
+// A mapping of the file: *s, NULL if it is optional and not there. keys: those of the table, and others.
+static bool read_part(struct experiment *e, const char *key, bool required, const char *const *keys,
+                      const struct option *table, const struct settings **s, struct error *err)
 {
-    *to = settings_get(map, key);
-    return *to != NULL || settings_fail(err, map, "%s needs the key \"%s\"", what, key);
+    *s = settings_get(e->file, key);
+    if (*s == NULL && required)
+        return settings_fail(err, e->file, "an experiment needs the key \"%s\"", key);
+    return (*s == NULL || settings_is_map(*s, key, keys, err)) && options_take(*s, key, table, e, err);
 }
 
-static bool read_int(const struct settings *map, const char *key, int min, int max, int *to, struct error *err)
+static bool read_file(struct experiment *e, struct error *err)
 {
-    const struct settings *s = settings_get(map, key);
-    long long v = *to;
-    if (s != NULL && !settings_int(s, key, min, max, &v, err))
-        return false;
-    *to = (int)v;
-    return true;
-}
-
-static bool read_bool(const struct settings *map, const char *key, bool *to, struct error *err)
-{
-    const struct settings *s = settings_get(map, key);
-    return s == NULL || settings_bool(s, key, to, err);
-}
-
-// A non-empty text; default_value NULL: the key is required.
-static bool read_text(const struct settings *map, const char *what, const char *key, const char *default_value,
-                      char **to, struct error *err)
-{
-    const struct settings *s = settings_get(map, key);
-    const char *text = default_value;
-    if (s == NULL && default_value == NULL)
-        return get_required(map, what, key, &s, err);
-    if (s != NULL && !settings_text(s, key, &text, err))
-        return false;
-    if (*text == '\0')
-        return settings_fail(err, s, "%s: expected a text, found nothing", key);
-    *to = xstrdup(text);
-    return true;
-}
-
-static bool read_word(const struct settings *map, const char *key, const char *const *words, char **to,
-                      struct error *err)
-{
-    if (!read_text(map, "", key, words[0], to, err))
-        return false;
-    struct text known = { 0 };
-    bool found = false;
-    for (const char *const *w = words; *w != NULL; w++) {
-        text_printf(&known, "%s%s", w == words ? "" : ", ", *w);
-        found = found || strcmp(*w, *to) == 0;
-    }
-    if (!found)
-        settings_fail(err, settings_get(map, key), "%s: expected %s%s, found \"%s\"", key,
-                      words[1] != NULL ? "one of " : "", known.s, *to);
-    free(known.s);
-    return found;
-}
-
-// The index of the word.
-static bool read_choice(const struct settings *map, const char *key, const char *const *words, int *to,
-                        struct error *err)
-{
-    char *word = NULL;
-    bool ok = read_word(map, key, words, &word, err);
-    for (*to = 0; ok && strcmp(words[*to], word) != 0;)
-        ++*to;
-    free(word);
-    return ok;
-}
-
-// ---- the file's parts
-
-static bool read_name(struct experiment *e, struct error *err)
-{
-    if (!read_text(e->file, "an experiment", "name", NULL, &e->name, err))
+    static const char *const keys[] = { "name",   "target", "threads", "prompts",       "limits", "seed",
+                                        "repeat", "record", "cells",   "share_prompts", "x-*",    NULL };
+    const struct settings *seed = settings_get(e->file, "seed");
+    long long v = 0;
+    cpu_set_t allowed;
+    if (!settings_is_map(e->file, "an experiment", keys, err) ||
+        !options_take(e->file, "an experiment", file_keys, e, err) ||
+        (seed != NULL && !settings_int(seed, "seed", 0, LLONG_MAX, &v, err)))
         return false;
     for (const unsigned char *c = (const unsigned char *)e->name; *c != '\0'; c++)
         if (*c < 0x20)
             return settings_fail(err, settings_get(e->file, "name"),
                                  "name: expected one line, found a control character in it");
+    e->seed = (uint64_t)v;
+    e->slice_ns = SLICE_NS;
+    if (e->threads == 0)
+        e->threads = sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed)
+                                                                          : (int)sysconf(_SC_NPROCESSORS_ONLN);
     return true;
 }
 
-static bool read_device(const struct settings *s, char **to, struct error *err)
-{
-    struct error why;
-    if (!read_text(s, "target", "device", "cpu", to, err))
-        return false;
-    return device_name_check(*to, "device", &why) || settings_fail(err, settings_get(s, "device"), "%s", why.text);
-}
+// ---- the file's parts
 
 static bool read_target(struct experiment *e, struct error *err)
 {
     static const char *const keys[] = { "model", "device", "activations", "cache", NULL };
     const struct settings *s;
-    if (!get_required(e->file, "an experiment", "target", &s, err) || !settings_is_map(s, "target", keys, err) ||
-        !read_text(s, "target", "model", NULL, &e->target, err) || !read_device(s, &e->device, err) ||
-        !read_choice(s, "activations", activations_names, &e->precision.activations, err) ||
-        !read_choice(s, "cache", kv_type_names, &e->precision.cache, err))
+    struct error why;
+    if (!read_part(e, "target", true, keys, target_keys, &s, err))
         return false;
     e->precision.device = e->device;
-    struct error why;
+    if (!device_name_check(e->device, "device", &why))
+        return settings_fail(err, settings_get(s, "device"), "%s", why.text);
     char *path = model_path(e->target, e->folder, &why);
     free(path);
     return path != NULL || settings_fail(err, settings_get(s, "model"), "model: %s", why.text);
-}
-
-static bool read_threads(struct experiment *e, struct error *err)
-{
-    cpu_set_t allowed;
-    if (!read_int(e->file, "threads", 0, MAX_THREADS, &e->threads, err))
-        return false;
-    if (e->threads == 0)
-        e->threads = sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed)
-                                                                          : (int)sysconf(_SC_NPROCESSORS_ONLN);
-    return true;
 }
 
 // Variables as JSON, with YAML 1.2's spellings of true, false and null; those of YAML 1.1 are refused, as Jinja would take them for texts.
@@ -213,11 +178,7 @@ static bool read_prompts(struct experiment *e, struct error *err)
 {
     static const char *const keys[] = { "file", "limit", "per_category", "chat", NULL };
     const struct settings *s;
-    if (!get_required(e->file, "an experiment", "prompts", &s, err) || !settings_is_map(s, "prompts", keys, err) ||
-        !read_text(s, "prompts", "file", NULL, &e->prompts_file, err) ||
-        !read_int(s, "limit", 0, MAX_PROMPTS, &e->limit, err) ||
-        !read_int(s, "per_category", 0, MAX_PROMPTS, &e->per_category, err) ||
-        !read_chat(e, settings_get(s, "chat"), err))
+    if (!read_part(e, "prompts", true, keys, prompts_keys, &s, err) || !read_chat(e, settings_get(s, "chat"), err))
         return false;
     bool as_is = *e->prompts_file == '/' || strcmp(e->folder, ".") == 0;
     char *path = xformat("%s%s%s", as_is ? "" : e->folder, as_is ? "" : "/", e->prompts_file);
@@ -252,16 +213,11 @@ static bool read_stops(struct experiment *e, const struct settings *s, struct er
 static bool read_limits(struct experiment *e, struct error *err)
 {
     static const char *const keys[] = { "new_tokens", "context", "ignore_end", "stop", NULL };
-    const struct settings *s = settings_get(e->file, "limits");
-    e->new_tokens = 256;
-    e->context = 2048;
-    if (s == NULL)
-        return true;
+    const struct settings *s;
+    if (!read_part(e, "limits", false, keys, limits_keys, &s, err))
+        return false;
     e->context_given = settings_get(s, "context") != NULL;
-    const struct settings *stop = settings_get(s, "stop");
-    return settings_is_map(s, "limits", keys, err) && read_int(s, "new_tokens", 1, MAX_CONTEXT, &e->new_tokens, err) &&
-           read_int(s, "context", 2, MAX_CONTEXT, &e->context, err) &&
-           read_bool(s, "ignore_end", &e->ignore_end, err) && (stop == NULL || read_stops(e, stop, err));
+    return settings_get(s, "stop") == NULL || read_stops(e, settings_get(s, "stop"), err);
 }
 
 // `full`, or how many entries of a row are kept.
@@ -281,22 +237,11 @@ static bool read_rows(struct experiment *e, const struct settings *s, struct err
     return true;
 }
 
-static bool read_numbers(struct experiment *e, struct error *err)
+static bool read_record(struct experiment *e, struct error *err)
 {
     static const char *const keys[] = { "trials", "expected", "rows", NULL };
-    const struct settings *seed = settings_get(e->file, "seed"), *record = settings_get(e->file, "record");
-    long long v = 0;
-    if (seed != NULL && !settings_int(seed, "seed", 0, LLONG_MAX, &v, err))
-        return false;
-    e->seed = (uint64_t)v;
-    e->repeat = 1;
-    e->slice_ns = SLICE_NS;
-    e->share_prompts = true;
-    return read_int(e->file, "repeat", 1, MAX_REPEATS, &e->repeat, err) &&
-           read_bool(e->file, "share_prompts", &e->share_prompts, err) &&
-           (record == NULL ||
-            (settings_is_map(record, "record", keys, err) && read_bool(record, "trials", &e->trials, err) &&
-             read_bool(record, "expected", &e->expected, err) && read_rows(e, settings_get(record, "rows"), err)));
+    const struct settings *s;
+    return read_part(e, "record", false, keys, record_keys, &s, err) && read_rows(e, settings_get(s, "rows"), err);
 }
 
 // ---- the experiment
@@ -307,18 +252,10 @@ static char *folder_of(const char *path)
     return slash == NULL ? xstrdup(".") : xstrndup(path, slash == path ? 1 : (size_t)(slash - path));
 }
 
-static bool read_experiment(struct experiment *e, struct error *err)
-{
-    static const char *const keys[] = { "name",   "target", "threads", "prompts",       "limits", "seed",
-                                        "repeat", "record", "cells",   "share_prompts", "x-*",    NULL };
-    return settings_is_map(e->file, "an experiment", keys, err) && read_name(e, err) && read_threads(e, err) &&
-           read_limits(e, err) && read_numbers(e, err) && cell_lists_read(e, err) && read_target(e, err) &&
-           read_prompts(e, err);
-}
-
 static struct experiment *read_or_free(struct experiment *e, struct error *err)
 {
-    if (e->file != NULL && read_experiment(e, err))
+    if (e->file != NULL && read_file(e, err) && read_limits(e, err) && read_record(e, err) && cell_lists_read(e, err) &&
+        read_target(e, err) && read_prompts(e, err))
         return e;
     experiment_free(e);
     return NULL;
@@ -351,10 +288,9 @@ void experiment_free(struct experiment *e)
     for (int i = 0; i < e->n_stop; i++)
         free(e->stop[i]);
     free(e->stop);
-    free(e->name);
-    free(e->target);
-    free(e->device);
-    free(e->prompts_file);
+    options_free(file_keys, e);
+    options_free(target_keys, e);
+    options_free(prompts_keys, e);
     free(e->chat);
     json_free(e->chat_variables);
     settings_free(e->file);

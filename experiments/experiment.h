@@ -10,15 +10,13 @@ struct settings;
 struct store;
 
 struct experiment *experiment_load(const char *path, struct error *err);
-// Of settings that are parsed, which it owns from then on, also after failure; the names of their files must stay. path: for messages.
+// From settings that are parsed. The experiment owns them, also after failure; the names of their files must stay. path: for messages.
 struct experiment *experiment_of(struct settings *file, const char *path, const char *folder, struct error *err);
 void experiment_free(struct experiment *e);
-// Prints cells, memory and estimated time without running anything. s: for times and stored results; NULL: none.
-bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, struct error *err);
 // Runs what the database lacks. stop: set by a signal handler and read between steps; then finished sequences are in the
 // database and the function fails with "interrupted". NULL: not interruptible.
 bool experiment_run(const struct experiment *e, struct store *s, FILE *progress, const volatile int *stop,
                     struct error *err);
-// The same of one that is open, and stays open.
+// Runs one that is open, and leaves it open.
 bool experiment_run_loaded(struct loaded_experiment *o, struct store *s, FILE *progress, const volatile int *stop,
                            struct error *err);

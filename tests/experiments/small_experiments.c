@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "commands/commands.h"
 #include "core/error.h"
 #include "experiments/experiment.h"
 #include "results/query.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "commands/commands.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "experiments/cells.h"
