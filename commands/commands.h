@@ -7,10 +7,9 @@
 struct error;
 struct experiment;
 struct store;
-struct text;
 
 int command_run(int argc, char **argv);    // run_command.c
-int command_report(int argc, char **argv); // report_command.c
+int command_report(int argc, char **argv); // report.c
 int command_replay(int argc, char **argv); // replay_command.c
 int command_repro(int argc, char **argv);  // repro_command.c
 int command_generate(int argc, char **argv);
@@ -26,4 +25,3 @@ int command_datastore(int argc, char **argv);
 
 // Prints cells, memory and estimated time without running anything (dry_run.c). s: for times and stored results; NULL: none.
 bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, struct error *err);
-bool report_intervals(const char *path, struct text *out, struct error *err); // report_intervals.c; "-": stdin
