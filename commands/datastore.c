@@ -122,18 +122,18 @@ static bool exclude_text(void *self, const char *key, const struct json *text)
     return true;
 }
 
+static bool exclude_line(void *self, const struct json *line, struct error *err)
+{
+    (void)err;
+    return each_text(line, NULL, exclude_text, self);
+}
+
 // Lines that are no objects are errors, and a file without any words is one.
 static bool read_exclusions(struct hash_map *to, const char *path, struct error *err)
 {
-    struct json_lines l;
     struct exclusion e = { .to = to };
-    if (!json_lines_open(&l, path, err))
-        return false;
-    while (json_lines_next(&l, err))
-        each_text(l.object, NULL, exclude_text, &e);
-    const bool ok = !l.failed && (e.runs > 0 || fail(err, "%s: expected texts to exclude, found none", path));
-    json_lines_close(&l);
-    return ok;
+    return json_lines_each(path, exclude_line, &e, err) &&
+           (e.runs > 0 || fail(err, "%s: expected texts to exclude, found none", path));
 }
 
 // ---- the corpus
@@ -191,41 +191,29 @@ static bool is_allowed(void *self, const char *key, const struct json *text)
 }
 
 // A line with token ids is one document, of exactly these tokens; the line's texts tell whether it is excluded.
-static bool add_line(struct corpus *c, const struct json_lines *l, struct error *err)
+static bool add_line(void *self, const struct json *line, struct error *err)
 {
-    struct error why;
-    struct visit v = { c, &why };
+    struct corpus *c = self;
+    struct visit v = { c, err };
+    const struct json *ids = json_get(line, "input_ids");
     const size_t begin = c->ids.n;
-    if (json_get(l->object, "input_ids") == NULL) // each text is one
-        return each_text(l->object, NULL, add_document, &v) || json_lines_fail(l, err, "%s", why.text);
-    if (!each_text(l->object, NULL, is_allowed, &v)) {
+    if (ids == NULL) // each text is one
+        return each_text(line, NULL, add_document, &v);
+    if (!each_text(line, NULL, is_allowed, &v)) {
         c->excluded++;
         return true;
     }
-    if (!json_lines_ids(l, "input_ids", tokenizer_size(c->tokenizer), &c->ids, err))
+    if (!json_read_ids(ids, "\"input_ids\"", tokenizer_size(c->tokenizer), &c->ids, err))
         return false;
     end_document(c, begin);
     return true;
-}
-
-static bool add_lines(struct corpus *c, const char *path, struct error *err)
-{
-    struct json_lines l;
-    bool ok = json_lines_open(&l, path, err);
-    if (!ok)
-        return false;
-    while (ok && json_lines_next(&l, err))
-        ok = add_line(c, &l, err);
-    ok = ok && !l.failed;
-    json_lines_close(&l);
-    return ok;
 }
 
 static bool add_file(struct corpus *c, const char *path, struct error *err)
 {
     const size_t n = strlen(path);
     if ((n > 6 && strcmp(path + n - 6, ".jsonl") == 0) || strcmp(path, "-") == 0)
-        return add_lines(c, path, err);
+        return json_lines_each(path, add_line, c, err);
     struct mapping m = { 0 };
     struct error why;
     if (!file_map(path, &m, err))

@@ -228,25 +228,19 @@ static bool line_is_ready(const struct lines *l)
            poll(&p, 1, 0) != 0;
 }
 
-static bool fail_line(const struct batch *b, const struct error *why, struct error *err)
-{
-    return json_lines_fail(&b->lines, err, "%s", why->text);
-}
-
 // A sampling of its own, if the line has a temperature.
 static bool read_temperature(struct batch *b, struct sampling **to, struct error *err)
 {
     const struct json *t = json_get(b->lines.object, "temperature");
-    struct error why;
     *to = NULL;
     if (json_is_null(t))
         return true;
     if (!json_is_number(t))
-        return json_lines_fail(&b->lines, err, "temperature: expected a number, found %s", json_described(t));
+        return fail(err, "temperature: expected a number, found %s", json_described(t));
     char *text = xformat("%.17g", json_number(t));
-    struct settings *s = generate_sampling(b->g, text, &why);
+    struct settings *s = generate_sampling(b->g, text, err);
     *to = xcalloc(1, sizeof(**to));
-    const bool ok = (s != NULL && sampling_read(s, *to, &why)) || fail_line(b, &why, err);
+    const bool ok = s != NULL && sampling_read(s, *to, err);
     (*to)->workers = b->g->pairing.sampling.workers;
     settings_free(s);
     free(text);
@@ -258,12 +252,11 @@ static bool read_number(struct batch *b, int64_t *to, struct error *err)
     const struct json *n = json_get(b->lines.object, "number");
     *to = json_is_null(n) ? b->read : json_int(n);
     if ((!json_is_null(n) && !json_is_int(n)) || *to < 0 || *to >= CONVERSATIONS)
-        return json_lines_fail(&b->lines, err, "number: expected an integer from 0 to %d, found %s", CONVERSATIONS - 1,
-                               json_is_int(n) ? "another" : json_described(n));
+        return fail(err, "number: expected an integer from 0 to %d, found %s", CONVERSATIONS - 1,
+                    json_is_int(n) ? "another" : json_described(n));
     for (int i = 0; i < b->g->batch; i++)
         if (b->slot[i] != NULL && b->slot[i]->number == *to)
-            return json_lines_fail(&b->lines, err, "number: expected one that no prompt under way has, found %lld",
-                                   (long long)*to);
+            return fail(err, "number: expected one that no prompt under way has, found %lld", (long long)*to);
     return true;
 }
 
@@ -277,8 +270,9 @@ static bool read_prompt(struct batch *b, struct conversation **to, struct error 
     if (!prompt_of_line(b->lines.object, b->lines.lines.name, (int)b->lines.lines.number,
                         (int)(b->read % CONVERSATIONS), &opening, &p, err))
         return false;
-    bool ok = read_number(b, &number, err);
-    ok = ok && (p.ids != NULL || p.raw || generate_has_chat(b->g, err)) && read_temperature(b, &own, err);
+    bool ok = read_number(b, &number, err) || json_lines_place(&b->lines, err);
+    ok = ok && (p.ids != NULL || p.raw || generate_has_chat(b->g, err)) &&
+         (read_temperature(b, &own, err) || json_lines_place(&b->lines, err));
     *to = conversation_begin(p, opening);
     (*to)->number = number;
     (*to)->own = own;

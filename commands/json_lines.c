@@ -1,10 +1,9 @@
 // json_lines.c - lines and one JSON parser; positions in error messages refer to the file.
 #include "commands/json_lines.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "commands/command_line.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "tokenizers/tokenizer.h"
@@ -17,14 +16,10 @@ bool json_lines_open(struct json_lines *l, const char *path, struct error *err)
     return fd >= 0;
 }
 
-bool json_lines_fail(const struct json_lines *l, struct error *err, const char *format, ...)
+bool json_lines_place(const struct json_lines *l, struct error *err)
 {
-    char sentence[sizeof(err->text)];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(sentence, sizeof(sentence), format, args);
-    va_end(args);
-    return fail(err, "%s:%ld: %s", l->lines.name, l->lines.number, sentence);
+    const struct error what = *err;
+    return fail(err, "%s:%ld: %s", l->lines.name, l->lines.number, what.text);
 }
 
 bool json_lines_next(struct json_lines *l, struct error *err)
@@ -44,8 +39,11 @@ bool json_lines_next(struct json_lines *l, struct error *err)
             continue;
         l->object = json_parse_line(text, n, l->lines.name, (int)l->lines.number, err);
         l->failed = !json_is_object(l->object);
-        return l->object != NULL &&
-               (!l->failed || json_lines_fail(l, err, "expected a JSON object, as in {\"text\": \"...\"}"));
+        if (l->object != NULL && l->failed) {
+            fail(err, "expected a JSON object, as in {\"text\": \"...\"}");
+            return json_lines_place(l, err);
+        }
+        return !l->failed;
     }
 }
 
@@ -55,6 +53,18 @@ void json_lines_close(struct json_lines *l)
     input_close(l->lines.fd);
     lines_end(&l->lines);
     *l = (struct json_lines){ 0 };
+}
+
+bool json_lines_each(const char *path, bool (*use)(void *self, const struct json *line, struct error *err), void *self,
+                     struct error *err)
+{
+    struct json_lines l;
+    bool ok = json_lines_open(&l, path, err);
+    while (ok && !stdout_failed() && json_lines_next(&l, err))
+        ok = use(self, l.object, err) || json_lines_place(&l, err);
+    ok = ok && !l.failed;
+    json_lines_close(&l);
+    return ok;
 }
 
 bool json_read_ids(const struct json *list, const char *what, int vocab, struct ids *to, struct error *err)
@@ -69,12 +79,4 @@ bool json_read_ids(const struct json *list, const char *what, int vocab, struct 
         ids_add(to, (int32_t)json_int(id));
     }
     return true;
-}
-
-bool json_lines_ids(const struct json_lines *l, const char *key, int vocab, struct ids *to, struct error *err)
-{
-    struct error why;
-    char what[64];
-    snprintf(what, sizeof(what), "\"%s\"", key);
-    return json_read_ids(json_get(l->object, key), what, vocab, to, &why) || json_lines_fail(l, err, "%s", why.text);
 }

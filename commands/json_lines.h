@@ -20,10 +20,10 @@ bool json_lines_open(struct json_lines *l, const char *path, struct error *err);
 // Returns false at the end of the file, or with l->failed and err set on failure.
 bool json_lines_next(struct json_lines *l, struct error *err);
 void json_lines_close(struct json_lines *l);
-// Sets err to "file:line: MESSAGE". Always returns false.
-bool json_lines_fail(const struct json_lines *l, struct error *err, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+// Puts "file:line: " of the last line before the message in err. Always returns false.
+bool json_lines_place(const struct json_lines *l, struct error *err);
+// Calls `use` for each line, until one fails, whose error gets the place of the line, or stdout does.
+bool json_lines_each(const char *path, bool (*use)(void *self, const struct json *line, struct error *err), void *self,
+                     struct error *err);
 // Appends a list of token ids, each below `vocab`; errors begin with `what`.
 bool json_read_ids(const struct json *list, const char *what, int vocab, struct ids *to, struct error *err);
-// The list at `key` of the object; errors name file and line.
-bool json_lines_ids(const struct json_lines *l, const char *key, int vocab, struct ids *to, struct error *err);

@@ -49,16 +49,15 @@ struct sums {
     int64_t *integer[COLUMNS - NUMBERS]; // (n) the last NULL: the rows are prompts
 };
 
-static bool read_column(const struct json_lines *l, int k, struct sums *s, struct error *err)
+static bool read_column(const struct json *line, int k, struct sums *s, struct error *err)
 {
     const char *key = columns[k];
-    const struct json *list = json_get(l->object, key);
+    const struct json *list = json_get(line, key);
     if (!json_is_array(list))
-        return json_lines_fail(l, err, "\"%s\": expected a list of numbers, found %s", key, json_described(list));
+        return fail(err, "\"%s\": expected a list of numbers, found %s", key, json_described(list));
     s->n = k == 0 ? json_count(list) : s->n;
     if (json_count(list) != s->n)
-        return json_lines_fail(l, err, "\"%s\": expected %zu numbers, as \"a\" has, found %zu", key, s->n,
-                               json_count(list));
+        return fail(err, "\"%s\": expected %zu numbers, as \"a\" has, found %zu", key, s->n, json_count(list));
     void *to = xcalloc(s->n + 1, sizeof(double));
     if (k < NUMBERS)
         s->number[k] = to;
@@ -67,8 +66,8 @@ static bool read_column(const struct json_lines *l, int k, struct sums *s, struc
     for (size_t i = 0; i < s->n; i++) {
         const struct json *x = json_at(list, i);
         if (k < NUMBERS ? !json_is_number(x) : !json_is_int(x))
-            return json_lines_fail(l, err, "\"%s\": expected %s, found %s", key, k < NUMBERS ? "numbers" : "integers",
-                                   json_described(x));
+            return fail(err, "\"%s\": expected %s, found %s", key, k < NUMBERS ? "numbers" : "integers",
+                        json_described(x));
         if (k < NUMBERS)
             s->number[k][i] = json_number(x);
         else
@@ -77,21 +76,21 @@ static bool read_column(const struct json_lines *l, int k, struct sums *s, struc
     return true;
 }
 
-static bool answer(const struct json_lines *l, struct text *out, struct error *err)
+static bool answer(void *out, const struct json *line, struct error *err)
 {
-    const struct json *of = json_get(l->object, "of");
+    const struct json *of = json_get(line, "of");
     int k = 0;
     while (k < STATISTICS && strcmp(statistics[k].name, json_text(of)) != 0)
         k++;
     if (k == STATISTICS)
-        return json_lines_fail(l, err, "\"of\": expected rate, ratio, ratio_of_ratios or difference, found %s%s%s",
-                               json_is_text(of) ? "\"" : "", json_is_text(of) ? json_text(of) : json_described(of),
-                               json_is_text(of) ? "\"" : "");
+        return fail(err, "\"of\": expected rate, ratio, ratio_of_ratios or difference, found %s%s%s",
+                    json_is_text(of) ? "\"" : "", json_is_text(of) ? json_text(of) : json_described(of),
+                    json_is_text(of) ? "\"" : "");
     struct sums s = { 0 };
     bool ok = true;
     for (int c = 0; c < COLUMNS && ok; c++)
-        if (c < SUMS ? c < statistics[k].sums : json_get(l->object, columns[c < PROMPT ? c : UNIT]) != NULL)
-            ok = read_column(l, c, &s, err);
+        if (c < SUMS ? c < statistics[k].sums : json_get(line, columns[c < PROMPT ? c : UNIT]) != NULL)
+            ok = read_column(line, c, &s, err);
     if (ok) {
         const struct interval x =
             s.integer[1] != NULL
@@ -100,9 +99,9 @@ static bool answer(const struct json_lines *l, struct text *out, struct error *e
                 : interval_of(statistics[k].of, s.number[0], s.number[1], s.number[2], s.number[3], s.n);
         struct json *j = json_object_of(JSON("value", x.value), JSON("low", x.low), JSON("high", x.high),
                                         JSON("prompts_for_2_percent", x.prompts));
-        char *line = json_write(j);
-        text_printf(out, "%s\n", line);
-        free(line);
+        char *text = json_write(j);
+        text_printf(out, "%s\n", text);
+        free(text);
         json_free(j);
     }
     for (int c = 0; c < COLUMNS; c++)
@@ -113,13 +112,8 @@ static bool answer(const struct json_lines *l, struct text *out, struct error *e
 static int intervals(const struct usage *u, const char *path)
 {
     struct error err;
-    struct json_lines l;
     struct text out = { 0 };
-    bool ok = json_lines_open(&l, path, &err);
-    while (ok && json_lines_next(&l, &err))
-        ok = answer(&l, &out, &err);
-    ok = ok && !l.failed;
-    json_lines_close(&l);
+    const bool ok = json_lines_each(path, answer, &out, &err);
     if (ok && out.n > 0)
         fwrite(out.s, 1, out.n, stdout);
     free(out.s);

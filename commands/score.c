@@ -73,21 +73,15 @@ static bool score_ids(struct score *s, const struct ids *ids, int first, double 
     return text_passes_run(&s->pass, &(struct texts){ .n = 1, .offset = offset, .id = ids->id }, first, NULL, err);
 }
 
-static bool ids_of_line(const struct score *s, const struct json_lines *l, struct ids *to, struct error *err)
+static bool ids_of_line(const struct score *s, const struct json *line, struct ids *to, struct error *err)
 {
-    const struct json *text = json_get(l->object, "text"), *ids = json_get(l->object, "ids");
-    const struct model_shape *shape = model_shape(s->target.model);
-    struct error reason;
+    const struct json *text = json_get(line, "text"), *ids = json_get(line, "ids");
     if ((text == NULL) == (ids == NULL))
-        return json_lines_fail(l, err, "expected either \"text\" or \"ids\", found %s",
-                               text == NULL ? "neither" : "both");
-    if (ids != NULL && !json_lines_ids(l, "ids", shape->vocab, to, err))
-        return false;
-    if (text != NULL && !json_is_text(text))
-        return json_lines_fail(l, err, "\"text\": expected a text");
-    if (text != NULL && !target_encode(&s->target, json_text(text), json_text_length(text), true, to, &reason))
-        return json_lines_fail(l, err, "%s", reason.text);
-    return true;
+        return fail(err, "expected either \"text\" or \"ids\", found %s", text == NULL ? "neither" : "both");
+    if (ids != NULL)
+        return json_read_ids(ids, "\"ids\"", model_shape(s->target.model)->vocab, to, err);
+    return json_is_text(text) ? target_encode(&s->target, json_text(text), json_text_length(text), true, to, err)
+                              : fail(err, "\"text\": expected a text");
 }
 
 static double perplexity(double sum, int64_t n)
@@ -116,29 +110,17 @@ static bool score_from(struct score *s, const struct ids *ids, size_t from, stru
 
 // ---- texts
 
-static bool score_line(struct score *s, const struct json_lines *l, struct error *err)
+static bool score_line(void *self, const struct json *given, struct error *err)
 {
+    struct score *s = self;
     struct ids ids = { 0 };
-    struct error reason;
     struct json *line = json_new_object();
-    bool ok = ids_of_line(s, l, &ids, err) &&
-              (score_from(s, &ids, 1, line, &reason) || json_lines_fail(l, err, "%s", reason.text));
+    bool ok = ids_of_line(s, given, &ids, err) && score_from(s, &ids, 1, line, err);
     if (ok)
         json_print(line, stdout);
     else
         json_free(line);
     free(ids.id);
-    return ok;
-}
-
-static bool score_texts(struct score *s, const char *path, struct error *err)
-{
-    struct json_lines l;
-    bool ok = json_lines_open(&l, path, err);
-    while (ok && !stdout_failed() && json_lines_next(&l, err))
-        ok = score_line(s, &l, err);
-    ok = ok && !l.failed;
-    json_lines_close(&l);
     return ok;
 }
 
@@ -278,7 +260,8 @@ int command_score(int argc, char **argv)
         return ok ? command_done(&u) : command_fail(&u, &err);
     }
     const double from = clock_seconds();
-    ok = ok && (s.answers ? score_answers(&s, path != NULL ? path : "/dev/stdin", &err) : score_texts(&s, path, &err));
+    ok = ok && (s.answers ? score_answers(&s, path != NULL ? path : "/dev/stdin", &err)
+                          : json_lines_each(path, score_line, &s, &err));
     status = ok ? 0 : command_fail(&u, &err);
     if (ok)
         print_sum(&s, clock_seconds() - from);

@@ -20,19 +20,18 @@ struct tokenize {
     struct chat_format format; // of lines with messages; chosen at the first one
 };
 
-static bool read_messages(const struct json_lines *l, struct message **to, int *n, struct error *err)
+static bool read_messages(const struct json *line, struct message **to, int *n, struct error *err)
 {
     static const char *const others[] = { "text", "tools", "documents", "add_generation_prompt",
                                           "continue_final_message" };
-    const struct json *list = json_get(l->object, "messages");
+    const struct json *list = json_get(line, "messages");
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
-        if (json_get(l->object, others[i]) != NULL)
-            return json_lines_fail(
-                l, err,
-                "\"%s\" beside \"messages\" is not supported (variables of the template: --chat-template-kwargs)",
+        if (json_get(line, others[i]) != NULL)
+            return fail(
+                err, "\"%s\" beside \"messages\" is not supported (variables of the template: --chat-template-kwargs)",
                 others[i]);
     if (!json_is_array(list))
-        return json_lines_fail(l, err, "\"messages\": expected a list of objects with a role and a content");
+        return fail(err, "\"messages\": expected a list of objects with a role and a content");
     *n = (int)json_count(list);
     *to = xcalloc((size_t)*n + 1, sizeof(**to));
     for (int i = 0; i < *n; i++) {
@@ -40,40 +39,32 @@ static bool read_messages(const struct json_lines *l, struct message **to, int *
                           *content = json_get(json_at(list, (size_t)i), "content");
         for (void *at = json_first(json_at(list, (size_t)i)); at != NULL; at = json_next(json_at(list, (size_t)i), at))
             if (strcmp(json_key(at), "role") != 0 && strcmp(json_key(at), "content") != 0)
-                return json_lines_fail(l, err, "\"messages\": entry %d: expected a role and a content, found %s", i + 1,
-                                       json_key(at));
+                return fail(err, "\"messages\": entry %d: expected a role and a content, found %s", i + 1,
+                            json_key(at));
         if (json_is_text(content) && strlen(json_text(content)) != json_text_length(content))
-            return json_lines_fail(l, err, "\"messages\": entry %d: expected a text, found a NUL character in it",
-                                   i + 1);
+            return fail(err, "\"messages\": entry %d: expected a text, found a NUL character in it", i + 1);
         if (choice_index(CHAT_ROLES, json_text(role)) < 0 || !json_is_text(content))
-            return json_lines_fail(l, err, "\"messages\": entry %d: expected a role (" CHAT_ROLES ") and a content",
-                                   i + 1);
+            return fail(err, "\"messages\": entry %d: expected a role (" CHAT_ROLES ") and a content", i + 1);
         (*to)[i] = (struct message){ json_text(role), json_text(content) };
     }
     return true;
 }
 
 // {"messages": [..]}: the ids of the conversation, ready for the answer, and the text that they encode.
-static bool encode_chat(struct tokenize *t, const struct json_lines *l, struct error *err)
+static bool encode_chat(struct tokenize *t, const struct json *line, struct error *err)
 {
     struct message *m = NULL;
     struct text text = { 0 };
     struct ids ids = { 0 };
-    struct error reason;
     int n = 0;
     if (t->plain)
-        return json_lines_fail(l, err,
-                               "\"messages\": a chat template consists of special tokens, which --no-special excludes");
-    bool ok = read_messages(l, &m, &n, err);
-    if (ok && t->format.label[0] == '\0')
-        ok = chat_choose(&t->chat, &t->format, &reason) || json_lines_fail(l, err, "%s", reason.text);
+        return fail(err, "\"messages\": a chat template consists of special tokens, which --no-special excludes");
+    bool ok = read_messages(line, &m, &n, err);
+    ok = ok && (t->format.label[0] != '\0' || chat_choose(&t->chat, &t->format, err)) &&
+         chat_render(&t->format, m, n, &text, err);
     if (ok)
-        ok = chat_render(&t->format, m, n, &text, &reason) || json_lines_fail(l, err, "%s", reason.text);
-    if (ok) {
-        ok = chat_lacks_bos(&t->format) ? text_encode(t->tokenizer, &t->config, text.s, text.n, true, &ids, &reason)
-                                        : tokenizer_encode(t->tokenizer, text.s, text.n, true, &ids, &reason);
-        ok = ok || json_lines_fail(l, err, "%s", reason.text);
-    }
+        ok = chat_lacks_bos(&t->format) ? text_encode(t->tokenizer, &t->config, text.s, text.n, true, &ids, err)
+                                        : tokenizer_encode(t->tokenizer, text.s, text.n, true, &ids, err);
     if (ok)
         json_print(
             json_object_of(JSON("text", json_new_text_n(text.s, text.n)), JSON("ids", json_new_ids(ids.id, ids.n))),
@@ -84,32 +75,31 @@ static bool encode_chat(struct tokenize *t, const struct json_lines *l, struct e
     return ok;
 }
 
-static bool encode_line(struct tokenize *t, const struct json_lines *l, struct error *err)
+static bool encode_line(void *self, const struct json *line, struct error *err)
 {
-    const struct json *text = json_get(l->object, "text");
+    struct tokenize *t = self;
+    const struct json *text = json_get(line, "text");
     struct ids ids = { 0 };
-    struct error reason;
-    if (json_get(l->object, "messages") != NULL)
-        return encode_chat(t, l, err);
+    if (json_get(line, "messages") != NULL)
+        return encode_chat(t, line, err);
     if (!json_is_text(text))
-        return json_lines_fail(l, err, "\"text\": expected a text");
+        return fail(err, "\"text\": expected a text");
     bool ok = t->plain
-                  ? tokenizer_encode(t->tokenizer, json_text(text), json_text_length(text), false, &ids, &reason)
-                  : text_encode(t->tokenizer, &t->config, json_text(text), json_text_length(text), true, &ids, &reason);
+                  ? tokenizer_encode(t->tokenizer, json_text(text), json_text_length(text), false, &ids, err)
+                  : text_encode(t->tokenizer, &t->config, json_text(text), json_text_length(text), true, &ids, err);
     if (ok)
         json_print(json_object_of(JSON("ids", json_new_ids(ids.id, ids.n))), stdout);
-    else
-        json_lines_fail(l, err, "%s", reason.text);
     free(ids.id);
     return ok;
 }
 
-static bool decode_line(const struct tokenize *t, const struct json_lines *l, struct error *err)
+static bool decode_line(void *self, const struct json *line, struct error *err)
 {
+    const struct tokenize *t = self;
     struct ids ids = { 0 };
     struct decoding hold = { 0 };
     struct text text = { 0 };
-    bool ok = json_lines_ids(l, "ids", tokenizer_size(t->tokenizer), &ids, err);
+    bool ok = json_read_ids(json_get(line, "ids"), "\"ids\"", tokenizer_size(t->tokenizer), &ids, err);
     if (ok) {
         text_puts(&text, "");
         tokenizer_decode(t->tokenizer, ids.id, ids.n, !t->plain, &hold, &text);
@@ -163,7 +153,6 @@ int command_tokenize(int argc, char **argv)
     };
     const struct usage u = { "tokenize", "MODEL [FILE.jsonl]", about, flags, examples, 1, 2 };
     struct error err;
-    struct json_lines l = { 0 };
     char **operand;
     int n, status = usage_read(&u, argc, argv, &operand, &n);
     if (status != USAGE_OK)
@@ -174,11 +163,9 @@ int command_tokenize(int argc, char **argv)
     if (!chat_variables_read(variables, &given, &err))
         return usage_fail(&u, "--chat-template-kwargs: %s", err.text);
     t.chat.variables = given;
-    bool ok = open_model(&t, operand[0], decode, &err) && json_lines_open(&l, n > 1 ? operand[1] : NULL, &err);
-    while (ok && !stdout_failed() && json_lines_next(&l, &err))
-        ok = decode ? decode_line(&t, &l, &err) : encode_line(&t, &l, &err);
-    status = ok && !l.failed ? 0 : command_fail(&u, &err);
-    json_lines_close(&l);
+    const bool ok = open_model(&t, operand[0], decode, &err) &&
+                    json_lines_each(n > 1 ? operand[1] : NULL, decode ? decode_line : encode_line, &t, &err);
+    status = ok ? 0 : command_fail(&u, &err);
     chat_close(&t.format);
     json_free(given);
     tokenizer_close(t.tokenizer);

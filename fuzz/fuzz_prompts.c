@@ -76,8 +76,8 @@ static void use_lines(const char *path)
         free(text);
         free(twice);
         const size_t before = ids.n;
-        if (!json_lines_ids(&l, "input_ids", 100, &ids, &err))
-            insist(strncmp(err.text, path, strlen(path)) == 0);
+        if (!json_read_ids(json_get(l.object, "input_ids"), "\"input_ids\"", 100, &ids, &err))
+            insist(!json_lines_place(&l, &err) && strncmp(err.text, path, strlen(path)) == 0);
         for (size_t i = before; i < ids.n; i++)
             insist(ids.id[i] >= 0 && ids.id[i] < 100);
     }

@@ -46,15 +46,15 @@ static void reserve(struct texts *t, int64_t tokens)
     }
 }
 
-static bool read_mask(const struct json_lines *l, size_t n, int64_t keep, uint8_t *to, struct error *err)
+static bool read_mask(const struct json *line, size_t n, int64_t keep, uint8_t *to, struct error *err)
 {
-    const struct json *mask = json_get(l->object, "loss_mask");
+    const struct json *mask = json_get(line, "loss_mask");
     if (!json_is_array(mask) || json_count(mask) != n)
-        return json_lines_fail(l, err, "\"loss_mask\": expected a list of %zu entries, as many as input_ids has", n);
+        return fail(err, "\"loss_mask\": expected a list of %zu entries, as many as input_ids has", n);
     for (size_t i = 0; i < n; i++) {
         const struct json *v = json_at(mask, i);
         if (!json_is_int(v) || (json_int(v) != 0 && json_int(v) != 1))
-            return json_lines_fail(l, err, "\"loss_mask\": entry %zu: expected 0 or 1", i + 1);
+            return fail(err, "\"loss_mask\": entry %zu: expected 0 or 1", i + 1);
         if ((int64_t)i < keep)
             to[i] = (uint8_t)json_int(v);
     }
@@ -63,21 +63,20 @@ static bool read_mask(const struct json_lines *l, size_t n, int64_t keep, uint8_
 
 static bool add(struct text_reader *r, struct texts *t, struct error *err)
 {
-    const struct json_lines *l = &r->lines;
+    const struct json *line = r->lines.object;
     struct ids ids = { 0 };
-    if (json_is_null(json_get(l->object, "input_ids")))
-        return json_lines_fail(l, err,
-                               "expected \"input_ids\" and \"loss_mask\", as `speclab distill` writes them; a text "
-                               "without ids would be tokenized otherwise than the target wrote it");
-    bool ok = json_lines_ids(l, "input_ids", r->vocab, &ids, err);
+    if (json_is_null(json_get(line, "input_ids")))
+        return fail(err, "expected \"input_ids\" and \"loss_mask\", as `speclab distill` writes them; a text "
+                         "without ids would be tokenized otherwise than the target wrote it");
+    bool ok = json_read_ids(json_get(line, "input_ids"), "\"input_ids\"", r->vocab, &ids, err);
     if (ok && ids.n == 0)
-        ok = json_lines_fail(l, err, "\"input_ids\": expected at least one token");
+        ok = fail(err, "\"input_ids\": expected at least one token");
     if (ok) {
         const int64_t n = (int64_t)ids.n < r->context ? (int64_t)ids.n : r->context;
         reserve(t, n);
         const int64_t from = t->offset[t->n];
         memcpy(t->id + from, ids.id, (size_t)n * sizeof(*t->id));
-        ok = read_mask(l, ids.n, n, t->mask + from, err);
+        ok = read_mask(line, ids.n, n, t->mask + from, err);
         r->cut += n < (int64_t)ids.n;
         t->offset[++t->n] = from + n;
     }
@@ -101,7 +100,7 @@ bool text_reader_next(struct text_reader *r, int64_t tokens, struct texts *t, st
     reserve(t, 0);
     while (t->offset[t->n] < tokens && next_line(r, err))
         if (!add(r, t, err))
-            return false;
+            return json_lines_place(&r->lines, err);
     return !r->lines.failed;
 }
 
