@@ -15,12 +15,10 @@ struct printer { // the caller sets the first three fields, the others start at 
     bool colour;
     struct stop_strings stops; // tokenizer NULL: print ids instead of text
     struct decoding hold;
-    struct text raw;            // the tokens' bytes, in which stop strings are searched
-    size_t decoded;             // of them, into text
-    struct text text;           // up to the first stop string, or what may become one
-    struct text raw_from_draft; // (raw.n) 'y' for each byte of an accepted draft token, else 'n'
-    struct text from_draft;     // (text.n) the same
-    size_t shown;               // bytes printed
+    struct text raw;        // the tokens' bytes, in which stop strings are searched
+    struct text from_draft; // (raw.n) 'y' for each byte of an accepted draft token, else 'n'
+    size_t decoded;         // of them, into text
+    struct text text;       // up to the first stop string, or what may become one
     int tokens;
 };
 
