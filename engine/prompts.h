@@ -10,7 +10,7 @@
 struct error;
 struct json;
 
-enum { MAX_PROMPTS = 1 << 18, MAX_TURNS = 1 << 6 }; // a sequence number packs both: experiments/pairs/cell_part.c
+enum { MAX_PROMPTS = 1 << 18, MAX_TURNS = 1 << 6 }; // a sequence number packs both: experiments/pairs/paired_run.c
 
 struct prompt {
     int number;       // position in the file, from 0, independent of limits; the database identifies the prompt by it

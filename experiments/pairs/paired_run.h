@@ -45,3 +45,9 @@ void paired_run_close(struct paired_run *o, const struct group *g);
 int paired_run_missing(const struct paired_run *o, int cell); // conversations that the cell itself lacks
 // Opens, decodes what is due, stores it, closes.
 bool paired_run_decode(struct paired_run *o, struct runner *r, struct group *g, struct error *err);
+
+// The prompt of a filler (0, 1, ..): the paired run's, then those of earlier ones, the last ones first. Never one that is still to come: a drafter that
+// remembers other texts would have its answer.
+int filler_prompt(const struct paired_run *o, int number);
+// Selects the random numbers of a text. prompt: its position in the file.
+int64_t sequence_number(int64_t prompt, int turn, int repeat);

@@ -18,7 +18,7 @@
 //   - A turn is decoded only after valid answers, and only if it fits.
 //   - A cell starts at the first turn that it lacks; `none` at the first that it or a cell compared with it lacks. So a stored turn
 //     is decoded again only as a partner, or after a turn that is.
-// The number of slots has no part in it: slots are refilled, and fillers have those for which no conversation is left (cell_part.h).
+// The number of slots has no part in it: slots are refilled, and fillers have those for which no conversation is left (paired_run.c).
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

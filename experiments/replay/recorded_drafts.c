@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "experiments/pairs/cell_part.h"
+#include "experiments/pairs/paired_run.h"
 #include "experiments/cells.h"
 #include "results/query.h"
 

@@ -10,7 +10,6 @@
 #include "engine/prompts.h"
 #include "experiments/cells.h"
 #include "experiments/experiment.h"
-#include "experiments/pairs/cell_part.h"
 #include "experiments/pairs/paired_run.h"
 #include "results/query.h"
 #include "results/store.h"
