@@ -1,22 +1,20 @@
-// bench_gpu.c - times kernels and passes on a device, with random weights: for `./run gpu bench`.
+// bench_gpu.c - times the products of a layer and of the head on a device, one shape at a time: for `./run gpu first` and `bench`.
+// Whole passes are measured by `speclab bench shape:llama-8b,type=bf16 --device cuda`.
 //
-//     bench_gpu kernels|passes [KEY=LIST...] [quick]          quick: a small shape, to try it on the CPU
-//         devices=cuda,cublas   models=llama-1b,llama-8b,qwen3-8b,smollm2-135m   types=bf16,q8_0,q4_0,..
-//         rows=1,16,64   contexts=1024 (of passes)
-//     bench_gpu once matmul|attend [devices=cuda]             bench_kernels.c: a few launches, for a profiler
-//     bench_gpu steps ...                                     bench_steps.c
+//     bench_gpu [devices=cuda,cublas] [model=llama-8b] [products=q,k,gate,down,head] [types=bf16,q8_0,q4_0,..] [rows=1,16,64]
 //
-// Prints a line of JSON for each measurement (described in gpu/bench). Weights are random numbers of the right type and
-// shape; every matrix has its own memory. Times are medians of the device's own clock (backend.stamp), of work that is queued
-// while the device is busy with the same work, untimed. Passes are models/block.c's, as in every run; Qwen3's norms of q and k,
-// which read nothing, are left out.
+// Prints a line of JSON for each measurement: engine ("speclab", or "cublas": this program with cuBLAS for products, of bf16 weights
+// only), what ("llama-8b gate bf16"), rows, seconds, bytes (of the weight, which must be read). model=quick is a small one, to try it on
+// the CPU.
 //
-// Each device is an engine: "cublas" is this program with cuBLAS for products, for weights in floats only. Kernels of the
-// engines are interleaved, so that all see the same clocks; passes are measured one engine after the other, model by model. An
-// engine that fails is dropped from then on. One that gives up CUDA graphs says so, and what would have been a graph is named "one
-// by one". In both cases the exit status is 1.
-#include "gpu/bench_gpu.h"
-
+// Weights are random numbers of the right type and shape. The input of a product is what a norm has made, in the form that products
+// read, as in a model. A norm and some products by different matrices, more than a cache holds, are one CUDA graph; a product's time
+// is that of the graph over their number. So the time from one kernel to the next counts, as in a pass, and the host's does not. cuBLAS
+// converts its input once per graph. Times are medians of the device's own clock (backend.stamp), of work that is queued while the
+// device is busy with the same work, untimed. Engines are interleaved, so that all see the same clocks.
+//
+// An engine that fails is dropped from then on. One that gives up CUDA graphs says so, and is named "one by one" from then on. In both
+// cases the exit status is 1.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,87 +24,42 @@
 #include "kernels/backend.h"
 #include "kernels/devices.h"
 
-static const struct model_size sizes[] = {
-    { "llama-1b",
-      { .layers = 16, .width = 2048, .heads = 32, .kv_heads = 8, .head_dim = 64, .hidden = 8192, .vocab = 128256 } },
-    { "llama-8b",
-      { .layers = 32, .width = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128, .hidden = 14336, .vocab = 128256 } },
-    { "qwen3-8b",
-      { .layers = 36, .width = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128, .hidden = 12288, .vocab = 151936 } },
-    { "smollm2-135m",
-      { .layers = 30, .width = 576, .heads = 9, .kv_heads = 3, .head_dim = 64, .hidden = 1536, .vocab = 49152 } },
-    { "quick", { .layers = 2, .width = 128, .heads = 4, .kv_heads = 2, .head_dim = 64, .hidden = 256, .vocab = 512 } },
+enum { MAX_ENGINES = 4, MAX_COPIES = 64, MIN_PRODUCTS = 16, TIMES = 15, MAX_ROWS = 512, MAX_LIST = 16 };
+enum { CACHE_BYTES = 512 << 20 };
+
+struct product_shape {
+    const char *model, *name;
+    int64_t m, k;
 };
 
-// ---- numbers
+static const struct product_shape shapes[] = {
+    { "llama-1b", "q", 2048, 2048 },      { "llama-1b", "k", 512, 2048 },       { "llama-1b", "gate", 8192, 2048 },
+    { "llama-1b", "down", 2048, 8192 },   { "llama-1b", "head", 128256, 2048 }, { "llama-8b", "q", 4096, 4096 },
+    { "llama-8b", "k", 1024, 4096 },      { "llama-8b", "gate", 14336, 4096 },  { "llama-8b", "down", 4096, 14336 },
+    { "llama-8b", "head", 128256, 4096 }, { "quick", "q", 256, 256 },           { "quick", "down", 128, 256 },
+};
 
-uint8_t *random_blocks(enum type type, size_t bytes)
-{
-    uint8_t *to = xmalloc(bytes + 8);
-    uint64_t state = 88172645463325252u;
-    for (size_t i = 0; i < bytes; i += 8) {
-        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-        memcpy(to + i, &state, 8);
-    }
-    const size_t step = (size_t)type_facts[type].bytes;
-    const bool two = type == Q4_1 || type == Q5_1 || type == Q4_K || type == Q5_K; // scales
-    for (size_t i = 0; i + step <= bytes && type == MXFP4; i += step)
-        to[i] = 0x78;
-    for (size_t i = 0; i + step <= bytes && type != MXFP4; i += step) // exponents below 1: of numbers, or scales
-        for (size_t at = i + (type == Q6_K  ? step - 1
-                              : type == F32 ? 3
-                                            : 1);
-             at <= i + (two ? 3 : step); at += two ? 2 : step)
-            to[at] = (uint8_t)((to[at] & 0x80) | (type == BF16 || type == F32 ? 0x3C
-                                                  : type_is_quantized(type)   ? 0x20
-                                                                              : 0x30));
-    return to;
-}
+struct engine { // on a device; beside its name only the products differ
+    const char *name;
+    struct backend *b;
+    bool failed; // the error was printed
+    bool graphs; // not given up so far
+    // Of the shape that is measured:
+    struct tensor w[MAX_COPIES], x, h, ones, out;
+    int copies, products; // products: of a graph
+    int64_t ns[TIMES];
+};
 
-static int by_size(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-double median_seconds(int64_t *ns, int n)
-{
-    qsort(ns, (size_t)n, sizeof(*ns), by_size);
-    return (double)ns[n / 2] * 1e-9;
-}
-
-// ---- engines
+struct plan { // lists of words are separated by commas
+    const char *devices, *model, *products, *types, *rows;
+    int n_rows, row[MAX_LIST];
+};
 
 static bool failed(struct engine *e, const struct error *err)
 {
     fprintf(stderr, "bench_gpu: %s failed and is not measured any more: %s\n", e->name, err->text);
     e->failed = true;
     return false;
-}
-
-bool engine_sync(struct engine *e)
-{
-    struct error err;
-    return e->b->sync(e->b, &err) || failed(e, &err);
-}
-
-struct tensor matrix(struct engine *e, const struct stock *s, int64_t m, int64_t k)
-{
-    struct error err;
-    const struct tensor w = tensor_of(s->blocks, s->type, m, k);
-    if (tensor_bytes(w) > s->bytes)
-        abort();
-    const struct tensor prepared = e->b->prepare(e->b, w, e->b->rounds_to(e->b, ACTIVATIONS_BF16, s->type), &err);
-    if (prepared.data == NULL)
-        failed(e, &err);
-    return prepared;
-}
-
-struct stock stock_of(enum type type, const struct model_shape *s)
-{
-    const int64_t max_rows = s->vocab > s->hidden ? s->vocab : s->hidden;
-    const size_t bytes = (size_t)max_rows * type_row_bytes(type, s->width);
-    return (struct stock){ type, random_blocks(type, bytes), bytes };
 }
 
 // For backend.log.
@@ -117,39 +70,159 @@ static void note(void *self, const char *sentence)
     e->graphs = false;
 }
 
-// Opens the devices in `names`, separated by commas. Returns their number; those that cannot be opened are marked as failed.
-static int open_engines(struct engine to[MAX_ENGINES], struct devices *d, char *names)
+static void open_engine(struct engine *e, struct devices *d, const char *device)
 {
-    int n = 0;
-    char *rest;
-    for (char *name = strtok_r(names, ",", &rest); name != NULL && n < MAX_ENGINES;
-         name = strtok_r(NULL, ",", &rest), n++) {
-        struct error err;
-        to[n] = (struct engine){ .name = name, .b = devices_get(d, name, &err) };
-        if (to[n].b == NULL)
-            failed(&to[n], &err);
-        else
-            to[n].name = strcmp(to[n].b->name, "cublas") == 0 ? "cublas" : "speclab";
-        if (to[n].b != NULL) {
-            to[n].b->log = note;
-            to[n].b->log_self = &to[n];
-            to[n].graphs = to[n].b->graph_launch != NULL;
-        }
+    struct error err;
+    *e = (struct engine){ .name = device, .b = devices_get(d, device, &err) };
+    if (e->b == NULL) {
+        failed(e, &err);
+        return;
     }
-    return n;
+    e->name = strcmp(e->b->name, "cublas") == 0 ? "cublas" : "speclab";
+    e->b->log = note;
+    e->b->log_self = e;
+    e->graphs = e->b->graph_launch != NULL;
 }
 
-bool takes(const struct engine *e, enum type type)
+static bool measured(const struct engine *e, enum type type)
 {
     return !e->failed && (strcmp(e->name, "cublas") != 0 || type == BF16);
 }
 
-const char *manner(const struct engine *e, bool graph)
+// Random blocks with small scales; to be freed.
+static uint8_t *random_blocks(enum type type, size_t bytes)
 {
-    return (graph && e->graphs) || e->b->graph_launch == NULL ? "" : " one by one";
+    uint8_t *to = xmalloc(bytes + 8);
+    uint64_t state = 88172645463325252u;
+    for (size_t i = 0; i < bytes; i += 8) {
+        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+        memcpy(to + i, &state, 8);
+    }
+    const size_t step = (size_t)type_facts[type].bytes;
+    const bool two = type == Q4_1 || type == Q5_1 || type == Q4_K || type == Q5_K; // scales
+    const size_t first = type == MXFP4 ? 0 : type == Q6_K ? step - 1 : type == F32 ? 3 : 1;
+    const int exponent = type == MXFP4                 ? 0x78
+                         : type == BF16 || type == F32 ? 0x3C
+                         : type_is_quantized(type)     ? 0x20
+                                                       : 0x30;
+    for (size_t i = 0; i + step <= bytes; i += step) // exponents below 1: of numbers, or scales
+        for (size_t at = i + first; at <= i + (two ? 3 : first); at += 2)
+            to[at] = (uint8_t)((type == MXFP4 ? 0 : to[at] & 0x80) | exponent);
+    return to;
 }
 
-// ---- what to measure
+static struct tensor uploaded(struct engine *e, int64_t rows, int64_t width)
+{
+    const struct tensor t = rows_on(e->b, rows, width);
+    uint8_t *numbers = random_blocks(F32, tensor_bytes(t));
+    e->b->upload(e->b, t.data, numbers, tensor_bytes(t));
+    free(numbers);
+    return t;
+}
+
+static void create_matrices(struct engine *e, struct tensor w)
+{
+    const int copies = (int)((size_t)CACHE_BYTES / tensor_bytes(w)) + 1;
+    for (e->copies = 0; e->copies < copies && e->copies < MAX_COPIES && !e->failed; e->copies += !e->failed) {
+        struct error err;
+        e->w[e->copies] = e->b->prepare(e->b, w, e->b->rounds_to(e->b, ACTIVATIONS_BF16, w.type), &err);
+        if (e->w[e->copies].data == NULL)
+            failed(e, &err);
+    }
+    e->products = e->copies < MIN_PRODUCTS ? MIN_PRODUCTS : e->copies;
+    e->x = uploaded(e, MAX_ROWS, w.width);
+    e->ones = uploaded(e, 1, w.width);
+    e->h = rows_on(e->b, MAX_ROWS, w.width);
+    e->out = rows_on(e->b, MAX_ROWS, w.rows);
+}
+
+static void free_matrices(struct engine *e)
+{
+    const struct tensor all[] = { e->x, e->ones, e->h, e->out };
+    for (int i = 0; i < e->copies; i++)
+        e->b->unprepare(e->b, e->w[i]);
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        e->b->release(e->b, all[i].data);
+    e->copies = 0;
+}
+
+static void queue_products(const struct engine *e, const struct graph_key *key)
+{
+    struct backend *b = e->b;
+    const int rows = key->see->n;
+    const struct tensor out = tensor_rows(e->out, 0, rows);
+    struct tensor unused;
+    for (bool done = graph_launched(b, key, &unused); !done; done = graph_ended(b, out)) {
+        const struct tensor h = b->rmsnorm(b, tensor_rows(e->h, 0, rows), tensor_rows(e->x, 0, rows), e->ones, 1e-5f);
+        for (int i = 0; i < e->products; i++)
+            multiply(b, out, h, e->w[i % e->copies]);
+    }
+}
+
+// The first time untimed work is queued one by one, the second time it is captured.
+static void time_once(struct engine *e, int rows, int t)
+{
+    static const int32_t zero[MAX_ROWS];
+    static const uint64_t nothing[MAX_ROWS * (MAX_ROWS / 64)];
+    struct backend *b = e->b;
+    struct error err;
+    struct layout see = { .n = rows,
+                          .words = (rows + 63) / 64,
+                          .length = MAX_ROWS,
+                          .slot = zero,
+                          .prefix = zero,
+                          .place = zero,
+                          .position = zero,
+                          .ancestors = nothing }; // rows that see nothing
+    if (e->failed)
+        return;
+    if (b->upload_layout != NULL)
+        see.uploaded = b->upload_layout(b, &see);
+    const struct graph_key key = { .see = &see, .whose = e, .cache = e->w[0].data, .fact = { e->products } };
+    queue_products(e, &key);
+    b->stamp(b, 0);
+    queue_products(e, &key);
+    b->stamp(b, 1);
+    if (!b->sync(b, &err))
+        failed(e, &err);
+    else if (t >= 0)
+        e->ns[t] = b->between(b, 0, 1) / e->products;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void measure(struct engine *engine, int n, const struct product_shape *s, enum type type, const struct plan *p)
+{
+    const size_t bytes = (size_t)s->m * type_row_bytes(type, s->k);
+    uint8_t *blocks = random_blocks(type, bytes);
+    for (int i = 0; i < n; i++)
+        if (measured(&engine[i], type))
+            create_matrices(&engine[i], tensor_of(blocks, type, s->m, s->k));
+    for (int r = 0; r < p->n_rows; r++) {
+        for (int t = -2; t < TIMES; t++)
+            for (int i = 0; i < n; i++)
+                if (measured(&engine[i], type))
+                    time_once(&engine[i], p->row[r], t);
+        for (int i = 0; i < n; i++) {
+            struct engine *e = &engine[i];
+            if (!measured(e, type))
+                continue;
+            qsort(e->ns, TIMES, sizeof(e->ns[0]), by_size);
+            printf("{\"engine\": \"%s%s\", \"what\": \"%s %s %s\", \"rows\": %d, \"seconds\": %.9g, \"bytes\": %zu}\n",
+                   e->name, e->graphs || e->b->graph_launch == NULL ? "" : " one by one", s->model, s->name,
+                   type_facts[type].name, p->row[r], (double)e->ns[TIMES / 2] * 1e-9, bytes);
+        }
+        fflush(stdout);
+    }
+    for (int i = 0; i < n; i++)
+        if (engine[i].b != NULL && engine[i].copies > 0)
+            free_matrices(&engine[i]);
+    free(blocks);
+}
 
 static bool in_list(const char *name, const char *list)
 {
@@ -160,97 +233,66 @@ static bool in_list(const char *name, const char *list)
     return false;
 }
 
-// Integers from 1 to max, separated by commas. Returns their number; 0: the text is something else.
-static int read_list(const char *text, int max, int to[MAX_LIST])
+// Reads plan.rows. Returns false if it has something else than integers from 1 to MAX_ROWS, separated by commas.
+static bool read_rows(struct plan *p)
 {
-    for (int n = 0; n < MAX_LIST; text++) {
+    for (const char *at = p->rows; p->n_rows < MAX_LIST; at++) {
         char *end;
-        const long v = strtol(text, &end, 10);
-        if (end == text || v < 1 || v > max || (*end != '\0' && *end != ','))
-            return 0;
-        to[n++] = (int)v;
-        text = end;
+        const long v = strtol(at, &end, 10);
+        if (end == at || v < 1 || v > MAX_ROWS || (*end != '\0' && *end != ','))
+            return false;
+        p->row[p->n_rows++] = (int)v;
+        at = end;
         if (*end == '\0')
-            return n;
+            return true;
     }
-    return 0;
+    return false;
 }
 
-static bool read_word(const char *word, struct plan *p)
+static bool read_words(struct plan *p, int argc, char **argv)
 {
-    const char *value = strchr(word, '=');
-    if (value == NULL)
-        return p->quick = strcmp(word, "quick") == 0;
-    const size_t n = (size_t)(value++ - word);
-    if (n == 7 && strncmp(word, "devices", n) == 0)
-        p->devices = value;
-    else if (n == 6 && strncmp(word, "models", n) == 0)
-        p->models = value;
-    else if (n == 5 && strncmp(word, "types", n) == 0)
-        p->types = value;
-    else if (n == 4 && strncmp(word, "rows", n) == 0)
-        return (p->n_rows = read_list(value, PROMPT, p->rows)) > 0;
-    else if (n == 8 && strncmp(word, "contexts", n) == 0)
-        return (p->n_contexts = read_list(value, 1 << 20, p->contexts)) > 0;
-    else
-        return false;
-    return true;
-}
-
-static void measure(struct engine *engine, int n, const struct plan *p, bool of_kernels)
-{
-    for (int t = 0; t < TYPES; t++)
-        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-            const struct model_size *of = &sizes[i];
-            if (!in_list(type_facts[t].name, p->types) || !in_list(of->name, p->quick ? "quick" : p->models))
-                continue;
-            if (of_kernels)
-                kernels(engine, n, of, (enum type)t, p);
-            for (int e = 0; e < n && !of_kernels; e++)
-                if (takes(&engine[e], (enum type)t))
-                    passes(&engine[e], of, (enum type)t, p);
-        }
+    const struct {
+        const char *key, **value;
+    } keys[] = { { "devices=", &p->devices },
+                 { "model=", &p->model },
+                 { "products=", &p->products },
+                 { "types=", &p->types },
+                 { "rows=", &p->rows } };
+    int known = 0;
+    for (int i = 1; i < argc; i++)
+        for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
+            if (strncmp(argv[i], keys[k].key, strlen(keys[k].key)) == 0) {
+                *keys[k].value = argv[i] + strlen(keys[k].key);
+                known++;
+            }
+    return known == argc - 1 && read_rows(p);
 }
 
 int main(int argc, char **argv)
 {
-    struct plan plan = { .devices = "cuda,cublas",
-                         .models = "llama-1b,llama-8b,qwen3-8b",
-                         .types = "bf16,q8_0,q4_0",
-                         .n_rows = 6,
-                         .rows = { 1, 4, 8, 16, 32, 64 },
-                         .n_contexts = 3,
-                         .contexts = { 1024, 8192, 32768 } };
-    const char *what = argc > 1 ? argv[1] : "";
-    bool ok = argc > 1;
-    if (strcmp(what, "steps") == 0)
-        return bench_steps(argc - 2, argv + 2);
-    const bool of_kernels = strcmp(what, "kernels") == 0, once = strcmp(what, "once") == 0;
-    if (of_kernels) { // one shape is sufficient
-        plan.models = "llama-8b";
-        plan.rows[plan.n_rows++] = PROMPT;
-    }
-    if (once)
-        plan.devices = "cuda";
-    for (int i = once ? 3 : 2; i < argc && ok; i++)
-        ok = read_word(argv[i], &plan);
-    for (int i = 0; i < plan.n_rows; i++)
-        ok = ok && (of_kernels || plan.rows[i] <= MAX_PASS_ROWS);
-    if (!ok || (once && argc < 3) || (!of_kernels && !once && strcmp(what, "passes") != 0)) {
+    static struct engine engine[MAX_ENGINES];
+    struct plan p = { .devices = "cuda,cublas",
+                      .model = "llama-8b",
+                      .products = "q,k,gate,down,head",
+                      .types = "bf16,q8_0,q4_0",
+                      .rows = "1,4,8,16,32,64,512" };
+    if (!read_words(&p, argc, argv)) {
         fprintf(
             stderr,
-            "bench_gpu: expected kernels|passes [KEY=LIST...] [quick], once matmul|attend [devices=NAME], or steps; "
-            "keys: devices, models, types, rows, contexts\n");
+            "bench_gpu: expected words devices=, model=, products=, types= and rows=, with lists as in rows=1,16,64\n");
         return 2;
     }
-    struct engine engine[MAX_ENGINES] = { 0 };
     struct devices *d = devices_create(0);
-    char *names = xstrdup(plan.devices);
-    const int n = open_engines(engine, d, names);
-    if (once)
-        ok = n > 0 && !engine[0].failed && run_once(&engine[0], argv[2]);
-    else
-        measure(engine, n, &plan, of_kernels);
+    char *names = xstrdup(p.devices), *rest;
+    int n = 0;
+    for (char *name = strtok_r(names, ",", &rest); name != NULL && n < MAX_ENGINES; name = strtok_r(NULL, ",", &rest))
+        open_engine(&engine[n++], d, name);
+    for (int t = 0; t < TYPES; t++)
+        for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+            if (in_list(type_facts[t].name, p.types) && strcmp(shapes[i].model, p.model) == 0 &&
+                in_list(shapes[i].name, p.products))
+                measure(engine, n, &shapes[i], (enum type)t, &p);
+    bool ok = n > 0;
     for (int e = 0; e < n; e++)
         ok = ok && !engine[e].failed && engine[e].graphs == (engine[e].b->graph_launch != NULL);
     devices_destroy(d);

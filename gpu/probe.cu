@@ -1,5 +1,5 @@
 // probe.cu - memory bandwidth of this GPU, of a copy (bytes read and written) and of reading alone, and the cost of an empty
-// kernel in a graph. Shares in gpu/bench's table refer to reading.
+// kernel in a graph. Shares in gpu.py's table refer to the copy.
 //
 // Each result is the best of several launch configurations, and of each configuration the median of many runs. Prints JSON lines.
 // nvcc -O3 -arch=sm_90 gpu/probe.cu
@@ -60,14 +60,6 @@ static __global__ void empty_kernel()
 {
 }
 
-static __global__ void waiting_kernel() // with programmatic dependent launch, as in kernels/cuda
-{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;");
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 static cudaStream_t stream;
 static cudaEvent_t from_event, to_event;
 
@@ -93,35 +85,15 @@ static void queue_empty(void)
         empty_kernel<<<1, 32, 0, stream>>>();
 }
 
-static void queue_waiting(void)
-{
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t l = {};
-    l.gridDim = dim3(1);
-    l.blockDim = dim3(32);
-    l.stream = stream;
-    l.attrs = &early;
-    l.numAttrs = 1;
-    for (int i = 0; i < NODES; i++)
-        check(cudaLaunchKernelEx(&l, waiting_kernel), "a launch");
-}
-
-static double seconds_in_a_graph(void (*queue)(void))
+static double seconds_in_a_graph(void)
 {
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "a graph");
-    queue();
+    queue_empty();
     check(cudaStreamEndCapture(stream, &graph), "a graph");
     check(cudaGraphInstantiate(&exec, graph, 0), "a graph");
     return median_seconds([&] { check(cudaGraphLaunch(exec, stream), "a graph"); }) / NODES;
-}
-
-static void print_seconds(const char *what, double seconds)
-{
-    printf("{\"engine\": \"probe\", \"what\": \"%s\", \"seconds\": %.4g}\n", what, seconds);
 }
 
 int main(void)
@@ -158,11 +130,8 @@ int main(void)
         "\"read\": %.6g, \"bytes\": %zu}\n",
         device.name, device.multiProcessorCount, device.l2CacheSize, copy, read, bytes);
     fflush(stdout);
-    print_seconds("empty kernel", median_seconds(queue_empty) / NODES);
-    print_seconds("empty kernel of a graph", seconds_in_a_graph(queue_empty));
-    if (device.major >= 9) {
-        print_seconds("empty kernel that begins early", median_seconds(queue_waiting) / NODES);
-        print_seconds("empty kernel of a graph that begins early", seconds_in_a_graph(queue_waiting));
-    }
+    printf("{\"engine\": \"probe\", \"what\": \"empty kernel\", \"seconds\": %.4g}\n",
+           median_seconds(queue_empty) / NODES);
+    printf("{\"engine\": \"probe\", \"what\": \"empty kernel of a graph\", \"seconds\": %.4g}\n", seconds_in_a_graph());
     return 0;
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# test_gpu_scripts.sh - a failure of anything that gpu/first, gpu/check or gpu/bench runs is a failure of its phase:
+# test_gpu_scripts.sh - a failure of anything that gpu/gpu.py runs for first, check or bench is a failure of its phase:
 #     test_gpu_scripts.sh SOURCE
 #
-# In a copy of the scripts every program is a stub that writes down its phase and its words, and fails where it is told to. Each run
+# In a copy of the script every program is a stub that writes down its phase and its words, and fails where it is told to. Each run
 # seeds a failure in the k-th call of every phase that has one; exactly these phases must have failed, and the script with status 1.
 # Needs no GPU. Exit status 77: no python3 or no xz.
 set -uo pipefail
@@ -13,7 +13,7 @@ trap 'rm -rf "$root"' EXIT
 bad=0
 wrong() { echo "FAILED: $*"; bad=1; }
 
-# ---- a copy of what the scripts read, and stubs
+# ---- a copy of what the script reads, and stubs
 
 copy=$root/copy bin=$root/bin stubs=$root/programs
 mkdir -p "$copy/tests/device" "$copy/tests/unit" "$copy/experiments" "$copy/build/carry" "$bin" "$stubs"
@@ -36,10 +36,19 @@ echo "\$name passes by"
 case \$name:\$1 in
 bench_gpu:*) echo '{"engine": "speclab", "what": "stub", "rows": 1, "seconds": 1, "bytes": 1}' ;;
 write_small_model:*) : >"\$1" ;;
+speclab:bench) echo '{"placements": [{"medians": []}]}' ;;
+speclab:run) python3 "$root/results.py" "\${@: -1}" ;;
 esac
 ! grep -qx "\$PHASE	\$k" "$root/plan" || { echo "cuda:0: seeded: an error in \$name"; exit 3; }
 STUB
 chmod +x "$root/stub"
+cat >"$root/results.py" <<'PY'
+import sqlite3, sys
+with sqlite3.connect(sys.argv[1]) as c:
+    c.executescript("""CREATE TABLE run (id, sampling, drafter_kind); INSERT INTO run VALUES (1, 'temperature=0', 'none');
+                       CREATE TABLE sequence (run, prompt_id, new_tokens, steps); INSERT INTO sequence VALUES (1, 'a', 4, 3), (1, 'b', 5, 4);
+                       CREATE TABLE run_summary (sampling, drafter_kind, compared_texts, equal_texts);""")
+PY
 waits=smsp__average_warps_issue_stalled_
 cat >"$root/ncu.csv" <<CSV
 ==PROF== Profiling "small_kernel": 0%....100%
@@ -51,16 +60,13 @@ for name in nvidia-smi nvcc cmake ncu compute-sanitizer; do ln -s ../stub "$bin/
 names=(speclab write_small_model bench_gpu probe)
 for file in "$source"/tests/{device,unit}/test_*.c; do names+=("$(basename "$file" .c)"); done
 for name in "${names[@]}"; do cp "$root/stub" "$stubs/$name"; done
-printf '#!/bin/bash\nexec "%s/stub.acceptance" "$@"\n' "$root" >"$copy/gpu/acceptance.py"
-ln -s stub "$root/stub.acceptance"
-printf 'import os, sys\nos.execv("%s/stub.torch", ["torch"] + sys.argv[1:])\n' "$root" >"$copy/gpu/torch_reference.py"
+printf 'import os, sys\nos.execv("%s/stub.torch", ["torch"] + sys.argv[1:])\n' "$root" >"$copy/gpu/torch_passes.py"
 ln -s stub "$root/stub.torch"
 for i in 1 2; do mkdir "$copy/build/carry-model-$i" && echo "part $i" >"$copy/build/carry-model-$i/part"; done
 cat "$copy"/build/carry-model-[12]/part | sha256sum | cut -d ' ' -f 1 >"$copy/build/carry/model.sha256"
-carry() {                        # as gpu/carry does
+carry() {                        # as `gpu.py carry` does
     tar -C "$stubs" -cJf "$copy/build/carry/programs.tar.xz" .
-    # shellcheck disable=SC1091
-    (. "$copy/gpu/phases.sh" && . "$copy/gpu/programs.sh" && sources_hash) >"$copy/build/carry/programs.hash"
+    python3 -B -c 'import sys; sys.path.insert(0, sys.argv[1]); import gpu; print(gpu.sources_hash())' "$copy/gpu" >"$copy/build/carry/programs.hash"
 }
 
 # ---- runs
@@ -71,7 +77,7 @@ run() {                          # run PLAN SCRIPT WORDS...: status in $status, 
     shift 2
     rm -rf "$root/calls" "$root/kept"
     : >"$root/calls"
-    PATH=$bin:$PATH OUT=$root/kept PHASE='' "$copy/gpu/$script" "$@" >"$root/out" 2>&1
+    PATH=$bin:$PATH OUT=$root/kept PHASE='' python3 -B "$copy/gpu/gpu.py" "$script" "$@" >"$root/out" 2>&1
     status=$?
     summary=$root/kept/$script.txt
 }
@@ -99,7 +105,7 @@ seed() {                         # seed SCRIPT WORDS...
             grep -qE "^$phase .* failed" "$summary" || wrong "$*: call $k of $phase fails, and the phase does not: $(grep "^$phase	" "$calls" | sed -n "${k}p")"
             grep -qE "^    $phase: cuda:0: seeded: an error in " "$summary" || wrong "$*: call $k of $phase fails, and the summary does not say why"
         done <<<"$phases"
-        [ "$(grep -c ' failed, ' "$summary")" = "$(wc -l <<<"$phases")" ] || wrong "$*: other phases failed than those with a failure in call $k"
+        [ "$(grep -c ' s  failed$' "$summary")" = "$(wc -l <<<"$phases")" ] || wrong "$*: other phases failed than those with a failure in call $k"
     done
     echo "$*: $(wc -l <"$calls") calls, $(cut -f 1 "$calls" | sort -u | wc -l) phases"
 }
@@ -152,6 +158,6 @@ line='profile: small_kernel: time 1025 us, DRAM 88.25 %, L2 ?, occupancy ?, inst
 [ "$(grep -cxF "$line" "$root/out")" = 2 ] || wrong "profiles are not printed"
 
 [ "$(wc -c <"$root/out")" -lt 24000 ] && [ "$(tail -n 1 "$root/out" | cut -c 1-10)" = "gpu first:" ] || wrong "first does not end with its summary"
-PATH=/usr/bin:/bin OUT=$root/kept "$copy/gpu/first" >"$root/out" 2>&1
+PATH=/usr/bin:/bin OUT=$root/kept python3 -B "$copy/gpu/gpu.py" first >"$root/out" 2>&1
 [ $? = 77 ] || wrong "without a GPU: expected status 77"
 exit $bad
