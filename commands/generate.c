@@ -260,34 +260,24 @@ static const char examples[] =
     "  speclab generate target.gguf --ids '[1, 2, 3]' --tokens 16 --json --trace\n"
     "  speclab generate smollm2-135m-instruct --prompts questions.jsonl --jsonl --batch 16 > answers.jsonl\n";
 
-struct stage_flag {
-    char name[32], help[256];
-};
-
-// Fills in one flag for each sampling stage. *n: their number. Fails at a stage whose name or help text is too long.
-static bool add_stage_flags(struct generate *g, struct flag *to, struct stage_flag *words, int *n, struct error *err)
+// Fills in one flag for each sampling stage, whose name and help are to be freed. Returns their number.
+static int add_stage_flags(struct generate *g, struct flag *to)
 {
-    for (*n = 0; stages[*n] != NULL; words++, (*n)++) {
-        const struct stage *stage = stages[*n];
-        const struct option *o = stage->option;
-        bool temperature = stage == &temperature_stage;
-        const int name = snprintf(words->name, sizeof(words->name), "%s", stage->name);
-        for (char *c = words->name; *c != '\0'; c++)
-            if (*c == '_')
-                *c = '-';
-        const int help = snprintf(words->help, sizeof(words->help), "%s:\n%s%s%s", stage->summary, o->help,
-                                  temperature || *o->default_value != '\0' ? "; default: " : "",
-                                  temperature ? "0" : o->default_value);
-        if (name >= (int)sizeof(words->name))
-            return fail(err, "sampling stage \"%s\": expected a name of at most %zu bytes, found %d", stage->name,
-                        sizeof(words->name) - 1, name);
-        if (help >= (int)sizeof(words->help))
-            return fail(err, "sampling stage \"%s\": expected summary and help of at most %zu bytes, found %d",
-                        stage->name, sizeof(words->help) - 1, help);
-        const char *argument = o->type == OPTION_PAIRS ? "'{ID: X, ...}'" : "X";
-        to[*n] = (struct flag){ words->name, FLAG_TEXT, &g->stage[*n], argument, words->help, 0, 0 };
+    int n = 0;
+    for (; stages[n] != NULL; n++) {
+        const struct option *o = stages[n]->option;
+        const char *standard = stages[n] == &temperature_stage ? "0" : o->default_value;
+        char *name = xstrdup(stages[n]->name);
+        for (char *c = name; (c = strchr(c, '_')) != NULL;)
+            *c = '-';
+        to[n] = (struct flag){ .name = name,
+                               .kind = FLAG_TEXT,
+                               .to = &g->stage[n],
+                               .argument = o->type == OPTION_PAIRS ? "'{ID: X, ...}'" : "X",
+                               .help = xformat("%s:\n%s%s%s", stages[n]->summary, o->help,
+                                               *standard != '\0' ? "; default: " : "", standard) };
     }
-    return true;
+    return n;
 }
 
 // A stage of an extension may have the name of another option.
@@ -298,6 +288,41 @@ static bool names_differ(const struct flag *flag, struct error *err)
             if (strcmp(a->name, b->name) == 0)
                 return fail(err, "generate has two options --%s: a sampling stage needs a name of its own", a->name);
     return true;
+}
+
+// Checks what the flags say together, and generates.
+static int run(struct generate *g, const struct usage *u, char **operand, int n)
+{
+    struct error err;
+    if (g->prompts != NULL && (n > 1 || g->ids != NULL || g->system != NULL || g->json || !g->jsonl))
+        return usage_fail(u, "--prompts: expected --jsonl, and neither PROMPT, --ids, --system nor --json");
+    if (g->prompts == NULL && (g->jsonl || g->batch > 0))
+        return usage_fail(u, "%s requires --prompts", g->jsonl ? "--jsonl" : "--batch");
+    if (g->ids == NULL && g->prompts == NULL && n < 2)
+        return usage_fail(u, "missing prompt: expected PROMPT, - for stdin, --ids or --prompts");
+    if (g->ids != NULL && n > 1)
+        return usage_fail(u, "expected either --ids or PROMPT, found both: \"%s\"", operand[1]);
+    if (g->ids != NULL && g->system != NULL)
+        return usage_fail(u, "--system requires a chat template, which is not applied to --ids");
+    if (!chat_name_known(g->chat_name, &err))
+        return usage_fail(u, "--chat: %s", err.text);
+    if (g->ids != NULL && g->chat_variables != NULL)
+        return usage_fail(u, "--chat-template-kwargs requires a chat template, which is not applied to --ids");
+    if (!chat_variables_read(g->chat_variables, &g->variables, &err))
+        return usage_fail(u, "--chat-template-kwargs: %s", err.text);
+    if (g->trace && !g->json)
+        return usage_fail(u, "--trace requires --json");
+    for (int i = 0; i < g->stop.n; i++) {
+        if (*g->stop.text[i] == '\0')
+            return usage_fail(u, "--stop: expected a text that is not empty");
+        if (!utf8_require(g->stop.text[i], strlen(g->stop.text[i]), "--stop", &err))
+            return usage_fail(u, "%s", err.text);
+    }
+    g->model = operand[0];
+    g->prompt = operand[n - 1];
+    if (!read_pairing(g, &err))
+        return usage_fail(u, "%s", err.text);
+    return (g->prompts != NULL ? generate_prompts : generate)(g, &err) ? 0 : command_fail(u, &err);
 }
 
 int command_generate(int argc, char **argv)
@@ -332,52 +357,23 @@ int command_generate(int argc, char **argv)
         { 0 },
     };
     enum { FIRST = sizeof(first) / sizeof(first[0]), LAST = sizeof(last) / sizeof(last[0]) };
-    struct stage_flag words[MAX_STAGES];
     struct flag flags[FIRST + MAX_STAGES + LAST];
     const struct usage u = { "generate", "MODEL PROMPT", about, flags, examples, 1, 2 };
     struct error err;
     char **operand;
     int n;
     memcpy(flags, first, sizeof(first));
-    const bool fit = add_stage_flags(&g, flags + FIRST, words, &n, &err);
-    memcpy(flags + FIRST + n, last, sizeof(last));
-    if (!fit || !names_differ(flags, &err))
-        return command_fail(&u, &err);
-    int status = usage_read(&u, argc, argv, &operand, &n);
-    if (status != USAGE_OK)
-        return status;
-    if (g.prompts != NULL && (n > 1 || g.ids != NULL || g.system != NULL || g.json || !g.jsonl))
-        return usage_fail(&u, "--prompts: expected --jsonl, and neither PROMPT, --ids, --system nor --json");
-    if (g.prompts == NULL && (g.jsonl || g.batch > 0))
-        return usage_fail(&u, "%s requires --prompts", g.jsonl ? "--jsonl" : "--batch");
-    if (g.ids == NULL && g.prompts == NULL && n < 2)
-        return usage_fail(&u, "missing prompt: expected PROMPT, - for stdin, --ids or --prompts");
-    if (g.ids != NULL && n > 1)
-        return usage_fail(&u, "expected either --ids or PROMPT, found both: \"%s\"", operand[1]);
-    if (g.ids != NULL && g.system != NULL)
-        return usage_fail(&u, "--system requires a chat template, which is not applied to --ids");
-    if (!chat_name_known(g.chat_name, &err))
-        return usage_fail(&u, "--chat: %s", err.text);
-    if (g.ids != NULL && g.chat_variables != NULL)
-        return usage_fail(&u, "--chat-template-kwargs requires a chat template, which is not applied to --ids");
-    if (!chat_variables_read(g.chat_variables, &g.variables, &err))
-        return usage_fail(&u, "--chat-template-kwargs: %s", err.text);
-    if (g.trace && !g.json)
-        return usage_fail(&u, "--trace requires --json");
-    for (int i = 0; i < g.stop.n; i++)
-        if (*g.stop.text[i] == '\0')
-            return usage_fail(&u, "--stop: expected a text that is not empty");
-    for (int i = 0; i < g.stop.n; i++)
-        if (!utf8_require(g.stop.text[i], strlen(g.stop.text[i]), "--stop", &err))
-            return usage_fail(&u, "%s", err.text);
-    g.model = operand[0];
-    g.prompt = operand[n - 1];
-
-    if (!read_pairing(&g, &err)) {
-        status = usage_fail(&u, "%s", err.text);
-    } else {
-        status = (g.prompts != NULL ? generate_prompts : generate)(&g, &err) ? 0 : command_fail(&u, &err);
+    const int stage_flags = add_stage_flags(&g, flags + FIRST);
+    memcpy(flags + FIRST + stage_flags, last, sizeof(last));
+    int status = names_differ(flags, &err) ? usage_read(&u, argc, argv, &operand, &n) : command_fail(&u, &err);
+    if (status == USAGE_OK) {
+        status = run(&g, &u, operand, n);
+        close_all(&g);
+        status = status != 0 ? status : command_done(&u);
     }
-    close_all(&g);
-    return status != 0 ? status : command_done(&u);
+    for (int i = 0; i < stage_flags; i++) {
+        free((char *)(uintptr_t)flags[FIRST + i].name);
+        free((char *)(uintptr_t)flags[FIRST + i].help);
+    }
+    return status;
 }
