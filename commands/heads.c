@@ -26,11 +26,11 @@ struct heads {
     struct observed_cell *c;
     const struct heads_options *plan;
     struct head_ranks ranks;
-    int32_t *text;   // (context + 1) the current text
-    uint8_t *answer; // (context + 1) 1: the token is evaluated
-    int n;
     struct text_reader reader; // of the file with the texts
-    struct texts given;        // the current text from it
+    struct texts given;        // one, the current text
+    int n;
+    const int32_t *text;   // (n) its tokens
+    const uint8_t *answer; // (n) 1: the token is evaluated
     struct draft draft;
     bool answered; // the drafter has reported at least one rank
     struct calibration calibration[HEADS_DEPTH];
@@ -41,8 +41,7 @@ struct heads {
 static void done(void *self, const struct ending *e)
 {
     struct heads *h = self;
-    memcpy(h->text + h->n, e->token, (size_t)e->n * sizeof(int32_t));
-    h->n += e->n;
+    texts_add(&h->given, e->token, (size_t)e->n, 1);
 }
 
 static bool write_text(struct heads *h, int64_t number, struct error *err)
@@ -53,30 +52,15 @@ static bool write_text(struct heads *h, int64_t number, struct error *err)
                                        (struct listener){ NULL, done, h }, err);
     bool ok = d != NULL && observed_cell_start(h->c, d, number, &slot, &prompt, err);
     if (ok) {
-        memcpy(h->text, prompt.id, prompt.n * sizeof(int32_t));
-        h->n = (int)prompt.n;
-        memset(h->answer, 0, prompt.n);
-        memset(h->answer + h->n, 1, (size_t)(h->c->loaded->context + 1 - h->n));
+        h->given.n = 0;
+        texts_begin(&h->given);
+        texts_add(&h->given, prompt.id, prompt.n, 0);
     }
     while (ok && decoder_active(d) > 0)
         ok = interrupt_check(h->plan->stop, err) && decoder_step(d, err);
     decoder_destroy(d);
     free(prompt.id);
     return ok;
-}
-
-// ---- a text from a file
-
-// *more: there was another one.
-static bool read_text(struct heads *h, bool *more, struct error *err)
-{
-    if (!text_reader_next(&h->reader, 1, &h->given, err))
-        return false;
-    *more = h->given.n > 0;
-    h->n = (int)h->given.offset[h->given.n];
-    memcpy(h->text, h->given.id, (size_t)h->n * sizeof(*h->text));
-    memcpy(h->answer, h->given.mask, (size_t)h->n);
-    return true;
 }
 
 // ---- replaying it
@@ -286,8 +270,6 @@ static bool run_cell(struct heads *h, struct error *err)
     if (!observed_cell_open(h->c, (struct step_observer){ 0 }, err))
         return false;
     const int nodes = h->c->pairing.drafter->nodes;
-    h->text = xcalloc((size_t)h->c->loaded->context + MAX_NODES + 1, sizeof(int32_t));
-    h->answer = xcalloc((size_t)h->c->loaded->context + MAX_NODES + 1, sizeof(*h->answer));
     h->draft.token = xcalloc((size_t)nodes, sizeof(int32_t));
     h->draft.parent = xcalloc((size_t)nodes, sizeof(int32_t));
     h->draft.proposal = xcalloc((size_t)nodes, sizeof(uint8_t));
@@ -299,9 +281,13 @@ static bool run_cell(struct heads *h, struct error *err)
     const int64_t max_texts =
         h->plan->texts == NULL && sampling_is_greedy(&h->c->pairing.sampling) ? h->c->e->prompts.n : INT64_MAX;
     for (int64_t number = 0; ok && more && number < max_texts; number++) {
-        ok = h->plan->texts != NULL ? read_text(h, &more, err) : write_text(h, number, err);
+        ok = h->plan->texts != NULL ? text_reader_next(&h->reader, 1, &h->given, err) : write_text(h, number, err);
+        more = h->given.n > 0;
         if (!ok || !more)
             break;
+        h->n = (int)h->given.offset[1];
+        h->text = h->given.id;
+        h->answer = h->given.mask;
         int tried = 0;
         ok = examine(h, &tried, err);
         any = any || h->answered || tried > 0;
@@ -340,8 +326,6 @@ static bool one_of_all(void *self, struct observed_cell *c, struct error *err)
     texts_free(&h->given);
     for (int d = 0; d < HEADS_DEPTH; d++)
         calibration_free(&h->calibration[d]);
-    free(h->text);
-    free(h->answer);
     free(h->draft.token);
     free(h->draft.parent);
     free(h->draft.proposal);

@@ -64,17 +64,14 @@ static bool read_layers(struct features *f, int layers, struct error *err)
                fail(err, "%s has only %d layers: name those that the head reads with --layers", f->target.path, layers);
     }
     for (const char *at = f->layers;; at++) {
-        char *end, *number = xstrndup(at, strcspn(at, ","));
-        long long id;
-        const bool ok = parse_int(number, 0, layers, &id);
-        free(number);
-        if (!ok || taps->n == MAX_TAPS)
+        char *end = NULL;
+        const long id = *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : -1;
+        if (id < 0 || id > layers || (*end != ',' && *end != '\0') || taps->n == MAX_TAPS)
             return fail(err,
                         "--layers \"%s\": expected up to %d numbers from 0 to %d, separated by commas, as in 2,15,27",
                         f->layers, MAX_TAPS, layers);
         taps->layer[taps->n++] = (int)id;
-        end = strchr(at, ',');
-        if (end == NULL)
+        if (*end == '\0')
             return true;
         at = end;
     }

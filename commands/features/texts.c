@@ -46,7 +46,22 @@ static void reserve(struct texts *t, int64_t tokens)
     }
 }
 
-static bool read_mask(const struct json *line, size_t n, int64_t keep, uint8_t *to, struct error *err)
+void texts_begin(struct texts *t)
+{
+    reserve(t, 0);
+    t->offset[t->n + 1] = t->offset[t->n];
+    t->n++;
+}
+
+void texts_add(struct texts *t, const int32_t *id, size_t n, uint8_t mask)
+{
+    reserve(t, (int64_t)n);
+    memcpy(t->id + t->offset[t->n], id, n * sizeof(*id));
+    memset(t->mask + t->offset[t->n], mask, n);
+    t->offset[t->n] += (int64_t)n;
+}
+
+static bool read_mask(const struct json *line, size_t n, uint8_t *to, struct error *err)
 {
     const struct json *mask = json_get(line, "loss_mask");
     if (!json_is_array(mask) || json_count(mask) != n)
@@ -55,8 +70,7 @@ static bool read_mask(const struct json *line, size_t n, int64_t keep, uint8_t *
         const struct json *v = json_at(mask, i);
         if (!json_is_int(v) || (json_int(v) != 0 && json_int(v) != 1))
             return fail(err, "\"loss_mask\": entry %zu: expected 0 or 1", i + 1);
-        if ((int64_t)i < keep)
-            to[i] = (uint8_t)json_int(v);
+        to[i] = (uint8_t)json_int(v);
     }
     return true;
 }
@@ -68,17 +82,16 @@ static bool add(struct text_reader *r, struct texts *t, struct error *err)
     if (json_is_null(json_get(line, "input_ids")))
         return fail(err, "expected \"input_ids\" and \"loss_mask\", as `speclab distill` writes them; a text "
                          "without ids would be tokenized otherwise than the target wrote it");
-    bool ok = json_read_ids(json_get(line, "input_ids"), "\"input_ids\"", r->vocab, &ids, err);
-    if (ok && ids.n == 0)
-        ok = fail(err, "\"input_ids\": expected at least one token");
+    bool ok = json_read_ids(json_get(line, "input_ids"), "\"input_ids\"", r->vocab, &ids, err) &&
+              (ids.n > 0 || fail(err, "\"input_ids\": expected at least one token"));
     if (ok) {
-        const int64_t n = (int64_t)ids.n < r->context ? (int64_t)ids.n : r->context;
-        reserve(t, n);
-        const int64_t from = t->offset[t->n];
-        memcpy(t->id + from, ids.id, (size_t)n * sizeof(*t->id));
-        ok = read_mask(line, ids.n, n, t->mask + from, err);
-        r->cut += n < (int64_t)ids.n;
-        t->offset[++t->n] = from + n;
+        texts_begin(t);
+        texts_add(t, ids.id, ids.n, 0);
+        ok = read_mask(line, ids.n, t->mask + t->offset[t->n - 1], err);
+        if (ids.n > (size_t)r->context) {
+            t->offset[t->n] = t->offset[t->n - 1] + r->context;
+            r->cut++;
+        }
     }
     free(ids.id);
     return ok;

@@ -15,6 +15,8 @@ struct texts {                     // conversations end to end; start with { 0 }
     uint8_t *mask;                 // (offset[n]) 1: the target wrote it as an answer
     int64_t tokens, conversations; // capacities
 };
+void texts_begin(struct texts *t);                                          // a conversation without tokens
+void texts_add(struct texts *t, const int32_t *id, size_t n, uint8_t mask); // to the last conversation
 void texts_free(struct texts *t);
 
 struct text_reader {
