@@ -29,34 +29,36 @@ struct anchor {
     struct settings *value; // a copy; NULL: not complete yet
 };
 
+struct frame {                       // a list or mapping whose end has not come yet
+    struct settings *value, *merged; // merged: what << of a mapping names; NULL: nothing
+    enum { KEY, VALUE, MERGE } next; // of a mapping: what comes next; MERGE: the value of <<
+    int anchor;                      // its index; -1: none
+    yaml_mark_t mark;
+};
+
 struct reader {
     yaml_parser_t parser;
     const char *text, *file;
     struct error *err;
+    struct frame frame[MAX_DEPTH]; // (depth) each in the one before
+    int depth;
+    struct settings *root;   // complete; NULL: not yet
     struct anchor *anchor;   // (n_anchors)
     struct hash_map anchors; // their indices by name
     int n_anchors, capacity;
     int64_t copied; // values, by anchors and aliases
 };
 
-struct place { // 1-based
-    int line, column;
-};
-
-static struct place place(yaml_mark_t mark)
+// Marks count from 0, messages from 1.
+__attribute__((format(printf, 3, 4))) static bool fail_at(const struct reader *r, yaml_mark_t at, const char *format,
+                                                          ...)
 {
-    return (struct place){ (int)mark.line + 1, (int)mark.column + 1 };
-}
-
-__attribute__((format(printf, 4, 5))) static bool fail_at(struct error *err, const char *file, struct place at,
-                                                          const char *format, ...)
-{
-    char sentence[sizeof(err->text)];
+    char sentence[sizeof(r->err->text)];
     va_list args;
     va_start(args, format);
     vsnprintf(sentence, sizeof(sentence), format, args);
     va_end(args);
-    return fail(err, "%s:%d:%d: %s", file, at.line, at.column, sentence);
+    return fail(r->err, "%s:%zu:%zu: %s", r->file, at.line + 1, at.column + 1, sentence);
 }
 
 // ---- bytes
@@ -68,21 +70,22 @@ static bool is_text(unsigned c)
 }
 
 // libyaml detects these too, but without a line number.
-static bool all_text(const char *text, size_t n, const char *file, struct error *err)
+static bool all_text(const struct reader *r, size_t n)
 {
-    struct place at = { 1, 1 };
+    const char *text = r->text;
+    yaml_mark_t at = { 0 };
     for (size_t i = 0; i < n;) {
         size_t length = utf8_character(text + i, n - i);
         if (length == 0)
-            return fail_at(err, file, at, "expected UTF-8 text, found the byte 0x%02X", (unsigned char)text[i]);
+            return fail_at(r, at, "expected UTF-8 text, found the byte 0x%02X", (unsigned char)text[i]);
         unsigned c = utf8_code(text + i);
         if (!is_text(c))
-            return fail_at(err, file, at, "expected text, found %s (U+%04X)",
+            return fail_at(r, at, "expected text, found %s (U+%04X)",
                            c == 0 ? "a NUL character" : "a control character", c);
         i += length;
         at.column++;
         if (c == '\n' || (c == '\r' && (i == n || text[i] != '\n')))
-            at = (struct place){ at.line + 1, 1 };
+            at = (yaml_mark_t){ .line = at.line + 1 };
     }
     return true;
 }
@@ -105,17 +108,12 @@ static bool fail_syntax(const struct reader *r)
     if (p->error == YAML_MEMORY_ERROR)
         memory_out(0);
     if (is_at_tab(r, p->problem_mark))
-        return fail_at(r->err, r->file, place(p->problem_mark), "not valid YAML: a tab where spaces are expected");
+        return fail_at(r, p->problem_mark, "not valid YAML: a tab where spaces are expected");
     if (p->context != NULL && p->context_mark.line != p->problem_mark.line)
-        return fail_at(r->err, r->file, place(p->problem_mark), "not valid YAML: %s (%s that begins on line %zu)",
-                       p->problem, p->context, p->context_mark.line + 1);
-    return fail_at(r->err, r->file, place(p->problem_mark), "not valid YAML: %s%s%s%s", p->problem,
-                   p->context != NULL ? " (" : "", p->context != NULL ? p->context : "", p->context != NULL ? ")" : "");
-}
-
-static bool next_event(struct reader *r, yaml_event_t *event)
-{
-    return yaml_parser_parse(&r->parser, event) == 1 || fail_syntax(r);
+        return fail_at(r, p->problem_mark, "not valid YAML: %s (%s that begins on line %zu)", p->problem, p->context,
+                       p->context_mark.line + 1);
+    return fail_at(r, p->problem_mark, "not valid YAML: %s%s%s%s", p->problem, p->context != NULL ? " (" : "",
+                   p->context != NULL ? p->context : "", p->context != NULL ? ")" : "");
 }
 
 static const char *anchor_of(const yaml_event_t *e) // NULL: none
@@ -134,17 +132,17 @@ static bool is_plain_node(const struct reader *r, const yaml_event_t *e)
                              : e->type == YAML_MAPPING_START_EVENT  ? e->data.mapping_start.tag
                                                                     : NULL;
     if (tag != NULL)
-        return fail_at(r->err, r->file, place(e->start_mark), "tags are not supported: leave out %s", tag);
+        return fail_at(r, e->start_mark, "tags are not supported: leave out %s", tag);
     if (e->type == YAML_SCALAR_EVENT && strlen((const char *)e->data.scalar.value) != e->data.scalar.length)
-        return fail_at(r->err, r->file, place(e->start_mark), "expected text, found a NUL character in it");
+        return fail_at(r, e->start_mark, "expected text, found a NUL character in it");
     return true;
 }
 
 static struct settings *at_mark(struct settings *s, const struct reader *r, yaml_mark_t mark)
 {
     s->file = r->file;
-    s->line = place(mark).line;
-    s->column = place(mark).column;
+    s->line = (int)mark.line + 1;
+    s->column = (int)mark.column + 1;
     return s;
 }
 
@@ -166,7 +164,7 @@ static struct settings *copy_of(struct reader *r, const struct settings *s, yaml
     r->copied += settings_size(s);
     if (r->copied <= MAX_COPIED)
         return settings_copy(s);
-    fail_at(r->err, r->file, place(mark), "expected anchors and aliases for at most %d values, found more", MAX_COPIED);
+    fail_at(r, mark, "expected anchors and aliases for at most %d values, found more", MAX_COPIED);
     return NULL;
 }
 
@@ -180,27 +178,24 @@ static bool begin_anchor(struct reader *r, const char *name, yaml_mark_t mark)
 {
     const struct anchor *first = find_anchor(r, name);
     if (first != NULL)
-        return fail_at(r->err, r->file, place(mark), "the anchor &%s is given twice, first on line %d", name,
-                       first->line);
+        return fail_at(r, mark, "the anchor &%s is given twice, first on line %d", name, first->line);
     array_reserve(r->anchor, r->capacity, r->n_anchors + 1);
     hash_map_add(&r->anchors, hash_of(name, strlen(name)), r->n_anchors);
-    r->anchor[r->n_anchors++] = (struct anchor){ place(mark).line, NULL };
+    r->anchor[r->n_anchors++] = (struct anchor){ (int)mark.line + 1, NULL };
     return true;
 }
 
 // The alias's own position is that of the copy; what is in it keeps the positions where it is written.
-static struct settings *read_alias(struct reader *r, const yaml_event_t *e, int depth)
+static struct settings *read_alias(struct reader *r, const yaml_event_t *e)
 {
     const char *name = (const char *)e->data.alias.anchor;
     const struct anchor *a = find_anchor(r, name);
     if (a == NULL)
-        fail_at(r->err, r->file, place(e->start_mark), "*%s: expected the anchor &%s before it, found none", name,
-                name);
+        fail_at(r, e->start_mark, "*%s: expected the anchor &%s before it, found none", name, name);
     else if (a->value == NULL)
-        fail_at(r->err, r->file, place(e->start_mark), "*%s: the value of &%s, on line %d, contains itself", name, name,
-                a->line);
-    else if (depth + height(a->value) > MAX_DEPTH)
-        fail_at(r->err, r->file, place(e->start_mark), "nested more than %d deep", MAX_DEPTH);
+        fail_at(r, e->start_mark, "*%s: the value of &%s, on line %d, contains itself", name, name, a->line);
+    else if (r->depth + height(a->value) > MAX_DEPTH)
+        fail_at(r, e->start_mark, "nested more than %d deep", MAX_DEPTH);
     else {
         struct settings *s = copy_of(r, a->value, e->start_mark);
         return s != NULL ? at_mark(s, r, e->start_mark) : NULL;
@@ -210,76 +205,28 @@ static struct settings *read_alias(struct reader *r, const yaml_event_t *e, int 
 
 // ---- nodes
 
-static struct settings *read_node(struct reader *r, const yaml_event_t *e, int depth);
-
-// Reads items up to the event that ends the list; false on failure.
-static bool read_list(struct reader *r, struct settings *list, int depth)
-{
-    for (;;) {
-        yaml_event_t e;
-        if (!next_event(r, &e))
-            return false;
-        bool end = e.type == YAML_SEQUENCE_END_EVENT;
-        struct settings *item = end ? NULL : read_node(r, &e, depth);
-        yaml_event_delete(&e);
-        if (item == NULL)
-            return end;
-        settings_append(list, item);
-    }
-}
-
 static bool is_good_key(const struct reader *r, const struct settings *map, const yaml_event_t *e)
 {
-    struct place at = place(e->start_mark);
+    const yaml_mark_t at = e->start_mark;
     if (!is_plain_node(r, e))
         return false;
     if (e->type != YAML_SCALAR_EVENT)
-        return fail_at(r->err, r->file, at, "expected a key, found %s",
+        return fail_at(r, at, "expected a key, found %s",
                        e->type == YAML_SEQUENCE_START_EVENT  ? "a list"
                        : e->type == YAML_MAPPING_START_EVENT ? "a mapping"
                                                              : "an alias");
     if (anchor_of(e) != NULL)
-        return fail_at(r->err, r->file, at, "expected a key, found the anchor &%s: it goes before a value",
-                       anchor_of(e));
+        return fail_at(r, at, "expected a key, found the anchor &%s: it goes before a value", anchor_of(e));
     const char *key = (const char *)e->data.scalar.value;
     if (*key == '\0')
-        return fail_at(r->err, r->file, at, "expected a key, found nothing before the colon");
+        return fail_at(r, at, "expected a key, found nothing before the colon");
     const int first = settings_find(map, key);
-    return first < 0 ||
-           fail_at(r->err, r->file, at, "the key \"%s\" is given twice, first on line %d", key, map->key_line[first]);
+    return first < 0 || fail_at(r, at, "the key \"%s\" is given twice, first on line %d", key, map->key_line[first]);
 }
 
 static bool is_merge_key(const yaml_event_t *key)
 {
     return strcmp((const char *)key->data.scalar.value, "<<") == 0 && key->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-}
-
-static struct settings *read_value(struct reader *r, int depth)
-{
-    yaml_event_t e;
-    if (!next_event(r, &e))
-        return NULL;
-    struct settings *value = read_node(r, &e, depth);
-    yaml_event_delete(&e);
-    return value;
-}
-
-// What `<<` names: a mapping or a list of them; NULL on failure.
-static struct settings *read_merged(struct reader *r, const yaml_event_t *key, const struct settings *before, int depth)
-{
-    if (before != NULL) {
-        fail_at(r->err, r->file, place(key->start_mark), "the key \"<<\" is given twice; expected <<: [*a, *b]");
-        return NULL;
-    }
-    struct settings *s = read_value(r, depth);
-    bool maps = s != NULL && s->kind != SETTINGS_SCALAR;
-    for (int i = 0; maps && s->kind == SETTINGS_LIST && i < s->n; i++)
-        maps = s->item[i]->kind == SETTINGS_MAP;
-    if (s == NULL || maps)
-        return s;
-    settings_fail(r->err, s, "<<: expected a mapping or a list of mappings, as in <<: *name, found something else");
-    settings_free(s);
-    return NULL;
 }
 
 // Adds the keys that the mapping lacks; the first of several mappings wins.
@@ -299,105 +246,121 @@ static bool merge(struct reader *r, struct settings *map, const struct settings 
     return true;
 }
 
-static bool read_entry(struct reader *r, struct settings *map, struct settings **merged, const yaml_event_t *key,
-                       int depth)
+static bool take_key(struct reader *r, struct frame *f, const yaml_event_t *e)
 {
-    if (!is_good_key(r, map, key))
+    struct settings *map = f->value;
+    if (!is_good_key(r, map, e))
         return false;
-    if (is_merge_key(key)) {
-        struct settings *s = read_merged(r, key, *merged, depth);
-        if (s != NULL)
-            *merged = s;
-        return s != NULL;
-    }
-    struct settings *value = read_value(r, depth);
-    if (value == NULL)
-        return false;
-    settings_put(map, (const char *)key->data.scalar.value, value);
-    map->key_line[map->n - 1] = place(key->start_mark).line;
-    map->key_column[map->n - 1] = place(key->start_mark).column;
+    f->next = is_merge_key(e) ? MERGE : VALUE;
+    if (f->next == MERGE)
+        return f->merged == NULL || fail_at(r, e->start_mark, "the key \"<<\" is given twice; expected <<: [*a, *b]");
+    settings_put(map, (const char *)e->data.scalar.value, settings_scalar("")); // until its value comes
+    map->key_line[map->n - 1] = (int)e->start_mark.line + 1;
+    map->key_column[map->n - 1] = (int)e->start_mark.column + 1;
     return true;
 }
 
-static bool read_map(struct reader *r, struct settings *map, int depth)
+// Puts a complete node, which it takes over, where it belongs.
+static bool put_node(struct reader *r, struct settings *s, int anchor, yaml_mark_t mark)
 {
-    struct settings *merged = NULL;
-    bool end = false, more = true;
-    while (more) {
-        yaml_event_t e;
-        if (!next_event(r, &e))
-            break;
-        end = e.type == YAML_MAPPING_END_EVENT;
-        more = !end && read_entry(r, map, &merged, &e, depth);
-        if (end && merged != NULL)
-            end = merge(r, map, merged, e.start_mark);
-        yaml_event_delete(&e);
+    struct frame *f = r->depth > 0 ? &r->frame[r->depth - 1] : NULL;
+    struct settings **to = f == NULL ? &r->root : f->next == MERGE ? &f->merged : NULL;
+    bool maps = s->kind != SETTINGS_SCALAR;
+    for (int i = 0; s->kind == SETTINGS_LIST && i < s->n; i++)
+        maps = maps && s->item[i]->kind == SETTINGS_MAP;
+    if (to != NULL)
+        *to = s;
+    else if (f->value->kind == SETTINGS_LIST)
+        settings_append(f->value, s);
+    else {
+        settings_free(f->value->item[f->value->n - 1]);
+        f->value->item[f->value->n - 1] = s;
     }
-    settings_free(merged);
-    return end;
+    if (f != NULL && f->next == MERGE && !maps)
+        return settings_fail(r->err, s,
+                             "<<: expected a mapping or a list of mappings, as in <<: *name, found something else");
+    if (f != NULL)
+        f->next = KEY;
+    return anchor < 0 || (r->anchor[anchor].value = copy_of(r, s, mark)) != NULL;
 }
 
-static struct settings *read_unnamed(struct reader *r, const yaml_event_t *e, int depth)
-{
-    if (!is_plain_node(r, e))
-        return NULL;
-    if (e->type == YAML_ALIAS_EVENT)
-        return read_alias(r, e, depth);
-    if (e->type == YAML_SCALAR_EVENT) {
-        struct settings *s = at_mark(settings_scalar((const char *)e->data.scalar.value), r, e->start_mark);
-        s->quoted = e->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
-        return s;
-    }
-    if (depth == MAX_DEPTH) {
-        fail_at(r->err, r->file, place(e->start_mark), "nested more than %d deep", MAX_DEPTH);
-        return NULL;
-    }
-    bool list = e->type == YAML_SEQUENCE_START_EVENT;
-    struct settings *s = at_mark(list ? settings_list() : settings_map(), r, e->start_mark);
-    if (list ? read_list(r, s, depth + 1) : read_map(r, s, depth + 1))
-        return s;
-    settings_free(s);
-    return NULL;
-}
-
-// Reads the node that starts with this event; NULL on failure.
-static struct settings *read_node(struct reader *r, const yaml_event_t *e, int depth)
+static bool take_node(struct reader *r, const yaml_event_t *e)
 {
     const char *name = anchor_of(e);
-    const int at = r->n_anchors;
-    if (name != NULL && !begin_anchor(r, name, e->start_mark))
-        return NULL;
-    struct settings *s = read_unnamed(r, e, depth);
-    if (s == NULL || name == NULL || (r->anchor[at].value = copy_of(r, s, e->start_mark)) != NULL)
-        return s;
-    settings_free(s);
-    return NULL;
+    const int anchor = name != NULL ? r->n_anchors : -1;
+    if ((name != NULL && !begin_anchor(r, name, e->start_mark)) || !is_plain_node(r, e))
+        return false;
+    struct settings *s;
+    if (e->type == YAML_ALIAS_EVENT) {
+        s = read_alias(r, e);
+        return s != NULL && put_node(r, s, -1, e->start_mark);
+    }
+    if (e->type == YAML_SCALAR_EVENT) {
+        s = at_mark(settings_scalar((const char *)e->data.scalar.value), r, e->start_mark);
+        s->quoted = e->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
+        return put_node(r, s, anchor, e->start_mark);
+    }
+    if (r->depth == MAX_DEPTH)
+        return fail_at(r, e->start_mark, "nested more than %d deep", MAX_DEPTH);
+    s = e->type == YAML_SEQUENCE_START_EVENT ? settings_list() : settings_map();
+    r->frame[r->depth++] =
+        (struct frame){ .value = at_mark(s, r, e->start_mark), .anchor = anchor, .mark = e->start_mark };
+    return true;
+}
+
+static bool take_end(struct reader *r, const yaml_event_t *e)
+{
+    const struct frame f = r->frame[--r->depth];
+    const bool ok = f.merged == NULL || merge(r, f.value, f.merged, e->start_mark);
+    settings_free(f.merged);
+    if (ok)
+        return put_node(r, f.value, f.anchor, f.mark);
+    settings_free(f.value);
+    return false;
+}
+
+static bool take_event(struct reader *r, const yaml_event_t *e)
+{
+    struct frame *f = r->depth > 0 ? &r->frame[r->depth - 1] : NULL;
+    switch (e->type) {
+    case YAML_DOCUMENT_START_EVENT:
+        return r->root == NULL || fail_at(r, e->start_mark, "expected the end of the file, found a second document");
+    case YAML_STREAM_END_EVENT:
+        return r->root != NULL || fail_at(r, (yaml_mark_t){ 0 }, "expected keys and values, found an empty file");
+    case YAML_SEQUENCE_END_EVENT:
+    case YAML_MAPPING_END_EVENT:
+        return take_end(r, e);
+    case YAML_SCALAR_EVENT:
+    case YAML_ALIAS_EVENT:
+    case YAML_SEQUENCE_START_EVENT:
+    case YAML_MAPPING_START_EVENT:
+        return f != NULL && f->value->kind == SETTINGS_MAP && f->next == KEY ? take_key(r, f, e) : take_node(r, e);
+    default:
+        return true;
+    }
 }
 
 // Reads the stream's only document; NULL on failure.
 static struct settings *read_stream(struct reader *r)
 {
-    struct settings *s = NULL;
-    for (;;) {
+    bool ok = true, end = false;
+    while (ok && !end) {
         yaml_event_t e;
-        if (!next_event(r, &e))
+        if (yaml_parser_parse(&r->parser, &e) != 1) {
+            ok = fail_syntax(r);
             break;
-        yaml_event_type_t type = e.type;
-        bool ok = true;
-        if (type == YAML_DOCUMENT_START_EVENT && s != NULL)
-            ok = fail_at(r->err, r->file, place(e.start_mark), "expected the end of the file, found a second document");
-        else if (type == YAML_SCALAR_EVENT || type == YAML_ALIAS_EVENT || type == YAML_SEQUENCE_START_EVENT ||
-                 type == YAML_MAPPING_START_EVENT)
-            ok = (s = read_node(r, &e, 0)) != NULL;
-        else if (type == YAML_STREAM_END_EVENT && s == NULL)
-            ok = fail_at(r->err, r->file, (struct place){ 1, 1 }, "expected keys and values, found an empty file");
+        }
+        end = e.type == YAML_STREAM_END_EVENT;
+        ok = take_event(r, &e);
         yaml_event_delete(&e);
-        if (!ok)
-            break;
-        if (type == YAML_STREAM_END_EVENT)
-            return s;
     }
-    settings_free(s);
+    for (int i = 0; i < r->depth; i++) {
+        settings_free(r->frame[i].value);
+        settings_free(r->frame[i].merged);
+    }
+    if (ok)
+        return r->root;
+    settings_free(r->root);
     return NULL;
 }
 
@@ -405,10 +368,11 @@ struct settings *yaml_parse(const char *text, size_t n, const char *file, struct
 {
     if (n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0)
         text += 3, n -= 3; // a byte order mark
-    if (!all_text(text, n, file, err))
+    struct reader r = { .text = text, .file = file, .err = err };
+    if (!all_text(&r, n))
         return NULL;
     char *copy = xstrndup(text, n); // NUL-terminated, for strchr
-    struct reader r = { .text = copy, .file = file, .err = err };
+    r.text = copy;
     if (yaml_parser_initialize(&r.parser) == 0)
         memory_out(0);
     yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
