@@ -9,7 +9,6 @@
 #include "core/memory.h"
 #include "core/settings.h"
 #include "drafters/drafter.h"
-#include "drafters/length.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/generate.h"

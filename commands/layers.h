@@ -2,7 +2,7 @@
 // for who searches the best set of layers.
 //
 // At each of the positions the layers run the row of one token, the root, over the target's own cache of the tokens before it: the first
-// draft token of the drafters layer_skip and early_exit (drafters/layer_drafts.h), without a draft.
+// draft token of the drafters layer_skip and early_exit (drafters/layer_drafts.c), without a draft.
 #pragma once
 #include <stdbool.h>
 

@@ -20,6 +20,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/settings.h"
 #include "drafters/parts.h"
 
 enum by { CONFIDENCE, ACCEPTANCE, COST };
@@ -62,20 +63,10 @@ struct adaptive {
     int drafted, proposed; // draft tokens and sequences in it; proposed 0: there is none
 };
 
-static const struct settings *part_of(const void *options)
-{
-    return ((const struct adaptive_options *)options)->of;
-}
-
-static bool adaptive_check(const void *options, struct error *err)
-{
-    return parts_check(part_of(options), &form, err);
-}
-
 // Chains that end where their paths become improbable are of different depths: a tree.
 static unsigned adaptive_makes(const void *options)
 {
-    const unsigned makes = parts_make(part_of(options), &form);
+    const unsigned makes = parts_make(((const struct adaptive_options *)options)->of, &form);
     const bool uneven = ((const struct adaptive_options *)options)->by == CONFIDENCE && (makes & TAKES_CHAINS);
     return uneven ? (makes & ~(unsigned)TAKES_CHAINS) | TAKES_TREES : makes;
 }
@@ -85,7 +76,7 @@ static enum draft_memory adaptive_remembers(const void *options)
     static const enum draft_memory own[] = {
         [CONFIDENCE] = DRAFTS_OF_TEXT, [ACCEPTANCE] = DRAFTS_OF_PASSES, [COST] = DRAFTS_OF_OTHERS
     };
-    const enum draft_memory part = parts_remember(part_of(options), &form),
+    const enum draft_memory part = parts_remember(((const struct adaptive_options *)options)->of, &form),
                             by = own[((const struct adaptive_options *)options)->by];
     return part > by ? part : by;
 }
@@ -98,11 +89,6 @@ static void adaptive_destroy(struct drafter *d)
     free(g);
 }
 
-static void inform(struct parts *p, int k, const struct advance *a, struct advance *to)
-{
-    (void)p, (void)k, (void)a, (void)to; // its draft is the whole
-}
-
 static void begin_slot(struct adaptive *g, int slot)
 {
     g->slot[slot] = (struct adaptive_slot){ .depth = g->most };
@@ -112,7 +98,6 @@ static struct drafter *adaptive_create(const struct drafter_env *env, const void
 {
     struct adaptive *g = xcalloc(1, sizeof(*g));
     g->o = *(const struct adaptive_options *)options;
-    g->parts.inform = inform;
     if (!parts_open(&g->parts, env, g->o.of, &form, 0, err)) {
         adaptive_destroy(&g->parts.drafter);
         return NULL;
@@ -268,8 +253,7 @@ const struct drafter_type adaptive_drafter = {
     .summary = "any drafter, with as many draft tokens as pay in each step",
     .options = adaptive_options,
     .options_size = sizeof(struct adaptive_options),
-    .of_drafters = true,
-    .check = adaptive_check,
+    .of = &form,
     .create = adaptive_create,
     .propose = adaptive_propose,
     .advance = adaptive_advance,
@@ -279,3 +263,31 @@ const struct drafter_type adaptive_drafter = {
     .makes = adaptive_makes,
     .remembers = adaptive_remembers,
 };
+
+// ---- length: adaptive
+
+bool drafter_length(struct settings *drafter, struct error *err)
+{
+    const struct settings *length = drafter->kind == SETTINGS_MAP ? settings_get(drafter, "length") : NULL;
+    if (length == NULL)
+        return true;
+    const bool is_word = length->kind == SETTINGS_SCALAR && strcmp(length->text, "adaptive") == 0,
+               is_map = length->kind == SETTINGS_MAP && settings_get(length, "kind") == NULL &&
+                        settings_get(length, "of") == NULL;
+    if (!is_word && !is_map)
+        return settings_fail(err, length,
+                             "length: expected adaptive, or options of the drafter adaptive, as in {by: confidence}");
+    struct settings *of = settings_at(settings_map(), drafter), *whole = settings_at(settings_map(), drafter);
+    for (int i = 0; i < drafter->n; i++)
+        if (strcmp(drafter->key[i], "length") != 0)
+            settings_put_key(of, drafter, i, settings_copy(drafter->item[i]));
+    settings_put(whole, "kind", settings_scalar("adaptive"));
+    settings_put(whole, "of", of);
+    for (int i = 0; is_map && i < length->n; i++)
+        settings_put_key(whole, length, i, settings_copy(length->item[i]));
+    const struct settings old = *drafter;
+    *drafter = *whole;
+    *whole = old;
+    settings_free(whole);
+    return true;
+}

@@ -5,6 +5,8 @@
 
 #include "core/memory.h"
 #include "core/settings.h"
+#include "drafters/parts.h"
+#include "drafters/trees/tree_builder.h"
 
 // A copy of its own, with the text that it points to: a drafter may keep the pointer.
 static struct drafter_env *env_copy(const struct drafter_env *env)
@@ -54,12 +56,36 @@ void drafter_resolve(const struct drafter *d, struct settings *options)
         settings_put(options, d->resolved_options->key[i], settings_copy(d->resolved_options->item[i]));
 }
 
+static const struct tree_options *tree_of(const struct drafter_type *type, const void *options)
+{
+    return (const struct tree_options *)((const char *)options + type->tree);
+}
+
+static const struct settings *parts_of(const void *options)
+{
+    return *(struct settings *const *)options;
+}
+
+bool drafter_check(const struct drafter_type *type, const void *options, struct error *err)
+{
+    char *what = xformat("drafter %s", type->name);
+    const bool ok = (type->tree == 0 || tree_options_check(tree_of(type, options), what, err)) &&
+                    (type->of == NULL || parts_check(parts_of(options), type->of, err));
+    free(what);
+    return ok && (type->check == NULL || type->check(options, err));
+}
+
 unsigned drafter_makes(const struct drafter_type *type, const void *options)
 {
-    return type->makes != NULL ? type->makes(options) : TAKES_DETERMINISTIC;
+    return type->makes != NULL ? type->makes(options)
+           : type->of != NULL  ? parts_make(parts_of(options), type->of)
+           : type->tree > 0    ? tree_options_kinds(tree_of(type, options))
+                               : TAKES_DETERMINISTIC;
 }
 
 enum draft_memory drafter_remembers(const struct drafter_type *type, const void *options)
 {
-    return type->remembers != NULL ? type->remembers(options) : DRAFTS_OF_TEXT;
+    return type->remembers != NULL ? type->remembers(options)
+           : type->of != NULL      ? parts_remember(parts_of(options), type->of)
+                                   : DRAFTS_OF_TEXT;
 }

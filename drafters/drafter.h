@@ -25,6 +25,7 @@
 #include "models/model.h"
 
 struct kv_cache;
+struct part_form;
 struct sampling;
 struct settings;
 struct tokenizer;
@@ -79,7 +80,12 @@ struct drafter_type {
     const struct option *options; // ends with { 0 }; NULL: it has none
     size_t options_size;          // of the struct that the options are read into
 
-    // Checks what the table of options cannot say, before anything is opened; called before makes and create. NULL: nothing.
+    // Where the options have a struct tree_options (drafters/trees/tree_builder.h), which says the kinds of drafts; 0: nowhere.
+    size_t tree;
+    // Of a drafter of drafters, which cannot be part of another: its first option are these. NULL: of others.
+    const struct part_form *of;
+
+    // Checks what is not said by these and the table of options, before anything is opened; called before makes and create. NULL: nothing.
     bool (*check)(const void *options, struct error *err);
     // options: a struct of options_size bytes, read and checked as `options` says. Returns NULL and sets err on failure.
     struct drafter *(*create)(const struct drafter_env *env, const void *options, struct error *err);
@@ -97,12 +103,12 @@ struct drafter_type {
     void (*attach)(struct drafter *d, struct kv_cache *target_cache);
     void (*destroy)(struct drafter *d);
     // Kinds of drafts (enum takes) that it makes under these options. A cell that pairs it with a rule that does not take
-    // them is an error before the run starts. NULL: chains of deterministic tokens.
+    // them is an error before the run starts. NULL: those of tree or of, else chains of deterministic tokens.
     unsigned (*makes)(const void *options);
     // Drafts depend on where the prompt ends as well as on the text: a lookup in the prompt alone, say.
     bool uses_prompt_length;
-    enum draft_memory (*remembers)(const void *options); // under these options; NULL: DRAFTS_OF_TEXT
-    bool of_drafters; // a drafter of drafters (parts.h), which cannot be part of another
+    enum draft_memory (*remembers)(
+        const void *options); // under these options; NULL: that of its parts, or DRAFTS_OF_TEXT
 };
 
 // Ends with NULL: drafters/registry.c. The first, `none`, is the default, and the baseline of experiments.
@@ -110,7 +116,13 @@ extern const struct drafter_type *const drafter_types[];
 const struct drafter_type *drafter_named(const char *name); // NULL: there is none of this name
 struct drafter *drafter_create(const struct drafter_type *type, const struct drafter_env *env, const void *options,
                                struct error *err);
+bool drafter_check(const struct drafter_type *type, const void *options, struct error *err);
 unsigned drafter_makes(const struct drafter_type *type, const void *options);
 enum draft_memory drafter_remembers(const struct drafter_type *type, const void *options);
 void drafter_resolve(const struct drafter *d, struct settings *options); // writes the resolved values into the settings
 void drafter_destroy(struct drafter *d);                                 // NULL is allowed
+
+// {kind: ngram, tokens: 8, length: adaptive} becomes {kind: adaptive, of: {kind: ngram, tokens: 8}}; length may also be a map of adaptive's
+// options, as in length: {by: confidence, threshold: 0.3}. Settings without it stay as they are. Returns false and sets err for any other
+// value (adaptive.c).
+bool drafter_length(struct settings *drafter, struct error *err);

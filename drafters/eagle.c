@@ -260,21 +260,6 @@ static void eagle_forget(struct drafter *d, int slot)
 
 // ---- the two drafters
 
-static bool eagle_check(const void *options, struct error *err)
-{
-    return tree_options_check(&((const struct eagle_options *)options)->tree, "drafter eagle", err);
-}
-
-static bool eagle3_check(const void *options, struct error *err)
-{
-    return tree_options_check(&((const struct eagle_options *)options)->tree, "drafter eagle3", err);
-}
-
-static unsigned eagle_makes(const void *options)
-{
-    return tree_options_kinds(&((const struct eagle_options *)options)->tree);
-}
-
 static struct drafter *eagle_create(const struct drafter_env *env, const void *options, struct error *err)
 {
     return create(env, options, HEAD_EAGLE, err);
@@ -317,13 +302,12 @@ const struct drafter_type eagle_drafter = {
         "a decoder layer on the target's last hidden state: EAGLE-1's fixed tree, EAGLE-2's best-first tree, or sampled",
     .options = eagle_options,
     .options_size = sizeof(struct eagle_options),
-    .check = eagle_check,
+    .tree = offsetof(struct eagle_options, tree),
     .create = eagle_create,
     .propose = eagle_propose,
     .advance = eagle_advance,
     .forget = eagle_forget,
     .destroy = eagle_destroy,
-    .makes = eagle_makes,
 };
 
 const struct drafter_type eagle3_drafter = {
@@ -332,11 +316,10 @@ const struct drafter_type eagle3_drafter = {
         "a decoder layer on hidden states of three of the target's layers, with a vocabulary of its own: EAGLE-3",
     .options = eagle3_options,
     .options_size = sizeof(struct eagle_options),
-    .check = eagle3_check,
+    .tree = offsetof(struct eagle_options, tree),
     .create = eagle3_create,
     .propose = eagle_propose,
     .advance = eagle_advance,
     .forget = eagle_forget,
     .destroy = eagle_destroy,
-    .makes = eagle_makes,
 };

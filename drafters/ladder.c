@@ -31,26 +31,6 @@ struct ladder {
     int32_t *of_other;  // (MAX_NODES) nodes of another's draft: 0, -1, -1, ..
 };
 
-static const struct settings *parts_of(const void *options)
-{
-    return ((const struct ladder_options *)options)->of;
-}
-
-static bool ladder_check(const void *options, struct error *err)
-{
-    return parts_check(parts_of(options), &form, err);
-}
-
-static unsigned ladder_makes(const void *options)
-{
-    return parts_make(parts_of(options), &form);
-}
-
-static enum draft_memory ladder_remembers(const void *options)
-{
-    return parts_remember(parts_of(options), &form);
-}
-
 static void ladder_destroy(struct drafter *d)
 {
     struct ladder *g = (struct ladder *)d;
@@ -75,7 +55,7 @@ static struct drafter *ladder_create(const struct drafter_env *env, const void *
     g->of_other = xcalloc(MAX_NODES, sizeof(*g->of_other));
     for (int i = 1; i < MAX_NODES; i++)
         g->of_other[i] = -1;
-    if (parts_open(&g->parts, env, parts_of(options), &form, 0, err))
+    if (parts_open(&g->parts, env, ((const struct ladder_options *)options)->of, &form, 0, err))
         return &g->parts.drafter;
     ladder_destroy(&g->parts.drafter);
     return NULL;
@@ -131,14 +111,11 @@ const struct drafter_type ladder_drafter = {
         "several drafters: of each draft the first that has something to say, a lookup before a head for example",
     .options = ladder_options,
     .options_size = sizeof(struct ladder_options),
-    .of_drafters = true,
-    .check = ladder_check,
+    .of = &form,
     .create = ladder_create,
     .propose = ladder_propose,
     .advance = parts_advance,
     .forget = parts_forget,
     .attach = parts_attach,
     .destroy = ladder_destroy,
-    .makes = ladder_makes,
-    .remembers = ladder_remembers,
 };

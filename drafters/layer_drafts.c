@@ -1,15 +1,39 @@
-#include "drafters/layer_drafts.h"
-
+// layer_drafts.c - drafts by some of the target's own layers.
+//
+// early_exit: the target's first layers, its norm and its LM head: LayerSkip (Elhoushi et al. 2024, arXiv 2404.16710, section 4.3). The paper's models
+// were trained for it. A model that was not says little after its first layers.
+// layer_skip: the target without some of its layers: Draft & Verify (Zhang et al. 2023, arXiv 2309.08168), SWIFT (Xia et al. 2024, arXiv 2410.06916).
+// Those papers skip attention and MLP one by one; here a layer is skipped as a whole. `speclab tune` searches the layers to keep.
+//
+// The layers read the target's cache: of each of them it has the rows of the whole text but the root, as the target's own passes wrote
+// them. Root and draft tokens are pending rows, which are dropped when the draft is done: the target's pass computes all layers of them.
+// So drafting needs no memory of its own and no pass over the prompt. The rows of a layer depend on all layers before it, skipped or
+// not, and so differ from those that the chosen layers alone would have written: the draft reads the better ones.
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "drafters/drafter.h"
+#include "drafters/trees/draft_batch.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "models/layer_list.h"
 
-bool layer_drafts_open(struct layer_drafts *g, const struct drafter_env *env, const struct tree_options *o, int *layer,
-                       int n, const char *what, struct error *err)
+struct layer_drafts {
+    struct drafter drafter; // first
+    struct model *model;    // the target
+    struct kv_cache *cache; // the target's; NULL until attach
+    struct draft_batch draft_batch;
+    int *layer, layers;             // (layers) ascending; owned
+    char *shown;                    // the same as a list
+    int32_t *token, *slot, *parent; // (rows) of a pass
+    int *first;                     // (slots) first row of each request
+};
+
+// layer (n): becomes its own. what: "drafter early_exit", for messages. destroy may be called after a failure.
+static bool open_layers(struct layer_drafts *g, const struct drafter_env *env, const struct tree_options *o, int *layer,
+                        int n, const char *what, struct error *err)
 {
     struct tree_shape shape;
     struct drafter_env own = *env;
@@ -42,7 +66,7 @@ bool layer_drafts_open(struct layer_drafts *g, const struct drafter_env *env, co
     return true;
 }
 
-void layer_drafts_attach(struct drafter *d, struct kv_cache *target_cache)
+static void attach(struct drafter *d, struct kv_cache *target_cache)
 {
     ((struct layer_drafts *)d)->cache = target_cache;
 }
@@ -93,7 +117,7 @@ static bool build(struct layer_drafts *g, const struct request *r, int n, struct
     return true;
 }
 
-bool layer_drafts_propose(struct drafter *d, struct request *r, int n, struct error *err)
+static bool propose(struct drafter *d, struct request *r, int n, struct error *err)
 {
     struct layer_drafts *g = (struct layer_drafts *)d;
     struct request active[MAX_SLOTS];
@@ -104,7 +128,7 @@ bool layer_drafts_propose(struct drafter *d, struct request *r, int n, struct er
     return ok;
 }
 
-void layer_drafts_destroy(struct drafter *d)
+static void destroy(struct drafter *d)
 {
     struct layer_drafts *g = (struct layer_drafts *)d;
     draft_batch_destroy(&g->draft_batch);
@@ -116,3 +140,107 @@ void layer_drafts_destroy(struct drafter *d)
     free(g->first);
     free(g);
 }
+
+// ---- early_exit
+
+struct early_exit_options {
+    int exit_layer;
+    struct tree_options tree;
+};
+
+static struct drafter *early_exit_create(const struct drafter_env *env, const void *options, struct error *err)
+{
+    const struct early_exit_options *o = options;
+    const int layers = model_shape(env->target)->layers;
+    if (o->exit_layer >= layers) {
+        fail(err, "drafter early_exit: exit_layer: expected fewer than the target's %d layers, found %d", layers,
+             o->exit_layer);
+        return NULL;
+    }
+    struct layer_drafts *g = xcalloc(1, sizeof(*g));
+    int *layer = xcalloc((size_t)o->exit_layer, sizeof(*layer));
+    for (int i = 0; i < o->exit_layer; i++)
+        layer[i] = i;
+    if (open_layers(g, env, &o->tree, layer, o->exit_layer, "drafter early_exit", err))
+        return &g->drafter;
+    destroy(&g->drafter);
+    return NULL;
+}
+
+// clang-format off
+static const struct option early_exit_options[] = {
+    { "exit_layer", OPTION_INT, offsetof(struct early_exit_options, exit_layer), NULL, "how many of the target's layers draft", 1, 1024, NULL },
+    TREE_OPTIONS(struct early_exit_options, tree),
+    { 0 },
+};
+// clang-format on
+
+const struct drafter_type early_exit_drafter = {
+    .name = "early_exit",
+    .summary = "the target's first layers and its LM head, on its own cache: LayerSkip",
+    .options = early_exit_options,
+    .options_size = sizeof(struct early_exit_options),
+    .tree = offsetof(struct early_exit_options, tree),
+    .create = early_exit_create,
+    .propose = propose,
+    .attach = attach,
+    .destroy = destroy,
+};
+
+// ---- layer_skip
+
+struct layer_skip_options {
+    char *keep;
+    struct tree_options tree;
+};
+
+// "[0, 2-3]", a list of the settings, as "0,2-3".
+static char *plain_list(const char *given)
+{
+    char *to = xcalloc(strlen(given) + 1, 1);
+    for (size_t n = 0; *given != '\0'; given++)
+        if (strchr("[] ", *given) == NULL)
+            to[n++] = *given;
+    return to;
+}
+
+static struct drafter *layer_skip_create(const struct drafter_env *env, const void *options, struct error *err)
+{
+    const struct layer_skip_options *o = options;
+    struct error why;
+    char *list = plain_list(o->keep);
+    int n;
+    int *layer = layer_list_parse(list, model_shape(env->target)->layers, &n, &why);
+    free(list);
+    if (layer == NULL) {
+        fail(err, "drafter layer_skip: keep: %s", why.text);
+        return NULL;
+    }
+    struct layer_drafts *g = xcalloc(1, sizeof(*g));
+    if (open_layers(g, env, &o->tree, layer, n, "drafter layer_skip", err)) {
+        g->drafter.resolved[g->draft_batch.tree != NULL] = (struct resolved){ "keep", g->shown };
+        return &g->drafter;
+    }
+    destroy(&g->drafter);
+    return NULL;
+}
+
+// clang-format off
+static const struct option layer_skip_options[] = {
+    { "keep", OPTION_TEXT, offsetof(struct layer_skip_options, keep), NULL, "the layers that draft, as in 0-11,13,15,17,19-29", 0, 0, NULL },
+    TREE_OPTIONS(struct layer_skip_options, tree),
+    { 0 },
+};
+// clang-format on
+
+const struct drafter_type layer_skip_drafter = {
+    .name = "layer_skip",
+    .summary = "the target without some of its layers, on its own cache: Draft & Verify, SWIFT",
+    .options = layer_skip_options,
+    .options_size = sizeof(struct layer_skip_options),
+    .tree = offsetof(struct layer_skip_options, tree),
+    .create = layer_skip_create,
+    .propose = propose,
+    .attach = attach,
+    .destroy = destroy,
+};

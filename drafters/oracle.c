@@ -3,7 +3,7 @@
 //
 // Each draft token is drawn from q = (1 - w) p + w e: p is the target's distribution there, e a token that it finds least probable, w the
 // rate of its depth. With rule `rejection` a draft token is accepted with probability 1 - w but for p(e). The drafter computes p by the
-// target's own passes and cache (layer_drafts.h has the same with fewer layers), and neither the time of drafting nor that of decoding counts them
+// target's own passes and cache (layer_drafts.c has the same with fewer layers), and neither the time of drafting nor that of decoding counts them
 // (drafter.untimed_ns).
 #include <math.h>
 #include <stdlib.h>

@@ -20,10 +20,10 @@ static bool find_type(const struct part_form *f, const struct settings *s, const
         return settings_fail(err, s, "%s: expected a kind, as in {kind: ngram}", f->what);
     const char *name = kind->text;
     *type = drafter_named(name);
-    if (*type == NULL || (*type)->of_drafters) {
+    if (*type == NULL || (*type)->of != NULL) {
         struct text names = { 0 };
         for (int i = 0; drafter_types[i] != NULL; i++)
-            if (!drafter_types[i]->of_drafters)
+            if (drafter_types[i]->of == NULL)
                 text_printf(&names, "%s%s", names.n > 0 ? ", " : "", drafter_types[i]->name);
         settings_fail(err, kind,
                       *type == NULL ? "%s: unknown drafter \"%s\" (known: %s)"
@@ -70,7 +70,7 @@ static bool read_part(const struct part_form *f, struct part *p, const struct se
     char *owner = xformat("%s: drafter %s", f->what, p->type->name);
     p->options = xcalloc(1, p->type->options_size + 1);
     const bool ok = options_read(own, owner, p->type->options, p->options, err) &&
-                    (p->type->check == NULL || p->type->check(p->options, err)) && read_at_least(f, p, s, err);
+                    drafter_check(p->type, p->options, err) && read_at_least(f, p, s, err);
     p->settings = ok ? entry_settings(p->type->name, own, p->type->options) : NULL;
     settings_free(own);
     free(owner);
@@ -119,7 +119,7 @@ static unsigned all_make(const struct settings *of, const struct part_form *f, e
 {
     struct part part[MAX_PARTS] = { 0 };
     struct error ignored;
-    unsigned makes = 0;
+    unsigned makes = f->adds;
     int n;
     const bool ok = read_parts(of, f, part, &n, &ignored);
     *memory = DRAFTS_OF_TEXT;
@@ -340,7 +340,7 @@ bool parts_advance(struct drafter *d, const struct advance *a, int n, struct err
         for (int i = 0, at = 0; i < n; at += a[i].n, i++) {
             p->advance[i] = a[i];
             p->advance[i].features = features_of(g, p, a[i].features, at);
-            if (a[i].node != NULL)
+            if (a[i].node != NULL && g->inform != NULL)
                 g->inform(g, k, &a[i], &p->advance[i]);
         }
         if (!p->type->advance(p->drafter, p->advance, n, err))

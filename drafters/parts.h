@@ -27,6 +27,7 @@ struct part_form {
     const char *what; // for messages: "drafter ladder: of"
     bool one;         // of one drafter, not of a list
     bool at_least;    // parts have this option
+    unsigned adds;    // enum takes: kinds of its drafts besides those of its parts
 };
 
 struct parts {
@@ -39,11 +40,11 @@ struct parts {
     int64_t width;         // of the target's states
     int32_t *row;          // (rows * MAX_TAPS)
     int rows;              // capacity of features
-    // Sets node, and what else part k should see of advance a, in *to, which is a copy of it.
+    // Sets node, and what else part k should see of advance a, in *to, which is a copy of it. NULL: no more.
     void (*inform)(struct parts *g, int k, const struct advance *a, struct advance *to);
 };
 
-// of: the option, a list of drafters, or one. parts_check is for drafter_type.check, parts_make and parts_remember for makes and remembers.
+// of: the option, a list of drafters, or one.
 bool parts_check(const struct settings *of, const struct part_form *f, struct error *err);
 unsigned parts_make(const struct settings *of, const struct part_form *f);              // of any part
 enum draft_memory parts_remember(const struct settings *of, const struct part_form *f); // the most of any part

@@ -7,7 +7,7 @@
 // A draft model of another vocabulary (vocabulary: common) proposes tokens that both vocabularies have: its LM head is restricted to them, so
 // q is its distribution over them, and exact as always (Timor et al. 2025). It reads each token of the text as its own token of the same
 // bytes, or as several (tokenizers/vocabulary_map.h): what it reads depends on the text alone. Or it reads the text in its own tokens and drafts
-// a chain of them, which is divided into the target's (vocabulary: retokenize; retokenize.h).
+// a chain of them, which is divided into the target's (vocabulary: retokenize; draft_vocabulary.h).
 #include <stdlib.h>
 #include <string.h>
 
@@ -479,8 +479,6 @@ static void small_forget(struct drafter *d, int slot)
 static bool small_check(const void *options, struct error *err)
 {
     const struct small_options *o = options;
-    if (!tree_options_check(&o->tree, "drafter small", err))
-        return false;
     if (o->vocabulary != RETOKENIZE)
         return true;
     if (o->tree.widths.n > 0 || o->tree.nodes > 0 || o->tree.tree != NULL)
@@ -520,6 +518,7 @@ const struct drafter_type small_drafter = {
     .summary = "a draft model: greedy or sampled chains and trees",
     .options = small_options,
     .options_size = sizeof(struct small_options),
+    .tree = offsetof(struct small_options, tree),
     .check = small_check,
     .create = small_create,
     .propose = small_propose,

@@ -15,7 +15,7 @@
 #include "core/memory.h"
 #include "drafters/parts.h"
 
-static const struct part_form form = { .name = "union", .what = "drafter union: of" };
+static const struct part_form form = { .name = "union", .what = "drafter union: of", .adds = TAKES_TREES };
 
 struct union_options {
     struct settings *of;
@@ -41,29 +41,9 @@ struct union_drafter {
     int *order;              // (parts) the one that samples first
 };
 
-static const struct settings *parts_of(const void *options)
-{
-    return ((const struct union_options *)options)->of;
-}
-
 static bool samples(const struct drafter_type *type, const void *options)
 {
     return drafter_makes(type, options) & (TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT);
-}
-
-static bool union_check(const void *options, struct error *err)
-{
-    return parts_check(parts_of(options), &form, err);
-}
-
-static unsigned union_makes(const void *options)
-{
-    return parts_make(parts_of(options), &form) | TAKES_TREES;
-}
-
-static enum draft_memory union_remembers(const void *options)
-{
-    return parts_remember(parts_of(options), &form);
 }
 
 // ---- creation
@@ -254,14 +234,11 @@ const struct drafter_type union_drafter = {
     .summary = "several drafters: their drafts as one tree, within one budget of nodes",
     .options = union_options,
     .options_size = sizeof(struct union_options),
-    .of_drafters = true,
-    .check = union_check,
+    .of = &form,
     .create = union_create,
     .propose = union_propose,
     .advance = parts_advance,
     .forget = parts_forget,
     .attach = parts_attach,
     .destroy = union_destroy,
-    .makes = union_makes,
-    .remembers = union_remembers,
 };

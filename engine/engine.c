@@ -223,7 +223,7 @@ static bool read_drafter(struct pairing *p, const struct settings *s, struct err
     if (!read_plugin(s, "drafter", name, p->type->options, p->type->options_size, &p->drafter_options, err))
         return false;
     struct error why;
-    if (p->type->check == NULL || p->type->check(p->drafter_options, &why))
+    if (drafter_check(p->type, p->drafter_options, &why))
         return true;
     if (s == NULL ||
         (s->file != NULL && strncmp(why.text, s->file, strlen(s->file)) == 0)) { // a part found it, and named the place

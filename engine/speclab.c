@@ -12,7 +12,6 @@
 #include "core/utf8.h"
 #include "decode/decode.h"
 #include "drafters/drafter.h"
-#include "drafters/length.h"
 #include "engine/engine.h"
 #include "engine/transcript.h"
 #include "models/model.h"

@@ -10,7 +10,6 @@
 #include "core/options.h"
 #include "core/settings.h"
 #include "drafters/drafter.h"
-#include "drafters/length.h"
 #include "experiments/cells.h"
 #include "experiments/sweep/variants.h"
 #include "experiments/yaml.h"

@@ -8,7 +8,6 @@
 #include "core/memory.h"
 #include "core/settings.h"
 #include "drafters/drafter.h"
-#include "drafters/length.h"
 #include "tests/support/check.h"
 #include "tests/support/lone_drafter.h"
 

@@ -15,8 +15,7 @@ struct drafter *lone_drafter(const char *line, const struct drafter_env *env, st
     if (s != NULL && type == NULL)
         fail(err, "unknown drafter in %s", line);
     void *options = type != NULL ? xcalloc(1, type->options_size + 1) : NULL;
-    if (type != NULL && options_read(s, "drafter", type->options, options, err) &&
-        (type->check == NULL || type->check(options, err)))
+    if (type != NULL && options_read(s, "drafter", type->options, options, err) && drafter_check(type, options, err))
         d = drafter_create(type, env, options, err);
     if (type != NULL && type->options != NULL)
         options_free(type->options, options);

@@ -271,7 +271,7 @@ enum draft_memory pair_remembers(const char *drafter)
 bool pair_is_of_drafters(const char *drafter)
 {
     char *kind = xstrndup(drafter, strcspn(drafter, ":"));
-    const bool is = drafter_named(kind)->of_drafters;
+    const bool is = drafter_named(kind)->of != NULL;
     free(kind);
     return is;
 }

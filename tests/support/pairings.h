@@ -22,7 +22,7 @@ void pair_only(char **drafters, int n); // n > 0: these are tested, as given on 
 
 unsigned pair_makes(const char *drafter);              // drafter_makes
 enum draft_memory pair_remembers(const char *drafter); // drafter_remembers
-bool pair_is_of_drafters(const char *drafter);         // drafter_type.of_drafters
+bool pair_is_of_drafters(const char *drafter);         // drafter_type.of
 bool pair_uses_target(const char *drafter); // for its drafts: the target's layers or its most probable tokens
 bool pair_fits(const char *drafter, const struct rule *rule);     // whether the rule takes its drafts
 bool pair_declares(const char *drafter, const char *option_name); // whether it has an option of this name

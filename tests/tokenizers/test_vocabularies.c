@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "drafters/retokenize.h"
+#include "drafters/draft_vocabulary.h"
 #include "tests/support/check.h"
 #include "tests/support/small_model.h"
 #include "tokenizers/tokenizer.h"

@@ -102,11 +102,6 @@ static struct drafter *linear_create(const struct drafter_env *env, const void *
     return NULL;
 }
 
-static unsigned linear_makes(const void *options)
-{
-    return tree_options_kinds(&((const struct linear_options *)options)->tree);
-}
-
 static const struct option linear_options[] = {
     { "weights", OPTION_PATH, offsetof(struct linear_options, weights), NULL, "the file with the matrices", 0, 0,
       NULL },
@@ -121,10 +116,10 @@ const struct drafter_type linear_drafter = {
     .summary = "an example: a matrix per depth on the target's last hidden state",
     .options = linear_options,
     .options_size = sizeof(struct linear_options),
+    .tree = offsetof(struct linear_options, tree),
     .create = linear_create,
     .propose = depth_heads_propose,
     .advance = depth_heads_advance,
     .forget = depth_heads_forget,
     .destroy = linear_destroy,
-    .makes = linear_makes,
 };
