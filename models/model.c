@@ -463,11 +463,6 @@ void model_logits(const struct model *m, struct tensor out, struct tensor state)
         m->backend->rescale(m->backend, out, c->logit_scale != 0 ? c->logit_scale : 1, c->logit_cap);
 }
 
-void model_head_rows(const struct model *m, struct tensor out, const int32_t *token)
-{
-    m->backend->take(m->backend, out, m->head, token);
-}
-
 struct tensor model_norm(const struct model *m)
 {
     return m->norm;

@@ -71,7 +71,7 @@ struct model *model_open_quantized(const char *path, struct backend *b, enum act
 // says which; the caller frees it; NULL: this backend does not cache packed weights.
 struct model *model_open_cached(const char *path, struct backend *b, enum activations a, int rows, char **message,
                                 struct error *err);
-// From now on model_logits gives those of ids id[0] .. id[n - 1] alone: (rows, n). The whole head stays, for model_head_rows. Returns false and
+// From now on model_logits gives those of ids id[0] .. id[n - 1] alone: (rows, n). Returns false and
 // sets err if the rows cannot be loaded.
 bool model_restrict_head(struct model *m, const int32_t *id, int n, struct error *err);
 void model_close(struct model *m); // NULL is allowed
@@ -114,6 +114,5 @@ bool model_forward_some(struct model *m, struct kv_cache *c, const struct pass *
 void model_embed(const struct model *m, struct tensor out, const struct pass *p);
 void model_logits(const struct model *m, struct tensor out, struct tensor state); // out (n, vocab)
 
-// The weights around the layers as floats, as the operations above use them, for programs that train heads.
-void model_head_rows(const struct model *m, struct tensor out, const int32_t *token); // out (n, width) of the LM head
-struct tensor model_norm(const struct model *m);                                      // (1, width), before the LM head
+struct tensor model_norm(
+    const struct model *m); // (1, width), before the LM head, as it is used: for programs that train heads

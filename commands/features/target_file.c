@@ -80,7 +80,6 @@ struct json *target_file_metadata(const struct target *t, const char *model)
     return j;
 }
 
-// Layers are read from the checkpoint: the model has them packed.
 static bool list_layers(struct target_file *f, struct error *err)
 {
     const char *name, *type;
@@ -101,9 +100,6 @@ static bool list_layers(struct target_file *f, struct error *err)
             "%s: --kind small: its RoPE is scaled by a table (rope_freqs.weight), which no config.json of a draft model can say; "
             "use the Hugging Face folder of this model",
             f->target->path);
-    f->weights = weights_open(c, err);
-    if (f->weights == NULL)
-        return false;
     for (size_t i = 0; weights_list(f->weights, i, &name, &type, &rows, &width, &bytes); i++) {
         if (weights_layer(name, "model.layers.", &layer) == NULL)
             continue;
@@ -121,68 +117,43 @@ bool target_file_begin(struct target_file *f, const struct target *t, bool layer
     f->tensor[f->n++] = described("embed_tokens.weight", "F32", sizeof(float), s->vocab, s->width, NULL);
     f->tensor[f->n++] = described("lm_head.weight", "F32", sizeof(float), s->vocab, s->width, NULL);
     f->tensor[f->n++] = described("norm.weight", "F32", sizeof(float), s->width, 0, NULL);
-    f->rows = rows_on(t->backend, ROWS, s->width).data;
-    return (f->rows != NULL ||
-            fail(err, "%s: not enough memory for %d rows of the embedding", t->backend->name, ROWS)) &&
-           (!layers || list_layers(f, err));
+    f->weights = weights_open(model_config(t->model), err); // the model has matrices packed
+    return f->weights != NULL && (!layers || list_layers(f, err));
 }
 
 void target_file_end(struct target_file *f)
 {
-    if (f->rows != NULL)
-        f->target->backend->release(f->target->backend, f->rows);
     weights_close(f->weights);
     free(f->tensor);
-    free(f->copy);
-}
-
-static bool put_rows(struct target_file *f, struct tensor rows, struct part *to, struct error *err)
-{
-    const float *x = rows_read(f->target->backend, rows, &f->copy, err);
-    if (x != NULL)
-        part_write(to, x, tensor_bytes(rows));
-    return x != NULL;
-}
-
-static bool put_layer(struct target_file *f, const struct safetensor *t, struct part *to, struct error *err)
-{
-    const int64_t rows = t->dims == 2 ? t->dim[0] : 1, width = t->dim[t->dims - 1];
-    char *name = xformat("model.%s", t->name);
-    struct tensor w;
-    bool ok = weights_get(f->weights, name, rows, width, &w, err);
-    float *x = xmalloc((size_t)(ROWS * width) * sizeof(*x));
-    for (int64_t first = 0; ok && first < rows; first += ROWS) {
-        const int64_t n = rows - first < ROWS ? rows - first : ROWS;
-        ok = float_rows(f->target->backend, w, first, n, x, err);
-        if (ok)
-            part_write(to, x, (size_t)(n * width) * sizeof(*x));
-    }
-    free(x);
-    free(name);
-    return ok;
 }
 
 bool target_file_put(void *self, size_t i, struct part *to, struct error *err)
 {
     struct target_file *f = self;
-    const struct model *m = f->target->model;
-    const struct model_shape *s = model_shape(m);
-    if (i >= OUTER_TENSORS)
-        return put_layer(f, &f->tensor[i], to, err);
-    if (i == 2)
-        return put_rows(f, model_norm(m), to, err);
-    for (int first = 0; first < s->vocab; first += ROWS) {
-        int32_t id[ROWS];
-        const int n = s->vocab - first < ROWS ? s->vocab - first : ROWS;
-        const struct tensor rows = tensor_of(f->rows, F32, n, s->width);
-        for (int k = 0; k < n; k++)
-            id[k] = first + k;
-        if (i == 0)
-            model_embed(m, rows, &(struct pass){ .n = n, .token = id });
-        else
-            model_head_rows(m, rows, id);
-        if (!put_rows(f, rows, to, err))
-            return false;
+    const struct safetensor *t = &f->tensor[i];
+    const int64_t rows = t->dims == 2 ? t->dim[0] : 1, width = t->dim[t->dims - 1];
+    struct backend *b = f->target->backend;
+    float *x = xmalloc((size_t)(ROWS * width) * sizeof(*x));
+    bool ok;
+    if (i == OUTER_NORM) { // as the model uses it: some families store it less one
+        const float *norm = rows_read(b, model_norm(f->target->model), &x, err);
+        ok = norm != NULL;
+        if (ok)
+            part_write(to, norm, t->bytes);
+    } else {
+        const bool tied = i == OUTER_HEAD && model_config(f->target->model)->tied;
+        char *name =
+            i == OUTER_HEAD && !tied ? xstrdup(t->name) : xformat("model.%s", tied ? f->tensor[0].name : t->name);
+        struct tensor w;
+        ok = weights_get(f->weights, name, rows, width, &w, err);
+        for (int64_t first = 0; ok && first < rows; first += ROWS) {
+            const int64_t n = rows - first < ROWS ? rows - first : ROWS;
+            ok = float_rows(b, w, first, n, x, err);
+            if (ok)
+                part_write(to, x, (size_t)(n * width) * sizeof(*x));
+        }
+        free(name);
     }
-    return true;
+    free(x);
+    return ok;
 }

@@ -14,14 +14,12 @@ struct weights;
 
 struct target_file {
     const struct target *target; // borrowed
-    struct weights *weights;     // of its layers; NULL: they are left out
-    struct safetensor *tensor;   // (n) embedding, LM head, norm, layers
+    struct weights *weights;
+    struct safetensor *tensor; // (n) embedding, LM head, norm, layers
     size_t n;
-    void *rows;  // a chunk on the device
-    float *copy; // what it has, on the host
 };
 
-enum { OUTER_TENSORS = 3 }; // tensors outside the layers
+enum { OUTER_EMBEDDING, OUTER_HEAD, OUTER_NORM, OUTER_TENSORS }; // tensors outside the layers
 
 // layers: with those of the decoder. Returns false and sets err on failure; target_file_end in any case.
 bool target_file_begin(struct target_file *f, const struct target *t, bool layers, struct error *err);
