@@ -189,7 +189,7 @@ static void on_step(void *self, const struct step *s)
 {
     struct generate *g = self;
     transcript_step(&g->transcript, s);
-    printer_add(&g->printer, s->advance->token, s->kept, transcript_accepted(s));
+    printer_add(&g->printer, s->verification->token, s->kept, transcript_accepted(s));
 }
 
 static void on_end(void *self, const struct ending *e)

@@ -8,10 +8,10 @@
 #include "core/draft.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "decode/steps.h"
 #include "drafters/drafter.h"
 #include "sampling/rng.h"
 #include "sampling/sampling.h"
+#include "verifier/rules/rule.h"
 #include "verifier/verifier.h"
 
 struct sequence {      // of one slot
@@ -31,6 +31,23 @@ struct sequence {      // of one slot
 // the pass is not counted.
 enum { PROPOSE, VERIFY, SCORED, DECIDE, ADVANCE, END, STAMPS };
 
+// A GPU runs behind the host: the times of a step are known only after the host should have queued the next one. A step is therefore
+// recorded and reported when its times are known. A record holds data in host memory only: rows of probabilities and hidden states belong
+// to another step by then. There are the current step, the step that the device may still be running, and the one that it has finished.
+enum { MAX_PENDING_STEPS = 3 };
+
+struct step_record {
+    int number; // below MAX_PENDING_STEPS, unique among pending steps: selects the time stamps
+    int n;      // sequences
+    struct sequence_record {
+        struct step step;                 // but for the times of the batch
+        struct draft draft;               // (nodes) the drafter builds it here
+        struct verification verification; // (nodes) a copy, without the work rows
+    } * of;                               // (slots)
+    int64_t observer_ns, untimed_ns;      // not counted: of the verifier's observer, of the drafter
+    int64_t experts;                      // that the target's pass read
+};
+
 struct decoder {
     struct verifier *verifier;
     struct drafter *drafter;
@@ -42,7 +59,8 @@ struct decoder {
     struct request request[MAX_SLOTS];
     struct advance advance[MAX_SLOTS];
     struct advance continued[MAX_SLOTS]; // advances of the sequences that have not ended, for the drafter
-    struct steps steps;
+    int first, pending; // ring buffer: so many steps that are not reported yet, beginning with record[first]
+    struct step_record record[MAX_PENDING_STEPS];
 };
 
 const char *stop_name(enum stop_reason why)
@@ -50,6 +68,42 @@ const char *stop_name(enum stop_reason why)
     static const char *const names[] = { "end", "string", "limit", "context" };
     return names[why];
 }
+
+// ---- records
+
+static void create_record(struct sequence_record *to, int nodes)
+{
+    const size_t n = (size_t)nodes;
+    to->draft.token = xcalloc(n, sizeof(int32_t));
+    to->draft.parent = xcalloc(n, sizeof(int32_t));
+    to->draft.proposal = xcalloc(n, sizeof(uint8_t));
+    to->draft.source = xcalloc(n, sizeof(uint8_t));
+    to->verification = verification_create(nodes, 0);
+    to->step.draft = &to->draft;
+    to->step.verification = &to->verification;
+}
+
+static void destroy_record(struct sequence_record *r)
+{
+    free(r->draft.token);
+    free(r->draft.parent);
+    free(r->draft.proposal);
+    free(r->draft.source);
+    verification_destroy(&r->verification);
+}
+
+static void record_verification(struct sequence_record *to, const struct verification *j)
+{
+    const size_t n = (size_t)j->n, nodes = (size_t)to->draft.n;
+    to->verification.n = j->n;
+    to->verification.empty = j->empty;
+    memcpy(to->verification.token, j->token, n * sizeof(*j->token));
+    memcpy(to->verification.node, j->node, n * sizeof(*j->node));
+    memcpy(to->verification.trial_p, j->trial_p, nodes * sizeof(*j->trial_p));
+    memcpy(to->verification.trial_q, j->trial_q, nodes * sizeof(*j->trial_q));
+}
+
+// ---- the decoder
 
 struct decoder *decoder_create(struct verifier *v, struct drafter *d, int slots, uint64_t seed,
                                struct listener listener, struct error *err)
@@ -71,7 +125,12 @@ struct decoder *decoder_create(struct verifier *v, struct drafter *d, int slots,
     c->sequence = xcalloc((size_t)slots, sizeof(*c->sequence));
     for (int i = 0; i < slots; i++)
         c->sequence[i].token = xcalloc((size_t)(c->length + c->nodes) + 1, sizeof(int32_t));
-    steps_create(&c->steps, slots, c->nodes);
+    for (int i = 0; i < MAX_PENDING_STEPS; i++) {
+        c->record[i].number = i;
+        c->record[i].of = xcalloc((size_t)slots, sizeof(struct sequence_record));
+        for (int k = 0; k < slots; k++)
+            create_record(&c->record[i].of[k], c->nodes);
+    }
     return c;
 }
 
@@ -97,7 +156,11 @@ void decoder_destroy(struct decoder *d)
     decoder_drop(d);
     for (int i = 0; i < d->slots; i++)
         free(d->sequence[i].token);
-    steps_destroy(&d->steps);
+    for (int i = 0; i < MAX_PENDING_STEPS; i++) {
+        for (int k = 0; k < d->slots; k++)
+            destroy_record(&d->record[i].of[k]);
+        free(d->record[i].of);
+    }
     free(d->sequence);
     free(d);
 }
@@ -210,9 +273,9 @@ static int requests_of_active(struct decoder *d, struct step_record *s)
         int left = q->limit - (q->n - q->prompt),
             space = d->length - q->n; // new tokens up to the limit; in the context
         int cache = space + 1;        // cache rows for the root and draft tokens
-        to->sequence = q->number;
-        to->slot = i;
-        to->position = q->rng.rng.root = q->n - 1;
+        to->step.sequence = q->number;
+        to->step.slot = i;
+        to->step.position = q->rng.rng.root = q->n - 1;
         draft->n = 1;
         draft->capacity = d->nodes < cache ? d->nodes : cache;
         draft->token[0] = q->token[q->n - 1];
@@ -271,9 +334,10 @@ static int append_all(struct decoder *d, struct step_record *s)
     int n_continued = 0;
     const int64_t known = now(d);
     for (int i = 0; i < s->n; i++) {
-        struct sequence *q = &d->sequence[s->of[i].slot];
-        s->of[i].at_ns = known - q->began_ns;
-        s->of[i].kept = append(d, q, &d->advance[i]);
+        struct step *to = &s->of[i].step;
+        struct sequence *q = &d->sequence[to->slot];
+        to->at_ns = known - q->began_ns;
+        to->kept = append(d, q, &d->advance[i]);
         if (q->over)
             continue;
         d->continued[n_continued] = d->advance[i];
@@ -302,7 +366,7 @@ static void record(struct decoder *d, struct step_record *s)
         record_verification(&s->of[i], verifier_verification(d->verifier, i));
         s->of[i].draft.q = NULL;
     }
-    steps_push(&d->steps);
+    d->pending++;
 }
 
 static void report(struct decoder *d, const struct step_record *s)
@@ -310,35 +374,26 @@ static void report(struct decoder *d, const struct step_record *s)
     const int64_t propose = lasted(d, s, PROPOSE, VERIFY) - s->untimed_ns, advance = lasted(d, s, ADVANCE, END);
     int64_t verify = lasted(d, s, VERIFY, SCORED) + lasted(d, s, DECIDE, ADVANCE);
     verify -= s->observer_ns; // an observer must not change the measured time
-    for (int i = 0; i < s->n; i++)
-        d->sequence[s->of[i].slot].decode_ns += (propose + verify + advance) / s->n;
-    for (int i = 0; i < s->n && d->listener.step != NULL; i++) {
-        const struct sequence_record *of = &s->of[i];
-        const struct verification *j = &of->verification;
-        const struct advance a = { .slot = of->slot, .n = j->n, .token = j->token, .node = j->node };
-        const struct step step = { .sequence = of->sequence,
-                                   .position = of->position,
-                                   .draft = &of->draft,
-                                   .advance = &a,
-                                   .verification = j,
-                                   .kept = of->kept,
-                                   .propose_ns = propose,
-                                   .verify_ns = verify,
-                                   .advance_ns = advance,
-                                   .at_ns = of->at_ns,
-                                   .batch = s->n,
-                                   .experts = s->experts };
-        d->listener.step(d->listener.self, &step);
+    for (int i = 0; i < s->n; i++) {
+        struct step *of = &s->of[i].step;
+        d->sequence[of->slot].decode_ns += (propose + verify + advance) / s->n;
+        of->propose_ns = propose;
+        of->verify_ns = verify;
+        of->advance_ns = advance;
+        of->batch = s->n;
+        of->experts = s->experts;
     }
+    for (int i = 0; i < s->n && d->listener.step != NULL; i++)
+        d->listener.step(d->listener.self, &s->of[i].step);
 }
 
 // idle: the device has nothing to do meanwhile.
 static void report_all_but(struct decoder *d, int last, bool idle)
 {
     const int64_t from = clock_ns();
-    while (d->steps.n > last) {
-        report(d, steps_oldest(&d->steps));
-        steps_pop(&d->steps);
+    for (; d->pending > last; d->pending--) {
+        report(d, &d->record[d->first]);
+        d->first = (d->first + 1) % MAX_PENDING_STEPS;
     }
     if (idle)
         d->still_ns += clock_ns() - from;
@@ -405,7 +460,8 @@ static bool verify(struct decoder *d, struct step_record *s, struct error *err)
 static bool step(struct decoder *d, struct error *err)
 {
     const struct drafter_type *type = d->drafter->type;
-    struct step_record *s = steps_current(&d->steps);
+    assert(d->pending < MAX_PENDING_STEPS);
+    struct step_record *s = &d->record[(d->first + d->pending) % MAX_PENDING_STEPS];
     if (requests_of_active(d, s) == 0)
         return true;
     if (!score(d, s, err))

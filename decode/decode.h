@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct advance;
 struct decoder;
 struct draft;
 struct drafter;
@@ -21,11 +20,10 @@ const char *stop_name(enum stop_reason why); // "end", "string", "limit", "conte
 
 struct step { // one step of one sequence, for a listener
     int64_t sequence;
-    int position;                  // of the root in the sequence
-    const struct draft *draft;     // the verified draft, without q
-    const struct advance *advance; // from the rule, without features
-    const struct verification *verification;
-    int kept; // tokens of advance that belong to the text: fewer than advance->n if the text ended
+    int slot, position;                      // position: of the root in the sequence
+    const struct draft *draft;               // the verified draft, without q
+    const struct verification *verification; // from the rule: its first n tokens and nodes are those of the advance
+    int kept; // tokens of these that belong to the text: fewer than verification->n if the text ended
     int64_t propose_ns, verify_ns, advance_ns; // of the whole batch
     int64_t at_ns;   // by the decoder's clock, from the end of the sequence's prefill until the host had these tokens
     int batch;       // sequences in this step

@@ -209,7 +209,7 @@ static void request_ends_destroy(struct request_ends *e)
 static void on_step(void *self, const struct step *s)
 {
     struct speclab_decoder *d = self;
-    const struct speclab_step step = { s->sequence,     s->advance->token,      s->kept,
+    const struct speclab_step step = { s->sequence,     s->verification->token, s->kept,
                                        s->draft->n - 1, transcript_accepted(s), s->propose_ns,
                                        s->verify_ns,    s->advance_ns };
     if (d->listener.step != NULL)

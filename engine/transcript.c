@@ -12,7 +12,7 @@
 
 int transcript_accepted(const struct step *s)
 {
-    int accepted = s->advance->n - 1;
+    int accepted = s->verification->n - 1;
     return accepted < s->kept ? accepted : s->kept;
 }
 
@@ -27,8 +27,8 @@ static struct json *draft_json(const struct step *s)
     for (int i = 0; i < d->n; i++) {
         bool root = i == 0;
         bool is_accepted = root;
-        for (int k = 1; k < s->advance->n; k++)
-            is_accepted = is_accepted || s->advance->node[k] == i;
+        for (int k = 1; k < s->verification->n; k++)
+            is_accepted = is_accepted || s->verification->node[k] == i;
         json_push(proposal, root ? json_new_null() : json_new_text(names[d->proposal[i]]));
         json_push(p, root ? json_new_null() : json_new_number(s->verification->trial_p[i]));
         json_push(q, root ? json_new_null() : json_new_number(s->verification->trial_q[i]));
@@ -46,7 +46,8 @@ static struct json *step_json(const struct transcript *t, const struct step *s)
                                     JSON("kept", s->kept), JSON("propose_ns", s->propose_ns),
                                     JSON("verify_ns", s->verify_ns), JSON("advance_ns", s->advance_ns));
     if (t->trace)
-        json_add(j, JSON("draft", draft_json(s)), JSON("out", json_new_ids(s->advance->token, (size_t)s->advance->n)));
+        json_add(j, JSON("draft", draft_json(s)),
+                 JSON("out", json_new_ids(s->verification->token, (size_t)s->verification->n)));
     return j;
 }
 

@@ -68,8 +68,8 @@ static struct recording *recording_of(struct recorder *r, int64_t sequence)
 
 static bool is_on_path(const struct step *s, int node)
 {
-    for (int i = 1; i < s->advance->n; i++)
-        if (s->advance->node[i] == node)
+    for (int i = 1; i < s->verification->n; i++)
+        if (s->verification->node[i] == node)
             return true;
     return false;
 }
@@ -85,7 +85,7 @@ static void record_sources(struct recording *g, const struct step *s)
     for (int node = 1; node < s->draft->n; node++)
         add_source(g, s->draft->source[node]);
     for (int i = 1; i <= transcript_accepted(s); i++)
-        add_source(g, s->draft->source[s->advance->node[i]]);
+        add_source(g, s->draft->source[s->verification->node[i]]);
 }
 
 // All acceptance tests of a step, also beyond the end of a text: these are raw facts, and views cut them.
@@ -178,8 +178,8 @@ static void record_draft(const struct recorder *r, struct recording *g, const st
                               .token = copy_of(s->draft->token, ids),
                               .parent = copy_of(s->draft->parent, ids),
                               .proposal = copy_of(s->draft->proposal, nodes),
-                              .n_out = s->advance->n,
-                              .out = copy_of(s->advance->token, (size_t)s->advance->n * sizeof(int32_t)),
+                              .n_out = s->verification->n,
+                              .out = copy_of(s->verification->token, (size_t)s->verification->n * sizeof(int32_t)),
                               .entries = r->rows == ROWS_FULL ? 0 : r->rows };
     to->rows = rows_pack(rows, r->vocab, &to->bytes);
 }

@@ -60,8 +60,8 @@ static void remember_rejected(const struct step *s)
 {
     for (int v = 1; v < s->draft->n; v++) {
         bool accepted = false;
-        for (int k = 0; k < s->advance->n; k++)
-            accepted = accepted || s->advance->node[k] == v;
+        for (int k = 0; k < s->verification->n; k++)
+            accepted = accepted || s->verification->node[k] == v;
         if (!accepted)
             penalty_memory.rejected[penalty_memory.n++] = s->draft->token[v];
     }
@@ -195,11 +195,11 @@ static void on_step(void *self, const struct step *s)
 {
     struct examination *t = self;
     const struct prompt *p = &t->table_instance->prompt[s->sequence];
-    if (s->position != p->n + t->emitted[s->sequence] - 1 || s->kept > s->advance->n)
+    if (s->position != p->n + t->emitted[s->sequence] - 1 || s->kept > s->verification->n)
         table_model_violation(t->target, "sequence %d: a step at place %d after %d tokens", (int)s->sequence,
                               s->position, t->emitted[s->sequence]);
     t->emitted[s->sequence] += s->kept;
-    t->cut[s->sequence] = s->advance->n - s->kept;
+    t->cut[s->sequence] = s->verification->n - s->kept;
     if (t->flaw == PENALTY_FOR_REJECTED)
         remember_rejected(s);
 }

@@ -29,9 +29,8 @@ static void a_step_is_recorded_as_it_was_verified(void **state)
     uint8_t proposal[] = { DETERMINISTIC, SAMPLED, DETERMINISTIC, SAMPLED, SAMPLED_WITHOUT_REPLACEMENT };
     double p[] = { NAN, 0.5, NAN, 0.25, 0.125 }, q[] = { NAN, 0.4, NAN, 0.5, 0.75 };
     struct draft d = { .n = 5, .capacity = 5, .token = token, .parent = parent, .proposal = proposal };
-    struct advance a = { .slot = 0, .n = 3, .token = out, .node = node };
     struct verification j = { .n = 3, .token = out, .node = node, .trial_p = p, .trial_q = q };
-    struct step s = { 77, 4, &d, &a, &j, 3, 1, 2, 3, 4, 1, 0 };
+    struct step s = { 77, 0, 4, &d, &j, 3, 1, 2, 3, 4, 1, 0 };
     struct recorder *r = recorder_create(1, true);
     struct listener l = recorder_listener(r);
     struct sequence_row row;

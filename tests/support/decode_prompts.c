@@ -21,14 +21,14 @@ static uint64_t hashed(uint64_t hash, const void *data, size_t bytes)
 static uint64_t hash_of_step(uint64_t hash, const struct step *s)
 {
     const struct draft *d = s->draft;
-    const size_t nodes = (size_t)d->n, advanced = (size_t)s->advance->n;
-    const int all[] = { s->position, d->n, s->advance->n, s->kept, s->verification->empty };
+    const size_t nodes = (size_t)d->n, advanced = (size_t)s->verification->n;
+    const int all[] = { s->position, d->n, s->verification->n, s->kept, s->verification->empty };
     hash = hashed(hash, all, sizeof(all));
     hash = hashed(hash, d->token, nodes * sizeof(*d->token));
     hash = hashed(hash, d->parent, nodes * sizeof(*d->parent));
     hash = hashed(hash, d->proposal, nodes);
-    hash = hashed(hash, s->advance->token, advanced * sizeof(*s->advance->token));
-    hash = hashed(hash, s->advance->node, advanced * sizeof(*s->advance->node));
+    hash = hashed(hash, s->verification->token, advanced * sizeof(*s->verification->token));
+    hash = hashed(hash, s->verification->node, advanced * sizeof(*s->verification->node));
     for (int node = 0; node < d->n; node++)
         if (!isnan(s->verification->trial_p[node])) { // a NaN has several bit patterns
             hash = hashed(hash, &s->verification->trial_p[node], sizeof(double));
@@ -46,10 +46,9 @@ static void on_step(void *self, const struct step *s)
     to->steps++;
     to->step_hash[s->sequence] = hash_of_step(to->step_hash[s->sequence], s);
     to->drafted += s->draft->n - 1;
-    to->accepted += s->advance->n - 1;
+    to->accepted += s->verification->n - 1;
     to->kept += s->kept;
-    assert_true(s->kept >= 0 && s->kept <= s->advance->n && s->batch >= 1);
-    assert_true(s->verification->n == s->advance->n);
+    assert_true(s->kept >= 0 && s->kept <= s->verification->n && s->batch >= 1);
 }
 
 static void on_done(void *self, const struct ending *e)

@@ -302,9 +302,9 @@ struct counts {
 static void expect_all_accepted(void *self, const struct step *s)
 {
     ((struct counts *)self)->steps++;
-    if (s->advance->n != s->draft->n)
+    if (s->verification->n != s->draft->n)
         fail_msg("sequence %d, position %d: %d of %d draft tokens accepted", (int)s->sequence, s->position,
-                 s->advance->n - 1, s->draft->n - 1);
+                 s->verification->n - 1, s->draft->n - 1);
 }
 
 static void count_ending(void *self, const struct ending *e)

@@ -113,11 +113,11 @@ static void expect_step(void *self, const struct step *s)
               depth = (left < LENGTH - n ? left : LENGTH - n) - 1;
     x->target += d->n;
     x->drafted += d->n - 1;
-    x->accepted += s->advance->n - 1;
-    x->advanced[t] = s->advance->n;
+    x->accepted += s->verification->n - 1;
+    x->advanced[t] = s->verification->n;
     if (d->n == 1)
         return; // nothing can be drafted: the drafter must not evaluate anything
-    const int rows = below_the_root(x, d, depth), last = s->advance->node[s->advance->n - 1];
+    const int rows = below_the_root(x, d, depth), last = s->verification->node[s->verification->n - 1];
     if (x->evaluation == HEADS) {
         x->requests++;
         x->max_depth = draft_max_depth(d) > x->max_depth ? draft_max_depth(d) : x->max_depth;
@@ -134,7 +134,7 @@ static void expect_step(void *self, const struct step *s)
     x->max += x->certain[t] + x->doubtful[t];
     // The root is always new. All accepted tokens but the last have children, so they were evaluated. The last one was evaluated if
     // it has children; in a pruned tree this is unknown.
-    const bool leaf = last != 0 && !has_child(d, last), cut = x->top > 0 && s->advance->n - 1 < x->tokens && leaf;
+    const bool leaf = last != 0 && !has_child(d, last), cut = x->top > 0 && s->verification->n - 1 < x->tokens && leaf;
     x->certain[t] = 1 + (leaf && !cut);
     x->doubtful[t] = cut;
 }
