@@ -18,7 +18,6 @@
 #include "models/kv_cache.h"
 #include "models/layer_list.h"
 #include "sampling/top_k.h"
-#include "statistics/spread.h"
 #include "statistics/statistics.h"
 
 enum { TOP = 64, ROUNDS = 7, MAX_DRAFT = 8 };

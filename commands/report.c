@@ -96,7 +96,7 @@ static bool answer(void *out, const struct json *line, struct error *err)
             s.integer[1] != NULL
                 ? interval_of_units(statistics[k].of, (const double *const *)s.number,
                                     (const double *const *)s.number + SUMS, s.integer[0], s.integer[1], s.n)
-                : interval_of(statistics[k].of, s.number[0], s.number[1], s.number[2], s.number[3], s.n);
+                : interval_of(statistics[k].of, (const double *const *)s.number, s.n);
         struct json *j = json_object_of(JSON("value", x.value), JSON("low", x.low), JSON("high", x.high),
                                         JSON("prompts_for_2_percent", x.prompts));
         char *text = json_write(j);

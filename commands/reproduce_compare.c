@@ -172,7 +172,8 @@ static void put_acceptance(struct comparing *c, const struct columns *x)
                           b = columns_interval(STATISTIC_RATE, x, 0, n, 1, 2, 0, 0);
     if (isnan(a.value) || isnan(b.value)) // nothing was drafted
         return;
-    const struct interval change = interval_of(STATISTIC_DIFFERENCE, x->x[1], x->x[2], x->x[3] + n, x->x[4] + n, n);
+    const double *const both[] = { x->x[1], x->x[2], x->x[3] + n, x->x[4] + n };
+    const struct interval change = interval_of(STATISTIC_DIFFERENCE, both, n);
     put_values(c, "acceptance", n, a, b);
     if (c->steps_same) {
         text_puts(c->report, ": equal\n");

@@ -7,7 +7,6 @@
 
 #include "exact/mass.h"
 #include "statistics/statistics.h"
-#include "statistics/tails.h"
 
 const double evidence_stakes[STAKES] = { -1, -.3, -.1, -.03, -.01, .01, .03, .1, .3, 1 };
 const struct uniforms evidence_start = { { -1, -1, -1 } };

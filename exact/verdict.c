@@ -5,7 +5,7 @@
 
 #include "core/memory.h"
 #include "exact/power.h"
-#include "statistics/tails.h"
+#include "statistics/statistics.h"
 
 const char *const answer_names[] = { "no bias found", "bias found", "no verdict" };
 

@@ -53,8 +53,9 @@ int64_t columns_prompts(const struct columns *x, size_t from, size_t n)
 struct interval columns_interval(enum statistic of, const struct columns *x, size_t from, size_t n, int a, int b, int c,
                                  int d)
 {
-    return interval_of(of, x->x[a] + from, x->x[b] + from, c > 0 ? x->x[c] + from : NULL, d > 0 ? x->x[d] + from : NULL,
-                       n);
+    const double *const columns[] = { x->x[a] + from, x->x[b] + from, c > 0 ? x->x[c] + from : NULL,
+                                      d > 0 ? x->x[d] + from : NULL };
+    return interval_of(of, columns, n);
 }
 
 struct interval columns_speed(const struct columns *x, size_t from, size_t n, int a, int c)

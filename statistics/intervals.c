@@ -9,7 +9,6 @@
 // Coverage of all of these: tests/results/test_coverage.c and test_slice_coverage.c.
 #include "statistics/intervals.h"
 
-#include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -215,9 +214,9 @@ static bool is_defined(enum statistic of, const double *s, int sums)
     return true;
 }
 
-static struct interval interval_of_sums(enum statistic of, const double *const *from, int sums, size_t n,
-                                        struct clock_part clock)
+static struct interval interval_of_sums(enum statistic of, const double *const *from, size_t n, struct clock_part clock)
 {
+    const int sums = of == STATISTIC_CHANGE ? SUMS : 4;
     struct sample q = {
         .of = of, .sums = sums, .n = n, .x = xcalloc(n + 1, sizeof(*q.x)), .count = xcalloc(n + 1, sizeof(*q.count))
     };
@@ -237,18 +236,9 @@ static struct interval interval_of_sums(enum statistic of, const double *const *
     return to;
 }
 
-struct interval interval_of(enum statistic of, const double *a, const double *b, const double *c, const double *d,
-                            size_t n)
+struct interval interval_of(enum statistic of, const double *const *x, size_t n)
 {
-    assert(of != STATISTIC_CHANGE);
-    return interval_of_sums(of, (const double *const[]){ a, b, c, d }, 4, n, no_clock);
-}
-
-struct interval interval_of_change(const double *const *was, const double *const *is, size_t n)
-{
-    return interval_of_sums(STATISTIC_CHANGE,
-                            (const double *const[]){ is[0], is[1], is[2], is[3], was[0], was[1], was[2], was[3] }, SUMS,
-                            n, no_clock);
+    return interval_of_sums(of, x, n, no_clock);
 }
 
 // ---- units
@@ -377,22 +367,19 @@ struct interval interval_of_units(enum statistic of, const double *const *x, con
         for (int k = 0; k < sums && work != NULL; k += 2)
             u[i].share[k] = work[k / 2] != NULL ? work[k / 2][i] : x[k][i];
     }
-    double *column[SUMS];
+    double *column[SUMS] = { 0 };
     size_t prompts = 0;
-    for (int k = 0; k < SUMS; k++)
+    for (int k = 0; k < sums; k++)
         column[k] = xcalloc(n + 1, sizeof(*column[k]));
     qsort(u, n, sizeof(*u), by_prompt);
     for (size_t i = 0; i < n; i++) {
         prompts += i == 0 || u[i].prompt != u[i - 1].prompt;
-        for (int k = 0; k < SUMS; k++)
-            column[k][prompts - 1] += k < sums ? u[i].x[k] : 0;
+        for (int k = 0; k < sums; k++)
+            column[k][prompts - 1] += u[i].x[k];
     }
-    const double *from[SUMS];
-    for (int k = 0; k < SUMS; k++)
-        from[k] = k < sums ? column[k] : NULL;
     const struct clock_part clock = clock_of_units(of, u, n, sums, prompts);
-    const struct interval to = interval_of_sums(of, from, sums < 4 ? 4 : sums, prompts, clock);
-    for (int k = 0; k < SUMS; k++)
+    const struct interval to = interval_of_sums(of, (const double *const *)column, prompts, clock);
+    for (int k = 0; k < sums; k++)
         free(column[k]);
     free(u);
     return to;

@@ -19,7 +19,8 @@ enum statistic {               // functions of the sums over prompts of a, b, c,
     STATISTIC_RATIO,           // a / b
     STATISTIC_RATIO_OF_RATIOS, // (a / b) / (c / d)
     STATISTIC_DIFFERENCE,      // a / b - c / d
-    STATISTIC_CHANGE,          // one ratio of ratios over another: interval_of_change
+    STATISTIC_CHANGE,          // one ratio of ratios over another, a speedup measured again on the same prompts: what a
+                               // prompt has in common in both cancels, and what slows all its passes in one of them
 };
 
 enum {
@@ -27,13 +28,9 @@ enum {
     BOOTSTRAP_UP_TO = 49
 }; // prompts with which quantiles are those of resamples; otherwise Student's
 
-// The clustered 95 % interval; a to d (n), c and d NULL where the statistic has none. Elements i of all four are of one prompt: what two cells
-// have in common there cancels.
-struct interval interval_of(enum statistic of, const double *a, const double *b, const double *c, const double *d,
-                            size_t n);
-// The same of ((a / b) / (c / d) of `is`) / (that of `was`), four columns (n) each: a speedup measured again on the same prompts. What a prompt
-// has in common in both cancels, and so does what slows all its passes in one of them.
-struct interval interval_of_change(const double *const *was, const double *const *is, size_t n);
+// The clustered 95 % interval. x: columns (n), 8 for STATISTIC_CHANGE, the new run's four before the old one's, otherwise 4, of which the last
+// two are NULL where the statistic has none. Elements i of all are of one prompt: what two cells have in common there cancels.
+struct interval interval_of(enum statistic of, const double *const *x, size_t n);
 
 // The interval of a statistic whose times are those of a machine that other work and temperature slow down for a while. A row is a unit: what
 // was decoded of a prompt in a slice of time, in all cells that the statistic compares. Rows of a prompt depend on each other, and so do the
@@ -41,8 +38,7 @@ struct interval interval_of_change(const double *const *was, const double *const
 // prompts comes what the rows of different prompts in a slice have in common. Where no slice has two prompts this is interval_of over
 // the prompts' sums, in the order of their numbers.
 //
-// x: 8 columns (n) for STATISTIC_CHANGE, the new run's four before the old one's, otherwise 4, of which the last two are NULL where the
-// statistic has none. work: for each pair of columns of x the one (n) whose quotient by the time would be constant on a constant clock, which
+// x (n): as above. work: for each pair of columns of x the one (n) whose quotient by the time would be constant on a constant clock, which
 // is the steps where x has tokens; NULL for a pair: its first column; NULL: that for all pairs. prompt, slice (n): any numbers; slices of two
 // runs have different ones.
 //

@@ -16,7 +16,7 @@
 #include "kernels/cpu/probe.h"
 #include "kernels/timed.h"
 #include "results/cost.h"
-#include "statistics/spread.h"
+#include "statistics/statistics.h"
 
 struct store;
 

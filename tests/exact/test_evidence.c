@@ -6,7 +6,6 @@
 #include "exact/evidence.h"
 #include "exact/mass.h"
 #include "statistics/statistics.h"
-#include "statistics/tails.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
 

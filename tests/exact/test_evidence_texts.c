@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "exact/evidence.h"
-#include "statistics/tails.h"
+#include "statistics/statistics.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
 

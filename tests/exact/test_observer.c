@@ -7,7 +7,6 @@
 #include "core/memory.h"
 #include "exact/observer.h"
 #include "statistics/statistics.h"
-#include "statistics/tails.h"
 #include "exact/verdict.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"

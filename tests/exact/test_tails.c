@@ -5,7 +5,6 @@
 #include "exact/evidence.h"
 #include "exact/power.h"
 #include "statistics/statistics.h"
-#include "statistics/tails.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
 

@@ -81,7 +81,7 @@ static bool contains(const struct subject *s, const struct population *p, const 
 {
     const double *x[] = { sum + (size_t)s->a * n, sum + (size_t)s->b * n, s->c < 0 ? NULL : sum + (size_t)s->c * n,
                           s->d < 0 ? NULL : sum + (size_t)s->d * n };
-    const struct interval i = interval_of(s->of, x[0], x[1], x[2], x[3], n);
+    const struct interval i = interval_of(s->of, (const double *const[]){ x[0], x[1], x[2], x[3] }, n);
     const double truth = truth_of(s, p);
     return i.low <= truth && truth <= i.high;
 }
@@ -106,9 +106,9 @@ static bool change_contains(const double *sum, uint64_t *source, size_t n)
         again[i] = sum[X_NS * n + i] * 1.1 * 1.03 * (0.97 + 0.06 * uniform(source));
         again[n + i] = sum[NONE_NS * n + i] * 1.1 * (0.97 + 0.06 * uniform(source));
     }
-    const double *const was[] = { sum + X_TOKENS * n, sum + X_NS * n, sum + NONE_TOKENS * n, sum + NONE_NS * n };
-    const double *const is[] = { was[0], again, was[2], again + n };
-    const struct interval i = interval_of_change(was, is, n);
+    const double *const tokens = sum + X_TOKENS * n, *const of_none = sum + NONE_TOKENS * n;
+    const double *const x[] = { tokens, again, of_none, again + n, tokens, sum + X_NS * n, of_none, sum + NONE_NS * n };
+    const struct interval i = interval_of(STATISTIC_CHANGE, x, n);
     free(again);
     return i.low <= 1 / 1.03 && 1 / 1.03 <= i.high;
 }

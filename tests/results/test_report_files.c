@@ -110,13 +110,13 @@ static void two_prompts_have_an_interval_and_zero_sums_have_none(void **state)
 {
     const double a[] = { 1, 3 }, b[] = { 2, 2 }, c[] = { 1, 1 }, d[] = { 4, 4 }, none[] = { 0, 0 };
     const double t = tan(M_PI * 0.475), half = t * sqrt(2 * (0.25 * 0.25 + 0.25 * 0.25));
-    const struct interval i =
-        interval_of(STATISTIC_RATIO_OF_RATIOS, a, b, c, d, 2); // 1 / 0.25; u = 1/4 - 1/2 - 1/2 + 1/2 and 3/4 - 1/2
+    const struct interval i = interval_of(STATISTIC_RATIO_OF_RATIOS, (const double *const[]){ a, b, c, d },
+                                          2); // 1 / 0.25; u = 1/4 - 1/2 - 1/2 + 1/2 and 3/4 - 1/2
     assert_true(i.value == 4 && fabs(i.high - 4 * exp(half)) < 1e-6 && fabs(i.low - 4 * exp(-half)) < 1e-6);
-    assert_true(isnan(interval_of(STATISTIC_RATIO_OF_RATIOS, none, b, c, d, 2).value) &&
-                isnan(interval_of(STATISTIC_RATIO_OF_RATIOS, a, none, c, d, 2).value));
-    assert_true(isnan(interval_of(STATISTIC_RATIO_OF_RATIOS, a, b, none, d, 2).value) &&
-                isnan(interval_of(STATISTIC_RATIO_OF_RATIOS, a, b, c, none, 2).value));
+    assert_true(isnan(interval_of(STATISTIC_RATIO_OF_RATIOS, (const double *const[]){ none, b, c, d }, 2).value) &&
+                isnan(interval_of(STATISTIC_RATIO_OF_RATIOS, (const double *const[]){ a, none, c, d }, 2).value));
+    assert_true(isnan(interval_of(STATISTIC_RATIO_OF_RATIOS, (const double *const[]){ a, b, none, d }, 2).value) &&
+                isnan(interval_of(STATISTIC_RATIO_OF_RATIOS, (const double *const[]){ a, b, c, none }, 2).value));
 }
 
 int main(void)

@@ -91,7 +91,8 @@ static struct interval over_prompts(const struct units *u, size_t prompts)
         for (size_t i = 0; i < u->n; i++)
             x[k][u->prompt[i]] += u->x[k][i];
     }
-    const struct interval i = interval_of(STATISTIC_RATIO_OF_RATIOS, x[0], x[1], x[2], x[3], prompts);
+    const struct interval i =
+        interval_of(STATISTIC_RATIO_OF_RATIOS, (const double *const[]){ x[0], x[1], x[2], x[3] }, prompts);
     for (int k = 0; k < 4; k++)
         free(x[k]);
     return i;

@@ -53,30 +53,31 @@ static void equal_prompts_have_an_interval_of_zero_width(void **state)
     }
     static const size_t n[] = { 2, 10, 60 };
     for (int i = 0; i < 3; i++) {
-        expect(interval_of(STATISTIC_RATIO, a, b, NULL, NULL, n[i]), 4, 4, 4);
-        expect(interval_of(STATISTIC_RATE, a, c, NULL, NULL, n[i]), 0.5, 0.5, 0.5);
-        expect(interval_of(STATISTIC_RATIO_OF_RATIOS, a, b, c, b, n[i]), 0.5, 0.5, 0.5);
-        expect(interval_of(STATISTIC_DIFFERENCE, a, b, c, b, n[i]), -4, -4, -4);
-        near(interval_of(STATISTIC_RATIO, a, b, NULL, NULL, n[i]).prompts, 2, 0);
+        expect(interval_of(STATISTIC_RATIO, (const double *const[]){ a, b, NULL, NULL }, n[i]), 4, 4, 4);
+        expect(interval_of(STATISTIC_RATE, (const double *const[]){ a, c, NULL, NULL }, n[i]), 0.5, 0.5, 0.5);
+        expect(interval_of(STATISTIC_RATIO_OF_RATIOS, (const double *const[]){ a, b, c, b }, n[i]), 0.5, 0.5, 0.5);
+        expect(interval_of(STATISTIC_DIFFERENCE, (const double *const[]){ a, b, c, b }, n[i]), -4, -4, -4);
+        near(interval_of(STATISTIC_RATIO, (const double *const[]){ a, b, NULL, NULL }, n[i]).prompts, 2, 0);
     }
 }
 
 static void too_few_prompts_have_no_interval(void **state)
 {
     const double one[] = { 4, 6 }, zero[] = { 0, 0 };
-    expect(interval_of(STATISTIC_RATIO_OF_RATIOS, one, one, one, one, 1), 1, NAN, NAN);
-    expect(interval_of(STATISTIC_DIFFERENCE, one, one, one, one, 1), 0, NAN, NAN);
-    expect(interval_of(STATISTIC_RATE, one, one, NULL, NULL, 1), 1, NAN, NAN);
-    assert_true(isnan(interval_of(STATISTIC_RATIO, NULL, NULL, NULL, NULL, 0).value));
-    assert_true(isnan(interval_of(STATISTIC_RATIO, one, zero, NULL, NULL, 2).value));
-    assert_true(isnan(interval_of(STATISTIC_DIFFERENCE, one, one, one, zero, 2).value));
+    expect(interval_of(STATISTIC_RATIO_OF_RATIOS, (const double *const[]){ one, one, one, one }, 1), 1, NAN, NAN);
+    expect(interval_of(STATISTIC_DIFFERENCE, (const double *const[]){ one, one, one, one }, 1), 0, NAN, NAN);
+    expect(interval_of(STATISTIC_RATE, (const double *const[]){ one, one, NULL, NULL }, 1), 1, NAN, NAN);
+    assert_true(isnan(interval_of(STATISTIC_RATIO, (const double *const[]){ NULL, NULL, NULL, NULL }, 0).value));
+    assert_true(isnan(interval_of(STATISTIC_RATIO, (const double *const[]){ one, zero, NULL, NULL }, 2).value));
+    assert_true(isnan(interval_of(STATISTIC_DIFFERENCE, (const double *const[]){ one, one, one, zero }, 2).value));
     const double *const some[] = { one, one, one, one };
     for (int k = 0; k < 4; k++) {
         const double *x[4] = { some[0], some[1], some[2], some[3] };
         x[k] = zero;
-        assert_true(isnan(interval_of(STATISTIC_RATIO_OF_RATIOS, x[0], x[1], x[2], x[3], 2).value));
+        assert_true(
+            isnan(interval_of(STATISTIC_RATIO_OF_RATIOS, (const double *const[]){ x[0], x[1], x[2], x[3] }, 2).value));
     }
-    expect(interval_of(STATISTIC_RATIO, zero, one, NULL, NULL, 2), 0, NAN, NAN);
+    expect(interval_of(STATISTIC_RATIO, (const double *const[]){ zero, one, NULL, NULL }, 2), 0, NAN, NAN);
 }
 
 // That 5 prompts are alike has a probability of 2.5 % if 0.478 of all are: 0.478^5 = 0.025.
@@ -84,9 +85,9 @@ static void a_rate_of_0_or_1_in_all_prompts_has_the_interval_of_as_many_trials(v
 {
     const double none[] = { 0, 0, 0, 0, 0, 0 }, all[] = { 3, 9, 2, 4, 5, 0 }; // one has no draft token
     const double alike = pow(0.025, 0.2);
-    expect(interval_of(STATISTIC_RATE, none, all, NULL, NULL, 6), 0, 0, 1 - alike);
-    expect(interval_of(STATISTIC_RATE, all, all, NULL, NULL, 6), 1, alike, 1);
-    assert_true(isnan(interval_of(STATISTIC_RATE, none, all, NULL, NULL, 6).prompts));
+    expect(interval_of(STATISTIC_RATE, (const double *const[]){ none, all, NULL, NULL }, 6), 0, 0, 1 - alike);
+    expect(interval_of(STATISTIC_RATE, (const double *const[]){ all, all, NULL, NULL }, 6), 1, alike, 1);
+    assert_true(isnan(interval_of(STATISTIC_RATE, (const double *const[]){ none, all, NULL, NULL }, 6).prompts));
 }
 
 // One prompt of 20 has any: a third of the resamples are without it, and Student's quantiles are taken.
@@ -95,7 +96,7 @@ static void rare_events_have_an_interval_within_the_limits(void **state)
     double a[20] = { [7] = 3 }, b[20];
     for (int i = 0; i < 20; i++)
         b[i] = 5;
-    const struct interval i = interval_of(STATISTIC_RATE, a, b, NULL, NULL, 20);
+    const struct interval i = interval_of(STATISTIC_RATE, (const double *const[]){ a, b, NULL, NULL }, 20);
     near(i.value, 0.03, 1e-12);
     assert_true(i.low > 0 && i.low < 0.03 && i.high > 0.03 && i.high < 0.5);
 }
@@ -109,9 +110,10 @@ static void the_prompts_that_resolve_two_percent_do(void **state)
         a[i] = 2 + (i % 2 == 0 ? 0.5 : -0.5);
         b[i] = 1;
     }
-    const double n = interval_of(STATISTIC_RATIO, a, b, NULL, NULL, 100).prompts;
+    const double n = interval_of(STATISTIC_RATIO, (const double *const[]){ a, b, NULL, NULL }, 100).prompts;
     assert_in_range(n, 500, 700);
-    const struct interval at = interval_of(STATISTIC_RATIO, a, b, NULL, NULL, (size_t)n / 2 * 2);
+    const struct interval at =
+        interval_of(STATISTIC_RATIO, (const double *const[]){ a, b, NULL, NULL }, (size_t)n / 2 * 2);
     near(log(at.high / at.low) / 2, 0.02, 1e-4);
     free(a);
     free(b);
@@ -156,10 +158,9 @@ static struct interval of_prompts(const struct unit_rows *u, enum statistic of)
         for (int k = 0; k < 8; k++)
             sum[k][i / SLICES] += u->x[k][i];
     const bool one = of == STATISTIC_RATE || of == STATISTIC_RATIO;
-    if (of == STATISTIC_CHANGE)
-        return interval_of_change((const double *const[]){ sum[4], sum[5], sum[6], sum[7] },
-                                  (const double *const[]){ sum[0], sum[1], sum[2], sum[3] }, n);
-    return interval_of(of, sum[0], sum[1], one ? NULL : sum[2], one ? NULL : sum[3], n);
+    const double *const columns[] = { sum[0], sum[1], one ? NULL : sum[2], one ? NULL : sum[3], sum[4], sum[5],
+                                      sum[6], sum[7] };
+    return interval_of(of, columns, n);
 }
 
 static void slices_of_one_prompt_each_change_nothing(void **state)
@@ -189,8 +190,8 @@ static void alike_prompts_have_the_interval_over_their_slices(void **state)
     for (int k = 0; k < 8; k++)
         for (int i = 0; i < SLICES; i++)
             one.x[k][i] = k % 2 == 0 ? 20 : 2000 + one.x[k][i];
-    const struct interval expected =
-        interval_of(STATISTIC_RATIO_OF_RATIOS, one.x[0], one.x[1], one.x[2], one.x[3], SLICES);
+    const struct interval expected = interval_of(
+        STATISTIC_RATIO_OF_RATIOS, (const double *const[]){ one.x[0], one.x[1], one.x[2], one.x[3] }, SLICES);
     for (int i = 0; i < 3; i++) {
         make_units(&u, n[i], true);
         for (size_t k = 0; k < u.n; k++)
