@@ -97,24 +97,17 @@ def test_json_has_the_peers(speclab, tiny, tmp_path):
 @pytest.mark.parametrize("status, says, words", [
     (2, "--peer-option requires --compare", ["--peer-option", "a=b", "--peer-command", "x"]),
     (2, '--peer-option: expected KEY=VALUE, found "ab"', ["--compare", "--peer-option", "ab"]),
-    (2, "--compare is given twice", ["--compare", "--compare"]),
-    (2, "--rows", ["--peer-command", "cat", "--rows", "0"]),
     (1, "/nowhere/python: No such file or directory", ["--compare"]),
     (1, "nowhere.gguf", ["--peer-command", "echo ready x; cat >/dev/null", "--draft", "nowhere.gguf"]),
     (1, "the engine to compare with: it is out of order", ["--peer-command", "echo error it is out of order"]),
     (1, 'expected "ready NAME", found "hello"', ["--peer-command", "echo hello"]),
     (1, "several slots (--slots)", ["--peer-command", "echo ready it; cat >/dev/null", "--slots", "2"]),
-    (1, "ended without an answer (exit status 0)", ["--peer-command", "true"]),
     (1, "ended without an answer (exit status 3)", ["--peer-command", "read l; exit 3"]),
     (1, "ended without an answer (Killed)", ["--peer-command", "read l; kill -9 $$"]),
-    (1, 'expected seconds, found "soon"', ["--peer-command", "echo ready x; while read l; do echo soon; done"]),
     (1, 'expected seconds, found "nan"', ["--peer-command", "echo ready x; while read l; do echo nan; done"]),
-    (1, "x.txt: not an SQLite database", ["--peer-command", "cat", "--db", "x.txt"]),
 ])  # fmt: skip
 def test_errors_are_one_sentence(tiny, tmp_path, status, says, words):
-    (tmp_path / "x.txt").write_text("text, not a database" * 99)
-    rows = [] if "--rows" in words else ["--rows", "1"]
-    r = call("bench", tiny, *QUICK, *rows, "--prefill", "0", *words, cwd=tmp_path, env={"SPECLAB_PYTHON": "/nowhere/python"})
+    r = call("bench", tiny, *QUICK, "--rows", "1", "--prefill", "0", *words, cwd=tmp_path, env={"SPECLAB_PYTHON": "/nowhere/python"})
     assert r.status == status and says in r.err and r.err.count("\n") == 1 and r.out == ""
 
 
@@ -125,12 +118,6 @@ def test_llama_cpp_s_program_is_silent_when_the_bench_has_ended():
     done = subprocess.run([sys.executable, "-B", program], stdin=subprocess.DEVNULL, stdout=write, stderr=subprocess.PIPE)
     os.close(write)
     assert b"Traceback" not in done.stderr and b"Exception" not in done.stderr
-
-
-def test_a_folder_has_no_peers(speclab, tmp_path):
-    folder = tmp_path / "model"
-    folder.mkdir()
-    assert speclab("bench", folder, "--peer-command", "cat").status == 1
 
 
 def test_a_peer_ends_with_the_word(tiny, tmp_path):
