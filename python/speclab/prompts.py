@@ -27,6 +27,7 @@ _PLACEHOLDER = "FULL BENCHMARK DATA SHOULD BE FETCHED FROM THE SOURCE USING SPEC
 _MARKS = {"DOC": "context", "Q": "question", "C_A": "choice_A", "C_B": "choice_B", "C_C": "choice_C", "C_D": "choice_D"}
 _PLACE = re.compile(r"\$(?P<mark>DOC|Q|C_[ABCD])\$|\{(?P<keys>[a-zA-Z_|]+)(?P<list>\[\])?\}")
 _SPLITS = {"prompt": range(1, 11), "test": range(11, 511), "validation": range(511, 601), "train": range(601, 975)}  # MBPP's task ids
+_ROLES = {"human": True, "user": True, "gpt": False, "chatgpt": False, "bing": False, "bard": False, "assistant": False}  # whether it is the user
 _WORD64 = (1 << 64) - 1
 
 
@@ -61,22 +62,23 @@ class Prompt:
     line: str
 
 
-def blank(s: str) -> bool:
-    return not s.strip(" \t\r\n\f\v")
-
-
-def field(entry: dict[str, Any], keys: str) -> tuple[str, Any]:
+def field(entry: dict[str, Any], keys: str | None) -> tuple[str, Any]:
     """The first of the keys a|b whose value is not null, and the value; else the first key and None."""
-    names = keys.split("|")
-    return next(((k, entry[k]) for k in names if entry.get(k) is not None), (names[0], None))
+    names = (keys or "").split("|")
+    return next(((k, entry[k]) for k in names if k and entry.get(k) is not None), (names[0], None))
 
 
 def text_of(value: Any, what: str) -> str:
     """A text without NULs, which prompts cannot have. Raises Fault."""
-    if not isinstance(value, str):
-        raise Fault(f"{what}: expected a text, found {described(value)}")
-    if "\0" in value:
-        raise Fault(f"{what}: expected a text, found a NUL character in it")
+    if not isinstance(value, str) or "\0" in value:
+        raise Fault(f"{what}: expected a text, found {'a NUL character in it' if isinstance(value, str) else described(value)}")
+    return value
+
+
+def turn_of(value: Any, what: str) -> str:
+    """A text that is not blank."""
+    if not text_of(value, what).strip(" \t\r\n\f\v"):
+        raise LeftOut(EMPTY, f"{what}: expected a text, found an empty one")
     return value
 
 
@@ -86,28 +88,20 @@ def list_of(value: Any, what: str, kind: str) -> list[Any]:
     return value
 
 
-def _empty(what: str) -> LeftOut:
-    return LeftOut(EMPTY, f"{what}: expected a text, found an empty one")
-
-
-# ---- entries of this dataset or of another
-
-
-def _lacks(d: Dataset, entry: dict[str, Any]) -> str | None:
-    return next((keys for keys in d.keys.split() if not any(k in entry for k in keys.split("|"))), None)
-
-
 def _check_keys(d: Dataset, entry: dict[str, Any]) -> None:
     """All of d's keys are there, null or not, and no other dataset has more keys that are. Raises Fault."""
-    missing = _lacks(d, entry)
-    others = [o for o in DATASETS.values() if not _lacks(o, entry)] if d.name in DATASETS else []
+
+    def lacks(o: Dataset) -> str | None:
+        return next((keys for keys in o.keys.split() if not any(k in entry for k in keys.split("|"))), None)
+
+    missing, expected = lacks(d), f"expected an entry of {d.name}"
+    others = [o for o in DATASETS.values() if d.name in DATASETS and not lacks(o)]
     most = max(others, key=lambda o: len(o.keys.split()), default=d)
     looks = f"this looks like {most.name} ({keys_text(most.keys)})"
     if missing:
-        also = f"; {looks}" if most is not d else ""
-        raise Fault(f"{missing}: expected an entry of {d.name} ({keys_text(d.keys)}), found none{also}")
+        raise Fault(f"{missing}: {expected} ({keys_text(d.keys)}), found none{f'; {looks}' if most is not d else ''}")
     if len(most.keys.split()) > len(d.keys.split()):
-        raise Fault(f"expected an entry of {d.name}, found more: {looks}")
+        raise Fault(f"{expected}, found more: {looks}")
 
 
 # ---- turns and answers
@@ -121,16 +115,13 @@ def _expanded(c: Choice, entry: dict[str, Any]) -> str:
         nonlocal longest, size
         key, value = field(entry, _MARKS.get(m["mark"]) or m["keys"])
         if m["list"]:
-            found = "\n".join(text_of(v, key) for v in list_of(value, key, "texts"))
-        else:
-            found = text_of(value, key).strip() if m["mark"] else text_of(value, key)
-        if size == 0 and blank(found):
-            raise _empty(key)
+            value = "\n".join(text_of(v, key) for v in list_of(value, key, "texts"))
+        found = (text_of if size else turn_of)(value, key)
         n = len(found.encode())
         longest, size = max(longest, n), size + n
         if size - longest > MOST:
             raise Fault(f"expected a template that adds at most {MOST} bytes to the longest field, found {c.template}, which adds more")
-        return found
+        return found.strip() if m["mark"] else found
 
     turn = _PLACE.sub(text, c.text(entry))
     if not turn:
@@ -139,21 +130,16 @@ def _expanded(c: Choice, entry: dict[str, Any]) -> str:
 
 
 def _listed(c: Choice, entry: dict[str, Any]) -> list[str]:
-    key, value = field(entry, c.dataset.turns or "")
-    turns = []
-    for i, turn in enumerate(list_of(value, key, "texts")[: c.options.turns]):
-        what = f"{key}[{i}]"
-        if text_of(turn, what).startswith(_PLACEHOLDER):
+    key, value = field(entry, c.dataset.turns)
+    turns = [turn_of(turn, f"{key}[{i}]") for i, turn in enumerate(list_of(value, key, "texts")[: c.options.turns])]
+    for i, turn in enumerate(turns):
+        if turn.startswith(_PLACEHOLDER):
             source = entry["source"] if isinstance(entry.get("source"), str) else "its source"
-            raise Fault(f"{what}: expected a prompt, found NVIDIA's placeholder for a text of {source}; `python3 prepare_data.py --dataset speed "
-                        "--config CONFIG` of Model-Optimizer/examples/specdec_bench writes a file with it")  # fmt: skip
-        if blank(turn):
-            raise _empty(what)
-        turns.append(turn)
-    if not turns:
-        raise Fault(f"{key}: expected a list of texts, found an empty one")
-    if len(turns) > MAX_TURNS:
-        raise Fault(f"{key}: expected at most {MAX_TURNS}, found {len(turns)} (--turns N keeps the first N)")
+            raise Fault(f"{key}[{i}]: expected a prompt, found NVIDIA's placeholder for a text of {source}; `python3 prepare_data.py --dataset "
+                        "speed --config CONFIG` of Model-Optimizer/examples/specdec_bench writes a file with it")  # fmt: skip
+    if not 0 < len(turns) <= MAX_TURNS:
+        found = f"at most {MAX_TURNS}, found {len(turns)} (--turns N keeps the first N)" if turns else "a list of texts, found an empty one"
+        raise Fault(f"{key}: expected {found}")
     return turns
 
 
@@ -161,33 +147,27 @@ def _messages(c: Choice, entry: dict[str, Any]) -> tuple[list[str], list[str]]:
     """A list of messages, or one instruction, becomes the user's turns; the model's messages are answers."""
     key, messages = field(entry, "conversations|conversation")
     if messages is None and entry.get("instruction") is not None:
-        if blank(text_of(entry["instruction"], "instruction")):
-            raise _empty("instruction")
-        return [entry["instruction"]], [entry["response"]] if isinstance(entry.get("response"), str) else []
+        return [turn_of(entry["instruction"], "instruction")], [entry["response"]] if isinstance(entry.get("response"), str) else []
     turns: list[str] = []
     answers: list[str] = []
-    for i, m in enumerate(list_of(messages, key if messages is not None else "conversation", "messages")):
+    for i, m in enumerate(list_of(messages, key, "messages")):
         if len(answers) == c.options.turns:
             break
         if not isinstance(m, dict):
             raise Fault(f"{key}[{i}]: expected an object with from and value, found {described(m)}")
         role, value = text_of(m.get("from"), f"{key}[{i}].from"), text_of(m.get("value"), f"{key}[{i}].value")
-        user = role in ("human", "user")
-        if role == "system":
-            if not blank(value):
-                raise LeftOut(SYSTEM)
+        if role == "system" and not value.strip(" \t\r\n\f\v"):
             continue
-        if not user and role not in ("gpt", "chatgpt", "bing", "bard", "assistant"):
-            raise LeftOut(ROLE)
-        if user != (len(turns) == len(answers)):
+        if role not in _ROLES:
+            raise LeftOut(SYSTEM if role == "system" else ROLE)
+        if _ROLES[role] != (len(turns) == len(answers)):
             raise LeftOut(ORDER)
-        if user and blank(value):
-            raise _empty(key)
-        (turns if user else answers).append(value)
-    if not turns:
-        raise _empty(key)
-    if len(turns) > MAX_TURNS:
-        raise LeftOut(TURNS)
+        if _ROLES[role]:
+            turns.append(turn_of(value, key))
+        else:
+            answers.append(value)
+    if not 0 < len(turns) <= MAX_TURNS:
+        raise LeftOut(TURNS if turns else EMPTY, f"{key}: expected a text, found an empty one")
     return turns, answers
 
 
@@ -203,7 +183,7 @@ def _answers(d: Dataset, entry: dict[str, Any], answers: list[Any], turns: int) 
 
 
 def _id(d: Dataset, entry: dict[str, Any], number: int) -> str | int:
-    key, value = field(entry, d.id) if d.id else ("", None)
+    key, value = field(entry, d.id)
     if value is None:
         return f"{d.name}/{number}"
     if isinstance(value, int) and not isinstance(value, bool):
@@ -214,7 +194,7 @@ def _id(d: Dataset, entry: dict[str, Any], number: int) -> str | int:
 
 
 def _category(d: Dataset, entry: dict[str, Any]) -> str:
-    key, value = field(entry, d.category) if d.category else ("", None)
+    key, value = field(entry, d.category)
     category = (text_of(value, key) if value is not None else "") or d.name
     if d.categories and category not in d.categories:
         raise Fault(f'category: expected one of {d.name}\'s, such as {d.categories[0]}, found "{category}"; Spec-Bench has more of them')
