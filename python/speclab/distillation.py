@@ -56,37 +56,35 @@ class Given:
         return [text for role, text in self.history if role == "user"] + self.turns
 
 
-def _texts(value: Any, what: str) -> list[str]:
-    for i, text in enumerate(value if isinstance(value, list) else [value]):
-        at = f"{what}[{i}]" if isinstance(value, list) else what
-        if not isinstance(text, str) or not text or "\0" in text:
-            raise Fault(f"{at}: expected a text, found {'an empty one' if text == '' else described(text)}")
-    return value if isinstance(value, list) else [value]
+def _text(text: Any, what: str) -> str:
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise Fault(f"{what}: expected a text, found {'an empty one' if text == '' else described(text)}")
+    return text
 
 
 def _given(line: Any, number: int) -> Given:
     if not isinstance(line, dict):
         raise Fault(f"expected a JSON object, found {described(line)}")
-    forms = [key for key in ("turns", "messages", "input_ids", "prompt") if line.get(key) is not None] or ["question"]
-    if len(forms) > 1:
+    forms = [key for key in ("turns", "messages", "input_ids", "prompt", "question") if line.get(key) is not None]
+    if len(set(forms) - {"question"}) > 1:
         raise Fault(f"expected one of {forms[0]} and {forms[1]}, found both")
     name = next((line[key] for key in ("question_id", "id", "task_id") if line.get(key) is not None), number)
     raw = all(isinstance(line.get(key), str) for key in ("prompt", "task_id", "entry_point"))
-    if raw or forms == ["input_ids"]:
+    if raw or forms[:1] == ["input_ids"]:
         what = "a completion (task_id and entry_point), which no chat template renders" if raw else "token ids"
         raise Fault(f"prompt {name} is {what}: expected a conversation (question, turns, prompt or messages)")
-    value = line.get(forms[0])
-    if forms != ["messages"]:
-        if value is None or (forms == ["turns"] and (not isinstance(value, list) or not value)):
-            found = "none of them" if value is None else described(value)
-            raise Fault(f"expected one of turns, messages, input_ids, prompt or question, found {found}")
-        return Given(str(name), {forms[0]: value}, _texts(value, forms[0]), [])
+    value = line[forms[0]] if forms else None
+    if not forms or (forms[0] == "turns" and (not isinstance(value, list) or not value)):
+        raise Fault(f"expected one of turns, messages, input_ids, prompt or question, found {described(value) if forms else 'none of them'}")
+    if forms[0] != "messages":
+        turns = [_text(text, f"{forms[0]}[{i}]") for i, text in enumerate(value)] if isinstance(value, list) else [_text(value, forms[0])]
+        return Given(str(name), {forms[0]: value}, turns, [])
     if not isinstance(value, list) or not value or any(not isinstance(m, dict) for m in value) or value[-1].get("role") != "user":
         raise Fault("messages: expected a list of messages, the last of the user, each an object with role and content")
     for i, m in enumerate(value):
         if m.get("role") not in ("system", "user", "assistant")[i > 0 :]:
             raise Fault(f"messages[{i}]: expected the role system (at the beginning), user or assistant, found {described(m.get('role'))}")
-        _texts(m.get("content"), f"messages[{i}].content")
+        _text(m.get("content"), f"messages[{i}].content")
     return Given(str(name), {"messages": value}, [value[-1]["content"]], [(m["role"], m["content"]) for m in value[:-1]])
 
 
@@ -169,30 +167,25 @@ class Exclusions:
     def __init__(self) -> None:
         self.runs: set[int] = set()  # hashes
 
-    @staticmethod
-    def _runs(text: str) -> Iterator[int]:
-        words = words_of(text)
-        return (hash(words[i : i + EXCLUDED_WORDS]) for i in range(max(1, len(words) - EXCLUDED_WORDS + 1)) if words)
-
-    def _add(self, value: Any) -> int:
-        if isinstance(value, dict):
-            return sum(self._add(v) for key, v in value.items() if key not in _NO_TEXT)
-        if isinstance(value, list):
-            return sum(map(self._add, value))
-        runs = list(self._runs(value)) if isinstance(value, str) else []
-        self.runs.update(runs)
-        return len(runs)
+    def _runs(self, value: Any) -> Iterator[int]:
+        """Of all texts in a JSON value, whatever their keys, except ids and categories."""
+        if isinstance(value, (dict, list)):
+            for v in value if isinstance(value, list) else (v for key, v in value.items() if key not in _NO_TEXT):
+                yield from self._runs(v)
+        elif isinstance(value, str) and (words := words_of(value)):
+            yield from (hash(words[i : i + EXCLUDED_WORDS]) for i in range(max(1, len(words) - EXCLUDED_WORDS + 1)))
 
     def read(self, path: str) -> int:
-        """Adds all texts of a file of JSON lines, whatever their keys, except ids and categories; the number of lines without any. Raises Fault."""
-        without, found = 0, 0
+        """Adds all texts of a file of JSON lines; the number of lines without any. Raises Fault."""
+        without, texts = 0, False
         with files.open_input(path) as f:
             for place, line in lines_of(path, f):
                 if not isinstance(line, dict):
                     raise Fault(f'{place}: expected a JSON object, as in {{"text": "..."}}')
-                n = self._add(line)
-                found, without = found + n, without + (n == 0)
-        if not found:
+                found = set(self._runs(line))
+                self.runs |= found
+                without, texts = without + (not found), texts or bool(found)
+        if not texts:
             raise Fault(f"{path}: expected texts to exclude, found none")
         return without
 
