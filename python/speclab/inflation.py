@@ -53,63 +53,55 @@ class Sizes(NamedTuple):
         return f"width {self.width}, hidden {self.hidden} and {self.heads} heads of {self.head_dim} numbers on {self.kv_heads}"
 
 
-class Enlargement(NamedTuple):
-    """From one size to another."""
+def _padded(n: int, large: int) -> np.ndarray:
+    return np.where(np.arange(large) < n, np.arange(large), -1)
 
-    small: Sizes
-    large: Sizes
 
-    def size(self, side: int, n: int) -> int:
-        """The number of rows or columns of a side that has n of them; several streams lie side by side."""
-        large = self.large
-        return {SAME: n, STREAM: n // self.small.width * large.width, QUERIES: large.heads * large.head_dim, KEYS: large.kv_heads * large.head_dim,
-                HIDDEN: large.hidden}[side]  # fmt: skip
+class Enlargement:
+    """From one size to another. Of each side, the original of each row or column of the large size; -1: zeros. Added rows are copies."""
+
+    def __init__(self, small: Sizes, large: Sizes):
+        self.small, self.large = small, large
+        kv, inside, d = *divmod(np.arange(large.heads), large.group), large.head_dim
+
+        def numbers(heads: np.ndarray) -> np.ndarray:
+            return np.where(heads[:, None] < 0, -1, heads[:, None] * d + np.arange(d)).reshape(-1)
+
+        stream, known = _padded(small.width, large.width), (kv < small.kv_heads) & (inside < small.group)
+        self.rows = {STREAM: stream, HIDDEN: np.arange(large.hidden) % small.hidden, KEYS: numbers(np.arange(large.kv_heads) % small.kv_heads),
+                     QUERIES: numbers(kv % small.kv_heads * small.group + inside % small.group)}  # fmt: skip
+        self.columns = {STREAM: stream, HIDDEN: _padded(small.hidden, large.hidden), QUERIES: numbers(np.where(known, kv * small.group + inside, -1))}
+
+    def of(self, side: int, n: int, maps: dict[int, np.ndarray]) -> np.ndarray:
+        """The originals of a side that has n of them."""
+        if side == SAME:
+            return np.arange(n)
+        one, w = maps[side], self.small.width
+        if side != STREAM or n == w:
+            return one  # all tensors share it
+        return np.concatenate([np.where(one < 0, -1, one + i) for i in range(0, n, w)])  # several streams, side by side
 
     def fits(self, side: int, n: int) -> bool:
         """Whether a side of n rows or columns is of the small size."""
-        s = self.small
-        if side == STREAM:
-            return n % s.width == 0
-        return side == SAME or n == {QUERIES: s.heads * s.head_dim, KEYS: s.kv_heads * s.head_dim, HIDDEN: s.hidden}[side]
-
-    def rows(self, side: int, n: int) -> np.ndarray:
-        """(n of the large size) The original of each row, -1: zeros. Added heads and hidden units are copies."""
-        s, large, i = self.small, self.large, np.arange(n)
-        head, inside = i // s.head_dim, i % s.head_dim
-        if side == STREAM:
-            return np.where(i % large.width < s.width, i // large.width * s.width + i % large.width, -1)
-        if side == QUERIES:
-            return (head // large.group % s.kv_heads * s.group + head % large.group % s.group) * s.head_dim + inside
-        if side == KEYS:
-            return head % s.kv_heads * s.head_dim + inside
-        return i % s.hidden if side == HIDDEN else i
-
-    def columns(self, side: int, n: int) -> np.ndarray:
-        """(n of the large size) The original of each column, -1: zeros."""
-        s, large, i = self.small, self.large, np.arange(n)
-        head = i // s.head_dim
-        if side == QUERIES:
-            known = (head // large.group < s.kv_heads) & (head % large.group < s.group)
-            return np.where(known, (head // large.group * s.group + head % large.group) * s.head_dim + i % s.head_dim, -1)
-        return np.where(i < s.hidden, i, -1) if side == HIDDEN else self.rows(side, n)
+        return side == SAME or (n % self.small.width == 0 if side == STREAM else n == self.rows[side].max() + 1)
 
     def norm(self, t: Tensor, name: str) -> Tensor:
         """Gains as floats of 32 bits, since scaled ones need not be exact in the model's type."""
-        n = self.size(STREAM, t.numbers)
+        of = self.of(STREAM, t.numbers, self.rows)
 
         def made() -> Iterable[bytes]:
             gain = checkpoint.Numbers(t).rows(0, t.numbers).reshape(-1).astype(np.float64) * np.sqrt(self.small.width / self.large.width)
-            of = self.rows(STREAM, n)
             yield np.where(of >= 0, gain[of], 0).astype(np.float32).tobytes()
 
-        return Tensor(name, "F32", (n,), 4 * n, made=made)
+        return Tensor(name, "F32", of.shape, 4 * of.size, made=made)
 
     def matrix(self, t: Tensor, name: str, pair: tuple[int, int], path: str, silent: bool = False) -> Tensor:
         """A matrix, or a bias whose numbers are rows, with rows and columns of zeros or copies; `silent`: all zeros. Raises Fault."""
         to, of = pair if len(t.shape) > 1 else (pair[0], SAME)
         block, each = checkpoint.block_of(t.kind)
-        rows, width = self.size(to, t.shape[0]), self.size(of, t.width)
-        before, after = (s.group * s.head_dim for s in self)
+        row, column = self.of(to, t.shape[0], self.rows), self.of(of, t.width, self.columns)
+        rows, width = row.size, column.size
+        before, after = (s.group * s.head_dim for s in (self.small, self.large))
         if of == QUERIES and before != after and (before % block or after % block):
             raise Fault(f"{path}: tensor {t.name}: {t.kind.lower()} has blocks of {block} numbers, and a group of {self.small.group} heads of "
                         f"{self.small.head_dim} is not a multiple of the block size: no head can be added")  # fmt: skip
@@ -123,7 +115,7 @@ class Enlargement(NamedTuple):
                 yield from (bytes(wide) for _ in range(rows))
                 return
             own = checkpoint.raw_rows(t, 0, t.shape[0]).reshape(-1, t.width // block, each)
-            columns, row, step = self.columns(of, width)[::block] // block, self.rows(to, rows), max(1, checkpoint.CHUNK // wide)
+            columns, step = column[::block] // block, max(1, checkpoint.CHUNK // wide)
             for first in range(0, rows, step):
                 part = row[first : first + step]
                 new = own[part][:, columns]
