@@ -98,8 +98,12 @@ def text_name(stored: str) -> str | None:
     return re.sub(r"^model\.language_model\.", "model.", re.sub(r"^language_model\.", "", stored))
 
 
-def open_source(about: dict[str, Any]) -> Source:
-    """The tensors of a model that the engine has described."""
+def open_source(about: dict[str, Any], to: str) -> Source:
+    """The tensors of a model that the engine has described, to be written to a path that does not exist yet. Raises Fault."""
+    if files.same(about["path"], to):
+        raise Fault(f"{to}: a model cannot be written onto itself")
+    if os.path.lexists(to):
+        raise Fault(f"{to}: exists already; it is not overwritten")
     if about["gguf"]:
         tensors, values, fields = stored_in_gguf(about["path"])
         return Source(about, tensors, [], values, fields, _stamps(tensors))
@@ -285,14 +289,6 @@ def output_path(given: str) -> str:
     if not given:
         raise Misuse("--out PATH is needed")
     return given.rstrip("/") or "/"
-
-
-def new_output(source: dict[str, Any], to: str) -> None:
-    """Raises Fault if a name exists."""
-    if files.same(source["path"], to):
-        raise Fault(f"{to}: a model cannot be written onto itself")
-    if os.path.lexists(to):
-        raise Fault(f"{to}: exists already; it is not overwritten")
 
 
 def write(source: Source, to: str, tensors: Sequence[Tensor], keys: dict[str, Any] | None, config: Callable[[dict], None]) -> float:

@@ -93,30 +93,27 @@ def _operand(value: Any) -> Any:
     return value.removeprefix("\0") if isinstance(value, str) else value
 
 
+def _ranged(expected: str, convert: Callable[[str], Any], least: float, most: float) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        with contextlib.suppress(ValueError, TypeError):
+            if least <= (value := convert(text)) <= most:
+                return value
+        raise argparse.ArgumentTypeError(f'expected {expected}, found "{text}"')
+
+    return read
+
+
 def integer(least: int | None = None, most: int | None = None) -> Callable[[str], int]:
     """A type for options: an integer in a range, both ends included."""
     limits = f" from {least} to {most}" if most is not None else f" of at least {least}" if least is not None else ""
+    digits = re.compile("[+-]?[0-9]+")
     most = (1 << 63) - 1 if most is None else most  # what SQLite takes
-
-    def read(text: str) -> int:
-        value = int(text) if re.fullmatch(r"[+-]?[0-9]{1,40}", text) else None
-        if value is None or (least is not None and value < least) or (most is not None and value > most):
-            raise argparse.ArgumentTypeError(f'expected an integer{limits}, found "{text}"')
-        return value
-
-    return read
+    return _ranged(f"an integer{limits}", lambda text: int(digits.fullmatch(text)[0]), float("-inf") if least is None else least, most)
 
 
 def number(least: float, most: float) -> Callable[[str], float]:
     """A type for options: a number in a range, both ends included."""
-
-    def read(text: str) -> float:
-        with contextlib.suppress(ValueError):
-            if least <= (value := float(text)) <= most:
-                return value
-        raise argparse.ArgumentTypeError(f'expected a number from {least:g} to {most:g}, found "{text}"')
-
-    return read
+    return _ranged(f"a number from {least:g} to {most:g}", float, least, most)
 
 
 def note(word: str, sentence: str) -> None:

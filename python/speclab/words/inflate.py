@@ -88,8 +88,7 @@ def enlarge(name: str, given: dict[str, int | None], to: str) -> int:
     about = checkpoint.facts(name)
     checkpoint.check_whole(about)
     s = resolved(about, given, to)
-    checkpoint.new_output(about, to)
-    source = checkpoint.open_source(about)
+    source = checkpoint.open_source(about, to)
     d = about["head_dim"]
     sizes = Enlargement(Sizes(*(about[key] for key in OWN[:4]), d), Sizes(*(s[key] for key in OWN[:4]), d))
     tensors = enlarged(source, sizes, s["layers"])

@@ -50,8 +50,7 @@ def main(words: list[str]) -> int:
     about = checkpoint.facts(given.model)
     keep = layers_of(given.keep, about["layers"])
     checkpoint.check_whole(about, Fault)
-    checkpoint.new_output(about, to)
-    source = checkpoint.open_source(about)
+    source = checkpoint.open_source(about, to)
     tensors = []
     for t in source.tensors:
         before, layer, rest = checkpoint.layer_of(t.name)

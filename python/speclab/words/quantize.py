@@ -62,8 +62,7 @@ def main(words: list[str]) -> int:
         raise Misuse(f"--out {to}: safetensors cannot store {given.type}: expected bf16, or an output name that ends with .gguf")
     if not in_gguf:
         checkpoint.check_whole(about, option="--out ")
-    checkpoint.new_output(about, to)
-    source = checkpoint.open_source(about)
+    source = checkpoint.open_source(about, to)
     plan, marked = Plan(source, kind), mark(source)
 
     def change(config):
