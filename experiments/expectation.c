@@ -53,11 +53,11 @@ void expecter_destroy(struct expecter *e)
     free(e);
 }
 
-static struct expected_by by_rule(struct expecter *e, const struct rule *rule, const void *options,
-                                  const struct verified *j, double *square)
+static struct expected_row by_rule(struct expecter *e, const struct rule *rule, const void *options,
+                                   const struct verified *j, double *square)
 {
     const struct draft *d = j->request->draft;
-    struct expected_by by = { rule->exact, rule->name, 0, 0 };
+    struct expected_row by = { rule->name, rule->exact, 0, 0 };
     rule->end_probabilities(d, j->p, options, e->end);
     *square = 0;
     for (int v = 1; v < d->n; v++) {
@@ -112,5 +112,5 @@ void expect(struct expecter *e, const struct verified *j, struct expectation *to
         }
         to->n++;
     }
-    to->by[to->n++] = (struct expected_by){ true, "(bound)", NAN, bound(e, j) };
+    to->by[to->n++] = (struct expected_row){ "(bound)", true, NAN, bound(e, j) };
 }

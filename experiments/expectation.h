@@ -3,23 +3,19 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include "results/store.h"
 
 struct verified;
 struct rule;
 
 enum { MAX_EXPECTATIONS = 16 }; // rules of verifier/rules/registry.c, and the bound
 
-struct expected_by {
-    bool lossless;
-    const char *rule;       // "(bound)": what no exact rule can exceed (exact/transport.h)
-    double accepted, first; // E[accepted]; P(accepted >= 1). The bound has only `first`
-};
-
 struct expectation {
     double accepted, variance; // E and Var under the cell's rule; NAN: not known
     int accepted_uncut;        // accepted draft tokens before an end of text cuts them
     int n;
-    struct expected_by by[MAX_EXPECTATIONS]; // (n) the cell's rule included
+    // (n) the cell's rule included, and "(bound)": what no exact rule can exceed (exact/transport.h), which has only `first`.
+    struct expected_row by[MAX_EXPECTATIONS];
 };
 
 struct expecter;

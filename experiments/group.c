@@ -90,10 +90,9 @@ static bool open_cell_drafter(struct cell_runner *c, struct loaded_experiment *o
     const struct experiment *e = o->e;
     if (!cell_read(&c->pairing, e, c->cell, err))
         return false;
-    c->recorder = recorder_create(experiment_batch(e, c->cell.batch), e->trials);
-    if (!c->none)
-        recorder_set_rows(c->recorder, e->rows);
-    if (records_expected(c, e) || (e->rows != ROWS_NONE && !c->none))
+    const int kept = c->none ? ROWS_NONE : e->rows;
+    c->recorder = recorder_create(experiment_batch(e, c->cell.batch), e->trials, kept);
+    if (records_expected(c, e) || kept != ROWS_NONE)
         c->pairing.observer = recorder_observer(c->recorder);
     const bool ok = open_drafter(&c->pairing, o, c->cell, err) && check_rows(c, o, err);
     if (ok)
@@ -204,12 +203,12 @@ static bool open_cell_verifier(struct cell_runner *c, struct loaded_experiment *
     setup.shared = shared;
     if (!pairing_open_verifier(&c->pairing, &setup, &why))
         return refuse_cell(e, c->cell, &why, err);
+    struct expecter *expecter = NULL;
     if (records_expected(c, e))
-        recorder_set_expecter(c->recorder,
-                              expecter_create(c->pairing.rule, c->pairing.rule_options,
-                                              drafter_makes(c->pairing.type, c->pairing.drafter_options),
-                                              c->pairing.drafter->nodes, (int)model_shape(o->target.model)->vocab));
-    recorder_set_drafter(c->recorder, c->pairing.drafter);
+        expecter = expecter_create(c->pairing.rule, c->pairing.rule_options,
+                                   drafter_makes(c->pairing.type, c->pairing.drafter_options),
+                                   c->pairing.drafter->nodes, (int)model_shape(o->target.model)->vocab);
+    recorder_set_drafter(c->recorder, c->pairing.drafter, expecter);
     c->decoder = decoder_create(c->pairing.verifier, c->pairing.drafter, setup.slots, e->seed,
                                 recorder_listener(c->recorder), err);
     return c->decoder != NULL;

@@ -15,22 +15,28 @@
 #include "sampling/rng.h"
 #include "verifier/rules/rule.h"
 
+#define LIST(type) \
+    struct { \
+        type *at; \
+        size_t n, capacity; \
+    }
+#define list_add(list, ...) \
+    do { \
+        array_reserve((list).at, (list).capacity, (list).n + 1); \
+        (list).at[(list).n++] = __VA_ARGS__; \
+    } while (0)
+
 struct recording { // of one sequence
     enum { FREE, RECORDING, DONE } state;
     int64_t sequence;
-    struct step_row *step; // (n_steps)
-    size_t n_steps, steps_capacity;
-    struct trial_row *trial; // (n_trials) of all steps, in order
-    size_t n_trials, trials_capacity;
-    struct expected_row *expected; // (n_expected) likewise
-    size_t n_expected, expected_capacity;
-    uint8_t *source; // (n_sources) likewise: of each step's draft tokens, then of its accepted ones
-    size_t n_sources, sources_capacity;
-    struct source_row *by_source; // (by_source_capacity) of recorder_take
-    size_t by_source_capacity;
-    struct draft_row *draft; // (n_drafts) of each step, with arrays of their own; empty unless rows are recorded
-    size_t n_drafts, drafts_capacity;
-    int32_t *token; // (n)
+    LIST(struct step_row) step;
+    // Of all steps, in order:
+    LIST(struct trial_row) trial;
+    LIST(struct expected_row) expected;
+    LIST(uint8_t) source;              // of each step's draft tokens, then of its accepted ones
+    LIST(struct source_row) by_source; // of recorder_take
+    LIST(struct draft_row) draft;      // of each step, with arrays of their own; empty unless rows are recorded
+    int32_t *token;                    // (n)
     int n;
     int64_t prefill_ns, decode_ns, wall_ns;
     int shared;
@@ -74,18 +80,12 @@ static bool is_on_path(const struct step *s, int node)
     return false;
 }
 
-static void add_source(struct recording *g, uint8_t source)
-{
-    array_reserve(g->source, g->sources_capacity, g->n_sources + 1);
-    g->source[g->n_sources++] = source;
-}
-
 static void record_sources(struct recording *g, const struct step *s)
 {
     for (int node = 1; node < s->draft->n; node++)
-        add_source(g, s->draft->source[node]);
+        list_add(g->source, s->draft->source[node]);
     for (int i = 1; i <= transcript_accepted(s); i++)
-        add_source(g, s->draft->source[s->verification->node[i]]);
+        list_add(g->source, s->draft->source[s->verification->node[i]]);
 }
 
 // All acceptance tests of a step, also beyond the end of a text: these are raw facts, and views cut them.
@@ -95,17 +95,11 @@ static void record_trials(const struct recorder *r, struct recording *g, const s
     for (int node = 1; node < d->n; node++) {
         if (isnan(s->verification->trial_p[node]))
             continue;
-        array_reserve(g->trial, g->trials_capacity, g->n_trials + 1);
         bool deterministic = d->proposal[node] == DETERMINISTIC;
-        g->trial[g->n_trials++] = (struct trial_row){ node,
-                                                      draft_depth(d, node),
-                                                      draft_rank(d, node),
-                                                      d->token[node],
-                                                      d->proposal[node],
-                                                      s->verification->trial_p[node],
-                                                      deterministic ? NAN : s->verification->trial_q[node],
-                                                      is_on_path(s, node),
-                                                      r->parts > 0 ? r->source_name[d->source[node]] : NULL };
+        list_add(g->trial, (struct trial_row){
+                               node, draft_depth(d, node), draft_rank(d, node), d->token[node], d->proposal[node],
+                               s->verification->trial_p[node], deterministic ? NAN : s->verification->trial_q[node],
+                               is_on_path(s, node), r->parts > 0 ? r->source_name[d->source[node]] : NULL });
     }
 }
 
@@ -171,39 +165,29 @@ static void *copy_of(const void *from, size_t bytes)
 static void record_draft(const struct recorder *r, struct recording *g, const struct step *s, const struct text *rows)
 {
     const size_t nodes = (size_t)s->draft->n, ids = nodes * sizeof(int32_t);
-    array_reserve(g->draft, g->drafts_capacity, g->n_drafts + 1);
-    struct draft_row *to = &g->draft[g->n_drafts++];
-    *to = (struct draft_row){ .position = s->position,
-                              .n = s->draft->n,
-                              .token = copy_of(s->draft->token, ids),
-                              .parent = copy_of(s->draft->parent, ids),
-                              .proposal = copy_of(s->draft->proposal, nodes),
-                              .n_out = s->verification->n,
-                              .out = copy_of(s->verification->token, (size_t)s->verification->n * sizeof(int32_t)),
-                              .entries = r->rows == ROWS_FULL ? 0 : r->rows };
-    to->rows = rows_pack(rows, r->vocab, &to->bytes);
+    struct draft_row to = { .position = s->position,
+                            .n = s->draft->n,
+                            .token = copy_of(s->draft->token, ids),
+                            .parent = copy_of(s->draft->parent, ids),
+                            .proposal = copy_of(s->draft->proposal, nodes),
+                            .n_out = s->verification->n,
+                            .out = copy_of(s->verification->token, (size_t)s->verification->n * sizeof(int32_t)),
+                            .entries = r->rows == ROWS_FULL ? 0 : r->rows };
+    to.rows = rows_pack(rows, r->vocab, &to.bytes);
+    list_add(g->draft, to);
 }
 
 static void free_drafts(struct recording *g)
 {
-    for (size_t i = 0; i < g->n_drafts; i++) {
-        const struct draft_row *d = &g->draft[i];
+    for (size_t i = 0; i < g->draft.n; i++) {
+        const struct draft_row *d = &g->draft.at[i];
         free((void *)d->token);
         free((void *)d->parent);
         free((void *)d->proposal);
         free((void *)d->out);
         free((void *)d->rows);
     }
-    g->n_drafts = 0;
-}
-
-static void record_expected(struct recording *g, const struct expectation *x)
-{
-    for (int i = 0; i < x->n; i++) {
-        array_reserve(g->expected, g->expected_capacity, g->n_expected + 1);
-        g->expected[g->n_expected++] =
-            (struct expected_row){ x->by[i].rule, x->by[i].lossless, x->by[i].accepted, x->by[i].first };
-    }
+    g->draft.n = 0;
 }
 
 static void record_step(void *self, const struct step *s)
@@ -213,19 +197,18 @@ static void record_step(void *self, const struct step *s)
     r->tokens += s->kept;
     if (g == NULL)
         return;
-    size_t before = g->n_trials;
+    size_t before = g->trial.n;
     if (r->trials)
         record_trials(r, g, s);
     if (r->parts > 0)
         record_sources(g, s);
     const struct pending_step *p = pending_of(r, s->draft);
     const struct expectation *x = p != NULL && r->expecter != NULL ? &p->expectation : NULL;
-    if (x != NULL)
-        record_expected(g, x);
+    for (int i = 0; x != NULL && i < x->n; i++)
+        list_add(g->expected, x->by[i]);
     if (r->rows != ROWS_NONE)
         record_draft(r, g, s, &p->rows);
-    array_reserve(g->step, g->steps_capacity, g->n_steps + 1);
-    g->step[g->n_steps++] = (struct step_row){
+    const struct step_row row = {
         .drafted = s->draft->n - 1,
         .depth = draft_max_depth(s->draft),
         .accepted = transcript_accepted(s),
@@ -240,8 +223,9 @@ static void record_step(void *self, const struct step *s)
         .batch = s->batch,
         .round = r->round,
         .experts = s->experts,
-        .n_trials = (int)(g->n_trials - before),
+        .n_trials = (int)(g->trial.n - before),
     };
+    list_add(g->step, row);
 }
 
 static void record_end(void *self, const struct ending *e)
@@ -260,12 +244,12 @@ static void record_end(void *self, const struct ending *e)
     g->state = DONE;
 }
 
-struct recorder *recorder_create(int slots, bool trials)
+struct recorder *recorder_create(int slots, bool trials, int rows)
 {
     struct recorder *r = xcalloc(1, sizeof(*r));
-    r->slots = slots;
-    r->trials = trials;
-    r->recording = xcalloc((size_t)slots, sizeof(*r->recording));
+    *r = (struct recorder){
+        .slots = slots, .trials = trials, .rows = rows, .recording = xcalloc((size_t)slots, sizeof(*r->recording))
+    };
     return r;
 }
 
@@ -274,14 +258,14 @@ void recorder_destroy(struct recorder *r)
     if (r == NULL)
         return;
     for (int i = 0; i < r->slots; i++) {
-        free(r->recording[i].step);
-        free(r->recording[i].trial);
-        free(r->recording[i].expected);
-        free(r->recording[i].source);
-        free(r->recording[i].by_source);
+        free(r->recording[i].step.at);
+        free(r->recording[i].trial.at);
+        free(r->recording[i].expected.at);
+        free(r->recording[i].source.at);
+        free(r->recording[i].by_source.at);
         free(r->recording[i].token);
         free_drafts(&r->recording[i]);
-        free(r->recording[i].draft);
+        free(r->recording[i].draft.at);
     }
     for (int i = 0; r->parts > 0 && i < 1 << r->parts; i++)
         free(r->source_name[i]);
@@ -304,18 +288,9 @@ struct step_observer recorder_observer(struct recorder *r)
     return (struct step_observer){ .verified = observe, .self = r };
 }
 
-void recorder_set_expecter(struct recorder *r, struct expecter *e)
+void recorder_set_drafter(struct recorder *r, const struct drafter *d, struct expecter *e)
 {
     r->expecter = e;
-}
-
-void recorder_set_rows(struct recorder *r, int entries)
-{
-    r->rows = entries;
-}
-
-void recorder_set_drafter(struct recorder *r, const struct drafter *d)
-{
     r->parts = d->parts;
     r->source_name = d->parts > 0 ? xcalloc((size_t)1 << d->parts, sizeof(*r->source_name)) : NULL;
     for (int i = 0; d->parts > 0 && i < 1 << d->parts; i++) {
@@ -346,7 +321,7 @@ void recorder_begin(struct recorder *r, int64_t sequence)
     struct recording *g = &r->recording[i];
     g->state = RECORDING;
     g->sequence = sequence;
-    g->n_steps = g->n_trials = g->n_expected = g->n_sources = 0;
+    g->step.n = g->trial.n = g->expected.n = g->source.n = 0;
     free_drafts(g);
 }
 
@@ -368,11 +343,11 @@ static int count_sources(const struct recorder *r, const uint8_t *source, const 
 // Sets by_source of all steps.
 static void take_sources(const struct recorder *r, struct recording *g)
 {
-    array_reserve(g->by_source, g->by_source_capacity, g->n_sources); // a row has at least one draft token
-    const uint8_t *source = g->source;
-    struct source_row *row = g->by_source;
-    for (size_t i = 0, begun = 0; i < g->n_steps; i++) {
-        struct step_row *s = &g->step[i];
+    array_reserve(g->by_source.at, g->by_source.capacity, g->source.n); // a row has at least one draft token
+    const uint8_t *source = g->source.at;
+    struct source_row *row = g->by_source.at;
+    for (size_t i = 0, begun = 0; i < g->step.n; i++) {
+        struct step_row *s = &g->step.at[i];
         const int left = (int)begun < g->n ? g->n - (int)begun : 0;
         s->by_source = row;
         s->n_by_source = s->drafted > 0 ? count_sources(r, source, s, left, row) : 0;
@@ -384,18 +359,18 @@ static void take_sources(const struct recorder *r, struct recording *g)
 
 int64_t recorder_take(struct recorder *r, struct sequence_row *to)
 {
-    for (int i = 0; i < r->slots; i++) {
-        struct recording *g = &r->recording[i];
+    for (struct recording *g = r->recording; g < r->recording + r->slots; g++) {
         if (g->state != DONE)
             continue;
         g->state = FREE;
         size_t trial = 0, expected = 0;
-        for (size_t s = 0; s < g->n_steps; s++) { // the arrays are not reallocated any more
-            g->step[s].trial = g->trial != NULL ? g->trial + trial : NULL;
-            g->step[s].by_rule = g->expected != NULL ? g->expected + expected : NULL;
-            g->step[s].draft = g->n_drafts > 0 ? &g->draft[s] : NULL;
-            trial += (size_t)g->step[s].n_trials;
-            expected += (size_t)g->step[s].n_by_rule;
+        for (size_t i = 0; i < g->step.n; i++) { // the arrays are not reallocated any more
+            struct step_row *s = &g->step.at[i];
+            s->trial = g->trial.at != NULL ? g->trial.at + trial : NULL;
+            s->by_rule = g->expected.at != NULL ? g->expected.at + expected : NULL;
+            s->draft = g->draft.n > 0 ? &g->draft.at[i] : NULL;
+            trial += (size_t)s->n_trials;
+            expected += (size_t)s->n_by_rule;
         }
         if (r->parts > 0)
             take_sources(r, g);
@@ -407,8 +382,8 @@ int64_t recorder_take(struct recorder *r, struct sequence_row *to)
             .wall_ns = g->wall_ns,
             .token = g->token,
             .stop = g->stop,
-            .step = g->step,
-            .n_steps = (int)g->n_steps,
+            .step = g->step.at,
+            .n_steps = (int)g->step.n,
         };
         return g->sequence;
     }

@@ -7,17 +7,15 @@
 #include "verifier/verifier.h"
 
 struct drafter;
+struct expecter;
 struct recorder;
 
-struct recorder *recorder_create(int slots, bool trials);
-// Record expectations of every step (expectation.h), or its draft and rows (packed_rows.h): pass the observer to the verifier, and set the
-// expecter, which the recorder then owns, or the entries of a row that are kept.
-struct expecter;
-struct step_observer recorder_observer(struct recorder *r);
-void recorder_set_expecter(struct recorder *r, struct expecter *e);
-void recorder_set_rows(struct recorder *r, int entries);
-// The drafter's parts, if it has any: draft tokens are recorded by the parts that proposed them. d is borrowed for the call.
-void recorder_set_drafter(struct recorder *r, const struct drafter *d);
+// trials: record acceptance tests. rows: ROWS_NONE, or record every draft with so many entries of its rows (packed_rows.h).
+struct recorder *recorder_create(int slots, bool trials, int rows);
+struct step_observer recorder_observer(struct recorder *r); // of the verifier, for rows and expectations
+// Before the first step. The drafter's parts, if it has any: draft tokens are recorded by the parts that proposed them; d is borrowed for the call. e:
+// records expectations of every step; the recorder owns it; NULL: it does not.
+void recorder_set_drafter(struct recorder *r, const struct drafter *d, struct expecter *e);
 void recorder_destroy(struct recorder *r); // NULL: no effect
 struct listener recorder_listener(struct recorder *r);
 

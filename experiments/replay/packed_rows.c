@@ -21,31 +21,27 @@ enum { MAX_VOCAB = PHILOX_INDICES, MAX_STEP = 1 << 30 }; // no draw is from more
 
 // ---- packing
 
-struct entry {
-    float p;
-    int32_t token;
-};
-
 // Larger entries first, equal ones by token.
 static int by_size(const void *a, const void *b)
 {
-    const struct entry *x = a, *y = b;
+    const struct kept_entry *x = a, *y = b;
     return x->p != y->p ? (x->p < y->p) - (x->p > y->p) : (x->token > y->token) - (x->token < y->token);
 }
 
 static int by_token(const void *a, const void *b)
 {
-    const struct entry *x = a, *y = b;
+    const struct kept_entry *x = a, *y = b;
     return (x->token > y->token) - (x->token < y->token);
 }
 
-static void put_planes(const void *words, size_t n, struct text *to)
+// member: its offset in struct kept_entry, a word of four bytes.
+static void put_planes(const struct kept_entry *entries, size_t member, size_t n, struct text *to)
 {
-    const char *from = words;
+    const char *from = (const char *)entries + member;
     char *planes = xmalloc(4 * n + 1), *at = planes;
     for (size_t plane = 0; plane < 4; plane++)
         for (size_t i = 0; i < n; i++)
-            *at++ = from[4 * i + plane];
+            *at++ = from[i * sizeof(struct kept_entry) + plane];
     text_add(to, planes, 4 * n);
     free(planes);
 }
@@ -59,7 +55,7 @@ static bool is_among(int32_t token, const int32_t *also, int n)
 }
 
 // Puts the entries that are kept first, and returns their number. *rest: mass of the others.
-static int select_entries(struct entry *e, int n, int keep, const int32_t *also, int n_also, double *rest)
+static int select_entries(struct kept_entry *e, int n, int keep, const int32_t *also, int n_also, double *rest)
 {
     *rest = 0;
     if (keep == ROWS_FULL || n <= keep)
@@ -79,27 +75,21 @@ static int select_entries(struct entry *e, int n, int keep, const int32_t *also,
 void row_pack(const float *row, int vocab, int keep, const int32_t *also, int n_also, struct drawn drawn,
               struct text *to)
 {
-    struct entry *e = xmalloc(((size_t)vocab + 1) * sizeof(*e));
+    struct kept_entry *e = xmalloc(((size_t)vocab + 1) * sizeof(*e));
     int n = 0;
     for (int x = 0; x < vocab; x++)
         if (row[x] != 0)
-            e[n++] = (struct entry){ row[x], x };
+            e[n++] = (struct kept_entry){ x, row[x] };
     double rest;
     n = select_entries(e, n, keep, also, n_also, &rest);
-    int32_t *token = xmalloc(((size_t)n + 1) * sizeof(*token));
-    float *p = xmalloc(((size_t)n + 1) * sizeof(*p));
-    for (int i = 0; i < n; i++) {
-        token[i] = e[i].token - (i > 0 ? e[i - 1].token : 0);
-        p[i] = e[i].p;
-    }
+    for (int i = n - 1; i > 0; i--)
+        e[i].token -= e[i - 1].token;
     text_add(to, (const char *)&n, sizeof(n));
     text_add(to, (const char *)&drawn, sizeof(drawn));
     text_add(to, (const char *)&rest, sizeof(rest));
-    put_planes(token, (size_t)n, to);
-    put_planes(p, (size_t)n, to);
+    put_planes(e, offsetof(struct kept_entry, token), (size_t)n, to);
+    put_planes(e, offsetof(struct kept_entry, p), (size_t)n, to);
     free(e);
-    free(token);
-    free(p);
 }
 
 bool rows_packable(int nodes, bool sampled, int keep, int support, struct error *err)
@@ -145,12 +135,12 @@ static bool take(struct reader *r, void *to, size_t bytes)
     return true;
 }
 
-static void take_planes(struct reader *r, void *words, size_t n)
+static void take_planes(struct reader *r, struct kept_entry *entries, size_t member, size_t n)
 {
-    unsigned char *to = words;
+    unsigned char *to = (unsigned char *)entries + member;
     for (size_t plane = 0; plane < 4; plane++)
         for (size_t i = 0; i < n; i++)
-            to[4 * i + plane] = *r->at++;
+            to[i * sizeof(struct kept_entry) + plane] = *r->at++;
     r->left -= 4 * n;
 }
 
@@ -162,16 +152,16 @@ static bool take_row(struct reader *r, int vocab, struct kept_row *to)
         !(to->rest >= 0 && to->rest <= 2) || to->drawn.token < -1 || to->drawn.token >= vocab ||
         (to->rest > 0 && (to->n == 0 || to->n == vocab)))
         return false;
-    to->token = xmalloc(((size_t)to->n + 1) * sizeof(*to->token));
-    to->p = xmalloc(((size_t)to->n + 1) * sizeof(*to->p));
-    take_planes(r, to->token, (size_t)to->n);
-    take_planes(r, to->p, (size_t)to->n);
+    to->entry = xmalloc(((size_t)to->n + 1) * sizeof(*to->entry));
+    take_planes(r, to->entry, offsetof(struct kept_entry, token), (size_t)to->n);
+    take_planes(r, to->entry, offsetof(struct kept_entry, p), (size_t)to->n);
     int64_t token = 0;
     for (int i = 0; i < to->n; i++) {
-        token += to->token[i];
-        if (token < 0 || token >= vocab || (i > 0 && to->token[i] <= 0) || !(to->p[i] > 0 && to->p[i] <= 2))
+        struct kept_entry *e = &to->entry[i];
+        token += e->token;
+        if (token < 0 || token >= vocab || (i > 0 && e->token <= 0) || !(e->p > 0 && e->p <= 2))
             return false;
-        to->token[i] = (int32_t)token;
+        e->token = (int32_t)token;
     }
     return true;
 }
@@ -211,10 +201,8 @@ bool rows_unpack(const void *packed, size_t bytes, const char *what, struct unpa
 
 void rows_free(struct unpacked_rows *r)
 {
-    for (int i = 0; i < r->n; i++) {
-        free(r->row[i].token);
-        free(r->row[i].p);
-    }
+    for (int i = 0; i < r->n; i++)
+        free(r->row[i].entry);
     free(r->row);
     *r = (struct unpacked_rows){ 0 };
 }
@@ -224,9 +212,9 @@ void row_write(const struct kept_row *r, int vocab, float *to)
     memset(to, 0, (size_t)vocab * sizeof(*to));
     double rest = r->rest;
     for (int x = 0, i = 0; x < vocab && rest > 0; x++) { // a rest has 53 bits and a float 24: three tokens take it
-        while (i < r->n && r->token[i] < x)
+        while (i < r->n && r->entry[i].token < x)
             i++;
-        if (i < r->n && r->token[i] == x)
+        if (i < r->n && r->entry[i].token == x)
             continue;
         to[x] = (float)rest;
         if ((double)to[x] > rest)
@@ -234,5 +222,5 @@ void row_write(const struct kept_row *r, int vocab, float *to)
         rest -= (double)to[x];
     }
     for (int i = 0; i < r->n; i++)
-        to[r->token[i]] = r->p[i];
+        to[r->entry[i].token] = r->entry[i].p;
 }

@@ -25,11 +25,15 @@ bool rows_packable(int nodes, bool sampled, int keep, int support, struct error 
 // Compresses a step's rows; the caller frees the result. *bytes: its size.
 void *rows_pack(const struct text *rows, int vocab, size_t *bytes);
 
+struct kept_entry {
+    int32_t token;
+    float p;
+};
+
 struct kept_row {
     int n;
-    int32_t *token; // (n) ascending
-    float *p;       // (n)
-    double rest;    // mass of the entries that are not kept, on the grid of probabilities (core/grid.h); 0: all are
+    struct kept_entry *entry; // (n) tokens ascend
+    double rest; // mass of the entries that are not kept, on the grid of probabilities (core/grid.h); 0: all are
     struct drawn drawn;
 };
 

@@ -154,16 +154,16 @@ static bool sums_to_one(const struct kept_row *r)
 {
     double sum = r->rest;
     for (int i = 0; i < r->n; i++)
-        sum += (double)r->p[i];
+        sum += (double)r->entry[i].p;
     return sum > 0.99 && sum < 1.01;
 }
 
 static bool has_token(const struct kept_row *r, int32_t token)
 {
     int i = 0;
-    while (i < r->n && r->token[i] < token)
+    while (i < r->n && r->entry[i].token < token)
         i++;
-    return i < r->n && r->token[i] == token && (double)r->p[i] >= 0x1p-50; // no smaller one was ever drawn
+    return i < r->n && r->entry[i].token == token && (double)r->entry[i].p >= 0x1p-50; // no smaller one was ever drawn
 }
 
 // Whether no earlier sibling has the node's token.

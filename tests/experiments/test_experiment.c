@@ -31,7 +31,7 @@ static void a_step_is_recorded_as_it_was_verified(void **state)
     struct draft d = { .n = 5, .capacity = 5, .token = token, .parent = parent, .proposal = proposal };
     struct verification j = { .n = 3, .token = out, .node = node, .trial_p = p, .trial_q = q };
     struct step s = { 77, 0, 4, &d, &j, 3, 1, 2, 3, 4, 1, 0 };
-    struct recorder *r = recorder_create(1, true);
+    struct recorder *r = recorder_create(1, true, 0);
     struct listener l = recorder_listener(r);
     struct sequence_row row;
 

@@ -384,7 +384,7 @@ static void packed_rows_come_back_to_the_bit(void **state)
             double again = 0;
             row_write(&u.row[k], VOCAB, back);
             for (int i = 0; i < u.row[k].n; i++)
-                assert_true(back[u.row[k].token[i]] == row[k][u.row[k].token[i]]);
+                assert_true(back[u.row[k].entry[i].token] == row[k][u.row[k].entry[i].token]);
             for (int i = 0; i < VOCAB; i++)
                 again += (double)back[i];
             assert_true(again == sum[k]);
@@ -395,7 +395,7 @@ static void packed_rows_come_back_to_the_bit(void **state)
             for (int i = 0; i < VOCAB; i++) {
                 bool kept = false;
                 for (int k = 0; k < 7; k++)
-                    kept = kept || u.row[0].token[k] == i;
+                    kept = kept || u.row[0].entry[k].token == i;
                 least = kept && i != 3 ? fminf(least, row[0][i]) : least;
                 most = kept ? most : fmaxf(most, row[0][i]);
             }

@@ -251,7 +251,7 @@ bool pair_declares(const char *drafter, const char *option_name)
 unsigned pair_makes(const char *drafter)
 {
     struct pair p = { 0 };
-    read_options(&p, drafter, "");
+    read_options(&p, drafter, "-");
     const unsigned made = drafter_makes(p.type, p.options);
     options_free(p.type->options, p.options);
     free(p.options);
@@ -261,7 +261,7 @@ unsigned pair_makes(const char *drafter)
 enum draft_memory pair_remembers(const char *drafter)
 {
     struct pair p = { 0 };
-    read_options(&p, drafter, "");
+    read_options(&p, drafter, "-");
     const enum draft_memory memory = drafter_remembers(p.type, p.options);
     options_free(p.type->options, p.options);
     free(p.options);
