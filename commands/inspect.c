@@ -67,21 +67,21 @@ struct inspect {
 
 static void count_tensors(struct inspect *in)
 {
-    const char *name, *type;
-    int64_t rows, width;
-    size_t bytes;
-    for (; weights_list(in->weights, (size_t)in->n_tensors, &name, &type, &rows, &width, &bytes); in->n_tensors++) {
+    in->n_tensors = (int)in->weights->n;
+    for (size_t i = 0; i < in->weights->n; i++) {
+        const struct weight *t = &in->weights->weight[i];
+        const size_t parameters = (size_t)(t->tensor.rows * t->tensor.width);
         int k = 0;
-        while (k < in->kinds && strcmp(in->kind[k].name, type) != 0)
+        while (k < in->kinds && strcmp(in->kind[k].name, t->type_name) != 0)
             k++;
         if (k == MAX_KINDS)
             continue;
         if (k == in->kinds)
-            in->kind[in->kinds++] = (struct kind){ .name = type };
+            in->kind[in->kinds++] = (struct kind){ .name = t->type_name };
         in->kind[k].n++;
-        in->kind[k].bytes += bytes;
-        in->kind[k].parameters += (size_t)(rows * width);
-        in->parameters += (size_t)(rows * width);
+        in->kind[k].bytes += t->bytes;
+        in->kind[k].parameters += parameters;
+        in->parameters += parameters;
     }
 }
 
@@ -258,9 +258,9 @@ static void print_tensors(const struct inspect *in)
         printf("            %5d %-6s %9s, %.2f bits per parameter\n", in->kind[k].n, in->kind[k].name,
                amount((double)in->kind[k].bytes, "B", a),
                in->kind[k].parameters > 0 ? 8.0 * (double)in->kind[k].bytes / (double)in->kind[k].parameters : 0);
-    if (weights_of_images(in->weights) > 0)
+    if (in->weights->of_images > 0)
         printf("            ignored: %zu tensors of the model of images: texts do not use them\n",
-               weights_of_images(in->weights));
+               in->weights->of_images);
     const char *unused = in->model != NULL ? model_unused(in->model, 0) : NULL;
     for (size_t i = 1; unused != NULL; unused = model_unused(in->model, i++))
         printf("            ignored: %s\n", unused);
@@ -314,25 +314,20 @@ static void print_limit(const struct inspect *in)
 
 static void print_list(const struct inspect *in)
 {
-    const char *name, *type;
-    int64_t rows, width;
-    size_t bytes;
     printf("\n%-48s %-6s %8s x %-8s %12s\n", "tensor", "type", "rows", "width", "bytes");
-    for (size_t i = 0; weights_list(in->weights, i, &name, &type, &rows, &width, &bytes); i++)
-        printf("%-48s %-6s %8lld x %-8lld %12zu\n", name, type, (long long)rows, (long long)width, bytes);
+    for (const struct weight *t = in->weights->weight; t < in->weights->weight + in->weights->n; t++)
+        printf("%-48s %-6s %8lld x %-8lld %12zu\n", t->name, t->type_name, (long long)t->tensor.rows,
+               (long long)t->tensor.width, t->bytes);
 }
 
 // ---- JSON output
 
 static struct json *tensors_json(const struct inspect *in)
 {
-    const char *name, *type;
-    int64_t rows, width;
-    size_t bytes;
     struct json *list = json_new_array();
-    for (size_t i = 0; weights_list(in->weights, i, &name, &type, &rows, &width, &bytes); i++)
-        json_push(list, json_object_of(JSON("name", name), JSON("type", type), JSON("rows", rows), JSON("width", width),
-                                       JSON("bytes", bytes)));
+    for (const struct weight *t = in->weights->weight; t < in->weights->weight + in->weights->n; t++)
+        json_push(list, json_object_of(JSON("name", t->name), JSON("type", t->type_name), JSON("rows", t->tensor.rows),
+                                       JSON("width", t->tensor.width), JSON("bytes", t->bytes)));
     return list;
 }
 
@@ -370,8 +365,8 @@ static void weights_json(const struct inspect *in, struct json *j)
     for (size_t i = 0; in->model != NULL && model_unused(in->model, i) != NULL; i++)
         json_push(ignored, json_new_text(model_unused(in->model, i)));
     json_set(j, "ignored", ignored);
-    if (weights_of_images(in->weights) > 0)
-        json_set(j, "ignored_of_images", json_new_int((int64_t)weights_of_images(in->weights)));
+    if (in->weights->of_images > 0)
+        json_set(j, "ignored_of_images", json_new_int((int64_t)in->weights->of_images));
     if (in->tensors)
         json_set(j, "tensors", tensors_json(in));
 }

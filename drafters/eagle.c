@@ -79,15 +79,15 @@ static bool open_head(struct eagle_drafter *g, const struct drafter_env *env, co
 static bool allocate_workspace(struct eagle_drafter *g, const struct drafter_env *env, enum type cache,
                                struct error *err)
 {
-    const int64_t width = eagle_width(g->head), slots = env->slots;
+    const int64_t width = eagle_facts(g->head)->width, slots = env->slots;
     const int pending = g->evaluated > CHUNK ? g->evaluated : CHUNK;
     struct kv_shape kv = eagle_kv_shape(g->head, env->slots, env->length + g->evaluated, pending);
     kv.type = cache;
     kv.context = env->length; // LongRoPE's divisors are those that a target would choose
     g->cache = kv_create(g->backend, &kv, err);
-    g->drafter.taps = eagle_taps(g->head);
+    g->drafter.taps = eagle_facts(g->head)->taps;
     g->drafter.host_bytes = g->draft_batch.host_bytes;
-    g->drafter.bytes = g->draft_batch.bytes + eagle_bytes(g->head) + (g->cache != NULL ? kv_bytes(&kv) : 0);
+    g->drafter.bytes = g->draft_batch.bytes + eagle_facts(g->head)->memory + (g->cache != NULL ? kv_bytes(&kv) : 0);
     g->token = xcalloc((size_t)g->rows, sizeof(int32_t));
     g->slot = xcalloc((size_t)g->rows, sizeof(int32_t));
     g->parent = xcalloc((size_t)g->rows, sizeof(int32_t));
@@ -132,11 +132,12 @@ static struct drafter *create(const struct drafter_env *env, const struct eagle_
     g->rows = frontier > advanced ? frontier : advanced;
     g->rows = g->rows > CHUNK ? g->rows : CHUNK;
     if (open_head(g, env, o, kind, err) &&
-        draft_batch_create(&g->draft_batch, &shape, env, eagle_vocab(g->head), eagle_target_id(g->head),
+        draft_batch_create(&g->draft_batch, &shape, env, eagle_facts(g->head)->vocab, eagle_facts(g->head)->target_id,
                            env->used_vocab, err) &&
         allocate_workspace(g, env, cache, err)) {
-        g->drafter.identity = eagle_hash(g->head);
-        g->drafter.resolved[0] = (struct resolved){ "activations", activations_names[eagle_activations(g->head)] };
+        g->drafter.identity = eagle_facts(g->head)->hash;
+        g->drafter.resolved[0] =
+            (struct resolved){ "activations", activations_names[eagle_facts(g->head)->activations] };
         g->drafter.resolved[1] = (struct resolved){ "cache", type_facts[cache].name };
         if (g->draft_batch.tree != NULL)
             g->drafter.resolved[2] = (struct resolved){ "tree", g->draft_batch.tree };

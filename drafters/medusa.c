@@ -50,15 +50,16 @@ static bool open_heads(struct heads_drafter *m, const struct drafter_env *env, c
     free(path);
     if (m->medusa == NULL)
         return false;
+    const struct head_facts *f = medusa_facts(m->medusa);
     const struct depth_heads_setup setup = { .what = what,
                                              .path = o->weights,
-                                             .heads = medusa_heads(m->medusa),
-                                             .vocab = medusa_vocab(m->medusa),
-                                             .target_id = medusa_target_id(m->medusa),
-                                             .activations = medusa_activations(m->medusa),
-                                             .bytes = medusa_bytes(m->medusa) };
+                                             .heads = f->heads,
+                                             .vocab = f->vocab,
+                                             .target_id = f->target_id,
+                                             .activations = f->activations,
+                                             .bytes = f->memory };
     m->heads.logits = logits;
-    m->heads.drafter.identity = medusa_hash(m->medusa);
+    m->heads.drafter.identity = f->hash;
     return depth_heads_open(&m->heads, &setup, shape, env, err);
 }
 

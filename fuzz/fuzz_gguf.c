@@ -94,13 +94,12 @@ static void use_model(const char *path)
     for (int i = 0; i < c.n_end; i++)
         insist(c.end[i] >= 0 && c.end[i] < c.vocab);
     struct weights *w = weights_open(&c, &err);
-    const char *name, *type;
-    int64_t rows, width;
-    size_t bytes;
-    for (size_t i = 0; w != NULL && weights_list(w, i, &name, &type, &rows, &width, &bytes); i++) {
+    for (size_t i = 0; w != NULL && i < w->n; i++) {
+        const char *name = w->weight[i].name;
+        const int64_t rows = w->weight[i].tensor.rows, width = w->weight[i].tensor.width;
         struct tensor t;
         char *other = weights_gguf_name(c.architecture, name), *back = weights_name(c.architecture, other);
-        insist(weights_has(w, name) && weights_shape(w, name, &rows, &width) && strcmp(back, name) == 0);
+        insist(weights_find(w, name) == &w->weight[i] && strcmp(back, name) == 0);
         if (weights_get_unchecked(w, name, rows, width, &t, &err) && weights_get(w, name, rows, width, &t, &err)) {
             volatile uint8_t sum = 0;
             const size_t n_bytes = tensor_bytes(t);

@@ -130,8 +130,7 @@ static void open_it(const char *path, enum head_kind kind)
         struct medusa *m = medusa_open(path, target, backend, ACTIVATIONS_F32, QUANTIZE_NONE, 1, &err);
         insist(m != NULL || *err.text != '\0');
         if (m != NULL) {
-            check_ids(medusa_target_id(m), medusa_vocab(m));
-            medusa_hash(m);
+            check_ids(medusa_facts(m)->target_id, medusa_facts(m)->vocab);
         }
         medusa_close(m);
         return;
@@ -142,8 +141,8 @@ static void open_it(const char *path, enum head_kind kind)
     struct eagle *e = eagle_open(path, target, backend, &setup, &err);
     insist(e != NULL || *err.text != '\0');
     if (e != NULL) {
-        check_ids(eagle_target_id(e), eagle_vocab(e));
-        insist(eagle_vocab(e) <= targets[0].vocab && eagle_bytes(e) > 0);
+        check_ids(eagle_facts(e)->target_id, eagle_facts(e)->vocab);
+        insist(eagle_facts(e)->vocab <= targets[0].vocab && eagle_facts(e)->memory > 0);
     }
     eagle_close(e);
 }
@@ -165,8 +164,7 @@ static void use(const char *path)
             const struct eagle_setup silent = { .kind = HEAD_EAGLE3, .layer_ids = LAYERS_LEFT };
             insist(h.kind == HEAD_EAGLE3);
             head_hash(&h);
-            head_close(&h);
-            if (eagle_fits(path, &targets[i], &silent, &facts, &err))
+            if (eagle_fits(h, &targets[i], &silent, &facts, &err))
                 check(&facts, HEAD_EAGLE3, &targets[i]);
         }
     }

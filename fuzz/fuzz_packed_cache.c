@@ -74,14 +74,13 @@ static void fix_sums(uint8_t *file, size_t n, int flags)
 static void find_matrices(void)
 {
     struct error err;
-    const char *name, *type;
-    int64_t rows, width;
-    size_t bytes;
     int n = 0;
-    for (size_t i = 0; n < MATRICES && weights_list(weights, i, &name, &type, &rows, &width, &bytes); i++) {
+    for (size_t i = 0; n < MATRICES && i < weights->n; i++) {
+        const struct weight *w = &weights->weight[i];
         struct tensor t;
-        if (rows > 1 && weights_get(weights, name, rows, width, &t, &err)) // any bytes will do
-            packed[n++] = (struct packed_matrix){ t, t.data, bytes < 300 ? bytes : 300 };
+        if (w->tensor.rows > 1 &&
+            weights_get(weights, w->name, w->tensor.rows, w->tensor.width, &t, &err)) // any bytes will do
+            packed[n++] = (struct packed_matrix){ t, t.data, w->bytes < 300 ? w->bytes : 300 };
     }
     insist(n == MATRICES);
 }

@@ -88,11 +88,11 @@ static void use_directory(void)
 {
     struct error err = { "" };
     struct weights *w = weights_open_files(fuzz_folder(), own_name, &err);
-    const char *name, *type;
-    int64_t rows, width, whole[64];
-    size_t bytes;
+    int64_t whole[64];
     insist(w != NULL || *err.text != '\0');
-    for (size_t i = 0; w != NULL && weights_list(w, i, &name, &type, &rows, &width, &bytes); i++) {
+    for (size_t i = 0; w != NULL && i < w->n; i++) {
+        const char *name = w->weight[i].name;
+        const int64_t rows = w->weight[i].tensor.rows, width = w->weight[i].tensor.width;
         struct tensor t;
         insist(weights_has(w, name));
         weights_get(w, name, rows, width, &t, &err);

@@ -78,15 +78,14 @@ static void write_packed_caches(void)
     must(config_read(path, &c, &err), &err);
     struct weights *w = weights_open(&c, &err);
     must(w != NULL, &err);
-    const char *name, *type;
-    int64_t rows, width;
-    size_t bytes;
     struct packed_matrix p[4];
     int n = 0;
-    for (size_t i = 0; n < 4 && weights_list(w, i, &name, &type, &rows, &width, &bytes); i++) {
+    for (size_t i = 0; n < 4 && i < w->n; i++) {
+        const struct weight *t = &w->weight[i];
         struct tensor tensor;
-        if (rows > 1 && weights_get(w, name, rows, width, &tensor, &err)) // as in fuzz_packed_cache.c
-            p[n++] = (struct packed_matrix){ tensor, tensor.data, bytes < 300 ? bytes : 300 };
+        if (t->tensor.rows > 1 &&
+            weights_get(w, t->name, t->tensor.rows, t->tensor.width, &tensor, &err)) // as in fuzz_packed_cache.c
+            p[n++] = (struct packed_matrix){ tensor, tensor.data, t->bytes < 300 ? t->bytes : 300 };
     }
     struct packed_cache *k = packed_cache_open(&c, w, 7);
     packed_cache_write(k, p, (size_t)n);

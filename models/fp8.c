@@ -7,7 +7,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "models/weights.h"
-#include "models/weights_parts.h"
 
 static const char *const suffixes[] = { "_scale_inv", "_scale" };
 

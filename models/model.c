@@ -115,8 +115,10 @@ static bool all_are_used(const struct model_config *c, const struct weights *w, 
     char *reason = xformat("not supported in architecture %s", c->architecture->name),
          *file = c->gguf ? xstrdup(c->path) : xformat("%s/config.json", c->path),
          *key = c->gguf ? xformat("%s.block_count", c->architecture->name) : xstrdup("num_hidden_layers");
+    static const char *const ignored[] = { "medusa_head.",
+                                           NULL }; // Medusa-2: no logit of the model depends on its heads
     const struct loaded loaded = {
-        .kind = LOADED_MODEL, .reason = reason, .config = file, .layers_key = key, .layers = c->layers
+        .ignored = ignored, .reason = reason, .config = file, .layers_key = key, .layers = c->layers
     };
     const bool ok = unused_tensors_refuse(w, &loaded, err);
     free(reason);
@@ -341,17 +343,23 @@ const char *model_unused(const struct model *m, size_t i)
     return weights_unused(m->weights, i);
 }
 
-struct kv_shape model_kv_shape(const struct model *m, int slots, int length, int pending)
+struct kv_shape model_shape_kv(const struct model_shape *s, int slots, int length, int pending)
 {
-    return (struct kv_shape){ .layers = m->shape.layers,
-                              .width = m->shape.kv_heads * m->shape.head_dim,
-                              .head_dim = m->shape.head_dim,
+    return (struct kv_shape){ .layers = s->layers,
+                              .width = s->kv_heads * s->head_dim,
+                              .head_dim = s->head_dim,
                               .slots = slots,
                               .length = length,
                               .pending = pending,
-                              .type = F32,
-                              .window = m->config.window,
-                              .windowed = m->config.windowed };
+                              .type = F32 };
+}
+
+struct kv_shape model_kv_shape(const struct model *m, int slots, int length, int pending)
+{
+    struct kv_shape shape = model_shape_kv(&m->shape, slots, length, pending);
+    shape.window = m->config.window;
+    shape.windowed = m->config.windowed;
+    return shape;
 }
 
 // Copies the residual stream that enters layer `layer` to every tap of that layer.

@@ -98,6 +98,7 @@ enum activations model_activations(const struct model *m); // never ACTIVATIONS_
 const char *model_unused(const struct model *m, size_t i); // i-th tensor that the model does not use; NULL: no more
 // Shape of a cache for this model, of type F32; the caller may set another type.
 struct kv_shape model_kv_shape(const struct model *m, int slots, int length, int pending);
+struct kv_shape model_shape_kv(const struct model_shape *s, int slots, int length, int pending); // without windows
 
 // Runs a pass of p->n rows. Admits them to the cache, where they stay pending. taps: NULL: none. Returns false and sets
 // err if the device has not enough memory; other faults are reported by the backend's sync().

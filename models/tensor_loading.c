@@ -31,14 +31,11 @@ static enum type loaded_type(const struct tensor_loader *c, enum type type, int6
 static enum type main_type(const struct tensor_loader *c)
 {
     const struct weights *w = c->weights;
-    const char *name, *type;
-    int64_t rows, width;
-    size_t bytes, by_type[TYPES] = { 0 };
+    size_t by_type[TYPES] = { 0 };
     int largest = 0;
-    for (size_t i = 0; weights_list(w, i, &name, &type, &rows, &width, &bytes); i++)
-        for (int t = 0; t < TYPES; t++)
-            if (strcmp(type_facts[t].name, type) == 0)
-                by_type[rows > 1 ? loaded_type(c, (enum type)t, width) : (enum type)t] += bytes;
+    for (const struct weight *s = w->weight; s < w->weight + w->n; s++)
+        if (s->known)
+            by_type[s->tensor.rows > 1 ? loaded_type(c, s->tensor.type, s->tensor.width) : s->tensor.type] += s->bytes;
     for (int t = 1; t < TYPES; t++)
         if (by_type[t] > by_type[largest])
             largest = t;

@@ -8,7 +8,6 @@
 #include "core/memory.h"
 #include "models/config_parts.h"
 #include "models/weights.h"
-#include "models/weights_parts.h"
 
 enum { NAMED = 3 }; // tensors that a message names
 
@@ -18,26 +17,11 @@ static bool is_rope_buffer(const char *name)
     return ends_with(name, ".rotary_emb.inv_freq");
 }
 
-// The heads of a Medusa-2 model have none. name: as in weights.h.
-static bool tensor_has_no_effect(enum loaded_kind kind, const char *name)
+static bool is_ignored(const struct loaded *l, const char *name)
 {
-    static const struct {
-        enum loaded_kind kind;
-        const char *name; // as in weights.h; with a dot at the end: all names that begin so
-    } ignored[] = {
-        { LOADED_MODEL, "medusa_head." }, // Medusa-2: no logit of the model depends on its heads
-        { LOADED_MEDUSA_2, "layers." },   // Medusa-2: the model, under a head's names
-        { LOADED_MEDUSA_2, "embed_tokens.weight" },
-        { LOADED_MEDUSA_2, "norm.weight" },
-        { LOADED_MEDUSA_2, "lm_head.weight" },
-        { LOADED_EAGLE, "verifier_lm_head.weight" }, // speculators: copies of the target's tensors
-        { LOADED_EAGLE, "verifier_norm.weight" },
-        { LOADED_EAGLE, "t2d" }, // the reverse of d2t; without d2t the vocabulary is the target's
-    };
-    for (size_t i = 0; i < sizeof(ignored) / sizeof(*ignored); i++) {
-        const char *own = ignored[i].name;
-        const size_t n = strlen(own);
-        if (ignored[i].kind == kind && (own[n - 1] == '.' ? strncmp(name, own, n) : strcmp(name, own)) == 0)
+    for (const char *const *own = l->ignored; own != NULL && *own != NULL; own++) {
+        const size_t n = strlen(*own);
+        if ((*own)[n - 1] == '.' ? strncmp(name, *own, n) == 0 : strcmp(name, *own) == 0)
             return true;
     }
     return false;
@@ -53,7 +37,7 @@ const char *weights_unused(const struct weights *w, size_t i)
 
 static bool is_refused(const struct weight *t, const struct loaded *l)
 {
-    return !t->requested && !tensor_has_no_effect(l->kind, t->name) && !is_rope_buffer(t->name);
+    return !t->requested && !is_ignored(l, t->name) && !is_rope_buffer(t->name);
 }
 
 // The layer of a tensor, if the configuration has no such layer; otherwise -1.

@@ -6,10 +6,9 @@
 struct error;
 struct weights;
 
-enum loaded_kind { LOADED_MODEL, LOADED_EAGLE, LOADED_MEDUSA, LOADED_MEDUSA_2 }; // MEDUSA_2: heads beside their model
-
 struct loaded { // what the tensors were loaded for
-    enum loaded_kind kind;
+    // Names, as in weights.h, of tensors without effect, and a NULL; with a dot at the end: all names that begin so. NULL: none.
+    const char *const *ignored;
     const char *reason;              // "not supported in architecture llama": ends the message
     const char *config, *layers_key; // file and key that state the number of layers; NULL: none does
     int layers;

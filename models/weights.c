@@ -14,7 +14,6 @@
 #include "models/fp8.h"
 #include "formats/gguf.h"
 #include "formats/shards.h"
-#include "models/weights_parts.h"
 
 static bool find_gguf(struct weights *w, const struct model_config *c, struct error *err)
 {
@@ -174,16 +173,6 @@ struct weight *weights_find(const struct weights *w, const char *name)
 bool weights_has(const struct weights *w, const char *name)
 {
     return weights_find(w, name) != NULL;
-}
-
-bool weights_shape(const struct weights *w, const char *name, int64_t *rows, int64_t *width)
-{
-    const struct weight *t = weights_find(w, name);
-    if (t == NULL)
-        return false;
-    *rows = t->tensor.rows;
-    *width = t->tensor.width;
-    return true;
 }
 
 // Moves rows (or a bias's numbers) from llama.cpp's order to Hugging Face's: row 2i + s of a head of size d goes to
@@ -352,29 +341,10 @@ bool weights_integers(struct weights *w, const char *name, int64_t n, int64_t mi
     return true;
 }
 
-size_t weights_of_images(const struct weights *w)
-{
-    return w->of_images;
-}
-
 size_t weights_bytes(const struct weights *w)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < w->n; i++)
         bytes += w->weight[i].bytes;
     return bytes;
-}
-
-bool weights_list(const struct weights *w, size_t i, const char **name, const char **type, int64_t *rows,
-                  int64_t *width, size_t *bytes)
-{
-    if (i >= w->n)
-        return false;
-    const struct weight *t = &w->weight[i];
-    *name = t->name;
-    *type = t->type_name;
-    *rows = t->tensor.rows;
-    *width = t->tensor.width;
-    *bytes = t->bytes;
-    return true;
 }

@@ -9,11 +9,41 @@
 #include <stdint.h>
 #include "core/digest.h"
 #include "core/tensor.h"
+#include "models/config.h"
 
 struct architecture;
 struct error;
-struct model_config;
-struct weights;
+struct gguf;
+struct shards;
+
+struct weight {
+    char *name;       // Hugging Face's
+    char *stored;     // as stored in the file
+    const char *file; // borrowed from the format's reader
+    const char *type_name;
+    bool known;          // its type is one of core/tensor.h
+    int ggml;            // GGUF's type number; -1: not from GGUF
+    const void *in_file; // (bytes) mapped; NULL: a type of GGUF of unknown size
+    size_t bytes;
+    struct tensor tensor; // what weights_get returns: mapped, or `copy`
+    int heads;            // number of heads whose rows are permuted; 0: the rows are in order
+    void *copy;           // data with rows in order, or aligned; NULL: the mapped data are used
+    bool requested, checked;
+    bool fp8; // floats of eight bits, whose scales are another tensor: as blocks in `copy`
+};
+
+struct weights {
+    char *path;
+    struct gguf *gguf; // one of the two
+    struct shards *shards;
+    int head_dim;
+    const struct architecture *architecture; // of a model
+    struct fp8 fp8;                          // likewise
+    size_t n, of_images;                     // of_images: tensors that were left out (weights_text_name)
+    struct weight *weight;                   // (n) sorted by name
+    bool hashed;
+    struct hash hash; // of all tensors, if `hashed`
+};
 
 // Opens the tensors of a model. Returns NULL and sets err on failure.
 struct weights *weights_open(const struct model_config *c, struct error *err);
@@ -32,9 +62,8 @@ bool weights_get_unchecked(struct weights *w, const char *name, int64_t rows, in
                            struct error *err);
 // Frees what weights_get made of a matrix of FP8, and a later one makes again: nothing reads it any more.
 void weights_drop(struct weights *w, const char *name);
+struct weight *weights_find(const struct weights *w, const char *name); // of any type; NULL: there is none
 bool weights_has(const struct weights *w, const char *name);
-// Rows and width of a tensor of any type. Returns false if it does not exist.
-bool weights_shape(const struct weights *w, const char *name, int64_t *rows, int64_t *width);
 // A tensor of n integers or booleans (I64, I32, U8, BOOL), each from min to max.
 bool weights_integers(struct weights *w, const char *name, int64_t n, int64_t min, int64_t max, int64_t *to,
                       struct error *err);
@@ -45,17 +74,12 @@ size_t weights_bytes(const struct weights *w); // of all tensors in the files
 struct hash weights_hash(struct weights *w);
 // Hash of the files' sizes and modification times: detects changed files without reading them.
 struct hash weights_stamp(const struct weights *w);
-// The i-th tensor: name, type name ("q4_1"), rows, width, bytes. Returns false behind the last one.
-bool weights_list(const struct weights *w, size_t i, const char **name, const char **type, int64_t *rows,
-                  int64_t *width, size_t *bytes);
 // The name of a tensor in the other format: blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight. An unknown name is
 // returned unchanged. The caller frees the result.
 char *weights_name(const struct architecture *a, const char *gguf_name);
 char *weights_gguf_name(const struct architecture *a, const char *name);
 // The name in a model of texts of a tensor in a model of texts and images; NULL: a tensor of images, which texts do not use.
 char *weights_text_name(const char *stored);
-// How many of those the files have.
-size_t weights_of_images(const struct weights *w);
 // For "model.layers.3.mlp.up_proj.weight" and `before` "model.layers.": returns ".mlp.up_proj.weight", *layer is 3. NULL if
 // the name does not match. Large numbers saturate above any valid layer.
 const char *weights_layer(const char *name, const char *before, int *layer);

@@ -19,7 +19,6 @@
 #include "core/files/part.h"
 #include "models/paths.h"
 #include "models/weights.h"
-#include "models/weights_parts.h"
 
 enum {
     SMALL = 64 << 20, // bytes: smaller checkpoints are hashed without the cache

@@ -82,9 +82,6 @@ struct json *target_file_metadata(const struct target *t, const char *model)
 
 static bool list_layers(struct target_file *f, struct error *err)
 {
-    const char *name, *type;
-    int64_t rows, width;
-    size_t bytes;
     int layer;
     const struct model_config *c = model_config(f->target->model);
     if (strcmp(c->architecture->model_type, "llama") != 0 || c->experts > 0)
@@ -100,12 +97,13 @@ static bool list_layers(struct target_file *f, struct error *err)
             "%s: --kind small: its RoPE is scaled by a table (rope_freqs.weight), which no config.json of a draft model can say; "
             "use the Hugging Face folder of this model",
             f->target->path);
-    for (size_t i = 0; weights_list(f->weights, i, &name, &type, &rows, &width, &bytes); i++) {
-        if (weights_layer(name, "model.layers.", &layer) == NULL)
+    for (const struct weight *w = f->weights->weight; w < f->weights->weight + f->weights->n; w++) {
+        if (weights_layer(w->name, "model.layers.", &layer) == NULL)
             continue;
         f->tensor = xrealloc(f->tensor, (f->n + 1) * sizeof(*f->tensor));
-        f->tensor[f->n++] = described(name + strlen("model."), "F32", sizeof(float), rows > 1 ? rows : width,
-                                      rows > 1 ? width : 0, NULL);
+        const struct tensor t = w->tensor;
+        f->tensor[f->n++] = described(w->name + strlen("model."), "F32", sizeof(float), t.rows > 1 ? t.rows : t.width,
+                                      t.rows > 1 ? t.width : 0, NULL);
     }
     return true;
 }

@@ -27,12 +27,11 @@ struct eagle {
     struct tensor hidden_norm, norm;            // EAGLE-3
     struct tensor fc_norm[MAX_TAPS];            // one over all states, or one for each; data NULL: none
     struct block *block;                        // (layers)
-    int32_t *target_id;                         // (draft_vocab); NULL: the ids are the target's
     struct scratch scratch;
     struct tensor embedded, state;   // (rows, width), here and below with padding
     struct tensor pair, wide, piece; // (rows, 2 width), (rows, taps * the target's width), (rows, the target's width)
     int rows;
-    struct hash hash;
+    struct head_facts facts;
 };
 
 // ---- opening
@@ -134,7 +133,7 @@ static bool check_mask(const struct eagle *e, int n, int all, struct error *err)
     bool *expected = xcalloc((size_t)all, sizeof(*expected)),
          ok = weights_integers(e->files.weights, "t2d", all, 0, 1, in_draft, err);
     for (int i = 0; i < n; i++)
-        expected[e->target_id[i]] = true;
+        expected[e->facts.target_id[i]] = true;
     for (int k = 0; k < all && ok; k++)
         ok = expected[k] == (in_draft[k] != 0) ||
              fail(err, "%s: tensor t2d: number %d: expected %d, since d2t %s this token, found %lld", e->files.path, k,
@@ -151,16 +150,18 @@ static bool read_vocabulary(struct eagle *e, struct error *err)
     if (!weights_has(e->files.weights, "d2t"))
         return n == all ||
                fail(err, "%s: a vocabulary of %d of %d tokens, but there is no tensor d2t", e->files.path, n, all);
-    e->target_id = xcalloc((size_t)n, sizeof(*e->target_id));
-    return head_target_ids(&e->files, "d2t", true, n, all, e->target_id, err) &&
+    e->facts.target_id = xcalloc((size_t)n, sizeof(*e->facts.target_id));
+    return head_target_ids(&e->files, "d2t", true, n, all, e->facts.target_id, err) &&
            (!weights_has(e->files.weights, "t2d") || check_mask(e, n, all, err));
 }
 
 static bool all_are_used(const struct eagle *e, struct error *err)
 {
+    // Of speculators: copies of the target's tensors, and the reverse of d2t; without d2t the vocabulary is the target's.
+    static const char *const ignored[] = { "verifier_lm_head.weight", "verifier_norm.weight", "t2d", NULL };
     char *reason = xformat("not supported in %s", head_kinds[e->files.kind]);
     const struct loaded loaded = {
-        .kind = LOADED_EAGLE,
+        .ignored = ignored,
         .reason = reason,
         .config = e->files.config_path,
         .layers_key = e->files.speculators ? "transformer_layer_config.num_hidden_layers" : "num_hidden_layers",
@@ -189,6 +190,24 @@ static bool allocate_workspace(struct eagle *e, struct error *err)
             (allocate(e, &e->wide, e->config.taps.n * of_target, err) && allocate(e, &e->piece, of_target, err)));
 }
 
+static void set_facts(struct eagle *e)
+{
+    const struct weights *w = e->files.weights;
+    // model_scratch_bytes counts the rows of `embedded` and `state`.
+    const struct tensor workspace[] = { e->embedding, e->pair, e->wide, e->piece };
+    struct head_facts *f = &e->facts;
+    f->vocab = e->config.draft_vocab;
+    f->width = e->shape.width;
+    f->own_head = weights_has(w, "lm_head.weight");
+    f->own_embedding = weights_has(w, "embed_tokens.weight");
+    f->taps = e->config.taps;
+    f->bytes = e->tensor_loader.bytes;
+    f->activations = e->tensor_loader.activations;
+    f->memory = f->bytes + model_scratch_bytes(&e->shape, e->rows);
+    for (size_t i = 0; i < sizeof(workspace) / sizeof(*workspace); i++)
+        f->memory += workspace[i].data != NULL ? tensor_bytes(workspace[i]) : 0;
+}
+
 static bool load(struct eagle *e, struct error *err)
 {
     const struct model_config *c = &e->config.layers;
@@ -199,47 +218,53 @@ static bool load(struct eagle *e, struct error *err)
            (e->tensor_loader.check_only || (allocate_workspace(e, err) && e->backend->sync(e->backend, err)));
 }
 
-struct eagle *eagle_open(const char *path, const struct model *target, struct backend *b, const struct eagle_setup *s,
-                         struct error *err)
+// b NULL: the head is only checked.
+static struct eagle *open_files(struct head files, const struct model_shape *target, struct backend *b,
+                                const struct eagle_setup *s, struct error *err)
 {
     struct eagle *e = xcalloc(1, sizeof(*e));
-    e->target = target;
-    e->target_shape = model_shape(target);
+    e->files = files;
+    e->target_shape = target;
     e->backend = b;
     e->rows = s->rows;
-    bool ok = head_open(&e->files, path, s->kind, s->kind == HEAD_EAGLE ? "drafter eagle" : "drafter eagle3", err);
-    if (ok) {
-        e->tensor_loader = (struct tensor_loader){
-            .backend = b, .weights = e->files.weights, .activations = s->activations, .quantize = s->quantize
-        };
-        e->hash = head_hash(&e->files);
-        ok = eagle_config_read(&e->config, &e->files, e->target_shape, s, err) &&
-             tensor_loader_begin(&e->tensor_loader, path, err) && load(e, err);
-    }
-    if (ok)
+    e->tensor_loader = (struct tensor_loader){ .backend = b,
+                                               .weights = files.weights,
+                                               .check_only = b == NULL,
+                                               .activations = s->activations,
+                                               .quantize = s->quantize };
+    if (eagle_config_read(&e->config, &e->files, target, s, err) &&
+        (b == NULL || tensor_loader_begin(&e->tensor_loader, files.path, err)) && load(e, err)) {
+        set_facts(e);
         return e;
+    }
     eagle_close(e);
     return NULL;
 }
 
-bool eagle_fits(const char *path, const struct model_shape *target, const struct eagle_setup *s,
-                struct head_facts *facts, struct error *err)
+struct eagle *eagle_open(const char *path, const struct model *target, struct backend *b, const struct eagle_setup *s,
+                         struct error *err)
 {
-    struct eagle *e = xcalloc(1, sizeof(*e));
-    e->target_shape = target;
-    bool ok = head_open(&e->files, path, s->kind, "inspect", err);
-    e->tensor_loader = (struct tensor_loader){ .weights = e->files.weights, .check_only = true };
-    ok = ok && eagle_config_read(&e->config, &e->files, target, s, err) && load(e, err);
-    *facts =
-        (struct head_facts){ .vocab = e->config.draft_vocab,
-                             .width = e->shape.width,
-                             .own_head = e->files.weights != NULL && weights_has(e->files.weights, "lm_head.weight"),
-                             .own_embedding =
-                                 e->files.weights != NULL && weights_has(e->files.weights, "embed_tokens.weight"),
-                             .taps = e->config.taps,
-                             .bytes = e->tensor_loader.bytes };
+    struct head h;
+    if (!head_open(&h, path, s->kind, s->kind == HEAD_EAGLE ? "drafter eagle" : "drafter eagle3", err))
+        return NULL;
+    struct eagle *e = open_files(h, model_shape(target), b, s, err);
+    if (e == NULL)
+        return NULL;
+    e->target = target;
+    e->facts.hash = head_hash(&e->files);
+    return e;
+}
+
+bool eagle_fits(struct head h, const struct model_shape *target, const struct eagle_setup *s, struct head_facts *facts,
+                struct error *err)
+{
+    struct eagle *e = open_files(h, target, NULL, s, err);
+    if (e == NULL)
+        return false;
+    *facts = e->facts;
+    facts->target_id = NULL;
     eagle_close(e);
-    return ok;
+    return true;
 }
 
 void eagle_close(struct eagle *e)
@@ -254,61 +279,18 @@ void eagle_close(struct eagle *e)
         scratch_destroy(&e->scratch, e->backend);
     head_close(&e->files);
     free(e->block);
-    free(e->target_id);
+    free(e->facts.target_id);
     free(e);
 }
 
-// ---- facts
-
-struct taps eagle_taps(const struct eagle *e)
+const struct head_facts *eagle_facts(const struct eagle *e)
 {
-    return e->config.taps;
-}
-
-int eagle_width(const struct eagle *e)
-{
-    return e->shape.width;
-}
-
-int eagle_vocab(const struct eagle *e)
-{
-    return e->config.draft_vocab;
-}
-
-const int32_t *eagle_target_id(const struct eagle *e)
-{
-    return e->target_id;
-}
-
-struct hash eagle_hash(const struct eagle *e)
-{
-    return e->hash;
-}
-
-enum activations eagle_activations(const struct eagle *e)
-{
-    return e->tensor_loader.activations;
-}
-
-size_t eagle_bytes(const struct eagle *e)
-{
-    // model_scratch_bytes counts the rows of `embedded` and `state`.
-    const struct tensor workspace[] = { e->embedding, e->pair, e->wide, e->piece };
-    size_t bytes = e->tensor_loader.bytes + model_scratch_bytes(&e->shape, e->rows);
-    for (size_t i = 0; i < sizeof(workspace) / sizeof(*workspace); i++)
-        bytes += workspace[i].data != NULL ? tensor_bytes(workspace[i]) : 0;
-    return bytes;
+    return &e->facts;
 }
 
 struct kv_shape eagle_kv_shape(const struct eagle *e, int slots, int length, int pending)
 {
-    return (struct kv_shape){ .layers = e->shape.layers,
-                              .width = e->shape.kv_heads * e->shape.head_dim,
-                              .head_dim = e->shape.head_dim,
-                              .slots = slots,
-                              .length = length,
-                              .pending = pending,
-                              .type = F32 };
+    return model_shape_kv(&e->shape, slots, length, pending);
 }
 
 // ---- a pass

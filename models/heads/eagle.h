@@ -40,19 +40,12 @@ struct eagle_setup {
 // number of layers than the target's is an error that gives both numbers.
 struct eagle *eagle_open(const char *path, const struct model *target, struct backend *b, const struct eagle_setup *s,
                          struct error *err);
-// Whether eagle_open would accept the head for a target of this shape. Reads no numbers (head_fits).
-bool eagle_fits(const char *path, const struct model_shape *target, const struct eagle_setup *s,
-                struct head_facts *facts, struct error *err);
+// Whether eagle_open would accept the head h, which it closes, for a target of this shape. Reads no numbers (head_fits).
+bool eagle_fits(struct head h, const struct model_shape *target, const struct eagle_setup *s, struct head_facts *facts,
+                struct error *err);
 void eagle_close(struct eagle *e); // NULL is allowed
 
-struct taps eagle_taps(const struct eagle *e); // hidden states of the target that it reads
-int eagle_width(const struct eagle *e);        // of its own states
-int eagle_vocab(const struct eagle *e);        // of its logits
-// (vocab) target ids of a reduced vocabulary, distinct; NULL: the ids are the target's.
-const int32_t *eagle_target_id(const struct eagle *e);
-struct hash eagle_hash(const struct eagle *e);             // of its weights and configuration
-enum activations eagle_activations(const struct eagle *e); // never ACTIVATIONS_DEFAULT
-size_t eagle_bytes(const struct eagle *e);                 // of its weights and the workspace of a pass
+const struct head_facts *eagle_facts(const struct eagle *e);
 struct kv_shape eagle_kv_shape(const struct eagle *e, int slots, int length, int pending);
 
 // f: states of the target (n, taps.n * the target's width), or own ones (n, width) if `own`. Returns (n, width), borrowed

@@ -87,12 +87,13 @@ static bool read_layers(struct eagle_config *c, const struct head *h, struct err
 static bool fits(struct eagle_config *c, const struct head *h, const struct model_shape *target, struct error *err)
 {
     const bool is_eagle = h->kind == HEAD_EAGLE;
-    int64_t rows, width;
+    const struct weight *fc = weights_find(h->weights, "fc.weight");
     const int64_t of_target = target->width;
     if (c->layers.vocab != target->vocab)
         return fail(err, "%s: a head for %d tokens, but the target has %d", h->path, c->layers.vocab, target->vocab);
-    if (!weights_shape(h->weights, "fc.weight", &rows, &width))
+    if (fc == NULL)
         return fail(err, "%s: there is no tensor fc.weight", h->path);
+    const int64_t width = fc->tensor.width;
     if (!is_eagle && width % of_target == 0 && width / of_target != c->taps.n && c->layers.width == target->width)
         return fail(err, "%s: fc.weight reads the states of %lld layers, but %s names %d", h->path,
                     (long long)(width / of_target), h->config_path, c->taps.n);

@@ -123,12 +123,11 @@ bool head_fits(const char *path, const struct model_shape *target, enum head_kin
     if (!head_open(&h, path, HEAD_MEDUSA, NULL, err))
         return false;
     *kind = h.kind;
-    head_close(&h);
     if (*kind == HEAD_MEDUSA)
-        return medusa_fits(path, target, facts, err);
+        return medusa_fits(h, target, facts, err);
     // A missing norm_before_residual is no misfit: either value runs, and only the accuracy shows which one is right.
     const struct eagle_setup setup = { .kind = *kind, .norm_before_residual = TRI_TRUE };
-    return eagle_fits(path, target, &setup, facts, err);
+    return eagle_fits(h, target, &setup, facts, err);
 }
 
 bool head_target_ids(const struct head *h, const char *tensor, bool offsets, int n, int all, int32_t *id,

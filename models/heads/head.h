@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "core/digest.h"
+#include "core/tensor.h"
 #include "models/model.h"
 
 struct error;
@@ -28,17 +30,23 @@ struct head {
     struct weights *weights; // under EAGLE's and Medusa's names: fc.weight, layers.0.*, 0.0.linear.weight
 };
 
-struct head_facts { // of a head that fits a target, for `speclab inspect`
+struct head_facts { // of a head that fits a target
     int heads;      // Medusa heads; 0: another kind
     int vocab;      // of its logits
-    int width;      // of its states
-    bool own_head, own_embedding;
-    struct taps taps; // hidden states that it reads
-    size_t bytes;     // of the tensors that a pass reads
+    int32_t *
+        target_id; // (vocab) target ids of a reduced vocabulary, distinct, in any order; NULL: the ids are the target's
+    int width;     // of its states
+    bool own_head, own_embedding; // otherwise the target's
+    struct taps taps;             // hidden states of the target that it reads
+    size_t bytes;                 // of the tensors that a pass reads
+    // Of one that is open:
+    size_t memory;                // of its weights and the workspace of a pass
+    enum activations activations; // never ACTIVATIONS_DEFAULT
+    struct hash hash;             // of its tensors and of the content of its configuration
 };
 
 // Whether a head can run on a target of this shape. Names, shapes and types are checked, no numbers are read. Sets *kind and
-// *facts. Returns false and sets err on failure, as opening the head would.
+// *facts, without target_id. Returns false and sets err on failure, as opening the head would.
 bool head_fits(const char *path, const struct model_shape *target, enum head_kind *kind, struct head_facts *facts,
                struct error *err);
 

@@ -16,10 +16,10 @@
 #include "models/unused_tensors.h"
 #include "models/weights.h"
 
-enum { MAX_HEADS = 16, MAX_LAYERS = 8 };
+enum { MAX_HEADS = 16, MAX_HEAD_LAYERS = 8 };
 
 struct medusa_head {
-    struct tensor w[MAX_LAYERS], b[MAX_LAYERS]; // (width, width); (1, width), data NULL: none
+    struct tensor w[MAX_HEAD_LAYERS], b[MAX_HEAD_LAYERS]; // (width, width); (1, width), data NULL: none
     struct tensor out;                          // (vocab, width); data NULL: the target's
 };
 
@@ -31,10 +31,9 @@ struct medusa {
     struct tensor_loader tensor_loader;
     struct medusa_head head[MAX_HEADS];
     int heads, layers, width, vocab;
-    int32_t *target_id;    // (vocab); NULL: the ids are the target's
     bool own_out, one_out; // the heads have W_out of their own; all heads share the first one's
     struct tensor z, h;    // (rows, width) workspace
-    struct hash hash;
+    struct head_facts facts;
 };
 
 // ---- names
@@ -60,7 +59,7 @@ static void count_heads(struct medusa *m, const struct names *names)
     char name[64];
     while (m->heads < MAX_HEADS && weights_has(m->files.weights, name_of(name, names->weight, m->heads, 0)))
         m->heads++;
-    while (m->layers < MAX_LAYERS && weights_has(m->files.weights, name_of(name, names->weight, 0, m->layers)))
+    while (m->layers < MAX_HEAD_LAYERS && weights_has(m->files.weights, name_of(name, names->weight, 0, m->layers)))
         m->layers++;
 }
 
@@ -71,8 +70,8 @@ static bool read_token_map(struct medusa *m, struct error *err)
 {
     if (!weights_has(m->files.weights, "token_map"))
         return true;
-    m->target_id = xcalloc((size_t)m->vocab, sizeof(*m->target_id));
-    return head_target_ids(&m->files, "token_map", false, m->vocab, m->target_shape->vocab, m->target_id, err);
+    m->facts.target_id = xcalloc((size_t)m->vocab, sizeof(*m->facts.target_id));
+    return head_target_ids(&m->files, "token_map", false, m->vocab, m->target_shape->vocab, m->facts.target_id, err);
 }
 
 static bool load_head(struct medusa *m, const struct names *names, int head, bool own_out, struct error *err)
@@ -94,22 +93,25 @@ static bool load_head(struct medusa *m, const struct names *names, int head, boo
 static bool fits(struct medusa *m, const struct names *names, bool own_out, struct error *err)
 {
     const struct model_shape *s = m->target_shape;
-    int64_t rows, width = 0;
+    const struct weights *w = m->files.weights;
     char name[64];
-    if (weights_shape(m->files.weights, name_of(name, names->weight, 0, 0), &rows, &width) && width != s->width)
+    const struct weight *first = weights_find(w, name_of(name, names->weight, 0, 0));
+    if (first != NULL && first->tensor.width != s->width)
         return fail(err, "%s: a head for targets of width %lld, but this target's is %d", m->files.path,
-                    (long long)width, s->width);
+                    (long long)first->tensor.width, s->width);
     m->width = s->width;
     m->vocab = s->vocab;
     if (!own_out)
         return true;
-    if (!weights_shape(m->files.weights, name_of(name, names->out, 0, m->layers), &rows, &width))
+    const struct weight *out = weights_find(w, name_of(name, names->out, 0, m->layers)),
+                        *map = weights_find(w, "token_map");
+    if (out == NULL)
         return fail(err, "%s: there is no tensor %s", m->files.path, name);
-    int64_t one, mapped = 0;
-    const bool reduced = weights_shape(m->files.weights, "token_map", &one, &mapped);
-    if (reduced && mapped != rows)
+    const int64_t rows = out->tensor.rows;
+    const bool reduced = map != NULL;
+    if (reduced && map->tensor.width != rows)
         return fail(err, "%s: output for %lld tokens beside a token_map of %lld; expected the same number",
-                    m->files.path, (long long)rows, (long long)mapped);
+                    m->files.path, (long long)rows, (long long)map->tensor.width);
     if (reduced ? rows > s->vocab : rows != s->vocab)
         return fail(err, "%s: a head for %lld tokens, but the target has %d", m->files.path, (long long)rows, s->vocab);
     m->vocab = (int)rows;
@@ -120,10 +122,10 @@ static bool fits(struct medusa *m, const struct names *names, bool own_out, stru
 static bool all_are_used(const struct medusa *m, struct error *err)
 {
     char *reason = xformat("not part of %d heads of %d layers, as head 0 has them", m->heads, m->layers);
-    const struct loaded loaded = {
-        .kind = weights_has(m->files.weights, "embed_tokens.weight") ? LOADED_MEDUSA_2 : LOADED_MEDUSA,
-        .reason = reason,
-    };
+    // Medusa-2: the model, under a head's names.
+    static const char *const of_model[] = { "layers.", "embed_tokens.weight", "norm.weight", "lm_head.weight", NULL };
+    const struct loaded loaded = { .ignored = weights_has(m->files.weights, "embed_tokens.weight") ? of_model : NULL,
+                                   .reason = reason };
     const bool ok = unused_tensors_refuse(m->files.weights, &loaded, err);
     free(reason);
     return ok;
@@ -169,41 +171,57 @@ static bool load(struct medusa *m, int rows, struct error *err)
     return m->tensor_loader.check_only || (allocate_workspace(m, rows, err) && m->backend->sync(m->backend, err));
 }
 
+// b NULL: the heads are only checked.
+static struct medusa *open_files(struct head files, const struct model_shape *target, struct backend *b,
+                                 enum activations a, enum quantize quantize, int rows, struct error *err)
+{
+    struct medusa *m = xcalloc(1, sizeof(*m));
+    struct tensor_loader *l = &m->tensor_loader;
+    m->files = files;
+    m->target_shape = target;
+    m->backend = b;
+    *l = (struct tensor_loader){
+        .backend = b, .weights = files.weights, .check_only = b == NULL, .activations = a, .quantize = quantize
+    };
+    if ((b != NULL && !tensor_loader_begin(l, files.path, err)) || !load(m, rows, err)) {
+        medusa_close(m);
+        return NULL;
+    }
+    struct head_facts *f = &m->facts;
+    f->heads = m->heads;
+    f->vocab = m->vocab;
+    f->width = m->width;
+    f->own_head = m->own_out;
+    f->taps = (struct taps){ 1, { FINAL_STATE } };
+    f->bytes = l->bytes;
+    f->memory = l->bytes + tensor_bytes(m->z) + tensor_bytes(m->h);
+    f->activations = l->activations;
+    return m;
+}
+
 struct medusa *medusa_open(const char *path, const struct model *target, struct backend *b, enum activations a,
                            enum quantize quantize, int rows, struct error *err)
 {
-    struct medusa *m = xcalloc(1, sizeof(*m));
+    struct head h;
+    if (!head_open(&h, path, HEAD_MEDUSA, "drafter medusa", err))
+        return NULL;
+    struct medusa *m = open_files(h, model_shape(target), b, a, quantize, rows, err);
+    if (m == NULL)
+        return NULL;
     m->target = target;
-    m->target_shape = model_shape(target);
-    m->backend = b;
-    bool ok = head_open(&m->files, path, HEAD_MEDUSA, "drafter medusa", err);
-    if (ok) {
-        m->tensor_loader =
-            (struct tensor_loader){ .backend = b, .weights = m->files.weights, .activations = a, .quantize = quantize };
-        m->hash = head_hash(&m->files);
-        ok = tensor_loader_begin(&m->tensor_loader, path, err) && load(m, rows, err);
-    }
-    if (ok)
-        return m;
-    medusa_close(m);
-    return NULL;
+    m->facts.hash = head_hash(&m->files);
+    return m;
 }
 
-bool medusa_fits(const char *path, const struct model_shape *target, struct head_facts *facts, struct error *err)
+bool medusa_fits(struct head h, const struct model_shape *target, struct head_facts *facts, struct error *err)
 {
-    struct medusa *m = xcalloc(1, sizeof(*m));
-    m->target_shape = target;
-    bool ok = head_open(&m->files, path, HEAD_MEDUSA, "inspect", err);
-    m->tensor_loader = (struct tensor_loader){ .weights = m->files.weights, .check_only = true };
-    ok = ok && load(m, 0, err);
-    *facts = (struct head_facts){ .heads = m->heads,
-                                  .vocab = m->vocab,
-                                  .width = m->width,
-                                  .own_head = m->own_out,
-                                  .taps = { 1, { FINAL_STATE } },
-                                  .bytes = m->tensor_loader.bytes };
+    struct medusa *m = open_files(h, target, NULL, ACTIVATIONS_DEFAULT, QUANTIZE_NONE, 0, err);
+    if (m == NULL)
+        return false;
+    *facts = m->facts;
+    facts->target_id = NULL;
     medusa_close(m);
-    return ok;
+    return true;
 }
 
 void medusa_close(struct medusa *m)
@@ -216,40 +234,13 @@ void medusa_close(struct medusa *m)
         m->backend->release(m->backend, m->h.data);
     }
     head_close(&m->files);
-    free(m->target_id);
+    free(m->facts.target_id);
     free(m);
 }
 
-// ---- facts
-
-int medusa_heads(const struct medusa *m)
+const struct head_facts *medusa_facts(const struct medusa *m)
 {
-    return m->heads;
-}
-
-int medusa_vocab(const struct medusa *m)
-{
-    return m->vocab;
-}
-
-const int32_t *medusa_target_id(const struct medusa *m)
-{
-    return m->target_id;
-}
-
-struct hash medusa_hash(const struct medusa *m)
-{
-    return m->hash;
-}
-
-enum activations medusa_activations(const struct medusa *m)
-{
-    return m->tensor_loader.activations;
-}
-
-size_t medusa_bytes(const struct medusa *m)
-{
-    return m->tensor_loader.bytes + tensor_bytes(m->z) + tensor_bytes(m->h);
+    return &m->facts;
 }
 
 // ---- the heads

@@ -284,9 +284,9 @@ static struct reader reader_open(struct backend *b, const char *target, const ch
     const struct kv_shape shape = eagle_kv_shape(r.e, 1, 64, ROWS);
     r.c = kv_create(b, &shape, &err);
     assert_non_null(r.c);
-    r.of_target = rows_on(b, ROWS, eagle_taps(r.e).n * WIDTH);
-    r.own = rows_on(b, ROWS, eagle_width(r.e));
-    r.logits = rows_on(b, ROWS, eagle_vocab(r.e));
+    r.of_target = rows_on(b, ROWS, eagle_facts(r.e)->taps.n * WIDTH);
+    r.own = rows_on(b, ROWS, eagle_facts(r.e)->width);
+    r.logits = rows_on(b, ROWS, eagle_facts(r.e)->vocab);
     r.got = xmalloc(tensor_bytes(r.logits));
     return r;
 }
@@ -334,7 +334,7 @@ static void check_eagle(const struct gpu_here *g, const char *target, const char
             f[i] = (float)device_pair_any(2000) / 1000 - 1;
         for (int i = 0; i < 2; i++)
             read_rows(&r[i], &rows, f, own, own ? 0 : 5);
-        assert_memory_equal(r[0].got, r[1].got, (size_t)(rows.n * eagle_vocab(r[0].e)) * sizeof(float));
+        assert_memory_equal(r[0].got, r[1].got, (size_t)(rows.n * eagle_facts(r[0].e)->vocab) * sizeof(float));
         if (g->emulated && own)
             assert_int_equal(r[0].launches > 3, round == 1);
     }

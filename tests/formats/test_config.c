@@ -213,14 +213,9 @@ static void the_demonstration_model_has_its_published_configuration(void **state
                 c->head_dim == 64);
     assert_true(c->vocab == 49152 && c->context == 8192 && c->tied && !c->attention_bias && c->rope.theta == 100000);
     assert_true(c->n_end == 2 && c->end[0] == 2 && c->end[1] == 0 && c->bos == 1 && !c->add_bos);
-    const char *name, *type;
-    int64_t rows, width;
-    size_t bytes, n = 0;
-    while (weights_list(o.weights, n, &name, &type, &rows, &width, &bytes)) {
-        checkpoint_tensor(&o, name, rows, width);
-        n++;
-    }
-    assert_int_equal(n, 272);
+    assert_int_equal(o.weights->n, 272);
+    for (const struct weight *w = o.weights->weight; w < o.weights->weight + o.weights->n; w++)
+        checkpoint_tensor(&o, w->name, w->tensor.rows, w->tensor.width);
     assert_int_equal(checkpoint_tensor(&o, "model.embed_tokens.weight", 49152, 576).type, Q8_0);
     assert_int_equal(checkpoint_tensor(&o, "model.layers.29.mlp.gate_proj.weight", 1536, 576).type, Q4_1);
     checkpoint_close(&o);

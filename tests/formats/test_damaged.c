@@ -26,13 +26,11 @@ static bool use(const char *path)
         return false;
     struct weights *w = weights_open(&c, &err);
     bool ok = w != NULL;
-    const char *name, *type;
-    int64_t rows, width;
-    size_t bytes;
-    for (size_t i = 0; ok && weights_list(w, i, &name, &type, &rows, &width, &bytes); i++) {
+    for (size_t i = 0; ok && i < w->n; i++) {
+        const struct weight *stored = &w->weight[i];
         struct tensor t;
         struct error ignored;
-        if (!weights_get(w, name, rows, width, &t, &ignored))
+        if (!weights_get(w, stored->name, stored->tensor.rows, stored->tensor.width, &t, &ignored))
             assert_true(*ignored.text != '\0');
     }
     if (ok)

@@ -358,7 +358,7 @@ static void layer_ids_name_the_state_entering_or_leaving_a_layer(void **unused)
                                        .rows = 1 };
         struct eagle *e = eagle_open(path, b.target, b.backend, &s, &err);
         assert_ok(e != NULL, err);
-        const struct taps t = eagle_taps(e);
+        const struct taps t = eagle_facts(e)->taps;
         assert_true(t.n == 3 && t.layer[0] == 1 + left && t.layer[1] == 4 + left && t.layer[2] == 7 + left);
         eagle_close(e);
     }

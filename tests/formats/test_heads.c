@@ -53,16 +53,16 @@ static void check_medusa(const struct form_bench *b, const char *name, void (*wr
     write(path);
     struct medusa *m = medusa_open(path, b->target, b->backend, ACTIVATIONS_F32, QUANTIZE_NONE, MEDUSA_ROWS, &err);
     assert_ok(m != NULL, err);
-    const int vocab = medusa_vocab(m);
-    assert_int_equal(medusa_heads(m), 4);
+    const int vocab = medusa_facts(m)->vocab;
+    assert_int_equal(medusa_facts(m)->heads, 4);
     head_numbers(states, MEDUSA_ROWS * WIDTH, SEED, "features");
     for (int h = 0; h < 4; h++)
         medusa_logits(m, h, tensor_of(logits + h * MEDUSA_ROWS * vocab, F32, MEDUSA_ROWS, vocab),
                       tensor_of(states, F32, MEDUSA_ROWS, WIDTH));
     check(name, logits, 4 * MEDUSA_ROWS, vocab, rows);
-    for (int i = 0; i < vocab && medusa_target_id(m) != NULL; i++)
-        assert_int_equal(medusa_target_id(m)[i], form_medusa_target_id(i));
-    assert_int_equal(medusa_target_id(m) != NULL, vocab < VOCAB);
+    for (int i = 0; i < vocab && medusa_facts(m)->target_id != NULL; i++)
+        assert_int_equal(medusa_facts(m)->target_id[i], form_medusa_target_id(i));
+    assert_int_equal(medusa_facts(m)->target_id != NULL, vocab < VOCAB);
     medusa_close(m);
     free(logits);
     free(path);
@@ -100,7 +100,7 @@ static struct tensor read_rows(struct reading *r, int n, const int32_t *parent, 
 {
     static const int32_t slot[CERTAIN];
     const struct pass p = { .n = n, .token = r->token + r->n, .slot = slot, .parent = parent };
-    const int vocab = eagle_vocab(r->head);
+    const int vocab = eagle_facts(r->head)->vocab;
     const struct tensor out = eagle_forward(r->head, r->cache, &p, f, own);
     eagle_logits(r->head, tensor_of(r->logits + r->n * vocab, F32, n, vocab), out);
     r->n += n;
@@ -110,7 +110,7 @@ static struct tensor read_rows(struct reading *r, int n, const int32_t *parent, 
 static void read_all(struct reading *r)
 {
     static const int32_t chain[] = { -1, 0, 1, 2, 3 }, places[] = { 0, 1, 2, 3, 4 };
-    const int width = eagle_width(r->head), of_target = eagle_taps(r->head).n * WIDTH;
+    const int width = eagle_facts(r->head)->width, of_target = eagle_facts(r->head)->taps.n * WIDTH;
     const size_t row = (size_t)width * sizeof(float);
     float *features = xmalloc((size_t)(CERTAIN * of_target) * sizeof(float)), *before = xmalloc(2 * row);
     head_numbers(features, (size_t)(CERTAIN * of_target), SEED, "features");
@@ -132,7 +132,7 @@ static float *logits_of(const struct form_bench *b, struct eagle *e, const int32
     struct kv_shape shape = eagle_kv_shape(e, 1, ROWS, CERTAIN);
     shape.context = context;
     struct reading r = { .head = e, .cache = kv_create(b->backend, &shape, &err) };
-    r.logits = xmalloc((size_t)ROWS * (size_t)eagle_vocab(e) * sizeof(float));
+    r.logits = xmalloc((size_t)ROWS * (size_t)eagle_facts(e)->vocab * sizeof(float));
     memcpy(r.token, token, sizeof(r.token));
     read_all(&r);
     kv_destroy(r.cache);
@@ -145,22 +145,22 @@ static void check_eagle(const struct form_bench *b, const char *name, struct eag
     for (size_t i = 0; i < ROWS; i++)
         token[i] = (int32_t)json_int(json_at(json_get(j, "tokens"), i));
     float *logits = logits_of(b, e, token, ROWS);
-    check(name, logits, ROWS, eagle_vocab(e), json_get(j, name));
+    check(name, logits, ROWS, eagle_facts(e)->vocab, json_get(j, name));
     free(logits);
 }
 
 static void check_taps_and_ids(const struct eagle *e, enum head_kind kind)
 {
-    const struct taps t = eagle_taps(e);
+    const struct taps t = eagle_facts(e)->taps;
     if (kind == HEAD_EAGLE) {
         assert_true(t.n == 1 && t.layer[0] == FINAL_STATE);
-        assert_null(eagle_target_id(e));
+        assert_null(eagle_facts(e)->target_id);
         return;
     }
     assert_true(t.n == 3 && t.layer[0] == 2 && t.layer[1] == LAYERS / 2 && t.layer[2] == LAYERS - 3);
-    assert_int_equal(eagle_target_id(e) != NULL, eagle_vocab(e) < VOCAB);
-    for (int i = 0; i < DRAFT && eagle_target_id(e) != NULL; i++)
-        assert_int_equal(eagle_target_id(e)[i], i * VOCAB / DRAFT);
+    assert_int_equal(eagle_facts(e)->target_id != NULL, eagle_facts(e)->vocab < VOCAB);
+    for (int i = 0; i < DRAFT && eagle_facts(e)->target_id != NULL; i++)
+        assert_int_equal(eagle_facts(e)->target_id[i], i * VOCAB / DRAFT);
 }
 
 static void logits_of_eagle_heads_equal_the_originals(void **unused)
@@ -240,7 +240,7 @@ static void a_draft_vocabulary_may_have_any_order(void **unused)
         head_edit_close(e);
         struct eagle *eagle = form_open_eagle(&b, path, HEAD_EAGLE3, TRI_UNSET, &err);
         assert_ok(eagle != NULL, err);
-        memcpy(id[other], eagle_target_id(eagle), sizeof(id[other]));
+        memcpy(id[other], eagle_facts(eagle)->target_id, sizeof(id[other]));
         logits[other] = logits_of(&b, eagle, token, ROWS);
         eagle_close(eagle);
         free(path);
@@ -372,7 +372,7 @@ static float *logits_with_rope(const struct form_bench *b, const struct eagle_fo
     } else
         assert_ok(e != NULL, of_open);
     float *logits = e != NULL ? logits_of(b, e, token, rope->context) : NULL;
-    *vocab = e != NULL ? eagle_vocab(e) : *vocab;
+    *vocab = e != NULL ? eagle_facts(e)->vocab : *vocab;
     eagle_close(e);
     free(path);
     return logits;

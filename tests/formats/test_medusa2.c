@@ -77,8 +77,8 @@ static void one_directory_holds_a_target_and_its_heads(void **unused)
     assert_ok(inside != NULL, err);
     struct medusa *alone = medusa_open(heads, target, b, ACTIVATIONS_F32, QUANTIZE_NONE, 2, &err);
     assert_ok(alone != NULL, err);
-    assert_int_equal(medusa_heads(inside), s.medusa_heads);
-    assert_int_equal(medusa_vocab(inside), t.vocab);
+    assert_int_equal(medusa_facts(inside)->heads, s.medusa_heads);
+    assert_int_equal(medusa_facts(inside)->vocab, t.vocab);
     float *state = xcalloc((size_t)t.width, sizeof(*state)), *logits[2];
     for (int i = 0; i < t.width; i++)
         state[i] = (float)(i % 7) - 3;

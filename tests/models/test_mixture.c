@@ -193,15 +193,12 @@ static void bytes_of_passes_are_those_of_their_tensors(void **state)
     struct model *m = model_open(path, b, ACTIVATIONS_DEFAULT, 1, &err);
     assert_non_null(m);
     struct weights *w = weights_open(model_config(m), &err);
-    const char *name, *type;
-    int64_t rows, width;
-    size_t bytes;
     double experts = 0, others = 0;
-    for (size_t i = 0; weights_list(w, i, &name, &type, &rows, &width, &bytes); i++)
-        if (strstr(name, ".experts.") != NULL)
-            experts += (double)bytes;
-        else if (strstr(name, "embed_tokens") == NULL)
-            others += (double)bytes;
+    for (const struct weight *t = w->weight; t < w->weight + w->n; t++)
+        if (strstr(t->name, ".experts.") != NULL)
+            experts += (double)t->bytes;
+        else if (strstr(t->name, "embed_tokens") == NULL)
+            others += (double)t->bytes;
     assert_true(experts > 0 && (double)model_bytes(m) == experts + others);
     for (int read = 0; read <= LAYERS * EXPERTS; read += 7)
         assert_true(fabs(model_bytes_read(m, read) - others - experts * read / (LAYERS * EXPERTS)) < 1e-6);

@@ -35,15 +35,17 @@ static char *same(const char *stored)
 
 static bool read_rows(struct weights *w, struct rows *r, const char *path, struct error *err)
 {
-    int64_t n = 0, width = 0, one, id[MAX_ROWS];
-    if (!weights_shape(w, "states", &n, &width) || n < 2 || n > MAX_ROWS || !weights_shape(w, "input_ids", &one, &n))
+    const struct weight *states = weights_find(w, "states"), *ids = weights_find(w, "input_ids");
+    const int64_t n = ids != NULL ? ids->tensor.width : 0;
+    int64_t id[MAX_ROWS];
+    if (states == NULL || n < 2 || n > MAX_ROWS)
         return fail(err, "%s: expected input_ids and states of 2 to %d tokens", path, MAX_ROWS);
     r->n = (int)n;
     if (!weights_integers(w, "input_ids", n, 0, INT32_MAX, id, err))
         return false;
     for (int i = 0; i < r->n; i++)
         r->token[i] = (int32_t)id[i];
-    return weights_get(w, "states", n, width, &r->states, err);
+    return weights_get(w, "states", n, states->tensor.width, &r->states, err);
 }
 
 static int print_row(const float *row, int vocab)
@@ -59,7 +61,7 @@ static int print_row(const float *row, int vocab)
 // Returns the draft id of the largest logit of the last row.
 static int print_rows(struct eagle *e, struct tensor states)
 {
-    const int n = (int)states.rows, vocab = eagle_vocab(e);
+    const int n = (int)states.rows, vocab = eagle_facts(e)->vocab;
     float *logits = xmalloc((size_t)n * (size_t)vocab * sizeof(float));
     int best = 0;
     eagle_logits(e, tensor_of(logits, F32, n, vocab), states);
@@ -87,11 +89,12 @@ static bool run_eagle(const char *path, const struct model *target, struct backe
     struct tensor out = eagle_forward(e, c, &p, tensor_rows(r->states, 0, p.n), false);
     int best = print_rows(e, out);
     kv_keep(c, 0, places, p.n);
-    const int width = eagle_width(e);
+    const int width = eagle_facts(e)->width;
     float *state = xmalloc((size_t)width * sizeof(float));
     memcpy(state, tensor_rows(out, p.n - 1, 1).data, (size_t)width * sizeof(float));
     for (int i = 0; i < CHAIN; i++) {
-        const int32_t token = eagle_target_id(e) != NULL ? eagle_target_id(e)[best] : best, before = i - 1;
+        const int32_t token = eagle_facts(e)->target_id != NULL ? eagle_facts(e)->target_id[best] : best,
+                      before = i - 1;
         printf("draft %d\n", token);
         p = (struct pass){ .n = 1, .token = &token, .slot = slot, .parent = &before };
         out = eagle_forward(e, c, &p, tensor_of(state, F32, 1, width), true);
@@ -110,9 +113,9 @@ static bool run_medusa(const char *path, const struct model *target, struct back
     struct medusa *m = medusa_open(path, target, b, ACTIVATIONS_F32, QUANTIZE_NONE, MAX_ROWS, err);
     if (m == NULL)
         return false;
-    const int vocab = medusa_vocab(m);
+    const int vocab = medusa_facts(m)->vocab;
     float *logits = xmalloc((size_t)r->n * (size_t)vocab * sizeof(float));
-    for (int h = 0; h < medusa_heads(m); h++) {
+    for (int h = 0; h < medusa_facts(m)->heads; h++) {
         medusa_logits(m, h, tensor_of(logits, F32, r->n, vocab), r->states);
         for (int i = 0; i < r->n; i++)
             print_row(logits + (size_t)i * (size_t)vocab, vocab);

@@ -129,9 +129,9 @@ static void medusa_heads_are_quantized(void **state)
         struct medusa *m = medusa_open(b.head_path, b.target, b.backend, ACTIVATIONS_F32,
                                        i > 0 ? forms[i - 1].quantize : QUANTIZE_NONE, HEAD_ROWS, &err);
         assert_ok(m != NULL, err);
-        numbers = HEAD_ROWS * medusa_vocab(m);
-        bytes[i] = medusa_bytes(m);
-        medusa_logits(m, 1, tensor_of(b.logits + i * MAX_NUMBERS, F32, HEAD_ROWS, medusa_vocab(m)),
+        numbers = HEAD_ROWS * medusa_facts(m)->vocab;
+        bytes[i] = medusa_facts(m)->memory;
+        medusa_logits(m, 1, tensor_of(b.logits + i * MAX_NUMBERS, F32, HEAD_ROWS, medusa_facts(m)->vocab),
                       tensor_of(b.states, F32, HEAD_ROWS, model_shape(b.target)->width));
         medusa_close(m);
     }
@@ -156,11 +156,11 @@ static void eagle_heads_are_quantized(void **state)
         struct kv_cache *c = kv_create(b.backend, &shape, &err);
         const struct pass p = { .n = HEAD_ROWS, .token = token, .slot = slot, .parent = parent };
         const struct tensor f =
-            tensor_of(b.states, F32, HEAD_ROWS, (int64_t)eagle_taps(e).n * model_shape(b.target)->width);
+            tensor_of(b.states, F32, HEAD_ROWS, (int64_t)eagle_facts(e)->taps.n * model_shape(b.target)->width);
         const struct tensor out = eagle_forward(e, c, &p, f, false);
-        numbers = HEAD_ROWS * eagle_vocab(e);
-        bytes[i] = eagle_bytes(e);
-        eagle_logits(e, tensor_of(b.logits + i * MAX_NUMBERS, F32, HEAD_ROWS, eagle_vocab(e)), out);
+        numbers = HEAD_ROWS * eagle_facts(e)->vocab;
+        bytes[i] = eagle_facts(e)->memory;
+        eagle_logits(e, tensor_of(b.logits + i * MAX_NUMBERS, F32, HEAD_ROWS, eagle_facts(e)->vocab), out);
         kv_destroy(c);
         eagle_close(e);
     }
