@@ -2,7 +2,7 @@
 // and tensors written again.
 //
 // reader: formats/gguf.c formats/gguf_value.c models/config_gguf.c models/config.c models/weights.c
-// reader: models/weight_names.c models/unused_tensors.c tokenizers/tokenizer_gguf.c
+// reader: models/layer_tensors.c models/unused_tensors.c tokenizers/tokenizer_gguf.c
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

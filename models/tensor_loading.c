@@ -10,7 +10,6 @@
 #include "core/quantize.h"
 #include "kernels/backend.h"
 #include "models/architectures.h"
-#include "models/block.h"
 #include "models/config.h"
 #include "models/packed_cache.h"
 #include "models/model.h"
@@ -153,9 +152,8 @@ void load_count(struct tensor_loader *c, struct tensor w)
     c->bytes_by_type[w.type] += tensor_bytes(w);
 }
 
-// Rows first .. first + n of a matrix (rows, width).
-static bool load_part_of_matrix(struct tensor_loader *c, const char *name, int64_t rows, int64_t width, int64_t first,
-                                int64_t n, struct tensor *to, struct error *err)
+bool load_part_of_matrix(struct tensor_loader *c, const char *name, int64_t rows, int64_t width, int64_t first,
+                         int64_t n, struct tensor *to, struct error *err)
 {
     struct tensor w;
     if (!weights_get_unchecked(c->weights, name, rows, width, &w, err))
@@ -280,178 +278,6 @@ bool load_ropes(struct tensor_loader *c, const struct model_config *config, cons
     return load_rope(c, &config->rope, head_dim, is_long ? config->rope_short : table, &to[0], err) &&
            (!is_long || load_rope(c, &config->rope, head_dim, config->rope_long, &to[1], err)) &&
            (config->window_rope.theta == 0 || load_rope(c, &config->window_rope, head_dim, NULL, &to[1], err));
-}
-
-// ---- a decoder layer
-
-struct part {
-    enum { MATRIX, NORM, BIAS } kind;
-    const char *name;
-    struct tensor *to;
-    int64_t rows, width;
-    int64_t first, all; // rows first .. first + rows of a matrix of `all` rows; all 0: the whole matrix
-};
-
-static bool has_bias(const struct tensor_loader *c, const struct block_load *what, const char *name, bool of_o)
-{
-    switch (what->biases) {
-    case NO_BIASES:
-        return false;
-    case QKV_BIASES:
-        return !of_o;
-    case ALL_BIASES:
-        return true;
-    case FOUND_BIASES:
-        return weights_has(c->weights, name);
-    }
-    return false;
-}
-
-static bool load_part(struct tensor_loader *c, const struct block_load *what, const struct part *p, struct block *to,
-                      struct error *err)
-{
-    char name[160];
-    snprintf(name, sizeof(name), "%s%s", what->prefix, p->name);
-    if (p->kind == MATRIX)
-        return load_part_of_matrix(c, name, p->all > 0 ? p->all : p->rows, p->width, p->first, p->rows, p->to, err);
-    if (p->kind == NORM)
-        return load_norm(c, what->config, name, p->width, p->to, err);
-    return !has_bias(c, what, name, p->to == &to->o_bias) || load_vector(c, name, p->width, p->to, err);
-}
-
-// The layer's norms, under the names of its family: where there are two, or one behind, "post_attention" is of attention's output.
-static int norm_parts(const struct block_load *what, const struct model_shape *s, struct block *to, struct part part[6])
-{
-    const struct architecture *a = what->config->architecture;
-    const bool of_heads = a->head_norms == NORMS_OF_HEADS;
-    int n = 0;
-    if (what->input_norm && a->norms != NORMS_AFTER)
-        part[n++] =
-            (struct part){ .kind = NORM, .name = "input_layernorm.weight", .to = &to->input_norm, .width = s->width };
-    if (a->norms == NORMS_BEFORE)
-        part[n++] = (struct part){
-            .kind = NORM, .name = "post_attention_layernorm.weight", .to = &to->ffn_norm, .width = s->width
-        };
-    else {
-        part[n++] = (struct part){
-            .kind = NORM, .name = "post_attention_layernorm.weight", .to = &to->out_norm, .width = s->width
-        };
-        part[n++] = (struct part){
-            .kind = NORM, .name = "post_feedforward_layernorm.weight", .to = &to->ffn_out_norm, .width = s->width
-        };
-    }
-    if (a->norms == NORMS_AROUND)
-        part[n++] = (struct part){
-            .kind = NORM, .name = "pre_feedforward_layernorm.weight", .to = &to->ffn_norm, .width = s->width
-        };
-    if (a->head_norms != NO_HEAD_NORMS) {
-        part[n++] = (struct part){ .kind = NORM, .name = "self_attn.q_norm.weight", .to = &to->q_norm };
-        part[n - 1].width = (int64_t)s->head_dim * (of_heads ? 1 : s->heads);
-        part[n++] = (struct part){ .kind = NORM, .name = "self_attn.k_norm.weight", .to = &to->k_norm };
-        part[n - 1].width = (int64_t)s->head_dim * (of_heads ? 1 : s->kv_heads);
-    }
-    return n;
-}
-
-// One expert's matrix: a tensor of its own, or in GGUF the expert's rows of one tensor.
-static bool load_expert(struct tensor_loader *c, const struct block_load *what, const char *name, int expert,
-                        int64_t rows, int64_t width, struct tensor *to, struct error *err)
-{
-    char full[192];
-    const bool merged = what->config->gguf;
-    if (merged)
-        snprintf(full, sizeof(full), "%smlp.experts.%s.weight", what->prefix, name);
-    else
-        snprintf(full, sizeof(full), "%s%s.experts.%d.%s.weight", what->prefix,
-                 what->config->architecture->experts == MIXTRAL_EXPERTS ? "block_sparse_moe" : "mlp", expert, name);
-    return merged ? load_part_of_matrix(c, full, rows * what->config->experts, width, rows * expert, rows, to, err)
-                  : load_matrix(c, full, rows, width, to, err);
-}
-
-static bool load_experts(struct tensor_loader *c, const struct block_load *what, const struct model_shape *s,
-                         struct experts *to, struct error *err)
-{
-    const struct model_config *config = what->config;
-    const bool mixtral = !config->gguf && config->architecture->experts == MIXTRAL_EXPERTS;
-    const char *gate = mixtral ? "w1" : "gate_proj", *up = mixtral ? "w3" : "up_proj",
-               *down = mixtral ? "w2" : "down_proj";
-    char router[160];
-    const size_t n = (size_t)config->experts;
-    *to = (struct experts){ .count = config->experts,
-                            .used = config->experts_used,
-                            .normalized = config->experts_normalized,
-                            .gate = xcalloc(n, sizeof(*to->gate)),
-                            .up = xcalloc(n, sizeof(*to->up)),
-                            .down = xcalloc(n, sizeof(*to->down)) };
-    snprintf(router, sizeof(router), "%s%s.gate.weight", what->prefix, mixtral ? "block_sparse_moe" : "mlp");
-    if (!load_matrix(c, router, config->experts, s->width, &to->router, err))
-        return false;
-    const size_t before = c->bytes;
-    for (int i = 0; i < config->experts; i++)
-        if (!load_expert(c, what, gate, i, s->expert_hidden, s->width, &to->gate[i], err) ||
-            !load_expert(c, what, up, i, s->expert_hidden, s->width, &to->up[i], err) ||
-            !load_expert(c, what, down, i, s->width, s->expert_hidden, &to->down[i], err))
-            return false;
-    c->expert_bytes += c->bytes - before;
-    return true;
-}
-
-// What the configuration says about the layer, beside its tensors.
-static void set_attributes(const struct model_config *c, int layer, struct block *to)
-{
-    const bool windowed = layer_set_has(&c->windowed, layer);
-    to->attention = (struct attention){ .head_dim = c->head_dim,
-                                        .scale = c->attention_scale,
-                                        .cap = c->attention_cap,
-                                        .window = windowed ? c->window : 0 };
-    to->rope = layer_set_has(&c->unrotated, layer) ? -1 : windowed && c->window_rope.theta != 0;
-    to->f = c->architecture->gate;
-    to->residual_scale = c->residual_scale;
-}
-
-bool load_block(struct tensor_loader *c, const struct block_load *what, const struct model_shape *s, struct block *to,
-                struct error *err)
-{
-    static const char *const qkv = "self_attn.qkv_proj.weight", *const gate_up = "mlp.gate_up_proj.weight";
-    const int64_t heads = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim;
-    const bool fused = what->config->architecture->fused;
-    const struct part parts[] = {
-        { MATRIX, fused ? qkv : "self_attn.q_proj.weight", &to->q, heads, what->in, 0, fused ? heads + 2 * kv : 0 },
-        { MATRIX, fused ? qkv : "self_attn.k_proj.weight", &to->k, kv, what->in, fused ? heads : 0,
-          fused ? heads + 2 * kv : 0 },
-        { MATRIX, fused ? qkv : "self_attn.v_proj.weight", &to->v, kv, what->in, fused ? heads + kv : 0,
-          fused ? heads + 2 * kv : 0 },
-        { MATRIX, "self_attn.o_proj.weight", &to->o, s->width, heads, 0, 0 },
-        { BIAS, "self_attn.q_proj.bias", &to->q_bias, 1, heads, 0, 0 },
-        { BIAS, "self_attn.k_proj.bias", &to->k_bias, 1, kv, 0, 0 },
-        { BIAS, "self_attn.v_proj.bias", &to->v_bias, 1, kv, 0, 0 },
-        { BIAS, "self_attn.o_proj.bias", &to->o_bias, 1, s->width, 0, 0 },
-        { MATRIX, fused ? gate_up : "mlp.gate_proj.weight", &to->gate, s->hidden, s->width, 0,
-          fused ? 2 * (int64_t)s->hidden : 0 },
-        { MATRIX, fused ? gate_up : "mlp.up_proj.weight", &to->up, s->hidden, s->width, fused ? s->hidden : 0,
-          fused ? 2 * (int64_t)s->hidden : 0 },
-        { MATRIX, "mlp.down_proj.weight", &to->down, s->width, s->hidden, 0, 0 },
-    };
-    const bool mixture = what->config->experts > 0 && !layer_set_has(&what->config->dense, what->layer);
-    struct part norms[6];
-    const int n = norm_parts(what, s, to, norms);
-    set_attributes(what->config, what->layer, to);
-    for (int i = 0; i < n; i++)
-        if (!load_part(c, what, &norms[i], to, err))
-            return false;
-    const size_t n_parts = sizeof(parts) / sizeof(parts[0]) - (mixture ? 3 : 0); // gate, up and down are the last ones
-    for (size_t i = 0; i < n_parts; i++)
-        if (!load_part(c, what, &parts[i], to, err))
-            return false;
-    return !mixture || load_experts(c, what, s, &to->experts, err);
-}
-
-void block_free(struct block *w)
-{
-    free(w->experts.gate);
-    free(w->experts.up);
-    free(w->experts.down);
-    w->experts = (struct experts){ 0 };
 }
 
 // ---- writing the cache, releasing

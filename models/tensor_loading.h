@@ -40,6 +40,9 @@ bool tensor_loader_begin(struct tensor_loader *c, const char *path, struct error
 // file, tensor, expected and found.
 bool load_matrix(struct tensor_loader *c, const char *name, int64_t rows, int64_t width, struct tensor *to,
                  struct error *err);
+// Rows first .. first + n of it.
+bool load_part_of_matrix(struct tensor_loader *c, const char *name, int64_t rows, int64_t width, int64_t first,
+                         int64_t n, struct tensor *to, struct error *err);
 bool load_vector(struct tensor_loader *c, const char *name, int64_t width, struct tensor *to, struct error *err);
 // A matrix whose rows are also read one by one: an embedding. Not counted among the bytes that a pass reads.
 bool load_table(struct tensor_loader *c, const char *name, int64_t rows, int64_t width, struct tensor *to,
@@ -71,7 +74,7 @@ struct block_load {
     bool input_norm;    // the layer has one, of the stream's width
     enum block_biases biases;
 };
-// to: starts as zeros; block_free frees what it owns besides tensors.
+// A layer's tensors (layer_tensors.c). to: starts as zeros; block_free frees what it owns besides tensors.
 bool load_block(struct tensor_loader *c, const struct block_load *what, const struct model_shape *s, struct block *to,
                 struct error *err);
 
