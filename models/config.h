@@ -75,7 +75,7 @@ struct model_config {
     int experts, experts_used, expert_hidden;
     bool experts_normalized; // the weights of the used experts sum to 1; otherwise those of all do
     struct layer_set dense;
-    // Matrices of floats of eight bits are used: safetensors' F8_E4M3, with a scale for each block of so many rows and columns (models/fp8.h);
+    // Matrices of floats of eight bits are used: safetensors' F8_E4M3, with a scale for each block of so many rows and columns (models/weights.c);
     // 0: for each row, or for all.
     struct fp8 {
         bool used;

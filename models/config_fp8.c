@@ -1,12 +1,12 @@
-// config_fp8.c - quantization_config of config.json: the methods whose weights are floats of eight bits with scales (fp8.h).
+// config_fp8.c - quantization_config of config.json: the methods whose weights are floats of eight bits with scales (weights.c).
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/json.h"
 #include "core/memory.h"
+#include "core/tensor.h"
 #include "formats/json_fields.h"
 #include "models/config_parts.h"
-#include "models/fp8.h"
 
 // Settings of which the key is `key`: null, or one of these values as JSON.
 struct accepted {

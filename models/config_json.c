@@ -11,7 +11,6 @@
 #include "core/memory.h"
 #include "models/architectures.h"
 #include "models/config_parts.h"
-#include "models/fp8.h"
 #include "formats/json_fields.h"
 
 // Bits besides enum reads: a family with experts reads it; a setting of experts, without effect where there are none.

@@ -28,6 +28,8 @@ bool config_read_family(const struct fields *f, bool required, struct model_conf
 bool config_read_wrapper(const struct fields *f, const struct wrapper *w, struct fields *text, struct model_config *to);
 // Sizes, norms, biases and RoPE only, from an object with the keys of config.json.
 bool config_from_json(const struct fields *f, struct model_config *to);
+// quantization_config; without it, to->fp8 stays unset. What is not FP8 with scales of weights alone is refused (config_fp8.c).
+bool config_read_fp8(const struct fields *f, struct model_config *to);
 bool config_read_rope(const struct fields *f, struct model_config *to);               // RoPE alone (config_json_rope.c)
 bool config_check(const struct model_config *c, const char *file, struct error *err); // conditions of all formats
 

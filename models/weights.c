@@ -2,6 +2,7 @@
 #include "models/weights.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,9 +10,7 @@
 #include "core/memory.h"
 #include "models/architectures.h"
 #include "models/config.h"
-#include "models/finite.h"
 #include "models/fused_experts.h"
-#include "models/fp8.h"
 #include "formats/gguf.h"
 #include "formats/shards.h"
 
@@ -213,6 +212,178 @@ static void align(struct weight *t)
     t->tensor.data = t->copy;
 }
 
+// ---- numbers that are not finite
+
+// The first of n numbers, `step` bytes apart, whose exponent is all ones (infinity or NaN); -1: all are finite.
+static int64_t first_not_finite_16(const uint8_t *at, int64_t n, size_t step, uint16_t exponent)
+{
+    for (int64_t i = 0; i < n; i++, at += step) {
+        uint16_t bits;
+        memcpy(&bits, at, sizeof(bits));
+        if ((bits & exponent) == exponent)
+            return i;
+    }
+    return -1;
+}
+
+static int64_t first_not_finite_32(const uint8_t *at, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, at + 4 * i, sizeof(bits));
+        if ((bits & 0x7f800000) == 0x7f800000)
+            return i;
+    }
+    return -1;
+}
+
+// The first of n blocks of mxfp4 with the exponent of a NaN, or with a number too large for a float; -1: none.
+static int64_t first_not_finite_mxfp4(const uint8_t *b, int64_t n)
+{
+    static const float number[8] = { 0, 1, 2, 3, 4, 6, 8, 12 };
+    for (int64_t i = 0; i < n; i++, b += 17)
+        for (int k = 0; b[0] > 252 && k < 32; k++)
+            if (b[0] == 255 || isinf(ldexpf(number[b[1 + k % 16] >> (k / 16 * 4) & 7], b[0] - 128)))
+                return i;
+    return -1;
+}
+
+// The first of n blocks of f8_e4m3 whose scale is not finite or too large, or with a NaN; -1: none.
+static int64_t first_not_finite_f8(const uint8_t *b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++, b += 132) {
+        float d;
+        memcpy(&d, b, sizeof(d));
+        bool bad = !isfinite(d * 448); // the largest number
+        for (int k = 0; k < 128; k++)
+            bad |= (b[4 + k] & 0x7F) == 0x7F;
+        if (bad)
+            return i;
+    }
+    return -1;
+}
+
+// The first row with a number that is not finite; -1: none. In a block only the scale, and the minimum if there is one, are floats; the rest are integers.
+static int64_t not_finite(const struct tensor *t)
+{
+    enum { F16_EXPONENT = 0x7c00, BF16_EXPONENT = 0x7f80 };
+    static const struct {
+        int n, at[2]; // float16 numbers of a block, and their byte offsets
+    } scales[TYPES] = {
+        [Q8_0] = { 1, { 0 } },    [Q4_0] = { 1, { 0 } },    [Q4_1] = { 2, { 0, 2 } }, [Q5_0] = { 1, { 0 } },
+        [Q5_1] = { 2, { 0, 2 } }, [Q4_K] = { 2, { 0, 2 } }, [Q5_K] = { 2, { 0, 2 } }, [Q6_K] = { 1, { 208 } },
+        [IQ4_NL] = { 1, { 0 } },  [IQ4_XS] = { 1, { 0 } },
+    };
+    int64_t elements = t->rows * t->width, bad = -1;
+    if (t->type == F32)
+        bad = first_not_finite_32(t->data, elements);
+    else if (t->type == F16)
+        bad = first_not_finite_16(t->data, elements, 2, F16_EXPONENT);
+    else if (t->type == BF16)
+        bad = first_not_finite_16(t->data, elements, 2, BF16_EXPONENT);
+    else {
+        const struct type_facts *f = &type_facts[t->type];
+        for (int i = 0; i < scales[t->type].n && bad < 0; i++)
+            bad = first_not_finite_16((const uint8_t *)t->data + scales[t->type].at[i], elements / f->block,
+                                      (size_t)f->bytes, F16_EXPONENT);
+        if (t->type == MXFP4)
+            bad = first_not_finite_mxfp4(t->data, elements / f->block);
+        if (t->type == F8_E4M3)
+            bad = first_not_finite_f8(t->data, elements / f->block);
+        bad = bad < 0 ? bad : bad * f->block;
+    }
+    return bad < 0 ? -1 : bad / t->width;
+}
+
+// ---- FP8: NAME.weight (rows, width) of F8_E4M3 and NAME.weight_scale_inv or NAME.weight_scale, one scale for a block, a row or the whole matrix.
+// A number is its float times its scale.
+
+struct fp8_matrix {
+    const uint8_t *numbers; // (rows, width) in the file
+    int64_t rows, width;
+    struct tensor scale;               // (rows of blocks, blocks of a row)
+    int64_t block_rows, block_columns; // that a scale is for
+};
+
+static const char *const suffixes[] = { "_scale_inv", "_scale" };
+
+static struct weight *find_scale(const struct weights *w, const char *matrix)
+{
+    struct weight *found = NULL;
+    for (size_t i = 0; i < 2 && found == NULL; i++) {
+        char *name = xformat("%s%s", matrix, suffixes[i]);
+        found = weights_find(w, name);
+        free(name);
+    }
+    return found;
+}
+
+static int64_t blocks(int64_t n, int64_t of)
+{
+    return (n + of - 1) / of;
+}
+
+// The matrix t and its scales, which count as requested. Returns false and sets err if they do not fit.
+static bool find_fp8(const struct weights *w, const struct weight *t, struct fp8_matrix *to, struct error *err)
+{
+    const int block = type_facts[F8_E4M3].block;
+    const int64_t rows = t->tensor.rows, width = t->tensor.width;
+    struct weight *s = find_scale(w, t->name);
+    if (width % block != 0)
+        return fail(err, "%s: tensor %s: expected rows of a multiple of %d numbers in F8_E4M3, found %" PRId64, t->file,
+                    t->stored, block, width);
+    if (s == NULL)
+        return fail(err, "%s: tensor %s: expected its scales, %s%s, found none", t->file, t->stored, t->stored,
+                    suffixes[0]);
+    if (!s->known || (s->tensor.type != F32 && s->tensor.type != BF16))
+        return fail(err, "%s: tensor %s: expected F32 or BF16, found %s", s->file, s->stored, s->type_name);
+    *to = (struct fp8_matrix){ t->in_file, rows, width, s->tensor, w->fp8.rows, w->fp8.columns };
+    to->scale.data = (void *)(uintptr_t)s->in_file;
+    if (w->fp8.rows == 0) { // a scale for each row, or one
+        to->block_rows = s->tensor.rows * s->tensor.width == rows ? 1 : rows;
+        to->block_columns = width;
+        if (s->tensor.rows == 1) // (rows) or one number
+            to->scale = tensor_of(to->scale.data, s->tensor.type, s->tensor.width, 1);
+    }
+    const int64_t down = blocks(rows, to->block_rows), across = blocks(width, to->block_columns);
+    if (to->scale.rows != down || to->scale.width != across)
+        return fail(err,
+                    "%s: tensor %s: expected %" PRId64 " rows of %" PRId64 " scales, found %" PRId64 " of %" PRId64,
+                    s->file, s->stored, down, across, s->tensor.rows, s->tensor.width);
+    s->requested = true;
+    return true;
+}
+
+// Number i of scales of F32 or BF16, which may be misaligned.
+static float scale_at(const struct tensor *t, int64_t i)
+{
+    const uint8_t *at = (const uint8_t *)t->data + (size_t)i * (size_t)type_facts[t->type].bytes;
+    uint32_t bits = 0;
+    float x;
+    if (t->type == F32)
+        memcpy(&bits, at, 4);
+    else
+        bits = (uint32_t)at[0] << 16 | (uint32_t)at[1] << 24;
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+// The matrix as blocks of F8_E4M3.
+static void put_blocks(struct weight *t, const struct fp8_matrix *m)
+{
+    const int block = type_facts[F8_E4M3].block;
+    uint8_t *to = t->copy = xrealloc(t->copy, tensor_bytes(t->tensor));
+    t->tensor.data = to;
+    for (int64_t r = 0; r < m->rows; r++)
+        for (int64_t k = 0; k < m->width; k += block, to += type_facts[F8_E4M3].bytes) {
+            const float scale = scale_at(&m->scale, r / m->block_rows * m->scale.width + k / m->block_columns);
+            memcpy(to, &scale, sizeof(scale));
+            memcpy(to + sizeof(scale), m->numbers + r * m->width + k, (size_t)block);
+        }
+}
+
+// ---- tensors by name
+
 // Reports a missing tensor by its name in the file's format.
 static bool fail_missing(const struct weights *w, const char *name, struct error *err)
 {
@@ -222,7 +393,9 @@ static bool fail_missing(const struct weights *w, const char *name, struct error
     return false;
 }
 
-static struct weight *find_fitting(struct weights *w, const char *name, int64_t rows, int64_t width, struct error *err)
+// *fp8: of a matrix of FP8.
+static struct weight *find_fitting(struct weights *w, const char *name, int64_t rows, int64_t width,
+                                   struct fp8_matrix *fp8, struct error *err)
 {
     struct weight *t = weights_find(w, name);
     if (t == NULL) {
@@ -240,7 +413,7 @@ static struct weight *find_fitting(struct weights *w, const char *name, int64_t 
              t->file, t->stored, t->type_name, t->ggml);
     else if (!t->known)
         fail(err, "%s: tensor %s: expected F32, F16 or BF16, found %s", t->file, t->stored, t->type_name);
-    else if (!t->fp8 || fp8_find(w, t, &(struct fp8_matrix){ 0 }, err))
+    else if (!t->fp8 || find_fp8(w, t, fp8, err))
         return t;
     return NULL;
 }
@@ -248,17 +421,11 @@ static struct weight *find_fitting(struct weights *w, const char *name, int64_t 
 bool weights_get_unchecked(struct weights *w, const char *name, int64_t rows, int64_t width, struct tensor *to,
                            struct error *err)
 {
-    struct weight *t = find_fitting(w, name, rows, width, err);
+    struct fp8_matrix ignored;
+    struct weight *t = find_fitting(w, name, rows, width, &ignored, err);
     if (t != NULL)
         *to = t->tensor;
     return t != NULL;
-}
-
-static void put_blocks(struct weight *t, const struct fp8_matrix *from)
-{
-    t->copy = xrealloc(t->copy, tensor_bytes(t->tensor));
-    fp8_rows(from, 0, from->rows, t->copy);
-    t->tensor.data = t->copy;
 }
 
 void weights_drop(struct weights *w, const char *name)
@@ -274,16 +441,14 @@ void weights_drop(struct weights *w, const char *name)
 
 bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t width, struct tensor *to, struct error *err)
 {
-    struct weight *t = find_fitting(w, name, rows, width, err);
+    struct fp8_matrix fp8;
+    struct weight *t = find_fitting(w, name, rows, width, &fp8, err);
     if (t == NULL)
         return false;
     if (!t->checked) {
-        struct fp8_matrix fp8;
-        if (t->fp8 && !fp8_find(w, t, &fp8, err))
-            return false;
         if (t->fp8)
             put_blocks(t, &fp8);
-        int64_t bad = tensor_not_finite(&t->tensor);
+        int64_t bad = not_finite(&t->tensor);
         if (bad >= 0)
             return fail(err, "%s: tensor %s: row %" PRId64 " holds a number that is not finite", t->file, t->stored,
                         bad);
