@@ -22,81 +22,82 @@ bool config_is_end_token(const char *s, size_t n)
     return false;
 }
 
-bool config_add_end_token(struct model_config *c, const char *file, const char *key, int64_t id, struct error *err)
+bool config_add_end_token(struct model_config *c, const char *key, int64_t id, struct error *err)
 {
     if (id < 0 || id >= c->vocab)
-        return fail(err, "%s: %s: expected a token id from 0 to %d, found %lld", file, key, c->vocab - 1,
-                    (long long)id);
+        return fail(err, "%s: expected a token id from 0 to %d, found %lld", key, c->vocab - 1, (long long)id);
     for (int i = 0; i < c->n_end; i++)
         if (c->end[i] == id)
             return true;
     if (c->n_end == MAX_ENDS)
-        return fail(err, "%s: %s: expected at most %d ids of end-of-text tokens", file, key, MAX_ENDS);
+        return fail(err, "%s: expected at most %d ids of end-of-text tokens", key, MAX_ENDS);
     c->end[c->n_end++] = (int)id;
     return true;
 }
 
-static bool check_rope(const struct model_config *c, const struct rope *r, const char *file, struct error *err)
+static bool check_rope(const struct model_config *c, const struct rope *r, struct error *err)
 {
-    const bool g = c->gguf, local = r == &c->window_rope;
-    const char *prefix = g ? c->architecture->name : "";
+    const bool g = c->gguf;
     if (!(r->theta >= 1 && r->theta <= 1e12))
-        return fail(err, "%s: %s%s: expected a number from 1 to 1e12, found %g", file, prefix,
-                    g       ? ".rope.freq_base"
-                    : local ? "rope_local_base_freq"
-                            : "rope_theta",
+        return fail(err, "%s: expected a number from 1 to 1e12, found %g",
+                    g                      ? "rope.freq_base"
+                    : r == &c->window_rope ? "rope_local_base_freq"
+                                           : "rope_theta",
                     r->theta);
     bool scaled = r->scaling == ROPE_LINEAR || r->scaling == ROPE_LLAMA3 || r->scaling == ROPE_YARN;
     if (scaled && !(r->factor > 0 && r->factor <= 1e6))
-        return fail(err, "%s: %s%s: expected a number above 0, found %g", file, prefix,
-                    g ? ".rope.scaling.factor" : "rope_scaling.factor", r->factor);
+        return fail(err, "%s: expected a number above 0, found %g", g ? "rope.scaling.factor" : "rope_scaling.factor",
+                    r->factor);
     if (config_rotated(r, c->head_dim) > MAX_ROTATED && r->scaling == ROPE_LONG)
-        return fail(err, "%s: %s: expected at most %d rotated numbers of a head, found %d", file,
-                    g ? "rope_factors_long.weight" : "rope_scaling.long_factor", MAX_ROTATED,
-                    config_rotated(r, c->head_dim));
+        return fail(err, "rope_scaling.long_factor: expected at most %d rotated numbers of a head, found %d",
+                    MAX_ROTATED, config_rotated(r, c->head_dim));
     if (r->scaling == ROPE_YARN && !(r->low > 0 && r->high >= r->low && r->high <= 1e6))
-        return fail(err, "%s: %s%s: expected 0 < %sbeta_slow <= %sbeta_fast, found %g and %g", file, prefix,
-                    g ? ".rope.scaling" : "rope_scaling", g ? "yarn_" : "", g ? "yarn_" : "", r->low, r->high);
+        return fail(err, "%s: expected 0 < %sbeta_slow <= %sbeta_fast, found %g and %g",
+                    g ? "rope.scaling" : "rope_scaling", g ? "yarn_" : "", g ? "yarn_" : "", r->low, r->high);
     return r->scaling != ROPE_LLAMA3 || (r->low > 0 && r->high > r->low && r->high <= 1e6) ||
-           fail(err, "%s: rope_scaling: expected 0 < low_freq_factor < high_freq_factor, found %g and %g", file, r->low,
-                r->high);
+           fail(err, "rope_scaling: expected 0 < low_freq_factor < high_freq_factor, found %g and %g", r->low, r->high);
+}
+
+static bool check_sizes(const struct model_config *c, struct error *err)
+{
+    const bool g = c->gguf;
+    if (c->heads % c->kv_heads != 0)
+        return fail(err, "%s: expected a divisor of the %d attention heads, found %d",
+                    g ? "attention.head_count_kv" : "num_key_value_heads", c->heads, c->kv_heads);
+    if (c->head_dim % 2 != 0 || (int64_t)c->heads * c->head_dim > LIMIT_SIZE)
+        return fail(err, "%s: expected an even size of heads, %d of which are at most %d, found %d",
+                    g ? "attention.key_length" : "head_dim", c->heads, LIMIT_SIZE, c->head_dim);
+    return (c->norm_eps > 0 && c->norm_eps < 1) ||
+           fail(err, "%s: expected a number between 0 and 1, found %g",
+                g ? "attention.layer_norm_rms_epsilon" : "rms_norm_eps", (double)c->norm_eps);
 }
 
 // Conditions that involve several values. Messages name the keys of the checkpoint's format.
 bool config_check(const struct model_config *c, const char *file, struct error *err)
 {
-    const bool g = c->gguf;
-    const char *prefix = g ? c->architecture->name : "";
-    if (c->heads % c->kv_heads != 0)
-        return fail(err, "%s: %s%s: expected a divisor of the %d attention heads, found %d", file, prefix,
-                    g ? ".attention.head_count_kv" : "num_key_value_heads", c->heads, c->kv_heads);
-    if (c->head_dim % 2 != 0 || (int64_t)c->heads * c->head_dim > LIMIT_SIZE)
-        return fail(err, "%s: %s%s: expected an even size of heads, %d of which are at most %d, found %d", file, prefix,
-                    g ? ".attention.key_length" : "head_dim", c->heads, LIMIT_SIZE, c->head_dim);
-    if (!(c->norm_eps > 0 && c->norm_eps < 1))
-        return fail(err, "%s: %s%s: expected a number between 0 and 1, found %g", file, prefix,
-                    g ? ".attention.layer_norm_rms_epsilon" : "rms_norm_eps", (double)c->norm_eps);
-    if (!check_rope(c, &c->rope, file, err) ||
-        (c->window_rope.theta != 0 && !check_rope(c, &c->window_rope, file, err)))
-        return false;
-    if (c->add_bos && c->bos < 0)
-        return fail(err, "%s: the tokenizer puts a beginning-of-text token before every text, but none is given", file);
-    return true;
+    struct error why;
+    if (!check_sizes(c, &why) || !check_rope(c, &c->rope, &why) ||
+        (c->window_rope.theta != 0 && !check_rope(c, &c->window_rope, &why)))
+        return fail(err, "%s: %s%s%s", file, c->gguf ? c->architecture->name : "", c->gguf ? "." : "", why.text);
+    return !c->add_bos || c->bos >= 0 ||
+           fail(err, "%s: the tokenizer puts a beginning-of-text token before every text, but none is given", file);
 }
 
-bool config_read(const char *path, struct model_config *to, struct error *err)
+// text: only what concerns text.
+static bool read(const char *path, bool text, struct model_config *to, struct error *err)
 {
     *to = (struct model_config){ .path = xstrdup(path), .bos = -1, .special_tokens = json_new_object() };
     struct digest *d = digest_begin();
-    bool ok;
-    if (file_is_directory(path))
-        ok = config_from_directory(path, d, to, err);
-    else if (ends_with(path, ".safetensors"))
-        ok = fail(err, "%s: this file has weights only; name the directory, which has config.json", path);
-    else
-        ok = config_from_gguf(path, d, to, err);
+    const bool directory = file_is_directory(path), other = text && !directory && !ends_with(path, ".gguf");
+    bool ok = other;
+    if (directory)
+        ok = config_from_directory(path, text, d, to, err);
+    else if (!text && ends_with(path, ".safetensors"))
+        fail(err, "%s: this file has weights only; name the directory, which has config.json", path);
+    else if (!other)
+        ok = config_from_gguf(path, text, d, to, err);
     to->hash = digest_end(d);
-    if (ok) {
+    if (ok && !text) {
         char *file = to->gguf ? xstrdup(path) : xformat("%s/config.json", path);
         ok = config_check(to, file, err);
         free(file);
@@ -106,17 +107,14 @@ bool config_read(const char *path, struct model_config *to, struct error *err)
     return ok;
 }
 
+bool config_read(const char *path, struct model_config *to, struct error *err)
+{
+    return read(path, false, to, err);
+}
+
 bool config_read_text(const char *path, struct model_config *to, struct error *err)
 {
-    *to = (struct model_config){ .path = xstrdup(path), .bos = -1, .special_tokens = json_new_object() };
-    struct digest *d = digest_begin();
-    const bool other = !file_is_directory(path) && !ends_with(path, ".gguf");
-    const bool ok = other || (file_is_directory(path) ? config_text_from_directory(path, d, to, err)
-                                                      : config_text_from_gguf(path, d, to, err));
-    to->hash = digest_end(d);
-    if (!ok)
-        config_free(to);
-    return ok;
+    return read(path, true, to, err);
 }
 
 void config_free(struct model_config *c)

@@ -15,8 +15,7 @@
 
 // A file whose keys begin with the architecture's name: "llama.block_count".
 struct source {
-    const struct gguf *g;
-    const char *path;
+    struct gguf *g;
     const struct architecture *architecture;
     char key[192]; // the full name of the last key that find() looked up
     int layers;    // 0 until block_count is read
@@ -32,8 +31,7 @@ static const struct gguf_value *find(struct source *s, const char *key)
 static bool in_range(struct source *s, int64_t v, int64_t min, int64_t max, int *to)
 {
     if (v < min || v > max)
-        return fail(s->err, "%s: %s: expected %" PRId64 " to %" PRId64 ", found %" PRId64, s->path, s->key, min, max,
-                    v);
+        return fail(s->err, "%s: expected %" PRId64 " to %" PRId64 ", found %" PRId64, s->key, min, max, v);
     *to = (int)v;
     return true;
 }
@@ -44,32 +42,32 @@ static bool read_int(struct source *s, const char *key, bool needed, int min, in
     const struct gguf_value *v = find(s, key);
     int64_t found;
     if (v == NULL)
-        return needed ? fail(s->err, "%s: %s is missing", s->path, s->key) : true;
+        return needed ? fail(s->err, "%s is missing", s->key) : true;
     if (gguf_int(s->g, s->key, &found))
         return in_range(s, found, min, max, to);
     bool integers = v->type == GGUF_ARRAY && v->n > 0 && v->element != GGUF_STRING && v->element != GGUF_F32 &&
                     v->element != GGUF_F64 && v->element != GGUF_BOOL;
     if (!integers)
-        return fail(s->err, "%s: %s: expected an integer", s->path, s->key);
+        return fail(s->err, "%s: expected an integer", s->key);
     if (v->n != (uint64_t)s->layers)
-        return fail(s->err, "%s: %s: expected a number for each of the %d layers, found %" PRIu64 " numbers", s->path,
-                    s->key, s->layers, v->n);
+        return fail(s->err, "%s: expected a number for each of the %d layers, found %" PRIu64 " numbers", s->key,
+                    s->layers, v->n);
     found = gguf_array_int(v, 0);
     for (uint64_t i = 1; i < v->n; i++)
         if (gguf_array_int(v, i) != found)
             return fail(s->err,
-                        "%s: %s: layers that differ are not supported (%" PRId64 " in layer 0, %" PRId64
+                        "%s: layers that differ are not supported (%" PRId64 " in layer 0, %" PRId64
                         " in layer %" PRIu64 ")",
-                        s->path, s->key, found, gguf_array_int(v, i), i);
+                        s->key, found, gguf_array_int(v, i), i);
     return in_range(s, found, min, max, to);
 }
 
 static bool read_real(struct source *s, const char *key, bool needed, double *to)
 {
     if (find(s, key) == NULL)
-        return needed ? fail(s->err, "%s: %s is missing", s->path, s->key) : true;
+        return needed ? fail(s->err, "%s is missing", s->key) : true;
     if (!gguf_real(s->g, s->key, to))
-        return fail(s->err, "%s: %s: expected a real number", s->path, s->key);
+        return fail(s->err, "%s: expected a real number", s->key);
     return true;
 }
 
@@ -148,18 +146,16 @@ static bool reject_unsupported(struct source *s)
         else if (gguf_bool(s->g, s->key, &b))
             v = b;
         else if (!gguf_real(s->g, s->key, &v))
-            return fail(s->err, "%s: %s: expected %g; not supported: %s", s->path, s->key, settings[i].inert,
-                        settings[i].what);
+            return fail(s->err, "%s: expected %g; not supported: %s", s->key, settings[i].inert, settings[i].what);
         if (v != settings[i].inert && v != settings[i].also &&
             !(settings[i].read_by == READS_WINDOW && window_is_unused(s, v)))
-            return fail(s->err, "%s: %s: expected %g, found %g; not supported: %s", s->path, s->key, settings[i].inert,
-                        v, settings[i].what);
+            return fail(s->err, "%s: expected %g, found %g; not supported: %s", s->key, settings[i].inert, v,
+                        settings[i].what);
     }
     static const char *const biases[] = { "blk.0.ffn_gate.bias", "blk.0.ffn_up.bias", "blk.0.ffn_down.bias" };
     for (size_t i = 0; i < sizeof(biases) / sizeof(*biases); i++)
         if (gguf_tensor(s->g, biases[i]) != NULL)
-            return fail(s->err, "%s: tensor %s: biases of the feed-forward network are not supported", s->path,
-                        biases[i]);
+            return fail(s->err, "tensor %s: biases of the feed-forward network are not supported", biases[i]);
     return true;
 }
 
@@ -172,20 +168,17 @@ static bool read_architecture(struct source *s)
 {
     struct gguf_string name, kind;
     if (gguf_text(s->g, "general.type", &kind) && !is(kind, "model"))
-        return fail(s->err, "%s: general.type: expected model, found %.*s", s->path, (int)(kind.n < 64 ? kind.n : 64),
-                    kind.s);
+        return fail(s->err, "general.type: expected model, found %.*s", (int)(kind.n < 64 ? kind.n : 64), kind.s);
     if (!gguf_text(s->g, "general.architecture", &name))
-        return fail(s->err, "%s: general.architecture is missing", s->path);
+        return fail(s->err, "general.architecture is missing");
     s->architecture = architecture_of_gguf(name.s, name.n);
     if (s->architecture != NULL)
         return true;
     const char *lacks = architecture_lacks(name.s, name.n);
     if (lacks != NULL)
-        return fail(s->err, "%s: general.architecture: %.*s is not supported: it has %s", s->path, (int)name.n, name.s,
-                    lacks);
+        return fail(s->err, "general.architecture: %.*s is not supported: it has %s", (int)name.n, name.s, lacks);
     char *expected = architectures_supported(NAMES_OF_GGUF);
-    fail(s->err, "%s: general.architecture: expected %s, found %.*s", s->path, expected,
-         (int)(name.n < 64 ? name.n : 64), name.s);
+    fail(s->err, "general.architecture: expected %s, found %.*s", expected, (int)(name.n < 64 ? name.n : 64), name.s);
     free(expected);
     return false;
 }
@@ -205,22 +198,22 @@ static bool read_sizes(struct source *s, struct model_config *c)
     if (!read_int(s, "attention.head_count_kv", false, 1, LIMIT_HEADS, &c->kv_heads))
         return false;
     if (find(s, "attention.key_length") == NULL && c->width % c->heads != 0)
-        return fail(s->err, "%s: %s is missing, and a width of %d is not a multiple of %d heads", s->path, s->key,
-                    c->width, c->heads);
+        return fail(s->err, "%s is missing, and a width of %d is not a multiple of %d heads", s->key, c->width,
+                    c->heads);
     if (!read_int(s, "attention.key_length", false, 2, LIMIT_SIZE, &c->head_dim))
         return false;
     int value_dim = c->head_dim, rope_dim = c->head_dim;
     if (!read_int(s, "attention.value_length", false, 1, LIMIT_SIZE, &value_dim))
         return false;
     if (value_dim != c->head_dim)
-        return fail(s->err, "%s: %s: expected the keys' %d, found %d", s->path, s->key, c->head_dim, value_dim);
+        return fail(s->err, "%s: expected the keys' %d, found %d", s->key, c->head_dim, value_dim);
     if (!read_int(s, "rope.dimension_count", false, 1, LIMIT_SIZE, &rope_dim))
         return false;
     if ((s->architecture->reads & READS_PARTIAL_ROPE) != 0 && rope_dim < c->head_dim && rope_dim % 2 == 0)
         c->rope.rotated = rope_dim;
     else if (rope_dim != c->head_dim)
-        return fail(s->err, "%s: %s: expected the head size %d, found %d: partial rope is not supported", s->path,
-                    s->key, c->head_dim, rope_dim);
+        return fail(s->err, "%s: expected the head size %d, found %d: partial rope is not supported", s->key,
+                    c->head_dim, rope_dim);
     double eps = 0;
     if (!read_real(s, "attention.layer_norm_rms_epsilon", true, &eps))
         return false;
@@ -233,13 +226,12 @@ static bool check_divisors(struct source *s, const struct gguf_tensor *t, int n)
 {
     const int length = (int)(t->name.n < 64 ? t->name.n : 64);
     if (!t->known || t->tensor.type != F32 || t->tensor.rows != 1 || t->tensor.width != n)
-        return fail(s->err, "%s: tensor %.*s: expected %d numbers of f32", s->path, length, t->name.s, n);
+        return fail(s->err, "tensor %.*s: expected %d numbers of f32", length, t->name.s, n);
     for (int i = 0; i < n; i++) {
         float v;
         memcpy(&v, (const uint8_t *)t->tensor.data + (size_t)i * sizeof(v), sizeof(v));
         if (!(v > 0 && v <= 1e9f))
-            return fail(s->err, "%s: tensor %.*s: expected numbers above 0, found %g", s->path, length, t->name.s,
-                        (double)v);
+            return fail(s->err, "tensor %.*s: expected numbers above 0, found %g", length, t->name.s, (double)v);
     }
     return true;
 }
@@ -248,9 +240,9 @@ static bool read_long_factors(struct source *s, const char *name, int n, float *
 {
     const struct gguf_tensor *t = gguf_tensor(s->g, name);
     if (t == NULL)
-        return fail(s->err, "%s: tensor %s is missing", s->path, name);
+        return fail(s->err, "tensor %s is missing", name);
     if (n > MAX_ROTATED / 2)
-        return fail(s->err, "%s: tensor %s: expected at most %d numbers, found %d", s->path, name, MAX_ROTATED / 2, n);
+        return fail(s->err, "tensor %s: expected at most %d numbers, found %d", name, MAX_ROTATED / 2, n);
     if (!check_divisors(s, t, n))
         return false;
     memcpy(to, t->tensor.data, (size_t)n * sizeof(float));
@@ -270,8 +262,8 @@ static bool read_long(struct source *s, struct model_config *c)
         return false;
     c->rope.angle_factor = (float)factor;
     return (factor > 0 && factor <= 1e6) ||
-           fail(s->err, "%s: %s.rope.scaling.attn_factor: expected a number above 0, found %g", s->path,
-                s->architecture->name, factor);
+           fail(s->err, "%s.rope.scaling.attn_factor: expected a number above 0, found %g", s->architecture->name,
+                factor);
 }
 
 static bool read_yarn(struct source *s, struct model_config *c, double factor)
@@ -300,18 +292,18 @@ static bool read_rope(struct source *s, struct model_config *c)
         return read_long(s, c);
     struct gguf_string type = { "linear", 6 };
     if (find(s, "rope.scaling.type") != NULL && !gguf_text(s->g, s->key, &type))
-        return fail(s->err, "%s: %s: expected a text", s->path, s->key);
+        return fail(s->err, "%s: expected a text", s->key);
     if (is(type, "yarn"))
         return read_yarn(s, c, factor);
     if (!is(type, "none") && !is(type, "linear"))
-        return fail(s->err, "%s: %s: expected none, linear or yarn, found %.*s", s->path, s->key,
-                    (int)(type.n < 64 ? type.n : 64), type.s);
+        return fail(s->err, "%s: expected none, linear or yarn, found %.*s", s->key, (int)(type.n < 64 ? type.n : 64),
+                    type.s);
     bool linear = is(type, "linear") && factor != 0 && factor != 1;
     const struct gguf_tensor *table = gguf_tensor(s->g, "rope_freqs.weight");
     if (table != NULL && !check_divisors(s, table, config_rotated(&c->rope, c->head_dim) / 2))
         return false;
     if (linear && table != NULL)
-        return fail(s->err, "%s: rope is scaled twice, by %s.rope.scaling.factor and by rope_freqs.weight", s->path,
+        return fail(s->err, "rope is scaled twice, by %s.rope.scaling.factor and by rope_freqs.weight",
                     s->architecture->name);
     c->rope.scaling = table != NULL ? ROPE_TABLE : linear ? ROPE_LINEAR : ROPE_PLAIN;
     c->rope.factor = linear ? factor : 1;
@@ -326,7 +318,7 @@ static bool read_factor(struct source *s, const char *key, bool needed, float *t
     if (!read_real(s, key, needed, &x))
         return false;
     if (!(x >= 0 && x <= 1e9))
-        return fail(s->err, "%s: %s: expected a number from 0, found %g", s->path, s->key, x);
+        return fail(s->err, "%s: expected a number from 0, found %g", s->key, x);
     *to = (float)x;
     return true;
 }
@@ -355,11 +347,11 @@ static bool read_windows(struct source *s, struct model_config *c)
     if (!read_real(s, "rope.freq_base_swa", false, &theta))
         return false;
     if (!local)
-        return theta == c->rope.theta || fail(s->err, "%s: %s: expected %s.rope.freq_base, %g, found %g", s->path,
-                                              s->key, a->name, c->rope.theta, theta);
+        return theta == c->rope.theta ||
+               fail(s->err, "%s: expected %s.rope.freq_base, %g, found %g", s->key, a->name, c->rope.theta, theta);
     c->window_rope = (struct rope){ .theta = theta };
     return c->window_rope.theta >= 1 ||
-           fail(s->err, "%s: %s: expected a number from 1, found %g", s->path, s->key, c->window_rope.theta);
+           fail(s->err, "%s: expected a number from 1, found %g", s->key, c->window_rope.theta);
 }
 
 // The scale of scores is of the width divided by the heads in the largest models of Gemma, which llama.cpp knows by their layers.
@@ -406,7 +398,7 @@ static bool read_factors(struct source *s, struct model_config *c)
             !read_factor(s, "logit_scale", true, &divisor)) // the only one that llama.cpp needs
             return false;
         if (divisor == 0)
-            return fail(s->err, "%s: %s: expected a number above 0, found 0", s->path, s->key);
+            return fail(s->err, "%s: expected a number above 0, found 0", s->key);
         c->logit_scale = 1 / divisor;
     }
     if (a->scales_embedding)
@@ -418,20 +410,18 @@ static bool read_vocabulary(struct source *s, struct model_config *c)
 {
     const struct gguf_tensor *e = gguf_tensor(s->g, "token_embd.weight");
     if (e == NULL)
-        return fail(s->err, "%s: tensor token_embd.weight is missing", s->path);
+        return fail(s->err, "tensor token_embd.weight is missing");
     if (e->dims != 2 || e->dim[0] != (uint64_t)c->width || e->dim[1] > LIMIT_VOCAB)
-        return fail(s->err,
-                    "%s: tensor token_embd.weight: expected at most %d rows of %d, found %" PRIu64 " of %" PRIu64,
-                    s->path, LIMIT_VOCAB, c->width, e->dim[1], e->dim[0]);
+        return fail(s->err, "tensor token_embd.weight: expected at most %d rows of %d, found %" PRIu64 " of %" PRIu64,
+                    LIMIT_VOCAB, c->width, e->dim[1], e->dim[0]);
     c->vocab = (int)e->dim[1];
     c->tied = gguf_tensor(s->g, "output.weight") == NULL;
     c->attention_bias = gguf_tensor(s->g, "blk.0.attn_q.bias") != NULL;
     const struct gguf_value *tokens = gguf_find(s->g, "tokenizer.ggml.tokens");
     if (tokens != NULL &&
         (tokens->type != GGUF_ARRAY || tokens->element != GGUF_STRING || tokens->n > (uint64_t)c->vocab))
-        return fail(s->err,
-                    "%s: tokenizer.ggml.tokens: expected at most %d texts, a token for each row, found %" PRIu64,
-                    s->path, c->vocab, tokens->n);
+        return fail(s->err, "tokenizer.ggml.tokens: expected at most %d texts, a token for each row, found %" PRIu64,
+                    c->vocab, tokens->n);
     return true;
 }
 
@@ -440,7 +430,7 @@ static bool read_id(struct source *s, const char *key, int64_t *id)
 {
     *id = -1;
     if (gguf_find(s->g, key) != NULL && !gguf_int(s->g, key, id))
-        return fail(s->err, "%s: %s: expected an integer", s->path, key);
+        return fail(s->err, "%s: expected an integer", key);
     if (*id == UINT32_MAX)
         *id = -1;
     return true;
@@ -452,15 +442,14 @@ static bool read_ends(struct source *s, struct model_config *c)
                                         "tokenizer.ggml.eom_token_id" };
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
         int64_t id;
-        if (!read_id(s, keys[i], &id) || (id != -1 && !config_add_end_token(c, s->path, keys[i], id, s->err)))
+        if (!read_id(s, keys[i], &id) || (id != -1 && !config_add_end_token(c, keys[i], id, s->err)))
             return false;
     }
     const struct gguf_value *tokens = gguf_find(s->g, "tokenizer.ggml.tokens");
     struct gguf_string token;
     size_t at = 0;
     for (int64_t id = 0; gguf_next_string(tokens, &at, &token); id++)
-        if (config_is_end_token(token.s, token.n) &&
-            !config_add_end_token(c, s->path, "tokenizer.ggml.tokens", id, s->err))
+        if (config_is_end_token(token.s, token.n) && !config_add_end_token(c, "tokenizer.ggml.tokens", id, s->err))
             return false;
     return true;
 }
@@ -502,13 +491,13 @@ static bool read_tokenizer(struct source *s, struct model_config *c)
     if (!read_ends(s, c) || !read_id(s, "tokenizer.ggml.bos_token_id", &bos))
         return false;
     if (bos < -1 || bos >= c->vocab)
-        return fail(s->err, "%s: tokenizer.ggml.bos_token_id: expected a token id from 0 to %d, found %" PRId64,
-                    s->path, c->vocab - 1, bos);
+        return fail(s->err, "tokenizer.ggml.bos_token_id: expected a token id from 0 to %d, found %" PRId64,
+                    c->vocab - 1, bos);
     c->bos = (int)bos;
     c->add_bos = c->bos >= 0 && adds_bos_by_default(s);
     const char *key = "tokenizer.ggml.add_bos_token";
     if (gguf_find(s->g, key) != NULL && !gguf_bool(s->g, key, &c->add_bos))
-        return fail(s->err, "%s: %s: expected a bool", s->path, key);
+        return fail(s->err, "%s: expected a bool", key);
     struct gguf_string jinja;
     if (gguf_text(s->g, "tokenizer.chat_template", &jinja))
         c->chat_template = xstrndup(jinja.s, jinja.n);
@@ -521,37 +510,28 @@ static bool read_mark(struct source *s, const char *key, char **to)
     struct gguf_string mark;
     if (gguf_text(s->g, key, &mark))
         *to = xstrndup(mark.s, mark.n);
-    return *to != NULL || gguf_find(s->g, key) == NULL || fail(s->err, "%s: %s: expected a text", s->path, key);
+    return *to != NULL || gguf_find(s->g, key) == NULL || fail(s->err, "%s: expected a text", key);
 }
 
-bool config_text_from_gguf(const char *path, struct digest *d, struct model_config *to, struct error *err)
+static bool read_all(struct source *s, struct model_config *c)
 {
-    struct gguf *g = gguf_open(path, err);
-    if (g == NULL)
+    return read_architecture(s) && reject_unsupported(s) && read_sizes(s, c) && read_rope(s, c) && read_windows(s, c) &&
+           read_experts(s, c) && read_factors(s, c) && read_vocabulary(s, c) && read_tokenizer(s, c) &&
+           read_mark(s, CONFIG_INFLATED_GGUF, &c->inflated) && read_mark(s, CONFIG_QUANTIZED_GGUF, &c->quantized);
+}
+
+bool config_from_gguf(const char *path, bool text, struct digest *d, struct model_config *to, struct error *err)
+{
+    struct error why;
+    struct source s = { .g = gguf_open(path, err), .err = &why };
+    if (s.g == NULL)
         return false;
-    identity_gguf(g, d);
-    struct source s = { .g = g, .path = path, .err = err };
-    const struct gguf_value *tokens = gguf_find(g, "tokenizer.ggml.tokens");
+    identity_gguf(s.g, d);
+    const struct gguf_value *tokens = gguf_find(s.g, "tokenizer.ggml.tokens");
     to->gguf = true;
     to->vocab = tokens != NULL && tokens->n <= LIMIT_VOCAB ? (int)tokens->n : 0;
-    const bool ok = read_tokenizer(&s, to);
-    gguf_close(g);
-    return ok;
-}
-
-bool config_from_gguf(const char *path, struct digest *d, struct model_config *to, struct error *err)
-{
-    struct gguf *g = gguf_open(path, err);
-    if (g == NULL)
-        return false;
-    identity_gguf(g, d);
-    struct source s = { .g = g, .path = path, .err = err };
-    to->gguf = true;
-    bool ok = read_architecture(&s) && reject_unsupported(&s) && read_sizes(&s, to) && read_rope(&s, to) &&
-              read_windows(&s, to) && read_experts(&s, to) && read_factors(&s, to) && read_vocabulary(&s, to) &&
-              read_tokenizer(&s, to) && read_mark(&s, CONFIG_INFLATED_GGUF, &to->inflated) &&
-              read_mark(&s, CONFIG_QUANTIZED_GGUF, &to->quantized);
+    const bool ok = text ? read_tokenizer(&s, to) : read_all(&s, to);
     to->architecture = s.architecture;
-    gguf_close(g);
-    return ok;
+    gguf_close(s.g);
+    return ok || fail(err, "%s: %s", path, why.text);
 }

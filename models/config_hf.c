@@ -132,17 +132,23 @@ static const char *token_text(const struct json *v)
     return json_text(json_is_object(v) ? json_get(v, "content") : v);
 }
 
+static bool add_end(struct source *s, struct model_config *c, const char *file, const char *key, int64_t id)
+{
+    struct error why;
+    return config_add_end_token(c, key, id, &why) || fail(s->err, "%s: %s", file, why.text);
+}
+
 // eos_token_id: null, an id or a list of them.
 static bool add_ends(struct source *s, struct model_config *c, const char *file, const struct json *v)
 {
     if (json_is_int(v))
-        return config_add_end_token(c, file, "eos_token_id", json_int(v), s->err);
+        return add_end(s, c, file, "eos_token_id", json_int(v));
     if (!json_is_null(v) && !json_is_array(v))
         return fail(s->err, "%s: eos_token_id: expected a token id or a list of them", file);
     for (size_t i = 0; i < json_count(v); i++) {
         if (!json_is_int(json_at(v, i)))
             return fail(s->err, "%s: eos_token_id: expected a list of token ids", file);
-        if (!config_add_end_token(c, file, "eos_token_id", json_int(json_at(v, i)), s->err))
+        if (!add_end(s, c, file, "eos_token_id", json_int(json_at(v, i))))
             return false;
     }
     return true;
@@ -156,14 +162,14 @@ static bool read_ends(struct source *s, struct model_config *c)
     const char *eos = token_text(json_get(s->tokenizer, "eos_token"));
     int64_t id = *eos != '\0' ? token_id(s, eos) : -1;
     // A token outside the model's vocabulary is never produced.
-    if (id >= 0 && id < c->vocab && !config_add_end_token(c, s->tokenizer_path, "eos_token", id, s->err))
+    if (id >= 0 && id < c->vocab && !add_end(s, c, s->tokenizer_path, "eos_token", id))
         return false;
     const struct json *added = json_get(s->tokens, "added_tokens");
     for (size_t i = 0; i < json_count(added); i++) {
         const struct json *text = json_get(json_at(added, i), "content");
         int64_t named = json_int(json_get(json_at(added, i), "id"));
         if (config_is_end_token(json_text(text), json_text_length(text)) && named < c->vocab &&
-            !config_add_end_token(c, s->tokens_path, "added_tokens", named, s->err))
+            !add_end(s, c, s->tokens_path, "added_tokens", named))
             return false;
     }
     return true;
@@ -259,8 +265,7 @@ static bool read_file(const char *directory, const char *name, bool needed, stru
     return *to != NULL;
 }
 
-// text: only what concerns text; no file is needed.
-static bool read_directory(const char *directory, bool text, struct digest *d, struct model_config *to,
+bool config_from_directory(const char *directory, bool text, struct digest *d, struct model_config *to,
                            struct error *err)
 {
     struct source s = { .err = err };
@@ -285,14 +290,4 @@ static bool read_directory(const char *directory, bool text, struct digest *d, s
     free(s.tokenizer_path);
     free(s.tokens_path);
     return ok;
-}
-
-bool config_from_directory(const char *directory, struct digest *d, struct model_config *to, struct error *err)
-{
-    return read_directory(directory, false, d, to, err);
-}
-
-bool config_text_from_directory(const char *directory, struct digest *d, struct model_config *to, struct error *err)
-{
-    return read_directory(directory, true, d, to, err);
 }

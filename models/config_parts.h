@@ -16,12 +16,10 @@ enum {
     LIMIT_VOCAB = 1 << 20 // number of uniforms that an address of the random source has (sampling/rng.h)
 };
 
-// Each fills in what its format says, and adds all content that it reads to d. config_read() then calls config_check().
-bool config_from_gguf(const char *path, struct digest *d, struct model_config *to, struct error *err);
-bool config_from_directory(const char *path, struct digest *d, struct model_config *to, struct error *err);
-// Only what concerns text: BOS, end tokens, chat template, special tokens.
-bool config_text_from_gguf(const char *path, struct digest *d, struct model_config *to, struct error *err);
-bool config_text_from_directory(const char *path, struct digest *d, struct model_config *to, struct error *err);
+// Each fills in what its format says, and adds all content that it reads to d. text: only what concerns text: BOS, end tokens, chat template,
+// special tokens; no file of a directory is needed then. config_read() calls config_check() afterwards.
+bool config_from_gguf(const char *path, bool text, struct digest *d, struct model_config *to, struct error *err);
+bool config_from_directory(const char *path, bool text, struct digest *d, struct model_config *to, struct error *err);
 // The architecture that model_type names. If it is missing and not required, as in a head's configuration: llama.
 bool config_read_family(const struct fields *f, bool required, struct model_config *to);
 // Sets *text to the fields of text_config, and the architecture to that of its model_type.
@@ -33,7 +31,7 @@ bool config_read_fp8(const struct fields *f, struct model_config *to);
 bool config_read_rope(const struct fields *f, struct model_config *to);               // RoPE alone (config_json_rope.c)
 bool config_check(const struct model_config *c, const char *file, struct error *err); // conditions of all formats
 
-// Adds an end-of-text id, found as `key` of `file`, unless it is already in the list.
-bool config_add_end_token(struct model_config *c, const char *file, const char *key, int64_t id, struct error *err);
+// Adds an end-of-text id, found as `key`, unless it is already in the list.
+bool config_add_end_token(struct model_config *c, const char *key, int64_t id, struct error *err);
 // Whether a token with this text ends an answer even if the checkpoint does not say so: llama.cpp's list.
 bool config_is_end_token(const char *s, size_t n);
