@@ -16,26 +16,14 @@
 #include "core/files/input.h"
 #include "formats/identity.h"
 
+enum { CONFIG, GENERATION, TOKENIZER, TOKENS, FILES };
+
 struct source {
-    char *path;                                            // of config.json
-    struct json *config, *generation, *tokenizer, *tokens; // NULL: the file does not exist
-    const struct json *text; // text_config of a model of texts and images, otherwise config
-    const char *where;       // its path in config.json
-    char *generation_path, *tokenizer_path, *tokens_path;
+    char *path[FILES];
+    struct json *json[FILES];  // NULL: the file does not exist
+    struct fields whole, text; // of config.json; of its text_config in a model of texts and images, otherwise of all
     struct error *err;
 };
-
-static struct fields fields_of(const struct source *s)
-{
-    return (struct fields){ s->path, "", s->config, s->err };
-}
-
-// Fails with "config.json: key: expected ..., found ...".
-static bool refuse(const struct source *s, const char *key, const char *expected, const struct json *found)
-{
-    const struct fields f = fields_of(s);
-    return fields_refuse(&f, key, expected, found);
-}
 
 // "modeling_phi3.Phi3ForCausalLM": the model's own class, in a module that is known to be a copy of transformers'.
 static bool is_known_copy(const struct architecture *a, const char *code)
@@ -47,10 +35,10 @@ static bool is_known_copy(const struct architecture *a, const char *code)
 // A checkpoint with code of its own may compute anything under Llama's names, such as another RoPE.
 static bool reject_own_code(const struct source *s, const struct architecture *a)
 {
-    const struct json *map = json_get(s->config, "auto_map");
+    const struct json *map = json_get(s->json[CONFIG], "auto_map");
     if (!json_is_null(map) && !json_is_object(map))
-        return refuse(s, "auto_map", "no code of its own", map);
-    const struct fields classes = { s->path, "auto_map", map, s->err };
+        return fields_refuse(&s->whole, "auto_map", "no code of its own", map);
+    const struct fields classes = { s->path[CONFIG], "auto_map", map, s->err };
     for (void *at = json_is_object(map) ? json_first(map) : NULL; at != NULL; at = json_next(map, at))
         if (strncmp(json_key(at), "AutoModel", 9) == 0 && !json_is_null(json_value(at)) &&
             !is_known_copy(a, json_text(json_value(at))))
@@ -69,40 +57,37 @@ static bool reject_adapter(const char *directory, struct error *err)
 
 static bool read_architecture(struct source *s, struct model_config *c)
 {
-    const struct json *classes = json_get(s->config, "architectures");
-    const struct fields f = fields_of(s);
-    const struct wrapper *w = wrapper_of_model_type(json_text(json_get(s->config, "model_type")));
-    struct fields text = f;
-    if (!(w != NULL ? config_read_wrapper(&f, w, &text, c) : config_read_family(&f, true, c)) ||
+    const struct json *classes = json_get(s->json[CONFIG], "architectures");
+    const struct wrapper *w = wrapper_of_model_type(json_text(json_get(s->json[CONFIG], "model_type")));
+    s->text = s->whole;
+    if (!(w != NULL ? config_read_wrapper(&s->whole, w, &s->text, c) : config_read_family(&s->whole, true, c)) ||
         !reject_own_code(s, c->architecture))
         return false;
-    s->text = text.object;
-    s->where = text.where;
     const char *class = json_text(json_at(classes, 0));
     const bool known = w != NULL ? strcmp(class, w->class) == 0 : architecture_has_class(c->architecture, class);
     if (json_is_null(classes) || (json_count(classes) == 1 && known))
         return true;
     char *expected = xformat("[\"%s\"]", w != NULL ? w->class : c->architecture->classes[0]);
-    refuse(s, "architectures", expected, classes);
+    fields_refuse(&s->whole, "architectures", expected, classes);
     free(expected);
     return false;
 }
 
 static bool read_layers(struct source *s, struct model_config *c)
 {
-    const struct fields f = fields_of(s), text = { s->path, s->where, s->text, s->err };
     bool tied = false;
-    if (!config_from_json(&text, c))
+    if (!config_from_json(&s->text, c))
         return false;
     // transformers ties the head if the whole model's configuration says so.
-    const struct json *whole = json_get(s->config, "tie_word_embeddings"),
-                      *own = json_get(s->text, "tie_word_embeddings");
+    const struct json *whole = json_get(s->json[CONFIG], "tie_word_embeddings"),
+                      *own = json_get(s->text.object, "tie_word_embeddings");
     if (c->wrapper == NULL || json_is_null(whole))
         return true;
-    if (!fields_bool(&f, "tie_word_embeddings", &tied))
+    if (!fields_bool(&s->whole, "tie_word_embeddings", &tied))
         return false;
     if (!json_is_null(own) && json_bool(own) != tied)
-        return fields_refuse(&text, "tie_word_embeddings", "the same as tie_word_embeddings of the whole model", own);
+        return fields_refuse(&s->text, "tie_word_embeddings", "the same as tie_word_embeddings of the whole model",
+                             own);
     c->tied = tied;
     return true;
 }
@@ -110,19 +95,19 @@ static bool read_layers(struct source *s, struct model_config *c)
 // Of config.json, or of the text model in it.
 static const struct json *own_or_texts(const struct source *s, const char *key)
 {
-    const struct json *own = json_get(s->config, key);
-    return json_is_null(own) ? json_get(s->text, key) : own;
+    const struct json *own = json_get(s->json[CONFIG], key);
+    return json_is_null(own) ? json_get(s->text.object, key) : own;
 }
 
 // The id of a token by its text; -1: not in tokenizer.json.
 static int64_t token_id(const struct source *s, const char *text)
 {
-    const struct json *added = json_get(s->tokens, "added_tokens");
+    const struct json *added = json_get(s->json[TOKENS], "added_tokens");
     for (size_t i = 0; i < json_count(added); i++)
         if (strcmp(json_text(json_get(json_at(added, i), "content")), text) == 0 &&
             json_is_int(json_get(json_at(added, i), "id")))
             return json_int(json_get(json_at(added, i), "id"));
-    const struct json *id = json_get(json_get(json_get(s->tokens, "model"), "vocab"), text);
+    const struct json *id = json_get(json_get(json_get(s->json[TOKENS], "model"), "vocab"), text);
     return json_is_int(id) ? json_int(id) : -1;
 }
 
@@ -156,20 +141,20 @@ static bool add_ends(struct source *s, struct model_config *c, const char *file,
 
 static bool read_ends(struct source *s, struct model_config *c)
 {
-    if (!add_ends(s, c, s->generation_path, json_get(s->generation, "eos_token_id")) ||
-        !add_ends(s, c, s->path, own_or_texts(s, "eos_token_id")))
+    if (!add_ends(s, c, s->path[GENERATION], json_get(s->json[GENERATION], "eos_token_id")) ||
+        !add_ends(s, c, s->path[CONFIG], own_or_texts(s, "eos_token_id")))
         return false;
-    const char *eos = token_text(json_get(s->tokenizer, "eos_token"));
+    const char *eos = token_text(json_get(s->json[TOKENIZER], "eos_token"));
     int64_t id = *eos != '\0' ? token_id(s, eos) : -1;
     // A token outside the model's vocabulary is never produced.
-    if (id >= 0 && id < c->vocab && !add_end(s, c, s->tokenizer_path, "eos_token", id))
+    if (id >= 0 && id < c->vocab && !add_end(s, c, s->path[TOKENIZER], "eos_token", id))
         return false;
-    const struct json *added = json_get(s->tokens, "added_tokens");
+    const struct json *added = json_get(s->json[TOKENS], "added_tokens");
     for (size_t i = 0; i < json_count(added); i++) {
         const struct json *text = json_get(json_at(added, i), "content");
         int64_t named = json_int(json_get(json_at(added, i), "id"));
         if (config_is_end_token(json_text(text), json_text_length(text)) && named < c->vocab &&
-            !add_end(s, c, s->tokens_path, "added_tokens", named))
+            !add_end(s, c, s->path[TOKENS], "added_tokens", named))
             return false;
     }
     return true;
@@ -194,7 +179,7 @@ static void read_special_tokens(const struct source *s, struct model_config *c)
 {
     static const char *const names[] = { "bos_token", "eos_token", "unk_token", "pad_token" };
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-        const char *text = token_text(json_get(s->tokenizer, names[i]));
+        const char *text = token_text(json_get(s->json[TOKENIZER], names[i]));
         if (*text != '\0')
             json_set(c->special_tokens, names[i], json_new_text(text));
     }
@@ -202,9 +187,9 @@ static void read_special_tokens(const struct source *s, struct model_config *c)
 
 static bool read_beginning(struct source *s, struct model_config *c)
 {
-    const char *first = first_of_template(json_get(s->tokens, "post_processor"));
-    const char *named = token_text(json_get(s->tokenizer, "bos_token"));
-    const struct json *add = json_get(s->tokenizer, "add_bos_token");
+    const char *first = first_of_template(json_get(s->json[TOKENS], "post_processor"));
+    const char *named = token_text(json_get(s->json[TOKENIZER], "bos_token"));
+    const struct json *add = json_get(s->json[TOKENIZER], "add_bos_token");
     // transformers 5 goes by the template alone. Where there is none, earlier versions and llama.cpp's converter go by the key, and models
     // were published so (DeepSeek's).
     c->add_bos = first != NULL || json_bool(add);
@@ -216,8 +201,8 @@ static bool read_beginning(struct source *s, struct model_config *c)
     if (named_id >= 0 && (named_id < c->vocab || c->add_bos))
         bos = named_id;
     if (bos < -1 || bos >= c->vocab)
-        return fail(s->err, "%s: bos_token_id: expected a token id from 0 to %d, found %" PRId64, s->path, c->vocab - 1,
-                    bos);
+        return fail(s->err, "%s: bos_token_id: expected a token id from 0 to %d, found %" PRId64, s->path[CONFIG],
+                    c->vocab - 1, bos);
     c->bos = (int)bos;
     read_special_tokens(s, c);
     return true;
@@ -234,7 +219,7 @@ static bool read_template(struct source *s, const char *directory, struct digest
     if (has_file)
         return c->chat_template != NULL;
 
-    const struct json *v = json_get(s->tokenizer, "chat_template");
+    const struct json *v = json_get(s->json[TOKENIZER], "chat_template");
     for (size_t i = 0; json_is_array(v) && i < json_count(v); i++)
         if (strcmp(json_text(json_get(json_at(v, i), "name")), "default") == 0) {
             v = json_get(json_at(v, i), "template");
@@ -247,22 +232,29 @@ static bool read_template(struct source *s, const char *directory, struct digest
 
 static bool read_mark(struct source *s, const char *key, char **to)
 {
-    const struct json *v = json_get(s->config, key);
+    const struct json *v = json_get(s->json[CONFIG], key);
     if (json_is_text(v))
         *to = xstrdup(json_text(v));
-    return *to != NULL || json_is_null(v) || refuse(s, key, "a text", v);
+    return *to != NULL || json_is_null(v) || fields_refuse(&s->whole, key, "a text", v);
 }
 
-static bool read_file(const char *directory, const char *name, bool needed, struct digest *d, char **path,
-                      struct json **to, struct error *err)
+// Only config.json must exist, and for the text nothing.
+static bool read_files(struct source *s, const char *directory, bool text, struct digest *d)
 {
-    *path = xformat("%s/%s", directory, name);
-    if (!file_exists(*path) && needed)
-        return fail(err, "%s: there is no %s: not a model directory", directory, name);
-    if (!file_exists(*path))
-        return true;
-    *to = identity_json(*path, d, err);
-    return *to != NULL;
+    static const char *const names[] = { "config.json", "generation_config.json", "tokenizer_config.json",
+                                         "tokenizer.json" };
+    for (int i = 0; i < FILES; i++) {
+        s->path[i] = xformat("%s/%s", directory, names[i]);
+        if (file_exists(s->path[i])) {
+            s->json[i] = identity_json(s->path[i], d, s->err);
+            if (s->json[i] == NULL)
+                return false;
+        } else if (i == CONFIG && !text)
+            return fail(s->err, "%s: there is no %s: not a model directory", directory, names[i]);
+    }
+    s->whole = (struct fields){ s->path[CONFIG], "", s->json[CONFIG], s->err };
+    return declared_tokens_merge(directory, &s->json[TOKENIZER], d, s->err) &&
+           (s->json[TOKENS] == NULL || declared_tokens_complete(directory, s->json[TOKENS], d, s->err));
 }
 
 bool config_from_directory(const char *directory, bool text, struct digest *d, struct model_config *to,
@@ -271,23 +263,14 @@ bool config_from_directory(const char *directory, bool text, struct digest *d, s
     struct source s = { .err = err };
     if (text)
         to->vocab = LIMIT_VOCAB;
-    bool ok = reject_adapter(directory, err) &&
-              read_file(directory, "config.json", !text, d, &s.path, &s.config, err) &&
-              read_file(directory, "generation_config.json", false, d, &s.generation_path, &s.generation, err) &&
-              read_file(directory, "tokenizer_config.json", false, d, &s.tokenizer_path, &s.tokenizer, err) &&
-              read_file(directory, "tokenizer.json", false, d, &s.tokens_path, &s.tokens, err) &&
-              declared_tokens_merge(directory, &s.tokenizer, d, err) &&
-              (s.tokens == NULL || declared_tokens_complete(directory, s.tokens, d, err)) &&
-              (text || (read_architecture(&s, to) && read_layers(&s, to))) && read_ends(&s, to) &&
-              read_beginning(&s, to) && read_template(&s, directory, d, to) &&
-              read_mark(&s, CONFIG_INFLATED_HF, &to->inflated) && read_mark(&s, CONFIG_QUANTIZED_HF, &to->quantized);
-    json_free(s.config);
-    json_free(s.generation);
-    json_free(s.tokenizer);
-    json_free(s.tokens);
-    free(s.path);
-    free(s.generation_path);
-    free(s.tokenizer_path);
-    free(s.tokens_path);
+    const bool ok = reject_adapter(directory, err) && read_files(&s, directory, text, d) &&
+                    (text || (read_architecture(&s, to) && read_layers(&s, to))) && read_ends(&s, to) &&
+                    read_beginning(&s, to) && read_template(&s, directory, d, to) &&
+                    read_mark(&s, CONFIG_INFLATED_HF, &to->inflated) &&
+                    read_mark(&s, CONFIG_QUANTIZED_HF, &to->quantized);
+    for (int i = 0; i < FILES; i++) {
+        free(s.path[i]);
+        json_free(s.json[i]);
+    }
     return ok;
 }
