@@ -6,18 +6,19 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/memory.h"
+#include "formats/json_fields.h"
 #include "kernels/backend.h"
 #include "models/block.h"
+#include "models/config_parts.h"
 #include "models/tensor_loading.h"
-#include "models/heads/eagle_parts.h"
 #include "models/kv_cache.h"
 #include "models/unused_tensors.h"
 #include "models/weights.h"
 
 struct eagle {
     struct head files;
-    struct eagle_config config;
     const struct model *target; // NULL: the head is only checked
     const struct model_shape *target_shape;
     struct backend *backend;
@@ -32,14 +33,139 @@ struct eagle {
     struct tensor pair, wide, piece; // (rows, 2 width), (rows, taps * the target's width), (rows, the target's width)
     int rows;
     struct head_facts facts;
+    // Of the configuration:
+    struct model_config layers; // path borrowed
+    enum tri fc_bias_given;     // EAGLE: whether fc has a bias; UNSET: if its tensor exists
+    bool norm_before_residual;  // EAGLE-3: the residual that attention is added to is normed
+    bool norm_before_fc;        // one norm over the states side by side
+    bool has_fc_norm;           // one norm for each of the states
+    bool norm_output;           // the output state is normed
 };
-
-// ---- opening
 
 static bool is_eagle3(const struct eagle *e)
 {
     return e->files.kind == HEAD_EAGLE3;
 }
+
+// ---- the configuration
+
+// EAGLE-3's own choice, for configurations without layer ids: the streams entering layers 2, L / 2 and L - 3.
+static bool default_layers(struct eagle *e, int layers, const char *path, struct error *err)
+{
+    const int id[] = { 2, layers / 2, layers - 3 };
+    if (layers < 7)
+        return fail(err, "%s: an EAGLE-3 head reads layers 2, L / 2 and L - 3, but the target has only %d layers", path,
+                    layers);
+    e->facts.taps.n = 3;
+    memcpy(e->facts.taps.layer, id, sizeof(id));
+    return true;
+}
+
+static bool read_layer_ids(struct eagle *e, const struct fields *f, int layers, enum layer_ids ids)
+{
+    const struct json *outer = json_get(f->object, "eagle_config");
+    const struct json *inner = json_get(outer, "eagle_aux_hidden_state_layer_ids"),
+                      *own = json_get(f->object, "eagle_aux_hidden_state_layer_ids");
+    const struct json *list = json_is_null(inner) ? own : inner;
+    if (!json_is_null(outer) && !json_is_object(outer))
+        return fields_refuse(f, "eagle_config", "an object", outer);
+    if (!json_is_null(inner) && !json_is_null(own))
+        return fields_refuse(f, "eagle_aux_hidden_state_layer_ids", "nothing beside that of eagle_config", own);
+    if (json_is_null(list))
+        return default_layers(e, layers, f->path, f->err);
+    if (!json_is_array(list) || json_count(list) < 1 || json_count(list) > MAX_TAPS)
+        return fields_refuse(f, "eagle_aux_hidden_state_layer_ids", "a list of 1 to 8 layers", list);
+    e->facts.taps.n = (int)json_count(list);
+    for (int i = 0; i < e->facts.taps.n; i++) {
+        const struct json *v = json_at(list, (size_t)i);
+        const int last = ids == LAYERS_LEFT ? layers - 1 : layers;
+        if (!json_is_int(v))
+            return fields_refuse(f, "eagle_aux_hidden_state_layer_ids", "a list of layer ids", list);
+        if (json_int(v) < 0 || json_int(v) > last)
+            return fail(f->err, "%s: eagle_aux_hidden_state_layer_ids: layer %lld, but the target has %d layers",
+                        f->path, (long long)json_int(v), layers);
+        e->facts.taps.layer[i] = (int)json_int(v) + (ids == LAYERS_LEFT);
+    }
+    return true;
+}
+
+static bool read_norms(struct eagle *e, const struct fields *f, bool speculators, enum tri override)
+{
+    const struct json *given = json_get(f->object, "norm_before_residual");
+    if (!fields_bool(f, "norm_before_residual", &e->norm_before_residual) ||
+        !fields_bool(f, "norm_before_fc", &e->norm_before_fc) || !fields_bool(f, "fc_norm", &e->has_fc_norm) ||
+        !fields_bool(f, "norm_output", &e->norm_output))
+        return false;
+    if (e->norm_before_fc && e->has_fc_norm)
+        return fields_refuse(f, "fc_norm", "false beside norm_before_fc", json_get(f->object, "fc_norm"));
+    if (override != TRI_UNSET)
+        e->norm_before_residual = override == TRI_TRUE;
+    else if (speculators && json_is_null(given))
+        return fail(f->err,
+                    "%s: norm_before_residual is missing, and programs disagree about its default; set "
+                    "norm_before_residual: true or false",
+                    f->path);
+    return true;
+}
+
+static bool read_layers(struct eagle *e, struct error *err)
+{
+    const struct head *h = &e->files;
+    const struct json *inner = json_get(h->config, "transformer_layer_config");
+    const struct fields f = { h->config_path, h->speculators ? "transformer_layer_config" : "",
+                              h->speculators ? inner : h->config, err };
+    if (h->speculators && !json_is_object(inner))
+        return fail(err, "%s: transformer_layer_config: expected an object", h->config_path);
+    e->layers.path = h->path;
+    if (!config_read_family(&f, false, &e->layers) || !config_from_json(&f, &e->layers) ||
+        !config_check(&e->layers, h->config_path, err))
+        return false;
+    return json_is_null(json_get(f.object, "qkv_bias")) || fields_bool(&f, "qkv_bias", &e->layers.attention_bias);
+}
+
+// Checks vocabulary and width. An EAGLE head has the target's width; fc of an EAGLE-3 head reads taps.n times that width.
+static bool fits_target(const struct eagle *e, struct error *err)
+{
+    const struct head *h = &e->files;
+    const struct weight *fc = weights_find(h->weights, "fc.weight");
+    const int64_t own = e->layers.width, of_target = e->target_shape->width, taps = e->facts.taps.n;
+    if (e->layers.vocab != e->target_shape->vocab)
+        return fail(err, "%s: a head for %d tokens, but the target has %d", h->path, e->layers.vocab,
+                    e->target_shape->vocab);
+    if (fc == NULL)
+        return fail(err, "%s: there is no tensor fc.weight", h->path);
+    const int64_t width = fc->tensor.width;
+    if (is_eagle3(e) && width % of_target == 0 && width / of_target != taps && own == of_target)
+        return fail(err, "%s: fc.weight reads the states of %lld layers, but %s names %lld", h->path,
+                    (long long)(width / of_target), h->config_path, (long long)taps);
+    return (is_eagle3(e) ? width == taps * of_target : own == of_target) ||
+           fail(err, "%s: a head for targets of width %lld, but this target's is %lld", h->path,
+                (long long)(is_eagle3(e) ? width / taps : own), (long long)of_target);
+}
+
+// Reads the configuration, and checks it against the target.
+static bool read_config(struct eagle *e, const struct eagle_setup *s, struct error *err)
+{
+    const struct head *h = &e->files;
+    const struct fields f = { h->config_path, "", h->config, err };
+    const char *bias = h->speculators ? "fusion_bias" : "bias";
+    bool has_bias = false;
+    e->facts.taps = (struct taps){ 1, { FINAL_STATE } };
+    if (h->config == NULL)
+        return fail(err, "%s: there is no config.json beside it", h->path);
+    if (!read_layers(e, err) || !fields_bool(&f, bias, &has_bias))
+        return false;
+    if (!json_is_null(json_get(h->config, bias)))
+        e->fc_bias_given = has_bias ? TRI_TRUE : TRI_FALSE;
+    e->facts.vocab = e->layers.vocab;
+    if (is_eagle3(e) && (!fields_int(&f, "draft_vocab_size", false, 1, e->layers.vocab, &e->facts.vocab) ||
+                         !read_layer_ids(e, &f, e->target_shape->layers, s->layer_ids) ||
+                         !read_norms(e, &f, h->speculators, s->norm_before_residual)))
+        return false;
+    return fits_target(e, err);
+}
+
+// ---- opening
 
 static bool has_biases(const struct eagle *e, const char *prefix, struct error *err)
 {
@@ -60,7 +186,7 @@ static bool load_layers(struct eagle *e, struct error *err)
         char prefix[32];
         snprintf(prefix, sizeof(prefix), "layers.%d.", l);
         const struct block_load what = {
-            .config = &e->config.layers,
+            .config = &e->layers,
             .layer = l,
             .prefix = prefix,
             .in = is_eagle3(e) && l == 0 ? 2 * e->shape.width : e->shape.width,
@@ -69,7 +195,7 @@ static bool load_layers(struct eagle *e, struct error *err)
         };
         if (!load_block(&e->tensor_loader, &what, &e->shape, &e->block[l], err))
             return false;
-        if (e->config.layers.attention_bias && !has_biases(e, prefix, err))
+        if (e->layers.attention_bias && !has_biases(e, prefix, err))
             return false;
     }
     return true;
@@ -77,10 +203,10 @@ static bool load_layers(struct eagle *e, struct error *err)
 
 static bool load_fc_norms(struct eagle *e, struct error *err)
 {
-    const int n = e->config.taps.n, width = e->target_shape->width;
-    if (e->config.norm_before_fc)
+    const int n = e->facts.taps.n, width = e->target_shape->width;
+    if (e->norm_before_fc)
         return load_vector(&e->tensor_loader, "input_norm.weight", (int64_t)n * width, &e->fc_norm[0], err);
-    for (int i = 0; e->config.fc_norm && i < n; i++) {
+    for (int i = 0; e->has_fc_norm && i < n; i++) {
         char name[32];
         snprintf(name, sizeof(name), "fc_norm.%d.weight", i);
         if (!load_vector(&e->tensor_loader, name, width, &e->fc_norm[i], err))
@@ -93,7 +219,7 @@ static bool load_eagle3(struct eagle *e, struct error *err)
 {
     struct tensor_loader *l = &e->tensor_loader;
     const int64_t width = e->shape.width;
-    return load_matrix(l, "fc.weight", width, (int64_t)e->config.taps.n * e->target_shape->width, &e->fc, err) &&
+    return load_matrix(l, "fc.weight", width, (int64_t)e->facts.taps.n * e->target_shape->width, &e->fc, err) &&
            load_vector(l, "layers.0.hidden_norm.weight", width, &e->hidden_norm, err) &&
            load_vector(l, "norm.weight", width, &e->norm, err) && load_fc_norms(e, err);
 }
@@ -101,10 +227,10 @@ static bool load_eagle3(struct eagle *e, struct error *err)
 static bool load_eagle(struct eagle *e, struct error *err)
 {
     const bool has_bias = weights_has(e->files.weights, "fc.bias");
-    if (e->config.fc_bias == TRI_TRUE && !has_bias)
+    if (e->fc_bias_given == TRI_TRUE && !has_bias)
         return fail(err, "%s: there is no tensor fc.bias, but %s declares one", e->files.path, e->files.config_path);
     return load_matrix(&e->tensor_loader, "fc.weight", e->shape.width, 2 * (int64_t)e->shape.width, &e->fc, err) &&
-           (!has_bias || e->config.fc_bias == TRI_FALSE ||
+           (!has_bias || e->fc_bias_given == TRI_FALSE ||
             load_vector(&e->tensor_loader, "fc.bias", e->shape.width, &e->fc_bias, err));
 }
 
@@ -114,15 +240,14 @@ static bool load_ends(struct eagle *e, struct error *err)
     const struct model_shape *target = e->target_shape;
     const struct weights *w = e->files.weights;
     if (weights_has(w, "embed_tokens.weight")) {
-        if (!load_table(&e->tensor_loader, "embed_tokens.weight", e->config.layers.vocab, e->shape.width, &e->embedding,
-                        err))
+        if (!load_table(&e->tensor_loader, "embed_tokens.weight", e->layers.vocab, e->shape.width, &e->embedding, err))
             return false;
     } else if (e->shape.width != target->width)
         return fail(err, "%s: there is no tensor embed_tokens.weight, and the target's embedding is %d wide, not %d",
                     e->files.path, target->width, e->shape.width);
     if (weights_has(w, "lm_head.weight"))
-        return load_matrix(&e->tensor_loader, "lm_head.weight", e->config.draft_vocab, e->shape.width, &e->head, err);
-    return (e->shape.width == target->width && e->config.draft_vocab == target->vocab) ||
+        return load_matrix(&e->tensor_loader, "lm_head.weight", e->facts.vocab, e->shape.width, &e->head, err);
+    return (e->shape.width == target->width && e->facts.vocab == target->vocab) ||
            fail(err, "%s: there is no tensor lm_head.weight, and the target's head does not fit", e->files.path);
 }
 
@@ -146,7 +271,7 @@ static bool check_mask(const struct eagle *e, int n, int all, struct error *err)
 // d2t[i]: the target's id of draft id i, minus i.
 static bool read_vocabulary(struct eagle *e, struct error *err)
 {
-    const int n = e->config.draft_vocab, all = e->config.layers.vocab;
+    const int n = e->facts.vocab, all = e->layers.vocab;
     if (!weights_has(e->files.weights, "d2t"))
         return n == all ||
                fail(err, "%s: a vocabulary of %d of %d tokens, but there is no tensor d2t", e->files.path, n, all);
@@ -187,7 +312,7 @@ static bool allocate_workspace(struct eagle *e, struct error *err)
            allocate(e, &e->embedded, width, err) && allocate(e, &e->state, width, err) &&
            allocate(e, &e->pair, 2 * width, err) &&
            (e->fc_norm[0].data == NULL ||
-            (allocate(e, &e->wide, e->config.taps.n * of_target, err) && allocate(e, &e->piece, of_target, err)));
+            (allocate(e, &e->wide, e->facts.taps.n * of_target, err) && allocate(e, &e->piece, of_target, err)));
 }
 
 static void set_facts(struct eagle *e)
@@ -196,11 +321,9 @@ static void set_facts(struct eagle *e)
     // model_scratch_bytes counts the rows of `embedded` and `state`.
     const struct tensor workspace[] = { e->embedding, e->pair, e->wide, e->piece };
     struct head_facts *f = &e->facts;
-    f->vocab = e->config.draft_vocab;
     f->width = e->shape.width;
     f->own_head = weights_has(w, "lm_head.weight");
     f->own_embedding = weights_has(w, "embed_tokens.weight");
-    f->taps = e->config.taps;
     f->bytes = e->tensor_loader.bytes;
     f->activations = e->tensor_loader.activations;
     f->memory = f->bytes + model_scratch_bytes(&e->shape, e->rows);
@@ -210,7 +333,7 @@ static void set_facts(struct eagle *e)
 
 static bool load(struct eagle *e, struct error *err)
 {
-    const struct model_config *c = &e->config.layers;
+    const struct model_config *c = &e->layers;
     e->shape = model_shape_of(c);
     return load_ropes(&e->tensor_loader, c, NULL, e->shape.inverse_frequency, err) &&
            (is_eagle3(e) ? load_eagle3(e, err) : load_eagle(e, err)) && load_layers(e, err) && load_ends(e, err) &&
@@ -232,8 +355,8 @@ static struct eagle *open_files(struct head files, const struct model_shape *tar
                                                .check_only = b == NULL,
                                                .activations = s->activations,
                                                .quantize = s->quantize };
-    if (eagle_config_read(&e->config, &e->files, target, s, err) &&
-        (b == NULL || tensor_loader_begin(&e->tensor_loader, files.path, err)) && load(e, err)) {
+    if (read_config(e, s, err) && (b == NULL || tensor_loader_begin(&e->tensor_loader, files.path, err)) &&
+        load(e, err)) {
         set_facts(e);
         return e;
     }
@@ -310,11 +433,11 @@ static struct tensor normed(struct eagle *e, struct tensor f)
     if (e->fc_norm[0].data == NULL)
         return f;
     struct tensor wide = tensor_rows(e->wide, 0, f.rows), piece = tensor_rows(e->piece, 0, f.rows);
-    if (e->config.norm_before_fc) {
+    if (e->norm_before_fc) {
         return b->rmsnorm(b, wide, f, e->fc_norm[0], e->shape.norm_eps);
     }
     const int width = (int)piece.width;
-    for (int i = 0; i < e->config.taps.n; i++) {
+    for (int i = 0; i < e->facts.taps.n; i++) {
         b->cut(b, piece, f, i * width);
         b->rmsnorm(b, piece, piece, e->fc_norm[i], e->shape.norm_eps);
         b->place(b, wide, i * width, piece);
@@ -352,7 +475,7 @@ static struct tensor begin_eagle3(struct eagle *e, struct tensor x, struct tenso
     b->place(b, pair, 0, embedded);
     b->rmsnorm(b, embedded, x, e->hidden_norm, e->shape.norm_eps);
     b->place(b, pair, (int)x.width, embedded);
-    if (e->config.norm_before_residual)
+    if (e->norm_before_residual)
         b->place(b, x, 0, embedded);
     return pair;
 }
@@ -370,7 +493,7 @@ static struct tensor run_layers(struct eagle *e, struct kv_cache *c, const struc
         }
         block_forward(b, &e->block[l], &e->shape, l, c, layout, &e->scratch, x, input);
     }
-    if (e->config.norm_output)
+    if (e->norm_output)
         x = b->rmsnorm(b, x, x, e->norm, e->shape.norm_eps);
     return x;
 }
@@ -395,7 +518,7 @@ void eagle_logits(struct eagle *e, struct tensor out, struct tensor states)
 {
     struct backend *b = e->backend;
     struct tensor x = states;
-    if (is_eagle3(e) && !e->config.norm_output) {
+    if (is_eagle3(e) && !e->norm_output) {
         x = tensor_rows(e->embedded, 0, states.rows);
         x = b->rmsnorm(b, x, states, e->norm, e->shape.norm_eps);
     }
