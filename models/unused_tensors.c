@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/printable.h"
 #include "models/config_parts.h"
 #include "models/weights.h"
 
@@ -85,8 +86,10 @@ static char *names(const struct weights *w, const struct loaded *l, const struct
     int n = 0;
     struct text t = { 0 };
     for (size_t i = 0; i < w->n && n < NAMED; i++)
-        if (is_refused(&w->weight[i], l) && (f->of_layers == 0 || layer_beyond(&w->weight[i], l) == f->lowest))
-            text_printf(&t, "%s%.80s", n++ > 0 ? ", " : "", w->weight[i].stored);
+        if (is_refused(&w->weight[i], l) && (f->of_layers == 0 || layer_beyond(&w->weight[i], l) == f->lowest)) {
+            text_puts(&t, n++ > 0 ? ", " : "");
+            printable_put(&t, w->weight[i].stored, strnlen(w->weight[i].stored, 80), ""); // in one line
+        }
     if (n < all)
         text_printf(&t, " and %d more", all - n);
     return t.s;

@@ -20,7 +20,7 @@ enum { MAX_HEADS = 16, MAX_HEAD_LAYERS = 8 };
 
 struct medusa_head {
     struct tensor w[MAX_HEAD_LAYERS], b[MAX_HEAD_LAYERS]; // (width, width); (1, width), data NULL: none
-    struct tensor out;                          // (vocab, width); data NULL: the target's
+    struct tensor out;                                    // (vocab, width); data NULL: the target's
 };
 
 struct medusa {

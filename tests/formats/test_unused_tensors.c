@@ -150,7 +150,7 @@ static void a_directory_with_tensors_that_are_not_used_is_refused(void **unused)
           "config.json: num_hidden_layers is 3, but the file has a tensor of layer 99: model.layers.99.x would not be used" },
         { "model.layers.9.x", 0, 16, "{\"num_hidden_layers\":2}",
           "num_hidden_layers is 2, but the file has tensors of layer 2: model.layers.2.input_layernorm.weight, " },
-        { "evil\033[31m\n", 0, 16, "{}", "model.safetensors: tensor evil?[31m?: not supported" },
+        { "evil\033[31m\n", 0, 16, "{}", "model.safetensors: tensor evil\\u001B[31m\\u000A: not supported" },
         { "model.layers.1.self_attn.k_scale", 0, 1, "{}", "model.layers.1.self_attn.k_scale: not supported" },
         { "model.layers.1.self_attn.q_proj.bias", 0, 64, "{}", "model.layers.1.self_attn.q_proj.bias: not supported" },
         { "model.layers.1.mlp.up_proj.bias", 0, 128, "{}", "model.layers.1.mlp.up_proj.bias: not supported" },
