@@ -66,8 +66,8 @@ static bool open_model(struct small *g, const struct drafter_env *env, const str
     if (path == NULL)
         return false;
     struct error why;
-    g->model = model_open_quantized(path, g->backend, (enum activations)o->activations, (enum quantize)o->quantize,
-                                    frontier > CHUNK ? frontier : CHUNK, &why);
+    g->model = model_open_as(path, g->backend, (enum activations)o->activations, (enum quantize)o->quantize,
+                             frontier > CHUNK ? frontier : CHUNK, NULL, &why);
     bool ok = g->model != NULL || fail(err, "drafter small: %s", why.text);
     if (ok) {
         const struct model_shape *s = model_shape(g->model);

@@ -28,8 +28,8 @@ static bool open_model(struct target *t, const char *path, const struct target_o
     const enum activations activations = (enum activations)o->precision.activations;
     const int rows = o->rows > 0 ? o->rows : TARGET_ROWS;
     char *message = NULL; // of the packed-weight cache
-    t->model = o->packed == PACKED_KEEP ? model_open_cached(path, t->backend, activations, rows, &message, err)
-                                        : model_open(path, t->backend, activations, rows, err);
+    t->model = model_open_as(path, t->backend, activations, QUANTIZE_NONE, rows,
+                             o->packed == PACKED_KEEP ? &message : NULL, err);
     if (t->model != NULL && message != NULL && o->log != NULL)
         o->log(o->self, message);
     free(message);

@@ -108,7 +108,7 @@ int config_mixed_layers(const struct model_config *c); // those with experts
 // How many experts of a layer a pass of n rows is expected to read, if every row chooses its experts independently of the others and each
 // expert is as likely as any other: E (1 - (1 - k / E)^n).
 double config_experts_expected(const struct model_config *c, double n);
-// What a row costs (config_cost.c): the weights of the layers that it is multiplied with, and the positions that it attends to in all layers
+// What a row costs: the weights of the layers that it is multiplied with, and the positions that it attends to in all layers
 // together if `positions` are before and with it.
 double config_products(const struct model_config *c);
 double config_positions_seen(const struct model_config *c, double positions);

@@ -115,8 +115,8 @@ static bool all_are_used(const struct model_config *c, const struct weights *w, 
     char *reason = xformat("not supported in architecture %s", c->architecture->name),
          *file = c->gguf ? xstrdup(c->path) : xformat("%s/config.json", c->path),
          *key = c->gguf ? xformat("%s.block_count", c->architecture->name) : xstrdup("num_hidden_layers");
-    static const char *const ignored[] = { "medusa_head.",
-                                           NULL }; // Medusa-2: no logit of the model depends on its heads
+    // Medusa-2: no logit of the model depends on its heads.
+    static const char *const ignored[] = { "medusa_head.", NULL };
     const struct loaded loaded = {
         .ignored = ignored, .reason = reason, .config = file, .layers_key = key, .layers = c->layers
     };
@@ -164,8 +164,8 @@ bool model_reserve(struct model *m, int rows, struct error *err)
             fail(err, "%s: not enough memory for a pass of %d rows", b->name, rows));
 }
 
-static struct model *open_model(const char *path, struct backend *b, enum activations a, enum quantize quantize,
-                                int rows, char **message, struct error *err)
+struct model *model_open_as(const char *path, struct backend *b, enum activations a, enum quantize quantize, int rows,
+                            char **message, struct error *err)
 {
     struct model *m = xcalloc(1, sizeof(*m));
     m->backend = b;
@@ -196,20 +196,7 @@ static struct model *open_model(const char *path, struct backend *b, enum activa
 
 struct model *model_open(const char *path, struct backend *b, enum activations a, int rows, struct error *err)
 {
-    return open_model(path, b, a, QUANTIZE_NONE, rows, NULL, err);
-}
-
-struct model *model_open_quantized(const char *path, struct backend *b, enum activations a, enum quantize quantize,
-                                   int rows, struct error *err)
-{
-    return open_model(path, b, a, quantize, rows, NULL, err);
-}
-
-struct model *model_open_cached(const char *path, struct backend *b, enum activations a, int rows, char **message,
-                                struct error *err)
-{
-    *message = NULL;
-    return open_model(path, b, a, QUANTIZE_NONE, rows, message, err);
+    return model_open_as(path, b, a, QUANTIZE_NONE, rows, NULL, err);
 }
 
 bool model_restrict_head(struct model *m, const int32_t *id, int n, struct error *err)

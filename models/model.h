@@ -63,14 +63,11 @@ bool model_check(const struct model_config *c, struct weights *w, struct error *
 // stay mapped are not copied. b: borrowed for the life of the model. a: ACTIVATIONS_DEFAULT is resolved by the type that
 // most of the weights have; int8 is an error for a model without quantized weights. Returns NULL and sets err on failure.
 struct model *model_open(const char *path, struct backend *b, enum activations a, int rows, struct error *err);
-// As model_open; matrices of floats are quantized as they are loaded (models/tensor_loading.h).
-struct model *model_open_quantized(const char *path, struct backend *b, enum activations a, enum quantize quantize,
-                                   int rows, struct error *err);
-// As model_open, with a packed-weight cache (models/packed_cache.h): packed weights are read from a file beside the model
-// if it exists and fits, and otherwise packed and written to it. A failed write is harmless. *message: a sentence that
-// says which; the caller frees it; NULL: this backend does not cache packed weights.
-struct model *model_open_cached(const char *path, struct backend *b, enum activations a, int rows, char **message,
-                                struct error *err);
+// As model_open. Matrices of floats are quantized as they are loaded (models/tensor_loading.h). message: NULL: without a packed-weight cache
+// (models/packed_cache.h): packed weights are read from a file beside the model if it exists and fits, and otherwise packed and written to it.
+// A failed write is harmless. *message: a sentence that says which; the caller frees it; unchanged: this backend does not cache packed weights.
+struct model *model_open_as(const char *path, struct backend *b, enum activations a, enum quantize quantize, int rows,
+                            char **message, struct error *err);
 // From now on model_logits gives those of ids id[0] .. id[n - 1] alone: (rows, n). Returns false and
 // sets err if the rows cannot be loaded.
 bool model_restrict_head(struct model *m, const int32_t *id, int n, struct error *err);

@@ -41,8 +41,7 @@ static float *logits_of(const char *path, enum activations a, char **message)
 {
     static const int32_t token[TOKENS] = { 5, 99, 17, 203, 17, 5, 250 };
     struct backend *b = backend_cpu(2, &err);
-    struct model *m = message != NULL ? model_open_cached(path, b, a, RUNNER_ROWS, message, &err)
-                                      : model_open(path, b, a, RUNNER_ROWS, &err);
+    struct model *m = model_open_as(path, b, a, QUANTIZE_NONE, RUNNER_ROWS, message, &err);
     assert_ok(m != NULL, err);
     struct runner r = runner_of(b, m, 1, F32);
     size_t bytes = (size_t)TOKENS * (size_t)r.vocab * sizeof(float);

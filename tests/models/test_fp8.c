@@ -209,7 +209,7 @@ static void packed_weights_are_cached(void **state)
     struct pair p = write_pair(&fp8_forms[1]);
     char *message;
     for (int i = 0; i < 2; i++) {
-        struct model *m = model_open_cached(p.fp8, one_cpu, ACTIVATIONS_F32, RUNNER_ROWS, &message, &err);
+        struct model *m = model_open_as(p.fp8, one_cpu, ACTIVATIONS_F32, QUANTIZE_NONE, RUNNER_ROWS, &message, &err);
         assert_ok(m != NULL, err);
         assert_non_null(strstr(message, i == 0 ? "written to" : "read from"));
         free(message);
@@ -226,7 +226,7 @@ static void matrices_are_quantized_as_they_are_loaded(void **state)
     size_t bytes[2];
     for (int i = 0; i < 2; i++) {
         struct backend *b = backend_cpu(1, &err);
-        struct model *m = model_open_quantized(path[i], b, ACTIVATIONS_INT8, QUANTIZE_Q8_0, RUNNER_ROWS, &err);
+        struct model *m = model_open_as(path[i], b, ACTIVATIONS_INT8, QUANTIZE_Q8_0, RUNNER_ROWS, NULL, &err);
         assert_ok(m != NULL, err);
         bytes[i] = model_bytes(m);
         struct runner r = runner_of(b, m, 1, F32);

@@ -30,7 +30,7 @@ enum { FORMS = sizeof(forms) / sizeof(*forms) };
 static struct runner run_quantized(const char *path, enum quantize quantize, enum activations a)
 {
     struct backend *b = backend_cpu(1, &err);
-    struct model *m = model_open_quantized(path, b, a, quantize, RUNNER_ROWS, &err);
+    struct model *m = model_open_as(path, b, a, quantize, RUNNER_ROWS, NULL, &err);
     assert_ok(m != NULL, err);
     return runner_of(b, m, 1, F32);
 }
