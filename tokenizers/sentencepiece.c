@@ -3,7 +3,7 @@
 // User-defined pieces are matched in the normalized text before anything else; in unigram models they compete by a high score. Control
 // pieces are never made of text; as added tokens they match where special tokens do.
 #include <math.h>
-#include <stdio.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,15 +13,6 @@
 #include "tokenizers/character_map.h"
 #include "tokenizers/tokenizer.h"
 #include "tokenizers/tokenizer_parts.h"
-
-void tokenizer_find_bytes(const struct tokenizer *t, int32_t byte[256])
-{
-    for (int b = 0; b < 256; b++) {
-        char text[8];
-        snprintf(text, sizeof(text), "<0x%02X>", (unsigned)b);
-        byte[b] = vocabulary_find(&t->vocabulary, text, 6);
-    }
-}
 
 // A user-defined piece as it stands in a normalized text.
 static void add_user_defined(struct tokenizer *t, int32_t id, const struct piece *p, bool spaces)
@@ -47,7 +38,7 @@ static bool add_piece(struct tokenizer *t, int32_t id, const struct piece *p, co
         return fail(err, "piece %d is a byte, and its text is not <0x00> to <0xFF>", (int)id);
     if (special)
         return tokenizer_add_raw(t, id, p->text, p->n, TOKEN_SPECIAL, err);
-    if (!vocabulary_add_piece(&t->vocabulary, id, p->text, p->n, true, p->kind == PIECE_BYTE, err))
+    if (!vocabulary_add(&t->vocabulary, id, p->text, p->n, p->kind == PIECE_BYTE ? FORM_BYTE : FORM_SPACES, err))
         return false;
     if (user) {
         add_user_defined(t, id, p, m->spaces);
@@ -128,7 +119,7 @@ bool tokenizer_of_pieces(struct tokenizer *t, const struct piece_model *m, struc
     t->drops = m->collapse ? DROPS_LEADING : m->prefix ? DROPS_PREFIX : DROPS_NOTHING;
     (m->unigram ? init_unigram : init_bpe)(t, m, unknown);
     if (bytes)
-        tokenizer_find_bytes(t, m->unigram ? t->unigram.byte : t->bpe.byte);
+        tokenizer_find_bytes(t, false, m->unigram ? t->unigram.byte : t->bpe.byte);
     return true;
 }
 
@@ -136,17 +127,28 @@ bool tokenizer_of_pieces(struct tokenizer *t, const struct piece_model *m, struc
 
 enum { PIECES = 1, TRAINER = 2, NORMALIZER = 3 };
 enum { PIECE_TEXT = 1, PIECE_SCORE = 2, PIECE_TYPE = 3 };
-enum { MODEL_TYPE = 3, WHITESPACE_AS_SUFFIX = 24 };
-enum { MAP = 2, DUMMY_PREFIX = 3, REMOVE_EXTRA_WHITESPACES = 4, ESCAPE_WHITESPACES = 5 };
 enum { UNIGRAM = 1, BPE = 2 };
 
 struct model_file {
     struct piece_model model;
     struct piece *piece;
     size_t capacity;
-    uint64_t type;
-    bool suffix, escape, damaged;
+    uint64_t type, suffix, escape, prefix, collapse;
+    bool damaged;
 };
+
+// Settings that are read: numbers, and the map of characters.
+static const struct setting {
+    int message, field;
+    size_t at; // in struct model_file
+} settings[] = {
+    { TRAINER, 3, offsetof(struct model_file, type) },
+    { TRAINER, 24, offsetof(struct model_file, suffix) },     // treat_whitespace_as_suffix
+    { NORMALIZER, 3, offsetof(struct model_file, prefix) },   // add_dummy_prefix
+    { NORMALIZER, 4, offsetof(struct model_file, collapse) }, // remove_extra_whitespaces
+    { NORMALIZER, 5, offsetof(struct model_file, escape) },   // escape_whitespaces
+};
+enum { MAP = 2 }; // precompiled_charsmap, of NORMALIZER
 
 static void read_piece(struct model_file *f, struct wire_field from)
 {
@@ -166,57 +168,44 @@ static void read_piece(struct model_file *f, struct wire_field from)
     f->piece[f->model.n++] = p;
 }
 
-static void read_trainer(struct model_file *f, struct wire_field from)
+static void read_settings(struct model_file *f, int message, struct wire_field from)
 {
     struct wire_reader r = { .at = from.bytes, .n = from.n };
     for (struct wire_field g; wire_next(&r, &g);) {
-        if (g.number == MODEL_TYPE && g.type == WIRE_VARINT)
-            f->type = g.value;
-        else if (g.number == WHITESPACE_AS_SUFFIX && g.type == WIRE_VARINT)
-            f->suffix = g.value != 0;
-    }
-    f->damaged |= r.damaged;
-}
-
-static void read_normalizer(struct model_file *f, struct wire_field from)
-{
-    struct wire_reader r = { .at = from.bytes, .n = from.n };
-    for (struct wire_field g; wire_next(&r, &g);) {
-        if (g.number == MAP && g.type == WIRE_BYTES) {
+        if (message == NORMALIZER && g.number == MAP && g.type == WIRE_BYTES) {
             f->model.map = g.bytes;
             f->model.map_n = g.n;
-        } else if (g.type == WIRE_VARINT && g.number == DUMMY_PREFIX)
-            f->model.prefix = g.value != 0;
-        else if (g.type == WIRE_VARINT && g.number == REMOVE_EXTRA_WHITESPACES)
-            f->model.collapse = g.value != 0;
-        else if (g.type == WIRE_VARINT && g.number == ESCAPE_WHITESPACES)
-            f->escape = g.value != 0;
+        }
+        for (size_t i = 0; i < sizeof(settings) / sizeof(*settings) && g.type == WIRE_VARINT; i++)
+            if (settings[i].message == message && settings[i].field == g.number)
+                memcpy((char *)f + settings[i].at, &g.value, sizeof(g.value));
     }
     f->damaged |= r.damaged;
 }
 
 bool tokenizer_read_sentencepiece(struct tokenizer *t, const struct tokenizer_source *s, struct error *err)
 {
-    struct model_file f = { .model = { .prefix = true, .collapse = true }, .type = UNIGRAM, .escape = true };
+    struct model_file f = { .type = UNIGRAM, .prefix = true, .collapse = true, .escape = true };
     struct wire_reader r = { .at = (const uint8_t *)s->bytes, .n = s->n };
     for (struct wire_field g; wire_next(&r, &g);) {
         if (g.type != WIRE_BYTES)
             continue;
         if (g.number == PIECES)
             read_piece(&f, g);
-        else if (g.number == TRAINER)
-            read_trainer(&f, g);
-        else if (g.number == NORMALIZER)
-            read_normalizer(&f, g);
+        else if (g.number == TRAINER || g.number == NORMALIZER)
+            read_settings(&f, g.number, g);
     }
     f.model.unigram = f.type == UNIGRAM;
     f.model.piece = f.piece;
+    f.model.prefix = f.prefix != 0;
+    f.model.collapse = f.collapse != 0;
     bool ok = !(r.damaged || f.damaged) || fail(err, "not a SentencePiece model, or a damaged one");
     if (ok && f.type != UNIGRAM && f.type != BPE)
         ok = fail(err, "a SentencePiece model of type %llu is not supported (1: unigram, 2: BPE)",
                   (unsigned long long)f.type);
-    if (ok && (f.suffix || !f.escape))
-        ok = fail(err, "%s is not supported", f.suffix ? "treat_whitespace_as_suffix" : "escape_whitespaces: false");
+    if (ok && (f.suffix != 0 || f.escape == 0))
+        ok = fail(err, "%s is not supported",
+                  f.suffix != 0 ? "treat_whitespace_as_suffix" : "escape_whitespaces: false");
     ok = ok && tokenizer_of_pieces(t, &f.model, err);
     free(f.piece);
     return ok;

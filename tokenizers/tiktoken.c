@@ -26,7 +26,7 @@ static bool add_token(struct tokenizer *t, int32_t id, const char *base64, size_
     if (ok) {
         bytes_to_letters(bytes, bytes_n, &letters);
         const int32_t other = vocabulary_find(&t->vocabulary, letters.s, letters.n);
-        ok = other < 0 ? vocabulary_add(&t->vocabulary, id, letters.s, letters.n, err)
+        ok = other < 0 ? vocabulary_add(&t->vocabulary, id, letters.s, letters.n, FORM_LETTERS, err)
                        : fail(err, "%s %lld: the same token as id %d", unit, number, (int)other);
     }
     free(letters.s);
@@ -44,7 +44,7 @@ static bool finish(struct tokenizer *t, struct error *err)
     }
     bpe_init_texts(&t->bpe, &t->vocabulary, rank, NULL);
     t->ignore_merges = t->byte_letters = true;
-    tokenizer_bytes(t);
+    tokenizer_find_bytes(t, true, t->bpe.byte);
     for (int b = 0; b < 256; b++)
         if (t->bpe.byte[b] < 0)
             return fail(err, "the byte 0x%02X has no token", (unsigned)b);

@@ -2,6 +2,7 @@
 // tokenizer_decode.c.
 #include "tokenizers/tokenizer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -239,12 +240,13 @@ bool tokenizer_merge(struct tokenizer *t, size_t rank, const char *left, size_t 
     return id >= 0;
 }
 
-void tokenizer_bytes(struct tokenizer *t)
+void tokenizer_find_bytes(const struct tokenizer *t, bool letters, int32_t byte[256])
 {
     for (int b = 0; b < 256; b++) {
-        char letter[2];
-        int n = byte_to_letter((unsigned char)b, letter);
-        t->bpe.byte[b] = vocabulary_find(&t->vocabulary, letter, (size_t)n);
+        char text[8];
+        const int n =
+            letters ? byte_to_letter((unsigned char)b, text) : snprintf(text, sizeof(text), "<0x%02X>", (unsigned)b);
+        byte[b] = vocabulary_find(&t->vocabulary, text, (size_t)n);
     }
 }
 

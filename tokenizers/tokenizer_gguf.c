@@ -82,7 +82,7 @@ static bool read_tokens(struct tokenizer *t, const struct gguf *g, struct error 
         const bool special = type == PIECE_CONTROL || type == PIECE_UNKNOWN;
         if (special || type == PIECE_USER_DEFINED
                 ? !tokenizer_add_raw(t, id, s.s, s.n, special ? TOKEN_SPECIAL : TOKEN_ADDED, err)
-                : !vocabulary_add(&t->vocabulary, id, s.s, s.n, err))
+                : !vocabulary_add(&t->vocabulary, id, s.s, s.n, FORM_LETTERS, err))
             return false;
     }
     return true;
@@ -94,7 +94,7 @@ static bool read_merges(struct tokenizer *t, const struct gguf *g, struct error 
     if (merges == NULL)
         return false;
     bpe_init(&t->bpe, (size_t)merges->n);
-    tokenizer_bytes(t);
+    tokenizer_find_bytes(t, true, t->bpe.byte);
     size_t at = 0;
     for (uint64_t rank = 0; rank < merges->n; rank++) {
         struct gguf_string s;

@@ -413,9 +413,11 @@ static bool begin_vocabulary(struct reading *r, const struct json *vocabulary, c
 
 static bool add_token(const struct reading *r, int32_t id, const char *text, size_t n, struct error *err)
 {
-    return r->byte_level ? vocabulary_add(&r->t->vocabulary, id, text, n, err)
-                         : vocabulary_add_piece(&r->t->vocabulary, id, text, n, r->pieces,
-                                                r->bytes && byte_of_token(text, n) >= 0, err);
+    const enum token_form form = r->byte_level                             ? FORM_LETTERS
+                                 : r->bytes && byte_of_token(text, n) >= 0 ? FORM_BYTE
+                                 : r->pieces                               ? FORM_SPACES
+                                                                           : FORM_TEXT;
+    return vocabulary_add(&r->t->vocabulary, id, text, n, form, err);
 }
 
 static bool read_vocabulary(struct reading *r, const struct json *vocabulary, const struct json *added,
@@ -476,7 +478,7 @@ static bool read_unigram(struct reading *r, const struct json *model, const stru
     unigram_init(&t->unigram, &t->vocabulary, score);
     t->unigram.unknown = json_is_null(unknown) ? -1 : (int32_t)json_int(unknown);
     if (fallback)
-        tokenizer_find_bytes(t, t->unigram.byte);
+        tokenizer_find_bytes(t, false, t->unigram.byte);
     return true;
 }
 
@@ -502,7 +504,7 @@ static bool read_merges(const struct reading *r, const struct json *merges, stru
         return fail(err, "the model's merges is not a list");
     bpe_init(&t->bpe, json_count(merges));
     if (r->byte_level)
-        tokenizer_bytes(t);
+        tokenizer_find_bytes(t, true, t->bpe.byte);
     else
         t->bpe.characters = &t->vocabulary;
     size_t rank = 0;
@@ -529,7 +531,7 @@ static bool read_unknown(struct tokenizer *t, const struct json *model, struct e
     if (t->bpe.characters == NULL && every_byte)
         return true;
     if (fallback && t->bpe.characters != NULL)
-        tokenizer_find_bytes(t, t->bpe.byte);
+        tokenizer_find_bytes(t, false, t->bpe.byte);
     else if (fallback)
         return fail(err, "byte_fallback is not supported if some bytes have no token");
     if (json_is_null(unknown))

@@ -62,7 +62,6 @@ struct piece_model { // what SentencePiece stores, in its own files or in GGUF
     size_t n;
 };
 bool tokenizer_of_pieces(struct tokenizer *t, const struct piece_model *m, struct error *err);
-void tokenizer_find_bytes(const struct tokenizer *t, int32_t byte[256]); // the ids of "<0x00>" .. "<0xFF>"; -1: none
 
 // What a tokenizer is read from: one of them.
 struct tokenizer_source {
@@ -87,10 +86,10 @@ struct json *tokenizer_json(const struct tokenizer *t);
 // llama.cpp takes as many tokens as the embedding has rows: unused ones fill the list, and this key says how many are before them.
 #define TOKENS_GGUF "speclab.token_count"
 
-// Steps that readers share: a token that is matched in the text before anything else; the tokens of single bytes, looked up in the
-// vocabulary at this point; merge number `rank`, of two tokens given by their texts.
+// Steps that readers share: a token that is matched in the text before anything else; the tokens of single bytes, as byte letters or
+// "<0x00>" .. "<0xFF>", looked up in the vocabulary at this point, -1: none; merge number `rank`, of two tokens given by their texts.
 bool tokenizer_add_raw(struct tokenizer *t, int32_t id, const char *text, size_t n, enum token_kind kind,
                        struct error *err);
-void tokenizer_bytes(struct tokenizer *t);
+void tokenizer_find_bytes(const struct tokenizer *t, bool letters, int32_t byte[256]);
 bool tokenizer_merge(struct tokenizer *t, size_t rank, const char *left, size_t left_n, const char *right,
                      size_t right_n, struct error *err);

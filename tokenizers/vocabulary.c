@@ -84,16 +84,6 @@ static void set_bytes(struct vocabulary *v, int32_t id, size_t from)
     v->token[id].bytes_n = (uint32_t)(v->strings.n - from);
 }
 
-bool vocabulary_add(struct vocabulary *v, int32_t id, const char *text, size_t n, struct error *err)
-{
-    if (!insert(v, id, text, n, false, TOKEN_PLAIN, err))
-        return false;
-    const size_t from = v->strings.n;
-    if (letters_to_bytes(text, n, &v->strings))
-        set_bytes(v, id, from);
-    return true;
-}
-
 static int hex(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
@@ -120,19 +110,18 @@ void vocabulary_decode_spaces(struct vocabulary *v, int32_t id)
     set_bytes(v, id, from);
 }
 
-bool vocabulary_add_piece(struct vocabulary *v, int32_t id, const char *text, size_t n, bool spaces, bool byte,
-                          struct error *err)
+bool vocabulary_add(struct vocabulary *v, int32_t id, const char *text, size_t n, enum token_form form,
+                    struct error *err)
 {
     if (!insert(v, id, text, n, false, TOKEN_PLAIN, err))
         return false;
     const size_t from = v->strings.n;
-    if (!byte) {
-        if (spaces)
-            vocabulary_decode_spaces(v, id);
-        return true;
-    }
-    text_add(&v->strings, &(char){ (char)byte_of_token(text, n) }, 1);
-    set_bytes(v, id, from);
+    if (form == FORM_SPACES)
+        vocabulary_decode_spaces(v, id);
+    if (form == FORM_BYTE)
+        text_add(&v->strings, &(char){ (char)byte_of_token(text, n) }, 1);
+    if (form == FORM_BYTE || (form == FORM_LETTERS && letters_to_bytes(text, n, &v->strings)))
+        set_bytes(v, id, from);
     return true;
 }
 

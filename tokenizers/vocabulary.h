@@ -38,12 +38,15 @@ struct vocabulary {      // start with vocabulary_init
 
 void vocabulary_init(struct vocabulary *v, int size, size_t tokens); // tokens: maximum number of tokens
 void vocabulary_free(struct vocabulary *v);
-// Adds a token whose text is in byte letters; text that is not is taken literally. Of two tokens with the same text the
-// later is found.
-bool vocabulary_add(struct vocabulary *v, int32_t id, const char *text, size_t n, struct error *err);
-// Adds a token of SentencePiece's form. spaces: U+2581 decodes to a space; byte: "<0x0A>" (byte_of_token) decodes to that byte.
-bool vocabulary_add_piece(struct vocabulary *v, int32_t id, const char *text, size_t n, bool spaces, bool byte,
-                          struct error *err);
+enum token_form { // what a token's text decodes to
+    FORM_TEXT,    // itself
+    FORM_LETTERS, // the bytes of its byte letters; a text that has others: itself
+    FORM_SPACES,  // itself, with a space for U+2581
+    FORM_BYTE,    // "<0x0A>" (byte_of_token): that byte
+};
+// Adds a token of the model's vocabulary. Of two tokens with the same text the later is found.
+bool vocabulary_add(struct vocabulary *v, int32_t id, const char *text, size_t n, enum token_form form,
+                    struct error *err);
 void vocabulary_decode_spaces(struct vocabulary *v, int32_t id); // U+2581 in an added token decodes to a space, too
 int byte_of_token(const char *text, size_t n);                   // 10 for "<0x0A>"; -1: another text
 // Adds an added token: its text is literal and decodes to itself. Raises the kind of a token that exists already.
