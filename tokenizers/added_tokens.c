@@ -142,7 +142,8 @@ static bool is_word(const struct added *a, const char *text, size_t at)
     struct search *s = search_begin(a->word);
     struct error ignored;
     size_t start, stop;
-    bool word = search_next(s, text + at, utf8_character(text + at, 4), 0, &start, &stop, &ignored) == FOUND_MATCH;
+    search_text(s, text + at, utf8_character(text + at, 4));
+    const bool word = search_next(s, &start, &stop, &ignored) == FOUND_MATCH;
     search_end(s);
     return word;
 }

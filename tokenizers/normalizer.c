@@ -39,11 +39,12 @@ void normalizer_free(struct normalizer *z)
 static bool replace(const struct normal_step *g, const char *s, size_t n, struct text *to, bool *shifted,
                     struct error *err)
 {
-    struct matches matches = { .search = search_begin(g->pattern), .s = s, .n = n };
+    struct search *search = search_begin(g->pattern);
     size_t done = 0;
     enum found found = FOUND_NONE;
+    search_text(search, s, n);
     for (size_t start, stop; to->n <= NORMAL_MAX; done = stop) {
-        found = matches_next(&matches, &start, &stop, err);
+        found = search_next(search, &start, &stop, err);
         if (found != FOUND_MATCH)
             break;
         *shifted |= start == 0 && stop > 0 && g->n == 0;
@@ -51,7 +52,7 @@ static bool replace(const struct normal_step *g, const char *s, size_t n, struct
         text_add(to, g->with, g->n);
     }
     text_add(to, s + done, n - done);
-    search_end(matches.search);
+    search_end(search);
     return found != FOUND_ERROR;
 }
 

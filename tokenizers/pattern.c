@@ -15,6 +15,43 @@
 static const char *const spaces =
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
 
+// Letters, marks, numbers, punctuation and symbols added in Unicode 15 and 16, by general category: code points that Oniguruma, as built into
+// tokenizers 0.23, puts into a category and PCRE2 10.42 (Unicode 14) does not; found by comparing both on every code point. With a newer PCRE2
+// they have no effect.
+// clang-format off
+static const struct {
+    const char *category, *members;
+} additions[] = {
+    { "Mn", "\\x{897}\\x{ece}\\x{10d69}-\\x{10d6d}\\x{10efc}-\\x{10eff}\\x{11241}\\x{113bb}-\\x{113c0}\\x{113ce}"
+      "\\x{113d0}\\x{113d2}\\x{113e1}-\\x{113e2}\\x{11f00}-\\x{11f01}\\x{11f36}-\\x{11f3a}\\x{11f40}\\x{11f42}"
+      "\\x{11f5a}\\x{13440}\\x{13447}-\\x{13455}\\x{1611e}-\\x{16129}\\x{1612d}-\\x{1612f}\\x{1e08f}"
+      "\\x{1e4ec}-\\x{1e4ef}\\x{1e5ee}-\\x{1e5ef}" },
+    { "Mc", "\\x{cf3}\\x{113b8}-\\x{113ba}\\x{113c2}\\x{113c5}\\x{113c7}-\\x{113ca}\\x{113cc}-\\x{113cd}\\x{113cf}"
+      "\\x{11f03}\\x{11f34}-\\x{11f35}\\x{11f3e}-\\x{11f3f}\\x{11f41}\\x{1612a}-\\x{1612c}" },
+    { "Po", "\\x{1b4e}-\\x{1b4f}\\x{1b7f}\\x{113d4}-\\x{113d5}\\x{113d7}-\\x{113d8}\\x{11b00}-\\x{11b09}\\x{11be1}"
+      "\\x{11f43}-\\x{11f4f}\\x{16d6d}-\\x{16d6f}\\x{1e5ff}" },
+    { "Lu", "\\x{1c89}\\x{a7cb}-\\x{a7cc}\\x{a7da}\\x{a7dc}\\x{10d50}-\\x{10d65}" },
+    { "Ll", "\\x{1c8a}\\x{a7cd}\\x{a7db}\\x{10d70}-\\x{10d85}\\x{1df25}-\\x{1df2a}" },
+    { "So", "\\x{2427}-\\x{2429}\\x{2ffc}-\\x{2fff}\\x{31e4}-\\x{31e5}\\x{31ef}\\x{1cc00}-\\x{1ccef}"
+      "\\x{1cd00}-\\x{1ceb3}\\x{1f6dc}\\x{1f774}-\\x{1f776}\\x{1f77b}-\\x{1f77f}\\x{1f7d9}\\x{1f8b2}-\\x{1f8bb}"
+      "\\x{1f8c0}-\\x{1f8c1}\\x{1fa75}-\\x{1fa77}\\x{1fa87}-\\x{1fa89}\\x{1fa8f}\\x{1faad}-\\x{1faaf}"
+      "\\x{1fabb}-\\x{1fabf}\\x{1fac6}\\x{1face}-\\x{1facf}\\x{1fada}-\\x{1fadc}\\x{1fadf}\\x{1fae8}-\\x{1fae9}"
+      "\\x{1faf7}-\\x{1faf8}\\x{1fbcb}-\\x{1fbef}" },
+    { "Lo", "\\x{105c0}-\\x{105f3}\\x{10d4a}-\\x{10d4d}\\x{10d4f}\\x{10ec2}-\\x{10ec4}\\x{1123f}-\\x{11240}"
+      "\\x{11380}-\\x{11389}\\x{1138b}\\x{1138e}\\x{11390}-\\x{113b5}\\x{113b7}\\x{113d1}\\x{113d3}"
+      "\\x{11bc0}-\\x{11be0}\\x{11f02}\\x{11f04}-\\x{11f10}\\x{11f12}-\\x{11f33}\\x{1342f}\\x{13441}-\\x{13446}"
+      "\\x{13460}-\\x{143fa}\\x{16100}-\\x{1611d}\\x{16d43}-\\x{16d6a}\\x{18cff}\\x{1b132}\\x{1b155}"
+      "\\x{1e4d0}-\\x{1e4ea}\\x{1e5d0}-\\x{1e5ed}\\x{1e5f0}\\x{2b739}\\x{2ebf0}-\\x{2ee5d}\\x{31350}-\\x{323af}" },
+    { "Nd", "\\x{10d40}-\\x{10d49}\\x{116d0}-\\x{116e3}\\x{11bf0}-\\x{11bf9}\\x{11f50}-\\x{11f59}"
+      "\\x{16130}-\\x{16139}\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}\\x{1e4f0}-\\x{1e4f9}"
+      "\\x{1e5f1}-\\x{1e5fa}" },
+    { "Lm", "\\x{10d4e}\\x{10d6f}\\x{16d40}-\\x{16d42}\\x{16d6b}-\\x{16d6c}\\x{1e030}-\\x{1e06d}\\x{1e4eb}" },
+    { "Pd", "\\x{10d6e}" },
+    { "Sm", "\\x{10d8e}-\\x{10d8f}" },
+    { "No", "\\x{1d2c0}-\\x{1d2d3}" },
+};
+// clang-format on
+
 // ---- rewriting --------------------------------------------------------------------------------------------------
 
 struct rewriting {
@@ -74,9 +111,9 @@ static bool put_category(struct rewriting *r, const char *name, bool negated, si
         return fail(r->err, "the property \\p{%s} at offset %zu is not supported in a pattern", name, at);
     struct text members = { 0 };
     text_printf(&members, "\\p{%s}", name);
-    for (const struct unicode_range *c = unicode_additions; c->first != 0; c++)
-        if (strncmp(c->category, name, strlen(name)) == 0)
-            text_printf(&members, "\\x{%x}-\\x{%x}", c->first, c->last);
+    for (size_t i = 0; i < sizeof(additions) / sizeof(*additions); i++)
+        if (strncmp(additions[i].category, name, strlen(name)) == 0)
+            text_puts(&members, additions[i].members);
     bool ok = put_set(r, members.s, negated, at);
     free(members.s);
     return ok;
@@ -240,7 +277,10 @@ struct search {
     const struct pattern *pattern;
     pcre2_match_data *match;
     pcre2_match_context *limits;
-    int64_t left; // steps beyond LIGHT that it may still take
+    int64_t left;     // steps beyond LIGHT that it may still take
+    const char *text; // (n) borrowed
+    size_t n, from, last;
+    bool any; // a match was found, which ended at `last`
 };
 
 // A pattern of nested counts may take 20^6 steps at each character, so time has bounds: the length of a text, times a constant. The patterns of
@@ -355,10 +395,10 @@ static int match_slowly(struct search *s, const char *text, size_t n, size_t fro
     return PCRE2_ERROR_NOMATCH;
 }
 
-enum found search_next(struct search *s, const char *text, size_t n, size_t from, size_t *start, size_t *stop,
-                       struct error *err)
+static enum found find(struct search *s, size_t from, size_t *start, size_t *stop, struct error *err)
 {
-    s->left += from == 0 ? STEPS_PER_BYTE * (int64_t)n : 0;
+    const char *const text = s->text;
+    const size_t n = s->n;
     int rc = match_within(s, text, n, from, 0, LIGHT);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT) // the interpreter keeps its stack on the heap
         rc = match_within(s, text, n, from, PCRE2_NO_JIT, LIGHT);
@@ -384,19 +424,28 @@ enum found search_next(struct search *s, const char *text, size_t n, size_t from
     return FOUND_MATCH;
 }
 
-enum found matches_next(struct matches *m, size_t *start, size_t *stop, struct error *err)
+void search_text(struct search *s, const char *text, size_t n)
 {
-    while (m->from <= m->n) {
-        const enum found found = search_next(m->search, m->s, m->n, m->from, start, stop, err);
+    s->text = text;
+    s->n = n;
+    s->from = 0;
+    s->any = false;
+    s->left += STEPS_PER_BYTE * (int64_t)n;
+}
+
+enum found search_next(struct search *s, size_t *start, size_t *stop, struct error *err)
+{
+    while (s->from <= s->n) {
+        const enum found found = find(s, s->from, start, stop, err);
         if (found != FOUND_MATCH)
             return found;
-        m->from = *stop;
-        if (*start < *stop || !m->any || *stop != m->last) {
-            m->any = true;
-            m->last = *stop;
+        s->from = *stop;
+        if (*start < *stop || !s->any || *stop != s->last) {
+            s->any = true;
+            s->last = *stop;
             return FOUND_MATCH;
         }
-        m->from += m->from < m->n ? utf8_character(m->s + m->from, m->n - m->from) : 1;
+        s->from += s->from < s->n ? utf8_character(s->text + s->from, s->n - s->from) : 1;
     }
     return FOUND_NONE;
 }

@@ -18,24 +18,8 @@ void pattern_free(struct pattern *p);
 // Workspace of a search; one per thread. A pattern is immutable and may be shared.
 struct search *search_begin(const struct pattern *p);
 void search_end(struct search *s);
+void search_text(struct search *s, const char *text, size_t n); // begins to search UTF-8 text, which is borrowed
 enum found { FOUND_ERROR = -1, FOUND_NONE, FOUND_MATCH };
-// Finds the first match in UTF-8 text (n) that begins at `from` or later. It may be empty.
-enum found search_next(struct search *s, const char *text, size_t n, size_t from, size_t *start, size_t *stop,
-                       struct error *err);
-
-// The matches of a text one after another. An empty one directly after another match is not one, and the search continues after the
+// The matches of the text one after another. An empty one directly after another match is not one, and the search continues after the
 // next character (as in Oniguruma's binding for Rust).
-struct matches { // start with { .search, .s, .n }
-    struct search *search;
-    const char *s;
-    size_t n, from, last;
-    bool any; // a match was found, which ended at `last`
-};
-enum found matches_next(struct matches *m, size_t *start, size_t *stop, struct error *err);
-
-// Characters added in Unicode 15 and 16, by general category; PCRE2 may be older.
-struct unicode_range {
-    unsigned first, last;
-    char category[3];
-};
-extern const struct unicode_range unicode_additions[]; // zero-terminated
+enum found search_next(struct search *s, size_t *start, size_t *stop, struct error *err);

@@ -123,10 +123,11 @@ static bool segment(struct cutting *k, size_t start, size_t stop, bool match, st
 // An empty match splits at its position.
 static bool split(struct cutting *k, size_t n, struct error *err)
 {
-    struct matches matches = { .search = k->c->search[k->stage], .s = k->s, .n = n };
+    struct search *search = k->c->search[k->stage];
     size_t done = 0;
     enum found found;
-    for (size_t start, stop; (found = matches_next(&matches, &start, &stop, err)) == FOUND_MATCH; done = stop)
+    search_text(search, k->s, n);
+    for (size_t start, stop; (found = search_next(search, &start, &stop, err)) == FOUND_MATCH; done = stop)
         if (!segment(k, done, start, false, err) || !segment(k, start, stop, true, err))
             return false;
     return found != FOUND_ERROR && segment(k, done, n, false, err) && let_go(k, err);
