@@ -89,7 +89,7 @@ bool generate_has_chat(const struct generate *g, struct error *err)
 
 bool generate_open(struct generate *g, int slots, int length, struct listener listener, struct error *err)
 {
-    if (!pairing_open(&g->pairing, &g->target, NULL, slots, length, err))
+    if (!pairing_open(&g->pairing, &g->target, slots, length, err))
         return false;
     drafter_resolve(g->pairing.drafter, g->drafter_settings);
     if (g->stop.n > 0 && !target_needs_text(&g->target, err))

@@ -13,7 +13,6 @@
 #include "core/files/mapped.h"
 #include "core/json.h"
 #include "core/settings.h"
-#include "engine/prompt_tokens.h"
 #include "engine/prompts.h"
 #include "models/model.h"
 #include "sampling/sampling.h"
@@ -108,8 +107,7 @@ static int64_t conversation_sequence(const struct conversation *c)
 static bool encode(const struct target *t, const struct chat_format *chat, const char *text, bool first, struct ids *to,
                    struct error *err)
 {
-    return first && chat_lacks_bos(chat) ? target_encode(t, text, strlen(text), true, to, err)
-                                         : target_encode_more(t, text, strlen(text), to, err);
+    return target_encode(t, first ? encode_rendered(chat) : ENCODE_SPECIAL, text, strlen(text), to, err);
 }
 
 // Adds what follows the text that is in ids already.

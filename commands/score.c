@@ -15,7 +15,6 @@
 #include "commands/features/texts.h"
 #include "commands/layers.h"
 #include "commands/text_passes.h"
-#include "engine/prompt_tokens.h"
 #include "engine/engine.h"
 #include "commands/json_lines.h"
 #include "engine/prompts.h"
@@ -80,7 +79,8 @@ static bool ids_of_line(const struct score *s, const struct json *line, struct i
         return fail(err, "expected either \"text\" or \"ids\", found %s", text == NULL ? "neither" : "both");
     if (ids != NULL)
         return json_read_ids(ids, "\"ids\"", model_shape(s->target.model)->vocab, to, err);
-    return json_is_text(text) ? target_encode(&s->target, json_text(text), json_text_length(text), true, to, err)
+    return json_is_text(text) ? target_encode(&s->target, ENCODE_BOS | ENCODE_SPECIAL, json_text(text),
+                                              json_text_length(text), to, err)
                               : fail(err, "\"text\": expected a text");
 }
 
@@ -136,7 +136,7 @@ static bool score_answer(struct score *s, const struct chat_format *chat, const 
     if (ok && from == 0)
         ok = fail(err, "%s:%d: prompt %s has no tokens", p->path, p->line, p->id);
     struct json *line = json_object_of(JSON("id", p->id), JSON("turn", turn));
-    if (ok && !(target_append(&s->target, p->answer[turn], strlen(p->answer[turn]), &ids, &reason) &&
+    if (ok && !(target_encode(&s->target, 0, p->answer[turn], strlen(p->answer[turn]), &ids, &reason) &&
                 score_from(s, &ids, from, line, &reason)))
         ok = fail(err, "%s:%d: prompt %s, turn %d: %s", p->path, p->line, p->id, turn, reason.text);
     if (ok)

@@ -63,8 +63,7 @@ static bool encode_chat(struct tokenize *t, const struct json *line, struct erro
     ok = ok && (t->format.label[0] != '\0' || chat_choose(&t->chat, &t->format, err)) &&
          chat_render(&t->format, m, n, &text, err);
     if (ok)
-        ok = chat_lacks_bos(&t->format) ? text_encode(t->tokenizer, &t->config, text.s, text.n, true, &ids, err)
-                                        : tokenizer_encode(t->tokenizer, text.s, text.n, true, &ids, err);
+        ok = text_encode(t->tokenizer, &t->config, encode_rendered(&t->format), text.s, text.n, &ids, err);
     if (ok)
         json_print(
             json_object_of(JSON("text", json_new_text_n(text.s, text.n)), JSON("ids", json_new_ids(ids.id, ids.n))),
@@ -84,9 +83,9 @@ static bool encode_line(void *self, const struct json *line, struct error *err)
         return encode_chat(t, line, err);
     if (!json_is_text(text))
         return fail(err, "\"text\": expected a text");
-    bool ok = t->plain
-                  ? tokenizer_encode(t->tokenizer, json_text(text), json_text_length(text), false, &ids, err)
-                  : text_encode(t->tokenizer, &t->config, json_text(text), json_text_length(text), true, &ids, err);
+    bool ok = t->plain ? tokenizer_encode(t->tokenizer, json_text(text), json_text_length(text), false, &ids, err)
+                       : text_encode(t->tokenizer, &t->config, ENCODE_BOS | ENCODE_SPECIAL, json_text(text),
+                                     json_text_length(text), &ids, err);
     if (ok)
         json_print(json_object_of(JSON("ids", json_new_ids(ids.id, ids.n))), stdout);
     free(ids.id);

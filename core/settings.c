@@ -179,7 +179,7 @@ static bool fail_at(struct error *err, const struct settings *s, int line, int c
     vsnprintf(sentence, sizeof(sentence), format, args);
     if (line > 0)
         return fail(err, "%s:%d:%d: %s", s->file != NULL ? s->file : "?", line, column, sentence);
-    if (s->file != NULL)
+    if (s != NULL && s->file != NULL)
         return fail(err, "%s: %s", s->file, sentence);
     return fail(err, "%s", sentence);
 }
@@ -188,7 +188,7 @@ bool settings_fail(struct error *err, const struct settings *at, const char *for
 {
     va_list args;
     va_start(args, format);
-    fail_at(err, at, at->line, at->column, format, args);
+    fail_at(err, at, at != NULL ? at->line : 0, at != NULL ? at->column : 0, format, args);
     va_end(args);
     return false;
 }

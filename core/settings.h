@@ -52,7 +52,7 @@ char *settings_line(const struct settings *s); // this line as a new string; fre
 // As JSON, which is YAML, too: {"kind": "ngram", "longest": 3}. Numbers, true and false are written as such unless they are quoted.
 void settings_write_json(const struct settings *s, struct text *out);
 
-// Sets err to "file:line:column: " and the message, and returns false.
+// Sets err to "file:line:column: " and the message, and returns false. at NULL: the message alone.
 bool settings_fail(struct error *err, const struct settings *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 // The same with the position of the i-th key of a map.

@@ -84,11 +84,13 @@ bool target_chat(const struct target *t, struct chat_request r, struct chat_form
     return own ? fail(err, "%s: %s", t->path, why.text) : fail(err, "%s", why.text);
 }
 
-static bool append(const struct tokenizer *t, const struct model_config *c, const char *text, size_t n, bool special,
-                   struct ids *to, struct error *err)
+bool text_encode(const struct tokenizer *t, const struct model_config *c, int how, const char *text, size_t n,
+                 struct ids *to, struct error *err)
 {
+    if ((how & ENCODE_BOS) != 0 && c->add_bos && c->bos >= 0)
+        ids_add(to, c->bos);
     size_t before = to->n;
-    if (!tokenizer_encode(t, text, n, special, to, err))
+    if (!tokenizer_encode(t, text, n, (how & ENCODE_SPECIAL) != 0, to, err))
         return false;
     for (size_t i = before; i < to->n; i++)
         if (c->vocab > 0 && to->id[i] >= c->vocab) // 0: a vocabulary alone
@@ -97,22 +99,9 @@ static bool append(const struct tokenizer *t, const struct model_config *c, cons
     return true;
 }
 
-bool text_encode(const struct tokenizer *t, const struct model_config *c, const char *text, size_t n, bool special,
-                 struct ids *to, struct error *err)
+bool target_encode(const struct target *t, int how, const char *text, size_t n, struct ids *to, struct error *err)
 {
-    if (c->add_bos && c->bos >= 0)
-        ids_add(to, c->bos);
-    return append(t, c, text, n, special, to, err);
-}
-
-bool target_append(const struct target *t, const char *text, size_t n, struct ids *to, struct error *err)
-{
-    return target_needs_text(t, err) && append(t->tokenizer, model_config(t->model), text, n, false, to, err);
-}
-
-bool target_encode(const struct target *t, const char *text, size_t n, bool special, struct ids *to, struct error *err)
-{
-    return target_needs_text(t, err) && text_encode(t->tokenizer, model_config(t->model), text, n, special, to, err);
+    return target_needs_text(t, err) && text_encode(t->tokenizer, model_config(t->model), how, text, n, to, err);
 }
 
 bool target_encode_chat(const struct target *t, const struct chat_format *chat, const struct message *m, int n,
@@ -120,10 +109,8 @@ bool target_encode_chat(const struct target *t, const struct chat_format *chat, 
 {
     struct text text = { 0 };
     text_puts(&text, "");
-    bool ok = target_needs_text(t, err) && chat_render(chat, m, n, &text, err);
-    if (ok)
-        ok = chat_lacks_bos(chat) ? target_encode(t, text.s, text.n, true, to, err)
-                                  : append(t->tokenizer, model_config(t->model), text.s, text.n, true, to, err);
+    const bool ok = target_needs_text(t, err) && chat_render(chat, m, n, &text, err) &&
+                    target_encode(t, encode_rendered(chat), text.s, text.n, to, err);
     free(text.s);
     return ok;
 }
@@ -144,12 +131,8 @@ char *target_text(const struct target *t, const int32_t *token, size_t n, size_t
     return text.s;
 }
 
-bool target_encode_more(const struct target *t, const char *text, size_t n, struct ids *to, struct error *err)
-{
-    return target_needs_text(t, err) && append(t->tokenizer, model_config(t->model), text, n, true, to, err);
-}
-
-int target_end_ids(const struct target *t, const struct chat_format *chat, int32_t end[TARGET_ENDS])
+// The checkpoint's, and the end token of the chat template (chat NULL: none). Returns their number.
+static int end_ids(const struct target *t, const struct chat_format *chat, int32_t end[TARGET_ENDS])
 {
     const struct model_config *c = model_config(t->model);
     int n = 0;
@@ -168,7 +151,7 @@ void text_ends_set(struct text_ends *e, const struct target *t, const struct cha
                    const char *const *string)
 {
     e->strings = (struct stop_strings){ t->tokenizer, n, string };
-    e->stops = (struct stops){ .n = ignore_end ? 0 : target_end_ids(t, chat, e->end),
+    e->stops = (struct stops){ .n = ignore_end ? 0 : end_ids(t, chat, e->end),
                                .token = e->end,
                                .string = n > 0 ? stop_strings_find : NULL,
                                .self = &e->strings };
@@ -260,9 +243,6 @@ static bool rule_takes_drafts(const struct pairing *p, const struct settings *ru
                         : unsupported & TAKES_WITHOUT_REPLACEMENT ? "siblings sampled without replacement"
                         : unsupported & TAKES_SAMPLED             ? "sampled draft tokens"
                                                                   : "deterministic draft tokens, which have no q";
-    if (rule == NULL)
-        return fail(err, "rule %s does not take %s, which drafter %s makes with these options", p->rule->name, which,
-                    p->type->name);
     return settings_fail(err, rule, "rule %s does not take %s, which drafter %s makes with these options",
                          p->rule->name, which, p->type->name);
 }
@@ -355,9 +335,9 @@ bool pairing_open_verifier(struct pairing *p, const struct verifier_setup *setup
     return p->verifier != NULL;
 }
 
-bool pairing_open(struct pairing *p, struct target *t, const char *folder, int slots, int length, struct error *err)
+bool pairing_open(struct pairing *p, struct target *t, int slots, int length, struct error *err)
 {
-    if (!pairing_open_drafter(p, t, folder, slots, length, err))
+    if (!pairing_open_drafter(p, t, NULL, slots, length, err))
         return false;
     const struct verifier_setup setup = pairing_verifier(p, t, slots, length);
     return pairing_open_verifier(p, &setup, err);

@@ -7,7 +7,7 @@
 //     struct target t = { 0 };
 //     struct pairing p = { 0 };
 //     bool ok = target_open(&t, "smollm2-135m-instruct", &(struct target_options){ 0 }, &err) &&
-//               pairing_read(&p, drafter, rule, sampling, &err) && pairing_open(&p, &t, NULL, 1, 2048, &err);
+//               pairing_read(&p, drafter, rule, sampling, &err) && pairing_open(&p, &t, 1, 2048, &err);
 //     ...                                  // decoder_create(p.verifier, p.drafter, ...): decode/decode.h
 //     pairing_close(&p);
 //     target_close(&t);
@@ -108,28 +108,28 @@ bool target_chat(const struct target *t, struct chat_request r, struct chat_form
 bool target_encode_chat(const struct target *t, const struct chat_format *chat, const struct message *m, int n,
                         struct ids *to, struct error *err);
 
-// Append token ids of text to `to`. special: special tokens in the text are recognized (a rendered chat).
-// text_encode, target_encode: a whole prompt, with BOS first if the model's tokenizer adds it.
-// target_append: a continuation, without BOS and special tokens. target_encode_more: without BOS, with special tokens.
-bool text_encode(const struct tokenizer *t, const struct model_config *c, const char *text, size_t n, bool special,
+// Appends token ids of text to `to`: a whole prompt begins with BOS if the model's tokenizer adds it, a continuation does not. In a rendered
+// chat special tokens are recognized; it has a BOS of its own, or none.
+enum { ENCODE_BOS = 1, ENCODE_SPECIAL = 2 };
+bool text_encode(const struct tokenizer *t, const struct model_config *c, int how, const char *text, size_t n,
                  struct ids *to, struct error *err);
-bool target_encode(const struct target *t, const char *text, size_t n, bool special, struct ids *to, struct error *err);
-bool target_encode_more(const struct target *t, const char *text, size_t n, struct ids *to, struct error *err);
-bool target_append(const struct target *t, const char *text, size_t n, struct ids *to, struct error *err);
+bool target_encode(const struct target *t, int how, const char *text, size_t n, struct ids *to, struct error *err);
+static inline int encode_rendered(const struct chat_format *chat)
+{
+    return ENCODE_SPECIAL | (chat_lacks_bos(chat) ? ENCODE_BOS : 0);
+}
 
 // The text of n token ids, special tokens left out: NUL-terminated, free() it. bytes: its length, may be NULL. NULL: no
 // tokenizer.
 char *target_text(const struct target *t, const int32_t *token, size_t n, size_t *bytes);
-
-// Ids that end a text: the checkpoint's, and the end token of the chat template (chat NULL: none). Returns their number.
-int target_end_ids(const struct target *t, const struct chat_format *chat, int32_t end[TARGET_ENDS]);
 
 struct text_ends {      // what ends a text; do not move while a sequence uses it
     struct stops stops; // of the assignment (decode/decode.h)
     int32_t end[TARGET_ENDS];
     struct stop_strings strings;
 };
-// The ids of target_end_ids, none with ignore_end, and n stop strings, borrowed. These need a tokenizer.
+// The ids of the checkpoint and of the chat template (NULL: none), without them with ignore_end, and n stop strings, borrowed. These need a
+// tokenizer.
 void text_ends_set(struct text_ends *e, const struct target *t, const struct chat_format *chat, bool ignore_end, int n,
                    const char *const *string);
 
@@ -152,10 +152,10 @@ struct pairing { // initialize with { 0 }; do not move while open: the verifier 
 bool pairing_read(struct pairing *p, const struct settings *drafter, const struct settings *rule,
                   const struct settings *sampling, struct error *err);
 bool pairing_read_drafter(struct pairing *p, const struct settings *drafter, struct error *err); // no rule, no sampling
-// Creates drafter and verifier. folder: base of a draft model's relative path, or NULL. length: max tokens of a sequence,
-// prompt included. Borrows t.
-bool pairing_open(struct pairing *p, struct target *t, const char *folder, int slots, int length, struct error *err);
-// The same in two parts, for pairings whose verifiers share a cache: the setup between them says what cache suffices (setup.shared).
+// Creates drafter and verifier. length: max tokens of a sequence, prompt included. Borrows t.
+bool pairing_open(struct pairing *p, struct target *t, int slots, int length, struct error *err);
+// It is done in two parts for pairings whose verifiers share a cache: the setup between them says what cache suffices (setup.shared).
+// folder: base of a draft model's relative path, or NULL.
 bool pairing_open_drafter(struct pairing *p, struct target *t, const char *folder, int slots, int length,
                           struct error *err);
 struct verifier_setup pairing_verifier(const struct pairing *p, const struct target *t, int slots, int length);

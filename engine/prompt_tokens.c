@@ -1,5 +1,5 @@
 // prompt_tokens.c - the token ids of a turn: earlier messages, the model's own answers included, then the user's message.
-#include "engine/prompt_tokens.h"
+#include "engine/prompts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "engine/engine.h"
-#include "engine/prompts.h"
 
 // All messages up to this turn's. message: capacity 2 + n_history + 2 * n_turns. Returns their number.
 static int messages(const struct prompt *p, char *const *answer, int turn, struct message *message)
@@ -57,7 +56,7 @@ bool prompt_token_ids(const struct target *target, const struct chat_format *cha
         struct text text = { 0 };
         join(m, n, &text);
         // Special tokens are recognized in plain text too, so that with `chat: none` a prompt can contain a rendered template.
-        ok = target_encode(target, text.s, text.n, true, to, &why);
+        ok = target_encode(target, ENCODE_BOS | ENCODE_SPECIAL, text.s, text.n, to, &why);
         free(text.s);
     } else
         ok = target_encode_chat(target, chat, m, n, to, &why);

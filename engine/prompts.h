@@ -7,8 +7,11 @@
 #include <stdint.h>
 #include "core/digest.h"
 
+struct chat_format;
 struct error;
+struct ids;
 struct json;
+struct target;
 
 enum { MAX_PROMPTS = 1 << 18, MAX_TURNS = 1 << 6 }; // a sequence number packs both: experiments/pairs/paired_run.c
 
@@ -51,3 +54,9 @@ void prompt_free(struct prompt *p);
 // Puts the prompts in a random order in which every category is spread evenly. Their numbers stay.
 void prompts_shuffle(struct prompts *p, uint64_t seed);
 void prompts_free(struct prompts *p);
+
+// Token ids of a prompt up to and including a turn. answer: (turn) the answers to earlier turns. The messages are rendered
+// with the chat template, unless the prompt is a completion or the chat is none. Errors (a text that cannot be tokenized,
+// an id outside the vocabulary) name file and line.
+bool prompt_token_ids(const struct target *t, const struct chat_format *chat, const struct prompt *p,
+                      char *const *answer, int turn, struct ids *to, struct error *err);

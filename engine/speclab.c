@@ -123,20 +123,14 @@ int speclab_target_context(const struct speclab_target *t)
     return model_shape(t->target.model)->context;
 }
 
-static bool encode(const struct speclab_target *t, const char *text, size_t n, bool special, struct speclab_tokens *to,
-                   struct speclab_error *error)
-{
-    struct error err;
-    struct ids ids = { to->id, to->n, to->n };
-    const bool ok = target_encode(&t->target, text, n, special, &ids, &err);
-    *to = (struct speclab_tokens){ ids.id, ok ? ids.n : to->n };
-    return ok || copy_error(error, &err);
-}
-
 bool speclab_encode(const struct speclab_target *t, const char *text, struct speclab_tokens *to,
                     struct speclab_error *error)
 {
-    return encode(t, text, strlen(text), false, to, error);
+    struct error err;
+    struct ids ids = { to->id, to->n, to->n };
+    const bool ok = target_encode(&t->target, ENCODE_BOS, text, strlen(text), &ids, &err);
+    *to = (struct speclab_tokens){ ids.id, ok ? ids.n : to->n };
+    return ok || copy_error(error, &err);
 }
 
 bool speclab_target_has_chat(const struct speclab_target *t, struct speclab_error *error)
@@ -266,7 +260,7 @@ static bool open_decoder(struct speclab_decoder *d, const struct speclab_decoder
         return false;
     d->slots = o->slots > 0 ? o->slots : 1;
     d->ends = xcalloc((size_t)d->slots, sizeof(struct request_ends *));
-    if (pairing_open(&d->pairing, &d->target->target, NULL, d->slots, length, err))
+    if (pairing_open(&d->pairing, &d->target->target, d->slots, length, err))
         d->decoder = decoder_create(d->pairing.verifier, d->pairing.drafter, d->slots, o->seed,
                                     (struct listener){ on_step, on_end, d }, err);
     return d->decoder != NULL;

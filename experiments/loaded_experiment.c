@@ -9,7 +9,7 @@
 #include "core/settings.h"
 #include "experiments/machine.h"
 #include "experiments/cells.h"
-#include "engine/prompt_tokens.h"
+#include "engine/prompts.h"
 #include "kernels/backend.h"
 #include "models/model.h"
 

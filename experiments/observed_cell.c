@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "decode/decode.h"
-#include "engine/prompt_tokens.h"
+#include "engine/prompts.h"
 
 bool observed_cell_open(struct observed_cell *c, struct step_observer observer, struct error *err)
 {

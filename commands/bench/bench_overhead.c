@@ -87,7 +87,7 @@ static bool measure(struct bench *b, const char *temperature, const char *rule, 
     settings_put(sampling, "temperature", settings_scalar(temperature));
     settings_put(verify, "kind", settings_scalar(rule));
     const bool ok = pairing_read(&pairing, NULL, verify, sampling, err) &&
-                    pairing_open(&pairing, &b->target, NULL, 1, prompt + TOKENS, err) &&
+                    pairing_open(&pairing, &b->target, 1, prompt + TOKENS, err) &&
                     decode(b, &pairing, prompt, outside, all, &n, err);
     for (int i = 0; i < n; i++)
         outside[i] -= bare;

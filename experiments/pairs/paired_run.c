@@ -15,7 +15,7 @@
 #include "core/files/mapped.h"
 #include "core/interrupt.h"
 #include "core/memory.h"
-#include "engine/prompt_tokens.h"
+#include "engine/prompts.h"
 #include "experiments/environment.h"
 #include "experiments/pairs/plan.h"
 #include "experiments/recorder.h"
