@@ -1,4 +1,4 @@
-// cells.c - identity of a cell.
+// cells.c - identity of a cell, and how its settings are shown.
 //
 // The hash of a cell covers everything that its texts or times depend on: the resolved settings (threads, device and precision
 // included; default precision is resolved when the model opens), everything read of the checkpoints of target and drafter (all
@@ -16,12 +16,14 @@
 #include <string.h>
 
 #include "core/memory.h"
+#include "core/options.h"
 #include "core/settings.h"
 #include "drafters/drafter.h"
 #include "experiments/cells.h"
 #include "experiments/replay/packed_rows.h"
 #include "kernels/backend.h"
 #include "models/model.h"
+#include "sampling/stages.h"
 
 static void put_text(struct settings *map, const char *key, const char *text)
 {
@@ -35,34 +37,10 @@ static void put_int(struct settings *map, const char *key, long long v)
     put_text(map, key, text);
 }
 
-static struct settings *target_settings(const struct loaded_experiment *o)
+static struct settings *put_map(struct settings *map, const char *key)
 {
     struct settings *s = settings_map();
-    put_text(s, "model", o->e->target);
-    put_text(s, "device", o->e->device);
-    put_text(s, "activations", activations_names[model_activations(o->target.model)]);
-    put_text(s, "cache", type_facts[o->target.cache].name);
-    return s;
-}
-
-static struct settings *prompts_settings(const struct loaded_experiment *o)
-{
-    struct settings *s = settings_map();
-    put_text(s, "file", o->e->prompts_file);
-    put_text(s, "chat", o->chat.label);
-    return s;
-}
-
-static struct settings *limits_settings(const struct loaded_experiment *o)
-{
-    const struct experiment *e = o->e;
-    struct settings *s = settings_map(), *stop = settings_list();
-    put_int(s, "new_tokens", e->new_tokens);
-    put_int(s, "context", o->context);
-    put_text(s, "ignore_end", e->ignore_end ? "true" : "false");
-    for (int i = 0; i < e->n_stop; i++)
-        settings_append(stop, settings_scalar(e->stop[i]));
-    settings_put(s, "stop", stop);
+    settings_put(map, key, s);
     return s;
 }
 
@@ -70,13 +48,26 @@ static struct settings *limits_settings(const struct loaded_experiment *o)
 static struct settings *cell_settings(const struct loaded_experiment *o, struct cell cell, const struct drafter *d)
 {
     const struct experiment *e = o->e;
-    struct settings *s = settings_map(), *record = settings_map(), *cells = settings_map();
+    struct settings *s = settings_map(), *stop = settings_list();
     put_text(s, "name", e->name);
-    settings_put(s, "target", target_settings(o));
+    struct settings *target = put_map(s, "target");
+    put_text(target, "model", e->target);
+    put_text(target, "device", e->device);
+    put_text(target, "activations", activations_names[model_activations(o->target.model)]);
+    put_text(target, "cache", type_facts[o->target.cache].name);
     put_int(s, "threads", e->threads);
-    settings_put(s, "prompts", prompts_settings(o));
-    settings_put(s, "limits", limits_settings(o));
+    struct settings *prompts = put_map(s, "prompts");
+    put_text(prompts, "file", e->prompts_file);
+    put_text(prompts, "chat", o->chat.label);
+    struct settings *limits = put_map(s, "limits");
+    put_int(limits, "new_tokens", e->new_tokens);
+    put_int(limits, "context", o->context);
+    put_text(limits, "ignore_end", e->ignore_end ? "true" : "false");
+    for (int i = 0; i < e->n_stop; i++)
+        settings_append(stop, settings_scalar(e->stop[i]));
+    settings_put(limits, "stop", stop);
     put_int(s, "seed", (long long)e->seed);
+    struct settings *record = put_map(s, "record");
     put_text(record, "trials", e->trials ? "true" : "false");
     if (e->expected) // this and the next only if set, so that cells without it keep their hash
         put_text(record, "expected", "true");
@@ -84,7 +75,7 @@ static struct settings *cell_settings(const struct loaded_experiment *o, struct 
         put_text(record, "rows", "full");
     else if (e->rows != ROWS_NONE)
         put_int(record, "rows", e->rows);
-    settings_put(s, "record", record);
+    struct settings *cells = put_map(s, "cells");
     settings_put(cells, "sampling", settings_copy(e->sampling.entry[cell.sampling].settings));
     settings_put(cells, "batch", settings_copy(e->batch.entry[cell.batch].settings));
     if (d != NULL) {
@@ -93,7 +84,6 @@ static struct settings *cell_settings(const struct loaded_experiment *o, struct 
         settings_put(cells, "rule", settings_copy(e->rule.entry[cell.rule].settings));
         settings_put(cells, "drafter", drafter);
     }
-    settings_put(s, "cells", cells);
     return s;
 }
 
@@ -147,4 +137,58 @@ char *cell_prompts(const struct loaded_experiment *o)
 {
     const char *slash = strrchr(o->e->prompts_file, '/');
     return xformat("%s %s", slash != NULL ? slash + 1 : o->e->prompts_file, hash_text(o->e->prompts.hash).s);
+}
+
+// ---- canonical settings (core/canonical_options.c) as they are shown, and those of sampling
+
+static bool same_settings(const struct settings *a, const struct settings *b)
+{
+    char *s = settings_line(a), *t = settings_line(b);
+    const bool same = strcmp(s, t) == 0;
+    free(s);
+    free(t);
+    return same;
+}
+
+char *entry_shown(const struct settings *settings, const struct option *table)
+{
+    struct settings *defaults = entry_settings("", NULL, table);
+    struct text t = { 0 };
+    text_puts(&t, settings_get(settings, "kind")->text);
+    bool first = true;
+    for (int i = 0; i < settings->n; i++) {
+        const struct settings *usual = settings_get(defaults, settings->key[i]);
+        if (strcmp(settings->key[i], "kind") == 0 || (usual != NULL && same_settings(settings->item[i], usual)))
+            continue;
+        text_printf(&t, "%s%s=", first ? "(" : ", ", settings->key[i]);
+        settings_write(settings->item[i], &t);
+        first = false;
+    }
+    if (!first)
+        text_puts(&t, ")");
+    settings_free(defaults);
+    return t.s;
+}
+
+struct settings *sampling_settings(const struct settings *given)
+{
+    struct settings *to = settings_map();
+    for (int i = 0; stages[i] != NULL; i++) {
+        const struct settings *v = settings_get(given, stages[i]->name);
+        if (v != NULL)
+            settings_put(to, stages[i]->name, option_settings(v, stages[i]->option[0].type));
+        else if (stages[i] == &temperature_stage)
+            settings_put(to, stages[i]->name, settings_scalar("1"));
+    }
+    return to;
+}
+
+char *sampling_shown(const struct settings *settings)
+{
+    struct text t = { 0 };
+    for (int i = 0; i < settings->n; i++) {
+        text_printf(&t, "%s%s=", i > 0 ? ", " : "", settings->key[i]);
+        settings_write(settings->item[i], &t);
+    }
+    return t.s;
 }

@@ -63,7 +63,9 @@ struct experiment {
     struct shard shard; // set by the command, not the file: the part of the work that is run; { 0 }: all
     bool probe;      // set by the command, not the file: measure the machine before the first text (table environment)
     bool mix;        // set by the command, not the file: resume runs where bits may differ (results/store.h)
-    bool none_added; // `none` was added: the baseline of every speedup
+    int none;        // the drafter `none`: the baseline of every speedup
+    int first_rule;  // whose `none` rules with bonus_alone share; rule.n: no such rule is listed
+    bool none_added; // `none` was added
     bool rule_added; // the last rule was added, for `none` alone
     union {
         struct {
@@ -81,7 +83,7 @@ int experiment_baseline_rule(const struct experiment *e, int rule);
 int experiment_turns(const struct experiment *e);     // of all prompts
 bool experiment_has_text(const struct experiment *e); // whether a prompt needs a tokenizer
 
-// Canonical settings as reports show them (canonical_settings.c). settings: entry_settings (core/options.h). table: the plugin's options.
+// Canonical settings as reports show them. settings: entry_settings (core/options.h). table: the plugin's options.
 char *entry_shown(const struct settings *settings, const struct option *table);
 struct settings *sampling_settings(const struct settings *given);
 char *sampling_shown(const struct settings *settings);

@@ -163,38 +163,39 @@ static bool read_zip(struct reading *r, const struct settings *zip)
     return add_factor(r, AXES, zip_read(zip, r->err));
 }
 
-// Adds `none` as the first drafter, unless it is listed.
-static void add_none(struct reading *r)
-{
-    struct entries *d = &r->e->drafter;
-    for (int i = 0; i < d->n; i++)
-        if (experiment_is_none(r->e, i))
-            return;
-    insert_entry(d, 0, plugin_entry(drafter_types[0]->name, NULL, NULL));
-    r->e->none_added = true;
-    for (int i = 0; i < r->n_factors; i++)
-        for (int k = 0; k < r->factor[i].n; k++)
-            r->factor[i].at[k][DRAFTER] += r->factor[i].at[k][DRAFTER] >= 0;
-}
-
 static const struct rule *rule_of(const struct experiment *e, int rule)
 {
     return rule_named(settings_get(e->rule.entry[rule].settings, "kind")->text);
 }
 
-// Adds rules[0] as the last rule, for the baseline of those that share one, unless it is listed.
-static void add_rule(struct reading *r)
+// Finds `none`, or adds it as the first drafter.
+static void find_none(struct reading *r)
 {
-    struct entries *all = &r->e->rule;
-    bool shared = false;
-    for (int i = 0; i < all->n; i++) {
-        if (rule_of(r->e, i) == rules[0])
+    struct experiment *e = r->e;
+    const char *name = drafter_types[0]->name;
+    for (e->none = 0; e->none < e->drafter.n; e->none++)
+        if (strcmp(settings_get(e->drafter.entry[e->none].settings, "kind")->text, name) == 0)
             return;
-        shared = shared || rule_of(r->e, i)->bonus_alone;
+    e->none = 0;
+    e->none_added = true;
+    insert_entry(&e->drafter, 0, plugin_entry(name, NULL, NULL));
+    for (int i = 0; i < r->n_factors; i++)
+        for (int k = 0; k < r->factor[i].n; k++)
+            r->factor[i].at[k][DRAFTER] += r->factor[i].at[k][DRAFTER] >= 0;
+}
+
+// Finds rules[0], or adds it as the last rule if rules share its baseline.
+static void find_first_rule(struct experiment *e)
+{
+    bool shared = false;
+    for (e->first_rule = 0; e->first_rule < e->rule.n; e->first_rule++) {
+        if (rule_of(e, e->first_rule) == rules[0])
+            return;
+        shared = shared || rule_of(e, e->first_rule)->bonus_alone;
     }
+    e->rule_added = shared;
     if (shared)
-        insert_entry(all, all->n, plugin_entry(rules[0]->name, NULL, rules[0]->options));
-    r->e->rule_added = shared;
+        insert_entry(&e->rule, e->rule.n, plugin_entry(rules[0]->name, NULL, rules[0]->options));
 }
 
 static bool read_lists(struct reading *r)
@@ -219,8 +220,8 @@ static bool read_lists(struct reading *r)
         if (given != NULL && !read_list(r, axis, given)) // NULL: zip has it
             return false;
     }
-    add_none(r);
-    add_rule(r);
+    find_none(r);
+    find_first_rule(e);
     const int64_t n = (int64_t)e->sampling.n * e->batch.n * e->rule.n * e->drafter.n; // at most 2^40
     return n <= MAX_CELLS ||
            settings_fail(r->err, r->cells, "cells: expected at most %d, found %lld", MAX_CELLS, (long long)n);
@@ -247,7 +248,7 @@ static struct cell cell_of(const struct experiment *e, int number)
 
 bool experiment_is_none(const struct experiment *e, int drafter)
 {
-    return strcmp(settings_get(e->drafter.entry[drafter].settings, "kind")->text, drafter_types[0]->name) == 0;
+    return drafter == e->none;
 }
 
 bool experiment_has(const struct experiment *e, struct cell c)
@@ -265,10 +266,7 @@ int experiment_cells(const struct experiment *e)
 
 int experiment_baseline_rule(const struct experiment *e, int rule)
 {
-    for (int r = 0; r < e->rule.n && rule_of(e, rule)->bonus_alone; r++)
-        if (rule_of(e, r) == rules[0])
-            return r;
-    return rule;
+    return e->first_rule < e->rule.n && rule_of(e, rule)->bonus_alone ? e->first_rule : rule;
 }
 
 // Whether no list has this cell: its `none` or its rule was added as a baseline.
@@ -314,15 +312,12 @@ static void mark_listed(const struct reading *r)
 static void add_baselines(const struct experiment *e)
 {
     for (int first = 0; first < product_size(e); first += e->drafter.n) {
-        bool any = false;
-        int none = 0;
-        for (int d = 0; d < e->drafter.n; d++) {
-            none = experiment_is_none(e, d) ? d : none;
+        bool any = false, *none = &e->has[first + e->none];
+        for (int d = 0; d < e->drafter.n; d++)
             any = any || e->has[first + d];
-        }
         const int rule = cell_of(e, first).rule, by = experiment_baseline_rule(e, rule);
-        e->has[first + none] = e->has[first + none] && by == rule;
-        e->has[first + (by - rule) * e->drafter.n + none] |= any;
+        *none = *none && by == rule;
+        none[(by - rule) * e->drafter.n] |= any;
     }
 }
 
