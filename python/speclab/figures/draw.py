@@ -1,29 +1,26 @@
 """draw - a panel as a picture of matplotlib: SVG whose colours are the page's variables, so that it is light or dark as the page is, or PDF.
 
 Lengths are points of a picture that is 480 wide. Every series has a colour (Okabe and Ito's, so that colour-blind readers can tell them), a point and
-a dash of its own. Names are wrapped or cut to the space they have, by the widths of their characters.
+a dash of its own. Names are wrapped and cut by their number of characters.
 """
 
 import contextlib
-import functools
 import io
-import math
 import re
-import unicodedata
+import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import matplotlib
 import numpy as np
-from matplotlib import font_manager, ft2font
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from speclab.figures import Panel, Row
 from speclab.names import plain
@@ -36,7 +33,7 @@ INK, GRID = "#1c1c1c", "#d8d8d8"
 VARIABLES = {c: f"var(--c{i})" for i, c in enumerate(COLOURS)} | {INK: "var(--ink)", GRID: "var(--grid)"}
 
 WIDTH, PLOT = 480, 250  # the picture's; height of the axes of lines
-FONT, LINE = 13, 18
+FONT, LINE, CHARACTER = 13, 18, 8  # size of the font, height of a line, width of a character at most in most names
 MOST_PLACES = 30  # names of a dots' axis
 STYLE = {
     "svg.fonttype": "none", "pdf.fonttype": 42, "font.family": ["DejaVu Sans"], "font.size": FONT, "text.parse_math": False,
@@ -47,47 +44,13 @@ STYLE = {
 }  # fmt: skip
 
 
-# ---- names in their space
+def wrapped(text: str, space: float, lines: int = 2) -> str:
+    """Up to `lines` lines of about `space` points, broken at spaces; the last one is cut."""
+    return textwrap.fill(plain(text, 400), max(2, int(space / CHARACTER)), max_lines=lines, placeholder="…", break_on_hyphens=False)
 
 
-@functools.cache
-def _font() -> ft2font.FT2Font:
-    return font_manager.get_font(font_manager.findfont("DejaVu Sans"))
-
-
-@functools.cache
-def _advance(character: str) -> float:
-    """Width of a character in units of the font's size."""
-    if unicodedata.east_asian_width(character) in "WF" or ord(character) > 0xFFFF:
-        return 1.3
-    font = _font()
-    font.set_size(100, 72)
-    return font.load_char(ord(character), flags=ft2font.LoadFlags.NO_HINTING).linearHoriAdvance / 65536 / 100
-
-
-def width_of(text: str, size: float = FONT) -> float:
-    return size * sum(map(_advance, text))
-
-
-def _cut(text: str, space: float) -> str:
-    while text and width_of(text + "…") > space:
-        text = text[:-1]
-    return text.rstrip() + "…"
-
-
-def wrapped(text: str, space: float, lines: int = 2) -> list[str]:
-    """Up to `lines` lines of at most `space` points, broken at spaces; the last one is cut."""
-    words, done = plain(text, 400).split(" "), [""]
-    for i, word in enumerate(words):
-        longer = f"{done[-1]} {word}" if done[-1] else word
-        if width_of(longer) <= space:
-            done[-1] = longer
-        elif len(done) == lines or width_of(word) > space:
-            done[-1] = _cut(" ".join([done[-1], *words[i:]]).strip(), space)
-            break
-        else:
-            done.append(word)
-    return done
+def _height(texts: Sequence[str]) -> int:
+    return LINE * sum(text.count("\n") + 1 for text in texts)
 
 
 # ---- axes
@@ -98,23 +61,6 @@ def _number(x) -> float:
         return float(x)
     except (TypeError, ValueError):
         return 0.0
-
-
-def _shown(x: float) -> str:
-    return f"{x:.6g}".replace("-", "\N{MINUS SIGN}")
-
-
-def _ticks(axes: Axes, at: Sequence[float]) -> None:
-    """Ticks of x at numbers, without those whose label would touch another's."""
-    kept, end = [], -math.inf
-    for x in sorted(at):
-        place, half = axes.transData.transform((x, 1))[0], width_of(_shown(x)) / 2 + 3
-        if place - half > end:
-            kept.append(x)
-            end = place + half
-    axes.xaxis.set_major_locator(FixedLocator(kept))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xticklabels([_shown(x) for x in kept])
 
 
 def _limit(high: float, times: float) -> float:
@@ -142,25 +88,19 @@ def _moved(panel: Panel, x: float, series: int) -> float:
     return x * 1.03**places if panel.figure.doubling else x + 0.08 * places
 
 
-def _from_zero(axes: Axes, high: float) -> None:
-    """Numbers from 0 on, with few ticks."""
-    axes.set_xlim(0, high)
-    ten = 10 ** math.floor(math.log10(high / 4.5))
-    step = next(s for s in (1, 2, 5, 10) if high / 4.5 / ten <= s) * ten
-    _ticks(axes, [step * i for i in range(int(high / step) + 1)])
-
-
 def _number_axis(axes: Axes, panel: Panel) -> None:
     x = sorted({_number(r.x) for r in panel.rows})
     if panel.figure.doubling and x[0] > 0:
         axes.set_xscale("log", base=2)
         axes.set_xlim(x[0] * 0.8, x[-1] * 1.25)
-        _ticks(axes, x)
-    elif panel.figure.choose in ("drafting", "lengths") and len(x) <= 16:
+        axes.xaxis.set_major_locator(LogLocator(2, numticks=8))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter("{x:.6g}")
+    elif panel.figure.choose in ("drafting", "lengths"):
         axes.set_xlim(x[0] - 0.5, x[-1] + 0.5)
-        _ticks(axes, x)
+        axes.xaxis.set_major_locator(MaxNLocator(16, integer=True))
     else:
-        _from_zero(axes, _limit(x[-1], 1.08))
+        axes.set_xlim(0, _limit(x[-1], 1.08))
 
 
 def _marks(panel: Panel) -> dict[str, dict[str, Any]]:
@@ -188,19 +128,13 @@ def _lines(axes: Axes, panel: Panel) -> None:
             axes.annotate(str(row.cell[batch]), (at, row.value), (4, -12), textcoords="offset points", fontsize=10, color=marks["color"])
 
 
-def _place_names(axes: Axes, places: Sequence[str], space: float) -> None:
-    axes.set_ylim(len(places) - 0.5, -0.5)
-    axes.set_yticks(range(len(places)), ["\n".join(wrapped(p, space, 3)) for p in places], linespacing=1.25)
-    axes.tick_params(axis="y", length=0)
-
-
 def _places(panel: Panel) -> list[str]:
     return list(dict.fromkeys(str(r.x) for r in panel.rows))[:MOST_PLACES]
 
 
 def _dots(axes: Axes, panel: Panel) -> None:
     places = {p: i for i, p in enumerate(_places(panel))}
-    _from_zero(axes, _highest(panel))
+    axes.set_xlim(0, _highest(panel))
     axes.axvline(1, color=INK, lw=0.9, ls=":")
     for y in range(1, len(places)):
         axes.axhline(y - 0.5, color=GRID, lw=0.8)
@@ -218,15 +152,12 @@ def _bars(axes: Axes, panel: Panel) -> None:
         axes.barh([panel.series.index(r.series) for r in rows], [r.value for r in rows], 0.72, [ends[r.series] for r in rows], color=COLOURS[i % 7])
         for r in rows:
             ends[r.series] += r.value
-    _from_zero(axes, _limit(max(ends.values()), 1.04))
+    axes.set_xlim(0, _limit(max(ends.values()), 1.04))
 
 
 def _in_order(names: Sequence[str]) -> list[str]:
     """tokens=2 before tokens=12."""
-    def numbers(s: str) -> list[tuple]:
-        return [(0, float(p), "") if i % 2 else (1, 0.0, p) for i, p in enumerate(re.split(r"(\d+(?:\.\d+)?)", s))]
-
-    return sorted(dict.fromkeys(names), key=numbers)
+    return sorted(dict.fromkeys(names), key=lambda s: [float(p) if i % 2 else p for i, p in enumerate(re.split(r"(\d+(?:\.\d+)?)", s))])
 
 
 def _map(axes: Axes, panel: Panel) -> None:
@@ -236,15 +167,13 @@ def _map(axes: Axes, panel: Panel) -> None:
     for r in panel.rows:
         at, of = x.index(str(r.x)), y.index(r.series)
         axes.add_patch(Rectangle((at - 0.48, of - 0.48), 0.96, 0.96, fc=COLOURS[0], alpha=0.06 + 0.5 * (r.value - low) / ((high - low) or 1), lw=0))
-        span = f"{r.low:.3g}–{r.high:.3g}" if r.low is not None and r.high is not None else ""
-        span = span if width_of(span, 9) < wide else ""
-        for text, size, down, stands in ((f"{r.value:.3g}", FONT, 0, "bottom" if span else "center"), (span, 9, 0.08, "top")):
-            if text and width_of(text, size) < wide:
-                axes.text(at, of + down, text, ha="center", va=stands, fontsize=size)
+        span = f"{r.low:.3g}–{r.high:.3g}" if r.low is not None and r.high is not None and wide > 60 else ""
+        axes.text(at, of, f"{r.value:.3g}" if wide > 40 else "", ha="center", va="bottom" if span else "center")
+        axes.text(at, of + 0.08, span, ha="center", va="top", fontsize=9)
     key = {v.partition("=")[0] for v in x}
     values = [v.partition("=")[2] for v in x] if len(key) == 1 and all("=" in v for v in x) else x
     axes.set_xlim(-0.5, len(x) - 0.5)
-    axes.set_xticks(range(len(x)), ["\n".join(wrapped(v, wide - 6)) for v in values])
+    axes.set_xticks(range(len(x)), [wrapped(v, wide - 6) for v in values])
     axes.set_xlabel(key.pop() if values is not x else panel.figure.x)
     axes.tick_params(axis="x", length=0)
     axes.spines[:].set_visible(False)
@@ -261,19 +190,6 @@ def _key(panel: Panel) -> dict[str, dict[str, Any]]:
     if panel.figure.style == "bars":
         return {p: {"color": COLOURS[i % 7], "lw": 9} for i, p in enumerate(_places(panel))}
     return _marks(panel) if panel.figure.style in ("lines", "cost", "dots") else {}
-
-
-def _plot_height(panel: Panel, names: Sequence[str], space: float) -> float:
-    lines = max((len(wrapped(n, space, 3)) for n in names), default=1)
-    match panel.figure.style:
-        case "dots":
-            return len(names) * max(len(panel.series) * 9 + 16, lines * LINE)
-        case "bars":
-            return len(names) * max(2, lines) * LINE
-        case "heat":
-            return len(names) * max(44, lines * LINE)
-        case _:
-            return PLOT
 
 
 @contextlib.contextmanager
@@ -309,40 +225,42 @@ def picture(panel: Panel) -> Picture:
 
 def canvas(panel: Panel) -> Picture:
     """A picture of a panel: title, axes, and the key below. To be called, and saved, within `_style`."""
-    figure = panel.figure
-    vertical = figure.style in ("lines", "cost") or callable(figure.style)
-    title = f"{figure.title}, {panel.measure}" if (vertical and figure.y) or figure.style == "heat" else figure.title
-    titles = wrapped(title, (WIDTH - 24) / 1.15)  # it is bold
-    heads = titles + wrapped(panel.group, WIDTH - 24, 3)
-    key = [(line, mark if i == 0 else None) for name, mark in _key(panel).items() for i, line in enumerate(wrapped(name, WIDTH - 90))]
-    names = panel.series if figure.style in ("bars", "heat") else _places(panel) if figure.style == "dots" else []
-    space = min(200, 4 + max((width_of(plain(n, 400)) for n in names), default=0))
-    above, below, plot = 14 + LINE * len(heads), 50 + LINE * len(key), _plot_height(panel, names, space)
-    left = 62 if vertical else space + 16
+    figure, style = panel.figure, panel.figure.style
+    vertical = style in ("lines", "cost") or callable(style)
+    title = f"{figure.title}, {panel.measure}" if (vertical and figure.y) or style == "heat" else figure.title
+    heads = [wrapped(title, (WIDTH - 24) / 1.1), wrapped(panel.group, WIDTH - 24, 3)]  # the title is bold
+    key = {wrapped(name, WIDTH - 90): mark for name, mark in _key(panel).items()}
+    names = panel.series if style == "bars" else _in_order(panel.series) if style == "heat" else _places(panel) if style == "dots" else []
+    beside = [wrapped(name, 200, 3) for name in names]
+    space = CHARACTER * max((len(line) for name in beside for line in name.split("\n")), default=0)
+    least = {"dots": 9 * len(panel.series) + 16, "bars": 2 * LINE, "heat": 44}.get(style, PLOT)  # height of a name's row, or of all
+    plot = max(1, len(names)) * max(least, *map(_height, zip(beside)), 0)
+    above, below, left = 14 + _height(heads), 50 + _height(key), 62 if vertical else space + 16
     height = above + plot + below
     drawn = Picture(figsize=(WIDTH / 72, height / 72), dpi=72)
     axes = drawn.add_axes((left / WIDTH, below / height, (WIDTH - 20 - left) / WIDTH, plot / height))
-    for i, line in enumerate(heads):
-        drawn.text(0.5, 1 - (8 + LINE * i) / height, line, ha="center", va="top", fontweight="bold" if i < len(titles) else "normal")
+    drawn.text(0.5, 1 - 8 / height, heads[0], ha="center", va="top", fontweight="bold")
+    drawn.text(0.5, 1 - (8 + _height(heads[:1])) / height, heads[1], ha="center", va="top")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_formatter("{x:.6g}")
     if vertical:
         axes.yaxis.set_major_locator(MaxNLocator(6))
-    if callable(figure.style):
-        with explained(getattr(figure.style, "__code__", _key.__code__).co_filename):
-            figure.style(axes, panel)
+    if callable(style):
+        with explained(getattr(style, "__code__", _key.__code__).co_filename):
+            style(axes, panel)
     else:
         if names:
-            _place_names(axes, _in_order(names) if figure.style == "heat" else names, space)
-        DRAWN[figure.style](axes, panel)
-    axes.grid(visible=figure.style != "heat", axis="y" if vertical else "x")
-    if figure.style != "heat":
+            axes.set_ylim(len(names) - 0.5, -0.5)
+            axes.set_yticks(range(len(names)), beside, linespacing=1.25)
+            axes.tick_params(axis="y", length=0)
+        DRAWN[style](axes, panel)
+    axes.grid(visible=style != "heat", axis="y" if vertical else "x")
+    if style != "heat":
         axes.set_xlabel(figure.x)
     if vertical:
         axes.set_ylabel(figure.y or panel.measure)
-    for i, (line, mark) in enumerate(key):
-        y = (12 + LINE * (len(key) - 1 - i)) / height
-        if mark:
-            drawn.add_artist(Line2D([20 / WIDTH, 36 / WIDTH, 52 / WIDTH], [y] * 3, markevery=[1], transform=drawn.transFigure, **mark))
-        drawn.text(62 / WIDTH, y, line, va="center_baseline")
+    drawn.legend([Line2D([], [], **mark) for mark in key.values()], list(key), loc="lower left", frameon=False, handlelength=2.5,
+                 labelspacing=0.1)
     return drawn
 
 
