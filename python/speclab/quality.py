@@ -1,6 +1,6 @@
 """quality - what a lossy rule costs in its texts: perplexity under the target, total variation a token, the task's score.
 
-p is the target, q the drafter. Means over prompts have 95 % intervals, by a bootstrap over prompts. Nothing is stored.
+p is the target, q the drafter. Means over prompts have the 95 % intervals of `speclab report --intervals`. Nothing is stored.
 """
 
 import contextlib
@@ -23,18 +23,15 @@ from speclab import engine, files, strict_json
 from speclab.command import Fault, Misuse
 from speclab.rows import Row, tree_of
 
-_RESAMPLES, _SECONDS, _BYTES = 2000, 10, 1 << 30  # the bootstrap's; processor time and memory of a program under test
+_SECONDS, _BYTES = 10, 1 << 30  # processor time and memory of a program under test
 
 
-def interval(sums: Iterable[float], of: Iterable[float] | None = None) -> tuple[float, float, float]:
-    """Ratio of two sums over prompts (of: 1 each, so a mean), and the 95 % interval of a bootstrap over them: NaN for fewer than two."""
-    a = np.asarray(list(sums), float)
-    b = np.ones(len(a)) if of is None else np.asarray(list(of), float)
-    if len(a) < 2:
-        return (float(a[0] / b[0]) if len(a) else math.nan), math.nan, math.nan
-    at = np.random.default_rng(0).integers(0, len(a), (_RESAMPLES, len(a)))
-    low, high = np.quantile(a[at].sum(axis=1) / b[at].sum(axis=1), [0.025, 0.975])
-    return float(a.sum() / b.sum()), float(low), float(high)
+def interval(name: str, how: str, sums: Iterable[float], of: Iterable[float] | None = None) -> dict[str, float]:
+    """Ratio of two sums over prompts (of: 1 each, so a mean) and its 95 % interval, by their names; NaN where there is none. how: rate, ratio."""
+    a = [float(x) for x in sums]
+    b = [1.0] * len(a) if of is None else [float(x) for x in of]
+    found = engine.objects("report", "--intervals", "-", lines=[{"of": how, "a": a, "b": b}])[0] if a else {}
+    return {name + end: math.nan if found.get(key) is None else found[key] for end, key in (("", "value"), ("_low", "low"), ("_high", "high"))}
 
 
 # ---- texts and their prompts
@@ -75,27 +72,21 @@ def texts(results, run: int) -> pd.DataFrame:
     known = results.sql("SELECT model_path, prompts_path, json_extract(settings, '$.prompts.chat') AS chat FROM run WHERE id = ?", (run,)).iloc[0]
     found = results.sql("SELECT prompt, turn, repeat, prompt_tokens, text, tokens FROM sequence WHERE run = ? GROUP BY prompt, turn, repeat"
                         " HAVING pair = min(pair) ORDER BY prompt, repeat, turn", (run,))  # fmt: skip
-    entries, requests, places, said = _entries(known.prompts_path), [], [], {}
+    entries, requests, said = _entries(known.prompts_path), {}, {}
     for place, t in enumerate(found.itertuples()):
         said_of = f"expected prompt {t.prompt} with turn {t.turn}, which run {run} has answered, found none: has it changed?"
         with _readable(f"{known.prompts_path}: {said_of}"):
-            entry = entries[t.prompt]
-            earlier = said.setdefault((t.prompt, t.repeat), [])
+            entry, earlier = entries[t.prompt], said.setdefault((t.prompt, t.repeat), [])
             messages = _messages(entry, t.turn, earlier)
             earlier.append(t.text or "")
-            raw = "task_id" in entry and "prompt" in entry
             if messages is not None:
-                chatted = known.chat != "none" and not raw
-                requests.append({"messages": messages} if chatted else {"text": "\n".join(m["content"] for m in messages)})
-                places.append((place, chatted))
-    ids: list[list[int] | None] = [entries[t.prompt].get("input_ids") for t in found.itertuples()]
+                plain = known.chat == "none" or ("task_id" in entry and "prompt" in entry)
+                requests[place] = {"text": "\n".join(m["content"] for m in messages)} if plain else {"messages": messages}
     chat = known.chat if known.chat in ("chatml", "vicuna", "zephyr") else "auto"
-    for wanted, options in ((True, ["--chat", chat]), (False, [])):
-        chosen = [k for k, (_, chatted) in enumerate(places) if chatted == wanted]
-        if chosen:
-            tokenized = engine.objects("tokenize", *options, "--", known.model_path, lines=[requests[k] for k in chosen])
-            for k, made in zip(chosen, tokenized, strict=True):
-                ids[places[k][0]] = made["ids"]
+    made = engine.objects("tokenize", "--chat", chat, "--", known.model_path, lines=requests.values()) if requests else []
+    ids = [entries[t.prompt].get("input_ids") for t in found.itertuples()]
+    for place, line in zip(requests, made, strict=True):
+        ids[place] = line["ids"]
     found["ids"] = [i if isinstance(i, list) and len(i) == n else None for i, n in zip(ids, found.prompt_tokens, strict=True)]
     with _readable(f"{results.path}: run {run}: expected lists of tokens, found a damaged one"):
         found["tokens"] = [[int(token) for token in json.loads(tokens)] for tokens in found.tokens]
@@ -111,25 +102,35 @@ def perplexity(results, run: int, found: pd.DataFrame) -> dict:
     by_prompt: dict[int, list[float]] = {}
     for prompt, tokens, line in zip(chosen.prompt, chosen.tokens, scored, strict=True):
         by_prompt.setdefault(prompt, []).extend(line["logprobs"][-len(tokens) :])
-    value, low, high = np.exp(interval((-sum(x) for x in by_prompt.values()), map(len, by_prompt.values())))
-    return {"perplexity": value, "perplexity_low": low, "perplexity_high": high, "scored_texts": len(chosen)}
+    found = interval("perplexity", "ratio", (-sum(x) for x in by_prompt.values()), map(len, by_prompt.values()))
+    return {name: float(np.exp(x)) for name, x in found.items()} | {"scored_texts": len(chosen)}
 
 
 # ---- total variation
 
 
-def accept_probability(rule: dict, p: Row, q: Row | None, token: int) -> float:
-    """Of a draft token that is tested alone. rule: `kind` and its options, as in run.settings (verifier/rules/*.c)."""
-    kind, px = rule["kind"], p.of(token) or 0.0
+def accept_probability(rule: dict, p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Of each token, if it is drafted and tested alone. rule: `kind` and its options, as in run.settings (verifier/rules/*.c)."""
+    kind = rule["kind"]
     if kind == "typical":
-        entropy = -float(np.sum(p.p * np.log(p.p)))
-        return float(px > min(rule["epsilon"], rule["delta"] * math.exp(-entropy)))
+        entropy = -float(np.sum(p[p > 0] * np.log(p[p > 0])))
+        return (p > min(rule["epsilon"], rule["delta"] * math.exp(-entropy))).astype(float)
     if kind == "blockwise" and rule["accept"] == "top_k":
-        return float(px > 0 and np.sum(p.p > px) < rule["k"])
+        larger = len(p) - np.searchsorted(np.sort(p), p, side="right")
+        return ((p > 0) & (larger < rule["k"])).astype(float)
     if kind == "synthetic":
-        return float(rule["rate"])
-    lenience = rule["lenience"] if kind == "lenient" else 1.0
-    return min(1.0, lenience * px / (1.0 if q is None else q.of(token) or math.inf))
+        return np.full(len(p), float(rule["rate"]))
+    return np.minimum(1, (rule["lenience"] if kind == "lenient" else 1.0) * p / np.where(q > 0, q, np.inf))
+
+
+def side_by_side(p: Row, q: Row | None, token: int) -> tuple[np.ndarray, np.ndarray]:
+    """p and q of the tokens that either has; q None: `token` is drafted, for certain."""
+    q = q or Row(np.array([token]), np.ones(1), 0.0)
+    tokens = np.union1d(p.token, q.token)
+    rows = np.zeros((2, len(tokens)))
+    for to, row in zip(rows, (p, q), strict=True):
+        to[np.searchsorted(tokens, row.token)] = row.p
+    return rows[0], rows[1]
 
 
 def first_token_distance(rule: dict, p: Row, q: Row | None, token: int) -> float:
@@ -139,27 +140,16 @@ def first_token_distance(rule: dict, p: Row, q: Row | None, token: int) -> float
     """
     if p.rest > 0 or (q is not None and q.rest > 0):
         return math.nan
-    drafts = {token: 1.0} if q is None else dict(zip(q.token.tolist(), (q.p / q.p.sum()).tolist(), strict=True))
-    target = dict(zip(p.token.tolist(), (p.p / p.p.sum()).tolist(), strict=True))
-    law: dict[int, float] = {}
-    for d, mass in drafts.items():
-        a = accept_probability(rule, p, q, d)
-        law[d] = law.get(d, 0.0) + mass * a
-        if a < 1:
-            left = _after_rejection(rule["kind"], target, drafts if q is not None else {d: 1.0})
-            for y, py in left.items():
-                law[y] = law.get(y, 0.0) + mass * (1 - a) * py
-    return 0.5 * sum(abs(law.get(y, 0.0) - target.get(y, 0.0)) for y in law.keys() | target.keys())
-
-
-def _after_rejection(kind: str, p: dict[int, float], q: dict[int, float]) -> dict[int, float]:
-    if kind == "typical":
-        return p
-    if kind == "blockwise":
-        return {max(p, key=lambda y: (p[y], -y)): 1.0}
-    left = {y: py - q.get(y, 0.0) for y, py in p.items() if py > q.get(y, 0.0)}
-    mass = sum(left.values())
-    return {y: v / mass for y, v in left.items()} if mass > 0 else p
+    p, q = side_by_side(p, q, token)
+    accepted = accept_probability(rule, p, q)
+    p, q = p / p.sum(), q / q.sum()
+    left = np.maximum(p - q, 0)
+    if rule["kind"] == "blockwise":
+        left = np.arange(len(p)) == np.argmax(p)
+    elif rule["kind"] == "typical" or left.sum() == 0:
+        left = p
+    law = q * accepted + np.sum(q * (1 - accepted)) * left / left.sum()
+    return 0.5 * float(np.abs(law - p).sum())
 
 
 def total_variation(results, run: int, rule: dict) -> dict:
@@ -178,9 +168,8 @@ def total_variation(results, run: int, rule: dict) -> dict:
         distance = first_token_distance(rule, p[0], q.get(0), tree.tokens[tree.parents.index(0)])
         if distance == distance:
             by_prompt.setdefault(s.prompt, []).append(distance)
-    value, low, high = interval(np.mean(x) for x in by_prompt.values())
     counted = sum(map(len, by_prompt.values()))
-    return {"tv": value, "tv_low": low, "tv_high": high, "tv_share": counted / steps if steps else math.nan}
+    return interval("tv", "rate", map(np.mean, by_prompt.values())) | {"tv_share": counted / steps if steps else math.nan}
 
 
 # ---- tasks with answers
@@ -294,8 +283,7 @@ def task_score(results, run: int, found: pd.DataFrame, answers: str | None) -> d
             solved.setdefault(t.prompt, []).append(task[1](t.text or ""))
     if answers and not solved:
         raise Misuse(f"{answers}: expected entries with the ids of the run's prompts and with answers, found none")
-    value, low, high = interval(np.mean(x) for x in solved.values())
-    return {"task": "+".join(sorted(names)), "score": value, "score_low": low, "score_high": high, "score_prompts": len(solved)}
+    return {"task": "+".join(sorted(names))} | interval("score", "rate", map(np.mean, solved.values())) | {"score_prompts": len(solved)}
 
 
 # ---- all together
@@ -309,8 +297,8 @@ def table(results, answers: str | None = None, runs: list[int] | None = None, no
         if runs and run not in runs:
             continue
         with _readable(f"{results.path}: run {run}: expected settings with the rule of its cell, found others"):
-            rule = json.loads(results.sql("SELECT json_extract(settings, '$.cells.rule') FROM run WHERE id = ?", (run,)).iat[0, 0])
-            rule = dict(rule, kind=str(rule["kind"]))
+            rule = json.loads(results.sql("SELECT settings -> '$.cells.rule' FROM run WHERE id = ?", (run,)).iat[0, 0])
+            rule["kind"] = str(rule["kind"])
         note(f"run {run}: {cell['name']}")
         found = texts(results, run)
         row = {k: cell[k] for k in ("run", "name", "lossless", "speedup", "speedup_low", "speedup_high", "tokens_per_step")}

@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 from conftest import ROOT, expect_golden
 
-from speclab import compare_forms, exports
+from speclab import exports
 from speclab.command import Misuse
 from speclab.results import Results
 from speclab.words import compare
@@ -83,13 +83,6 @@ def test_exports_are_read_back(frozen_db, said, tmp_path):
         name = next(name for name in exports.write(results, form, str(tmp_path / form)) if "-run2-" in name and not name.endswith(".prom"))
         (row,) = lines_of(said("--jsonl", name))
         assert row["acceptance_length"] == pytest.approx(results.sql(f"SELECT {length} WHERE run = 2").iat[0, 0], rel=1e-9)
-
-
-def test_each_view_is_read_once(frozen_db):
-    """Read for each run, they took 197 s of a database of 1,020 cells."""
-    db, queries = compare_forms.database.connect(str(frozen_db)), []
-    db.set_trace_callback(queries.append)
-    assert len(compare_forms._runs(db, str(frozen_db))) == 14 and len(queries) <= 7
 
 
 # ---- published numbers

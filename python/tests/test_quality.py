@@ -52,8 +52,9 @@ def test_acceptance_is_the_engine_s(db):
         for s in found.itertuples():
             rule = json.loads(s.settings)["cells"]["rule"]
             rows = unpack(s.rows, "x")
-            q = rows[2] if json.loads(s.proposals)[1] else None
-            a = quality.accept_probability(rule, rows[0], q, json.loads(s.tokens)[1])
+            q, token = rows[2] if json.loads(s.proposals)[1] else None, json.loads(s.tokens)[1]
+            places = np.union1d(rows[0].token, q.token if q else [token]).tolist()
+            a = quality.accept_probability(rule, *quality.side_by_side(rows[0], q, token))[places.index(token)]
             assert a == pytest.approx(s.expected, abs=1e-6)
             compared.setdefault((rule["kind"], q is None), []).append(a)
     assert len(compared) == 10 and all(len(x) >= 3 for x in compared.values()), {k: len(v) for k, v in compared.items()}
@@ -201,8 +202,8 @@ def _bad(folder):
 
 
 @pytest.mark.parametrize("words, status, says", [
-    (["--run", "\u00b2"], 2, "expected the ID of a run"), (["--run", "9" * 30], 2, "expected the ID of a run"),
-    (["--run", "x"], 2, '--run: expected the ID of a run, found "x"'), (["--run", "99"], 2, "expected runs 99, found none of them"),
+    (["--run", "\u00b2"], 2, "--run: expected an integer"), (["--run", "9" * 30], 2, "--run: expected an integer"),
+    (["--run", "x"], 2, '--run: expected an integer of at least 1, found "x"'), (["--run", "99"], 2, "expected runs 99, found none of them"),
     (["--json", "--csv"], 2, "expected one of them"), (["--answers", "/nowhere"], 1, "/nowhere"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said(speclab, db, words, status, says):

@@ -1,10 +1,11 @@
 """quality - what a lossy rule costs in its texts, beside what it gains: perplexity, total variation a token, the task's score."""
 
-import re
 import sys
 
+from pandas import DataFrame
+
 from speclab import files, quality, results, strict_json
-from speclab.command import Misuse, Options, note
+from speclab.command import Misuse, Options, integer, note
 from speclab.shown import figure, figure_with_interval
 
 
@@ -18,7 +19,7 @@ the runs must be there."""
     o = Options("quality", about, "  ./run quality lossy.db\n  ./run quality code.db --answers HumanEval.jsonl --svg price.svg\n")
     o.add_argument("db", metavar="DB")
     o.option("--experiment", metavar="NAME", help="only this one; default: all")
-    o.add_argument("--run", metavar="ID", action="append", default=[], help="only this run; can be given several times")
+    o.add_argument("--run", metavar="ID", type=integer(1), action="append", help="only this run; can be given several times")
     o.option("--answers", metavar="FILE", help="JSON lines of the dataset, by the ids of the prompts")
     o.flag("--json", help="a JSON object a line instead of the table")
     o.flag("--csv", help="CSV instead of the table")
@@ -45,26 +46,17 @@ def _table(rows: list[dict]) -> str:
     return "\n".join(shown)
 
 
-def _bar(value: float, low: float | None, high: float | None) -> list[list[float]] | None:
-    if low is None or high is None or low != low:
-        return None
-    return [[max(0.0, value - low)], [max(0.0, high - value)]]
-
-
-def _svg(rows: list[dict], path: str) -> None:
+def _svg(frame: DataFrame, path: str) -> None:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    what = "score" if any(r["score"] == r["score"] for r in rows) else "perplexity"
+    what, words = ("score", "tasks solved") if frame.score.notna().any() else ("perplexity", "perplexity under the target")
     fig = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = fig.add_subplot()
-    for r in rows:
-        x, y = r["speedup"] or 1.0, r[what]
-        bars = [_bar(v, r[f"{k}_low"], r[f"{k}_high"]) for k, v in (("speedup", x), (what, y))]
-        name = r["name"] + ("" if r["lossless"] else " (lossy)")
-        axes.errorbar(x, y, xerr=bars[0], yerr=bars[1], fmt="o" if r["lossless"] else "s", capsize=2, label=name)
-    axes.set_xlabel("speedup over none (95 %)")
-    axes.set_ylabel("tasks solved (95 %)" if what == "score" else "perplexity under the target (95 %)")
+    axes = fig.add_subplot(xlabel="speedup over none (95 %)", ylabel=f"{words} (95 %)")
+    for _, r in frame.fillna({"speedup": 1.0}).iterrows():
+        bars = [[[max(0.0, r[k] - r[f"{k}_low"])], [max(0.0, r[f"{k}_high"] - r[k])]] for k in ("speedup", what)]
+        name = r["name"] + ("" if r.lossless else " (lossy)")
+        axes.errorbar(r.speedup, r[what], xerr=bars[0], yerr=bars[1], fmt="o" if r.lossless else "s", capsize=2, label=name)
     axes.legend(fontsize="small")
     with rc_context({"svg.fonttype": "none"}), files.writing(path) as f:
         fig.savefig(f, format="svg", metadata={"Date": None})
@@ -74,14 +66,11 @@ def main(words: list[str]) -> int:
     given = options().read(words)
     if given.json and given.csv:
         raise Misuse("--json and --csv: expected one of them")
-    for run in given.run:
-        if not re.fullmatch("[0-9]{1,18}", run):
-            raise Misuse(f'--run: expected the ID of a run, found "{run}"')
     with results.Results(given.db, given.experiment) as db:
-        frame = quality.table(db, given.answers, [int(r) for r in given.run], lambda line: note("quality", line) if sys.stderr.isatty() else None)
+        frame = quality.table(db, given.answers, given.run, lambda line: note("quality", line) if sys.stderr.isatty() else None)
     rows = frame.to_dict("records")
     if given.svg is not None:
-        _svg(rows, given.svg)
+        _svg(frame, given.svg)
     if given.json:
         print("\n".join(map(strict_json.dumps, rows)))
     elif given.csv:
