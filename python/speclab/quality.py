@@ -21,7 +21,7 @@ import pandas as pd
 
 from speclab import engine, files, strict_json
 from speclab.command import Fault, Misuse
-from speclab.rows import Row, tree_of
+from speclab.rows import Row, draft_of
 
 _SECONDS, _BYTES = 10, 1 << 30  # processor time and memory of a program under test
 
@@ -154,17 +154,16 @@ def first_token_distance(rule: dict, p: Row, q: Row | None, token: int) -> float
 
 def total_variation(results, run: int, rule: dict) -> dict:
     """Mean over recorded steps whose draft begins with one token; `tv_share`: of all steps with a draft. Needs `record: {rows: full}`."""
-    found = results.sql("SELECT q.prompt, d.sequence, d.step, d.tokens, d.parents, d.proposals, d.rows FROM draft AS d JOIN sequence AS q"
+    found = results.sql("SELECT q.prompt, d.sequence, d.step, d.tokens, d.parents, d.proposals, d.out, d.rows FROM draft AS d JOIN sequence AS q"
                         " ON q.id = d.sequence WHERE q.run = ?", (run,))  # fmt: skip
     by_prompt: dict[int, list[float]] = {}
     steps = 0
     for s in found.itertuples():
-        place = f"{results.path}: sequence {s.sequence}, step {s.step}"
-        tree = tree_of(s.tokens, s.parents, s.proposals, place)
+        tree = draft_of(s, f"{results.path}: sequence {s.sequence}, step {s.step}")
         steps += len(tree.tokens) > 1
         if tree.parents.count(0) != 1 or rule.get("accept") == "distance" or rule.get("minimum_block", 1) > 1:
             continue
-        p, q = tree.rows(s.rows, place)
+        p, q = tree.rows()
         distance = first_token_distance(rule, p[0], q.get(0), tree.tokens[tree.parents.index(0)])
         if distance == distance:
             by_prompt.setdefault(s.prompt, []).append(distance)

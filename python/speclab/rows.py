@@ -60,37 +60,32 @@ def unpack(packed: bytes, what: str) -> list[Row]:
         raise Fault(f"{what}: rows: expected packed rows, found other bytes ({why})") from None
 
 
-class Tree(NamedTuple):
-    """A recorded draft, the root first: of each node its token, its parent (-1: the root) and its proposal, as in table `trial`."""
+class Draft(NamedTuple):
+    """A recorded draft, the root first: of each node its token, its parent (-1: the root) and its proposal, as in table `trial`; the step's tokens."""
 
     tokens: list[int]
     parents: list[int]
     proposals: list[int]
+    out: list[int]
+    packed: bytes
+    what: str
 
-    def rows(self, packed: bytes, what: str) -> tuple[list[Row], dict[int, Row]]:
+    def rows(self) -> tuple[list[Row], dict[int, Row]]:
         """p of every node, and q of those with sampled children. Raises Fault."""
-        rows, n = unpack(packed, what), len(self.tokens)
+        rows, n = unpack(self.packed, self.what), len(self.tokens)
         sampled = sorted({parent for parent, proposal in zip(self.parents[1:], self.proposals[1:], strict=True) if proposal in SAMPLED})
         if len(rows) != n + len(sampled):
-            raise Fault(f"{what}: expected {n + len(sampled)} rows, found {len(rows)}")
+            raise Fault(f"{self.what}: expected {n + len(sampled)} rows, found {len(rows)}")
         return rows[:n], dict(zip(sampled, rows[n:], strict=True))
 
 
-def integers(text: str) -> list[int]:
-    """A list of integers as JSON. Raises ValueError, TypeError or RecursionError."""
-    values = json.loads(text)
-    if not (isinstance(values, list) and all(type(n) is int for n in values)):
-        raise ValueError("no list of integers")
-    return values
-
-
-def tree_of(tokens: str, parents: str, proposals: str, what: str) -> Tree:
-    """A draft as table `draft` has it. Raises Fault."""
+def draft_of(s, what: str) -> Draft:
+    """A row of table `draft`. Raises Fault; what: for its message."""
     try:
-        tree = Tree(*map(integers, (tokens, parents, proposals)))
-        same = len(tree.tokens) == len(tree.parents) == len(tree.proposals) >= 1
-        if not (same and all(-(i == 0) <= p < i for i, p in enumerate(tree.parents))):
-            raise ValueError("no tree")
-        return tree
+        lists = [json.loads(text) for text in (s.tokens, s.parents, s.proposals, s.out)]
+        integers = all(isinstance(values, list) and values and all(type(n) is int for n in values) for values in lists)
+        if integers and len({len(values) for values in lists[:3]}) == 1 and all(-(i == 0) <= p < i for i, p in enumerate(lists[1])):
+            return Draft(*lists, s.rows, what)
     except (ValueError, TypeError, RecursionError):
-        raise Fault(f"{what}: its draft is damaged") from None
+        pass
+    raise Fault(f"{what}: its draft is damaged")

@@ -8,10 +8,12 @@ import json
 import os
 from dataclasses import dataclass, field
 
+import pandas as pd
+
 from speclab import engine
 from speclab.command import Fault, Misuse
 from speclab.printable import printable
-from speclab.rows import SAMPLED, integers, tree_of
+from speclab.rows import SAMPLED, draft_of
 
 
 @dataclass
@@ -59,8 +61,8 @@ class Trace:
 # ---- what happened
 
 
-def explain(step: Step, rule: str) -> None:
-    """Sets `accepted`, `tested` and `why` of the nodes, by the step's tokens."""
+def explained(step: Step, rule: str) -> Step:
+    """Sets `accepted`, `tested` and `why` of the nodes, by the step's tokens, and returns the step."""
     at, path = 0, [0]
     for token in step.out[:-1]:
         child = next((c for c in step.children(at) if step.nodes[c].token == token), None)
@@ -73,6 +75,7 @@ def explain(step: Step, rule: str) -> None:
         before = [c for c in step.children(n.parent) if c < i]
         n.tested = n.tested or n.accepted or (n.parent in path and not any(c in path for c in before))
         n.why = _why(n, rule, any(c in path for c in before))
+    return step
 
 
 def _why(n: Node, rule: str, sibling: bool) -> str:
@@ -128,26 +131,16 @@ def of_database(results, run: int, prompt: int, turn: int = 0, repeat: int = 0) 
 
 
 def _stored_step(s, trials: dict, rule: str, what: str) -> Step:
-    tree = tree_of(s.tokens, s.parents, s.proposals, what)
-    try:
-        out = integers(s.out)
-    except (ValueError, TypeError, RecursionError):
-        out = []
-    if not out:
-        raise Fault(f"{what}: its draft is damaged")
-    nodes = [Node(*values) for values in zip(*tree, strict=True)]
-    p, q = tree.rows(s.rows, what)
+    draft = draft_of(s, what)
+    nodes = [Node(*values) for values in zip(draft.tokens, draft.parents, draft.proposals, strict=True)]
+    p, q = draft.rows()
     for i, n in enumerate(nodes[1:], 1):
         n.p = p[n.parent].of(n.token)
         n.q = q[n.parent].of(n.token) if n.proposal in SAMPLED else None
-        trial = trials.get((s.step, i))
-        if trial is not None:  # p and q of this test: what its siblings have left
+        if (trial := trials.get((s.step, i))) is not None:  # p and q of this test: what its siblings have left
             n.tested = True
-            n.p = n.p if trial.p != trial.p or trial.p is None else trial.p
-            n.q = n.q if trial.q != trial.q or trial.q is None else trial.q
-    step = Step(s.step, s.position, nodes, out, {"propose": s.propose_ns, "verify": s.verify_ns, "advance": s.advance_ns})
-    explain(step, rule)
-    return step
+            n.p, n.q = (mine if pd.isna(theirs) else theirs for mine, theirs in ((n.p, trial.p), (n.q, trial.q)))
+    return explained(Step(s.step, s.position, nodes, draft.out, {"propose": s.propose_ns, "verify": s.verify_ns, "advance": s.advance_ns}), rule)
 
 
 # ---- from one prompt
@@ -162,9 +155,8 @@ def of_generate(words: list[str]) -> tuple[Trace, str]:
         d = s["draft"]
         nodes = [Node(t, parent, kinds.get(k, 0), p, q, tested=p is not None)
                  for t, parent, k, p, q in zip(d["tokens"], d["parents"], d["proposal"], d["p"], d["q"], strict=True)]  # fmt: skip
-        step = Step(number, s["position"], nodes, s["out"], {k: s[f"{k}_ns"] for k in ("propose", "verify", "advance")})
-        explain(step, got["settings"]["rule"]["kind"])
-        steps.append(step)
+        times = {k: s[f"{k}_ns"] for k in ("propose", "verify", "advance")}
+        steps.append(explained(Step(number, s["position"], nodes, s["out"], times), got["settings"]["rule"]["kind"]))
     settings = got["settings"]
     shown = {k: json.dumps(settings[k]).replace('"', "") if isinstance(settings.get(k), dict) else str(settings.get(k))
              for k in ("model", "drafter", "rule", "sampling", "seed")}  # fmt: skip
@@ -216,13 +208,9 @@ def in_lines(trace: Trace, step: Step, color: bool, most: int = 10) -> list[str]
     lines = [f"step {step.number} of {len(trace.steps)}, behind {quoted(step.nodes[0].token)} at {step.position}: {len(step.nodes) - 1} drafted,"
              f" {step.accepted} accepted; {times}"]  # fmt: skip
     nodes = order(step)
-    lines_left = most - 2
-    if len(nodes) > lines_left:  # those that were tested, in the order of the tree
-        tested = [pair for pair in nodes if step.nodes[pair[0]].tested][: lines_left - 1]
-        rest = [pair for pair in nodes if not step.nodes[pair[0]].tested][: max(0, lines_left - 1 - len(tested))]
-        shown = [pair for pair in nodes if pair in tested or pair in rest]
-    else:
-        shown = nodes
+    tested_first = sorted(nodes, key=lambda pair: not step.nodes[pair[0]].tested)
+    kept = set(tested_first[: most - 2 - (len(nodes) > most - 2)])  # a line says how many are left out
+    shown = [pair for pair in nodes if pair in kept]
     wide = max((2 * depth + len(quoted(step.nodes[i].token)) for i, depth in shown), default=0)
     for i, depth in shown:
         n = step.nodes[i]

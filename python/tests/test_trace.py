@@ -81,11 +81,11 @@ def test_why_follows_from_p_and_q():
     """A root with two children, the second of which is accepted and has a child that is not."""
     n = [trace.Node(1, -1), trace.Node(5, 0, 1, 0.2, 0.8), trace.Node(6, 0, 1, 0.5, 0.4), trace.Node(7, 2, 0, 0.25), trace.Node(8, 1, 1, 0.1, 0.9)]
     step = trace.Step(0, 9, n, [6, 4], {"propose": 1, "verify": 2, "advance": 3})
-    trace.explain(step, "rejection")
+    trace.explained(step, "rejection")
     assert [x.why for x in n[1:]] == ["rejected: a test of probability p / q = 0.25", "accepted: p >= q",
                                       "rejected: a test of probability p = 0.25", "not tested: its parent was not accepted"]  # fmt: skip
     assert step.accepted == 1
-    trace.explain(step, "typical")
+    trace.explained(step, "typical")
     assert n[2].why == "accepted by typical, p = 0.5"
 
 
