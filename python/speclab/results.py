@@ -45,14 +45,18 @@ class Results:
 
     # ---- tables and views
 
-    def sql(self, query: str, parameters=()) -> pd.DataFrame:
-        """The rows of a query over tables and views. A NULL is NaN or None."""
+    def ask(self, query: str, parameters=()) -> tuple[list[str], list[tuple]]:
+        """Names of the columns of a query over tables and views, and its rows."""
         with database.faults(self.path):
             rows = self.connection.execute(query, parameters)
             if rows.description is None:
                 raise Misuse("sql: expected a query, as SELECT ..")
-            names = [column[0] for column in rows.description]
-            return pd.DataFrame(rows.fetchall(), columns=names)
+            return [column[0] for column in rows.description], rows.fetchall()
+
+    def sql(self, query: str, parameters=()) -> pd.DataFrame:
+        """The rows of a query. A NULL is NaN or None."""
+        names, rows = self.ask(query, parameters)
+        return pd.DataFrame(rows, columns=names)
 
     def _of_experiment(self, names: set[str]) -> str:
         if self.experiment is None:

@@ -61,7 +61,7 @@ def unpack(packed: bytes, what: str) -> list[Row]:
 
 
 class Draft(NamedTuple):
-    """A recorded draft, the root first: of each node its token, its parent (-1: the root) and its proposal, as in table `trial`; the step's tokens."""
+    """A recorded draft, the root first: of each node token, parent (-1: the root) and proposal, as in table `trial`; the step's own tokens."""
 
     tokens: list[int]
     parents: list[int]

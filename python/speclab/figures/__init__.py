@@ -10,15 +10,14 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from speclab import engine, user_file
 from speclab.command import Fault
-from speclab.figures import cells
 
 logging.getLogger("matplotlib").setLevel(logging.ERROR)  # not of where its cache is
 _CHOSEN = 'WITH chosen("group", series, run'
-_VALUE, _KEYS, _SUMS = 4, 5, 6  # the value's column; columns that name a row of sums; columns a to f
+_VALUE, _KEYS = 4, 5  # the value's column; columns that name a row of sums
 
 
 @dataclass(frozen=True)
@@ -38,25 +37,15 @@ class Figure:
     doubling: bool = False  # x is drawn on a logarithmic scale
 
 
-@dataclass
-class Row:
+class Row(NamedTuple):
     """A row of a figure's SQL. low, high: its 95 % interval; None: it has none."""
 
     cell: tuple
+    series: str
+    x: Any
+    value: float
     low: float | None = None
     high: float | None = None
-
-    @property
-    def value(self) -> float:
-        return self.cell[_VALUE]
-
-    @property
-    def series(self) -> str:
-        return str(self.cell[2])
-
-    @property
-    def x(self) -> Any:
-        return self.cell[3]
 
 
 @dataclass
@@ -111,41 +100,29 @@ def _sums_of(sql: str) -> str | None:
     return f'{head}\n)\nSELECT "group", measure, series, x, run, a, b, c, d, e, f, prompt, unit FROM sums ORDER BY 1, 2, 3, 4, 5, prompt'
 
 
-def intervals(questions: Sequence[dict[str, Any]]) -> list[dict[str, float | None]]:
-    """What the engine makes of sums: value, low, high for each question, `{"of": "ratio", "a": [..], "b": [..]}` (docs/results.md, Intervals)."""
-    return engine.objects("report", "--intervals", "-", lines=questions)
-
-
 def _question(rows: list[tuple], rates: bool) -> dict[str, Any] | None:
-    two, units = rows[0][_KEYS + 2] is not None, rows[0][_KEYS + _SUMS + 1] is not None
-    column = dict(zip("abcdef", list(zip(*rows, strict=True))[_KEYS:], strict=False))
-    wanted: dict[str, Any] = {k: column[k] for k in ("abcd" if two else "ab")}
-    if units:
-        wanted |= {name: column[k] for name, k in (("steps", "e"), ("other_steps", "f")) if column[k][0] is not None}
-        wanted |= {"prompt": [r[-2] for r in rows], "unit": [r[-1] for r in rows]}
+    """What `speclab report --intervals` is asked of a row's sums (docs/results.md, Intervals)."""
+    column = dict(zip(("a", "b", "c", "d", "steps", "other_steps", "prompt", "unit"), list(zip(*rows, strict=True))[_KEYS:], strict=True))
+    two, units = column["c"][0] is not None, column["unit"][0] is not None
+    names = [*("abcd" if two else "ab"), *(name for name in ("steps", "other_steps") if units and column[name][0] is not None)]
+    wanted = {name: column[name] for name in names + ["prompt", "unit"] * units}
     if any(v is None or (isinstance(v, float) and not math.isfinite(v)) for values in wanted.values() for v in values):
         return None
     return {"of": "ratio_of_ratios" if two else "rate" if rates else "ratio"} | wanted
 
 
-def _put_intervals(numbers: Numbers, results: Any) -> None:
-    sql = _sums_of(numbers.sql)
-    numbers.intervals = sql is not None
-    if sql is None or "run" not in numbers.columns:
-        return
+def _intervals(numbers: Numbers, results: Any, sql: str) -> dict[tuple, tuple]:
+    """Intervals by group, measure, series, x and run, of the sums that this statement lists."""
     clusters: dict[tuple, list[tuple]] = {}
-    for row in cells.rows(results, sql)[1]:
+    for row in results.ask(sql)[1]:
         clusters.setdefault(row[:_KEYS], []).append(row)
     wanted = {key: q for key, rows in clusters.items() if (q := _question(rows, numbers.figure.rates)) is not None}
-    answers = dict(zip(wanted, intervals(list(wanted.values())), strict=True))
-    run = numbers.columns.index("run")
-    for row in numbers.rows:
-        if found := answers.get((*row.cell[:_VALUE], row.cell[run])):
-            row.low, row.high = found["low"], found["high"]
+    answers = engine.objects("report", "--intervals", "-", lines=wanted.values())
+    return {key: (found["low"], found["high"]) for key, found in zip(wanted, answers, strict=True)}
 
 
 def _is_drawn(row: Row) -> bool:
-    return None not in row.cell[:_VALUE] and isinstance(row.value, int | float) and math.isfinite(row.value)
+    return None not in row.cell[:_VALUE] and isinstance(row.value, int | float)
 
 
 def _panels(numbers: Numbers, chosen: Sequence[tuple]) -> list[Panel]:
@@ -156,27 +133,29 @@ def _panels(numbers: Numbers, chosen: Sequence[tuple]) -> list[Panel]:
         group, measure = str(row.cell[0]), str(row.cell[1])
         panel = panels.setdefault((group, measure), Panel(numbers.figure, group, measure, numbers.columns))
         panel.rows.append(row)
-        if row.series not in panel.series:
-            panel.series.append(row.series)
     for panel in panels.values():
-        panel.series.sort(key=lambda s: series.get((panel.group, s), len(series)))  # noqa: B023
+        panel.series = sorted(dict.fromkeys(r.series for r in panel.rows), key=lambda s: series.get((panel.group, s), len(series)))  # noqa: B023
     return sorted(panels.values(), key=lambda p: groups.get(p.group, len(groups)))
 
 
 def read(figure: Figure, results: Any, chosen: Sequence[tuple], note: str = "") -> Numbers:
     """Asks a figure's SQL of the chosen runs, (group, series, run, ..) each. None chosen: the database lacks what it needs. Raises Fault."""
     numbers = Numbers(figure, _filled(figure.sql, chosen), note)
-    if chosen or _CHOSEN not in figure.sql:
-        numbers.columns, rows = cells.rows(results, numbers.sql)
-        if rows and len(numbers.columns) <= _VALUE:
-            raise Fault(f"figure {figure.name}: expected columns group, measure, series, x and a value, found {', '.join(numbers.columns)}")
-        numbers.rows = [Row(tuple(r)) for r in rows]
-        if {"low", "high"} <= set(numbers.columns):
-            low, high = numbers.columns.index("low"), numbers.columns.index("high")
-            for row in numbers.rows:
-                row.low, row.high = row.cell[low], row.cell[high]
-        _put_intervals(numbers, results)
-        numbers.panels = _panels(numbers, chosen)
+    if not chosen and _CHOSEN in figure.sql:
+        return numbers
+    numbers.columns, rows = results.ask(numbers.sql)
+    if rows and len(numbers.columns) <= _VALUE:
+        raise Fault(f"figure {figure.name}: expected columns group, measure, series, x and a value, found {', '.join(numbers.columns)}")
+    at = {name: i for i, name in enumerate(numbers.columns)}
+    sums = _sums_of(numbers.sql)
+    numbers.intervals = sums is not None
+    found = _intervals(numbers, results, sums) if sums is not None and "run" in at else {}
+    for row in rows:
+        cell = tuple(None if isinstance(v, float) and not math.isfinite(v) else v for v in row)
+        ends = tuple(cell[at[name]] if {"low", "high"} <= at.keys() else None for name in ("low", "high"))
+        ends = found.get((*cell[:_VALUE], cell[at["run"]]), ends) if found else ends
+        numbers.rows.append(Row(cell, str(cell[2]), cell[3], cell[_VALUE], *ends))
+    numbers.panels = _panels(numbers, chosen)
     return numbers
 
 

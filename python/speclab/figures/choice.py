@@ -1,15 +1,50 @@
-"""choice - which runs a figure draws. Of many groups of settings those with most series, of many series the fastest of each kind of drafter; a
-sentence says what is left out, which the page's table has."""
+"""choice - the runs of a database as a report compares them, and which of them a figure draws.
 
+Of many groups of settings those with most series are drawn, of many series the fastest of each kind of drafter; a sentence says what is left out,
+which the page's table has.
+"""
+
+import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from types import SimpleNamespace as Run
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from speclab import names
-from speclab.figures.cells import Comparison
 
 GROUPS, SERIES, RUNS = 4, 6, 24  # at most: groups of a figure, series of a group beside none, runs of a series
+_SETTINGS = """SELECT id, json_remove(whole, '$.cells.batch', '$.cells.rule', '$.cells.drafter'),
+    iif(json_type(whole, '$.cells.drafter') = 'object', whole -> '$.cells.drafter', '{}')
+FROM (SELECT id, iif(json_valid(settings), settings, '{}') AS whole FROM run)"""
+_COUNTS = """SELECT r.experiment, r.peers, coalesce(max(q.turn) + 1, 0), coalesce(max(q.repeat) + 1, 0)
+FROM run AS r LEFT JOIN sequence AS q ON q.run = r.id GROUP BY r.experiment, r.peers"""
+
+Run = Comparison = SimpleNamespace
+Series = tuple[str, list[Run]]  # what its drafts are like, behind the drafter's name; its runs
+
+
+def read(results: Any) -> list[Comparison]:
+    """Runs that can be compared, in the order of their first: `said` in the report, `first`, `turns`, `repeats`, and `runs`, none first.
+
+    A run has the keys of the report's cells, and `full`: its drafter's name with what varies in the sweep; `others`: its settings without batch, rule
+    and drafter.
+    """
+    settings = {r[0]: r[1:] for r in results.ask(_SETTINGS)[1]}
+    counts = {r[:2]: r[2:] for r in results.ask(_COUNTS)[1]}
+    found, sweeps = [], {}
+    for said in results.comparisons:
+        runs = [Run(**cell, limits=said["limits"], others=settings[cell["run"]][0]) for cell in said["cells"]]
+        runs.sort(key=lambda r: (not r.baseline, r.run))
+        turns, repeats = counts.get((said["experiment"], runs[0].peers), (0, 0))
+        found.append(Comparison(said=said, turns=turns, repeats=repeats, runs=runs, first=min(runs, key=lambda r: r.run)))
+        sweeps.setdefault(said["experiment"], []).extend(runs)
+    for runs in sweeps.values():
+        for r, name in zip(runs, names.in_full([r.drafter for r in runs], [json.loads(settings[r.run][1]) for r in runs]), strict=True):
+            r.full = name
+    return found
+
+
+# ---- what a figure's word `choose` means
 
 
 @dataclass(frozen=True)
@@ -53,48 +88,35 @@ CHOICES = {
 }  # fmt: skip
 
 
-@dataclass
-class _Series:
-    shape: str  # what its drafts are like, behind the drafter's name
-    runs: list[Run] = field(default_factory=list)
-    taken: bool = False
-
-    @property
-    def rank(self) -> float:
-        return max((r.speedup for r in self.runs if r.speedup is not None), default=-1)
-
-    @property
-    def kind(self) -> str:
-        return names.parts(self.runs[0].drafter)[0]
-
-
 def _shape(r: Run) -> str:
     kind = " best-first" if "nodes=" in r.drafter else " fixed tree" if r.trees else " chain"
     return kind + (", greedy" if "pick=greedy" in r.drafter else "")
 
 
-def _groups(choice: Choice, comparisons: list[Comparison]) -> list[list[_Series]]:
+def _groups(choice: Choice, comparisons: list[Comparison]) -> list[list[Series]]:
     """Groups in the order of their first run, each of its series."""
-    groups: dict[tuple, dict[tuple, _Series]] = {}
+    groups: dict[tuple, dict[tuple, Series]] = {}
     for r in (r for c in comparisons for r in c.runs if choice.takes(r)):
         drafter, shape = names.without(r.drafter, choice.own or ()), _shape(r) if choice.group == "drafter" else ""
         key = {"comparison": r.peers, "drafter": (r.peers, drafter), "batches": r.others}[choice.group]
         group = groups.setdefault((r.experiment, key), {})
-        group.setdefault((r.run,) if choice.own is None else (drafter, shape, r.rule), _Series(shape)).runs.append(r)
-    found = [[s for s in g.values() if choice.enough(s.runs)] for g in groups.values()]
+        group.setdefault((r.run,) if choice.own is None else (drafter, shape, r.rule), (shape, []))[1].append(r)
+    found = [[s for s in g.values() if choice.enough(s[1])] for g in groups.values()]
     if choice.group == "drafter":  # one of them has a tree
-        return [g if sum(len(s.runs) for s in g) > 1 and any(not s.shape.startswith(" chain") for s in g) else [] for g in found]
+        return [g if sum(len(runs) for _, runs in g) > 1 and any(not shape.startswith(" chain") for shape, _ in g) else [] for g in found]
     return found
 
 
-def _take(group: list[_Series]) -> None:
+def _taken(group: list[Series]) -> list[Series]:
     """The baseline; then the fastest of each kind of drafter, and the fastest of the rest."""
-    for s in group:
-        s.taken = s.runs[0].baseline
+    kinds = [names.parts(runs[0].drafter)[0] for _, runs in group]
+    rank = [max((r.speedup for r in runs if r.speedup is not None), default=-1) for _, runs in group]
+    taken = [i for i, (_, runs) in enumerate(group) if runs[0].baseline]
     for _ in range(SERIES):
-        if rest := [s for s in group if not s.taken]:
-            kinds = {s.kind for s in group if s.taken}
-            max(rest, key=lambda s: (s.kind not in kinds, s.rank)).taken = True
+        if rest := [i for i in range(len(group)) if i not in taken]:
+            seen = {kinds[i] for i in taken}
+            taken.append(max(rest, key=lambda i: (kinds[i] not in seen, rank[i])))  # noqa: B023
+    return [group[i] for i in sorted(taken)]
 
 
 def _group_label(comparisons: list[Comparison], r: Run, batch: bool) -> str:
@@ -107,14 +129,14 @@ def _group_label(comparisons: list[Comparison], r: Run, batch: bool) -> str:
     return names.plain(", ".join([r.sampling, *([f"batch {r.batch}"] if batch else []), *differ]), 120)
 
 
-def _note(groups: list[list[_Series]], drawn: list[list[_Series]]) -> str:
-    most, taken = max(map(len, drawn), default=0), [s for g in drawn for s in g if s.taken]
+def _note(groups: list[list[Series]], drawn: list[list[Series]], taken: list[Series]) -> str:
+    most = max(map(len, drawn), default=0)
     said = [sentence for is_so, sentence in (
         (len(groups) > GROUPS, f"Of {len(groups)} groups of settings the {GROUPS} with most series are drawn."),
         (most > SERIES, f"Of up to {most} series of a group {SERIES} are drawn: the fastest of each kind of drafter, and the fastest of the rest."),
-        (any(len(s.runs) > RUNS for s in taken), f"Of a series up to {RUNS} runs are drawn.")) if is_so]  # fmt: skip
+        (any(len(runs) > RUNS for _, runs in taken), f"Of a series up to {RUNS} runs are drawn.")) if is_so]  # fmt: skip
     said += ["The table of all cells has the others."] if said else []
-    return " ".join(said + ["*: LOSSY, the rule changes the target's distribution."] * any(not s.runs[0].lossless for s in taken))
+    return " ".join(said + ["*: LOSSY, the rule changes the target's distribution."] * any(not runs[0].lossless for _, runs in taken))
 
 
 def _sweeps(comparisons: list[Comparison]) -> list[tuple[str, Run, list[tuple]]]:
@@ -129,8 +151,8 @@ def _sweeps(comparisons: list[Comparison]) -> list[tuple[str, Run, list[tuple]]]
             values = {k: {own.get(k) for _, own in cells} for _, own in cells for k in own}
             swept = sorted((k for k in values if len(values[k]) > 1), key=lambda k: -len(values[k]))[:2]
             for r, own in cells if len(swept) == 2 else ():
-                rest = names.put_together(kind, [f"{k}={v}" for k, v in own.items() if k not in swept and len(values[k]) > 1])
                 if all(k in own for k in swept):
+                    rest = names.put_together(kind, [f"{k}={v}" for k, v in own.items() if k not in swept and len(values[k]) > 1])
                     grid = found.setdefault((id(c), rest, rule), (f"{rest}; {rule}", r, []))[2]
                     grid.append((f"{swept[1]}={own[swept[1]]}", r.run, f"{swept[0]}={own[swept[0]]}"))
     sides = {key: (len({cell[0] for cell in grid}), len({cell[2] for cell in grid})) for key, (_, _, grid) in found.items()}
@@ -145,28 +167,26 @@ def _largest(groups: list, size: Callable[[Any], int]) -> list:
 
 def choose(name: str, comparisons: list[Comparison]) -> tuple[list[tuple], str]:
     """The runs that a figure draws, (group, series, run) each (of a sweep x, too), in the order of pictures and keys; and what is not drawn."""
-    choice = CHOICES[name]
+    choice, chosen = CHOICES[name], []
     if choice is None:
         found = _sweeps(comparisons) if name == "sweep" else []
-        chosen = [(names.plain(f"{what}; {_group_label(comparisons, r, True)}", 200), *cell)
-                  for what, r, grid in _largest(found, lambda f: len(f[2])) for cell in grid]  # fmt: skip
+        for what, r, grid in _largest(found, lambda f: len(f[2])):
+            group = names.plain(f"{what}; {_group_label(comparisons, r, True)}", 200)
+            chosen += [(group, *cell) for cell in grid]
         return chosen, f"Of {len(found)} sweeps the {GROUPS} with most cells are drawn." if len(found) > GROUPS else ""
-    plan = _groups(choice, comparisons)
-    drawn = _largest([g for g in plan if g], len)
-    for g in drawn:
-        _take(g)
-    drafters = [names.without(s.runs[0].full, choice.own or ()) for g in drawn for s in g if s.taken]
-    chosen: list[tuple] = []
-    for g in drawn:
-        taken = [s for s in g if s.taken]
-        group = _group_label(comparisons, taken[0].runs[0], choice.group != "batches")
-        group += f" ({plan.index(g) + 1})" if any(c[0] == group for c in chosen) else ""
-        rules = len({s.runs[0].rule for s in taken}) > 1
-        for s in taken:
-            r = s.runs[0]
-            name = names.label(names.without(r.full, choice.own or ()), drafters) + s.shape
+    plan = [(i, g) for i, g in enumerate(_groups(choice, comparisons), 1) if g]
+    drawn = [(i, g, _taken(g)) for i, g in _largest(plan, lambda numbered: len(numbered[1]))]
+    all_taken = [s for _, _, taken in drawn for s in taken]
+    drafters = [names.without(runs[0].full, choice.own or ()) for _, runs in all_taken]
+    for number, _, taken in drawn:
+        group = _group_label(comparisons, taken[0][1][0], choice.group != "batches")
+        group += f" ({number})" if any(c[0] == group for c in chosen) else ""
+        rules = len({runs[0].rule for _, runs in taken}) > 1
+        for shape, runs in taken:
+            r = runs[0]
+            name = names.label(names.without(r.full, choice.own or ()), drafters) + shape
             name += (f"; {r.rule}" if rules else "") + " *" * (not r.lossless)
             label = names.plain(f"{r.run} {name}" if choice.own is None else name, 100)
             label += f" (run {r.run})" if any(c[:2] == (group, label) for c in chosen) else ""  # cut ones may be alike
-            chosen += [(group, label, run.run) for run in s.runs[:RUNS]]
-    return chosen, _note([g for g in plan if g], drawn)
+            chosen += [(group, label, run.run) for run in runs[:RUNS]]
+    return chosen, _note([g for _, g in plan], [g for _, g, _ in drawn], all_taken)

@@ -241,7 +241,7 @@ def canvas(panel: Panel) -> Picture:
     axes = drawn.add_axes((left / WIDTH, below / height, (WIDTH - 20 - left) / WIDTH, plot / height))
     drawn.text(0.5, 1 - 8 / height, heads[0], ha="center", va="top", fontweight="bold")
     drawn.text(0.5, 1 - (8 + _height(heads[:1])) / height, heads[1], ha="center", va="top")
-    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     axes.xaxis.set_major_formatter("{x:.6g}")
     if vertical:
         axes.yaxis.set_major_locator(MaxNLocator(6))

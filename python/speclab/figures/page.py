@@ -12,8 +12,8 @@ from markupsafe import Markup
 
 from speclab import figures, files
 from speclab.command import Fault, Misuse
-from speclab.figures import Numbers, cells, choice, draw
-from speclab.figures.cells import Comparison
+from speclab.figures import Numbers, choice, draw
+from speclab.figures.choice import Comparison
 from speclab.figures.kinds import KINDS
 from speclab.names import plain
 
@@ -30,41 +30,39 @@ _ORIGIN = {
 _DECODED = "SELECT min(started) || ' to ' || coalesce(max(finished), '(not finished)') FROM run WHERE ?1 IS NULL OR experiment = ?1"
 
 
-class Number:
-    """A cell of a table: what is shown, and what it is sorted by (None: after all others)."""
-
-    def __init__(self, value: float | None, shown: str | None = None):
-        self.value = value
-        whole = value is not None and (abs(value) >= 1000 or value == int(value))
-        self.shown = shown if shown is not None else "–" if value is None else f"{value:.0f}" if whole else f"{value:.4g}"
-        self.key = "" if value is None else repr(value)
+Value = float | str | list | tuple | None  # of a table's cell; a tuple: what it is sorted by, and what is shown; a list: words that warn
 
 
-class Marks(list):
-    """Words that warn."""
+def number(value: Value) -> tuple[str, str]:
+    """What a number is sorted by, "" being after all others, and what is shown."""
+    if isinstance(value, tuple):
+        return "" if value[0] is None else repr(value[0]), value[1]
+    if value is None:
+        return "", "–"
+    return repr(value), f"{value:.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
 
 
-def _interval(low: float | None, high: float | None) -> Number:
-    return Number(None) if low is None or high is None else Number(low, f"{low:.3g} to {high:.3g}")
+def _interval(low: float | None, high: float | None) -> Value:
+    return None if low is None or high is None else (low, f"{low:.3g} to {high:.3g}")
 
 
-def _table(label: str, heads: Sequence[str], kinds: str, rows: Iterable[Sequence]) -> dict[str, Any]:
-    return {"label": label, "heads": list(zip(heads, kinds, strict=True)), "rows": list(rows)}
+def _table(label: str, heads: Sequence[str], kinds: str, rows: Iterable[Sequence[Value]]) -> dict[str, Any]:
+    """kinds: of each column, n (numbers) or t (texts)."""
+    return {"label": label, "heads": list(zip(heads, kinds, strict=True)), "rows": rows}
 
 
 def _origin(results: Any) -> list[tuple[str, list[str]]]:
     lines = []
     for label, what in _ORIGIN.items():
         query = f"SELECT {what} FROM run WHERE ?1 IS NULL OR experiment = ?1 GROUP BY 1 ORDER BY min(id)" if what else _DECODED
-        lines.append((label, [plain(r[0] or "") for r in cells.rows(results, query, (results.experiment,))[1]]))
+        lines.append((label, [plain(r[0] or "") for r in results.ask(query, (results.experiment,))[1]]))
     return lines
 
 
 def _settings(comparisons: list[Comparison]) -> dict[str, Any]:
     heads = ["settings", "experiment", "target", "sampling", "batch", "prompts", "number of prompts", "turns", "repeats", "limits", "seed"]
     return _table("settings", heads, "ntttntnnntt", (
-        [Number(i), f.experiment, f.target, f.sampling, Number(f.batch), f.prompt_file, Number(c.said["n_prompts"]), Number(c.turns),
-         Number(c.repeats), f.limits, str(f.seed % 2**64)]
+        [i, f.experiment, f.target, f.sampling, f.batch, f.prompt_file, c.said["n_prompts"], c.turns, c.repeats, f.limits, str(f.seed % 2**64)]
         for i, c in enumerate(comparisons, 1) for f in [c.first]))  # fmt: skip
 
 
@@ -77,20 +75,18 @@ def _cells(comparisons: list[Comparison]) -> dict[str, Any]:
             same, slash, of = r.equal.partition("/")
             speedup = [None] * 3 if r.baseline else [r.speedup, r.speedup_low, r.speedup_high]
             said = ["LOSSY"] * (not r.lossless) + ["UNFINISHED"] * (not r.finished) + ["INFLATED TARGET"] * r.marked_inflated
-            rows.append([Number(r.run), r.full, Number(speedup[0]), _interval(*speedup[1:]), Number(r.tokens_per_step), Number(r.tokens_per_s),
-                         Number(r.acceptance_rate), Number(int(same) / int(of) if slash else None, r.equal), Marks(said), r.rule, r.sampling,
-                         Number(r.batch), Number(i)])  # fmt: skip
+            rows.append([r.run, r.full, speedup[0], _interval(*speedup[1:]), r.tokens_per_step, r.tokens_per_s, r.acceptance_rate,
+                         (int(same) / int(of) if slash else None, r.equal), said, r.rule, r.sampling, r.batch, i])  # fmt: skip
     return _table("all cells", heads, "ntnnnnnntttnn", rows)
 
 
 def _numbers_table(numbers: Numbers) -> dict[str, Any]:
-    texts = [any(isinstance(r.cell[i], str) for r in numbers.rows) for i in range(len(numbers.columns))]
-    heads, kinds = list(numbers.columns), "".join("t" if t else "n" for t in texts)
-    if numbers.intervals:
-        heads, kinds = [*heads, "95 % low", "95 % high"], kinds + "nn"
-    rows = ([("–" if v is None else str(v)) if text else Number(v) for v, text in zip(r.cell, texts, strict=True)]
-            + ([Number(r.low), Number(r.high)] if numbers.intervals else []) for r in numbers.rows)  # fmt: skip
-    return _table(numbers.figure.title, heads, kinds, rows)
+    columns = list(zip(*(r.cell for r in numbers.rows), strict=True)) or [()] * len(numbers.columns)
+    kinds = "".join("t" if any(isinstance(v, str) for v in column) else "n" for column in columns)
+    heads, ends = [*numbers.columns, "95 % low", "95 % high"], 2 * numbers.intervals
+    rows = ((*("–" if v is None and kind == "t" else v for v, kind in zip(r.cell, kinds, strict=True)), *(r.low, r.high)[:ends])
+            for r in numbers.rows)  # fmt: skip
+    return _table(numbers.figure.title, heads[: len(kinds) + ends], kinds + "n" * ends, rows)
 
 
 def _drawn(results: Any, comparisons: list[Comparison], own: Sequence[figures.Figure]) -> list[Numbers]:
@@ -109,7 +105,7 @@ def plots(results: Any, name: str) -> draw.Pictures:
     kinds = {k.name: k for k in KINDS}
     if name not in kinds:
         raise Misuse(f'plot: expected one of {", ".join(kinds)}, found "{name}"')
-    numbers = figures.read(kinds[name], results, *choice.choose(kinds[name].choose, cells.read(results)))
+    numbers = figures.read(kinds[name], results, *choice.choose(kinds[name].choose, choice.read(results)))
     if not numbers.panels:
         raise Misuse(f"{name}: needs {numbers.figure.needs}")
     return draw.Pictures(map(draw.picture, numbers.panels))
@@ -126,7 +122,7 @@ def html(results: Any, comparisons: list[Comparison], drawn: list[tuple[Numbers,
         settings=_settings(comparisons), cells=_cells(comparisons), open_rows=_OPEN_ROWS,
         figures=[(n, [(p, Markup(s)) for p, s in zip(n.panels, svg, strict=True)], _numbers_table(n)) for n, svg in drawn],
         css=Markup((_HERE / "figure.css").read_text() + (_HERE / "page.css").read_text()), js=Markup((_HERE / "page.js").read_text()),
-        Number=Number, is_number=lambda v: isinstance(v, Number), is_marks=lambda v: isinstance(v, Marks))  # fmt: skip
+        number=number)  # fmt: skip
 
 
 def _write(path: str, content: str | bytes) -> None:
@@ -138,7 +134,7 @@ def write(results: Any, options: Any) -> None:
     """Writes what the options html, svg and pdf name, and prints the files' names. figure: FILE.py of figures beside those of kinds.py."""
     for path in (path for path in (options.svg, options.pdf) if path is not None):
         files.make_folder(path)
-    comparisons = cells.read(results)
+    comparisons = choice.read(results)
     numbers = _drawn(results, comparisons, [figures.load(path) for path in options.figure or ()])
     if options.html is not None or options.svg is not None:
         places = iter(range(1, 1 << 30))
