@@ -7,11 +7,11 @@ own. What the modules here share: the runs with the names of their files, the ro
 import contextlib
 import importlib
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from speclab import database, files, user_file
+from speclab import files, user_file
 from speclab.command import Fault, Misuse
 from speclab.strict_json import dumps as dumps  # for the forms
 
@@ -21,43 +21,39 @@ if TYPE_CHECKING:
 FORMS = {"spec-bench": "spec_bench", "vllm": "vllm", "sglang": "sglang", "nvidia": "nvidia", "golden": "golden"}
 
 
-@dataclass
-class Run:
-    """A run: its cell and comparison in `speclab report --json`, and the name of its files, of letters, digits, '.', '_' and '-'."""
+class Run(dict):
+    """A run: its cell in `speclab report --json`."""
 
-    cell: dict
-    comparison: dict
-    name: str
-
-    def __getitem__(self, key: str):
-        return self.cell[key]
+    @property
+    def name(self) -> str:
+        """What its files are called: letters, digits, '.', '_' and '-'."""
+        experiment = self["experiment"].encode()[:60].decode(errors="ignore")
+        name = re.sub(r"[^A-Za-z0-9._]+", "-", f"{experiment}-run{self['run']}-{self['drafter']}-{self['rule']}")
+        return name.lstrip(".-")[:120].rstrip("-")
 
     @property
     def facts(self) -> dict:
         """What a number of the run is about, for readers of another project's form; `compare` reads it."""
         first = ("experiment", "run", "drafter", "rule", "lossless", "marked_inflated", "finished", "sampling")
-        facts = {key: self.cell[key] for key in first} | {"prompts": self.cell["prompt_file"]}
-        return facts | {key: self.cell[key] for key in ("device", "machine", "revision")}
-
-
-def runs(results: "Results") -> list[Run]:
-    """All runs: of each comparison those of none first, then by number."""
-    found = []
-    for comparison in results.comparisons:
-        for cell in sorted(comparison["cells"], key=lambda cell: (not cell["baseline"], cell["run"])):
-            experiment = cell["experiment"].encode()[:60].decode(errors="ignore")
-            name = re.sub(r"[^A-Za-z0-9._]+", "-", f"{experiment}-run{cell['run']}-{cell['drafter']}-{cell['rule']}")
-            found.append(Run(cell, comparison, name.lstrip(".-")[:120].rstrip("-")))
-    return found
+        return {key: self[key] for key in first} | {"prompts": self["prompt_file"]} | {key: self[key] for key in ("device", "machine", "revision")}
 
 
 def by_run(results: "Results", query: str) -> dict[int, list[dict]]:
     """The rows of a query by its column `run`, which they no longer have."""
+    names, rows = results.ask(query)
     found: dict[int, list[dict]] = {}
-    with database.faults(results.path):
-        for row in database.dicts(results.connection, query):
-            found.setdefault(row.pop("run"), []).append(row)
+    for row in rows:
+        cell = dict(zip(names, row, strict=True))
+        found.setdefault(cell.pop("run"), []).append(cell)
     return found
+
+
+def runs(results: "Results", **queries: str) -> Iterator[tuple[Run, SimpleNamespace]]:
+    """All runs, of each comparison those of none first, then by number; each with its rows of these queries, by their names."""
+    found = {name: by_run(results, query) for name, query in queries.items()}
+    for comparison in results.comparisons:
+        for cell in sorted(comparison["cells"], key=lambda cell: (not cell["baseline"], cell["run"])):
+            yield Run(cell), SimpleNamespace(**{name: rows.get(cell["run"], []) for name, rows in found.items()})
 
 
 def metric(name: str, kind: str, about: str, samples: list[tuple[str, float]], run: Run) -> str:

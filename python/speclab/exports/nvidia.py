@@ -6,7 +6,7 @@ Dynamo and AIConfigurator read conditional_accept_rates, vLLM's synthetic accept
 
 import math
 
-from speclab.exports import by_run, dumps, runs
+from speclab.exports import dumps, runs
 
 TOLERANCE = 0.02  # specdec_bench's, of its mean_consistency
 _CHAINS = ("small", "eagle", "eagle3")  # a chain of n draft tokens begins one of n + 1, so the vectors hold for shorter drafts
@@ -24,16 +24,15 @@ def _validation(mean: float, implied: float) -> dict:
 
 
 def files(results):
-    profiles = by_run(results, "SELECT * FROM nvidia_profile")
-    positions = by_run(results, "SELECT run, conditional, marginal FROM nvidia_positions ORDER BY run, position")
-    lengths = by_run(results, "SELECT run, length, steps FROM nvidia_lengths ORDER BY run, length")
-    categories = by_run(results, "SELECT run, category, mean_accept_length FROM nvidia_categories ORDER BY run, category")
-    for run in runs(results):
-        of, kind = run["run"], run["drafter_kind"]
-        for row in profiles.get(of, []):
+    queries = {"profile": "SELECT * FROM nvidia_profile", "lengths": "SELECT run, length, steps FROM nvidia_lengths ORDER BY run, length",
+               "positions": "SELECT run, conditional, marginal FROM nvidia_positions ORDER BY run, position",
+               "categories": "SELECT run, category, mean_accept_length FROM nvidia_categories ORDER BY run, category"}  # fmt: skip
+    for run, of in runs(results, **queries):
+        kind = run["drafter_kind"]
+        for row in of.profile:
             depth, mean = row["num_speculative_tokens"], row["mean_accept_length"]
             whole = run["rule"].startswith("block") and not run["rule"].startswith("blockwise")
-            vectors = {f"{key}_accept_rates": None if whole else [_rounded(p[key]) for p in positions[of]] for key in ("conditional", "marginal")}
+            vectors = {f"{key}_accept_rates": None if whole else [_rounded(p[key]) for p in of.positions] for key in ("conditional", "marginal")}
             if whole:
                 vectors["vectors_unavailable_reason"] = _NO_VECTORS
             chain = run["trees"] == 0 and kind in _CHAINS
@@ -44,8 +43,8 @@ def files(results):
                 "verification_method": "block" if whole else "longest_prefix", **vectors, "mean_accept_length": _rounded(mean),
                 "mean_accept_length_per_request": _rounded(row["mean_accept_length_per_request"]),
                 "accept_length_model": "chain_analytic" if chain else "measured_per_k", "accept_length_by_k": {str(depth): _rounded(mean)},
-                "acceptance_length_histogram": {str(x["length"]): x["steps"] for x in lengths.get(of, [])},
-                "per_category": {x["category"]: {"mean_accept_length": _rounded(x["mean_accept_length"])} for x in categories.get(of, [])},
+                "acceptance_length_histogram": {str(x["length"]): x["steps"] for x in of.lengths},
+                "per_category": {x["category"]: {"mean_accept_length": _rounded(x["mean_accept_length"])} for x in of.categories},
                 "measurement_conditions": run.facts | {"engine": "speclab", "dataset": run["prompt_file"], "num_samples": run["sequences"],
                                                        "concurrency": run["batch"]},
                 "validation": None if whole else _validation(mean, row["implied_mean_accept_length"])}  # fmt: skip

@@ -20,10 +20,10 @@ def _choice(repeat: int, turns: list[dict], lengths: dict) -> dict:
 
 
 def files(results):
-    texts, lengths = by_run(results, _TEXTS), by_run(results, _STEPS)
-    for run in runs(results):
+    lengths = by_run(results, _STEPS)
+    for run, of in runs(results, texts=_TEXTS):
         lines = []
-        for _, rows in groupby(texts.get(run["run"], []), key=lambda row: row["prompt"]):
+        for _, rows in groupby(of.texts, key=lambda row: row["prompt"]):
             rows = list(rows)
             name = rows[0]["prompt_id"]
             integer = re.fullmatch("-?[0-9]+", name) and -(1 << 63) <= int(name) < 1 << 63
