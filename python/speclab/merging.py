@@ -8,14 +8,14 @@ texts of one would weigh their prompt twice.
 """
 
 import contextlib
-import dataclasses
 import fcntl
 import os
 import sqlite3
 import struct
+from typing import NamedTuple
 
 from speclab import database, files
-from speclab.command import Fault, Misuse
+from speclab.command import Fault
 
 # Tables with an id, each behind those that it refers to, and the columns that are equal in equal rows; none: every column but the id.
 _IDENTIFIED = {"run": ("experiment", "cell"), "environment": (), "pair": ("uuid",), "sequence": ("run", "prompt", "turn", "repeat", "pair"),
@@ -80,8 +80,7 @@ _DAMAGE = """SELECT quick_check FROM pragma_quick_check(1000000000) WHERE quick_
 _LOCKS = 1 << 48  # an experiment's lock is on one byte far beyond the file's end and SQLite's own locks (results/store/store_file.c)
 
 
-@dataclasses.dataclass
-class Merged:
+class Merged(NamedTuple):
     """What was added, and texts that the database had of another pair."""
 
     runs: int
@@ -105,10 +104,6 @@ def _is_empty(db: sqlite3.Connection) -> bool:
 
 def check_input(path: str, pages: bool = True) -> None:
     """A database of this version that no experiment is being run into; with `pages`, whole in every page. Raises Fault, Misuse."""
-    if not os.path.exists(path):
-        raise Misuse(f"{path}: expected a database, found none")
-    if os.path.isfile(path) and os.path.getsize(path) == 0:
-        raise Fault(f"{path}: expected a database of speclab, found an empty one")
     database.check_file(path)
     with database.faults(path):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # closed before SQLite has the file, whose locks it would drop
@@ -146,7 +141,6 @@ class Output:
             except BaseException:
                 self.close()
                 raise
-        self.place = self._place()
 
     def _prepare(self) -> None:
         db = self.db
@@ -181,22 +175,6 @@ class Output:
         same = {name for name, sql in found if sql.startswith(f"CREATE VIEW {name} AS") and f"\n{sql};\n" in texts}
         return same.issuperset(database.view_names())
 
-    def _place(self) -> tuple[int, int] | None:
-        with contextlib.suppress(OSError):
-            at = os.stat(self.path)
-            return at.st_dev, at.st_ino
-        return None
-
-    def check_place(self) -> None:
-        """SQLite writes on into a file that was removed or replaced, and reports nothing: what is stored is saved beside it. Raises Fault."""
-        if (now := self._place()) == self.place:
-            return
-        name = next(n for k in range(1, 1000) if not os.path.lexists(n := f"{self.path}.saved{f'-{k}' * (k > 1)}"))
-        with contextlib.closing(sqlite3.connect(database.uri_of(name), uri=True)) as to:
-            self.db.backup(to)
-        what = "was replaced by another file" if now else "was removed or renamed"
-        raise Fault(f"{self.path}: {what} while it was being written to; what was stored is in {name}")
-
     def lock(self, experiment: str) -> None:
         """Until it is closed. A run and a merge of one experiment exclude each other: the run would decode what the merge brings. Raises Fault."""
         h = 0x811C9DC5  # FNV-1a of the name
@@ -220,30 +198,27 @@ class Output:
 
 
 def _columns(db: sqlite3.Connection, table: str) -> dict[str, str]:
-    """The columns of a table but its id, and the value that a row t of the other database has in them here."""
-    names = [name for (name,) in db.execute("SELECT name FROM pragma_table_info(?) WHERE name <> 'id' ORDER BY cid", (table,))]
-    return {n: f"(SELECT new FROM temp.map_{n} WHERE old = t.{n})" if n in _IDENTIFIED else f't."{n}"' for n in names}
+    """The columns of a table, and the value that a row t of the other database, mapped by m, has in them here."""
+    names = [name for (name,) in db.execute("SELECT name FROM pragma_table_info(?) ORDER BY cid", (table,))]
+    return {n: "m.new" if n == "id" else f"(SELECT new FROM temp.map_{n} WHERE old = t.{n})" if n in _IDENTIFIED else f't."{n}"' for n in names}
 
 
-def _merge_identified(db: sqlite3.Connection, table: str, key: tuple[str, ...]) -> None:
-    """Adds the rows that are not here, in their order, and fills temp.map_TABLE."""
+def _map(db: sqlite3.Connection, table: str, key: tuple[str, ...]) -> None:
+    """Fills temp.map_TABLE: rows that are not here get the next ids, in their order."""
     columns = _columns(db, table)
-    equal = " AND ".join(f'h."{n}" IS {columns[n]}' for n in key or columns)
+    equal = " AND ".join(f'h."{n}" IS {columns[n]}' for n in key or columns if n != "id")
     db.execute(f"CREATE TEMP TABLE map_{table} (old INTEGER PRIMARY KEY, new INTEGER, added INTEGER)")
     db.execute(f"""INSERT INTO temp.map_{table} SELECT old, coalesce(new, top + sum(new IS NULL) OVER (ORDER BY old)), new IS NULL FROM (
         SELECT t.id AS old, (SELECT min(h.id) FROM main.{table} AS h WHERE {equal}) AS new,
         (SELECT coalesce(max(id), 0) FROM main.{table}) AS top FROM other.{table} AS t)""")
-    names = ", ".join(f'"{n}"' for n in columns)
-    db.execute(f"""INSERT INTO main.{table} (id, {names}) SELECT m.new, {", ".join(columns.values())}
-        FROM temp.map_{table} AS m CROSS JOIN other.{table} AS t ON t.id = m.old WHERE m.added""")
 
 
-def _merge_part(db: sqlite3.Connection, table: str) -> None:
+def _insert(db: sqlite3.Connection, table: str) -> None:
+    """Adds the rows that are not here, or those of a part of such rows."""
     columns = _columns(db, table)
-    whole = next(iter(columns))
-    names = ", ".join(f'"{n}"' for n in columns)
-    db.execute(f"""INSERT INTO main.{table} ({names}) SELECT {", ".join(columns.values())}
-        FROM temp.map_{whole} AS m CROSS JOIN other.{table} AS t ON t.{whole} = m.old WHERE m.added""")
+    key, names = next(iter(columns)), ", ".join(f'"{n}"' for n in columns)
+    db.execute(f"""INSERT INTO main.{table} ({names}) SELECT {", ".join(columns.values())} FROM temp.map_{table if key == "id" else key} AS m
+        CROSS JOIN other.{table} AS t ON t.{key} = m.old WHERE m.added""")
 
 
 def _merge_rows(db: sqlite3.Connection, path: str, source: str) -> Merged:
@@ -253,14 +228,15 @@ def _merge_rows(db: sqlite3.Connection, path: str, source: str) -> Merged:
     for table, key in _IDENTIFIED.items():
         if table == "sequence":
             db.execute(_EXTENT)
-        _merge_identified(db, table, key)
+        _map(db, table, key)
+        _insert(db, table)
     for theirs, ours in db.execute(_CHANGED):
         raise Fault(f"{source}: sequence {theirs}: expected the text and times of sequence {ours} of {path}, which has its pair, found others")
     found = _number(db, "SELECT count(*) FROM temp.map_sequence WHERE added")
     for sql in _NEEDED:
         db.execute(sql)
     for table in _PARTS:
-        _merge_part(db, table)
+        _insert(db, table)
     for sql in (_SLICES, _FINISH, _SHARDS):
         db.execute(sql)
     scripts = [files.shared(f"results/store/{name}.sql").read_text() for name in ("run_machine", "shards_complete")]
@@ -296,7 +272,6 @@ def merge(out: Output, source: str) -> Merged:
                     if db.in_transaction:
                         db.execute("ROLLBACK")
                     db.execute("DETACH other")
-            out.check_place()
     except Fault as why:
         if str(why).startswith(f"{source}: "):
             raise

@@ -57,34 +57,22 @@ class Choice:
     enough: Callable[[list[Run]], bool] = bool  # whether a series has runs that can be drawn
 
 
-def _drafts(r: Run) -> bool:
-    return not r.baseline and (r.drafted_tokens or 0) > 0
-
-
-def _pairs(r: Run) -> bool:
-    return not r.baseline and r.speedup is not None
-
-
-def _decodes(r: Run) -> bool:
-    return (r.new_tokens or 0) > 0
-
-
-def _in_batches(runs: list[Run]) -> bool:
-    return len({r.batch for r in runs}) > 1
-
-
+_DRAFTS = lambda r: not r.baseline and (r.drafted_tokens or 0) > 0  # noqa: E731
+_PAIRS = lambda r: not r.baseline and r.speedup is not None  # noqa: E731
+_DECODES = lambda r: (r.new_tokens or 0) > 0  # noqa: E731
+_IN_BATCHES = lambda runs: len({r.batch for r in runs}) > 1  # noqa: E731
 CHOICES = {
     "none": None,  # the SQL reads no runs
     "sweep": None,  # a group: a drafter and a rule of a comparison, two of whose options vary; a series: a value of one, x: of the other
-    "every": Choice(_decodes),
-    "drafting": Choice(_drafts),
-    "paired": Choice(_pairs),
-    "categories": Choice(lambda r: _pairs(r) and bool(r.by_category)),
+    "every": Choice(_DECODES),
+    "drafting": Choice(_DRAFTS),
+    "paired": Choice(_PAIRS),
+    "categories": Choice(lambda r: _PAIRS(r) and bool(r.by_category)),
     "lengths": Choice(  # chains that differ in `tokens` alone, not of drafters of drafters, whose parts have options of this name
-        lambda r: _drafts(r) and not r.trees and not any(s in r.drafter for s in ("nodes=", "{kind")), ("tokens",), enough=lambda s: len(s) > 1),
-    "trees": Choice(_drafts, ("tokens", "nodes", "widths", "tree", "pick"), "drafter"),  # a drafter's chains, fixed trees or best-first trees
-    "batches": Choice(_pairs, (), "batches", _in_batches),
-    "throughput": Choice(_decodes, (), "batches", _in_batches),
+        lambda r: _DRAFTS(r) and not r.trees and not any(s in r.drafter for s in ("nodes=", "{kind")), ("tokens",), enough=lambda s: len(s) > 1),
+    "trees": Choice(_DRAFTS, ("tokens", "nodes", "widths", "tree", "pick"), "drafter"),  # a drafter's chains, fixed trees or best-first trees
+    "batches": Choice(_PAIRS, (), "batches", _IN_BATCHES),
+    "throughput": Choice(_DECODES, (), "batches", _IN_BATCHES),
 }  # fmt: skip
 
 
@@ -144,7 +132,7 @@ def _sweeps(comparisons: list[Comparison]) -> list[tuple[str, Run, list[tuple]]]
     found: dict[tuple, tuple[str, Run, list[tuple]]] = {}
     for c in comparisons:
         kinds: dict[tuple, list[tuple[Run, dict[str, str]]]] = {}
-        for r in filter(_pairs, c.runs):
+        for r in filter(_PAIRS, c.runs):
             kind, options = names.parts(r.full)
             kinds.setdefault((kind, r.rule + " *" * (not r.lossless)), []).append((r, dict(o.partition("=")[::2] for o in options)))
         for (kind, rule), cells in kinds.items():
@@ -161,8 +149,7 @@ def _sweeps(comparisons: list[Comparison]) -> list[tuple[str, Run, list[tuple]]]
 
 def _largest(groups: list, size: Callable[[Any], int]) -> list:
     """In their order."""
-    best = sorted(range(len(groups)), key=lambda i: -size(groups[i]))[:GROUPS]
-    return [groups[i] for i in sorted(best)]
+    return [groups[i] for i in sorted(sorted(range(len(groups)), key=lambda i: -size(groups[i]))[:GROUPS])]
 
 
 def choose(name: str, comparisons: list[Comparison]) -> tuple[list[tuple], str]:
