@@ -12,6 +12,7 @@ integer nanoseconds (`_ns`), speeds are per second (`_per_s`), rates and shares 
 
 import html
 import json
+from contextlib import AbstractContextManager
 from functools import cached_property
 
 import pandas as pd
@@ -21,9 +22,13 @@ from speclab.command import Misuse
 from speclab.shown import figure_with_interval
 
 SUMMARY = {"tokens_per_s": "tokens/s", "speedup": "speedup over none", "tokens_per_step": "tokens/step", "acceptance_rate": "accepted, %"}
+# By the first of these columns that a table or a view has, its rows are an experiment's.
+_OWN = {"run": "run IN (SELECT id FROM run WHERE experiment = ?1)",
+        "sequence": "sequence IN (SELECT q.id FROM sequence AS q JOIN run AS r ON r.id = q.run WHERE r.experiment = ?1)",
+        "experiment": "experiment = ?1"}  # fmt: skip
 
 
-class Results:
+class Results(AbstractContextManager):
     """A database of results, which is only read. `experiment`: of this one only; default: of all.
 
     What another process stores meanwhile is in `sql`, `view` and the tables, which are read when they are asked for; `cells` and what is made of
@@ -36,9 +41,6 @@ class Results:
 
     def close(self) -> None:
         self.connection.close()
-
-    def __enter__(self) -> "Results":
-        return self
 
     def __exit__(self, *_) -> None:
         self.close()
@@ -58,24 +60,14 @@ class Results:
         names, rows = self.ask(query, parameters)
         return pd.DataFrame(rows, columns=names)
 
-    def _of_experiment(self, names: set[str]) -> str:
-        if self.experiment is None:
-            return ""
-        key = next((f"{k} IN" for k in ("run", "sequence") if k in names), "" if "experiment" in names else None)
-        if key is None:
-            return ""
-        runs = "(SELECT id FROM run WHERE experiment = :experiment)"
-        return " WHERE " + {"": "experiment = :experiment", "run IN": f"run IN {runs}"}.get(
-            key, f"sequence IN (SELECT id FROM sequence WHERE run IN {runs})")  # fmt: skip
-
     def view(self, name: str) -> pd.DataFrame:
         """All rows of a view, or of a table; docs/results.md and results/views*.sql define its columns."""
         known = [*self.views, *self.tables]
         if name not in known:
             raise Misuse(f'view: expected one of {", ".join(known)}, found "{name}"')
-        names = set(self.sql(f'SELECT * FROM "{name}" LIMIT 0').columns)
-        where = self._of_experiment(names)
-        return self.sql(f'SELECT * FROM "{name}"{where}', {"experiment": self.experiment} if where else ())
+        query = f'SELECT * FROM "{name}"'
+        own = next((where for column, where in _OWN.items() if column in self.ask(f"{query} LIMIT 0")[0]), None)
+        return self.sql(query) if self.experiment is None or own is None else self.sql(f"{query} WHERE {own}", (self.experiment,))
 
     @cached_property
     def views(self) -> list[str]:
@@ -95,16 +87,14 @@ class Results:
     @property
     def texts(self) -> pd.DataFrame:
         """A row for each text that was decoded (table `sequence`), with the run's drafter and rule."""
-        of = " WHERE r.experiment = ?" if self.experiment is not None else ""
-        return self.sql("SELECT q.*, r.experiment, r.drafter, r.rule, r.sampling FROM sequence AS q JOIN run AS r ON r.id = q.run" + of,
-                        (self.experiment,) if of else ())  # fmt: skip
+        return self.sql("SELECT q.*, r.experiment, r.drafter, r.rule, r.sampling FROM sequence AS q JOIN run AS r ON r.id = q.run"
+                        " WHERE ?1 IS NULL OR r.experiment = ?1", (self.experiment,))  # fmt: skip
 
     @property
     def steps(self) -> pd.DataFrame:
         """A row for each step: a pass of the target (table `step`), with its run and prompt."""
-        of = " WHERE q.run IN (SELECT id FROM run WHERE experiment = ?)" if self.experiment is not None else ""
-        return self.sql("SELECT q.run, q.prompt, q.turn, q.repeat, q.category, t.* FROM step AS t JOIN sequence AS q ON q.id = t.sequence" + of,
-                        (self.experiment,) if of else ())  # fmt: skip
+        return self.sql("SELECT q.run, q.prompt, q.turn, q.repeat, q.category, t.* FROM step AS t JOIN sequence AS q ON q.id = t.sequence"
+                        " JOIN run AS r ON r.id = q.run WHERE ?1 IS NULL OR r.experiment = ?1", (self.experiment,))  # fmt: skip
 
     # ---- what the program computes
 
@@ -152,12 +142,12 @@ class Results:
     def summary(self) -> pd.DataFrame:
         """The report's first table as text, with intervals: a row for each cell."""
         rows = []
-        for cell in (cell for c in self.comparisons for cell in [dict(cell, comparison=c["title"]) for cell in c["cells"]]):
-            numbers = {head: figure_with_interval(cell, name, 100 if "%" in head else 1) for name, head in SUMMARY.items()}
-            if cell["baseline"]:
-                numbers |= {"speedup over none": "1", "accepted, %": ""}
-            rows.append({"comparison": cell["comparison"], "run": cell["run"], "cell": cell["name"] + ("" if cell["lossless"] else " *")} | numbers |
-                        {"equal texts": cell["equal"]})  # fmt: skip
+        for c in self.comparisons:
+            for cell in c["cells"]:
+                numbers = {head: figure_with_interval(cell, name, 100 if "%" in head else 1) for name, head in SUMMARY.items()}
+                numbers |= {"speedup over none": "1", "accepted, %": ""} if cell["baseline"] else {}
+                name = cell["name"] + " *" * (not cell["lossless"])
+                rows.append({"comparison": c["title"], "run": cell["run"], "cell": name} | numbers | {"equal texts": cell["equal"]})
         return pd.DataFrame(rows)
 
     def _repr_html_(self) -> str:

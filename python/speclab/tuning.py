@@ -104,13 +104,16 @@ class Probe:
 
 @dataclass
 class Candidate:
-    """A setting with its predicted tokens per step and speedup."""
+    """A setting with its predicted tokens per step and speedup; what `report` says of its paired run, and the geometric mean of both speedups by
+    their numbers of prompts."""
 
     of: int
     family: int
     settings: dict
     tokens: float
     speedup: float
+    measured: dict | None = None
+    both: float = 0.0
 
     @property
     def shown(self) -> str:
@@ -192,11 +195,9 @@ class Search:
             self._read_trees(p, db, run)
 
     def _read_trees(self, p: Probe, db: sqlite3.Connection, run: int) -> None:
-        share, left = [], [1.0] * DEPTH
+        share, left = [[] for _ in range(DEPTH)], [1.0] * DEPTH
         for depth, rank, rate in db.execute("SELECT depth, rank, rate FROM acceptance_by_rank WHERE run = ? AND depth <= ? ORDER BY depth, rank",
                                             [run, DEPTH]):  # fmt: skip
-            while len(share) < depth:
-                share.append([])
             if rank == len(share[depth - 1]) < RANKS:  # else it is after a rank without tests
                 # A rank is tested only where its elder siblings were rejected, so its rate is multiplied by how often that is.
                 share[depth - 1].append(left[depth - 1] * rate)
@@ -230,5 +231,4 @@ class Search:
                 alike = any(k.family == c.family and abs(k.tokens / c.tokens - 1) < ALIKE for k in chosen)
                 if len(chosen) < confirmed and all(c is not k for k in chosen) and not (unlike and alike):
                     chosen.append(c)
-        ids = {id(c) for c in chosen}
-        self.candidates = [c for c in self.candidates if id(c) in ids] + [c for c in self.candidates if id(c) not in ids]
+        self.candidates = chosen + [c for c in self.candidates if all(c is not k for k in chosen)]

@@ -13,7 +13,7 @@ import sqlite3
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,17 +70,6 @@ def _options() -> Options:
     return o
 
 
-@dataclass
-class Measured:
-    """A candidate's paired run. both: geometric mean of predicted and measured speedup by their numbers of prompts."""
-
-    speedup: float
-    low: float | None
-    high: float | None
-    tokens: float
-    both: float
-
-
 class Tuning:
     """The measurements of one call, in a folder of their own."""
 
@@ -95,7 +84,7 @@ class Tuning:
         with contextlib.suppress(ValueError, TypeError):  # the engine refuses what is no number
             default = float(str(self.sampling.get("temperature", default)))
         self.search = Search(default == 0, self._takes)
-        self.model, self.prompts, self.measured = "", "", list[Measured]()
+        self.model, self.prompts = "", ""
 
     # ---- experiments
 
@@ -115,34 +104,36 @@ class Tuning:
         path = f"{self.folder}/check.yaml"
         files.write(path, self.experiment("check", f"{self.folder}/probed.jsonl", [drafter], model=MARK))
         try:
-            engine.call("run", path, "--dry-run")
+            self._checked(path)
         except Fault as wrong:
-            if MARK not in str(wrong):
-                return re.sub(rf"^{re.escape(path)}:\d+:\d+: ", "", str(wrong))
-        return None
+            return None if MARK in str(wrong) else str(wrong)
+
+    def _checked(self, path: str, *words: str) -> str:
+        """What `run --dry-run` says of an experiment's file. Raises Fault, without the place in the file, which the user has not written."""
+        try:
+            return engine.call("run", path, *words, "--dry-run")
+        except Fault as wrong:
+            raise type(wrong)(re.sub(rf"^{re.escape(path)}:\d+:\d+: ", "", str(wrong))) from None
 
     def run(self, name: str, prompts: str, drafters: list[dict], trials: bool) -> list[int]:
         """Runs none and these drafters, but for what the database has; the drafters' runs. Raises Fault."""
         path, full = f"{self.folder}/{name}.yaml", f"{name}-{self.digest}"
         files.write(path, self.experiment(full, prompts, [NO_DRAFTER, *drafters], trials))
-        try:
-            cells = re.findall("^  ([0-9a-f]{32}) ", engine.call("run", path, f"--db={self.db_path}", "--dry-run"), re.MULTILINE)
-        except Fault as wrong:
-            raise type(wrong)(re.sub(rf"^{re.escape(path)}:\d+:\d+: ", "", str(wrong))) from None
+        cells = re.findall("^  ([0-9a-f]{32}) ", self._checked(path, f"--db={self.db_path}"), re.MULTILINE)
         status = subprocess.run([files.program(), "run", path, f"--db={self.db_path}", "--no-probe"], stdout=subprocess.DEVNULL).returncode
         if status != 0:
             raise SystemExit(max(1, status))  # it has said why
-        found = [self.query("SELECT max(id) FROM run WHERE experiment = ? AND cell = ?", full, cell)[0][0] for cell in cells[1:]]
+        with self.db() as db:
+            found = [db.execute("SELECT max(id) FROM run WHERE experiment = ? AND cell = ?", (full, cell)).fetchone()[0] for cell in cells[1:]]
         if len(found) != len(drafters) or None in found:
             raise Fault(f"{self.db_path}: expected {len(drafters)} runs of {full}, found {len(found)}")
         return found
 
-    def query(self, sql: str, *values: Any) -> list:
-        with database.faults(self.db_path):
-            return self.db().execute(sql, values).fetchall()
-
-    def db(self) -> sqlite3.Connection:
-        return sqlite3.connect(f"file:{os.path.abspath(self.db_path)}?mode=ro", uri=True, timeout=60)
+    @contextlib.contextmanager
+    def db(self) -> Iterator[sqlite3.Connection]:
+        uri = f"{database.uri_of(self.db_path)}?mode=ro"
+        with database.faults(self.db_path), contextlib.closing(sqlite3.connect(uri, uri=True, timeout=60)) as db:
+            yield db
 
     # ---- the search
 
@@ -216,7 +207,7 @@ class Tuning:
         runs = self.run("tune-probe", self.file[0], [p.settings for p in self.search.probes], True)
         self.probed += time.monotonic() - began
         self.search.candidates = []
-        with database.faults(self.db_path), contextlib.closing(self.db()) as db:
+        with self.db() as db:
             for p, run in zip(self.search.probes, runs, strict=True):
                 self.search.read(p, db, run)
 
@@ -246,36 +237,35 @@ class Tuning:
         report = {r["run"]: r for r in rows}
         share = self.n_prompts[1] / sum(self.n_prompts) if self.n_prompts[1] else 1
         for c, run in zip(best, runs, strict=True):
-            r = report[run]
-            both = c.speedup ** (1 - share) * r["speedup"] ** share
-            self.measured.append(Measured(r["speedup"], r["speedup_low"], r["speedup_high"], r["tokens_per_step"], both))
+            c.measured = report[run]
+            c.both = c.speedup ** (1 - share) * c.measured["speedup"] ** share
 
     # ---- output
 
     @property
     def best(self) -> Candidate:
-        both = [m.both for m in self.measured]
-        return self.search.candidates[both.index(max(both)) if both else 0]
+        found = self.search.candidates
+        return max((c for c in found if c.measured), key=lambda c: c.both, default=found[0])
 
     def print(self) -> None:
         def count(n: int, what: str) -> str:
             return f"{n} {what}{'' if n == 1 else 's'}"
 
-        s, n = self.search, len(self.measured)
+        s, n = self.search, sum(c.measured is not None for c in self.search.candidates)
         confirmed = f", {n} confirmed on {count(self.n_prompts[1], 'other')}" if self.n_prompts[1] else f", {n} confirmed on the same one"
         print(f"{count(len(s.candidates), 'setting')} predicted from {count(len(s.probes), 'probe')} on {count(self.n_prompts[0], 'prompt')} of "
               f"{self.prompts}{confirmed if n else ''}.\nDo not evaluate with these prompts what was tuned on them.\n\n"
               "   predicted              measured                     of both\n"
               "speedup  tokens/step  speedup   95 % interval  tokens/step speedup  setting")  # fmt: skip
-        for i, c in enumerate(s.candidates[: max(SHOWN, n)]):
+        for c in s.candidates[: max(SHOWN, n)]:
             line = f"{c.speedup:7.2f} {c.tokens:12.2f}"
-            if i < n:
-                m = self.measured[i]  # one prompt gives no interval
-                interval = f"{m.low:.2f} to {m.high:.2f}" if m.low is not None and m.high is not None else "-"
-                line += f" {m.speedup:8.2f} {interval:>15} {m.tokens:13.2f} {m.both:7.2f}"
+            if m := c.measured:  # one prompt gives no interval
+                known = m["speedup_low"] is not None and m["speedup_high"] is not None
+                interval = f"{m['speedup_low']:.2f} to {m['speedup_high']:.2f}" if known else "-"
+                line += f" {m['speedup']:8.2f} {interval:>15} {m['tokens_per_step']:13.2f} {c.both:7.2f}"
             print(f"{line:<67}  {c.shown}")
         print(f"\n{self.best.shown}")
-        if (max(m.both for m in self.measured) if n else self.best.speedup) < 1:
+        if (self.best.both if n else self.best.speedup) < 1:
             print("It does not gain: none is faster.")
         if n == 0:
             print("It is predicted only: nothing was measured.")
@@ -285,8 +275,8 @@ class Tuning:
     def write_best(self) -> None:
         """The experiment with the best setting."""
         comment = f"# Written by `speclab tune`: predicted speedup {self.best.speedup:.2f}"
-        if self.measured:
-            comment += f", measured {self.measured[self.search.candidates.index(self.best)].speedup:.2f}"
+        if self.best.measured:
+            comment += f", measured {self.best.measured['speedup']:.2f}"
         comment += "." + (" LOSSY: the rule changes the target's distribution." if self.lossy else "")
         comment += " Its prompts are those it was tuned on: evaluate with others.\n"
         files.write(self.given.out, comment + self.experiment("tuned", self.prompts, [NO_DRAFTER, self.best.settings]))
