@@ -47,17 +47,17 @@ class Results(AbstractContextManager):
 
     # ---- tables and views
 
-    def ask(self, query: str, parameters=()) -> tuple[list[str], list[tuple]]:
+    def query(self, sql: str, parameters=()) -> tuple[list[str], list[tuple]]:
         """Names of the columns of a query over tables and views, and its rows."""
         with database.faults(self.path):
-            rows = self.connection.execute(query, parameters)
+            rows = self.connection.execute(sql, parameters)
             if rows.description is None:
                 raise Misuse("sql: expected a query, as SELECT ..")
             return [column[0] for column in rows.description], rows.fetchall()
 
     def sql(self, query: str, parameters=()) -> pd.DataFrame:
         """The rows of a query. A NULL is NaN or None."""
-        names, rows = self.ask(query, parameters)
+        names, rows = self.query(query, parameters)
         return pd.DataFrame(rows, columns=names)
 
     def view(self, name: str) -> pd.DataFrame:
@@ -66,7 +66,8 @@ class Results(AbstractContextManager):
         if name not in known:
             raise Misuse(f'view: expected one of {", ".join(known)}, found "{name}"')
         query = f'SELECT * FROM "{name}"'
-        own = next((where for column, where in _OWN.items() if column in self.ask(f"{query} LIMIT 0")[0]), None)
+        columns, _ = self.query(f"{query} LIMIT 0")
+        own = next((where for column, where in _OWN.items() if column in columns), None)
         return self.sql(query) if self.experiment is None or own is None else self.sql(f"{query} WHERE {own}", (self.experiment,))
 
     @cached_property

@@ -40,7 +40,7 @@ class Run(dict):
 
 def by_run(results: "Results", query: str) -> dict[int, list[dict]]:
     """The rows of a query by its column `run`, which they no longer have."""
-    names, rows = results.ask(query)
+    names, rows = results.query(query)
     found: dict[int, list[dict]] = {}
     for row in rows:
         cell = dict(zip(names, row, strict=True))

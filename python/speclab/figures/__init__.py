@@ -114,7 +114,7 @@ def _question(rows: list[tuple], rates: bool) -> dict[str, Any] | None:
 def _intervals(numbers: Numbers, results: Any, sql: str) -> dict[tuple, tuple]:
     """Intervals by group, measure, series, x and run, of the sums that this statement lists."""
     clusters: dict[tuple, list[tuple]] = {}
-    for row in results.ask(sql)[1]:
+    for row in results.query(sql)[1]:
         clusters.setdefault(row[:_KEYS], []).append(row)
     wanted = {key: q for key, rows in clusters.items() if (q := _question(rows, numbers.figure.rates)) is not None}
     answers = engine.objects("report", "--intervals", "-", lines=wanted.values())
@@ -143,7 +143,7 @@ def read(figure: Figure, results: Any, chosen: Sequence[tuple], note: str = "") 
     numbers = Numbers(figure, _filled(figure.sql, chosen), note)
     if not chosen and _CHOSEN in figure.sql:
         return numbers
-    numbers.columns, rows = results.ask(numbers.sql)
+    numbers.columns, rows = results.query(numbers.sql)
     if rows and len(numbers.columns) <= _VALUE:
         raise Fault(f"figure {figure.name}: expected columns group, measure, series, x and a value, found {', '.join(numbers.columns)}")
     at = {name: i for i, name in enumerate(numbers.columns)}

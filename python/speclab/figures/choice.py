@@ -29,8 +29,8 @@ def read(results: Any) -> list[Comparison]:
     A run has the keys of the report's cells, and `full`: its drafter's name with what varies in the sweep; `others`: its settings without batch, rule
     and drafter.
     """
-    settings = {r[0]: r[1:] for r in results.ask(_SETTINGS)[1]}
-    counts = {r[:2]: r[2:] for r in results.ask(_COUNTS)[1]}
+    settings = {r[0]: r[1:] for r in results.query(_SETTINGS)[1]}
+    counts = {r[:2]: r[2:] for r in results.query(_COUNTS)[1]}
     found, sweeps = [], {}
     for said in results.comparisons:
         runs = [Run(**cell, limits=said["limits"], others=settings[cell["run"]][0]) for cell in said["cells"]]

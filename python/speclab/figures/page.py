@@ -55,7 +55,7 @@ def _origin(results: Any) -> list[tuple[str, list[str]]]:
     lines = []
     for label, what in _ORIGIN.items():
         query = f"SELECT {what} FROM run WHERE ?1 IS NULL OR experiment = ?1 GROUP BY 1 ORDER BY min(id)" if what else _DECODED
-        lines.append((label, [plain(r[0] or "") for r in results.ask(query, (results.experiment,))[1]]))
+        lines.append((label, [plain(r[0] or "") for r in results.query(query, (results.experiment,))[1]]))
     return lines
 
 
