@@ -415,102 +415,77 @@ static const char *value_end(const char *t)
     return t;
 }
 
-// what, text: the option and all of it, for messages. NULL on failure.
-static struct settings *inline_value(const char *t, size_t n, const char *what, const char *text, struct error *err);
+struct inline_text {
+    const char *what, *all; // the option and all of its text, for messages
+    struct error *err;
+};
 
-// Adds the pair KEY: VALUE from `at` to `end` to a map.
-static bool add_pair(struct settings *map, const char *at, const char *end, const char *what, const char *text,
-                     struct error *err)
+static struct settings *read_value(const struct inline_text *t, const char *at, const char *end);
+
+// Adds the pair from `at` to `end` to a map; sign: '=', or ':' with blanks around it.
+static bool add_pair(const struct inline_text *t, struct settings *map, char sign, const char *at, const char *end)
 {
-    const char *colon = memchr(at, ':', (size_t)(end - at)), *key_end = colon;
-    while (key_end != NULL && key_end > at && isspace((unsigned char)key_end[-1]))
+    const char *value = memchr(at, sign, (size_t)(end - at)), *key_end = value;
+    while (sign == ':' && key_end != NULL && key_end > at && isspace((unsigned char)key_end[-1]))
         key_end--;
-    if (colon == NULL || key_end == at)
-        return fail(err, "%s: expected KEY: VALUE, found \"%.*s\" in \"%s\"", what, (int)(end - at), at, text);
-    for (colon++; colon < end && isspace((unsigned char)*colon); colon++)
+    if (value == NULL || key_end == at)
+        return fail(t->err, "%s: expected %s, found \"%.*s\" in \"%s\"", t->what,
+                    sign == ':' ? "KEY: VALUE" : "key=value", (int)(end - at), at, t->all);
+    for (value++; sign == ':' && value < end && isspace((unsigned char)*value); value++)
         ;
     char *key = xstrndup(at, (size_t)(key_end - at));
-    struct settings *value = NULL;
+    struct settings *item = NULL;
     if (settings_get(map, key) != NULL)
-        fail(err, "%s: \"%s\" is given twice in \"%s\"", what, key, text);
-    else if ((value = inline_value(colon, (size_t)(end - colon), what, text, err)) != NULL)
-        settings_put(map, key, value);
+        fail(t->err, "%s: \"%s\" is given twice in \"%s\"", t->what, key, t->all);
+    else if ((item = read_value(t, value, end)) != NULL)
+        settings_put(map, key, item);
     free(key);
-    return value != NULL;
-}
-
-static bool add_item(struct settings *list, const char *at, const char *end, const char *what, const char *text,
-                     struct error *err)
-{
-    struct settings *item = inline_value(at, (size_t)(end - at), what, text, err);
-    if (item != NULL)
-        settings_append(list, item);
     return item != NULL;
 }
 
-static struct settings *inline_value(const char *t, size_t n, const char *what, const char *text, struct error *err)
+// Adds the items of a list, or the pairs of a map, from `at` to the text's end, and returns it; on failure frees it and returns NULL.
+static struct settings *add_all(const struct inline_text *t, struct settings *to, char sign, const char *at)
 {
-    if (n < 2 || !((t[0] == '[' && t[n - 1] == ']') || (t[0] == '{' && t[n - 1] == '}'))) {
-        char *copy = xstrndup(t, n);
-        struct settings *s = settings_scalar(copy);
-        free(copy);
-        return s;
-    }
-    bool map = t[0] == '{', ok = true;
-    struct settings *list = map ? settings_map() : settings_list();
-    char *inside = xstrndup(t + 1, n - 2);
-    for (const char *at = inside; ok && *at != '\0';) {
-        const char *end = value_end(at), *next = *end == ',' ? end + 1 : end;
-        while (isspace((unsigned char)*at))
+    for (const char *next; *at != '\0'; at = next) {
+        const char *end = value_end(at);
+        next = *end == ',' ? end + 1 : end;
+        while (sign != '=' && isspace((unsigned char)*at))
             at++;
-        while (end > at && isspace((unsigned char)end[-1]))
+        while (sign != '=' && end > at && isspace((unsigned char)end[-1]))
             end--;
-        if (map && *at == '\0')
+        if (sign == ':' && *at == '\0')
             break; // only spaces are left
-        ok = map ? add_pair(list, at, end, what, text, err) : add_item(list, at, end, what, text, err);
-        at = next;
+        struct settings *item = to->kind == SETTINGS_LIST ? read_value(t, at, end) : NULL;
+        if (item != NULL)
+            settings_append(to, item);
+        else if (to->kind == SETTINGS_LIST || !add_pair(t, to, sign, at, end)) {
+            settings_free(to);
+            return NULL;
+        }
     }
+    return to;
+}
+
+static struct settings *read_value(const struct inline_text *t, const char *at, const char *end)
+{
+    const bool map = end - at >= 2 && at[0] == '{' && end[-1] == '}',
+               list = end - at >= 2 && at[0] == '[' && end[-1] == ']';
+    char *inside = map || list ? xstrndup(at + 1, (size_t)(end - at - 2)) : xstrndup(at, (size_t)(end - at));
+    struct settings *s = map    ? add_all(t, settings_map(), ':', inside)
+                         : list ? add_all(t, settings_list(), ',', inside)
+                                : settings_scalar(inside);
     free(inside);
-    if (ok)
-        return list;
-    settings_free(list);
-    return NULL;
+    return s;
 }
 
 struct settings *settings_value(const char *text, const char *what, struct error *err)
 {
-    return inline_value(text, strlen(text), what, text, err);
-}
-
-// Adds the pairs at `at` to a map and returns it; on failure frees it and returns NULL. text: all of the option, for messages.
-static struct settings *add_pairs(struct settings *map, const char *at, const char *what, const char *text,
-                                  struct error *err)
-{
-    bool ok = true;
-    while (ok && *at != '\0') {
-        const char *end = value_end(at), *equals = memchr(at, '=', (size_t)(end - at));
-        char *key = xstrndup(at, equals != NULL ? (size_t)(equals - at) : 0);
-        struct settings *value;
-        if (*key == '\0')
-            ok = fail(err, "%s: expected key=value, found \"%.*s\" in \"%s\"", what, (int)(end - at), at, text);
-        else if (settings_get(map, key) != NULL)
-            ok = fail(err, "%s: \"%s\" is given twice in \"%s\"", what, key, text);
-        else if ((value = inline_value(equals + 1, (size_t)(end - equals - 1), what, text, err)) != NULL)
-            settings_put(map, key, value);
-        else
-            ok = false;
-        free(key);
-        at = *end == ',' ? end + 1 : end;
-    }
-    if (ok)
-        return map;
-    settings_free(map);
-    return NULL;
+    return read_value(&(struct inline_text){ what, text, err }, text, text + strlen(text));
 }
 
 struct settings *settings_pairs(const char *text, const char *what, struct error *err)
 {
-    return add_pairs(settings_map(), text, what, text, err);
+    return add_all(&(struct inline_text){ what, text, err }, settings_map(), '=', text);
 }
 
 struct settings *settings_inline(const char *text, const char *what, struct error *err)
@@ -524,7 +499,7 @@ struct settings *settings_inline(const char *text, const char *what, struct erro
     struct settings *map = settings_map();
     settings_put(map, "kind", settings_scalar(kind));
     free(kind);
-    return add_pairs(map, text[n] == ':' ? text + n + 1 : "", what, text, err);
+    return add_all(&(struct inline_text){ what, text, err }, map, '=', text[n] == ':' ? text + n + 1 : "");
 }
 
 int choice_index(const char *choices, const char *word)

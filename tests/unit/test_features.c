@@ -113,8 +113,7 @@ static void open_pairing(struct pairing *p, struct target *t, int kind, struct d
     struct error err;
     char *line = xformat("%s:weights=%s%s", kinds[kind], heads[kind], kind == 2 ? "" : ",tokens=3");
     struct settings *drafter = settings_inline(line, "drafter", &err);
-    assert_ok(drafter != NULL && pairing_read(p, drafter, NULL, NULL, &err) &&
-                  pairing_open(p, t, 1, LENGTH, &err),
+    assert_ok(drafter != NULL && pairing_read(p, drafter, NULL, NULL, &err) && pairing_open(p, t, 1, LENGTH, &err),
               err);
     received.type = p->drafter->type;
     received.target = t;
