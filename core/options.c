@@ -3,12 +3,25 @@
 #include <assert.h>
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/settings.h"
+
+static const size_t field_bytes[] = {
+    [OPTION_INT] = sizeof(int),
+    [OPTION_REAL] = sizeof(double),
+    [OPTION_BOOL] = sizeof(bool),
+    [OPTION_TEXT] = sizeof(char *),
+    [OPTION_PATH] = sizeof(char *),
+    [OPTION_CHOICE] = sizeof(int),
+    [OPTION_INTS] = sizeof(struct ints),
+    [OPTION_PAIRS] = sizeof(struct pairs),
+    [OPTION_ANY] = sizeof(struct settings *),
+};
 
 static double lower_bound(const struct option *o)
 {
@@ -165,17 +178,8 @@ static bool fail_unknown(struct error *err, const struct settings *s, int i, con
 
 static void zero(const struct option *table, void *into)
 {
-    for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
-        void *field = (char *)into + o->at;
-        size_t bytes = o->type == OPTION_REAL                             ? sizeof(double)
-                       : o->type == OPTION_BOOL                           ? sizeof(bool)
-                       : o->type == OPTION_INTS                           ? sizeof(struct ints)
-                       : o->type == OPTION_PAIRS                          ? sizeof(struct pairs)
-                       : o->type == OPTION_TEXT || o->type == OPTION_PATH ? sizeof(char *)
-                       : o->type == OPTION_ANY                            ? sizeof(struct settings *)
-                                                                          : sizeof(int);
-        memset(field, 0, bytes);
-    }
+    for (const struct option *o = table; o != NULL && o->name != NULL; o++)
+        memset((char *)into + o->at, 0, field_bytes[o->type]);
 }
 
 bool options_read(const struct settings *s, const char *what, const struct option *table, void *into, struct error *err)
@@ -238,4 +242,111 @@ void options_fill(struct settings *map, const struct option *table)
             if (p != NULL)
                 settings_put(map, o->name, p);
         }
+}
+
+// ---- one spelling for equal settings
+//
+// The database identifies a cell by a hash of its settings, so {tokens: 8, longest: 3} must equal {longest: 3, tokens: 08}:
+// options are in their table's order, defaults are filled in, and a number has the shortest spelling that reads back as the
+// same number. Cells run from the canonical settings.
+
+static struct settings *integer(const char *text)
+{
+    char s[32];
+    snprintf(s, sizeof(s), "%lld", strtoll(text, NULL, 10));
+    return settings_scalar(s);
+}
+
+static struct settings *number(const char *text)
+{
+    char s[40];
+    double v = strtod(text, NULL) + 0.0; // -0 becomes 0
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(s, sizeof(s), "%.*g", digits, v);
+        if (strtod(s, NULL) == v)
+            break;
+    }
+    return settings_scalar(s);
+}
+
+static struct settings *integers(const struct settings *list)
+{
+    struct settings *to = settings_list();
+    for (int i = 0; i < list->n; i++)
+        settings_append(to, integer(list->item[i]->text));
+    return to;
+}
+
+struct numbered {
+    long key;
+    int place;
+};
+
+static int by_key(const void *a, const void *b)
+{
+    const struct numbered *x = a, *y = b;
+    return x->key != y->key ? (x->key > y->key) - (x->key < y->key) : x->place - y->place;
+}
+
+// By ascending key; of two spellings of one key (11 and 011) the later wins.
+static struct settings *pairs(const struct settings *map)
+{
+    struct settings *to = settings_map();
+    struct numbered *n = xcalloc((size_t)map->n + 1, sizeof(*n));
+    for (int i = 0; i < map->n; i++)
+        n[i] = (struct numbered){ strtol(map->key[i], NULL, 10), i };
+    qsort(n, (size_t)map->n, sizeof(*n), by_key);
+    for (int i = 0; i < map->n; i++) {
+        char key[24];
+        snprintf(key, sizeof(key), "%ld", n[i].key);
+        settings_put(to, key, number(map->item[n[i].place]->text));
+    }
+    free(n);
+    return to;
+}
+
+// A list given for a text option is that text, as in options_read.
+static struct settings *one_line(const struct settings *given)
+{
+    char *line = settings_line(given);
+    struct settings *s = settings_scalar(line);
+    free(line);
+    return s;
+}
+
+struct settings *option_settings(const struct settings *given, enum option_type type)
+{
+    switch (type) {
+    case OPTION_INT:
+        return integer(given->text);
+    case OPTION_REAL:
+        return number(given->text);
+    case OPTION_INTS:
+        return integers(given);
+    case OPTION_PAIRS:
+        return pairs(given);
+    case OPTION_TEXT:
+        return given->kind == SETTINGS_LIST ? one_line(given) : settings_scalar(given->text);
+    case OPTION_ANY:
+        return settings_copy(given);
+    case OPTION_BOOL:
+    case OPTION_PATH:
+    case OPTION_CHOICE:
+        break;
+    }
+    return settings_scalar(given->text);
+}
+
+struct settings *entry_settings(const char *kind, const struct settings *given, const struct option *table)
+{
+    struct settings *to = settings_map();
+    settings_put(to, "kind", settings_scalar(kind));
+    for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
+        const struct settings *own = settings_get(given, o->name);
+        struct settings *usual = own == NULL && o->default_value != NULL ? default_value(o) : NULL;
+        if (own != NULL || usual != NULL)
+            settings_put(to, o->name, option_settings(own != NULL ? own : usual, o->type));
+        settings_free(usual);
+    }
+    return to;
 }

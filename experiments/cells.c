@@ -139,7 +139,7 @@ char *cell_prompts(const struct loaded_experiment *o)
     return xformat("%s %s", slash != NULL ? slash + 1 : o->e->prompts_file, hash_text(o->e->prompts.hash).s);
 }
 
-// ---- canonical settings (core/canonical_options.c) as they are shown, and those of sampling
+// ---- canonical settings (core/options.c) as they are shown, and those of sampling
 
 static bool same_settings(const struct settings *a, const struct settings *b)
 {

@@ -8,92 +8,44 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "core/settings.h"
 #include "formats/gguf.h"
 
 // ---- ignored keys
 
-// Provenance, training and usage hints. None of these changes a generated text or a time.
-static const char *const config_keys[] = {
-    "_name_or_path",
-    "transformers_version",
-    "torch_dtype",
-    "dtype",
-    "use_cache",
-    "initializer_range",
-    "pad_token_id",
-    "attention_dropout",
-    "resid_pdrop",
-    "embd_pdrop",
-    "router_jitter_noise",
-    "output_router_logits",
-    "router_aux_loss_coef",
-    "pretraining_tp", // how the training divided the products
-    "model_format",
-    "return_dict",
-    "_attn_implementation_autoset",
-    "_commit_hash",
-    "transformers.js_config",
-    "unsloth_fixed",
-    "unsloth_version",
-    NULL,
-};
-static const char *const generation_keys[] = {
-    "_from_model_config", "transformers_version", "do_sample",      "temperature",  "top_k",        "top_p", "min_p",
-    "repetition_penalty", "max_length",           "max_new_tokens", "pad_token_id", "bos_token_id", NULL,
-};
-static const char *const tokenizer_config_keys[] = {
-    "tokenizer_class",
-    "model_max_length",
-    "clean_up_tokenization_spaces",
-    "padding_side",
-    "truncation_side",
-    "model_input_names",
-    "name_or_path",
-    "special_tokens_map_file",
-    "tokenizer_file",
-    "extra_special_tokens",
-    "backend",
-    "is_local",
-    NULL,
-};
-static const char *const tokenizer_keys[] = { "version", "truncation", "padding", NULL };
-
+// Provenance, training and usage hints. None of these changes a generated text or a time (pretraining_tp: how the training
+// divided the products).
 static const struct {
-    const char *file;
-    const char *const *keys;
+    const char *file, *keys;
 } ignored[] = {
-    { "config.json", config_keys },
-    { "generation_config.json", generation_keys },
-    { "tokenizer_config.json", tokenizer_config_keys },
-    { "tokenizer.json", tokenizer_keys },
+    { "config.json",
+      "_name_or_path|transformers_version|torch_dtype|dtype|use_cache|initializer_range|pad_token_id|attention_dropout|"
+      "resid_pdrop|embd_pdrop|router_jitter_noise|output_router_logits|router_aux_loss_coef|pretraining_tp|model_format|"
+      "return_dict|_attn_implementation_autoset|_commit_hash|transformers.js_config|unsloth_fixed|unsloth_version" },
+    { "generation_config.json",
+      "_from_model_config|transformers_version|do_sample|temperature|top_k|top_p|min_p|repetition_penalty|max_length|"
+      "max_new_tokens|pad_token_id|bos_token_id" },
+    { "tokenizer_config.json",
+      "tokenizer_class|model_max_length|clean_up_tokenization_spaces|padding_side|truncation_side|model_input_names|"
+      "name_or_path|special_tokens_map_file|tokenizer_file|extra_special_tokens|backend|is_local" },
+    { "tokenizer.json", "version|truncation|padding" },
 };
 
 // general.* is descriptive, except for the keys listed here.
 static bool is_ignored_in_gguf(const char *key)
 {
-    static const char *const significant[] = { "general.architecture", "general.type", "general.alignment" };
-    for (size_t i = 0; i < sizeof(significant) / sizeof(*significant); i++)
-        if (strcmp(key, significant[i]) == 0)
-            return false;
+    if (choice_index("general.architecture|general.type|general.alignment", key) >= 0)
+        return false;
     return strncmp(key, "general.", 8) == 0 || strncmp(key, "quantize.imatrix.", 17) == 0;
-}
-
-static const char *const *keys_of(const char *file)
-{
-    static const char *const none[] = { NULL };
-    for (size_t i = 0; i < sizeof(ignored) / sizeof(*ignored); i++)
-        if (strcmp(file, ignored[i].file) == 0)
-            return ignored[i].keys;
-    return none;
 }
 
 bool identity_ignores(const char *file, const char *key)
 {
     if (file == NULL)
         return is_ignored_in_gguf(key);
-    for (const char *const *k = keys_of(file); *k != NULL; k++)
-        if (strcmp(*k, key) == 0)
-            return true;
+    for (size_t i = 0; i < sizeof(ignored) / sizeof(*ignored); i++)
+        if (strcmp(file, ignored[i].file) == 0)
+            return choice_index(ignored[i].keys, key) >= 0;
     return false;
 }
 
@@ -110,8 +62,11 @@ struct json *identity_json(const char *path, struct digest *d, struct error *err
     }
     if (j == NULL)
         return NULL;
-    for (const char *const *k = keys_of(name); *k != NULL; k++)
-        json_drop(j, *k);
+    for (void *at = json_first(j), *next; at != NULL; at = next) {
+        next = json_next(j, at);
+        if (identity_ignores(name, json_key(at)))
+            json_drop(j, json_key(at));
+    }
     digest_text(d, name);
     json_digest(j, d);
     return j;

@@ -333,7 +333,7 @@ static bool same_scalar(const struct settings *a, const struct settings *b)
                                              settings_real(b, "", -INFINITY, INFINITY, &y, &ignored) && x == y);
 }
 
-// Any of a list's values, or the list as a text: an option that is a text takes it so (core/canonical_options.c).
+// Any of a list's values, or the list as a text: an option that is a text takes it so (core/options.c).
 static bool is_among(const struct settings *scalar, const struct settings *list)
 {
     char *line = settings_line(list);

@@ -14,12 +14,6 @@ static const char *const names[] = { "bos_token", "eos_token", "unk_token", "sep
                                      "pad_token", "cls_token", "mask_token" };
 enum { NAMES = sizeof(names) / sizeof(*names) };
 
-static bool ends_with_token(const char *key)
-{
-    const size_t n = strlen(key);
-    return n > 6 && strcmp(key + n - 6, "_token") == 0;
-}
-
 static bool is_named(const char *key)
 {
     for (int i = 0; i < NAMES; i++)
@@ -204,7 +198,7 @@ static bool each_named(struct declaring *g, const struct json *config, const str
         if (!json_is_null(json_get(config, names[i])) && !each(g, names[i], json_get(config, names[i])))
             return false;
     for (void *at = config != NULL ? json_first(config) : NULL; at != NULL; at = json_next(config, at))
-        if (ends_with_token(json_key(at)) && !is_named(json_key(at)) && is_token(json_value(at)) &&
+        if (ends_with(json_key(at), "_token") && !is_named(json_key(at)) && is_token(json_value(at)) &&
             !each(g, json_key(at), json_value(at)))
             return false;
     for (void *at = json_is_object(extra) ? json_first(extra) : NULL; at != NULL; at = json_next(extra, at))
