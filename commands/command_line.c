@@ -45,18 +45,13 @@ bool stdout_failed(void)
     return fflush(stdout) != 0 || ferror(stdout);
 }
 
-__attribute__((format(printf, 1, 2))) static void print_line(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    printable_line(stderr, format, args);
-    va_end(args);
-}
-
 void command_log(void *unused, const char *sentence)
 {
+    struct text line = { 0 };
     (void)unused;
-    print_line("%s", sentence);
+    printable_put(&line, sentence, strlen(sentence), "\n\t");
+    fprintf(stderr, "%s\n", line.s != NULL ? line.s : "");
+    free(line.s);
 }
 
 int command_done(const struct usage *u)
