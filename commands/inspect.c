@@ -1,6 +1,6 @@
 // inspect.c - `speclab inspect`: facts about a checkpoint, the cost of a pass, and the speed limit set by memory.
 //
-// All facts are gathered into one struct; two printers, a text and a JSON one, print the same facts.
+// All facts are gathered into one JSON object, which --json prints; the text is printed from it, and from the configuration.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,20 +22,13 @@
 #include "models/paths.h"
 #include "models/weights.h"
 
-enum { MAX_KINDS = 32, DEFAULT_CONTEXT = 1024 };
+enum { DEFAULT_CONTEXT = 1024 };
 
 // Rows of the passes whose bytes are stated of a mixture of experts.
 static const int union_rows[] = { 1, 2, 4, 8, 16, 32, 64 };
 enum { UNIONS = sizeof(union_rows) / sizeof(*union_rows) };
 
-struct kind { // tensors of one type
-    const char *name;
-    size_t bytes, parameters;
-    int n;
-};
-
 struct inspect {
-    const char *name; // a shape's; NULL: a file
     long long context, threads;
     const char *target; // of a head; NULL: a model is inspected
     bool json, tensors, no_probe, checkpoint;
@@ -43,9 +36,6 @@ struct inspect {
 
     struct model_config config;
     struct weights *weights;
-    struct kind kind[MAX_KINDS];
-    int kinds, n_tensors;
-    size_t parameters;
     struct tokenizer *tokenizer;
     struct error no_tokenizer;
     struct chat_format chat;
@@ -55,34 +45,74 @@ struct inspect {
     struct model *model; // NULL: it cannot be run, for the reason in no_model
     struct error no_model;
 
-    enum type cache;                        // element type
-    size_t cache_bytes, full_bytes;         // of one token; of the full context
-    double flops, weight_bytes, pass_bytes; // of a pass of one token at the requested context
+    struct json *facts;
+    double full_bytes; // of a cache of the full context
     struct probe probe;
-    bool own_memory; // the device has memory of its own
-    size_t free_bytes, all_bytes;
 };
 
 // ---- gathering
 
-static void count_tensors(struct inspect *in)
+static void add_shape(struct inspect *in, const char *name)
 {
-    in->n_tensors = (int)in->weights->n;
-    for (size_t i = 0; i < in->weights->n; i++) {
-        const struct weight *t = &in->weights->weight[i];
-        const size_t parameters = (size_t)(t->tensor.rows * t->tensor.width);
-        int k = 0;
-        while (k < in->kinds && strcmp(in->kind[k].name, t->type_name) != 0)
-            k++;
-        if (k == MAX_KINDS)
-            continue;
-        if (k == in->kinds)
-            in->kind[in->kinds++] = (struct kind){ .name = t->type_name };
-        in->kind[k].n++;
-        in->kind[k].bytes += t->bytes;
-        in->kind[k].parameters += parameters;
-        in->parameters += parameters;
+    const struct model_config *c = &in->config;
+    in->facts = json_object_of(
+        JSON("model", model_is_shape(name) ? name : c->path), JSON("format", c->gguf ? "gguf" : "huggingface"),
+        JSON("architecture", c->architecture->name), JSON("layers", c->layers), JSON("width", c->width),
+        JSON("hidden", c->hidden), JSON("heads", c->heads), JSON("kv_heads", c->kv_heads),
+        JSON("head_dim", c->head_dim), JSON("vocab", c->vocab), JSON("context", c->context),
+        JSON("window", c->window > 0 ? json_new_int(c->window) : json_new_null()),
+        JSON("windowed_layers", layer_set_count(&c->windowed)), JSON("experts", c->experts),
+        JSON("experts_used", c->experts_used), JSON("expert_hidden", c->experts > 0 ? c->expert_hidden : 0),
+        JSON("expert_layers", config_mixed_layers(c)), JSON("tied", c->tied), JSON("inflated_from", c->inflated),
+        JSON("quantized_from", c->quantized), JSON("norm_eps", c->norm_eps), JSON("rope_theta", c->rope.theta),
+        JSON("rope_scaling", rope_name(c->rope.scaling)), JSON("end_ids", json_new_ids(c->end, (size_t)c->n_end)),
+        JSON("bos_id", c->add_bos && c->bos >= 0 ? json_new_int(c->bos) : json_new_null()),
+        JSON("tokens", in->tokenizer != NULL ? json_new_int(tokenizer_size(in->tokenizer)) : json_new_null()),
+        JSON("no_tokenizer", in->tokenizer == NULL ? in->no_tokenizer.text : NULL),
+        JSON("chat", in->chat.kind == CHAT_CHATML  ? "chatml"
+                     : in->chat.kind == CHAT_JINJA ? "jinja"
+                                                   : NULL),
+        JSON("no_chat", in->chat.kind == CHAT_NONE ? in->no_chat.text : NULL));
+}
+
+static void count(struct json *j, const char *key, int64_t n)
+{
+    struct json *sum = json_get(j, key);
+    json_integer_set(sum, json_int(sum) + n);
+}
+
+static void add_weights(struct inspect *in)
+{
+    const struct model_config *c = &in->config;
+    struct json *types = json_new_object(), *ignored = json_new_array(), *list = json_new_array();
+    int64_t all = 0;
+    for (const struct weight *t = in->weights->weight; t < in->weights->weight + in->weights->n; t++) {
+        const int64_t parameters = t->tensor.rows * t->tensor.width;
+        if (json_get(types, t->type_name) == NULL)
+            json_set(types, t->type_name, json_object_of(JSON("tensors", 0), JSON("parameters", 0), JSON("bytes", 0)));
+        struct json *type = json_get(types, t->type_name);
+        count(type, "tensors", 1);
+        count(type, "parameters", parameters);
+        count(type, "bytes", (int64_t)t->bytes);
+        all += parameters;
+        json_push(list, json_object_of(JSON("name", t->name), JSON("type", t->type_name), JSON("rows", t->tensor.rows),
+                                       JSON("width", t->tensor.width), JSON("bytes", t->bytes)));
     }
+    // Without those of the experts that a token does not use.
+    const int64_t unused =
+        (int64_t)config_mixed_layers(c) * (c->experts - c->experts_used) * 3 * c->width * c->expert_hidden;
+    json_add(in->facts, JSON("parameters", all), JSON("active_parameters", all - unused),
+             JSON("bytes", weights_bytes(in->weights)), JSON("types", types));
+    for (size_t i = 0; in->model != NULL && model_unused(in->model, i) != NULL; i++)
+        json_push(ignored, json_new_text(model_unused(in->model, i)));
+    json_add(in->facts, JSON("ignored", ignored));
+    if (in->weights->of_images > 0)
+        json_add(in->facts, JSON("ignored_of_images", in->weights->of_images));
+    if (in->tensors)
+        json_add(in->facts, JSON("tensors", list));
+    else
+        json_free(list);
+    json_add(in->facts, JSON("problem", in->model == NULL ? in->no_model.text : NULL));
 }
 
 // Two operations for each weight of a product, and in attention for each element of the keys and values that are read.
@@ -93,39 +123,53 @@ static double pass_flops(const struct model_config *c, long long context)
            (config_products(c) + 2 * heads * config_positions_seen(c, (double)context) + (double)c->width * c->vocab);
 }
 
-// Without those of the experts that a token does not use.
-static double active_parameters(const struct inspect *in)
+static struct json *unions(const struct inspect *in)
 {
-    const struct model_config *c = &in->config;
-    const double expert = 3.0 * c->width * c->expert_hidden;
-    return (double)in->parameters - config_mixed_layers(c) * (double)(c->experts - c->experts_used) * expert;
+    struct json *list = json_new_array();
+    for (int i = 0; i < UNIONS; i++)
+        json_push(list, json_object_of(JSON("n", union_rows[i]),
+                                       JSON("experts_per_layer", config_experts_expected(&in->config, union_rows[i])),
+                                       JSON("weight_bytes", model_pass_bytes(in->model, union_rows[i]))));
+    return list;
 }
 
-static bool measure(struct inspect *in, struct error *err)
+static struct json *probed(struct inspect *in, double pass_bytes)
 {
-    struct kv_shape one = model_kv_shape(in->model, 1, 1, 1);
-    in->cache = one.type = kv_type_resolve((enum kv_type)in->precision.cache);
+    in->probe = probe_read_bandwidth((int)in->threads);
+    const double rate = in->probe.bytes_per_second > 0 ? in->probe.bytes_per_second : NAN;
+    return json_object_of(JSON("bytes_per_second", rate), JSON("threads", in->probe.threads),
+                          JSON("seconds_per_token", pass_bytes / rate), JSON("tokens_per_second", rate / pass_bytes));
+}
+
+// Of a pass of one token at the requested context, and what it reads.
+static bool add_pass(struct inspect *in, struct error *err)
+{
+    const struct model_config *c = &in->config;
+    struct kv_shape one = model_kv_shape(in->model, 1, 1, 1), full = model_kv_shape(in->model, 1, c->context, 1);
+    one.type = full.type = kv_type_resolve((enum kv_type)in->precision.cache);
     if (!kv_fits(&one, err))
         return false;
-    in->cache_bytes = kv_bytes(&one);
-    in->flops = pass_flops(&in->config, in->context);
-    in->weight_bytes = model_pass_bytes(in->model, 1);
-    in->pass_bytes = in->weight_bytes + config_positions_seen(&in->config, (double)in->context) *
-                                            (double)in->cache_bytes / in->config.layers;
-    struct kv_shape full = model_kv_shape(in->model, 1, in->config.context, 1);
-    full.type = one.type;
-    in->full_bytes = kv_bytes(&full);
-    in->own_memory = in->backend->memory(in->backend, &in->free_bytes, &in->all_bytes);
-    if (in->own_memory)
-        in->no_probe = true; // the probe measures host memory
-    if (!in->no_probe)
-        in->probe = probe_read_bandwidth((int)in->threads);
+    in->full_bytes = (double)kv_bytes(&full);
+    const double flops = pass_flops(c, in->context), weights = model_pass_bytes(in->model, 1),
+                 bytes = weights + config_positions_seen(c, (double)in->context) * (double)kv_bytes(&one) / c->layers;
+    json_add(
+        in->facts, JSON("activations", activations_names[model_activations(in->model)]),
+        JSON("cache", type_facts[one.type].name), JSON("cache_bytes_per_token", kv_bytes(&one)),
+        JSON("pass", json_object_of(JSON("context", in->context), JSON("flops", flops), JSON("weight_bytes", weights),
+                                    JSON("bytes", bytes), JSON("flops_per_byte", flops / bytes))));
+    if (c->experts > 0)
+        json_add(in->facts, JSON("expected_unions", unions(in)));
+    size_t free_bytes, all_bytes;
+    const bool own = in->backend->memory(in->backend, &free_bytes, &all_bytes); // the probe measures host memory
+    json_add(in->facts, JSON("memory", in->no_probe || own ? json_new_null() : probed(in, bytes)),
+             JSON("device_memory", !own ? json_new_null()
+                                        : json_object_of(JSON("device", in->backend->describe(in->backend)),
+                                                         JSON("bytes", all_bytes), JSON("free_bytes", free_bytes))));
     return true;
 }
 
 static bool gather(struct inspect *in, const char *name, struct error *err)
 {
-    in->name = model_is_shape(name) ? name : NULL;
     char *path = model_path(name, NULL, err);
     bool ok = path != NULL && config_read(path, &in->config, err);
     free(path);
@@ -139,7 +183,6 @@ static bool gather(struct inspect *in, const char *name, struct error *err)
     in->weights = weights_open(&in->config, err);
     if (in->weights == NULL)
         return false;
-    count_tensors(in);
     in->tokenizer = tokenizer_open(in->config.path, &in->no_tokenizer);
     const struct chat_request chat = {
         .name = "auto", .jinja = in->config.chat_template, .tokens = in->config.special_tokens, .now = "2025-01-01"
@@ -153,11 +196,14 @@ static bool gather(struct inspect *in, const char *name, struct error *err)
     if (in->backend == NULL)
         return false;
     in->model = model_open(in->config.path, in->backend, (enum activations)in->precision.activations, 1, &in->no_model);
-    return in->model == NULL || measure(in, err);
+    add_shape(in, name);
+    add_weights(in);
+    return in->model == NULL || add_pass(in, err);
 }
 
 static void forget(struct inspect *in)
 {
+    json_free(in->facts);
     chat_close(&in->chat);
     model_close(in->model);
     devices_destroy(in->devices);
@@ -224,7 +270,7 @@ static void print_tokenizer(const struct inspect *in)
 static void print_shape(const struct inspect *in)
 {
     const struct model_config *c = &in->config;
-    printf("model       %s\n", in->name != NULL ? in->name : c->path);
+    printf("model       %s\n", json_text(json_get(in->facts, "model")));
     printf("family      %s, %s%s%s\n", c->architecture->name, c->gguf ? "GGUF" : "Hugging Face",
            c->wrapper != NULL ? ", the text model of " : "", c->wrapper != NULL ? c->wrapper->model_type : "");
     printf("shape       %d layers, width %d, hidden %d, vocabulary %d, context %d\n", c->layers, c->width, c->hidden,
@@ -246,173 +292,103 @@ static void print_shape(const struct inspect *in)
         printf("quantized   from %s\n", c->quantized);
 }
 
+static double number(const struct json *j, const char *key)
+{
+    return json_number(json_get(j, key));
+}
+
 static void print_tensors(const struct inspect *in)
 {
     char a[32], b[32], c[32];
-    printf("parameters  %s", amount((double)in->parameters, "", a));
+    const struct json *f = in->facts, *types = json_get(f, "types"), *ignored = json_get(f, "ignored"),
+                      *pass = json_get(f, "pass");
+    printf("parameters  %s", amount(number(f, "parameters"), "", a));
     if (in->config.experts > 0)
-        printf(", of which %s active for a token", amount(active_parameters(in), "", b));
-    printf("\n");
-    printf("tensors     %d, %s\n", in->n_tensors, amount((double)weights_bytes(in->weights), "B", a));
-    for (int k = 0; k < in->kinds; k++)
-        printf("            %5d %-6s %9s, %.2f bits per parameter\n", in->kind[k].n, in->kind[k].name,
-               amount((double)in->kind[k].bytes, "B", a),
-               in->kind[k].parameters > 0 ? 8.0 * (double)in->kind[k].bytes / (double)in->kind[k].parameters : 0);
+        printf(", of which %s active for a token", amount(number(f, "active_parameters"), "", b));
+    printf("\ntensors     %zu, %s\n", in->weights->n, amount(number(f, "bytes"), "B", a));
+    for (void *at = json_first(types); at != NULL; at = json_next(types, at)) {
+        const struct json *type = json_value(at);
+        const double bytes = number(type, "bytes"), parameters = number(type, "parameters");
+        printf("            %5lld %-6s %9s, %.2f bits per parameter\n", (long long)json_int(json_get(type, "tensors")),
+               json_key(at), amount(bytes, "B", a), parameters > 0 ? 8 * bytes / parameters : 0);
+    }
     if (in->weights->of_images > 0)
         printf("            ignored: %zu tensors of the model of images: texts do not use them\n",
                in->weights->of_images);
-    const char *unused = in->model != NULL ? model_unused(in->model, 0) : NULL;
-    for (size_t i = 1; unused != NULL; unused = model_unused(in->model, i++))
-        printf("            ignored: %s\n", unused);
+    for (size_t i = 0; i < json_count(ignored); i++)
+        printf("            ignored: %s\n", json_text(json_at(ignored, i)));
     if (in->model == NULL)
         return;
-    printf("activations %s\n", activations_names[model_activations(in->model)]);
-    printf("cache       %s per token (%s), %s for the full context\n", amount((double)in->cache_bytes, "B", a),
-           type_facts[in->cache].name, amount((double)in->full_bytes, "B", b));
-    printf("pass        one token at context %lld: %s, %s read,", in->context, amount(in->flops, "FLOP", a),
-           amount(in->pass_bytes, "B", b));
-    printf(" of which %s weights: %.2f FLOP per byte\n", amount(in->weight_bytes, "B", c), in->flops / in->pass_bytes);
+    printf("activations %s\n", json_text(json_get(f, "activations")));
+    printf("cache       %s per token (%s), %s for the full context\n",
+           amount(number(f, "cache_bytes_per_token"), "B", a), json_text(json_get(f, "cache")),
+           amount(in->full_bytes, "B", b));
+    printf("pass        one token at context %lld: %s, %s read,", in->context, amount(number(pass, "flops"), "FLOP", a),
+           amount(number(pass, "bytes"), "B", b));
+    printf(" of which %s weights: %.2f FLOP per byte\n", amount(number(pass, "weight_bytes"), "B", c),
+           number(pass, "flops_per_byte"));
 }
 
-static void print_unions(const struct inspect *in)
+static void print_unions(const struct json *list)
 {
     char a[32];
-    if (in->model == NULL || in->config.experts == 0)
+    if (list == NULL)
         return;
     printf(
         "mixture     experts of a layer, and bytes of weights, that a pass of n rows reads: expected values, if rows choose\n"
         "            their experts independently and uniformly (`bench` counts them)\n"
         "                n   experts    weights\n");
-    for (int i = 0; i < UNIONS; i++)
-        printf("            %5d %9.2f %10s\n", union_rows[i], config_experts_expected(&in->config, union_rows[i]),
-               amount(model_pass_bytes(in->model, union_rows[i]), "B", a));
+    for (size_t i = 0; i < json_count(list); i++) {
+        const struct json *u = json_at(list, i);
+        printf("            %5.0f %9.2f %10s\n", number(u, "n"), number(u, "experts_per_layer"),
+               amount(number(u, "weight_bytes"), "B", a));
+    }
 }
 
 static void print_limit(const struct inspect *in)
 {
-    const struct probe *p = &in->probe;
+    const struct json *device = json_get(in->facts, "device_memory"), *memory = json_get(in->facts, "memory");
+    const double seconds = number(memory, "seconds_per_token");
     char a[32], b[32];
-    if (in->own_memory)
-        printf("memory      %s, of which %s free with the model loaded: %s\n", amount((double)in->all_bytes, "B", a),
-               amount((double)in->free_bytes, "B", b), in->backend->describe(in->backend));
-    if (in->model == NULL || in->no_probe)
+    if (!json_is_null(device))
+        printf("memory      %s, of which %s free with the model loaded: %s\n", amount(number(device, "bytes"), "B", a),
+               amount(number(device, "free_bytes"), "B", b), json_text(json_get(device, "device")));
+    if (json_is_null(memory))
         return;
-    if (p->bytes_per_second == 0) {
+    if (in->probe.bytes_per_second == 0) {
         printf("memory      not enough free to measure the read bandwidth\n");
         return;
     }
-    double seconds = in->pass_bytes / p->bytes_per_second;
-    printf("memory      %s/s read by %d threads (median of %d passes over %s)\n", amount(p->bytes_per_second, "B", a),
-           p->threads, p->passes, amount((double)p->bytes, "B", b));
+    printf("memory      %s/s read by %d threads (median of %d passes over %s)\n",
+           amount(in->probe.bytes_per_second, "B", a), in->probe.threads, in->probe.passes,
+           amount((double)in->probe.bytes, "B", b));
     printf("limit       %.3g ms per token, %.3g tokens/s without speculation, if all data comes from memory\n",
            seconds * 1e3, 1 / seconds);
-    long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    if (cache > 0 && in->pass_bytes < (double)cache)
+    const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    if (cache > 0 && number(json_get(in->facts, "pass"), "bytes") < (double)cache)
         printf("            (fits into the processor's cache of %s and may be faster)\n",
                amount((double)cache, "B", a));
 }
 
-static void print_list(const struct inspect *in)
+static void print_list(const struct json *list)
 {
     printf("\n%-48s %-6s %8s x %-8s %12s\n", "tensor", "type", "rows", "width", "bytes");
-    for (const struct weight *t = in->weights->weight; t < in->weights->weight + in->weights->n; t++)
-        printf("%-48s %-6s %8lld x %-8lld %12zu\n", t->name, t->type_name, (long long)t->tensor.rows,
-               (long long)t->tensor.width, t->bytes);
+    for (size_t i = 0; i < json_count(list); i++) {
+        const struct json *t = json_at(list, i);
+        printf("%-48s %-6s %8.0f x %-8.0f %12.0f\n", json_text(json_get(t, "name")), json_text(json_get(t, "type")),
+               number(t, "rows"), number(t, "width"), number(t, "bytes"));
+    }
 }
 
-// ---- JSON output
-
-static struct json *tensors_json(const struct inspect *in)
+static void print_text(const struct inspect *in)
 {
-    struct json *list = json_new_array();
-    for (const struct weight *t = in->weights->weight; t < in->weights->weight + in->weights->n; t++)
-        json_push(list, json_object_of(JSON("name", t->name), JSON("type", t->type_name), JSON("rows", t->tensor.rows),
-                                       JSON("width", t->tensor.width), JSON("bytes", t->bytes)));
-    return list;
-}
-
-static void shape_json(const struct inspect *in, struct json *j)
-{
-    const struct model_config *c = &in->config;
-    json_add(j, JSON("model", in->name != NULL ? in->name : c->path), JSON("format", c->gguf ? "gguf" : "huggingface"),
-             JSON("architecture", c->architecture->name), JSON("layers", c->layers), JSON("width", c->width),
-             JSON("hidden", c->hidden), JSON("heads", c->heads), JSON("kv_heads", c->kv_heads),
-             JSON("head_dim", c->head_dim), JSON("vocab", c->vocab), JSON("context", c->context),
-             JSON("window", c->window > 0 ? json_new_int(c->window) : json_new_null()),
-             JSON("windowed_layers", layer_set_count(&c->windowed)), JSON("experts", c->experts),
-             JSON("experts_used", c->experts_used), JSON("expert_hidden", c->experts > 0 ? c->expert_hidden : 0),
-             JSON("expert_layers", config_mixed_layers(c)), JSON("tied", c->tied), JSON("inflated_from", c->inflated),
-             JSON("quantized_from", c->quantized), JSON("norm_eps", c->norm_eps), JSON("rope_theta", c->rope.theta),
-             JSON("rope_scaling", rope_name(c->rope.scaling)), JSON("end_ids", json_new_ids(c->end, (size_t)c->n_end)),
-             JSON("bos_id", c->add_bos && c->bos >= 0 ? json_new_int(c->bos) : json_new_null()),
-             JSON("tokens", in->tokenizer != NULL ? json_new_int(tokenizer_size(in->tokenizer)) : json_new_null()),
-             JSON("no_tokenizer", in->tokenizer == NULL ? in->no_tokenizer.text : NULL),
-             JSON("chat", in->chat.kind == CHAT_CHATML  ? "chatml"
-                          : in->chat.kind == CHAT_JINJA ? "jinja"
-                                                        : NULL),
-             JSON("no_chat", in->chat.kind == CHAT_NONE ? in->no_chat.text : NULL));
-}
-
-static void weights_json(const struct inspect *in, struct json *j)
-{
-    struct json *types = json_new_object(), *ignored = json_new_array();
-    for (int k = 0; k < in->kinds; k++)
-        json_set(types, in->kind[k].name,
-                 json_object_of(JSON("tensors", in->kind[k].n), JSON("parameters", in->kind[k].parameters),
-                                JSON("bytes", in->kind[k].bytes)));
-    json_add(j, JSON("parameters", in->parameters), JSON("active_parameters", (int64_t)active_parameters(in)),
-             JSON("bytes", (int64_t)weights_bytes(in->weights)), JSON("types", types));
-    for (size_t i = 0; in->model != NULL && model_unused(in->model, i) != NULL; i++)
-        json_push(ignored, json_new_text(model_unused(in->model, i)));
-    json_set(j, "ignored", ignored);
-    if (in->weights->of_images > 0)
-        json_set(j, "ignored_of_images", json_new_int((int64_t)in->weights->of_images));
+    print_shape(in);
+    print_tokenizer(in);
+    print_tensors(in);
+    print_unions(json_get(in->facts, "expected_unions"));
+    print_limit(in);
     if (in->tensors)
-        json_set(j, "tensors", tensors_json(in));
-}
-
-static struct json *unions_json(const struct inspect *in)
-{
-    struct json *list = json_new_array();
-    for (int i = 0; i < UNIONS; i++)
-        json_push(list, json_object_of(JSON("n", union_rows[i]),
-                                       JSON("experts_per_layer", config_experts_expected(&in->config, union_rows[i])),
-                                       JSON("weight_bytes", model_pass_bytes(in->model, union_rows[i]))));
-    return list;
-}
-
-static void pass_json(const struct inspect *in, struct json *j)
-{
-    const struct probe *p = &in->probe;
-    const double seconds = p->bytes_per_second > 0 ? in->pass_bytes / p->bytes_per_second : NAN;
-    json_add(j, JSON("activations", activations_names[model_activations(in->model)]),
-             JSON("cache", type_facts[in->cache].name), JSON("cache_bytes_per_token", in->cache_bytes),
-             JSON("pass", json_object_of(JSON("context", in->context), JSON("flops", in->flops),
-                                         JSON("weight_bytes", in->weight_bytes), JSON("bytes", in->pass_bytes),
-                                         JSON("flops_per_byte", in->flops / in->pass_bytes))));
-    if (in->config.experts > 0)
-        json_set(j, "expected_unions", unions_json(in));
-    json_set(j, "memory",
-             in->no_probe ? json_new_null()
-                          : json_object_of(JSON("bytes_per_second", isnan(seconds) ? NAN : p->bytes_per_second),
-                                           JSON("threads", p->threads), JSON("seconds_per_token", seconds),
-                                           JSON("tokens_per_second",
-                                                isnan(seconds) ? NAN : p->bytes_per_second / in->pass_bytes)));
-    json_set(j, "device_memory",
-             !in->own_memory ? json_new_null()
-                             : json_object_of(JSON("device", in->backend->describe(in->backend)),
-                                              JSON("bytes", in->all_bytes), JSON("free_bytes", in->free_bytes)));
-}
-
-static void print_json(const struct inspect *in)
-{
-    struct json *j = json_new_object();
-    shape_json(in, j);
-    weights_json(in, j);
-    json_add(j, JSON("problem", in->model == NULL ? in->no_model.text : NULL));
-    if (in->model != NULL)
-        pass_json(in, j);
-    json_print(j, stdout);
+        print_list(json_get(in->facts, "tensors"));
 }
 
 // ---- the command
@@ -458,25 +434,21 @@ int command_inspect(int argc, char **argv)
                           in.tensors        ? "--tensors"
                           : in.context != 0 ? "--context"
                                             : "--threads");
-    const bool gathered = in.target == NULL && gather(&in, operand[0], &err);
     if (in.target != NULL) {
         status = inspect_head(operand[0], in.target, in.json, &err) ? 0 : command_fail(&u, &err);
-    } else if (in.model == NULL && inspect_is_head(operand[0])) {
-        status = usage_fail(&u, "%s: a drafter's head; name its target with --target MODEL", operand[0]);
-    } else if (!gathered) {
-        status = command_fail(&u, &err);
-    } else if (in.json) {
-        print_json(&in);
-        status = in.model != NULL ? 0 : command_fail(&u, &in.no_model);
     } else {
-        print_shape(&in);
-        print_tokenizer(&in);
-        print_tensors(&in);
-        print_unions(&in);
-        print_limit(&in);
-        if (in.tensors)
-            print_list(&in);
-        status = in.model != NULL ? 0 : command_fail(&u, &in.no_model);
+        const bool gathered = gather(&in, operand[0], &err);
+        if (in.model == NULL && inspect_is_head(operand[0]))
+            status = usage_fail(&u, "%s: a drafter's head; name its target with --target MODEL", operand[0]);
+        else if (!gathered)
+            status = command_fail(&u, &err);
+        else {
+            if (in.json)
+                json_print(json_incref(in.facts), stdout);
+            else
+                print_text(&in);
+            status = in.model != NULL ? 0 : command_fail(&u, &in.no_model);
+        }
     }
     forget(&in);
     return status != 0 ? status : command_done(&u);
