@@ -21,22 +21,19 @@ from speclab.user_file import explained
 
 MOST = 4 << 30  # bytes of a file, unpacked
 
-_PACKED = ((b"PK\3\4", "a ZIP archive", "unzip"), (b"\x28\xb5\x2f\xfd", "a Zstandard file", "zstd -d"), (b"BZh", "a bzip2 file", "bunzip2 -k"),
-           (b"\xfd7zXZ", "an XZ file", "unxz -k"))  # fmt: skip
-_BLANK = re.compile(r"[ \t\r\n]*")
+_OTHERS = {
+    b"PK\3\4": "a ZIP archive; `unzip` unpacks it", b"\x28\xb5\x2f\xfd": "a Zstandard file; `zstd -d` unpacks it",
+    b"BZh": "a bzip2 file; `bunzip2 -k` unpacks it", b"\xfd7zXZ": "an XZ file; `unxz -k` unpacks it", b"\xff\xfe": "UTF-16 (its byte order mark)",
+    b"version https://git-lfs": "Git LFS's pointer to the file; `git lfs pull` fetches it"}  # fmt: skip
+_BLANK, _BEHIND = re.compile(r"[ \t\r\n]*"), re.compile(r"[ \t\r\n]*([],])[ \t\r\n]*")
 
 
 def _unpacked(path: str) -> bytes:
     """The content of a file that JSON may be in. Raises Fault."""
     data = read(path, MOST)
-    expected = f"{path}: expected JSON lines or one JSON list, found"
-    for begin, what, program in _PACKED:
+    for begin, what in _OTHERS.items():
         if data.startswith(begin):
-            raise Fault(f"{expected} {what}; `{program}` unpacks it")
-    if data.startswith(b"version https://git-lfs"):
-        raise Fault(f"{expected} Git LFS's pointer to the file; `git lfs pull` fetches it")
-    if data.startswith(b"\xff\xfe"):
-        raise Fault(f"{path}: expected UTF-8, found UTF-16 (its byte order mark)")
+            raise Fault(f"{path}: expected JSON lines or one JSON list in UTF-8, found {what}")
     if not data:
         raise Fault(f"{path}: the file is empty")
     if data.startswith(b"\x1f\x8b"):
@@ -51,18 +48,9 @@ def _unpacked(path: str) -> bytes:
 
 def _elements(path: str, text: str, at: int) -> Iterator[tuple[str, Any]]:
     """The entries of a list. `text`: a character for each byte, which leaves JSON's signs where they are."""
-    decode, expects_entry, n = json.JSONDecoder().raw_decode, True, 0
-    while True:
-        at = _BLANK.match(text, at).end()
-        sign = text[at : at + 1]
-        if sign == "]" and (n == 0 or not expects_entry):
-            break
-        if not expects_entry:
-            if sign != ",":
-                found = "found something else" if sign else "found the end of the file: is it complete?"
-                raise Fault(f"{path}[{n - 1}]: expected a comma or the end of the list behind the object, {found}")
-            at, expects_entry = at + 1, True
-            continue
+    decode, at, n = json.JSONDecoder().raw_decode, _BLANK.match(text, at).end(), 0
+    more, at = (False, at + 1) if text[at : at + 1] == "]" else (True, at)
+    while more:
         try:
             end = decode(text, at)[1]
             value = parse(text[at:end].encode("latin-1"))
@@ -70,8 +58,12 @@ def _elements(path: str, text: str, at: int) -> Iterator[tuple[str, Any]]:
             cut = "" if text.rstrip().endswith("]") else "; the file ends in this entry: is it complete?"
             raise Fault(f"{path}[{n}]: {reason(why)}{cut}") from None
         yield f"{path}[{n}]", value
-        at, expects_entry, n = end, False, n + 1
-    if text[at + 1 :].strip():
+        behind = _BEHIND.match(text, end)
+        if behind is None:
+            found = "something else" if text[end:].strip() else "the end of the file: is it complete?"
+            raise Fault(f"{path}[{n}]: expected a comma or the end of the list behind the object, found {found}")
+        more, at, n = behind[1] == ",", behind.end(), n + 1
+    if text[at:].strip():
         raise Fault(f"{path}: expected the end of the file behind the list, found more")
 
 
