@@ -11,7 +11,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from speclab.printable import PrintableStream, printable
@@ -27,6 +27,15 @@ class Misuse(Fault):
     """A call or an input that cannot mean anything. Exit status 2."""
 
     status = 2
+
+
+@contextlib.contextmanager
+def placed(before: str = "", kind: type[Fault] = Fault) -> Iterator[None]:
+    """A Fault of the block, or what the system says, begins with these words, and is of this kind."""
+    try:
+        yield
+    except (Fault, OSError) as why:
+        raise kind(f"{before}{why if isinstance(why, Fault) else why.strerror}") from None
 
 
 class _Once(argparse.Action):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from speclab import user_file
-from speclab.command import Fault, Misuse
+from speclab.command import Misuse, placed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,10 +65,8 @@ DATASETS = _known()
 
 def declared(path: str) -> Dataset:
     """The DATASET of a Python file, which is run. Raises Misuse."""
-    try:
+    with placed(kind=Misuse):
         d = user_file.load(path).get("DATASET")
-    except Fault as why:
-        raise Misuse(str(why)) from None
     if not isinstance(d, Dataset) or not d.templates or not re.fullmatch(r"\S+", d.name):
         raise Misuse(f"{path}: expected DATASET = Dataset(name, keys, templates, ..), found none (docs/datasets.md)")
     return d

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from speclab import files
-from speclab.command import Fault, Misuse
+from speclab.command import Fault, Misuse, placed
 from speclab.digest import content_hash
 from speclab.strict_json import described, dumps, lines_of, loads
 
@@ -112,10 +112,8 @@ class Plan:
         self.prompts: list[tuple[str, Given]] = []  # with the beginning of an id
         self.samples, self.temperatures, self.invented = samples, temperatures, invented
         for path in paths:
-            try:
+            with placed(kind=Misuse):
                 self._read(path, dict(zip(self.hashes, paths, strict=False)))
-            except Fault as fault:
-                raise Misuse(str(fault)) from None
         if self.given >= NUMBERS // 2 or invented >= NUMBERS // 2:
             raise Misuse(f"expected at most {NUMBERS // 2} answers, and as many inventions; found {self.given} and {invented}")
 
@@ -123,12 +121,10 @@ class Plan:
         data = files.read(path, files.TEXTS, stream=True)
         content, found = content_hash(data), dict[str, str]()
         for place, line in lines_of("stdin" if path == "-" else path, io.BytesIO(data)):
-            try:
+            with placed(f"{place}: "):
                 given = _given(line, len(found))
                 if given.id in found:
                     raise Fault(f'expected a unique id, found "{given.id}", which {found[given.id]} has')
-            except Fault as fault:
-                raise Fault(f"{place}: {fault}") from None
             self.prompts.append((f"{content[:8]}-{len(found)}", given))
             found[given.id] = place
         if not found:
@@ -246,10 +242,8 @@ class Output:
     def put(self, line: dict[str, Any]) -> None:
         """A conversation, or with a reason one that is left out: one write, so that a killed process leaves whole lines, or a torn last one."""
         name, data = f"{self.path}.dropped" if "reason" in line else self.path, dumps(line).encode() + b"\n"
-        try:
+        with placed(f"{name}: cannot write: "):
             n = os.write(self.fd[name], data)
-        except OSError as why:
-            raise Fault(f"{name}: cannot write: {why.strerror}") from None
         if n < len(data):
             raise Fault(f"{name}: cannot write: a line of {len(data)} bytes, of which {n} fit")
         self._note(name, line, name == self.path)
@@ -257,10 +251,8 @@ class Output:
 
 def _open_lines(path: str) -> int:
     """A descriptor of a file that no other process writes, without a torn last line. Raises Fault."""
-    try:
+    with placed(f"{path}: cannot write it: "):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-    except OSError as why:
-        raise Fault(f"{path}: cannot write it: {why.strerror}") from None
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         raise Fault(f"{path}: expected a regular file, which a later run can continue")
     try:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from speclab.command import Fault
+from speclab.command import Fault, placed
 
 SETTINGS = 256 << 20  # bytes: limit of a file of settings, a template
 TEXTS = 2 << 30  # bytes: limit of a file or stream of texts that is read whole
@@ -20,10 +20,8 @@ def open_input(path: str, stream: bool = False) -> IO[bytes]:
     if path == "-" and stream:
         return open(0, "rb", closefd=False)
     try:
-        # A FIFO without a writer opens at once, and is refused below.
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (0 if stream else os.O_NONBLOCK))
-    except OSError as why:
-        raise Fault(f"{path}: {why.strerror}") from None
+        with placed(f"{path}: "):  # a FIFO without a writer opens at once, and is refused below
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (0 if stream else os.O_NONBLOCK))
     except ValueError:
         raise Fault(f"{path}: expected a file name, found a NUL in it") from None
     mode = os.fstat(fd).st_mode
@@ -36,11 +34,8 @@ def open_input(path: str, stream: bool = False) -> IO[bytes]:
 def read(path: str, most: int = SETTINGS, stream: bool = False) -> bytes:
     """The whole content, of at most `most` bytes. Raises Fault."""
     name = "stdin" if path == "-" and stream else path
-    with open_input(path, stream) as f:
-        try:
-            content = f.read(most + 1)
-        except OSError as why:
-            raise Fault(f"{name}: {why.strerror}") from None
+    with open_input(path, stream) as f, placed(f"{name}: "):
+        content = f.read(most + 1)
     if len(content) > most:
         raise Fault(f"{name}: expected at most {most >> 20} MiB, found more")
     return content
@@ -72,12 +67,8 @@ def _partial(path: str, make: Callable[[str], Any]) -> tuple[Any, str]:
     """What `make` makes of the first free name of a partial form, and the name."""
     for number in range(1 << 20):
         name = f"{path}.{os.getpid()}-{number}.part"
-        try:
+        with placed(f"{name}: cannot be written: "), contextlib.suppress(FileExistsError):
             return make(name), name
-        except FileExistsError:
-            continue
-        except OSError as why:
-            raise Fault(f"{name}: cannot be written: {why.strerror}") from None
     raise Fault(f"{path}: cannot be written: too many partial forms of it")
 
 
@@ -154,11 +145,8 @@ def shared(name: str) -> Path:
 
 def make_folder(path: str) -> None:
     """Makes a folder, but not its parents, if there is none. Raises Fault."""
-    try:
-        os.mkdir(path)
-    except OSError as why:
-        if not (isinstance(why, FileExistsError) and os.path.isdir(path)):
-            raise Fault(f"{path}: could not be created: {why.strerror}") from None
+    with placed(f"{path}: could not be created: "):
+        Path(path).mkdir(exist_ok=True)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from speclab.command import Fault, Misuse
+from speclab.command import Fault, Misuse, placed
 from speclab.datasets import DATASETS, Dataset, keys_text
 from speclab.files import read_text
 from speclab.strict_json import described, dumps, loads
@@ -227,16 +227,15 @@ def _made(c: Choice, entry: dict[str, Any], number: int, place: str) -> Prompt:
 
 def prompt_of(c: Choice, entry: Any, number: int, place: str) -> Prompt:
     """Raises LeftOut; Fault with the place, if the entry is not as the dataset's are."""
-    try:
+    with placed(f"{place}: "):
         if not isinstance(entry, dict):
             raise Fault(f"expected an object, found {described(entry)}")
-        return _made(c, entry, number, place)
-    except Fault as fault:
-        raise Fault(f"{place}: {fault}") from None
-    except LeftOut as left:
-        if left.mend and not c.dataset.collected:
-            raise Fault(f"{place}: {left.mend}") from None
-        raise
+        try:
+            return _made(c, entry, number, place)
+        except LeftOut as left:
+            if left.mend and not c.dataset.collected:
+                raise Fault(left.mend) from None
+            raise
 
 
 def choice(d: Dataset, o: argparse.Namespace) -> Choice:
@@ -250,10 +249,8 @@ def choice(d: Dataset, o: argparse.Namespace) -> Choice:
     if not d.template_file or not os.path.exists(name):
         names = ", ".join(t.name for t in d.templates)
         raise Misuse(f"--template: expected one of {d.name}'s ({names}){' or a file of templates' * bool(d.template_file)}, found \"{name}\"")
-    try:
+    with placed(kind=Misuse):
         templates = loads(read_text(name), name) if name.endswith(".json") else read_text(name)
-    except Fault as fault:
-        raise Misuse(str(fault)) from None
     if not isinstance(templates, dict if name.endswith(".json") else str):
         raise Misuse(f"{name}: expected an object with a template for each task, found {described(templates)}")
     base = os.path.basename(name)

@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from speclab.command import Fault
+from speclab.command import Fault, placed
 from speclab.files import open_input
 from speclab.safetensors_files import CHUNK, Tensor
 
@@ -228,22 +228,18 @@ def _tensors(archive: _Archive) -> Iterable[Tensor]:
         raise Fault(f"expected version 1 to 10 of torch.save's format, found {version!r}")
     if order not in (None, b"little"):
         raise Fault(f"expected numbers in little-endian order, found byteorder {order!r}; {ADVICE}")
-    try:
+    with placed(f"{archive.folder}/data.pkl: "):
         state = _state(_unpickled(content))
-    except Fault as why:
-        raise Fault(f"{archive.folder}/data.pkl: {why}") from None
     begins: dict[Storage, int] = {}
     total = 0
     for key, v in sorted(((k, v) for k, v in state.items() if isinstance(v, View)), key=lambda entry: str(entry[0])):
         name = str(key)
-        try:
+        with placed(f"tensor {name[:100]}: "):
             if name is not key or len(name) > 1000 or "\0" in name or any("\ud800" <= c <= "\udfff" for c in name):
                 raise Fault("expected a name of at most 1000 characters of UTF-8")
             n = v.check()
             if v.storage not in begins:
                 begins[v.storage] = archive.check(v.storage)
-        except Fault as why:
-            raise Fault(f"tensor {name[:100]}: {why}") from None
         each = SIZES[v.storage.dtype]
         total += n * each
         if total > COPIES * archive.file.seek(0, 2):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from speclab import database, files
-from speclab.command import Fault, Misuse, Options
+from speclab.command import Fault, Misuse, Options, placed
 from speclab.shown import figure
 
 ABOUT = "Times passes beside other engines on the same file; the other options are those of speclab bench."
@@ -45,11 +45,9 @@ class Peer:
     def __init__(self, words: Sequence[str], label: str, options: Sequence[str] = ()):
         """words: program and arguments. options: "KEY=VALUE", for its model. Raises Fault."""
         self.label, self.options, self.name = label, options, ""
-        try:
+        with placed(f"the engine to compare with: {words[0]}: "):
             self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0, preexec_fn=end_with_parent,
                                             encoding="utf-8", errors="surrogateescape")  # fmt: skip
-        except OSError as why:
-            raise Fault(f"the engine to compare with: {words[0]}: {why.strerror}") from None
 
     def close(self) -> None:
         """Closing its input ends it."""
@@ -74,7 +72,7 @@ class Peer:
     def open(self, lines: Sequence[str]) -> None:
         """Loads the model. lines: those of the protocol before "open". Raises Fault."""
         options = ["option " + option.replace("=", " ", 1) for option in self.options]
-        try:
+        with placed("the engine to compare with: "):
             answer = self._request("\n".join([*lines, *options, "open", ""]))
             if any(line.startswith("slots ") for line in lines):
                 if answer != "slots":
@@ -82,8 +80,6 @@ class Peer:
                 answer = self._request("")
             if not answer.startswith("ready "):
                 raise Fault(f'{self.label}: expected "ready NAME", found "{answer}"')
-        except Fault as fault:
-            raise Fault(f"the engine to compare with: {fault}") from None
         self.name = answer.removeprefix("ready ")
 
     def seconds(self, request: str) -> float:

@@ -8,7 +8,7 @@ import time
 from typing import IO, Any
 
 from speclab import engine, files
-from speclab.command import Fault, Misuse, Options, integer
+from speclab.command import Fault, Misuse, Options, integer, placed
 from speclab.digest import content_hash
 from speclab.distillation import DROPS, NUMBERS, Exclusions, Output, Plan, Planned, words_of
 
@@ -226,10 +226,8 @@ def _settings(o: Any, plan: Plan, known: dict[str, Any]) -> dict[str, Any]:
 def _exclusions(paths: list[str]) -> Exclusions:
     e = Exclusions()
     for path in paths:
-        try:
+        with placed(kind=Misuse):
             without = e.read(path)
-        except Fault as fault:
-            raise Misuse(str(fault)) from None
         if without:
             engine.say(f"{path}: {without} line{'s' * (without > 1)} without text exclude{'s' * (without == 1)} nothing")
     return e

@@ -9,7 +9,7 @@ import numpy as np
 
 from speclab import checkpoint, engine, files, safetensors_files, strict_json
 from speclab.checkpoint import FLOATS, Source, Tensor
-from speclab.command import Fault, Misuse, Options, integer
+from speclab.command import Fault, Misuse, Options, integer, placed
 from speclab.inflation import HIDDEN, QUERIES, SAME, STREAM, Enlargement, Sizes, sides
 
 ABOUT = """Writes a larger model that computes the same function: wider, with more heads, hidden units and layers, all of
@@ -197,10 +197,8 @@ def enlarge_head(path: str, target: str, to: str) -> int:
         with open(f"{part}/model.safetensors", "xb") as f:
             safetensors_files.write(f, made)
         files.write(f"{part}/config.json", json.dumps(config, indent=2, ensure_ascii=False) + "\n")
-        try:
+        with placed(f"{path}: what becomes of it does not fit the target: "):
             engine.call("inspect", part, "--target", target)
-        except Fault as why:
-            raise Fault(f"{path}: what becomes of it does not fit the target: {why}") from None
     print(f"{to}: a head for {target}, of width {large.width}; marked as inflated")
     return 0
 
