@@ -211,8 +211,8 @@ def test_mistakes_give_one_sentence(distill, tmp_path):
     begun, new = ("--prompts", "q.jsonl", "--new-tokens", 9, "--out", "a.jsonl"), ("--out", "n.jsonl")
     distilled(distill, "a.jsonl", *begun[:-2])
     for words, status, says in [
-        (("--invent", 3), 2, "missing --out"), (new, 2, "nothing to write"),
-        *[(("--invent", 3, f"--temperatures={t}", *new), 2, f"--temperatures {t}: expected numbers") for t in ("0,warm", "nan")],
+        (("--invent", 3), 2, "missing argument: --out"), (new, 2, "nothing to write"),
+        *[(("--invent", 3, f"--temperatures={t}", *new), 2, "--temperatures: expected a number from 0") for t in ("0,warm", "nan")],
         (("--prompts", "ids.jsonl", *new), 2, "ids.jsonl:2: prompt 1 is token ids"),
         (("--prompts", "twice.jsonl", *new), 2, 'twice.jsonl:2: expected a unique id, found "1", which twice.jsonl:1 has'),
         (("--prompts", "q.jsonl", "--prompts", "q2.jsonl", *new), 2, "q2.jsonl: has the content of q.jsonl"),

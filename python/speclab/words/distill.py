@@ -8,11 +8,11 @@ import time
 from typing import IO, Any
 
 from speclab import engine, files
-from speclab.command import Fault, Misuse, Options, integer, placed
+from speclab.command import Fault, Misuse, Options, integer, number, placed
 from speclab.digest import content_hash
 from speclab.distillation import DROPS, NUMBERS, Exclusions, Output, Plan, Planned, words_of
 
-MIN_WORDS, MAX_TEMPERATURES, BLANK = 3, 16, " \t\r\n"
+MIN_WORDS, BLANK = 3, " \t\r\n"
 
 _ABOUT = """\
 The target writes training text for its own drafters: answers to the prompts of --prompts files (question, turns,
@@ -31,11 +31,12 @@ _PASSED_ON = ("threads", "device", "activations", "cache", "packed", "chat", "ch
 
 def _options() -> Options:
     o = Options("distill", _ABOUT, _EXAMPLES)
-    o.option("--out", metavar="FILE", help="the lines are appended to this file; needed")
+    o.option("--out", metavar="FILE", required=True, help="the lines are appended to this file; needed")
     o.add_argument("--prompts", metavar="FILE", action="append", default=[], help="prompts to answer, JSON lines; can be given several times")
     o.option("--invent", metavar="N", type=integer(0, 2**31 - 1), default=0, help="conversations to invent; default: 0")
     o.option("--samples", metavar="N", type=integer(1, 1 << 20), default=1, help="answers to each prompt; default: 1")
-    o.option("--temperatures", metavar="LIST", default="0,0.7,1", help="of the answers, in rotation; default: 0,0.7,1")
+    o.option("--temperatures", metavar="LIST", type=lambda text: [number(0, 1e9)(t) for t in text.split(",")], default=[0.0, 0.7, 1.0],
+             help="of the answers, in rotation; default: 0,0.7,1")  # fmt: skip
     o.add_argument("--exclude", metavar="FILE", action="append", default=[],
                    help="JSON lines: prompts that share 13 words in a row with one of its texts are dropped; can be given several times")  # fmt: skip
     o.option("--tokens", metavar="N", type=integer(1), help="start no conversation once FILE has N answer tokens; default: no limit")
@@ -46,20 +47,8 @@ def _options() -> Options:
     o.option("--threads", metavar="N", type=integer(1, 1024), help="number of threads; default: one for each processor")
     for name in ("device", "activations", "cache", "packed", "chat", "chat-template-kwargs"):
         o.option(f"--{name}", metavar="X", help="as of `speclab generate --help`")
-    o.add_argument("model", metavar="MODEL", nargs="?")
+    o.add_argument("model", metavar="MODEL")
     return o
-
-
-def _temperatures(text: str) -> list[float]:
-    try:
-        numbers = [float(t) for t in text.split(",")]
-    except ValueError:
-        numbers = [-1.0]
-    if not all(0 <= n < float("inf") for n in numbers):
-        raise Misuse(f"--temperatures {text}: expected numbers such as 0,0.7,1")
-    if len(numbers) > MAX_TEMPERATURES:
-        raise Misuse(f"--temperatures: expected at most {MAX_TEMPERATURES}")
-    return numbers
 
 
 def _writer(o: Any) -> engine.Process:
@@ -233,21 +222,13 @@ def _exclusions(paths: list[str]) -> Exclusions:
     return e
 
 
-def _stop(*_: Any) -> None:
-    raise KeyboardInterrupt
-
-
 def main(words: list[str]) -> int:
     o = _options().read(words)
-    if o.model is None:
-        raise Misuse("missing argument: speclab distill [OPTION...] MODEL")
-    if not o.out:
-        raise Misuse("missing --out: expected the file that the conversations are written to")
     if not o.prompts and not o.invent:
         raise Misuse("nothing to write: expected --prompts FILE, --invent N, or both")
-    plan = Plan(o.prompts, o.samples, _temperatures(o.temperatures), o.invent)
+    plan = Plan(o.prompts, o.samples, o.temperatures, o.invent)
     exclusions = _exclusions(o.exclude)
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     writer = _writer(o)
     try:
         known = writer.next()["settings"]
