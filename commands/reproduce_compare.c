@@ -143,64 +143,56 @@ static void put_interval(struct text *to, const char *before, struct interval i)
         text_printf(to, " [%.3f, %.3f]", i.low, i.high);
 }
 
-static void put_values(struct comparing *c, const char *what, size_t prompts, struct interval was, struct interval is)
-{
-    text_printf(c->report, "%-10s on %zu prompts: ", what, prompts);
-    put_interval(c->report, "was ", was);
-    text_printf(c->report, ", is %.3f", is.value);
-}
+struct number {
+    const char *name, *kind; // kind: of the change
+    size_t prompts;
+    struct interval was, is, change;
+    double low, high; // of the new number, given the stored one and the interval of the change
+    bool equal;       // by what it is made of
+};
 
-// low, high: of the new number, given the stored one and the interval of the change.
-static void put_place(struct comparing *c, const char *what, struct interval was, double low, double high,
-                      size_t prompts)
+static void put_number(struct comparing *c, const struct number *n)
 {
-    const double rounding = 1e-9 * was.value;
-    const bool known = !isnan(was.low) && !isnan(low),
-               inside = known && low <= was.high + rounding && high >= was.low - rounding;
+    const double rounding = 1e-9 * n->was.value;
+    const bool known = !isnan(n->was.low) && !isnan(n->low),
+               inside = known && n->low <= n->was.high + rounding && n->high >= n->was.low - rounding;
+    const char *is = n->equal ? "equal" : !known ? "not known" : inside ? "inside" : "outside";
+    text_printf(c->report, "%-10s on %zu prompts: ", n->name, n->prompts);
+    put_interval(c->report, "was ", n->was);
+    text_printf(c->report, ", is %.3f", n->is.value);
+    if (!n->equal && !isnan(n->change.value))
+        put_interval(c->report, n->kind, n->change);
     text_printf(c->report, ": %s\n",
-                known && inside ? "inside"
-                : known         ? "outside"
-                : prompts > 1   ? "one slice of time has no interval"
-                                : "one prompt has no interval");
-    put_verdict(c, what, !known ? "not known" : inside ? "inside" : "outside", inside || !known);
+                n->equal || known ? is
+                : isnan(n->change.value)
+                    ? "no change can be told, as the two have no prompt in common that was not disturbed"
+                : n->prompts > 1 ? "one slice of time has no interval"
+                                 : "one prompt has no interval");
+    put_verdict(c, n->name, is, n->equal || inside || !known);
 }
 
 static void put_acceptance(struct comparing *c, const struct columns *x)
 {
     const size_t n = columns_alike(x, 0, 1); // prompts of both
-    const struct interval a = columns_interval(STATISTIC_RATE, x, n, n, 3, 4, 0, 0),
-                          b = columns_interval(STATISTIC_RATE, x, 0, n, 1, 2, 0, 0);
-    if (isnan(a.value) || isnan(b.value)) // nothing was drafted
-        return;
     const double *const both[] = { x->x[1], x->x[2], x->x[3] + n, x->x[4] + n };
-    const struct interval change = interval_of(STATISTIC_DIFFERENCE, both, n);
-    put_values(c, "acceptance", n, a, b);
-    if (c->steps_same) {
-        text_puts(c->report, ": equal\n");
-        put_verdict(c, "acceptance", "equal", true);
-        return;
-    }
-    put_interval(c->report, ", difference ", change);
-    put_place(c, "acceptance", a, a.value + change.low, a.value + change.high, n);
+    const struct interval was = columns_interval(STATISTIC_RATE, x, n, n, 3, 4, 0, 0),
+                          is = columns_interval(STATISTIC_RATE, x, 0, n, 1, 2, 0, 0),
+                          change = interval_of(STATISTIC_DIFFERENCE, both, n);
+    if (!isnan(was.value) && !isnan(is.value)) // else nothing was drafted
+        put_number(c, &(struct number){ "acceptance", ", difference ", n, was, is, change, was.value + change.low,
+                                        was.value + change.high, c->steps_same });
 }
 
 static void put_speedup(struct comparing *c, const struct columns *x)
 {
-    const size_t n = columns_alike(x, 0, 1), prompts = (size_t)columns_prompts(x, n, x->n - n);
+    const size_t n = columns_alike(x, 0, 1);
     const double *const sums[] = { x->x[1], x->x[2], x->x[4], x->x[5], x->x[7], x->x[8], x->x[10], x->x[11] },
                         *const steps[] = { x->x[3], x->x[6], x->x[9], x->x[12] };
-    const struct interval a = columns_speed(x, n, x->n - n, 7, 10), b = columns_speed(x, 0, n, 1, 4),
+    const struct interval was = columns_speed(x, n, x->n - n, 7, 10), is = columns_speed(x, 0, n, 1, 4),
                           change = interval_of_units(STATISTIC_CHANGE, sums, steps, x->prompt, x->unit, x->n);
-    if (isnan(a.value) && isnan(b.value)) // `none` has no speedup
-        return;
-    put_values(c, "speedup", prompts, a, b);
-    if (isnan(change.value)) {
-        text_puts(c->report, ": no change can be told, as the two have no prompt in common that was not disturbed\n");
-        put_verdict(c, "speedup", "not known", true);
-        return;
-    }
-    put_interval(c->report, ", ratio ", change);
-    put_place(c, "speedup", a, a.value * change.low, a.value * change.high, prompts);
+    if (!isnan(was.value) || !isnan(is.value)) // else it is none
+        put_number(c, &(struct number){ "speedup", ", ratio ", (size_t)columns_prompts(x, n, x->n - n), was, is, change,
+                                        was.value * change.low, was.value * change.high, false });
 }
 
 // The units of the two runs are different times.
