@@ -312,11 +312,3 @@ int experiment_turns(const struct experiment *e)
         n += e->prompts.prompt[i].n_turns;
     return n;
 }
-
-bool experiment_has_text(const struct experiment *e)
-{
-    for (int i = 0; i < e->prompts.n; i++)
-        if (e->prompts.prompt[i].turn != NULL)
-            return true;
-    return false;
-}

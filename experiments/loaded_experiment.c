@@ -13,10 +13,11 @@
 #include "kernels/backend.h"
 #include "models/model.h"
 
-static bool has_chat_prompts(const struct experiment *e)
+// Whether a prompt is a text; chat: one that is rendered as a chat.
+static bool has_texts(const struct experiment *e, bool chat)
 {
     for (int i = 0; i < e->prompts.n; i++)
-        if (e->prompts.prompt[i].turn != NULL && !e->prompts.prompt[i].raw)
+        if (e->prompts.prompt[i].turn != NULL && !(chat && e->prompts.prompt[i].raw))
             return true;
     return false;
 }
@@ -24,11 +25,11 @@ static bool has_chat_prompts(const struct experiment *e)
 static bool resolve_text(struct loaded_experiment *o, struct error *err)
 {
     const struct experiment *e = o->e;
-    if ((experiment_has_text(e) || e->n_stop > 0) && !target_needs_text(&o->target, err))
+    if ((has_texts(e, false) || e->n_stop > 0) && !target_needs_text(&o->target, err))
         return false;
     o->chat = (struct chat_format){ .kind = CHAT_NONE, .label = "none" };
     const struct chat_request chat = { .name = e->chat, .variables = e->chat_variables };
-    if (has_chat_prompts(e) && !target_chat(&o->target, chat, &o->chat, err))
+    if (has_texts(e, true) && !target_chat(&o->target, chat, &o->chat, err))
         return false;
     text_ends_set(&o->ends, &o->target, &o->chat, e->ignore_end, e->n_stop, (const char *const *)e->stop);
     return true;

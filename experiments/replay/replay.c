@@ -35,11 +35,13 @@ struct replay {
     enum draft_memory memory;  // of the drafter
     bool deviated;             // a step was another than the recorded one
     struct recorded_rows rows; // of the step
-    struct draft draft;        // what is decided about
-    int node[MAX_NODES];       // its nodes in the recorded draft
-    int capacity, vocab;       // of decision
+    struct draft draft;        // what is decided about, in these arrays
+    int32_t token[MAX_NODES], parent[MAX_NODES];
+    uint8_t proposal[MAX_NODES];
+    int node[MAX_NODES]; // its nodes in the recorded draft
+    int capacity;        // of the decision, nodes
     struct verification decision;
-    double *end; // (MAX_NODES)
+    double end[MAX_NODES];
     struct replay_result *to;
     bool same_texts;            // the rule's texts are the run's, whatever the drafts are
     struct hash_map incomplete; // conversations with a text that is not complete
@@ -126,16 +128,6 @@ static bool rule_takes(const struct replay *r, const char *what, struct error *e
 
 // ---- one step
 
-static void reserve(struct replay *r)
-{
-    if (r->capacity >= r->draft.n && r->vocab == r->rows.vocab)
-        return;
-    verification_destroy(&r->decision);
-    r->capacity = r->draft.n > r->capacity ? r->draft.n : r->capacity;
-    r->vocab = r->rows.vocab;
-    r->decision = verification_create(r->capacity, r->vocab);
-}
-
 // E[accepted | draft]; NAN: the rule does not say.
 static double expected_of(struct replay *r)
 {
@@ -156,7 +148,11 @@ static bool decide(struct replay *r, const struct recorded_text *t, const struct
     bool ok = recorded_rows_open(&r->rows, d, what, err) && take_part(r, &d->draft, root, what, err) &&
               rule_takes(r, what, err);
     if (ok) {
-        reserve(r);
+        if (r->capacity < r->draft.n) {
+            verification_destroy(&r->decision);
+            r->capacity = r->draft.n;
+            r->decision = verification_create(r->capacity, r->rows.vocab);
+        }
         recorded_rows_point(&r->rows, r->node, r->seed, t->number, d->position + draft_depth(&d->draft, root));
         r->draft.q = &r->rows.q.rows;
         r->pairing.rule->verify(&r->draft, &r->rows.p.rows, r->pairing.rule_options, &r->rows.source.philox.rng,
@@ -401,13 +397,10 @@ static bool read_run(struct replay *r, struct store *s, int64_t run, struct erro
 
 bool replay(struct store *s, int64_t run, const struct replay_options *o, struct replay_result *to, struct error *err)
 {
-    int32_t token[MAX_NODES], parent[MAX_NODES];
-    uint8_t proposal[MAX_NODES];
-    double end[MAX_NODES];
     *to = (struct replay_result){ 0 };
-    struct replay r = { .o = o, .path = store_path(s), .to = to, .end = end };
+    struct replay r = { .o = o, .path = store_path(s), .to = to };
     r.parts = o->tokens > 0 || o->nodes > 0 || o->tree != NULL;
-    r.draft = (struct draft){ .capacity = MAX_NODES, .token = token, .parent = parent, .proposal = proposal };
+    r.draft = (struct draft){ .capacity = MAX_NODES, .token = r.token, .parent = r.parent, .proposal = r.proposal };
     const bool ok = read_run(&r, s, run, err) && replay_texts(&r, s, run, err);
     recorded_rows_destroy(&r.rows);
     verification_destroy(&r.decision);
