@@ -172,9 +172,8 @@ static bool add_group(struct plan *p, int number, struct error *err)
         ok = add_cell(p, &g.cell_runner[i], done[i], all, turns[i], err);
         add_needs(&p->opened.target, &g.cell_runner[i].pairing, need, &needs);
     }
-    const size_t shared = group_cache_bytes(&g, &p->opened);
-    need[0].caches += shared;
-    need[0].bytes += shared;
+    need[0].caches += g.cache_bytes;
+    need[0].bytes += g.cache_bytes;
     for (int i = 0; i < needs; i++) {
         struct need *largest = need_on(p->need, &p->needs, need[i].backend);
         if (need[i].bytes > largest->bytes)

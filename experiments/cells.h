@@ -146,6 +146,7 @@ struct group {           // initialize with { 0 }
     int n;
     struct cell_runner *cell_runner; // (n)
     struct target_cache *cache;      // one for all cells, used by one at a time; NULL: each has its own
+    size_t cache_bytes;              // of it, and of prompts' states
 };
 
 struct cell_runner { // a cell with everything that decodes it
@@ -166,5 +167,3 @@ int group_cells(const struct experiment *e, int number); // number of its cells;
 // Opens the group's drafters and caches.
 bool group_open(struct group *g, int number, struct loaded_experiment *o, struct error *err);
 void group_close(struct group *g);
-size_t group_cache_bytes(const struct group *g,
-                         const struct loaded_experiment *o); // bytes of g->cache and of prompts' states

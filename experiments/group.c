@@ -133,28 +133,14 @@ static struct kv_shape shared_shape(const struct group *g, const struct loaded_e
     return all;
 }
 
-static bool shares_cache(const struct group *g, const struct experiment *e)
-{
-    return experiment_batch(e, g->batch) == 1;
-}
-
 static bool open_shared_cache(struct group *g, struct loaded_experiment *o, struct error *err)
 {
     struct taps taps;
     bool prompts;
     const struct kv_shape shape = shared_shape(g, o, &taps, &prompts);
+    g->cache_bytes = target_cache_bytes(o->target.model, &shape, &taps, prompts);
     g->cache = target_cache_create(o->target.model, &shape, &taps, prompts, err);
     return g->cache != NULL;
-}
-
-size_t group_cache_bytes(const struct group *g, const struct loaded_experiment *o)
-{
-    if (!shares_cache(g, o->e))
-        return 0;
-    struct taps taps;
-    bool prompts;
-    const struct kv_shape shape = shared_shape(g, o, &taps, &prompts);
-    return target_cache_bytes(o->target.model, &shape, &taps, prompts);
 }
 
 // Tokens that a text can reach: memory beyond them is never touched. Later turns contain answers of any length.
@@ -243,7 +229,7 @@ static bool open_cells(struct group *g, struct loaded_experiment *o, struct erro
             if (!open_cell_drafter(c, o, err) || !is_new(g, c, e, err))
                 return false;
         }
-    if (shares_cache(g, e) ? !open_shared_cache(g, o, err) : !check_memory(g, o, err))
+    if (experiment_batch(e, g->batch) == 1 ? !open_shared_cache(g, o, err) : !check_memory(g, o, err))
         return false;
     for (int i = 0; i < g->n; i++)
         if (!open_cell_verifier(&g->cell_runner[i], o, g->cache, err))
