@@ -2,7 +2,6 @@
 // messages, and a check that stdout accepted all output.
 #pragma once
 #include <stdbool.h>
-#include <stddef.h>
 
 struct error;
 

@@ -1,8 +1,6 @@
 // json_lines.h - reader of JSON Lines files, one object at a time; errors name file and line.
 #pragma once
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "core/files/input.h"
 

@@ -1,7 +1,6 @@
 // list_command.c - `speclab list`: the registered drafters, rules and sampling stages with all their options.
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/json.h"

@@ -6,7 +6,6 @@
 #include "commands/features/texts.h"
 #include "core/error.h"
 #include "core/interrupt.h"
-#include "core/memory.h"
 #include "engine/engine.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"

@@ -1,7 +1,6 @@
 // prose.c - prose.h.
 #include "core/prose.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #include "core/memory.h"

@@ -13,7 +13,6 @@
 // recent tokens per time. a(i) is the acceptance of depth i given that the depths before were accepted: of the sequence's own drafts,
 // with those of all sequences as prior. d maximizes a(1) + a(1) a(2) + .. - R t1 d. So that cost and acceptance stay known, of PROBE steps
 // one has a draft longer by a token, and one none; and until drafts of two lengths were seen, every second one is as long as it may be, the others are empty.
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
 //
 // Saxena, "Prompt Lookup Decoding" (2023). It needs no weights and keeps no state.
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"

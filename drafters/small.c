@@ -18,7 +18,6 @@
 #include "drafters/trees/draft_batch.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
-#include "models/config.h"
 #include "models/kv_cache.h"
 #include "models/paths.h"
 #include "sampling/sampling.h"

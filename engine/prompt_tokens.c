@@ -2,7 +2,6 @@
 #include "engine/prompts.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"

@@ -10,13 +10,11 @@
 // The whole file is read and checked, including prompts that limits exclude, so errors do not depend on limits.
 #include "engine/prompts.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "core/error.h"
 #include "core/files/input.h"

@@ -1,7 +1,6 @@
 // transcript.c - sums over steps, and steps as JSON.
 #include "engine/transcript.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

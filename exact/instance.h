@@ -2,7 +2,6 @@
 // few tokens of a tiny vocabulary, the shape of a draft, and a proposal for each node. Drafts are built from q with any
 // random source, by drafters that declare their proposals truthfully or misreport them.
 #pragma once
-#include <stdbool.h>
 #include <stdint.h>
 #include "core/draft.h"
 #include "core/splitmix.h"

@@ -16,7 +16,6 @@ struct cell_runner;
 struct drafter;
 struct option;
 struct settings;
-struct store;
 struct target_cache;
 
 // ---- the file

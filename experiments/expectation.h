@@ -1,8 +1,6 @@
 // expectation.h - E[accepted | draft] of a draft under the cell's rule and under every other rule that takes such drafts, and an
 // upper bound for exact rules.
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 #include "results/store.h"
 
 struct verified;

@@ -15,7 +15,6 @@
 #include "core/options.h"
 #include "core/settings.h"
 #include "core/tensor.h"
-#include "drafters/drafter.h"
 #include "experiments/cells.h"
 #include "experiments/replay/packed_rows.h"
 #include "experiments/sweep/cell_lists.h"

@@ -1,6 +1,5 @@
 // loaded_experiment.c - opens an experiment's target, resolves what depends on the model (chat template, context, end ids) and
 // checks every prompt before anything runs.
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

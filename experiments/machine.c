@@ -1,6 +1,5 @@
 #include "experiments/machine.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>

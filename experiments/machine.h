@@ -5,7 +5,6 @@
 // memory bandwidth is shared (S); on two clusters it is slow, and each has its own path to memory (D). A guest cannot see
 // this, but it can measure both. Anything else, as on other machines, is "other".
 #pragma once
-#include <stdbool.h>
 #include <stddef.h>
 
 struct prober;

@@ -3,7 +3,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "decode/decode.h"
 #include "experiments/cells.h"
 
 struct error;

@@ -5,7 +5,6 @@
 // `vocab`, which is no token.
 #pragma once
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include "core/digest.h"
 #include "core/files/mapped.h"

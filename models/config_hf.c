@@ -2,7 +2,6 @@
 // tokenizer_config.json, tokenizer.json, chat_template.jinja and the files of formats/directory/declared_tokens.h if they exist
 // (transformers' LlamaConfig).
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

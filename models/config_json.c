@@ -1,7 +1,6 @@
 // config_json.c - the configuration of layers, from the JSON that transformers' configurations write: a model's
 // config.json, or the object in a head's config.json that describes its own layers.
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

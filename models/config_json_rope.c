@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "core/json.h"
 #include "models/architectures.h"
 #include "models/config_parts.h"

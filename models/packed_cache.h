@@ -6,10 +6,8 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 #include "core/tensor.h"
 
-struct error;
 struct packed_cache;
 struct model_config;
 struct weights;

@@ -1,7 +1,6 @@
 #include "models/tensor_loading.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

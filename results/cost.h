@@ -11,7 +11,6 @@
 // It is fitted by least squares of relative errors. Kernels that work in tiles have steps, which no hinge has: if the hinge
 // misses a point by more than 5 %, the table is used, which interpolates linearly between measured points.
 #pragma once
-#include <stdbool.h>
 
 enum cost_form { COST_NONE, COST_HINGE, COST_TABLE };
 extern const char *const cost_form_names[]; // "none", "hinge", "table"

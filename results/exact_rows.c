@@ -5,7 +5,6 @@
 #include "core/error.h"
 
 #include "results/query.h"
-#include "results/store.h"
 #include "results/store/store_schema.h"
 
 bool store_exact_rule(struct store *s, const struct exact_rule_row *r, struct error *err)

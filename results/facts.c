@@ -1,7 +1,6 @@
 // facts.c - writes runs, sequences, where they were decoded and which shards are done, and reads back what a resumed run needs.
 //
 // A sequence with its steps and trials is one transaction: a killed process leaves complete sequences and nothing else.
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,6 @@
 // batch, hence the same `peers`. All numbers come from the views; intervals are computed from their sums by prompt.
 #pragma once
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include "statistics/intervals.h"
 

@@ -4,7 +4,6 @@
 // The maximum of each chunk is kept up to date. A chunk whose tokens are all at -INFINITY (all chunks but one at temperature
 // 0) is not processed again.
 #pragma once
-#include <stdbool.h>
 #include <stdint.h>
 #include "core/workers.h"
 

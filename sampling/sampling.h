@@ -18,7 +18,6 @@ struct error;
 struct logits;
 struct row_stages;
 struct settings;
-struct text;
 
 struct path { // the text up to a node: the sequence, then the draft tokens on the way to the node
     int n;

@@ -4,7 +4,6 @@
 // (14 in 10.42) and different semantics for some of the syntax. So a pattern is rewritten first: \s and properties such
 // as \p{L} become classes of exactly the same characters; syntax that the two interpret differently is an error.
 #pragma once
-#include <stdbool.h>
 #include <stddef.h>
 
 struct error;

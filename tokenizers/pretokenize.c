@@ -1,6 +1,5 @@
 #include "tokenizers/pretokenize.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,7 +7,6 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "tokenizers/pattern.h"
 #include "tokenizers/pretokenize.h"
 
 #define OTHERS " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"

@@ -12,7 +12,6 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "tokenizers/byte_alphabet.h"
-#include "tokenizers/tokenizer.h"
 #include "tokenizers/tokenizer_parts.h"
 
 // where: "line 3", "token 3".

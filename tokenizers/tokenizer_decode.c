@@ -1,6 +1,5 @@
 // tokenizer_decode.c - decodes ids to text. A token may end inside a character, so up to three bytes are held for the next
 // one. Malformed bytes are replaced, one U+FFFD for each maximal subpart (Unicode, 3.9).
-#include <string.h>
 
 #include "core/memory.h"
 #include "tokenizers/tokenizer.h"

@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/gguf.h"
-#include "tokenizers/tokenizer.h"
 #include "tokenizers/tokenizer_parts.h"
 
 // gpt2: byte-level BPE; llama: SentencePiece's BPE; t5: its unigram.

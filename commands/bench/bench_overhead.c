@@ -2,7 +2,6 @@
 //
 // It is the time of a step outside operations, minus the time of a bare pass outside operations: the large and noisy times of the operations
 // themselves cancel out of both. Timing each operation has a cost, so these passes do not enter the rounds.
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/clock.h"

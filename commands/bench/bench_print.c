@@ -1,8 +1,6 @@
 // bench_print.c - results of a bench as text, a table for each placement and context, and as one JSON object.
 #include <math.h>
 #include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/json.h"
 #include "core/memory.h"

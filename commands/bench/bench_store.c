@@ -8,7 +8,6 @@
 #include "kernels/devices.h"
 #include "models/model.h"
 #include "results/query.h"
-#include "results/store.h"
 
 const char *const bench_kind_names[] = { "pass", "draft_step", "prompt" };
 

@@ -14,7 +14,6 @@
 #include "models/kv_cache.h"
 #include "models/model.h"
 #include "results/query.h"
-#include "results/store.h"
 #include "results/store/store_schema.h"
 #include "verifier/verifier.h"
 

@@ -1,7 +1,6 @@
 // states.h - what a head reads of training texts: hidden states of the target, and its top-k probabilities.
 #pragma once
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include "commands/text_passes.h"
 

@@ -16,10 +16,8 @@
 #include "core/options.h"
 #include "drafters/trees/tree.h"
 
-struct backend;
 struct draft;
 struct request;
-struct rng;
 
 struct tree_options {
     int tokens;         // depth of a chain or of a best-first tree

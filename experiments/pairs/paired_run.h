@@ -2,7 +2,6 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "decode/decode.h"
 #include "experiments/cells.h"
 #include "experiments/pairs/slice_load.h"
 #include "experiments/progress.h"

@@ -16,7 +16,6 @@
 #include "experiments/replay/recorded_drafts.h"
 #include "experiments/yaml.h"
 #include "results/query.h"
-#include "results/store.h"
 #include "verifier/rules/rule.h"
 
 const char *const gap_names[GAPS] = { "no draft was recorded", "the text differs", "entries of rows are missing",

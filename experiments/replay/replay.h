@@ -11,7 +11,6 @@
 #include "core/draft.h"
 
 struct error;
-struct json;
 struct settings;
 struct store;
 struct tree;

@@ -5,7 +5,6 @@
 // and added_tokens.json. A token that is new gets the next id; a file that gives it another one is refused.
 #pragma once
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 struct digest;

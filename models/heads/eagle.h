@@ -11,8 +11,6 @@
 // The output x of a row is the f of the rows that follow it. A pass is one of model.h, with a cache of the caller's.
 #pragma once
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include "core/quantize.h"
 #include "core/tensor.h"
 #include "models/heads/head.h"

@@ -6,8 +6,6 @@
 // W_out is a head's own, or the target's.
 #pragma once
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include "core/quantize.h"
 #include "core/tensor.h"
 #include "models/heads/head.h"
