@@ -143,6 +143,7 @@ struct corpus {
     struct hash_map exclude; // runs of words
     struct ids ids;          // documents, each ended by the id behind the vocabulary
     uint64_t documents, excluded;
+    struct error *err; // of a line
 };
 
 static void end_document(struct corpus *c, size_t begin)
@@ -168,11 +169,6 @@ static bool add_text(struct corpus *c, const char *text, size_t n, struct error 
     return true;
 }
 
-struct visit {
-    struct corpus *c;
-    struct error *err;
-};
-
 static bool is_speaker(const char *key) // who speaks, in conversations of {from, value}
 {
     return key != NULL && strcmp(key, "from") == 0;
@@ -180,26 +176,26 @@ static bool is_speaker(const char *key) // who speaks, in conversations of {from
 
 static bool add_document(void *self, const char *key, const struct json *text)
 {
-    const struct visit *v = self;
-    return is_speaker(key) || add_text(v->c, json_text(text), json_text_length(text), v->err);
+    struct corpus *c = self;
+    return is_speaker(key) || add_text(c, json_text(text), json_text_length(text), c->err);
 }
 
 static bool is_allowed(void *self, const char *key, const struct json *text)
 {
-    const struct visit *v = self;
-    return is_speaker(key) || count_runs(json_text(text), has_run, &v->c->exclude) == 0;
+    struct corpus *c = self;
+    return is_speaker(key) || count_runs(json_text(text), has_run, &c->exclude) == 0;
 }
 
 // A line with token ids is one document, of exactly these tokens; the line's texts tell whether it is excluded.
 static bool add_line(void *self, const struct json *line, struct error *err)
 {
     struct corpus *c = self;
-    struct visit v = { c, err };
     const struct json *ids = json_get(line, "input_ids");
     const size_t begin = c->ids.n;
+    c->err = err;
     if (ids == NULL) // each text is one
-        return each_text(line, NULL, add_document, &v);
-    if (!each_text(line, NULL, is_allowed, &v)) {
+        return each_text(line, NULL, add_document, c);
+    if (!each_text(line, NULL, is_allowed, c)) {
         c->excluded++;
         return true;
     }

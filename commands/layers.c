@@ -396,31 +396,32 @@ static bool answer_all(struct scorer *s, struct error *err)
     return ok;
 }
 
-static bool open_scores(struct scorer *s, struct target *t, const struct score_layers *p, struct error *err)
+static bool open_scores(struct scorer *s, struct target *t, const char *texts, int positions, int context,
+                        struct error *err)
 {
     const struct model_shape *shape = model_shape(t->model);
-    const int context = p->context < shape->context ? p->context : shape->context;
+    context = context < shape->context ? context : shape->context;
     struct text_reader reader = { 0 };
     struct texts all = { 0 };
-    bool ok = text_reader_open(&reader, p->texts, shape->vocab, context, 2 * SCORED_TEXTS, err) &&
+    bool ok = text_reader_open(&reader, texts, shape->vocab, context, 2 * SCORED_TEXTS, err) &&
               text_reader_next(&reader, 2 * SCORED_TEXTS * (int64_t)context, &all, err);
     if (ok && all.n < 2)
         ok = fail(err, "%s: expected at least 2 conversations, to choose by one and evaluate with the other; found %d",
-                  p->texts, all.n);
+                  texts, all.n);
     const int half = (all.n + 1) / 2;
     struct texts first = all;
     first.n = half;
-    s->chosen = ok ? layer_scores_open(t, &first, 0, p->positions, err) : NULL;
-    s->held_out = s->chosen != NULL ? layer_scores_open(t, &all, half, p->positions, err) : NULL;
+    s->chosen = ok ? layer_scores_open(t, &first, 0, positions, err) : NULL;
+    s->held_out = s->chosen != NULL ? layer_scores_open(t, &all, half, positions, err) : NULL;
     texts_free(&all);
     text_reader_close(&reader);
     return s->held_out != NULL;
 }
 
-bool score_layers(struct target *t, const struct score_layers *p, struct error *err)
+bool score_layers(struct target *t, const char *texts, int positions, int context, struct error *err)
 {
     struct scorer s = { .layers = model_shape(t->model)->layers };
-    bool ok = open_scores(&s, t, p, err);
+    bool ok = open_scores(&s, t, texts, positions, context, err);
     if (ok) {
         say(json_object_of(JSON("layers", s.layers), JSON("device", t->backend->describe(t->backend)),
                            JSON("chosen", layer_scores_positions(s.chosen)),

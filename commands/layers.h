@@ -32,14 +32,10 @@ int layer_scores_positions(const struct layer_scores *s);
 bool layer_scores_of(struct layer_scores *s, const struct layer_choice *set, int n, struct layer_score *to,
                      const volatile int *stop, struct error *err);
 
-struct score_layers {
-    const char *texts; // conversations; the first half of up to 2 * SCORED_TEXTS is chosen by, the others are held out
-    int positions;     // in each text
-    int context;       // longer texts are cut at the end
-};
-
+// texts: conversations, of which the first half of up to 2 * SCORED_TEXTS is chosen by, the others are held out; longer ones than `context` are cut
+// at the end. positions: in each of them.
 // Prints {"layers", "device", "chosen", "held_out": positions}, then answers each line of stdin by one:
 //     choose SET SET ..   {"scores": [[match, overlap], ..]} on the texts that are chosen by
 //     evaluate SET        {"chosen": [match, overlap], "held_out": likewise, "draft_ns", "pass_ns": of 1, 2, .. rows}
 // A set is a list of layers (models/layer_list.h).
-bool score_layers(struct target *t, const struct score_layers *p, struct error *err);
+bool score_layers(struct target *t, const char *texts, int positions, int context, struct error *err);

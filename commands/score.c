@@ -254,8 +254,7 @@ int command_score(int argc, char **argv)
                                    .self = &s };
     bool ok = target_open(&s.target, operand[0], &options, &err) && (layers || text_passes_open(&s.pass, &err));
     if (ok && layers) {
-        const struct score_layers p = { operand[1], (int)positions, (int)context };
-        ok = score_layers(&s.target, &p, &err);
+        ok = score_layers(&s.target, operand[1], (int)positions, (int)context, &err);
         close_all(&s);
         return ok ? command_done(&u) : command_fail(&u, &err);
     }
