@@ -44,16 +44,16 @@
     VALUE(grouped, GROUPED_SIGNATURE) \
     VALUE(attend, ATTEND_SIGNATURE)
 
-// Operations on arrays of tensors, or with arrays on the device.
-#define ARRAY_OPERATIONS(VOID, VALUE) \
-    VOID(move, MOVE_SIGNATURE) \
-    VOID(gather_on_device, GATHER_ON_DEVICE_SIGNATURE)
-
-#define ALL_OPERATIONS(VOID, VALUE) \
+// Of every backend.
+#define USUAL_OPERATIONS(VOID, VALUE) \
     VOID(matmul, MATMUL_SIGNATURE) \
     HEAVY_OPERATIONS(VOID, VALUE) \
     ROW_OPERATIONS(VOID, VALUE) \
-    ARRAY_OPERATIONS(VOID, VALUE)
+    VOID(move, MOVE_SIGNATURE)
+
+#define ALL_OPERATIONS(VOID, VALUE) \
+    USUAL_OPERATIONS(VOID, VALUE) \
+    VOID(gather_on_device, GATHER_ON_DEVICE_SIGNATURE)
 
 // (struct backend *b, struct tensor out, ..), and what to call another backend's operation with after the backend: , out, ..
 #define OPERATION_PARAMETERS(SIGNATURE) \

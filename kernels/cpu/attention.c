@@ -18,11 +18,6 @@ struct store_job {
     const struct layout *layout;
 };
 
-static float *at(struct tensor t, int64_t row)
-{
-    return (float *)t.data + row * t.width;
-}
-
 static uint8_t *cache_row(struct tensor t, int64_t row)
 {
     return (uint8_t *)t.data + (size_t)row * type_row_bytes(t.type, t.width);

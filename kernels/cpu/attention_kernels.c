@@ -16,12 +16,20 @@ enum { KEY_PREFETCH = 32, SCORE_STRIDE = SPLIT + 2 * KEY_TILE, VALUE_ROWS = 64 }
 // VALUE_REGISTERS registers of the head.
 #if defined(__AVX512F__)
 enum { SCORE_QUERIES = 12, KEY_TILES = 2, VALUE_QUERIES = 6, VALUE_REGISTERS = 4 };
+#define EACH_SCORES UP_TO_12
+#define EACH_VALUES UP_TO_6
 #elif defined(__AVX2__)
 enum { SCORE_QUERIES = 6, KEY_TILES = 1, VALUE_QUERIES = 4, VALUE_REGISTERS = 2 };
+#define EACH_SCORES UP_TO_6
+#define EACH_VALUES UP_TO_4
 #elif defined(NEON)
 enum { SCORE_QUERIES = 6, KEY_TILES = 1, VALUE_QUERIES = 6, VALUE_REGISTERS = 4 };
+#define EACH_SCORES UP_TO_6
+#define EACH_VALUES UP_TO_6
 #else
 enum { SCORE_QUERIES = 2, KEY_TILES = 1, VALUE_QUERIES = 2, VALUE_REGISTERS = 2 };
+#define EACH_SCORES UP_TO_2
+#define EACH_VALUES UP_TO_2
 #endif
 
 // ---- scores
@@ -79,22 +87,7 @@ INLINE void scores(int m, int tiles, float *score, const float *q, const float *
 static void scores_of(int m, int tiles, float *score, const float *q, const float *keys, int hd, struct soon soon)
 {
     switch (m) {
-        SCORES(1)
-        SCORES(2)
-#if defined(__AVX2__) || defined(NEON)
-        SCORES(3)
-        SCORES(4)
-        SCORES(5)
-        SCORES(6)
-#endif
-#if defined(__AVX512F__)
-        SCORES(7)
-        SCORES(8)
-        SCORES(9)
-        SCORES(10)
-        SCORES(11)
-        SCORES(12)
-#endif
+        EACH_SCORES(SCORES)
     }
 }
 
@@ -204,16 +197,7 @@ static void add_weighted_of(int m, float *sums, int padded, const float *weight,
                             bool fresh)
 {
     switch (m) {
-        ADD_WEIGHTED(1)
-        ADD_WEIGHTED(2)
-#if defined(__AVX2__) || defined(NEON)
-        ADD_WEIGHTED(3)
-        ADD_WEIGHTED(4)
-#endif
-#if defined(__AVX512F__) || defined(NEON)
-        ADD_WEIGHTED(5)
-        ADD_WEIGHTED(6)
-#endif
+        EACH_VALUES(ADD_WEIGHTED)
     }
 }
 

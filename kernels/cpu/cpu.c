@@ -174,11 +174,6 @@ static void for_rows(struct cpu *c, struct rows_job *j, int64_t work)
     cpu_each_row(c, j->out.rows, work, rows_job, j);
 }
 
-static float *at(struct tensor t, int64_t row)
-{
-    return (float *)t.data + row * t.width;
-}
-
 static void add_row(const struct rows_job *j, int64_t i)
 {
     float *out = at(j->out, i);
@@ -187,7 +182,7 @@ static void add_row(const struct rows_job *j, int64_t i)
         out[k] += x[k];
 }
 
-static void cpu_add(struct backend *b, struct tensor out, struct tensor x)
+void cpu_add(struct backend *b, struct tensor out, struct tensor x)
 {
     assert(out.width == x.width && (x.rows == out.rows || x.rows == 1) && out.type == F32 && x.type == F32);
     struct rows_job j = { .out = out, .x = x, .one = add_row };
@@ -199,7 +194,7 @@ static void rmsnorm_row(const struct rows_job *j, int64_t i)
     j->cpu->kernels->rows->rmsnorm(at(j->out, i), at(j->x, i), j->w.data, j->out.width, j->eps);
 }
 
-static struct tensor cpu_rmsnorm(struct backend *b, struct tensor out, struct tensor x, struct tensor w, float eps)
+struct tensor cpu_rmsnorm(struct backend *b, struct tensor out, struct tensor x, struct tensor w, float eps)
 {
     assert(out.width == x.width && out.rows == x.rows && w.rows == 1 && w.width == x.width && w.type == F32);
     struct rows_job j = { .out = out, .x = x, .w = w, .eps = eps, .one = rmsnorm_row };
@@ -212,7 +207,7 @@ static void glu_row(const struct rows_job *j, int64_t i)
     j->cpu->kernels->rows->glu(at(j->out, i), at(j->x, i), j->w.data != NULL ? at(j->w, i) : NULL, j->out.width, j->f);
 }
 
-static void cpu_glu(struct backend *b, struct tensor out, struct tensor gate, struct tensor up, enum gate_function f)
+void cpu_glu(struct backend *b, struct tensor out, struct tensor gate, struct tensor up, enum gate_function f)
 {
     assert(out.width == gate.width && out.rows == gate.rows);
     assert(up.data == NULL || (up.width == gate.width && up.rows == gate.rows));
@@ -225,7 +220,7 @@ static void rescale_row(const struct rows_job *j, int64_t i)
     j->cpu->kernels->rows->rescale(at(j->out, i), j->out.width, j->scale, j->cap);
 }
 
-static void cpu_rescale(struct backend *b, struct tensor x, float scale, float cap)
+void cpu_rescale(struct backend *b, struct tensor x, float scale, float cap)
 {
     struct rows_job j = { .out = x, .one = rescale_row, .scale = scale, .cap = cap };
     for_rows((struct cpu *)b, &j, (cap > 0 ? 8 : 1) * x.rows * x.width);
@@ -238,7 +233,7 @@ static void take_row(const struct rows_job *j, int64_t i)
     j->cpu->kernels->rows->dequantize(at(j->out, i), row, j->x.type, j->x.width);
 }
 
-static void cpu_take(struct backend *b, struct tensor out, struct tensor x, const int32_t *row)
+void cpu_take(struct backend *b, struct tensor out, struct tensor x, const int32_t *row)
 {
     assert(out.width == x.width && out.type == F32);
     struct rows_job j = { .out = out, .x = x, .row = row, .one = take_row };
@@ -255,15 +250,14 @@ static void mix_row(const struct rows_job *j, int64_t i)
     }
 }
 
-static void cpu_mix(struct backend *b, struct tensor out, struct tensor x, const int32_t *row, const float *weight,
-                    int k)
+void cpu_mix(struct backend *b, struct tensor out, struct tensor x, const int32_t *row, const float *weight, int k)
 {
     assert(out.width == x.width && k >= 1 && k <= MAX_MIXED);
     struct rows_job j = { .out = out, .x = x, .row = row, .weight = weight, .k = k, .one = mix_row };
     for_rows((struct cpu *)b, &j, out.rows * out.width * k);
 }
 
-static void cpu_place(struct backend *b, struct tensor out, int column, struct tensor x)
+void cpu_place(struct backend *b, struct tensor out, int column, struct tensor x)
 {
     (void)b;
     assert(out.rows == x.rows && column + x.width <= out.width);
@@ -271,7 +265,7 @@ static void cpu_place(struct backend *b, struct tensor out, int column, struct t
         memcpy(at(out, i) + column, at(x, i), (size_t)x.width * sizeof(float));
 }
 
-static void cpu_cut(struct backend *b, struct tensor out, struct tensor x, int column)
+void cpu_cut(struct backend *b, struct tensor out, struct tensor x, int column)
 {
     (void)b;
     assert(out.rows == x.rows && column + out.width <= x.width);
@@ -279,7 +273,7 @@ static void cpu_cut(struct backend *b, struct tensor out, struct tensor x, int c
         memcpy(at(out, i), at(x, i) + column, (size_t)out.width * sizeof(float));
 }
 
-static void cpu_move(struct backend *b, const struct tensor *x, int count, int to, const int32_t *row, int n)
+void cpu_move(struct backend *b, const struct tensor *x, int count, int to, const int32_t *row, int n)
 {
     (void)b;
     for (int k = 0; k < count; k++) {
@@ -332,7 +326,7 @@ static void top_k_row(const struct rows_job *j, int64_t i)
         value[r] = (float)((double)value[r] - total);
 }
 
-static void cpu_top_k(struct backend *b, struct tensor logits, int k, int32_t *token, float *log_p)
+void cpu_best(struct backend *b, struct tensor logits, int k, int32_t *token, float *log_p)
 {
     assert(k >= 1 && k <= logits.width);
     struct rows_job j = { .out = logits, .k = k, .token = token, .log_p = log_p, .one = top_k_row };
@@ -354,40 +348,27 @@ static void cpu_destroy(struct backend *b)
     free(c);
 }
 
-static const struct backend table = {
-    .name = "cpu",
-    .alloc = cpu_alloc,
-    .release = cpu_release,
-    .upload = cpu_copy,
-    .download = cpu_copy,
-    .host = cpu_host,
-    .sync = cpu_sync,
-    .destroy = cpu_destroy,
-    .describe = cpu_describe,
-    .stamp = cpu_stamp,
-    .between = cpu_between,
-    .memory = cpu_memory,
-    .rounds_to = cpu_rounds_to,
-    .workers = cpu_workers,
-    .prepare = cpu_prepare,
-    .unprepare = cpu_unprepare,
-    .packed_layout = PACKED_LAYOUT,
-    .packed = cpu_packed,
-    .matmul = cpu_matmul,
-    .gated = cpu_gated,
-    .grouped = cpu_grouped,
-    .add = cpu_add,
-    .rmsnorm = cpu_rmsnorm,
-    .glu = cpu_glu,
-    .rescale = cpu_rescale,
-    .angles = cpu_angles,
-    .attend = cpu_attend,
-    .take = cpu_take,
-    .mix = cpu_mix,
-    .place = cpu_place,
-    .cut = cpu_cut,
-    .move = cpu_move,
-    .best = cpu_top_k,
+static const struct backend table = { .name = "cpu",
+                                      .alloc = cpu_alloc,
+                                      .release = cpu_release,
+                                      .upload = cpu_copy,
+                                      .download = cpu_copy,
+                                      .host = cpu_host,
+                                      .sync = cpu_sync,
+                                      .destroy = cpu_destroy,
+                                      .describe = cpu_describe,
+                                      .stamp = cpu_stamp,
+                                      .between = cpu_between,
+                                      .memory = cpu_memory,
+                                      .rounds_to = cpu_rounds_to,
+                                      .workers = cpu_workers,
+                                      .prepare = cpu_prepare,
+                                      .unprepare = cpu_unprepare,
+                                      .packed_layout = PACKED_LAYOUT,
+                                      .packed = cpu_packed,
+#define ENTRY(name, SIGNATURE) .name = cpu_##name,
+                                      USUAL_OPERATIONS(ENTRY, ENTRY)
+#undef ENTRY
 };
 
 static struct backend *create(int threads, struct threads *shared, const char *isa, struct error *err)

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include "core/tensor.h"
 #include "kernels/backend.h"
+#include "kernels/operations.h"
 
 struct arena;
 struct cpu_kernels;
@@ -34,6 +35,11 @@ struct cpu {
     int64_t stamp[MAX_STAMPS];
 };
 
+static inline float *at(struct tensor t, int64_t row) // of floats
+{
+    return (float *)t.data + row * t.width;
+}
+
 void *buffer_reserve(struct buffer *b, size_t bytes); // contents are lost when the buffer is enlarged
 
 int cpu_shares(const struct cpu *c, int64_t work); // number of jobs for `work` floats touched; 1: too few for threads
@@ -43,12 +49,9 @@ void cpu_each_row(struct cpu *c, int64_t rows, int64_t work, void (*row)(void *j
 struct tensor cpu_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err);
 void cpu_unprepare(struct backend *b, struct tensor w);
 void *cpu_packed(struct backend *b, struct tensor w, size_t *bytes);
-void cpu_matmul(struct backend *b, struct tensor x, const struct product *p, int count);
-struct tensor cpu_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up,
-                        enum gate_function f);
-struct tensor cpu_grouped(struct backend *b, struct tensor out, struct tensor x, const int32_t *row,
-                          const struct row_group *g, int count, enum gate_function f);
-void cpu_angles(struct backend *b, struct tensor out, const struct layout *s, struct tensor inverse_frequency);
-struct tensor cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor k, struct tensor v,
-                         struct tensor angles, struct tensor keys, struct tensor values, const struct layout *s,
-                         struct attention a);
+
+#define DECLARE_VOID(name, SIGNATURE) void cpu_##name OPERATION_PARAMETERS(SIGNATURE);
+#define DECLARE_VALUE(name, SIGNATURE) struct tensor cpu_##name OPERATION_PARAMETERS(SIGNATURE);
+USUAL_OPERATIONS(DECLARE_VOID, DECLARE_VALUE)
+#undef DECLARE_VOID
+#undef DECLARE_VALUE

@@ -6,14 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 #include "core/tensor.h"
-#include "kernels/cpu/codes.h"
-
-static inline float half_at(const uint8_t *p)
-{
-    uint16_t h;
-    memcpy(&h, p, sizeof(h));
-    return half_to_float(h);
-}
+#include "kernels/cpu/packed.h"
 
 static void dequantize_f16(float *restrict to, const uint8_t *restrict from, int64_t n)
 {
@@ -56,26 +49,6 @@ static void dequantize_q8_0(float *restrict to, const uint8_t *restrict b, int64
     }
 }
 
-static void dequantize_q4_0(float *restrict to, const uint8_t *restrict b, int64_t n)
-{
-    for (; n > 0; n -= 32, b += 18, to += 32) {
-        float d = half_at(b);
-        sixteen q = sixteen_at(b + 2);
-        put_scaled(to, q & 15, 8, d, 0);
-        put_scaled(to + 16, q >> 4, 8, d, 0);
-    }
-}
-
-static void dequantize_q4_1(float *restrict to, const uint8_t *restrict b, int64_t n)
-{
-    for (; n > 0; n -= 32, b += 20, to += 32) {
-        float d = half_at(b), m = half_at(b + 2);
-        sixteen q = sixteen_at(b + 4);
-        put_scaled(to, q & 15, 0, d, m);
-        put_scaled(to + 16, q >> 4, 0, d, m);
-    }
-}
-
 // Bit j of `high` as the fifth bit (16) of number j.
 static inline sixteen fifth_bits(uint32_t high)
 {
@@ -85,29 +58,30 @@ static inline sixteen fifth_bits(uint32_t high)
     return (sixteen)((spread & bit) != 0) & 16;
 }
 
-static void dequantize_q5_0(float *restrict to, const uint8_t *restrict b, int64_t n)
+// Blocks of 32 numbers of four or five bits with a scale and, if they have one, a minimum.
+INLINE void dequantize_32(float *restrict to, const uint8_t *restrict b, int64_t n, int bits, bool has_min)
 {
-    for (; n > 0; n -= 32, b += 22, to += 32) {
-        float d = half_at(b);
-        uint32_t high;
-        memcpy(&high, b + 2, sizeof(high));
-        sixteen q = sixteen_at(b + 6);
-        put_scaled(to, (q & 15) | fifth_bits(high), 16, d, 0);
-        put_scaled(to + 16, q >> 4 | fifth_bits(high >> 16), 16, d, 0);
+    const int offset = has_min ? 0 : bits == 4 ? 8 : 16, numbers = 2 + (has_min ? 2 : 0) + (bits == 5 ? 4 : 0);
+    for (; n > 0; n -= 32, b += numbers + 16, to += 32) {
+        const float d = half_at(b), m = has_min ? half_at(b + 2) : 0;
+        const sixteen q = sixteen_at(b + numbers);
+        uint32_t high = 0;
+        if (bits == 5)
+            memcpy(&high, b + numbers - 4, sizeof(high));
+        put_scaled(to, bits == 5 ? (q & 15) | fifth_bits(high) : q & 15, offset, d, m);
+        put_scaled(to + 16, bits == 5 ? q >> 4 | fifth_bits(high >> 16) : q >> 4, offset, d, m);
     }
 }
 
-static void dequantize_q5_1(float *restrict to, const uint8_t *restrict b, int64_t n)
-{
-    for (; n > 0; n -= 32, b += 24, to += 32) {
-        float d = half_at(b), m = half_at(b + 2);
-        uint32_t high;
-        memcpy(&high, b + 4, sizeof(high));
-        sixteen q = sixteen_at(b + 8);
-        put_scaled(to, (q & 15) | fifth_bits(high), 0, d, m);
-        put_scaled(to + 16, q >> 4 | fifth_bits(high >> 16), 0, d, m);
+#define DEQUANTIZE_32(name, bits, has_min) \
+    static void dequantize_##name(float *restrict to, const uint8_t *restrict b, int64_t n) \
+    { \
+        dequantize_32(to, b, n, bits, has_min); \
     }
-}
+DEQUANTIZE_32(q4_0, 4, false)
+DEQUANTIZE_32(q4_1, 4, true)
+DEQUANTIZE_32(q5_0, 5, false)
+DEQUANTIZE_32(q5_1, 5, true)
 
 // The eight 6-bit scales and mins that Q4_K and Q5_K pack into 12 bytes.
 static inline void scale_and_min(const uint8_t *s, int j, float *scale, float *min)
@@ -121,36 +95,35 @@ static inline void scale_and_min(const uint8_t *s, int j, float *scale, float *m
     }
 }
 
-static void dequantize_q4_k(float *restrict to, const uint8_t *restrict b, int64_t n)
+// Blocks of 256 numbers of four or five bits.
+INLINE void dequantize_256(float *restrict to, const uint8_t *restrict b, int64_t n, int bits)
 {
-    for (; n > 0; n -= 256, b += 144, to += 256) {
+    const int numbers = bits == 5 ? 48 : 16;
+    for (; n > 0; n -= 256, b += numbers + 128, to += 256) {
         float d = half_at(b), dmin = half_at(b + 2), scale, min;
         for (int s = 0; s < 8; s++) {
-            const uint8_t *q = b + 16 + 32 * (s / 2);
+            const uint8_t *q = b + numbers + 32 * (s / 2), *high = b + 16;
             int shift = 4 * (s & 1);
             scale_and_min(b + 4, s, &scale, &min);
             float ds = d * scale, dm = dmin * min;
-            for (int j = 0; j < 32; j += 16)
-                put_scaled(to + 32 * s + j, sixteen_at(q + j) >> (uint8_t)shift & 15, 0, ds, -dm);
+            for (int j = 0; j < 32; j += 16) {
+                sixteen four = sixteen_at(q + j) >> (uint8_t)shift & 15;
+                if (bits == 5)
+                    four |= (sixteen_at(high + j) >> (uint8_t)s & 1) << 4;
+                put_scaled(to + 32 * s + j, four, 0, ds, -dm);
+            }
         }
     }
 }
 
+static void dequantize_q4_k(float *restrict to, const uint8_t *restrict b, int64_t n)
+{
+    dequantize_256(to, b, n, 4);
+}
+
 static void dequantize_q5_k(float *restrict to, const uint8_t *restrict b, int64_t n)
 {
-    for (; n > 0; n -= 256, b += 176, to += 256) {
-        float d = half_at(b), dmin = half_at(b + 2), scale, min;
-        for (int s = 0; s < 8; s++) {
-            const uint8_t *q = b + 48 + 32 * (s / 2), *high = b + 16;
-            int shift = 4 * (s & 1);
-            scale_and_min(b + 4, s, &scale, &min);
-            float ds = d * scale, dm = dmin * min;
-            for (int j = 0; j < 32; j += 16)
-                put_scaled(to + 32 * s + j,
-                           (sixteen_at(q + j) >> (uint8_t)shift & 15) | (sixteen_at(high + j) >> (uint8_t)s & 1) << 4,
-                           0, ds, -dm);
-        }
-    }
+    dequantize_256(to, b, n, 5);
 }
 
 static void dequantize_q6_k(float *restrict to, const uint8_t *restrict b, int64_t n)
@@ -219,55 +192,19 @@ static void dequantize_f8(float *restrict to, const uint8_t *restrict b, int64_t
     }
 }
 
+static void dequantize_f32(float *restrict to, const uint8_t *restrict from, int64_t n)
+{
+    memcpy(to, from, (size_t)n * sizeof(float));
+}
+
 static void dequantize(float *to, const void *row, enum type type, int64_t n)
 {
-    switch (type) {
-    case F32:
-        memcpy(to, row, (size_t)n * sizeof(float));
-        break;
-    case F16:
-        dequantize_f16(to, row, n);
-        break;
-    case BF16:
-        dequantize_bf16(to, row, n);
-        break;
-    case Q8_0:
-        dequantize_q8_0(to, row, n);
-        break;
-    case Q4_0:
-        dequantize_q4_0(to, row, n);
-        break;
-    case Q4_1:
-        dequantize_q4_1(to, row, n);
-        break;
-    case Q5_0:
-        dequantize_q5_0(to, row, n);
-        break;
-    case Q5_1:
-        dequantize_q5_1(to, row, n);
-        break;
-    case Q4_K:
-        dequantize_q4_k(to, row, n);
-        break;
-    case Q5_K:
-        dequantize_q5_k(to, row, n);
-        break;
-    case Q6_K:
-        dequantize_q6_k(to, row, n);
-        break;
-    case IQ4_NL:
-        dequantize_iq4_nl(to, row, n);
-        break;
-    case IQ4_XS:
-        dequantize_iq4_xs(to, row, n);
-        break;
-    case MXFP4:
-        dequantize_mxfp4(to, row, n);
-        break;
-    case F8_E4M3:
-        dequantize_f8(to, row, n);
-        break;
-    case TYPES:
-        break;
-    }
+    static void (*const by_type[TYPES])(float *restrict to, const uint8_t *restrict from, int64_t n) = {
+        [F32] = dequantize_f32,       [F16] = dequantize_f16,     [BF16] = dequantize_bf16,
+        [Q8_0] = dequantize_q8_0,     [Q4_0] = dequantize_q4_0,   [Q4_1] = dequantize_q4_1,
+        [Q5_0] = dequantize_q5_0,     [Q5_1] = dequantize_q5_1,   [Q4_K] = dequantize_q4_k,
+        [Q5_K] = dequantize_q5_k,     [Q6_K] = dequantize_q6_k,   [IQ4_NL] = dequantize_iq4_nl,
+        [IQ4_XS] = dequantize_iq4_xs, [MXFP4] = dequantize_mxfp4, [F8_E4M3] = dequantize_f8,
+    };
+    by_type[type](to, row, n);
 }

@@ -18,9 +18,7 @@ INLINE vf bf16_lanes(const uint8_t *p)
 // The scale of element d of a row of Q8_0.
 INLINE float q8_0_scale(const uint8_t *row, int64_t d)
 {
-    uint16_t h;
-    memcpy(&h, row + d / 32 * 34, sizeof(h));
-    return half_to_float(h);
+    return half_at(row + d / 32 * 34);
 }
 
 // Elements d .. d + W of a row; for Q8_0 they lie in one block.

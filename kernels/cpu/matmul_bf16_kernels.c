@@ -34,18 +34,7 @@ INLINE void pairs(int m, float *sums, const uint8_t *w, int64_t k, const uint32_
 static void pairs_of(int rows, float *sums, const uint8_t *w, int64_t k, const uint32_t *x, const uint8_t *next)
 {
     switch (rows) {
-        PAIRS_OF(1)
-        PAIRS_OF(2)
-        PAIRS_OF(3)
-        PAIRS_OF(4)
-        PAIRS_OF(5)
-        PAIRS_OF(6)
-        PAIRS_OF(7)
-        PAIRS_OF(8)
-        PAIRS_OF(9)
-        PAIRS_OF(10)
-        PAIRS_OF(11)
-        PAIRS_OF(12)
+        UP_TO_12(PAIRS_OF)
     }
 }
 

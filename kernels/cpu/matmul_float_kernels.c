@@ -11,10 +11,13 @@ enum { TILE_PREFETCH = 4096 }; // weights that are dequantized to a tile are pre
 // Rows in registers together: their sums must fit. MAX_ROWS_SINGLE: with one panel, for passes of at most that many rows.
 #if defined(__AVX512F__)
 enum { MAX_ROWS = 12, MAX_ROWS_SINGLE = 16 };
+#define EACH_ROWS UP_TO_16
 #elif defined(__AVX2__) || defined(NEON)
 enum { MAX_ROWS = 6, MAX_ROWS_SINGLE = 6 };
+#define EACH_ROWS UP_TO_6
 #else
 enum { MAX_ROWS = 2, MAX_ROWS_SINGLE = 2 };
+#define EACH_ROWS UP_TO_2
 #endif
 
 // 16-bit weights become floats in registers if at most so many chunks read them, and in a tile if more do. Where one instruction
@@ -120,26 +123,7 @@ static void fmas_of(enum type type, int rows, int panels, float *sums, int64_t s
                     size_t panel_bytes, int64_t k, const float *x, const uint8_t *const *next)
 {
     switch (rows) {
-        FMAS_OF(1)
-        FMAS_OF(2)
-#if defined(__AVX2__) || defined(NEON)
-        FMAS_OF(3)
-        FMAS_OF(4)
-        FMAS_OF(5)
-        FMAS_OF(6)
-#endif
-#if defined(__AVX512F__)
-        FMAS_OF(7)
-        FMAS_OF(8)
-        FMAS_OF(9)
-        FMAS_OF(10)
-        FMAS_OF(11)
-        FMAS_OF(12)
-        FMAS_OF(13)
-        FMAS_OF(14)
-        FMAS_OF(15)
-        FMAS_OF(16)
-#endif
+        EACH_ROWS(FMAS_OF)
     }
 }
 
@@ -185,19 +169,9 @@ static void tile_quantized(float (*to)[PANEL], const struct packed *w, const uin
     switch (w->type) {
 #define TILE_OF(T) \
     case T: \
-        tile_quants(quant_format_of(T), to, group, w->group, scale, min, groups); \
+        tile_quants(quant_formats[T], to, group, w->group, scale, min, groups); \
         break;
-        TILE_OF(Q8_0)
-        TILE_OF(Q4_0)
-        TILE_OF(Q4_1)
-        TILE_OF(Q5_0)
-        TILE_OF(Q5_1)
-        TILE_OF(Q4_K)
-        TILE_OF(Q5_K)
-        TILE_OF(Q6_K)
-        TILE_OF(IQ4_NL)
-        TILE_OF(IQ4_XS)
-        TILE_OF(MXFP4)
+        QUANTIZED_TYPES(TILE_OF)
     case F8_E4M3:
         tile_f8(to, group, scale, groups);
         break;

@@ -17,12 +17,16 @@
 // Rows in registers together: their sums must fit beside the sums of a group.
 #if defined(__AVX512F__)
 enum { MAX_ROWS = 16 };
+#define EACH_ROWS UP_TO_16
 #elif defined(NEON) && !defined(NEON_DOTPROD)
 enum { MAX_ROWS = 4 };
+#define EACH_ROWS UP_TO_4
 #elif defined(SUMS_IN_MEMORY)
 enum { MAX_ROWS = 6 };
+#define EACH_ROWS UP_TO_6
 #else
 enum { MAX_ROWS = 2 };
+#define EACH_ROWS UP_TO_2
 #endif
 
 INLINE vf word_float(const int32_t *w)
@@ -83,6 +87,9 @@ INLINE void group_scales(vf d[V], struct quant_format f, bool min, const uint8_t
     }
 }
 
+// Products of bytes: c (m, V) = those of a group's quads first .. first + count with rows from .. to. word: as in start(). A form for
+// each kind of registers; IN_REGISTERS: rows of numbers of 8 bits at a time.
+
 #if defined(SUMS_IN_MEMORY)
 // gcc would otherwise add everything in the end, and spill it.
 #if defined(NEON)
@@ -110,8 +117,7 @@ INLINE vi dot4_lane(vi c, vu w, vi x, int i)
     }
 }
 
-// c (m, V) = the products of a group's quads first .. first + count with rows from .. to. Four rows of x lie in a register; its last
-// lanes may be of the next words of x, which are not used.
+// Four rows of x lie in a register; its last lanes may be of the next words of x, which are not used.
 INLINE void sum_quads(struct quant_format f, int m, int from, int to, int first, int count, vi c[][V],
                       const uint8_t *group, const int32_t *x, int word)
 {
@@ -134,9 +140,8 @@ INLINE void sum_quads(struct quant_format f, int m, int from, int to, int first,
     }
 }
 #elif defined(__AVXVNNI__) || defined(NEON)
-enum { IN_REGISTERS = MAX_ROWS }; // rows of numbers of 8 bits at a time
+enum { IN_REGISTERS = MAX_ROWS };
 
-// c (m, V) = the products of a group's quads first .. first + count with rows from .. to.
 INLINE void sum_quads(struct quant_format f, int m, int from, int to, int first, int count, vi c[][V],
                       const uint8_t *group, const int32_t *x, int word)
 {
@@ -169,7 +174,7 @@ INLINE vs pairs_of(int bits, vu w, int32_t x)
                     : (vs)_mm256_maddubs_epi16(_mm256_abs_epi8(s), _mm256_sign_epi8(v, s));
 }
 
-// The same, without VNNI: products are summed in sixteen bits as long as they fit, a pair of them being at most 2 * 127 * the largest
+// Products are summed in sixteen bits as long as they fit, a pair of them being at most 2 * 127 * the largest
 // number. The integers are equal.
 INLINE void sum_quads(struct quant_format f, int m, int from, int to, int first, int count, vi c[][V],
                       const uint8_t *group, const int32_t *x, int word)
@@ -210,9 +215,51 @@ INLINE void sum_quads(struct quant_format f, int m, int from, int to, int first,
         c[i][v] += x[word * m + i];
 }
 #endif
+#else
+enum { IN_REGISTERS = MAX_ROWS };
 
-// sums (m, PANEL) += scale * the products of a group's quads first .. first + count with rows from .. to.
-INLINE void dot_rows(struct quant_format f, int m, int from, int to, int first, int count, float *sums,
+INLINE void sum_quads(struct quant_format f, int m, int from, int to, int first, int count, vi c[][V],
+                      const uint8_t *group, const int32_t *x, int word)
+{
+    UNROLL
+    for (int i = from; i < to; i++)
+        UNROLL
+    for (int v = 0; v < V; v++)
+        c[i][v] = start(f.has_min, x[word * m + i]);
+    UNROLL
+    for (int s = 0; s < count; s++) {
+        const int t = count == 8 ? s / 2 + s % 2 * 4 : first + s; // low and high halves of the same bytes together
+        UNROLL
+        for (int v = 0; v < V; v++) {
+            vu w = quad(f, group, t, v);
+            UNROLL
+            for (int i = from; i < to; i++)
+                c[i][v] = dot4(c[i][v], w, x[t * m + i]);
+        }
+    }
+}
+#endif
+
+// Sums of m rows: in memory (m, PANEL), or in registers (m, V). add_product: += x * y
+#if defined(SUMS_IN_MEMORY)
+typedef float *sums_of_rows;
+
+INLINE void add_product(sums_of_rows a, int i, int v, vf x, vf y)
+{
+    float *at = a + i * PANEL + v * W;
+    store(at, mad(x, y, load(at)));
+}
+#else
+typedef vf (*sums_of_rows)[V];
+
+INLINE void add_product(sums_of_rows a, int i, int v, vf x, vf y)
+{
+    a[i][v] = mad(x, y, a[i][v]);
+}
+#endif
+
+// a += scale * the products of a group's quads first .. first + count with rows from .. to.
+INLINE void dot_rows(struct quant_format f, int m, int from, int to, int first, int count, sums_of_rows a,
                      const uint8_t *group, const vf *scale, const int32_t *x, int word)
 {
     vi c[MAX_ROWS][V];
@@ -221,10 +268,8 @@ INLINE void dot_rows(struct quant_format f, int m, int from, int to, int first, 
     for (int i = from; i < to; i++) {
         const vf of_x = word_float(&x[9 * m + i]);
         UNROLL
-        for (int v = 0; v < V; v++) {
-            float *a = sums + i * PANEL + v * W;
-            store(a, mad(__builtin_convertvector(c[i][v], vf), scale[v] * of_x, load(a)));
-        }
+        for (int v = 0; v < V; v++)
+            add_product(a, i, v, __builtin_convertvector(c[i][v], vf), scale[v] * of_x);
     }
 }
 
@@ -236,81 +281,27 @@ INLINE void dots(struct quant_format f, int m, float *sums, const uint8_t *group
 {
     vf d[V];
     const uint8_t *end = next;
-    for (int g = 0; g < groups; g++, group += stride, x += INT8_WORDS * m) {
-        for (end += bytes; next < end; next += 64)
-            __builtin_prefetch(next, 0, 2);
-        group_scales(d, f, false, plain, scale[g][0]);
-        const int half = IN_REGISTERS >= m || f.bits < 8 ? m : (m + 1) / 2;
-        dot_rows(f, m, 0, half, 0, f.half_scales ? 4 : 8, sums, group, d, x, f.half_scales ? 11 : 8);
-        if (half < m)
-            dot_rows(f, m, half, m, 0, 8, sums, group, d, x, 8);
-        if (f.half_scales) {
-            group_scales(d, f, false, plain, scale[g][1]);
-            dot_rows(f, m, 0, m, 4, 4, sums, group, d, x, 12);
-        }
-        if (f.has_min) {
-            group_scales(d, f, true, plain, min[g]);
-            UNROLL
-            for (int v = 0; v < V; v++)
-                UNROLL
-            for (int i = 0; i < m; i++) {
-                float *a = sums + i * PANEL + v * W;
-                store(a, mad(d[v], word_float(&x[10 * m + i]), load(a)));
-            }
-        }
-        plain += f.has_min ? 64 : 32;
-    }
-}
+#if defined(SUMS_IN_MEMORY)
+    float *a = sums;
 #else
-// a += scale * the products of a group's quads first .. first + count. word: as in start().
-INLINE void dot_group(struct quant_format f, int m, int first, int count, vf a[][V], const uint8_t *group,
-                      const vf *scale, const int32_t *x, int word)
-{
-    vi c[MAX_ROWS][V];
-    UNROLL
-    for (int i = 0; i < m; i++)
-        UNROLL
-    for (int v = 0; v < V; v++)
-        c[i][v] = start(f.has_min, x[word * m + i]);
-    UNROLL
-    for (int s = 0; s < count; s++) {
-        const int t = count == 8 ? s / 2 + s % 2 * 4 : first + s; // low and high halves of the same bytes together
-        UNROLL
-        for (int v = 0; v < V; v++) {
-            vu w = quad(f, group, t, v);
-            UNROLL
-            for (int i = 0; i < m; i++)
-                c[i][v] = dot4(c[i][v], w, x[t * m + i]);
-        }
-    }
-    UNROLL
-    for (int v = 0; v < V; v++)
-        UNROLL
-    for (int i = 0; i < m; i++)
-        a[i][v] = mad(__builtin_convertvector(c[i][v], vf), scale[v] * word_float(&x[9 * m + i]), a[i][v]);
-}
-
-// The same with sums in registers.
-INLINE void dots(struct quant_format f, int m, float *sums, const uint8_t *group, size_t stride, const uint8_t *plain,
-                 const float (*scale)[2][PANEL], const float (*min)[PANEL], int groups, const int32_t *x,
-                 const uint8_t *next, size_t bytes)
-{
-    vf d[V];
     vf a[MAX_ROWS][V];
     UNROLL
     for (int i = 0; i < m; i++)
         UNROLL
     for (int v = 0; v < V; v++)
         a[i][v] = load(sums + i * PANEL + v * W);
-    const uint8_t *end = next;
+#endif
     for (int g = 0; g < groups; g++, group += stride, x += INT8_WORDS * m) {
         for (end += bytes; next < end; next += 64)
             __builtin_prefetch(next, 0, 2);
         group_scales(d, f, false, plain, scale[g][0]);
-        dot_group(f, m, 0, f.half_scales ? 4 : 8, a, group, d, x, f.half_scales ? 11 : 8);
+        const int half = IN_REGISTERS >= m || f.bits < 8 ? m : (m + 1) / 2;
+        dot_rows(f, m, 0, half, 0, f.half_scales ? 4 : 8, a, group, d, x, f.half_scales ? 11 : 8);
+        if (half < m)
+            dot_rows(f, m, half, m, 0, 8, a, group, d, x, 8);
         if (f.half_scales) {
             group_scales(d, f, false, plain, scale[g][1]);
-            dot_group(f, m, 4, 4, a, group, d, x, 12);
+            dot_rows(f, m, 0, m, 4, 4, a, group, d, x, 12);
         }
         if (f.has_min) {
             group_scales(d, f, true, plain, min[g]);
@@ -318,67 +309,39 @@ INLINE void dots(struct quant_format f, int m, float *sums, const uint8_t *group
             for (int v = 0; v < V; v++)
                 UNROLL
             for (int i = 0; i < m; i++)
-                a[i][v] = mad(d[v], word_float(&x[10 * m + i]), a[i][v]);
+                add_product(a, i, v, d[v], word_float(&x[10 * m + i]));
         }
         plain += f.has_min ? 64 : 32;
     }
+#if !defined(SUMS_IN_MEMORY)
     UNROLL
     for (int i = 0; i < m; i++)
         UNROLL
     for (int v = 0; v < V; v++)
         store(sums + i * PANEL + v * W, a[i][v]);
-}
 #endif
+}
 
-#define DOTS(T, M) \
-    case T: \
-        dots(quant_format_of(T), M, sums, group, w->group, plain, t->scale[p], t->min[p], groups, x, next, bytes); \
-        break;
 #define DOTS_OF(M) \
     case M: \
-        switch (w->type) { \
-            DOTS(Q8_0, M) \
-            DOTS(Q4_0, M) \
-            DOTS(Q4_1, M) \
-            DOTS(Q5_0, M) \
-            DOTS(Q5_1, M) \
-            DOTS(Q4_K, M) \
-            DOTS(Q5_K, M) \
-            DOTS(Q6_K, M) \
-            DOTS(IQ4_NL, M) \
-            DOTS(IQ4_XS, M) \
-            DOTS(MXFP4, M) \
-        default: \
-            break; \
-        } \
+        dots(f, M, sums, group, w->group, plain, t->scale[p], t->min[p], groups, x, next, bytes); \
         break;
+#define DOTS_OF_TYPE(T) \
+    case T: { \
+        const struct quant_format f = quant_formats[T]; \
+        switch (rows) { \
+            EACH_ROWS(DOTS_OF) \
+        } \
+        break; \
+    }
 
 static void dots_of(int rows, const struct packed *w, const struct tile *t, int p, float *sums, const uint8_t *group,
                     const uint8_t *plain, int groups, const int32_t *x, const uint8_t *next, size_t bytes)
 {
-    switch (rows) {
-        DOTS_OF(1)
-        DOTS_OF(2)
-#if defined(__AVX2__) || defined(NEON)
-        DOTS_OF(3)
-        DOTS_OF(4)
-#endif
-#if defined(__AVX2__) || defined(NEON_DOTPROD)
-        DOTS_OF(5)
-        DOTS_OF(6)
-#endif
-#if defined(__AVX512F__)
-        DOTS_OF(7)
-        DOTS_OF(8)
-        DOTS_OF(9)
-        DOTS_OF(10)
-        DOTS_OF(11)
-        DOTS_OF(12)
-        DOTS_OF(13)
-        DOTS_OF(14)
-        DOTS_OF(15)
-        DOTS_OF(16)
-#endif
+    switch (w->type) {
+        QUANTIZED_TYPES(DOTS_OF_TYPE)
+    default:
+        break;
     }
 }
 
@@ -388,7 +351,8 @@ enum { PLAIN_GROUPS = 64 };
 static void run_int8(float *sums, const struct packed *w, const struct panel *panel, int count, const struct rounded *x,
                      struct tile *t)
 {
-    const bool plain_scales = quant_format_of(w->type).plain;
+    const struct quant_format *format = &quant_formats[w->type];
+    const bool plain_scales = format->plain;
     const int64_t groups = w->k / GROUP, block = plain_scales ? PLAIN_GROUPS : TILE_GROUPS;
     for (int64_t first = 0; first < groups; first += block) {
         int n = (int)(groups - first < block ? groups - first : block);
@@ -400,7 +364,7 @@ static void run_int8(float *sums, const struct packed *w, const struct panel *pa
             for (int p = 0; p < count; p++) {
                 const uint8_t *group = panel[p].data + w->quants + (size_t)first * w->group;
                 const uint8_t *next = c == 0 ? prefetch_address(w, &panel[p], first * GROUP, PREFETCH) : NULL;
-                const uint8_t *plain = panel[p].data + packed_scales_at(w->type, first);
+                const uint8_t *plain = panel[p].data + (size_t)first * format->stride; // read only if they are plain
                 dots_of((int)rows, w, t, p, sums + (p * x->n + row) * PANEL, group, plain, n, at, next,
                         next != NULL ? w->group_stride : 0);
             }

@@ -12,13 +12,9 @@ static size_t up_to_64(size_t n)
 struct packed packed_shape(struct tensor w)
 {
     struct packed p = { .type = w.type, .rows = w.rows, .k = w.width, .panels = (w.rows + PANEL - 1) / PANEL };
-    static const size_t group[TYPES] = {
-        [Q8_0] = 512, [Q4_0] = 256, [Q4_1] = 256,   [Q5_0] = 320,   [Q5_1] = 320,  [Q4_K] = 256,
-        [Q5_K] = 320, [Q6_K] = 384, [IQ4_NL] = 256, [IQ4_XS] = 256, [MXFP4] = 256, [F8_E4M3] = 512
-    };
     if (type_has_blocks(w.type)) {
         int64_t groups = w.width / GROUP;
-        p.group = group[w.type];
+        p.group = quant_formats[w.type].group;
         p.quants = up_to_64(packed_scales_at(w.type, groups));
         p.panel = up_to_64(p.quants + (size_t)groups * p.group);
     } else
@@ -61,7 +57,7 @@ static void pack_half(uint8_t *to, int lane, const uint8_t *half)
 // A block of 32 with a half as scale (of mxfp4, a byte) and, for q4_1 and q5_1, another as minimum.
 static void pack_group(const struct packed *p, uint8_t *scales, uint8_t *to, const uint8_t *b, int lane)
 {
-    const bool has_min = p->type == Q4_1 || p->type == Q5_1;
+    const bool has_min = quant_formats[p->type].has_min;
     uint8_t q[GROUP];
     if (p->type == MXFP4)
         scales[lane] = *b++;
@@ -144,6 +140,13 @@ static void pack_f8(const struct packed *p, uint8_t *scales, uint8_t *to, const 
 
 void pack_panel(const struct packed *p, struct tensor w, int64_t number)
 {
+    static void (*const packs[TYPES])(const struct packed *, uint8_t *, uint8_t *, const uint8_t *,
+                                      int) = { [Q4_K] = pack_super_4_5,
+                                               [Q5_K] = pack_super_4_5,
+                                               [Q6_K] = pack_super_6,
+                                               [IQ4_XS] = pack_super_iq4,
+                                               [F8_E4M3] = pack_f8 };
+    const struct quant_format *f = &quant_formats[w.type];
     uint8_t *to = p->data + (size_t)number * p->panel;
     const size_t row_bytes = type_row_bytes(w.type, w.width), block = (size_t)type_facts[w.type].bytes;
     const int64_t blocks = w.width / type_facts[w.type].block;
@@ -154,18 +157,8 @@ void pack_panel(const struct packed *p, struct tensor w, int64_t number)
             pack_floats(p, to, row, lane);
             continue;
         }
-        for (int64_t i = 0; i < blocks; i++) {
-            const uint8_t *b = row + (size_t)i * block;
-            if (w.type == Q6_K)
-                pack_super_6(p, to + i * 288, to + p->quants + (size_t)i * 8 * p->group, b, lane);
-            else if (w.type == Q4_K || w.type == Q5_K)
-                pack_super_4_5(p, to + i * 320, to + p->quants + (size_t)i * 8 * p->group, b, lane);
-            else if (w.type == F8_E4M3)
-                pack_f8(p, to + i * 64, to + p->quants + (size_t)i * 4 * p->group, b, lane);
-            else if (w.type == IQ4_XS)
-                pack_super_iq4(p, to + i * 160, to + p->quants + (size_t)i * 8 * p->group, b, lane);
-            else
-                pack_group(p, to + packed_scales_at(w.type, i), to + p->quants + (size_t)i * p->group, b, lane);
-        }
+        for (size_t i = 0; i < (size_t)blocks; i++) // of `super` groups
+            (packs[w.type] != NULL ? packs[w.type] : pack_group)(
+                p, to + i * f->stride, to + p->quants + i * f->super * p->group, row + i * block, lane);
     }
 }

@@ -50,25 +50,45 @@ struct packed {
 struct packed packed_shape(struct tensor w);                              // sizes only: data is NULL
 void pack_panel(const struct packed *p, struct tensor w, int64_t number); // rows beyond the last of w are zeros
 
+// The types of blocks with products of bytes.
+#define QUANTIZED_TYPES(OF) \
+    OF(Q8_0) OF(Q4_0) OF(Q4_1) OF(Q5_0) OF(Q5_1) OF(Q4_K) OF(Q5_K) OF(Q6_K) OF(IQ4_NL) OF(IQ4_XS) OF(MXFP4)
+
+// The sixteen numbers that the codes of 4-bit types mean, + 128, as ggml-common.h has them.
+static const uint8_t iq4_numbers[16] = { 1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241 };
+// Twice the numbers of four bits: a sign, two bits of exponent, one of mantissa.
+static const uint8_t mxfp4_numbers[16] = { 128, 129, 130, 131, 132, 134, 136, 140,
+                                           128, 127, 126, 125, 124, 122, 120, 116 };
+
+// How a panel stores a type of blocks.
+struct quant_format {
+    int bits;             // of a number
+    bool has_min;         // a minimum is added to the numbers of a group
+    bool half_scales;     // each half of a group has its own scale
+    bool plain;           // scales and minimums are stored as plain halves and are read from the panel when needed
+    const uint8_t *table; // (16) packed numbers are codes for these, of `bits` bits; NULL: they are the numbers
+    uint16_t group;       // bytes of the numbers of 32 k
+    // Scales: each `super` groups have `stride` bytes, of which a group has `each` bytes of its own, behind the first `head`.
+    uint16_t super, stride, head, each;
+};
+static const struct quant_format quant_formats[TYPES] = {
+    [Q8_0] = { 8, false, false, true, NULL, 512, 1, 32, 0, 0 },
+    [Q4_0] = { 4, false, false, true, NULL, 256, 1, 32, 0, 0 },
+    [Q4_1] = { 4, true, false, true, NULL, 256, 1, 64, 0, 0 },
+    [Q5_0] = { 5, false, false, true, NULL, 320, 1, 32, 0, 0 },
+    [Q5_1] = { 5, true, false, true, NULL, 320, 1, 64, 0, 0 },
+    [Q4_K] = { 4, true, false, false, NULL, 256, 8, 320, 64, 32 },
+    [Q5_K] = { 5, true, false, false, NULL, 320, 8, 320, 64, 32 },
+    [Q6_K] = { 6, false, true, false, NULL, 384, 8, 288, 32, 32 },
+    [IQ4_NL] = { 8, false, false, true, iq4_numbers, 256, 1, 32, 0, 0 },
+    [IQ4_XS] = { 8, false, false, false, iq4_numbers, 256, 8, 160, 32, 16 },
+    [MXFP4] = { 8, false, false, false, mxfp4_numbers, 256, 1, 16, 0, 0 },
+    [F8_E4M3] = { 8, false, false, false, NULL, 512, 4, 64, 0, 0 },
+};
+
 // Offset of the scales of group g in a panel.
 static inline size_t packed_scales_at(enum type type, int64_t g)
 {
-    switch (type) {
-    case Q4_1:
-    case Q5_1:
-        return (size_t)g * 64;
-    case Q4_K:
-    case Q5_K:
-        return (size_t)(g / 8) * 320 + 64 + (size_t)(g % 8) * 32;
-    case Q6_K:
-        return (size_t)(g / 8) * 288 + 32 + (size_t)(g % 8) * 32;
-    case IQ4_XS:
-        return (size_t)(g / 8) * 160 + 32 + (size_t)(g % 8) * 16;
-    case MXFP4:
-        return (size_t)g * 16;
-    case F8_E4M3:
-        return (size_t)(g / 4) * 64;
-    default:
-        return (size_t)g * 32;
-    }
+    const struct quant_format *f = &quant_formats[type];
+    return (size_t)(g / f->super) * f->stride + f->head + (size_t)(g % f->super) * f->each;
 }

@@ -28,7 +28,7 @@ void prober_destroy(struct prober *p); // p may be NULL
 // the first two processors that this process may use. NAN: only one processor, or the runs took over two seconds.
 double probe_round_trip(void);
 
-// Multiplications and additions per second with all operands in registers (peaks.c): a bound for compute.
+// Multiplications and additions per second with all operands in registers: a bound for compute.
 struct peak {
     const char *kind;  // type of the matmul's activations: "f32", "bf16", "int8"
     const char *isa;   // "avx512", "avx2", "plain"; one entry per supported instruction set

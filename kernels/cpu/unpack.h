@@ -1,45 +1,7 @@
 // unpack.h - unpacks packed numbers and their scales to registers. Included by the loops of products, which are
 // compiled for several instruction sets.
 #pragma once
-#include "kernels/cpu/codes.h"
 #include "kernels/cpu/matmul_kernels.h"
-
-// Format of a quantized type.
-struct quant_format {
-    int bits;             // of a number
-    bool has_min;         // a minimum is added to the numbers of a group
-    bool half_scales;     // each half of a group has its own scale
-    bool plain;           // scales and minimums are stored as plain halves and are read from the panel when needed
-    const uint8_t *table; // (16) packed numbers are codes for these, of `bits` bits; NULL: they are the numbers
-};
-
-INLINE struct quant_format quant_format_of(enum type type)
-{
-    switch (type) {
-    case Q8_0:
-        return (struct quant_format){ 8, false, false, true, NULL };
-    case Q4_0:
-        return (struct quant_format){ 4, false, false, true, NULL };
-    case Q4_1:
-        return (struct quant_format){ 4, true, false, true, NULL };
-    case Q5_0:
-        return (struct quant_format){ 5, false, false, true, NULL };
-    case Q5_1:
-        return (struct quant_format){ 5, true, false, true, NULL };
-    case Q4_K:
-        return (struct quant_format){ 4, true, false, false, NULL };
-    case Q6_K:
-        return (struct quant_format){ 6, false, true, false, NULL };
-    case IQ4_NL:
-        return (struct quant_format){ 8, false, false, true, iq4_numbers };
-    case IQ4_XS:
-        return (struct quant_format){ 8, false, false, false, iq4_numbers };
-    case MXFP4:
-        return (struct quant_format){ 8, false, false, false, mxfp4_numbers };
-    default:
-        return (struct quant_format){ 5, true, false, false, NULL }; // Q5_K
-    }
-}
 
 // Register v of quad t of a group (four consecutive k of each output). Numbers are shifted to the top of their bytes (a 4-bit
 // q becomes 16 q), which saves shifts and gives all types the same offset, 128; the scale is divided to match, which is exact.
@@ -99,28 +61,25 @@ INLINE vf half_powers(const uint8_t *b)
 // Scales (d * scale as in the checkpoint's format, divided exactly to match quad()) and minimums of one group to the tile.
 INLINE void unpack_scales(enum type type, struct tile *t, int p, int g, const uint8_t *panel, int64_t group)
 {
-    const struct quant_format f = quant_format_of(type);
-    const uint8_t *s = panel + packed_scales_at(type, group);
+    const struct quant_format f = quant_formats[type];
+    const uint8_t *s = panel + packed_scales_at(type, group), *of_super = panel + group / f.super * f.stride;
     UNROLL
     for (int v = 0; v < V; v++) {
         const int at = v * W;
         float *scale = t->scale[p][g][0] + at, *min = t->min[p][g] + at;
         switch (type) {
         case Q4_K:
-        case Q5_K: {
-            const uint8_t *d = panel + group / 8 * 320;
-            store(scale, halves(d + 2 * at) * unsigned_bytes(s + at) * splat(type == Q4_K ? 0x1p-4f : 0x1p-3f));
-            store(min, -(halves(d + 32 + 2 * at) * unsigned_bytes(s + PANEL + at)));
+        case Q5_K:
+            store(scale, halves(of_super + 2 * at) * unsigned_bytes(s + at) * splat(type == Q4_K ? 0x1p-4f : 0x1p-3f));
+            store(min, -(halves(of_super + 32 + 2 * at) * unsigned_bytes(s + PANEL + at)));
             break;
-        }
-        case Q6_K: {
-            vf d = halves(panel + group / 8 * 288 + 2 * at) * splat(0x1p-2f);
-            store(scale, d * signed_bytes(s + at));
-            store(t->scale[p][g][1] + at, d * signed_bytes(s + PANEL + at));
+        case Q6_K:
+            for (int half = 0; half < 2; half++)
+                store(t->scale[p][g][half] + at,
+                      halves(of_super + 2 * at) * splat(0x1p-2f) * signed_bytes(s + half * PANEL + at));
             break;
-        }
         case IQ4_XS:
-            store(scale, halves(panel + group / 8 * 160 + 2 * at) * signed_bytes(s + at));
+            store(scale, halves(of_super + 2 * at) * signed_bytes(s + at));
             break;
         case F8_E4M3:
             store(scale, load((const float *)(const void *)s + at));
@@ -150,17 +109,7 @@ static void load_scales(struct tile *t, int p, const struct packed *w, const uin
     case T: \
         unpack_scales_of(T, t, p, panel, first, n); \
         break;
-        SCALES_OF(Q8_0)
-        SCALES_OF(Q4_0)
-        SCALES_OF(Q4_1)
-        SCALES_OF(Q5_0)
-        SCALES_OF(Q5_1)
-        SCALES_OF(Q4_K)
-        SCALES_OF(Q5_K)
-        SCALES_OF(Q6_K)
-        SCALES_OF(IQ4_NL)
-        SCALES_OF(IQ4_XS)
-        SCALES_OF(MXFP4)
+        QUANTIZED_TYPES(SCALES_OF)
         SCALES_OF(F8_E4M3)
     default:
         break;

@@ -32,6 +32,13 @@ typedef uint32_t vu_any __attribute__((vector_size(W * sizeof(uint32_t)), aligne
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 16")
 
+// Cases of a switch over a number of rows, which is then a constant.
+#define UP_TO_2(CASE) CASE(1) CASE(2)
+#define UP_TO_4(CASE) UP_TO_2(CASE) CASE(3) CASE(4)
+#define UP_TO_6(CASE) UP_TO_4(CASE) CASE(5) CASE(6)
+#define UP_TO_12(CASE) UP_TO_6(CASE) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)
+#define UP_TO_16(CASE) UP_TO_12(CASE) CASE(13) CASE(14) CASE(15) CASE(16)
+
 // vf, vi, vu: W floats, signed and unsigned 32-bit integers
 INLINE vf load(const float *p)
 {
@@ -119,6 +126,13 @@ INLINE float half_to_float(uint16_t h)
 #endif
 }
 
+INLINE float half_at(const uint8_t *p)
+{
+    uint16_t h;
+    memcpy(&h, p, sizeof(h));
+    return half_to_float(h);
+}
+
 // W halves as floats.
 INLINE vf halves(const uint8_t *p)
 {
@@ -130,11 +144,8 @@ INLINE vf halves(const uint8_t *p)
     return (vf)vcvt_f32_f16((float16x4_t)vld1_u8(p));
 #else
     vf v;
-    for (int i = 0; i < W; i++) {
-        uint16_t h;
-        memcpy(&h, p + 2 * i, sizeof(h));
-        v[i] = half_to_float(h);
-    }
+    for (int i = 0; i < W; i++)
+        v[i] = half_at(p + 2 * i);
     return v;
 #endif
 }
