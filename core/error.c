@@ -45,3 +45,17 @@ bool error_is_usage(const struct error *err)
 {
     return err->text[LAST];
 }
+
+bool fail_in(struct error *err, struct in_file at, const char *format, ...)
+{
+    char line[16] = "", column[16] = "", sentence[sizeof(err->text)];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sentence, sizeof(sentence), format, args);
+    va_end(args);
+    if (at.line > 0)
+        snprintf(line, sizeof(line), ":%d", at.line);
+    if (at.line > 0 && at.column > 0)
+        snprintf(column, sizeof(column), ":%d", at.column);
+    return at.file != NULL ? fail(err, "%s%s%s: %s", at.file, line, column, sentence) : fail(err, "%s", sentence);
+}

@@ -15,3 +15,10 @@ bool fail(struct error *err, const char *format, ...) __attribute__((format(prin
 // (docs/commands.md).
 bool fail_usage(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool error_is_usage(const struct error *err);
+
+struct in_file {
+    const char *file; // NULL: none
+    int line, column; // from 1; 0: not known
+};
+// The message behind its place: "file:line:column: ", without what is not known.
+bool fail_in(struct error *err, struct in_file at, const char *format, ...) __attribute__((format(printf, 3, 4)));

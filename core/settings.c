@@ -4,12 +4,10 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "core/hash_map.h"
 #include "core/json.h"
 #include "core/utf8.h"
@@ -173,33 +171,9 @@ void settings_free(struct settings *s)
 
 // ---- messages
 
-static bool fail_at(struct error *err, const struct settings *s, int line, int column, const char *format, va_list args)
+struct in_file settings_place(const struct settings *s)
 {
-    char sentence[sizeof(err->text)];
-    vsnprintf(sentence, sizeof(sentence), format, args);
-    if (line > 0)
-        return fail(err, "%s:%d:%d: %s", s->file != NULL ? s->file : "?", line, column, sentence);
-    if (s != NULL && s->file != NULL)
-        return fail(err, "%s: %s", s->file, sentence);
-    return fail(err, "%s", sentence);
-}
-
-bool settings_fail(struct error *err, const struct settings *at, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    fail_at(err, at, at != NULL ? at->line : 0, at != NULL ? at->column : 0, format, args);
-    va_end(args);
-    return false;
-}
-
-bool settings_fail_key(struct error *err, const struct settings *map, int i, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    fail_at(err, map, map->key_line[i], map->key_column[i], format, args);
-    va_end(args);
-    return false;
+    return s != NULL ? (struct in_file){ s->file, s->line, s->column } : (struct in_file){ 0 };
 }
 
 static const char *found(const struct settings *s)

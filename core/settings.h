@@ -4,9 +4,9 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include "core/error.h"
 #include "core/memory.h"
 
-struct error;
 struct hash_map;
 struct json;
 
@@ -52,12 +52,12 @@ char *settings_line(const struct settings *s); // this line as a new string; fre
 // As JSON, which is YAML, too: {"kind": "ngram", "longest": 3}. Numbers, true and false are written as such unless they are quoted.
 void settings_write_json(const struct settings *s, struct text *out);
 
-// Sets err to "file:line:column: " and the message, and returns false. at NULL: the message alone.
-bool settings_fail(struct error *err, const struct settings *at, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-// The same with the position of the i-th key of a map.
-bool settings_fail_key(struct error *err, const struct settings *map, int i, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+// Sets err to "file:line:column: " and the message, and returns false. at NULL: the message alone. settings_fail_key: with the position of the
+// i-th key of a map.
+struct in_file settings_place(const struct settings *s);
+#define settings_fail(err, at, ...) fail_in(err, settings_place(at), __VA_ARGS__)
+#define settings_fail_key(err, map, i, ...) \
+    fail_in(err, (struct in_file){ (map)->file, (map)->key_line[i], (map)->key_column[i] }, __VA_ARGS__)
 
 // Convert a scalar. They return false and set err (position, expected, found) if it has another type or is out of bounds.
 bool settings_int(const struct settings *s, const char *key, long long min, long long max, long long *to,

@@ -11,7 +11,6 @@
 #include "engine/prompts.h"
 
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,15 +30,7 @@ struct row { // the line that is being read
     struct error *err;
 };
 
-__attribute__((format(printf, 2, 3))) static bool fail_row(const struct row *r, const char *format, ...)
-{
-    char sentence[sizeof(r->err->text)];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(sentence, sizeof(sentence), format, args);
-    va_end(args);
-    return fail(r->err, "%s:%d: %s", r->path, r->line, sentence);
-}
+#define fail_row(r, ...) fail_in((r)->err, (struct in_file){ (r)->path, (r)->line, 0 }, __VA_ARGS__)
 
 // A copy of a JSON text; NULL on failure.
 static char *take_any_text(const struct row *r, const struct json *j, const char *what)

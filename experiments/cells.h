@@ -79,7 +79,7 @@ int experiment_batch(const struct experiment *e, int entry);
 bool experiment_is_none(const struct experiment *e, int drafter);
 // The rule of the `none` that cells of this rule are compared with: one for all rules whose texts of `none` are the same (rule.bonus_alone).
 int experiment_baseline_rule(const struct experiment *e, int rule);
-int experiment_turns(const struct experiment *e);     // of all prompts
+int experiment_turns(const struct experiment *e); // of all prompts
 
 // Canonical settings as reports show them. settings: entry_settings (core/options.h). table: the plugin's options.
 char *entry_shown(const struct settings *settings, const struct option *table);

@@ -5,7 +5,6 @@
 // is checked before a node is built.
 #include "experiments/yaml.h"
 
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -48,16 +47,8 @@ struct reader {
 };
 
 // Marks count from 0, messages from 1.
-__attribute__((format(printf, 3, 4))) static bool fail_at(const struct reader *r, yaml_mark_t at, const char *format,
-                                                          ...)
-{
-    char sentence[sizeof(r->err->text)];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(sentence, sizeof(sentence), format, args);
-    va_end(args);
-    return fail(r->err, "%s:%zu:%zu: %s", r->file, at.line + 1, at.column + 1, sentence);
-}
+#define fail_at(r, at, ...) \
+    fail_in((r)->err, (struct in_file){ (r)->file, (int)(at).line + 1, (int)(at).column + 1 }, __VA_ARGS__)
 
 // ---- bytes
 
