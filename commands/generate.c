@@ -17,7 +17,7 @@
 #include "experiments/environment.h"
 #include "kernels/backend.h"
 #include "models/model.h"
-#include "sampling/stages.h"
+#include "sampling/sampling.h"
 #include "verifier/rules/rule.h"
 
 // ---- options

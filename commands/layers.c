@@ -17,7 +17,7 @@
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "models/layer_list.h"
-#include "sampling/top_k.h"
+#include "sampling/sampling.h"
 #include "statistics/statistics.h"
 
 enum { TOP = 64, ROUNDS = 7, MAX_DRAFT = 8 };

@@ -4,7 +4,7 @@
 //
 //     the text           every token against the row of p at its node (evidence.h)
 //     the control        the same rule on the same drafts and rows once more, with a random source of its own
-//     negative controls  rules that are wrong on purpose, likewise (negative_controls.h): they must be detected
+//     negative controls  rules that are wrong on purpose, likewise: they must be detected
 //     the drafter        every sampled draft token against the row of q that it was declared to be sampled from
 //     independence       of a single sampled draft token that was rejected and its replacement, given the rows
 //     acceptance         accepted tokens against E[accepted | draft] of rule.end_probabilities, and the variance
@@ -14,11 +14,25 @@
 #include <stdint.h>
 
 #include "exact/evidence.h"
-#include "exact/negative_controls.h"
+#include "verifier/rules/rule.h"
 
 struct verified;
 struct observer;
-struct rule;
+
+// ---- rules that are wrong on purpose, to show that the observer of real ones would detect it.
+//
+// Each is a mistake found in real code (docs/exactness.md). It verifies the drafts and rows of a real run beside the
+// real rule, with a random source of its own; it has no effect on the text. All walk down the tree as `rejection` does,
+// whatever the real rule is.
+enum negative_control {
+    CONTROL_LENIENT,  // accepts with probability min(1, 1.1 p / q)
+    CONTROL_RESAMPLE, // after a rejection samples from p itself, not from the residual
+    CONTROL_WRONG_Q,  // uses q at temperature 4/3; treats a deterministic token as sampled with probability 3/4
+    NEGATIVE_CONTROLS
+};
+extern const struct rule *const negative_control[NEGATIVE_CONTROLS]; // by enum negative_control: name, summary, verify
+
+// ---- the observer
 
 enum stream {
     STREAM_TEXT,

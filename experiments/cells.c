@@ -23,7 +23,7 @@
 #include "experiments/replay/packed_rows.h"
 #include "kernels/backend.h"
 #include "models/model.h"
-#include "sampling/stages.h"
+#include "sampling/sampling.h"
 
 static void put_text(struct settings *map, const char *key, const char *text)
 {

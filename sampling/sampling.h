@@ -56,6 +56,11 @@ bool sampling_read(const struct settings *s, struct sampling *to, struct error *
 void sampling_free(struct sampling *s);
 // Checks options against the vocabulary: a token id outside it is an error. used_vocab: as for sampling_row.
 bool sampling_check(const struct sampling *s, int used_vocab, struct error *err);
+// The stage that others ask about: temperature 0 is greedy decoding.
+extern const struct stage temperature_stage;
+struct temperature_options { // as sampling_is_greedy reads it
+    double temperature;
+};
 bool sampling_is_greedy(const struct sampling *s); // temperature 0: for reports, not to select code
 
 // The stages as parameters for a device. false: one of them cannot run there with its options (struct stage: on_device).
@@ -66,3 +71,8 @@ bool sampling_row_stages(const struct sampling *s, struct row_stages *to);
 // rounding. used_vocab: ids from here on are padding rows of the model that no tokenizer knows, and get probability 0; equal
 // to vocab if there is no padding. A NaN logit gets probability 0. A row in which no token remains is one-hot on token 0.
 void sampling_row(const struct sampling *s, float *row, int vocab, int used_vocab, const struct path *before);
+
+// For each row of x (rows, vocab), writes its k largest logits' ids, in descending order (ties: the lowest id first), and
+// their probabilities under the softmax over the first used_vocab ids: id and p (rows, k), k <= used_vocab. x is overwritten.
+// A row in which no token remains is one-hot on token 0, as everywhere (sampling/logits.h). Rows are jobs of the workers.
+void top_k_rows(struct workers w, float *x, int rows, int vocab, int used_vocab, int k, int32_t *id, float *p);

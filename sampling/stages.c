@@ -3,7 +3,7 @@
 // Each stage does what the logits processor of the same name does in HF transformers. No stage sorts a row or allocates: a
 // row of 49,152 logits is processed for every node that a rule visits. Logits are never NaN here (logits_of removes them); an
 // excluded token has -INFINITY.
-#include "sampling/stages.h"
+#include "sampling/sampling.h"
 
 #include <float.h>
 #include <math.h>

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "exact/law.h"
-#include "exact/power.h"
+#include "exact/verdict.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "experiments/environment.h"

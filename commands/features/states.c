@@ -9,7 +9,7 @@
 #include "core/quantize.h"
 #include "engine/engine.h"
 #include "kernels/backend.h"
-#include "sampling/top_k.h"
+#include "sampling/sampling.h"
 
 // LOGIT_ROWS: 50 MB of logits would leave no cache to the probabilities.
 enum { SLOTS = 8, LOGIT_ROWS = 64 };

@@ -16,7 +16,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "exact/observer.h"
-#include "exact/power.h"
+#include "exact/verdict.h"
 #include "results/query.h"
 #include "results/store.h"
 #include "tests/cli/child_process.h"

@@ -5,7 +5,6 @@
 
 #include "core/memory.h"
 #include "exact/law.h"
-#include "exact/transport.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
 #include "tests/support/rule_defaults.h"

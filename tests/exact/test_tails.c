@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "exact/evidence.h"
-#include "exact/power.h"
+#include "exact/verdict.h"
 #include "statistics/statistics.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"

@@ -17,7 +17,7 @@
 #include "experiments/yaml.h"
 #include "results/store.h"
 #include "tests/experiments/small_experiments.h"
-#include "sampling/stages.h"
+#include "sampling/sampling.h"
 #include "tests/support/small_model.h"
 #include "verifier/rules/rule.h"
 

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "exact/power.h"
+#include "exact/verdict.h"
 #include "statistics/statistics.h"
 #include "results/cost.h"
 #include "statistics/intervals.h"

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/row_stages.h"
 #include "core/settings.h"
-#include "sampling/stages.h"
+#include "sampling/sampling.h"
 #include "tests/support/check.h"
 #include "tests/support/plain_stages.h"
 

@@ -19,13 +19,13 @@
 // and one node may mix them. A leaf has no children: its next token is sampled from p itself, the bonus token.
 #include "verifier/rules/rejection.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "core/acceptance.h"
 #include "core/memory.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
-#include "verifier/rules/proposal.h"
 
 _Static_assert((int)MAX_STRIKES >= (int)MAX_NODES, "a strike per node");
 
@@ -186,4 +186,66 @@ const struct rule rejection_rule = {
     .device_body = "rejection",
     .device_parameters = device_parameters,
     .verify = rejection_verify,
+};
+
+// ---- lenient
+//
+// LOSSY: rejection with a more lenient acceptance test (Leviathan et al. 2023, appendix on lenience).
+//
+// A sampled draft token x is accepted with probability min(1, l p[x] / q[x]), l > 1, a deterministic one with
+// min(1, l p[x]); after a rejection the next token is sampled from the residual of `rejection`. The output distribution
+// is not the target's: at a single node with one sampled child it is
+//
+//     min(q, l p) + (1 - sum min(q, l p)) (p - q)+ / sum (p - q)+
+
+// Of a struct acceptance_test; the other field is 0.
+static const struct option lenient_options[] = {
+    { "lenience", OPTION_REAL, offsetof(struct acceptance_test, lenience), "1.1",
+      "a draft token is accepted with probability min(1, lenience p / q)", 1, 1000, NULL },
+    { 0 },
+};
+
+const struct rule lenient_rule = {
+    .name = "lenient",
+    .summary = "LOSSY: rejection with its acceptance ratio multiplied by `lenience`",
+    .exact = false,
+    .bonus_alone = true,
+    .takes = TAKES_DETERMINISTIC | TAKES_TREES | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT,
+    .end_probabilities = rejection_end_probabilities,
+    .options = lenient_options,
+    .options_size = sizeof(struct acceptance_test),
+    .device_body = "rejection",
+    .device_parameters = rejection_parameters,
+    .verify = rejection_walk,
+};
+
+// ---- synthetic
+//
+// LOSSY, for timing only: synthetic acceptance at a given rate.
+//
+// Each draft token that is tried is accepted with probability `rate`, whatever it is. After a rejection the next token
+// is sampled from the residual of `rejection`, so all of its work is done. A loop can thus be timed at a given number
+// of tokens per step without a pair of models that accepts as many: with random weights, or with a head of the right
+// shape. The text is meaningless. The i-th sibling, counted from 0, is accepted with probability rate (1 - rate)^i: the
+// tokens per step of a tree follow from its shape alone.
+
+// Of a struct acceptance_test; the other field is 0: the target's row is ignored.
+static const struct option synthetic_options[] = {
+    { "rate", OPTION_REAL, offsetof(struct acceptance_test, rate), "0.7", "acceptance probability of a draft token", 0,
+      1, NULL },
+    { 0 },
+};
+
+const struct rule synthetic_rule = {
+    .name = "synthetic",
+    .summary = "LOSSY, for timing: accepts each draft token with probability `rate`, at the cost of rejection",
+    .exact = false,
+    .bonus_alone = true,
+    .takes = TAKES_DETERMINISTIC | TAKES_TREES | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT,
+    .end_probabilities = rejection_end_probabilities,
+    .options = synthetic_options,
+    .options_size = sizeof(struct acceptance_test),
+    .device_body = "rejection",
+    .device_parameters = rejection_parameters,
+    .verify = rejection_walk,
 };

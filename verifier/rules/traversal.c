@@ -27,7 +27,6 @@
 // 2025 (arXiv 2505.12398) call it traversal verification; the derivation above is our own, and optimality is stated for
 // chains only. DETERMINISTIC children are the case q = 1 at x: on drafts of deterministic tokens only, it accepts as
 // much as rejection.
-#include "verifier/rules/traversal.h"
 
 #include <stdlib.h>
 
@@ -35,7 +34,6 @@
 #include "core/memory.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
-#include "verifier/rules/proposal.h"
 #include "verifier/rules/rule.h"
 
 struct visit {
@@ -100,8 +98,8 @@ static int visit(const struct visit *v, int node, double a, double *p)
     return node;
 }
 
-void traversal_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                      struct verification *out)
+static void traversal_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
+                             struct verification *out)
 {
     (void)options;
     const struct visit v = { d, rows, rng, out, NULL, out->work, out->work + rows->vocab };
@@ -127,7 +125,7 @@ static double visit_probabilities(const struct visit *v, int node, double a, dou
     return reach - v->end[node];
 }
 
-void traversal_end_probabilities(const struct draft *d, struct rows *rows, const void *options, double *end)
+static void traversal_end_probabilities(const struct draft *d, struct rows *rows, const void *options, double *end)
 {
     (void)options;
     double *work = xcalloc((size_t)(draft_max_depth(d) + 2) * (size_t)rows->vocab, sizeof(*work));
@@ -145,6 +143,35 @@ const struct rule traversal_rule = {
     .optimal = "single chains (as `block`); drafts of deterministic tokens only",
     .bonus_alone = true,
     .takes = TAKES_DETERMINISTIC | TAKES_TREES | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT,
+    .end_probabilities = traversal_end_probabilities,
+    .device_body = "traversal",
+    .verify = traversal_verify,
+};
+
+// ---- block
+//
+// block verification (Sun et al. 2024, arXiv 2403.10444): a chain is verified as a whole.
+//
+// In the paper's notation, for a chain x_1 .. x_k with rows p_i, q_i after x_1 .. x_i:
+//
+//     b_0 = 1,  b_i = min(1, b_{i-1} p_{i-1}[x_i] / q_{i-1}[x_i])
+//     S_i = sum (b_i p_i - q_i)+,  h_i = S_i / (S_i + 1 - b_i) for 0 < i < k,  h_k = b_k
+//     the path ends at the largest i whose acceptance test, of probability h_i, succeeds, else at 0
+//     the next token is sampled from (b_i p_i - q_i)+, or from p_k if the whole chain is accepted
+//
+// The recursion above computes this on a chain: b is the share that a node hands down to its child, h the probability that a
+// node stops after its child was given up. The last token is tested first, and the first success ends the walk.
+//
+// E[accepted] is the sum over i of E[b_i]; for rejection it is that of the product of the min(1, p / q), which is at
+// most b_i. No rule that sees a single chain accepts more (theorem 2 of the paper).
+
+const struct rule block_rule = {
+    .name = "block",
+    .summary = "verifies a chain as a whole; no exact rule accepts more of a single chain",
+    .exact = true,
+    .optimal = "single chains (Sun et al. 2024, theorem 2)",
+    .bonus_alone = true,
+    .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT,
     .end_probabilities = traversal_end_probabilities,
     .device_body = "traversal",
     .verify = traversal_verify,

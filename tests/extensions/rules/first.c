@@ -9,7 +9,6 @@
 #include "core/memory.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
-#include "verifier/rules/proposal.h"
 #include "verifier/rules/rule.h"
 
 struct first_options {
