@@ -22,6 +22,14 @@ int draft_next_child(const struct draft *d, int parent, int after)
     return -1;
 }
 
+int draft_child(const struct draft *d, int parent, int32_t token)
+{
+    int child = draft_next_child(d, parent, parent);
+    while (child >= 0 && d->token[child] != token)
+        child = draft_next_child(d, parent, child);
+    return child;
+}
+
 int draft_depth(const struct draft *d, int node)
 {
     int depth = 0;

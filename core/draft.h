@@ -89,9 +89,10 @@ struct device_draft {
 int draft_add(struct draft *d, int parent, int32_t token, enum proposal how);
 // The first child of `parent` with a number above `after`; -1: there is none.
 int draft_next_child(const struct draft *d, int parent, int after);
-int draft_depth(const struct draft *d, int node); // 0 for the root
-int draft_rank(const struct draft *d, int node);  // earlier siblings
-int draft_max_depth(const struct draft *d);       // depth of the deepest node
+int draft_child(const struct draft *d, int parent, int32_t token); // the first one with this token; -1: there is none
+int draft_depth(const struct draft *d, int node);                  // 0 for the root
+int draft_rank(const struct draft *d, int node);                   // earlier siblings
+int draft_max_depth(const struct draft *d);                        // depth of the deepest node
 // Whether node and token (n), as in struct advance, form a path from the root: token[i] is the token of node[i + 1], and the
 // last token is any id below vocab.
 bool draft_is_path(const struct draft *d, const int32_t *node, const int32_t *token, int n, int vocab);

@@ -249,8 +249,8 @@ static bool start(struct decoder *d, const struct assignment *a, struct error *e
         return false;
     }
     q->began_ns = now(d);
-    q->shared = verifier_shared_tokens(d->verifier);
-    q->prefill_ns = q->began_ns - began + verifier_shared_ns(d->verifier);
+    q->shared = verifier_counts(d->verifier)->shared_tokens;
+    q->prefill_ns = q->began_ns - began + verifier_counts(d->verifier)->shared_ns;
     return true;
 }
 
@@ -441,7 +441,7 @@ static bool score(struct decoder *d, struct step_record *s, struct error *err)
     d->still_ns += s->untimed_ns;
     if (!verifier_score(d->verifier, d->request, s->n, err))
         return false;
-    s->experts = verifier_experts(d->verifier);
+    s->experts = verifier_counts(d->verifier)->experts;
     stamp(d, s, SCORED);
     return true;
 }
@@ -452,7 +452,7 @@ static bool verify(struct decoder *d, struct step_record *s, struct error *err)
     if (!verifier_accept(d->verifier, d->request, s->n, d->advance, err))
         return false;
     stamp(d, s, ADVANCE);
-    s->observer_ns = verifier_observer_ns(d->verifier);
+    s->observer_ns = verifier_counts(d->verifier)->observer_ns;
     d->still_ns += s->observer_ns;
     return true;
 }

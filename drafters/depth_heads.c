@@ -53,32 +53,38 @@ void depth_heads_close(struct depth_heads *h)
     free(h->has_state);
 }
 
+static bool logits_of_roots(void *self, const struct request *r, int n, struct error *err)
+{
+    struct depth_heads *h = self;
+    struct backend *b = h->draft_batch.env.backend;
+    int32_t slot[MAX_SLOTS];
+    (void)err;
+    for (int i = 0; i < n; i++)
+        slot[i] = r[i].slot;
+    b->take(b, tensor_rows(h->active, 0, n), h->state, slot);
+    h->depth = 0;
+    h->logits(h, 0, draft_batch_logits(&h->draft_batch, n), tensor_rows(h->active, 0, n));
+    return true;
+}
+
+static bool logits_of_frontiers(void *self, const struct request *r, int n, struct error *err)
+{
+    struct depth_heads *h = self;
+    (void)r, (void)err;
+    h->logits(h, ++h->depth, draft_batch_logits(&h->draft_batch, n), tensor_rows(h->active, 0, n));
+    return true;
+}
+
 bool depth_heads_propose(struct drafter *d, struct request *r, int n, struct error *err)
 {
+    static const struct draft_logits by = { logits_of_roots, logits_of_frontiers, 0 };
     struct depth_heads *h = (struct depth_heads *)d;
-    struct backend *b = h->draft_batch.env.backend;
-    struct request usable[MAX_SLOTS], active[MAX_SLOTS]; // with a state; with draft tokens to propose
-    int32_t slot[MAX_SLOTS];
-    int first[MAX_SLOTS], k = 0, depth = 0; // first: row of each request's logits
+    struct request usable[MAX_SLOTS]; // with a state
+    int first[MAX_SLOTS], k = 0;
     for (int i = 0; i < n; i++)
         if (h->has_state[r[i].slot])
             usable[k++] = r[i];
-    const int count = draft_batch_begin(&h->draft_batch, usable, k, active);
-    if (count == 0)
-        return true;
-    for (int i = 0; i < count; i++) {
-        slot[i] = active[i].slot;
-        first[i] = i;
-    }
-    struct tensor states = tensor_rows(h->active, 0, count);
-    b->take(b, states, h->state, slot);
-    do {
-        h->logits(h, depth++, draft_batch_logits(&h->draft_batch, count), states);
-        if (!draft_batch_children(&h->draft_batch, active, count, first, 0, err))
-            return false;
-    } while (draft_batch_level(&h->draft_batch, active, count) > 0);
-    draft_batch_end(&h->draft_batch, active, count);
-    return true;
+    return draft_batch_build(&h->draft_batch, usable, k, first, &by, h, err);
 }
 
 bool depth_heads_advance(struct drafter *d, const struct advance *a, int n, struct error *err)

@@ -16,6 +16,7 @@ struct depth_heads { // first member of the drafter's own struct
     struct draft_batch draft_batch;
     struct tensor state,
         active;      // (slots, width) states that predicted the roots: of each slot; of the current requests
+    int depth;       // of the level at hand
     bool *has_state; // (slots) false for a sequence of one token, which no state predicted
 };
 

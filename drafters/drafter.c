@@ -80,6 +80,7 @@ unsigned drafter_makes(const struct drafter_type *type, const void *options)
     return type->makes != NULL ? type->makes(options)
            : type->of != NULL  ? parts_make(parts_of(options), type->of)
            : type->tree > 0    ? tree_options_kinds(tree_of(type, options))
+           : type->kinds != 0  ? type->kinds
                                : TAKES_DETERMINISTIC;
 }
 
@@ -87,5 +88,5 @@ enum draft_memory drafter_remembers(const struct drafter_type *type, const void 
 {
     return type->remembers != NULL ? type->remembers(options)
            : type->of != NULL      ? parts_remember(parts_of(options), type->of)
-                                   : DRAFTS_OF_TEXT;
+                                   : type->memory;
 }

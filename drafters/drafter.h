@@ -103,12 +103,13 @@ struct drafter_type {
     void (*attach)(struct drafter *d, struct kv_cache *target_cache);
     void (*destroy)(struct drafter *d);
     // Kinds of drafts (enum takes) that it makes under these options. A cell that pairs it with a rule that does not take
-    // them is an error before the run starts. NULL: those of tree or of, else chains of deterministic tokens.
+    // them is an error before the run starts. NULL: those of tree or of, else `kinds`; 0: chains of deterministic tokens.
     unsigned (*makes)(const void *options);
+    unsigned kinds;
     // Drafts depend on where the prompt ends as well as on the text: a lookup in the prompt alone, say.
     bool uses_prompt_length;
-    enum draft_memory (*remembers)(
-        const void *options); // under these options; NULL: that of its parts, or DRAFTS_OF_TEXT
+    enum draft_memory (*remembers)(const void *options); // under these options; NULL: that of its parts, else `memory`
+    enum draft_memory memory;
 };
 
 // Ends with NULL: drafters/registry.c. The first, `none`, is the default, and the baseline of experiments.

@@ -208,11 +208,25 @@ static bool eagle_advance(struct drafter *d, const struct advance *a, int n, str
 
 // ---- draft tokens
 
-// Runs one pass over the frontiers of all requests.
-static void feed_frontiers(struct eagle_drafter *g, const struct request *r, int n)
+static bool logits_of_roots(void *self, const struct request *r, int n, struct error *err)
 {
+    struct eagle_drafter *g = self;
+    const struct tensor root = tensor_rows(g->root, 0, n);
+    (void)err;
+    for (int i = 0; i < n; i++)
+        g->from[i] = state_of(g, r[i].slot, -1);
+    g->backend->take(g->backend, root, g->states, g->from);
+    eagle_logits(g->head, draft_batch_logits(&g->draft_batch, n), root);
+    return true;
+}
+
+// Runs one pass over the frontiers of all requests.
+static bool logits_of_frontiers(void *self, const struct request *r, int n, struct error *err)
+{
+    struct eagle_drafter *g = self;
     const struct pass pass = draft_batch_rows(&g->draft_batch, r, n, g->cache, g->first, g->token, g->slot, g->parent);
     const struct tensor before = tensor_rows(g->before, 0, pass.n);
+    (void)err;
     draft_batch_take_parents(&g->draft_batch, &pass, before, g->states, g->evaluated + 1);
     const struct tensor out = eagle_forward(g->head, g->cache, &pass, before, true);
     for (int i = 0; i < n; i++) {
@@ -223,35 +237,19 @@ static void feed_frontiers(struct eagle_drafter *g, const struct request *r, int
                               tensor_rows(out, g->first[i], count));
     }
     eagle_logits(g->head, draft_batch_logits(&g->draft_batch, pass.n), out);
+    return true;
 }
 
 static bool eagle_propose(struct drafter *d, struct request *r, int n, struct error *err)
 {
+    static const struct draft_logits by = { logits_of_roots, logits_of_frontiers, 1 };
     struct eagle_drafter *g = (struct eagle_drafter *)d;
-    struct request usable[MAX_SLOTS], active[MAX_SLOTS]; // with a state; with draft tokens to propose
+    struct request usable[MAX_SLOTS]; // with a state
     int k = 0;
     for (int i = 0; i < n; i++)
         if (kv_length(g->cache, r[i].slot) > 0) // no state predicted the only token of a sequence
             usable[k++] = r[i];
-    const int m = draft_batch_begin(&g->draft_batch, usable, k, active);
-    if (m == 0)
-        return true;
-    for (int i = 0; i < m; i++) {
-        g->first[i] = i;
-        g->from[i] = state_of(g, active[i].slot, -1);
-    }
-    struct tensor root = tensor_rows(g->root, 0, m);
-    g->backend->take(g->backend, root, g->states, g->from);
-    eagle_logits(g->head, draft_batch_logits(&g->draft_batch, m), root);
-    for (bool more = true; more;) {
-        if (!draft_batch_children(&g->draft_batch, active, m, g->first, 1, err))
-            return false;
-        more = draft_batch_level(&g->draft_batch, active, m) > 0;
-        if (more)
-            feed_frontiers(g, active, m);
-    }
-    draft_batch_end(&g->draft_batch, active, m);
-    return true;
+    return draft_batch_build(&g->draft_batch, usable, k, g->first, &by, g, err);
 }
 
 static void eagle_forget(struct drafter *d, int slot)

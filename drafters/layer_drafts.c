@@ -81,50 +81,34 @@ static bool run(struct layer_drafts *g, const struct pass *p, struct error *err)
     return true;
 }
 
-static bool run_roots(struct layer_drafts *g, const struct request *r, int n, struct error *err)
+static bool run_roots(void *self, const struct request *r, int n, struct error *err)
 {
+    struct layer_drafts *g = self;
     for (int i = 0; i < n; i++) {
         g->token[i] = r[i].token[r[i].n - 1];
         g->slot[i] = r[i].slot;
         g->parent[i] = -1;
-        g->first[i] = i;
     }
     return run(g, &(const struct pass){ .n = n, .token = g->token, .slot = g->slot, .parent = g->parent }, err);
 }
 
 // The root of each slot is its pending row 0.
-static bool run_frontiers(struct layer_drafts *g, const struct request *r, int n, struct error *err)
+static bool run_frontiers(void *self, const struct request *r, int n, struct error *err)
 {
+    struct layer_drafts *g = self;
     const struct pass pass = draft_batch_rows(&g->draft_batch, r, n, g->cache, g->first, g->token, g->slot, g->parent);
     for (int i = 0; i < pass.n; i++)
         g->parent[i] = g->parent[i] < 0 ? 0 : g->parent[i];
     return run(g, &pass, err);
 }
 
-static bool build(struct layer_drafts *g, const struct request *r, int n, struct error *err)
-{
-    bool more = true;
-    if (!run_roots(g, r, n, err))
-        return false;
-    while (more) {
-        if (!draft_batch_children(&g->draft_batch, r, n, g->first, 1, err))
-            return false;
-        more = draft_batch_level(&g->draft_batch, r, n) > 0;
-        if (more && !run_frontiers(g, r, n, err))
-            return false;
-    }
-    draft_batch_end(&g->draft_batch, r, n);
-    return true;
-}
-
 static bool propose(struct drafter *d, struct request *r, int n, struct error *err)
 {
+    static const struct draft_logits by = { run_roots, run_frontiers, 1 };
     struct layer_drafts *g = (struct layer_drafts *)d;
-    struct request active[MAX_SLOTS];
-    const int m = draft_batch_begin(&g->draft_batch, r, n, active);
-    const bool ok = m == 0 || build(g, active, m, err);
-    for (int i = 0; i < m; i++)
-        kv_truncate(g->cache, active[i].slot, kv_length(g->cache, active[i].slot));
+    const bool ok = draft_batch_build(&g->draft_batch, r, n, g->first, &by, g, err);
+    for (int i = 0; i < n; i++)
+        kv_truncate(g->cache, r[i].slot, kv_length(g->cache, r[i].slot));
     return ok;
 }
 

@@ -160,12 +160,8 @@ static bool find_nodes(const struct lookahead *g, struct lookahead_slot *s, cons
     int found[MAX_NODES];
     bool any = false;
     for (int i = 0; i < s->n_draft; i++) {
-        found[i] = i == 0 ? 0 : NONE;
-        for (int child = i > 0 && found[s->parent[i]] != NONE
-                             ? draft_next_child(d, found[s->parent[i]], found[s->parent[i]])
-                             : -1;
-             child >= 0 && found[i] == NONE; child = draft_next_child(d, found[s->parent[i]], child))
-            found[i] = d->token[child] == s->token[i] ? child : NONE;
+        const int parent = i > 0 ? found[s->parent[i]] : NONE;
+        found[i] = i == 0 ? 0 : parent != NONE ? draft_child(d, parent, s->token[i]) : NONE;
     }
     for (int l = 0; l < s->levels; l++)
         for (int j = 0; j < g->o.window; j++) {
@@ -208,10 +204,8 @@ static int add(const struct request *r, int parent, int depth, int32_t token)
     struct draft *d = r->draft;
     if (parent == NONE || depth > r->depth)
         return NONE;
-    for (int child = draft_next_child(d, parent, parent); child >= 0; child = draft_next_child(d, parent, child))
-        if (d->token[child] == token)
-            return child;
-    return draft_add(d, parent, token, DETERMINISTIC);
+    const int child = draft_child(d, parent, token);
+    return child >= 0 ? child : draft_add(d, parent, token, DETERMINISTIC);
 }
 
 static void add_candidates(struct lookahead *g, const struct lookahead_slot *s, const struct request *r)
@@ -307,18 +301,6 @@ static void lookahead_destroy(struct drafter *d)
     free(g);
 }
 
-static unsigned lookahead_makes(const void *options)
-{
-    (void)options;
-    return TAKES_DETERMINISTIC | TAKES_TREES;
-}
-
-static enum draft_memory lookahead_remembers(const void *options)
-{
-    (void)options;
-    return DRAFTS_OF_PASSES;
-}
-
 // clang-format off
 static const struct option lookahead_options[] = {
     { "window", OPTION_INT, offsetof(struct lookahead_options, window), "7", "W: columns of the window, positions of an iteration", 1, MAX_WINDOW, NULL },
@@ -340,6 +322,6 @@ const struct drafter_type lookahead_drafter = {
     .advance = lookahead_advance,
     .forget = lookahead_forget,
     .destroy = lookahead_destroy,
-    .makes = lookahead_makes,
-    .remembers = lookahead_remembers,
+    .kinds = TAKES_DETERMINISTIC | TAKES_TREES,
+    .memory = DRAFTS_OF_PASSES,
 };

@@ -231,12 +231,6 @@ static bool oracle_propose(struct drafter *d, struct request *r, int n, struct e
     return ok;
 }
 
-static unsigned oracle_makes(const void *options)
-{
-    (void)options;
-    return TAKES_SAMPLED;
-}
-
 // clang-format off
 static const struct option oracle_options[] = {
     { "tokens", OPTION_INT, offsetof(struct oracle_options, tokens), "4", "depth of the chain", 1, MAX_TOKENS, NULL },
@@ -256,5 +250,5 @@ const struct drafter_type oracle_drafter = {
     .propose = oracle_propose,
     .attach = oracle_attach,
     .destroy = oracle_destroy,
-    .makes = oracle_makes,
+    .kinds = TAKES_SAMPLED,
 };

@@ -122,12 +122,6 @@ static bool recycling_propose(struct drafter *d, struct request *r, int n, struc
     return true;
 }
 
-static unsigned recycling_makes(const void *options)
-{
-    (void)options;
-    return TAKES_DETERMINISTIC | TAKES_TREES;
-}
-
 static enum draft_memory recycling_remembers(const void *options)
 {
     return ((const struct recycling_options *)options)->past ? DRAFTS_OF_OTHERS : DRAFTS_OF_PASSES;
@@ -151,6 +145,6 @@ const struct drafter_type recycling_drafter = {
     .advance = recycling_advance,
     .forget = recycling_forget,
     .destroy = recycling_destroy,
-    .makes = recycling_makes,
+    .kinds = TAKES_DETERMINISTIC | TAKES_TREES,
     .remembers = recycling_remembers,
 };

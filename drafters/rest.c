@@ -192,12 +192,6 @@ static bool rest_propose(struct drafter *d, struct request *r, int n, struct err
     return true;
 }
 
-static unsigned rest_makes(const void *options)
-{
-    (void)options;
-    return TAKES_DETERMINISTIC | TAKES_TREES;
-}
-
 // clang-format off
 static const struct option rest_options[] = {
     { "datastore", OPTION_PATH, offsetof(struct rest_options, datastore), NULL, "a file that `speclab datastore` wrote", 0, 0, NULL },
@@ -218,5 +212,5 @@ const struct drafter_type rest_drafter = {
     .create = rest_create,
     .propose = rest_propose,
     .destroy = rest_destroy,
-    .makes = rest_makes,
+    .kinds = TAKES_DETERMINISTIC | TAKES_TREES,
 };

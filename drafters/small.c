@@ -287,8 +287,9 @@ static bool feed_prompt(struct small *g, const struct advance *a, struct error *
 }
 
 // Runs all tokens up to the roots. The state of request i's root goes to row i of g->state.
-static bool feed_roots(struct small *g, struct request *r, int n, struct error *err)
+static bool feed_roots(void *self, const struct request *r, int n, struct error *err)
 {
+    struct small *g = self;
     struct states states;
     for (bool more = true; more;) {
         int rows = 0, fed[MAX_SLOTS], tokens[MAX_SLOTS];
@@ -298,7 +299,7 @@ static bool feed_roots(struct small *g, struct request *r, int n, struct error *
             rows += fed[i];
         }
         if (rows == 0)
-            return true;
+            break;
         const struct pass pass = { .n = rows, .token = g->token, .slot = g->slot, .parent = g->parent };
         if (!model_forward(g->model, g->cache, &pass, NULL, &states, err))
             return false;
@@ -312,12 +313,14 @@ static bool feed_roots(struct small *g, struct request *r, int n, struct error *
                                  &(const int32_t){ at + fed[i] - 1 });
         }
     }
+    model_logits(g->model, draft_batch_logits(&g->draft_batch, n), tensor_rows(g->state, 0, n));
     return true;
 }
 
 // Runs one pass over the frontiers of all requests, and computes their logits.
-static bool feed_frontiers(struct small *g, struct request *r, int n, struct error *err)
+static bool feed_frontiers(void *self, const struct request *r, int n, struct error *err)
 {
+    struct small *g = self;
     struct states states;
     const struct pass pass = draft_batch_rows(&g->draft_batch, r, n, g->cache, g->first, g->token, g->slot, g->parent);
     for (int i = 0; i < pass.n && g->words.mapped; i++)
@@ -337,27 +340,6 @@ static bool fits_cache(const struct small *g, const struct request *r)
         n += own_ids(g, &r->token[i], &id);
     }
     return n <= g->length;
-}
-
-static bool build(struct small *g, const struct request *some, int n, struct error *err)
-{
-    struct request active[MAX_SLOTS];
-    const int m = draft_batch_begin(&g->draft_batch, some, n, active);
-    int frontier;
-    if (m == 0)
-        return true;
-    if (!feed_roots(g, active, m, err))
-        return false;
-    for (int i = 0; i < m; i++)
-        g->first[i] = i;
-    model_logits(g->model, draft_batch_logits(&g->draft_batch, m), tensor_rows(g->state, 0, m));
-    do {
-        if (!draft_batch_children(&g->draft_batch, active, m, g->first, 1, err))
-            return false;
-        frontier = draft_batch_level(&g->draft_batch, active, m);
-    } while (frontier > 0 && feed_frontiers(g, active, m, err));
-    draft_batch_end(&g->draft_batch, active, m);
-    return frontier == 0;
 }
 
 // The text in the draft model's own tokens. Its cache keeps what they have in common with those before, but for the last, which is the root.
@@ -417,8 +399,9 @@ static void end_forced(const struct small *g, const struct forced *given, struct
 
 static bool small_propose(struct drafter *d, struct request *r, int n, struct error *err)
 {
+    static const struct draft_logits by = { feed_roots, feed_frontiers, 1 };
     struct small *g = (struct small *)d;
-    struct request some[MAX_SLOTS];
+    struct request some[MAX_SLOTS] = { 0 };
     struct forced forced[MAX_SLOTS];
     for (int i = 0; i < n; i++) {
         some[i] = r[i];
@@ -433,7 +416,7 @@ static bool small_propose(struct drafter *d, struct request *r, int n, struct er
             some[i].forced = &forced[i];
         }
     }
-    if (!build(g, some, n, err))
+    if (!draft_batch_build(&g->draft_batch, some, n, g->first, &by, g, err))
         return false;
     for (int i = 0; i < n && g->own != NULL; i++)
         end_own(g, &r[i]);

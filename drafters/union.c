@@ -161,14 +161,6 @@ static void begin_part(struct union_drafter *g, int k, const struct request *r, 
     g->parts.part[k].request[i].draft = &p->draft;
 }
 
-static int child_with(const struct draft *d, int parent, int32_t token)
-{
-    int child = draft_next_child(d, parent, parent);
-    while (child >= 0 && d->token[child] != token)
-        child = draft_next_child(d, parent, child);
-    return child;
-}
-
 // Adds a part's nodes to the whole. Sampled ones are all added, also two of one token: so they were drawn.
 static void merge(struct union_drafter *g, int k, const struct request *r)
 {
@@ -180,7 +172,7 @@ static void merge(struct union_drafter *g, int k, const struct request *r)
     for (int i = 1; i < p->draft.n; i++) {
         const int parent = p->merged[p->draft.parent[i]];
         const bool sampled = p->draft.proposal[i] != DETERMINISTIC;
-        int node = parent >= 0 && !sampled ? child_with(whole, parent, p->draft.token[i]) : -1;
+        int node = parent >= 0 && !sampled ? draft_child(whole, parent, p->draft.token[i]) : -1;
         if (parent >= 0 && node < 0)
             node = draft_add(whole, parent, p->draft.token[i], p->draft.proposal[i]);
         p->merged[i] = node;

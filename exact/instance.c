@@ -157,14 +157,6 @@ static const float *table_row(struct rows *self, int node)
     return t->table + t->prefix[node] * t->rows.vocab;
 }
 
-static bool is_earlier_sibling(const struct draft *d, int parent, int x)
-{
-    for (int s = draft_next_child(d, parent, parent); s >= 0; s = draft_next_child(d, parent, s))
-        if (d->token[s] == x)
-            return true;
-    return false;
-}
-
 static bool is_deterministic_sibling(const struct draft *d, int parent, int x)
 {
     for (int s = draft_next_child(d, parent, parent); s >= 0; s = draft_next_child(d, parent, s))
@@ -242,7 +234,7 @@ static int sampled_token(const struct instance *in, int k, const struct table_dr
                     in->misreport == RANKED_AS_SAMPLED;
     double left = 0;
     for (int x = 0; x < in->vocab; x++)
-        if (distinct && is_earlier_sibling(&g->draft, parent, x))
+        if (distinct && draft_child(&g->draft, parent, x) >= 0)
             w[x] = 0;
     misreport_row(in->misreport, w, in->vocab);
     for (int x = 0; x < in->vocab; x++)

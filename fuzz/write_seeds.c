@@ -16,7 +16,6 @@
 #include "experiments/replay/packed_rows.h"
 #include "models/packed_cache.h"
 #include "models/weights.h"
-#include "results/exact_rows.h"
 #include "results/store.h"
 #include "tests/support/checkpoint.h"
 #include "tests/support/file_write.h"

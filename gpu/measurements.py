@@ -118,7 +118,7 @@ TEXTS = LOOP + """  drafter:
 
 
 def rate_for(tokens):
-    """The acceptance at which TREE gives so many tokens a step (verifier/rules/synthetic.c)."""
+    """The acceptance at which TREE gives so many tokens a step (verifier/rules/rejection.c)."""
     low, high = 0.0, 1.0
     for _ in range(50):
         middle, reached = (low + high) / 2, {"": 1.0}

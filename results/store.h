@@ -186,3 +186,29 @@ bool store_shard_unfinished(struct store *s, int64_t run, const struct shard_row
 // A row of the experiment with another division: 0 shards if there is none.
 bool store_other_shard(struct store *s, const char *experiment, int shard, int shards, struct shard_row *other,
                        struct error *err);
+
+// ---- what `speclab exact` found (results/schema_exact.sql)
+
+struct exact_rule_row {
+    const char *rule, *verdict, *revision;
+    bool declared_exact;
+    int64_t instances, outcomes;
+    double distance, formula_error;
+};
+bool store_exact_rule(struct store *s, const struct exact_rule_row *r, struct error *err);
+
+struct exact_row {
+    const char *experiment, *cell, *settings, *target, *drafter, *rule, *sampling, *machine, *revision;
+    bool lossless;
+    int batch;
+    uint64_t seed;
+};
+struct exact_sums { // of sequences 0 .. sequences - 1
+    int64_t sequences, tokens, steps;
+    double max_log_e;
+    double *sum; // (n)
+    size_t n;
+};
+// Finds or creates the cell's row and reads its sums; sums stay as they are if the row has none or of another size.
+bool store_exact(struct store *s, const struct exact_row *r, int64_t *id, struct exact_sums *sums, struct error *err);
+bool store_exact_sums(struct store *s, int64_t id, const struct exact_sums *sums, struct error *err);

@@ -1,7 +1,10 @@
-// decisions.h - how a rule decides the drafts of a step, once the target's pass over them is queued: on the host
-// (host_decisions.c), or where the logits are (device_decisions.c). decisions_create chooses one for the life of a verifier.
+// decisions.h - how the drafts of a step are decided by a rule, once the target's pass over them is queued: where the logits are, in one launch and one
+// wait, or on the host.
 //
 //     { begin -> wait -> decide request 0, 1, .. n - 1 }*
+//
+// The device decides if the rule has a body there and the device makes the rows, but for requests whose random source is not Philox, or whose tokens
+// were sampled from rows that only the host has.
 #pragma once
 #include <stdbool.h>
 #include "core/draft.h"
@@ -13,6 +16,7 @@ struct logit_rows;
 struct rule;
 struct verification;
 
+struct decisions;
 struct decisions_setup { // borrowed
     struct backend *backend;
     const struct rule *rule;
@@ -29,19 +33,19 @@ struct scored {                    // a step's drafts and their rows of logits
     struct verification *decided; // (n)
 };
 
-struct decisions { // each implementation's own struct begins with it
-    // Queues what the device decides.
-    void (*begin)(struct decisions *d, const struct scored *s);
-    // Waits for that, and for all rows that the host decides by. Drafts on the device are on the host then, and nowhere else.
-    bool (*wait)(struct decisions *d, const struct scored *s, struct error *err);
-    // Fills in decided[i], and points the setup's rows p at the draft's until the next call.
-    void (*decide)(struct decisions *d, const struct scored *s, int i);
-    void (*destroy)(struct decisions *d);
-};
-
 struct decisions *decisions_create(const struct decisions_setup *s);
-// The device's, if the rule has a body there and the device makes the rows; else NULL.
-struct decisions *device_decisions_create(const struct decisions_setup *s);
-struct decisions *host_decisions_create(const struct decisions_setup *s);
+void decisions_destroy(struct decisions *d);
+// Queues what the device decides.
+void decisions_begin(struct decisions *d, const struct scored *s);
+// Waits for that, and for all rows that the host decides by. Drafts on the device are on the host then, and nowhere else.
+bool decisions_wait(struct decisions *d, const struct scored *s, struct error *err);
+// Fills in decided[i], and points the setup's rows p at the draft's until the next call.
+void decisions_decide(struct decisions *d, const struct scored *s, int i);
 // Device memory for the decisions of drafts with so many nodes.
-size_t device_decisions_bytes(struct backend *b, const struct rule *rule, int slots, int nodes, int vocab);
+size_t decisions_bytes(struct backend *b, const struct rule *rule, int slots, int nodes, int vocab);
+
+// ---- drafts in the memory of the target's device (core/draft.h: device_draft)
+
+int draft_max_nodes(const struct draft *d); // its number of nodes, or the maximum if only the device knows it
+// Copies the draft to the host, if it is on the device alone. It stays on the device too.
+void draft_fetch(struct backend *b, struct draft *d);

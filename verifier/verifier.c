@@ -9,7 +9,6 @@
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "verifier/decisions.h"
-#include "verifier/device_draft.h"
 #include "verifier/logit_rows.h"
 #include "verifier/rules/rule.h"
 #include "verifier/target_cache.h"
@@ -30,8 +29,8 @@ struct verifier {
     int32_t *top;                            // (rows, s.top) the most probable tokens of each row
     float *top_log_p;                        // (rows, s.top)
     int chunk;
-    int prefilled, common;        // with a shared cache: tokens of the prompt that are done; whose rows it had
-    int64_t observer_ns, experts; // experts: that the last pass read
+    int prefilled; // with a shared cache: tokens of the prompt that are done
+    struct verifier_counts counts;
 };
 
 int verifier_chunk(const struct model *target)
@@ -58,7 +57,7 @@ size_t verifier_cache_bytes(const struct verifier_setup *s)
 
 size_t verifier_verify_bytes(const struct verifier_setup *s)
 {
-    return device_decisions_bytes(model_backend(s->target), s->rule, s->slots, s->nodes, model_shape(s->target)->vocab);
+    return decisions_bytes(model_backend(s->target), s->rule, s->slots, s->nodes, model_shape(s->target)->vocab);
 }
 
 size_t verifier_bytes(const struct verifier_setup *s)
@@ -125,7 +124,7 @@ void verifier_destroy(struct verifier *v)
         return;
     for (int i = 0; i < v->s.slots; i++)
         verification_destroy(&v->verification[i]);
-    v->decisions->destroy(v->decisions);
+    decisions_destroy(v->decisions);
     logit_rows_destroy(&v->p);
     if (v->s.shared == NULL)
         kv_destroy(v->cache);
@@ -147,33 +146,35 @@ const struct verifier_setup *verifier_setup(const struct verifier *v)
     return &v->s;
 }
 
+const struct verifier_counts *verifier_counts(const struct verifier *v)
+{
+    return &v->counts;
+}
+
+// The first tokens of a prompt have their rows already.
+static void share(struct verifier *v, int tokens)
+{
+    v->counts.shared_tokens = tokens;
+    v->counts.shared_ns = tokens > 0 ? target_cache_ns(v->s.shared, 0, tokens) : 0;
+}
+
 // The same with the rows of an earlier prompt in the cache: those of the tokens that both begin with are not computed again.
 static bool prefill_shared(struct verifier *v, const int32_t *token, int n, struct advance *a, struct error *err)
 {
     const int from = v->prefilled;
     if (from == 0)
-        v->common = target_cache_common(v->s.shared, token, n);
-    int count = from < v->common ? v->common - from : n - 1 - from;
+        share(v, target_cache_common(v->s.shared, token, n));
+    int count = from < v->counts.shared_tokens ? v->counts.shared_tokens - from : n - 1 - from;
     if (count > v->chunk)
         count = v->chunk;
     *a = (struct advance){ .slot = 0, .n = count > 0 ? count : 0, .token = token + from + 1 };
     if (count <= 0)
         return true;
-    if (from >= v->common && !target_cache_extend(v->s.shared, token, from, count, err))
+    if (from >= v->counts.shared_tokens && !target_cache_extend(v->s.shared, token, from, count, err))
         return false;
     a->features = target_cache_states(v->s.shared, &v->s.taps, from, count);
     v->prefilled = from + count;
     return true;
-}
-
-int verifier_shared_tokens(const struct verifier *v)
-{
-    return v->common;
-}
-
-int64_t verifier_shared_ns(const struct verifier *v)
-{
-    return v->common > 0 ? target_cache_ns(v->s.shared, 0, v->common) : 0;
 }
 
 static bool shares_prompts(const struct verifier *v)
@@ -227,16 +228,6 @@ int64_t verifier_between(struct verifier *v, int from, int to)
     return v->backend->between(v->backend, from, to);
 }
 
-int64_t verifier_observer_ns(const struct verifier *v)
-{
-    return v->observer_ns;
-}
-
-int64_t verifier_experts(const struct verifier *v)
-{
-    return v->experts;
-}
-
 // ---- the observer, outside the measured time
 
 static void observe_scored(struct verifier *v, const struct scored *s)
@@ -245,7 +236,7 @@ static void observe_scored(struct verifier *v, const struct scored *s)
     int64_t from = clock_ns();
     for (int i = 0; i < s->n; i++)
         w->scored(w->self, &s->request[i], tensor_rows(s->logits, s->first[i], s->request[i].draft->n));
-    v->observer_ns += clock_ns() - from;
+    v->counts.observer_ns += clock_ns() - from;
 }
 
 static void observe_verified(struct verifier *v, const struct request *r, const struct verification *j)
@@ -255,7 +246,7 @@ static void observe_verified(struct verifier *v, const struct request *r, const 
         return;
     int64_t from = clock_ns();
     w->verified(w->self, &(struct verified){ r, &v->p.rows, j });
-    v->observer_ns += clock_ns() - from;
+    v->counts.observer_ns += clock_ns() - from;
 }
 
 // An observer of logits sees them, and the drafts, before they become probabilities: decisions begin after it.
@@ -268,11 +259,11 @@ static bool observe(struct verifier *v, const struct scored *s, struct error *er
     const int64_t from = clock_ns();
     for (int i = 0; i < s->n; i++)
         draft_fetch(v->backend, s->request[i].draft);
-    v->observer_ns += clock_ns() - from;
+    v->counts.observer_ns += clock_ns() - from;
     if (!v->backend->sync(v->backend, err))
         return false;
     observe_scored(v, s);
-    v->decisions->begin(v->decisions, s);
+    decisions_begin(v->decisions, s);
     return true;
 }
 
@@ -311,14 +302,14 @@ bool verifier_score(struct verifier *v, const struct request *r, int n, struct e
     const int64_t before = model_experts_touched(v->s.target);
     if (!model_forward(v->s.target, v->cache, &pass, &v->s.taps, &v->states, err))
         return false;
-    v->experts = model_experts_touched(v->s.target) - before;
+    v->counts.experts = model_experts_touched(v->s.target) - before;
     v->logits.rows = rows;
     model_logits(v->s.target, v->logits, v->states.last);
     if (v->s.top > 0) // before they become probabilities
         v->backend->best(v->backend, v->logits, v->s.top, v->top, v->top_log_p);
     const struct scored s = scored_of(v, r, n);
     if (v->s.observer.scored == NULL)
-        v->decisions->begin(v->decisions, &s);
+        decisions_begin(v->decisions, &s);
     return true;
 }
 
@@ -327,7 +318,7 @@ static int keep(struct verifier *v, const struct scored *s, int i, int kept, str
 {
     const struct request *r = &s->request[i];
     struct verification *j = &v->verification[i];
-    v->decisions->decide(v->decisions, s, i);
+    decisions_decide(v->decisions, s, i);
     assert(j->node[0] == 0);
     observe_verified(v, r, j);
     kv_keep(v->cache, r->slot, j->node, j->n);
@@ -347,8 +338,8 @@ bool verifier_accept(struct verifier *v, const struct request *r, int n, struct 
 {
     const struct scored s = scored_of(v, r, n);
     int kept = 0;
-    v->observer_ns = 0;
-    if (!observe(v, &s, err) || !v->decisions->wait(v->decisions, &s, err))
+    v->counts.observer_ns = 0;
+    if (!observe(v, &s, err) || !decisions_wait(v->decisions, &s, err))
         return false;
     for (int i = 0; i < n; i++)
         kept = keep(v, &s, i, kept, &a[i]);
@@ -373,7 +364,8 @@ struct kv_cache *verifier_cache(struct verifier *v)
 
 void verifier_forget(struct verifier *v, int slot)
 {
-    v->prefilled = v->common = 0;
+    v->prefilled = 0;
+    share(v, 0);
     if (shares_prompts(v))
         target_cache_forget(v->s.shared);
     else

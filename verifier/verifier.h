@@ -52,9 +52,6 @@ const struct verifier_setup *verifier_setup(const struct verifier *v);
 
 // Runs the next chunk of a prompt and reports it in a; a->n is 0 when only the last token remains, which is the first root.
 bool verifier_prefill(struct verifier *v, int slot, const int32_t *token, int n, struct advance *a, struct error *err);
-// Of the prompt since verifier_forget: tokens whose rows a shared cache had already, and what computing them took.
-int verifier_shared_tokens(const struct verifier *v);
-int64_t verifier_shared_ns(const struct verifier *v);
 
 // Queues one pass over all drafts, and their decisions if the device makes them.
 bool verifier_score(struct verifier *v, const struct request *r, int n, struct error *err);
@@ -68,8 +65,14 @@ void verifier_stamp(struct verifier *v, int number);
 bool verifier_queues(const struct verifier *v);
 bool verifier_finish(struct verifier *v, struct error *err);
 int64_t verifier_between(struct verifier *v, int from, int to); // nanoseconds
-int64_t verifier_experts(const struct verifier *v);     // of a mixture: that the last pass read, over all layers
-int64_t verifier_observer_ns(const struct verifier *v); // time that the observer took during the last step
+
+struct verifier_counts {
+    int shared_tokens;   // of the prompt since verifier_forget: tokens whose rows a shared cache had already,
+    int64_t shared_ns;   // and what computing them took
+    int64_t experts;     // of a mixture: that the last pass read, over all layers
+    int64_t observer_ns; // time that the observer took during the last step
+};
+const struct verifier_counts *verifier_counts(const struct verifier *v);
 // The decision of request i of the last step; borrowed until the next.
 const struct verification *verifier_verification(const struct verifier *v, int i);
 

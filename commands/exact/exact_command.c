@@ -14,7 +14,6 @@
 #include "commands/exact/exact_run.h"
 #include "experiments/experiment.h"
 #include "core/interrupt.h"
-#include "results/exact_rows.h"
 #include "results/store.h"
 
 enum { FOUND = 3, UNDECIDED = 4 }; // exit statuses besides 0, 1, 2

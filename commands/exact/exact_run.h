@@ -6,7 +6,7 @@
 
 #include "commands/exact/compare_logits.h"
 #include "exact/verdict.h"
-#include "results/exact_rows.h"
+#include "results/store.h"
 
 struct error;
 struct experiment;

@@ -47,6 +47,24 @@ void draft_batch_destroy(struct draft_batch *g)
     free(g->tree);
 }
 
+bool draft_batch_build(struct draft_batch *g, const struct request *r, int n, int *first, const struct draft_logits *by,
+                       void *self, struct error *err)
+{
+    struct request active[MAX_SLOTS];
+    const int m = draft_batch_begin(g, r, n, active);
+    for (int i = 0; i < m; i++)
+        first[i] = i;
+    bool ok = m == 0 || by->of_roots(self, active, m, err);
+    for (bool more = m > 0; more && ok;) {
+        ok = draft_batch_children(g, active, m, first, by->stride, err);
+        more = ok && draft_batch_level(g, active, m) > 0;
+        ok = ok && (!more || by->of_frontiers(self, active, m, err));
+    }
+    if (ok && m > 0)
+        draft_batch_end(g, active, m);
+    return ok;
+}
+
 int draft_batch_begin(struct draft_batch *g, const struct request *r, int n, struct request *active)
 {
     int m = 0;

@@ -42,6 +42,17 @@ bool draft_batch_create(struct draft_batch *g, const struct tree_shape *shape, c
                         const int32_t *target_id, int used_vocab, struct error *err);
 void draft_batch_destroy(struct draft_batch *g);
 
+// Builds the drafts of the requests, those that get draft tokens. The drafter puts logits where draft_batch_logits says: first of the roots, row i
+// of request i, then, level by level, of the frontiers: of request i's candidate f in row first[i] + f stride.
+struct draft_logits {
+    bool (*of_roots)(void *self, const struct request *r, int n, struct error *err);
+    bool (*of_frontiers)(void *self, const struct request *r, int n, struct error *err);
+    int stride;
+};
+bool draft_batch_build(struct draft_batch *g, const struct request *r, int n, int *first, const struct draft_logits *by,
+                       void *self, struct error *err);
+// Its steps:
+
 // Copies the requests that get draft tokens to active (n) and returns their number. The drafts of the others stay as they are.
 int draft_batch_begin(struct draft_batch *g, const struct request *r, int n, struct request *active);
 // Where the drafter puts the level's logits: (rows, vocab).

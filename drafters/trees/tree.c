@@ -1,7 +1,6 @@
 #include "drafters/trees/tree.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,13 +25,20 @@ static int compare_paths(const void *a, const void *b)
     return x->n != y->n ? x->n - y->n : memcmp(x->rank, y->rank, (size_t)x->n);
 }
 
-static void write_path(const struct path *p, char *to, size_t capacity)
+static void put_path(struct text *to, const struct path *p)
 {
-    size_t n = 0;
-    for (int i = 0; i < p->n && n < capacity; i++)
-        n += (size_t)snprintf(to + n, capacity - n, "%s%d", i == 0 ? "[" : ", ", p->rank[i]);
-    if (n < capacity)
-        snprintf(to + n, capacity - n, "]");
+    for (int i = 0; i < p->n; i++)
+        text_printf(to, "%s%d", i == 0 ? "[" : ", ", p->rank[i]);
+    text_puts(to, "]");
+}
+
+static bool fail_path(struct error *err, const char *what, const struct path *p, const char *why)
+{
+    struct text path = { 0 };
+    put_path(&path, p);
+    fail(err, "%s: path %s%s", what, path.s, why);
+    free(path.s);
+    return false;
 }
 
 // The node at the first n ranks of p; -1: not in the tree.
@@ -52,18 +58,16 @@ static int find(const struct tree *t, const struct path *p, int n)
 
 static bool make_tree(struct paths *p, const char *what, struct tree *to, struct error *err)
 {
-    char text[TREE_DEPTH * 4 + 2];
     qsort(p->path, (size_t)p->n, sizeof(*p->path), compare_paths);
     *to = (struct tree){ .n = 1 };
     to->node[0] = (struct tree_node){ -1, 0, 0 };
     for (int i = 0; i < p->n; i++) {
         const struct path *path = &p->path[i];
         const int parent = find(to, path, path->n - 1);
-        write_path(path, text, sizeof(text));
         if (parent < 0)
-            return fail(err, "%s: path %s: its parent, the path without the last rank, is not in the tree", what, text);
+            return fail_path(err, what, path, ": its parent, the path without the last rank, is not in the tree");
         if (find(to, path, path->n) >= 0)
-            return fail(err, "%s: path %s appears twice", what, text);
+            return fail_path(err, what, path, " appears twice");
         to->node[to->n++] = (struct tree_node){ (short)parent, path->rank[path->n - 1], (short)path->n };
     }
     return true;
@@ -129,14 +133,11 @@ static const struct published_tree *published(const char *name)
 // Text that is neither a list nor the name of a JSON file was meant as a published tree; the message lists these.
 static bool fail_unknown(const char *name, struct error *err)
 {
-    char *known = xstrdup("");
-    for (const struct published_tree *t = published_trees; t->name != NULL; t++) {
-        char *longer = xformat("%s%s%s", known, t == published_trees ? "" : ", ", t->name);
-        free(known);
-        known = longer;
-    }
-    fail(err, "tree: %s is not a published tree (%s), a list of paths or a .json file", name, known);
-    free(known);
+    struct text known = { 0 };
+    for (const struct published_tree *t = published_trees; t->name != NULL; t++)
+        text_printf(&known, "%s%s", t == published_trees ? "" : ", ", t->name);
+    fail(err, "tree: %s is not a published tree (%s), a list of paths or a .json file", name, known.s);
+    free(known.s);
     return false;
 }
 
@@ -239,17 +240,15 @@ double tree_best(const double *share, int depth, int ranks, int nodes, struct tr
 
 char *tree_write(const struct tree *t)
 {
-    char path[TREE_DEPTH * 4 + 2], *text = xstrdup("[");
+    struct text text = { 0 };
+    text_puts(&text, "[");
     for (int node = 1; node < t->n; node++) {
         const struct path p = path_of(t, node);
-        write_path(&p, path, sizeof(path));
-        char *longer = xformat("%s%s%s", text, node > 1 ? ", " : "", path);
-        free(text);
-        text = longer;
+        text_puts(&text, node > 1 ? ", " : "");
+        put_path(&text, &p);
     }
-    char *closed = xformat("%s]", text);
-    free(text);
-    return closed;
+    text_puts(&text, "]");
+    return text.s;
 }
 
 int tree_max_depth(const struct tree *t)

@@ -74,7 +74,7 @@ def test_the_distance_is_that_of_a_plain_double_loop():
             rule = {"kind": kind, "lenience": ell}
             accepted = [min(q[y], ell * p[y]) for y in range(6)]
             left = [max(p[y] - q[y], 0) for y in range(6)]
-            law = [accepted[y] + (1 - sum(accepted)) * left[y] / sum(left) for y in range(6)]  # verifier/rules/lenient.c
+            law = [accepted[y] + (1 - sum(accepted)) * left[y] / sum(left) for y in range(6)]  # verifier/rules/rejection.c
             expected = sum(abs(law[y] - p[y]) for y in range(6)) / 2
             assert quality.first_token_distance(rule, _row(p), _row(q), x) == pytest.approx(expected, abs=1e-12)
         assert quality.first_token_distance({"kind": "rejection"}, _row(p), None, x) == pytest.approx(0, abs=1e-12)

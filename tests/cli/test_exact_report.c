@@ -10,7 +10,6 @@
 #include "core/memory.h"
 #include "exact/verdict.h"
 #include "commands/exact/exact_run.h"
-#include "results/exact_rows.h"
 #include "results/store.h"
 #include "tests/experiments/small_experiments.h"
 #include "tests/support/small_model.h"

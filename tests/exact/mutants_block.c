@@ -1,5 +1,5 @@
 // mutants_block.c - block verification as in its paper (Sun et al. 2024, algorithm 2), from the first token to the
-// last, with a switch for every flaw. verifier/rules/block.c works from the last token to the first.
+// last, with a switch for every flaw. `block` of verifier/rules/traversal.c works from the last token to the first.
 #include <assert.h>
 #include <math.h>
 #include <string.h>

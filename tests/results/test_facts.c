@@ -6,7 +6,6 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "results/exact_rows.h"
 #include "results/store.h"
 #include "tests/support/check.h"
 #include "tests/experiments/small_experiments.h"

@@ -8,7 +8,6 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "results/exact_rows.h"
 #include "results/report.h"
 #include "statistics/intervals.h"
 #include "results/store.h"

@@ -13,7 +13,7 @@
 #include "tests/support/check.h"
 #include "tests/support/pairings.h"
 #include "tests/support/small_model.h"
-#include "verifier/device_draft.h"
+#include "verifier/decisions.h"
 #include "verifier/rules/rule.h"
 
 enum { SLOTS = 3, LENGTH = 48, NODES = 7 };

@@ -1,5 +1,5 @@
-// device_decisions.c - decisions where the logits are, in one launch and one wait. A request that the device cannot decide goes to
-// the host's implementation: its random source is not Philox, or tokens were sampled from rows that only the host has.
+#include "verifier/decisions.h"
+
 #include <stdlib.h>
 
 #include "core/error.h"
@@ -8,16 +8,12 @@
 #include "device_step/verification.h"
 #include "kernels/backend.h"
 #include "sampling/rng.h"
-#include "verifier/decisions.h"
-#include "verifier/device_draft.h"
 #include "verifier/logit_rows.h"
 #include "verifier/rules/rule.h"
 
-struct device_decisions {
-    struct decisions decisions; // first
+struct decisions {
     struct decisions_setup s;
-    struct decisions *host;
-    const struct rule_body *body;
+    const struct rule_body *body; // NULL: the host decides all
     double parameter[RULE_PARAMETERS];
     struct part_sum *sums;     // (rows, ROW_PARTS) on the device, of the rows of p; NULL: no memory, they are computed
     int n;                     // requests that the device decides
@@ -25,6 +21,26 @@ struct device_decisions {
     struct verify_request *request; // (slots) those
     struct verify_result *result;   // (slots)
 };
+
+int draft_max_nodes(const struct draft *d)
+{
+    return d->on_device != NULL ? d->on_device->max_nodes : d->n;
+}
+
+void draft_fetch(struct backend *b, struct draft *d)
+{
+    const struct device_draft *t = d->on_device;
+    int32_t n = 1;
+    if (t == NULL)
+        return;
+    b->download(b, &n, t->n, sizeof(n));
+    d->n = n >= 1 && n <= t->max_nodes ? n : 1; // the next sync reports a device that failed
+    const size_t ids = (size_t)d->n * sizeof(int32_t);
+    b->download(b, d->token, t->token, ids);
+    b->download(b, d->parent, t->parent, ids);
+    b->download(b, t->tag_on_host, t->tag, ids);
+    b->download(b, d->proposal, t->proposal, (size_t)d->n);
+}
 
 static const struct rule_body *body_of(struct backend *b, const struct rule *rule)
 {
@@ -36,7 +52,7 @@ static size_t sums_bytes(int rows)
     return (size_t)rows * ROW_PARTS * sizeof(struct part_sum);
 }
 
-size_t device_decisions_bytes(struct backend *b, const struct rule *rule, int slots, int nodes, int vocab)
+size_t decisions_bytes(struct backend *b, const struct rule *rule, int slots, int nodes, int vocab)
 {
     const struct device_draft largest = { .max_nodes = nodes,
                                           .max_depth = nodes - 1,
@@ -48,7 +64,7 @@ size_t device_decisions_bytes(struct backend *b, const struct rule *rule, int sl
 }
 
 // Rows of q of a draft on the host are on the host, too; a drafter-invariant rule does not read them.
-static bool can_decide(const struct device_decisions *d, const struct request *r)
+static bool can_decide(const struct decisions *d, const struct request *r)
 {
     bool deterministic = true;
     for (int node = 1; node < r->draft->n && r->draft->on_device == NULL; node++)
@@ -58,7 +74,7 @@ static bool can_decide(const struct device_decisions *d, const struct request *r
 }
 
 // p: the draft's rows of probabilities, with their sums.
-static struct verify_request request_of(const struct device_decisions *d, const struct request *r, struct tensor p,
+static struct verify_request request_of(const struct decisions *d, const struct request *r, struct tensor p,
                                         const struct part_sum *sums)
 {
     const struct philox *rng = philox_of(r->rng);
@@ -91,14 +107,13 @@ static struct verify_result result_of(const struct request *r, const struct veri
     return to;
 }
 
-static void device_begin(struct decisions *self, const struct scored *s)
+void decisions_begin(struct decisions *d, const struct scored *s)
 {
-    struct device_decisions *d = (struct device_decisions *)self;
     struct backend *b = d->s.backend;
     bool together = true; // all rows are made at once
     d->n = 0;
     for (int i = 0; i < s->n; i++) {
-        d->n += d->on_device[i] = can_decide(d, &s->request[i]);
+        d->n += d->on_device[i] = d->body != NULL && can_decide(d, &s->request[i]);
         together = together && d->on_device[i] && s->request[i].sampling == NULL;
     }
     if (d->n == 0)
@@ -119,9 +134,8 @@ static void device_begin(struct decisions *self, const struct scored *s)
     b->step->verify(b, d->request, d->n);
 }
 
-static bool device_wait(struct decisions *self, const struct scored *s, struct error *err)
+bool decisions_wait(struct decisions *d, const struct scored *s, struct error *err)
 {
-    struct device_decisions *d = (struct device_decisions *)self;
     struct backend *b = d->s.backend;
     if (d->n > 0)
         b->step->verify_wait(b, d->request, d->result, d->n);
@@ -138,42 +152,40 @@ static bool device_wait(struct decisions *self, const struct scored *s, struct e
             draft->n = from->nodes;
         draft->on_device = NULL;
     }
-    return d->n == s->n || d->host->wait(d->host, s, err);
+    for (int i = 0; i < s->n; i++) {
+        draft_fetch(b, s->request[i].draft);
+        s->request[i].draft->on_device = NULL;
+    }
+    return d->n == s->n || b->sync(b, err); // so that the time of the host's decision does not include the pass
 }
 
-static void device_decide(struct decisions *self, const struct scored *s, int i)
+void decisions_decide(struct decisions *d, const struct scored *s, int i)
 {
-    struct device_decisions *d = (struct device_decisions *)self;
-    if (d->on_device[i])
-        logit_rows_point(d->s.p, s->logits, s->first[i], &s->request[i], true);
-    else
-        d->host->decide(d->host, s, i);
+    const struct request *r = &s->request[i];
+    logit_rows_point(d->s.p, s->logits, s->first[i], r, d->on_device[i]);
+    if (!d->on_device[i])
+        d->s.rule->verify(r->draft, &d->s.p->rows, d->s.rule_options, r->rng, &s->decided[i]);
 }
 
-static void device_destroy(struct decisions *self)
+void decisions_destroy(struct decisions *d)
 {
-    struct device_decisions *d = (struct device_decisions *)self;
-    d->host->destroy(d->host);
     d->s.backend->release(d->s.backend, d->sums);
     free(d->request);
     free(d->result);
     free(d);
 }
 
-struct decisions *device_decisions_create(const struct decisions_setup *s)
+struct decisions *decisions_create(const struct decisions_setup *s)
 {
-    const struct rule_body *body = body_of(s->backend, s->rule);
-    if (body == NULL || !s->p->on_device)
-        return NULL;
-    struct device_decisions *d = xcalloc(1, sizeof(*d));
-    d->decisions = (struct decisions){ device_begin, device_wait, device_decide, device_destroy };
+    struct decisions *d = xcalloc(1, sizeof(*d));
     d->s = *s;
-    d->host = host_decisions_create(s);
-    d->body = body;
+    d->body = s->p->on_device ? body_of(s->backend, s->rule) : NULL;
+    if (d->body == NULL)
+        return d;
     if (s->rule->device_parameters != NULL)
         s->rule->device_parameters(s->rule_options, d->parameter);
     d->sums = s->backend->alloc(s->backend, sums_bytes(s->slots * s->nodes));
     d->request = xcalloc((size_t)s->slots, sizeof(*d->request));
     d->result = xcalloc((size_t)s->slots, sizeof(*d->result));
-    return &d->decisions;
+    return d;
 }
