@@ -1,9 +1,11 @@
 #include "commands/bench/bench.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/memory.h"
@@ -11,6 +13,60 @@
 #include "kernels/devices.h"
 #include "models/config.h"
 #include "models/model.h"
+
+// ---- turns with other engines: python/speclab/words/bench.py listens at the other end of a socket
+
+// A line announces what comes next; the other engines take their turn, and a line answers. The first lines are those that open an engine
+// (python/speclab/peer_llama.py documents them), the last of them is "open". Then follow "round", "pass N C S", "prompt" and "draft" (which no
+// other engine takes), and "end" of the round.
+// After its work an engine's threads may spin for some milliseconds before they sleep (libgomp's for about 15).
+enum { PAUSE_NS = 25 * 1000 * 1000 };
+
+__attribute__((format(printf, 4, 5))) static bool turns_next(struct bench *b, double *used, struct error *err,
+                                                             const char *format, ...)
+{
+    char line[64] = "";
+    va_list args;
+    *used = 0;
+    if (b->turns == NULL)
+        return true;
+    va_start(args, format);
+    bool ok = vdprintf(b->plan.turns, format, args) > 0 && dprintf(b->plan.turns, "\n") > 0;
+    va_end(args);
+    ok = ok && fgets(line, sizeof(line), b->turns) != NULL;
+    *used = strtod(line, NULL);
+    nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
+    return ok || fail(err, "--turns %d: expected an answer, found the end", b->plan.turns);
+}
+
+static void put_list(int to, const char *name, const int *value, int n)
+{
+    dprintf(to, "%s", name);
+    for (int i = 0; i < n; i++)
+        dprintf(to, " %d", value[i]);
+    dprintf(to, "\n");
+}
+
+bool turns_open(struct bench *b, struct error *err)
+{
+    const struct bench_plan *p = &b->plan;
+    const struct model_config *c = model_config(b->target.model);
+    double used;
+    if (p->turns == 0)
+        return true;
+    if (!c->gguf)
+        return fail(err, "%s is a Hugging Face directory; a comparison with other engines requires a GGUF file",
+                    b->target.path);
+    b->turns = fdopen(p->turns, "r");
+    if (b->turns == NULL)
+        return fail(err, "--turns %d: expected an open socket", p->turns);
+    dprintf(p->turns, "model %s\nthreads %d\nrows %d\nprompt_tokens %d\n", c->path, p->threads, p->rows[p->n_rows - 1],
+            p->prompt);
+    put_list(p->turns, "contexts", p->context, p->n_contexts);
+    if (p->slots[p->n_slots - 1] > 1)
+        put_list(p->turns, "slots", p->slots, p->n_slots);
+    return turns_next(b, &used, err, "open");
+}
 
 // ---- measurements
 
@@ -50,14 +106,13 @@ static bool announce(struct bench *b, const struct measurement *m, struct error 
 // Runs an untimed warm-up first: caches hold what a preceding pass leaves, and threads are awake. A prompt is long enough to need none.
 static bool measure(struct bench *b, struct measurement *m, double *to, struct error *err)
 {
+    struct bench_model *model = m->kind == BENCH_DRAFT_STEP ? &b->draft_model : &b->model;
     int64_t ns = 0;
     bool ok = announce(b, m, err);
     for (int warm_up = m->kind != BENCH_PROMPT; warm_up >= 0 && ok; warm_up--)
-        ok = m->kind == BENCH_PASS         ? bench_model_pass(&b->model, m->slots, m->n, m->context_index, &ns, err)
-             : m->kind == BENCH_DRAFT_STEP ? bench_model_draft_step(&b->draft_model, m->context_index, &ns, err)
-                                           : bench_model_prompt(&b->model, &ns, err);
+        ok = bench_model_run(model, m->kind, m->slots, m->n, m->context_index, &ns, err);
     *to = (double)ns;
-    m->experts = m->kind == BENCH_PASS ? b->model.experts : 0;
+    m->experts = model->experts;
     return ok;
 }
 

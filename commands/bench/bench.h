@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include "core/error.h"
 #include "experiments/machine.h"
-#include "commands/bench/bench_model.h"
 #include "commands/command_line.h"
 #include "engine/engine.h"
 #include "kernels/cpu/probe.h"
@@ -18,9 +17,10 @@
 #include "results/cost.h"
 #include "statistics/statistics.h"
 
+struct kv_cache;
 struct store;
 
-enum { MAX_ROWS = 64, SLOT_COUNTS = 16, MAX_PASS_ROWS = 512 }; // MAX_ROWS, SLOT_COUNTS: entries of lists
+enum { MAX_ROWS = 64, SLOT_COUNTS = 16, MAX_CONTEXTS = 16, MAX_PASS_ROWS = 512 }; // all but the last: entries of lists
 
 struct bench_plan {            // the options of the command
     const char *model, *draft; // draft NULL: none
@@ -40,6 +40,18 @@ enum bench_kind {
     BENCH_PASS,       // of the model
     BENCH_DRAFT_STEP, // of the draft model
     BENCH_PROMPT,     // of the model
+};
+
+// A model prepared for timing. Each context has its own cache, which stays filled, so passes can be timed in any order.
+struct bench_model {         // start with { 0 }
+    struct backend *backend; // borrowed
+    struct model *model;     // borrowed
+    int rows, slots, prompt; // maxima: rows of a slot, slots of a pass; tokens of the prompt, 0: no prompt
+    int n_contexts;
+    struct kv_cache *cache[MAX_CONTEXTS], *prompt_cache;
+    struct tensor logits; // (slots * rows, vocab)
+    int32_t *token, *slot, *parent, *kept;
+    int64_t experts; // that the last pass read, over all layers
 };
 
 struct measurement { // taken once in each round
@@ -108,18 +120,44 @@ double bench_peak(const struct bench *b); // peak operations/s of the device for
 
 // ---- between the files of this folder
 
+// bench_model.c: passes. Tokens are those of a given text, again and again, or random ones, each as likely as any other; they matter for
+// mixtures of experts alone, whose experts they choose.
+struct bench_model_plan {
+    int rows, slots, prompt, n_contexts; // slots 0: one
+    const int *context;
+    const int32_t *text; // (n_text) tokens; n_text 0: random ones. Borrowed for the call
+    int n_text;
+    enum type cache;
+};
+
+// The model must have been opened for at least bench_model_rows() rows a pass. Fills the caches: every slot of each takes
+// the time of a prompt of that length, and its memory.
+int bench_model_rows(const struct bench_model_plan *p);
+bool bench_model_open(struct bench_model *s, struct model *m, const struct bench_model_plan *p, struct error *err);
+void bench_model_close(struct bench_model *s); // { 0 } is allowed
+
+// Sets *ns to the time taken. context_index: index into context[]. Kinds, of n rows of each of the slots:
+//     BENCH_PASS         a pass of verification: a chain after the cached tokens, with the logits of every row
+//     BENCH_DRAFT_STEP   one row, its logits and their argmax: the work of a draft model for one draft token
+//     BENCH_PROMPT       the prompt from an empty cache, with the logits of its last row
+bool bench_model_run(struct bench_model *s, enum bench_kind kind, int slots, int n, int context_index, int64_t *ns,
+                     struct error *err);
+
 // bench_overhead.c: steps with their operations timed one by one, separate from the rounds that count.
 bool bench_overhead(struct bench *b, struct error *err);
 
-// bench_turns.c: the measurements as lines on a socket, for other engines.
+// Announces the models to other engines, which open them (bench.c). No effect without any.
 bool turns_open(struct bench *b, struct error *err);
-// Announces what comes next ("pass N C S"), and waits until they have taken their turn. *used: processor seconds that they have used so far.
-bool turns_next(struct bench *b, double *used, struct error *err, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
 
-// bench_print.c: as text, and as JSON.
+struct figures { // of one measurement in one placement
+    struct spread ns;
+    double c, flops, bytes; // time over that of a pass of one row; work a second; NAN: none
+};
+struct figures bench_figures(const struct bench *b, const struct measurement *m, enum placement p);
+
+// bench_print.c: as text.
 void bench_table(const struct bench *b, FILE *to);
+// bench_json.c: as one JSON object, and in the database.
 void bench_json(const struct bench *b, FILE *to);
-// bench_store.c: writes the results to the database.
 bool bench_store(const struct bench *b, struct store *s, struct error *err);
 extern const char *const bench_kind_names[]; // by enum bench_kind: "pass", "draft_step", "prompt"

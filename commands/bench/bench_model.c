@@ -1,9 +1,9 @@
-#include "commands/bench/bench_model.h"
+// bench_model.c - a model prepared for timing: runs and times passes after a given number of cached tokens.
+#include "commands/bench/bench.h"
 
 #include <stdlib.h>
 
 #include "core/clock.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
@@ -126,51 +126,29 @@ void bench_model_close(struct bench_model *s)
     *s = (struct bench_model){ 0 };
 }
 
-bool bench_model_pass(struct bench_model *s, int slots, int n, int context_index, int64_t *ns, struct error *err)
+bool bench_model_run(struct bench_model *s, enum bench_kind kind, int slots, int n, int context_index, int64_t *ns,
+                     struct error *err)
 {
+    struct kv_cache *c = kind == BENCH_PROMPT ? s->prompt_cache : s->cache[context_index];
     struct states states;
-    const int64_t before = model_experts_touched(s->model);
-    int64_t from = clock_ns();
-    if (!forward(s, s->cache[context_index], 0, slots, n, &states, err))
-        return false;
-    model_logits(s->model, tensor_rows(s->logits, 0, slots * n), states.last);
-    if (!s->backend->sync(s->backend, err))
-        return false;
-    *ns = clock_ns() - from;
-    s->experts = model_experts_touched(s->model) - before;
-    for (int slot = 0; slot < slots; slot++)
-        kv_keep(s->cache[context_index], slot, NULL, 0);
-    return true;
-}
-
-bool bench_model_draft_step(struct bench_model *s, int context_index, int64_t *ns, struct error *err)
-{
-    struct states states;
-    struct tensor logits = tensor_rows(s->logits, 0, 1);
     int32_t token;
     float log_p;
-    int64_t from = clock_ns();
-    if (!forward(s, s->cache[context_index], 0, 1, 1, &states, err))
+    if (kind == BENCH_PROMPT)
+        kv_truncate(c, 0, 0);
+    const int64_t before = model_experts_touched(s->model), from = clock_ns();
+    if (kind == BENCH_PROMPT ? !fill(s, c, 0, s->prompt, VERIFIER_CHUNK, &states, err)
+                             : !forward(s, c, 0, slots, n, &states, err))
         return false;
-    model_logits(s->model, logits, states.last);
-    s->backend->best(s->backend, logits, 1, &token, &log_p);
+    const int rows = kind == BENCH_PROMPT ? 1 : slots * n;
+    const struct tensor logits = tensor_rows(s->logits, 0, rows);
+    model_logits(s->model, logits, tensor_rows(states.last, states.last.rows - rows, rows));
+    if (kind == BENCH_DRAFT_STEP)
+        s->backend->best(s->backend, logits, 1, &token, &log_p);
     if (!s->backend->sync(s->backend, err))
         return false;
     *ns = clock_ns() - from;
-    kv_keep(s->cache[context_index], 0, NULL, 0);
-    return true;
-}
-
-bool bench_model_prompt(struct bench_model *s, int64_t *ns, struct error *err)
-{
-    struct states states;
-    kv_truncate(s->prompt_cache, 0, 0);
-    int64_t from = clock_ns();
-    if (!fill(s, s->prompt_cache, 0, s->prompt, VERIFIER_CHUNK, &states, err))
-        return false;
-    model_logits(s->model, tensor_rows(s->logits, 0, 1), tensor_rows(states.last, states.last.rows - 1, 1));
-    if (!s->backend->sync(s->backend, err))
-        return false;
-    *ns = clock_ns() - from;
+    s->experts = kind == BENCH_PASS ? model_experts_touched(s->model) - before : 0;
+    for (int slot = 0; slot < slots && kind != BENCH_PROMPT; slot++)
+        kv_keep(c, slot, NULL, 0);
     return true;
 }

@@ -33,7 +33,7 @@ static bool bare_pass(struct bench *b, double *to, struct error *err)
         struct timed t;
         int64_t ns;
         timed_begin(&t, b->target.backend);
-        const bool ok = bench_model_pass(&b->model, 1, 1, 0, &ns, err);
+        const bool ok = bench_model_run(&b->model, BENCH_PASS, 1, 1, 0, &ns, err);
         if (!timed_end(&t, err) || !ok)
             return false;
         outside[n] = (double)ns;

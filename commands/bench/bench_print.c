@@ -1,8 +1,7 @@
-// bench_print.c - results of a bench as text, a table for each placement and context, and as one JSON object.
+// bench_print.c - results of a bench as text: a table for each placement and context.
 #include <math.h>
 #include <stdarg.h>
 
-#include "core/json.h"
 #include "core/memory.h"
 #include "commands/bench/bench.h"
 #include "experiments/environment.h"
@@ -11,12 +10,9 @@
 #include "models/config.h"
 #include "models/model.h"
 
-struct figures { // one measurement in one placement
-    struct spread ns;
-    double c, flops, bytes; // time over that of a pass of one row; work a second; NAN: none
-};
+const char *const bench_kind_names[] = { "pass", "draft_step", "prompt" };
 
-static struct figures figures_of(const struct bench *b, const struct measurement *m, enum placement p)
+struct figures bench_figures(const struct bench *b, const struct measurement *m, enum placement p)
 {
     const struct measurement *one = m->kind != BENCH_PROMPT ? bench_find(b, BENCH_PASS, 1, 1, m->context) : NULL;
     struct figures f = { bench_ns(b, m, p), NAN, NAN, NAN };
@@ -27,8 +23,6 @@ static struct figures figures_of(const struct bench *b, const struct measurement
     }
     return f;
 }
-
-// ---- text
 
 // Three significant digits.
 static const char *digits(double x, char to[32])
@@ -116,7 +110,7 @@ static void print_passes(const struct bench *b, int context, enum placement p, F
         const struct measurement *m = &b->measurement[i];
         if (m->kind != BENCH_PASS || m->context != context)
             continue;
-        const struct figures f = figures_of(b, m, p);
+        const struct figures f = bench_figures(b, m, p);
         if (slots)
             fprintf(to, "%5d ", m->slots);
         fprintf(to, "%5d", m->n);
@@ -136,7 +130,7 @@ static void print_others(const struct bench *b, enum placement p, FILE *to)
 {
     for (int k = 0; k < b->n_measurements; k++) {
         const struct measurement *m = &b->measurement[k];
-        const struct figures f = figures_of(b, m, p);
+        const struct figures f = bench_figures(b, m, p);
         const double ms = f.ns.median / 1e6, low = f.ns.low / 1e6, high = f.ns.high / 1e6;
         if (m->kind == BENCH_DRAFT_STEP) {
             fprintf(to, "\nDraft step after %d cached tokens: ", m->context);
@@ -184,114 +178,4 @@ void bench_table(const struct bench *b, FILE *to)
         put(to, "@0 us (@0 to @0)", o->median / 1e3, o->low / 1e3, o->high / 1e3);
         fprintf(to, ", %.2g %% of the step\n", 100 * o->median / b->overhead[i].all.median);
     }
-}
-
-// ---- JSON
-
-static struct json *model_json(const struct target *t)
-{
-    if (t->model == NULL)
-        return json_new_null();
-    const struct model_config *c = model_config(t->model);
-    return json_object_of(JSON("path", t->path), JSON("hash", hash_text(model_hash(t->model)).s),
-                          JSON("type", model_type(t->model)),
-                          JSON("activations", activations_names[model_activations(t->model)]),
-                          JSON("cache", type_facts[t->cache].name), JSON("bytes", (int64_t)model_bytes(t->model)),
-                          JSON("experts", c->experts), JSON("experts_used", c->experts_used),
-                          JSON("expert_layers", config_mixed_layers(c)), JSON("inflated_from", c->inflated));
-}
-
-static struct json *spread_json(struct spread s)
-{
-    return json_object_of(JSON("rounds", s.n), JSON("median", s.median), JSON("low_quartile", s.low),
-                          JSON("high_quartile", s.high), JSON("min", s.least), JSON("max", s.most));
-}
-
-static struct json *state_json(const struct bench *b, const struct machine_state *s)
-{
-    if (!b->plan.probe)
-        return json_new_null();
-    return json_object_of(JSON("bytes_per_second", s->all), JSON("bytes_per_second_one_thread", s->one),
-                          JSON("round_trip_ns", s->round_trip));
-}
-
-static struct json *measurement_json(const struct bench *b, const struct measurement *m)
-{
-    struct json *ns = json_new_array(),
-                *j = json_object_of(JSON("what", bench_kind_names[m->kind]), JSON("slots", m->slots), JSON("n", m->n),
-                                    JSON("context", m->context), JSON("ns", ns));
-    for (int i = 0; i < b->n_rounds; i++)
-        json_push(ns, json_new_number(m->ns[i]));
-    if (m->kind == BENCH_PASS)
-        json_add(j, JSON("flops", bench_flops(b, m->slots, m->n, m->context)),
-                 JSON("bytes", bench_bytes(b, m->slots, m->n, m->context)));
-    if (m->kind == BENCH_PASS && bench_of_mixture(b))
-        json_add(j, JSON("experts", m->experts), JSON("experts_per_layer", bench_experts(b, m)),
-                 JSON("experts_per_layer_expected", bench_experts_expected(b, m)));
-    return j;
-}
-
-static struct json *cost_json(const struct cost *c)
-{
-    return json_object_of(
-        JSON("form", cost_form_names[c->form]),
-        JSON("draft_step", isnan(c->step_a) ? json_new_null()
-                                            : json_object_of(JSON("a", c->step_a), JSON("d", c->step_d),
-                                                             JSON("largest_error", c->step_max_error))),
-        JSON("hinge", json_object_of(JSON("a", c->a), JSON("b", c->b), JSON("s", c->s), JSON("n0", c->n0),
-                                     JSON("d", c->d), JSON("e", c->e), JSON("u", c->u),
-                                     JSON("largest_error", c->hinge_max_error), JSON("rms_error", c->hinge_rms))),
-        JSON("table", json_object_of(JSON("largest_error", c->table_max_error), JSON("rms_error", c->table_rms))));
-}
-
-static struct json *placement_json(const struct bench *b, enum placement p)
-{
-    struct json *medians = json_new_array();
-    for (int i = 0; i < b->n_measurements; i++) {
-        const struct measurement *m = &b->measurement[i];
-        const struct figures f = figures_of(b, m, p);
-        json_push(medians,
-                  json_object_of(
-                      JSON("what", bench_kind_names[m->kind]), JSON("slots", m->slots), JSON("n", m->n),
-                      JSON("context", m->context), JSON("ns", spread_json(f.ns)), JSON("c", f.c),
-                      JSON("predicted_ns",
-                           m->kind == BENCH_PASS && m->slots == 1 ? cost_ns(&b->cost[p], m->n, m->context) : NAN),
-                      JSON("flops_per_second", f.flops),
-                      JSON("share_of_peak", bench_peak(b) > 0 ? f.flops / bench_peak(b) : NAN),
-                      JSON("bytes_per_second", f.bytes), JSON("share_of_read", f.bytes / bench_memory(b, p).median)));
-    }
-    return json_object_of(JSON("placement", placement_names[p]), JSON("rounds", b->counted[p]),
-                          JSON("read_bytes_per_second", spread_json(bench_memory(b, p))), JSON("medians", medians),
-                          JSON("cost", cost_json(&b->cost[p])));
-}
-
-void bench_json(const struct bench *b, FILE *to)
-{
-    struct json *peaks = json_new_array(), *rounds = json_new_array(), *placements = json_new_array(),
-                *measured = json_new_array(), *overheads = json_new_array();
-    for (int i = 0; i < b->n_peaks; i++)
-        json_push(peaks, json_object_of(JSON("kind", b->peak[i].kind), JSON("isa", b->peak[i].isa),
-                                        JSON("per_second", b->peak[i].per_second)));
-    for (int i = 0; i < b->n_rounds; i++) {
-        const struct round *r = &b->round[i];
-        json_push(rounds, json_object_of(JSON("counts", r->counts), JSON("placement", placement_names[r->placement]),
-                                         JSON("foreign", r->foreign), JSON("before", state_json(b, &r->before)),
-                                         JSON("after", state_json(b, &r->after))));
-    }
-    for (int p = 0; p < PLACEMENTS; p++)
-        if (b->counted[p] > 0)
-            json_push(placements, placement_json(b, (enum placement)p));
-    for (int i = 0; i < b->n_measurements; i++)
-        json_push(measured, measurement_json(b, &b->measurement[i]));
-    for (int i = 0; i < OVERHEADS && b->overhead[i].outside.n > 0; i++)
-        json_push(overheads, json_object_of(JSON("mode", b->overhead[i].mode),
-                                            JSON("outside_ns", spread_json(b->overhead[i].outside)),
-                                            JSON("step_ns", spread_json(b->overhead[i].all))));
-    json_print(json_object_of(JSON("model", model_json(&b->target)), JSON("draft", model_json(&b->draft)),
-                              JSON("device", devices_name(b->target.devices, b->target.backend)),
-                              JSON("machine", b->machine), JSON("revision", program_version()),
-                              JSON("started", b->started), JSON("threads", b->plan.threads), JSON("text", b->plan.text),
-                              JSON("peaks", peaks), JSON("none_counts", b->none_counts), JSON("rounds", rounds),
-                              JSON("placements", placements), JSON("measured", measured), JSON("overheads", overheads)),
-               to);
 }

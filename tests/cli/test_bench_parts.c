@@ -60,13 +60,13 @@ static void slots_of_a_pass_do_not_see_each_other(void **state)
     const size_t bytes = (size_t)(2 * m->logits.width) * sizeof(float);
     float *together = xmalloc(3 * bytes);
     int64_t ns;
-    assert_ok(bench_model_pass(m, 3, 2, 0, &ns, &err), err);
+    assert_ok(bench_model_run(m, BENCH_PASS, 3, 2, 0, &ns, &err), err);
     memcpy(together, m->logits.data, 3 * bytes);
     for (int slot = 0; slot < 3; slot++) {
         assert_int_equal(kv_length(m->cache[0], slot), 8);
         assert_int_equal(kv_pending(m->cache[0], slot), 0);
         m->token += 2 * slot; // the tokens of that slot
-        assert_ok(bench_model_pass(m, 1, 2, 0, &ns, &err), err);
+        assert_ok(bench_model_run(m, BENCH_PASS, 1, 2, 0, &ns, &err), err);
         m->token -= 2 * slot;
         assert_memory_equal(m->logits.data, together + slot * 2 * m->logits.width, bytes);
     }
@@ -223,19 +223,19 @@ static void *no_memory(struct backend *b, size_t bytes)
 static bool prompt_works(struct bench *b, struct error *err)
 {
     int64_t ns;
-    return bench_model_prompt(&b->model, &ns, err);
+    return bench_model_run(&b->model, BENCH_PROMPT, 1, 7, 0, &ns, err);
 }
 
 static bool step_works(struct bench *b, struct error *err)
 {
     int64_t ns;
-    return bench_model_draft_step(&b->model, 0, &ns, err);
+    return bench_model_run(&b->model, BENCH_DRAFT_STEP, 1, 1, 0, &ns, err);
 }
 
 static bool pass_works(struct bench *b, struct error *err)
 {
     int64_t ns;
-    return bench_model_pass(&b->model, 1, 3, 0, &ns, err);
+    return bench_model_run(&b->model, BENCH_PASS, 1, 3, 0, &ns, err);
 }
 
 // The device fails at its first sync, its second, and so on: the work reports failure, until there are fewer syncs than that.
