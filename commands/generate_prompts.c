@@ -57,11 +57,6 @@ static void add_message(struct conversation *c, const char *role, char *content)
     c->message[c->n++] = (struct message){ role, content };
 }
 
-static const char *role_of(const char *role)
-{
-    return strcmp(role, "assistant") == 0 ? "assistant" : "user";
-}
-
 // Takes over the prompt.
 static struct conversation *conversation_begin(struct prompt p, bool opening)
 {
@@ -69,10 +64,8 @@ static struct conversation *conversation_begin(struct prompt p, bool opening)
     c->prompt = p;
     c->opening = opening;
     c->answers = json_new_array();
-    if (p.system != NULL)
-        add_message(c, "system", xstrdup(p.system));
     for (int i = 0; i < p.n_history; i++)
-        add_message(c, role_of(p.history_role[i]), xstrdup(p.history_content[i]));
+        add_message(c, p.history[i].role, xstrdup(p.history[i].content));
     if (p.turn != NULL)
         add_message(c, "user", xstrdup(p.turn[0]));
     return c;

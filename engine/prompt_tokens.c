@@ -7,14 +7,12 @@
 #include "core/memory.h"
 #include "engine/engine.h"
 
-// All messages up to this turn's. message: capacity 2 + n_history + 2 * n_turns. Returns their number.
+// All messages up to this turn's. message: capacity n_history + 2 * n_turns. Returns their number.
 static int messages(const struct prompt *p, char *const *answer, int turn, struct message *message)
 {
     int n = 0;
-    if (p->system != NULL)
-        message[n++] = (struct message){ "system", p->system };
     for (int i = 0; i < p->n_history; i++)
-        message[n++] = (struct message){ p->history_role[i], p->history_content[i] };
+        message[n++] = p->history[i];
     for (int t = 0; t <= turn; t++) {
         message[n++] = (struct message){ "user", p->turn[t] };
         if (t < turn)
@@ -47,7 +45,7 @@ bool prompt_token_ids(const struct target *target, const struct chat_format *cha
 {
     if (p->ids != NULL)
         return given_ids(target, p, to, err);
-    struct message *m = xcalloc((size_t)p->n_history + 2 * (size_t)p->n_turns + 2, sizeof(*m));
+    struct message *m = xcalloc((size_t)p->n_history + 2 * (size_t)p->n_turns, sizeof(*m));
     const int n = messages(p, answer, turn, m);
     struct error why;
     bool ok;

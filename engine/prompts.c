@@ -87,8 +87,10 @@ static bool read_message(const struct row *r, struct prompt *p, const struct jso
     snprintf(what, sizeof(what), "messages[%zu]", i);
     if (!json_is_object(m))
         return fail_row(r, "%s: expected an object with role and content, found %s", what, json_described(m));
+    static const char *const roles[] = { "system", "user", "assistant" };
     const char *role = json_text(json_get(m, "role"));
-    if (choice_index(CHAT_ROLES, role) < 0)
+    const int which = choice_index(CHAT_ROLES, role);
+    if (which < 0)
         return fail_row(r, "%s: expected the role system, user or assistant, found %s%s%s", what,
                         *role != '\0' ? "\"" : "", *role != '\0' ? role : json_described(json_get(m, "role")),
                         *role != '\0' ? "\"" : "");
@@ -102,14 +104,10 @@ static bool read_message(const struct row *r, struct prompt *p, const struct jso
     char *content = take_text(r, json_get(m, "content"), what);
     if (content == NULL)
         return false;
-    if (strcmp(role, "system") == 0) {
-        p->system = content;
-    } else if (i == n - 1) {
+    if (i == n - 1)
         p->turn[p->n_turns++] = content;
-    } else {
-        p->history_role[p->n_history] = xstrdup(role);
-        p->history_content[p->n_history++] = content;
-    }
+    else
+        p->history[p->n_history++] = (struct message){ roles[which], content };
     return true;
 }
 
@@ -121,8 +119,7 @@ static bool read_messages(const struct row *r, struct prompt *p)
         return fail_row(r, "messages: expected a list of messages, found %s",
                         json_is_array(messages) ? "an empty one" : json_described(messages));
     p->turn = xcalloc(1, sizeof(*p->turn));
-    p->history_role = xcalloc(n, sizeof(*p->history_role));
-    p->history_content = xcalloc(n, sizeof(*p->history_content));
+    p->history = xcalloc(n, sizeof(*p->history));
     for (size_t i = 0; i < n; i++)
         if (!read_message(r, p, json_at(messages, i), i, n))
             return false;
@@ -224,19 +221,15 @@ void prompt_free(struct prompt *p)
 {
     for (int i = 0; i < p->n_turns && p->turn != NULL; i++)
         free(p->turn[i]);
-    for (int i = 0; i < p->n_history; i++) {
-        free(p->history_role[i]);
-        free(p->history_content[i]);
-    }
+    for (int i = 0; i < p->n_history; i++)
+        free((char *)(uintptr_t)p->history[i].content);
     for (int i = 0; i < p->n_answers; i++)
         free(p->answer[i]);
     free(p->answer);
     free(p->turn);
-    free(p->history_role);
-    free(p->history_content);
+    free(p->history);
     free(p->id);
     free(p->category);
-    free(p->system);
     free(p->ids);
     *p = (struct prompt){ 0 };
 }
@@ -314,26 +307,17 @@ static bool read_lines(const char *path, const struct text *text, struct prompts
 
 // ---- the file
 
-static int by_id(const void *a, const void *b)
-{
-    const struct prompt *const *p = a, *const *q = b;
-    int order = strcmp((*p)->id, (*q)->id);
-    return order != 0 ? order : (*p)->number - (*q)->number;
-}
-
 // Ids must be unique: reports and Spec-Bench's scripts identify prompts by them.
 static bool ids_differ(const struct prompts *p, struct error *err)
 {
-    const struct prompt **sorted = xcalloc((size_t)p->n, sizeof(*sorted));
-    for (int i = 0; i < p->n; i++)
-        sorted[i] = &p->prompt[i];
-    qsort(sorted, (size_t)p->n, sizeof(*sorted), by_id);
+    struct hash_map lines = { 0 };
     bool ok = true;
-    for (int i = 1; i < p->n && ok; i++)
-        if (strcmp(sorted[i]->id, sorted[i - 1]->id) == 0)
-            ok = fail(err, "%s:%d: expected a unique id, found \"%s\", which line %d has", p->path, sorted[i]->line,
-                      sorted[i]->id, sorted[i - 1]->line);
-    free(sorted);
+    for (const struct prompt *q = p->prompt; q < p->prompt + p->n && ok; q++) {
+        const int64_t first = *hash_map_add(&lines, hash_of(q->id, strlen(q->id)), q->line);
+        ok = first == q->line || fail(err, "%s:%d: expected a unique id, found \"%s\", which line %lld has", p->path,
+                                      q->line, q->id, (long long)first);
+    }
+    hash_map_free(&lines);
     return ok;
 }
 

@@ -11,6 +11,7 @@ struct chat_format;
 struct error;
 struct ids;
 struct json;
+struct message; // tokenizers/chat_template.h
 struct target;
 
 enum { MAX_PROMPTS = 1 << 18, MAX_TURNS = 1 << 6 }; // a sequence number packs both: experiments/pairs/paired_run.c
@@ -19,10 +20,9 @@ struct prompt {
     int number;       // position in the file, from 0, independent of limits; the database identifies the prompt by it
     const char *path; // of the file; borrowed
     int line;         // in the file
-    char *id, *category; // id: the number if the file has none; category NULL: none
-    char *system;        // system message, from `messages`; NULL: none
-    int n_history;       // messages before the first turn (few-shot, from `messages`): role, content
-    char **history_role, **history_content;
+    char *id, *category;     // id: the number if the file has none; category NULL: none
+    int n_history;           // messages before the first turn, from `messages`: a system message, a few shots
+    struct message *history; // contents are owned
     int n_turns;
     char **turn;  // (n_turns) the user's messages; NULL if ids are given
     int32_t *ids; // (n_ids) given token ids: one turn, no chat

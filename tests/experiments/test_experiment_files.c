@@ -421,10 +421,11 @@ static void every_published_prompt_format_is_read(void **state)
     assert_int_equal(p.prompt[1].line, 3);
     assert_string_equal(p.prompt[2].id, "2"); // its position: GSM8K has no ids
     assert_string_equal(p.prompt[2].turn[0], "How many?");
-    assert_string_equal(p.prompt[3].system, "S");
-    assert_int_equal(p.prompt[3].n_history, 2);
-    assert_string_equal(p.prompt[3].history_role[1], "assistant");
-    assert_string_equal(p.prompt[3].history_content[0], "U");
+    assert_int_equal(p.prompt[3].n_history, 3);
+    assert_string_equal(p.prompt[3].history[0].role, "system");
+    assert_string_equal(p.prompt[3].history[0].content, "S");
+    assert_string_equal(p.prompt[3].history[2].role, "assistant");
+    assert_string_equal(p.prompt[3].history[1].content, "U");
     assert_int_equal(p.prompt[3].n_turns, 1);
     assert_string_equal(p.prompt[3].turn[0], "V");
     assert_null(p.prompt[4].turn);
