@@ -170,8 +170,8 @@ static void print_json(void)
     for (int i = 0; drafter_types[i] != NULL; i++) {
         const struct drafter_type *t = drafter_types[i];
         struct json *j = entry_json(t->name, t->summary, t->options);
-        json_set(j, "remembers",
-                 json_new_bool(t->remembers != NULL)); // whether drafts may depend on earlier passes or texts
+        // whether drafts may depend on earlier passes or texts
+        json_add(j, JSON("remembers", json_new_bool(t->remembers != NULL || t->of != NULL || t->memory != 0)));
         json_push(d, j);
     }
     for (int i = 0; rules[i] != NULL; i++)
