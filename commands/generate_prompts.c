@@ -261,9 +261,8 @@ static bool read_prompt(struct batch *b, struct conversation **to, struct error 
     if (!prompt_of_line(b->lines.object, b->lines.lines.name, (int)b->lines.lines.number,
                         (int)(b->read % CONVERSATIONS), &opening, &p, err))
         return false;
-    bool ok = read_number(b, &number, err) || json_lines_place(&b->lines, err);
-    ok = ok && (p.ids != NULL || p.raw || generate_has_chat(b->g, err)) &&
-         (read_temperature(b, &own, err) || json_lines_place(&b->lines, err));
+    bool ok = (read_number(b, &number, err) && read_temperature(b, &own, err)) || json_lines_place(&b->lines, err);
+    ok = ok && (p.ids != NULL || p.raw || generate_has_chat(b->g, err));
     *to = conversation_begin(p, opening);
     (*to)->number = number;
     (*to)->own = own;

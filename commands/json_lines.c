@@ -18,8 +18,7 @@ bool json_lines_open(struct json_lines *l, const char *path, struct error *err)
 
 bool json_lines_place(const struct json_lines *l, struct error *err)
 {
-    const struct error what = *err;
-    return fail(err, "%s:%ld: %s", l->lines.name, l->lines.number, what.text);
+    return fail_in(err, (struct in_file){ l->lines.name, (int)l->lines.number, 0 }, "%s", err->text);
 }
 
 bool json_lines_next(struct json_lines *l, struct error *err)
