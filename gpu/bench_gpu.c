@@ -1,10 +1,10 @@
 // bench_gpu.c - times the products of a layer and of the head on a device, one shape at a time: for `./run gpu first` and `bench`.
 // Whole passes are measured by `speclab bench shape:llama-8b,type=bf16 --device cuda`.
 //
-//     bench_gpu [devices=cuda,cublas] [model=llama-8b] [products=q,k,gate,down,head] [types=bf16,q8_0,q4_0,..] [rows=1,16,64]
+//     bench_gpu [DEVICES [TYPES [ROWS [PRODUCTS [MODEL]]]]]     as in: bench_gpu cuda,cublas bf16,q4_0 1,16,64 q,k,gate,down,head llama-8b
 //
 // Prints a line of JSON for each measurement: engine ("speclab", or "cublas": this program with cuBLAS for products, of bf16 weights
-// only), what ("llama-8b gate bf16"), rows, seconds, bytes (of the weight, which must be read). model=quick is a small one, to try it on
+// only), what ("llama-8b gate bf16"), rows, seconds, bytes (of the weight, which must be read). The model `quick` is a small one, to try it on
 // the CPU.
 //
 // Weights are random numbers of the right type and shape. The input of a product is what a norm has made, in the form that products
@@ -50,10 +50,7 @@ struct engine { // on a device; beside its name only the products differ
     int64_t ns[TIMES];
 };
 
-struct plan { // lists of words are separated by commas
-    const char *devices, *model, *products, *types, *rows;
-    int n_rows, row[MAX_LIST];
-};
+static int row[MAX_LIST], n_rows;
 
 static bool failed(struct engine *e, const struct error *err)
 {
@@ -195,18 +192,18 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void measure(struct engine *engine, int n, const struct product_shape *s, enum type type, const struct plan *p)
+static void measure(struct engine *engine, int n, const struct product_shape *s, enum type type)
 {
     const size_t bytes = (size_t)s->m * type_row_bytes(type, s->k);
     uint8_t *blocks = random_blocks(type, bytes);
     for (int i = 0; i < n; i++)
         if (measured(&engine[i], type))
             create_matrices(&engine[i], tensor_of(blocks, type, s->m, s->k));
-    for (int r = 0; r < p->n_rows; r++) {
+    for (int r = 0; r < n_rows; r++) {
         for (int t = -2; t < TIMES; t++)
             for (int i = 0; i < n; i++)
                 if (measured(&engine[i], type))
-                    time_once(&engine[i], p->row[r], t);
+                    time_once(&engine[i], row[r], t);
         for (int i = 0; i < n; i++) {
             struct engine *e = &engine[i];
             if (!measured(e, type))
@@ -214,7 +211,7 @@ static void measure(struct engine *engine, int n, const struct product_shape *s,
             qsort(e->ns, TIMES, sizeof(e->ns[0]), by_size);
             printf("{\"engine\": \"%s%s\", \"what\": \"%s %s %s\", \"rows\": %d, \"seconds\": %.9g, \"bytes\": %zu}\n",
                    e->name, e->graphs || e->b->graph_launch == NULL ? "" : " one by one", s->model, s->name,
-                   type_facts[type].name, p->row[r], (double)e->ns[TIMES / 2] * 1e-9, bytes);
+                   type_facts[type].name, row[r], (double)e->ns[TIMES / 2] * 1e-9, bytes);
         }
         fflush(stdout);
     }
@@ -233,15 +230,15 @@ static bool in_list(const char *name, const char *list)
     return false;
 }
 
-// Reads plan.rows. Returns false if it has something else than integers from 1 to MAX_ROWS, separated by commas.
-static bool read_rows(struct plan *p)
+// Returns false if the text is something else than integers from 1 to MAX_ROWS, separated by commas.
+static bool read_rows(const char *text)
 {
-    for (const char *at = p->rows; p->n_rows < MAX_LIST; at++) {
+    for (const char *at = text; n_rows < MAX_LIST; at++) {
         char *end;
         const long v = strtol(at, &end, 10);
         if (end == at || v < 1 || v > MAX_ROWS || (*end != '\0' && *end != ','))
             return false;
-        p->row[p->n_rows++] = (int)v;
+        row[n_rows++] = (int)v;
         at = end;
         if (*end == '\0')
             return true;
@@ -249,50 +246,34 @@ static bool read_rows(struct plan *p)
     return false;
 }
 
-static bool read_words(struct plan *p, int argc, char **argv)
-{
-    const struct {
-        const char *key, **value;
-    } keys[] = { { "devices=", &p->devices },
-                 { "model=", &p->model },
-                 { "products=", &p->products },
-                 { "types=", &p->types },
-                 { "rows=", &p->rows } };
-    int known = 0;
-    for (int i = 1; i < argc; i++)
-        for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
-            if (strncmp(argv[i], keys[k].key, strlen(keys[k].key)) == 0) {
-                *keys[k].value = argv[i] + strlen(keys[k].key);
-                known++;
-            }
-    return known == argc - 1 && read_rows(p);
-}
-
 int main(int argc, char **argv)
 {
+    enum { DEVICES, PRODUCT_TYPES, ROWS, PRODUCTS, MODEL, WORDS };
     static struct engine engine[MAX_ENGINES];
-    struct plan p = { .devices = "cuda,cublas",
-                      .model = "llama-8b",
-                      .products = "q,k,gate,down,head",
-                      .types = "bf16,q8_0,q4_0",
-                      .rows = "1,4,8,16,32,64,512" };
-    if (!read_words(&p, argc, argv)) {
-        fprintf(
-            stderr,
-            "bench_gpu: expected words devices=, model=, products=, types= and rows=, with lists as in rows=1,16,64\n");
+    const char *word[WORDS] = { "cuda,cublas", "bf16,q8_0,q4_0", "1,4,8,16,32,64,512", "q,k,gate,down,head",
+                                "llama-8b" };
+    for (int i = 1; i < argc && i <= WORDS; i++)
+        word[i - 1] = argv[i];
+    if (argc > WORDS + 1 || !read_rows(word[ROWS])) {
+        fprintf(stderr, "bench_gpu: expected [DEVICES [TYPES [ROWS [PRODUCTS [MODEL]]]]], with lists as in 1,16,64\n");
         return 2;
     }
     struct devices *d = devices_create(0);
-    char *names = xstrdup(p.devices), *rest;
-    int n = 0;
+    char *names = xstrdup(word[DEVICES]), *rest;
+    int n = 0, shapes_measured = 0;
     for (char *name = strtok_r(names, ",", &rest); name != NULL && n < MAX_ENGINES; name = strtok_r(NULL, ",", &rest))
         open_engine(&engine[n++], d, name);
     for (int t = 0; t < TYPES; t++)
         for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
-            if (in_list(type_facts[t].name, p.types) && strcmp(shapes[i].model, p.model) == 0 &&
-                in_list(shapes[i].name, p.products))
-                measure(engine, n, &shapes[i], (enum type)t, &p);
-    bool ok = n > 0;
+            if (in_list(type_facts[t].name, word[PRODUCT_TYPES]) && in_list(shapes[i].name, word[PRODUCTS]) &&
+                strcmp(shapes[i].model, word[MODEL]) == 0) {
+                measure(engine, n, &shapes[i], (enum type)t);
+                shapes_measured++;
+            }
+    bool ok = n > 0 && shapes_measured > 0;
+    if (shapes_measured == 0)
+        fprintf(stderr,
+                "bench_gpu: expected names of types, products and a model (llama-1b, llama-8b, quick), found others\n");
     for (int e = 0; e < n; e++)
         ok = ok && !engine[e].failed && engine[e].graphs == (engine[e].b->graph_launch != NULL);
     devices_destroy(d);

@@ -359,7 +359,7 @@ def phases_of(word, p):
     return {
         "first": (465, [*first, ("products", 80, tests, ["test_matmul cuda", "test_attention cuda"], 1, {"SPECLAB_CUDA_SYNC": "1"}),
                         ("memcheck", 60, sanitized, "memcheck", OPERATIONS[:1]), probe,
-                        ("kernels", 45, Phases.run, bench_gpu, "types=bf16,q4_0", "rows=1,16,64"),
+                        ("kernels", 45, Phases.run, bench_gpu, "cuda,cublas", "bf16,q4_0", "1,16,64"),
                         ("passes", 75, passes, small, "llama-8b,type=bf16", "llama-1b,type=bf16", "llama-1b,type=q4_0", "smollm2-135m,type=q4_1"),
                         ("tests", 75, tests, ["test_clusters", "test_planes", "test_graphs", "test_padding", "test_cuda"]),
                         ("steps", 45, steps, 100), profiled]),

@@ -64,7 +64,7 @@ def profile(p):
         raise Skipped("ncu is not installed")
     attention = [p.speclab, "bench", "shape:llama-8b,layers=1,type=bf16", "--device", "cuda", "--activations", "bf16", "--cache", "bf16", "--rows", 1,
                  "--contexts", 8192, "--prefill", 0, "--repeats", 1]
-    for kernel, skip, words in [("small_kernel", 2, [p.built / "bench_gpu", "devices=cuda", "products=gate", "types=bf16", "rows=1"]),
+    for kernel, skip, words in [("small_kernel", 2, [p.built / "bench_gpu", "cuda", "bf16", "1", "gate"]),
                                 ("mma_kernel", 128, attention)]:  # after the passes that fill the cache
         text = p.run("ncu", "--clock-control", "none", "--kernel-name", f"regex:{kernel}", "--launch-skip", skip, "--launch-count", 1,
                      *(word for s in ("SpeedOfLight", "Occupancy", "WarpStateStats", "LaunchStats") for word in ("--section", s)),
