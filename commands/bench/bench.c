@@ -303,16 +303,6 @@ bool bench_of_mixture(const struct bench *b)
     return config_mixed_layers(model_config(b->target.model)) > 0;
 }
 
-double bench_experts_expected(const struct bench *b, const struct measurement *m)
-{
-    return config_experts_expected(model_config(b->target.model), m->slots * m->n);
-}
-
-double bench_experts(const struct bench *b, const struct measurement *m)
-{
-    return (double)m->experts / config_mixed_layers(model_config(b->target.model));
-}
-
 // Whether a device may use the instructions of a probed peak. Those of `cpu` are all that there are.
 static bool may_use(const char *device, const struct peak *p)
 {

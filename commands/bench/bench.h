@@ -111,9 +111,6 @@ double bench_flops(const struct bench *b, int slots, int n, int context);
 // Read: the cache, and the weights once; of a mixture of experts those of the experts that the pass read, if it was measured, or is
 // expected to read (config_experts_expected).
 double bench_bytes(const struct bench *b, int slots, int n, int context);
-// Of a mixture, how many experts of a layer a pass of so many rows reads: expected, and on average over the layers, as measured.
-double bench_experts_expected(const struct bench *b, const struct measurement *m);
-double bench_experts(const struct bench *b, const struct measurement *m);
 bool bench_of_mixture(const struct bench *b);
 double bench_prompt_flops(const struct bench *b); // of the prompt, with the logits of its last row
 double bench_peak(const struct bench *b); // peak operations/s of the device for the model's activations; 0: unknown
@@ -151,7 +148,8 @@ bool turns_open(struct bench *b, struct error *err);
 
 struct figures { // of one measurement in one placement
     struct spread ns;
-    double c, flops, bytes; // time over that of a pass of one row; work a second; NAN: none
+    double c, flops, bytes;   // time over that of a pass of one row; work a second; NAN: none
+    double experts, expected; // of a layer of a mixture that a pass reads: on average over the layers, and as expected
 };
 struct figures bench_figures(const struct bench *b, const struct measurement *m, enum placement p);
 

@@ -41,6 +41,7 @@ static struct json *state_json(const struct bench *b, const struct machine_state
 
 static struct json *measurement_json(const struct bench *b, const struct measurement *m)
 {
+    const struct figures f = bench_figures(b, m, PLACED_UNPROBED); // experts have no placement
     struct json *ns = json_new_array(),
                 *j = json_object_of(JSON("what", bench_kind_names[m->kind]), JSON("slots", m->slots), JSON("n", m->n),
                                     JSON("context", m->context), JSON("ns", ns));
@@ -50,8 +51,8 @@ static struct json *measurement_json(const struct bench *b, const struct measure
         json_add(j, JSON("flops", bench_flops(b, m->slots, m->n, m->context)),
                  JSON("bytes", bench_bytes(b, m->slots, m->n, m->context)));
     if (m->kind == BENCH_PASS && bench_of_mixture(b))
-        json_add(j, JSON("experts", m->experts), JSON("experts_per_layer", bench_experts(b, m)),
-                 JSON("experts_per_layer_expected", bench_experts_expected(b, m)));
+        json_add(j, JSON("experts", m->experts), JSON("experts_per_layer", f.experts),
+                 JSON("experts_per_layer_expected", f.expected));
     return j;
 }
 

@@ -15,8 +15,13 @@ const char *const bench_kind_names[] = { "pass", "draft_step", "prompt" };
 struct figures bench_figures(const struct bench *b, const struct measurement *m, enum placement p)
 {
     const struct measurement *one = m->kind != BENCH_PROMPT ? bench_find(b, BENCH_PASS, 1, 1, m->context) : NULL;
-    struct figures f = { bench_ns(b, m, p), NAN, NAN, NAN };
+    const struct model_config *config = model_config(b->target.model);
+    struct figures f = { bench_ns(b, m, p), NAN, NAN, NAN, NAN, NAN };
     f.c = one != NULL ? f.ns.median / bench_ns(b, one, p).median : NAN;
+    if (bench_of_mixture(b)) {
+        f.experts = (double)m->experts / config_mixed_layers(config);
+        f.expected = config_experts_expected(config, m->slots * m->n);
+    }
     if (m->kind == BENCH_PASS) {
         f.flops = 1e9 * bench_flops(b, m->slots, m->n, m->context) / f.ns.median;
         f.bytes = 1e9 * bench_bytes(b, m->slots, m->n, m->context) / f.ns.median;
@@ -121,7 +126,7 @@ static void print_passes(const struct bench *b, int context, enum placement p, F
         if (!isnan(memory))
             fprintf(to, " %7.0f", 100 * f.bytes / memory);
         if (mixture)
-            put(to, " @8 @8", bench_experts(b, m), bench_experts_expected(b, m));
+            put(to, " @8 @8", f.experts, f.expected);
         fprintf(to, "\n");
     }
 }
