@@ -1,6 +1,5 @@
 #include "experiments/machine.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,62 +80,45 @@ double load_foreign(const struct load *begun, double others)
     return fmax(0, (now.busy - begun->busy) - (now.own - begun->own)) / wall;
 }
 
-// The value of a line "name : value" with this name, else NULL. line: without newline.
-static const char *value_of(const char *line, const char *name)
-{
-    const size_t n = strlen(name);
-    const char *colon = strchr(line, ':');
-    return colon != NULL && strncmp(line, name, n) == 0 && strspn(line + n, " \t") == (size_t)(colon - line) - n
-               ? colon + 1 + strspn(colon + 1, " \t")
-               : NULL;
-}
-
-// The number of the first line `name : number` of a file, up to an empty line; 0: it has none.
-static double number_in(const char *path, const char *name)
+// The value of the first line `name : value` of a file, up to an empty line; "": there is none.
+static const char *read_value(const char *path, const char *name, char *to, size_t n)
 {
     char line[256];
-    double number = 0;
+    const size_t length = strlen(name);
     FILE *f = fopen(path, "r");
-    while (f != NULL && number == 0 && fgets(line, sizeof(line), f) != NULL && line[0] != '\n') {
+    *to = '\0';
+    while (f != NULL && *to == '\0' && fgets(line, sizeof(line), f) != NULL && line[0] != '\n') {
         line[strcspn(line, "\n")] = '\0';
-        const char *value = value_of(line, name);
-        number = value != NULL ? strtod(value, NULL) : 0;
+        const char *colon = strchr(line, ':');
+        if (colon != NULL && strncmp(line, name, length) == 0 &&
+            strspn(line + length, " \t") == (size_t)(colon - line) - length)
+            snprintf(to, n, "%s", colon + 1 + strspn(colon + 1, " \t"));
     }
     if (f != NULL)
         fclose(f);
-    return number;
+    return to;
 }
 
 double machine_mhz(void)
 {
-    return number_in("/proc/cpuinfo", "cpu MHz");
+    char value[64];
+    return strtod(read_value("/proc/cpuinfo", "cpu MHz", value, sizeof(value)), NULL);
 }
 
 size_t machine_available(void)
 {
-    return (size_t)(number_in("/proc/meminfo", "MemAvailable") * 1024);
+    char value[64];
+    return (size_t)(strtod(read_value("/proc/meminfo", "MemAvailable", value, sizeof(value)), NULL) * 1024);
 }
 
 // Reads the first processor's block.
 char *machine_processor(void)
 {
-    char line[256], name[200] = "unknown processor", family[16] = "", model[16] = "";
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    const struct {
-        const char *key;
-        char *to;
-        size_t n;
-    } fact[] = { { "model name", name, sizeof(name) },
-                 { "cpu family", family, sizeof(family) },
-                 { "model", model, sizeof(model) } };
-    while (f != NULL && fgets(line, sizeof(line), f) != NULL && line[0] != '\n') {
-        line[strcspn(line, "\n")] = '\0';
-        for (size_t i = 0; i < sizeof(fact) / sizeof(*fact); i++)
-            if (value_of(line, fact[i].key) != NULL)
-                snprintf(fact[i].to, fact[i].n, "%s", value_of(line, fact[i].key));
-    }
-    if (f != NULL)
-        fclose(f);
-    return family[0] != '\0' && model[0] != '\0' ? xformat("%s (family %s, model %s)", name, family, model)
-                                                 : xstrdup(name);
+    static const char path[] = "/proc/cpuinfo";
+    char name[200], family[16], model[16];
+    if (*read_value(path, "model name", name, sizeof(name)) == '\0')
+        snprintf(name, sizeof(name), "unknown processor");
+    const bool known = *read_value(path, "cpu family", family, sizeof(family)) != '\0' &&
+                       *read_value(path, "model", model, sizeof(model)) != '\0';
+    return known ? xformat("%s (family %s, model %s)", name, family, model) : xstrdup(name);
 }

@@ -194,6 +194,7 @@ static bool rows_fit(const struct recorded_rows *r, const struct draft *d)
 
 bool recorded_rows_open(struct recorded_rows *r, const struct recorded_draft *d, const char *what, struct error *err)
 {
+    rows_free(&r->kept);
     if (!rows_unpack(d->packed, d->bytes, what, &r->kept, err))
         return false;
     if (r->vocab != 0 && r->vocab != r->kept.vocab)
@@ -221,11 +222,6 @@ void recorded_rows_point(struct recorded_rows *r, const int *node, uint64_t seed
     r->source.pick_row = r->source.philox.rng.pick_row;
     r->source.philox.rng.pick_row = source_pick_row;
     r->source.philox.rng.root = root;
-}
-
-void recorded_rows_close(struct recorded_rows *r)
-{
-    rows_free(&r->kept);
 }
 
 void recorded_rows_destroy(struct recorded_rows *r)

@@ -62,8 +62,8 @@ struct recorded_rows { // initialize with { 0 }; do not move while open
     bool uncertain;      // a race over an incomplete row was not recorded
 };
 
+// The memory of the draft before is reused.
 bool recorded_rows_open(struct recorded_rows *r, const struct recorded_draft *d, const char *what, struct error *err);
 // node: borrowed. seed, sequence, root: of the random numbers, r->source.philox.rng.
 void recorded_rows_point(struct recorded_rows *r, const int *node, uint64_t seed, int64_t sequence, int root);
-void recorded_rows_close(struct recorded_rows *r);   // keeps the memory of rows for the next draft
 void recorded_rows_destroy(struct recorded_rows *r); // { 0 } is fine

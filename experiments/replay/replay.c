@@ -159,7 +159,6 @@ static bool decide(struct replay *r, const struct recorded_text *t, const struct
         *certain = r->pairing.rule->drafter_invariant ? !r->rows.uncertain : !r->rows.incomplete;
         *expected = expected_of(r);
     }
-    recorded_rows_close(&r->rows);
     free(what);
     return ok;
 }
