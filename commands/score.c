@@ -33,8 +33,9 @@ struct score {
 
     struct target target;
     struct text_passes pass;
-    const int32_t *id; // of the current text
-    double *logprob;   // [i]: of id[i + 1]
+    const int32_t *id;     // of the current text
+    struct json *logprobs; // of its tokens
+    double text_sum;       // of them
     int64_t texts, scored;
     double sum; // of all logprobs
 };
@@ -53,23 +54,14 @@ static double log_softmax(const float *logit, int n, int of)
 static bool take_logits(void *self, int64_t first, int64_t n, float *x, struct error *err)
 {
     (void)err;
-    const struct score *s = self;
+    struct score *s = self;
     const int vocab = model_shape(s->target.model)->vocab;
-    for (int64_t i = 0; i < n; i++)
-        s->logprob[first + i] = log_softmax(x + i * vocab, vocab, s->id[first + i + 1]);
+    for (int64_t i = 0; i < n; i++) {
+        const double logprob = log_softmax(x + i * vocab, vocab, s->id[first + i + 1]);
+        json_push(s->logprobs, json_new_number(logprob));
+        s->text_sum += logprob;
+    }
     return true;
-}
-
-// Sets logprob[i] to that of id[i + 1], for i >= first.
-static bool score_ids(struct score *s, const struct ids *ids, int first, double *logprob, struct error *err)
-{
-    int64_t offset[] = { 0, ids->n > 0 ? (int64_t)ids->n - 1 : 0 };
-    if (ids->n > (size_t)model_shape(s->target.model)->context)
-        return fail(err, "the text has %zu tokens, the context of %s is %d", ids->n, s->target.path,
-                    model_shape(s->target.model)->context);
-    s->id = ids->id;
-    s->logprob = logprob;
-    return text_passes_run(&s->pass, &(struct texts){ .n = 1, .offset = offset, .id = ids->id }, first, NULL, err);
 }
 
 static bool ids_of_line(const struct score *s, const struct json *line, struct ids *to, struct error *err)
@@ -89,37 +81,37 @@ static double perplexity(double sum, int64_t n)
     return n > 0 ? exp(-sum / (double)n) : NAN;
 }
 
-// Scores id[from ..] and adds the results to the line; from >= 1.
+// Scores id[from ..], from >= 1, and prints the line with the results, which it takes over.
 static bool score_from(struct score *s, const struct ids *ids, size_t from, struct json *line, struct error *err)
 {
-    double *logprob = xcalloc(ids->n + 1, sizeof(*logprob)), sum = 0;
-    bool ok = score_ids(s, ids, (int)from - 1, logprob, err);
-    struct json *list = json_new_array();
-    int64_t n = 0;
-    for (size_t i = from; ok && i < ids->n; i++, n++) {
-        json_push(list, json_new_number(logprob[i - 1]));
-        sum += logprob[i - 1];
-    }
-    json_add(line, JSON("logprobs", list), JSON("perplexity", perplexity(sum, n)));
-    s->texts += ok;
+    const int context = model_shape(s->target.model)->context;
+    int64_t offset[] = { 0, ids->n > 0 ? (int64_t)ids->n - 1 : 0 }; // nothing is predicted behind the last token
+    const struct texts text = { .n = 1, .offset = offset, .id = ids->id };
+    s->id = ids->id;
+    s->logprobs = json_new_array();
+    s->text_sum = 0;
+    const bool ok = (ids->n <= (size_t)context ||
+                     fail(err, "the text has %zu tokens, the context of %s is %d", ids->n, s->target.path, context)) &&
+                    text_passes_run(&s->pass, &text, (int64_t)from - 1, NULL, err);
+    const int64_t n = (int64_t)json_count(s->logprobs);
+    json_add(line, JSON("logprobs", s->logprobs), JSON("perplexity", perplexity(s->text_sum, n)));
+    s->texts++;
     s->scored += n;
-    s->sum += sum;
-    free(logprob);
+    s->sum += s->text_sum;
+    if (ok)
+        json_print(line, stdout);
+    else
+        json_free(line);
     return ok;
 }
 
 // ---- texts
 
-static bool score_line(void *self, const struct json *given, struct error *err)
+static bool score_line(void *self, const struct json *line, struct error *err)
 {
     struct score *s = self;
     struct ids ids = { 0 };
-    struct json *line = json_new_object();
-    bool ok = ids_of_line(s, given, &ids, err) && score_from(s, &ids, 1, line, err);
-    if (ok)
-        json_print(line, stdout);
-    else
-        json_free(line);
+    const bool ok = ids_of_line(s, line, &ids, err) && score_from(s, &ids, 1, json_new_object(), err);
     free(ids.id);
     return ok;
 }
@@ -135,14 +127,9 @@ static bool score_answer(struct score *s, const struct chat_format *chat, const 
     size_t from = ids.n;
     if (ok && from == 0)
         ok = fail(err, "%s:%d: prompt %s has no tokens", p->path, p->line, p->id);
-    struct json *line = json_object_of(JSON("id", p->id), JSON("turn", turn));
     if (ok && !(target_encode(&s->target, 0, p->answer[turn], strlen(p->answer[turn]), &ids, &reason) &&
-                score_from(s, &ids, from, line, &reason)))
+                score_from(s, &ids, from, json_object_of(JSON("id", p->id), JSON("turn", turn)), &reason)))
         ok = fail(err, "%s:%d: prompt %s, turn %d: %s", p->path, p->line, p->id, turn, reason.text);
-    if (ok)
-        json_print(line, stdout);
-    else
-        json_free(line);
     free(ids.id);
     return ok;
 }
