@@ -1,8 +1,8 @@
 // fuzz_tokenizer.c - arbitrary bytes as a tokenizer.json, and arbitrary text encoded and decoded with it. The file ends at
 // the first NUL, the text begins after it.
 //
-// reader: tokenizers/tokenizer_json.c tokenizers/tokenizer.c tokenizers/tokenizer_decode.c tokenizers/added_tokens.c tokenizers/vocabulary.c
-// reader: tokenizers/bpe.c tokenizers/pretokenize.c tokenizers/pattern.c tokenizers/normal_form.c tokenizers/byte_alphabet.c core/utf8.c
+// reader: tokenizers/tokenizer_json.c tokenizers/tokenizer.c tokenizers/added_tokens.c tokenizers/vocabulary.c
+// reader: tokenizers/bpe.c tokenizers/pretokenize.c tokenizers/pattern.c tokenizers/normal_form.c core/utf8.c
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
 // The beginning says which. Texts are encoded and decoded with what opens: a few, and the end of the file.
 //
 // seeds: tests/cases/pieces
-// reader: formats/protobuf.c core/base64.c tokenizers/sentencepiece.c tokenizers/unigram.c tokenizers/character_map.c tokenizers/normalizer.c
+// reader: formats/protobuf.c core/base64.c tokenizers/sentencepiece.c tokenizers/unigram.c tokenizers/normalizer.c
 // reader: tokenizers/tiktoken.c tokenizers/tokenizer_gguf.c
 #include <stdlib.h>
 #include <string.h>

@@ -32,6 +32,15 @@ struct normal_step {
     bool prefix, collapse;
 };
 
+// SentencePiece's precompiled map from characters to their normal forms (precompiled_charsmap): a double-array trie of source strings (darts-clone's
+// units) and their targets: a 32-bit size of the trie in bytes, the trie, and texts that end with a zero byte.
+//
+// Copies data (n). Returns NULL and sets err if it is damaged. Strings that a damaged trie makes of parts of characters are ignored.
+struct character_map *character_map_open(const void *data, size_t n, struct error *err);
+void character_map_close(struct character_map *m); // NULL is allowed
+// The longest source string that UTF-8 text (n) begins with: its length, and *to, which ends with a zero byte. 0: none.
+size_t character_map_longest(const struct character_map *m, const char *s, size_t n, const char **to);
+
 enum { MAX_NORMAL_STEPS = 12, NORMAL_MAX = INT32_MAX / 8 }; // NORMAL_MAX: bytes of a normalized text
 struct normalizer {                                         // start with { 0 }
     int n;

@@ -5,7 +5,6 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "tokenizers/byte_alphabet.h"
 #include "tokenizers/pattern.h"
 #include "core/utf8.h"
 

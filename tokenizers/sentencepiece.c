@@ -10,7 +10,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/protobuf.h"
-#include "tokenizers/character_map.h"
 #include "tokenizers/tokenizer_parts.h"
 
 // A user-defined piece as it stands in a normalized text.

@@ -11,7 +11,6 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "tokenizers/byte_alphabet.h"
 #include "tokenizers/tokenizer_parts.h"
 
 // where: "line 3", "token 3".

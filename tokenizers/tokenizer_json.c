@@ -12,7 +12,6 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/utf8.h"
-#include "tokenizers/character_map.h"
 #include "tokenizers/pattern.h"
 #include "tokenizers/tokenizer.h"
 #include "tokenizers/tokenizer_parts.h"

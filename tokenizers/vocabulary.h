@@ -60,5 +60,13 @@ uint64_t vocabulary_hash(uint64_t hash, const char *part, size_t n);
 int32_t vocabulary_find_hashed(const struct vocabulary *v, const char *text, size_t n, uint64_t hash);
 const struct token *vocabulary_token(const struct vocabulary *v, int32_t id); // NULL: none
 
+// GPT-2's mapping of bytes to printable characters (bytes_to_unicode). Checkpoints store the tokens of a byte-level tokenizer as text, so every byte
+// is mapped to a letter: printable Latin-1 characters map to themselves, the other 68 bytes in order to U+0100, U+0101, ... A space is U+0120 (Ġ), a
+// line feed U+010A (Ċ).
+int byte_to_letter(unsigned char byte, char to[2]); // writes the letter's UTF-8; returns its length, 1 or 2
+void bytes_to_letters(const char *bytes, size_t n, struct text *to);
+// Appends the bytes of the letters. Returns false and appends nothing if a character is not a letter of a byte.
+bool letters_to_bytes(const char *s, size_t n, struct text *to);
+
 // A token's text for a message: quoted, shortened, control characters escaped; free() it.
 char *printable_text(const char *s, size_t n);

@@ -6,7 +6,6 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "tokenizers/byte_alphabet.h"
 #include "tokenizers/tokenizer.h"
 #include "tokenizers/tokenizer_parts.h"
 #include "tests/support/check.h"

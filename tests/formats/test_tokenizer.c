@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "core/splitmix.h"
 #include "core/files/input.h"
-#include "tokenizers/byte_alphabet.h"
+#include "tokenizers/vocabulary.h"
 #include "tokenizers/normal_form.h"
 #include "models/paths.h"
 #include "tokenizers/tokenizer.h"

@@ -9,7 +9,6 @@
 #include "core/memory.h"
 #include "core/splitmix.h"
 #include "tokenizers/bpe.h"
-#include "tokenizers/byte_alphabet.h"
 #include "tokenizers/normal_form.h"
 #include "tokenizers/pattern.h"
 #include "tokenizers/pretokenize.h"

@@ -12,7 +12,7 @@
 #include "tests/formats/editable_tokenizer.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
-#include "tokenizers/character_map.h"
+#include "tokenizers/normalizer.h"
 #include "tokenizers/tokenizer.h"
 
 static struct error err;
