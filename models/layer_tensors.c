@@ -139,19 +139,13 @@ char *weights_text_name(const char *stored)
 
 // ---- loading
 
+// Hugging Face's config declares biases for all four matrices; in GGUF the biases are those whose tensors exist.
 static bool has_bias(const struct tensor_loader *c, const struct block_load *what, const char *name, bool of_o)
 {
-    switch (what->biases) {
-    case NO_BIASES:
-        return false;
-    case QKV_BIASES:
-        return !of_o;
-    case ALL_BIASES:
-        return true;
-    case FOUND_BIASES:
+    const struct model_config *m = what->config;
+    if (what->found_biases || (m->attention_bias && m->gguf))
         return weights_has(c->weights, name);
-    }
-    return false;
+    return m->attention_bias && !(m->architecture->qkv_bias && of_o);
 }
 
 static bool load_tensor(struct tensor_loader *c, const struct block_load *what, const struct layer_tensor *t,

@@ -37,17 +37,8 @@ static bool load_layer(struct model *m, int layer, struct error *err)
 {
     char prefix[32];
     snprintf(prefix, sizeof(prefix), "model.layers.%d.", layer);
-    // Hugging Face's config declares biases for all four matrices; in GGUF the biases are those whose tensors exist.
     const struct block_load what = {
-        .config = &m->config,
-        .layer = layer,
-        .prefix = prefix,
-        .in = m->shape.width,
-        .input_norm = true,
-        .biases = !m->config.attention_bias          ? NO_BIASES
-                  : m->config.gguf                   ? FOUND_BIASES
-                  : m->config.architecture->qkv_bias ? QKV_BIASES
-                                                     : ALL_BIASES,
+        .config = &m->config, .layer = layer, .prefix = prefix, .in = m->shape.width, .input_norm = true
     };
     return load_block(&m->tensor_loader, &what, &m->shape, &m->block[layer], err);
 }

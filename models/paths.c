@@ -48,12 +48,12 @@ char *weights_cache(void)
 
 static char *hugging_face_cache(void)
 {
-    if (setting("HF_HUB_CACHE", false) != NULL)
-        return xstrdup(setting("HF_HUB_CACHE", false));
-    if (setting("HUGGINGFACE_HUB_CACHE", false) != NULL)
-        return xstrdup(setting("HUGGINGFACE_HUB_CACHE", false));
-    if (setting("HF_HOME", false) != NULL)
-        return xformat("%s/hub", setting("HF_HOME", false));
+    static const char *const hubs[][2] = { { "HF_HUB_CACHE", "" },
+                                           { "HUGGINGFACE_HUB_CACHE", "" },
+                                           { "HF_HOME", "/hub" } };
+    for (size_t i = 0; i < sizeof(hubs) / sizeof(*hubs); i++)
+        if (setting(hubs[i][0], false) != NULL)
+            return xformat("%s%s", setting(hubs[i][0], false), hubs[i][1]);
     return cache("huggingface/hub");
 }
 
@@ -111,35 +111,29 @@ static char *commit_of(const char *folder, const char *revision)
     return commit;
 }
 
+static int is_gguf(const struct dirent *e)
+{
+    return ends_with(e->d_name, ".gguf");
+}
+
 // The model in a snapshot: the directory, or, without config.json, its only GGUF file. Takes ownership of the path.
 static char *model_of_snapshot(char *snapshot, struct error *err)
 {
-    char *config = xformat("%s/config.json", snapshot);
-    bool has_config = file_exists(config);
+    struct dirent **file = NULL;
+    char *config = xformat("%s/config.json", snapshot), *found = NULL;
+    const int n = file_exists(config) ? 0 : scandir(snapshot, &file, is_gguf, NULL);
     free(config);
-    DIR *d = has_config ? NULL : opendir(snapshot);
-    if (d == NULL)
-        return snapshot;
-    char *only = NULL;
-    int n = 0;
-    for (const struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
-        if (!ends_with(e->d_name, ".gguf"))
-            continue;
-        free(only);
-        only = xformat("%s/%s", snapshot, e->d_name);
-        n++;
-    }
-    closedir(d);
-    if (n == 1) {
-        free(snapshot);
-        return only;
-    }
-    free(only);
-    if (n == 0)
-        return snapshot;
-    fail(err, "%s: there are %d GGUF files; give the path of one of them", snapshot, n);
+    if (n == 1)
+        found = xformat("%s/%s", snapshot, file[0]->d_name);
+    else if (n > 1)
+        fail(err, "%s: there are %d GGUF files; give the path of one of them", snapshot, n);
+    else
+        found = xstrdup(snapshot);
+    for (int i = 0; i < n; i++)
+        free(file[i]);
+    free(file);
     free(snapshot);
-    return NULL;
+    return found;
 }
 
 // Relative names are looked up beside the experiment's file first, then in the current directory.

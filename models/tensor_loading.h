@@ -60,19 +60,14 @@ bool load_some_rows(struct tensor_loader *c, const char *name, int64_t rows, int
 // Counts a tensor that load_table loaded among the bytes that a pass reads: an embedding that is also the LM head.
 void load_count(struct tensor_loader *c, struct tensor w);
 
-enum block_biases {
-    NO_BIASES,
-    QKV_BIASES,
-    ALL_BIASES,
-    FOUND_BIASES
-}; // FOUND: those of q, k, v and o that the checkpoint has
 struct block_load {
     const struct model_config *config;
     int layer;
     const char *prefix; // "model.layers.3."
     int64_t in;         // width of the input of attention
     bool input_norm;    // the layer has one, of the stream's width
-    enum block_biases biases;
+    // Biases of q, k, v and o are those that the checkpoint has; otherwise those that its configuration declares.
+    bool found_biases;
 };
 // A layer's tensors (layer_tensors.c). to: starts as zeros; block_free frees what it owns besides tensors.
 bool load_block(struct tensor_loader *c, const struct block_load *what, const struct model_shape *s, struct block *to,

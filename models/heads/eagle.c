@@ -191,7 +191,7 @@ static bool load_layers(struct eagle *e, struct error *err)
             .prefix = prefix,
             .in = is_eagle3(e) && l == 0 ? 2 * e->shape.width : e->shape.width,
             .input_norm = is_eagle3(e) || l > 0,
-            .biases = FOUND_BIASES,
+            .found_biases = true,
         };
         if (!load_block(&e->tensor_loader, &what, &e->shape, &e->block[l], err))
             return false;
