@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/error.h"
 #include "core/memory.h"
@@ -45,21 +46,6 @@ static bool find_gguf(struct weights *w, const struct model_config *c, struct er
     return true;
 }
 
-// The type that safetensors' dtype "BF16" names; false: not a type of core/tensor.h.
-static bool weights_type(const char *dtype, enum type *to)
-{
-    static const struct {
-        const char *dtype;
-        enum type type;
-    } types[] = { { "F32", F32 }, { "F16", F16 }, { "BF16", BF16 } };
-    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
-        if (strcmp(dtype, types[i].dtype) == 0) {
-            *to = types[i].type;
-            return true;
-        }
-    return false;
-}
-
 static void add_tensor(struct weights *w, const struct safetensor *t, const char *stored, const char *file, char *name)
 {
     struct weight *to = &w->weight[w->n++];
@@ -67,10 +53,14 @@ static void add_tensor(struct weights *w, const struct safetensor *t, const char
     to->name = name;
     to->stored = xstrdup(stored);
     to->file = file;
-    to->known = weights_type(t->dtype, &type);
-    to->fp8 = w->fp8.used && strcmp(t->dtype, "F8_E4M3") == 0 && strncmp(name, "model.layers.", 13) == 0;
-    if (to->fp8)
-        to->known = true, type = F8_E4M3;
+    to->fp8 = w->fp8.used && strncmp(name, "model.layers.", 13) == 0;
+    for (enum type k = 0; k < TYPES; k++)
+        if ((k == F32 || k == F16 || k == BF16 || (k == F8_E4M3 && to->fp8)) &&
+            strcasecmp(type_facts[k].name, t->dtype) == 0) {
+            type = k;
+            to->known = true;
+        }
+    to->fp8 = type == F8_E4M3;
     to->ggml = -1;
     to->type_name = to->known ? type_facts[type].name : t->dtype;
     to->in_file = t->data;
@@ -461,20 +451,12 @@ bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t widt
     return true;
 }
 
-static int64_t integer_at(const struct weight *t, size_t size, int64_t i)
+// A number of 1, 4 or 8 bytes, of which that of 1 byte is not negative.
+static int64_t integer_at(const uint8_t *at, size_t size)
 {
-    const uint8_t *at = (const uint8_t *)t->in_file + (size_t)i * size;
-    int64_t i64;
-    int32_t i32;
-    if (size == sizeof(i64)) {
-        memcpy(&i64, at, sizeof(i64));
-        return i64;
-    }
-    if (size == sizeof(i32)) {
-        memcpy(&i32, at, sizeof(i32));
-        return i32;
-    }
-    return *at;
+    int64_t x = 0;
+    memcpy(&x, at, size);
+    return size == sizeof(int32_t) ? (int32_t)x : x;
 }
 
 bool weights_integers(struct weights *w, const char *name, int64_t n, int64_t min, int64_t max, int64_t *to,
@@ -498,7 +480,7 @@ bool weights_integers(struct weights *w, const char *name, int64_t n, int64_t mi
         return fail(err, "%s: tensor %s: expected %" PRId64 " numbers, found %" PRId64, t->file, t->stored, n,
                     t->tensor.rows * t->tensor.width);
     for (int64_t i = 0; i < n; i++) {
-        to[i] = integer_at(t, size, i);
+        to[i] = integer_at((const uint8_t *)t->in_file + (size_t)i * size, size);
         if (to[i] < min || to[i] > max)
             return fail(err, "%s: tensor %s: number %" PRId64 ": expected %" PRId64 " to %" PRId64 ", found %" PRId64,
                         t->file, t->stored, i, min, max, to[i]);

@@ -100,17 +100,14 @@ bool vocabulary_map_create(struct vocabulary_map *m, const struct tokenizer *tar
               : fail(err, "the draft model's vocabulary has no token for the byte 0x%02X", byte);
 }
 
+static int by_id(const void *a, const void *b)
+{
+    return *(const int32_t *)a - *(const int32_t *)b; // ids are not negative
+}
+
 bool vocabulary_map_shares(const struct vocabulary_map *m, int32_t token)
 {
-    int low = 0, high = m->common;
-    while (low < high) {
-        const int middle = (low + high) / 2;
-        if (m->target_id[middle] < token)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < m->common && m->target_id[low] == token;
+    return m->common > 0 && bsearch(&token, m->target_id, (size_t)m->common, sizeof(token), by_id) != NULL;
 }
 
 void vocabulary_map_free(struct vocabulary_map *m)
