@@ -34,26 +34,24 @@ static int by_text_and_order(const void *one, const void *other)
 // Drops duplicates.
 static bool make_unique(struct added *a, struct error *err)
 {
-    size_t n_unique = 0;
+    size_t n = 0;
+    bool ok = true; // otherwise the rest is kept, so that each token is freed once
     for (size_t i = 0; i < a->n; i++) {
-        struct added_token *last = n_unique > 0 ? &a->token[n_unique - 1] : NULL, *t = &a->token[i];
-        if (last == NULL || compare_text(last, t) != 0) {
-            a->token[n_unique++] = *t;
+        struct added_token *last = n > 0 ? &a->token[n - 1] : NULL, *t = &a->token[i];
+        if (!ok || last == NULL || compare_text(last, t) != 0) {
+            a->token[n++] = *t;
         } else if (last->id == t->id) {
             free(last->text);
             *last = *t;
         } else {
             char *shown = printable_text(t->text, t->n);
-            fail(err, "the added tokens %d and %d are both %s", (int)last->id, (int)t->id, shown);
+            ok = fail(err, "the added tokens %d and %d are both %s", (int)last->id, (int)t->id, shown);
             free(shown);
-            while (i < a->n) // keeps the rest, so that each token is freed once
-                a->token[n_unique++] = a->token[i++];
-            a->n = n_unique;
-            return false;
+            a->token[n++] = *t;
         }
     }
-    a->n = n_unique;
-    return true;
+    a->n = n;
+    return ok;
 }
 
 // \w of Rust's regex crate: alphabetic characters, marks, decimal digits, connectors, joiners. The ranges are the circled

@@ -16,6 +16,7 @@
 #include "core/interrupt.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "tokenizers/chat_template.h"
 
 extern const char chat_renderer_py[]; // carried in the program (CMakeLists.txt)
 
@@ -179,15 +180,15 @@ static bool request(struct chat_process *p, struct json *question, struct text *
     return take_answer(p, to, err);
 }
 
-struct chat_process *chat_process_start(const struct chat_process_setup *s, struct error *err)
+struct chat_process *chat_process_start(const struct chat_request *r, struct error *err)
 {
     struct chat_process *p = xcalloc(1, sizeof(*p));
-    p->name = xstrdup(s->name);
+    p->name = xstrdup(r->name);
     struct json *first = json_new_object();
     struct text nothing = { 0 };
-    json_add(first, JSON("template", s->template),
-             JSON("variables", s->variables != NULL ? json_clone(s->variables) : json_new_object()),
-             JSON("tokens", s->tokens != NULL ? json_clone(s->tokens) : json_new_object()), JSON("now", s->now));
+    json_add(first, JSON("template", r->jinja),
+             JSON("variables", r->variables != NULL ? json_clone(r->variables) : json_new_object()),
+             JSON("tokens", r->tokens != NULL ? json_clone(r->tokens) : json_new_object()), JSON("now", r->now));
     bool ok = start(p, err);
     if (ok)
         ok = request(p, first, &nothing, err);

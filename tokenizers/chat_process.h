@@ -4,21 +4,15 @@
 #include <stdbool.h>
 
 struct chat_process;
+struct chat_request;
 struct error;
 struct json;
 struct text;
 
 enum { CHAT_SECONDS = 10 }; // for a rendering, and for the start
 
-struct chat_process_setup {
-    const char *name; // of the template, for messages: a file, "chat template"
-    const char *template;
-    const struct json *variables; // an object; NULL: none
-    const struct json *tokens;    // an object: bos_token, eos_token, ..; NULL: none
-    const char *now;              // the date that strftime_now gives: "2025-01-31"; NULL: the template has none
-};
-// Returns NULL and sets err on failure: no Python, no Jinja2, an error in the template with its line.
-struct chat_process *chat_process_start(const struct chat_process_setup *s, struct error *err);
+// r: name: of the template, for messages; jinja: the template. Returns NULL and sets err on failure: no Python, no Jinja2, an error in the template with its line.
+struct chat_process *chat_process_start(const struct chat_request *r, struct error *err);
 void chat_process_end(struct chat_process *p); // NULL is allowed
 // Appends a rendering. messages: a list of objects. Returns false and sets err on failure; after a time limit the process is gone, and
 // every later call fails in the same words.

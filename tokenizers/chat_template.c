@@ -40,12 +40,11 @@ static bool contains_prompt(const char *jinja, const char *text)
 static bool is_qwen25(const char *jinja)
 {
     const size_t n = strlen(jinja);
-    char *text = xstrndup(jinja, n - (n > 0 && jinja[n - 1] == '\n')), hash[HASH_TEXT];
+    char *text = xstrndup(jinja, n - (n > 0 && jinja[n - 1] == '\n'));
     struct digest *d = digest_begin();
     digest_text(d, text);
-    hash_write(digest_end(d), hash);
     free(text);
-    return strcmp(hash, "e62daf3dbe177b4a950c4f00a061f2a8") == 0;
+    return strcmp(hash_text(digest_end(d)).s, "e62daf3dbe177b4a950c4f00a061f2a8") == 0;
 }
 
 // Whether the template is ChatML and nothing else: the one that SmolLM2, Qwen2 and many others have, with one of the prompts or none, or
@@ -116,38 +115,37 @@ static bool check_variables(const struct json *variables, struct error *err)
     return now == NULL || json_is_text(now) || fail(err, "the variable now: expected a date as text, \"2025-01-31\"");
 }
 
-static bool start_template(const struct chat_request *r, const char *name, const char *jinja, struct chat_format *to,
-                           struct error *err)
+// r: with the template itself, and its name for messages.
+static bool start_template(struct chat_request r, struct chat_format *to, struct error *err)
 {
-    if (!check_variables(r->variables, err))
+    if (!check_variables(r.variables, err))
         return false;
-    const struct json *parts[] = { r->variables, r->tokens };
+    const struct json *parts[] = { r.variables, r.tokens };
     struct digest *d = digest_begin();
-    digest_text(d, jinja);
-    digest_text(d, r->now);
+    digest_text(d, r.jinja);
+    digest_text(d, r.now);
     for (int i = 0; i < 2; i++) {
         char *text = parts[i] != NULL ? json_write(parts[i]) : NULL;
         digest_text(d, text);
         free(text);
     }
-    const char *const given = json_text(json_get(r->variables, "now"));
-    char hash[HASH_TEXT];
-    hash_write(digest_end(d), hash);
+    const struct json *given = json_get(r.variables, "now");
     *to = (struct chat_format){ .kind = CHAT_JINJA };
-    snprintf(to->label, sizeof(to->label), "jinja %s", hash);
-    const struct chat_process_setup s = { name, jinja, r->variables, r->tokens, *given != '\0' ? given : r->now };
-    to->process = chat_process_start(&s, err);
+    snprintf(to->label, sizeof(to->label), "jinja %s", hash_text(digest_end(d)).s);
+    r.now = *json_text(given) != '\0' ? json_text(given) : r.now;
+    to->process = chat_process_start(&r, err);
     return to->process != NULL;
 }
 
-static bool start_file(const struct chat_request *r, struct chat_format *to, struct error *err)
+static bool start_file(struct chat_request r, struct chat_format *to, struct error *err)
 {
     size_t n;
-    char *jinja = file_text(r->name, &n, err);
-    bool ok = jinja != NULL && utf8_require(jinja, n, r->name, err) &&
-              (strlen(jinja) == n ||
-               fail(err, "%s: expected a template, found a NUL character at byte %zu", r->name, strlen(jinja)));
-    ok = ok && start_template(r, r->name, jinja, to, err);
+    char *jinja = file_text(r.name, &n, err);
+    r.jinja = jinja;
+    const bool ok = jinja != NULL && utf8_require(jinja, n, r.name, err) &&
+                    (strlen(jinja) == n ||
+                     fail(err, "%s: expected a template, found a NUL character at byte %zu", r.name, strlen(jinja))) &&
+                    start_template(r, to, err);
     free(jinja);
     return ok;
 }
@@ -181,14 +179,15 @@ bool chat_choose(const struct chat_request *r, struct chat_format *to, struct er
                    ? choose_native((enum chat)(choice - 1), r->jinja, to)
                    : fail(err, "variables are those of a Jinja template; the format %s is none", r->name);
     if (choice < 0)
-        return start_file(r, to, err);
+        return start_file(*r, to, err);
     if (r->jinja == NULL)
         return fail(err, "the checkpoint has no chat template; `chat: none` passes the prompts unchanged");
     if (r->variables == NULL && is_plain_chatml(r->jinja))
         return choose_native(CHAT_CHATML, r->jinja, to);
+    struct chat_request own = *r;
     struct error why;
-    return start_template(r, "chat template", r->jinja, to, &why) ||
-           fail(err, "%s; `chat: none` passes the prompts unchanged", why.text);
+    own.name = "chat template";
+    return start_template(own, to, &why) || fail(err, "%s; `chat: none` passes the prompts unchanged", why.text);
 }
 
 void chat_close(struct chat_format *f)

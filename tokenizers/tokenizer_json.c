@@ -177,22 +177,17 @@ static const struct components normalizers = {
 static bool read_behavior(const struct json *j, const char *default_value, bool invert, enum keep *to,
                           struct error *err)
 {
-    static const struct {
-        const char *name;
-        enum keep keep, inverted;
-    } known[] = {
-        { "Isolated", KEEP_ALL, KEEP_ALL },
-        { "Removed", KEEP_GAPS, KEEP_MATCHES },
-        { "Contiguous", KEEP_RUNS, KEEP_RUNS },
-        { "MergedWithPrevious", KEEP_WITH_PREVIOUS, KEEP_WITH_PREVIOUS },
-        { "MergedWithNext", KEEP_WITH_NEXT, KEEP_WITH_NEXT },
-    };
+    static const char *const known[] = { [KEEP_ALL] = "Isolated",
+                                         [KEEP_GAPS] = "Removed",
+                                         [KEEP_RUNS] = "Contiguous",
+                                         [KEEP_WITH_PREVIOUS] = "MergedWithPrevious",
+                                         [KEEP_WITH_NEXT] = "MergedWithNext" };
     const struct json *v = json_get(j, "behavior");
     const char *name = json_is_null(v) ? default_value : json_text(v);
-    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
-        if (strcmp(known[i].name, name) == 0) {
-            *to = invert ? known[i].inverted : known[i].keep;
-            return !invert || *to < KEEP_WITH_PREVIOUS || *to == KEEP_RUNS ||
+    for (enum keep k = KEEP_ALL; k <= KEEP_RUNS; k++)
+        if (known[k] != NULL && strcmp(known[k], name) == 0) {
+            *to = invert && k == KEEP_GAPS ? KEEP_MATCHES : k;
+            return !invert || (k != KEEP_WITH_PREVIOUS && k != KEEP_WITH_NEXT) ||
                    fail(err, "invert of a Split with the behavior %s is not supported", name);
         }
     return found_value(

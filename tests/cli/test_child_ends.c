@@ -18,6 +18,7 @@
 #include "core/memory.h"
 #include "tests/support/file_write.h"
 #include "tokenizers/chat_process.h"
+#include "tokenizers/chat_template.h"
 
 enum { SOON = 5 }; // seconds, of the 30 and more that each of them would go on
 
@@ -44,7 +45,7 @@ static struct json *one_message(void)
 
 static void open_renderer(void)
 {
-    renderer = chat_process_start(&(struct chat_process_setup){ .name = "test", .template = template }, &err);
+    renderer = chat_process_start(&(struct chat_request){ .name = "test", .jinja = template }, &err);
     if (renderer == NULL)
         printf("%s\n", err.text);
 }
