@@ -69,12 +69,22 @@ const struct wrapper *wrapper_of_model_type(const char *model_type)
     return NULL;
 }
 
-bool wrapper_has_text(const struct wrapper *w, const char *model_type)
+static bool is_in(const char *const *list, size_t n, const char *name) // up to a NULL
 {
-    for (size_t i = 0; i < sizeof(w->text) / sizeof(*w->text) && w->text[i] != NULL; i++)
-        if (strcmp(w->text[i], model_type) == 0)
+    for (size_t i = 0; i < n && list[i] != NULL; i++)
+        if (strcmp(list[i], name) == 0)
             return true;
     return false;
+}
+
+bool wrapper_has_text(const struct wrapper *w, const char *model_type)
+{
+    return is_in(w->text, sizeof(w->text) / sizeof(*w->text), model_type);
+}
+
+bool architecture_has_class(const struct architecture *a, const char *class)
+{
+    return is_in(a->classes, sizeof(a->classes) / sizeof(*a->classes), class);
 }
 
 const char *architecture_lacks(const char *name, size_t n)
@@ -99,14 +109,6 @@ const char *architecture_lacks(const char *name, size_t n)
             if (strlen(known[i].names[k]) == n && memcmp(known[i].names[k], name, n) == 0)
                 return known[i].what;
     return NULL;
-}
-
-bool architecture_has_class(const struct architecture *a, const char *class)
-{
-    for (size_t i = 0; i < sizeof(a->classes) / sizeof(*a->classes) && a->classes[i] != NULL; i++)
-        if (strcmp(a->classes[i], class) == 0)
-            return true;
-    return false;
 }
 
 char *architectures_supported(enum name_list list)

@@ -73,22 +73,23 @@ static bool check_sizes(const struct model_config *c, struct error *err)
 }
 
 // Conditions that involve several values. Messages name the keys of the checkpoint's format.
-bool config_check(const struct model_config *c, const char *file, struct error *err)
+bool config_check(const struct model_config *c, struct error *err)
 {
     struct error why;
     if (!check_sizes(c, &why) || !check_rope(c, &c->rope, &why) ||
         (c->window_rope.theta != 0 && !check_rope(c, &c->window_rope, &why)))
-        return fail(err, "%s: %s%s%s", file, c->gguf ? c->architecture->name : "", c->gguf ? "." : "", why.text);
+        return fail(err, "%s: %s%s%s", c->file, c->gguf ? c->architecture->name : "", c->gguf ? "." : "", why.text);
     return !c->add_bos || c->bos >= 0 ||
-           fail(err, "%s: the tokenizer puts a beginning-of-text token before every text, but none is given", file);
+           fail(err, "%s: the tokenizer puts a beginning-of-text token before every text, but none is given", c->file);
 }
 
 // text: only what concerns text.
 static bool read(const char *path, bool text, struct model_config *to, struct error *err)
 {
-    *to = (struct model_config){ .path = xstrdup(path), .bos = -1, .special_tokens = json_new_object() };
     struct digest *d = digest_begin();
     const bool directory = file_is_directory(path), other = text && !directory && !ends_with(path, ".gguf");
+    *to = (struct model_config){ .path = xstrdup(path), .bos = -1, .special_tokens = json_new_object() };
+    to->file = directory ? xformat("%s/config.json", path) : xstrdup(path);
     bool ok = other;
     if (directory)
         ok = config_from_directory(path, text, d, to, err);
@@ -97,11 +98,7 @@ static bool read(const char *path, bool text, struct model_config *to, struct er
     else if (!other)
         ok = config_from_gguf(path, text, d, to, err);
     to->hash = digest_end(d);
-    if (ok && !text) {
-        char *file = to->gguf ? xstrdup(path) : xformat("%s/config.json", path);
-        ok = config_check(to, file, err);
-        free(file);
-    }
+    ok = ok && (text || config_check(to, err));
     if (!ok)
         config_free(to);
     return ok;
@@ -120,12 +117,13 @@ bool config_read_text(const char *path, struct model_config *to, struct error *e
 void config_free(struct model_config *c)
 {
     free(c->path);
+    free(c->file);
     free(c->chat_template);
     free(c->inflated);
     free(c->quantized);
     json_free(c->special_tokens);
     c->special_tokens = NULL;
-    c->path = c->chat_template = c->inflated = c->quantized = NULL;
+    c->path = c->file = c->chat_template = c->inflated = c->quantized = NULL;
 }
 
 // ---- what a pass and a row of it cost

@@ -58,6 +58,7 @@ static inline void layer_set_add(struct layer_set *s, int layer)
 
 struct model_config {
     char *path; // the file or directory; owned
+    char *file; // that the configuration is in: config.json of a directory; owned
     bool gguf;
     const struct architecture *architecture; // a row of the table in architectures.c
     const struct wrapper *wrapper;           // of the model whose text part this is; NULL: the model has no other parts
@@ -69,8 +70,9 @@ struct model_config {
     // Layers that see the last `window` positions only, and layers without RoPE.
     int window;
     struct layer_set windowed, unrotated;
-    struct rope window_rope;                                       // of layers with a window; theta 0: as the others
-    float rope_short[MAX_ROTATED / 2], rope_long[MAX_ROTATED / 2]; // divisors of ROPE_LONG
+    struct rope window_rope; // of layers with a window; theta 0: as the others
+    float rope_short[MAX_ROTATED / 2],
+        rope_long[MAX_ROTATED / 2]; // divisors of ROPE_LONG; rope_short: also of ROPE_TABLE
     // Layers that are not in `dense` have a mixture of experts instead of one feed-forward network; experts 0: none have.
     int experts, experts_used, expert_hidden;
     bool experts_normalized; // the weights of the used experts sum to 1; otherwise those of all do

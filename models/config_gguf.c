@@ -221,44 +221,33 @@ static bool read_sizes(struct source *s, struct model_config *c)
     return true;
 }
 
-// rope_freqs.weight: divisors of the head_dim / 2 frequencies.
-static bool check_divisors(struct source *s, const struct gguf_tensor *t, int n)
-{
-    const int length = (int)(t->name.n < 64 ? t->name.n : 64);
-    if (!t->known || t->tensor.type != F32 || t->tensor.rows != 1 || t->tensor.width != n)
-        return fail(s->err, "tensor %.*s: expected %d numbers of f32", length, t->name.s, n);
-    for (int i = 0; i < n; i++) {
-        float v;
-        memcpy(&v, (const uint8_t *)t->tensor.data + (size_t)i * sizeof(v), sizeof(v));
-        if (!(v > 0 && v <= 1e9f))
-            return fail(s->err, "tensor %.*s: expected numbers above 0, found %g", length, t->name.s, (double)v);
-    }
-    return true;
-}
-
-static bool read_long_factors(struct source *s, const char *name, int n, float *to)
+// The divisors of all frequencies, which are a tensor.
+static bool read_divisors(struct source *s, const struct model_config *c, const char *name, float *to)
 {
     const struct gguf_tensor *t = gguf_tensor(s->g, name);
+    const int n = config_rotated(&c->rope, c->head_dim) / 2;
     if (t == NULL)
         return fail(s->err, "tensor %s is missing", name);
     if (n > MAX_ROTATED / 2)
         return fail(s->err, "tensor %s: expected at most %d numbers, found %d", name, MAX_ROTATED / 2, n);
-    if (!check_divisors(s, t, n))
-        return false;
+    if (!t->known || t->tensor.type != F32 || t->tensor.rows != 1 || t->tensor.width != n)
+        return fail(s->err, "tensor %s: expected %d numbers of f32", name, n);
     memcpy(to, t->tensor.data, (size_t)n * sizeof(float));
+    for (int i = 0; i < n; i++)
+        if (!(to[i] > 0 && to[i] <= 1e9f))
+            return fail(s->err, "tensor %s: expected numbers above 0, found %g", name, (double)to[i]);
     return true;
 }
 
 // LongRoPE: the divisors are tensors, its factor of cosines and sines a key (llama.cpp's Phi-3).
 static bool read_long(struct source *s, struct model_config *c)
 {
-    const int n = config_rotated(&c->rope, c->head_dim) / 2;
     double factor = 1;
     c->rope.scaling = ROPE_LONG;
     if (!read_int(s, "rope.scaling.original_context_length", true, 2, LIMIT_CONTEXT, &c->rope.original) ||
         !read_real(s, "rope.scaling.attn_factor", false, &factor) ||
-        !read_long_factors(s, "rope_factors_short.weight", n, c->rope_short) ||
-        !read_long_factors(s, "rope_factors_long.weight", n, c->rope_long))
+        !read_divisors(s, c, "rope_factors_short.weight", c->rope_short) ||
+        !read_divisors(s, c, "rope_factors_long.weight", c->rope_long))
         return false;
     c->rope.angle_factor = (float)factor;
     return (factor > 0 && factor <= 1e6) ||
@@ -299,13 +288,13 @@ static bool read_rope(struct source *s, struct model_config *c)
         return fail(s->err, "%s: expected none, linear or yarn, found %.*s", s->key, (int)(type.n < 64 ? type.n : 64),
                     type.s);
     bool linear = is(type, "linear") && factor != 0 && factor != 1;
-    const struct gguf_tensor *table = gguf_tensor(s->g, "rope_freqs.weight");
-    if (table != NULL && !check_divisors(s, table, config_rotated(&c->rope, c->head_dim) / 2))
+    const bool table = gguf_tensor(s->g, "rope_freqs.weight") != NULL;
+    if (table && !read_divisors(s, c, "rope_freqs.weight", c->rope_short))
         return false;
-    if (linear && table != NULL)
+    if (linear && table)
         return fail(s->err, "rope is scaled twice, by %s.rope.scaling.factor and by rope_freqs.weight",
                     s->architecture->name);
-    c->rope.scaling = table != NULL ? ROPE_TABLE : linear ? ROPE_LINEAR : ROPE_PLAIN;
+    c->rope.scaling = table ? ROPE_TABLE : linear ? ROPE_LINEAR : ROPE_PLAIN;
     c->rope.factor = linear ? factor : 1;
     return true;
 }

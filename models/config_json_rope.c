@@ -122,27 +122,25 @@ static bool read_yarn(const struct fields *f, const struct fields *of_rope, cons
     return true;
 }
 
-// One RoPE, from the object that scales it (data null: none does). theta: where the object has none.
-static bool read_one_rope(const struct fields *f, const char *where, const struct json *rope, double theta,
+// One RoPE, from the object `where` that scales it (NULL: none does). theta: where the object has none.
+static bool read_one_rope(const struct fields *f, const char *where, const struct fields *of_rope, double theta,
                           struct model_config *c, struct rope *to)
 {
-    char full[96]; // the path of the object
-    snprintf(full, sizeof(full), "%s%s%s", f->where, *f->where != '\0' ? "." : "", where);
-    const struct fields of_rope = { f->path, full, rope, f->err };
+    const struct json *rope = of_rope->object;
     to->theta = theta;
     // Qwen2-VL's positions have three parts, which no tensor shows.
     if (!json_is_null(json_get(rope, "mrope_section")))
-        return fields_refuse(&of_rope, "mrope_section", "nothing", json_get(rope, "mrope_section"));
-    if (!fields_real(&of_rope, "rope_theta", false, &to->theta) || !read_rotated(f, &of_rope, c, to))
+        return fields_refuse(of_rope, "mrope_section", "nothing", json_get(rope, "mrope_section"));
+    if (!fields_real(of_rope, "rope_theta", false, &to->theta) || !read_rotated(f, of_rope, c, to))
         return false;
     const struct json *type = json_get(rope, "rope_type"), *old_type = json_get(rope, "type");
     // Versions of transformers differ in which of the two they use.
     if (!json_is_null(type) && !json_is_null(old_type) && strcmp(json_text(type), json_text(old_type)) != 0)
-        return fields_refuse(&of_rope, "type", "the same as rope_type", old_type);
+        return fields_refuse(of_rope, "type", "the same as rope_type", old_type);
     // Gemma-3's class puts rope_scaling into an object that has a rope_type of default.
     if (json_is_null(type) && strcmp(where, "rope_scaling") == 0 && (c->architecture->reads & READS_LOCAL_ROPE) != 0 &&
         !json_is_null(old_type) && strcmp(json_text(old_type), "default") != 0)
-        return fields_refuse(&of_rope, "type", "nothing, or the same as rope_type", old_type);
+        return fields_refuse(of_rope, "type", "nothing, or the same as rope_type", old_type);
     if (json_is_null(type))
         type = old_type;
     const char *name = json_is_text(type) ? json_text(type) : "default";
@@ -151,37 +149,34 @@ static bool read_one_rope(const struct fields *f, const char *where, const struc
     if (strcmp(name, "default") == 0)
         return true;
     if (strcmp(name, "longrope") == 0 || ((strcmp(name, "su") == 0 || strcmp(name, "yarn") == 0) && is_phi3(c)))
-        return read_long(f, &of_rope, c, to);
+        return read_long(f, of_rope, c, to);
     if (strcmp(name, "yarn") != 0 && strcmp(name, "linear") != 0 && strcmp(name, "llama3") != 0)
         return fields_refuse(f, where, "a rope_type of default, linear, llama3, yarn or longrope", type);
-    if (!fields_real(&of_rope, "factor", true, &to->factor))
+    if (!fields_real(of_rope, "factor", true, &to->factor))
         return false;
     if (strcmp(name, "yarn") == 0)
-        return read_yarn(f, &of_rope, c, to);
+        return read_yarn(f, of_rope, c, to);
     if (strcmp(name, "linear") == 0) {
         to->scaling = ROPE_LINEAR;
         return true;
     }
-    if (!fields_real(&of_rope, "low_freq_factor", true, &to->low) ||
-        !fields_real(&of_rope, "high_freq_factor", true, &to->high) || !read_original(f, &of_rope, c, to))
+    if (!fields_real(of_rope, "low_freq_factor", true, &to->low) ||
+        !fields_real(of_rope, "high_freq_factor", true, &to->high) || !read_original(f, of_rope, c, to))
         return false;
     to->scaling = ROPE_LLAMA3;
     return true;
 }
 
 // Ministral 3 multiplies queries at position i by 1 + beta log(1 + floor(i / original)): by 1 in the original context. The model's context ends there.
-static bool read_query_rise(const struct fields *f, const char *where, const struct json *rope, struct model_config *c)
+static bool read_query_rise(const struct fields *of_rope, struct model_config *c)
 {
-    const struct json *beta = json_get(rope, "llama_4_scaling_beta");
-    char full[96];
-    snprintf(full, sizeof(full), "%s%s%s", f->where, *f->where != '\0' ? "." : "", where);
-    const struct fields of_rope = { f->path, full, rope, f->err };
+    const struct json *beta = json_get(of_rope->object, "llama_4_scaling_beta");
     if ((c->architecture->reads & READS_QUERY_RISE) == 0)
-        return json_is_null(beta) || fields_refuse(&of_rope, "llama_4_scaling_beta", "nothing", beta);
+        return json_is_null(beta) || fields_refuse(of_rope, "llama_4_scaling_beta", "nothing", beta);
     if (!json_is_number(beta) || !(json_number(beta) >= 0))
-        return fields_refuse(&of_rope, "llama_4_scaling_beta", "a number from 0", beta);
+        return fields_refuse(of_rope, "llama_4_scaling_beta", "a number from 0", beta);
     int original = 0;
-    if (!fields_int(&of_rope, "original_max_position_embeddings", true, 2, LIMIT_CONTEXT, &original))
+    if (!fields_int(of_rope, "original_max_position_embeddings", true, 2, LIMIT_CONTEXT, &original))
         return false;
     if (json_number(beta) > 0 && c->context > original)
         c->context = original;
@@ -213,16 +208,21 @@ bool config_read_rope(const struct fields *f, struct model_config *c)
 
     double theta = c->architecture->theta != 0 ? c->architecture->theta : 10000, of_windows = 10000;
     int original = 0; // LongRoPE reads it again
+    char path[96];
+    snprintf(path, sizeof(path), "%s%s%s", f->where, *f->where != '\0' ? "." : "", where);
+    const struct fields of_rope = { f->path, path, rope, f->err },
+                        of_full = { f->path, path, per_type ? full : rope, f->err },
+                        of_window = { f->path, path, per_type ? windowed : NULL, f->err };
     if (!fields_real(f, "rope_theta", false, &theta) ||
         (is_phi3(c) && !fields_int(f, "original_max_position_embeddings", false, 1, LIMIT_CONTEXT, &original)) ||
         (local && !fields_real(f, "rope_local_base_freq", false, &of_windows)) ||
-        !read_one_rope(f, where, per_type ? full : rope, theta, c, &c->rope) || !read_query_rise(f, where, rope, c))
+        !read_one_rope(f, where, &of_full, theta, c, &c->rope) || !read_query_rise(&of_rope, c))
         return false;
     if (!json_is_null(json_get(f->object, "rope_theta")) && theta != c->rope.theta)
         return fields_refuse(f, "rope_theta", "the same in rope_parameters", json_get(f->object, "rope_theta"));
     if (!local)
         return true;
-    if (!read_one_rope(f, where, per_type ? windowed : NULL, of_windows, c, &c->window_rope))
+    if (!read_one_rope(f, where, &of_window, of_windows, c, &c->window_rope))
         return false;
     if (c->rope.scaling == ROPE_LONG || c->window_rope.scaling == ROPE_LONG)
         return fields_refuse(f, where, "a rope_type of default, linear, llama3 or yarn", rope);

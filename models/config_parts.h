@@ -28,8 +28,8 @@ bool config_read_wrapper(const struct fields *f, const struct wrapper *w, struct
 bool config_from_json(const struct fields *f, struct model_config *to);
 // quantization_config; without it, to->fp8 stays unset. What is not FP8 with scales of weights alone is refused (config_fp8.c).
 bool config_read_fp8(const struct fields *f, struct model_config *to);
-bool config_read_rope(const struct fields *f, struct model_config *to);               // RoPE alone (config_json_rope.c)
-bool config_check(const struct model_config *c, const char *file, struct error *err); // conditions of all formats
+bool config_read_rope(const struct fields *f, struct model_config *to); // RoPE alone (config_json_rope.c)
+bool config_check(const struct model_config *c, struct error *err);     // conditions of all formats
 
 // Adds an end-of-text id, found as `key`, unless it is already in the list.
 bool config_add_end_token(struct model_config *c, const char *key, int64_t id, struct error *err);

@@ -43,33 +43,23 @@ static bool load_layer(struct model *m, int layer, struct error *err)
     return load_block(&m->tensor_loader, &what, &m->shape, &m->block[layer], err);
 }
 
-// The configuration has their numbers; the tensors are marked as used.
-static bool use_long_factors(struct model *m, int half, struct error *err)
+// The configuration has the numbers of RoPE's divisors. Their tensors are used.
+static void mark_divisors(struct model *m)
 {
-    struct tensor t;
-    return weights_get(m->weights, "rope_factors_short.weight", 1, half, &t, err) &&
-           weights_get(m->weights, "rope_factors_long.weight", 1, half, &t, err);
-}
-
-static bool load_model_rope(struct model *m, struct error *err)
-{
-    const int half = config_rotated(&m->config.rope, m->shape.head_dim) / 2;
-    struct tensor divisors = { 0 };
-    if (m->config.rope.scaling == ROPE_TABLE && !weights_get(m->weights, "rope_freqs.weight", 1, half, &divisors, err))
-        return false;
-    if (divisors.data != NULL && divisors.type != F32)
-        return fail(err, "%s: rope_freqs.weight: expected type f32, found %s", m->config.path,
-                    type_facts[divisors.type].name);
-    if (m->config.rope.scaling == ROPE_LONG && m->config.gguf && !use_long_factors(m, half, err))
-        return false;
-    return load_ropes(&m->tensor_loader, &m->config, divisors.data, m->shape.inverse_frequency, err);
+    static const char *const names[] = { "rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight" };
+    for (int i = 0; i < 3 && m->config.gguf; i++) {
+        struct weight *t = weights_find(m->weights, names[i]);
+        if (t != NULL)
+            t->requested |= m->config.rope.scaling == (i == 0 ? ROPE_TABLE : ROPE_LONG);
+    }
 }
 
 static bool load_tensors(struct model *m, struct error *err)
 {
     const struct model_shape *s = &m->shape;
     struct tensor_loader *c = &m->tensor_loader;
-    if (!load_model_rope(m, err))
+    mark_divisors(m);
+    if (!load_ropes(c, &m->config, m->shape.inverse_frequency, err))
         return false;
     m->block = xcalloc((size_t)s->layers, sizeof(*m->block));
     for (int l = 0; l < s->layers; l++)
@@ -96,24 +86,22 @@ static bool tied_head_is_equal(const struct model_config *c, struct weights *w, 
         return false;
     return (embedding.type == head.type && memcmp(embedding.data, head.data, tensor_bytes(head)) == 0) ||
            fail(err,
-                "%s/config.json: tie_word_embeddings is true, but lm_head.weight is not equal to "
+                "%s: tie_word_embeddings is true, but lm_head.weight is not equal to "
                 "model.embed_tokens.weight",
-                c->path);
+                c->file);
 }
 
 static bool all_are_used(const struct model_config *c, const struct weights *w, struct error *err)
 {
     char *reason = xformat("not supported in architecture %s", c->architecture->name),
-         *file = c->gguf ? xstrdup(c->path) : xformat("%s/config.json", c->path),
          *key = c->gguf ? xformat("%s.block_count", c->architecture->name) : xstrdup("num_hidden_layers");
     // Medusa-2: no logit of the model depends on its heads.
     static const char *const ignored[] = { "medusa_head.", NULL };
     const struct loaded loaded = {
-        .ignored = ignored, .reason = reason, .config = file, .layers_key = key, .layers = c->layers
+        .ignored = ignored, .reason = reason, .config = c->file, .layers_key = key, .layers = c->layers
     };
     const bool ok = unused_tensors_refuse(w, &loaded, err);
     free(reason);
-    free(file);
     free(key);
     return ok;
 }

@@ -145,20 +145,15 @@ bool packed_cache_is_complete(const struct packed_cache *k)
     return k->fd >= 0 && k->next == k->n;
 }
 
-bool packed_cache_has(struct packed_cache *k, struct tensor w, size_t bytes)
+// The checksum is computed chunk by chunk, while the chunk is in the CPU cache.
+bool packed_cache_read(struct packed_cache *k, struct tensor w, void *to, size_t bytes)
 {
     if (k->fd < 0)
         return false;
     const struct entry *e = &k->entry[k->next];
-    if (k->next == k->n || e->type != (uint64_t)w.type || e->rows != w.rows || e->width != w.width || e->bytes != bytes)
+    if (k->next++ == k->n || e->type != (uint64_t)w.type || e->rows != w.rows || e->width != w.width ||
+        e->bytes != bytes)
         return refuse(k, "it holds other tensors");
-    return true;
-}
-
-// The checksum is computed chunk by chunk, while the chunk is in the CPU cache.
-bool packed_cache_read(struct packed_cache *k, void *to)
-{
-    const struct entry *e = &k->entry[k->next++];
     struct digest *d = digest_begin();
     bool ok = true;
     for (size_t done = 0, some; ok && done < e->bytes; done += some) {

@@ -18,10 +18,9 @@ struct packed_cache *packed_cache_open(const struct model_config *c, struct weig
 void packed_cache_close(struct packed_cache *k);             // NULL is allowed
 bool packed_cache_is_usable(const struct packed_cache *k);   // the file fits so far
 bool packed_cache_is_complete(const struct packed_cache *k); // every matrix of the file has been read
-// Whether the next matrix in the file is w's packed form, of `bytes` bytes. After false the file is not used any more.
-bool packed_cache_has(struct packed_cache *k, struct tensor w, size_t bytes);
-// Reads that matrix and advances to the next. Returns false if it is damaged; the file is not used any more then.
-bool packed_cache_read(struct packed_cache *k, void *to);
+// Reads the next matrix in the file, which must be w's packed form, of `bytes` bytes. Returns false if it is not, or is damaged; the file is not
+// used any more then.
+bool packed_cache_read(struct packed_cache *k, struct tensor w, void *to, size_t bytes);
 // A sentence for the user: whether the weights were read or written, and why a file was not used. The caller frees it.
 char *packed_cache_message(const struct packed_cache *k);
 

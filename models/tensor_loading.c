@@ -78,20 +78,16 @@ static bool prepare(struct tensor_loader *c, struct tensor *to, struct tensor w,
     return true;
 }
 
-// Sets *bad to a row that the type cannot hold; -1: none.
-static bool quantize_rows(struct backend *b, struct tensor w, enum type type, uint8_t *to, int64_t *bad,
-                          struct error *err)
+static bool quantize_rows(struct backend *b, struct tensor w, enum type type, uint8_t *to, struct error *err)
 {
-    const size_t row_bytes = type_row_bytes(type, w.width);
     float *x = xmalloc((size_t)(QUANTIZED_ROWS * w.width) * sizeof(*x));
     bool ok = true;
-    *bad = -1;
-    for (int64_t first = 0; ok && *bad < 0 && first < w.rows; first += QUANTIZED_ROWS) {
+    for (int64_t first = 0; ok && first < w.rows; first += QUANTIZED_ROWS) {
         const int64_t n = w.rows - first < QUANTIZED_ROWS ? w.rows - first : QUANTIZED_ROWS;
         ok = float_rows(b, w, first, n, x, err);
-        for (int64_t i = 0; ok && *bad < 0 && i < n; i++)
-            if (!quantize_floats(type, x + i * w.width, w.width, to + (size_t)(first + i) * row_bytes))
-                *bad = first + i;
+        for (int64_t i = 0; ok && i < n; i++, to += type_row_bytes(type, w.width))
+            ok = quantize_floats(type, x + i * w.width, w.width, to) ||
+                 fail(err, "row %" PRId64 " holds a number that is too large for %s", first + i, type_facts[type].name);
     }
     free(x);
     return ok;
@@ -108,16 +104,12 @@ static bool quantize(struct tensor_loader *c, const char *name, struct tensor *w
 {
     const enum type type = loaded_type(c, w->type, w->width);
     struct error why;
-    int64_t bad;
     if (type == w->type)
         return true;
     struct tensor to = tensor_of(xmalloc((size_t)w->rows * type_row_bytes(type, w->width)), type, w->rows, w->width);
     own(c, to.data);
-    if (!quantize_rows(c->backend, *w, type, to.data, &bad, &why))
+    if (!quantize_rows(c->backend, *w, type, to.data, &why))
         return fail(err, "tensor %s: quantize: %s", name, why.text);
-    if (bad >= 0)
-        return fail(err, "tensor %s: quantize: row %" PRId64 " holds a number that is too large for %s", name, bad,
-                    type_facts[type].name);
     *w = to;
     return true;
 }
@@ -135,7 +127,7 @@ static bool read_cached(struct tensor_loader *c, struct tensor *to, struct tenso
     if (out.packed == NULL)
         return false;
     void *packed = b->packed(b, out, &bytes);
-    if (!packed_cache_has(c->cache, w, bytes) || !packed_cache_read(c->cache, packed)) {
+    if (!packed_cache_read(c->cache, w, packed, bytes)) {
         b->unprepare(b, out);
         return false;
     }
@@ -269,13 +261,12 @@ static bool load_rope(struct tensor_loader *c, const struct rope *rope, int head
     return to->data != NULL || fail(err, "%s: not enough memory for the RoPE frequencies", b->name);
 }
 
-bool load_ropes(struct tensor_loader *c, const struct model_config *config, const float *table, struct tensor *to,
-                struct error *err)
+bool load_ropes(struct tensor_loader *c, const struct model_config *config, struct tensor *to, struct error *err)
 {
-    const bool is_long = config->rope.scaling == ROPE_LONG;
     const int head_dim = config->head_dim;
-    return load_rope(c, &config->rope, head_dim, is_long ? config->rope_short : table, &to[0], err) &&
-           (!is_long || load_rope(c, &config->rope, head_dim, config->rope_long, &to[1], err)) &&
+    return load_rope(c, &config->rope, head_dim, config->rope_short, &to[0], err) &&
+           (config->rope.scaling != ROPE_LONG ||
+            load_rope(c, &config->rope, head_dim, config->rope_long, &to[1], err)) &&
            (config->window_rope.theta == 0 || load_rope(c, &config->window_rope, head_dim, NULL, &to[1], err));
 }
 

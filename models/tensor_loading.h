@@ -50,10 +50,8 @@ bool load_table(struct tensor_loader *c, const char *name, int64_t rows, int64_t
 // The weight of an RMSNorm of this model: safetensors of some families have it less one.
 bool load_norm(struct tensor_loader *c, const struct model_config *config, const char *name, int64_t width,
                struct tensor *to, struct error *err);
-// The inverse frequencies of every RoPE that the layers use, as model_shape.inverse_frequency has them: to (ROPES). table: the divisors of
-// ROPE_TABLE, otherwise NULL.
-bool load_ropes(struct tensor_loader *c, const struct model_config *config, const float *table, struct tensor *to,
-                struct error *err);
+// The inverse frequencies of every RoPE that the layers use, as model_shape.inverse_frequency has them: to (ROPES).
+bool load_ropes(struct tensor_loader *c, const struct model_config *config, struct tensor *to, struct error *err);
 // Rows id[0] .. id[n - 1] of a matrix as a matrix of its own.
 bool load_some_rows(struct tensor_loader *c, const char *name, int64_t rows, int64_t width, const int32_t *id, int n,
                     struct tensor *to, struct error *err);

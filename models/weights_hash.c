@@ -25,34 +25,26 @@ enum {
     STABLE = 60,      // seconds after the last change: dirty pages reach the disk within 30 + 5
 };
 
-static void add_stat(struct digest *d, const char *file, bool location)
-{
-    struct stat st = { 0 };
-    if (stat(file, &st) != 0)
-        st.st_size = -1;
-    digest_int(d, st.st_size);
-    digest_int(d, st.st_mtim.tv_sec);
-    digest_int(d, st.st_mtim.tv_nsec);
-    if (!location)
-        return;
-    digest_int(d, (int64_t)st.st_dev);
-    digest_int(d, (int64_t)st.st_ino);
-    digest_int(d, st.st_ctim.tv_sec);
-    digest_int(d, st.st_ctim.tv_nsec);
-}
-
 // Also hashes which file each tensor lies in: an index may switch between two files that both have it. location: with device,
-// inode and ctime.
-static void add_files(struct digest *d, const struct weights *w, bool location)
+// inode and ctime. Returns the time of the last change.
+static int64_t add_files(struct digest *d, const struct weights *w, bool location)
 {
     const char *before = NULL;
+    int64_t last = 0;
     for (size_t i = 0; i < w->n; i++) {
-        if (w->weight[i].file != before) {
-            digest_int(d, (int64_t)i);
-            add_stat(d, w->weight[i].file, location);
-        }
+        struct stat st = { 0 };
+        if (w->weight[i].file == before)
+            continue;
         before = w->weight[i].file;
+        if (stat(before, &st) != 0)
+            st.st_size = -1;
+        const int64_t fact[] = { (int64_t)i,         st.st_size,         st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
+                                 (int64_t)st.st_dev, (int64_t)st.st_ino, st.st_ctim.tv_sec, st.st_ctim.tv_nsec };
+        for (int k = 0; k < (location ? 8 : 4); k++)
+            digest_int(d, fact[k]);
+        last = st.st_ctim.tv_sec > last ? st.st_ctim.tv_sec : last;
     }
+    return last;
 }
 
 struct hash weights_stamp(const struct weights *w)
@@ -99,27 +91,14 @@ static void add_all(struct digest *d, const uint8_t *at, size_t n)
 
 // ---- the cache
 
-static char *cache_path(const struct weights *w)
+static char *cache_path(const struct weights *w, int64_t *changed)
 {
     struct digest *d = digest_begin();
-    add_files(d, w, true);
+    *changed = add_files(d, w, true);
     digest_hash(d, hash_tensors(w, add_sample));
     char *folder = weights_cache(), *path = xformat("%s/%s", folder, hash_text(digest_end(d)).s);
     free(folder);
     return path;
-}
-
-static int64_t last_change(const struct weights *w)
-{
-    int64_t last = 0;
-    for (size_t i = 0; i < w->n; i++) {
-        struct stat st;
-        if (i > 0 && w->weight[i].file == w->weight[i - 1].file)
-            continue;
-        if (stat(w->weight[i].file, &st) == 0 && st.st_ctim.tv_sec > last)
-            last = st.st_ctim.tv_sec;
-    }
-    return last;
 }
 
 // The mtime of a cache file is the time at which its hash was begun.
@@ -154,8 +133,9 @@ static struct hash find_hash(const struct weights *w)
     struct hash h;
     struct timespec begun;
     clock_gettime(CLOCK_REALTIME, &begun);
-    char *path = cache_path(w);
-    if (!read_cached(path, last_change(w), &h)) {
+    int64_t changed;
+    char *path = cache_path(w, &changed);
+    if (!read_cached(path, changed, &h)) {
         h = hash_tensors(w, add_all);
         write_cached(path, begun, h);
     }

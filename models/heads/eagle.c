@@ -34,7 +34,7 @@ struct eagle {
     int rows;
     struct head_facts facts;
     // Of the configuration:
-    struct model_config layers; // path borrowed
+    struct model_config layers; // path and file borrowed
     enum tri fc_bias_given;     // EAGLE: whether fc has a bias; UNSET: if its tensor exists
     bool norm_before_residual;  // EAGLE-3: the residual that attention is added to is normed
     bool norm_before_fc;        // one norm over the states side by side
@@ -117,8 +117,9 @@ static bool read_layers(struct eagle *e, struct error *err)
     if (h->speculators && !json_is_object(inner))
         return fail(err, "%s: transformer_layer_config: expected an object", h->config_path);
     e->layers.path = h->path;
+    e->layers.file = h->config_path;
     if (!config_read_family(&f, false, &e->layers) || !config_from_json(&f, &e->layers) ||
-        !config_check(&e->layers, h->config_path, err))
+        !config_check(&e->layers, err))
         return false;
     return json_is_null(json_get(f.object, "qkv_bias")) || fields_bool(&f, "qkv_bias", &e->layers.attention_bias);
 }
@@ -335,7 +336,7 @@ static bool load(struct eagle *e, struct error *err)
 {
     const struct model_config *c = &e->layers;
     e->shape = model_shape_of(c);
-    return load_ropes(&e->tensor_loader, c, NULL, e->shape.inverse_frequency, err) &&
+    return load_ropes(&e->tensor_loader, c, e->shape.inverse_frequency, err) &&
            (is_eagle3(e) ? load_eagle3(e, err) : load_eagle(e, err)) && load_layers(e, err) && load_ends(e, err) &&
            read_vocabulary(e, err) && all_are_used(e, err) &&
            (e->tensor_loader.check_only || (allocate_workspace(e, err) && e->backend->sync(e->backend, err)));
