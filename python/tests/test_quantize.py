@@ -254,8 +254,9 @@ def test_a_number_that_is_not_finite_is_named(in_process, tmp_path):
     (["quantize", "m.gguf", "--type", "q8_0", "--out", "/no/such/folder/x.gguf"], 1, "/no/such/folder/x.gguf"),
     (["quantize", "no-such-model", "--type", "q8_0", "--out", "x.gguf"], 1, "no-such-model"),
     (["prune", "m.gguf", "--keep", "0-7", "--out", "x.gguf"], 2, "layers 0 to 2"),
-    (["prune", "m.gguf", "--keep", "two", "--out", "x.gguf"], 2, 'layers "two": expected numbers and ranges'),
-    (["prune", "m.gguf", "--keep", "1,0", "--out", "x.gguf"], 2, "expected ascending numbers, found 0 after 1"),
+    (["prune", "m.gguf", "--keep", "two", "--out", "x.gguf"], 2, 'layers "two": expected ascending numbers and ranges of layers 0 to 2'),
+    (["prune", "m.gguf", "--keep", "1,0", "--out", "x.gguf"], 2, 'layers "1,0": expected ascending'),
+    (["prune", "m.gguf", "--keep", "0,2-1", "--out", "x.gguf"], 2, 'layers "0,2-1": expected ascending'),
     (["prune", "m.gguf", "--keep", "0", "--out", "pruned.gguf/"], 0, ""),
 ])  # fmt: skip
 def test_mistakes_are_one_sentence(tmp_path, monkeypatch, in_process, words, status, says):

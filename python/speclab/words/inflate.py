@@ -143,7 +143,7 @@ def _head_sizes(path: str, config: dict[str, Any], large: Sizes) -> Sizes:
         n["head_dim"] = n["head_dim"] or n["hidden_size"] // n["num_attention_heads"]
     for key, v in n.items():
         if type(v) is not int or not 0 < v <= MOST:
-            raise Fault(f"{path}/config.json: {key}: expected a positive integer, found {strict_json.described(v)}")
+            raise Fault(f"{path}/config.json: {key}: expected a positive integer, found {json.dumps(v)[:100]}")
     s = Sizes(*n.values())
     if s.heads % s.kv_heads or any(a > b for a, b in zip((*s, s.group), (*large, large.group), strict=True)) or s.head_dim != large.head_dim:
         raise Fault(f"{path}/config.json: expected sizes that can become the target's, {large.described()}, found {s.described()}")

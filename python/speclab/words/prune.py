@@ -16,18 +16,11 @@ EXAMPLES = """  ./run prune smollm2-135m-instruct --keep 0-11,13,15,17,19-29 --o
 
 def layers_of(text: str, layers: int) -> list[int]:
     """The layers of "0-3,26-29", ascending. Raises Misuse."""
-    keep: list[int] = []
-    for part in text.split(","):
-        m = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
-        if not m:
-            raise Misuse(f'--keep: layers "{text}": expected numbers and ranges such as 0-3,26-29')
-        first, last = int(m[1]), int(m[2] or m[1])
-        if max(first, last) >= layers:
-            raise Misuse(f'--keep: layers "{text}": the model has layers 0 to {layers - 1}')
-        if last < first or (keep and first <= keep[-1]):
-            found = (last, first) if last < first else (first, keep[-1])
-            raise Misuse(f'--keep: layers "{text}": expected ascending numbers, found {found[0]} after {found[1]}')
-        keep += range(first, last + 1)
+    one = "[0-9]{1,9}(-[0-9]{1,9})?"
+    parts = [[int(n) for n in part.split("-")] for part in text.split(",")] if re.fullmatch(f"{one}(,{one})*", text) else []
+    keep = [i for part in parts for i in range(part[0], min(part[-1], layers) + 1)]
+    if not keep or keep[-1] >= layers or keep != sorted(set(keep)) or any(part[0] > part[-1] for part in parts):
+        raise Misuse(f'--keep: layers "{text}": expected ascending numbers and ranges of layers 0 to {layers - 1}, such as 0-3,26-29')
     return keep
 
 
