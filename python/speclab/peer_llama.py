@@ -87,8 +87,9 @@ def forget(context, slots, length):
 
 
 class Engine:
-    def __init__(self, settings, contexts, slots, options):
-        self.prompt, self.options = settings["prompt_tokens"], options
+    def __init__(self, settings, options):
+        contexts, slots, self.options = settings["contexts"], settings["slots"], options
+        (rows,), (self.prompt,), (self.threads,) = (settings[key] for key in ("rows", "prompt_tokens", "threads"))
         p = L.llama_model_default_params()
         for key, _ in options:
             if not hasattr(p, key) and not hasattr(L.llama_context_params, key):
@@ -97,8 +98,7 @@ class Engine:
         self.model = L.llama_model_load_from_file(settings["model"].encode(), p)
         if not self.model:
             refuse(f"llama.cpp cannot read {settings['model']}")
-        rows = settings["rows"]
-        max_rows = max(rows * slots[-1], settings["prompt_tokens"], 64)
+        max_rows = max(rows * slots[-1], self.prompt, 64)
         self.batch = L.llama_batch_init(max_rows, 0, 1)
         vocab, x = L.llama_vocab_n_tokens(L.llama_model_get_vocab(self.model)), 1
         for i in range(max_rows):
@@ -108,11 +108,11 @@ class Engine:
         self.faster = {}  # the faster context by (rows, cached, slots) or "prompt"
         given = any(key == "flash_attn_type" for key, _ in options)
         self.kinds = [None] if given else [0, 1]
-        self.filled = {(c, s): [self.context(settings, s, c + rows, rows, k) for k in self.kinds] for c in contexts for s in slots}
+        self.filled = {(c, s): [self.context(s, c + rows, rows, k) for k in self.kinds] for c in contexts for s in slots}
         for (c, s), both in self.filled.items():
             for context in both:
                 self.fill(context, s, c)
-        self.empty = [self.context(settings, 1, self.prompt, 1, k) for k in self.kinds] if self.prompt else []
+        self.empty = [self.context(1, self.prompt, 1, k) for k in self.kinds] if self.prompt else []
 
     def apply(self, params):
         for key, value in self.options:
@@ -123,11 +123,11 @@ class Engine:
                     raise Refused(f"{key}={value}: expected a number, for a numeric field") from None
 
     # One llama_context for each number of cached tokens: attention visits all sequences of a context.
-    def context(self, settings, slots, length, outputs, flash):
+    def context(self, slots, length, outputs, flash):
         p = L.llama_context_default_params()
         p.n_ctx = slots * length
         p.n_seq_max = slots
-        p.n_threads = p.n_threads_batch = settings["threads"]
+        p.n_threads = p.n_threads_batch = self.threads
         p.n_batch = max(p.n_batch, length)
         if getattr(p, "n_outputs_max", 0):
             p.n_outputs_max = max(p.n_outputs_max, slots * outputs)
@@ -187,20 +187,13 @@ class Engine:
 
 
 def serve():
-    settings, contexts, slots, options, engine = {}, [], [1], [word.split("=", 1) for word in sys.argv[1:]], None
+    settings, options, engine = {"slots": [1], "contexts": []}, [word.split("=", 1) for word in sys.argv[1:]], None
     for line in sys.stdin:
         word, _, rest = line.rstrip("\n").partition(" ")
-        if word == "model":
-            settings[word] = rest
-        elif word == "contexts":
-            contexts = [int(c) for c in rest.split()]
-        elif word == "slots":
-            slots = [int(s) for s in rest.split()]
-            answer("slots")
-        elif word == "option":
+        if word == "option":
             options.append(rest.split(" ", 1))
         elif word == "open":
-            engine = Engine(settings, contexts, slots, options)
+            engine = Engine(settings, options)
             info = L.llama_print_system_info().decode().strip().rstrip("|").strip()
             chosen = ", flash attention where it is faster" if len(engine.kinds) > 1 else ""
             chosen += "".join(f", {key}={value}" for key, value in options)
@@ -210,7 +203,9 @@ def serve():
         elif word == "prompt":
             answer(engine.run_prompt())
         else:
-            settings[word] = int(rest)
+            settings[word] = rest if word == "model" else [int(n) for n in rest.split()]
+            if word == "slots":
+                answer("slots")
 
 
 L.llama_log_set(log, None)
