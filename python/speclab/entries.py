@@ -54,7 +54,9 @@ def _elements(path: str, text: str, at: int) -> Iterator[tuple[str, Any]]:
         try:
             end = decode(text, at)[1]
             value = parse(text[at:end].encode("latin-1"))
-        except (ValueError, RecursionError) as why:
+        except RecursionError:
+            raise Fault(f"{path}[{n}]: not valid JSON: nested too deeply") from None
+        except ValueError as why:
             cut = "" if text.rstrip().endswith("]") else "; the file ends in this entry: is it complete?"
             raise Fault(f"{path}[{n}]: {reason(why)}{cut}") from None
         yield f"{path}[{n}]", value

@@ -37,7 +37,7 @@ def _constant(name: str) -> NoReturn:
 
 def parse(text: bytes | str, lenient: bool = False) -> Any:
     """The value: no duplicate keys, NaN, lone surrogates; an integer of more than 64 bits is a float. lenient: NaN and Infinity, which Python writes,
-    are null. Raises ValueError, which may have `lineno` and `colno`, and RecursionError."""
+    are null. Raises ValueError, which may have `lineno` and `colno`."""
     try:
         line = text if isinstance(text, str) else text.decode()
         constant = (lambda _: None) if lenient else _constant
@@ -49,26 +49,21 @@ def parse(text: bytes | str, lenient: bool = False) -> Any:
         raise json.JSONDecodeError(f"unable to decode byte 0x{text[why.start]:02x}", text.decode(errors="replace"), why.start - 1) from None
     except UnicodeEncodeError:
         raise ValueError("half of a surrogate pair") from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
-
-def fault(path: str, line: int, why: ValueError | RecursionError, more: str = "") -> Fault:
-    """What `parse` found in a text that begins at this line of a file."""
-    line += getattr(why, "lineno", 1) - 1
-    return Fault(f"{path}:{line}:{getattr(why, 'colno', 1)}: {reason(why)}{more}")
+def reason(why: ValueError) -> str:
+    return f"not valid JSON: {why.msg if isinstance(why, json.JSONDecodeError) else why}"
 
 
-def reason(why: ValueError | RecursionError) -> str:
-    said = "nested too deeply" if isinstance(why, RecursionError) else why.msg if isinstance(why, json.JSONDecodeError) else why
-    return f"not valid JSON: {said}"
-
-
-def loads(text: bytes | str, path: str, line: int = 1, lenient: bool = False) -> Any:
-    """As `parse`, of a text that begins at this line of a file. Raises Fault."""
+def loads(text: bytes | str, path: str, line: int = 1, lenient: bool = False, more: str = "") -> Any:
+    """As `parse`, of a text that begins at this line of a file. Raises Fault, which says `more`."""
     try:
         return parse(text, lenient)
-    except (ValueError, RecursionError) as why:
-        raise fault(path, line, why) from None
+    except ValueError as why:
+        line += getattr(why, "lineno", 1) - 1
+        raise Fault(f"{path}:{line}:{getattr(why, 'colno', 1)}: {reason(why)}{more}") from None
 
 
 def lines_of(path: str, to: IO[bytes], most: int = LINE, lenient: bool = False) -> Iterator[tuple[str, Any]]:
@@ -78,12 +73,8 @@ def lines_of(path: str, to: IO[bytes], most: int = LINE, lenient: bool = False) 
             raise Fault(f"{path}:{number}: expected a line of at most {most >> 20} MiB, found more")
         text = line.removeprefix(b"\xef\xbb\xbf" if number == 1 else b"").removesuffix(b"\n")
         if text.strip():
-            try:
-                value = parse(text, lenient)
-            except (ValueError, RecursionError) as why:
-                cut = "" if line.endswith(b"\n") else "; the file ends in this line: is it complete?"
-                raise fault(path, number, why, cut) from None
-            yield f"{path}:{number}", value
+            cut = "" if line.endswith(b"\n") else "; the file ends in this line: is it complete?"
+            yield f"{path}:{number}", loads(text, path, number, lenient, cut)
 
 
 def is_number(x: Any, least: float = -math.inf, most: float = math.inf) -> bool:
