@@ -47,38 +47,27 @@ static bool has_range(const struct option *o)
 // ---- for people
 
 // Bounds of a million and more only exclude nonsense and are not printed.
-static void print_range(const struct option *o)
-{
-    bool below = o->min > -1e6, above = o->max < 1e6;
-    if (has_range(o) && below && above)
-        printf(" from %g to %g", o->min, o->max);
-    else if (has_range(o) && below)
-        printf(", at least %g", o->min);
-}
-
 static void print_value(const struct option *o)
 {
     printf("%s", type_name(o->type));
     for (const char *c = o->type == OPTION_CHOICE ? o->choices : ""; *c != '\0'; c++)
         printf(c == o->choices ? " %c" : *c == '|' ? ", " : "%c", *c);
-    print_range(o);
-    printf(o->default_value == NULL    ? "; required"
-           : *o->default_value == '\0' ? "; default: none"
-                                       : "; default: %s",
+    if (has_range(o) && o->min > -1e6 && o->max < 1e6)
+        printf(" from %g to %g", o->min, o->max);
+    else if (has_range(o) && o->min > -1e6)
+        printf(", at least %g", o->min);
+    printf(o->default_value == NULL    ? "; required\n"
+           : *o->default_value == '\0' ? "; default: none\n"
+                                       : "; default: %s\n",
            o->default_value);
-}
-
-static void print_option(const struct option *o)
-{
-    printf("      %-11s  %s\n                   ", o->name, o->help);
-    print_value(o);
-    printf("\n");
 }
 
 static void print_options(const struct option *o)
 {
-    for (; o != NULL && o->name != NULL; o++)
-        print_option(o);
+    for (; o != NULL && o->name != NULL; o++) {
+        printf("      %-11s  %s\n                   ", o->name, o->help);
+        print_value(o);
+    }
 }
 
 static void print_rule(const struct rule *r)
@@ -116,7 +105,6 @@ static void print_all(void)
         const struct option *o = stages[i]->option; // its single value
         printf("  %s: %s\n      %s\n      ", stages[i]->name, stages[i]->summary, o->help);
         print_value(o);
-        printf("\n");
     }
 }
 
