@@ -25,7 +25,7 @@ struct flag {         // a table of flags ends with { 0 }
     void *to;
     const char *argument; // placeholder of the value in the help text: "N"; NULL for FLAG_ON
     const char *help;     // lines separated by \n
-    long long min, max;   // of FLAG_INT; both 0: no limits
+    long long min, max;   // for FLAG_INT; both 0: no limits
 };
 
 struct usage {

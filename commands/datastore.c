@@ -143,7 +143,7 @@ struct corpus {
     struct hash_map exclude; // runs of words
     struct ids ids;          // documents, each ended by the id behind the vocabulary
     uint64_t documents, excluded;
-    struct error *err; // of a line
+    struct error *err; // where the error of a line goes
 };
 
 static void end_document(struct corpus *c, size_t begin)

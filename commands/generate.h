@@ -19,7 +19,7 @@ struct generate {
     int packed; // enum packed_how
     struct flag_texts stop;
     const char *model, *prompt;
-    struct json *variables; // of the chat template
+    struct json *variables; // for the chat template
 
     struct settings *drafter_settings, *rule_settings, *sampling_settings;
     struct pairing pairing;

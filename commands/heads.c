@@ -26,7 +26,7 @@ struct heads {
     struct observed_cell *c;
     const struct heads_options *plan;
     struct head_ranks ranks;
-    struct text_reader reader; // of the file with the texts
+    struct text_reader reader; // reads the file with the texts
     struct texts given;        // one, the current text
     int n;
     const int32_t *text;   // (n) its tokens

@@ -15,12 +15,12 @@ struct experiment;
 
 enum { HEADS_DEPTH = 16, HEADS_RANKS = 10 };
 
-struct head_ranks { // of one drafter
-    int depth;      // of its drafts
+struct head_ranks { // one drafter's
+    int depth;      // the largest in its drafts
     int64_t texts;
     int64_t positions[HEADS_DEPTH];           // positions evaluated at each depth
-    int64_t ranked[HEADS_DEPTH][HEADS_RANKS]; // of these, the number whose token had this rank
-    // Of a chain of the drafter's own top-1 tokens: positions at which it reaches this depth, and at which it is correct there too.
+    int64_t ranked[HEADS_DEPTH][HEADS_RANKS]; // among these, the number whose token had this rank
+    // In a chain of the drafter's own top-1 tokens: positions at which it reaches this depth, and at which it is correct there too.
     int64_t reached[HEADS_DEPTH], accepted[HEADS_DEPTH];
     // Confidence, the probability that the drafter gives its top-1 token, against that token being right, at each depth
     // (statistics/calibration.h).

@@ -30,7 +30,7 @@ enum { UNIONS = sizeof(union_rows) / sizeof(*union_rows) };
 
 struct inspect {
     long long context, threads;
-    const char *target; // of a head; NULL: a model is inspected
+    const char *target; // a head's; NULL: a model is inspected
     bool json, tensors, no_probe, checkpoint;
     struct precision precision;
 
@@ -46,7 +46,7 @@ struct inspect {
     struct error no_model;
 
     struct json *facts;
-    double full_bytes; // of a cache of the full context
+    double full_bytes; // in a cache of the full context
     struct probe probe;
 };
 
@@ -141,7 +141,7 @@ static struct json *probed(struct inspect *in, double pass_bytes)
                           JSON("seconds_per_token", pass_bytes / rate), JSON("tokens_per_second", rate / pass_bytes));
 }
 
-// Of a pass of one token at the requested context, and what it reads.
+// Adds the cost of a pass of one token at the requested context, and the memory that it reads.
 static bool add_pass(struct inspect *in, struct error *err)
 {
     const struct model_config *c = &in->config;

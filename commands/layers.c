@@ -38,9 +38,9 @@ struct layer_scores {
     struct target *target;
     struct kv_cache *cache;
     struct tensor logits; // (SCORED_TEXTS, vocab)
-    float *copy;          // the same, of a device with memory of its own
+    float *copy;          // its rows, if the device has memory of its own
     int texts, top;
-    int positions, most; // of all texts, of one
+    int positions, most; // in all texts, in one
     struct scored_text text[SCORED_TEXTS];
     struct layer_choice all;
     struct top_rows p; // (positions) the target's

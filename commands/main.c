@@ -173,7 +173,7 @@ int main(int argc, char **argv)
     occupy_streams();
     // A closed pipe (`| head`) becomes a failed write, which command_done handles.
     signal(SIGPIPE, SIG_IGN);
-    // The same for the file size limit (`ulimit -f`), whose signal would end the process in the middle of a write.
+    // So does the file size limit (`ulimit -f`), whose signal would end the process in the middle of a write.
     signal(SIGXFSZ, SIG_IGN);
     mapped_catch_faults();
     const char *word = argc > 1 ? argv[1] : NULL;

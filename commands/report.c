@@ -39,7 +39,7 @@ static const struct {
                    { "difference", STATISTIC_DIFFERENCE, 4 } };
 enum { STATISTICS = sizeof(statistics) / sizeof(statistics[0]) };
 
-// Of a statistic, the steps of both cells, and integers: the prompt and the unit of each row.
+// Columns: sums of a statistic, the steps of both cells, and integers, the prompt and the unit of each row.
 enum { SUMS = 4, NUMBERS = 6, PROMPT = NUMBERS, UNIT, COLUMNS };
 static const char *const columns[] = { "a", "b", "c", "d", "steps", "other_steps", "prompt", "unit" };
 

@@ -24,7 +24,7 @@
 enum { LOGITS_CHUNK = 128 }; // rows of a pass: enough to amortize reading the weights
 
 struct score {
-    struct json *chat_variables; // of the template
+    struct json *chat_variables; // for the template
     const char *chat;            // chat format of the prompts; NULL: not given
     bool answers;
     long long threads;
@@ -33,11 +33,11 @@ struct score {
 
     struct target target;
     struct text_passes pass;
-    const int32_t *id;     // of the current text
-    struct json *logprobs; // of its tokens
-    double text_sum;       // of them
+    const int32_t *id;     // the current text's
+    struct json *logprobs; // its tokens'
+    double text_sum;       // their sum
     int64_t texts, scored;
-    double sum; // of all logprobs
+    double sum; // all logprobs together
 };
 
 static double log_softmax(const float *logit, int n, int of)

@@ -28,7 +28,7 @@ struct text_passes {       // the caller sets the first members; the others star
     struct kv_cache *cache; // recreated for a longer text
     int length;             // its capacity, tokens of a text
     struct tensor row;      // (logit_rows, vocab)
-    float *copy;            // of rows of a device with memory of its own
+    float *copy;            // rows of a device with memory of its own
 };
 
 bool text_passes_open(struct text_passes *p, struct error *err);

@@ -17,7 +17,7 @@ struct printer { // the caller sets the first three fields, the others start at 
     struct decoding hold;
     struct text raw;        // the tokens' bytes, in which stop strings are searched
     struct text from_draft; // (raw.n) 'y' for each byte of an accepted draft token, else 'n'
-    size_t decoded;         // of them, into text
+    size_t decoded;         // how many of them are in text
     struct text text;       // up to the first stop string, or what may become one
     int tokens;
 };

@@ -17,7 +17,7 @@
 #include "results/store/store_schema.h"
 #include "verifier/verifier.h"
 
-struct accepted {    // of a slot in one step: the root and the accepted tokens, with their nodes
+struct accepted {    // in a slot and a step: the root and the accepted tokens, with their nodes
     int n, position; // position: of the first one in the text; n 0: the slot was not in the step
     int32_t token[MAX_NODES], node[MAX_NODES];
 };

@@ -17,7 +17,7 @@
 double rounding_limit(enum activations a, enum type cache);
 
 struct logit_comparison {
-    double limit;            // of rounding
+    double limit;            // what rounding can change, as a share
     int64_t rows, different; // rows compared; rows with any different bit
     double largest;          // largest difference of two logits; INFINITY if one of them is not a number
     double share;            // largest difference as a share of its row's spread
@@ -31,7 +31,7 @@ struct logit_comparison {
         bool bug;
     } first;
 };
-struct logit_comparison comparison_start(double limit); // of no rows
+struct logit_comparison comparison_start(double limit); // without rows
 
 enum agreement {
     BITWISE_EQUAL,

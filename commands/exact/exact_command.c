@@ -126,7 +126,7 @@ static const char examples[] = "  speclab exact --rules\n  speclab exact --bits 
                                "  speclab exact experiments/exact.yaml --tokens 200000\n"
                                "  speclab exact experiments/exact.yaml --until TV=0.01 --db exact.db\n";
 
-struct exact_options { // of the command line
+struct exact_options { // the command line's
     bool rules, bits;
     const char *db, *until, *level;
     long long tokens, instances;

@@ -23,14 +23,14 @@ struct tested_cell { // a cell while it is decoded
     struct observed_cell *c;
     const struct exact_plan *plan;
     struct store *store;
-    int capacity; // of done[]
+    int capacity; // texts in done[]
     struct observer *observer;
     struct decoder *decoder;
     int64_t started;              // texts; the number of joined texts is sums.sequences
     int64_t at[MAX_SLOTS];        // number of the text in each slot
     struct observed *done, total; // done: (capacity) finished texts that wait for earlier ones
     bool *is_done;                // (capacity)
-    struct exact_sums sums;       // of total
+    struct exact_sums sums;       // those of total
     int64_t id;
     double last_report; // time, seconds
 };

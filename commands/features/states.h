@@ -8,10 +8,10 @@ struct text_states {       // the caller sets the first members; the others star
     struct target *target; // borrowed
     struct taps taps;
     int top_k;      // at most the used vocabulary
-    enum type type; // of the states: F32 or BF16 (to nearest, ties to even)
+    enum type type; // the states': F32 or BF16 (to nearest, ties to even)
 
     struct text_passes pass;
-    // Of all tokens of some texts:
+    // For all tokens of some texts:
     void *state;      // (tokens, taps * width) row i: the state that predicts token i + 1
     int32_t *top_id;  // (tokens, top_k) the most probable tokens i + 1 at temperature 1, in descending order
     float *top_p;     // (tokens, top_k)

@@ -16,7 +16,7 @@
 #include "models/model.h"
 #include "models/weights.h"
 
-enum { ROWS = 1024 }; // of a chunk
+enum { ROWS = 1024 }; // in a chunk
 
 void metadata_set(struct json *j, const char *key, const char *format, ...)
 {

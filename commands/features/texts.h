@@ -21,7 +21,7 @@ void texts_free(struct texts *t);
 
 struct text_reader {
     struct json_lines lines;
-    struct hash hash;   // of the file
+    struct hash hash;   // the file's
     int vocab, context; // maximum id + 1, maximum tokens; longer texts are cut at the end
     int64_t limit;      // conversations to read; 0: all
     int64_t read, cut;  // conversations so far, and those of them that were cut
