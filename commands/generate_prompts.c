@@ -1,7 +1,8 @@
 // generate_prompts.c - `speclab generate --prompts`: many prompts, in slots that are refilled as texts end.
 //
-// Random numbers are addressed by a prompt's number (its line, or `number`), turn and position, so an answer depends on neither slots nor order. Of a
-// file the lines come in its order. Prompts on stdin are read when a slot is free, and answered as they end: a program can go on by what was answered.
+// Random numbers are addressed by a prompt's number (its line, or `number`), turn and position, so an answer depends on neither slots nor
+// order. The lines of a file come in its order. Prompts on stdin are read when a slot is free, and answered as they end: a program can go on by
+// what was answered.
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>

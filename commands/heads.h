@@ -1,10 +1,10 @@
 // heads.h - `speclab heads`: accuracy of a drafter on known text: at each position, the rank of the text's token in the drafter's
 // distribution, by depth.
 //
-// The target generates the texts, or a file has them (docs/training.md). Each text is then replayed token by token; at every position the drafter proposes with
-// teacher forcing: the text's own token follows every proposed one (struct forced). Depth d therefore counts ranks after
-// d - 1 correct tokens, as EAGLE's n-alpha with n = d - 1 (Li et al. 2024, arXiv 2401.15077, section 4) and as the accuracy
-// of Medusa's head d - 1 (Cai et al. 2024, section 2.3.3). A wrong layer convention shows at once.
+// The target generates the texts, or a file has them (docs/training.md). Each text is then replayed token by token; at every position
+// the drafter proposes with teacher forcing: the text's own token follows every proposed one (struct forced). Depth d therefore counts
+// ranks after d - 1 correct tokens, as EAGLE's n-alpha with n = d - 1 (Li et al. 2024, arXiv 2401.15077, section 4) and as the accuracy
+// that Medusa's head d - 1 has (Cai et al. 2024, section 2.3.3). A wrong layer convention shows at once.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -326,7 +326,8 @@ int command_features(int argc, char **argv)
     struct features f = { .top_k = 32, .shard_tokens = 32768 };
     const struct flag flags[] = {
         { "kind", FLAG_CHOICE, &f.kind, "eagle3|eagle|medusa|small",
-          "of the head: streams entering three layers, or the final\nnormed state; small: a draft model made of the target's\nlayers, which are written instead; default: eagle3",
+          "of the head: streams entering three layers, or the final\nnormed state; small: a draft model made of the target's\n"
+          "layers, which are written instead; default: eagle3",
           0, 0 },
         { "layers", FLAG_TEXT, &f.layers, "I,J,..", "layers whose input an EAGLE-3 head reads; default: 2, L/2, L-3", 0,
           0 },
