@@ -1,6 +1,8 @@
 """What tests share: the program that the build made, calls of words as a user makes them, small models and databases."""
 
+import contextlib
 import importlib
+import io
 import json
 import os
 import shutil
@@ -79,20 +81,28 @@ def frozen_db(frozen_once, tmp_path) -> Path:
     return Path(shutil.copy(frozen_once, tmp_path / "frozen.db"))
 
 
-@pytest.fixture
-def in_process(capsys):
-    """Calls a word in this process, where many calls are needed. Returns exit status, stdout and stderr."""
-
-    def called(word, *words):
-        capsys.readouterr()
+def inside(word, *words, cwd="."):
+    """As `call`, in this process, which takes no second to import pandas and matplotlib."""
+    out, err, status = io.StringIO(), io.StringIO(), 0
+    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            status, fault = importlib.import_module(f"speclab.words.{word}").main([str(w) for w in words]), ""
+            status = importlib.import_module(f"speclab.words.{word}").main([str(w) for w in words]) or 0
         except Fault as why:
-            status, fault = why.status, f"{why}\n"
-        said = capsys.readouterr()
-        return status, said.out, said.err + fault
+            status = why.status
+            print(f"speclab {word}: {why}", file=err)
+    return Called(subprocess.CompletedProcess((), status, out.getvalue(), err.getvalue()))
 
-    return called
+
+@pytest.fixture
+def within(tmp_path):
+    """Calls a word in this process, in a new folder."""
+    return lambda *words: inside(*words, cwd=tmp_path)
+
+
+@pytest.fixture
+def in_process():
+    """Calls a word in this process. Returns exit status, stdout and stderr."""
+    return lambda *words: ((got := inside(*words)).status, got.out, got.err)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from frozen import freeze
 
 EXPERIMENT = """{name: pages, target: {model: tiny.gguf, device: cpu}, threads: 1, prompts: {file: prompts.jsonl, chat: none},
 limits: {new_tokens: 12, context: 300}, seed: 1, cells: {
-  sampling: [{temperature: 0}, {temperature: 1.0}], batch: [1, 2], rule: [rejection, typical], drafter: [{kind: none},
+  sampling: [{temperature: 0}], batch: [1, 2], rule: [rejection, typical], drafter: [{kind: none},
     {kind: ngram, shortest: 1, longest: {any: [1, 3]}, tokens: {any: [2, 8]}}, {kind: small, model: other.gguf, tokens: 2, pick: greedy},
     {kind: small, model: other.gguf, tokens: 3, nodes: 6, pick: greedy}, {kind: small, model: other.gguf, widths: [3, 2], pick: sampled}]}}"""
 

@@ -115,12 +115,6 @@ def test_names_in_markdown_are_escaped(said, tmp_path):
     assert "caf\ufffd\\|.json | speclab, vLLM's form | m\\\\\\|\\_ \\[1m | a\\<b>\\`x\\|y\\* | - |" in said("--markdown", path)
 
 
-@pytest.mark.parametrize("name", ["a" * 21, "ä" * 21, "a" * 60])
-def test_columns_are_characters(said, tmp_path, name):
-    (tmp_path / "n.json").write_text(json.dumps({"output_throughput": 2, "total_token_throughput": 3, "speclab": {"drafter": name}}))
-    assert f"\n  1  {name:29}{f'{chr(10)}{str():34}' * (len(name) > 29)}    -     2.000" in said(tmp_path / "n.json")
-
-
 # ---- mistakes
 
 
@@ -199,9 +193,3 @@ def test_mistakes_are_refused(said, words, says):
     with pytest.raises(Misuse) as raised:
         said(*words.split())
     assert says in str(raised.value)
-
-
-def test_the_word_needs_no_library(speclab):
-    done = speclab("compare", CASES / "profile.json", "--jsonl")
-    assert done.status == 0 and json.loads(done.out)["method"] == "dflash"
-    assert speclab("compare", "x").status == 2

@@ -11,7 +11,7 @@ import sys
 import xml.etree.ElementTree
 
 import pytest
-from conftest import ROOT, call, engine
+from conftest import ROOT, call, engine, inside
 from pages import Page, many, small_run
 
 import speclab
@@ -39,7 +39,7 @@ def db(tmp_path_factory):
 
 
 def report(db, to, *options):
-    done = call("report", "--db", db, "--html", to, *options)
+    done = inside("report", "--db", db, "--html", to, *options)
     assert (done.status, done.err) == (0, ""), done.err
     return Page(to)
 
@@ -208,7 +208,7 @@ def test_no_request_leaves_it(page):
 
 @pytest.mark.slow
 def test_pictures_are_files(db, tmp_path):
-    out = call("report", "--db", db, "--svg", "svg", "--pdf", "pdf", cwd=tmp_path).out.split()
+    out = inside("report", "--db", db, "--svg", "svg", "--pdf", "pdf", cwd=tmp_path).out.split()
     assert sorted(out) == sorted(str(p.relative_to(tmp_path)) for p in tmp_path.glob("*/*"))
     assert {p.stem for p in tmp_path.glob("svg/*")} == {p.stem for p in tmp_path.glob("pdf/*")} >= {f"{name}-1" for name in FIGURES}
     for path in tmp_path.glob("svg/*"):
@@ -265,7 +265,7 @@ DRAW = "def draw(axes, panel):\n    axes.plot([{} / r.value for r in panel.rows]
 ])  # fmt: skip
 def test_a_figure_of_one_s_own_is_a_file(few, tmp_path, text, says):
     (tmp_path / "own.py").write_text(text)
-    done = call("report", "--db", few, "--html", "x.html", "--figure", "own.py", cwd=tmp_path)
+    done = inside("report", "--db", few, "--html", "x.html", "--figure", "own.py", cwd=tmp_path)
     assert done.status == (1 if says else 0) and says in done.err and len(done.err.splitlines()) == (1 if says else 0), done.err
     assert (tmp_path / "x.html").exists() == (not says) and (says or Page(tmp_path / "x.html").sections["own"]["pictures"] == 1)
 
@@ -278,10 +278,11 @@ def test_a_figure_of_one_s_own_is_a_file(few, tmp_path, text, says):
 ])  # fmt: skip
 def test_bad_input_is_a_sentence(few, tmp_path, words, status, says):
     shutil.copy(few, tmp_path / "small.db")
-    done = call("report", "--db", "small.db", *words, cwd=tmp_path)
+    done = inside("report", "--db", "small.db", *words, cwd=tmp_path)
     assert (done.status, len(done.err.splitlines())) == (status, 1) and says in done.err and not (tmp_path / "x.html").exists(), done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line, says", [
     ('{"of": "mean", "a": [1]}', '"of": expected rate, ratio, ratio_of_ratios or difference, found "mean"'), ("[1]", "expected a JSON object"),
     ('{"of": "ratio", "a": [1]}', '"b": expected a list of numbers, found nothing'), ("{", ":2:"),

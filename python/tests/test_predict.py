@@ -3,13 +3,18 @@
 import sqlite3
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, expect_golden
 
 from speclab import database
-from speclab.command import Fault, Misuse
+from speclab.command import Fault
 from speclab.words.predict import predictions
 
 CASES = ROOT / "tests" / "cases"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return facts(tmp_path_factory.mktemp("facts") / "x.db")
 
 
 def facts(path, *changes):
@@ -18,7 +23,7 @@ def facts(path, *changes):
     for name in database.TABLES:
         db.executescript((ROOT / "results" / name).read_text())
     db.executescript(f"PRAGMA application_id = {database.ID}; PRAGMA user_version = {database.VERSION};")
-    db.executescript((CASES / "views_facts.sql").read_text().replace("\n", ";\n"))
+    db.executescript("BEGIN;" + (CASES / "views_facts.sql").read_text().replace("\n", ";\n") + "COMMIT")
     for sql in changes:
         db.execute(sql)
     db.commit()
@@ -26,26 +31,27 @@ def facts(path, *changes):
     return str(path)
 
 
-def test_a_prediction_is_the_reviewed_text(tmp_path):
-    path = facts(tmp_path / "x.db")
-    assert predictions(path) + "\n" + predictions(path, source="steps", width=120) + "\n" == (CASES / "predictions.txt").read_text()
+def texts(path):
+    return predictions(path) + "\n" + predictions(path, source="steps", width=120) + "\n"
 
 
-def test_a_chosen_bench_predicts_alone(tmp_path):
-    path = facts(tmp_path / "all.db")
-    latest, fit, others = predictions(path, source="bench"), 0, 0
-    for bench in range(1, 5):
+def test_a_prediction_is_the_reviewed_text(made):
+    expect_golden("predictions.txt", texts(made))
+
+
+def test_a_chosen_bench_predicts_alone(made, tmp_path):
+    latest, fit = predictions(made, source="bench"), []
+    for bench in (1, 2, 3, 4):
         one = facts(tmp_path / f"{bench}.db", f"DELETE FROM bench WHERE id <> {bench}")
         try:
             alone = predictions(one, source="bench")
         except Fault:
             with pytest.raises(Fault, match=f"has the weights, precision, device and machine of bench {bench}"):
-                predictions(path, bench=bench)
-            continue
-        assert predictions(path, bench=bench) == alone
-        fit += 1
-        others += alone != latest
-    assert fit >= 2 and others >= 1
+                predictions(made, bench=bench)
+        else:
+            assert predictions(made, bench=bench) == alone
+            fit.append(alone != latest)
+    assert len(fit) >= 2 and any(fit)
 
 
 @pytest.mark.parametrize("words, status, says", [
@@ -54,20 +60,6 @@ def test_a_chosen_bench_predicts_alone(tmp_path):
     (["--bench", "1", "--cost", "steps"], 2, "exclude each other"), (["--cost", "x"], 2, "--cost: expected one of bench|steps"),
     (["--db", "none.db"], 2, "none.db: no such database"),
 ])  # fmt: skip
-def test_what_cannot_be_predicted_is_said(speclab, tmp_path, words, status, says):
-    path = facts(tmp_path / "x.db")
-    got = speclab("predict", *(() if "--db" in words else ("--db", path)), *words)
+def test_what_cannot_be_predicted_is_said(within, made, words, status, says):
+    got = within("predict", *(() if "--db" in words else ("--db", made)), *words)
     assert got.status == status and says in got.err, got.err
-
-
-def test_a_chosen_bench_must_be_in_the_file(tmp_path):
-    with pytest.raises(Misuse, match="there is no bench 7"):
-        predictions(facts(tmp_path / "x.db"), bench=7)
-
-
-if __name__ == "__main__":  # rewrites predictions.txt, for a person to review: ./run python python/tests/test_predict.py
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = facts(f"{folder}/x.db")
-        (CASES / "predictions.txt").write_text(predictions(path) + "\n" + predictions(path, source="steps", width=120) + "\n")

@@ -173,8 +173,8 @@ def test_what_a_program_starts_ends_with_it(tmp_path):
     assert not (tmp_path / "late").exists()
 
 
-def test_the_table_has_prices_beside_speedups(speclab, db, tmp_path):
-    got = speclab("quality", db, "--json", "--svg", "p.svg")
+def test_the_table_has_prices_beside_speedups(within, db, tmp_path):
+    got = within("quality", db, "--json", "--svg", "p.svg")
     rows = [json.loads(line) for line in got.out.splitlines()]
     assert got.status == 0 and len(rows) == 12, got.err
     for r in rows:
@@ -182,18 +182,18 @@ def test_the_table_has_prices_beside_speedups(speclab, db, tmp_path):
         assert r["tv"] == 0 if r["lossless"] else r["tv"] is None or 0 <= r["tv"] < 1
     assert sum((r["tv"] or 0) > 0.01 for r in rows) >= 4
     assert sum(not r["lossless"] for r in rows) >= 8 and "<svg" in (tmp_path / "p.svg").read_text()
-    table = speclab("quality", db, "--run", 2)
-    assert table.status == 0 and "perplexity" in table.out and len(speclab("quality", db, "--csv").out.splitlines()) == 13
+    table = within("quality", db, "--run", 2)
+    assert table.status == 0 and "perplexity" in table.out and len(within("quality", db, "--csv").out.splitlines()) == 13
 
 
-def test_answers_by_their_ids(speclab, db, tmp_path):
+def test_answers_by_their_ids(within, db, tmp_path):
     (tmp_path / "a.jsonl").write_text('{"id": "g", "answer": "#### 7"}\n')
     with __import__("speclab").open(db) as results:
         assert quality.task_score(results, 1, quality.texts(results, 1), str(tmp_path / "a.jsonl"))["score_prompts"] == 1
         (tmp_path / "b.jsonl").write_text('{"id": "zz", "answer": "#### 7"}\n')
         with pytest.raises(Misuse, match="expected entries with the ids"):
             quality.task_score(results, 1, quality.texts(results, 1), str(tmp_path / "b.jsonl"))
-    assert "b.jsonl:1:2: not valid JSON: Expecting property name" in speclab("quality", db, "--answers", _bad(tmp_path)).err
+    assert "b.jsonl:1:2: not valid JSON: Expecting property name" in within("quality", db, "--answers", _bad(tmp_path)).err
 
 
 def _bad(folder):
@@ -206,6 +206,6 @@ def _bad(folder):
     (["--run", "x"], 2, '--run: expected an integer of at least 1, found "x"'), (["--run", "99"], 2, "expected runs 99, found none of them"),
     (["--json", "--csv"], 2, "expected one of them"), (["--answers", "/nowhere"], 1, "/nowhere"),
 ])  # fmt: skip
-def test_what_is_wrong_is_said(speclab, db, words, status, says):
-    got = speclab("quality", db, *words)
+def test_what_is_wrong_is_said(within, db, words, status, says):
+    got = within("quality", db, *words)
     assert got.status == status and says in got.err, got.err

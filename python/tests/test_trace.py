@@ -89,15 +89,15 @@ def test_why_follows_from_p_and_q():
     assert n[2].why == "accepted by typical, p = 0.5"
 
 
-def test_a_step_has_at_most_ten_lines(speclab, db):
-    got = speclab("trace", db, "--run", 4, "--prompt", 1, "--step", 3)
+def test_a_step_has_at_most_ten_lines(within, db):
+    got = within("trace", db, "--run", 4, "--prompt", 1, "--step", 3)
     lines = got.out.splitlines()
     assert got.status == 0 and 3 < len(lines) <= 10 and lines[0].startswith("step 3 of ") and "more draft tokens" in got.out and "\033" not in got.out
-    assert len(speclab("trace", db, "--run", 2).out.split("\n\n")) >= 5
+    assert len(within("trace", db, "--run", 2).out.split("\n\n")) >= 5
 
 
-def test_the_page_has_every_step_and_nothing_from_outside(speclab, db, tmp_path):
-    assert speclab("trace", db, "--run", 3, "--html", "t.html").status == 0
+def test_the_page_has_every_step_and_nothing_from_outside(within, db, tmp_path):
+    assert within("trace", db, "--run", 3, "--html", "t.html").status == 0
     page = (tmp_path / "t.html").read_text()
     with sqlite3.connect(db) as c:
         steps, text = c.execute("SELECT steps, new_tokens FROM sequence WHERE run = 3 AND prompt = 0").fetchone()
@@ -105,12 +105,12 @@ def test_the_page_has_every_step_and_nothing_from_outside(speclab, db, tmp_path)
     assert not re.search(r"https?:|<link|<img|src=", page) and "&lt;b&gt;a" in page and "<b>a" not in page
 
 
-def test_a_prompt_is_decoded_into_a_page(speclab, tiny, tmp_path):
+def test_a_prompt_is_decoded_into_a_page(within, tiny, tmp_path):
     words = ["generate", tiny, "The cat sat", "--chat", "none", "--tokens", 12, "--drafter", "ngram", "--seed", 3]
-    got = speclab(*words, "--trace-html", "g.html")
-    plain = speclab(*words, "--json")
-    assert got.status == 0 and got.out == printable(json.loads(plain.out)["text"]) + "\n"
-    assert (tmp_path / "g.html").read_text().count("<section") == len(json.loads(plain.out)["steps"])
+    got = within(*words, "--trace-html", "g.html")
+    plain = json.loads(engine(*words, "--json"))
+    assert got.status == 0 and printable(got.out) == printable(plain["text"]) + "\n"
+    assert (tmp_path / "g.html").read_text().count("<section") == len(plain["steps"])
 
 
 @pytest.mark.parametrize("words, status, says", [
@@ -121,8 +121,8 @@ def test_a_prompt_is_decoded_into_a_page(speclab, tiny, tmp_path):
     (["--run", 0], 2, "--run: expected an integer of at least 1"),
     (["--html", "/nowhere/x.html"], 1, "/nowhere/x.html"),
 ])  # fmt: skip
-def test_what_is_missing_is_said(speclab, db, words, status, says):
-    got = speclab("trace", db, *words)
+def test_what_is_missing_is_said(within, db, words, status, says):
+    got = within("trace", db, *words)
     assert got.status == status and says in got.err, got.err
 
 
@@ -137,8 +137,8 @@ def test_generate_helps_with_the_option_as_well(speclab):
     (["--trace-html", "a", "--json"], "--json does not go with --trace-html"),
     (["--trace-html=a", "--tokens", "x"], "--tokens: expected an integer"),
 ])  # fmt: skip
-def test_wrong_words_of_generate(speclab, tiny, words, says):
-    got = speclab("generate", tiny, "a", *words)
+def test_wrong_words_of_generate(within, tiny, words, says):
+    got = within("generate", tiny, "a", *words)
     assert got.status == 2 and says in got.err, got.err
 
 
