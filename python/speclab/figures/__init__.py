@@ -58,6 +58,7 @@ class Panel:
     columns: list[str]
     series: list[str] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
+    svg: str = ""  # the picture, as an element of a page
 
     def of(self, series: str) -> list[Row]:
         return [r for r in self.rows if r.series == series]

@@ -111,8 +111,8 @@ def plots(results: Any, name: str) -> draw.Pictures:
     return draw.Pictures(map(draw.picture, numbers.panels))
 
 
-def html(results: Any, comparisons: list[Comparison], drawn: list[tuple[Numbers, list[str]]]) -> str:
-    """The page. drawn: figures, each with its pictures as SVG."""
+def html(results: Any, comparisons: list[Comparison], drawn: list[Numbers]) -> str:
+    """The page. drawn: figures, whose panels have their pictures."""
     jinja = jinja2.Environment(loader=jinja2.FileSystemLoader(_HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     jinja.filters["plain"] = plain
     jinja.filters["lines"] = lambda text: "\n".join(map(plain, text.split("\n")))
@@ -120,7 +120,7 @@ def html(results: Any, comparisons: list[Comparison], drawn: list[tuple[Numbers,
     return jinja.get_template("page.html").render(
         name=name, database=plain(Path(results.path).name), origin=_origin(results), disturbed=results.report["disturbed"], comparisons=comparisons,
         settings=_settings(comparisons), cells=_cells(comparisons), open_rows=_OPEN_ROWS,
-        figures=[(n, [(p, Markup(s)) for p, s in zip(n.panels, svg, strict=True)], _numbers_table(n)) for n, svg in drawn],
+        figures=[(n, _numbers_table(n)) for n in drawn],
         css=Markup((_HERE / "figure.css").read_text() + (_HERE / "page.css").read_text()), js=Markup((_HERE / "page.js").read_text()),
         number=number)  # fmt: skip
 
@@ -135,20 +135,15 @@ def write(results: Any, options: Any) -> None:
     for path in (path for path in (options.svg, options.pdf) if path is not None):
         files.make_folder(path)
     comparisons = choice.read(results)
-    numbers = _drawn(results, comparisons, [figures.load(path) for path in options.figure or ()])
-    if options.html is not None or options.svg is not None:
-        places = iter(range(1, 1 << 30))
-        drawn = [(n, [draw.svg(p, next(places)) for p in n.panels]) for n in numbers]
-        if options.html is not None:
-            _write(options.html, html(results, comparisons, drawn))
-        if options.svg is not None:
-            style = (_HERE / "figure.css").read_text()
-            for n, pictures in drawn:
-                for i, svg in enumerate(pictures, 1):
-                    head, _, rest = svg.partition(">")
-                    whole = f'<?xml version="1.0" encoding="utf-8"?>\n{head}>\n<style>\n{style}</style>{rest}'
-                    _write(f"{options.svg}/{n.figure.name}-{i}.svg", whole)
-    if options.pdf is not None:
-        for n in numbers:
-            for i, panel in enumerate(n.panels, 1):
-                _write(f"{options.pdf}/{n.figure.name}-{i}.pdf", draw.pdf(panel))
+    drawn = _drawn(results, comparisons, [figures.load(path) for path in options.figure or ()])
+    panels = [(f"{n.figure.name}-{i}", p) for n in drawn for i, p in enumerate(n.panels, 1)]
+    for number, (_, p) in enumerate(panels, 1) if options.html is not None or options.svg is not None else ():
+        p.svg = draw.svg(p, number)
+    if options.html is not None:
+        _write(options.html, html(results, comparisons, drawn))
+    style = (_HERE / "figure.css").read_text()
+    for name, p in panels if options.svg is not None else ():
+        head, _, rest = p.svg.partition(">")
+        _write(f"{options.svg}/{name}.svg", f'<?xml version="1.0" encoding="utf-8"?>\n{head}>\n<style>\n{style}</style>{rest}')
+    for name, p in panels if options.pdf is not None else ():
+        _write(f"{options.pdf}/{name}.pdf", draw.pdf(p))

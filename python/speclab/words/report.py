@@ -42,23 +42,21 @@ def _options() -> Options:
 
 def _check(got: Namespace, given: list[str]) -> None:
     """What the options cannot be together."""
-    if got.figure and (got.html, got.svg, got.pdf) == (None, None, None):
-        raise Misuse("--figure goes with --html, --svg and --pdf")
-    if len({name in _PAGE or name for name in given}) + sum(getattr(got, name) for name in _ENGINE) > 1:
-        listed = ", ".join(f"--{name}" for name in [*_ENGINE, *FORMS])
-        raise Misuse(f"{listed} exclude each other")
-    if got.export is not None and got.folder is None:
-        raise Misuse("--export: expected a folder for the files, found none")
-    if got.export is None and got.folder is not None:
-        raise Misuse(f"{got.folder}: a folder is for --export only")
-    if got.against is not None and given:
-        raise Misuse("--against goes with --csv and --jsonl, and with no other form")
-    if got.by_category and not (got.markdown or got.latex):
-        raise Misuse("--by-category goes with --markdown or --latex")
-    if got.top is not None and not (got.markdown or got.latex):
-        raise Misuse("--top is of tables: it goes with --markdown and --latex, not with other forms and --against")
-    if got.details:
-        raise Misuse("--details is of the terminal's tables: it goes with no other form and not with --against")
+    wrong = {
+        "--figure goes with --html, --svg and --pdf": got.figure and (got.html, got.svg, got.pdf) == (None, None, None),
+        f"{', '.join(f'--{name}' for name in [*_ENGINE, *FORMS])} exclude each other":
+            len({name in _PAGE or name for name in given}) + sum(getattr(got, name) for name in _ENGINE) > 1,
+        "--export: expected a folder for the files, found none": got.export is not None and got.folder is None,
+        f"{got.folder}: a folder is for --export only": got.export is None and got.folder is not None,
+        "--against goes with --csv and --jsonl, and with no other form": got.against is not None and given,
+        "--by-category goes with --markdown or --latex": got.by_category and not (got.markdown or got.latex),
+        "--top is of tables: it goes with --markdown and --latex, not with other forms and --against":
+            got.top is not None and not (got.markdown or got.latex),
+        "--details is of the terminal's tables: it goes with no other form and not with --against": got.details,
+    }  # fmt: skip
+    for sentence, is_so in wrong.items():
+        if is_so:
+            raise Misuse(sentence)
 
 
 def main(words: list[str]) -> int:
