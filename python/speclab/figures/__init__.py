@@ -76,6 +76,11 @@ class Numbers:
     panels: list[Panel] = field(default_factory=list)
     intervals: bool = False
 
+    @property
+    def kinds(self) -> str:
+        """A letter for each column: t, if it has texts, else n."""
+        return "".join("t" if any(isinstance(r.cell[i], str) for r in self.rows) else "n" for i in range(len(self.columns)))
+
 
 def _quoted(value: Any) -> str:
     return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"

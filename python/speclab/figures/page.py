@@ -3,7 +3,7 @@
 What a database says reaches the page through Jinja2's escapes alone, and is on one line without controls (names.plain).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,25 +30,13 @@ _ORIGIN = {
 _DECODED = "SELECT min(started) || ' to ' || coalesce(max(finished), '(not finished)') FROM run WHERE ?1 IS NULL OR experiment = ?1"
 
 
-Value = float | str | list | tuple | None  # of a table's cell; a tuple: what it is sorted by, and what is shown; a list: words that warn
+def _key(value: float | None) -> str:
+    """What a number is sorted by; "": after all others."""
+    return "" if value is None else repr(value)
 
 
-def number(value: Value) -> tuple[str, str]:
-    """What a number is sorted by, "" being after all others, and what is shown."""
-    if isinstance(value, tuple):
-        return "" if value[0] is None else repr(value[0]), value[1]
-    if value is None:
-        return "", "–"
-    return repr(value), f"{value:.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
-
-
-def _interval(low: float | None, high: float | None) -> Value:
-    return None if low is None or high is None else (low, f"{low:.3g} to {high:.3g}")
-
-
-def _table(label: str, heads: Sequence[str], kinds: str, rows: Iterable[Sequence[Value]]) -> dict[str, Any]:
-    """kinds: of each column, n (numbers) or t (texts)."""
-    return {"label": label, "heads": list(zip(heads, kinds, strict=True)), "rows": rows}
+def _shown(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
 
 
 def _origin(results: Any) -> list[tuple[str, list[str]]]:
@@ -57,36 +45,6 @@ def _origin(results: Any) -> list[tuple[str, list[str]]]:
         query = f"SELECT {what} FROM run WHERE ?1 IS NULL OR experiment = ?1 GROUP BY 1 ORDER BY min(id)" if what else _DECODED
         lines.append((label, [plain(r[0] or "") for r in results.query(query, (results.experiment,))[1]]))
     return lines
-
-
-def _settings(comparisons: list[Comparison]) -> dict[str, Any]:
-    heads = ["settings", "experiment", "target", "sampling", "batch", "prompts", "number of prompts", "turns", "repeats", "limits", "seed"]
-    return _table("settings", heads, "ntttntnnntt", (
-        [i, f.experiment, f.target, f.sampling, f.batch, f.prompt_file, c.said["n_prompts"], c.turns, c.repeats, f.limits, str(f.seed % 2**64)]
-        for i, c in enumerate(comparisons, 1) for f in [c.first]))  # fmt: skip
-
-
-def _cells(comparisons: list[Comparison]) -> dict[str, Any]:
-    heads = ["run", "drafter", "speedup", "95 % interval", "tokens per step", "tokens/s", "acceptance rate", "texts equal", "marks", "rule",
-             "sampling", "batch", "settings"]  # fmt: skip
-    rows = []
-    for i, c in enumerate(comparisons, 1):
-        for r in c.runs:
-            same, slash, of = r.equal.partition("/")
-            speedup = [None] * 3 if r.baseline else [r.speedup, r.speedup_low, r.speedup_high]
-            said = ["LOSSY"] * (not r.lossless) + ["UNFINISHED"] * (not r.finished) + ["INFLATED TARGET"] * r.marked_inflated
-            rows.append([r.run, r.full, speedup[0], _interval(*speedup[1:]), r.tokens_per_step, r.tokens_per_s, r.acceptance_rate,
-                         (int(same) / int(of) if slash else None, r.equal), said, r.rule, r.sampling, r.batch, i])  # fmt: skip
-    return _table("all cells", heads, "ntnnnnnntttnn", rows)
-
-
-def _numbers_table(numbers: Numbers) -> dict[str, Any]:
-    columns = list(zip(*(r.cell for r in numbers.rows), strict=True)) or [()] * len(numbers.columns)
-    kinds = "".join("t" if any(isinstance(v, str) for v in column) else "n" for column in columns)
-    heads, ends = [*numbers.columns, "95 % low", "95 % high"], 2 * numbers.intervals
-    rows = ((*("–" if v is None and kind == "t" else v for v, kind in zip(r.cell, kinds, strict=True)), *(r.low, r.high)[:ends])
-            for r in numbers.rows)  # fmt: skip
-    return _table(numbers.figure.title, heads[: len(kinds) + ends], kinds + "n" * ends, rows)
 
 
 def _drawn(results: Any, comparisons: list[Comparison], own: Sequence[figures.Figure]) -> list[Numbers]:
@@ -114,15 +72,12 @@ def plots(results: Any, name: str) -> draw.Pictures:
 def html(results: Any, comparisons: list[Comparison], drawn: list[Numbers]) -> str:
     """The page. drawn: figures, whose panels have their pictures."""
     jinja = jinja2.Environment(loader=jinja2.FileSystemLoader(_HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    jinja.filters["plain"] = plain
-    jinja.filters["lines"] = lambda text: "\n".join(map(plain, text.split("\n")))
+    jinja.filters |= {"plain": plain, "lines": lambda text: "\n".join(map(plain, text.split("\n"))), "key": _key, "shown": _shown}
     name = plain(results.experiment if results.experiment is not None else Path(results.path).name)
     return jinja.get_template("page.html").render(
         name=name, database=plain(Path(results.path).name), origin=_origin(results), disturbed=results.report["disturbed"], comparisons=comparisons,
-        settings=_settings(comparisons), cells=_cells(comparisons), open_rows=_OPEN_ROWS,
-        figures=[(n, _numbers_table(n)) for n in drawn],
-        css=Markup((_HERE / "figure.css").read_text() + (_HERE / "page.css").read_text()), js=Markup((_HERE / "page.js").read_text()),
-        number=number)  # fmt: skip
+        open_rows=_OPEN_ROWS, figures=drawn,
+        css=Markup((_HERE / "figure.css").read_text() + (_HERE / "page.css").read_text()), js=Markup((_HERE / "page.js").read_text()))  # fmt: skip
 
 
 def _write(path: str, content: str | bytes) -> None:
