@@ -1,21 +1,24 @@
 """figures - pictures of results: a question in SQL, which runs it is wanted of, its numbers with intervals, and how they are drawn.
 
-A figure is one SQL file. Its line WITH chosen(..) names every run; here it becomes the list of those that are drawn (choice.py), and the text that is
-run is the text that is shown. Columns 0 to 4 of its rows are group, measure, series, x and the value. A group and a measure are one picture (a
-panel). The value is a function of sums over prompts of columns a, b, c, d of its table `sums`; of these the engine makes the interval of the row with
-the same group, measure, series, x and run (`speclab report --intervals`).
+A figure is a row of figures.toml and one SQL file. Its line WITH chosen(..) names every run; here it becomes the list of those that are drawn
+(choice.py), and the text that is run is the text that is shown. Columns 0 to 4 of its rows are group, measure, series, x and the value. A group and a
+measure are one picture (a panel). The value is a function of sums over prompts of columns a, b, c, d of its table `sums`; of these the engine makes
+the interval of the row with the same group, measure, series, x and run (`speclab report --intervals`).
 """
 
 import logging
 import math
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from speclab import engine, user_file
 from speclab.command import Fault
 
 logging.getLogger("matplotlib").setLevel(logging.ERROR)  # not of where its cache is
+_HERE = Path(__file__).parent
 _CHOSEN = 'WITH chosen("group", series, run'
 _VALUE, _KEYS = 4, 5  # the value's column; columns that name a row of sums
 
@@ -35,6 +38,9 @@ class Figure:
     style: str | Callable = "lines"  # lines, dots, bars, cost, heat; or a function of matplotlib's axes and a Panel, which draws
     rates: bool = False  # a / b is from 0 to 1
     doubling: bool = False  # x is drawn on a logarithmic scale
+
+
+KINDS = [Figure(name, sql=(_HERE / f"{name}.sql").read_text(), **row) for name, row in tomllib.loads((_HERE / "figures.toml").read_text()).items()]
 
 
 class Row(NamedTuple):

@@ -12,9 +12,8 @@ from markupsafe import Markup
 
 from speclab import figures, files
 from speclab.command import Fault, Misuse
-from speclab.figures import Numbers, choice, draw
+from speclab.figures import KINDS, Numbers, choice, draw
 from speclab.figures.choice import Comparison
-from speclab.figures.kinds import KINDS
 from speclab.names import plain
 
 _HERE = Path(__file__).parent
@@ -86,7 +85,7 @@ def _write(path: str, content: str | bytes) -> None:
 
 
 def write(results: Any, options: Any) -> None:
-    """Writes what the options html, svg and pdf name, and prints the files' names. figure: FILE.py of figures beside those of kinds.py."""
+    """Writes what the options html, svg and pdf name, and prints the files' names. figure: FILE.py of figures beside KINDS."""
     for path in (path for path in (options.svg, options.pdf) if path is not None):
         files.make_folder(path)
     comparisons = choice.read(results)
