@@ -8,7 +8,6 @@ from typing import Any
 # Characters that move or hide others: controls but the line's end, directions, separators of lines and paragraphs, lone surrogates, noncharacters.
 _HIDDEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _SPACES = re.compile("[\x00-\x1f\x7f]")
-_OPTION = re.compile(r"""\(|\[|\{|\)|\]|\}|"|,""")
 
 
 def plain(text: Any, most: int = 0) -> str:
@@ -17,25 +16,28 @@ def plain(text: Any, most: int = 0) -> str:
     return text if not most or len(text) <= most else text[: most - 1] + "…"
 
 
+def split(text: str, opening: str = "[{", closing: str = "]}", quote: str = "") -> tuple[list[str], bool]:
+    """The text between commas outside brackets and quotes; and whether each bracket and quote has its other half."""
+    parts, depth, quoted, paired = [""], 0, False, True
+    for c in text:
+        quoted ^= c == quote
+        depth += 0 if quoted else (c in opening) - (c in closing)
+        paired = paired and depth >= 0
+        if c == "," and depth == 0 and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += c
+    return parts, paired and depth == 0 and not quoted
+
+
 def parts(drafter: str) -> tuple[str, list[str]]:
     """Kind and options ("tokens=3") of a name; a name of another form is a kind without options."""
     kind, bracket, rest = drafter.partition("(")
-    if not bracket or not rest.endswith(")") or drafter.count(",") > 10000:
-        return drafter, []
-    options, depth, quoted, begin = [], 0, False, 0
-    for m in _OPTION.finditer(rest):
-        if m[0] == '"':
-            quoted = not quoted
-        elif quoted:
-            continue
-        elif depth == 0 and m[0] in ",)":
-            options.append(rest[begin : m.start()].strip(" "))
-            begin = m.end()
-            if m[0] == ")" and begin < len(rest):
-                return drafter, []
-        elif m[0] != ",":
-            depth += 1 if m[0] in "([{" else -1
-    return (kind, options) if begin == len(rest) else (drafter, [])
+    if bracket and rest.endswith(")") and drafter.count(",") <= 10000:
+        options, paired = split(rest[:-1], "([{", ")]}", '"')
+        if paired:
+            return kind, [option.strip(" ") for option in options]
+    return drafter, []
 
 
 def put_together(kind: str, options: Sequence[str]) -> str:

@@ -6,25 +6,14 @@ They are dicts, lists and strings, as core/settings.c has them: the engine reads
 import re
 
 from speclab.command import Misuse
+from speclab.names import split
 
 Value = str | list | dict
 
 
-def _parts(text: str) -> list[str]:
-    """The text between commas outside brackets."""
-    depth, parts = 0, [""]
-    for c in text:
-        depth += (c in "[{") - (c in "]}")
-        if c == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += c
-    return parts
-
-
 def _value(text: str, what: str, whole: str) -> Value:
     if len(text) > 1 and text[0] + text[-1] == "[]":
-        return [_value(part.strip(), what, whole) for part in _parts(text[1:-1])] if text[1:-1].strip() else []
+        return [_value(part.strip(), what, whole) for part in split(text[1:-1])[0]] if text[1:-1].strip() else []
     if len(text) > 1 and text[0] + text[-1] == "{}":
         return _pairs(text[1:-1], ":", "KEY: VALUE", what, whole) if text[1:-1].strip() else {}
     return text
@@ -32,7 +21,7 @@ def _value(text: str, what: str, whole: str) -> Value:
 
 def _pairs(text: str, sign: str, form: str, what: str, whole: str) -> dict:
     to: dict = {}
-    for part in _parts(text.removesuffix(",")) if text else []:
+    for part in split(text.removesuffix(","))[0] if text else []:
         key, found, value = part.partition(sign)
         key = key.strip() if sign == ":" else key
         if not found or not key:
