@@ -18,7 +18,8 @@ enum { MAX_HEADER_BYTES = 100000000 }; // the limit of the safetensors library
 
 // ---- lists
 
-struct safetensor *tensor_list_add(struct tensor_list *l, char *name, int file)
+// Appends a tensor that is zero except for name and file. Takes ownership of the name.
+static struct safetensor *add_tensor(struct tensor_list *l, char *name, int file)
 {
     array_reserve(l->at, l->capacity, l->n + 1);
     l->at[l->n] = (struct safetensor){ .name = name, .file = file };
@@ -164,7 +165,7 @@ static bool read_tensors(const char *path, int number, const struct json *header
                 return false;
             continue;
         }
-        struct safetensor *t = tensor_list_add(to, xstrdup(json_key(at)), number);
+        struct safetensor *t = add_tensor(to, xstrdup(json_key(at)), number);
         if (!read_tensor(path, t->name, json_value(at), start, capacity, t, err))
             return false;
     }

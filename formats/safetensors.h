@@ -28,8 +28,6 @@ struct tensor_list {
     struct safetensor *at; // (n) owns the names
 };
 
-// Appends a tensor that is zero except for name and file. Takes ownership of the name.
-struct safetensor *tensor_list_add(struct tensor_list *l, char *name, int file);
 void tensor_list_sort(struct tensor_list *l); // by name
 void tensor_list_free(struct tensor_list *l); // frees the names as well
 

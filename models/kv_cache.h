@@ -25,7 +25,6 @@ struct pass;
 // Element type of a cache, as an option names it. kv_type_resolve is the only place that resolves DEFAULT.
 enum kv_type { KV_DEFAULT, KV_F32, KV_BF16, KV_Q8_0 };
 #define KV_CHOICES "default|f32|bf16|q8_0"
-extern const char *const kv_type_names[]; // the same names; ends with NULL
 enum type kv_type_resolve(enum kv_type wanted);
 
 struct kv_shape {

@@ -58,11 +58,6 @@ struct counter philox_counter(uint64_t sequence, struct address at, uint32_t ind
     return c;
 }
 
-bool rng_accept_of(double u, double num, double den)
-{
-    return acceptance_of(u, num, den);
-}
-
 static bool philox_accept(struct rng *self, double num, double den, struct address at)
 {
     const struct philox *p = (const struct philox *)self;

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "tests/support/bisect.h"
+#include "core/acceptance.h"
 #include "exact/law.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
@@ -264,7 +265,7 @@ static void given_uniforms_decide_as_philox_uniforms_do(void **state)
         at.purpose = FOR_ACCEPT;
         u[0] = philox_uniform(3, 4, at, 0);
         for (int k = 0; k < 12; k++)
-            assert_int_equal(rng_accept_of(u[0], 0.1 * k, 1), s.rng.accept(&s.rng, 0.1 * k, 1, at));
+            assert_int_equal(acceptance_of(u[0], 0.1 * k, 1), s.rng.accept(&s.rng, 0.1 * k, 1, at));
     }
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/acceptance.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
@@ -279,7 +280,7 @@ static double given_at(const struct rng *self, struct address at)
 
 static bool given_accept(struct rng *self, double num, double den, struct address at)
 {
-    return rng_accept_of(num > 0 && num < den ? given_at(self, at) : 0, num, den);
+    return acceptance_of(num > 0 && num < den ? given_at(self, at) : 0, num, den);
 }
 
 static int given_pick(struct rng *self, const double *weight, int n, struct address at)

@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <stddef.h>
 
+#include "core/acceptance.h"
 #include "tests/support/bisect.h"
 
 // ---- layout
@@ -60,7 +61,7 @@ static const double *read_uniforms(struct given_rng *s, struct address at, int n
 
 static bool given_accept(struct rng *self, double num, double den, struct address at)
 {
-    return rng_accept_of(*read_uniforms((struct given_rng *)self, at, 1), num, den);
+    return acceptance_of(*read_uniforms((struct given_rng *)self, at, 1), num, den);
 }
 
 static int given_pick(struct rng *self, const double *weight, int n, struct address at)

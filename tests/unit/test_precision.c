@@ -7,6 +7,8 @@
 #include "models/kv_cache.h"
 #include "tests/support/check.h"
 
+static const char *const kv_type_names[] = { "default", "f32", "bf16", "q8_0", NULL };
+
 static void names_and_enumerators_of_precisions_agree(void **unused)
 {
     static const struct {

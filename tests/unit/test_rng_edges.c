@@ -13,6 +13,7 @@
 #include "core/settings.h"
 #include "sampling/sampling.h"
 #include "tests/support/check.h"
+#include "core/acceptance.h"
 #include "tests/support/plain_stages.h"
 
 #define LAST_U (1 - 0x1p-53) // the largest uniform
@@ -22,15 +23,15 @@ static void certain_acceptance_tests_ignore_the_uniform(void **state)
     static const double sizes[] = { DBL_TRUE_MIN, 3 * DBL_TRUE_MIN, DBL_MIN, 0.1, 1, 3, DBL_MAX, INFINITY };
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         const double d = sizes[i];
-        assert_true(rng_accept_of(LAST_U, d, d)); // also where u * den rounds up to den
-        assert_true(rng_accept_of(LAST_U, INFINITY, d));
-        assert_true(rng_accept_of(LAST_U, d, 0));
-        assert_false(rng_accept_of(0, 0, d));
-        assert_false(rng_accept_of(0, -d, d));
+        assert_true(acceptance_of(LAST_U, d, d)); // also where u * den rounds up to den
+        assert_true(acceptance_of(LAST_U, INFINITY, d));
+        assert_true(acceptance_of(LAST_U, d, 0));
+        assert_false(acceptance_of(0, 0, d));
+        assert_false(acceptance_of(0, -d, d));
     }
-    assert_true(rng_accept_of(0.5, 0.50001, 1));
-    assert_false(rng_accept_of(0.5, 0.5, 1)); // u < num / den
-    assert_true(rng_accept_of(0, DBL_TRUE_MIN, 1));
+    assert_true(acceptance_of(0.5, 0.50001, 1));
+    assert_false(acceptance_of(0.5, 0.5, 1)); // u < num / den
+    assert_true(acceptance_of(0, DBL_TRUE_MIN, 1));
 }
 
 static const struct address residual = { FOR_RESIDUAL, 1, 0 };
