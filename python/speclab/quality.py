@@ -38,7 +38,7 @@ def interval(name: str, how: str, sums: Iterable[float], of: Iterable[float] | N
 
 
 def _messages(entry: dict, turn: int, answers: list[str]) -> list[dict] | None:
-    """The conversation up to a turn, as engine/prompt_tokens.c has it. None: token ids."""
+    """The conversation up to a turn, as engine/prompts.c has it. None: token ids."""
     if "input_ids" in entry:
         return None
     before = list(entry["messages"][:-1]) if "messages" in entry else []
