@@ -25,7 +25,7 @@
 #include "verifier/rules/rule.h"
 
 enum { OTHERWISE = 3 };     // exit status: changed inputs, other texts, or a speedup outside of the interval
-enum { STORED_TEXTS = 15 }; // of run_sql
+enum { STORED_TEXTS = 15 }; // columns of run_sql
 
 struct repro {
     const char *db, *out; // out NULL: a database that is removed again

@@ -18,7 +18,7 @@
 struct comparing {
     const struct stored_run *r;
     struct store *then;    // with the new database attached as `now`
-    int64_t id;            // of the run of `now`
+    int64_t id;            // the run of `now`
     struct text *report;   // lines
     struct text verdict;   // "texts equal, steps equal"
     bool same, steps_same; // all that decides; all steps
@@ -96,7 +96,7 @@ static bool compare_texts(struct comparing *c, struct error *err)
               " FROM now.sequence AS q JOIN main.sequence AS w ON w.id = (SELECT id FROM main.sequence AS s WHERE run = ?1"
               " AND (s.prompt, s.turn, s.repeat) = (q.prompt, q.turn, q.repeat) ORDER BY pair LIMIT 1) WHERE q.run = ?2)"
               " ORDER BY prompt, repeat, turn, pair";
-    int64_t n = 0, equal[2] = { 0 };  // of texts; of tokens, then of steps
+    int64_t n = 0, equal[2] = { 0 };  // texts; those with equal tokens, then those with equal steps
     struct text first[2] = { { 0 } }; // where they first differ
     struct query *q = query_both(c, sql);
     for (; query_next(q); n++)
@@ -147,7 +147,7 @@ struct number {
     const char *name, *kind; // kind: of the change
     size_t prompts;
     struct interval was, is, change;
-    double low, high; // of the new number, given the stored one and the interval of the change
+    double low, high; // interval of the new number, given the stored one and the interval of the change
     bool equal;       // by what it is made of
 };
 

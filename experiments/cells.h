@@ -38,14 +38,14 @@ struct entries {
 enum { SAMPLING, BATCH, RULE, DRAFTER, AXES }; // the lists under `cells`
 
 struct experiment {
-    char *path, *folder;           // of the YAML file; folder: base of relative paths
+    char *path, *folder;           // path: the YAML file; folder: base of relative paths
     struct settings *file, *lists; // lists: the values of those under `cells` (experiments/sweep)
     char *name;
     char *target, *device; // target: as in the file
     struct precision precision;
     int threads;                 // resolved: 0 in the file means all processors
     char *prompts_file, *chat;   // as in the file
-    struct json *chat_variables; // of the template; NULL: none
+    struct json *chat_variables; // the template's; NULL: none
     int limit, per_category;
     struct prompts prompts;
     int new_tokens, context; // context: from the file, or the default, which loading limits to the model's
@@ -72,14 +72,14 @@ struct experiment {
         };
         struct entries axis[AXES];
     };
-    bool *has; // of each cell of their product, whether there is one; experiment_has reads it
+    bool *has; // whether each cell of their product is there; experiment_has reads it
 };
 
 int experiment_batch(const struct experiment *e, int entry);
 bool experiment_is_none(const struct experiment *e, int drafter);
 // The rule of the `none` that cells of this rule are compared with: one for all rules whose texts of `none` are the same (rule.bonus_alone).
 int experiment_baseline_rule(const struct experiment *e, int rule);
-int experiment_turns(const struct experiment *e); // of all prompts
+int experiment_turns(const struct experiment *e); // in all prompts
 
 // Canonical settings as reports show them. settings: entry_settings (core/options.h). table: the plugin's options.
 char *entry_shown(const struct settings *settings, const struct option *table);
@@ -91,17 +91,17 @@ char *sampling_shown(const struct settings *settings);
 struct loaded_experiment { // initialize with { 0 }; do not move while open
     const struct experiment *e;
     struct target target;
-    struct hash weights;     // of the target's weights
-    struct hash identity;    // of all that was read of the target: weights, configuration, tokenizer
-    struct chat_format chat; // of prompts that are rendered as a chat
+    struct hash weights;     // hash of the target's weights
+    struct hash identity;    // hash of all that was read of the target: weights, configuration, tokenizer
+    struct chat_format chat; // for prompts that are rendered as a chat
     int context;
     struct text_ends ends;
     char *processor;                        // "AMD EPYC 7B13"; then what a device has given up since (backend.log)
-    double read, read_one, round_trip, mhz; // of struct environment; 0: not measured
+    double read, read_one, round_trip, mhz; // as in struct environment; 0: not measured
     char *given_up;                         // the last of these sentences, until the runner has reported it; NULL: none
     int longest;                            // tokens of the longest first turn
     size_t available;                       // memory of the target's device that was free then, in bytes; 0: not known
-    int64_t tokens;                         // of all first turns
+    int64_t tokens;                         // in all first turns
 };
 
 // Opens the target and checks every prompt; the error for one that does not fit the context names it.
@@ -121,11 +121,11 @@ int experiment_left_out(const struct experiment *e, int *listed);
 
 struct identity {                           // identifies a cell in the database
     char *settings;                         // an experiment file of this one cell as JSON, every default resolved
-    char hash[HASH_TEXT], peers[HASH_TEXT]; // of the settings and inputs; peers: without drafter and rule
-    char target_hash[HASH_TEXT];            // of the target's weights
+    char hash[HASH_TEXT], peers[HASH_TEXT]; // hash: settings and inputs; peers: those without drafter and rule
+    char target_hash[HASH_TEXT];            // the target's weights
     char config_hash[HASH_TEXT],
-        tokenizer_hash[HASH_TEXT]; // of the target: weights and configuration; "": it has no tokenizer
-    char drafter_hash[HASH_TEXT];  // of the drafter's weights and configuration; "": none
+        tokenizer_hash[HASH_TEXT]; // both the target's; config: with its weights; tokenizer "": it has none
+    char drafter_hash[HASH_TEXT];  // the drafter's weights and configuration; "": none
     char *arithmetic;              // "avx2, 2 threads": the target's device, and the drafter's if it has another
     char *machine;                 // the processor, then arithmetic
 };
@@ -145,7 +145,7 @@ struct group {           // initialize with { 0 }
     int n;
     struct cell_runner *cell_runner; // (n)
     struct target_cache *cache;      // one for all cells, used by one at a time; NULL: each has its own
-    size_t cache_bytes;              // of it, and of prompts' states
+    size_t cache_bytes;              // its own and those of prompts' states
 };
 
 struct cell_runner { // a cell with everything that decodes it

@@ -11,7 +11,7 @@ struct runner;
 // "0.1.0". Static string.
 const char *speclab_version(void);
 // "48af27e08199"; with uncommitted changes "48af27e08199+changes 0f3a9c2b71d4", where the second hash is of the program's file;
-// likewise "+debug" for a build that is not the release build. Static string.
+// "+debug" for a build that is not the release build. Static string.
 const char *speclab_revision(void);
 // Both: "0.1.0 (48af27e08199)". Static string.
 const char *program_version(void);

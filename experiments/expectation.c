@@ -14,7 +14,7 @@ struct expecter {
     const struct rule *rule;
     const void *options;
     unsigned made;
-    void *default_value[MAX_EXPECTATIONS]; // of rules[i]; owned
+    void *default_value[MAX_EXPECTATIONS]; // by rules[i]; owned
     double *end;                           // (nodes)
     double *p, *q;                         // (vocab)
     int *order;                            // (vocab)

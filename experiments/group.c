@@ -36,7 +36,7 @@ bool cell_read(struct pairing *p, const struct experiment *e, struct cell cell, 
                         e->sampling.entry[cell.sampling].settings, err);
 }
 
-// Of a failure to open: the place of the drafter in the file.
+// A failure to open is at the place of the drafter in the file.
 static bool refuse_cell(const struct experiment *e, struct cell cell, const struct error *why, struct error *err)
 {
     const struct settings *given = e->drafter.entry[cell.drafter].given;

@@ -26,16 +26,16 @@
         (list).at[(list).n++] = __VA_ARGS__; \
     } while (0)
 
-struct recording { // of one sequence
+struct recording { // what is recorded of one sequence
     enum { FREE, RECORDING, DONE } state;
     int64_t sequence;
     LIST(struct step_row) step;
-    // Of all steps, in order:
+    // In the order of the steps:
     LIST(struct trial_row) trial;
     LIST(struct expected_row) expected;
-    LIST(uint8_t) source;              // of each step's draft tokens, then of its accepted ones
-    LIST(struct source_row) by_source; // of recorder_take
-    LIST(struct draft_row) draft;      // of each step, with arrays of their own; empty unless rows are recorded
+    LIST(uint8_t) source;              // each step's draft tokens', then its accepted ones'
+    LIST(struct source_row) by_source; // for recorder_take
+    LIST(struct draft_row) draft;      // one for each step, with arrays of its own; empty unless rows are recorded
     int32_t *token;                    // (n)
     int n;
     int64_t prefill_ns, decode_ns, wall_ns;
@@ -56,11 +56,11 @@ struct recorder {
     int64_t tokens;
     struct expecter *expecter;    // NULL: expectations are not recorded
     int rows;                     // entries of a row that are recorded, ROWS_FULL or ROWS_NONE
-    int vocab;                    // of the rows
+    int vocab;                    // the rows'
     struct pending_step *pending; // (n_pending)
     int n_pending;
     struct recording *recording; // (slots)
-    int parts;                   // of the drafter
+    int parts;                   // the drafter's
     char **source_name;          // (2^parts) by the bits of draft.source
 };
 

@@ -12,7 +12,7 @@ struct recorder;
 
 // trials: record acceptance tests. rows: ROWS_NONE, or record every draft with so many entries of its rows (packed_rows.h).
 struct recorder *recorder_create(int slots, bool trials, int rows);
-struct step_observer recorder_observer(struct recorder *r); // of the verifier, for rows and expectations
+struct step_observer recorder_observer(struct recorder *r); // the verifier's, for rows and expectations
 // Before the first step. The drafter's parts, if it has any: draft tokens are recorded by the parts that proposed them; d is borrowed for the call. e:
 // records expectations of every step; the recorder owns it; NULL: it does not.
 void recorder_set_drafter(struct recorder *r, const struct drafter *d, struct expecter *e);

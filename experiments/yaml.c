@@ -28,7 +28,7 @@ struct anchor {
 
 struct frame {                       // a list or mapping whose end has not come yet
     struct settings *value, *merged; // merged: what << of a mapping names; NULL: nothing
-    enum { KEY, VALUE, MERGE } next; // of a mapping: what comes next; MERGE: the value of <<
+    enum { KEY, VALUE, MERGE } next; // what comes next in a mapping; MERGE: the value of <<
     int anchor;                      // its index; -1: none
     yaml_mark_t mark;
 };

@@ -23,7 +23,7 @@ void columns_free(struct columns *c);
 size_t columns_alike(const struct columns *c, size_t from, int keys);
 // Prompts among n rows, those of one prompt together.
 int64_t columns_prompts(const struct columns *x, size_t from, size_t n);
-// Of n rows, with columns a to d; c and d 0: none.
+// The interval of n rows, with columns a to d; c and d 0: none.
 struct interval columns_interval(enum statistic of, const struct columns *x, size_t from, size_t n, int a, int b, int c,
                                  int d);
 // n rows have tokens, times and steps of a run, in columns that follow each other from `a` on; from `c` on those of the run that it is compared

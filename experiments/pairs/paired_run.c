@@ -37,8 +37,8 @@ struct conversation { // initialize with { 0 }
     char **answer;     // (n_turns) of the turns before `turn`
     int turn;          // the next turn
     bool full;         // the next turn does not fit the context; updated with `turn`
-    int64_t number;    // of the next turn's text, which is being decoded; -1: it is not
-    int prompt_tokens; // of that turn
+    int64_t number;    // the next turn's text, which is being decoded; -1: it is not
+    int prompt_tokens; // in that turn
 };
 
 static bool conversation_is_over(const struct conversation *t)

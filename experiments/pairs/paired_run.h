@@ -17,8 +17,8 @@ struct runner { // state of experiment_run
     struct loaded_experiment *loaded;
     struct store *store;
     struct progress progress;
-    struct division division; // of the experiment's paired runs
-    struct shard_row part;    // of the current group
+    struct division division; // the experiment's paired runs
+    struct shard_row part;    // the current group's
     struct slice_load load;   // slices whose disturbance is not known yet
     const volatile int *stop; // NULL: not interruptible
     bool full;                // a conversation does not fit the context, stored ones included

@@ -27,9 +27,9 @@
 enum { PLAN_NOTHING = -1 };
 
 struct history { // the stored turns of one conversation in one cell
-    int n_turns; // of the prompt
+    int n_turns; // the prompt's
     struct {
-        int64_t pair; // of its latest sequence; 0: not stored
+        int64_t pair; // that of its latest sequence; 0: not stored
         bool paired;  // one of its sequences has one of the cell's `none` in its pair; true for `none` itself
     } turn[MAX_TURNS];
     bool full; // the turn after its valid ones does not fit the context

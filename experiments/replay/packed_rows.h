@@ -10,7 +10,10 @@
 
 struct error;
 
-enum { ROWS_NONE = 0, ROWS_FULL = -1 }; // of struct experiment: what is recorded; else the number of entries of a row
+enum {
+    ROWS_NONE = 0,
+    ROWS_FULL = -1
+}; // as in struct experiment: what is recorded; else the number of entries of a row
 
 // What rule `match` draws from a row: the winner of the race at (FOR_TOKEN, position), sampling/rng.h. It cannot be found again in a row
 // that lacks entries.

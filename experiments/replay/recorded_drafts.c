@@ -133,7 +133,7 @@ static const float *view_row(struct rows *self, int node)
     return r->at[at].row;
 }
 
-// Of a row that view_row gave.
+// The row is one that view_row gave.
 static int source_pick_row(struct rng *self, const float *weight, int n, struct address at)
 {
     const struct recorded_source *s = (const struct recorded_source *)self;

@@ -10,7 +10,7 @@ struct error;
 struct query;
 
 struct recorded_draft {
-    int step, position; // of the root
+    int step, position; // the root's
     struct draft draft; // without q
     int n_out;          // tokens of the step
     void *packed;       // (bytes) rows

@@ -23,22 +23,22 @@ const char *const gap_names[GAPS] = { "no draft was recorded", "the text differs
 
 struct replay {
     const struct replay_options *o;
-    const char *path; // of the database
+    const char *path; // the database's
     uint64_t seed;
     int64_t batch;
     struct pairing recorded;   // the run's drafter and rule
-    struct pairing pairing;    // of the rule to evaluate; without a drafter
+    struct pairing pairing;    // with the rule to evaluate; without a drafter
     bool parts;                // only parts of the drafts are decided about
     bool continues;            // a draft's rest is the draft from there
     int limit, context;        // most new tokens of a text, most tokens with its prompt
-    enum draft_memory memory;  // of the drafter
+    enum draft_memory memory;  // the drafter's
     bool deviated;             // a step was another than the recorded one
-    struct recorded_rows rows; // of the step
+    struct recorded_rows rows; // the step's
     struct draft draft;        // what is decided about, in these arrays
     int32_t token[MAX_NODES], parent[MAX_NODES];
     uint8_t proposal[MAX_NODES];
     int node[MAX_NODES]; // its nodes in the recorded draft
-    int capacity;        // of the decision, nodes
+    int capacity;        // nodes of the decision
     struct verification decision;
     double end[MAX_NODES];
     struct replay_result *to;

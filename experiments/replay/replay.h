@@ -25,8 +25,8 @@ enum gap {
 };
 
 struct replay_step {  // for an observer
-    int64_t sequence; // of table sequence
-    int position;     // of the root
+    int64_t sequence; // id in table sequence
+    int position;     // the root's
     bool covered;
     const struct draft *draft; // what was decided about
     int n;                     // tokens of the step
@@ -51,9 +51,9 @@ struct replay_sum {
 
 struct replay_result {
     char *drafter, *recorded_rule, *rule, *sampling; // as reports show them
-    int64_t entries;                                 // of a row, as recorded; 0: all
+    int64_t entries;                                 // recorded entries of a row; 0: all
     int64_t texts, complete;                         // complete: covered to their end
-    int depth;                                       // of the deepest draft
+    int depth;                                       // the deepest draft's
     struct replay_sum covered, beyond;               // beyond: after a gap
     int64_t gaps[GAPS];
     int64_t continued; // steps at roots without a draft of their own, decided about the rest of an earlier one

@@ -29,7 +29,7 @@ struct division {
     int n;
     struct part *part; // (n) in the order in which they run
     struct {
-        char hash[HASH_TEXT]; // of the prompts and of who decodes them; "": no cells
+        char hash[HASH_TEXT]; // the prompts and who decodes them; "": no cells
         int shards;           // that have some of the group
     } * work;                 // (groups)
 };
@@ -39,7 +39,7 @@ enum { MAX_SHARDS = 1 << 16 };
 struct division division_of(const struct experiment *e, int shards); // shards 0 or 1: not divided
 void division_free(struct division *d);
 int division_count(const struct division *d, int group, int shard); // paired runs of a shard in a group
-int64_t division_conversations(const struct division *d, const struct experiment *e, int shard); // of all cells
+int64_t division_conversations(const struct division *d, const struct experiment *e, int shard); // in all cells
 
 void parts_deal(struct part *part, int n, int shards); // sets the shard of each, by their costs
 

@@ -14,7 +14,7 @@ enum { MAX_WHOLE = 1000000000, MAX_DECIMALS = 6, ONE = 1000000, MAX_COPIES = 1 <
 
 struct reading {
     const char *what;
-    int64_t copied; // of values: many variants of a large value are too many
+    int64_t copied; // values: many variants of a large value are too many
     struct error *err;
 };
 

@@ -14,5 +14,6 @@ struct settings;
 enum { MAX_VARIANTS = 1024 };
 
 // Each returns a new list, or NULL on failure. what: the key, for messages ("cells.batch").
-struct settings *variants_read(const struct settings *s, const char *what, struct error *err); // of each item of a list
+struct settings *variants_read(const struct settings *s, const char *what,
+                               struct error *err);                        // each item's, if s is a list
 struct settings *zip_read(const struct settings *zip, struct error *err); // a mapping for each position of zip's lists
