@@ -175,7 +175,9 @@ static void time_once(struct engine *e, int rows, int t)
         return;
     if (b->upload_layout != NULL)
         see.uploaded = b->upload_layout(b, &see);
-    const struct graph_key key = { .see = &see, .whose = e, .cache = e->w[0].data, .fact = { e->products } };
+    const struct graph_key key = { .see = &see,
+                                   .whose = e,
+                                   .fact = { (int)e->w[0].rows, (int)e->w[0].width, (int)e->w[0].type } };
     queue_products(e, &key);
     b->stamp(b, 0);
     queue_products(e, &key);
