@@ -50,7 +50,7 @@ struct bench_model {         // start with { 0 }
     int n_contexts;
     struct kv_cache *cache[MAX_CONTEXTS], *prompt_cache;
     struct tensor logits; // (slots * rows, vocab)
-    int32_t *token, *slot, *parent, *kept;
+    int32_t *token;
     int64_t experts; // that the last pass read, over all layers
 };
 

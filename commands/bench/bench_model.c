@@ -1,8 +1,10 @@
 // bench_model.c - a model prepared for timing: runs and times passes after a given number of cached tokens.
 #include "commands/bench/bench.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
+#include "commands/text_passes.h"
 #include "core/clock.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
@@ -27,18 +29,17 @@ int bench_model_rows(const struct bench_model_plan *p)
     return larger(larger(p->rows * larger(p->slots, 1), PENDING), p->prompt > 0 ? VERIFIER_CHUNK : 0);
 }
 
-// A pass of n rows after the prefix of each of `slots` slots from `first` on. Its tokens are those after as many as the prefix has, and
-// those of a slot follow those of the slot before it.
-static bool forward(struct bench_model *s, struct kv_cache *c, int first, int slots, int n, struct states *out,
-                    struct error *err)
+// A pass of n rows after the prefix of each of the first slots. Its tokens are those after as many as the prefix has, and those of a
+// slot follow those of the slot before it.
+static bool forward(struct bench_model *s, struct kv_cache *c, int slots, int n, struct states *out, struct error *err)
 {
+    int32_t slot[MAX_PASS_ROWS], parent[MAX_PASS_ROWS];
+    assert(slots * n <= MAX_PASS_ROWS);
     for (int i = 0; i < slots * n; i++) {
-        s->slot[i] = first + i / n;
-        s->parent[i] = i % n - 1;
+        slot[i] = i / n;
+        parent[i] = i % n - 1;
     }
-    const struct pass pass = {
-        .n = slots * n, .token = s->token + kv_length(c, first), .slot = s->slot, .parent = s->parent
-    };
+    const struct pass pass = { .n = slots * n, .token = s->token + kv_length(c, 0), .slot = slot, .parent = parent };
     return model_forward(s->model, c, &pass, NULL, out, err);
 }
 
@@ -47,12 +48,9 @@ static bool fill(struct bench_model *s, struct kv_cache *c, int slot, int tokens
                  struct error *err)
 {
     out->last.rows = 0;
-    for (int from = 0; from < tokens; from += chunk) {
-        int n = smaller(chunk, tokens - from);
-        if (!forward(s, c, slot, 1, n, out, err) || !s->backend->sync(s->backend, err))
+    for (int from = 0; from < tokens; from += chunk)
+        if (!append_pass(s->model, c, slot, s->token + from, smaller(chunk, tokens - from), out, err))
             return false;
-        kv_keep(c, slot, s->kept, n);
-    }
     return true;
 }
 
@@ -73,13 +71,9 @@ static void make_tokens(struct bench_model *s, const struct bench_model_plan *p)
     n = larger(n, p->prompt);
     uint32_t x = 1, vocab = (uint32_t)model_shape(s->model)->vocab;
     s->token = xcalloc((size_t)n, sizeof(int32_t));
-    s->slot = xcalloc((size_t)n, sizeof(int32_t));
-    s->parent = xcalloc((size_t)n, sizeof(int32_t));
-    s->kept = xcalloc((size_t)n, sizeof(int32_t));
     for (int i = 0; i < n; i++) {
         x = x * 1664525u + 1013904223u;
         s->token[i] = p->n_text > 0 ? p->text[i % p->n_text] : (int32_t)((x >> 8) % vocab);
-        s->kept[i] = i;
     }
 }
 
@@ -120,9 +114,6 @@ void bench_model_close(struct bench_model *s)
     if (s->logits.data != NULL)
         s->backend->release(s->backend, s->logits.data);
     free(s->token);
-    free(s->slot);
-    free(s->parent);
-    free(s->kept);
     *s = (struct bench_model){ 0 };
 }
 
@@ -137,7 +128,7 @@ bool bench_model_run(struct bench_model *s, enum bench_kind kind, int slots, int
         kv_truncate(c, 0, 0);
     const int64_t before = model_experts_touched(s->model), from = clock_ns();
     if (kind == BENCH_PROMPT ? !fill(s, c, 0, s->prompt, VERIFIER_CHUNK, &states, err)
-                             : !forward(s, c, 0, slots, n, &states, err))
+                             : !forward(s, c, slots, n, &states, err))
         return false;
     const int rows = kind == BENCH_PROMPT ? 1 : slots * n;
     const struct tensor logits = tensor_rows(s->logits, 0, rows);
