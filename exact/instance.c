@@ -199,109 +199,20 @@ static int deterministic_token(const struct instance *in, int k, const struct ta
     }
 }
 
-static float to_bfloat16(float x)
-{
-    union {
-        float x;
-        uint32_t bits;
-    } u = { .x = x };
-    u.bits = (u.bits + 0x7fff + (u.bits >> 16 & 1)) & 0xffff0000;
-    return u.x;
-}
-
-// Replaces the reported row w (vocab) by the one that a misreporting drafter samples from.
-static void misreport_row(enum misreport misreport, double *w, int vocab)
-{
-    int best = argmax(w, vocab), second = best == 0 ? 1 : 0;
-    for (int x = 0; x < vocab; x++)
-        second = x != best && w[x] > w[second] ? x : second;
-    for (int x = 0; x < vocab; x++) {
-        if (misreport == SHARPENED_AS_SAMPLED)
-            w[x] *= w[x];
-        if (misreport == TOP_TWO_AS_SAMPLED && x != best && x != second)
-            w[x] = 0;
-        if (misreport == ROUNDED_AS_SAMPLED)
-            w[x] = to_bfloat16((float)w[x]);
-        if (misreport == PADDING_IN_ROW && x == vocab - 1)
-            w[x] = 0;
-    }
-}
-
-static int sampled_token(const struct instance *in, int k, const struct table_draft *g, int parent, double *w,
+static int sampled_token(const struct instance *in, int k, struct table_draft *g, int parent, double *w,
                          struct rng *rng)
 {
-    bool distinct = in->proposal[k] == SAMPLED_WITHOUT_REPLACEMENT || in->misreport == DISTINCT_AS_SAMPLED ||
-                    in->misreport == RANKED_AS_SAMPLED;
+    if (in->flaw != NULL)
+        return in->flaw->sampled(in, k, g, parent, w, rng);
     double left = 0;
-    for (int x = 0; x < in->vocab; x++)
-        if (distinct && draft_child(&g->draft, parent, x) >= 0)
+    for (int x = 0; x < in->vocab; x++) {
+        if (in->proposal[k] == SAMPLED_WITHOUT_REPLACEMENT && draft_child(&g->draft, parent, x) >= 0)
             w[x] = 0;
-    misreport_row(in->misreport, w, in->vocab);
-    for (int x = 0; x < in->vocab; x++)
         left += w[x];
+    }
     if (left <= 0)
         return -1; // the siblings' tokens have all of the mass
-    if (in->misreport == GREEDY_AS_SAMPLED || in->misreport == RANKED_AS_SAMPLED)
-        return argmax(w, in->vocab);
-    int x = rng->pick(rng, w, in->vocab, (struct address){ FOR_DRAFT, rng->root, k });
-    if (in->misreport == PRUNED_AS_SAMPLED && w[x] < 0.7 * left / in->vocab)
-        return -1;
-    return in->misreport == UNMAPPED_AS_SAMPLED ? (x + 1) % in->vocab : x;
-}
-
-// Merges a new sample x below parent into a leaf that was sampled before, which keeps the more probable token. Returns
-// false if there is no such sibling.
-static bool merge_into_sibling(const struct instance *in, struct table_draft *g, int parent, int x)
-{
-    struct draft *d = &g->draft;
-    const float *q = in->q + g->prefix[parent] * in->vocab;
-    int s = draft_next_child(d, parent, parent);
-    if (s < 0 || d->proposal[s] != SAMPLED || draft_next_child(d, s, s) >= 0)
-        return false;
-    if (q[x] > q[d->token[s]]) {
-        d->token[s] = x;
-        g->prefix[s] = g->prefix[parent] * in->vocab + 1 + x;
-    }
-    return true;
-}
-
-static bool is_unlikely(const struct instance *in, const struct table_draft *g, int node)
-{
-    const float *q = in->q + g->prefix[g->draft.parent[node]] * in->vocab;
-    return q[g->draft.token[node]] * (float)in->vocab < 0.7F;
-}
-
-// Whether the drafter adds no children below node, for a reason that is allowed.
-static bool stops_at(const struct instance *in, const struct table_draft *g, int node)
-{
-    const struct draft *d = &g->draft;
-    if (node == 0)
-        return false;
-    if (in->misreport == STOPS_AFTER_UNLIKELY)
-        return is_unlikely(in, g, node);
-    if (in->misreport != LEAVES_BESIDE_UNLIKELY)
-        return false;
-    for (int s = draft_next_child(d, d->parent[node], d->parent[node]); s >= 0;
-         s = draft_next_child(d, d->parent[node], s))
-        if (s != node && is_unlikely(in, g, s))
-            return true;
-    return false;
-}
-
-// Every deterministic leaf whose later siblings are all SAMPLED gets the token after that of the next one.
-static void select_after_later(const struct instance *in, struct table_draft *g)
-{
-    struct draft *d = &g->draft;
-    for (int c = 1; c < d->n; c++) {
-        int later = draft_next_child(d, d->parent[c], c);
-        bool independent = d->proposal[c] == DETERMINISTIC && draft_next_child(d, c, c) < 0;
-        for (int s = later; s >= 0; s = draft_next_child(d, d->parent[c], s))
-            independent = independent && d->proposal[s] == SAMPLED;
-        if (later < 0 || !independent)
-            continue;
-        d->token[c] = (d->token[later] + 1) % in->vocab;
-        g->prefix[c] = g->prefix[d->parent[c]] * in->vocab + 1 + d->token[c];
-    }
+    return rng->pick(rng, w, in->vocab, (struct address){ FOR_DRAFT, rng->root, k });
 }
 
 void instance_draft(const struct instance *in, struct rng *rng, int prefix, struct table_draft *g)
@@ -321,20 +232,19 @@ void instance_draft(const struct instance *in, struct rng *rng, int prefix, stru
     for (int k = 1; k < in->nodes; k++) {
         int parent = at[in->parent[k]];
         at[k] = -1;
-        if (parent < 0 || stops_at(in, g, parent))
+        if (parent < 0 || (in->flaw != NULL && in->flaw->stops(in, g, parent)))
             continue;
         double w[LAW_VOCAB];
         for (int x = 0; x < in->vocab; x++)
             w[x] = in->q[g->prefix[parent] * in->vocab + x];
         int x = in->proposal[k] == DETERMINISTIC ? deterministic_token(in, k, g, parent, w, rng)
                                                  : sampled_token(in, k, g, parent, w, rng);
-        if (x < 0 || (in->misreport == BEST_OF_TWO_AS_SAMPLED && in->proposal[k] == SAMPLED &&
-                      merge_into_sibling(in, g, parent, x)))
+        if (x < 0)
             continue;
         at[k] = draft_add(&g->draft, parent, x, (enum proposal)in->proposal[k]);
         g->prefix[at[k]] = g->prefix[parent] * in->vocab + 1 + x;
         g->from[at[k]] = k;
     }
-    if (in->misreport == DETERMINISTIC_AFTER_LATER)
-        select_after_later(in, g);
+    if (in->flaw != NULL)
+        in->flaw->end(in, g);
 }

@@ -1,6 +1,6 @@
 // instance.h - a random test problem small enough for enumeration: a row of p and a row of q for every text of up to a
 // few tokens of a tiny vocabulary, the shape of a draft, and a proposal for each node. Drafts are built from q with any
-// random source, by drafters that declare their proposals truthfully or misreport them.
+// random source, by drafters that declare their proposals truthfully, unless a test has them misreport.
 #pragma once
 #include <stdint.h>
 #include "core/draft.h"
@@ -17,25 +17,6 @@ enum choice {                 // how a DETERMINISTIC token is selected
     CHOICES,
 };
 
-enum misreport { // a drafter's violation of core/draft.h
-    TRUTHFUL,
-    GREEDY_AS_SAMPLED,         // an argmax, declared SAMPLED
-    SHARPENED_AS_SAMPLED,      // sampled at another temperature than the reported row
-    DISTINCT_AS_SAMPLED,       // sampled without replacement, declared independent
-    PRUNED_AS_SAMPLED,         // sampled, then dropped because the token is improbable
-    DETERMINISTIC_AFTER_LATER, // a function of a later sibling's sampled token
-    TOP_TWO_AS_SAMPLED,        // sampled from the top two tokens, the whole row reported
-    BEST_OF_TWO_AS_SAMPLED,    // two siblings are sampled, the more probable one is kept
-    RANKED_AS_SAMPLED,         // argmax without the siblings' tokens, declared SAMPLED
-    ROUNDED_AS_SAMPLED,        // sampled from the row rounded to bfloat16
-    UNMAPPED_AS_SAMPLED,       // the row has the ids of the drafter's vocabulary, the token those of the target's
-    PADDING_IN_ROW,            // the last id is padding: never sampled, but with mass in the row
-    MISREPORTS,
-    // Allowed: what is below a token may depend on that token and its siblings.
-    STOPS_AFTER_UNLIKELY = MISREPORTS, // no children below an improbable token
-    LEAVES_BESIDE_UNLIKELY,            // nor below a token with an improbable sibling
-};
-
 // Proposals of an instance's nodes.
 enum proposal_mix { ALL_DETERMINISTIC, ALL_SAMPLED, ALL_DISTINCT, MIXED, PROPOSAL_MIXES };
 
@@ -43,12 +24,22 @@ enum proposal_mix { ALL_DETERMINISTIC, ALL_SAMPLED, ALL_DISTINCT, MIXED, PROPOSA
 // one ulp apart. ANY_ROWS: a random family for each row.
 enum family { DENSE, SPARSE, ONE_HOT, PEAKED, EQUAL, DISJOINT, TIES, ONE_ULP, FAMILIES, ANY_ROWS = FAMILIES };
 
+struct instance;
+struct table_draft;
+// A drafter that does not draft as it declares, to show that the law of its output differs (tests/exact/misreports.h).
+struct drafter_flaw {
+    // The token of a new child of parent, node k of the instance, which it declares as sampled from w (vocab), the row of q; -1: none.
+    int (*sampled)(const struct instance *in, int k, struct table_draft *g, int parent, double *w, struct rng *rng);
+    bool (*stops)(const struct instance *in, const struct table_draft *g, int node); // node gets no children
+    void (*end)(const struct instance *in, struct table_draft *g);                   // the draft is complete
+};
+
 struct instance {
     int vocab, nodes, depth;
-    int parent[LAW_NODES];       // (nodes)
-    uint8_t proposal[LAW_NODES]; // (nodes) enum proposal
-    uint8_t choice[LAW_NODES];   // (nodes) enum choice
-    enum misreport misreport;
+    int parent[LAW_NODES];           // (nodes)
+    uint8_t proposal[LAW_NODES];     // (nodes) enum proposal
+    uint8_t choice[LAW_NODES];       // (nodes) enum choice
+    const struct drafter_flaw *flaw; // NULL: none
     int prefixes; // texts of up to depth tokens; prefix 0 is empty, its extension by x is prefix * vocab + 1 + x
     float *p, *q; // (prefixes, vocab)
 };

@@ -203,8 +203,8 @@ static int64_t drafts_of(const struct shape *s, int vocab)
     return drafts;
 }
 
-struct law_result law_sweep(const struct rule *rule, const void *options, enum misreport misreport, struct sweep_size e,
-                            double enough)
+struct law_result law_sweep(const struct rule *rule, const void *options, const struct drafter_flaw *flaw,
+                            struct sweep_size e, double enough)
 {
     struct law_result worst = { .sound = true };
     for (size_t s = 0; s < sizeof(shapes) / sizeof(*shapes); s++)
@@ -218,7 +218,7 @@ struct law_result law_sweep(const struct rule *rule, const void *options, enum m
                     uint64_t seed = (((uint64_t)s * 16 + (uint64_t)mix) * 16 + (uint64_t)vocab) * 65536 + (uint64_t)i;
                     struct instance in = instance_create(shape->widths, shape->levels, vocab, (enum proposal_mix)mix,
                                                          (enum family)(i % (FAMILIES + 1)), seed);
-                    in.misreport = misreport;
+                    in.flaw = flaw;
                     struct law_result f = law_examine(&in, rule, options);
                     worse_of(&worst, &f);
                     instance_free(&in);

@@ -41,8 +41,8 @@ struct sweep_size {
 };
 
 // Examines every shape, proposal mix, vocabulary and family of rows that the rule takes; stops at the first instance
-// whose distance is above `enough`. The same for rules, mutants and misreporting drafters.
-struct law_result law_sweep(const struct rule *rule, const void *options, enum misreport misreport,
+// whose distance is above `enough`. flaw: of the drafter; NULL: none. The same for rules, mutants and misreporting drafters.
+struct law_result law_sweep(const struct rule *rule, const void *options, const struct drafter_flaw *flaw,
                             struct sweep_size size, double enough);
 
 // ---- the transport bound: the maximum probability with which any exact rule can accept at one node.

@@ -32,7 +32,7 @@ static bool check_rule(const struct rule *r, long long instances, struct store *
         free(options);
         return false;
     }
-    struct law_result f = law_sweep(r, options, TRUTHFUL, sweep_size, r->exact ? rounding : 2); // lossy ones to the end
+    struct law_result f = law_sweep(r, options, NULL, sweep_size, r->exact ? rounding : 2); // lossy ones to the end
     const bool exact =
                    f.sound && f.distance <= rounding && f.lost <= rounding && f.empty <= rounding && f.repeated == 0,
                law = f.law_error <= rounding && f.accepted_error <= rounding;

@@ -248,7 +248,7 @@ struct measured mutant_measure(const struct mutant *m)
     struct measured all = { .instances = m->instance_kind->instances, .sound = true };
     for (int i = 0; i < all.instances; i++) {
         struct instance in = instance_of(m->instance_kind, i);
-        in.misreport = m->misreport;
+        in.flaw = misreport_of(m->misreport);
         struct law_result f = law_examine(&in, m->rule, &m->flaw);
         if (m->same_acceptance != NULL)
             all.acceptance_difference =

@@ -6,6 +6,7 @@
 // E are equivalent changes: they must survive, or the measurement raises false alarms.
 #pragma once
 #include <stdbool.h>
+#include "tests/exact/misreports.h"
 #include "exact/instance.h"
 #include "verifier/rules/rule.h"
 

@@ -2,6 +2,7 @@
 // detect, are detected.
 #include <math.h>
 
+#include "core/acceptance.h"
 #include "tests/support/bisect.h"
 #include "core/acceptance.h"
 #include "exact/law.h"

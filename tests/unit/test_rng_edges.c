@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/acceptance.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/row_stages.h"
