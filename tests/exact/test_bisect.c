@@ -4,7 +4,6 @@
 
 #include "core/acceptance.h"
 #include "tests/support/bisect.h"
-#include "core/acceptance.h"
 #include "exact/law.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"

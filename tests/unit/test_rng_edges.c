@@ -14,7 +14,6 @@
 #include "core/settings.h"
 #include "sampling/sampling.h"
 #include "tests/support/check.h"
-#include "core/acceptance.h"
 #include "tests/support/plain_stages.h"
 
 #define LAST_U (1 - 0x1p-53) // the largest uniform
