@@ -140,23 +140,17 @@ static bool replay_run(struct replay_command *c, struct store *s, int64_t run, b
 
 static bool replay_runs(struct replay_command *c, struct store *s, struct error *err)
 {
-    int64_t *run = NULL;
-    size_t n = 0;
     if (c->run > 0)
         return replay_run(c, s, c->run, true, err);
     struct query *q =
         query_open(s, "SELECT DISTINCT run FROM sequence JOIN draft ON draft.sequence = sequence.id ORDER BY run");
-    while (query_next(q)) {
-        run = xrealloc(run, (n + 1) * sizeof(*run));
-        run[n++] = query_int(q, 0);
-    }
-    bool ok = query_close(q, err);
-    if (ok && n == 0)
-        ok = fail(err, "%s: no run has recorded rows: run an experiment with `record: {rows: full}`", store_path(s));
-    for (size_t i = 0; i < n && ok; i++)
-        ok = replay_run(c, s, run[i], i == 0, err);
-    free(run);
-    return ok;
+    bool ok = true;
+    int n = 0;
+    while (ok && query_next(q))
+        ok = replay_run(c, s, query_int(q, 0), n++ == 0, err);
+    ok = query_close(q, ok ? err : &(struct error){ "" }) && ok;
+    return ok && (n > 0 || fail(err, "%s: no run has recorded rows: run an experiment with `record: {rows: full}`",
+                                store_path(s)));
 }
 
 static bool read_options(struct replay_command *c, struct error *err)
