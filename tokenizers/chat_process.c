@@ -60,18 +60,14 @@ static void close_sockets(const struct chat_process *p)
 
 static bool start(struct chat_process *p, struct error *err)
 {
-    int ends[2], lives[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-        return fail(err, "cannot create a socket: %s", strerror(errno));
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, lives) != 0) {
-        fail(err, "cannot create a socket: %s", strerror(errno));
-        close(ends[0]);
-        close(ends[1]);
-        return false;
-    }
-    const pid_t process = process_fork();
+    int ends[2] = { -1, -1 }, lives[2] = { -1, -1 };
+    const bool ok = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0 &&
+                    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, lives) == 0;
+    const pid_t process = ok ? process_fork() : -1;
     if (process == 0)
         execute(ends[1], lives[1]);
+    if (process < 0)
+        fail(err, "cannot %s: %s", ok ? "start a process" : "create a socket", strerror(errno));
     close(ends[1]);
     close(lives[1]);
     p->socket = ends[0];
@@ -79,7 +75,7 @@ static bool start(struct chat_process *p, struct error *err)
     p->process = process > 0 ? process : 0;
     if (process < 0)
         close_sockets(p);
-    return process > 0 || fail(err, "cannot start a process: %s", strerror(errno));
+    return process > 0;
 }
 
 // Returns the status that waitpid gives.

@@ -456,19 +456,10 @@ static size_t dropped(const struct tokenizer *t, int32_t id, const char *bytes, 
     if (!first || !space)
         return 0;
     size_t spaces = 1;
-    switch (t->drops) {
-    case DROPS_NOTHING:
-        return 0;
-    case DROPS_SPACE:
-        return 1;
-    case DROPS_FIRST_TOKEN:
-        while (spaces < n && bytes[spaces] == ' ')
-            spaces++;
-        return spaces;
-    case DROPS_PREFIX:
-    case DROPS_LEADING:
-        break;
-    }
+    while (t->drops == DROPS_FIRST_TOKEN && spaces < n && bytes[spaces] == ' ')
+        spaces++;
+    if (t->drops < DROPS_PREFIX)
+        return t->drops == DROPS_NOTHING ? 0 : spaces;
     if (n == 1 && byte_of_token(t->vocabulary.strings.s + token->text, token->text_n) >= 0)
         return 0;
     state->begun = t->drops == DROPS_PREFIX || n > 1;

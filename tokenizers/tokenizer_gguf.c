@@ -10,32 +10,16 @@
 #include "formats/gguf.h"
 #include "tokenizers/tokenizer_parts.h"
 
-// gpt2: byte-level BPE; llama: SentencePiece's BPE; t5: its unigram.
-enum kind { KIND_NONE, KIND_GPT2, KIND_LLAMA, KIND_T5 };
+static bool is(struct gguf_string s, const char *word)
+{
+    return s.n == strlen(word) && memcmp(s.s, word, s.n) == 0;
+}
 
 bool tokenizer_in_gguf(const struct gguf *g)
 {
-    struct gguf_string model;
-    const bool names_it = gguf_text(g, "tokenizer.ggml.model", &model);
-    return gguf_find(g, "tokenizer.ggml.model") != NULL &&
-           !(names_it && model.n == 4 && memcmp(model.s, "none", 4) == 0);
-}
-
-static enum kind read_kind(const struct gguf *g, struct error *err)
-{
-    static const char *const names[] = { [KIND_GPT2] = "gpt2", [KIND_LLAMA] = "llama", [KIND_T5] = "t5" };
-    struct gguf_string model;
-    if (!tokenizer_in_gguf(g) || !gguf_text(g, "tokenizer.ggml.model", &model)) {
-        fail(err, "expected a tokenizer (tokenizer.ggml.model), found none");
-        return KIND_NONE;
-    }
-    for (int i = KIND_GPT2; i <= KIND_T5; i++)
-        if (model.n == strlen(names[i]) && memcmp(model.s, names[i], model.n) == 0)
-            return (enum kind)i;
-    fail(err,
-         "its tokenizer is of the kind \"%.*s\"; gpt2 (byte-level BPE), llama and t5 (SentencePiece) are supported",
-         model.n < 64 ? (int)model.n : 64, model.s);
-    return KIND_NONE;
+    struct gguf_string model = { "", 0 };
+    gguf_text(g, "tokenizer.ggml.model", &model);
+    return gguf_find(g, "tokenizer.ggml.model") != NULL && !is(model, "none");
 }
 
 static const struct gguf_value *strings(const struct gguf *g, const char *key, struct error *err)
@@ -171,8 +155,14 @@ static bool read_pieces(struct tokenizer *t, const struct gguf *g, bool unigram,
 bool tokenizer_read_gguf(struct tokenizer *t, const struct tokenizer_source *s, struct error *err)
 {
     const struct gguf *g = s->gguf;
-    const enum kind kind = read_kind(g, err);
-    if (kind == KIND_GPT2)
+    struct gguf_string model;
+    if (!tokenizer_in_gguf(g) || !gguf_text(g, "tokenizer.ggml.model", &model))
+        return fail(err, "expected a tokenizer (tokenizer.ggml.model), found none");
+    if (is(model, "gpt2")) // byte-level BPE
         return read_family(t, g, err) && read_tokens(t, g, err) && read_merges(t, g, err);
-    return kind != KIND_NONE && read_pieces(t, g, kind == KIND_T5, err);
+    if (is(model, "llama") || is(model, "t5")) // SentencePiece's BPE, its unigram
+        return read_pieces(t, g, is(model, "t5"), err);
+    return fail(
+        err, "its tokenizer is of the kind \"%.*s\"; gpt2 (byte-level BPE), llama and t5 (SentencePiece) are supported",
+        model.n < 64 ? (int)model.n : 64, model.s);
 }

@@ -113,27 +113,28 @@ static bool read_form(struct reading *r, const struct json *j, struct error *err
     return normalizer_add(&r->t->normalizer, step, err);
 }
 
+static bool add_text_step(struct reading *r, enum normal_kind kind, struct pattern *pattern, const struct json *with,
+                          struct error *err)
+{
+    const size_t n = json_text_length(with);
+    const struct normal_step step = { .kind = kind, .pattern = pattern, .with = xstrndup(json_text(with), n), .n = n };
+    return normalizer_add(&r->t->normalizer, step, err);
+}
+
 static bool read_replace(struct reading *r, const struct json *j, struct error *err)
 {
     const struct json *content = json_get(j, "content");
     if (!json_is_text(content))
         return fail(err, "the content of a Replace is not text");
-    struct normal_step step = { .kind = NORMAL_REPLACE, .n = json_text_length(content) };
-    step.pattern = read_pattern(json_get(j, "pattern"), "Replace", err);
-    if (step.pattern == NULL)
-        return false;
-    step.with = xstrndup(json_text(content), step.n);
-    return normalizer_add(&r->t->normalizer, step, err);
+    struct pattern *pattern = read_pattern(json_get(j, "pattern"), "Replace", err);
+    return pattern != NULL && add_text_step(r, NORMAL_REPLACE, pattern, content, err);
 }
 
 static bool read_prepend(struct reading *r, const struct json *j, struct error *err)
 {
     const struct json *text = json_get(j, "prepend");
-    if (!json_is_text(text))
-        return fail(err, "the prepend of a Prepend is not text");
-    struct normal_step step = { .kind = NORMAL_PREPEND, .n = json_text_length(text) };
-    step.with = xstrndup(json_text(text), step.n);
-    return normalizer_add(&r->t->normalizer, step, err);
+    return json_is_text(text) ? add_text_step(r, NORMAL_PREPEND, NULL, text, err)
+                              : fail(err, "the prepend of a Prepend is not text");
 }
 
 static bool read_precompiled(struct reading *r, const struct json *j, struct error *err)
