@@ -71,6 +71,7 @@ bool gguf_int(const struct gguf *g, const char *key, int64_t *to);
 bool gguf_real(const struct gguf *g, const char *key, double *to);
 bool gguf_bool(const struct gguf *g, const char *key, bool *to);
 bool gguf_text(const struct gguf *g, const char *key, struct gguf_string *to);
+bool gguf_is(struct gguf_string s, const char *word);
 
 // Iterates over an array of strings; *at is the position and starts at 0. Returns false at the end.
 bool gguf_next_string(const struct gguf_value *array, size_t *at, struct gguf_string *to);

@@ -76,6 +76,11 @@ bool gguf_text(const struct gguf *g, const char *key, struct gguf_string *to)
     return true;
 }
 
+bool gguf_is(struct gguf_string s, const char *word)
+{
+    return s.n == strlen(word) && memcmp(s.s, word, s.n) == 0;
+}
+
 bool gguf_next_string(const struct gguf_value *array, size_t *at, struct gguf_string *to)
 {
     if (array == NULL || array->type != GGUF_ARRAY || array->element != GGUF_STRING || *at >= array->raw_bytes)

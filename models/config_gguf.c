@@ -159,15 +159,10 @@ static bool reject_unsupported(struct source *s)
     return true;
 }
 
-static bool is(struct gguf_string s, const char *word)
-{
-    return s.n == strlen(word) && memcmp(s.s, word, s.n) == 0;
-}
-
 static bool read_architecture(struct source *s)
 {
     struct gguf_string name, kind;
-    if (gguf_text(s->g, "general.type", &kind) && !is(kind, "model"))
+    if (gguf_text(s->g, "general.type", &kind) && !gguf_is(kind, "model"))
         return fail(s->err, "general.type: expected model, found %.*s", (int)(kind.n < 64 ? kind.n : 64), kind.s);
     if (!gguf_text(s->g, "general.architecture", &name))
         return fail(s->err, "general.architecture is missing");
@@ -282,12 +277,12 @@ static bool read_rope(struct source *s, struct model_config *c)
     struct gguf_string type = { "linear", 6 };
     if (find(s, "rope.scaling.type") != NULL && !gguf_text(s->g, s->key, &type))
         return fail(s->err, "%s: expected a text", s->key);
-    if (is(type, "yarn"))
+    if (gguf_is(type, "yarn"))
         return read_yarn(s, c, factor);
-    if (!is(type, "none") && !is(type, "linear"))
+    if (!gguf_is(type, "none") && !gguf_is(type, "linear"))
         return fail(s->err, "%s: expected none, linear or yarn, found %.*s", s->key, (int)(type.n < 64 ? type.n : 64),
                     type.s);
-    bool linear = is(type, "linear") && factor != 0 && factor != 1;
+    bool linear = gguf_is(type, "linear") && factor != 0 && factor != 1;
     const bool table = gguf_tensor(s->g, "rope_freqs.weight") != NULL;
     if (table && !read_divisors(s, c, "rope_freqs.weight", c->rope_short))
         return false;
@@ -448,11 +443,11 @@ static bool adds_bos_by_default(const struct source *s)
 {
     static const char *const kinds[] = { "llama-bpe", "llama3", "llama-v3", "falcon3", "tekken" };
     struct gguf_string model, pre;
-    if (gguf_text(s->g, "tokenizer.ggml.model", &model) && is(model, "llama"))
+    if (gguf_text(s->g, "tokenizer.ggml.model", &model) && gguf_is(model, "llama"))
         return true;
     if (gguf_text(s->g, "tokenizer.ggml.pre", &pre))
         for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
-            if (is(pre, kinds[i]))
+            if (gguf_is(pre, kinds[i]))
                 return true;
     return false;
 }

@@ -116,13 +116,11 @@ bool pretokenizer_family(struct pretokenizer *p, const char *name, size_t n, boo
 
 const char *pretokenizer_family_of(bool digits, const char *pattern, bool ignore_merges)
 {
-    const char *const wanted[] = { digits ? DIGIT : pattern != NULL ? pattern : GPT2, digits ? GPT2 : NULL };
-    for (const struct family *f = families; f < families + FAMILIES; f++) {
-        const bool second =
-            wanted[1] == NULL ? f->pattern[1] == NULL : f->pattern[1] != NULL && strcmp(f->pattern[1], wanted[1]) == 0;
-        if (f->ignore_merges == ignore_merges && strcmp(f->pattern[0], wanted[0]) == 0 && second &&
+    const char *const first = digits ? DIGIT : pattern != NULL ? pattern : GPT2, *const second = digits ? GPT2 : "";
+    for (const struct family *f = families; f < families + FAMILIES; f++)
+        if (f->ignore_merges == ignore_merges && strcmp(f->pattern[0], first) == 0 &&
+            strcmp(f->pattern[1] != NULL ? f->pattern[1] : "", second) == 0 &&
             (f->pattern[1] == NULL || f->pattern[2] == NULL))
             return f->name[0];
-    }
     return NULL;
 }

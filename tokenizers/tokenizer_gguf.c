@@ -10,16 +10,11 @@
 #include "formats/gguf.h"
 #include "tokenizers/tokenizer_parts.h"
 
-static bool is(struct gguf_string s, const char *word)
-{
-    return s.n == strlen(word) && memcmp(s.s, word, s.n) == 0;
-}
-
 bool tokenizer_in_gguf(const struct gguf *g)
 {
     struct gguf_string model = { "", 0 };
     gguf_text(g, "tokenizer.ggml.model", &model);
-    return gguf_find(g, "tokenizer.ggml.model") != NULL && !is(model, "none");
+    return gguf_find(g, "tokenizer.ggml.model") != NULL && !gguf_is(model, "none");
 }
 
 static const struct gguf_value *strings(const struct gguf *g, const char *key, struct error *err)
@@ -158,10 +153,10 @@ bool tokenizer_read_gguf(struct tokenizer *t, const struct tokenizer_source *s, 
     struct gguf_string model;
     if (!tokenizer_in_gguf(g) || !gguf_text(g, "tokenizer.ggml.model", &model))
         return fail(err, "expected a tokenizer (tokenizer.ggml.model), found none");
-    if (is(model, "gpt2")) // byte-level BPE
+    if (gguf_is(model, "gpt2")) // byte-level BPE
         return read_family(t, g, err) && read_tokens(t, g, err) && read_merges(t, g, err);
-    if (is(model, "llama") || is(model, "t5")) // SentencePiece's BPE, its unigram
-        return read_pieces(t, g, is(model, "t5"), err);
+    if (gguf_is(model, "llama") || gguf_is(model, "t5")) // SentencePiece's BPE, its unigram
+        return read_pieces(t, g, gguf_is(model, "t5"), err);
     return fail(
         err, "its tokenizer is of the kind \"%.*s\"; gpt2 (byte-level BPE), llama and t5 (SentencePiece) are supported",
         model.n < 64 ? (int)model.n : 64, model.s);

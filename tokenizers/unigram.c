@@ -81,15 +81,17 @@ static bool add_unknown(const struct unigram *u, const char *s, size_t n, struct
 {
     const int32_t id = vocabulary_find(u->vocabulary, s, n);
     bool bytes = true;
+    if (id >= 0 && !isnan(u->score[id])) {
+        ids_add(to, id);
+        return true;
+    }
     for (size_t i = 0; i < n && bytes; i++)
         bytes = u->byte[(unsigned char)s[i]] >= 0;
-    if (id >= 0 && !isnan(u->score[id]))
-        ids_add(to, id);
-    else if (!bytes && u->unknown >= 0)
-        ids_add(to, u->unknown);
-    for (size_t i = 0; i < n && bytes && (id < 0 || isnan(u->score[id])); i++)
+    for (size_t i = 0; i < n && bytes; i++)
         ids_add(to, u->byte[(unsigned char)s[i]]);
-    return bytes || u->unknown >= 0 || (id >= 0 && !isnan(u->score[id]));
+    if (!bytes && u->unknown >= 0)
+        ids_add(to, u->unknown);
+    return bytes || u->unknown >= 0;
 }
 
 bool unigram_encode(const struct unigram *u, const char *s, size_t n, struct ids *to)
