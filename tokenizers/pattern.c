@@ -1,5 +1,6 @@
 #include "tokenizers/pattern.h"
 
+#include <ctype.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,16 +74,6 @@ static bool next_is(const struct rewriting *r, const char *s)
     return r->n - r->at >= n && memcmp(r->s + r->at, s, n) == 0;
 }
 
-static bool hex_digit(char c)
-{
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
-
-static bool digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 // Writes a shorthand of the pattern (\s, \p{L}) as a class with these members.
 static bool put_set(struct rewriting *r, const char *members, bool negated, size_t at)
 {
@@ -143,7 +134,7 @@ static bool code_point(struct rewriting *r, char kind, size_t at)
     if (braces)
         r->at++;
     const char *hex = r->s + r->at;
-    while (r->at < r->n && n < max_digits && hex_digit(r->s[r->at]))
+    while (r->at < r->n && n < max_digits && isxdigit((unsigned char)r->s[r->at]))
         n++, r->at++;
     if (n == 0 || (kind == 'u' && n != 4) || (braces && !next_is(r, "}")))
         return refuse(r, at, "a code point not written \\xHH, \\x{H...} or \\uHHHH");
@@ -178,7 +169,7 @@ static bool escape(struct rewriting *r)
     case 'f':
         break;
     default: // escaped letters and digits have different meanings in Oniguruma and PCRE2
-        if (digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
+        if (isdigit((unsigned char)c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
             char what[16];
             snprintf(what, sizeof(what), "\\%c", c);
             return refuse(r, at, what);
@@ -209,13 +200,13 @@ static bool group(struct rewriting *r)
 static bool interval(struct rewriting *r)
 {
     size_t from = r->at++, digits = r->at;
-    while (r->at < r->n && digit(r->s[r->at]))
+    while (r->at < r->n && isdigit((unsigned char)r->s[r->at]))
         r->at++;
     bool exact = true, empty = r->at == digits;
     if (next_is(r, ",")) {
         exact = false;
         r->at++;
-        while (r->at < r->n && digit(r->s[r->at]))
+        while (r->at < r->n && isdigit((unsigned char)r->s[r->at]))
             r->at++;
     }
     if (empty || !next_is(r, "}"))

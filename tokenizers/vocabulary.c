@@ -83,16 +83,13 @@ static void set_bytes(struct vocabulary *v, int32_t id, size_t from)
     v->token[id].bytes_n = (uint32_t)(v->strings.n - from);
 }
 
-static int hex(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 int byte_of_token(const char *text, size_t n)
 {
-    if (n != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>' || hex(text[3]) < 0 || hex(text[4]) < 0)
+    static const char digits[] = "0123456789ABCDEF";
+    if (n != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
         return -1;
-    return hex(text[3]) * 16 + hex(text[4]);
+    const char *high = memchr(digits, text[3], 16), *low = memchr(digits, text[4], 16);
+    return high != NULL && low != NULL ? (int)((high - digits) * 16 + (low - digits)) : -1;
 }
 
 void vocabulary_decode_spaces(struct vocabulary *v, int32_t id)
