@@ -82,11 +82,10 @@ const char *weights_layer(const char *name, const char *before, int *layer)
     const char *s = name + n;
     if (strncmp(name, before, n) != 0 || !isdigit((unsigned char)*s) || (*s == '0' && isdigit((unsigned char)s[1])))
         return NULL;
-    int v = 0;
-    for (; isdigit((unsigned char)*s); s++)
-        v = v < 100000 ? v * 10 + (*s - '0') : v;
-    *layer = v;
-    return s;
+    char *end;
+    const long v = strtol(s, &end, 10);
+    *layer = v < 1000000 ? (int)v : 1000000;
+    return end;
 }
 
 enum format { GGUF, HUGGING_FACE };

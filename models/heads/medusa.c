@@ -73,7 +73,7 @@ static bool read_token_map(struct medusa *m, struct error *err)
     return head_target_ids(&m->files, "token_map", false, m->vocab, m->target_shape->vocab, m->facts.target_id, err);
 }
 
-static bool load_head(struct medusa *m, const struct names *names, int head, bool own_out, struct error *err)
+static bool load_head(struct medusa *m, const struct names *names, int head, struct error *err)
 {
     struct medusa_head *to = &m->head[head];
     char name[64];
@@ -84,12 +84,12 @@ static bool load_head(struct medusa *m, const struct names *names, int head, boo
             !load_vector(&m->tensor_loader, name, m->width, &to->b[l], err))
             return false;
     }
-    return !own_out || (head > 0 && m->one_out) ||
+    return !m->own_out || (head > 0 && m->one_out) ||
            load_matrix(&m->tensor_loader, name_of(name, names->out, head, m->layers), m->vocab, m->width, &to->out,
                        err);
 }
 
-static bool fits(struct medusa *m, const struct names *names, bool own_out, struct error *err)
+static bool fits(struct medusa *m, const struct names *names, struct error *err)
 {
     const struct model_shape *s = m->target_shape;
     const struct weights *w = m->files.weights;
@@ -100,7 +100,7 @@ static bool fits(struct medusa *m, const struct names *names, bool own_out, stru
                     (long long)first->tensor.width, s->width);
     m->width = s->width;
     m->vocab = s->vocab;
-    if (!own_out)
+    if (!m->own_out)
         return true;
     const struct weight *out = weights_find(w, name_of(name, names->out, 0, m->layers)),
                         *map = weights_find(w, "token_map");
@@ -158,12 +158,12 @@ static bool load(struct medusa *m, int rows, struct error *err)
     const struct names *names = vllm ? &vllm_names : &medusa_names;
     char name[64];
     count_heads(m, names);
-    const bool own_out = m->own_out = weights_has(m->files.weights, name_of(name, names->out, 0, m->layers));
+    m->own_out = weights_has(m->files.weights, name_of(name, names->out, 0, m->layers));
     m->one_out = vllm && !weights_has(m->files.weights, name_of(name, names->out, 1, m->layers));
-    if (!fits(m, names, own_out, err))
+    if (!fits(m, names, err))
         return false;
     for (int h = 0; h < m->heads; h++)
-        if (!load_head(m, names, h, own_out, err))
+        if (!load_head(m, names, h, err))
             return false;
     if (!all_are_used(m, err))
         return false;
