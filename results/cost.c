@@ -15,42 +15,32 @@ const char *const cost_form_names[] = { "none", "hinge", "table" };
 
 // ---- the table
 
-static int add_once(int *list, int n, int value)
+static int compare_points(const void *a, const void *b)
 {
-    int at = 0;
-    while (at < n && list[at] < value)
-        at++;
-    if (at < n && list[at] == value)
-        return n;
-    memmove(list + at + 1, list + at, (size_t)(n - at) * sizeof(*list));
-    list[at] = value;
-    return n + 1;
-}
-
-static int index_of(const int *list, int value)
-{
-    int at = 0;
-    while (list[at] != value)
-        at++;
-    return at;
+    const struct cost_point *x = a, *y = b;
+    return x->context != y->context ? (x->context > y->context) - (x->context < y->context)
+                                    : (x->n > y->n) - (x->n < y->n);
 }
 
 static void make_table(struct cost *c, const struct cost_point *p, int n)
 {
-    c->rows = xcalloc((size_t)n + 1, sizeof(*c->rows));
-    c->context = xcalloc((size_t)n + 1, sizeof(*c->context));
-    for (int i = 0; i < n; i++) {
-        c->n_rows = add_once(c->rows, c->n_rows, p[i].n);
-        c->n_contexts = add_once(c->context, c->n_contexts, p[i].context);
-    }
-    assert(c->n_rows * c->n_contexts == n);
+    struct cost_point *sorted = xmalloc((size_t)n * sizeof(*sorted));
+    memcpy(sorted, p, (size_t)n * sizeof(*sorted));
+    qsort(sorted, (size_t)n, sizeof(*sorted), compare_points);
+    c->rows = xcalloc((size_t)n, sizeof(*c->rows));
+    c->context = xcalloc((size_t)n, sizeof(*c->context));
     c->ns = xcalloc((size_t)n, sizeof(*c->ns));
     c->experts = xcalloc((size_t)n, sizeof(*c->experts));
     for (int i = 0; i < n; i++) {
-        const int at = index_of(c->context, p[i].context) * c->n_rows + index_of(c->rows, p[i].n);
-        c->ns[at] = p[i].ns;
-        c->experts[at] = p[i].experts;
+        if (sorted[i].context == sorted[0].context)
+            c->rows[c->n_rows++] = sorted[i].n;
+        if (i == 0 || sorted[i].context != sorted[i - 1].context)
+            c->context[c->n_contexts++] = sorted[i].context;
+        c->ns[i] = sorted[i].ns;
+        c->experts[i] = sorted[i].experts;
     }
+    assert(c->n_rows * c->n_contexts == n);
+    free(sorted);
 }
 
 // The interval of an ascending list that holds x, and its share in *share (outside [0, 1] beyond the list).

@@ -22,21 +22,6 @@ struct sql_value sql_text(const char *x)
     return (struct sql_value){ .kind = SQL_TEXT, .data = x };
 }
 
-struct sql_value sql_blob(const void *data, size_t bytes)
-{
-    return (struct sql_value){ .kind = SQL_BLOB, .data = data, .number = (int64_t)bytes };
-}
-
-struct sql_value sql_or_null(int64_t x)
-{
-    return x != 0 ? sql_int(x) : sql_text(NULL);
-}
-
-struct sql_value sql_expression(const char *written)
-{
-    return (struct sql_value){ .kind = SQL_EXPRESSION, .data = written };
-}
-
 bool transaction_begin(struct store *s, struct error *err)
 {
     return query_perform(query_again(s, "BEGIN IMMEDIATE"), err);

@@ -23,9 +23,11 @@ struct sql_value {
 struct sql_value sql_int(int64_t x);
 struct sql_value sql_real(double x);
 struct sql_value sql_text(const char *x);
-struct sql_value sql_blob(const void *data, size_t bytes);
-struct sql_value sql_or_null(int64_t x);              // 0: NULL
-struct sql_value sql_expression(const char *written); // of row_insert: not bound, but written into the statement
+#define sql_blob(bytes_of, bytes) \
+    ((struct sql_value){ .kind = SQL_BLOB, .data = (bytes_of), .number = (int64_t)(bytes) })
+#define sql_or_null(x) ((x) != 0 ? sql_int(x) : sql_text(NULL)) // 0: NULL
+// Of row_insert: not bound, but written into the statement.
+#define sql_expression(written) ((struct sql_value){ .kind = SQL_EXPRESSION, .data = (written) })
 #define SQL(x) \
     _Generic((x), float : sql_real, double : sql_real, char * : sql_text, const char * : sql_text, default : sql_int)(x)
 #define SQL_NOW "strftime('%Y-%m-%dT%H:%M:%SZ', 'now')" // now, ISO 8601, UTC

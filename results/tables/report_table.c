@@ -15,13 +15,13 @@ enum { CELL = 59, TABLE = 78 }; // column of a cell's name in the summary; colum
 
 // ---- all cells
 
-static void put_speedup(struct text *out, const struct tally *t)
+// "1.25 [1.1, 1.4]", in figures of at most four characters. rest: width of what follows the value; negative: on the left.
+static void put_short(struct text *out, int width, int rest, const struct interval *x, bool limits)
 {
-    const struct interval *x = &t->speedup;
     char value[FIGURE], low[FIGURE], high[FIGURE], s[2 * FIGURE + 8] = "";
-    if (!t->baseline && !isnan(x->low))
-        snprintf(s, sizeof(s), "[%s, %s]", report_short_figure(low, x->low), report_short_figure(high, x->high));
-    text_printf(out, "%6s%13s", t->baseline ? "1" : report_short_figure(value, x->value), s);
+    if (limits && !isnan(x->low))
+        snprintf(s, sizeof(s), " [%s, %s]", report_short_figure(low, x->low), report_short_figure(high, x->high));
+    text_printf(out, "%*s%*s", width, report_short_figure(value, x->value), rest, s);
 }
 
 static void put_cell(struct text *out, const struct comparison *c, int i, int width, const char *name)
@@ -31,7 +31,10 @@ static void put_cell(struct text *out, const struct comparison *c, int i, int wi
     char *equal = report_equal(c, t), length[FIGURE];
     text_printf(&numbers, "%4lld%s", (long long)t->run, t->lossless ? " " : "*");
     report_put_figure(&numbers, 8, t->tokens_per_s.value);
-    put_speedup(&numbers, t);
+    if (t->baseline)
+        text_printf(&numbers, "%6s%13s", "1", "");
+    else
+        put_short(&numbers, 6, 13, &t->speedup, true);
     text_printf(&numbers, "%6s", report_short_figure(length, t->tokens_per_step.value));
     report_put_percent(&numbers, 4, t->acceptance_rate.value);
     text_printf(&numbers, "%10s%5lld  ", equal, (long long)t->speed_prompts);
@@ -276,14 +279,6 @@ static void put_by_prompt(struct text *out, const struct comparison *c)
     }
 }
 
-static void put_with_interval(struct text *out, const struct interval *x, bool enough)
-{
-    char value[FIGURE], low[FIGURE], high[FIGURE], s[2 * FIGURE + 8] = "";
-    if (enough && !isnan(x->low))
-        snprintf(s, sizeof(s), " [%s, %s]", report_short_figure(low, x->low), report_short_figure(high, x->high));
-    text_printf(out, "%5s%-13s", report_short_figure(value, x->value), s);
-}
-
 static void end_line(struct text *out)
 {
     while (out->n > 0 && out->s[out->n - 1] == ' ')
@@ -302,7 +297,7 @@ static void put_category(struct text *out, const struct comparison *c, int categ
     for (int i = first; i < last; i++) {
         const struct interval *speedup = &c->run[i].by_category[category].speedup;
         if (intervals)
-            put_with_interval(out, speedup, prompts >= MIN_INTERVAL_PROMPTS);
+            put_short(out, 5, -13, speedup, prompts >= MIN_INTERVAL_PROMPTS);
         else
             report_put_figure(out, 7, speedup->value);
     }
@@ -333,17 +328,12 @@ static void put_categories(struct text *out, const struct comparison *c)
     }
 }
 
-enum part { VALUE, LOW, HIGH };
-
-static double part_of(const struct interval *x, enum part part)
-{
-    return part == VALUE ? x->value : part == LOW ? x->low : x->high;
-}
+enum part { VALUE, LOW, HIGH }; // of an interval
 
 static void put_rates(struct text *out, const struct interval *rate, enum part part, int64_t depth)
 {
     for (int i = 0; i < POSITIONS && i < depth; i++)
-        report_put_rate(out, i == 0 ? 6 : 5, part_of(&rate[i], part));
+        report_put_rate(out, i == 0 ? 6 : 5, (const double[]){ rate[i].value, rate[i].low, rate[i].high }[part]);
     text_puts(out, "\n");
 }
 
