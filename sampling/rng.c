@@ -117,7 +117,6 @@ static int pick_by_inversion(struct workers workers, const struct weights *w, do
 
 struct race {
     const struct weights *weights;
-    const double *given;    // (n) uniforms of 53 bits; NULL: Philox
     struct block block;     // of index 0
     _Atomic uint64_t bound; // bits of an upper bound of the winner's time; used for rows of floats
     int winner[PHILOX_INDICES / CHUNK];
@@ -129,16 +128,6 @@ static struct block block_of(const struct race *r, int index)
     struct block b = r->block;
     b.counter[0] += (uint32_t)index / 2;
     return b;
-}
-
-// The uniforms u of indices [from, from + n). The capacity of u is n rounded up to LOOP_STEP.
-static void race_uniforms(const struct race *r, int from, int n, double *u)
-{
-    if (r->given == NULL)
-        loops()->race->uniforms(u, n, block_of(r, from));
-    else
-        for (int i = 0; i < n; i++)
-            u[i] = r->given[from + i] + 0x1p-54;
 }
 
 // The smallest time of one chunk.
@@ -153,7 +142,7 @@ static void race_chunk(void *of, int chunk)
         const double *w = weights_from(r->weights, from, n, scratch, &sum);
         if (!(sum > 0))
             continue;
-        race_uniforms(r, from, n, u);
+        loops()->race->uniforms(u, n, block_of(r, from)); // the capacity of u is n rounded up to LOOP_STEP
         // -log(1 - u) >= u: most elements are ruled out without a logarithm
         for (int i = loops()->race->first_below(u, w, best, 0, n); i < n;
              i = loops()->race->first_below(u, w, best, i + 1, n)) {
@@ -267,7 +256,7 @@ static int pick_by_race(struct workers workers, struct race *r)
     int first = -1, n = r->weights->n, chunks = (n + CHUNK - 1) / CHUNK;
     assert(n <= PHILOX_INDICES);
     atomic_init(&r->bound, 0x7FF0000000000000); // INFINITY
-    workers_run(workers, chunks, r->weights->as_float != NULL && r->given == NULL ? race_row_chunk : race_chunk, r);
+    workers_run(workers, chunks, r->weights->as_float != NULL ? race_row_chunk : race_chunk, r);
     for (int s = 0; s < chunks; s++)
         if (r->winner[s] >= 0 && (first < 0 || r->time[s] < r->time[first]))
             first = s;
@@ -282,23 +271,14 @@ static int pick(struct rng *self, const struct weights *w, struct address at)
         return pick_by_inversion(p->workers, w, philox_uniform(p->seed, p->sequence, at, 0));
     struct race r;
     r.weights = w;
-    r.given = NULL;
     r.block = (struct block){ { (uint32_t)p->seed, (uint32_t)(p->seed >> 32) }, { 0 } };
     memcpy(r.block.counter, counter_of(p->sequence, at, 0).v, sizeof(r.block.counter));
     return pick_by_race(p->workers, &r);
 }
 
-int rng_pick_of(const double *u, const double *weight, int n, struct address at)
+int rng_invert(double u, const double *weight, int n)
 {
-    const struct weights w = { .as_double = weight, .n = n };
-    const struct workers alone = { 0 };
-    if (at.purpose != FOR_TOKEN)
-        return pick_by_inversion(alone, &w, u[0]);
-    struct race r;
-    r.weights = &w;
-    r.given = u;
-    r.block = (struct block){ { 0 }, { 0 } };
-    return pick_by_race(alone, &r);
+    return pick_by_inversion((struct workers){ 0 }, &(struct weights){ .as_double = weight, .n = n }, u);
 }
 
 static int philox_pick(struct rng *self, const double *weight, int n, struct address at)

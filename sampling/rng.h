@@ -68,6 +68,6 @@ struct counter {
 };
 struct counter philox_counter(uint64_t sequence, struct address at, uint32_t index);
 
-// pick as a function of given uniforms, multiples of 2^-53 in [0, 1), as acceptance_of (core/acceptance.h) is accept; all sources share both.
-// u: one uniform; at a FOR_TOKEN address (n), without the 2^-54 that a race adds.
-int rng_pick_of(const double *u, const double *weight, int n, struct address at);
+// pick as a function of a uniform, a multiple of 2^-53 in [0, 1), as acceptance_of (core/acceptance.h) is accept; all sources share both, but for
+// races, at FOR_TOKEN addresses.
+int rng_invert(double u, const double *weight, int n);

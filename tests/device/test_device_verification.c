@@ -449,7 +449,7 @@ static void a_draw_at_the_edge_of_a_part_has_the_hosts_token(void **unused)
             uniforms[2] = below < 1 ? below : 0;
             r.uniforms = uniforms;
             b->step->verify(b, &r, 1), b->step->verify_wait(b, &r, &a->verify_result, 1);
-            const int token = rng_pick_of(&uniforms[2], p, VOCAB, (struct address){ FOR_RESIDUAL, 0, 0 });
+            const int token = rng_invert(uniforms[2], p, VOCAB);
             if (a->verify_result.n != 1 || a->token[0] != token)
                 fail_msg("%s: token %d of %d, expected %d", gpu[g].name, a->token[0], a->verify_result.n, token);
             done(b, a);

@@ -261,7 +261,7 @@ static void given_uniforms_decide_as_philox_uniforms_do(void **state)
             w[i] = philox_uniform(5, 6, at, (uint32_t)i) - 0.3;
             w[i] = w[i] < 0 && i != t % n ? 0 : fabs(w[i]);
         }
-        assert_int_equal(rng_pick_of(u, w, n, at), s.rng.pick(&s.rng, w, n, at));
+        assert_int_equal(pick_by_uniforms(u, w, n, at), s.rng.pick(&s.rng, w, n, at));
         at.purpose = FOR_ACCEPT;
         u[0] = philox_uniform(3, 4, at, 0);
         for (int k = 0; k < 12; k++)

@@ -285,8 +285,7 @@ static bool given_accept(struct rng *self, double num, double den, struct addres
 
 static int given_pick(struct rng *self, const double *weight, int n, struct address at)
 {
-    const double u = given_at(self, at);
-    return rng_pick_of(&u, weight, n, at);
+    return rng_invert(given_at(self, at), weight, n);
 }
 
 static int boundary_cases;

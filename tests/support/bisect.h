@@ -71,3 +71,6 @@ struct bisected {        // of one instance, or the worst of many
 };
 struct bisected bisect_examine(const struct instance *in, struct black_box *box);
 void bisect_merge_worst(struct bisected *worst, const struct bisected *one);
+
+// What a source picks by these uniforms, multiples of 2^-53 in [0, 1): n of a race, at a FOR_TOKEN address, without the 2^-54 that it adds; else one.
+int pick_by_uniforms(const double *u, const double *weight, int n, struct address at);

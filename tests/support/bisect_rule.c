@@ -1,5 +1,6 @@
 // bisect_rule.c - the layout of a draft's uniforms, and struct rule as a black box.
 #include <assert.h>
+#include <math.h>
 #include <stddef.h>
 
 #include "core/acceptance.h"
@@ -64,9 +65,24 @@ static bool given_accept(struct rng *self, double num, double den, struct addres
     return acceptance_of(*read_uniforms((struct given_rng *)self, at, 1), num, den);
 }
 
+int pick_by_uniforms(const double *u, const double *weight, int n, struct address at)
+{
+    double best = INFINITY;
+    int winner = -1;
+    if (at.purpose != FOR_TOKEN)
+        return rng_invert(u[0], weight, n);
+    for (int i = 0; i < n; i++) {
+        const double time = weight[i] > 0 ? race_time(u[i] + 0x1p-54, weight[i]) : INFINITY;
+        winner = time < best ? i : winner;
+        best = time < best ? time : best;
+    }
+    return winner;
+}
+
 static int given_pick(struct rng *self, const double *weight, int n, struct address at)
 {
-    return rng_pick_of(read_uniforms((struct given_rng *)self, at, at.purpose == FOR_TOKEN ? n : 1), weight, n, at);
+    return pick_by_uniforms(read_uniforms((struct given_rng *)self, at, at.purpose == FOR_TOKEN ? n : 1), weight, n,
+                            at);
 }
 
 static void rule_box_verify(struct black_box *self, const struct draft *d, struct rows *p, const double *u,

@@ -34,15 +34,13 @@ static void certain_acceptance_tests_ignore_the_uniform(void **state)
     assert_true(acceptance_of(0, DBL_TRUE_MIN, 1));
 }
 
-static const struct address residual = { FOR_RESIDUAL, 1, 0 };
-
 // The product of a uniform and the smallest sum is rounded up to that sum.
 static void a_row_of_the_smallest_weight_has_a_pick(void **state)
 {
     double w[3] = { 0, DBL_TRUE_MIN, 0 };
     for (int n = 2; n <= 3; n++) {
-        assert_int_equal(rng_pick_of(&(double){ LAST_U }, w, n, residual), 1);
-        assert_int_equal(rng_pick_of(&(double){ 0 }, w, n, residual), 1);
+        assert_int_equal(rng_invert(LAST_U, w, n), 1);
+        assert_int_equal(rng_invert(0, w, n), 1);
     }
 }
 
@@ -58,7 +56,7 @@ static void picks_find_weights_next_to_the_boundaries_of_parts(void **state)
             memset(w, 0, (size_t)n * sizeof(*w));
             w[index[k]] = 1;
             for (double u = 0; u < 1; u = u == 0 ? 0.5 : u == 0.5 ? LAST_U : 1)
-                assert_int_equal(rng_pick_of(&u, w, n, residual), index[k]);
+                assert_int_equal(rng_invert(u, w, n), index[k]);
             struct philox source = philox_source(3, (uint64_t)n);
             for (int p = 0; p < 2; p++) // inversion and race
                 assert_int_equal(
@@ -68,9 +66,9 @@ static void picks_find_weights_next_to_the_boundaries_of_parts(void **state)
         memset(w, 0, (size_t)n * sizeof(*w));
         w[0] = w[n - 1] = 0.5;
         double u = 0.5;
-        assert_int_equal(rng_pick_of(&u, w, n, residual), n - 1);
+        assert_int_equal(rng_invert(u, w, n), n - 1);
         u = 0.5 - 0x1p-53;
-        assert_int_equal(rng_pick_of(&u, w, n, residual), 0);
+        assert_int_equal(rng_invert(u, w, n), 0);
     }
     free(w);
 }
