@@ -1,10 +1,14 @@
-"""gpu/random_head.py: a head with random weights fits its target, and runs."""
+"""gpu/measurements.py: a head with random weights fits its target, and runs."""
 
+import json
 import subprocess
 import sys
 
 import pytest
 from conftest import BUILD, ROOT, engine
+
+sys.path.insert(0, str(ROOT / "gpu"))
+from measurements import write_head  # noqa: E402
 
 
 @pytest.mark.parametrize("target", ["tiny", "shape"])
@@ -14,7 +18,7 @@ def test_a_random_head_fits_its_model_and_runs(tiny, tmp_path, target):
         model = tmp_path / "shape.gguf"
         sizes = "layers=8,width=64,heads=4,kv_heads=2,head_dim=16,hidden=96,vocab=300,context=512"
         subprocess.run([BUILD / "write_small_model", model, f"shape:llama-8b,type=bf16,{sizes}"], check=True)
-    subprocess.run([sys.executable, ROOT / "gpu/random_head.py", BUILD / "speclab", model, "90", tmp_path / "head"], check=True)
+    write_head(tmp_path / "head", json.loads(engine("inspect", model, "--no-probe", "--json")), 90)
     shown = engine("inspect", tmp_path / "head", "--target", model)
     assert "an EAGLE-3 head" in shown and ": fits" in shown and "90 tokens" in shown
     drafter = f"eagle3:weights={tmp_path / 'head'},widths=[2,2]"
