@@ -31,8 +31,11 @@ static uint16_t half_of(float x)
     return sign | (uint16_t)(bits_of(sum) - bits_of(0.5f));
 }
 
-static bool is_finite_half(uint16_t h)
+// Returns false if it is not finite.
+static bool put_half(uint8_t *to, float x)
 {
+    const uint16_t h = half_of(x);
+    memcpy(to, &h, sizeof(h));
     return (h & 0x7C00) != 0x7C00;
 }
 
@@ -43,47 +46,41 @@ static float inverse(float d)
     return isfinite(i) ? i : 0.0f;
 }
 
+static inline float largest(const float *x) // of a block, by magnitude, with its sign
+{
+    float max_abs = 0, number = 0;
+    for (int i = 0; i < BLOCK; i++)
+        if (max_abs < fabsf(x[i])) {
+            max_abs = fabsf(x[i]);
+            number = x[i];
+        }
+    return number;
+}
+
 static bool q8_0(const float *x, uint8_t *b)
 {
     float max_abs = 0;
     for (int i = 0; i < BLOCK; i++)
         max_abs = fabsf(x[i]) > max_abs ? fabsf(x[i]) : max_abs;
     float d = max_abs / 127, id = inverse(d);
-    uint16_t scale = half_of(d);
-    memcpy(b, &scale, sizeof(scale));
     for (int i = 0; i < BLOCK; i++) {
         // Equals roundf, which most compilers compile to a call: adding 0.49999997 never rounds up to the next integer.
         float v = x[i] * id;
         b[2 + i] = (uint8_t)(int8_t)(v + copysignf(0.49999997f, v));
     }
-    return is_finite_half(scale);
+    return put_half(b, d);
 }
 
 // The number of largest magnitude maps exactly to the lowest of the steps -8 .. 7.
 static bool q4_0(const float *x, uint8_t *b)
 {
-    float max_abs = 0, largest = 0;
-    for (int i = 0; i < BLOCK; i++)
-        if (max_abs < fabsf(x[i])) {
-            max_abs = fabsf(x[i]);
-            largest = x[i];
-        }
-    float d = largest / -8, id = inverse(d);
-    uint16_t scale = half_of(d);
-    memcpy(b, &scale, sizeof(scale));
+    const float d = largest(x) / -8, id = inverse(d);
+    const bool ok = put_half(b, d);
     for (int i = 0; i < BLOCK / 2; i++) {
         int low = (int)(x[i] * id + 8.5f), high = (int)(x[i + BLOCK / 2] * id + 8.5f);
         b[2 + i] = (uint8_t)((low < 15 ? low : 15) | (high < 15 ? high : 15) << 4);
     }
-    return is_finite_half(scale);
-}
-
-static float largest(const float *x) // of a block, by magnitude, with its sign
-{
-    float largest = 0;
-    for (int i = 0; i < BLOCK; i++)
-        largest = fabsf(x[i]) > fabsf(largest) ? x[i] : largest;
-    return largest;
+    return ok;
 }
 
 // The codes (32) of the numbers of `table` that are nearest to x in steps of d; of two, the first.
@@ -106,10 +103,8 @@ static const int8_t iq4[16] = { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13,
 static bool iq4_nl(const float *x, uint8_t *b)
 {
     const float d = largest(x) / -127;
-    const uint16_t scale = half_of(d);
-    memcpy(b, &scale, sizeof(scale));
     put_codes(iq4, x, d, b + 2);
-    return is_finite_half(scale);
+    return put_half(b, d);
 }
 
 static bool iq4_xs(const float *x, uint8_t *b)
@@ -117,16 +112,14 @@ static bool iq4_xs(const float *x, uint8_t *b)
     float d = 0;
     for (int g = 0; g < 8; g++)
         d = fmaxf(d, fabsf(largest(x + BLOCK * g)) / (127 * 31));
-    const uint16_t half = half_of(d);
     memset(b, 0, 8);
-    memcpy(b, &half, sizeof(half));
     for (int g = 0; g < 8; g++) {
         const int scale = (int)rintf(largest(x + BLOCK * g) / -127 * inverse(d)), stored = scale + 32;
         b[2 + g / 4] |= (uint8_t)(stored >> 4 << (2 * (g % 4)));
         b[4 + g / 2] |= (uint8_t)((stored & 15) << (4 * (g % 2)));
         put_codes(iq4, x + BLOCK * g, d * (float)scale, b + 8 + 16 * g);
     }
-    return is_finite_half(half);
+    return put_half(b, d);
 }
 
 // The scale is the power of two for which the largest number, twice a float of four bits, is 8 to 16.
@@ -177,14 +170,13 @@ bool quantize_floats(enum type type, const float *x, int64_t n, void *to)
             type == MXFP4) &&
            n % type_facts[type].block == 0);
     uint8_t *b = to;
-    if (type == F32)
-        memcpy(to, x, (size_t)n * sizeof(*x));
-    if (type == F32)
-        return all_finite(x, n);
     if (type == BF16)
         return bf16(x, n, b);
-    if (!all_finite(x, n)) // conversion to an integer is undefined for others
-        return false;
+    if (type == F32)
+        memcpy(to, x, (size_t)n * sizeof(*x));
+    const bool finite = all_finite(x, n); // conversion to an integer is undefined for others
+    if (type == F32 || !finite)
+        return finite;
     bool ok = true;
     for (int64_t i = 0; i < n; i += type_facts[type].block, b += type_facts[type].bytes)
         ok &= type == Q8_0     ? q8_0(x + i, b)
