@@ -65,9 +65,10 @@ struct adaptive {
 // Chains that end where their paths become improbable are of different depths: a tree.
 static unsigned adaptive_makes(const void *options)
 {
-    const unsigned makes = parts_make(((const struct adaptive_options *)options)->of, &form);
-    const bool uneven = ((const struct adaptive_options *)options)->by == CONFIDENCE && (makes & TAKES_CHAINS);
-    return uneven ? (makes & ~(unsigned)TAKES_CHAINS) | TAKES_TREES : makes;
+    const struct adaptive_options *o = options;
+    enum draft_memory ignored;
+    const unsigned makes = parts_make(o->of, &form, &ignored);
+    return o->by == CONFIDENCE && (makes & TAKES_CHAINS) ? (makes & ~(unsigned)TAKES_CHAINS) | TAKES_TREES : makes;
 }
 
 static enum draft_memory adaptive_remembers(const void *options)
@@ -75,9 +76,10 @@ static enum draft_memory adaptive_remembers(const void *options)
     static const enum draft_memory own[] = {
         [CONFIDENCE] = DRAFTS_OF_TEXT, [ACCEPTANCE] = DRAFTS_OF_PASSES, [COST] = DRAFTS_OF_OTHERS
     };
-    const enum draft_memory part = parts_remember(((const struct adaptive_options *)options)->of, &form),
-                            by = own[((const struct adaptive_options *)options)->by];
-    return part > by ? part : by;
+    const struct adaptive_options *o = options;
+    enum draft_memory part;
+    parts_make(o->of, &form, &part);
+    return part > own[o->by] ? part : own[o->by];
 }
 
 static void adaptive_destroy(struct drafter *d)

@@ -77,8 +77,9 @@ bool drafter_check(const struct drafter_type *type, const void *options, struct 
 
 unsigned drafter_makes(const struct drafter_type *type, const void *options)
 {
+    enum draft_memory ignored;
     return type->makes != NULL ? type->makes(options)
-           : type->of != NULL  ? parts_make(parts_of(options), type->of)
+           : type->of != NULL  ? parts_make(parts_of(options), type->of, &ignored)
            : type->tree > 0    ? tree_options_kinds(tree_of(type, options))
            : type->kinds != 0  ? type->kinds
                                : TAKES_DETERMINISTIC;
@@ -86,7 +87,8 @@ unsigned drafter_makes(const struct drafter_type *type, const void *options)
 
 enum draft_memory drafter_remembers(const struct drafter_type *type, const void *options)
 {
-    return type->remembers != NULL ? type->remembers(options)
-           : type->of != NULL      ? parts_remember(parts_of(options), type->of)
-                                   : type->memory;
+    enum draft_memory memory = type->remembers != NULL ? type->remembers(options) : type->memory;
+    if (type->remembers == NULL && type->of != NULL)
+        parts_make(parts_of(options), type->of, &memory);
+    return memory;
 }

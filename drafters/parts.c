@@ -115,7 +115,7 @@ bool parts_check(const struct settings *of, const struct part_form *f, struct er
     return ok;
 }
 
-static unsigned all_make(const struct settings *of, const struct part_form *f, enum draft_memory *memory)
+unsigned parts_make(const struct settings *of, const struct part_form *f, enum draft_memory *memory)
 {
     struct part part[MAX_PARTS] = { 0 };
     struct error ignored;
@@ -130,19 +130,6 @@ static unsigned all_make(const struct settings *of, const struct part_form *f, e
     }
     free_parts(part, n);
     return makes;
-}
-
-unsigned parts_make(const struct settings *of, const struct part_form *f)
-{
-    enum draft_memory ignored;
-    return all_make(of, f, &ignored);
-}
-
-enum draft_memory parts_remember(const struct settings *of, const struct part_form *f)
-{
-    enum draft_memory memory;
-    all_make(of, f, &memory);
-    return memory;
 }
 
 // ---- creation

@@ -46,8 +46,8 @@ struct parts {
 
 // of: the option, a list of drafters, or one.
 bool parts_check(const struct settings *of, const struct part_form *f, struct error *err);
-unsigned parts_make(const struct settings *of, const struct part_form *f);              // of any part
-enum draft_memory parts_remember(const struct settings *of, const struct part_form *f); // the most of any part
+// Kinds of drafts of any part; *memory: the most of any part.
+unsigned parts_make(const struct settings *of, const struct part_form *f, enum draft_memory *memory);
 
 // Sets g->drafter. nodes: of its drafts, the root included; 0: the most of any part.
 bool parts_open(struct parts *g, const struct drafter_env *env, const struct settings *of, const struct part_form *f,
