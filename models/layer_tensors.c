@@ -163,45 +163,38 @@ static bool load_tensor(struct tensor_loader *c, const struct block_load *what, 
            load_vector(c, name, size[t->rows], bias, err);
 }
 
-// One expert's matrix: a tensor of its own, or in GGUF the expert's rows of one tensor.
-static bool load_expert(struct tensor_loader *c, const struct block_load *what, const char *name, int expert,
-                        int64_t rows, int64_t width, struct tensor *to, struct error *err)
-{
-    char full[192];
-    const bool merged = what->config->gguf;
-    if (merged)
-        snprintf(full, sizeof(full), "%smlp.experts.%s.weight", what->prefix, name);
-    else
-        snprintf(full, sizeof(full), "%s%s.experts.%d.%s.weight", what->prefix,
-                 what->config->architecture->experts == MIXTRAL_EXPERTS ? "block_sparse_moe" : "mlp", expert, name);
-    return merged ? load_part_of_matrix(c, full, rows * what->config->experts, width, rows * expert, rows, to, err)
-                  : load_matrix(c, full, rows, width, to, err);
-}
-
+// An expert's matrix is a tensor of its own, or in GGUF the expert's rows of one tensor.
 static bool load_experts(struct tensor_loader *c, const struct block_load *what, const struct model_shape *s,
                          struct experts *to, struct error *err)
 {
+    static const char *const names[][2] = { { "gate_proj", "w1" }, { "up_proj", "w3" }, { "down_proj", "w2" } };
     const struct model_config *config = what->config;
-    const bool mixtral = !config->gguf && config->architecture->experts == MIXTRAL_EXPERTS;
-    const char *gate = mixtral ? "w1" : "gate_proj", *up = mixtral ? "w3" : "up_proj",
-               *down = mixtral ? "w2" : "down_proj";
-    char router[160];
-    const size_t n = (size_t)config->experts;
-    *to = (struct experts){ .count = config->experts,
+    const bool merged = config->gguf, mixtral = !merged && config->architecture->experts == MIXTRAL_EXPERTS;
+    const char *block = mixtral ? "block_sparse_moe" : "mlp";
+    const int n = config->experts;
+    char name[192];
+    *to = (struct experts){ .count = n,
                             .used = config->experts_used,
                             .normalized = config->experts_normalized,
-                            .gate = xcalloc(n, sizeof(*to->gate)),
-                            .up = xcalloc(n, sizeof(*to->up)),
-                            .down = xcalloc(n, sizeof(*to->down)) };
-    snprintf(router, sizeof(router), "%s%s.gate.weight", what->prefix, mixtral ? "block_sparse_moe" : "mlp");
-    if (!load_matrix(c, router, config->experts, s->width, &to->router, err))
+                            .gate = xcalloc((size_t)n, sizeof(*to->gate)),
+                            .up = xcalloc((size_t)n, sizeof(*to->up)),
+                            .down = xcalloc((size_t)n, sizeof(*to->down)) };
+    struct tensor *const matrix[] = { to->gate, to->up, to->down };
+    snprintf(name, sizeof(name), "%s%s.gate.weight", what->prefix, block);
+    if (!load_matrix(c, name, n, s->width, &to->router, err))
         return false;
     const size_t before = c->bytes;
-    for (int i = 0; i < config->experts; i++)
-        if (!load_expert(c, what, gate, i, s->expert_hidden, s->width, &to->gate[i], err) ||
-            !load_expert(c, what, up, i, s->expert_hidden, s->width, &to->up[i], err) ||
-            !load_expert(c, what, down, i, s->width, s->expert_hidden, &to->down[i], err))
+    for (int i = 0; i < 3 * n; i++) {
+        const int expert = i / 3, k = i % 3;
+        const int64_t rows = k < 2 ? s->expert_hidden : s->width, width = k < 2 ? s->width : s->expert_hidden;
+        if (merged)
+            snprintf(name, sizeof(name), "%smlp.experts.%s.weight", what->prefix, names[k][0]);
+        else
+            snprintf(name, sizeof(name), "%s%s.experts.%d.%s.weight", what->prefix, block, expert, names[k][mixtral]);
+        if (!load_part_of_matrix(c, name, merged ? rows * n : rows, width, merged ? rows * expert : 0, rows,
+                                 &matrix[k][expert], err))
             return false;
+    }
     c->expert_bytes += c->bytes - before;
     return true;
 }
@@ -247,10 +240,12 @@ bool load_block(struct tensor_loader *c, const struct block_load *what, const st
     return !mixture || load_experts(c, what, s, &to->experts, err);
 }
 
-void block_free(struct block *w)
+void blocks_free(struct block *block, int n)
 {
-    free(w->experts.gate);
-    free(w->experts.up);
-    free(w->experts.down);
-    w->experts = (struct experts){ 0 };
+    for (int l = 0; block != NULL && l < n; l++) {
+        free(block[l].experts.gate);
+        free(block[l].experts.up);
+        free(block[l].experts.down);
+    }
+    free(block);
 }

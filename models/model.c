@@ -112,9 +112,7 @@ bool model_check(const struct model_config *c, struct weights *w, struct error *
         .config = *c, .weights = w, .shape = model_shape_of(c), .tensor_loader = { .weights = w, .check_only = true }
     };
     const bool ok = load_tensors(&m, err) && tied_head_is_equal(c, w, err) && all_are_used(c, w, err);
-    for (int l = 0; m.block != NULL && l < m.shape.layers; l++)
-        block_free(&m.block[l]);
-    free(m.block);
+    blocks_free(m.block, m.shape.layers);
     return ok;
 }
 
@@ -199,9 +197,7 @@ void model_close(struct model *m)
     scratch_destroy(&m->scratch, b);
     weights_close(m->weights);
     config_free(&m->config);
-    for (int l = 0; m->block != NULL && l < m->shape.layers; l++)
-        block_free(&m->block[l]);
-    free(m->block);
+    blocks_free(m->block, m->shape.layers);
     free(m);
 }
 

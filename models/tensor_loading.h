@@ -67,11 +67,11 @@ struct block_load {
     // Biases of q, k, v and o are those that the checkpoint has; otherwise those that its configuration declares.
     bool found_biases;
 };
-// A layer's tensors (layer_tensors.c). to: starts as zeros; block_free frees what it owns besides tensors.
+// A layer's tensors (layer_tensors.c). to: starts as zeros; blocks_free frees an array of them, with what they own besides tensors.
 bool load_block(struct tensor_loader *c, const struct block_load *what, const struct model_shape *s, struct block *to,
                 struct error *err);
 
-void block_free(struct block *w);
+void blocks_free(struct block *block, int n); // NULL is allowed
 
 // Writes the packed matrices to the cache, unless all of them were read from it.
 void tensor_loader_write_cache(struct tensor_loader *c);

@@ -402,7 +402,7 @@ void eagle_close(struct eagle *e)
     if (e->backend != NULL)
         scratch_destroy(&e->scratch, e->backend);
     head_close(&e->files);
-    free(e->block);
+    blocks_free(e->block, e->shape.layers);
     free(e->facts.target_id);
     free(e);
 }
