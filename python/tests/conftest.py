@@ -1,7 +1,6 @@
 """What tests share: the program that the build made, calls of words as a user makes them, small models and databases."""
 
 import contextlib
-import importlib
 import io
 import json
 import os
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from speclab.command import Fault
+from speclab import command
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("SPECLAB_BUILD", ROOT / "build" / "release"))
@@ -69,6 +68,19 @@ def tiny(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def heads(tiny, tmp_path_factory) -> Path:
+    """A folder with heads of random weights for `tiny`: medusa, eagle and eagle3."""
+    folder = tmp_path_factory.mktemp("heads")
+    subprocess.run([BUILD / "write_small_heads", tiny, *(folder / kind for kind in ("medusa", "eagle", "eagle3"))], check=True)
+    return folder
+
+
+def refused(got, says: str, status: int = 1) -> None:
+    """A word has failed with one sentence. `got`: as `in_process` returns it."""
+    assert got[0] == status and says in got[2] and got[2].count("\n") == 1, got
+
+
+@pytest.fixture(scope="session")
 def frozen_once(tiny, tmp_path_factory) -> Path:
     import frozen
 
@@ -83,13 +95,10 @@ def frozen_db(frozen_once, tmp_path) -> Path:
 
 def inside(word, *words, cwd="."):
     """As `call`, in this process, which takes no second to import pandas and matplotlib."""
-    out, err, status = io.StringIO(), io.StringIO(), 0
-    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            status = importlib.import_module(f"speclab.words.{word}").main([str(w) for w in words]) or 0
-        except Fault as why:
-            status = why.status
-            print(f"speclab {word}: {why}", file=err)
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "__stdout__", out)
+        status = command.call(word, [str(w) for w in words])
     return Called(subprocess.CompletedProcess((), status, out.getvalue(), err.getvalue()))
 
 
