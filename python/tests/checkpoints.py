@@ -28,6 +28,11 @@ def logprobs(path, texts=TEXT, *how) -> str:
     return done.stdout
 
 
+def fp8_of(golden) -> list[dict]:
+    """The models of FP8 among those of the fixture: name, fp8, and plain, the same numbers in F32."""
+    return [m for m in golden.values() if "fp8" in m]
+
+
 def numbers(line: str) -> np.ndarray:
     return np.array(json.loads(line)["logprobs"])
 

@@ -52,11 +52,17 @@ def expect_golden(name: str, text: str) -> None:
     assert text == path.read_text()
 
 
-def engine(*words, cwd=None, stdin=None) -> str:
-    """The engine's program; returns its stdout. Fails the test if it fails."""
+def program(*words, cwd=None, stdin=None) -> tuple[int, str, str]:
+    """The engine's program: exit status, stdout and stderr."""
     done = subprocess.run([os.environ["SPECLAB_PROGRAM"], *map(str, words)], cwd=cwd, input=stdin, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.returncode, done.stdout, done.stderr
+
+
+def engine(*words, cwd=None, stdin=None) -> str:
+    """The stdout of the engine's program. Fails the test if it fails."""
+    status, out, err = program(*words, cwd=cwd, stdin=stdin)
+    assert status == 0, err
+    return out
 
 
 @pytest.fixture(scope="session")

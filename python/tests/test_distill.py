@@ -9,9 +9,10 @@ import sys
 import time
 
 import pytest
-from conftest import ROOT, call, engine
+from conftest import ROOT, engine, inside, program, refused
 
-from speclab.distillation import NUMBERS, Exclusions, Plan, words_of
+from speclab import distillation
+from speclab.distillation import NUMBERS, Plan, words_of
 
 QUESTIONS = [{"question": "What is the sum of two and two?"}, {"question": "Who?"}, {"turns": ["Say it again and again.", "Once more, backwards."]},
              {"question": "Who?"}, {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Ping?"}]}]  # fmt: skip
@@ -28,9 +29,19 @@ def jsonl(path, rows):
 
 
 @pytest.fixture
-def distill(tiny, tmp_path):
+def distill(tiny, tmp_path, monkeypatch):
+    """Calls the word in this process, and closes, as the end of a process does, what it locked."""
     jsonl(tmp_path / "q.jsonl", QUESTIONS)
-    return lambda *words, run=RUN: call("distill", tiny, *run, *words, cwd=tmp_path)
+    opened, open_lines = [], distillation._open_lines
+    monkeypatch.setattr(distillation, "_open_lines", lambda path: opened.append(open_lines(path)) or opened[-1])
+
+    def called(*words, run=RUN):
+        done = inside("distill", tiny, *run, *words, cwd=tmp_path)
+        while opened:
+            os.close(opened.pop())
+        return done
+
+    return called
 
 
 def distilled(distill, out, *words):
@@ -39,11 +50,16 @@ def distilled(distill, out, *words):
     return done.out
 
 
-def ids_of(tiny, text):
-    return json.loads(call("tokenize", tiny, stdin=json.dumps({"text": text})).out)["ids"]
+def ids_of(tiny, *texts):
+    """The ids of one text, or a list of those of each."""
+    found = engine("tokenize", tiny, stdin="".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return [json.loads(line)["ids"] for line in found.splitlines()]
 
 
-# ---- generate --prompts
+def process(tiny, folder, *words):
+    """A process of `distill`, to be killed."""
+    return subprocess.Popen([sys.executable, "-B", "-m", "speclab", "distill", tiny, *map(str, (*RUN, *words))], cwd=folder,
+                            env=dict(os.environ, PYTHONPATH=str(ROOT / "python")), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
 
 
 def test_prompts_are_answered_in_the_file_s_order_whatever_the_slots(tiny, tmp_path):
@@ -59,7 +75,7 @@ def test_prompts_are_answered_in_the_file_s_order_whatever_the_slots(tiny, tmp_p
     alone = json.loads(engine("generate", tiny, rows[0]["question"], "--json", *RUN, "--tokens", 20, "--seed", 3))
     assert alone["new_ids"] == [i for i, m in zip(found[0]["input_ids"], found[0]["loss_mask"], strict=True) if m]
     assert alone["text"] == found[0]["answers"][0]["text"] and alone["stop"] == found[0]["answers"][0]["stop"]
-    assert found[17]["input_ids"][:3] == [1, 5, 9] and found[18]["input_ids"][: -20] == ids_of(tiny, "def f")
+    assert found[17]["input_ids"][:3] == [1, 5, 9] and [found[18]["input_ids"][:-20]] == ids_of(tiny, "def f")
     assert found[19]["unanswered"] == "long" and found[19]["answers"] == [] and found[20]["number"] == 77
     drafted = engine("generate", tiny, "--prompts", path, *words, "--drafter", "ngram:tokens=12", "--batch", 64)  # needs passes of 832 rows
     assert [json.loads(line)["answers"] for line in drafted.splitlines()[1:21]] == [line["answers"] for line in found[:20]]  # at temperature 0
@@ -75,21 +91,16 @@ def test_prompts_on_stdin_are_answered_as_they_come(tiny):
             assert json.loads(p.stdout.readline())["messages"][0]["content"] == content
 
 
-@pytest.mark.parametrize("line, status, says", [
-    ('{"question": 5}', 1, "p.jsonl:1: question: expected a text, found an integer"),
-    ('{"question": "a", "temperature": -1}', 1, "p.jsonl:1: sampling: temperature"),
-    ('{"question": "a", "number": 1}\n{"question": "b", "number": 1}', 1, "p.jsonl:2: number: expected one that no prompt under way has, found 1"),
-    ("{", 1, "p.jsonl:1:"),
-])  # fmt: skip
-def test_wrong_prompts_are_named(tiny, tmp_path, line, status, says):
-    (tmp_path / "p.jsonl").write_text(line + "\n")
-    done = call("generate", tiny, "--prompts", "p.jsonl", "--jsonl", *RUN, cwd=tmp_path)
-    assert done.status == status and says in done.err and done.err.count("\n") == 1
-    for words in (("--prompts", "p.jsonl"), ("--jsonl", "Hello"), ("--prompts", "p.jsonl", "--jsonl", "Hello")):
-        assert call("generate", tiny, *words, cwd=tmp_path).status == 2
-
-
-# ---- what a line holds
+def test_wrong_prompts_are_named(tiny, tmp_path):
+    words = ("generate", tiny, "--prompts", "p.jsonl", "--jsonl")
+    for line, says in (('{"question": 5}', "p.jsonl:1: question: expected a text, found an integer"), ("{", "p.jsonl:1:"),
+                       ('{"question": "a", "temperature": -1}', "p.jsonl:1: sampling: temperature"),
+                       ('{"question": "a", "number": 1}\n{"question": "b", "number": 1}',
+                        "p.jsonl:2: number: expected one that no prompt under way has, found 1")):  # fmt: skip
+        (tmp_path / "p.jsonl").write_text(line + "\n")
+        refused(program(*words, *RUN, cwd=tmp_path), says)
+    for wrong in (words[:-1], (*words[:2], "--jsonl", "Hello"), (*words, "Hello")):
+        assert program(*wrong, cwd=tmp_path)[0] == 2
 
 
 @pytest.mark.parametrize("temperature", ["0", "0.7"])
@@ -97,7 +108,7 @@ def test_answers_are_those_of_generate(distill, tiny, tmp_path, temperature):
     """Conversation 0 is sequence 0, as `generate` has it."""
     distilled(distill, "a.jsonl", "--prompts", "q.jsonl", "--temperatures", temperature, "--new-tokens", 40, "--seed", 5)
     line = next(line for id, line in lines(tmp_path / "a.jsonl").items() if id.endswith("-0-0"))
-    prompt = ids_of(tiny, "<|im_start|>user\nWhat is the sum of two and two?<|im_end|>\n<|im_start|>assistant\n")
+    (prompt,) = ids_of(tiny, "<|im_start|>user\nWhat is the sum of two and two?<|im_end|>\n<|im_start|>assistant\n")
     words = (*RUN[:4], "--tokens", 40, "--seed", 5, "--json", "--temperature", temperature)
     alone = json.loads(engine("generate", tiny, QUESTIONS[0]["question"], *words))
     assert line["input_ids"] == prompt + alone["new_ids"] and line["loss_mask"] == [0] * len(prompt) + [1] * len(alone["new_ids"])
@@ -108,15 +119,14 @@ def test_answers_are_those_of_generate(distill, tiny, tmp_path, temperature):
 def test_invented_turns_and_later_ones_are_rendered_like_given_ones(distill, tiny, tmp_path):
     distilled(distill, "a.jsonl", "--invent", 60, "--new-tokens", 150)
     found = lines(tmp_path / "a.jsonl").values()
-    for line in found:
-        user = line["conversations"][0]["content"]
-        assert user == user.strip(" \t\r\n") != ""
-        assert line["input_ids"][: line["loss_mask"].index(1)] == ids_of(tiny, f"<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n")
-    assert len(found) > 5
+    users = [line["conversations"][0]["content"] for line in found]
+    assert len(found) > 5 and all(user == user.strip(" \t\r\n") != "" for user in users)
+    prompts = ids_of(tiny, *(f"<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n" for user in users))
+    assert [line["input_ids"][: line["loss_mask"].index(1)] for line in found] == prompts
     jsonl(tmp_path / "t.jsonl", [{"turns": ["Say it.", "Once more."]}])
     distilled(distill, "b.jsonl", "--prompts", "t.jsonl", "--samples", 20, "--temperatures", 1, "--new-tokens", 100)
     second = [line for line in lines(tmp_path / "b.jsonl").values() if len(line["conversations"]) == 4]
-    between = ids_of(tiny, "\n<|im_start|>user\nOnce more.<|im_end|>\n<|im_start|>assistant\n")
+    (between,) = ids_of(tiny, "\n<|im_start|>user\nOnce more.<|im_end|>\n<|im_start|>assistant\n")
     for line in second:  # the second turn follows the answer's own tokens, end token included
         mask = "".join(map(str, line["loss_mask"]))
         at = mask.index("10") + 1
@@ -124,20 +134,15 @@ def test_invented_turns_and_later_ones_are_rendered_like_given_ones(distill, tin
     assert second
 
 
-# ---- interruption
-
-
 def test_a_killed_run_goes_on_to_the_same_lines(distill, tiny, tmp_path):
     mixed = ("--prompts", "q.jsonl", "--samples", 12, "--new-tokens", 120, "--exclude", "e.jsonl")
     jsonl(tmp_path / "e.jsonl", [{"text": "Who?"}])
     distilled(distill, "a.jsonl", *mixed, "--invent", 150, "--slots", 16)
-    words = [sys.executable, "-B", "-m", "speclab", "distill", tiny, *RUN, *mixed, "--invent", 150, "--slots", 3, "--out", "b.jsonl"]
     kills = 0
     for torn in ("b.jsonl", "b.jsonl.dropped", "b.jsonl"):
         out = tmp_path / "b.jsonl"
         before = out.stat().st_size if out.exists() else 0
-        with subprocess.Popen(list(map(str, words)), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                              env=dict(os.environ, PYTHONPATH=str(ROOT / "python"))) as p:  # fmt: skip
+        with process(tiny, tmp_path, *mixed, "--invent", 150, "--slots", 3, "--out", "b.jsonl") as p:
             while p.poll() is None and (out.stat().st_size if out.exists() else 0) <= before:
                 time.sleep(0.002)
             p.kill()
@@ -150,20 +155,18 @@ def test_a_killed_run_goes_on_to_the_same_lines(distill, tiny, tmp_path):
     for end in ("", ".dropped"):
         assert lines(tmp_path / f"a.jsonl{end}") == lines(tmp_path / f"b.jsonl{end}") != {}
     before = (tmp_path / "a.jsonl").read_text()
-    assert "this run: 0 conversations" in distilled(distill, "a.jsonl", *mixed, "--invent", 150) and (tmp_path / "a.jsonl").read_text() == before
+    assert "this run: 0 conversations" in distilled(distill, "a.jsonl", *mixed, "--invent", 150)
+    assert (tmp_path / "a.jsonl").read_text() == before
     some = distilled(distill, "c.jsonl", *mixed, "--invent", 150, "--slots", 4, "--tokens", 500)
     assert 500 <= int(some.split(" conversations, ")[1].split(" answer")[0]) < before.count("\n") * 60 // 4
     assert distill(*mixed, "--invent", 150, "--out", "a.jsonl", run=(*RUN, "--device", "none such")).status == 2
 
 
 def test_messages_do_not_go_into_the_data(distill, tiny, tmp_path):
-    words = f"'{sys.executable}' -B -m speclab distill '{tiny}' {' '.join(RUN)} --prompts q.jsonl --new-tokens 9 --out"
-    for name, streams in (("open", ">/dev/null"), ("closed", ">&- 2>&-"), ("all", "<&- >&- 2>&-")):
-        subprocess.run(f"{words} {name}.jsonl {streams}", shell=True, cwd=tmp_path, env=dict(os.environ, PYTHONPATH=str(ROOT / "python")))
-    assert lines(tmp_path / "open.jsonl") == lines(tmp_path / "closed.jsonl") == lines(tmp_path / "all.jsonl") != {}
-
-
-# ---- what is dropped
+    words = f"'{sys.executable}' -B -m speclab distill '{tiny}' {' '.join(RUN)} --prompts q.jsonl --new-tokens 9 --out closed.jsonl <&- >&- 2>&-"
+    subprocess.run(words, shell=True, cwd=tmp_path, env=dict(os.environ, PYTHONPATH=str(ROOT / "python")))
+    distilled(distill, "open.jsonl", "--prompts", "q.jsonl", "--new-tokens", 9)
+    assert lines(tmp_path / "open.jsonl") == lines(tmp_path / "closed.jsonl") != {}
 
 
 def test_prompts_that_overlap_an_excluded_file_are_dropped(distill, tmp_path):
@@ -176,6 +179,7 @@ def test_prompts_that_overlap_an_excluded_file_are_dropped(distill, tmp_path):
     assert done.status == 0 and "e.jsonl: 1 line without text excludes nothing" in done.err
     excluded = {id[-4:] for id, line in lines(tmp_path / "a.jsonl.dropped").items() if line["reason"] == "excluded"}
     assert excluded == {"-0-0", "-2-0", "-4-0"}
+    assert [*words_of("“Don’t” — 4.5%, café\xa0ZÜrich ...")] == ["don", "t", "4", "5", "café", "zÜrich"]
 
 
 def test_invented_turns_are_checked_and_greedy_answers_are_written_once(distill, tmp_path):
@@ -199,20 +203,17 @@ def test_invented_turns_are_checked_and_greedy_answers_are_written_once(distill,
         assert ("-3-0" in repeated, "-0-1" in repeated) == (count > 0, count > 0)
 
 
-# ---- mistakes
-
-
 def test_mistakes_give_one_sentence(distill, tmp_path):
     for name, text in {"ids": '{"question": "a"}\n{"input_ids": [1, 2]}\n', "numbers": '{"input_ids": [1]}\n',
-                       "broken": '{"a": "b"}\n{"a": \n',
-                       "strange": "a diary\n", "q2": (tmp_path / "q.jsonl").read_text(),
+                       "broken": '{"a": "b"}\n{"a": \n', "strange": "a diary\n", "q2": (tmp_path / "q.jsonl").read_text(),
                        "twice": '{"id": 1, "question": "a"}\n{"id": "1", "question": "b"}\n'}.items():  # fmt: skip
         (tmp_path / f"{name}.jsonl").write_text(text)
+    (tmp_path / "used.jinja").write_text("{{ messages[0].content }}")
     begun, new = ("--prompts", "q.jsonl", "--new-tokens", 9, "--out", "a.jsonl"), ("--out", "n.jsonl")
     distilled(distill, "a.jsonl", *begun[:-2])
     for words, status, says in [
         (("--invent", 3), 2, "missing argument: --out"), (new, 2, "nothing to write"),
-        *[(("--invent", 3, f"--temperatures={t}", *new), 2, "--temperatures: expected a number from 0") for t in ("0,warm", "nan")],
+        (("--invent", 3, "--temperatures=0,warm", *new), 2, "--temperatures: expected a number from 0"),
         (("--prompts", "ids.jsonl", *new), 2, "ids.jsonl:2: prompt 1 is token ids"),
         (("--prompts", "twice.jsonl", *new), 2, 'twice.jsonl:2: expected a unique id, found "1", which twice.jsonl:1 has'),
         (("--prompts", "q.jsonl", "--prompts", "q2.jsonl", *new), 2, "q2.jsonl: has the content of q.jsonl"),
@@ -222,12 +223,12 @@ def test_mistakes_give_one_sentence(distill, tmp_path):
         (("--invent", 3, "--out", "strange.jsonl"), 1, "is not empty and has no"),
         ((*begun, "--seed", 8), 1, "a.jsonl was begun with seed 0, found 8"),
         (("--invent", 2, "--new-tokens", 9, "--out", "a.jsonl"), 1, "a.jsonl was begun with prompts"),
+        (("--invent", 1, *new, "--context", 9999), 1, "--context: expected at most "),
+        (("--invent", 1, *new, "--chat", "none"), 1, "--invent needs a chat template"),
+        (("--invent", 1, *new, "--chat", "used.jinja"), 1, "the chat template writes nothing before the user's text"),
     ]:  # fmt: skip
-        done = distill(*words)
-        assert done.status == status and says in done.err and done.err.count("\n") == 1, (words, done.err)
-    for run, says in ((("--chat", "chatml", "--context", 9999), "--context: expected at most "),
-                      (("--chat", "none"), "--invent needs a chat template")):  # fmt: skip
-        assert says in distill("--invent", 1, *new, run=run).err
+        done = distill(*words, run=RUN[2:] if "--chat" in words else RUN[:4] if "--context" in words else RUN)
+        refused((done.status, done.out, done.err), says, status)
     with open(tmp_path / "a.jsonl", "a") as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         assert "a.jsonl: another process writes it" in distill(*begun).err
@@ -238,17 +239,10 @@ def test_mistakes_give_one_sentence(distill, tmp_path):
     assert "a.jsonl:2: expected each id once" in distill(*begun).err
 
 
-@pytest.mark.parametrize("template, words, status, says", [
-    ("{{ messages[0].content }}", ("--invent", 1), 1, "the chat template writes nothing before the user's text"),
-    ("{% if false %}x{% endif %}", ("--prompts", "q.jsonl"), 0, "dropped: an empty answer, or a prompt of which the template makes no text"),
-])  # fmt: skip
-def test_templates_that_cannot_be_used(distill, tmp_path, template, words, status, says):
-    (tmp_path / "used.jinja").write_text(template)
-    done = distill(*words, "--out", "a.jsonl", run=("--chat", "used.jinja", "--context", 448))
-    assert done.status == status and says in done.out + done.err
-
-
-# ---- the plan, and words
+def test_a_prompt_of_which_the_template_makes_no_text_is_dropped(distill, tmp_path):
+    (tmp_path / "used.jinja").write_text("{% if false %}x{% endif %}")
+    done = distill("--prompts", "q.jsonl", "--out", "a.jsonl", run=("--chat", "used.jinja", "--context", 448))
+    assert done.status == 0 and "dropped: an empty answer, or a prompt of which the template makes no text" in done.out
 
 
 @pytest.mark.parametrize("prompts, samples, kinds, invented", [
@@ -267,12 +261,3 @@ def test_every_prefix_of_the_plan_is_a_fair_mixture(tmp_path, prompts, samples, 
         assert p.temperature == ((p.index % sum(prompts) + p.index // sum(prompts)) % kinds if p.given else p.index % kinds)
     more = {p.id: p for p in Plan(paths, samples, list(range(kinds)), invented + 30)}  # numbers do not depend on limits
     assert all(more[p.id].number == p.number and more[p.id].temperature == p.temperature for p in all_of_it)
-
-
-@pytest.mark.parametrize("text, words", [
-    ('  The CAT, sat\ton -- the "mat".\n', "the cat sat on the mat"), ("“Don’t” — 4.5%", "don t 4 5"), ("café\xa0ZÜrich", "café zÜrich"), ("...", ""),
-])  # fmt: skip
-def test_words_ignore_case_and_punctuation(text, words):
-    assert " ".join(words_of(text)) == words and not Exclusions().match(text)
-
-

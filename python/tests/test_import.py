@@ -65,7 +65,7 @@ def test_gzipped_files_are_read_and_damaged_ones_refused(here):
 
 
 Q, S, G = '{"question": "a", "answer": ""}', '{"question_id": 1, "category": "qa", "turns": ["a"]}', "gsm8k HERE/a"
-BAD = [
+MISTAKES = [  # words, the content of HERE/a, and what is said; with status 2 where no file is wrong
     (G, '{"question": "Who?", "answer": "I"}\n{"question": "Who', "HERE/a:2:14: not valid JSON: Unterminated string"),
     (G, '{"question": "Who', "the file ends in this line: is it complete?"),
     (G, '\n\n{"question": 5, "answer": "I"}\n', "HERE/a:3: question: expected a text, found an integer"),
@@ -78,18 +78,15 @@ BAD = [
     (G, 5000 * "[", "[0]: not valid JSON: nested too deeply"),
     (G, "[]", "HERE/a: expected entries of gsm8k, found none"),
     (G, f'[{Q}, {{"question": ["]\\""], "answer": ""}}', "HERE/a[1]: question: expected a text, found a list"),
-    (G, f'[{Q}, {{"question": "]}}\\"', "HERE/a[1]: not valid JSON: Unterminated string starting at; the file ends in this entry: is it complete?"),
     (G, f"[{Q}", "the end of the file: is it complete?"),
     (G, f"[{Q} {{}}]", "HERE/a[0]: expected a comma or the end of the list behind the object"),
     (G, f"[{Q}] {{}}", "HERE/a: expected the end of the file behind the list, found more"),
     (G, "PK\3\4xyz", "found a ZIP archive; `unzip` unpacks it"),
     (G, "", "HERE/a: the file is empty"),
     ("gsm8k HERE/HumanEval.jsonl", None, ":1: question: expected an entry of gsm8k (question, answer), found none; this looks like humaneval ("),
-    ("spec-bench HERE/speed.jsonl", None, ":1: expected an entry of spec-bench, found more: this looks like speed-bench ("),
     ("mt-bench HERE/question.jsonl", None, ":5: category: expected one of mt-bench's, such as writing, found \"translation\""),
     ("speed-bench HERE/speed_raw.jsonl", None, ":2: turns[0]: expected a prompt, found NVIDIA's placeholder for a text of made-up/source"),
     ("spec-bench HERE/a", S.replace('["a"]', '"a"'), "HERE/a:1: turns: expected a list of texts, found a text"),
-    ("spec-bench HERE/a", S.replace("1", "[]"), "HERE/a:1: question_id: expected a text or an integer, found a list"),
     ("spec-bench HERE/a", f"{S}\n\n{S}", "HERE/a:3: expected an id that no other entry has, found that of HERE/a:1"),
     ("sharegpt HERE/a", '[{"conversations": []}]', "HERE/a: expected prompts, found none among 1 entries"),
     ("longbench --template HERE/dataset2prompt.json HERE/a", '{"context": "a", "input": "b", "dataset": "vcsum", "_id": "1"}',
@@ -97,26 +94,21 @@ BAD = [
     ("spec-bench --answers HERE/question.jsonl", None, ":1: reference: expected an answer (--answers), found none"),
     ("spec-bench HERE/question.jsonl --category law", None, "--category: expected one of HERE/question.jsonl's, found \"law\", which no prompt has"),
     ("gsm8k /dev/zero", None, "/dev/zero: expected a file, found a device or pipe"),
-]  # fmt: skip
-WRONG = [
-    ("", "missing argument: speclab import [OPTION...] DATASET FILE...; --list describes the datasets"),
-    ("gsm8k", "missing file of gsm8k: https://github.com/openai/grade-school-math"),
-    ("--list gsm8k", 'unexpected argument "gsm8k"'),
-    ("gsm9k HERE/test.jsonl", 'unknown dataset "gsm9k"; did you mean gsm8k?'),
-    ("longbench HERE/hotpotqa.jsonl --template no.json", "--template: expected one of longbench's (plain) or a file"),
-    ("longbench HERE/hotpotqa.jsonl --template HERE/data.json", "expected an object with a template for each task, found a list"),
-    ("gsm8k --split test HERE/test.jsonl", "--split: expected a dataset whose entries belong to splits (mbpp), found gsm8k"),
-    ("gsm8k HERE/test.jsonl --out HERE/test.jsonl", "--out: expected another file than HERE/test.jsonl, which is read"),
-    ("gsm8k HERE/test.jsonl HERE/./test.jsonl", "HERE/./test.jsonl: expected each file once"),
-    ("sharegpt HERE/sg.json --min-characters 9 --max-characters 8", "--min-characters: expected at most --max-characters, 8, found 9"),
+    ("", 2, "missing argument: speclab import [OPTION...] DATASET FILE...; --list describes the datasets"),
+    ("gsm8k", 2, "missing file of gsm8k: https://github.com/openai/grade-school-math"),
+    ("gsm9k HERE/test.jsonl", 2, 'unknown dataset "gsm9k"; did you mean gsm8k?'),
+    ("longbench HERE/hotpotqa.jsonl --template HERE/data.json", 2, "expected an object with a template for each task, found a list"),
+    ("gsm8k --split test HERE/test.jsonl", 2, "--split: expected a dataset whose entries belong to splits (mbpp), found gsm8k"),
+    ("gsm8k HERE/test.jsonl --out HERE/test.jsonl", 2, "--out: expected another file than HERE/test.jsonl, which is read"),
+    ("gsm8k HERE/test.jsonl HERE/./test.jsonl", 2, "HERE/./test.jsonl: expected each file once"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("status, words, text, says", [(1, *row) for row in BAD] + [(2, words, None, says) for words, says in WRONG])
-def test_mistakes_are_named_with_their_place(here, status, words, text, says):
-    if text is not None:
+@pytest.mark.parametrize("words, text, says", MISTAKES)
+def test_mistakes_are_named_with_their_place(here, words, text, says):
+    if isinstance(text, str):
         (here / "a").write_text(text, errors="surrogateescape", newline="")
-    refused(run(here, words if status == 2 else f"{words} --out HERE/none.jsonl"), says, status)
+    refused(run(here, words if text == 2 else f"{words} --out HERE/none.jsonl"), says, 2 if text == 2 else 1)
     assert not (here / "none.jsonl").exists()
 
 

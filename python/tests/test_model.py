@@ -3,18 +3,20 @@
 import hashlib
 import http.server
 import json
+import os
+import sys
 import threading
 import urllib.parse
+from unittest import mock
 
 import pytest
-from conftest import engine
-
-from speclab.words.model import chosen
+from conftest import call, program, refused
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FILES = {
-    "org/plain": {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": b"x" * 24_000_000, "README.md": b"r", "pytorch_model.bin": b"b",
+    "org/plain": {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": b"x", "README.md": b"r", "pytorch_model.bin": b"b",
                   "onnx/model.onnx": b"o", "training_args.bin": b"t"},
+    "org/long": {"config.json": b"{}", "model.safetensors": b"x" * 24_000_000},
     "org/one": {"m-Q8_0.gguf": b"g", "README.md": b"r"},
     "org/many": {"m-Q8_0.gguf": b"g8", "m-Q4_0.gguf": b"g4", "big-00001-of-00002.gguf": b"1", "big-00002-of-00002.gguf": b"2"},
     "org/pickled": {"config.json": b"{}", "pytorch_model.bin": b"b"},
@@ -67,72 +69,77 @@ class Hub(http.server.BaseHTTPRequestHandler):
         return self.answer(206 if start else 200, body[start:], **headers)
 
 
-@pytest.fixture
-def hub(tmp_path):
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    """The library reads its environment when it is imported, so one hub and one cache serve these tests."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    server.requests, server.cut = [], False
+    server.requests, server.cut, server.cache = [], False, tmp_path_factory.mktemp("hub")
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    server.env = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HOME": str(tmp_path / "home"),
-                  "HF_TOKEN": "", "HF_HUB_DISABLE_XET": "1", "no_proxy": "127.0.0.1"}  # fmt: skip
-    yield server
+    environment = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HUB_CACHE": str(server.cache), "HF_HOME": str(server.cache / "home"),
+                   "HF_TOKEN": "", "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "no_proxy": "127.0.0.1"}  # fmt: skip
+    library = [name for name in sys.modules if name.startswith("huggingface_hub")]
+    with mock.patch.dict(os.environ, environment), mock.patch.dict(sys.modules):
+        for name in library:
+            del sys.modules[name]
+        yield server
     server.shutdown()
     server.server_close()
 
 
-def there(tmp_path, name):
-    folder = tmp_path / "hub" / f"models--{name.replace('/', '--')}" / "snapshots" / COMMIT
-    return sorted(p.name for p in folder.iterdir())
+def there(hub, name):
+    folder = hub.cache / f"models--{name.replace('/', '--')}" / "snapshots" / COMMIT
+    return {p.name: p.read_bytes() for p in sorted(folder.iterdir())}
 
 
-def test_a_model_is_fetched_once_and_only_what_is_read(speclab, hub, tmp_path):
-    got = speclab("model", "org/plain", env=hub.env)
-    assert (got.status, got.out) == (0, f"org/plain@{COMMIT}\n"), got.err
-    assert there(tmp_path, "org/plain") == ["config.json", "model.safetensors", "tokenizer.json"]
+def test_a_model_is_fetched_once_and_only_what_is_read(in_process, hub):
+    got = in_process("model", "org/plain")
+    assert got[:2] == (0, f"org/plain@{COMMIT}\n"), got
+    assert list(there(hub, "org/plain")) == ["config.json", "model.safetensors", "tokenizer.json"]
     hub.requests.clear()
-    assert speclab("model", "org/plain@v1", env=hub.env).status == 0
+    assert in_process("model", "org/plain@v1")[0] == 0
     assert not [a for a in hub.requests if a[0] == "GET" and a[1].endswith("safetensors")]
     # The engine finds it by its name, its tag and its commit, and reads what it finds.
     for name in ("org/plain", "org/plain@v1", f"org/plain@{COMMIT}"):
-        found = speclab("inspect", name, env=hub.env)
-        assert f"snapshots/{COMMIT}" in found.err and "config.json" in found.err, found.err
+        err = program("inspect", name)[2]
+        assert f"snapshots/{COMMIT}" in err and "config.json" in err, err
+    refused(program("inspect", "org/other@v3"), "fetch it with: ./run model org/other@v3\n")
 
 
-def test_a_broken_connection_is_taken_up_where_it_was(speclab, hub, tmp_path):
+def test_a_broken_connection_is_taken_up_where_it_was(in_process, hub):
     hub.cut = True
-    assert speclab("model", "org/plain", env=hub.env).status == 0
-    ranges = [a[2] for a in hub.requests if a[0] == "GET" and a[1].endswith("model.safetensors")]
+    assert in_process("model", "org/long")[0] == 0
+    ranges = [a[2] for a in hub.requests if a[0] == "GET" and a[1].endswith("model.safetensors") and "long" in a[1]]
     assert len(ranges) == 2 and ranges[0] is None and int(ranges[1].removeprefix("bytes=").rstrip("-")) >= 10 << 20
-    folder = tmp_path / "hub" / "models--org--plain" / "snapshots" / COMMIT
-    assert (folder / "model.safetensors").read_bytes() == FILES["org/plain"]["model.safetensors"]
+    assert there(hub, "org/long") == FILES["org/long"]
 
 
 @pytest.mark.parametrize("words, status, says", [
     (["org/absent"], 1, "org/absent: http://127.0.0.1:"),
     (["org/plain@v2"], 1, 'org/plain: expected a branch, tag or commit of it, found "v2"'),
-    (["org/pickled"], 0, "./run convert"),
     (["org/gated"], 1, "org/gated: its owner asks for an agreement"),
     (["org/many"], 2, "it has 4 GGUF files; choose one by --file: m-Q8_0.gguf, m-Q4_0.gguf"),
     (["org/many", "--file", "x.gguf"], 1, "--file: expected one of its files"),
     (["org/none"], 1, "expected safetensors, GGUF or PyTorch files in the repository, found README.md"),
     (["../etc/passwd"], 2, "expected ORG/NAME or ORG/NAME@REVISION"),
-    (["org/plain", "--endpoint", "http://127.0.0.1:9"], 1, "org/plain: cannot be fetched from http://127.0.0.1:9"),
 ])  # fmt: skip
-def test_what_cannot_be_fetched_is_said(speclab, hub, words, status, says):
-    got = speclab("model", *words, env=hub.env)
-    assert got.status == status and says in got.err, got.err
+def test_what_cannot_be_fetched_is_said(in_process, hub, words, status, says):
+    refused(in_process("model", *words), says, status)
 
 
-def test_a_token_opens_a_gated_model(speclab, hub, tmp_path):
-    assert speclab("model", "org/gated", env={**hub.env, "HF_TOKEN": "hf_good"}).status == 0
-    assert there(tmp_path, "org/gated") == ["config.json", "model.safetensors"]
+def test_another_hub_can_be_named(hub):
+    assert "org/plain: cannot be fetched from http://127.0.0.1:9" in call("model", "org/plain", "--endpoint", "http://127.0.0.1:9").err
 
 
-def test_files_are_chosen_by_what_the_engine_reads():
-    assert chosen(list(FILES["org/one"]), "n", None) == ["m-Q8_0.gguf"]
-    assert chosen(list(FILES["org/many"]), "n", "big-00001-of-00002.gguf") == ["big-00001-of-00002.gguf", "big-00002-of-00002.gguf"]
+def test_a_token_opens_a_gated_model(in_process, hub, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_good")
+    assert in_process("model", "org/gated")[0] == 0 and list(there(hub, "org/gated")) == ["config.json", "model.safetensors"]
 
 
-def test_the_engine_names_the_command_that_fetches(speclab, hub):
-    got = speclab("inspect", "org/other@v3", env=hub.env)
-    assert got.status == 1 and got.err.rstrip().endswith("fetch it with: ./run model org/other@v3")
-    assert engine("--version").startswith("speclab")
+@pytest.mark.parametrize("words, files, says", [
+    (["org/one"], ["m-Q8_0.gguf"], ""),
+    (["org/many", "--file", "big-00001-of-00002.gguf"], ["big-00001-of-00002.gguf", "big-00002-of-00002.gguf"], ""),
+    (["org/pickled"], ["config.json", "pytorch_model.bin"], "./run convert"),
+])  # fmt: skip
+def test_files_are_chosen_by_what_the_engine_reads(in_process, hub, words, files, says):
+    status, _, err = in_process("model", *words)
+    assert status == 0 and says in err and list(there(hub, words[0])) == files

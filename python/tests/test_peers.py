@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, call
+from conftest import ROOT, refused
 
 from speclab.words.bench import Peer, Time, Turns
 
@@ -83,8 +83,8 @@ def test_peers_are_stored_and_printed_beside_the_engine(speclab, tiny, tmp_path)
     assert opening == [f"model {tiny}", "threads 1", "rows 2", "prompt_tokens 16", "contexts 8", "slots 1 4", "open "]
 
 
-def test_json_has_the_peers(speclab, tiny, tmp_path):
-    r = speclab("bench", tiny, *QUICK, "--rows", "1,2", "--prefill", "0", "--draft", tiny, "--json", "--peer-command", clock(tmp_path, "0.5"))
+def test_json_has_the_peers(within, tiny, tmp_path):
+    r = within("bench", tiny, *QUICK, "--rows", "1,2", "--prefill", "0", "--draft", tiny, "--json", "--peer-command", clock(tmp_path, "0.5"))
     j = json.loads(r.out)
     assert j["peers"] == ["clockwork-0.5 1.0"]
     assert [m.get("peers_ns") for m in j["measured"]] == [[[5e8] * len(j["rounds"])], [[5e8] * len(j["rounds"])], []]
@@ -106,18 +106,11 @@ def test_json_has_the_peers(speclab, tiny, tmp_path):
     (1, "ended without an answer (Killed)", ["--peer-command", "read l; kill -9 $$"]),
     (1, 'expected seconds, found "nan"', ["--peer-command", "echo ready x; while read l; do echo nan; done"]),
 ])  # fmt: skip
-def test_errors_are_one_sentence(tiny, tmp_path, status, says, words):
-    r = call("bench", tiny, *QUICK, "--rows", "1", "--prefill", "0", *words, cwd=tmp_path, env={"SPECLAB_PYTHON": "/nowhere/python"})
-    assert r.status == status and says in r.err and r.err.count("\n") == 1 and r.out == ""
-
-
-def test_llama_cpp_s_program_is_silent_when_the_bench_has_ended():
-    read, write = os.pipe()
-    os.close(read)
-    program = ROOT / "python/speclab/peer_llama.py"
-    done = subprocess.run([sys.executable, "-B", program], stdin=subprocess.DEVNULL, stdout=write, stderr=subprocess.PIPE)
-    os.close(write)
-    assert b"Traceback" not in done.stderr and b"Exception" not in done.stderr
+def test_errors_are_one_sentence(tiny, in_process, monkeypatch, capfd, status, says, words):
+    monkeypatch.setenv("SPECLAB_PYTHON", "/nowhere/python")
+    got, own = in_process("bench", tiny, *QUICK, "--rows", "1", "--prefill", "0", *words), capfd.readouterr()
+    refused((got[0], "", got[2] + own.err), says, status)
+    assert got[1] + own.out == ""
 
 
 def test_a_peer_ends_with_the_word(tiny, tmp_path):
