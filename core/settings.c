@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/hash_map.h"
 #include "core/json.h"
 #include "core/utf8.h"
 
@@ -67,25 +66,14 @@ int settings_find(const struct settings *map, const char *key)
 {
     if (map == NULL || map->kind != SETTINGS_MAP)
         return -1;
-    if (map->places != NULL) {
-        const int64_t *at = hash_map_find(map->places, hash_of_key(key));
+    if (map->n > SMALL_MAP) {
+        const int64_t *at = hash_map_find(&map->places, hash_of_key(key));
         return at != NULL ? (int)*at : -1;
     }
     for (int i = 0; i < map->n; i++)
         if (strcmp(map->key[i], key) == 0)
             return i;
     return -1;
-}
-
-static void note_place(struct settings *map, int i)
-{
-    if (map->places == NULL && map->n <= SMALL_MAP)
-        return;
-    const int from = map->places == NULL ? 0 : i;
-    if (map->places == NULL)
-        map->places = xcalloc(1, sizeof(*map->places));
-    for (int k = from; k <= i; k++)
-        hash_map_add(map->places, hash_of_key(map->key[k]), k);
 }
 
 void settings_put(struct settings *map, const char *key, struct settings *item)
@@ -102,7 +90,8 @@ void settings_put(struct settings *map, const char *key, struct settings *item)
     map->item[i] = item;
     map->key_line[i] = item->line;
     map->key_column[i] = item->column;
-    note_place(map, i);
+    for (int k = map->n > SMALL_MAP + 1 ? i : 0; k <= i && map->n > SMALL_MAP; k++)
+        hash_map_add(&map->places, hash_of_key(map->key[k]), k);
 }
 
 struct settings *settings_get(const struct settings *map, const char *key)
@@ -162,9 +151,7 @@ void settings_free(struct settings *s)
     free(s->key);
     free(s->key_line);
     free(s->key_column);
-    if (s->places != NULL)
-        hash_map_free(s->places);
-    free(s->places);
+    hash_map_free(&s->places);
     free(s->text);
     free(s);
 }

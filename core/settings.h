@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "core/error.h"
+#include "core/hash_map.h"
 #include "core/memory.h"
 
-struct hash_map;
 struct json;
 
 enum settings_kind { SETTINGS_SCALAR, SETTINGS_LIST, SETTINGS_MAP };
@@ -22,7 +22,7 @@ struct settings {
     struct settings **item;     // (n) of a list or map; owned
     char **key;                 // (n) of a map; owned
     int *key_line, *key_column; // (n) of a map: position of the key
-    struct hash_map *places;    // by key the index in a large map; NULL: it is small
+    struct hash_map places;     // by key the index in a large map
 };
 
 struct settings *settings_scalar(const char *text);
