@@ -6,7 +6,7 @@ from pathlib import Path
 
 import gguf
 import numpy as np
-from conftest import BUILD
+from conftest import BUILD, engine
 
 from speclab import checkpoint
 from speclab.safetensors_files import read
@@ -23,9 +23,7 @@ def small(path: Path, *keys: str) -> Path:
 
 def logprobs(path, texts=TEXT, *how) -> str:
     """The logarithms of the probabilities of a text's tokens, with all digits."""
-    done = subprocess.run([BUILD / "speclab", "score", path, "--threads", "1", *how], input=texts, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return engine("score", path, "--threads", "1", *how, stdin=texts)
 
 
 def fp8_of(golden) -> list[dict]:
@@ -38,11 +36,8 @@ def numbers(line: str) -> np.ndarray:
 
 
 def tensors(path) -> dict[str, tuple]:
-    """{name: (type, shape, bytes)} of a file or a directory."""
-    if Path(path).is_dir():
-        found = checkpoint.stored_in(str(path))
-    else:
-        found, _, _ = checkpoint.stored_in_gguf(str(path))
+    """{name: (type, shape, bytes)} of a GGUF file, or of a directory or file of safetensors."""
+    found = checkpoint.stored_in_gguf(str(path))[0] if str(path).endswith(".gguf") else checkpoint.stored_in(str(path))
     return {t.name: (t.kind, t.shape, b"".join(t.pieces())) for t in found}
 
 

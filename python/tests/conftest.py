@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -22,20 +23,30 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "slow: in CI's release tests only")
 
 
-class Called:
+class Called(NamedTuple):
     """A word that has ended: its exit status and what it wrote."""
 
-    def __init__(self, done: subprocess.CompletedProcess):
-        self.status, self.out, self.err = done.returncode, done.stdout, done.stderr
+    status: int
+    out: str
+    err: str
+
+
+def process(*words, cwd=None, env=None, **how) -> subprocess.Popen:
+    """`./run WORD ...`, without the set-up."""
+    return subprocess.Popen([sys.executable, "-B", "-m", "speclab", *map(str, words)], cwd=cwd,
+                            env=dict(os.environ, PYTHONPATH=str(ROOT / "python"), **(env or {})), **how)  # fmt: skip
 
 
 def call(*words, cwd=None, stdin=None, env=None, timeout=120) -> Called:
-    """`./run WORD ...`, without the set-up."""
-    environment = dict(os.environ, PYTHONPATH=str(ROOT / "python"), **(env or {}))
-    done = subprocess.run([sys.executable, "-B", "-m", "speclab", *map(str, words)], cwd=cwd, env=environment, input=stdin,
-                          capture_output=True, text=True, errors="surrogateescape", timeout=timeout)  # fmt: skip
-    assert "Traceback" not in done.stderr, done.stderr
-    return Called(done)
+    """A word that ends in this time."""
+    how = {"stdin": None if stdin is None else subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with process(*words, cwd=cwd, env=env, text=True, errors="surrogateescape", **how) as word:
+        try:
+            out, err = word.communicate(stdin, timeout)
+        finally:
+            word.kill()
+    assert "Traceback" not in err, err
+    return Called(word.returncode, out, err)
 
 
 @pytest.fixture
@@ -52,17 +63,17 @@ def expect_golden(name: str, text: str) -> None:
     assert text == path.read_text()
 
 
-def program(*words, cwd=None, stdin=None) -> tuple[int, str, str]:
-    """The engine's program: exit status, stdout and stderr."""
+def program(*words, cwd=None, stdin=None) -> Called:
+    """The engine's program."""
     done = subprocess.run([os.environ["SPECLAB_PROGRAM"], *map(str, words)], cwd=cwd, input=stdin, capture_output=True, text=True)
-    return done.returncode, done.stdout, done.stderr
+    return Called(done.returncode, done.stdout, done.stderr)
 
 
 def engine(*words, cwd=None, stdin=None) -> str:
     """The stdout of the engine's program. Fails the test if it fails."""
-    status, out, err = program(*words, cwd=cwd, stdin=stdin)
-    assert status == 0, err
-    return out
+    done = program(*words, cwd=cwd, stdin=stdin)
+    assert done.status == 0, done.err
+    return done.out
 
 
 @pytest.fixture(scope="session")
@@ -81,9 +92,9 @@ def heads(tiny, tmp_path_factory) -> Path:
     return folder
 
 
-def refused(got, says: str, status: int = 1) -> None:
-    """A word has failed with one sentence. `got`: as `in_process` returns it."""
-    assert got[0] == status and says in got[2] and got[2].count("\n") == 1, got
+def refused(got: Called, says: str, status: int = 1) -> None:
+    """A word has failed with one sentence."""
+    assert got.status == status and says in got.err and got.err.count("\n") == 1, got
 
 
 @pytest.fixture(scope="session")
@@ -99,13 +110,13 @@ def frozen_db(frozen_once, tmp_path) -> Path:
     return Path(shutil.copy(frozen_once, tmp_path / "frozen.db"))
 
 
-def inside(word, *words, cwd="."):
+def inside(word, *words, cwd=".") -> Called:
     """As `call`, in this process, which takes no second to import pandas and matplotlib."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "__stdout__", out)
         status = command.call(word, [str(w) for w in words])
-    return Called(subprocess.CompletedProcess((), status, out.getvalue(), err.getvalue()))
+    return Called(status, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture
@@ -116,8 +127,8 @@ def within(tmp_path):
 
 @pytest.fixture
 def in_process():
-    """Calls a word in this process. Returns exit status, stdout and stderr."""
-    return lambda *words: ((got := inside(*words)).status, got.out, got.err)
+    """Calls a word in this process."""
+    return inside
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from conftest import ROOT, engine, inside, program, refused
+from conftest import ROOT, engine, inside, process, program, refused
 
 from speclab import distillation
 from speclab.distillation import NUMBERS, Plan, words_of
@@ -54,12 +54,6 @@ def ids_of(tiny, *texts):
     """The ids of one text, or a list of those of each."""
     found = engine("tokenize", tiny, stdin="".join(json.dumps({"text": text}) + "\n" for text in texts))
     return [json.loads(line)["ids"] for line in found.splitlines()]
-
-
-def process(tiny, folder, *words):
-    """A process of `distill`, to be killed."""
-    return subprocess.Popen([sys.executable, "-B", "-m", "speclab", "distill", tiny, *map(str, (*RUN, *words))], cwd=folder,
-                            env=dict(os.environ, PYTHONPATH=str(ROOT / "python")), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
 
 
 def test_prompts_are_answered_in_the_file_s_order_whatever_the_slots(tiny, tmp_path):
@@ -138,11 +132,11 @@ def test_a_killed_run_goes_on_to_the_same_lines(distill, tiny, tmp_path):
     mixed = ("--prompts", "q.jsonl", "--samples", 12, "--new-tokens", 120, "--exclude", "e.jsonl")
     jsonl(tmp_path / "e.jsonl", [{"text": "Who?"}])
     distilled(distill, "a.jsonl", *mixed, "--invent", 150, "--slots", 16)
-    kills = 0
+    kills, quiet = 0, {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     for torn in ("b.jsonl", "b.jsonl.dropped", "b.jsonl"):
         out = tmp_path / "b.jsonl"
         before = out.stat().st_size if out.exists() else 0
-        with process(tiny, tmp_path, *mixed, "--invent", 150, "--slots", 3, "--out", "b.jsonl") as p:
+        with process("distill", tiny, *RUN, *mixed, "--invent", 150, "--slots", 3, "--out", "b.jsonl", cwd=tmp_path, **quiet) as p:
             while p.poll() is None and (out.stat().st_size if out.exists() else 0) <= before:
                 time.sleep(0.002)
             p.kill()
@@ -227,8 +221,7 @@ def test_mistakes_give_one_sentence(distill, tmp_path):
         (("--invent", 1, *new, "--chat", "none"), 1, "--invent needs a chat template"),
         (("--invent", 1, *new, "--chat", "used.jinja"), 1, "the chat template writes nothing before the user's text"),
     ]:  # fmt: skip
-        done = distill(*words, run=RUN[2:] if "--chat" in words else RUN[:4] if "--context" in words else RUN)
-        refused((done.status, done.out, done.err), says, status)
+        refused(distill(*words, run=RUN[2:] if "--chat" in words else RUN[:4] if "--context" in words else RUN), says, status)
     with open(tmp_path / "a.jsonl", "a") as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         assert "a.jsonl: another process writes it" in distill(*begun).err

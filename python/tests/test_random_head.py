@@ -1,11 +1,11 @@
 """gpu/measurements.py: a head with random weights fits its target, and runs."""
 
 import json
-import subprocess
 import sys
 
 import pytest
-from conftest import BUILD, ROOT, engine
+from checkpoints import small
+from conftest import ROOT, engine, program
 
 sys.path.insert(0, str(ROOT / "gpu"))
 from measurements import write_head  # noqa: E402
@@ -15,13 +15,11 @@ from measurements import write_head  # noqa: E402
 def test_a_random_head_fits_its_model_and_runs(tiny, tmp_path, target):
     model = tiny
     if target == "shape":
-        model = tmp_path / "shape.gguf"
         sizes = "layers=8,width=64,heads=4,kv_heads=2,head_dim=16,hidden=96,vocab=300,context=512"
-        subprocess.run([BUILD / "write_small_model", model, f"shape:llama-8b,type=bf16,{sizes}"], check=True)
+        model = small(tmp_path / "shape.gguf", f"shape:llama-8b,type=bf16,{sizes}")
     write_head(tmp_path / "head", json.loads(engine("inspect", model, "--no-probe", "--json")), 90)
     shown = engine("inspect", tmp_path / "head", "--target", model)
     assert "an EAGLE-3 head" in shown and ": fits" in shown and "90 tokens" in shown
-    drafter = f"eagle3:weights={tmp_path / 'head'},widths=[2,2]"
-    done = subprocess.run([BUILD / "speclab", "generate", model, "--drafter", drafter, "--rule", "synthetic:rate=1",
-                           "--tokens", "12", "--ignore-end", "--ids", "[1, 2, 3]"], capture_output=True, text=True)  # fmt: skip
-    assert done.returncode == 0 and "12 tokens in 4 steps" in done.stderr  # two draft tokens and the target's own a step
+    words = ("--rule", "synthetic:rate=1", "--tokens", 12, "--ignore-end", "--ids", "[1, 2, 3]")
+    done = program("generate", model, "--drafter", f"eagle3:weights={tmp_path / 'head'},widths=[2,2]", *words)
+    assert done.status == 0 and "12 tokens in 4 steps" in done.err  # two draft tokens and the target's own a step
