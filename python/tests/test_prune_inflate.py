@@ -1,6 +1,7 @@
 """prune and inflate: the kept layers bit for bit; larger models and heads that compute what the smaller ones do."""
 
 import json
+import re
 import shutil
 
 import gguf
@@ -25,14 +26,12 @@ def test_a_pruned_model_has_the_layers_of_the_larger(tmp_path, in_process, name)
     model, to = small(tmp_path / name, *LARGE), tmp_path / name.replace("large", "small")
     status, out, _ = in_process("prune", model, "--keep", "0-1,4,11", "--out", to)
     assert status == 0 and f"{to}: 4 of 12 layers" in out
-    keep, before = [0, 1, 4, 11], "blk." if name.endswith("f") else "model.layers."
-    a, b = tensors(model), tensors(to)
-    layered = {n for n in a if n.startswith(before)}
-    assert {n: t for n, t in b.items() if not n.startswith(before)} == {n: t for n, t in a.items() if n not in layered}
-    for new, old in enumerate(keep):
-        of = {n.removeprefix(f"{before}{old}."): t for n, t in a.items() if n.startswith(f"{before}{old}.")}
-        assert {n.removeprefix(f"{before}{new}."): t for n, t in b.items() if n.startswith(f"{before}{new}.")} == of
-    assert facts(to)["layers"] == 4 and not any(n.startswith(f"{before}4.") for n in b)
+    expected, kept = {}, {"0": "0", "1": "1", "4": "2", "11": "3"}
+    for n, t in tensors(model).items():
+        before, layer, rest = re.fullmatch(r"(?:(blk\.|model\.layers\.)(\d+))?(.*)", n).groups("")
+        if layer in kept or not layer:
+            expected[before + kept.get(layer, "") + rest] = t
+    assert tensors(to) == expected and facts(to)["layers"] == 4
 
 
 def test_a_pruned_gguf_file_keeps_its_metadata(tmp_path, in_process):
@@ -140,29 +139,6 @@ def test_added_layers_are_copies_that_write_nothing(tmp_path, in_process):
             assert not any(t[f"model.layers.{layer}.{part}"][2])
     k = np.frombuffer(t["model.layers.0.self_attn.k_proj.weight"][2], np.float32).reshape(96, 160)
     assert (k[64:] == k[:32]).all()
-
-
-def test_impossible_sizes_are_refused(tmp_path, golden, in_process):
-    q4, odd = small(tmp_path / "q4.gguf", *USUAL, "type=q4_0"), small(tmp_path / "odd.gguf", *USUAL, "type=q4_0", "head_dim=16", "heads=6")
-    hf, cut = small(tmp_path / "hf", *USUAL), small(tmp_path / "cut", *USUAL)
-    edit_json(cut / "config.json", num_hidden_layers=1)
-    for model, sizes, out, status, says in [
-        (q4, "--width 63", "x.gguf", 2, "width 63: the model has 64"), (q4, "--hidden 1", "x.gguf", 2, "hidden 1: the model has 96"),
-        (q4, "--heads 5", "x.gguf", 2, "heads 5: expected a multiple of the 2"), (q4, "", "x.gguf", 2, "nothing would become larger"),
-        (q4, "--heads 6 --kv-heads 6", "x.gguf", 2, "groups are of 1, and the model's are of 2"),
-        (q4, "--width 100", "x.gguf", 1, "its rows would have 100 numbers, which is not a multiple of the block size 32 of q4_0 (128 is)"),
-        (q4, "--hidden 100", "x.gguf", 1, "blk.0.ffn_down.weight: its rows would have 100 numbers"),
-        (q4, "--width 4194304 --hidden 4194304 --layers 1000", "x.gguf", 1, "not enough disk space"),
-        (q4, "--target x --width 99", "x.gguf", 2, "--target: the sizes are those of x"),
-        (odd, "--heads 8", "x.gguf", 1, "a group of 3 heads of 16 is not a multiple"), (q4, "--layers 3", "q4.gguf", 1, "onto itself"),
-        (hf, "--layers 3", "x.gguf", 2, "expected a directory as output"),
-        (q4, "--layers 3", "x", 2, "expected an output name that ends with .gguf"),
-        (fp8_of(golden)[0]["fp8"], "--layers 4", "x", 2, "a model of FP8 cannot be inflated"),
-        (golden["gemma2"]["plain"], "--layers 9", "x", 2, "models of architecture gemma2 cannot be inflated"),
-        (cut, "--width 96", "x", 1, "num_hidden_layers is 1, but the file has tensors of 2 layers"),
-    ]:  # fmt: skip
-        refused(in_process("inflate", model, *sizes.split(), "--out", tmp_path / out), says, status)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["cut", "hf", "odd.gguf", "q4.gguf"]
 
 
 def drafts(model, drafter):

@@ -1,4 +1,4 @@
-"""quantize: every matrix in another type, everything else unchanged; directories as GGUF files that llama.cpp opens, or a sentence."""
+"""quantize: every matrix in another type, else unchanged; directories as GGUF files that llama.cpp opens. Mistakes of prune and inflate, too."""
 
 import json
 import math
@@ -13,8 +13,8 @@ import subprocess
 import gguf
 import numpy as np
 import pytest
-from checkpoints import TYPES, edit_json, edit_tensors, fp8_of, logprobs, metadata, numbers, small, tensors
-from conftest import ROOT, engine, refused
+from checkpoints import TYPES, edit_json, edit_tensors, fp8_of, logprobs, metadata, small, tensors
+from conftest import ROOT, engine, inside, refused
 
 TARGETS = {"q8_0": 7, "q4_0": 2, "bf16": 32}  # and their numbers in general.file_type
 
@@ -53,14 +53,11 @@ def test_a_gguf_file_of_any_type_is_converted(tmp_path, in_process, source):
     engine("inspect", "--no-probe", tmp_path / "to.gguf")
 
 
-def test_a_model_quantized_twice_names_both_sources_and_logits_stay_close(in_process, tmp_path):
+def test_a_model_quantized_twice_names_both_sources(in_process, tmp_path):
     files = [small(tmp_path / "one.gguf"), *(tmp_path / f"{name}.gguf" for name in ("two", "three", "four"))]
     said = [in_process("quantize", a, "--type", to, "--out", b) for a, b, to in zip(files, files[1:], ("q4_0", "q8_0", "q8_0"), strict=False)]
-    assert [status for status, *_ in said] == [0, 0, 0] and "23 were before" in said[2][1]
-    shown = json.loads(engine("inspect", "--no-probe", "--json", files[2]))
-    assert shown["quantized_from"] == "two.gguf (q4_0), made from one.gguf (f32)"
-    one, two = (numbers(logprobs(file)) for file in files[:2])
-    assert 0 < abs(one - two).max() < 0.3 * abs(one).max()
+    assert [got.status for got in said] == [0, 0, 0] and "23 were before" in said[2].out
+    assert json.loads(engine("inspect", "--no-probe", "--json", files[2]))["quantized_from"] == "two.gguf (q4_0), made from one.gguf (f32)"
 
 
 @pytest.mark.parametrize("keys", [["type=f32"], ["type=f16", "shards=2", "new_spelling=1"], ["type=bf16", "shards=3", "bias=1"]])
@@ -115,7 +112,7 @@ REASONS = ("would differ in its windows", "would differ in its experts", "cannot
 def test_every_family_has_the_bits_of_its_directory_or_is_refused(tmp_path, golden, in_process):
     made = {}
     for name, m in golden.items():
-        if name.endswith(" fp8"):
+        if "fp8" in m:
             continue
         out = tmp_path / f"{len(made)}.gguf"  # llama.cpp expects the tokens of Phi-3 where a name has "phi3"
         status, _, err = in_process("quantize", m["plain"], "--type", "bf16", "--out", out)
@@ -183,12 +180,6 @@ def test_fp8_equals_the_same_numbers_in_f32(tmp_path, golden, in_process):
         assert "quantization_config" not in json.loads((made[0] / "config.json").read_text())
 
 
-def test_a_directory_would_lack_the_model_of_images(tmp_path, golden, in_process):
-    for m in (m for m in golden.values() if m.get("images")):
-        for status, words in (1, ("prune", m["plain"], "--keep", "0")), (2, ("quantize", m["plain"], "--type", "bf16")):
-            refused(in_process(*words, "--out", tmp_path / "to"), "would lack what the model has for images", status)
-
-
 @pytest.mark.parametrize("file, old, new, says", [
     ("tokenizer.json", '"normalizer":null', '"normalizer":{"type":"NFC"}', "normalizes"),
     ("tokenizer.json", '"individual_digits":true', '"individual_digits":false', "pre_tokenizer"),
@@ -216,24 +207,54 @@ def test_a_number_that_is_not_finite_is_named(in_process, tmp_path):
     assert list(tmp_path.iterdir()) == [model]
 
 
-def test_mistakes_are_one_sentence(tmp_path, within):
-    small(tmp_path / "m.gguf")
-    small(tmp_path / "hf")
-    (tmp_path / "other.gguf").write_text("")
-    for words, status, says in [
-        ("quantize m.gguf --type q8_0", 2, "--out"), ("quantize m.gguf --type q8_0 --out ''", 2, "--out PATH is needed"),
-        ("quantize m.gguf --type q4_1 --out x.gguf", 2, 'expected one of q8_0|q4_0|bf16, found "q4_1"'),
-        ("quantize m.gguf --type q8_0 --out x", 2, "expected an output name that ends with .gguf"),
-        ("quantize hf --type q8_0 --out x", 2, "safetensors cannot store q8_0"),
-        ("quantize m.gguf --type q8_0 --out m.gguf", 1, "onto itself"), ("quantize m.gguf --type q8_0 --out other.gguf", 1, "not overwritten"),
-        ("quantize m.gguf --type q8_0 --out /no/such/folder/x.gguf", 1, "/no/such/folder/x.gguf"),
-        ("quantize no-such-model --type q8_0 --out x.gguf", 1, "no-such-model"),
-        ("prune m.gguf --keep two --out x.gguf", 2, 'layers "two": expected ascending numbers and ranges of layers 0 to 2'),
-        *((f"prune m.gguf --keep {keep} --out x.gguf", 2, f'layers "{keep}": expected ascending') for keep in ("0-7", "1,0", "0,2-1")),
-    ]:  # fmt: skip
-        refused(within(*shlex.split(words)), says, status)
-    assert within("prune", "m.gguf", "--keep", "0", "--out", "pruned.gguf/").status == 0
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["hf", "m.gguf", "other.gguf", "pruned.gguf"]
+@pytest.fixture(scope="module")
+def models(golden, tmp_path_factory):
+    """A folder with models by the names that the mistakes below use."""
+    folder, usual = tmp_path_factory.mktemp("models"), ["width=64", "hidden=96", "layers=2", "heads=4", "kv_heads=2", "head_dim=32"]
+    small(folder / "m.gguf")
+    small(folder / "q4.gguf", *usual, "type=q4_0")
+    small(folder / "odd.gguf", *usual, "type=q4_0", "head_dim=16", "heads=6")
+    small(folder / "hf")
+    edit_json(small(folder / "cut", *usual) / "config.json", num_hidden_layers=1)
+    (folder / "other.gguf").write_text("")
+    strange = (folder / "m.gguf").read_bytes().replace(b"speclab.", b"speclab\xf6").replace(b"general.name", b"general.nam\xf6")
+    (folder / "strange.gguf").write_bytes(strange)  # the engine reads it
+    for name, of in ("fp8", fp8_of(golden)[0]["fp8"]), ("gemma2", golden["gemma2"]["plain"]), ("images", golden["gemma3-images"]["plain"]):
+        (folder / name).symlink_to(of)
+    return folder
+
+
+@pytest.mark.parametrize("words, status, says", [
+    ("quantize m.gguf --type q8_0 --out ''", 2, "--out PATH is needed"),
+    ("quantize m.gguf --type q4_1 --out x.gguf", 2, 'expected one of q8_0|q4_0|bf16, found "q4_1"'),
+    ("quantize m.gguf --type q8_0 --out x", 2, "expected an output name that ends with .gguf"),
+    ("quantize hf --type q8_0 --out x", 2, "safetensors cannot store q8_0"),
+    ("quantize m.gguf --type q8_0 --out m.gguf", 1, "onto itself"), ("quantize m.gguf --type q8_0 --out other.gguf", 1, "not overwritten"),
+    ("quantize m.gguf --type q8_0 --out /no/such/folder/x.gguf", 1, "/no/such/folder/x.gguf"),
+    ("quantize images --type bf16 --out x", 2, "would lack what the model has for images"),
+    ("quantize strange.gguf --type bf16 --out x.gguf", 1, "strange.gguf: expected a GGUF file that Python's gguf reads"),
+    ("prune strange.gguf --keep 0 --out x.gguf", 1, "strange.gguf: expected a GGUF file that Python's gguf reads"),
+    ("prune images --keep 0 --out x", 1, "would lack what the model has for images"),
+    ("prune m.gguf --keep two --out x.gguf", 2, 'layers "two": expected ascending numbers and ranges of layers 0 to 2'),
+    *((f"prune m.gguf --keep {keep} --out x.gguf", 2, f'layers "{keep}": expected ascending') for keep in ("0-7", "0,2-1")),
+    ("inflate q4.gguf --width 63 --out x.gguf", 2, "width 63: the model has 64"),
+    ("inflate q4.gguf --heads 5 --out x.gguf", 2, "heads 5: expected a multiple of the 2"),
+    ("inflate q4.gguf --heads 6 --kv-heads 6 --out x.gguf", 2, "groups are of 1, and the model's are of 2"),
+    ("inflate q4.gguf --out x.gguf", 2, "nothing would become larger"), ("inflate q4.gguf --layers 3 --out q4.gguf", 1, "onto itself"),
+    ("inflate q4.gguf --width 100 --out x.gguf", 1, "its rows would have 100 numbers, which is not a multiple of the block size 32 of q4_0 (128 is)"),
+    ("inflate q4.gguf --width 4194304 --hidden 4194304 --layers 1000 --out x.gguf", 1, "not enough disk space"),
+    ("inflate q4.gguf --target x --width 99 --out x.gguf", 2, "--target: the sizes are those of x"),
+    ("inflate q4.gguf --layers 3 --out x", 2, "expected an output name that ends with .gguf"),
+    ("inflate odd.gguf --heads 8 --out x.gguf", 1, "a group of 3 heads of 16 is not a multiple"),
+    ("inflate hf --layers 9 --out x.gguf", 2, "expected a directory as output"),
+    ("inflate fp8 --layers 4 --out x", 2, "a model of FP8 cannot be inflated"),
+    ("inflate gemma2 --layers 9 --out x", 2, "models of architecture gemma2 cannot be inflated"),
+    ("inflate cut --width 96 --out x", 1, "num_hidden_layers is 1, but the file has tensors of 2 layers"),
+])  # fmt: skip
+def test_mistakes_are_one_sentence(models, words, status, says):
+    before = sorted(models.iterdir())
+    refused(inside(*shlex.split(words), cwd=models), says, status)
+    assert sorted(models.iterdir()) == before
 
 
 @pytest.mark.parametrize("model, words", [("m.gguf", ["quantize", "--type", "bf16"]), ("hf", ["prune", "--keep", "0"])])
@@ -248,13 +269,3 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, within, model, words):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     refused(got, "File too large")
     assert list(tmp_path.iterdir()) == [tmp_path / model]
-
-
-def test_a_name_that_is_not_utf8_is_one_sentence(tmp_path, in_process):
-    """The engine reads such a file, Python's gguf does not."""
-    content = small(tmp_path / "a.gguf").read_bytes().replace(b"speclab.", b"speclab\xf6")
-    (tmp_path / "x.gguf").write_bytes(content.replace(b"general.name", b"general.nam\xf6"))
-    for words in (["quantize", "--type", "bf16"], ["prune", "--keep", "0"]):
-        says = "x.gguf: expected a GGUF file that Python's gguf reads"
-        refused(in_process(*words, tmp_path / "x.gguf", "--out", tmp_path / "y.gguf"), says)
-    assert not (tmp_path / "y.gguf").exists()
