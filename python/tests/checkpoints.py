@@ -9,7 +9,7 @@ import numpy as np
 from conftest import BUILD, engine
 
 from speclab import checkpoint
-from speclab.safetensors_files import read
+from speclab.safetensors_files import Tensor, write
 
 TYPES = ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"]
 TEXT = json.dumps({"ids": [1, 20, 100, 269, 7, 66, 2, 35, 5, 90, 41]}) + "\n"
@@ -53,14 +53,7 @@ def edit_json(path: Path, **keys):
 
 
 def edit_tensors(path: Path, change):
-    """`change` gets {name: array of bytes, shape, dtype} of a directory's one safetensors file, and returns it changed."""
-    file = path / "model.safetensors"
-    content = file.read_bytes()
-    found = {t.name: [t.kind, t.shape, content[t.begin : t.begin + t.size]] for t in read(str(file))}
-    found = change(found)
-    header, at, body = {}, 0, b""
-    for name, (dtype, shape, raw) in found.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at := at + len(raw)]}
-        body += raw
-    text = json.dumps(header).encode()
-    file.write_bytes(len(text).to_bytes(8, "little") + text + body)
+    """`change` gets {name: (type, shape, bytes)} of a directory's one safetensors file, and returns it changed."""
+    found = change(tensors(path))
+    with open(path / "model.safetensors", "wb") as f:
+        write(f, [Tensor(name, kind, shape, len(raw), made=lambda raw=raw: [raw]) for name, (kind, shape, raw) in found.items()])

@@ -69,7 +69,7 @@ def test_heads_beside_a_model_are_left_out(tmp_path, in_process):
     """Medusa-2: what is made of the model has the bytes of what is made of the model alone."""
     both = small(tmp_path / "both")
     small(tmp_path / "alone")
-    edit_tensors(both, lambda found: found | {"medusa_head.0.0.linear.weight": ["F32", [64, 64], bytes(4 * 64 * 64)]})
+    edit_tensors(both, lambda found: found | {"medusa_head.0.0.linear.weight": ("F32", (64, 64), bytes(4 * 64 * 64))})
     for i, words in enumerate((["prune", "--keep", "0,2"], ["inflate", "--layers", "4"], ["quantize", "--type", "bf16"])):
         for name in ("both", "alone"):
             status, out, _ = in_process(words[0], tmp_path / name, *words[1:], "--out", tmp_path / f"{name}-{i}")

@@ -201,7 +201,7 @@ def test_impossible_conversions_are_one_sentence(in_process, tmp_path, file, old
 
 def test_a_number_that_is_not_finite_is_named(in_process, tmp_path):
     model, name = small(tmp_path / "hf", "blocks=1"), "model.layers.1.self_attn.v_proj.weight"
-    edit_tensors(model, lambda found: found | {name: [*found[name][:2], found[name][2][:-12] + struct.pack("<f", math.nan) + found[name][2][-8:]]})
+    edit_tensors(model, lambda found: found | {name: (*found[name][:2], found[name][2][:-12] + struct.pack("<f", math.nan) + found[name][2][-8:])})
     for kind, out, own in (("q8_0", "none.gguf", "blk.1.attn_v.weight"), ("bf16", "none", name)):
         refused(in_process("quantize", model, "--type", kind, "--out", tmp_path / out), f"tensor {own}: row 31 holds a number that is not finite")
     assert list(tmp_path.iterdir()) == [model]
