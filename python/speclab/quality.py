@@ -124,12 +124,11 @@ def accept_probability(rule: dict, p: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 def side_by_side(p: Row, q: Row | None, token: int) -> tuple[np.ndarray, np.ndarray]:
-    """p and q of the tokens that either has; q None: `token` is drafted, for certain."""
+    """p and q of every token up to the last that either has; q None: `token` is drafted, for certain."""
     q = q or Row(np.array([token]), np.ones(1), 0.0)
-    tokens = np.union1d(p.token, q.token)
-    rows = np.zeros((2, len(tokens)))
+    rows = np.zeros((2, 1 + max(row.token[-1] for row in (p, q))))
     for to, row in zip(rows, (p, q), strict=True):
-        to[np.searchsorted(tokens, row.token)] = row.p
+        to[row.token] = row.p
     return rows[0], rows[1]
 
 

@@ -50,9 +50,12 @@ def unpack(packed: bytes, what: str) -> list[Row]:
         rows = []
         while raw:
             n, _, _, rest = struct.unpack_from("<iiid", raw)
-            if not 0 <= n <= vocab or 20 + 8 * n > len(raw) or len(rows) == _ROWS:
+            if not 1 <= n <= vocab or 20 + 8 * n > len(raw) or len(rows) == _ROWS:
                 raise ValueError("another length")
-            token = np.cumsum(_words(raw[20:], n, "<i4"), dtype=np.int32)
+            step = _words(raw[20:], n, "<i4")
+            token = np.cumsum(step, dtype=np.int64)
+            if step[0] < 0 or step[1:].min(initial=1) < 1 or token[-1] >= vocab:
+                raise ValueError("tokens that do not ascend")
             rows.append(Row(token, _words(raw[20 + 4 * n :], n, "<f4"), rest))
             raw = raw[20 + 8 * n :]
         return rows
