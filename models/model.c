@@ -124,13 +124,9 @@ static bool allocate(struct model *m, struct tensor *t, int64_t width, struct er
     return t->data != NULL || fail(err, "%s: not enough memory for a pass of %d rows", b->name, m->rows);
 }
 
-bool model_reserve(struct model *m, int rows, struct error *err)
+static bool set_rows(struct model *m, int rows, struct error *err)
 {
     struct backend *b = m->backend;
-    if (rows <= m->rows)
-        return true;
-    if (m->rows > 0 && !b->sync(b, err)) // passes that are queued use the memory
-        return false;
     m->rows = rows;
     scratch_destroy(&m->scratch, b);
     b->release(b, m->tapped.data);
@@ -139,6 +135,21 @@ bool model_reserve(struct model *m, int rows, struct error *err)
     return allocate(m, &m->x, m->config.width, err) && allocate(m, &m->last, m->config.width, err) &&
            (scratch_create(&m->scratch, b, &m->shape, rows_queued(b, rows)) ||
             fail(err, "%s: not enough memory for a pass of %d rows", b->name, rows));
+}
+
+bool model_reserve(struct model *m, int rows, struct error *err)
+{
+    const int had = m->rows;
+    if (rows <= had)
+        return true;
+    if (had > 0 && !m->backend->sync(m->backend, err)) // passes that are queued use the memory
+        return false;
+    if (set_rows(m, rows, err))
+        return true;
+    struct error ignored;
+    if (had > 0 && !set_rows(m, had, &ignored))
+        m->rows = 0; // no pass is possible any more
+    return false;
 }
 
 struct model *model_open_as(const char *path, struct backend *b, enum activations a, enum quantize quantize, int rows,

@@ -77,8 +77,8 @@ struct model_shape model_shape_of(const struct model_config *c); // without inve
 const struct model_config *model_config(const struct model *m);
 struct backend *model_backend(const struct model *m);
 int model_rows(const struct model *m); // maximum rows of a pass
-// Makes passes of so many rows possible. No sequence is under way, and no result of a pass is read any more; after a failure the model can only
-// be closed.
+// Makes passes of so many rows possible. No sequence is under way, and no result of a pass is read any more. After a failure, for lack of memory,
+// passes have as many rows as before.
 bool model_reserve(struct model *m, int rows, struct error *err);
 size_t model_bytes(const struct model *m); // weights that passes read
 // Of these, what a pass reads that reads so many experts, over all layers; and one of n rows, as many experts as are expected

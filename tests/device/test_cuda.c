@@ -399,6 +399,10 @@ static void too_little_memory_is_reported_before_allocation(void **unused)
     assert_null(kv_create(b, &shape, &err));
     assert_non_null(strstr(err.text, "cuda: not enough memory for a cache of 4 slots of 65536 tokens: "));
     assert_non_null(strstr(err.text, " MB are needed, and "));
+    assert_false(model_reserve(m, 1 << 17, &err));
+    assert_non_null(strstr(err.text, "cuda: not enough memory for a pass of 131072 rows"));
+    assert_int_equal(model_rows(m), 8);
+    assert_ok(model_reserve(m, 9, &err), err); // the memory is there again
     model_close(m);
     b->destroy(b);
     emulated_memory_limit(64 << 20);
