@@ -98,10 +98,12 @@ int main(int argc, char **argv)
     if (argc == 3 && is_shape(argv[2])) {
         char *path = shape_path(argv[2], 0, &err);
         struct mapping file = { 0 };
-        if (path != NULL && file_map(path, &file, &err) && part_file(argv[1], file.at, file.n, &err))
-            return 0;
-        fprintf(stderr, "write_small_model: %s\n", err.text);
-        return 1;
+        const bool ok = path != NULL && file_map(path, &file, &err) && part_file(argv[1], file.at, file.n, &err);
+        if (!ok)
+            fprintf(stderr, "write_small_model: %s\n", err.text);
+        file_unmap(&file);
+        free(path);
+        return ok ? 0 : 1;
     }
     if (argc < 2 || argv[1][0] == '-')
         return usage();
