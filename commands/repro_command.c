@@ -151,17 +151,21 @@ static void put_missing(struct repro *r)
 {
     const char *const what[] = { "weights of the target", "prompts" },
                       *const path[] = { r->model_path, r->prompts_path }, *const was[] = { r->target_hash, r->prompts };
+    char *folder = NULL; // of the command
     for (int i = 0; i < 2; i++) {
         const char *made = strstr(path[i], "/speclab-tune-");
         if (*path[i] == '\0' || access(path[i], F_OK) == 0)
             continue;
         put_change(&r->changes, what[i], path[i], was[i], "not there");
-        if (made != NULL)
-            text_printf(
-                &r->changes,
-                "           %.*s was the folder of a command (tune) for the time that it ran: no such run can be repeated\n",
-                (int)(made + 1 + strcspn(made + 1, "/") - path[i]), path[i]);
+        if (made != NULL && folder == NULL)
+            folder = xstrndup(path[i], (size_t)(made + 1 + strcspn(made + 1, "/") - path[i]));
     }
+    if (folder != NULL && access(folder, F_OK) != 0)
+        text_printf(
+            &r->changes,
+            "           %s was the folder of a command (tune) for the time that it ran: no such run can be repeated\n",
+            folder);
+    free(folder);
 }
 
 // ---- the run again

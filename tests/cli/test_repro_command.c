@@ -1,8 +1,10 @@
 // test_repro_command.c - `repro` from outside: a run again has the same texts; what has changed is named, and nothing is run.
 #include "tests/support/check.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -172,6 +174,16 @@ static void a_file_that_is_gone_is_named(void **state)
     update(db, "UPDATE run SET prompts_path = '/nowhere/speclab-tune-Ab1Cd2/probed.jsonl'");
     expect_repro(db, "2", 3,
                  "\n           /nowhere/speclab-tune-Ab1Cd2 was the folder of a command (tune) for the time");
+    update(db, "UPDATE run SET model_path = '/nowhere/speclab-tune-Ab1Cd2/target.gguf'"); // said once
+    expect_repro(db, "2", 3, ", is not there\nchanged    prompts (/nowhere/speclab-tune-Ab1Cd2/probed.jsonl): was ");
+    char *mine = at("speclab-tune-mine"), *sql = xformat("UPDATE run SET prompts_path = '%s/p.jsonl'", mine);
+    assert_true(mkdir(mine, 0700) == 0 || errno == EEXIST);
+    update(db, sql);
+    update(db, "UPDATE run SET model_path = prompts_path");
+    expect_repro(db, "2", 3, "speclab-tune-mine/p.jsonl): was p.jsonl ");
+    expect_repro(db, "2", 3, ", is not there\nnot reproduced: it would be another run\n"); // the folder is there
+    free(mine);
+    free(sql);
     free(db);
     free(target);
     free(file);
