@@ -244,7 +244,9 @@ bool stored_run_compare(const struct stored_run *r, struct store *then, struct s
 {
     struct comparing c = { .r = r, .then = then, .report = report, .same = true };
     struct query *q = query_open(then, "ATTACH ?1 AS now");
-    query_put(q, SQL(store_path(now)));
+    char *path = xformat("%s%s", store_path(now)[0] == '/' ? "" : "./", store_path(now)); // "file:x" is no URI
+    query_put(q, SQL(path));
+    free(path);
     if (!query_perform(q, err))
         return false;
     const bool ok = find_run(&c, err) && compare_places(&c, err) && compare_texts(&c, err) && compare_sums(&c, err);

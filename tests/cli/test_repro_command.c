@@ -190,6 +190,20 @@ static void a_file_that_is_gone_is_named(void **state)
     free(draft);
 }
 
+static void the_new_database_may_have_any_name(void **state)
+{
+    (void)state;
+    char *db = decode("any.db"), *folder = at("names"), *here = getcwd(NULL, 0);
+    assert_true(here != NULL && (mkdir(folder, 0700) == 0 || errno == EEXIST) && chdir(folder) == 0);
+    unlink("file:x.db");
+    expect_repro(db, "2 --limit 1 --out file:x.db", 0, "\nreproduced: ");
+    assert_true(access("file:x.db", F_OK) == 0 && access("x.db", F_OK) != 0);
+    assert_int_equal(chdir(here), 0);
+    free(db);
+    free(folder);
+    free(here);
+}
+
 static void mistakes_are_named(void **state)
 {
     (void)state;
@@ -212,6 +226,7 @@ int main(void)
         cmocka_unit_test(a_text_or_a_step_that_differs_is_named),
         cmocka_unit_test(what_has_changed_is_named_and_nothing_is_run),
         cmocka_unit_test(a_file_that_is_gone_is_named),
+        cmocka_unit_test(the_new_database_may_have_any_name),
         cmocka_unit_test(mistakes_are_named),
     };
     return run_with_models(tests);
