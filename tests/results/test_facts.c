@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "commands/exact/exact_run.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "results/store.h"
@@ -43,9 +44,9 @@ static void every_fact_of_a_sequence_is_in_its_column(void **state)
     const struct trial_row trials[] = { { 1, 1, 0, 71, 1, 0.25, 0.5, true, "ngram" },
                                         { 2, 1, 1, 72, 0, 0.125, NAN, false, NULL } };
     const struct source_row sources[] = { { "ngram", 4, 2 }, { "ngram+suffix", 1, 0 } };
-    const struct expected_row rules[] = { { "rejection", true, 1.5, 0.75 },
-                                          { "typical", false, 2.5, 0.875 },
-                                          { "(bound)", true, NAN, 0.9 } };
+    const struct expected_row under_rules[] = { { "rejection", true, 1.5, 0.75 },
+                                                { "typical", false, 2.5, 0.875 },
+                                                { "(bound)", true, NAN, 0.9 } };
     const struct step_row steps[] = { { .drafted = 5,
                                         .depth = 3,
                                         .accepted = 2,
@@ -60,7 +61,7 @@ static void every_fact_of_a_sequence_is_in_its_column(void **state)
                                         .experts = 17,
                                         .trial = trials,
                                         .n_trials = 2,
-                                        .by_rule = rules,
+                                        .by_rule = under_rules,
                                         .n_by_rule = 3,
                                         .by_source = sources,
                                         .n_by_source = 2 },
@@ -209,6 +210,40 @@ static void every_fact_of_an_exact_test_is_in_its_column(void **state)
         " AND drafter = 'drafter' AND rule = 'rule' AND sampling = 'sampling' AND machine = 'machine' AND"
         " revision = 'revision' AND lossless = 1 AND batch = 3 AND seed = 17 AND sequences = 4 AND tokens = 5 AND steps = 6"
         " AND max_log_e = 7.5 AND finished IS NULL");
+    static struct verdict v = {
+        .answer = NO_VERDICT,
+        .level = 0.5,
+        .detectable_ks = 4.5,
+        .detectable_e = 9,
+        .z_accepted = 3.5,
+        .of = { [STREAM_TEXT] = { 21, 2.5, NULL, true }, [STREAM_CONTROL] = { 22, 3.5, NULL, false } },
+        .n = 2,
+        .row = { { STREAM_TEXT, { "KS", "order", "all", 0.1, -2, 31 }, -1 },
+                 { STREAM_CONTROL, { "score", "first", "later", 0.2, -3, 32 }, -2.5 } }
+    };
+    static const struct observed seen = { .steps = 2, .accepted = 3, .expected = 5 };
+    for (int again = 0; again < 2; again++) // replaces what is stored
+        assert_ok(exact_store(s, id, &v, &seen, &err), err);
+    sample_facts_hold(s, "SELECT count(*) = 1 FROM exact WHERE level = 0.5 AND accepted = 1.5 AND expected = 2.5 AND"
+                         " z_accepted = 3.5 AND detectable = 4.5 AND verdict = 'no verdict' AND finished IS NOT NULL");
+    sample_facts_hold(
+        s,
+        "SELECT count(*) = 2 FROM exact_stream WHERE (stream = 'text' AND tokens = 21 AND log_e = 2.5 AND alarm = 1) OR"
+        " (stream = 'control' AND tokens = 22 AND log_e = 3.5 AND alarm = 0)");
+    sample_facts_hold(
+        s,
+        "SELECT count(*) = 2 FROM exact_test WHERE (stream = 'text' AND kind = 'KS' AND \"of\" = 'order' AND part = 'all' AND"
+        " tokens = 31 AND statistic = 0.1 AND log10_p = -2 AND log10_adjusted = -1) OR (stream = 'control' AND kind = 'score' AND"
+        " \"of\" = 'first' AND part = 'later' AND tokens = 32 AND statistic = 0.2 AND log10_p = -3 AND log10_adjusted = -2.5)");
+    const struct logit_comparison bits = { 1, 51, 52, 0.25, 2, 53, 54, 55, { .sequence = -1 } };
+    char *bits_sql = xformat(
+        "SELECT count(*) = 1 FROM exact_bits WHERE experiment = 'e' AND cell = 'c' AND settings = 'settings' AND target = 'target' AND"
+        " drafter = 'drafter' AND rule = 'rule' AND sampling = 'sampling' AND machine = 'machine' AND revision = 'revision' AND"
+        " verdict = '%s' AND compared = 51 AND different = 52 AND ties = 53 AND argmax_changed = 54 AND bugs = 55 AND largest = 0.25",
+        agreement_names[comparison_result(&bits)]);
+    assert_ok(bits_store(s, &row, &bits, &err), err);
+    sample_facts_hold(s, bits_sql);
+    free(bits_sql);
     const struct exact_rule_row rule = { "block", "exact", "rev", true, 41, 42, 1e-16, 2e-16 };
     assert_true(store_exact_rule(s, &rule, &err));
     sample_facts_hold(
