@@ -42,17 +42,22 @@ struct cursor {
     struct error *err;
 };
 
-// Bytes of a name to show in a message.
-static int shown_bytes(const struct gguf_string *name)
+// The beginning of a name in one line, for messages. Returned by value, for the arguments of fail().
+static struct shown {
+    char s[SHOWN_BYTES + 1];
+} shown(const struct gguf_string *name)
 {
-    return name->n < SHOWN_BYTES ? (int)name->n : SHOWN_BYTES;
+    struct shown to = { "" };
+    for (size_t i = 0; i < name->n && i < SHOWN_BYTES; i++)
+        to.s[i] = (unsigned char)name->s[i] < 0x20 || name->s[i] == 0x7f ? '?' : name->s[i];
+    return to;
 }
 
 // Sets `where`: "tensor 3", followed by (name) unless name is NULL.
 static void set_where(struct cursor *c, const char *what, uint64_t i, const struct gguf_string *name)
 {
-    snprintf(c->where, sizeof(c->where), name != NULL ? "%s %llu (%.*s)" : "%s %llu", what, (unsigned long long)i,
-             name != NULL ? shown_bytes(name) : 0, name != NULL ? name->s : "");
+    snprintf(c->where, sizeof(c->where), name != NULL ? "%s %llu (%s)" : "%s %llu", what, (unsigned long long)i,
+             name != NULL ? shown(name).s : "");
 }
 
 // The next n bytes; NULL: there are fewer.
@@ -227,7 +232,7 @@ static bool sort(struct cursor *c, const char *what, const struct gguf_string **
     qsort(name, n, sizeof(*name), by_text);
     for (size_t i = 1; i < n; i++)
         if (by_text(&name[i - 1], &name[i]) == 0)
-            return fail(c->err, "%s: there are two %s named %.*s", c->path, what, shown_bytes(name[i]), name[i]->s);
+            return fail(c->err, "%s: there are two %s named %s", c->path, what, shown(name[i]).s);
     return true;
 }
 

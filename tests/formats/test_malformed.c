@@ -102,6 +102,8 @@ static void long_array(void) { start(3, 0, 1); key("a", GGUF_ARRAY); u32(GGUF_U6
 static void endless_texts(void) { start(3, 0, 1); key("a", GGUF_ARRAY); u32(GGUF_STRING); u64(~0ULL); zeros(64); }
 static void two_keys(void) { start(3, 0, 3); key("a", GGUF_U32); u32(0); key("b", GGUF_U32); u32(0); key("a", GGUF_U32);
                              u32(0); zeros(0); }
+static void line_in_key(void) { start(3, 0, 1); key("a\nspeclab: b\033[2J\x7f", 13); zeros(32); }
+static void line_in_names(void) { start(3, 2, 0); tensor("t\nu", DIM(8), 0, 0); tensor("t\nu", DIM(8), 0, 32); zeros(64); }
 static void alignment_3(void) { start(3, 0, 1); key("general.alignment", GGUF_U32); u32(3); }
 static void alignment_0(void) { start(3, 0, 1); key("general.alignment", GGUF_U32); u32(0); }
 static void alignment_text(void) { start(3, 0, 1); key("general.alignment", GGUF_STRING); string("32"); }
@@ -149,6 +151,8 @@ static void a_gguf_file_with_one_fault_is_refused(void **state)
         { long_array, "metadata key 0 (a) needs 40 bytes" },
         { endless_texts, "metadata key 0 (a) needs" },
         { two_keys, "two metadata keys named a" },
+        { line_in_key, "metadata key 0 (a?speclab: b?[2J?): expected a type" }, // in one line
+        { line_in_names, "two tensors named t?u" },
         { alignment_3, "general.alignment: expected a power of two, found 3" },
         { alignment_0, "general.alignment: expected a power of two, found 0" },
         { alignment_text, "general.alignment: expected an integer" },
