@@ -131,10 +131,11 @@ static bool compare_texts(struct comparing *c, struct error *err)
 // Rows of the prompts that both runs have, as struct columns: the new run's, which begin with 0 and have its columns first, then the stored one's,
 // which begin with 1 and have its columns last. What one has for the other is 0; units are different times in the two.
 #define BOTH(view, unit, columns, zeros) \
-    "SELECT 0, " columns ", " zeros ", prompt, " unit " AS unit FROM now." view \
-    " WHERE run = ?2 AND prompt IN (SELECT prompt FROM main." view " WHERE run = ?1) UNION ALL SELECT 1, " zeros \
-    ", " columns ", prompt, -1 - " unit " FROM main." view \
-    " WHERE run = ?1 AND prompt IN (SELECT prompt FROM now." view " WHERE run = ?2) ORDER BY 1, prompt, unit"
+    "WITH n AS MATERIALIZED (SELECT prompt, " unit " AS unit, " columns " FROM now." view " WHERE run = ?2)," \
+    " w AS MATERIALIZED (SELECT prompt, " unit " AS unit, " columns " FROM main." view " WHERE run = ?1)" \
+    " SELECT 0, " columns ", " zeros ", prompt, unit FROM n WHERE prompt IN (SELECT prompt FROM w) UNION ALL" \
+    " SELECT 1, " zeros ", " columns ", prompt, -1 - unit FROM w WHERE prompt IN (SELECT prompt FROM n)" \
+    " ORDER BY 1, prompt, unit"
 
 static void put_interval(struct text *to, const char *before, struct interval i)
 {
