@@ -166,8 +166,10 @@ def _messages(c: Choice, entry: dict[str, Any]) -> tuple[list[str], list[str]]:
             turns.append(turn_of(value, key))
         else:
             answers.append(value)
-    if not 0 < len(turns) <= MAX_TURNS:
-        raise LeftOut(TURNS if turns else EMPTY, f"{key}: expected a text, found an empty one")
+    if not turns:
+        raise LeftOut(EMPTY, f"{key}: expected a text, found an empty one")
+    if len(turns) > MAX_TURNS:
+        raise LeftOut(TURNS)
     return turns, answers
 
 

@@ -168,6 +168,15 @@ def test_a_python_file_declares_a_dataset(here):
         refused(run(here, "HERE/trivia.py HERE/t.tsv"), says, status)
 
 
+def test_a_conversation_of_too_many_turns_is_left_out_of_any_dataset(here):
+    declared = 'Dataset("talks", "conversations", (Template("turns"),), messages=True)'
+    (here / "talks.py").write_text(f"from speclab.datasets import Dataset, Template\nDATASET = {declared}\n")
+    said = [{"from": "human", "value": "why"}, {"from": "gpt", "value": "so"}]
+    (here / "talks.jsonl").write_text("".join(json.dumps({"conversations": said * n}) + "\n" for n in (65, 64)))
+    lines, out = made(here, "HERE/talks.py HERE/talks.jsonl")
+    assert [len(line["turns"]) for line in lines] == [64] and "left out: 1 with more than 64 turns" in out
+
+
 def test_parquet_is_read_by_pyarrow(here, monkeypatch):
     (here / "t.parquet").write_bytes(b"PAR1")
     for name in ("pyarrow", "pyarrow.parquet"):
