@@ -231,4 +231,4 @@ class Search:
                 alike = any(k.family == c.family and abs(k.tokens / c.tokens - 1) < ALIKE for k in chosen)
                 if len(chosen) < confirmed and all(c is not k for k in chosen) and not (unlike and alike):
                     chosen.append(c)
-        self.candidates = chosen + [c for c in self.candidates if all(c is not k for k in chosen)]
+        self.candidates.sort(key=lambda c: all(c is not k for k in chosen))

@@ -195,6 +195,7 @@ def test_candidates_to_confirm_come_first_and_differ(tmp_path):
     # A family close behind comes before the second of the best; one far behind does not.
     assert [x for _, x in order(2, (0, 1, 2), (0, 2, 1.9), (1, 1, 1.8))] == [2, 1.8, 1.9]
     assert [x for _, x in order(2, (0, 1, 2), (0, 2, 1.9), (1, 1, 1.5))] == [2, 1.9, 1.5]
+    assert [x for _, x in order(3, (0, 1, 2), (0, 2, 1.9), (1, 1, 1.8), (1, 9, 1.7))] == [2, 1.9, 1.8, 1.7]  # all three by prediction
     tokens = (1.84, 1.81, 1.78, 1.65, 1.5, 1.49)
     assert [x for x, _ in order(3, *((0, x, 1.4 - 0.01 * i) for i, x in enumerate(tokens)))] == [1.84, 1.65, 1.5, 1.81, 1.78, 1.49]
 
