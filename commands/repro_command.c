@@ -206,20 +206,26 @@ static bool run_into(struct repro *r, const char *path, struct loaded_experiment
     return ok;
 }
 
-// Without --out the database is a file of the command's own, in $TMPDIR or /tmp.
+// Without --out the database is in a folder of the command's own, in $TMPDIR or /tmp: nobody else can put a journal beside it.
 static bool run_again(struct repro *r, struct loaded_experiment *o, int *status, struct error *err)
 {
+    static const char *const suffix[] = { "", "-wal", "-shm" };
     if (r->out != NULL)
         return run_into(r, r->out, o, status, err);
     const char *base = getenv("TMPDIR");
-    char *path = xformat("%s/speclab-repro-XXXXXX", base != NULL && *base != '\0' ? base : "/tmp");
-    const int file = mkstemp(path);
-    if (file >= 0)
-        close(file); // before SQLite locks it
-    const bool ok = file >= 0 ? run_into(r, path, o, status, err)
-                              : fail(err, "%s: could not be created: %s", path, strerror(errno));
-    if (file >= 0)
-        unlink(path);
+    char *folder = xformat("%s/speclab-repro-XXXXXX", base != NULL && *base != '\0' ? base : "/tmp");
+    const bool made = mkdtemp(folder) != NULL;
+    char *path = xformat("%s/again.db", folder);
+    const bool ok =
+        made ? run_into(r, path, o, status, err) : fail(err, "%s: could not be created: %s", folder, strerror(errno));
+    for (int i = 0; made && i < 3; i++) {
+        char *file = xformat("%s%s", path, suffix[i]);
+        unlink(file);
+        free(file);
+    }
+    if (made)
+        rmdir(folder);
+    free(folder);
     free(path);
     return ok;
 }

@@ -2,9 +2,11 @@
 #include "tests/support/check.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -204,6 +206,40 @@ static void the_new_database_may_have_any_name(void **state)
     free(here);
 }
 
+// Waits until a file or folder is in `folder`. Returns whether it is a folder that nobody else can use.
+static bool becomes_private(const char *folder)
+{
+    char *pattern = xformat("%s/speclab-repro-*", folder);
+    glob_t found;
+    struct stat st = { 0 };
+    while (glob(pattern, 0, NULL, &found) != 0)
+        usleep(200);
+    const bool is = stat(found.gl_pathv[0], &st) == 0 && S_ISDIR(st.st_mode) && (st.st_mode & 0777) == 0700;
+    globfree(&found);
+    free(pattern);
+    return is;
+}
+
+static void its_own_database_is_in_a_folder_of_its_own(void **state)
+{
+    (void)state;
+    int watched;
+    char *db = decode("own.db"), *folder = at("own");
+    assert_true(mkdir(folder, 0777) == 0 && chmod(folder, 0777) == 0 && setenv("TMPDIR", folder, 1) == 0);
+    const pid_t watcher = fork();
+    if (watcher == 0) {
+        alarm(60);
+        _exit(becomes_private(folder) ? 0 : 1);
+    }
+    expect_repro(db, "2 --limit 1", 0, "\nreproduced: ");
+    assert_int_equal(waitpid(watcher, &watched, 0), watcher);
+    assert_int_equal(watched, 0);
+    assert_int_equal(rmdir(folder), 0); // nothing is left
+    unsetenv("TMPDIR");
+    free(db);
+    free(folder);
+}
+
 static void mistakes_are_named(void **state)
 {
     (void)state;
@@ -227,6 +263,7 @@ int main(void)
         cmocka_unit_test(what_has_changed_is_named_and_nothing_is_run),
         cmocka_unit_test(a_file_that_is_gone_is_named),
         cmocka_unit_test(the_new_database_may_have_any_name),
+        cmocka_unit_test(its_own_database_is_in_a_folder_of_its_own),
         cmocka_unit_test(mistakes_are_named),
     };
     return run_with_models(tests);
