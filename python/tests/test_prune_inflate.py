@@ -185,3 +185,9 @@ def test_heads_that_do_not_fit_are_refused(heads, wide, tmp_path, in_process, sa
         (head / "config.json").unlink()
     refused(in_process("inflate", tmp_path / how.get("model", "head"), "--target", target, "--out", how.get("out", tmp_path / "to")), says)
     assert not (tmp_path / "to").exists()
+
+
+def test_a_head_with_two_tensors_of_one_name_is_refused(heads, wide, tmp_path, in_process):
+    head = shutil.copytree(heads / "eagle3", tmp_path / "head")
+    edit_tensors(head, lambda found: found | {"model.fc.weight": found["fc.weight"]})
+    refused(in_process("inflate", head, "--target", wide, "--out", tmp_path / "to"), "two tensors have one name")

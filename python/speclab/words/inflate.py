@@ -170,7 +170,10 @@ def enlarge_head(path: str, target: str, to: str) -> int:
     if about["inflated_from"] is None:
         raise Fault(f"{about['path']}: not an inflated model (./run inflate MODEL makes one)")
     medusa = f"{path}/medusa_lm_head.safetensors"
-    stored = {_own_name(t.name): t for t in checkpoint.stored_in(medusa if os.path.exists(medusa) else path)}
+    found = checkpoint.stored_in(medusa if os.path.exists(medusa) else path)
+    stored = {_own_name(t.name): t for t in found}
+    if len(stored) < len(found):
+        raise Fault(f"{path}: two tensors have one name without the prefixes of training programs")
     folder = path if os.path.isdir(path) else os.path.dirname(path) or "."
     config = strict_json.loads(files.read_text(f"{folder}/config.json"), f"{folder}/config.json")
     inner = config.get("transformer_layer_config", config) if isinstance(config, dict) else config
