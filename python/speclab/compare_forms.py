@@ -121,7 +121,7 @@ def _published(o: Object, row: Row) -> None:
 def _own(o: Object, row: Row) -> None:
     """What speclab's own files in another form say besides: drafter, prompts, machine, sampling, marks."""
     of = o.value.get("speclab")
-    if isinstance(of, dict) and " " in row.tool:
+    if isinstance(of, dict) and row.tool in ("vllm bench serve", "sglang bench_serving"):
         row.tool = "speclab, vLLM's form" if row.tool.startswith("vllm") else "speclab, SGLang's form"
         for name, key in (("method", "drafter"), ("machine", "machine"), ("sampling", "sampling"), ("prompts", "prompts")):
             setattr(row, name, o.text(f"speclab.{key}") or getattr(row, name))

@@ -166,6 +166,12 @@ def test_wrong_files_are_named_with_line_and_key(tmp_path, text, says):
     assert str(raised.value).startswith(str(tmp_path / "wrong")) and says in str(raised.value)
 
 
+def test_a_profile_stays_one_whatever_keys_it_has_besides(said, tmp_path):
+    (tmp_path / "p.json").write_text('{"schema_version": 1, "marginal_accept_rates": [0.5], "speclab": {"drafter": "d"}}')
+    (row,) = lines_of(said(tmp_path / "p.json", "--jsonl"))
+    assert (row["tool"], row["method"]) == ("speculation profile", None)
+
+
 @pytest.mark.parametrize("text, expected", [
     (RESPONSE + '"draft_n": 4, "draft_n_accepted": 2}}', {"acceptance_length": 2, "acceptance_rate": 0.5, "method": "drafted"}),
     (RESPONSE + '"draft_n": 4, "draft_n_accepted": 2}}\n' + RESPONSE + '"predicted_per_second": 1}}',
