@@ -223,17 +223,17 @@ static bool becomes_private(const char *folder)
 static void its_own_database_is_in_a_folder_of_its_own(void **state)
 {
     (void)state;
-    int watched;
+    int private;
     char *db = decode("own.db"), *folder = at("own");
     assert_true(mkdir(folder, 0777) == 0 && chmod(folder, 0777) == 0 && setenv("TMPDIR", folder, 1) == 0);
-    const pid_t watcher = fork();
-    if (watcher == 0) {
+    const pid_t child = fork();
+    if (child == 0) {
         alarm(60);
         _exit(becomes_private(folder) ? 0 : 1);
     }
     expect_repro(db, "2 --limit 1", 0, "\nreproduced: ");
-    assert_int_equal(waitpid(watcher, &watched, 0), watcher);
-    assert_int_equal(watched, 0);
+    assert_int_equal(waitpid(child, &private, 0), child);
+    assert_int_equal(private, 0);
     assert_int_equal(rmdir(folder), 0); // nothing is left
     unsetenv("TMPDIR");
     free(db);
