@@ -42,6 +42,12 @@ gives 0 'speclab [list]' env -u HOME -u XDG_CACHE_HOME "$copy/run" list
 gives 1 'unknown model "x"' env -u HOME -u XDG_CACHE_HOME "$copy/run" model x
 gives 1 "run: /dev/null/speclab/models: expected a folder that can be written" env XDG_CACHE_HOME=/dev/null "$copy/run" model smollm2-135m-instruct
 [ ! -e "$to/calls" ] || wrong "expected no download that cannot be stored, found $(cat "$to/calls")"
+mkdir "$to/bare"
+printf '#!/bin/sh\n' >"$to/bare/dpkg-query" # nothing is installed
+printf '#!/bin/sh\necho installs >>"%s/installs"\n' "$to" | tee "$to/bare/apt-get" >"$to/bare/sudo"
+chmod +x "$to"/bare/*
+gives 1 'no network' env PATH="$to/bare:$PATH" "$copy/run" gpu benhc
+[ ! -e "$to/installs" ] || wrong "a wrong word of gpu installs packages"
 gives 1 "$to/none" env TMPDIR="$to/none" "$copy/run" list
 gives 1 "$to/none" env TMPDIR="$to/none" "$copy/run" model smollm2-135m-instruct
 gives 1 'is this machine offline?' "$copy/run" model smollm2-135m-instruct
