@@ -82,7 +82,7 @@ static void usage_errors_are_one_sentence_and_status_2(void **state)
         { "generate %s --drafter ngram:longest=0 x",
           "drafter ngram: longest: expected an integer from 1 to 64, found 0" },
         { "generate %s --drafter ngram:longest x", "key=value" },
-        { "generate %s --drafter small x", "needs the option \"model\"" },
+        { "generate %s --drafter small x", "needs \"model\"" },
         { "generate %s --drafter small:model=m,pick=best x", "sampled|greedy|coupled" },
         { "generate %s --drafter small:model=m,widths=[64,64] x",
           "drafter small: expected a draft of at most 512 nodes, found more" },

@@ -249,7 +249,7 @@ static void bad_experiments_are_refused_with_line_and_column(void **state)
           "x.yaml:1:1: an experiment: expected a mapping (name, target, threads, prompts, limits, seed, repeat, record, "
           "cells, share_prompts, x-*), found a list" },
         { "target: {model: target.gguf}\nprompts: {file: p.jsonl}\n",
-          "x.yaml:1:1: an experiment needs the option \"name\" (one line)" },
+          "x.yaml:1:1: an experiment needs \"name\" (one line)" },
         { "name: x\nprompts: {file: p.jsonl}\n", "x.yaml:1:1: an experiment needs the key \"target\"" },
         { "name: x\ntarget: {model: target.gguf}\n", "x.yaml:1:1: an experiment needs the key \"prompts\"" },
         { HEAD "sead: 1\n",
@@ -313,7 +313,7 @@ static void bad_experiments_are_refused_with_line_and_column(void **state)
           "x.yaml:6:29: drafter ngram: tokens: expected an integer, found \"many\"" },
         { DRAFTER "{longest: 3}\n", "x.yaml:6:7: drafter: expected a kind, as in {kind: none}" },
         { DRAFTER "{kind: small}\n",
-          "x.yaml:6:7: drafter small needs the option \"model\" (the draft model: a file, a folder or a name)" },
+          "x.yaml:6:7: drafter small needs \"model\" (the draft model: a file, a folder or a name)" },
         { DRAFTER "{kind: none, tokens: 3}\n", "x.yaml:6:20: drafter none has no option \"tokens\" (it has none)" },
         { DRAFTER "{kind: ngram, longest: 4}\n    - {longest: 04, kind: ngram}\n",
           "x.yaml:7:7: cells.drafter: ngram(longest=4) is listed twice, first on line 6" },

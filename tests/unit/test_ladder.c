@@ -261,7 +261,7 @@ static void mistakes_are_named_with_their_place_before_anything_is_opened(void *
     static const struct {
         const char *drafter, *message;
     } cases[] = {
-        { "{kind: ladder}", "drafter ladder needs the option \"of\" (" },
+        { "{kind: ladder}", "drafter ladder needs \"of\" (" },
         { "{kind: ladder, of: ngram}", "a.yaml:2:22: drafter ladder: of: expected a list of drafters, as in [ngram, " },
         { "{kind: ladder, of: []}", "a.yaml:2:22: drafter ladder: of: expected a list of drafters, as in [ngram, " },
         { "{kind: ladder, of: {kind: ngram}}", "a.yaml:2:22: drafter ladder: of: expected a list of drafters, as in " },
@@ -275,7 +275,7 @@ static void mistakes_are_named_with_their_place_before_anything_is_opened(void *
           "a.yaml:2:37: drafter ladder: of: drafter ngram has no option \"lenght\" (it has: longest, shortest, tokens)" },
         { "{kind: ladder, of: [{kind: ngram, tokens: 300}]}",
           "drafter ladder: of: drafter ngram: tokens: expected an integer from 1 to 256, found 300" },
-        { "{kind: ladder, of: [ngram, small]}", "drafter ladder: of: drafter small needs the option \"model\" (" },
+        { "{kind: ladder, of: [ngram, small]}", "drafter ladder: of: drafter small needs \"model\" (" },
         { "{kind: ladder, of: [{kind: ngram, at_least: 0}]}",
           "a.yaml:2:47: drafter ladder: of: at_least: expected an integer from 1 to 511, found 0" },
         { "{kind: ladder, of: [{kind: ngram, at_least: many}]}",
