@@ -34,7 +34,7 @@ static void what_is_in_place_of_a_table_is_refused(void **state)
           "expected tables as speclab makes them, found the view \"json_each\"" },
         { { "CREATE VIEW pragma_table_xinfo AS " ENDLESS "x AS name FROM n" },
           "expected tables as speclab makes them, found the view \"pragma_table_xinfo\"" },
-        { { "ALTER TABLE step ADD COLUMN twice INTEGER AS (hex(zeroblob(500000000)))" },
+        { { "ALTER TABLE step ADD COLUMN twice INTEGER AS (2 * sequence)" },
           "table step: expected columns as speclab makes them, found the computed \"twice\"" },
         { { "ALTER TABLE run ADD COLUMN \"x\"\" AS BLOB))>9 THEN 1 END FROM run WHERE 0)--\" TEXT" },
           "table run: expected columns as speclab makes them, found \"x\" AS BLOB))>9 THEN 1 END FROM run WHERE 0)--\"" },
