@@ -75,7 +75,7 @@ MISTAKES = [  # words, the content of HERE/a, and what is said; with status 2 wh
     (G, '{"question": "\\ud800", "answer": ""}\n', "not valid JSON: half of a surrogate pair"),
     (G, '{"question": NaN, "answer": ""}\n', "not valid JSON: invalid token NaN"),
     (G, '{"question": 1' + 5000 * "0" + "}\n", "not valid JSON: real number overflow"),
-    (G, 5000 * "[", "[0]: not valid JSON: nested too deeply"),
+    (G, 100000 * "[", "[0]: not valid JSON: nested too deeply"),
     (G, "[]", "HERE/a: expected entries of gsm8k, found none"),
     (G, f'[{Q}, {{"question": ["]\\""], "answer": ""}}', "HERE/a[1]: question: expected a text, found a list"),
     (G, f"[{Q}", "the end of the file: is it complete?"),
