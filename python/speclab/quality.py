@@ -153,11 +153,12 @@ def first_token_distance(rule: dict, p: Row, q: Row | None, token: int) -> float
 
 def total_variation(results, run: int, rule: dict) -> dict:
     """Mean over recorded steps whose draft begins with one token; `tv_share`: of all steps with a draft. Needs `record: {rows: full}`."""
-    found = results.sql("SELECT q.prompt, d.sequence, d.step, d.tokens, d.parents, d.proposals, d.out, d.rows FROM draft AS d JOIN sequence AS q"
-                        " ON q.id = d.sequence WHERE q.run = ?", (run,))  # fmt: skip
+    one = ("SELECT q.prompt, d.sequence, d.step, d.tokens, d.parents, d.proposals, d.out, d.rows FROM draft AS d JOIN sequence AS q"
+           " ON q.id = d.sequence WHERE q.id = ? ORDER BY d.step")  # fmt: skip
+    sequences = results.sql("SELECT id FROM sequence WHERE run = ? ORDER BY prompt, turn, repeat, pair", (run,)).id.tolist()
     by_prompt: dict[int, list[float]] = {}
     steps = 0
-    for s in found.itertuples():
+    for s in (s for sequence in sequences for s in results.sql(one, (sequence,)).itertuples()):  # rows of one text at a time: they are large
         tree = draft_of(s, f"{results.path}: sequence {s.sequence}, step {s.step}")
         steps += len(tree.tokens) > 1
         if tree.parents.count(0) != 1 or rule.get("accept") == "distance" or rule.get("minimum_block", 1) > 1:
