@@ -46,7 +46,7 @@ struct option {
 // ngram", for messages.
 bool options_read(const struct settings *s, const char *what, const struct option *table, void *into,
                   struct error *err);
-// The same of a mapping that has other keys, too, or is NULL: all its defaults.
+// Reads as options_read does, from a mapping that has other keys, too, or is NULL: then every option has its default.
 bool options_take(const struct settings *s, const char *what, const struct option *table, void *into,
                   struct error *err);
 void options_free(const struct option *table, void *options);

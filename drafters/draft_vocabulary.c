@@ -89,7 +89,7 @@ static size_t complete(const char *s, size_t n)
     return back + 1 < length ? n - 1 - back : n;
 }
 
-// Of the ids from `from` on: the first of those whose bytes are the last `n`; -1: none begins there.
+// Returns the place, from `from` on, of the first of the ids whose bytes are the last `n`; -1: none begins there.
 static int begins_at(const struct tokenizer *t, const struct ids *ids, size_t from, size_t n)
 {
     size_t i = ids->n, bytes = 0;

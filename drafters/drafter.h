@@ -82,7 +82,7 @@ struct drafter_type {
 
     // Where the options have a struct tree_options (drafters/trees/tree_builder.h), which says the kinds of drafts; 0: nowhere.
     size_t tree;
-    // Of a drafter of drafters, which cannot be part of another: its first option are these. NULL: of others.
+    // A drafter of drafters has this, and cannot be part of another: its first option are these. NULL: it is none.
     const struct part_form *of;
 
     // Checks what is not said by these and the table of options, before anything is opened; called before makes and create. NULL: nothing.

@@ -44,7 +44,7 @@ struct parts {
     void (*inform)(struct parts *g, int k, const struct advance *a, struct advance *to);
 };
 
-// of: the option, a list of drafters, or one.
+// The argument `of` is the option: a list of drafters, or one.
 bool parts_check(const struct settings *of, const struct part_form *f, struct error *err);
 // Kinds of drafts of any part; *memory: the most of any part.
 unsigned parts_make(const struct settings *of, const struct part_form *f, enum draft_memory *memory);

@@ -44,7 +44,7 @@ struct engine { // on a device; beside its name only the products differ
     struct backend *b;
     bool failed; // the error was printed
     bool graphs; // not given up so far
-    // Of the shape that is measured:
+    // The shape that is measured has:
     struct tensor w[MAX_COPIES], x, h, ones, out;
     int copies, products; // products: of a graph
     int64_t ns[TIMES];

@@ -44,7 +44,7 @@
     VALUE(grouped, GROUPED_SIGNATURE) \
     VALUE(attend, ATTEND_SIGNATURE)
 
-// Of every backend.
+// Every backend has these.
 #define USUAL_OPERATIONS(VOID, VALUE) \
     VOID(matmul, MATMUL_SIGNATURE) \
     HEAVY_OPERATIONS(VOID, VALUE) \

@@ -102,8 +102,8 @@ struct kv_shape model_shape_kv(const struct model_shape *s, int slots, int lengt
 bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, const struct taps *taps,
                    struct states *out, struct error *err);
 
-// The same through layers layer[0] < layer[1] < .. alone, for a draft by a part of the model (drafters/layer_drafts.c): the states are those
-// that the LM head reads after the last of them. Only these layers of the cache get the rows. layer: borrowed for the call.
+// A pass as by model_forward through layers layer[0] < layer[1] < .. alone, for a draft by a part of the model (drafters/layer_drafts.c): the
+// states are those that the LM head reads after the last of them. Only these layers of the cache get the rows. layer: borrowed for the call.
 bool model_forward_some(struct model *m, struct kv_cache *c, const struct pass *p, const int *layer, int n,
                         struct states *out, struct error *err);
 

@@ -38,7 +38,7 @@ struct weights {
     struct shards *shards;
     int head_dim;
     const struct architecture *architecture; // of a model
-    struct fp8 fp8;                          // likewise
+    struct fp8 fp8;                          // of a model's matrices
     size_t n, of_images;                     // of_images: tensors that were left out (weights_text_name)
     struct weight *weight;                   // (n) sorted by name
     bool hashed;

@@ -26,7 +26,7 @@ struct sql_value sql_text(const char *x);
 #define sql_blob(bytes_of, bytes) \
     ((struct sql_value){ .kind = SQL_BLOB, .data = (bytes_of), .number = (int64_t)(bytes) })
 #define sql_or_null(x) ((x) != 0 ? sql_int(x) : sql_text(NULL)) // 0: NULL
-// Of row_insert: not bound, but written into the statement.
+// A value for row_insert that is not bound, but written into the statement.
 #define sql_expression(written) ((struct sql_value){ .kind = SQL_EXPRESSION, .data = (written) })
 #define SQL(x) \
     _Generic((x), float : sql_real, double : sql_real, char * : sql_text, const char * : sql_text, default : sql_int)(x)

@@ -230,7 +230,7 @@ static bool read_intervals(struct store *s, struct comparison *c, struct error *
 
 // ---- against another run
 
-// Of a run the first part: in pairs, if there are any.
+// Takes the first part of a run: in pairs, if there are any.
 static void take_against(void *againsts, const struct columns *x, size_t from, size_t n)
 {
     enum { RUN, PAIRED, ACCEPTED, DRAFTED, STEP_TOKENS, STEPS, TTFT, FIRSTS, Y }; // and the other's from Y on

@@ -75,7 +75,7 @@ typedef bool tokenizer_reader(struct tokenizer *t, const struct tokenizer_source
 tokenizer_reader tokenizer_read_json, tokenizer_read_tekken, tokenizer_read_gguf, tokenizer_read_sentencepiece,
     tokenizer_read_tiktoken;
 bool tokenizer_in_gguf(const struct gguf *g); // its model is not llama.cpp's "none"
-// Of a tokenizer.json that has been parsed. name: for messages.
+// Makes a tokenizer of a tokenizer.json that has been parsed. name: for messages.
 struct tokenizer *tokenizer_from_json(struct json *j, const char *name, struct error *err);
 
 // Whether GGUF can represent the tokenizer of a tokenizer.json; *pre is its tokenizer.ggml.pre. err names what GGUF cannot

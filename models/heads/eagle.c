@@ -33,7 +33,7 @@ struct eagle {
     struct tensor pair, wide, piece; // (rows, 2 width), (rows, taps * the target's width), (rows, the target's width)
     int rows;
     struct head_facts facts;
-    // Of the configuration:
+    // The configuration says:
     struct model_config layers; // path and file borrowed
     enum tri fc_bias_given;     // EAGLE: whether fc has a bias; UNSET: if its tensor exists
     bool norm_before_residual;  // EAGLE-3: the residual that attention is added to is normed
@@ -283,7 +283,7 @@ static bool read_vocabulary(struct eagle *e, struct error *err)
 
 static bool all_are_used(const struct eagle *e, struct error *err)
 {
-    // Of speculators: copies of the target's tensors, and the reverse of d2t; without d2t the vocabulary is the target's.
+    // Files of speculators have copies of the target's tensors, and the reverse of d2t; without d2t the vocabulary is the target's.
     static const char *const ignored[] = { "verifier_lm_head.weight", "verifier_norm.weight", "t2d", NULL };
     char *reason = xformat("not supported in %s", head_kinds[e->files.kind]);
     const struct loaded loaded = {

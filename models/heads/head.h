@@ -39,7 +39,7 @@ struct head_facts { // of a head that fits a target
     bool own_head, own_embedding; // otherwise the target's
     struct taps taps;             // hidden states of the target that it reads
     size_t bytes;                 // of the tensors that a pass reads
-    // Of one that is open:
+    // An open head has these, too:
     size_t memory;                // of its weights and the workspace of a pass
     enum activations activations; // never ACTIVATIONS_DEFAULT
     struct hash hash;             // of its tensors and of the content of its configuration

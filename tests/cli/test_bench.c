@@ -255,7 +255,7 @@ static void run_chain(struct backend *b, int n, float *logits)
     model_close(m);
 }
 
-// Of the entries with this name, which occur once.
+// Counts the calls of the entry with this name, which occurs once.
 static int64_t calls_of(const struct timed *t, const char *name)
 {
     int64_t calls = -1;

@@ -198,7 +198,7 @@ const struct rule rejection_rule = {
 //
 //     min(q, l p) + (1 - sum min(q, l p)) (p - q)+ / sum (p - q)+
 
-// Of a struct acceptance_test; the other field is 0.
+// They are read into a struct acceptance_test, whose other field is 0.
 static const struct option lenient_options[] = {
     { "lenience", OPTION_REAL, offsetof(struct acceptance_test, lenience), "1.1",
       "a draft token is accepted with probability min(1, lenience p / q)", 1, 1000, NULL },
@@ -229,7 +229,7 @@ const struct rule lenient_rule = {
 // shape. The text is meaningless. The i-th sibling, counted from 0, is accepted with probability rate (1 - rate)^i: the
 // tokens per step of a tree follow from its shape alone.
 
-// Of a struct acceptance_test; the other field is 0: the target's row is ignored.
+// They are read into a struct acceptance_test, whose other field is 0: the target's row is ignored.
 static const struct option synthetic_options[] = {
     { "rate", OPTION_REAL, offsetof(struct acceptance_test, rate), "0.7", "acceptance probability of a draft token", 0,
       1, NULL },
