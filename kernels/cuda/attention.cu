@@ -145,7 +145,6 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct atte
     __shared__ bool last;
     const struct share share = share_of(c);
     const int start = (int)blockIdx.z * SPLIT;
-    round_missing_rows(c, share);
     if (share.rows <= 0)
         return;
     const struct plain_scratch r = plain_scratch(scratch, c.head_dim);

@@ -187,16 +187,6 @@ template <int N> __device__ inline void combine(weighted<N> &a, const weighted<N
         a.x[i] = fmaf(x.x[i], x_scale, a.x[i] * scale);
 }
 
-// Writes zeros to the planes of rows beyond the pass. Called by the whole block.
-__device__ inline void round_missing_rows(const struct attend_call &c, const struct share &a)
-{
-    if (blockIdx.z != 0)
-        return;
-    for (int row = c.n + (int)blockIdx.x; row < c.planes.tiles * 8; row += (int)gridDim.x)
-        for (int at = (int)threadIdx.x; at < a.heads * c.head_dim; at += (int)blockDim.x)
-            round_number(c.planes, row, a.head * c.head_dim + at, 0);
-}
-
 // Writes the block's rows of the result, which the block has in shared memory: sums (queries, width), total, positions (rows).
 __device__ inline void write_rows(const struct attend_call &c, const struct share &a, const float *sums, int width,
                                   const float *total, const int *positions)

@@ -176,7 +176,6 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct att
     DYNAMIC_SHARED(scratch_type, scratch);
     __shared__ bool last;
     const struct share a = share_of(c);
-    round_missing_rows(c, a);
     if (a.rows <= 0)
         return;
     load_queries<HD, QUERY_TILES>(c, a, scratch);

@@ -2,6 +2,9 @@
 //
 // The input of a product is mostly what the operation before it made, and that one has written its planes: the tensor's value has
 // their number. Planes of any other input are made here.
+//
+// Rows that fill the last tiles may have any numbers. Products read them, but an output depends on its own row only, and outputs of
+// these rows are not kept. Memory is cleared when it is reserved, so that nothing reads what was never written.
 #include "kernels/cuda/round.h"
 
 namespace DEVICE_SPACE
@@ -9,13 +12,13 @@ namespace DEVICE_SPACE
 
 enum { THREADS = 256 };
 
-// A thread per number; zeros beyond the rows and the width.
-static __global__ void round_kernel(const struct rounding to, const float *x, int n, int64_t width, int64_t padded)
+// A thread per number; zeros beyond the width.
+static __global__ void round_kernel(const struct rounding to, const float *x, int64_t width, int64_t padded)
 {
     kernel_prologue();
     const int64_t row = blockIdx.y, k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (k / WARP * WARP < padded)
-        round_number(to, row, k, row < n && k < width ? x[row * width + k] : 0);
+        round_number(to, row, k, k < width ? x[row * width + k] : 0);
 }
 
 static __global__ void round_floats_kernel(float *to, const float *x, int64_t n)
@@ -63,7 +66,10 @@ static int write_planes(struct cuda *c, int read, int64_t rows, int64_t width, b
     c->last_planes = !(read >= 0 ? read : c->last_planes);
     struct planes_buffer *p = &c->planes[c->last_planes];
     uint8_t *at = (uint8_t *)cuda_reserve(c, &p->space, bytes, "the input of products");
+    const size_t cleared = p->space.bytes;
     *to = {};
+    if (p->space.bytes > cleared)
+        cuda_note(c, cudaMemsetAsync(at, 0, p->space.bytes, c->stream), "the input of products");
     to->tiles = r.tiles;
     p->number = 0;
     if (at == NULL)
@@ -122,8 +128,8 @@ bool round_input(struct cuda *c, struct tensor x, struct input_forms w, struct i
         if (to->read < 0)
             return false;
         const int64_t padded = round_width(x.width);
-        const dim3 grid((unsigned)blocks_for(padded, THREADS), (unsigned)planes.tiles * 8);
-        QUEUE(c, round_kernel, grid, THREADS, 0, planes, (const float *)x.data, (int)x.rows, x.width, padded);
+        const dim3 grid((unsigned)blocks_for(padded, THREADS), (unsigned)x.rows);
+        QUEUE(c, round_kernel, grid, THREADS, 0, planes, (const float *)x.data, x.width, padded);
         cuda_launched(c, "rounding the input of products");
     }
     if (to->read >= 0) {
@@ -145,7 +151,7 @@ bool round_input(struct cuda *c, struct tensor x, struct input_forms w, struct i
 
 // ---- groups of rows
 
-// Rows first .. of the planes; -1: zeros.
+// Rows first .. of the planes; -1: none.
 static __global__ void round_rows_kernel(const struct rounding to, int first,
                                          const __grid_constant__ struct row_numbers numbers, const float *x,
                                          int64_t width, int64_t padded)
@@ -153,8 +159,8 @@ static __global__ void round_rows_kernel(const struct rounding to, int first,
     kernel_prologue();
     const int row = numbers.row[blockIdx.y];
     const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (k / WARP * WARP < padded)
-        round_number(to, first + (int)blockIdx.y, k, row >= 0 && k < width ? x[row * width + k] : 0);
+    if (row >= 0 && k / WARP * WARP < padded)
+        round_number(to, first + (int)blockIdx.y, k, k < width ? x[row * width + k] : 0);
 }
 
 bool round_groups(struct cuda *c, struct tensor x, const int32_t *row, const struct row_group *g, int count, bool three,

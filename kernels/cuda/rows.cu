@@ -39,9 +39,9 @@ void cuda_add(struct backend *b, struct tensor out, struct tensor x)
 
 // ---- out = x / rms(x) * w
 
-// The sum of squares: per thread (k = thread, thread + 256, ..), then a tree over lanes and a sum over warps. Rows beyond n and
-// numbers beyond the width are only written to the planes.
-static __global__ void rmsnorm_kernel(float *out, const float *x, const float *w, int n, int64_t width, float eps,
+// The sum of squares: per thread (k = thread, thread + 256, ..), then a tree over lanes and a sum over warps. Numbers beyond the
+// width are only written to the planes.
+static __global__ void rmsnorm_kernel(float *out, const float *x, const float *w, int64_t width, float eps,
                                       const struct rounding planes, int64_t padded)
 {
     launch_dependents();
@@ -50,9 +50,8 @@ static __global__ void rmsnorm_kernel(float *out, const float *x, const float *w
     wait_for_previous(); // w is not written by kernels
     __shared__ float of_warp[THREADS / WARP];
     const float *row = x + blockIdx.x * width;
-    const bool real = (int)blockIdx.x < n;
     float squares = 0, total = 0;
-    for (int64_t k = threadIdx.x; real && k < width; k += THREADS)
+    for (int64_t k = threadIdx.x; k < width; k += THREADS)
         squares = fmaf(row[k], row[k], squares);
     squares = warp_sum(squares);
     if (threadIdx.x % WARP == 0)
@@ -64,7 +63,7 @@ static __global__ void rmsnorm_kernel(float *out, const float *x, const float *w
     for (int64_t first = 0; first < padded; first += THREADS) {
         const int64_t k = first + threadIdx.x;
         float y = 0;
-        if (real && k < width)
+        if (k < width)
             out[blockIdx.x * width + k] = y = row[k] * scale * w[k];
         if (k / WARP * WARP < padded)
             round_number(planes, blockIdx.x, k, y);
@@ -78,8 +77,8 @@ struct tensor cuda_rmsnorm(struct backend *b, struct tensor out, struct tensor x
     struct rounding planes;
     out = without_planes(c, out);
     const bool has_planes = rounding_for(c, -1, x.rows, x.width, &planes);
-    QUEUE(c, rmsnorm_kernel, has_planes ? planes.tiles * 8 : (int)x.rows, THREADS, 0, floats(out), floats(x), floats(w),
-          (int)x.rows, x.width, eps, planes, has_planes ? round_width(x.width) : x.width);
+    QUEUE(c, rmsnorm_kernel, (int)x.rows, THREADS, 0, floats(out), floats(x), floats(w), x.width, eps, planes,
+          has_planes ? round_width(x.width) : x.width);
     cuda_launched(c, "rmsnorm");
     return has_planes ? with_planes(c, out) : out;
 }

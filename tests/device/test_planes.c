@@ -208,6 +208,29 @@ static void check_attention(const struct bench *k, int n, int prefix, int head_d
     kv_destroy(c);
 }
 
+// Products read rows that fill the last tile, to which nothing is written. Here they are left from a tensor of NaNs.
+static void check_leftovers(const struct bench *k, int n)
+{
+    struct backend *b = k->b;
+    const struct tensor x = numbers(b, n, WIDTH), norm = numbers(b, 1, WIDTH), nans = rows_on(b, MOST_ROWS, 2 * WIDTH),
+                        h = rows_on(b, n, WIDTH);
+    float *before = products(k, b->rmsnorm(b, h, x, norm, 1e-5f)), *after[2];
+    float *all_nan = xmalloc(tensor_bytes(nans));
+    memset(all_nan, 0xFF, tensor_bytes(nans));
+    b->upload(b, nans.data, all_nan, tensor_bytes(nans));
+    for (int i = 0; i < 2; i++) // both buffers of planes
+        free(products(k, tensor_rows(nans, 0, MOST_ROWS - i)));
+    for (int i = 0; i < 2; i++)
+        after[i] = products(k, b->rmsnorm(b, h, x, norm, 1e-5f));
+    const size_t bytes = (size_t)n * M * sizeof(float);
+    if (memcmp(before, after[0], bytes) != 0 || memcmp(before, after[1], bytes) != 0)
+        fail_msg("%s: products of %d rows depend on what was in their tile", k->about, n);
+    const struct tensor all[] = { x, norm, nans, h };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        b->release(b, all[i].data);
+    free(before), free(after[0]), free(after[1]), free(all_nan);
+}
+
 static void check(const struct gpu_here *g, enum type type, enum activations a)
 {
     static const int rows[] = { 1, 3, 8, 9, 17, MOST_ROWS };
@@ -218,6 +241,7 @@ static void check(const struct gpu_here *g, enum type type, enum activations a)
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         check_makers(&k, rows[i], type, a);
+        check_leftovers(&k, rows[i]);
         check_attention(&k, rows[i], 10, 64);
         check_attention(&k, rows[i], 250, 64);
         check_attention(&k, rows[i], 10, 24);
