@@ -37,13 +37,14 @@ struct rounded {
     int n, tiles;      // of eight rows: 1, 2, 4 or a multiple of 8; outputs of rows beyond n are not read
     int blocks;        // of 32 k, an even number of them
     const uint4 *data; // (blocks, tiles, planes, lanes); NULL: none
-    const float *sums; // (blocks, 2, 8 * tiles): of each row's 16 k, for weights with offsets
+    const float *sums; // (blocks, 2, 8 * tiles): of each row's 16 k, for weights with offsets (planes_buffer: sums)
 };
 
 struct planes_buffer { // planes of one tensor (round.cu)
     struct space space;
     uint64_t number; // struct tensor: planes; 0: no value has it
     int64_t rows, width;
+    bool sums; // they are written: some weight of this backend has offsets
     struct rounded one, three;
 };
 enum { PLANES_BUFFERS = 2 }; // an operation may read one and write the other
@@ -78,6 +79,7 @@ struct cuda {
     struct layout see;        // with its arrays on the device
     uint64_t layouts;         // number of the last one uploaded
     int read_one, read_three; // number of weights whose products read one plane, three
+    int read_sums;            // of those with offsets, which read sums
     struct planes_buffer planes[PLANES_BUFFERS];
     int last_planes;        // the buffer that was written last
     uint64_t planes_number; // the last number given out

@@ -23,7 +23,7 @@ struct key {
     const void *whose, *cache;
     int fact[GRAPH_KEY_FACTS], n, words, length;
     struct reach reach;
-    int planes; // that operations write for products: one, three or both
+    int planes; // that operations write for products: one, three or both, with or without sums
 };
 static_assert(sizeof(struct key) == 2 * sizeof(void *) + (GRAPH_KEY_FACTS + 6) * sizeof(int), "compared as bytes");
 
@@ -76,7 +76,7 @@ static struct key key_of(const struct cuda *c, const struct graph_key *r)
     k.reach = attention_extent(r->see);
     k.reach.splits = rounded_up(k.reach.splits);
     k.reach.runs = rounded_up(k.reach.runs);
-    k.planes = (c->read_one != 0) + 2 * (c->read_three != 0);
+    k.planes = (c->read_one != 0) + 2 * (c->read_three != 0) + 4 * (c->read_sums != 0);
     return k;
 }
 

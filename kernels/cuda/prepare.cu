@@ -207,11 +207,13 @@ static void *device_memory(size_t bytes)
     return NULL;
 }
 
-// Counts the weights that read planes.
+// Counts the weights that read planes, and their sums.
 static void count_readers(struct cuda *c, const struct packed *p, int change)
 {
-    if (p->form != FORM_RAW)
-        *(needs_three_planes(p) ? &c->read_three : &c->read_one) += change;
+    if (p->form == FORM_RAW)
+        return;
+    *(needs_three_planes(p) ? &c->read_three : &c->read_one) += change;
+    c->read_sums += has_offset(p->scaling) ? change : 0;
 }
 
 struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err)

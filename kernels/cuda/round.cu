@@ -34,14 +34,14 @@ static size_t aligned(size_t bytes) // planes and sums start at multiples of 256
     return (bytes + 255) / 256 * 256;
 }
 
-// Planes of one kind at *at: where they are read and where they are written.
-static void lay_out(uint8_t **at, int planes, struct rounded *read, struct planes *write)
+// Planes of one kind at *at: where they are read and where they are written. sums: whether these are written.
+static void lay_out(uint8_t **at, int planes, bool sums, struct rounded *read, struct planes *write)
 {
     const size_t units = (size_t)read->tiles * (size_t)read->blocks;
     write->data = (uint16_t *)*at;
-    write->sums = (float *)(*at + units * (size_t)planes * WARP * sizeof(uint4));
     read->data = (const uint4 *)write->data;
-    read->sums = write->sums;
+    read->sums = (const float *)(read->data + units * (size_t)planes * WARP);
+    write->sums = sums ? (float *)read->sums : NULL;
     *at += units * (size_t)planes * WARP * sizeof(uint4) + aligned(units * 2 * 8 * sizeof(float));
 }
 
@@ -65,11 +65,11 @@ static int write_planes(struct cuda *c, int read, int64_t rows, int64_t width, b
         (one + 3 * (size_t)three) * plane + (one + (size_t)three) * aligned(units * 2 * 8 * sizeof(float));
     c->last_planes = !(read >= 0 ? read : c->last_planes);
     struct planes_buffer *p = &c->planes[c->last_planes];
-    uint8_t *at = (uint8_t *)cuda_reserve(c, &p->space, bytes, "the input of products");
     const size_t cleared = p->space.bytes;
-    *to = {};
+    uint8_t *at = (uint8_t *)cuda_reserve(c, &p->space, bytes, "the input of products");
     if (p->space.bytes > cleared)
         cuda_note(c, cudaMemsetAsync(at, 0, p->space.bytes, c->stream), "the input of products");
+    *to = {};
     to->tiles = r.tiles;
     p->number = 0;
     if (at == NULL)
@@ -77,10 +77,11 @@ static int write_planes(struct cuda *c, int read, int64_t rows, int64_t width, b
     p->rows = rows;
     p->width = width;
     p->one = p->three = r;
+    p->sums = c->read_sums != 0;
     if (one)
-        lay_out(&at, 1, &p->one, &to->one);
+        lay_out(&at, 1, p->sums, &p->one, &to->one);
     if (three)
-        lay_out(&at, 3, &p->three, &to->three);
+        lay_out(&at, 3, p->sums, &p->three, &to->three);
     return c->last_planes;
 }
 
@@ -113,7 +114,7 @@ static int find_planes(const struct cuda *c, struct tensor x, struct input_forms
     for (int i = 0; i < PLANES_BUFFERS && x.planes != 0; i++) {
         const struct planes_buffer *p = &c->planes[i];
         if (p->number == x.planes && p->rows >= x.rows && p->one.tiles == tiles_for(x.rows) && p->width == x.width &&
-            (p->one.data != NULL || !w.one) && (p->three.data != NULL || !w.three))
+            (p->one.data != NULL || !w.one) && (p->three.data != NULL || !w.three) && (p->sums || c->read_sums == 0))
             return i;
     }
     return -1;

@@ -12,7 +12,7 @@ namespace DEVICE_SPACE
 // Where a kernel writes planes; NULL: nowhere.
 struct planes {
     uint16_t *data; // struct rounded's
-    float *sums;
+    float *sums;    // NULL: no weight reads them
 };
 
 struct rounding {
@@ -56,6 +56,8 @@ __device__ inline void round_into(const struct planes &to, int tiles, int64_t ro
     UNROLL
     for (int p = 0; p < PLANES; p++)
         to.data[(((block * tiles + tile) * PLANES + p) * WARP + lane) * 8 + in / 16 * 4 + in % 4] = part[p];
+    if (to.sums == NULL)
+        return;
     UNROLL
     for (int step = 1; step < 16; step *= 2)
         sum += __shfl_xor_sync(0xFFFFFFFF, sum, step);
@@ -78,8 +80,8 @@ static inline int64_t round_width(int64_t width) // zeros included
     return (width + 2 * GROUP - 1) / (2 * GROUP) * (2 * GROUP);
 }
 
-// Memory for the planes of the rows that an operation is about to make, of every kind that this backend's weights read; the same
-// numbers as round_input's. read: the buffer that the operation reads planes from, -1: none. false: no weights read planes, or out of
+// Memory for the planes of the rows that an operation is about to make, of every kind that this backend's weights read, and their
+// sums if some weight has offsets; the same numbers as round_input's. read: the buffer that the operation reads planes from, -1: none. false: no weights read planes, or out of
 // memory, and then the operation writes none.
 bool rounding_for(struct cuda *c, int read, int64_t rows, int64_t width, struct rounding *to);
 // x with a number for the planes that were last asked for; they are queued.

@@ -317,6 +317,28 @@ static void target_and_drafter_may_have_different_activations(void **unused)
     }
 }
 
+// Planes that were made while no weight had offsets have no sums.
+static void weights_with_offsets_may_come_later(void **unused)
+{
+    for (int g = 0; g < gpus; g++) {
+        if (gpu[g].varies)
+            continue;
+        struct backend *b = gpu_open(&gpu[g]);
+        struct bench k = { .b = b, .w = weights(b, BF16, ACTIVATIONS_BF16, M, WIDTH), .about = gpu[g].name };
+        const struct tensor x = numbers(b, 9, WIDTH), norm = numbers(b, 1, WIDTH), before = k.w;
+        k.out = rows_on(b, 9, M);
+        struct tensor made = b->rmsnorm(b, x, x, norm, 1e-5f);
+        as_of_a_copy(&k, made, "rmsnorm");
+        k.w = weights(b, Q4_1, ACTIVATIONS_BF16, M, WIDTH);
+        as_of_a_copy(&k, made, "rmsnorm before weights with offsets");
+        made = b->rmsnorm(b, x, x, norm, 1e-5f);
+        as_of_a_copy(&k, made, "rmsnorm after weights with offsets");
+        b->release(b, x.data), b->release(b, norm.data), b->release(b, k.out.data);
+        b->unprepare(b, before), b->unprepare(b, k.w);
+        gpu_close(b);
+    }
+}
+
 int main(void)
 {
     gpus = gpus_here(gpu);
@@ -326,6 +348,7 @@ int main(void)
         cmocka_unit_test(products_read_the_current_rows),
         cmocka_unit_test(cublas_converts_an_input_once),
         cmocka_unit_test(target_and_drafter_may_have_different_activations),
+        cmocka_unit_test(weights_with_offsets_may_come_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
