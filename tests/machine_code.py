@@ -8,9 +8,9 @@
 The disassembler is NVIDIA's nvdisasm: from the PATH, from the toolkit, or the pinned version from PyPI, installed into build/. No
 kernel except those of ALLOWED may have a stack frame or use local memory (LDL, STL: spilled registers, arrays indexed at run time).
 REQUIREMENTS lists the kernels that must load their weights sixteen bytes at a time, to registers or to shared memory, and use the
-tensor cores. From compute capability 9.0 every kernel except those of ALONE must wait for the previous kernel (ACQBULK) before it
+tensor cores, FORBIDDEN what some kernels may not contain. From compute capability 9.0 every kernel except those of ALONE must wait for the previous kernel (ACQBULK) before it
 accesses memory other than weights, and those that load weights must have some in flight during that wait. If there is nvcc, the script
-first checks kernels written for the purpose, eleven of which contain a seeded fault, to show that it detects them.
+first checks kernels written for the purpose, twelve of which contain a seeded fault, to show that it detects them.
 
 Prints one table (shared: static bytes, on sm_90 including the 1024 reserved by the system; narrow: loads of one or two bytes), then a
 sentence for each violation. Exit status: 0 none, 1 violations, 2 wrong usage, 77 no nvcc (or no nvdisasm), so nothing was
@@ -43,6 +43,11 @@ REQUIREMENTS = [
     (r"mma_kernel", "HMMA.16816.F32.BF16", None),
 ]
 
+# Instructions that a kernel may not contain: (prefix of its name, pattern, reason).
+FORBIDDEN = [
+    (r"select_kernel", r"ATOMS\.CAS", "a loop for each addition to shared memory, which words of 32 bits do not need"),
+]
+
 # Kernels that may use local memory: (prefix of the name, maximum stack frame in bytes, reason). An unused row is a violation.
 ALLOWED = [
     (r"angles_kernel", 32, "cosf and sinf index the words of 2 / pi at run time, for angles of 105615 and more"),
@@ -72,6 +77,7 @@ SEEDED_VIOLATIONS = {  # kernel: parts of the expected messages
     "spilling": ["expected no local memory"],
     "stacked": ["expected no local memory"],
     "reads_before_waiting": ["before the wait for the previous kernel"],
+    "select_kernel": ["expected no ATOMS.CAS"],
     "never_waiting": ["expected a wait for the previous kernel"],
 }
 
@@ -304,6 +310,10 @@ def violations_of(k, requirements):
     local = k.count("LDL", "STL")
     if (local or k.frame) and not any(re.match(name, k.name) and k.frame <= max_frame for name, max_frame, _ in ALLOWED):
         yield f"expected no local memory, found {local} instructions that use it (LDL, STL) and a stack frame of {k.frame} bytes"
+    for name, pattern, reason in FORBIDDEN:
+        found = next((op for op in k.opcodes if re.match(name, k.name) and re.match(pattern, op)), None)
+        if found:
+            yield f"expected no {found}: {reason}"
     for name, instruction, streams in requirements:
         if not re.match(name, k.name):
             continue
@@ -349,9 +359,9 @@ def unmatched(kernels):
     for name, _, _ in ALLOWED:
         if not any(re.match(name, k.name) and k.count("LDL", "STL") for k in kernels):
             yield f"expected a kernel that uses local memory and whose name begins with \"{name}\" (ALLOWED), found none"
-    for name, _, _ in REQUIREMENTS:
+    for name, _, _ in REQUIREMENTS + FORBIDDEN:
         if not any(re.match(name, k.name) for k in kernels):
-            yield f"expected a kernel whose name begins with \"{name}\" (REQUIREMENTS), found none"
+            yield f"expected a kernel whose name begins with \"{name}\" (REQUIREMENTS, FORBIDDEN), found none"
 
 
 def table(kernels):

@@ -18,15 +18,6 @@ namespace DEVICE_SPACE
 
 enum { ROW_THREADS = 256, ROW_WARPS = ROW_THREADS / WARP }; // of a block
 
-// Stages that keep the most probable tokens: top_k, top_p (select.h).
-enum { WALKS = 3, BUCKETS = 1 << 11, LAST_BUCKETS = 1 << 10 };
-struct selection {
-    bool by_count; // each token weighs 1; otherwise e^x
-    double enough; // the most probable tokens stay until they weigh this much: a count, or a share of the total
-    struct exact_sum *bucket; // (rows, WALKS - 1, BUCKETS)
-    uint32_t *count;          // (rows, chunks, LAST_BUCKETS)
-};
-
 struct rows_call {
     float *x;                        // (rows, n)
     int n, used_vocab, chunks, each; // each: a multiple of row_part(n)
@@ -34,9 +25,13 @@ struct rows_call {
     struct part_sum *row_sum; // (rows, ROW_PARTS) of the probabilities (device_step.h); NULL: not wanted
     uint64_t *key;            // (rows, chunks) of the largest
     struct exact_sum *sum;    // (rows, chunks) of e^x
-    int selections;           // in this order
-    struct selection selection[2];
+    uint64_t *cut; // (rows) the smallest key of a token that top_k and top_p keep (reduce.h); NULL: they keep all
 };
+
+__host__ __device__ inline bool selects(const struct rows_call &c, bool top_k) // or top_p
+{
+    return top_k ? c.s.top_k > 0 && c.s.top_k < c.n : c.s.top_p < 1;
+}
 
 struct chunk { // the part of a row that a block works on
     float *x;
@@ -57,27 +52,17 @@ __device__ inline struct part_sum *row_sums(const struct rows_call &c)
     return c.row_sum + (int64_t)blockIdx.x * ROW_PARTS;
 }
 
-// Calls visit(i, x[i]) for a chunk. The loads of a batch come before what visit() stores.
-template <typename visitor> __device__ inline void walk_batches(const struct chunk &s, visitor visit)
+// Calls visit(i, x[i]) for a chunk.
+template <typename visitor> __device__ inline void visit_chunk(const struct chunk &s, visitor visit)
 {
-    enum { BATCH = 8 };
-    for (int first = s.from + (int)threadIdx.x; first < s.to; first += BATCH * ROW_THREADS) {
-        float x[BATCH];
-        UNROLL
-        for (int k = 0; k < BATCH; k++)
-            x[k] = s.x[min(first + k * ROW_THREADS, s.to - 1)];
-        UNROLL
-        for (int k = 0; k < BATCH; k++)
-            if (first + k * ROW_THREADS < s.to)
-                visit(first + k * ROW_THREADS, x[k]);
-    }
+    visit_share<ROW_THREADS>(s.x, s.from, s.to, visit);
 }
 
-__device__ inline uint64_t argmax_of(const struct rows_call &c)
+__device__ inline uint64_t argmax_of(const struct rows_call &c, int row)
 {
     uint64_t key = 0;
     for (int i = 0; i < c.chunks; i++)
-        key = max((unsigned long long)key, (unsigned long long)c.key[(int64_t)blockIdx.x * c.chunks + i]);
+        key = max((unsigned long long)key, (unsigned long long)c.key[(int64_t)row * c.chunks + i]);
     return key;
 }
 
@@ -109,5 +94,7 @@ __device__ inline int certain_token(uint64_t argmax)
 {
     return number_of(argmax) == -INFINITY ? 0 : id_of(argmax);
 }
+
+void select_queue(struct cuda *c, const struct rows_call &call, int rows); // finds the cuts
 
 } // namespace DEVICE_SPACE

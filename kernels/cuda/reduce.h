@@ -1,11 +1,28 @@
-// reduce.h - reductions over the threads of a block, with the same result in every thread. of_warp: shared memory, one element per
-// warp, which calls may share. For .cu files only.
+// reduce.h - walks over numbers by the threads of a block, and reductions over them with the same result in every thread. of_warp: shared
+// memory, one element per warp, which calls may share. For .cu files only.
 #pragma once
 #include "core/grid.h"
 #include "kernels/cuda/device.h"
 
 namespace DEVICE_SPACE
 {
+
+// Calls visit(i, x[i]) for a thread's share of from .. to. The loads of a batch come before what visit() stores.
+template <int THREADS, typename visitor>
+__device__ inline void visit_share(const float *x, int from, int to, visitor visit)
+{
+    enum { BATCH = 8 };
+    for (int first = from + (int)threadIdx.x; first < to; first += BATCH * THREADS) {
+        float v[BATCH];
+        UNROLL
+        for (int k = 0; k < BATCH; k++)
+            v[k] = x[min(first + k * THREADS, to - 1)];
+        UNROLL
+        for (int k = 0; k < BATCH; k++)
+            if (first + k * THREADS < to)
+                visit(first + k * THREADS, v[k]);
+    }
+}
 
 // Key of a number and its id: larger for a larger number and, among equals, for a smaller id.
 __device__ inline uint64_t key_of(float x, int id)

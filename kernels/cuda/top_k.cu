@@ -12,7 +12,7 @@
 namespace DEVICE_SPACE
 {
 
-enum { WARPS = CLUSTER_THREADS / (int)WARP, GROUP = 8, GROUPS = CLUSTER_THREADS / GROUP, LISTED = 256 };
+enum { WARPS = CLUSTER_THREADS / (int)WARP, GROUP = 4, GROUPS = CLUSTER_THREADS / GROUP, LISTED = 256 };
 
 struct top_k_shared {
     uint64_t of_warp[WARPS], of_group[GROUPS];
@@ -30,27 +30,11 @@ static size_t shared_bytes(int blocks, int k)
     return sizeof(struct top_k_shared) + (size_t)blocks * (size_t)k * sizeof(uint64_t);
 }
 
-// Calls visit(i, x[i]) for a thread's share of a part. The loads of a batch come first.
-template <typename visitor> __device__ static void visit_share(const float *x, int from, int to, visitor visit)
-{
-    enum { BATCH = 8 };
-    for (int first = from + (int)threadIdx.x; first < to; first += BATCH * CLUSTER_THREADS) {
-        float v[BATCH];
-        UNROLL
-        for (int k = 0; k < BATCH; k++)
-            v[k] = x[min(first + k * CLUSTER_THREADS, to - 1)];
-        UNROLL
-        for (int k = 0; k < BATCH; k++)
-            if (first + k * CLUSTER_THREADS < to)
-                visit(first + k * CLUSTER_THREADS, v[k]);
-    }
-}
-
 // The largest key below `below`.
 __device__ static uint64_t largest_below(const float *x, int from, int to, uint64_t below)
 {
     uint64_t best = 0;
-    visit_share(x, from, to, [&](int i, float v) {
+    visit_share<CLUSTER_THREADS>(x, from, to, [&](int i, float v) {
         const uint64_t key = key_of(v, i);
         best = key < below && key > best ? key : best;
     });
@@ -96,7 +80,7 @@ __device__ static double list_keys(struct top_k_shared *s, const float *x, int f
     const uint64_t bound = s->bound;
     const float max = s->max != 0 ? number_of(s->max) : -INFINITY;
     double total = 0;
-    visit_share(x, from, to, [&](int i, float v) {
+    visit_share<CLUSTER_THREADS>(x, from, to, [&](int i, float v) {
         const uint64_t key = key_of(v, i);
         total += max > -INFINITY ? (double)expf(v - max) : 0;
         if (key >= bound) {

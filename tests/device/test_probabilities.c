@@ -19,13 +19,14 @@
 #include "tests/device/gpus.h"
 #include "tests/support/plain_stages.h"
 
-enum { MOST = 5000, ROWS = 20, KINDS = 7 };
+enum { MOST = 5000, ROWS = 20, KINDS = 9 };
 
 static struct gpu_here gpu[MAX_GPUS_HERE];
 static int gpus, times = 1;
 static uint64_t seed = 8;
 
-// Logits of every kind: spread out, close together, with ties, with few that matter, with NaN and infinities, all -inf.
+// Logits of every kind: spread out, close together, with ties, with few that matter, with NaN and infinities, all -inf,
+// equal, and nearly equal.
 static void some_logits(float *x, int n, int kind, uint32_t which)
 {
     for (int i = 0; i < n; i++) {
@@ -39,9 +40,11 @@ static void some_logits(float *x, int n, int kind, uint32_t which)
                               : u > 0.999 ? INFINITY
                                           : (float)(8 * u))
                : kind == 5 ? (u < 0.5 ? -INFINITY : NAN)
-                           : (u < 0.3   ? -0.0f
+               : kind == 6 ? (u < 0.3   ? -0.0f
                               : u < 0.6 ? 0
-                                        : (float)-u);
+                                        : (float)-u)
+               : kind == 7 ? 1.5f
+                           : (float)(10 + (which % 2 ? 0.005 : 0.000005) * u);
     }
 }
 
@@ -53,8 +56,8 @@ static int min(int a, int b)
 // Few rows are divided among more multiprocessors each, and many are processed in portions.
 static int rows_for(int time, int kind, int n)
 {
-    static const int rows[] = { 1, 2, 3, 1, 9, 4, ROWS };
-    return n > 4000 && time > 0 ? 1 : rows[(kind + time) % 7];
+    static const int rows[] = { 1, 2, 3, 1, 9, 4, ROWS, 1, 2 };
+    return n > 4000 && time > 0 ? 1 : rows[(kind + time) % KINDS];
 }
 
 static void check(const struct gpu_here *g, struct backend *b, const struct sampling *s, int n, int used_vocab,
@@ -99,7 +102,7 @@ static void probabilities_have_the_bits_of_the_host(void **unused)
     static const int sizes[][2] = { { 1, 1 }, { 5, 3 }, { 1000, 1000 }, { 4097, 4000 } };
     for (int g = 0; g < gpus; g++) {
         struct backend *b = gpu_open(&gpu[g]);
-        for (int how = 0; how < 13; how++) {
+        for (int how = 0; how < 16; how++) {
             struct sampling s = how == 0   ? SAMPLING("temperature", "1")
                                 : how == 1 ? SAMPLING("temperature", "0", "top_p", "0.3")
                                 : how == 2 ? SAMPLING("temperature", "0.7", "top_p", "0.9")
@@ -112,9 +115,12 @@ static void probabilities_have_the_bits_of_the_host(void **unused)
                                 : how == 9 ? SAMPLING("min_p", "0.3")
                                 : how == 10 // so small that the last bits of sums matter
                                     ? SAMPLING("temperature", "0.3", "top_p", "0.999999999999999")
-                                    : how == 11
-                                          ? SAMPLING("temperature", "0.5", "top_p", "0.99999999999")
-                                          : SAMPLING("temperature", "0.8", "top_k", "4000", "top_p", "0.9999999999999");
+                                    : how == 11 ? SAMPLING("temperature", "0.5", "top_p", "0.99999999999")
+                                      : how == 12
+                                          ? SAMPLING("temperature", "0.8", "top_k", "4000", "top_p", "0.9999999999999")
+                                      : how == 13 ? SAMPLING("top_k", "64")
+                                      : how == 14 ? SAMPLING("top_k", "96", "top_p", "0.5")
+                                                  : SAMPLING("temperature", "2", "top_k", "1000");
             for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
                 for (int kind = 0; kind < KINDS * times; kind++)
                     check(&gpu[g], b, &s, sizes[i][0], sizes[i][1], kind % KINDS, kind / KINDS);
@@ -158,7 +164,7 @@ static void a_row_takes_few_launches(void **unused)
     static const struct {
         const char *temperature, *top_k, *top_p;
         int launches;
-    } cases[] = { { "0", "20", "0.9", 2 }, { "1", "0", "1", 3 }, { "0.7", "20", "1", 6 }, { "0.7", "20", "0.9", 9 } };
+    } cases[] = { { "0", "20", "0.9", 2 }, { "1", "0", "1", 3 }, { "0.7", "20", "1", 4 }, { "0.7", "20", "0.9", 4 } };
     struct error err;
     struct backend *b = backend_emulated(0, &err);
     const struct tensor logits = rows_on(b, 3, 100);
