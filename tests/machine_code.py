@@ -8,9 +8,10 @@
 The disassembler is NVIDIA's nvdisasm: from the PATH, from the toolkit, or the pinned version from PyPI, installed into build/. No
 kernel except those of ALLOWED may have a stack frame or use local memory (LDL, STL: spilled registers, arrays indexed at run time).
 REQUIREMENTS lists the kernels that must load their weights sixteen bytes at a time, to registers or to shared memory, and use the
-tensor cores, FORBIDDEN what some kernels may not contain. From compute capability 9.0 every kernel except those of ALONE must wait for the previous kernel (ACQBULK) before it
-accesses memory other than weights, and those that load weights must have some in flight during that wait. If there is nvcc, the script
-first checks kernels written for the purpose, twelve of which contain a seeded fault, to show that it detects them.
+tensor cores, FORBIDDEN what some kernels may not contain. From compute capability 9.0 every kernel except those of ALONE must wait for
+the previous kernel (ACQBULK) before it accesses memory other than weights, and those that load weights must have some in flight during
+that wait; those that load them to registers must bring more to L2 before it (UBLKPF). If there is nvcc, the script first checks kernels
+written for the purpose, thirteen of which contain a seeded fault, to show that it detects them.
 
 Prints one table (shared: static bytes, on sm_90 including the 1024 reserved by the system; narrow: loads of one or two bytes), then a
 sentence for each violation. Exit status: 0 none, 1 violations, 2 wrong usage, 77 no nvcc (or no nvdisasm), so nothing was
@@ -66,8 +67,9 @@ NVDISASM = os.path.join(HERE, "requirements", "nvdisasm.txt")
 SEEDED_REQUIREMENTS = [(r"small_", "HMMA.16816.F32.BF16", IN_REGISTERS), (r"large_", "HMMA.16816.F32.BF16", IN_SHARED)]
 SEEDED_VIOLATIONS = {  # kernel: parts of the expected messages
     "small_correct": [],
-    "small_waiting_first": ["in flight during the wait"],
-    "small_by_words": ["none that bypasses L1", "in flight during the wait"],
+    "small_waiting_first": ["in flight during the wait", "prefetches of weights before the wait"],
+    "small_prefetching_late": ["prefetches of weights before the wait"],
+    "small_by_words": ["none that bypasses L1", "in flight during the wait", "prefetches of weights before the wait"],
     "small_half_by_words": ["found narrower ones"],
     "small_without_tensor_cores": ["expected HMMA"],
     "large_correct": [],
@@ -336,6 +338,7 @@ def violations_of(k, requirements):
                    ", ".join(f"{op} {n} times" for op, n in sorted(other.items())))
 
 
+PREFETCH = "UBLKPF"
 ACCESSES = re.compile(r"LDG\b|LD\b|ST\b|STG|ATOM|RED|LDGSTS|UBLK|UTMA")  # accesses to memory that other kernels may have written
 
 
@@ -348,11 +351,14 @@ def wait_violations_of(k, requirements):
         return
     streams = next((s for name, _, s in requirements if s and re.match(name, k.name)), None)
     weights = {IN_REGISTERS: "LDG", IN_SHARED: "LDGSTS", None: ""}[streams]
-    early = [op for op in k.early if ACCESSES.match(op) and not (streams and op.split(".")[0] in ("LDG", weights))]
+    allowed = ("LDG", weights, PREFETCH) if streams else ()
+    early = [op for op in k.early if ACCESSES.match(op) and op.split(".")[0] not in allowed]
     if early:
         yield f"expected no memory access before the wait for the previous kernel, found {', '.join(sorted(early))}"
     if streams and not any(op.split(".")[0] == weights and op in k.weight_loads() for op in k.early):
         yield "expected loads of weights in flight during the wait for the previous kernel (before ACQBULK), found none"
+    if streams == IN_REGISTERS and not any(op.startswith(PREFETCH + ".L2") for op in k.early):
+        yield f"expected prefetches of weights before the wait for the previous kernel ({PREFETCH}.L2: prefetch_bytes), found none"
 
 
 def unmatched(kernels):

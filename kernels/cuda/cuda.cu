@@ -96,8 +96,9 @@ static void wait(struct cuda *c, const char *what)
         c->ring.used = 0;
 }
 
-// Through the ring while it has space, unless a graph is being captured, which would read there at each launch. Otherwise from
-// pageable memory: the driver copies the bytes before it returns, and may wait for the device.
+// Through the ring while it has space, unless a graph is being captured, which would read there at each launch. Otherwise from the
+// caller's memory. If it is pageable, the driver copies the bytes before it returns, and may wait for the device. If it is pinned (only
+// cuda_host_reserve's of verify.cu is), the copy may come later, and its owner waits for the stream before it writes there again.
 static void cuda_upload(struct backend *b, void *to, const void *host, size_t bytes)
 {
     struct cuda *c = (struct cuda *)b;
@@ -334,6 +335,47 @@ static bool is_set(const char *variable)
     return value != NULL && *value != '\0' && strcmp(value, "0") != 0;
 }
 
+static int number_of(const char *variable, int otherwise)
+{
+    const char *value = getenv(variable);
+    return value != NULL && *value != '\0' ? atoi(value) : otherwise;
+}
+
+#if defined(EMULATED)
+static bool clusters_fit()
+{
+    return true;
+}
+#else
+static __global__ void cluster_probe() // never launched
+{
+    kernel_prologue();
+}
+
+// Whether a cluster fits whose blocks need a multiprocessor each, since they use most of its shared memory: a slice of a GPU may have fewer
+// multiprocessors. Clusters stay on if the driver does not know.
+static bool clusters_fit()
+{
+    enum { MOST = 160 << 10 };
+    cudaLaunchAttribute cluster = {};
+    cudaLaunchConfig_t l = {};
+    int fitting = 0;
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = CLUSTER;
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    l.gridDim = CLUSTER;
+    l.blockDim = CLUSTER_THREADS;
+    l.dynamicSmemBytes = MOST;
+    l.attrs = &cluster;
+    l.numAttrs = 1;
+    cudaError_t e = cudaFuncSetAttribute(cluster_probe, cudaFuncAttributeMaxDynamicSharedMemorySize, MOST);
+    if (e == cudaSuccess)
+        e = cudaOccupancyMaxActiveClusters(&fitting, cluster_probe, &l);
+    cudaGetLastError(); // clears it
+    return e != cudaSuccess || fitting > 0;
+}
+#endif
+
 // name: as the user gave it.
 static struct cuda *open_device(const char *name, int device, struct error *err)
 {
@@ -357,8 +399,11 @@ static struct cuda *open_device(const char *name, int device, struct error *err)
     c->backend = table();
     c->device = device;
     c->processors = p.multiProcessorCount;
-    c->overlaps = p.major >= 9 && compiled_for_90();
-    c->clusters = c->overlaps && !is_set("SPECLAB_CUDA_NO_CLUSTERS");
+    const bool is_90 = p.major >= 9 && compiled_for_90();
+    c->overlaps = is_90 && !is_set("SPECLAB_CUDA_NO_PDL");
+    c->clusters = is_90 && !is_set("SPECLAB_CUDA_NO_CLUSTERS") && clusters_fit();
+    c->prefetched = number_of("SPECLAB_CUDA_PREFETCH", PREFETCHED);
+    c->carveout = number_of("SPECLAB_CUDA_CARVEOUT", -1);
     c->waits = is_set("SPECLAB_CUDA_SYNC");
     c->graphs = graphs_create();
     c->verify.apart = c->best.apart = c->parts.apart = true;

@@ -178,6 +178,19 @@ __device__ inline void prefetch_line(const void *at)
 #endif
 }
 
+// Brings so many bytes, a multiple of 16, from this address on, also a multiple of 16, of memory that no kernel writes, to L2. To be called
+// by one thread. Before compute capability 9.0: nothing.
+__device__ inline void prefetch_bytes(const void *at, int bytes)
+{
+#if defined(EMULATED)
+    for (int i = 0; i < bytes; i += 128)
+        prefetch_line((const uint8_t *)at + i);
+    prefetch_line((const uint8_t *)at + bytes - 1);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" : : "l"(at), "r"(bytes));
+#endif
+}
+
 // Programmatic dependent launch. A kernel queued with QUEUE starts while the previous one is still running: the last blocks of that
 // leave processors idle, and the first weights take a while to arrive. Before a kernel reads or writes (even overwrites)
 // anything that another kernel writes, it must wait until the previous kernel has finished and its writes are visible; since that

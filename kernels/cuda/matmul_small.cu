@@ -68,7 +68,8 @@ static __global__ void __launch_bounds__(THREADS, blocks_of(FORM, SCALING, PLANE
     const struct part *const part = &k.s.part[at.part];
     constexpr int AHEAD = ahead_of(FORM, COLUMNS, WEIGHTS, PLANES);
     float sum[WEIGHTS][COLUMNS][4] = {};
-    sum_slice<FORM, SCALING, PLANES, COLUMNS, WEIGHTS, AHEAD>(sum, part, k.s.x, at.tile, part->w.units, first, slice);
+    sum_slice<FORM, SCALING, PLANES, COLUMNS, WEIGHTS, AHEAD>(sum, part, k.s.x, at.tile, part->w.units, first, slice,
+                                                              k.prefetched);
     write_outputs<COLUMNS, WEIGHTS>(k, sum, slice, first);
 }
 
@@ -89,7 +90,7 @@ static __global__ void __launch_bounds__(THREADS, group_blocks_of(FORM, SCALING,
     const auto &g = k.group[blockIdx.y / k.w.tiles];
     const int rows = min(g.rows - 8 * column, 8);
     if (rows <= 0)
-        return;
+        return; // without a wait: a kernel has ended only when all its blocks have, and those of column 0, which every group has, wait
     struct part part[WEIGHTS];
     UNROLL
     for (int v = 0; v < WEIGHTS; v++) {
@@ -102,7 +103,8 @@ static __global__ void __launch_bounds__(THREADS, group_blocks_of(FORM, SCALING,
     x.n = rows;
     constexpr int AHEAD = ahead_of(FORM, 1, WEIGHTS, PLANES);
     float sum[WEIGHTS][1][4] = {};
-    sum_slice<FORM, SCALING, PLANES, 1, WEIGHTS, AHEAD>(sum, part, x, tile, k.w.units, g.first_tile + column, slice);
+    sum_slice<FORM, SCALING, PLANES, 1, WEIGHTS, AHEAD>(sum, part, x, tile, k.w.units, g.first_tile + column, slice,
+                                                        k.prefetched);
     add_slices<1, WEIGHTS>(sum, slice, [&](int n, int r, const float(&total)[WEIGHTS]) {
         const int64_t m = (int64_t)tile * TILE + r, to = (g.first_row + 8 * column + n) * k.w.rows + m;
         if (n < rows && m < k.w.rows)
