@@ -42,6 +42,7 @@ REQUIREMENTS = [
     (r"cluster_kernel", "HMMA.16816.F32.BF16", IN_REGISTERS),
     (r"large_kernel", "HMMA.16816.F32.BF16", IN_SHARED),
     (r"mma_kernel", "HMMA.16816.F32.BF16", None),
+    (r"rmsnorm_kernel<[12], true>", None, IN_REGISTERS),
 ]
 
 # Instructions that a kernel may not contain: (prefix of its name, pattern, reason).

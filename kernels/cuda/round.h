@@ -75,6 +75,49 @@ __device__ inline void round_number(const struct rounding &to, int64_t row, int6
         round_into<3>(to.three, to.tiles, row, k, x);
 }
 
+template <int PLANES>
+__device__ inline void round_eight_into(const struct planes &to, int tiles, int64_t row, int k, bool writes,
+                                        const float x[8])
+{
+    const int64_t block = k / GROUP, tile = row / 8;
+    const int t = k % GROUP / 4;
+    uint16_t part[8][PLANES];
+    float y[8];
+    UNROLL
+    for (int i = 0; i < 8; i++)
+        y[i] = round_parts<PLANES>(part[i], x[i]);
+    UNROLL
+    for (int p = 0; p < PLANES; p++) {
+        uint32_t pair[4];
+        UNROLL
+        for (int i = 0; i < 4; i++)
+            pair[i] = part[2 * i][p] | (uint32_t)part[2 * i + 1][p] << 16;
+        if (writes)
+            ((uint4 *)to.data)[((block * tiles + tile) * PLANES + p) * WARP + row % 8 * 4 + t] =
+                make_uint4(pair[0], pair[1], pair[2], pair[3]);
+    }
+    if (to.sums == NULL)
+        return;
+    UNROLL
+    for (int half = 0; half < 2; half++) { // in round_into's order
+        float sum = (y[4 * half] + y[4 * half + 1]) + (y[4 * half + 2] + y[4 * half + 3]);
+        sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
+        sum += __shfl_xor_sync(0xFFFFFFFF, sum, 2);
+        if (writes && t == 0)
+            to.sums[((2 * block + half) * tiles + tile) * 8 + row % 8] = sum;
+    }
+}
+
+// Writes eight numbers of a row: k = 4 t .. + 3 and 16 + 4 t .. + 3 of a group of 32; k: the first; nothing from `end` on, a multiple of
+// 32. The lanes of a warp call it together, and each four of them have a group of one row.
+__device__ inline void round_eight(const struct rounding &to, int64_t row, int k, int end, const float x[8])
+{
+    if (to.one.data != NULL)
+        round_eight_into<1>(to.one, to.tiles, row, k, k < end, x);
+    if (to.three.data != NULL)
+        round_eight_into<3>(to.three, to.tiles, row, k, k < end, x);
+}
+
 static inline int64_t round_width(int64_t width) // zeros included
 {
     return (width + 2 * GROUP - 1) / (2 * GROUP) * (2 * GROUP);

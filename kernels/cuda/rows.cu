@@ -5,7 +5,7 @@
 namespace DEVICE_SPACE
 {
 
-enum { THREADS = 256, LINE = 128 / sizeof(float) };
+enum { THREADS = 256, NORM_THREADS = 1024 };
 
 static float *floats(struct tensor t)
 {
@@ -39,34 +39,111 @@ void cuda_add(struct backend *b, struct tensor out, struct tensor x)
 
 // ---- out = x / rms(x) * w
 
-// The sum of squares: per thread (k = thread, thread + 256, ..), then a tree over lanes and a sum over warps. Numbers beyond the
-// width are only written to the planes.
-static __global__ void rmsnorm_kernel(float *out, const float *x, const float *w, int64_t width, float eps,
-                                      const struct rounding planes, int64_t padded)
+// Eight numbers of a row, as a lane has them in planes: k = 4 t .. + 3 and 16 + 4 t .. + 3 of a group of 32.
+struct eight {
+    float x[8];
+};
+
+__device__ static inline int eight_of_thread() // the first number of the block's first round
+{
+    return (int)threadIdx.x / 4 * GROUP + (int)threadIdx.x % 4 * 4;
+}
+
+// From number k on; 0 beyond the width. WIDE: the row is aligned, and its width a multiple of four. FIXED: no kernel writes the row,
+// which the caller loads before it waits.
+template <bool WIDE, bool FIXED> static __device__ inline struct eight load_eight(const float *row, int k, int width)
+{
+    struct eight to = {};
+    UNROLL
+    for (int half = 0; half < 2; half++, k += GROUP / 2) {
+        if constexpr (WIDE) {
+            if (k < width) {
+                const uint4 *at = (const uint4 *)(row + k);
+                const uint4 v = FIXED ? load_weights(at) : *at;
+                to.x[4 * half] = __uint_as_float(v.x), to.x[4 * half + 1] = __uint_as_float(v.y);
+                to.x[4 * half + 2] = __uint_as_float(v.z), to.x[4 * half + 3] = __uint_as_float(v.w);
+            }
+        } else
+            UNROLL
+        for (int i = 0; i < 4; i++)
+            to.x[4 * half + i] = k + i < width ? row[k + i] : 0;
+    }
+    return to;
+}
+
+static __device__ inline float add_squares(float sum, const struct eight &v)
+{
+    UNROLL
+    for (int i = 0; i < 8; i++)
+        sum = fmaf(v.x[i], v.x[i], sum);
+    return sum;
+}
+
+// out = x * scale * w from number k on, and its planes, by all lanes of a warp together.
+template <bool WIDE>
+static __device__ inline void write_eight(float *out, const struct rounding &planes, int k, int width, int padded,
+                                          const struct eight &x, float scale, const struct eight &w)
+{
+    struct eight y;
+    UNROLL
+    for (int half = 0; half < 2; half++) {
+        const int at = k + GROUP / 2 * half;
+        float *v = y.x + 4 * half;
+        UNROLL
+        for (int i = 0; i < 4; i++)
+            v[i] = at + (WIDE ? 0 : i) < width ? x.x[4 * half + i] * scale * w.x[4 * half + i] : 0;
+        if constexpr (WIDE) {
+            if (at < width)
+                *(float4 *)(out + at) = make_float4(v[0], v[1], v[2], v[3]);
+        } else
+            UNROLL
+        for (int i = 0; i < 4; i++)
+            if (at + i < width)
+                out[at + i] = v[i];
+    }
+    round_eight(planes, blockIdx.x, k, padded, y.x);
+}
+
+// A block per row. The sum of squares: per thread in rounds, then trees over lanes and over warps. The first ROUNDS rounds are kept in
+// registers, with their weights if the row is WIDE; longer rows are read again. out may be x.
+template <int ROUNDS, bool WIDE>
+static __global__ void __launch_bounds__(NORM_THREADS)
+    rmsnorm_kernel(float *out, const float *x, const float *w, int width, float eps, const struct rounding planes,
+                   int padded)
 {
     launch_dependents();
-    for (int64_t k = (int64_t)threadIdx.x * LINE; k < width; k += THREADS * LINE)
-        prefetch_line(w + k);
+    __shared__ float of_warp[WARP];
+    const int first = eight_of_thread(), round = (int)blockDim.x * 8, lane = (int)threadIdx.x % WARP;
+    struct eight kept[ROUNDS], weights[ROUNDS];
+    UNROLL
+    for (int i = 0; i < ROUNDS && WIDE; i++)
+        weights[i] = load_eight<WIDE, true>(w, first + i * round, width);
     wait_for_previous(); // w is not written by kernels
-    __shared__ float of_warp[THREADS / WARP];
-    const float *row = x + blockIdx.x * width;
-    float squares = 0, total = 0;
-    for (int64_t k = threadIdx.x; k < width; k += THREADS)
-        squares = fmaf(row[k], row[k], squares);
+    x += (int64_t)blockIdx.x * width;
+    out += (int64_t)blockIdx.x * width;
+    float squares = 0;
+    UNROLL
+    for (int i = 0; i < ROUNDS; i++)
+        kept[i] = load_eight<WIDE, false>(x, first + i * round, width);
+    UNROLL
+    for (int i = 0; i < ROUNDS; i++)
+        squares = add_squares(squares, kept[i]);
+    for (int k = first + ROUNDS * round; k < width; k += round)
+        squares = add_squares(squares, load_eight<WIDE, false>(x, k, width));
     squares = warp_sum(squares);
-    if (threadIdx.x % WARP == 0)
+    if (lane == 0)
         of_warp[threadIdx.x / WARP] = squares;
     __syncthreads();
-    for (int i = 0; i < THREADS / WARP; i++)
-        total += of_warp[i];
+    const float total = warp_sum(lane < (int)blockDim.x / WARP ? of_warp[lane] : 0);
     const float scale = 1.0f / sqrtf(total / (float)width + eps);
-    for (int64_t first = 0; first < padded; first += THREADS) {
-        const int64_t k = first + threadIdx.x;
-        float y = 0;
-        if (k < width)
-            out[blockIdx.x * width + k] = y = row[k] * scale * w[k];
-        if (k / WARP * WARP < padded)
-            round_number(planes, blockIdx.x, k, y);
+    UNROLL
+    for (int i = 0; i < ROUNDS; i++)
+        write_eight<WIDE>(out, planes, first + i * round, width, padded, kept[i], scale,
+                          WIDE ? weights[i] : load_eight<WIDE, false>(w, first + i * round, width));
+    for (int from = ROUNDS * round; from < padded; from += round) {
+        const int k = first + from;
+        write_eight<WIDE>(out, planes, k, width, padded, load_eight<WIDE, false>(x, k, width), scale,
+                          load_eight<WIDE, false>(w, k, width));
     }
 }
 
@@ -77,8 +154,19 @@ struct tensor cuda_rmsnorm(struct backend *b, struct tensor out, struct tensor x
     struct rounding planes;
     out = without_planes(c, out);
     const bool has_planes = rounding_for(c, -1, x.rows, x.width, &planes);
-    QUEUE(c, rmsnorm_kernel, (int)x.rows, THREADS, 0, floats(out), floats(x), floats(w), x.width, eps, planes,
-          has_planes ? round_width(x.width) : x.width);
+    const bool wide =
+        x.width % 4 == 0 && ((uintptr_t)out.data | (uintptr_t)x.data | (uintptr_t)w.data) % sizeof(float4) == 0;
+    const int width = (int)x.width, padded = (int)round_width(width), needed = blocks_for(padded, 8 * WARP) * WARP,
+              threads = needed < NORM_THREADS ? needed : NORM_THREADS;
+    if (!wide)
+        QUEUE(c, (rmsnorm_kernel<1, false>), (int)x.rows, threads, 0, floats(out), floats(x), floats(w), width, eps,
+              planes, padded);
+    else if (needed <= NORM_THREADS)
+        QUEUE(c, (rmsnorm_kernel<1, true>), (int)x.rows, threads, 0, floats(out), floats(x), floats(w), width, eps,
+              planes, padded);
+    else
+        QUEUE(c, (rmsnorm_kernel<2, true>), (int)x.rows, threads, 0, floats(out), floats(x), floats(w), width, eps,
+              planes, padded);
     cuda_launched(c, "rmsnorm");
     return has_planes ? with_planes(c, out) : out;
 }

@@ -1,6 +1,7 @@
 // test_planes.c - an operation may return, with the rows that it made, what products will read of them (kernels/cuda/round.h).
 // Products of that value have the same bits as products of a copy that was uploaded, whatever operation made the rows and whatever
 // has written over them since.
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -317,6 +318,28 @@ static void target_and_drafter_may_have_different_activations(void **unused)
     }
 }
 
+// Rows that a norm keeps in registers and longer ones, whose numbers come by fours or one by one; Q4_1 reads sums, too.
+static void norms_of_any_width_write_planes(void **unused)
+{
+    static const int widths[] = { 31, 100, 1000, 8224, 16448, 8225 };
+    for (int g = 0; g < gpus; g++)
+        for (size_t i = 0; i < 2 * sizeof(widths) / sizeof(widths[0]) && !gpu[g].varies; i++) {
+            const int width = widths[i / 2];
+            const bool whole = width % 32 == 0;
+            struct backend *b = gpu_open(&gpu[g]);
+            struct bench k = { .b = b, .out = rows_on(b, 2, M), .about = gpu[g].name };
+            k.hidden = weights(b, i % 2 != 0 && whole ? Q4_1 : BF16, i % 2 == 0 ? ACTIVATIONS_BF16 : ACTIVATIONS_F32, M,
+                               width);
+            const struct tensor x = numbers(b, 2, width), norm = numbers(b, 1, width);
+            char what[40];
+            snprintf(what, sizeof(what), "rmsnorm of width %d", width);
+            as_of_a_copy(&k, b->rmsnorm(b, x, x, norm, 1e-5f), what);
+            b->release(b, x.data), b->release(b, norm.data), b->release(b, k.out.data);
+            b->unprepare(b, k.hidden);
+            gpu_close(b);
+        }
+}
+
 // Planes that were made while no weight had offsets have no sums.
 static void weights_with_offsets_may_come_later(void **unused)
 {
@@ -348,6 +371,7 @@ int main(void)
         cmocka_unit_test(products_read_the_current_rows),
         cmocka_unit_test(cublas_converts_an_input_once),
         cmocka_unit_test(target_and_drafter_may_have_different_activations),
+        cmocka_unit_test(norms_of_any_width_write_planes),
         cmocka_unit_test(weights_with_offsets_may_come_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -90,6 +90,28 @@ static void operations_on_rows_agree_with_plain_loops(void **unused)
         }
 }
 
+// A row has the same bits alone and between others, in place and not.
+static void norms_of_wide_rows(void **unused)
+{
+    static const int widths[] = { 64, 260, 1021, 4096, 5120, 8196, 9001, 16384, 24576 };
+    enum { N = 3 };
+    for (size_t i = 0; i < (size_t)n_backends * (sizeof(widths) / sizeof(widths[0])); i++) {
+        struct backend *b = backends[i % (size_t)n_backends];
+        const int width = widths[i / (size_t)n_backends];
+        const size_t row = (size_t)width * sizeof(float);
+        float *x = uniforms(N * width), *w = uniforms(width), *out = uniforms(N * width), *alone = uniforms(width);
+        double *expected = xcalloc((size_t)(N * width), sizeof(double));
+        reference_rmsnorm(expected, x, w, N, width, 1e-5);
+        b->rmsnorm(b, floats(out, N, width), floats(x, N, width), floats(w, 1, width), 1e-5f);
+        assert_true(reference_distance(out, expected, N * width) < 1e-6);
+        b->rmsnorm(b, floats(alone, 1, width), floats(x + width, 1, width), floats(w, 1, width), 1e-5f);
+        assert_memory_equal(alone, out + width, row);
+        b->rmsnorm(b, floats(x, N, width), floats(x, N, width), floats(w, 1, width), 1e-5f);
+        assert_memory_equal(x, out, N * row);
+        free(x), free(w), free(out), free(alone), free(expected);
+    }
+}
+
 static void gates_are_accurate_at_the_ends_of_the_range(void **unused)
 {
     float gate[] = { -200, -100, -88, -87, -50, 0, 50, 87, 88, 100, 200, -0.0f };
@@ -234,6 +256,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_dequantize_as_in_gguf_py),
         cmocka_unit_test(operations_on_rows_agree_with_plain_loops),
+        cmocka_unit_test(norms_of_wide_rows),
         cmocka_unit_test(gates_are_accurate_at_the_ends_of_the_range),
         cmocka_unit_test(place_take_and_cut_copy_the_right_rows),
         cmocka_unit_test(rows_are_mixed_in_order),
