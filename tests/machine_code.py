@@ -8,10 +8,11 @@
 The disassembler is NVIDIA's nvdisasm: from the PATH, from the toolkit, or the pinned version from PyPI, installed into build/. No
 kernel except those of ALLOWED may have a stack frame or use local memory (LDL, STL: spilled registers, arrays indexed at run time).
 REQUIREMENTS lists the kernels that must load their weights sixteen bytes at a time, to registers or to shared memory, and use the
-tensor cores, FORBIDDEN what some kernels may not contain. From compute capability 9.0 every kernel except those of ALONE must wait for
-the previous kernel (ACQBULK) before it accesses memory other than weights, and those that load weights must have some in flight during
-that wait; those that load them to registers must bring more to L2 before it (UBLKPF). If there is nvcc, the script first checks kernels
-written for the purpose, thirteen of which contain a seeded fault, to show that it detects them.
+tensor cores, FORBIDDEN what some kernels may not contain, LARGEST how long the code of some may be. From compute capability 9.0 every
+kernel except those of ALONE must wait for the previous kernel (ACQBULK) before it accesses memory other than weights, and those that
+load weights must have some in flight during that wait; those that load them to registers must bring more to L2 before it (UBLKPF). If
+there is nvcc, the script first checks kernels written for the purpose, fourteen of which contain a seeded fault, to show that it
+detects them.
 
 Prints one table (shared: static bytes, on sm_90 including the 1024 reserved by the system; narrow: loads of one or two bytes), then a
 sentence for each violation. Exit status: 0 none, 1 violations, 2 wrong usage, 77 no nvcc (or no nvdisasm), so nothing was
@@ -50,6 +51,12 @@ FORBIDDEN = [
     (r"select_kernel", r"ATOMS\.CAS", "a loop for each addition to shared memory, which words of 32 bits do not need"),
 ]
 
+# Kernels that run once between others, so that each run loads their code: (prefix of the name, maximum number of bytes).
+LARGEST = [
+    (r"(rejection|traversal)_kernel", 80 << 10),
+    (r"select_kernel", 72 << 10),
+]
+
 # Kernels that may use local memory: (prefix of the name, maximum stack frame in bytes, reason). An unused row is a violation.
 ALLOWED = [
     (r"angles_kernel", 32, "cosf and sinf index the words of 2 / pi at run time, for angles of 105615 and more"),
@@ -81,6 +88,7 @@ SEEDED_VIOLATIONS = {  # kernel: parts of the expected messages
     "stacked": ["expected no local memory"],
     "reads_before_waiting": ["before the wait for the previous kernel"],
     "select_kernel": ["expected no ATOMS.CAS"],
+    "traversal_kernel": ["bytes of machine code"],
     "never_waiting": ["expected a wait for the previous kernel"],
 }
 
@@ -97,7 +105,7 @@ class Kernel:
     def __init__(self, source, arch, mangled):
         self.source, self.arch, self.mangled = source, arch, mangled
         self.name = mangled
-        self.registers = self.frame = self.shared = 0
+        self.registers = self.frame = self.shared = self.bytes = 0
         self.early = None  # opcodes before the wait for the previous kernel; None: it does not wait
         self.opcodes = collections.Counter()  # "LDG.E.NA.LTC256B.128.CONSTANT"
 
@@ -254,6 +262,7 @@ def read_resources(b, found, kernels):
             elif k is not None:
                 k.frame = n
     for name, k in kernels.items():
+        k.bytes = where[".text." + name][1]
         if ".nv.shared." + name in where:
             k.shared = where[".nv.shared." + name][1]
     missing = [name for name, k in kernels.items() if k.registers == 0]
@@ -313,6 +322,9 @@ def violations_of(k, requirements):
     local = k.count("LDL", "STL")
     if (local or k.frame) and not any(re.match(name, k.name) and k.frame <= max_frame for name, max_frame, _ in ALLOWED):
         yield f"expected no local memory, found {local} instructions that use it (LDL, STL) and a stack frame of {k.frame} bytes"
+    for name, most in LARGEST:
+        if re.match(name, k.name) and k.bytes > most:
+            yield f"expected at most {most} bytes of machine code, found {k.bytes}"
     for name, pattern, reason in FORBIDDEN:
         found = next((op for op in k.opcodes if re.match(name, k.name) and re.match(pattern, op)), None)
         if found:
@@ -366,9 +378,9 @@ def unmatched(kernels):
     for name, _, _ in ALLOWED:
         if not any(re.match(name, k.name) and k.count("LDL", "STL") for k in kernels):
             yield f"expected a kernel that uses local memory and whose name begins with \"{name}\" (ALLOWED), found none"
-    for name, _, _ in REQUIREMENTS + FORBIDDEN:
+    for name, *_ in REQUIREMENTS + FORBIDDEN + LARGEST:
         if not any(re.match(name, k.name) for k in kernels):
-            yield f"expected a kernel whose name begins with \"{name}\" (REQUIREMENTS, FORBIDDEN), found none"
+            yield f"expected a kernel whose name begins with \"{name}\" (REQUIREMENTS, FORBIDDEN, LARGEST), found none"
 
 
 def table(kernels):

@@ -202,3 +202,13 @@ __global__ void select_kernel(double *out, const double *x, const int *at) // ad
     __syncthreads();
     out[threadIdx.x] = sum[threadIdx.x & 63];
 }
+
+__global__ void traversal_kernel(float *out, const float *x) // long
+{
+    kernel_prologue();
+    float y = x[threadIdx.x];
+#pragma unroll
+    for (int i = 0; i < 4000; i++)
+        y = y * x[i] + i;
+    out[threadIdx.x] = y;
+}

@@ -31,11 +31,13 @@ extern "C" {
     type *const name = reinterpret_cast<type *>(shared_memory_)
 #endif
 
-// Unrolled loops; nothing for the host's compiler.
+// NOT_INLINED: a function whose code is there once. Unrolled loops; nothing for the host's compiler.
 #if defined(EMULATED)
+#define NOT_INLINED static
 #define UNROLL
 #define UNROLL_BY(n)
 #else
+#define NOT_INLINED static __noinline__
 #define UNROLL _Pragma("unroll")
 #define UNROLL_PRAGMA(text) _Pragma(#text)
 #define UNROLL_BY(n) UNROLL_PRAGMA(unroll(n)) // times

@@ -29,7 +29,7 @@ __device__ static void visit_init(const struct verify_call &c, struct rejection_
     at.row = row_of(c, node);
     at.p.work = c.residual;
     at.q = proposal_of(node);
-    const double sum = leaf ? 0 : row_sum(c, s.v, at.row, sums_of(c.p_sums, node), NULL);
+    const double sum = leaf ? 0 : row_sum(c.vocab, s.v, at.row, sums_of(c.p_sums, node), NULL);
     __syncthreads(); // all have read struck
     if (threadIdx.x == 0)
         strikes_clear(&s.struck, sum);
@@ -90,13 +90,13 @@ __device__ static int accepted_child(const struct verify_call &c, struct rejecti
     return -1;
 }
 
-// A draw from the row without rejected tokens.
+// A draw from the row without rejected tokens; of a leaf, from the row.
 __device__ static int pick_unstruck(const struct verify_call &c, struct rejection_shared &s, const struct visit &at)
 {
     struct row_parts &parts = s.v.parts;
     const float *row = at.row;
     const struct strikes &struck = s.struck;
-    row_sum(c, s.v, row, sums_of(c.p_sums, at.node), &parts);
+    row_sum(c.vocab, s.v, row, sums_of(c.p_sums, at.node), &parts);
     if (threadIdx.x == 0)
         for (int i = 0; i < struck.n; i++) {
             const int x = struck.token[i];
@@ -104,7 +104,8 @@ __device__ static int pick_unstruck(const struct verify_call &c, struct rejectio
         }
     __syncthreads();
     return pick_in_parts(
-        c, s.v, [&](int i) { return is_struck(&struck, i) ? 0 : entry_of(row, i); }, FOR_RESIDUAL, at.node);
+        c, s.v, [&](int i) { return is_struck(&struck, i) ? 0 : entry_of(row, i); },
+        s.v.tree.child[at.node] < 0 ? FOR_BONUS : FOR_RESIDUAL, at.node);
 }
 
 static __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
@@ -119,10 +120,7 @@ static __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
     visit_init(c, *s, at, 0);
     for (int child; (child = accepted_child(c, *s, at)) >= 0; visit_init(c, *s, at, child))
         emit(c, at.node, t.token[child]);
-    emit(c, at.node,
-         t.child[at.node] < 0 ? pick_bonus(c, s->v, at.node)
-         : at.in_row          ? pick_unstruck(c, *s, at)
-                              : pick_remaining(c, s->v, at.p, at.node));
+    emit(c, at.node, at.in_row ? pick_unstruck(c, *s, at) : pick_remaining(c, s->v, at.p, at.node));
 }
 
 static void queue(struct cuda *c, int n, const struct verify_calls &calls)

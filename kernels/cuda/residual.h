@@ -39,7 +39,7 @@ __device__ inline double proposal_sum(const struct verify_call &c, struct verify
     const int row = c.q_row != NULL ? c.q_row[q.node] : q.node;
     is_global(c.q);
     q.row = c.q + (int64_t)row * c.vocab;
-    return q.sum = row_sum(c, v, q.row, sums_of(c.q_sums, row), NULL);
+    return q.sum = row_sum(c.vocab, v, q.row, sums_of(c.q_sums, row), NULL);
 }
 
 // Whether a child was sampled from the row without the tokens of earlier siblings.
@@ -57,27 +57,27 @@ __device__ inline double proposal_entry(const struct tree &t, const struct propo
                                                          : normalized(q.of_others, i, of_row);
 }
 
-// Computes the normalizers for a child.
-__device__ inline void proposal_prepare(const struct verify_call &c, struct verify_shared &v, struct proposal &q,
-                                        int child)
+// Returns the proposal, whose sum is known, with the normalizers for a child.
+__device__ NOT_INLINED struct proposal with_normalizers(int vocab, struct verify_shared &v, struct proposal q,
+                                                        int child)
 {
     const struct tree &t = v.tree;
-    const double sum = proposal_sum(c, v, q);
+    const double sum = q.sum;
     const float *row = q.row;
     const auto load = [=](int i) { return row[i]; };
     const auto nothing = [](int, double) {};
     if (!q.has_normalizer && sum > 0 && sum != 1)
         q.of_row = divide(
-            c.vocab, sum, v.scratch, load, [](int, float x) { return grid_round((double)x); }, nothing);
+            vocab, sum, v.scratch, load, [](int, float x) { return grid_round((double)x); }, nothing);
     else if (!q.has_normalizer)
         q.of_row = identity();
     q.has_normalizer = true;
     if (!lacks_siblings(t, q.node, child)) {
         q.without = -1;
-        return;
+        return q;
     }
     if (q.without == child)
-        return;
+        return q;
     double left = sum > 0 ? 1 : 0; // of the normalized row; exact
     for (int s = t.child[q.node]; s < child; s = t.next[s])
         if (!is_earlier_sibling(t, q.node, s, t.token[s]))
@@ -87,7 +87,15 @@ __device__ inline void proposal_prepare(const struct verify_call &c, struct veri
     const struct proposal others = q;
     if (left > 0 && left != 1)
         q.of_others = divide(
-            c.vocab, left, v.scratch, load, [&](int i, float x) { return proposal_entry(t, others, i, x); }, nothing);
+            vocab, left, v.scratch, load, [&](int i, float x) { return proposal_entry(t, others, i, x); }, nothing);
+    return q;
+}
+
+__device__ inline void proposal_prepare(const struct verify_call &c, struct verify_shared &v, struct proposal &q,
+                                        int child)
+{
+    proposal_sum(c, v, q);
+    q = with_normalizers(c.vocab, v, q, child);
 }
 
 // The probability of a child's token in the row that it was sampled from.

@@ -5,8 +5,8 @@
 // their order does not matter, and every draw has an address. All threads of a block, or of a cluster, call these functions together,
 // with the same arguments, and return the same results. Callers put a barrier between writing what these functions read and the call.
 //
-// A walk over a row costs the latency of its loads. So each thread loads a batch of entries before it stores or adds anything, and
-// the blocks of a cluster divide the row.
+// A walk over a row costs the latency of its loads. So each thread loads entries well before it uses them, and the blocks of a cluster
+// divide the row. Code that runs once costs its own loading, so a walk is not unrolled, and what many walks share is a function.
 #pragma once
 #include <math.h>
 
@@ -72,8 +72,8 @@ __device__ inline struct tally combined(struct tally a, const struct tally &b)
 
 // Combines the tallies of all threads. of_block (BLOCKS), in shared memory, gets the sum of each block; NULL: not wanted.
 template <int THREADS, int BLOCKS>
-__device__ inline struct tally combine(struct tally t, struct sampling_scratch<THREADS, BLOCKS> &scratch,
-                                       double *of_block = NULL)
+__device__ NOT_INLINED struct tally combine(struct tally t, struct sampling_scratch<THREADS, BLOCKS> &scratch,
+                                            double *of_block = NULL)
 {
     GRID_ROLLED
     for (int step = WARP / 2; step > 0; step /= 2) {
@@ -126,21 +126,27 @@ template <int BLOCKS> __device__ inline struct row_span span_of_block(int vocab)
     return s;
 }
 
-// Calls visit(i, load(i)) for all i of the block's part, each by the same thread in every walk. The loads of a batch come first.
+// Calls visit(i, load(i)) for all i of the block's part, each by the same thread in every walk. Loads are AHEAD entries ahead.
 template <int THREADS, int BLOCKS, typename loader, typename visitor>
 __device__ inline void walk(int vocab, const struct sampling_scratch<THREADS, BLOCKS> &, loader load, visitor visit)
 {
-    enum { BATCH = 8 };
+    enum { AHEAD = 8 };
     const struct row_span s = span_of_block<BLOCKS>(vocab);
-    for (int first = s.from + (int)threadIdx.x; first < s.to; first += BATCH * THREADS) {
-        decltype(load(0)) x[BATCH];
+    decltype(load(0)) x[AHEAD];
+    const int first = s.from + (int)threadIdx.x;
+    if (first >= s.to)
+        return;
+    UNROLL
+    for (int k = 0; k < AHEAD; k++)
+        x[k] = load(min(first + k * THREADS, s.to - 1));
+    GRID_ROLLED
+    for (int i = first; i < s.to; i += THREADS) {
+        const auto current = x[0];
         UNROLL
-        for (int k = 0; k < BATCH; k++)
-            x[k] = load(min(first + k * THREADS, s.to - 1));
-        UNROLL
-        for (int k = 0; k < BATCH; k++)
-            if (first + k * THREADS < s.to)
-                visit(first + k * THREADS, x[k]);
+        for (int k = 1; k < AHEAD; k++)
+            x[k - 1] = x[k];
+        x[AHEAD - 1] = load(min(i + AHEAD * THREADS, s.to - 1));
+        visit(i, current);
     }
 }
 

@@ -65,7 +65,7 @@ __device__ static void arrive(const struct verify_call &c, struct traversal_shar
     at.p.n = identity();
     if (s.v.tree.child[node] < 0) // the row is not normalized
         return;
-    const double sum = row_sum(c, s.v, row, sums_of(c.p_sums, node), NULL);
+    const double sum = row_sum(c.vocab, s.v, row, sums_of(c.p_sums, node), NULL);
     if (sum > 0 && sum != 1)
         at.p.n = divide(
             c.vocab, sum, s.v.scratch, [=](int i) { return row[i]; },

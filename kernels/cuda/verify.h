@@ -186,16 +186,16 @@ __device__ inline const struct part_sum *sums_of(const struct part_sum *sums, in
 }
 
 // The sum of a row, by a walk if its sums are not known. parts: where those of its parts go; NULL: not wanted.
-__device__ inline double row_sum(const struct verify_call &c, struct verify_shared &v, const float *row,
-                                 const struct part_sum *sums, struct row_parts *parts)
+__device__ NOT_INLINED double row_sum(int vocab, struct verify_shared &v, const float *row, const struct part_sum *sums,
+                                      struct row_parts *parts)
 {
     if (sums == NULL) {
         struct tally t = { 0, 0, -1 };
         walk(
-            c.vocab, v.scratch, [=](int i) { return row[i]; }, [&](int, float x) { t.sum += grid_round((double)x); });
+            vocab, v.scratch, [=](int i) { return row[i]; }, [&](int, float x) { t.sum += grid_round((double)x); });
         t = combine(t, v.scratch, parts != NULL ? parts->sum : NULL);
         if (parts != NULL && threadIdx.x == 0)
-            parts->n = blocks_in_cluster(), parts->each = span_of_block<CLUSTER>(c.vocab).each;
+            parts->n = blocks_in_cluster(), parts->each = span_of_block<CLUSTER>(vocab).each;
         __syncthreads();
         return t.sum;
     }
@@ -210,7 +210,7 @@ __device__ inline double row_sum(const struct verify_call &c, struct verify_shar
     if (threadIdx.x < ROW_PARTS)
         parts->sum[threadIdx.x] = part;
     if (threadIdx.x == 0)
-        parts->n = ROW_PARTS, parts->each = row_part(c.vocab);
+        parts->n = ROW_PARTS, parts->each = row_part(vocab);
     __syncthreads();
     return sum;
 }
@@ -233,7 +233,7 @@ __device__ inline int pick_in_parts(const struct verify_call &c, struct verify_s
 __device__ inline int pick_bonus(const struct verify_call &c, struct verify_shared &v, int node)
 {
     const float *row = row_of(c, node);
-    row_sum(c, v, row, sums_of(c.p_sums, node), &v.parts);
+    row_sum(c.vocab, v, row, sums_of(c.p_sums, node), &v.parts);
     return pick_in_parts(
         c, v, [=](int i) { return entry_of(row, i); }, FOR_BONUS, node);
 }
