@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
-#include "core/files/part.h"
+#include "core/files/mapped.h"
 #include "core/memory.h"
 #include "core/options.h"
 #include "core/quantize.h"
@@ -129,26 +129,58 @@ static bool read_name(const char *name, const struct shape **shape, struct sizes
 
 // ---- weights
 
+// Matrices are parts of a stock of random numbers, which is in memory once and is mapped again and again. Tensors begin at pages of the file.
+// A unit of a stock is whole pages and whole blocks. A stock has a prime number of units, so that equal rows of a matrix are far apart.
+enum { PAGE = 4096, STOCKS = 2 };
+
 struct random_tensor { // a vector: of ones, in F32
-    bool vector;
-    int64_t rows, width;
-    float deviation; // what its numbers have; 0: DEVIATION
+    uint64_t offset;   // of its bytes, behind the header
+    size_t bytes;
+    int stock; // that it is a part of; VECTOR: of none
+};
+
+enum { VECTOR = -1 };
+
+struct stock {
+    float deviation;
+    int fd;
+    size_t wanted, bytes; // of the tensors that are parts of it, each from a unit on; of the stock
 };
 
 struct generator {
     const struct shape *shape;
     const struct sizes *sizes;
     enum type type;
+    size_t unit;                  // bytes: a multiple of a page and of a block
     uint64_t keys, n, offset;     // of the metadata; tensors; where the next one's bytes begin
     size_t bytes;                 // of all tensors
     struct random_tensor *tensor; // (n)
+    struct stock stock[STOCKS];   // the second: of the embedding of a mixture
     struct text values, entries;  // of the header (formats/gguf.c): the metadata, the descriptions of the tensors
 };
+
+static size_t up_to(size_t n, size_t multiple)
+{
+    return (n + multiple - 1) / multiple * multiple;
+}
+
+static bool write_at(int fd, const void *bytes, size_t n, uint64_t at, struct error *err)
+{
+    for (const char *from = bytes; n > 0;) {
+        const ssize_t some = pwrite(fd, from, n, (off_t)at);
+        if (some <= 0)
+            return fail(err, "a model in memory: %s", strerror(errno));
+        from += some;
+        n -= (size_t)some;
+        at += (uint64_t)some;
+    }
+    return true;
+}
 
 // The sum of the four 16-bit parts of a random number is nearly normal, with standard deviation 2 * 65536 / sqrt(12).
 static void fill(float *row, int64_t n, float deviation, uint64_t stream)
 {
-    const float scale = (deviation > 0 ? deviation : DEVIATION) / 37837.0f;
+    const float scale = deviation / 37837.0f;
     for (int64_t i = 0; i < n; i++) {
         uint64_t x = splitmix(&(uint64_t){ stream + (uint64_t)i });
         int32_t sum = (int16_t)x + (int16_t)(x >> 16) + (int16_t)(x >> 32) + (int16_t)(x >> 48);
@@ -156,32 +188,42 @@ static void fill(float *row, int64_t n, float deviation, uint64_t stream)
     }
 }
 
-static bool write_tensor(const struct generator *m, size_t i, struct part *to, struct error *err)
+static bool is_prime(size_t n)
 {
-    const struct random_tensor *t = &m->tensor[i];
-    const enum type as = t->vector ? F32 : m->type;
-    const uint64_t stream = splitmix(&(uint64_t){ (uint64_t)m->sizes->seed * 0x10001 + i });
-    float *row = xcalloc((size_t)t->width, sizeof(*row));
-    const size_t bytes = type_row_bytes(as, t->width);
-    void *packed = xmalloc(bytes);
+    for (size_t d = 2; d * d <= n; d++)
+        if (n % d == 0)
+            return false;
+    return true;
+}
+
+// Enough for all its tensors, but at most MOST_NUMBERS.
+static bool make_stock(struct generator *m, int number, struct error *err)
+{
+    enum { MOST_NUMBERS = 1 << 25 };
+    struct stock *s = &m->stock[number];
+    const struct type_facts *f = &type_facts[m->type];
+    const int64_t numbers = (int64_t)(m->unit / (size_t)f->bytes) * f->block; // of a unit
+    size_t units = s->wanted / m->unit;
+    if (units > MOST_NUMBERS / (size_t)numbers)
+        for (units = MOST_NUMBERS / (size_t)numbers; !is_prime(units);)
+            units--;
+    s->bytes = units * m->unit;
+    const uint64_t stream = splitmix(&(uint64_t){ (uint64_t)m->sizes->seed * 0x10001 + (uint64_t)number });
+    float *x = xcalloc((size_t)numbers, sizeof(*x));
+    void *blocks = xmalloc(m->unit);
     bool ok = true;
-    for (int64_t k = 0; k < t->width && t->vector; k++)
-        row[k] = 1;
-    for (int64_t r = 0; r < t->rows && ok && !part_failed(to); r++) {
-        if (!t->vector)
-            fill(row, t->width, t->deviation, stream + (uint64_t)(r * t->width));
-        ok = quantize_floats(as, row, t->width, packed) ||
-             fail(err, "a random row cannot be quantized to %s", type_facts[as].name);
-        part_write(to, packed, bytes);
+    for (size_t i = 0; i < units && ok; i++) {
+        fill(x, numbers, s->deviation, stream + i * (uint64_t)numbers);
+        ok = quantize_floats(m->type, x, numbers, blocks)
+                 ? write_at(s->fd, blocks, m->unit, i * m->unit, err)
+                 : fail(err, "random numbers cannot be quantized to %s", f->name);
     }
-    free(row);
-    free(packed);
+    free(x);
+    free(blocks);
     return ok;
 }
 
 // ---- the header
-
-enum { ALIGNMENT = 32 };
 
 static void put_number(struct text *to, uint64_t v, size_t bytes) // little-endian: the low bytes come first
 {
@@ -217,22 +259,24 @@ static void put_own(struct generator *m, const char *name, enum gguf_type type, 
 }
 
 // matrices: of so many rows each, in one tensor.
-static void plan(struct generator *m, const char *name, int64_t rows, int64_t width, int matrices)
+static void plan(struct generator *m, const char *name, int64_t rows, int64_t width, int matrices, int stock)
 {
-    bool vector = rows == 1;
+    const bool vector = rows == 1;
     const enum type type = vector ? F32 : m->type;
     const uint64_t dim[3] = { (uint64_t)width, (uint64_t)rows, (uint64_t)matrices };
     const uint32_t dims = matrices > 1 ? 3 : vector ? 1 : 2;
-    size_t bytes = (size_t)(rows * matrices) * type_row_bytes(type, width);
+    const size_t bytes = (size_t)(rows * matrices) * type_row_bytes(type, width);
     put_string(&m->entries, name);
     put_number(&m->entries, dims, sizeof(dims));
     text_add(&m->entries, (const char *)dim, dims * sizeof(*dim));
     put_number(&m->entries, (uint64_t)type_facts[type].ggml, sizeof(uint32_t));
     put_number(&m->entries, m->offset, sizeof(m->offset));
-    m->offset += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    m->bytes += bytes;
     m->tensor = xrealloc(m->tensor, (m->n + 1) * sizeof(*m->tensor));
-    m->tensor[m->n++] = (struct random_tensor){ .vector = vector, .rows = rows * matrices, .width = width };
+    m->tensor[m->n++] = (struct random_tensor){ m->offset, bytes, vector ? VECTOR : stock };
+    m->offset += up_to(bytes, PAGE);
+    m->bytes += bytes;
+    if (!vector)
+        m->stock[stock].wanted += up_to(bytes, m->unit);
 }
 
 static void plan_tensors(struct generator *m)
@@ -259,18 +303,17 @@ static void plan_tensors(struct generator *m)
         { mixture ? "ffn_up_exps" : "ffn_up", hidden, s->width, of },
         { mixture ? "ffn_down_exps" : "ffn_down", s->width, hidden, of },
     };
-    plan(m, "token_embd.weight", s->vocab, s->width, 1);
-    m->tensor[0].deviation = mixture ? 1 : 0;
+    plan(m, "token_embd.weight", s->vocab, s->width, 1, mixture ? 1 : 0);
     for (int l = 0; l < s->layers; l++)
         for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
             char name[64];
             snprintf(name, sizeof(name), "blk.%d.%s.weight", l, parts[i].name);
             if (parts[i].matrices > 0 || mixture)
-                plan(m, name, parts[i].rows, parts[i].width, parts[i].matrices > 0 ? parts[i].matrices : 1);
+                plan(m, name, parts[i].rows, parts[i].width, parts[i].matrices > 0 ? parts[i].matrices : 1, 0);
         }
-    plan(m, "output_norm.weight", 1, s->width, 1);
+    plan(m, "output_norm.weight", 1, s->width, 1, 0);
     if (!m->shape->tied)
-        plan(m, "output.weight", s->vocab, s->width, 1);
+        plan(m, "output.weight", s->vocab, s->width, 1, 0);
 }
 
 // For a file without a vocabulary, llama.cpp creates vocab_size unnamed tokens.
@@ -299,6 +342,8 @@ static void put_metadata(struct generator *m)
     char name[80];
     snprintf(name, sizeof(name), "%s, random weights, seed %d", m->shape->name, s->seed);
     put_text(m, "general.architecture", m->shape->architecture);
+    put_key(m, "general.alignment", GGUF_U32);
+    put_number(&m->values, PAGE, sizeof(uint32_t));
     put_text(m, "general.name", name);
     for (size_t i = 0; i < n; i++)
         put_own(m, numbers[i].key, GGUF_U32, &numbers[i].value);
@@ -307,43 +352,104 @@ static void put_metadata(struct generator *m)
     put_text(m, "tokenizer.ggml.model", "no_vocab");
 }
 
-static void write_header(const struct generator *m, struct part *to)
+// The metadata, and the tensors' descriptions, behind which zeros lead to the next page.
+static struct text header_of(const struct generator *m)
 {
     struct text head = { 0 };
     text_puts(&head, "GGUF");
     put_number(&head, 3, sizeof(uint32_t));
     put_number(&head, m->n, sizeof(m->n));
     put_number(&head, m->keys, sizeof(m->keys));
-    part_write(to, head.s, head.n);
-    part_write(to, m->values.s, m->values.n);
-    part_write(to, m->entries.s, m->entries.n);
-    part_pad(to, ALIGNMENT);
-    free(head.s);
+    text_add(&head, m->values.s, m->values.n);
+    text_add(&head, m->entries.s, m->entries.n);
+    return head;
 }
 
-// most: bytes that there is place for; 0: enough.
-static bool generate(const struct shape *shape, const struct sizes *sizes, size_t most, struct part *to,
-                     struct error *err)
+// ---- the file: the header and the vectors are written, the matrices are holes, which file_map fills with parts of the stocks
+
+static bool write_vector(int fd, const struct random_tensor *t, uint64_t at, struct error *err)
 {
-    struct generator m = { .shape = shape, .sizes = sizes, .type = types[sizes->type] };
+    float *x = xmalloc(t->bytes);
+    for (size_t i = 0; i < t->bytes / sizeof(*x); i++)
+        x[i] = 1;
+    const bool ok = write_at(fd, x, t->bytes, at, err);
+    free(x);
+    return ok;
+}
+
+// The parts of a stock that a tensor of so many bytes at `at` of the file is, from *next on.
+static void add_parts(const struct stock *s, size_t *next, uint64_t at, size_t bytes, struct mapped_parts *to)
+{
+    while (bytes > 0) {
+        const size_t left = s->bytes - *next, n = bytes < left ? bytes : left;
+        to->part = xrealloc(to->part, (to->n + 1) * sizeof(*to->part));
+        to->part[to->n++] = (struct mapped_part){ at, n, s->fd, *next };
+        *next = (*next + n) % s->bytes;
+        at += n;
+        bytes -= n;
+    }
+}
+
+static bool write_model(struct generator *m, int fd, struct mapped_parts *parts, struct error *err)
+{
+    struct text head = header_of(m);
+    const uint64_t start = up_to(head.n, PAGE);
+    bool ok = write_at(fd, head.s, head.n, 0, err) &&
+              (ftruncate(fd, (off_t)(start + m->offset)) == 0 || fail(err, "a model in memory: %s", strerror(errno)));
+    size_t next[STOCKS] = { 0 };
+    for (int i = 0; i < STOCKS && ok; i++)
+        ok = make_stock(m, i, err);
+    for (size_t i = 0; i < m->n && ok; i++) {
+        const struct random_tensor *t = &m->tensor[i];
+        const uint64_t at = start + t->offset;
+        if (t->stock == VECTOR)
+            ok = write_vector(fd, t, at, err);
+        else {
+            add_parts(&m->stock[t->stock], &next[t->stock], at, up_to(t->bytes, PAGE), parts);
+            next[t->stock] = up_to(next[t->stock], m->unit) % m->stock[t->stock].bytes;
+        }
+    }
+    free(head.s);
+    return ok;
+}
+
+static int memory_file(const char *name, struct error *err)
+{
+    const int fd = memfd_create("shape", MFD_CLOEXEC);
+    if (fd < 0)
+        fail(err, "%s: %s", name, strerror(errno));
+    return fd;
+}
+
+// Returns the file; -1 on failure. most: bytes that there is place for; 0: enough.
+static int generate(const char *name, const struct shape *shape, const struct sizes *sizes, size_t most,
+                    struct mapped_parts *parts, struct error *err)
+{
+    const enum type type = types[sizes->type];
+    struct generator m = { .shape = shape, .sizes = sizes, .type = type };
+    for (m.unit = PAGE; m.unit % (size_t)type_facts[type].bytes != 0;)
+        m.unit += PAGE;
+    for (int i = 0; i < STOCKS; i++)
+        m.stock[i] = (struct stock){ .deviation = i == 0 ? DEVIATION : 1, .fd = -1 };
     put_metadata(&m);
     plan_tensors(&m);
+    int fd = -1;
     bool ok = most == 0 || m.bytes <= most ||
               fail(err, "%s: expected %.1f GB of free memory for its weights, found %.1f", shape->name,
                    (double)m.bytes / 1e9, (double)most / 1e9);
-    if (ok)
-        write_header(&m, to);
-    for (size_t i = 0; ok && i < m.n && !part_failed(to); i++) {
-        ok = write_tensor(&m, i, to, err);
-        part_pad(to, ALIGNMENT);
-    }
+    ok = ok && (fd = memory_file(name, err)) >= 0;
+    for (int i = 0; i < STOCKS && ok; i++)
+        ok = (m.stock[i].fd = memory_file(name, err)) >= 0;
+    ok = ok && write_model(&m, fd, parts, err);
     free(m.tensor);
     free(m.values.s);
     free(m.entries.s);
-    if (ok)
-        return part_end(to, err);
-    part_abandon(to);
-    return false;
+    for (int i = 0; i < STOCKS && !ok; i++)
+        if (m.stock[i].fd >= 0)
+            close(m.stock[i].fd);
+    if (!ok && fd >= 0)
+        close(fd);
+    return ok ? fd : -1;
 }
 
 // ---- files
@@ -351,7 +457,9 @@ static bool generate(const struct shape *shape, const struct sizes *sizes, size_
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct made { // in this process
     char *name;
-    FILE *file;
+    int fd;
+    struct mapped_parts parts;
+    bool whole; // the file has no holes
     struct made *next;
 } * all;
 
@@ -360,35 +468,65 @@ bool is_shape(const char *name)
     return strncmp(name, "shape:", 6) == 0;
 }
 
-static FILE *made(const char *name, size_t most, struct error *err)
+static struct made *make(const char *name, size_t most, struct error *err)
 {
     const struct shape *shape;
     struct sizes sizes;
-    for (const struct made *m = all; m != NULL; m = m->next)
+    for (struct made *m = all; m != NULL; m = m->next)
         if (strcmp(m->name, name) == 0)
-            return m->file;
+            return m;
     if (!read_name(name, &shape, &sizes, err))
         return NULL;
-    const int fd = memfd_create("shape", MFD_CLOEXEC);
-    FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
-    if (f == NULL) {
-        fail(err, "%s: %s", name, strerror(errno));
-        return NULL;
-    }
-    if (!generate(shape, &sizes, most, part_onto(f, name), err)) {
-        fclose(f);
+    struct mapped_parts parts = { 0 };
+    const int fd = generate(name, shape, &sizes, most, &parts, err);
+    if (fd < 0 || (sysconf(_SC_PAGESIZE) <= PAGE && !mapped_fill(fd, &parts, err))) {
+        free(parts.part);
         return NULL;
     }
     struct made *m = xcalloc(1, sizeof(*m));
-    *m = (struct made){ .name = xstrdup(name), .file = f, .next = all };
+    *m = (struct made){ .name = xstrdup(name), .fd = fd, .parts = parts, .next = all };
     all = m;
-    return f;
+    return m;
+}
+
+static char *path_of(const struct made *m)
+{
+    return xformat("/proc/%ld/fd/%d", (long)getpid(), m->fd);
+}
+
+static bool fill_holes(struct made *m, struct error *err)
+{
+    enum { BYTES = 1 << 20 };
+    char *bytes = xmalloc(BYTES);
+    bool ok = true;
+    for (const struct mapped_part *p = m->parts.part; p < m->parts.part + m->parts.n && ok; p++)
+        for (size_t i = 0, n; i < p->n && ok; i += n) {
+            n = p->n - i < BYTES ? p->n - i : BYTES;
+            ok = (pread(p->fd, bytes, n, (off_t)(p->from + i)) == (ssize_t)n ||
+                  fail(err, "%s: %s", m->name, strerror(errno))) &&
+                 write_at(m->fd, bytes, n, p->at + i, err);
+        }
+    m->whole = ok;
+    free(bytes);
+    return ok;
+}
+
+static char *find_path(const char *name, size_t most, bool whole, struct error *err)
+{
+    pthread_mutex_lock(&lock);
+    struct made *m = make(name, most, err);
+    whole |= sysconf(_SC_PAGESIZE) > PAGE; // parts cannot be mapped
+    const bool ok = m != NULL && (!whole || m->whole || fill_holes(m, err));
+    pthread_mutex_unlock(&lock);
+    return ok ? path_of(m) : NULL;
 }
 
 char *shape_path(const char *name, size_t most, struct error *err)
 {
-    pthread_mutex_lock(&lock);
-    FILE *f = made(name, most, err);
-    pthread_mutex_unlock(&lock);
-    return f != NULL ? xformat("/proc/%ld/fd/%d", (long)getpid(), fileno(f)) : NULL;
+    return find_path(name, most, false, err);
+}
+
+char *shape_whole_path(const char *name, struct error *err)
+{
+    return find_path(name, 0, true, err);
 }

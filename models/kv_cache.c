@@ -302,6 +302,24 @@ void kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n)
     s->pending = 0;
 }
 
+bool kv_append_zeros(struct kv_cache *c, int slot, int n)
+{
+    struct slot *s = &c->slot[slot];
+    if (c->short_length > 0)
+        return false;
+    assert(s->pending == 0 && s->prefix + n <= c->shape.length);
+    const size_t bytes = (size_t)n * type_row_bytes(c->shape.type, c->shape.width);
+    void *zeros = xcalloc(1, bytes);
+    for (int l = 0; l < c->shape.layers && n > 0; l++) {
+        const int64_t first = (int64_t)slot * c->shape.length + s->prefix;
+        c->backend->upload(c->backend, tensor_rows(c->keys[l], first, n).data, zeros, bytes);
+        c->backend->upload(c->backend, tensor_rows(c->values[l], first, n).data, zeros, bytes);
+    }
+    free(zeros);
+    s->prefix += n;
+    return true;
+}
+
 int kv_truncate(struct kv_cache *c, int slot, int length)
 {
     struct slot *s = &c->slot[slot];

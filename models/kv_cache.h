@@ -57,6 +57,9 @@ int kv_length(const struct kv_cache *c, int slot);  // rows of the prefix
 int kv_pending(const struct kv_cache *c, int slot); // pending rows
 // Appends pending rows row[0..n), in ascending order, to the prefix. All other pending rows are dropped.
 void kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n);
+// Appends n rows of zeros to the prefix, in the time of an upload: for measurements, whose times do not depend on values. Returns false, and does
+// nothing, where layers keep the rows of a window only.
+bool kv_append_zeros(struct kv_cache *c, int slot, int n);
 // Shortens the prefix to `length` rows, or to none where a window before them is no longer there. All pending rows are dropped. Returns the rows
 // that are left. A caller that needs them creates its cache with window 0.
 int kv_truncate(struct kv_cache *c, int slot, int length);

@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "core/error.h"
+#include "core/files/mapped.h"
 #include "core/memory.h"
 #include "models/architectures.h"
 #include "models/config.h"
@@ -20,6 +21,7 @@ static bool find_gguf(struct weights *w, const struct model_config *c, struct er
     w->gguf = gguf_open(c->path, err);
     if (w->gguf == NULL)
         return false;
+    w->made = mapped_is_filled(c->path);
     w->n = gguf_tensors(w->gguf);
     w->weight = xcalloc(w->n, sizeof(*w->weight));
     for (size_t i = 0; i < w->n; i++) {
@@ -438,7 +440,7 @@ bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t widt
     if (!t->checked) {
         if (t->fp8)
             put_blocks(t, &fp8);
-        int64_t bad = not_finite(&t->tensor);
+        const int64_t bad = w->made ? -1 : not_finite(&t->tensor);
         if (bad >= 0)
             return fail(err, "%s: tensor %s: row %" PRId64 " holds a number that is not finite", t->file, t->stored,
                         bad);

@@ -6,6 +6,7 @@
 #include "commands/bench/bench.h"
 #include "commands/command_line.h"
 #include "core/files/input.h"
+#include "formats/shape.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/threads.h"
 #include "models/model.h"
@@ -110,6 +111,16 @@ static char *time_of_day(void)
     return xstrdup(text);
 }
 
+// Other engines open a shape as a file.
+static bool give_others(const struct bench_plan *p, struct error *err)
+{
+    if (p->turns == 0 || !is_shape(p->model))
+        return true;
+    char *path = shape_whole_path(p->model, err);
+    free(path);
+    return path != NULL;
+}
+
 bool bench_open(struct bench *b, const struct bench_plan *plan, struct error *err)
 {
     *b = (struct bench){ .plan = *plan, .started = time_of_day() };
@@ -121,7 +132,8 @@ bool bench_open(struct bench *b, const struct bench_plan *plan, struct error *er
     struct bench_model_plan passes = { .rows = p->rows[p->n_rows - 1],
                                        .slots = p->slots[p->n_slots - 1],
                                        .prompt = p->prompt };
-    if (!open_model(b, &b->target, p, p->model, bench_model_rows(&passes), err) || !fit_contexts(p, &b->target, err))
+    if (!give_others(p, err) || !open_model(b, &b->target, p, p->model, bench_model_rows(&passes), err) ||
+        !fit_contexts(p, &b->target, err))
         return false;
     size_t unused, own;
     if (b->target.backend->memory(b->target.backend, &unused, &own)) // the probe measures the host's memory

@@ -74,6 +74,54 @@ static void forget(const uint8_t *at)
     pthread_mutex_unlock(&lock);
 }
 
+// ---- files that are parts of others
+
+static struct filled {
+    dev_t device;
+    ino_t number;
+    struct mapped_parts parts;
+    struct filled *next;
+} * filled;
+
+bool mapped_fill(int fd, const struct mapped_parts *parts, struct error *err)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return fail(err, "a file in memory: %s", strerror(errno));
+    struct filled *f = xcalloc(1, sizeof(*f));
+    pthread_mutex_lock(&lock);
+    *f = (struct filled){ st.st_dev, st.st_ino, *parts, filled };
+    filled = f;
+    pthread_mutex_unlock(&lock);
+    return true;
+}
+
+static const struct mapped_parts *parts_of(const struct stat *st)
+{
+    pthread_mutex_lock(&lock);
+    const struct filled *f = filled;
+    while (f != NULL && (f->device != st->st_dev || f->number != st->st_ino))
+        f = f->next;
+    pthread_mutex_unlock(&lock);
+    return f != NULL ? &f->parts : NULL;
+}
+
+bool mapped_is_filled(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && parts_of(&st) != NULL;
+}
+
+static bool map_parts(uint8_t *at, const struct mapped_parts *parts)
+{
+    for (size_t i = 0; parts != NULL && i < parts->n; i++) {
+        const struct mapped_part *p = &parts->part[i];
+        if (mmap(at + p->at, p->n, PROT_READ, MAP_SHARED | MAP_FIXED, p->fd, (off_t)p->from) == MAP_FAILED)
+            return false;
+    }
+    return true;
+}
+
 bool file_map(const char *path, struct mapping *to, struct error *err)
 {
     *to = (struct mapping){ 0 };
@@ -89,7 +137,10 @@ bool file_map(const char *path, struct mapping *to, struct error *err)
         void *at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (at == MAP_FAILED)
             fail(err, "%s: cannot be mapped: %s", path, strerror(errno));
-        else if (!add(path, &st, at, (size_t)st.st_size, err))
+        else if (!map_parts(at, parts_of(&st))) {
+            fail(err, "%s: cannot be mapped: %s", path, strerror(errno));
+            munmap(at, (size_t)st.st_size);
+        } else if (!add(path, &st, at, (size_t)st.st_size, err))
             munmap(at, (size_t)st.st_size);
         else
             *to = (struct mapping){ at, (size_t)st.st_size };

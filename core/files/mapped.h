@@ -17,6 +17,21 @@ struct mapping {       // start with { 0 }
 bool file_map(const char *path, struct mapping *to, struct error *err);
 void file_unmap(struct mapping *m);
 
+// Parts of other files that file_map() shows in a file's place: for models that are made in memory (formats/shape.h). Multiples of a page.
+struct mapped_part {
+    size_t at, n; // bytes of the file
+    int fd;       // of the other file, which stays open
+    size_t from;  // where they are in it
+};
+struct mapped_parts {
+    struct mapped_part *part; // (n)
+    size_t n;
+};
+bool mapped_fill(int fd, const struct mapped_parts *parts,
+                 struct error *err); // keeps the parts, to the end of the process
+bool mapped_is_filled(
+    const char *path); // whether a file has such parts: its numbers are finite, and what they are is in its header
+
 // False, with err set, if a file that is mapped has been written to since. What was computed before is of its bytes as they were. It costs a stat()
 // for each mapped file.
 bool mapped_unchanged(struct error *err);

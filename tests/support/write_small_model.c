@@ -96,7 +96,7 @@ int main(int argc, char **argv)
     struct error err;
     const char *keep = NULL;
     if (argc == 3 && is_shape(argv[2])) {
-        char *path = shape_path(argv[2], 0, &err);
+        char *path = shape_whole_path(argv[2], &err);
         struct mapping file = { 0 };
         const bool ok = path != NULL && file_map(path, &file, &err) && part_file(argv[1], file.at, file.n, &err);
         if (!ok)
