@@ -269,12 +269,14 @@ static void cuda_destroy(struct backend *b)
     if (c->stream != NULL)
         cudaStreamSynchronize(c->stream);
     cublas_close(c);
-    struct space *const all[] = { &c->layout,  &c->planes[0].space, &c->planes[1].space, &c->floats, &c->gate,
-                                  &c->grouped, &c->partial,         &c->arrived,         &c->verify, &c->best,
-                                  &c->parts };
+    struct space *const all[] = {
+        &c->layout,  &c->planes[0].space, &c->planes[1].space, &c->floats, &c->gate,  &c->grouped,
+        &c->partial, &c->arrived,         &c->verify,          &c->best,   &c->parts, &c->panel
+    };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         cuda_release(b, all[i]->data);
     cudaFreeHost(c->verify_result.data);
+    cudaFreeHost(c->pinned.data);
     cudaFreeHost(c->ring.data);
     for (int i = 0; i < MAX_STAMPS; i++)
         if (c->stamp[i] != NULL)

@@ -101,6 +101,8 @@ struct cuda {
     struct space verify_result; // verify.cu: the host's, pinned: what goes up and comes back
     struct space parts;         // probabilities.cu: partial results of chunks of rows
     struct space best;          // top_k.cu: results before the download
+    struct space panel, pinned; // prepare.cu: raw rows; the host's, two panels that are uploaded in turn
+    bool second_half;           // prepare.cu: the panel that was uploaded last
 };
 
 // Selects the device for this thread's calls: a process may have several. To be called before allocations and launches.

@@ -1,16 +1,22 @@
 // prepare.cu - uploads weights once and packs them on the device into the layout of matmul_small.cu (packed.h).
 //
-// Raw rows are uploaded in panels of at most 64 MB; kernels extract numbers and scales from their blocks one by one (unpack.h).
+// Raw rows are uploaded in panels of at most 64 MB; kernels extract numbers and scales from their blocks one by one (unpack.h). Threads copy a
+// panel into pinned memory while the one before it is uploaded and packed: from pageable memory, the driver would copy with one thread.
 // Packing is lossless: a number unpacks to exactly the value that its block represents.
+#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/cuda/packed.h"
 #include "kernels/cuda/unpack.h"
+extern "C" {
+#include "kernels/cpu/threads.h"
+}
 
 namespace DEVICE_SPACE
 {
 
-enum { THREADS = 256, PANEL_BYTES = 64 << 20 };
+enum { THREADS = 256, PANEL_BYTES = 64 << 20, MOST_COPIERS = 16, COPIER_BYTES = 1 << 20 };
 
 // Tiles from `first` on, with raw rows at `raw`; missing rows of the last tile are zeros.
 struct panel {
@@ -177,25 +183,94 @@ static struct parts parts_of(const struct packed *p, struct tensor w)
              units / 4 * 8 * (size_t)super_words(p->scaling) * sizeof(uint32_t) };
 }
 
-static cudaError_t pack(struct cuda *c, const struct packed *p, struct tensor w, int rows, uint8_t *staging)
+// ---- uploads
+
+struct copy {
+    uint8_t *to;
+    const uint8_t *from;
+    size_t bytes;
+    pthread_t thread;
+    bool started;
+};
+
+static void *copy_part(void *of)
+{
+    const struct copy *k = (const struct copy *)of;
+    memcpy(k->to, k->from, k->bytes);
+    return NULL;
+}
+
+static void copy_by_threads(uint8_t *to, const uint8_t *from, size_t bytes)
+{
+    struct copy part[MOST_COPIERS];
+    const size_t available = (size_t)threads_available(), wanted = bytes / COPIER_BYTES;
+    size_t n = available < MOST_COPIERS ? available : (size_t)MOST_COPIERS;
+    n = wanted < n ? wanted : n;
+    for (size_t i = 0; i + 1 < n; i++) {
+        const size_t first = bytes * i / n;
+        part[i] = { to + first, from + first, bytes * (i + 1) / n - first, 0, false };
+        part[i].started = pthread_create(&part[i].thread, NULL, copy_part, &part[i]) == 0;
+    }
+    const size_t last = n > 1 ? bytes * (n - 1) / n : 0;
+    memcpy(to + last, from + last, bytes - last);
+    for (size_t i = 0; i + 1 < n; i++)
+        if (part[i].started)
+            pthread_join(part[i].thread, NULL);
+        else
+            copy_part(&part[i]);
+}
+
+static cudaError_t reserve_pinned(struct cuda *c, size_t bytes)
+{
+    cudaError_t e = cudaStreamSynchronize(c->stream);
+    if (e == cudaSuccess)
+        e = cudaFreeHost(c->pinned.data);
+    c->pinned = { NULL, 0, true };
+    if (e == cudaSuccess)
+        e = cudaMallocHost(&c->pinned.data, bytes);
+    c->pinned.bytes = e == cudaSuccess ? bytes : 0;
+    return e;
+}
+
+// Queues the upload of at most PANEL_BYTES: the host may change them afterwards. Waits for the upload before it, and the packing.
+static cudaError_t upload(struct cuda *c, void *to, const uint8_t *from, size_t bytes)
+{
+    cudaError_t e = 2 * bytes > c->pinned.bytes ? reserve_pinned(c, 2 * bytes) : cudaSuccess;
+    if (e != cudaSuccess)
+        return e;
+    c->second_half = !c->second_half;
+    uint8_t *pinned = (uint8_t *)c->pinned.data + (c->second_half ? c->pinned.bytes / 2 : 0);
+    copy_by_threads(pinned, from, bytes);
+    e = cudaStreamSynchronize(c->stream);
+    return e != cudaSuccess ? e : cudaMemcpyAsync(to, pinned, bytes, cudaMemcpyHostToDevice, c->stream);
+}
+
+static cudaError_t upload_all(struct cuda *c, uint8_t *to, const uint8_t *from, size_t bytes)
+{
+    cudaError_t e = cudaSuccess;
+    for (size_t i = 0; i < bytes && e == cudaSuccess; i += PANEL_BYTES)
+        e = upload(c, to + i, from + i, bytes - i < PANEL_BYTES ? bytes - i : (size_t)PANEL_BYTES);
+    return e;
+}
+
+static cudaError_t pack(struct cuda *c, const struct packed *p, struct tensor w, int rows)
 {
     const size_t row_bytes = type_row_bytes(w.type, w.width);
-    for (int64_t first = 0; first < w.rows; first += rows) {
+    uint8_t *const raw = (uint8_t *)c->panel.data;
+    cudaError_t e = cudaSuccess;
+    for (int64_t first = 0; first < w.rows && e == cudaSuccess; first += rows) {
         const int count = (int)(w.rows - first < rows ? w.rows - first : rows);
-        const struct panel part = {
-            *p, staging, (int64_t)row_bytes, (int)(first / TILE), blocks_for(count, TILE), count
-        };
-        const cudaError_t e = cudaMemcpyAsync(staging, (const uint8_t *)w.data + (size_t)first * row_bytes,
-                                              (size_t)count * row_bytes, cudaMemcpyHostToDevice, c->stream);
+        const struct panel part = { *p, raw, (int64_t)row_bytes, (int)(first / TILE), blocks_for(count, TILE), count };
+        e = upload_all(c, raw, (const uint8_t *)w.data + (size_t)first * row_bytes, (size_t)count * row_bytes);
         if (e != cudaSuccess)
             return e;
         const int64_t units = (int64_t)part.tiles * p->units;
         LAUNCH(pack_numbers, blocks_for(units * WARP, THREADS), THREADS, 0, c->stream, part);
         if (p->scales != NULL)
             LAUNCH(pack_scales, blocks_for(units * 8, THREADS), THREADS, 0, c->stream, part);
+        e = cudaGetLastError();
     }
-    const cudaError_t e = cudaGetLastError();
-    return e != cudaSuccess ? e : cudaStreamSynchronize(c->stream);
+    return e;
 }
 
 static void *device_memory(size_t bytes)
@@ -205,6 +280,16 @@ static void *device_memory(size_t bytes)
         return p;
     cudaGetLastError(); // clear it: the caller reports
     return NULL;
+}
+
+static bool reserve_panel(struct cuda *c, size_t bytes)
+{
+    if (bytes <= c->panel.bytes)
+        return true;
+    cudaFree(c->panel.data); // waits for queued work
+    c->panel = { device_memory(bytes), bytes, true };
+    c->panel.bytes = c->panel.data != NULL ? bytes : 0;
+    return c->panel.data != NULL;
 }
 
 // Counts the weights that read planes, and their sums.
@@ -238,12 +323,13 @@ struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations 
     p.zero = w.type == Q4_0 ? 8 : 0;
     const struct parts parts = parts_of(&p, w);
     const size_t bytes = parts.quants + parts.scales + parts.supers, row_bytes = type_row_bytes(w.type, w.width);
-    uint8_t *to = (uint8_t *)device_memory(bytes), *staging = NULL;
+    uint8_t *to = (uint8_t *)device_memory(bytes);
+    bool fits = to != NULL;
     cudaError_t e = cudaSuccess;
     if (p.form == FORM_RAW) {
         p.raw = to;
-        if (to != NULL)
-            e = cudaMemcpyAsync(to, w.data, bytes, cudaMemcpyHostToDevice, c->stream);
+        if (fits)
+            e = upload_all(c, to, (const uint8_t *)w.data, bytes);
     } else {
         const size_t tile = TILE * row_bytes, panel = PANEL_BYTES / tile * TILE,
                      max_rows = panel > 0 ? panel : (size_t)TILE;
@@ -251,12 +337,11 @@ struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations 
         p.quants = (uint4 *)to;
         p.scales = parts.scales != 0 ? (uint32_t *)(to + parts.quants) : NULL;
         p.supers = parts.supers != 0 ? (uint32_t *)(to + parts.quants + parts.scales) : NULL;
-        staging = to != NULL ? (uint8_t *)device_memory((size_t)rows * row_bytes) : NULL;
-        if (staging != NULL)
-            e = pack(c, &p, w, rows, staging);
-        cudaFree(staging);
+        fits = fits && reserve_panel(c, (size_t)rows * row_bytes);
+        if (fits)
+            e = pack(c, &p, w, rows);
     }
-    if (to == NULL || (p.form != FORM_RAW && staging == NULL) || e != cudaSuccess) {
+    if (!fits || e != cudaSuccess) {
         cudaFree(to);
         cudaGetLastError(); // clear it: reported below
         if (e != cudaSuccess)
