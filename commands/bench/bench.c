@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
@@ -103,13 +104,14 @@ static bool announce(struct bench *b, const struct measurement *m, struct error 
                                      : turns_next(b, &used, err, "draft");
 }
 
-// Runs an untimed warm-up first: caches hold what a preceding pass leaves, and threads are awake. A prompt is long enough to need none.
+// Runs an untimed warm-up first: caches hold what a preceding pass leaves, and threads are awake. A prompt is long enough to need none, and a
+// device that queues has its own (bench_model_run).
 static bool measure(struct bench *b, struct measurement *m, double *to, struct error *err)
 {
     struct bench_model *model = m->kind == BENCH_DRAFT_STEP ? &b->draft_model : &b->model;
     int64_t ns = 0;
     bool ok = announce(b, m, err);
-    for (int warm_up = m->kind != BENCH_PROMPT; warm_up >= 0 && ok; warm_up--)
+    for (int warm_up = m->kind != BENCH_PROMPT && !model->backend->queues; warm_up >= 0 && ok; warm_up--)
         ok = bench_model_run(model, m->kind, m->slots, m->n, m->context_index, &ns, err);
     *to = (double)ns;
     m->experts = model->experts;
@@ -211,9 +213,22 @@ static void fit_costs(struct bench *b)
     free(p);
 }
 
+// An idle GPU has low clocks.
+static bool warm_up(struct bench *b, struct error *err)
+{
+    enum { WARM_UP_NS = 300 * 1000 * 1000 };
+    const int64_t from = clock_ns();
+    bool ok = true;
+    for (int64_t ns; ok && b->target.backend->queues && clock_ns() - from < WARM_UP_NS;)
+        ok = bench_model_run(&b->model, BENCH_PASS, 1, b->plan.rows[0], 0, &ns, err);
+    return ok;
+}
+
 bool bench_run(struct bench *b, struct error *err)
 {
     add_measurements(b);
+    if (!warm_up(b, err))
+        return false;
     if (b->plan.probe)
         b->n_peaks = probe_peaks(b->plan.threads, b->peak);
     if (!run_rounds(b, err) || !bench_overhead(b, err))

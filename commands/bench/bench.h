@@ -128,12 +128,13 @@ struct bench_model_plan {
 };
 
 // The model must have been opened for at least bench_model_rows() rows a pass. Fills the caches: every slot of each takes
-// the time of a prompt of that length, and its memory.
+// the time of a prompt of that length, and its memory. On a device that queues they are filled with zeros.
 int bench_model_rows(const struct bench_model_plan *p);
 bool bench_model_open(struct bench_model *s, struct model *m, const struct bench_model_plan *p, struct error *err);
 void bench_model_close(struct bench_model *s); // { 0 } is allowed
 
-// Sets *ns to the time taken. context_index: index into context[]. Kinds, of n rows of each of the slots:
+// Sets *ns to the time taken. On a device that queues it is the device's own, between stamps, of work that is queued while the device is busy with
+// the same work, untimed: the time from one pass to the next, without the host's. context_index: index into context[]. Kinds, of n rows of each of the slots:
 //     BENCH_PASS         a pass of verification: a chain after the cached tokens, with the logits of every row
 //     BENCH_DRAFT_STEP   one row, its logits and their argmax: the work of a draft model for one draft token
 //     BENCH_PROMPT       the prompt from an empty cache, with the logits of its last row

@@ -1,7 +1,8 @@
 // bench_overhead.c - the time of a decoding step outside its pass.
 //
 // It is the time of a step outside operations, minus the time of a bare pass outside operations: the large and noisy times of the operations
-// themselves cancel out of both. Timing each operation has a cost, so these passes do not enter the rounds.
+// themselves cancel out of both. Timing each operation has a cost, so these passes do not enter the rounds. On a device that queues nothing waits for
+// single operations: there it is the time from one step to the next, minus the device's time of a pass (bench_model_run).
 #include <string.h>
 
 #include "core/clock.h"
@@ -24,6 +25,19 @@ static double pass_ns(const struct timed *t)
     return sum;
 }
 
+// Without operations where the device queues.
+static void begin(struct timed *t, struct backend *b)
+{
+    t->n = 0;
+    if (!b->queues)
+        timed_begin(t, b);
+}
+
+static bool end(struct timed *t, const struct backend *b, struct error *err)
+{
+    return b->queues || timed_end(t, err);
+}
+
 // Median time of a pass of one row outside its operations.
 static bool bare_pass(struct bench *b, double *to, struct error *err)
 {
@@ -32,9 +46,9 @@ static bool bare_pass(struct bench *b, double *to, struct error *err)
     for (int warm_up = 1; n < MAX_PASSES && n < b->plan.repeats; warm_up = 0) {
         struct timed t;
         int64_t ns;
-        timed_begin(&t, b->target.backend);
+        begin(&t, b->target.backend);
         const bool ok = bench_model_run(&b->model, BENCH_PASS, 1, 1, 0, &ns, err);
-        if (!timed_end(&t, err) || !ok)
+        if (!end(&t, b->target.backend, err) || !ok)
             return false;
         outside[n] = (double)ns;
         for (int i = 0; i < t.n; i++)
@@ -54,11 +68,11 @@ static bool decode_steps(struct bench *b, struct decoder *d, double *outside, do
 {
     for (*n = 0; decoder_active(d) > 0 && *n < TOKENS; (*n)++) {
         struct timed t;
-        timed_begin(&t, b->target.backend);
+        begin(&t, b->target.backend);
         const double from = (double)clock_ns();
         const bool ok = decoder_step(d, err);
         all[*n] = (double)clock_ns() - from;
-        if (!timed_end(&t, err) || !ok)
+        if (!end(&t, b->target.backend, err) || !ok)
             return false;
         outside[*n] = all[*n] - pass_ns(&t);
     }
@@ -109,9 +123,10 @@ bool bench_overhead(struct bench *b, struct error *err)
         { "sampled, rejection", "1", "rejection" },
         { "sampled, match", "1", "match" },
     };
-    const int prompt = b->plan.context[0] < 1                ? 1
-                       : b->plan.context[0] < VERIFIER_CHUNK ? b->plan.context[0]
-                                                             : VERIFIER_CHUNK;
+    const int context = b->plan.context[0], most = b->target.backend->queues ? context : VERIFIER_CHUNK,
+              prompt = context < 1      ? 1
+                       : context < most ? context
+                                        : most;
     double bare;
     if (prompt + TOKENS > model_shape(b->target.model)->context)
         return true;
