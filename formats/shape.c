@@ -7,17 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "core/error.h"
 #include "core/files/mapped.h"
 #include "core/memory.h"
 #include "core/options.h"
-#include "core/quantize.h"
 #include "core/settings.h"
-#include "core/splitmix.h"
 #include "formats/gguf.h"
+#include "formats/shape_stock.h"
 
 #define DEVIATION 0.02f
 
@@ -127,11 +125,9 @@ static bool read_name(const char *name, const struct shape **shape, struct sizes
     return fail(err, "%s: expected %s, found \"%.*s\"", name, SHAPE_NAMES, (int)n, word);
 }
 
-// ---- weights
+// ---- the header
 
-// Matrices are parts of a stock of random numbers, which is in memory once and is mapped again and again. Tensors begin at pages of the file.
-// A unit of a stock is whole pages and whole blocks. A stock has a prime number of units, so that equal rows of a matrix are far apart.
-enum { PAGE = 4096, STOCKS = 2 };
+enum { STOCKS = 2, VECTOR = -1 };
 
 struct random_tensor { // a vector: of ones, in F32
     uint64_t offset;   // of its bytes, behind the header
@@ -139,91 +135,16 @@ struct random_tensor { // a vector: of ones, in F32
     int stock; // that it is a part of; VECTOR: of none
 };
 
-enum { VECTOR = -1 };
-
-struct stock {
-    float deviation;
-    int fd;
-    size_t wanted, bytes; // of the tensors that are parts of it, each from a unit on; of the stock
-};
-
 struct generator {
     const struct shape *shape;
     const struct sizes *sizes;
     enum type type;
-    size_t unit;                  // bytes: a multiple of a page and of a block
-    uint64_t keys, n, offset;     // of the metadata; tensors; where the next one's bytes begin
+    uint64_t keys, n, offset;     // of the metadata; tensors; where the next one's bytes begin: at a page
     size_t bytes;                 // of all tensors
     struct random_tensor *tensor; // (n)
     struct stock stock[STOCKS];   // the second: of the embedding of a mixture
     struct text values, entries;  // of the header (formats/gguf.c): the metadata, the descriptions of the tensors
 };
-
-static size_t up_to(size_t n, size_t multiple)
-{
-    return (n + multiple - 1) / multiple * multiple;
-}
-
-static bool write_at(int fd, const void *bytes, size_t n, uint64_t at, struct error *err)
-{
-    for (const char *from = bytes; n > 0;) {
-        const ssize_t some = pwrite(fd, from, n, (off_t)at);
-        if (some <= 0)
-            return fail(err, "a model in memory: %s", strerror(errno));
-        from += some;
-        n -= (size_t)some;
-        at += (uint64_t)some;
-    }
-    return true;
-}
-
-// The sum of the four 16-bit parts of a random number is nearly normal, with standard deviation 2 * 65536 / sqrt(12).
-static void fill(float *row, int64_t n, float deviation, uint64_t stream)
-{
-    const float scale = deviation / 37837.0f;
-    for (int64_t i = 0; i < n; i++) {
-        uint64_t x = splitmix(&(uint64_t){ stream + (uint64_t)i });
-        int32_t sum = (int16_t)x + (int16_t)(x >> 16) + (int16_t)(x >> 32) + (int16_t)(x >> 48);
-        row[i] = scale * (float)sum;
-    }
-}
-
-static bool is_prime(size_t n)
-{
-    for (size_t d = 2; d * d <= n; d++)
-        if (n % d == 0)
-            return false;
-    return true;
-}
-
-// Enough for all its tensors, but at most MOST_NUMBERS.
-static bool make_stock(struct generator *m, int number, struct error *err)
-{
-    enum { MOST_NUMBERS = 1 << 25 };
-    struct stock *s = &m->stock[number];
-    const struct type_facts *f = &type_facts[m->type];
-    const int64_t numbers = (int64_t)(m->unit / (size_t)f->bytes) * f->block; // of a unit
-    size_t units = s->wanted / m->unit;
-    if (units > MOST_NUMBERS / (size_t)numbers)
-        for (units = MOST_NUMBERS / (size_t)numbers; !is_prime(units);)
-            units--;
-    s->bytes = units * m->unit;
-    const uint64_t stream = splitmix(&(uint64_t){ (uint64_t)m->sizes->seed * 0x10001 + (uint64_t)number });
-    float *x = xcalloc((size_t)numbers, sizeof(*x));
-    void *blocks = xmalloc(m->unit);
-    bool ok = true;
-    for (size_t i = 0; i < units && ok; i++) {
-        fill(x, numbers, s->deviation, stream + i * (uint64_t)numbers);
-        ok = quantize_floats(m->type, x, numbers, blocks)
-                 ? write_at(s->fd, blocks, m->unit, i * m->unit, err)
-                 : fail(err, "random numbers cannot be quantized to %s", f->name);
-    }
-    free(x);
-    free(blocks);
-    return ok;
-}
-
-// ---- the header
 
 static void put_number(struct text *to, uint64_t v, size_t bytes) // little-endian: the low bytes come first
 {
@@ -273,10 +194,10 @@ static void plan(struct generator *m, const char *name, int64_t rows, int64_t wi
     put_number(&m->entries, m->offset, sizeof(m->offset));
     m->tensor = xrealloc(m->tensor, (m->n + 1) * sizeof(*m->tensor));
     m->tensor[m->n++] = (struct random_tensor){ m->offset, bytes, vector ? VECTOR : stock };
-    m->offset += up_to(bytes, PAGE);
+    m->offset += stock_up_to(bytes, STOCK_PAGE);
     m->bytes += bytes;
     if (!vector)
-        m->stock[stock].wanted += up_to(bytes, m->unit);
+        stock_want(&m->stock[stock], bytes);
 }
 
 static void plan_tensors(struct generator *m)
@@ -343,7 +264,7 @@ static void put_metadata(struct generator *m)
     snprintf(name, sizeof(name), "%s, random weights, seed %d", m->shape->name, s->seed);
     put_text(m, "general.architecture", m->shape->architecture);
     put_key(m, "general.alignment", GGUF_U32);
-    put_number(&m->values, PAGE, sizeof(uint32_t));
+    put_number(&m->values, STOCK_PAGE, sizeof(uint32_t));
     put_text(m, "general.name", name);
     for (size_t i = 0; i < n; i++)
         put_own(m, numbers[i].key, GGUF_U32, &numbers[i].value);
@@ -372,81 +293,50 @@ static bool write_vector(int fd, const struct random_tensor *t, uint64_t at, str
     float *x = xmalloc(t->bytes);
     for (size_t i = 0; i < t->bytes / sizeof(*x); i++)
         x[i] = 1;
-    const bool ok = write_at(fd, x, t->bytes, at, err);
+    const bool ok = memory_file_write(fd, x, t->bytes, at, err);
     free(x);
     return ok;
-}
-
-// The parts of a stock that a tensor of so many bytes at `at` of the file is, from *next on.
-static void add_parts(const struct stock *s, size_t *next, uint64_t at, size_t bytes, struct mapped_parts *to)
-{
-    while (bytes > 0) {
-        const size_t left = s->bytes - *next, n = bytes < left ? bytes : left;
-        to->part = xrealloc(to->part, (to->n + 1) * sizeof(*to->part));
-        to->part[to->n++] = (struct mapped_part){ at, n, s->fd, *next };
-        *next = (*next + n) % s->bytes;
-        at += n;
-        bytes -= n;
-    }
 }
 
 static bool write_model(struct generator *m, int fd, struct mapped_parts *parts, struct error *err)
 {
     struct text head = header_of(m);
-    const uint64_t start = up_to(head.n, PAGE);
-    bool ok = write_at(fd, head.s, head.n, 0, err) &&
+    const uint64_t start = stock_up_to(head.n, STOCK_PAGE);
+    bool ok = memory_file_write(fd, head.s, head.n, 0, err) &&
               (ftruncate(fd, (off_t)(start + m->offset)) == 0 || fail(err, "a model in memory: %s", strerror(errno)));
-    size_t next[STOCKS] = { 0 };
     for (int i = 0; i < STOCKS && ok; i++)
-        ok = make_stock(m, i, err);
+        ok = stock_make(&m->stock[i], err);
     for (size_t i = 0; i < m->n && ok; i++) {
         const struct random_tensor *t = &m->tensor[i];
-        const uint64_t at = start + t->offset;
         if (t->stock == VECTOR)
-            ok = write_vector(fd, t, at, err);
-        else {
-            add_parts(&m->stock[t->stock], &next[t->stock], at, up_to(t->bytes, PAGE), parts);
-            next[t->stock] = up_to(next[t->stock], m->unit) % m->stock[t->stock].bytes;
-        }
+            ok = write_vector(fd, t, start + t->offset, err);
+        else
+            stock_add_parts(&m->stock[t->stock], start + t->offset, t->bytes, parts);
     }
     free(head.s);
     return ok;
 }
 
-static int memory_file(const char *name, struct error *err)
-{
-    const int fd = memfd_create("shape", MFD_CLOEXEC);
-    if (fd < 0)
-        fail(err, "%s: %s", name, strerror(errno));
-    return fd;
-}
-
 // Returns the file; -1 on failure. most: bytes that there is place for; 0: enough.
-static int generate(const char *name, const struct shape *shape, const struct sizes *sizes, size_t most,
-                    struct mapped_parts *parts, struct error *err)
+static int generate(const struct shape *shape, const struct sizes *sizes, size_t most, struct mapped_parts *parts,
+                    struct error *err)
 {
     const enum type type = types[sizes->type];
     struct generator m = { .shape = shape, .sizes = sizes, .type = type };
-    for (m.unit = PAGE; m.unit % (size_t)type_facts[type].bytes != 0;)
-        m.unit += PAGE;
     for (int i = 0; i < STOCKS; i++)
-        m.stock[i] = (struct stock){ .deviation = i == 0 ? DEVIATION : 1, .fd = -1 };
+        m.stock[i] = stock_of(type, i == 0 ? DEVIATION : 1, (uint64_t)sizes->seed * 0x10001 + (uint64_t)i);
     put_metadata(&m);
     plan_tensors(&m);
     int fd = -1;
-    bool ok = most == 0 || m.bytes <= most ||
-              fail(err, "%s: expected %.1f GB of free memory for its weights, found %.1f", shape->name,
-                   (double)m.bytes / 1e9, (double)most / 1e9);
-    ok = ok && (fd = memory_file(name, err)) >= 0;
-    for (int i = 0; i < STOCKS && ok; i++)
-        ok = (m.stock[i].fd = memory_file(name, err)) >= 0;
-    ok = ok && write_model(&m, fd, parts, err);
+    bool ok = (most == 0 || m.bytes <= most ||
+               fail(err, "%s: expected %.1f GB of free memory for its weights, found %.1f", shape->name,
+                    (double)m.bytes / 1e9, (double)most / 1e9)) &&
+              (fd = memory_file(err)) >= 0 && write_model(&m, fd, parts, err);
     free(m.tensor);
     free(m.values.s);
     free(m.entries.s);
     for (int i = 0; i < STOCKS && !ok; i++)
-        if (m.stock[i].fd >= 0)
-            close(m.stock[i].fd);
+        stock_drop(&m.stock[i]);
     if (!ok && fd >= 0)
         close(fd);
     return ok ? fd : -1;
@@ -478,8 +368,8 @@ static struct made *make(const char *name, size_t most, struct error *err)
     if (!read_name(name, &shape, &sizes, err))
         return NULL;
     struct mapped_parts parts = { 0 };
-    const int fd = generate(name, shape, &sizes, most, &parts, err);
-    if (fd < 0 || (sysconf(_SC_PAGESIZE) <= PAGE && !mapped_fill(fd, &parts, err))) {
+    const int fd = generate(shape, &sizes, most, &parts, err);
+    if (fd < 0 || (sysconf(_SC_PAGESIZE) <= STOCK_PAGE && !mapped_fill(fd, &parts, err))) {
         free(parts.part);
         return NULL;
     }
@@ -504,7 +394,7 @@ static bool fill_holes(struct made *m, struct error *err)
             n = p->n - i < BYTES ? p->n - i : BYTES;
             ok = (pread(p->fd, bytes, n, (off_t)(p->from + i)) == (ssize_t)n ||
                   fail(err, "%s: %s", m->name, strerror(errno))) &&
-                 write_at(m->fd, bytes, n, p->at + i, err);
+                 memory_file_write(m->fd, bytes, n, p->at + i, err);
         }
     m->whole = ok;
     free(bytes);
@@ -515,7 +405,7 @@ static char *find_path(const char *name, size_t most, bool whole, struct error *
 {
     pthread_mutex_lock(&lock);
     struct made *m = make(name, most, err);
-    whole |= sysconf(_SC_PAGESIZE) > PAGE; // parts cannot be mapped
+    whole |= sysconf(_SC_PAGESIZE) > STOCK_PAGE; // parts cannot be mapped
     const bool ok = m != NULL && (!whole || m->whole || fill_holes(m, err));
     pthread_mutex_unlock(&lock);
     return ok ? path_of(m) : NULL;
