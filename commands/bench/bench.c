@@ -145,10 +145,11 @@ static bool measure_round(struct bench *b, int round, struct error *err)
     return ok;
 }
 
-static void classify_round(struct round *r, bool probed)
+// Other processes do not change the times of a device that queues.
+static void classify_round(const struct bench *b, struct round *r)
 {
-    r->placement = probed ? placement_between(&r->before, &r->after) : PLACED_UNPROBED;
-    r->counts = r->placement != PLACED_UNSTABLE && !(r->foreign > MAX_FOREIGN_LOAD);
+    r->placement = b->prober != NULL ? placement_between(&r->before, &r->after) : PLACED_UNPROBED;
+    r->counts = r->placement != PLACED_UNSTABLE && (b->target.backend->queues || !(r->foreign > MAX_FOREIGN_LOAD));
 }
 
 static void show_progress(const struct bench *b, int counted)
@@ -178,7 +179,7 @@ static bool run_rounds(struct bench *b, struct error *err)
         if (b->prober != NULL)
             now = machine_state_probe(b->prober, b->plan.threads);
         r->after = now;
-        classify_round(r, b->prober != NULL);
+        classify_round(b, r);
         b->n_rounds++;
         if (r->counts && ++b->counted[r->placement] > counted)
             counted = b->counted[r->placement];
