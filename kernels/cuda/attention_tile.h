@@ -164,7 +164,8 @@ static __device__ inline void unit_values(float (&sum)[EIGHTS<HD, QUERY_TILES>][
                                           mma_scratch<HD, QUERY_TILES> *scratch, const struct view &v, int limit,
                                           int slot)
 {
-    constexpr int N = EIGHTS<HD, QUERY_TILES>;
+    constexpr int N = EIGHTS<HD, QUERY_TILES>,
+                  AT_ONCE = N < 4 ? N : 4; // sums whose additions take turns: each waits for its last one
     const int lane = (int)threadIdx.x % WARP, t = lane % 4, first = 16 * tile_of_warp<QUERY_TILES>();
     UNROLL
     for (int j = 0; j < N; j++)
@@ -175,27 +176,33 @@ static __device__ inline void unit_values(float (&sum)[EIGHTS<HD, QUERY_TILES>][
         return;
     UNROLL
     for (int keys = 0; keys < KEYS; keys += 32) {
-        uint32_t weight[2][PLANES][4], value[4];
+        uint32_t weight[2][PLANES][4];
         UNROLL
         for (int step = 0; step < 2; step++)
             UNROLL
         for (int plane = 0; plane < PLANES; plane++)
             load_matrices(weight[step][plane], row_of_a(&scratch->weight[first], plane * KEYS + keys + 16 * step));
         UNROLL
-        for (int j = 0; j < N; j++) {
-            const int eight = eight_of_warp<HD, QUERY_TILES>(j);
-            if (eight == HD)
-                continue;
-            load_matrices_transposed(value, &scratch->ring[slot][keys + lane][eight]);
-            if (limit < KEYS)
-                UNROLL
-            for (int i = 0; i < 4; i++)
-                value[i] = pair_below(value[i], keys + 8 * i + 2 * t, limit);
+        for (int from = 0; from < N; from += AT_ONCE) {
+            uint32_t value[AT_ONCE][4] = {};
+            UNROLL
+            for (int j = 0; j < AT_ONCE && from + j < N; j++) {
+                const int eight = eight_of_warp<HD, QUERY_TILES>(from + j);
+                if (eight == HD)
+                    continue;
+                load_matrices_transposed(value[j], &scratch->ring[slot][keys + lane][eight]);
+                if (limit < KEYS)
+                    UNROLL
+                for (int i = 0; i < 4; i++)
+                    value[j][i] = pair_below(value[j][i], keys + 8 * i + 2 * t, limit);
+            }
             UNROLL
             for (int step = 0; step < 2; step++)
                 UNROLL
             for (int plane = PLANES - 1; plane >= 0; plane--) // smallest first, to reduce rounding
-                mma_bf16(sum[j], weight[step][plane], value[2 * step], value[2 * step + 1]);
+                UNROLL
+            for (int j = 0; j < AT_ONCE && from + j < N; j++)
+                mma_bf16(sum[from + j], weight[step][plane], value[j][2 * step], value[j][2 * step + 1]);
         }
     }
 }
