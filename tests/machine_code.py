@@ -36,14 +36,15 @@ FLAGS = ["-std=c++20", "-O3", "--fmad=false", "-I", HERE]  # as in cmake/cuda.cm
 # Fast kernels: (prefix of the name, required instruction or None, where weights are streamed to: IN_REGISTERS, IN_SHARED memory or
 # None). Names are without namespace. When all of kernels/cuda is checked, each row must match a kernel, so that no requirement is
 # lost by a rename.
-IN_REGISTERS, IN_SHARED = "registers", "shared memory"
+# ALL_BEFORE: to registers, all of them before the wait. PREFIX: there are none, but uploads are read before the wait, and keys prefetched.
+IN_REGISTERS, IN_SHARED, ALL_BEFORE, PREFIX = "registers", "shared memory", "registers, all of them", "keys"
 REQUIREMENTS = [
     (r"small_kernel", "HMMA.16816.F32.BF16", IN_REGISTERS),
     (r"grouped_kernel", "HMMA.16816.F32.BF16", IN_REGISTERS),
     (r"cluster_kernel", "HMMA.16816.F32.BF16", IN_REGISTERS),
     (r"large_kernel", "HMMA.16816.F32.BF16", IN_SHARED),
-    (r"mma_kernel", "HMMA.16816.F32.BF16", None),
-    (r"rmsnorm_kernel<[12], true>", None, IN_REGISTERS),
+    (r"mma_kernel", "HMMA.16816.F32.BF16", PREFIX),
+    (r"rmsnorm_kernel<[12], true>", None, ALL_BEFORE),
 ]
 
 # Instructions that a kernel may not contain: (prefix of its name, pattern, reason).
@@ -75,9 +76,9 @@ NVDISASM = os.path.join(HERE, "requirements", "nvdisasm.txt")
 SEEDED_REQUIREMENTS = [(r"small_", "HMMA.16816.F32.BF16", IN_REGISTERS), (r"large_", "HMMA.16816.F32.BF16", IN_SHARED)]
 SEEDED_VIOLATIONS = {  # kernel: parts of the expected messages
     "small_correct": [],
-    "small_waiting_first": ["in flight during the wait", "prefetches of weights before the wait"],
-    "small_prefetching_late": ["prefetches of weights before the wait"],
-    "small_by_words": ["none that bypasses L1", "in flight during the wait", "prefetches of weights before the wait"],
+    "small_waiting_first": ["in flight during the wait", "prefetches of weights or keys before the wait"],
+    "small_prefetching_late": ["prefetches of weights or keys before the wait"],
+    "small_by_words": ["none that bypasses L1", "in flight during the wait", "prefetches of weights or keys before the wait"],
     "small_half_by_words": ["found narrower ones"],
     "small_without_tensor_cores": ["expected HMMA"],
     "large_correct": [],
@@ -127,6 +128,7 @@ class Kernel:
         return {op: n for op, n in self.opcodes.items() if op.split(".")[0] == "LDGSTS"}
 
 
+TO_REGISTERS = (IN_REGISTERS, ALL_BEFORE)
 MATRIX = ("HMMA", "IMMA", "QMMA", "HGMMA", "IGMMA", "QGMMA")
 
 
@@ -336,11 +338,11 @@ def violations_of(k, requirements):
             other = ", ".join(op for op in k.opcodes if op.split(".")[0] in MATRIX) or "no matrix instruction"
             yield f"expected {instruction}, found {other}"
         weights, copies = k.weight_loads(), k.copies()
-        if streams == IN_REGISTERS and not weights:
+        if streams in TO_REGISTERS and not weights:
             yield (f"expected weights by loads of 16 bytes, found {k.loads(128)} such loads and none that bypasses L1 "
                    "(load_weights)")
         narrow = {op: n for op, n in weights.items() if width_of(op) != 128}
-        if streams == IN_REGISTERS and narrow:
+        if streams in TO_REGISTERS and narrow:
             yield ("expected weights by loads of 16 bytes, found narrower ones: " +
                    ", ".join(f"{op} {n} times" for op, n in sorted(narrow.items())))
         if streams == IN_SHARED and not copies:
@@ -363,15 +365,17 @@ def wait_violations_of(k, requirements):
         yield "expected a wait for the previous kernel (ACQBULK: wait_for_previous), found none"
         return
     streams = next((s for name, _, s in requirements if s and re.match(name, k.name)), None)
-    weights = {IN_REGISTERS: "LDG", IN_SHARED: "LDGSTS", None: ""}[streams]
+    weights = {IN_SHARED: "LDGSTS", None: ""}.get(streams, "LDG")
     allowed = ("LDG", weights, PREFETCH) if streams else ()
     early = [op for op in k.early if ACCESSES.match(op) and op.split(".")[0] not in allowed]
     if early:
         yield f"expected no memory access before the wait for the previous kernel, found {', '.join(sorted(early))}"
-    if streams and not any(op.split(".")[0] == weights and op in k.weight_loads() for op in k.early):
+    if streams == ALL_BEFORE and any(k.early[op] != n for op, n in k.weight_loads().items()):
+        yield "expected all loads of weights before the wait for the previous kernel, found some behind it"
+    if streams and streams != PREFIX and not any(op.split(".")[0] == weights and op in k.weight_loads() for op in k.early):
         yield "expected loads of weights in flight during the wait for the previous kernel (before ACQBULK), found none"
-    if streams == IN_REGISTERS and not any(op.startswith(PREFETCH + ".L2") for op in k.early):
-        yield f"expected prefetches of weights before the wait for the previous kernel ({PREFETCH}.L2: prefetch_bytes), found none"
+    if streams in (IN_REGISTERS, PREFIX) and not any(op.startswith(PREFETCH + ".L2") for op in k.early):
+        yield f"expected prefetches of weights or keys before the wait for the previous kernel ({PREFETCH}.L2: prefetch_bytes), found none"
 
 
 def unmatched(kernels):

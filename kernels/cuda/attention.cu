@@ -153,10 +153,11 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct atte
         a = share; // in shared memory to save registers
     __syncthreads();
     if (thread < a.rows) {
-        count_positions(c, a.first + thread, &positions[thread], &dense[thread]);
-        seen[thread] = min(positions[thread] - start, SPLIT);
-        dense[thread] -= start;
-        hidden[thread] = c.window > 0 ? min(max(positions[thread] - c.window - start, 0), SPLIT) : 0;
+        const struct counts n = count_positions(c, a.first + thread);
+        positions[thread] = n.all;
+        seen[thread] = min(n.all - start, SPLIT);
+        dense[thread] = n.dense - start;
+        hidden[thread] = c.window > 0 ? min(max(n.all - c.window - start, 0), SPLIT) : 0;
     }
     __syncthreads();
     int longest = 0, parts = 0, begin = SPLIT; // positions begin .. longest are computed
@@ -206,11 +207,11 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct atte
         write_part(c, a, r.sums, softmax, seen);
         if (!is_last(c, parts, &last))
             return;
-        combine_parts<1>(c, a, r.sums, hd, total, positions);
+        combine_parts<1>(c, a, hd, r.sums, hd, total, positions);
     } else if (thread < queries)
         total[thread] = softmax[thread].total;
     __syncthreads();
-    write_rows(c, a, r.sums, hd, total, positions);
+    write_rows(c, a, hd, r.sums, hd, total, positions);
 }
 
 // ---- launches

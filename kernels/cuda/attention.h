@@ -104,19 +104,24 @@ __device__ inline int64_t query_of(const struct attend_call &c, const struct sha
     return (int64_t)(a.first + u / a.heads) * c.heads + a.head + u % a.heads;
 }
 
-// positions: how many row i attends to. dense: how many of them lie in the cache row of their position: the prefix, and pending
-// rows from the first on without a gap.
-__device__ inline void count_positions(const struct attend_call &c, int i, int *positions, int *dense)
+struct counts { // of a row's positions
+    int all,
+        dense; // dense: those in the cache row of their position: the prefix, and pending rows from the first on without a gap
+};
+
+__device__ inline struct counts count_positions(const struct attend_call &c, int i)
 {
+    const int prefix = c.prefix[i];
+    struct counts pending = { 0, 0 };
     bool gap = false;
-    *positions = *dense = c.prefix[i];
     for (int w = 0; w < c.words; w++) {
         const uint64_t bits = c.ancestors[(int64_t)i * c.words + w];
-        *positions += __popcll(bits);
+        pending.all += __popcll(bits);
         if (!gap)
-            *dense += __popcll(bits & ~(bits + 1));
+            pending.dense += __popcll(bits & ~(bits + 1));
         gap = gap || bits != ~(uint64_t)0;
     }
+    return { prefix + pending.all, prefix + pending.dense };
 }
 
 // place (count) = the slot's cache rows of positions from .. from + count of row i, as far as row i has them. Computed by
@@ -187,11 +192,11 @@ template <int N> __device__ inline void combine(weighted<N> &a, const weighted<N
         a.x[i] = fmaf(x.x[i], x_scale, a.x[i] * scale);
 }
 
-// Writes the block's rows of the result, which the block has in shared memory: sums (queries, width), total, positions (rows).
-__device__ inline void write_rows(const struct attend_call &c, const struct share &a, const float *sums, int width,
-                                  const float *total, const int *positions)
+// Writes the block's rows of the result, which the block has in shared memory: sums (queries, width), total, positions (rows). hd: the
+// size of a head, for this and the next function, which a compiler may know.
+__device__ inline void write_rows(const struct attend_call &c, const struct share &a, int hd, const float *sums,
+                                  int width, const float *total, const int *positions)
 {
-    const int hd = c.head_dim;
     for (int at = (int)threadIdx.x; at < a.rows * a.heads * hd; at += (int)blockDim.x) {
         const int u = at / hd, d = at % hd;
         const int64_t query = query_of(c, a, u);
@@ -205,12 +210,10 @@ __device__ inline void write_rows(const struct attend_call &c, const struct shar
 // the parts of all. `last` is in shared memory. Which block is the last changes no bits.
 __device__ inline bool is_last(const struct attend_call &c, int parts, bool *last)
 {
+    const unsigned most = (unsigned)parts - 1;
     __syncthreads();
-    if (threadIdx.x == 0) {
-        __threadfence();
-        *last = atomicInc(&c.arrived[blockIdx.x * gridDim.y + blockIdx.y], (unsigned)parts - 1) == (unsigned)parts - 1;
-        __threadfence();
-    }
+    if (threadIdx.x == 0)
+        *last = count_arrival(&c.arrived[blockIdx.x * gridDim.y + blockIdx.y], most) == most;
     __syncthreads();
     return *last;
 }
@@ -224,27 +227,39 @@ template <int N> __device__ inline void load(float *to, const float *x)
         to[0] = x[0];
 }
 
+// COUNT parts of a query from `first` on; the last one again where there are fewer. x: the thread's numbers of the first part.
+template <int N, int COUNT>
+__device__ inline void load_parts(weighted<N> (&to)[COUNT], const float *scales, const float *x, int hd, int first,
+                                  int parts)
+{
+    UNROLL
+    for (int j = 0; j < COUNT; j++) {
+        const int p = min(first + j, parts - 1);
+        const float2 scale = *(const float2 *)(scales + 2 * p);
+        to[j].s.max = scale.x, to[j].s.total = scale.y;
+        load<N>(to[j].x, x + (int64_t)p * hd);
+    }
+}
+
 // Combines the parts of the block's rows, N numbers per thread: to sums (queries, width) and total, in shared memory.
 template <int N>
-__device__ inline void combine_parts(const struct attend_call &c, const struct share &a, float *sums, int width,
+__device__ inline void combine_parts(const struct attend_call &c, const struct share &a, int hd, float *sums, int width,
                                      float *total, const int *positions)
 {
-    constexpr int AT_ONCE = 8; // loads in flight
-    const int hd = c.head_dim, queries = a.rows * a.heads;
+    constexpr int AT_ONCE = 8; // parts; the next ones are on their way meanwhile
+    const int queries = a.rows * a.heads;
     for (int at = (int)threadIdx.x * N; at < queries * hd; at += (int)blockDim.x * N) {
         const int u = at / hd, d = at % hd, parts = (positions[u / a.heads] + c.units * KEYS - 1) / (c.units * KEYS);
         const int64_t query = query_of(c, a, u);
         const float *scales = c.scales + 2 * query * c.parts, *x = c.sums + query * c.parts * hd + d;
-        weighted<N> split = {}, group = {}, row = {};
+        weighted<N> split = {}, group = {}, row = {}, part[AT_ONCE], next[AT_ONCE];
+        load_parts(next, scales, x, hd, 0, parts);
         for (int first = 0; first < parts; first += AT_ONCE) {
-            weighted<N> part[AT_ONCE];
             UNROLL
-            for (int j = 0; j < AT_ONCE; j++) {
-                const int p = min(first + j, parts - 1);
-                const float2 scale = *(const float2 *)(scales + 2 * p);
-                part[j].s.max = scale.x, part[j].s.total = scale.y;
-                load<N>(part[j].x, x + (int64_t)p * hd);
-            }
+            for (int j = 0; j < AT_ONCE; j++)
+                part[j] = next[j];
+            if (first + AT_ONCE < parts)
+                load_parts(next, scales, x, hd, first + AT_ONCE, parts);
             UNROLL
             for (int j = 0; j < AT_ONCE; j++) {
                 const int unit = (first + j) * c.units, after = unit + c.units;

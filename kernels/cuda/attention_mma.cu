@@ -122,14 +122,16 @@ static __device__ inline void load_queries(const struct attend_call &c, const st
     else if (row < 0 && thread - 2 * WARP < 16 * QUERY_TILES && thread - 2 * WARP >= a.rows * a.heads)
         scratch->seen[thread - 2 * WARP] = 0;
     else if (row >= 0 && row < a.rows) {
-        count_positions(c, a.first + row, &scratch->positions[row], &scratch->dense[row]);
+        const struct counts n = count_positions(c, a.first + row);
+        scratch->positions[row] = n.all, scratch->dense[row] = n.dense;
         for (int u = row * a.heads; u < (row + 1) * a.heads; u++)
-            scratch->seen[u] = scratch->positions[row];
+            scratch->seen[u] = n.all;
     }
-    for (int at = thread; at < a.rows * a.heads * PAIRS; at += THREADS) {
+    for (int at = thread, end = a.rows * a.heads * PAIRS; at < end; at += THREADS) {
         const int u = at / PAIRS, d = at % PAIRS * 2;
         struct pairs x = next;
-        next = load_query<HD>(c, a, at + THREADS);
+        if (at + THREADS < end)
+            next = load_query<HD>(c, a, at + THREADS);
         rotate(&x);
         for (int half = 0; half < 2; half++) {
             float one = (half ? x.high.x : x.low.x) * c.scale, two = (half ? x.high.y : x.low.y) * c.scale;
@@ -170,12 +172,15 @@ static __device__ inline void write_part(const struct attend_call &c, const stru
 template <int HD, int QUERY_TILES>
 static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct attend_call c)
 {
-    kernel_prologue();
+    launch_dependents();
     typedef mma_scratch<HD, QUERY_TILES> scratch_type;
     constexpr int SLOTS = scratch_type::SLOTS;
     DYNAMIC_SHARED(scratch_type, scratch);
     __shared__ bool last;
-    const struct share a = share_of(c);
+    const struct share a = share_of(c); // slots and prefixes are uploaded before the pass: no kernel writes them
+    if (c.stores && a.rows > 0)
+        prefetch_prefix<HD>(c, a);
+    wait_for_previous();
     if (a.rows <= 0)
         return;
     load_queries<HD, QUERY_TILES>(c, a, scratch);
@@ -223,10 +228,10 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct att
     if (parts > 1) {
         if (!is_last(c, parts, &last))
             return;
-        combine_parts<4>(c, a, (float *)scratch->ring, scratch_type::SUM_WIDTH, scratch->total, scratch->positions);
+        combine_parts<4>(c, a, HD, (float *)scratch->ring, scratch_type::SUM_WIDTH, scratch->total, scratch->positions);
     }
     __syncthreads();
-    write_rows(c, a, (float *)scratch->ring, scratch_type::SUM_WIDTH, scratch->total, scratch->positions);
+    write_rows(c, a, HD, (float *)scratch->ring, scratch_type::SUM_WIDTH, scratch->total, scratch->positions);
 }
 
 // ---- launches

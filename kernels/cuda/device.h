@@ -212,6 +212,19 @@ __device__ inline void wait_for_previous()
 #endif
 }
 
+// *count = *count < last ? *count + 1 : 0; returns what it was. What the calling thread has written, and before a barrier the other threads
+// of its block, is visible to the threads that go on behind a later call. PTX ISA, memory consistency model: release and acquire patterns.
+__device__ inline unsigned count_arrival(unsigned *count, unsigned last)
+{
+#if defined(EMULATED)
+    return atomicInc(count, last);
+#else
+    unsigned was;
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(was) : "l"(count), "r"(last) : "memory");
+    return was;
+#endif
+}
+
 // First statement of a kernel that has no work to do before it waits.
 __device__ inline void kernel_prologue()
 {
