@@ -2,7 +2,6 @@
 #include "models/weights.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -12,6 +11,7 @@
 #include "core/memory.h"
 #include "models/architectures.h"
 #include "models/config.h"
+#include "models/finite.h"
 #include "models/fused_experts.h"
 #include "formats/gguf.h"
 #include "formats/shards.h"
@@ -204,107 +204,6 @@ static void align(struct weight *t)
     t->tensor.data = t->copy;
 }
 
-// ---- numbers that are not finite
-
-// The first of n numbers, `step` bytes apart, whose exponent is all ones (infinity or NaN); -1: all are finite.
-static int64_t first_not_finite_16(const uint8_t *at, int64_t n, size_t step, uint16_t exponent)
-{
-    for (int64_t i = 0; i < n; i++, at += step) {
-        uint16_t bits;
-        memcpy(&bits, at, sizeof(bits));
-        if ((bits & exponent) == exponent)
-            return i;
-    }
-    return -1;
-}
-
-// As above, of numbers that follow each other: a compiler's vectors look at many at once.
-static int64_t first_not_finite_halves(const uint8_t *at, int64_t n, uint16_t exponent)
-{
-    enum { MANY = 4096 };
-    for (int64_t from = 0; from < n; from += MANY) {
-        const int64_t count = n - from < MANY ? n - from : MANY;
-        uint16_t bad = 0;
-        for (int64_t i = 0; i < count; i++) {
-            uint16_t bits;
-            memcpy(&bits, at + 2 * (from + i), sizeof(bits));
-            bad |= (uint16_t)((bits & exponent) == exponent);
-        }
-        if (bad != 0)
-            return from + first_not_finite_16(at + 2 * from, count, 2, exponent);
-    }
-    return -1;
-}
-
-static int64_t first_not_finite_32(const uint8_t *at, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, at + 4 * i, sizeof(bits));
-        if ((bits & 0x7f800000) == 0x7f800000)
-            return i;
-    }
-    return -1;
-}
-
-// The first of n blocks of mxfp4 with the exponent of a NaN, or with a number too large for a float; -1: none.
-static int64_t first_not_finite_mxfp4(const uint8_t *b, int64_t n)
-{
-    static const float number[8] = { 0, 1, 2, 3, 4, 6, 8, 12 };
-    for (int64_t i = 0; i < n; i++, b += 17)
-        for (int k = 0; b[0] > 252 && k < 32; k++)
-            if (b[0] == 255 || isinf(ldexpf(number[b[1 + k % 16] >> (k / 16 * 4) & 7], b[0] - 128)))
-                return i;
-    return -1;
-}
-
-// The first of n blocks of f8_e4m3 whose scale is not finite or too large, or with a NaN; -1: none.
-static int64_t first_not_finite_f8(const uint8_t *b, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++, b += 132) {
-        float d;
-        memcpy(&d, b, sizeof(d));
-        bool bad = !isfinite(d * 448); // the largest number
-        for (int k = 0; k < 128; k++)
-            bad |= (b[4 + k] & 0x7F) == 0x7F;
-        if (bad)
-            return i;
-    }
-    return -1;
-}
-
-// The first row with a number that is not finite; -1: none. In a block only the scale, and the minimum if there is one, are floats; the rest are integers.
-static int64_t not_finite(const struct tensor *t)
-{
-    enum { F16_EXPONENT = 0x7c00, BF16_EXPONENT = 0x7f80 };
-    static const struct {
-        int n, at[2]; // float16 numbers of a block, and their byte offsets
-    } scales[TYPES] = {
-        [Q8_0] = { 1, { 0 } },    [Q4_0] = { 1, { 0 } },    [Q4_1] = { 2, { 0, 2 } }, [Q5_0] = { 1, { 0 } },
-        [Q5_1] = { 2, { 0, 2 } }, [Q4_K] = { 2, { 0, 2 } }, [Q5_K] = { 2, { 0, 2 } }, [Q6_K] = { 1, { 208 } },
-        [IQ4_NL] = { 1, { 0 } },  [IQ4_XS] = { 1, { 0 } },
-    };
-    int64_t elements = t->rows * t->width, bad = -1;
-    if (t->type == F32)
-        bad = first_not_finite_32(t->data, elements);
-    else if (t->type == F16)
-        bad = first_not_finite_halves(t->data, elements, F16_EXPONENT);
-    else if (t->type == BF16)
-        bad = first_not_finite_halves(t->data, elements, BF16_EXPONENT);
-    else {
-        const struct type_facts *f = &type_facts[t->type];
-        for (int i = 0; i < scales[t->type].n && bad < 0; i++)
-            bad = first_not_finite_16((const uint8_t *)t->data + scales[t->type].at[i], elements / f->block,
-                                      (size_t)f->bytes, F16_EXPONENT);
-        if (t->type == MXFP4)
-            bad = first_not_finite_mxfp4(t->data, elements / f->block);
-        if (t->type == F8_E4M3)
-            bad = first_not_finite_f8(t->data, elements / f->block);
-        bad = bad < 0 ? bad : bad * f->block;
-    }
-    return bad < 0 ? -1 : bad / t->width;
-}
-
 // ---- FP8: NAME.weight (rows, width) of F8_E4M3 and NAME.weight_scale_inv or NAME.weight_scale, one scale for a block, a row or the whole matrix.
 // A number is its float times its scale.
 
@@ -458,7 +357,7 @@ bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t widt
     if (!t->checked) {
         if (t->fp8)
             put_blocks(t, &fp8);
-        const int64_t bad = w->made ? -1 : not_finite(&t->tensor);
+        const int64_t bad = w->made ? -1 : first_row_not_finite(&t->tensor);
         if (bad >= 0)
             return fail(err, "%s: tensor %s: row %" PRId64 " holds a number that is not finite", t->file, t->stored,
                         bad);
