@@ -5,6 +5,7 @@
 // the backend's own, and report failures like them, through sync().
 #pragma once
 #include <stddef.h>
+#include <stdint.h>
 #include "core/tensor.h"
 
 struct backend;
@@ -23,6 +24,9 @@ struct device_step {
     // (n, ROW_PARTS) on the device, of the parts of each row (core/grid.h); NULL: not wanted.
     void (*probabilities)(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s,
                           struct part_sum *sums);
+
+    // The token of probability 1 in each row that these logits become at temperature 0: token (n) on the device. The logits stay.
+    void (*certain)(struct backend *b, struct tensor logits, int used_vocab, int32_t *token);
 
     // The device's body of a rule by its name (struct rule: device_body), for verify_request; NULL: it has none.
     const struct rule_body *(*rule_body)(struct backend *b, const char *name);

@@ -23,6 +23,9 @@ struct verify_request {
     struct tensor p, q;
     const struct part_sum
         *p_sums; // (n, ROW_PARTS) on the device, of the rows of p (device_step.h: probabilities); NULL: not known
+    // (n) on the device: row i of p is 1 at this token and 0 elsewhere, and only the shape of p is used; then no token may be
+    // SAMPLED but under `match`. NULL: the rows.
+    const int32_t *p_certain;
     // Philox's stream, and the root's position (sampling/rng.h).
     uint64_t seed, sequence;
     int32_t root;

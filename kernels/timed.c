@@ -74,6 +74,7 @@ static bool timed_sync(struct backend *b, struct error *err)
 
 #define PROBABILITIES_SIGNATURE(OUT, IN, ARG) \
     IN(logits) ARG(int, used_vocab) ARG(const struct row_stages *, s) ARG(struct part_sum *, sums)
+#define CERTAIN_SIGNATURE(OUT, IN, ARG) IN(logits) ARG(int, used_vocab) ARG(int32_t *, token)
 #define VERIFY_SIGNATURE(OUT, IN, ARG) ARG(const struct verify_request *, r) ARG(int, n)
 #define VERIFY_WAIT_SIGNATURE(OUT, IN, ARG) \
     ARG(const struct verify_request *, r) ARG(struct verify_result *, to) ARG(int, n)
@@ -82,6 +83,7 @@ static bool timed_sync(struct backend *b, struct error *err)
 #define DRAFTS_LEVEL_SIGNATURE(OUT, IN, ARG) ARG(struct drafting *, g) ARG(const struct drafting_level *, l)
 #define STEP_OPERATIONS(VOID) \
     VOID(t->real.step->, probabilities, PROBABILITIES_SIGNATURE, "probabilities") \
+    VOID(t->real.step->, certain, CERTAIN_SIGNATURE, "probabilities") \
     VOID(t->real.step->, verify, VERIFY_SIGNATURE, "verify") \
     VOID(t->real.step->, verify_wait, VERIFY_WAIT_SIGNATURE, "verify") \
     VOID(t->real.step->, drafts_begin, DRAFTS_BEGIN_SIGNATURE, "draft") \

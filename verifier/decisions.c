@@ -15,9 +15,12 @@ struct decisions {
     struct decisions_setup s;
     const struct rule_body *body; // NULL: the host decides all
     double parameter[RULE_PARAMETERS];
-    struct part_sum *sums;     // (rows, ROW_PARTS) on the device, of the rows of p; NULL: no memory, they are computed
-    int n;                     // requests that the device decides
-    bool on_device[MAX_SLOTS]; // which of the step's they are
+    struct part_sum *sums; // (rows, ROW_PARTS) on the device, of the rows of p; NULL: no memory, they are computed
+    int32_t
+        *certain; // (rows) on the device: the token of each row of p at temperature 0; NULL: no memory, there are rows
+    bool rows_made;                 // in this step
+    int n;                          // requests that the device decides
+    bool on_device[MAX_SLOTS];      // which of the step's they are
     struct verify_request *request; // (slots) those
     struct verify_result *result;   // (slots)
 };
@@ -52,6 +55,11 @@ static size_t sums_bytes(int rows)
     return (size_t)rows * ROW_PARTS * sizeof(struct part_sum);
 }
 
+static size_t certain_bytes(int rows)
+{
+    return (size_t)rows * sizeof(int32_t);
+}
+
 size_t decisions_bytes(struct backend *b, const struct rule *rule, int slots, int nodes, int vocab)
 {
     const struct device_draft largest = { .max_nodes = nodes,
@@ -60,7 +68,8 @@ size_t decisions_bytes(struct backend *b, const struct rule *rule, int slots, in
     const struct verify_request r = {
         .body = body_of(b, rule), .n = nodes, .on_device = &largest, .p = tensor_of(NULL, F32, nodes, vocab)
     };
-    return r.body != NULL ? (size_t)slots * (b->step->verify_bytes(b, &r) + sums_bytes(nodes)) : 0;
+    return r.body != NULL ? (size_t)slots * (b->step->verify_bytes(b, &r) + sums_bytes(nodes) + certain_bytes(nodes))
+                          : 0;
 }
 
 // Rows of q of a draft on the host are on the host, too; a drafter-invariant rule does not read them.
@@ -73,9 +82,17 @@ static bool can_decide(const struct decisions *d, const struct request *r)
            (deterministic || d->s.rule->drafter_invariant);
 }
 
-// p: the draft's rows of probabilities, with their sums.
+// Whether the token of each row of p is enough to decide a draft that the device decides.
+static bool needs_no_rows(const struct decisions *d, const struct request *r)
+{
+    const struct device_draft *t = r->draft->on_device;
+    return d->certain != NULL && logit_rows_certain(d->s.p, r) &&
+           (t == NULL || t->q.data == NULL || d->s.rule->drafter_invariant);
+}
+
+// p: the draft's rows; of probabilities, with their sums, if there is no array of certain tokens.
 static struct verify_request request_of(const struct decisions *d, const struct request *r, struct tensor p,
-                                        const struct part_sum *sums)
+                                        const struct part_sum *sums, const int32_t *certain)
 {
     const struct philox *rng = philox_of(r->rng);
     struct verify_request to = { .body = d->body,
@@ -86,6 +103,7 @@ static struct verify_request request_of(const struct decisions *d, const struct 
                                  .on_device = r->draft->on_device,
                                  .p = p,
                                  .p_sums = sums,
+                                 .p_certain = certain,
                                  .seed = rng->seed,
                                  .sequence = rng->sequence,
                                  .root = rng->rng.root };
@@ -112,23 +130,27 @@ void decisions_begin(struct decisions *d, const struct scored *s)
     struct backend *b = d->s.backend;
     bool together = true; // all rows are made at once
     d->n = 0;
+    d->rows_made = false;
     for (int i = 0; i < s->n; i++) {
         d->n += d->on_device[i] = d->body != NULL && can_decide(d, &s->request[i]);
         together = together && d->on_device[i] && s->request[i].sampling == NULL;
+        d->rows_made = d->rows_made || (d->on_device[i] && !needs_no_rows(d, &s->request[i]));
     }
     if (d->n == 0)
         return;
-    if (together)
+    if (!d->rows_made)
+        b->step->certain(b, s->logits, d->s.p->used_vocab, d->certain);
+    else if (together)
         logit_rows_make(d->s.p, &s->request[0], s->logits, d->sums);
     for (int i = 0, at = 0; i < s->n; i++) {
         const struct request *r = &s->request[i];
         if (!d->on_device[i])
             continue;
         const struct tensor p = tensor_rows(s->logits, s->first[i], draft_max_nodes(r->draft));
-        struct part_sum *sums = d->sums != NULL ? d->sums + (size_t)s->first[i] * ROW_PARTS : NULL;
-        if (!together)
+        struct part_sum *sums = d->sums != NULL && d->rows_made ? d->sums + (size_t)s->first[i] * ROW_PARTS : NULL;
+        if (d->rows_made && !together)
             logit_rows_make(d->s.p, r, p, sums);
-        d->request[at] = request_of(d, r, p, sums);
+        d->request[at] = request_of(d, r, p, sums, d->rows_made ? NULL : d->certain + s->first[i]);
         d->result[at++] = result_of(r, &s->decided[i]);
     }
     b->step->verify(b, d->request, d->n);
@@ -162,7 +184,7 @@ bool decisions_wait(struct decisions *d, const struct scored *s, struct error *e
 void decisions_decide(struct decisions *d, const struct scored *s, int i)
 {
     const struct request *r = &s->request[i];
-    logit_rows_point(d->s.p, s->logits, s->first[i], r, d->on_device[i]);
+    logit_rows_point(d->s.p, s->logits, s->first[i], r, d->on_device[i] && d->rows_made);
     if (!d->on_device[i])
         d->s.rule->verify(r->draft, &d->s.p->rows, d->s.rule_options, r->rng, &s->decided[i]);
 }
@@ -170,6 +192,7 @@ void decisions_decide(struct decisions *d, const struct scored *s, int i)
 void decisions_destroy(struct decisions *d)
 {
     d->s.backend->release(d->s.backend, d->sums);
+    d->s.backend->release(d->s.backend, d->certain);
     free(d->request);
     free(d->result);
     free(d);
@@ -185,6 +208,7 @@ struct decisions *decisions_create(const struct decisions_setup *s)
     if (s->rule->device_parameters != NULL)
         s->rule->device_parameters(s->rule_options, d->parameter);
     d->sums = s->backend->alloc(s->backend, sums_bytes(s->slots * s->nodes));
+    d->certain = s->backend->alloc(s->backend, certain_bytes(s->slots * s->nodes));
     d->request = xcalloc((size_t)s->slots, sizeof(*d->request));
     d->result = xcalloc((size_t)s->slots, sizeof(*d->result));
     return d;

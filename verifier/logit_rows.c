@@ -89,6 +89,12 @@ bool logit_rows_on_device(const struct logit_rows *r, const struct request *requ
     return stages_of(r, request, &own);
 }
 
+bool logit_rows_certain(const struct logit_rows *r, const struct request *request)
+{
+    struct row_stages own;
+    return stages_of(r, request, &own) && own.inverse_temperature == 0;
+}
+
 void logit_rows_make(struct logit_rows *r, const struct request *request, struct tensor logits, struct part_sum *sums)
 {
     struct row_stages own;

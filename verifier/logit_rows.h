@@ -34,8 +34,9 @@ struct logit_rows {
 void logit_rows_create(struct logit_rows *r, struct backend *b, const struct sampling *s, int used_vocab, int vocab,
                        int nodes, int length);
 void logit_rows_destroy(struct logit_rows *r);
-// Whether the device makes probabilities of a request's rows.
+// Whether the device makes probabilities of a request's rows; and whether each has one certain token.
 bool logit_rows_on_device(const struct logit_rows *r, const struct request *request);
+bool logit_rows_certain(const struct logit_rows *r, const struct request *request);
 // It makes them of these rows of logits of the request, and their sums (device_step.h; NULL: not wanted).
 void logit_rows_make(struct logit_rows *r, const struct request *request, struct tensor logits, struct part_sum *sums);
 // Selects the rows of a request's draft, which begin at row `first`. made: they are probabilities already.

@@ -289,8 +289,8 @@ static void cuda_destroy(struct backend *b)
 }
 
 static const struct device_step step = {
-    cuda_probabilities, cuda_rule_body,      cuda_verify,       cuda_verify_wait,  cuda_verify_bytes,
-    cuda_drafts_create, cuda_drafts_destroy, cuda_drafts_begin, cuda_drafts_level,
+    cuda_probabilities, cuda_certain,       cuda_rule_body,      cuda_verify,       cuda_verify_wait,
+    cuda_verify_bytes,  cuda_drafts_create, cuda_drafts_destroy, cuda_drafts_begin, cuda_drafts_level,
 };
 
 static struct backend table(void)

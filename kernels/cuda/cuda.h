@@ -220,6 +220,7 @@ void cuda_unprepare(struct backend *b, struct tensor w);
 ALL_OPERATIONS(DECLARE_VOID, DECLARE_VALUE)
 void cuda_probabilities(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s,
                         struct part_sum *sums);
+void cuda_certain(struct backend *b, struct tensor logits, int used_vocab, int32_t *token);
 const struct rule_body *cuda_rule_body(struct backend *b, const char *name);
 size_t cuda_verify_bytes(struct backend *b, const struct verify_request *r);
 void cuda_verify(struct backend *b, const struct verify_request *r, int n);

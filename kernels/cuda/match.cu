@@ -14,14 +14,16 @@ static __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
     begin(c, *v);
     for (int node = 0, position = c.rng.root + 1; node >= 0; position++) {
         const float *row = row_of(c, node);
-        double left;
-        const int token = race(row, c.vocab, c.rng, position, v->scratch, &left);
+        const int certain = certain_of(c, node);
+        double left = 1;
+        const int token = certain >= 0 ? certain : race(row, c.vocab, c.rng, position, v->scratch, &left);
         emit(c, node, token);
         int child = t.child[node];
         for (; child >= 0; child = t.next[child]) {
             const int x = t.token[child];
             const bool repeats = is_earlier_sibling(t, node, child, x);
-            record_trial(c, child, match_probability((double)row[x], repeats, &left), 1);
+            const double p = certain >= 0 ? x == certain : (double)row[x];
+            record_trial(c, child, match_probability(p, repeats, &left), 1);
             if (x == token)
                 break;
         }

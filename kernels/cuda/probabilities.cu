@@ -134,4 +134,46 @@ void cuda_probabilities(struct backend *b, struct tensor logits, int used_vocab,
     cuda_launched(c, "probabilities");
 }
 
+// ---- temperature 0, without rows
+
+struct certain_shared { // dynamic
+    uint64_t of_warp[CLUSTER_THREADS / (int)WARP], key;
+};
+
+// A cluster has a row, each of its blocks a part of it. token: (rows)
+static __global__ void __launch_bounds__(CLUSTER_THREADS, 2)
+    certain_kernel(const float *logits, int n, int used_vocab, int32_t *token)
+{
+    DYNAMIC_SHARED(struct certain_shared, s);
+    kernel_prologue();
+    const int row = cluster_of_block(), blocks = blocks_in_cluster(), each = (used_vocab + blocks - 1) / blocks;
+    const int from = min(block_in_cluster() * each, used_vocab), to = min(from + each, used_vocab);
+    uint64_t key = key_of(-INFINITY, 0);
+    visit_share<CLUSTER_THREADS>(logits + (int64_t)row * n, from, to, [&](int i, float logit) {
+        const uint64_t other = key_of(cleaned(logit, true), i);
+        key = other > key ? other : key;
+    });
+    key = block_max<CLUSTER_THREADS / (int)WARP>(key, s->of_warp);
+    if (threadIdx.x == 0)
+        s->key = key;
+    cluster_barrier();
+    for (int k = 0; k < blocks; k++) {
+        const uint64_t other = in_block(s, k)->key;
+        key = other > key ? other : key;
+    }
+    if (threadIdx.x == 0 && block_in_cluster() == 0)
+        token[row] = certain_token(key);
+    cluster_end();
+}
+
+void cuda_certain(struct backend *b, struct tensor logits, int used_vocab, int32_t *token)
+{
+    struct cuda *c = (struct cuda *)b;
+    const int blocks = cluster_blocks(c);
+    assert(logits.type == F32 && used_vocab > 0 && used_vocab <= logits.width);
+    QUEUE_CLUSTERS(c, certain_kernel, blocks, (int)logits.rows * blocks, CLUSTER_THREADS, sizeof(struct certain_shared),
+                   (const float *)logits.data, (int)logits.width, used_vocab, token);
+    cuda_launched(c, "certain");
+}
+
 } // namespace DEVICE_SPACE

@@ -27,18 +27,24 @@ __device__ static void visit_init(const struct verify_call &c, struct rejection_
     at.node = node;
     at.in_row = true;
     at.row = row_of(c, node);
+    at.p.certain = certain_of(c, node);
     at.p.work = c.residual;
     at.q = proposal_of(node);
-    const double sum = leaf ? 0 : row_sum(c.vocab, s.v, at.row, sums_of(c.p_sums, node), NULL);
+    const double sum = leaf ? 0 : at.p.certain >= 0 ? 1 : row_sum(c.vocab, s.v, at.row, sums_of(c.p_sums, node), NULL);
     __syncthreads(); // all have read struck
     if (threadIdx.x == 0)
         strikes_clear(&s.struck, sum);
     __syncthreads();
 }
 
+__device__ static double entry_at(const struct visit &at, int x)
+{
+    return at.p.certain >= 0 ? x == at.p.certain : entry_of(at.row, x);
+}
+
 __device__ static double remainder_at(const struct rejection_shared &s, const struct visit &at, int x)
 {
-    return at.in_row ? strikes_share(&s.struck, x, entry_of(at.row, x)) : remaining_at(at.p, x);
+    return at.in_row ? strikes_share(&s.struck, x, entry_at(at, x)) : remaining_at(at.p, x);
 }
 
 // Writes the row without rejected tokens to c.residual, renormalized.
@@ -62,7 +68,7 @@ __device__ static bool reject_child(const struct verify_call &c, struct rejectio
         bool mass_left = false;
         __syncthreads(); // all have read struck
         if (threadIdx.x == 0)
-            mass_left = strike(&s.struck, x, entry_of(at.row, x));
+            mass_left = strike(&s.struck, x, entry_at(at, x));
         __syncthreads();
         return mass_left; // the writer knows
     }
@@ -96,6 +102,8 @@ __device__ static int pick_unstruck(const struct verify_call &c, struct rejectio
     struct row_parts &parts = s.v.parts;
     const float *row = at.row;
     const struct strikes &struck = s.struck;
+    if (at.p.certain >= 0) // never struck out: no other token has mass
+        return at.p.certain;
     row_sum(c.vocab, s.v, row, sums_of(c.p_sums, at.node), &parts);
     if (threadIdx.x == 0)
         for (int i = 0; i < struck.n; i++) {

@@ -118,6 +118,7 @@ __device__ inline double proposal_probability(const struct verify_call &c, struc
 // What is left of a row of p, which adds up to 1: entry i is normalized(n, i, row[i]), or of a residual normalized(n, i, work[i]). The
 // same in all threads.
 struct remaining {
+    int certain;      // the only token; -1: the following
     const float *row; // NULL: work
     double *work;     // (vocab)
     struct normalizer n;
@@ -125,6 +126,8 @@ struct remaining {
 
 __device__ inline double remaining_at(const struct remaining &p, int i)
 {
+    if (p.certain >= 0)
+        return i == p.certain;
     return normalized(p.n, i, p.row != NULL ? entry_of(p.row, i) : p.work[i]);
 }
 
@@ -158,6 +161,8 @@ __device__ inline double remove_token(const struct verify_call &c, struct verify
     const double left = 1 - remaining_at(p, x); // exact
     if (!(left > 0))
         return 0;
+    if (p.certain >= 0)
+        return left;
     cluster_barrier(); // all have read it
     replace_remaining(
         c, v, p, left, [=](int i) { return was.row != NULL ? (double)was.row[i] : was.work[i]; },
@@ -198,6 +203,8 @@ __device__ inline double take_residual(const struct verify_call &c, struct verif
 __device__ inline int pick_remaining(const struct verify_call &c, struct verify_shared &v, const struct remaining &p,
                                      int node)
 {
+    if (p.certain >= 0)
+        return p.certain;
     return pick_in_parts(
         c, v, [=](int i) { return normalized(p.n, i, p.work[i]); }, FOR_RESIDUAL, node);
 }

@@ -60,10 +60,11 @@ __device__ static void arrive(const struct verify_call &c, struct traversal_shar
     at.node = node;
     at.a = a;
     at.q = proposal_of(node);
+    at.p.certain = certain_of(c, node);
     at.p.row = row;
     at.p.work = work;
     at.p.n = identity();
-    if (s.v.tree.child[node] < 0) // the row is not normalized
+    if (s.v.tree.child[node] < 0 || at.p.certain >= 0) // the row is not normalized
         return;
     const double sum = row_sum(c.vocab, s.v, row, sums_of(c.p_sums, node), NULL);
     if (sum > 0 && sum != 1)
@@ -121,6 +122,7 @@ static __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
             at.node = node;
             at.a = s->a[node];
             at.q = proposal_of(node);
+            at.p.certain = certain_of(c, node);
             at.p.row = first ? row_of(c, node) : NULL; // written when its first child is given up
             at.p.work -= first ? 0 : c.vocab;
             at.p.n = s->n[node];

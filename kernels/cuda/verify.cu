@@ -113,6 +113,7 @@ static struct verify_call call_of(const struct verify_request *r, uint8_t *draft
     c.max_nodes = r->n;
     c.vocab = (int)r->p.width;
     c.p = (const float *)r->p.data;
+    c.p_certain = r->p_certain;
     c.p_sums = r->p_sums;
     c.residual = (double *)rows;
     memcpy(c.parameter, r->parameter, sizeof(c.parameter));

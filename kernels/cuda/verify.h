@@ -35,6 +35,7 @@ struct verify_call { // struct verify_request as kernels read it
     const uint8_t *proposal;
     const int32_t *tag, *q_row; // q_row: NULL: row i is node i's
     const float *p, *q;
+    const int32_t *p_certain;               // as in verify_request; NULL: the rows
     const struct part_sum *p_sums, *q_sums; // (rows, ROW_PARTS) of the rows of p and q; NULL: not known
     double *residual;                       // (residual_rows, vocab) residuals of rows of p
     double parameter[RULE_PARAMETERS];
@@ -179,6 +180,12 @@ __device__ inline const float *row_of(const struct verify_call &c, int node)
     return c.p + (int64_t)node * c.vocab;
 }
 
+// The token of a row of p that has one, otherwise -1.
+__device__ inline int certain_of(const struct verify_call &c, int node)
+{
+    return c.p_certain != NULL ? c.p_certain[node] : -1;
+}
+
 // The sums of the parts of row `row` of p or q; sums: p_sums or q_sums.
 __device__ inline const struct part_sum *sums_of(const struct part_sum *sums, int row)
 {
@@ -233,6 +240,8 @@ __device__ inline int pick_in_parts(const struct verify_call &c, struct verify_s
 __device__ inline int pick_bonus(const struct verify_call &c, struct verify_shared &v, int node)
 {
     const float *row = row_of(c, node);
+    if (certain_of(c, node) >= 0)
+        return certain_of(c, node);
     row_sum(c.vocab, v, row, sums_of(c.p_sums, node), &v.parts);
     return pick_in_parts(
         c, v, [=](int i) { return entry_of(row, i); }, FOR_BONUS, node);

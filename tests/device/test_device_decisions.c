@@ -2,7 +2,9 @@
 // same device without its device step, where the host decides all.
 #include <string.h>
 
+#include "core/digest.h"
 #include "core/error.h"
+#include "device_step/device_step.h"
 #include "kernels/backend.h"
 #include "sampling/rng.h"
 #include "tests/device/gpus.h"
@@ -17,9 +19,26 @@ static struct gpu_here gpu[MAX_GPUS_HERE];
 static int gpus;
 static const struct gpu_here *current;
 
+static struct device_step step;
+static void (*real_probabilities)(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s,
+                                  struct part_sum *sums);
+static int made; // calls that make rows of probabilities
+
+static void probabilities(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s,
+                          struct part_sum *sums)
+{
+    made++;
+    real_probabilities(b, logits, used_vocab, s, sums);
+}
+
 static struct backend *open_with_step(struct error *err)
 {
-    return current->open(err);
+    struct backend *b = current->open(err);
+    step = *b->step;
+    real_probabilities = step.probabilities;
+    step.probabilities = probabilities;
+    b->step = &step;
+    return b;
 }
 
 static struct backend *open_without_step(struct error *err)
@@ -74,7 +93,18 @@ struct decided { // a copy of the decision
     int n, empty;
     int32_t token[NODES], node[NODES];
     double trial_p[NODES], trial_q[NODES];
+    struct hash rows; // that an observer sees
 };
+
+static struct hash observed[SLOTS];
+
+static void observe(void *self, const struct verified *j)
+{
+    struct digest *d = digest_begin();
+    for (int node = 0; node < j->request->draft->n; node++)
+        digest_bytes(d, j->p->row(j->p, node), (size_t)j->p->vocab * sizeof(float));
+    observed[j->request->slot] = digest_end(d);
+}
 
 // Verifies a draft in each slot, in one pass; a text is its root alone. likely: (slots) the first draft tokens; NULL: any.
 static void decide(struct verifier *v, const enum who *who, const int32_t *likely, int time, struct decided to[SLOTS])
@@ -109,7 +139,7 @@ static void decide(struct verifier *v, const enum who *who, const int32_t *likel
     assert_ok(verifier_score(v, r, SLOTS, &err) && verifier_accept(v, r, SLOTS, a, &err), err);
     for (int i = 0; i < SLOTS; i++) {
         const struct verification *j = verifier_verification(v, i);
-        to[i] = (struct decided){ .n = j->n, .empty = j->empty };
+        to[i] = (struct decided){ .n = j->n, .empty = j->empty, .rows = observed[i] };
         memcpy(to[i].token, j->token, (size_t)j->n * sizeof(*j->token));
         memcpy(to[i].node, j->node, (size_t)j->n * sizeof(*j->node));
         memcpy(to[i].trial_p, j->trial_p, sizeof(to[i].trial_p));
@@ -129,6 +159,7 @@ static void compare(const char *rule, const char *sampling, const enum who *who,
                                       "ngram:tokens=3", sampling, rule_named(rule), SLOTS, LENGTH);
         struct verifier_setup s = *verifier_setup(p->verifier);
         s.nodes = NODES;
+        s.observer = (struct step_observer){ .verified = observe };
         struct verifier *v = verifier_create(&s, &err);
         assert_ok(v != NULL, err);
         memset(host ? on_host : on_device, 0, sizeof(on_host));
@@ -151,6 +182,8 @@ static void each_draft_is_decided_as_on_the_host(void **state)
     for (int g = 0; g < gpus; g++) {
         current = &gpu[g];
         compare("rejection", "{temperature: 1}", some, NULL);
+        assert_true(made > 0);
+        compare("rejection", "{temperature: 0}", some, NULL);
         compare("rejection", "{temperature: 1}", none, NULL);
         compare("match", "{temperature: 1}", some, NULL);
         compare("traversal", "{temperature: 1, repetition_penalty: 1.5}", some, NULL);
@@ -165,7 +198,10 @@ static void a_residual_without_tokens_is_counted(void **state)
         int32_t likely[SLOTS];
         int empty = 0;
         current = &gpu[g];
+        made = 0;
         compare("match", "{temperature: 0}", found, NULL);
+        assert_int_equal(made,
+                         TIMES * SLOTS * NODES); // none by decisions, to which tokens are enough; each by the observer
         for (int i = 0; i < SLOTS; i++)
             likely[i] = on_host[0][i].token[0];
         compare("synthetic", "{temperature: 0}", found, likely);

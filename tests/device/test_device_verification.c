@@ -51,12 +51,12 @@ static const float *table_row(struct rows *self, int node)
     return ((struct table *)self)->p + node * self->vocab;
 }
 
-// Peaked or flat, with impossible tokens, sometimes one-hot.
-static void some_row(float *to, int vocab)
+// Peaked or flat, with impossible tokens, sometimes one-hot; or always.
+static void some_row(float *to, int vocab, bool certain)
 {
     const double sharp = any(3) == 0 ? 20 : 3, none = any(2) == 0 ? 0.5 : 0;
     double sum = 0;
-    const int hot = any(8) == 0 ? any(vocab) : -1;
+    const int hot = any(8) == 0 || certain ? any(vocab) : -1;
     for (int i = 0; i < vocab; i++) {
         to[i] = (float)(hot >= 0 ? i == hot : uniform() < none && i > 0 ? 0 : pow(uniform(), sharp) + (i == 0) * 1e-3);
         sum += (double)to[i];
@@ -73,7 +73,7 @@ struct scene {
 };
 
 // A tree, or a chain, whose sampled tokens are possible. alike: q equals p, so that paths become long.
-static void some_scene(struct scene *s, bool draws, bool chain)
+static void some_scene(struct scene *s, bool draws, bool chain, bool certain)
 {
     static const int many[] = { 31, 32, 33, 63, 64, 65, MOST_NODES }; // nodes, occasionally
     const int n = any(12) == 0 ? many[any(7)] : 1 + any(FEW_NODES);
@@ -89,8 +89,8 @@ static void some_scene(struct scene *s, bool draws, bool chain)
     s->p.rows = (struct rows){ vocab, table_row };
     s->q.rows = (struct rows){ vocab, table_row };
     for (int i = 0; i < n; i++) {
-        some_row(s->p.p + i * vocab, vocab);
-        some_row(s->q.p + i * vocab, vocab);
+        some_row(s->p.p + i * vocab, vocab, certain);
+        some_row(s->q.p + i * vocab, vocab, false);
         for (int x = 0; x < vocab && alike; x++)
             s->q.p[i * vocab + x] = s->p.p[i * vocab + x];
     }
@@ -115,7 +115,8 @@ struct verified_scene { // by host and device
     struct verification expected; // the host's decision
     struct tensor p, q;
     struct part_sum *p_sums, *q_sums;
-    void *arrays; // of a draft on the device
+    int32_t *p_certain; // instead of rows of p; NULL: rows
+    void *arrays;       // of a draft on the device
     struct device_draft device_draft;
     int32_t its_tag[MOST_NODES];
     // The device's decision.
@@ -129,6 +130,7 @@ struct kind { // a rule with options and drafts
     const char *rule;
     struct acceptance_test options; // of lenient: lenience; of synthetic: rate; no other rule reads them
     bool draws, chain;
+    bool certain; // each row of p has one token, and the device has no rows
 };
 
 static struct tensor uploaded(struct backend *b, const float *from, int rows, int vocab)
@@ -212,6 +214,24 @@ static void put_on_host(struct backend *b, struct verified_scene *a)
         a->q = uploaded(b, a->scene.q.p, d->n, vocab);
 }
 
+// The tokens of the rows of p, in place of the rows, which become NaN.
+static void put_certain(struct backend *b, struct verified_scene *a)
+{
+    int32_t token[MOST_NODES] = { 0 };
+    const int vocab = a->scene.p.rows.vocab;
+    for (int i = 0; i < a->scene.draft.n; i++)
+        while (!(a->scene.p.p[i * vocab + token[i]] > 0))
+            token[i]++;
+    a->p_certain = b->alloc(b, sizeof(token));
+    b->upload(b, a->p_certain, token, sizeof(token));
+    float *none = xmalloc(tensor_bytes(a->p));
+    memset(none, 0xFF, tensor_bytes(a->p));
+    b->upload(b, a->p.data, none, tensor_bytes(a->p));
+    free(none);
+    b->release(b, a->p_sums);
+    a->p_sums = NULL;
+}
+
 // Fills in everything but the scene, and decides it on the host. on_device: where the draft is.
 static struct verify_request request_of(struct backend *b, struct verified_scene *a, const struct kind *k,
                                         bool on_device)
@@ -223,10 +243,13 @@ static struct verify_request request_of(struct backend *b, struct verified_scene
     rule_named(k->rule)->verify(d, &a->scene.p.rows, &k->options, &a->source.rng, &a->expected);
     a->q.data = a->device_draft.q.data = a->arrays = NULL;
     a->p_sums = a->q_sums = NULL;
+    a->p_certain = NULL;
     if (on_device)
         put_on_device(b, a);
     else
         put_on_host(b, a);
+    if (k->certain)
+        put_certain(b, a);
     memset(a->draft_token, 0x55, sizeof(a->draft_token));
     a->verify_result = (struct verify_result){ .token = a->token,
                                                .node = a->node,
@@ -245,6 +268,7 @@ static struct verify_request request_of(struct backend *b, struct verified_scene
                                 .p = a->p,
                                 .q = a->q,
                                 .p_sums = a->p_sums,
+                                .p_certain = a->p_certain,
                                 .seed = a->source.seed,
                                 .sequence = a->source.sequence,
                                 .root = a->source.rng.root };
@@ -257,7 +281,7 @@ static void done(struct backend *b, struct verified_scene *a)
 {
     verification_destroy(&a->expected);
     b->release(b, a->p.data), b->release(b, a->q.data);
-    b->release(b, a->p_sums), b->release(b, a->q_sums);
+    b->release(b, a->p_sums), b->release(b, a->q_sums), b->release(b, a->p_certain);
     b->release(b, a->device_draft.q.data), b->release(b, a->arrays);
 }
 
@@ -309,7 +333,7 @@ static void check_bytes(struct backend *b, const struct verify_request *j, const
 static void verify_batch(struct backend *b, const struct kind *k, int n)
 {
     for (int i = 0; i < n; i++) {
-        some_scene(&scenes[i].scene, k->draws, k->chain);
+        some_scene(&scenes[i].scene, k->draws, k->chain, k->certain);
         verify_request[i] = request_of(b, &scenes[i], k, any(2) == 0);
         verify_result[i] = scenes[i].verify_result;
         check_bytes(b, &verify_request[i], k->rule, k->chain);
@@ -321,13 +345,25 @@ static void verify_batch(struct backend *b, const struct kind *k, int n)
 }
 
 static const struct kind kinds[] = {
-    { "rejection", { 0, 0 }, false, false },  { "rejection", { 0, 0 }, true, false },
-    { "lenient", { 1.25, 0 }, true, false },  { "synthetic", { 0, 0.7 }, false, false },
-    { "synthetic", { 0, 0.6 }, true, false }, { "match", { 0, 0 }, true, false },
-    { "block", { 0, 0 }, false, true },       { "block", { 0, 0 }, true, true },
-    { "traversal", { 0, 0 }, false, false },  { "traversal", { 0, 0 }, true, false },
+    { "rejection", { 0, 0 }, false, false, false },
+    { "rejection", { 0, 0 }, true, false, false },
+    { "lenient", { 1.25, 0 }, true, false, false },
+    { "synthetic", { 0, 0.7 }, false, false, false },
+    { "synthetic", { 0, 0.6 }, true, false, false },
+    { "match", { 0, 0 }, true, false, false },
+    { "block", { 0, 0 }, false, true, false },
+    { "block", { 0, 0 }, true, true, false },
+    { "traversal", { 0, 0 }, false, false, false },
+    { "traversal", { 0, 0 }, true, false, false },
+    // Each row of p has one token.
+    { "rejection", { 0, 0 }, false, false, true },
+    { "lenient", { 0.5, 0 }, false, false, true },
+    { "synthetic", { 0, 0.7 }, false, false, true },
+    { "match", { 0, 0 }, true, false, true },
+    { "block", { 0, 0 }, false, true, true },
+    { "traversal", { 0, 0 }, false, false, true },
 };
-enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]), TREES = 8 }; // TREES: of traversal, nothing sampled
 
 static void the_device_decides_as_the_host(void **unused)
 {
@@ -392,7 +428,7 @@ static void rules_name_bodies_that_the_device_has(void **unused)
 static void comb(struct scene *s)
 {
     const int vocab = 8 + any(9);
-    some_scene(s, false, false);
+    some_scene(s, false, false, false);
     s->p.rows.vocab = vocab;
     for (int i = 0; i < MOST_NODES * vocab; i++)
         s->p.p[i] = 1 / (float)vocab;
@@ -405,7 +441,7 @@ static void comb(struct scene *s)
 // checks.
 static void residuals_fit_into_the_workspace(void **unused)
 {
-    const struct kind *k = &kinds[KINDS - 2];
+    const struct kind *k = &kinds[TREES];
     struct verified_scene *a = &scenes[0];
     for (int g = 0; g < gpus; g++)
         for (int i = 0; i < 10; i++) {
@@ -430,11 +466,11 @@ static void a_draw_at_the_edge_of_a_part_has_the_hosts_token(void **unused)
     for (int g = 0; g < gpus; g++) {
         struct backend *b = gpu_open(&gpu[g]);
         for (int k = 0; k < 40; k++) {
-            const struct kind *kind = &kinds[KINDS - 2];
-            some_scene(s, false, true);
+            const struct kind *kind = &kinds[TREES];
+            some_scene(s, false, true, false);
             s->p.rows.vocab = VOCAB;
             for (int i = 0; i < 2; i++)
-                some_row(s->p.p + i * VOCAB, VOCAB);
+                some_row(s->p.p + i * VOCAB, VOCAB, false);
             s->draft.n = 1;
             draft_add(&s->draft, 0, any(VOCAB), DETERMINISTIC);
             struct verify_request r = request_of(b, a, kind, false);
@@ -484,7 +520,7 @@ static void a_device_that_fails_returns_no_decision(void **unused)
     int calls = 0;
     for (int k = 1; failed; k++) {
         struct backend *b = backend_emulated(0, &err);
-        some_scene(&scenes[0].scene, true, false);
+        some_scene(&scenes[0].scene, true, false, false);
         struct verify_request j = request_of(b, &scenes[0], &kinds[1], false);
         emulated_fail_next(k);
         b->step->verify(b, &j, 1), b->step->verify_wait(b, &j, &scenes[0].verify_result, 1);

@@ -130,6 +130,37 @@ static void probabilities_have_the_bits_of_the_host(void **unused)
     }
 }
 
+// The token that is certain at temperature 0 is that of the host's row, and logits stay.
+static void a_certain_token_is_that_of_the_hosts_row(void **unused)
+{
+    static float host[ROWS * MOST], after[ROWS * MOST];
+    const struct sampling s = SAMPLING("temperature", "0", "top_k", "3");
+    for (int g = 0; g < gpus; g++) {
+        struct backend *b = gpu_open(&gpu[g]);
+        for (int kind = 0; kind < KINDS; kind++)
+            for (int n = 1; n < MOST; n = 9 * n + 4) {
+                const int rows = rows_for(0, kind, n), used_vocab = n - n / 7;
+                const struct tensor logits = rows_on(b, rows, n);
+                int32_t token[ROWS], *on_device = b->alloc(b, sizeof(token));
+                for (uint32_t i = 0; i < (uint32_t)rows; i++)
+                    some_logits(host + (int)i * n, n, kind, (uint32_t)n + i);
+                b->upload(b, logits.data, host, tensor_bytes(logits));
+                b->step->certain(b, logits, used_vocab, on_device);
+                b->download(b, token, on_device, (size_t)rows * sizeof(*token));
+                b->download(b, after, logits.data, tensor_bytes(logits));
+                assert_memory_equal(after, host, tensor_bytes(logits));
+                for (int i = 0; i < rows; i++) {
+                    sampling_row(&s, host + i * n, n, used_vocab, &(struct path){ 0, NULL });
+                    if (token[i] < 0 || token[i] >= n || host[i * n + token[i]] != 1)
+                        fail_msg("%s: logits of kind %d, %d of %d tokens: token %d is not certain", gpu[g].name, kind,
+                                 used_vocab, n, token[i]);
+                }
+                b->release(b, logits.data), b->release(b, on_device);
+            }
+        gpu_close(b);
+    }
+}
+
 // Logits on both sides of min_p's threshold, adjacent floats, at temperatures that do not change them.
 static void the_threshold_of_min_p_is_the_hosts_double(void **unused)
 {
@@ -200,6 +231,7 @@ int main(int argc, char **argv)
         return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(probabilities_have_the_bits_of_the_host),
+        cmocka_unit_test(a_certain_token_is_that_of_the_hosts_row),
         cmocka_unit_test(the_threshold_of_min_p_is_the_hosts_double),
         cmocka_unit_test(a_row_takes_few_launches),
         cmocka_unit_test(stages_that_need_the_text_run_on_the_host),

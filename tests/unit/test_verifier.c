@@ -73,8 +73,8 @@ static void memory_on_a_device_is_that_of_the_largest_drafts(void **state)
         p->backend->step = &(const struct device_step){ .rule_body = any_body, .verify_bytes = record_verify_bytes };
         const bool has_body = rules[i]->device_body != NULL;
         const bool branches = (rules[i]->takes & (TAKES_TREES | TAKES_CHAINS)) != 0;
-        const size_t sums = NODES * ROW_PARTS * sizeof(struct part_sum); // of the rows of p
-        assert_int_equal(verifier_verify_bytes(&s), has_body ? SLOTS * (100 + sums) : 0);
+        const size_t of_rows = NODES * (ROW_PARTS * sizeof(struct part_sum) + sizeof(int32_t)); // sums and tokens
+        assert_int_equal(verifier_verify_bytes(&s), has_body ? SLOTS * (100 + of_rows) : 0);
         if (has_body) {
             assert_ptr_equal(last_request.body, any_body(p->backend, rules[i]->device_body));
             assert_int_equal(last_request.n, NODES);
