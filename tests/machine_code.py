@@ -44,7 +44,7 @@ REQUIREMENTS = [
     (r"cluster_kernel", "HMMA.16816.F32.BF16", IN_REGISTERS),
     (r"large_kernel", "HMMA.16816.F32.BF16", IN_SHARED),
     (r"mma_kernel", "HMMA.16816.F32.BF16", PREFIX),
-    (r"rmsnorm_kernel<[12], true>", None, ALL_BEFORE),
+    (r"rmsnorm_kernel<[24], true>", None, ALL_BEFORE),
 ]
 
 # Instructions that a kernel may not contain: (prefix of its name, pattern, reason).

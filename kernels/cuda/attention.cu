@@ -211,7 +211,7 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct atte
     } else if (thread < queries)
         total[thread] = softmax[thread].total;
     __syncthreads();
-    write_rows(c, a, hd, r.sums, hd, total, positions);
+    write_rows<1>(c, a, hd, r.sums, hd, total, positions);
 }
 
 // ---- launches

@@ -192,17 +192,40 @@ template <int N> __device__ inline void combine(weighted<N> &a, const weighted<N
         a.x[i] = fmaf(x.x[i], x_scale, a.x[i] * scale);
 }
 
-// Writes the block's rows of the result, which the block has in shared memory: sums (queries, width), total, positions (rows). hd: the
-// size of a head, for this and the next function, which a compiler may know.
+template <int N> __device__ inline void load(float *to, const float *x)
+{
+    if constexpr (N == 4) {
+        const float4 all = *(const float4 *)x;
+        to[0] = all.x, to[1] = all.y, to[2] = all.z, to[3] = all.w;
+    } else
+        to[0] = x[0];
+}
+
+// Writes the block's rows of the result, which the block has in shared memory: sums (queries, width), total, positions (rows); N numbers per
+// thread, 1 or 4. hd: the size of a head, for this and combine_parts, which a compiler may know. By all threads of the block.
+template <int N>
 __device__ inline void write_rows(const struct attend_call &c, const struct share &a, int hd, const float *sums,
                                   int width, const float *total, const int *positions)
 {
-    for (int at = (int)threadIdx.x; at < a.rows * a.heads * hd; at += (int)blockDim.x) {
-        const int u = at / hd, d = at % hd;
-        const int64_t query = query_of(c, a, u);
-        const float x = positions[u / a.heads] > 0 ? sums[u * width + d] * (1.0f / total[u]) : 0;
-        c.out[query * hd + d] = x;
-        round_number(c.planes, query / c.heads, query % c.heads * hd + d, x);
+    const int end = a.rows * a.heads * hd;
+    for (int from = 0; from < end; from += (int)blockDim.x * N) {
+        const int at = from + (int)threadIdx.x * N, u = min(at, end - N) / hd, d = at % hd, i = u / a.heads;
+        const int row = a.first + i, k = (a.head + u - i * a.heads) * hd + d;
+        const float scale = 1.0f / total[u];
+        float x[N];
+        load<N>(x, sums + u * width + d);
+        UNROLL
+        for (int j = 0; j < N; j++)
+            x[j] = positions[i] > 0 ? x[j] * scale : 0;
+        float *out = c.out + (int64_t)row * c.heads * hd + k;
+        if constexpr (N == 4) {
+            if (at < end)
+                *(float4 *)out = make_float4(x[0], x[1], x[2], x[3]);
+            round_four(c.planes, row, k, at < end, x);
+        } else if (at < end) {
+            *out = x[0];
+            round_number(c.planes, row, k, x[0]);
+        }
     }
 }
 
@@ -216,15 +239,6 @@ __device__ inline bool is_last(const struct attend_call &c, int parts, bool *las
         *last = count_arrival(&c.arrived[blockIdx.x * gridDim.y + blockIdx.y], most) == most;
     __syncthreads();
     return *last;
-}
-
-template <int N> __device__ inline void load(float *to, const float *x)
-{
-    if constexpr (N == 4) {
-        const float4 all = *(const float4 *)x;
-        to[0] = all.x, to[1] = all.y, to[2] = all.z, to[3] = all.w;
-    } else
-        to[0] = x[0];
 }
 
 // COUNT parts of a query from `first` on; the last one again where there are fewer. x: the thread's numbers of the first part.

@@ -231,7 +231,7 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct att
         combine_parts<4>(c, a, HD, (float *)scratch->ring, scratch_type::SUM_WIDTH, scratch->total, scratch->positions);
     }
     __syncthreads();
-    write_rows(c, a, HD, (float *)scratch->ring, scratch_type::SUM_WIDTH, scratch->total, scratch->positions);
+    write_rows<4>(c, a, HD, (float *)scratch->ring, scratch_type::SUM_WIDTH, scratch->total, scratch->positions);
 }
 
 // ---- launches

@@ -76,46 +76,38 @@ __device__ inline void round_number(const struct rounding &to, int64_t row, int6
 }
 
 template <int PLANES>
-__device__ inline void round_eight_into(const struct planes &to, int tiles, int64_t row, int k, bool writes,
-                                        const float x[8])
+__device__ inline void round_four_into(const struct planes &to, int tiles, int64_t row, int k, bool writes,
+                                       const float x[4])
 {
     const int64_t block = k / GROUP, tile = row / 8;
-    const int t = k % GROUP / 4;
-    uint16_t part[8][PLANES];
-    float y[8];
+    const int in = k % GROUP, lane = (int)(row % 8) * 4 + in % 16 / 4;
+    uint16_t part[4][PLANES];
+    float y[4];
     UNROLL
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 4; i++)
         y[i] = round_parts<PLANES>(part[i], x[i]);
     UNROLL
-    for (int p = 0; p < PLANES; p++) {
-        uint32_t pair[4];
-        UNROLL
-        for (int i = 0; i < 4; i++)
-            pair[i] = part[2 * i][p] | (uint32_t)part[2 * i + 1][p] << 16;
+    for (int p = 0; p < PLANES; p++)
         if (writes)
-            ((uint4 *)to.data)[((block * tiles + tile) * PLANES + p) * WARP + row % 8 * 4 + t] =
-                make_uint4(pair[0], pair[1], pair[2], pair[3]);
-    }
+            ((uint2 *)to.data)[(((block * tiles + tile) * PLANES + p) * WARP + lane) * 2 + in / 16] =
+                make_uint2(part[0][p] | (uint32_t)part[1][p] << 16, part[2][p] | (uint32_t)part[3][p] << 16);
     if (to.sums == NULL)
         return;
-    UNROLL
-    for (int half = 0; half < 2; half++) { // in round_into's order
-        float sum = (y[4 * half] + y[4 * half + 1]) + (y[4 * half + 2] + y[4 * half + 3]);
-        sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
-        sum += __shfl_xor_sync(0xFFFFFFFF, sum, 2);
-        if (writes && t == 0)
-            to.sums[((2 * block + half) * tiles + tile) * 8 + row % 8] = sum;
-    }
+    float sum = (y[0] + y[1]) + (y[2] + y[3]); // in round_into's order
+    sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
+    sum += __shfl_xor_sync(0xFFFFFFFF, sum, 2);
+    if (writes && in % 16 == 0)
+        to.sums[(k / 16 * tiles + tile) * 8 + row % 8] = sum;
 }
 
-// Writes eight numbers of a row: k = 4 t .. + 3 and 16 + 4 t .. + 3 of a group of 32; k: the first; nothing from `end` on, a multiple of
-// 32. The lanes of a warp call it together, and each four of them have a group of one row.
-__device__ inline void round_eight(const struct rounding &to, int64_t row, int k, int end, const float x[8])
+// Writes four numbers of a row, k .. + 3, or nothing. The lanes of a warp call it together; each four of them have sixteen adjacent numbers of
+// one row, the first k a multiple of 16, and write or do not write together.
+__device__ inline void round_four(const struct rounding &to, int64_t row, int k, bool writes, const float x[4])
 {
     if (to.one.data != NULL)
-        round_eight_into<1>(to.one, to.tiles, row, k, k < end, x);
+        round_four_into<1>(to.one, to.tiles, row, k, writes, x);
     if (to.three.data != NULL)
-        round_eight_into<3>(to.three, to.tiles, row, k, k < end, x);
+        round_four_into<3>(to.three, to.tiles, row, k, writes, x);
 }
 
 static inline int64_t round_width(int64_t width) // zeros included

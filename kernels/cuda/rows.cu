@@ -39,69 +39,55 @@ void cuda_add(struct backend *b, struct tensor out, struct tensor x)
 
 // ---- out = x / rms(x) * w
 
-// Eight numbers of a row, as a lane has them in planes: k = 4 t .. + 3 and 16 + 4 t .. + 3 of a group of 32.
-struct eight {
-    float x[8];
+struct four { // adjacent numbers of a row
+    float x[4];
 };
-
-__device__ static inline int eight_of_thread() // the first number of the block's first round
-{
-    return (int)threadIdx.x / 4 * GROUP + (int)threadIdx.x % 4 * 4;
-}
 
 // From number k on; 0 beyond the width. WIDE: the row is aligned, and its width a multiple of four. FIXED: no kernel writes the row,
 // which the caller loads before it waits.
-template <bool WIDE, bool FIXED> static __device__ inline struct eight load_eight(const float *row, int k, int width)
+template <bool WIDE, bool FIXED> static __device__ inline struct four load_four(const float *row, int k, int width)
 {
-    struct eight to = {};
-    UNROLL
-    for (int half = 0; half < 2; half++, k += GROUP / 2) {
-        if constexpr (WIDE) {
-            if (k < width) {
-                const uint4 *at = (const uint4 *)(row + k);
-                const uint4 v = FIXED ? load_weights(at) : *at;
-                to.x[4 * half] = __uint_as_float(v.x), to.x[4 * half + 1] = __uint_as_float(v.y);
-                to.x[4 * half + 2] = __uint_as_float(v.z), to.x[4 * half + 3] = __uint_as_float(v.w);
-            }
-        } else
-            UNROLL
-        for (int i = 0; i < 4; i++)
-            to.x[4 * half + i] = k + i < width ? row[k + i] : 0;
-    }
+    struct four to = {};
+    if constexpr (WIDE) {
+        if (k >= width)
+            return to;
+        const uint4 *at = (const uint4 *)(row + k);
+        const uint4 v = FIXED ? load_weights(at) : *at;
+        to.x[0] = __uint_as_float(v.x), to.x[1] = __uint_as_float(v.y);
+        to.x[2] = __uint_as_float(v.z), to.x[3] = __uint_as_float(v.w);
+    } else
+        UNROLL
+    for (int i = 0; i < 4; i++)
+        to.x[i] = k + i < width ? row[k + i] : 0;
     return to;
 }
 
-static __device__ inline float add_squares(float sum, const struct eight &v)
+static __device__ inline float add_squares(float sum, const struct four &v)
 {
     UNROLL
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 4; i++)
         sum = fmaf(v.x[i], v.x[i], sum);
     return sum;
 }
 
 // out = x * scale * w from number k on, and its planes, by all lanes of a warp together.
 template <bool WIDE>
-static __device__ inline void write_eight(float *out, const struct rounding &planes, int k, int width, int padded,
-                                          const struct eight &x, float scale, const struct eight &w)
+static __device__ inline void write_four(float *out, const struct rounding &planes, int k, int width, int padded,
+                                         const struct four &x, float scale, const struct four &w)
 {
-    struct eight y;
+    struct four y;
     UNROLL
-    for (int half = 0; half < 2; half++) {
-        const int at = k + GROUP / 2 * half;
-        float *v = y.x + 4 * half;
+    for (int i = 0; i < 4; i++)
+        y.x[i] = k + (WIDE ? 0 : i) < width ? x.x[i] * scale * w.x[i] : 0;
+    if constexpr (WIDE) {
+        if (k < width)
+            *(float4 *)(out + k) = make_float4(y.x[0], y.x[1], y.x[2], y.x[3]);
+    } else
         UNROLL
-        for (int i = 0; i < 4; i++)
-            v[i] = at + (WIDE ? 0 : i) < width ? x.x[4 * half + i] * scale * w.x[4 * half + i] : 0;
-        if constexpr (WIDE) {
-            if (at < width)
-                *(float4 *)(out + at) = make_float4(v[0], v[1], v[2], v[3]);
-        } else
-            UNROLL
-        for (int i = 0; i < 4; i++)
-            if (at + i < width)
-                out[at + i] = v[i];
-    }
-    round_eight(planes, blockIdx.x, k, padded, y.x);
+    for (int i = 0; i < 4; i++)
+        if (k + i < width)
+            out[k + i] = y.x[i];
+    round_four(planes, blockIdx.x, k, k < padded, y.x);
 }
 
 // A block per row. The sum of squares: per thread in rounds, then trees over lanes and over warps. The first ROUNDS rounds are kept in
@@ -113,23 +99,23 @@ static __global__ void __launch_bounds__(NORM_THREADS)
 {
     launch_dependents();
     __shared__ float of_warp[WARP];
-    const int first = eight_of_thread(), round = (int)blockDim.x * 8, lane = (int)threadIdx.x % WARP;
-    struct eight kept[ROUNDS], weights[ROUNDS];
+    const int first = (int)threadIdx.x * 4, round = (int)blockDim.x * 4, lane = (int)threadIdx.x % WARP;
+    struct four kept[ROUNDS], weights[ROUNDS];
     UNROLL
     for (int i = 0; i < ROUNDS && WIDE; i++)
-        weights[i] = load_eight<WIDE, true>(w, first + i * round, width);
+        weights[i] = load_four<WIDE, true>(w, first + i * round, width);
     wait_for_previous(); // w is not written by kernels
     x += (int64_t)blockIdx.x * width;
     out += (int64_t)blockIdx.x * width;
     float squares = 0;
     UNROLL
     for (int i = 0; i < ROUNDS; i++)
-        kept[i] = load_eight<WIDE, false>(x, first + i * round, width);
+        kept[i] = load_four<WIDE, false>(x, first + i * round, width);
     UNROLL
     for (int i = 0; i < ROUNDS; i++)
         squares = add_squares(squares, kept[i]);
     for (int k = first + ROUNDS * round; k < width; k += round)
-        squares = add_squares(squares, load_eight<WIDE, false>(x, k, width));
+        squares = add_squares(squares, load_four<WIDE, false>(x, k, width));
     squares = warp_sum(squares);
     if (lane == 0)
         of_warp[threadIdx.x / WARP] = squares;
@@ -138,12 +124,12 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     const float scale = 1.0f / sqrtf(total / (float)width + eps);
     UNROLL
     for (int i = 0; i < ROUNDS; i++)
-        write_eight<WIDE>(out, planes, first + i * round, width, padded, kept[i], scale,
-                          WIDE ? weights[i] : load_eight<WIDE, false>(w, first + i * round, width));
+        write_four<WIDE>(out, planes, first + i * round, width, padded, kept[i], scale,
+                         WIDE ? weights[i] : load_four<WIDE, false>(w, first + i * round, width));
     for (int from = ROUNDS * round; from < padded; from += round) {
         const int k = first + from;
-        write_eight<WIDE>(out, planes, k, width, padded, load_eight<WIDE, false>(x, k, width), scale,
-                          load_eight<WIDE, false>(w, k, width));
+        write_four<WIDE>(out, planes, k, width, padded, load_four<WIDE, false>(x, k, width), scale,
+                         load_four<WIDE, false>(w, k, width));
     }
 }
 
@@ -159,13 +145,13 @@ struct tensor cuda_rmsnorm(struct backend *b, struct tensor out, struct tensor x
     const int width = (int)x.width, padded = (int)round_width(width), needed = blocks_for(padded, 8 * WARP) * WARP,
               threads = needed < NORM_THREADS ? needed : NORM_THREADS;
     if (!wide)
-        QUEUE(c, (rmsnorm_kernel<1, false>), (int)x.rows, threads, 0, floats(out), floats(x), floats(w), width, eps,
+        QUEUE(c, (rmsnorm_kernel<2, false>), (int)x.rows, threads, 0, floats(out), floats(x), floats(w), width, eps,
               planes, padded);
     else if (needed <= NORM_THREADS)
-        QUEUE(c, (rmsnorm_kernel<1, true>), (int)x.rows, threads, 0, floats(out), floats(x), floats(w), width, eps,
+        QUEUE(c, (rmsnorm_kernel<2, true>), (int)x.rows, threads, 0, floats(out), floats(x), floats(w), width, eps,
               planes, padded);
     else
-        QUEUE(c, (rmsnorm_kernel<2, true>), (int)x.rows, threads, 0, floats(out), floats(x), floats(w), width, eps,
+        QUEUE(c, (rmsnorm_kernel<4, true>), (int)x.rows, threads, 0, floats(out), floats(x), floats(w), width, eps,
               planes, padded);
     cuda_launched(c, "rmsnorm");
     return has_planes ? with_planes(c, out) : out;
