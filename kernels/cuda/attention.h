@@ -66,10 +66,12 @@ __device__ inline bool starts_block(const struct attend_call &c, int i)
 __device__ inline int first_row(const struct attend_call &c, int number)
 {
     const int lane = threadIdx.x % WARP;
+    UNROLL_BY(1)
     for (int i = 0; i < c.n; i += WARP) {
         uint32_t starts = __ballot_sync(0xFFFFFFFF, starts_block(c, i + lane));
         const int count = __popc(starts);
         if (number < count) {
+            UNROLL_BY(1)
             for (; number > 0; number--)
                 starts &= starts - 1;
             return i + __ffs((int)starts) - 1;
@@ -88,6 +90,7 @@ __device__ inline struct share share_of(const struct attend_call &c)
         a.rows = min(c.rows, c.n - a.first);
     } else {
         a.first = first_row(c, (int)blockIdx.x);
+        UNROLL_BY(1)
         for (a.rows = 0; a.first + a.rows < c.n && (a.rows == 0 || !starts_block(c, a.first + a.rows));)
             a.rows++;
     }
@@ -114,6 +117,7 @@ __device__ inline struct counts count_positions(const struct attend_call &c, int
     const int prefix = c.prefix[i];
     struct counts pending = { 0, 0 };
     bool gap = false;
+    UNROLL_BY(1)
     for (int w = 0; w < c.words; w++) {
         const uint64_t bits = c.ancestors[(int64_t)i * c.words + w];
         pending.all += __popcll(bits);
@@ -130,9 +134,11 @@ __device__ inline void find_places(const struct attend_call &c, int i, int from,
                                    int threads)
 {
     const int prefix = c.prefix[i];
+    UNROLL_BY(1)
     for (int k = thread; k < count && from + k < prefix; k += threads)
         place[k] = from + k;
     int at = prefix - from; // index in place of the word's first bit, if set
+    UNROLL_BY(1)
     for (int w = 0; w < c.words && at < count; w++) {
         const uint64_t bits = c.ancestors[(int64_t)i * c.words + w];
         for (int j = thread; j < 64; j += threads) {
@@ -208,6 +214,7 @@ __device__ inline void write_rows(const struct attend_call &c, const struct shar
                                   int width, const float *total, const int *positions)
 {
     const int end = a.rows * a.heads * hd;
+    UNROLL_BY(1)
     for (int from = 0; from < end; from += (int)blockDim.x * N) {
         const int at = from + (int)threadIdx.x * N, u = min(at, end - N) / hd, d = at % hd, i = u / a.heads;
         const int row = a.first + i, k = (a.head + u - i * a.heads) * hd + d;
@@ -241,51 +248,62 @@ __device__ inline bool is_last(const struct attend_call &c, int parts, bool *las
     return *last;
 }
 
-// COUNT parts of a query from `first` on; the last one again where there are fewer. x: the thread's numbers of the first part.
-template <int N, int COUNT>
-__device__ inline void load_parts(weighted<N> (&to)[COUNT], const float *scales, const float *x, int hd, int first,
-                                  int parts)
+constexpr int BATCH = 4; // parts that are loaded together
+static_assert(SPLIT_UNITS % BATCH == 0 && GROUP_UNITS / SPLIT_UNITS % BATCH == 0, "a split or group ends with a batch");
+
+template <int N> struct batch {
+    weighted<N> part[BATCH];
+};
+
+// Parts of a query from `first` on; the last one again where there are fewer. x: the thread's numbers of the first part.
+template <int N>
+__device__ inline void load_batch(batch<N> &to, const float *scales, const float *x, int hd, int first, int parts)
 {
     UNROLL
-    for (int j = 0; j < COUNT; j++) {
+    for (int j = 0; j < BATCH; j++) {
         const int p = min(first + j, parts - 1);
         const float2 scale = *(const float2 *)(scales + 2 * p);
-        to[j].s.max = scale.x, to[j].s.total = scale.y;
-        load<N>(to[j].x, x + (int64_t)p * hd);
+        to.part[j].s.max = scale.x, to.part[j].s.total = scale.y;
+        load<N>(to.part[j].x, x + (int64_t)p * hd);
     }
 }
 
-// Combines the parts of the block's rows, N numbers per thread: to sums (queries, width) and total, in shared memory.
+// Combines the parts of the block's rows, N numbers per thread: to sums (queries, width) and total, in shared memory. Units make splits,
+// splits make groups; what is above the parts is the row.
 template <int N>
 __device__ inline void combine_parts(const struct attend_call &c, const struct share &a, int hd, float *sums, int width,
                                      float *total, const int *positions)
 {
-    constexpr int AT_ONCE = 8; // parts; the next ones are on their way meanwhile
-    const int queries = a.rows * a.heads;
-    for (int at = (int)threadIdx.x * N; at < queries * hd; at += (int)blockDim.x * N) {
+    constexpr int SPLITS = GROUP_UNITS / SPLIT_UNITS;
+    const int each = c.units == 1             ? SPLIT_UNITS
+                     : c.units == SPLIT_UNITS ? SPLITS
+                                              : INT32_MAX; // parts of what they make
+    UNROLL_BY(1)
+    for (int at = (int)threadIdx.x * N; at < a.rows * a.heads * hd; at += (int)blockDim.x * N) {
         const int u = at / hd, d = at % hd, parts = (positions[u / a.heads] + c.units * KEYS - 1) / (c.units * KEYS);
         const int64_t query = query_of(c, a, u);
         const float *scales = c.scales + 2 * query * c.parts, *x = c.sums + query * c.parts * hd + d;
-        weighted<N> split = {}, group = {}, row = {}, part[AT_ONCE], next[AT_ONCE];
-        load_parts(next, scales, x, hd, 0, parts);
-        for (int first = 0; first < parts; first += AT_ONCE) {
+        weighted<N> made = {}, group = {}, row = {};
+        batch<N> now, next, last;
+        load_batch(now, scales, x, hd, 0, parts);
+        load_batch(next, scales, x, hd, BATCH, parts);
+        UNROLL_BY(1)
+        for (int first = 0; first < parts; first += BATCH) {
+            const int after = first + BATCH;
+            const bool end = after >= parts;
+            load_batch(last, scales, x, hd, after + BATCH, parts);
             UNROLL
-            for (int j = 0; j < AT_ONCE; j++)
-                part[j] = next[j];
-            if (first + AT_ONCE < parts)
-                load_parts(next, scales, x, hd, first + AT_ONCE, parts);
-            UNROLL
-            for (int j = 0; j < AT_ONCE; j++) {
-                const int unit = (first + j) * c.units, after = unit + c.units;
-                const bool end = first + j + 1 == parts;
-                if (first + j >= parts)
-                    continue;
-                combine(split, part[j], unit % SPLIT_UNITS == 0);
-                if (after % SPLIT_UNITS == 0 || end)
-                    combine(group, split, unit % GROUP_UNITS < SPLIT_UNITS);
+            for (int j = 0; j < BATCH; j++)
+                if (first + j < parts)
+                    combine(made, now.part[j], j == 0 && first % each == 0);
+            if (c.units == 1) {
+                combine(group, made, first % GROUP_UNITS == 0);
                 if (after % GROUP_UNITS == 0 || end)
-                    combine(row, group, unit < GROUP_UNITS);
-            }
+                    combine(row, group, first < GROUP_UNITS);
+            } else if (after % each == 0 || end)
+                combine(row, made, first < each);
+            now = next;
+            next = last;
         }
         UNROLL
         for (int i = 0; i < N; i++)

@@ -50,6 +50,7 @@ static __device__ inline struct range range_of(const struct attend_call &c, cons
                                                const mma_scratch<HD, QUERY_TILES> *scratch)
 {
     struct range p = { (int)blockIdx.z * c.units, 0, 0, INT32_MAX, INT32_MAX };
+    UNROLL_BY(1)
     for (int i = 0; i < a.rows; i++) {
         const int positions = scratch->positions[i];
         p.longest = max(p.longest, positions);
@@ -66,6 +67,7 @@ static __device__ inline bool shares_places(const struct share &a, const mma_scr
 {
     const int from = unit * KEYS, end = from + KEYS;
     bool shared = true;
+    UNROLL_BY(1)
     for (int i = 0; end > p.gap && i < a.rows; i++)
         shared = shared && min(scratch->positions[i], end) <= max(scratch->dense[i], from);
     return shared;
@@ -77,6 +79,7 @@ static __device__ inline struct run run_from(const struct share &a, const mma_sc
 {
     if (row == 0 && (unit >= p.end || shares_places<HD, QUERY_TILES>(a, scratch, p, unit)))
         return { unit, ALL };
+    UNROLL_BY(1)
     for (; row < a.rows; row++)
         if (scratch->positions[row] > unit * KEYS)
             return { unit, row };
@@ -148,6 +151,7 @@ static __device__ inline void convert_pairs(const struct attend_call &c, int i, 
 template <int HD> static __device__ inline void store_rows(const struct attend_call &c, const struct share &a)
 {
     constexpr int PAIRS = HD / 4;
+    UNROLL_BY(1)
     for (int at = (int)threadIdx.x; at < a.rows * PAIRS; at += THREADS) {
         const int i = a.first + at / PAIRS, d = at % PAIRS * 2;
         const int64_t place = c.place[i],
@@ -192,6 +196,7 @@ static __device__ inline void load_own(const struct attend_call &c, const struct
     const int own_from = scratch->own_from, own = scratch->own_count;
     const int from = v.row == ALL ? max(own_from - v.from, 0) : 0;
     const int end = v.row == ALL ? min(own_from + own - v.from, v.count) : own > 0 ? v.count : 0;
+    UNROLL_BY(1)
     for (int at = from * PAIRS + (int)threadIdx.x; at < end * PAIRS; at += THREADS) {
         const int k = at / PAIRS, d = at % PAIRS * 2, place = v.row == ALL ? v.from + k : scratch->place[k];
         if ((unsigned)(place - own_from) >= (unsigned)own)
@@ -212,6 +217,7 @@ template <int HD> static __device__ inline void prefetch_prefix(const struct att
     constexpr int AHEAD = 4; // units
     const int first = (int)blockIdx.z * c.units * KEYS;
     const int end = min(c.prefix[a.first], first + min(c.units, AHEAD) * KEYS);
+    UNROLL_BY(1)
     for (int at = 2 * first + (int)threadIdx.x; at < 2 * end; at += THREADS) {
         const uint8_t *cache = at % 2 == 0 ? c.keys : c.values;
         prefetch_bytes(cache + ((size_t)a.slot * (size_t)c.length + (size_t)(at / 2)) * c.row_bytes +

@@ -124,9 +124,11 @@ static __device__ inline void load_queries(const struct attend_call &c, const st
     else if (row >= 0 && row < a.rows) {
         const struct counts n = count_positions(c, a.first + row);
         scratch->positions[row] = n.all, scratch->dense[row] = n.dense;
+        UNROLL_BY(1)
         for (int u = row * a.heads; u < (row + 1) * a.heads; u++)
             scratch->seen[u] = n.all;
     }
+    UNROLL_BY(1)
     for (int at = thread, end = a.rows * a.heads * PAIRS; at < end; at += THREADS) {
         const int u = at / PAIRS, d = at % PAIRS * 2;
         struct pairs x = next;
