@@ -7,7 +7,6 @@ __global__ void small_correct(float *out, const uint4 *w, const uint32_t *x, int
 {
     float d[4] = {};
     uint4 next = load_weights(w + threadIdx.x);
-    prefetch_bytes(w + 32, 512);
     wait_for_previous();
     for (int i = threadIdx.x; i < k; i += 32) {
         const uint4 v = next;
@@ -30,21 +29,6 @@ __global__ void small_waiting_first(float *out, const uint4 *w, const uint32_t *
     out[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
 }
 
-__global__ void small_prefetching_late(float *out, const uint4 *w, const uint32_t *x, int k)
-{
-    float d[4] = {};
-    uint4 next = load_weights(w + threadIdx.x);
-    wait_for_previous();
-    prefetch_bytes(w + 32, 512);
-    for (int i = threadIdx.x; i < k; i += 32) {
-        const uint4 v = next;
-        next = load_weights(w + i + 32);
-        const uint32_t a[4] = { v.x, v.y, v.z, v.w };
-        mma_bf16(d, a, x[i], x[i + 1]);
-    }
-    out[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
-}
-
 __global__ void small_by_words(float *out, const uint32_t *w, const uint32_t *x, int k)
 {
     float d[4] = {};
@@ -60,7 +44,6 @@ __global__ void small_half_by_words(float *out, const uint4 *w, const uint32_t *
 {
     const uint4 first = load_weights(w);
     float d[4] = { __uint_as_float(first.x ^ first.y ^ first.z ^ first.w) };
-    prefetch_bytes(w + 32, 512);
     kernel_prologue();
     for (int i = threadIdx.x; i < k; i += 32) {
         const uint4 v = load_weights(w + 2 * i);
@@ -76,7 +59,6 @@ __global__ void small_without_tensor_cores(float *out, const uint4 *w, const flo
 {
     const uint4 first = load_weights(w);
     float d = __uint_as_float(first.x ^ first.y ^ first.z ^ first.w);
-    prefetch_bytes(w + 32, 512);
     kernel_prologue();
     for (int i = threadIdx.x; i < k; i += 32) {
         const uint4 v = load_weights(w + i);
@@ -178,6 +160,13 @@ __global__ void stacked(float *out, const int *at, int k)
     for (int i = 0; i < k; i++)
         d[at[i] & 15] += 1;
     out[threadIdx.x] = d[at[threadIdx.x] & 15];
+}
+
+__global__ void prefetching_late(float *out, const float *x)
+{
+    kernel_prologue();
+    prefetch_bytes(x, 512);
+    out[threadIdx.x] = x[threadIdx.x];
 }
 
 __global__ void reads_before_waiting(float *out, const float *x)

@@ -337,12 +337,6 @@ static bool is_set(const char *variable)
     return value != NULL && *value != '\0' && strcmp(value, "0") != 0;
 }
 
-static int number_of(const char *variable, int otherwise)
-{
-    const char *value = getenv(variable);
-    return value != NULL && *value != '\0' ? atoi(value) : otherwise;
-}
-
 #if defined(EMULATED)
 static bool clusters_fit()
 {
@@ -404,8 +398,6 @@ static struct cuda *open_device(const char *name, int device, struct error *err)
     const bool is_90 = p.major >= 9 && compiled_for_90();
     c->overlaps = is_90 && !is_set("SPECLAB_CUDA_NO_PDL");
     c->clusters = is_90 && !is_set("SPECLAB_CUDA_NO_CLUSTERS") && clusters_fit();
-    c->prefetched = number_of("SPECLAB_CUDA_PREFETCH", PREFETCHED);
-    c->carveout = number_of("SPECLAB_CUDA_CARVEOUT", -1);
     c->waits = is_set("SPECLAB_CUDA_SYNC");
     c->graphs = graphs_create();
     c->verify.apart = c->best.apart = c->parts.apart = true;

@@ -54,10 +54,6 @@ struct reach {  // what attention's launches depend on besides the number of row
     int runs;   // of rows of one slot
 };
 
-enum {
-    PREFETCHED = 64 << 10
-}; // two blocks on each of 132 multiprocessors: 17 MB, what an H100 reads in 6 us; its L2 has 50 MB
-
 struct cublas; // cublas.cu
 struct graphs; // graphs.cu
 
@@ -67,8 +63,6 @@ struct cuda {
     cudaStream_t stream;
     bool overlaps; // a kernel may start before the previous one has ended: from compute capability 9.0 on
     bool clusters; // kernels run in clusters of blocks (device.h)
-    int carveout; // percent of a multiprocessor's L1 that is shared memory, for every queued kernel; -1: the driver's choice
-    int prefetched; // bytes of weights that each block of a product brings to L2 before it waits for the previous kernel
     cudaEvent_t stamp[MAX_STAMPS];
     bool failed; // since the last sync()
     struct error err;
@@ -126,7 +120,7 @@ template <typename... parameters, typename... arguments>
 static inline void queue(struct cuda *c, void (*kernel)(parameters...), int cluster, dim3 grid, dim3 block,
                          size_t shared, const arguments &...a)
 {
-    cudaLaunchAttribute attribute[3] = {};
+    cudaLaunchAttribute attribute[2] = {};
     cudaLaunchConfig_t l = {};
     l.gridDim = grid;
     l.blockDim = block;
@@ -142,10 +136,6 @@ static inline void queue(struct cuda *c, void (*kernel)(parameters...), int clus
         attribute[l.numAttrs].val.clusterDim.x = (unsigned)cluster;
         attribute[l.numAttrs].val.clusterDim.y = attribute[l.numAttrs].val.clusterDim.z = 1;
         l.numAttrs++;
-    }
-    if (c->carveout >= 0) {
-        attribute[l.numAttrs].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
-        attribute[l.numAttrs++].val.sharedMemCarveout = (unsigned)c->carveout;
     }
     cuda_use(c);
     cudaLaunchKernelEx(&l, kernel, a...); // cuda_launched() checks the error

@@ -38,17 +38,9 @@ static bool is_large(const struct cuda *c, const struct large_matmul *s, bool ga
            (!c->clusters && s->x.n > 16 && matmul_large_blocks(s, gated) >= 2 * (int64_t)c->processors);
 }
 
-// Units of each slice and weight to prefetch, if a block prefetches c->prefetched bytes of so many weights.
-static int prefetched_units(const struct cuda *c, const struct packed &w, int weights)
+static void run_small(struct cuda *c, const struct work &k, bool gated)
 {
-    return c->prefetched / (SLICES * weights * form_loads(w.form) * WARP * (int)sizeof(uint4));
-}
-
-static void run_small(struct cuda *c, struct work &k, bool gated)
-{
-    const bool in_clusters = c->clusters && k.s.x.tiles > 1; // where a warp has one weight
-    k.prefetched = prefetched_units(c, k.s.part[0].w, gated && !in_clusters ? 2 : 1);
-    if (in_clusters)
+    if (c->clusters && k.s.x.tiles > 1)
         matmul_cluster_run(c, k, gated);
     else
         matmul_small_run(c, k, gated);
@@ -164,7 +156,6 @@ static void run_groups(struct cuda *c, struct tensor out, struct tensor x, const
     k.w = *packed_of(g->w);
     k.out = (float *)out.data;
     k.f = f;
-    k.prefetched = prefetched_units(c, k.w, g->up.data != NULL ? 2 : 1);
     if (!round_groups(c, x, row, g, count, needs_three_planes(&k.w), &k.x))
         return;
     int tile = 0, done = 0;

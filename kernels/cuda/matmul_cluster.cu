@@ -79,7 +79,7 @@ static __global__ void __launch_bounds__(THREADS, blocks_of(FORM, SCALING, PLANE
     constexpr int AHEAD = FORM == FORM_BF16 && PLANES * COLUMNS == 8 ? 3 : ahead_of(FORM, COLUMNS, 1, PLANES);
     float sum[1][COLUMNS][4] = {};
     sum_slice<FORM, SCALING, PLANES, COLUMNS, 1, AHEAD>(sum, part, k.s.x, at.tile, has_tile ? part->w.units : 0, 0,
-                                                        slice, k.prefetched);
+                                                        slice);
     keep_sums<COLUMNS>(sums[warp], sum[0]);
     cluster_barrier();
     write_outputs<COLUMNS>(k, gated, sums, slice);

@@ -68,8 +68,7 @@ static __global__ void __launch_bounds__(THREADS, blocks_of(FORM, SCALING, PLANE
     const struct part *const part = &k.s.part[at.part];
     constexpr int AHEAD = ahead_of(FORM, COLUMNS, WEIGHTS, PLANES);
     float sum[WEIGHTS][COLUMNS][4] = {};
-    sum_slice<FORM, SCALING, PLANES, COLUMNS, WEIGHTS, AHEAD>(sum, part, k.s.x, at.tile, part->w.units, first, slice,
-                                                              k.prefetched);
+    sum_slice<FORM, SCALING, PLANES, COLUMNS, WEIGHTS, AHEAD>(sum, part, k.s.x, at.tile, part->w.units, first, slice);
     write_outputs<COLUMNS, WEIGHTS>(k, sum, slice, first);
 }
 
@@ -103,8 +102,7 @@ static __global__ void __launch_bounds__(THREADS, group_blocks_of(FORM, SCALING,
     x.n = rows;
     constexpr int AHEAD = ahead_of(FORM, 1, WEIGHTS, PLANES);
     float sum[WEIGHTS][1][4] = {};
-    sum_slice<FORM, SCALING, PLANES, 1, WEIGHTS, AHEAD>(sum, part, x, tile, k.w.units, g.first_tile + column, slice,
-                                                        k.prefetched);
+    sum_slice<FORM, SCALING, PLANES, 1, WEIGHTS, AHEAD>(sum, part, x, tile, k.w.units, g.first_tile + column, slice);
     add_slices<1, WEIGHTS>(sum, slice, [&](int n, int r, const float(&total)[WEIGHTS]) {
         const int64_t m = (int64_t)tile * TILE + r, to = (g.first_row + 8 * column + n) * k.w.rows + m;
         if (n < rows && m < k.w.rows)

@@ -221,7 +221,6 @@ struct grouped_matmul {
     struct rounded x;
     float *out; // (n, w.rows), without gaps between groups
     enum gate_function f;
-    int prefetched; // as in struct work
     int count;
     struct {
         const uint4 *quants[2]; // [1]: gated only, as in struct packed

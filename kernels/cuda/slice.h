@@ -1,8 +1,7 @@
 // slice.h - the products of one warp: one slice of k, of one tile of rows of weights (or of the same tile of two weights) and up to eight
 // tiles of eight rows of x. matmul_small.cu and matmul_cluster.cu add the slices. For .cu files only.
 //
-// Weights are loaded from memory directly to registers, a few units ahead; the input comes from the caches by ordinary loads. Registers
-// hold too few weights to keep the memory busy while the previous kernel ends, so the units that follow are brought to L2 meanwhile.
+// Weights are loaded from memory directly to registers, a few units ahead; the input comes from the caches by ordinary loads.
 // Registers are the scarcest resource: ptxas -v must show no spills, and loops that would cause them are not unrolled.
 #pragma once
 #include "kernels/cuda/round.h"
@@ -16,7 +15,6 @@ struct work {
     struct small_matmul s;
     struct rounding planes; // gated: of the output
     enum gate_function f;   // gated
-    int prefetched;         // units of each slice that come to L2 before the wait, beyond those that come to registers
 };
 
 struct place { // of a tile: its part, and its number there
@@ -40,10 +38,10 @@ __host__ __device__ constexpr int ahead_of(int form, int columns, int weights, i
 }
 
 // sum := the products of units slice, slice + SLICES, .. below `units`. tile: of part[0] and part[WEIGHTS - 1]; first: tile of x. Waits
-// for the previous kernel when the first weights are on their way. prefetched: as in struct work.
+// for the previous kernel when the first weights are on their way.
 template <int FORM, int SCALING, int PLANES, int COLUMNS, int WEIGHTS, int AHEAD>
 __device__ inline void sum_slice(float (&sum)[WEIGHTS][COLUMNS][4], const struct part *part,
-                                 const struct rounded &input, int tile, int units, int first, int slice, int prefetched)
+                                 const struct rounded &input, int tile, int units, int first, int slice)
 {
     constexpr int BLOCKS = form_unit(FORM) / GROUP;
     const int lane = threadIdx.x % WARP, from = tile * part->w.units;
@@ -56,13 +54,6 @@ __device__ inline void sum_slice(float (&sum)[WEIGHTS][COLUMNS][4], const struct
                 fetch(&ring[i][v], part[v].w, from + slice + i * SLICES, lane);
     }
 
-    // The slices divide the units that follow, instead of each prefetching its own, so that these are contiguous.
-    const int after = AHEAD * SLICES + slice * prefetched, n = min(prefetched, units - after);
-    if (lane == 0 && n > 0) {
-        UNROLL
-        for (int v = 0; v < WEIGHTS; v++)
-            prefetch_units<FORM, SCALING>(part[v].w, from + after, n);
-    }
     wait_for_previous(); // weights are not written by kernels
     // Few rows: lanes of missing ones read the last one again, at no cost. One row: an eighth of the reads.
     const int as = COLUMNS > 1 ? lane : min(lane / 4, input.n - 1) * 4 + lane % 4;

@@ -44,18 +44,6 @@ __device__ inline void fetch(struct fragment<FORM, SCALING> *to, const struct pa
         to->super[0] = *supers;
 }
 
-// Brings n units, from number `at` of the weight on, to L2. To be called by one thread.
-template <int FORM, int SCALING> __device__ inline void prefetch_units(const struct packed &w, int at, int n)
-{
-    constexpr int LOADS = form_loads(FORM) * WARP, SCALES = 8 * scale_words(SCALING), SUPERS = 8 * super_words(SCALING);
-    prefetch_bytes(w.quants + (int64_t)at * LOADS, n * LOADS * (int)sizeof(uint4));
-    if constexpr (SCALES > 0)
-        prefetch_bytes(w.scales + (int64_t)at * SCALES, n * SCALES * (int)sizeof(uint32_t));
-    if constexpr (SUPERS > 0)
-        prefetch_bytes(w.supers + (int64_t)(at / 4) * SUPERS,
-                       ((at + n - 1) / 4 - at / 4 + 1) * SUPERS * (int)sizeof(uint32_t));
-}
-
 // Moves the second 32 k of a unit to the place of the first.
 template <int FORM, int SCALING> __device__ inline void next_block(struct fragment<FORM, SCALING> *w)
 {

@@ -8,17 +8,13 @@
 #include "core/error.h"
 #include "tests/device/host_memory_device.h"
 
-// Without clusters: also with another amount of weights that come to L2 early, so that all tiles end in it.
 static struct backend *opened(const struct gpu_here *gpu, bool clusters)
 {
     struct error err;
-    if (!clusters) {
+    if (!clusters)
         setenv("SPECLAB_CUDA_NO_CLUSTERS", "1", 1);
-        setenv("SPECLAB_CUDA_PREFETCH", "1000000", 1);
-    }
     struct backend *b = gpu->open(&err);
     unsetenv("SPECLAB_CUDA_NO_CLUSTERS");
-    unsetenv("SPECLAB_CUDA_PREFETCH");
     assert_ok(b != NULL, err);
     return backend_host_memory(b);
 }
