@@ -219,7 +219,7 @@ static void some_logits(float *x, int n, int kind)
 
 static void check_best(struct backend *c, int vocab, int k, int kind)
 {
-    enum { N = 4, MOST = 40 };
+    enum { N = 4, MOST = 96 };
     float *x = uniforms(N * vocab), log_p[N * MOST];
     int32_t token[N * MOST];
     for (int i = 0; i < N; i++)
@@ -243,10 +243,10 @@ static void check_best(struct backend *c, int vocab, int k, int kind)
 
 static void best_returns_the_top_k_with_ties_to_the_lowest_id(void **unused)
 {
-    static const int ranks[] = { 1, 4, 9, 40 };
+    static const int ranks[] = { 1, 4, 9, 40, 96 };
     for (int b = 0; b < n_backends; b++)
         for (int vocab = 1; vocab < 5000; vocab = vocab * 7 + 3)
-            for (int i = 0; i < 4; i++)
+            for (int i = 0; i < 5; i++)
                 for (int kind = 0; kind < 5; kind++)
                     check_best(backends[b], vocab, vocab < ranks[i] ? vocab : ranks[i], kind);
 }
