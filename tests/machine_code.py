@@ -10,7 +10,7 @@ kernel except those of ALLOWED may have a stack frame or use local memory (LDL, 
 REQUIREMENTS lists the kernels that must load their weights sixteen bytes at a time, to registers or to shared memory, and use the
 tensor cores, FORBIDDEN what some kernels may not contain, LARGEST how long the code of some may be. From compute capability 9.0 every
 kernel except those of ALONE must wait for the previous kernel (ACQBULK) before it accesses memory other than weights, and those that
-load weights must have some in flight during that wait; attention must bring keys to L2 before it (UBLKPF). If there is nvcc, the script
+load weights must have some in flight during that wait; attention must bring keys to L2 before it (CCTL.E.PF2). If there is nvcc, the script
 first checks kernels written for the purpose, fourteen of which contain a seeded fault, to show that it detects them.
 
 Prints one table (shared: static bytes, on sm_90 including the 1024 reserved by the system; narrow: loads of one or two bytes), then a
@@ -353,7 +353,7 @@ def violations_of(k, requirements):
                    ", ".join(f"{op} {n} times" for op, n in sorted(other.items())))
 
 
-PREFETCH = "UBLKPF"
+PREFETCH = "CCTL.E.PF2"
 ACCESSES = re.compile(r"LDG\b|LD\b|ST\b|STG|ATOM|RED|LDGSTS|UBLK|UTMA")  # accesses to memory that other kernels may have written
 
 
@@ -366,7 +366,7 @@ def wait_violations_of(k, requirements):
         return
     streams = next((s for name, _, s in requirements if s and re.match(name, k.name)), None)
     weights = {IN_SHARED: "LDGSTS", None: ""}.get(streams, "LDG")
-    allowed = ("LDG", weights, PREFETCH if streams == PREFIX else weights) if streams else ()
+    allowed = ("LDG", weights) if streams else ()
     early = [op for op in k.early if ACCESSES.match(op) and op.split(".")[0] not in allowed]
     if early:
         yield f"expected no memory access before the wait for the previous kernel, found {', '.join(sorted(early))}"
@@ -374,8 +374,8 @@ def wait_violations_of(k, requirements):
         yield "expected all loads of weights before the wait for the previous kernel, found some behind it"
     if streams and streams != PREFIX and not any(op.split(".")[0] == weights and op in k.weight_loads() for op in k.early):
         yield "expected loads of weights in flight during the wait for the previous kernel (before ACQBULK), found none"
-    if streams == PREFIX and not any(op.startswith(PREFETCH + ".L2") for op in k.early):
-        yield f"expected prefetches of keys before the wait for the previous kernel ({PREFETCH}.L2: prefetch_bytes), found none"
+    if streams == PREFIX and not any(op.startswith(PREFETCH) for op in k.early):
+        yield f"expected prefetches of keys before the wait for the previous kernel ({PREFETCH}: prefetch_line), found none"
 
 
 def unmatched(kernels):

@@ -165,7 +165,7 @@ __global__ void stacked(float *out, const int *at, int k)
 __global__ void prefetching_late(float *out, const float *x)
 {
     kernel_prologue();
-    prefetch_bytes(x, 512);
+    prefetch_line(x);
     out[threadIdx.x] = x[threadIdx.x];
 }
 

@@ -210,19 +210,22 @@ static __device__ inline void load_own(const struct attend_call &c, const struct
     }
 }
 
-// Brings the keys and values of the block's first units to L2, as far as they lie in the prefix. Whatever is written there later is not
-// missed, since L2 has the one copy that all processors see.
+// Brings the keys and values of the block's first units to L2, as far as they lie in the prefix.
 template <int HD> static __device__ inline void prefetch_prefix(const struct attend_call &c, const struct share &a)
 {
-    constexpr int AHEAD = 4; // units
+    constexpr int AHEAD = 4, BYTES = HD * (int)sizeof(uint16_t); // units; of a head's keys or values at a position
     const int first = (int)blockIdx.z * c.units * KEYS;
     const int end = min(c.prefix[a.first], first + min(c.units, AHEAD) * KEYS);
     UNROLL_BY(1)
     for (int at = 2 * first + (int)threadIdx.x; at < 2 * end; at += THREADS) {
-        const uint8_t *cache = at % 2 == 0 ? c.keys : c.values;
-        prefetch_bytes(cache + ((size_t)a.slot * (size_t)c.length + (size_t)(at / 2)) * c.row_bytes +
-                           (size_t)a.kv_head * HD * sizeof(uint16_t),
-                       HD * (int)sizeof(uint16_t));
+        const uint8_t *of_head = (at % 2 == 0 ? c.keys : c.values) +
+                                 ((size_t)a.slot * (size_t)c.length + (size_t)(at / 2)) * c.row_bytes +
+                                 (size_t)a.kv_head * BYTES;
+        UNROLL
+        for (int byte = 0; byte < BYTES; byte += 128)
+            prefetch_line(of_head + byte);
+        if (BYTES % 128 != 0)
+            prefetch_line(of_head + BYTES - 1);
     }
 }
 

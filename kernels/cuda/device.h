@@ -170,26 +170,13 @@ __device__ inline uint4 load_weights(const uint4 *at)
 #endif
 }
 
-// Brings the line of 128 bytes at this address, of memory that no kernel writes, to L2.
+// Brings the line of 128 bytes at this address to L2. What is written there later is not missed: L2 has the one copy.
 __device__ inline void prefetch_line(const void *at)
 {
 #if defined(EMULATED)
     (void)*(const volatile uint8_t *)at;
 #else
     asm volatile("prefetch.global.L2 [%0];" : : "l"(at));
-#endif
-}
-
-// Brings so many bytes, a multiple of 16, from this address on, also a multiple of 16, of memory that no kernel writes, to L2. To be called
-// by one thread. Before compute capability 9.0: nothing.
-__device__ inline void prefetch_bytes(const void *at, int bytes)
-{
-#if defined(EMULATED)
-    for (int i = 0; i < bytes; i += 128)
-        prefetch_line((const uint8_t *)at + i);
-    prefetch_line((const uint8_t *)at + bytes - 1);
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" : : "l"(at), "r"(bytes));
 #endif
 }
 
