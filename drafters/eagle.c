@@ -34,19 +34,13 @@ struct eagle_drafter {
     struct kv_cache *cache;
     struct draft_batch draft_batch;
     int evaluated;          // maximum draft tokens of a slot that have a state
-    struct tensor states;   // (slots * (evaluated + 1), width) of each slot: the root's, then those of its pending rows
-    struct tensor before;   // (rows, width) states of the parents of a pass's rows
+    struct eagle_states states;
     struct tensor root;     // (slots, width) root states of the current requests
     struct tensor features; // (rows, taps * the target's width) gathered for a pass
     int32_t *token, *slot, *parent, *from, *picked; // (rows) of a pass
     int *first;                                     // (slots) first row of each request
     int rows;                                       // maximum rows of a pass
 };
-
-static int state_of(const struct eagle_drafter *g, int slot, int row)
-{
-    return slot * (g->evaluated + 1) + 1 + row; // row -1: the root
-}
 
 // ---- creation
 
@@ -94,15 +88,16 @@ static bool allocate_workspace(struct eagle_drafter *g, const struct drafter_env
     g->from = xcalloc((size_t)g->rows, sizeof(int32_t));
     g->picked = xcalloc((size_t)pending, sizeof(int32_t));
     g->first = xcalloc((size_t)env->slots, sizeof(int));
-    return g->cache != NULL && allocate(g, &g->states, slots * (g->evaluated + 1), width, err) &&
-           allocate(g, &g->before, g->rows, width, err) && allocate(g, &g->root, slots, width, err) &&
+    g->states.of_slot = g->evaluated + 1;
+    return g->cache != NULL && allocate(g, &g->states.rows, slots * g->states.of_slot, width, err) &&
+           allocate(g, &g->root, slots, width, err) &&
            allocate(g, &g->features, g->rows, (int64_t)g->drafter.taps.n * model_shape(env->target)->width, err);
 }
 
 static void eagle_destroy(struct drafter *d)
 {
     struct eagle_drafter *g = (struct eagle_drafter *)d;
-    struct tensor *workspace[] = { &g->states, &g->before, &g->root, &g->features };
+    struct tensor *workspace[] = { &g->states.rows, &g->root, &g->features };
     draft_batch_destroy(&g->draft_batch);
     for (size_t i = 0; i < sizeof(workspace) / sizeof(*workspace); i++)
         g->backend->release(g->backend, workspace[i]->data);
@@ -165,12 +160,11 @@ static int add_tokens(struct eagle_drafter *g, const struct advance *a, int from
     return n;
 }
 
-static void keep_rows(struct eagle_drafter *g, int slot, int n, struct tensor last)
+static void keep_rows(struct eagle_drafter *g, int slot, int n)
 {
     for (int i = 0; i < n; i++)
         g->picked[i] = i;
     kv_keep(g->cache, slot, g->picked, n);
-    g->backend->place(g->backend, tensor_rows(g->states, state_of(g, slot, -1), 1), 0, last);
 }
 
 // Runs one pass over as many tokens of the advances as fit. done[i]: tokens of advance i that are done. Returns false if all
@@ -185,10 +179,10 @@ static bool feed(struct eagle_drafter *g, const struct advance *a, int n, int *d
     if (rows == 0)
         return false;
     const struct pass pass = { .n = rows, .token = g->token, .slot = g->slot, .parent = g->parent };
-    const struct tensor out = eagle_forward(g->head, g->cache, &pass, tensor_rows(g->features, 0, rows), false);
-    for (int i = 0, at = 0; i < n; at += fed[i], i++) {
+    eagle_forward(g->head, g->cache, &pass, tensor_rows(g->features, 0, rows), &g->states);
+    for (int i = 0; i < n; i++) {
         if (fed[i] > 0)
-            keep_rows(g, a[i].slot, fed[i], tensor_rows(out, at + fed[i] - 1, 1));
+            keep_rows(g, a[i].slot, fed[i]);
         done[i] += fed[i];
     }
     return true;
@@ -214,8 +208,8 @@ static bool logits_of_roots(void *self, const struct request *r, int n, struct e
     const struct tensor root = tensor_rows(g->root, 0, n);
     (void)err;
     for (int i = 0; i < n; i++)
-        g->from[i] = state_of(g, r[i].slot, -1);
-    g->backend->take(g->backend, root, g->states, g->from);
+        g->from[i] = r[i].slot * g->states.of_slot;
+    g->backend->take(g->backend, root, g->states.rows, g->from);
     eagle_logits(g->head, draft_batch_logits(&g->draft_batch, n), root);
     return true;
 }
@@ -225,17 +219,8 @@ static bool logits_of_frontiers(void *self, const struct request *r, int n, stru
 {
     struct eagle_drafter *g = self;
     const struct pass pass = draft_batch_rows(&g->draft_batch, r, n, g->cache, g->first, g->token, g->slot, g->parent);
-    const struct tensor before = tensor_rows(g->before, 0, pass.n);
     (void)err;
-    draft_batch_take_parents(&g->draft_batch, &pass, before, g->states, g->evaluated + 1);
-    const struct tensor out = eagle_forward(g->head, g->cache, &pass, before, true);
-    for (int i = 0; i < n; i++) {
-        int count;
-        const int row = draft_batch_pending(&g->draft_batch, r[i].slot, &count);
-        if (count > 0)
-            g->backend->place(g->backend, tensor_rows(g->states, state_of(g, r[i].slot, row), count), 0,
-                              tensor_rows(out, g->first[i], count));
-    }
+    const struct tensor out = eagle_forward(g->head, g->cache, &pass, (struct tensor){ 0 }, &g->states);
     eagle_logits(g->head, draft_batch_logits(&g->draft_batch, pass.n), out);
     return true;
 }

@@ -32,7 +32,7 @@ struct layout {
     const uint64_t *ancestors; // (n, words) bit j: pending row j, itself included
     uint64_t uploaded;         // what upload_layout returned; 0: operations that need a copy make one each time
     // Rows whose tokens only the device has: position and ancestors above are bounds for them, and the device replaces them
-    // according to `parent`.
+    // according to their parents.
     const struct device_rows *device_rows;
     int n_device_rows;
     // The same as length, prefix and place, in layers that keep the rows of a window only (models/kv_cache.h): their cache begins at a
@@ -40,6 +40,9 @@ struct layout {
     int short_length;
     const int32_t *short_prefix, *short_place; // (n)
     int context;                               // maximum tokens of a sequence
+    // What embed, join and keep_states read; NULL: none of them is called. The device replaces them in device_rows.
+    const int32_t *token;  // (n)
+    const int32_t *parent; // (n) pending row of the slot; -1: the prefix
 };
 
 // Backends divide positions in splits of as many (or of a divisor), so where a cache begins changes no bits.
@@ -60,9 +63,8 @@ struct device_rows {
     int first, n;         // rows first .. first + n
     const int32_t *token; // (n) on the device
     // (pending rows of the slot) on the device: for each pending row, from the slot's first on, the pending row before it; -1: the
-    // prefix. NULL where it is not used.
+    // prefix.
     const int32_t *parent;
-    int64_t base; // added to token, if it numbers rows of a table
 };
 
 // One weight of a matmul.
@@ -89,6 +91,13 @@ struct attention {
     float cap;        // above 0: a score becomes cap * tanh(score / cap) (Gemma-2)
     int window;       // above 0: a row sees the last `window` positions before and with itself
     bool short_cache; // keys and values are of a layer that keeps few rows: struct layout's short_* say where they are
+};
+
+// A head's states, in rows slot * of_slot .. of a tensor: the root's, then those of the slot's pending rows.
+struct joining {
+    int of_slot;
+    float eps;      // of both norms
+    bool keeps_raw; // x is the state as it is, otherwise as it is normed
 };
 
 // Names a sequence of operations that is queued again and again, so that a backend can capture it as a graph and launch that: all
@@ -188,8 +197,15 @@ struct backend {
                             struct attention a);
     // out[i] = x[row[i]]: embeddings, features
     void (*take)(struct backend *b, struct tensor out, struct tensor x, const int32_t *row);
-    // The same with row numbers on the device: out[first + i] = x[base + token[i]]. NULL: no pass has such rows.
-    void (*gather_on_device)(struct backend *b, struct tensor out, struct tensor x, const struct device_rows *r, int n);
+    // out[i] = table[s->token[i]]: the embedding of a pass
+    void (*embed)(struct backend *b, struct tensor out, struct tensor table, const struct layout *s);
+    // What a layer of EAGLE reads: out[i] = [table[s->token[i]]; the state before row i], each normed if its norm has data. states
+    // (struct joining): the state is that of the row's parent; data NULL: it is x[i]. It goes to x[i], too.
+    struct tensor (*join)(struct backend *b, struct tensor out, struct tensor x, struct tensor table, struct tensor states,
+                          struct tensor token_norm, struct tensor state_norm, const struct layout *s, struct joining how);
+    // Keeps the states x of a pass in such `states`: each row's. roots: each slot's last row has its root's.
+    void (*keep_states)(struct backend *b, struct tensor states, struct tensor x, const struct layout *s, int of_slot,
+                        bool roots);
     // out[i] = the sum over j < k of weight[i * k + j] * x[row[i * k + j]], in the order of j; k is at most MAX_MIXED: experts
     void (*mix)(struct backend *b, struct tensor out, struct tensor x, const int32_t *row, const float *weight, int k);
     // out[i][column ..] = x[i]: states side by side
@@ -206,15 +222,6 @@ struct backend {
 static inline struct tensor rows_on(struct backend *b, int64_t rows, int64_t width)
 {
     return tensor_of(b->alloc(b, (size_t)(rows * width) * sizeof(float)), F32, rows, width);
-}
-
-// Rows of a table by the tokens of a pass, some of which may be on the device.
-static inline void take_tokens(struct backend *b, struct tensor out, struct tensor x, const int32_t *token,
-                               const struct device_rows *r, int n)
-{
-    b->take(b, out, x, token);
-    if (n > 0)
-        b->gather_on_device(b, out, x, r, n);
 }
 
 static inline int rows_queued(struct backend *b, int n)

@@ -18,7 +18,12 @@
 #define ATTEND_SIGNATURE(OUT, IN, ARG) \
     OUT(out) IN(q) IN(k) IN(v) IN(angles) OUT(keys) OUT(values) ARG(const struct layout *, s) ARG(struct attention, a)
 #define TAKE_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) ARG(const int32_t *, row)
-#define GATHER_ON_DEVICE_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) ARG(const struct device_rows *, r) ARG(int, n)
+#define EMBED_SIGNATURE(OUT, IN, ARG) OUT(out) IN(table) ARG(const struct layout *, s)
+#define JOIN_SIGNATURE(OUT, IN, ARG) \
+    OUT(out) OUT(x) IN(table) IN(states) IN(token_norm) IN(state_norm) ARG(const struct layout *, s) \
+    ARG(struct joining, how)
+#define KEEP_STATES_SIGNATURE(OUT, IN, ARG) \
+    OUT(states) IN(x) ARG(const struct layout *, s) ARG(int, of_slot) ARG(bool, roots)
 #define MIX_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) ARG(const int32_t *, row) ARG(const float *, weight) ARG(int, k)
 #define PLACE_SIGNATURE(OUT, IN, ARG) OUT(out) ARG(int, column) IN(x)
 #define CUT_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) ARG(int, column)
@@ -33,6 +38,9 @@
     VOID(rescale, RESCALE_SIGNATURE) \
     VOID(angles, ANGLES_SIGNATURE) \
     VOID(take, TAKE_SIGNATURE) \
+    VOID(embed, EMBED_SIGNATURE) \
+    VALUE(join, JOIN_SIGNATURE) \
+    VOID(keep_states, KEEP_STATES_SIGNATURE) \
     VOID(mix, MIX_SIGNATURE) \
     VOID(place, PLACE_SIGNATURE) \
     VOID(cut, CUT_SIGNATURE) \
@@ -44,16 +52,11 @@
     VALUE(grouped, GROUPED_SIGNATURE) \
     VALUE(attend, ATTEND_SIGNATURE)
 
-// Every backend has these.
-#define USUAL_OPERATIONS(VOID, VALUE) \
+#define ALL_OPERATIONS(VOID, VALUE) \
     VOID(matmul, MATMUL_SIGNATURE) \
     HEAVY_OPERATIONS(VOID, VALUE) \
     ROW_OPERATIONS(VOID, VALUE) \
     VOID(move, MOVE_SIGNATURE)
-
-#define ALL_OPERATIONS(VOID, VALUE) \
-    USUAL_OPERATIONS(VOID, VALUE) \
-    VOID(gather_on_device, GATHER_ON_DEVICE_SIGNATURE)
 
 // (struct backend *b, struct tensor out, ..), and what to call another backend's operation with after the backend: , out, ..
 #define OPERATION_PARAMETERS(SIGNATURE) \

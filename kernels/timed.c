@@ -95,9 +95,7 @@ COPIES(TIMED_OPERATION)
 STEP_OPERATIONS(TIMED_VOID)
 // clang-format on
 
-#define TIME(name, SIGNATURE) \
-    if (t->real.name != NULL) \
-        b->name = timed_##name;
+#define TIME(name, SIGNATURE) b->name = timed_##name;
 #define TIME_STEP(TABLE, name, SIGNATURE, entry) t->step.name = timed_##name;
 
 void timed_begin(struct timed *t, struct backend *b)

@@ -27,7 +27,7 @@ struct kv_cache {
     struct tensor *of_slot; // (2 layers) keys and values of the slot whose rows are moved
     struct slot *slot;      // (slots)
     struct layout layout;   // points to the arrays below, sized for slots * pending rows and padding
-    int32_t *slot_of, *prefix_of, *place, *position, *moved, *short_prefix, *short_place;
+    int32_t *slot_of, *prefix_of, *place, *position, *token, *parent, *moved, *short_prefix, *short_place;
     uint64_t *ancestors;
 };
 
@@ -123,6 +123,8 @@ struct kv_cache *kv_create(struct backend *b, const struct kv_shape *shape, stru
     c->prefix_of = xcalloc(max_rows, sizeof(int32_t));
     c->place = xcalloc(max_rows, sizeof(int32_t));
     c->position = xcalloc(max_rows, sizeof(int32_t));
+    c->token = xcalloc(max_rows, sizeof(int32_t));
+    c->parent = xcalloc(max_rows, sizeof(int32_t));
     c->moved = xcalloc((size_t)(shape->pending + c->short_length), sizeof(int32_t));
     c->short_prefix = xcalloc(max_rows, sizeof(int32_t));
     c->short_place = xcalloc(max_rows, sizeof(int32_t));
@@ -150,6 +152,8 @@ void kv_destroy(struct kv_cache *c)
     free(c->prefix_of);
     free(c->place);
     free(c->position);
+    free(c->token);
+    free(c->parent);
     free(c->moved);
     free(c->short_prefix);
     free(c->short_place);
@@ -232,6 +236,8 @@ const struct layout *kv_admit(struct kv_cache *c, const struct pass *p, int rows
         c->prefix_of[i] = s->prefix;
         c->place[i] = p->slot[i] * c->shape.length + s->prefix + row;
         c->position[i] = s->prefix + s->depth[row];
+        c->token[i] = p->token[i];
+        c->parent[i] = parent;
         c->short_prefix[i] = s->prefix - s->base;
         c->short_place[i] = p->slot[i] * c->short_length + c->short_prefix[i] + row;
         memcpy(c->ancestors + (size_t)i * words, own, words * sizeof(*own));
@@ -240,7 +246,7 @@ const struct layout *kv_admit(struct kv_cache *c, const struct pass *p, int rows
         admit_device_rows(&p->device_rows[i], c, p);
     for (int i = p->n; i < rows; i++) {
         c->slot_of[i] = c->place[i] = c->short_place[i] = -1;
-        c->prefix_of[i] = c->position[i] = c->short_prefix[i] = 0;
+        c->prefix_of[i] = c->position[i] = c->token[i] = c->parent[i] = c->short_prefix[i] = 0;
         memset(c->ancestors + (size_t)i * words, 0, words * sizeof(*c->ancestors));
     }
     c->layout = (struct layout){ .n = rows,
@@ -256,7 +262,9 @@ const struct layout *kv_admit(struct kv_cache *c, const struct pass *p, int rows
                                  .n_device_rows = p->n_device_rows,
                                  .short_length = c->short_length,
                                  .short_prefix = c->short_prefix,
-                                 .short_place = c->short_place };
+                                 .short_place = c->short_place,
+                                 .token = c->token,
+                                 .parent = c->parent };
     if (c->backend->upload_layout != NULL)
         c->layout.uploaded = c->backend->upload_layout(c->backend, &c->layout);
     return &c->layout;

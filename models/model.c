@@ -362,6 +362,9 @@ static struct tensor run_layers(struct model *m, struct kv_cache *c, const struc
                                 const struct taps *taps, const int *layer, int n, struct tensor x, struct tensor last)
 {
     struct backend *b = m->backend;
+    b->embed(b, x, m->embedding, layout);
+    if (m->config.embedding_scale != 0)
+        b->rescale(b, x, m->config.embedding_scale, 0);
     block_angles(b, &m->shape, layout, &m->scratch);
     for (int i = 0; i < n; i++) {
         const int l = layer != NULL ? layer[i] : i;
@@ -406,9 +409,6 @@ static bool forward(struct model *m, struct kv_cache *c, const struct pass *p, c
     scratch_fit(&m->scratch, rows);
     const struct layout *layout = kv_admit(c, p, rows);
     const struct graph_key graph_key = graph_key_of(m, c, layout, taps, layer, n);
-    model_embed(m, tensor_rows(x, 0, p->n), p); // rows of padding keep old values
-    if (m->config.embedding_scale != 0)
-        b->rescale(b, tensor_rows(x, 0, p->n), m->config.embedding_scale, 0);
     for (bool done = !waits && graph_launched(b, &graph_key, &last); !done; done = waits || graph_ended(b, last))
         last = run_layers(m, c, layout, taps, layer, n, x, tensor_rows(m->last, 0, rows));
     out->last = tensor_rows(last, 0, p->n);
@@ -431,17 +431,17 @@ bool model_forward_some(struct model *m, struct kv_cache *c, const struct pass *
     return forward(m, c, p, &no_taps, layer, n, out, err);
 }
 
-void model_embed(const struct model *m, struct tensor out, const struct pass *p)
-{
-    take_tokens(m->backend, out, m->embedding, p->token, p->device_rows, p->n_device_rows);
-}
-
 void model_logits(const struct model *m, struct tensor out, struct tensor state)
 {
     const struct model_config *c = &m->config;
     multiply(m->backend, out, state, m->some.data != NULL ? m->some : m->head);
     if (c->logit_cap != 0 || c->logit_scale != 0)
         m->backend->rescale(m->backend, out, c->logit_scale != 0 ? c->logit_scale : 1, c->logit_cap);
+}
+
+struct tensor model_embedding(const struct model *m)
+{
+    return m->embedding;
 }
 
 struct tensor model_norm(const struct model *m)

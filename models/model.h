@@ -108,9 +108,9 @@ bool model_forward_some(struct model *m, struct kv_cache *c, const struct pass *
                         struct states *out, struct error *err);
 
 // Separate from the pass, so that a prompt computes no logits, and a drafter can use the target's embedding and head.
-// out (n, width): the rows of p's tokens in the table. A family that scales its embedding does so in the pass: heads read the table as it is.
-void model_embed(const struct model *m, struct tensor out, const struct pass *p);
 void model_logits(const struct model *m, struct tensor out, struct tensor state); // out (n, vocab)
 
+// (vocab, width), as the backend's take and embed read it. A family that scales its embedding does so in the pass: heads read the table as it is.
+struct tensor model_embedding(const struct model *m);
 struct tensor model_norm(
     const struct model *m); // (1, width), before the LM head, as it is used: for programs that train heads

@@ -34,8 +34,7 @@ struct device_drafts {
     bool *downloaded;                   // (slots, nodes) rows of q that the host has
     struct drafting_request *request;   // (slots) the drafts at hand
     int requests;                       // of those
-    struct device_rows *rows, *parents; // (slots) of a pass: its tokens; the pending rows that its rows follow
-    int n_rows_of;                      // requests with rows in that pass
+    struct device_rows *rows;           // (slots) of a pass
     int32_t *first;                     // (slots)
     int depth, pending, q_rows, n_rows; // of the level at hand: depth, first pending row, first row of q, rows
 };
@@ -120,7 +119,6 @@ static void device_destroy(struct drafts *d)
     free(t->downloaded);
     free(t->request);
     free(t->rows);
-    free(t->parents);
     free(t->first);
     free(t);
 }
@@ -254,11 +252,11 @@ static struct pass device_rows(struct drafts *d, const struct request *r, int n,
         if (t->request[i].max_depth <= t->depth)
             continue;
         assert(kv_pending(cache, r[i].slot) == t->pending);
-        const int32_t *parents = t->drafting->parent + (size_t)r[i].slot * (size_t)shape->evaluated;
-        t->rows[requests] = t->parents[requests] = (struct device_rows){ .first = rows, .n = capacity };
-        t->rows[requests].token = t->drafting->token + (size_t)r[i].slot * (size_t)shape->frontier;
-        t->rows[requests].parent = parents;
-        t->parents[requests++].token = parents + t->pending;
+        t->rows[requests++] =
+            (struct device_rows){ .first = rows,
+                                  .n = capacity,
+                                  .token = t->drafting->token + (size_t)r[i].slot * (size_t)shape->frontier,
+                                  .parent = t->drafting->parent + (size_t)r[i].slot * (size_t)shape->evaluated };
         for (int f = 0; f < capacity; f++, rows++) {
             token[rows] = 0;
             slot[rows] = r[i].slot;
@@ -266,30 +264,9 @@ static struct pass device_rows(struct drafts *d, const struct request *r, int n,
         }
     }
     t->pending += capacity;
-    t->n_rows_of = requests;
     return (struct pass){
         .n = rows, .token = token, .slot = slot, .parent = parent, .device_rows = t->rows, .n_device_rows = requests
     };
-}
-
-static void device_take_parents(struct drafts *d, const struct pass *p, struct tensor out, struct tensor states,
-                                int stride)
-{
-    struct device_drafts *t = self_of(d);
-    struct backend *b = backend_of(d);
-    for (int i = 0; i < t->n_rows_of; i++)
-        t->parents[i].base = (int64_t)p->slot[t->parents[i].first] * stride + 1; // parent -1: the root
-    b->gather_on_device(b, out, states, t->parents, t->n_rows_of);
-}
-
-static int device_pending(const struct drafts *d, int slot, int *n)
-{
-    const struct device_drafts *t = self_of(d);
-    *n = 0;
-    for (int i = 0; i < t->requests; i++)
-        if (t->request[i].slot == slot && t->request[i].max_depth > t->depth)
-            *n = level_rows(t, t->depth);
-    return t->pending - *n;
 }
 
 static int max_nodes(const struct device_drafts *t, const struct drafting_request *r)
@@ -337,8 +314,6 @@ static const struct drafts table = {
     .children = device_children,
     .next_level = device_next_level,
     .rows = device_rows,
-    .take_parents = device_take_parents,
-    .pending = device_pending,
     .end = device_end,
     .row = device_row,
     .destroy = device_destroy,
@@ -366,7 +341,6 @@ struct drafts *device_drafts_create(const struct draft_batch *g)
     t->downloaded = xcalloc(nodes, sizeof(*t->downloaded));
     t->request = xcalloc(slots, sizeof(*t->request));
     t->rows = xcalloc(slots, sizeof(*t->rows));
-    t->parents = xcalloc(slots, sizeof(*t->parents));
     t->first = xcalloc(slots, sizeof(*t->first));
     return &t->drafts;
 }

@@ -94,17 +94,6 @@ struct pass draft_batch_rows(struct draft_batch *g, const struct request *r, int
     return g->current->rows(g->current, r, n, cache, first, token, slot, parent);
 }
 
-void draft_batch_take_parents(struct draft_batch *g, const struct pass *p, struct tensor out, struct tensor states,
-                              int stride)
-{
-    g->current->take_parents(g->current, p, out, states, stride);
-}
-
-int draft_batch_pending(const struct draft_batch *g, int slot, int *n)
-{
-    return g->current->pending(g->current, slot, n);
-}
-
 void draft_batch_end(struct draft_batch *g, const struct request *r, int n)
 {
     g->current->end(g->current, r, n);

@@ -66,12 +66,6 @@ int draft_batch_level(struct draft_batch *g, const struct request *r, int n);
 // parent: memory for them.
 struct pass draft_batch_rows(struct draft_batch *g, const struct request *r, int n, const struct kv_cache *cache,
                              int *first, int32_t *token, int32_t *slot, int32_t *parent);
-// For a drafter that keeps a state per pending row: out[i] = the state of the row that row i of that pass follows. Slot s has rows
-// s * stride .. of states: the root's, then those of its pending rows.
-void draft_batch_take_parents(struct draft_batch *g, const struct pass *p, struct tensor out, struct tensor states,
-                              int stride);
-// The slot's pending rows in that pass: returns the first, *n is their number.
-int draft_batch_pending(const struct draft_batch *g, int slot, int *n);
 void draft_batch_end(struct draft_batch *g, const struct request *r, int n);
 // The pending row of a node of the slot's last draft, once the draft is verified; -1: none, as of node -1.
 int draft_batch_row(const struct draft_batch *g, int slot, int node);

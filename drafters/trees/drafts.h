@@ -21,8 +21,6 @@ struct drafts {                      // each implementation's own struct begins 
     int (*next_level)(struct drafts *d, const struct request *r, int n);
     struct pass (*rows)(struct drafts *d, const struct request *r, int n, const struct kv_cache *cache, int *first,
                         int32_t *token, int32_t *slot, int32_t *parent);
-    void (*take_parents)(struct drafts *d, const struct pass *p, struct tensor out, struct tensor states, int stride);
-    int (*pending)(const struct drafts *d, int slot, int *n);
     void (*end)(struct drafts *d, const struct request *r, int n);
     int (*row)(const struct drafts *d, int slot, int node);
     void (*destroy)(struct drafts *d);

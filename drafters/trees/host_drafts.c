@@ -28,7 +28,6 @@ struct host_drafts {
     float *top_log_p;
     float *host;   // (vocab) a row in the drafter's ids, before it is mapped to the target's
     int32_t *path; // (length + candidates + 1)
-    int32_t *from; // (slots * frontier)
 };
 
 static const struct draft_batch *batch_of(const struct host_drafts *h)
@@ -78,7 +77,6 @@ static void host_destroy(struct drafts *d)
     free(h->top_log_p);
     free(h->host);
     free(h->path);
-    free(h->from);
     free(h);
 }
 
@@ -253,23 +251,6 @@ static struct pass host_rows(struct drafts *d, const struct request *r, int n, c
     return (struct pass){ .n = rows, .token = token, .slot = slot, .parent = parent };
 }
 
-static void host_take_parents(struct drafts *d, const struct pass *p, struct tensor out, struct tensor states,
-                              int stride)
-{
-    struct host_drafts *h = (struct host_drafts *)d;
-    struct backend *b = d->batch->env.backend;
-    for (int i = 0; i < p->n; i++)
-        h->from[i] = p->slot[i] * stride + 1 + p->parent[i]; // parent -1: the root
-    b->take(b, out, states, h->from);
-}
-
-static int host_pending(const struct drafts *d, int slot, int *n)
-{
-    const struct slot_draft *s = &((const struct host_drafts *)d)->slot[slot];
-    *n = s->builder.n_frontier;
-    return *n > 0 ? s->builder.at[s->builder.frontier[0]].row : 0;
-}
-
 static void host_end(struct drafts *d, const struct request *r, int n)
 {
     struct host_drafts *h = (struct host_drafts *)d;
@@ -295,8 +276,6 @@ static const struct drafts table = {
     .children = host_children,
     .next_level = host_next_level,
     .rows = host_rows,
-    .take_parents = host_take_parents,
-    .pending = host_pending,
     .end = host_end,
     .row = host_row,
     .destroy = host_destroy,
@@ -326,6 +305,5 @@ struct drafts *host_drafts_create(const struct draft_batch *g, struct tensor log
     h->top_log_p = xcalloc(frontier * (size_t)g->k, sizeof(float));
     h->host = xcalloc((size_t)g->vocab, sizeof(float));
     h->path = xcalloc((size_t)g->env.length + (size_t)g->shape.candidates + 1, sizeof(int32_t));
-    h->from = xcalloc(frontier, sizeof(int32_t));
     return &h->drafts;
 }

@@ -240,6 +240,69 @@ void cpu_take(struct backend *b, struct tensor out, struct tensor x, const int32
     for_rows((struct cpu *)b, &j, out.rows * out.width);
 }
 
+void cpu_embed(struct backend *b, struct tensor out, struct tensor table, const struct layout *s)
+{
+    assert(out.rows == s->n);
+    cpu_take(b, out, table, s->token);
+}
+
+struct join_job {
+    struct rows_job rows; // first; w: of tokens' rows
+    const struct layout *s;
+    struct tensor stream, states, state_norm;
+    struct joining how;
+};
+
+static void norm_or_copy(const struct row_kernels *kernels, float *out, const float *x, struct tensor w, int64_t width,
+                         float eps)
+{
+    if (w.data != NULL)
+        kernels->rmsnorm(out, x, w.data, width, eps);
+    else if (out != x)
+        memcpy(out, x, (size_t)width * sizeof(float));
+}
+
+static void join_row(const struct rows_job *rows, int64_t i)
+{
+    const struct join_job *j = (const struct join_job *)rows;
+    const struct row_kernels *kernels = rows->cpu->kernels->rows;
+    const int64_t width = rows->x.width;
+    const char *row = (const char *)rows->x.data + (size_t)j->s->token[i] * type_row_bytes(rows->x.type, width);
+    float *out = at(rows->out, i), *x = at(j->stream, i);
+    if (j->states.data != NULL)
+        memcpy(x, at(j->states, j->s->slot[i] * j->how.of_slot + 1 + j->s->parent[i]), (size_t)width * sizeof(float));
+    kernels->dequantize(out, row, rows->x.type, width);
+    norm_or_copy(kernels, out, out, rows->w, width, rows->eps);
+    norm_or_copy(kernels, out + width, x, j->state_norm, width, rows->eps);
+    if (!j->how.keeps_raw)
+        memcpy(x, out + width, (size_t)width * sizeof(float));
+}
+
+struct tensor cpu_join(struct backend *b, struct tensor out, struct tensor x, struct tensor table, struct tensor states,
+                       struct tensor token_norm, struct tensor state_norm, const struct layout *s, struct joining how)
+{
+    assert(out.rows == s->n && x.rows == s->n && x.width == table.width && out.width == 2 * table.width);
+    struct join_job j = {
+        .rows = { .out = out, .x = table, .w = token_norm, .eps = how.eps, .one = join_row },
+        .s = s, .stream = x, .states = states, .state_norm = state_norm, .how = how
+    };
+    for_rows((struct cpu *)b, &j.rows, 2 * out.rows * out.width);
+    return out;
+}
+
+void cpu_keep_states(struct backend *b, struct tensor states, struct tensor x, const struct layout *s, int of_slot,
+                     bool roots)
+{
+    (void)b;
+    assert(x.rows == s->n && x.width == states.width);
+    for (int i = 0; i < s->n; i++) {
+        const int pending = s->place[i] - s->slot[i] * s->length - s->prefix[i];
+        if (!roots || i + 1 == s->n || s->slot[i + 1] != s->slot[i])
+            memcpy(at(states, s->slot[i] * of_slot + (roots ? 0 : 1 + pending)), at(x, i),
+                   (size_t)x.width * sizeof(float));
+    }
+}
+
 static void mix_row(const struct rows_job *j, int64_t i)
 {
     float *out = at(j->out, i);
@@ -367,7 +430,7 @@ static const struct backend table = { .name = "cpu",
                                       .packed_layout = PACKED_LAYOUT,
                                       .packed = cpu_packed,
 #define ENTRY(name, SIGNATURE) .name = cpu_##name,
-                                      USUAL_OPERATIONS(ENTRY, ENTRY)
+                                      ALL_OPERATIONS(ENTRY, ENTRY)
 #undef ENTRY
 };
 

@@ -52,6 +52,6 @@ void *cpu_packed(struct backend *b, struct tensor w, size_t *bytes);
 
 #define DECLARE_VOID(name, SIGNATURE) void cpu_##name OPERATION_PARAMETERS(SIGNATURE);
 #define DECLARE_VALUE(name, SIGNATURE) struct tensor cpu_##name OPERATION_PARAMETERS(SIGNATURE);
-USUAL_OPERATIONS(DECLARE_VOID, DECLARE_VALUE)
+ALL_OPERATIONS(DECLARE_VOID, DECLARE_VALUE)
 #undef DECLARE_VOID
 #undef DECLARE_VALUE

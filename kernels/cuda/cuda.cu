@@ -203,10 +203,11 @@ void *cuda_host_reserve(struct cuda *c, struct space *s, size_t bytes, const cha
 static void upload_arrays(struct cuda *c, const struct layout *s)
 {
     const size_t n = (size_t)s->n, words = n * (size_t)s->words * sizeof(uint64_t), ids = n * sizeof(int32_t);
-    const int arrays = s->short_length > 0 ? 6 : 4;
+    const int arrays = s->short_length > 0 ? 8 : 6;
     const size_t bytes = words + (size_t)arrays * ids;
     uint8_t *to = (uint8_t *)cuda_reserve(c, &c->layout, bytes, "the layout of a pass");
-    const int32_t *const from[] = { s->slot, s->prefix, s->place, s->position, s->short_prefix, s->short_place };
+    const int32_t *const from[] = { s->slot,  s->prefix, s->place,        s->position,
+                                    s->token, s->parent, s->short_prefix, s->short_place };
     c->see = *s;
     if (to == NULL)
         return;
@@ -215,14 +216,17 @@ static void upload_arrays(struct cuda *c, const struct layout *s)
     uint8_t *host = (uint8_t *)c->host;
     memcpy(host, s->ancestors, words);
     for (int i = 0; i < arrays; i++)
-        memcpy(host + words + (size_t)i * ids, from[i], ids);
+        if (from[i] != NULL)
+            memcpy(host + words + (size_t)i * ids, from[i], ids);
     cuda_upload(&c->backend, to, host, bytes);
     c->see.ancestors = (const uint64_t *)to;
     c->see.slot = (const int32_t *)(to + words);
     c->see.prefix = c->see.slot + n;
     c->see.place = c->see.prefix + n;
     c->see.position = c->see.place + n;
-    c->see.short_prefix = c->see.position + n;
+    c->see.token = c->see.position + n;
+    c->see.parent = c->see.token + n;
+    c->see.short_prefix = c->see.parent + n;
     c->see.short_place = c->see.short_prefix + n;
     mask_on_device(c, &c->see);
 }

@@ -218,7 +218,7 @@ void cuda_drafts_level(struct backend *b, struct drafting *drafting, const struc
     cuda_launched(c, "building a draft");
 }
 
-// ---- the tree mask of rows whose parents only the device has; models/kv_cache.c (kv_admit) makes the others
+// ---- the layout of rows whose tokens and parents only the device has; models/kv_cache.c (kv_admit) makes the others
 
 enum { MASK_THREADS = 256, MAX_CHUNKS = 64, MAX_PENDING = 2048 };
 static_assert((int)MAX_NODES <= (int)MAX_PENDING && (int)DRAFTING_CANDIDATES <= (int)MAX_PENDING,
@@ -227,7 +227,7 @@ static_assert((int)MAX_NODES <= (int)MAX_PENDING && (int)DRAFTING_CANDIDATES <= 
 struct mask_call {
     int n, words, length;
     const int32_t *slot, *prefix, *place; // of the pass's rows
-    int32_t *position;
+    int32_t *position, *token, *parent;
     uint64_t *ancestors; // (rows, words)
     struct device_rows of[MAX_CHUNKS];
 };
@@ -251,8 +251,11 @@ static __global__ void __launch_bounds__(MASK_THREADS) mask_kernel(const __grid_
         for (int row = first + i; row >= 0; row = parent[row], depth++)
             bits |= row / 64 == word ? (uint64_t)1 << row % 64 : 0;
         s.ancestors[(int64_t)(rows.first + i) * s.words + word] = bits;
-        if (word == 0)
+        if (word == 0) {
             s.position[rows.first + i] = prefix + depth;
+            s.token[rows.first + i] = rows.token[i];
+            s.parent[rows.first + i] = parent[first + i];
+        }
     }
 }
 
@@ -262,6 +265,7 @@ void mask_on_device(struct cuda *c, const struct layout *see)
     s.words = see->words, s.length = see->length;
     s.slot = see->slot, s.prefix = see->prefix, s.place = see->place;
     s.position = (int32_t *)see->position, s.ancestors = (uint64_t *)see->ancestors;
+    s.token = (int32_t *)see->token, s.parent = (int32_t *)see->parent;
     for (int from = 0; from < see->n_device_rows; from += MAX_CHUNKS) {
         for (s.n = 0; s.n < MAX_CHUNKS && from + s.n < see->n_device_rows; s.n++)
             s.of[s.n] = see->device_rows[from + s.n];

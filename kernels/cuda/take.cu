@@ -6,7 +6,7 @@
 namespace DEVICE_SPACE
 {
 
-enum { THREADS = 256 };
+enum { THREADS = 256, LINE = 128 / sizeof(float) };
 
 struct rows_to_take {
     float *out; // (count, width)
@@ -97,51 +97,182 @@ void cuda_take(struct backend *b, struct tensor out, struct tensor x, const int3
     cuda_launched(c, "take");
 }
 
-// Row numbers on the device, in as many chunks as fit into kernel arguments. A block finds its row among them.
-enum { MAX_CHUNKS = 64 };
-struct chunks {
-    int n;
-    struct device_rows of[MAX_CHUNKS];
+// ---- rows by a pass's layout, which is on the device: graphs have them
+
+struct table { // of either form
+    const uint8_t *x; // NULL: packed
+    enum type type;
+    int64_t row_bytes;
+    struct packed packed;
 };
 
-static __global__ void gather_on_device_kernel(const __grid_constant__ struct chunks s, float *out, int64_t width,
-                                               const uint8_t *x, enum type type, int64_t row_bytes,
-                                               const __grid_constant__ struct packed p)
+static struct table table_of(struct tensor x)
+{
+    const struct packed *p = (const struct packed *)x.packed;
+    struct table t = {};
+    if (p != NULL && p->form != FORM_RAW) {
+        t.packed = *p;
+        return t;
+    }
+    t.x = (const uint8_t *)x.data;
+    t.type = x.type;
+    t.row_bytes = (int64_t)type_row_bytes(x.type, x.width);
+    return t;
+}
+
+__device__ static float table_value(const struct table &t, int64_t row, int64_t k)
+{
+    return t.x != NULL ? value_at(t.type, t.x + row * t.row_bytes, k) : packed_value(&t.packed, row, k);
+}
+
+static __global__ void embed_kernel(float *out, int64_t width, const int32_t *token,
+                                    const __grid_constant__ struct table t)
 {
     kernel_prologue();
     const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    int i = (int)blockIdx.y, at = 0;
-    while (i >= s.of[at].n)
-        i -= s.of[at++].n;
-    const int64_t row = s.of[at].base + s.of[at].token[i];
     if (k < width)
-        out[(s.of[at].first + i) * width + k] =
-            x != NULL ? value_at(type, x + row * row_bytes, k) : packed_value(&p, row, k);
+        out[blockIdx.y * width + k] = table_value(t, token[blockIdx.y], k);
 }
 
-void cuda_gather_on_device(struct backend *b, struct tensor out, struct tensor x, const struct device_rows *r, int n)
+void cuda_embed(struct backend *b, struct tensor out, struct tensor table, const struct layout *s)
 {
     struct cuda *c = (struct cuda *)b;
-    const struct packed *p = (const struct packed *)x.packed;
-    const struct packed none = {};
-    const bool plain = p == NULL || p->form == FORM_RAW;
-    assert(out.width == x.width && out.type == F32);
+    assert(out.width == table.width && out.type == F32 && out.rows == s->n);
     without_planes(c, out);
-    for (int from = 0; from < n; from += MAX_CHUNKS) {
-        struct chunks s;
-        int rows = 0;
-        for (s.n = 0; s.n < MAX_CHUNKS && from + s.n < n; s.n++) {
-            s.of[s.n] = r[from + s.n];
-            rows += s.of[s.n].n;
-            assert(s.of[s.n].first + s.of[s.n].n <= out.rows);
+    const struct layout *see = cuda_see(c, s);
+    const dim3 grid((unsigned)blocks_for(out.width, THREADS), (unsigned)out.rows);
+    QUEUE(c, embed_kernel, grid, THREADS, 0, (float *)out.data, out.width, see->token, table_of(table));
+    cuda_launched(c, "embed");
+}
+
+struct join_call {
+    float *out, *x;       // (n, 2 width), (n, width)
+    const float *states;  // NULL: x
+    const float *norm[2]; // of the token's row, of the state; NULL: none
+    const int32_t *token, *slot, *parent;
+    int of_slot;
+    float eps;
+    bool keeps_raw;
+    int64_t width;
+    struct rounding planes; // of out; NULL: none are written
+};
+
+// A block for each half of a row. The sum of squares has the order of rmsnorm_kernel (rows.cu), so the threads that sum are as many as there;
+// all of them bring the row first, as it is, and write it last, JOIN_EACH numbers at a time.
+enum { JOIN_THREADS = 1024, JOIN_EACH = 4 };
+
+static __global__ void __launch_bounds__(JOIN_THREADS)
+    join_kernel(const __grid_constant__ struct join_call s, const __grid_constant__ struct table t)
+{
+    const int i = (int)blockIdx.x, half = (int)blockIdx.y, thread = (int)threadIdx.x;
+    const float *norm = s.norm[half];
+    launch_dependents();
+    for (int64_t k = (int64_t)thread * LINE; norm != NULL && k < s.width; k += JOIN_THREADS * LINE)
+        prefetch_line(norm + k);
+    wait_for_previous(); // norms are not written by kernels
+    __shared__ float of_warp[THREADS / WARP];
+    float *const out = s.out + (2 * (int64_t)i + half) * s.width, *const x = s.x + (int64_t)i * s.width;
+    const int64_t row = half == 0 ? s.token[i] : s.states != NULL ? s.slot[i] * s.of_slot + 1 + s.parent[i] : i;
+    const float *const state = (s.states != NULL ? s.states : s.x) + row * s.width;
+    for (int64_t first = thread; first < s.width; first += JOIN_EACH * JOIN_THREADS) {
+        float raw[JOIN_EACH];
+        UNROLL
+        for (int j = 0; j < JOIN_EACH; j++) {
+            const int64_t k = first + j * JOIN_THREADS;
+            raw[j] = k >= s.width ? 0 : half == 0 ? table_value(t, row, k) : state[k];
         }
-        const dim3 grid((unsigned)blocks_for(out.width, THREADS), (unsigned)rows);
-        if (rows > 0)
-            QUEUE(c, gather_on_device_kernel, grid, THREADS, 0, s, (float *)out.data, out.width,
-                  plain ? (const uint8_t *)x.data : NULL, x.type, (int64_t)type_row_bytes(x.type, x.width),
-                  plain ? none : *p);
+        UNROLL
+        for (int j = 0; j < JOIN_EACH; j++)
+            if (first + j * JOIN_THREADS < s.width)
+                out[first + j * JOIN_THREADS] = raw[j];
     }
-    cuda_launched(c, "take");
+    __syncthreads();
+    float squares = 0, total = 0;
+    for (int64_t k = thread; norm != NULL && thread < THREADS && k < s.width; k += THREADS)
+        squares = fmaf(out[k], out[k], squares);
+    squares = warp_sum(squares);
+    if (thread < THREADS && thread % WARP == 0)
+        of_warp[thread / WARP] = squares;
+    __syncthreads();
+    for (int w = 0; w < THREADS / WARP; w++)
+        total += of_warp[w];
+    const float scale = 1.0f / sqrtf(total / (float)s.width + s.eps);
+    for (int64_t first = thread; first < s.width; first += JOIN_EACH * JOIN_THREADS) {
+        float raw[JOIN_EACH], y[JOIN_EACH];
+        UNROLL
+        for (int j = 0; j < JOIN_EACH; j++) {
+            const int64_t k = first + j * JOIN_THREADS;
+            y[j] = raw[j] = k < s.width ? out[k] : 0;
+            if (norm != NULL && k < s.width)
+                y[j] = raw[j] * scale * norm[k];
+        }
+        UNROLL
+        for (int j = 0; j < JOIN_EACH; j++) {
+            const int64_t k = first + j * JOIN_THREADS;
+            if (k >= s.width)
+                break;
+            out[k] = y[j];
+            if (half == 1)
+                x[k] = s.keeps_raw ? raw[j] : y[j];
+            round_number(s.planes, i, half * s.width + k, y[j]);
+        }
+    }
+}
+
+struct tensor cuda_join(struct backend *b, struct tensor out, struct tensor x, struct tensor table, struct tensor states,
+                        struct tensor token_norm, struct tensor state_norm, const struct layout *s, struct joining how)
+{
+    struct cuda *c = (struct cuda *)b;
+    const struct layout *see = cuda_see(c, s);
+    assert(out.rows == s->n && x.rows == s->n && x.width == table.width && out.width == 2 * x.width);
+    struct join_call call = {};
+    call.out = (float *)out.data, call.x = (float *)x.data, call.states = (const float *)states.data;
+    call.norm[0] = (const float *)token_norm.data, call.norm[1] = (const float *)state_norm.data;
+    call.token = see->token, call.slot = see->slot, call.parent = see->parent;
+    call.of_slot = how.of_slot, call.eps = how.eps, call.keeps_raw = how.keeps_raw;
+    call.width = x.width;
+    out = without_planes(c, out);
+    without_planes(c, x);
+    const bool has_planes = x.width % WARP == 0 && rounding_for(c, -1, out.rows, out.width, &call.planes);
+    QUEUE(c, join_kernel, dim3((unsigned)s->n, 2), JOIN_THREADS, 0, call, table_of(table));
+    cuda_launched(c, "join");
+    return has_planes ? with_planes(c, out) : out;
+}
+
+struct states_call {
+    float *states;  // (slots * of_slot, width)
+    const float *x; // (n, width)
+    const int32_t *slot, *prefix, *place;
+    int n, of_slot, length;
+    bool roots;
+    int64_t width;
+};
+
+static __global__ void states_kernel(const __grid_constant__ struct states_call s)
+{
+    kernel_prologue();
+    const int i = (int)blockIdx.y, slot = s.slot[i];
+    const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (slot < 0 || k >= s.width || (s.roots && i + 1 < s.n && s.slot[i + 1] == slot)) // padding, or not the last one
+        return;
+    const int row = s.roots ? 0 : 1 + s.place[i] - slot * s.length - s.prefix[i];
+    s.states[((int64_t)slot * s.of_slot + row) * s.width + k] = s.x[i * s.width + k];
+}
+
+void cuda_keep_states(struct backend *b, struct tensor states, struct tensor x, const struct layout *s, int of_slot,
+                      bool roots)
+{
+    struct cuda *c = (struct cuda *)b;
+    const struct layout *see = cuda_see(c, s);
+    assert(x.rows == s->n && x.width == states.width);
+    without_planes(c, states);
+    struct states_call call = {};
+    call.states = (float *)states.data, call.x = (const float *)x.data;
+    call.slot = see->slot, call.prefix = see->prefix, call.place = see->place;
+    call.n = s->n, call.of_slot = of_slot, call.length = see->length, call.roots = roots;
+    call.width = x.width;
+    QUEUE(c, states_kernel, dim3((unsigned)blocks_for(x.width, THREADS), (unsigned)s->n), THREADS, 0, call);
+    cuda_launched(c, "keeping states");
 }
 
 } // namespace DEVICE_SPACE

@@ -419,14 +419,6 @@ struct kv_shape eagle_kv_shape(const struct eagle *e, int slots, int length, int
 
 // ---- a pass
 
-static void embed(struct eagle *e, struct tensor out, const struct pass *p)
-{
-    if (e->embedding.data != NULL)
-        take_tokens(e->backend, out, e->embedding, p->token, p->device_rows, p->n_device_rows);
-    else
-        model_embed(e->target, out, p);
-}
-
 // The target's states with the norms that come before fc.
 static struct tensor normed(struct eagle *e, struct tensor f)
 {
@@ -446,48 +438,39 @@ static struct tensor normed(struct eagle *e, struct tensor f)
     return wide;
 }
 
-// Puts the caller's states where the first layer reads them. EAGLE: the second half of the pair. EAGLE-3: x = g.
-static void take_states(struct eagle *e, struct tensor x, struct tensor pair, struct tensor f, bool own)
+// x = f, or fc f: where the first layer reads the target's states.
+static void take_states(struct eagle *e, struct tensor x, struct tensor f)
 {
-    struct backend *b = e->backend;
-    if (!is_eagle3(e))
-        b->place(b, pair, (int)x.width, f);
-    else if (own)
-        b->place(b, x, 0, f);
+    if (is_eagle3(e))
+        multiply(e->backend, x, normed(e, f), e->fc);
     else
-        multiply(b, x, normed(e, f), e->fc);
+        e->backend->place(e->backend, x, 0, f);
 }
 
-// x = fc [E(token); f]; attention reads x as it is.
-static struct tensor begin_eagle(struct eagle *e, struct tensor x, struct tensor embedded, struct tensor pair)
+// Returns what attention reads. EAGLE-3: [rms E(token); rms f], x = f or its norm. EAGLE: x = fc [E(token); f].
+static struct tensor begin(struct eagle *e, const struct layout *layout, struct tensor x, struct tensor states,
+                           int of_slot)
 {
     struct backend *b = e->backend;
+    const struct joining how = { of_slot, e->shape.norm_eps, !e->norm_before_residual };
+    const struct tensor table = e->embedding.data != NULL ? e->embedding : model_embedding(e->target),
+                        norm = is_eagle3(e) ? e->block[0].input_norm : (struct tensor){ 0 };
+    const struct tensor pair =
+        b->join(b, tensor_rows(e->pair, 0, x.rows), x, table, states, norm, e->hidden_norm, layout, how);
+    if (is_eagle3(e))
+        return pair;
     const struct product fc = { .out = x, .w = e->fc, .bias = e->fc_bias };
-    b->place(b, pair, 0, embedded);
     b->matmul(b, pair, &fc, 1);
     return x;
 }
 
-// x = g, or its norm; attention reads [rms E(token); rms g].
-static struct tensor begin_eagle3(struct eagle *e, struct tensor x, struct tensor embedded, struct tensor pair)
+// Returns x, with its planes where the last operation left some. from_target: x has the states that the rows follow.
+static struct tensor run_layers(struct eagle *e, struct kv_cache *c, const struct layout *layout, struct tensor x,
+                                bool from_target, const struct eagle_states *own)
 {
     struct backend *b = e->backend;
-    b->rmsnorm(b, embedded, embedded, e->block[0].input_norm, e->shape.norm_eps);
-    b->place(b, pair, 0, embedded);
-    b->rmsnorm(b, embedded, x, e->hidden_norm, e->shape.norm_eps);
-    b->place(b, pair, (int)x.width, embedded);
-    if (e->norm_before_residual)
-        b->place(b, x, 0, embedded);
-    return pair;
-}
-
-// Returns x, with its planes where the last operation left some.
-static struct tensor run_layers(struct eagle *e, struct kv_cache *c, const struct layout *layout, struct tensor x)
-{
-    struct backend *b = e->backend;
-    struct tensor embedded = tensor_rows(e->embedded, 0, x.rows), pair = tensor_rows(e->pair, 0, x.rows);
     block_angles(b, &e->shape, layout, &e->scratch);
-    struct tensor input = is_eagle3(e) ? begin_eagle3(e, x, embedded, pair) : begin_eagle(e, x, embedded, pair);
+    struct tensor input = begin(e, layout, x, from_target ? (struct tensor){ 0 } : own->rows, own->of_slot);
     for (int l = 0; l < e->shape.layers; l++) {
         if (l > 0) {
             input = b->rmsnorm(b, e->scratch.h, x, e->block[l].input_norm, e->shape.norm_eps);
@@ -496,22 +479,24 @@ static struct tensor run_layers(struct eagle *e, struct kv_cache *c, const struc
     }
     if (e->norm_output)
         x = b->rmsnorm(b, x, x, e->norm, e->shape.norm_eps);
+    b->keep_states(b, own->rows, x, layout, own->of_slot, from_target);
     return x;
 }
 
-struct tensor eagle_forward(struct eagle *e, struct kv_cache *c, const struct pass *p, struct tensor f, bool own)
+struct tensor eagle_forward(struct eagle *e, struct kv_cache *c, const struct pass *p, struct tensor f,
+                            const struct eagle_states *own)
 {
     struct backend *b = e->backend;
     const int rows = rows_queued(b, p->n);
-    assert(p->n >= 1 && p->n <= e->rows && f.rows == p->n);
-    struct tensor x = tensor_rows(e->state, 0, p->n); // rows of padding keep old values
+    const bool from_target = f.data != NULL;
+    assert(p->n >= 1 && p->n <= e->rows && (!from_target || f.rows == p->n));
     scratch_fit(&e->scratch, rows);
-    const struct graph_key key = { .see = kv_admit(c, p, rows), .whose = e, .cache = c };
-    embed(e, tensor_rows(e->embedded, 0, p->n), p);
-    take_states(e, x, tensor_rows(e->pair, 0, p->n), f, own);
+    const struct graph_key key = { .see = kv_admit(c, p, rows), .whose = e, .cache = c, .fact = { from_target } };
+    if (from_target)
+        take_states(e, tensor_rows(e->state, 0, p->n), f); // rows of padding keep old values
     struct tensor out;
     for (bool done = graph_launched(b, &key, &out); !done; done = graph_ended(b, out))
-        out = run_layers(e, c, key.see, tensor_rows(e->state, 0, rows));
+        out = run_layers(e, c, key.see, tensor_rows(e->state, 0, rows), from_target, own);
     return tensor_rows(out, 0, p->n);
 }
 

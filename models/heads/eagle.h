@@ -8,7 +8,7 @@
 //     EAGLE-3  g = fc f for a state of the target (of three of its layers, before any norm), g = f for an own state
 //              attention reads [rms E(token); rms g], x = g + ..., logits = own LM head of rms x
 //
-// The output x of a row is the f of the rows that follow it. A pass is one of model.h, with a cache of the caller's.
+// The output x of a row is the f of the draft tokens that follow it. A pass is one of model.h, with a cache of the caller's.
 #pragma once
 #include <stdbool.h>
 #include "core/quantize.h"
@@ -46,7 +46,16 @@ void eagle_close(struct eagle *e); // NULL is allowed
 const struct head_facts *eagle_facts(const struct eagle *e);
 struct kv_shape eagle_kv_shape(const struct eagle *e, int slots, int length, int pending);
 
-// f: states of the target (n, taps.n * the target's width), or own ones (n, width) if `own`. Returns (n, width), borrowed
+// The head's own states, in the caller's memory, which stays in place: (slots * of_slot, width) of each slot the root's, then those of its
+// pending rows.
+struct eagle_states {
+    struct tensor rows;
+    int of_slot;
+};
+
+// f: states of the target (n, taps.n * the target's width); the state of each slot's last row becomes its root's. data NULL: the rows are
+// of draft tokens, whose f are the own states of the rows that they follow, and all their states are kept. Returns (n, width), borrowed
 // until the next pass.
-struct tensor eagle_forward(struct eagle *e, struct kv_cache *c, const struct pass *p, struct tensor f, bool own);
+struct tensor eagle_forward(struct eagle *e, struct kv_cache *c, const struct pass *p, struct tensor f,
+                            const struct eagle_states *own);
 void eagle_logits(struct eagle *e, struct tensor out, struct tensor states); // out (n, vocab); states: eagle_forward's

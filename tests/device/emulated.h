@@ -13,6 +13,7 @@ void emulated_memory_limit(size_t bytes);        // of device memory
 void emulated_fail_next(int calls_from_now);     // the n-th next call of the runtime fails; 0: none
 void emulated_fault_next(int launches_from_now); // the n-th next launch fails after it was queued; 0: none
 int64_t emulated_launches(void);                 // kernels and graphs so far: a graph is one
+int64_t emulated_uploads(void);                  // copies from the host so far
 int64_t emulated_syncs(void);                    // waits for a stream so far
 void emulated_processors(int n);                 // multiprocessors of devices that are opened from now on
 int64_t emulated_graphs(void);                   // graphs that exist

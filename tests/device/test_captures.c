@@ -89,7 +89,7 @@ static struct layout one_row(struct backend *b)
 {
     static const int32_t zero;
     static const uint64_t itself = 1;
-    struct layout s = { 1, 1, 9, &zero, &zero, &zero, &zero, &itself, 0, NULL, 0, 0, NULL, NULL, 0 };
+    struct layout s = { 1, 1, 9, &zero, &zero, &zero, &zero, &itself, 0, NULL, 0, 0, NULL, NULL, 0, NULL, NULL };
     s.uploaded = b->upload_layout(b, &s);
     return s;
 }

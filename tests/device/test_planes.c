@@ -107,6 +107,22 @@ static void in_two_steps(const struct bench *k, struct tensor gated, struct tens
     free(one), free(two);
 }
 
+// What attention of a head reads: rows of x, by tokens, beside those of y.
+static void check_joined(const struct bench *k, struct tensor x, struct tensor y, struct tensor wide, struct tensor norm)
+{
+    int32_t token[MOST_ROWS], zeros[MOST_ROWS] = { 0 };
+    uint64_t ancestors[MOST_ROWS] = { 0 };
+    const int n = (int)x.rows;
+    for (int i = 0; i < n; i++)
+        token[i] = n - 1 - i;
+    const struct layout s = { .n = n, .words = 1, .length = n, .slot = zeros, .prefix = zeros, .place = zeros,
+                              .position = zeros, .ancestors = ancestors, .token = token, .parent = zeros };
+    const struct tensor made =
+        k->b->join(k->b, wide, y, x, (struct tensor){ 0 }, norm, norm, &s, (struct joining){ .eps = 1e-5f });
+    assert_true((made.planes != 0) == !k->varies);
+    as_of_a_copy(k, made, "join");
+}
+
 static void check_makers(const struct bench *k, int n, enum type type, enum activations a)
 {
     struct backend *b = k->b;
@@ -135,6 +151,7 @@ static void check_makers(const struct bench *k, int n, enum type type, enum acti
     float *fresh = xcalloc((size_t)n * WIDTH, sizeof(float));
     fresh[5] = 3;
     const struct tensor y = numbers(b, n, WIDTH);
+    check_joined(k, x, y, wide, norm);
     for (int writer = 0; writer < 8; writer++) {
         static const char *const names[] = { "add", "glu", "take", "place", "cut", "move", "upload", "matmul" };
         made = b->rmsnorm(b, h, x, norm, 1e-5f);

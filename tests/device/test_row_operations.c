@@ -147,6 +147,84 @@ static void place_take_and_cut_copy_the_right_rows(void **unused)
     }
 }
 
+enum { JOINED = 5, STATES = 3, JOIN_SLOTS = 2 }; // rows; states of a slot, of so many slots
+
+// Rows of two slots, behind prefixes of 4 and 1 rows.
+static const struct layout *joined_rows(void)
+{
+    static const int32_t slot[] = { 1, 1, 0, 0, 0 }, prefix[] = { 1, 1, 4, 4, 4 }, place[] = { 11, 12, 4, 5, 6 },
+                         token[] = { 7, 0, 7, 29, 3 }, parent[] = { -1, 0, -1, -1, 1 };
+    static const uint64_t ancestors[] = { 1, 3, 1, 2, 6 };
+    static const struct layout s = { .n = JOINED, .words = 1, .length = 10, .slot = slot, .prefix = prefix, .place = place,
+                                     .position = prefix, .ancestors = ancestors, .token = token, .parent = parent };
+    return &s;
+}
+
+// As take, rmsnorm and place make it, to the bit.
+static void check_join(struct backend *c, int width, bool gathers, bool norms, bool keeps_raw)
+{
+    const struct layout *s = joined_rows();
+    const struct joining how = { STATES, 1e-5f, keeps_raw };
+    float *table = uniforms(30 * width), *states = uniforms(JOIN_SLOTS * STATES * width), *x = uniforms(JOINED * width),
+          *w = uniforms(2 * width), *out = uniforms(2 * JOINED * width), *half = uniforms(JOINED * width),
+          *raw = uniforms(JOINED * width), *expected = uniforms(2 * JOINED * width);
+    const struct tensor none = { 0 }, halves = floats(half, JOINED, width), pairs = floats(expected, JOINED, 2 * width);
+    int32_t row[JOINED];
+    for (int i = 0; i < JOINED; i++)
+        row[i] = s->slot[i] * STATES + 1 + s->parent[i];
+    c->take(c, halves, floats(table, 30, width), s->token);
+    if (norms)
+        c->rmsnorm(c, halves, halves, floats(w, 1, width), how.eps);
+    c->place(c, pairs, 0, halves);
+    memcpy(raw, x, (size_t)(JOINED * width) * sizeof(float));
+    if (gathers)
+        c->take(c, floats(raw, JOINED, width), floats(states, JOIN_SLOTS * STATES, width), row);
+    memcpy(half, raw, (size_t)(JOINED * width) * sizeof(float));
+    if (norms)
+        c->rmsnorm(c, halves, halves, floats(w + width, 1, width), how.eps);
+    c->place(c, pairs, width, halves);
+    c->join(c, floats(out, JOINED, 2 * width), floats(x, JOINED, width), floats(table, 30, width),
+            gathers ? floats(states, JOIN_SLOTS * STATES, width) : none, norms ? floats(w, 1, width) : none,
+            norms ? floats(w + width, 1, width) : none, s, how);
+    assert_memory_equal(out, expected, (size_t)(2 * JOINED * width) * sizeof(float));
+    assert_memory_equal(x, keeps_raw ? raw : half, (size_t)(JOINED * width) * sizeof(float));
+    free(table), free(states), free(x), free(w), free(out), free(half), free(raw), free(expected);
+}
+
+static void join_equals_take_norm_and_place(void **unused)
+{
+    static const int widths[] = { 1, 31, 64, 300, 1024, 5000 };
+    for (int b = 0; b < n_backends; b++)
+        for (size_t i = 0; i < 8 * sizeof(widths) / sizeof(widths[0]); i++)
+            check_join(backends[b], widths[i / 8], i & 1, i & 2, i & 4);
+}
+
+static void tokens_are_embedded_and_states_are_kept(void **unused)
+{
+    enum { WIDTH = 300 };
+    static const int32_t draft[] = { 1 * STATES + 1, 1 * STATES + 2, 1, 2, 3 }; // where the rows' states go
+    const struct layout *s = joined_rows();
+    for (int b = 0; b < n_backends; b++) {
+        struct backend *c = backends[b];
+        float *table = uniforms(30 * WIDTH), *x = uniforms(JOINED * WIDTH);
+        c->embed(c, floats(x, JOINED, WIDTH), floats(table, 30, WIDTH), s);
+        for (int i = 0; i < JOINED; i++)
+            assert_memory_equal(x + i * WIDTH, table + s->token[i] * WIDTH, WIDTH * sizeof(float));
+        for (int roots = 0; roots < 2; roots++) {
+            float *states = uniforms(JOIN_SLOTS * 4 * WIDTH), *expected = xmalloc(JOIN_SLOTS * 4 * WIDTH * sizeof(float));
+            memcpy(expected, states, JOIN_SLOTS * 4 * WIDTH * sizeof(float));
+            for (int i = 0; i < JOINED; i++)
+                if (!roots || i == 1 || i == 4)
+                    memcpy(expected + (roots ? s->slot[i] * 4 : draft[i] + s->slot[i]) * WIDTH, x + i * WIDTH,
+                           WIDTH * sizeof(float));
+            c->keep_states(c, floats(states, JOIN_SLOTS * 4, WIDTH), floats(x, JOINED, WIDTH), s, 4, roots);
+            assert_memory_equal(states, expected, JOIN_SLOTS * 4 * WIDTH * sizeof(float));
+            free(states), free(expected);
+        }
+        free(table), free(x);
+    }
+}
+
 // Moves rows to TO .. TO + n in `count` consecutive tensors; all other rows stay unchanged.
 // Each row of the result from k rows of x, one of them more than once.
 static void rows_are_mixed_in_order(void **unused)
@@ -259,6 +337,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(norms_of_wide_rows),
         cmocka_unit_test(gates_are_accurate_at_the_ends_of_the_range),
         cmocka_unit_test(place_take_and_cut_copy_the_right_rows),
+        cmocka_unit_test(join_equals_take_norm_and_place),
+        cmocka_unit_test(tokens_are_embedded_and_states_are_kept),
         cmocka_unit_test(rows_are_mixed_in_order),
         cmocka_unit_test(rows_of_many_tensors_move_down),
         cmocka_unit_test(best_returns_the_top_k_with_ties_to_the_lowest_id),

@@ -91,38 +91,33 @@ static void logits_of_medusa_heads_equal_the_originals(void **unused)
 struct reading { // the rows that a head has read so far
     struct eagle *head;
     struct kv_cache *cache;
+    struct eagle_states own;
     int32_t token[ROWS];
     float *logits; // (ROWS, vocab)
     int n;
 };
 
-static struct tensor read_rows(struct reading *r, int n, const int32_t *parent, struct tensor f, bool own)
+static void read_rows(struct reading *r, int n, const int32_t *parent, struct tensor f)
 {
     static const int32_t slot[CERTAIN];
     const struct pass p = { .n = n, .token = r->token + r->n, .slot = slot, .parent = parent };
     const int vocab = eagle_facts(r->head)->vocab;
-    const struct tensor out = eagle_forward(r->head, r->cache, &p, f, own);
+    const struct tensor out = eagle_forward(r->head, r->cache, &p, f, &r->own);
     eagle_logits(r->head, tensor_of(r->logits + r->n * vocab, F32, n, vocab), out);
     r->n += n;
-    return out;
 }
 
 static void read_all(struct reading *r)
 {
     static const int32_t chain[] = { -1, 0, 1, 2, 3 }, places[] = { 0, 1, 2, 3, 4 };
-    const int width = eagle_facts(r->head)->width, of_target = eagle_facts(r->head)->taps.n * WIDTH;
-    const size_t row = (size_t)width * sizeof(float);
-    float *features = xmalloc((size_t)(CERTAIN * of_target) * sizeof(float)), *before = xmalloc(2 * row);
+    const int of_target = eagle_facts(r->head)->taps.n * WIDTH;
+    float *features = xmalloc((size_t)(CERTAIN * of_target) * sizeof(float));
     head_numbers(features, (size_t)(CERTAIN * of_target), SEED, "features");
-    struct tensor out = read_rows(r, CERTAIN, chain, tensor_of(features, F32, CERTAIN, of_target), false);
+    read_rows(r, CERTAIN, chain, tensor_of(features, F32, CERTAIN, of_target));
     kv_keep(r->cache, 0, places, CERTAIN);
-    memcpy(before, tensor_rows(out, CERTAIN - 1, 1).data, row);
-    memcpy(before + width, before, row);
-    out = read_rows(r, 2, (const int32_t[]){ -1, -1 }, tensor_of(before, F32, 2, width), true);
-    memcpy(before, tensor_rows(out, 1, 1).data, row);
-    read_rows(r, 1, (const int32_t[]){ 1 }, tensor_of(before, F32, 1, width), true);
+    read_rows(r, 2, (const int32_t[]){ -1, -1 }, (struct tensor){ 0 });
+    read_rows(r, 1, (const int32_t[]){ 1 }, (struct tensor){ 0 });
     free(features);
-    free(before);
 }
 
 // (ROWS, vocab) logits, to be freed. context: tokens that sequences may have.
@@ -131,11 +126,14 @@ static float *logits_of(const struct form_bench *b, struct eagle *e, const int32
     struct error err;
     struct kv_shape shape = eagle_kv_shape(e, 1, ROWS, CERTAIN);
     shape.context = context;
-    struct reading r = { .head = e, .cache = kv_create(b->backend, &shape, &err) };
+    struct reading r = { .head = e,
+                         .cache = kv_create(b->backend, &shape, &err),
+                         .own = { rows_on(b->backend, ROWS, eagle_facts(e)->width), ROWS } };
     r.logits = xmalloc((size_t)ROWS * (size_t)eagle_facts(e)->vocab * sizeof(float));
     memcpy(r.token, token, sizeof(r.token));
     read_all(&r);
     kv_destroy(r.cache);
+    b->backend->release(b->backend, r.own.rows.data);
     return r.logits;
 }
 

@@ -86,22 +86,19 @@ static bool run_eagle(const char *path, const struct model *target, struct backe
     for (int i = 0; i < r->n; i++)
         parent[i] = i - 1, places[i] = i;
     struct pass p = { .n = r->n - 1, .token = r->token + 1, .slot = slot, .parent = parent };
-    struct tensor out = eagle_forward(e, c, &p, tensor_rows(r->states, 0, p.n), false);
+    const struct eagle_states own = { rows_on(b, 1 + CHAIN, eagle_facts(e)->width), 1 + CHAIN };
+    struct tensor out = eagle_forward(e, c, &p, tensor_rows(r->states, 0, p.n), &own);
     int best = print_rows(e, out);
     kv_keep(c, 0, places, p.n);
-    const int width = eagle_facts(e)->width;
-    float *state = xmalloc((size_t)width * sizeof(float));
-    memcpy(state, tensor_rows(out, p.n - 1, 1).data, (size_t)width * sizeof(float));
     for (int i = 0; i < CHAIN; i++) {
         const int32_t token = eagle_facts(e)->target_id != NULL ? eagle_facts(e)->target_id[best] : best,
                       before = i - 1;
         printf("draft %d\n", token);
         p = (struct pass){ .n = 1, .token = &token, .slot = slot, .parent = &before };
-        out = eagle_forward(e, c, &p, tensor_of(state, F32, 1, width), true);
+        out = eagle_forward(e, c, &p, (struct tensor){ 0 }, &own);
         best = print_rows(e, out);
-        memcpy(state, out.data, (size_t)width * sizeof(float));
     }
-    free(state);
+    b->release(b, own.rows.data);
     kv_destroy(c);
     eagle_close(e);
     return true;

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "kernels/backend.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
@@ -380,8 +381,8 @@ static void the_features_of_an_advance_are_the_states_that_predicted_its_tokens(
         for (int k = 0; k < 3; k++) {
             float *row = (float *)a[i].features.data + k * 2 * shape->width,
                   *embedded = xcalloc((size_t)shape->width, sizeof(float));
-            model_embed(p->target, tensor_of(embedded, F32, 1, shape->width),
-                        &(struct pass){ .n = 1, .token = &token[i][a[i].node[k]] });
+            p->backend->take(p->backend, tensor_of(embedded, F32, 1, shape->width), model_embedding(p->target),
+                             &token[i][a[i].node[k]]);
             assert_memory_equal(row, embedded, (size_t)shape->width * sizeof(float));
             model_logits(p->target, tensor_of(logits, F32, 1, shape->vocab),
                          tensor_of(row + shape->width, F32, 1, shape->width));

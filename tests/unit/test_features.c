@@ -214,7 +214,7 @@ static void target_rows_are_those_of_its_operations(void **state)
     struct tensor row = rows_on(b, 1, s->width), state_row = rows_on(b, s->width, s->width), logits;
     logits = rows_on(b, s->width, s->vocab);
     for (int32_t id = 0; id < s->vocab; id++) {
-        model_embed(t.model, row, &(struct pass){ .n = 1, .token = &id });
+        b->take(b, row, model_embedding(t.model), &id);
         assert_memory_equal((const float *)list.at[0].data + (int64_t)id * s->width, row.data, tensor_bytes(row));
     }
     // A product with the rows of the unit matrix gives the columns of the head, but for the rounding of activations.

@@ -292,7 +292,7 @@ static void taps_return_the_hidden_states_between_layers(void **unused)
     assert_int_equal(states.tapped.rows, 3);
     assert_int_equal(states.tapped.width, 3 * s->width);
     float *embedded = xcalloc(3 * (size_t)s->width, sizeof(float));
-    model_embed(r.model, tensor_of(embedded, F32, 3, s->width), &(struct pass){ .n = 3, .token = token });
+    r.backend->take(r.backend, tensor_of(embedded, F32, 3, s->width), model_embedding(r.model), token);
     for (int i = 0; i < 3; i++) {
         const float *row = (const float *)states.tapped.data + i * 3 * s->width;
         assert_memory_equal(row, embedded + i * s->width, (size_t)s->width * sizeof(float));

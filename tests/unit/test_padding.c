@@ -28,7 +28,7 @@ static struct layout layout_of(struct backend *b, int prefix, int n, int32_t num
         ancestors[i] = real ? sees[i] : 0;
     }
     struct layout s = { n, 1,    PAIR_LENGTH, numbers[0], numbers[1], numbers[2], numbers[3], ancestors,
-                        0, NULL, 0,           0,          NULL,       NULL,       0 };
+                        0, NULL, 0,           0,          NULL,       NULL,       0,          NULL,      NULL };
     if (b->upload_layout != NULL)
         s.uploaded = b->upload_layout(b, &s);
     return s;

@@ -157,10 +157,12 @@ static void eagle_heads_are_quantized(void **state)
         const struct pass p = { .n = HEAD_ROWS, .token = token, .slot = slot, .parent = parent };
         const struct tensor f =
             tensor_of(b.states, F32, HEAD_ROWS, (int64_t)eagle_facts(e)->taps.n * model_shape(b.target)->width);
-        const struct tensor out = eagle_forward(e, c, &p, f, false);
+        const struct eagle_states own = { rows_on(b.backend, 1, eagle_facts(e)->width), 1 };
+        const struct tensor out = eagle_forward(e, c, &p, f, &own);
         numbers = HEAD_ROWS * eagle_facts(e)->vocab;
         bytes[i] = eagle_facts(e)->memory;
         eagle_logits(e, tensor_of(b.logits + i * MAX_NUMBERS, F32, HEAD_ROWS, eagle_facts(e)->vocab), out);
+        b.backend->release(b.backend, own.rows.data);
         kv_destroy(c);
         eagle_close(e);
     }

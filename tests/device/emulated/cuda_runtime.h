@@ -46,6 +46,7 @@ void emulated_fail_next(int calls_from_now);
 void emulated_fault_next(int launches_from_now);
 // Number of kernel and graph launches so far (a graph counts as one), and of calls of cudaStreamSynchronize.
 int64_t emulated_launches(void);
+int64_t emulated_uploads(void);
 int64_t emulated_syncs(void);
 // Number of multiprocessors that devices have from now on; 4 by default.
 void emulated_processors(int n);

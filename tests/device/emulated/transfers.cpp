@@ -78,6 +78,14 @@ cudaError_t cudaFreeHost(void *p)
     return finish_call();
 }
 
+static int64_t upload_count;
+
+extern "C" int64_t emulated_uploads(void)
+{
+    lock_guard lock;
+    return upload_count;
+}
+
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t s)
 {
     if (fails())
@@ -98,6 +106,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
         return set_error(cudaErrorInvalidValue);
     device_access access;
     memcpy(to, from, bytes);
+    upload_count += !from_device;
     const uint8_t *const begin = (const uint8_t *)from;
     if (!from_device && is_pinned(from))
         uploads.push_back({ begin, std::vector<uint8_t>(begin, begin + bytes), s });
