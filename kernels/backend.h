@@ -84,6 +84,12 @@ struct row_group {
     int32_t rows;        // of out, after those of the groups before it; 0: its weights are not read
 };
 
+// Rows row[0..n) of a tensor that become its rows to .. to + n: ascending, each at or behind its new place.
+struct row_run {
+    int to, n;
+    const int32_t *row;
+};
+
 // What attention does to its scores, beside the layout.
 struct attention {
     int head_dim;
@@ -212,8 +218,8 @@ struct backend {
     void (*place)(struct backend *b, struct tensor out, int column, struct tensor x);
     // out[i] = x[i][column ..]: one of them again
     void (*cut)(struct backend *b, struct tensor out, struct tensor x, int column);
-    // x[to + i] = x[row[i]] in each of count tensors of one type and width, rows ascending and >= to + i: kv_keep
-    void (*move)(struct backend *b, const struct tensor *x, int count, int to, const int32_t *row, int n);
+    // Moves rows within each of count tensors of one type and width; no run reads what another writes: kv_keep
+    void (*move)(struct backend *b, const struct tensor *x, int count, const struct row_run *run, int runs);
     // (n, k) top-k of each row, ties to the lowest id
     void (*best)(struct backend *b, struct tensor logits, int k, int32_t *token, float *log_p);
 };

@@ -28,7 +28,7 @@
 #define PLACE_SIGNATURE(OUT, IN, ARG) OUT(out) ARG(int, column) IN(x)
 #define CUT_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) ARG(int, column)
 #define MOVE_SIGNATURE(OUT, IN, ARG) \
-    ARG(const struct tensor *, x) ARG(int, count) ARG(int, to) ARG(const int32_t *, row) ARG(int, n)
+    ARG(const struct tensor *, x) ARG(int, count) ARG(const struct row_run *, run) ARG(int, runs)
 #define BEST_SIGNATURE(OUT, IN, ARG) IN(logits) ARG(int, k) ARG(int32_t *, token) ARG(float *, log_p)
 
 #define ROW_OPERATIONS(VOID, VALUE) \

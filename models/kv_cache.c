@@ -24,10 +24,14 @@ struct kv_cache {
     int short_length; // rows of a slot in short layers; 0: there are none
     struct tensor *keys,
         *values;            // (layers) each (slots * length, width); of short layers (slots * short_length, width)
-    struct tensor *of_slot; // (2 layers) keys and values of the slot whose rows are moved
+    struct tensor *some; // (2 layers) keys and values whose rows are moved
+    // Rows that kv_keep has kept and that are not in place yet, in the layers that keep all rows and in short ones.
+    struct row_run *run[2]; // (slots)
+    int32_t *moved[2];      // (slots * pending)
+    int runs, n_moved;
     struct slot *slot;      // (slots)
     struct layout layout;   // points to the arrays below, sized for slots * pending rows and padding
-    int32_t *slot_of, *prefix_of, *place, *position, *token, *parent, *moved, *short_prefix, *short_place;
+    int32_t *slot_of, *prefix_of, *place, *position, *token, *parent, *shifted, *short_prefix, *short_place;
     uint64_t *ancestors;
 };
 
@@ -98,7 +102,7 @@ struct kv_cache *kv_create(struct backend *b, const struct kv_shape *shape, stru
     c->short_length = short_length(shape);
     c->keys = xcalloc((size_t)shape->layers, sizeof(*c->keys));
     c->values = xcalloc((size_t)shape->layers, sizeof(*c->values));
-    c->of_slot = xcalloc(2 * (size_t)shape->layers, sizeof(*c->of_slot));
+    c->some = xcalloc(2 * (size_t)shape->layers, sizeof(*c->some));
     c->slot = xcalloc((size_t)shape->slots, sizeof(*c->slot));
     for (int l = 0; l < shape->layers; l++) {
         const int64_t rows = (int64_t)shape->slots * length_of(shape, l);
@@ -125,7 +129,11 @@ struct kv_cache *kv_create(struct backend *b, const struct kv_shape *shape, stru
     c->position = xcalloc(max_rows, sizeof(int32_t));
     c->token = xcalloc(max_rows, sizeof(int32_t));
     c->parent = xcalloc(max_rows, sizeof(int32_t));
-    c->moved = xcalloc((size_t)(shape->pending + c->short_length), sizeof(int32_t));
+    for (int k = 0; k < 2; k++) {
+        c->run[k] = xcalloc((size_t)shape->slots, sizeof(*c->run[k]));
+        c->moved[k] = xcalloc((size_t)shape->slots * (size_t)shape->pending, sizeof(int32_t));
+    }
+    c->shifted = xcalloc((size_t)c->short_length + 1, sizeof(int32_t));
     c->short_prefix = xcalloc(max_rows, sizeof(int32_t));
     c->short_place = xcalloc(max_rows, sizeof(int32_t));
     c->ancestors = xcalloc(max_rows * (size_t)c->words, sizeof(uint64_t));
@@ -146,7 +154,7 @@ void kv_destroy(struct kv_cache *c)
     }
     free(c->keys);
     free(c->values);
-    free(c->of_slot);
+    free(c->some);
     free(c->slot);
     free(c->slot_of);
     free(c->prefix_of);
@@ -154,7 +162,11 @@ void kv_destroy(struct kv_cache *c)
     free(c->position);
     free(c->token);
     free(c->parent);
-    free(c->moved);
+    for (int k = 0; k < 2; k++) {
+        free(c->run[k]);
+        free(c->moved[k]);
+    }
+    free(c->shifted);
     free(c->short_prefix);
     free(c->short_place);
     free(c->ancestors);
@@ -173,18 +185,31 @@ static void admit_device_rows(const struct device_rows *r, struct kv_cache *c, c
     }
 }
 
-// Moves rows row[0..n) of a slot to row `to` and behind it, in the layers that are short or in the others.
-static void move_rows(struct kv_cache *c, int slot, bool is_short, int to, const int32_t *row, int n)
+// In the layers that are short or in the others.
+static void move_rows(struct kv_cache *c, bool is_short, const struct row_run *run, int runs)
 {
-    const int64_t length = is_short ? c->short_length : c->shape.length;
     int count = 0;
     for (int l = 0; l < c->shape.layers; l++)
         if (kv_is_short(c, l) == is_short) {
-            c->of_slot[count++] = tensor_rows(c->keys[l], slot * length, length);
-            c->of_slot[count++] = tensor_rows(c->values[l], slot * length, length);
+            c->some[count++] = c->keys[l];
+            c->some[count++] = c->values[l];
         }
-    if (count > 0)
-        c->backend->move(c->backend, c->of_slot, count, to, row, n);
+    if (count > 0 && runs > 0)
+        c->backend->move(c->backend, c->some, count, run, runs);
+}
+
+static void move_kept(struct kv_cache *c)
+{
+    move_rows(c, false, c->run[false], c->runs);
+    if (c->short_length > 0)
+        move_rows(c, true, c->run[true], c->runs);
+    c->runs = c->n_moved = 0;
+}
+
+// The cache row of the slot's row 0, if all were there.
+static int first_row(const struct kv_cache *c, int slot, bool is_short)
+{
+    return is_short ? slot * c->short_length - c->slot[slot].base : slot * c->shape.length;
 }
 
 // Short layers: makes space for the rows that come. The next row is at position `prefix` or later, so it sees none before prefix - window + 1.
@@ -197,9 +222,9 @@ static void make_space(struct kv_cache *c, int slot)
     const int base = seen > 0 ? seen / SHORT_UNIT * SHORT_UNIT : 0, n = end - base;
     assert(base >= s->base && n + s->coming <= c->short_length);
     for (int i = 0; i < n; i++)
-        c->moved[i] = base - s->base + i;
+        c->shifted[i] = first_row(c, slot, true) + base + i;
     if (base > s->base)
-        move_rows(c, slot, true, 0, c->moved, n);
+        move_rows(c, true, &(struct row_run){ slot * c->short_length, n, c->shifted }, n > 0);
     s->base = base;
 }
 
@@ -218,6 +243,7 @@ const struct layout *kv_admit(struct kv_cache *c, const struct pass *p, int rows
 {
     const size_t words = (size_t)c->words;
     assert(rows >= p->n);
+    move_kept(c);
     if (c->short_length > 0)
         make_spaces(c, p);
     for (int i = 0; i < p->n; i++) {
@@ -272,11 +298,13 @@ const struct layout *kv_admit(struct kv_cache *c, const struct pass *p, int rows
 
 struct tensor kv_keys(struct kv_cache *c, int layer)
 {
+    move_kept(c);
     return c->keys[layer];
 }
 
 struct tensor kv_values(struct kv_cache *c, int layer)
 {
+    move_kept(c);
     return c->values[layer];
 }
 
@@ -296,16 +324,16 @@ void kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n)
     int first = 0; // rows before it are in place: all rows of a chain are
     while (first < n && row[first] == first)
         first++;
-    for (int i = first; i < n; i++) {
-        assert(row[i] >= i && row[i] < s->pending && (i == 0 || row[i] > row[i - 1]));
-        c->moved[i - first] = s->prefix + row[i];
+    for (int k = 0; k < 2 && first < n; k++) {
+        const int base = first_row(c, slot, k) + s->prefix;
+        c->run[k][c->runs] = (struct row_run){ base + first, n - first, c->moved[k] + c->n_moved };
+        for (int i = first; i < n; i++) {
+            assert(row[i] >= i && row[i] < s->pending && (i == 0 || row[i] > row[i - 1]));
+            c->moved[k][c->n_moved + i - first] = base + row[i];
+        }
     }
-    if (first < n)
-        move_rows(c, slot, false, s->prefix + first, c->moved, n - first);
-    for (int i = 0; i < n - first; i++)
-        c->moved[i] -= s->base;
-    if (first < n && c->short_length > 0)
-        move_rows(c, slot, true, s->prefix - s->base + first, c->moved, n - first);
+    c->runs += first < n;
+    c->n_moved += n - first;
     s->prefix += n;
     s->pending = 0;
 }

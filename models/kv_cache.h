@@ -55,7 +55,8 @@ struct tensor kv_values(struct kv_cache *c, int layer);
 
 int kv_length(const struct kv_cache *c, int slot);  // rows of the prefix
 int kv_pending(const struct kv_cache *c, int slot); // pending rows
-// Appends pending rows row[0..n), in ascending order, to the prefix. All other pending rows are dropped.
+// Appends pending rows row[0..n), in ascending order, to the prefix. All other pending rows are dropped. Rows move when the cache is next
+// used, those of all slots together.
 void kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n);
 // Appends n rows of zeros to the prefix, in the time of an upload: for measurements, whose times do not depend on values. Returns false, and does
 // nothing, where layers keep the rows of a window only.

@@ -336,18 +336,24 @@ void cpu_cut(struct backend *b, struct tensor out, struct tensor x, int column)
         memcpy(at(out, i), at(x, i) + column, (size_t)out.width * sizeof(float));
 }
 
-void cpu_move(struct backend *b, const struct tensor *x, int count, int to, const int32_t *row, int n)
+static void move_run(struct tensor x, const struct row_run *r)
+{
+    const size_t bytes = type_row_bytes(x.type, x.width);
+    char *data = x.data;
+    for (int i = 0; i < r->n; i++) {
+        assert(r->row[i] >= r->to + i && (i == 0 || r->row[i] > r->row[i - 1]));
+        if (r->row[i] != r->to + i)
+            memcpy(data + (size_t)(r->to + i) * bytes, data + (size_t)r->row[i] * bytes, bytes);
+    }
+}
+
+void cpu_move(struct backend *b, const struct tensor *x, int count, const struct row_run *run, int runs)
 {
     (void)b;
     for (int k = 0; k < count; k++) {
-        const size_t bytes = type_row_bytes(x[k].type, x[k].width);
-        char *data = x[k].data;
         assert(x[k].type == x[0].type && x[k].width == x[0].width);
-        for (int i = 0; i < n; i++) {
-            assert(row[i] >= to + i && (i == 0 || row[i] > row[i - 1]));
-            if (row[i] != to + i)
-                memcpy(data + (size_t)(to + i) * bytes, data + (size_t)row[i] * bytes, bytes);
-        }
+        for (int i = 0; i < runs; i++)
+            move_run(x[k], &run[i]);
     }
 }
 

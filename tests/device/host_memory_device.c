@@ -168,13 +168,13 @@ static void hosted_matmul(struct backend *b, struct tensor x, const struct produ
     drop(in, from);
 }
 
-static void hosted_move(struct backend *b, const struct tensor *x, int count, int to, const int32_t *row, int n)
+static void hosted_move(struct backend *b, const struct tensor *x, int count, const struct row_run *run, int runs)
 {
     struct backend *in = inner_of(b);
     struct tensor *on_device = xcalloc((size_t)count, sizeof(*on_device));
     for (int i = 0; i < count; i++)
         on_device[i] = sent(in, x[i]);
-    in->move(in, on_device, count, to, row, n);
+    in->move(in, on_device, count, run, runs);
     for (int i = 0; i < count; i++)
         fetch(in, on_device[i], x[i]);
     free(on_device);

@@ -274,24 +274,27 @@ static void a_layer_is_seven_launches(void **unused)
 #endif
 }
 
-static void rows_of_all_layers_move_in_one_launch(void **unused)
+static void rows_of_all_layers_and_slots_move_in_one_launch(void **unused)
 {
 #if defined(EMULATED_DEVICE)
     struct error err;
     struct backend *b = backend_emulated(0, &err);
     const struct kv_shape shape = { 30, 64, 32, 2, 40, 8, BF16, 0, { { 0 } }, 0 };
-    const int32_t token[6] = { 0 }, slot[6] = { 1, 1, 1, 1, 1, 1 }, parent[6] = { -1, 0, 0, 1, 2, 3 };
+    const int32_t token[6] = { 0 }, slot[6] = { 0, 0, 0, 1, 1, 1 }, parent[6] = { -1, 0, 0, -1, 0, 0 };
     const struct pass p = { .n = 6, .token = token, .slot = slot, .parent = parent };
     struct kv_cache *c = kv_create(b, &shape, &err);
     assert_non_null(c);
-    int64_t before = emulated_launches();
+    const int64_t before = emulated_launches();
     kv_admit(c, &p, p.n);
-    kv_keep(c, 1, (const int32_t[]){ 0, 2, 4 }, 3);
-    assert_int_equal(emulated_launches() - before, 1);
-    before = emulated_launches();
+    kv_keep(c, 0, (const int32_t[]){ 0, 2 }, 2);
+    kv_keep(c, 1, (const int32_t[]){ 0, 2 }, 2);
+    assert_int_equal(emulated_launches() - before, 1); // the layout
     kv_admit(c, &p, p.n);
-    kv_keep(c, 1, (const int32_t[]){ 0, 1 }, 2); // already in place
-    assert_int_equal(emulated_launches() - before, 0);
+    assert_int_equal(emulated_launches() - before, 3);
+    kv_keep(c, 0, (const int32_t[]){ 0, 1 }, 2); // already in place
+    kv_keep(c, 1, NULL, 0);
+    kv_admit(c, &p, p.n);
+    assert_int_equal(emulated_launches() - before, 4);
     kv_destroy(c);
     gpu_close(b);
 #endif
@@ -505,7 +508,7 @@ int main(void)
         cmocka_unit_test(logits_equal_those_of_the_cpu_up_to_rounding),
         cmocka_unit_test(a_row_has_the_same_bits_in_prompts_chains_and_trees),
         cmocka_unit_test(a_layer_is_seven_launches),
-        cmocka_unit_test(rows_of_all_layers_move_in_one_launch),
+        cmocka_unit_test(rows_of_all_layers_and_slots_move_in_one_launch),
         cmocka_unit_test_setup_teardown(greedy_texts_by_cublas_equal_those_of_the_cpu, pair_models_make,
                                         pair_models_remove),
         cmocka_unit_test_setup_teardown(texts_of_every_drafter_equal_the_baseline, make_pair, pair_models_remove),

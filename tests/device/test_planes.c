@@ -169,7 +169,7 @@ static void check_makers(const struct bench *k, int n, enum type type, enum acti
         else if (writer == 4)
             b->cut(b, made, wide, 7);
         else if (writer == 5)
-            b->move(b, &made, 1, 0, (const int32_t[]){ n - 1 }, 1);
+            b->move(b, &made, 1, &(struct row_run){ 0, 1, (const int32_t[]){ n - 1 } }, 1);
         else if (writer == 6) {
             b->upload(b, h.data, fresh, (size_t)n * WIDTH * sizeof(float));
             made = h; // bytes are uploaded to memory, not to a tensor

@@ -225,7 +225,6 @@ static void tokens_are_embedded_and_states_are_kept(void **unused)
     }
 }
 
-// Moves rows to TO .. TO + n in `count` consecutive tensors; all other rows stay unchanged.
 // Each row of the result from k rows of x, one of them more than once.
 static void rows_are_mixed_in_order(void **unused)
 {
@@ -251,36 +250,45 @@ static void rows_are_mixed_in_order(void **unused)
             }
 }
 
-static void check_move(struct backend *c, int count, int rows, int width, int n)
+// In each of `count` tensors of `slots` slots n rows move to row TO and those behind it; all other rows stay unchanged.
+static void check_move(struct backend *c, int count, int slots, int width, int n)
 {
     enum { TO = 10 };
+    const int length = TO + n + (n + 1) / 3 + 1, rows = slots * length;
     const size_t each = (size_t)rows * (size_t)width, all = (size_t)count * each * sizeof(float);
     float *x = uniforms((int64_t)count * rows * width), *before = xmalloc(all);
     struct tensor *t = xcalloc((size_t)count, sizeof(*t));
-    int32_t *row = xcalloc((size_t)n, sizeof(*row));
+    struct row_run *run = xcalloc((size_t)slots, sizeof(*run));
+    int32_t *row = xcalloc((size_t)(slots * n), sizeof(*row)), *source = xcalloc((size_t)rows, sizeof(*source));
     memcpy(before, x, all);
     for (int k = 0; k < count; k++)
         t[k] = floats(x + (size_t)k * each, rows, width);
-    for (int i = 0; i < n; i++)
-        row[i] = TO + i + (i + 2) / 3;
-    c->move(c, t, count, TO, row, n);
+    for (int r = 0; r < rows; r++)
+        source[r] = r;
+    for (int s = 0; s < slots; s++) {
+        run[s] = (struct row_run){ s * length + TO, n - s % 3, row + s * n };
+        for (int i = 0; i < run[s].n; i++)
+            row[s * n + i] = source[run[s].to + i] = run[s].to + i + (i + 2) / 3;
+    }
+    c->move(c, t, count, run, slots);
     for (int k = 0; k < count; k++)
         for (int r = 0; r < rows; r++) {
-            const int source = r >= TO && r < TO + n ? row[r - TO] : r;
             const size_t at = (size_t)k * each;
-            assert_memory_equal(x + at + (size_t)(r * width), before + at + (size_t)(source * width),
+            assert_memory_equal(x + at + (size_t)(r * width), before + at + (size_t)(source[r] * width),
                                 (size_t)width * sizeof(float));
         }
-    free(x), free(before), free(t), free(row);
+    free(x), free(before), free(t), free(run), free(row), free(source);
 }
 
-// More tensors and more rows than fit into one launch; rows of a multiple of 16 bytes and others.
+// More tensors, runs and rows than fit into one launch; rows of a multiple of 16 bytes and others.
 static void rows_of_many_tensors_move_down(void **unused)
 {
     for (int b = 0; b < n_backends; b++) {
-        check_move(backends[b], 1, 40, 6, 4);
-        check_move(backends[b], 200, 900, 2, 600);
-        check_move(backends[b], 200, 30, 4, 9);
+        check_move(backends[b], 1, 1, 6, 4);
+        check_move(backends[b], 200, 1, 2, 600);
+        check_move(backends[b], 200, 2, 4, 9);
+        check_move(backends[b], 3, 70, 4, 3);
+        check_move(backends[b], 2, 50, 3, 17);
     }
 }
 

@@ -145,14 +145,15 @@ static void device_take(struct backend *b, struct tensor out, struct tensor x, c
         memcpy(row_of(out, i), row_of(x, row[i]), (size_t)x.width * sizeof(float));
 }
 
-static void device_move(struct backend *b, const struct tensor *x, int count, int to, const int32_t *row, int n)
+static void device_move(struct backend *b, const struct tensor *x, int count, const struct row_run *run, int runs)
 {
     bool backwards = ((struct model *)b)->flaw == PATHS_GATHERED_BACKWARDS;
     float moved[TABLE_TEXT][KEY];
-    for (int k = 0; k < count; k++) {
-        for (int i = 0; i < n; i++)
-            memcpy(moved[i], row_of(x[k], row[backwards ? n - 1 - i : i]), sizeof(moved[i]));
-        memcpy(row_of(x[k], to), moved, (size_t)n * sizeof(moved[0]));
+    for (int k = 0; k < count * runs; k++) {
+        const struct row_run *r = &run[k % runs];
+        for (int i = 0; i < r->n; i++)
+            memcpy(moved[i], row_of(x[k / runs], r->row[backwards ? r->n - 1 - i : i]), sizeof(moved[i]));
+        memcpy(row_of(x[k / runs], r->to), moved, (size_t)r->n * sizeof(moved[0]));
     }
 }
 
