@@ -33,10 +33,10 @@ struct eagle_drafter {
     struct eagle *head;
     struct kv_cache *cache;
     struct draft_batch draft_batch;
-    int evaluated;          // maximum draft tokens of a slot that have a state
+    int evaluated; // maximum draft tokens of a slot that have a state
     struct eagle_states states;
-    struct tensor root;     // (slots, width) root states of the current requests
-    struct tensor features; // (rows, taps * the target's width) gathered for a pass
+    struct tensor root;                             // (slots, width) root states of the current requests
+    struct tensor features;                         // (rows, taps * the target's width) gathered for a pass
     int32_t *token, *slot, *parent, *from, *picked; // (rows) of a pass
     int *first;                                     // (slots) first row of each request
     int rows;                                       // maximum rows of a pass
@@ -144,7 +144,7 @@ static struct drafter *create(const struct drafter_env *env, const struct eagle_
 
 // ---- rows of the sequence
 
-// Adds tokens of an advance, starting with number `from`, to a pass that has `rows` rows. Returns how many fit.
+// Adds tokens of an advance, from number `from` on, to a pass that has `rows` rows. Returns how many fit.
 static int add_tokens(struct eagle_drafter *g, const struct advance *a, int from, int rows)
 {
     int n = a->n - from < g->rows - rows ? a->n - from : g->rows - rows;
@@ -154,10 +154,32 @@ static int add_tokens(struct eagle_drafter *g, const struct advance *a, int from
         g->token[rows + i] = a->token[from + i];
         g->slot[rows + i] = a->slot;
         g->parent[rows + i] = i - 1;
-        g->picked[i] = from + i;
     }
-    g->backend->take(g->backend, tensor_rows(g->features, rows, n), a->features, g->picked);
     return n;
+}
+
+// The target's states of a pass's tokens: where they are if one advance's follow the other's, as in most steps, otherwise gathered.
+static struct tensor states_of(struct eagle_drafter *g, const struct advance *a, int n, const int *done, const int *fed)
+{
+    const int64_t width = g->features.width;
+    const float *from = NULL, *next = NULL;
+    bool adjacent = true;
+    int rows = 0;
+    for (int i = 0; i < n; rows += fed[i], i++) {
+        const float *own = (const float *)a[i].features.data + done[i] * width;
+        if (fed[i] == 0)
+            continue;
+        adjacent = adjacent && (from == NULL || own == next);
+        from = from == NULL ? own : from;
+        next = own + fed[i] * width;
+    }
+    if (adjacent)
+        return tensor_of((float *)from, F32, rows, width);
+    for (int i = 0, at = 0; i < n; at += fed[i], i++)
+        if (fed[i] > 0)
+            g->backend->place(g->backend, tensor_rows(g->features, at, fed[i]), 0,
+                              tensor_rows(a[i].features, done[i], fed[i]));
+    return tensor_rows(g->features, 0, rows);
 }
 
 static void keep_rows(struct eagle_drafter *g, int slot, int n)
@@ -179,7 +201,7 @@ static bool feed(struct eagle_drafter *g, const struct advance *a, int n, int *d
     if (rows == 0)
         return false;
     const struct pass pass = { .n = rows, .token = g->token, .slot = g->slot, .parent = g->parent };
-    eagle_forward(g->head, g->cache, &pass, tensor_rows(g->features, 0, rows), &g->states);
+    eagle_forward(g->head, g->cache, &pass, states_of(g, a, n, done, fed), &g->states);
     for (int i = 0; i < n; i++) {
         if (fed[i] > 0)
             keep_rows(g, a[i].slot, fed[i]);

@@ -207,8 +207,9 @@ struct backend {
     void (*embed)(struct backend *b, struct tensor out, struct tensor table, const struct layout *s);
     // What a layer of EAGLE reads: out[i] = [table[s->token[i]]; the state before row i], each normed if its norm has data. states
     // (struct joining): the state is that of the row's parent; data NULL: it is x[i]. It goes to x[i], too.
-    struct tensor (*join)(struct backend *b, struct tensor out, struct tensor x, struct tensor table, struct tensor states,
-                          struct tensor token_norm, struct tensor state_norm, const struct layout *s, struct joining how);
+    struct tensor (*join)(struct backend *b, struct tensor out, struct tensor x, struct tensor table,
+                          struct tensor states, struct tensor token_norm, struct tensor state_norm,
+                          const struct layout *s, struct joining how);
     // Keeps the states x of a pass in such `states`: each row's. roots: each slot's last row has its root's.
     void (*keep_states)(struct backend *b, struct tensor states, struct tensor x, const struct layout *s, int of_slot,
                         bool roots);

@@ -20,8 +20,8 @@
 #define TAKE_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) ARG(const int32_t *, row)
 #define EMBED_SIGNATURE(OUT, IN, ARG) OUT(out) IN(table) ARG(const struct layout *, s)
 #define JOIN_SIGNATURE(OUT, IN, ARG) \
-    OUT(out) OUT(x) IN(table) IN(states) IN(token_norm) IN(state_norm) ARG(const struct layout *, s) \
-    ARG(struct joining, how)
+    OUT(out) \
+    OUT(x) IN(table) IN(states) IN(token_norm) IN(state_norm) ARG(const struct layout *, s) ARG(struct joining, how)
 #define KEEP_STATES_SIGNATURE(OUT, IN, ARG) \
     OUT(states) IN(x) ARG(const struct layout *, s) ARG(int, of_slot) ARG(bool, roots)
 #define MIX_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) ARG(const int32_t *, row) ARG(const float *, weight) ARG(int, k)

@@ -23,14 +23,14 @@ struct kv_cache {
     int words;        // 64-bit words of a row's ancestors, a bit for each pending row
     int short_length; // rows of a slot in short layers; 0: there are none
     struct tensor *keys,
-        *values;            // (layers) each (slots * length, width); of short layers (slots * short_length, width)
+        *values;         // (layers) each (slots * length, width); of short layers (slots * short_length, width)
     struct tensor *some; // (2 layers) keys and values whose rows are moved
     // Rows that kv_keep has kept and that are not in place yet, in the layers that keep all rows and in short ones.
     struct row_run *run[2]; // (slots)
     int32_t *moved[2];      // (slots * pending)
     int runs, n_moved;
-    struct slot *slot;      // (slots)
-    struct layout layout;   // points to the arrays below, sized for slots * pending rows and padding
+    struct slot *slot;    // (slots)
+    struct layout layout; // points to the arrays below, sized for slots * pending rows and padding
     int32_t *slot_of, *prefix_of, *place, *position, *token, *parent, *shifted, *short_prefix, *short_place;
     uint64_t *ancestors;
 };

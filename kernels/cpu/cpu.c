@@ -282,10 +282,12 @@ struct tensor cpu_join(struct backend *b, struct tensor out, struct tensor x, st
                        struct tensor token_norm, struct tensor state_norm, const struct layout *s, struct joining how)
 {
     assert(out.rows == s->n && x.rows == s->n && x.width == table.width && out.width == 2 * table.width);
-    struct join_job j = {
-        .rows = { .out = out, .x = table, .w = token_norm, .eps = how.eps, .one = join_row },
-        .s = s, .stream = x, .states = states, .state_norm = state_norm, .how = how
-    };
+    struct join_job j = { .rows = { .out = out, .x = table, .w = token_norm, .eps = how.eps, .one = join_row },
+                          .s = s,
+                          .stream = x,
+                          .states = states,
+                          .state_norm = state_norm,
+                          .how = how };
     for_rows((struct cpu *)b, &j.rows, 2 * out.rows * out.width);
     return out;
 }

@@ -113,6 +113,36 @@ static void cuda_upload(struct backend *b, void *to, const void *host, size_t by
     cuda_note(c, cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, c->stream), "upload");
 }
 
+enum { PUT_THREADS = 256, PUT_WORDS = 960 };
+struct words_to_put {
+    uint32_t *to;
+    int n;
+    uint32_t word[PUT_WORDS];
+};
+static_assert(sizeof(struct words_to_put) < 4096, "limit of kernel parameters");
+
+static __global__ void put_kernel(const __grid_constant__ struct words_to_put s)
+{
+    kernel_prologue();
+    for (int i = (int)threadIdx.x; i < s.n; i += PUT_THREADS)
+        s.to[i] = s.word[i];
+}
+
+void cuda_put(struct cuda *c, void *to, const void *host, size_t bytes)
+{
+    struct words_to_put s;
+    assert(bytes % sizeof(*s.word) == 0);
+    if (bytes > sizeof(s.word) || graphs_capturing(c->graphs)) {
+        cuda_upload(&c->backend, to, host, bytes);
+        return;
+    }
+    s.to = (uint32_t *)to;
+    s.n = (int)(bytes / sizeof(*s.word));
+    memcpy(s.word, host, bytes);
+    QUEUE(c, put_kernel, 1, PUT_THREADS, 0, s);
+    cuda_launched(c, "upload");
+}
+
 static void cuda_download(struct backend *b, void *host, const void *from, size_t bytes)
 {
     struct cuda *c = (struct cuda *)b;
@@ -211,14 +241,6 @@ static void upload_arrays(struct cuda *c, const struct layout *s)
     c->see = *s;
     if (to == NULL)
         return;
-    if (bytes > c->host_bytes)
-        c->host = xrealloc(c->host, c->host_bytes = bytes);
-    uint8_t *host = (uint8_t *)c->host;
-    memcpy(host, s->ancestors, words);
-    for (int i = 0; i < arrays; i++)
-        if (from[i] != NULL)
-            memcpy(host + words + (size_t)i * ids, from[i], ids);
-    cuda_upload(&c->backend, to, host, bytes);
     c->see.ancestors = (const uint64_t *)to;
     c->see.slot = (const int32_t *)(to + words);
     c->see.prefix = c->see.slot + n;
@@ -228,7 +250,18 @@ static void upload_arrays(struct cuda *c, const struct layout *s)
     c->see.parent = c->see.token + n;
     c->see.short_prefix = c->see.parent + n;
     c->see.short_place = c->see.short_prefix + n;
-    mask_on_device(c, &c->see);
+    if (!layout_is_of_device_rows(s)) {
+        if (bytes > c->host_bytes)
+            c->host = xrealloc(c->host, c->host_bytes = bytes);
+        uint8_t *host = (uint8_t *)c->host;
+        memcpy(host, s->ancestors, words);
+        for (int i = 0; i < arrays; i++)
+            if (from[i] != NULL)
+                memcpy(host + words + (size_t)i * ids, from[i], ids);
+        cuda_put(c, to, host, bytes);
+    }
+    if (s->n_device_rows > 0)
+        layout_on_device(c, s, &c->see);
 }
 
 static uint64_t cuda_upload_layout(struct backend *b, const struct layout *s)

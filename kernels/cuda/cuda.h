@@ -169,7 +169,11 @@ void *cuda_reserve(struct cuda *c, struct space *s, size_t bytes, const char *wh
 void *cuda_host_reserve(struct cuda *c, struct space *s, size_t bytes, const char *what);
 // The layout with its arrays on the device: uploaded if it is not the last one that was.
 const struct layout *cuda_see(struct cuda *c, const struct layout *s);
-void mask_on_device(struct cuda *c, const struct layout *see); // drafts.cu: puts into it what only the device knows
+// drafts.cu: whether the device makes all of a layout; makes its part, see, from what the host knows of it.
+bool layout_is_of_device_rows(const struct layout *host);
+void layout_on_device(struct cuda *c, const struct layout *host, const struct layout *see);
+// An upload of a multiple of 4 bytes. Few are arguments of a kernel: it waits for no copy, and nothing for it.
+void cuda_put(struct cuda *c, void *to, const void *host, size_t bytes);
 
 static inline int blocks_for(int64_t n, int each)
 {

@@ -2,8 +2,8 @@
 // host knows the maximum number of rows of each level and nothing else.
 //
 // A level is the top-k of each row (top_k.cu), or rows of probabilities and draws from them (drafts_sampled.cu). Then one block per
-// slot adds the children and selects the candidates that get rows of logits next, or, after the last level, writes the draft. The tree
-// mask of such rows in a pass is made here, too.
+// slot adds the children and selects the candidates that get rows of logits next, or, after the last level, writes the draft. The
+// layout of such rows in a pass is made here, too.
 #include "kernels/cuda/drafts.h"
 
 namespace DEVICE_SPACE
@@ -220,58 +220,113 @@ void cuda_drafts_level(struct backend *b, struct drafting *drafting, const struc
 
 // ---- the layout of rows whose tokens and parents only the device has; models/kv_cache.c (kv_admit) makes the others
 
-enum { MASK_THREADS = 256, MAX_CHUNKS = 64, MAX_PENDING = 2048 };
+enum { LAYOUT_THREADS = 256, MAX_CHUNKS = 64, MAX_PENDING = 2048 };
 static_assert((int)MAX_NODES <= (int)MAX_PENDING && (int)DRAFTING_CANDIDATES <= (int)MAX_PENDING,
               "pending rows of such drafts");
 
-struct mask_call {
-    int n, words, length;
-    const int32_t *slot, *prefix, *place; // of the pass's rows
-    int32_t *position, *token, *parent;
-    uint64_t *ancestors; // (rows, words)
-    struct device_rows of[MAX_CHUNKS];
+struct layout_chunk {
+    struct device_rows rows;
+    int slot, prefix, place, short_prefix, short_place; // of the first row
 };
 
+struct layout_call {
+    int n;            // chunks
+    int pass;         // rows without padding
+    struct layout to; // arrays on the device
+    struct layout_chunk of[MAX_CHUNKS];
+};
+static_assert(sizeof(struct layout_call) < 4096, "limit of kernel parameters");
+
+template <typename T> __device__ static T &element(const T *array, int64_t i)
+{
+    return const_cast<T *>(array)[i];
+}
+
+// Padding sees nothing (kv_admit).
+__device__ static void lay_out_padding(const struct layout &to, int i)
+{
+    element(to.slot, i) = element(to.place, i) = -1;
+    element(to.prefix, i) = element(to.position, i) = element(to.token, i) = element(to.parent, i) = 0;
+    for (int w = 0; w < to.words; w++)
+        element(to.ancestors, (int64_t)i * to.words + w) = 0;
+    if (to.short_length > 0) {
+        element(to.short_place, i) = -1;
+        element(to.short_prefix, i) = 0;
+    }
+}
+
+__device__ static void lay_out_row(const struct layout &to, const struct layout_chunk &s, int i, int depth, int parent)
+{
+    const int row = s.rows.first + i;
+    element(to.slot, row) = s.slot;
+    element(to.prefix, row) = s.prefix;
+    element(to.place, row) = s.place + i;
+    element(to.position, row) = s.prefix + depth;
+    element(to.token, row) = s.rows.token[i];
+    element(to.parent, row) = parent;
+    if (to.short_length > 0) {
+        element(to.short_prefix, row) = s.short_prefix;
+        element(to.short_place, row) = s.short_place + i;
+    }
+}
+
 // One block per chunk, whose rows are consecutive pending rows; a thread for each word. A pending row sees itself and what its parent
-// sees.
-static __global__ void __launch_bounds__(MASK_THREADS) mask_kernel(const __grid_constant__ struct mask_call s)
+// sees. One block more: padding, from row s.pass on.
+static __global__ void __launch_bounds__(LAYOUT_THREADS) layout_kernel(const __grid_constant__ struct layout_call s)
 {
     __shared__ int16_t parent[MAX_PENDING];
     kernel_prologue();
-    const struct device_rows &rows = s.of[blockIdx.x];
-    const int prefix = s.prefix[rows.first];
-    const int first = s.place[rows.first] - s.slot[rows.first] * s.length - prefix;
-    for (int row = (int)threadIdx.x; row < first + rows.n; row += MASK_THREADS)
-        parent[row] = (int16_t)rows.parent[row];
+    if ((int)blockIdx.x == s.n) {
+        for (int i = s.pass + (int)threadIdx.x; i < s.to.n; i += LAYOUT_THREADS)
+            lay_out_padding(s.to, i);
+        return;
+    }
+    const struct layout_chunk &own = s.of[blockIdx.x];
+    const int first = own.place - own.slot * s.to.length - own.prefix;
+    for (int row = (int)threadIdx.x; row < first + own.rows.n; row += LAYOUT_THREADS)
+        parent[row] = (int16_t)own.rows.parent[row];
     __syncthreads();
-    for (int k = (int)threadIdx.x; k < rows.n * s.words; k += MASK_THREADS) {
-        const int i = k / s.words, word = k % s.words;
+    for (int k = (int)threadIdx.x; k < own.rows.n * s.to.words; k += LAYOUT_THREADS) {
+        const int i = k / s.to.words, word = k % s.to.words;
         uint64_t bits = 0;
         int depth = -1;
         for (int row = first + i; row >= 0; row = parent[row], depth++)
             bits |= row / 64 == word ? (uint64_t)1 << row % 64 : 0;
-        s.ancestors[(int64_t)(rows.first + i) * s.words + word] = bits;
-        if (word == 0) {
-            s.position[rows.first + i] = prefix + depth;
-            s.token[rows.first + i] = rows.token[i];
-            s.parent[rows.first + i] = parent[first + i];
-        }
+        element(s.to.ancestors, (int64_t)(own.rows.first + i) * s.to.words + word) = bits;
+        if (word == 0)
+            lay_out_row(s.to, own, i, depth, parent[first + i]);
     }
 }
 
-void mask_on_device(struct cuda *c, const struct layout *see)
+// The chunks begin with row 0 and leave out nothing but padding.
+bool layout_is_of_device_rows(const struct layout *s)
 {
-    struct mask_call s;
-    s.words = see->words, s.length = see->length;
-    s.slot = see->slot, s.prefix = see->prefix, s.place = see->place;
-    s.position = (int32_t *)see->position, s.ancestors = (uint64_t *)see->ancestors;
-    s.token = (int32_t *)see->token, s.parent = (int32_t *)see->parent;
-    for (int from = 0; from < see->n_device_rows; from += MAX_CHUNKS) {
-        for (s.n = 0; s.n < MAX_CHUNKS && from + s.n < see->n_device_rows; s.n++)
-            s.of[s.n] = see->device_rows[from + s.n];
-        QUEUE(c, mask_kernel, s.n, MASK_THREADS, 0, s);
-        cuda_launched(c, "the layout of a pass");
+    int n = 0;
+    for (int i = 0; i < s->n_device_rows; i++)
+        n += s->device_rows[i].n;
+    return n > 0 && (n == s->n || s->slot[n] < 0);
+}
+
+void layout_on_device(struct cuda *c, const struct layout *host, const struct layout *see)
+{
+    struct layout_call s;
+    s.to = *see;
+    s.pass = host->n;
+    for (int from = 0; from < host->n_device_rows; from += MAX_CHUNKS) {
+        for (s.n = 0; s.n < MAX_CHUNKS && from + s.n < host->n_device_rows; s.n++) {
+            const struct device_rows rows = host->device_rows[from + s.n];
+            const int at = rows.first;
+            s.of[s.n] = { rows, host->slot[at], host->prefix[at], host->place[at], 0, 0 };
+            if (host->short_length > 0) {
+                s.of[s.n].short_prefix = host->short_prefix[at];
+                s.of[s.n].short_place = host->short_place[at];
+            }
+            s.pass = rows.first + rows.n;
+        }
+        const bool pads = from + s.n == host->n_device_rows && s.pass < host->n && host->slot[s.pass] < 0;
+        QUEUE(c, layout_kernel, s.n + pads, LAYOUT_THREADS, 0, s);
     }
+    cuda_launched(c, "the layout of a pass");
 }
 
 } // namespace DEVICE_SPACE

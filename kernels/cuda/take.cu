@@ -1,5 +1,5 @@
 // take.cu - rows of a table as floats: rows as they are in a checkpoint or a pass, or rows of a packed weight, read from its tiles. Row
-// numbers are kernel arguments, or on the device.
+// numbers are kernel arguments, or on the device. And rows of a cache that move.
 #include "kernels/cuda/round.h"
 #include "kernels/cuda/unpack.h"
 
@@ -99,7 +99,7 @@ void cuda_take(struct backend *b, struct tensor out, struct tensor x, const int3
 
 // ---- rows by a pass's layout, which is on the device: graphs have them
 
-struct table { // of either form
+struct table {        // of either form
     const uint8_t *x; // NULL: packed
     enum type type;
     int64_t row_bytes;
@@ -157,8 +157,8 @@ struct join_call {
     struct rounding planes; // of out; NULL: none are written
 };
 
-// A block for each half of a row. The sum of squares has the order of rmsnorm_kernel (rows.cu), so the threads that sum are as many as there;
-// all of them bring the row first, as it is, and write it last, JOIN_EACH numbers at a time.
+// A block for each half of a row. The first THREADS threads add the squares, in one order for rows of any number; all of them bring the row first,
+// as it is, and write it last, JOIN_EACH numbers at a time.
 enum { JOIN_THREADS = 1024, JOIN_EACH = 4 };
 
 static __global__ void __launch_bounds__(JOIN_THREADS)
@@ -219,8 +219,9 @@ static __global__ void __launch_bounds__(JOIN_THREADS)
     }
 }
 
-struct tensor cuda_join(struct backend *b, struct tensor out, struct tensor x, struct tensor table, struct tensor states,
-                        struct tensor token_norm, struct tensor state_norm, const struct layout *s, struct joining how)
+struct tensor cuda_join(struct backend *b, struct tensor out, struct tensor x, struct tensor table,
+                        struct tensor states, struct tensor token_norm, struct tensor state_norm,
+                        const struct layout *s, struct joining how)
 {
     struct cuda *c = (struct cuda *)b;
     const struct layout *see = cuda_see(c, s);
@@ -273,6 +274,80 @@ void cuda_keep_states(struct backend *b, struct tensor states, struct tensor x, 
     call.width = x.width;
     QUEUE(c, states_kernel, dim3((unsigned)blocks_for(x.width, THREADS), (unsigned)s->n), THREADS, 0, call);
     cuda_launched(c, "keeping states");
+}
+
+// ---- rows that move down within tensors: those of accepted draft tokens in a cache, of all slots in one launch
+
+// Of a launch: the kernel's parameters must stay below 4 KiB. A thread loads MOVE_EACH rows before it stores one.
+enum { RUNS = 64, MOVED_ROWS = 384, TENSORS = 192, MOVE_EACH = 8 };
+
+struct rows_to_move {
+    int64_t units; // of a row
+    int runs, rows;
+    int16_t end[RUNS]; // of a run's rows in row[]
+    int32_t to[RUNS], row[MOVED_ROWS];
+    void *x[TENSORS];
+};
+static_assert(sizeof(struct rows_to_move) < 4096, "limit of kernel parameters");
+
+// A run's rows move down and may overlap, so each thread copies its bytes in order: later rows lie behind the places of earlier ones.
+template <typename unit> static __global__ void move_kernel(const __grid_constant__ struct rows_to_move m)
+{
+    kernel_prologue();
+    const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    const int run = (int)blockIdx.z, from = run > 0 ? m.end[run - 1] : 0, n = m.end[run] - from;
+    unit *const x = (unit *)m.x[blockIdx.y];
+    for (int first = 0; first < n && k < m.units; first += MOVE_EACH) {
+        unit some[MOVE_EACH];
+        UNROLL
+        for (int i = 0; i < MOVE_EACH; i++)
+            if (first + i < n)
+                some[i] = x[m.row[from + first + i] * m.units + k];
+        UNROLL
+        for (int i = 0; i < MOVE_EACH; i++)
+            if (first + i < n)
+                x[(m.to[run] + first + i) * m.units + k] = some[i];
+    }
+}
+
+static void queue_moves(struct cuda *c, struct rows_to_move *m, const struct tensor *x, int count)
+{
+    const int64_t bytes = (int64_t)type_row_bytes(x[0].type, x[0].width), unit = bytes % 16 == 0 ? 16 : 2;
+    m->units = bytes / unit;
+    for (int at = 0; at < count; at += TENSORS) {
+        const int n = count - at < TENSORS ? count - at : TENSORS;
+        const dim3 grid((unsigned)blocks_for(m->units, THREADS), (unsigned)n, (unsigned)m->runs);
+        for (int i = 0; i < n; i++)
+            m->x[i] = x[at + i].data;
+        if (unit == 16)
+            QUEUE(c, move_kernel<uint4>, grid, THREADS, 0, *m);
+        else
+            QUEUE(c, move_kernel<uint16_t>, grid, THREADS, 0, *m);
+    }
+    m->runs = m->rows = 0;
+}
+
+void cuda_move(struct backend *b, const struct tensor *x, int count, const struct row_run *run, int runs)
+{
+    struct cuda *c = (struct cuda *)b;
+    struct rows_to_move m = {};
+    for (int i = 0; i < count; i++) {
+        assert(x[i].type == x[0].type && x[i].width == x[0].width);
+        without_planes(c, x[i]);
+    }
+    for (int r = 0; r < runs; r++)
+        for (int i = 0; i < run[r].n; i++) {
+            assert(run[r].row[i] >= run[r].to + i && (i == 0 || run[r].row[i] > run[r].row[i - 1]));
+            if (m.rows == MOVED_ROWS || (i == 0 && m.runs == RUNS))
+                queue_moves(c, &m, x, count);
+            if (i == 0 || m.runs == 0)
+                m.to[m.runs++] = run[r].to + i;
+            m.row[m.rows++] = run[r].row[i];
+            m.end[m.runs - 1] = (int16_t)m.rows;
+        }
+    if (m.runs > 0)
+        queue_moves(c, &m, x, count);
+    cuda_launched(c, "move");
 }
 
 } // namespace DEVICE_SPACE

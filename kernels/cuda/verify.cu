@@ -200,7 +200,7 @@ void cuda_verify(struct backend *b, const struct verify_request *r, int n)
         memcpy(calls.call, host, (size_t)n * sizeof(struct verify_call));
     else {
         calls.uploaded = (const struct verify_call *)device;
-        b->upload(b, device, host, o.output);
+        cuda_put(c, device, host, o.output);
     }
     if (c->failed) // addresses may be invalid
         return;

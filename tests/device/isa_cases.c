@@ -105,7 +105,9 @@ static void attention(const struct cases *c, enum type type, int heads, int kv_h
         position[i] = parent < 0 ? prefix[i] : position[parent] + 1;
         ancestors[i] = (parent < 0 ? 0 : ancestors[parent]) | 1ull << (i - first);
     }
-    struct layout s = { N, 1, LENGTH, slot, prefix, place, position, ancestors, 0, NULL, 0, 0, NULL, NULL, 0, NULL, NULL };
+    struct layout s = {
+        N, 1, LENGTH, slot, prefix, place, position, ancestors, 0, NULL, 0, 0, NULL, NULL, 0, NULL, NULL
+    };
     const int rows = 2 * LENGTH, width = heads * hd, kv = kv_heads * hd;
     float *q = uniforms(N * width), *k = uniforms(N * kv), *v = uniforms(N * kv), *angles = uniforms(N * hd);
     float *out = uniforms(N * width);

@@ -31,7 +31,7 @@ static void make_two_slots(struct two_slots *s, int length)
             s->ancestors[2 * n + i / 64] |= 1ull << i % 64;
         }
     s->layout = (struct layout){ n,    2, length, s->slot, s->prefix, s->place, s->position, s->ancestors, 0,
-                                 NULL, 0, 0,      NULL,    NULL,      0,       NULL,        NULL };
+                                 NULL, 0, 0,      NULL,    NULL,      0,        NULL,        NULL };
 }
 
 // Angles that rotate nothing.

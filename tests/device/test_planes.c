@@ -108,15 +108,24 @@ static void in_two_steps(const struct bench *k, struct tensor gated, struct tens
 }
 
 // What attention of a head reads: rows of x, by tokens, beside those of y.
-static void check_joined(const struct bench *k, struct tensor x, struct tensor y, struct tensor wide, struct tensor norm)
+static void check_joined(const struct bench *k, struct tensor x, struct tensor y, struct tensor wide,
+                         struct tensor norm)
 {
     int32_t token[MOST_ROWS], zeros[MOST_ROWS] = { 0 };
     uint64_t ancestors[MOST_ROWS] = { 0 };
     const int n = (int)x.rows;
     for (int i = 0; i < n; i++)
         token[i] = n - 1 - i;
-    const struct layout s = { .n = n, .words = 1, .length = n, .slot = zeros, .prefix = zeros, .place = zeros,
-                              .position = zeros, .ancestors = ancestors, .token = token, .parent = zeros };
+    const struct layout s = { .n = n,
+                              .words = 1,
+                              .length = n,
+                              .slot = zeros,
+                              .prefix = zeros,
+                              .place = zeros,
+                              .position = zeros,
+                              .ancestors = ancestors,
+                              .token = token,
+                              .parent = zeros };
     const struct tensor made =
         k->b->join(k->b, wide, y, x, (struct tensor){ 0 }, norm, norm, &s, (struct joining){ .eps = 1e-5f });
     assert_true((made.planes != 0) == !k->varies);

@@ -27,8 +27,8 @@ static struct layout layout_of(struct backend *b, int prefix, int n, int32_t num
         numbers[3][i] = !real ? 0 : numbers[1][i] + (i == 1 || i == 2 || i == 4);
         ancestors[i] = real ? sees[i] : 0;
     }
-    struct layout s = { n, 1,    PAIR_LENGTH, numbers[0], numbers[1], numbers[2], numbers[3], ancestors,
-                        0, NULL, 0,           0,          NULL,       NULL,       0,          NULL,      NULL };
+    struct layout s = { n,    1, PAIR_LENGTH, numbers[0], numbers[1], numbers[2], numbers[3], ancestors, 0,
+                        NULL, 0, 0,           NULL,       NULL,       0,          NULL,       NULL };
     if (b->upload_layout != NULL)
         s.uploaded = b->upload_layout(b, &s);
     return s;
