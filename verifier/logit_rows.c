@@ -14,6 +14,9 @@ static struct path path_to(struct logit_rows *r, int node)
 {
     const struct draft *d = r->request->draft;
     int n = r->request->n + draft_depth(d, node);
+    if (!r->has_path)
+        memcpy(r->path, r->request->token, (size_t)r->request->n * sizeof(*r->path));
+    r->has_path = true;
     for (int at = node, i = n - 1; d->parent[at] >= 0; at = d->parent[at], i--)
         r->path[i] = d->token[at];
     return (struct path){ n, r->path };
@@ -112,5 +115,5 @@ void logit_rows_point(struct logit_rows *r, struct tensor logits, int first, con
     r->made = made;
     r->rows.row = logit_rows_on_device(r, request) ? device_row : host_row;
     memset(r->row, 0, (size_t)r->capacity * sizeof(*r->row));
-    memcpy(r->path, request->token, (size_t)request->n * sizeof(*r->path));
+    r->has_path = false;
 }

@@ -22,6 +22,7 @@ struct logit_rows {
     bool on_device;
     struct row_stages stages;
     bool made;            // it has made all of the draft's
+    bool has_path;        // path begins with the request's tokens: rows that the device makes need none
     struct tensor logits; // (all rows of the pass, vocab)
     int first;            // where the draft's rows begin
     const struct request *request;
