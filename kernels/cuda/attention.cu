@@ -121,11 +121,10 @@ static __device__ void write_part(const struct attend_call &c, const struct shar
         const int64_t part = query_of(c, a, u) * c.parts + (int)blockIdx.z;
         if (seen[u / a.heads] <= 0)
             continue;
-        c.sums[part * hd + d] = sums[at];
-        if (d == 0) {
-            c.scales[2 * part] = softmax[u].max;
-            c.scales[2 * part + 1] = softmax[u].total;
-        }
+        float *to = c.sums + part * (hd + AFTER_SUMS);
+        to[d] = sums[at];
+        if (d == 0)
+            to[hd] = softmax[u].max, to[hd + 1] = softmax[u].total;
     }
 }
 
@@ -140,7 +139,6 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct atte
     __shared__ int hidden[QUERIES];    // (rows) positions of this split before the row's window
     __shared__ int32_t place[WARP];    // (tile)
     __shared__ struct softmax softmax[QUERIES];
-    __shared__ float total[QUERIES];
     __shared__ struct share a;
     __shared__ bool last;
     const struct share share = share_of(c);
@@ -207,11 +205,21 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct atte
         write_part(c, a, r.sums, softmax, seen);
         if (!is_last(c, parts, &last))
             return;
-        combine_parts<1>(c, a, hd, r.sums, hd, total, positions);
-    } else if (thread < queries)
-        total[thread] = softmax[thread].total;
+    }
     __syncthreads();
-    write_rows<1>(c, a, hd, r.sums, hd, total, positions);
+    write_rows<1>(c, a, hd, positions, [&](int u, int64_t query, int d, int n) {
+        if (parts <= 1)
+            return weighted<1>{ { 0, softmax[u].total }, { r.sums[u * hd + d] } };
+        const int width = hd + AFTER_SUMS, end = parts_of(SPLIT_UNITS, n);
+        const float *from = c.sums + query * c.parts * width;
+        int next = 0;
+        return combine_parts<1>(SPLIT_UNITS, end, [&](weighted<1>(&part)[BATCH]) {
+            for (int j = 0; j < BATCH; j++, next++) {
+                const float *x = from + min(next, end - 1) * width;
+                part[j] = { { x[hd], x[hd + 1] }, { x[d] } };
+            }
+        });
+    });
 }
 
 // ---- launches
@@ -238,7 +246,7 @@ int64_t attention_part(struct attend_call *c, int splits, int units)
 enum { FIRST_COUNTS = 1 << 14 };
 static size_t first_sums(const struct cuda *c)
 {
-    return (size_t)c->processors * (GROUP_UNITS / SPLIT_UNITS) * MAX_QUERIES * (128 + 2) * sizeof(float);
+    return (size_t)c->processors * (GROUP_UNITS / SPLIT_UNITS) * MAX_QUERIES * (128 + AFTER_SUMS) * sizeof(float);
 }
 
 static size_t largest(size_t a, size_t b)
@@ -253,8 +261,7 @@ bool attention_reserve(struct cuda *c, struct attend_call *call)
     if (call->parts <= 1)
         return true;
     call->sums = (float *)cuda_reserve(
-        c, &c->partial, largest(results * (size_t)(call->head_dim + 2) * sizeof(float), first_sums(c)), "attend");
-    call->scales = call->sums + results * (size_t)call->head_dim;
+        c, &c->partial, largest(results * (size_t)(call->head_dim + AFTER_SUMS) * sizeof(float), first_sums(c)), "attend");
     const size_t cleared = c->arrived.bytes;
     call->arrived =
         (unsigned *)cuda_reserve(c, &c->arrived, largest(counts, FIRST_COUNTS) * sizeof(unsigned), "attend");

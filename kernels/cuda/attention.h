@@ -21,6 +21,7 @@ namespace DEVICE_SPACE
 constexpr int KEYS = 64, SPLIT_UNITS = 4, GROUP_UNITS = 32, SPLIT = SPLIT_UNITS * KEYS;
 static_assert(SPLIT == SHORT_UNIT, "caches of windows begin at a split");
 constexpr int MAX_QUERIES = 32; // of a block: rows times heads
+constexpr int AFTER_SUMS = 4;   // floats behind a part's sums: maximum, total, and what keeps the next ones aligned
 
 struct attend_call {
     float *out;             // (n, heads * head_dim)
@@ -42,8 +43,7 @@ struct attend_call {
     int head_blocks;   // blocks per kv head
     int units;         // of a part: 1, SPLIT_UNITS or GROUP_UNITS
     int parts;         // upper bound of the parts of a row
-    float *sums;       // (n, heads, parts, head_dim) results of parts; of rows with several
-    float *scales;     // (n, heads, parts, 2): struct softmax
+    float *sums;       // (n, heads, parts, head_dim + AFTER_SUMS) results of parts, of rows with several: sums, struct softmax
     unsigned *arrived; // (row_blocks, kv_heads * head_blocks) blocks that have ended; 0 between launches
     struct rounding planes;
 };
@@ -198,33 +198,26 @@ template <int N> __device__ inline void combine(weighted<N> &a, const weighted<N
         a.x[i] = fmaf(x.x[i], x_scale, a.x[i] * scale);
 }
 
-template <int N> __device__ inline void load(float *to, const float *x)
-{
-    if constexpr (N == 4) {
-        const float4 all = *(const float4 *)x;
-        to[0] = all.x, to[1] = all.y, to[2] = all.z, to[3] = all.w;
-    } else
-        to[0] = x[0];
-}
-
-// Writes the block's rows of the result, which the block has in shared memory: sums (queries, width), total, positions (rows); N numbers per
-// thread, 1 or 4. hd: the size of a head, for this and combine_parts, which a compiler may know. By all threads of the block.
-template <int N>
-__device__ inline void write_rows(const struct attend_call &c, const struct share &a, int hd, const float *sums,
-                                  int width, const float *total, const int *positions)
+// Writes the block's rows of the result, N numbers per thread, 1 or 4. sums_of(u, query, d, positions): the sums of query u of the block, which is
+// a query of the pass and has so many positions, from element d on. hd: the size of a head, which a compiler may know. By all
+// threads of the block.
+template <int N, typename function>
+__device__ inline void write_rows(const struct attend_call &c, const struct share &a, int hd, const int *positions,
+                                  function sums_of)
 {
     const int end = a.rows * a.heads * hd;
     UNROLL_BY(1)
     for (int from = 0; from < end; from += (int)blockDim.x * N) {
         const int at = from + (int)threadIdx.x * N, u = min(at, end - N) / hd, d = at % hd, i = u / a.heads;
-        const int row = a.first + i, k = (a.head + u - i * a.heads) * hd + d;
-        const float scale = 1.0f / total[u];
+        const int row = a.first + i, head = a.head + u - i * a.heads, k = head * hd + d;
+        const int64_t query = (int64_t)row * c.heads + head;
+        const weighted<N> sums = sums_of(u, query, d, positions[i]);
+        const float scale = 1.0f / sums.s.total;
         float x[N];
-        load<N>(x, sums + u * width + d);
         UNROLL
         for (int j = 0; j < N; j++)
-            x[j] = positions[i] > 0 ? x[j] * scale : 0;
-        float *out = c.out + (int64_t)row * c.heads * hd + k;
+            x[j] = positions[i] > 0 ? sums.x[j] * scale : 0;
+        float *out = c.out + query * hd + d;
         if constexpr (N == 4) {
             if (at < end)
                 *(float4 *)out = make_float4(x[0], x[1], x[2], x[3]);
@@ -248,69 +241,48 @@ __device__ inline bool is_last(const struct attend_call &c, int parts, bool *las
     return *last;
 }
 
-constexpr int BATCH = 4; // parts that are loaded together
+constexpr int BATCH = 4; // parts that are combined without a loop
 static_assert(SPLIT_UNITS % BATCH == 0 && GROUP_UNITS / SPLIT_UNITS % BATCH == 0, "a split or group ends with a batch");
 
-template <int N> struct batch {
-    weighted<N> part[BATCH];
-};
-
-// Parts of a query from `first` on; the last one again where there are fewer. x: the thread's numbers of the first part.
-template <int N>
-__device__ inline void load_batch(batch<N> &to, const float *scales, const float *x, int hd, int first, int parts)
+// The number of parts of a row of so many positions. Not a division, whose code is longer than the rest.
+__device__ inline int parts_of(int units, int positions)
 {
-    UNROLL
-    for (int j = 0; j < BATCH; j++) {
-        const int p = min(first + j, parts - 1);
-        const float2 scale = *(const float2 *)(scales + 2 * p);
-        to.part[j].s.max = scale.x, to.part[j].s.total = scale.y;
-        load<N>(to.part[j].x, x + (int64_t)p * hd);
-    }
+    const int n = (positions + KEYS - 1) / KEYS;
+    return units == 1             ? n
+           : units == SPLIT_UNITS ? (n + SPLIT_UNITS - 1) / SPLIT_UNITS
+                                  : (n + GROUP_UNITS - 1) / GROUP_UNITS;
 }
 
-// Combines the parts of the block's rows, N numbers per thread: to sums (queries, width) and total, in shared memory. Units make splits,
-// splits make groups; what is above the parts is the row.
-template <int N>
-__device__ inline void combine_parts(const struct attend_call &c, const struct share &a, int hd, float *sums, int width,
-                                     float *total, const int *positions)
+// The sums of a row from its parts, of which read(part) returns the next BATCH, as far as there are so many. Units make splits, splits
+// make groups; what is above the parts is the row.
+template <int N, typename function>
+__device__ inline weighted<N> combine_parts(int units, int parts, function read)
 {
-    constexpr int SPLITS = GROUP_UNITS / SPLIT_UNITS;
-    const int each = c.units == 1             ? SPLIT_UNITS
-                     : c.units == SPLIT_UNITS ? SPLITS
-                                              : INT32_MAX; // parts of what they make
+    const int mask = (units == 1             ? SPLIT_UNITS
+                      : units == SPLIT_UNITS ? GROUP_UNITS / SPLIT_UNITS
+                                             : 1 << 30) -
+                     1; // one less than the parts of what they make
+    weighted<N> made = {}, group = {}, row = {};
     UNROLL_BY(1)
-    for (int at = (int)threadIdx.x * N; at < a.rows * a.heads * hd; at += (int)blockDim.x * N) {
-        const int u = at / hd, d = at % hd, parts = (positions[u / a.heads] + c.units * KEYS - 1) / (c.units * KEYS);
-        const int64_t query = query_of(c, a, u);
-        const float *scales = c.scales + 2 * query * c.parts, *x = c.sums + query * c.parts * hd + d;
-        weighted<N> made = {}, group = {}, row = {};
-        batch<N> now, next, last;
-        load_batch(now, scales, x, hd, 0, parts);
-        load_batch(next, scales, x, hd, BATCH, parts);
-        UNROLL_BY(1)
-        for (int first = 0; first < parts; first += BATCH) {
-            const int after = first + BATCH;
-            const bool end = after >= parts;
-            load_batch(last, scales, x, hd, after + BATCH, parts);
-            UNROLL
-            for (int j = 0; j < BATCH; j++)
-                if (first + j < parts)
-                    combine(made, now.part[j], j == 0 && first % each == 0);
-            if (c.units == 1) {
-                combine(group, made, first % GROUP_UNITS == 0);
-                if (after % GROUP_UNITS == 0 || end)
-                    combine(row, group, first < GROUP_UNITS);
-            } else if (after % each == 0 || end)
-                combine(row, made, first < each);
-            now = next;
-            next = last;
-        }
+    for (int first = 0; first < parts; first += BATCH) {
+        weighted<N> part[BATCH];
+        const int after = first + BATCH;
+        const bool end = after >= parts;
+        read(part);
         UNROLL
-        for (int i = 0; i < N; i++)
-            sums[u * width + d + i] = row.x[i];
-        if (d == 0)
-            total[u] = row.s.total;
+        for (int j = 0; j < BATCH; j++) {
+            if (first + j >= parts)
+                break;
+            combine(made, part[j], j == 0 && (first & mask) == 0);
+        }
+        if (units == 1) {
+            combine(group, made, first % GROUP_UNITS == 0);
+            if (after % GROUP_UNITS == 0 || end)
+                combine(row, group, first < GROUP_UNITS);
+        } else if ((after & mask) == 0 || end)
+            combine(row, made, first <= mask);
     }
+    return row;
 }
 
 // ---- launches

@@ -12,7 +12,7 @@ constexpr int THREADS = 128, WARPS = THREADS / WARP, ALL = -1, PLANES = 3;
 // Shared memory of a block; QUERY_TILES tiles of sixteen queries. Rows are padded by sixteen bytes to an odd multiple of that, so
 // that eight of them lie in different banks.
 template <int HD, int QUERY_TILES> struct mma_scratch {
-    static constexpr int QUERIES = 16 * QUERY_TILES, WIDTH = HD + 8, SUM_WIDTH = HD + 4;
+    static constexpr int QUERIES = 16 * QUERY_TILES, WIDTH = HD + 8;
     static constexpr int SLOTS = HD == 64 ? 6 : QUERY_TILES == 1 ? 4 : 3; // of the ring
     alignas(16) uint16_t q[PLANES][QUERIES][WIDTH];                       // rotated and scaled
     alignas(16) uint16_t ring[SLOTS][KEYS][WIDTH];                        // keys and values in turn

@@ -143,32 +143,65 @@ static __device__ inline void load_queries(const struct attend_call &c, const st
     }
 }
 
-// The sums of the block's queries: to shared memory if the part is the whole row, else to c.sums and c.scales.
+// The sums of the block's queries: to shared memory if the part is the whole row, else to c.sums.
 template <int HD, int QUERY_TILES>
 static __device__ inline void write_part(const struct attend_call &c, const struct share &a,
                                          mma_scratch<HD, QUERY_TILES> *scratch, const struct range &p,
                                          const lane_sums<HD, QUERY_TILES> &group, bool whole)
 {
+    constexpr int WIDTH = HD + AFTER_SUMS;
     const int t = (int)threadIdx.x % 4;
     UNROLL
     for (int half = 0; half < 2; half++) {
         const int u = query_of_lane<QUERY_TILES>(half);
         if (scratch->seen[u] <= p.first * KEYS)
             continue;
-        const int64_t part = query_of(c, a, u) * c.parts + (int)blockIdx.z;
+        float *to = whole ? (float *)scratch->ring + u * WIDTH
+                          : c.sums + (query_of(c, a, u) * c.parts + (int)blockIdx.z) * WIDTH;
         const weighted<2 * EIGHTS<HD, QUERY_TILES>> &x = group.of[half];
-        float *to = whole ? (float *)scratch->ring + u * mma_scratch<HD, QUERY_TILES>::SUM_WIDTH : c.sums + part * HD;
         UNROLL
         for (int j = 0; j < EIGHTS<HD, QUERY_TILES>; j++)
             if (eight_of_warp<HD, QUERY_TILES>(j) < HD)
                 *(float2 *)(to + eight_of_warp<HD, QUERY_TILES>(j) + 2 * t) = make_float2(x.x[2 * j], x.x[2 * j + 1]);
-        if (share_of_warp<QUERY_TILES>() != 0 || t != 0)
-            continue;
-        if (whole)
-            scratch->total[u] = x.s.total;
-        else
-            *(float2 *)(c.scales + 2 * part) = make_float2(x.s.max, x.s.total);
+        if (share_of_warp<QUERY_TILES>() == 0 && t == 0)
+            *(float2 *)(to + HD) = make_float2(x.s.max, x.s.total);
     }
+}
+
+// The sums of a query from element d on, from all parts of its row. Each thread copies what it needs to the ring, many parts ahead.
+template <int HD, int QUERY_TILES>
+static __device__ inline weighted<4> combine_copies(const struct attend_call &c, mma_scratch<HD, QUERY_TILES> *scratch,
+                                                    const float *from, int d, int parts)
+{
+    constexpr int WIDTH = HD + AFTER_SUMS,
+                  AHEAD = (int)sizeof(scratch->ring) / (2 * BATCH * THREADS * (int)sizeof(float4)); // batches
+    float4 *const ring = (float4 *)scratch->ring + threadIdx.x, *const end = ring + AHEAD * BATCH * 2 * THREADS;
+    float4 *to = ring, *at = ring;
+    const float *sums = from + d, *softmax = from + HD;
+    int next = 0;
+    const auto copy_batch = [&]() {
+        UNROLL_BY(1)
+        for (const int after = min(next + BATCH, parts); next < after; next++) {
+            copy_async(to, sums);
+            copy_async(to + THREADS, softmax);
+            to += 2 * THREADS, sums += WIDTH, softmax += WIDTH;
+        }
+        to = to == end ? ring : to;
+        commit_copies();
+    };
+    UNROLL_BY(1)
+    for (int i = 0; i < AHEAD; i++)
+        copy_batch();
+    return combine_parts<4>(c.units, parts, [&](weighted<4>(&part)[BATCH]) {
+        wait_for_copies<AHEAD - 1>();
+        UNROLL
+        for (int j = 0; j < BATCH; j++, at += 2 * THREADS) {
+            const float4 x = at[0], s = at[THREADS];
+            part[j] = { { s.x, s.y }, { x.x, x.y, x.z, x.w } };
+        }
+        at = at == end ? ring : at;
+        copy_batch();
+    });
 }
 
 template <int HD, int QUERY_TILES>
@@ -225,15 +258,20 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct att
         slot = slot + 1 < SLOTS ? slot + 1 : 0;
     }
     __syncthreads(); // the ring becomes the result's
-    const int parts = (p.longest + c.units * KEYS - 1) / (c.units * KEYS);
+    const int parts = parts_of(c.units, p.longest);
     write_part<HD, QUERY_TILES>(c, a, scratch, p, group, parts <= 1);
     if (parts > 1) {
         if (!is_last(c, parts, &last))
             return;
-        combine_parts<4>(c, a, HD, (float *)scratch->ring, scratch_type::SUM_WIDTH, scratch->total, scratch->positions);
-    }
-    __syncthreads();
-    write_rows<4>(c, a, HD, (float *)scratch->ring, scratch_type::SUM_WIDTH, scratch->total, scratch->positions);
+    } else
+        __syncthreads();
+    write_rows<4>(c, a, HD, scratch->positions, [&](int u, int64_t query, int d, int n) {
+        constexpr int WIDTH = HD + AFTER_SUMS;
+        if (parts > 1)
+            return combine_copies<HD, QUERY_TILES>(c, scratch, c.sums + query * c.parts * WIDTH, d, parts_of(c.units, n));
+        const float *from = (const float *)scratch->ring + u * WIDTH;
+        return weighted<4>{ { 0, from[HD + 1] }, { from[d], from[d + 1], from[d + 2], from[d + 3] } };
+    });
 }
 
 // ---- launches
