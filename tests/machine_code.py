@@ -10,8 +10,8 @@ kernel except those of ALLOWED may have a stack frame or use local memory (LDL, 
 REQUIREMENTS lists the kernels that must load their weights sixteen bytes at a time, to registers or to shared memory, and use the
 tensor cores, FORBIDDEN what some kernels may not contain, LARGEST how long the code of some may be. From compute capability 9.0 every
 kernel except those of ALONE must wait for the previous kernel (ACQBULK) before it accesses memory other than weights, and those that
-load weights must have some in flight during that wait; attention must bring keys to L2 before it (CCTL.E.PF2). If there is nvcc, the script
-first checks kernels written for the purpose, fourteen of which contain a seeded fault, to show that it detects them.
+load weights must have some in flight during that wait. If there is nvcc, the script first checks kernels written for the purpose,
+thirteen of which contain a seeded fault, to show that it detects them.
 
 Prints one table (shared: static bytes, on sm_90 including the 1024 reserved by the system; narrow: loads of one or two bytes), then a
 sentence for each violation. Exit status: 0 none, 1 violations, 2 wrong usage, 77 no nvcc (or no nvdisasm), so nothing was
@@ -35,14 +35,14 @@ FLAGS = ["-std=c++20", "-O3", "--fmad=false", "-I", HERE]  # as in cmake/cuda.cm
 # Fast kernels: (prefix of the name, required instruction or None, where weights are streamed to: IN_REGISTERS, IN_SHARED memory or
 # None). Names are without namespace. When all of kernels/cuda is checked, each row must match a kernel, so that no requirement is
 # lost by a rename.
-# ALL_BEFORE: to registers, all of them before the wait. PREFIX: there are none, but uploads are read before the wait, and keys prefetched.
-IN_REGISTERS, IN_SHARED, ALL_BEFORE, PREFIX = "registers", "shared memory", "registers, all of them", "keys"
+# ALL_BEFORE: to registers, all of them before the wait. The keys and values of earlier passes are attention's weights.
+IN_REGISTERS, IN_SHARED, ALL_BEFORE = "registers", "shared memory", "registers, all of them"
 REQUIREMENTS = [
     (r"small_kernel", "HMMA.16816.F32.BF16", IN_REGISTERS),
     (r"grouped_kernel", "HMMA.16816.F32.BF16", IN_REGISTERS),
     (r"cluster_kernel", "HMMA.16816.F32.BF16", IN_REGISTERS),
     (r"large_kernel", "HMMA.16816.F32.BF16", IN_SHARED),
-    (r"mma_kernel", "HMMA.16816.F32.BF16", PREFIX),
+    (r"mma_kernel", "HMMA.16816.F32.BF16", IN_SHARED),
     (r"rmsnorm_kernel<[24], true>", None, ALL_BEFORE),
 ]
 
@@ -72,8 +72,7 @@ ALONE = r"pack_(numbers|scales)"
 
 NVDISASM = os.path.join(HERE, "requirements", "nvdisasm.txt")
 
-SEEDED_REQUIREMENTS = [(r"small_", "HMMA.16816.F32.BF16", IN_REGISTERS), (r"large_", "HMMA.16816.F32.BF16", IN_SHARED),
-                       (r"prefetching_", None, PREFIX)]
+SEEDED_REQUIREMENTS = [(r"small_", "HMMA.16816.F32.BF16", IN_REGISTERS), (r"large_", "HMMA.16816.F32.BF16", IN_SHARED)]
 SEEDED_VIOLATIONS = {  # kernel: parts of the expected messages
     "small_correct": [],
     "small_waiting_first": ["in flight during the wait"],
@@ -86,7 +85,6 @@ SEEDED_VIOLATIONS = {  # kernel: parts of the expected messages
     "large_by_registers": ["expected weights by copies", "in flight during the wait"],
     "spilling": ["expected no local memory"],
     "stacked": ["expected no local memory"],
-    "prefetching_late": ["prefetches of keys before the wait"],
     "reads_before_waiting": ["before the wait for the previous kernel"],
     "select_kernel": ["expected no ATOMS.CAS"],
     "traversal_kernel": ["bytes of machine code"],
@@ -353,7 +351,6 @@ def violations_of(k, requirements):
                    ", ".join(f"{op} {n} times" for op, n in sorted(other.items())))
 
 
-PREFETCH = "CCTL.E.PF2"
 ACCESSES = re.compile(r"LDG\b|LD\b|ST\b|STG|ATOM|RED|LDGSTS|UBLK|UTMA")  # accesses to memory that other kernels may have written
 
 
@@ -372,10 +369,8 @@ def wait_violations_of(k, requirements):
         yield f"expected no memory access before the wait for the previous kernel, found {', '.join(sorted(early))}"
     if streams == ALL_BEFORE and any(k.early[op] != n for op, n in k.weight_loads().items()):
         yield "expected all loads of weights before the wait for the previous kernel, found some behind it"
-    if streams and streams != PREFIX and not any(op.split(".")[0] == weights and op in k.weight_loads() for op in k.early):
+    if streams and not any(op.split(".")[0] == weights and op in k.weight_loads() for op in k.early):
         yield "expected loads of weights in flight during the wait for the previous kernel (before ACQBULK), found none"
-    if streams == PREFIX and not any(op.startswith(PREFETCH) for op in k.early):
-        yield f"expected prefetches of keys before the wait for the previous kernel ({PREFETCH}: prefetch_line), found none"
 
 
 def unmatched(kernels):

@@ -162,13 +162,6 @@ __global__ void stacked(float *out, const int *at, int k)
     out[threadIdx.x] = d[at[threadIdx.x] & 15];
 }
 
-__global__ void prefetching_late(float *out, const float *x)
-{
-    kernel_prologue();
-    prefetch_line(x);
-    out[threadIdx.x] = x[threadIdx.x];
-}
-
 __global__ void reads_before_waiting(float *out, const float *x)
 {
     const float early = x[threadIdx.x];

@@ -129,7 +129,7 @@ static __device__ void write_part(const struct attend_call &c, const struct shar
 }
 
 template <enum type TYPE>
-static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct attend_call c, int tile)
+static __global__ void __launch_bounds__(THREADS, 3) plain_kernel(const struct attend_call c, int tile)
 {
     kernel_prologue();
     DYNAMIC_SHARED(float, scratch);
@@ -214,6 +214,7 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct atte
         const float *from = c.sums + query * c.parts * width;
         int next = 0;
         return combine_parts<1>(SPLIT_UNITS, end, [&](weighted<1>(&part)[BATCH]) {
+            UNROLL
             for (int j = 0; j < BATCH; j++, next++) {
                 const float *x = from + min(next, end - 1) * width;
                 part[j] = { { x[hd], x[hd + 1] }, { x[d] } };
@@ -261,7 +262,8 @@ bool attention_reserve(struct cuda *c, struct attend_call *call)
     if (call->parts <= 1)
         return true;
     call->sums = (float *)cuda_reserve(
-        c, &c->partial, largest(results * (size_t)(call->head_dim + AFTER_SUMS) * sizeof(float), first_sums(c)), "attend");
+        c, &c->partial, largest(results * (size_t)(call->head_dim + AFTER_SUMS) * sizeof(float), first_sums(c)),
+        "attend");
     const size_t cleared = c->arrived.bytes;
     call->arrived =
         (unsigned *)cuda_reserve(c, &c->arrived, largest(counts, FIRST_COUNTS) * sizeof(unsigned), "attend");

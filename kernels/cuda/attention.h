@@ -43,7 +43,7 @@ struct attend_call {
     int head_blocks;   // blocks per kv head
     int units;         // of a part: 1, SPLIT_UNITS or GROUP_UNITS
     int parts;         // upper bound of the parts of a row
-    float *sums;       // (n, heads, parts, head_dim + AFTER_SUMS) results of parts, of rows with several: sums, struct softmax
+    float *sums;       // (n, heads, parts, head_dim + AFTER_SUMS): of rows with several parts, sums and struct softmax
     unsigned *arrived; // (row_blocks, kv_heads * head_blocks) blocks that have ended; 0 between launches
     struct rounding planes;
 };
@@ -255,8 +255,7 @@ __device__ inline int parts_of(int units, int positions)
 
 // The sums of a row from its parts, of which read(part) returns the next BATCH, as far as there are so many. Units make splits, splits
 // make groups; what is above the parts is the row.
-template <int N, typename function>
-__device__ inline weighted<N> combine_parts(int units, int parts, function read)
+template <int N, typename function> __device__ inline weighted<N> combine_parts(int units, int parts, function read)
 {
     const int mask = (units == 1             ? SPLIT_UNITS
                       : units == SPLIT_UNITS ? GROUP_UNITS / SPLIT_UNITS

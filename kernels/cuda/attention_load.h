@@ -210,30 +210,34 @@ static __device__ inline void load_own(const struct attend_call &c, const struct
     }
 }
 
-// Brings the keys and values of the block's first units to L2, as far as they lie in the prefix.
-template <int HD> static __device__ inline void prefetch_prefix(const struct attend_call &c, const struct share &a)
+// Starts copies of the keys and values of the block's first units, as far as they lie in the prefix: only passes before this one write
+// them, which have ended when its layout has been uploaded. Returns the prefix.
+template <int HD, int QUERY_TILES>
+static __device__ inline int load_prefix(const struct attend_call &c, const struct share &a,
+                                         mma_scratch<HD, QUERY_TILES> *scratch)
 {
-    constexpr int AHEAD = 4, BYTES = HD * (int)sizeof(uint16_t); // units; of a head's keys or values at a position
-    const int first = (int)blockIdx.z * c.units * KEYS;
-    const int end = min(c.prefix[a.first], first + min(c.units, AHEAD) * KEYS);
+    constexpr int VECTORS = HD / 8;
+    const int first = (int)blockIdx.z * c.units, prefix = a.slot >= 0 ? c.prefix[a.first] : 0;
     UNROLL_BY(1)
-    for (int at = 2 * first + (int)threadIdx.x; at < 2 * end; at += THREADS) {
-        const uint8_t *of_head = (at % 2 == 0 ? c.keys : c.values) +
-                                 ((size_t)a.slot * (size_t)c.length + (size_t)(at / 2)) * c.row_bytes +
-                                 (size_t)a.kv_head * BYTES;
-        UNROLL
-        for (int byte = 0; byte < BYTES; byte += 128)
-            prefetch_line(of_head + byte);
-        if (BYTES % 128 != 0)
-            prefetch_line(of_head + BYTES - 1);
+    for (int i = 0; i < mma_scratch<HD, QUERY_TILES>::SLOTS - 1 && i / 2 < c.units; i++) {
+        const int from = (first + i / 2) * KEYS, count = min(prefix - from, KEYS);
+        const uint8_t *cache = (i % 2 != 0 ? c.values : c.keys) +
+                               ((size_t)a.slot * (size_t)c.length + (size_t)from) * c.row_bytes +
+                               (size_t)a.kv_head * HD * sizeof(uint16_t);
+        UNROLL_BY(4)
+        for (int at = (int)threadIdx.x; at < count * VECTORS; at += THREADS)
+            copy_async(&scratch->ring[i][at / VECTORS][at % VECTORS * 8],
+                       cache + (uint64_t)(uint32_t)(at / VECTORS) * (uint32_t)c.row_bytes + at % VECTORS * 16);
     }
+    return prefix;
 }
 
-// Starts copies of a view's keys, or its values, from the cache to a slot of the ring. Keys first, then, to the next slot, values.
+// Starts copies of a view's keys, or its values, but the first `copied`, from the cache to a slot of the ring. Keys first, then, to the
+// next slot, values.
 template <int HD, int QUERY_TILES>
 static __device__ inline void load_unit(const struct attend_call &c, const struct share &a,
                                         mma_scratch<HD, QUERY_TILES> *scratch, const struct view &v, bool values,
-                                        int slot)
+                                        int slot, int copied)
 {
     constexpr int VECTORS = HD / 8, SLOTS = mma_scratch<HD, QUERY_TILES>::SLOTS;
     const int thread = (int)threadIdx.x, own_from = scratch->own_from, own = scratch->own_count;
@@ -244,7 +248,8 @@ static __device__ inline void load_unit(const struct attend_call &c, const struc
         find_places(c, a.first + v.row, v.from, v.count, scratch->place, thread, THREADS);
         __syncthreads();
     }
-    for (int at = thread; at < v.count * VECTORS; at += THREADS) {
+    UNROLL_BY(1)
+    for (int at = copied * VECTORS + thread; at < v.count * VECTORS; at += THREADS) {
         const int k = at / VECTORS, part = at % VECTORS, place = v.row == ALL ? v.from + k : scratch->place[k];
         if ((unsigned)(place - own_from) >= (unsigned)own)
             copy_async(&scratch->ring[slot][k][8 * part], cache + (uint64_t)(uint32_t)place * c.row_bytes + 16 * part);
@@ -257,6 +262,7 @@ struct loader { // what is loaded next
     struct run run;
     bool values;
     int slot;
+    int begun, prefix; // how often; positions that load_prefix has seen
 };
 
 template <int HD, int QUERY_TILES>
@@ -264,7 +270,11 @@ static __device__ inline void load_next(const struct attend_call &c, const struc
                                         mma_scratch<HD, QUERY_TILES> *scratch, const struct range &p, struct loader *l)
 {
     if (l->run.unit < p.end) {
-        load_unit<HD, QUERY_TILES>(c, a, scratch, view_of<HD, QUERY_TILES>(a, scratch, p, l->run), l->values, l->slot);
+        const struct view v = view_of<HD, QUERY_TILES>(a, scratch, p, l->run);
+        const bool early = l->begun < mma_scratch<HD, QUERY_TILES>::SLOTS - 1 && l->begun / 2 == l->run.unit - p.first;
+        load_unit<HD, QUERY_TILES>(c, a, scratch, v, l->values, l->slot,
+                                   early ? max(min(l->prefix - v.from, v.count), 0) : 0);
+        l->begun++;
         if (l->values)
             l->run = next_run<HD, QUERY_TILES>(a, scratch, p, l->run);
         l->values = !l->values;

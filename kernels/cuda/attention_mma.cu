@@ -113,13 +113,11 @@ template <int HD, int QUERY_TILES>
 static __device__ inline void load_queries(const struct attend_call &c, const struct share &a,
                                            mma_scratch<HD, QUERY_TILES> *scratch)
 {
-    static_assert(2 * WARP == STORED_ROWS && MAX_QUERIES <= WARP, "warps 0 and 1; warp 2; warp 3");
+    static_assert(2 * WARP == STORED_ROWS && MAX_QUERIES <= WARP, "find_own: warps 0 and 1; here: warp 2; warp 3");
     constexpr int PAIRS = HD / 4;
     const int thread = (int)threadIdx.x, row = thread - 3 * WARP;
     struct pairs next = load_query<HD>(c, a, thread);
-    if (thread < STORED_ROWS)
-        find_own<HD, QUERY_TILES>(c, a, scratch);
-    else if (row < 0 && thread - 2 * WARP < 16 * QUERY_TILES && thread - 2 * WARP >= a.rows * a.heads)
+    if (row < 0 && thread - 2 * WARP < 16 * QUERY_TILES && thread - 2 * WARP >= a.rows * a.heads)
         scratch->seen[thread - 2 * WARP] = 0;
     else if (row >= 0 && row < a.rows) {
         const struct counts n = count_positions(c, a.first + row);
@@ -212,9 +210,12 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct att
     constexpr int SLOTS = scratch_type::SLOTS;
     DYNAMIC_SHARED(scratch_type, scratch);
     __shared__ bool last;
-    const struct share a = share_of(c); // slots and prefixes are uploaded before the pass: no kernel writes them
-    if (c.stores && a.rows > 0)
-        prefetch_prefix<HD>(c, a);
+    const struct share a = share_of(c); // of uploads, as places and prefixes are: no kernel writes them
+    int prefix = 0;
+    if (a.rows > 0 && threadIdx.x < STORED_ROWS)
+        find_own<HD, QUERY_TILES>(c, a, scratch);
+    if (a.rows > 0 && c.stores)
+        prefix = load_prefix<HD, QUERY_TILES>(c, a, scratch);
     wait_for_previous();
     if (a.rows <= 0)
         return;
@@ -225,7 +226,7 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct att
         return;
 
     struct run r = run_from<HD, QUERY_TILES>(a, scratch, p, p.first, 0);
-    struct loader l = { r, false, 0 };
+    struct loader l = { r, false, 0, 0, prefix };
     lane_sums<HD, QUERY_TILES> split = {}, group = {};
     bool values = false; // what comes next of view r
     int slot = 0;
@@ -268,7 +269,8 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct att
     write_rows<4>(c, a, HD, scratch->positions, [&](int u, int64_t query, int d, int n) {
         constexpr int WIDTH = HD + AFTER_SUMS;
         if (parts > 1)
-            return combine_copies<HD, QUERY_TILES>(c, scratch, c.sums + query * c.parts * WIDTH, d, parts_of(c.units, n));
+            return combine_copies<HD, QUERY_TILES>(c, scratch, c.sums + query * c.parts * WIDTH, d,
+                                                   parts_of(c.units, n));
         const float *from = (const float *)scratch->ring + u * WIDTH;
         return weighted<4>{ { 0, from[HD + 1] }, { from[d], from[d + 1], from[d + 2], from[d + 3] } };
     });
