@@ -141,6 +141,7 @@ __device__ inline void find_places(const struct attend_call &c, int i, int from,
     UNROLL_BY(1)
     for (int w = 0; w < c.words && at < count; w++) {
         const uint64_t bits = c.ancestors[(int64_t)i * c.words + w];
+        UNROLL_BY(1)
         for (int j = thread; j < 64; j += threads) {
             const int k = at + __popcll(bits & (((uint64_t)1 << j) - 1));
             if ((bits >> j & 1) != 0 && k >= 0 && k < count)

@@ -101,22 +101,43 @@ static __device__ inline void add_split(lane_sums<HD, QUERY_TILES> &group, const
 
 // ---- the kernel
 
-template <int HD>
-static __device__ inline struct pairs load_query(const struct attend_call &c, const struct share &a, int at)
+// Queries of a thread: their numbers in the pass take divisions, which are done before the wait.
+struct queries {
+    int row, query; // of the first numbers that it loads
+    int lane[2];    // query_of_lane
+};
+
+template <int HD, int QUERY_TILES>
+static __device__ inline struct queries queries_of(const struct attend_call &c, const struct share &a)
 {
-    const int u = min(at / (HD / 4), a.rows * a.heads - 1), d = at % (HD / 4) * 2;
-    return load_pairs<HD>(c.q + query_of(c, a, u) * HD, c.angles + (int64_t)(a.first + u / a.heads) * HD, d);
+    struct queries q;
+    const int end = a.rows * a.heads - 1, u = min((int)threadIdx.x / (HD / 4), end);
+    q.row = a.first + u / a.heads;
+    q.query = (int)query_of(c, a, u);
+    forget(q.row), forget(q.query);
+    UNROLL
+    for (int half = 0; half < 2; half++) {
+        q.lane[half] = (int)query_of(c, a, min(query_of_lane<QUERY_TILES>(half), end));
+        forget(q.lane[half]);
+    }
+    return q;
+}
+
+template <int HD>
+static __device__ inline struct pairs load_query(const struct attend_call &c, int row, int query, int at)
+{
+    return load_pairs<HD>(c.q + (int64_t)query * HD, c.angles + (int64_t)row * HD, at % (HD / 4) * 2);
 }
 
 // What a block has to know before it can load keys. The loads of different warps take one round trip together.
 template <int HD, int QUERY_TILES>
 static __device__ inline void load_queries(const struct attend_call &c, const struct share &a,
-                                           mma_scratch<HD, QUERY_TILES> *scratch)
+                                           mma_scratch<HD, QUERY_TILES> *scratch, const struct queries &q)
 {
     static_assert(2 * WARP == STORED_ROWS && MAX_QUERIES <= WARP, "find_own: warps 0 and 1; here: warp 2; warp 3");
     constexpr int PAIRS = HD / 4;
     const int thread = (int)threadIdx.x, row = thread - 3 * WARP;
-    struct pairs next = load_query<HD>(c, a, thread);
+    struct pairs next = load_query<HD>(c, q.row, q.query, thread);
     if (row < 0 && thread - 2 * WARP < 16 * QUERY_TILES && thread - 2 * WARP >= a.rows * a.heads)
         scratch->seen[thread - 2 * WARP] = 0;
     else if (row >= 0 && row < a.rows) {
@@ -130,8 +151,10 @@ static __device__ inline void load_queries(const struct attend_call &c, const st
     for (int at = thread, end = a.rows * a.heads * PAIRS; at < end; at += THREADS) {
         const int u = at / PAIRS, d = at % PAIRS * 2;
         struct pairs x = next;
-        if (at + THREADS < end)
-            next = load_query<HD>(c, a, at + THREADS);
+        if (at + THREADS < end) {
+            const int then = (at + THREADS) / PAIRS;
+            next = load_query<HD>(c, a.first + then / a.heads, (int)query_of(c, a, then), at + THREADS);
+        }
         rotate(&x);
         for (int half = 0; half < 2; half++) {
             float one = (half ? x.high.x : x.low.x) * c.scale, two = (half ? x.high.y : x.low.y) * c.scale;
@@ -143,8 +166,8 @@ static __device__ inline void load_queries(const struct attend_call &c, const st
 
 // The sums of the block's queries: to shared memory if the part is the whole row, else to c.sums.
 template <int HD, int QUERY_TILES>
-static __device__ inline void write_part(const struct attend_call &c, const struct share &a,
-                                         mma_scratch<HD, QUERY_TILES> *scratch, const struct range &p,
+static __device__ inline void write_part(const struct attend_call &c, mma_scratch<HD, QUERY_TILES> *scratch,
+                                         const struct range &p, const struct queries &q,
                                          const lane_sums<HD, QUERY_TILES> &group, bool whole)
 {
     constexpr int WIDTH = HD + AFTER_SUMS;
@@ -155,7 +178,7 @@ static __device__ inline void write_part(const struct attend_call &c, const stru
         if (scratch->seen[u] <= p.first * KEYS)
             continue;
         float *to = whole ? (float *)scratch->ring + u * WIDTH
-                          : c.sums + (query_of(c, a, u) * c.parts + (int)blockIdx.z) * WIDTH;
+                          : c.sums + ((int64_t)q.lane[half] * c.parts + (int)blockIdx.z) * WIDTH;
         const weighted<2 * EIGHTS<HD, QUERY_TILES>> &x = group.of[half];
         UNROLL
         for (int j = 0; j < EIGHTS<HD, QUERY_TILES>; j++)
@@ -211,6 +234,7 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct att
     DYNAMIC_SHARED(scratch_type, scratch);
     __shared__ bool last;
     const struct share a = share_of(c); // of uploads, as places and prefixes are: no kernel writes them
+    const struct queries q = queries_of<HD, QUERY_TILES>(c, a);
     int prefix = 0;
     if (a.rows > 0 && threadIdx.x < STORED_ROWS)
         find_own<HD, QUERY_TILES>(c, a, scratch);
@@ -219,7 +243,7 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct att
     wait_for_previous();
     if (a.rows <= 0)
         return;
-    load_queries<HD, QUERY_TILES>(c, a, scratch);
+    load_queries<HD, QUERY_TILES>(c, a, scratch, q);
     __syncthreads();
     const struct range p = range_of<HD, QUERY_TILES>(c, a, scratch);
     if (p.first >= p.end && blockIdx.z > 0)
@@ -260,7 +284,7 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct att
     }
     __syncthreads(); // the ring becomes the result's
     const int parts = parts_of(c.units, p.longest);
-    write_part<HD, QUERY_TILES>(c, a, scratch, p, group, parts <= 1);
+    write_part<HD, QUERY_TILES>(c, scratch, p, q, group, parts <= 1);
     if (parts > 1) {
         if (!is_last(c, parts, &last))
             return;
