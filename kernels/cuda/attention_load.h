@@ -210,8 +210,8 @@ static __device__ inline void load_own(const struct attend_call &c, const struct
     }
 }
 
-// Starts copies of the keys and values of the block's first units, as far as they lie in the prefix: only passes before this one write
-// them, which have ended when its layout has been uploaded. Returns the prefix.
+// Starts copies of the keys and values of the block's first units, as far as they lie in the prefix: what writes them has ended when the
+// pass's graph begins. Returns the prefix.
 template <int HD, int QUERY_TILES>
 static __device__ inline int load_prefix(const struct attend_call &c, const struct share &a,
                                          mma_scratch<HD, QUERY_TILES> *scratch)

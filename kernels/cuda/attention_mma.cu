@@ -233,7 +233,7 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct att
     constexpr int SLOTS = scratch_type::SLOTS;
     DYNAMIC_SHARED(scratch_type, scratch);
     __shared__ bool last;
-    const struct share a = share_of(c); // of uploads, as places and prefixes are: no kernel writes them
+    const struct share a = share_of(c); // slots, places and prefixes are complete before a graph begins
     const struct queries q = queries_of<HD, QUERY_TILES>(c, a);
     int prefix = 0;
     if (a.rows > 0 && threadIdx.x < STORED_ROWS)
@@ -330,7 +330,14 @@ template <int HD, int QUERY_TILES> static void launch(struct cuda *c, struct att
     if (!attention_reserve(c, &call))
         return;
     const dim3 grid((unsigned)call.row_blocks, (unsigned)(call.kv_heads * call.head_blocks), (unsigned)call.parts);
-    QUEUE(c, (mma_kernel<HD, QUERY_TILES>), grid, THREADS, sizeof(mma_scratch<HD, QUERY_TILES>), call);
+    constexpr size_t bytes = sizeof(mma_scratch<HD, QUERY_TILES>);
+    if (graphs_capturing(c->graphs))
+        QUEUE(c, (mma_kernel<HD, QUERY_TILES>), grid, THREADS, bytes, call);
+    else { // kernels that are still running may write the layout, or move rows of the prefix
+        cuda_use(c);
+        LAUNCH((mma_kernel<HD, QUERY_TILES>), grid, THREADS, bytes, c->stream, call);
+        cuda_queued(c, "mma_kernel");
+    }
     cuda_launched(c, "attend");
 }
 
