@@ -1,25 +1,28 @@
 #!/usr/bin/env python3
 """gpu.py - `./run gpu WORD`: checks and measurements on a machine with an NVIDIA GPU; the standard library is sufficient.
 
-    first          at most 8 minutes: do the kernels run, with the bits they should have; how fast is memory, and how near to that are
-                   kernels and passes; what limits two kernels
-    check          at most 9 minutes: every test that uses CUDA, bits of a whole experiment, acceptance against the CPU's, compute-sanitizer
-    bench          at most 9 minutes: kernels and passes as shares of the bandwidth of a copy that is measured in the same call, beside
-                   cuBLAS (bf16)
+    measure        the one call for a GPU that is lent for minutes, at most 560 s: are the bits right; what do launches and memory cost;
+                   passes of 8B, 1B and quantized weights as shares of the bandwidth of a copy, beside cuBLAS and transformers; every kernel
+                   of a layer by ncu; what each switch of the backend is worth; steps of none and of an EAGLE-3 head. It only runs the
+                   programs of build/carry, and builds nothing. measure SECONDS: phases in their order while these last; measure try DEVICE:
+                   the same with small models and the programs of build/release: cpu, or cuda, the emulated GPU
+    first          at most 8 minutes: bits, bandwidth, passes and kernels of a layer, with programs that are built if need be
+    check          at most 9 minutes: every test that uses CUDA, bits of a whole experiment, compute-sanitizer
+    bench          at most 9 minutes: kernels and passes, beside cuBLAS (bf16)
     bench torch    passes beside transformers, eager and compiled
-    bench loop     decoding with 1, 4, 16 and 64 slots: Llama-8B's shape with an EAGLE-3 head and synthetic acceptance, and SmolLM2
-    bench loop try DEVICE    the same with small models and the programs of build/release: cpu, or cuda, the emulated GPU
-    carry [model]  puts what the others need on a machine without network into build/carry, to be copied with the working tree: programs,
-                   built here for compute capability 8 and 9, with the libraries that they load; model: also SmolLM2, in two parts
-                   (build/carry-model-1 and -2), for where some 64 MiB can be copied at a time
+    bench loop     decoding with 1, 4, 16 and 64 slots: Llama-8B's shape with an EAGLE-3 head and synthetic acceptance
+    carry          builds the programs for compute capability 9.0 (NAME=80: another) into build/carry, with the libraries that they load, to
+                   be copied with the working tree to a machine without network
 
-Programs are those of build/carry if they are of these sources, to the byte, and run here; otherwise they are built. A word is a list of
-phases, each with a time limit. A phase fails with the first program that fails, and does not stop the others; the summary has the lines
-of its output that name an error. Measurements finished by then are kept. Everything is stored in $OUT, or build/gpu-results: WORD.log,
-WORD.txt (the summary), WORD.jsonl (a line of JSON for each measurement) and WORD.md (their table).
-Exit status: 0 all that could run passed, 1 something failed, 2 wrong usage, 77 no GPU.
+Programs are those of build/carry if they are of these sources, to the byte, and run here; otherwise they are built (not by measure, which
+says what is wrong and ends with status 77). A word is a list of phases, each with a time limit. A phase fails with the first program
+that fails, and does not stop the others; the summary has the lines of its output that name an error. Measurements finished by then are
+kept. Everything is stored in $OUT, or build/gpu-results: WORD.log, WORD.txt (the summary), WORD.jsonl (a line of JSON for each
+measurement), WORD.md (their table) and layer.csv (of ncu).
+Exit status: 0 all that could run passed, 1 something failed, 2 wrong usage, 77 no GPU, or nothing that measure can run.
 """
 import concurrent.futures
+import csv
 import hashlib
 import json
 import os
@@ -27,6 +30,8 @@ import random
 import re
 import shutil
 import signal
+import sqlite3
+import struct
 import subprocess
 import sys
 import tarfile
@@ -35,21 +40,29 @@ import threading
 import time
 from pathlib import Path
 
-from measurements import PROMPTS, Failed, Skipped, experiment, loop, passes, profile, table_of
-
 HERE = Path(__file__).resolve().parents[1]
-BUILD, CARRY = HERE / "build", HERE / "build/carry"
+BUILD, CARRY, PROMPTS = HERE / "build", HERE / "build/carry", HERE / "experiments/data/prompts.jsonl"
 KEPT = Path(os.environ.get("OUT") or BUILD / "gpu-results")
 ERROR = re.compile(r"ERROR|FAILED|[Ee]rror:|(cuda|cublas):[0-9]+: |^=+ Invalid|Assertion|: expected ")
 NO_DEVICE = "not on this machine: device cuda"
+MOST = 20 << 20  # bytes of build/carry: what may travel is 64 MiB, and the working tree has 38 MB
+
+
+class Failed(Exception):
+    """A phase has failed; the text names the reason if the log does not."""
+
+
+class Skipped(Exception):
+    """A phase cannot run here, for this reason."""
 
 
 # ---- phases
 
 class Phases:
     def __init__(self, word, device, tried):
-        self.word, self.device, self.failed, self.lock, self.capability = word, device, False, threading.Lock(), 0 if tried else capability()
-        self.built, self.records, self.profiles, self.summary = BUILD / ("release" if tried else "gpu-programs"), [], [], []
+        self.word, self.device, self.tried, self.failed, self.lock = word, device, tried, False, threading.Lock()
+        self.capability, self.phase_name = 0 if tried else capability(), ""
+        self.built, self.records, self.notes, self.summary = BUILD / ("release" if tried else "gpu-programs"), [], [], []
         self.speclab = self.built / ("speclab_emulated" if tried and device != "cpu" else "speclab")
         KEPT.mkdir(parents=True, exist_ok=True)
         for suffix in ("log", "txt", "jsonl", "md"):
@@ -66,6 +79,11 @@ class Phases:
         self.records.append(record)
         with open(self.file("jsonl"), "a") as f:
             f.write(json.dumps(record) + "\n")
+
+    def note(self, line):
+        """A line of the summary."""
+        with self.lock:
+            self.notes.append(f"{self.phase_name}: {line}")
 
     def left(self):
         return max(1.0, self.until - time.monotonic())
@@ -103,17 +121,6 @@ class Phases:
             raise Failed(f"{Path(words[0]).name}: {'stopped, no time left' if status == 124 else f'status {status}'}")
         return text
 
-    @staticmethod
-    def carried_model(to):
-        """Joins the two parts of SmolLM2."""
-        parts = [BUILD / f"carry-model-{i}/part" for i in (1, 2)]
-        if not all(part.exists() for part in parts):
-            raise Skipped("SmolLM2 is missing (./run gpu carry model)")
-        data = b"".join(part.read_bytes() for part in parts)
-        if hashlib.sha256(data).hexdigest() != (CARRY / "model.sha256").read_text().strip():
-            raise Failed("SmolLM2: expected the SHA-256 of build/carry/model.sha256, found another")
-        Path(to).write_bytes(data)
-
     def phase(self, name, seconds, work, *arguments):
         began = time.monotonic()
         self.phase_name, self.until = name, min(began + seconds, self.end)
@@ -135,15 +142,15 @@ class Phases:
         lines = [f"{name:14} {time.monotonic() - began:6.1f} s  {line}"] + [f"    {name}: {t}" for t in ([reason] if reason else []) + found]
         self.summary += lines
         print("\n".join(lines), file=sys.stderr, flush=True)
+        return line != "failed"
 
     def finish(self):
-        """Prints the table, the profiles and the summary, which fit into 12,000 characters, and returns the exit status."""
+        """Prints the table, the notes and the summary, which fit into 12,000 characters, and returns the exit status."""
         self.summary.append(f"gpu {self.word}: {'not every phase passed' if self.failed else 'every phase that could run passed'}; logs in {KEPT}")
         table = table_of(self.records)
-        if table:
-            self.file("md").write_text(table)
-        self.file("txt").write_text("\n".join(self.summary) + "\n")
-        print((table + "\n".join(self.profiles + self.summary))[-11500:])
+        self.file("md").write_text(table)
+        self.file("txt").write_text("\n".join(self.notes + self.summary) + "\n")
+        print((table + "\n".join(self.notes + self.summary))[-11500:])
         return int(self.failed)
 
 
@@ -160,9 +167,16 @@ def capability():
 
 
 def machine(p):
-    p.run("nvidia-smi", "--query-gpu=name,memory.total,memory.free,driver_version,compute_cap,clocks.max.sm,clocks.max.mem", "--format=csv")
-    if shutil.which("nvcc"):
-        p.run("nvcc", "--version")
+    p.note(p.run("nvidia-smi", "--query-gpu=name,memory.total,memory.free,driver_version,clocks.max.sm,clocks.max.mem,clocks.sm,power.limit,temperature.gpu",
+                 "--format=csv,noheader").strip())
+    os.environ["LD_LIBRARY_PATH"] = ":".join([os.environ.get("LD_LIBRARY_PATH", ""), *cublas_folders()]).strip(":")
+    p.note(f"{os.cpu_count()} CPUs; ncu {shutil.which('ncu')}; compute-sanitizer {shutil.which('compute-sanitizer')}; cuBLAS in {', '.join(cublas_folders()) or 'none of the usual folders'}")
+
+
+def cublas_folders():
+    """Folders with a libcublas.so: of CUDA, and of Python's wheels."""
+    roots = ["/usr/local/cuda/lib64", *(f"{f}/nvidia/{part}/lib" for f in sys.path if "packages" in f for part in ("cu13", "cublas"))]
+    return [f for f in roots if list(Path(f).glob("libcublas.so*"))]
 
 
 def tests_with_cuda():
@@ -182,18 +196,22 @@ def sources_hash():
     return total.hexdigest()[:16]
 
 
+def remove(folder):
+    folder.unlink() if folder.is_symlink() else shutil.rmtree(folder, ignore_errors=True)
+
+
 def carried_programs(p):
     """Unpacks the carried programs. Why they do not fit; None: they do."""
-    packed, hashed = CARRY / "programs.tar.xz", CARRY / "programs.hash"
-    if not packed.exists() or not hashed.exists():
+    packed, hashed, built_for = files = [CARRY / f"programs.{end}" for end in ("tar.xz", "hash", "capability")]
+    if not all(f.exists() for f in files):
         return "build/carry has no programs (./run gpu carry)"
     if hashed.read_text().strip() != sources_hash():
-        return "the programs in build/carry are of other sources"
-    if p.capability < 80:
-        return "the programs in build/carry are for compute capability 8.0 or later"
-    if p.built.is_symlink():
-        p.built.unlink()
-    shutil.rmtree(p.built, ignore_errors=True)
+        return "the programs in build/carry are of other sources (./run gpu carry)"
+    if packed.stat().st_size > MOST:
+        return f"build/carry/programs.tar.xz: expected at most {MOST / 1e6:.0f} MB, found {packed.stat().st_size / 1e6:.1f} MB"
+    if p.capability // 10 != int(built_for.read_text()) // 10:
+        return f"the programs in build/carry are for compute capability {built_for.read_text().strip()}, and the GPU has {p.capability}"
+    remove(p.built)
     with tarfile.open(packed) as tar:
         tar.extractall(p.built, filter="data")
     status, text = p.capture([p.built / "speclab", "--version"])
@@ -204,45 +222,33 @@ def programs(p, *names):
     why = carried_programs(p)
     if why is None:
         return
+    if p.word == "measure":
+        raise Failed(why)
     p.log(why)
     folder = BUILD / "gpu"
     p.run("cmake", "-S", HERE, "--preset", "release", "-B", folder, "-G", "Ninja", "-DSPECLAB_CUDA=on", "-DSPECLAB_EMULATED=OFF",
           f"-DSPECLAB_CUDA_ARCHITECTURES={p.capability}")
     p.run("cmake", "--build", folder, "--target", *names)
     p.run("nvcc", "-O3", "-std=c++17", f"-arch=sm_{p.capability}", "-o", folder / "probe", HERE / "gpu/probe.cu")
-    if not p.built.is_symlink():
-        shutil.rmtree(p.built, ignore_errors=True)
-    p.built.unlink(missing_ok=True)
+    remove(p.built)
     p.built.symlink_to("gpu")
 
 
 BESIDE = re.compile(r"/(ld-linux-x86-64|libc|libm|libpthread|libdl|librt|libstdc\+\+|libgcc_s)\.so")  # what every machine has
 
 
-def carry(model):
+def carry(capability):
     os.environ["PATH"] += ":/usr/local/cuda/bin"
     if not shutil.which("nvcc"):
         sys.exit("carry: expected nvcc, found none")
+    of_sources, names, build, folder = sources_hash(), ["speclab", "write_small_model", *tests_with_cuda()], BUILD / "gpu-carry", CARRY / "programs"
     shutil.rmtree(CARRY, ignore_errors=True)
-    CARRY.mkdir(parents=True)
-    carry_programs(sources_hash())
-    if model:
-        data = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "speclab/models/smollm2-135m-instruct.gguf").read_bytes()
-        for i, part in enumerate((data[:len(data) // 2], data[len(data) // 2:]), 1):
-            (BUILD / f"carry-model-{i}").mkdir(exist_ok=True)
-            (BUILD / f"carry-model-{i}/part").write_bytes(part)
-        (CARRY / "model.sha256").write_text(hashlib.sha256(data).hexdigest() + "\n")
-    subprocess.run(["du", "-sh", CARRY])
-
-
-def carry_programs(of_sources):
-    names, build, folder = ["speclab", "write_small_model", "bench_gpu", *tests_with_cuda()], BUILD / "gpu-carry", CARRY / "programs"
     # Not the machine's own instruction set: inner loops of each are compiled, and chosen at run time.
     subprocess.run(["cmake", "-S", HERE, "--preset", "release", "-B", build, "-G", "Ninja", "-DSPECLAB_CUDA=on", "-DSPECLAB_EMULATED=OFF",
-                    "-DSPECLAB_TEST_SOURCE=.", "-DCMAKE_BUILD_RPATH=$ORIGIN/lib", "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags"], check=True)
+                    f"-DSPECLAB_CUDA_ARCHITECTURES={capability}", "-DSPECLAB_TEST_SOURCE=.", "-DCMAKE_BUILD_RPATH=$ORIGIN/lib",
+                    "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags"], check=True)
     subprocess.run(["cmake", "--build", build, "--target", *names], check=True)
-    subprocess.run(["nvcc", "-O3", "-std=c++17", *(f"-gencode=arch=compute_{a},code=sm_{a}" for a in (80, 90)),
-                    "-gencode=arch=compute_90,code=compute_90", "-o", build / "probe", HERE / "gpu/probe.cu"], check=True)
+    subprocess.run(["nvcc", "-O3", "-std=c++17", f"-arch=sm_{capability}", "-o", build / "probe", HERE / "gpu/probe.cu"], check=True)
     (folder / "lib").mkdir(parents=True)
     for name in [*names, "probe"]:
         subprocess.run(["strip", "-o", folder / name, build / name], check=True)
@@ -251,36 +257,36 @@ def carry_programs(of_sources):
         if not BESIDE.search(library):
             shutil.copy(library, folder / "lib")
     # The kernels are in every program: a dictionary as large as several of them keeps one copy.
-    subprocess.run(["tar", "-C", folder, "-I", "xz --lzma2=dict=64MiB", "-cf", CARRY / "programs.tar.xz", "."], check=True)
+    subprocess.run(["tar", "-C", folder, "-I", "xz --lzma2=mode=fast,mf=hc4,nice=32,dict=64MiB", "-cf", CARRY / "programs.tar.xz", "."], check=True)
     shutil.rmtree(folder)
     if of_sources != sources_hash():
         sys.exit("carry: the sources changed during the build")
     (CARRY / "programs.hash").write_text(of_sources + "\n")
+    (CARRY / "programs.capability").write_text(f"{capability}\n")
+    size = (CARRY / "programs.tar.xz").stat().st_size
+    sys.exit(f"carry: expected at most {MOST / 1e6:.0f} MB, found {size / 1e6:.1f} MB" if size > MOST else None)
 
 
 # ---- tests
 
-def tested(p, name, *words, **env):
+def tested(p, name, *words):
     """Whether a test passes. One that does not find the device says so and passes, or is skipped; here it is a failure."""
-    status, text = p.capture([p.built / name, *words], **env)
-    well = status in (0, 77) and NO_DEVICE not in text
+    began = time.monotonic()
+    status, text = p.capture([p.built / name, *words])
+    well = status in (0, 77) and (NO_DEVICE not in text or p.tried)
+    p.note(f"{' '.join([name, *words])}: {'passed' if well else f'FAILED, status {status}'}, {time.monotonic() - began:.1f} s")
     p.log(f"{name}: passed" if well else f"{text}{name}: FAILED, status {status}")
     return well
 
 
-def tests(p, names, together=None, env=None):
+def tests(p, names, together):
     """names: of tests, each with its words; so many together. Raises Failed if one fails; the others run."""
-    with concurrent.futures.ThreadPoolExecutor(together or os.cpu_count()) as pool:
-        if not all(list(pool.map(lambda words: tested(p, *words.split(), **(env or {})), names))):
+    with concurrent.futures.ThreadPoolExecutor(together) as pool:
+        if not all(list(pool.map(lambda words: tested(p, *words.split()), names))):
             raise Failed("not every test passed")
 
 
 OPERATIONS, CHECKS = ["test_matmul", "test_attention", "test_row_operations"], ["memcheck", "racecheck", "initcheck", "synccheck"]
-
-
-def steps(p, count):
-    """Drafts, trials and tokens of device verification against the host's; the exact output distribution of the rules by bisection."""
-    tests(p, [f"test_device_verification {count}", "test_bisect_device 24"], 1)
 
 
 def sanitized(p, tool, names):
@@ -306,88 +312,286 @@ def bits(p):
         p.run(p.built / "speclab", "exact", "--bits", f"{folder}/smoke.yaml", "--tokens", "400", "--db", f"{folder}/bits.db")
 
 
-ACCEPTANCE = """name: acceptance
+# ---- measurements
+
+def experiment(p, folder, name, text, seconds=None, **words):
+    """Runs an experiment with these words for its capitals; its database, and the failure of one that ended early."""
+    for word, value in words.items():
+        text = text.replace(word, json.dumps(str(value)) if isinstance(value, (str, Path)) else str(value))
+    Path(folder, f"{name}.yaml").write_text(text)
+    try:
+        p.run(p.speclab, "run", f"{folder}/{name}.yaml", "--db", f"{folder}/{name}.db", seconds=seconds)
+        return sqlite3.connect(f"{folder}/{name}.db"), None
+    except Failed as e:
+        return sqlite3.connect(f"{folder}/{name}.db"), e
+
+
+def passes(p, types, how):
+    """Passes of shapes by `speclab bench`, with graphs as in a run, and where a weight is bf16 also by cuBLAS. All shapes are measured, though one fails."""
+    failures = []
+    for shape in types.split():
+        for device in [p.device, *(["cublas"] if "bf16" in shape and p.capability else [])]:
+            try:
+                bench(p, f"shape:{shape}{SMALL if p.tried else ''}", device, shape.replace(",type=", " "), **how)
+            except Failed as e:
+                failures.append(e)
+    if failures:
+        raise failures[0]
+
+
+SMALL = ",layers=2,width=64,heads=4,kv_heads=2,head_dim=16,hidden=96,vocab=300,context=512"
+
+
+def bench(p, model, device, what, env=None, **lists):
+    """Emits what `speclab bench` measures. env: variables of the backend, which are in the engine's name."""
+    engine = " ".join(f"{k.removeprefix('SPECLAB_CUDA_')}={v}" for k, v in (env or {}).items()) or ("cublas" if device == "cublas" else "speclab")
+    lists |= {"rows": "1,16", "contexts": "128"} if p.tried and "slots" not in lists else {}
+    text = p.run(p.speclab, "bench", model, "--device", device, *(w for k, v in lists.items() for w in (f"--{k}", v)), "--prefill", 0, "--repeats", 5,
+                 "--activations", "bf16", "--cache", "bf16", "--no-probe", "--json", **{k: str(v) for k, v in (env or {}).items()})
+    j = json.loads(text[text.index('{"'):])
+    for m in j["placements"][0]["medians"]:
+        seconds = m["ns"]["median"] / 1e9
+        p.emit(engine=engine, what=what + (f", {m['slots']} slots" if m["slots"] > 1 else ""), rows=m["n"], context=m["context"], seconds=seconds,
+               bytes=seconds * m["bytes_per_second"])
+    if engine == "speclab":
+        p.note(f"{what}: a step of none outside its pass: " + ", ".join(f"{o['mode']} {o['outside_ns']['median'] / 1e3:.0f} us" for o in j.get("overheads", [])))
+
+
+# What a switch of the backend (docs/performance.md) is worth: passes with one of them each, beside the same with none.
+SWITCHES = [{"NO_PDL": 1}, {"NO_BULK": 1}]
+
+
+def switches(p, shape, how):
+    for env in [{}, *SWITCHES]:
+        bench(p, f"shape:{shape}{SMALL if p.tried else ''}", p.device, shape.replace(",type=", " ") + ", switches",
+              {f"SPECLAB_CUDA_{k}": v for k, v in env.items()}, **how)
+
+
+METRICS = {"us": "gpu__time_duration.sum", "MB": "dram__bytes_read.sum"}
+
+
+def layer(p, rows):
+    """Every kernel of a pass of an 8B model of two layers, its time alone and its bytes from memory: where a pass's time goes, by ncu."""
+    if not shutil.which("ncu"):
+        raise Skipped("ncu is not installed")
+    for n in rows:
+        status, text = p.capture(["ncu", "--clock-control", "none", "--cache-control", "none", "--print-units", "base", "--launch-count", 270, "--page", "raw", "--csv",
+                     "--metrics", ",".join(METRICS.values()), p.speclab, "bench", "shape:llama-8b,layers=2,type=bf16", "--device", "cuda",
+                     "--activations", "bf16", "--cache", "bf16", "--rows", n, "--contexts", 1024, "--prefill", 0, "--repeats", 3, "--no-probe"])
+        p.log(text)
+        if status not in (0, 6):  # 6: aborted by ncu's library when all is done
+            raise Failed(f"ncu: status {status}")
+        lines = [line for line in text.splitlines() if line.startswith('"')]
+        with open(KEPT / "layer.csv", "a") as f:
+            f.write(f"{n} rows\n" + "\n".join(lines) + "\n")
+        for line in layer_lines(list(csv.DictReader(lines))[1:]):
+            p.note(f"{n} rows: {line}")
+
+
+def layer_lines(kernels):
+    """Of the last pass: the shortest end that its kernels before repeat, of the same names and grids."""
+    def of(k):
+        return k["Kernel Name"], k.get("Grid Size"), k.get("Block Size")
+
+    def number(k, metric):
+        return float(k[METRICS[metric]].replace(",", "") or 0)
+
+    length = next((n for n in range(8, len(kernels) // 2 + 1) if [of(k) for k in kernels[-n:]] == [of(k) for k in kernels[-2 * n:-n]]), None)
+    if length is None:
+        return [f"expected a pass that repeats among {len(kernels)} kernels, found none"]
+    by, all_ns = {}, 0
+    for k in kernels[-length:]:
+        entry = by.setdefault(of(k), [0, 0, 0])
+        entry[0] += 1
+        entry[1] += number(k, "us")
+        entry[2] += number(k, "MB")
+        all_ns += number(k, "us")
+    return [f"{length} kernels, {all_ns / 1e3:.1f} us alone"] + [
+        f"{count} x {re.sub(r'[a-z_]+::|<.*|void ', '', name)[:24]} {grid}: {ns / count / 1e3:.2f} us, {b / count / 1e6:.1f} MB" + (f", {b / ns / 1e3:.2f} TB/s" if b > 1e6 else "")
+        for (name, grid, _), (count, ns, b) in by.items()]
+
+
+# ---- the loop
+
+# EAGLE-1's tree (eagle_25 in drafters/trees/tree_published.c): a digit is a rank.
+TREE = "0 1 2 3 00 01 02 10 11 20 21 30 000 001 002 010 011 020 021 100 0000 0001 0002 00000 00001".split()
+TOKENS_A_STEP = 3.3
+LOOP = """name: loop
 target: {model: MODEL, device: DEVICE, activations: bf16, cache: bf16}
-prompts: {file: PROMPTS, per_category: 3, chat: auto}
-limits: {new_tokens: 48, context: 2048}
+prompts: {file: PROMPTS}
+limits: {new_tokens: TOKENS, context: CONTEXT, ignore_end: true}
 seed: 5
 cells:
-  sampling: [{temperature: 0}, {temperature: 1}]
+  sampling: SAMPLING
+  batch: SLOTS
+  rule: [{kind: synthetic, rate: RATE}]
   drafter:
     - {kind: none}
-    - {kind: ngram, longest: 3, tokens: 8}
-    - {kind: small, model: MODEL, activations: bf16, cache: bf16, widths: [2, 2, 1], pick: sampled}
+    - {kind: eagle3, weights: HEAD, tree: TREE, pick: greedy, activations: bf16, cache: bf16}
 """
 
 
-def acceptance(p):
-    """Tokens per step of SmolLM2, with the 95 % interval of 4,000 resamples of prompts on the CPU: the GPU's mean must lie in it. Texts differ after
-    the first near-tie that rounds the other way, so the numbers agree in distribution. At temperature 0 texts must equal those of `none`."""
-    def mean(prompts):
-        return sum(t for t, _ in prompts) / sum(s for _, s in prompts)
+def rate_for(tokens):
+    """The acceptance at which TREE gives so many tokens a step (verifier/rules/rejection.c)."""
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        middle, reached = (low + high) / 2, {"": 1.0}
+        for path in sorted(TREE, key=len):
+            reached[path] = reached[path[:-1]] * middle * (1 - middle) ** int(path[-1])
+        low, high = (middle, high) if sum(reached.values()) < tokens else (low, middle)
+    return round(high, 6)
 
-    cells, draw, wrong = {}, random.Random(1), []
-    with tempfile.TemporaryDirectory() as folder:
-        p.carried_model(f"{folder}/smollm2.gguf")
-        for device in ("cuda", "cpu"):
-            c, failed = experiment(p, folder, device, ACCEPTANCE, MODEL=f"{folder}/smollm2.gguf", DEVICE=device, PROMPTS=PROMPTS)
-            if failed:
-                raise failed
-            for sampling, drafter, tokens, taken in c.execute("SELECT r.sampling, r.drafter_kind, sum(q.new_tokens), sum(q.steps) FROM sequence AS q"
-                                                             " JOIN run AS r ON r.id = q.run GROUP BY r.id, q.prompt_id"):
-                cells.setdefault((sampling, drafter), {}).setdefault(device, []).append((tokens, taken))
-            wrong += [f"{device}, {row[0]}: texts differ from those of none" for row in c.execute(
-                "SELECT drafter_kind FROM run_summary WHERE sampling = 'temperature=0' AND compared_texts <> equal_texts")]
-    for (sampling, drafter), by in cells.items():
-        resampled = sorted(mean(draw.choices(by["cpu"], k=len(by["cpu"]))) for _ in range(4000))
-        low, high, gpu = resampled[100], resampled[3900], mean(by["cuda"])
-        line = f"{sampling}, {drafter}: {gpu:.3f} tokens per step, on the CPU {mean(by['cpu']):.3f} [{low:.3f}, {high:.3f}]"
-        p.log(line)
-        wrong += [] if low - 1e-9 <= gpu <= high + 1e-9 else [f"ERROR: {line}: outside"]
-    if wrong:
-        raise Failed("; ".join(wrong))
+
+def write_head(folder, t, ids):
+    """An EAGLE-3 head with random weights in bf16, of the shape t of its target, that proposes evenly spaced ids; in the published form."""
+    width, heads, kv, hidden = t["width"], t["heads"] * t["head_dim"], t["kv_heads"] * t["head_dim"], t["hidden"]
+    shapes = {"fc": (width, 3 * width), "midlayer.self_attn.q_proj": (heads, 2 * width), "midlayer.self_attn.k_proj": (kv, 2 * width),
+              "midlayer.self_attn.v_proj": (kv, 2 * width), "midlayer.self_attn.o_proj": (width, heads), "midlayer.mlp.gate_proj": (hidden, width),
+              "midlayer.mlp.up_proj": (hidden, width), "midlayer.mlp.down_proj": (width, hidden), "midlayer.input_layernorm": (width,),
+              "midlayer.hidden_norm": (width,), "midlayer.post_attention_layernorm": (width,), "norm": (width,), "lm_head": (ids, width)}
+    draw, header, at, few, layers = random.Random(1), {}, 0, t["layers"] < 7, t["layers"]
+    block = b"".join(struct.pack("<f", draw.gauss(0, 0.02))[2:] for _ in range(1 << 16))  # these repeat, which no time depends on
+    spaced = struct.pack(f"<{ids}q", *(i * t["vocab"] // ids - i for i in range(ids)))
+    bytes_of = {f"{name}.weight": 2 * s[0] * (s[1] if len(s) > 1 else 1) for name, s in shapes.items()} | {"d2t": len(spaced)}
+    for (name, size), shape in zip(bytes_of.items(), [*shapes.values(), (ids,)], strict=True):
+        header[name] = {"dtype": "I64" if name == "d2t" else "BF16", "shape": shape, "data_offsets": [at, at := at + size]}
+    folder.mkdir()
+    with open(folder / "model.safetensors", "wb") as f:
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        f.write(struct.pack("<Q", len(text)) + text)
+        for name, size in bytes_of.items():
+            data = spaced if name == "d2t" else b"\x80\x3f" * (size // 2) if "norm" in name else block
+            while size > 0:
+                size -= f.write(data[:size])
+    (folder / "config.json").write_text(json.dumps({
+        "architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "hidden_size": width, "intermediate_size": hidden, "num_hidden_layers": 1,
+        "num_attention_heads": t["heads"], "num_key_value_heads": t["kv_heads"], "head_dim": t["head_dim"], "vocab_size": t["vocab"],
+        "draft_vocab_size": ids, "max_position_embeddings": t["context"], "rope_theta": t["rope_theta"], "rms_norm_eps": 1e-05, "hidden_act": "silu",
+        "eagle_config": {"eagle_aux_hidden_state_layer_ids": [1 if few else 2, layers // 2, layers if few else layers - 3]}}))
+
+
+def loop(p, slots, temperatures=(0, 1)):
+    """Decodes with so many slots, a rate of acceptance that is given."""
+    slots, few = [1, 2] if p.tried else slots, p.tried
+    with tempfile.TemporaryDirectory() as name:
+        folder, draw = Path(name), random.Random(1)
+        words = {"DEVICE": p.device, "TOKENS": 12 if few else 64, "CONTEXT": 448 if few else 1024, "SLOTS": slots, "RATE": rate_for(TOKENS_A_STEP),
+                 "HEAD": folder / "head", "TREE": [[int(rank) for rank in path] for path in TREE], "SAMPLING": [{"temperature": t} for t in temperatures]}
+        model = "shape:llama-8b,type=bf16" + (SMALL if few else "")
+        text = p.run(p.speclab, "inspect", model, "--no-probe", "--json")
+        write_head(folder / "head", json.loads(text[text.index("{"):]), 200 if few else 32000)
+        with open(folder / "prompts.jsonl", "w") as f:
+            for i in range(4 if few else max(4, *slots)):
+                f.write(json.dumps({"id": str(i), "input_ids": [draw.randrange(3, 200) for _ in range(128)]}) + "\n")
+        c, failed = experiment(p, folder, "loop", LOOP, 0.7 * p.left(), MODEL=model, PROMPTS=folder / "prompts.jsonl", **words)
+        c.row_factory = sqlite3.Row
+        for r in map(dict, c.execute("SELECT s.* FROM run_summary AS s ORDER BY run")):
+            step = r["decode_ns"] / 1e9 / r["steps"] * r["batch"]
+            p.emit(engine="loop", what="llama-8b bf16", step=step,
+                   **{k: r[k] for k in ("drafter_kind", "sampling", "batch", "lossless", "finished", "tokens_per_s", "tokens_per_step", "speedup",
+                                        "propose_share", "verify_share", "advance_share", "other_share")})
+    if failed:
+        raise failed
+
+
+# ---- the table
+
+def shown(seconds):
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.3g} us"
+
+
+def table_lines(lines):
+    return "".join("| " + " | ".join(line) + " |\n" + ("|" + "---|" * len(line) + "\n" if i == 0 else "") for i, line in enumerate(lines))
+
+
+def table_of(records):
+    """Times as shares of the floor: the time to read what must be read, at the bandwidth of a copy measured on this device. A pass that only reads
+    may exceed 100 %: reading is faster than copying. c is the time over that of one row. Engines are columns."""
+    text, rows = "", {}
+    copy = max((r["copy"] for r in records if r.get("what") == "bandwidth"), default=0)
+    for r in records:
+        if r["what"] == "bandwidth":
+            text += (f"{r['device']}: reads {r['read'] / 1e12:.3g} TB/s, copies {r['copy'] / 1e12:.3g} TB/s (read and written). "
+                     "Shares are of the latter.\n\n")
+        elif r["engine"] == "probe":
+            text += f"{r['what']}: {shown(r['seconds'])}\n\n"
+        elif r["engine"] != "loop":
+            rows.setdefault((r["what"], r.get("context", ""), r.get("rows", "")), {})[r["engine"]] = r
+    cells = [r for r in records if r["engine"] == "loop"]
+    if cells:
+        text += "Phases are shares of a step. *: LOSSY, for timing only.\n\n" + table_lines([
+            "what,sampling,slots,drafter,tokens/s,tokens per step,speedup,step,propose,verify,advance,other".split(","),
+            *([r["what"], r["sampling"], str(r["batch"]), r["drafter_kind"] + "*" * (not r["lossless"]) + " (part)" * (not r["finished"]),
+               f"{r['tokens_per_s'] or 0:.0f}", f"{r['tokens_per_step'] or 0:.2f}", f"{r['speedup'] or 1:.2f}", shown(r["step"]),
+               *(f"{100 * (r[k + '_share'] or 0):.0f} %" for k in ("propose", "verify", "advance", "other"))] for r in cells)]) + "\n"
+    engines = sorted({e for by in rows.values() for e in by}, key=lambda e: (e != "speclab", e))
+    lines = [["what", "context", "n", *engines]]
+    for (what, context, n), by in rows.items():
+        one, line = rows.get((what, context, 1), {}), [what, str(context), str(n)]
+        for e in engines:
+            r = by.get(e)
+            c = f", c {r['seconds'] / one[e]['seconds']:.2f}" if r and e in one and n != 1 else ""
+            share = f"{100 * r['bytes'] / copy / r['seconds']:.0f} % " if r and copy and r.get("bytes") else ""
+            line.append(f"{share}({shown(r['seconds'])}{c})" if r else "")
+        lines.append(line)
+    return text + (table_lines(lines) + "\n" if rows else "")
 
 
 # ---- words
 
 def phases_of(word, p):
     """(name, seconds, function, its arguments after p) of a word, the most important first, and the seconds of all."""
-    cuda, bench_gpu, small = tests_with_cuda(), p.built / "bench_gpu", {"rows": "1,16,64", "contexts": "1024"}
-    first = [("machine", 10, machine), ("programs", 240, programs, "speclab", "write_small_model", "bench_gpu", *([] if "bench" in word else cuda))]
-    probe, profiled = ("probe", 20, Phases.run, p.built / "probe"), ("profile", 60, profile)
-    torch = [(how, s, Phases.run, "python3", "-u", HERE / "gpu/torch_passes.py", how, s - 15) for how, s in (("eager", 75), ("compiled", 300))]
+    cuda = tests_with_cuda()
+    one = {"rows": "1,16,64", "contexts": "1024"}
+    right = ["test_rings", "test_planes", "test_graphs", "test_device_verification 20", "test_device_drafts", "test_matmul cuda", "test_attention cuda",
+             "test_row_operations cuda", "test_probabilities"]
+    rest = [name for name in cuda if not any(t.split()[0] == name for t in right)] + ["test_bisect_device 24"]
+    start = [("machine", 10, machine), ("programs", 30 if word == "measure" else 240, programs, "speclab", "write_small_model", *cuda)]
+    probe, layers = ("probe", 20, Phases.run, p.built / "probe"), ("layer", 60, layer, (1, 16, 64))
+    eight = ("passes", 60, passes, "llama-8b,type=bf16", {"rows": "1,8,16,26,32,64", "contexts": "1024"})
+
+    def torch(how, seconds, *shapes):
+        return how, seconds, Phases.run, "python3", "-u", HERE / "gpu/torch_passes.py", how, seconds - 10, *shapes
+
     return {
-        "first": (465, [*first, ("products", 80, tests, ["test_matmul cuda", "test_attention cuda"], 1, {"SPECLAB_CUDA_SYNC": "1"}),
-                        ("memcheck", 60, sanitized, "memcheck", OPERATIONS[:1]), probe,
-                        ("kernels", 45, Phases.run, bench_gpu, "cuda,cublas", "bf16,q4_0", "1,16,64"),
-                        ("passes", 75, passes, small, "llama-8b,type=bf16", "llama-1b,type=bf16", "llama-1b,type=q4_0", "smollm2-135m,type=q4_1"),
-                        ("tests", 75, tests, ["test_clusters", "test_planes", "test_graphs", "test_padding", "test_cuda"]),
-                        ("steps", 45, steps, 100), profiled]),
-        "check": (520, [*first, ("tests", 200, tests, cuda), ("steps", 90, steps, 480), ("bits", 60, bits), ("acceptance", 80, acceptance),
+        "measure": (550, [*start, probe, ("bits", 60, tests, right, 4), eight, layers,
+                          ("switches", 70, switches, "llama-8b,type=bf16", {"rows": "1,8,16,26,32,64", "contexts": "1024"}), ("step", 90, loop, [1]),
+                          ("others", 50, passes, "llama-1b,type=bf16 llama-1b,type=q8_0 llama-1b,type=q4_0 smollm2-135m,type=q4_0", one),
+                          ("slots", 50, loop, [16], [0]), ("tests", 70, tests, rest, 4), ("memcheck", 40, sanitized, "memcheck", ["test_attention"]),
+                          ("long", 20, passes, "llama-8b,type=bf16", {"rows": "1,16", "contexts": "8000"}), torch("eager", 40, "llama-8b"),
+                          ("racecheck", 20, sanitized, "racecheck", ["test_rings"])]),
+        "measure try": (1400, [("bits", 300, tests, right[:1], 2), ("passes", 100, *eight[2:]), ("switches", 100, switches, "llama-8b,type=bf16", one),
+                               ("step", 300, loop, [1]), ("others", 300, passes, "llama-1b,type=q8_0 smollm2-135m,type=q4_0", one), ("slots", 300, loop, [16], [0])]),
+        "first": (465, [*start, probe, ("bits", 80, tests, right, 4), eight, layers]),
+        "check": (520, [*start, ("tests", 250, tests, [*cuda, "test_device_verification 480", "test_bisect_device 24"], 4), ("experiment", 60, bits),
                         *((tool, s, sanitized, tool, OPERATIONS) for tool, s in zip(CHECKS, (120, 120, 60, 60)))]),
-        "bench": (520, [*first, probe, ("kernels", 120, Phases.run, bench_gpu),
-                        ("passes", 220, passes, {}, *(f"llama-{m}b,type={t}" for m in (1, 8) for t in ("bf16", "q8_0", "q4_0"))), profiled]),
-        "bench torch": (520, [*first, probe, ("passes", 60, passes, small, "llama-8b,type=bf16", "llama-1b,type=bf16"), *torch]),
-        "bench loop": (520, [*first, ("synthetic", 190, loop, "cuda", False, "synthetic"), ("smollm2", 120, loop, "cuda", False, "texts")]),
-        "bench loop try": (1400, [("synthetic", 700, loop, p.device, True, "synthetic"), ("smollm2", 700, loop, p.device, True, "texts")]),
+        "bench": (520, [*start, probe, ("passes", 220, passes, " ".join(f"llama-{m}b,type={t}" for m in (1, 8) for t in ("bf16", "q8_0", "q4_0")),
+                         {"rows": "1,4,8,16,32,64", "contexts": "1024,8192,32768"}), layers]),
+        "bench torch": (520, [*start, probe, ("passes", 60, passes, "llama-8b,type=bf16 llama-1b,type=bf16", one), torch("eager", 75), torch("compiled", 300)]),
+        "bench loop": (520, [*start, ("loop", 400, loop, [1, 4, 16, 64])]),
     }[word]
 
 
 def main(words):
-    word, tried = " ".join(words), words[:3] == ["bench", "loop", "try"] and len(words) == 4
-    if word in ("carry", "carry model"):
-        return carry(word == "carry model")
-    if not tried and word not in ("first", "check", "bench", "bench torch", "bench loop"):
-        print(f'gpu: expected first, check, bench [torch | loop [try DEVICE]] or carry [model], found "{word}"', file=sys.stderr)
+    if words[:1] == ["carry"] and len(words) <= 2 and (words + ["90"])[1].isdigit():
+        return carry(int((words + ["90"])[1]))
+    tried = words[:2] == ["measure", "try"] and len(words) == 3
+    limit = int(words.pop()) if words[:1] == ["measure"] and len(words) == 2 and words[1].isdigit() else None
+    word = " ".join(words[:2] if tried else words)
+    if not tried and word not in ("measure", "first", "check", "bench", "bench torch", "bench loop"):
+        print(f'gpu: expected measure [SECONDS | try DEVICE], first, check, bench [torch | loop] or carry [CAPABILITY], found "{" ".join(words)}"', file=sys.stderr)
         return 2
-    p = Phases("loop" if "loop" in words else words[0], words[3] if tried else "cuda", tried)
+    p = Phases("loop" if "loop" in words else words[0], words[2] if tried else "cuda", tried)
     if not p.capability and not tried:
         print("gpu: expected an NVIDIA GPU known to nvidia-smi, found none: nothing was run", file=sys.stderr)
         return 77
-    seconds, phases = phases_of(" ".join(words[:3]), p)
-    p.end = time.monotonic() + seconds
+    seconds, phases = phases_of(word, p)
+    p.end = time.monotonic() + (limit or seconds)
     for phase in phases:
-        p.phase(*phase)
+        if not p.phase(*phase) and phase[0] == "programs":  # nothing runs without them
+            p.finish()
+            return 77 if word == "measure" else 1
     return p.finish()
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""torch_passes.py - times passes in transformers, as the reference of `./run gpu bench torch`: torch_passes.py eager|compiled SECONDS
+"""torch_passes.py - times passes in transformers, as the reference of `./run gpu bench torch`: torch_passes.py eager|compiled SECONDS [SHAPE...]
 
 A pass is n rows after a number of cached tokens, with the logits of every row, as verification needs them. Weights and cache are random
 bfloat16 numbers, created on the device.
@@ -9,7 +9,7 @@ bfloat16 numbers, created on the device.
 
 Times are medians of CUDA events around the forward call; the cache is reset outside of them. Compilation takes long, so each model has its
 share of SECONDS; n = 1, 16 and 64 come first. Passes skipped for lack of time or memory are reported on stderr. On stdout, a line of JSON for
-each measurement, as of gpu/bench_gpu.c, with the context, and bytes that the pass must read: weights once, the cache.
+each measurement, with the context, and bytes that the pass must read: weights once, the cache.
 Written for transformers 5.17 and torch 2.11; also run with 5.23 and 2.15. Exit status 77: no torch, no transformers or no GPU.
 """
 import json
@@ -118,7 +118,7 @@ def measure_all(name, how, until):
         longest = max(longest, time.monotonic() - began)
 
 
-def main(how, seconds):
+def main(how, seconds, *shapes):
     until = time.monotonic() + float(seconds)
     if not torch.cuda.is_available():
         say("expected a GPU that torch can use, found none")
@@ -126,13 +126,14 @@ def main(how, seconds):
     torch.manual_seed(1)
     say(f"torch {torch.__version__}, transformers {transformers.__version__}, {torch.cuda.get_device_name()}")
     with torch.no_grad():  # not inference_mode: torch.compile's graphs mutate the cache, which was created outside of them
-        for left, name in zip(range(len(SHAPES), 0, -1), reversed(SHAPES)):
+        shapes = shapes or tuple(reversed(SHAPES))
+        for left, name in zip(range(len(shapes), 0, -1), shapes):
             measure_all(name, how, time.monotonic() + (until - time.monotonic()) / left)
             torch.cuda.empty_cache()
     return 0
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3 or sys.argv[1] not in ("eager", "compiled"):
-        sys.exit("torch_passes.py: expected eager or compiled, and seconds")
+    if len(sys.argv) < 3 or sys.argv[1] not in ("eager", "compiled") or not SHAPES.keys() >= set(sys.argv[3:]):
+        sys.exit(f"torch_passes.py: expected eager or compiled, seconds, and shapes of {', '.join(SHAPES)}")
     sys.exit(main(*sys.argv[1:]))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test_gpu_scripts.sh - a failure of anything that gpu/gpu.py runs for first, check or bench is a failure of its phase:
+# test_gpu_scripts.sh - a failure of anything that gpu/gpu.py runs for measure, first, check or bench is a failure of its phase:
 #     test_gpu_scripts.sh SOURCE
 #
 # In a copy of the script every program is a stub that writes down its phase and its words, and fails where it is told to. Each run
@@ -34,38 +34,36 @@ name=\$(basename "\$0")
 } 9>"$root/lock"
 echo "\$name passes by"
 case \$name:\$1 in
-bench_gpu:*) echo '{"engine": "speclab", "what": "stub", "rows": 1, "seconds": 1, "bytes": 1}' ;;
 write_small_model:*) : >"\$1" ;;
 speclab:bench) echo '{"placements": [{"medians": []}]}' ;;
-speclab:run) python3 "$root/results.py" "\${@: -1}" ;;
+speclab:run) python3 -c 'import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute("CREATE TABLE run_summary (run)")' "\${@: -1}" ;;
+speclab:inspect) echo '{"width": 8, "heads": 1, "kv_heads": 1, "head_dim": 8, "hidden": 8, "layers": 2, "vocab": 64, "context": 64, "rope_theta": 1}' ;;
 esac
 ! grep -qx "\$PHASE	\$k" "$root/plan" || { echo "cuda:0: seeded: an error in \$name"; exit 3; }
 STUB
 chmod +x "$root/stub"
-cat >"$root/results.py" <<'PY'
-import sqlite3, sys
-with sqlite3.connect(sys.argv[1]) as c:
-    c.executescript("""CREATE TABLE run (id, sampling, drafter_kind); INSERT INTO run VALUES (1, 'temperature=0', 'none');
-                       CREATE TABLE sequence (run, prompt_id, new_tokens, steps); INSERT INTO sequence VALUES (1, 'a', 4, 3), (1, 'b', 5, 4);
-                       CREATE TABLE run_summary (sampling, drafter_kind, compared_texts, equal_texts);""")
-PY
-waits=smsp__average_warps_issue_stalled_
-cat >"$root/ncu.csv" <<CSV
-==PROF== Profiling "small_kernel": 0%....100%
-"ID","Kernel Name","gpu__time_duration.sum","gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed","${waits}barrier_per_issue_active.ratio","${waits}wait_per_issue_active.ratio"
-"","","us","%","inst","inst"
-"0","small_kernel","1,025.1","88.25","0.5","2.25"
-CSV
+pass_of() {                      # pass_of NS: the kernels of a pass, as ncu prints them
+    for kernel in take norm small mma small norm small small head; do
+        echo "\"0\",\"$kernel\",\"(1, 1, 1)\",\"(256, 1, 1)\",\"$1\",\"2,000,000\""
+    done
+}
+{
+    echo '==PROF== Profiling "small": 0%....100%'
+    echo '"ID","Kernel Name","Grid Size","Block Size","gpu__time_duration.sum","dram__bytes_read.sum"'
+    echo '"","","","","ns","byte"'
+    echo '"0","of_a_prompt","(1, 1, 1)","(256, 1, 1)","1","1"'
+    pass_of 900
+    pass_of 1,000
+} >"$root/ncu.csv"
 for name in nvidia-smi nvcc cmake ncu compute-sanitizer; do ln -s ../stub "$bin/$name"; done
-names=(speclab write_small_model bench_gpu probe)
+names=(speclab write_small_model probe)
 for file in "$source"/tests/{device,unit}/test_*.c; do names+=("$(basename "$file" .c)"); done
 for name in "${names[@]}"; do cp "$root/stub" "$stubs/$name"; done
 printf 'import os, sys\nos.execv("%s/stub.torch", ["torch"] + sys.argv[1:])\n' "$root" >"$copy/gpu/torch_passes.py"
 ln -s stub "$root/stub.torch"
-for i in 1 2; do mkdir "$copy/build/carry-model-$i" && echo "part $i" >"$copy/build/carry-model-$i/part"; done
-cat "$copy"/build/carry-model-[12]/part | sha256sum | cut -d ' ' -f 1 >"$copy/build/carry/model.sha256"
 carry() {                        # as `gpu.py carry` does
     tar -C "$stubs" -cJf "$copy/build/carry/programs.tar.xz" .
+    echo 90 >"$copy/build/carry/programs.capability"
     python3 -B -c 'import sys; sys.path.insert(0, sys.argv[1]); import gpu; print(gpu.sources_hash())' "$copy/gpu" >"$copy/build/carry/programs.hash"
 }
 
@@ -111,6 +109,7 @@ seed() {                         # seed SCRIPT WORDS...
 }
 
 carry
+seed measure
 seed first
 seed check
 seed bench
@@ -146,7 +145,7 @@ for status_of_test in 0 77; do
     carry
     rm -rf "$copy/build/gpu-programs"
     run '' first
-    [ $status = 1 ] && grep -qE '^tests .* failed' "$summary" || wrong "a test without the GPU passes, with status $status_of_test"
+    [ $status = 1 ] && grep -qE '^bits .* failed' "$summary" || wrong "a test without the GPU passes, with status $status_of_test"
 done
 cp "$root/stub" "$stubs/test_planes"
 sed -i '$a exit 77' "$stubs/test_planes"
@@ -154,10 +153,19 @@ carry
 rm -rf "$copy/build/gpu-programs"
 run '' first
 [ $status = 0 ] || wrong "a skipped test fails"
-line='profile: small_kernel: time 1025 us, DRAM 88.25 %, L2 ?, occupancy ?, instructions issued a cycle ?, registers ?; waits: wait 2.25, barrier 0.50'
-[ "$(grep -cxF "$line" "$root/out")" = 2 ] || wrong "profiles are not printed"
+for line in 'layer: 1 rows: 9 kernels, 9.0 us alone' 'layer: 16 rows: 4 x small (1, 1, 1): 1.00 us, 2.0 MB, 2.00 TB/s'; do
+    [ "$(grep -cxF "$line" "$root/out")" = 1 ] || wrong "kernels of a layer are not printed: $line"
+done
 
 [ "$(wc -c <"$root/out")" -lt 24000 ] && [ "$(tail -n 1 "$root/out" | cut -c 1-10)" = "gpu first:" ] || wrong "first does not end with its summary"
+
+# measure builds nothing: it says what is wrong.
+echo 'int other;' >"$copy/tests/device/other.c"
+run '' measure
+[ $status = 77 ] && grep -q 'the programs in build/carry are of other sources' "$root/out" && ! grep -q cmake "$root/calls" || wrong "measure with other sources: status $status"
+rm "$copy/tests/device/other.c" "$copy/build/carry/programs.tar.xz"
+run '' measure
+[ $status = 77 ] && grep -q 'build/carry has no programs' "$root/out" || wrong "measure without programs: status $status"
 PATH=/usr/bin:/bin OUT=$root/kept python3 -B "$copy/gpu/gpu.py" first >"$root/out" 2>&1
 [ $? = 77 ] || wrong "without a GPU: expected status 77"
 exit $bad
