@@ -32,15 +32,15 @@ HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ARCHITECTURES = ["sm_80", "sm_90"]
 FLAGS = ["-std=c++20", "-O3", "--fmad=false", "-I", HERE]  # as in cmake/cuda.cmake
 
-# Fast kernels: (prefix of the name, required instruction or None, where weights are streamed to: IN_REGISTERS, IN_SHARED memory or
-# None). Names are without namespace. When all of kernels/cuda is checked, each row must match a kernel, so that no requirement is
+# Fast kernels: (prefix of the name, required instruction or None, where weights are streamed to: IN_REGISTERS, IN_SHARED memory,
+# there IN_BULK, or None). Names are without namespace. When all of kernels/cuda is checked, each row must match a kernel, so that no requirement is
 # lost by a rename.
 # ALL_BEFORE: to registers, all of them before the wait. The keys and values of earlier passes are attention's weights.
-IN_REGISTERS, IN_SHARED, ALL_BEFORE = "registers", "shared memory", "registers, all of them"
+IN_REGISTERS, IN_SHARED, IN_BULK, ALL_BEFORE = "registers", "shared memory", "shared memory, by bulk copies", "registers, all of them"
 REQUIREMENTS = [
     (r"small_kernel", "HMMA.16816.F32.BF16", IN_REGISTERS),
     (r"grouped_kernel", "HMMA.16816.F32.BF16", IN_REGISTERS),
-    (r"cluster_kernel", "HMMA.16816.F32.BF16", IN_REGISTERS),
+    (r"ring_kernel", "HMMA.16816.F32.BF16", IN_BULK),
     (r"large_kernel", "HMMA.16816.F32.BF16", IN_SHARED),
     (r"mma_kernel", "HMMA.16816.F32.BF16", IN_SHARED),
     (r"rmsnorm_kernel<[24], true>", None, ALL_BEFORE),
@@ -65,7 +65,7 @@ ALLOWED = [
 ]
 
 # Kernels that are empty below compute capability 9.0, where they are never launched.
-FROM_90 = r"cluster_kernel"
+FROM_90 = r"ring_kernel"
 
 # Kernels launched with LAUNCH, not QUEUE, which do not overlap with others.
 ALONE = r"pack_(numbers|scales)"
@@ -345,6 +345,8 @@ def violations_of(k, requirements):
                    ", ".join(f"{op} {n} times" for op, n in sorted(narrow.items())))
         if streams == IN_SHARED and not copies:
             yield "expected weights by copies of 16 bytes to shared memory (copy_async), found none"
+        if streams == IN_BULK and not k.count("UBLKCP"):
+            yield "expected weights by bulk copies (copy_bulk), found none"
         other = {op: n for op, n in copies.items() if width_of(op) != 128 or ".BYPASS" not in op}
         if streams == IN_SHARED and other:
             yield ("expected copies of 16 bytes that bypass L1, found others: " +
@@ -362,14 +364,14 @@ def wait_violations_of(k, requirements):
         yield "expected a wait for the previous kernel (ACQBULK: wait_for_previous), found none"
         return
     streams = next((s for name, _, s in requirements if s and re.match(name, k.name)), None)
-    weights = {IN_SHARED: "LDGSTS", None: ""}.get(streams, "LDG")
+    weights = {IN_SHARED: "LDGSTS", IN_BULK: "UBLKCP", None: ""}.get(streams, "LDG")
     allowed = ("LDG", weights) if streams else ()
     early = [op for op in k.early if ACCESSES.match(op) and op.split(".")[0] not in allowed]
     if early:
         yield f"expected no memory access before the wait for the previous kernel, found {', '.join(sorted(early))}"
     if streams == ALL_BEFORE and any(k.early[op] != n for op, n in k.weight_loads().items()):
         yield "expected all loads of weights before the wait for the previous kernel, found some behind it"
-    if streams and not any(op.split(".")[0] == weights and op in k.weight_loads() for op in k.early):
+    if streams and not any(op.split(".")[0] == weights and (streams == IN_BULK or op in k.weight_loads()) for op in k.early):
         yield "expected loads of weights in flight during the wait for the previous kernel (before ACQBULK), found none"
 
 

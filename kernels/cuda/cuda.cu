@@ -435,6 +435,7 @@ static struct cuda *open_device(const char *name, int device, struct error *err)
     const bool is_90 = p.major >= 9 && compiled_for_90();
     c->overlaps = is_90 && !is_set("SPECLAB_CUDA_NO_PDL");
     c->clusters = is_90 && !is_set("SPECLAB_CUDA_NO_CLUSTERS") && clusters_fit();
+    c->bulk = is_90 && !is_set("SPECLAB_CUDA_NO_BULK") && p.sharedMemPerBlockOptin >= RING_SHARED;
     c->waits = is_set("SPECLAB_CUDA_SYNC");
     c->graphs = graphs_create();
     c->verify.apart = c->best.apart = c->parts.apart = true;

@@ -54,6 +54,8 @@ struct reach {  // what attention's launches depend on besides the number of row
     int runs;   // of rows of one slot
 };
 
+enum { RING_SHARED = 220 << 10 }; // bytes of shared memory that a block of matmul_ring.cu may need
+
 struct cublas; // cublas.cu
 struct graphs; // graphs.cu
 
@@ -63,6 +65,7 @@ struct cuda {
     cudaStream_t stream;
     bool overlaps; // a kernel may start before the previous one has ended: from compute capability 9.0 on
     bool clusters; // kernels run in clusters of blocks (device.h)
+    bool bulk;     // products of up to 64 rows read their weights by bulk copies (matmul_ring.cu)
     cudaEvent_t stamp[MAX_STAMPS];
     bool failed; // since the last sync()
     struct error err;

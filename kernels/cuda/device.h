@@ -155,6 +155,19 @@ __device__ inline void load_matrices_transposed(uint32_t to[4], const uint16_t *
 #endif
 }
 
+// Cache policy of what a pass reads once: it leaves L2 first, so that what is read again stays: keys, the input of products, and the machine
+// code of kernels (worth 6 % of a pass of an 8B model on an H200).
+__device__ inline uint64_t read_once_policy()
+{
+#if defined(EMULATED)
+    return 0;
+#else
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+#endif
+}
+
 // Loads sixteen bytes of weights without allocating in L1, since they are read once per pass. Not ld.global.nc: ptxas moves such loads
 // past griddepcontrol.wait, and nothing is in flight during the wait (tests/machine_code.py).
 __device__ inline uint4 load_weights(const uint4 *at)
@@ -163,9 +176,9 @@ __device__ inline uint4 load_weights(const uint4 *at)
     return *at;
 #else
     uint4 v;
-    asm volatile("ld.global.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];"
+    asm volatile("ld.global.L1::no_allocate.L2::cache_hint.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4], %5;"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(at));
+                 : "l"(at), "l"(read_once_policy()));
     return v;
 #endif
 }
@@ -230,6 +243,91 @@ __device__ inline void copy_async(void *to, const void *from)
                  :
                  : "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from)
                  : "memory");
+#endif
+}
+
+// copy_async of weights, which are read once.
+__device__ inline void copy_weights_async(void *to, const void *from)
+{
+#if defined(EMULATED)
+    emulated_copy_async(to, from);
+#else
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::256B [%0], [%1], 16, %2;"
+                 :
+                 : "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "l"(read_once_policy())
+                 : "memory");
+#endif
+}
+
+// ---- bulk copies from global to shared memory, which complete on a barrier there
+
+// A barrier of one thread and the bytes that it expects. PTX ISA: mbarrier, cp.async.bulk. Compute capability 9.0. On the emulated GPU a copy
+// completes at once.
+struct arrival {
+    uint64_t barrier;
+};
+
+__device__ inline void arrival_init(struct arrival *a)
+{
+#if !defined(EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;"
+                 :
+                 : "r"((uint32_t)__cvta_generic_to_shared(&a->barrier))
+                 : "memory");
+#endif
+}
+
+// After the last arrival_init, before others use the barriers; then a barrier of the threads.
+__device__ inline void arrivals_ready()
+{
+#if !defined(EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("fence.mbarrier_init.release.cluster;\n\tfence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+// The thread arrives, and announces so many bytes of copies.
+__device__ inline void arrival_expect(struct arrival *a, int bytes)
+{
+#if !defined(EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                 :
+                 : "r"((uint32_t)__cvta_generic_to_shared(&a->barrier)), "r"(bytes)
+                 : "memory");
+#endif
+}
+
+// Waits for the arrival and its copies. phase: 0 the first time, then 1, 0, ..
+__device__ inline void arrival_wait(struct arrival *a, int phase)
+{
+#if !defined(EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("{\n\t.reg .pred done;\n\tagain:\n\t"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n\t@!done bra again;\n\t}"
+                 :
+                 : "r"((uint32_t)__cvta_generic_to_shared(&a->barrier)), "r"(phase)
+                 : "memory");
+#endif
+}
+
+// bytes: a multiple of sixteen, as are the addresses. once: it is read once.
+__device__ inline void copy_bulk(void *to, const void *from, int bytes, struct arrival *a, bool once)
+{
+#if defined(EMULATED)
+    for (int i = 0; i < bytes; i += 16)
+        *(uint4 *)((uint8_t *)to + i) = *(const uint4 *)((const uint8_t *)from + i);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (once)
+        asm volatile(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
+            :
+            : "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "r"(bytes),
+              "r"((uint32_t)__cvta_generic_to_shared(&a->barrier)), "l"(read_once_policy())
+            : "memory");
+    else
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                     :
+                     : "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "r"(bytes),
+                       "r"((uint32_t)__cvta_generic_to_shared(&a->barrier))
+                     : "memory");
 #endif
 }
 

@@ -30,18 +30,23 @@ static struct large_matmul large_of(const struct rounded &x, const struct produc
     return { { *packed_of(p->w), {} }, x, (float *)p->out.data, (const float *)p->bias.data, p->add };
 }
 
-// Whether a product takes a launch of matmul_large.cu. Without clusters, matmul_small.cu reads four bytes of x per byte of bf16 weights at
-// 64 rows, matmul_large.cu one; but it needs two blocks per multiprocessor. The choice does not change the result.
+// Whether a product takes a launch of matmul_large.cu. Without bulk copies, matmul_small.cu reads four bytes of x per byte of bf16 weights at 64 rows,
+// matmul_large.cu one; but it needs two blocks per multiprocessor. The choice does not change the result.
 static bool is_large(const struct cuda *c, const struct large_matmul *s, bool gated)
 {
     return s->x.n > MAX_SMALL_ROWS ||
-           (!c->clusters && s->x.n > 16 && matmul_large_blocks(s, gated) >= 2 * (int64_t)c->processors);
+           (!c->bulk && s->x.n > 16 && matmul_large_blocks(s, gated) >= 2 * (int64_t)c->processors);
+}
+
+static bool in_rings(const struct cuda *c, const struct packed *w)
+{
+    return c->bulk && !needs_three_planes(w);
 }
 
 static void run_small(struct cuda *c, const struct work &k, bool gated)
 {
-    if (c->clusters && k.s.x.tiles > 1)
-        matmul_cluster_run(c, k, gated);
+    if (in_rings(c, &k.s.part[0].w))
+        matmul_ring_run(c, k, gated);
     else
         matmul_small_run(c, k, gated);
 }

@@ -190,11 +190,11 @@ static inline bool same_packing(const struct packed *a, const struct packed *b)
            a->k == b->k;
 }
 
-// matmul_small.cu, and with the same bits matmul_cluster.cu, for 9 to MAX_SMALL_ROWS rows where blocks can run in clusters. gated: out of
+// matmul_small.cu, and with the same bits matmul_ring.cu, for at most MAX_SMALL_ROWS rows and one plane where there are bulk copies. gated: out of
 // part 0 = f(x w0^T) * (x w1^T) with the weights of part 0 and part 1; its planes are written too.
 struct work; // slice.h
 void matmul_small_run(struct cuda *c, const struct work &k, bool gated);
-void matmul_cluster_run(struct cuda *c, const struct work &k, bool gated);
+void matmul_ring_run(struct cuda *c, const struct work &k, bool gated);
 
 // matmul_large.cu, with the same bits: for more rows than a block of those has, where they would read x again for every few rows of
 // weights, and the weights again for every block of rows of x.

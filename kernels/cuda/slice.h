@@ -1,5 +1,5 @@
 // slice.h - the products of one warp: one slice of k, of one tile of rows of weights (or of the same tile of two weights) and up to eight
-// tiles of eight rows of x. matmul_small.cu and matmul_cluster.cu add the slices. For .cu files only.
+// tiles of eight rows of x. matmul_small.cu adds the slices; matmul_ring.cu has its own loads. For .cu files only.
 //
 // Weights are loaded from memory directly to registers, a few units ahead; the input comes from the caches by ordinary loads.
 // Registers are the scarcest resource: ptxas -v must show no spills, and loops that would cause them are not unrolled.

@@ -1,4 +1,4 @@
-// test_clusters.c - products with clusters of blocks (matmul_cluster.cu) have the bits of those without (matmul_small.cu and
+// test_rings.c - products whose weights come by bulk copies (matmul_ring.cu) have the bits of the others (matmul_small.cu and
 // matmul_large.cu): on the emulated GPU, and on a real one from compute capability 9.0 on.
 #include "tests/device/every_backend.h"
 
@@ -8,13 +8,13 @@
 #include "core/error.h"
 #include "tests/device/host_memory_device.h"
 
-static struct backend *opened(const struct gpu_here *gpu, bool clusters)
+static struct backend *opened(const struct gpu_here *gpu, bool bulk)
 {
     struct error err;
-    if (!clusters)
-        setenv("SPECLAB_CUDA_NO_CLUSTERS", "1", 1);
+    if (!bulk)
+        setenv("SPECLAB_CUDA_NO_BULK", "1", 1);
     struct backend *b = gpu->open(&err);
-    unsetenv("SPECLAB_CUDA_NO_CLUSTERS");
+    unsetenv("SPECLAB_CUDA_NO_BULK");
     assert_ok(b != NULL, err);
     return backend_host_memory(b);
 }
@@ -75,7 +75,7 @@ static void check(struct backend *const b[2], enum type type, enum activations a
         run(b[i], type, a, s, w, x, bias, out[i]);
     for (int64_t i = 0; i < count; i++)
         if (memcmp(out[0] + i, out[1] + i, sizeof(float)) != 0)
-            fail_msg("%s %s, n %d k %d m %d %d %d: number %d of %d is %.9g with clusters, %.9g without",
+            fail_msg("%s %s, n %d k %d m %d %d %d: number %d of %d is %.9g by bulk copies, %.9g without",
                      type_facts[type].name, activations_names[a], s->n, s->k, (int)s->m[0], (int)s->m[1], (int)s->m[2],
                      (int)i, (int)count, (double)out[0][i], (double)out[1][i]);
     for (int i = 0; i < 4; i++)
@@ -87,8 +87,9 @@ static void check(struct backend *const b[2], enum type type, enum activations a
 static void products_have_the_same_bits_with_and_without(void **unused)
 {
     static const struct shape shapes[] = {
-        { 9, 256, { 256, 256, 33 } },  { 16, 512, { 37, 150, 16 } },   { 17, 512, { 256, 256, 70 } },
+        { 1, 2304, { 400, 400, 33 } }, { 9, 256, { 256, 256, 33 } },   { 5, 256, { 70, 150, 16 } },
         { 33, 256, { 512, 512, 20 } }, { 64, 768, { 256, 256, 100 } }, { 40, 2304, { 5, 130, 128 } },
+        { 16, 512, { 37, 150, 16 } },  { 17, 512, { 256, 256, 70 } },  { 2, 8448, { 90, 90, 8 } },
     };
     struct gpu_here gpu[MAX_GPUS_HERE];
     const int n = gpus_here(gpu);
