@@ -194,3 +194,58 @@ __global__ void traversal_kernel(float *out, const float *x) // long
         y = y * x[i] + i;
     out[threadIdx.x] = y;
 }
+
+// By bulk copies: on compute capability 9.0 only.
+__global__ void ring_kernel_correct(float *out, const uint4 *w, const uint32_t *x, int k)
+{
+    __shared__ uint4 ring[2][32];
+    __shared__ struct arrival a[2];
+    float d[4] = {};
+    if (threadIdx.x == 0) {
+        arrival_init(&a[0]), arrival_init(&a[1]);
+        arrivals_ready();
+        arrival_expect(&a[0], sizeof(ring[0]));
+        copy_bulk(ring[0], w, sizeof(ring[0]), &a[0], true);
+    }
+    kernel_prologue();
+    for (int i = 0; i < k; i++) {
+        arrival_wait(&a[i % 2], i / 2 % 2);
+        const uint4 v = ring[i % 2][threadIdx.x];
+        const uint32_t part[4] = { v.x, v.y, v.z, v.w };
+        mma_bf16(d, part, x[i], x[i + 1]);
+    }
+    out[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
+}
+
+__global__ void ring_kernel_waiting_first(float *out, const uint4 *w, const uint32_t *x, int k)
+{
+    __shared__ uint4 ring[32];
+    __shared__ struct arrival a;
+    float d[4] = {};
+    kernel_prologue();
+    for (int i = 0; i < k; i++) {
+        if (threadIdx.x == 0) {
+            arrival_expect(&a, sizeof(ring));
+            copy_bulk(ring, w + 32 * i, sizeof(ring), &a, true);
+        }
+        arrival_wait(&a, i % 2);
+        const uint4 v = ring[threadIdx.x];
+        const uint32_t part[4] = { v.x, v.y, v.z, v.w };
+        mma_bf16(d, part, x[i], x[i + 1]);
+    }
+    out[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
+}
+
+__global__ void ring_kernel_by_registers(float *out, const uint4 *w, const uint32_t *x, int k)
+{
+    float d[4] = {};
+    uint4 next = load_weights(w + threadIdx.x);
+    wait_for_previous();
+    for (int i = threadIdx.x; i < k; i += 32) {
+        const uint4 v = next;
+        next = load_weights(w + i + 32);
+        const uint32_t a[4] = { v.x, v.y, v.z, v.w };
+        mma_bf16(d, a, x[i], x[i + 1]);
+    }
+    out[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
+}

@@ -246,19 +246,6 @@ __device__ inline void copy_async(void *to, const void *from)
 #endif
 }
 
-// copy_async of weights, which are read once.
-__device__ inline void copy_weights_async(void *to, const void *from)
-{
-#if defined(EMULATED)
-    emulated_copy_async(to, from);
-#else
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::256B [%0], [%1], 16, %2;"
-                 :
-                 : "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "l"(read_once_policy())
-                 : "memory");
-#endif
-}
-
 // ---- bulk copies from global to shared memory, which complete on a barrier there
 
 // A barrier of one thread and the bytes that it expects. PTX ISA: mbarrier, cp.async.bulk. Compute capability 9.0. On the emulated GPU a copy
