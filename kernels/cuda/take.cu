@@ -172,7 +172,10 @@ static __global__ void __launch_bounds__(JOIN_THREADS)
     wait_for_previous(); // norms are not written by kernels
     __shared__ float of_warp[THREADS / WARP];
     float *const out = s.out + (2 * (int64_t)i + half) * s.width, *const x = s.x + (int64_t)i * s.width;
-    const int64_t row = half == 0 ? s.token[i] : s.states != NULL ? s.slot[i] * s.of_slot + 1 + s.parent[i] : i;
+    const int64_t row = half == 0          ? s.token[i]
+                        : s.states == NULL ? i
+                        : s.slot[i] < 0    ? 0 // padding: any row
+                                           : s.slot[i] * s.of_slot + 1 + s.parent[i];
     const float *const state = (s.states != NULL ? s.states : s.x) + row * s.width;
     for (int64_t first = thread; first < s.width; first += JOIN_EACH * JOIN_THREADS) {
         float raw[JOIN_EACH];

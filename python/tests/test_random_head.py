@@ -1,4 +1,4 @@
-"""gpu/measurements.py: a head with random weights fits its target, and runs."""
+"""gpu/gpu.py: a head with random weights fits its target, and runs."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from checkpoints import small
 from conftest import ROOT, engine, program
 
 sys.path.insert(0, str(ROOT / "gpu"))
-from measurements import write_head  # noqa: E402
+from gpu import write_head  # noqa: E402
 
 
 @pytest.mark.parametrize("target", ["tiny", "shape"])

@@ -494,7 +494,7 @@ static void a_draw_at_the_edge_of_a_part_has_the_hosts_token(void **unused)
     }
 }
 
-static void a_batch_is_one_launch_and_one_wait(void **unused)
+static void a_batch_is_a_launch_or_two_and_one_wait(void **unused)
 {
 #if defined(EMULATED_DEVICE)
     struct error err;
@@ -502,7 +502,8 @@ static void a_batch_is_one_launch_and_one_wait(void **unused)
     for (int i = 0; i < KINDS; i++) {
         const int64_t launches = emulated_launches(), syncs = emulated_syncs();
         verify_batch(b, &kinds[i], MOST_DRAFTS);
-        assert_int_equal(emulated_launches() - launches, 1);
+        assert_in_range(emulated_launches() - launches, 1,
+                        2); // the decisions, and drafts that are small enough for arguments
         assert_int_equal(emulated_syncs() - syncs, 1);
         for (int d = 0; d < MOST_DRAFTS; d++)
             done(b, &scenes[d]);
@@ -562,7 +563,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(rules_name_bodies_that_the_device_has),
         cmocka_unit_test(residuals_fit_into_the_workspace),
         cmocka_unit_test(a_draw_at_the_edge_of_a_part_has_the_hosts_token),
-        cmocka_unit_test(a_batch_is_one_launch_and_one_wait),
+        cmocka_unit_test(a_batch_is_a_launch_or_two_and_one_wait),
         cmocka_unit_test(a_device_that_fails_returns_no_decision),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

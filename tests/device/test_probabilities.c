@@ -134,7 +134,7 @@ static void probabilities_have_the_bits_of_the_host(void **unused)
 static void a_certain_token_is_that_of_the_hosts_row(void **unused)
 {
     static float host[ROWS * MOST], after[ROWS * MOST];
-    const struct sampling s = SAMPLING("temperature", "0", "top_k", "3");
+    struct sampling s = SAMPLING("temperature", "0", "top_k", "3");
     for (int g = 0; g < gpus; g++) {
         struct backend *b = gpu_open(&gpu[g]);
         for (int kind = 0; kind < KINDS; kind++)
@@ -159,6 +159,7 @@ static void a_certain_token_is_that_of_the_hosts_row(void **unused)
             }
         gpu_close(b);
     }
+    sampling_free(&s);
 }
 
 // Logits on both sides of min_p's threshold, adjacent floats, at temperatures that do not change them.
