@@ -110,14 +110,18 @@ void cuda_note(struct cuda *c, cudaError_t e, const char *what);
 void cuda_launched(struct cuda *c, const char *what);
 // Part of QUEUE: counts the kernel. If the device waits for each, waits for it; cuda_launched reports its fault.
 void cuda_queued(struct cuda *c, const char *kernel);
+// After a failure nothing is queued until sync() has reported it: a kernel may depend on what the failed one should have written, as places.
 // QUEUE(c, kernel, grid, block, bytes of dynamic shared memory, arguments): of kernels that wait for the previous one themselves
 // (device.h: kernel_prologue). QUEUE_CLUSTERS: in clusters of `blocks` blocks, a divisor of grid.x.
 #if defined(EMULATED)
 #define QUEUE(c, kernel, grid, block, shared, ...) \
-    (cuda_use(c), LAUNCH(kernel, grid, block, shared, (c)->stream, __VA_ARGS__), cuda_queued(c, #kernel))
+    ((c)->failed \
+         ? (void)0 \
+         : (cuda_use(c), LAUNCH(kernel, grid, block, shared, (c)->stream, __VA_ARGS__), cuda_queued(c, #kernel)))
 #define QUEUE_CLUSTERS(c, kernel, blocks, grid, block, shared, ...) \
-    (cuda_use(c), LAUNCH_CLUSTERS(kernel, blocks, grid, block, shared, (c)->stream, __VA_ARGS__), \
-     cuda_queued(c, #kernel))
+    ((c)->failed ? (void)0 \
+                 : (cuda_use(c), LAUNCH_CLUSTERS(kernel, blocks, grid, block, shared, (c)->stream, __VA_ARGS__), \
+                    cuda_queued(c, #kernel)))
 #else
 template <typename... parameters, typename... arguments>
 static inline void queue(struct cuda *c, void (*kernel)(parameters...), int cluster, dim3 grid, dim3 block,
@@ -140,6 +144,8 @@ static inline void queue(struct cuda *c, void (*kernel)(parameters...), int clus
         attribute[l.numAttrs].val.clusterDim.y = attribute[l.numAttrs].val.clusterDim.z = 1;
         l.numAttrs++;
     }
+    if (c->failed)
+        return;
     cuda_use(c);
     cudaLaunchKernelEx(&l, kernel, a...); // cuda_launched() checks the error
 }
