@@ -155,19 +155,6 @@ __device__ inline void load_matrices_transposed(uint32_t to[4], const uint16_t *
 #endif
 }
 
-// Cache policy of what a pass reads once: it leaves L2 first, so that what is read again stays: keys, the input of products, and the machine
-// code of kernels (worth 6 % of a pass of an 8B model on an H200).
-__device__ inline uint64_t read_once_policy()
-{
-#if defined(EMULATED)
-    return 0;
-#else
-    uint64_t policy;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    return policy;
-#endif
-}
-
 // Loads sixteen bytes of weights without allocating in L1, since they are read once per pass. Not ld.global.nc: ptxas moves such loads
 // past griddepcontrol.wait, and nothing is in flight during the wait (tests/machine_code.py).
 __device__ inline uint4 load_weights(const uint4 *at)
@@ -176,9 +163,9 @@ __device__ inline uint4 load_weights(const uint4 *at)
     return *at;
 #else
     uint4 v;
-    asm volatile("ld.global.L1::no_allocate.L2::cache_hint.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4], %5;"
+    asm volatile("ld.global.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(at), "l"(read_once_policy()));
+                 : "l"(at));
     return v;
 #endif
 }
@@ -295,21 +282,24 @@ __device__ inline void arrival_wait(struct arrival *a, int phase)
 #endif
 }
 
-// bytes: a multiple of sixteen, as are the addresses. once: it is read once.
+// bytes: a multiple of sixteen, as are the addresses. once: a pass reads it once, so it leaves L2 first and what is read again stays: keys, the
+// input of products, and the machine code of kernels (worth 6 % of a pass of an 8B model on an H200).
 __device__ inline void copy_bulk(void *to, const void *from, int bytes, struct arrival *a, bool once)
 {
 #if defined(EMULATED)
     for (int i = 0; i < bytes; i += 16)
         *(uint4 *)((uint8_t *)to + i) = *(const uint4 *)((const uint8_t *)from + i);
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    if (once)
+    if (once) {
+        uint64_t policy;
+        asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
         asm volatile(
             "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
             :
             : "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "r"(bytes),
-              "r"((uint32_t)__cvta_generic_to_shared(&a->barrier)), "l"(read_once_policy())
+              "r"((uint32_t)__cvta_generic_to_shared(&a->barrier)), "l"(policy)
             : "memory");
-    else
+    } else
         asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                      :
                      : "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "r"(bytes),
