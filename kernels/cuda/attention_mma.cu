@@ -331,13 +331,8 @@ template <int HD, int QUERY_TILES> static void launch(struct cuda *c, struct att
         return;
     const dim3 grid((unsigned)call.row_blocks, (unsigned)(call.kv_heads * call.head_blocks), (unsigned)call.parts);
     constexpr size_t bytes = sizeof(mma_scratch<HD, QUERY_TILES>);
-    if (graphs_capturing(c->graphs))
-        QUEUE(c, (mma_kernel<HD, QUERY_TILES>), grid, THREADS, bytes, call);
-    else { // kernels that are still running may write the layout, or move rows of the prefix
-        cuda_use(c);
-        LAUNCH((mma_kernel<HD, QUERY_TILES>), grid, THREADS, bytes, c->stream, call);
-        cuda_queued(c, "mma_kernel");
-    }
+    // Outside a graph, kernels that are still running may write the layout, or move rows of the prefix.
+    QUEUE_EARLY_IF(c, graphs_capturing(c->graphs), (mma_kernel<HD, QUERY_TILES>), grid, THREADS, bytes, call);
     cuda_launched(c, "attend");
 }
 

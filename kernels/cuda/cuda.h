@@ -110,21 +110,13 @@ void cuda_note(struct cuda *c, cudaError_t e, const char *what);
 void cuda_launched(struct cuda *c, const char *what);
 // Part of QUEUE: counts the kernel. If the device waits for each, waits for it; cuda_launched reports its fault.
 void cuda_queued(struct cuda *c, const char *kernel);
-// After a failure nothing is queued until sync() has reported it: a kernel may depend on what the failed one should have written, as places.
-// QUEUE(c, kernel, grid, block, bytes of dynamic shared memory, arguments): of kernels that wait for the previous one themselves
-// (device.h: kernel_prologue). QUEUE_CLUSTERS: in clusters of `blocks` blocks, a divisor of grid.x.
 #if defined(EMULATED)
-#define QUEUE(c, kernel, grid, block, shared, ...) \
-    ((c)->failed \
-         ? (void)0 \
-         : (cuda_use(c), LAUNCH(kernel, grid, block, shared, (c)->stream, __VA_ARGS__), cuda_queued(c, #kernel)))
-#define QUEUE_CLUSTERS(c, kernel, blocks, grid, block, shared, ...) \
-    ((c)->failed ? (void)0 \
-                 : (cuda_use(c), LAUNCH_CLUSTERS(kernel, blocks, grid, block, shared, (c)->stream, __VA_ARGS__), \
-                    cuda_queued(c, #kernel)))
+#define START_KERNEL(c, early, kernel, blocks, grid, block, shared, ...) \
+    LAUNCH_CLUSTERS(kernel, blocks, grid, block, shared, (c)->stream, __VA_ARGS__)
 #else
+// early: it may start while the previous kernel runs. blocks: of each cluster.
 template <typename... parameters, typename... arguments>
-static inline void queue(struct cuda *c, void (*kernel)(parameters...), int cluster, dim3 grid, dim3 block,
+static inline void start(struct cuda *c, bool early, void (*kernel)(parameters...), int blocks, dim3 grid, dim3 block,
                          size_t shared, const arguments &...a)
 {
     cudaLaunchAttribute attribute[2] = {};
@@ -134,25 +126,33 @@ static inline void queue(struct cuda *c, void (*kernel)(parameters...), int clus
     l.dynamicSmemBytes = shared;
     l.stream = c->stream;
     l.attrs = attribute;
-    if (c->overlaps) {
+    if (early && c->overlaps) {
         attribute[l.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
         attribute[l.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
     }
-    if (cluster > 1) {
+    if (blocks > 1) {
         attribute[l.numAttrs].id = cudaLaunchAttributeClusterDimension;
-        attribute[l.numAttrs].val.clusterDim.x = (unsigned)cluster;
+        attribute[l.numAttrs].val.clusterDim.x = (unsigned)blocks;
         attribute[l.numAttrs].val.clusterDim.y = attribute[l.numAttrs].val.clusterDim.z = 1;
         l.numAttrs++;
     }
-    if (c->failed)
-        return;
-    cuda_use(c);
     cudaLaunchKernelEx(&l, kernel, a...); // cuda_launched() checks the error
 }
-#define QUEUE_CLUSTERS(c, kernel, blocks, grid, block, shared, ...) \
-    (queue(c, kernel, blocks, dim3(grid), dim3(block), shared, __VA_ARGS__), cuda_queued(c, #kernel))
-#define QUEUE(c, kernel, grid, block, shared, ...) QUEUE_CLUSTERS(c, kernel, 1, grid, block, shared, __VA_ARGS__)
+#define START_KERNEL(c, early, kernel, blocks, grid, block, shared, ...) \
+    start(c, early, kernel, blocks, dim3(grid), dim3(block), shared, __VA_ARGS__)
 #endif
+
+// After a failure nothing is queued until sync() has reported it: a kernel may depend on what the failed one should have written, such as
+// places.
+#define QUEUE_KERNEL(c, early, kernel, blocks, ...) \
+    ((c)->failed ? (void)0 \
+                 : (cuda_use(c), START_KERNEL(c, early, kernel, blocks, __VA_ARGS__), cuda_queued(c, #kernel)))
+// QUEUE(c, kernel, grid, block, bytes of dynamic shared memory, arguments): a kernel that waits for the previous one itself
+// (device.h: kernel_prologue). QUEUE_CLUSTERS: in clusters of `blocks` blocks, a divisor of grid.x. QUEUE_EARLY_IF: without `early` it starts
+// after the previous one has ended.
+#define QUEUE_CLUSTERS(c, kernel, blocks, ...) QUEUE_KERNEL(c, true, kernel, blocks, __VA_ARGS__)
+#define QUEUE_EARLY_IF(c, early, kernel, ...) QUEUE_KERNEL(c, early, kernel, 1, __VA_ARGS__)
+#define QUEUE(c, kernel, ...) QUEUE_KERNEL(c, true, kernel, 1, __VA_ARGS__)
 
 // Whether this file was compiled for compute capability 9.0 or later; else such a device runs the code of an older one.
 static inline bool compiled_for_90()

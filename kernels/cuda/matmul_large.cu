@@ -106,24 +106,6 @@ __device__ inline void copy_input(struct stage<FORM, SCALING, PLANES, SIDE> *to,
     }
 }
 
-// A lane's part of a tile of rows, from shared memory.
-template <int FORM, int SCALING, int PLANES, int SIDE>
-__device__ inline struct fragment<FORM, SCALING> load_fragment(const struct stage<FORM, SCALING, PLANES, SIDE> &from,
-                                                               int tile) {
-    const int lane = threadIdx.x % WARP;
-    struct fragment<FORM, SCALING> w;
-    UNROLL
-    for (int i = 0; i < form_loads(FORM); i++)
-        w.quants[i] = from.quants[tile][i][lane];
-    UNROLL
-    for (int i = 0; i < scale_words(SCALING); i++)
-        w.scale[i] = from.scales[(tile * 8 + lane / 4) * scale_words(SCALING) + i];
-    UNROLL
-    for (int i = 0; i < super_words(SCALING); i++)
-        w.super[i] = from.supers[(tile * 8 + lane / 4) * super_words(SCALING) + i];
-    return w;
-}
-
 // Accumulators of a warp: two tiles of rows by COLUMNS tiles of x, as the matrix instruction holds them.
 template <int COLUMNS>
 struct warp_sums {
@@ -150,7 +132,7 @@ __device__ inline void multiply(struct warp_sums<SIDE / 16> *sum, const struct s
     constexpr int BLOCKS = form_unit(FORM) / GROUP;
     const int lane = threadIdx.x % WARP;
     struct fragment<FORM, SCALING> w[2] = {
-        load_fragment(from, row), load_fragment(from, row + 1)
+        load_fragment<FORM, SCALING>(from, row), load_fragment<FORM, SCALING>(from, row + 1)
     };
     UNROLL_BY(1)
     for (int b = 0; b < BLOCKS; b++) {

@@ -140,16 +140,7 @@ __device__ inline void multiply(float (&sum)[ROWS][COLUMNS][4], const struct sta
     const int lane = threadIdx.x % WARP;
     UNROLL
     for (int r = 0; r < ROWS; r++) {
-        struct fragment<FORM, SCALING> w;
-        UNROLL
-        for (int i = 0; i < form_loads(FORM); i++)
-            w.quants[i] = from.quants[r][i][lane];
-        UNROLL
-        for (int i = 0; i < scale_words(SCALING); i++)
-            w.scale[i] = from.scales[(r * 8 + lane / 4) * scale_words(SCALING) + i];
-        UNROLL
-        for (int i = 0; i < super_words(SCALING); i++)
-            w.super[i] = from.supers[(r * 8 + lane / 4) * super_words(SCALING) + i];
+        struct fragment<FORM, SCALING> w = load_fragment<FORM, SCALING>(from, r);
         UNROLL_BY(COLUMNS == 8 ? 1 : BLOCKS) // for want of registers
         for (int b = 0; b < BLOCKS; b++) {
             uint32_t a[2][2][4];

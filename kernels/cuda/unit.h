@@ -1,5 +1,5 @@
 // unit.h - operations on a unit of weights: loading, conversion to pairs of bfloat16, product with the input, and accumulation.
-// Shared by matmul_small.cu and matmul_large.cu, which divide the work differently but give the same bits.
+// Shared by matmul_small.cu, matmul_ring.cu and matmul_large.cu, which divide the work differently but give the same bits.
 //
 // Each 32 k are accumulated from zero, the smallest planes of the input first, and then added to the sum with one rounding
 // (integers with their scale), so that the truncation of the matrix unit stays small.
@@ -42,6 +42,24 @@ __device__ inline void fetch(struct fragment<FORM, SCALING> *to, const struct pa
         to->super[0] = v.x, to->super[1] = v.y;
     } else if constexpr (super_words(SCALING) == 1)
         to->super[0] = *supers;
+}
+
+// A lane's part of a tile of the unit that a stage in shared memory holds.
+template <int FORM, int SCALING, typename stage>
+__device__ inline struct fragment<FORM, SCALING> load_fragment(const stage &from, int tile)
+{
+    const int lane = threadIdx.x % WARP;
+    struct fragment<FORM, SCALING> w;
+    UNROLL
+    for (int i = 0; i < form_loads(FORM); i++)
+        w.quants[i] = from.quants[tile][i][lane];
+    UNROLL
+    for (int i = 0; i < scale_words(SCALING); i++)
+        w.scale[i] = from.scales[(tile * 8 + lane / 4) * scale_words(SCALING) + i];
+    UNROLL
+    for (int i = 0; i < super_words(SCALING); i++)
+        w.super[i] = from.supers[(tile * 8 + lane / 4) * super_words(SCALING) + i];
+    return w;
 }
 
 // Moves the second 32 k of a unit to the place of the first.
