@@ -1,15 +1,15 @@
-# fuzz.cmake - the fuzz targets (docs/testing.md): each fuzz/fuzz_*.c is one program, linked with all libraries of the
+# fuzz.cmake - the fuzz targets (docs/testing.md): each tests/fuzz/fuzz_*.c is one program, linked with all libraries of the
 # project, so that no file is missed; the folder's other files are shared.
 if(NOT CMOCKA_FOUND)
     message(FATAL_ERROR "the seeds of the fuzz targets are written by test code, which needs cmocka")
 endif()
-file(GLOB fuzz_shared CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/fuzz/*.c)
+file(GLOB fuzz_shared CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/*.c)
 list(FILTER fuzz_shared EXCLUDE REGEX "fuzz/(fuzz_|write_)[a-z0-9_]*.c$")
 add_library(fuzz_support STATIC ${fuzz_shared} ${CMAKE_SOURCE_DIR}/tests/formats/gguf_write.c)
 target_link_libraries(fuzz_support PUBLIC commands)
 target_link_options(fuzz_support INTERFACE "LINKER:--wrap=file_map,--wrap=file_unmap")
 add_custom_target(fuzz)
-file(GLOB fuzz_targets CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/fuzz/fuzz_*.c)
+file(GLOB fuzz_targets CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz_*.c)
 foreach(file ${fuzz_targets})
     get_filename_component(name ${file} NAME_WE)
     add_executable(${name} ${file})
@@ -19,7 +19,7 @@ foreach(file ${fuzz_targets})
 endforeach()
 # Writes the seeds that are not in the repository. The coverage build uses those of the other build.
 if(NOT SPECLAB_COVERAGE)
-    file(GLOB write_seeds CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/fuzz/write_*.c)
+    file(GLOB write_seeds CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/write_*.c)
     add_executable(write_seeds ${write_seeds})
     target_link_libraries(write_seeds PRIVATE test_support)
     add_dependencies(fuzz write_seeds)

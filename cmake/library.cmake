@@ -2,7 +2,7 @@
 # `cmake --install` puts where. examples/*.c use it as other programs would; tests/cli/test_install.sh builds them so.
 include(GNUInstallDirs)
 
-set(library_modules core sampling kernels formats tokenizers models drafters verifier decode engine)
+set(library_modules core sampling kernels formats tokenizers models drafters verifier engine)
 set(library_objects)
 foreach(module ${library_modules})
     # A module's own objects, and those that were added to it: loops compiled per instruction set, kernels compiled by nvcc.

@@ -18,9 +18,9 @@
 #include "core/hash_map.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "formats/datastore.h"
+#include "models/formats/datastore.h"
 #include "models/paths.h"
-#include "tokenizers/tokenizer.h"
+#include "models/tokenizers/tokenizer.h"
 
 enum { EXCLUDED_WORDS = 13 };
 

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "decode/decode.h"
+#include "engine/decode.h"
 #include "drafters/drafter.h"
 #include "drafters/trees/tree.h"
 #include "experiments/experiment.h"
@@ -19,7 +19,7 @@
 #include "models/model.h"
 #include "sampling/rng.h"
 #include "sampling/sampling.h"
-#include "statistics/calibration.h"
+#include "results/statistics/calibration.h"
 #include "verifier/verifier.h"
 
 struct heads {

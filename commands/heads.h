@@ -23,7 +23,7 @@ struct head_ranks { // one drafter's
     // In a chain of the drafter's own top-1 tokens: positions at which it reaches this depth, and at which it is correct there too.
     int64_t reached[HEADS_DEPTH], accepted[HEADS_DEPTH];
     // Confidence, the probability that the drafter gives its top-1 token, against that token being right, at each depth
-    // (statistics/calibration.h).
+    // (results/statistics/calibration.h).
     double ece[HEADS_DEPTH], brier[HEADS_DEPTH], auroc[HEADS_DEPTH], confidence[HEADS_DEPTH]; // confidence: its mean
     int64_t unknown; // positions whose token is missing from a reduced vocabulary
 };

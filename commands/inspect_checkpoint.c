@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "formats/directory/declared_tokens.h"
+#include "models/formats/directory/declared_tokens.h"
 #include "core/files/input.h"
 #include "models/architectures.h"
 #include "models/config_parts.h"
@@ -16,8 +16,8 @@
 #include "models/model.h"
 #include "models/paths.h"
 #include "models/weights.h"
-#include "tokenizers/tokenizer.h"
-#include "tokenizers/tokenizer_parts.h"
+#include "models/tokenizers/tokenizer.h"
+#include "models/tokenizers/tokenizer_parts.h"
 
 struct checkpoint {
     struct model_config config;

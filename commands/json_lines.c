@@ -6,7 +6,7 @@
 #include "commands/command_line.h"
 #include "core/error.h"
 #include "core/json.h"
-#include "tokenizers/tokenizer.h"
+#include "models/tokenizers/tokenizer.h"
 
 bool json_lines_open(struct json_lines *l, const char *path, struct error *err)
 {

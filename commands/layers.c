@@ -18,7 +18,7 @@
 #include "models/kv_cache.h"
 #include "models/layer_list.h"
 #include "sampling/sampling.h"
-#include "statistics/statistics.h"
+#include "results/statistics/statistics.h"
 
 enum { TOP = 64, ROUNDS = 7, MAX_DRAFT = 8 };
 

@@ -14,7 +14,7 @@
 #include "core/memory.h"
 #include "results/report.h"
 #include "results/store.h"
-#include "statistics/intervals.h"
+#include "results/statistics/intervals.h"
 
 static int report(const struct usage *u, const char *db, const struct report_options *o)
 {

@@ -13,7 +13,7 @@
 #include "results/columns.h"
 #include "results/query.h"
 #include "results/store.h"
-#include "statistics/intervals.h"
+#include "results/statistics/intervals.h"
 
 struct comparing {
     const struct stored_run *r;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include "core/memory.h"
 #include "engine/stop_strings.h"
-#include "tokenizers/tokenizer.h"
+#include "models/tokenizers/tokenizer.h"
 
 struct printer { // the caller sets the first three fields, the others start at 0
     FILE *to;    // NULL: only collect the text

@@ -79,10 +79,11 @@ struct device_draft {
     const int32_t *token, *parent; // (max nodes) as above; after the last node token 0 and parent -1
     const uint8_t *proposal;       // (max nodes)
     struct tensor q;               // (any, vocab) F32; data NULL: no SAMPLED node
-    const struct part_sum *q_sums; // (rows of q, ROW_PARTS) their sums (device_step/device_step.h); NULL: not known
-    const int32_t *q_row;          // (max nodes) row of q that the children of each node were drawn from
-    const int32_t *tag;            // (max nodes) a number per node for the drafter's own use
-    int32_t *tag_on_host;          // (max nodes) its copy on the host, filled in by the verifier
+    const struct part_sum
+        *q_sums;          // (rows of q, ROW_PARTS) their sums (kernels/device_step/device_step.h); NULL: not known
+    const int32_t *q_row; // (max nodes) row of q that the children of each node were drawn from
+    const int32_t *tag;   // (max nodes) a number per node for the drafter's own use
+    int32_t *tag_on_host; // (max nodes) its copy on the host, filled in by the verifier
 };
 
 // Appends a node and returns it; -1: the draft is full.

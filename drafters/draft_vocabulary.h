@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "sampling/rng.h"
-#include "tokenizers/tokenizer.h"
-#include "tokenizers/vocabulary_map.h"
+#include "models/tokenizers/tokenizer.h"
+#include "models/tokenizers/vocabulary_map.h"
 
 struct drafter_env;
 struct error;

@@ -7,10 +7,10 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "formats/datastore.h"
+#include "models/formats/datastore.h"
 #include "drafters/drafter.h"
 #include "models/paths.h"
-#include "tokenizers/tokenizer.h"
+#include "models/tokenizers/tokenizer.h"
 
 enum { MAX_DEPTH = 64 };
 

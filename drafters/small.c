@@ -6,7 +6,7 @@
 //
 // A draft model of another vocabulary (vocabulary: common) proposes tokens that both vocabularies have: its LM head is restricted to them, so
 // q is its distribution over them, and exact as always (Timor et al. 2025). It reads each token of the text as its own token of the same
-// bytes, or as several (tokenizers/vocabulary_map.h): what it reads depends on the text alone. Or it reads the text in its own tokens and drafts
+// bytes, or as several (models/tokenizers/vocabulary_map.h): what it reads depends on the text alone. Or it reads the text in its own tokens and drafts
 // a chain of them, which is divided into the target's (vocabulary: retokenize; draft_vocabulary.h).
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +21,8 @@
 #include "models/kv_cache.h"
 #include "models/paths.h"
 #include "sampling/sampling.h"
-#include "tokenizers/tokenizer.h"
-#include "tokenizers/vocabulary_map.h"
+#include "models/tokenizers/tokenizer.h"
+#include "models/tokenizers/vocabulary_map.h"
 
 enum { CHUNK = 256 }; // maximum tokens of one sequence in a pass
 

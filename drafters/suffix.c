@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "drafters/drafter.h"
-#include "tokenizers/tokenizer.h"
+#include "models/tokenizers/tokenizer.h"
 
 // ---- all substrings of a growing text, with the number of their occurrences and the most recent one
 //

@@ -8,7 +8,7 @@
 //     struct pairing p = { 0 };
 //     bool ok = target_open(&t, "smollm2-135m-instruct", &(struct target_options){ 0 }, &err) &&
 //               pairing_read(&p, drafter, rule, sampling, &err) && pairing_open(&p, &t, 1, 2048, &err);
-//     ...                                  // decoder_create(p.verifier, p.drafter, ...): decode/decode.h
+//     ...                                  // decoder_create(p.verifier, p.drafter, ...): engine/decode.h
 //     pairing_close(&p);
 //     target_close(&t);
 //
@@ -18,13 +18,13 @@
 #include <stdint.h>
 #include "core/error.h"
 #include "core/tensor.h"
-#include "decode/decode.h"
+#include "engine/decode.h"
 #include "engine/stop_strings.h"
 #include "kernels/devices.h"
-#include "tokenizers/chat_template.h"
+#include "models/tokenizers/chat_template.h"
 #include "models/config.h"
 #include "models/kv_cache.h"
-#include "tokenizers/tokenizer.h"
+#include "models/tokenizers/tokenizer.h"
 #include "sampling/sampling.h"
 #include "verifier/verifier.h"
 
@@ -71,7 +71,7 @@ enum packed_how { PACKED_NO, PACKED_KEEP };
 // ---- the target
 
 struct target { // initialize with { 0 }
-    char *path; // the model's, or the name of its shape (formats/shape.h); owned
+    char *path; // the model's, or the name of its shape (models/formats/shape.h); owned
     struct devices *devices;
     struct backend *backend; // of the model
     struct model *model;
@@ -102,7 +102,7 @@ void target_close(struct target *t); // { 0 }: no effect
 
 bool target_needs_text(const struct target *t, struct error *err); // fails without a tokenizer
 
-// Selects a chat template (tokenizers/chat_template.h): chat_choose with the checkpoint's own template and tokens.
+// Selects a chat template (models/tokenizers/chat_template.h): chat_choose with the checkpoint's own template and tokens.
 bool target_chat(const struct target *t, struct chat_request r, struct chat_format *to, struct error *err);
 // Appends the ids of n messages, ready for the answer. The tokenizer's BOS comes first unless a template writes its own.
 bool target_encode_chat(const struct target *t, const struct chat_format *chat, const struct message *m, int n,
@@ -124,7 +124,7 @@ static inline int encode_rendered(const struct chat_format *chat)
 char *target_text(const struct target *t, const int32_t *token, size_t n, size_t *bytes);
 
 struct text_ends {      // what ends a text; do not move while a sequence uses it
-    struct stops stops; // of the assignment (decode/decode.h)
+    struct stops stops; // of the assignment (engine/decode.h)
     int32_t end[TARGET_ENDS];
     struct stop_strings strings;
 };

@@ -11,7 +11,7 @@ struct chat_format;
 struct error;
 struct ids;
 struct json;
-struct message; // tokenizers/chat_template.h
+struct message; // models/tokenizers/chat_template.h
 struct target;
 
 enum { MAX_PROMPTS = 1 << 18, MAX_TURNS = 1 << 6 }; // a sequence number packs both: experiments/pairs/paired_run.c

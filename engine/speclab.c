@@ -10,7 +10,7 @@
 #include "core/memory.h"
 #include "core/settings.h"
 #include "core/utf8.h"
-#include "decode/decode.h"
+#include "engine/decode.h"
 #include "drafters/drafter.h"
 #include "engine/engine.h"
 #include "engine/transcript.h"

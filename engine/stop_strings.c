@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "tokenizers/tokenizer.h"
+#include "models/tokenizers/tokenizer.h"
 
 void stop_strings_add(const struct stop_strings *s, int32_t id, struct text *to)
 {

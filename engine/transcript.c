@@ -6,7 +6,7 @@
 
 #include "core/json.h"
 #include "core/memory.h"
-#include "decode/decode.h"
+#include "engine/decode.h"
 #include "verifier/rules/rule.h"
 
 int transcript_accepted(const struct step *s)

@@ -2,7 +2,7 @@
 //
 // The hash of a cell covers everything that its texts or times depend on: the resolved settings (threads, device and precision
 // included; default precision is resolved when the model opens), everything read of the checkpoints of target and drafter (all
-// weight bytes, and the input of the readers of configuration, tokenizer and chat template: formats/identity.h), and the bytes
+// weight bytes, and the input of the readers of configuration, tokenizer and chat template: models/formats/identity.h), and the bytes
 // of the prompt file. A draft tree from a file is in the settings, node by node. So a changed model or prompt file makes
 // another cell, which runs from the start. The hash excludes:
 //

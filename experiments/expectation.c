@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "core/memory.h"
-#include "exact/law.h"
+#include "verifier/exact/law.h"
 #include "sampling/dist.h"
 #include "verifier/rules/rule.h"
 #include "verifier/verifier.h"

@@ -12,7 +12,7 @@ struct expectation {
     double accepted, variance; // E and Var under the cell's rule; NAN: not known
     int accepted_uncut;        // accepted draft tokens before an end of text cuts them
     int n;
-    // (n) the cell's rule included, and "(bound)": what no exact rule can exceed (exact/law.h), which has only `first`.
+    // (n) the cell's rule included, and "(bound)": what no exact rule can exceed (verifier/exact/law.h), which has only `first`.
     struct expected_row by[MAX_EXPECTATIONS];
 };
 

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/settings.h"
-#include "decode/decode.h"
+#include "engine/decode.h"
 #include "drafters/drafter.h"
 #include "experiments/cells.h"
 #include "experiments/expectation.h"

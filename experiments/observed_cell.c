@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
-#include "decode/decode.h"
+#include "engine/decode.h"
 #include "engine/prompts.h"
 
 bool observed_cell_open(struct observed_cell *c, struct step_observer observer, struct error *err)

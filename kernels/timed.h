@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "core/error.h"
-#include "device_step/device_step.h"
+#include "kernels/device_step/device_step.h"
 #include "kernels/backend.h"
 
 enum { MAX_TIMED = 32 };

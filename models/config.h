@@ -95,7 +95,7 @@ struct model_config {
     // The model that this one is an inflated form of: larger, with the same outputs (python/speclab/inflation.py). NULL:
     // none; owned.
     char *inflated;
-    struct hash hash; // of all content that was read (formats/identity.h)
+    struct hash hash; // of all content that was read (models/formats/identity.h)
     // The model that this one was quantized from (./run quantize). NULL: none; owned.
     char *quantized;
 };

@@ -5,7 +5,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/tensor.h"
-#include "formats/json_fields.h"
+#include "models/formats/json_fields.h"
 #include "models/config_parts.h"
 
 // Settings of which the key is `key`: null, or one of these values as JSON.

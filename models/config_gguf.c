@@ -10,8 +10,8 @@
 #include "core/memory.h"
 #include "models/architectures.h"
 #include "models/config_parts.h"
-#include "formats/gguf.h"
-#include "formats/identity.h"
+#include "models/formats/gguf.h"
+#include "models/formats/identity.h"
 
 // A file whose keys begin with the architecture's name: "llama.block_count".
 struct source {

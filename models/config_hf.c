@@ -1,5 +1,5 @@
 // config_hf.c - a model's configuration from a Hugging Face directory: config.json, and generation_config.json,
-// tokenizer_config.json, tokenizer.json, chat_template.jinja and the files of formats/directory/declared_tokens.h if they exist
+// tokenizer_config.json, tokenizer.json, chat_template.jinja and the files of models/formats/directory/declared_tokens.h if they exist
 // (transformers' LlamaConfig).
 #include <inttypes.h>
 #include <stdlib.h>
@@ -10,10 +10,10 @@
 #include "core/memory.h"
 #include "models/architectures.h"
 #include "models/config_parts.h"
-#include "formats/directory/declared_tokens.h"
-#include "formats/json_fields.h"
+#include "models/formats/directory/declared_tokens.h"
+#include "models/formats/json_fields.h"
 #include "core/files/input.h"
-#include "formats/identity.h"
+#include "models/formats/identity.h"
 
 enum { CONFIG, GENERATION, TOKENIZER, TOKENS, FILES };
 

@@ -10,7 +10,7 @@
 #include "core/memory.h"
 #include "models/architectures.h"
 #include "models/config_parts.h"
-#include "formats/json_fields.h"
+#include "models/formats/json_fields.h"
 
 // Bits besides enum reads: a family with experts reads it; a setting of experts, without effect where there are none.
 enum { READS_EXPERTS = 1 << 29, OF_EXPERTS = 1 << 30 };

@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/files/input.h"
-#include "formats/shape.h"
+#include "models/formats/shape.h"
 #include "kernels/cpu/probe.h"
 
 static const char *home(void)

@@ -13,8 +13,8 @@
 #include "models/config.h"
 #include "models/finite.h"
 #include "models/fused_experts.h"
-#include "formats/gguf.h"
-#include "formats/shards.h"
+#include "models/formats/gguf.h"
+#include "models/formats/shards.h"
 
 static bool find_gguf(struct weights *w, const struct model_config *c, struct error *err)
 {

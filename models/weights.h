@@ -41,7 +41,7 @@ struct weights {
     struct fp8 fp8;                          // of a model's matrices
     size_t n, of_images;                     // of_images: tensors that were left out (weights_text_name)
     struct weight *weight;                   // (n) sorted by name
-    bool made; // a shape (formats/shape.h): its numbers are finite, and a sample identifies them
+    bool made; // a shape (models/formats/shape.h): its numbers are finite, and a sample identifies them
     bool hashed;
     struct hash hash; // of all tensors, if `hashed`
 };

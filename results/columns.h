@@ -1,9 +1,9 @@
-// columns.h - the rows of a query of sums by prompt and unit as columns of numbers, and intervals of parts of them (statistics/intervals.h).
+// columns.h - the rows of a query of sums by prompt and unit as columns of numbers, and intervals of parts of them (results/statistics/intervals.h).
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "statistics/intervals.h"
+#include "results/statistics/intervals.h"
 
 struct error;
 struct query;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "statistics/statistics.h"
+#include "results/statistics/statistics.h"
 
 enum { TERMS = 6 };          // 1, n, max(0, n - n0), c, n c, x
 #define MAX_HINGE_ERROR 0.05 // relative; above it the table is used

@@ -2,7 +2,7 @@
 --
 -- p-values are stored as log10, because many are smaller than the smallest double.
 
-CREATE TABLE exact_rule (               -- a rule, enumerated over many small instances (exact/law.h)
+CREATE TABLE exact_rule (               -- a rule, enumerated over many small instances (verifier/exact/law.h)
     id             INTEGER PRIMARY KEY,
     rule           TEXT NOT NULL,
     declared_exact INTEGER NOT NULL CHECK (declared_exact IN (0, 1)),   -- the rule's own declaration (struct rule)
@@ -15,7 +15,7 @@ CREATE TABLE exact_rule (               -- a rule, enumerated over many small in
     started        TEXT NOT NULL        -- ISO 8601, UTC
 ) STRICT;
 
-CREATE TABLE exact (                    -- one cell of an experiment, with an observer of its steps (exact/observer.h)
+CREATE TABLE exact (                    -- one cell of an experiment, with an observer of its steps (verifier/exact/observer.h)
     id         INTEGER PRIMARY KEY,
     experiment TEXT NOT NULL,
     cell       TEXT NOT NULL,           -- as run.cell

@@ -5,7 +5,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "statistics/intervals.h"
+#include "results/statistics/intervals.h"
 
 struct error;
 struct store;

@@ -43,7 +43,7 @@ if [ "${1:-}" = words ]; then
     exit
 fi
 
-folders='core sampling device_step kernels formats tokenizers models drafters verifier decode statistics exact results engine experiments commands'
+folders='core sampling kernels models drafters verifier results engine experiments commands'
 
 # One includer of each dependency.
 while read -r header includer; do
@@ -55,47 +55,40 @@ sqlite3.h results/store.c
 yaml.h experiments/yaml.c
 jansson.h core/json.h
 Random123/philox.h sampling/rng.c
-pcre2.h tokenizers/pattern.c
-utf8proc.h tokenizers/normal_form.c
+pcre2.h models/tokenizers/pattern.c
+utf8proc.h models/tokenizers/normal_form.c
 xxhash.h core/digest.c
 zlib.h experiments/replay/packed_rows.c
-gsl/.* statistics/statistics.c
+gsl/.* results/statistics/statistics.c
 divsufsort.h commands/datastore.c
 INCLUDERS
 
-# Arrows go down only.
-may() {                          # may FOLDER FOLDERS...: which folders of the project it and its subfolders may include
-    local folder=$1 file line included
-    shift
-    while read -r file; do
-        while read -r line; do
-            included=${line#*\"}
-            case $included in "$folder"/*) continue ;; esac
-            included=${included%%/*}
-            case " $* " in
-            *" $included "*) ;;
-            *) violation "$file: $line ($folder may include: $*)" ;;
-            esac
-        done < <(grep -hE '^#include "[a-z_]+/' "$file")
-    done < <(files "$folder/*.c" "$folder/*.h" "$folder/*.cu")
-}
-may core
-may sampling core
-may device_step core
-may kernels core device_step
-may formats core
-may tokenizers core formats
-may models core kernels formats
-may drafters core sampling device_step kernels formats tokenizers models
-may verifier/rules core sampling device_step
-may verifier core sampling device_step kernels models
-may decode core sampling drafters verifier
-may statistics core
-may exact core sampling verifier statistics
-may results core statistics
-may engine core sampling kernels tokenizers models drafters verifier decode
-may experiments core sampling kernels formats tokenizers models drafters verifier decode statistics exact results engine
-may commands core sampling kernels formats tokenizers models drafters verifier decode statistics exact results engine experiments
+# Arrows go down only. A folder within another one that is listed here is a module of its own.
+modules='core
+sampling core
+kernels/device_step core
+kernels core kernels/device_step
+models/formats core
+models/tokenizers core models/formats
+models core kernels models/formats
+drafters core sampling kernels/device_step kernels models/formats models/tokenizers models
+verifier/rules core sampling kernels/device_step verifier
+verifier core sampling kernels/device_step kernels models verifier/rules
+results/statistics core
+verifier/exact core sampling verifier verifier/rules results/statistics
+results core results/statistics
+engine core sampling kernels models/tokenizers models drafters verifier verifier/rules
+experiments core sampling kernels models/formats models/tokenizers models drafters verifier verifier/rules results/statistics verifier/exact results engine
+commands core sampling kernels models/formats models/tokenizers models drafters verifier verifier/rules results/statistics verifier/exact results engine experiments'
+while read -r violated; do
+    violation "$violated"
+done < <(files '*.c' '*.h' '*.cu' | grep -v ^tests/ | MODULES=$modules xargs perl -ne '
+    BEGIN { for (split /\n/, $ENV{MODULES}) { my ($name, @may) = split; $may{$name} = [@may] } }
+    sub module { my ($path) = @_; while ($path =~ s|/[^/]*$||) { return $path if $may{$path} } }
+    next unless /^#include "([a-z_]+\/.*)"/ and my $from = module($ARGV);
+    my ($line, $to) = ($_, module($1));
+    chomp $line;
+    print "$ARGV: $line ($from may include: @{$may{$from}})\n" unless grep { $_ eq $to } $from, @{$may{$from}};')
 
 # Folders of a size that can be overviewed.
 while read -r n folder; do

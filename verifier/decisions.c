@@ -4,8 +4,8 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "device_step/device_step.h"
-#include "device_step/verification.h"
+#include "kernels/device_step/device_step.h"
+#include "kernels/device_step/verification.h"
 #include "kernels/backend.h"
 #include "sampling/rng.h"
 #include "verifier/logit_rows.h"

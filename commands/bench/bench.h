@@ -15,7 +15,7 @@
 #include "kernels/cpu/probe.h"
 #include "kernels/timed.h"
 #include "results/cost.h"
-#include "statistics/statistics.h"
+#include "results/statistics/statistics.h"
 
 struct kv_cache;
 struct store;

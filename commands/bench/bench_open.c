@@ -6,7 +6,7 @@
 #include "commands/bench/bench.h"
 #include "commands/command_line.h"
 #include "core/files/input.h"
-#include "formats/shape.h"
+#include "models/formats/shape.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/threads.h"
 #include "models/model.h"

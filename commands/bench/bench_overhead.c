@@ -7,7 +7,7 @@
 
 #include "core/clock.h"
 #include "core/settings.h"
-#include "decode/decode.h"
+#include "engine/decode.h"
 #include "commands/bench/bench.h"
 #include "models/model.h"
 #include "verifier/verifier.h"

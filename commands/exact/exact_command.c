@@ -6,8 +6,8 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "exact/law.h"
-#include "exact/verdict.h"
+#include "verifier/exact/law.h"
+#include "verifier/exact/verdict.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "experiments/environment.h"

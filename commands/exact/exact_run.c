@@ -6,7 +6,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "decode/decode.h"
+#include "engine/decode.h"
 #include "drafters/drafter.h"
 #include "experiments/environment.h"
 #include "experiments/observed_cell.h"

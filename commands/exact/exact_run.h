@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "commands/exact/compare_logits.h"
-#include "exact/verdict.h"
+#include "verifier/exact/verdict.h"
 #include "results/store.h"
 
 struct error;

@@ -19,7 +19,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "engine/engine.h"
-#include "formats/safetensors.h"
+#include "models/formats/safetensors.h"
 #include "kernels/backend.h"
 
 enum { MAX_TOP_K = 1024 };

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "formats/safetensors.h"
+#include "models/formats/safetensors.h"
 
 struct error;
 struct json;

@@ -7,7 +7,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/files/mapped.h"
-#include "tokenizers/tokenizer.h"
+#include "models/tokenizers/tokenizer.h"
 
 void texts_free(struct texts *t)
 {

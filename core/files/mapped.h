@@ -17,7 +17,7 @@ struct mapping {       // start with { 0 }
 bool file_map(const char *path, struct mapping *to, struct error *err);
 void file_unmap(struct mapping *m);
 
-// Parts of other files that file_map() shows in a file's place: for models that are made in memory (formats/shape.h). Multiples of a page.
+// Parts of other files that file_map() shows in a file's place: for models that are made in memory (models/formats/shape.h). Multiples of a page.
 struct mapped_part {
     size_t at, n; // bytes of the file
     int fd;       // of the other file, which stays open

@@ -1,4 +1,4 @@
-// device_drafts.c - drafts built in the device's memory (device_step/drafting.h). The host queues everything and reads nothing; it
+// device_drafts.c - drafts built in the device's memory (kernels/device_step/drafting.h). The host queues everything and reads nothing; it
 // counts each level's rows at their maximum. Requests that the device cannot build go to the host's implementation: forced drafts, those that end by probability, and
 // random sources other than Philox.
 #include <assert.h>
@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "device_step/device_step.h"
-#include "device_step/drafting.h"
+#include "kernels/device_step/device_step.h"
+#include "kernels/device_step/drafting.h"
 #include "drafters/trees/draft_batch.h"
 #include "drafters/trees/drafts.h"
 #include "kernels/backend.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "device_step/device_step.h"
+#include "kernels/device_step/device_step.h"
 #include "drafters/trees/draft_batch.h"
 #include "drafters/trees/drafts.h"
 #include "kernels/backend.h"

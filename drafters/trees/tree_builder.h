@@ -8,11 +8,11 @@
 //
 // A fixed tree (drafters/trees/tree.h) states which of the top-k tokens after each node are proposed.
 //
-// device_step/candidates.h has the steps on single candidates, which a device shares. A candidate's number is its address for randomness.
+// kernels/device_step/candidates.h has the steps on single candidates, which a device shares. A candidate's number is its address for randomness.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "device_step/candidates.h"
+#include "kernels/device_step/candidates.h"
 #include "core/options.h"
 #include "drafters/trees/tree.h"
 

@@ -11,7 +11,7 @@ extern "C" {
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensor.h"
-#include "device_step/device_step.h"
+#include "kernels/device_step/device_step.h"
 #include "kernels/backend.h"
 #include "kernels/operations.h"
 }

@@ -1,12 +1,12 @@
 // drafts.h - drafts on a device: the loops over candidates that greedy and sampled drafting share, by one block per slot. For .cu
 // files only.
 //
-// The steps on single candidates are in device_step/candidates.h. A candidate's rank is the number of better ones, so the order of
+// The steps on single candidates are in kernels/device_step/candidates.h. A candidate's rank is the number of better ones, so the order of
 // threads cannot matter.
 #pragma once
 #include "kernels/cuda/cuda.h"
 extern "C" {
-#include "device_step/drafting.h"
+#include "kernels/device_step/drafting.h"
 }
 
 namespace DEVICE_SPACE

@@ -107,8 +107,7 @@ __device__ inline void copy_input(struct stage<FORM, SCALING, PLANES, SIDE> *to,
 }
 
 // Accumulators of a warp: two tiles of rows by COLUMNS tiles of x, as the matrix instruction holds them.
-template <int COLUMNS>
-struct warp_sums {
+template <int COLUMNS> struct warp_sums {
     float at[2][COLUMNS][4];
     __device__ inline void fill(float x)
     {

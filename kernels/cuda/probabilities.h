@@ -7,7 +7,7 @@
 #include "kernels/cuda/reduce.h"
 extern "C" {
 #include "core/row_stages.h"
-#include "device_step/device_step.h"
+#include "kernels/device_step/device_step.h"
 }
 
 #include <float.h>

@@ -34,7 +34,8 @@ template <int THREADS, int BLOCKS = 1> struct sampling_scratch { // shared memor
 struct random_source { // Philox's stream, and the root's position (sampling/rng.h)
     uint64_t seed, sequence;
     int32_t root;
-    const double *uniforms; // in place of Philox's (device_step/verification.h), for a draft of `nodes` nodes; NULL
+    const double
+        *uniforms; // in place of Philox's (kernels/device_step/verification.h), for a draft of `nodes` nodes; NULL
     int nodes;
 };
 

@@ -46,8 +46,7 @@ __device__ inline void fetch(struct fragment<FORM, SCALING> *to, const struct pa
 
 // A lane's part of a tile of the unit that a stage in shared memory holds.
 template <int FORM, int SCALING, typename stage>
-__device__ inline struct fragment<FORM, SCALING> load_fragment(const stage &from, int tile)
-{
+__device__ inline struct fragment<FORM, SCALING> load_fragment(const stage &from, int tile) {
     const int lane = threadIdx.x % WARP;
     struct fragment<FORM, SCALING> w;
     UNROLL
@@ -63,7 +62,8 @@ __device__ inline struct fragment<FORM, SCALING> load_fragment(const stage &from
 }
 
 // Moves the second 32 k of a unit to the place of the first.
-template <int FORM, int SCALING> __device__ inline void next_block(struct fragment<FORM, SCALING> *w)
+template <int FORM, int SCALING>
+__device__ inline void next_block(struct fragment<FORM, SCALING> *w)
 {
     if constexpr (form_bits(FORM) == 8)
         w->quants[0] = w->quants[1];

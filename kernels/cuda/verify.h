@@ -7,8 +7,8 @@
 #include "kernels/cuda/sampling.h"
 extern "C" {
 #include "core/draft.h"
-#include "device_step/device_step.h"
-#include "device_step/verification.h"
+#include "kernels/device_step/device_step.h"
+#include "kernels/device_step/verification.h"
 }
 
 namespace DEVICE_SPACE

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "formats/json_fields.h"
+#include "models/formats/json_fields.h"
 #include "kernels/backend.h"
 #include "models/block.h"
 #include "models/config_parts.h"

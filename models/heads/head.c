@@ -8,7 +8,7 @@
 #include "core/memory.h"
 #include "models/heads/eagle.h"
 #include "core/files/input.h"
-#include "formats/identity.h"
+#include "models/formats/identity.h"
 #include "models/heads/medusa.h"
 #include "models/weights.h"
 

@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "models/tensor_loading.h"
-#include "formats/json_fields.h"
+#include "models/formats/json_fields.h"
 #include "models/heads/head.h"
 #include "models/model.h"
 #include "models/unused_tensors.h"

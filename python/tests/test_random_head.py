@@ -1,4 +1,4 @@
-"""gpu/gpu.py: a head with random weights fits its target, and runs."""
+"""dev/gpu/gpu.py: a head with random weights fits its target, and runs."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ import pytest
 from checkpoints import small
 from conftest import ROOT, engine, program
 
-sys.path.insert(0, str(ROOT / "gpu"))
+sys.path.insert(0, str(ROOT / "dev/gpu"))
 from gpu import write_head  # noqa: E402
 
 

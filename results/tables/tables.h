@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include "core/memory.h"
-#include "statistics/intervals.h"
+#include "results/statistics/intervals.h"
 
 struct comparison;
 struct comparisons;

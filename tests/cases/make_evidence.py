@@ -1,7 +1,7 @@
 """make_evidence.py - a plain second implementation of the tests and bets of `speclab exact`, on texts of a few hundred tokens.
 
 Writes evidence.json: texts over short rows, and their evidence by docs/exactness.md, section 6, and the comments of
-exact/evidence.h and exact/verdict.h: the mean of all bets, every test with its statistic and p-value, Holm's correction and
+verifier/exact/evidence.h and verifier/exact/verdict.h: the mean of all bets, every test with its statistic and p-value, Holm's correction and
 the verdict. Orders are sorted lists, means are sums over the vocabulary. Needs mpmath:
 
     python -B make_evidence.py evidence.json

@@ -1,7 +1,7 @@
 """make_statistics.py - quantiles, intervals, tails, sample sizes and fits, computed with forty digits or in fractions.
 
-Writes statistics.json. Formulas: docs/results.md (intervals), docs/exactness.md, the comments of statistics/statistics.h and
-exact/verdict.h; least squares as normal equations in fractions. Needs mpmath:
+Writes statistics.json. Formulas: docs/results.md (intervals), docs/exactness.md, the comments of results/statistics/statistics.h and
+verifier/exact/verdict.h; least squares as normal equations in fractions. Needs mpmath:
 
     python -B make_statistics.py statistics.json
 """

@@ -15,7 +15,7 @@
 #include "models/kv_cache.h"
 #include "models/model.h"
 #include "results/cost.h"
-#include "statistics/statistics.h"
+#include "results/statistics/statistics.h"
 #include "tests/cli/child_process.h"
 #include "tests/support/small_model.h"
 

@@ -17,8 +17,8 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "tests/support/file_write.h"
-#include "tokenizers/chat_process.h"
-#include "tokenizers/chat_template.h"
+#include "models/tokenizers/chat_process.h"
+#include "models/tokenizers/chat_template.h"
 
 enum { SOON = 5 }; // seconds, of the 30 and more that each of them would go on
 

@@ -15,8 +15,8 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "exact/observer.h"
-#include "exact/verdict.h"
+#include "verifier/exact/observer.h"
+#include "verifier/exact/verdict.h"
 #include "results/query.h"
 #include "results/store.h"
 #include "tests/cli/child_process.h"

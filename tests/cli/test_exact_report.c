@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "exact/verdict.h"
+#include "verifier/exact/verdict.h"
 #include "commands/exact/exact_run.h"
 #include "results/store.h"
 #include "tests/experiments/small_experiments.h"

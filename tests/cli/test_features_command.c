@@ -11,7 +11,7 @@
 #include "core/memory.h"
 #include "core/files/input.h"
 #include "core/files/mapped.h"
-#include "formats/safetensors.h"
+#include "models/formats/safetensors.h"
 #include "tests/cli/child_process.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"

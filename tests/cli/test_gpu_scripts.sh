@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test_gpu_scripts.sh - a failure of anything that gpu/gpu.py runs for measure, first, check or bench is a failure of its phase:
+# test_gpu_scripts.sh - a failure of anything that dev/gpu/gpu.py runs for measure, first, check or bench is a failure of its phase:
 #     test_gpu_scripts.sh SOURCE
 #
 # In a copy of the script every program is a stub that writes down its phase and its words, and fails where it is told to. Each run
@@ -17,7 +17,7 @@ wrong() { echo "FAILED: $*"; bad=1; }
 
 copy=$root/copy bin=$root/bin stubs=$root/programs
 mkdir -p "$copy/tests/device" "$copy/tests/unit" "$copy/experiments" "$copy/build/carry" "$bin" "$stubs"
-cp -r "$source/gpu" "$copy"
+mkdir "$copy/dev"; cp -r "$source/dev/gpu" "$copy/dev"
 cp "$source"/tests/device/test_{matmul,planes}.c "$copy/tests/device" # check runs those that it finds
 cp "$source"/tests/unit/test_padding.c "$copy/tests/unit"
 cp -r "$source/experiments/smoke.yaml" "$source/experiments/data" "$copy/experiments"
@@ -59,12 +59,12 @@ for name in nvidia-smi nvcc cmake ncu compute-sanitizer; do ln -s ../stub "$bin/
 names=(speclab write_small_model probe)
 for file in "$source"/tests/{device,unit}/test_*.c; do names+=("$(basename "$file" .c)"); done
 for name in "${names[@]}"; do cp "$root/stub" "$stubs/$name"; done
-printf 'import os, sys\nos.execv("%s/stub.torch", ["torch"] + sys.argv[1:])\n' "$root" >"$copy/gpu/torch_passes.py"
+printf 'import os, sys\nos.execv("%s/stub.torch", ["torch"] + sys.argv[1:])\n' "$root" >"$copy/dev/gpu/torch_passes.py"
 ln -s stub "$root/stub.torch"
 carry() {                        # as `gpu.py carry` does
     tar -C "$stubs" -cJf "$copy/build/carry/programs.tar.xz" .
     echo 90 >"$copy/build/carry/programs.capability"
-    python3 -B -c 'import sys; sys.path.insert(0, sys.argv[1]); import gpu; print(gpu.sources_hash())' "$copy/gpu" >"$copy/build/carry/programs.hash"
+    python3 -B -c 'import sys; sys.path.insert(0, sys.argv[1]); import gpu; print(gpu.sources_hash())' "$copy/dev/gpu" >"$copy/build/carry/programs.hash"
 }
 
 # ---- runs
@@ -75,7 +75,7 @@ run() {                          # run PLAN SCRIPT WORDS...: status in $status, 
     shift 2
     rm -rf "$root/calls" "$root/kept"
     : >"$root/calls"
-    PATH=$bin:$PATH OUT=$root/kept PHASE='' python3 -B "$copy/gpu/gpu.py" "$script" "$@" >"$root/out" 2>&1
+    PATH=$bin:$PATH OUT=$root/kept PHASE='' python3 -B "$copy/dev/gpu/gpu.py" "$script" "$@" >"$root/out" 2>&1
     status=$?
     summary=$root/kept/$script.txt
 }
@@ -166,6 +166,6 @@ run '' measure
 rm "$copy/tests/device/other.c" "$copy/build/carry/programs.tar.xz"
 run '' measure
 [ $status = 77 ] && grep -q 'build/carry has no programs' "$root/out" || wrong "measure without programs: status $status"
-PATH=/usr/bin:/bin OUT=$root/kept python3 -B "$copy/gpu/gpu.py" first >"$root/out" 2>&1
+PATH=/usr/bin:/bin OUT=$root/kept python3 -B "$copy/dev/gpu/gpu.py" first >"$root/out" 2>&1
 [ $? = 77 ] || wrong "without a GPU: expected status 77"
 exit $bad

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device_step/device_step.h"
-#include "device_step/verification.h"
+#include "kernels/device_step/device_step.h"
+#include "kernels/device_step/verification.h"
 #include "tests/support/bisect.h"
 #include "kernels/backend.h"
 #include "tests/support/check.h"

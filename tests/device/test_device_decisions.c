@@ -4,7 +4,7 @@
 
 #include "core/digest.h"
 #include "core/error.h"
-#include "device_step/device_step.h"
+#include "kernels/device_step/device_step.h"
 #include "kernels/backend.h"
 #include "sampling/rng.h"
 #include "tests/device/gpus.h"

@@ -7,9 +7,9 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "device_step/device_step.h"
-#include "device_step/verification.h"
-#include "exact/instance.h"
+#include "kernels/device_step/device_step.h"
+#include "kernels/device_step/verification.h"
+#include "verifier/exact/instance.h"
 #include "kernels/backend.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"

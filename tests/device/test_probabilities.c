@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/row_stages.h"
-#include "device_step/device_step.h"
+#include "kernels/device_step/device_step.h"
 #include "kernels/backend.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"

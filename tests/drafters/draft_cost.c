@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "drafters/drafter.h"
 #include "tests/support/lone_drafter.h"
-#include "tokenizers/tokenizer.h"
+#include "models/tokenizers/tokenizer.h"
 
 enum { STEPS = 400, LONGEST = 32768, SPACE = LONGEST + 16 * STEPS, NODES = 512, TOP = 64, VOCAB = 200000 };
 

@@ -11,7 +11,7 @@
 #include "core/files/input.h"
 #include "core/memory.h"
 #include "drafters/drafter.h"
-#include "formats/datastore.h"
+#include "models/formats/datastore.h"
 #include "tests/support/check.h"
 #include "tests/support/lone_drafter.h"
 #include "tests/support/small_model.h"

@@ -1,6 +1,6 @@
-// misreports.h - drafters of an instance (exact/instance.h) that violate core/draft.h, which a law must show.
+// misreports.h - drafters of an instance (verifier/exact/instance.h) that violate core/draft.h, which a law must show.
 #pragma once
-#include "exact/instance.h"
+#include "verifier/exact/instance.h"
 
 enum misreport { // a drafter's violation of core/draft.h
     TRUTHFUL,

@@ -7,7 +7,7 @@
 
 #include <math.h>
 #include <stddef.h>
-#include "exact/law.h"
+#include "verifier/exact/law.h"
 
 extern const struct rule rejection_rule, block_rule, traversal_rule, spectr_rule, multipath_rule;
 

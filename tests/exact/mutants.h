@@ -1,13 +1,13 @@
 // mutants.h - faults of speculative decoding that were made, or could be made: M01 to M63 are a numbered list of them,
 // R, D, T, S and P add faults of rejection, drafters, traversal, spectr and multipath. The rules are implemented a
-// second time here, plainly, with a switch for every flaw; misreporting drafters are in exact/instance.c. Each mutant
+// second time here, plainly, with a switch for every flaw; misreporting drafters are in verifier/exact/instance.c. Each mutant
 // must be detected by the same measurement that the real rules pass: a test that lets one through is too weak.
 //
 // E are equivalent changes: they must survive, or the measurement raises false alarms.
 #pragma once
 #include <stdbool.h>
 #include "tests/exact/misreports.h"
-#include "exact/instance.h"
+#include "verifier/exact/instance.h"
 #include "verifier/rules/rule.h"
 
 enum flaw {

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <math.h>
 #include <string.h>
-#include "exact/law.h"
+#include "verifier/exact/law.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
 #include "tests/exact/mutants.h"

@@ -2,7 +2,7 @@
 // them, which is exact if done right (SGLang's target-only sampling), and path by path, which is not.
 #include <math.h>
 #include <string.h>
-#include "exact/law.h"
+#include "verifier/exact/law.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
 #include "tests/exact/mutants.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include "sampling/dist.h"
 #include "sampling/rng.h"
-#include "exact/law.h"
+#include "verifier/exact/law.h"
 
 struct work {               // of one node
     double row[LAW_VOCAB];  // the target's row

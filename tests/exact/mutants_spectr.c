@@ -1,7 +1,7 @@
 // mutants_spectr.c - a second implementation of K-SEQ, with a switch for every flaw.
 #include <assert.h>
 #include <math.h>
-#include "exact/law.h"
+#include "verifier/exact/law.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
 #include "tests/exact/mutants.h"

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/settings.h"
-#include "decode/decode.h"
+#include "engine/decode.h"
 #include "experiments/yaml.h"
 #include "sampling/dist.h"
 #include "sampling/outcomes.h"

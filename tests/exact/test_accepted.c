@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "core/memory.h"
-#include "exact/law.h"
+#include "verifier/exact/law.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
 #include "tests/support/rule_defaults.h"

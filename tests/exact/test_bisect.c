@@ -4,7 +4,7 @@
 
 #include "core/acceptance.h"
 #include "tests/support/bisect.h"
-#include "exact/law.h"
+#include "verifier/exact/law.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
 #include "tests/exact/seeded_uniforms.h"
@@ -269,7 +269,7 @@ static void given_uniforms_decide_as_philox_uniforms_do(void **state)
     }
 }
 
-// As in exact/law.c: NAN fails every bound.
+// As in verifier/exact/law.c: NAN fails every bound.
 static void nan_is_the_worst_measure(void **state)
 {
     const struct bisected good = { .sound = true, .instances = 1 };

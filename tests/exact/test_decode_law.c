@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "decode/decode.h"
+#include "engine/decode.h"
 #include "tests/support/check.h"
 #include "tests/support/rule_defaults.h"
 #include "tests/exact/table_loop.h"

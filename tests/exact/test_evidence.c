@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exact/evidence.h"
-#include "exact/mass.h"
-#include "statistics/statistics.h"
+#include "verifier/exact/evidence.h"
+#include "verifier/exact/mass.h"
+#include "results/statistics/statistics.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
 

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "exact/evidence.h"
-#include "statistics/statistics.h"
+#include "verifier/exact/evidence.h"
+#include "results/statistics/statistics.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
 

@@ -9,8 +9,8 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "exact/observer.h"
-#include "exact/verdict.h"
+#include "verifier/exact/observer.h"
+#include "verifier/exact/verdict.h"
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"
 #include "tests/support/numbers.h"
@@ -94,7 +94,7 @@ static const struct json *text_named(const char *name)
     return one;
 }
 
-// Means over a row are sums of float functions (exact/mass.c), accurate to 1e-6 per token.
+// Means over a row are sums of float functions (verifier/exact/mass.c), accurate to 1e-6 per token.
 static bool agrees(double a, double b)
 {
     return a == b || fabs(a - b) <= 2e-4 * fmax(1, fabs(b));

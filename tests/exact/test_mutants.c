@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "exact/law.h"
+#include "verifier/exact/law.h"
 #include "tests/support/check.h"
 #include "tests/exact/mutants.h"
 

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "exact/observer.h"
-#include "statistics/statistics.h"
-#include "exact/verdict.h"
+#include "verifier/exact/observer.h"
+#include "results/statistics/statistics.h"
+#include "verifier/exact/verdict.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
 #include "tests/exact/toy_language.h"

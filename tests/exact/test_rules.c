@@ -9,7 +9,7 @@
 #include "sampling/outcomes.h"
 #include "tests/support/check.h"
 #include "tests/support/rule_defaults.h"
-#include "exact/law.h"
+#include "verifier/exact/law.h"
 #include "tests/exact/mutants.h"
 
 #define ROUNDING 1e-12

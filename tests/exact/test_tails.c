@@ -2,9 +2,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "exact/evidence.h"
-#include "exact/verdict.h"
-#include "statistics/statistics.h"
+#include "verifier/exact/evidence.h"
+#include "verifier/exact/verdict.h"
+#include "results/statistics/statistics.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
 

@@ -1,10 +1,10 @@
-// toy_language.h - texts of a Markov chain, observed by exact/observer.h. The next token depends on the last one, draft
+// toy_language.h - texts of a Markov chain, observed by verifier/exact/observer.h. The next token depends on the last one, draft
 // tokens come from a second table, and any rule verifies them: no model is needed.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "exact/observer.h"
+#include "verifier/exact/observer.h"
 
 struct rule;
 

@@ -10,7 +10,7 @@
 #include "core/memory.h"
 #include "core/files/mapped.h"
 #include "tests/formats/gguf_write.h"
-#include "formats/identity.h"
+#include "models/formats/identity.h"
 #include "results/store.h"
 #include "tests/experiments/cell_hash.h"
 #include "tests/experiments/small_experiments.h"

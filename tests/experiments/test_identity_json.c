@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/files/input.h"
-#include "formats/identity.h"
+#include "models/formats/identity.h"
 #include "tests/experiments/cell_hash.h"
 #include "tests/experiments/small_experiments.h"
 #include "tests/support/file_write.h"

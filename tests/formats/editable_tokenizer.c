@@ -6,8 +6,8 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "tokenizers/tokenizer.h"
-#include "tokenizers/tokenizer_parts.h"
+#include "models/tokenizers/tokenizer.h"
+#include "models/tokenizers/tokenizer_parts.h"
 #include "tests/support/check.h"
 
 static struct error err;

@@ -1,6 +1,6 @@
 // gguf_write.h - writes the tests' GGUF files: a header of metadata and tensors, then the tensors' bytes.
 #pragma once
-#include "formats/gguf.h"
+#include "models/formats/gguf.h"
 
 struct gguf_writer;
 struct gguf_writer *gguf_write_begin(const char *path, struct error *err); // under another name until the end

@@ -9,9 +9,9 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "exact/instance.h"
-#include "formats/safetensors.h"
-#include "formats/shards.h"
+#include "verifier/exact/instance.h"
+#include "models/formats/safetensors.h"
+#include "models/formats/shards.h"
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"
 

@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "models/config.h"
-#include "formats/gguf.h"
+#include "models/formats/gguf.h"
 #include "models/weights.h"
 #include "tests/support/check.h"
 #include "tests/support/checkpoint.h"

@@ -13,7 +13,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "models/config.h"
-#include "tokenizers/tokenizer.h"
+#include "models/tokenizers/tokenizer.h"
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"

@@ -10,7 +10,7 @@
 #include "core/memory.h"
 #include "models/config.h"
 #include "tests/formats/gguf_write.h"
-#include "formats/shards.h"
+#include "models/formats/shards.h"
 #include "models/weights.h"
 #include "tests/support/check.h"
 #include "tests/support/checkpoint.h"

@@ -9,8 +9,8 @@
 #include "core/files/input.h"
 #include "core/files/mapped.h"
 #include "core/memory.h"
-#include "formats/gguf.h"
-#include "formats/shape.h"
+#include "models/formats/gguf.h"
+#include "models/formats/shape.h"
 
 #define SMALL "layers=2,width=96,heads=6,kv_heads=2,head_dim=16,hidden=160,vocab=300,context=128,seed=3"
 

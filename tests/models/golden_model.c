@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "core/quantize.h"
 #include "core/files/input.h"
-#include "formats/safetensors.h"
+#include "models/formats/safetensors.h"
 #include "tests/support/check.h"
 #include "tests/formats/head_edit.h"
 #include "tests/support/file_write.h"

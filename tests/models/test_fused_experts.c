@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "formats/safetensors.h"
+#include "models/formats/safetensors.h"
 #include "models/architectures.h"
 #include "models/fused_experts.h"
 #include "tests/support/check.h"

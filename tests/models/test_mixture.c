@@ -10,7 +10,7 @@
 #include "kernels/backend.h"
 #include "models/config.h"
 #include "models/kv_cache.h"
-#include "formats/shape.h"
+#include "models/formats/shape.h"
 #include "models/weights.h"
 #include "tests/device/emulated.h"
 #include "tests/device/host_memory_device.h"

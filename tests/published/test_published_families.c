@@ -17,8 +17,8 @@
 #include "tests/support/checkpoint.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
-#include "tokenizers/chat_template.h"
-#include "tokenizers/tokenizer.h"
+#include "models/tokenizers/chat_template.h"
+#include "models/tokenizers/tokenizer.h"
 
 // What all of the configurations below have, as transformers wrote it.
 #define WRITTEN(version) \

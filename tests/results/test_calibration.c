@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "statistics/calibration.h"
+#include "results/statistics/calibration.h"
 #include "tests/support/check.h"
 
 static uint64_t state = 9;

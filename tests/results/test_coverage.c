@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "core/memory.h"
-#include "statistics/intervals.h"
+#include "results/statistics/intervals.h"
 #include "tests/results/table_population.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "results/report.h"
-#include "statistics/intervals.h"
+#include "results/statistics/intervals.h"
 #include "results/store.h"
 #include "tests/support/check.h"
 #include "tests/results/sample_facts.h"

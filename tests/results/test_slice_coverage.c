@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "statistics/intervals.h"
+#include "results/statistics/intervals.h"
 #include "tests/results/table_machine.h"
 #include "tests/support/check.h"
 

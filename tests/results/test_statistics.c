@@ -5,8 +5,8 @@
 
 #include "core/memory.h"
 #include "core/splitmix.h"
-#include "statistics/intervals.h"
-#include "statistics/statistics.h"
+#include "results/statistics/intervals.h"
+#include "results/statistics/statistics.h"
 #include "tests/support/check.h"
 
 static void near(double a, double b, double within)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "exact/law.h"
+#include "verifier/exact/law.h"
 #include "sampling/outcomes.h"
 #include "tests/support/bisect_parts.h"
 

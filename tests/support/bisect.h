@@ -1,6 +1,6 @@
 // bisect.h - the law of a compiled rule treated as a black box: uniforms in, tokens out.
 //
-// The enumeration of exact/law.h drives a rule through struct rng, so it assumes that every decision has a probability
+// The enumeration of verifier/exact/law.h drives a rule through struct rng, so it assumes that every decision has a probability
 // of its own. A rule that uses one uniform twice, rounds it to 11 bits or tests u <= p / q instead of u < p / q is
 // exact there and wrong in use, and a kernel has no struct rng at all. Here the uniforms are an argument. The output of
 // a box is piecewise constant on their cube; the edges are found by bisection on the grid of 2^-53, so the measure of
@@ -27,7 +27,7 @@
 // and that pairs determine the winner among many, is checked at some points, not everywhere. The probabilities are the
 // ratios over their sum. A box either races or does not, and a racing box reads no other uniforms.
 #pragma once
-#include "exact/instance.h"
+#include "verifier/exact/instance.h"
 #include "sampling/rng.h"
 #include "verifier/rules/rule.h"
 

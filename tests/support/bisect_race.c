@@ -1,7 +1,7 @@
 // bisect_race.c - the winning probabilities of a race, from pairs of uniforms.
 #include <math.h>
 
-#include "exact/law.h"
+#include "verifier/exact/law.h"
 #include "tests/support/bisect_parts.h"
 
 static double time_of(uint64_t k)

@@ -1,7 +1,7 @@
 // decode_prompts.h - decodes a set of prompts with one target, drafter, rule and number of slots.
 #pragma once
 #include <stdint.h>
-#include "decode/decode.h"
+#include "engine/decode.h"
 #include "tests/support/pairings.h"
 
 enum { DECODED_LENGTH = 640, DECODED_PROMPTS = 144 };

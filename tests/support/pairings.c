@@ -8,7 +8,7 @@
 #include "core/settings.h"
 #include "experiments/yaml.h"
 #include "kernels/backend.h"
-#include "tokenizers/tokenizer.h"
+#include "models/tokenizers/tokenizer.h"
 #include "tests/support/check.h"
 #include "tests/support/rule_defaults.h"
 #include "tests/support/small_heads.h"

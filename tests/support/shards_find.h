@@ -1,7 +1,7 @@
 // shards_find.h - a tensor of a checkpoint by its name, and the number of files, for tests.
 #pragma once
 #include <string.h>
-#include "formats/shards.h"
+#include "models/formats/shards.h"
 
 static inline const struct safetensor *shards_find(const struct shards *s, const char *name)
 {

@@ -10,9 +10,9 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "exact/instance.h"
+#include "verifier/exact/instance.h"
 #include "models/config.h"
-#include "formats/safetensors.h"
+#include "models/formats/safetensors.h"
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"

@@ -13,7 +13,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "tests/formats/gguf_write.h"
-#include "formats/safetensors.h"
+#include "models/formats/safetensors.h"
 #include "tests/formats/plain_quantize.h"
 #include "tests/support/small_tokenizer.h"
 

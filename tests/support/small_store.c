@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "core/error.h"
-#include "formats/datastore.h"
+#include "models/formats/datastore.h"
 #include "tests/support/check.h"
-#include "tokenizers/tokenizer.h"
+#include "models/tokenizers/tokenizer.h"
 
 enum { TOKENS = 400 };
 

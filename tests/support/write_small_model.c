@@ -3,7 +3,7 @@
 //
 // PATH: a GGUF file if it ends with .gguf, else a directory. LAYERS CONTEXT: heads fill a block of 32. KEY: a member of struct small_model; blocks=1
 // begins with small_blocks. Of a GGUF file also keep=0,2: some layers of the model; as=q4_0: its matrices in that type; inflated=NAME: a mark. shape: a
-// file of random weights (formats/shape.h).
+// file of random weights (models/formats/shape.h).
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "core/files/mapped.h"
 #include "core/files/part.h"
-#include "formats/shape.h"
+#include "models/formats/shape.h"
 #include "tests/formats/derived_model.h"
 #include "tests/support/small_model.h"
 

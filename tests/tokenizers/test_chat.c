@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "tokenizers/chat_template.h"
+#include "models/tokenizers/chat_template.h"
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"

@@ -12,8 +12,8 @@
 #include "tests/formats/editable_tokenizer.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
-#include "tokenizers/normalizer.h"
-#include "tokenizers/tokenizer.h"
+#include "models/tokenizers/normalizer.h"
+#include "models/tokenizers/tokenizer.h"
 
 static struct error err;
 

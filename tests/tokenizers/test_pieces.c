@@ -12,7 +12,7 @@
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
-#include "tokenizers/tokenizer.h"
+#include "models/tokenizers/tokenizer.h"
 
 static struct error err;
 static const char *const names[] = { "bpe_bytes", "bpe_spaces", "unigram", "unigram_identity" };

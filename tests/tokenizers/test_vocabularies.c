@@ -10,8 +10,8 @@
 #include "drafters/draft_vocabulary.h"
 #include "tests/support/check.h"
 #include "tests/support/small_model.h"
-#include "tokenizers/tokenizer.h"
-#include "tokenizers/vocabulary_map.h"
+#include "models/tokenizers/tokenizer.h"
+#include "models/tokenizers/vocabulary_map.h"
 
 static struct tokenizer *target, *other;
 static struct error err;

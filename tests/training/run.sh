@@ -3,9 +3,9 @@
 set -euo pipefail
 unset CDPATH
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-python=${SPECLAB_TRAIN_PYTHON:-$("$here/../../training/environment" path)/bin/python}
+python=${SPECLAB_TRAIN_PYTHON:-$("$here/../../python/training/environment" path)/bin/python}
 if ! "$python" -c 'import torch, safetensors, yaml' 2>/dev/null; then
     echo "$1: skipped: there is no torch ($python); ./run train sets it up"
     exit 77
 fi
-PYTHONPATH=$here/../..:$here BUILD=$2 OMP_NUM_THREADS=1 exec "$python" -B "$here/$1" -v
+PYTHONPATH=$here/../../python:$here BUILD=$2 OMP_NUM_THREADS=1 exec "$python" -B "$here/$1" -v

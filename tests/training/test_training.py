@@ -8,7 +8,7 @@ import unittest
 
 import torch
 
-sys.path[:0] = [str(pathlib.Path(__file__).parents[2]), str(pathlib.Path(__file__).parent)]
+sys.path[:0] = [str(pathlib.Path(__file__).parents[2] / "python"), str(pathlib.Path(__file__).parent)]
 import tiny  # noqa: E402
 from training import accept, data, eagle3, induction, losses, loop, medusa  # noqa: E402
 

@@ -11,7 +11,7 @@
 #include "drafters/trees/draft_batch.h"
 #include "drafters/trees/tree.h"
 #include "kernels/backend.h"
-#include "tokenizers/tokenizer.h"
+#include "models/tokenizers/tokenizer.h"
 #include "tests/support/check.h"
 #include "tests/support/lone_drafter.h"
 #include "tests/support/file_write.h"

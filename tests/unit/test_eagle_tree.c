@@ -11,7 +11,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "drafters/trees/tree_builder.h"
-#include "exact/instance.h"
+#include "verifier/exact/instance.h"
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"
 #include "tests/support/numbers.h"

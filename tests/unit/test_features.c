@@ -13,7 +13,7 @@
 #include "drafters/drafter.h"
 #include "engine/engine.h"
 #include "core/files/mapped.h"
-#include "formats/safetensors.h"
+#include "models/formats/safetensors.h"
 #include "kernels/backend.h"
 #include "tests/support/check.h"
 #include "tests/support/small_heads.h"

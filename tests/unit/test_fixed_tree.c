@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "drafters/trees/tree.h"
-#include "exact/instance.h"
+#include "verifier/exact/instance.h"
 #include "tests/support/check.h"
 
 // Nodes per level, from the repositories of the papers.

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/splitmix.h"
 #include "kernels/backend.h"
-#include "tokenizers/tokenizer.h"
+#include "models/tokenizers/tokenizer.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
 #include "tests/support/pairings.h"

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "decode/decode.h"
+#include "engine/decode.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
 #include "tests/support/pairings.h"

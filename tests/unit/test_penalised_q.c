@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
-#include "tokenizers/tokenizer.h"
+#include "models/tokenizers/tokenizer.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
 #include "tests/support/small_heads.h"

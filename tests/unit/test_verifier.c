@@ -5,8 +5,8 @@
 
 #include "core/grid.h"
 #include "core/error.h"
-#include "device_step/device_step.h"
-#include "device_step/verification.h"
+#include "kernels/device_step/device_step.h"
+#include "kernels/device_step/verification.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "sampling/rng.h"

@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include "core/draft.h"
 #include "core/options.h"
-#include "device_step/verification.h"
+#include "kernels/device_step/verification.h"
 
 // The decision of a rule about one draft.
 struct verification {
@@ -62,7 +62,7 @@ struct rule {
     // the same to the last bit, and one run of it is the baseline of all these rules (experiments/sweep/cell_lists.c).
     bool bonus_alone;
     // A rejected SAMPLED child without siblings has the distribution (q - p)+ and its replacement (p - q)+, and the two are
-    // independent: exact/observer.c tests it.
+    // independent: verifier/exact/observer.c tests it.
     bool replaces_by_residual;
     const struct option *options; // NULL: none
     size_t options_size;          // of the struct that `options` points into
@@ -76,7 +76,7 @@ struct rule {
     // only. May be NULL.
     void (*end_probabilities)(const struct draft *d, struct rows *p, const void *options, double *end);
 
-    // The body that a device verifies by, with the same results bit for bit, by its name there (device_step/device_step.h: rule_body), and
+    // The body that a device verifies by, with the same results bit for bit, by its name there (kernels/device_step/device_step.h: rule_body), and
     // its parameters under these options. NULL: the host verifies; the body has no parameters.
     const char *device_body;
     void (*device_parameters)(const void *options, double parameter[RULE_PARAMETERS]);
