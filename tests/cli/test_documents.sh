@@ -34,7 +34,7 @@ cd "$scratch"
 mkdir -p bin stand-ins build/release "$models"
 cp "$source/run" "$source/README.md" .
 cp -r "$source/experiments" "$source/docs" .
-for folder in results examples engine tests drafters verifier sampling fuzz gpu commands python requirements; do ln -s "$source/$folder" .; done
+for folder in results examples engine tests drafters verifier sampling dev commands python requirements; do ln -s "$source/$folder" .; done
 stand_in bin/speclab <<<"PYTHONPATH=$source/python SPECLAB_PROGRAM=$build/speclab exec $python/bin/python -P -B -m speclab \"\$@\""
 for program in speclab write_small_model; do ln -s "$build/$program" build/release; done
 touch build/release/build.ninja build/release/CMakeCache.txt
@@ -48,7 +48,7 @@ stand_in bin/sha256sum <<<"echo $sum"
 ln -s "$python" "$XDG_CACHE_HOME/speclab/python-${sum:0:12}"
 stand_in build/release/test_killed <<<'echo "killed ${1:?} times"'
 stand_in build/fuzz/write_seeds <<<'echo "seeds in ${1:?}"'
-for file in "$source"/fuzz/fuzz_*.c; do stand_in "build/fuzz/$(basename "$file" .c)" <<<'echo "stat::number_of_executed_units: 1"'; done
+for file in "$source"/tests/fuzz/fuzz_*.c; do stand_in "build/fuzz/$(basename "$file" .c)" <<<'echo "stat::number_of_executed_units: 1"'; done
 
 "$build/write_small_model" "$models/smollm2-135m-instruct.gguf" 30 2048 as=q4_0
 "$build/write_small_heads" "$models/smollm2-135m-instruct.gguf" "$models"/{medusa-vicuna-7b-v1.3,EAGLE-Vicuna-7B-v1.3,EAGLE3-LLaMA3.1-Instruct-8B}

