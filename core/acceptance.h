@@ -1,27 +1,28 @@
-// acceptance.h - the decisions of verification and of draws on single numbers, with the same bits on a CPU and on a GPU.
-//
-// Rows are walked elsewhere: by vector loops on the host (sampling/), by blocks of threads on a device (kernels/cuda). What a walk
-// finds goes through these functions on both sides, so a decision is written once. As in grid.h, each operation rounds once.
+// acceptance.h - the decisions of verification and of draws on single numbers,
+// with the same bits on a CPU and on a GPU.
+// The loops over rows are elsewhere: vector loops on the host (sampling/), blocks of threads on a device
+// (kernels/cuda). Both sides pass what a loop finds to these functions, so each decision is written once. As in grid.h,
+// each operation rounds once.
 #pragma once
 #include <stdbool.h>
 #include "core/grid.h"
 
 // ---- entries of rows
 
-// An entry of w / whole; by: 1 / whole. A row with one nonzero entry becomes exactly one-hot. Multiplying by the inverse does not
-// ensure that, so entry == whole is a case of its own.
+// Returns entry / whole; by: 1 / whole. A row with one nonzero entry becomes exactly one-hot. Multiplying by the
+// inverse does not ensure that, so entry == whole is a separate case.
 GRID_FUNCTION double grid_share(double entry, double whole, double by)
 {
     return entry == whole ? 1 : grid_round_down(entry * by);
 }
 
-// An entry of (p - q)+.
+// Returns an entry of (p - q)+.
 GRID_FUNCTION double grid_excess(double p, double q)
 {
     return p > q ? p - q : 0;
 }
 
-// ---- uniforms: of the 53 bits of grid_bits53
+// ---- uniforms from the 53 bits of grid_bits53
 
 GRID_FUNCTION double uniform_of_bits(double bits)
 {
@@ -35,7 +36,8 @@ GRID_FUNCTION double race_uniform_of_bits(double bits) // never 0
 
 // ---- acceptance tests
 
-// Whether the test of probability min(1, num / den) needs no uniform. num == den: u * den < num may fail in the last bit.
+// Returns whether the test of probability min(1, num / den) needs no uniform. If num == den, u * den < num may fail in
+// the last bit.
 GRID_FUNCTION bool acceptance_is_certain(double num, double den)
 {
     return num <= 0 || num >= den;
@@ -48,8 +50,9 @@ GRID_FUNCTION bool acceptance_of(double u, double num, double den)
 
 // ---- draws
 
-// Inverts a cumulative sum: returns the first index at which *below plus the weights up to it exceeds target; if rounding would lead
-// past all of them, the last index of positive weight; -1: there is none. *below: becomes the sum before that index.
+// Inverts a cumulative sum: returns the first index at which *below plus the weights up to it exceeds target. If
+// rounding would lead past all of them, returns the last index of positive weight; -1: there is none. *below becomes
+// the sum before the index.
 GRID_FUNCTION int pick_cumulative(const double *weight, int n, double target, double *below)
 {
     double sum = *below;
@@ -64,7 +67,8 @@ GRID_FUNCTION int pick_cumulative(const double *weight, int n, double target, do
     return last;
 }
 
-// In a race (sampling/rng.h): whether a token of weight w may have a time of less than `best`, as -log(1 - u) >= u; its time.
+// Returns whether a token of weight w may have a time below `best` in a race (sampling/rng.h), since -log(1 - u) >= u.
+// race_time() returns that time.
 GRID_FUNCTION bool race_may_win(double u, double w, double best)
 {
     return u < best * w;
@@ -77,11 +81,12 @@ GRID_FUNCTION double race_time(double u, double w)
 
 // ---- rejection: verifier/rules/rejection.c
 
-// What is left of a row while only deterministic draft tokens were rejected: the row without the tokens that are struck out.
+// The rest of a row while only deterministic draft tokens were rejected: the row
+// without the tokens that are struck out.
 enum { MAX_STRIKES = 512 }; // a draft has no more nodes
 struct strikes {
-    double sum;  // of the other entries; exact
-    int n, last; // last: a rejected token that is not struck out, since no other has mass; -1: none
+    double sum;  // exact sum of the other entries
+    int n, last; // last: a rejected token that is not struck out, since no other token has mass; -1: none
     int32_t token[MAX_STRIKES];
 };
 
@@ -101,13 +106,13 @@ GRID_FUNCTION bool is_struck(const struct strikes *s, int x)
     return false;
 }
 
-// entry: of the row at x, on the grid.
+// entry: the row's entry at x, on the grid.
 GRID_FUNCTION double strikes_share(const struct strikes *s, int x, double entry)
 {
     return is_struck(s, x) ? 0 : grid_share(entry, s->sum, 1 / s->sum);
 }
 
-// Removes a rejected token. Returns false and keeps it if no other token has mass.
+// Removes a rejected token. Returns false, and keeps the token, if no other token has mass.
 GRID_FUNCTION bool strike(struct strikes *s, int x, double entry)
 {
     const bool again = is_struck(s, x);
@@ -122,7 +127,7 @@ GRID_FUNCTION bool strike(struct strikes *s, int x, double entry)
     return true;
 }
 
-// The numerator of a trial whose denominator is q.
+// Returns the numerator of an acceptance test whose denominator is q.
 GRID_FUNCTION double lenient_numerator(double lenience, double rate, double p, double q)
 {
     return lenience * p + rate * q;
@@ -130,8 +135,8 @@ GRID_FUNCTION double lenient_numerator(double lenience, double rate, double p, d
 
 // ---- match: verifier/rules/match.c
 
-// The probability of a child's token, of entry p, given that it is none of the earlier siblings'. *left: the row's sum without those,
-// updated. repeats: an earlier sibling has the same token.
+// Returns the probability of a child's token, of entry p, given that the row's token is none of its earlier siblings'.
+// *left: the row's sum without those, updated. repeats: an earlier sibling has the same token.
 GRID_FUNCTION double match_probability(double p, bool repeats, double *left)
 {
     if (repeats)
@@ -143,13 +148,14 @@ GRID_FUNCTION double match_probability(double p, bool repeats, double *left)
 
 // ---- traversal: verifier/rules/traversal.c
 
-// The share a that goes down to a child: min(1, through / q).
+// Returns the share a that is handed down to a child: min(1, through / q).
 GRID_FUNCTION double share_handed_down(double through, double q)
 {
     return through >= q ? 1 : through / q;
 }
 
-// A node's a after a child was given up and `left` of its mass a remained; -1: rounding left none although a is 1, which stays.
+// Returns a node's share a after the test of a child failed and `left` of its mass a remained; -1: rounding left none
+// although a is 1, so a stays 1.
 GRID_FUNCTION double share_left(double left, double a)
 {
     if (left > 0)

@@ -2,5 +2,5 @@
 #pragma once
 #include <stdint.h>
 
-int64_t clock_ns(void); // nanoseconds since an arbitrary fixed moment, the same for all threads; never decreases
+int64_t clock_ns(void); // nanoseconds since an arbitrary fixed moment, equal in all threads; never decreases
 double clock_seconds(void);

@@ -1,5 +1,5 @@
-// digest.h - a 128-bit hash of the inputs of a result: XXH3 of xxHash (Yann Collet), which runs at memory speed. Two different
-// inputs collide with probability 2^-128. The hash is not cryptographic.
+// digest.h - a 128-bit hash of the inputs of a result: XXH3 of xxHash (Yann Collet), which runs at memory speed. Two
+// different inputs collide with probability 2^-128. The hash is not cryptographic.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,10 +12,11 @@ struct hash { // { 0 }: no hash
 enum { HASH_TEXT = 33 }; // 32 hexadecimal digits and a NUL
 
 struct digest *digest_begin(void);
-void digest_bytes(struct digest *d, const void *bytes, size_t n); // without their length: the caller delimits them
+void digest_bytes(struct digest *d, const void *bytes, size_t n); // omits the length: the caller delimits the bytes
 void digest_int(struct digest *d, int64_t v);
-void digest_text_n(struct digest *d, const char *s, size_t n); // with its length, so that "ab", "c" is not "a", "bc"
-void digest_text(struct digest *d, const char *s);             // NULL is not ""
+// includes the length, so that "ab", "c" differs from "a", "bc"
+void digest_text_n(struct digest *d, const char *s, size_t n);
+void digest_text(struct digest *d, const char *s); // NULL differs from ""
 void digest_hash(struct digest *d, struct hash h);
 struct hash digest_end(struct digest *d); // frees d
 
@@ -25,5 +26,5 @@ bool hash_equal(struct hash a, struct hash b);
 void hash_write(struct hash h, char to[HASH_TEXT]);
 struct hash_text {
     char s[HASH_TEXT];
-} hash_text(struct hash h);                               // as a value: hash_text(h).s
+} hash_text(struct hash h);                               // hash_text(h).s is the text
 bool hash_read(const char *s, size_t n, struct hash *to); // false: s is not the exact output of hash_write

@@ -10,7 +10,7 @@
 
 enum { LAST = sizeof(((struct error *)NULL)->text) - 1 };
 
-// The sentence may be about a name that somebody made.
+// The names in the sentence may come from anybody, so control characters are made printable.
 static void put(struct error *err, const char *format, va_list args)
 {
     char sentence[sizeof(err->text)];

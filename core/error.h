@@ -6,19 +6,20 @@
 #include <stdbool.h>
 
 struct error {
-    char text[1024]; // ends before the last byte, which error_is_usage reads
+    char text[1024]; // the last byte is a mark that error_is_usage reads
 };
 
-// Formats the message, with control characters of names made printable (core/printable.h), and returns false: `return fail(err, "%s: no tensor named %s", path, name);`
+// Formats the message, with control characters of names made printable (core/printable.h), and returns false: `return
+// fail(err, "%s: no tensor named %s", path, name);`
 bool fail(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
-// The same of a name, a number or a combination of options that a command should not have been called with. The command's exit status is then 2
-// (docs/commands.md).
+// Fails in the same way because of a name, a number or a combination of options with which a command should not have
+// been called. The command's exit status is then 2 (docs/commands.md).
 bool fail_usage(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool error_is_usage(const struct error *err);
 
 struct in_file {
     const char *file; // NULL: none
-    int line, column; // from 1; 0: not known
+    int line, column; // counted from 1; 0: not known
 };
-// The message behind its place: "file:line:column: ", without what is not known.
+// Puts the place before the message: "file:line:column: ", without the parts that are not known.
 bool fail_in(struct error *err, struct in_file at, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -1,9 +1,9 @@
 // grid.h - arithmetic on probabilities and random numbers that gives the same bits on a CPU and on a GPU.
 //
-// Probabilities are doubles that are integer multiples of 2^-52 ("the grid"). A sum of up to 2^53 such units is exact, so it
-// does not depend on the order of summation, and each reduction may use its own order. The remaining functions take single
-// numbers. They are written here, for C and for CUDA, in operations that round once each (no compiler of this project
-// contracts).
+// Probabilities are doubles that are integer multiples of 2^-52 ("the grid"). A sum of up to 2^53 such units is exact,
+// so it does not depend on the order of summation, and each reduction may use its own order. The remaining functions
+// take single numbers. They are written here, for C and for CUDA, in operations that round once each (no compiler of
+// this project contracts).
 #pragma once
 #include <math.h>
 #include <stdint.h>
@@ -15,22 +15,22 @@
 #define GRID_FUNCTION static inline
 #endif
 
-// Before a loop that nvcc would unroll for nothing: code that is run once is as slow as it is long.
+// Keeps nvcc from unrolling a loop: code that is run once is as slow as it is long.
 #if defined(__CUDA_ARCH__) // not for the host compiler, which warns
 #define GRID_ROLLED _Pragma("unroll 1")
 #else
 #define GRID_ROLLED
 #endif
 
-// Rounds x in [0, 1] to the grid, to nearest, ties to even: doubles between 1 and 2 are spaced by 2^-52. Larger x is rounded
-// to the spacing of doubles at x + 1.
+// Rounds x in [0, 1] to the grid, to nearest, ties to even: doubles between 1 and 2 are spaced by 2^-52. Larger x is
+// rounded to the spacing of doubles at x + 1.
 GRID_FUNCTION double grid_round(double x)
 {
     return x + 1 - 1;
 }
 
-// Rounds x in [0, 1] down to the grid. Shares rounded down never add up to more than the whole, and the missing part can be
-// added to the largest share without changing the order of the shares.
+// Rounds x in [0, 1] down to the grid. Shares rounded down never add up to more than the whole, and the missing part
+// can be added to the largest share without changing the order of the shares.
 GRID_FUNCTION double grid_round_down(double x)
 {
     const double near = grid_round(x);
@@ -63,7 +63,8 @@ GRID_FUNCTION double grid_total(struct exact_sum s)
     return s.whole + s.rest;
 }
 
-// Sums of a row of probabilities on a device: of ROW_PARTS parts of row_part(n) entries each, of which the last may be shorter or empty.
+// The sums of a row of probabilities on a device, over ROW_PARTS parts of row_part(n) entries each. The last part may
+// be shorter or empty.
 enum { ROW_PARTS = 32 };
 struct part_sum {
     double sum;
@@ -92,10 +93,10 @@ GRID_FUNCTION float grid_of_ordered(uint32_t bits)
     return x;
 }
 
-// e^x = 2^n e^r with |r| <= ln 2 / 2. n is rounded by adding 1.5 * 2^52, which leaves it in the last bits of the sum. ln 2 is
-// split into two pieces such that n times the first is exact. e^r = 1 + r g(r), where g is the polynomial of degree 9 through
-// (e^r - 1) / r at the Chebyshev nodes, so e^0 is 1. The constants: coefficients of g from r^0 upwards; 1 / ln 2; the two
-// pieces of ln 2; the smallest x, ln 2^-127.
+// e^x = 2^n e^r with |r| <= ln 2 / 2. n is rounded by adding 1.5 * 2^52, which leaves it in the last bits of the sum.
+// ln 2 is split into two pieces such that n times the first is exact. e^r = 1 + r g(r), where g is the polynomial of
+// degree 9 through (e^r - 1) / r at the Chebyshev nodes, so e^0 is 1. The constants: coefficients of g from r^0
+// upwards; 1 / ln 2; the two pieces of ln 2; the smallest x, ln 2^-127.
 #define GRID_EXP_SERIES \
     { \
         0x1.0000000000006p+0, 0x1.0000000000001p-1, 0x1.5555555550d79p-3, 0x1.5555555553d63p-5, 0x1.11111123c1f47p-7, \
@@ -107,8 +108,8 @@ GRID_FUNCTION float grid_of_ordered(uint32_t bits)
 #define GRID_EXP_LN2_REST 0x1.ef35793c7673p-45
 #define GRID_EXP_MIN (-0x1.601e678fc457bp+6)
 
-// e^x for x <= 0, with a relative error below 1e-15; results below 2^-127 become 0. The only function here with fused
-// multiply-adds. sampling/logit_loops.c has the vector version.
+// Returns e^x for x <= 0, with a relative error below 1e-15; results below 2^-127 become 0. No other function here uses
+// fused multiply-adds. sampling/logit_loops.c has the vector version.
 GRID_FUNCTION double grid_exp(double x)
 {
     const double g[] = GRID_EXP_SERIES;
@@ -128,10 +129,10 @@ GRID_FUNCTION double grid_exp(double x)
     return p;
 }
 
-// -log(1 - u) for 0 < u <= 1, an exponential variate of rate 1 if u is uniform, with a relative error below 1e-15.
-// 1 - u = y + c with y a double; y = m 2^e with m between sqrt(1/2) and sqrt(2); log m = 2 artanh(s), s = (m - 1) / (m + 1),
-// |s| < 0.172, whose series needs twelve terms; log(1 + c / y) is taken as c / y. ln 2 is split into two pieces such that e
-// times the first is exact.
+// Returns -log(1 - u) for 0 < u <= 1, an exponential variate of rate 1 if u is uniform, with a relative error below
+// 1e-15. 1 - u = y + c with y a double; y = m 2^e with m between sqrt(1/2) and sqrt(2); log m = 2 artanh(s), s = (m -
+// 1) / (m + 1), |s| < 0.172, whose series needs twelve terms; log(1 + c / y) is taken as c / y. ln 2 is split into two
+// pieces such that e times the first is exact.
 GRID_FUNCTION double grid_exponential(double u)
 {
     const double y = 1 - u, c = 1 - y - u;
@@ -157,12 +158,12 @@ GRID_FUNCTION double grid_exponential(double u)
 
 // ---- random numbers
 
-// FOR_OWN: of a drafter whose tokens are not declared as drawn; whether it has a draft depends on these draws.
+// FOR_OWN is for a drafter whose tokens are not declared as drawn, but whose choice of drafts depends on draws.
 enum purpose { FOR_DRAFT, FOR_ACCEPT, FOR_RESIDUAL, FOR_BONUS, FOR_TOKEN, FOR_OWN };
 enum { GRID_NODE_SHIFT = 19, GRID_PURPOSE_SHIFT = 29 }; // fields of word 0 of the counter, see sampling/rng.h
 
-// The upper 53 bits of half `half` (0 or 1) of the Philox4x32-10 block with this key and counter (Salmon et al. 2011), as an
-// integer, which is exact in a double.
+// Returns the upper 53 bits of half `half` (0 or 1) of the Philox4x32-10 block with this key and counter (Salmon et al.
+// 2011), as an integer, which is exact in a double.
 GRID_FUNCTION double grid_bits53(uint64_t key, uint32_t word0, int32_t position, uint64_t sequence, int half)
 {
     uint32_t c0 = word0, c1 = (uint32_t)position, c2 = (uint32_t)sequence, c3 = (uint32_t)(sequence >> 32);

@@ -4,7 +4,7 @@
 
 #include "core/memory.h"
 
-// Where the key is, or would be.
+// Returns the index of the key, or of the free entry where it would be added.
 static size_t place(const struct hash_map *m, struct hash key)
 {
     size_t i = key.low & (m->capacity - 1);

@@ -1,4 +1,4 @@
-// hash_map.h - integers by hash: open addressing.
+// hash_map.h - a map from hashes to integers, with open addressing.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -9,8 +9,8 @@ struct hash_map { // start with { 0 }
     struct hash *key; // (capacity) { 0 }: free
     int64_t *value;
 };
-// The value of a key, borrowed until the next hash_map_add; NULL: none.
+// Returns the value of a key, borrowed until the next hash_map_add; NULL: none.
 int64_t *hash_map_find(const struct hash_map *m, struct hash key);
-// The value of a key, which is added with `value` if it is missing.
+// Returns the value of a key. A missing key is added with `value`.
 int64_t *hash_map_add(struct hash_map *m, struct hash key, int64_t value);
 void hash_map_free(struct hash_map *m);

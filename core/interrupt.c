@@ -44,7 +44,7 @@ pid_t process_fork(void)
     const pid_t child = fork();
     if (child == 0 && first_thread) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent) // it has ended already
+        if (getppid() != parent) // the parent has already ended
             _exit(127);
     }
     return child;

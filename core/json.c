@@ -20,18 +20,18 @@ __attribute__((constructor)) static void end_without_memory(void)
 
 static const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
 
-// line: the line of the file at which the parsed text begins.
+// line: the line of the file where the parsed text begins.
 static bool fail_at(struct error *err, const char *what, int line, const json_error_t *e)
 {
     return fail(err, "%s:%d:%d: not valid JSON: %s", what, e->line + line - 1, e->column, e->text);
 }
 
-// Whether s (n) is an integer that does not fit in int64_t.
+// Returns whether s (n) is an integer that does not fit in int64_t.
 static bool is_too_big(const char *s, size_t n)
 {
     char digits[24];
     const size_t sign = n > 0 && *s == '-';
-    size_t end = sign; // the text may end with the number and has no NUL then
+    size_t end = sign; // the text may end with the number, without a NUL
     while (end < n && s[end] >= '0' && s[end] <= '9')
         end++;
     if (n <= sign + 18 || end < n)
@@ -45,8 +45,8 @@ static bool is_too_big(const char *s, size_t n)
     return errno == ERANGE;
 }
 
-// The same text with ".0" after each integer that does not fit in int64_t: a tokenizer_config.json of Hugging Face has
-// "model_max_length": 1000000000000000019884624838656 for "no limit", which is valid JSON. free() it.
+// Returns the text with ".0" after each integer that does not fit in int64_t: a tokenizer_config.json of Hugging Face
+// has "model_max_length": 1000000000000000019884624838656 for "no limit", which is valid JSON. free() it.
 static struct text with_reals(const char *s, size_t n)
 {
     struct text to = { 0 };

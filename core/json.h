@@ -1,4 +1,5 @@
-// json.h - reading and writing JSON: Jansson, whose json_t is `struct json` here, and what it lacks. The one includer of jansson.h.
+// json.h - reads and writes JSON by Jansson, whose json_t is `struct json` here, and adds what Jansson lacks. It is the
+// only file that includes jansson.h.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,15 +16,16 @@ struct error;
 
 // ---- Jansson's functions
 
-// Those that read return NULL, 0 or false for NULL and for a value of another type. Values inside another are borrowed from it.
-#define json_free json_decref // a root
+// The functions that read return NULL, 0 or false for NULL and for a value of another type. Values inside another are
+// borrowed from it.
+#define json_free json_decref // frees a root
 #define json_is_text json_is_string
 #define json_is_int json_is_integer
-#define json_is_bool json_is_boolean // also json_is_object, json_is_array, json_is_number
-#define json_get json_object_get     // of an object, a key
-#define json_at json_array_get       // of an array, an index
+#define json_is_bool json_is_boolean // json_is_object, json_is_array and json_is_number exist as well
+#define json_get json_object_get     // member of an object
+#define json_at json_array_get       // element of an array
 #define json_int json_integer_value
-#define json_number json_number_value // of an integer or real
+#define json_number json_number_value // value of an integer or real
 #define json_bool json_is_true
 #define json_text_length json_string_length
 #define json_clone json_deep_copy
@@ -43,18 +45,20 @@ struct error;
 
 // ---- reading
 
-// Strict JSON: duplicate keys, trailing text, invalid UTF-8 and too deep nesting are errors. NULL: err is set, with what,
-// line and column.
+// Parses strict JSON: duplicate keys, trailing text, invalid UTF-8 and too deep nesting are errors. On failure returns
+// NULL with err set to what, line and column.
 struct json *json_parse(const char *text, size_t n, const char *what, struct error *err);
-// The same for a text that begins at this line of a file.
+// Parses a text that begins at this line of a file.
 struct json *json_parse_line(const char *text, size_t n, const char *what, int line, struct error *err);
 struct json *json_read(const char *path,
-                       struct error *err); // a whole regular file, at most INPUT_SETTINGS (core/files/input.h)
+                       struct error *err); // reads a whole regular file of at most INPUT_SETTINGS bytes
+                                           // (core/files/input.h)
 
-bool json_is_null(const struct json *j);          // NULL or the value null
-const char *json_described(const struct json *j); // what a value is, for messages: "nothing", "a text", "a list", ..
-const char *json_text(const struct json *j);      // UTF-8, may contain NULs: see json_text_length; "" if not a string
-size_t json_count(const struct json *j);          // elements or members; 0 for other values
+bool json_is_null(const struct json *j); // NULL or the value null
+// Describes a value for messages: "nothing", "a text", "a list", ..
+const char *json_described(const struct json *j);
+const char *json_text(const struct json *j); // UTF-8, may contain NULs: see json_text_length; "" if not a string
+size_t json_count(const struct json *j);     // elements or members; 0 for other values
 // Adds the value to the digest: types, strings, numbers, arrays in their order, members of objects sorted by key.
 void json_digest(const struct json *j, struct digest *d);
 
@@ -69,8 +73,9 @@ void json_set(struct json *object, const char *key, struct json *value); // take
 char *json_write(const struct json *j);                                  // one line, keys in insertion order; free() it
 void json_print(struct json *j, FILE *to);                               // writes that line and its end; frees j
 
-// Several members at once: json_add(j, JSON("n", 1), JSON("name", text)); json_object_of(JSON("n", 1)) is a new object. A value is a bool, a
-// number, a text (NULL: null) or JSON, which is taken over. A comparison is an int in C: json_new_bool(a > b).
+// Adds several members at once: json_add(j, JSON("n", 1), JSON("name", text)); json_object_of(JSON("n", 1)) makes a new
+// object. A value is a bool, a number, a text (NULL: null) or JSON, which is taken over. A comparison is an int in C:
+// json_new_bool(a > b).
 struct json_member {
     const char *key;
     struct json *value;

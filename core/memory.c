@@ -12,10 +12,10 @@ void memory_out(size_t bytes)
     char text[96];
     const int n = bytes > 0 ? snprintf(text, sizeof(text), "speclab: out of memory (%zu bytes)\n", bytes)
                             : snprintf(text, sizeof(text), "speclab: out of memory\n");
-    fflush(stdout); // what is complete is kept
+    fflush(stdout); // results that are complete are kept
     const ssize_t written = write(STDERR_FILENO, text, (size_t)n);
     (void)written;
-    _exit(1); // other threads may be at work, on what exit() would free
+    _exit(1); // other threads may still use what exit() would free
 }
 
 static void *checked(void *p, size_t bytes)

@@ -1,22 +1,24 @@
-// memory.h - allocation that ends the program on failure: a step that runs out of memory halfway has no useful way to
-// continue. It ends with one sentence and status 1. Sizes that come from a file are checked by its reader before it allocates.
+// memory.h - allocation that ends the program on failure, with one sentence and status 1: a step that runs out of
+// memory halfway has no useful way to continue. A reader checks the sizes in its file before it allocates.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
-// Ends the program as an allocation that fails does: for libraries that report this. bytes: 0: unknown. What was written to stdout is kept.
+// Ends the program as a failed allocation does, for libraries that report such a failure. bytes: 0: unknown. What was
+// written to stdout is kept.
 void memory_out(size_t bytes) __attribute__((noreturn, cold));
 void *xmalloc(size_t bytes);
 void *xcalloc(size_t n, size_t bytes);
 void *xrealloc(void *p, size_t bytes);
-void *xaligned(size_t to, size_t bytes); // zeroed, aligned to `to`, a power of two; free() it
+void *xaligned(size_t to, size_t bytes); // zeroed memory aligned to `to`, a power of two; free() it
 char *xstrdup(const char *s);
 char *xstrndup(const char *s, size_t n);
 char *xformat(const char *format, ...) __attribute__((format(printf, 1, 2))); // a new string; free() it
 
 bool ends_with(const char *s, const char *end);
 
-// The next capacity for an array that must hold at least `need` elements: half as much again, or `need`, at least 16.
+// Returns the next capacity of an array that must hold at least `need` elements:
+// half as much again, or `need`, at least 16.
 size_t next_capacity(size_t capacity, size_t need);
 // Makes the capacity of an array at least `need` elements; both are changed.
 #define array_reserve(array, capacity, need) \

@@ -35,7 +35,7 @@ static double upper_bound(const struct option *o)
     return o->min != 0 || o->max != 0 ? o->max : o->type == OPTION_REAL || o->type == OPTION_PAIRS ? HUGE_VAL : INT_MAX;
 }
 
-// key, here and below: "drafter ngram: longest", for messages.
+// key, here and below: the option's name in messages, "drafter ngram: longest".
 static bool read_int(const struct settings *s, const struct option *o, const char *key, int *to, struct error *err)
 {
     long long v;
@@ -137,7 +137,7 @@ static bool read_given(const struct settings *s, const struct option *o, const c
     return ok;
 }
 
-// The default as settings; NULL: the default is no value.
+// Returns the default as settings; NULL: the default is no value.
 static struct settings *default_value(const struct option *o)
 {
     if (o->default_value[0] == '\0') {
@@ -245,10 +245,9 @@ void options_fill(struct settings *map, const struct option *table)
 }
 
 // ---- one spelling for equal settings
-//
-// The database identifies a cell by a hash of its settings, so {tokens: 8, longest: 3} must equal {longest: 3, tokens: 08}:
-// options are in their table's order, defaults are filled in, and a number has the shortest spelling that reads back as the
-// same number. Cells run from the canonical settings.
+// The database identifies a cell by a hash of its settings, so {tokens: 8, longest: 3} must equal {longest: 3, tokens:
+// 08}: options are in their table's order, defaults are filled in, and a number has the shortest spelling that reads
+// back as the same number. Cells run from the canonical settings.
 
 static struct settings *integer(const char *text)
 {
@@ -288,7 +287,7 @@ static int by_key(const void *a, const void *b)
     return x->key != y->key ? (x->key > y->key) - (x->key < y->key) : x->place - y->place;
 }
 
-// By ascending key; of two spellings of one key (11 and 011) the later wins.
+// Sorts pairs by ascending key. If a key has two spellings (11 and 011), the later pair wins.
 static struct settings *pairs(const struct settings *map)
 {
     struct settings *to = settings_map();
@@ -305,7 +304,7 @@ static struct settings *pairs(const struct settings *map)
     return to;
 }
 
-// A list given for a text option is that text, as in options_read.
+// A list that is given for a text option is that text, as in options_read.
 static struct settings *one_line(const struct settings *given)
 {
     char *line = settings_line(given);

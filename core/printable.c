@@ -55,10 +55,10 @@ void printable_line(FILE *to, const char *format, va_list args)
 
 struct printable {
     int descriptor;
-    struct text held; // the beginning of a character, or of "\r\n", whose end is not written yet
+    struct text held; // the beginning of a character, or of "\r\n", whose end has not been written yet
 };
 
-// The length of s (n) without what the next write may complete.
+// Returns the length of s (n) without a last character that the next write may complete.
 static size_t complete(const char *s, size_t n)
 {
     if (n > 0 && s[n - 1] == '\r')
@@ -75,7 +75,7 @@ static size_t complete(const char *s, size_t n)
     return n;
 }
 
-// Writes the first `whole` bytes of what is held.
+// Writes the first `whole` bytes of the held text.
 static bool write_held(struct printable *p, size_t whole)
 {
     struct text out = { 0 };

@@ -1,8 +1,7 @@
-// printable.h - text from outside on a terminal: names of files, models and databases may have signs that move the cursor, rename the window or
-// turn the order of a line.
-//
-// C0, DEL, C1 and the controls of direction become "\u001B", as JSON writes them, so JSON stays the same value; a byte that is not UTF-8
-// becomes "\xE4". All else stays.
+// printable.h - prints text from outside safely on a terminal: names of files, models and databases may contain
+// characters that move the cursor, rename the window or reverse the order of a line.
+// Characters of C0, DEL, C1 and the controls of direction become "\u001B", as JSON writes them, so JSON keeps its
+// value. A byte that is not UTF-8 becomes "\xE4". All other characters are kept.
 #pragma once
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,10 +9,10 @@
 
 struct text;
 
-// Appends s (n). keep: signs that stay as they are, as "\n\t"; "\r" stays before a "\n" that does.
+// Appends s (n). keep: characters that are kept, such as "\n\t"; "\r" is kept before a "\n" that is kept.
 void printable_put(struct text *to, const char *s, size_t n, const char *keep);
-// Prints one line to a stream; "\n" and "\t" stay.
+// Prints one line to a stream; "\n" and "\t" are kept.
 void printable_line(FILE *to, const char *format, va_list args);
-// A stream onto this descriptor, which makes all that is written to it printable; "\n" and "\t" stay. NULL: could not be opened. Its descriptor
-// (fileno) is unknown. A failed write sets errno and the stream's error.
+// Opens a stream onto this descriptor that makes everything written to it printable; "\n" and "\t" are kept. Returns
+// NULL if it could not be opened. Its descriptor (fileno) is unknown. A failed write sets errno and the stream's error.
 FILE *printable_stream(int descriptor);

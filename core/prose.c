@@ -1,4 +1,4 @@
-// prose.c - prose.h.
+// prose.c - lays out words in lines (prose.h).
 #include "core/prose.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "core/memory.h"
 #include "core/utf8.h"
 
-// The length of the word at s, or n.
+// Returns the length of the word at s, or n.
 static size_t word_length(const char *s, size_t n)
 {
     const char *end = memchr(s, ' ', n);
@@ -21,7 +21,7 @@ void prose_paragraph(struct text *to, int indent, int width, const char *label, 
     for (const char *w = words; w[strspn(w, " ")] != '\0';) {
         const char *word = w + strspn(w, " ");
         const int blank = at > indent ? (int)(word - w) : 0;
-        // One line takes at most `width` characters of it.
+        // one line takes at most `width` characters of the word
         size_t n = word_length(word, strnlen(word, 4 * ((size_t)width + 1)));
         int wide = (int)utf8_count(word, n);
         w = word;

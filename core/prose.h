@@ -3,6 +3,6 @@
 
 struct text;
 
-// A label and words from column `indent` to `width`, at least 8 columns, counted in characters; a word longer than a line is cut. Blanks are
-// kept, but where a line ends.
+// Appends a label and words from column `indent` to `width`, at least 8 columns, counted in characters. A word longer
+// than a line is cut. Blanks are kept except at the end of a line.
 void prose_paragraph(struct text *to, int indent, int width, const char *label, const char *words);

@@ -15,7 +15,7 @@ static uint32_t bits_of(float x)
     return bits;
 }
 
-// Rounds to nearest, ties to even; too large a number becomes infinite.
+// Rounds to nearest, ties to even. A number that is too large becomes infinite.
 static uint16_t half_of(float x)
 {
     uint32_t bits = bits_of(x), a = bits & 0x7FFFFFFF;
@@ -39,14 +39,15 @@ static bool put_half(uint8_t *to, float x)
     return (h & 0x7C00) != 0x7C00;
 }
 
-// The reciprocal of a scale; 0 for a scale so small that its reciprocal is infinite (as a half it is zero anyway).
+// Returns the reciprocal of a scale; 0 for a scale so small that its reciprocal
+// is infinite (as a half it is zero anyway).
 static float inverse(float d)
 {
     float i = d != 0 ? 1.0f / d : 0.0f;
     return isfinite(i) ? i : 0.0f;
 }
 
-static inline float largest(const float *x) // of a block, by magnitude, with its sign
+static inline float largest(const float *x) // the number of largest magnitude in a block, with its sign
 {
     float max_abs = 0, number = 0;
     for (int i = 0; i < BLOCK; i++)
@@ -64,7 +65,8 @@ static bool q8_0(const float *x, uint8_t *b)
         max_abs = fabsf(x[i]) > max_abs ? fabsf(x[i]) : max_abs;
     float d = max_abs / 127, id = inverse(d);
     for (int i = 0; i < BLOCK; i++) {
-        // Equals roundf, which most compilers compile to a call: adding 0.49999997 never rounds up to the next integer.
+        // This equals roundf, which most compilers compile to a call: adding
+        // 0.49999997 never rounds up to the next integer.
         float v = x[i] * id;
         b[2 + i] = (uint8_t)(int8_t)(v + copysignf(0.49999997f, v));
     }
@@ -83,7 +85,8 @@ static bool q4_0(const float *x, uint8_t *b)
     return ok;
 }
 
-// The codes (32) of the numbers of `table` that are nearest to x in steps of d; of two, the first.
+// Writes the codes (32) of the numbers of `table` that are nearest to x in steps of d. Of two equally near numbers the
+// first is taken.
 static void put_codes(const int8_t table[16], const float *x, float d, uint8_t *b)
 {
     uint8_t code[BLOCK];
@@ -99,7 +102,7 @@ static void put_codes(const int8_t table[16], const float *x, float d, uint8_t *
 
 static const int8_t iq4[16] = { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113 };
 
-// The number of largest magnitude maps exactly to the lowest of the table.
+// The number of largest magnitude maps exactly to the lowest one of the table.
 static bool iq4_nl(const float *x, uint8_t *b)
 {
     const float d = largest(x) / -127;
@@ -122,7 +125,8 @@ static bool iq4_xs(const float *x, uint8_t *b)
     return put_half(b, d);
 }
 
-// The scale is the power of two for which the largest number, twice a float of four bits, is 8 to 16.
+// The scale is the power of two that brings the largest number to 4 .. 8. The table
+// holds twice the numbers of four-bit floats.
 static bool mxfp4(const float *x, uint8_t *b)
 {
     static const int8_t number[16] = { 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12 };
@@ -174,7 +178,7 @@ bool quantize_floats(enum type type, const float *x, int64_t n, void *to)
         return bf16(x, n, b);
     if (type == F32)
         memcpy(to, x, (size_t)n * sizeof(*x));
-    const bool finite = all_finite(x, n); // conversion to an integer is undefined for others
+    const bool finite = all_finite(x, n); // the conversion of other numbers to an integer is undefined
     if (type == F32 || !finite)
         return finite;
     bool ok = true;

@@ -54,7 +54,7 @@ void settings_append(struct settings *list, struct settings *item)
     list->item[list->n++] = item;
 }
 
-// A map of more keys is looked up by hash: a file of 4 MiB may have 300,000.
+// A larger map is looked up by hash: a file of 4 MiB may have 300,000 keys.
 enum { SMALL_MAP = 32 };
 
 static struct hash hash_of_key(const char *key)
@@ -247,18 +247,18 @@ bool settings_text(const struct settings *s, const char *key, const char **to, s
 
 // ---- one line
 
-// Bytes of the character at t if YAML requires an escape for it, or ends a line at it: control characters, U+0080 to U+009F,
-// U+2028 and U+2029, U+FFFE and U+FFFF. 0: no escape is needed.
+// Returns the number of bytes of the character at t if YAML requires an escape for it, or ends a line at it: control
+// characters, U+0080 to U+009F, U+2028 and U+2029, U+FFFE and U+FFFF. 0: no escape is needed.
 static size_t unwritable(const char *t, unsigned *code)
 {
     const size_t bytes = utf8_character(t, strnlen(t, 4));
-    *code = bytes > 0 ? utf8_code(t) : ' '; // a byte that is not UTF-8 is written as it is
+    *code = bytes > 0 ? utf8_code(t) : ' '; // a byte that is not UTF-8 is written unchanged
     const bool escaped = *code < 0x20 || (*code >= 0x7F && *code <= 0x9F) || *code == 0x2028 || *code == 0x2029 ||
                          *code == 0xFFFE || *code == 0xFFFF;
     return escaped ? bytes : 0;
 }
 
-// Whether a scalar parses back to itself in flow style without quotes.
+// Returns whether a scalar parses back to itself in flow style without quotes.
 static bool is_plain(const struct settings *s)
 {
     const char *t = s->text;
@@ -280,7 +280,7 @@ static const char *digits(const char *t)
     return t + strspn(t, "0123456789");
 }
 
-// Whether a scalar is written as a number, true or false of JSON.
+// Returns whether a scalar is spelled like a number, true or false of JSON.
 static bool is_json_literal(const struct settings *s)
 {
     if (s->quoted)
@@ -327,7 +327,7 @@ static void write_key(const char *key, enum form form, struct text *out)
     const struct settings s = { .kind = SETTINGS_SCALAR,
                                 .text = (char *)key,
                                 .quoted = form == JSON || strcmp(key, "<<") == 0 };
-    write_text(&s, form, out); // quoted, "<<" is no merge key
+    write_text(&s, form, out); // the quotes keep "<<" from being a merge key
     text_puts(out, ": ");
 }
 
@@ -367,7 +367,7 @@ void settings_write_json(const struct settings *s, struct text *out)
 
 // ---- the inline form of the command line
 
-// The end of a value: the next comma outside brackets.
+// Returns the end of a value: the next comma outside brackets.
 static const char *value_end(const char *t)
 {
     int depth = 0;
@@ -377,13 +377,13 @@ static const char *value_end(const char *t)
 }
 
 struct inline_text {
-    const char *what, *all; // the option and all of its text, for messages
+    const char *what, *all; // the option and its whole text, for messages
     struct error *err;
 };
 
 static struct settings *read_value(const struct inline_text *t, const char *at, const char *end);
 
-// Adds the pair from `at` to `end` to a map; sign: '=', or ':' with blanks around it.
+// Adds the pair from `at` to `end` to a map; sign: '=', or ':' surrounded by blanks.
 static bool add_pair(const struct inline_text *t, struct settings *map, char sign, const char *at, const char *end)
 {
     const char *value = memchr(at, sign, (size_t)(end - at)), *key_end = value;
@@ -404,7 +404,8 @@ static bool add_pair(const struct inline_text *t, struct settings *map, char sig
     return item != NULL;
 }
 
-// Adds the items of a list, or the pairs of a map, from `at` to the text's end, and returns it; on failure frees it and returns NULL.
+// Adds the items of a list, or the pairs of a map, from `at` to the end of the text, and returns it. On failure frees
+// it and returns NULL.
 static struct settings *add_all(const struct inline_text *t, struct settings *to, char sign, const char *at)
 {
     for (const char *next; *at != '\0'; at = next) {

@@ -1,5 +1,5 @@
-// splitmix.h - splitmix64 (Steele, Lea, Flood 2014): pseudorandom numbers for test instances, weights and sample positions.
-// Decoding never draws from it (sampling/rng.h).
+// splitmix.h - splitmix64 (Steele, Lea, Flood 2014): pseudorandom numbers for test instances, weights and sample
+// positions. Decoding never draws from it (sampling/rng.h).
 #pragma once
 #include <stdint.h>
 

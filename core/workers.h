@@ -3,8 +3,8 @@
 #include <stddef.h>
 
 struct workers { // { 0 }: the calling thread alone
-    // Calls job(of, number) for each number 0 .. jobs - 1, in any order and concurrently; returns when all are done. Must
-    // not be called from within a job.
+    // Calls job(of, number) for each number 0 .. jobs - 1, in any order and concurrently, and returns when all are
+    // done. A job must not call it.
     void (*run)(void *self, int jobs, void (*job)(void *of, int number), void *of);
     void *self;
 };

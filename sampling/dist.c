@@ -9,8 +9,8 @@ double dist_sum(const double *w, int n)
     return loops()->probabilities->sum(w, n);
 }
 
-// w := w / sum, where sum is the sum of w. Each entry is rounded down to the grid, and the difference of their sum to 1,
-// which is exact, is added to the first of the largest entries: the result sums to exactly 1.
+// w := w / sum, where sum is the sum of w. Each entry is rounded down to the grid, and the difference of their sum to
+// 1, which is exact, is added to the first of the largest entries: the result sums to exactly 1.
 static void divide_by_sum(double *w, int n, double sum)
 {
     loops()->probabilities->divide(w, n, sum);
@@ -30,7 +30,8 @@ bool dist_normalize(double *w, int n)
 
 enum { CHUNK = 1024 };
 
-// Copies a row to the grid and returns its sum. keep: to is (n); otherwise to is (CHUNK) and each chunk overwrites it.
+// Copies a row to the grid and returns its sum. If keep, to is (n); otherwise to
+// is (CHUNK) and each chunk overwrites it.
 static double copy(double *to, bool keep, const float *row, int n)
 {
     double sum = 0;
@@ -47,7 +48,7 @@ double dist_row_sum(const float *row, int n)
 
 double dist_share(float entry, double sum)
 {
-    return grid_share(grid_round((double)entry), sum, 1 / sum); // as copy() and divide_by_sum()
+    return grid_share(grid_round((double)entry), sum, 1 / sum); // equals copy() and divide_by_sum()
 }
 
 void dist_copy(double *to, const float *row, int n)
@@ -62,7 +63,7 @@ void dist_from_row(double *to, const float *row, int n)
         divide_by_sum(to, n, sum);
 }
 
-// The remaining mass is summed, not computed as 1 - p[x], which is rounding error alone when p[x] is close to 1.
+// The remaining mass is summed, not computed as 1 - p[x], which consists of rounding error when p[x] is close to 1.
 double dist_remove(double *p, int n, int x)
 {
     double removed = p[x];

@@ -1,6 +1,6 @@
-// dist.h - arithmetic on rows of probabilities for the rules. A row is (vocab) doubles.
-// Probabilities are integer multiples of 2^-52 (core/grid.h): sums are exact in any order, and a normalized row adds up to
-// exactly 1. Leviathan et al. 2023; docs/exactness.md has the rules of arithmetic that make the code match the mathematics.
+// dist.h - arithmetic on rows of probabilities for the rules. A row is (vocab) doubles. Probabilities are integer
+// multiples of 2^-52 (core/grid.h): sums are exact in any order, and a normalized row adds up to exactly 1. Leviathan
+// et al. 2023; docs/exactness.md has the rules of arithmetic that make the code match the mathematics.
 #pragma once
 #include <stdbool.h>
 
@@ -14,8 +14,9 @@ bool dist_normalize(double *w, int n); // false if the sum is 0; w is unchanged 
 // Sets p[x] to 0 and renormalizes p: the residual after a DETERMINISTIC token x was rejected. Returns the mass before
 // renormalization; 0: no mass remained, and p is unchanged.
 double dist_remove(double *p, int n, int x);
-// p := (p - q)+, renormalized: the residual after a SAMPLED token was rejected. q need not be normalized to the last bit.
-// Returns the mass before renormalization; 0 (only rounding can cause it): p is unchanged.
+// p := (p - q)+, renormalized: the residual after a SAMPLED token was rejected. q need not be normalized to the last
+// bit. Returns the mass before renormalization; 0 (only rounding can cause it): p is unchanged.
 double dist_residual(double *p, const double *q, int n);
-// The same for a * p, 0 <= a <= 1, for rules that carry a from node to node. If it returns 0 and a < 1, p is undefined.
+// Computes the residual of a * p, 0 <= a <= 1, for rules that carry a from node to node. If it returns 0 and a < 1, p
+// is undefined.
 double dist_scaled_residual(double *p, double a, const double *q, int n);

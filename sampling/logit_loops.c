@@ -1,11 +1,11 @@
-// logit_loops.c - the loops over logits of loops.h.
+// logit_loops.c - the loops over logits that loops.h declares.
 #include "sampling/vectors.h"
 
 #include <float.h>
 
-// Parameters of a loop and what it accumulates.
+// The parameters of a loop and what it accumulates.
 struct loop_state {
-    vd part[PARTS], rest[PARTS]; // of a sum: element i of each step is added to element i
+    vd part[PARTS], rest[PARTS]; // parts of a sum: element i of each step is added to element i
     vf max_seen;
     vw numbers; // all ones in lanes without NaN and INFINITY
     double max, by;
@@ -48,7 +48,7 @@ INLINE float highest(vf v)
     memcpy(s, &v, sizeof(s));
     for (int i = 0; i < 2 * W; i++)
         max = s[i] > max ? s[i] : max;
-    return max + 0.0f; // -0 becomes 0, as the two compare equal
+    return max + 0.0f; // -0 becomes 0, since the two compare equal
 }
 
 INLINE void largest_step(const float *x, struct loop_state *g)
@@ -100,7 +100,7 @@ static void temperature(float *x, int n, float max, double by)
     in_steps(x, n, max, temperature_step, &g);
 }
 
-// grid_exp() of each element.
+// Computes grid_exp() of each element.
 INLINE vd exp_of(vd x)
 {
     static const double g[] = GRID_EXP_SERIES;

@@ -7,7 +7,7 @@
 
 #include "sampling/loops.h"
 
-// A job over all chunks, and its parameters.
+// The parameters of a job over all chunks.
 struct work {
     const struct loops *loops;
     struct logits *l;
@@ -101,7 +101,7 @@ static void temperature(struct work *w, float *x, int n, int chunk)
     if (*max == -INFINITY)
         return;
     w->loops->logits->temperature(x, n, w->max, w->by);
-    w->loops->logits->temperature(max, 1, w->max, w->by); // the same function of the same number
+    w->loops->logits->temperature(max, 1, w->max, w->by); // the maximum goes through the same arithmetic
 }
 
 void logits_scale(struct logits *l, double by)
@@ -190,7 +190,7 @@ static void weigh(struct work *w, float *x, int n, int chunk)
 
 double logits_weight(const struct logits *l)
 {
-    struct work w = { .l = (struct logits *)l, .max = logits_largest(l), .one = weigh }; // reads only
+    struct work w = { .l = (struct logits *)l, .max = logits_largest(l), .one = weigh }; // this loop only reads l
     run_chunks(&w);
     return total(&w);
 }

@@ -10,7 +10,7 @@ static bool same_address(struct address a, struct address b)
     return a.purpose == b.purpose && a.position == b.position && a.node == b.node;
 }
 
-// The next decision of this run: one of the prefix, or a new one whose first branch is `first`.
+// Returns the next decision of this run: one of the prefix, or a new one whose first branch is `first`.
 static struct decision *decide(struct outcomes *o, struct address at, int first)
 {
     for (int i = 0; i < o->n; i++)

@@ -7,8 +7,9 @@
 //     outcomes_end(&o);
 //
 // Depth-first search over decisions: each run repeats a prefix of the decisions of the run before, and takes the first
-// possible branch at every new decision. The code under test must be a function of its decisions alone. A certain acceptance
-// test (num >= den, or num <= 0) is not a decision. Addresses are recorded; one that occurs twice in a run is counted.
+// possible branch at every new decision. The code under test must be a function of its decisions alone. A certain
+// acceptance test (num >= den, or num <= 0) is not a decision. Addresses are recorded; one that occurs twice in a run
+// is counted.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,20 +17,21 @@
 
 struct decision {
     struct address at;
-    int taken, next;    // branches: of this run, and the next one to take (-1: none); of accept: 0 true, 1 false
-    double probability; // of the branch taken
+    int taken, next;    // branches: the one of this run, and the next one to take (-1: none); 0
+                        // is true and 1 false for accept
+    double probability; // probability of the branch taken
 };
 
 struct outcomes {
-    struct rng rng;            // must be first; pass &o.rng to the code under test
+    struct rng rng;            // must be first; the code under test gets &o.rng
     int n, prefix;             // decisions of this run; how many of them are repeated from the run before
     int repeated;              // addresses that occurred twice within one run, over all runs
-    int64_t runs;              // started so far
+    int64_t runs;              // runs started so far
     struct decision *decision; // (capacity) owned
     int capacity;
 };
 
 void outcomes_begin(struct outcomes *o);
 bool outcomes_next(struct outcomes *o);                // starts the next run; false: all outcomes are done
-double outcomes_probability(const struct outcomes *o); // of the run that has just ended
+double outcomes_probability(const struct outcomes *o); // the probability of the run that has just ended
 void outcomes_end(struct outcomes *o);

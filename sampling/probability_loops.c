@@ -1,4 +1,4 @@
-// probability_loops.c - the loops over probabilities of loops.h.
+// probability_loops.c - the loops over probabilities that loops.h declares.
 #include "sampling/vectors.h"
 
 #include <float.h>
@@ -43,7 +43,7 @@ static void multiply(double *w, int n, double by)
         w[i] = grid_round(w[i] * by);
 }
 
-// grid_share() of each element.
+// Computes grid_share() of each element.
 INLINE vd share_of(vd v, vd sum, vd by)
 {
     return choose((vu)(v == sum), all(1), below_on_grid(v * by));
@@ -61,7 +61,7 @@ static void divide(double *w, int n, double sum)
         w[i] = grid_round_down(w[i] / sum);
 }
 
-// The first of the largest.
+// Returns the first of the largest.
 static int argmax(const double *w, int n)
 {
     vd max = all(0);

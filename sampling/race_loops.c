@@ -1,7 +1,8 @@
-// race_loops.c - the loops of loops.h for an exponential race: uniforms by Philox, and the tokens that may win.
+// race_loops.c - the loops for an exponential race that loops.h declares:
+// uniforms by Philox, and the tokens that may win.
 #include "sampling/vectors.h"
 
-// The lower and the upper half of a0 b0 a1 b1 .. for registers a and b.
+// These return the lower and the upper half of a0 b0 a1 b1 .. for registers a and b.
 #if defined(__AVX512F__)
 #define INTERLEAVE_LOW \
     (vu) \
@@ -37,7 +38,7 @@
     }
 #endif
 
-// The 64-bit products of the lower halves of the lanes with b; the upper halves are ignored.
+// Returns the 64-bit products of the lower halves of the lanes with b; the upper halves are ignored.
 INLINE vu product(vu a, uint32_t b)
 {
     const vu factor = b + (vu){ 0 };
@@ -52,8 +53,8 @@ INLINE vu product(vu a, uint32_t b)
 #endif
 }
 
-// (k + 1/2) * 2^-53, where k is the upper 53 bits. The two halves of k become doubles as the low mantissa bits of 2^84 and
-// 2^52; their sum is exact.
+// Returns (k + 1/2) * 2^-53, where k is the upper 53 bits. The two halves of k become doubles as the low mantissa bits
+// of 2^84 and 2^52; their sum is exact.
 INLINE vd uniform_of(vu low, vu high)
 {
     vu k = (high << 32 | (low & 0xffffffff)) >> 11;
@@ -62,7 +63,7 @@ INLINE vd uniform_of(vu low, vu high)
     return (upper + lower + all(0.5)) * all(0x1p-53);
 }
 
-// Philox (Salmon et al. 2011), W blocks at once.
+// Computes W blocks of Philox at once (Salmon et al. 2011).
 enum { ROUNDS = 10 };
 struct philox {
     vu counter[4], k0[ROUNDS], k1[ROUNDS]; // counters of the first W blocks; keys per round
@@ -80,7 +81,7 @@ INLINE void philox_begin(struct philox *p, struct block first)
     }
 }
 
-// Blocks number .. number + W - 1, counted from the first: the lower halves of c[k] hold word k of each.
+// Computes the blocks number .. number + W - 1, counted from the first: the lower halves of c[k] hold word k of each.
 INLINE void philox(vu c[4], const struct philox *p, uint32_t number)
 {
     c[0] = p->counter[0] + number, c[1] = p->counter[1], c[2] = p->counter[2], c[3] = p->counter[3];
@@ -95,7 +96,7 @@ INLINE void philox(vu c[4], const struct philox *p, uint32_t number)
 
 INLINE vd interleave(vd a, vd b, vu which)
 {
-#if defined(__clang__) // no such builtin; clang compiles the fuzz targets
+#if defined(__clang__) // clang, which compiles the fuzz targets, lacks the builtin
     vd to;
     for (int i = 0; i < W; i++)
         to[i] = which[i] < W ? a[which[i]] : b[which[i] - W];
@@ -133,8 +134,8 @@ static int first_below(const double *u, const double *w, double by, int from, in
     return i;
 }
 
-// Which of 2 W elements are race candidates, by the upper 24 bits of u, which are exact in a float. `by` and `more` include
-// margins for rounding and for the grid, which changes w to at most w + 2^-53.
+// Returns which of 2 W elements are race candidates, by the upper 24 bits of u, which are exact in a float. `by` and
+// `more` include margins for rounding and for the grid, which changes w to at most w + 2^-53.
 INLINE vw candidates_of(vf w, vu c1, vu c3, vf by, vf more)
 {
     const vw upper = (vw)((c1 & 0xffffffff) | c3 << 32) >> 8; // ordered by index

@@ -1,5 +1,5 @@
-// registry.c - the list of all sampling stages, in the order of application. A stage `name` defines name##_stage, in stages.c or in a file
-// of its own in this folder.
+// registry.c - the list of all sampling stages, in the order of application. A stage `name` defines name##_stage, in
+// stages.c or in a file of its own in this folder.
 #include <string.h>
 
 #include "core/registry.h"

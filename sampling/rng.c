@@ -1,5 +1,5 @@
-// rng.c - the Philox source: the only file that makes random numbers. The uniforms of a race, one per token of the vocabulary,
-// are made in bulk by race_loops.c with the same bits.
+// rng.c - the Philox source: the only file that makes random numbers. The uniforms of a race, one per token of the
+// vocabulary, are made in bulk by race_loops.c with the same bits.
 #include "sampling/rng.h"
 
 #include <assert.h>
@@ -39,7 +39,7 @@ static philox4x32_ctr_t philox_block(uint64_t seed, uint64_t sequence, struct ad
     return philox4x32_R(10, counter_of(sequence, at, block), key);
 }
 
-// The 53 bits of one half of a block, as an integer: exact in a double.
+// Returns the 53 bits of one half of a block, as an integer: exact in a double.
 static double bits53(philox4x32_ctr_t block, uint32_t half)
 {
     uint64_t word = (uint64_t)block.v[2 * half + 1] << 32 | block.v[2 * half];
@@ -64,14 +64,14 @@ static bool philox_accept(struct rng *self, double num, double den, struct addre
     return acceptance_of(acceptance_is_certain(num, den) ? 0 : philox_uniform(p->seed, p->sequence, at, 0), num, den);
 }
 
-// Weights: doubles, or a row of floats that is converted part by part.
+// Weights are doubles, or a row of floats that is converted part by part.
 struct weights {
     const double *as_double; // NULL: use as_float
     const float *as_float;
     int n;
 };
 
-// The n weights from index `from` on, and their sum. scratch: (n)
+// Returns the n weights from index `from` on, and their sum. scratch: (n)
 static const double *weights_from(const struct weights *w, int from, int n, double *scratch, double *sum)
 {
     if (w->as_double == NULL) {
@@ -117,10 +117,10 @@ static int pick_by_inversion(struct workers workers, const struct weights *w, do
 
 struct race {
     const struct weights *weights;
-    struct block block;     // of index 0
+    struct block block;     // the block of index 0
     _Atomic uint64_t bound; // bits of an upper bound of the winner's time; used for rows of floats
     int winner[PHILOX_INDICES / CHUNK];
-    double time[PHILOX_INDICES / CHUNK]; // of each winner
+    double time[PHILOX_INDICES / CHUNK]; // the time of each chunk's winner
 };
 
 static struct block block_of(const struct race *r, int index)
@@ -130,7 +130,7 @@ static struct block block_of(const struct race *r, int index)
     return b;
 }
 
-// The smallest time of one chunk.
+// Finds the smallest time of one chunk.
 static void race_chunk(void *of, int chunk)
 {
     struct race *r = of;
@@ -143,7 +143,7 @@ static void race_chunk(void *of, int chunk)
         if (!(sum > 0))
             continue;
         loops()->race->uniforms(u, n, block_of(r, from)); // the capacity of u is n rounded up to LOOP_STEP
-        // -log(1 - u) >= u: most elements are ruled out without a logarithm
+        // Since -log(1 - u) >= u, most elements are ruled out without a logarithm.
         for (int i = loops()->race->first_below(u, w, best, 0, n); i < n;
              i = loops()->race->first_below(u, w, best, i + 1, n)) {
             double time = race_time(u[i], w[i]);
@@ -157,9 +157,9 @@ static void race_chunk(void *of, int chunk)
     r->time[chunk] = best;
 }
 
-// ---- the same over a row of floats, where 24 bits of the uniform rule out most elements
+// ---- a race over a row of floats, where 24 bits of the uniform rule out most elements
 
-// A time plus a margin, so that rounding does not rule out an equal time.
+// Adds a margin to a time, so that rounding does not rule out an equal time.
 static double time_bound(double time)
 {
     return time * (1 + 0x1p-40);
@@ -207,8 +207,9 @@ static void init_bound(struct race *r, int from, int n)
         lower_bound(r, time_bound(time));
 }
 
-// Writes to index (n) the elements from `from` on whose time may be within the bound; returns how many. The bound is INFINITY
-// if no element so far had a positive weight, or if u was 1 for the one that should have set it (once in 2^53).
+// Writes to index (n) the elements from `from` on whose time may be within the bound; returns how many. The bound is
+// INFINITY if no element so far had a positive weight, or if u was 1 for the one that should have set it (once in
+// 2^53).
 static int race_candidates(const struct race *r, int from, int n, double bound, int32_t *index)
 {
     if (bound < INFINITY)
@@ -220,7 +221,7 @@ static int race_candidates(const struct race *r, int from, int n, double bound, 
     return found;
 }
 
-// The smallest time of one chunk, if it may be the smallest of all.
+// Finds the smallest time of one chunk, if it may be the smallest of all.
 static void race_row_chunk(void *of, int chunk)
 {
     struct race *r = of;
@@ -249,8 +250,8 @@ static void race_row_chunk(void *of, int chunk)
 
 // ---- the winner of a race
 
-// The winner is the index with the smallest time -log(1 - u_i) / weight[i]. u_i does not depend on the weights, which couples
-// two races. 1 - u is never rounded: winners have u near 0, where a double has more bits than 1 - u.
+// The winner is the index with the smallest time -log(1 - u_i) / weight[i]. u_i does not depend on the weights, which
+// couples two races. 1 - u is never rounded: winners have u near 0, where a double has more bits than 1 - u.
 static int pick_by_race(struct workers workers, struct race *r)
 {
     int first = -1, n = r->weights->n, chunks = (n + CHUNK - 1) / CHUNK;

@@ -126,7 +126,7 @@ struct work {
     float *p;
 };
 
-// Inserts a logit behind those that are not smaller. The list has n of at most k entries.
+// Inserts a logit after those that are not smaller. The list has n of at most k entries.
 static int insert(int32_t *id, float *logit, int n, int k, int32_t new_id, float x)
 {
     int i = n < k ? n : k - 1;

@@ -1,12 +1,10 @@
-// sampling.h - from logits to the distribution that tokens are drawn from.
-//
-// Rows of the target and of the drafter go through the same stages in one fixed order, that of the list in registry.c (in an order
-// given by the file, temperature 0 before a penalty would disable the penalty).
-// The order is that of HF transformers except for the bias, which acts before the penalty there (SequenceBiasLogitsProcessor,
-// 5.23.0).
-// A row depends on the whole text before it, including the tokens of its draft: repetition penalties get the path. A stage
-// rewrites logits in place and excludes a token by -INFINITY. Temperature 0 excludes all tokens but the argmax (ties: the
-// lowest id), so greedy decoding has no code of its own: its rows are one-hot.
+// sampling.h - turns logits into the distribution from which tokens are drawn.
+// Rows of the target and of the drafter go through the same stages in one fixed order, that of the list in registry.c.
+// (If the file gave the order, temperature 0 before a penalty would disable the penalty.) The order is that of HF
+// transformers except for the bias, which acts before the penalty there (SequenceBiasLogitsProcessor, 5.23.0).
+// A row depends on the whole text before it, including the tokens of its draft: repetition penalties get the path. A
+// stage rewrites logits in place and excludes a token by -INFINITY. Temperature 0 excludes all tokens except the argmax
+// (ties: the lowest id), so greedy decoding has no separate code: its rows are one-hot.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,12 +29,12 @@ struct stage {
     size_t options_size;
     // Changes the row by the functions of sampling/logits.h. before: the text up to the row's node.
     void (*apply)(struct logits *l, const void *options, const struct path *before);
-    // Adds its parameters to what a device applies to a row (core/row_stages.h), with the same bits. Returns false if it cannot with
-    // these options. NULL: devices do not have the stage. The host then makes the rows.
+    // Adds its parameters to what a device applies to a row (core/row_stages.h), with the same bits. Returns false if
+    // it cannot with these options. NULL: devices do not have the stage. The host then makes the rows.
     bool (*on_device)(const void *options, struct row_stages *to);
 };
 
-extern const struct stage *const stages[];         // in the order of application; ends with NULL: sampling/registry.c
+extern const struct stage *const stages[];         // ordered by application; ends with NULL: sampling/registry.c
 const struct stage *stage_named(const char *name); // NULL: there is none of this name
 
 enum { MAX_STAGES = 16 };
@@ -47,32 +45,35 @@ struct sampling {
         const struct stage *stage;
         void *options; // owned
     } step[MAX_STAGES];
-    struct workers workers; // for the chunks of a row; { 0 } initially. No result depends on it
+    struct workers workers; // workers for the chunks of a row; { 0 } initially. No result depends on it
 };
 
-// Reads a mapping such as {temperature: 0.7, top_p: 0.95}; NULL or empty: no stages, which is temperature 1. A key that is
-// not the name of a stage is an error.
+// Reads a mapping such as {temperature: 0.7, top_p: 0.95}; NULL or empty: no stages, which is temperature 1. A key that
+// is not the name of a stage is an error.
 bool sampling_read(const struct settings *s, struct sampling *to, struct error *err);
 void sampling_free(struct sampling *s);
-// Checks options against the vocabulary: a token id outside it is an error. used_vocab: as for sampling_row.
+// Checks options against the vocabulary: a token id outside it is an error. used_vocab: as in sampling_row.
 bool sampling_check(const struct sampling *s, int used_vocab, struct error *err);
-// The stage that others ask about: temperature 0 is greedy decoding.
+// Other code asks about this stage: temperature 0 is greedy decoding.
 extern const struct stage temperature_stage;
-struct temperature_options { // as sampling_is_greedy reads it
+struct temperature_options { // sampling_is_greedy reads it
     double temperature;
 };
-bool sampling_is_greedy(const struct sampling *s); // temperature 0: for reports, not to select code
+bool sampling_is_greedy(const struct sampling *s); // temperature 0; reports use it, but it selects no code
 
-// The stages as parameters for a device. false: one of them cannot run there with its options (struct stage: on_device).
+// Returns the stages as parameters for a device. Returns false if one of them cannot run on a device with its options
+// (struct stage: on_device).
 bool sampling_row_stages(const struct sampling *s, struct row_stages *to);
 
-// Turns logits into the probabilities that tokens are drawn from, in place. Ordinary decoding, acceptance tests, residuals,
-// bonus tokens and drafters all use this function. The probabilities are integer multiples of 2^-52 and sum to 1 up to float
-// rounding. used_vocab: ids from here on are padding rows of the model that no tokenizer knows, and get probability 0; equal
-// to vocab if there is no padding. A NaN logit gets probability 0. A row in which no token remains is one-hot on token 0.
+// Turns logits into the probabilities that tokens are drawn from, in place. Ordinary decoding, acceptance tests,
+// residuals, bonus tokens and drafters all use this function. The probabilities are integer multiples of 2^-52 and sum
+// to 1 up to float rounding. used_vocab: ids from here on are padding rows of the model that no tokenizer knows, and
+// get probability 0; equal to vocab if there is no padding. A NaN logit gets probability 0. A row in which no token
+// remains is one-hot on token 0.
 void sampling_row(const struct sampling *s, float *row, int vocab, int used_vocab, const struct path *before);
 
-// For each row of x (rows, vocab), writes its k largest logits' ids, in descending order (ties: the lowest id first), and
-// their probabilities under the softmax over the first used_vocab ids: id and p (rows, k), k <= used_vocab. x is overwritten.
-// A row in which no token remains is one-hot on token 0, as everywhere (sampling/logits.h). Rows are jobs of the workers.
+// For each row of x (rows, vocab), writes the ids of its k largest logits in descending order (ties: the lowest id
+// first), and their probabilities under the softmax over the first used_vocab ids: id and p (rows, k), k <= used_vocab.
+// x is overwritten. A row in which no token remains is one-hot on token 0, as in sampling/logits.h. Rows are jobs of
+// the workers.
 void top_k_rows(struct workers w, float *x, int rows, int vocab, int used_vocab, int k, int32_t *id, float *p);

@@ -1,8 +1,7 @@
 // stages.c - the steps from a model's logits to the logits that are sampled from.
-//
-// Each stage does what the logits processor of the same name does in HF transformers. No stage sorts a row or allocates: a
-// row of 49,152 logits is processed for every node that a rule visits. Logits are never NaN here (logits_of removes them); an
-// excluded token has -INFINITY.
+// Each stage computes what the logits processor of the same name computes in HF transformers. No stage sorts a row or
+// allocates: a row of 49,152 logits is processed for every node that a rule visits. Logits are never NaN here
+// (logits_of removes them); an excluded token has -INFINITY.
 #include "sampling/sampling.h"
 
 #include <float.h>
@@ -14,8 +13,8 @@
 #include "sampling/logits.h"
 #include "sampling/loops.h"
 
-// repetition_penalty: every token of the text so far becomes less probable, once, however often it occurs (Keskar et al.
-// 2019, CTRL).
+// repetition_penalty: every token of the text so far becomes less probable, once, however often it occurs (Keskar et
+// al. 2019, CTRL).
 
 struct repetition_penalty_options {
     double penalty;
@@ -52,10 +51,10 @@ static void add_bias(struct logits *l, const void *options, const struct path *b
             logits_set(l, bias->key[i], logits_at(l, bias->key[i]) + (float)bias->value[i]);
 }
 
-// temperature: divides the logits. 0 is the limit: the argmax, the lowest id among equals.
+// temperature: divides the logits. 0 is the limit: the argmax, or the lowest id among equals.
 
-// The maximum is subtracted first, which does not change a softmax: with small temperatures other logits tend to -INFINITY
-// and nothing overflows.
+// The maximum is subtracted first, which does not change a softmax: with small temperatures other logits tend to
+// -INFINITY and nothing overflows.
 static double inverse_of(double temperature)
 {
     return fmin(1 / temperature, DBL_MAX);
@@ -74,8 +73,8 @@ static void divide_by_temperature(struct logits *l, const void *options, const s
     logits_keep_argmax(l);
 }
 
-// top_k and top_p keep the most probable tokens until their weights add up to a threshold: k for weights of 1, or the share p
-// of the probability. Among equals the lowest ids are kept.
+// top_k and top_p keep the most probable tokens until their weights add up to a threshold: k for weights of 1, or the
+// share p of the probability. Among equals the lowest ids are kept.
 
 // The candidate tokens with their weights: a few, or the whole row chunk by chunk.
 struct choice {
@@ -95,7 +94,7 @@ static struct exact_sum one_each(double *to, const float *x, int n, float max)
     return (struct exact_sum){ n, 0 };
 }
 
-// Restricts the candidates to tokens at most `span` below the maximum, if they are few and reach the threshold.
+// Restricts the candidates to tokens at most `span` below the maximum, if these are few and reach the threshold.
 static bool choose_from_few(struct choice *c, float span, double enough)
 {
     int32_t id[LOGITS_CHUNK];
@@ -108,7 +107,7 @@ static bool choose_from_few(struct choice *c, float span, double enough)
     return false;
 }
 
-// Chunk k of the candidates, with c->weight filled in; NULL: no more chunks.
+// Returns chunk k of the candidates, with c->weight filled in; NULL: no more chunks.
 static const float *tokens(struct choice *c, int k, int *n)
 {
     if (c->few > 0) {
@@ -124,9 +123,10 @@ static const float *tokens(struct choice *c, int k, int *n)
     return x;
 }
 
-// Finds the threshold logit by radix selection. Each pass over the candidates sums the weights of those whose leading bits
-// equal those of the threshold found so far, in one bucket per value of the next eleven bits, and selects the bucket in which
-// `enough` is reached. Sums are exact, so the result depends on the row alone. *kept: the weight above the threshold.
+// Finds the threshold logit by radix selection. Each pass over the candidates sums the weights of those whose leading
+// bits equal those of the threshold found so far, in one bucket per value of the next eleven bits, and selects the
+// bucket in which `enough` is reached. Sums are exact, so the result depends on the row alone. *kept: the weight above
+// the threshold.
 static float find_cut(struct choice *c, double enough, struct exact_sum *kept)
 {
     static const struct {
@@ -147,7 +147,8 @@ static float find_cut(struct choice *c, double enough, struct exact_sum *kept)
                     *b = grid_sum(*b, grid_split(c->weight[i]));
             }
         int lowest = 0, b = (1 << digit[pass].bits) - 1;
-        while (bucket[lowest].whole == 0 && bucket[lowest].rest == 0) // ends: the weight of the maximum is positive
+        while (bucket[lowest].whole == 0 && bucket[lowest].rest == 0) // the loop ends: the weight of the maximum is
+                                                                      // positive
             lowest++;
         for (; b > lowest && grid_total(grid_sum(*kept, bucket[b])) < enough; b--)
             *kept = grid_sum(*kept, bucket[b]);
@@ -167,7 +168,7 @@ static void keep_most_probable(struct choice *c, struct logits *l, double enough
     if (!choose_from_few(c, 8, enough))
         choose_from_few(c, 16, enough);
     float cut = find_cut(c, enough, &kept);
-    int keep = 0; // tokens kept of those equal to the threshold
+    int keep = 0; // number of tokens equal to the threshold that are kept
     of_one = c->weigh(&weight, &cut, 1, c->max);
     for (; keep < l->n && grid_total(kept) < enough; keep++)
         kept = grid_sum(kept, of_one);
@@ -208,8 +209,8 @@ struct min_p_options {
     double p;
 };
 
-// Nguyen et al. 2024: keeps tokens with at least p times the largest probability. A difference of logits shows it without a
-// softmax.
+// Nguyen et al. 2024: keeps tokens with at least p times the largest probability. A difference of logits shows it
+// without a softmax.
 static void keep_min_p(struct logits *l, const void *options, const struct path *before)
 {
     (void)before;
@@ -217,7 +218,7 @@ static void keep_min_p(struct logits *l, const void *options, const struct path 
     logits_drop_below(l, logits_largest(l) + log(p)); // p = 0: -inf
 }
 
-// ---- what a device applies of them: parameters of a row, or nothing where a stage has no effect
+// ---- how a device applies them: parameters of a row, or none where a stage has no effect
 
 static bool no_penalty(const void *options, struct row_stages *to)
 {

@@ -1,5 +1,6 @@
-// vectors.h - GCC vector types of the width of one register, and the functions on them that the loops over rows share. Included by
-// every file that is compiled once for each instruction set (CMakeLists.txt sets ISA and the machine flags).
+// vectors.h - GCC vector types of the width of one register, and the functions on them that the loops over rows share.
+// Every file that is compiled once for each instruction set includes it (CMakeLists.txt sets ISA and the machine
+// flags).
 #pragma once
 #include "sampling/loops.h"
 
@@ -28,7 +29,7 @@ typedef uint64_t vu __attribute__((vector_size(8 * W)));
 typedef float vf __attribute__((vector_size(8 * W)));
 typedef uint32_t vw __attribute__((vector_size(8 * W)));
 typedef int32_t vi __attribute__((vector_size(8 * W)));
-typedef float half __attribute__((vector_size(4 * W))); // as many floats as a register has doubles
+typedef float half __attribute__((vector_size(4 * W))); // W floats, one for each double of a register
 
 typedef double vd_any __attribute__((vector_size(8 * W), aligned(8), may_alias));
 typedef float vf_any __attribute__((vector_size(8 * W), aligned(4), may_alias));
@@ -61,7 +62,7 @@ INLINE void save_floats(float *p, vf v)
 INLINE vd widen(const float *p)
 {
 #if defined(__AVX512F__)
-    return (vd)_mm512_cvtps_pd(_mm256_loadu_ps(p)); // GCC 12 would do it in halves
+    return (vd)_mm512_cvtps_pd(_mm256_loadu_ps(p)); // GCC 12 would convert the two halves separately
 #else
     return __builtin_convertvector((half) * (const half_any *)p, vd);
 #endif
@@ -120,13 +121,13 @@ INLINE vd fused(vd a, vd b, vd c)
 #endif
 }
 
-// grid_round() of each element.
+// Computes grid_round() of each element.
 INLINE vd on_grid(vd v)
 {
     return v + all(1) - all(1);
 }
 
-// grid_round_down() of each element.
+// Computes grid_round_down() of each element.
 INLINE vd below_on_grid(vd v)
 {
     const vd near = on_grid(v);
@@ -144,7 +145,7 @@ INLINE bool any(vu where)
 #endif
 }
 
-// The sum of a row: element i of each step was added to element i.
+// Returns the sum of a row: element i of each step was added to element i.
 INLINE double fold(const vd part[PARTS])
 {
     double s[STEP];

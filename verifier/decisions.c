@@ -15,13 +15,13 @@ struct decisions {
     struct decisions_setup s;
     const struct rule_body *body; // NULL: the host decides all
     double parameter[RULE_PARAMETERS];
-    struct part_sum *sums; // (rows, ROW_PARTS) on the device, of the rows of p; NULL: no memory, they are computed
+    struct part_sum *sums; // (rows, ROW_PARTS) on the device, sums of the rows of p; NULL: no memory, they are computed
     int32_t
-        *certain; // (rows) on the device: the token of each row of p at temperature 0; NULL: no memory, there are rows
-    bool rows_made;                 // in this step
-    int n;                          // requests that the device decides
-    bool on_device[MAX_SLOTS];      // which of the step's they are
-    struct verify_request *request; // (slots) those
+        *certain;   // (rows) on the device: the token of each row of p at temperature 0; NULL: no memory, rows are made
+    bool rows_made; // the rows of this step were made
+    int n;          // number of requests that the device decides
+    bool on_device[MAX_SLOTS];      // whether the device decides each request of the step
+    struct verify_request *request; // (slots) the requests that the device decides
     struct verify_result *result;   // (slots)
 };
 
@@ -37,7 +37,7 @@ void draft_fetch(struct backend *b, struct draft *d)
     if (t == NULL)
         return;
     b->download(b, &n, t->n, sizeof(n));
-    d->n = n >= 1 && n <= t->max_nodes ? n : 1; // the next sync reports a device that failed
+    d->n = n >= 1 && n <= t->max_nodes ? n : 1; // the next sync reports the device's failure
     const size_t ids = (size_t)d->n * sizeof(int32_t);
     b->download(b, d->token, t->token, ids);
     b->download(b, d->parent, t->parent, ids);
@@ -72,7 +72,7 @@ size_t decisions_bytes(struct backend *b, const struct rule *rule, int slots, in
                           : 0;
 }
 
-// Rows of q of a draft on the host are on the host, too; a drafter-invariant rule does not read them.
+// The rows of q of a draft on the host are on the host as well. A drafter-invariant rule does not read them.
 static bool can_decide(const struct decisions *d, const struct request *r)
 {
     bool deterministic = true;
@@ -82,7 +82,7 @@ static bool can_decide(const struct decisions *d, const struct request *r)
            (deterministic || d->s.rule->drafter_invariant);
 }
 
-// Whether the token of each row of p is enough to decide a draft that the device decides.
+// Returns whether the token of each row of p is enough for the device to decide a draft.
 static bool needs_no_rows(const struct decisions *d, const struct request *r)
 {
     const struct device_draft *t = r->draft->on_device;
@@ -90,7 +90,7 @@ static bool needs_no_rows(const struct decisions *d, const struct request *r)
            (t == NULL || t->q.data == NULL || d->s.rule->drafter_invariant);
 }
 
-// p: the draft's rows; of probabilities, with their sums, if there is no array of certain tokens.
+// p: the rows of the draft, which are probabilities with their sums if there is no array of certain tokens.
 static struct verify_request request_of(const struct decisions *d, const struct request *r, struct tensor p,
                                         const struct part_sum *sums, const int32_t *certain)
 {
@@ -178,7 +178,7 @@ bool decisions_wait(struct decisions *d, const struct scored *s, struct error *e
         draft_fetch(b, s->request[i].draft);
         s->request[i].draft->on_device = NULL;
     }
-    return d->n == s->n || b->sync(b, err); // so that the time of the host's decision does not include the pass
+    return d->n == s->n || b->sync(b, err); // the sync keeps the pass out of the time of the host's decision
 }
 
 void decisions_decide(struct decisions *d, const struct scored *s, int i)

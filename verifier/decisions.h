@@ -1,10 +1,8 @@
-// decisions.h - how the drafts of a step are decided by a rule, once the target's pass over them is queued: where the logits are, in one launch and one
-// wait, or on the host.
-//
-//     { begin -> wait -> decide request 0, 1, .. n - 1 }*
-//
-// The device decides if the rule has a body there and the device makes the rows, but for requests whose random source is not Philox, or whose tokens
-// were sampled from rows that only the host has.
+// decisions.h - decides the drafts of a step by a rule, once the target's pass over them is queued: where the logits
+// are, in one launch and one wait, or on the host.
+//    { begin -> wait -> decide request 0, 1, .. n - 1 }*
+// The device decides if the rule has a body there and the device makes the rows. The host decides requests whose random
+// source is not Philox, or whose tokens were sampled from rows that only the host has.
 #pragma once
 #include <stdbool.h>
 #include "core/draft.h"
@@ -22,26 +20,27 @@ struct decisions_setup { // borrowed
     const struct rule *rule;
     const void *rule_options;
     struct logit_rows *p;
-    int slots, nodes; // nodes: of a slot
+    int slots, nodes; // nodes: maximum of a slot
 };
 
 struct scored {                    // a step's drafts and their rows of logits
     const struct request *request; // (n)
     int n;
-    const int *first;             // (n) where each draft's rows begin
+    const int *first;             // (n) the first row of each draft
     struct tensor logits;         // (rows, vocab) become probabilities
     struct verification *decided; // (n)
 };
 
 struct decisions *decisions_create(const struct decisions_setup *s);
 void decisions_destroy(struct decisions *d);
-// Queues what the device decides.
+// Queues the decisions that the device makes.
 void decisions_begin(struct decisions *d, const struct scored *s);
-// Waits for that, and for all rows that the host decides by. Drafts on the device are on the host then, and nowhere else.
+// Waits for those decisions, and for all rows that the host needs. Drafts that were on the device are then on the host,
+// and nowhere else.
 bool decisions_wait(struct decisions *d, const struct scored *s, struct error *err);
-// Fills in decided[i], and points the setup's rows p at the draft's until the next call.
+// Fills in decided[i], and points the setup's rows p at the draft's rows until the next call.
 void decisions_decide(struct decisions *d, const struct scored *s, int i);
-// Device memory for the decisions of drafts with so many nodes.
+// Returns the device memory for the decisions of drafts of up to `nodes` nodes.
 size_t decisions_bytes(struct backend *b, const struct rule *rule, int slots, int nodes, int vocab);
 
 // ---- drafts in the memory of the target's device (core/draft.h: device_draft)

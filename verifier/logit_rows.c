@@ -9,7 +9,7 @@
 #include "kernels/backend.h"
 #include "sampling/sampling.h"
 
-// The text up to a node: the sequence, then the draft's tokens on the path from the root.
+// Returns the text up to a node: the sequence, then the draft's tokens on the path from the root.
 static struct path path_to(struct logit_rows *r, int node)
 {
     const struct draft *d = r->request->draft;
@@ -22,7 +22,7 @@ static struct path path_to(struct logit_rows *r, int node)
     return (struct path){ n, r->path };
 }
 
-// Node's row in the host's memory: the device's own address, or a copy.
+// Returns node's row in the host's memory: the device's own address, or a copy.
 static float *fetched(struct logit_rows *r, int node)
 {
     void *logits = tensor_rows(r->logits, r->first + node, 1).data;
@@ -34,7 +34,7 @@ static float *fetched(struct logit_rows *r, int node)
     return host;
 }
 
-// The device makes the row, or has made it.
+// The device makes the row, or has already made it.
 static const float *device_row(struct rows *self, int node)
 {
     struct logit_rows *r = (struct logit_rows *)self;

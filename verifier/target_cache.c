@@ -15,13 +15,13 @@ struct target_cache {
     struct backend *backend;
     struct kv_cache *cache;
     struct taps taps;
-    int most;                     // rows of a prompt: the cache's length; 0: prompts are not kept
-    int n;                        // rows of the slot's prompt
+    int most;                     // maximum rows of a prompt: the cache's length; 0: prompts are not kept
+    int n;                        // number of rows of the slot's prompt
     int32_t *token;               // (most)
-    int64_t *ns;                  // (most) until row i was computed, from the first one on
+    int64_t *ns;                  // (most) time until row i was computed, counted from the first one
     struct tensor states;         // (most, width * taps.n)
-    struct tensor one, of;        // (chunk, width) and (chunk, width * taps.n): a verifier's taps
-    int32_t *slot, *parent, *row; // (chunk) of a pass
+    struct tensor one, of;        // the taps of a verifier: (chunk, width) and (chunk, width * taps.n)
+    int32_t *slot, *parent, *row; // (chunk) rows of a pass
 };
 
 size_t target_cache_bytes(const struct model *m, const struct kv_shape *shape, const struct taps *taps, bool prompts)
@@ -114,7 +114,7 @@ int target_cache_common(struct target_cache *t, const int32_t *token, int n)
     while (common < t->n && common < n - 1 && t->token[common] == token[common])
         common++;
     if (common < t->n)
-        cut(t, common); // it keeps nothing where a window before these rows is gone
+        cut(t, common); // the slot keeps nothing where the window before these rows is gone
     return t->n;
 }
 
@@ -123,7 +123,7 @@ bool target_cache_extend(struct target_cache *t, const int32_t *token, int from,
     struct states states;
     assert(from == t->n && from + n <= t->most && n <= verifier_chunk(t->model));
     const struct pass pass = { .n = n, .token = token + from, .slot = t->slot, .parent = t->parent };
-    if (!t->backend->sync(t->backend, err)) // a drafter's queued work on earlier rows is not part of these
+    if (!t->backend->sync(t->backend, err)) // the times must not include a drafter's queued work on earlier rows
         return false;
     const int64_t began = clock_ns();
     if (!model_forward(t->model, t->cache, &pass, &t->taps, &states, err))

@@ -1,8 +1,9 @@
-// target_cache.h - a target's cache that several verifiers use one after another, and what the last prompt's passes computed.
-//
-// Cells that are compared decode the same prompts. In one slot the rows of a prompt stay in the cache when its text is over, and the states that
-// drafters read of it (taps) stay beside them, so a prompt is computed once for all. The time that a row took is charged to every text that
-// has it. Rows have the same bits in every pass, so nothing else changes.
+// target_cache.h - a target's cache that several verifiers use one after another, with the results of the last prompt's
+// passes.
+// Cells that are compared decode the same prompts. In one slot the rows of a prompt remain in the cache when its text
+// is over, and the states that drafters read of them (taps) are kept with them, so a prompt is computed once for all
+// cells. The time that a row took is charged to every text that has it. Rows have the same bits in every pass, so
+// nothing else changes.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,7 +14,8 @@
 struct error;
 struct target_cache;
 
-// taps: all that a verifier will ask for. prompts: keep the rows of prompts; of no effect with several slots. Borrows the model.
+// taps: all taps that any verifier will request. prompts: keep the rows of prompts; it has no effect with several
+// slots. Borrows the model.
 struct target_cache *target_cache_create(struct model *m, const struct kv_shape *shape, const struct taps *taps,
                                          bool prompts, struct error *err);
 void target_cache_destroy(struct target_cache *t); // NULL is allowed
@@ -23,13 +25,15 @@ struct kv_cache *target_cache_rows(struct target_cache *t);
 // ---- rows of prompts, in slot 0
 
 bool target_cache_shares(const struct target_cache *t);
-// A text is over: the slot keeps the prompt's rows.
+// Ends a text: the slot keeps the prompt's rows.
 void target_cache_forget(struct target_cache *t);
-void target_cache_clear(struct target_cache *t); // it keeps none: what comes is another pair
-// The first tokens of a prompt of n tokens whose rows the slot has, all but the last at most; rows of other tokens are dropped.
+void target_cache_clear(struct target_cache *t); // keeps no rows: another pair comes next
+// Returns how many first tokens of a prompt of n tokens have rows in the slot, at most all but the last. Rows of other
+// tokens are dropped.
 int target_cache_common(struct target_cache *t, const int32_t *token, int n);
-// Computes rows from .. from + n - 1 of a prompt behind those that the slot has.
+// Computes rows from .. from + n - 1 of a prompt after those that the slot has.
 bool target_cache_extend(struct target_cache *t, const int32_t *token, int from, int n, struct error *err);
-// States of rows from .. from + n - 1, (n, width * taps.n), borrowed until the next call; data NULL without taps.
+// Returns the states of rows from .. from + n - 1, (n, width * taps.n), borrowed until the next call; data is NULL
+// without taps.
 struct tensor target_cache_states(struct target_cache *t, const struct taps *taps, int from, int n);
-int64_t target_cache_ns(const struct target_cache *t, int from, int n); // what computing them took
+int64_t target_cache_ns(const struct target_cache *t, int from, int n); // nanoseconds that computing the rows took

@@ -18,18 +18,18 @@ struct verifier {
     struct backend *backend;
     struct kv_cache *cache;
     struct tensor logits;   // (slots * nodes, vocab)
-    struct tensor features; // (slots * nodes, width * taps) of the accepted rows
+    struct tensor features; // (slots * nodes, width * taps) states of the accepted rows
     struct logit_rows p;
     struct decisions *decisions;
     struct verification *verification;       // (slots)
-    int32_t *token, *slot, *parent, *picked; // (rows) of a pass
-    struct states states;                    // of the last step's pass
-    int first[MAX_SLOTS];                    // where each draft's rows begin in it
+    int32_t *token, *slot, *parent, *picked; // (rows) arguments of a pass
+    struct states states;                    // states of the last step's pass
+    int first[MAX_SLOTS];                    // the first row of each draft in the pass
     struct device_rows *device_rows;         // (slots) rows of drafts that are on the device
     int32_t *top;                            // (rows, s.top) the most probable tokens of each row
-    float *top_log_p;                        // (rows, s.top)
+    float *top_log_p;                        // (rows, s.top) their log-probabilities
     int chunk;
-    int prefilled; // with a shared cache: tokens of the prompt that are done
+    int prefilled; // prompt tokens that are done, with a shared cache
     struct verifier_counts counts;
 };
 
@@ -151,14 +151,14 @@ const struct verifier_counts *verifier_counts(const struct verifier *v)
     return &v->counts;
 }
 
-// The first tokens of a prompt have their rows already.
+// Skips the first tokens of a prompt, which have their rows already.
 static void share(struct verifier *v, int tokens)
 {
     v->counts.shared_tokens = tokens;
     v->counts.shared_ns = tokens > 0 ? target_cache_ns(v->s.shared, 0, tokens) : 0;
 }
 
-// The same with the rows of an earlier prompt in the cache: those of the tokens that both begin with are not computed again.
+// Prefills with the rows of an earlier prompt in the cache: the tokens with which both begin are not computed again.
 static bool prefill_shared(struct verifier *v, const int32_t *token, int n, struct advance *a, struct error *err)
 {
     const int from = v->prefilled;
@@ -249,7 +249,7 @@ static void observe_verified(struct verifier *v, const struct request *r, const 
     v->counts.observer_ns += clock_ns() - from;
 }
 
-// An observer of logits sees them, and the drafts, before they become probabilities: decisions begin after it.
+// An observer of logits sees them, and the drafts, before they become probabilities, so decisions begin after it.
 static bool observe(struct verifier *v, const struct scored *s, struct error *err)
 {
     if (v->s.observer.scored == NULL)
@@ -278,7 +278,7 @@ bool verifier_score(struct verifier *v, const struct request *r, int n, struct e
 {
     int rows = 0, on_device = 0;
 
-    for (int i = 0; i < n; i++) { // one pass: the drafts' own arrays, end to end
+    for (int i = 0; i < n; i++) { // one pass takes the drafts' own arrays, end to end
         const struct draft *d = r[i].draft;
         const int nodes = draft_max_nodes(d);
         assert(nodes >= d->n && d->n >= 1 && nodes <= v->s.nodes);
@@ -305,7 +305,7 @@ bool verifier_score(struct verifier *v, const struct request *r, int n, struct e
     v->counts.experts = model_experts_touched(v->s.target) - before;
     v->logits.rows = rows;
     model_logits(v->s.target, v->logits, v->states.last);
-    if (v->s.top > 0) // before they become probabilities
+    if (v->s.top > 0) // top tokens are read before the logits become probabilities
         v->backend->best(v->backend, v->logits, v->s.top, v->top, v->top_log_p);
     const struct scored s = scored_of(v, r, n);
     if (v->s.observer.scored == NULL)

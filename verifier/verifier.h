@@ -13,15 +13,15 @@ struct rule;
 struct sampling;
 struct verifier;
 
-// For an observer, after a draft was decided and before anything else happens. The rows of p and q are those that the rule read; a
-// row of p that was not read is made when the observer reads it.
+// An observer gets this after a draft was decided and before anything else happens. The rows of p and q are those that
+// the rule read; a row of p that was not read is made when the observer reads it.
 struct verified {
     const struct request *request;
     struct rows *p;
     const struct verification *verification;
 };
 struct step_observer {
-    // Before the decision: the logits of the draft's nodes, (nodes, vocab) on the backend. May be NULL.
+    // Is called before the decision with the logits of the draft's nodes, (nodes, vocab) on the backend. May be NULL.
     void (*scored)(void *self, const struct request *r, struct tensor logits);
     void (*verified)(void *self, const struct verified *j); // may be NULL
     void *self;
@@ -29,20 +29,21 @@ struct step_observer {
 
 enum { VERIFIER_CHUNK = 256 };
 int verifier_chunk(
-    const struct model *target); // tokens of a prompt in one pass: VERIFIER_CHUNK, if passes may have as many rows
+    const struct model *target); // maximum tokens of a prompt in one pass: VERIFIER_CHUNK, if passes may have as many
+                                 // rows
 
 struct verifier_setup {
     struct model *target;
     const struct rule *rule;
     const void *rule_options;
     const struct sampling *sampling;
-    struct taps taps;              // the drafter's, as the next two
-    int top;                       // tokens of advance.top
-    int cache_rows;                // pending rows that drafting needs
+    struct taps taps;              // taps that the drafter reads
+    int top;                       // number of tokens of advance.top for the drafter
+    int cache_rows;                // pending rows that the drafter needs
     int slots, length, nodes;      // nodes: maximum of a draft, the root included
-    int used_vocab;                // ids from here on are padding: they get probability 0
+    int used_vocab;                // ids from this one on are padding: they get probability 0
     enum type cache;               // element type of the target's keys and values
-    struct target_cache *shared;   // a cache that others use as well, one after another; NULL: its own
+    struct target_cache *shared;   // a cache that other verifiers use as well, one after another; NULL: its own
     struct step_observer observer; // { 0 }: none
 };
 
@@ -50,36 +51,38 @@ struct verifier *verifier_create(const struct verifier_setup *s, struct error *e
 void verifier_destroy(struct verifier *v);
 const struct verifier_setup *verifier_setup(const struct verifier *v);
 
-// Runs the next chunk of a prompt and reports it in a; a->n is 0 when only the last token remains, which is the first root.
+// Runs the next chunk of a prompt and reports it in a. a->n is 0 when only the last token remains, which is the first
+// root.
 bool verifier_prefill(struct verifier *v, int slot, const int32_t *token, int n, struct advance *a, struct error *err);
 
 // Queues one pass over all drafts, and their decisions if the device makes them.
 bool verifier_score(struct verifier *v, const struct request *r, int n, struct error *err);
-// Waits for the pass, decides each draft, and keeps the accepted rows of the cache. a[i] is the result of r[i]; the requests are those
-// that were scored.
+// Waits for the pass, decides each draft, and keeps the accepted rows of the cache. a[i] is the result of r[i]; the
+// requests are those that were scored.
 bool verifier_accept(struct verifier *v, const struct request *r, int n, struct advance *a, struct error *err);
 
-// Times of a step on the target's device, by its own clock: a stamp is the time at which all operations queued before it are done.
-// If the device queues, stamps are known after the next wait: verifier_accept or verifier_finish.
+// These measure the times of a step on the target's device, by its own clock. A stamp is the time at which all
+// operations queued before it are done. If the device queues, stamps are known after the next wait: verifier_accept or
+// verifier_finish.
 void verifier_stamp(struct verifier *v, int number);
 bool verifier_queues(const struct verifier *v);
 bool verifier_finish(struct verifier *v, struct error *err);
 int64_t verifier_between(struct verifier *v, int from, int to); // nanoseconds
 
 struct verifier_counts {
-    int shared_tokens;   // of the prompt since verifier_forget: tokens whose rows a shared cache had already,
-    int64_t shared_ns;   // and what computing them took
-    int64_t experts;     // of a mixture: that the last pass read, over all layers
+    int shared_tokens;   // tokens of the prompt since verifier_forget whose rows a shared cache had already
+    int64_t shared_ns;   // nanoseconds that computing those rows took
+    int64_t experts;     // experts of a mixture that the last pass read, over all layers
     int64_t observer_ns; // time that the observer took during the last step
 };
 const struct verifier_counts *verifier_counts(const struct verifier *v);
-// The decision of request i of the last step; borrowed until the next.
+// Returns the decision of request i of the last step, borrowed until the next step.
 const struct verification *verifier_verification(const struct verifier *v, int i);
 
 void verifier_forget(struct verifier *v, int slot);
-struct kv_cache *verifier_cache(struct verifier *v);   // for the drafter (drafter_type.attach)
+struct kv_cache *verifier_cache(struct verifier *v);   // the cache that drafter_type.attach gets
 size_t verifier_bytes(const struct verifier_setup *s); // device memory that create allocates
 size_t verifier_verify_bytes(
-    const struct verifier_setup *s); // maximum for decisions on the device: one shared workspace
+    const struct verifier_setup *s); // maximum of a draft if the device decides: one shared workspace
 size_t verifier_cache_bytes(const struct verifier_setup *s); // the cache's part of verifier_bytes; 0: it is shared
-struct kv_shape verifier_cache_shape(const struct verifier_setup *s); // of a cache that suffices
+struct kv_shape verifier_cache_shape(const struct verifier_setup *s); // shape of a cache that suffices

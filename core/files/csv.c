@@ -1,7 +1,7 @@
-// csv.c - fields of CSV files (RFC 4180): a field with a comma, a quote or an end of line is in quotes, which are doubled in it.
-//
-// A spreadsheet computes a cell that begins with =, +, - or @, and a name may come from anywhere: such a text has an apostrophe before it
-// (OWASP, CSV Injection).
+// csv.c - fields of CSV files (RFC 4180). A field with a comma, a quote or an end of line is quoted, and quotes in it
+// are doubled.
+// Spreadsheets evaluate a cell that begins with =, +, - or @, and a name may come from anywhere. Such a text gets an
+// apostrophe before it (OWASP, CSV Injection).
 #include "core/files/csv.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static bool is_formula(const char *field)
     if (field[0] == '\0' || strchr("=+-@\t\r", field[0]) == NULL || field[1] == '\0')
         return false;
     (void)strtod(field, &end);
-    return *end != '\0'; // a number is one
+    return *end != '\0'; // a number is no formula
 }
 
 void csv_put(struct text *to, const char *field, bool first)

@@ -4,6 +4,6 @@
 
 struct text;
 
-// Appends a field, in quotes if it needs them; after a comma unless it is the first of its line. A text that a spreadsheet would take for a formula has an
-// apostrophe before it.
+// Appends a field, quoted if necessary, and a comma before it unless it is the first of its line. A text that a
+// spreadsheet would take for a formula gets an apostrophe before it.
 void csv_put(struct text *to, const char *field, bool first);

@@ -78,7 +78,7 @@ int input_open(const char *path, enum input_kind kind, struct error *err)
         fail(err, "%s: %s", name, strerror(errno));
     else if (!check_kind(fd, name, kind, err))
         input_close(fd);
-    else if (!standard && fcntl(fd, F_SETFL, 0) != 0) { // reads wait again
+    else if (!standard && fcntl(fd, F_SETFL, 0) != 0) { // reads wait again from here on
         fail(err, "%s: %s", name, strerror(errno));
         input_close(fd);
     } else
@@ -94,7 +94,7 @@ void input_close(int fd)
 
 // ---- reading
 
-// The number of bytes read; 0: the end; -1: err is set.
+// Returns the number of bytes read; 0: the end; -1: err is set.
 static ssize_t read_some(int fd, const char *name, char *to, size_t n, struct error *err)
 {
     for (;;) {
@@ -108,7 +108,7 @@ static ssize_t read_some(int fd, const char *name, char *to, size_t n, struct er
     }
 }
 
-// As much as the file has is allocated at once, and a file that is larger than the memory is named.
+// Allocates the size of the file at once. A file that is larger than the memory is an error that names it.
 static bool reserve(struct text *to, int fd, const char *name, size_t most, struct error *err)
 {
     struct stat st;
@@ -197,7 +197,7 @@ static bool fail_long(struct lines *l, struct error *err)
                 INPUT_LINE >> 20);
 }
 
-// Reads more bytes behind those that are no line yet.
+// Appends more bytes to those of the unfinished line.
 static bool fill(struct lines *l, struct error *err)
 {
     if (l->begin > 0)
@@ -206,7 +206,7 @@ static bool fill(struct lines *l, struct error *err)
     l->begin = 0;
     if (l->end > INPUT_LINE)
         return fail_long(l, err);
-    array_reserve(l->buffer, l->capacity, l->end + CHUNK + 1); // room for a NUL
+    array_reserve(l->buffer, l->capacity, l->end + CHUNK + 1); // plus one byte for a NUL
     const ssize_t some = read_some(l->fd, l->name, l->buffer + l->end, l->capacity - l->end - 1, err);
     l->ended = some == 0;
     l->end += some > 0 ? (size_t)some : 0;
@@ -216,7 +216,7 @@ static bool fill(struct lines *l, struct error *err)
 bool lines_next(struct lines *l, char **line, size_t *n, struct error *err)
 {
     const char *newline;
-    for (size_t seen = 0;;) { // bytes without a line's end
+    for (size_t seen = 0;;) { // bytes that contain no end of line
         const size_t have = l->end - l->begin;
         newline = have > seen ? memchr(l->buffer + l->begin + seen, '\n', have - seen) : NULL;
         if (newline != NULL || l->ended)

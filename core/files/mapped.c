@@ -14,17 +14,17 @@
 #include "core/files/input.h"
 #include "core/memory.h"
 
-// Threads that add, remove or check an entry hold the lock. The handler of faults takes none: it reads at and n of every entry, and the sentence of
-// the one whose bytes are being read, which stays mapped meanwhile.
+// Threads that add, remove or check an entry hold the lock. The handler of faults takes none: it reads `at` and n of
+// every entry, and the sentence of the entry whose bytes are being read, which stays mapped meanwhile.
 enum { MOST = 4096 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct entry {
     _Atomic(const uint8_t *) at; // NULL: the entry is free
     _Atomic size_t n;
-    char *path, *sentence; // sentence: of a fault, made beforehand
+    char *path, *sentence; // sentence: the message of a fault, made beforehand
     struct stat st;
 } table[MOST];
-static atomic_int used; // entries behind these have never been in use
+static atomic_int used; // entries from this one on have never been in use
 static char *changed;   // the path of a file that had changed when it was unmapped; never freed
 
 static bool add(const char *path, const struct stat *st, const uint8_t *at, size_t n, struct error *err)
@@ -48,7 +48,8 @@ static bool add(const char *path, const struct stat *st, const uint8_t *at, size
     return i < MOST || fail(err, "%s: cannot be mapped: expected at most %d files at once", path, MOST);
 }
 
-// A file that another one has replaced, or that has been removed, is not the one that is mapped.
+// Returns whether the mapped file was written to. If it was removed, or another file has its name, the mapped file
+// itself is unchanged.
 static bool has_changed(const struct entry *e)
 {
     struct stat st;
@@ -74,7 +75,7 @@ static void forget(const uint8_t *at)
     pthread_mutex_unlock(&lock);
 }
 
-// ---- files that are parts of others
+// ---- files that consist of parts of others
 
 static struct filled {
     dev_t device;

@@ -15,7 +15,7 @@
 struct part {
     char *path, *name; // the final path, and the name until the end; NULL: written in place
     FILE *f;
-    bool owned; // f is no stream of the caller's
+    bool owned; // the part opened f; otherwise f is a stream of the caller's
     size_t n;   // bytes so far
     int failed; // errno of the first failure
 };
@@ -34,8 +34,8 @@ static int make_file(const char *name)
     return open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 }
 
-// Makes a file that nobody has made, under *name, and returns it: the process tells programs of one machine apart; the number tells apart
-// what one process writes, and what programs of other machines and killed ones have left.
+// Makes a new file under *name and returns it. The process id distinguishes the programs of one machine. The number
+// distinguishes what one process writes, and what killed programs and programs of other machines have left.
 static int make_new(const char *path, char **name)
 {
     for (int number = 0;; number++) {
@@ -81,7 +81,7 @@ static struct part *begin_in_place(const char *path, struct error *err)
 
 enum { MAX_LINKS = 40 };
 
-// The file that a path means: where its links lead, also to a file that is not there yet. Owned by the caller.
+// Returns the file that a path leads to through links, even if that file does not exist yet. The caller frees it.
 static char *file_of(const char *path)
 {
     char *at = xstrdup(path), target[PATH_MAX];
@@ -199,7 +199,7 @@ bool file_make_folders(const char *path)
     char *s = xstrdup(path), *last = strrchr(s, '/');
     for (char *slash = strchr(s + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        mkdir(s, 0777); // may exist already; a failure shows in the check of the last folder
+        mkdir(s, 0777); // the folder may exist; a failure shows in the check of the last folder
         if (slash == last)
             break;
         *slash = '/';

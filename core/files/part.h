@@ -1,5 +1,6 @@
-// part.h - output files and folders written atomically: under a name that no other program has, NAME.PROCESS-NUMBER.part in the same folder,
-// and renamed when complete. Two writers of one name do not meet: the last to end is the one whose file stays.
+// part.h - writes output files and folders atomically: under a name that no other program has, NAME.PROCESS-NUMBER.part
+// in the same folder, and renamed when complete. Two writers of one name do not disturb each other: the file of the
+// last one to end remains.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -7,22 +8,23 @@
 
 struct error;
 
-// A file being written. Single writes report no errors: part_end reports the first one and removes the partial file. A killed program leaves its
-// partial file.
+// A file being written. Single writes report no errors: part_end reports the first one and removes the partial file. A
+// killed program leaves its partial file.
 struct part;
-// A file that the user names. A link leads to the file that is replaced; a device or pipe, as /dev/stdout, is written in place.
+// Begins a file that the user names. If it is a link, the file that the link leads to is replaced; a device or pipe,
+// such as /dev/stdout, is written in place.
 struct part *part_begin(const char *path, struct error *err);
-// A file of the program's own, as a cache: whatever has the name is replaced, also a link.
+// Begins a file of the program's own, such as a cache: anything of that name is replaced, a link as well.
 struct part *part_begin_own(const char *path, struct error *err);
 // Writes to an open stream, which part_end flushes and leaves open. name: for messages.
 struct part *part_onto(FILE *stream, const char *name);
 void part_write(struct part *p, const void *bytes, size_t n);
 void part_zeros(struct part *p, size_t n);
 void part_pad(struct part *p, size_t to);         // zeros up to a multiple of `to`
-size_t part_bytes(const struct part *p);          // written so far
+size_t part_bytes(const struct part *p);          // bytes written so far
 bool part_failed(const struct part *p);           // a write has failed; further writes do nothing
 bool part_end(struct part *p, struct error *err); // frees p
 void part_abandon(struct part *p);                // removes the partial file, frees p; NULL is allowed
 
-bool part_file(const char *path, const void *bytes, size_t n, struct error *err); // a whole file
+bool part_file(const char *path, const void *bytes, size_t n, struct error *err); // writes a whole file
 bool file_make_folders(const char *path); // creates the parent folders of path; false if one could not be created

@@ -26,7 +26,7 @@ static bool has_guide(const struct observed_token *t)
     return t->q || t->n_deterministic > 0;
 }
 
-// The first place of a token among the deterministic ones; n_deterministic: not among them.
+// Returns the first place of a token among the deterministic ones; n_deterministic: it is not among them.
 static int place_of(const struct observed_token *t, int32_t token)
 {
     int i = 0;
@@ -40,7 +40,7 @@ static double key(const struct observed_token *t, int32_t token)
     return (double)(t->q ? mass_ratio(t->p[token], t->q[token]) : t->p[token]);
 }
 
-// The mass before the token in the guided order: that of the order without deterministic tokens, which come at the end.
+// Returns the mass before the token in the guided order. Deterministic tokens come at its end.
 static double before_guided(const struct observed_token *t, const struct mass *m)
 {
     int place = place_of(t, t->token);
@@ -79,7 +79,8 @@ static void add_uniforms(struct evidence *to, struct evidence_part *part, struct
     }
 }
 
-// A function without variance under p adds nothing; that its variance is 0 up to rounding is known before the token.
+// A function without variance under p adds nothing. The rows show before the token is sampled that the variance is 0 up
+// to rounding.
 static void add_score(struct evidence_part *part, enum score s, double g, double mean, double square)
 {
     double variance = square - mean * mean;
@@ -103,7 +104,7 @@ static void add_event(struct evidence_part *part, enum score s, bool happened, d
     add_score(part, s, happened ? 1 : 0, probability, probability);
 }
 
-// Functions that compare the token with another one, if it is given.
+// Adds functions that compare the token with another one, if that is given.
 static void add_same(struct evidence_part *part, enum score s, const struct observed_token *t, int32_t other,
                      double all)
 {
@@ -275,8 +276,8 @@ static void test_cells(struct list *l, const double cells[COARSE], const char *o
     list_add(l, (struct exact_test){ "chi-square", of, part, chi, log10_p, n });
 }
 
-// Pairs overlap: each number is in two of them. The counts less the shares of their line and column are products of a
-// function of one number and a function of the next, each of mean 0; such products are uncorrelated from pair to pair,
+// Pairs overlap: each number is in two of them. The counts less the shares of their row and column are products of a
+// function of one number and a function of the next, each of mean 0. Such products are uncorrelated from pair to pair,
 // and there are (SQUARE - 1)^2 of them.
 static void test_pairs(struct list *l, const double square[SQUARE][SQUARE], const char *of)
 {

@@ -1,4 +1,4 @@
-// instance.c - random test problems, and drafts built from them.
+// instance.c - makes random test problems, and drafts from them.
 #include "verifier/exact/instance.h"
 
 #include <math.h>
@@ -57,7 +57,7 @@ static void make_rows(float *p, float *q, int n, enum family family, uint64_t *s
 {
     int split = 1 + below(state, n - 1);
     switch (family) {
-    case ONE_HOT: // of p, q or both
+    case ONE_HOT: // p, q or both are one-hot
         split = below(state, 3);
         make_row(p, n, split == 0 ? DENSE : ONE_HOT, state);
         make_row(q, n, split == 1 ? DENSE : ONE_HOT, state);
@@ -109,7 +109,7 @@ static void fill_tables(struct instance *in, enum proposal_mix mix, enum family 
 
 static void shape_by_widths(struct instance *in, const int *widths, int levels)
 {
-    int first = 0, last = 1; // nodes of the level above
+    int first = 0, last = 1; // first and last node of the level above
     in->nodes = 1;
     in->parent[0] = -1;
     for (int l = 0; l < levels; l++) {
@@ -174,11 +174,12 @@ static int argmax(const double *w, int n)
     return best;
 }
 
-// The token of a new child of parent, node k of the instance; -1: the child is dropped. w (vocab): parent's row of q.
+// Returns the token of a new child of parent, node k of the instance; -1: the child is dropped. w (vocab): parent's row
+// of q.
 static int deterministic_token(const struct instance *in, int k, const struct table_draft *g, int parent, double *w,
                                struct rng *rng)
 {
-    struct address at = { FOR_DRAFT, rng->root, k }; // k, not the draft's next node, which may be dropped
+    struct address at = { FOR_DRAFT, rng->root, k }; // the node is k, since the draft's next node may be dropped
     int x;
     switch ((enum choice)in->choice[k]) {
     case GREEDY:

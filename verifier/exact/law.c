@@ -14,7 +14,7 @@ double law_max(double a, double b)
     return isnan(a) || a > b ? a : b;
 }
 
-// Of rules that try children in order: the probability of these outcomes of the trials.
+// Returns the probability of the outcomes of the trials, for rules that try children in order.
 static double product_of_trials(const struct draft *d, const struct verification *out)
 {
     bool accepted[LAW_NODES] = { false };
@@ -57,14 +57,14 @@ static bool same_draft(const struct table_draft *a, const struct table_draft *b)
            memcmp(a->from, b->from, n * sizeof(a->from[0])) == 0;
 }
 
-// Comparison of rule.end_probabilities with the outcomes of rule.verify.
+// Compares rule.end_probabilities with the outcomes of rule.verify.
 struct comparison {
     const struct rule *rule;
     const void *options;
-    struct table_draft seen;  // the draft of end[]
+    struct table_draft seen;  // the draft that end[] is about
     double end[LAW_NODES];    // rule.end_probabilities
     double excess[LAW_NODES]; // probability that the path ended at each node, minus end
-    double accepted;          // E[accepted], likewise
+    double accepted;          // E[accepted] of verify minus that of rule.end_probabilities
 };
 
 // Called after all outcomes of a draft.
@@ -190,10 +190,10 @@ static unsigned kinds(const struct shape *s, enum proposal_mix mix)
     return of[mix] | (is_chain(s) ? 0 : chains ? TAKES_CHAINS : TAKES_TREES);
 }
 
-// Number of drafts to enumerate if every token is sampled.
+// Returns the number of drafts to enumerate if every token is sampled.
 static int64_t drafts_of(const struct shape *s, int vocab)
 {
-    enum { AT_RANDOM = 5 }; // draft tokens of a random tree, on average
+    enum { AT_RANDOM = 5 }; // average number of draft tokens of a random tree
     int64_t drafts = 1;
     int nodes = s->levels == 0 ? AT_RANDOM : 0;
     for (int l = 0, level = 1; l < s->levels; l++)
@@ -235,7 +235,7 @@ struct rows_of {
     const double *p, *q;
 };
 
-// Ascending p / q, without a division, so that q = 0 comes last.
+// Compares p / q without a division, so that q = 0 comes last.
 static int compare(const void *a, const void *b, void *rows)
 {
     const struct rows_of *r = rows;

@@ -1,13 +1,13 @@
-// mass.c - mass.h in loops that a compiler vectorises.
-//
-// A sum in one variable is sequential. Here every sum is LANES partial sums, which are added at the end, always in the
-// same order: the results do not depend on the width of the registers.
+// mass.c - the sums of mass.h in loops that a compiler vectorises.
+// A sum in one variable is sequential. Here every sum consists of LANES partial sums, which are added at the end,
+// always in the same order, so the results do not depend on the width of the registers.
 #include "verifier/exact/mass.h"
 
 #include <math.h>
 #include <string.h>
 
-// The same loops for wider registers, selected when the program starts. Sanitizers do not support this.
+// The loops are also compiled for wider registers, and selected when the program starts. Sanitizers do not support
+// this.
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
@@ -24,7 +24,8 @@ struct lanes {
     int32_t p_argmax[LANES], q_argmax[LANES];
 };
 
-// log x, for x = 2^e m with m about 1 and log m = 2 artanh((m - 1) / (m + 1)). For normal x: error within 1e-7, 0 at 1.
+// Returns log x, for x = 2^e m with m about 1 and log m = 2 artanh((m - 1) / (m + 1)). For normal x the error is within
+// 1e-7, and 0 at 1.
 INLINE float log_of(float x)
 {
     int32_t bits, sqrt_half = 0x3f3504f3;
@@ -37,7 +38,7 @@ INLINE float log_of(float x)
     return (float)e * 0.69314718f + 2 * s * (1 + z * (1.0f / 3 + z * (0.2f + z * (1.0f / 7))));
 }
 
-// NaN becomes the lower bound.
+// A NaN becomes the lower bound.
 INLINE float clamp(float x, float low, float high)
 {
     x = x > low ? x : low;
@@ -87,7 +88,7 @@ INLINE void add_q(struct lanes *restrict l, const float *restrict p, const float
     }
 }
 
-// A part of the row. Its last entries go through a copy padded with zeros.
+// A part of the row. The last entries of a row are copied and padded with zeros.
 struct chunk {
     const float *p, *q;
     int from, to;

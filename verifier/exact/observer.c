@@ -22,7 +22,7 @@ static void verify_leniently(const struct draft *d, struct rows *rows, const voi
     rejection_walk(d, rows, &(struct acceptance_test){ lenience, 0 }, rng, out);
 }
 
-// q^(3/4), normalised: q at temperature 4/3.
+// Replaces q by q^(3/4), normalised: q at temperature 4/3.
 static void flatten(double *q, int vocab)
 {
     for (int i = 0; i < vocab; i++) {
@@ -32,8 +32,8 @@ static void flatten(double *q, int vocab)
     dist_normalize(q, vocab);
 }
 
-// Writes the row that child c of node is assumed to be sampled from to q and returns its entry of c's token.
-// DETERMINISTIC: q is not written.
+// Writes the row that child c of node is assumed to be sampled from to q, and returns its entry of c's token. For a
+// DETERMINISTIC child q is not written.
 static double assumed_q(const struct draft *d, int node, int c, bool wrong, double *q, int vocab)
 {
     if (d->proposal[c] == DETERMINISTIC)
@@ -113,7 +113,7 @@ struct observed_text {
 struct observer {
     struct observer_setup s;
     struct observed_text *text;       // (slots)
-    struct verification verification; // of the current stream
+    struct verification verification; // the decision of the current stream
     float *masked;                    // (vocab) a row of q without earlier siblings
     double *p, *q;                    // (vocab) scratch
     double *end;                      // (nodes) end_probabilities
@@ -161,7 +161,7 @@ void observer_start(struct observer *o, int slot, int64_t sequence)
         t->last[k] = evidence_start;
 }
 
-// The Philox key of a stream. Odd multiples make the keys of all streams, and of the run, distinct.
+// Returns the Philox key of a stream. Odd multiples make the keys of all streams, and of the run, distinct.
 static uint64_t key(const struct observer *o, int stream)
 {
     return o->s.seed ^ (2 * (uint64_t)stream + 1) * 0x9e3779b97f4a7c15u;
@@ -228,7 +228,7 @@ static const float *declared_row(struct observer *o, const struct draft *d, int 
     return o->masked;
 }
 
-// The same evidence with p and q exchanged: the draft token against the row q that it must have been sampled from.
+// Adds the evidence with p and q exchanged: the draft token against the row q that it must have been sampled from.
 static void add_draft_tokens(struct observer *o, struct observed_text *t, const struct verified *step)
 {
     const struct draft *d = step->request->draft;
@@ -250,7 +250,7 @@ static void add_draft_tokens(struct observer *o, struct observed_text *t, const 
     }
 }
 
-// The cell, of SQUARE, of token x in the distribution w (vocab, not normalised), by id.
+// Returns the cell, one of SQUARE, of token x in the distribution w (vocab, not normalised), by id.
 static int cell(const double *w, int vocab, int x, double u)
 {
     double before = 0, all = 0;
@@ -262,8 +262,8 @@ static int cell(const double *w, int vocab, int x, double u)
     return at < SQUARE ? at : SQUARE - 1;
 }
 
-// A single sampled draft token that was rejected has the distribution (q - p)+ and its replacement (p - q)+, and the two are
-// independent: randomness that drafter and rule share shows here.
+// A single sampled draft token that was rejected has the distribution (q - p)+, and its replacement (p - q)+. The two
+// are independent: shared randomness of drafter and rule shows here.
 static void add_rejected(struct observer *o, struct observed_text *t, const struct verified *step)
 {
     const struct draft *d = step->request->draft;
@@ -313,8 +313,8 @@ static void verify_again(struct observer *o, struct observed_text *t, int stream
     const bool again = stream == STREAM_CONTROL;
     const struct rule *rule = again ? o->s.rule : negative_control[stream - STREAM_NEGATIVE_CONTROLS];
     struct philox source = philox_source(key(o, stream), (uint64_t)t->sequence);
-    // Not the run's root: these tokens do not advance the text, and `match` would draw for the same places in the next
-    // step.
+    // The root differs from the run's: these tokens do not advance the text, and `match` would draw for the same places
+    // in the next step.
     source.rng.root = (int32_t)t->seen.steps * MAX_NODES;
     rule->verify(step->request->draft, step->p, again ? o->s.rule_options : NULL, &source.rng, &o->verification);
     add_tokens(o, t, stream, step, &o->verification);

@@ -6,10 +6,10 @@
 #include "core/memory.h"
 #include "results/statistics/statistics.h"
 
-// ---- sample sizes, by normal approximations throughout
+// ---- sample sizes, all by normal approximations
 
-// The mean of the sum must exceed the two-sided limit by its own allowed deviation: (z_a + z_b) sqrt(n v) = n d, with
-// v = 1 / 4 the variance of the indicator of a set of half the mass.
+// The mean of the sum must exceed the two-sided limit by its own allowed deviation: (z_a + z_b) sqrt(n v) = n d. v = 1
+// / 4 is the variance of the indicator of a set of half the mass.
 static double score_tokens(double d, struct power w)
 {
     double z = quantile_normal(w.alpha / w.tests / 2) + quantile_normal(1 - w.power);
@@ -24,8 +24,9 @@ static double ks_tokens(double d, struct power w)
     return x * x / (d * d);
 }
 
-// A bet of lambda on a set of probability 1/2 under p and 1/2 + d in the text. Its log-value is a random walk with this
-// mean and variance per token, and must reach the number of bets over alpha, since all others may be lost by then.
+// A bet of lambda is placed on a set of probability 1/2 under p and 1/2 + d in the text. Its log-value is a random walk
+// with this mean and variance per token. It must reach the number of bets over alpha, since all others may be lost by
+// then.
 static double bet_tokens(double lambda, double d, struct power w)
 {
     double mean = lambda * (0.5 + d) - log1p(expm1(lambda) / 2), variance = lambda * lambda * (0.25 - d * d);
@@ -92,7 +93,8 @@ static bool independence(const struct observed *seen, struct exact_test *to)
     return true;
 }
 
-// Without a variance, as at temperature 0, the number is certain: any other one is an infinite z. NAN: nothing to test.
+// Without a variance, as at temperature 0, the number is certain, and any other number is an infinite z. NAN: nothing
+// to test.
 static double z_of(const struct observed *seen)
 {
     const double beyond = seen->accepted - seen->expected;
@@ -107,7 +109,7 @@ static bool acceptance(const struct observed *seen, struct exact_test *to)
     if (isnan(z))
         return false;
     const double width = fmax(seen->max_depth, 1); // maximum deviation of a step
-    // tail_sum, since where rejections are rare a single one is many standard deviations
+    // tail_sum is used because a single rejection is many standard deviations where rejections are rare
     double log10_p = tail_sum(seen->accepted - seen->expected, seen->variance, width);
     *to = (struct exact_test){ "acceptance", "accepted - E[accepted | draft]", "all", z, log10_p, seen->steps };
     return true;

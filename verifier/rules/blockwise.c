@@ -1,14 +1,17 @@
-// blockwise.c - LOSSY: the relaxed criteria of blockwise parallel decoding (Stern, Shazeer, Uszkoreit 2018, arXiv 1811.03115, section 5).
+// blockwise.c - LOSSY: the relaxed criteria of blockwise parallel decoding (Stern, Shazeer, Uszkoreit 2018, arXiv
+// 1811.03115, section 5).
 //
-//     accept: top_k      a draft token is accepted if at most k - 1 tokens are more probable under the target (section 5.1)
-//             distance   if its id differs from the argmax's by at most epsilon (5.2): for ids that are ordered, such as intensities
+//     accept: top_k      accepts a draft token if at most k - 1 tokens are more probable under the target (section 5.1)
+//             distance   accepts it if its id differs from the argmax's by at most epsilon (5.2), for ids that are
+//                        ordered, such as intensities
 //
-// The first `minimum_block` - 1 draft tokens of a step are accepted in any case (5.3: with the token that follows, the block has that
-// many). In a tree the path goes on at the first accepted child. The token that follows the path is the argmax: the paper decodes
-// greedily, and so does this rule at any temperature. Neither randomness nor q is involved.
+// The first `minimum_block` - 1 draft tokens of a step are accepted in any case (5.3: with the token that follows, the
+// block has that many). In a tree the path goes on at the first accepted child. The token that follows the path is the
+// argmax: the paper decodes greedily, and so does this rule at any temperature. Neither randomness nor q is involved.
 //
-// The paper's own criterion, the exact match, is what every lossless rule does at temperature 0. There the target's row has one token,
-// so top_k needs temperature 1, whose order of tokens is that of the logits; tokens of probability 0 are not accepted.
+// The paper's own criterion, the exact match, is what every lossless rule does at temperature 0. There the target's row
+// has one token, so top_k needs temperature 1, whose order of tokens is that of the logits; tokens of probability 0 are
+// not accepted.
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -42,7 +45,7 @@ static int argmax(const float *p, int vocab)
     return best;
 }
 
-// Whether fewer than k tokens come before x in order of probability, equal ones in order of ids.
+// Returns whether fewer than k tokens come before x in order of probability, equal ones in order of ids.
 static bool in_top_k(const float *p, int vocab, int x, int k)
 {
     int before = 0;
@@ -56,11 +59,11 @@ static bool is_accepted(const struct blockwise *o, const float *p, int vocab, in
     return o->accept == TOP_K ? in_top_k(p, vocab, x, o->k) : abs(x - argmax(p, vocab)) <= o->epsilon;
 }
 
-// The node at which the path ends. out may be NULL.
+// Returns the node at which the path ends. out may be NULL.
 static int end_node(const struct draft *d, struct rows *rows, const struct blockwise *o, struct verification *out)
 {
     int node = 0, next = 0;
-    for (int n = 1; next >= 0; n++) { // tokens of the step, if it ended here
+    for (int n = 1; next >= 0; n++) { // n: tokens of the step, if it ended here
         const float *p = rows->row(rows, node);
         next = -1;
         for (int c = draft_next_child(d, node, node); c >= 0 && next < 0; c = draft_next_child(d, node, c)) {

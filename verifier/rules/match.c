@@ -15,8 +15,8 @@
 #include "sampling/rng.h"
 #include "verifier/rules/rule.h"
 
-// One sample decides between all siblings at once. Expressed as sequential trials: the probability of child c's token
-// given that it is none of the earlier siblings' tokens (core/acceptance.h).
+// One sample decides between all siblings at once. As sequential trials, child c's probability is that of its token
+// given that the sample is none of the earlier siblings' tokens (core/acceptance.h).
 static double trial_probability(const struct draft *d, int node, int c, const float *row, double *left)
 {
     bool repeats = false;

@@ -29,8 +29,8 @@
 
 // ---- selection of a chain
 
-// The sort key of token x after a text with rows p and q: the bits of the float p / q, which ascend with it, then the
-// id. Sampled tokens have q > 0.
+// Returns the sort key of token x after a text with rows p and q: the bits of the float p / q, which ascend with it,
+// then the id. Sampled tokens have q > 0.
 static uint64_t sort_key(const double *p, const double *q, int x)
 {
     const float ratio = (float)(p[x] / q[x]);
@@ -44,8 +44,8 @@ static int only_child(const struct draft *d, int node)
     return draft_next_child(d, node, node);
 }
 
-// The first node of the largest chain. Chains that agree so far are compared in parallel, at[], until they diverge. p,
-// q: (vocab) scratch.
+// Returns the first node of the largest chain. Chains that agree so far are compared in parallel, at[], until they
+// diverge. p, q: (vocab) scratch.
 static int largest_chain(const struct draft *d, struct rows *rows, double *p, double *q)
 {
     int first[MAX_NODES], at[MAX_NODES], n = 0, parent = 0;
@@ -94,7 +94,7 @@ static int token_of(uint64_t key)
     return (int)(uint32_t)key;
 }
 
-// Stable radix sort by the bits of the ratio, 11 at a time, lowest first. Ids ascend already.
+// Sorts stably by the bits of the ratio, 11 at a time, lowest first (radix sort). Ids ascend already.
 static void sort(struct order *o)
 {
     enum { BITS = 11, FROM = 32, TO = 64 };
@@ -144,7 +144,7 @@ static struct band skew(const struct order *o, double *q, struct band b, int k, 
 
 struct chain {
     int k, depth, vocab;
-    int node[MAX_NODES];     // (depth + 1) from the root
+    int node[MAX_NODES];     // (depth + 1) nodes from the root
     double share[MAX_NODES]; // (depth + 1) b: the share of the target's mass that may pass through each node
     double *p, *q;           // (depth, vocab) the target's rows, and the rows q'
 };
@@ -180,8 +180,8 @@ static void select_chain(struct chain *c, const struct draft *d, struct rows *ro
     }
 }
 
-// The probability that the path ends at the chain's node i, given that it does not end below it. Replaces row i of c->p
-// by the residual.
+// Returns the probability that the path ends at the chain's node i, given that it does not end below it. Replaces row i
+// of c->p by the residual.
 static double end_probability(struct chain *c, int i, int *empty)
 {
     const double b = c->share[i];

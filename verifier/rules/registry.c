@@ -1,4 +1,5 @@
-// registry.c - the list of all rules; the first is the default. A rule `name` defines name##_rule in a file of this folder.
+// registry.c - the list of all rules; the first is the default. A rule `name` defines name##_rule in a file of this
+// folder.
 #include <string.h>
 
 #include "core/registry.h"

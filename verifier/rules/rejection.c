@@ -29,9 +29,9 @@
 
 _Static_assert((int)MAX_STRIKES >= (int)MAX_NODES, "a strike per node");
 
-// The target's row at a node, or what remains of it. While only deterministic tokens were rejected, the common case,
-// `row` is used as it is, without the tokens that are struck out. From the first rejection of a sampled token on, p holds
-// the residual and row is NULL.
+// The target's row at a node, or what remains of it. In the common case only deterministic tokens were rejected, and
+// `row` is used without the tokens that are struck out. After the first rejection of a sampled token p holds the
+// residual and row is NULL.
 struct remainder {
     const struct draft *draft;
     int node, vocab;
@@ -42,7 +42,7 @@ struct remainder {
 
 static void remainder_init(struct remainder *l, const struct draft *d, int node, const float *row, double *p, int vocab)
 {
-    bool leaf = draft_next_child(d, node, node) < 0; // its sum is not used
+    bool leaf = draft_next_child(d, node, node) < 0; // the sum of the row is not used
     l->draft = d;
     l->node = node;
     l->vocab = vocab;
@@ -80,7 +80,7 @@ static bool reject_child(struct remainder *l, int c, double *q)
     return dist_residual(l->p, q, l->vocab) > 0;
 }
 
-// Returns the accepted child of node, or -1: then l is what the next token is sampled from.
+// Returns the accepted child of node, or -1: then the next token is sampled from l.
 static int accepted_child(const struct draft *d, int node, struct remainder *l, double *q,
                           const struct acceptance_test *t, struct rng *rng, struct verification *out)
 {
@@ -118,8 +118,8 @@ void rejection_walk(const struct draft *d, struct rows *rows, const void *option
     verification_add(out, node, leaf ? rng_pick_row(rng, l.row, vocab, at, p) : rng->pick(rng, p, vocab, at));
 }
 
-// The same walk over probabilities. end[node] first holds the probability of reaching node and passes each child its
-// share when the child is tried; parents precede their children, so one pass is enough.
+// Computes the walk over probabilities. end[node] first holds the probability of reaching node and passes each child
+// its share when the child is tried. Parents precede their children, so one pass is enough.
 void rejection_end_probabilities(const struct draft *d, struct rows *rows, const void *options, double *end)
 {
     const struct acceptance_test *t = options;
@@ -198,7 +198,7 @@ const struct rule rejection_rule = {
 //
 //     min(q, l p) + (1 - sum min(q, l p)) (p - q)+ / sum (p - q)+
 
-// They are read into a struct acceptance_test, whose other field is 0.
+// The options are read into a struct acceptance_test, whose other field is 0.
 static const struct option lenient_options[] = {
     { "lenience", OPTION_REAL, offsetof(struct acceptance_test, lenience), "1.1",
       "a draft token is accepted with probability min(1, lenience p / q)", 1, 1000, NULL },
@@ -229,7 +229,7 @@ const struct rule lenient_rule = {
 // shape. The text is meaningless. The i-th sibling, counted from 0, is accepted with probability rate (1 - rate)^i: the
 // tokens per step of a tree follow from its shape alone.
 
-// They are read into a struct acceptance_test, whose other field is 0: the target's row is ignored.
+// The options are read into a struct acceptance_test, whose other field is 0: the target's row is ignored.
 static const struct option synthetic_options[] = {
     { "rate", OPTION_REAL, offsetof(struct acceptance_test, rate), "0.7", "acceptance probability of a draft token", 0,
       1, NULL },

@@ -1,4 +1,4 @@
-// rejection.h - the tree walk of `rejection`, shared by rules that differ in the acceptance test only: a child is
+// rejection.h - the tree walk of `rejection`, which rules share that differ in the acceptance test only: a child is
 // accepted with probability min(1, lenience p / q + rate).
 #pragma once
 #include "verifier/rules/rule.h"
@@ -7,7 +7,8 @@ struct acceptance_test {
     double lenience, rate; // 1 and 0 for `rejection`
 };
 
-// The functions of such a rule (rule.h). Its options are a struct acceptance_test. The device's body is kernels/cuda/rejection.cu.
+// The functions of such a rule (rule.h). Its options are a struct acceptance_test. The device's body is
+// kernels/cuda/rejection.cu.
 void rejection_walk(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
                     struct verification *out);
 void rejection_end_probabilities(const struct draft *d, struct rows *p, const void *options, double *end);

@@ -36,48 +36,49 @@ void verification_add(struct verification *v, int node, int32_t token); // appen
 // Sets the whole result: the path of d from the root to node `last`, followed by `token`.
 void verification_path(struct verification *v, const struct draft *d, int last, int32_t token);
 
-// ---- the distribution that a child of a node was sampled from, as its drafter declared it. For rules that
-// need q.
+// ---- the distribution that a child of a node was sampled from, as its drafter declared it, for rules that need q
 
 // Writes the normalised row that child c of node was sampled from to q (vocab). The row is computed anew for each
 // child: a row updated from sibling to sibling is wrong as soon as proposals are mixed. For SAMPLED_WITHOUT_REPLACEMENT
-// the tokens of all earlier siblings are removed, whatever their own proposal. Not for DETERMINISTIC children, whose
-// row is 1 at their token.
+// the tokens of all earlier siblings are removed, whatever their own proposal. DETERMINISTIC children must not be
+// passed: their row is 1 at their token.
 void proposal_row(const struct draft *d, int node, int c, double *q, int vocab);
 
-// q at the child's own token; 1 for DETERMINISTIC. Asserts that it is positive: otherwise the token was not sampled
-// from this row. work: (vocab) scratch.
+// Returns q at the child's own token; 1 for DETERMINISTIC. Asserts that it is positive: otherwise the token was not
+// sampled from this row. work: (vocab) scratch.
 double proposal_probability(const struct draft *d, int node, int c, double *work, int vocab);
 
 struct rule {
-    const char *name;    // as in --rule and `rule:`
+    const char *name;    // the name given to --rule and `rule:`
     const char *summary; // one line for `speclab list`
     bool exact;          // lossless: the output has the target's distribution for every truthful draft
     const char *optimal; // drafts for which no exact rule accepts more on average, with source; NULL: unknown
     unsigned takes;      // enum takes: drafts that the rule can verify
-    // The text is a function of the seed and the target, the same for every drafter (Daliri, Musco, Suresh 2024): each token is drawn
-    // at the address (FOR_TOKEN, position), and no row of q is read.
+    // The text is a function of the seed and the target, the same for every drafter (Daliri, Musco, Suresh 2024): each
+    // token is drawn at the address (FOR_TOKEN, position), and no row of q is read.
     bool drafter_invariant;
-    // A draft of the root alone is decided as by `rejection`, the first in the list: a draw from its row at FOR_BONUS. The text of `none` is then
-    // the same to the last bit, and one run of it is the baseline of all these rules (experiments/sweep/cell_lists.c).
+    // A draft of the root alone is decided as by `rejection`, the first in the list: the token is drawn from the root's
+    // row at FOR_BONUS. The text of `none` is then equal to the last bit, and one run of it is the baseline of all
+    // these rules (experiments/sweep/cell_lists.c).
     bool bonus_alone;
-    // A rejected SAMPLED child without siblings has the distribution (q - p)+ and its replacement (p - q)+, and the two are
-    // independent: verifier/exact/observer.c tests it.
+    // A rejected SAMPLED child without siblings has the distribution (q - p)+ and its replacement (p - q)+, and the two
+    // are independent: verifier/exact/observer.c tests it.
     bool replaces_by_residual;
     const struct option *options; // NULL: none
-    size_t options_size;          // of the struct that `options` points into
+    size_t options_size;          // size of the struct that `options` points into
 
     // Verifies draft d against the target's rows p and writes the decision to out.
     void (*verify)(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
                    struct verification *out);
 
-    // Probability, given the draft, that the accepted path ends at each node: end (nodes), which sums to 1. It yields
-    // E[accepted], its variance and an exact test of the rule. It reads every row of p, so it is called on request
-    // only. May be NULL.
+    // Computes the probability, given the draft, that the accepted path ends at each node: end (nodes), which sums to
+    // 1. It yields E[accepted], its variance and an exact test of the rule. It reads every row of p, so it is called on
+    // request only. May be NULL.
     void (*end_probabilities)(const struct draft *d, struct rows *p, const void *options, double *end);
 
-    // The body that a device verifies by, with the same results bit for bit, by its name there (kernels/device_step/device_step.h: rule_body), and
-    // its parameters under these options. NULL: the host verifies; the body has no parameters.
+    // The name of the body by which a device verifies, with the same results bit for bit
+    // (kernels/device_step/device_step.h: rule_body), and the function that gives its parameters under these options.
+    // NULL: the host verifies; the body has no parameters.
     const char *device_body;
     void (*device_parameters)(const void *options, double parameter[RULE_PARAMETERS]);
 };

@@ -36,7 +36,7 @@ static double overlap(const double *p, const double *q, int vocab, double r)
     return fmin(sum, 1);
 }
 
-// 1 - (1 - beta)^k, the probability that one of k is accepted.
+// Returns 1 - (1 - beta)^k, the probability that one of k is accepted.
 static double any_accepted(double beta, int k)
 {
     double none = 1;
@@ -45,8 +45,8 @@ static double any_accepted(double beta, int k)
     return 1 - none;
 }
 
-// Bisection: r beta(r) is non-decreasing and any_accepted(beta(r)) non-increasing in r, and at r = k the first is not
-// below the second.
+// Solves for rho by bisection: r beta(r) is non-decreasing and any_accepted(beta(r)) non-increasing in r, and at r = k
+// the first is not below the second.
 static struct node solve_rho(const double *p, const double *q, int vocab, int k)
 {
     enum { HALVINGS = 32 };

@@ -39,9 +39,9 @@
 struct visit {
     const struct draft *draft;
     struct rows *rows;
-    struct rng *rng;          // of verify
-    struct verification *out; // of verify; NULL otherwise
-    double *end;              // of end_probabilities
+    struct rng *rng;          // random source of verify
+    struct verification *out; // result of verify; NULL otherwise
+    double *end;              // result of end_probabilities
     double *q, *p;            // (vocab) a child's row of q; (depth, vocab) what remains of p at each level
 };
 
@@ -64,7 +64,7 @@ static double without(const struct visit *v, int node, int c, double a, double *
     return 1; // p is unchanged
 }
 
-// The share a of child c.
+// Returns the share a that is handed down to child c.
 static double handed_down(const struct visit *v, int node, int c, double a, const double *p)
 {
     double through = a * p[v->draft->token[c]], m = proposal_probability(v->draft, node, c, v->q, v->rows->vocab);
@@ -75,7 +75,7 @@ static double handed_down(const struct visit *v, int node, int c, double a, cons
     return share_handed_down(through, m);
 }
 
-// Returns the node where it stopped, `node` or one below it; -1: node is given up. p: (deeper levels, vocab)
+// Returns the node where it stopped: `node` or one below it; -1: node is given up. p: (deeper levels, vocab)
 static int visit(const struct visit *v, int node, double a, double *p)
 {
     const int vocab = v->rows->vocab;
@@ -108,8 +108,8 @@ static void traversal_verify(const struct draft *d, struct rows *rows, const voi
     verification_path(out, d, last, out->token[0]);
 }
 
-// The same recursion over probabilities. reach: the probability of reaching node. Returns the probability of giving it
-// up.
+// Computes the recursion over probabilities. reach: the probability of reaching node. Returns the probability of giving
+// it up.
 static double visit_probabilities(const struct visit *v, int node, double a, double reach, double *p)
 {
     int c = draft_next_child(v->draft, node, node);
@@ -159,8 +159,8 @@ const struct rule traversal_rule = {
 //     the path ends at the largest i whose acceptance test, of probability h_i, succeeds, else at 0
 //     the next token is sampled from (b_i p_i - q_i)+, or from p_k if the whole chain is accepted
 //
-// The recursion above computes this on a chain: b is the share that a node hands down to its child, h the probability that a
-// node stops after its child was given up. The last token is tested first, and the first success ends the walk.
+// The recursion above computes this on a chain: b is the share that a node hands down to its child, h the probability
+// that a node stops after its child was given up. The last token is tested first, and the first success ends the walk.
 //
 // E[accepted] is the sum over i of E[b_i]; for rejection it is that of the product of the min(1, p / q), which is at
 // most b_i. No rule that sees a single chain accepts more (theorem 2 of the paper).

@@ -38,13 +38,13 @@ static double threshold(const struct typical *o, const double *p, int vocab)
     return fmin(o->epsilon, o->delta * exp(-entropy));
 }
 
-// The node at which the path ends. p: (vocab) scratch. out may be NULL.
+// Returns the node at which the path ends. p: (vocab) scratch. out may be NULL.
 static int end_node(const struct draft *d, struct rows *rows, const struct typical *o, double *p,
                     struct verification *out)
 {
     double log_p[MAX_NODES] = { 0 }; // log of the path's probability; 1: the path is not accepted
     int depth[MAX_NODES] = { 0 }, best = 0;
-    for (int node = 0; node < d->n; node++) { // parents before their children
+    for (int node = 0; node < d->n; node++) { // parents come before their children
         int c = draft_next_child(d, node, node);
         double min_p = 0;
         if (c >= 0 && log_p[node] <= 0) {

@@ -1,4 +1,4 @@
-// verification.c - the result of a rule, and what a child was sampled from.
+// verification.c - the result of a rule, and the row that a child was sampled from.
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 #include "sampling/dist.h"
 #include "verifier/rules/rule.h"
 
-// A draft of n nodes is at most n - 1 levels deep. Scratch rows: a rule that walks down the tree uses two, one that
-// works from the leaves up one per level, `multipath` two per level. Pages that are never touched take no memory.
+// A draft of n nodes is at most n - 1 levels deep. A rule that walks down the tree uses two scratch rows, one that
+// works from the leaves up uses one per level, `multipath` two per level. Pages that are never touched take no memory.
 struct verification verification_create(int nodes, int vocab)
 {
     size_t n = (size_t)nodes;
