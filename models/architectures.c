@@ -5,7 +5,8 @@
 #include "core/memory.h"
 
 // clang-format off
-// MedusaModelLlama: Medusa-2 trains a model together with its heads, and stores both in one directory. Files of Mistral's models have the name of Llama.
+// MedusaModelLlama: Medusa-2 trains a model together with its heads, and stores both in one directory. Files of
+// Mistral's models have the name of Llama.
 static const struct architecture table[] = {
     { .name = "llama", .model_type = "llama", .classes = { "LlamaForCausalLM", "MedusaModelLlama" }, .exports = EXPORTS_LIKE_LLAMA, .reads = READS_ATTENTION_BIAS },
     { .name = "llama", .model_type = "mistral", .classes = { "MistralForCausalLM" }, .exports = EXPORTS_LIKE_LLAMA, .kv_heads_needed = true, .reads = READS_WINDOW, .window = 4096, .context = 131072 },
@@ -69,7 +70,8 @@ const struct wrapper *wrapper_of_model_type(const char *model_type)
     return NULL;
 }
 
-static bool is_in(const char *const *list, size_t n, const char *name) // up to a NULL
+static bool is_in(const char *const *list, size_t n, const char *name) // list: ends with a NULL if it has fewer than n
+                                                                       // names
 {
     for (size_t i = 0; i < n && list[i] != NULL; i++)
         if (strcmp(list[i], name) == 0)
@@ -102,7 +104,7 @@ const char *architecture_lacks(const char *name, size_t n)
         { { "gemma3n", "gemma3n_text" }, "embeddings of each layer" },
         { { "cohere", "cohere2", "command-r" }, "LayerNorms and parallel residuals" },
         { { "phi", "phi2", "phimoe" }, "LayerNorms" },
-        { { "mistral3" }, "queries that grow with the position" }, // of GGUF files
+        { { "mistral3" }, "queries that grow with the position" }, // spelled as in GGUF files
     };
     for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
         for (int k = 0; k < 4 && known[i].names[k] != NULL; k++)

@@ -48,7 +48,7 @@ void block_angles(struct backend *b, const struct model_shape *s, const struct l
     }
 }
 
-// Heads as rows: (n * heads, head_dim).
+// Normalizes heads, which are rows here: (n * heads, head_dim).
 static void norm_heads(struct backend *b, struct tensor x, struct tensor w, float eps)
 {
     if (w.data == NULL)
@@ -57,7 +57,8 @@ static void norm_heads(struct backend *b, struct tensor x, struct tensor w, floa
     b->rmsnorm(b, heads, heads, w, eps);
 }
 
-// Adds what attention or the feed-forward network made to the stream, normed and scaled first if the layer says so.
+// Adds the output of attention or of the feed-forward network to the residual stream, normed and scaled first if the
+// layer requires it.
 static void add_to_stream(struct backend *b, struct tensor x, struct tensor made, struct tensor norm, float scale,
                           float eps)
 {
@@ -68,7 +69,7 @@ static void add_to_stream(struct backend *b, struct tensor x, struct tensor made
     b->add(b, x, made);
 }
 
-// Adds input w^T + bias to x, as above. space: (n, width) for that.
+// Adds input w^T + bias to x, like add_to_stream. space: (n, width) workspace.
 static void add_product(struct backend *b, struct tensor x, struct tensor input, struct product p, struct tensor norm,
                         float scale, struct tensor space, float eps)
 {

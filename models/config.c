@@ -72,7 +72,7 @@ static bool check_sizes(const struct model_config *c, struct error *err)
                 g ? "attention.layer_norm_rms_epsilon" : "rms_norm_eps", (double)c->norm_eps);
 }
 
-// Conditions that involve several values. Messages name the keys of the checkpoint's format.
+// Checks conditions that involve several values. Messages name the keys of the checkpoint's format.
 bool config_check(const struct model_config *c, struct error *err)
 {
     struct error why;
@@ -83,7 +83,7 @@ bool config_check(const struct model_config *c, struct error *err)
            fail(err, "%s: the tokenizer puts a beginning-of-text token before every text, but none is given", c->file);
 }
 
-// text: only what concerns text.
+// text: read only what concerns text.
 static bool read(const char *path, bool text, struct model_config *to, struct error *err)
 {
     struct digest *d = digest_begin();
@@ -126,7 +126,7 @@ void config_free(struct model_config *c)
     c->path = c->file = c->chat_template = c->inflated = c->quantized = NULL;
 }
 
-// ---- what a pass and a row of it cost
+// ---- the cost of a pass and of a row in it
 
 int config_mixed_layers(const struct model_config *c)
 {
@@ -155,8 +155,8 @@ double config_positions_seen(const struct model_config *c, double positions)
 
 // ---- RoPE
 
-// llama3's scaling of frequency f. Each step rounds to float as torch's does: its `2 * pi / f` is the reciprocal of f, times
-// 2 pi.
+// Computes llama3's scaling of frequency f. Each step rounds to float as torch's does: its `2 * pi / f` is the
+// reciprocal of f, times 2 pi.
 static float scale_llama3(const struct rope *r, float f)
 {
     float wave = (1.0f / f) * (float)(2 * M_PI), factor = (float)r->factor;
@@ -173,13 +173,14 @@ int config_rotated(const struct rope *r, int head_dim)
     return r->rotated > 0 ? r->rotated : head_dim;
 }
 
-// The number of a frequency that turns so often within the original context (Peng et al. 2023, arXiv 2309.00071, section 3.2).
+// Returns the number of a frequency that turns `turns` times within the original context (Peng et al. 2023, arXiv
+// 2309.00071, section 3.2).
 static double yarn_bound(const struct rope *r, int rotated, double turns)
 {
     return rotated * log(r->original / (turns * 2 * M_PI)) / (2 * log(r->theta));
 }
 
-// yarn's share of interpolation for frequency i.
+// Returns yarn's share of interpolation for frequency i.
 static float yarn_ramp(const struct rope *r, int rotated, int i)
 {
     double first = yarn_bound(r, rotated, r->high), last = yarn_bound(r, rotated, r->low);

@@ -1,4 +1,5 @@
-// config_fp8.c - quantization_config of config.json: the methods whose weights are floats of eight bits with scales (weights.c).
+// config_fp8.c - quantization_config of config.json: the methods whose weights are eight-bit floats with scales
+// (weights.c).
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,13 +9,14 @@
 #include "models/formats/json_fields.h"
 #include "models/config_parts.h"
 
-// Settings of which the key is `key`: null, or one of these values as JSON.
+// Lists settings whose key is `key` and whose value is null or one of these values as JSON.
 struct accepted {
     const char *key, *value[3];
     const char *expected;
 };
 
-// Returns false and sets err for a key that is not in the list. {}: a list of names of tensors follows from the tensors' types.
+// Returns false and sets err for a key that is not in the list. {} stands for a list of names of tensors, which follows
+// from the tensors' types.
 static bool check(const struct fields *f, const struct accepted *list, size_t n)
 {
     for (void *at = json_first(f->object); at != NULL; at = json_next(f->object, at)) {
@@ -52,7 +54,8 @@ static bool read_block_size(const struct fields *f, const char *key, struct mode
     return true;
 }
 
-// DeepSeek, Qwen and vLLM. The scheme "static" has scales of activations, which these products do not round to FP8.
+// Reads the form of DeepSeek, Qwen and vLLM. The scheme "static" has scales of activations, which these products do not
+// round to FP8.
 static bool read_fp8(const struct fields *f, struct model_config *to)
 {
     static const struct accepted settings[] = {
@@ -62,7 +65,7 @@ static bool read_fp8(const struct fields *f, struct model_config *to)
         { "scale_fmt", { "\"ue8m0\"", "\"float\"" }, "\"ue8m0\" or \"float\"" },
         { "dequantize", { "false", "true" }, "true or false" },
         { "weight_block_size", { NULL }, NULL },
-        { "modules_to_not_convert", { NULL }, NULL }, // so the types of their tensors say
+        { "modules_to_not_convert", { NULL }, NULL }, // the types of the tensors show it
         { "modules_to_convert", { NULL }, NULL },
         { "expert_dtype", { "\"fp8\"" }, "\"fp8\"" },
         { "ignored_layers", { NULL }, NULL },
@@ -118,7 +121,7 @@ static bool read_compressed(const struct fields *f, struct model_config *to)
     const struct json *groups = json_get(f->object, "config_groups");
     if (!check(f, settings, sizeof(settings) / sizeof(*settings)))
         return false;
-    if (json_count(groups) != 1) // with several, a matrix could have another block size
+    if (json_count(groups) != 1) // several groups could have different block sizes
         return fields_refuse(f, "config_groups", "one group", groups);
     void *at = json_first(groups);
     char *where = xformat("%s.config_groups.%s", f->where, json_key(at));

@@ -36,7 +36,8 @@ static bool in_range(struct source *s, int64_t v, int64_t min, int64_t max, int 
     return true;
 }
 
-// Reads an integer, or one for each layer if they are all equal. *to is unchanged if a key that is not needed is missing.
+// Reads an integer, or a list of one integer for each layer if they are all equal. *to is unchanged if an optional key
+// is missing.
 static bool read_int(struct source *s, const char *key, bool needed, int min, int max, int *to)
 {
     const struct gguf_value *v = find(s, key);
@@ -71,23 +72,23 @@ static bool read_real(struct source *s, const char *key, bool needed, double *to
     return true;
 }
 
-// Bits besides enum reads.
+// Bits in addition to enum reads.
 enum { READS_EXPERTS = 1 << 30, IGNORES_SWITCH = 1 << 29, READS_LONG_ROPE = 1 << 28 };
 
-// Files of Mixtral have the name of Llama.
+// Mixtral's files have Llama's name.
 static bool has_experts(const struct architecture *a)
 {
     return a->experts != NO_EXPERTS || strcmp(a->name, "llama") == 0;
 }
 
-// Phi-3's LongRoPE.
+// Returns whether the file has Phi-3's LongRoPE.
 static bool has_long_factors(const struct source *s)
 {
     return (s->architecture->reads & READS_PARTIAL_ROPE) != 0 && gguf_tensor(s->g, "rope_factors_long.weight") != NULL;
 }
 
-// A family that has windows in transformers, with one that every context is within. Its files have it in metadata: llama.cpp gives no layer of these
-// families a window.
+// Returns whether no context exceeds the window of a family that has windows in transformers. The files have the window
+// in their metadata, but llama.cpp gives no layer of these families a window.
 static bool window_is_unused(const struct source *s, double window)
 {
     const struct architecture *a = s->architecture;
@@ -103,9 +104,9 @@ static bool reject_unsupported(struct source *s)
 {
     static const struct {
         const char *key;
-        double inert, also; // values without effect
+        double inert, also; // values that have no effect
         const char *what;
-        unsigned read_by; // of enum reads; 0: by none
+        unsigned read_by; // bits of enum reads; 0: no family reads it
     } settings[] = {
         { "expert_count", 0, 0, "mixtures of experts", READS_EXPERTS },
         { "expert_shared_count", 0, 0, "shared experts", 0 },
@@ -124,7 +125,8 @@ static bool reject_unsupported(struct source *s)
         { "embedding_scale", 0, 1, "scaled embeddings", READS_MULTIPLIERS },
         { "use_parallel_residual", 0, 0, "parallel residuals", 0 },
         { "rope.scale_linear", 1, 0, "the old key of linear scaling", 0 },
-        { "rope.scaling.finetuned", 1, 1, "layers without RoPE", IGNORES_SWITCH }, // read in Granite's files only
+        { "rope.scaling.finetuned", 1, 1, "layers without RoPE", IGNORES_SWITCH }, // only Granite's files are read for
+                                                                                   // it
         { "rope.scaling.attn_factor", 1, 0, "scaled attention", READS_LONG_ROPE },
         { "rope.scaling.yarn_log_multiplier", 0, 0, "another factor of yarn", 0 },
         { "rope.scaling.yarn_ext_factor", 1, -1, "another mixture of yarn", 0 },
@@ -216,7 +218,7 @@ static bool read_sizes(struct source *s, struct model_config *c)
     return true;
 }
 
-// The divisors of all frequencies, which are a tensor.
+// Reads the divisors of all frequencies from a tensor.
 static bool read_divisors(struct source *s, const struct model_config *c, const char *name, float *to)
 {
     const struct gguf_tensor *t = gguf_tensor(s->g, name);
@@ -234,7 +236,7 @@ static bool read_divisors(struct source *s, const struct model_config *c, const 
     return true;
 }
 
-// LongRoPE: the divisors are tensors, its factor of cosines and sines a key (llama.cpp's Phi-3).
+// Reads LongRoPE: the divisors are tensors, its factor of cosines and sines is a key (llama.cpp's Phi-3).
 static bool read_long(struct source *s, struct model_config *c)
 {
     double factor = 1;
@@ -265,7 +267,7 @@ static bool read_yarn(struct source *s, struct model_config *c, double factor)
     return true;
 }
 
-// As llama.cpp reads it: a factor without a type means linear, and llama 3's scaling is stored as a table of divisors.
+// Follows llama.cpp: a factor without a type means linear, and llama 3's scaling is stored as a table of divisors.
 static bool read_rope(struct source *s, struct model_config *c)
 {
     c->rope.theta = s->architecture->theta != 0 ? s->architecture->theta : 10000;
@@ -307,8 +309,8 @@ static bool read_factor(struct source *s, const char *key, bool needed, float *t
     return true;
 }
 
-// llama.cpp's layers with a window follow from the architecture: all but every second or sixth one. Files of Llama, Mistral among them, and of
-// Qwen have none.
+// In llama.cpp the layers with a window follow from the architecture: all except every second or sixth one. Files of
+// Llama (including Mistral) and of Qwen have none.
 static bool read_windows(struct source *s, struct model_config *c)
 {
     const struct architecture *a = s->architecture;
@@ -338,7 +340,8 @@ static bool read_windows(struct source *s, struct model_config *c)
            fail(s->err, "%s: expected a number from 1, found %g", s->key, c->window_rope.theta);
 }
 
-// The scale of scores is of the width divided by the heads in the largest models of Gemma, which llama.cpp knows by their layers.
+// In Gemma's largest models the scale of scores is computed from the width divided by the heads. llama.cpp recognizes
+// them by their number of layers.
 static float query_scale(const struct model_config *c, const struct architecture *a)
 {
     const int largest = a->head_norms == NO_HEAD_NORMS ? 46 : 62;
@@ -346,7 +349,7 @@ static float query_scale(const struct model_config *c, const struct architecture
     return 1 / sqrtf((float)of);
 }
 
-// As llama.cpp: all layers have experts, and the weights of the used ones sum to 1.
+// Follows llama.cpp: all layers have experts, and the weights of the used ones sum to 1.
 static bool read_experts(struct source *s, struct model_config *c)
 {
     if (!has_experts(s->architecture) || (s->architecture->experts == NO_EXPERTS && find(s, "expert_count") == NULL))
@@ -379,7 +382,7 @@ static bool read_factors(struct source *s, struct model_config *c)
         if (!read_factor(s, "attention.scale", false, &c->attention_scale) ||
             !read_factor(s, "embedding_scale", false, &c->embedding_scale) ||
             !read_factor(s, "residual_scale", false, &c->residual_scale) ||
-            !read_factor(s, "logit_scale", true, &divisor)) // the only one that llama.cpp needs
+            !read_factor(s, "logit_scale", true, &divisor)) // llama.cpp requires this one only
             return false;
         if (divisor == 0)
             return fail(s->err, "%s: expected a number above 0, found 0", s->key);
@@ -409,7 +412,7 @@ static bool read_vocabulary(struct source *s, struct model_config *c)
     return true;
 }
 
-// 2^32 - 1 means "none" in some files.
+// Some files mean "none" by 2^32 - 1.
 static bool read_id(struct source *s, const char *key, int64_t *id)
 {
     *id = -1;
@@ -438,7 +441,7 @@ static bool read_ends(struct source *s, struct model_config *c)
     return true;
 }
 
-// llama.cpp's default for files without add_bos_token: these kinds of tokenizer put bos before a text.
+// Follows llama.cpp for files without add_bos_token: these kinds of tokenizer put BOS before a text.
 static bool adds_bos_by_default(const struct source *s)
 {
     static const char *const kinds[] = { "llama-bpe", "llama3", "llama-v3", "falcon3", "tekken" };

@@ -1,6 +1,6 @@
-// config_hf.c - a model's configuration from a Hugging Face directory: config.json, and generation_config.json,
-// tokenizer_config.json, tokenizer.json, chat_template.jinja and the files of models/formats/directory/declared_tokens.h if they exist
-// (transformers' LlamaConfig).
+// config_hf.c - a model's configuration from a Hugging Face directory (transformers' LlamaConfig): config.json, and, if
+// they exist, generation_config.json, tokenizer_config.json, tokenizer.json, chat_template.jinja and the files of
+// models/formats/directory/declared_tokens.h.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,18 +20,20 @@ enum { CONFIG, GENERATION, TOKENIZER, TOKENS, FILES };
 struct source {
     char *path[FILES];
     struct json *json[FILES];  // NULL: the file does not exist
-    struct fields whole, text; // of config.json; of its text_config in a model of texts and images, otherwise of all
+    struct fields whole, text; // whole: fields of config.json; text: those of its text_config in a model of texts and
+                               // images, otherwise whole
     struct error *err;
 };
 
-// "modeling_phi3.Phi3ForCausalLM": the model's own class, in a module that is known to be a copy of transformers'.
+// code: "modeling_phi3.Phi3ForCausalLM", the model's class in a module of the checkpoint that is known to be a copy of
+// transformers'.
 static bool is_known_copy(const struct architecture *a, const char *code)
 {
     const size_t n = a->own_code != NULL ? strlen(a->own_code) : 0;
     return n > 0 && strncmp(code, a->own_code, n) == 0 && code[n] == '.' && architecture_has_class(a, code + n + 1);
 }
 
-// A checkpoint with code of its own may compute anything under Llama's names, such as another RoPE.
+// A checkpoint that comes with code may compute anything under Llama's names, such as another RoPE.
 static bool reject_own_code(const struct source *s, const struct architecture *a)
 {
     const struct json *map = json_get(s->json[CONFIG], "auto_map");
@@ -91,14 +93,14 @@ static bool read_layers(struct source *s, struct model_config *c)
     return true;
 }
 
-// Of config.json, or of the text model in it.
+// Returns the value in config.json, or in its text model's configuration.
 static const struct json *own_or_texts(const struct source *s, const char *key)
 {
     const struct json *own = json_get(s->json[CONFIG], key);
     return json_is_null(own) ? json_get(s->text.object, key) : own;
 }
 
-// The id of a token by its text; -1: not in tokenizer.json.
+// Returns the id of a token by its text; -1: not in tokenizer.json.
 static int64_t token_id(const struct source *s, const char *text)
 {
     const struct json *added = json_get(s->json[TOKENS], "added_tokens");
@@ -110,7 +112,7 @@ static int64_t token_id(const struct source *s, const char *text)
     return json_is_int(id) ? json_int(id) : -1;
 }
 
-// tokenizer_config.json writes a token as its text or as an object that contains it.
+// In tokenizer_config.json a token is its text or an object that contains it.
 static const char *token_text(const struct json *v)
 {
     return json_text(json_is_object(v) ? json_get(v, "content") : v);
@@ -159,7 +161,7 @@ static bool read_ends(struct source *s, struct model_config *c)
     return true;
 }
 
-// The token that tokenizer.json's template puts first; NULL: none.
+// Returns the token that tokenizer.json's template puts first; NULL: none.
 static const char *first_of_template(const struct json *post)
 {
     if (strcmp(json_text(json_get(post, "type")), "TemplateProcessing") == 0) {
@@ -189,8 +191,8 @@ static bool read_beginning(struct source *s, struct model_config *c)
     const char *first = first_of_template(json_get(s->json[TOKENS], "post_processor"));
     const char *named = token_text(json_get(s->json[TOKENIZER], "bos_token"));
     const struct json *add = json_get(s->json[TOKENIZER], "add_bos_token");
-    // transformers 5 goes by the template alone. Where there is none, earlier versions and llama.cpp's converter go by the key, and models
-    // were published so (DeepSeek's).
+    // transformers 5 follows the template alone. Without a template, earlier versions and llama.cpp's converter follow
+    // the key, and models were published so (DeepSeek's).
     c->add_bos = first != NULL || json_bool(add);
 
     const struct json *id = own_or_texts(s, "bos_token_id");
@@ -237,7 +239,7 @@ static bool read_mark(struct source *s, const char *key, char **to)
     return *to != NULL || json_is_null(v) || fields_refuse(&s->whole, key, "a text", v);
 }
 
-// Only config.json must exist, and for the text nothing.
+// Only config.json must exist, and no file for the text.
 static bool read_files(struct source *s, const char *directory, bool text, struct digest *d)
 {
     static const char *const names[] = { "config.json", "generation_config.json", "tokenizer_config.json",

@@ -12,10 +12,12 @@
 #include "models/config_parts.h"
 #include "models/formats/json_fields.h"
 
-// Bits besides enum reads: a family with experts reads it; a setting of experts, without effect where there are none.
+// Bits in addition to enum reads. READS_EXPERTS: a family with experts reads the key. OF_EXPERTS: a setting of experts,
+// which has no effect if there are none.
 enum { READS_EXPERTS = 1 << 29, OF_EXPERTS = 1 << 30 };
 
-// The masks of every class of transformers read is_causal; null is false. A model of texts and images hands its own to the text model, but null.
+// The masks of every class of transformers use is_causal; null means false. A model of texts and images passes its
+// value on to the text model, except null.
 static bool check_causal(const struct fields *f, bool whole)
 {
     const struct json *v = json_get(f->object, "is_causal");
@@ -28,7 +30,7 @@ static bool reject_unsupported(const struct fields *f, const struct architecture
 {
     static const struct {
         const char *key, *inert; // the value as JSON
-        unsigned read_by;        // of enum reads; 0: by none
+        unsigned read_by;        // bits of enum reads; 0: no family reads it
     } settings[] = {
         { "attention_bias", "false", READS_ATTENTION_BIAS },
         { "mlp_bias", "false", 0 },
@@ -95,7 +97,7 @@ static bool reject_unsupported(const struct fields *f, const struct architecture
     return true;
 }
 
-// Gemma's classes have the function under hidden_activation, and do not read hidden_act.
+// Gemma's classes take the function from hidden_activation, and do not read hidden_act.
 static bool check_gate(const struct fields *f, const struct architecture *a)
 {
     const bool gelu = a->gate == GATE_GELU;
@@ -141,7 +143,7 @@ static bool read_sizes(const struct fields *f, struct model_config *c)
 
 // ---- layers
 
-// Keys that other families read, where they say something else of the windows than this one does.
+// Refuses keys of other families that specify other windows than this family has.
 static bool refuse_other_windows(const struct fields *f, const struct model_config *c)
 {
     const struct json *use = json_get(f->object, "use_sliding_window"),
@@ -156,7 +158,7 @@ static bool refuse_other_windows(const struct fields *f, const struct model_conf
     return true;
 }
 
-// sliding_window, null where use_sliding_window is false. 0: no layer has one.
+// Reads sliding_window, which is null if use_sliding_window is false. 0: no layer has one.
 static bool read_window_size(const struct fields *f, struct model_config *c)
 {
     const unsigned reads = c->architecture->reads;
@@ -176,7 +178,7 @@ static bool read_window_size(const struct fields *f, struct model_config *c)
     return chosen || refuse_other_windows(f, c);
 }
 
-// Without layer_types: which layers transformers gives a window.
+// Sets the layers to which transformers gives a window if there are no layer_types.
 static bool default_windows(const struct fields *f, struct model_config *c)
 {
     const struct architecture *a = c->architecture;
@@ -197,7 +199,7 @@ static bool default_windows(const struct fields *f, struct model_config *c)
     return true;
 }
 
-// layer_types decides; the pattern must not say something else.
+// layer_types decides; the pattern must not contradict it.
 static bool agrees_with_pattern(const struct fields *f, const struct model_config *c)
 {
     const struct json *v = json_get(f->object, "sliding_window_pattern");
@@ -236,7 +238,7 @@ static bool read_windows(const struct fields *f, struct model_config *c)
     return ok && agrees_with_pattern(f, c);
 }
 
-// SmolLM3: no_rope_layers has a 1 for each layer with RoPE; without it every fourth layer has none.
+// SmolLM3's no_rope_layers has a 1 for each layer with RoPE. Without the key, every fourth layer has no RoPE.
 static bool read_unrotated(const struct fields *f, struct model_config *c)
 {
     const struct json *list = json_get(f->object, "no_rope_layers");
@@ -259,7 +261,7 @@ static bool read_unrotated(const struct fields *f, struct model_config *c)
 
 // ---- experts
 
-// Which layers have experts: those of every decoder_sparse_step, without mlp_only_layers.
+// Finds the layers with experts: every decoder_sparse_step-th layer except mlp_only_layers.
 static bool read_dense_layers(const struct fields *f, struct model_config *c)
 {
     const struct json *list = json_get(f->object, "mlp_only_layers");
@@ -332,7 +334,7 @@ static bool read_factors(const struct fields *f, struct model_config *c)
     const unsigned reads = c->architecture->reads;
     const double least = 1e-9;
     float scalar = 0, divisor = 1;
-    if ((reads & READS_ATTENTION_CAP) != 0) { // Gemma-2's class: null is none
+    if ((reads & READS_ATTENTION_CAP) != 0) { // Gemma-2's class takes null for none
         c->attention_cap = json_get(f->object, "attn_logit_softcapping") == NULL ? 50 : 0;
         c->logit_cap = json_get(f->object, "final_logit_softcapping") == NULL ? 30 : 0;
     }
@@ -377,12 +379,13 @@ bool config_read_family(const struct fields *f, bool required, struct model_conf
     const struct json *type = json_get(f->object, "model_type");
     const char *name = json_is_null(type) && !required ? "llama" : json_text(type);
     if (required && strcmp(name, "mistral") == 0 && json_get(f->object, "layer_types") != NULL)
-        name = "ministral"; // as transformers' AutoConfig, whose MistralConfig does not read that key
+        name = "ministral"; // transformers' AutoConfig does so; its MistralConfig does not read that key
     to->architecture = architecture_of_model_type(name);
     return to->architecture != NULL || refuse_family(f, type, required ? NAMES_OF_ALL : NAMES_OF_TEXTS);
 }
 
-// The model of texts in one of texts and images. What the whole says of the quantization and the tied head holds for it.
+// Reads the text model in a model of texts and images. The quantization and the tied head that the whole model's
+// configuration specifies apply to it.
 bool config_read_wrapper(const struct fields *f, const struct wrapper *w, struct fields *text, struct model_config *to)
 {
     const struct json *own = json_get(f->object, "text_config");

@@ -1,5 +1,5 @@
-// config_json_rope.c - RoPE from the JSON of transformers' configurations: its base, how it is scaled, which part of a head it rotates, and for which
-// layers.
+// config_json_rope.c - RoPE from the JSON of transformers' configurations: its base, its scaling, the part of a head
+// that it rotates, and its layers.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static bool is_phi3(const struct model_config *c)
     return (c->architecture->reads & READS_PARTIAL_ROPE) != 0;
 }
 
-// partial_rotary_factor, beside RoPE's other keys or among them: the share of a head that is rotated.
+// Reads partial_rotary_factor, the share of a head that is rotated. It is next to RoPE's object or in it.
 static bool read_rotated(const struct fields *f, const struct fields *of_rope, const struct model_config *c,
                          struct rope *to)
 {
@@ -35,7 +35,8 @@ static bool read_rotated(const struct fields *f, const struct fields *of_rope, c
     return true;
 }
 
-// original_max_position_embeddings, beside RoPE's keys or among them. transformers prefers the one beside them, which Phi-3's class has by default.
+// Reads original_max_position_embeddings, next to RoPE's object or in it. transformers prefers the key next to it,
+// which Phi-3's class has by default.
 static bool read_original(const struct fields *f, const struct fields *of_rope, const struct model_config *c,
                           struct rope *to)
 {
@@ -54,7 +55,7 @@ static bool read_original(const struct fields *f, const struct fields *of_rope, 
                          inner);
 }
 
-// attention_factor; *to is 0 where the object has none.
+// Reads attention_factor; *to is 0 if the object has none.
 static bool read_attention_factor(const struct fields *of_rope, double *to)
 {
     const struct json *v = json_get(of_rope->object, "attention_factor");
@@ -78,7 +79,7 @@ static bool read_factor_list(const struct fields *of_rope, const char *key, int 
     return ok || fields_refuse(of_rope, key, expected, list);
 }
 
-// LongRoPE: its factor of cosines and sines follows from the extension of the context.
+// Reads LongRoPE, whose factor of cosines and sines follows from the extension of the context.
 static bool read_long(const struct fields *f, const struct fields *of_rope, struct model_config *c, struct rope *to)
 {
     const int n = config_rotated(to, c->head_dim) / 2;
@@ -111,7 +112,7 @@ static bool read_yarn(const struct fields *f, const struct fields *of_rope, cons
         !read_attention_factor(of_rope, &given) || !fields_real(of_rope, "mscale", false, &mscale) ||
         !fields_real(of_rope, "mscale_all_dim", false, &all))
         return false;
-    // transformers looks for it outside the objects of types of layers, and does not find it.
+    // transformers looks for the key outside the objects of layer types, and does not find it.
     if (!truncate && (c->architecture->reads & READS_LOCAL_ROPE) != 0)
         return fields_refuse(of_rope, "truncate", "true", json_get(of_rope->object, "truncate"));
     to->scaling = ROPE_YARN;
@@ -122,7 +123,7 @@ static bool read_yarn(const struct fields *f, const struct fields *of_rope, cons
     return true;
 }
 
-// One RoPE, from the object `where` that scales it (NULL: none does). theta: where the object has none.
+// Reads one RoPE from the object `where` that scales it (NULL: none does). theta: the base if the object has none.
 static bool read_one_rope(const struct fields *f, const char *where, const struct fields *of_rope, double theta,
                           struct model_config *c, struct rope *to)
 {
@@ -167,7 +168,8 @@ static bool read_one_rope(const struct fields *f, const char *where, const struc
     return true;
 }
 
-// Ministral 3 multiplies queries at position i by 1 + beta log(1 + floor(i / original)): by 1 in the original context. The model's context ends there.
+// Ministral 3 multiplies queries at position i by 1 + beta log(1 + floor(i / original)), which is 1 in the original
+// context. The model's context ends there.
 static bool read_query_rise(const struct fields *of_rope, struct model_config *c)
 {
     const struct json *beta = json_get(of_rope->object, "llama_4_scaling_beta");
@@ -183,8 +185,8 @@ static bool read_query_rise(const struct fields *of_rope, struct model_config *c
     return true;
 }
 
-// transformers 4 writes rope_theta and rope_scaling, transformers 5 rope_parameters, which contains both; of a model whose layers
-// with a window have a RoPE of their own, one object for each type of layer.
+// transformers 4 writes rope_theta and rope_scaling; transformers 5 writes rope_parameters, which contains both. If
+// layers with a window have another RoPE, it contains one object for each type of layer.
 bool config_read_rope(const struct fields *f, struct model_config *c)
 {
     const struct json *new = json_get(f->object, "rope_parameters"), *old = json_get(f->object, "rope_scaling");

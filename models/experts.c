@@ -41,7 +41,8 @@ void expert_scratch_destroy(struct expert_scratch *t, struct backend *b)
     *t = (struct expert_scratch){ 0 };
 }
 
-// The used experts of a row, by descending score, and their weights: the softmax of the scores of all, or of the used ones.
+// Chooses the experts that a row uses, by descending score, and their weights: the softmax over the scores of all
+// experts, or over those used.
 static void choose(const struct experts *e, const float *score, int32_t *chosen, float *weight)
 {
     int n = 0;
@@ -61,7 +62,7 @@ static void choose(const struct experts *e, const float *score, int32_t *chosen,
         weight[i] = (float)(exp((double)score[chosen[i]] - (double)score[chosen[0]]) / total);
 }
 
-// Sorts the rows by expert: rows of y, and the groups.
+// Sorts the rows by expert: sets the rows of y, and the groups.
 static void group_rows(const struct experts *e, struct expert_scratch *t, int n)
 {
     int32_t done = 0;

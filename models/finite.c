@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-// The first of n numbers, `step` bytes apart, whose exponent is all ones (infinity or NaN); -1: all are finite.
+// Returns the first of n numbers, `step` bytes apart, whose exponent is all ones (infinity or NaN); -1: all are finite.
 static int64_t first_not_finite_16(const uint8_t *at, int64_t n, size_t step, uint16_t exponent)
 {
     for (int64_t i = 0; i < n; i++, at += step) {
@@ -16,7 +16,7 @@ static int64_t first_not_finite_16(const uint8_t *at, int64_t n, size_t step, ui
     return -1;
 }
 
-// As above, of numbers that follow each other: a compiler's vectors look at many at once.
+// Does the same for adjacent numbers: a compiler's vectors test many at once.
 static int64_t first_not_finite_halves(const uint8_t *at, int64_t n, uint16_t exponent)
 {
     enum { MANY = 4096 };
@@ -45,7 +45,7 @@ static int64_t first_not_finite_32(const uint8_t *at, int64_t n)
     return -1;
 }
 
-// The first of n blocks of mxfp4 with the exponent of a NaN, or with a number too large for a float; -1: none.
+// Returns the first of n blocks of mxfp4 with the exponent of a NaN, or with a number too large for a float; -1: none.
 static int64_t first_not_finite_mxfp4(const uint8_t *b, int64_t n)
 {
     static const float number[8] = { 0, 1, 2, 3, 4, 6, 8, 12 };
@@ -56,7 +56,7 @@ static int64_t first_not_finite_mxfp4(const uint8_t *b, int64_t n)
     return -1;
 }
 
-// The first of n blocks of f8_e4m3 whose scale is not finite or too large, or with a NaN; -1: none.
+// Returns the first of n blocks of f8_e4m3 whose scale is not finite or too large, or with a NaN; -1: none.
 static int64_t first_not_finite_f8(const uint8_t *b, int64_t n)
 {
     for (int64_t i = 0; i < n; i++, b += 132) {
@@ -71,7 +71,7 @@ static int64_t first_not_finite_f8(const uint8_t *b, int64_t n)
     return -1;
 }
 
-// In a block only the scale, and the minimum if there is one, are floats; the rest are integers.
+// In a block only the scale, and the minimum if there is one, are floats. The other numbers are integers.
 int64_t first_row_not_finite(const struct tensor *t)
 {
     enum { F16_EXPONENT = 0x7c00, BF16_EXPONENT = 0x7f80 };

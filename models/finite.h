@@ -1,7 +1,7 @@
-// finite.h - whether all numbers of a tensor are finite: floats, and the floats of blocks.
+// finite.h - checks that all numbers of a tensor are finite: floats, and the floats of blocks.
 #pragma once
 #include <stdint.h>
 #include "core/tensor.h"
 
-// The first row with a number that is not finite, or in a block too large for a float; -1: none.
+// Returns the first row with a number that is not finite, or that in a block is too large for a float; -1: none.
 int64_t first_row_not_finite(const struct tensor *t);

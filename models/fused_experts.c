@@ -9,7 +9,7 @@
 #include "models/config_parts.h"
 #include "models/weights.h"
 
-// Matrices of an expert in one of the tensors, in Qwen's names and in Mixtral's.
+// The matrices of an expert in one of the tensors, under Qwen's names and Mixtral's.
 struct fused {
     const char *name;
     int n;
@@ -21,7 +21,8 @@ static const struct fused tensors[] = {
     { ".mlp.experts.down_proj", 1, { "down_proj" }, { "w2" } },
 };
 
-// NULL: t is none. *suffix: what follows the matrix's name, ".weight", or that of its scales; *layer: the number of the layer.
+// Returns NULL if t is no fused tensor. *suffix: what follows the matrix's name, ".weight", or that of its scales;
+// *layer: the number of the layer.
 static const struct fused *find(const struct architecture *a, const struct safetensor *t, const char **suffix,
                                 int *layer)
 {
@@ -46,7 +47,7 @@ size_t fused_experts_parts(const struct architecture *a, const struct safetensor
     return f != NULL ? (size_t)t->dim[0] * (size_t)f->n : 1;
 }
 
-// Mixtral's router has the name of Qwen's then.
+// If the tensors are fused, Mixtral's router has Qwen's name.
 static char *name_of_other(const struct architecture *a, const char *name)
 {
     int layer;

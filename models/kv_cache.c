@@ -21,11 +21,11 @@ struct kv_cache {
     struct backend *backend;
     struct kv_shape shape;
     int words;        // 64-bit words of a row's ancestors, a bit for each pending row
-    int short_length; // rows of a slot in short layers; 0: there are none
+    int short_length; // rows of a slot in short layers; 0: no layer is short
     struct tensor *keys,
-        *values;         // (layers) each (slots * length, width); of short layers (slots * short_length, width)
+        *values;         // (layers) each (slots * length, width); in short layers (slots * short_length, width)
     struct tensor *some; // (2 layers) keys and values whose rows are moved
-    // Rows that kv_keep has kept and that are not in place yet, in the layers that keep all rows and in short ones.
+    // Rows that kv_keep has kept and that are not yet in place, in the layers that keep all rows and in short ones.
     struct row_run *run[2]; // (slots)
     int32_t *moved[2];      // (slots * pending)
     int runs, n_moved;
@@ -49,8 +49,8 @@ bool kv_fits(const struct kv_shape *s, struct error *err)
                 f->block, s->head_dim);
 }
 
-// Rows of a slot in short layers: the window, a unit since it begins at a multiple, the pending rows, and two units more, so that rows are
-// moved rarely. 0: no layer is short.
+// Returns the rows of a slot in short layers: the window, a unit since it begins at a multiple, the pending rows, and
+// two more units, so that rows are moved rarely. 0: no layer is short.
 static int short_length(const struct kv_shape *s)
 {
     const int64_t rows = (int64_t)s->window + s->pending + 3 * SHORT_UNIT;
@@ -173,7 +173,8 @@ void kv_destroy(struct kv_cache *c)
     free(c);
 }
 
-// Upper bound of the ancestors of a row whose parent is on the device only: all pending rows up to itself.
+// Sets an upper bound of the ancestors of a row whose parent is known on the device only: all pending rows up to the
+// row itself.
 static void admit_device_rows(const struct device_rows *r, struct kv_cache *c, const struct pass *p)
 {
     for (int i = r->first; i < r->first + r->n; i++) {
@@ -185,7 +186,7 @@ static void admit_device_rows(const struct device_rows *r, struct kv_cache *c, c
     }
 }
 
-// In the layers that are short or in the others.
+// Moves rows in the short layers, or in the others.
 static void move_rows(struct kv_cache *c, bool is_short, const struct row_run *run, int runs)
 {
     int count = 0;
@@ -206,13 +207,14 @@ static void move_kept(struct kv_cache *c)
     c->runs = c->n_moved = 0;
 }
 
-// The cache row of the slot's row 0, if all were there.
+// Returns the cache row of the slot's row 0, as if all its rows were kept.
 static int first_row(const struct kv_cache *c, int slot, bool is_short)
 {
     return is_short ? slot * c->short_length - c->slot[slot].base : slot * c->shape.length;
 }
 
-// Short layers: makes space for the rows that come. The next row is at position `prefix` or later, so it sees none before prefix - window + 1.
+// Makes space in short layers for the rows that come. The next row is at position `prefix` or later, so it sees none
+// before prefix - window + 1.
 static void make_space(struct kv_cache *c, int slot)
 {
     struct slot *s = &c->slot[slot];

@@ -6,7 +6,8 @@
 #include "core/error.h"
 #include "core/memory.h"
 
-// Parses a layer number at *s and advances *s; -1 if there is none. Large numbers saturate above any valid layer.
+// Parses a layer number at *s and advances *s. Returns -1 if there is none. Large numbers saturate above any valid
+// layer.
 static int number(const char **s)
 {
     int v = -1;

@@ -1,5 +1,5 @@
-// layer_tensors.c - the tensors of a model: their names in GGUF and in Hugging Face's checkpoints; and those of a decoder layer: which families have
-// them, their shapes, and what they are in struct block.
+// layer_tensors.c - the tensors of a model: their names in GGUF and in Hugging Face's checkpoints, and, for a decoder
+// layer, the families that have them, their shapes and their fields in struct block.
 #include <ctype.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -19,7 +19,8 @@ static const char *const outer_names[][2] = {
     { "output.weight", "lm_head.weight" },
 };
 
-// Families. "post_attention_layernorm" is of the stream behind attention where a layer has two norms, and of attention's output otherwise.
+// Families. "post_attention_layernorm" is the norm after attention on the residual stream if a layer has two norms;
+// otherwise it is the norm of attention's output.
 enum {
     BEFORE = 1 << NORMS_BEFORE,
     AROUND = 1 << NORMS_AROUND,
@@ -29,18 +30,18 @@ enum {
     NORMED = 1 << 10, // q and k have norms
 };
 
-// Numbers of rows: HEADS those of q, KV those of k and of v. NONE: 0.
+// Numbers of rows. HEADS: rows of q; KV: rows of k and of v; NONE: 0.
 enum size { NONE, WIDTH, IN, HEADS, KV, HEADS_KV, QKV, HIDDEN, GATE_UP, Q_NORM, K_NORM, SIZES };
 
 #define AT(member) offsetof(struct block, member)
-enum { EXPERTS = sizeof(struct block) }; // what load_experts loads
+enum { EXPERTS = sizeof(struct block) }; // load_experts loads these
 
 static const struct layer_tensor {
-    const char *gguf, *hf;    // without ".weight" or ".bias"
+    const char *gguf, *hf;    // names without ".weight" or ".bias"
     unsigned of;              // bits of the families that have it; 0: all
-    size_t to, bias;          // its place in struct block, and that of its bias; bias 0: it has none
+    size_t to, bias;          // its offset in struct block, and that of its bias; bias 0: it has none
     enum size rows, width;    // rows NONE: the weight of a norm
-    enum size first, of_rows; // rows first .. first + rows of a matrix of so many; NONE: all
+    enum size first, of_rows; // the tensor has rows first .. first + rows of a matrix of so many; NONE: all
 } layer_tensors[] = {
     { "attn_norm", "input_layernorm", BEFORE | AROUND, AT(input_norm), 0, NONE, WIDTH, NONE, NONE },
     { "attn_q", "self_attn.q_proj", SPLIT, AT(q), AT(q_bias), HEADS, IN, NONE, NONE },
@@ -121,7 +122,7 @@ char *weights_gguf_name(const struct architecture *a, const char *name)
 char *weights_text_name(const char *stored)
 {
     static const struct {
-        const char *before, *here; // here NULL: of images
+        const char *before, *here; // here NULL: tensors of images
     } prefixes[] = {
         { "language_model.model.", "model." },    { "language_model.lm_head.", "lm_head." },
         { "model.language_model.", "model." },    { "vision_tower.", NULL },
@@ -138,7 +139,7 @@ char *weights_text_name(const char *stored)
 
 // ---- loading
 
-// Hugging Face's config declares biases for all four matrices; in GGUF the biases are those whose tensors exist.
+// Hugging Face's configuration declares biases for all four matrices. In GGUF the biases are those whose tensors exist.
 static bool has_bias(const struct tensor_loader *c, const struct block_load *what, const char *name, bool of_o)
 {
     const struct model_config *m = what->config;
@@ -163,7 +164,7 @@ static bool load_tensor(struct tensor_loader *c, const struct block_load *what, 
            load_vector(c, name, size[t->rows], bias, err);
 }
 
-// An expert's matrix is a tensor of its own, or in GGUF the expert's rows of one tensor.
+// An expert's matrix is a separate tensor, or in GGUF the expert's rows of one tensor.
 static bool load_experts(struct tensor_loader *c, const struct block_load *what, const struct model_shape *s,
                          struct experts *to, struct error *err)
 {
@@ -199,7 +200,7 @@ static bool load_experts(struct tensor_loader *c, const struct block_load *what,
     return true;
 }
 
-// What the configuration says about the layer, beside its tensors.
+// Sets what the configuration says about the layer in addition to its tensors.
 static void set_attributes(const struct model_config *c, int layer, struct block *to)
 {
     const bool windowed = layer_set_has(&c->windowed, layer);

@@ -28,7 +28,7 @@ struct model {
     struct block *block;                 // (layers)
     struct scratch scratch;
     int rows;              // maximum rows of a pass
-    struct tensor x, last; // (rows, width), here and below with padding
+    struct tensor x, last; // (rows, width), as below with padding
     struct tensor tapped;  // (rows, width * taps), allocated for most_taps by the first pass with as many
     int most_taps;
 };
@@ -43,7 +43,7 @@ static bool load_layer(struct model *m, int layer, struct error *err)
     return load_block(&m->tensor_loader, &what, &m->shape, &m->block[layer], err);
 }
 
-// The configuration has the numbers of RoPE's divisors. Their tensors are used.
+// The configuration has the RoPE divisors that a tensor repeats, so the tensors count as used.
 static void mark_divisors(struct model *m)
 {
     static const char *const names[] = { "rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight" };
@@ -142,7 +142,7 @@ bool model_reserve(struct model *m, int rows, struct error *err)
     const int had = m->rows;
     if (rows <= had)
         return true;
-    if (had > 0 && !m->backend->sync(m->backend, err)) // passes that are queued use the memory
+    if (had > 0 && !m->backend->sync(m->backend, err)) // queued passes use the memory
         return false;
     if (set_rows(m, rows, err))
         return true;
@@ -357,7 +357,7 @@ static bool allocate_tapped(struct model *m, int taps, struct error *err)
     return true;
 }
 
-// Returns last, with its planes where the last operation left some. layer (n): NULL: all.
+// Returns `last`, with its planes if the last operation left some. layer: (n); NULL: all layers.
 static struct tensor run_layers(struct model *m, struct kv_cache *c, const struct layout *layout,
                                 const struct taps *taps, const int *layer, int n, struct tensor x, struct tensor last)
 {
@@ -379,7 +379,7 @@ static struct tensor run_layers(struct model *m, struct kv_cache *c, const struc
     return last;
 }
 
-enum { LAYER_BITS = 31, ANY_LAYERS = LAYER_BITS * MAX_TAPS }; // of a graph key's facts
+enum { LAYER_BITS = 31, ANY_LAYERS = LAYER_BITS * MAX_TAPS }; // bits of the facts in a graph's key
 
 static struct graph_key graph_key_of(const struct model *m, const struct kv_cache *c, const struct layout *layout,
                                      const struct taps *taps, const int *layer, int n)
@@ -398,7 +398,8 @@ static bool forward(struct model *m, struct kv_cache *c, const struct pass *p, c
 {
     struct backend *b = m->backend;
     const bool waits =
-        m->shape.experts > 0; // for the router's scores: no graph, and no padding, which would read experts
+        m->shape.experts > 0; // the router's scores need a wait, so there is no graph, and no padding, which would read
+                              // experts
     const int rows = waits ? p->n : rows_queued(b, p->n);
     assert(p->n >= 1 && p->n <= m->rows);
     if (taps->n > 0 && !allocate_tapped(m, taps->n, err))

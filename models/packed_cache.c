@@ -16,11 +16,11 @@
 
 enum { VERSION = 3, PAGE = 4096, CHUNK = 1 << 18 };
 
-struct head { // of the file, in this machine's byte order
+struct head { // the head of the file, in this machine's byte order
     char magic[8];
     uint32_t order, version, layout, entries;
-    struct hash hash, stamp; // of the weights; of the checkpoint's files
-    uint64_t bytes;          // of the whole file
+    struct hash hash, stamp; // hash of the weights; stamp of the checkpoint's files
+    uint64_t bytes;          // size of the whole file
     uint64_t sum;            // checksum of the head, with 0 here, and of the entries, which follow it
 };
 
@@ -40,7 +40,7 @@ struct packed_cache {
     struct entry *entry; // (n)
 };
 
-// Half of XXH3-128: damage passes unnoticed once in 2^64.
+// Returns half of XXH3-128: damage passes unnoticed once in 2^64.
 static uint64_t head_sum(struct head h, const struct entry *e)
 {
     struct digest *d = digest_begin();

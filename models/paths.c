@@ -23,7 +23,8 @@ static const char *home(void)
     return user != NULL && user->pw_dir != NULL ? user->pw_dir : "/";
 }
 
-// An environment variable; NULL if it is empty. absolute: values that are not absolute paths are ignored, as XDG requires.
+// Returns an environment variable; NULL if it is empty. absolute: values that are not absolute paths are ignored, as
+// XDG requires.
 static const char *setting(const char *name, bool absolute)
 {
     const char *v = getenv(name);
@@ -58,7 +59,7 @@ static char *hugging_face_cache(void)
 }
 
 struct search {
-    struct text places; // searched without success
+    struct text places; // places that were searched without success
     char *found;
 };
 
@@ -98,7 +99,7 @@ static bool is_repository(const char *s, struct repository *to)
     return is_word(to->org, (size_t)to->org_n) && is_word(to->name, n) && revision;
 }
 
-// The commit of a branch or tag in the cache; the revision itself if it is neither. The caller frees it.
+// Returns the commit of a branch or tag in the cache; the revision itself if it is neither. The caller frees it.
 static char *commit_of(const char *folder, const char *revision)
 {
     char *ref = xformat("%s/refs/%s", folder, revision);
@@ -116,7 +117,8 @@ static int is_gguf(const struct dirent *e)
     return ends_with(e->d_name, ".gguf");
 }
 
-// The model in a snapshot: the directory, or, without config.json, its only GGUF file. Takes ownership of the path.
+// Returns the model in a snapshot: the directory, or, without config.json, its only GGUF file. Takes ownership of the
+// path.
 static char *model_of_snapshot(char *snapshot, struct error *err)
 {
     struct dirent **file = NULL;
@@ -136,7 +138,7 @@ static char *model_of_snapshot(char *snapshot, struct error *err)
     return found;
 }
 
-// Relative names are looked up beside the experiment's file first, then in the current directory.
+// Relative names are looked up in the folder of the experiment's file first, then in the current directory.
 static bool find_file(struct search *s, const char *name, const char *beside)
 {
     if (strncmp(name, "~/", 2) == 0)

@@ -14,9 +14,9 @@
 #include "models/model.h"
 #include "models/weights.h"
 
-enum { QUANTIZED_ROWS = 256 }; // converted at a time
+enum { QUANTIZED_ROWS = 256 }; // rows that are converted at a time
 
-// The type of a matrix once it is loaded.
+// Returns the type of a matrix once it is loaded.
 static enum type loaded_type(const struct tensor_loader *c, enum type type, int64_t width)
 {
     static const enum type types[] = { [QUANTIZE_Q8_0] = Q8_0, [QUANTIZE_Q4_0] = Q4_0 };
@@ -25,7 +25,7 @@ static enum type loaded_type(const struct tensor_loader *c, enum type type, int6
     return types[c->quantize];
 }
 
-// The type that most of the bytes have.
+// Returns the type that most of the bytes have.
 static enum type main_type(const struct tensor_loader *c)
 {
     const struct weights *w = c->weights;
@@ -114,7 +114,8 @@ static bool quantize(struct tensor_loader *c, const char *name, struct tensor *w
     return true;
 }
 
-// As prepare, but reads the packed form from the cache; w's numbers are not read then. Returns false if it is not there.
+// Prepares a matrix like prepare, but reads the packed form from the cache without reading w's numbers. Returns false
+// if the cache does not have it.
 static bool read_cached(struct tensor_loader *c, struct tensor *to, struct tensor w)
 {
     struct backend *b = c->backend;
@@ -242,7 +243,7 @@ bool load_norm(struct tensor_loader *c, const struct model_config *config, const
     return ones.data != NULL || fail(err, "%s: not enough memory for %s", b->name, name);
 }
 
-// One RoPE's (1, rotated / 2). divisors: as config_rope's.
+// Loads one RoPE's inverse frequencies (1, rotated / 2). divisors: as config_rope's.
 static bool load_rope(struct tensor_loader *c, const struct rope *rope, int head_dim, const float *divisors,
                       struct tensor *to, struct error *err)
 {

@@ -10,9 +10,10 @@
 #include "models/config_parts.h"
 #include "models/weights.h"
 
-enum { NAMED = 3 }; // tensors that a message names
+enum { NAMED = 3 }; // how many tensors a message names
 
-// transformers stored RoPE's frequencies before version 4.32. They follow from the configuration, which all readers use.
+// transformers stored RoPE's frequencies before version 4.32. They follow from the configuration, which all readers
+// use.
 static bool is_rope_buffer(const char *name)
 {
     return ends_with(name, ".rotary_emb.inv_freq");
@@ -41,7 +42,7 @@ static bool is_refused(const struct weight *t, const struct loaded *l)
     return !t->requested && !is_ignored(l, t->name) && !is_rope_buffer(t->name);
 }
 
-// The layer of a tensor, if the configuration has no such layer; otherwise -1.
+// Returns the layer of a tensor if the configuration has no such layer; otherwise -1.
 static int layer_beyond(const struct weight *t, const struct loaded *l)
 {
     static const char *const prefixes[] = { "model.layers.", "layers.", "blk." };
@@ -56,8 +57,8 @@ static int layer_beyond(const struct weight *t, const struct loaded *l)
 
 struct found {
     const struct weight *first;  // NULL: no tensor is refused
-    int n, of_layers;            // tensors; of these, tensors of layers that the configuration does not have
-    int lowest, highest, layers; // of these layers; their number
+    int n, of_layers;            // number of tensors; of these, number in layers that the configuration does not have
+    int lowest, highest, layers; // numbers of such layers, and how many there are
 };
 
 static struct found find(const struct weights *w, const struct loaded *l)
@@ -79,7 +80,8 @@ static struct found find(const struct weights *w, const struct loaded *l)
     return f;
 }
 
-// "a, b, c and 6 more": of all refused tensors, or only of those of missing layers, beginning with the lowest one.
+// Returns "a, b, c and 6 more": names of all refused tensors, or only of those in missing layers, beginning with the
+// lowest one.
 static char *names(const struct weights *w, const struct loaded *l, const struct found *f)
 {
     const int all = f->of_layers > 0 ? f->of_layers : f->n;
@@ -88,7 +90,7 @@ static char *names(const struct weights *w, const struct loaded *l, const struct
     for (size_t i = 0; i < w->n && n < NAMED; i++)
         if (is_refused(&w->weight[i], l) && (f->of_layers == 0 || layer_beyond(&w->weight[i], l) == f->lowest)) {
             text_puts(&t, n++ > 0 ? ", " : "");
-            printable_put(&t, w->weight[i].stored, strnlen(w->weight[i].stored, 80), ""); // in one line
+            printable_put(&t, w->weight[i].stored, strnlen(w->weight[i].stored, 80), ""); // shown in one line
         }
     if (n < all)
         text_printf(&t, " and %d more", all - n);

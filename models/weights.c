@@ -70,11 +70,11 @@ static void add_tensor(struct weights *w, const struct safetensor *t, const char
     int64_t rows = 1;
     for (int d = 0; d + 1 < t->dims; d++)
         if (__builtin_mul_overflow(rows, t->dim[d], &rows))
-            rows = 0; // only possible for a tensor without elements
+            rows = 0; // this is possible only for a tensor without elements
     to->tensor = tensor_of((void *)(uintptr_t)t->data, type, rows, t->dims > 0 ? t->dim[t->dims - 1] : 1);
 }
 
-// rename: as weights_open_files'; NULL: names are unchanged.
+// rename: as in weights_open_files; NULL: names are unchanged.
 static bool find_shards(struct weights *w, weights_renamed *rename, struct error *err)
 {
     w->shards = shards_open(w->path, err);
@@ -166,8 +166,8 @@ bool weights_has(const struct weights *w, const char *name)
     return weights_find(w, name) != NULL;
 }
 
-// Moves rows (or a bias's numbers) from llama.cpp's order to Hugging Face's: row 2i + s of a head of size d goes to
-// s d/2 + i. Blocks lie along rows, so quantized rows are moved as bytes.
+// Moves rows (or a bias's numbers) from llama.cpp's order to Hugging Face's: row 2i + s of a head of size d goes to s
+// d/2 + i. Blocks run along rows, so quantized rows are moved as bytes.
 static bool unpermute(struct weight *t, int head_dim, struct error *err)
 {
     bool bias = t->tensor.rows == 1;
@@ -204,14 +204,14 @@ static void align(struct weight *t)
     t->tensor.data = t->copy;
 }
 
-// ---- FP8: NAME.weight (rows, width) of F8_E4M3 and NAME.weight_scale_inv or NAME.weight_scale, one scale for a block, a row or the whole matrix.
-// A number is its float times its scale.
+// ---- FP8: NAME.weight (rows, width) of F8_E4M3 and NAME.weight_scale_inv or NAME.weight_scale, one scale for a block,
+// a row or the whole matrix. A number is its float times its scale.
 
 struct fp8_matrix {
     const uint8_t *numbers; // (rows, width) in the file
     int64_t rows, width;
     struct tensor scale;               // (rows of blocks, blocks of a row)
-    int64_t block_rows, block_columns; // that a scale is for
+    int64_t block_rows, block_columns; // size of the block that a scale applies to
 };
 
 static const char *const suffixes[] = { "_scale_inv", "_scale" };
@@ -232,7 +232,7 @@ static int64_t blocks(int64_t n, int64_t of)
     return (n + of - 1) / of;
 }
 
-// The matrix t and its scales, which count as requested. Returns false and sets err if they do not fit.
+// Finds the matrix t and its scales, which count as requested. Returns false and sets err if they do not fit.
 static bool find_fp8(const struct weights *w, const struct weight *t, struct fp8_matrix *to, struct error *err)
 {
     const int block = type_facts[F8_E4M3].block;
@@ -263,7 +263,7 @@ static bool find_fp8(const struct weights *w, const struct weight *t, struct fp8
     return true;
 }
 
-// Number i of scales of F32 or BF16, which may be misaligned.
+// Returns number i of scales of F32 or BF16, which may be misaligned.
 static float scale_at(const struct tensor *t, int64_t i)
 {
     const uint8_t *at = (const uint8_t *)t->data + (size_t)i * (size_t)type_facts[t->type].bytes;
@@ -277,7 +277,7 @@ static float scale_at(const struct tensor *t, int64_t i)
     return x;
 }
 
-// The matrix as blocks of F8_E4M3.
+// Converts the matrix to blocks of F8_E4M3.
 static void put_blocks(struct weight *t, const struct fp8_matrix *m)
 {
     const int block = type_facts[F8_E4M3].block;
@@ -302,7 +302,7 @@ static bool fail_missing(const struct weights *w, const char *name, struct error
     return false;
 }
 
-// *fp8: of a matrix of FP8.
+// *fp8: set for a matrix of FP8.
 static struct weight *find_fitting(struct weights *w, const char *name, int64_t rows, int64_t width,
                                    struct fp8_matrix *fp8, struct error *err)
 {
@@ -370,7 +370,7 @@ bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t widt
     return true;
 }
 
-// A number of 1, 4 or 8 bytes, of which that of 1 byte is not negative.
+// Returns a number of 1, 4 or 8 bytes. One of 1 byte is not negative.
 static int64_t integer_at(const uint8_t *at, size_t size)
 {
     int64_t x = 0;

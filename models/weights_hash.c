@@ -1,11 +1,10 @@
 // weights_hash.c - identifies weights by a hash of all their bytes.
-//
-// Reading gigabytes takes seconds from memory and minutes from a disk, so the hash of a large checkpoint is cached in a file
-// under ~/.cache/speclab/weights. The name of the file is a hash of everything that shows a change: device, inode, size,
-// ctime and mtime of each file of the checkpoint; name, type, shape and a sample of the data of each tensor. A changed
-// checkpoint is therefore looked up under another name. A file written shortly before its hash was computed may have changed
-// again without new times: clock ticks are coarse, and writes to a dirty mapped page do not show until it reaches the disk.
-// Such a hash is computed again. Without the directory the hash is computed every time.
+// Reading gigabytes takes seconds from memory and minutes from a disk, so the hash of a large checkpoint is cached in a
+// file under ~/.cache/speclab/weights. The name of the file is a hash of everything that shows a change: device, inode,
+// size, ctime and mtime of each file of the checkpoint; name, type, shape and a sample of the data of each tensor. A
+// changed checkpoint is therefore looked up under another name. A file written shortly before its hash was computed may
+// have changed again without new times: clock ticks are coarse, and writes to a dirty mapped page do not show until it
+// reaches the disk. Such a hash is computed again. Without the directory the hash is computed every time.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +24,8 @@ enum {
     STABLE = 60,      // seconds after the last change: dirty pages reach the disk within 30 + 5
 };
 
-// Also hashes which file each tensor lies in: an index may switch between two files that both have it. location: with device,
-// inode and ctime. Returns the time of the last change.
+// Also hashes in which file each tensor is: an index may switch between two files that both have it. location: include
+// device, inode and ctime. Returns the time of the last change.
 static int64_t add_files(struct digest *d, const struct weights *w, bool location)
 {
     const char *before = NULL;
@@ -54,7 +53,7 @@ struct hash weights_stamp(const struct weights *w)
     return digest_end(d);
 }
 
-// Both ends of a tensor and places between them.
+// Adds both ends of a tensor and places between them.
 static void add_sample(struct digest *d, const uint8_t *at, size_t n)
 {
     enum { END = 4096, PLACES = 64, PLACE = 256 };

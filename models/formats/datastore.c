@@ -51,7 +51,8 @@ int32_t datastore_token(const struct datastore *s, uint64_t i)
     return (int32_t)(token < h->vocab ? token : h->vocab);
 }
 
-// The order of the text at position `at` and token (n): below 0: it comes before those that begin with token.
+// Compares the text at position `at` with token (n). Below 0: it comes before texts that begin with token; 0: it begins
+// with token; above 0: it comes after those.
 static int compare(const struct datastore *s, uint64_t at, const int32_t *token, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -62,7 +63,8 @@ static int compare(const struct datastore *s, uint64_t at, const int32_t *token,
     return 0;
 }
 
-// The first of low .. high - 1 whose order is at least `least`: 0: begins with token or comes behind; 1: comes behind.
+// Returns the first of low .. high - 1 whose comparison is at least `least`: 0 for texts that begin with token or come
+// after it, 1 for texts that come after it.
 static uint64_t first(const struct datastore *s, uint64_t low, uint64_t high, const int32_t *token, int n, int least)
 {
     while (low < high) {

@@ -24,9 +24,9 @@ struct gguf {
     struct mapping file;
     size_t values, tensors;
     struct gguf_value *value;           // (values) in the file's order
-    struct gguf_tensor *tensor;         // (tensors) likewise
+    struct gguf_tensor *tensor;         // (tensors) in the file's order
     const struct gguf_string **by_key;  // (values) pointers to their first members, sorted
-    const struct gguf_string **by_name; // (tensors) likewise
+    const struct gguf_string **by_name; // (tensors) pointers to their first members, sorted
     bool *hidden;                       // (values)
 };
 
@@ -35,14 +35,14 @@ struct gguf {
 enum { MAX_KEY_BYTES = 65535, SHOWN_BYTES = 64 };
 
 struct cursor {
-    const char *path; // for messages
+    const char *path; // path of the file, for messages
     const uint8_t *at, *end;
-    size_t size;     // of the whole file
-    char where[128]; // what is being read, for messages
+    size_t size;     // size of the whole file
+    char where[128]; // the item that is being read, for messages
     struct error *err;
 };
 
-// The beginning of a name in one line, for messages. Returned by value, for the arguments of fail().
+// The beginning of a name in one line, for messages. It is returned by value, as an argument of fail().
 static struct shown {
     char s[SHOWN_BYTES + 1];
 } shown(const struct gguf_string *name)
@@ -60,7 +60,7 @@ static void set_where(struct cursor *c, const char *what, uint64_t i, const stru
              name != NULL ? shown(name).s : "");
 }
 
-// The next n bytes; NULL: there are fewer.
+// Returns the next n bytes; NULL: there are fewer.
 static const uint8_t *cursor_take(struct cursor *c, uint64_t n)
 {
     if (n > (uint64_t)(c->end - c->at)) {
@@ -118,7 +118,7 @@ static bool cursor_key(struct cursor *c, const char *what, uint64_t i, struct gg
 
 // ---- the header
 
-// Bytes of a scalar; 0 for a string or an array.
+// Returns the bytes of a scalar; 0 for a string or an array.
 static size_t scalar_bytes(uint32_t type)
 {
     static const uint8_t bytes[] = {
@@ -143,7 +143,7 @@ static bool take_array(struct cursor *c, struct gguf_value *v)
     v->raw = c->at;
     if (element == GGUF_STRING) {
         struct gguf_string s;
-        for (uint64_t i = 0; i < v->n; i++) // stops at the end of the file, however large n is
+        for (uint64_t i = 0; i < v->n; i++) // the loop stops at the end of the file, however large n is
             if (!cursor_string(c, &s))
                 return false;
     } else {
@@ -346,7 +346,7 @@ static bool read_start(struct gguf *g, struct cursor *c)
         return fail(c->err, "%s: expected GGUF version 2 or 3, found %u", c->path, version);
     if (!cursor_u64(c, &tensors) || !cursor_u64(c, &values))
         return false;
-    // A key takes at least 14 bytes, a tensor 33: larger counts are invalid and are refused before any allocation.
+    // A key takes at least 14 bytes, a tensor 33. Larger counts are invalid and are refused before any allocation.
     size_t rest = (size_t)(c->end - c->at);
     if (values > rest / 14 || tensors > rest / 33)
         return fail(c->err, "%s: the header declares %llu metadata keys and %llu tensors, more than %zu bytes can hold",

@@ -1,8 +1,7 @@
 // gguf.h - a memory-mapped GGUF file (v2, v3): metadata by key, tensors by name.
-//
-// gguf_open validates everything: counts against the file's size, lengths against its end, offsets against
-// the alignment and one another. Borrowed pointers are valid until gguf_close.
-// Source: ggml's docs/gguf.md; type numbers as in core/tensor.h.
+// gguf_open validates everything: counts against the file's size, lengths against its end, offsets against the
+// alignment and one another. Borrowed pointers are valid until gguf_close.
+// Source: ggml's docs/gguf.md; core/tensor.h has the type numbers.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,9 +32,9 @@ struct gguf_string {
     size_t n;
 };
 
-struct gguf_value { // one key of the metadata
+struct gguf_value { // one key of the metadata, with its value
     struct gguf_string key;
-    enum gguf_type type; // if GGUF_ARRAY, `element` is the type of its elements
+    enum gguf_type type; // for GGUF_ARRAY, `element` is the type of its elements
     enum gguf_type element;
     uint64_t n;         // elements of an array, otherwise 1
     const uint8_t *raw; // the value's bytes in the file; for an array, after its type and count
@@ -46,10 +45,10 @@ struct gguf_tensor {
     struct gguf_string name;
     int dims;
     uint64_t dim[4]; // dim[0] runs along the row
-    int ggml_type;   // as in the file; `tensor` is set only if it is known
+    int ggml_type;   // the number in the file; `tensor` is set only if the type is known
     bool known;
     struct tensor tensor; // (dim[1] * dim[2] * dim[3], dim[0]) in the mapping, borrowed
-    size_t bytes;         // of its data in the file; 0 if the type is unknown
+    size_t bytes;         // size of its data in the file; 0 if the type is unknown
 };
 
 struct gguf *gguf_open(const char *path, struct error *err);
@@ -59,14 +58,14 @@ const char *gguf_path(const struct gguf *g);
 size_t gguf_values(const struct gguf *g);
 const struct gguf_value *gguf_value_at(const struct gguf *g, size_t i);
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key); // NULL: no such key, or it is hidden
-void gguf_hide(struct gguf *g, size_t i); // hides value i from lookups by key, not from gguf_value_at (identity.h)
+void gguf_hide(struct gguf *g, size_t i); // hides value i from lookups by key, but not from gguf_value_at (identity.h)
 size_t gguf_tensors(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i);
 const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name); // NULL: no such tensor
-const char *gguf_type_name(int ggml_type); // "IQ4_NL"; also for types that are not supported
+const char *gguf_type_name(int ggml_type); // "IQ4_NL"; knows types that are not supported as well
 
-// Typed access to a scalar. Returns false and leaves *to unchanged if the key is missing or of another type; any integer
-// type is accepted for an integer, any float type for a real.
+// Read a scalar of a given type. They return false and leave *to unchanged if the key is missing or of another type.
+// Any integer type is accepted for an integer, any float type for a real.
 bool gguf_int(const struct gguf *g, const char *key, int64_t *to);
 bool gguf_real(const struct gguf *g, const char *key, double *to);
 bool gguf_bool(const struct gguf *g, const char *key, bool *to);

@@ -1,4 +1,4 @@
-// gguf_value.c - GGUF metadata as C types, and the names of GGUF's tensor types.
+// gguf_value.c - converts GGUF metadata to C types, and names GGUF's tensor types.
 #include <string.h>
 
 #include "models/formats/gguf.h"
@@ -14,7 +14,7 @@ static bool int_at(enum gguf_type type, const uint8_t *raw, uint64_t i, int64_t 
         [GGUF_U32] = { 4, false }, [GGUF_I32] = { 4, true }, [GGUF_U64] = { 8, false }, [GGUF_I64] = { 8, true },
     };
     const size_t bytes = integer[type].bytes;
-    const int unused = 64 - 8 * (int)bytes; // bits of the 64 above the number's
+    const int unused = 64 - 8 * (int)bytes; // the bits of the 64 above the number's bits
     uint64_t u = 0;
     if (bytes == 0)
         return false;

@@ -13,8 +13,8 @@
 
 // ---- ignored keys
 
-// Provenance, training and usage hints. None of these changes a generated text or a time (pretraining_tp: how the training
-// divided the products).
+// Keys about provenance, training and usage hints. None of them changes a generated text or a time (pretraining_tp: how
+// the training divided the products).
 static const struct {
     const char *file, *keys;
 } ignored[] = {
@@ -31,7 +31,7 @@ static const struct {
     { "tokenizer.json", "version|truncation|padding" },
 };
 
-// general.* is descriptive, except for the keys listed here.
+// The keys general.* are descriptive, except those listed here.
 static bool is_ignored_in_gguf(const char *key)
 {
     if (choice_index("general.architecture|general.type|general.alignment", key) >= 0)

@@ -9,8 +9,8 @@ enum wire { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 struct wire_field {
     int number;
     enum wire type;
-    uint64_t value;             // of VARINT, 64 and 32
-    const unsigned char *bytes; // (n) of BYTES: text, bytes or a message; borrowed
+    uint64_t value;             // value of VARINT, 64 and 32
+    const unsigned char *bytes; // (n) content of BYTES: text, bytes or a message; borrowed
     size_t n;
 };
 
@@ -19,6 +19,6 @@ struct wire_reader { // start with { data, n }
     size_t n;
     bool damaged;
 };
-// The next field. Returns false at the end of the message, and where it is damaged.
+// Reads the next field. Returns false at the end of the message, and if it is damaged.
 bool wire_next(struct wire_reader *r, struct wire_field *to);
 float wire_float(const struct wire_field *f);

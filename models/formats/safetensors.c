@@ -70,10 +70,10 @@ static int by_place(const void *a, const void *b)
     const struct safetensor *x = a, *y = b;
     if (x->data != y->data)
         return (uintptr_t)x->data < (uintptr_t)y->data ? -1 : 1;
-    return (x->bytes > y->bytes) - (x->bytes < y->bytes); // empty tensors first
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes); // empty tensors come first
 }
 
-// One tensor of the header; `start` is the beginning of the file's data, which has `capacity` bytes.
+// Reads one tensor of the header. `start` is the beginning of the file's data, which has `capacity` bytes.
 static bool read_tensor(const char *path, const char *name, const struct json *j, const uint8_t *start, size_t capacity,
                         struct safetensor *t, struct error *err)
 {
@@ -132,7 +132,7 @@ static bool check_metadata(const char *path, const struct json *j, struct error 
     return true;
 }
 
-// The regions must cover the data from the first byte to the last, without holes or overlap.
+// Checks that the regions cover the data from the first byte to the last, without holes or overlap.
 static bool check_regions(const char *path, struct safetensor *t, size_t n, const uint8_t *start, size_t capacity,
                           struct error *err)
 {
@@ -199,7 +199,7 @@ bool safetensors_read(const char *path, const struct mapping *file, int number, 
 
 struct json *safetensors_metadata(const struct mapping *file)
 {
-    struct error ignored; // the reader has accepted this header
+    struct error ignored; // no error can occur: the reader has accepted this header
     struct json *metadata = json_new_object();
     uint64_t n;
     memcpy(&n, file->at, sizeof(n));
@@ -223,7 +223,7 @@ static struct json *entry(const struct safetensor *t, size_t begin)
     return json_object_of(JSON("dtype", t->dtype), JSON("shape", shape), JSON("data_offsets", offsets));
 }
 
-// The header as JSON text.
+// Returns the header as JSON text.
 static char *header_of(const struct safetensor *t, size_t n, struct json *metadata)
 {
     struct json *header = json_new_object();
@@ -239,8 +239,8 @@ static char *header_of(const struct safetensor *t, size_t n, struct json *metada
     return text;
 }
 
-// Writes 8 bytes of length, the header, padded so that the data are aligned to 8 bytes, and the data; before them their number of bytes if the
-// file is one of several.
+// Writes 8 bytes of length, the header, padded so that the data are aligned to 8 bytes, and the data. If the file is
+// one of several, its number of bytes comes first.
 static bool put_file(struct part *part, bool one_of_several, const struct safetensor *t, size_t n,
                      struct json *metadata, part_put *put, void *context, struct error *err)
 {

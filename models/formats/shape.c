@@ -55,7 +55,7 @@ static const struct option options[] = {
     { "vocab", OPTION_INT, AT(vocab), NULL, "", 2, 1 << 20, NULL },
     { "context", OPTION_INT, AT(context), NULL, "", 2, 1 << 24, NULL },
     { "seed", OPTION_INT, AT(seed), "1", "", 0, INT_MAX, NULL },
-    // EXPERT_OPTIONS: of a mixture
+    // The EXPERT_OPTIONS of a mixture begin here.
     { "experts", OPTION_INT, AT(experts), NULL, "", 1, 4096, NULL },
     { "experts_used", OPTION_INT, AT(experts_used), NULL, "", 1, 64, NULL },
     { "expert_hidden", OPTION_INT, AT(expert_hidden), NULL, "", 1, 1 << 20, NULL },
@@ -83,7 +83,7 @@ static bool check(const struct sizes *s, struct error *err)
     return true;
 }
 
-// Puts what the name gives into the shape's own sizes.
+// Copies the sizes that the name gives to the shape's settings.
 static bool read_sizes(const char *shape, struct settings *own, const struct settings *given, struct sizes *to,
                        struct error *err)
 {
@@ -129,21 +129,23 @@ static bool read_name(const char *name, const struct shape **shape, struct sizes
 
 enum { STOCKS = 2, VECTOR = -1 };
 
-struct random_tensor { // a vector: of ones, in F32
-    uint64_t offset;   // of its bytes, behind the header
+struct random_tensor { // a vector consists of ones, in F32
+    uint64_t offset;   // offset of its bytes after the header
     size_t bytes;
-    int stock; // that it is a part of; VECTOR: of none
+    int stock; // the stock whose part it is; VECTOR: none
 };
 
 struct generator {
     const struct shape *shape;
     const struct sizes *sizes;
     enum type type;
-    uint64_t keys, n, offset;     // of the metadata; tensors; where the next one's bytes begin: at a page
-    size_t bytes;                 // of all tensors
+    uint64_t keys, n, offset; // number of keys of the metadata; number of tensors; offset of the next tensor's bytes,
+                              // at a page
+    size_t bytes;             // bytes of all tensors
     struct random_tensor *tensor; // (n)
-    struct stock stock[STOCKS];   // the second: of the embedding of a mixture
-    struct text values, entries; // of the header (models/formats/gguf.c): the metadata, the descriptions of the tensors
+    struct stock stock[STOCKS];   // the second one is for the embedding of a mixture
+    struct text values, entries;  // the two parts of the header (models/formats/gguf.c): the metadata, the descriptions
+                                  // of the tensors
 };
 
 static void put_number(struct text *to, uint64_t v, size_t bytes) // little-endian: the low bytes come first
@@ -170,7 +172,7 @@ static void put_text(struct generator *m, const char *key, const char *s)
     put_string(&m->values, s);
 }
 
-// A key of the architecture; bits: of an integer or a float of 32 bits.
+// Adds a key of the architecture. bits: those of an integer or a float of 32 bits.
 static void put_own(struct generator *m, const char *name, enum gguf_type type, const void *bits)
 {
     char key[80];
@@ -179,7 +181,7 @@ static void put_own(struct generator *m, const char *name, enum gguf_type type, 
     text_add(&m->values, bits, sizeof(uint32_t));
 }
 
-// matrices: of so many rows each, in one tensor.
+// matrices: how many matrices of so many rows are in one tensor.
 static void plan(struct generator *m, const char *name, int64_t rows, int64_t width, int matrices, int stock)
 {
     const bool vector = rows == 1;
@@ -273,7 +275,7 @@ static void put_metadata(struct generator *m)
     put_text(m, "tokenizer.ggml.model", "no_vocab");
 }
 
-// The metadata, and the tensors' descriptions, behind which zeros lead to the next page.
+// Returns the metadata and the tensors' descriptions, followed by zeros up to the next page.
 static struct text header_of(const struct generator *m)
 {
     struct text head = { 0 };
@@ -286,7 +288,8 @@ static struct text header_of(const struct generator *m)
     return head;
 }
 
-// ---- the file: the header and the vectors are written, the matrices are holes, which file_map fills with parts of the stocks
+// ---- the file: the header and the vectors are written, the matrices are holes, which file_map fills with parts of the
+// stocks
 
 static bool write_vector(int fd, const struct random_tensor *t, uint64_t at, struct error *err)
 {
@@ -317,7 +320,7 @@ static bool write_model(struct generator *m, int fd, struct mapped_parts *parts,
     return ok;
 }
 
-// Returns the file; -1 on failure. most: bytes that there is place for; 0: enough.
+// Returns the descriptor of the file; -1 on failure. most: bytes that may be used; 0: no limit.
 static int generate(const struct shape *shape, const struct sizes *sizes, size_t most, struct mapped_parts *parts,
                     struct error *err)
 {
@@ -345,7 +348,7 @@ static int generate(const struct shape *shape, const struct sizes *sizes, size_t
 // ---- files
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct made { // in this process
+static struct made { // models that this process has made
     char *name;
     int fd;
     struct mapped_parts parts;

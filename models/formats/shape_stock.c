@@ -76,7 +76,7 @@ bool stock_make(struct stock *s, struct error *err)
 {
     enum { MOST_NUMBERS = 1 << 25 };
     const struct type_facts *f = &type_facts[s->type];
-    const int64_t numbers = (int64_t)(s->unit / (size_t)f->bytes) * f->block; // of a unit
+    const int64_t numbers = (int64_t)(s->unit / (size_t)f->bytes) * f->block; // numbers of a unit
     const uint64_t stream = splitmix(&(uint64_t){ s->seed });
     size_t units = s->wanted / s->unit;
     if (units > MOST_NUMBERS / (size_t)numbers)

@@ -22,7 +22,7 @@ struct shards {
     struct tensor_list list; // sorted by name
 };
 
-// A ZIP archive, as torch.save writes it, or a file with a name of its.
+// Returns whether the file is a ZIP archive, as torch.save writes it, or has a name of PyTorch's files.
 static bool is_torch(const char *path, const struct mapping *file)
 {
     return ends_with(path, ".pt") || ends_with(path, ".bin") || (file->n > 4 && memcmp(file->at, "PK\3\4", 4) == 0);
@@ -53,7 +53,7 @@ static bool read_file(struct shards *s, char *path, struct error *err)
 
 struct member {
     const char *name, *file; // borrowed from the JSON
-    int number;              // of the file among the shards
+    int number;              // number of the file among the shards
 };
 
 static int by_file(const void *a, const void *b)
@@ -66,7 +66,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct member *)a)->name, ((const struct member *)b)->name);
 }
 
-// File names have no folder: the files lie beside the index.
+// File names have no folder: the files are next to the index.
 static bool names_a_file(const struct json *j)
 {
     const char *s = json_text(j);

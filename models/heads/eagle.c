@@ -26,19 +26,19 @@ struct eagle {
     struct model_shape shape;
     struct tensor fc, fc_bias, embedding, head; // data NULL: no bias, the target's embedding, the target's LM head
     struct tensor hidden_norm, norm;            // EAGLE-3
-    struct tensor fc_norm[MAX_TAPS];            // one over all states, or one for each; data NULL: none
+    struct tensor fc_norm[MAX_TAPS];            // one norm over all states, or one for each; data NULL: none
     struct block *block;                        // (layers)
     struct scratch scratch;
-    struct tensor embedded, state;   // (rows, width), here and below with padding
+    struct tensor embedded, state;   // (rows, width), as below with padding
     struct tensor pair, wide, piece; // (rows, 2 width), (rows, taps * the target's width), (rows, the target's width)
     int rows;
     struct head_facts facts;
-    // The configuration says:
+    // The following fields are read from the configuration.
     struct model_config layers; // path and file borrowed
-    enum tri fc_bias_given;     // EAGLE: whether fc has a bias; UNSET: if its tensor exists
+    enum tri fc_bias_given;     // EAGLE: whether fc has a bias; UNSET: it has one if its tensor exists
     bool norm_before_residual;  // EAGLE-3: the residual that attention is added to is normed
-    bool norm_before_fc;        // one norm over the states side by side
-    bool has_fc_norm;           // one norm for each of the states
+    bool norm_before_fc;        // one norm over the concatenated states
+    bool has_fc_norm;           // one norm for each state
     bool norm_output;           // the output state is normed
 };
 
@@ -49,7 +49,7 @@ static bool is_eagle3(const struct eagle *e)
 
 // ---- the configuration
 
-// EAGLE-3's own choice, for configurations without layer ids: the streams entering layers 2, L / 2 and L - 3.
+// These are EAGLE-3's layers, for configurations without layer ids: the streams entering layers 2, L / 2 and L - 3.
 static bool default_layers(struct eagle *e, int layers, const char *path, struct error *err)
 {
     const int id[] = { 2, layers / 2, layers - 3 };
@@ -124,7 +124,8 @@ static bool read_layers(struct eagle *e, struct error *err)
     return json_is_null(json_get(f.object, "qkv_bias")) || fields_bool(&f, "qkv_bias", &e->layers.attention_bias);
 }
 
-// Checks vocabulary and width. An EAGLE head has the target's width; fc of an EAGLE-3 head reads taps.n times that width.
+// Checks vocabulary and width. An EAGLE head has the target's width; fc of an EAGLE-3 head reads taps.n times that
+// width.
 static bool fits_target(const struct eagle *e, struct error *err)
 {
     const struct head *h = &e->files;
@@ -235,7 +236,7 @@ static bool load_eagle(struct eagle *e, struct error *err)
             load_vector(&e->tensor_loader, "fc.bias", e->shape.width, &e->fc_bias, err));
 }
 
-// The embedding and the LM head: the checkpoint's own, or the target's if they fit.
+// Loads the embedding and the LM head: the checkpoint's own, or the target's if they fit.
 static bool load_ends(struct eagle *e, struct error *err)
 {
     const struct model_shape *target = e->target_shape;
@@ -252,7 +253,7 @@ static bool load_ends(struct eagle *e, struct error *err)
            fail(err, "%s: there is no tensor lm_head.weight, and the target's head does not fit", e->files.path);
 }
 
-// t2d[id]: whether the target's id is in the draft vocabulary.
+// t2d[id] is whether the target's id is in the draft vocabulary.
 static bool check_mask(const struct eagle *e, int n, int all, struct error *err)
 {
     int64_t *in_draft = xcalloc((size_t)all, sizeof(*in_draft));
@@ -269,7 +270,7 @@ static bool check_mask(const struct eagle *e, int n, int all, struct error *err)
     return ok;
 }
 
-// d2t[i]: the target's id of draft id i, minus i.
+// d2t[i] is the target's id of draft id i, minus i.
 static bool read_vocabulary(struct eagle *e, struct error *err)
 {
     const int n = e->facts.vocab, all = e->layers.vocab;
@@ -283,7 +284,8 @@ static bool read_vocabulary(struct eagle *e, struct error *err)
 
 static bool all_are_used(const struct eagle *e, struct error *err)
 {
-    // Files of speculators have copies of the target's tensors, and the reverse of d2t; without d2t the vocabulary is the target's.
+    // Files of speculators have copies of the target's tensors, and the reverse of d2t. Without d2t the vocabulary is
+    // the target's.
     static const char *const ignored[] = { "verifier_lm_head.weight", "verifier_norm.weight", "t2d", NULL };
     char *reason = xformat("not supported in %s", head_kinds[e->files.kind]);
     const struct loaded loaded = {
@@ -342,7 +344,7 @@ static bool load(struct eagle *e, struct error *err)
            (e->tensor_loader.check_only || (allocate_workspace(e, err) && e->backend->sync(e->backend, err)));
 }
 
-// b NULL: the head is only checked.
+// b: NULL: the head is only checked.
 static struct eagle *open_files(struct head files, const struct model_shape *target, struct backend *b,
                                 const struct eagle_setup *s, struct error *err)
 {
@@ -419,7 +421,7 @@ struct kv_shape eagle_kv_shape(const struct eagle *e, int slots, int length, int
 
 // ---- a pass
 
-// The target's states with the norms that come before fc.
+// Returns the target's states with the norms that come before fc.
 static struct tensor normed(struct eagle *e, struct tensor f)
 {
     struct backend *b = e->backend;
@@ -438,7 +440,7 @@ static struct tensor normed(struct eagle *e, struct tensor f)
     return wide;
 }
 
-// x = f, or fc f: where the first layer reads the target's states.
+// Sets x to f, or to fc f where the first layer reads the target's states.
 static void take_states(struct eagle *e, struct tensor x, struct tensor f)
 {
     if (is_eagle3(e))
@@ -447,7 +449,7 @@ static void take_states(struct eagle *e, struct tensor x, struct tensor f)
         e->backend->place(e->backend, x, 0, f);
 }
 
-// Returns what attention reads. EAGLE-3: [rms E(token); rms f], x = f or its norm. EAGLE: x = fc [E(token); f].
+// Returns the input of attention. EAGLE-3: [rms E(token); rms f], and x = f or its norm. EAGLE: x = fc [E(token); f].
 static struct tensor begin(struct eagle *e, const struct layout *layout, struct tensor x, struct tensor states,
                            int of_slot)
 {
@@ -464,7 +466,7 @@ static struct tensor begin(struct eagle *e, const struct layout *layout, struct 
     return x;
 }
 
-// Returns x, with its planes where the last operation left some. from_target: x has the states that the rows follow.
+// Returns x, with its planes if the last operation left some. from_target: x has the states that the rows follow.
 static struct tensor run_layers(struct eagle *e, struct kv_cache *c, const struct layout *layout, struct tensor x,
                                 bool from_target, const struct eagle_states *own)
 {

@@ -54,7 +54,7 @@ static bool read_config(struct head *h, struct error *err)
     return h->config != NULL;
 }
 
-// The tensors' file: Medusa's own file of a directory, if it exists; otherwise the path itself.
+// Returns the file of the tensors: Medusa's file of a directory, if it exists; otherwise the path itself.
 static char *file_of(const char *path)
 {
     static const char *const names[] = { "medusa_lm_head.safetensors", "medusa_lm_head.pt" };
@@ -125,7 +125,8 @@ bool head_fits(const char *path, const struct model_shape *target, enum head_kin
     *kind = h.kind;
     if (*kind == HEAD_MEDUSA)
         return medusa_fits(h, target, facts, err);
-    // A missing norm_before_residual is no misfit: either value runs, and only the accuracy shows which one is right.
+    // A missing norm_before_residual does not make a head unfit: either value runs, and only the accuracy shows which
+    // one is right.
     const struct eagle_setup setup = { .kind = *kind, .norm_before_residual = TRI_TRUE };
     return eagle_fits(h, target, &setup, facts, err);
 }
@@ -134,7 +135,7 @@ bool head_target_ids(const struct head *h, const char *tensor, bool offsets, int
                      struct error *err)
 {
     int64_t *stored = xcalloc((size_t)n, sizeof(*stored));
-    int32_t *number_of = xcalloc((size_t)all, sizeof(*number_of)); // one more; 0: no number has this id
+    int32_t *number_of = xcalloc((size_t)all, sizeof(*number_of)); // plus one; 0: no number has this id
     bool ok = weights_integers(h->weights, tensor, n, INT32_MIN, INT32_MAX, stored, err);
     for (int i = 0; i < n && ok; i++) {
         const int64_t x = stored[i] + (offsets ? i : 0);

@@ -30,7 +30,7 @@ struct medusa {
     struct tensor_loader tensor_loader;
     struct medusa_head head[MAX_HEADS];
     int heads, layers, width, vocab;
-    bool own_out, one_out; // the heads have W_out of their own; all heads share the first one's
+    bool own_out, one_out; // the heads have a W_out other than the target's; all heads share the first one's
     struct tensor z, h;    // (rows, width) workspace
     struct head_facts facts;
 };
@@ -64,7 +64,7 @@ static void count_heads(struct medusa *m, const struct names *names)
 
 // ---- tensors
 
-// A reduced vocabulary: the target's id of each logit.
+// Reads the target's id of each logit of a reduced vocabulary.
 static bool read_token_map(struct medusa *m, struct error *err)
 {
     if (!weights_has(m->files.weights, "token_map"))
@@ -121,7 +121,7 @@ static bool fits(struct medusa *m, const struct names *names, struct error *err)
 static bool all_are_used(const struct medusa *m, struct error *err)
 {
     char *reason = xformat("not part of %d heads of %d layers, as head 0 has them", m->heads, m->layers);
-    // Medusa-2: the model, under a head's names.
+    // Medusa-2 stores the model under a head's names.
     static const char *const of_model[] = { "layers.", "embed_tokens.weight", "norm.weight", "lm_head.weight", NULL };
     const struct loaded loaded = { .ignored = weights_has(m->files.weights, "embed_tokens.weight") ? of_model : NULL,
                                    .reason = reason };
@@ -170,7 +170,7 @@ static bool load(struct medusa *m, int rows, struct error *err)
     return m->tensor_loader.check_only || (allocate_workspace(m, rows, err) && m->backend->sync(m->backend, err));
 }
 
-// b NULL: the heads are only checked.
+// b: NULL: the heads are only checked.
 static struct medusa *open_files(struct head files, const struct model_shape *target, struct backend *b,
                                  enum activations a, enum quantize quantize, int rows, struct error *err)
 {

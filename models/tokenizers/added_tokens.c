@@ -35,7 +35,7 @@ static int by_text_and_order(const void *one, const void *other)
 static bool make_unique(struct added *a, struct error *err)
 {
     size_t n = 0;
-    bool ok = true; // otherwise the rest is kept, so that each token is freed once
+    bool ok = true; // the remaining tokens are kept after a failure, so that each is freed once
     for (size_t i = 0; i < a->n; i++) {
         struct added_token *last = n > 0 ? &a->token[n - 1] : NULL, *t = &a->token[i];
         if (!ok || last == NULL || compare_text(last, t) != 0) {
@@ -54,8 +54,8 @@ static bool make_unique(struct added *a, struct error *err)
     return ok;
 }
 
-// \w of Rust's regex crate: alphabetic characters, marks, decimal digits, connectors, joiners. The ranges are the circled
-// and squared letters, which are alphabetic symbols.
+// This is \w of Rust's regex crate: alphabetic characters, marks, decimal digits, connectors, joiners. The ranges are
+// the circled and squared letters, which are alphabetic symbols.
 static const char word_character[] = "[\\p{L}\\p{Nl}\\p{M}\\p{Nd}\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"
                                      "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}\\x{200C}\\x{200D}]";
 
@@ -87,8 +87,8 @@ void added_free(struct added *a)
     pattern_free(a->word);
 }
 
-// Index of the first of tokens low .. high whose byte `depth` is at least b; all share the bytes before it. A token that
-// ends there sorts first, below any byte.
+// Returns the index of the first of tokens low .. high whose byte `depth` is at least b; all share the bytes before it.
+// A token that ends there sorts first, below any byte.
 static size_t first_at_least(const struct added *a, size_t low, size_t high, size_t depth, int b)
 {
     while (low < high) {
@@ -152,8 +152,8 @@ static bool is_single_word(const struct added_walk *w, size_t start, size_t stop
            (stop == w->n || !is_word(w->a, w->text, stop));
 }
 
-// The next matching token with its stripped white space; NULL if there is none. A token that is found but does not match
-// because of its flags still hides tokens that overlap it, as in Hugging Face's tokenizers.
+// Returns the next matching token with its stripped white space; NULL if there is none. A token that is found but does
+// not match because of its flags still hides tokens that overlap it, as in Hugging Face's tokenizers.
 static const struct added_token *find(struct added_walk *w, size_t *start, size_t *stop)
 {
     while (w->at < w->n) {

@@ -1,6 +1,5 @@
 // added_tokens.h - added tokens such as "<|im_end|>", which are matched in the text before pre-tokenization and merges.
-//
-// Of two matches that begin at the same position the longer wins, of two that overlap the first.
+// Of two matches that begin at one position the longer wins, of two that overlap the first.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,7 +15,7 @@ struct added_token {
     bool special;
     bool single_word;    // matches only where no word character is adjacent
     bool lstrip, rstrip; // the match includes the white space before or after it
-    size_t order;        // of insertion
+    size_t order;        // number in the order of insertion
 };
 
 struct added {                 // start with { 0 }
@@ -28,12 +27,12 @@ struct added {                 // start with { 0 }
 
 // Copies the text; ignores flags.text, flags.n and flags.order.
 void added_add(struct added *a, const char *text, size_t n, struct added_token flags);
-// Sorts the tokens; call it after the last added_add. Of two tokens with the same text the later is used; it is an error
-// if their ids differ, or a text is not UTF-8.
+// Sorts the tokens; call it after the last added_add. Of two tokens with the same text the later is used. It is an
+// error if their ids differ, or a text is not UTF-8.
 bool added_finish(struct added *a, struct error *err);
 void added_free(struct added *a);
 
-// The longest token that is a prefix of the text (n), whatever its flags; NULL: none.
+// Returns the longest token that is a prefix of the text (n), whatever its flags; NULL: none.
 const struct added_token *added_longest(const struct added *a, const char *text, size_t n);
 
 // Iterates over UTF-8 text in parts: chunks without added tokens, and the tokens between them.
@@ -42,8 +41,8 @@ struct added_walk { // start with { a, special, text, n }
     bool special; // whether special tokens match; otherwise they are ordinary text
     const char *text;
     size_t n;
-    size_t at, from;                // bytes searched, and bytes returned, so far
-    const struct added_token *next; // found already; returned after the text before it
+    size_t at, from;                // bytes searched and bytes returned so far
+    const struct added_token *next; // already found; returned after the text before it
     size_t next_stop;
 };
 struct added_part {

@@ -43,7 +43,7 @@ void bpe_free(struct bpe *b)
     free(b->unused);
 }
 
-// The pair's slot, or the free slot for it.
+// Returns the pair's slot, or the free slot for it.
 static struct merge *slot_of(const struct bpe *b, int32_t left, int32_t right)
 {
     uint64_t key = (uint64_t)left << 32 | (uint32_t)right;
@@ -103,7 +103,7 @@ static struct candidate pop(struct bpe_work *w)
     return top;
 }
 
-// Whether symbol `at` merges with the one after it, and as what.
+// Returns whether symbol `at` merges with the one after it, and into which token.
 static bool pair_of(const struct bpe *b, const struct bpe_work *w, const char *text, int32_t at, struct candidate *to)
 {
     const struct symbol *left = &w->symbol[at], *right = &w->symbol[left->next];
@@ -180,9 +180,10 @@ static int32_t first_symbols(const struct bpe *b, struct symbol *s, const char *
     return to.n;
 }
 
-// ---- the ids of those that remain
+// ---- the ids of the remaining symbols
 
-// Appends what text (n) of one symbol is: its token, the two parts of an unused one, its bytes' tokens, or the unknown token.
+// Appends the ids for the text (n) of one symbol: its token, the two parts of an unused one, its bytes' tokens, or the
+// unknown token.
 static void add_ids(const struct bpe *b, const struct bpe_work *w, const char *text, int32_t n, int32_t id, bool *fuse,
                     struct ids *to)
 {

@@ -18,16 +18,17 @@
 #include "core/memory.h"
 #include "models/tokenizers/chat_template.h"
 
-extern const char chat_renderer_py[]; // carried in the program (CMakeLists.txt)
+extern const char chat_renderer_py[]; // embedded in the program (CMakeLists.txt)
 
-enum { MAX_ANSWER = 100 << 20 }; // bytes of a line: six times the longest text of chat_renderer.py, and a little
+// Maximum bytes of a line: six times the longest text of chat_renderer.py, and a little more.
+enum { MAX_ANSWER = 100 << 20 };
 
 struct chat_process {
-    pid_t process; // 0: it has ended, as `ended` says
+    pid_t process; // 0: it has ended, as `ended` reports
     struct error ended;
-    char *name; // of the template, for messages
+    char *name; // name of the template, for messages
     int socket;
-    int life; // a socket that is never written to: that it ends tells the process that its parent has
+    int life; // a socket that is never written to: its end tells the process that its parent has ended
     struct text answer;
 };
 
@@ -40,7 +41,7 @@ static void execute(int end, int life)
     dup2(end, STDIN_FILENO);
     dup2(end, STDOUT_FILENO);
     dup2(life, STDERR_FILENO);
-    syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0); // what this program or its user has open
+    syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0); // closes what this program or its user has open
     for (int i = 0; i < 2; i++) {
         const char *const words[] = { candidates[i], "-I", "-X", "utf8", "-c", chat_renderer_py, NULL };
         execvp(words[0], (char *const *)(uintptr_t)words);
@@ -91,7 +92,7 @@ static int stop(struct chat_process *p)
     return status;
 }
 
-// Its output has ended: it will, or was killed.
+// Reports that the process's output has ended: the process will end, or was killed.
 static bool fail_ended(struct chat_process *p, struct error *err)
 {
     int status = 0;
@@ -106,7 +107,7 @@ static bool fail_ended(struct chat_process *p, struct error *err)
                                : fail(err, "the process that renders it ended with status %d", WEXITSTATUS(status));
 }
 
-// Writes a line and reads one. The time limit is for both.
+// Writes a line and reads one. The time limit applies to both.
 static bool exchange(struct chat_process *p, const char *line, size_t n, struct error *err)
 {
     const int64_t end = clock_ns() + (int64_t)CHAT_SECONDS * 1000000000;
@@ -128,7 +129,7 @@ static bool exchange(struct chat_process *p, const char *line, size_t n, struct 
             if (done >= 0)
                 written += (size_t)done;
             else if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS)
-                written = n; // a process that has ended shows when it is read
+                written = n; // a process that has ended shows when its output is read
         }
         if ((fd.revents & ~POLLOUT) == 0)
             continue;

@@ -21,8 +21,8 @@ static const char *const system_prompts[] = {
     "You are a helpful assistant.",
 };
 
-// Whether the template contains exactly this prompt: after a newline (also escaped, \n) or a quote, and before another
-// quote or <|im_end|>. Qwen2's prompt is a suffix of Qwen2.5's.
+// Returns whether the template contains exactly this prompt: after a newline (also escaped, \n) or a quote, and before
+// another quote or <|im_end|>. Qwen2's prompt is a suffix of Qwen2.5's.
 static bool contains_prompt(const char *jinja, const char *text)
 {
     size_t n = strlen(text);
@@ -36,7 +36,7 @@ static bool contains_prompt(const char *jinja, const char *text)
     return false;
 }
 
-// Qwen2.5's template, which has a part for tools, by the hash of its text without a newline at its end.
+// Recognizes Qwen2.5's template, which has a part for tools, by the hash of its text without a newline at its end.
 static bool is_qwen25(const char *jinja)
 {
     const size_t n = strlen(jinja);
@@ -47,15 +47,16 @@ static bool is_qwen25(const char *jinja)
     return strcmp(hash_text(digest_end(d)).s, "e62daf3dbe177b4a950c4f00a061f2a8") == 0;
 }
 
-// Whether the template is ChatML and nothing else: the one that SmolLM2, Qwen2 and many others have, with one of the prompts or none, or
-// Qwen2.5's. Only these very texts: other templates with <|im_start|> strip blanks or thoughts, or write a date.
+// Returns whether the template is ChatML and nothing else: the one that SmolLM2, Qwen2 and many others have, with one
+// of the prompts or none, or Qwen2.5's. Only these exact texts qualify: other templates with <|im_start|> strip blanks
+// or thoughts, or write a date.
 static bool is_plain_chatml(const char *jinja)
 {
     static const char loop[] =
         "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
         "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
     bool plain = is_qwen25(jinja);
-    struct text real = { 0 }; // with real newlines
+    struct text real = { 0 }; // the template with real newlines
     text_puts(&real, "");
     for (const char *s = jinja; *s != '\0'; s++)
         if (s[0] == '\\' && s[1] == 'n') {
@@ -104,7 +105,7 @@ static bool choose_native(enum chat kind, const char *jinja, struct chat_format 
 
 // ---- choosing
 
-// Variables that a conversation sets, or that are not what they must be.
+// Refuses variables that a conversation sets, or that have a wrong type.
 static bool check_variables(const struct json *variables, struct error *err)
 {
     static const char *const own[] = { "messages", "add_generation_prompt" };
@@ -115,7 +116,7 @@ static bool check_variables(const struct json *variables, struct error *err)
     return now == NULL || json_is_text(now) || fail(err, "the variable now: expected a date as text, \"2025-01-31\"");
 }
 
-// r: with the template itself, and its name for messages.
+// r: the request with the template itself, and its name for messages.
 static bool start_template(struct chat_request r, struct chat_format *to, struct error *err)
 {
     if (!check_variables(r.variables, err))
@@ -213,7 +214,7 @@ static void turn(struct text *to, const char *role, const char *content)
     text_printf(to, "%s%s\n%s%s\n", opening, role, content, closing);
 }
 
-// The conversation in a native format, and `next`, which opens a turn.
+// Appends the conversation in a native format, and `next`, which opens a turn.
 static void render(const struct chat_format *f, const struct message *m, int n, const char *next, struct text *to)
 {
     const bool has_system = n > 0 && strcmp(m[0].role, "system") == 0, vicuna = f->kind == CHAT_VICUNA;
@@ -256,7 +257,7 @@ bool chat_render(const struct chat_format *f, const struct message *m, int n, st
     return true;
 }
 
-// What a template writes before the user's text: it renders one that occurs nowhere else.
+// Finds what a template writes before the user's text by rendering a text that occurs nowhere else.
 static bool render_jinja_user(const struct chat_format *f, struct text *to, struct error *err)
 {
     static const char mark[] = "9f0b7c52e1d84";

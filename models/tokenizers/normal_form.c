@@ -7,11 +7,11 @@
 #include "core/memory.h"
 #include "core/utf8.h"
 
-// Characters for which utf8proc and Hugging Face tokenizers differ. The normalizer of the latter implements Unicode 9: it
-// treats newer characters as bases that neither reorder nor compose nor decompose. And utf8proc 2.8 drops U+11A7, one before the
-// first final consonant of Hangul, after a syllable. Text is therefore normalized between such characters, which are copied
-// unchanged. Found by comparing both in all four forms on every code point, alone and beside marks, and on random text; full
-// blocks from Unicode 16.
+// Characters for which utf8proc and Hugging Face tokenizers differ. The normalizer of the latter implements Unicode 9:
+// it treats newer characters as bases that neither reorder nor compose nor decompose. Moreover, utf8proc 2.8 drops
+// U+11A7, one before the first final consonant of Hangul, after a syllable. Text is therefore normalized between such
+// characters, which are copied unchanged. They were found by comparing both in all four forms on every code point,
+// alone and next to marks, and on random text; full blocks are from Unicode 16.
 static const struct {
     unsigned first, last;
 } inert[] = {
@@ -41,7 +41,7 @@ static bool is_inert(unsigned c)
     return low < sizeof(inert) / sizeof(*inert) && c >= inert[low].first;
 }
 
-// By utf8proc, of well-formed text.
+// Appends the normal form of well-formed text by utf8proc.
 static void put(struct text *to, const char *s, size_t n, enum normal_form form)
 {
     static const int options[] = { [NFC] = UTF8PROC_COMPOSE,
@@ -51,7 +51,7 @@ static void put(struct text *to, const char *s, size_t n, enum normal_form form)
     utf8proc_uint8_t *normal = NULL;
     utf8proc_ssize_t length = utf8proc_map((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &normal,
                                            (utf8proc_option_t)(UTF8PROC_STABLE | options[form]));
-    if (length < 0) // for valid text: out of memory
+    if (length < 0) // valid text fails only without memory
         memory_out(0);
     text_add(to, (const char *)normal, (size_t)length);
     free(normal);
@@ -60,8 +60,9 @@ static void put(struct text *to, const char *s, size_t n, enum normal_form form)
 void normal_form_add(struct text *to, const char *s, size_t n, enum normal_form form)
 {
     size_t from = 0; // everything before is done
-    bool changes =
-        false; // whether the form can change the text since `from`: NFC only code points from U+0300 on, no form ASCII
+    // Whether the form can change the text since `from`: NFC only changes code points from U+0300 on, no form changes
+    // ASCII.
+    bool changes = false;
     for (size_t i = 0; i < n;) {
         size_t length = utf8_character(s + i, n - i);
         if (length >= 2) {

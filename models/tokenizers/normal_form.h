@@ -1,4 +1,5 @@
-// normal_form.h - what needs Unicode's tables: normal forms (in NFC, e followed by a combining acute accent becomes é) and grapheme clusters.
+// normal_form.h - functions that need Unicode's tables: normal forms (in NFC, e followed by a combining acute accent
+// becomes é) and grapheme clusters.
 #pragma once
 #include <stddef.h>
 
@@ -7,5 +8,5 @@ struct text;
 enum normal_form { NFC, NFD, NFKC, NFKD };
 // Appends the normal form of UTF-8 text (n), as Hugging Face tokenizers computes it.
 void normal_form_add(struct text *to, const char *s, size_t n, enum normal_form form);
-// Offset of the end of the grapheme cluster that begins at `at`, in well-formed text (n).
+// Returns the offset of the end of the grapheme cluster that begins at `at`, in well-formed text (n).
 size_t grapheme_cluster(const char *s, size_t n, size_t at);

@@ -59,7 +59,7 @@ void character_map_close(struct character_map *m)
     free(m);
 }
 
-// Walks the trie along s (n). Returns the length of the first (or longest) source string that it ends at; 0: none.
+// Walks the trie along s (n). Returns the length of the first (or longest) source string where it ends; 0: none.
 static size_t walk(const struct character_map *m, const char *s, size_t n, bool first, const char **to)
 {
     size_t at = 0, found = 0;
@@ -76,7 +76,7 @@ static size_t walk(const struct character_map *m, const char *s, size_t n, bool 
         if ((unit >> 8 & 1) == 0 || leaf >= m->units)
             continue;
         const size_t target = m->unit[leaf] & 0x7FFFFFFF;
-        const bool inside = i + 1 < n && ((unsigned char)s[i + 1] & 0xC0) == 0x80; // a character goes on
+        const bool inside = i + 1 < n && ((unsigned char)s[i + 1] & 0xC0) == 0x80; // a character continues
         if (inside || target >= m->targets || (target > 0 && m->target[target - 1] != '\0'))
             continue;
         *to = m->target + target;
@@ -92,8 +92,9 @@ size_t character_map_longest(const struct character_map *m, const char *s, size_
     return walk(m, s, n, false, to);
 }
 
-// Appends UTF-8 text (n) as Hugging Face's Precompiled maps it: grapheme clusters of up to 5 bytes, otherwise characters, each by the
-// shortest source string that it begins with. Returns false once `to` is longer than `most` bytes.
+// Appends UTF-8 text (n) as Hugging Face's Precompiled maps it: grapheme clusters of up to 5 bytes, otherwise
+// characters, each by the shortest source string that it begins with. Returns false once `to` is longer than `most`
+// bytes.
 static bool clusters(const struct character_map *m, const char *s, size_t n, size_t most, struct text *to)
 {
     for (size_t at = 0, stop; at < n && to->n <= most; at = stop) {
@@ -173,7 +174,8 @@ static void strip(const struct normal_step *g, const char *s, size_t n, struct t
 
 // ---- SentencePiece (Normalizer::Normalize in its source)
 
-// The next part of the text: a user-defined token, what the map makes of a source string, or a character. Returns its length in the text.
+// Appends the next part of the text: a user-defined token, the target of a source string, or a character. Returns its
+// length in the text.
 static size_t next_part(const struct normal_step *g, const struct added *keep, const char *s, size_t n,
                         const char **part, size_t *part_n)
 {
@@ -255,7 +257,7 @@ bool normalizer_run(const struct normalizer *z, const char *s, size_t n, const s
     for (int i = 0; i < z->n && ok; i++) {
         struct text *next = &part[i % 2];
         next->n = 0;
-        text_puts(next, ""); // allocated also if it stays empty
+        text_puts(next, ""); // allocated even if it remains empty
         ok = run_step(&z->step[i], s, n, keep, next, shifted, err) && (next->n <= NORMAL_MAX || too_long(err));
         s = next->s;
         n = next->n;

@@ -16,9 +16,9 @@
 static const char *const spaces =
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
 
-// Letters, marks, numbers, punctuation and symbols added in Unicode 15 and 16, by general category: code points that Oniguruma, as built into
-// tokenizers 0.23, puts into a category and PCRE2 10.42 (Unicode 14) does not; found by comparing both on every code point. With a newer PCRE2
-// they have no effect.
+// Letters, marks, numbers, punctuation and symbols added in Unicode 15 and 16, by general category: code points that
+// Oniguruma, as built into tokenizers 0.23, puts into a category and PCRE2 10.42 (Unicode 14) does not; found by
+// comparing both on every code point. With a newer PCRE2 they have no effect.
 // clang-format off
 static const struct {
     const char *category, *members;
@@ -91,7 +91,7 @@ static bool put_set(struct rewriting *r, const char *members, bool negated, size
     return true;
 }
 
-// \p{L}: PCRE2's characters of the category and those that its Unicode version may lack.
+// Writes \p{L}: PCRE2's characters of the category and those that its Unicode version may lack.
 static bool put_category(struct rewriting *r, const char *name, bool negated, size_t at)
 {
     static const char *const known =
@@ -126,7 +126,7 @@ static bool property(struct rewriting *r, bool negated, size_t at)
     return put_category(r, name, negated, at);
 }
 
-// \x41, \x{3042}, \u0041: all rewritten as \x{...}.
+// Rewrites \x41, \x{3042} and \u0041 as \x{...}.
 static bool code_point(struct rewriting *r, char kind, size_t at)
 {
     bool braces = kind == 'x' && next_is(r, "{");
@@ -179,7 +179,7 @@ static bool escape(struct rewriting *r)
     return true;
 }
 
-// (?: (?= (?! (?<= (?<! (?> (?i: (?-i: and plain groups; Ruby's (?m) is Perl's (?s), and so on.
+// Rewrites (?: (?= (?! (?<= (?<! (?> (?i: (?-i: and plain groups; Ruby's (?m) is Perl's (?s), and so on.
 static bool group(struct rewriting *r)
 {
     static const char *const kinds[] = { "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?-i:" };
@@ -196,7 +196,7 @@ static bool group(struct rewriting *r)
     return true;
 }
 
-// {2}, {2,}, {2,5}; not followed by a quantifier that the two interpret differently.
+// Copies {2}, {2,} and {2,5} unless a quantifier follows that the two interpret differently.
 static bool interval(struct rewriting *r)
 {
     size_t from = r->at++, digits = r->at;
@@ -261,26 +261,26 @@ static bool rewrite(struct rewriting *r)
 
 struct pattern {
     pcre2_code *code;
-    char *shown; // its beginning, for messages
+    char *shown; // the beginning of the pattern, for messages
 };
 
 struct search {
     const struct pattern *pattern;
     pcre2_match_data *match;
     pcre2_match_context *limits;
-    int64_t left;     // steps beyond LIGHT that it may still take
+    int64_t left;     // number of steps beyond LIGHT that it may still take
     const char *text; // (n) borrowed
     size_t n, from, last;
     bool any; // a match was found, which ended at `last`
 };
 
-// A pattern of nested counts may take 20^6 steps at each character, so time has bounds: the length of a text, times a constant. The patterns of
-// models take one or two steps for each character of a match. Up to LIGHT steps at one position are free; a match that needs more takes them
-// from a store that grows with the texts.
+// A pattern of nested counts may take 20^6 steps at each character, so time is bounded: by the length of a text times a
+// constant. The patterns of models take one or two steps for each character of a match. Up to LIGHT steps at one
+// position are free. A match that needs more takes them from a store that grows with the texts.
 enum { LIGHT = 4096, STEPS_AT_FIRST = 100 * 1000, STEPS_PER_BYTE = 1000, HEAP_KIB = 512 * 1024 };
 enum { MAX_PATTERN = 64 << 10, MAX_REWRITTEN = 4 << 20, SHOWN = 80 };
 
-// source: as the tokenizer has it. options: of PCRE2, besides UTF.
+// source: the pattern as the tokenizer has it. options: PCRE2's, in addition to UTF.
 static struct pattern *compile(const char *text, size_t n, uint32_t options, const char *source, size_t source_n,
                                struct error *err)
 {
@@ -303,7 +303,7 @@ static struct pattern *compile(const char *text, size_t n, uint32_t options, con
         fail(err, "a pattern does not compile: %s, before \"%.*s\"", why, (int)shown, text + (shown > 0 ? offset : 0));
         return NULL;
     }
-    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); // without a JIT, matching is only slower
+    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); // a failure only makes matching slower
     struct pattern *p = xcalloc(1, sizeof(*p));
     p->code = code;
     p->shown = xstrndup(source, utf8_cut(source, source_n, SHOWN));
@@ -319,7 +319,7 @@ static bool is_text(const char *text, size_t n, struct error *err)
 
 struct pattern *pattern_compile(const char *text, size_t n, struct error *err)
 {
-    // In Oniguruma's Ruby syntax ^ and $ match at lines.
+    // and $ match at lines in Oniguruma's Ruby syntax.
     static const uint32_t options = PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
     struct rewriting r = { .s = text, .n = n, .err = err };
     const bool ok = is_text(text, n, err) && rewrite(&r);
@@ -346,7 +346,7 @@ struct search *search_begin(const struct pattern *p)
 {
     struct search *s = xcalloc(1, sizeof(*s));
     s->pattern = p;
-    s->match = pcre2_match_data_create(1, NULL); // only the whole match, no groups
+    s->match = pcre2_match_data_create(1, NULL); // the whole match is needed, but no groups
     s->limits = pcre2_match_context_create(NULL);
     if (s->match == NULL || s->limits == NULL)
         memory_out(0);
@@ -371,7 +371,8 @@ static int match_within(const struct search *s, const char *text, size_t n, size
     return pcre2_match(s->pattern->code, (PCRE2_SPTR)text, n, from, options | PCRE2_NO_UTF_CHECK, s->match, s->limits);
 }
 
-// One position after another, as PCRE2 does not tell how many steps it took; the limit on them is for each position.
+// Tries one position after another, since PCRE2 does not report how many steps it took. The limit on steps applies to
+// each position.
 static int match_slowly(struct search *s, const char *text, size_t n, size_t from)
 {
     for (size_t at = from; at <= n; at += at < n ? utf8_character(text + at, n - at) : 1) {

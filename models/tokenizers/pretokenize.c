@@ -68,13 +68,13 @@ void splitter_end(struct splitter *c)
 
 static bool stage_from(struct splitter *c, int stage, const char *s, size_t n, bool first, struct error *err);
 
-struct cutting { // of one piece by one stage
+struct cutting { // the state of one piece in one stage
     struct splitter *c;
     int stage;
     const char *s;
     bool first;         // the piece begins the text
-    bool held, match;   // a segment that waits for the next one, and whether it is a match
-    size_t start, stop; // of it
+    bool held, match;   // a segment is held until the next one; whether it is a match
+    size_t start, stop; // bounds of the held segment
 };
 
 static bool pass_on(const struct cutting *k, size_t start, size_t stop, struct error *err)
@@ -96,7 +96,7 @@ static bool let_go(struct cutting *k, struct error *err)
     return !held || pass_on(k, k->start, k->stop, err);
 }
 
-// The next segment of the piece, a match or a gap between matches.
+// Passes on the next segment of the piece, a match or a gap between matches.
 static bool segment(struct cutting *k, size_t start, size_t stop, bool match, struct error *err)
 {
     const enum keep keep = k->c->p->stage[k->stage].keep;
@@ -131,7 +131,8 @@ static bool split(struct cutting *k, size_t n, struct error *err)
     return found != FOUND_ERROR && segment(k, done, n, false, err) && let_go(k, err);
 }
 
-// The piece with a space in front if the stage adds one, and with U+2581 for spaces if it says so.
+// Appends the piece with a space before it if the stage adds one, and with U+2581 for spaces if the stage replaces
+// them.
 static bool respace(const struct stage *g, const char *s, size_t n, bool first, struct text *to)
 {
     const char *const space = g->metaspace ? METASPACE : " ";

@@ -1,7 +1,6 @@
 // pretokenize_families.c - the pre-tokenizers that GGUF files name (tokenizer.ggml.pre), as lists of patterns.
-//
-// A family is what the tokenizer.json of its models says, stage by stage; where llama.cpp has a pattern for its own engine, the
-// original one stands here. Each pattern splits the pieces of the one before it.
+// A family follows the tokenizer.json of its models, stage by stage. Where llama.cpp has rewritten a pattern for its
+// engine, the list has the original. Each pattern splits the pieces of the one before it.
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,7 +42,7 @@
 #define CJK "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
 #define HAN_TO_HANGUL "[\\x{4e00}-\\x{9fa5}\\x{800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+"
 #define BLOOM " ?[^(\\s|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{964}\\x{6d4}\\x{60c})]+"
-#define LETTERS "" // what follows sees byte letters, as after the pre-tokenizer ByteLevel
+#define LETTERS "" // the next stages see byte letters, as after the pre-tokenizer ByteLevel
 
 enum { MAX_NAMES = 12, MAX_PATTERNS = 6 };
 

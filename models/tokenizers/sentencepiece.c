@@ -1,7 +1,7 @@
-// sentencepiece.c - SentencePiece's models: BPE by scores, and unigram, as its own files (tokenizer.model) and GGUF have them.
-//
-// User-defined pieces are matched in the normalized text before anything else; in unigram models they compete by a high score. Control
-// pieces are never made of text; as added tokens they match where special tokens do.
+// sentencepiece.c - SentencePiece's models: BPE by scores, and unigram, from its own files (tokenizer.model) and from
+// GGUF.
+// User-defined pieces are matched in the normalized text before anything else; in unigram models they compete by a high
+// score. Control pieces are never made from text; as added tokens they match where special tokens do.
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "models/formats/protobuf.h"
 #include "models/tokenizers/tokenizer_parts.h"
 
-// A user-defined piece as it stands in a normalized text.
+// Adds a user-defined piece in its form in a normalized text.
 static void add_user_defined(struct tokenizer *t, int32_t id, const struct piece *p, bool spaces)
 {
     struct text normal = { 0 };
@@ -45,7 +45,7 @@ static bool add_piece(struct tokenizer *t, int32_t id, const struct piece *p, co
     return true;
 }
 
-// Whether a piece is made of text: normal ones are, in BPE also unused ones, which are taken apart again.
+// Returns whether a piece is made from text: normal ones are, in BPE also unused ones, which are taken apart again.
 static bool is_made(const struct piece_model *m, const struct piece *p)
 {
     return p->kind == PIECE_NORMAL || (p->kind == PIECE_UNUSED && !m->unigram);
@@ -64,7 +64,7 @@ static void init_unigram(struct tokenizer *t, const struct piece_model *m, int32
             unigram_user_defined(&t->unigram, (int32_t)i);
 }
 
-// A number that falls as the score, a float in SentencePiece, rises.
+// Returns a number that falls as the score, a float in SentencePiece, rises.
 static uint32_t rank_of(double score)
 {
     const float x = (float)score + 0.0F; // -0 is 0
@@ -108,7 +108,7 @@ bool tokenizer_of_pieces(struct tokenizer *t, const struct piece_model *m, struc
     bool bytes = false;
     for (size_t i = 0; i < m->n; i++) {
         const struct piece *p = &m->piece[i];
-        if (p->kind == PIECE_UNKNOWN && unknown < 0) // phi-3 marks more
+        if (p->kind == PIECE_UNKNOWN && unknown < 0) // phi-3 marks several pieces
             unknown = (int32_t)i;
         bytes |= p->kind == PIECE_BYTE;
         if (!add_piece(t, (int32_t)i, p, m, err))
@@ -135,10 +135,10 @@ struct model_file {
     bool damaged;
 };
 
-// Settings that are read: numbers, and the map of characters.
+// The settings that are read: numbers, and the map of characters.
 static const struct setting {
     int message, field;
-    size_t at; // in struct model_file
+    size_t at; // offset in struct model_file
 } settings[] = {
     { TRAINER, 3, offsetof(struct model_file, type) },
     { TRAINER, 24, offsetof(struct model_file, suffix) },     // treat_whitespace_as_suffix
@@ -146,7 +146,7 @@ static const struct setting {
     { NORMALIZER, 4, offsetof(struct model_file, collapse) }, // remove_extra_whitespaces
     { NORMALIZER, 5, offsetof(struct model_file, escape) },   // escape_whitespaces
 };
-enum { MAP = 2 }; // precompiled_charsmap, of NORMALIZER
+enum { MAP = 2 }; // precompiled_charsmap, a field of NORMALIZER
 
 static void read_piece(struct model_file *f, struct wire_field from)
 {

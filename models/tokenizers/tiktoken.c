@@ -1,8 +1,7 @@
-// tiktoken.c - byte-level BPE as tiktoken stores it: tokens with ranks. Two tokens merge if their bytes make a token, the lowest rank
-// first; a piece that is a token is not merged.
-//
-// A tiktoken file has neither a pattern nor special tokens: those of Llama 3 and Qwen, which publish such files, are known by the number
-// of ranks. Mistral's tekken.json has both.
+// tiktoken.c - byte-level BPE in tiktoken's form: tokens with ranks. Two tokens merge if their bytes form a token, the
+// lowest rank first. A piece that is a token is not merged.
+// A tiktoken file has neither a pattern nor special tokens: those of Llama 3 and Qwen, which publish such files, are
+// recognized by the number of ranks. Mistral's tekken.json has both.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,7 @@
 #include "core/memory.h"
 #include "models/tokenizers/tokenizer_parts.h"
 
-// where: "line 3", "token 3".
+// Messages name the token by unit and number: "line 3" or "token 3".
 static bool add_token(struct tokenizer *t, int32_t id, const char *base64, size_t n, const char *unit, long long number,
                       struct error *err)
 {
@@ -38,7 +37,7 @@ static bool finish(struct tokenizer *t, struct error *err)
     uint32_t *rank = xmalloc((size_t)size * sizeof(*rank));
     for (int32_t id = 0; id < size; id++) {
         const struct token *token = vocabulary_token(&t->vocabulary, id);
-        rank[id] = token == NULL || token->literal ? NEVER_MADE : (uint32_t)id; // ids are in the order of ranks
+        rank[id] = token == NULL || token->literal ? NEVER_MADE : (uint32_t)id; // ids are ordered like ranks
     }
     bpe_init_texts(&t->bpe, &t->vocabulary, rank, NULL);
     t->ignore_merges = t->byte_letters = true;
@@ -53,11 +52,11 @@ static bool finish(struct tokenizer *t, struct error *err)
 
 struct known { // a published file
     int ranks;
-    bool nfc;             // texts are normalized
-    const char *family;   // of its pattern
-    const char *named;    // its first special tokens, with spaces between
+    bool nfc;             // texts are normalized to NFC
+    const char *family;   // the family of its pattern
+    const char *named;    // its first special tokens, separated by spaces
     const char *reserved; // the names of the others, which are numbered
-    int first, n;         // the first number; special tokens
+    int first, n;         // first: the first number; n: number of special tokens
 };
 enum { TEKKEN = 2 };
 static const struct known published[] = {
@@ -67,7 +66,7 @@ static const struct known published[] = {
       "<|python_tag|> <|image|>",
       "<|reserved_special_token_%d|>", 2, 256 },
     { 151643, true, "qwen2", "<|endoftext|> <|im_start|> <|im_end|>", "<|extra_%d|>", 0, 208 },
-    // Mistral's: tekken.json has the rest, but older files do not list the special tokens.
+    // Mistral's: tekken.json has the other fields, but older files do not list the special tokens.
     { 0, false, NULL,
       "<unk> <s> </s> [INST] [/INST] [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [TOOL_RESULTS] [/TOOL_RESULTS] "
       "[TOOL_CALLS] [IMG] <pad> [IMG_BREAK] [IMG_END] [PREFIX] [MIDDLE] [SUFFIX] [SYSTEM_PROMPT] "
@@ -75,7 +74,7 @@ static const struct known published[] = {
       "<SPECIAL_%d>", 20, 0 },
 };
 
-// The name of special token i; free() it.
+// Returns the name of special token i; free() it.
 static char *special_name(const struct known *k, int i)
 {
     const char *s = k->named;

@@ -1,4 +1,4 @@
-// tokenizer.c - opens tokenizers, encodes text and decodes ids. Each form of files has a reader of its own.
+// tokenizer.c - opens tokenizers, encodes text and decodes ids. Each kind of file has its own reader.
 #include "models/tokenizers/tokenizer.h"
 
 #include <stdio.h>
@@ -44,7 +44,8 @@ struct tokenizer *tokenizer_from_json(struct json *j, const char *name, struct e
     return read_with(tokenizer_read_json, &s, name, (struct hash){ 0 }, err);
 }
 
-// tiktoken's files begin with a line of base64, a space and a number; SentencePiece's with a piece, 0x0A and a length.
+// tiktoken's files begin with a line of base64, a space and a number. SentencePiece's begin with a piece: 0x0A and a
+// length.
 static bool looks_like_tiktoken(const char *s, size_t n)
 {
     size_t i = 0;
@@ -53,7 +54,7 @@ static bool looks_like_tiktoken(const char *s, size_t n)
     return i > 0 && i + 1 < n && s[i] == ' ' && s[i + 1] == '0';
 }
 
-// directory: where other files may declare tokens of a tokenizer.json; NULL: only the file counts.
+// directory: the directory in which other files may declare tokens of a tokenizer.json; NULL: only the file counts.
 static struct tokenizer *open_file(const char *path, const char *directory, struct error *err)
 {
     struct mapping file;
@@ -85,7 +86,8 @@ static struct tokenizer *open_file(const char *path, const char *directory, stru
     return t;
 }
 
-// ---- tokens that transformers adds to a tokenizer.model: what it does with them stands in no file, so they must be in the model
+// ---- tokens that transformers adds to a tokenizer.model: no file says what it does with them, so they must be in the
+// model
 
 static bool has_token(const struct tokenizer *t, const struct declared_token *declared, struct error *err)
 {
@@ -113,7 +115,7 @@ static bool has_declared_tokens(const struct tokenizer *t, const char *directory
     return ok;
 }
 
-// The tokenizer's file in a directory; free() it. NULL: none.
+// Returns the tokenizer's file in a directory; free() it. NULL: none.
 static char *file_in(const char *directory)
 {
     static const char *const names[] = { "tokenizer.json", "tekken.json", "tokenizer.model", "tokenizer.model.v3" };
@@ -306,7 +308,7 @@ struct encoding {
     struct ids *to;
 };
 
-// The piece as the checkpoint stores tokens: in byte letters if the tokenizer is byte-level.
+// Returns the piece in the checkpoint's form of tokens: in byte letters if the tokenizer is byte-level.
 static const char *stored_form(struct encoding *e, const char *s, size_t *n)
 {
     if ((e->t->bpe.characters != NULL && !e->t->byte_letters) || e->t->cut.letters)
@@ -387,7 +389,7 @@ static bool encode_raw(struct encoding *e, const char *s, size_t n, struct error
 
 enum {
     TEXT_MAX = INT32_MAX / 32
-}; // normal forms lengthen a text, at most to NORMAL_MAX; pieces in byte letters are up to six times as long
+}; // normal forms lengthen a text, up to NORMAL_MAX; pieces in byte letters are up to six times as long
 
 bool tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, bool special, struct ids *to,
                       struct error *err)
@@ -411,8 +413,8 @@ bool tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, boo
     return ok;
 }
 
-// ---- decoding: a token may end inside a character, so up to three bytes are held for the next one. Malformed bytes are replaced, one U+FFFD
-// for each maximal subpart (Unicode, 3.9).
+// ---- decoding: a token may end inside a character, so up to three bytes are held until the next one. Malformed bytes
+// are replaced, by one U+FFFD for each maximal subpart (Unicode, 3.9).
 
 static void replace(struct decoding *state, struct text *to)
 {
@@ -447,7 +449,7 @@ void tokenizer_decode_bytes(struct decoding *state, const char *s, size_t n, str
     }
 }
 
-// How many spaces the bytes (n) of the token lose.
+// Returns how many spaces the bytes (n) of the token lose.
 static size_t dropped(const struct tokenizer *t, int32_t id, const char *bytes, size_t n, struct decoding *state)
 {
     const bool first = !state->begun, space = n > 0 && bytes[0] == ' ';

@@ -1,7 +1,7 @@
 // tokenizer_gguf.c - reads a tokenizer from a GGUF file's metadata.
-//
-// Of byte-level BPE, the pre-tokenizer's pattern is not in the file: `tokenizer.ggml.pre` names its family; and it specifies no
-// normalization, since llama.cpp does none. SentencePiece's models are read as pieces (sentencepiece.c).
+// For byte-level BPE the file has the name of the pre-tokenizer's family (`tokenizer.ggml.pre`), not its pattern. It
+// specifies no normalization, since llama.cpp applies none. SentencePiece's models are read as pieces
+// (sentencepiece.c).
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,7 +45,7 @@ static bool read_tokens(struct tokenizer *t, const struct gguf *g, struct error 
         return fail(err, "%llu tokens are too many", (unsigned long long)tokens->n);
     if (types != NULL && !numbers_fit(types, "tokenizer.ggml.token_type", tokens->n, false, err))
         return false;
-    int64_t count = (int64_t)tokens->n; // without those that only fill the list
+    int64_t count = (int64_t)tokens->n; // excludes tokens that only fill the list
     if (gguf_find(g, TOKENS_GGUF) != NULL &&
         (!gguf_int(g, TOKENS_GGUF, &count) || count < 1 || count > (int64_t)tokens->n))
         return fail(err, "%s: expected a number from 1 to %llu, as tokenizer.ggml.tokens has, found another",

@@ -1,8 +1,7 @@
 // tokenizer_json.c - reads a tokenizer from the tokenizer.json of Hugging Face's `tokenizers`.
-//
-// Everything in the file that changes ids is either implemented or an error that names it. Ids of added tokens are those of the file
-// (`tokenizers` renumbers, with a warning, those that leave a gap). Truncation, padding and
-// post-processing are ignored: a leading BOS token is decided by the model's configuration.
+// Everything in the file that changes ids is either implemented or an error that names it. Added tokens have the ids of
+// the file (`tokenizers` renumbers, with a warning, those that leave a gap). Truncation, padding and post-processing
+// are ignored: the model's configuration decides about a leading BOS token.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +17,11 @@
 
 struct reading {
     struct tokenizer *t;
-    bool byte_level;    // tokens are in byte letters; otherwise they are decoded so:
+    bool byte_level;    // tokens are in byte letters; otherwise the next fields decode them
     bool pieces, bytes; // U+2581 is a space; "<0x0A>" is a byte
 };
 
-// An unknown value in a message, shortened.
+// Fails for an unknown value, which the message shows shortened.
 static bool found_value(const char *what, const struct json *value, struct error *err)
 {
     char *text = value != NULL ? json_write(value) : xstrdup("nothing");
@@ -31,7 +30,8 @@ static bool found_value(const char *what, const struct json *value, struct error
     return false;
 }
 
-static const char *type_of(const struct json *j) // of a component: "ByteLevel"; "null", "without a type" if it has none
+static const char *type_of(const struct json *j) // the type of a component: "ByteLevel"; "null", "without a type" if it
+                                                 // has none
 {
     const struct json *type = json_get(j, "type");
     return json_is_text(type) ? json_text(type) : json_is_null(j) ? "null" : "without a type";
@@ -51,7 +51,7 @@ static bool unknown_type(const char *what, const struct json *j, const char *kno
     return false;
 }
 
-// An optional boolean.
+// Reads an optional boolean.
 static bool read_switch(const struct json *j, const char *key, bool default_value, bool *to, struct error *err)
 {
     const struct json *v = json_get(j, key);
@@ -59,7 +59,7 @@ static bool read_switch(const struct json *j, const char *key, bool default_valu
     return json_is_null(v) || json_is_bool(v) || fail(err, "%s is not true or false", key);
 }
 
-// ---- components: what is done to text before and after the model
+// ---- components: the steps before and after the model
 
 struct component {
     const char *type;
@@ -68,7 +68,7 @@ struct component {
 
 struct components {
     const char *what, *list; // "normalizer"; the key of the list that a Sequence has
-    const char *known;       // for messages
+    const char *known;       // the supported ones, for messages
     struct component component[10];
 };
 
@@ -92,7 +92,7 @@ static bool read_components(struct reading *r, const struct json *j, const struc
 
 // ---- normalizer
 
-// {"String": ".."} or {"Regex": ".."}. Returns NULL and sets err on failure.
+// Reads {"String": ".."} or {"Regex": ".."}. Returns NULL and sets err on failure.
 static struct pattern *read_pattern(const struct json *j, const char *of, struct error *err)
 {
     const struct json *regex = json_get(j, "Regex"), *string = json_get(j, "String");
@@ -196,7 +196,7 @@ static bool read_behavior(const struct json *j, const char *default_value, bool 
         err);
 }
 
-// Appends a stage, which splits what the stages before it made. After ByteLevel they see byte letters.
+// Appends a stage, which splits the pieces of the stages before it. After ByteLevel stages see byte letters.
 static bool add_stage(struct reading *r, struct stage stage, struct error *err)
 {
     if (r->byte_level && !r->t->cut.letters)
@@ -242,7 +242,7 @@ static bool read_whitespace_split(struct reading *r, const struct json *j, struc
     return add_split(r, "\\s", KEEP_GAPS, err);
 }
 
-// prepend_scheme, or add_prefix_space of older files.
+// Reads prepend_scheme, or add_prefix_space of older files.
 static bool read_prefix(const struct json *j, enum prefix *to, struct error *err)
 {
     static const char *const schemes[] = {
@@ -313,7 +313,7 @@ static bool read_byte_fallback(struct reading *r, const struct json *j, struct e
     return true;
 }
 
-// Replace of U+2581 by a space, Strip of one leading space: SentencePiece's form.
+// Reads SentencePiece's form: Replace of U+2581 by a space, Strip of one leading space.
 static bool read_decoder_replace(struct reading *r, const struct json *j, struct error *err)
 {
     const struct json *pattern = json_get(json_get(j, "pattern"), "String");
@@ -388,7 +388,7 @@ static bool check_id(const struct json *id, const char *of, int *size, struct er
     return true;
 }
 
-// Raises *size above all ids of added tokens, and makes a vocabulary for so many ids.
+// Raises *size above all ids of added tokens, and makes a vocabulary of that size.
 static bool begin_vocabulary(struct reading *r, const struct json *vocabulary, const struct json *added, int *size,
                              struct error *err)
 {
@@ -467,7 +467,7 @@ static bool read_unigram(struct reading *r, const struct json *model, const stru
         score[i] = NAN;
     t->unigram_model = true;
     t->unigram.score = score;
-    r->byte_level = false; // pieces are stored as they are
+    r->byte_level = false; // pieces are stored unchanged
     if (!read_scores(r, pieces, score, err))
         return false;
     unigram_init(&t->unigram, &t->vocabulary, score);
@@ -479,7 +479,7 @@ static bool read_unigram(struct reading *r, const struct json *model, const stru
 
 // ---- BPE
 
-// "Ġ t", or ["Ġ", "t"] in newer files, since a token may contain a space.
+// Reads "Ġ t", or ["Ġ", "t"] in newer files, since a token may contain a space.
 static bool read_merge(struct tokenizer *t, const struct json *j, size_t rank, struct error *err)
 {
     const struct json *left = json_at(j, 0), *right = json_at(j, 1);
@@ -513,7 +513,8 @@ static bool read_merges(const struct reading *r, const struct json *merges, stru
     return true;
 }
 
-// Reads how bytes, or characters, without a token are encoded; most byte-level vocabularies have a token for every byte.
+// Reads how bytes, or characters, without a token are encoded. Most byte-level vocabularies have a token for every
+// byte.
 static bool read_unknown(struct tokenizer *t, const struct json *model, struct error *err)
 {
     const struct json *unknown = json_get(model, "unk_token");
@@ -530,7 +531,7 @@ static bool read_unknown(struct tokenizer *t, const struct json *model, struct e
     else if (fallback)
         return fail(err, "byte_fallback is not supported if some bytes have no token");
     if (json_is_null(unknown))
-        return true; // dropped
+        return true; // such text is dropped
     t->bpe.unknown = vocabulary_find(&t->vocabulary, json_text(unknown), json_text_length(unknown));
     return t->bpe.unknown >= 0 || fail(err, "some %s have no token, and the vocabulary has no unk_token",
                                        t->bpe.characters != NULL ? "characters" : "bytes");
@@ -555,7 +556,7 @@ static bool read_added_token(const struct reading *r, const struct json *j, stru
         return true;
     if (!vocabulary_add_literal(&t->vocabulary, flags.id, text, n, flags.special ? TOKEN_SPECIAL : TOKEN_ADDED, err))
         return false;
-    if (r->pieces) // as those of the vocabulary are decoded
+    if (r->pieces) // decodes like tokens of the vocabulary
         vocabulary_decode_spaces(&t->vocabulary, flags.id);
     flags.special = tokenizer_is_special(t, flags.id); // once special, always special
     if (!normalized) {

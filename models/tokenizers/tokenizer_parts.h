@@ -12,30 +12,30 @@ struct error;
 struct gguf;
 struct json;
 
-enum drops { // of the spaces that a decoded text begins with
+enum drops { // spaces that are removed where a decoded text begins
     DROPS_NOTHING,
-    DROPS_SPACE,       // one, wherever it comes from (a tokenizer.json's Strip)
-    DROPS_FIRST_TOKEN, // all those of the first token (its Metaspace)
-    DROPS_PREFIX,      // one of a token that is not a byte (SentencePiece's add_dummy_prefix)
-    DROPS_LEADING,     // one of every such token until the text begins (its remove_extra_whitespaces)
+    DROPS_SPACE,       // one space, wherever it comes from (a tokenizer.json's Strip)
+    DROPS_FIRST_TOKEN, // all spaces of the first token (its Metaspace)
+    DROPS_PREFIX,      // one space of a token that is not a byte (SentencePiece's add_dummy_prefix)
+    DROPS_LEADING,     // one space of every such token until the text begins (its remove_extra_whitespaces)
 };
 
 struct tokenizer {
-    char *name; // of the file, for messages; owned
+    char *name; // name of the file, for messages; owned
     struct hash hash;
     struct vocabulary vocabulary;
-    struct added raw, normal; // matched in the original text, and in the normalized text
+    struct added raw, normal; // tokens matched in the original text, and in the normalized text
     struct normalizer normalizer;
     struct pretokenizer cut;
     bool ignore_merges; // a piece that is a token is not merged (as in Llama 3)
     bool byte_letters;  // bpe merges byte letters as characters
-    struct bpe bpe;     // if there is no unigram model
+    struct bpe bpe;     // used if there is no unigram model
     bool unigram_model;
     struct unigram unigram;
     enum drops drops;
 };
 
-enum piece_kind { // as SentencePiece and GGUF number them
+enum piece_kind { // numbered as in SentencePiece and GGUF
     PIECE_NORMAL = 1,
     PIECE_UNKNOWN = 2,
     PIECE_CONTROL = 3,
@@ -51,7 +51,7 @@ struct piece {
     int kind; // enum piece_kind
 };
 
-struct piece_model { // what SentencePiece stores, in its own files or in GGUF
+struct piece_model { // the data that SentencePiece stores, in its own files or in GGUF
     bool unigram;    // otherwise BPE
     bool prefix;     // a space before the text
     bool collapse;   // extra spaces are removed
@@ -63,31 +63,34 @@ struct piece_model { // what SentencePiece stores, in its own files or in GGUF
 };
 bool tokenizer_of_pieces(struct tokenizer *t, const struct piece_model *m, struct error *err);
 
-// What a tokenizer is read from: one of them.
+// The source of a tokenizer: one of these is set.
 struct tokenizer_source {
     struct json *json;
     struct gguf *gguf;
     const char *bytes; // (n) the file
     size_t n;
 };
-// Each fills a new tokenizer. err says what is wrong; the caller puts the name of the file before it.
+// Each fills a new tokenizer. On failure err describes the error, and the caller puts the name of the file before it.
 typedef bool tokenizer_reader(struct tokenizer *t, const struct tokenizer_source *s, struct error *err);
 tokenizer_reader tokenizer_read_json, tokenizer_read_tekken, tokenizer_read_gguf, tokenizer_read_sentencepiece,
     tokenizer_read_tiktoken;
-bool tokenizer_in_gguf(const struct gguf *g); // its model is not llama.cpp's "none"
-// Makes a tokenizer of a tokenizer.json that has been parsed. name: for messages.
+bool tokenizer_in_gguf(const struct gguf *g); // the model is not llama.cpp's "none"
+// Makes a tokenizer from a parsed tokenizer.json. name: for messages.
 struct tokenizer *tokenizer_from_json(struct json *j, const char *name, struct error *err);
 
-// Whether GGUF can represent the tokenizer of a tokenizer.json; *pre is its tokenizer.ggml.pre. err names what GGUF cannot
-// represent.
+// Returns whether GGUF can represent the tokenizer of a tokenizer.json; *pre is its tokenizer.ggml.pre. err names what
+// GGUF cannot represent.
 bool tokenizer_fits_gguf(const struct tokenizer *t, const struct json *file, const char **pre, struct error *err);
-// {"tokens": [text or null], "kinds": [enum piece_kind], "merges": ["a b"], "ignore_merges"} of a byte-level tokenizer.
+// Returns {"tokens": [text or null], "kinds": [enum piece_kind], "merges": ["a b"], "ignore_merges"} of a byte-level
+// tokenizer.
 struct json *tokenizer_json(const struct tokenizer *t);
-// llama.cpp takes as many tokens as the embedding has rows: unused ones fill the list, and this key says how many are before them.
+// llama.cpp takes as many tokens as the embedding has rows. Unused ones fill the list, and this key gives the number of
+// tokens before them.
 #define TOKENS_GGUF "speclab.token_count"
 
-// Steps that readers share: a token that is matched in the text before anything else; the tokens of single bytes, as byte letters or
-// "<0x00>" .. "<0xFF>", looked up in the vocabulary at this point, -1: none; merge number `rank`, of two tokens given by their texts.
+// These steps are shared by readers. They add a token that is matched in the text before anything else; set the tokens
+// of single bytes, as byte letters or "<0x00>" .. "<0xFF>", looked up in the vocabulary at this point, -1: none; and
+// add merge number `rank`, of two tokens given by their texts.
 bool tokenizer_add_raw(struct tokenizer *t, int32_t id, const char *text, size_t n, enum token_kind kind,
                        struct error *err);
 void tokenizer_find_bytes(const struct tokenizer *t, bool letters, int32_t byte[256]);

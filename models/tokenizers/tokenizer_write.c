@@ -1,5 +1,5 @@
-// tokenizer_write.c - whether GGUF can represent the tokenizer of a tokenizer.json, and the tokenizer as JSON for who writes one.
-//
+// tokenizer_write.c - checks whether GGUF can represent the tokenizer of a tokenizer.json, and gives the tokenizer as
+// JSON to programs that write one.
 // GGUF stores tokens, their kinds, merges, and the name of a family for everything else: how text is split, and whether
 // pieces that are tokens skip merging. Anything that would not survive the round trip is an error that names it.
 #include <stdlib.h>
@@ -72,7 +72,7 @@ static int by_rank(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-static struct merge *merges_of(const struct tokenizer *t, size_t *n) // (*n) sorted by rank; free() it
+static struct merge *merges_of(const struct tokenizer *t, size_t *n) // (*n) merges sorted by rank; free() it
 {
     struct merge *m = xmalloc(t->bpe.capacity * sizeof(*m));
     *n = 0;

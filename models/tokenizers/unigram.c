@@ -38,10 +38,10 @@ void unigram_free(struct unigram *u)
     free(u->score);
 }
 
-struct ending { // of the best segmentation of the text before an offset
+struct ending { // the best segmentation of the text before an offset
     double score;
     int32_t id;   // its last token; -1: an unknown character
-    int32_t from; // where that begins; -1: there is none yet
+    int32_t from; // offset where that token begins; -1: there is none yet
 };
 
 static void improve(const struct unigram *u, struct ending *e, double before, double score, int32_t id, size_t from)
@@ -51,7 +51,7 @@ static void improve(const struct unigram *u, struct ending *e, double before, do
         *e = (struct ending){ sum, id, (int32_t)from };
 }
 
-// Sets the best ending at every character boundary.
+// Finds the best ending at every character boundary.
 static void search_best(const struct unigram *u, const char *s, size_t n, struct ending *best)
 {
     for (size_t at = 0, first; at < n; at += first) {
@@ -76,7 +76,7 @@ static void search_best(const struct unigram *u, const char *s, size_t n, struct
     }
 }
 
-// A run of characters without tokens: the token that the run is, its bytes' tokens, or one unknown token.
+// Appends a run of characters without tokens: the token of the whole run, its bytes' tokens, or one unknown token.
 static bool add_unknown(const struct unigram *u, const char *s, size_t n, struct ids *to)
 {
     const int32_t id = vocabulary_find(u->vocabulary, s, n);
@@ -100,16 +100,17 @@ bool unigram_encode(const struct unigram *u, const char *s, size_t n, struct ids
     for (size_t i = 0; i <= n; i++)
         best[i] = (struct ending){ 0, -1, -1 };
     search_best(u, s, n, best);
-    // From the end to the beginning; then `from` of a boundary points forward, to the end of the token that begins there.
+    // This walks from the end to the beginning. Afterwards `from` of a boundary points forward, to the end of the token
+    // that begins there.
     int32_t next = (int32_t)n;
     for (int32_t at = (int32_t)n; at > 0;) {
         const int32_t from = best[at].from;
-        best[at].from = next; // where the token after it ends
+        best[at].from = next; // the end of the token after it
         next = at;
         at = from;
     }
     bool known_all = true;
-    int32_t run = -1; // where a run of unknown characters began
+    int32_t run = -1; // the beginning of a run of unknown characters
     for (int32_t at = 0, stop = next; at < (int32_t)n; at = stop, stop = best[at].from) {
         const int32_t id = best[stop].id;
         const bool known = id >= 0 && id != u->unknown;

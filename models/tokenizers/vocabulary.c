@@ -34,7 +34,7 @@ uint64_t vocabulary_hash(uint64_t hash, const char *part, size_t n)
     return hash;
 }
 
-// The slot of this text, or the free slot for it. The table is at most half full.
+// Returns the slot of this text, or the free slot for it. The table is at most half full.
 static int32_t *slot_of_hash(const struct vocabulary *v, const char *text, size_t n, uint64_t hash)
 {
     for (size_t i = (size_t)(hash ^ hash >> 29) & (v->capacity - 1);; i = (i + 1) & (v->capacity - 1)) {
@@ -96,7 +96,7 @@ void vocabulary_decode_spaces(struct vocabulary *v, int32_t id)
 {
     static const char metaspace[] = METASPACE;
     const size_t length = sizeof(metaspace) - 1, n = v->token[id].text_n, from = v->strings.n;
-    char *text = xstrndup(v->strings.s + v->token[id].text, n); // strings may move
+    char *text = xstrndup(v->strings.s + v->token[id].text, n); // the strings may move
     for (size_t i = 0; i < n;) {
         const bool space = n - i >= length && memcmp(text + i, metaspace, length) == 0;
         text_add(&v->strings, space ? " " : text + i, 1);

@@ -1,7 +1,7 @@
 // vocabulary.h - tokens by id, and ids by the text that the checkpoint stores for them.
 //
-// A token has a text and bytes. The text is what the file stores: "Ġthe", "<|im_end|>". The bytes are what it decodes to:
-// " the", "<|im_end|>". Merges and lookups use the text, decoding uses the bytes.
+// A token has a text and bytes. The text is what the file stores: "Ġthe", "<|im_end|>". The bytes are what it decodes
+// to: " the", "<|im_end|>". Merges and lookups use the text, decoding uses the bytes.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ enum token_kind {
     TOKEN_NONE, // an unused id
     TOKEN_PLAIN,
     TOKEN_ADDED,   // matched in the text before pre-tokenization
-    TOKEN_SPECIAL, // likewise, and optionally omitted from decoded text
+    TOKEN_SPECIAL, // matched like TOKEN_ADDED, and optionally omitted from decoded text
 };
 
 struct token {
@@ -38,35 +38,35 @@ struct vocabulary {      // start with vocabulary_init
 
 void vocabulary_init(struct vocabulary *v, int size, size_t tokens); // tokens: maximum number of tokens
 void vocabulary_free(struct vocabulary *v);
-enum token_form { // what a token's text decodes to
-    FORM_TEXT,    // itself
-    FORM_LETTERS, // the bytes of its byte letters; a text that has others: itself
-    FORM_SPACES,  // itself, with a space for U+2581
-    FORM_BYTE,    // "<0x0A>" (byte_of_token): that byte
+enum token_form { // the form to which a token's text decodes
+    FORM_TEXT,    // the text itself
+    FORM_LETTERS, // the bytes of its byte letters; the text itself if it has other characters
+    FORM_SPACES,  // the text, with a space for U+2581
+    FORM_BYTE,    // the byte of "<0x0A>" (byte_of_token)
 };
 // Adds a token of the model's vocabulary. Of two tokens with the same text the later is found.
 bool vocabulary_add(struct vocabulary *v, int32_t id, const char *text, size_t n, enum token_form form,
                     struct error *err);
-void vocabulary_decode_spaces(struct vocabulary *v, int32_t id); // U+2581 in an added token decodes to a space, too
+void vocabulary_decode_spaces(struct vocabulary *v, int32_t id); // U+2581 in an added token decodes to a space as well
 int byte_of_token(const char *text, size_t n);                   // 10 for "<0x0A>"; -1: another text
 // Adds an added token: its text is literal and decodes to itself. Raises the kind of a token that exists already.
 bool vocabulary_add_literal(struct vocabulary *v, int32_t id, const char *text, size_t n, enum token_kind kind,
                             struct error *err);
 int32_t vocabulary_find(const struct vocabulary *v, const char *text, size_t n); // -1: none
-// The same for many texts with the same beginning: hash is VOCABULARY_HASH and then, for each part of the text, what
-// vocabulary_hash made of it and that part.
+// Looks up many texts with a common beginning. hash is VOCABULARY_HASH and then, for each part of the text, what
+// vocabulary_hash returned for it and that part.
 #define VOCABULARY_HASH 0xCBF29CE484222325u // FNV-1a
 uint64_t vocabulary_hash(uint64_t hash, const char *part, size_t n);
 int32_t vocabulary_find_hashed(const struct vocabulary *v, const char *text, size_t n, uint64_t hash);
 const struct token *vocabulary_token(const struct vocabulary *v, int32_t id); // NULL: none
 
-// GPT-2's mapping of bytes to printable characters (bytes_to_unicode). Checkpoints store the tokens of a byte-level tokenizer as text, so every byte
-// is mapped to a letter: printable Latin-1 characters map to themselves, the other 68 bytes in order to U+0100, U+0101, ... A space is U+0120 (Ġ), a
-// line feed U+010A (Ċ).
+// GPT-2's mapping of bytes to printable characters (bytes_to_unicode). Checkpoints store the tokens of a byte-level
+// tokenizer as text, so every byte is mapped to a letter: printable Latin-1 characters map to themselves, the other 68
+// bytes in order to U+0100, U+0101, ... A space is U+0120 (Ġ), a line feed U+010A (Ċ).
 int byte_to_letter(unsigned char byte, char to[2]); // writes the letter's UTF-8; returns its length, 1 or 2
 void bytes_to_letters(const char *bytes, size_t n, struct text *to);
 // Appends the bytes of the letters. Returns false and appends nothing if a character is not a letter of a byte.
 bool letters_to_bytes(const char *s, size_t n, struct text *to);
 
-// A token's text for a message: quoted, shortened, control characters escaped; free() it.
+// Returns a token's text for a message: quoted, shortened, control characters escaped; free() it.
 char *printable_text(const char *s, size_t n);

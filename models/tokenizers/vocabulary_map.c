@@ -7,9 +7,9 @@
 #include "core/memory.h"
 #include "models/tokenizers/tokenizer.h"
 
-struct by_bytes { // ids by the bytes that they decode to; of equal ones the lowest
+struct by_bytes { // ids by the bytes that they decode to; the lowest of equal ones
     struct hash_map ids;
-    size_t longest; // of the tokens that are not special
+    size_t longest; // bytes of the longest token that is not special
 };
 
 static struct hash key_of(const char *s, size_t n, bool special)
@@ -41,7 +41,7 @@ static struct by_bytes index_tokens(const struct tokenizer *t, int vocab)
     return b;
 }
 
-// Adds the longest tokens one after the other. Returns false and sets *byte if one has no token.
+// Adds the longest tokens one after the other. Returns false and sets *byte if a byte has no token.
 static bool add_bytes(const struct by_bytes *b, const char *s, size_t n, struct ids *to, unsigned *byte)
 {
     for (size_t at = 0; at < n;) {
@@ -82,7 +82,7 @@ bool vocabulary_map_create(struct vocabulary_map *m, const struct tokenizer *tar
             ok = add_bytes(&of_draft, s, n, &all, &byte);
         else
             ids_add(&all, 0);                                    // an unused id
-        if (same >= 0 && find(&of_target, s, n, special) == t) { // of equal tokens of the target the first
+        if (same >= 0 && find(&of_target, s, n, special) == t) { // the first of the target's equal tokens
             m->target_id[m->common] = t;
             m->draft_id[m->common++] = same;
         }

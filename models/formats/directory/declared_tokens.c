@@ -22,7 +22,7 @@ static bool is_named(const char *key)
     return false;
 }
 
-// A token is its text, or an object with the text and its flags.
+// A token is a text, or an object with the text and its flags.
 static const struct json *content_of(const struct json *v)
 {
     return json_is_object(v) ? json_get(v, "content") : v;
@@ -33,7 +33,7 @@ static bool is_token(const struct json *v)
     return json_is_text(content_of(v));
 }
 
-// NULL: there is no such file, or err is set and *ok false.
+// Returns NULL if there is no such file, or if err is set and *ok is false.
 static struct json *read_file(const char *directory, const char *name, bool *ok, struct error *err)
 {
     char *path = xformat("%s/%s", directory, name);
@@ -49,7 +49,7 @@ static struct json *read_file(const char *directory, const char *name, bool *ok,
     return j;
 }
 
-// Both lists as one.
+// Returns both lists as one.
 static struct json *joined(const struct json *one, const struct json *other)
 {
     struct json *both = json_clone(one);
@@ -58,7 +58,7 @@ static struct json *joined(const struct json *one, const struct json *other)
     return both;
 }
 
-// What a token adds to tokenizer.json is in the digest of its tokens; here counts which token has a name.
+// The digest of the tokens covers what a token adds to tokenizer.json. This function adds which token has a name.
 bool declared_tokens_merge(const char *directory, struct json **config, struct digest *d, struct error *err)
 {
     static const char *const extra = "extra_special_tokens", *const before = "additional_special_tokens";
@@ -91,7 +91,7 @@ bool declared_tokens_merge(const char *directory, struct json **config, struct d
 struct declaring {
     const char *directory, *file;
     struct json *named; // {text: true}: tokens that have a name
-    bool marks;         // there is no added_tokens_decoder: they become special
+    bool marks;         // there is no added_tokens_decoder: the tokens become special
     struct declared_tokens *to;
     struct error *err;
 };
@@ -113,7 +113,7 @@ static bool flag(const struct declaring *g, const char *key, const struct json *
     return true;
 }
 
-// v: the token's text, or an object. special: what it is if the object does not say.
+// v: the token's text, or an object. special: the kind if the object does not give it.
 static bool declare(const struct declaring *g, const char *key, int64_t id, const struct json *v, bool special)
 {
     const struct json *text = content_of(v);
@@ -162,7 +162,7 @@ static bool declare_decoder(const struct declaring *g, const struct json *decode
     return true;
 }
 
-// {text: id}
+// added: {text: id}
 static bool declare_added(const struct declaring *g, const struct json *added, const struct json *extra)
 {
     for (void *at = added != NULL ? json_first(added) : NULL; at != NULL; at = json_next(added, at)) {
@@ -181,16 +181,17 @@ static bool declare_added(const struct declaring *g, const struct json *added, c
     return true;
 }
 
-// extra_special_tokens, or what it was called before, of special_tokens_map.json.
+// Returns extra_special_tokens, or the key that special_tokens_map.json had for it before.
 static const struct json *extra_of(const struct json *config, const char **key)
 {
     const struct json *extra = json_get(config, *key = "extra_special_tokens");
-    if (extra == NULL || (json_is_object(extra) && json_first(extra) == NULL)) // a class takes an empty object for none
+    if (extra == NULL || (json_is_object(extra) && json_first(extra) == NULL)) // transformers' class takes an empty
+                                                                               // object for none
         *key = "additional_special_tokens";
     return json_get(config, *key);
 }
 
-// Calls each for the tokens that have names: those of every tokenizer, and the model's own.
+// Calls `each` for the tokens that have names: those of every tokenizer, and those of this model.
 static bool each_named(struct declaring *g, const struct json *config, const struct json *extra,
                        bool (*each)(struct declaring *g, const char *key, const struct json *v))
 {
@@ -268,10 +269,10 @@ void declared_tokens_free(struct declared_tokens *t)
     *t = (struct declared_tokens){ 0 };
 }
 
-// ---- what they add to tokenizer.json
+// ---- what the tokens add to tokenizer.json
 
 struct adding {
-    const struct json *vocabulary; // the model's: an object, or Unigram's list
+    const struct json *vocabulary; // the model's vocabulary: an object, or Unigram's list
     struct json **token;           // (n) added tokens
     size_t n, capacity;
     struct json *place; // {text: number of the token}
@@ -291,7 +292,7 @@ static void put(struct adding *a, struct json *token)
     a->token[a->n++] = token;
 }
 
-// -1: the model has no such token.
+// Returns -1 if the model has no such token.
 static int64_t id_in_model(const struct adding *a, const char *text)
 {
     const struct json *id = json_get(a->vocabulary, text);
@@ -360,7 +361,7 @@ static bool add_all(const char *directory, const struct json *config, struct jso
     struct adding a = {
         .vocabulary = json_get(json_get(tokens, "model"), "vocab"), .place = json_new_object(), .last = -1, .err = err
     };
-    // A damaged file, and one of another kind, are for their reader to refuse.
+    // A damaged file, or one of another kind, is refused by its reader.
     const bool readable =
         (json_is_null(own) || json_is_array(own)) && (json_is_object(a.vocabulary) || json_is_array(a.vocabulary));
     bool ok = declared_tokens_read(directory, config, &declared, err);
@@ -381,7 +382,7 @@ static bool add_all(const char *directory, const struct json *config, struct jso
     return ok;
 }
 
-// tokenizer_config.json after the merge. NULL: there is none, or err is set and *ok false.
+// Returns tokenizer_config.json after the merge. Returns NULL if there is none, or if err is set and *ok is false.
 static struct json *config_of(const char *directory, bool *ok, struct error *err)
 {
     *ok = true;
