@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 
-// Memory that the device needs besides: contexts, code, rounding of allocations.
+// Memory that the device needs in addition: contexts, code, rounding of allocations.
 enum { RESERVED = 64 << 20 };
 
 bool memory_check(struct backend *b, size_t bytes, const char *what, struct error *err)

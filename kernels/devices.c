@@ -7,7 +7,8 @@
 #include "core/memory.h"
 #include "kernels/backend.h"
 
-// The processor with the fastest instruction set that it supports, and with each one by name (kernels/cpu/isa.c); then the GPUs.
+// The processor with the fastest instruction set that it supports, and with each one by name (kernels/cpu/isa.c), then
+// the GPUs.
 #define GPUS(kind) \
     kind ":0", kind ":1", kind ":2", kind ":3", kind ":4", kind ":5", kind ":6", kind ":7", kind ":8", kind ":9", \
         kind ":10", kind ":11", kind ":12", kind ":13", kind ":14", kind ":15"
@@ -21,7 +22,7 @@ struct devices {
     int threads;
     void (*log)(void *self, const char *sentence);
     void *log_self;
-    struct backend *backend[NAMES]; // by number in names
+    struct backend *backend[NAMES]; // backends, indexed like names
 };
 
 struct devices *devices_create(int threads)
@@ -45,7 +46,7 @@ void devices_destroy(struct devices *d)
     free(d);
 }
 
-// The number in `names` of a device; -1: there is none of that name.
+// Returns the index in `names` of a device; -1: there is none of that name.
 static int number_of(const char *name)
 {
     if (name == NULL)

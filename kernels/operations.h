@@ -1,9 +1,9 @@
-// operations.h - the signatures of the tensor operations of struct backend, as lists for code that treats them alike: what counts
-// their time (timed.c), a backend that wraps another (tests/device/host_memory_device.c), and the declarations and tables of backends. A
-// new operation is a member of struct backend, and a signature and a line here.
-//
-// A signature has the parameters after the backend, in order: OUT(tensor that is written), IN(tensor that is only read), ARG(type,
-// name). VOID lists an operation that returns nothing, VALUE one that returns its tensor.
+// operations.h - the signatures of the tensor operations of struct backend, as lists for code that treats all
+// operations alike: the code that counts their time (timed.c), a backend that wraps another
+// (tests/device/host_memory_device.c), and the declarations and tables of backends. A new operation is a member of
+// struct backend, and a signature and a line here.
+// A signature has the parameters after the backend, in order: OUT(tensor that is written), IN(tensor that is only
+// read), ARG(type, name). VOID lists an operation that returns nothing, VALUE one that returns its tensor.
 #pragma once
 
 #define MATMUL_SIGNATURE(OUT, IN, ARG) IN(x) ARG(const struct product *, p) ARG(int, count)
@@ -46,7 +46,7 @@
     VOID(cut, CUT_SIGNATURE) \
     VOID(best, BEST_SIGNATURE)
 
-// Operations that do most of the work.
+// The operations that do most of the work.
 #define HEAVY_OPERATIONS(VOID, VALUE) \
     VALUE(gated, GATED_SIGNATURE) \
     VALUE(grouped, GROUPED_SIGNATURE) \
@@ -58,7 +58,8 @@
     ROW_OPERATIONS(VOID, VALUE) \
     VOID(move, MOVE_SIGNATURE)
 
-// (struct backend *b, struct tensor out, ..), and what to call another backend's operation with after the backend: , out, ..
+// These expand to (struct backend *b, struct tensor out, ..), and to the arguments after the backend in a call of
+// another backend's operation: , out, ..
 #define OPERATION_PARAMETERS(SIGNATURE) \
     (struct backend * b SIGNATURE(PARAMETER_TENSOR, PARAMETER_TENSOR, PARAMETER_OTHER))
 #define OPERATION_ARGUMENTS(SIGNATURE) SIGNATURE(ARGUMENT_TENSOR, ARGUMENT_TENSOR, ARGUMENT_OTHER)

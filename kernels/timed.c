@@ -48,7 +48,7 @@ static bool timed_sync(struct backend *b, struct error *err)
     return false;
 }
 
-// ---- the other operations. TABLE: where the real one is; entry: the name under which it is counted.
+// ---- the other operations. TABLE: the table of the real one; entry: the name under which it is counted.
 
 #define TIMED_VOID(TABLE, name, SIGNATURE, entry) \
     static void timed_##name OPERATION_PARAMETERS(SIGNATURE) \

@@ -1,7 +1,7 @@
 // timed.h - counts calls and time of a backend's operations, by operation.
-//
-// From timed_begin to timed_end the backend's operations are others, which call the real ones and wait for each, so that a device that
-// queues does not run one during the next. Results have the same bits. Graphs are off meanwhile: their operations are queued one by one.
+// From timed_begin to timed_end the backend's operations are replaced by others, which call the real ones and wait for
+// each, so that a device that queues does not run one during the next. Results have equal bits. Graphs are off
+// meanwhile: their operations are queued one by one.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,23 +12,24 @@
 enum { MAX_TIMED = 32 };
 
 struct timed_entry {
-    const char *operation; // "matmul": its name in struct backend
+    const char *operation; // name of the operation in struct backend: "matmul"
     int64_t calls, ns;
 };
 
 struct timed {
     int n;
-    struct timed_entry entry[MAX_TIMED]; // in the order in which they first came
+    struct timed_entry entry[MAX_TIMED]; // ordered by their first call
 
-    // Between the two calls:
-    struct backend *backend, real; // the backend, and what it was
+    // The following are used between the two calls.
+    struct backend *backend, real; // the backend, and its original operations
     struct device_step step;
-    int depth; // operations under way: one that calls another is timed alone
+    int depth; // number of operations under way: one that calls another is timed as one
     bool failed;
     struct error err; // the first failure since the last sync(), found while waiting for an operation
 };
 
-// Forgets what was counted, and counts. t: borrowed until timed_end. One at a time for a backend.
+// Clears the counts and begins counting. t: borrowed until timed_end. A backend has one at a time.
 void timed_begin(struct timed *t, struct backend *b);
-// What was counted stays to be read. Returns false and sets err if an operation has failed, and no sync() has said so.
+// Stops counting and keeps the counts. Returns false and sets err if an operation has failed and no sync() has reported
+// it.
 bool timed_end(struct timed *t, struct error *err);

@@ -8,7 +8,7 @@
 
 struct arena {
     struct arena *next;
-    uint8_t *map, *base; // as mapped; its first multiple of HUGE_PAGE
+    uint8_t *map, *base; // the mapping; its first multiple of HUGE_PAGE
     size_t mapped, size, used;
     int n_pieces;
 };
@@ -27,7 +27,7 @@ static struct arena *arena_map(size_t bytes)
     a->mapped = size + HUGE_PAGE;
     a->base = a->map + (HUGE_PAGE - (uintptr_t)map % HUGE_PAGE) % HUGE_PAGE;
     a->size = size;
-    madvise(a->base, size, MADV_HUGEPAGE); // a hint: failure is harmless
+    madvise(a->base, size, MADV_HUGEPAGE); // a hint whose failure is harmless
     return a;
 }
 

@@ -1,5 +1,5 @@
-// arena.h - memory for packed weights: a few large mappings, on huge pages where the system allows them. A pass reads all
-// of this memory; with pages of 4 KiB it would miss the TLB on every page.
+// arena.h - memory for packed weights: a few large mappings, on huge pages where the system allows them. A pass reads
+// all of this memory; with pages of 4 KiB it would miss the TLB on every page.
 #pragma once
 #include <stddef.h>
 

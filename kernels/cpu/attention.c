@@ -1,5 +1,5 @@
-// attention.c - RoPE, writes to the KV cache, and the split of attention into jobs for the threads. The inner loops are in
-// attention_kernels.c.
+// attention.c - RoPE, writes to the KV cache, and the division of attention into jobs for the threads. The inner loops
+// are in attention_kernels.c.
 #include <assert.h>
 #include <math.h>
 
@@ -57,7 +57,7 @@ static void rotate_and_store(struct cpu *c, struct tensor q, struct tensor k, st
     cpu_each_row(c, q.rows, q.rows * (q.width + k.width + v.width), store_row, &j);
 }
 
-// Angles as in HF transformers: position * frequency is rounded to float, then its cosine and sine are taken.
+// Angles are those of HF transformers: position * frequency is rounded to float, then its cosine and sine are taken.
 void cpu_angles(struct backend *b, struct tensor out, const struct layout *s, struct tensor inverse_frequency)
 {
     (void)b;
@@ -77,13 +77,13 @@ void cpu_angles(struct backend *b, struct tensor out, const struct layout *s, st
 struct attend_job {
     struct cpu *cpu;
     struct attend_call call;
-    const struct attend_part *block; // its rows
+    const struct attend_part *block; // the rows of the block
     int heads_of_part, head_parts;   // kv heads of a part; parts of all kv heads
     int splits;                      // jobs: (blocks, head_parts, splits); splits == 1: each job computes all splits
 };
 
-// positions (n): how many positions each row attends to. dense (n): how many of them lie in the cache row of their position:
-// the prefix, and the pending rows from the first on without a gap.
+// positions (n): how many positions each row attends to. dense (n): how many of them are in the cache row of their
+// position: the prefix, and the pending rows from the first on without a gap.
 static void count_positions(const struct layout *s, int32_t *positions, int32_t *dense)
 {
     for (int i = 0; i < s->n; i++) {
@@ -146,7 +146,7 @@ static void combine_job(void *self, int number, int thread)
         j->cpu->kernels->attention->combine(&j->call, number, h);
 }
 
-// Rows per block: as many as share one reading of a kv head's keys, but fewer where that would leave threads idle.
+// Returns the rows per block: as many as share one reading of a kv head's keys, but fewer if threads would be idle.
 // Transposing the keys of a block costs about as much as four queries.
 static int rows_of_block(int n, int group, int jobs, int threads)
 {
@@ -164,8 +164,8 @@ static int rows_of_block(int n, int group, int jobs, int threads)
     return best;
 }
 
-// kv heads of a part: their parts of a cache row are read in one stream, so as many as the workspace allows; fewer where that
-// would leave threads idle.
+// Returns the kv heads of a part. Their parts of a cache row are read in one stream, so it is as many as the workspace
+// allows, but fewer if threads would be idle.
 static int heads_together(int kv_heads, int queries, int jobs, int threads)
 {
     int together = MAX_PART_QUERIES / queries < kv_heads ? MAX_PART_QUERIES / queries : kv_heads;
@@ -220,7 +220,7 @@ struct tensor cpu_attend(struct backend *b, struct tensor out, struct tensor q, 
                                    .positions = positions,
                                    .dense = dense,
                                    .splits = splits };
-    // Few rows of long sequences: the threads share the splits.
+    // If there are few rows of long sequences, the threads share the splits.
     if (splits > 1 && blocks * j.head_parts < 4 * threads) {
         j.splits = splits;
         j.call.partial = buffer_reserve(&c->partial, (size_t)n * (size_t)heads * (size_t)j.splits *

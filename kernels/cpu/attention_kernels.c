@@ -8,12 +8,12 @@
 #include "kernels/cpu/vectors.h"
 #include "kernels/cpu/kv_rows.h"
 
-// KEY_PREFETCH: prefetch distance of keys, in positions (values are prefetched while keys are read). SCORE_STRIDE: floats of a
-// row of scores. VALUE_ROWS: rows of values that are added at a time.
+// KEY_PREFETCH: prefetch distance of keys, in positions (values are prefetched while keys are read). SCORE_STRIDE:
+// floats of a row of scores. VALUE_ROWS: rows of values that are added at a time.
 enum { KEY_PREFETCH = 32, SCORE_STRIDE = SPLIT + 2 * KEY_TILE, VALUE_ROWS = 64 };
 
-// Register blocking. Scores: SCORE_QUERIES queries by KEY_TILES tiles of sixteen positions. Values: VALUE_QUERIES queries by
-// VALUE_REGISTERS registers of the head.
+// Register blocking. Scores: SCORE_QUERIES queries by KEY_TILES tiles of sixteen positions. Values: VALUE_QUERIES
+// queries by VALUE_REGISTERS registers of the head.
 #if defined(__AVX512F__)
 enum { SCORE_QUERIES = 12, KEY_TILES = 2, VALUE_QUERIES = 6, VALUE_REGISTERS = 4 };
 #define EACH_SCORES UP_TO_12
@@ -34,8 +34,8 @@ enum { SCORE_QUERIES = 2, KEY_TILES = 1, VALUE_QUERIES = 2, VALUE_REGISTERS = 2 
 
 // ---- scores
 
-// Bytes of the cache that are read soon. They are prefetched a little with every step of a loop, because a processor stops at
-// a prefetch when too many are under way.
+// Bytes of the cache that will be read soon. They are prefetched a little with every step of a loop, because a
+// processor stalls at a prefetch when too many are under way.
 struct soon {
     const uint8_t *at;
     size_t step; // 0: nothing
@@ -91,7 +91,8 @@ static void scores_of(int m, int tiles, float *score, const float *q, const floa
     }
 }
 
-// sum + the exponentials of the first `count` of W elements, which replace them; the rest of the elements become zeros.
+// Returns sum + the exponentials of the first `count` of W elements, which replace them. The other elements become
+// zeros.
 INLINE vf add_exp(vf sum, float *x, int count, float max)
 {
     store(x, exp_lanes(load(x) - splat(max)));
@@ -122,7 +123,7 @@ static float softmax_exp(float *x, int n, float *max)
     for (int v = 0; v < V; v++)
         sum[v] = add_exp(sum[v], x + j + v * W, W, *max);
     UNROLL
-    for (int v = 0; v < V; v++, j += W) // fewer than sixteen
+    for (int v = 0; v < V; v++, j += W) // fewer than sixteen remain
         if (j < n)
             sum[v] = add_exp(sum[v], x + j, n - j < W ? n - j : W, *max);
     return reduce_sums(sum);
@@ -130,11 +131,11 @@ static float softmax_exp(float *x, int n, float *max)
 
 // ---- values
 
-// Rows of values of one head.
+// The rows of values of one head.
 struct values {
     enum type type;
     const uint8_t *row[VALUE_ROWS];
-    size_t soon; // this many bytes later lie rows that are read soon; 0: unknown
+    size_t soon; // distance in bytes to the rows that will be read soon; 0: unknown
 };
 
 // sums (m, stride) += weight (m, SCORE_STRIDE) of `count` positions times their value rows; `registers` registers from
@@ -142,7 +143,7 @@ struct values {
 INLINE void add_weighted(enum type type, int m, int registers, float *sums, int64_t stride, const float *weight,
                          const struct values *value, int count, int d, bool fresh)
 {
-    const int bytes = type == F32 ? 4 : type == BF16 ? 2 : 1; // of an element, roughly
+    const int bytes = type == F32 ? 4 : type == BF16 ? 2 : 1; // approximate bytes of an element
     vf a[VALUE_QUERIES][VALUE_REGISTERS];
     UNROLL
     for (int i = 0; i < m; i++)
@@ -208,9 +209,9 @@ static int padded(int head_dim)
     return (head_dim + W - 1) / W * W;
 }
 
-// Workspace of the queries that share a kv head.
+// The workspace of the queries that share a kv head.
 struct scratch {
-    int queries, padded; // padded: head_dim up to a multiple of W
+    int queries, padded; // padded: head_dim rounded up to a multiple of W
     float *q;            // (queries, hd), scaled
     float *keys;         // (KEY_TILES, hd, KEY_TILE)
     float *value;        // (VALUE_ROWS, padded)
@@ -219,7 +220,7 @@ struct scratch {
     float *max, *total;  // (queries) maximum score, and the sum of exponentials
 };
 
-// The workspace of head h of a part. All heads have the same keys and value.
+// Returns the workspace of head h of a part. All heads share keys and value.
 static struct scratch scratch_of(const struct attend_call *c, const struct attend_part *t, int h, void *memory)
 {
     const int hd = c->head_dim, queries = t->n * (c->heads / c->kv_heads), width = padded(hd);
@@ -249,7 +250,8 @@ static int next_ancestor(struct ancestors *a)
     return row;
 }
 
-// The cache rows of positions from .. to of row i, which do not lie in the cache row of their position. Returns their number.
+// Finds the cache rows of positions from .. to of row i that are not in the cache row of their position. Returns their
+// number.
 static int sparse_rows(const struct attend_call *c, int i, int from, int to, int32_t *row)
 {
     const struct layout *s = c->layout;
@@ -285,7 +287,7 @@ static void scale_queries(const struct attend_call *c, const struct attend_part 
     }
 }
 
-// Prefetches the part's heads of n rows: the KV cache was last read one pass ago.
+// Prefetches the part's heads of n rows, since the KV cache was last read one pass ago.
 static void prefetch_rows(const struct attend_call *c, const struct attend_part *t, const uint8_t *row, int n)
 {
     const size_t head_bytes = c->row_bytes / (size_t)c->kv_heads;
@@ -299,7 +301,7 @@ static int min_int(int a, int b)
     return a < b ? a : b;
 }
 
-// Whether a row of queries first .. first + m of a part has a dense position >= p.
+// Returns whether a row of queries first .. first + m of a part has a dense position >= p.
 static bool has_dense_positions(const struct attend_call *c, const struct attend_part *t, int first, int m, int p)
 {
     const int group = c->heads / c->kv_heads;
@@ -309,8 +311,8 @@ static bool has_dense_positions(const struct attend_call *c, const struct attend
     return false;
 }
 
-// Scores of `tiles` tiles of positions from p on. Queries are divided into equal shares of at most SCORE_QUERIES; shares
-// without a dense position there are skipped.
+// Computes scores of `tiles` tiles of positions from p on. Queries are divided into equal shares of at most
+// SCORE_QUERIES; shares without a dense position there are skipped.
 static void all_scores(const struct attend_call *c, const struct attend_part *t, const struct scratch *w, int p,
                        int tiles, struct soon soon)
 {
@@ -325,11 +327,11 @@ static void all_scores(const struct attend_call *c, const struct attend_part *t,
     }
 }
 
-// Scores of the positions start .. end of the cache, a row of which is dense up to end.
+// Computes scores of the positions start .. end of the cache, of which one row is dense up to end.
 static void dense_scores(const struct attend_call *c, const struct attend_part *t, int64_t base, int start, int end,
                          void *memory)
 {
-    const bool whole_rows = t->kv_heads == c->kv_heads; // then they are one stream of bytes
+    const bool whole_rows = t->kv_heads == c->kv_heads; // the rows are then one stream of bytes
     const size_t step = KEY_TILE * c->row_bytes / (size_t)(c->kv_heads * c->head_dim);
     prefetch_rows(c, t, key_row(c, base + start), min_int(end - start, KEY_PREFETCH));
     for (int p = start, tiles; p < end; p += tiles * KEY_TILE) {
@@ -353,7 +355,7 @@ static void dense_scores(const struct attend_call *c, const struct attend_part *
     }
 }
 
-// Scores of the positions from .. to of row r of the part, which are not dense.
+// Computes scores of the positions from .. to of row r of the part, which are not dense.
 static void sparse_scores(const struct attend_call *c, const struct attend_part *t, int r, int from, int to, int start,
                           void *memory)
 {
@@ -383,7 +385,8 @@ static void sparse_scores(const struct attend_call *c, const struct attend_part 
     }
 }
 
-// One head's part of n cache rows of values, for this many queries. What many queries need is converted once.
+// Loads one head's part of n cache rows of values, for this many queries. If many queries need it, it is converted
+// once.
 static void load_values(const struct attend_call *c, const struct scratch *w, int kv_head, const int32_t *row, int n,
                         int queries, struct values *value)
 {
@@ -409,7 +412,8 @@ static void load_values(const struct attend_call *c, const struct scratch *w, in
     }
 }
 
-// Adds the values of n cache rows, columns of the scores from `column` on, to the sums of rows first .. first + count of the part.
+// Adds the values of n cache rows, columns of the scores from `column` on, to the sums of rows first .. first + count
+// of the part.
 static void add_values(const struct attend_call *c, const struct attend_part *t, int first, int count,
                        const int32_t *row, int n, int column, void *memory)
 {
@@ -463,7 +467,7 @@ static void write_sums(const struct attend_call *c, const struct attend_part *t,
     }
 }
 
-// Replaces scores (n) by weights, which are 0 for the first `hidden`.
+// Replaces scores (n) by weights. The first `hidden` weights are 0.
 static void weigh(const struct attend_call *c, float *score, int n, int hidden, float *max, float *total)
 {
     if (hidden >= n) {
@@ -471,7 +475,7 @@ static void weigh(const struct attend_call *c, float *score, int n, int hidden, 
         *total = 0;
         return;
     }
-    for (int k = 0; c->cap > 0 && k < n; k += W) // there is space up to a multiple of W
+    for (int k = 0; c->cap > 0 && k < n; k += W) // x has space up to a multiple of W
         store(score + k, tanh_lanes(load(score + k) / splat(c->cap)) * splat(c->cap));
     *total = softmax_exp(score + hidden, n - hidden, max);
     memset(score, 0, (size_t)hidden * sizeof(float));
@@ -519,8 +523,8 @@ static void run_split(const struct attend_call *c, const struct attend_part *t, 
     }
 }
 
-// A single split is used as it is; several are rescaled to the maximum score. For a sequence of one split both give the same
-// bits: its weight is exp(0) = 1.
+// A single split is used unchanged; several are rescaled to the maximum score. For a sequence of one split both give
+// equal bits: its weight is exp(0) = 1.
 static void combine(const struct attend_call *c, int i, int head)
 {
     const int hd = c->head_dim, first = attend_first(c, i) / SPLIT, n = (c->positions[i] + SPLIT - 1) / SPLIT - first;

@@ -1,5 +1,5 @@
-// cpu.c - the CPU backend's table of operations, and its operations on rows. The arithmetic is in the *_kernels.c, which isa.c
-// chooses by instruction set.
+// cpu.c - the CPU backend's table of operations, and its operations on rows. The arithmetic is in the *_kernels.c
+// files, among which isa.c chooses by instruction set.
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -247,7 +247,7 @@ void cpu_embed(struct backend *b, struct tensor out, struct tensor table, const 
 }
 
 struct join_job {
-    struct rows_job rows; // first; w: of tokens' rows
+    struct rows_job rows; // must be first; w: the table of the tokens' rows
     const struct layout *s;
     struct tensor stream, states, state_norm;
     struct joining how;
@@ -361,7 +361,7 @@ void cpu_move(struct backend *b, const struct tensor *x, int count, const struct
 
 // ---- top-k
 
-// Inserts x behind those of the list that are not smaller. The list has n of at most k entries; returns their number.
+// Inserts x after the list's values that are not smaller. The list has n of at most k entries. Returns their number.
 static int insert_largest(int32_t *token, float *value, int n, int k, int32_t id, float x)
 {
     int place = n < k ? n++ : n - 1;

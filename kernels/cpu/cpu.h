@@ -1,5 +1,5 @@
-// cpu.h - declarations shared by the files of the CPU backend: cpu.c has the table and the operations on rows, matmul.c
-// packed weights and products, attention.c attention and the KV cache.
+// cpu.h - declarations that the files of the CPU backend share: cpu.c has the table and the operations on rows,
+// matmul.c packed weights and products, attention.c attention and the KV cache.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,24 +18,25 @@ struct buffer { // enlarged on demand; aligned to 64
 };
 
 struct cpu {
-    struct backend backend; // first
+    struct backend backend; // must be first
     const struct cpu_kernels *kernels;
     struct threads *threads;
     struct buffer *scratch;     // (threads) one per thread
     struct buffer rounded;      // rounded rows of a matmul
-    struct buffer gated;        // of gated, if it cannot be fused
+    struct buffer gated;        // workspace of gated, if it cannot be fused
     struct buffer groups;       // jobs of grouped
     struct arena *arena;        // packed weights
-    struct packed *last_weight; // of the last matmul; NULL: none, or freed
-    // Rows whose columns were divided among the threads as they were computed: each thread has its columns in its caches
+    struct packed *last_weight; // weight of the last matmul; NULL: none, or freed
+    // Rows whose columns were divided among the threads as they were computed: each thread has its columns in its
+    // caches.
     const void *by_columns;
-    struct buffer positions; // attention: number of positions of each row of a pass
-    struct buffer partial;   // attention: results of splits
+    struct buffer positions; // positions of each row of a pass, for attention
+    struct buffer partial;   // results of splits, for attention
     char description[64];
     int64_t stamp[MAX_STAMPS];
 };
 
-static inline float *at(struct tensor t, int64_t row) // of floats
+static inline float *at(struct tensor t, int64_t row) // a row of floats
 {
     return (float *)t.data + row * t.width;
 }

@@ -1,7 +1,7 @@
-// dequantize.h - GGUF's block formats to floats, one row at a time. Included by row_kernels.c only, which is compiled once
-// for each instruction set.
-//
-// Layouts: block_q4_0 and its relatives of ggml (ggml-common.h); checked against gguf-py in tests/device/test_row_operations.c.
+// dequantize.h - converts GGUF's block formats to floats, one row at a time. Only row_kernels.c includes it, which is
+// compiled once for each instruction set.
+// Layouts are those of block_q4_0 and its relatives in ggml (ggml-common.h). tests/device/test_row_operations.c
+// compares with gguf-py.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static void dequantize_bf16(float *restrict to, const uint8_t *restrict from, in
     }
 }
 
-// Sixteen small unsigned integers: the unpacked numbers of a quantized format.
+// Sixteen small unsigned integers, the unpacked numbers of a quantized format.
 typedef uint8_t sixteen __attribute__((vector_size(16)));
 
 static inline sixteen sixteen_at(const uint8_t *p)
@@ -44,12 +44,12 @@ static void dequantize_q8_0(float *restrict to, const uint8_t *restrict b, int64
 {
     for (; n > 0; n -= 32, b += 34, to += 32) {
         float d = half_at(b);
-        put_scaled(to, sixteen_at(b + 2) ^ 0x80, 128, d, 0); // two's complement to an offset of 128
+        put_scaled(to, sixteen_at(b + 2) ^ 0x80, 128, d, 0); // converts two's complement to an offset of 128
         put_scaled(to + 16, sixteen_at(b + 18) ^ 0x80, 128, d, 0);
     }
 }
 
-// Bit j of `high` as the fifth bit (16) of number j.
+// Returns bit j of `high` as the fifth bit (16) of number j.
 static inline sixteen fifth_bits(uint32_t high)
 {
     const sixteen bit = { 1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128 };
@@ -58,7 +58,7 @@ static inline sixteen fifth_bits(uint32_t high)
     return (sixteen)((spread & bit) != 0) & 16;
 }
 
-// Blocks of 32 numbers of four or five bits with a scale and, if they have one, a minimum.
+// Converts blocks of 32 numbers of four or five bits with a scale and, if they have one, a minimum.
 INLINE void dequantize_32(float *restrict to, const uint8_t *restrict b, int64_t n, int bits, bool has_min)
 {
     const int offset = has_min ? 0 : bits == 4 ? 8 : 16, numbers = 2 + (has_min ? 2 : 0) + (bits == 5 ? 4 : 0);
@@ -83,7 +83,7 @@ DEQUANTIZE_32(q4_1, 4, true)
 DEQUANTIZE_32(q5_0, 5, false)
 DEQUANTIZE_32(q5_1, 5, true)
 
-// The eight 6-bit scales and mins that Q4_K and Q5_K pack into 12 bytes.
+// Returns one of the eight 6-bit scales and mins that Q4_K and Q5_K pack into 12 bytes.
 static inline void scale_and_min(const uint8_t *s, int j, float *scale, float *min)
 {
     if (j < 4) {
@@ -95,7 +95,7 @@ static inline void scale_and_min(const uint8_t *s, int j, float *scale, float *m
     }
 }
 
-// Blocks of 256 numbers of four or five bits.
+// Converts blocks of 256 numbers of four or five bits.
 INLINE void dequantize_256(float *restrict to, const uint8_t *restrict b, int64_t n, int bits)
 {
     const int numbers = bits == 5 ? 48 : 16;
@@ -145,7 +145,7 @@ static void dequantize_q6_k(float *restrict to, const uint8_t *restrict b, int64
     }
 }
 
-// The numbers of 4-bit codes, + 128.
+// Returns the numbers of 4-bit codes, + 128.
 static inline sixteen numbers_of(const uint8_t table[16], sixteen codes)
 {
     for (int i = 0; i < 16; i++)
@@ -175,7 +175,7 @@ static void dequantize_iq4_xs(float *restrict to, const uint8_t *restrict b, int
         }
 }
 
-// The scale is half a power of two; that of 0 and of 1 is subnormal.
+// The scale is half a power of two. Those of exponents 0 and 1 are subnormal.
 static void dequantize_mxfp4(float *restrict to, const uint8_t *restrict b, int64_t n)
 {
     for (; n > 0; n -= 32, b += 17, to += 32)

@@ -1,5 +1,5 @@
-// isa.c - the choice of instruction set. Loops are compiled only for the instructions that they use: one form for each width of
-// registers, and more for the products of bytes and of bfloat16 (CMakeLists.txt has the compiler's flags).
+// isa.c - the choice of instruction set. Loops are compiled only for the instructions that they use: one form for each
+// width of registers, and more for the products of bytes and of bfloat16 (CMakeLists.txt has the compiler's flags).
 #include "kernels/cpu/isa.h"
 
 #include <stdbool.h>
@@ -14,11 +14,11 @@
 
 struct isa {
     struct cpu_kernels kernels;
-    bool (*supported)(void); // by this processor
+    bool (*supported)(void); // this processor supports it
 };
 
-// In a build with the sanitizers, the loops beside products of VNNI and BF16 are not sanitized, and so tests of whole models take
-// minutes, not hours; tests of the loops use the others.
+// In a build with the sanitizers, loops other than the products of VNNI and BF16 are not sanitized, so that tests of
+// whole models take minutes, not hours. Tests of the loops use the sanitized ones.
 #ifdef SANITIZED
 #define UNSANITIZED(isa) isa##_unsanitized
 #else

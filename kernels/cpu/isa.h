@@ -11,7 +11,7 @@ struct cpu_kernels { // the inner loops for one instruction set
     const struct attention_kernels *attention; // attention_kernels.h
     const struct matmul_row_kernels *matmul_rows;
     const struct matmul_kernels
-        *matmul[ROUNDINGS]; // by the rounding of the rows; NULL: this instruction set has none for it
+        *matmul[ROUNDINGS]; // indexed by the rounding of the rows; NULL: this instruction set has none for it
 };
 
 // isa NULL: the fastest. Returns NULL if the processor does not support it, or no instruction set has that name.

@@ -1,11 +1,12 @@
-// kv_rows.h - rows of the KV cache as floats: one row at a time, or sixteen rows transposed, so that a register holds one
-// element of each. Included by attention_kernels.c only, which is compiled once for each instruction set.
+// kv_rows.h - converts rows of the KV cache to floats: one row at a time, or sixteen rows transposed, so that a
+// register holds one element of each. Only attention_kernels.c includes it, which is compiled once for each instruction
+// set.
 #pragma once
 #include <stdint.h>
 #include <string.h>
 #include "core/tensor.h"
 
-enum { KEY_TILE = 16 }; // rows transposed together
+enum { KEY_TILE = 16 }; // number of rows that are transposed together
 
 INLINE vf bf16_lanes(const uint8_t *p)
 {
@@ -15,13 +16,13 @@ INLINE vf bf16_lanes(const uint8_t *p)
     return (vf)(__builtin_convertvector(h, vu) << 16);
 }
 
-// The scale of element d of a row of Q8_0.
+// Returns the scale of element d of a row of Q8_0.
 INLINE float q8_0_scale(const uint8_t *row, int64_t d)
 {
     return half_at(row + d / 32 * 34);
 }
 
-// Elements d .. d + W of a row; for Q8_0 they lie in one block.
+// Returns elements d .. d + W of a row. For Q8_0 they are in one block.
 INLINE vf row_lanes(enum type type, const uint8_t *row, int64_t d)
 {
     if (type == BF16)
@@ -50,13 +51,14 @@ INLINE void store_column(float *to, vf v, enum type type, const float *scale)
     store(to, type == Q8_0 ? v * load(scale) : v);
 }
 
-// As row_lanes, but of Q8_0 the integers, which are scaled after the transposition.
+// Returns the same elements, but for Q8_0 the integers, which are scaled after the transposition.
 INLINE vf unscaled_lanes(enum type type, const uint8_t *row, int64_t d)
 {
     return type == Q8_0 ? signed_bytes(row + d / 32 * 34 + 2 + d % 32) : row_lanes(type, row, d);
 }
 
-// to [W][KEY_TILE] = elements d .. d + W of sixteen rows, one row per column. scale (KEY_TILE): of Q8_0, the rows' scales there.
+// to [W][KEY_TILE] = elements d .. d + W of sixteen rows, one row per column. scale (KEY_TILE): the rows' scales there,
+// for Q8_0.
 INLINE void transpose_square(float *to, enum type type, const uint8_t *const row[KEY_TILE], int64_t d,
                              const float *scale)
 {

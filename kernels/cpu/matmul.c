@@ -1,5 +1,5 @@
-// matmul.c - rows times packed weights: packing, rounding of the rows, and the split into jobs for the threads. The inner
-// loops are in the matmul_*_kernels.c.
+// matmul.c - rows times packed weights: packing, rounding of the rows, and the division into jobs for the threads. The
+// inner loops are in the matmul_*_kernels.c files.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@
 struct pack_job {
     const struct packed *p;
     struct tensor w;
-    int64_t per_job; // panels
+    int64_t per_job; // number of panels
 };
 
 static void pack_job(void *self, int number, int thread)
@@ -84,15 +84,15 @@ static enum rounding rounding_for(const struct cpu *c, const struct packed *p)
 struct round_job { // jobs: (chunks, parts of the width); by_columns: (parts, chunks)
     struct cpu *cpu;
     const float *x;
-    const int32_t *row; // those of x; NULL: its first ones
+    const int32_t *row; // rows of x; NULL: its first ones
     const struct rounded *to;
     uint32_t *data;
     bool by_columns;
     int parts;
-    int64_t part; // numbers of a row per job
+    int64_t part; // numbers of a row in a job
 };
 
-// Rows of x as if they were adjacent: numbers from .. to of each.
+// Returns rows of x as if they were adjacent, numbers from .. to of each.
 static const float *gathered(const struct round_job *j, int64_t first, int rows, int64_t from, int64_t to, int thread)
 {
     const int64_t k = j->to->k;
@@ -115,7 +115,7 @@ static void round_job(void *self, int number, int thread)
     j->cpu->kernels->matmul_rows->round(j->data + first * to->words, rows, x, to->k, from, end, to->rounding);
 }
 
-// Without data.
+// Returns the shape of the rounded rows, without data.
 static struct rounded rounded_shape(const struct cpu *c, int64_t n, int64_t k, enum rounding how)
 {
     const struct matmul_kernels *kernels = c->kernels->matmul[how];
@@ -144,7 +144,7 @@ static struct rounded round_rows(struct cpu *c, struct tensor x, enum rounding h
     struct rounded r = rounded_shape(c, x.rows, x.width, how);
     r.data = x.data;
     if (how == ROUND_NONE && x.rows == 1)
-        return r; // already in that layout
+        return r; // the rows are already in that layout
     uint32_t *data = buffer_reserve(&c->rounded, (size_t)(r.n * r.words) * sizeof(uint32_t));
     struct round_job j = { .cpu = c, .x = x.data, .to = &r, .data = data, .by_columns = x.data == c->by_columns };
     threads_run(c->threads, divide_rounding(&j, cpu_shares(c, r.n * r.k)), round_job, &j);
@@ -158,14 +158,14 @@ struct products_job {
     struct cpu *cpu;
     const struct product *product; // (count)
     int count;
-    struct tensor out, up; // of gated; up.data NULL: not gated
+    struct tensor out, up; // operands of gated; up.data NULL: not gated
     enum gate_function f;
     struct rounded x;
-    int blocks;             // of rows: a thread keeps its rows in its caches
-    int panels_per_call;    // a unit of work
-    int64_t units, per_job; // of a block, and per job
+    int blocks;             // blocks of rows: a thread keeps its rows in its caches
+    int panels_per_call;    // number of panels in a unit of work
+    int64_t units, per_job; // units of a block, and per job
     int jobs;               // (blocks, jobs of a block)
-    // What is read after this product, if the order of products is that of the last pass; NULL: unknown
+    // The weight that is read after this product, if the order of products is that of the last pass; NULL: unknown.
     const uint8_t *next;
     size_t next_job_bytes; // bytes per job
     int next_jobs;
@@ -187,7 +187,7 @@ static int panel_width(const struct packed *p, int64_t panel)
     return (int)(p->rows - panel * PANEL < PANEL ? p->rows - panel * PANEL : PANEL);
 }
 
-// What a thread works on.
+// The rows and the products that a thread works on.
 struct work {
     const struct products_job *job;
     struct rounded x; // a block of rows
@@ -196,8 +196,9 @@ struct work {
     struct tile *tile;
 };
 
-// Output `column` of a row, and those of the rows after it. No struct tensor is made for each panel: its parts would be stored and read back at
-// another size, which waits until the outputs before it have left the store buffer (3 % of a pass).
+// Returns output `column` of a row, and those of the rows after it. No struct tensor is made for each panel: its parts
+// would be stored and read back at another size, which waits until the outputs before it have left the store buffer (3
+// % of a pass).
 static float *output_at(const struct tensor *out, int64_t row, int64_t column)
 {
     return (float *)out->data + row * out->width + column;
@@ -210,7 +211,8 @@ static void run_panels(const struct work *w, float *sums, const struct packed *p
     w->job->cpu->kernels->matmul[w->x.rounding]->run(sums, p, panel, count, &w->x, w->tile);
 }
 
-// The rows that `width` numbers are about to be written to, while they are computed: another thread may have read them last.
+// Prefetches the rows to which `width` numbers will be written while they are computed: another thread may have read
+// them last.
 static void prefetch_outputs(const float *to, int64_t width, int64_t n)
 {
     for (int64_t i = 0; i < n && i < OUTPUT_PREFETCH; i++)
@@ -285,8 +287,8 @@ static void products_job(void *self, int number, int thread)
         prefetch_lines(j->next + (size_t)threads_first(threads, j->next_jobs, thread) * j->next_job_bytes, START);
 }
 
-// A thread reads its consecutive jobs in one stream, so jobs may be small: JOB_BYTES, if that gives each thread at least
-// JOBS_PER_THREAD. round_units: of all products that the threads run in the same round, blocks times their units.
+// A thread reads its consecutive jobs in one stream, so jobs may be small: JOB_BYTES, if that gives each thread at
+// least JOBS_PER_THREAD. round_units: blocks times units, over all products that the threads run in this round.
 static void divide(struct cpu *c, struct products_job *j, int64_t units, int64_t round_units)
 {
     enum { JOB_BYTES = 32 << 10, JOBS_PER_THREAD = 8 };
@@ -321,9 +323,10 @@ static int panels_per_call(const struct rounded *x)
     return x->rounding == ROUND_INT8 && x->chunks == 1 ? 1 : MAX_PANELS;
 }
 
-// Blocks of rows that are multiplied one after the other: the rows of one stay in L2 while the panels are read. If the weights are
-// too large for the cache, reading them again costs more than reading rows from L3, so a block has more rows. Where each thread
-// can have a block of many rows, it keeps the same rows from product to product.
+// Returns the number of blocks of rows that are multiplied one after another: the rows of one block remain in L2 while
+// the panels are read. If the weights are too large for the cache, reading them again costs more than reading rows from
+// L3, so a block has more rows. If each thread can have a block of many rows, it keeps these rows from product to
+// product.
 static int blocks_of(const struct cpu *c, const struct rounded *x, size_t weights)
 {
     enum { SMALL_WEIGHTS = 8 << 20, L2_BYTES = 640 << 10, L3_BYTES = 5 << 20, THREAD_ROWS = 64 };
@@ -340,7 +343,7 @@ static size_t packed_bytes(struct tensor w)
     return (size_t)p->panels * p->panel;
 }
 
-// Runs the products at the front of p whose rows are rounded in the same way. Returns their number.
+// Runs the products at the front of p whose rows are rounded alike. Returns their number.
 static int run_same_rounding(struct cpu *c, struct tensor x, const struct product *p, int count)
 {
     enum rounding how = rounding_for(c, packed_of(p->w));
@@ -394,14 +397,14 @@ struct tensor cpu_gated(struct backend *b, struct tensor out, struct tensor x, s
 
 // ---- products of groups of rows
 
-// One group: its rounding and its products. The jobs of all groups are one round of the threads, since the products of an expert may be
-// so small that a round for each would cost more than they do.
+// The rounding and the products of one group. The jobs of all groups are one round of the threads, since the products
+// of an expert may be so small that a round for each would cost more than they do.
 struct group_jobs {
     struct rounded x;
     struct round_job round;
     struct product product;
     struct products_job products;
-    int jobs, first; // of the round that runs, and number of the first one
+    int jobs, first; // number of jobs in the current round, and number of the first one
 };
 
 struct groups_jobs {
@@ -512,7 +515,7 @@ static void multiply_groups(struct cpu *c, struct tensor out, struct tensor x, c
         list[i].jobs = j->jobs;
     }
     run_groups(c, list, n, products_job);
-    c->last_weight = NULL; // which experts are next is not known
+    c->last_weight = NULL; // the experts that come next are unknown
     c->by_columns = NULL;
 }
 
@@ -522,7 +525,7 @@ struct tensor cpu_grouped(struct backend *b, struct tensor out, struct tensor x,
     struct cpu *c = (struct cpu *)b;
     assert(out.type == F32 && x.type == F32 && (row != NULL || x.rows == out.rows));
     bool fused = true;
-    for (int i = 0; i < count; i++) // rows that are rounded twice: as in gated
+    for (int i = 0; i < count; i++) // rows are rounded twice, as in gated
         fused = fused &&
                 (g[i].up.data == NULL || rounding_for(c, packed_of(g[i].w)) == rounding_for(c, packed_of(g[i].up)));
     if (fused) {

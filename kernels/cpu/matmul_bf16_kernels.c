@@ -1,11 +1,11 @@
-// matmul_bf16_kernels.c - rows rounded to bfloat16 times panels of bfloat16, by the instruction that multiplies pairs of them
-// (AVX512-BF16).
+// matmul_bf16_kernels.c - multiplies rows rounded to bfloat16 with panels of bfloat16, by the instruction that
+// multiplies pairs of them (AVX512-BF16).
 #include "kernels/cpu/matmul_kernels.h"
 
 #include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/vectors.h"
 
-enum { MAX_ROWS = 12 }; // rows in registers together
+enum { MAX_ROWS = 12 }; // number of rows in registers together
 
 INLINE void pairs(int m, float *sums, const uint8_t *w, int64_t k, const uint32_t *x, const uint8_t *next)
 {

@@ -1,5 +1,5 @@
-// matmul_float_kernels.c - rows of floats times panels of any type: weights become floats in registers, or in a tile. Compiled
-// once for each width of registers.
+// matmul_float_kernels.c - multiplies rows of floats with panels of any type: weights become floats in registers, or in
+// a tile. It is compiled once for each width of registers.
 #include "kernels/cpu/matmul_kernels.h"
 
 #include "kernels/cpu/prefetch.h"
@@ -8,7 +8,8 @@
 
 enum { TILE_PREFETCH = 4096 }; // weights that are dequantized to a tile are prefetched in bursts, at a shorter distance
 
-// Rows in registers together: their sums must fit. MAX_ROWS_SINGLE: with one panel, for passes of at most that many rows.
+// Number of rows in registers together: their sums must fit. MAX_ROWS_SINGLE applies to one panel, for passes of at
+// most that many rows.
 #if defined(__AVX512F__)
 enum { MAX_ROWS = 12, MAX_ROWS_SINGLE = 16 };
 #define EACH_ROWS UP_TO_16
@@ -20,15 +21,15 @@ enum { MAX_ROWS = 2, MAX_ROWS_SINGLE = 2 };
 #define EACH_ROWS UP_TO_2
 #endif
 
-// 16-bit weights become floats in registers if at most so many chunks read them, and in a tile if more do. Where one instruction
-// converts a register, a tile never pays: it is filled while nothing is multiplied.
+// 16-bit weights become floats in registers if at most so many chunks read them, and in a tile if more do. If one
+// instruction converts a register, a tile never pays: it is filled while nothing is multiplied.
 #if defined(__AVX2__) || defined(NEON)
 enum { DIRECT_CHUNKS = INT32_MAX };
 #else
 enum { DIRECT_CHUNKS = 1 };
 #endif
 
-// Register v of number j of a panel's rows, as floats; high: j is odd. m: rows whose sums are in registers.
+// Returns register v of number j of a panel's rows, as floats. high: j is odd. m: rows whose sums are in registers.
 INLINE vf weight(enum type type, int m, const uint8_t *w, int64_t j, bool high, int v)
 {
     if (type == F16)
@@ -41,9 +42,9 @@ INLINE vf weight(enum type type, int m, const uint8_t *w, int64_t j, bool high, 
     return (vf)(high ? pair & 0xFFFF0000u : pair << 16);
 }
 
-// One k of m rows and `panels` panels. again == x, hidden from the compiler. With two panels, a number of x takes three
-// instructions if it is loaded once, and two if each multiplication loads it; loads are as scarce as instructions, so two
-// thirds of the rows do the latter.
+// Multiplies one k of m rows with `panels` panels. again == x, hidden from the compiler. With two panels, a number of x
+// takes three instructions if it is loaded once, and two if each multiplication loads it. Loads are as scarce as
+// instructions, so two thirds of the rows do the latter.
 INLINE void fma_step(enum type type, int m, int panels, vf a[][MAX_ROWS_SINGLE][V], const uint8_t *w,
                      size_t panel_bytes, int64_t j, bool high, const float *x, const float *again)
 {
@@ -148,7 +149,7 @@ INLINE void tile_quants(struct quant_format f, float (*to)[PANEL], const uint8_t
     }
 }
 
-// The same of floats of eight bits.
+// Converts eight-bit floats.
 static void tile_f8(float (*to)[PANEL], const uint8_t *group, const float (*scale)[2][PANEL], int groups)
 {
     for (int g = 0; g < groups; g++, group += GROUP * PANEL)
@@ -205,7 +206,7 @@ static const uint8_t *weights_at(const struct packed *w, const struct panel *p, 
                                     : p->data + (size_t)first * (size_t)type_facts[w->type].bytes * PANEL;
 }
 
-// Tile weights = numbers first .. first + n of each panel as floats.
+// Fills the tile with numbers first .. first + n of each panel as floats.
 static void fill_tile(struct tile *t, const struct packed *w, const struct panel *panel, int count, int64_t first,
                       int n)
 {

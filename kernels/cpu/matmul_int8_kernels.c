@@ -1,12 +1,13 @@
-// matmul_int8_kernels.c - rows rounded to int8 times panels of quantized weights: dot products of four bytes. Compiled once for
-// each instruction set that has its own product of bytes.
+// matmul_int8_kernels.c - multiplies rows rounded to int8 with panels of quantized weights, by dot products of four
+// bytes. It is compiled once for each instruction set that has a product of bytes.
 #include "kernels/cpu/matmul_kernels.h"
 
 #include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/vectors.h"
 #include "kernels/cpu/unpack.h"
 
-// Sixteen registers, or 32 of half their width, hold the integers of a group and little else, so sums stay in memory there.
+// Sixteen registers, or 32 of half their width, hold little more than the integers of a group, so sums are kept in
+// memory on these processors.
 #if (defined(__AVX2__) && !defined(__AVX512F__)) || defined(NEON)
 #define SUMS_IN_MEMORY
 #endif
@@ -14,7 +15,7 @@
 #define NEON_DOTPROD
 #endif
 
-// Rows in registers together: their sums must fit beside the sums of a group.
+// Number of rows in registers together: their sums must fit in addition to the sums of a group.
 #if defined(__AVX512F__)
 enum { MAX_ROWS = 16 };
 #define EACH_ROWS UP_TO_16
@@ -36,9 +37,9 @@ INLINE vf word_float(const int32_t *w)
     return splat(f);
 }
 
-// c + the four products of bytes in each lane; AVX2 without VNNI has pairs_of instead. With VNNI, weights are unsigned
-// (0 .. 255), and the starting value of the sum subtracts what the offset of 128 adds; without it, weights are made signed
-// first, because VPMADDUBSW saturates otherwise.
+// Returns c + the four products of bytes in each lane; AVX2 without VNNI has pairs_of instead. With VNNI, weights are
+// unsigned (0 .. 255), and the starting value of the sum subtracts what the offset of 128 adds. Without it, weights are
+// made signed first, because VPMADDUBSW saturates otherwise.
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 enum { SIGNED = 0 };
 #else
@@ -68,14 +69,15 @@ INLINE vi dot4(vi c, vu w, int32_t x)
 #endif
 }
 
-// The starting value of a group's sum. word: word 8 of the rounded group, or 11 and 12 for its halves.
+// Returns the starting value of a group's sum. word: word 8 of the rounded group, or 11 and 12 for its halves.
 INLINE vi start(bool has_min, int32_t word)
 {
     int32_t from = has_min == (bool)SIGNED ? (SIGNED ? -word : word) : 0;
     return from - (vi){ 0 };
 }
 
-// d = a group's scales, or its minimums (min): from the panel at `plain` if the format stores them plainly, else from the tile.
+// Sets d to a group's scales, or its minimums (min): from the panel at `plain` if the format stores them plainly,
+// otherwise from the tile.
 INLINE void group_scales(vf d[V], struct quant_format f, bool min, const uint8_t *plain, const float *tile)
 {
     UNROLL
@@ -87,11 +89,12 @@ INLINE void group_scales(vf d[V], struct quant_format f, bool min, const uint8_t
     }
 }
 
-// Products of bytes: c (m, V) = those of a group's quads first .. first + count with rows from .. to. word: as in start(). A form for
-// each kind of registers; IN_REGISTERS: rows of numbers of 8 bits at a time.
+// Computes products of bytes: c (m, V) = those of a group's quads first .. first + count with rows from .. to. word:
+// the argument of start(). There is one form for each kind of registers. IN_REGISTERS: number of rows of 8-bit numbers
+// that are multiplied together.
 
 #if defined(SUMS_IN_MEMORY)
-// gcc would otherwise add everything in the end, and spill it.
+// Without this, gcc would add everything in the end, and spill it.
 #if defined(NEON)
 #define KEEP_IN_REGISTER(v) __asm__("" : "+w"(v))
 #else
@@ -101,7 +104,7 @@ INLINE void group_scales(vf d[V], struct quant_format f, bool min, const uint8_t
 #if defined(NEON_DOTPROD)
 enum { IN_REGISTERS = MAX_ROWS };
 
-// c + the products of the bytes of w with those of lane i of x.
+// Returns c + the products of the bytes of w with those of lane i of x.
 INLINE vi dot4_lane(vi c, vu w, vi x, int i)
 {
     const int8x16_t s = (int8x16_t)(w ^ 0x80808080u), v = (int8x16_t)x;
@@ -117,7 +120,7 @@ INLINE vi dot4_lane(vi c, vu w, vi x, int i)
     }
 }
 
-// Four rows of x lie in a register; its last lanes may be of the next words of x, which are not used.
+// Four rows of x are in a register. Its last lanes may belong to the next words of x, which are not used.
 INLINE void sum_quads(struct quant_format f, int m, int from, int to, int first, int count, vi c[][V],
                       const uint8_t *group, const int32_t *x, int word)
 {
@@ -147,7 +150,7 @@ INLINE void sum_quads(struct quant_format f, int m, int from, int to, int first,
 {
     UNROLL
     for (int s = 0; s < count; s++) {
-        const int t = count == 8 ? s / 2 + s % 2 * 4 : first + s; // low and high halves of the same bytes together
+        const int t = count == 8 ? s / 2 + s % 2 * 4 : first + s; // low and high halves of one byte are used together
         vu w[V];
         UNROLL
         for (int v = 0; v < V; v++)
@@ -166,7 +169,8 @@ INLINE void sum_quads(struct quant_format f, int m, int from, int to, int first,
 enum { IN_REGISTERS = 4 };
 typedef int16_t vs __attribute__((vector_size(2 * W * sizeof(int16_t))));
 
-// Pairs of products of bytes. w: unsigned, 0 .. 127; or, with 8 bits, offset by 128, and then the signs move to x.
+// Returns pairs of products of bytes. w is unsigned, 0 .. 127, or, with 8 bits, offset by 128; then the signs move to
+// x.
 INLINE vs pairs_of(int bits, vu w, int32_t x)
 {
     const __m256i v = _mm256_set1_epi32(x), s = (__m256i)(w ^ 0x80808080u);
@@ -174,14 +178,14 @@ INLINE vs pairs_of(int bits, vu w, int32_t x)
                     : (vs)_mm256_maddubs_epi16(_mm256_abs_epi8(s), _mm256_sign_epi8(v, s));
 }
 
-// Products are summed in sixteen bits as long as they fit, a pair of them being at most 2 * 127 * the largest
-// number. The integers are equal.
+// Products are summed in sixteen bits as long as they fit: a pair of them is at most 2 * 127 * the largest number. The
+// integers are equal.
 INLINE void sum_quads(struct quant_format f, int m, int from, int to, int first, int count, vi c[][V],
                       const uint8_t *group, const int32_t *x, int word)
 {
-    const int fit = f.bits == 4 ? 8 : f.bits == 5 ? 4 : f.bits == 6 ? 2 : 1; // pairs
+    const int fit = f.bits == 4 ? 8 : f.bits == 5 ? 4 : f.bits == 6 ? 2 : 1; // number of pairs
     const vs ones =
-        (vs)_mm256_set1_epi16((short)(1 << (8 - f.bits))); // elsewhere numbers are at the top of their bytes
+        (vs)_mm256_set1_epi16((short)(1 << (8 - f.bits))); // the other forms have numbers at the top of their bytes
     vs n[MAX_ROWS][V];
     UNROLL
     for (int s = 0; s < count; s++) {
@@ -228,7 +232,7 @@ INLINE void sum_quads(struct quant_format f, int m, int from, int to, int first,
         c[i][v] = start(f.has_min, x[word * m + i]);
     UNROLL
     for (int s = 0; s < count; s++) {
-        const int t = count == 8 ? s / 2 + s % 2 * 4 : first + s; // low and high halves of the same bytes together
+        const int t = count == 8 ? s / 2 + s % 2 * 4 : first + s; // low and high halves of one byte are used together
         UNROLL
         for (int v = 0; v < V; v++) {
             vu w = quad(f, group, t, v);
@@ -240,7 +244,7 @@ INLINE void sum_quads(struct quant_format f, int m, int from, int to, int first,
 }
 #endif
 
-// Sums of m rows: in memory (m, PANEL), or in registers (m, V). add_product: += x * y
+// These access sums of m rows in memory (m, PANEL), or in registers (m, V). add_product: += x * y
 #if defined(SUMS_IN_MEMORY)
 typedef float *sums_of_rows;
 
@@ -273,8 +277,9 @@ INLINE void dot_rows(struct quant_format f, int m, int from, int to, int first, 
     }
 }
 
-// sums (m, PANEL) += the products of `groups` groups. plain: the plain scales of the first group, if the format has them. next,
-// bytes: each group prefetches the next `bytes` bytes from there, which spreads the requests over the work; 0: no prefetch.
+// sums (m, PANEL) += the products of `groups` groups. plain: the plain scales of the first group, if the format has
+// them. next, bytes: each group prefetches the next `bytes` bytes from there, which spreads the requests over the work;
+// 0: no prefetch.
 INLINE void dots(struct quant_format f, int m, float *sums, const uint8_t *group, size_t stride, const uint8_t *plain,
                  const float (*scale)[2][PANEL], const float (*min)[PANEL], int groups, const int32_t *x,
                  const uint8_t *next, size_t bytes)
@@ -345,7 +350,8 @@ static void dots_of(int rows, const struct packed *w, const struct tile *t, int 
     }
 }
 
-// Groups of a panel that all rows are multiplied with before the next: TILE_GROUPS, if their scales are unpacked to a tile.
+// Number of groups of a panel that all rows are multiplied with before the next ones. If their scales are unpacked to a
+// tile it is TILE_GROUPS.
 enum { PLAIN_GROUPS = 64 };
 
 static void run_int8(float *sums, const struct packed *w, const struct panel *panel, int count, const struct rounded *x,

@@ -1,5 +1,5 @@
-// matmul_row_kernels.c - rows before and after a product: rounding to floats, bfloat16 or int8 with one scale per group, and
-// writing sums with bias, residual or gate. Compiled once for each width of registers.
+// matmul_row_kernels.c - the treatment of rows before and after a product: rounding to floats, bfloat16 or int8 with
+// one scale per group, and writing sums with bias, residual or gate. It is compiled once for each width of registers.
 #include "kernels/cpu/matmul_kernels.h"
 
 #include "kernels/cpu/vectors.h"
@@ -12,7 +12,7 @@ INLINE float to_bf16(float x)
     uint32_t u;
     memcpy(&u, &x, sizeof(u));
     if ((u & 0x7FFFFFFF) > 0x7F800000)
-        return bits_to_float(u | 0x400000); // NaN stays NaN
+        return bits_to_float(u | 0x400000); // a NaN remains a NaN
     return bits_to_float((u + 0x7FFF + (u >> 16 & 1)) & 0xFFFF0000);
 }
 
@@ -26,7 +26,8 @@ INLINE uint32_t high_half(float x)
 INLINE int32_t sum_of_16(const int8_t *bytes)
 {
 #if defined(__x86_64__)
-    __m128i shifted = _mm_xor_si128(_mm_loadu_si128((const __m128i *)bytes), _mm_set1_epi8(-128)); // 0 .. 255
+    // The range becomes 0 .. 255.
+    __m128i shifted = _mm_xor_si128(_mm_loadu_si128((const __m128i *)bytes), _mm_set1_epi8(-128));
     __m128i halves = _mm_sad_epu8(shifted, _mm_setzero_si128());
     return _mm_cvtsi128_si32(_mm_add_epi64(halves, _mm_unpackhi_epi64(halves, halves))) - 16 * 128;
 #elif defined(NEON)
@@ -39,7 +40,7 @@ INLINE int32_t sum_of_16(const int8_t *bytes)
 #endif
 }
 
-// Quantizes 32 numbers to int8 with one scale: the largest magnitude becomes 127. Layout: see matmul_kernels.h.
+// Quantizes 32 numbers to int8 with one scale: the largest magnitude becomes 127. matmul_kernels.h has the layout.
 INLINE void round_group(uint32_t *to, const float *x, int rows)
 {
     vf max = { 0 };
@@ -60,7 +61,7 @@ INLINE void round_group(uint32_t *to, const float *x, int rows)
 }
 
 #if defined(__AVX512BW__)
-// The same for up to sixteen rows at a time. Values that exist once per row have one row per lane: sixteen registers are
+// Quantizes up to sixteen rows at a time. Values that exist once per row have one row per lane: sixteen registers are
 // reduced to the maximum of each, and the bytes are transposed in registers.
 static void round_16_rows(uint32_t *to, const float *x, int64_t k, int rows)
 {
@@ -91,7 +92,7 @@ static void round_16_rows(uint32_t *to, const float *x, int64_t k, int rows)
     const vf scale = (vf)max[0] / splat(127.0f);
     const __mmask16 nonzero = _mm512_cmp_ps_mask(max[0], (__m512)zero, _CMP_GT_OQ);
     _mm512_storeu_ps(inverse, _mm512_maskz_div_ps(nonzero, _mm512_set1_ps(127.0f), max[0]));
-    // byte[r]: rows 2 r and 2 r + 1; quarter q holds quads q and q + 4 of the first row, then of the second
+    // byte[r] has rows 2 r and 2 r + 1; quarter q has quads q and q + 4 of the first row, then of the second
     UNROLL
     for (int r = 0; r < 8; r++) {
         __m512i pair[2];
@@ -105,7 +106,7 @@ static void round_16_rows(uint32_t *to, const float *x, int64_t k, int rows)
     }
     UNROLL
     for (int h = 0; h < 2; h++) { // quads 4 h .. 4 h + 3
-        __m512 four[4], side[4];  // four: of four rows; side: quads of eight
+        __m512 four[4], side[4];  // four has quads of four rows; side has quads of eight
         UNROLL
         for (int r = 0; r < 4; r++)
             four[r] = h == 0 ? _mm512_shuffle_ps((__m512)byte[2 * r], (__m512)byte[2 * r + 1], 0x88)
@@ -178,7 +179,7 @@ static void round_rows(uint32_t *chunk, int rows, const float *x, int64_t k, int
 
 // ---- after the product
 
-// Row i of n is being written, at `to`: prefetches the row OUTPUT_PREFETCH later. A branch instead costs 7 %.
+// Prefetches the row OUTPUT_PREFETCH later, while row i of n is being written at `to`. A branch instead costs 7 %.
 INLINE void prefetch_output(const float *to, int64_t i, int64_t n, int64_t m)
 {
     __builtin_prefetch(to + (i + OUTPUT_PREFETCH < n ? OUTPUT_PREFETCH : 0) * m, 1, 3);
@@ -187,7 +188,7 @@ INLINE void prefetch_output(const float *to, int64_t i, int64_t n, int64_t m)
 INLINE void copy_lanes(float *to, const float *from, int width)
 {
     if (width == PANEL)
-        memcpy(to, from, PANEL * sizeof(float)); // a constant size
+        memcpy(to, from, PANEL * sizeof(float)); // the size is constant
     else
         memcpy(to, from, (size_t)width * sizeof(float));
 }

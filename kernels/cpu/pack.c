@@ -1,5 +1,5 @@
-// pack.c - packs weights from the checkpoint's blocks into panels, once when a model is opened. Bits are moved; no number is
-// computed.
+// pack.c - packs weights from the checkpoint's blocks into panels, once when a model is opened. Bits are moved, but no
+// number is computed.
 #include <string.h>
 
 #include "kernels/cpu/packed.h"
@@ -54,7 +54,7 @@ static void pack_half(uint8_t *to, int lane, const uint8_t *half)
     memcpy(to + 2 * lane, half, 2);
 }
 
-// A block of 32 with a half as scale (of mxfp4, a byte) and, for q4_1 and q5_1, another as minimum.
+// Packs a block of 32 with a half as scale (a byte in mxfp4) and, for q4_1 and q5_1, another half as minimum.
 static void pack_group(const struct packed *p, uint8_t *scales, uint8_t *to, const uint8_t *b, int lane)
 {
     const bool has_min = quant_formats[p->type].has_min;
@@ -105,7 +105,7 @@ static void pack_super_4_5(const struct packed *p, uint8_t *scales, uint8_t *to,
 static void pack_super_6(const struct packed *p, uint8_t *scales, uint8_t *to, const uint8_t *b, int lane)
 {
     pack_half(scales, lane, b + 208);
-    for (int g = 0; g < 8; g++) { // 32 numbers: a quarter of 128
+    for (int g = 0; g < 8; g++) { // each has 32 numbers: a quarter of 128
         const uint8_t *low = b + 64 * (g / 4) + 32 * (g % 2), *high = b + 128 + 32 * (g / 4);
         uint8_t q[GROUP];
         for (int s = 0; s < 2; s++)
@@ -157,7 +157,7 @@ void pack_panel(const struct packed *p, struct tensor w, int64_t number)
             pack_floats(p, to, row, lane);
             continue;
         }
-        for (size_t i = 0; i < (size_t)blocks; i++) // of `super` groups
+        for (size_t i = 0; i < (size_t)blocks; i++) // each has `super` groups
             (packs[w.type] != NULL ? packs[w.type] : pack_group)(
                 p, to + i * f->stride, to + p->quants + i * f->super * p->group, row + i * block, lane);
     }

@@ -1,4 +1,4 @@
-// prefetch.h - software prefetch into L2, and what to prefetch of packed weights.
+// prefetch.h - software prefetch into L2, and the addresses of packed weights to prefetch.
 #pragma once
 #include <stddef.h>
 #include "kernels/cpu/matmul_kernels.h"
@@ -13,8 +13,8 @@ enum { OUTPUT_PREFETCH = 16 }; // prefetch distance of outputs, in rows
 
 enum { PREFETCH = 8192 }; // distance in bytes, into L2 (docs/notes/performance_log.md lists what was tried)
 
-// The address to prefetch when number `k` of a panel is about to be multiplied: `distance` bytes beyond the same fraction of the
-// panel (scales included), in this panel or in the next. NULL: unknown.
+// Returns the address to prefetch when number `k` of a panel is about to be multiplied: `distance` bytes beyond the
+// same fraction of the panel (scales included), in this panel or in the next. NULL: unknown.
 static inline const uint8_t *prefetch_address(const struct packed *w, const struct panel *p, int64_t k, size_t distance)
 {
     size_t from = w->group_stride * (size_t)(k / GROUP) + distance;

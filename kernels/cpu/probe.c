@@ -25,15 +25,15 @@
 
 // ---- read bandwidth: sums a large buffer on all threads, several times
 
-// Two streams of one huge page each and prefetching well ahead were the fastest variant on an Emerald Rapids guest: 26 to
-// 27 GB/s with two threads, against 23 to 25 of a plain loop (measured in the same minute).
+// Two streams of one huge page each and prefetching well ahead were the fastest variant on an Emerald Rapids guest: 26
+// to 27 GB/s with two threads, against 23 to 25 of a plain loop (measured in the same minute).
 enum { MAX_PASSES = 99, PIECE = 1 << 22, STREAMS = 2, AHEAD = 4096, LINE = 64, LINES = 4 };
 
 typedef uint64_t lanes __attribute__((vector_size(LINE)));
 
 struct prober {
     unsigned char *at; // (pieces * PIECE)
-    uint64_t *sum;     // (pieces) so that no read is optimised away
+    uint64_t *sum;     // (pieces) keeps reads from being optimised away
     size_t bytes;
     struct threads *all, *one;
 };
@@ -67,7 +67,7 @@ static void sum(void *self, int number, int thread)
     p->sum[number] = all;
 }
 
-// The number after `word` in a file of /proc or /sys; 0: not found.
+// Returns the number after `word` in a file of /proc or /sys; 0: not found.
 static unsigned long long read_number(const char *path, const char *word)
 {
     unsigned long long v = 0;
@@ -91,7 +91,7 @@ size_t probe_memory(void)
     return (size_t)free_bytes;
 }
 
-// Size of the buffer: a quarter of the free memory, at most 1 GiB.
+// Returns the size of the buffer: a quarter of the free memory, at most 1 GiB.
 static size_t probe_size(void)
 {
     const size_t share = probe_memory() / 4, most = (size_t)1 << 30;
@@ -152,15 +152,15 @@ struct probe probe_read_bandwidth(int threads)
 
 // ---- round-trip time
 
-// Whether two virtual processors share a cache decides the cost of synchronising threads, and a guest cannot query it; the
-// round-trip time shows it.
+// Whether two virtual processors share a cache decides the cost of synchronising threads, and a guest cannot query it;
+// the round-trip time shows it.
 enum { ROUND_TRIPS = 5000, PING_PONGS = 40 };
 #define TIME_LIMIT 2.0 // seconds
 
 struct ping_pong {
-    _Alignas(128) _Atomic int counter; // odd: the responder increments it next
+    _Alignas(128) _Atomic int counter; // the counter is odd: the responder increments it next
     _Alignas(128) _Atomic bool ready, stop;
-    int processor; // of the responder
+    int processor; // the responder's processor
 };
 
 static void pin_to(int processor)
@@ -194,7 +194,7 @@ static bool wait_for(struct ping_pong *g, int counter, double end)
     return true;
 }
 
-// Seconds per round trip; INFINITY: time limit exceeded.
+// Returns seconds per round trip; INFINITY: time limit exceeded.
 static double run_ping_pong(int processor, double end)
 {
     struct ping_pong g = { .processor = processor };
@@ -234,21 +234,22 @@ double probe_round_trip(void)
     return isfinite(shortest) ? shortest * 1e9 : NAN;
 }
 
-// ---- peak rates of multiply-add on registers only: the bound for compute when memory costs nothing
+// ---- peak rates of multiply-add on registers only: the bound of compute when memory costs nothing
 
-// Each loop has enough independent sums to hide the latency of the instruction. Instruction sets are chosen at run time; on
-// other processors only the plain loop is compiled.
+// Each loop has enough independent sums to hide the latency of the instruction. Instruction sets are chosen at run
+// time; on other processors only the plain loop is compiled.
 
 enum { ROUNDS = 1 << 18, PEAK_RUNS = 20 };
 
 struct loop {
     const char *kind, *isa;
     float (*run)(void); // returns the result, so that it is not optimised away
-    double operations;  // of one run
+    double operations;  // operations of one run
     float *sink;        // (jobs)
 };
 
-// Each round updates all SUMS accumulators. The loop over them has a constant bound, so compilers unroll it into registers.
+// Each round updates all SUMS accumulators. The loop over them has a constant bound, so compilers unroll it into
+// registers.
 #define SUMS 12
 #define LOOP(name, target_isa, vector, start, step, fold) \
     __attribute__((target(target_isa))) static float name(void) \
@@ -299,7 +300,8 @@ LOOP(int8_avx512, "avx512f,avx512vnni", __m512i, _mm512_set1_epi32(k), DOT_INT8,
 LOOP(f32_avx2, "avx2,fma", __m256, _mm256_set1_ps((float)k), FMA256, ADD256)
 LOOP(int8_avx2vnni, "avx2,avxvnni", __m256i, _mm256_set1_epi32(k), DOT256, ADD256I)
 
-// Without byte dot products, as for weights of 4 bits: pairs of products are summed in sixteen bits eight times, then widened.
+// Without byte dot products, as for weights of 4 bits, pairs of products are summed in sixteen bits eight times, then
+// widened.
 __attribute__((target("avx2"))) static float int8_avx2(void)
 {
     enum { SHORT_SUMS = SUMS / 2, STEPS = 8 };
@@ -310,7 +312,7 @@ __attribute__((target("avx2"))) static float int8_avx2(void)
         _Pragma("GCC unroll 8") for (int step = 0; step < STEPS; step++)
             _Pragma("GCC unroll 6") for (int k = 0; k < SHORT_SUMS; k++)
         {
-            __asm__ volatile("" : "+x"(w)); // the product is not hoisted
+            __asm__ volatile("" : "+x"(w)); // keeps the product from being hoisted
             const __m256i pairs = _mm256_maddubs_epi16(w, x);
             s[k] = step == 0 ? pairs : _mm256_add_epi16(s[k], pairs);
         }
@@ -354,7 +356,7 @@ static double rate(struct threads *t, struct loop *l)
     return best;
 }
 
-// Multiplications and additions of one run. elements: of a vector.
+// Multiplications and additions of one run. elements: the size of a vector.
 #define OPERATIONS(elements) (2.0 * ROUNDS * SUMS * (elements))
 
 static int loops(struct loop to[MAX_PEAKS])

@@ -1,4 +1,4 @@
-// row_kernels.c - operations on single rows. Compiled once for each width of registers.
+// row_kernels.c - operations on single rows. It is compiled once for each width of registers.
 #include "kernels/cpu/row_kernels.h"
 
 #include "kernels/cpu/vectors.h"
@@ -109,11 +109,11 @@ static uint16_t float_to_half(float x)
     memcpy(&u, &x, sizeof(u));
     sign = u >> 16 & 0x8000;
     u &= 0x7FFFFFFF;
-    if (u >= 0x7F800000) // infinity and NaN
+    if (u >= 0x7F800000) // these are infinity and NaN
         return (uint16_t)(sign | 0x7C00 | (u > 0x7F800000 ? 0x200 : 0));
-    if (u >= 0x477FF000) // rounds to more than the largest finite half
+    if (u >= 0x477FF000) // these round to more than the largest finite half
         return (uint16_t)(sign | 0x7C00);
-    if (u < 0x38800000) { // subnormal: a multiple of 2^-24
+    if (u < 0x38800000) { // these are subnormal: multiples of 2^-24
         float f;
         memcpy(&f, &u, sizeof(f));
         return (uint16_t)(sign | (uint32_t)lrintf(f * 0x1p24f));
@@ -155,7 +155,7 @@ static void write_kv(void *to, enum type type, const float *x, int64_t n)
         memcpy(to, x, (size_t)n * sizeof(float));
 }
 
-// RoPE as "rotate half": element d is paired with element d + head_dim / 2.
+// Applies RoPE as "rotate half": element d is paired with element d + head_dim / 2.
 static void rope(float *to, const float *x, const float *angles, int64_t width, int hd, int rotated)
 {
     const int half = rotated / 2;

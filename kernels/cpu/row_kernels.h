@@ -1,7 +1,9 @@
-// row_kernels.h - the CPU's inner loops on single rows, compiled from one source (row_kernels.c) for each width of registers.
+// row_kernels.h - the CPU's inner loops on single rows, compiled from one source (row_kernels.c) for each width of
+// registers.
 //
-// A lane is an element of a vector register: 4 in plain C and with NEON, 8 with AVX2, 16 with AVX-512. A sum over a row is sixteen
-// partial sums, added up in one order at the end: neither the width of a register nor the number of rows in a call changes a bit.
+// A lane is an element of a vector register: 4 in plain C and with NEON, 8 with AVX2, 16 with AVX-512. A sum over a row
+// is sixteen partial sums, added up in one order at the end: neither the width of a register nor the number of rows in
+// a call changes a bit.
 #pragma once
 #include <stdint.h>
 #include "core/tensor.h"
@@ -14,7 +16,7 @@ struct row_kernels {
     // out = f(gate) * up; up NULL: f(gate)
     void (*glu)(float *out, const float *gate, const float *up, int64_t n, enum gate_function f);
     void (*rescale)(float *x, int64_t n, float scale,
-                    float cap);                              // x = scale * x; cap above 0: cap * tanh(scale * x / cap)
+                    float cap); // x = scale * x; with a positive cap: cap * tanh(scale * x / cap)
     double (*sum_exp)(const float *x, int64_t n, float max); // sum of exp(x - max), in double
     float (*largest)(const float *x, int64_t n);
     // Writes a row x (n) to the KV cache as F32, BF16 or Q8_0.

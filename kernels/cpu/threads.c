@@ -13,21 +13,22 @@
 
 #include "core/memory.h"
 
-// An idle thread polls without pausing, then with pauses, and then sleeps: after 50 to 200 us, depending on the length of a pause.
+// An idle thread polls without pausing, then with pauses, and then sleeps: after 50 to 200 us, depending on the length
+// of a pause.
 enum { POLLS = 300, SPINS = 4000 };
 enum { JOB_BITS = 24, LINE_PAIR = 128 }; // LINE_PAIR: bytes that processors prefetch together (two cache lines)
 #define JOBS_MASK (((uint64_t)1 << JOB_BITS) - 1)
 
-// Data that threads exchange lies in cache lines of its own, since moving a line between processors takes as long as some
+// Data that threads exchange is in separate cache lines, since moving a line between processors takes as long as some
 // hundred operations: a round costs one transfer with the work, and one back.
-//
-// The jobs of a round are divided into ranges, one per thread (threads_first); a thread without jobs of its own steals from the
-// others. A range's ticket counts the jobs that were taken from it: (round << JOB_BITS | taken). Tickets are not reset for a
-// round: a ticket of an earlier round means that no job was taken yet. Taking a job is one compare-and-swap, which fails if the
-// round has changed, so a thread that slept through a round cannot touch the work of the next.
+// The jobs of a round are divided into ranges, one per thread (threads_first). A thread that has done its own jobs
+// steals from the others. A range's ticket counts the jobs that were taken from it: (round << JOB_BITS | taken).
+// Tickets are not reset for a round: a ticket of an earlier round means that no job was taken yet. Taking a job is one
+// compare-and-swap, which fails if the round has changed, so a thread that slept through a round cannot touch the work
+// of the next.
 struct worker {
     _Alignas(LINE_PAIR) _Atomic uint64_t ticket;
-    _Alignas(LINE_PAIR) _Atomic uint64_t finished; // jobs, in total; written by this thread only
+    _Alignas(LINE_PAIR) _Atomic uint64_t finished; // total number of jobs; written by this thread only
     _Alignas(LINE_PAIR) struct threads *pool;
     pthread_t thread;
     int number;
@@ -35,8 +36,8 @@ struct worker {
 
 struct threads {
     int n, owners;
-    struct worker *worker; // (n), the caller's is the first
-    uint64_t total;        // jobs of all rounds so far
+    struct worker *worker; // (n) the caller's is the first
+    uint64_t total;        // number of jobs of all rounds so far
 
     _Alignas(LINE_PAIR) _Atomic uint64_t start; // (round << JOB_BITS | jobs)
     void (*job)(void *self, int number, int thread);
@@ -66,7 +67,7 @@ int threads_first(const struct threads *t, int jobs, int thread)
     return (int)((int64_t)jobs * thread / t->n);
 }
 
-// Takes the next of the `count` jobs in the range of w; -1: none is left, or the round has changed.
+// Takes the next of the `count` jobs in the range of w. Returns -1 if none is left, or the round has changed.
 static int take(struct worker *w, uint64_t start, int count)
 {
     const uint64_t round = start & ~JOBS_MASK;
@@ -201,7 +202,8 @@ void threads_run(struct threads *t, int jobs, void (*job)(void *self, int number
     assert((uint64_t)jobs <= JOBS_MASK);
     const uint64_t start = ((atomic_load(&t->start) >> JOB_BITS) + 1) << JOB_BITS | (uint64_t)jobs;
     t->job =
-        job; // not read concurrently: threads read these before they take a job, and all jobs of the last round are done
+        job; // not read concurrently: threads read these before they take a job, and all jobs of the last round are
+             // done
     t->self = self;
     t->total += (uint64_t)jobs;
     atomic_store(&t->start, start);

@@ -1,10 +1,11 @@
-// unpack.h - unpacks packed numbers and their scales to registers. Included by the loops of products, which are
-// compiled for several instruction sets.
+// unpack.h - unpacks packed numbers and their scales to registers. The loops of products include it, which are compiled
+// for several instruction sets.
 #pragma once
 #include "kernels/cpu/matmul_kernels.h"
 
-// Register v of quad t of a group (four consecutive k of each output). Numbers are shifted to the top of their bytes (a 4-bit
-// q becomes 16 q), which saves shifts and gives all types the same offset, 128; the scale is divided to match, which is exact.
+// Returns register v of quad t of a group (four consecutive k of each output). Numbers are shifted to the top of their
+// bytes (a 4-bit q becomes 16 q), which saves shifts and gives all types one offset, 128. The scale is divided to
+// match, which is exact.
 INLINE vu quad(struct quant_format f, const uint8_t *group, int t, int v)
 {
     const int bits = f.bits, up = 8 - bits, at = v * W * 4;
@@ -23,7 +24,7 @@ INLINE vu quad(struct quant_format f, const uint8_t *group, int t, int v)
     return q;
 }
 
-// The same with numbers at the bottom of their bytes.
+// Returns the register with numbers at the bottom of their bytes.
 INLINE vu low_quad(int bits, const uint8_t *group, int t, int v)
 {
     const int at = v * W * 4;
@@ -40,7 +41,7 @@ INLINE vu low_quad(int bits, const uint8_t *group, int t, int v)
     return q;
 }
 
-// W lanes of a group's plain scales at s, divided to match quad(); and of its minimums.
+// Return W lanes of a group's plain scales at s, divided to match quad(), and of its minimums.
 INLINE vf plain_scale(struct quant_format f, const uint8_t *s, int lane)
 {
     return halves(s + 2 * lane) * splat(1.0f / (float)(1 << (8 - f.bits)));
@@ -51,14 +52,15 @@ INLINE vf plain_min(const uint8_t *s, int lane)
     return halves(s + 2 * PANEL + 2 * lane);
 }
 
-// 2^(b - 128) for W bytes b below 255; that of 0 and of 1 is subnormal.
+// Returns 2^(b - 128) for W bytes b below 255. The results for 0 and 1 are subnormal.
 INLINE vf half_powers(const uint8_t *b)
 {
     const vi exponent = __builtin_convertvector(unsigned_bytes(b), vi);
     return (vf)((exponent << 23) | ((exponent == 0) & 0x00400000)) * splat(0.5f);
 }
 
-// Scales (d * scale as in the checkpoint's format, divided exactly to match quad()) and minimums of one group to the tile.
+// Unpacks scales (d * scale as in the checkpoint's format, divided exactly to match quad()) and minimums of one group
+// to the tile.
 INLINE void unpack_scales(enum type type, struct tile *t, int p, int g, const uint8_t *panel, int64_t group)
 {
     const struct quant_format f = quant_formats[type];

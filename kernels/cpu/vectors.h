@@ -1,5 +1,6 @@
 // vectors.h - GCC vector types of the width of one register, and the functions on them that the inner loops share.
-// Included by every file that is compiled once for each instruction set (CMakeLists.txt sets ISA and the machine flags).
+// Every file that is compiled once for each instruction set includes it (CMakeLists.txt sets ISA and the machine
+// flags).
 #pragma once
 #include <math.h>
 #include <stdint.h>
@@ -32,7 +33,7 @@ typedef uint32_t vu_any __attribute__((vector_size(W * sizeof(uint32_t)), aligne
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 16")
 
-// Cases of a switch over a number of rows, which is then a constant.
+// Cases of a switch over a number of rows, which is a constant in each case.
 #define UP_TO_2(CASE) CASE(1) CASE(2)
 #define UP_TO_4(CASE) UP_TO_2(CASE) CASE(3) CASE(4)
 #define UP_TO_6(CASE) UP_TO_4(CASE) CASE(5) CASE(6)
@@ -55,7 +56,7 @@ INLINE vu load_bits(const void *p)
     return *(const vu_any *)p;
 }
 
-// v, of which the compiler then knows nothing
+// Returns v, hidden from the compiler's optimizations.
 INLINE vu hidden(vu v)
 {
 #if defined(__x86_64__)
@@ -66,7 +67,7 @@ INLINE vu hidden(vu v)
     return v;
 }
 
-// table[b] for each byte b of v, which is below 16.
+// Returns table[b] for each byte b of v. Bytes are below 16.
 INLINE vu look_up(const uint8_t table[16], vu v)
 {
 #if defined(__AVX512F__)
@@ -90,7 +91,7 @@ INLINE vf splat(float x)
     return x - (vf){ 0 };
 }
 
-// a * b + c, rounded once where the machine has FMA, twice in plain C.
+// Returns a * b + c, rounded once if the machine has FMA, twice in plain C.
 INLINE vf mad(vf a, vf b, vf c)
 {
 #if defined(__AVX512F__)
@@ -111,8 +112,8 @@ INLINE float bits_to_float(uint32_t bits)
     return f;
 }
 
-// Scaling by 2^112 converts the exponent of a half to that of a float and normalises subnormals; infinities and NaNs keep
-// all exponent bits.
+// Scaling by 2^112 converts the exponent of a half to that of a float and normalises subnormals. Infinities and NaNs
+// keep all exponent bits.
 INLINE float half_to_float(uint16_t h)
 {
 #if defined(__F16C__)
@@ -133,7 +134,7 @@ INLINE float half_at(const uint8_t *p)
     return half_to_float(h);
 }
 
-// W halves as floats.
+// Converts W halves to floats.
 INLINE vf halves(const uint8_t *p)
 {
 #if defined(__AVX512F__)
@@ -150,13 +151,13 @@ INLINE vf halves(const uint8_t *p)
 #endif
 }
 
-// W floats of eight bits: of four of exponent, which is that of a float less 120.
+// Converts W eight-bit floats. Their exponent has four bits and is that of a float less 120.
 INLINE vf e4m3_floats(vu b) // other bits of b may be set
 {
     return (vf)((b & 0x7F) << 20 | (b & 0x80) << 24) * splat(0x1p120f);
 }
 
-// W bytes as floats. Without the intrinsics gcc 12 converts them one by one.
+// Converts W bytes to floats. Without the intrinsics gcc 12 converts them one by one.
 INLINE vf unsigned_bytes(const uint8_t *p)
 {
 #if defined(__AVX512F__)
@@ -238,7 +239,8 @@ INLINE float reduce_add(vf v)
     return v[0] + v[1];
 }
 
-// The sum of sixteen partial sums: the order of additions is that of one register of sixteen in every instruction set.
+// Returns the sum of sixteen partial sums. In every instruction set the order of additions is that of one register of
+// sixteen.
 INLINE float reduce_sums(const vf partial[V])
 {
     vf s[V];
@@ -282,8 +284,9 @@ INLINE vf vabs(vf v)
     return (vf)((vi)v & 0x7FFFFFFF);
 }
 
-// exp(x) = 2^n * e^r with |r| <= ln 2 / 2; e^r is a minimax polynomial of degree 6 (relative error 2e-9 before rounding, below
-// 1.5 ulp after). Arguments are at most 88, and -87 if they are less: the result is a normal float. exp(0) is 1.
+// exp(x) = 2^n * e^r with |r| <= ln 2 / 2; e^r is a minimax polynomial of degree 6 (relative error 2e-9 before
+// rounding, below 1.5 ulp after). Arguments are at most 88, and -87 if they are less: the result is a normal float.
+// exp(0) is 1.
 INLINE vf exp_lanes(vf x)
 {
     const vf magic = splat(0x1.8p23f);
