@@ -1,5 +1,6 @@
-// acceptance.h - the decisions of verification and of draws on single numbers,
-// with the same bits on a CPU and on a GPU.
+// acceptance.h - the decisions of verification and of draws on single numbers, with the same bits on a CPU and on a
+// GPU.
+//
 // The loops over rows are elsewhere: vector loops on the host (sampling/), blocks of threads on a device
 // (kernels/cuda). Both sides pass what a loop finds to these functions, so each decision is written once. As in grid.h,
 // each operation rounds once.

@@ -245,6 +245,7 @@ void options_fill(struct settings *map, const struct option *table)
 }
 
 // ---- one spelling for equal settings
+//
 // The database identifies a cell by a hash of its settings, so {tokens: 8, longest: 3} must equal {longest: 3, tokens:
 // 08}: options are in their table's order, defaults are filled in, and a number has the shortest spelling that reads
 // back as the same number. Cells run from the canonical settings.

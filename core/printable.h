@@ -1,5 +1,6 @@
 // printable.h - prints text from outside safely on a terminal: names of files, models and databases may contain
 // characters that move the cursor, rename the window or reverse the order of a line.
+//
 // Characters of C0, DEL, C1 and the controls of direction become "\u001B", as JSON writes them, so JSON keeps its
 // value. A byte that is not UTF-8 becomes "\xE4". All other characters are kept.
 #pragma once

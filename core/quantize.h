@@ -1,4 +1,5 @@
 // quantize.h - converts floats to the block formats of GGUF.
+//
 // Q8_0 and Q4_0 equal ggml's reference byte for byte (quantize_row_q8_0_ref, quantize_row_q4_0_ref), BF16 equals its
 // ggml_compute_fp32_to_bf16, MXFP4 equals gguf-py's; tests/formats/test_quantize.c compares with gguf-py. IQ4_NL and
 // IQ4_XS are made without llama.cpp's search for better scales; they are for models with random weights.

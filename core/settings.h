@@ -75,7 +75,7 @@ bool settings_text(const struct settings *s, const char *key, const char **to, s
 // Checks that s is a mapping with only these keys. keys ends with NULL; "x-*" stands for all keys that begin with "x-".
 // what: the mapping's name in messages ("limits").
 bool settings_is_map(const struct settings *s, const char *what, const char *const *keys, struct error *err);
-// what s is, in words for messages: "a list", "nothing", or its text
+// Describes s for messages: "a list", "nothing", or its text.
 const char *settings_described(const struct settings *s);
 
 int choice_index(const char *choices, const char *word); // the index of a word in "a|b|c"; -1: none

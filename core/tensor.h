@@ -1,4 +1,5 @@
 // tensor.h - matrices in the memory of a device.
+//
 // Every tensor is a list of rows: (rows, width). A weight (m, k) has one row for each output. Element types are GGUF's,
 // except F8_E4M3: blocks of 128 eight-bit floats (a sign, four bits of exponent, three of mantissa) after a float that
 // scales them. A row of a type with blocks consists of complete ones: a block never crosses the end of a row, so rows

@@ -1,18 +1,22 @@
-// adaptive.c - how many tokens to draft, decided anew in each step and for each sequence of a batch, for any drafter.
+// adaptive.c - decides how many tokens to draft, anew in each step and for each sequence of a batch, for any drafter.
 //
 //     {kind: adaptive, by: cost, of: {kind: eagle3, weights: PATH, tokens: 6}}
 //
-// by: confidence   the drafter stops behind a draft token whose path has a probability below `threshold` by q (drafters with rows of q)
-//     acceptance   two tokens more than the last draft if all of that were accepted, else one less (transformers' assisted generation:
-//                  the schedule `heuristic`)
-//     cost         as many as maximize the tokens per time: expected acceptance by depth against what passes and draft tokens have cost
+// by: confidence   the draft ends after a token whose path has a probability below `threshold` under q (drafters with
+//                  rows of q only)
+//     acceptance   the draft gets two tokens more than the last one if all of those were accepted, otherwise one less
+//                  (the schedule `heuristic` of transformers' assisted generation)
+//     cost         the draft gets the number of tokens that maximizes tokens per time: expected acceptance by depth
+//                  against the measured cost of passes and draft tokens
 //
-// Every choice is made before the token it concerns is picked, from the text, the draft before it and earlier steps: exact as always.
+// Every choice is made before the token it concerns is picked, from the text, the draft before it and earlier steps. So
+// the output remains exact.
 //
-// Cost. A step with d draft tokens takes t(d) = t0 + t1 d, fitted to earlier steps by least squares with forgetting; the rate R is that of
-// recent tokens per time. a(i) is the acceptance of depth i given that the depths before were accepted: of the sequence's own drafts,
-// with those of all sequences as prior. d maximizes a(1) + a(1) a(2) + .. - R t1 d. So that cost and acceptance stay known, of PROBE steps
-// one has a draft longer by a token, and one none; and until drafts of two lengths were seen, every second one is as long as it may be, the others are empty.
+// Cost. A step with d draft tokens takes t(d) = t0 + t1 d, fitted to earlier steps by least squares with forgetting.
+// The rate R is that of recent tokens per time. a(i) is the acceptance of depth i given that the depths before were
+// accepted: the sequence's own acceptance, with that of all sequences as prior. d maximizes a(1) + a(1) a(2) + .. - R
+// t1 d. To keep measuring cost and acceptance, in every PROBE steps one draft is longer by a token, and one is empty.
+// Until drafts of two lengths were seen, every second draft has the maximum length, and the others are empty.
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +29,7 @@
 enum by { CONFIDENCE, ACCEPTANCE, COST };
 enum { MAX_DEPTH = 256, PROBE = 32 };
 
-// FORGET: weight of a step relative to the next one. PRIOR: of all sequences' acceptance, in draft tokens.
+// FORGET: weight of a step relative to the next one. PRIOR: weight of all sequences' acceptance, in draft tokens.
 static const double FORGET = 0.98, PRIOR = 8;
 
 static const struct part_form form = { .name = "adaptive", .what = "drafter adaptive: of", .one = true };
@@ -36,33 +40,33 @@ struct adaptive_options {
     double threshold;
 };
 
-struct accepted { // by depth, from 1: draft tokens that were accepted, and those before which all were
+struct accepted { // draft tokens that were accepted by depth, from 1, and those whose predecessors were all accepted
     double of[MAX_DEPTH + 1], tried[MAX_DEPTH + 1];
 };
 
 struct adaptive_slot {
-    int depth, drafted; // of the next draft; of the last one
+    int depth, drafted; // length of the next draft; length of the last one
     int steps;
     struct accepted own;
 };
 
-struct fit { // of t(d): weighted sums
+struct fit { // the weighted sums of the fit of t(d)
     double n, d, dd, t, dt;
 };
 
 struct adaptive {
-    struct parts parts; // first
+    struct parts parts; // must be first
     struct adaptive_options o;
-    int most;                   // draft tokens
-    struct adaptive_slot *slot; // (slots)
+    int most;                   // maximum number of draft tokens
+    struct adaptive_slot *slot; // time at which the step under way began
     struct accepted all;
     struct fit fit;
-    double tokens, time;   // recent ones
-    int64_t began;         // of the step under way
-    int drafted, proposed; // draft tokens and sequences in it; proposed 0: there is none
+    double tokens, time;   // recent tokens and the time they took
+    int64_t began;         // time at which the step under way began
+    int drafted, proposed; // draft tokens and sequences in the step under way; proposed 0: there is none
 };
 
-// Chains that end where their paths become improbable are of different depths: a tree.
+// Chains that end where their paths become improbable have different depths, so they are a tree.
 static unsigned adaptive_makes(const void *options)
 {
     const struct adaptive_options *o = options;
@@ -110,7 +114,7 @@ static struct drafter *adaptive_create(const struct drafter_env *env, const void
     return &g->parts.drafter;
 }
 
-// ---- what was seen
+// ---- measurements
 
 static double acceptance(const struct adaptive *g, const struct adaptive_slot *s, int depth)
 {
@@ -138,7 +142,7 @@ static void see_acceptance(struct adaptive *g, const struct advance *a)
     g->tokens += a->n;
 }
 
-// The time of the step under way, divided among its sequences.
+// Adds the time of the step under way, divided among its sequences.
 static void see_time(struct adaptive *g)
 {
     struct fit *f = &g->fit;
@@ -174,15 +178,15 @@ static void adaptive_forget(struct drafter *d, int slot)
     begin_slot((struct adaptive *)d, slot);
 }
 
-// ---- how many
+// ---- the number of draft tokens
 
-// Whether drafts of different lengths were seen.
+// Returns whether drafts of different lengths were seen.
 static bool is_fitted(const struct fit *f)
 {
     return f->n * f->dd - f->d * f->d > 1e-3 * f->n * f->n;
 }
 
-static double token_cost(const struct fit *f) // t1
+static double token_cost(const struct fit *f) // the fitted t1
 {
     const double cost = (f->n * f->dt - f->d * f->t) / (f->n * f->dd - f->d * f->d);
     return cost > 0 ? cost : 0;

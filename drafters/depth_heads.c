@@ -79,7 +79,7 @@ bool depth_heads_propose(struct drafter *d, struct request *r, int n, struct err
 {
     static const struct draft_logits by = { logits_of_roots, logits_of_frontiers, 0 };
     struct depth_heads *h = (struct depth_heads *)d;
-    struct request usable[MAX_SLOTS]; // with a state
+    struct request usable[MAX_SLOTS]; // requests whose root has a state
     int first[MAX_SLOTS], k = 0;
     for (int i = 0; i < n; i++)
         if (h->has_state[r[i].slot])

@@ -10,12 +10,12 @@
 #include "models/config.h"
 #include "models/model.h"
 
-enum { CONTEXT = 16 }; // tokens of the text before a draft that its division may depend on
+enum { CONTEXT = 16 }; // number of tokens before a draft on which its division into tokens may depend
 
 void retokenizer_begin(struct retokenizer *t, const struct tokenizer *target, int used, struct tokenizer *draft,
                        int draft_vocab)
 {
-    struct error ignored; // some byte has no token: whole texts are left to the tokenizer
+    struct error ignored; // the tokenizer alone encodes whole texts if some byte has no token
     *t = (struct retokenizer){
         .target = target, .draft = draft, .used = used, .draft_vocab = draft_vocab, .target_bos = -1, .draft_bos = -1
     };
@@ -65,7 +65,7 @@ bool retokenize_text(const struct retokenizer *t, const int32_t *token, int n, s
     return ok;
 }
 
-// The bytes of ids, as they are.
+// Appends the bytes of ids unchanged.
 static void add_bytes(const struct tokenizer *t, const int32_t *id, int n, struct text *to)
 {
     for (int i = 0; i < n; i++) {
@@ -76,7 +76,7 @@ static void add_bytes(const struct tokenizer *t, const int32_t *id, int n, struc
     }
 }
 
-// The bytes up to the last complete character.
+// Returns the number of bytes up to the last complete character.
 static size_t complete(const char *s, size_t n)
 {
     size_t back = 0;
@@ -89,7 +89,7 @@ static size_t complete(const char *s, size_t n)
     return back + 1 < length ? n - 1 - back : n;
 }
 
-// Returns the place, from `from` on, of the first of the ids whose bytes are the last `n`; -1: none begins there.
+// Returns the index, `from` or later, of the first of the ids whose bytes are the last `n`; -1: none begins there.
 static int begins_at(const struct tokenizer *t, const struct ids *ids, size_t from, size_t n)
 {
     size_t i = ids->n, bytes = 0;
@@ -116,7 +116,7 @@ void retokenize_draft(const struct retokenizer *t, const int32_t *token, int n, 
     add_bytes(t->target, token + n - context, context, &text);
     add_bytes(t->draft, draft, plain, &own);
     const size_t drafted = own.s != NULL ? complete(own.s, own.n) : 0;
-    size_t begin = 0; // of the first character
+    size_t begin = 0; // offset of the first character
     while (begin < text.n && ((unsigned char)text.s[begin] & 0xC0) == 0x80)
         begin++;
     text_add(&text, own.s != NULL ? own.s : "", drafted);
@@ -175,7 +175,7 @@ struct own_rng retokenize_rng(struct rng *of)
     };
 }
 
-// ---- which of the three
+// ---- the choice among the three relations
 
 static bool fail_other(const char *path, const struct error *why, struct error *err)
 {
@@ -210,7 +210,7 @@ static void identify(struct hash *identity, const struct tokenizer *own)
     *identity = digest_end(d);
 }
 
-// Vocabularies of the same tokens need no map.
+// Vocabularies with equal tokens need no map.
 static bool open_common(struct draft_vocabulary *v, struct model *m, int longest, const struct drafter_env *env,
                         const char *path, struct hash *identity, struct error *err)
 {

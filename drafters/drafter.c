@@ -1,4 +1,4 @@
-// drafter.c - creates and destroys a drafter of any type, and answers for its type what is left out there.
+// drafter.c - creates and destroys a drafter of any type, and supplies what its type leaves out.
 #include "drafters/drafter.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "drafters/parts.h"
 #include "drafters/trees/tree_builder.h"
 
-// A copy of its own, with the text that it points to: a drafter may keep the pointer.
+// Returns a copy of env and of the text that it points to: a drafter may keep the pointer.
 static struct drafter_env *env_copy(const struct drafter_env *env)
 {
     struct drafter_env *own = xmalloc(sizeof(*own));
@@ -19,7 +19,7 @@ static struct drafter_env *env_copy(const struct drafter_env *env)
 
 static void env_free(struct drafter_env *own)
 {
-    if (own == NULL) // a test made the drafter by itself
+    if (own == NULL) // a test made the drafter without drafter_create
         return;
     free((char *)(uintptr_t)own->beside);
     free(own);

@@ -1,12 +1,14 @@
-// eagle.c - a decoder layer that reads hidden states of the target: EAGLE-1, EAGLE-2 and EAGLE-3 (models/heads/eagle.h).
+// eagle.c - a decoder layer that reads hidden states of the target: EAGLE-1, EAGLE-2 and EAGLE-3
+// (models/heads/eagle.h).
 //
-// Every token of the sequence but the first has a row in the head's cache, computed from the target's state that predicted
-// it: `advance` brings both, so the tokens of a step are one pass, whatever was drafted. Draft tokens are pending rows that
-// read the head's own state of the parent row. They are never kept, since rows of the sequence must be computed from the
-// target's states.
+// Every token of the sequence except the first has a row in the head's cache, computed from the target's state that
+// predicted it. `advance` brings both, so the tokens of a step are one pass, whatever was drafted. Draft tokens are
+// pending rows that read the head's own state of the parent row. They are never kept, since rows of the sequence must
+// be computed from the target's states.
 //
-// EAGLE-1 is a fixed tree (tree: eagle_25), EAGLE-2 a best-first tree: its total_token is nodes + 1, its depth tokens - 1,
-// its top_k top. Both propose deterministic tokens; chains and trees by widths may be sampled, with the head's rows as q.
+// EAGLE-1 is a fixed tree (tree: eagle_25), EAGLE-2 a best-first tree: its total_token is nodes + 1, its depth tokens -
+// 1, its top_k top. Both propose deterministic tokens; chains and trees by widths may be sampled, with the head's rows
+// as q.
 #include <stdlib.h>
 
 #include "core/error.h"
@@ -28,16 +30,16 @@ struct eagle_options {
 };
 
 struct eagle_drafter {
-    struct drafter drafter; // first
+    struct drafter drafter; // must be first
     struct backend *backend;
     struct eagle *head;
     struct kv_cache *cache;
     struct draft_batch draft_batch;
-    int evaluated; // maximum draft tokens of a slot that have a state
+    int evaluated; // maximum number of a slot's draft tokens that have a state
     struct eagle_states states;
     struct tensor root;                             // (slots, width) root states of the current requests
     struct tensor features;                         // (rows, taps * the target's width) gathered for a pass
-    int32_t *token, *slot, *parent, *from, *picked; // (rows) of a pass
+    int32_t *token, *slot, *parent, *from, *picked; // (rows) arguments of a pass
     int *first;                                     // (slots) first row of each request
     int rows;                                       // maximum rows of a pass
 };
@@ -158,7 +160,8 @@ static int add_tokens(struct eagle_drafter *g, const struct advance *a, int from
     return n;
 }
 
-// The target's states of a pass's tokens: where they are if one advance's follow the other's, as in most steps, otherwise gathered.
+// Returns the target's states of a pass's tokens: in place if the advances' states follow each other, as in most steps,
+// otherwise gathered.
 static struct tensor states_of(struct eagle_drafter *g, const struct advance *a, int n, const int *done, const int *fed)
 {
     const int64_t width = g->features.width;
@@ -189,8 +192,8 @@ static void keep_rows(struct eagle_drafter *g, int slot, int n)
     kv_keep(g->cache, slot, g->picked, n);
 }
 
-// Runs one pass over as many tokens of the advances as fit. done[i]: tokens of advance i that are done. Returns false if all
-// were done before.
+// Runs one pass over as many tokens of the advances as fit. done[i]: tokens of advance i that are done. Returns false
+// if all were done before.
 static bool feed(struct eagle_drafter *g, const struct advance *a, int n, int *done)
 {
     int rows = 0, fed[MAX_SLOTS];
@@ -251,7 +254,7 @@ static bool eagle_propose(struct drafter *d, struct request *r, int n, struct er
 {
     static const struct draft_logits by = { logits_of_roots, logits_of_frontiers, 1 };
     struct eagle_drafter *g = (struct eagle_drafter *)d;
-    struct request usable[MAX_SLOTS]; // with a state
+    struct request usable[MAX_SLOTS]; // requests whose root has a state
     int k = 0;
     for (int i = 0; i < n; i++)
         if (kv_length(g->cache, r[i].slot) > 0) // no state predicted the only token of a sequence

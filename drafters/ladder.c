@@ -1,23 +1,26 @@
-// ladder.c - a drafter of drafters: of each draft the first of its parts that has something to say, a lookup before a head, for example.
+// ladder.c - combines drafters: each draft is made by the first part that has enough to propose, for example a lookup
+// before a head.
 //
-//     {kind: ladder, of: [{kind: ngram, longest: 4, shortest: 3, at_least: 2}, {kind: eagle3, weights: PATH, tokens: 3}]}
+//     {kind: ladder, of: [{kind: ngram, longest: 4, at_least: 2}, {kind: eagle3, weights: PATH, tokens: 3}]}
 //
-// In each step and for each sequence the parts are asked in order; a draft of at least `at_least` draft tokens is taken, and later parts
-// are not asked. So a head makes no pass of its own where the lookup has found something.
+// In each step and for each sequence the parts are asked in order. The first draft of at least `at_least` draft tokens
+// is taken, and later parts are not asked. So a head makes no draft pass if the lookup has found something.
 //
-// Why it is exact: which part is taken must not depend on what a part sampled, or its tokens would not be distributed as the q that it
-// reports. Whether there is a first draft token depends on the text alone; how many more there are may depend on earlier ones. So
-// at_least above 1 is refused for parts that sample. Draws keep their addresses: the draws of the part that is taken are the only ones.
+// Why it is exact: which part is taken must not depend on what a part sampled, or its tokens would not be distributed
+// as the q that it reports. Whether there is a first draft token depends on the text alone; how many more there are may
+// depend on earlier ones. So an at_least above 1 is refused for parts that sample. Draws keep their addresses: only the
+// part that is taken draws.
 //
-// What keeps the parts in step: each sees every advance (parts.h). A draft model runs another's accepted tokens when it is next asked, all of
-// them in its next pass; a head needs the target's states, which are there only now, and runs them at once.
+// How the parts follow the text: each sees every advance (parts.h). A draft model runs tokens that another part drafted
+// when it is next asked, all of them in its next pass. A head needs the target's states, which exist only at the
+// advance, and runs them at once.
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/memory.h"
 #include "drafters/parts.h"
 
-enum { NO_PART = -1, FORCED = -2 }; // NO_PART: yet. FORCED: none at all, as parts are evaluated one by one
+enum { NO_PART = -1, FORCED = -2 }; // NO_PART: none so far. FORCED: none, since parts are evaluated one by one
 
 static const struct part_form form = { .name = "ladder", .what = "drafter ladder: of", .at_least = true };
 
@@ -26,9 +29,9 @@ struct ladder_options {
 };
 
 struct ladder {
-    struct parts parts; // first
+    struct parts parts; // must be first
     int *taken;         // (slots) the part whose draft is verified
-    int32_t *of_other;  // (MAX_NODES) nodes of another's draft: 0, -1, -1, ..
+    int32_t *of_other;  // (MAX_NODES) node[] of another part's draft: 0, -1, -1, ..
 };
 
 static void ladder_destroy(struct drafter *d)
@@ -61,7 +64,7 @@ static struct drafter *ladder_create(const struct drafter_env *env, const void *
     return NULL;
 }
 
-// The host knows only the maximum of a draft on the device.
+// The host knows only the maximum size of a draft on the device.
 static int draft_tokens(const struct draft *d)
 {
     return (d->on_device != NULL ? d->on_device->max_nodes : d->n) - 1;

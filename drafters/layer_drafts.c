@@ -1,14 +1,18 @@
-// layer_drafts.c - drafts by some of the target's own layers.
+// layer_drafts.c - drafts by some of the target's layers.
 //
-// early_exit: the target's first layers, its norm and its LM head: LayerSkip (Elhoushi et al. 2024, arXiv 2404.16710, section 4.3). The paper's models
-// were trained for it. A model that was not says little after its first layers.
-// layer_skip: the target without some of its layers: Draft & Verify (Zhang et al. 2023, arXiv 2309.08168), SWIFT (Xia et al. 2024, arXiv 2410.06916).
-// Those papers skip attention and MLP one by one; here a layer is skipped as a whole. `speclab tune` searches the layers to keep.
+// early_exit uses the target's first layers, its norm and its LM head: LayerSkip (Elhoushi et al. 2024, arXiv
+// 2404.16710, section 4.3). The paper's models were trained for it; other models predict little from their first
+// layers.
 //
-// The layers read the target's cache: of each of them it has the rows of the whole text but the root, as the target's own passes wrote
-// them. Root and draft tokens are pending rows, which are dropped when the draft is done: the target's pass computes all layers of them.
-// So drafting needs no memory of its own and no pass over the prompt. The rows of a layer depend on all layers before it, skipped or
-// not, and so differ from those that the chosen layers alone would have written: the draft reads the better ones.
+// layer_skip uses the target without some of its layers: Draft & Verify (Zhang et al. 2023, arXiv 2309.08168), SWIFT
+// (Xia et al. 2024, arXiv 2410.06916). Those papers skip attention and MLP separately; here a layer is skipped as a
+// whole. `speclab tune` searches for the layers to keep.
+//
+// The layers read the target's cache. For each layer it has the rows of the whole text except the root, as the target's
+// passes wrote them. Root and draft tokens are pending rows, which are dropped when the draft is done: the target's
+// pass computes all their layers. So drafting needs no separate memory and no pass over the prompt. The rows of a layer
+// depend on all layers before it, skipped or not. They differ from those that the chosen layers alone would have
+// written, and predict better.
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,15 +27,15 @@
 struct layer_drafts {
     struct drafter drafter; // first
     struct model *model;    // the target
-    struct kv_cache *cache; // the target's; NULL until attach
+    struct kv_cache *cache; // the target's cache; NULL until attach
     struct draft_batch draft_batch;
     int *layer, layers;             // (layers) ascending; owned
-    char *shown;                    // the same as a list
-    int32_t *token, *slot, *parent; // (rows) of a pass
+    char *shown;                    // the layers as a list in text
+    int32_t *token, *slot, *parent; // (rows) arguments of a pass
     int *first;                     // (slots) first row of each request
 };
 
-// layer (n): becomes its own. what: "drafter early_exit", for messages. destroy may be called after a failure.
+// layer (n): taken over. what: the word in messages, "drafter early_exit". destroy may be called after a failure.
 static bool open_layers(struct layer_drafts *g, const struct drafter_env *env, const struct tree_options *o, int *layer,
                         int n, const char *what, struct error *err)
 {
@@ -178,7 +182,7 @@ struct layer_skip_options {
     struct tree_options tree;
 };
 
-// "[0, 2-3]", a list of the settings, as "0,2-3".
+// Converts "[0, 2-3]", a list of the settings, to "0,2-3".
 static char *plain_list(const char *given)
 {
     char *to = xcalloc(strlen(given) + 1, 1);

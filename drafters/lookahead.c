@@ -1,13 +1,15 @@
-// lookahead.c - Lookahead decoding (Fu et al. 2024, arXiv 2402.02057): the target itself finds n-grams, by Jacobi iteration, in the pass that
-// verifies.
+// lookahead.c - Lookahead decoding (Fu et al. 2024, arXiv 2402.02057): the target finds n-grams by Jacobi iteration, in
+// the pass that verifies.
 //
-// A slot has a window of W columns and N - 1 levels of tokens: column j of level l is the token for position 1 + j + l after the root that
-// iteration l made of column j. In a pass level 0 is a chain below the root, and column j of the levels above it is a
-// chain below column j of level 0: a tree of draft tokens like any other, whose nodes may be accepted, too. The target's most probable
-// token after the last level completes an n-gram for each column and becomes the newest level; the oldest one is dropped. n-grams are
-// stored by their first token. A draft also has the n-grams stored for the root, the newest first.
+// A slot has a window of W columns and N - 1 levels of tokens. Column j of level l is the token that iteration l made
+// for position 1 + j + l after the root. In a pass, level 0 is a chain below the root, and column j of the higher
+// levels is a chain below column j of level 0. This is a tree of draft tokens like any other, whose nodes may be
+// accepted. The target's most probable token after the last level completes an n-gram for each column and becomes the
+// newest level; the oldest level is dropped. n-grams are stored by their first token. A draft also has the n-grams
+// stored for the root, the newest first.
 //
-// Columns beyond the window's end, and level 0 at the beginning, are tokens of the text, chosen at random by their position.
+// Columns beyond the window's end, and level 0 at the beginning, are tokens of the text, chosen at random by their
+// position.
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,34 +20,34 @@
 enum { MAX_GRAM = 16, MAX_WINDOW = 64, NONE = -1 };
 
 struct lookahead_options {
-    int window, ngram, candidates; // W, N, G
+    int window, ngram, candidates; // the paper's W, N, G
     bool prompt;
 };
 
 struct lookahead_slot {
     bool begun; // the window has been filled
-    int levels; // that are filled; of an n-gram's N - 1
+    int levels; // number of filled levels; an n-gram has N - 1
     int32_t level[MAX_GRAM][MAX_WINDOW];
-    int node[MAX_GRAM][MAX_WINDOW]; // of the last draft; NONE: not in it
-    int n_draft;                    // nodes of that draft; 0: none since the last advance
+    int node[MAX_GRAM][MAX_WINDOW]; // nodes of the last draft; NONE: not in it
+    int n_draft;                    // number of nodes of that draft; 0: none since the last advance
     int32_t token[MAX_NODES], parent[MAX_NODES];
-    int32_t *entry; // (vocab) number of the pool's entry for a first token; NONE
-    int n_pool;     // entries
-    int *grams;     // (pool) n-grams of an entry
-    int32_t *gram;  // (pool, G, N - 1) they, without the first token; the newest last
-    int read;       // tokens of the prompt whose n-grams are in the pool
+    int32_t *entry; // (vocab) number of the pool's entry for a first token, or NONE
+    int n_pool;     // number of entries
+    int *grams;     // (pool) number of n-grams of an entry
+    int32_t *gram;  // (pool, G, N - 1) the n-grams without the first token; the newest last
+    int read;       // number of prompt tokens whose n-grams are in the pool
 };
 
 struct lookahead {
-    struct drafter drafter; // first
+    struct drafter drafter; // must be first
     struct lookahead_options o;
-    int vocab, slots, pool;      // pool: first tokens that a slot can have n-grams of
+    int vocab, slots, pool;      // pool: number of first tokens for which a slot can have n-grams
     struct lookahead_slot *slot; // (slots)
 };
 
 // ---- the pool
 
-// The number of its entry; NONE: the pool is full.
+// Returns the number of the token's entry; NONE: the pool is full.
 static int entry_of(struct lookahead *g, struct lookahead_slot *s, int32_t token)
 {
     if (s->entry[token] == NONE && s->n_pool < g->pool) {
@@ -60,7 +62,8 @@ static int32_t *grams_of(const struct lookahead *g, const struct lookahead_slot 
     return s->gram + (size_t)entry * (size_t)g->o.candidates * (size_t)(g->o.ngram - 1);
 }
 
-// Makes `gram` (N) the newest of its first token. One that is stored already moves; beyond G the oldest is dropped.
+// Makes `gram` (N) the newest n-gram of its first token. If it is already stored it moves; beyond G the oldest is
+// dropped.
 static void pool_add(struct lookahead *g, struct lookahead_slot *s, const int32_t *gram)
 {
     const size_t width = (size_t)g->o.ngram - 1, bytes = width * sizeof(int32_t);
@@ -101,7 +104,7 @@ static int32_t text_token(const struct request *r, int level, int column)
     return r->token[x % (uint64_t)r->n];
 }
 
-// Fills the columns that are empty.
+// Fills the empty columns.
 static void fill(struct lookahead *g, struct lookahead_slot *s, const struct request *r)
 {
     if (!s->begun) {
@@ -115,7 +118,8 @@ static void fill(struct lookahead *g, struct lookahead_slot *s, const struct req
                 s->level[l][j] = text_token(r, l, j);
 }
 
-// The target's most probable token after the newest level of column j, if the last draft, which was verified, had it.
+// Returns the target's most probable token after the newest level of column j, if the last draft, which was verified,
+// contained it.
 static int32_t newest(const struct lookahead *g, const struct lookahead_slot *s, const struct advance *a, int j)
 {
     const int node = s->node[s->levels - 1][j];
@@ -123,7 +127,7 @@ static int32_t newest(const struct lookahead *g, const struct lookahead_slot *s,
     return token < g->vocab ? token : NONE;
 }
 
-// The window `by` tokens on.
+// Shifts the window by `by` tokens.
 static void shift(struct lookahead *g, struct lookahead_slot *s, int by)
 {
     for (int l = 0; l < s->levels; l++)
@@ -144,7 +148,7 @@ static void iterate(struct lookahead *g, struct lookahead_slot *s, const struct 
         gram[last + 1] = next[j];
         pool_add(g, s, gram);
     }
-    if (s->levels == g->o.ngram - 1) { // level l + 1 becomes level l, which is one token on
+    if (s->levels == g->o.ngram - 1) { // level l + 1 becomes level l, shifted by one token
         memmove(s->level[0], s->level[1], (size_t)last * sizeof(s->level[0]));
         by--;
     } else
@@ -153,8 +157,8 @@ static void iterate(struct lookahead *g, struct lookahead_slot *s, const struct 
     shift(g, s, by);
 }
 
-// Finds the nodes of the slot's last draft in the one that was verified, which may be another drafter's or have more (parts.h).
-// Returns whether it has the newest level of any column.
+// Finds the nodes of the slot's last draft in the verified one, which may be another drafter's or have more nodes
+// (parts.h). Returns whether it has the newest level of any column.
 static bool find_nodes(const struct lookahead *g, struct lookahead_slot *s, const struct draft *d)
 {
     int found[MAX_NODES];
@@ -198,7 +202,7 @@ static void lookahead_forget(struct drafter *d, int slot)
 
 // ---- drafts
 
-// The node of `token` below `parent`, which may be there already; NONE: it does not fit.
+// Returns the node of `token` below `parent`, which is added if it does not exist; NONE: it does not fit.
 static int add(const struct request *r, int parent, int depth, int32_t token)
 {
     struct draft *d = r->draft;

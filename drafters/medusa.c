@@ -1,12 +1,14 @@
-// medusa.c - heads on the target's last hidden state predict the following positions, each independently. They are files of Medusa's form
-// (models/heads/medusa.h); heads without an output of their own use the target's LM head.
+// medusa.c - heads on the target's last hidden state predict the following positions, each independently. They are
+// files of Medusa's form (models/heads/medusa.h); heads without an output matrix use the target's LM head.
 //
-// medusa (Cai et al. 2024, arXiv 2401.10774): Medusa's own trees are of the most probable tokens; sampled chains and trees have the heads' rows as q.
+// medusa (Cai et al. 2024, arXiv 2401.10774): Medusa's published trees consist of the most probable tokens; sampled
+// chains and trees have the heads' rows as q.
 //
-// blockwise, blockwise parallel decoding (Stern, Shazeer, Uszkoreit 2018, arXiv 1811.03115): heads propose the most probable token of each of the next
-// positions, and the target's next pass both verifies them and yields the state for the next block (section 4, the combined model). A block of
-// `block_size` tokens, the paper's k, is one token of the target and block_size - 1 draft tokens, so it needs as many heads. The rule `blockwise` has
-// the paper's relaxed criteria; at temperature 0 the lossless rules accept by its exact match.
+// blockwise, blockwise parallel decoding (Stern, Shazeer, Uszkoreit 2018, arXiv 1811.03115): heads propose the most
+// probable token of each of the next positions, and the target's next pass both verifies them and yields the state for
+// the next block (section 4, the combined model). A block of `block_size` tokens, the paper's k, is one token of the
+// target and block_size - 1 draft tokens, so it needs as many heads. The rule `blockwise` has the paper's relaxed
+// criteria. At temperature 0 the lossless rules accept by its exact match.
 #include <stdlib.h>
 
 #include "core/memory.h"
@@ -18,12 +20,12 @@
 struct heads_options {
     char *weights;
     int activations, quantize; // enum activations, enum quantize
-    struct tree_options tree;  // of medusa
-    int block_size;            // of blockwise
+    struct tree_options tree;  // option of medusa
+    int block_size;            // option of blockwise
 };
 
 struct heads_drafter {
-    struct depth_heads heads; // first
+    struct depth_heads heads; // must be first
     struct medusa *medusa;
 };
 

@@ -1,4 +1,5 @@
-// ngram.c - prompt lookup: finds the last few tokens earlier in the sequence and proposes the tokens that followed them.
+// ngram.c - prompt lookup: finds the last few tokens earlier in the sequence and proposes the tokens that followed
+// them.
 //
 // Saxena, "Prompt Lookup Decoding" (2023). It needs no weights and keeps no state.
 #include <stdlib.h>
@@ -8,12 +9,12 @@
 #include "drafters/drafter.h"
 
 struct ngram_options {
-    int longest, shortest; // tokens to match
-    int tokens;            // tokens to propose
+    int longest, shortest; // numbers of tokens to match
+    int tokens;            // number of tokens to propose
 };
 
 struct ngram {
-    struct drafter drafter; // first
+    struct drafter drafter; // must be first
     struct ngram_options o;
 };
 
@@ -31,8 +32,8 @@ static struct drafter *ngram_create(const struct drafter_env *env, const void *o
     return &g->drafter;
 }
 
-// The end of the last occurrence of x before `end`; 0: none. Chunks without x are skipped as a whole, as nearly
-// all of a long text is: this is the cost of a lookup.
+// Returns the end of the last occurrence of x before `end`; 0: none. Chunks without x, which are nearly all chunks of a
+// long text, are skipped as a whole: this is the cost of a lookup.
 static int end_of_last(const int32_t *token, int end, int32_t x)
 {
     enum { CHUNK = 32 };
@@ -47,9 +48,9 @@ static int end_of_last(const int32_t *token, int end, int32_t x)
     return end;
 }
 
-// The end of the most recent earlier occurrence of the last tokens, of as many of them as possible; -1: not even `shortest`
-// of them occurred. One backward scan: an occurrence that matches more tokens than all later ones is the most recent with
-// a match of that length.
+// Returns the end of the most recent earlier occurrence of the last tokens, of as many of them as possible; -1: not
+// even `shortest` of them occurred. It is one backward scan: an occurrence that matches more tokens than all later ones
+// is the most recent with a match of that length.
 static int last_match(const int32_t *token, int n, int longest, int shortest)
 {
     int found = -1, best = shortest - 1;

@@ -1,10 +1,10 @@
-// oracle.c - the target's own next tokens, wrong at a given rate: how fast decoding would be with a drafter of a known acceptance that costs
-// nothing, and whether acceptance is measured right.
+// oracle.c - drafts the target's own next tokens, wrong at a given rate. It shows how fast decoding would be with a
+// drafter of a known acceptance that costs nothing, and tests the measurement of acceptance.
 //
-// Each draft token is drawn from q = (1 - w) p + w e: p is the target's distribution there, e a token that it finds least probable, w the
-// rate of its depth. With rule `rejection` a draft token is accepted with probability 1 - w but for p(e). The drafter computes p by the
-// target's own passes and cache (layer_drafts.c has the same with fewer layers), and neither the time of drafting nor that of decoding counts them
-// (drafter.untimed_ns).
+// Each draft token is drawn from q = (1 - w) p + w e: p is the target's distribution there, e a token that it finds
+// least probable, w the rate of its depth. Under the rule `rejection` a draft token is accepted with probability 1 - w,
+// up to p(e). The drafter computes p by the target's own passes and cache (layer_drafts.c does so with fewer layers),
+// and neither the time of drafting nor that of decoding includes them (drafter.untimed_ns).
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,20 +26,20 @@ struct oracle_options {
 };
 
 struct oracle_slot {
-    struct rows q; // first
+    struct rows q; // must be first
     int vocab;
     float *row;  // (tokens, vocab) q by node
     double path; // product of q along the draft
 };
 
 struct oracle {
-    struct drafter drafter; // first
+    struct drafter drafter; // must be first
     struct backend *backend;
     struct model *model;
-    struct kv_cache *cache; // the target's
+    struct kv_cache *cache; // the target's cache
     const struct sampling *sampling;
     int vocab, used_vocab, tokens, slots;
-    double wrong[MAX_TOKENS]; // by depth
+    double wrong[MAX_TOKENS]; // rate by depth
     struct tensor logits;     // (slots, vocab)
     struct oracle_slot *slot; // (slots)
     int32_t *path;            // (length + tokens)
@@ -48,7 +48,7 @@ struct oracle {
 
 // ---- options
 
-// One rate, or a list of them by depth; the rate of a depth beyond the list is its last.
+// Reads one rate, or a list of rates by depth; the last one applies beyond the list.
 static bool read_rates(const struct oracle_options *o, double *to, struct error *err)
 {
     const char *at = o->wrong + strspn(o->wrong, " [");
@@ -137,7 +137,7 @@ static void oracle_attach(struct drafter *d, struct kv_cache *target_cache)
 
 // ---- a draft
 
-// The target's row after the draft so far, from its logits.
+// Computes the target's row after the draft so far, from its logits.
 static void target_row(struct oracle *g, float *row, const struct request *r)
 {
     const struct draft *d = r->draft;
@@ -148,7 +148,7 @@ static void target_row(struct oracle *g, float *row, const struct request *r)
     sampling_row(r->sampling != NULL ? r->sampling : g->sampling, row, g->vocab, g->used_vocab, &before);
 }
 
-// q of p, as logits, which become probabilities on the grid again (core/grid.h).
+// Turns p into q, as logits, which become probabilities on the grid again (core/grid.h).
 static void make_wrong(struct oracle *g, float *row, double rate)
 {
     static const struct sampling as_it_is;
@@ -177,7 +177,7 @@ static void add_token(struct oracle *g, const struct request *r, const struct te
     d->q = &s->q;
 }
 
-// The requests that get another token. Their last nodes are a pass.
+// Collects the requests that get another token. Their last nodes are a pass.
 static int unfinished(const struct oracle *g, struct request *r, int n, struct request **open)
 {
     int m = 0;
@@ -221,7 +221,7 @@ static bool oracle_propose(struct drafter *d, struct request *r, int n, struct e
     d->untimed_ns = 0;
     if (unfinished(g, r, n, open) == 0)
         return true;
-    bool ok = g->backend->sync(g->backend, err); // what is queued is not the oracle's
+    bool ok = g->backend->sync(g->backend, err); // work that was queued before is not the oracle's
     const int64_t from = clock_ns();
     for (int m; ok && (m = unfinished(g, r, n, open)) > 0;)
         ok = extend(g, open, m, err);

@@ -8,7 +8,7 @@
 #include "core/settings.h"
 #include "kernels/backend.h"
 
-enum { CHUNK = 256 }; // rows of a prompt's advance
+enum { CHUNK = 256 }; // maximum rows of a prompt's advance
 
 // ---- options
 
@@ -37,7 +37,7 @@ static bool find_type(const struct part_form *f, const struct settings *s, const
                          f->what, name);
 }
 
-// Its own options: the mapping without at_least.
+// Returns a part's own options: the mapping without at_least.
 static struct settings *own_settings(const struct part_form *f, const struct settings *s)
 {
     struct settings *to = settings_at(settings_map(), s);
@@ -87,7 +87,7 @@ static void free_parts(struct part *p, int n)
     }
 }
 
-// to: MAX_PARTS, all zero. *n: those to free, also after a failure.
+// to: MAX_PARTS, all zero. *n: number of parts to free, also after a failure.
 static bool read_parts(const struct settings *of, const struct part_form *f, struct part *to, int *n, struct error *err)
 {
     *n = f->one;
@@ -149,7 +149,7 @@ void parts_close(struct parts *g)
     free(g->row);
 }
 
-// Adds a part's hidden states to those of all.
+// Adds a part's hidden states to the list of all.
 static bool add_taps(struct parts *g, struct part *p, struct error *err)
 {
     struct taps *all = &g->drafter.taps;
@@ -199,7 +199,7 @@ static bool open_part(struct parts *g, struct part *p, struct error *err)
     return add_taps(g, p, err);
 }
 
-// Memory for the features of parts that read some of the hidden states only, or in another order.
+// Allocates the features of parts that read only some of the hidden states, or read them in another order.
 static bool reserve_features(struct parts *g, int rows, struct error *err)
 {
     struct backend *b = g->env.target_backend;
@@ -296,7 +296,7 @@ bool parts_propose(struct parts *g, int k, int n, struct error *err)
     return true;
 }
 
-// The hidden states of a part among all: row i's are rows i * taps .. of a tensor of single states.
+// Returns the hidden states of a part among all: row i's are rows i * taps .. of a tensor of single states.
 static struct tensor features_of(struct parts *g, const struct part *p, struct tensor all, int first)
 {
     struct backend *b = g->env.target_backend;

@@ -1,8 +1,10 @@
-// recycling.c - Token Recycling (Luo et al. 2024, arXiv 2408.08696): for each token the tokens that the target last found most probable after it.
+// recycling.c - Token Recycling (Luo et al. 2024, arXiv 2408.08696): stores for each token the tokens that the target
+// last found most probable after it.
 //
-// The target's pass says what may follow every node of a draft, accepted or not. The most probable tokens after the last node with some token
-// replace those that were stored for it (an adjacency matrix), and a fixed tree over ranks takes the next draft from there. As in the paper
-// all texts share one matrix with `past`; without, each begins with an empty one, so that it does not depend on those before it.
+// The target's pass predicts what may follow every node of a draft, accepted or not. The most probable tokens after the
+// last node with some token replace those that were stored for it (an adjacency matrix), and a fixed tree over ranks
+// takes the next draft from the matrix. With `past` all texts share one matrix, as in the paper. Without it each text
+// begins with an empty one, so that it does not depend on earlier texts.
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,11 +19,11 @@ struct recycling_options {
 };
 
 struct recycling {
-    struct drafter drafter; // first
+    struct drafter drafter; // must be first
     struct tree tree;
-    char *shown; // the tree as a list
+    char *shown; // the tree as a list in text
     bool past;
-    int vocab, k;  // k: ranks of the tree
+    int vocab, k;  // k: number of ranks in the tree
     int32_t *next; // (slots, or 1, vocab, k) -1: not known
 };
 
@@ -69,7 +71,7 @@ static struct drafter *recycling_create(const struct drafter_env *env, const voi
     return &g->drafter;
 }
 
-// What is known of the slot's tokens: (vocab, k).
+// Returns the matrix of the slot's tokens: (vocab, k).
 static int32_t *matrix(const struct recycling *g, int slot)
 {
     return g->next + (g->past ? 0 : (size_t)slot * (size_t)g->vocab * (size_t)g->k);
@@ -96,12 +98,12 @@ static bool recycling_advance(struct drafter *d, const struct advance *a, int n,
     return true;
 }
 
-// The draft token of a tree's node, below draft node `parent`; -1: none.
+// Returns the draft token for a tree's node, below draft node `parent`; -1: none.
 static int32_t successor(const struct recycling *g, const int32_t *matrix, const struct draft *d, int parent, int rank)
 {
     const int32_t token = parent >= 0 ? d->token[parent] : g->vocab;
     const int32_t next = token < g->vocab ? matrix[(size_t)token * (size_t)g->k + (size_t)rank] : -1;
-    return next < g->vocab ? next : -1; // not padding
+    return next < g->vocab ? next : -1; // excludes padding
 }
 
 static bool recycling_propose(struct drafter *d, struct request *r, int n, struct error *err)

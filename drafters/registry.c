@@ -1,5 +1,5 @@
-// registry.c - the list of all drafters; the first is the default, and the baseline. A drafter `name` defines name##_drafter in a file of
-// this folder.
+// registry.c - the list of all drafters; the first is the default, and the baseline. A drafter `name` defines
+// name##_drafter in a file of this folder.
 #include <string.h>
 
 #include "core/registry.h"

@@ -1,8 +1,10 @@
-// rest.c - REST (He et al. 2024, arXiv 2311.08252): a tree of the continuations that the last tokens have in a datastore.
+// rest.c - REST (He et al. 2024, arXiv 2311.08252): a tree of the continuations that the last tokens have in a
+// datastore.
 //
-// The longest end of the text that occurs in the datastore is looked up, of at most `longest` and at least `shortest` tokens. Its
-// occurrences are neighbours in the suffix array; of more than `choices` so many are taken, evenly spaced. Their continuations form a
-// prefix tree, whose most frequent nodes are the draft: a node is never less frequent than its children.
+// The longest suffix of the text that occurs in the datastore is looked up, with at most `longest` and at least
+// `shortest` tokens. Its occurrences are adjacent in the suffix array. If there are more than `choices`, that many are
+// taken, evenly spaced. Their continuations form a prefix tree, whose most frequent nodes are the draft. A node is
+// never less frequent than its children.
 #include <stdlib.h>
 
 #include "core/error.h"
@@ -19,16 +21,17 @@ struct rest_options {
     int longest, shortest, choices, nodes, tokens;
 };
 
-struct continuations { // of one draft token: a range of the choices, which share the tokens up to it
+struct continuations { // the continuations after one draft token: a range of the choices, which share the tokens up to
+                       // it
     int from, to, depth, parent;
     int32_t token;
 };
 
 struct rest {
-    struct drafter drafter; // first
+    struct drafter drafter; // must be first
     struct rest_options o;
     struct datastore store;
-    int32_t *choice;            // (choices, tokens) continuations in their order; -1 behind the end of a document
+    int32_t *choice;            // (choices, tokens) continuations in their order; -1 after the end of a document
     struct continuations *heap; // (choices * tokens) the most frequent first
     int n_heap;
 };
@@ -80,8 +83,9 @@ static struct drafter *rest_create(const struct drafter_env *env, const void *op
 
 // ---- the lookup
 
-// The longest end of the text in the datastore: *n tokens, and where its occurrences begin in the suffix array. An end matches only if
-// the shorter ones do, so its length is found by bisection. Returns the number of occurrences.
+// Finds the longest suffix of the text in the datastore: *n tokens, and where its occurrences begin in the suffix
+// array. A suffix matches only if the shorter ones do, so its length is found by bisection. Returns the number of
+// occurrences.
 static uint64_t longest_match(const struct rest *g, const struct request *r, int *n, uint64_t *from)
 {
     int low = g->o.shortest - 1, high = g->o.longest < r->n ? g->o.longest : r->n;
@@ -100,12 +104,12 @@ static uint64_t longest_match(const struct rest *g, const struct request *r, int
     return found;
 }
 
-// The tokens behind some of the occurrences, in their order. Returns how many these are.
+// Takes the tokens after some of the occurrences, in their order. Returns how many these are.
 static int take_choices(struct rest *g, uint64_t from, uint64_t found, int n)
 {
     const int m = found < (uint64_t)g->o.choices ? (int)found : g->o.choices;
     const int32_t end = (int32_t)g->store.header->vocab;
-    for (int i = 0; i < m; i++) // all first reads are under way before the first is needed
+    for (int i = 0; i < m; i++) // prefetches: all first reads are under way before the first is needed
         __builtin_prefetch(&g->store.suffix[from + found * (uint64_t)i / (uint64_t)m]);
     for (int i = 0; i < m; i++) {
         int32_t *to = g->choice + (size_t)i * (size_t)g->o.tokens;
@@ -150,7 +154,8 @@ static struct continuations pop(struct rest *g)
     return top;
 }
 
-// Adds the tokens at `depth` of choices from .. to - 1 to the heap. Equal ones are neighbours, as the choices are sorted.
+// Adds the tokens at `depth` of choices from .. to - 1 to the heap. Equal ones are adjacent, since the choices are
+// sorted.
 static void push_children(struct rest *g, int from, int to, int depth, int parent)
 {
     for (int i = from, end; i < to; i = end) {

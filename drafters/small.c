@@ -1,13 +1,15 @@
 // small.c - a draft model: a smaller model, the original form of speculative decoding.
 //
 // Leviathan et al. 2023, Chen et al. 2023; trees by Miao et al. 2023 (SpecInfer) and, best-first, Li et al. 2024
-// (EAGLE-2). The model has a cache of its own. Tokens of the sequence are run when they are known, and their rows are kept at
-// once; draft tokens are pending rows, of which advance keeps the accepted ones. tree_builder.h decides the shape of a draft.
+// (EAGLE-2). The model has its own cache. Tokens of the sequence are run when they are known, and their rows are kept
+// at once. Draft tokens are pending rows, of which advance keeps the accepted ones. tree_builder.h decides the shape of
+// a draft.
 //
-// A draft model of another vocabulary (vocabulary: common) proposes tokens that both vocabularies have: its LM head is restricted to them, so
-// q is its distribution over them, and exact as always (Timor et al. 2025). It reads each token of the text as its own token of the same
-// bytes, or as several (models/tokenizers/vocabulary_map.h): what it reads depends on the text alone. Or it reads the text in its own tokens and drafts
-// a chain of them, which is divided into the target's (vocabulary: retokenize; draft_vocabulary.h).
+// A draft model of another vocabulary may propose tokens that both vocabularies have (vocabulary: common). Its LM head
+// is restricted to them, so q is its distribution over them, and the output remains exact (Timor et al. 2025). It reads
+// each token of the text as its own token of the same bytes, or as several (models/tokenizers/vocabulary_map.h), so
+// what it reads depends on the text alone. Alternatively it reads the text in its own tokens and drafts a chain of
+// them, which is divided into the target's tokens (vocabulary: retokenize; draft_vocabulary.h).
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,28 +35,28 @@ struct small_options {
     int vocabulary;                   // enum vocabularies (draft_vocabulary.h)
 };
 
-struct own_text {      // of a slot, under RETOKENIZE
-    struct ids id;     // the text at hand in the draft model's tokens
-    struct ids cached; // what the cache has
+struct own_text {      // state of a slot under RETOKENIZE
+    struct ids id;     // the current text in the draft model's tokens
+    struct ids cached; // the tokens that the cache has
     struct draft draft;
     struct own_rng rng;
 };
 
 struct small {
-    struct drafter drafter; // first
+    struct drafter drafter; // must be first
     struct backend *backend;
     struct draft_batch draft_batch;
     struct model *model;
     struct kv_cache *cache;
-    int vocab; // of the draft model
+    int vocab; // size of the draft model's vocabulary
     struct draft_vocabulary words;
-    struct own_text *own;                    // (slots) of RETOKENIZE; NULL: another
-    int slots;                               // of own
-    struct sampling sampling;                // of RETOKENIZE: the stages that do not depend on ids, borrowed
-    int length;                              // of the cache, its own tokens
-    int *read;                               // (slots) tokens of the text that the cache has
+    struct own_text *own;                    // (slots) used under RETOKENIZE; otherwise NULL
+    int slots;                               // length of own
+    struct sampling sampling;                // the stages that do not depend on ids, for RETOKENIZE; borrowed
+    int length;                              // length of the cache, in the draft model's tokens
+    int *read;                               // (slots) number of the text's tokens that the cache has
     struct tensor state;                     // (slots, width) states of the roots of the current requests
-    int32_t *token, *slot, *parent, *picked; // (rows) of a pass
+    int32_t *token, *slot, *parent, *picked; // (rows) arguments of a pass
     int *first;                              // (slots) first row of each request
 };
 
@@ -82,7 +84,8 @@ static bool open_model(struct small *g, const struct drafter_env *env, const str
     return ok;
 }
 
-// Own tokens of a text, and a draft of its own, for each slot. Stages that depend on ids are not the draft model's.
+// Allocates the draft model's tokens of a text, and a draft in them, for each slot. Stages that depend on ids do not
+// apply to the draft model.
 static void allocate_own(struct small *g, const struct drafter_env *env, int nodes)
 {
     static const char *const kept[] = { "temperature", "top_k", "top_p", "min_p" };
@@ -107,7 +110,7 @@ static bool allocate_workspace(struct small *g, const struct drafter_env *env, c
     const size_t rows = (size_t)model_rows(g->model);
     const int pending = shape->evaluated > CHUNK ? shape->evaluated : CHUNK;
     const int64_t width = model_shape(g->model)->width;
-    // A text of several tokens for one of the target's may outgrow this; then it gets no drafts any more.
+    // With several tokens for one of the target's, a text may outgrow the cache. Then it gets no more drafts.
     const bool other = g->words.mapped || g->words.retokenizer.draft != NULL;
     const int context = model_shape(g->model)->context;
     const int length = !other ? env->length : 2 * env->length < context ? 2 * env->length : context;
@@ -208,7 +211,7 @@ static struct drafter *small_create(const struct drafter_env *env, const void *o
     return NULL;
 }
 
-// The draft model's ids of a token of the text.
+// Returns the draft model's ids for a token of the text.
 static int own_ids(const struct small *g, const int32_t *token, const int32_t **id)
 {
     static const int32_t none = 0;
@@ -217,7 +220,8 @@ static int own_ids(const struct small *g, const int32_t *token, const int32_t **
         return g->words.map.first[*token + 1] - g->words.map.first[*token];
     }
     *id = !g->words.mapped && *token < g->vocab ? token
-                                                : &none; // padding, or beyond a smaller vocabulary: read as token 0
+                                                : &none; // padding, or an id beyond a smaller vocabulary, is read as
+                                                         // token 0
     return 1;
 }
 
@@ -228,8 +232,8 @@ static void add_row(struct small *g, int row, int slot, int parent, int32_t id)
     g->parent[row] = parent;
 }
 
-// Adds the next tokens of a slot's sequence, from the first that was not read up to `upto`, to a pass that has `rows` rows. Returns the
-// number of rows, *tokens is that of tokens. The caller keeps the rows.
+// Adds the next tokens of a slot's sequence, from the first that was not read up to `upto`, to a pass that has `rows`
+// rows. Returns the number of rows, and in *tokens that of tokens. The caller keeps the rows.
 static int feed(struct small *g, int slot, const int32_t *text, int upto, int rows, int *tokens)
 {
     int space = model_rows(g->model) - rows, n = 0;
@@ -270,7 +274,7 @@ static void keep(struct small *g, int slot, int n, int tokens)
         ids_add(&g->own[slot].cached, g->own[slot].id.id[g->own[slot].cached.n]);
 }
 
-// Runs a chunk of the prompt. Rows are kept pass by pass, as a long prompt would overflow the pending rows.
+// Runs a chunk of the prompt. Rows are kept after each pass, since a long prompt would overflow the pending rows.
 static bool feed_prompt(struct small *g, const struct advance *a, struct error *err)
 {
     struct states states;
@@ -324,14 +328,15 @@ static bool feed_frontiers(void *self, const struct request *r, int n, struct er
     struct states states;
     const struct pass pass = draft_batch_rows(&g->draft_batch, r, n, g->cache, g->first, g->token, g->slot, g->parent);
     for (int i = 0; i < pass.n && g->words.mapped; i++)
-        g->token[i] = g->words.map.id[g->words.map.first[g->token[i]]]; // one id: the token is shared
+        g->token[i] = g->words.map.id[g->words.map.first[g->token[i]]]; // one id, since the token is shared
     if (!model_forward(g->model, g->cache, &pass, NULL, &states, err))
         return false;
     model_logits(g->model, draft_batch_logits(&g->draft_batch, pass.n), states.last);
     return true;
 }
 
-// Whether the text fits into the cache with a draft behind it. One that is several tokens for each of the target's may not.
+// Returns whether the text and a draft after it fit into the cache. A text may not if it has several tokens for each of
+// the target's.
 static bool fits_cache(const struct small *g, const struct request *r)
 {
     int n = kv_length(g->cache, r->slot);
@@ -342,8 +347,8 @@ static bool fits_cache(const struct small *g, const struct request *r)
     return n <= g->length;
 }
 
-// The text in the draft model's own tokens. Its cache keeps what they have in common with those before, but for the last, which is the root.
-// False: there are none, or too many.
+// Reads the text in the draft model's own tokens. Its cache keeps those that they have in common with the previous
+// ones, except the last, which is the root. Returns false if there are none, or too many.
 static bool read_own(struct small *g, int slot, const int32_t *token, int n)
 {
     struct own_text *own = &g->own[slot];
@@ -388,7 +393,7 @@ static void end_own(struct small *g, const struct request *r)
     free(ids.id);
 }
 
-// Teacher forcing ends with the first token that the draft model lacks: behind it, it would not draft.
+// Teacher forcing ends with the first token that the draft model lacks: it could not draft after it.
 static void end_forced(const struct small *g, const struct forced *given, struct forced *to)
 {
     *to = *given;
@@ -405,7 +410,7 @@ static bool small_propose(struct drafter *d, struct request *r, int n, struct er
     struct forced forced[MAX_SLOTS];
     for (int i = 0; i < n; i++) {
         some[i] = r[i];
-        if (kv_pending(g->cache, r[i].slot) > 0) // of a draft that was not verified
+        if (kv_pending(g->cache, r[i].slot) > 0) // the rows of a draft that was not verified
             kv_truncate(g->cache, r[i].slot, kv_length(g->cache, r[i].slot));
         if (g->own != NULL)
             begin_own(g, &some[i]);
@@ -423,7 +428,7 @@ static bool small_propose(struct drafter *d, struct request *r, int n, struct er
     return true;
 }
 
-// Keeps the rows of the accepted draft tokens, as far as the draft model has evaluated them.
+// Keeps the rows of the accepted draft tokens that the draft model has evaluated.
 static void keep_path(struct small *g, const struct advance *a)
 {
     int n = 0;

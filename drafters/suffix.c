@@ -1,8 +1,9 @@
-// suffix.c - the most frequent continuation of the last tokens, in the text and, by request, in earlier ones.
+// suffix.c - drafts the most frequent continuation of the last tokens, in the text and, on request, in earlier ones.
 //
-// SuffixDecoding (Oliaro et al. 2024, arXiv 2411.04975). For every number of last tokens that occurred before, the most frequent next token
-// is followed step by step; the probability of a draft token is the share of its occurrences among its siblings', times that of its
-// parent. Of these drafts the one with the largest sum is taken: the expected number of accepted tokens. A longer match may draft more.
+// SuffixDecoding (Oliaro et al. 2024, arXiv 2411.04975). For every number of last tokens that occurred before, the most
+// frequent next token is followed step by step. The probability of a draft token is the share of its occurrences among
+// its siblings', times that of its parent. Of these drafts the one with the largest sum is taken, which is the expected
+// number of accepted tokens. A longer match may draft more.
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,25 +14,28 @@
 
 // ---- all substrings of a growing text, with the number of their occurrences and the most recent one
 //
-// A suffix automaton (Blumer et al. 1985): a state is a set of substrings that end at the same positions. A token is appended in constant
-// amortized time, and at most `depth` counts change with it: those of the substrings of up to `depth` tokens that end there. Counts of longer
-// substrings are not kept.
+// This is a suffix automaton (Blumer et al. 1985): a state is a set of substrings that end at the same positions. A
+// token is appended in constant amortized time, and at most `depth` counts change with it: those of the substrings of
+// up to `depth` tokens that end there. Counts of longer substrings are not kept.
 struct suffix_state {
-    int32_t length; // of its longest substring
-    int32_t link;   // the state of the longest suffix that ends at more positions; -1: of the empty string, state 0
-    int32_t count;  // occurrences
-    int32_t recent; // position after the most recent one
+    int32_t length; // length of its longest substring
+    int32_t link;   // the state of the longest suffix that ends at more positions; -1: this is state 0, of the empty
+                    // string
+    int32_t count;  // number of occurrences
+    int32_t recent; // the first state, from this one along links, whose substrings have up to `depth` tokens, or the
+                    // one before it
     int32_t edge;   // the first of its edges; -1: none
-    int32_t top;    // its first state along links with substrings of up to `depth` tokens, or one before that
+    int32_t top;    // the first state along links, from this one on, with substrings of up to `depth` tokens, or one
+                    // before that
 };
 
-struct suffix_edge { // `token` may follow the substrings of `from`; then they are among those of `to`
+struct suffix_edge { // `token` may follow the substrings of `from`, which leads to substrings of `to`
     int32_t from, token, to, next;
 };
 
 struct automaton {              // start with automaton_begin
     int depth, last;            // last: the state of the whole text
-    int32_t position;           // tokens so far
+    int32_t position;           // number of tokens so far
     struct suffix_state *state; // (states)
     struct suffix_edge *edge;   // (edges)
     int32_t *slot;              // (slots) hash table of edges by state and token; -1: free
@@ -76,7 +80,7 @@ static uint32_t edge_hash(int32_t state, int32_t token)
     return (uint32_t)(key * 0x9E3779B97F4A7C15u >> 32); // Fibonacci hashing
 }
 
-// The slot of the edge, or the free one for it. The table is at most half full.
+// Returns the slot of the edge, or the free slot for it. The table is at most half full.
 static int32_t *slot_of(const struct automaton *a, int32_t state, int32_t token)
 {
     for (uint32_t i = edge_hash(state, token);; i++) {
@@ -113,7 +117,7 @@ static int32_t automaton_next(const struct automaton *a, int32_t state, int32_t 
 
 // ---- states
 
-// State q is divided: a new state has its substrings of up to `length` tokens.
+// Divides state q: a new state gets its substrings of up to `length` tokens.
 static int32_t divide(struct automaton *a, int32_t q, int32_t length)
 {
     struct suffix_state part = a->state[q];
@@ -127,7 +131,7 @@ static int32_t divide(struct automaton *a, int32_t q, int32_t length)
     return to;
 }
 
-// The link of a new state, which the token leads to from the suffixes of the text before it.
+// Returns the link of a new state, to which the token leads from the suffixes of the text before it.
 static int32_t link_for(struct automaton *a, int32_t added, int32_t token)
 {
     int32_t p = a->last;
@@ -144,7 +148,8 @@ static int32_t link_for(struct automaton *a, int32_t added, int32_t token)
     return part;
 }
 
-// A state between a state and its `top` may have been divided since: the first along links whose own link is shorter than the depth.
+// A state between a state and its `top` may have been divided since. This finds the first state along links whose own
+// link is shorter than the depth.
 static int32_t automaton_suffix(struct automaton *a, int32_t state)
 {
     int32_t top = a->state[state].top;
@@ -172,26 +177,26 @@ static void automaton_add(struct automaton *a, int32_t token)
 
 // ---- the drafter
 
-enum { SEPARATOR = -1, MAX_TOKENS = 256 }; // SEPARATOR: between earlier texts
+enum { SEPARATOR = -1, MAX_TOKENS = 256 }; // SEPARATOR separates earlier texts
 
 struct suffix_options {
     int depth, tokens, past;
     double factor, least;
 };
 
-struct reading { // of a slot's text; of earlier texts only
+struct reading { // matches of a slot's text; state and length refer to earlier texts
     struct ids text;
-    int prompt;            // of these, tokens of the prompt; 0: not known yet
-    int32_t state, length; // the longest end of the text that occurs in earlier ones
+    int prompt;            // number of prompt tokens; 0: not yet known
+    int32_t state, length; // the longest suffix of the text that occurs in earlier ones
 };
 
 struct suffix {
-    struct drafter drafter; // first
+    struct drafter drafter; // must be first
     struct suffix_options o;
     int slots;
-    struct automaton *own;   // (slots) each slot's text
-    struct automaton past;   // earlier texts, after each a separator
-    struct ids past_text;    // the same
+    struct automaton *own;   // (slots) automaton of each slot's text
+    struct automaton past;   // automaton of the earlier texts, each followed by a separator
+    struct ids past_text;    // the tokens of `past`
     struct reading *reading; // (slots)
 };
 
@@ -226,7 +231,8 @@ static void suffix_destroy(struct drafter *d)
 
 // ---- texts
 
-// The state of the text's end has longer and shorter strings; since it was found it may have been divided, and the end be in its link.
+// The state of the text's suffix has longer and shorter strings. Since it was found it may have been divided, and the
+// suffix may belong to its link.
 static void normalize(const struct automaton *a, struct reading *f)
 {
     while (f->length > 0 && a->state[a->state[f->state].link].length >= f->length)
@@ -259,7 +265,7 @@ static void read_text(struct suffix *g, int slot, const int32_t *token, int n)
     }
 }
 
-// Leaves the later half of the earlier texts.
+// Drops the earlier half of the earlier texts.
 static void forget_half(struct suffix *g)
 {
     struct ids *t = &g->past_text;
@@ -304,8 +310,8 @@ static void suffix_forget(struct drafter *d, int slot)
 
 // ---- drafts
 
-// The most frequent token after the strings of a state; of equally frequent ones that of the most recent occurrence. Returns the state
-// after it, and its share of all occurrences of a next token; -1: none.
+// Finds the most frequent token after the strings of a state; of equally frequent ones, that of the most recent
+// occurrence. Returns the state after it, and its share of all occurrences of a next token; -1: none.
 static int32_t most_frequent(const struct automaton *a, int32_t state, int32_t *token, double *share)
 {
     int32_t best = -1;
@@ -325,9 +331,9 @@ static int32_t most_frequent(const struct automaton *a, int32_t state, int32_t *
     return best;
 }
 
-struct path { // the most_frequent tokens after a match
+struct path { // the most frequent tokens after a match
     const struct automaton *a;
-    int32_t state; // of the match
+    int32_t state; // state of the match
     int limit, n;
     double score;
     int32_t token[MAX_TOKENS];
@@ -346,8 +352,8 @@ static void extend(const struct suffix *g, struct path *p)
     }
 }
 
-// The best path after any of the matches that end in this state or along its links. A state has matches of several lengths with the same
-// continuations; the one that allows the longest draft counts.
+// Finds the best path after any of the matches that end in this state or along its links. A state has matches of
+// several lengths with equal continuations; the one that allows the longest draft counts.
 static void search(const struct suffix *g, struct automaton *a, int32_t state, int matched, int depth,
                    struct path *best)
 {
@@ -379,7 +385,7 @@ static bool suffix_propose(struct drafter *d, struct request *r, int n, struct e
         read_text(g, r[i].slot, r[i].token, r[i].n);
         if (f->prompt == 0)
             f->prompt = r[i].n;
-        const int32_t again = own->state[own->last].link; // the longest end that occurred before
+        const int32_t again = own->state[own->last].link; // the longest suffix that occurred before
         search(g, own, again, own->state[again].length, r[i].depth, &best);
         if (g->o.past > 0) {
             normalize(&g->past, f);

@@ -1,13 +1,14 @@
-// union.c - a drafter of drafters: the drafts of all its parts, merged into one tree.
+// union.c - combines drafters: the drafts of all its parts are merged into one tree.
 //
-//     {kind: union, nodes: 12, of: [{kind: suffix}, {kind: eagle3, weights: PATH, nodes: 8, top: 4, tokens: 4, pick: greedy}]}
+//     {kind: union, nodes: 12, of: [{kind: suffix}, {kind: eagle3, weights: PATH, nodes: 8, tokens: 4, pick: greedy}]}
 //
-// Nodes of the same text are one. A part that samples is asked first and gets a draft of its own before the others add theirs; then the
-// parts add nodes in the order of the list, until the draft has `nodes` draft tokens. draft.source says which parts proposed a node.
+// Nodes with equal texts are one node. A part that samples is asked first and gets an empty draft before the others add
+// theirs. Then the parts add nodes in the order of the list, until the draft has `nodes` draft tokens. draft.source
+// tells which parts proposed a node.
 //
-// Why it is exact: the sampled nodes are those of one part, drawn from its q as it reports. Whether a DETERMINISTIC node is added may
-// depend on sampled nodes before it: they are tried before it (core/draft.h). Which part samples does not depend on the text, so at most
-// one part may.
+// Why it is exact: the sampled nodes are those of one part, drawn from the q that it reports. Whether a DETERMINISTIC
+// node is added may depend on sampled nodes before it, since they are tried before it (core/draft.h). Which part
+// samples does not depend on the text, so at most one part may sample.
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,23 +23,23 @@ struct union_options {
     int nodes;
 };
 
-struct part_draft { // of a part, in one slot
+struct part_draft { // the draft of a part, in one slot
     struct draft draft;
     int *merged;     // (nodes of the part) each node's number in the whole draft; -1: none
     int32_t *number; // (nodes of the whole) the inverse
 };
 
 struct union_slot {
-    struct rows q;           // first: of the part that samples
+    struct rows q;           // must be first; q of the part that samples
     struct part_draft *part; // (parts)
     const struct part_draft *sampled;
-    int32_t *node; // (nodes) of an advance
+    int32_t *node; // (nodes) the nodes of an advance
 };
 
 struct union_drafter {
-    struct parts parts;      // first
+    struct parts parts;      // must be first
     struct union_slot *slot; // (slots)
-    int *order;              // (parts) the one that samples first
+    int *order;              // (parts) their order: one that samples is first
 };
 
 static bool samples(const struct drafter_type *type, const void *options)
@@ -72,7 +73,7 @@ static void union_destroy(struct drafter *d)
     free(g);
 }
 
-// Row `node` of q, of the whole draft's numbers.
+// Returns row `node` of q, numbered as in the whole draft.
 static const float *q_row(struct rows *self, int node)
 {
     const struct part_draft *p = ((struct union_slot *)self)->sampled;
@@ -132,7 +133,7 @@ static struct drafter *union_create(const struct drafter_env *env, const void *o
     const struct union_options *o = options;
     struct union_drafter *g = xcalloc(1, sizeof(*g));
     struct drafter_env own = *env;
-    own.drafts_on_host = true; // they are merged here
+    own.drafts_on_host = true; // the parts' drafts are merged on the host
     g->parts.inform = inform;
     if (parts_open(&g->parts, &own, o->of, &form, 1 + o->nodes, err) && order_parts(g, err)) {
         g->slot = xcalloc((size_t)env->slots, sizeof(*g->slot));
@@ -161,7 +162,7 @@ static void begin_part(struct union_drafter *g, int k, const struct request *r, 
     g->parts.part[k].request[i].draft = &p->draft;
 }
 
-// Adds a part's nodes to the whole. Sampled ones are all added, also two of one token: so they were drawn.
+// Adds a part's nodes to the whole draft. Sampled ones are all added, even two of one token: they were drawn so.
 static void merge(struct union_drafter *g, int k, const struct request *r)
 {
     struct union_slot *s = &g->slot[r->slot];

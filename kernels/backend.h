@@ -1,6 +1,8 @@
 // backend.h - the tensor operations of a device. Models are written once, in these operations.
+//
 // Operations are queued in order and do not fail one by one: sync() reports the first failure since the last sync().
 // CUDA behaves so anyway, and forward passes need no error handling. Every backend checks shapes by assert().
+//
 // The arithmetic of one output of one row never depends on the rest of the pass: not on n, not on the other rows, not
 // on threads. tests/device/test_matmul.c checks this bit by bit for every backend except those with `varies`, whose
 // products are a library's.
@@ -17,6 +19,7 @@ struct timed;
 
 // The tree mask of one pass. kv_admit builds it once per pass, in the host's memory; upload_layout copies it to a
 // device with separate memory.
+//
 // A row sees its slot's whole prefix, and those of the slot's pending rows whose bit is set. The last rows may be
 // padding (bucket). They see nothing, so attention returns zeros for them, and none of their results is kept.
 struct layout {
@@ -157,8 +160,8 @@ struct backend {
     // NULL: n.
     int (*bucket)(struct backend *b, int n);
     // Graph capture and launch:
-    //    for (bool done = graph_launched(b, &k, &out); !done; done = graph_ended(b, out))
-    //        out = operations, none of which waits, uploads or downloads
+    //     for (bool done = graph_launched(b, &k, &out); !done; done = graph_ended(b, out))
+    //         out = operations, none of which waits, uploads or downloads
     // graph_launch returns true if a captured graph was launched, and sets *out to what its operations returned.
     // graph_end returns false if capture failed and the operations have to be queued again. NULL: no graphs.
     bool (*graph_launch)(struct backend *b, const struct graph_key *k, struct tensor *out);

@@ -2,6 +2,7 @@
 // operations alike: the code that counts their time (timed.c), a backend that wraps another
 // (tests/device/host_memory_device.c), and the declarations and tables of backends. A new operation is a member of
 // struct backend, and a signature and a line here.
+//
 // A signature has the parameters after the backend, in order: OUT(tensor that is written), IN(tensor that is only
 // read), ARG(type, name). VOID lists an operation that returns nothing, VALUE one that returns its tensor.
 #pragma once

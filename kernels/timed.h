@@ -1,4 +1,5 @@
 // timed.h - counts calls and time of a backend's operations, by operation.
+//
 // From timed_begin to timed_end the backend's operations are replaced by others, which call the real ones and wait for
 // each, so that a device that queues does not run one during the next. Results have equal bits. Graphs are off
 // meanwhile: their operations are queued one by one.

@@ -1,5 +1,6 @@
 // architectures.h - the architectures that can be run: one row each, with what differs between them in names, files and
 // layers.
+//
 // Readers, loaders and conversions look it up in this table; none of them compares names of architectures.
 #pragma once
 #include <stdbool.h>
@@ -15,9 +16,9 @@ enum gguf_rope {
 
 // The places of a layer's RMSNorms, for attention and the feed-forward network alike.
 enum norm_places {
-    NORMS_BEFORE, // at the input (Llama)
-    NORMS_AROUND, // at the input, and at the output before it is added to the residual stream (Gemma-2)
-    NORMS_AFTER,  // at the output only (OLMo-2)
+    NORMS_BEFORE, // norms of the input (Llama)
+    NORMS_AROUND, // norms of the input, and of the output before it is added to the residual stream (Gemma-2)
+    NORMS_AFTER,  // norms of the output only (OLMo-2)
 };
 
 enum head_norms {

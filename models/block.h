@@ -1,4 +1,5 @@
 // block.h - one decoder layer, of the target or of a drafter, in backend operations.
+//
 // The base is Llama's layer: attention over the normed input, residual, SwiGLU over the normed residual stream,
 // residual (Touvron et al. 2023). Other families change it by the fields of the layer: norms of outputs and of heads, a
 // window, no RoPE, another gate. The input of attention is an argument because drafters differ there: EAGLE-1's is not

@@ -1,4 +1,5 @@
 // config.h - the configuration of a checkpoint, from GGUF metadata or from a directory's config.json.
+//
 // Unsupported families and settings are errors that name them: a model is run as published or not at all.
 #pragma once
 #include <stdbool.h>

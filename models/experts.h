@@ -1,6 +1,7 @@
 // experts.h - a mixture of experts in place of a layer's feed-forward network. A router scores all experts for a row,
 // and the row goes through those with the largest scores (Shazeer et al. 2017, arXiv 1701.06538; Jiang et al. 2024,
 // arXiv 2401.04088).
+//
 // The rows of a pass that use an expert go through it together, so its weights are read once, whatever their number: a
 // pass of n rows reads the union of the experts of its rows. All experts of a layer are two operations (backend.h:
 // grouped). The result of a row depends on that row alone, as in every operation. The host chooses the experts: on a

@@ -1,10 +1,14 @@
 // kv_cache.h - keys and values of several sequences (slots), and rows of draft tokens that are not yet decided.
+//
 // The rows of a slot are a prefix, which is final, followed by pending rows, which a pass computed for draft tokens.
 // Nothing is rolled back: rows of accepted tokens are appended to the prefix, the others are overwritten later.
-//    prefix                pending (a tree)         kv_keep(c, slot, {0, 1, 4}, 3)
-//    | t0 t1 t2 ... t41 |  0  1  2  3  4       ->   | t0 t1 t2 ... t41 0 1 4 |
+//
+//     prefix                pending (a tree)         kv_keep(c, slot, {0, 1, 4}, 3)
+//     | t0 t1 t2 ... t41 |  0  1  2  3  4       ->   | t0 t1 t2 ... t41 0 1 4 |
+//
 // Layers that only see a window need not keep the rows before it. Their part of a slot then begins at a multiple of
 // SHORT_UNIT (kernels/backend.h). When it is full, the rows that are still seen move to its beginning.
+//
 // The owner of a model owns its cache: the verifier the target's, a drafter its own.
 #pragma once
 #include <stdbool.h>

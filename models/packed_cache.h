@@ -1,5 +1,6 @@
 // packed_cache.h - the packed-weight cache: packed weights in a file next to the model, which are read instead of
 // packed again.
+//
 // The file holds the packed form of each matrix, in the order in which model.c loads them, and identifies their source:
 // the hash of the weights, and size and time of each file of the checkpoint. A file that does not fit, or whose
 // checksums do not match, is not used. The model is then packed as without a cache, and the file is written anew.

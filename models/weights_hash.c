@@ -1,4 +1,5 @@
 // weights_hash.c - identifies weights by a hash of all their bytes.
+//
 // Reading gigabytes takes seconds from memory and minutes from a disk, so the hash of a large checkpoint is cached in a
 // file under ~/.cache/speclab/weights. The name of the file is a hash of everything that shows a change: device, inode,
 // size, ctime and mtime of each file of the checkpoint; name, type, shape and a sample of the data of each tensor. A

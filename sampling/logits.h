@@ -1,4 +1,5 @@
 // logits.h - a row of logits in chunks that are processed in parallel, up to its softmax.
+//
 // Chunks have a fixed size and their results are combined in order, so the result does not depend on the number of
 // workers. The maximum of each chunk is kept up to date. A chunk whose tokens are all at -INFINITY (all chunks but one
 // at temperature 0) is not processed again.

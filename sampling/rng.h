@@ -1,8 +1,11 @@
 // rng.h - the random source. All random decisions of drafters and rules are one of two operations.
-//    accept   an acceptance test: true with probability min(1, num / den)
-//    pick     a draw: index i with probability weight[i] / sum
+//
+//     accept   an acceptance test: true with probability min(1, num / den)
+//     pick     a draw: index i with probability weight[i] / sum
+//
 // Drafters and rules never see a random number. A test can therefore replace the source by one that enumerates every
 // outcome: sampling/outcomes.h computes the output distribution of a rule instead of estimating it.
+//
 // Each operation has an address: its purpose, the position of the root, the node. The Philox source maps (seed,
 // sequence, address) to bits and keeps no state, so a result depends on nothing else: not on the batch, the tree, the
 // history or the device. A log of addresses proves that none is used twice.

@@ -1,7 +1,9 @@
 // sampling.h - turns logits into the distribution from which tokens are drawn.
+//
 // Rows of the target and of the drafter go through the same stages in one fixed order, that of the list in registry.c.
 // (If the file gave the order, temperature 0 before a penalty would disable the penalty.) The order is that of HF
 // transformers except for the bias, which acts before the penalty there (SequenceBiasLogitsProcessor, 5.23.0).
+//
 // A row depends on the whole text before it, including the tokens of its draft: repetition penalties get the path. A
 // stage rewrites logits in place and excludes a token by -INFINITY. Temperature 0 excludes all tokens except the argmax
 // (ties: the lowest id), so greedy decoding has no separate code: its rows are one-hot.

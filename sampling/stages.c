@@ -1,4 +1,5 @@
 // stages.c - the steps from a model's logits to the logits that are sampled from.
+//
 // Each stage computes what the logits processor of the same name computes in HF transformers. No stage sorts a row or
 // allocates: a row of 49,152 logits is processed for every node that a rule visits. Logits are never NaN here
 // (logits_of removes them); an excluded token has -INFINITY.

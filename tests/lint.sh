@@ -103,6 +103,29 @@ done < <(files -z -- ':!*.json' ':!*.jsonl' ':!*.model' ':!*.safetensors' ':!tes
 # Random numbers come from sampling/rng.h only.
 grep -nE '\b(rand|random|drand48|srand)\(' -r --include='*.[ch]' ${folders%% results*} && violation "random numbers come from sampling/rng.h only"
 
+# Comments are sentences or noun phrases, not fragments that begin with a preposition, and fit in the column limit of .clang-format.
+# Code within "clang-format off" may be longer, and so may strings.
+commented='core sampling kernels/cpu kernels/device_step kernels/*.[ch] models drafters verifier'
+while read -r place; do
+    violation "$place"
+done < <(files $commented | grep -E '\.(c|h|cu|sql|py)$' | xargs perl -CSD -ne '
+    BEGIN { $preposition = qr/as|at|behind|below|beside|before|after|between|by|for|from|in|into|of|on|onto|to|under|up to|with|without/ }
+    $mark = $ARGV =~ /py$/ ? qr/#/ : $ARGV =~ /sql$/ ? qr/--/ : qr{//};
+    s/"(?:\\.|[^"\\])*"|\x27(?:\\.|[^\x27\\])\x27/"q" x length $&/ge unless /^\s*$mark/;
+    if (/^(.*?)(?<![:\w])$mark\s?(.*)/) {
+        ($before, $text) = ($1, $2);
+        print "$ARGV:$.: a line with a comment has ", length() - 1, " columns, expected at most 120\n" if length() > 121 && !$off;
+        $off = $1 eq "off" if $text =~ /^clang-format (off|on)/;
+        print "$ARGV:$.: expected a sentence or a noun phrase, found \"", substr($text, 0, 30), " ..\"\n"
+            if !($before =~ /^\s*$/ && $continues == length $before) &&
+               $text =~ /^(?:(?:$preposition)\b(?!:)|[Ll]ikewise|[Tt]he same (?:as|at|for|in|of|on|to|with)\b|Of )/ &&
+               $text !~ /^(?:at (?:least|most)|(?:to|at) [[(])/;
+        $continues = length $before;
+    } else {
+        $continues = -1;
+    }
+    close ARGV if eof;')
+
 # A child process ends with the program.
 grep -nE '\b(v?fork|posix_spawnp?|popen|system)\(' -r --include='*.[ch]' $folders | grep -v '^core/interrupt\.[ch]:' &&
     violation "processes are started by process_fork of core/interrupt.h only"

@@ -1,6 +1,8 @@
 // decisions.h - decides the drafts of a step by a rule, once the target's pass over them is queued: where the logits
 // are, in one launch and one wait, or on the host.
-//    { begin -> wait -> decide request 0, 1, .. n - 1 }*
+//
+//     { begin -> wait -> decide request 0, 1, .. n - 1 }*
+//
 // The device decides if the rule has a body there and the device makes the rows. The host decides requests whose random
 // source is not Philox, or whose tokens were sampled from rows that only the host has.
 #pragma once

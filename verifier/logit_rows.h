@@ -1,4 +1,5 @@
 // logit_rows.h - turns rows of logits on a device into the probabilities that are sampled from.
+//
 // A row goes through the sampling stages, on its device if that is possible, and is copied to the host when it is first
 // read: a rule reads the rows of a path and its children, not those of the whole tree. Where host and device share
 // memory, the logits themselves become probabilities. After a pass nothing else is in the caches, and writing 200 KB

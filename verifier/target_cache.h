@@ -1,5 +1,6 @@
 // target_cache.h - a target's cache that several verifiers use one after another, with the results of the last prompt's
 // passes.
+//
 // Cells that are compared decode the same prompts. In one slot the rows of a prompt remain in the cache when its text
 // is over, and the states that drafters read of them (taps) are kept with them, so a prompt is computed once for all
 // cells. The time that a row took is charged to every text that has it. Rows have the same bits in every pass, so

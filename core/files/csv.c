@@ -1,5 +1,6 @@
 // csv.c - fields of CSV files (RFC 4180). A field with a comma, a quote or an end of line is quoted, and quotes in it
 // are doubled.
+//
 // Spreadsheets evaluate a cell that begins with =, +, - or @, and a name may come from anywhere. Such a text gets an
 // apostrophe before it (OWASP, CSV Injection).
 #include "core/files/csv.h"

@@ -1,5 +1,6 @@
-// mapped.h - maps files, detects that a mapped file has changed, and ends the
-// program with a sentence if it was shortened.
+// mapped.h - maps files, detects that a mapped file has changed, and ends the program with a sentence if it was
+// shortened.
+//
 // Weights are read when they are needed. Bytes that another program writes into a mapped file are visible at once; an
 // access to bytes that no longer exist raises SIGBUS. If another file is renamed over the mapped one, the mapping keeps
 // its bytes.

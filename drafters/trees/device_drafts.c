@@ -1,6 +1,7 @@
-// device_drafts.c - drafts built in the device's memory (kernels/device_step/drafting.h). The host queues everything and reads nothing; it
-// counts each level's rows at their maximum. Requests that the device cannot build go to the host's implementation: forced drafts, those that end by probability, and
-// random sources other than Philox.
+// device_drafts.c - builds drafts in the device's memory (kernels/device_step/drafting.h). The host queues everything
+// and reads nothing; it counts each level's rows at their maximum. The host's implementation builds the drafts of
+// requests that the device cannot build: forced drafts, those that end by probability, and those with random sources
+// other than Philox.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,28 +16,29 @@
 #include "sampling/rng.h"
 
 struct device_slot {
-    struct rows q; // first: of the slot's last draft, downloaded row by row
+    struct rows q; // must be first; q of the slot's last draft, downloaded row by row
     struct device_drafts *drafts;
-    int number; // of this slot
+    int number; // number of the slot
 };
 
 struct device_drafts {
-    struct drafts drafts; // first
+    struct drafts drafts; // must be first
     struct drafts *host;
     struct drafting *drafting;
-    struct tensor logits, own_logits;   // of a level, if they are not where q will be; own: to be released
+    struct tensor logits, own_logits;   // logits of a level, if they are not where q will be; own: to be released
     struct tensor q;                    // (slots * (1 + evaluated), vocab of the target) if tokens are sampled
     struct part_sum *q_sums;            // (rows of q, ROW_PARTS)
-    bool in_place;                      // logits become q where they are
+    bool in_place;                      // logits become q in place
     struct device_slot *slot;           // (slots)
     struct device_draft *draft;         // (slots)
-    int32_t *tag;                       // (slots, nodes) of verified drafts: a node's pending row
+    int32_t *tag;                       // (slots, nodes) the pending row of each node of verified drafts
     bool *downloaded;                   // (slots, nodes) rows of q that the host has
-    struct drafting_request *request;   // (slots) the drafts at hand
-    int requests;                       // of those
-    struct device_rows *rows;           // (slots) of a pass
-    int32_t *first;                     // (slots)
-    int depth, pending, q_rows, n_rows; // of the level at hand: depth, first pending row, first row of q, rows
+    struct drafting_request *request;   // (slots) the current drafts
+    int requests;                       // number of current drafts
+    struct device_rows *rows;           // (slots) rows of a pass
+    int32_t *first;                     // current level: depth, first pending row, first row of q, number of rows
+    int depth, pending, q_rows, n_rows; // current level: depth, first pending row, first row of q, number of
+                                        // rows
 };
 
 static struct device_drafts *self_of(const struct drafts *d)
@@ -91,7 +93,7 @@ static const float *q_row(struct rows *self, int node)
     struct backend *b = g->env.backend;
     const size_t at = (size_t)s->number * (size_t)g->shape.nodes + (size_t)node;
     float *to = host_drafts_row(t->host, s->number, node);
-    int32_t row = 0; // any row will do if the device fails
+    int32_t row = 0; // any row is valid if the device fails
     assert(to != NULL);
     if (t->downloaded[at])
         return to;
@@ -123,7 +125,7 @@ static void device_destroy(struct drafts *d)
     free(t);
 }
 
-// On the device. false: out of memory.
+// Allocates on the device. Returns false if memory is exhausted.
 static bool allocate(struct device_drafts *t)
 {
     const struct draft_batch *g = t->drafts.batch;
@@ -190,7 +192,7 @@ static struct tensor device_logits(struct drafts *d, int rows)
     return t->in_place ? tensor_rows(t->q, t->q_rows, rows) : tensor_rows(t->logits, 0, rows);
 }
 
-// Maximum rows per request at a depth of the drafts at hand, and of all requests.
+// Returns the maximum rows per request at a depth of the current drafts.
 static int level_rows(const struct device_drafts *t, int depth)
 {
     return t->drafts.batch->shape.level_rows[depth];
@@ -327,7 +329,7 @@ struct drafts *device_drafts_create(const struct draft_batch *g)
     struct device_drafts *t = xcalloc(1, sizeof(*t));
     t->drafts = table;
     t->drafts.batch = g;
-    if (!allocate(t)) { // the host builds them
+    if (!allocate(t)) { // the host builds the drafts instead
         device_destroy(&t->drafts);
         return NULL;
     }

@@ -7,7 +7,7 @@
 #include "kernels/backend.h"
 #include "sampling/sampling.h"
 
-// How many padding ids the top-k has to skip at most: a drafter does not rank more of them first.
+// Returns the maximum number of padding ids that the top-k has to skip: a drafter does not rank more of them first.
 static int padding(const struct draft_batch *g)
 {
     enum { MAX_PADDING = 16 };

@@ -1,5 +1,5 @@
-// drafts.h - how a draft batch (draft_batch.h) builds its drafts: on the host (host_drafts.c), or where the logits are
-// (device_drafts.c). draft_batch_create chooses one. For these files.
+// drafts.h - the implementations by which a draft batch (draft_batch.h) builds its drafts: on the host (host_drafts.c),
+// or where the logits are (device_drafts.c). draft_batch_create chooses one. Only these files include it.
 #pragma once
 #include "core/draft.h"
 #include "core/tensor.h"
@@ -9,12 +9,12 @@ struct draft_batch;
 struct error;
 struct kv_cache;
 
-struct drafts {                      // each implementation's own struct begins with it; arguments as in draft_batch.h
+struct drafts {                      // each implementation's struct begins with it; arguments as in draft_batch.h
     const struct draft_batch *batch; // borrowed
-    size_t bytes, host_bytes;        // that it took
+    size_t bytes, host_bytes;        // memory that it took
     bool on_device;                  // its drafts are on the device (core/draft.h: device_draft)
 
-    // Returns what builds these drafts: d itself, or the host's where d cannot. *m: number of active requests.
+    // Returns the implementation that builds these drafts: d, or the host's if d cannot. *m: number of active requests.
     struct drafts *(*begin)(struct drafts *d, const struct request *r, int n, struct request *active, int *m);
     struct tensor (*logits)(struct drafts *d, int rows);
     bool (*children)(struct drafts *d, const struct request *r, int n, const int *first, int stride, struct error *err);
@@ -26,9 +26,10 @@ struct drafts {                      // each implementation's own struct begins 
     void (*destroy)(struct drafts *d);
 };
 
-// logits: (slots * frontier, vocab) to use, borrowed; data NULL: it allocates its own. NULL: out of memory.
+// logits: (slots * frontier, vocab) to use, borrowed; data NULL: it allocates its own. Returns NULL if memory is
+// exhausted.
 struct drafts *host_drafts_create(const struct draft_batch *g, struct tensor logits);
-// Memory for row `candidate` of the slot's q: (vocab of the target); NULL if nothing is sampled.
+// Returns the memory for row `candidate` of the slot's q: (vocab of the target); NULL if nothing is sampled.
 float *host_drafts_row(struct drafts *d, int slot, int candidate);
-// NULL: the device cannot build such drafts, or has no memory for them.
+// Returns NULL if the device cannot build such drafts, or has no memory for them.
 struct drafts *device_drafts_create(const struct draft_batch *g);

@@ -1,4 +1,4 @@
-// host_drafts.c - drafts built on the host: each level waits for its rows of logits.
+// host_drafts.c - builds drafts on the host: each level waits for its rows of logits.
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,17 +13,17 @@
 #include "sampling/sampling.h"
 
 struct slot_draft {
-    struct rows q; // first: of the slot's last draft
+    struct rows q; // must be first; q of the slot's last draft
     struct tree_builder builder;
     float **
-        after; // (candidates) if any tokens are sampled: the row that each one's children were sampled from (target_vocab)
+        after; // (candidates) if tokens are sampled: the row from which each one's children were sampled (target_vocab)
 };
 
 struct host_drafts {
-    struct drafts drafts;    // first
+    struct drafts drafts;    // must be first
     struct slot_draft *slot; // (slots)
-    struct tensor logits;    // (slots * frontier, vocab) on the backend: of the level at hand
-    struct tensor own;       // where they are; data NULL: in borrowed memory
+    struct tensor logits;    // (slots * frontier, vocab) logits of the current level on the backend
+    struct tensor own;       // the memory of logits; data NULL: it is borrowed
     int32_t *top_k;          // (slots * frontier, k)
     float *top_log_p;
     float *host;   // (vocab) a row in the drafter's ids, before it is mapped to the target's
@@ -108,7 +108,7 @@ static void download_row(struct host_drafts *h, float *to, int row)
     b->download(b, to, tensor_rows(h->logits, row, 1).data, (size_t)batch_of(h)->vocab * sizeof(float));
 }
 
-// A row of the drafter's logits as one of the target's: tokens without an id of the drafter are impossible.
+// Downloads a row of the drafter's logits as a row of the target's: tokens without an id of the drafter are impossible.
 static void download_mapped(struct host_drafts *h, float *to, int row)
 {
     const struct draft_batch *g = batch_of(h);
@@ -121,13 +121,13 @@ static void download_mapped(struct host_drafts *h, float *to, int row)
         to[g->target_id[x]] = h->host[x];
 }
 
-// Whether the backend makes probabilities of all rows at once; several candidates may share one.
+// Returns whether the backend makes probabilities of all rows at once. Several candidates may share a row.
 static bool made_by_backend(const struct draft_batch *g, const struct request *r)
 {
     return g->staged && g->target_id == NULL && r->forced == NULL && g->shape.o.pick != PICK_GREEDY;
 }
 
-// The probabilities after candidate c, by the same stages as the target's rows; kept as row c of q.
+// Returns the probabilities after candidate c, by the stages of the target's rows. They are kept as row c of q.
 static const float *row_after(struct host_drafts *h, struct slot_draft *s, int c, int row, const struct request *r)
 {
     const struct draft_batch *g = batch_of(h);
@@ -149,7 +149,7 @@ static int32_t id_of(const struct draft_batch *g, int x)
     return g->target_id != NULL ? g->target_id[x] : x;
 }
 
-// The probability of the most probable token in the row of logits at hand.
+// Returns the probability of the most probable token in the current row of logits.
 static float confidence_of(const struct host_drafts *h)
 {
     const struct draft_batch *g = batch_of(h);
@@ -162,7 +162,7 @@ static float confidence_of(const struct host_drafts *h)
     return (float)(1 / sum);
 }
 
-// Records how many tokens the drafter ranks above the text's own, and continues from that.
+// Records how many tokens the drafter ranks above the text's own, and continues from the latter.
 static void force(struct host_drafts *h, struct slot_draft *s, int row, const struct request *r)
 {
     const struct draft_batch *g = batch_of(h);

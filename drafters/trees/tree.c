@@ -18,7 +18,7 @@ struct paths {
     struct path *path; // (MAX_NODES)
 };
 
-// Shorter paths first, then in lexicographic order: parents before children, by depth, siblings by rank.
+// Orders shorter paths first, then lexicographically: parents before children, by depth, siblings by rank.
 static int compare_paths(const void *a, const void *b)
 {
     const struct path *x = a, *y = b;
@@ -41,7 +41,7 @@ static bool fail_path(struct error *err, const char *what, const struct path *p,
     return false;
 }
 
-// The node at the first n ranks of p; -1: not in the tree.
+// Returns the node at the first n ranks of p; -1: it is not in the tree.
 static int find(const struct tree *t, const struct path *p, int n)
 {
     int node = 0;
@@ -130,7 +130,7 @@ static const struct published_tree *published(const char *name)
     return NULL;
 }
 
-// Text that is neither a list nor the name of a JSON file was meant as a published tree; the message lists these.
+// Text that is neither a list nor the name of a JSON file was meant as a published tree. The message lists these.
 static bool fail_unknown(const char *name, struct error *err)
 {
     struct text known = { 0 };
@@ -167,13 +167,14 @@ static struct path path_of(const struct tree *t, int node)
     return p;
 }
 
-// The dynamic program of Chen et al. 2024 (Sequoia, arXiv 2402.12374, section 3.1), with shares that depend on the depth as well. below(d, n):
-// the expected depth that at most n draft tokens add below an accepted one at depth d; rest(d, r, n): the same of children from rank r on.
+// The dynamic program of Chen et al. 2024 (Sequoia, arXiv 2402.12374, section 3.1), with shares that depend on the
+// depth as well. below(d, n) is the expected depth that at most n draft tokens add below an accepted one at depth d.
+// rest(d, r, n) is the same for children from rank r on.
 struct tree_program {
     const double *share; // (depth, ranks)
     int depth, ranks, nodes;
     double *rest; // (depth, ranks + 1, nodes + 1)
-    short *take;  // the same: tokens of the subtree at that rank; 0: no such child
+    short *take;  // (depth, ranks + 1, nodes + 1) number of tokens in the subtree at that rank; 0: no such child
 };
 
 static size_t program_at(const struct tree_program *t, int d, int rank, int n)
@@ -186,7 +187,7 @@ static double below(const struct tree_program *t, int d, int n)
     return d < t->depth ? t->rest[program_at(t, d, 0, n)] : 0;
 }
 
-// Of equal trees the one with fewer tokens: a larger subtree must be better.
+// Among equal trees the one with fewer tokens is taken: a larger subtree must be better.
 static void solve_rank(struct tree_program *t, int d, int rank, int n)
 {
     const size_t at = program_at(t, d, rank, n);
@@ -200,7 +201,7 @@ static void solve_rank(struct tree_program *t, int d, int rank, int n)
     }
 }
 
-// Adds the paths below `from` that n draft tokens make.
+// Adds the paths below `from` of the best tree of n draft tokens.
 static void add_paths(const struct tree_program *t, struct path from, int n, struct paths *to)
 {
     const int d = from.n;

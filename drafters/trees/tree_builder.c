@@ -38,16 +38,16 @@ static int max(int a, int b)
     return a > b ? a : b;
 }
 
-// Children of a candidate at this depth, if the shape has no fixed tree.
+// Returns the number of children of a candidate at this depth, if the shape has no fixed tree.
 static int width_at(const struct tree_shape *s, int depth)
 {
     return s->o.nodes > 0 ? s->o.top : s->o.widths.n > 0 ? s->o.widths.v[depth] : 1;
 }
 
-// The candidates of each depth, of which so many get rows.
+// Counts the candidates of each depth, and those of them that get rows.
 static void measure_levels(struct tree_shape *s)
 {
-    enum { MANY = 1 << 20 }; // far too many, and no overflow
+    enum { MANY = 1 << 20 }; // more than enough, without overflow
     for (int d = 0, n = 1; d <= s->levels; d++) {
         const int rows = frontier_size(s->o.nodes, s->o.top, n), width = d < s->levels ? width_at(s, d) : 0;
         s->level_candidates[d] = n;
@@ -100,7 +100,7 @@ bool tree_shape(struct tree_shape *to, const struct tree_options *o, const char 
 bool tree_options_check(const struct tree_options *o, const char *what, struct error *err)
 {
     struct tree_shape shape = { .o = *o,
-                                .tree.n = 1 }; // the root of a file's tree, which is read when the drafter is created
+                                .tree.n = 1 }; // the root only; a file's tree is read when the drafter is created
     if (o->tree != NULL && ends_with(o->tree, ".json"))
         return check(&shape, what, err);
     return tree_shape(&shape, o, what, NULL, err);
@@ -281,7 +281,7 @@ void builder_finish(struct tree_builder *g, struct draft *d)
     if (keep < n)
         best_first(g, g->order, n, keep);
     for (int i = 0; i < keep; i++)
-        g->at[g->order[i]].node = 0; // to become one
+        g->at[g->order[i]].node = 0; // it will become a node
     for (int c = 1; c <= n; c++)
         if (g->at[c].node == 0) {
             g->at[c].node = draft_add(d, g->at[g->at[c].parent].node, g->at[c].token, (enum proposal)g->at[c].proposal);

@@ -1,8 +1,7 @@
-// tree_published.c - fixed trees as they were published: Medusa's (Cai et al. 2024; medusa_choices.py of
-// FasterDecoding/Medusa), EAGLE-1's (Li et al. 2024; choices.py of SafeAILab/EAGLE, whose mc_sim_7b_63 it is) and Token Recycling's (Luo
-// et al. 2024; template 2.2.2 in hemingkx/Spec-Bench). A word is a
-// path, a digit the rank of a token among the most probable ones. Paths are in the order of expected gain, so the first n form
-// a tree, too.
+// tree_published.c - published fixed trees: Medusa's (Cai et al. 2024; medusa_choices.py of FasterDecoding/Medusa),
+// EAGLE-1's (Li et al. 2024; mc_sim_7b_63 in choices.py of SafeAILab/EAGLE) and Token Recycling's (Luo et al. 2024;
+// template 2.2.2 in hemingkx/Spec-Bench). A word is a path, a digit the rank of a token among the most probable ones.
+// Paths are in the order of expected gain, so the first n form a tree as well.
 #include "drafters/trees/tree.h"
 
 // clang-format off

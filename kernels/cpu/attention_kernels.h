@@ -1,4 +1,5 @@
 // attention_kernels.h - the inner loops of attention, compiled once for each instruction set.
+//
 // A part is a block of consecutive rows of one slot, kv heads with the query heads that share them (GQA), and one split
 // of SPLIT positions (split-KV, as in FlashDecoding). Partial results of splits are always stored separately and
 // combined in order at the end, so neither the number of threads nor the length of a neighbour's sequence changes an

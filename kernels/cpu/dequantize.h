@@ -1,5 +1,6 @@
 // dequantize.h - converts GGUF's block formats to floats, one row at a time. Only row_kernels.c includes it, which is
 // compiled once for each instruction set.
+//
 // Layouts are those of block_q4_0 and its relatives in ggml (ggml-common.h). tests/device/test_row_operations.c
 // compares with gguf-py.
 #pragma once

@@ -1,5 +1,6 @@
 // matmul_kernels.h - the inner loops of matmul, rows times panels (matmul_*_kernels.c), compiled for each instruction
 // set.
+//
 // Sixteen outputs occupy the lanes, so a sum never crosses lanes: each output of each row is one chain of operations
 // over k in order, independent of the rest of the call. Only the register blocking (rows per chunk) depends on the
 // call, and it affects speed only.

@@ -16,8 +16,8 @@
 //     scales   halves, d[16] and m[16], unless said otherwise:
 //              q8_0 q4_0 q5_0 iq4_nl    d[16] per group
 //              q4_1 q5_1                d[16], m[16] per group
-//              q4_k q5_k                for each 256 k: d[16], dmin[16], and for each of the 8 groups scale[16], min[16]
-//                                       bytes
+//              q4_k q5_k                for each 256 k: d[16], dmin[16], and for each of the 8 groups scale[16] and
+//                                       min[16] bytes
 //              q6_k                     for each 256 k: d[16], and for each of the 8 groups scale[2][16] signed bytes,
 //                                       for its first and its second 16 k
 //              iq4_xs                   for each 256 k: d[16], and for each of the 8 groups scale[16] signed bytes

@@ -21,6 +21,7 @@ enum { JOB_BITS = 24, LINE_PAIR = 128 }; // LINE_PAIR: bytes that processors pre
 
 // Data that threads exchange is in separate cache lines, since moving a line between processors takes as long as some
 // hundred operations: a round costs one transfer with the work, and one back.
+//
 // The jobs of a round are divided into ranges, one per thread (threads_first). A thread that has done its own jobs
 // steals from the others. A range's ticket counts the jobs that were taken from it: (round << JOB_BITS | taken).
 // Tickets are not reset for a round: a ticket of an earlier round means that no job was taken yet. Taking a job is one

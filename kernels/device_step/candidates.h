@@ -1,6 +1,7 @@
 // candidates.h - selects the draft tokens that are proposed: the steps on single candidates, for C and for CUDA, as in
 // core/grid.h. drafters/trees/tree_builder.c builds drafts with them on the host, kernels/cuda/drafts.cu on a device;
 // the loops are in these files.
+//
 // Candidates are numbered in the order in which they are added, so those of a level are one range; the root is 0. The
 // frontier consists of the candidates of the last level that get rows of logits. Their children are the next level. In
 // the end all candidates become nodes of the draft, in their order, or, in a best-first tree, the best ones.

@@ -1,5 +1,6 @@
 // device_step.h - a decoding step in the memory of a device: probabilities, drafting and verification where the logits
 // are, without the host between. Results equal those of sampling/, drafters/ and verifier/ to the bit.
+//
 // A backend offers all of these operations through one table (kernels/backend.h: step), or none. They are queued in one
 // order with the backend's other operations, and report failures like them, through sync().
 #pragma once

@@ -2,7 +2,8 @@
 // pass is queued. candidates.h has the steps, drafters/trees/tree_builder.h the shapes. A device builds the host's
 // draft, candidate for candidate, and leaves it where the target's pass and the rule read it (core/draft.h:
 // device_draft).
-//    create -> { begin -> { level }* }* -> destroy                              device_step.h: drafts_..
+//
+//     create -> { begin -> { level }* }* -> destroy                              device_step.h: drafts_..
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,8 @@
 // gguf.h - a memory-mapped GGUF file (v2, v3): metadata by key, tensors by name.
+//
 // gguf_open validates everything: counts against the file's size, lengths against its end, offsets against the
 // alignment and one another. Borrowed pointers are valid until gguf_close.
+//
 // Source: ggml's docs/gguf.md; core/tensor.h has the type numbers.
 #pragma once
 #include <stdbool.h>
@@ -34,7 +36,7 @@ struct gguf_string {
 
 struct gguf_value { // one key of the metadata, with its value
     struct gguf_string key;
-    enum gguf_type type; // for GGUF_ARRAY, `element` is the type of its elements
+    enum gguf_type type; // an array of type GGUF_ARRAY has `element` as the type of its elements
     enum gguf_type element;
     uint64_t n;         // elements of an array, otherwise 1
     const uint8_t *raw; // the value's bytes in the file; for an array, after its type and count

@@ -1,4 +1,5 @@
 // identity.h - a hash of everything in a checkpoint's configuration that can influence the computation.
+//
 // Configuration readers open files through this module. Keys without influence are listed here and hidden from the
 // readers. All other keys are hashed, whether they are read today or not, so the hash already includes any key that the
 // engine starts to read.

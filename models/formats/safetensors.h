@@ -1,4 +1,5 @@
 // safetensors.h - reads a mapped safetensors file, or writes one.
+//
 // The reader checks the header's length and JSON, that dtypes are known, that sizes match shapes, and that data regions
 // neither overlap nor leave holes and end with the file. All arithmetic is guarded against overflow.
 // https://github.com/huggingface/safetensors (format section of its README).

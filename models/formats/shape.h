@@ -1,10 +1,12 @@
 // shape.h - models with random weights, by name: "shape:llama-1b,type=q8_0,layers=4". They are for measurements in
 // which the text does not matter.
+//
 // They are GGUF files in memory: the architecture's tensors, matrices of one type including the embedding, and only the
 // size of a vocabulary. Weights are nearly normal with a standard deviation of 0.02, as in untrained models, which
 // keeps activations at the size of trained models. The embedding of a mixture of experts has a deviation of 1.
 // Otherwise the output of attention, which is nearly equal for all rows of a text, would choose the experts, and all
 // rows would use the same ones. Equal names give equal numbers.
+//
 // A model is made in a fraction of a second: at most 34 million numbers are random, and all matrices share them
 // (core/files/mapped.h). A matrix begins where the previous one ended, and its rows repeat after thousands of others.
 // Backends copy weights to their own memory, so no time depends on the sharing.

@@ -1,5 +1,6 @@
 // shape_stock.h - random numbers that the matrices of a shape share (shape.h): they are in memory once, and file_map()
 // shows them repeatedly.
+//
 // A matrix begins at a unit, which is whole pages and whole blocks of its type: the first unit after the end of the
 // previous matrix. A stock that is smaller than its matrices has a prime number of units, so that equal rows of a
 // matrix are far apart.

@@ -1,5 +1,6 @@
 // head.h - the files of a head, which reads hidden states of a target: its kind, configuration and tensors. medusa.h
 // and eagle.h compute with them.
+//
 // Published forms are Medusa (FasterDecoding/Medusa; as converted for vLLM; inside a fine-tuned model, as Medusa-2 is),
 // EAGLE-1 and EAGLE-2 (the same head) and EAGLE-3 (SafeAILab/EAGLE), and the `speculators` form of EAGLE-1 and EAGLE-3
 // (vllm-project/speculators). Tensors are in safetensors files.

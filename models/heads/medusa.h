@@ -1,6 +1,8 @@
 // medusa.h - Medusa heads (Cai et al. 2024, arXiv 2401.10774, section 2.1.1): head h reads the hidden state that
 // predicted a token and predicts the token h + 1 positions after that one.
-//    z = state;  for each of its layers: z = z + silu(W z + b);  logits of head h = W_out z
+//
+//     z = state;  for each of its layers: z = z + silu(W z + b);  logits of head h = W_out z
+//
 // W_out belongs to the head, or is the target's.
 #pragma once
 #include <stdbool.h>

@@ -1,4 +1,5 @@
 // added_tokens.h - added tokens such as "<|im_end|>", which are matched in the text before pre-tokenization and merges.
+//
 // Of two matches that begin at one position the longer wins, of two that overlap the first.
 #pragma once
 #include <stdbool.h>

@@ -1,4 +1,5 @@
 // bpe.h - byte-pair encoding: merges the bytes or characters of a piece of text pairwise into tokens.
+//
 // Training finds pairs of adjacent tokens, the most frequent first; this order is their rank. Encoding repeatedly
 // merges the adjacent pair of the lowest rank, the leftmost first, until no pair can be merged. Merges are either a
 // table of pairs (Hugging Face), or every two symbols merge whose texts form a token, with that token's rank

@@ -10,7 +10,7 @@ import sys
 
 MEMORY = 1 << 30
 OUTPUT = 1 << 24  # characters
-SECONDS = 30      # of a rendering: the parent gives up earlier, unless it has been killed
+SECONDS = 30      # limit of a rendering; the parent has a shorter one, unless it has been killed
 
 
 def answer(value):
@@ -97,7 +97,8 @@ def environment(now):
 def main():
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.alarm(SECONDS)
-    # Nothing is ever written to descriptor 2. That it ends, with the parent, is a signal that ends this process, in a loop of C code, too.
+    # Nothing is ever written to descriptor 2. It closes when the parent ends, and the signal of that ends this process,
+    # even in a loop of C code.
     fcntl.fcntl(2, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(2, fcntl.F_SETFL, fcntl.fcntl(2, fcntl.F_GETFL) | os.O_ASYNC)
     start = json.loads(sys.stdin.readline())

@@ -1,4 +1,5 @@
 // chat_template.h - renders a conversation in the text format that its model was trained on.
+//
 // Templates are Jinja programs, and Jinja renders a model's own template (chat_process.h). This file renders, without
 // Python, ChatML's simple forms, with the default system prompts of SmolLM2 and Qwen2, and two formats that have no
 // template.

@@ -1,4 +1,5 @@
 // pattern.h - the regular expressions of pre-tokenizers, with the semantics of Hugging Face tokenizers.
+//
 // These are written for Oniguruma with Unicode 16. They run here on PCRE2, which has the Unicode version of its release
 // (14 in 10.42) and different semantics for some of the syntax. So a pattern is rewritten first: \s and properties such
 // as \p{L} become classes of exactly the same characters. Syntax that the two interpret differently is an error.

@@ -1,4 +1,5 @@
 // pretokenize_families.c - the pre-tokenizers that GGUF files name (tokenizer.ggml.pre), as lists of patterns.
+//
 // A family follows the tokenizer.json of its models, stage by stage. Where llama.cpp has rewritten a pattern for its
 // engine, the list has the original. Each pattern splits the pieces of the one before it.
 #include <stdlib.h>

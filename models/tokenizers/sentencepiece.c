@@ -1,5 +1,6 @@
 // sentencepiece.c - SentencePiece's models: BPE by scores, and unigram, from its own files (tokenizer.model) and from
 // GGUF.
+//
 // User-defined pieces are matched in the normalized text before anything else; in unigram models they compete by a high
 // score. Control pieces are never made from text; as added tokens they match where special tokens do.
 #include <math.h>

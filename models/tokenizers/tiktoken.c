@@ -1,5 +1,6 @@
 // tiktoken.c - byte-level BPE in tiktoken's form: tokens with ranks. Two tokens merge if their bytes form a token, the
 // lowest rank first. A piece that is a token is not merged.
+//
 // A tiktoken file has neither a pattern nor special tokens: those of Llama 3 and Qwen, which publish such files, are
 // recognized by the number of ranks. Mistral's tekken.json has both.
 #include <stdio.h>

@@ -1,4 +1,5 @@
 // tokenizer.h - encodes text to token ids and back, exactly as the checkpoint's own tokenizer does.
+//
 // Tokenizers are BPE over bytes or characters, and unigram, from tokenizer.json, GGUF metadata, SentencePiece's
 // tokenizer.model, tiktoken's file and tekken.json. Added tokens are matched first. The remaining text is normalized,
 // split by the pre-tokenizer's patterns (PCRE2, UTF and UCP), and merged by rank, or segmented by scores. A tokenizer

@@ -1,4 +1,5 @@
 // tokenizer_gguf.c - reads a tokenizer from a GGUF file's metadata.
+//
 // For byte-level BPE the file has the name of the pre-tokenizer's family (`tokenizer.ggml.pre`), not its pattern. It
 // specifies no normalization, since llama.cpp applies none. SentencePiece's models are read as pieces
 // (sentencepiece.c).

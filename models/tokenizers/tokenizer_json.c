@@ -1,4 +1,5 @@
 // tokenizer_json.c - reads a tokenizer from the tokenizer.json of Hugging Face's `tokenizers`.
+//
 // Everything in the file that changes ids is either implemented or an error that names it. Added tokens have the ids of
 // the file (`tokenizers` renumbers, with a warning, those that leave a gap). Truncation, padding and post-processing
 // are ignored: the model's configuration decides about a leading BOS token.

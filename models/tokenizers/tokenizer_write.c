@@ -1,5 +1,6 @@
 // tokenizer_write.c - checks whether GGUF can represent the tokenizer of a tokenizer.json, and gives the tokenizer as
 // JSON to programs that write one.
+//
 // GGUF stores tokens, their kinds, merges, and the name of a family for everything else: how text is split, and whether
 // pieces that are tokens skip merging. Anything that would not survive the round trip is an error that names it.
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // unigram.h - the unigram language model: the segmentation of a text whose tokens' scores (log probabilities) have the
 // largest sum.
+//
 // Kudo, "Subword Regularization" (2018). A character that no token covers costs 10 more than the worst token. A run of
 // such characters becomes one unknown token, or its bytes' tokens.
 #pragma once

@@ -1,5 +1,6 @@
 // vocabulary_map.h - the tokens that two vocabularies share, and each token of the first one as tokens of the second
 // one.
+//
 // Tokens are the same if they decode to the same bytes, and if both or none of them are special. Timor et al. 2025
 // (arXiv 2502.05202, "token-level intersection").
 #pragma once

@@ -37,7 +37,7 @@ struct observed_token {
     int32_t end;    // the token that ends a text; -1: none
     int index;      // number of tokens of the same step before it
     bool bonus;     // there was no draft token for its place
-    double u;       // in [0, 1)
+    double u;       // a number in [0, 1)
 };
 
 enum {

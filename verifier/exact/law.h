@@ -1,5 +1,6 @@
 // law.h - the law of a rule: the distribution of what drafting and verification emit. It is computed by enumeration of
 // every outcome of the random source, and compared with the target's own distribution.
+//
 // An instance (verifier/exact/instance.h) is small enough for that: a row of p and a row of q for every text of up to a
 // few tokens of a tiny vocabulary, the shape of a draft, and a proposal for each node. The draft is built from q and
 // verified against p with the same random source (sampling/outcomes.h), so drafting is part of the law: a drafter that
@@ -46,12 +47,14 @@ struct law_result law_sweep(const struct rule *rule, const void *options, const 
                             struct sweep_size size, double enough);
 
 // ---- the transport bound: the maximum probability with which any exact rule can accept at one node
+//
 // Let p be the target's row and x_1 .. x_k the draft tokens. For every set H of tokens, a rule can return one of the
 // draft tokens only if the target's own token could have been it: the probability is at most P(H) + 1 - Pr(all draft
 // tokens lie in H). The minimum over all H is attained by some rule (max flow, min cut; Sun et al. 2023, SpecTr, arXiv
 // 2310.15141; Khisti et al. 2025). For k independent samples from q, all lie in H with probability q(H)^k, and the
 // minimum is among the sets {p / q <= t}: P(H) - q(H)^k is concave, and those are the corners of the set of pairs
 // (q(H), P(H)).
+//
 // transport_sampled returns the bound for k independent samples from one row: p, q (vocab), each normalised; order:
 // (vocab) scratch.
 double transport_sampled(const double *p, const double *q, int vocab, int k, int *order);

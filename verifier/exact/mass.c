@@ -1,4 +1,5 @@
 // mass.c - the sums of mass.h in loops that a compiler vectorises.
+//
 // A sum in one variable is sequential. Here every sum consists of LANES partial sums, which are added at the end,
 // always in the same order, so the results do not depend on the width of the registers.
 #include "verifier/exact/mass.h"

@@ -1,5 +1,6 @@
 // mass.h - statistics of a row against which one token is compared: the mass before it in several orders, and
 // expectations of functions under the row.
+//
 // One pass over the row computes all of them. Nothing is sorted: F(x) in an order is the mass of the entries that
 // precede x, a sum over the row for any order.
 #pragma once

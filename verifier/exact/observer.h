@@ -1,11 +1,14 @@
 // observer.h - observes the steps of a decode loop and accumulates evidence on whether its texts follow the target.
+//
 // From each step it takes the draft, the rows p and q and the decision (verifier.h: struct verified), and keeps sums:
-//    the text           every token against the row of p at its node (evidence.h)
-//    the control        the same rule on the same drafts and rows once more, with a separate random source
-//    negative controls  rules that are wrong on purpose, with separate random sources: they must be detected
-//    the drafter        every sampled draft token against the row of q that it was declared to be sampled from
-//    independence       a single sampled draft token that was rejected against its replacement, given the rows
-//    acceptance         accepted tokens against E[accepted | draft] of rule.end_probabilities, and the variance
+//
+//     the text           every token against the row of p at its node (evidence.h)
+//     the control        the same rule on the same drafts and rows once more, with a separate random source
+//     negative controls  rules that are wrong on purpose, with separate random sources: they must be detected
+//     the drafter        every sampled draft token against the row of q that it was declared to be sampled from
+//     independence       a single sampled draft token that was rejected against its replacement, given the rows
+//     acceptance         accepted tokens against E[accepted | draft] of rule.end_probabilities, and the variance
+//
 // Tokens after an end of text within a step count like others, since the rule verified them.
 #pragma once
 #include <stdint.h>
@@ -17,6 +20,7 @@ struct verified;
 struct observer;
 
 // ---- rules that are wrong on purpose, to show that the observer would detect such a fault in a real rule
+//
 // Each is a mistake found in real code (docs/exactness.md). It verifies the drafts and rows of a real run in addition
 // to the real rule, with a separate random source, and has no effect on the text. All walk down the tree as `rejection`
 // does, whatever the real rule is.

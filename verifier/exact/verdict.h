@@ -1,5 +1,6 @@
 // verdict.h - the verdict from an observer's sums: does the text follow the target, and would a bias have been
 // detected?
+//
 // The probability of a false alarm is at most `level`. A quarter goes to each of two bets, on the text and on the
 // drafter's tokens, of which the first is monitored continuously. Half goes to the tests, which share it (Holm 1979)
 // and are evaluated once, at a length fixed in advance. Continuing after "no verdict" evaluates the tests again, and
@@ -48,6 +49,7 @@ bool verdict_is_certain(double log_e, double level);
 
 // ---- sample sizes: the number of tokens that shows a bias of a given size, and the smallest bias that a number of
 // tokens shows
+//
 // The size is the total variation d between the distribution of a token and the one it should have. It is equal at all
 // tokens, and tested head on: by a score test of exactly the set of tokens that became more probable (of mass one half
 // under p: the hardest case), or by an order that has exactly these tokens last. Any other test needs more tokens. What

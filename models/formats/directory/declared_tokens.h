@@ -1,5 +1,6 @@
 // declared_tokens.h - tokens that other files of a directory add to those of tokenizer.json, as transformers'
 // AutoTokenizer adds them.
+//
 // tokenizer_config.json has added_tokens_decoder, special tokens by name (bos_token, image_token, ..) and
 // extra_special_tokens, formerly additional_special_tokens. Directories without added_tokens_decoder may have
 // special_tokens_map.json, which overrides tokenizer_config.json, and added_tokens.json. A new token gets the next id;
