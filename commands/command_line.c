@@ -208,16 +208,18 @@ static const char *rejected_argument(char **argv)
     return argv[optind - 1];
 }
 
+static bool given[MAX_FLAGS]; // the flags of the last call
+
 int usage_read(const struct usage *u, int argc, char **argv, char ***operand, int *n)
 {
     struct option known[MAX_FLAGS + 2] = { { 0 } };
-    bool given[MAX_FLAGS] = { false };
     int flags = 0, which;
     for (const struct flag *f = u->flags; f->name != NULL && flags < MAX_FLAGS; f++, flags++)
         known[flags] =
             (struct option){ f->name, f->kind == FLAG_ON ? no_argument : required_argument, NULL, 256 + flags };
     known[flags] = (struct option){ "help", no_argument, NULL, 'h' };
 
+    memset(given, 0, sizeof(given));
     opterr = 0;
     optind = 1;
     while ((which = getopt_long(argc, argv, ":h", known, NULL)) != -1) {
@@ -249,4 +251,51 @@ int usage_read(const struct usage *u, int argc, char **argv, char ***operand, in
     if (n != NULL)
         *n = operands;
     return USAGE_OK;
+}
+
+// ---- modes
+
+static bool is_given(const struct usage *u, const char *name)
+{
+    for (int i = 0; u->flags[i].name != NULL; i++)
+        if (given[i] && strcmp(u->flags[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool has_word(const char *words, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *at = words; (at = strstr(at, word)) != NULL; at += n)
+        if ((at == words || at[-1] == ' ') && (at[n] == '\0' || at[n] == ' '))
+            return true;
+    return false;
+}
+
+// The flag is not of the mode: names the modes that it is of, or what excludes it.
+static int fail_mode(const struct usage *u, const struct mode *modes, const struct mode *mode, const char *flag)
+{
+    struct text others = { 0 };
+    for (const struct mode *m = modes; m->name != NULL; m++)
+        if (has_word(m->also, flag))
+            text_printf(&others, "%s--%s", others.n > 0 ? " or " : "", m->name);
+    if (mode->name != NULL)
+        usage_fail(u, "--%s and --%s exclude each other", mode->name, flag);
+    else
+        usage_fail(u, "--%s requires %s", flag, others.s);
+    free(others.s);
+    return -1;
+}
+
+int usage_mode(const struct usage *u, const struct mode *modes)
+{
+    int mode = 0;
+    while (modes[mode].name != NULL && !is_given(u, modes[mode].name))
+        mode++;
+    for (int i = 0; u->flags[i].name != NULL; i++) {
+        const char *name = u->flags[i].name, *own = modes[mode].name;
+        if (given[i] && (own == NULL || strcmp(name, own) != 0) && !has_word(modes[mode].also, name))
+            return fail_mode(u, modes, &modes[mode], name);
+    }
+    return mode;
 }

@@ -42,6 +42,16 @@ enum { USAGE_OK = -1 };
 // Parses the flags. Sets *operand to the operands and *n (may be NULL) to their number. Returns USAGE_OK, or the exit
 // status: 0 after --help, 2 after an error message on stderr.
 int usage_read(const struct usage *u, int argc, char **argv, char ***operand, int *n);
+
+// What one command does in several ways: with the flag `name`, only it and the flags of `also` (names separated by spaces) can be given. A table of
+// modes ends with the one without a flag, whose name is NULL.
+struct mode {
+    const char *name, *also;
+};
+// Finds the mode of the call that usage_read has read last: the first of the table whose flag was given. Returns its index, or -1 after an error
+// message on stderr (exit status 2) if a flag that is not of this mode was given.
+int usage_mode(const struct usage *u, const struct mode *modes);
+
 // Both print "speclab NAME: MESSAGE" on stderr. Return the exit status: 2 for wrong usage, 1 for a failed command, 2 if error_is_usage(err).
 int usage_fail(const struct usage *u, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int command_fail(const struct usage *u, const struct error *err);

@@ -11,17 +11,13 @@ struct store;
 int command_run(int argc, char **argv);    // run_command.c
 int command_report(int argc, char **argv); // report.c
 int command_replay(int argc, char **argv); // replay_command.c
-int command_repro(int argc, char **argv);  // repro_command.c
 int command_generate(int argc, char **argv);
-int command_tokenize(int argc, char **argv);
 int command_features(int argc, char **argv);
-int command_score(int argc, char **argv);
 int command_inspect(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_list(int argc, char **argv);
 int command_exact(int argc, char **argv);
 int command_heads(int argc, char **argv);
-int command_datastore(int argc, char **argv);
 
 // Prints cells, memory and estimated time without running anything (dry_run.c). s: for times and stored results; NULL: none.
 bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, struct error *err);

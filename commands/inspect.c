@@ -13,6 +13,7 @@
 #include "commands/commands.h"
 #include "engine/engine.h"
 #include "commands/inspect.h"
+#include "commands/inspect_texts.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
 #include "kernels/cpu/probe.h"
@@ -29,9 +30,10 @@ static const int union_rows[] = { 1, 2, 4, 8, 16, 32, 64 };
 enum { UNIONS = sizeof(union_rows) / sizeof(*union_rows) };
 
 struct inspect {
+    struct inspect_texts texts; // its members are those of the flags
+    const char *target;         // a head's; NULL: a model is inspected
+    bool json, tensors, no_probe;
     long long context, threads;
-    const char *target; // a head's; NULL: a model is inspected
-    bool json, tensors, no_probe, checkpoint;
     struct precision precision;
 
     struct model_config config;
@@ -398,58 +400,137 @@ static const char about[] =
     "of a pass of one token, and the tokens/s that the memory bandwidth allows (measured in about two seconds). Every\n"
     "weight is checked: a missing tensor, a wrong shape or a value that is not a number is an error. With --target, MODEL\n"
     "is a drafter's head (Medusa, EAGLE or EAGLE-3): describes its kind and the hidden states that it reads, and checks\n"
-    "that it fits the target. The weights of head and target are not read in that case.\n";
+    "that it fits the target. The weights of head and target are not read in that case.\n\n"
+    "With --tokenize, --detokenize or --score it reads lines of JSON from FILE.jsonl, or stdin, and prints a line for each, up to\n"
+    "the first invalid line.\n\n"
+    "--tokenize: {\"text\": \"...\"} becomes {\"ids\": [...]}, after the beginning-of-text token if the model has one. Special tokens\n"
+    "in the text are recognized. {\"messages\": [{\"role\": .., \"content\": ..}]} is a conversation, rendered by the chat template up\n"
+    "to the answer: {\"text\", \"ids\"}. MODEL can be a vocabulary alone: a GGUF file, tokenizer.json, tokenizer.model\n"
+    "(SentencePiece, tiktoken), tekken.json. --detokenize: {\"ids\"} becomes {\"text\"}.\n\n"
+    "--score: {\"ids\": [...]} or {\"text\": \"...\"} becomes {\"logprobs\": [...], \"perplexity\": x}: the natural logarithm of the\n"
+    "probability of each token given those before it (one fewer than there are ids), and the exponential of their negated mean.\n"
+    "The perplexity over all tokens goes to stderr. With --answers the lines are prompts in the format of experiments, each with\n"
+    "an \"answer\": a text, or a list with one text for each turn. Only the tokens of the answers are scored, each after its prompt\n"
+    "and the earlier turns.\n";
 
-static const char examples[] = "  speclab inspect smollm2-135m-instruct\n"
-                               "  speclab inspect EAGLE3-LLaMA3.1-Instruct-8B --target Llama-3.1-8B-Instruct\n"
-                               "  speclab inspect target.gguf --context 4096 --json --no-probe\n";
+static const char examples[] =
+    "  speclab inspect smollm2-135m-instruct\n"
+    "  speclab inspect EAGLE3-LLaMA3.1-Instruct-8B --target Llama-3.1-8B-Instruct\n"
+    "  speclab inspect target.gguf --context 4096 --json --no-probe\n"
+    "  echo '{\"text\": \"Hello, world\"}' | speclab inspect smollm2-135m-instruct --tokenize\n"
+    "  speclab inspect smollm2-135m-instruct answers.jsonl --score --answers --activations int8 --cache q8_0 > /dev/null\n";
+
+static const struct mode modes[] = {
+    { "checkpoint", "" },
+    { "target", "json" },
+    { "tokenize", "no-special chat chat-template-kwargs" },
+    { "detokenize", "no-special" },
+    { "score", "answers chat chat-template-kwargs layers positions context threads device activations cache packed" },
+    { NULL, "context tensors threads device activations cache no-probe json" },
+};
+enum { CHECKPOINT, HEAD, TOKENIZE, DETOKENIZE, SCORE, MODEL }; // indices of modes
+
+static bool describe(struct inspect *in, const struct usage *u, const char *name, int *status, struct error *err)
+{
+    const bool gathered = gather(in, name, err);
+    if (in->model == NULL && inspect_is_head(name)) {
+        *status = usage_fail(u, "%s: a drafter's head; name its target with --target MODEL", name);
+        return true;
+    }
+    if (!gathered)
+        return false;
+    if (in->json)
+        json_print(json_incref(in->facts), stdout);
+    else
+        print_text(in);
+    if (in->model == NULL)
+        *err = in->no_model;
+    return in->model != NULL;
+}
+
+// Checks what the flags say together, and sets what text modes read.
+static int check(struct inspect *in, const struct usage *u, int mode, char **operand, int n, const char *variables)
+{
+    struct inspect_texts *t = &in->texts;
+    struct error err;
+    t->model = operand[0];
+    t->path = n > 1 && strcmp(operand[1], "-") != 0 ? operand[1] : NULL;
+    t->precision = in->precision;
+    t->threads = in->threads;
+    t->context = in->context != 0 ? in->context : 512;
+    if (n > 1 && (mode < TOKENIZE || mode == MODEL))
+        return usage_fail(u, "unexpected argument \"%s\": a file goes with --tokenize, --detokenize or --score",
+                          operand[1]);
+    if (t->layers && (t->answers || t->path == NULL))
+        return usage_fail(u, t->answers ? "--layers and --answers exclude each other" : "--layers requires FILE.jsonl");
+    if (mode == SCORE && (t->chat != NULL || variables != NULL) && !t->answers)
+        return usage_fail(u, "with --score, %s requires --answers",
+                          t->chat != NULL ? "--chat" : "--chat-template-kwargs");
+    if (mode == SCORE && in->context != 0 && !t->layers)
+        return usage_fail(u, "with --score, --context requires --layers");
+    if (t->chat != NULL && !chat_name_known(t->chat, &err))
+        return usage_fail(u, "--chat: %s", err.text);
+    if (!chat_variables_read(variables, &t->variables, &err))
+        return usage_fail(u, "--chat-template-kwargs: %s", err.text);
+    return USAGE_OK;
+}
 
 int command_inspect(int argc, char **argv)
 {
-    struct inspect in = { 0 };
+    struct inspect in = { .texts.positions = 20 };
+    bool way[MODEL] = { false };
+    const char *variables = NULL;
     const struct flag flags[] = {
         { "context", FLAG_INT, &in.context, "N",
           "cached tokens of the pass; default: 1024, or the model's context if smaller", 1, 1 << 24 },
         { "tensors", FLAG_ON, &in.tensors, NULL, "list all tensors by their Hugging Face names", 0, 0 },
-        { "threads", FLAG_INT, &in.threads, "N", "threads that read memory; default: one for each processor", 1, 1024 },
+        { "threads", FLAG_INT, &in.threads, "N", "number of threads; default: one for each processor", 1, MAX_THREADS },
         PRECISION_FLAGS(in.precision),
         { "target", FLAG_TEXT, &in.target, "MODEL", "MODEL is a head; check it against this target", 0, 0 },
         { "no-probe", FLAG_ON, &in.no_probe, NULL, "do not measure the memory bandwidth", 0, 0 },
         { "json", FLAG_ON, &in.json, NULL, "print one JSON object, with all digits", 0, 0 },
-        { "checkpoint", FLAG_ON, &in.checkpoint, NULL,
+        { "checkpoint", FLAG_ON, &way[CHECKPOINT], NULL,
           "print as JSON what a tool needs that writes MODEL in another form; no weight is read", 0, 0 },
+        { "tokenize", FLAG_ON, &way[TOKENIZE], NULL, "print the token ids of texts and conversations", 0, 0 },
+        { "detokenize", FLAG_ON, &way[DETOKENIZE], NULL, "print the texts of token ids", 0, 0 },
+        { "no-special", FLAG_ON, &in.texts.plain, NULL,
+          "treat special tokens as ordinary text and add no beginning-of-text token;\n"
+          "with --detokenize, leave special tokens out of the text",
+          0, 0 },
+        { "score", FLAG_ON, &way[SCORE], NULL, "print the log-probabilities and the perplexity of texts", 0, 0 },
+        { "answers", FLAG_ON, &in.texts.answers, NULL,
+          "with --score: the lines are prompts with answers; score only the answers", 0, 0 },
+        { "chat", FLAG_TEXT, &in.texts.chat, CHAT_CHOICES,
+          "chat format of messages and prompts: the model's own template (auto),\nor none; default: auto", 0, 0 },
+        CHAT_VARIABLES_FLAG(variables),
+        { "layers", FLAG_ON, &in.texts.layers, NULL,
+          "with --score: score sets of layers, which lines of stdin name, on conversations\n"
+          "in FILE.jsonl, of which --context tokens are read (512): for ./run tune MODEL FILE.jsonl",
+          0, 0 },
+        { "positions", FLAG_INT, &in.texts.positions, "N", "with --layers: positions of each text; default: 20", 1,
+          10000 },
+        PACKED_FLAG(in.texts.packed),
         { 0 },
     };
-    const struct usage u = { "inspect", "MODEL", about, flags, examples, 1, 1 };
+    const struct usage u = { "inspect", "MODEL [FILE.jsonl]", about, flags, examples, 1, 2 };
     struct error err;
     char **operand;
-    int status = usage_read(&u, argc, argv, &operand, NULL);
-    if (status != USAGE_OK)
-        return status;
-
-    if (in.checkpoint)
-        return inspect_checkpoint(operand[0], &err) ? command_done(&u) : command_fail(&u, &err);
-    if (in.target != NULL && (in.tensors || in.context != 0 || in.threads != 0))
-        return usage_fail(&u, "%s: only --json can be combined with --target, found %s", operand[0],
-                          in.tensors        ? "--tensors"
-                          : in.context != 0 ? "--context"
-                                            : "--threads");
-    if (in.target != NULL) {
-        status = inspect_head(operand[0], in.target, in.json, &err) ? 0 : command_fail(&u, &err);
-    } else {
-        const bool gathered = gather(&in, operand[0], &err);
-        if (in.model == NULL && inspect_is_head(operand[0]))
-            status = usage_fail(&u, "%s: a drafter's head; name its target with --target MODEL", operand[0]);
-        else if (!gathered)
-            status = command_fail(&u, &err);
-        else {
-            if (in.json)
-                json_print(json_incref(in.facts), stdout);
-            else
-                print_text(&in);
-            status = in.model != NULL ? 0 : command_fail(&u, &in.no_model);
-        }
+    int n, status = usage_read(&u, argc, argv, &operand, &n);
+    const int mode = status == USAGE_OK ? usage_mode(&u, modes) : -1;
+    if (mode < 0)
+        return status == USAGE_OK ? 2 : status;
+    status = check(&in, &u, mode, operand, n, variables);
+    if (status == USAGE_OK) {
+        status = 0;
+        const bool ok = mode == CHECKPOINT   ? inspect_checkpoint(operand[0], &err)
+                        : mode == HEAD       ? inspect_head(operand[0], in.target, in.json, &err)
+                        : mode == TOKENIZE   ? inspect_tokens(&in.texts, &err)
+                        : mode == DETOKENIZE ? inspect_detokens(&in.texts, &err)
+                        : mode == SCORE      ? inspect_scores(&in.texts, &err)
+                                             : describe(&in, &u, operand[0], &status, &err);
+        status = ok ? status : command_fail(&u, &err);
     }
+    json_free(in.texts.variables);
     forget(&in);
     return status != 0 ? status : command_done(&u);
 }

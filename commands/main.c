@@ -18,22 +18,28 @@ static const struct {
     const char *name, *summary;
     int (*function)(int argc, char **argv);
 } commands[] = {
-    { "run", "run the experiment in a YAML file, store every step in a database", command_run },
+    { "run", "run an experiment into a database, or a stored run again (--again)", command_run },
     { "report", "tables of the results in a database", command_report },
     { "replay", "other rules, lengths and trees on recorded drafts, without a model", command_replay },
-    { "repro", "run a stored run again: is it the same, within its interval?", command_repro },
     { "generate", "decode one prompt with a drafter, streaming the text", command_generate },
-    { "tokenize", "text to token ids, and back", command_tokenize },
-    { "score", "log-probabilities and perplexity of given texts", command_score },
-    { "inspect", "a model's shape, tokenizer and tensors, and the cost of a pass", command_inspect },
+    { "inspect", "a model's shape, tokenizer and cost; token ids and probabilities of texts", command_inspect },
     { "bench", "time passes of n rows on this machine", command_bench },
     { "exact", "check rules exactly, and test the texts of an experiment for bias", command_exact },
-    { "features", "write what a head reads of training texts, for a trainer", command_features },
+    { "features", "write what a trained head, or the drafter rest, reads of texts", command_features },
     { "heads", "accuracy of drafters on the target's texts, by depth and rank", command_heads },
-    { "datastore", "index texts for the drafter rest", command_datastore },
     { "list", "list drafters, rules and sampling stages with their options", command_list },
 };
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+
+// Words that were commands, and what does their work.
+static const struct {
+    const char *name, *now;
+} former[] = {
+    { "tokenize", "inspect MODEL [FILE.jsonl] --tokenize, and --detokenize for --decode" },
+    { "score", "inspect MODEL [FILE.jsonl] --score" },
+    { "repro", "run --again RUN" },
+    { "datastore", "features MODEL FILE... --datastore OUT" },
+};
 
 // Words of the Python package; with an option, the word with that option only.
 static const struct {
@@ -153,6 +159,9 @@ static int unknown_command(const char *word)
         names[i] = commands[i].name;
     for (int i = 0; tools[i].name != NULL; i++)
         names[COMMANDS + i] = tools[i].name;
+    for (size_t i = 0; i < sizeof(former) / sizeof(*former); i++)
+        if (strcmp(word, former[i].name) == 0)
+            return usage_fail(&self, "%s is now speclab %s", word, former[i].now);
     const char *meant = nearest(word, names);
     if (meant != NULL)
         return usage_fail(&self, "unknown command \"%s\"; did you mean %s?", word, meant);

@@ -8,11 +8,14 @@
 #include "experiments/cells.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
+#include "commands/run_again.h"
 #include "experiments/experiment.h"
 #include "core/interrupt.h"
 #include "core/memory.h"
 #include "results/query.h"
 #include "results/store.h"
+
+enum { OTHERWISE = 3 }; // exit status of --again: changed inputs, other texts, or a speedup outside of the interval
 
 static bool exists(const char *path)
 {
@@ -92,10 +95,42 @@ static int run_into(const struct usage *u, const struct experiment *e, bool dry,
     return status;
 }
 
+static int again(const struct usage *u, const struct again *a)
+{
+    struct error err;
+    bool same = false;
+    if (a->out != NULL && exists(a->out)) // stored texts would be compared, not decoded
+        return usage_fail(u, "--out %s: the file exists; expected a new one", a->out);
+    if (!run_again(a, &same, &err))
+        return command_fail(u, &err);
+    return stdout_failed() || same ? command_done(u) : OTHERWISE;
+}
+
+static const char about[] =
+    "Runs all cells of an experiment and stores every step in the database. Results that the\n"
+    "database already has are not run again: after Ctrl-C, a crash or a change to the file,\n"
+    "the same command resumes. Progress goes to stderr.\n\n"
+    "With --again it runs a stored run again, with `none` beside it, and says whether it comes out the same. First it compares\n"
+    "the hashes of weights, configuration, tokenizer and prompts, and every setting, with the stored ones; what has changed is\n"
+    "listed, and nothing is run. Then texts and steps are compared one by one, acceptance and speedup prompt by prompt: outside\n"
+    "is what neither the stored interval nor the noise of the clocks explains (docs/results.md). Exit status: 0 reproduced;\n"
+    "3 inputs, texts or steps differ, or a number is outside.\n";
+
+static const char examples[] = "  speclab run experiments/demo.yaml --dry-run\n"
+                               "  speclab run experiments/demo.yaml --db demo.db\n"
+                               "  speclab run experiments/demo.yaml --shard 0/4\n"
+                               "  speclab run --again 2 --db demo.db --limit 5\n";
+
+static const struct mode modes[] = {
+    { "again", "db out limit no-probe" },
+    { NULL, "db shard dry-run mix no-probe" },
+};
+
 int command_run(int argc, char **argv)
 {
+    struct again a = { .db = "results.db" };
     const char *db = NULL, *shard = NULL;
-    bool dry = false, mix = false, no_probe = false;
+    bool dry = false, mix = false;
     const struct flag flags[] = {
         { "db", FLAG_TEXT, &db, "FILE", "database for the results; default: results.db, of a shard\nresults-I-of-N.db",
           0, 0 },
@@ -108,32 +143,35 @@ int command_run(int argc, char **argv)
         { "mix", FLAG_ON, &mix, NULL,
           "resume runs with texts of another revision or instruction\nset; bits may differ, and both are recorded", 0,
           0 },
-        { "no-probe", FLAG_ON, &no_probe, NULL, "do not measure memory and processors before the first text", 0, 0 },
+        { "no-probe", FLAG_ON, &a.no_probe, NULL, "do not measure memory and processors before the first text", 0, 0 },
+        { "again", FLAG_INT, &a.run, "RUN", "instead of FILE.yaml: run this run of the database again", 1, 1LL << 62 },
+        { "out", FLAG_TEXT, &a.out, "FILE",
+          "with --again: database for the new run; default: one that\nis removed again", 0, 0 },
+        { "limit", FLAG_INT, &a.limit, "N", "with --again: only the first N prompts", 1, MAX_PROMPTS },
         { 0 },
     };
-    const struct usage u = {
-        .name = "run",
-        .operands = "FILE.yaml",
-        .about = "Runs all cells of an experiment and stores every step in the database. Results that the\n"
-                 "database already has are not run again: after Ctrl-C, a crash or a change to the file,\n"
-                 "the same command resumes. Progress goes to stderr.\n",
-        .flags = flags,
-        .examples = "  speclab run experiments/demo.yaml --dry-run\n  speclab run experiments/demo.yaml --db demo.db\n"
-                    "  speclab run experiments/demo.yaml --shard 0/4\n",
-        .min_operands = 1,
-        .max_operands = 1,
-    };
+    const struct usage u = { "run", "FILE.yaml", about, flags, examples, 0, 1 };
     char **operand;
     struct error err;
-    int status = usage_read(&u, argc, argv, &operand, NULL);
+    int n, status = usage_read(&u, argc, argv, &operand, &n);
     if (status != USAGE_OK)
         return status;
+    const int mode = usage_mode(&u, modes);
+    if (mode < 0)
+        return 2;
+    if ((n == 0) != (mode == 0))
+        return n == 0 ? usage_fail(&u, "missing argument: speclab run [OPTION...] FILE.yaml")
+                      : usage_fail(&u, "unexpected argument \"%s\": speclab run --again RUN [OPTION...]", operand[0]);
+    if (mode == 0) {
+        a.db = db != NULL ? db : a.db;
+        return again(&u, &a);
+    }
     struct shard part;
     struct experiment *e = shard_read(shard, &part, &err) ? experiment_load(operand[0], &err) : NULL;
     if (e == NULL)
         return usage_fail(&u, "%s", err.text);
     e->mix = mix;
-    e->probe = !no_probe;
+    e->probe = !a.no_probe;
     e->shard = part;
     status = run_into(&u, e, dry, db);
     experiment_free(e);

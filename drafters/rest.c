@@ -199,7 +199,7 @@ static bool rest_propose(struct drafter *d, struct request *r, int n, struct err
 
 // clang-format off
 static const struct option rest_options[] = {
-    { "datastore", OPTION_PATH, offsetof(struct rest_options, datastore), NULL, "a file that `speclab datastore` wrote", 0, 0, NULL },
+    { "datastore", OPTION_PATH, offsetof(struct rest_options, datastore), NULL, "a file that `speclab features --datastore` wrote", 0, 0, NULL },
     { "longest", OPTION_INT, offsetof(struct rest_options, longest), "16", "maximum number of tokens to match", 1, 256, NULL },
     { "shortest", OPTION_INT, offsetof(struct rest_options, shortest), "2", "minimum number of tokens to match", 1, 256, NULL },
     { "choices", OPTION_INT, offsetof(struct rest_options, choices), "500", "maximum number of occurrences whose continuations are counted", 1, 100000, NULL },
@@ -211,7 +211,7 @@ static const struct option rest_options[] = {
 
 const struct drafter_type rest_drafter = {
     .name = "rest",
-    .summary = "REST: a tree of the continuations of the last tokens in a datastore (speclab datastore)",
+    .summary = "REST: a tree of the continuations of the last tokens in a datastore (speclab features --datastore)",
     .options = rest_options,
     .options_size = sizeof(struct rest_options),
     .create = rest_create,

@@ -99,7 +99,7 @@ def models(r: Recorder):
     subprocess.run([r.build / "write_small_heads", r.cache / "tiny.gguf", *(r.work / h for h in ("medusa", "eagle", "eagle3"))], check=True)
     (r.work / "texts.jsonl").write_text("".join(json.dumps({"text": f"The cat {w} on the mat, and the dog {w} too."}) + "\n"
                                                 for w in ("sat", "sang", "slept", "waited")))
-    r.must("datastore", "tiny", "texts.jsonl", "--out", "store")
+    r.must("features", "tiny", "texts.jsonl", "--datastore", "store")
 
 
 def texts(r: Recorder):
@@ -240,7 +240,7 @@ def files(r: Recorder):
         shown = r.run("inspect", out)[1]
         r.put(f"files/{name} inspect", re.sub(r"^(memory|limit) .*\n", "", shown, flags=re.M))
         r.put(f"files/{name} bytes", hashlib.sha256(out.read_bytes()).hexdigest() + "\n")
-        r.record(f"files/{name} score", "score", out, "texts.jsonl", "--threads", 1, messages=False)
+        r.record(f"files/{name} score", "inspect", "--score", out, "texts.jsonl", "--threads", 1, messages=False)
     lines = (r.work / "data" / "prompts.jsonl").read_text().splitlines()
     (r.work / "questions.jsonl").write_text("\n".join(lines[:6]) + "\n")
     status, _, err = r.run("distill", "tiny", "--prompts", "questions.jsonl", "--invent", 3, "--new-tokens", 16, "--context", 448, "--out", "distilled.jsonl",

@@ -17,7 +17,7 @@ bool datastore_open(struct datastore *s, const char *path, struct error *err)
     const struct datastore_header *h = (const struct datastore_header *)s->file.at;
     bool ok = s->file.n >= sizeof(*h) && memcmp(h->magic, DATASTORE_MAGIC, sizeof(DATASTORE_MAGIC)) == 0;
     if (!ok)
-        fail(err, "%s: expected a datastore, as `speclab datastore` writes it", path);
+        fail(err, "%s: expected a datastore, as `speclab features --datastore` writes it", path);
     else if ((h->token_bytes != 2 && h->token_bytes != 4) || h->vocab < 1 || h->vocab > INT32_MAX ||
              (h->token_bytes == 2 && h->vocab > UINT16_MAX))
         ok = fail(err, "%s: a damaged datastore: tokens of %" PRIu32 " bytes, a vocabulary of %" PRIu32, path,

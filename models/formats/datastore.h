@@ -1,5 +1,5 @@
-// datastore.h - a text as token ids with its suffix array, in a file that is mapped. `speclab datastore` writes it, and
-// `rest` reads it.
+// datastore.h - a text as token ids with its suffix array, in a file that is mapped. `speclab features --datastore`
+// writes it, and `rest` reads it.
 //
 // The file is little-endian: the header, the tokens (16 or 32 bits each), zeros up to a multiple of 8 bytes, the suffix
 // array (32 bits each). The suffix array has the positions in the order of the texts that begin there, compared token

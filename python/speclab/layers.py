@@ -3,7 +3,7 @@ predict the target's own next token best, then kept and removed layers are excha
 
 SWIFT (Xia et al. 2024, arXiv 2410.06916, section 4.2) searches sets of a given size at random and by Bayesian optimization, with the share of
 matching tokens as the score. Here the search is greedy, needs no random numbers, and finds a set of every size on its way. The engine scores
-the sets: `speclab score --layers`. Standard library alone.
+the sets: `speclab inspect --score --layers`. Standard library alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -74,7 +74,7 @@ def evaluated(scorer: engine.Process, kept: Layers) -> Row:
 
 def search(given: Any, words: Sequence[str]) -> None:
     """Prints a row for each set on the way, then the best one as a drafter. words: options, MODEL and DATA.jsonl, for the engine. Raises Fault."""
-    scorer, top = engine.Process("score", "--layers", *words), None
+    scorer, top = engine.Process("inspect", "--score", "--layers", *words), None
 
     def show(row: Row, change: str) -> None:
         nonlocal top

@@ -83,7 +83,7 @@ def texts(results, run: int) -> pd.DataFrame:
                 plain = known.chat == "none" or ("task_id" in entry and "prompt" in entry)
                 requests[place] = {"text": "\n".join(m["content"] for m in messages)} if plain else {"messages": messages}
     chat = known.chat if known.chat in ("chatml", "vicuna", "zephyr") else "auto"
-    made = engine.objects("tokenize", "--chat", chat, "--", known.model_path, lines=requests.values()) if requests else []
+    made = engine.objects("inspect", "--tokenize", "--chat", chat, "--", known.model_path, lines=requests.values()) if requests else []
     ids = [entries[t.prompt].get("input_ids") for t in found.itertuples()]
     for place, line in zip(requests, made, strict=True):
         ids[place] = line["ids"]
@@ -97,7 +97,7 @@ def perplexity(results, run: int, found: pd.DataFrame) -> dict:
     """exp of the mean negative log-probability of the texts' tokens under the target at temperature 1, with the run's precision."""
     known = results.sql("SELECT model_path, activations, cache, device FROM run WHERE id = ?", (run,)).iloc[0]
     chosen = found[found.ids.map(lambda i: i is not None) & (found.tokens.map(len) > 0)]
-    words = ["score", f"--activations={known.activations}", f"--cache={known.cache}", "--", known.model_path]
+    words = ["inspect", "--score", f"--activations={known.activations}", f"--cache={known.cache}", "--", known.model_path]
     scored = engine.objects(*words, lines=[{"ids": i + t} for i, t in zip(chosen.ids, chosen.tokens, strict=True)]) if len(chosen) else []
     by_prompt: dict[int, list[float]] = {}
     for prompt, tokens, line in zip(chosen.prompt, chosen.tokens, scored, strict=True):

@@ -176,7 +176,7 @@ def pieces(model: str, trace: Trace) -> dict[int, str]:
     # Behind another token, since a text's first token may lose its space.
     lines = [[ids[0]], *([ids[0], i] for i in ids)]
     with contextlib.suppress(Fault):
-        first, *texts = (line["text"] for line in engine.objects("tokenize", "--decode", "--", model, lines=[{"ids": line} for line in lines]))
+        first, *texts = (line["text"] for line in engine.objects("inspect", "--detokenize", "--", model, lines=[{"ids": line} for line in lines]))
         return {i: text.removeprefix(first) for i, text in zip(ids, texts, strict=True)}
     return {}
 

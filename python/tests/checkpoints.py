@@ -23,7 +23,7 @@ def small(path: Path, *keys: str) -> Path:
 
 def logprobs(path, texts=TEXT, *how) -> str:
     """The logarithms of the probabilities of a text's tokens, with all digits."""
-    return engine("score", path, "--threads", "1", *how, stdin=texts)
+    return engine("inspect", "--score", path, "--threads", "1", *how, stdin=texts)
 
 
 def fp8_of(golden) -> list[dict]:

@@ -1,4 +1,4 @@
-"""`distill` and `generate --prompts`: lines against `generate` and `tokenize`, interruption, and what is dropped."""
+"""`distill` and `generate --prompts`: lines against `generate` and `inspect --tokenize`, interruption, and what is dropped."""
 
 import fcntl
 import json
@@ -52,7 +52,7 @@ def distilled(distill, out, *words):
 
 def ids_of(tiny, *texts):
     """The ids of one text, or a list of those of each."""
-    found = engine("tokenize", tiny, stdin="".join(json.dumps({"text": text}) + "\n" for text in texts))
+    found = engine("inspect", "--tokenize", tiny, stdin="".join(json.dumps({"text": text}) + "\n" for text in texts))
     return [json.loads(line)["ids"] for line in found.splitlines()]
 
 

@@ -51,7 +51,7 @@ def test_the_engine_reads_what_is_written(here, tiny):
     yaml.write_text(f"name: imported\ntarget: {{model: {tiny}}}\nthreads: 1\nprompts: {{file: out.jsonl, chat: none}}\n"
                     "limits: {new_tokens: 4}\ncells:\n  drafter: [none]\n")  # fmt: skip
     assert f"{len(prompts)} prompts" in engine("run", yaml, "--dry-run", "--db", here / "none.db")
-    engine("score", tiny, "--answers", here / "out.jsonl", "--threads", 1, "--chat", "none")
+    engine("inspect", "--score", tiny, "--answers", here / "out.jsonl", "--threads", 1, "--chat", "none")
     assert entries.content_hash(b"") == "99aa06d3014798d86001c324468d497f"  # XXH3's own, of nothing
 
 

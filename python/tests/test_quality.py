@@ -99,7 +99,7 @@ def test_perplexity_is_that_of_the_steps_own_rows(db, tiny):
     with sqlite3.connect(db) as c:
         ids = json.loads(c.execute("SELECT tokens FROM sequence WHERE run = 1 AND prompt = 2").fetchone()[0])
     line = PROMPTS[2]["input_ids"] + ids
-    scored = json.loads(engine("score", tiny, stdin=json.dumps({"ids": line}) + "\n"))["logprobs"][-len(ids) :]
+    scored = json.loads(engine("inspect", "--score", tiny, stdin=json.dumps({"ids": line}) + "\n"))["logprobs"][-len(ids) :]
     alone = quality.perplexity(results := speclab.open(db), 1, quality.texts(results, 1).query("prompt == 2"))
     assert alone["perplexity"] == pytest.approx(math.exp(-np.mean(scored)), rel=1e-6)
 

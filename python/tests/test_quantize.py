@@ -83,7 +83,7 @@ def test_a_directory_is_converted_as_by_llama_cpp(tmp_path, in_process, keys):
     a, b = (json.loads(engine("inspect", "--no-probe", "--json", path)) | {"model": None, "quantized_from": None} for path in made)
     assert a == b
     text = json.dumps({"text": "<|im_start|>the inning and Ünïcode 123<|im_end|> \n\n\t x"})
-    assert len({engine("tokenize", path, stdin=text) for path in (*made, hf)}) == 1
+    assert len({engine("inspect", "--tokenize", path, stdin=text) for path in (*made, hf)}) == 1
 
 
 def test_a_tokenizer_gives_the_same_ids_from_the_gguf_file(in_process, tmp_path):
@@ -95,7 +95,7 @@ def test_a_tokenizer_gives_the_same_ids_from_the_gguf_file(in_process, tmp_path)
     (model / "tokenizer.json").write_bytes(tokenizer)
     assert in_process("quantize", model, "--type", "q8_0", "--out", tmp_path / "l3.gguf")[0] == 0
     lines = [json.dumps({"text": json.loads(line)["text"]}) for line in (ROOT / "tests/cases/tokenizer_l3.jsonl").read_text().splitlines()]
-    a, b = (engine("tokenize", tmp_path / m, stdin="\n".join(lines) + "\n") for m in ("l3", "l3.gguf"))
+    a, b = (engine("inspect", "--tokenize", tmp_path / m, stdin="\n".join(lines) + "\n") for m in ("l3", "l3.gguf"))
     assert a == b and len(lines) > 200
     keys = metadata(tmp_path / "l3.gguf")
     assert len(keys["tokenizer.ggml.tokens"]) == n and keys["tokenizer.ggml.token_type"][-6:].count(5) == 5 and keys["speclab.token_count"] == n - 5

@@ -330,7 +330,7 @@ def test_mistakes_with_texts_are_named(speclab, tiny, tmp_path, status, says, wo
 ])  # fmt: skip
 def test_the_engine_refuses_what_is_no_set(tiny, tmp_path, says, line):
     write_texts(tmp_path / "texts.jsonl", 3)
-    scorer = Process("score", "--layers", str(tiny), str(tmp_path / "texts.jsonl"))
+    scorer = Process("inspect", "--score", "--layers", str(tiny), str(tmp_path / "texts.jsonl"))
     assert scorer.next()["layers"] == 3
     scorer.send(line)
     with pytest.raises(Fault, match=re.escape(says)):

@@ -61,7 +61,7 @@ char *ids_of(const char *text, const char *flags)
     struct json *line[1], *in = json_new_object();
     json_set(in, "text", json_new_text(text));
     char *written = json_write(in);
-    struct child_result s = child_run_with(written, "tokenize %s %s", flags, models.gguf);
+    struct child_result s = child_run_with(written, "inspect --tokenize %s %s", flags, models.gguf);
     child_expect_success(&s, "tokenize");
     assert_int_equal(printed_lines(&s, line, 1), 1);
     char *ids = json_write(json_get(line[0], "ids"));

@@ -210,7 +210,7 @@ static void shapes_run(void **state)
     static const char *const types[] = { "q4_0", "q8_0", "bf16", "f32", "iq4_nl", "mxfp4" };
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         struct child_result s = child_run_with("{\"ids\": [1, 2, 3, 4, 5, 6, 7, 8]}\n",
-                                               "score shape:smollm2-135m,type=%s," SHAPE, types[i]);
+                                               "inspect --score shape:smollm2-135m,type=%s," SHAPE, types[i]);
         child_expect_success(&s, "score of a shape");
         struct json *j = child_result_json(&s);
         double perplexity = json_number(json_get(j, "perplexity")); // 300 for a uniform distribution

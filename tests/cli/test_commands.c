@@ -23,7 +23,7 @@
 
 static void help_goes_to_stdout_and_usage_errors_do_not(void **state)
 {
-    const char *commands[] = { "", "generate ", "tokenize ", "score ", "inspect ", "list ", "run ", "report " };
+    const char *commands[] = { "", "generate ", "inspect ", "exact ", "features ", "list ", "run ", "report " };
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
         struct child_result s = child_run("%s--help", commands[i]);
         child_expect_success(&s, commands[i]);
@@ -158,7 +158,7 @@ static void a_vocabulary_alone_is_tokenized(void **state)
     static const char *const forms[] = { "model", "gguf", "json" };
     for (int i = 0; i < 3; i++) { // the ids are those of the golden file
         struct child_result s =
-            child_run_with("{\"text\": \"  a  b  \"}\n", "tokenize %s/pieces/unigram.%s", CASES, forms[i]);
+            child_run_with("{\"text\": \"  a  b  \"}\n", "inspect --tokenize %s/pieces/unigram.%s", CASES, forms[i]);
         child_expect_success(&s, forms[i]);
         assert_string_equal(s.out, "{\"ids\":[507,262,269]}\n");
         child_result_free(&s);

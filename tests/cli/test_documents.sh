@@ -144,7 +144,7 @@ entry_of() {                     # entry_of EXAMPLE: sets entry, or ""
 # ---- running them
 
 # What a command shows at least.
-declare -A shows=([generate]=. [tokenize]='"ids"' [score]='"perplexity"|perplexity' [inspect]='layers' [run]='stored already|cells' [make]=' in '
+declare -A shows=([generate]=. [inspect]='layers|"ids"|"text"|perplexity' [run]='stored already|cells' [make]=' in '
                   [report]='tokens/s|tokens_per_s|toprule|answers|exports|measured|wrote|^[^ ]*html$|^FILE$' [compare]='tokens/s' [bench]='rows|pass' [exact]='erdict|exact|bits' [heads]='top|depth' [list]='ngram'
                   [import]='prompts of|spec-bench')
 

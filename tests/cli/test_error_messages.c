@@ -55,7 +55,7 @@ static void usage_errors_are_one_sentence_and_status_2(void **state)
         { "generate %s --activations f8 x", "--activations: expected one of default|f32|bf16|int8, found \"f8\"" },
         { "generate %s --device gpu x",
           "--device: expected cpu, cpu:ISA, cuda, cuda:N, cublas or cublas:N (N up to 15), found \"gpu\"" },
-        { "score %s --device cuda:99",
+        { "inspect --score %s --device cuda:99",
           "--device: expected cpu, cpu:ISA, cuda, cuda:N, cublas or cublas:N (N up to 15), found \"cuda:99\"" },
         { "inspect %s --device cuda:-1",
           "--device: expected cpu, cpu:ISA, cuda, cuda:N, cublas or cublas:N (N up to 15), found \"cuda:-1\"" },
@@ -88,11 +88,25 @@ static void usage_errors_are_one_sentence_and_status_2(void **state)
           "drafter small: expected a draft of at most 512 nodes, found more" },
         { "generate %s --rule magic x", "known: rejection, " },
         { "generate %s --rule rejection:speed=9 x", "speed" },
-        { "tokenize", "missing" },
-        { "score %s --tokens 3", "unknown option --tokens" },
-        { "score %s --cache ''", "--cache" },
-        { "score %s --chat none", "--answers" },
-        { "score %s --answers --chat jinja", "\"jinja\"" },
+        { "inspect --tokenize", "missing" },
+        { "tokenize %s", "tokenize is now speclab inspect MODEL [FILE.jsonl] --tokenize" },
+        { "score %s", "score is now speclab inspect MODEL [FILE.jsonl] --score" },
+        { "repro 3", "repro is now speclab run --again RUN" },
+        { "datastore %s x", "datastore is now speclab features MODEL FILE... --datastore OUT" },
+        { "inspect %s --answers", "--answers requires --score" },
+        { "inspect %s --no-special", "--no-special requires --tokenize or --detokenize" },
+        { "inspect %s --score --json", "--score and --json exclude each other" },
+        { "inspect %s --score --context 7", "with --score, --context requires --layers" },
+        { "inspect %s texts.jsonl", "a file goes with --tokenize, --detokenize or --score" },
+        { "run --again 3 --mix", "--again and --mix exclude each other" },
+        { "run --limit 3 x.yaml", "--limit requires --again" },
+        { "run", "missing argument" },
+        { "features %s a b --out c", "several files go with --datastore" },
+        { "features %s a --datastore s --top-k 3", "--datastore and --top-k exclude each other" },
+        { "inspect --score %s --tokens 3", "unknown option --tokens" },
+        { "inspect --score %s --cache ''", "--cache" },
+        { "inspect --score %s --chat none", "--answers" },
+        { "inspect --score %s --answers --chat jinja", "\"jinja\"" },
         { "inspect %s --activations", "requires a value" },
         { "inspect %s --context none", "--context" },
         { "list %s", "unexpected argument" },
@@ -144,7 +158,7 @@ static void models_that_cannot_be_opened_are_one_sentence(void **state)
     fclose(to);
     expect_failure_with(cut, "cut.gguf", "generate", "x");
     expect_failure_with(cut, "cut.gguf", "inspect", "");
-    expect_failure_with(cut, "cut.gguf", "tokenize", "");
+    expect_failure_with(cut, "cut.gguf", "inspect --tokenize", "");
 
     copy = xformat("%s/config.json", empty);
     file_write(copy, "{\"architectures\": [\"MambaForCausalLM\"], \"model_type\": \"mamba\"}");
@@ -186,8 +200,8 @@ static void precisions_that_do_not_fit_are_one_sentence(void **state)
 {
     expect_failure_with(models.gguf, "int8 is for quantized weights", "generate --activations int8", "x");
     expect_failure_with(models.gguf, "the heads here have 16", "generate --cache q8_0", "x");
-    expect_failure_with(models.gguf, "int8 is for quantized weights", "score --activations int8", "");
-    expect_failure_with(models.gguf, "the heads here have 16", "score --cache q8_0", "");
+    expect_failure_with(models.gguf, "int8 is for quantized weights", "inspect --score --activations int8", "");
+    expect_failure_with(models.gguf, "the heads here have 16", "inspect --score --cache q8_0", "");
     expect_failure_with(models.gguf, "the heads here have 16", "inspect --no-probe --cache q8_0", "");
     char *words = xformat("generate %s --drafter small:model=%s,cache=q8_0 x", models.gguf, models.draft);
     expect_failure("the heads here have 16", words);
@@ -248,20 +262,20 @@ static void invalid_lines_are_named_by_number(void **state)
     const struct {
         const char *command, *lines, *with;
     } wrong[] = {
-        { "tokenize", "\n{\"txt\": \"a\"}\n", "stdin:2: " },
-        { "tokenize", "{\"text\": 3}\n", "stdin:1: " },
-        { "tokenize", "{\"text\": \"a\"\n", "stdin:1:" },
-        { "tokenize", "[]\n", "stdin:1: " },
-        { "tokenize", "{\"text\": \"\xFF\"}\n", "stdin:1:" },
-        { "tokenize --decode", "{\"ids\": [1, 100000]}\n", "entry 2" },
-        { "tokenize --decode", "{\"ids\": 1}\n", "stdin:1: " },
-        { "score", "{\"ids\": [1, 288]}\n", "stdin:1: " },
-        { "score", "{\"ids\": [1], \"text\": \"a\"}\n", "both" },
-        { "score", "{}\n", "neither" },
-        { "score --answers", "{\"prompt\": \"a\"}\n", "stdin:1: expected an answer" },
-        { "score --answers", "", "expected prompts, found none" },
-        { "score --answers", "{\"prompt\": \"a\", \"answer\": \"\xFF\"}\n", "stdin:1:" },
-        { "score --answers", "{\"input_ids\": [1, 288], \"answer\": \"a\"}\n", "stdin:1: input_ids[1]" },
+        { "inspect --tokenize", "\n{\"txt\": \"a\"}\n", "stdin:2: " },
+        { "inspect --tokenize", "{\"text\": 3}\n", "stdin:1: " },
+        { "inspect --tokenize", "{\"text\": \"a\"\n", "stdin:1:" },
+        { "inspect --tokenize", "[]\n", "stdin:1: " },
+        { "inspect --tokenize", "{\"text\": \"\xFF\"}\n", "stdin:1:" },
+        { "inspect --detokenize", "{\"ids\": [1, 100000]}\n", "entry 2" },
+        { "inspect --detokenize", "{\"ids\": 1}\n", "stdin:1: " },
+        { "inspect --score", "{\"ids\": [1, 288]}\n", "stdin:1: " },
+        { "inspect --score", "{\"ids\": [1], \"text\": \"a\"}\n", "both" },
+        { "inspect --score", "{}\n", "neither" },
+        { "inspect --score --answers", "{\"prompt\": \"a\"}\n", "stdin:1: expected an answer" },
+        { "inspect --score --answers", "", "expected prompts, found none" },
+        { "inspect --score --answers", "{\"prompt\": \"a\", \"answer\": \"\xFF\"}\n", "stdin:1:" },
+        { "inspect --score --answers", "{\"input_ids\": [1, 288], \"answer\": \"a\"}\n", "stdin:1: input_ids[1]" },
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         struct child_result s = child_run_with(wrong[i].lines, "%s %s", wrong[i].command, models.gguf);
@@ -272,11 +286,11 @@ static void invalid_lines_are_named_by_number(void **state)
     for (int i = 0; i < 513; i++)
         text_printf(&long_line, "%s7", i == 0 ? "{\"ids\":[" : ",");
     text_puts(&long_line, "]}\n");
-    struct child_result s = child_run_with(long_line.s, "score %s", models.gguf);
+    struct child_result s = child_run_with(long_line.s, "inspect --score %s", models.gguf);
     expect_error(&s, 1, "513 tokens", "a text longer than the context");
     child_result_free(&s);
     free(long_line.s);
-    s = child_run("score %s /no/such/file.jsonl", models.gguf);
+    s = child_run("inspect --score %s /no/such/file.jsonl", models.gguf);
     expect_error(&s, 1, "/no/such/file.jsonl", "a missing file");
     child_result_free(&s);
 }
@@ -325,10 +339,10 @@ static void exit_statuses_of_databases_and_experiments(void **state)
         { "report --db %s --against x", db, "no run has this number", 2 },
         { "report --db %s --experiment y", db, "no experiment \"y\" in it (x)", 2 },
         { "replay %s --run 99", db, "there is no run 99 in it", 2 },
-        { "repro 99 --db %s", db, "there is no run 99 in it", 2 },
+        { "run --again 99 --db %s", db, "there is no run 99 in it", 2 },
         { "replay %s --run 2", db, "has no recorded rows", 1 },
         { "report --db %s", damaged, "damaged.db", 1 },
-        { "repro 1 --db %s", damaged, "damaged.db", 1 },
+        { "run --again 1 --db %s", damaged, "damaged.db", 1 },
         { "replay %s", damaged, "damaged.db", 1 },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -347,7 +361,7 @@ static void exit_statuses_of_databases_and_experiments(void **state)
 // The shell's `| head`: the program ends early, without a message.
 static void a_closed_pipe_is_silent(void **state)
 {
-    const char *commands[] = { "list --json", "tokenize '%s' lines.jsonl",
+    const char *commands[] = { "list --json", "inspect --tokenize '%s' lines.jsonl",
                                "generate '%s' --temperature 1 --tokens 400 --ignore-end Hello" };
     char *lines = test_path("lines.jsonl");
     struct text t = { 0 };
@@ -400,7 +414,7 @@ static void the_file_size_limit_is_reported(void **state)
     file_write(texts, line.s);
     file_size_limit(10000);
     signal(SIGXFSZ, SIG_DFL); // which the program inherits
-    struct child_result s = child_run("datastore %s %s --out %s", models.gguf, texts, out);
+    struct child_result s = child_run("features %s %s --datastore %s", models.gguf, texts, out);
     file_size_limit(-1);
     free(line.s);
     free(texts);

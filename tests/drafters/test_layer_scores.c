@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "commands/features/texts.h"
-#include "commands/layers.h"
+#include "commands/inspect_layers.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "engine/engine.h"

@@ -43,9 +43,9 @@ static void write_store(const struct corpus *c, const char *path)
         fputs("]}\n", f);
     }
     fclose(f);
-    char *argument[] = { "datastore", model, lines, "--out", (char *)path, NULL };
+    char *argument[] = { "features", model, lines, "--datastore", (char *)path, NULL };
     fflush(stderr);
-    assert_int_equal(command_datastore(5, argument), 0);
+    assert_int_equal(command_features(5, argument), 0);
     free(lines);
 }
 

@@ -35,7 +35,7 @@ static void messages_do_not_go_into_the_data(void **state)
 {
     char *texts = test_path("texts.jsonl");
     file_write(texts, "{\"text\": \"one two three\"}\n{\"text\": \"four five\"}\n");
-#define DATASTORE "datastore HERE/target.gguf HERE/texts.jsonl --out HERE/"
+#define DATASTORE "features HERE/target.gguf HERE/texts.jsonl --datastore HERE/"
     assert_int_equal(shell(DATASTORE "open", ">/dev/null 2>&1"), 0);
     shell(DATASTORE "closed", ">&- 2>&-");
     shell(DATASTORE "all", "<&- >&- 2>&-");

@@ -55,9 +55,9 @@ static void what_is_no_file_is_refused_by_name(void **state)
     make_link(fifo, "model/config.json");
     expect_refused(1, "HERE/model/config.json: expected a file, found a pipe", "inspect HERE/model");
     make_link("/dev/zero", "tokenizer.json");
-    expect_refused(1, "HERE/tokenizer.json: expected a file, found a device", "tokenize HERE/tokenizer.json");
+    expect_refused(1, "HERE/tokenizer.json: expected a file, found a device", "inspect --tokenize HERE/tokenizer.json");
     make_link(fifo, "tokenizer.json");
-    expect_refused(1, "HERE/tokenizer.json: expected a file, found a pipe", "tokenize HERE/tokenizer.json");
+    expect_refused(1, "HERE/tokenizer.json: expected a file, found a pipe", "inspect --tokenize HERE/tokenizer.json");
     expect_refused(2, "HERE/fifo: a pipe to which nothing is written",
                    "run HERE/on_pipe.yaml --dry-run --db HERE/x.db");
     expect_refused(2, "/dev/zero: expected a file or a pipe, found a device",
@@ -67,7 +67,7 @@ static void what_is_no_file_is_refused_by_name(void **state)
     char *features = xformat("features %s --layers 0 --out HERE/f /dev/zero", models.gguf); // it reads the file twice
     expect_refused(1, "/dev/zero: expected a file, found a device", features);
     free(features);
-    static const char *const commands[] = { "score %s", "tokenize %s" };
+    static const char *const commands[] = { "inspect --score %s", "inspect --tokenize %s" };
     for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
         char *words = xformat(commands[i], models.gguf), *device = xformat("%s /dev/zero", words),
              *pipe = xformat("%s HERE/fifo", words);
@@ -210,7 +210,7 @@ static char *texts_around(size_t n)
 static void a_line_that_is_too_long_is_named(void **state)
 {
     char *path = texts_around((size_t)65 << 20);
-    const char *const commands[] = { "score", "tokenize" };
+    const char *const commands[] = { "inspect --score", "inspect --tokenize" };
     for (size_t i = 0; i < 2; i++) {
         struct child_result r = child_run("%s %s %s", commands[i], models.gguf, path);
         assert_int_equal(r.status, 1);

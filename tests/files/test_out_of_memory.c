@@ -99,8 +99,8 @@ static void every_command_ends_with_a_sentence(void **state)
     file_write(prompts, "{\"prompt\": \"ab\"}\n");
     file_write(yaml, "name: little\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: prompts.jsonl}\n"
                      "limits: {new_tokens: 4, context: 64}\ncells: {drafter: [{kind: none}, {kind: ngram}]}\n");
-    expect_sentences("tokenize HERE/target.gguf HERE/texts.jsonl", true);
-    expect_sentences("score HERE/target.gguf HERE/texts.jsonl --threads 1", true);
+    expect_sentences("inspect --tokenize HERE/target.gguf HERE/texts.jsonl", true);
+    expect_sentences("inspect --score HERE/target.gguf HERE/texts.jsonl --threads 1", true);
     expect_sentences("generate HERE/target.gguf --tokens 4 --threads 2 ab", true);
     expect_sentences("inspect HERE/target.gguf", false);
     expect_sentences("run HERE/little.yaml --db HERE/little.db", false);

@@ -284,11 +284,11 @@ static void commands_report_reads_and_writes_of_the_cache(void **state)
     char *path = test_path("command.gguf"), *lines = test_path("lines.jsonl");
     small_write_gguf(path, &usual);
     file_write(lines, "{\"text\": \"the inning and then\"}\n");
-    struct child_result s = child_run("score %s %s", path, lines), k;
+    struct child_result s = child_run("inspect --score %s %s", path, lines), k;
     child_expect_success(&s, "score");
     static const char *const with[] = { "packed weights written to ", "packed weights read from " };
     for (int i = 0; i < 2; i++) {
-        k = child_run("score %s %s --packed keep", path, lines);
+        k = child_run("inspect --score %s %s --packed keep", path, lines);
         child_expect_success(&k, "score");
         assert_string_equal(s.out, k.out);
         assert_non_null(strstr(k.err, with[i]));

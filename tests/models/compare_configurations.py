@@ -2,7 +2,7 @@
 """compare_configurations.py SPECLAB [FAMILY..] [--key KEY] [--verbose] [--write PAGE.md]
 
 Every key of config.json, in every family of models/architectures.c, against transformers: a tiny random model is built and saved by transformers' own
-classes with one setting changed (or one key of the saved file missing or null), transformers reads the directory back, and so does `speclab score`.
+classes with one setting changed (or one key of the saved file missing or null), transformers reads the directory back, and so does `speclab inspect --score`.
 Their log-probabilities of a text must agree, or the program must refuse the model by the key's name. Every key that any family has is tried in all
 of them, as are keys that only transformers' base classes read and keys that no class reads.
 
@@ -171,7 +171,7 @@ def compare(speclab, folder, key, wrapped, value=None):
         return NO_REFERENCE, unused[0] if unused else ""
     text = folder.parent / "text.jsonl"
     text.write_text(json.dumps({"ids": tokens}) + "\n")
-    done = subprocess.run([speclab, "score", folder, text, "--activations", "f32", "--cache", "f32", "--threads", "1"], capture_output=True, text=True)
+    done = subprocess.run([speclab, "inspect", "--score", folder, text, "--activations", "f32", "--cache", "f32", "--threads", "1"], capture_output=True, text=True)
     said = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else ""
     said = said.replace(str(folder) + "/", "").replace(str(folder), "")
     if done.returncode in (1, 2):

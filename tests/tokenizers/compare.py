@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""compare.py SPECLAB FILE...: ids of `speclab tokenize` beside those of the tokenizer's own library, on 3000 texts and one of 100 kB.
+"""compare.py SPECLAB FILE...: ids of `speclab inspect --tokenize` beside those of the tokenizer's own library, on 3000 texts and one of 100 kB.
 
 FILE: tokenizer.model of SentencePiece (sentencepiece) or of Llama 3 (tiktoken), tekken.json (mistral-common), tokenizer.json (tokenizers), GGUF beside the .model that it was made from.
 Needs these packages (shared/tools/oracles, and pip install sentencepiece tiktoken mistral-common). Special tokens are ordinary text.
@@ -13,8 +13,8 @@ import strings
 
 
 def answers(speclab, path, key, queries, *options):
-    """What `speclab tokenize` prints under this key for each query, an object."""
-    done = subprocess.run([speclab, "tokenize", path, *options], input="".join(json.dumps(q) + "\n" for q in queries), capture_output=True, text=True,
+    """What `speclab inspect --tokenize` prints under this key for each query, an object."""
+    done = subprocess.run([speclab, "inspect", "--tokenize", path, *options], input="".join(json.dumps(q) + "\n" for q in queries), capture_output=True, text=True,
                           check=False)
     if done.returncode:
         raise SystemExit(done.stderr)

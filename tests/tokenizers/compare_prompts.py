@@ -109,7 +109,7 @@ def main():
             if chat != "auto":
                 (pathlib.Path(to) / "chat_template.jinja").unlink(missing_ok=True)
             some = [conversation(r, system) for _ in range(100)]
-            done = subprocess.run([speclab, "tokenize", to, "--chat", chat], input="".join(json.dumps({"messages": m}) + "\n" for m in some),
+            done = subprocess.run([speclab, "inspect", "--tokenize", to, "--chat", chat], input="".join(json.dumps({"messages": m}) + "\n" for m in some),
                                   capture_output=True, text=True, check=False)
             if done.returncode:
                 print(f"{name}: {done.stderr.strip()}")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """make_odd_pieces.py OUT: little SentencePiece models such as no trainer makes (unused pieces, characters without a token, user-defined pieces that
 overlap others, equal scores), with what sentencepiece makes of some texts and ids: tests/cases/pieces/odd.jsonl, a line for each model.
-make_odd_pieces.py SPECLAB MODELS [SEED]: compares `speclab tokenize` with sentencepiece on that many models instead.
+make_odd_pieces.py SPECLAB MODELS [SEED]: compares `speclab inspect --tokenize` with sentencepiece on that many models instead.
 Needs sentencepiece 0.2.3 and protobuf; PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python."""
 import base64
 import collections

@@ -1,7 +1,7 @@
-// test_words.c - the words by which `datastore --exclude` compares texts (`distill` has them in Python: python/tests/test_distill.py).
+// test_words.c - the words by which `features --datastore --exclude` compares texts (`distill` has them in Python: python/tests/test_distill.py).
 #include <stdlib.h>
 
-#include "commands/datastore.h"
+#include "commands/features/datastore.h"
 #include "core/memory.h"
 #include "tests/support/check.h"
 

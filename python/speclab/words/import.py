@@ -42,7 +42,7 @@ def _options() -> Options:
     o.option("--per-category", metavar="N", type=integer(1, 2**31 - 1), help="prompts of each category; default: all")
     o.option("--limit", metavar="N", type=integer(1, 2**31 - 1), help="prompts in all; default: all")
     o.option("--seed", metavar="N", type=integer(0, 2**63 - 1), help="take a random sample; default: the first ones")
-    o.flag("--answers", help="keep the reference answers, for `speclab score --answers`")
+    o.flag("--answers", help="keep the reference answers, for `speclab inspect --score --answers`")
     o.add_argument("operands", metavar="DATASET FILE", nargs="*")
     return o
 

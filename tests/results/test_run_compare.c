@@ -1,11 +1,11 @@
-// test_reproduce.c - a stored run beside one of the same prompts: what is inside and what is outside, with times that the test sets.
+// test_run_compare.c - a stored run beside one of the same prompts: what is inside and what is outside, with times that the test sets.
 #include "tests/support/check.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "commands/reproduce.h"
+#include "commands/run_again.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "results/query.h"

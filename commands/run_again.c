@@ -1,16 +1,14 @@
-// repro_command.c - `speclab repro`: runs a stored run again and says whether it comes out the same.
+// run_again.c - runs a stored run again and says whether it comes out the same.
 //
 // The stored run becomes an experiment: its file, with the cell and the threads that it had. What has changed of its inputs since is found before
-// anything is decoded. reproduce_compare.c compares what is stored of both runs.
+// anything is decoded. run_compare.c compares what is stored of both runs.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "commands/command_line.h"
-#include "commands/commands.h"
-#include "commands/reproduce.h"
+#include "commands/run_again.h"
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/memory.h"
@@ -24,13 +22,10 @@
 #include "sampling/sampling.h"
 #include "verifier/rules/rule.h"
 
-enum { OTHERWISE = 3 };     // exit status: changed inputs, other texts, or a speedup outside of the interval
 enum { STORED_TEXTS = 15 }; // columns of run_sql
 
-struct repro {
-    const char *db, *out; // out NULL: a database that is removed again
-    long long limit;
-    bool no_probe;
+struct again_run {
+    const struct again *o;
     struct store *then;
     struct stored_run run;
     union {
@@ -51,7 +46,7 @@ static const char run_sql[] =
     " drafter_hash, prompts, drafter, rule, sampling, file IS NULL OR folder IS NULL OR config_hash IS NULL,"
     " drafter_kind = 'none' FROM run WHERE id = ?";
 
-static bool read_run(struct repro *r, int64_t id, struct error *err)
+static bool read_run(struct again_run *r, int64_t id, struct error *err)
 {
     struct query *q = query_open(r->then, run_sql);
     query_put(q, SQL(id));
@@ -62,9 +57,9 @@ static bool read_run(struct repro *r, int64_t id, struct error *err)
     if (!query_close(q, err))
         return false;
     if (!found)
-        return fail_usage(err, "%s: there is no run %lld in it", r->db, (long long)id);
+        return fail_usage(err, "%s: there is no run %lld in it", r->o->db, (long long)id);
     if (unknown)
-        return fail(err, "%s: run %lld: its file, folder or hashes are not stored", r->db, (long long)id);
+        return fail(err, "%s: run %lld: its file, folder or hashes are not stored", r->o->db, (long long)id);
     r->given = yaml_parse(r->file, strlen(r->file), "run.file", err);
     r->resolved = r->given != NULL ? yaml_parse(r->settings, strlen(r->settings), "run.settings", err) : NULL;
     return r->resolved != NULL;
@@ -100,7 +95,7 @@ static void put_differences(struct text *to, const char *key, const struct setti
     free(b);
 }
 
-static bool put_changes(struct repro *r, const struct loaded_experiment *o, const struct identity *is,
+static bool put_changes(struct again_run *r, const struct loaded_experiment *o, const struct identity *is,
                         struct error *err)
 {
     struct text *to = &r->changes;
@@ -121,7 +116,7 @@ static bool put_changes(struct repro *r, const struct loaded_experiment *o, cons
 }
 
 // Compares the cell with the stored one, and finds out what of it may vary.
-static bool find_changes(struct repro *r, struct loaded_experiment *o, struct error *err)
+static bool find_changes(struct again_run *r, struct loaded_experiment *o, struct error *err)
 {
     struct group g;
     bool ok = true;
@@ -147,7 +142,7 @@ static bool find_changes(struct repro *r, struct loaded_experiment *o, struct er
 }
 
 // A line for each file of the run that is gone, and one that says why if a command had made it for its own time.
-static void put_missing(struct repro *r)
+static void put_missing(struct again_run *r)
 {
     const char *const what[] = { "weights of the target", "prompts" },
                       *const path[] = { r->model_path, r->prompts_path }, *const was[] = { r->target_hash, r->prompts };
@@ -171,53 +166,50 @@ static void put_missing(struct repro *r)
 // ---- the run again
 
 // The experiment of this cell alone, with the prompts and repeats of its file. NULL: it failed, or a file that it needs is not where the run had it.
-static struct experiment *experiment_again(struct repro *r, struct error *err)
+static struct experiment *experiment_again(struct again_run *r, struct error *err)
 {
     static const char *const keys[] = { "cells", "threads" };
     struct settings *file = settings_copy(r->given), *prompts = settings_get(file, "prompts");
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
         if (settings_get(r->resolved, keys[i]) != NULL)
             settings_put(file, keys[i], settings_copy(settings_get(r->resolved, keys[i])));
-    if (r->limit > 0 && prompts != NULL && prompts->kind == SETTINGS_MAP) {
-        char *text = xformat("%lld", r->limit);
+    if (r->o->limit > 0 && prompts != NULL && prompts->kind == SETTINGS_MAP) {
+        char *text = xformat("%lld", r->o->limit);
         settings_put(prompts, "limit", settings_scalar(text));
         free(text);
     }
     struct experiment *e = experiment_of(file, "run.file", r->folder, err);
     if (e != NULL)
-        e->probe = !r->no_probe;
+        e->probe = !r->o->no_probe;
     return e;
 }
 
-// Decodes into a database, then compares. *status: of the command.
-static bool run_into(struct repro *r, const char *path, struct loaded_experiment *o, int *status, struct error *err)
+// Decodes into a database, then compares.
+static bool run_into(struct again_run *r, const char *path, struct loaded_experiment *o, bool *same, struct error *err)
 {
     struct text report = { 0 };
-    bool same = false;
     struct store *now = store_open(path, err);
     const bool ok = now != NULL && experiment_run_loaded(o, now, stderr, interrupt_catch(), err) &&
-                    stored_run_compare(&r->run, r->then, now, &report, &same, err);
-    if (ok) {
+                    stored_run_compare(&r->run, r->then, now, &report, same, err);
+    if (ok)
         printf("%s", report.s);
-        *status = same ? 0 : OTHERWISE;
-    }
     store_close(now);
     free(report.s);
     return ok;
 }
 
 // Without --out the database is in a folder of the command's own, in $TMPDIR or /tmp: nobody else can put a journal beside it.
-static bool run_again(struct repro *r, struct loaded_experiment *o, int *status, struct error *err)
+static bool decode_again(struct again_run *r, struct loaded_experiment *o, bool *same, struct error *err)
 {
     static const char *const suffix[] = { "", "-wal", "-shm" };
-    if (r->out != NULL)
-        return run_into(r, r->out, o, status, err);
+    if (r->o->out != NULL)
+        return run_into(r, r->o->out, o, same, err);
     const char *base = getenv("TMPDIR");
-    char *folder = xformat("%s/speclab-repro-XXXXXX", base != NULL && *base != '\0' ? base : "/tmp");
+    char *folder = xformat("%s/speclab-again-XXXXXX", base != NULL && *base != '\0' ? base : "/tmp");
     const bool made = mkdtemp(folder) != NULL;
     char *path = xformat("%s/again.db", folder);
     const bool ok =
-        made ? run_into(r, path, o, status, err) : fail(err, "%s: could not be created: %s", folder, strerror(errno));
+        made ? run_into(r, path, o, same, err) : fail(err, "%s: could not be created: %s", folder, strerror(errno));
     for (int i = 0; made && i < 3; i++) {
         char *file = xformat("%s%s", path, suffix[i]);
         unlink(file);
@@ -231,7 +223,7 @@ static bool run_again(struct repro *r, struct loaded_experiment *o, int *status,
 }
 
 // Finds out whether the inputs are those of the run, and if they are, decodes.
-static bool reproduce(struct repro *r, int *status, struct error *err)
+static bool reproduce(struct again_run *r, bool *same, struct error *err)
 {
     struct loaded_experiment o = { 0 };
     printf("run %-6lld %s: %s, %s, %s\n", (long long)r->run.id, r->experiment, r->drafter, r->rule, r->sampling);
@@ -239,13 +231,13 @@ static bool reproduce(struct repro *r, int *status, struct error *err)
     bool ok = e != NULL && loaded_experiment_open(&o, e, err) && find_changes(r, &o, err);
     if (ok && r->changes.n == 0) {
         printf("inputs     are the same: model, drafter, tokenizer, prompts and settings\n");
-        ok = run_again(r, &o, status, err);
+        ok = decode_again(r, &o, same, err);
     }
     if (e == NULL)
         put_missing(r);
     if (r->changes.n > 0 && (ok || e == NULL)) {
         printf("%snot reproduced: it would be another run\n", r->changes.s);
-        *status = OTHERWISE;
+        *same = false;
         ok = true;
     }
     loaded_experiment_close(&o);
@@ -253,45 +245,15 @@ static bool reproduce(struct repro *r, int *status, struct error *err)
     return ok;
 }
 
-static const char about[] =
-    "Runs a stored run again, with `none` beside it, and says whether it comes out the same. First it compares the\n"
-    "hashes of weights, configuration, tokenizer and prompts, and every setting, with the stored ones; what has\n"
-    "changed is listed, and nothing is run. Then texts and steps are compared one by one, acceptance and speedup prompt by\n"
-    "prompt: outside is what neither the stored interval nor the noise of the clocks explains (docs/results.md).\n"
-    "Exit status: 0 reproduced; 3 inputs, texts or steps differ, or a number is outside.\n";
-
-static const char examples[] = "  speclab repro 2 --db demo.db\n  speclab repro 2 --db demo.db --limit 5\n";
-
-int command_repro(int argc, char **argv)
+bool run_again(const struct again *o, bool *same, struct error *err)
 {
-    struct repro r = { .db = "results.db" };
-    const struct flag flags[] = {
-        { "db", FLAG_TEXT, &r.db, "FILE", "database with the run; default: results.db", 0, 0 },
-        { "out", FLAG_TEXT, &r.out, "FILE", "database for the new run; default: one that is removed again", 0, 0 },
-        { "limit", FLAG_INT, &r.limit, "N", "only the first N prompts", 1, MAX_PROMPTS },
-        { "no-probe", FLAG_ON, &r.no_probe, NULL, "do not measure memory and processors", 0, 0 },
-        { 0 },
-    };
-    const struct usage u = { "repro", "RUN", about, flags, examples, 1, 1 };
-    char **operand;
-    struct error err;
-    long long id;
-    int status = usage_read(&u, argc, argv, &operand, NULL);
-    if (status != USAGE_OK)
-        return status;
-    if (!parse_int(operand[0], 1, 1LL << 62, &id))
-        return usage_fail(&u, "expected the id of a run, found \"%s\"", operand[0]);
-    if (r.out != NULL && access(r.out, F_OK) == 0) // stored texts would be compared, not decoded
-        return usage_fail(&u, "--out %s: the file exists; expected a new one", r.out);
-    r.then = store_open_existing(r.db, &err);
-    const bool ok = r.then != NULL && read_run(&r, id, &err) && reproduce(&r, &status, &err);
+    struct again_run r = { .o = o, .then = store_open_existing(o->db, err) };
+    const bool ok = r.then != NULL && read_run(&r, o->run, err) && reproduce(&r, same, err);
     for (int i = 0; i < STORED_TEXTS; i++)
         free(r.text[i]);
     settings_free(r.given);
     settings_free(r.resolved);
     free(r.changes.s);
     store_close(r.then);
-    if (!ok)
-        return command_fail(&u, &err);
-    return stdout_failed() ? command_done(&u) : status;
+    return ok;
 }

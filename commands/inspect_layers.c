@@ -1,4 +1,4 @@
-#include "commands/layers.h"
+#include "commands/inspect_layers.h"
 
 #include <stdio.h>
 #include <stdlib.h>

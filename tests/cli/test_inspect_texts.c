@@ -1,4 +1,4 @@
-// test_score_command.c - `tokenize` and `score` from outside: the ids of texts, and their probabilities.
+// test_inspect_texts.c - `inspect --tokenize` and `--score` from outside: the ids of texts, and their probabilities.
 #include "tests/support/check.h"
 
 #include <math.h>
@@ -21,10 +21,10 @@ static void decoding_inverts_encoding(void **state)
     const char *both[] = { models.hf, models.gguf };
     char *first = NULL;
     for (int m = 0; m < 2; m++) {
-        struct child_result ids = child_run_with(lines, "tokenize %s", both[m]);
+        struct child_result ids = child_run_with(lines, "inspect --tokenize %s", both[m]);
         child_expect_success(&ids, "tokenize");
-        struct child_result text = child_run_with(ids.out, "tokenize --decode %s", both[m]);
-        child_expect_success(&text, "tokenize --decode");
+        struct child_result text = child_run_with(ids.out, "inspect --detokenize %s", both[m]);
+        child_expect_success(&text, "inspect --detokenize");
         assert_string_equal(text.out, lines);
         if (first != NULL)
             assert_string_equal(first, ids.out);
@@ -33,12 +33,14 @@ static void decoding_inverts_encoding(void **state)
         child_result_free(&ids);
         child_result_free(&text);
     }
-    struct child_result bad = child_run_with("{\"text\":\"a\"}\n\n{\"text\": \"a\" 5}\n", "tokenize %s", models.gguf);
+    struct child_result bad =
+        child_run_with("{\"text\":\"a\"}\n\n{\"text\": \"a\" 5}\n", "inspect --tokenize %s", models.gguf);
     assert_int_equal(bad.status, 1);
     assert_non_null(strstr(bad.err, "stdin:3:14: not valid JSON")); // its own line and column
     child_result_free(&bad);
-    struct child_result plain = child_run_with("{\"text\":\"<|im_end|>\"}\n", "tokenize --no-special %s", models.gguf);
-    struct child_result whole = child_run_with("{\"text\":\"<|im_end|>\"}\n", "tokenize %s", models.gguf);
+    struct child_result plain =
+        child_run_with("{\"text\":\"<|im_end|>\"}\n", "inspect --tokenize --no-special %s", models.gguf);
+    struct child_result whole = child_run_with("{\"text\":\"<|im_end|>\"}\n", "inspect --tokenize %s", models.gguf);
     assert_true(strlen(plain.out) > strlen(whole.out));
     child_result_free(&plain);
     child_result_free(&whole);
@@ -51,7 +53,7 @@ static void probabilities_of_all_next_tokens_sum_to_1(void **state)
     struct json *line[300];
     for (int x = 0; x < small_default.vocab; x++)
         text_printf(&in, "{\"ids\":[9,8,7,%d]}\n", x);
-    struct child_result s = child_run_with(in.s, "score %s", models.gguf);
+    struct child_result s = child_run_with(in.s, "inspect --score %s", models.gguf);
     child_expect_success(&s, "score");
     size_t n = printed_lines(&s, line, 300);
     double sum = 0;
@@ -82,7 +84,7 @@ static void a_long_text_scores_like_its_beginning(void **state)
     for (int l = 0; l < 3; l++)
         for (int i = 0; i < lengths[l]; i++)
             text_printf(&in, i == 0 ? "{\"ids\":[%d" : i + 1 < lengths[l] ? ",%d" : ",%d]}\n", i * i % 251);
-    struct child_result s = child_run_with(in.s, "score %s", models.gguf);
+    struct child_result s = child_run_with(in.s, "inspect --score %s", models.gguf);
     child_expect_success(&s, "score");
     assert_int_equal(printed_lines(&s, line, 3), 3);
     for (int l = 0; l < 3; l++) {
@@ -107,7 +109,7 @@ static void an_answer_is_scored_after_its_prompt(void **state)
     prompt[0] = json_write(json_get(j, "prompt_ids"));
     struct text lines = { 0 };
     text_printf(&lines, "{\"ids\": %s}\n", prompt[0]);
-    struct child_result s = child_run_with(lines.s, "tokenize --decode %s", models.gguf);
+    struct child_result s = child_run_with(lines.s, "inspect --detokenize %s", models.gguf);
     assert_int_equal(printed_lines(&s, got, 1), 1);
     char *second = xformat("%s%s<|im_end|>\n<|im_start|>user\ncd<|im_end|>\n<|im_start|>assistant\n",
                            json_text(json_get(got[0], "text")), answer[0]);
@@ -124,7 +126,7 @@ static void an_answer_is_scored_after_its_prompt(void **state)
         own[i] = ids_of(answer[i], "--no-special");
         text_printf(&lines, "{\"ids\": [%s,%s]}\n", prompt[i], own[i]);
     }
-    s = child_run_with(lines.s, "score %s", models.gguf);
+    s = child_run_with(lines.s, "inspect --score %s", models.gguf);
     child_expect_success(&s, "score");
     assert_int_equal(printed_lines(&s, hand, 3), 3);
     child_result_free(&s);
@@ -133,8 +135,8 @@ static void an_answer_is_scored_after_its_prompt(void **state)
         "{\"id\": \"x\", \"turns\": [\"ab\", \"cd\", \"no answer\"], \"answer\": [\"wx y<|im_end|>\", \"z\"]}\n"
         "{\"input_ids\": [9, 8, 7], \"answer\": \"hello\"}\n"
         "{\"prompt\": \"ab\", \"answer\": \"\"}\n",
-        "score --answers --chat chatml %s", models.gguf);
-    child_expect_success(&s, "score --answers");
+        "inspect --score --answers --chat chatml %s", models.gguf);
+    child_expect_success(&s, "inspect --score --answers");
     assert_int_equal(printed_lines(&s, got, 4), 4);
     double sum = 0;
     size_t tokens = 0;
@@ -181,10 +183,10 @@ static void a_text_scores_the_same_after_shorter_ones(void **state)
     for (int i = 0; i < 400; i++)
         text_printf(&alone, i == 0 ? "{\"ids\":[%d" : i + 1 < 400 ? ",%d" : ",%d]}\n", i * i % 251);
     text_printf(&both, "{\"ids\":[3,4]}\n%s{\"ids\":[3,4]}\n", alone.s);
-    struct child_result a = child_run_with(alone.s, "score %s", models.gguf),
-                        b = child_run_with(both.s, "score %s", models.gguf);
-    child_expect_success(&a, "score of one text");
-    child_expect_success(&b, "score of three texts");
+    struct child_result a = child_run_with(alone.s, "inspect --score %s", models.gguf),
+                        b = child_run_with(both.s, "inspect --score %s", models.gguf);
+    child_expect_success(&a, "inspect --score of one text");
+    child_expect_success(&b, "inspect --score of three texts");
     assert_int_equal(printed_lines(&a, x, 1), 1);
     assert_int_equal(printed_lines(&b, y, 3), 3);
     char *one = json_write(x[0]), *same = json_write(y[1]), *first = json_write(y[0]), *last = json_write(y[2]);
@@ -222,7 +224,8 @@ static void one_logit_far_from_the_others_is_scored(void **state)
     assert_int_equal(fseek(f, (long)(sizeof(header) + header), SEEK_SET), 0);
     assert_int_equal(fwrite(row, sizeof(float), 64, f), 64);
     fclose(f);
-    struct child_result s = child_run_with("{\"ids\":[9,0,8,0,7,0,6,0,5,0,4,0,3,0,2,0,11,0,12,0]}\n", "score %s", path);
+    struct child_result s =
+        child_run_with("{\"ids\":[9,0,8,0,7,0,6,0,5,0,4,0,3,0,2,0,11,0,12,0]}\n", "inspect --score %s", path);
     child_expect_success(&s, "score");
     struct json *line[1];
     assert_int_equal(printed_lines(&s, line, 1), 1);
@@ -249,10 +252,10 @@ static void answers_to_ids_need_no_chat_template(void **state)
     FILE *f = fopen(file, "w");
     assert_true(f != NULL && fputs("{\"chat_template\": \"{{ odd\"}", f) >= 0 && fclose(f) == 0);
     struct child_result s =
-        child_run_with("{\"input_ids\": [9, 8, 7], \"answer\": \"hello\"}\n", "score --answers %s", odd);
-    child_expect_success(&s, "score --answers of ids");
+        child_run_with("{\"input_ids\": [9, 8, 7], \"answer\": \"hello\"}\n", "inspect --score --answers %s", odd);
+    child_expect_success(&s, "inspect --score --answers of ids");
     child_result_free(&s);
-    s = child_run_with("{\"prompt\": \"ab\", \"answer\": \"hello\"}\n", "score --answers %s", odd);
+    s = child_run_with("{\"prompt\": \"ab\", \"answer\": \"hello\"}\n", "inspect --score --answers %s", odd);
     assert_int_equal(s.status, 1);
     assert_non_null(strstr(s.err, "chat: none"));
     child_result_free(&s);

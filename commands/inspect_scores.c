@@ -1,4 +1,4 @@
-// score.c - `speclab score`: log-probabilities of given texts, token by token.
+// inspect_scores.c - `speclab inspect --score`: log-probabilities of given texts, token by token.
 //
 // Only the forward pass: the softmax covers the model's whole vocabulary, and no sampling stage is applied. A text is scored from its
 // second token on, an answer (--answers) from its first; its prompt is not scored.
@@ -11,9 +11,9 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "commands/command_line.h"
-#include "commands/commands.h"
 #include "commands/features/texts.h"
-#include "commands/layers.h"
+#include "commands/inspect_texts.h"
+#include "commands/inspect_layers.h"
 #include "commands/text_passes.h"
 #include "engine/engine.h"
 #include "commands/json_lines.h"
@@ -24,13 +24,7 @@
 enum { LOGITS_CHUNK = 128 }; // rows of a pass: enough to amortize reading the weights
 
 struct score {
-    struct json *chat_variables; // for the template
-    const char *chat;            // chat format of the prompts; NULL: not given
-    bool answers;
-    long long threads;
-    struct precision precision;
-    int packed; // enum packed_how
-
+    const struct inspect_texts *o;
     struct target target;
     struct text_passes pass;
     const int32_t *id;     // the current text's
@@ -145,7 +139,7 @@ static bool score_answers(struct score *s, const char *path, struct error *err)
         if (p.prompt[i].turn != NULL && !p.prompt[i].raw)
             ok = target_chat(
                 &s->target,
-                (struct chat_request){ .name = s->chat != NULL ? s->chat : "auto", .variables = s->chat_variables },
+                (struct chat_request){ .name = s->o->chat != NULL ? s->o->chat : "auto", .variables = s->o->variables },
                 &chat, err);
     for (int i = 0; i < p.n; i++)
         for (int turn = 0; turn < p.prompt[i].n_answers && ok && !stdout_failed(); turn++)
@@ -155,32 +149,14 @@ static bool score_answers(struct score *s, const char *path, struct error *err)
     return ok;
 }
 
-// ---- the command
-
-static void close_all(struct score *s)
-{
-    text_passes_close(&s->pass);
-    target_close(&s->target);
-}
-
-static const char about[] =
-    "Reads {\"ids\": [...]} or {\"text\": \"...\"} lines and prints a {\"logprobs\": [...], \"perplexity\": x} line for each:\n"
-    "the natural logarithm of the probability of each token given those before it (one fewer than there are ids), and the\n"
-    "exponential of their negated mean. Texts are tokenized as by `speclab tokenize`. The perplexity over all tokens goes to\n"
-    "stderr. Without FILE.jsonl it reads stdin. Stops at the first invalid line.\n\n"
-    "With --answers the lines are prompts in the format of experiments, each with an \"answer\": a text, or a list with one\n"
-    "text for each turn. Only the tokens of the answers are scored, each after its prompt and the earlier turns.\n";
-
-static const char examples[] =
-    "  echo '{\"text\": \"The cat sat on the mat.\"}' | speclab score smollm2-135m-instruct\n"
-    "  speclab score smollm2-135m-instruct --answers answers.jsonl --activations int8 --cache q8_0 > /dev/null\n";
+// ---- all lines
 
 static void print_sum(const struct score *s, double seconds)
 {
-    const char *scored = s->answers ? "answers" : "texts";
+    const char *scored = s->o->answers ? "answers" : "texts";
     if (s->scored == 0)
         fprintf(stderr, "%lld %s, nothing scored: %s\n", (long long)s->texts, scored,
-                s->answers ? "they are empty" : "the first token of a text is not scored");
+                s->o->answers ? "they are empty" : "the first token of a text is not scored");
     else
         fprintf(stderr, "%lld %s, %lld tokens scored, perplexity %.6g (activations %s, cache %s, %.1f tokens/s)\n",
                 (long long)s->texts, scored, (long long)s->scored, perplexity(s->sum, s->scored),
@@ -188,69 +164,36 @@ static void print_sum(const struct score *s, double seconds)
                 (double)s->scored / seconds);
 }
 
-int command_score(int argc, char **argv)
+static bool score_all(struct score *s, struct error *err)
 {
-    struct score s = { 0 };
-    const char *chat_variables = NULL;
-    bool layers = false;
-    long long positions = 20, context = 512;
-    const struct flag flags[] = {
-        { "answers", FLAG_ON, &s.answers, NULL, "the lines are prompts with answers; score only the answers", 0, 0 },
-        { "chat", FLAG_TEXT, &s.chat, CHAT_CHOICES,
-          "chat format of the prompts: the model's own template (auto),\n"
-          "or none; default: auto",
-          0, 0 },
-        CHAT_VARIABLES_FLAG(chat_variables),
-        { "layers", FLAG_ON, &layers, NULL,
-          "score sets of layers, which lines of stdin name, on conversations in\nFILE.jsonl: for ./run tune MODEL FILE.jsonl",
-          0, 0 },
-        { "positions", FLAG_INT, &positions, "N", "with --layers: positions of each text; default: 20", 1, 10000 },
-        { "context", FLAG_INT, &context, "N", "with --layers: longer texts are cut at the end; default: 512", 2,
-          1 << 24 },
-        { "threads", FLAG_INT, &s.threads, "N", "number of threads; default: one for each processor", 1, MAX_THREADS },
-        PRECISION_FLAGS(s.precision),
-        PACKED_FLAG(s.packed),
-        { 0 },
-    };
-    const struct usage u = { "score", "MODEL [FILE.jsonl]", about, flags, examples, 1, 2 };
-    struct error err;
-    char **operand;
-    int n, status = usage_read(&u, argc, argv, &operand, &n);
-    if (status != USAGE_OK)
-        return status;
-    if (layers && (s.answers || n < 2))
-        return usage_fail(&u, s.answers ? "--layers and --answers exclude each other" : "--layers requires FILE.jsonl");
-    if ((s.chat != NULL || chat_variables != NULL) && !s.answers)
-        return usage_fail(&u, "%s requires --answers", s.chat != NULL ? "--chat" : "--chat-template-kwargs");
-    if (s.chat != NULL && !chat_name_known(s.chat, &err))
-        return usage_fail(&u, "--chat: %s", err.text);
-    if (!chat_variables_read(chat_variables, &s.chat_variables, &err))
-        return usage_fail(&u, "--chat-template-kwargs: %s", err.text);
-
-    const char *path = n > 1 && strcmp(operand[1], "-") != 0 ? operand[1] : NULL;
-    const struct target_options options = { .precision = s.precision,
-                                            .threads = (int)s.threads,
-                                            .rows = layers ? TARGET_ROWS : LOGITS_CHUNK,
-                                            .packed = s.packed,
-                                            .log = command_log };
-    s.pass = (struct text_passes){ .target = &s.target,
-                                   .slots = 1,
-                                   .rows = LOGITS_CHUNK,
-                                   .logit_rows = LOGITS_CHUNK,
-                                   .logits = take_logits,
-                                   .self = &s };
-    bool ok = target_open(&s.target, operand[0], &options, &err) && (layers || text_passes_open(&s.pass, &err));
-    if (ok && layers) {
-        ok = score_layers(&s.target, operand[1], (int)positions, (int)context, &err);
-        close_all(&s);
-        return ok ? command_done(&u) : command_fail(&u, &err);
-    }
+    const struct inspect_texts *o = s->o;
+    if (o->layers)
+        return score_layers(&s->target, o->path, (int)o->positions, (int)o->context, err);
+    s->pass = (struct text_passes){ .target = &s->target,
+                                    .slots = 1,
+                                    .rows = LOGITS_CHUNK,
+                                    .logit_rows = LOGITS_CHUNK,
+                                    .logits = take_logits,
+                                    .self = s };
     const double from = clock_seconds();
-    ok = ok && (s.answers ? score_answers(&s, path != NULL ? path : "/dev/stdin", &err)
-                          : json_lines_each(path, score_line, &s, &err));
-    status = ok ? 0 : command_fail(&u, &err);
+    const bool ok =
+        text_passes_open(&s->pass, err) && (o->answers ? score_answers(s, o->path != NULL ? o->path : "/dev/stdin", err)
+                                                       : json_lines_each(o->path, score_line, s, err));
     if (ok)
-        print_sum(&s, clock_seconds() - from);
-    close_all(&s);
-    return status != 0 ? status : command_done(&u);
+        print_sum(s, clock_seconds() - from);
+    text_passes_close(&s->pass);
+    return ok;
+}
+
+bool inspect_scores(const struct inspect_texts *o, struct error *err)
+{
+    struct score s = { .o = o };
+    const struct target_options options = { .precision = o->precision,
+                                            .threads = (int)o->threads,
+                                            .rows = o->layers ? TARGET_ROWS : LOGITS_CHUNK,
+                                            .packed = o->packed,
+                                            .log = command_log };
+    const bool ok = target_open(&s.target, o->model, &options, err) && score_all(&s, err);
+    target_close(&s.target);
+    return ok;
 }

@@ -1,4 +1,4 @@
-// layers.h - `speclab score --layers`: how well some of a target's layers predict the token that the target itself would pick, in given texts,
+// inspect_layers.h - `speclab inspect --score --layers`: how well some of a target's layers predict the token that the target itself would pick, in given texts,
 // for who searches the best set of layers.
 //
 // At each of the positions the layers run the row of one token, the root, over the target's own cache of the tokens before it: the first

@@ -1,4 +1,4 @@
-// datastore.c - `speclab datastore`: texts as tokens with their suffix array, for the drafter `rest`.
+// datastore.c - texts become tokens, sorted by their suffixes.
 //
 // Texts of evaluation files can be excluded: no document may share 13 words in a row with one of them, the overlap by which GPT-3's authors
 // looked for their test sets in its training data (Brown et al. 2020, arXiv 2005.14165, appendix C).
@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands/command_line.h"
-#include "commands/commands.h"
-#include "commands/datastore.h"
+#include "commands/features/datastore.h"
 #include "commands/json_lines.h"
 #include "core/error.h"
 #include "core/files/input.h"
@@ -257,7 +255,7 @@ static bool check_output(const char *path, struct error *err)
         return true;
     const bool ok = datastore_open(&s, path, &ignored);
     datastore_close(&s);
-    return ok || fail(err, "--out: %s exists, and is no datastore; it is not replaced", path);
+    return ok || fail(err, "--datastore: %s exists, and is no datastore; it is not replaced", path);
 }
 
 static bool write_store(const struct corpus *c, const char *path, struct error *err)
@@ -289,55 +287,29 @@ static bool write_store(const struct corpus *c, const char *path, struct error *
     return ok;
 }
 
-static bool make(struct corpus *c, char **file, int n, const struct flag_texts *exclude, const char *out,
-                 struct error *err)
+static bool read_all(struct corpus *c, char **file, int n, const char *const *exclude, int n_exclude, const char *out,
+                     struct error *err)
 {
     char *path = model_path(file[0], NULL, err);
     c->tokenizer = path != NULL ? tokenizer_open(path, err) : NULL;
     free(path);
     bool ok = c->tokenizer != NULL && check_output(out, err);
-    for (int i = 0; i < exclude->n && ok; i++)
-        ok = read_exclusions(&c->exclude, exclude->text[i], err);
+    for (int i = 0; i < n_exclude && ok; i++)
+        ok = read_exclusions(&c->exclude, exclude[i], err);
     for (int i = 1; i < n && ok; i++)
         ok = add_file(c, file[i], err);
-    return ok && (c->ids.n > 0 || fail(err, "expected texts, found none")) && write_store(c, out, err);
+    return ok && (c->ids.n > 0 || fail(err, "expected texts, found none"));
 }
 
-static const char about[] =
-    "Writes a datastore for the drafter `rest`: the texts as tokens of MODEL's tokenizer, with their suffix array. A .jsonl file\n"
-    "has a document in each text of its lines (or `input_ids`, exactly these tokens); any other file is one document. Building\n"
-    "needs 18 bytes of memory a token (23 above 65,535 ids), and about a minute for 100 million tokens.\n";
-
-static const char examples[] =
-    "  speclab datastore smollm2-135m-instruct data.jsonl --exclude experiments/data/prompts.jsonl --out chat.store\n"
-    "  speclab generate smollm2-135m-instruct --drafter rest:datastore=chat.store 'Why is the sky blue?'\n";
-
-int command_datastore(int argc, char **argv)
+bool datastore_make(char **file, int n, const char *const *exclude, int n_exclude, const char *out, struct error *err)
 {
     struct corpus c = { 0 };
-    struct flag_texts exclude = { 0 };
-    const char *out = NULL;
-    const struct flag flags[] = {
-        { "out", FLAG_TEXT, &out, "FILE", "the datastore; required", 0, 0 },
-        { "exclude", FLAG_TEXTS, &exclude, "FILE.jsonl",
-          "leaves out documents that share 13 words in a row with a text of this file;\ncan be given several times", 0,
-          0 },
-        { 0 },
-    };
-    const struct usage u = { "datastore", "MODEL FILE...", about, flags, examples, 2, 1000 };
-    struct error err;
-    char **operand;
-    int n, status = usage_read(&u, argc, argv, &operand, &n);
-    if (status != USAGE_OK)
-        return status;
-    if (out == NULL)
-        return usage_fail(&u, "expected --out FILE");
-    const bool ok = make(&c, operand, n, &exclude, out, &err);
+    const bool ok = read_all(&c, file, n, exclude, n_exclude, out, err) && write_store(&c, out, err);
     if (ok)
         fprintf(stderr, "%s: %zu tokens in %llu documents, %llu excluded\n", out, c.ids.n - (size_t)c.documents,
                 (unsigned long long)c.documents, (unsigned long long)c.excluded);
     free(c.ids.id);
     hash_map_free(&c.exclude);
     tokenizer_close(c.tokenizer);
-    return ok ? command_done(&u) : command_fail(&u, &err);
+    return ok;
 }

@@ -1,4 +1,4 @@
-// reproduce.h - a stored run beside one of the same cell in another database: whether texts and speeds are what they were.
+// run_again.h - `speclab run --again RUN`: a stored run beside one of the same cell in another database: whether texts and speeds are what they were.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -6,6 +6,16 @@
 struct error;
 struct store;
 struct text;
+
+struct again {
+    const char *db, *out; // out NULL: a database that is removed again
+    long long run, limit; // limit: prompts; 0: all
+    bool no_probe;
+};
+// Runs the run again and prints what is the same. *same: whether it is reproduced.
+bool run_again(const struct again *a, bool *same, struct error *err);
+
+// ---- the comparison (run_compare.c)
 
 struct stored_run { // a row of table run that is to be run again
     int64_t id;

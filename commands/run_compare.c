@@ -1,4 +1,4 @@
-// reproduce_compare.c - a run beside the stored one of the same cell: texts and steps one by one, acceptance and speedup prompt by prompt.
+// run_compare.c - a run beside the stored one of the same cell: texts and steps one by one, acceptance and speedup prompt by prompt.
 //
 // The interval of a stored number says how it depends on the choice of prompts. A run again has the same prompts, so that part cancels between the
 // two, and what is left is the noise of clocks, as far as it differs from prompt to prompt. So the change has an interval of its own, and a number is
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands/reproduce.h"
+#include "commands/run_again.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "results/columns.h"

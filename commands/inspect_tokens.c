@@ -1,4 +1,4 @@
-// tokenize.c - `speclab tokenize`: text to token ids and back, in JSON Lines.
+// inspect_tokens.c - `speclab inspect --tokenize` and `--detokenize`: text to token ids and back, in JSON Lines.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,8 +6,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/settings.h"
-#include "commands/command_line.h"
-#include "commands/commands.h"
+#include "commands/inspect_texts.h"
 #include "engine/engine.h"
 #include "commands/json_lines.h"
 #include "models/paths.h"
@@ -123,51 +122,24 @@ static bool open_model(struct tokenize *t, const char *name, bool decode, struct
     return ok && t->tokenizer != NULL;
 }
 
-static const char about[] =
-    "Reads {\"text\": \"...\"} lines and prints an {\"ids\": [...]} line for each: the model's tokenization, after the\n"
-    "beginning-of-text token if the model has one. Special tokens in the text are recognized. A line {\"messages\":\n"
-    "[{\"role\": .., \"content\": ..}]} is a conversation, rendered by the chat template up to the answer: {\"text\", \"ids\"}. MODEL\n"
-    "can be a vocabulary alone: a GGUF file, tokenizer.json, tokenizer.model (SentencePiece, tiktoken), tekken.json.\n"
-    "Without FILE.jsonl it reads stdin. Stops at the first invalid line.\n";
-
-static const char examples[] = "  echo '{\"text\": \"Hello, world\"}' | speclab tokenize smollm2-135m-instruct\n"
-                               "  speclab tokenize smollm2-135m-instruct ids.jsonl --decode\n";
-
-int command_tokenize(int argc, char **argv)
+static bool each_line(const struct inspect_texts *o, bool decode, struct error *err)
 {
-    struct tokenize t = { .chat = { .name = "auto" } };
-    bool decode = false;
-    const char *variables = NULL;
-    struct json *given = NULL;
-    const struct flag flags[] = {
-        { "decode", FLAG_ON, &decode, NULL, "decode instead: {\"ids\"} lines in, {\"text\"} lines out", 0, 0 },
-        { "no-special", FLAG_ON, &t.plain, NULL,
-          "treat special tokens as ordinary text and add no beginning-of-text token;\n"
-          "with --decode, leave special tokens out of the text",
-          0, 0 },
-        { "chat", FLAG_TEXT, &t.chat.name, CHAT_CHOICES,
-          "chat format of lines with messages; default: auto, the model's own", 0, 0 },
-        CHAT_VARIABLES_FLAG(variables),
-        { 0 },
-    };
-    const struct usage u = { "tokenize", "MODEL [FILE.jsonl]", about, flags, examples, 1, 2 };
-    struct error err;
-    char **operand;
-    int n, status = usage_read(&u, argc, argv, &operand, &n);
-    if (status != USAGE_OK)
-        return status;
-
-    if (!chat_name_known(t.chat.name, &err))
-        return usage_fail(&u, "--chat: %s", err.text);
-    if (!chat_variables_read(variables, &given, &err))
-        return usage_fail(&u, "--chat-template-kwargs: %s", err.text);
-    t.chat.variables = given;
-    const bool ok = open_model(&t, operand[0], decode, &err) &&
-                    json_lines_each(n > 1 ? operand[1] : NULL, decode ? decode_line : encode_line, &t, &err);
-    status = ok ? 0 : command_fail(&u, &err);
+    struct tokenize t = { .plain = o->plain,
+                          .chat = { .name = o->chat != NULL ? o->chat : "auto", .variables = o->variables } };
+    const bool ok =
+        open_model(&t, o->model, decode, err) && json_lines_each(o->path, decode ? decode_line : encode_line, &t, err);
     chat_close(&t.format);
-    json_free(given);
     tokenizer_close(t.tokenizer);
     config_free(&t.config);
-    return status != 0 ? status : command_done(&u);
+    return ok;
+}
+
+bool inspect_tokens(const struct inspect_texts *o, struct error *err)
+{
+    return each_line(o, false, err);
+}
+
+bool inspect_detokens(const struct inspect_texts *o, struct error *err)
+{
+    return each_line(o, true, err);
 }
