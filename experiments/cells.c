@@ -150,23 +150,38 @@ static bool same_settings(const struct settings *a, const struct settings *b)
     return same;
 }
 
-char *entry_shown(const struct settings *settings, const struct option *table)
+// The options that differ from their defaults, each as a text.
+static struct settings *shown_options(const struct settings *settings, const struct option *table)
 {
-    struct settings *defaults = entry_settings("", NULL, table);
-    struct text t = { 0 };
-    text_puts(&t, settings_get(settings, "kind")->text);
-    bool first = true;
+    struct settings *defaults = entry_settings("", NULL, table), *shown = settings_map();
     for (int i = 0; i < settings->n; i++) {
         const struct settings *usual = settings_get(defaults, settings->key[i]);
         if (strcmp(settings->key[i], "kind") == 0 || (usual != NULL && same_settings(settings->item[i], usual)))
             continue;
-        text_printf(&t, "%s%s=", first ? "(" : ", ", settings->key[i]);
-        settings_write(settings->item[i], &t);
-        first = false;
+        char *line = settings_line(settings->item[i]);
+        struct settings *text = settings_scalar(line);
+        text->quoted = true;
+        settings_put(shown, settings->key[i], text);
+        free(line);
     }
-    if (!first)
-        text_puts(&t, ")");
     settings_free(defaults);
+    return shown;
+}
+
+char *entry_shown(const struct settings *settings, const struct option *table, char **options)
+{
+    struct settings *shown = shown_options(settings, table);
+    struct text t = { 0 }, json = { 0 };
+    text_puts(&t, settings_get(settings, "kind")->text);
+    for (int i = 0; i < shown->n; i++)
+        text_printf(&t, "%s%s=%s", i == 0 ? "(" : ", ", shown->key[i], shown->item[i]->text);
+    if (shown->n > 0)
+        text_puts(&t, ")");
+    if (options != NULL) {
+        settings_write_json(shown, &json);
+        *options = json.s;
+    }
+    settings_free(shown);
     return t.s;
 }
 

@@ -27,6 +27,7 @@ struct entry {                    // one value of a list under `cells`
     const struct settings *given; // from the file or the defaults; NULL: `none`, added automatically
     struct settings *settings;    // canonical: all options, one spelling, one order; owned
     char *shown;                  // for reports: options that differ from the defaults, "ngram(longest=5)"
+    char *options;                // those of a drafter or a rule that are shown, as JSON: {"longest": "5"}
     char *text;                   // the settings on one line
 };
 
@@ -81,8 +82,9 @@ bool experiment_is_none(const struct experiment *e, int drafter);
 int experiment_baseline_rule(const struct experiment *e, int rule);
 int experiment_turns(const struct experiment *e); // in all prompts
 
-// Canonical settings as reports show them. settings: entry_settings (core/options.h). table: the plugin's options.
-char *entry_shown(const struct settings *settings, const struct option *table);
+// Canonical settings as reports show them. settings: entry_settings (core/options.h). table: the plugin's options. *options: those that are shown, as JSON
+// whose values are texts, {"longest": "5"}, for the caller to free(); options NULL: not wanted.
+char *entry_shown(const struct settings *settings, const struct option *table, char **options);
 struct settings *sampling_settings(const struct settings *given);
 char *sampling_shown(const struct settings *settings);
 

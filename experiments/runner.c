@@ -87,6 +87,7 @@ static bool find_row(struct runner *r, const struct group *g, struct cell_runner
         .rule = e->rule.entry[c->cell.rule].shown,
         .sampling = e->sampling.entry[c->cell.sampling].shown,
         .drafter_kind = c->pairing.type->name,
+        .drafter_options = e->drafter.entry[c->cell.drafter].options,
         .device = e->device,
         .machine = c->identity.machine,
         .revision = speclab_revision(),

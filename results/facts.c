@@ -25,9 +25,11 @@ static bool new_run(struct store *s, const struct run_row *r, int64_t *id, struc
         COLUMN("config_hash", r->config_hash), COLUMN("tokenizer_hash", r->tokenizer_hash), COLUMN("target", r->target),
         COLUMN("target_hash", r->target_hash), COLUMN("model_type", r->model_type),
         COLUMN("activations", r->activations), COLUMN("cache", r->cache), COLUMN("drafter", r->drafter),
-        COLUMN("drafter_kind", r->drafter_kind), COLUMN("drafter_hash", r->drafter_hash), COLUMN("rule", r->rule),
-        COLUMN("sampling", r->sampling), COLUMN("prompts", r->prompts), COLUMN("device", r->device),
-        COLUMN("machine", r->machine), COLUMN("revision", r->revision), COLUMN("lossless", r->lossless),
+        COLUMN("drafter_kind", r->drafter_kind),
+        COLUMN("drafter_options", r->drafter_options != NULL ? r->drafter_options : "{}"),
+        COLUMN("drafter_hash", r->drafter_hash), COLUMN("rule", r->rule), COLUMN("sampling", r->sampling),
+        COLUMN("prompts", r->prompts), COLUMN("device", r->device), COLUMN("machine", r->machine),
+        COLUMN("revision", r->revision), COLUMN("lossless", r->lossless),
         COLUMN("drafter_invariant", r->drafter_invariant), COLUMN("marked_inflated", r->marked_inflated),
         COLUMN("seed", (int64_t)r->seed), COLUMN("batch", r->batch), { "started", sql_expression(SQL_NOW) });
 }
@@ -187,7 +189,7 @@ static bool new_draft(struct store *s, int64_t sequence, int step, const struct 
     const bool ok = row_insert(s, "draft", NULL, err, COLUMN("sequence", sequence), COLUMN("step", step),
                                COLUMN("position", r->position), COLUMN("tokens", ids[0]), COLUMN("parents", ids[1]),
                                COLUMN("proposals", ids[2]), COLUMN("out", ids[3]),
-                               { "entries", sql_or_null(r->entries) }, { "rows", sql_blob(r->rows, r->bytes) });
+                               { "entries", SQL_UNLESS_0(r->entries) }, { "rows", sql_blob(r->rows, r->bytes) });
     for (int i = 0; i < 4; i++)
         free(ids[i]);
     free(proposal);
@@ -222,14 +224,14 @@ static bool new_parts(struct store *s, int64_t sequence, int step, const struct 
 // left: tokens of the text that earlier steps did not add. A stop string may remove more than the last step's tokens.
 static bool new_step(struct store *s, int64_t sequence, int step, const struct step_row *r, int left, struct error *err)
 {
-    const int accepted = r->accepted < left ? r->accepted : left, tokens = r->accepted < left ? accepted + 1 : left;
-    return row_insert(s, "step", NULL, err, COLUMN("sequence", sequence), COLUMN("step", step),
-                      COLUMN("drafted", r->drafted), COLUMN("depth", r->depth), COLUMN("accepted", accepted),
-                      COLUMN("tokens", tokens), COLUMN("expected", r->expected), COLUMN("variance", r->variance),
-                      COLUMN("accepted_uncut", r->accepted_uncut < 0 ? NAN : r->accepted_uncut),
-                      COLUMN("propose_ns", r->propose_ns), COLUMN("verify_ns", r->verify_ns),
-                      COLUMN("advance_ns", r->advance_ns), COLUMN("at_ns", r->at_ns), COLUMN("batch", r->batch),
-                      COLUMN("round", r->round), { "experts", sql_or_null(r->experts) }) &&
+    struct step_row cut = *r;
+    cut.accepted = r->accepted < left ? r->accepted : left;
+#define BOUND(type, name, bound) { #name, bound(cut.name) },
+    const struct sql_column column[] = { COLUMN("sequence", sequence), COLUMN("step", step),
+                                         COLUMN("tokens", r->accepted < left ? r->accepted + 1 : left),
+                                         STEP_COLUMNS(BOUND) };
+#undef BOUND
+    return row_insert_columns(s, "step", column, sizeof(column) / sizeof(*column), NULL, err) &&
            new_parts(s, sequence, step, r, err);
 }
 

@@ -4,6 +4,8 @@
 -- Times are integer nanoseconds of a monotonic clock (_ns). Tokens are the target's. prompt, turn, repeat, step and rank
 -- count from 0; depth counts from 1, the root of a draft being 0.
 
+PRAGMA user_version = 16;               -- the schema's version: raise it with every change of a table
+
 CREATE TABLE run (                      -- one cell of an experiment, with all that is needed to run it again
     id              INTEGER PRIMARY KEY,
     experiment      TEXT NOT NULL,
@@ -38,6 +40,8 @@ CREATE TABLE run (                      -- one cell of an experiment, with all t
     revision        TEXT NOT NULL,      -- of speclab
     started         TEXT NOT NULL,      -- ISO 8601, UTC
     finished        TEXT,               -- NULL: some prompts are not done
+    drafter_options TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(drafter_options)),    -- JSON: the options in the name `drafter`, which are not
+                                        -- at their defaults, each as the name shows it: {"longest": "3", "tokens": "8"}; typed, and all: view setting
     UNIQUE (experiment, cell)
 ) STRICT;
 CREATE INDEX run_peers ON run (peers, drafter_kind);

@@ -1,6 +1,6 @@
 // store.c - opens the database file and runs queries. The only file that includes sqlite3.h.
 //
-// schema*.sql make the tables of a new database; a database of another schema version is refused. views*.sql make the views,
+// schema*.sql make the tables of a new database; one of version 15 is brought to this version, and one of another is refused. views*.sql make the views,
 // in the order of schema_views, and make all of them again whenever one has changed: a definition may improve while the
 // facts stay.
 #include "results/store.h"
@@ -21,10 +21,12 @@
 #include "results/store/store_file.h"
 #include "results/store/store_schema.h"
 
-// SCHEMA_VERSION: raise it with every change of a table. APPLICATION_ID: "SPCL".
+// APPLICATION_ID: "SPCL". OLDEST_VERSION: of the databases that are brought to schema_version().
 // OPERATIONS: of SQLite's virtual machine, in one query. Reports and predictions of 20 and of 1,000 cells take up to 40 for a byte of the file.
 enum { OPERATIONS_PER_CHECK = 1 << 20, LEAST_OPERATIONS = 1 << 24, OPERATIONS_PER_BYTE = 1000 };
-enum { SCHEMA_VERSION = 15, APPLICATION_ID = 0x5350434C, BUSY_TIMEOUT_S = 5, MAX_CACHED = 64 };
+enum { OLDEST_VERSION = 15, APPLICATION_ID = 0x5350434C, BUSY_TIMEOUT_S = 5, MAX_CACHED = 64 };
+
+extern const char from_15_sql[];
 
 struct query {
     struct store *s;
@@ -41,6 +43,7 @@ struct store {
     sqlite3 *db;
     char *path;
     bool read_only;
+    int version;                  // of its schema, when it was opened
     int lock;                     // descriptor that holds the locks of store_lock; -1: none
     struct placed_file file, log; // noted if it is written to
     bool written;                 // a transaction has just been committed to the file
@@ -240,9 +243,11 @@ static bool check_version(struct store *s, bool *empty, struct error *err)
         return !s->read_only || fail(err, "%s: is empty and read-only", s->path);
     if (id != APPLICATION_ID)
         return fail(err, "%s: an SQLite database of another program", s->path);
-    if (version != SCHEMA_VERSION)
-        return fail(err, "%s: expected schema version %d, found %lld: %s", s->path, SCHEMA_VERSION, (long long)version,
-                    version > SCHEMA_VERSION ? "a newer speclab wrote it" : "run again into a new file");
+    s->version = (int)version;
+    if (version > schema_version() || version < OLDEST_VERSION)
+        return fail(err, "%s: expected schema version %d, found %lld: %s", s->path, schema_version(),
+                    (long long)version,
+                    version > schema_version() ? "a newer speclab wrote it" : "run again into a new file");
     return schema_check(s, s->path, err);
 }
 
@@ -274,15 +279,22 @@ static bool drop_views(struct store *s, const char *text, struct error *err)
     return ok;
 }
 
-// Creates tables, if there are none, and views.
+static bool is_current(struct store *s)
+{
+    return s->version == schema_version() && schema_has_views(s);
+}
+
+// Creates tables, if there are none, and views; adds what version 15 has not.
 static bool create_schema(struct store *s, struct error *err)
 {
     bool empty;
-    char *mark = xformat("PRAGMA application_id = %d; PRAGMA user_version = %d", APPLICATION_ID, SCHEMA_VERSION);
+    char *mark = xformat("PRAGMA application_id = %d", APPLICATION_ID);
     bool ok = execute(s, "BEGIN IMMEDIATE", err) &&
               check_version(s, &empty, err); // again: a concurrent process may have done it
     for (int i = 0; i < SCHEMA_TABLES && ok && empty; i++)
         ok = execute(s, schema_tables[i], err);
+    if (ok && !empty && s->version < schema_version())
+        ok = execute(s, from_15_sql, err);
     for (int i = 0; i < SCHEMA_VIEWS && ok; i++)
         ok = drop_views(s, schema_views[i], err) && execute(s, schema_views[i], err);
     ok = ok && execute(s, mark, err) && execute(s, "COMMIT", err);
@@ -323,8 +335,8 @@ static bool open_database(struct store *s, struct error *err)
     if (!open_uri(s, "", err) || !check_version_once_open(s, &empty, err))
         return false;
     if (s->read_only)
-        return schema_has_views(s) || open_copy(s, err);
-    if (!execute(s, "PRAGMA journal_mode = WAL", err) || ((empty || !schema_has_views(s)) && !create_schema(s, err)))
+        return is_current(s) || open_copy(s, err);
+    if (!execute(s, "PRAGMA journal_mode = WAL", err) || ((empty || !is_current(s)) && !create_schema(s, err)))
         return false;
     note_places(s);
     return true;

@@ -22,15 +22,17 @@ struct run_row {            // table run
     const char *config_hash, *tokenizer_hash;              // NULL: not known
     const char *target, *drafter, *rule, *sampling;        // as reports show them: "ngram(longest=3, tokens=8)"
     const char *drafter_kind;                              // "none", "ngram", ...
-    const char *device, *machine, *revision;               // "cpu"; processor and threads; speclab's
-    const char *target_hash, *drafter_hash;                // of weights; drafter_hash NULL: no weights
-    const char *prompts;                                   // name and hash of the file
-    const char *model_type;                                // "q4_1": type of most of the target's bytes
-    const char *activations;                               // "int8": resolved, never "default"
-    const char *cache;                                     // "f32": element type of the target's KV cache
-    bool lossless;                                         // the rule is exact
-    bool drafter_invariant;                                // its text is the same for every drafter
-    bool marked_inflated; // the target is an inflated model (python/speclab/inflation.py)
+    const char *
+        drafter_options; // JSON: the options in its name, each as it is shown there: {"longest": "3", "tokens": "8"}; NULL: none
+    const char *device, *machine, *revision; // "cpu"; processor and threads; speclab's
+    const char *target_hash, *drafter_hash;  // of weights; drafter_hash NULL: no weights
+    const char *prompts;                     // name and hash of the file
+    const char *model_type;                  // "q4_1": type of most of the target's bytes
+    const char *activations;                 // "int8": resolved, never "default"
+    const char *cache;                       // "f32": element type of the target's KV cache
+    bool lossless;                           // the rule is exact
+    bool drafter_invariant;                  // its text is the same for every drafter
+    bool marked_inflated;                    // the target is an inflated model (python/speclab/inflation.py)
     uint64_t seed;
     int batch;
 };
@@ -68,16 +70,27 @@ struct draft_row { // table draft
     size_t bytes;
 };
 
-struct step_row {                              // table step
-    int drafted, depth;                        // draft tokens; depth of the deepest node
-    int accepted;                              // accepted draft tokens in the text (cut at an end of text or limit)
-    double expected, variance;                 // E[accepted | draft] and its variance; NAN: not recorded
-    int accepted_uncut;                        // accepted draft tokens before that cut; -1: not recorded
-    int64_t propose_ns, verify_ns, advance_ns; // of the whole batch
-    int64_t at_ns;                             // from the end of the sequence's prefill
-    int batch;                                 // sequences in the pass
-    int round;                                 // the slice in which it was taken
-    int64_t experts; // that the pass read, of all sequences and over all layers; 0: no mixture of experts
+// The columns of table `step` that the recorder sets, each with its type here and how it is bound: SQL, or SQL_UNLESS_0 or SQL_FROM_0 for a number
+// that is NULL where it is 0 or below 0. The struct and the row's insertion follow from this list.
+#define STEP_COLUMNS(X) \
+    X(int, drafted, SQL)  /* draft tokens */ \
+    X(int, depth, SQL)    /* of the deepest node */ \
+    X(int, accepted, SQL) /* accepted draft tokens in the text; store_sequence cuts them at an end of text or limit */ \
+    X(double, expected, SQL) /* E[accepted | draft] and its variance; NAN: not recorded */ \
+    X(double, variance, SQL) \
+    X(int, accepted_uncut, SQL_FROM_0) /* accepted draft tokens before that cut; -1: not recorded */ \
+    X(int64_t, propose_ns, SQL)        /* of the whole batch, as the next two */ \
+    X(int64_t, verify_ns, SQL) \
+    X(int64_t, advance_ns, SQL) \
+    X(int64_t, at_ns, SQL)            /* from the end of the sequence's prefill */ \
+    X(int, batch, SQL)                /* sequences in the pass */ \
+    X(int, round, SQL)                /* the slice in which it was taken */ \
+    X(int64_t, experts, SQL_UNLESS_0) /* that the pass read, of all sequences and layers; 0: no mixture of experts */
+
+struct step_row { // table step
+#define MEMBER(type, name, bound) type name;
+    STEP_COLUMNS(MEMBER)
+#undef MEMBER
     const struct trial_row *trial;
     int n_trials;
     const struct expected_row *by_rule; // (n_by_rule) empty unless expected is recorded

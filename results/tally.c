@@ -55,7 +55,8 @@ static void free_fields(const struct field *f, size_t n, void *of)
 #define OF_RUN(kind, member, sql) ((struct field){ sql, kind, offsetof(struct tally, member) })
 // clang-format off
 static const struct field run_fields[] = {
-    OF_RUN(INT, run, "r.run"), OF_RUN(TEXT, drafter, "r.drafter"), OF_RUN(TEXT, rule, "r.rule"), OF_RUN(TEXT, device, "r.device"),
+    OF_RUN(INT, run, "r.run"), OF_RUN(TEXT, drafter, "r.drafter"), OF_RUN(TEXT, drafter_kind, "r.drafter_kind"),
+    OF_RUN(TEXT, drafter_options, "run.drafter_options"), OF_RUN(TEXT, rule, "r.rule"), OF_RUN(TEXT, device, "r.device"),
     OF_RUN(TEXT, machine, "r.machine"), OF_RUN(TEXT, revision, "r.revision"), OF_RUN(FLAG, baseline, "r.drafter_kind = 'none'"),
     OF_RUN(FLAG, lossless, "r.lossless"), OF_RUN(FLAG, drafter_invariant, "run.drafter_invariant"),
     OF_RUN(FLAG, inflated, "r.marked_inflated"), OF_RUN(FLAG, finished, "r.finished"), OF_RUN(INT, sequences, "r.sequences"),

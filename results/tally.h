@@ -19,7 +19,7 @@ struct by_category { // a run's numbers over the prompts of one category
 
 struct tally { // one run; NAN: no such number
     int64_t run;
-    char *drafter, *rule, *device, *machine, *revision;
+    char *drafter, *drafter_kind, *drafter_options, *rule, *device, *machine, *revision;
     bool baseline, lossless, drafter_invariant, inflated, finished;
     int64_t sequences, drafts, drafted, accepted, max_depth;
     int64_t trees; // drafts that are not chains

@@ -357,7 +357,7 @@ static bool read_pairings(struct replay *r, const char *settings, struct error *
               pairing_read(&r->pairing, NULL, rule, NULL, err);
     if (ok) {
         struct settings *shown = entry_settings(r->pairing.rule->name, rule, r->pairing.rule->options);
-        r->to->rule = entry_shown(shown, r->pairing.rule->options);
+        r->to->rule = entry_shown(shown, r->pairing.rule->options, NULL);
         r->same_texts = has_same_texts(r);
         r->memory = drafter_remembers(r->recorded.type, r->recorded.drafter_options);
         r->continues = drafts_continue(r);

@@ -59,7 +59,9 @@ static bool read_batch(const struct settings *given, struct entry *to, struct er
 static struct entry plugin_entry(const char *kind, const struct settings *given, const struct option *options)
 {
     struct settings *s = entry_settings(kind, given, options);
-    return (struct entry){ .given = given, .settings = s, .shown = entry_shown(s, options) };
+    struct entry e = { .given = given, .settings = s };
+    e.shown = entry_shown(s, options, &e.options);
+    return e;
 }
 
 static bool read_rule(const struct settings *given, struct entry *to, struct error *err)
@@ -90,6 +92,7 @@ static void free_entry(struct entry *e)
 {
     settings_free(e->settings);
     free(e->shown);
+    free(e->options);
     free(e->text);
 }
 

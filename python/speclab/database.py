@@ -15,7 +15,8 @@ from urllib.parse import quote
 from speclab import files
 from speclab.command import Fault, Misuse
 
-VERSION = 15  # results/store.c
+VERSION = int(re.search(r"PRAGMA user_version = (\d+)", files.shared("results/schema.sql").read_text())[1])
+OLDEST = 15  # results/store/from_15.sql makes VERSION of it
 ID = 0x5350434C  # "SPCL"
 TABLES = ("schema.sql", "schema_shards.sql", "schema_bench.sql", "schema_exact.sql")
 VIEWS = ("views.sql", "views_prediction.sql", "views_exports.sql")  # in this order
@@ -29,7 +30,7 @@ _ODD = r"""SELECT type, name FROM sqlite_schema WHERE lower(name) IN ({}) AND (t
     OR instr(substr(sql, 1 + length(rtrim(sql, replace(sql, char(10), '')))), '--'))
     OR lower(name) IN ('json_each', 'json_tree') OR lower(name) LIKE 'pragma\_%' ESCAPE '\' LIMIT 1"""
 # Names are sorted, compared and laid out, so a long one keeps a report busy. What is no name has the size of its file, or of a text.
-_LENGTHS = """SELECT name, iif(name IN ('settings', 'file', 'sampling', 'drafter', 'rule'), 16 << 20, 1 << 20) FROM pragma_table_info(?)
+_LENGTHS = """SELECT name, iif(name IN ('settings', 'file', 'sampling', 'drafter', 'drafter_options', 'rule'), 16 << 20, 1 << 20) FROM pragma_table_info(?)
     WHERE type NOT IN ('INTEGER', 'INT', 'REAL') AND name NOT IN ('tokens', 'text', 'parents', 'proposals', 'out', 'rows', 'sums')"""
 _STRANGE = """SELECT t.name, iif(c.hidden <> 0, 'the computed ', '') || '"' || c.name || '"' FROM sqlite_schema AS t
     JOIN pragma_table_xinfo(t.name) AS c WHERE t.type = 'table' AND lower(t.name) IN ({})
@@ -92,7 +93,7 @@ def check(db: sqlite3.Connection, path: str) -> None:
     if db.execute("PRAGMA application_id").fetchone()[0] != ID:
         raise Fault(f"{path}: an SQLite database of another program")
     version = db.execute("PRAGMA user_version").fetchone()[0]
-    if version != VERSION:
+    if version > VERSION or version < OLDEST:
         why = "a newer speclab wrote it" if version > VERSION else "run again into a new file"
         raise Fault(f"{path}: expected schema version {VERSION}, found {version}: {why}")
     names = ", ".join(f"'{name}'" for name in table_names())
@@ -137,6 +138,25 @@ def open_file(path: str) -> tuple[sqlite3.Connection, str]:
     return db, uri
 
 
+def raised(db: sqlite3.Connection, to: str = "") -> sqlite3.Connection:
+    """The database itself if it is of this version, else a copy that is, which it closes the database for; to: the copy's file. Raises sqlite3.Error."""
+    if db.execute("PRAGMA user_version").fetchone()[0] == VERSION:
+        return db
+    copy = sqlite3.connect(to, check_same_thread=False)  # "": a temporary one
+    copy.text_factory = db.text_factory
+    db.backup(copy)
+    db.close()
+    for (name,) in copy.execute("SELECT replace(name, '\"', '\"\"') FROM sqlite_schema WHERE type = 'trigger'").fetchall():
+        copy.execute(f'DROP TRIGGER "{name}"')  # a stranger's would run
+    copy.executescript(f"BEGIN; {upgrade()} COMMIT")
+    return copy
+
+
+def upgrade() -> str:
+    """What brings a database of version OLDEST to VERSION."""
+    return files.shared("results/store/from_15.sql").read_text()
+
+
 def limit(db: sqlite3.Connection, *paths: str) -> None:
     """Gives a query up that takes more than any on databases of this size should."""
     done = 0
@@ -162,6 +182,11 @@ def dicts(db: sqlite3.Connection, query: str, values: Sequence[Any] = ()) -> lis
     return [dict(zip(names, row, strict=True)) for row in found]
 
 
+def _distrust(db: sqlite3.Connection, path: str) -> None:
+    db.execute("PRAGMA trusted_schema = OFF")
+    limit(db, path)
+
+
 def connect(path: str) -> sqlite3.Connection:
     """A connection that only reads, with this version's views in place of the file's. Raises Fault, Misuse.
 
@@ -172,9 +197,10 @@ def connect(path: str) -> sqlite3.Connection:
     with faults(path):
         db, _ = open_file(path)
         try:
-            db.execute("PRAGMA trusted_schema = OFF")
-            limit(db, path)
+            _distrust(db, path)
             check(db, path)
+            db = raised(db)
+            _distrust(db, path)
             for text in view_scripts():
                 db.executescript(text.replace("\nCREATE VIEW ", "\nCREATE TEMP VIEW "))
             db.execute("PRAGMA query_only = ON")

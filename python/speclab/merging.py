@@ -12,6 +12,7 @@ import fcntl
 import os
 import sqlite3
 import struct
+import tempfile
 from typing import NamedTuple
 
 from speclab import database, files
@@ -151,10 +152,11 @@ class Output:
                 raise Fault(f'{self.path}: expected a database as speclab makes it, found the trigger "{name}", which would run')
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA journal_mode = WAL").fetchone()
-        if self._has_views():
+        if self._has_views() and _number(db, "PRAGMA user_version") == database.VERSION:
             return
         db.execute("BEGIN IMMEDIATE")  # another process may have made the tables meanwhile
         tables = [files.shared(f"results/{name}").read_text() for name in database.TABLES] if _is_empty(db) else []
+        tables += [database.upgrade()] if 0 < _number(db, "PRAGMA user_version") < database.VERSION else []
         for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'view'").fetchall():
             if name.lower() in database.view_names():
                 db.execute(f"DROP VIEW {name}")
@@ -165,7 +167,6 @@ class Output:
                 db.execute(statement)
                 statement = ""
         db.execute(f"PRAGMA application_id = {database.ID}")
-        db.execute(f"PRAGMA user_version = {database.VERSION}")
         db.execute("COMMIT")
 
     def _has_views(self) -> bool:
@@ -256,9 +257,11 @@ def merge(out: Output, source: str) -> Merged:
     db = out.db
     check_input(source, pages=False)  # again: its turn may be much later
     try:
-        with database.faults(out.path):
+        with database.faults(out.path), tempfile.TemporaryDirectory() as folder:
             other, uri = database.open_file(source)
-            other.close()
+            copy = database.raised(other, f"{folder}/copy.db")
+            uri = uri if copy is other else f"{folder}/copy.db"
+            copy.close()
             database.limit(db, out.path, source)
             db.execute("ATTACH ? AS other", (uri,))
             try:

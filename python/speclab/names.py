@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 # Characters that move or hide others: controls but the line's end, directions, separators of lines and paragraphs, lone surrogates, noncharacters.
 _HIDDEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
@@ -30,40 +30,37 @@ def split(text: str, opening: str = "[{", closing: str = "]}", quote: str = "") 
     return parts, paired and depth == 0 and not quoted
 
 
-def parts(drafter: str) -> tuple[str, list[str]]:
-    """Kind and options ("tokens=3") of a name; a name of another form is a kind without options."""
-    kind, bracket, rest = drafter.partition("(")
-    if bracket and rest.endswith(")") and drafter.count(",") <= 10000:
-        options, paired = split(rest[:-1], "([{", ")]}", '"')
-        if paired:
-            return kind, [option.strip(" ") for option in options]
-    return drafter, []
+class Name(NamedTuple):
+    """A drafter's name: its kind, and the options that are not at their defaults, as they are shown."""
+
+    kind: str
+    options: dict[str, str]
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{key}={value}" for key, value in self.options.items())
+        return f"{self.kind}({shown})" if shown else self.kind
 
 
-def put_together(kind: str, options: Sequence[str]) -> str:
-    return f"{kind}({', '.join(options)})" if options else kind
+def of_run(drafter: str, kind: str, options: str) -> Name:
+    """From the columns of a run. A name that these options do not make is a kind without options: a stranger's database may say anything."""
+    try:
+        found = Name(kind, json.loads(options))
+        return found if str(found) == drafter else Name(drafter, {})
+    except (ValueError, AttributeError, RecursionError):
+        return Name(drafter, {})
 
 
-def key(option: str) -> str:
-    return option.partition("=")[0]
-
-
-def without(drafter: str, keys: Iterable[str]) -> str:
+def without(name: Name, keys: Iterable[str]) -> Name:
     """The name without the options of these keys."""
-    kind, options = parts(drafter)
     keys = set(keys)
-    return put_together(kind, [o for o in options if key(o) not in keys])
+    return Name(name.kind, {k: v for k, v in name.options.items() if k not in keys})
 
 
-def label(drafter: str, others: Iterable[str]) -> str:
+def label(name: Name, others: Iterable[Name]) -> str:
     """ "eagle3 tokens=3": without the options that all of `others` of its kind have; paths without folders, lists without spaces."""
-    kind, options = parts(drafter)
-    common = None
-    for other, its in map(parts, others):
-        if other == kind:
-            common = set(its) if common is None else common & set(its)
-    own = [o for o in options if o not in (common or ())]
-    return " ".join([kind, *(re.sub("=.*/", "=", o) if "[" not in o else o.replace(", ", ",") for o in own)])
+    alike = [other.options.items() for other in others if other.kind == name.kind]
+    own = [f"{k}={v}" for k, v in name.options.items() if not alike or any((k, v) not in other for other in alike)]
+    return " ".join([name.kind, *(re.sub("=.*/", "=", o) if "[" not in o else o.replace(", ", ",") for o in own)])
 
 
 def _value(value: Any) -> str | None:
@@ -73,27 +70,23 @@ def _value(value: Any) -> str | None:
     return json.dumps(value) if simple else None
 
 
-def in_full(drafters: Sequence[str], settings: Sequence[Mapping[str, Any]]) -> list[str]:
+def in_full(names: Sequence[Name], settings: Sequence[Mapping[str, Any]]) -> list[Name]:
     """The names of a sweep's drafters, each with a value for every key that another of its kind names, and whose values differ among the kind.
 
     settings: every option of each drafter, those at their default among them. A name leaves out what is at its default: "small(tokens=2)", "small".
     """
-    named = [parts(d) for d in drafters]
     kinds: dict[str, dict[str, set]] = {}
-    for kind, options in named:
-        values = kinds.setdefault(kind, {})
-        for o in options:
-            values.setdefault(key(o), set())
-    for (kind, _), own in zip(named, settings, strict=True):
-        for k, values in kinds[kind].items():
+    for name in names:
+        kinds.setdefault(name.kind, {}).update((k, set()) for k in name.options)
+    for name, own in zip(names, settings, strict=True):
+        for k, values in kinds[name.kind].items():
             values.add(_value(own.get(k)))
     full = []
-    for (kind, options), own in zip(named, settings, strict=True):
+    for name, own in zip(names, settings, strict=True):
         order = {k: i for i, k in enumerate(own)}
-        have = {key(o) for o in options}
-        for k, values in kinds[kind].items():
-            if k not in have and len(values) > 1 and (value := _value(own.get(k))) is not None:
-                place = sum(order.get(key(o), -1) < order[k] for o in options)
-                options.insert(place, f"{k}={value}")
-        full.append(put_together(kind, options))
+        options = list(name.options.items())
+        for k, values in kinds[name.kind].items():
+            if k not in name.options and len(values) > 1 and (value := _value(own.get(k))) is not None:
+                options.insert(sum(order.get(o, -1) < order[k] for o, _ in options), (k, value))
+        full.append(Name(name.kind, dict(options)))
     return full

@@ -106,7 +106,7 @@ def _one(db, sql: str, values: tuple, fault: str) -> dict:
 def of_database(results, run: int, prompt: int, turn: int = 0, repeat: int = 0) -> Trace:
     """The trace of a stored text. results: speclab.Results. Raises Fault or Misuse."""
     path = results.path
-    known = _one(results, "SELECT * FROM run WHERE id = ?", (run,), f"{path}: there is no run {run} in it")
+    known = _one(results, "SELECT *, coalesce(iif(json_valid(settings), settings ->> '$.cells.rule.kind', NULL), rule) AS rule_kind FROM run WHERE id = ?", (run,), f"{path}: there is no run {run} in it")
     where = "run = ? AND prompt = ? AND turn = ? AND repeat = ?"
     text = _one(results, f"SELECT * FROM sequence WHERE {where} ORDER BY pair LIMIT 1", (run, prompt, turn, repeat),
                 f"{path}: run {run} has no text of prompt {prompt}, turn {turn}, repeat {repeat}")  # fmt: skip
@@ -119,7 +119,7 @@ def of_database(results, run: int, prompt: int, turn: int = 0, repeat: int = 0) 
         if not isinstance(s.tokens, str):
             raise Fault(f"{path}: run {run} has no recorded drafts: run its experiment with `record: {{rows: 20}}`, or decode one prompt with"
                         " ./run generate MODEL PROMPT --trace-html FILE")  # fmt: skip
-        steps.append(_stored_step(s, trials, known["rule"].split("(")[0], f"{path}: sequence {text['id']}, step {s.step}"))
+        steps.append(_stored_step(s, trials, known["rule_kind"], f"{path}: sequence {text['id']}, step {s.step}"))
     settings = {k: str(known[k]) for k in ("target", "drafter", "rule", "sampling")} | {"batch": str(known["batch"])}
     title = f"run {run}, prompt {prompt} ({text['prompt_id']})" + (f", turn {turn}" if turn else "") + (f", repeat {repeat}" if repeat else "")
     try:

@@ -33,7 +33,8 @@ def copy_runs(db, k, offset, last):
              settings=f"json_set(settings, '$.seed', {k + 1})")
         copy(db, "pair", f"id <= {offset['pair']}", id=f"id + {pair}", uuid="lower(hex(randomblob(16)))")
     else:
-        copy(db, "run", which, id=f"id + {run}", cell=f"cell || '-{k}'", drafter=drafter)
+        copy(db, "run", which, id=f"id + {run}", cell=f"cell || '-{k}'", drafter=drafter,
+             drafter_options=f"iif(drafter LIKE '%)', json_set(drafter_options, '$.copy', '{k}'), drafter_options)")
     sequences = f"run IN (SELECT id FROM run WHERE {which}) AND id <= {offset['sequence']}"
     copy(db, "sequence", sequences, id=f"id + {sequence}", run=f"run + {run}", pair=f"pair + {pair if alone else 0}",
          decode_ns=f"CAST(decode_ns * {factor} AS INTEGER)")

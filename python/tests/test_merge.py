@@ -14,7 +14,7 @@ import pytest
 from conftest import ROOT, call
 from frozen import EXPERIMENT
 
-from speclab import merging
+from speclab import database, merging
 from speclab.command import Fault
 from speclab.merging import Output, check_input, merge
 
@@ -245,6 +245,26 @@ def test_sums_of_more_sequences_replace_others(whole):
 def test_other_inputs_of_a_cell_and_other_files_are_refused(whole, tmp_path, script, says):
     put(tmp_path / "out.db", whole)
     refused(tmp_path / "out.db", copy(whole, "changed.db", script=script), says)
+
+
+def version_15(path):
+    """The same database as version 15 had it."""
+    change(path, "ALTER TABLE run DROP COLUMN drafter_options; PRAGMA user_version = 15")
+    return path
+
+
+def test_a_database_of_version_15_is_merged_as_one_of_this_version(whole, tmp_path):
+    """As an input, which stays as it is, and as OUT."""
+    options = "SELECT json_group_array(json(drafter_options)) FROM (SELECT * FROM run ORDER BY cell)"
+    expected, old = one(whole, options), version_15(copy(whole, "old.db"))
+    assert expected.count('"longest"') > 1
+    put(tmp_path / "new.db", old)
+    assert one(tmp_path / "new.db", options) == expected and one(old, "PRAGMA user_version") == 15
+    before = one(old, "SELECT count(*) FROM step")
+    put(old, whole)
+    assert one(old, options) == expected and one(old, "PRAGMA user_version") == database.VERSION and one(old, "SELECT count(*) FROM step") == before
+    with contextlib.closing(database.connect(str(version_15(copy(whole, "read.db"))))) as db:
+        assert db.execute(options).fetchone()[0] == expected
 
 
 def test_what_is_no_database_is_refused(whole, tmp_path):

@@ -81,9 +81,10 @@ static bool check_lengths(struct store *s, const char *table, const char *path, 
     struct error ignored;
     char *first = NULL;
     struct query *q = query_open(
-        s, "SELECT name, type NOT IN ('INTEGER', 'INT', 'REAL')"
-           " AND name NOT IN ('tokens', 'text', 'parents', 'proposals', 'out', 'rows', 'sums'),"
-           " name IN ('settings', 'file', 'sampling', 'drafter', 'rule') FROM pragma_table_info(?1) ORDER BY cid");
+        s,
+        "SELECT name, type NOT IN ('INTEGER', 'INT', 'REAL')"
+        " AND name NOT IN ('tokens', 'text', 'parents', 'proposals', 'out', 'rows', 'sums'),"
+        " name IN ('settings', 'file', 'sampling', 'drafter', 'drafter_options', 'rule') FROM pragma_table_info(?1) ORDER BY cid");
     query_put(q, SQL(table));
     while (query_next(q)) {
         const char *name = query_text(q, 0);
@@ -114,6 +115,12 @@ static bool check_lengths(struct store *s, const char *table, const char *path, 
     free(cases.s);
     free(any.s);
     return ok;
+}
+
+int schema_version(void)
+{
+    static const char key[] = "PRAGMA user_version = ";
+    return (int)strtol(strstr(schema_sql, key) + sizeof(key) - 1, NULL, 10);
 }
 
 bool schema_check(struct store *s, const char *path, struct error *err)

@@ -17,6 +17,7 @@ struct shown_settings {
 };
 bool schema_fits(const struct shown_settings *s, struct error *err);
 
+int schema_version(void); // of the tables in schema.sql
 // path: for the message.
 bool schema_check(struct store *s, const char *path, struct error *err);
 bool schema_has_views(struct store *s); // false also on failure

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
 #include "core/prose.h"
 #include "results/tally.h"
 #include "results/tables/tables.h"
@@ -185,60 +188,40 @@ char *report_equal(const struct comparison *c, const struct tally *t)
 
 // ---- names
 
-enum { MAX_PARTS = 65 };
-
-struct drafter_name { // "kind(option, option)": the kind and its options, borrowed from the name
-    struct part {
-        const char *s;
-        size_t bytes;
-    } part[MAX_PARTS];
-    int n;
+// "kind(option, option)": from the columns of a run, {"longest": "3"}. A name that these do not make, in a stranger's database, is a kind without
+// options.
+struct drafter_name {
+    const char *kind;
+    struct json *options; // NULL: none
 };
 
-// Bytes up to the comma or parenthesis that ends an option; commas in brackets and quotes belong to it.
-static size_t option_bytes(const char *s)
+static struct drafter_name drafter_name_of(const struct tally *t)
 {
-    int depth = 0;
-    bool quoted = false;
-    size_t n = 0;
-    for (; s[n] != '\0'; n++) {
-        if (depth == 0 && !quoted && (s[n] == ',' || s[n] == ')'))
-            break;
-        quoted ^= s[n] == '"';
-        depth += quoted ? 0 : (strchr("([{", s[n]) != NULL) - (strchr(")]}", s[n]) != NULL);
+    struct error ignored;
+    struct drafter_name d = { t->drafter_kind,
+                              json_parse(t->drafter_options, strlen(t->drafter_options), "options", &ignored) };
+    struct text name = { 0 };
+    text_puts(&name, d.kind);
+    for (void *at = json_first(d.options); at != NULL; at = json_next(d.options, at))
+        text_printf(&name, "%s%s=%s", name.n == strlen(d.kind) ? "(" : ", ", json_key(at), json_text(json_value(at)));
+    text_puts(&name, name.n > strlen(d.kind) ? ")" : "");
+    if (strcmp(name.s, t->drafter) != 0) {
+        json_free(d.options);
+        d = (struct drafter_name){ t->drafter, NULL };
     }
-    return n;
+    free(name.s);
+    return d;
 }
 
-// A name of another form is a kind without options.
-static struct drafter_name drafter_name_of(const char *name)
+// Whether all (n) of a kind have this option.
+static bool is_common(const struct drafter_name *all, int n, const char *kind, const char *key, const char *value)
 {
-    struct drafter_name d = { .part = { { name, strcspn(name, "(") } }, .n = 1 };
-    const char *at = name + d.part[0].bytes;
-    while ((*at == '(' || *at == ',') && d.n < MAX_PARTS) {
-        at += 1 + strspn(at + 1, " ");
-        d.part[d.n] = (struct part){ at, option_bytes(at) };
-        at += d.part[d.n++].bytes;
+    for (int i = 0; i < n; i++) {
+        const struct json *other = json_get(all[i].options, key);
+        if (strcmp(all[i].kind, kind) == 0 && (other == NULL || strcmp(json_text(other), value) != 0))
+            return false;
     }
-    return strcmp(at, ")") == 0 ? d : (struct drafter_name){ .part = { { name, strlen(name) } }, .n = 1 };
-}
-
-static bool same_part(struct part a, struct part b)
-{
-    return a.bytes == b.bytes && memcmp(a.s, b.s, a.bytes) == 0;
-}
-
-// Whether all (n) of d's kind have its option k.
-static bool is_common(const struct drafter_name *all, int n, const struct drafter_name *d, int k)
-{
-    bool common = true;
-    for (int i = 0; i < n && common; i++) {
-        bool has = !same_part(all[i].part[0], d->part[0]);
-        for (int j = 1; j < all[i].n && !has; j++)
-            has = same_part(all[i].part[j], d->part[k]);
-        common = has;
-    }
-    return common;
+    return true;
 }
 
 // Kind and options of cell i: the common ones, or the others. A kind alone is no common part.
@@ -246,11 +229,11 @@ static void put_name(struct text *out, const struct drafter_name *all, int n, in
 {
     const struct drafter_name *d = &all[i];
     struct text options = { 0 };
-    for (int k = 1; k < d->n; k++)
-        if (is_common(all, n, d, k) == common)
-            text_printf(&options, "%s%.*s", options.n > 0 ? ", " : "", (int)d->part[k].bytes, d->part[k].s);
+    for (void *at = json_first(d->options); at != NULL; at = json_next(d->options, at))
+        if (is_common(all, n, d->kind, json_key(at), json_text(json_value(at))) == common)
+            text_printf(&options, "%s%s=%s", options.n > 0 ? ", " : "", json_key(at), json_text(json_value(at)));
     if (!common || options.n > 0)
-        text_printf(out, "%s%.*s", out->n > 0 ? "; " : "", (int)d->part[0].bytes, d->part[0].s);
+        text_printf(out, "%s%s", out->n > 0 ? "; " : "", d->kind);
     if (options.n > 0)
         text_printf(out, "(%s)", options.s);
     free(options.s);
@@ -262,7 +245,7 @@ void cell_names_make(const struct comparison *c, struct cell_names *to)
     struct text common = { 0 };
     bool one_rule = true;
     for (int i = 0; i < c->n; i++) {
-        all[i] = drafter_name_of(c->run[i].drafter);
+        all[i] = drafter_name_of(&c->run[i]);
         one_rule = one_rule && strcmp(c->run[i].rule, c->run[0].rule) == 0;
     }
     text_puts(&common, c->n > 0 && one_rule ? c->run[0].rule : "");
@@ -270,7 +253,7 @@ void cell_names_make(const struct comparison *c, struct cell_names *to)
     for (int i = 0; i < c->n; i++) {
         bool first = true;
         for (int k = 0; k < i && first; k++)
-            first = !same_part(all[i].part[0], all[k].part[0]);
+            first = strcmp(all[i].kind, all[k].kind) != 0;
         if (first)
             put_name(&common, all, c->n, i, true);
         struct text name = { 0 };
@@ -282,6 +265,8 @@ void cell_names_make(const struct comparison *c, struct cell_names *to)
         to->name[i] = name.s;
     }
     to->common = common.s;
+    for (int i = 0; i < c->n; i++)
+        json_free(all[i].options);
     free(all);
 }
 

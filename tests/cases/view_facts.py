@@ -16,11 +16,11 @@ def put(table, **row):
     return row
 
 
-def run(id, experiment, peers, drafter, rule, **more):
-    kind = drafter.split("(")[0]
+def run(id, experiment, peers, kind, rule, options=None, **more):
+    drafter = kind + (f"({', '.join(f'{k}={v}' for k, v in options.items())})" if options else "")
     row = dict(
         id=id, experiment=experiment, cell="c%d" % id, peers=peers, settings='{"cells": {"drafter": {"kind": "x", "tree": [[0], [1, 0]], "distinct": false, "min_p": 0.5}}, "limits": {"tokens": 8, "context": 40}, "seed": -5}' if peers == "A" else "{}", target="toy", target_hash="0123",
-        model_type="q4_1", activations="int8", cache="f32", drafter=drafter, drafter_kind=kind,
+        model_type="q4_1", activations="int8", cache="f32", drafter=drafter, drafter_kind=kind, drafter_options=json.dumps(options or {}),
         drafter_hash=None if kind in ("none", "ngram") else "77", rule=rule, lossless=int("typical" not in rule), drafter_invariant=int(rule == "match"),
         marked_inflated=0, sampling="temperature=1", prompts="p.jsonl ab", seed=-5, batch=1, device="cpu", machine="m",
         revision="r", started="2026-01-01T00:00:00Z", finished="2026-01-02T00:00:00Z",
@@ -31,17 +31,17 @@ def run(id, experiment, peers, drafter, rule, **more):
 
 NONE, LOOKUP, TREE, LOSSY, NONE_MATCH, MATCH, NONE_B, LOOKUP_B, EMPTY, NONE_E2, NOTHING, ALONE = range(1, 13)
 run(NONE, "one", "A", "none", "rejection")
-run(LOOKUP, "one", "A", "ngram(longest=3)", "rejection")
-run(TREE, "one", "A", "small(widths=[2, 2])", "rejection")
-run(LOSSY, "one", "A", "small(tokens=3)", "typical(epsilon=0.09)", finished=None)
+run(LOOKUP, "one", "A", "ngram", "rejection", {"longest": "3"})
+run(TREE, "one", "A", "small", "rejection", {"widths": "[2, 2]"})
+run(LOSSY, "one", "A", "small", "typical(epsilon=0.09)", {"tokens": "3"}, finished=None)
 run(NONE_MATCH, "one", "A", "none", "match")
-run(MATCH, "one", "A", "ngram(longest=2)", "match")
+run(MATCH, "one", "A", "ngram", "match", {"longest": "2"})
 run(NONE_B, "one", "B", "none", "rejection", batch=2, sampling="temperature=0", machine="n")
-run(LOOKUP_B, "one", "B", "ngram(longest=3)", "rejection", batch=2, sampling="temperature=0", machine="n")
+run(LOOKUP_B, "one", "B", "ngram", "rejection", {"longest": "3"}, batch=2, sampling="temperature=0", machine="n")
 run(EMPTY, "one", "A", "medusa", "rejection", finished=None)
 run(NONE_E2, "two", "A", "none", "rejection", sampling="temperature=0", target="other", target_hash="89", marked_inflated=1)
-run(NOTHING, "two", "A", "ngram(longest=3)", "rejection", target="other", target_hash="89", marked_inflated=1)
-run(ALONE, "two", "C", "ngram(longest=3)", "rejection", finished=None)
+run(NOTHING, "two", "A", "ngram", "rejection", {"longest": "3"}, target="other", target_hash="89", marked_inflated=1)
+run(ALONE, "two", "C", "ngram", "rejection", {"longest": "3"}, finished=None)
 RUN = {r["id"]: r for r in FACTS["run"]}
 
 CATEGORY = ["code", None, "chat", "code", "chat"]

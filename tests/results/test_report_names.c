@@ -15,17 +15,25 @@
 
 // ---- names
 
-static void expect_names(const char *const *drafter, int n, const char *const *expected, const char *common)
+struct name_case {
+    const char *drafter, *kind, *options, *expected;
+};
+
+static void expect_names(const struct name_case *of, int n, const char *common)
 {
     struct tally run[8];
     struct comparison c = { .n = n, .run = run };
     struct cell_names names;
     for (int i = 0; i < n; i++)
-        run[i] =
-            (struct tally){ .drafter = (char *)drafter[i], .rule = "rejection", .lossless = true, .finished = true };
+        run[i] = (struct tally){ .drafter = (char *)of[i].drafter,
+                                 .drafter_kind = (char *)of[i].kind,
+                                 .drafter_options = (char *)of[i].options,
+                                 .rule = "rejection",
+                                 .lossless = true,
+                                 .finished = true };
     cell_names_make(&c, &names);
     for (int i = 0; i < n; i++)
-        assert_string_equal(names.name[i], expected[i]);
+        assert_string_equal(names.name[i], of[i].expected);
     assert_string_equal(names.common, common);
     cell_names_free(&names);
 }
@@ -33,17 +41,32 @@ static void expect_names(const char *const *drafter, int n, const char *const *e
 static void names_have_what_differs(void **state)
 {
     (void)state;
-    expect_names(
-        (const char *[]){ "none", "ngram(longest=3, tokens=8)", "ngram(longest=3, tokens=4)", "ngram(longest=3)" }, 4,
-        (const char *[]){ "none", "ngram(tokens=8)", "ngram(tokens=4)", "ngram" }, "rejection; ngram(longest=3)");
-    // Commas within brackets and quotes divide no options.
-    expect_names((const char *[]){ "ladder(of=[{kind: a, n: 1}, {kind: b}], tree=\"[[0], [1)]\", x=1)",
-                                   "ladder(of=[{kind: a, n: 1}, {kind: b}], tree=\"[[0]]\", x=1)" },
-                 2, (const char *[]){ "ladder(tree=\"[[0], [1)]\")", "ladder(tree=\"[[0]]\")" },
-                 "rejection; ladder(of=[{kind: a, n: 1}, {kind: b}], x=1)");
-    // A name of another form stays as it is.
-    const char *const odd[] = { "a(b", "a(b)c", "", "(", "a)", "a(b=(c)", "a(\"b)" };
-    expect_names(odd, 7, odd, "rejection");
+    const struct name_case lookups[] = {
+        { "none", "none", "{}", "none" },
+        { "ngram(longest=3, tokens=8)", "ngram", "{\"longest\": \"3\", \"tokens\": \"8\"}", "ngram(tokens=8)" },
+        { "ngram(longest=3, tokens=4)", "ngram", "{\"longest\": \"3\", \"tokens\": \"4\"}", "ngram(tokens=4)" },
+        { "ngram(longest=3)", "ngram", "{\"longest\": \"3\"}", "ngram" },
+    };
+    expect_names(lookups, 4, "rejection; ngram(longest=3)");
+    const struct name_case lists[] = {
+        { "ladder(of=[{kind: a, n: 1}, {kind: b}], tree=[[0], [1]])", "ladder",
+          "{\"of\": \"[{kind: a, n: 1}, {kind: b}]\", \"tree\": \"[[0], [1]]\"}", "ladder(tree=[[0], [1]])" },
+        { "ladder(of=[{kind: a, n: 1}, {kind: b}], tree=[[0]])", "ladder",
+          "{\"of\": \"[{kind: a, n: 1}, {kind: b}]\", \"tree\": \"[[0]]\"}", "ladder(tree=[[0]])" },
+    };
+    expect_names(lists, 2, "rejection; ladder(of=[{kind: a, n: 1}, {kind: b}])");
+}
+
+// In a stranger's database they may be anything.
+static void a_name_that_its_options_do_not_make_stays_as_it_is(void **state)
+{
+    (void)state;
+    const struct name_case odd[] = {
+        { "a(b=1)", "a", "{}", "a(b=1)" },      { "a(b=1)", "a", "{\"b\": 1}", "a(b=1)" },
+        { "a(b=1)", "a", "[\"b\"]", "a(b=1)" }, { "a(b=1)", "a", "no JSON", "a(b=1)" },
+        { "", "a", "{\"b\": \"1\"}", "" },      { "a(b=1)", "c", "{\"b\": \"1\"}", "a(b=1)" },
+    };
+    expect_names(odd, 6, "rejection");
 }
 
 // ---- many cells
@@ -53,15 +76,16 @@ static struct store *store_of_many(void)
 {
     struct store *s = sample_store_small();
     sample_facts_query(s, "DELETE FROM run WHERE id > 2");
-    sample_facts_query(
-        s, "UPDATE run SET sampling = 'temperature=0', batch = 1, drafter = 'ngram(tokens=1, longest=3)' WHERE id = 2");
+    sample_facts_query(s,
+                       "UPDATE run SET sampling = 'temperature=0', batch = 1, drafter = 'ngram(tokens=1, longest=3)',"
+                       " drafter_options = json_object('tokens', '1', 'longest', '3') WHERE id = 2");
     sample_facts_query(
         s,
         "CREATE TEMP TABLE n AS WITH RECURSIVE n(i) AS (SELECT 3 UNION ALL SELECT i + 1 FROM n WHERE i < 120) SELECT i FROM n");
     sample_facts_query(s, "CREATE TEMP TABLE r AS SELECT n.i, run.* FROM run JOIN n WHERE run.id = 2");
-    sample_facts_query(
-        s,
-        "UPDATE r SET id = i, cell = 'cell ' || i, drafter = 'ngram(tokens=' || i || ', longest=3)', lossless = i < 101");
+    sample_facts_query(s,
+                       "UPDATE r SET id = i, cell = 'cell ' || i, drafter = 'ngram(tokens=' || i || ', longest=3)',"
+                       " drafter_options = json_object('tokens', CAST(i AS TEXT), 'longest', '3'), lossless = i < 101");
     sample_facts_query(s, "ALTER TABLE temp.r DROP COLUMN i");
     sample_facts_query(s, "INSERT INTO run SELECT * FROM r");
     sample_facts_query(s, "CREATE TEMP TABLE q AS SELECT n.i, sequence.* FROM sequence JOIN n WHERE run = 2");
@@ -105,6 +129,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_teardown(name, test_directory_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(names_have_what_differs),
+        TEST(a_name_that_its_options_do_not_make_stays_as_it_is),
         TEST(of_many_cells_the_fastest_are_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

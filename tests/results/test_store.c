@@ -33,7 +33,7 @@ static void a_new_database_is_created_and_reopened(void **state)
 {
     struct store *s = sample_store(NULL);
     assert_false(store_read_only(s));
-    assert_int_equal(sample_facts_query(s, "SELECT user_version FROM pragma_user_version"), 15);
+    assert_int_equal(sample_facts_query(s, "SELECT user_version FROM pragma_user_version"), 16);
     assert_int_equal(sample_facts_query(s, "SELECT application_id FROM pragma_application_id"), 0x5350434C);
     assert_int_equal(sample_facts_query(s, "SELECT journal_mode = 'wal' FROM pragma_journal_mode"), 1);
     assert_int_equal(sample_facts_query(s, "SELECT foreign_keys FROM pragma_foreign_keys"), 1);
@@ -125,21 +125,69 @@ static void write_version(int version)
 
 static void another_schema_version_is_refused(void **state)
 {
-    static const int versions[] = { 0, 1, 14, 16, 99 };
+    static const int versions[] = { 0, 1, 14, 17, 99 };
     struct store *s = sample_store_small();
     store_close(s);
     for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
         struct error err;
         write_version(versions[i]);
         assert_null(store_open(sample_store_path(), &err));
-        char *expected = xformat("%s: expected schema version 15, found %d: %s", sample_store_path(), versions[i],
-                                 versions[i] > 15 ? "a newer speclab wrote it" : "run again into a new file");
+        char *expected = xformat("%s: expected schema version 16, found %d: %s", sample_store_path(), versions[i],
+                                 versions[i] > 16 ? "a newer speclab wrote it" : "run again into a new file");
         assert_string_equal(err.text, expected);
         free(expected);
     }
-    write_version(15);
+    write_version(16);
     s = sample_store(NULL);
     assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM run"), SAMPLE_RUNS);
+    store_close(s);
+}
+
+// The sample as version 15 has it: without drafter_options, and with settings that have the options of these names among others.
+static void write_version_15(void)
+{
+    struct store *s = sample_store_small();
+    sample_facts_query(s, "CREATE TABLE kept (id INTEGER, options TEXT) STRICT");
+    sample_facts_query(s, "INSERT INTO kept SELECT id, drafter_options FROM run");
+    sample_facts_query(s, "UPDATE run SET settings = json_set(settings, '$.cells', json_object('drafter', json_patch("
+                          "json_object('kind', drafter_kind, 'okens', 1, 'shortest', 2), drafter_options)))");
+    sample_facts_query(s, "UPDATE run SET settings = '{\"cells\": {\"drafter\": \"none\"}}' WHERE drafter = 'none'");
+    sample_facts_query(s, "ALTER TABLE run DROP COLUMN drafter_options");
+    store_close(s);
+    write_version(15);
+}
+
+static void expect_raised(struct store *s)
+{
+    assert_int_equal(
+        sample_facts_query(s,
+                           "SELECT count(*) FROM kept JOIN run USING (id) WHERE json(options) = json(drafter_options)"),
+        SAMPLE_RUNS);
+    assert_int_equal(sample_facts_query(s, "SELECT count(DISTINCT options) FROM kept"), 3);
+    assert_int_equal(sample_facts_query(s, "SELECT user_version FROM pragma_user_version"), 16);
+}
+
+static void a_database_of_version_15_gets_the_options_of_its_drafters(void **state)
+{
+    (void)state;
+    write_version_15();
+    for (int i = 0; i < 2; i++) { // the second time it is of this version
+        struct store *s = sample_store(NULL);
+        expect_raised(s);
+        store_close(s);
+    }
+}
+
+static void one_that_cannot_be_written_to_gets_them_in_a_copy(void **state)
+{
+    (void)state;
+    write_version_15();
+    assert_int_equal(chmod(sample_store_path(), 0400), 0);
+    struct error err;
+    struct store *s = store_open(sample_store_path(), &err);
+    assert_ok(s != NULL, err);
+    if (store_read_only(s)) // not so for root
+        expect_raised(s);
     store_close(s);
 }
 
@@ -296,7 +344,7 @@ static void incomplete(void)
 static void another_version(void)
 {
     struct error err = { "" };
-    check(store_open(sample_store_path(), &err) == NULL && strstr(err.text, "expected schema version 15") != NULL,
+    check(store_open(sample_store_path(), &err) == NULL && strstr(err.text, "expected schema version 16") != NULL,
           "another version refused", &err);
 }
 
@@ -398,6 +446,8 @@ int main(void)
         TEST(files_that_are_no_speclab_database_are_refused),
         TEST(changed_views_are_recreated),
         TEST(another_schema_version_is_refused),
+        TEST(a_database_of_version_15_gets_the_options_of_its_drafters),
+        TEST(one_that_cannot_be_written_to_gets_them_in_a_copy),
         TEST(a_database_without_a_version_is_another_programs),
         TEST(every_view_begins_with_its_definition),
         TEST(impossible_facts_are_refused),

@@ -14,8 +14,8 @@ from speclab import names
 
 GROUPS, SERIES, RUNS = 4, 6, 24  # at most: groups of a figure, series of a group beside none, runs of a series
 _SETTINGS = """SELECT id, json_remove(whole, '$.cells.batch', '$.cells.rule', '$.cells.drafter'),
-    iif(json_type(whole, '$.cells.drafter') = 'object', whole -> '$.cells.drafter', '{}')
-FROM (SELECT id, iif(json_valid(settings), settings, '{}') AS whole FROM run)"""
+    iif(json_type(whole, '$.cells.drafter') = 'object', whole -> '$.cells.drafter', '{}'), drafter, drafter_kind, drafter_options
+FROM (SELECT *, iif(json_valid(settings), settings, '{}') AS whole FROM run)"""
 _COUNTS = """SELECT r.experiment, r.peers, coalesce(max(q.turn) + 1, 0), coalesce(max(q.repeat) + 1, 0)
 FROM run AS r LEFT JOIN sequence AS q ON q.run = r.id GROUP BY r.experiment, r.peers"""
 
@@ -26,20 +26,21 @@ Series = tuple[str, list[Run]]  # what its drafts are like, behind the drafter's
 def read(results: Any) -> list[Comparison]:
     """Runs that can be compared, in the order of their first: `said` in the report, `first`, `turns`, `repeats`, and `runs`, none first.
 
-    A run has the keys of the report's cells, and `full`: its drafter's name with what varies in the sweep; `others`: its settings without batch, rule
+    A run has the keys of the report's cells, and `named`: its drafter's (speclab.names); `full`: with what varies in the sweep; `others`: its settings without batch, rule
     and drafter.
     """
     settings = {r[0]: r[1:] for r in results.query(_SETTINGS)[1]}
     counts = {r[:2]: r[2:] for r in results.query(_COUNTS)[1]}
     found, sweeps = [], {}
     for said in results.comparisons:
-        runs = [Run(**cell, limits=said["limits"], others=settings[cell["run"]][0]) for cell in said["cells"]]
+        runs = [Run(**cell, limits=said["limits"], others=settings[cell["run"]][0], named=names.of_run(*settings[cell["run"]][2:]))
+                for cell in said["cells"]]
         runs.sort(key=lambda r: (not r.baseline, r.run))
         turns, repeats = counts.get((said["experiment"], runs[0].peers), (0, 0))
         found.append(Comparison(said=said, turns=turns, repeats=repeats, runs=runs, first=min(runs, key=lambda r: r.run)))
         sweeps.setdefault(said["experiment"], []).extend(runs)
     for runs in sweeps.values():
-        for r, name in zip(runs, names.in_full([r.drafter for r in runs], [json.loads(settings[r.run][1]) for r in runs]), strict=True):
+        for r, name in zip(runs, names.in_full([r.named for r in runs], [json.loads(settings[r.run][1]) for r in runs]), strict=True):
             r.full = name
     return found
 
@@ -69,7 +70,7 @@ CHOICES = {
     "paired": Choice(_PAIRS),
     "categories": Choice(lambda r: _PAIRS(r) and bool(r.by_category)),
     "lengths": Choice(  # chains that differ in `tokens` alone, not of drafters of drafters, whose parts have options of this name
-        lambda r: _DRAFTS(r) and not r.trees and not any(s in r.drafter for s in ("nodes=", "{kind")), ("tokens",), enough=lambda s: len(s) > 1),
+        lambda r: _DRAFTS(r) and not r.trees and "nodes" not in r.named.options and "{kind" not in str(r.named), ("tokens",), enough=lambda s: len(s) > 1),
     "trees": Choice(_DRAFTS, ("tokens", "nodes", "widths", "tree", "pick"), "drafter"),  # a drafter's chains, fixed trees or best-first trees
     "batches": Choice(_PAIRS, (), "batches", _IN_BATCHES),
     "throughput": Choice(_DECODES, (), "batches", _IN_BATCHES),
@@ -77,15 +78,15 @@ CHOICES = {
 
 
 def _shape(r: Run) -> str:
-    kind = " best-first" if "nodes=" in r.drafter else " fixed tree" if r.trees else " chain"
-    return kind + (", greedy" if "pick=greedy" in r.drafter else "")
+    kind = " best-first" if "nodes" in r.named.options else " fixed tree" if r.trees else " chain"
+    return kind + (", greedy" if r.named.options.get("pick") == "greedy" else "")
 
 
 def _groups(choice: Choice, comparisons: list[Comparison]) -> list[list[Series]]:
     """Groups in the order of their first run, each of its series."""
     groups: dict[tuple, dict[tuple, Series]] = {}
     for r in (r for c in comparisons for r in c.runs if choice.takes(r)):
-        drafter, shape = names.without(r.drafter, choice.own or ()), _shape(r) if choice.group == "drafter" else ""
+        drafter, shape = str(names.without(r.named, choice.own or ())), _shape(r) if choice.group == "drafter" else ""
         key = {"comparison": r.peers, "drafter": (r.peers, drafter), "batches": r.others}[choice.group]
         group = groups.setdefault((r.experiment, key), {})
         group.setdefault((r.run,) if choice.own is None else (drafter, shape, r.rule), (shape, []))[1].append(r)
@@ -97,7 +98,7 @@ def _groups(choice: Choice, comparisons: list[Comparison]) -> list[list[Series]]
 
 def _taken(group: list[Series]) -> list[Series]:
     """The baseline; then the fastest of each kind of drafter, and the fastest of the rest."""
-    kinds = [names.parts(runs[0].drafter)[0] for _, runs in group]
+    kinds = [runs[0].named.kind for _, runs in group]
     rank = [max((r.speedup for r in runs if r.speedup is not None), default=-1) for _, runs in group]
     taken = [i for i, (_, runs) in enumerate(group) if runs[0].baseline]
     for _ in range(SERIES):
@@ -133,14 +134,13 @@ def _sweeps(comparisons: list[Comparison]) -> list[tuple[str, Run, list[tuple]]]
     for c in comparisons:
         kinds: dict[tuple, list[tuple[Run, dict[str, str]]]] = {}
         for r in filter(_PAIRS, c.runs):
-            kind, options = names.parts(r.full)
-            kinds.setdefault((kind, r.rule + " *" * (not r.lossless)), []).append((r, dict(o.partition("=")[::2] for o in options)))
+            kinds.setdefault((r.full.kind, r.rule + " *" * (not r.lossless)), []).append((r, r.full.options))
         for (kind, rule), cells in kinds.items():
             values = {k: {own.get(k) for _, own in cells} for _, own in cells for k in own}
             swept = sorted((k for k in values if len(values[k]) > 1), key=lambda k: -len(values[k]))[:2]
             for r, own in cells if len(swept) == 2 else ():
                 if all(k in own for k in swept):
-                    rest = names.put_together(kind, [f"{k}={v}" for k, v in own.items() if k not in swept and len(values[k]) > 1])
+                    rest = str(names.Name(kind, {k: v for k, v in own.items() if k not in swept and len(values[k]) > 1}))
                     grid = found.setdefault((id(c), rest, rule), (f"{rest}; {rule}", r, []))[2]
                     grid.append((f"{swept[1]}={own[swept[1]]}", r.run, f"{swept[0]}={own[swept[0]]}"))
     sides = {key: (len({cell[0] for cell in grid}), len({cell[2] for cell in grid})) for key, (_, _, grid) in found.items()}
