@@ -10,7 +10,7 @@ set(SPECLAB_CUDA_ARCHITECTURES "80;90" CACHE STRING "compute capabilities to com
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
 
 # No contraction, as everywhere: kernels fuse explicitly. -O3 in every build: the kernels are checked elsewhere.
-set(cuda_flags -std=c++20 -O3 --fmad=false -I${CMAKE_SOURCE_DIR} -Xcompiler=-Wall -Werror=all-warnings)
+set(cuda_flags -std=c++20 -O3 --fmad=false -I${CMAKE_SOURCE_DIR} -Xcompiler=-Wall,-fPIC -Werror=all-warnings)
 foreach(capability ${SPECLAB_CUDA_ARCHITECTURES})
     list(APPEND cuda_flags -gencode=arch=compute_${capability},code=sm_${capability})
 endforeach()

@@ -41,11 +41,16 @@ configure_file(${CMAKE_SOURCE_DIR}/cmake/speclab.pc.in ${CMAKE_BINARY_DIR}/specl
 install(TARGETS speclab RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES ${library} DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES ${CMAKE_SOURCE_DIR}/engine/speclab.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+# What plugins include: `cc -shared -fPIC -I INCLUDEDIR/speclab idea.c -o idea.so`.
+foreach(folder core sampling kernels models drafters verifier engine)
+    install(DIRECTORY ${CMAKE_SOURCE_DIR}/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/speclab FILES_MATCHING PATTERN "*.h")
+endforeach()
 install(FILES ${CMAKE_BINARY_DIR}/speclab.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 # What `pip install ./python` puts beside the package: the program, and the files that both read.
 if(SPECLAB_PACKAGE)
     install(TARGETS speclab RUNTIME DESTINATION speclab/bin COMPONENT package)
+    install(TARGETS speclab_program LIBRARY DESTINATION speclab/bin COMPONENT package)
     file(GLOB shared_files ${CMAKE_SOURCE_DIR}/results/*.sql ${CMAKE_SOURCE_DIR}/results/store/*.sql)
     install(FILES ${shared_files} DESTINATION speclab/share COMPONENT package)
 endif()

@@ -1,6 +1,6 @@
 # Writes the version and git revision to a header, only when they changed, to avoid needless rebuilds. A + suffix marks what
 # the revision does not cover: changes, source files that git does not track (but the globs of CMakeLists.txt find), a
-# build type other than Release, files outside the tree (cmake/extensions.cmake).
+# build type other than Release.
 execute_process(COMMAND git -C "${SOURCE}" rev-parse --short=12 HEAD OUTPUT_VARIABLE revision
                 OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
 if(failed)
@@ -16,9 +16,6 @@ endif()
 if(NOT BUILD STREQUAL "Release")
     string(TOLOWER "${BUILD}" build)
     set(revision "${revision}+${build}")
-endif()
-if(EXTENSIONS)
-    set(revision "${revision}+extensions")
 endif()
 set(text "#define SPECLAB_VERSION \"${VERSION}\"\n#define SPECLAB_REVISION \"${revision}\"\n")
 set(old "")

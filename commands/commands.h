@@ -8,6 +8,9 @@ struct error;
 struct experiment;
 struct store;
 
+// The program: a command in argv[1] and its words, NULL behind them. Returns the exit status. Once in a process.
+int speclab_main(int argc, char **argv);
+
 int command_run(int argc, char **argv);    // run_command.c
 int command_report(int argc, char **argv); // report.c
 int command_replay(int argc, char **argv); // replay_command.c

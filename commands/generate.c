@@ -279,7 +279,7 @@ static int add_stage_flags(struct generate *g, struct flag *to)
     return n;
 }
 
-// A stage of an extension may have the name of another option.
+// A stage of a plugin may have the name of another option.
 static bool names_differ(const struct flag *flag, struct error *err)
 {
     for (const struct flag *a = flag; a->name != NULL; a++)

@@ -10,7 +10,9 @@
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "core/memory.h"
+#include "core/error.h"
 #include "core/printable.h"
+#include "engine/plugin.h"
 #include "experiments/environment.h"
 #include "core/files/mapped.h"
 
@@ -149,7 +151,8 @@ static void print_usage(FILE *to)
     for (int i = 0; tools[i].name != NULL; i++)
         if (tools[i].summary != NULL)
             fprintf(to, "  ./run %-9s %s\n", tools[i].name, tools[i].summary);
-    fprintf(to, "\n`speclab COMMAND --help` describes a command. Exit status: 0 success, 1 failure, 2 wrong usage.\n");
+    fprintf(to, "\n--plugin FILE adds drafters, rules and sampling stages of your own to every command (docs/python.md).\n");
+    fprintf(to, "`speclab COMMAND --help` describes a command. Exit status: 0 success, 1 failure, 2 wrong usage.\n");
 }
 
 static int unknown_command(const char *word)
@@ -177,7 +180,7 @@ static void occupy_streams(void)
             _exit(1);
 }
 
-int main(int argc, char **argv)
+int speclab_main(int argc, char **argv)
 {
     occupy_streams();
     // A closed pipe (`| head`) becomes a failed write, which command_done handles.
@@ -185,6 +188,11 @@ int main(int argc, char **argv)
     // So does the file size limit (`ulimit -f`), whose signal would end the process in the middle of a write.
     signal(SIGXFSZ, SIG_IGN);
     mapped_catch_faults();
+    if (plugin_needs_python(argc, argv))
+        hand_over(argv);
+    struct error err;
+    if (!plugins_take(&argc, argv, &err))
+        return command_fail(&self, &err);
     const char *word = argc > 1 ? argv[1] : NULL;
     if (word == NULL) {
         print_usage(stderr);
@@ -212,4 +220,10 @@ int main(int argc, char **argv)
     else
         return unknown_command(word);
     return command_done(&self);
+}
+
+// The program in a library of its own (speclab_main) has it, too.
+int main(int argc, char **argv)
+{
+    return speclab_main(argc, argv);
 }

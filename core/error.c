@@ -9,6 +9,7 @@
 #include "core/printable.h"
 
 enum { LAST = sizeof(((struct error *)NULL)->text) - 1 };
+enum { OF_USAGE = 1, OF_PLUGIN }; // the last byte
 
 // The names in the sentence may come from anybody, so control characters are made printable.
 static void put(struct error *err, const char *format, va_list args)
@@ -19,7 +20,7 @@ static void put(struct error *err, const char *format, va_list args)
     printable_put(&shown, sentence, strlen(sentence), "\n\t");
     snprintf(err->text, LAST, "%s", shown.s);
     free(shown.s);
-    err->text[LAST] = false;
+    err->text[LAST] = 0;
 }
 
 bool fail(struct error *err, const char *format, ...)
@@ -37,13 +38,28 @@ bool fail_usage(struct error *err, const char *format, ...)
     va_start(args, format);
     put(err, format, args);
     va_end(args);
-    err->text[LAST] = true;
+    err->text[LAST] = OF_USAGE;
     return false;
 }
 
 bool error_is_usage(const struct error *err)
 {
-    return err->text[LAST];
+    return err->text[LAST] == OF_USAGE;
+}
+
+bool fail_plugin(struct error *err, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    put(err, format, args);
+    va_end(args);
+    err->text[LAST] = OF_PLUGIN;
+    return false;
+}
+
+bool error_is_plugin(const struct error *err)
+{
+    return err->text[LAST] == OF_PLUGIN;
 }
 
 bool fail_in(struct error *err, struct in_file at, const char *format, ...)

@@ -16,6 +16,9 @@ bool fail(struct error *err, const char *format, ...) __attribute__((format(prin
 // been called. The command's exit status is then 2 (docs/commands.md).
 bool fail_usage(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool error_is_usage(const struct error *err);
+// The message of a plugin that failed (engine/foreign.h): it ends its cell, and an experiment goes on with the others.
+bool fail_plugin(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool error_is_plugin(const struct error *err);
 
 struct in_file {
     const char *file; // NULL: none

@@ -11,9 +11,18 @@
 // sig_atomic_t is an int on this platform, and callers read an int.
 static volatile int stop;
 
+static void (*also)(void);
+
+void speclab_interrupt_also(void (*call)(void))
+{
+    also = call;
+}
+
 static void set_stop(int signal_number)
 {
     stop = 1;
+    if (also != NULL)
+        also();
     signal(signal_number, SIG_DFL);
 }
 

@@ -9,6 +9,9 @@ struct error;
 // Installs a handler for SIGINT and SIGTERM and returns a flag. The flag is 0 until the first signal sets it to 1.
 // Decoding loops check it between steps. A second signal has its default action.
 const volatile int *interrupt_catch(void);
+// Sets a function that the handler calls as well. It is one that a signal may interrupt at any place: Python's, so that
+// Ctrl-C ends a plugin that never returns. Default: NULL, none.
+void speclab_interrupt_also(void (*call)(void));
 bool interrupt_requested(void); // returns whether the flag is set
 // Returns false and sets err if *flag is set. If flag is NULL, returns true.
 bool interrupt_check(const volatile int *flag, struct error *err);

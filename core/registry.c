@@ -27,3 +27,36 @@ void registry_require(const struct registered *list, size_t n, const char *kind)
     fprintf(stderr, "speclab: %s\n", err.text);
     exit(EXIT_FAILURE);
 }
+
+static struct hash adding;
+
+struct hash registry_source(void)
+{
+    return adding;
+}
+
+void registry_set_source(struct hash source)
+{
+    adding = source;
+}
+
+static bool is_name(const char *name)
+{
+    return name != NULL && name[0] >= 'a' && name[0] <= 'z' &&
+           name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0';
+}
+
+bool registry_admits(const char *kind, const char *name, const char *summary, bool known, const char *lacks, int n,
+                     int most, struct error *err)
+{
+    if (!is_name(name))
+        return fail(err, "%s: name: expected lower-case letters, digits and _, found \"%s\"", kind,
+                    name != NULL ? name : "");
+    if (known)
+        return fail(err, "%s %s: expected a name that no %s has, but there is one of this name", kind, name, kind);
+    if (summary == NULL || summary[0] == '\0')
+        lacks = "summary";
+    if (lacks != NULL)
+        return fail(err, "%s %s: %s: expected a value, found none", kind, name, lacks);
+    return n < most || fail(err, "%s %s: there are %d %ss already, and a list has no more", kind, name, n, kind);
+}

@@ -29,6 +29,7 @@ struct drafter *drafter_create(const struct drafter_type *type, const struct dra
                                struct error *err)
 {
     struct drafter_env *own = env_copy(env);
+    own->type = type;
     struct drafter *d = type->create(own, options, err);
     if (d == NULL) {
         env_free(own);
@@ -36,6 +37,12 @@ struct drafter *drafter_create(const struct drafter_type *type, const struct dra
     }
     d->type = type;
     d->env = own;
+    if (!hash_is_none(type->source)) {
+        struct digest *sum = digest_begin();
+        digest_hash(sum, d->identity);
+        digest_hash(sum, type->source);
+        d->identity = digest_end(sum);
+    }
     return d;
 }
 

@@ -18,10 +18,12 @@
 // a prompt of one token has none. In a conversation of several turns the prompt of a turn contains all earlier turns,
 // and a slot begins empty.
 //
-// A new drafter is one file with a struct drafter_type (ngram.c is a complete one) and one name in registry.c.
+// A new drafter is one file with a struct drafter_type (ngram.c is a complete one) and one name in
+// registry.c, or a plugin (engine/plugin.h).
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include "core/digest.h"
 #include "core/draft.h"
 #include "core/options.h"
 #include "models/model.h"
@@ -32,11 +34,12 @@ struct sampling;
 struct settings;
 struct tokenizer;
 
-struct drafter_env {                // a drafter may keep the pointer for its whole life: drafter_create makes a copy
-    struct backend *backend;        // the device on which the drafter computes
-    struct backend *target_backend; // the device of the target, and hence of the hidden states of advance; may be the
-                                    // same
-    struct devices *devices;        // opens further devices for a draft model; NULL: not available
+struct drafter_env {                 // a drafter may keep the pointer for its whole life: drafter_create makes a copy
+    const struct drafter_type *type; // the type that is created; set by drafter_create
+    struct backend *backend;         // the device on which the drafter computes
+    struct backend *target_backend;  // the device of the target, and hence of the hidden states of advance; may be the
+                                     // same
+    struct devices *devices;         // opens further devices for a draft model; NULL: not available
     struct model *target; // the target's shape, embedding and LM head, and its layers for `attach`; NULL in tests that
                           // need no model
     const struct tokenizer *tokenizer; // the target's tokenizer; NULL: it has none, and vocabularies are compared by
@@ -126,10 +129,15 @@ struct drafter_type {
     enum draft_memory (*remembers)(const void *options); // the memory with these options; NULL: that of its parts,
                                                          // otherwise `memory`
     enum draft_memory memory;
+    struct hash source; // the hash of the plugin's file, set by speclab_register_drafter; { 0 }: a drafter of the tree
+    const void *self;   // for the type's own use (engine/foreign.c)
 };
 
 // The list ends with NULL: drafters/registry.c. The first, `none`, is the default, and the baseline of experiments.
-extern const struct drafter_type *const drafter_types[];
+extern const struct drafter_type *drafter_types[];
+// Adds a copy of the type at the end of the list. What it points to has to stay. Returns false and sets err if its name
+// is there already, or if it lacks what the contract needs.
+bool speclab_register_drafter(const struct drafter_type *type, struct error *err);
 const struct drafter_type *drafter_named(const char *name); // NULL: there is none of this name
 struct drafter *drafter_create(const struct drafter_type *type, const struct drafter_env *env, const void *options,
                                struct error *err);

@@ -1,10 +1,10 @@
 // registry.c - the list of all drafters; the first is the default, and the baseline. A drafter `name` defines
-// name##_drafter in a file of this folder.
+// name##_drafter in a file of this folder. Those of plugins follow.
 #include <string.h>
 
+#include "core/memory.h"
 #include "core/registry.h"
 #include "drafters/drafter.h"
-#include "extensions.h"
 
 #define DRAFTERS(DRAFTER) \
     DRAFTER(none) \
@@ -23,15 +23,14 @@
     DRAFTER(oracle) \
     DRAFTER(union) \
     DRAFTER(adaptive) \
-    DRAFTER(blockwise) \
-    EXTENSION_DRAFTERS(DRAFTER)
+    DRAFTER(blockwise)
 
 #define DECLARE(name) extern const struct drafter_type name##_drafter;
 #define LIST(name) &name##_drafter,
 
 DRAFTERS(DECLARE)
 
-const struct drafter_type *const drafter_types[] = { DRAFTERS(LIST) NULL };
+const struct drafter_type *drafter_types[MAX_REGISTERED + 1] = { DRAFTERS(LIST) };
 
 #define NAMES(entry) { #entry, &entry##_drafter.name },
 
@@ -47,4 +46,24 @@ const struct drafter_type *drafter_named(const char *name)
         if (strcmp(drafter_types[i]->name, name) == 0)
             return drafter_types[i];
     return NULL;
+}
+
+bool speclab_register_drafter(const struct drafter_type *type, struct error *err)
+{
+    int n = 0;
+    while (drafter_types[n] != NULL)
+        n++;
+    const char *lacks = type->create == NULL                               ? "create"
+                        : type->propose == NULL                            ? "propose"
+                        : type->destroy == NULL                            ? "destroy"
+                        : type->options != NULL && type->options_size == 0 ? "options_size"
+                                                                           : NULL;
+    const bool known = type->name != NULL && drafter_named(type->name) != NULL;
+    if (!registry_admits("drafter", type->name, type->summary, known, lacks, n, MAX_REGISTERED, err))
+        return false;
+    struct drafter_type *own = xmalloc(sizeof(*own)); // for the rest of the process, as the list
+    *own = *type;
+    own->source = registry_source();
+    drafter_types[n] = own;
+    return true;
 }

@@ -3,7 +3,8 @@
 // The hash of a cell covers everything that its texts or times depend on: the resolved settings (threads, device and precision
 // included; default precision is resolved when the model opens), everything read of the checkpoints of target and drafter (all
 // weight bytes, and the input of the readers of configuration, tokenizer and chat template: models/formats/identity.h), and the bytes
-// of the prompt file. A draft tree from a file is in the settings, node by node. So a changed model or prompt file makes
+// of the prompt file. A draft tree from a file is in the settings, node by node, and what a plugin brings (engine/plugin.h) has the bytes of
+// its file in the hash. So a changed model or prompt file makes
 // another cell, which runs from the start. The hash excludes:
 //
 //     repeat, limit, per_category   larger values add sequences to the cell; a prompt is identified by its position in the
@@ -24,6 +25,7 @@
 #include "kernels/backend.h"
 #include "models/model.h"
 #include "sampling/sampling.h"
+#include "verifier/rules/rule.h"
 
 static void put_text(struct settings *map, const char *key, const char *text)
 {
@@ -87,16 +89,28 @@ static struct settings *cell_settings(const struct loaded_experiment *o, struct 
     return s;
 }
 
-// Hashes the inputs and the settings.
-static void write_identity(const struct loaded_experiment *o, struct hash drafter, const struct settings *s,
-                           char to[HASH_TEXT])
+// Only files of plugins are hashed, so that other cells keep their hash.
+static void hash_source(struct digest *d, struct hash source)
 {
+    if (!hash_is_none(source))
+        digest_hash(d, source);
+}
+
+// Hashes the inputs and the settings. rule NULL: those that it shares with its peers.
+static void write_identity(const struct loaded_experiment *o, struct cell cell, struct hash drafter,
+                           const struct rule *rule, const struct settings *s, char to[HASH_TEXT])
+{
+    const struct settings *sampling = o->e->sampling.entry[cell.sampling].settings;
     char *text = settings_line(s);
     struct digest *d = digest_begin();
     digest_hash(d, o->identity);
     digest_hash(d, o->e->prompts.hash);
     digest_hash(d, drafter);
     digest_text(d, text);
+    for (int i = 0; i < sampling->n; i++)
+        hash_source(d, stage_named(sampling->key[i])->source);
+    if (rule != NULL)
+        hash_source(d, rule->source);
     hash_write(digest_end(d), to);
     free(text);
 }
@@ -106,8 +120,9 @@ struct identity cell_identity(const struct loaded_experiment *o, struct cell cel
     struct identity id = { 0 };
     struct text own = { 0 };
     struct settings *s = cell_settings(o, cell, d), *shared = cell_settings(o, cell, NULL);
-    write_identity(o, d->identity, s, id.hash);
-    write_identity(o, (struct hash){ 0 }, shared, id.peers);
+    const struct settings *rule = o->e->rule.entry[cell.rule].settings;
+    write_identity(o, cell, d->identity, rule_named(settings_get(rule, "kind")->text), s, id.hash);
+    write_identity(o, cell, (struct hash){ 0 }, NULL, shared, id.peers);
     hash_write(o->weights, id.target_hash);
     hash_write(model_identity(o->target.model), id.config_hash);
     if (o->target.tokenizer != NULL)

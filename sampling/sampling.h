@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "core/digest.h"
 #include "core/options.h"
 #include "core/workers.h"
 
@@ -34,9 +35,13 @@ struct stage {
     // Adds its parameters to what a device applies to a row (core/row_stages.h), with the same bits. Returns false if
     // it cannot with these options. NULL: devices do not have the stage. The host then makes the rows.
     bool (*on_device)(const void *options, struct row_stages *to);
+    struct hash source; // the hash of the plugin's file, set by speclab_register_stage; { 0 }: a stage of the tree
 };
 
-extern const struct stage *const stages[];         // ordered by application; ends with NULL: sampling/registry.c
+// Adds a copy of the stage, which is applied after all others. What it points to has to stay. Returns false and sets err
+// if its name is there already, or if it lacks what the contract needs.
+bool speclab_register_stage(const struct stage *stage, struct error *err);
+extern const struct stage *stages[];               // ordered by application; ends with NULL: sampling/registry.c
 const struct stage *stage_named(const char *name); // NULL: there is none of this name
 
 enum { MAX_STAGES = 16 };

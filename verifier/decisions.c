@@ -181,12 +181,13 @@ bool decisions_wait(struct decisions *d, const struct scored *s, struct error *e
     return d->n == s->n || b->sync(b, err); // the sync keeps the pass out of the time of the host's decision
 }
 
-void decisions_decide(struct decisions *d, const struct scored *s, int i)
+bool decisions_decide(struct decisions *d, const struct scored *s, int i, struct error *err)
 {
     const struct request *r = &s->request[i];
     logit_rows_point(d->s.p, s->logits, s->first[i], r, d->on_device[i] && d->rows_made);
     if (!d->on_device[i])
         d->s.rule->verify(r->draft, &d->s.p->rows, d->s.rule_options, r->rng, &s->decided[i]);
+    return s->decided[i].failed == NULL || fail_plugin(err, "%s (rule %s)", s->decided[i].failed, d->s.rule->name);
 }
 
 void decisions_destroy(struct decisions *d)

@@ -41,7 +41,7 @@ void decisions_begin(struct decisions *d, const struct scored *s);
 // and nowhere else.
 bool decisions_wait(struct decisions *d, const struct scored *s, struct error *err);
 // Fills in decided[i], and points the setup's rows p at the draft's rows until the next call.
-void decisions_decide(struct decisions *d, const struct scored *s, int i);
+bool decisions_decide(struct decisions *d, const struct scored *s, int i, struct error *err);
 // Returns the device memory for the decisions of drafts of up to `nodes` nodes.
 size_t decisions_bytes(struct backend *b, const struct rule *rule, int slots, int nodes, int vocab);
 

@@ -313,12 +313,13 @@ bool verifier_score(struct verifier *v, const struct request *r, int n, struct e
     return true;
 }
 
-// Decides request i, keeps the accepted rows of the cache, and appends them to picked[kept..]. Returns their number.
-static int keep(struct verifier *v, const struct scored *s, int i, int kept, struct advance *a)
+// Decides request i, keeps the accepted rows of the cache, and appends them to picked[*kept..].
+static bool keep(struct verifier *v, const struct scored *s, int i, int *kept, struct advance *a, struct error *err)
 {
     const struct request *r = &s->request[i];
     struct verification *j = &v->verification[i];
-    decisions_decide(v->decisions, s, i);
+    if (!decisions_decide(v->decisions, s, i, err))
+        return false;
     assert(j->node[0] == 0);
     observe_verified(v, r, j);
     kv_keep(v->cache, r->slot, j->node, j->n);
@@ -330,8 +331,8 @@ static int keep(struct verifier *v, const struct scored *s, int i, int kept, str
                            .top = v->top + (size_t)v->first[i] * (size_t)v->s.top,
                            .top_k = v->s.top };
     for (int k = 0; k < j->n; k++)
-        v->picked[kept++] = v->first[i] + j->node[k];
-    return kept;
+        v->picked[(*kept)++] = v->first[i] + j->node[k];
+    return true;
 }
 
 bool verifier_accept(struct verifier *v, const struct request *r, int n, struct advance *a, struct error *err)
@@ -342,7 +343,8 @@ bool verifier_accept(struct verifier *v, const struct request *r, int n, struct 
     if (!observe(v, &s, err) || !decisions_wait(v->decisions, &s, err))
         return false;
     for (int i = 0; i < n; i++)
-        kept = keep(v, &s, i, kept, &a[i]);
+        if (!keep(v, &s, i, &kept, &a[i], err))
+            return false;
     if (v->s.taps.n == 0)
         return true;
     v->features.rows = kept;

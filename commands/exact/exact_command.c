@@ -42,6 +42,8 @@ static bool check_rule(const struct rule *r, long long instances, struct store *
     row.distance = f.distance;
     row.formula_error = fmax(f.law_error, f.accepted_error);
     *wrong = *wrong || strcmp(row.verdict, "wrong") == 0;
+    if (f.failed != NULL)
+        fprintf(stderr, "speclab exact: rule %s: %s\n", r->name, f.failed);
     char *declared = r->end_probabilities != NULL ? xformat("%.1e", row.formula_error) : xstrdup("-");
     printf("  %-10s %9lld  %10lld  %11.1e  %11s  %s\n", r->name, (long long)f.instances, (long long)f.runs, f.distance,
            declared, row.verdict);

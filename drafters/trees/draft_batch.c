@@ -1,5 +1,6 @@
 #include "drafters/trees/draft_batch.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "core/error.h"
@@ -92,6 +93,13 @@ struct pass draft_batch_rows(struct draft_batch *g, const struct request *r, int
                              int *first, int32_t *token, int32_t *slot, int32_t *parent)
 {
     return g->current->rows(g->current, r, n, cache, first, token, slot, parent);
+}
+
+int draft_batch_paths(struct draft_batch *g, const struct request *r, int n, int *first, struct draft_path *to,
+                      int32_t *token)
+{
+    assert(!g->current->on_device);
+    return host_drafts_paths(g->current, r, n, first, to, token);
 }
 
 void draft_batch_end(struct draft_batch *g, const struct request *r, int n)

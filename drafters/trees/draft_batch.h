@@ -70,6 +70,14 @@ int draft_batch_level(struct draft_batch *g, const struct request *r, int n);
 // first[i]. token, slot, parent: memory for them.
 struct pass draft_batch_rows(struct draft_batch *g, const struct request *r, int n, const struct kv_cache *cache,
                              int *first, int32_t *token, int32_t *slot, int32_t *parent);
+// The frontier's candidates as paths from the root, of drafts that are built on the host (drafts_on_host); request i's begin at first[i]. Returns
+// their number. token: (rows * (levels + 1)) memory for them.
+struct draft_path {
+    int slot, n;          // n: 1 for the root itself
+    const int32_t *token; // (n) the root first
+};
+int draft_batch_paths(struct draft_batch *g, const struct request *r, int n, int *first, struct draft_path *to,
+                      int32_t *token);
 void draft_batch_end(struct draft_batch *g, const struct request *r, int n);
 // Returns the pending row of a node of the slot's last draft, once the draft is verified; -1: none, also for node -1.
 int draft_batch_row(const struct draft_batch *g, int slot, int node);

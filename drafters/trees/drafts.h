@@ -6,6 +6,7 @@
 #include "models/model.h"
 
 struct draft_batch;
+struct draft_path;
 struct error;
 struct kv_cache;
 
@@ -31,5 +32,8 @@ struct drafts {                      // each implementation's struct begins with
 struct drafts *host_drafts_create(const struct draft_batch *g, struct tensor logits);
 // Returns the memory for row `candidate` of the slot's q: (vocab of the target); NULL if nothing is sampled.
 float *host_drafts_row(struct drafts *d, int slot, int candidate);
+// Does what draft_batch_paths does.
+int host_drafts_paths(struct drafts *d, const struct request *r, int n, int *first, struct draft_path *to,
+                      int32_t *token);
 // Returns NULL if the device cannot build such drafts, or has no memory for them.
 struct drafts *device_drafts_create(const struct draft_batch *g);

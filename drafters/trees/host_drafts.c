@@ -251,6 +251,25 @@ static struct pass host_rows(struct drafts *d, const struct request *r, int n, c
     return (struct pass){ .n = rows, .token = token, .slot = slot, .parent = parent };
 }
 
+int host_drafts_paths(struct drafts *d, const struct request *r, int n, int *first, struct draft_path *to,
+                      int32_t *token)
+{
+    const struct host_drafts *h = (const struct host_drafts *)d;
+    int rows = 0;
+    for (int i = 0; i < n; i++) {
+        const struct tree_builder *b = &h->slot[r[i].slot].builder;
+        first[i] = rows;
+        for (int f = 0; f < b->n_frontier; f++, rows++) {
+            const int depth = b->at[b->frontier[f]].depth;
+            for (int at = b->frontier[f], k = depth; k >= 0; at = b->at[at].parent, k--)
+                token[k] = b->at[at].token;
+            to[rows] = (struct draft_path){ r[i].slot, depth + 1, token };
+            token += depth + 1;
+        }
+    }
+    return rows;
+}
+
 static void host_end(struct drafts *d, const struct request *r, int n)
 {
     struct host_drafts *h = (struct host_drafts *)d;

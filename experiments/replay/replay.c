@@ -156,6 +156,8 @@ static bool decide(struct replay *r, const struct recorded_text *t, const struct
         r->draft.q = &r->rows.q.rows;
         r->pairing.rule->verify(&r->draft, &r->rows.p.rows, r->pairing.rule_options, &r->rows.source.philox.rng,
                                 &r->decision);
+        if (r->decision.failed != NULL)
+            ok = fail_plugin(err, "rule %s: %s", r->pairing.rule->name, r->decision.failed);
         *certain = r->pairing.rule->drafter_invariant ? !r->rows.uncertain : !r->rows.incomplete;
         *expected = expected_of(r);
     }

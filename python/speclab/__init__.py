@@ -11,3 +11,15 @@ def open(path: str, experiment: str | None = None):
     from speclab.results import Results
 
     return Results(path, experiment)
+
+
+_PLUGINS = ("Drafter", "Rule", "Wrong", "FINAL", "DETERMINISTIC", "SAMPLED", "DISTINCT")
+
+
+def __getattr__(name: str):
+    """The classes of plugins, with numpy only where they are used."""
+    if name in _PLUGINS:
+        from speclab import plugins
+
+        return getattr(plugins, name)
+    raise AttributeError(f"module speclab has no attribute {name}")

@@ -31,6 +31,15 @@ def is_here(given: list[str]) -> bool:
     return options is None or any(word.split("=")[0] in options[1].split() for word in given[1:end])
 
 
+def has_plugin(given: list[str]) -> bool:
+    """Whether the words name a plugin in Python, which the engine then has in this process."""
+    given = given[: given.index("--")] if "--" in given else given
+    return any(
+        (a == "--plugin" and b.endswith(".py")) or (a.startswith("--plugin=") and a.endswith(".py"))
+        for a, b in zip(given, [*given[1:], ""], strict=True)
+    )
+
+
 def main() -> int:
     given = sys.argv[1:]
     if is_here(given):
@@ -40,6 +49,17 @@ def main() -> int:
         if _INTERRUPTIBLE:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         return status
+    if has_plugin(given):
+        try:
+            from speclab import door
+
+            return door.main(given)
+        except Fault as fault:
+            note(given[0] if given else "", str(fault))
+            return 1
+        except ModuleNotFoundError as missing:
+            note(given[0] if given else "", f"plugins in Python need the Python package {missing.name}: ./run {given[0]} .. sets it up")
+            return 1
     try:
         program = files.program()
     except Fault as fault:

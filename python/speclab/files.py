@@ -134,6 +134,15 @@ def program() -> str:
     raise Fault("expected the program speclab: ./run builds it, SPECLAB_PROGRAM names another")
 
 
+def library() -> str:
+    """The engine as a library: SPECLAB_LIBRARY, or the one beside the program. Raises Fault."""
+    beside = os.path.join(os.path.dirname(os.path.realpath(program())), "libspeclab_program.so")
+    path = os.environ.get("SPECLAB_LIBRARY") or beside
+    if not os.path.isfile(path):
+        raise Fault(f"{path}: expected the engine's library: ./run builds it, SPECLAB_LIBRARY names another")
+    return path
+
+
 def shared(name: str) -> Path:
     """A file that program and package share, as "results/schema.sql". Raises Fault."""
     root = checkout()

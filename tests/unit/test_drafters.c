@@ -10,9 +10,11 @@
 // Every SAMPLED token must have been drawn from the reported row: a recording source is put between the drafter and its random
 // source.
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/error.h"
+#include "engine/plugin.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
@@ -404,6 +406,11 @@ static void every_rule_takes_ordinary_decoding(void **unused)
 
 int main(int argc, char **argv)
 {
+    struct error err;
+    if (!plugins_take(&argc, argv, &err)) {
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
     pair_only(argv + 1, argc - 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_draft_depends_only_on_the_text),

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/settings.h"
+#include "engine/plugin.h"
 #include "kernels/backend.h"
 #include "sampling/logits.h"
 #include "sampling/sampling.h"
@@ -161,8 +162,13 @@ static int close_threads(void **state)
     return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    struct error err;
+    if (!plugins_take(&argc, argv, &err)) {
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_stage_leaves_a_distribution),
         cmocka_unit_test(every_stage_keeps_the_maxima_of_chunks),

@@ -120,7 +120,8 @@ struct law_result law_examine(const struct instance *in, const struct rule *rule
     while (outcomes_next(&o)) {
         instance_draft(in, &o.rng, 0, &g);
         rule->verify(&g.draft, &g.p.rows, options, &o.rng, &out);
-        f.sound = draft_is_path(&g.draft, out.node, out.token, out.n, in->vocab);
+        f.failed = out.failed;
+        f.sound = out.failed == NULL && draft_is_path(&g.draft, out.node, out.token, out.n, in->vocab);
         if (!f.sound)
             break;
         const double probability = outcomes_probability(&o);
@@ -154,6 +155,7 @@ static void worse_of(struct law_result *f, const struct law_result *g)
     f->accepted_error = law_max(f->accepted_error, g->accepted_error);
     f->trial_error = law_max(f->trial_error, g->trial_error);
     f->sound = f->sound && g->sound;
+    f->failed = f->failed != NULL ? f->failed : g->failed;
     f->repeated += g->repeated;
     f->instances += g->instances;
     f->runs += g->runs;
@@ -222,7 +224,7 @@ struct law_result law_sweep(const struct rule *rule, const void *options, const 
                     struct law_result f = law_examine(&in, rule, options);
                     worse_of(&worst, &f);
                     instance_free(&in);
-                    if (worst.distance > enough)
+                    if (worst.distance > enough || worst.failed != NULL)
                         return worst;
                 }
             }

@@ -21,6 +21,7 @@ struct law_result {   // the result for one instance, or the worst of many
     bool sound;            // node[] was a path of the draft from the root, and token[] its tokens
     int repeated;          // addresses used twice in a run
     int64_t instances, runs;
+    const char *failed; // NULL, or why a plugin's rule could not decide (verification.failed)
 };
 
 struct law_result law_examine(const struct instance *in, const struct rule *rule, const void *options);

@@ -12,10 +12,11 @@
 //   - A rule marked `exact` keeps the target's distribution for every draft whose proposals are declared truthfully
 //     (core/draft.h). docs/exactness.md has the proofs, tests/exact/test_rules.c verifies each registered rule.
 //
-// To add a rule, write one file here and add its name to registry.c.
+// To add a rule, write one file here and add its name to registry.c, or write a plugin (engine/plugin.h).
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include "core/digest.h"
 #include "core/draft.h"
 #include "core/options.h"
 #include "kernels/device_step/verification.h"
@@ -27,6 +28,7 @@ struct verification {
     int empty;                 // residuals that had no mass left after a rejection: caused by rounding only
     double *trial_p, *trial_q; // (nodes) p and q of each node's trial; NAN: the node was not tried
     double *work;              // (2 nodes + 1, vocab) scratch rows of the rule
+    const char *failed;        // NULL, or why a plugin's rule could not decide: what it emitted is of no use then
 };
 
 struct verification verification_create(int nodes, int vocab); // owns its arrays
@@ -81,7 +83,11 @@ struct rule {
     // NULL: the host verifies; the body has no parameters.
     const char *device_body;
     void (*device_parameters)(const void *options, double parameter[RULE_PARAMETERS]);
+    struct hash source; // set by speclab_register_rule: the hash of the plugin's file; { 0 }: a rule of the tree
 };
 
-extern const struct rule *const rules[];         // ends with NULL: verifier/rules/registry.c. The first is the default
+extern const struct rule *rules[];               // ends with NULL: verifier/rules/registry.c. The first is the default
+// Adds a copy of the rule at the end of the list; what it points to has to stay. Returns false and sets err if its name is there already, or if it
+// lacks what the contract needs.
+bool speclab_register_rule(const struct rule *rule, struct error *err);
 const struct rule *rule_named(const char *name); // NULL: no such rule

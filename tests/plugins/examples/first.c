@@ -7,9 +7,9 @@
 #include <stdlib.h>
 
 #include "core/memory.h"
+#include "engine/plugin.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
-#include "verifier/rules/rule.h"
 
 struct first_options {
     int longest;
@@ -82,7 +82,7 @@ static const struct option first_options[] = {
     { 0 },
 };
 
-const struct rule first_rule = {
+static const struct rule first_rule = {
     .name = "first",
     .summary = "an example: rejection along the first child of each node",
     .exact = true,
@@ -93,3 +93,8 @@ const struct rule first_rule = {
     .verify = first_verify,
     .end_probabilities = first_end_probabilities,
 };
+
+SPECLAB_PLUGIN(err)
+{
+    return speclab_register_rule(&first_rule, err);
+}

@@ -1,8 +1,5 @@
-// test_extensions.c - what CONTRIBUTING.md says about additions outside the tree, on its six examples (tests/extensions): they are
-// listed, decode, are tested by the tests of all drafters, rules and stages, and their options are checked.
-//
-// This program has the examples linked in, as the programs that it runs have: speclab_extended, test_drafters_extended and
-// test_every_stage_extended.
+// test_plugins.c - what CONTRIBUTING.md says about plugins, on its six examples (tests/plugins/examples): they are listed, decode, are tested by the
+// tests of all drafters, rules and stages, and their options are checked. What is no plugin is refused.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +9,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/registry.h"
+#include "engine/plugin.h"
 #include "verifier/exact/law.h"
 #include "models/formats/safetensors.h"
 #include "sampling/sampling.h"
@@ -25,7 +23,26 @@
 enum { HEADS = 3 };
 static const int width = 64, vocab = 288; // of small_default
 
+#define FROM "--plugin " PLUGINS "/"
+#define EXAMPLES \
+    FROM "repeat.so " FROM "prompt_lookup.so " FROM "linear.so " FROM "first.so " FROM "refuse.so " FROM \
+         "epsilon_cutoff.so "
+
 static char *head; // the file of `linear`
+
+// The examples in this program.
+static void load_examples(void)
+{
+    struct error err;
+    char *words = xstrdup(EXAMPLES), *argv[16], *rest = words;
+    int argc = 0;
+    for (char *word; (word = strtok_r(rest, " ", &rest)) != NULL;)
+        argv[argc++] = word;
+    if (!plugins_take(&argc, argv, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(argc, 0);
+    free(words);
+}
 
 // Matrices of random numbers for a model's width and vocabulary: what training would write.
 static void write_head(const char *path)
@@ -52,7 +69,8 @@ static int make(void **state)
 {
     models_make(state);
     write_head(head = test_path("linear.safetensors"));
-    return child_use(SPECLAB_EXTENDED) ? 0 : -1;
+    load_examples();
+    return 0;
 }
 
 static int clean(void **state)
@@ -70,10 +88,10 @@ static bool is_listed(const struct json *all, const char *kind, const char *name
     return false;
 }
 
-static void extensions_are_listed(void **state)
+static void plugins_are_listed(void **state)
 {
     (void)state;
-    struct child_result s = child_run("list --json");
+    struct child_result s = child_run(EXAMPLES "list --json");
     child_expect_success(&s, "list");
     struct json *all = child_result_json(&s);
     assert_true(is_listed(all, "drafters", "repeat") && is_listed(all, "drafters", "linear") &&
@@ -82,6 +100,57 @@ static void extensions_are_listed(void **state)
     assert_true(is_listed(all, "drafters", "ngram") && is_listed(all, "rules", "rejection"));
     json_free(all);
     child_result_free(&s);
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void what_is_no_plugin_is_refused(void **state)
+{
+    (void)state;
+    char *text = test_path("text.so"), *bad = xformat("list --plugin %s", text);
+    write_file(text, "no library\n");
+    child_expect_error(1, "cannot be loaded as a plugin", bad);
+    child_expect_error(1, "/nowhere.so: ", "list --plugin /nowhere.so");
+    child_expect_error(2, "expected a file that ends with .so or .py, found \"\"", "list --plugin");
+    child_expect_error(2, "expected a file that ends with .so or .py, found \"idea.c\"", "list --plugin=idea.c");
+    free(text);
+    free(bad);
+}
+
+// What a registration refuses, it does not list.
+static void what_a_plugin_registers_is_checked(void **state)
+{
+    (void)state;
+    struct error err;
+    struct drafter_type d = *drafter_named("repeat");
+    assert_false(speclab_register_drafter(&d, &err));
+    assert_string_equal(err.text, "drafter repeat: expected a name that no drafter has, but there is one of this name");
+    d.name = "Again";
+    assert_false(speclab_register_drafter(&d, &err));
+    assert_string_equal(err.text, "drafter: name: expected lower-case letters, digits and _, found \"Again\"");
+    d.name = "again";
+    d.propose = NULL;
+    assert_false(speclab_register_drafter(&d, &err));
+    assert_string_equal(err.text, "drafter again: propose: expected a value, found none");
+    assert_null(drafter_named("again"));
+    struct rule r = *rule_named("first");
+    r.name = "second";
+    r.takes = 0;
+    assert_false(speclab_register_rule(&r, &err));
+    assert_string_equal(err.text, "rule second: takes: expected a value, found none");
+    struct stage s = *stage_named("epsilon_cutoff");
+    s.name = "other";
+    assert_false(speclab_register_stage(&s, &err));
+    assert_non_null(strstr(err.text, "stage other: option, one of the stage's name"));
+    assert_true(hash_is_none(drafter_named("ngram")->source) && hash_is_none(rule_named("match")->source));
+    assert_false(hash_is_none(drafter_named("repeat")->source) || hash_is_none(rule_named("first")->source));
+    assert_false(hash_is_none(stage_named("epsilon_cutoff")->source));
 }
 
 // Whoever copies ngram.c and leaves its name would get the tree's ngram.
@@ -105,7 +174,7 @@ static void a_name_is_the_listed_one_and_listed_once(void **state)
 static char *text_of(const char *options)
 {
     struct child_result s =
-        child_run("generate %s --tokens 24 --threads 1 %s 'red, green, red, green'", models.hf, options);
+        child_run(EXAMPLES "generate %s --tokens 24 --threads 1 %s 'red, green, red, green'", models.hf, options);
     child_expect_success(&s, options);
     char *text = xstrdup(s.out);
     child_result_free(&s);
@@ -143,10 +212,11 @@ static void texts_equal_those_of_none(void **state)
 
 // A device has neither the rule nor the stage: the host decides and makes the rows, and the texts are the same. It does have the
 // operations of the head.
-static void extensions_work_on_a_device(void **state)
+static void plugins_work_on_a_device(void **state)
 {
     (void)state;
 #ifdef EMULATED_DEVICE
+    assert_true(child_use(SPECLAB_EMULATED));
     static const char *const forms[] = { "--drafter repeat:period=2 --rule first%s",
                                          "--drafter linear:weights=%s,widths=[2,2]" };
     for (int i = 0; i < 2; i++) {
@@ -159,6 +229,7 @@ static void extensions_work_on_a_device(void **state)
         free(options);
         free(drafter);
     }
+    child_use(NULL);
 #else
     skip();
 #endif
@@ -179,12 +250,12 @@ static void options_are_checked(void **state)
         { "--epsilon-cutoff 2", "epsilon_cutoff" },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        struct child_result s = child_run("generate %s %s x", models.hf, cases[i].options);
+        struct child_result s = child_run("generate %s %s x " EXAMPLES, models.hf, cases[i].options);
         if (s.status == 0 || strstr(s.err, cases[i].error) == NULL)
             fail_msg("%s: status %d, %s", cases[i].options, s.status, s.err);
         child_result_free(&s);
     }
-    char *deep = xformat("generate %s --drafter linear:weights=%s,tokens=4 x", models.hf, head);
+    char *deep = xformat(EXAMPLES "generate %s --drafter linear:weights=%s,tokens=4 x", models.hf, head);
     child_expect_error(1, "a draft of depth 4 needs as many heads", deep);
     free(deep);
 }
@@ -202,7 +273,7 @@ static void the_rule_is_proven_by_enumeration(void **state)
     }
     // Drafts whose tokens are not declared truthfully show.
     assert_true(law_sweep(first, &(int){ 512 }, misreport_of(PRUNED_AS_SAMPLED), size, 1e-6).distance > 1e-6);
-    struct child_result s = child_run("exact --rules --instances 1");
+    struct child_result s = child_run("exact --rules --instances 1 " EXAMPLES);
     child_expect_success(&s, "exact --rules");
     const char *line = strstr(s.out, "\n  first ");
     assert_non_null(line);
@@ -230,21 +301,13 @@ static void the_rule_is_proven_by_enumeration(void **state)
     child_result_free(&s);
 }
 
-static void write_file(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
-
 // `speclab exact FILE`: in as many tokens as show that resampling from p, a negative control, is biased, the text is not.
 static void the_output_has_the_targets_distribution(void **state)
 {
     (void)state;
     char *file = test_path("exact.yaml"), *prompts = test_path("prompts.jsonl"), *db = test_path("exact.db");
     char *text = xformat(
-        "name: extensions\ntarget: {model: %s}\nlimits: {new_tokens: 40, context: 256, ignore_end: true}\n"
+        "name: plugins\ntarget: {model: %s}\nlimits: {new_tokens: 40, context: 256, ignore_end: true}\n"
         "prompts: {file: prompts.jsonl, chat: none}\ncells: {sampling: {temperature: 0.5, epsilon_cutoff: 0.001},"
         " rule: first, drafter: {kind: repeat, tokens: 2}}\n",
         models.gguf);
@@ -252,7 +315,7 @@ static void the_output_has_the_targets_distribution(void **state)
     write_file(
         prompts,
         "{\"id\": \"a\", \"prompt\": \"red, green, red, green\"}\n{\"id\": \"b\", \"prompt\": \"one two one\"}\n");
-    struct child_result s = child_run("exact %s --tokens 6000 --db %s", file, db);
+    struct child_result s = child_run(EXAMPLES "exact %s --tokens 6000 --db %s", file, db);
     enum { UNDECIDED = 4 }; // lenience 1.1 would take more tokens
     if (s.status != 0 && s.status != UNDECIDED)
         fail_msg("status %d: %s%s", s.status, s.out, s.err);
@@ -270,23 +333,24 @@ static void the_output_has_the_targets_distribution(void **state)
 static void the_drafters_keep_the_contract(void **state)
 {
     (void)state;
-    assert_true(child_use(TESTS "/test_drafters_extended"));
-    struct child_result s = child_run("repeat repeat:period=3,tokens=7 prompt_lookup linear:weights=%s,tokens=3 "
-                                      "linear:weights=%s,widths=[3,2,1] linear:weights=%s,widths=[2,2],pick=greedy",
-                                      head, head, head);
-    child_expect_success(&s, "test_drafters_extended");
+    assert_true(child_use(TESTS "/test_drafters"));
+    struct child_result s =
+        child_run(EXAMPLES "repeat repeat:period=3,tokens=7 prompt_lookup linear:weights=%s,tokens=3 "
+                           "linear:weights=%s,widths=[3,2,1] linear:weights=%s,widths=[2,2],pick=greedy",
+                  head, head, head);
+    child_expect_success(&s, "test_drafters");
     child_result_free(&s);
-    child_use(SPECLAB_EXTENDED);
+    child_use(NULL);
 }
 
 static void the_stage_keeps_the_contract(void **state)
 {
     (void)state;
-    assert_true(child_use(TESTS "/test_every_stage_extended"));
-    struct child_result s = child_run("%s", "");
-    child_expect_success(&s, "test_every_stage_extended");
+    assert_true(child_use(TESTS "/test_every_stage"));
+    struct child_result s = child_run(EXAMPLES);
+    child_expect_success(&s, "test_every_stage");
     child_result_free(&s);
-    child_use(SPECLAB_EXTENDED);
+    child_use(NULL);
 }
 
 // Against probabilities in double, by their definition.
@@ -321,10 +385,12 @@ static void the_stage_keeps_tokens_of_a_probability(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(extensions_are_listed),
+        cmocka_unit_test(plugins_are_listed),
+        cmocka_unit_test(what_is_no_plugin_is_refused),
+        cmocka_unit_test(what_a_plugin_registers_is_checked),
         cmocka_unit_test(a_name_is_the_listed_one_and_listed_once),
         cmocka_unit_test(texts_equal_those_of_none),
-        cmocka_unit_test(extensions_work_on_a_device),
+        cmocka_unit_test(plugins_work_on_a_device),
         cmocka_unit_test(options_are_checked),
         cmocka_unit_test(the_rule_is_proven_by_enumeration),
         cmocka_unit_test(the_output_has_the_targets_distribution),

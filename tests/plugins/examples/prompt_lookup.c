@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "core/memory.h"
-#include "drafters/drafter.h"
+#include "engine/plugin.h"
 
 struct prompt_lookup_options {
     int tokens; // tokens to propose
@@ -60,7 +60,7 @@ static const struct option prompt_lookup_options[] = {
     { 0 },
 };
 
-const struct drafter_type prompt_lookup_drafter = {
+static const struct drafter_type prompt_lookup_drafter = {
     .name = "prompt_lookup",
     .summary = "an example: what followed the last token in the prompt",
     .options = prompt_lookup_options,
@@ -71,3 +71,8 @@ const struct drafter_type prompt_lookup_drafter = {
     .destroy = prompt_lookup_destroy,
     .uses_prompt_length = true,
 };
+
+SPECLAB_PLUGIN(err)
+{
+    return speclab_register_drafter(&prompt_lookup_drafter, err);
+}

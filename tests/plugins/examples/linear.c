@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "drafters/depth_heads.h"
+#include "engine/plugin.h"
 #include "kernels/backend.h"
 #include "models/paths.h"
 #include "models/tensor_loading.h"
@@ -111,7 +112,7 @@ static const struct option linear_options[] = {
     { 0 },
 };
 
-const struct drafter_type linear_drafter = {
+static const struct drafter_type linear_drafter = {
     .name = "linear",
     .summary = "an example: a matrix per depth on the target's last hidden state",
     .options = linear_options,
@@ -123,3 +124,8 @@ const struct drafter_type linear_drafter = {
     .forget = depth_heads_forget,
     .destroy = linear_destroy,
 };
+
+SPECLAB_PLUGIN(err)
+{
+    return speclab_register_drafter(&linear_drafter, err);
+}

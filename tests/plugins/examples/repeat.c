@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "core/memory.h"
-#include "drafters/drafter.h"
+#include "engine/plugin.h"
 
 struct repeat_options {
     int period; // tokens that are repeated
@@ -50,7 +50,7 @@ static const struct option repeat_options[] = {
     { 0 },
 };
 
-const struct drafter_type repeat_drafter = {
+static const struct drafter_type repeat_drafter = {
     .name = "repeat",
     .summary = "an example: the last tokens again",
     .options = repeat_options,
@@ -59,3 +59,8 @@ const struct drafter_type repeat_drafter = {
     .propose = repeat_propose,
     .destroy = repeat_destroy,
 };
+
+SPECLAB_PLUGIN(err)
+{
+    return speclab_register_drafter(&repeat_drafter, err);
+}

@@ -1,9 +1,9 @@
 // refuse.c - an example of the smallest rule: no draft token is accepted, and it leaves out what may be left out.
 //
 // Why it is exact: the token is sampled from p.
+#include "engine/plugin.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
-#include "verifier/rules/rule.h"
 
 static void refuse_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
                           struct verification *out)
@@ -15,10 +15,15 @@ static void refuse_verify(const struct draft *d, struct rows *rows, const void *
     verification_add(out, 0, rng->pick(rng, p, rows->vocab, (struct address){ FOR_BONUS, rng->root, 0 }));
 }
 
-const struct rule refuse_rule = {
+static const struct rule refuse_rule = {
     .name = "refuse",
     .summary = "an example: accepts no draft token",
     .exact = true,
     .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT | TAKES_TREES,
     .verify = refuse_verify,
 };
+
+SPECLAB_PLUGIN(err)
+{
+    return speclab_register_rule(&refuse_rule, err);
+}

@@ -4,8 +4,8 @@
 // A probability is e^(x - largest) / weight, so the cut is at largest + log(epsilon weight).
 #include <math.h>
 
+#include "engine/plugin.h"
 #include "sampling/logits.h"
-#include "sampling/sampling.h"
 
 struct epsilon_cutoff_options {
     double epsilon;
@@ -26,10 +26,15 @@ static const struct option epsilon_cutoff_option[] = {
     { 0 },
 };
 
-const struct stage epsilon_cutoff_stage = {
+static const struct stage epsilon_cutoff_stage = {
     .name = "epsilon_cutoff",
     .summary = "an example: keeps tokens of at least a probability",
     .option = epsilon_cutoff_option,
     .options_size = sizeof(struct epsilon_cutoff_options),
     .apply = keep_above_epsilon,
 };
+
+SPECLAB_PLUGIN(err)
+{
+    return speclab_register_stage(&epsilon_cutoff_stage, err);
+}

@@ -1,0 +1,239 @@
+"""plugins - the classes of which a plugin in Python makes its own: speclab.Drafter and speclab.Rule (docs/python.md).
+
+    import speclab
+
+    class Again(speclab.Drafter):
+        "the last token again and again"
+        tokens: int = 4
+
+        def propose(self, request, draft):
+            for _ in range(self.tokens):
+                draft.add(request.tokens[-1])
+
+`./run generate MODEL --plugin again.py --drafter again:tokens=2 PROMPT` loads the file, and `again` is a name as `ngram` is.
+"""
+
+import inspect
+import math
+import re
+import typing
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+FINAL = -1  # in `layers`: the state that the LM head reads
+DETERMINISTIC, SAMPLED, DISTINCT = range(3)  # how a draft token was obtained: Verified.how
+KINDS = {"deterministic": 1, "sampled": 2, "distinct": 4, "chains": 8, "trees": 16}
+MEMORY = {"text": 0, "passes": 1, "others": 2}
+
+
+class Wrong(Exception):
+    """What a plugin handed over is not what it may; the sentence says what was expected. where: the function that handed it over."""
+
+    def __init__(self, text: str, where: Any = None):
+        super().__init__(text)
+        self.where = where
+
+
+class Request:
+    """A text to continue. `slot` numbers the texts that are decoded at a time; a token deeper than `depth` cannot be used."""
+
+    __slots__ = ("slot", "depth")
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """The whole text, (n,) int32: the engine's memory, valid during the call."""
+        raise NotImplementedError
+
+
+class Draft:
+    """The draft of a request: a tree of tokens. Node 0 is the root, the last token of the text."""
+
+    def add(self, token: int, parent: int | None = None, q: Any = None) -> int:
+        """Adds a draft token behind node `parent` (default: the token added last) and returns its node; -1: there is no room.
+
+        q: the distribution, (vocab,), that the token was drawn from; the rule relies on it. None: it was picked in another way.
+        """
+        raise NotImplementedError
+
+    def sample(self, q: Any, parent: int | None = None) -> int:
+        """Draws a token from q by the engine's random numbers and adds it in the same way."""
+        raise NotImplementedError
+
+    def token(self, node: int) -> int:
+        raise NotImplementedError
+
+
+class Advance(NamedTuple):
+    """What has become of a text: the accepted draft tokens and the target's own, or a part of its prompt. Arrays are valid during the call."""
+
+    slot: int
+    tokens: np.ndarray  # (n,)
+    nodes: np.ndarray | None  # (n,) tokens[i] follows this node of the draft; None: a prompt
+    states: np.ndarray | None  # (n, layers, width) the target's hidden states that predicted the tokens; None: no layers
+    text: np.ndarray  # the whole text, these tokens included
+
+
+class Drafter:
+    """A drafter: annotated attributes are its options, in which "tokens" is the most draft tokens that `propose` adds.
+
+    It has `propose`, or `row` or `rows`; with these it has the options of trees (tokens, widths, nodes, top, pick, distinct, tree: `speclab list`), and
+    the engine draws its tokens, so that q is true by construction. In __init__ its options are set, and `vocab`, `used_vocab` (ids from there on are
+    padding), `width` (of a hidden state), `slots` (texts at a time) and `length` (the longest).
+    """
+
+    name: ClassVar[str] = ""  # default: the class's, as small_model of SmallModel
+    layers: ClassVar[Sequence[int]] = ()  # hidden states that `advance` gets: of the stream that enters a layer, or FINAL
+    makes: ClassVar[Sequence[str]] = ("deterministic",)  # of KINDS, by `propose`
+    remembers: ClassVar[str] = "text"  # what drafts depend on besides: "passes" over the same text, "others"
+    uses_prompt_length: ClassVar[bool] = False  # drafts depend on where the prompt ends, too
+    tokens = 16
+
+    vocab: ClassVar[int]
+    used_vocab: ClassVar[int]
+    width: ClassVar[int]
+    slots: ClassVar[int]
+    length: ClassVar[int]
+
+    def propose(self, request: Request, draft: Draft) -> None:
+        """Adds draft tokens, or none."""
+
+    def row(self, slot: int, path: np.ndarray) -> Any:
+        """Logits, (vocab,), of the token behind `path`: the root, which is the last token of the text, and draft tokens behind it."""
+
+    def rows(self, paths: list[tuple[int, np.ndarray]]) -> Any:
+        """Logits, (len(paths), vocab), of all paths of a level, (slot, path) each, in one call."""
+
+    def advance(self, a: Advance) -> None:
+        """A text has become longer."""
+
+    def forget(self, slot: int) -> None:
+        """The text of a slot has ended."""
+
+    def close(self) -> None:
+        """The drafter is not needed any more."""
+
+
+class Verified:
+    """The draft that a rule decides about. Node 0 is the root."""
+
+    __slots__ = ("tokens", "parents", "how")
+
+    def __init__(self, tokens: np.ndarray, parents: np.ndarray, how: np.ndarray):
+        self.tokens, self.parents, self.how = tokens, parents, how
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def children(self, node: int) -> list[int]:
+        """Nodes in the order in which they are tried."""
+        return np.flatnonzero(self.parents == node).tolist()
+
+
+class Rule:
+    """A rule: annotated attributes are its options. It draws by `accept` and `pick` alone, so that `speclab exact --rules` can enumerate it."""
+
+    name: ClassVar[str] = ""
+    lossless: ClassVar[bool] = False  # it declares that the output has the target's distribution
+    takes: ClassVar[Sequence[str]] = ("deterministic", "sampled", "distinct", "chains", "trees")
+
+    def verify(self, draft: Verified, p: Any, q: Any, accept: Any, pick: Any) -> tuple[int, int]:
+        """Returns the last accepted node and the target's token after it.
+
+        p(node): the target's distribution after a node, (vocab,). q(node): the one that a node's token was drawn from, 1 at a token that was not drawn.
+        accept(node, num, den): True with probability min(1, num / den), at most once for a node. pick(node, weights): the token after a node, x with
+        probability weights[x] / sum, at most once.
+        """
+        raise NotImplementedError
+
+
+# ---- what a class says
+
+
+def name(kind: type) -> str:
+    return kind.__dict__.get("name") or re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", kind.__name__).lower()
+
+
+def summary(kind: type) -> str:
+    """The first line of its description."""
+    return ((kind.__dict__.get("__doc__") or "").strip().splitlines() or [f"class {kind.__name__} of a plugin"])[0]
+
+
+def line(kind: type) -> int:
+    try:
+        return inspect.getsourcelines(kind)[1]
+    except (OSError, TypeError):
+        return 1
+
+
+def kinds(words: Any, kind: type) -> int:
+    words = (words,) if isinstance(words, str) else words
+    for word in words:
+        if word not in KINDS:
+            raise Wrong(f"class {kind.__name__}: expected kinds of drafts of {', '.join(KINDS)}, found {word!r}")
+    return sum(KINDS[word] for word in set(words))
+
+
+def how_it_drafts(kind: type[Drafter]) -> str:
+    """Which of the functions it has."""
+    has = [f for f in ("propose", "rows", "row") if getattr(kind, f) is not getattr(Drafter, f)]
+    if not has or (has[0] == "propose" and len(has) > 1):
+        raise Wrong(f"class {kind.__name__}: expected propose, or row or rows, found {' and '.join(has) or 'none of them'}")
+    if kind.remembers not in MEMORY:
+        raise Wrong(f"class {kind.__name__}: remembers: expected one of {', '.join(MEMORY)}, found {kind.remembers!r}")
+    return has[0]
+
+
+class Option(NamedTuple):
+    """A row of engine/foreign.h: struct foreign_option."""
+
+    name: str
+    type: int
+    default: str | None
+    help: str
+    least: float
+    most: float
+    choices: tuple[str, ...]
+
+    def value(self, number: float, text: bytes | None) -> Any:
+        if self.type == 3:
+            return (text or b"").decode(errors="surrogateescape")
+        return self.choices[int(number)] if self.type == 4 else (int, float, bool)[self.type](number)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str) and not re.fullmatch(r"[\w./+-]*", value):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return str(value)
+
+
+def _option(kind: type, option: str, hint: Any) -> Option | None:
+    about = [x for x in getattr(hint, "__metadata__", ())]
+    plain = typing.get_args(hint)[0] if about else hint
+    if typing.get_origin(plain) is ClassVar:
+        return None
+    choices = tuple(map(str, typing.get_args(plain))) if typing.get_origin(plain) is typing.Literal else ()
+    types = {int: 0, float: 1, bool: 2, str: 3}
+    if not choices and plain not in types:
+        raise Wrong(f"class {kind.__name__}: {option}: expected an option of type int, float, bool, str or Literal, found {plain}")
+    bounds = next((x for x in about if isinstance(x, tuple)), (0, 0))
+    text = next((x for x in about if isinstance(x, str)), "")
+    default = getattr(kind, option, None)
+    if isinstance(default, float) and not math.isfinite(default):
+        raise Wrong(f"class {kind.__name__}: {option}: expected a finite default, found {default}")
+    written = None if default is None else _written(default)
+    return Option(option, 4 if choices else types[plain], written, text, *map(float, bounds), choices)
+
+
+def options(kind: type) -> list[Option]:
+    """Its annotated attributes: `period: int = 1`, `scale: Annotated[float, "what it is", (0, 1)] = 0.5`, `by: Literal["a", "b"] = "a"`."""
+    hints: dict[str, Any] = {}
+    for k in reversed(kind.__mro__):
+        if k not in (object, Drafter, Rule) and "__annotations__" in vars(k):
+            hints |= typing.get_type_hints(k, include_extras=True)
+    fixed = set(typing.get_type_hints(Drafter)) | set(typing.get_type_hints(Rule))
+    made = [_option(kind, o, hint) for o, hint in hints.items() if o not in fixed and not o.startswith("_")]
+    return [o for o in made if o is not None]
