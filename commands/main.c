@@ -151,7 +151,9 @@ static void print_usage(FILE *to)
     for (int i = 0; tools[i].name != NULL; i++)
         if (tools[i].summary != NULL)
             fprintf(to, "  ./run %-9s %s\n", tools[i].name, tools[i].summary);
-    fprintf(to, "\n--plugin FILE adds drafters, rules and sampling stages of your own to every command (docs/python.md).\n");
+    fprintf(
+        to,
+        "\n--plugin FILE adds drafters, rules and sampling stages of your own to every command (docs/python.md).\n");
     fprintf(to, "`speclab COMMAND --help` describes a command. Exit status: 0 success, 1 failure, 2 wrong usage.\n");
 }
 

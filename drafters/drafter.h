@@ -130,7 +130,7 @@ struct drafter_type {
                                                          // otherwise `memory`
     enum draft_memory memory;
     struct hash source; // the hash of the plugin's file, set by speclab_register_drafter; { 0 }: a drafter of the tree
-    const void *self;   // for the type's own use (engine/foreign.c)
+    const void *self;   // a pointer for the type's own use (engine/foreign_drafters.c)
 };
 
 // The list ends with NULL: drafters/registry.c. The first, `none`, is the default, and the baseline of experiments.

@@ -61,7 +61,7 @@ bool speclab_register_drafter(const struct drafter_type *type, struct error *err
     const bool known = type->name != NULL && drafter_named(type->name) != NULL;
     if (!registry_admits("drafter", type->name, type->summary, known, lacks, n, MAX_REGISTERED, err))
         return false;
-    struct drafter_type *own = xmalloc(sizeof(*own)); // for the rest of the process, as the list
+    struct drafter_type *own = xmalloc(sizeof(*own)); // it stays for the rest of the process, as the list does
     *own = *type;
     own->source = registry_source();
     drafter_types[n] = own;

@@ -156,6 +156,7 @@ struct cell_runner { // a cell with everything that decodes it
     struct identity identity;
     bool none;                // the drafter is `none`
     bool warm;                // has decoded something
+    bool failed;              // its plugin failed, and it decodes nothing more
     bool environment_checked; // environment_check passed
     char *environment_stored; // the processor of the run's last environment in the database; NULL: none yet
     int64_t run;              // id of its row in table run; 0: none yet

@@ -142,7 +142,7 @@ static bool run_group(struct runner *r, int number, struct error *err)
     ok = ok && run_prompts(r, &g, number, err);
     int64_t ran = r->progress.ran - before;
     for (int i = 0; i < g.n && ok; i++) // where nothing ran, only what a killed process left unmarked is marked
-        ok = store_shard_finished(r->store, g.cell_runner[i].run, &r->part, ran > 0, err);
+        ok = g.cell_runner[i].failed || store_shard_finished(r->store, g.cell_runner[i].run, &r->part, ran > 0, err);
     if (ok)
         progress_line(&r->progress, "%s, batch %s: %d cells, %lld conversations decoded, %lld stored already",
                       r->e->sampling.entry[g.sampling].shown, r->e->batch.entry[g.batch].shown, g.n, (long long)ran,
@@ -175,7 +175,9 @@ bool experiment_run_loaded(struct loaded_experiment *o, struct store *s, FILE *p
     if (r.full)
         progress_line(&r.progress, "conversations end before a turn that does not fit the context of %d", o->context);
     division_free(&r.division);
-    return ok;
+    return ok &&
+           (r.failed == 0 || fail(err, "%d of its cells ended with an error of a plugin; finished texts are in %s",
+                                  r.failed, store_path(s)));
 }
 
 // More shards than paired runs: some have nothing to decode, and load no model.

@@ -50,7 +50,7 @@ bool speclab_register_stage(const struct stage *stage, struct error *err)
     const bool known = stage->name != NULL && stage_named(stage->name) != NULL;
     if (!registry_admits("stage", stage->name, stage->summary, known, lacks, n, MAX_STAGES, err))
         return false;
-    struct stage *own = xmalloc(sizeof(*own)); // for the rest of the process, as the list
+    struct stage *own = xmalloc(sizeof(*own)); // it stays for the rest of the process, as the list does
     *own = *stage;
     own->source = registry_source();
     stages[n] = own;

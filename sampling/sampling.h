@@ -38,8 +38,8 @@ struct stage {
     struct hash source; // the hash of the plugin's file, set by speclab_register_stage; { 0 }: a stage of the tree
 };
 
-// Adds a copy of the stage, which is applied after all others. What it points to has to stay. Returns false and sets err
-// if its name is there already, or if it lacks what the contract needs.
+// Adds a copy of the stage, which is applied after all others. What it points to has to stay. Returns false and sets
+// err if its name is there already, or if it lacks what the contract needs.
 bool speclab_register_stage(const struct stage *stage, struct error *err);
 extern const struct stage *stages[];               // ordered by application; ends with NULL: sampling/registry.c
 const struct stage *stage_named(const char *name); // NULL: there is none of this name

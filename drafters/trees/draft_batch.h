@@ -70,8 +70,8 @@ int draft_batch_level(struct draft_batch *g, const struct request *r, int n);
 // first[i]. token, slot, parent: memory for them.
 struct pass draft_batch_rows(struct draft_batch *g, const struct request *r, int n, const struct kv_cache *cache,
                              int *first, int32_t *token, int32_t *slot, int32_t *parent);
-// The frontier's candidates as paths from the root, of drafts that are built on the host (drafts_on_host); request i's begin at first[i]. Returns
-// their number. token: (rows * (levels + 1)) memory for them.
+// Writes the frontier's candidates as paths from the root, of drafts that are built on the host (drafts_on_host). Those
+// of request i begin at first[i]. Returns their number. token: (rows * (levels + 1)) memory for them.
 struct draft_path {
     int slot, n;          // n: 1 for the root itself
     const int32_t *token; // (n) the root first

@@ -393,6 +393,22 @@ static void part_close(struct cell_part *p)
     free(p->label);
 }
 
+// An error of a plugin ends its cell alone: the texts that it has finished are stored, and the other cells go on. Returns
+// false for any other error, and for an interruption.
+static bool ends_cell(struct runner *r, struct cell_runner *c, const struct error *why)
+{
+    struct error ignored;
+    if (!error_is_plugin(why) || !interrupt_check(r->stop, &ignored))
+        return false;
+    char *label = label_of(r, c);
+    progress_line(&r->progress, "%s: %s; the cell ends here", label, why->text);
+    free(label);
+    decoder_drop(c->decoder); // another cell uses the cache next
+    c->failed = true;
+    r->failed++;
+    return true;
+}
+
 // ---- slices
 
 // The cell of a round's k-th slice, of n. Rounds alternate between an order and its reverse, so that what changes evenly with time costs all cells
@@ -428,6 +444,8 @@ static bool run_slice(struct cell_part *p, int round, int64_t *tokens, struct er
         ok = part_step(p, err);
     while (ok && !slice_is_over(p, *tokens, before, clock_ns() - began));
     ok = ok && decoder_pause(p->c->decoder, err);
+    if (!ok && ends_cell(p->r, p->c, err))
+        ok = p->over = true;
     if (*tokens == 0)
         *tokens = part_tokens(p);
     struct error ignored;
@@ -445,7 +463,7 @@ static bool run_round(const struct paired_run *o, struct cell_part *part, int n,
             continue;
         const bool ok = run_slice(p, round, &tokens, err);
         if (!ok || p->over) {
-            progress_done(&p->r->progress, ok ? p->missing : 0);
+            progress_done(&p->r->progress, ok && !p->c->failed ? p->missing : 0);
             *left -= 1;
         }
         if (!ok)
@@ -460,19 +478,24 @@ static bool run_cells(struct paired_run *o, struct runner *r, struct group *g, s
     int n = 0;
     bool ok = true;
     for (int c = 0; c < g->n; c++)
-        if (takes_part(o, c))
+        if (takes_part(o, c) && !g->cell_runner[c].failed)
             part[n++] = (struct cell_part){ r, &g->cell_runner[c], &o->conversation[c * o->n], o,
                                             .missing = paired_run_missing(o, c) };
     for (int k = 0; k < n && ok; k++)
         ok = environment_check(r, part[k].c, err);
     for (int k = 0; k < n && ok; k++)
-        ok = part[k].c->warm || warm_up(r, part[k].c, o->first, err);
+        ok = part[k].c->warm || warm_up(r, part[k].c, o->first, err) || ends_cell(r, part[k].c, err);
     if (g->cache != NULL)
         target_cache_clear(g->cache);
     ok = ok && (n == 0 || store_new_pair(r->store, r->e->name, &o->pair, err));
     for (int k = 0; k < n && ok; k++)
         ok = part_open(&part[k], &o->due[(part[k].conversation - o->conversation)], err);
     int left = n;
+    for (int k = 0; k < n; k++)
+        if (part[k].c->failed) { // before its first text
+            part[k].over = true;
+            left--;
+        }
     for (int round = 0; left > 0 && ok; round++)
         ok = run_round(o, part, n, round, &left, err);
     for (int k = 0; k < n; k++)

@@ -22,6 +22,7 @@ struct runner { // state of experiment_run
     struct slice_load load;   // slices whose disturbance is not known yet
     const volatile int *stop; // NULL: not interruptible
     bool full;                // a conversation does not fit the context, stored ones included
+    int failed;               // cells whose plugin failed
 };
 
 struct paired_run {

@@ -332,9 +332,9 @@ class DrafterEntry(Entry):
             if self.layers:
                 states = view(a.features, a.n * self.layers * self.width, c.c_float).reshape(a.n, self.layers, self.width)
             nodes = view(a.node, a.n, c.c_int32) if a.node else None
-            told = plugins.Advance(a.slot, view(a.token, a.n, c.c_int32), nodes, states, view(a.sequence, a.length, c.c_int32))
+            what = plugins.Advance(a.slot, view(a.token, a.n, c.c_int32), nodes, states, view(a.sequence, a.length, c.c_int32))
             began = _now()
-            d.advance(told)
+            d.advance(what)
             own += _now() - began
         self.report.own_ns = own
         return 1

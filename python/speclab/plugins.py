@@ -78,8 +78,8 @@ class Advance(NamedTuple):
 class Drafter:
     """A drafter: annotated attributes are its options, in which "tokens" is the most draft tokens that `propose` adds.
 
-    It has `propose`, or `row` or `rows`; with these it has the options of trees (tokens, widths, nodes, top, pick, distinct, tree: `speclab list`), and
-    the engine draws its tokens, so that q is true by construction. In __init__ its options are set, and `vocab`, `used_vocab` (ids from there on are
+    It has `propose`, or `row` or `rows`. With these it has the options of trees (tokens, widths, nodes, top, pick, distinct, tree), and the engine
+    draws its tokens, so that q is true by construction. In __init__ its options are set, and `vocab`, `used_vocab` (ids from there on are
     padding), `width` (of a hidden state), `slots` (texts at a time) and `length` (the longest).
     """
 
@@ -141,7 +141,7 @@ class Rule:
     def verify(self, draft: Verified, p: Any, q: Any, accept: Any, pick: Any) -> tuple[int, int]:
         """Returns the last accepted node and the target's token after it.
 
-        p(node): the target's distribution after a node, (vocab,). q(node): the one that a node's token was drawn from, 1 at a token that was not drawn.
+        p(node): the target's distribution after a node, (vocab,). q(node): that which a node's token was drawn from, 1 at a token that was not.
         accept(node, num, den): True with probability min(1, num / den), at most once for a node. pick(node, weights): the token after a node, x with
         probability weights[x] / sum, at most once.
         """
@@ -205,13 +205,11 @@ class Option(NamedTuple):
 def _written(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, str) and not re.fullmatch(r"[\w./+-]*", value):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return str(value)
 
 
 def _option(kind: type, option: str, hint: Any) -> Option | None:
-    about = [x for x in getattr(hint, "__metadata__", ())]
+    about = list(getattr(hint, "__metadata__", ()))
     plain = typing.get_args(hint)[0] if about else hint
     if typing.get_origin(plain) is ClassVar:
         return None

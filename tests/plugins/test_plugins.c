@@ -24,9 +24,9 @@ enum { HEADS = 3 };
 static const int width = 64, vocab = 288; // of small_default
 
 #define FROM "--plugin " PLUGINS "/"
-#define EXAMPLES \
-    FROM "repeat.so " FROM "prompt_lookup.so " FROM "linear.so " FROM "first.so " FROM "refuse.so " FROM \
-         "epsilon_cutoff.so "
+#define DRAFTERS FROM "repeat.so " FROM "prompt_lookup.so " FROM "linear.so "
+#define STAGE FROM "epsilon_cutoff.so "
+#define EXAMPLES DRAFTERS STAGE FROM "first.so " FROM "refuse.so "
 
 static char *head; // the file of `linear`
 
@@ -335,7 +335,7 @@ static void the_drafters_keep_the_contract(void **state)
     (void)state;
     assert_true(child_use(TESTS "/test_drafters"));
     struct child_result s =
-        child_run(EXAMPLES "repeat repeat:period=3,tokens=7 prompt_lookup linear:weights=%s,tokens=3 "
+        child_run(DRAFTERS "repeat repeat:period=3,tokens=7 prompt_lookup linear:weights=%s,tokens=3 "
                            "linear:weights=%s,widths=[3,2,1] linear:weights=%s,widths=[2,2],pick=greedy",
                   head, head, head);
     child_expect_success(&s, "test_drafters");
@@ -347,7 +347,7 @@ static void the_stage_keeps_the_contract(void **state)
 {
     (void)state;
     assert_true(child_use(TESTS "/test_every_stage"));
-    struct child_result s = child_run(EXAMPLES);
+    struct child_result s = child_run(STAGE);
     child_expect_success(&s, "test_every_stage");
     child_result_free(&s);
     child_use(NULL);

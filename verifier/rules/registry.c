@@ -52,7 +52,7 @@ bool speclab_register_rule(const struct rule *rule, struct error *err)
     const bool known = rule->name != NULL && rule_named(rule->name) != NULL;
     if (!registry_admits("rule", rule->name, rule->summary, known, lacks, n, MAX_REGISTERED, err))
         return false;
-    struct rule *own = xmalloc(sizeof(*own)); // for the rest of the process, as the list
+    struct rule *own = xmalloc(sizeof(*own)); // it stays for the rest of the process, as the list does
     *own = *rule;
     own->source = registry_source();
     rules[n] = own;

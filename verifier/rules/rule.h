@@ -86,8 +86,8 @@ struct rule {
     struct hash source; // set by speclab_register_rule: the hash of the plugin's file; { 0 }: a rule of the tree
 };
 
-extern const struct rule *rules[];               // ends with NULL: verifier/rules/registry.c. The first is the default
-// Adds a copy of the rule at the end of the list; what it points to has to stay. Returns false and sets err if its name is there already, or if it
-// lacks what the contract needs.
+extern const struct rule *rules[]; // ends with NULL: verifier/rules/registry.c. The first is the default
+// Adds a copy of the rule at the end of the list. What it points to has to stay. Returns false and sets err if its name
+// is there already, or if it lacks what the contract needs.
 bool speclab_register_rule(const struct rule *rule, struct error *err);
 const struct rule *rule_named(const char *name); // NULL: no such rule

@@ -1,132 +1,18 @@
-// foreign.c - makes a struct drafter_type or a struct rule of the flat structs of foreign.h, and checks all that a plugin hands over.
-#include "engine/foreign.h"
-
+// foreign_drafters.c - makes a struct drafter_type of the flat struct of a foreign drafter (engine/foreign.h), and checks all
+// that the plugin hands over.
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/settings.h"
 #include "drafters/drafter.h"
 #include "drafters/trees/draft_batch.h"
+#include "engine/foreign_options.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
-#include "sampling/dist.h"
 #include "sampling/rng.h"
 #include "sampling/sampling.h"
-#include "verifier/rules/rule.h"
-
-// ---- reports
-
-static int32_t refuse(struct foreign_report *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static int32_t refuse(struct foreign_report *r, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(r->why, sizeof(r->why), format, args);
-    va_end(args);
-    return 0;
-}
-
-// ---- options: the fields of a table are 8 bytes each, behind the first 8 of the struct
-
-enum { FIELD = 8, MAX_OPTIONS = 32 };
-
-static const enum option_type types[] = { OPTION_INT, OPTION_REAL, OPTION_BOOL, OPTION_TEXT, OPTION_CHOICE };
-
-static bool is_option_name(const char *name)
-{
-    static const char *const taken[] = { "any", "from", "to", "zip", "kind" }; // words of experiments
-    for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++)
-        if (strcmp(name, taken[i]) == 0)
-            return false;
-    return name[0] != '\0' && name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0';
-}
-
-static bool has(const struct option *table, int n, const char *name)
-{
-    for (int i = 0; i < n; i++)
-        if (strcmp(table[i].name, name) == 0)
-            return true;
-    return false;
-}
-
-// A default that cannot be read would be found out with the first cell.
-static bool check_default(const struct option *o, struct error *err)
-{
-    struct option one[] = { *o, { 0 } };
-    struct settings *value = settings_value(o->default_value, o->name, err);
-    int64_t field[2];
-    one[0].at = 0;
-    const bool ok = value != NULL && options_read(NULL, "its default", one, field, err);
-    if (ok)
-        options_free(one, field);
-    settings_free(value);
-    return ok;
-}
-
-static bool make_option(struct option *to, int number, const struct foreign_option *o, struct foreign_report *r)
-{
-    struct error err;
-    if (o->name == NULL || !is_option_name(o->name))
-        return refuse(r, "option \"%s\": expected a name of lower-case letters, digits and _",
-                      o->name != NULL ? o->name : "");
-    if (o->type < FOREIGN_INT || o->type > FOREIGN_CHOICE)
-        return refuse(r, "option %s: expected a type from 0 to %d, found %d", o->name, FOREIGN_CHOICE, (int)o->type);
-    *to = (struct option){ .name = o->name,
-                           .type = types[o->type],
-                           .at = (size_t)(FIELD * (number + 1)),
-                           .default_value = o->default_value,
-                           .help = o->help != NULL ? o->help : "",
-                           .min = o->min,
-                           .max = o->max,
-                           .choices = o->choices };
-    return o->default_value == NULL || o->default_value[0] == '\0' || check_default(to, &err) ||
-           refuse(r, "option %s: %s", o->name, err.text);
-}
-
-// The options of the plugin, then `more` (extra), whose fields follow. *size: of the fields of the plugin. NULL: one is refused.
-static struct option *options_of(const struct foreign_option *o, int n, const struct option *more, int extra,
-                                 size_t *size, struct foreign_report *r)
-{
-    struct option *table = xcalloc((size_t)(n + extra + 1), sizeof(*table));
-    *size = (size_t)(FIELD * (n + 1));
-    for (int i = 0; i < n; i++) {
-        bool ok = make_option(&table[i], i, &o[i], r);
-        if (ok && (has(table, i, o[i].name) || has(more, extra, o[i].name)))
-            ok = refuse(r, "option %s: expected a name that no other option has", o[i].name);
-        if (!ok) {
-            free(table);
-            return NULL;
-        }
-    }
-    for (int i = 0; i < extra; i++) {
-        table[n + i] = more[i];
-        table[n + i].at += *size;
-    }
-    return table;
-}
-
-// value (n): what the options are.
-static void values_of(const struct option *table, int n, const void *options, struct foreign_value *value)
-{
-    for (int i = 0; i < n; i++) {
-        const void *field = (const char *)options + table[i].at;
-        value[i] = (struct foreign_value){ 0 };
-        if (table[i].type == OPTION_INT || table[i].type == OPTION_CHOICE)
-            value[i].number = *(const int *)field;
-        else if (table[i].type == OPTION_REAL)
-            value[i].number = *(const double *)field;
-        else if (table[i].type == OPTION_BOOL)
-            value[i].number = *(const bool *)field;
-        else
-            value[i].text = *(char *const *)field;
-    }
-}
 
 // ---- rows
 
@@ -137,11 +23,11 @@ static bool read_distribution(const float *from, float *to, int vocab, int used_
     double sum = 0;
     for (int x = 0; x < vocab; x++) {
         if (!(from[x] >= 0 && from[x] <= 2))
-            return refuse(r, "q: expected probabilities, found %g for token %d", (double)from[x], x);
+            return foreign_refuse(r, "q: expected probabilities, found %g for token %d", (double)from[x], x);
         sum += (double)from[x];
     }
     if (!(fabs(sum - 1) <= 1e-3))
-        return refuse(r, "q: expected probabilities whose sum is 1, found a sum of %g", sum);
+        return foreign_refuse(r, "q: expected probabilities whose sum is 1, found a sum of %g", sum);
     for (int x = 0; x < vocab; x++)
         to[x] = logf(from[x]);
     sampling_row(&none, to, vocab, used_vocab, NULL);
@@ -155,8 +41,9 @@ static bool check_logits(const float *row, int rows, int vocab, const struct for
         for (int x = 0; x < vocab; x++) {
             const float y = row[(size_t)i * (size_t)vocab + (size_t)x];
             if (isnan(y) || y == INFINITY)
-                return refuse(r, "row: expected logits, found %s for token %d, %d tokens behind the text of slot %d",
-                              isnan(y) ? "NaN" : "infinity", x, path[i].n, (int)path[i].slot);
+                return foreign_refuse(
+                    r, "row: expected logits, found %s for token %d, %d tokens behind the text of slot %d",
+                    isnan(y) ? "NaN" : "infinity", x, path[i].n, (int)path[i].slot);
         }
     return true;
 }
@@ -311,9 +198,9 @@ static struct drafter *foreign_create(const struct drafter_env *env, const void 
     const struct foreign_setting setting = { f->vocab, f->used_vocab,
                                              env->target != NULL ? model_shape(env->target)->width : 0, env->slots,
                                              env->length };
-    struct foreign_value value[MAX_OPTIONS];
+    struct foreign_value value[FOREIGN_OPTIONS];
     int32_t nodes = 0;
-    values_of(type->option, of->options, options, value);
+    foreign_values(type->option, of->options, options, value);
     bool ok = set_taps(f, env, err);
     if (ok) {
         const int64_t began = begin_call(f);
@@ -339,15 +226,15 @@ int32_t speclab_foreign_add(void *draft, int32_t parent, int32_t token, const fl
     struct foreign_slot *slot = &f->slot[s->request->slot];
     enum { WRONG = -2 };
     if (parent < 0 || parent >= d->n)
-        return refuse(r, "expected a parent from 0 (the root) to %d, found %d", d->n - 1, (int)parent), WRONG;
+        return foreign_refuse(r, "expected a parent from 0 (the root) to %d, found %d", d->n - 1, (int)parent), WRONG;
     if (token < 0 || token >= f->used_vocab)
-        return refuse(r, "expected a token from 0 to %d, found %d", f->used_vocab - 1, (int)token), WRONG;
+        return foreign_refuse(r, "expected a token from 0 to %d, found %d", f->used_vocab - 1, (int)token), WRONG;
     if (q != NULL && (f->of->kinds & TAKES_SAMPLED) == 0)
-        return refuse(r, "a token with a q needs \"sampled\" in the drafter's `makes`"), WRONG;
+        return foreign_refuse(r, "a token with a q needs \"sampled\" in the drafter's `makes`"), WRONG;
     if (q == NULL && (f->of->kinds & TAKES_DETERMINISTIC) == 0)
-        return refuse(r, "a token without a q needs \"deterministic\" in the drafter's `makes`"), WRONG;
+        return foreign_refuse(r, "a token without a q needs \"deterministic\" in the drafter's `makes`"), WRONG;
     if ((f->of->kinds & TAKES_TREES) == 0 && parent != d->n - 1)
-        return refuse(r, "a draft that is no chain needs \"trees\" in the drafter's `makes`"), WRONG;
+        return foreign_refuse(r, "a draft that is no chain needs \"trees\" in the drafter's `makes`"), WRONG;
     if (draft_depth(d, parent) >= s->request->depth || d->n == d->capacity)
         return -1;
     if (q != NULL) {
@@ -356,7 +243,8 @@ int32_t speclab_foreign_add(void *draft, int32_t parent, int32_t token, const fl
         if (!slot->has_row[parent] && !read_distribution(q, slot->row[parent], f->vocab, f->used_vocab, r))
             return WRONG;
         if (!(slot->row[parent][token] > 0))
-            return refuse(r, "token %d was drawn from q, as the drafter says, where its probability is 0", (int)token),
+            return foreign_refuse(r, "token %d was drawn from q, as the drafter says, where its probability is 0",
+                                  (int)token),
                    WRONG;
         slot->has_row[parent] = true;
         d->q = &slot->q;
@@ -374,7 +262,7 @@ int32_t speclab_foreign_sample(void *draft, int32_t parent, const float *q)
     struct draft *d = s->request->draft;
     struct foreign_slot *slot = &f->slot[s->request->slot];
     if (parent < 0 || parent >= d->n || draft_depth(d, parent) >= s->request->depth || d->n == d->capacity)
-        return speclab_foreign_add(draft, parent, 0, NULL); // which says what is wrong
+        return speclab_foreign_add(draft, parent, 0, q); // it says what is wrong
     if (slot->row[parent] == NULL)
         slot->row[parent] = xcalloc((size_t)f->vocab, sizeof(float));
     if (!slot->has_row[parent] && !read_distribution(q, slot->row[parent], f->vocab, f->used_vocab, f->of->report))
@@ -418,10 +306,10 @@ static bool logits_of_frontiers(void *self, const struct request *r, int n, stru
     for (int i = 0; i < rows; i++)
         f->path[i] = (struct foreign_path){ f->draft_path[i].slot, f->draft_path[i].n, f->draft_path[i].token };
     const struct tensor to = draft_batch_logits(&f->batch, rows);
-    float *there = b->host(b, to.data), *logits = there != NULL ? there : f->logits;
+    float *mapped = b->host(b, to.data), *logits = mapped != NULL ? mapped : f->logits;
     const int32_t ok = f->of->rows(f->handle, f->path, rows, logits) != 0 &&
                        check_logits(logits, rows, f->vocab, f->path, f->of->report);
-    if (ok != 0 && there == NULL)
+    if (ok != 0 && mapped == NULL)
         b->upload(b, to.data, logits, (size_t)rows * (size_t)f->vocab * sizeof(float));
     return called(f, ok, began, "row", err);
 }
@@ -442,9 +330,9 @@ static const float *features_of(struct foreign *f, const struct advance *a, size
 {
     struct backend *b = f->drafter.env->target_backend;
     const size_t n = (size_t)a->features.rows * (size_t)a->features.width;
-    float *there = b->host(b, a->features.data), *to = f->features + *used;
-    if (there != NULL)
-        return there;
+    float *mapped = b->host(b, a->features.data), *to = f->features + *used;
+    if (mapped != NULL)
+        return mapped;
     b->download(b, to, a->features.data, n * sizeof(float));
     *used += n;
     return b->sync(b, err) ? to : NULL;
@@ -486,13 +374,13 @@ int32_t speclab_register_foreign_drafter(const struct foreign_drafter *of)
     struct foreign_report *r = of->report;
     struct error err;
     if (of->version != FOREIGN_VERSION)
-        return refuse(r, "expected version %d of the door, found %d", FOREIGN_VERSION, (int)of->version);
-    if (of->layers < 0 || of->layers > MAX_TAPS || of->options < 0 || of->options > MAX_OPTIONS)
-        return refuse(r, "expected at most %d layers and %d options, found %d and %d", MAX_TAPS, MAX_OPTIONS,
-                      (int)of->layers, (int)of->options);
+        return foreign_refuse(r, "expected version %d of the door, found %d", FOREIGN_VERSION, (int)of->version);
+    if (of->layers < 0 || of->layers > MAX_TAPS || of->options < 0 || of->options > FOREIGN_OPTIONS)
+        return foreign_refuse(r, "expected at most %d layers and %d options, found %d and %d", MAX_TAPS,
+                              FOREIGN_OPTIONS, (int)of->layers, (int)of->options);
     struct foreign_type *type = xcalloc(1, sizeof(*type)); // for the rest of the process
     type->of = of;
-    type->option = options_of(of->option, of->options, trees, of->rows != NULL ? TREES : 0, &type->tree, r);
+    type->option = foreign_options(of->option, of->options, trees, of->rows != NULL ? TREES : 0, &type->tree, r);
     if (type->option == NULL)
         return 0;
     const struct drafter_type t = {
@@ -513,143 +401,5 @@ int32_t speclab_register_foreign_drafter(const struct foreign_drafter *of)
         .memory = (enum draft_memory)of->memory,
         .self = type,
     };
-    return speclab_register_drafter(&t, &err) || refuse(r, "%s", err.text);
-}
-
-// ---- rules
-
-struct foreign_verifying { // what foreign_decision.self points to
-    const struct draft *draft;
-    struct rows *p;
-    struct rng *rng;
-    struct verification *out;
-    struct foreign_report *report;
-};
-
-static struct {
-    const struct foreign_rule *of;
-    const struct option *option;
-} foreign_rule[FOREIGN_RULES];
-static int foreign_rules;
-
-void speclab_foreign_p(void *self, int32_t node, double *to)
-{
-    const struct foreign_verifying *v = self;
-    dist_from_row(to, v->p->row(v->p, node), v->p->vocab);
-}
-
-void speclab_foreign_q(void *self, int32_t node, double *to)
-{
-    const struct foreign_verifying *v = self;
-    const struct draft *d = v->draft;
-    if (d->proposal[node] != DETERMINISTIC) {
-        proposal_row(d, d->parent[node], node, to, v->p->vocab);
-        return;
-    }
-    memset(to, 0, (size_t)v->p->vocab * sizeof(*to));
-    to[d->token[node]] = 1;
-}
-
-int32_t speclab_foreign_accept(void *self, int32_t node, double num, double den)
-{
-    const struct foreign_verifying *v = self;
-    v->out->trial_p[node] = num;
-    v->out->trial_q[node] = den;
-    return v->rng->accept(v->rng, num, den, (struct address){ FOR_ACCEPT, v->rng->root, node });
-}
-
-int32_t speclab_foreign_pick(void *self, int32_t node, const double *weight)
-{
-    const struct foreign_verifying *v = self;
-    double sum = 0;
-    for (int x = 0; x < v->p->vocab; x++) {
-        if (!(weight[x] >= 0 && weight[x] < INFINITY))
-            return refuse(v->report, "pick: expected weights of at least 0, found %g for token %d", weight[x], x), -1;
-        sum += weight[x];
-    }
-    if (!(sum > 0 && sum < INFINITY))
-        return refuse(v->report, "pick: expected weights with a positive sum, found %g", sum), -1;
-    const bool leaf = draft_next_child(v->draft, node, node) < 0;
-    return v->rng->pick(v->rng, weight, v->p->vocab,
-                        (struct address){ leaf ? FOR_BONUS : FOR_RESIDUAL, v->rng->root, node });
-}
-
-// Where the plugin fails, the result is the most probable token alone, with v->failed set: a caller that goes on has a path.
-static void fall_back(const struct draft *d, struct rows *p, struct verification *out, const char *why)
-{
-    const float *row = p->row(p, 0);
-    int best = 0;
-    for (int x = 1; x < p->vocab; x++)
-        best = row[x] > row[best] ? x : best;
-    verification_clear(out, d->n);
-    verification_path(out, d, 0, best);
-    out->failed = why;
-}
-
-static void verify_by(int number, const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                      struct verification *out)
-{
-    const struct foreign_rule *of = foreign_rule[number].of;
-    struct foreign_verifying v = { d, p, rng, out, of->report };
-    struct foreign_decision decision = { d->n, p->vocab, d->token, d->parent, d->proposal, &v, -1, -1 };
-    struct foreign_value value[MAX_OPTIONS];
-    values_of(foreign_rule[number].option, of->options, options, value);
-    of->report->why[0] = '\0';
-    verification_clear(out, d->n);
-    out->failed = NULL;
-    if (of->verify(&decision, value) == 0)
-        fall_back(d, p, out, of->report->why);
-    else if (decision.last < 0 || decision.last >= d->n || decision.chosen < 0 || decision.chosen >= p->vocab) {
-        refuse(of->report, "expected a node below %d and a token below %d, found node %d and token %d", d->n, p->vocab,
-               (int)decision.last, (int)decision.chosen);
-        fall_back(d, p, out, of->report->why);
-    } else
-        verification_path(out, d, decision.last, decision.chosen);
-}
-
-// A rule's function does not get the rule, so each foreign rule has one of its own.
-#define VERIFY(number) \
-    static void verify_##number(const struct draft *d, struct rows *p, const void *options, struct rng *rng, \
-                                struct verification *out) \
-    { \
-        verify_by(number, d, p, options, rng, out); \
-    }
-VERIFY(0)
-VERIFY(1)
-VERIFY(2)
-VERIFY(3)
-VERIFY(4)
-VERIFY(5)
-VERIFY(6)
-VERIFY(7)
-
-int32_t speclab_register_foreign_rule(const struct foreign_rule *of)
-{
-    static void (*const verify[FOREIGN_RULES])(const struct draft *, struct rows *, const void *, struct rng *,
-                                               struct verification *) = { verify_0, verify_1, verify_2, verify_3,
-                                                                          verify_4, verify_5, verify_6, verify_7 };
-    struct foreign_report *r = of->report;
-    struct error err;
-    size_t size;
-    if (of->version != FOREIGN_VERSION)
-        return refuse(r, "expected version %d of the door, found %d", FOREIGN_VERSION, (int)of->version);
-    if (foreign_rules == FOREIGN_RULES || of->options < 0 || of->options > MAX_OPTIONS)
-        return refuse(r, "expected at most %d rules and %d options, found %d and %d", FOREIGN_RULES, MAX_OPTIONS,
-                      foreign_rules + 1, (int)of->options);
-    const struct option *option = options_of(of->option, of->options, NULL, 0, &size, r);
-    if (option == NULL)
-        return 0;
-    const struct rule rule = { .name = of->name,
-                               .summary = of->summary,
-                               .exact = of->lossless != 0,
-                               .takes = of->takes,
-                               .options = of->options > 0 ? option : NULL,
-                               .options_size = of->options > 0 ? size : 0,
-                               .verify = of->verify != NULL ? verify[foreign_rules] : NULL };
-    foreign_rule[foreign_rules].of = of;
-    foreign_rule[foreign_rules].option = option;
-    if (!speclab_register_rule(&rule, &err))
-        return refuse(r, "%s", err.text);
-    foreign_rules++;
-    return 1;
+    return speclab_register_drafter(&t, &err) || foreign_refuse(r, "%s", err.text);
 }

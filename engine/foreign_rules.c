@@ -1,0 +1,149 @@
+// foreign_rules.c - makes a struct rule of the flat struct of a foreign rule (engine/foreign.h), and checks all that the plugin
+// hands over.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "engine/foreign_options.h"
+#include "sampling/dist.h"
+#include "sampling/rng.h"
+#include "verifier/rules/rule.h"
+
+struct foreign_verifying { // what foreign_decision.self points to
+    const struct draft *draft;
+    struct rows *p;
+    struct rng *rng;
+    struct verification *out;
+    struct foreign_report *report;
+};
+
+static struct {
+    const struct foreign_rule *of;
+    const struct option *option;
+} foreign_rule[FOREIGN_RULES];
+static int foreign_rules;
+
+void speclab_foreign_p(void *self, int32_t node, double *to)
+{
+    const struct foreign_verifying *v = self;
+    dist_from_row(to, v->p->row(v->p, node), v->p->vocab);
+}
+
+void speclab_foreign_q(void *self, int32_t node, double *to)
+{
+    const struct foreign_verifying *v = self;
+    const struct draft *d = v->draft;
+    if (d->proposal[node] != DETERMINISTIC) {
+        proposal_row(d, d->parent[node], node, to, v->p->vocab);
+        return;
+    }
+    memset(to, 0, (size_t)v->p->vocab * sizeof(*to));
+    to[d->token[node]] = 1;
+}
+
+int32_t speclab_foreign_accept(void *self, int32_t node, double num, double den)
+{
+    const struct foreign_verifying *v = self;
+    v->out->trial_p[node] = num;
+    v->out->trial_q[node] = den;
+    return v->rng->accept(v->rng, num, den, (struct address){ FOR_ACCEPT, v->rng->root, node });
+}
+
+int32_t speclab_foreign_pick(void *self, int32_t node, const double *weight)
+{
+    const struct foreign_verifying *v = self;
+    double sum = 0;
+    for (int x = 0; x < v->p->vocab; x++) {
+        if (!(weight[x] >= 0 && weight[x] < INFINITY))
+            return foreign_refuse(v->report, "pick: expected weights of at least 0, found %g for token %d", weight[x],
+                                  x),
+                   -1;
+        sum += weight[x];
+    }
+    if (!(sum > 0 && sum < INFINITY))
+        return foreign_refuse(v->report, "pick: expected weights with a positive sum, found %g", sum), -1;
+    const bool leaf = draft_next_child(v->draft, node, node) < 0;
+    return v->rng->pick(v->rng, weight, v->p->vocab,
+                        (struct address){ leaf ? FOR_BONUS : FOR_RESIDUAL, v->rng->root, node });
+}
+
+// Where the plugin fails, the result is the most probable token alone, with v->failed set: a caller that goes on has a path.
+static void fall_back(const struct draft *d, struct rows *p, struct verification *out, const char *why)
+{
+    const float *row = p->row(p, 0);
+    int best = 0;
+    for (int x = 1; x < p->vocab; x++)
+        best = row[x] > row[best] ? x : best;
+    verification_clear(out, d->n);
+    verification_path(out, d, 0, best);
+    out->failed = why;
+}
+
+static void verify_by(int number, const struct draft *d, struct rows *p, const void *options, struct rng *rng,
+                      struct verification *out)
+{
+    const struct foreign_rule *of = foreign_rule[number].of;
+    struct foreign_verifying v = { d, p, rng, out, of->report };
+    struct foreign_decision decision = { d->n, p->vocab, d->token, d->parent, d->proposal, &v, -1, -1 };
+    struct foreign_value value[FOREIGN_OPTIONS];
+    foreign_values(foreign_rule[number].option, of->options, options, value);
+    of->report->why[0] = '\0';
+    verification_clear(out, d->n);
+    out->failed = NULL;
+    if (of->verify(&decision, value) == 0)
+        fall_back(d, p, out, of->report->why);
+    else if (decision.last < 0 || decision.last >= d->n || decision.chosen < 0 || decision.chosen >= p->vocab) {
+        foreign_refuse(of->report, "expected a node below %d and a token below %d, found node %d and token %d", d->n,
+                       p->vocab, (int)decision.last, (int)decision.chosen);
+        fall_back(d, p, out, of->report->why);
+    } else
+        verification_path(out, d, decision.last, decision.chosen);
+}
+
+// A rule's function does not get the rule, so each foreign rule has one of its own.
+#define VERIFY(number) \
+    static void verify_##number(const struct draft *d, struct rows *p, const void *options, struct rng *rng, \
+                                struct verification *out) \
+    { \
+        verify_by(number, d, p, options, rng, out); \
+    }
+VERIFY(0)
+VERIFY(1)
+VERIFY(2)
+VERIFY(3)
+VERIFY(4)
+VERIFY(5)
+VERIFY(6)
+VERIFY(7)
+
+int32_t speclab_register_foreign_rule(const struct foreign_rule *of)
+{
+    static void (*const verify[FOREIGN_RULES])(const struct draft *, struct rows *, const void *, struct rng *,
+                                               struct verification *) = { verify_0, verify_1, verify_2, verify_3,
+                                                                          verify_4, verify_5, verify_6, verify_7 };
+    struct foreign_report *r = of->report;
+    struct error err;
+    size_t size;
+    if (of->version != FOREIGN_VERSION)
+        return foreign_refuse(r, "expected version %d of the door, found %d", FOREIGN_VERSION, (int)of->version);
+    if (foreign_rules == FOREIGN_RULES || of->options < 0 || of->options > FOREIGN_OPTIONS)
+        return foreign_refuse(r, "expected at most %d rules and %d options, found %d and %d", FOREIGN_RULES,
+                              FOREIGN_OPTIONS, foreign_rules + 1, (int)of->options);
+    const struct option *option = foreign_options(of->option, of->options, NULL, 0, &size, r);
+    if (option == NULL)
+        return 0;
+    const struct rule rule = { .name = of->name,
+                               .summary = of->summary,
+                               .exact = of->lossless != 0,
+                               .takes = of->takes,
+                               .options = of->options > 0 ? option : NULL,
+                               .options_size = of->options > 0 ? size : 0,
+                               .verify = of->verify != NULL ? verify[foreign_rules] : NULL };
+    foreign_rule[foreign_rules].of = of;
+    foreign_rule[foreign_rules].option = option;
+    if (!speclab_register_rule(&rule, &err))
+        return foreign_refuse(r, "%s", err.text);
+    foreign_rules++;
+    return 1;
+}

@@ -1,0 +1,341 @@
+"""Plugins in Python: what their drafters and rules do, and what is said of faulty ones."""
+
+import json
+import re
+import signal
+import sqlite3
+import time
+
+import pytest
+from conftest import call, process, program
+
+REPEAT = """
+import numpy as np
+import speclab
+
+class Repeat(speclab.Drafter):
+    "the last tokens again"
+    period: int = 1
+    tokens: int = 3
+
+    def propose(self, request, draft):
+        last = request.tokens[-self.period :]
+        for i in range(self.tokens):
+            draft.add(last[i % len(last)])
+
+class Table(speclab.Drafter):
+    "what followed a token in this text, as logits"
+    def __init__(self):
+        self.after = {}
+
+    def advance(self, a):
+        table = self.after.setdefault(a.slot, np.zeros((self.vocab, self.vocab), np.float32))
+        for x, y in zip(a.text[-len(a.tokens) - 1 : -1], a.tokens):
+            table[x, y] += 1
+
+    def row(self, slot, path):
+        table = self.after.get(slot)
+        return np.zeros(self.vocab) if table is None else table[path[-1]]
+
+    def forget(self, slot):
+        self.after.pop(slot, None)
+
+class Drawn(speclab.Drafter):
+    "tokens that the engine draws from a row, and one that is declared with its row"
+    makes = ("sampled", "trees")
+    tokens: int = 3
+
+    def propose(self, request, draft):
+        q = np.arange(self.vocab, dtype=np.float32) % 3
+        q[self.used_vocab :] = 0
+        q /= q.sum()
+        node = draft.sample(q)
+        draft.sample(q, parent=0)
+        draft.add(int(draft.token(node)), parent=node, q=np.eye(self.vocab)[draft.token(node)])
+
+class Mine(speclab.Rule):
+    "rejection sampling along a tree"
+    lossless = True
+
+    def verify(self, draft, p, q, accept, pick):
+        node = 0
+        while True:
+            w = p(node)
+            for c in draft.children(node):
+                x, qc = draft.tokens[c], q(c)
+                if accept(c, w[x], qc[x]):
+                    node = c
+                    break
+                left = np.maximum(w - qc, 0)
+                w = left / left.sum() if left.sum() > 0 else w
+            else:
+                return node, pick(node, w)
+
+class Trusting(speclab.Rule):
+    "accepts everything"
+    longest: int = 8
+
+    def verify(self, draft, p, q, accept, pick):
+        node, deep = 0, 0
+        while (c := draft.children(node)) and deep < self.longest:
+            node, deep = c[0], deep + 1
+        return node, pick(node, p(node))
+"""
+
+
+@pytest.fixture
+def idea(tmp_path):
+    (tmp_path / "idea.py").write_text(REPEAT)
+    return tmp_path
+
+
+def text(tiny, *words, cwd):
+    done = call("generate", tiny, "--tokens", 40, "--threads", 1, *words, "red, green, red, green", cwd=cwd)
+    assert done.status == 0, done.err
+    return done.out
+
+
+@pytest.mark.parametrize("drafter", ["repeat", "repeat:period=2,tokens=5", "table", "table:widths=[2,2]", "table:nodes=6,pick=greedy", "drawn"])
+def test_the_greedy_text_is_that_of_none(drafter, idea, tiny):
+    assert text(tiny, "--plugin", "idea.py", "--drafter", drafter, cwd=idea) == text(tiny, cwd=idea)
+
+
+@pytest.mark.parametrize("drafter", ["repeat:period=3", "table:widths=[3,1]", "drawn"])
+def test_the_seeded_text_is_that_of_none_under_match(drafter, idea, tiny):
+    how = ("--temperature", 1, "--rule", "match", "--seed", 4)
+    assert text(tiny, "--plugin=idea.py", "--drafter", drafter, *how, cwd=idea) == text(tiny, *how, cwd=idea)
+
+
+def test_a_rule_decides_as_the_engine_decides(idea, tiny):
+    how = ("--temperature", 1, "--seed", 7, "--drafter", f"small:model={tiny},widths=[2,2],distinct=false")
+    assert text(tiny, "--plugin", "idea.py", "--rule", "mine", *how, cwd=idea) == text(tiny, *how, cwd=idea)
+
+
+def test_exact_enumerates_rules_and_says_how_far_they_are_from_the_target(idea):
+    done = call("exact", "--rules", "--instances", 1, "--plugin", "idea.py", cwd=idea)
+    assert done.status == 0, done.err
+    rows = {line.split()[0]: line.split() for line in done.out.splitlines() if line.startswith("  ")}
+    assert rows["mine"][-1] == "exact" and float(rows["mine"][3]) < 1e-12
+    assert rows["mine"][1:3] == rows["rejection"][1:3]  # the same outcomes
+    assert rows["trusting"][-3:] == ["lossy,", "as", "declared"] and float(rows["trusting"][3]) > 0.1
+    (idea / "mine.py").write_text(REPEAT.replace("class Trusting(speclab.Rule):", "class Trusting(speclab.Rule):\n    lossless = True"))
+    done = call("exact", "--rules", "--instances", 1, "--plugin", "mine.py", cwd=idea)
+    assert done.status == 3 and re.search(r"\n  trusting .* wrong\n", done.out)
+
+
+def test_options_are_named_and_checked(idea, tiny):
+    (idea / "options.py").write_text("""
+from typing import Annotated, Literal
+import speclab
+class Options(speclab.Drafter):
+    scale: Annotated[float, "a scale", (0.5, 2)] = 1.5
+    by: Literal["first", "last"] = "last"
+    word: str = "a: b"
+    on: bool = True
+    needed: int
+    def propose(self, request, draft):
+        raise RuntimeError(repr((self.scale, self.by, self.word, self.on, self.needed)))
+""")
+    shown = call("list", "--plugin", "options.py", cwd=idea).out
+    assert "scale        a scale\n                   number from 0.5 to 2; default: 1.5" in shown and "one of first, last; default: last" in shown
+
+    def said(drafter):
+        return call("generate", tiny, "--plugin", "options.py", "--drafter", drafter, "x", cwd=idea).err
+
+    assert "(1.5, 'last', 'a: b', True, 4)" in said("options:needed=4")
+    assert "(0.5, 'first', 'c', False, -1)" in said("options:scale=0.5,by=first,word=c,on=false,needed=-1")
+    assert 'needs "needed"' in said("options") and "from 0.5 to 2" in said("options:needed=1,scale=3") and "unknown" not in said("options:needed=1")
+    assert 'no option "other"' in said("options:needed=1,other=2")
+
+
+def test_hidden_states_are_those_that_predict_the_tokens(idea, tiny):
+    """With the LM head, read by another library, they give the tokens of the greedy text."""
+    (idea / "states.py").write_text("""
+import json
+import numpy as np
+import speclab
+from gguf import GGUFReader, quants
+class States(speclab.Drafter):
+    layers = (speclab.FINAL, 0)
+    path: str
+    def __init__(self):
+        t = {t.name: t for t in GGUFReader(self.path).tensors}
+        head, table = (t[n] if n in t else t["token_embd.weight"] for n in ("output.weight", "token_embd.weight"))
+        self.head, self.table = (quants.dequantize(x.data, x.tensor_type) for x in (head, table))
+        self.seen = []
+    def propose(self, request, draft):
+        pass
+    def advance(self, a):
+        assert a.states.shape == (len(a.tokens), 2, self.width) and not a.states.flags.writeable
+        before = a.text[-len(a.tokens) - 1 : -1]
+        entered = self.table[before]
+        same = [x / np.linalg.norm(x, axis=1)[:, None] for x in (a.states[:, 1], entered)]
+        assert np.allclose(*same, atol=1e-3)
+        if a.nodes is not None:
+            self.seen.append(int(a.tokens[-1] == np.argmax(self.head[: self.used_vocab] @ a.states[-1, 0])))
+    def close(self):
+        print(json.dumps(self.seen), flush=True)
+""")
+    how = ("--tokens", 24, "--activations", "f32", "--drafter", f"states:path={tiny}")
+    done = call("generate", tiny, "--plugin", "states.py", *how, "red green red", cwd=idea)
+    assert done.status == 0, done.err
+    seen = json.loads(done.out.splitlines()[-1][done.out.splitlines()[-1].index("[") :])
+    assert len(seen) == 23 and sum(seen) >= 22
+
+
+# ---- faulty plugins: (what the class has, the option, what is said)
+
+DRAFTER = "import numpy as np\nimport speclab\nclass Bad(speclab.Drafter):\n"
+FAULTS = {
+    "exception": ("    def propose(self, r, d):\n        return [][3]\n", "idea.py:5: IndexError: list index out of range (drafter bad, propose)"),
+    "created": ("    def __init__(self):\n        1 / 0\n    def propose(self, r, d):\n        pass\n",
+        "idea.py:5: ZeroDivisionError: division by zero"),
+    "token": ("    def propose(self, r, d):\n        d.add(100000)\n", "idea.py:5: expected a token from 0 to"),
+    "negative": ("    def propose(self, r, d):\n        d.add(-1)\n", "idea.py:5: expected a token from 0 to"),
+    "parent": ("    makes = ('deterministic', 'trees')\n    def propose(self, r, d):\n        d.add(1, parent=7)\n",
+        "idea.py:6: expected a parent from 0 (the root) to 0, found 7"),
+    "no chain": ("    def propose(self, r, d):\n        d.add(1), d.add(2, parent=0)\n", 'idea.py:5: a draft that is no chain needs "trees"'),
+    "undeclared": ("    def propose(self, r, d):\n        d.add(1, q=np.eye(self.vocab)[1])\n", 'idea.py:5: a token with a q needs "sampled"'),
+    "no sum": ("    makes = 'sampled'\n    def propose(self, r, d):\n        d.add(1, q=np.ones(self.vocab))\n",
+        "q: expected probabilities whose sum is 1, found a sum of"),
+    "not in q": ("    makes = 'sampled'\n    def propose(self, r, d):\n        d.add(1, q=np.eye(self.vocab)[2])\n",
+        "token 1 was drawn from q, as the drafter says, where its probability is 0"),
+    "NaN in q": ("    makes = 'sampled'\n    def propose(self, r, d):\n        d.add(1, q=np.full(self.vocab, np.nan))\n",
+        "q: expected probabilities, found nan for token 0"),
+    "short q": ("    makes = 'sampled'\n    def propose(self, r, d):\n        d.sample(np.ones(3) / 3)\n",
+        "idea.py:6: q: expected a shape (288,), found (3,)"),
+    "short row": ("    def row(self, slot, path):\n        return np.zeros(7)\n", "idea.py:4: row: expected logits of a shape (288,), found (7,)"),
+    "NaN row": ("    def row(self, slot, path):\n        return np.full(self.vocab, np.nan)\n", "row: expected logits, found NaN for token 0"),
+    "words": ("    def row(self, slot, path):\n        return ['a'] * self.vocab\n", "could not convert string to float"),
+    "rows": ("    def rows(self, paths):\n        return np.zeros((9, self.vocab))\n",
+        "idea.py:4: rows: expected logits of a shape (1, 288), found (9, 288)"),
+    "advance": ("    def propose(self, r, d):\n        pass\n    def advance(self, a):\n        a.tokens[0] = 1\n",
+        "idea.py:7: ValueError: assignment destination is read-only (drafter bad, advance)"),
+    "layer": ("    layers = (99,)\n    def propose(self, r, d):\n        pass\n", "layers: expected -1"),
+    "nothing": ("    tokens: int = 3\n", "expected propose, or row or rows, found none of them"),
+    "both": ("    def propose(self, r, d):\n        pass\n    def row(self, slot, path):\n        pass\n",
+        "expected propose, or row or rows, found propose and row"),
+    "kinds": ("    makes = ('forest',)\n    def propose(self, r, d):\n        pass\n",
+        "expected kinds of drafts of deterministic, sampled, distinct, chains, trees, found 'forest'"),
+    "type": ("    x: list = 3\n    def propose(self, r, d):\n        pass\n", "x: expected an option of type int, float, bool, str or Literal"),
+    "taken": ("    name = 'ngram'\n    def propose(self, r, d):\n        pass\n", "drafter ngram: expected a name that no drafter has"),
+    "syntax": ("    def propose(self r)\n", "idea.py:4: "),
+    "exit": ("    def propose(self, r, d):\n        raise SystemExit(3)\n", "idea.py:5: SystemExit: 3"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_drafter_is_named_in_one_sentence(fault, tmp_path, tiny):
+    source, said = FAULTS[fault]
+    (tmp_path / "idea.py").write_text(DRAFTER + source)
+    done = call("generate", tiny, "--plugin", "idea.py", "--drafter", "bad", "--threads", 1, "red green", cwd=tmp_path)
+    assert done.status == 1 and said in done.err and len(done.err.strip().splitlines()) == 1, done.err
+
+
+RULE = "import numpy as np\nimport speclab\nclass Bad(speclab.Rule):\n    def verify(self, draft, p, q, accept, pick):\n        "
+RULE_FAULTS = {
+    "exception": ("return {}['x']", "idea.py:5: KeyError: 'x' (rule bad)"),
+    "answer": ("return 1", "idea.py:4: verify: expected the last accepted node and a token, found 1"),
+    "node": ("return 99, 1", "expected a node below"),
+    "token": ("return 0, 100000", "expected a node below"),
+    "weights": ("return 0, pick(0, np.zeros(288))", "idea.py:5: pick: expected weights with a positive sum"),
+    "shape": ("return 0, pick(0, np.zeros(3))", "idea.py:5: pick: expected a node from 0 to"),
+    "root": ("return 0, int(accept(0, 1, 2))", "idea.py:5: accept: expected a node from 1 to"),
+}
+
+
+@pytest.mark.parametrize("fault", RULE_FAULTS)
+def test_a_faulty_rule_is_named_in_one_sentence(fault, tmp_path, tiny):
+    source, said = RULE_FAULTS[fault]
+    (tmp_path / "idea.py").write_text(RULE + source + "\n")
+    done = call("generate", tiny, "--plugin", "idea.py", "--rule", "bad", "--drafter", "ngram", "--threads", 1, "red green red green", cwd=tmp_path)
+    assert done.status == 1 and said in done.err and len(done.err.strip().splitlines()) == 1, done.err
+    if fault in ("exception", "answer"):
+        done = call("exact", "--rules", "--instances", 1, "--plugin", "idea.py", cwd=tmp_path)
+        assert done.status == 3 and said.split(" (")[0] in done.err and "  synthetic " in done.out
+
+
+def test_what_is_no_plugin_is_refused(tmp_path):
+    (tmp_path / "none.py").write_text("x = 1\n")
+    (tmp_path / "broken.py").write_text("import not_a_module\n")
+    for words, status, said in (
+        (["none.py"], 1, "none.py: expected a class of speclab.Drafter or speclab.Rule, found none"),
+        (["broken.py"], 1, "broken.py:1: ModuleNotFoundError: No module named 'not_a_module'"),
+        (["missing.py"], 1, "missing.py: "),
+    ):
+        done = call("list", "--plugin", *words, cwd=tmp_path)
+        assert (done.status, done.err.count("\n")) == (status, 1) and said in done.err, done.err
+
+
+# ---- experiments
+
+EXPERIMENT = """name: plugins
+target: {model: %s}
+threads: 1
+prompts: {file: prompts.jsonl, chat: none}
+limits: {new_tokens: 12, context: 200, ignore_end: true}
+cells:
+  sampling: {temperature: 0}
+  drafter: [{kind: ngram}, {kind: repeat}, {kind: fails}]
+"""
+FAILS = """
+class Fails(speclab.Drafter):
+    def propose(self, request, draft):
+        if len(request.tokens) > 60:
+            raise ValueError("a long text")
+        draft.add(1)
+"""
+
+
+@pytest.fixture
+def experiment(idea, tiny):
+    (idea / "e.yaml").write_text(EXPERIMENT % tiny)
+    (idea / "prompts.jsonl").write_text("".join(json.dumps({"id": str(i), "prompt": "red, green, " * n}) + "\n" for i, n in enumerate((1, 2, 9, 1))))
+    return idea
+
+
+def texts(db):
+    with sqlite3.connect(db) as c:
+        return dict(c.execute("SELECT drafter, count(*) FROM run JOIN sequence ON sequence.run = run.id GROUP BY drafter").fetchall())
+
+
+def test_an_exception_ends_its_cell_and_keeps_all_finished_texts(experiment):
+    (experiment / "idea.py").write_text(REPEAT + FAILS)
+    done = call("run", "e.yaml", "--plugin", "idea.py", "--db", "r.db", cwd=experiment)
+    assert done.status == 1
+    line = REPEAT.count("\n") + 5
+    assert f"fails, temperature=0: idea.py:{line}: ValueError: a long text (drafter fails, propose); the cell ends here" in done.err
+    assert "1 of its cells ended with an error of a plugin; finished texts are in r.db" in done.err
+    assert texts(experiment / "r.db") == {"none": 4, "ngram": 4, "repeat": 4, "fails": 2}
+    (experiment / "idea.py").write_text(REPEAT + FAILS.replace("> 60", "> 600"))
+    done = call("run", "e.yaml", "--plugin", "idea.py", "--db", "r.db", cwd=experiment)
+    assert done.status == 0, done.err  # another source, and so other cells
+    assert texts(experiment / "r.db") == {"none": 4, "ngram": 4, "repeat": 8, "fails": 6}
+
+
+def test_only_cells_of_plugins_have_their_source_in_the_hash(experiment):
+    (experiment / "idea.py").write_text(REPEAT + FAILS.replace("> 60", "> 600"))
+    for name in ("a.db", "b.db"):
+        assert call("run", "e.yaml", "--plugin", "idea.py", "--db", name, cwd=experiment).status == 0
+        (experiment / "idea.py").write_text((experiment / "idea.py").read_text() + "# another comment\n")
+    (experiment / "e.yaml").write_text(re.sub(", {kind: repeat}, {kind: fails}", "", (experiment / "e.yaml").read_text()))
+    assert program("run", "e.yaml", "--db", "c.db", cwd=experiment).status == 0
+    a, b, c = (dict(sqlite3.connect(experiment / f"{n}.db").execute("SELECT drafter, cell FROM run").fetchall()) for n in "abc")
+    assert a["none"] == b["none"] == c["none"] and a["ngram"] == b["ngram"] == c["ngram"]
+    assert a["repeat"] != b["repeat"] and a["fails"] != b["fails"]
+
+
+def test_ctrl_c_ends_a_plugin_that_never_returns_and_loses_nothing(experiment):
+    loop = FAILS.replace('raise ValueError("a long text")', 'open("stuck", "w").close()\n            while True: pass')
+    (experiment / "idea.py").write_text(REPEAT + loop)
+    with process("run", "e.yaml", "--plugin", "idea.py", "--db", "r.db", cwd=experiment, stderr=-1, text=True) as running:
+        try:
+            end = time.monotonic() + 100
+            while not (experiment / "stuck").exists() and time.monotonic() < end:
+                time.sleep(0.05)
+            running.send_signal(signal.SIGINT)
+            err = running.communicate(timeout=60)[1]
+        finally:
+            running.kill()
+    assert running.returncode in (1, 130) and "interrupted; finished texts are in r.db" in err and "Traceback" not in err
+    assert texts(experiment / "r.db")["fails"] == 2
