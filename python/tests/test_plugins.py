@@ -309,8 +309,8 @@ def test_an_exception_ends_its_cell_and_keeps_all_finished_texts(experiment):
     assert texts(experiment / "r.db") == {"none": 4, "ngram": 4, "repeat": 4, "fails": 2}
     (experiment / "idea.py").write_text(REPEAT + FAILS.replace("> 60", "> 600"))
     done = call("run", "e.yaml", "--plugin", "idea.py", "--db", "r.db", cwd=experiment)
-    assert done.status == 0, done.err  # another source, and so other cells
-    assert texts(experiment / "r.db") == {"none": 4, "ngram": 4, "repeat": 8, "fails": 6}
+    assert done.status == 0, done.err  # another source, and so other cells, with a baseline beside them
+    assert texts(experiment / "r.db") == {"none": 8, "ngram": 4, "repeat": 8, "fails": 6}
 
 
 def test_only_cells_of_plugins_have_their_source_in_the_hash(experiment):
