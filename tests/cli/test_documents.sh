@@ -251,7 +251,7 @@ while IFS=$'\002' read -r page line language text; do
     python)
         commands=$((commands + 1))
         printf '%s' "$text" >page.py
-        if command -v python3 >/dev/null; then fails "$place" "PYTHONPATH=stand-ins python3 page.py && echo done"; fi
+        fails "$place" "PYTHONPATH=stand-ins:$source/python $python/bin/python -B page.py && echo done"
         ;;
     text) ;;
     *) fault "$place: expected a block of sh, yaml, sql, c, python or text, found $language" ;;
