@@ -224,7 +224,7 @@ static const struct drafter_type table_part_type = { .name = "table",
                                                      .destroy = part_destroy,
                                                      .makes = part_makes };
 extern const struct drafter_type ngram_drafter, ladder_drafter, union_drafter;
-const struct drafter_type *const drafter_types[] = { &ngram_drafter, &table_part_type, NULL };
+const struct drafter_type *drafter_types[] = { &ngram_drafter, &table_part_type, NULL };
 
 const struct drafter_type *drafter_named(const char *name)
 {
