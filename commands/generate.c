@@ -128,8 +128,8 @@ static bool read_prompt(struct generate *g, struct error *err)
     if (ok && memchr(text.s, '\0', text.n) != NULL)
         ok = fail(err, "the prompt contains a NUL byte at offset %zu", strlen(text.s));
     // Before the chat template is applied, so that the offset refers to the user's text.
-    ok = ok && utf8_require(text.s, text.n, "the prompt", err) &&
-         (g->system == NULL || utf8_require(g->system, strlen(g->system), "--system", err));
+    ok = ok && require_utf8(text.s, text.n, "the prompt", err) &&
+         (g->system == NULL || require_utf8(g->system, strlen(g->system), "--system", err));
     if (ok && g->system != NULL && strcmp(g->chat_name, "none") == 0)
         ok = fail(err, "--system requires a chat template; --chat none has none");
     const struct message both[] = { { "system", g->system }, { "user", text.s } };
@@ -314,7 +314,7 @@ static int run(struct generate *g, const struct usage *u, char **operand, int n)
     for (int i = 0; i < g->stop.n; i++) {
         if (*g->stop.text[i] == '\0')
             return usage_fail(u, "--stop: expected a text that is not empty");
-        if (!utf8_require(g->stop.text[i], strlen(g->stop.text[i]), "--stop", &err))
+        if (!require_utf8(g->stop.text[i], strlen(g->stop.text[i]), "--stop", &err))
             return usage_fail(u, "%s", err.text);
     }
     g->model = operand[0];

@@ -11,13 +11,14 @@
 #include "models/formats/directory/declared_tokens.h"
 #include "core/files/input.h"
 #include "models/architectures.h"
-#include "models/config_parts.h"
+#include "models/config_readers.h"
 #include "models/heads/head.h"
 #include "models/model.h"
 #include "models/paths.h"
 #include "models/weights.h"
 #include "models/tokenizers/tokenizer.h"
-#include "models/tokenizers/tokenizer_parts.h"
+#include "models/tokenizers/readers.h"
+#include "models/tokenizers/tokenizer_write.h"
 
 struct checkpoint {
     struct model_config config;

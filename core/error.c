@@ -7,6 +7,7 @@
 
 #include "core/memory.h"
 #include "core/printable.h"
+#include "core/utf8.h"
 
 enum { LAST = sizeof(((struct error *)NULL)->text) - 1 };
 enum { OF_USAGE = 1, OF_PLUGIN }; // the last byte
@@ -74,4 +75,10 @@ bool fail_in(struct error *err, struct in_file at, const char *format, ...)
     if (at.line > 0 && at.column > 0)
         snprintf(column, sizeof(column), ":%d", at.column);
     return at.file != NULL ? fail(err, "%s%s%s: %s", at.file, line, column, sentence) : fail(err, "%s", sentence);
+}
+
+bool require_utf8(const char *s, size_t n, const char *what, struct error *err)
+{
+    const size_t valid = utf8_valid(s, n);
+    return valid == n || fail(err, "%s is not UTF-8: byte 0x%02X at offset %zu", what, (unsigned char)s[valid], valid);
 }

@@ -4,6 +4,7 @@
 // expected and found. Programming errors are assert()s; running out of memory ends the program (core/memory.h).
 #pragma once
 #include <stdbool.h>
+#include <stddef.h>
 
 struct error {
     char text[1024]; // the last byte is a mark that error_is_usage reads
@@ -26,3 +27,5 @@ struct in_file {
 };
 // Puts the place before the message: "file:line:column: ", without the parts that are not known.
 bool fail_in(struct error *err, struct in_file at, const char *format, ...) __attribute__((format(printf, 3, 4)));
+// Returns whether all of s (n) is well-formed. If not, err is "WHAT is not UTF-8" with the byte and its offset.
+bool require_utf8(const char *s, size_t n, const char *what, struct error *err);

@@ -3,8 +3,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "core/error.h"
-
 int utf8_length(unsigned char b)
 {
     return b < 0x80 ? 1 : b < 0xC2 ? 0 : b < 0xE0 ? 2 : b < 0xF0 ? 3 : b < 0xF5 ? 4 : 0;
@@ -53,12 +51,6 @@ size_t utf8_valid(const char *s, size_t n)
         i += length;
     }
     return n;
-}
-
-bool utf8_require(const char *s, size_t n, const char *what, struct error *err)
-{
-    const size_t valid = utf8_valid(s, n);
-    return valid == n || fail(err, "%s is not UTF-8: byte 0x%02X at offset %zu", what, (unsigned char)s[valid], valid);
 }
 
 unsigned utf8_code(const char *s)

@@ -3,15 +3,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct error;
-
 // Returns the length in bytes (1 to 4) of the well-formed character at s; 0 if it is malformed (truncated, overlong, a
 // surrogate, beyond U+10FFFF).
 size_t utf8_character(const char *s, size_t n);
 // Returns the length of the longest well-formed prefix; n if the whole text is well-formed.
 size_t utf8_valid(const char *s, size_t n);
-// Returns whether all of s (n) is well-formed. If not, err is "WHAT is not UTF-8" with the byte and its offset.
-bool utf8_require(const char *s, size_t n, const char *what, struct error *err);
 // Returns whether b may be byte i (0, 1, ...) of a character whose first i bytes
 // are `before`, which are well-formed so far.
 int utf8_continues(const unsigned char *before, int i, unsigned char b);

@@ -323,7 +323,7 @@ static bool request_is_valid(const struct speclab_decoder *d, const struct specl
     for (int i = 0; i < r->n_stop; i++) {
         char what[32];
         snprintf(what, sizeof(what), "stop string %d", i);
-        if (!utf8_require(r->stop[i], strlen(r->stop[i]), what, err))
+        if (!require_utf8(r->stop[i], strlen(r->stop[i]), what, err))
             return false;
     }
     for (int i = 0; i < r->n; i++)

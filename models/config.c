@@ -1,4 +1,5 @@
-// config.c - reads a configuration in either format, checks it, and computes RoPE's frequencies.
+// config.c - conclusions from a configuration: whether its values fit each other, the cost of a pass, and RoPE's
+// frequencies.
 #include "models/config.h"
 
 #include <math.h>
@@ -9,8 +10,6 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "models/architectures.h"
-#include "models/config_parts.h"
-#include "core/files/input.h"
 
 bool config_is_end_token(const char *s, size_t n)
 {
@@ -81,37 +80,6 @@ bool config_check(const struct model_config *c, struct error *err)
         return fail(err, "%s: %s%s%s", c->file, c->gguf ? c->architecture->name : "", c->gguf ? "." : "", why.text);
     return !c->add_bos || c->bos >= 0 ||
            fail(err, "%s: the tokenizer puts a beginning-of-text token before every text, but none is given", c->file);
-}
-
-// text: read only what concerns text.
-static bool read(const char *path, bool text, struct model_config *to, struct error *err)
-{
-    struct digest *d = digest_begin();
-    const bool directory = file_is_directory(path), other = text && !directory && !ends_with(path, ".gguf");
-    *to = (struct model_config){ .path = xstrdup(path), .bos = -1, .special_tokens = json_new_object() };
-    to->file = directory ? xformat("%s/config.json", path) : xstrdup(path);
-    bool ok = other;
-    if (directory)
-        ok = config_from_directory(path, text, d, to, err);
-    else if (!text && ends_with(path, ".safetensors"))
-        fail(err, "%s: this file has weights only; name the directory, which has config.json", path);
-    else if (!other)
-        ok = config_from_gguf(path, text, d, to, err);
-    to->hash = digest_end(d);
-    ok = ok && (text || config_check(to, err));
-    if (!ok)
-        config_free(to);
-    return ok;
-}
-
-bool config_read(const char *path, struct model_config *to, struct error *err)
-{
-    return read(path, false, to, err);
-}
-
-bool config_read_text(const char *path, struct model_config *to, struct error *err)
-{
-    return read(path, true, to, err);
 }
 
 void config_free(struct model_config *c)

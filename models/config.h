@@ -13,6 +13,16 @@ struct wrapper;
 
 enum { MAX_ENDS = 16, MAX_LAYERS = 1024, MAX_ROTATED = 512 };
 
+// No larger models exist, and smaller numbers keep every product of two sizes far from overflow.
+enum {
+    LIMIT_LAYERS = MAX_LAYERS,
+    LIMIT_HEADS = 1 << 14,
+    LIMIT_EXPERTS = 1 << 12,
+    LIMIT_SIZE = (1 << 24) - 1,
+    LIMIT_CONTEXT = 1 << 24,
+    LIMIT_VOCAB = 1 << 20 // the number of uniforms that an address of the random source has (sampling/rng.h)
+};
+
 // These keys mark checkpoints made by speclab, in GGUF's metadata and in config.json. Their value is the original
 // model.
 #define CONFIG_INFLATED_GGUF "speclab.inflated_from"
@@ -102,12 +112,18 @@ struct model_config {
     char *quantized;
 };
 
-// Returns false and sets err on failure; *to needs no config_free then.
+// Returns false and sets err on failure; *to needs no config_free then (config_read.c).
 bool config_read(const char *path, struct model_config *to, struct error *err);
 // Reads only what concerns text, from a checkpoint or from a vocabulary alone: BOS, end tokens, chat template, special
 // tokens. Only GGUF files and directories have them.
 bool config_read_text(const char *path, struct model_config *to, struct error *err);
 void config_free(struct model_config *c);
+// Checks the conditions that all formats share.
+bool config_check(const struct model_config *c, struct error *err);
+// Adds an end-of-text id, found as `key`, unless it is already in the list.
+bool config_add_end_token(struct model_config *c, const char *key, int64_t id, struct error *err);
+// Returns whether a token with this text ends an answer even if the checkpoint does not say so: llama.cpp's list.
+bool config_is_end_token(const char *s, size_t n);
 int config_mixed_layers(const struct model_config *c); // number of layers with experts
 // Returns how many experts of a layer a pass of n rows is expected to read, if every row chooses its experts
 // independently of the others and each expert is equally probable: E (1 - (1 - k / E)^n).

@@ -7,7 +7,7 @@
 #include "core/memory.h"
 #include "core/tensor.h"
 #include "models/formats/json_fields.h"
-#include "models/config_parts.h"
+#include "models/config_readers.h"
 
 // Lists settings whose key is `key` and whose value is null or one of these values as JSON.
 struct accepted {

@@ -9,7 +9,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "models/architectures.h"
-#include "models/config_parts.h"
+#include "models/config_readers.h"
 #include "models/formats/gguf.h"
 #include "models/formats/identity.h"
 

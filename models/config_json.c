@@ -9,7 +9,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "models/architectures.h"
-#include "models/config_parts.h"
+#include "models/config_readers.h"
 #include "models/formats/json_fields.h"
 
 // Bits in addition to enum reads. READS_EXPERTS: a family with experts reads the key. OF_EXPERTS: a setting of experts,

@@ -6,7 +6,7 @@
 
 #include "core/json.h"
 #include "models/architectures.h"
-#include "models/config_parts.h"
+#include "models/config_readers.h"
 #include "models/formats/json_fields.h"
 
 static bool is_phi3(const struct model_config *c)

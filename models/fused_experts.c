@@ -6,8 +6,8 @@
 #include "core/memory.h"
 #include "models/formats/safetensors.h"
 #include "models/architectures.h"
-#include "models/config_parts.h"
-#include "models/weights.h"
+#include "models/config.h"
+#include "models/layer_tensors.h"
 
 // The matrices of an expert in one of the tensors, under Qwen's names and Mixtral's.
 struct fused {

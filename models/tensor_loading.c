@@ -1,6 +1,7 @@
 #include "models/tensor_loading.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,9 @@
 #include "core/quantize.h"
 #include "kernels/backend.h"
 #include "models/architectures.h"
+#include "models/block.h"
 #include "models/config.h"
+#include "models/layer_tensors.h"
 #include "models/packed_cache.h"
 #include "models/model.h"
 #include "models/weights.h"
@@ -269,6 +272,120 @@ bool load_ropes(struct tensor_loader *c, const struct model_config *config, stru
            (config->rope.scaling != ROPE_LONG ||
             load_rope(c, &config->rope, head_dim, config->rope_long, &to[1], err)) &&
            (config->window_rope.theta == 0 || load_rope(c, &config->window_rope, head_dim, NULL, &to[1], err));
+}
+
+// ---- a layer
+
+// Hugging Face's configuration declares biases for all four matrices. In GGUF the biases are those whose tensors exist.
+static bool has_bias(const struct tensor_loader *c, const struct block_load *what, const char *name, bool of_o)
+{
+    const struct model_config *m = what->config;
+    if (what->found_biases || (m->attention_bias && m->gguf))
+        return weights_has(c->weights, name);
+    return m->attention_bias && !(m->architecture->qkv_bias && of_o);
+}
+
+static bool load_tensor(struct tensor_loader *c, const struct block_load *what, const struct layer_tensor *t,
+                        const int64_t size[OF_SIZES], struct block *to, struct error *err)
+{
+    struct tensor *const at = (void *)((char *)to + t->to), *const bias = (void *)((char *)to + t->bias);
+    char name[160];
+    snprintf(name, sizeof(name), "%s%s.weight", what->prefix, t->hf);
+    if (t->rows == OF_NONE)
+        return load_norm(c, what->config, name, size[t->width], at, err);
+    if (!load_part_of_matrix(c, name, size[t->of_rows != OF_NONE ? t->of_rows : t->rows], size[t->width],
+                             size[t->first], size[t->rows], at, err))
+        return false;
+    snprintf(name, sizeof(name), "%s%s.bias", what->prefix, t->hf);
+    return t->bias == 0 || !has_bias(c, what, name, bias == &to->o_bias) ||
+           load_vector(c, name, size[t->rows], bias, err);
+}
+
+// An expert's matrix is a separate tensor, or in GGUF the expert's rows of one tensor.
+static bool load_experts(struct tensor_loader *c, const struct block_load *what, const struct model_shape *s,
+                         struct experts *to, struct error *err)
+{
+    static const char *const names[][2] = { { "gate_proj", "w1" }, { "up_proj", "w3" }, { "down_proj", "w2" } };
+    const struct model_config *config = what->config;
+    const bool merged = config->gguf, mixtral = !merged && config->architecture->experts == MIXTRAL_EXPERTS;
+    const char *block = mixtral ? "block_sparse_moe" : "mlp";
+    const int n = config->experts;
+    char name[192];
+    *to = (struct experts){ .count = n,
+                            .used = config->experts_used,
+                            .normalized = config->experts_normalized,
+                            .gate = xcalloc((size_t)n, sizeof(*to->gate)),
+                            .up = xcalloc((size_t)n, sizeof(*to->up)),
+                            .down = xcalloc((size_t)n, sizeof(*to->down)) };
+    struct tensor *const matrix[] = { to->gate, to->up, to->down };
+    snprintf(name, sizeof(name), "%s%s.gate.weight", what->prefix, block);
+    if (!load_matrix(c, name, n, s->width, &to->router, err))
+        return false;
+    const size_t before = c->bytes;
+    for (int i = 0; i < 3 * n; i++) {
+        const int expert = i / 3, k = i % 3;
+        const int64_t rows = k < 2 ? s->expert_hidden : s->width, width = k < 2 ? s->width : s->expert_hidden;
+        if (merged)
+            snprintf(name, sizeof(name), "%smlp.experts.%s.weight", what->prefix, names[k][0]);
+        else
+            snprintf(name, sizeof(name), "%s%s.experts.%d.%s.weight", what->prefix, block, expert, names[k][mixtral]);
+        if (!load_part_of_matrix(c, name, merged ? rows * n : rows, width, merged ? rows * expert : 0, rows,
+                                 &matrix[k][expert], err))
+            return false;
+    }
+    c->expert_bytes += c->bytes - before;
+    return true;
+}
+
+// Sets what the configuration says about the layer in addition to its tensors.
+static void set_attributes(const struct model_config *c, int layer, struct block *to)
+{
+    const bool windowed = layer_set_has(&c->windowed, layer);
+    to->attention = (struct attention){ .head_dim = c->head_dim,
+                                        .scale = c->attention_scale,
+                                        .cap = c->attention_cap,
+                                        .window = windowed ? c->window : 0 };
+    to->rope = layer_set_has(&c->unrotated, layer) ? -1 : windowed && c->window_rope.theta != 0;
+    to->f = c->architecture->gate;
+    to->residual_scale = c->residual_scale;
+}
+
+bool load_block(struct tensor_loader *c, const struct block_load *what, const struct model_shape *s, struct block *to,
+                struct error *err)
+{
+    const struct architecture *a = what->config->architecture;
+    const int64_t heads = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim;
+    const int64_t size[OF_SIZES] = {
+        [OF_WIDTH] = s->width,
+        [OF_IN] = what->in,
+        [OF_HEADS] = heads,
+        [OF_KV] = kv,
+        [OF_HEADS_KV] = heads + kv,
+        [OF_QKV] = heads + 2 * kv,
+        [OF_HIDDEN] = s->hidden,
+        [OF_GATE_UP] = 2 * (int64_t)s->hidden,
+        [OF_Q_NORM] = a->head_norms == NORMS_OF_HEADS ? s->head_dim : heads,
+        [OF_K_NORM] = a->head_norms == NORMS_OF_HEADS ? s->head_dim : kv,
+    };
+    const bool mixture = what->config->experts > 0 && !layer_set_has(&what->config->dense, what->layer);
+    set_attributes(what->config, what->layer, to);
+    for (const struct layer_tensor *t = layer_tensors; t < layer_tensors_end; t++) {
+        const bool other = t->to == OF_EXPERTS || (mixture && (t->rows == OF_HIDDEN || t->width == OF_HIDDEN)) ||
+                           (t->to == offsetof(struct block, input_norm) && !what->input_norm);
+        if (!other && layer_tensor_of(t, a) && !load_tensor(c, what, t, size, to, err))
+            return false;
+    }
+    return !mixture || load_experts(c, what, s, &to->experts, err);
+}
+
+void blocks_free(struct block *block, int n)
+{
+    for (int l = 0; block != NULL && l < n; l++) {
+        free(block[l].experts.gate);
+        free(block[l].experts.up);
+        free(block[l].experts.down);
+    }
+    free(block);
 }
 
 // ---- writing the cache, releasing

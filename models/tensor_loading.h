@@ -68,7 +68,7 @@ struct block_load {
     // Biases of q, k, v and o are those that the checkpoint has; otherwise those that its configuration declares.
     bool found_biases;
 };
-// Loads a layer's tensors (layer_tensors.c). to: all zeros. blocks_free frees an array of layers, with what they own in
+// Loads a layer's tensors (layer_tensors.h). to: all zeros. blocks_free frees an array of layers, with what they own in
 // addition to tensors.
 bool load_block(struct tensor_loader *c, const struct block_load *what, const struct model_shape *s, struct block *to,
                 struct error *err);

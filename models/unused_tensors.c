@@ -7,7 +7,8 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/printable.h"
-#include "models/config_parts.h"
+#include "models/config.h"
+#include "models/layer_tensors.h"
 #include "models/weights.h"
 
 enum { NAMED = 3 }; // how many tensors a message names

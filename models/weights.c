@@ -13,6 +13,7 @@
 #include "models/config.h"
 #include "models/finite.h"
 #include "models/fused_experts.h"
+#include "models/layer_tensors.h"
 #include "models/formats/gguf.h"
 #include "models/formats/shards.h"
 

@@ -39,7 +39,7 @@ struct weights {
     int head_dim;
     const struct architecture *architecture; // the model's architecture
     struct fp8 fp8;                          // FP8 settings of a model's matrices
-    size_t n, of_images;                     // of_images: number of tensors that were left out (weights_text_name)
+    size_t n, of_images;                     // of_images: number of tensors that were left out (layer_tensors.h)
     struct weight *weight;                   // (n) sorted by name
     bool made; // a shape (models/formats/shape.h): its numbers are finite, and a sample identifies them
     bool hashed;
@@ -76,16 +76,6 @@ size_t weights_bytes(const struct weights *w); // bytes of all tensors in the fi
 struct hash weights_hash(struct weights *w);
 // Returns a hash of the files' sizes and modification times, which detects changed files without reading them.
 struct hash weights_stamp(const struct weights *w);
-// Returns the name of a tensor in the other format: blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight. An
-// unknown name is returned unchanged. The caller frees the result.
-char *weights_name(const struct architecture *a, const char *gguf_name);
-char *weights_gguf_name(const struct architecture *a, const char *name);
-// Returns the name in a model of texts of a tensor in a model of texts and images; NULL: a tensor of images, which
-// texts do not use.
-char *weights_text_name(const char *stored);
-// For "model.layers.3.mlp.up_proj.weight" and `before` "model.layers.": returns ".mlp.up_proj.weight", *layer is 3.
-// NULL if the name does not match. Large numbers saturate above any valid layer.
-const char *weights_layer(const char *name, const char *before, int *layer);
 // Returns the i-th tensor that was not requested so far, omitting stored frequencies of RoPE (unused_tensors.c). NULL:
 // no more.
 const char *weights_unused(const struct weights *w, size_t i);

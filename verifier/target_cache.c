@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
-#include "verifier/verifier.h"
 
 struct target_cache {
     struct model *model;
@@ -24,16 +23,21 @@ struct target_cache {
     int32_t *slot, *parent, *row; // (chunk) rows of a pass
 };
 
+int target_chunk(const struct model *target)
+{
+    return TARGET_CHUNK < model_rows(target) ? TARGET_CHUNK : model_rows(target);
+}
+
 size_t target_cache_bytes(const struct model *m, const struct kv_shape *shape, const struct taps *taps, bool prompts)
 {
-    const size_t width = (size_t)model_shape(m)->width, chunk = (size_t)verifier_chunk(m), n = (size_t)taps->n;
+    const size_t width = (size_t)model_shape(m)->width, chunk = (size_t)target_chunk(m), n = (size_t)taps->n;
     const size_t rows = prompts && shape->slots == 1 && n > 0 ? ((size_t)shape->length + chunk) * n + chunk : 0;
     return kv_bytes(shape) + rows * width * sizeof(float);
 }
 
 static bool keep_prompts(struct target_cache *t, const struct kv_shape *shape, struct error *err)
 {
-    const int chunk = verifier_chunk(t->model), width = model_shape(t->model)->width;
+    const int chunk = target_chunk(t->model), width = model_shape(t->model)->width;
     t->most = shape->length;
     t->token = xcalloc((size_t)t->most, sizeof(*t->token));
     t->ns = xcalloc((size_t)t->most + 1, sizeof(*t->ns));
@@ -121,7 +125,7 @@ int target_cache_common(struct target_cache *t, const int32_t *token, int n)
 bool target_cache_extend(struct target_cache *t, const int32_t *token, int from, int n, struct error *err)
 {
     struct states states;
-    assert(from == t->n && from + n <= t->most && n <= verifier_chunk(t->model));
+    assert(from == t->n && from + n <= t->most && n <= target_chunk(t->model));
     const struct pass pass = { .n = n, .token = token + from, .slot = t->slot, .parent = t->parent };
     if (!t->backend->sync(t->backend, err)) // the times must not include a drafter's queued work on earlier rows
         return false;

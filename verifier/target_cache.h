@@ -15,6 +15,10 @@
 struct error;
 struct target_cache;
 
+enum { TARGET_CHUNK = 256 };
+// Returns the tokens of a prompt in one pass: TARGET_CHUNK, if passes may have as many rows.
+int target_chunk(const struct model *target);
+
 // taps: all taps that any verifier will request. prompts: keep the rows of prompts; it has no effect with several
 // slots. Borrows the model.
 struct target_cache *target_cache_create(struct model *m, const struct kv_shape *shape, const struct taps *taps,

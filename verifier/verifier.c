@@ -33,14 +33,9 @@ struct verifier {
     struct verifier_counts counts;
 };
 
-int verifier_chunk(const struct model *target)
-{
-    return VERIFIER_CHUNK < model_rows(target) ? VERIFIER_CHUNK : model_rows(target);
-}
-
 struct kv_shape verifier_cache_shape(const struct verifier_setup *s)
 {
-    int pending = verifier_chunk(s->target);
+    int pending = target_chunk(s->target);
     pending = s->nodes > pending ? s->nodes : pending;
     pending = s->cache_rows > pending ? s->cache_rows : pending;
     struct kv_shape shape = model_kv_shape(s->target, s->slots, s->length + s->cache_rows, pending);
@@ -87,7 +82,7 @@ struct verifier *verifier_create(const struct verifier_setup *s, struct error *e
     struct verifier *v = xcalloc(1, sizeof(*v));
     v->s = *s;
     v->backend = model_backend(s->target);
-    v->chunk = verifier_chunk(s->target);
+    v->chunk = target_chunk(s->target);
     const struct kv_shape cache = verifier_cache_shape(s);
     v->cache = s->shared != NULL ? target_cache_rows(s->shared) : kv_create(v->backend, &cache, err);
     bool ok = v->cache != NULL;

@@ -27,11 +27,6 @@ struct step_observer {
     void *self;
 };
 
-enum { VERIFIER_CHUNK = 256 };
-int verifier_chunk(
-    const struct model *target); // maximum tokens of a prompt in one pass: VERIFIER_CHUNK, if passes may have as many
-                                 // rows
-
 struct verifier_setup {
     struct model *target;
     const struct rule *rule;

@@ -10,6 +10,7 @@
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
+#include "verifier/target_cache.h"
 #include "verifier/verifier.h"
 
 enum { BEFORE = 2 }; // passes that are queued before one that is timed: the second time, a device captures their graph
@@ -27,7 +28,7 @@ static int smaller(int a, int b)
 
 int bench_model_rows(const struct bench_model_plan *p)
 {
-    return larger(larger(p->rows * larger(p->slots, 1), PENDING), p->prompt > 0 ? VERIFIER_CHUNK : 0);
+    return larger(larger(p->rows * larger(p->slots, 1), PENDING), p->prompt > 0 ? TARGET_CHUNK : 0);
 }
 
 // A pass of n rows after the prefix of each of the first slots. Its tokens are those after as many as the prefix has, and those of a
@@ -66,7 +67,7 @@ static struct kv_cache *cache_of(struct bench_model *s, int slots, int length, i
 // Enough tokens for all passes, and for a prompt of one chunk even if none is measured: bench_overhead() decodes after one.
 static void make_tokens(struct bench_model *s, const struct bench_model_plan *p)
 {
-    int n = larger(bench_model_rows(p), VERIFIER_CHUNK) + PENDING;
+    int n = larger(bench_model_rows(p), TARGET_CHUNK) + PENDING;
     for (int i = 0; i < p->n_contexts; i++)
         n = larger(n, p->context[i] + s->slots * s->rows);
     n = larger(n, p->prompt);
@@ -91,7 +92,7 @@ bool bench_model_open(struct bench_model *s, struct model *m, const struct bench
     bool ok =
         s->logits.data != NULL || fail(err, "%s: out of memory for the logits of %d rows", s->backend->name, rows);
     if (ok && p->prompt > 0) {
-        s->prompt_cache = cache_of(s, 1, p->prompt, smaller(p->prompt, VERIFIER_CHUNK), p->cache, err);
+        s->prompt_cache = cache_of(s, 1, p->prompt, smaller(p->prompt, TARGET_CHUNK), p->cache, err);
         ok = s->prompt_cache != NULL;
     }
     for (int i = 0; ok && i < p->n_contexts; i++) {
@@ -126,7 +127,7 @@ static bool queue(struct bench_model *s, enum bench_kind kind, int slots, int n,
     struct states states;
     if (kind == BENCH_PROMPT)
         kv_truncate(c, 0, 0);
-    if (kind == BENCH_PROMPT ? !fill(s, c, 0, s->prompt, VERIFIER_CHUNK, &states, err)
+    if (kind == BENCH_PROMPT ? !fill(s, c, 0, s->prompt, TARGET_CHUNK, &states, err)
                              : !forward(s, c, slots, n, &states, err))
         return false;
     const int rows = kind == BENCH_PROMPT ? 1 : slots * n;

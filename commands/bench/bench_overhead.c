@@ -10,6 +10,7 @@
 #include "engine/decode.h"
 #include "commands/bench/bench.h"
 #include "models/model.h"
+#include "verifier/target_cache.h"
 #include "verifier/verifier.h"
 
 enum { TOKENS = 48, MAX_PASSES = 9, MOST_PROMPT = 2048 };
@@ -126,7 +127,7 @@ bool bench_overhead(struct bench *b, struct error *err)
     // A pass behind as many tokens is subtracted: on a GPU the keys and values that it reads count.
     const bool queues = b->target.backend->queues;
     const int context = b->plan.context[0] > 0 ? b->plan.context[0] : 1,
-              prompt = queues || context < VERIFIER_CHUNK ? context : VERIFIER_CHUNK;
+              prompt = queues || context < TARGET_CHUNK ? context : TARGET_CHUNK;
     double bare;
     if (prompt + TOKENS > model_shape(b->target.model)->context || prompt > MOST_PROMPT)
         return true;

@@ -15,6 +15,7 @@
 #include "models/model.h"
 #include "results/query.h"
 #include "results/store/store_schema.h"
+#include "verifier/target_cache.h"
 #include "verifier/verifier.h"
 
 struct accepted {    // in a slot and a step: the root and the accepted tokens, with their nodes
@@ -43,9 +44,9 @@ static bool feed_prompt(struct bits *b, int slot, const int32_t *token, int n, s
     struct states unused;
     bool ok = true;
     kv_truncate(b->cache, slot, 0);
-    for (int i = 0; i < n && ok; i += VERIFIER_CHUNK)
+    for (int i = 0; i < n && ok; i += TARGET_CHUNK)
         ok = append_pass(b->c->loaded->target.model, b->cache, slot, token + i,
-                         n - i < VERIFIER_CHUNK ? n - i : VERIFIER_CHUNK, &unused, err);
+                         n - i < TARGET_CHUNK ? n - i : TARGET_CHUNK, &unused, err);
     return ok;
 }
 
@@ -145,7 +146,7 @@ static bool open_bits(struct bits *b, struct error *err)
     struct loaded_experiment *o = b->c->loaded;
     struct model *m = o->target.model;
     const int vocab = model_shape(m)->vocab;
-    struct kv_shape shape = model_kv_shape(m, b->c->slots, o->context + 1, VERIFIER_CHUNK);
+    struct kv_shape shape = model_kv_shape(m, b->c->slots, o->context + 1, TARGET_CHUNK);
     shape.type = o->target.cache;
     b->cache = kv_create(o->target.backend, &shape, err);
     b->row = rows_on(o->target.backend, 1, vocab);

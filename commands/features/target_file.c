@@ -14,6 +14,7 @@
 #include "models/architectures.h"
 #include "models/config.h"
 #include "models/model.h"
+#include "models/layer_tensors.h"
 #include "models/weights.h"
 
 enum { ROWS = 1024 }; // in a chunk

@@ -1,5 +1,6 @@
-// cpu.h - declarations that the files of the CPU backend share: cpu.c has the table and the operations on rows,
-// matmul.c packed weights and products, attention.c attention and the KV cache.
+// cpu.h - declarations that the files of the CPU backend share: cpu.c has the table, rows.c the operations on rows,
+// matmul.c packed weights and products, attention.c attention and the KV cache. The arithmetic is in the *_kernels.c
+// files, among which isa.c chooses by instruction set.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

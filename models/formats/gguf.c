@@ -422,6 +422,26 @@ const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
     return v != NULL && !g->hidden[v - g->value] ? v : NULL;
 }
 
+bool gguf_int(const struct gguf *g, const char *key, int64_t *to)
+{
+    return gguf_value_int(gguf_find(g, key), to);
+}
+
+bool gguf_real(const struct gguf *g, const char *key, double *to)
+{
+    return gguf_value_real(gguf_find(g, key), to);
+}
+
+bool gguf_bool(const struct gguf *g, const char *key, bool *to)
+{
+    return gguf_value_bool(gguf_find(g, key), to);
+}
+
+bool gguf_text(const struct gguf *g, const char *key, struct gguf_string *to)
+{
+    return gguf_value_text(gguf_find(g, key), to);
+}
+
 void gguf_hide(struct gguf *g, size_t i)
 {
     g->hidden[i] = true;

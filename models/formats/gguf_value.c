@@ -1,7 +1,7 @@
-// gguf_value.c - converts GGUF metadata to C types, and names GGUF's tensor types.
-#include <string.h>
+// gguf_value.c - converts values of GGUF metadata to C types, and names GGUF's tensor types.
+#include "models/formats/gguf_value.h"
 
-#include "models/formats/gguf.h"
+#include <string.h>
 
 // gguf_open has checked that the raw bytes lie in the file; they are unaligned and little-endian.
 static bool int_at(enum gguf_type type, const uint8_t *raw, uint64_t i, int64_t *to)
@@ -46,30 +46,26 @@ static struct gguf_string string_at(const uint8_t *raw)
     return (struct gguf_string){ (const char *)raw + sizeof(n), (size_t)n };
 }
 
-bool gguf_int(const struct gguf *g, const char *key, int64_t *to)
+bool gguf_value_int(const struct gguf_value *v, int64_t *to)
 {
-    const struct gguf_value *v = gguf_find(g, key);
     return v != NULL && int_at(v->type, v->raw, 0, to);
 }
 
-bool gguf_real(const struct gguf *g, const char *key, double *to)
+bool gguf_value_real(const struct gguf_value *v, double *to)
 {
-    const struct gguf_value *v = gguf_find(g, key);
     return v != NULL && real_at(v->type, v->raw, 0, to);
 }
 
-bool gguf_bool(const struct gguf *g, const char *key, bool *to)
+bool gguf_value_bool(const struct gguf_value *v, bool *to)
 {
-    const struct gguf_value *v = gguf_find(g, key);
     if (v == NULL || v->type != GGUF_BOOL)
         return false;
     *to = *v->raw != 0;
     return true;
 }
 
-bool gguf_text(const struct gguf *g, const char *key, struct gguf_string *to)
+bool gguf_value_text(const struct gguf_value *v, struct gguf_string *to)
 {
-    const struct gguf_value *v = gguf_find(g, key);
     if (v == NULL || v->type != GGUF_STRING)
         return false;
     *to = string_at(v->raw);

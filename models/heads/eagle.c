@@ -11,7 +11,7 @@
 #include "models/formats/json_fields.h"
 #include "kernels/backend.h"
 #include "models/block.h"
-#include "models/config_parts.h"
+#include "models/config_readers.h"
 #include "models/tensor_loading.h"
 #include "models/kv_cache.h"
 #include "models/unused_tensors.h"

@@ -6,10 +6,8 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "models/heads/eagle.h"
 #include "core/files/input.h"
 #include "models/formats/identity.h"
-#include "models/heads/medusa.h"
 #include "models/weights.h"
 
 const char *const head_kinds[] = { "a Medusa head", "an EAGLE head", "an EAGLE-3 head" };
@@ -114,21 +112,6 @@ bool head_open(struct head *h, const char *path, enum head_kind wanted, const ch
     if (!ok)
         head_close(h);
     return ok;
-}
-
-bool head_fits(const char *path, const struct model_shape *target, enum head_kind *kind, struct head_facts *facts,
-               struct error *err)
-{
-    struct head h;
-    if (!head_open(&h, path, HEAD_MEDUSA, NULL, err))
-        return false;
-    *kind = h.kind;
-    if (*kind == HEAD_MEDUSA)
-        return medusa_fits(h, target, facts, err);
-    // A missing norm_before_residual does not make a head unfit: either value runs, and only the accuracy shows which
-    // one is right.
-    const struct eagle_setup setup = { .kind = *kind, .norm_before_residual = TRI_TRUE };
-    return eagle_fits(h, target, &setup, facts, err);
 }
 
 bool head_target_ids(const struct head *h, const char *tensor, bool offsets, int n, int all, int32_t *id,

@@ -46,7 +46,7 @@ struct head_facts { // facts about a head that fits a target
 };
 
 // Returns whether a head can run on a target of this shape. It checks names, shapes and types, and reads no numbers.
-// Sets *kind and *facts, without target_id. Returns false and sets err on failure, as opening the head would.
+// Sets *kind and *facts, without target_id. Returns false and sets err on failure, as opening the head would (fits.c).
 bool head_fits(const char *path, const struct model_shape *target, enum head_kind *kind, struct head_facts *facts,
                struct error *err);
 

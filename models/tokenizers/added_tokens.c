@@ -69,7 +69,7 @@ bool added_finish(struct added *a, struct error *err)
     bool any_single_word = false;
     for (size_t i = 0; i < a->n; i++) {
         char *what = xformat("the added token %d", (int)a->token[i].id);
-        const bool text = utf8_require(a->token[i].text, a->token[i].n, what, err);
+        const bool text = require_utf8(a->token[i].text, a->token[i].n, what, err);
         free(what);
         if (!text)
             return false;

@@ -143,7 +143,7 @@ static bool start_file(struct chat_request r, struct chat_format *to, struct err
     size_t n;
     char *jinja = file_text(r.name, &n, err);
     r.jinja = jinja;
-    const bool ok = jinja != NULL && utf8_require(jinja, n, r.name, err) &&
+    const bool ok = jinja != NULL && require_utf8(jinja, n, r.name, err) &&
                     (strlen(jinja) == n ||
                      fail(err, "%s: expected a template, found a NUL character at byte %zu", r.name, strlen(jinja))) &&
                     start_template(r, to, err);

@@ -37,7 +37,7 @@ struct character_map *character_map_open(const void *data, size_t n, struct erro
         return NULL;
     }
     const char *targets = (const char *)b + 4 + trie;
-    if (!utf8_require(targets, n - 4 - trie, "the precompiled map of characters", err))
+    if (!require_utf8(targets, n - 4 - trie, "the precompiled map of characters", err))
         return NULL;
     struct character_map *m = xcalloc(1, sizeof(*m));
     m->units = trie / 4;

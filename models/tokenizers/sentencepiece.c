@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "models/formats/protobuf.h"
-#include "models/tokenizers/tokenizer_parts.h"
+#include "models/tokenizers/readers.h"
 
 // Adds a user-defined piece in its form in a normalized text.
 static void add_user_defined(struct tokenizer *t, int32_t id, const struct piece *p, bool spaces)

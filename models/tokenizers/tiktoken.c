@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "models/tokenizers/tokenizer_parts.h"
+#include "models/tokenizers/readers.h"
 
 // Messages name the token by unit and number: "line 3" or "token 3".
 static bool add_token(struct tokenizer *t, int32_t id, const char *base64, size_t n, const char *unit, long long number,

@@ -9,21 +9,17 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "core/digest.h"
+#include "models/tokenizers/ids.h"
 
 struct error;
 struct tokenizer;
-
-struct ids { // start with { 0 }; free() the array
-    int32_t *id;
-    size_t n, capacity;
-};
-void ids_add(struct ids *ids, int32_t id);
 
 // Opens a .gguf file, a tokenizer.json or tekken.json, a tokenizer.model of SentencePiece or tiktoken, or a model
 // directory with one. Unsupported kinds (WordPiece, unknown pre-tokenizers) are errors that name what was found and
 // what is supported.
 struct tokenizer *tokenizer_open(const char *path, struct error *err);
-bool tokenizer_present(const char *path); // whether there is a file to open, valid or not
+// Returns whether there is one to open, good or bad. (tokenizer_open.c has these two.)
+bool tokenizer_present(const char *path);
 void tokenizer_close(struct tokenizer *t);
 struct hash tokenizer_hash(
     const struct tokenizer *t); // hash of everything that can influence it (models/formats/identity.h)

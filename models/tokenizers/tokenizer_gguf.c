@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "models/formats/gguf.h"
-#include "models/tokenizers/tokenizer_parts.h"
+#include "models/tokenizers/readers.h"
 
 bool tokenizer_in_gguf(const struct gguf *g)
 {

@@ -14,7 +14,7 @@
 #include "core/utf8.h"
 #include "models/tokenizers/pattern.h"
 #include "models/tokenizers/tokenizer.h"
-#include "models/tokenizers/tokenizer_parts.h"
+#include "models/tokenizers/readers.h"
 
 struct reading {
     struct tokenizer *t;

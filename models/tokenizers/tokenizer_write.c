@@ -3,6 +3,8 @@
 //
 // GGUF stores tokens, their kinds, merges, and the name of a family for everything else: how text is split, and whether
 // pieces that are tokens skip merging. Anything that would not survive the round trip is an error that names it.
+#include "models/tokenizers/tokenizer_write.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +12,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "models/tokenizers/tokenizer.h"
-#include "models/tokenizers/tokenizer_parts.h"
+#include "models/tokenizers/readers.h"
 
 // ---- the family
 

@@ -20,6 +20,7 @@
 #include "tests/cli/child_process.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
+#include "verifier/target_cache.h"
 #include "verifier/verifier.h"
 
 static int count_entries(const char *folder)
@@ -180,7 +181,7 @@ static void a_plan_is_limited_to_the_context_of_the_model(void **state)
     bench_close(&b);
 
     assert_int_equal(bench_model_rows(&(struct bench_model_plan){ .rows = 1 }), 64);
-    assert_int_equal(bench_model_rows(&(struct bench_model_plan){ .rows = 1, .prompt = 1 }), VERIFIER_CHUNK);
+    assert_int_equal(bench_model_rows(&(struct bench_model_plan){ .rows = 1, .prompt = 1 }), TARGET_CHUNK);
     assert_int_equal(bench_model_rows(&(struct bench_model_plan){ .rows = 300, .prompt = 1 }), 300);
     assert_int_equal(bench_model_rows(&(struct bench_model_plan){ .rows = 5, .slots = 60, .prompt = 1 }), 300);
 }

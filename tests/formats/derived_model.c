@@ -10,6 +10,7 @@
 #include "tests/formats/gguf_write.h"
 #include "models/config.h"
 #include "models/layer_list.h"
+#include "models/layer_tensors.h"
 #include "models/weights.h"
 
 static void require(bool ok, const struct error *err)

@@ -7,7 +7,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "models/tokenizers/tokenizer.h"
-#include "models/tokenizers/tokenizer_parts.h"
+#include "models/tokenizers/readers.h"
 #include "tests/support/check.h"
 
 static struct error err;

@@ -12,6 +12,7 @@
 #include "models/formats/safetensors.h"
 #include "models/formats/shards.h"
 #include "models/architectures.h"
+#include "models/layer_tensors.h"
 #include "models/weights.h"
 #include "tests/support/check.h"
 #include "tests/support/checkpoint.h"

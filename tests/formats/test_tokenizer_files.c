@@ -8,7 +8,7 @@
 #include "core/memory.h"
 #include "tests/formats/gguf_write.h"
 #include "models/tokenizers/tokenizer.h"
-#include "models/tokenizers/tokenizer_parts.h"
+#include "models/tokenizers/readers.h"
 #include "tests/support/check.h"
 #include "tests/formats/editable_tokenizer.h"
 #include "tests/support/small_model.h"

@@ -1,7 +1,7 @@
 // fuzz_config.c - arbitrary texts as the configuration files of a Hugging Face directory.
 //
 // Input: the files below, concatenated (fuzz.h).
-// reader: models/config_hf.c models/config_json.c models/config_json_rope.c models/config_fp8.c models/config.c models/formats/json_fields.c
+// reader: models/config_hf.c models/config_json.c models/config_json_rope.c models/config_fp8.c models/config_read.c models/config.c models/formats/json_fields.c
 // reader: models/formats/directory/declared_tokens.c
 #include <math.h>
 #include <stdlib.h>

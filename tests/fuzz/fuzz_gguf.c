@@ -1,7 +1,7 @@
 // fuzz_gguf.c - arbitrary bytes as a GGUF model: configuration, tokenizer, weights, hash; a pass through it; and its values
 // and tensors written again.
 //
-// reader: models/formats/gguf.c models/formats/gguf_value.c models/config_gguf.c models/config.c models/weights.c
+// reader: models/formats/gguf.c models/formats/gguf_value.c models/config_gguf.c models/config_read.c models/config.c models/weights.c
 // reader: models/layer_tensors.c models/unused_tensors.c models/tokenizers/tokenizer_gguf.c
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +18,7 @@
 #include "models/kv_cache.h"
 #include "models/model.h"
 #include "models/tokenizers/tokenizer.h"
+#include "models/layer_tensors.h"
 #include "models/weights.h"
 
 // ---- uses of the file

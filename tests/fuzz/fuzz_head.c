@@ -2,7 +2,7 @@
 // EAGLE and EAGLE-3, as published and as `speculators` writes them.
 //
 // Input: config.json, then the tensors.
-// reader: models/heads/head.c models/heads/eagle.c models/config_json.c models/config_json_rope.c models/formats/json_fields.c
+// reader: models/heads/head.c models/heads/fits.c models/heads/eagle.c models/config_json.c models/config_json_rope.c models/formats/json_fields.c
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

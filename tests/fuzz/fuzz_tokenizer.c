@@ -1,7 +1,7 @@
 // fuzz_tokenizer.c - arbitrary bytes as a tokenizer.json, and arbitrary text encoded and decoded with it. The file ends at
 // the first NUL, the text begins after it.
 //
-// reader: models/tokenizers/tokenizer_json.c models/tokenizers/tokenizer.c models/tokenizers/added_tokens.c models/tokenizers/vocabulary.c
+// reader: models/tokenizers/tokenizer_json.c models/tokenizers/tokenizer.c models/tokenizers/tokenizer_open.c models/tokenizers/readers.c models/tokenizers/added_tokens.c models/tokenizers/vocabulary.c
 // reader: models/tokenizers/bpe.c models/tokenizers/pretokenize.c models/tokenizers/pattern.c models/tokenizers/normal_form.c core/utf8.c
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include "core/memory.h"
 #include "tests/fuzz/fuzz.h"
 #include "models/tokenizers/tokenizer.h"
-#include "models/tokenizers/tokenizer_parts.h"
+#include "models/tokenizers/readers.h"
 #include "core/utf8.h"
 
 static const struct fuzz_file files[] = { { "tokenizer.json", FUZZ_JSON }, { "text", FUZZ_TEXT }, { NULL, FUZZ_TEXT } };

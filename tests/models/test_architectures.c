@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
+#include "models/layer_tensors.h"
 #include "models/weights.h"
 #include "tests/device/emulated.h"
 #include "tests/device/host_memory_device.h"

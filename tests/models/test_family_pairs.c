@@ -16,6 +16,7 @@
 #include "tests/support/decode_prompts.h"
 #include "tests/support/small_heads.h"
 #include "tests/support/small_model.h"
+#include "verifier/target_cache.h"
 #include "verifier/verifier.h"
 
 enum { MOST = 1200, TOKENS = 40, LONG = 1150, LONG_LENGTH = 1250, EMULATED = 12 };
@@ -226,7 +227,7 @@ static void pairs_behind_the_windows_of_their_caches(void **unused)
     static const char *const windowed[] = { "mistral-window", "ministral", "qwen2-window" };
     static const int some[] = { 12, 14 };
     // The rows of such a cache (kv_cache.c): the largest window, pending ones, and three units. Then some move.
-    assert_true(12 + VERIFIER_CHUNK + 3 * SHORT_UNIT < LONG);
+    assert_true(12 + TARGET_CHUNK + 3 * SHORT_UNIT < LONG);
     for (size_t i = 0; i < sizeof(windowed) / sizeof(*windowed); i++) {
         const int f = family_named(windowed[i]);
         struct speclab_target *t = opened(f);

@@ -13,6 +13,7 @@
 #include "tests/support/check.h"
 #include "tests/support/pairings.h"
 #include "tests/support/small_model.h"
+#include "verifier/target_cache.h"
 #include "verifier/decisions.h"
 #include "verifier/rules/rule.h"
 
@@ -40,8 +41,8 @@ static void a_verifier_reports_its_cache_logits_and_features(void **state)
     s.cache = BF16;
     const size_t vocab = (size_t)small_default.vocab, width = (size_t)small_default.width, rows = SLOTS * NODES;
     // Keys and values of LENGTH positions and of pending rows: a chunk of a prompt.
-    struct kv_shape shape = model_kv_shape(
-        p->target, SLOTS, LENGTH, VERIFIER_CHUNK < model_rows(p->target) ? VERIFIER_CHUNK : model_rows(p->target));
+    struct kv_shape shape = model_kv_shape(p->target, SLOTS, LENGTH,
+                                           TARGET_CHUNK < model_rows(p->target) ? TARGET_CHUNK : model_rows(p->target));
     shape.type = BF16;
     assert_int_equal(verifier_cache_bytes(&s), kv_bytes(&shape));
     assert_int_equal(verifier_bytes(&s), kv_bytes(&shape) + rows * (vocab + 2 * width) * sizeof(float));

@@ -1,4 +1,5 @@
-// tokenizer_parts.h - the struct of a tokenizer; for the files that read, write and use one.
+// readers.h - the parts of a tokenizer, and the readers that make one from each form of files. tokenizer_open.c chooses
+// the reader.
 #pragma once
 #include "core/digest.h"
 #include "models/tokenizers/added_tokens.h"
@@ -61,6 +62,7 @@ struct piece_model { // the data that SentencePiece stores, in its own files or 
     const struct piece *piece; // (n)
     size_t n;
 };
+// Makes a tokenizer of them (sentencepiece.c).
 bool tokenizer_of_pieces(struct tokenizer *t, const struct piece_model *m, struct error *err);
 
 // The source of a tokenizer: one of these is set.
@@ -71,19 +73,14 @@ struct tokenizer_source {
     size_t n;
 };
 // Each fills a new tokenizer. On failure err describes the error, and the caller puts the name of the file before it.
+// The readers are in tokenizer_json.c, tokenizer_gguf.c and sentencepiece.c; tiktoken.c has both of its forms.
 typedef bool tokenizer_reader(struct tokenizer *t, const struct tokenizer_source *s, struct error *err);
 tokenizer_reader tokenizer_read_json, tokenizer_read_tekken, tokenizer_read_gguf, tokenizer_read_sentencepiece,
     tokenizer_read_tiktoken;
 bool tokenizer_in_gguf(const struct gguf *g); // the model is not llama.cpp's "none"
-// Makes a tokenizer from a parsed tokenizer.json. name: for messages.
+// Makes a tokenizer from a parsed tokenizer.json (tokenizer_open.c). name: for messages.
 struct tokenizer *tokenizer_from_json(struct json *j, const char *name, struct error *err);
 
-// Returns whether GGUF can represent the tokenizer of a tokenizer.json; *pre is its tokenizer.ggml.pre. err names what
-// GGUF cannot represent.
-bool tokenizer_fits_gguf(const struct tokenizer *t, const struct json *file, const char **pre, struct error *err);
-// Returns {"tokens": [text or null], "kinds": [enum piece_kind], "merges": ["a b"], "ignore_merges"} of a byte-level
-// tokenizer.
-struct json *tokenizer_json(const struct tokenizer *t);
 // llama.cpp takes as many tokens as the embedding has rows. Unused ones fill the list, and this key gives the number of
 // tokens before them.
 #define TOKENS_GGUF "speclab.token_count"
