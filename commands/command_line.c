@@ -13,7 +13,9 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "core/memory.h"
+#include "core/names.h"
 #include "core/printable.h"
 #include "core/settings.h"
 #include "core/files/mapped.h"
@@ -37,7 +39,7 @@ int command_fail(const struct usage *u, const struct error *err)
 {
     fflush(stdout);
     usage_fail(u, "%s", err->text);
-    return error_is_usage(err) ? 2 : 1;
+    return error_is_usage(err) ? 2 : interrupt_requested() ? interrupt_status() : 1;
 }
 
 bool stdout_failed(void)
@@ -106,44 +108,6 @@ bool parse_int(const char *text, long long min, long long max, long long *to)
     return true;
 }
 
-static int smaller(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-static int distance(const char *a, const char *b)
-{
-    enum { MAX_LENGTH = 40 };
-    int d[MAX_LENGTH + 1][MAX_LENGTH + 1], n = (int)strlen(a), m = (int)strlen(b);
-    if (n > MAX_LENGTH || m > MAX_LENGTH)
-        return INT_MAX;
-    for (int i = 0; i <= n; i++)
-        for (int k = 0; k <= m; k++) {
-            if (i == 0 || k == 0) {
-                d[i][k] = i + k;
-                continue;
-            }
-            d[i][k] = smaller(smaller(d[i - 1][k], d[i][k - 1]) + 1, d[i - 1][k - 1] + (a[i - 1] != b[k - 1]));
-            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
-                d[i][k] = smaller(d[i][k], d[i - 2][k - 2] + 1);
-        }
-    return d[n][m];
-}
-
-const char *nearest(const char *word, const char *const *list)
-{
-    const char *best = NULL;
-    int smallest = 1 + (int)strlen(word) / 3 + 1; // entries at this distance or more are unrelated
-    for (; *list != NULL; list++) {
-        int d = strncmp(*list, word, strlen(word)) == 0 && strlen(word) >= 3 ? 1 : distance(word, *list);
-        if (d < smallest) {
-            smallest = d;
-            best = *list;
-        }
-    }
-    return best;
-}
-
 static int unknown_flag(const struct usage *u, const char *given)
 {
     const char *names[MAX_FLAGS + 1] = { 0 };
@@ -151,12 +115,17 @@ static int unknown_flag(const struct usage *u, const char *given)
     for (const struct flag *f = u->flags; f->name != NULL; f++)
         names[n++] = f->name;
     char *word = xstrdup(given + strspn(given, "-"));
+    struct text hint = { 0 };
     word[strcspn(word, "=")] = '\0';
-    const char *meant = strncmp(given, "--", 2) == 0 ? nearest(word, names) : NULL;
+    if (strncmp(given, "--", 2) == 0)
+        name_hint(&hint, NAME_FLAG, word, names);
+    if (hint.n > 0)
+        usage_fail(u, "unknown option %s%s", given, hint.s);
+    else
+        usage_fail(u, "unknown option %s; speclab %s --help lists all options", given, u->name);
+    free(hint.s);
     free(word);
-    if (meant != NULL)
-        return usage_fail(u, "unknown option %s; did you mean --%s?", given, meant);
-    return usage_fail(u, "unknown option %s; speclab %s --help lists all options", given, u->name);
+    return 2;
 }
 
 static int take_choice(const struct usage *u, const struct flag *f, const char *value)
@@ -210,10 +179,25 @@ static const char *rejected_argument(char **argv)
 
 static bool given[MAX_FLAGS]; // the flags of the last call
 
+static struct {
+    void (*seen)(const struct usage *u, void *self);
+    void *self;
+} observer;
+
+void usage_observe(void (*seen)(const struct usage *u, void *self), void *self)
+{
+    observer.seen = seen;
+    observer.self = self;
+}
+
 int usage_read(const struct usage *u, int argc, char **argv, char ***operand, int *n)
 {
     struct option known[MAX_FLAGS + 2] = { { 0 } };
     int flags = 0, which;
+    if (observer.seen != NULL) {
+        observer.seen(u, observer.self);
+        return 0;
+    }
     for (const struct flag *f = u->flags; f->name != NULL && flags < MAX_FLAGS; f++, flags++)
         known[flags] =
             (struct option){ f->name, f->kind == FLAG_ON ? no_argument : required_argument, NULL, 256 + flags };

@@ -43,6 +43,10 @@ enum { USAGE_OK = -1 };
 // status: 0 after --help, 2 after an error message on stderr.
 int usage_read(const struct usage *u, int argc, char **argv, char ***operand, int *n);
 
+// From now on usage_read hands the usage to `seen` and returns 0 without reading anything, so that a command can be asked for its options. seen NULL:
+// no more.
+void usage_observe(void (*seen)(const struct usage *u, void *self), void *self);
+
 // What one command does in several ways: with the flag `name`, only it and the flags of `also` (names separated by spaces) can be given. A table of
 // modes ends with the one without a flag, whose name is NULL.
 struct mode {
@@ -52,7 +56,8 @@ struct mode {
 // message on stderr (exit status 2) if a flag that is not of this mode was given.
 int usage_mode(const struct usage *u, const struct mode *modes);
 
-// Both print "speclab NAME: MESSAGE" on stderr. Return the exit status: 2 for wrong usage, 1 for a failed command, 2 if error_is_usage(err).
+// Both print "speclab NAME: MESSAGE" on stderr. They return the exit status: 2 for wrong usage, or if error_is_usage(err);
+// interrupt_status() if a signal was caught (130 after Ctrl-C); 1 for any other failure.
 int usage_fail(const struct usage *u, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int command_fail(const struct usage *u, const struct error *err);
 void command_log(void *unused, const char *sentence); // a line on stderr; for struct target_options (engine/engine.h)
@@ -62,5 +67,3 @@ int command_done(const struct usage *u);
 bool stdout_failed(void); // flushes stdout; true if it no longer accepts output
 
 bool parse_int(const char *text, long long min, long long max, long long *to); // strict: the whole text, in range
-// The entry of a NULL-terminated list closest to `word` by Damerau-Levenshtein distance; NULL: none is close.
-const char *nearest(const char *word, const char *const *list);

@@ -21,6 +21,7 @@ int command_bench(int argc, char **argv);
 int command_list(int argc, char **argv);
 int command_exact(int argc, char **argv);
 int command_heads(int argc, char **argv);
+int command_schema(int argc, char **argv);
 
 // Prints cells, memory and estimated time without running anything (dry_run.c). s: for times and stored results; NULL: none.
 bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, struct error *err);

@@ -1,10 +1,12 @@
 // list_command.c - `speclab list`: the registered drafters, rules and sampling stages with all their options.
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/json.h"
 #include "core/memory.h"
+#include "core/names.h"
 #include "drafters/drafter.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
@@ -90,22 +92,37 @@ static void print_rule(const struct rule *r)
     print_options(r->options);
 }
 
-static void print_all(void)
+static bool is_listed(const char *only, const char *name)
 {
-    printf("Drafters: propose draft tokens (--drafter, `drafter:` in an experiment)\n\n");
-    for (int i = 0; drafter_types[i] != NULL; i++) {
-        printf("  %s: %s\n", drafter_types[i]->name, drafter_types[i]->summary);
-        print_options(drafter_types[i]->options);
-    }
-    printf("\nRules: accept or reject draft tokens (--rule, `rule:`)\n\n");
+    return only == NULL || strcmp(only, name) == 0;
+}
+
+// only: the name of the entries to print; NULL: all, with headings.
+static void print_text(const char *only)
+{
+    if (only == NULL)
+        printf("Drafters: propose draft tokens (--drafter, `drafter:` in an experiment)\n\n");
+    for (int i = 0; drafter_types[i] != NULL; i++)
+        if (is_listed(only, drafter_types[i]->name)) {
+            printf("%s  %s: %s\n", only != NULL ? "Drafter\n" : "", drafter_types[i]->name, drafter_types[i]->summary);
+            print_options(drafter_types[i]->options);
+        }
+    if (only == NULL)
+        printf("\nRules: accept or reject draft tokens (--rule, `rule:`)\n\n");
     for (int i = 0; rules[i] != NULL; i++)
-        print_rule(rules[i]);
-    printf("\nSampling stages, in the order of application (--temperature and so on, `sampling:`)\n\n");
-    for (int i = 0; stages[i] != NULL; i++) {
-        const struct option *o = stages[i]->option; // its single value
-        printf("  %s: %s\n      %s\n      ", stages[i]->name, stages[i]->summary, o->help);
-        print_value(o);
-    }
+        if (is_listed(only, rules[i]->name)) {
+            printf("%s", only != NULL ? "Rule\n" : "");
+            print_rule(rules[i]);
+        }
+    if (only == NULL)
+        printf("\nSampling stages, in the order of application (--temperature and so on, `sampling:`)\n\n");
+    for (int i = 0; stages[i] != NULL; i++)
+        if (is_listed(only, stages[i]->name)) {
+            const struct option *o = stages[i]->option; // its single value
+            printf("%s  %s: %s\n      %s\n      ", only != NULL ? "Sampling stage\n" : "", stages[i]->name,
+                   stages[i]->summary, o->help);
+            print_value(o);
+        }
 }
 
 // ---- for programs
@@ -152,26 +169,69 @@ static struct json *rule_json(const struct rule *r)
     return j;
 }
 
-static void print_json(void)
+static void print_json(const char *only)
 {
     struct json *d = json_new_array(), *r = json_new_array(), *s = json_new_array();
     for (int i = 0; drafter_types[i] != NULL; i++) {
         const struct drafter_type *t = drafter_types[i];
+        if (!is_listed(only, t->name))
+            continue;
         struct json *j = entry_json(t->name, t->summary, t->options);
         // whether drafts may depend on earlier passes or texts
         json_add(j, JSON("remembers", json_new_bool(t->remembers != NULL || t->of != NULL || t->memory != 0)));
         json_push(d, j);
     }
     for (int i = 0; rules[i] != NULL; i++)
-        json_push(r, rule_json(rules[i]));
+        if (is_listed(only, rules[i]->name))
+            json_push(r, rule_json(rules[i]));
     for (int i = 0; stages[i] != NULL; i++)
-        json_push(s, entry_json(stages[i]->name, stages[i]->summary, stages[i]->option));
+        if (is_listed(only, stages[i]->name))
+            json_push(s, entry_json(stages[i]->name, stages[i]->summary, stages[i]->option));
     json_print(json_object_of(JSON("drafters", d), JSON("rules", r), JSON("stages", s)), stdout);
 }
 
+// All names of drafters, rules and stages, ended by NULL; free() the list.
+static const char **all_names(void)
+{
+    int n = 0, drafters = 0, n_rules = 0, n_stages = 0;
+    while (drafter_types[drafters] != NULL)
+        drafters++;
+    while (rules[n_rules] != NULL)
+        n_rules++;
+    while (stages[n_stages] != NULL)
+        n_stages++;
+    const char **names = xcalloc((size_t)(drafters + n_rules + n_stages) + 1, sizeof(*names));
+    for (int i = 0; i < drafters; i++)
+        names[n++] = drafter_types[i]->name;
+    for (int i = 0; i < n_rules; i++)
+        names[n++] = rules[i]->name;
+    for (int i = 0; i < n_stages; i++)
+        names[n++] = stages[i]->name;
+    return names;
+}
+
+static int fail_name(const struct usage *u, const char *name)
+{
+    const char **names = all_names();
+    struct text hint = { 0 };
+    text_puts(&hint, "");
+    name_hint(&hint, NAME_KIND, name, names);
+    usage_fail(u, "there is no drafter, rule or sampling stage \"%s\"%s%s", name, hint.s,
+               hint.n == 0 ? "; speclab list prints all" : "");
+    free(hint.s);
+    free(names);
+    return 2;
+}
+
+static bool is_known(const char *name)
+{
+    return drafter_named(name) != NULL || rule_named(name) != NULL || stage_named(name) != NULL;
+}
+
 static const char about[] =
-    "Lists drafters, rules and sampling stages with their options: type, range, default and meaning.\n";
-static const char examples[] = "  speclab list\n  speclab list --json\n";
+    "Lists drafters, rules and sampling stages with their options: type, range, default and meaning. NAME: only what has\n"
+    "this name.\n";
+static const char examples[] = "  speclab list\n  speclab list ngram\n  speclab list --json\n";
 
 int command_list(int argc, char **argv)
 {
@@ -180,14 +240,14 @@ int command_list(int argc, char **argv)
         { "json", FLAG_ON, &as_json, NULL, "print one JSON object", 0, 0 },
         { 0 },
     };
-    const struct usage u = { "list", "", about, flags, examples, 0, 0 };
+    const struct usage u = { "list", "[NAME]", about, flags, examples, 0, 1 };
     char **operand;
-    int status = usage_read(&u, argc, argv, &operand, NULL);
+    int n, status = usage_read(&u, argc, argv, &operand, &n);
     if (status != USAGE_OK)
         return status;
-    if (as_json)
-        print_json();
-    else
-        print_all();
+    const char *only = n > 0 ? operand[0] : NULL;
+    if (only != NULL && !is_known(only))
+        return fail_name(&u, only);
+    (as_json ? print_json : print_text)(only);
     return command_done(&u);
 }

@@ -9,12 +9,17 @@
 
 #include "commands/command_line.h"
 #include "commands/commands.h"
-#include "core/memory.h"
+#include "commands/completion.h"
 #include "core/error.h"
+#include "core/memory.h"
+#include "core/names.h"
 #include "core/printable.h"
 #include "engine/plugin.h"
 #include "experiments/environment.h"
 #include "core/files/mapped.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/devices.h"
 
 static const struct {
     const char *name, *summary;
@@ -154,6 +159,9 @@ static void print_usage(FILE *to)
     fprintf(
         to,
         "\n--plugin FILE adds drafters, rules and sampling stages of your own to every command (docs/python.md).\n");
+    fprintf(
+        to,
+        "speclab --version, speclab completion bash|zsh, and speclab schema, the JSON schema of experiments for editors.\n");
     fprintf(to, "`speclab COMMAND --help` describes a command. Exit status: 0 success, 1 failure, 2 wrong usage.\n");
 }
 
@@ -164,13 +172,63 @@ static int unknown_command(const char *word)
         names[i] = commands[i].name;
     for (int i = 0; tools[i].name != NULL; i++)
         names[COMMANDS + i] = tools[i].name;
+    struct text hint = { 0 };
+    text_puts(&hint, "");
+    name_hint(&hint, NAME_COMMAND, word, names);
     for (size_t i = 0; i < sizeof(former) / sizeof(*former); i++)
         if (strcmp(word, former[i].name) == 0)
             return usage_fail(&self, "%s is now speclab %s", word, former[i].now);
-    const char *meant = nearest(word, names);
-    if (meant != NULL)
-        return usage_fail(&self, "unknown command \"%s\"; did you mean %s?", word, meant);
-    return usage_fail(&self, "unknown command \"%s\"; speclab --help lists all commands", word);
+    usage_fail(&self, "unknown command \"%s\"%s", word, hint.n > 0 ? hint.s : "; speclab --help lists all commands");
+    free(hint.s);
+    return 2;
+}
+
+#ifdef __clang__
+#define COMPILER "" // its version begins with its name
+#else
+#define COMPILER "GCC "
+#endif
+
+static void print_version(void)
+{
+    static const char *const sets[] = { "plain",       "avx2",        "avx2_vnni", "avx512",
+                                        "avx512_vnni", "avx512_bf16", "neon",      "neon_dotprod" };
+    const char *used = cpu_kernels_choose(NULL)->name, *between = "";
+    struct devices *d = devices_create(1);
+    struct error err;
+    struct backend *cuda = devices_get(d, "cuda", &err);
+    printf("speclab %s\n", program_version());
+    printf("compiler          " COMPILER __VERSION__ "\n");
+    printf("instruction sets  ");
+    for (size_t i = 0; i < sizeof(sets) / sizeof(*sets); i++)
+        if (cpu_kernels_choose(sets[i]) != NULL) {
+            printf("%s%s%s", between, sets[i], strcmp(sets[i], used) == 0 ? " (used)" : "");
+            between = ", ";
+        }
+    printf("\nCUDA              %s\n", cuda != NULL ? cuda->describe(cuda) : err.text);
+    devices_destroy(d);
+}
+
+// What is no command, but answered by the program itself. Returns -1: it is none of these words.
+static int answer(int argc, char **argv)
+{
+    const char *word = argv[1];
+    struct word words[COMMANDS + sizeof(tools) / sizeof(tools[0])] = { { 0 } };
+    for (int i = 0; i < COMMANDS; i++)
+        words[i] = (struct word){ commands[i].name, commands[i].function, NULL };
+    for (int i = 0; tools[i].name != NULL; i++)
+        words[COMMANDS + i] = (struct word){ tools[i].name, NULL, tools[i].option };
+    if (strcmp(word, "--version") == 0)
+        print_version();
+    else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
+        print_usage(stdout);
+    else if (strcmp(word, "completion") == 0)
+        return command_completion(words, argc - 1, argv + 1);
+    else if (strcmp(word, "schema") == 0)
+        return command_schema(argc - 1, argv + 1);
+    else
+        return -1;
+    return command_done(&self);
 }
 
 // A file that is opened gets the smallest free number: where stderr is closed, it would get the messages, too. As of a closed stream, reads of stdin
@@ -215,13 +273,8 @@ int speclab_main(int argc, char **argv)
             stdout = plain;
             return status;
         }
-    if (strcmp(word, "--version") == 0)
-        printf("speclab %s\n", program_version());
-    else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
-        print_usage(stdout);
-    else
-        return unknown_command(word);
-    return command_done(&self);
+    const int status = answer(argc, argv);
+    return status >= 0 ? status : unknown_command(word);
 }
 
 // The program in a library of its own (speclab_main) has it, too.

@@ -80,7 +80,7 @@ static int run(const struct usage *u, const struct experiment *e, const char *db
     if (*stop != 0) {
         fprintf(stderr, "speclab run: interrupted; finished texts are in %s; the same command resumes from there\n",
                 db);
-        return 1;
+        return interrupt_status();
     }
     return command_fail(u, &err);
 }

@@ -9,7 +9,7 @@
 #include "core/error.h"
 
 // sig_atomic_t is an int on this platform, and callers read an int.
-static volatile int stop;
+static volatile int stop, number; // number: of the first signal
 
 static void (*also)(void);
 
@@ -21,6 +21,7 @@ void speclab_interrupt_also(void (*call)(void))
 static void set_stop(int signal_number)
 {
     stop = 1;
+    number = signal_number;
     if (also != NULL)
         also();
     signal(signal_number, SIG_DFL);
@@ -38,6 +39,11 @@ const volatile int *interrupt_catch(void)
 bool interrupt_requested(void)
 {
     return stop != 0;
+}
+
+int interrupt_status(void)
+{
+    return stop != 0 ? 128 + number : 0;
 }
 
 bool interrupt_check(const volatile int *flag, struct error *err)

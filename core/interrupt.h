@@ -13,6 +13,8 @@ const volatile int *interrupt_catch(void);
 // Ctrl-C ends a plugin that never returns. Default: NULL, none.
 void speclab_interrupt_also(void (*call)(void));
 bool interrupt_requested(void); // returns whether the flag is set
+// The exit status after the signal: 128 and its number, as a shell has it (130 after Ctrl-C); 0: there was none.
+int interrupt_status(void);
 // Returns false and sets err if *flag is set. If flag is NULL, returns true.
 bool interrupt_check(const volatile int *flag, struct error *err);
 

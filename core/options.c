@@ -164,15 +164,16 @@ static const struct option *find(const struct option *table, const char *name)
 static bool fail_unknown(struct error *err, const struct settings *s, int i, const char *what,
                          const struct option *table)
 {
-    struct text names = { 0 };
-    text_puts(&names, "");
-    for (const struct option *o = table; o != NULL && o->name != NULL; o++)
-        text_printf(&names, "%s%s", o == table ? "" : ", ", o->name);
-    if (names.n > 0)
-        settings_fail_key(err, s, i, "%s has no option \"%s\" (it has: %s)", what, s->key[i], names.s);
-    else
-        settings_fail_key(err, s, i, "%s has no option \"%s\" (it has none)", what, s->key[i]);
-    free(names.s);
+    int n = 0;
+    while (table != NULL && table[n].name != NULL)
+        n++;
+    const char **names = xcalloc((size_t)n + 1, sizeof(*names));
+    for (int k = 0; k < n; k++)
+        names[k] = table[k].name;
+    char *said = xformat("%s has no option", what);
+    settings_fail_name(err, s, i, NAME_OPTION, said, s->key[i], names);
+    free(said);
+    free(names);
     return false;
 }
 

@@ -179,22 +179,53 @@ static bool is_key(const char *known, const char *key)
     return strcmp(known, key) == 0 || (known[n - 1] == '*' && strncmp(known, key, n - 1) == 0);
 }
 
+bool settings_fail_name(struct error *err, const struct settings *at, int i, enum name_place place, const char *said,
+                        const char *name, const char *const *names)
+{
+    struct text known = { 0 }, hint = { 0 };
+    text_puts(&hint, "");
+    text_puts(&known, place == NAME_KIND ? "known: " : *names != NULL ? "it has: " : "it has none");
+    for (const char *const *k = names; *k != NULL; k++)
+        text_printf(&known, "%s%s", k == names ? "" : ", ", *k);
+    if (name != NULL)
+        name_hint(&hint, place, name, names);
+    char *quoted = name != NULL ? xformat(" \"%s\"", name) : xstrdup("");
+    if (i >= 0)
+        settings_fail_key(err, at, i, "%s%s (%s)%s", said, quoted, known.s, hint.s);
+    else
+        settings_fail(err, at, "%s%s (%s)%s", said, quoted, known.s, hint.s);
+    free(quoted);
+    free(known.s);
+    free(hint.s);
+    return false;
+}
+
+static bool fail_key(struct error *err, const struct settings *s, int i, const char *what, const char *const *keys)
+{
+    char *said = xformat("%s has no key", what);
+    settings_fail_name(err, s, i, NAME_KEY, said, s->key[i], keys);
+    free(said);
+    return false;
+}
+
 bool settings_is_map(const struct settings *s, const char *what, const char *const *keys, struct error *err)
 {
-    struct text known = { 0 };
-    for (const char *const *k = keys; *k != NULL; k++)
-        text_printf(&known, "%s%s", k == keys ? "" : ", ", *k);
-    bool ok = s->kind == SETTINGS_MAP ||
-              settings_fail(err, s, "%s: expected a mapping (%s), found %s", what, known.s, settings_described(s));
-    for (int i = 0; ok && i < s->n; i++) {
+    if (s->kind != SETTINGS_MAP) {
+        struct text known = { 0 };
+        for (const char *const *k = keys; *k != NULL; k++)
+            text_printf(&known, "%s%s", k == keys ? "" : ", ", *k);
+        settings_fail(err, s, "%s: expected a mapping (%s), found %s", what, known.s, settings_described(s));
+        free(known.s);
+        return false;
+    }
+    for (int i = 0; i < s->n; i++) {
         const char *const *k = keys;
         while (*k != NULL && !is_key(*k, s->key[i]))
             k++;
         if (*k == NULL)
-            ok = settings_fail_key(err, s, i, "%s has no key \"%s\" (it has: %s)", what, s->key[i], known.s);
+            return fail_key(err, s, i, what, keys);
     }
-    free(known.s);
-    return ok;
+    return true;
 }
 
 // ---- scalars

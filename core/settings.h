@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/hash_map.h"
 #include "core/memory.h"
+#include "core/names.h"
 
 struct json;
 
@@ -63,6 +64,12 @@ struct in_file settings_place(const struct settings *s);
 #define settings_fail(err, at, ...) fail_in(err, settings_place(at), __VA_ARGS__)
 #define settings_fail_key(err, map, i, ...) \
     fail_in(err, (struct in_file){ (map)->file, (map)->key_line[i], (map)->key_column[i] }, __VA_ARGS__)
+
+// Fails because of a name that is none of `names`, which ends with NULL: "drafter ngram has no option "lenght" (it has:
+// longest, ..); did you mean longest?" (core/names.h). i: the key of `at` with the name; -1: `at` itself has it.
+// said: "drafter ngram has no option". name NULL: `said` is complete, and only the names follow.
+bool settings_fail_name(struct error *err, const struct settings *at, int i, enum name_place place, const char *said,
+                        const char *name, const char *const *names);
 
 // Convert a scalar. They return false and set err (position, expected, found) if
 // it has another type or is out of bounds.

@@ -21,15 +21,19 @@ static bool find_type(const struct part_form *f, const struct settings *s, const
     const char *name = kind->text;
     *type = drafter_named(name);
     if (*type == NULL || (*type)->of != NULL) {
-        struct text names = { 0 };
-        for (int i = 0; drafter_types[i] != NULL; i++)
+        int n = 0, all = 0;
+        while (drafter_types[all] != NULL)
+            all++;
+        const char **names = xcalloc((size_t)all + 1, sizeof(*names));
+        for (int i = 0; i < all; i++)
             if (drafter_types[i]->of == NULL)
-                text_printf(&names, "%s%s", names.n > 0 ? ", " : "", drafter_types[i]->name);
-        settings_fail(err, kind,
-                      *type == NULL ? "%s: unknown drafter \"%s\" (known: %s)"
-                                    : "%s: a %s cannot be part of another; list its drafters here (known: %s)",
-                      f->what, name, names.s);
-        free(names.s);
+                names[n++] = drafter_types[i]->name;
+        char *said = xformat(*type == NULL ? "%s: unknown drafter"
+                                           : "%s: a %s cannot be part of another; list its drafters here",
+                             f->what, name);
+        settings_fail_name(err, kind, -1, NAME_KIND, said, *type == NULL ? name : NULL, names);
+        free(said);
+        free(names);
         return false;
     }
     return !(*type)->uses_prompt_length ||

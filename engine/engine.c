@@ -183,10 +183,30 @@ static bool read_plugin(const struct settings *s, const char *what, const char *
     return ok;
 }
 
-static bool fail_unknown(struct error *err, const struct settings *s, const char *what, const char *name,
-                         const struct text *names)
+static bool fail_drafter(struct error *err, const struct settings *s, const char *name)
 {
-    return settings_fail(err, s, "unknown %s \"%s\" (known: %s)", what, name, names->s);
+    int n = 0;
+    while (drafter_types[n] != NULL)
+        n++;
+    const char **names = xcalloc((size_t)n + 1, sizeof(*names));
+    for (int i = 0; i < n; i++)
+        names[i] = drafter_types[i]->name;
+    settings_fail_name(err, s, -1, NAME_KIND, "unknown drafter", name, names);
+    free(names);
+    return false;
+}
+
+static bool fail_rule(struct error *err, const struct settings *s, const char *name)
+{
+    int n = 0;
+    while (rules[n] != NULL)
+        n++;
+    const char **names = xcalloc((size_t)n + 1, sizeof(*names));
+    for (int i = 0; i < n; i++)
+        names[i] = rules[i]->name;
+    settings_fail_name(err, s, -1, NAME_KIND, "unknown rule", name, names);
+    free(names);
+    return false;
 }
 
 static bool read_drafter(struct pairing *p, const struct settings *s, struct error *err)
@@ -195,14 +215,8 @@ static bool read_drafter(struct pairing *p, const struct settings *s, struct err
     if (name == NULL)
         return false;
     p->type = drafter_named(name);
-    if (p->type == NULL) {
-        struct text names = { 0 };
-        for (int i = 0; drafter_types[i] != NULL; i++)
-            text_printf(&names, "%s%s", i > 0 ? ", " : "", drafter_types[i]->name);
-        fail_unknown(err, s, "drafter", name, &names);
-        free(names.s);
-        return false;
-    }
+    if (p->type == NULL)
+        return fail_drafter(err, s, name);
     if (!read_plugin(s, "drafter", name, p->type->options, p->type->options_size, &p->drafter_options, err))
         return false;
     struct error why;
@@ -222,14 +236,8 @@ static bool read_rule(struct pairing *p, const struct settings *s, struct error 
     if (name == NULL)
         return false;
     p->rule = rule_named(name);
-    if (p->rule == NULL) {
-        struct text names = { 0 };
-        for (int i = 0; rules[i] != NULL; i++)
-            text_printf(&names, "%s%s", i > 0 ? ", " : "", rules[i]->name);
-        fail_unknown(err, s, "rule", name, &names);
-        free(names.s);
-        return false;
-    }
+    if (p->rule == NULL)
+        return fail_rule(err, s, name);
     return read_plugin(s, "rule", name, p->rule->options, p->rule->options_size, &p->rule_options, err);
 }
 

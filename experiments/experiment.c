@@ -31,34 +31,46 @@ enum { MAX_STOPS = 16, MAX_CONTEXT = 1 << 24 };
 
 static const struct option file_keys[] = {
     { "name", OPTION_PATH, AT(name), NULL, "one line", 0, 0, NULL },
-    { "threads", OPTION_INT, AT(threads), "0", "0: one for each processor", 0, MAX_THREADS, NULL },
+    { "threads", OPTION_INT, AT(threads), "0", "threads that compute; 0: one for each processor", 0, MAX_THREADS,
+      NULL },
     { "repeat", OPTION_INT, AT(repeat), "1", "how often every text is decoded", 1, MAX_REPEATS, NULL },
-    { "share_prompts", OPTION_BOOL, AT(share_prompts), "true", "cells of a pair compute a prompt once", 0, 0, NULL },
+    { "share_prompts", OPTION_BOOL, AT(share_prompts), "true", "whether cells of a pair compute a prompt once", 0, 0,
+      NULL },
     { 0 },
 };
 static const struct option target_keys[] = {
     { "model", OPTION_PATH, AT(target), NULL, "a file, a folder or a name", 0, 0, NULL },
     { "device", OPTION_PATH, AT(device), "cpu", "where it computes", 0, 0, NULL },
-    { "activations", OPTION_CHOICE, AT(precision.activations), "default", "", 0, 0, ACTIVATIONS_CHOICES },
-    { "cache", OPTION_CHOICE, AT(precision.cache), "default", "", 0, 0, KV_CHOICES },
+    { "activations", OPTION_CHOICE, AT(precision.activations), "default", "what products round their input to", 0, 0,
+      ACTIVATIONS_CHOICES },
+    { "cache", OPTION_CHOICE, AT(precision.cache), "default", "element type of keys and values", 0, 0, KV_CHOICES },
     { 0 },
 };
 static const struct option prompts_keys[] = {
     { "file", OPTION_PATH, AT(prompts_file), NULL, "the prompts", 0, 0, NULL },
-    { "limit", OPTION_INT, AT(limit), "0", "0: all", 0, MAX_PROMPTS, NULL },
-    { "per_category", OPTION_INT, AT(per_category), "0", "0: all", 0, MAX_PROMPTS, NULL },
+    { "limit", OPTION_INT, AT(limit), "0", "how many prompts of the file; 0: all", 0, MAX_PROMPTS, NULL },
+    { "per_category", OPTION_INT, AT(per_category), "0", "how many prompts of each category; 0: all", 0, MAX_PROMPTS,
+      NULL },
     { 0 },
 };
 static const struct option limits_keys[] = {
-    { "new_tokens", OPTION_INT, AT(new_tokens), "256", "of a turn", 1, MAX_CONTEXT, NULL },
-    { "context", OPTION_INT, AT(context), "2048", "tokens of a text", 2, MAX_CONTEXT, NULL },
-    { "ignore_end", OPTION_BOOL, AT(ignore_end), "false", "no end token ends a text", 0, 0, NULL },
+    { "new_tokens", OPTION_INT, AT(new_tokens), "256", "maximum number of new tokens of a turn", 1, MAX_CONTEXT, NULL },
+    { "context", OPTION_INT, AT(context), "2048", "maximum number of tokens of a text, the prompt included", 2,
+      MAX_CONTEXT, NULL },
+    { "ignore_end", OPTION_BOOL, AT(ignore_end), "false", "whether end-of-text tokens are ignored", 0, 0, NULL },
     { 0 },
 };
 static const struct option record_keys[] = {
-    { "trials", OPTION_BOOL, AT(trials), "false", "table trial", 0, 0, NULL },
-    { "expected", OPTION_BOOL, AT(expected), "false", "table step_rule", 0, 0, NULL },
+    { "trials", OPTION_BOOL, AT(trials), "false",
+      "whether each accepted or rejected draft token is a row of table trial", 0, 0, NULL },
+    { "expected", OPTION_BOOL, AT(expected), "false",
+      "whether what every rule would accept is stored in table step_rule", 0, 0, NULL },
     { 0 },
+};
+
+const struct experiment_part experiment_parts[] = {
+    { NULL, file_keys, true },        { "target", target_keys, true },  { "prompts", prompts_keys, true },
+    { "limits", limits_keys, false }, { "record", record_keys, false }, { NULL, NULL, false },
 };
 
 // A mapping of the file: *s, NULL if it is optional and not there. keys: those of the table, and others.

@@ -4,10 +4,20 @@
 #include <stdio.h>
 
 struct error;
+struct option;
 struct experiment;
 struct loaded_experiment;
 struct settings;
 struct store;
+
+// The mappings of an experiment's file that have a table of keys, ended by an entry without keys. Keys whose values no table can describe (seed,
+// rows, stop, chat, cells) are read in experiment.c and sweep/cell_lists.c.
+struct experiment_part {
+    const char *key; // NULL: the file itself
+    const struct option *keys;
+    bool required;
+};
+extern const struct experiment_part experiment_parts[];
 
 struct experiment *experiment_load(const char *path, struct error *err);
 // From settings that are parsed. The experiment owns them, also after failure; the names of their files must stay. path: for messages.

@@ -17,12 +17,10 @@ static bool all_keys_are_stages(const struct settings *s, struct error *err)
     for (int i = 0; i < s->n; i++) {
         if (stage_named(s->key[i]) != NULL)
             continue;
-        struct text names = { 0 };
+        const char *names[MAX_STAGES + 1] = { NULL };
         for (int k = 0; stages[k]; k++)
-            text_printf(&names, "%s%s", k > 0 ? ", " : "", stages[k]->name);
-        settings_fail_key(err, s, i, "sampling has no stage \"%s\" (%s)", s->key[i], names.s);
-        free(names.s);
-        return false;
+            names[k] = stages[k]->name;
+        return settings_fail_name(err, s, i, NAME_STAGE, "sampling has no stage", s->key[i], names);
     }
     return true;
 }

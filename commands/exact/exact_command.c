@@ -61,18 +61,17 @@ static int exact_rules(const struct usage *u, long long instances, const char *d
     bool wrong = false;
     if (db != NULL && (s = store_open(db, &err)) == NULL)
         return command_fail(u, &err);
-    printf(
-        "Every rule, over every outcome of drafting and verification on small random instances. Distance: maximum total\n"
-        "variation between the output and the target's distribution. Law: maximum difference from the probabilities that the\n"
-        "rule itself declares (-: none).\n"
-        "  %-10s %9s  %10s  %11s  %11s\n",
-        "rule", "instances", "outcomes", "distance", "law");
+    printf("  %-10s %9s  %10s  %11s  %11s\n", "rule", "instances", "outcomes", "distance", "law");
     for (int i = 0; rules[i] != NULL; i++)
         if (!check_rule(rules[i], instances, s, &wrong, &err)) {
             store_close(s);
             return command_fail(u, &err);
         }
     store_close(s);
+    printf(
+        "instances: small random pairs of p, q and a draft. outcomes: all that drafting and verification can do with them.\n"
+        "distance: maximum total variation between the output and the target's distribution. law: maximum difference from the\n"
+        "probabilities that the rule itself declares; -: it declares none.\n");
     int status = command_done(u);
     return status != 0 ? status : wrong ? FOUND : 0;
 }
@@ -95,7 +94,7 @@ static int exact_cells(const struct usage *u, const char *file, const char *db, 
     if (!ok && !bits && *plan->stop != 0) {
         fprintf(stderr, "speclab exact: interrupted; finished texts are in %s; the same command resumes from there\n",
                 db);
-        return 1;
+        return interrupt_status();
     }
     if (!ok)
         return command_fail(u, &err);

@@ -14,6 +14,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "commands/command_line.h"
+#include "core/names.h"
 #include "commands/text_stream.h"
 #include "engine/transcript.h"
 
@@ -55,7 +56,7 @@ static void nearest_minimizes_the_edit_distance(void **state)
         { "anything", { NULL }, NULL },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        const char *got = nearest(cases[i].word, cases[i].list);
+        const char *got = name_nearest(cases[i].word, cases[i].list);
         if (cases[i].nearest == NULL ? got != NULL : got == NULL || strcmp(got, cases[i].nearest) != 0)
             fail_msg("\"%s\": expected %s, got %s", cases[i].word, cases[i].nearest, got);
     }

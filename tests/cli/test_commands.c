@@ -220,7 +220,7 @@ static void an_interrupted_run_reports_how_to_resume(void **state)
     char *expected =
         xformat("speclab run: interrupted; finished texts are in %s; the same command resumes from there\n", db);
     assert_non_null(text);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 1 || strstr(text, expected) == NULL)
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 130 || strstr(text, expected) == NULL)
         fail_msg("status %d: %s", status, text);
     free(expected), free(text), free(log), free(db), free(prompts), free(yaml);
 }

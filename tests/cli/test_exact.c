@@ -298,7 +298,7 @@ static bool interrupt_after(pid_t pid, const char *db, int commits, int number)
     else if (ended != 0)
         assert_int_equal(WEXITSTATUS(status), UNDECIDED); // finished
     else if (WEXITSTATUS(status) != UNDECIDED) {
-        assert_int_equal(WEXITSTATUS(status), 1);
+        assert_int_equal(WEXITSTATUS(status), 128 + number);
         char line[200] = "", *log = test_path("log");
         FILE *f = fopen(log, "rb");
         assert_true(f != NULL && number == SIGTERM);

@@ -363,7 +363,7 @@ static void errors_are_one_sentence(void **unused)
     child_expect_error(1, "there is no tensor model.layers.0.input_layernorm.weight", itself);
     free(itself);
     char *more = xformat("%s --target %s/target.gguf --tensors", head, test_directory());
-    child_expect_error(2, "only --json can be combined with --target, found --tensors", more);
+    child_expect_error(2, "--target and --tensors exclude each other", more);
     free(more);
     free(head);
 }

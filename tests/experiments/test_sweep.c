@@ -507,7 +507,8 @@ static void bad_sweeps_are_refused_with_line_and_column(void **state)
         const char *cells, *message;
     } cases[] = {
         { "{batch: {from: 4, to: 1}}", "4:23: to: expected at least 4, which is from, found 1" },
-        { "{batch: {from: 1, to: 4, stp: 2}}", "4:26: a range has no key \"stp\" (it has: from, to, step, factor)" },
+        { "{batch: {from: 1, to: 4, stp: 2}}",
+          "4:26: a range has no key \"stp\" (it has: from, to, step, factor); did you mean step?" },
         { "{batch: {to: 1}}", "4:9: a range needs the key \"from\", as in {from: 1, to: 8}" },
         { "{batch: {from: 1}}", "4:9: a range needs the key \"to\", as in {from: 1, to: 8}" },
         { "{batch: {from: 1, to: 4, step: -1}}", "4:32: step: expected a number above 0, found -1" },

@@ -2,7 +2,7 @@
 // The beginning says which. Texts are encoded and decoded with what opens: a few, and the end of the file.
 //
 // seeds: tests/cases/pieces
-// reader: models/formats/protobuf.c core/base64.c models/tokenizers/sentencepiece.c models/tokenizers/unigram.c models/tokenizers/normalizer.c
+// reader: models/formats/protobuf.c models/tokenizers/base64.c models/tokenizers/sentencepiece.c models/tokenizers/unigram.c models/tokenizers/normalizer.c
 // reader: models/tokenizers/tiktoken.c models/tokenizers/tokenizer_gguf.c
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base64.h"
+#include "models/tokenizers/base64.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"

@@ -1,4 +1,4 @@
-#include "core/base64.h"
+#include "models/tokenizers/base64.h"
 
 #include <stdlib.h>
 
