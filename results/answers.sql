@@ -1,5 +1,6 @@
--- answers.sql - the target's own answers. The lines of the prompt file, each with the greedy answers of `none` to its turns (of the
--- first such run in the database) as "answer": the input of `speclab inspect MODEL --score --answers`. Run it where the prompt file has this path:
+-- answers.sql - the target's own answers: the lines of the prompt file, each with the greedy answers of `none` to its
+-- turns (of the first such run in the database) as "answer". This is the input of `speclab inspect MODEL
+-- --score --answers`. Run it where the prompt file has this path:
 --                      sqlite3 results.db < results/answers.sql > answers.jsonl
 WITH answers AS (
     SELECT prompt, text FROM answer

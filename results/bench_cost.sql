@@ -1,6 +1,6 @@
--- bench_cost.sql - what does a pass of n rows in each slot cost relative to a pass of one row in one slot, in speclab and in its
--- peers? The latest bench of each model, precision and machine; ratio: the engine's time / speclab's, the median over rounds and
--- its quartiles.
+-- bench_cost.sql - the cost of a pass of n rows in each slot relative to a pass of one row in one slot, in speclab and
+-- in its peers. It reads the latest bench of each model, precision and machine; ratio: the engine's time / speclab's,
+-- the median over rounds and its quartiles.
 --                      sqlite3 -box bench.db < results/bench_cost.sql
 WITH latest AS (
     SELECT max(id) AS id FROM bench GROUP BY target_hash, activations, cache, device, machine, threads

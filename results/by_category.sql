@@ -1,5 +1,6 @@
--- by_category.sql - where does drafting help? Speedup over none (ratio of sums over paired texts) and new tokens per step, for
--- each experiment, category and run.     sqlite3 -box results.db < results/by_category.sql
+-- by_category.sql - where drafting helps: speedup over none (ratio of sums over paired texts) and new tokens per step,
+-- for each experiment, category and run.
+--                      sqlite3 -box results.db < results/by_category.sql
 WITH lengths AS (
     SELECT run, category, 1.0 * sum(new_tokens) / sum(steps) AS tokens_per_step
     FROM sequence GROUP BY run, category

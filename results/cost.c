@@ -9,7 +9,7 @@
 #include "results/statistics/statistics.h"
 
 enum { TERMS = 6 };          // 1, n, max(0, n - n0), c, n c, x
-#define MAX_HINGE_ERROR 0.05 // relative; above it the table is used
+#define MAX_HINGE_ERROR 0.05 // relative; the table is used if it is exceeded
 
 const char *const cost_form_names[] = { "none", "hinge", "table" };
 
@@ -43,7 +43,7 @@ static void make_table(struct cost *c, const struct cost_point *p, int n)
     free(sorted);
 }
 
-// The interval of an ascending list that holds x, and its share in *share (outside [0, 1] beyond the list).
+// Returns the interval of an ascending list that contains x, and its share in *share (outside [0, 1] beyond the list).
 static int between(const int *list, int n, double x, double *share)
 {
     int at = 0;
@@ -81,7 +81,7 @@ double cost_experts(const struct cost *c, double n, double context)
     return in_table(c, c->experts, n, context);
 }
 
-// Errors of the table: predicts each inner point from its two neighbours in n.
+// Measures the errors of the table: predicts each inner point from its two neighbours in n.
 static void measure_table_error(struct cost *c)
 {
     double sum = 0;
@@ -134,7 +134,7 @@ static bool solve(double x[TERMS], const struct cost_point *p, int count, double
     return ok;
 }
 
-// A term that the points do not determine beside those before it is 0.
+// Fits the terms. A term that the points do not determine in addition to those before it is 0.
 static void fit_at(struct cost *c, const struct cost_point *p, int count, double n0, const bool used[TERMS],
                    struct scale by)
 {
@@ -163,7 +163,7 @@ static void fit_at(struct cost *c, const struct cost_point *p, int count, double
     c->hinge_rms = sqrt(c->hinge_rms);
 }
 
-// Searches n0 by the smallest sum of squares: at each measured n and three places between each two.
+// Searches for n0 by the smallest sum of squares, at each measured n and at three values between each two.
 static void fit_hinge(struct cost *c, const struct cost_point *p, int count)
 {
     double most = 0;
@@ -198,11 +198,11 @@ void cost_fit(struct cost *to, const struct cost_point *p, int n)
     to->form = to->hinge_max_error <= MAX_HINGE_ERROR ? COST_HINGE : COST_TABLE;
 }
 
-// The same least squares with the constant and the context's term only.
+// Fits by the same least squares, with the constant and the context's term only.
 void cost_fit_step(struct cost *to, const struct cost_point *p, int n)
 {
     struct cost line = { 0 };
-    int largest = 1; // not by fmax: gcc 12 for ARM crashes on it
+    int largest = 1; // a loop replaces fmax, on which gcc 12 for ARM crashes
     for (int i = 0; i < n; i++)
         largest = p[i].context > largest ? p[i].context : largest;
     if (n == 0)

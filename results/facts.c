@@ -1,4 +1,5 @@
-// facts.c - writes runs, sequences, where they were decoded, which shards are done and what `speclab exact` found, and reads back what a resumed run needs.
+// facts.c - writes runs, sequences, the environments where they were decoded, the shards that are done and the findings
+// of `speclab exact`, and reads back what a resumed run needs.
 //
 // A sequence with its steps and trials is one transaction: a killed process leaves complete sequences and nothing else.
 #include <math.h>
@@ -34,7 +35,7 @@ static bool new_run(struct store *s, const struct run_row *r, int64_t *id, struc
         COLUMN("seed", (int64_t)r->seed), COLUMN("batch", r->batch), { "started", sql_expression(SQL_NOW) });
 }
 
-// *id: the cell's run; 0: none. A run is resumed only with the same settings, weights and prompts.
+// *id: the cell's run; 0: none. A run is resumed only with equal settings, weights and prompts.
 static bool find_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err)
 {
     static const char *const part[] = { "settings (two cells have the same hash)", "weights of the target",
@@ -78,9 +79,9 @@ bool store_new_pair(struct store *s, const char *experiment, int64_t *pair, stru
     return row_insert(s, "pair", pair, err, COLUMN("experiment", experiment), { "started", sql_expression(SQL_NOW) });
 }
 
-// ---- where texts are decoded ----
+// ---- the environments where texts are decoded ----
 
-struct last { // the run's last environment; texts: of the run
+struct last { // the run's last environment; texts: number of the run's texts
     char *processor, *arithmetic, *revision, *drafter, *rule;
     int64_t texts;
 };
@@ -162,7 +163,7 @@ static char *ids_text(const int32_t *id, int n)
 static bool new_sequence(struct store *s, int64_t run, const struct sequence_row *r, int64_t *id, struct error *err)
 {
     struct json *text =
-        json_new_text(r->text != NULL ? r->text : ""); // makes it valid UTF-8: it may end within a character
+        json_new_text(r->text != NULL ? r->text : ""); // makes it valid UTF-8, since it may end within a character
     char *tokens = ids_text(r->token, r->new_tokens),
          *hash = xformat("%016llx", (unsigned long long)hash_of(r->token, r->new_tokens));
     const bool ok = row_insert(
@@ -196,7 +197,7 @@ static bool new_draft(struct store *s, int64_t sequence, int step, const struct 
     return ok;
 }
 
-// The rows that belong to a step.
+// Inserts the rows that belong to a step.
 static bool new_parts(struct store *s, int64_t sequence, int step, const struct step_row *r, struct error *err)
 {
     const struct sql_column of[] = { COLUMN("sequence", sequence), COLUMN("step", step) };
@@ -221,7 +222,8 @@ static bool new_parts(struct store *s, int64_t sequence, int step, const struct 
     return ok && (r->draft == NULL || new_draft(s, sequence, step, r->draft, err));
 }
 
-// left: tokens of the text that earlier steps did not add. A stop string may remove more than the last step's tokens.
+// left: number of the text's tokens that earlier steps did not add. A stop string may remove more than the last step's
+// tokens.
 static bool new_step(struct store *s, int64_t sequence, int step, const struct step_row *r, int left, struct error *err)
 {
     struct step_row cut = *r;
@@ -369,7 +371,7 @@ int64_t store_ns_per_token(struct store *s, const char *target_hash, const char 
     return query_close(q, err) ? ns : 0;
 }
 
-// ---- what `speclab exact` found ----
+// ---- findings of `speclab exact` ----
 
 bool store_exact_rule(struct store *s, const struct exact_rule_row *r, struct error *err)
 {

@@ -1,4 +1,4 @@
-// query.c - what of a query needs no SQLite: values, transactions, and views as tables.
+// query.c - the parts of a query that need no SQLite: values, transactions, and views as tables.
 #include "results/query.h"
 
 #include <stdlib.h>
@@ -39,7 +39,8 @@ bool transaction_end(struct store *s, bool ok, struct error *err)
 
 // ---- views as tables
 
-// A view of the file sees only the file's tables and views; its text on this connection finds temporary ones first.
+// A view of the file sees only the file's tables and views. Its text, executed on this connection, finds temporary ones
+// first.
 static char *text_of(struct store *s, const char *name, struct error *err)
 {
     struct query *q = query_open(s, "SELECT sql FROM main.sqlite_schema WHERE type = 'view' AND name = ?1");
@@ -76,7 +77,7 @@ bool views_keep(struct store *s, const struct kept_view *v, int n, struct error 
 
 void views_forget(struct store *s, const struct kept_view *v, int n)
 {
-    struct error err; // nothing is kept but the connection's memory
+    struct error err; // a failure only loses the connection's memory
     for (int i = n - 1; i >= 0; i--) {
         char *sql = xformat("DROP %s IF EXISTS temp.%s", v[i].open ? "VIEW" : "TABLE", v[i].name);
         (void)query_perform(query_open(s, sql), &err);

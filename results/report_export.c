@@ -1,4 +1,5 @@
-// report_export.c - a report for machines: rows of CSV or JSON lines, and JSON with what the terminal's tables say.
+// report_export.c - a report for machines: rows of CSV or JSON Lines, and JSON with the content of the terminal's
+// tables.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,11 +60,12 @@ void report_set_interval(struct json *row, const char *name, const struct interv
     set(row, name, "_high", x->high, csv);
 }
 
-// Statistics whose intervals are exported as NAME_low, NAME_high and, of what is not a rate at a depth, NAME_prompts_for_2_percent.
+// Statistics whose intervals are exported as NAME_low, NAME_high and, for those that are not a rate at a depth,
+// NAME_prompts_for_2_percent.
 static const struct {
     const char *name;
     size_t at;
-    bool with_value; // run_summary does not have it
+    bool with_value; // run_summary lacks the value
 } statistics[] = {
     { "speedup", offsetof(struct tally, speedup), false },
     { "end_to_end_speedup", offsetof(struct tally, end_to_end_speedup), false },
@@ -74,7 +76,7 @@ static const struct {
     { "ttft_ns", offsetof(struct tally, ttft), true },
 };
 
-// "acceptance_by_position": [..], and its "_low" and "_high"; of CSV a column for each position.
+// Sets "acceptance_by_position": [..], and its "_low" and "_high"; in CSV, a column for each position.
 static void set_positions(struct json *row, const char *name, const struct interval *rate)
 {
     struct json *of[3] = { json_new_array(), json_new_array(), json_new_array() };
@@ -128,7 +130,7 @@ static struct json *row_of(const struct query *q, const struct tally *t, bool cs
     return row;
 }
 
-// Calls take for the row of each run of the comparisons, which becomes its.
+// Calls take for the row of each run of the comparisons, and hands the row over.
 static bool each_row(struct store *s, const struct comparisons *c, bool csv, void (*take)(void *to, struct json *row),
                      void *to, struct error *err)
 {
@@ -192,7 +194,7 @@ static void add_words(struct json *o, const struct comparison *c, const struct t
              JSON("by_category", categories_of(c, t)));
 }
 
-// rows: by the numbers of runs.
+// rows: indexed by the numbers of runs.
 static struct json *json_of_comparison(const struct comparisons *all, int which, const struct json *rows)
 {
     const struct comparison *c = &all->comparison[which];

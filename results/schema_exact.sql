@@ -1,4 +1,5 @@
--- schema_exact.sql - what `speclab exact` found: rules enumerated over small instances, and statistical tests of texts of real pairs.
+-- schema_exact.sql - findings of `speclab exact`: rules enumerated over small instances, and statistical tests of texts
+-- of real pairs.
 --
 -- p-values are stored as log10, because many are smaller than the smallest double.
 
@@ -15,11 +16,12 @@ CREATE TABLE exact_rule (               -- a rule, enumerated over many small in
     started        TEXT NOT NULL        -- ISO 8601, UTC
 ) STRICT;
 
-CREATE TABLE exact (                    -- one cell of an experiment, with an observer of its steps (verifier/exact/observer.h)
+-- one cell of an experiment, with an observer of its steps (verifier/exact/observer.h)
+CREATE TABLE exact (
     id         INTEGER PRIMARY KEY,
     experiment TEXT NOT NULL,
-    cell       TEXT NOT NULL,           -- as run.cell
-    settings   TEXT NOT NULL,           -- as run.settings
+    cell       TEXT NOT NULL,           -- see run.cell
+    settings   TEXT NOT NULL,           -- see run.settings
     target     TEXT NOT NULL,
     drafter    TEXT NOT NULL,
     rule       TEXT NOT NULL,
@@ -31,12 +33,13 @@ CREATE TABLE exact (                    -- one cell of an experiment, with an ob
     revision   TEXT NOT NULL,
     started    TEXT NOT NULL,
     finished   TEXT,                    -- NULL: not finished; the same command resumes it
-    sequences  INTEGER NOT NULL,        -- in the sums: numbers 0 .. sequences - 1
+    sequences  INTEGER NOT NULL,        -- number of sequences in the sums: 0 .. sequences - 1
     tokens     INTEGER NOT NULL,
     steps      INTEGER NOT NULL,
     max_log_e  REAL,                    -- largest log e-value of the text's bet so far
     sums       BLOB NOT NULL,           -- struct observed, doubles in this machine's format
-    level      REAL,                    -- from here on set at the end: probability of a false alarm that the tests allow
+    -- this and the following are set at the end: probability of a false alarm that the tests allow
+    level      REAL,
     accepted   REAL,                    -- draft tokens accepted a step
     expected   REAL,                    -- E[accepted | draft] a step
     z_accepted REAL,                    -- (accepted - expected) in standard deviations
@@ -45,11 +48,11 @@ CREATE TABLE exact (                    -- one cell of an experiment, with an ob
     UNIQUE (experiment, cell, revision) -- sums of another revision may have another meaning
 ) STRICT;
 
-CREATE TABLE exact_stream (             -- what is tested: the text, the control, the drafter, and each seeded fault
+CREATE TABLE exact_stream (             -- what is tested: the text, the control, the drafter, and each negative control
     exact  INTEGER NOT NULL REFERENCES exact ON DELETE CASCADE,
     stream TEXT NOT NULL,
     tokens INTEGER NOT NULL,
-    log_e  REAL,                        -- of its bet; Inf: an outcome of probability 0 was seen
+    log_e  REAL,                        -- log e-value of its bet; Inf: an outcome of probability 0 was seen
     alarm  INTEGER NOT NULL CHECK (alarm IN (0, 1)),
     PRIMARY KEY (exact, stream)
 ) STRICT, WITHOUT ROWID;
@@ -63,14 +66,15 @@ CREATE TABLE exact_test (
     tokens         INTEGER NOT NULL,
     statistic      REAL,
     log10_p        REAL,                -- -Inf: p is 0
-    log10_adjusted REAL,                -- after Holm's correction
+    log10_adjusted REAL,                -- p after Holm's correction
     PRIMARY KEY (exact, stream, kind, "of", part)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE exact_bits (               -- logits of verification passes against those of one-token passes (commands/exact/bits_run.h)
+-- logits of verification passes against those of one-token passes (commands/exact/bits_run.h)
+CREATE TABLE exact_bits (
     id             INTEGER PRIMARY KEY,
     experiment     TEXT NOT NULL,
-    cell           TEXT NOT NULL,       -- as run.cell
+    cell           TEXT NOT NULL,       -- see run.cell
     settings       TEXT NOT NULL,
     target         TEXT NOT NULL,
     drafter        TEXT NOT NULL,
@@ -79,10 +83,11 @@ CREATE TABLE exact_bits (               -- logits of verification passes against
     machine        TEXT NOT NULL,
     revision       TEXT NOT NULL,
     started        TEXT NOT NULL,
-    compared       INTEGER NOT NULL,    -- rows
-    different      INTEGER NOT NULL,    -- rows that are not the same in every bit
-    largest        REAL NOT NULL,       -- difference between two logits
-    ties           INTEGER NOT NULL,    -- different rows whose two largest logits are closer than twice the row's largest difference
+    compared       INTEGER NOT NULL,    -- number of rows
+    different      INTEGER NOT NULL,    -- number of rows that are not equal in every bit
+    largest        REAL NOT NULL,       -- largest difference between two logits
+    -- different rows whose two largest logits are closer than twice the row's largest difference
+    ties           INTEGER NOT NULL,
     argmax_changed INTEGER NOT NULL,    -- different rows with another argmax
     bugs           INTEGER NOT NULL,    -- rows with another argmax that are no ties
     verdict        TEXT NOT NULL

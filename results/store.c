@@ -1,8 +1,8 @@
 // store.c - opens the database file and runs queries. The only file that includes sqlite3.h.
 //
-// schema*.sql make the tables of a new database; one of version 15 is brought to this version, and one of another is refused. views*.sql make the views,
-// in the order of schema_views, and make all of them again whenever one has changed: a definition may improve while the
-// facts stay.
+// schema*.sql make the tables of a new database; one of version 15 is brought to this version, and one of another is
+// refused. views*.sql make the views, in the order of schema_views, and make all of them again whenever one has
+// changed: a definition may improve while the facts stay.
 #include "results/store.h"
 
 #include <assert.h>
@@ -21,8 +21,9 @@
 #include "results/store/store_file.h"
 #include "results/store/store_schema.h"
 
-// APPLICATION_ID: "SPCL". OLDEST_VERSION: of the databases that are brought to schema_version().
-// OPERATIONS: of SQLite's virtual machine, in one query. Reports and predictions of 20 and of 1,000 cells take up to 40 for a byte of the file.
+// APPLICATION_ID: "SPCL". OLDEST_VERSION: of the databases that are brought to schema_version(). OPERATIONS: of
+// SQLite's virtual machine, in one query. Reports and predictions of 20 and of 1,000 cells take up to 40 for a byte of
+// the file.
 enum { OPERATIONS_PER_CHECK = 1 << 20, LEAST_OPERATIONS = 1 << 24, OPERATIONS_PER_BYTE = 1000 };
 enum { OLDEST_VERSION = 15, APPLICATION_ID = 0x5350434C, BUSY_TIMEOUT_S = 5, MAX_CACHED = 64 };
 
@@ -31,9 +32,9 @@ extern const char from_15_sql[];
 struct query {
     struct store *s;
     sqlite3_stmt *statement; // NULL: could not be prepared
-    int n;                   // bound values
+    int n;                   // number of bound values
     bool cached;             // the store owns it and reuses it
-    int checks;              // by give_up, since it began
+    int checks;              // calls of give_up since the query began
     bool interrupted;
     bool ended, failed;
     struct error err;
@@ -45,13 +46,13 @@ struct store {
     bool read_only;
     int version;                  // of its schema, when it was opened
     int lock;                     // descriptor that holds the locks of store_lock; -1: none
-    struct placed_file file, log; // noted if it is written to
+    struct placed_file file, log; // noted when it is written to
     bool written;                 // a transaction has just been committed to the file
-    struct error lost;            // what has become of the file; "": nothing
+    struct error lost;            // what has happened to the file; "": nothing
     int n_cached;
-    const char *sql[MAX_CACHED]; // of cached[]: constants, compared by address
+    const char *sql[MAX_CACHED]; // texts of cached[]: constants, compared by address
     struct query *cached[MAX_CACHED];
-    struct query *running; // its next row is being computed
+    struct query *running; // the query whose next row is being computed
 };
 
 // Sets err to SQLite's error with the file's name. Always returns false.
@@ -71,11 +72,11 @@ static bool fail_sqlite(const struct store *s, struct error *err)
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
         return fail(err, "%s: could not be opened: %s", s->path, os != 0 ? strerror(os) : message);
-    case SQLITE_INTERRUPT: // give_up
+    case SQLITE_INTERRUPT: // give_up interrupted the query
         return fail(err, "%s: a query was given up, as it took more than any on a database of %lld bytes should",
                     s->path, (long long)store_file_bytes(s->path));
     case SQLITE_READONLY:
-    case SQLITE_AUTH: // deny_changes
+    case SQLITE_AUTH: // deny_changes refused the change
         return fail(err, "%s: the file or its folder is read-only", s->path);
     case SQLITE_NOTADB:
         return fail(err, "%s: not an SQLite database", s->path);
@@ -112,7 +113,7 @@ static void note_places(struct store *s)
     sqlite3_commit_hook(s->db, note_commit, s);
 }
 
-// All of s's database into another, which is overwritten.
+// Copies s's whole database into another, which is overwritten.
 static bool copy_database(const struct store *s, sqlite3 *to, struct error *err)
 {
     sqlite3_backup *b = sqlite3_backup_init(to, "main", s->db, "main");
@@ -122,7 +123,7 @@ static bool copy_database(const struct store *s, sqlite3 *to, struct error *err)
     return sqlite3_errcode(to) == SQLITE_OK || fail(err, "%s", sqlite3_errmsg(to));
 }
 
-// The name of a new file with what is stored; NULL: err is set.
+// Saves what is stored and returns the name of the new file; NULL: err is set.
 static char *save_beside(const struct store *s, struct error *err)
 {
     char *path = store_file_beside(s->path, err);
@@ -140,8 +141,8 @@ static char *save_beside(const struct store *s, struct error *err)
     return NULL;
 }
 
-// A file that takes the place of the database would be read with this log, which SQLite leaves behind; and where the database is in its place,
-// SQLite would remove what has the log's name.
+// A file that takes the place of the database would be read with this log, which SQLite leaves behind. If the database
+// is still in its place, SQLite would remove the file that has the log's name.
 static void leave_place(struct store *s)
 {
     int keep = 1;
@@ -156,7 +157,8 @@ static void leave_place(struct store *s)
     free(index);
 }
 
-// Whether the names of database and log still lead to the files that are written to. If not, what is stored is saved under another name, once.
+// Returns whether the names of database and log still lead to the files that are written to. If not, what is stored is
+// saved under another name, once.
 static bool check_place(struct store *s, struct error *err)
 {
     const char *of_file = placed_file_change(&s->file), *of_log = placed_file_change(&s->log);
@@ -177,7 +179,8 @@ static bool check_place(struct store *s, struct error *err)
 
 // ---- opening ----
 
-// Gives a query up that is interrupted, unless it writes, and one that takes longer than any on a database of this size.
+// Interrupts a query if the program is interrupted, unless the query writes, and a query that takes longer than any on
+// a database of this size.
 static int give_up(void *store)
 {
     const struct store *s = store;
@@ -191,8 +194,8 @@ static int give_up(void *store)
     return done > OPERATIONS_PER_BYTE * store_file_bytes(s->path);
 }
 
-// What holds for every connection: a stranger's triggers do not run. (TRUSTED_SCHEMA stays: SQLite 3.40 takes the functions of JSON in a CHECK for
-// unsafe.)
+// Applies to every connection: a stranger's triggers do not run. (TRUSTED_SCHEMA remains on: SQLite 3.40 considers the
+// functions of JSON in a CHECK unsafe.)
 static void configure(struct store *s)
 {
     sqlite3_busy_timeout(s->db, BUSY_TIMEOUT_S * 1000);
@@ -200,7 +203,8 @@ static void configure(struct store *s)
     sqlite3_progress_handler(s->db, OPERATIONS_PER_CHECK, give_up, s);
 }
 
-// Opens s->path as a URI, so that the name itself may begin with "file:". parameters: "", "?mode=rw" (it exists) or "?immutable=1".
+// Opens s->path as a URI, so that the name itself may begin with "file:". parameters: "", "?mode=rw" (it exists) or
+// "?immutable=1".
 static bool open_uri(struct store *s, const char *parameters, struct error *err)
 {
     struct text uri = { 0 };
@@ -252,7 +256,7 @@ static bool check_version(struct store *s, bool *empty, struct error *err)
 }
 
 // A read-only database in a folder where no -shm file can be created is opened as immutable, if no writer left a -wal
-// file beside it.
+// file next to it.
 static bool check_version_once_open(struct store *s, bool *empty, struct error *err)
 {
     if (check_version(s, empty, err))
@@ -266,7 +270,7 @@ static bool check_version_once_open(struct store *s, bool *empty, struct error *
            check_version(s, empty, err);
 }
 
-// Drops the views of the database that have the name of one in `text`.
+// Drops the views of the database whose names `text` defines.
 static bool drop_views(struct store *s, const char *text, struct error *err)
 {
     struct query *q = query_open(
@@ -290,7 +294,7 @@ static bool create_schema(struct store *s, struct error *err)
     bool empty;
     char *mark = xformat("PRAGMA application_id = %d", APPLICATION_ID);
     bool ok = execute(s, "BEGIN IMMEDIATE", err) &&
-              check_version(s, &empty, err); // again: a concurrent process may have done it
+              check_version(s, &empty, err); // the check is repeated, since a concurrent process may have made it
     for (int i = 0; i < SCHEMA_TABLES && ok && empty; i++)
         ok = execute(s, schema_tables[i], err);
     if (ok && !empty && s->version < schema_version())
@@ -302,7 +306,8 @@ static bool create_schema(struct store *s, struct error *err)
     return ok;
 }
 
-// What is changed in the copy of a database would be lost. SQLite "inserts" a virtual table, as json_each, into the schema.
+// Refuses changes of the copy of a database, which would be lost. SQLite "inserts" a virtual table, such as json_each,
+// into the schema.
 static int deny_changes(void *unused, int action, const char *table, const char *b, const char *database, const char *c)
 {
     (void)unused, (void)b, (void)c;
@@ -310,8 +315,8 @@ static int deny_changes(void *unused, int action, const char *table, const char 
     return change && strcmp(database, "main") == 0 && strncmp(table, "sqlite_", 7) != 0 ? SQLITE_DENY : SQLITE_OK;
 }
 
-// The views of a file that cannot be written to may be those of another speclab, or anything. They are not read: a temporary copy of the database
-// gets the program's.
+// The views of a file that cannot be written to may be those of another speclab, or anything. They are not read: a
+// temporary copy of the database gets the program's views.
 static bool open_copy(struct store *s, struct error *err)
 {
     sqlite3 *copy = NULL;
@@ -368,7 +373,7 @@ struct store *store_open_existing(const char *path, struct error *err)
         fail_usage(err, "%s: no such database; `speclab run FILE.yaml --db %s` creates it", path, path);
         return NULL;
     }
-    if (S_ISREG(st.st_mode) && st.st_size == 0) { // which SQLite would make a database of
+    if (S_ISREG(st.st_mode) && st.st_size == 0) { // SQLite would make a database of an empty file
         fail(err, "%s: expected a database of speclab, found an empty file", path);
         return NULL;
     }
@@ -385,7 +390,7 @@ void store_close(struct store *s)
     }
     sqlite3_close(s->db);
     if (s->lock >= 0)
-        close(s->lock); // last: closing also drops SQLite's POSIX locks of this process on the file
+        close(s->lock); // this comes last: closing also drops SQLite's POSIX locks of this process on the file
     free(s->file.path);
     free(s->log.path);
     free(s->path);
@@ -469,7 +474,7 @@ struct query *query_again_with(struct store *s, const char *sql, const struct sq
     return q;
 }
 
-// "INSERT INTO slice ("pair", "run") VALUES (?, ?)"
+// Opens a statement such as "INSERT INTO slice ("pair", "run") VALUES (?, ?)".
 static struct query *open_insert(struct store *s, const char *table, const struct sql_column *column, size_t n)
 {
     struct text sql = { 0 };
@@ -500,7 +505,7 @@ bool row_insert_columns(struct store *s, const char *table, const struct sql_col
 
 bool query_next(struct query *q)
 {
-    if (q->failed || q->ended) // sqlite3_step would start over
+    if (q->failed || q->ended) // sqlite3_step would start again
         return false;
     q->s->running = q;
     int code = sqlite3_step(q->statement);
@@ -576,7 +581,7 @@ double query_real(const struct query *q, int at)
     return query_is_null(q, at) ? NAN : sqlite3_column_double(q->statement, at);
 }
 
-// A pointer to a value is NULL for NULL, and where the memory does not suffice for it.
+// A pointer to a value is NULL for NULL, and if the memory does not suffice for the value.
 static const void *kept(const struct query *q, const void *value)
 {
     if (value == NULL && sqlite3_errcode(sqlite3_db_handle(q->statement)) == SQLITE_NOMEM)

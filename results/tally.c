@@ -1,4 +1,5 @@
-// tally.c - reads the numbers of a report from the views. The statistics with intervals are made of their sums by prompt and unit.
+// tally.c - reads the numbers of a report from the views. The statistics with intervals are computed from their sums by
+// prompt and unit.
 #include "results/tally.h"
 
 #include <assert.h>
@@ -14,7 +15,7 @@
 
 // ---- structs by their columns
 
-struct field { // of a struct, and what it is read from
+struct field { // a field of a struct, and the column from which it is read
     const char *sql;
     enum { TEXT, NAME, INT, FLAG, REAL } kind; // NAME: a text, or NULL
     size_t at;
@@ -71,7 +72,8 @@ static const struct field run_fields[] = {
     OF_RUN(INT, first_turn, "d.turn"), OF_RUN(INT, first_position, "d.first_difference"),
 };
 // clang-format on
-// Sampled texts are compared only with those of none under the same rule: other rules use random numbers in another way.
+// Sampled texts are compared only with those of none under the same rule: other rules use random numbers in another
+// way.
 static const char runs_sql[] =
     " FROM run_summary AS r JOIN run ON run.id = r.run LEFT JOIN expected AS e ON e.run = r.run"
     " LEFT JOIN (SELECT run, count(*) AS compared, sum(equal) AS equal FROM texts WHERE ?3 OR same_rule GROUP BY run) AS x ON x.run = r.run"
@@ -99,7 +101,8 @@ static const char comparison_sql[] =
 
 // ---- intervals
 
-// Calls take for each group of the rows of a query: those with the same values in the first two columns, a run and its part.
+// Calls take for each group of the rows of a query: those with equal values in the first two columns, a run and its
+// part.
 static bool each_group(struct query *q, void (*take)(void *to, const struct columns *x, size_t from, size_t n),
                        void *to, struct error *err)
 {
@@ -113,7 +116,8 @@ static bool each_group(struct query *q, void (*take)(void *to, const struct colu
     return ok;
 }
 
-// NULL: not in the comparison. A damaged database may hold any number, so it is not converted back to an integer.
+// Returns NULL if the run is not in the comparison. A damaged database may hold any number, so it is not converted back
+// to an integer.
 static struct tally *run_of(struct comparison *c, const struct columns *x, size_t from)
 {
     for (int i = 0; i < c->n; i++)
@@ -127,8 +131,8 @@ static int part_of(const struct columns *x, size_t from)
     return (int)x->x[1][from];
 }
 
-// The sums of a comparison, by prompt and unit. Its groups are each run as a whole (part -1), and the prompts of each category. Of the
-// groups of a query SQLite makes an index, of the rows of json_each it does not.
+// The sums of a comparison, by prompt and unit. Its groups are each run as a whole (part -1), and the prompts of each
+// category. SQLite makes an index for the groups of a query, but not for the rows of json_each.
 #define PARTS(columns, from, wanted) \
     "WITH place AS MATERIALIZED (SELECT key, value FROM json_each(?3) GROUP BY value), one AS (SELECT " columns \
     " FROM run AS r JOIN " from " WHERE r.experiment = ?1 AND r.peers = ?2), part AS (SELECT -1 AS part, * FROM one" \
@@ -231,10 +235,10 @@ static bool read_intervals(struct store *s, struct comparison *c, struct error *
 
 // ---- against another run
 
-// Takes the first part of a run: in pairs, if there are any.
+// Takes the first part of a run, which is the pairs if there are any.
 static void take_against(void *againsts, const struct columns *x, size_t from, size_t n)
 {
-    enum { RUN, PAIRED, ACCEPTED, DRAFTED, STEP_TOKENS, STEPS, TTFT, FIRSTS, Y }; // and the other's from Y on
+    enum { RUN, PAIRED, ACCEPTED, DRAFTED, STEP_TOKENS, STEPS, TTFT, FIRSTS, Y }; // the other run's columns begin at Y
     struct againsts *to = againsts;
     const double run = x->x[RUN][from];
     if (to->n > 0 && to->of[to->n - 1].run == run)
@@ -329,7 +333,7 @@ bool texts_comparable(const struct comparison *c, const struct tally *t)
     return c->greedy || t->drafter_invariant;
 }
 
-// "temperature=0, top_p=0.95", "{temperature: 0}", "temperature 0.0" or "greedy".
+// Recognizes "temperature=0, top_p=0.95", "{temperature: 0}", "temperature 0.0" and "greedy".
 static bool is_greedy(const char *sampling)
 {
     const char *at = strstr(sampling, "temperature");

@@ -1,7 +1,7 @@
 // tally.h - the numbers of each run, read from the views for a report.
 //
-// A comparison is the set of runs of one experiment that can be compared: the same target, sampling, prompts, limits and
-// batch, hence the same `peers`. All numbers come from the views; intervals are computed from their sums by prompt.
+// A comparison is the set of runs of one experiment that can be compared: the same target, sampling, prompts, limits
+// and batch, hence the same `peers`. All numbers come from the views; intervals are computed from their sums by prompt.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,14 +10,14 @@
 struct error;
 struct store;
 
-enum { POSITIONS = 8 }; // depths for which a report shows the acceptance
+enum { POSITIONS = 8 }; // number of depths for which a report shows the acceptance
 
 struct by_category { // a run's numbers over the prompts of one category
     struct interval speedup, tokens_per_step;
-    int64_t speedup_prompts; // that entered the speedup
+    int64_t speedup_prompts; // prompts that entered the speedup
 };
 
-struct tally { // one run; NAN: no such number
+struct tally { // the numbers of one run; NAN: no such number
     int64_t run;
     char *drafter, *drafter_kind, *drafter_options, *rule, *device, *machine, *revision;
     bool baseline, lossless, drafter_invariant, inflated, finished;
@@ -28,25 +28,25 @@ struct tally { // one run; NAN: no such number
     struct interval acceptance_rate, expected_rate, tokens_per_step;
     struct interval ttft; // mean time to first token, ns
     struct interval tokens_per_s;
-    struct interval speedup, end_to_end_speedup; // over paired sequences
-    int64_t speed_prompts; // that entered tokens_per_s, or, unless the cell is a baseline, the speedups
+    struct interval speedup, end_to_end_speedup; // speedups over paired sequences
+    int64_t speed_prompts; // prompts that entered tokens_per_s, or, unless the cell is a baseline, the speedups
     double disturbed;      // share of its time in slices that were disturbed
-    bool all_disturbed;    // in every round a slice of it or of none was: its speed or speedup has them all
+    bool all_disturbed; // a slice of it or of none was disturbed in every round, so its speed or speedup includes all
     double geometric;
     int64_t unpaired;                                        // sequences without a pair
     struct interval rate[POSITIONS], conditional[POSITIONS]; // acceptance at depth i + 1
-    double by_rank[POSITIONS];                               // at depth 1: accepted / tried, by rank
-    double expected, accepted_uncut, z;                      // from the view `expected`
+    double by_rank[POSITIONS];                               // accepted / tried at depth 1, by rank
+    double expected, accepted_uncut, z;                      // values of the view `expected`
     // texts compared with none's; where the first unequal one differs
     int64_t compared, equal, first_turn, first_position;
-    char *first_prompt;              // its prompt_id; NULL: all texts are equal
+    char *first_prompt;              // prompt_id of that text; NULL: all texts are equal
     struct by_category *by_category; // (n_categories of the comparison)
 };
 
 struct comparison {
     char *experiment, *peers;
     char *target, *model_type, *activations, *cache, *sampling, *prompts, *limits; // limits "": not in the settings
-    bool greedy;                                                                   // temperature 0
+    bool greedy;                                                                   // the temperature is 0
     int64_t batch, n_prompts, turns, repeats;                                      // turns, repeats: max over prompts
     uint64_t seed;
     int n;
@@ -58,8 +58,8 @@ struct comparison {
 
 struct comparisons {
     int n;
-    struct comparison *comparison; // (n) in the order of their first run
-    struct store *kept; // has the views as tables until comparisons_free; what is written meanwhile is not in them
+    struct comparison *comparison; // (n) ordered by their first run
+    struct store *kept; // has the views as tables until comparisons_free; they lack what is written meanwhile
 };
 
 // experiment NULL: all. The error for an unknown experiment lists the known ones.
@@ -68,19 +68,19 @@ void comparisons_free(struct comparisons *c);
 
 // A run compared with another one of the same prompts, prompt by prompt.
 struct against {
-    double run;                  // its id
-    int64_t prompts;             // that both have
-    bool in_pairs;               // over texts in the same pair; otherwise over all texts of these prompts
-    struct interval speed, ttft; // ratios, the run's over the other's
+    double run;      // id of the run
+    int64_t prompts; // number of prompts that both have
+    bool in_pairs;   // the numbers are over texts in the same pair; otherwise over all texts of these prompts
+    struct interval speed, ttft;                 // ratios of the run's over the other's
     struct interval acceptance, tokens_per_step; // differences, the run's less the other's
 };
-struct againsts { // every run that shares prompts with the other; free(of)
+struct againsts { // all runs that share prompts with the other; free(of)
     int n;
     struct against *of; // (n)
 };
 bool against_read(struct store *s, int64_t other, struct againsts *to, struct error *err);
-const struct against *against_find(const struct againsts *a, int64_t run); // NULL: it shares none
+const struct against *against_find(const struct againsts *a, int64_t run); // NULL: the run shares none
 
-// Whether a run's texts must equal none's: at temperature 0, and under the rule `match`, which derives each draw from its
-// position. Otherwise they are other samples, and equality has no meaning.
+// Returns whether a run's texts must equal none's: at temperature 0, and under the rule `match`, which derives each
+// draw from its position. Otherwise they are other samples, and equality has no meaning.
 bool texts_comparable(const struct comparison *c, const struct tally *t);

@@ -1,6 +1,6 @@
--- verify_cost.sql - what does a pass over a draft cost? Mean verification time by number of draft tokens, as a multiple of a step
--- without draft tokens on the same target and machine. Drafting pays if new tokens per step exceed it. Batch 1 only: a pass over
--- several texts has the nodes of all of them.
+-- verify_cost.sql - the cost of a pass over a draft: mean verification time by number of draft tokens, as a multiple of
+-- a step without draft tokens on the same target and machine. Drafting pays if new tokens per step exceed it. Batch 1
+-- only: a pass over several texts has the nodes of all of them.
 --                      sqlite3 -box results.db < results/verify_cost.sql
 WITH passes AS (
     SELECT r.target, r.target_hash, r.activations, r.cache, r.device, r.machine, t.drafted, count(*) AS steps,

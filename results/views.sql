@@ -1,11 +1,12 @@
--- views.sql - every published number, as a query over the tables of schema.sql. Recreated in a database when this file changes.
+-- views.sql - every published number, as a query over the tables of schema.sql. The views of a database are made again
+-- when this file changes.
 --
--- docs/results.md explains them. For a run of the drafter `none` every acceptance is NULL. Sums before ratios: a rate is a
--- ratio of sums over all steps or sequences of a run unless its comment says otherwise.
+-- docs/results.md explains them. For a run of the drafter `none` every acceptance is NULL. Sums come before ratios: a
+-- rate is a ratio of sums over all steps or sequences of a run unless its comment says otherwise.
 
 CREATE VIEW outcome AS
--- Number of drafts of a run by prompt, depth and accepted tokens. A draft is a step with at least one draft token.
--- cut: the text ended before the target's own token, so what follows the accepted tokens is not known.
+-- Number of drafts of a run by prompt, depth and accepted tokens. A draft is a step with at least one draft token. cut:
+-- the text ended before the target's own token, so what follows the accepted tokens is not known.
 SELECT q.run, q.prompt, t.depth, t.accepted, t.tokens = t.accepted AS cut, count(*) AS drafts,
        sum(t.drafted) AS drafted, sum(t.drafted > t.depth) AS trees
 FROM step AS t JOIN sequence AS q ON q.id = t.sequence
@@ -13,10 +14,12 @@ WHERE t.drafted > 0
 GROUP BY q.run, q.prompt, t.depth, t.accepted, cut;
 
 CREATE VIEW acceptance_by_prompt AS
--- By prompt and depth, from 1 to the deepest of all runs: the drafts of the prompt, those with a node at this depth, and the view acceptance's
--- tried and accepted. Its rates are ratios of sums of these; a prompt without drafts has no row.
+-- The rows are by prompt and depth, from 1 to the deepest of all runs: the drafts of the prompt, those with a node at
+-- this depth, and tried and accepted of the view acceptance. Its rates are ratios of sums of these. A prompt without
+-- drafts has no row.
 WITH RECURSIVE place(depth) AS (
-    SELECT 1 UNION ALL SELECT depth + 1 FROM place WHERE depth < (SELECT min(max(depth), 512) FROM step) -- max nodes of a draft
+    -- 512 is the maximum number of nodes of a draft.
+    SELECT 1 UNION ALL SELECT depth + 1 FROM place WHERE depth < (SELECT min(max(depth), 512) FROM step)
 )
 SELECT o.run, o.prompt, p.depth, sum(o.drafts) AS drafts,
        coalesce(sum(o.drafts) FILTER (WHERE o.depth >= p.depth), 0) AS drafts_this_deep,
@@ -27,29 +30,31 @@ FROM outcome AS o CROSS JOIN place AS p
 GROUP BY o.run, o.prompt, p.depth;
 
 CREATE VIEW acceptance AS
--- By depth, from 1. accepted: drafts of which at least `depth` tokens were accepted.
--- rate = accepted / all drafts of the run (vLLM's; never rises with depth; its sum is the mean of accepted tokens per draft).
--- conditional_rate = accepted / tried; tried: drafts with `depth - 1` tokens accepted that had a node at this depth, except
--- those where the text ended there. In a tree the node need not be a child of the accepted one: see acceptance_by_rank.
+-- The rows are by depth, from 1. accepted: drafts of which at least `depth` tokens were accepted.
+--
+-- rate = accepted / all drafts of the run (vLLM's; never rises with depth; its sum is the mean of accepted tokens per
+-- draft). conditional_rate = accepted / tried; tried: drafts with `depth - 1` tokens accepted that had a node at this
+-- depth, except those where the text ended there. In a tree the node need not be a child of the accepted one: see
+-- acceptance_by_rank.
 SELECT run, depth, sum(drafts) AS drafts, sum(drafts_this_deep) AS drafts_this_deep, sum(tried) AS tried, sum(accepted) AS accepted,
        1.0 * sum(accepted) / sum(drafts) AS rate, 1.0 * sum(accepted) / nullif(sum(tried), 0) AS conditional_rate
 FROM acceptance_by_prompt GROUP BY run, depth HAVING sum(drafts_this_deep) > 0;
 
 CREATE VIEW acceptance_by_rank AS
--- Acceptance tests (table trial) by depth (from 1) and by rank among siblings (from 0). In a tree, the rate of rank 1 is that of
--- second children whose elder sibling was rejected. mean_p: the target's mean probability of the draft tokens.
--- rejection_rate: their mean acceptance probability under the rule `rejection`: min(1, p / q), or p if deterministic.
--- Draft tokens beyond the end of a text were tested too, and count.
+-- Acceptance tests (table trial) by depth (from 1) and by rank among siblings (from 0). In a tree, the rate of rank 1
+-- is that of second children whose elder sibling was rejected. mean_p: the target's mean probability of the draft
+-- tokens. rejection_rate: their mean acceptance probability under the rule `rejection`: min(1, p / q), or p if
+-- deterministic. Draft tokens beyond the end of a text were tested as well, and count.
 SELECT q.run, t.depth, t.rank, count(*) AS tried, sum(t.accepted) AS accepted, avg(t.accepted) AS rate, avg(t.p) AS mean_p,
        avg(CASE WHEN t.proposal = 0 THEN t.p ELSE min(1.0, t.p / t.q) END) AS rejection_rate
 FROM trial AS t JOIN sequence AS q ON q.id = t.sequence
 GROUP BY q.run, t.depth, t.rank;
 
 CREATE VIEW expected AS
--- Accepted tokens against E[accepted | draft], where that was recorded. Both are counted before an end of text cuts them:
--- step.accepted_uncut, or, where that was not recorded, the accepted trials of a cut step. z = (accepted - expected) /
--- sqrt(variance) is N(0, 1) if the rule follows its formula; |z| above 5 is a bug. A run at temperature 0 has no variance
--- and must have no difference.
+-- Accepted tokens against E[accepted | draft], if that was recorded. Both are counted before an end of text cuts them:
+-- step.accepted_uncut, or, if that was not recorded, the accepted trials of a cut step. z = (accepted - expected) /
+-- sqrt(variance) is N(0, 1) if the rule follows its formula; |z| above 5 is a bug. A run at temperature 0 has no
+-- variance and must have no difference.
 SELECT run, count(*) AS steps, sum(accepted) AS accepted_tokens, sum(expected) AS expected_tokens, sum(variance) AS variance,
        CASE WHEN sum(variance) > 0 THEN (sum(accepted) - sum(expected)) / sqrt(sum(variance)) END AS z
 FROM (SELECT q.run, t.expected, t.variance,
@@ -62,16 +67,18 @@ FROM (SELECT q.run, t.expected, t.variance,
 GROUP BY run;
 
 CREATE VIEW by_rule AS
--- Tokens that each rule would accept per draft, for the same recorded drafts (record: {expected: true}). first: probability that
--- at least one draft token is accepted; the row (bound) is its upper bound for exact rules (known: number of drafts for which it
--- is known). The drafts come from texts decoded with this run's own rule; another rule would have led to other drafts.
+-- Tokens that each rule would accept per draft, for the same recorded drafts (record: {expected: true}). first:
+-- probability that at least one draft token is accepted; the row (bound) is its upper bound for exact rules (known:
+-- number of drafts for which it is known). The drafts come from texts decoded with this run's own rule; another rule
+-- would have led to other drafts.
 SELECT q.run, x.rule, x.lossless, count(*) AS drafts, avg(x.accepted) AS accepted, avg(x.first) AS first, count(x.first) AS known
 FROM step_rule AS x JOIN sequence AS q ON q.id = x.sequence
 GROUP BY q.run, x.rule, x.lossless;
 
 CREATE VIEW by_source AS
--- Draft tokens of a drafter of drafters (ladder, union) by the parts that proposed them; a token that several proposed is counted
--- once, under all their names. steps: steps with such a draft token. rate = accepted / drafted. share: of the run's accepted draft tokens.
+-- Draft tokens of a drafter that combines several (ladder, union), by the parts that proposed them. A token that
+-- several proposed is counted once, under all their names. steps: steps with such a draft token. rate = accepted /
+-- drafted. share: share of the run's accepted draft tokens.
 SELECT run, source, steps, drafted, accepted, 1.0 * accepted / drafted AS rate,
        1.0 * accepted / nullif(sum(accepted) OVER (PARTITION BY run), 0) AS share
 FROM (SELECT q.run, x.source, count(*) AS steps, sum(x.drafted) AS drafted, sum(x.accepted) AS accepted
@@ -79,9 +86,9 @@ FROM (SELECT q.run, x.source, count(*) AS steps, sum(x.drafted) AS drafted, sum(
       GROUP BY q.run, x.source);
 
 CREATE VIEW steps AS
--- Sums over all steps of a run; tokens_per_step = new tokens / steps is the mean accepted length, the target's own token
--- included. drafts: steps with at least one draft token; trees: drafts that are not chains. Times are the sequences'
--- shares: a step's time / its batch.
+-- Sums over all steps of a run; tokens_per_step = new tokens / steps is the mean accepted length, the target's own
+-- token included. drafts: steps with at least one draft token; trees: drafts that are not chains. Times are the
+-- sequences' shares: a step's time / its batch.
 SELECT q.run, count(*) AS steps, sum(t.drafted > 0) AS drafts, sum(t.drafted) AS drafted_tokens,
        sum(t.accepted) AS accepted_tokens, sum(t.tokens) AS new_tokens, 1.0 * sum(t.tokens) / count(*) AS tokens_per_step,
        max(t.depth) AS max_depth, sum(t.drafted > t.depth) AS trees,
@@ -103,12 +110,14 @@ SELECT s.run, q.decode_ns, s.propose_ns, s.verify_ns, s.advance_ns,
 FROM steps AS s JOIN (SELECT run, sum(decode_ns) AS decode_ns FROM sequence GROUP BY run) AS q ON q.run = s.run;
 
 CREATE VIEW paired AS
--- Each sequence of a run that is not `none`, and the sequence of `none` to compare it with (NULL: none exists): same pair,
--- prompt, turn and repeat, of a run with the same peers. If several runs of `none` with different rules match: the one with
--- the same rule if it exists, else that with `rejection`, the baseline of most rules, else the first.
+-- Each sequence of a run that is not `none`, and the sequence of `none` with which to compare it (NULL: none exists):
+-- same pair, prompt, turn and repeat, of a run with the same peers. If several runs of `none` with different rules
+-- match, it is the one with the same rule if it exists, otherwise that with `rejection`, the baseline of most rules,
+-- otherwise the first.
 SELECT q.run, q.id AS sequence,
        (SELECT id FROM (SELECT b.id, (n.rule <> r.rule) * (1 + (n.rule <> 'rejection')) AS other_rule, n.id AS run
-                        FROM run AS n CROSS JOIN sequence AS b -- in this order: of 1,000 cells in a pair, few are none
+                        FROM run AS n CROSS JOIN sequence AS b -- the order of the join matters: of 1,000 cells in a
+                                                               -- pair, few are none
                         WHERE b.run = n.id AND b.pair = q.pair AND b.prompt = q.prompt AND b.turn = q.turn AND b.repeat = q.repeat
                           AND n.drafter_kind = 'none' AND n.peers = r.peers)
         ORDER BY other_rule, run LIMIT 1) AS none
@@ -116,8 +125,9 @@ FROM sequence AS q JOIN run AS r ON r.id = q.run
 WHERE r.drafter_kind <> 'none';
 
 CREATE VIEW text_rounds AS
--- Each text's part in each round of its pair. decode_ns: the text's, in proportion to its steps' times; prefill_ns: in the round of its first
--- step. disturbed: other processes used the machine in this slice (table slice), so that its times say little.
+-- Each text's part in each round of its pair. decode_ns is the text's time, in proportion to its steps' times;
+-- prefill_ns belongs to the round of its first step. disturbed: other processes used the machine in this slice (table
+-- slice), so that its times say little.
 SELECT run, sequence, pair, prompt, round, steps, new_tokens, iif(step_ns = all_ns, 1.0, step_ns / all_ns) * decode_ns AS decode_ns,
        iif(first = 0, prefill_ns, 0) AS prefill_ns, disturbed
 FROM (SELECT q.run, q.id AS sequence, q.pair, q.prompt, t.round, count(*) AS steps, sum(t.tokens) AS new_tokens, q.decode_ns, q.prefill_ns,
@@ -128,8 +138,9 @@ FROM (SELECT q.run, q.id AS sequence, q.pair, q.prompt, t.round, count(*) AS ste
       GROUP BY q.id, t.round);
 
 CREATE VIEW sums_by_slice AS
--- A run's steps, tokens and times by prompt and unit, which is a round of a pair. What speeds of a run are made of, and the units of their
--- intervals. Only of slices that were not disturbed, or of all if all of a run's were.
+-- A run's steps, tokens and times by prompt and unit, which is a round of a pair. Speeds of a run, and the units of
+-- their intervals, are made of these. Only slices that were not disturbed count, or all if all of a run's were
+-- disturbed.
 SELECT run, prompt, pair * 1048576 + round AS unit, sum(steps) AS steps, sum(new_tokens) AS new_tokens, sum(decode_ns) AS decode_ns,
        sum(prefill_ns) AS prefill_ns
 FROM (SELECT *, min(disturbed) OVER (PARTITION BY run) AS all_disturbed FROM text_rounds)
@@ -137,18 +148,18 @@ WHERE disturbed = all_disturbed
 GROUP BY run, prompt, unit;
 
 CREATE VIEW gap AS
--- Times between a reader's tokens, one row for each step that added some. first: time to first token, from the beginning of the prefill;
--- otherwise the time since the step before it (vLLM's inter-token latency: tokens of one step arrive together). Prefills of other slots
--- are part of it.
+-- Times between a reader's tokens, one row for each step that added some. first: time to first token, from the
+-- beginning of the prefill; otherwise the time since the step before it (vLLM's inter-token latency: tokens of one step
+-- arrive together). Prefills of other slots are included.
 SELECT run, sequence, step, step = 0 AS first, tokens, at_ns + prefill_ns - coalesce(before + prefill_ns, 0) AS ns
 FROM (SELECT q.run, q.prefill_ns, t.*, lag(t.at_ns) OVER (PARTITION BY t.sequence ORDER BY t.step) AS before
       FROM step AS t JOIN sequence AS q ON q.id = t.sequence)
 WHERE tokens > 0;
 
 CREATE VIEW latency AS
--- Percentiles over a run, interpolated linearly between measurements (as numpy's and vLLM's). what: ttft (time to first token), itl (between
--- steps of a text), tpot (of a text: time from its first tokens to its last over the tokens after the first one; as vLLM's). sd_ns: standard
--- deviation of the population.
+-- Percentiles over a run, interpolated linearly between measurements (numpy's and vLLM's method). what: ttft (time to
+-- first token), itl (between steps of a text), tpot (a text's time from its first tokens to its last over the tokens
+-- after the first one, vLLM's definition). sd_ns: standard deviation of the population.
 WITH measured AS (
     SELECT run, CASE WHEN first THEN 'ttft' ELSE 'itl' END AS what, ns FROM gap
     UNION ALL
@@ -165,8 +176,8 @@ SELECT run, what, n, avg(ns) AS mean_ns, sqrt(avg((ns - mean) * (ns - mean))) AS
 FROM placed GROUP BY run, what;
 
 CREATE VIEW sums_by_text AS
--- Sums over the steps of each text. expected_tokens, expected_drafted: of the drafts with a recorded E[accepted | draft]. first_tokens: 1 if its
--- first step has tokens, and ttft_ns the time to them, prefill included.
+-- Sums over the steps of each text. expected_tokens and expected_drafted are sums over the drafts with a recorded
+-- E[accepted | draft]. first_tokens: 1 if its first step has tokens, and ttft_ns the time to them, prefill included.
 SELECT q.run, q.id AS sequence, q.pair, q.prompt, q.turn, q.repeat, q.prompt_id, q.category, q.new_tokens, q.decode_ns, q.prefill_ns,
        count(t.step) AS steps, coalesce(sum(t.tokens), 0) AS step_tokens, coalesce(sum(t.drafted), 0) AS drafted_tokens,
        coalesce(sum(t.accepted), 0) AS accepted_tokens, coalesce(sum(t.expected) FILTER (WHERE t.drafted > 0), 0.0) AS expected_tokens,
@@ -177,10 +188,11 @@ FROM sequence AS q LEFT JOIN step AS t ON t.sequence = q.id
 GROUP BY q.id;
 
 CREATE VIEW sums_by_prompt AS
--- Sums over the texts of a run by prompt, all turns, repeats and pairs together: the unit of every interval but those of speeds. Ratios of their
--- sums are acceptance_rate = accepted_tokens / drafted_tokens, expected_rate = expected_tokens / expected_drafted (its Rao-Blackwell form,
--- before ends of texts cut it), tokens_per_step = step_tokens / steps, mean ttft = ttft_ns / first_tokens. Acceptance by depth:
--- acceptance_by_prompt; tokens_per_s: sums_by_slice; speedups: speed_by_slice.
+-- Sums over the texts of a run by prompt, all turns, repeats and pairs together: the unit of every interval except
+-- those of speeds. Ratios of their sums are acceptance_rate = accepted_tokens / drafted_tokens, expected_rate =
+-- expected_tokens / expected_drafted (its Rao-Blackwell form, before ends of texts cut it), tokens_per_step =
+-- step_tokens / steps, mean ttft = ttft_ns / first_tokens. Acceptance by depth: acceptance_by_prompt; tokens_per_s:
+-- sums_by_slice; speedups: speed_by_slice.
 SELECT run, prompt, min(prompt_id) AS prompt_id, min(category) AS category, count(*) AS sequences, sum(new_tokens) AS new_tokens,
        sum(decode_ns) AS decode_ns, sum(prefill_ns) AS prefill_ns, sum(steps) AS steps, sum(step_tokens) AS step_tokens,
        sum(drafted_tokens) AS drafted_tokens, sum(accepted_tokens) AS accepted_tokens, sum(expected_tokens) AS expected_tokens,
@@ -188,8 +200,9 @@ SELECT run, prompt, min(prompt_id) AS prompt_id, min(category) AS category, coun
 FROM sums_by_text GROUP BY run, prompt;
 
 CREATE VIEW against_by_prompt AS
--- Any two runs of the same prompts, prompt by prompt: sums of the run, and against_*, those of the other. in_pairs = 1: over texts that both have
--- in the same pair, prompt, turn and repeat; 0: over all texts of the prompt on each side. Speeds: against_by_slice.
+-- Any two runs of the same prompts, prompt by prompt: sums of the run, and against_*, those of the other. in_pairs = 1:
+-- over texts that both have in the same pair, prompt, turn and repeat; 0: over all texts of the prompt on each side.
+-- Speeds: against_by_slice.
 WITH pairs AS (
     SELECT x.run, y.run AS against, x.prompt, 1 AS in_pairs, x.first_tokens, x.ttft_ns, x.steps, x.step_tokens, x.drafted_tokens,
            x.accepted_tokens, y.first_tokens AS y_first_tokens, y.ttft_ns AS y_ttft_ns, y.steps AS y_steps, y.step_tokens AS y_step_tokens,
@@ -209,10 +222,12 @@ SELECT run, against, in_pairs, prompt, sum(first_tokens) AS first_tokens, sum(tt
 FROM pairs GROUP BY run, against, in_pairs, prompt;
 
 CREATE VIEW against_by_slice AS
--- What the ratio of speeds of any two runs is made of (against_by_prompt), with prompt and unit (sums_by_slice); rows are to be summed.
--- in_pairs = 1 has a row for each text (sequence) and round, without rounds in which a slice of either was disturbed, so that the machine's state
--- cancels; all count if in every round that both have a slice of one was.
-WITH both AS NOT MATERIALIZED ( -- a condition on `against` must reach each part: 1,000 cells have 1,000,000 pairs of runs
+-- The sums from which the ratio of speeds of any two runs is computed (against_by_prompt), with prompt and unit
+-- (sums_by_slice); rows are to be summed. in_pairs = 1 has a row for each text (sequence) and round, without rounds in
+-- which a slice of either was disturbed, so that the machine's state cancels. All rounds count if in every round that
+-- both have one of the slices was disturbed.
+WITH both AS NOT MATERIALIZED ( -- a condition on `against` must reach each part: 1,000 cells have 1,000,000 pairs of
+                                -- runs
     SELECT x.run, y.run AS against, x.id AS sequence, y.id AS other FROM sequence AS x
     JOIN sequence AS y ON (y.pair, y.prompt, y.turn, y.repeat) = (x.pair, x.prompt, x.turn, x.repeat) AND y.run <> x.run
 ), parts AS NOT MATERIALIZED (
@@ -240,8 +255,9 @@ SELECT c.run, c.against, 0, NULL, c.prompt, s.unit, iif(s.run = c.run, s.steps, 
 FROM common AS c JOIN sums_by_slice AS s ON s.prompt = c.prompt AND s.run IN (c.run, c.against);
 
 CREATE VIEW speed_by_slice AS
--- What speedups are made of: over the paired sequences of a run, its tokens and times and those of their partners of `none`, by prompt and unit
--- (sums_by_slice). Without rounds in which a slice of either was disturbed. all_disturbed = 1: in every round that both have one was, and all count.
+-- The sums from which speedups are computed: over the paired sequences of a run, its tokens and times and those of
+-- their partners of `none`, by prompt and unit (sums_by_slice). Rounds in which a slice of either was disturbed are
+-- excluded. all_disturbed = 1: that holds for every round that both have, and all count.
 WITH parts AS (
     SELECT p.run, n.run AS none_run, t.prompt, t.pair, t.round, t.steps, t.new_tokens, t.decode_ns, t.prefill_ns, 0 AS none_steps,
            0 AS none_new_tokens, 0.0 AS none_decode_ns, 0 AS none_prefill_ns
@@ -262,8 +278,9 @@ WHERE either <= all_disturbed
 GROUP BY run, prompt, unit;
 
 CREATE VIEW speed_by_prompt AS
--- Sums of speed_by_slice by prompt, all turns and repeats together; sequences: of all its pairs with `none`. A prompt that was disturbed throughout
--- has no row. speedup = (new_tokens / decode_ns) / (none_new_tokens / none_decode_ns); end_to_end adds prefill_ns to both times.
+-- Sums of speed_by_slice by prompt, all turns and repeats together; sequences: number of all its pairs with `none`. A
+-- prompt that was disturbed throughout has no row. speedup = (new_tokens / decode_ns) / (none_new_tokens /
+-- none_decode_ns); end_to_end adds prefill_ns to both times.
 WITH parts AS (
     SELECT run, prompt, NULL AS prompt_id, NULL AS category, NULL AS sequence, new_tokens, decode_ns, prefill_ns, none_new_tokens, none_decode_ns,
            none_prefill_ns, all_disturbed
@@ -281,13 +298,15 @@ SELECT run, prompt, min(prompt_id) AS prompt_id, min(category) AS category, coun
 FROM parts GROUP BY run, prompt HAVING count(all_disturbed) > 0;
 
 CREATE VIEW speed AS
--- tokens_per_s = new tokens / decode time of the run; end_to_end_tokens_per_s has the prefill in the time. With batch > 1 that is the throughput of
--- the whole batch; the speed of one text is sequence_tokens_per_s (over wall_ns).
+-- tokens_per_s = new tokens / decode time of the run; end_to_end_tokens_per_s includes the prefill in the time. With
+-- batch > 1 that is the throughput of the whole batch; the speed of one text is sequence_tokens_per_s (over wall_ns).
+--
 -- speedup: ratio of sums over paired sequences, (tokens / decode_ns) of the run over (tokens / decode_ns) of `none`.
--- speedup_geometric: geometric mean over prompts of each prompt's ratio. unpaired: sequences of no pair with `none`, not used.
--- These five are over slices that were not disturbed (sums_by_slice, speed_by_slice); disturbed_share: share of the run's time in slices that were.
--- speedup_disturbed: 1 if in every round a slice of the run or of `none` was, so that the speedups are over all.
--- sequences to prefill_ns: over all sequences. speed_prompts, paired_prompts: prompts that entered tokens_per_s and the speedups.
+-- speedup_geometric: geometric mean over prompts of each prompt's ratio. unpaired: sequences without a pair with
+-- `none`, which are not used. These five are over slices that were not disturbed (sums_by_slice, speed_by_slice);
+-- disturbed_share: share of the run's time in slices that were. speedup_disturbed: 1 if in every round a slice of the
+-- run or of `none` was disturbed, so that the speedups are over all. The columns from sequences to prefill_ns are over
+-- all sequences. speed_prompts, paired_prompts: prompts that entered tokens_per_s and the speedups.
 SELECT a.run, a.sequences, a.prompts, a.new_tokens, a.decode_ns, a.prefill_ns, d.tokens_per_s, d.end_to_end_tokens_per_s,
        a.new_tokens * 1e9 / nullif(a.wall_ns, 0) AS sequence_tokens_per_s, d.prompts AS speed_prompts,
        (SELECT 1.0 * sum(ns * disturbed) / nullif(sum(ns), 0) FROM slice AS s WHERE s.run = a.run) AS disturbed_share,
@@ -310,11 +329,12 @@ LEFT JOIN (SELECT run, count(*) AS prompts,
            FROM speed_by_prompt GROUP BY run) AS b ON b.run = a.run;
 
 CREATE VIEW texts AS
--- Each sequence compared with its paired sequence of `none`, token by token. first_difference: the first position (from 0) at
--- which they differ; if one is a prefix of the other, the length of the shorter.
--- A lossless run must be equal everywhere at temperature 0, and under a drafter-invariant rule at any; otherwise texts are other samples.
--- On a device `cublas`, whose bits depend on the pass (see run.machine), it may differ from none's where two tokens tie.
--- Turns after one that differs have another history. same_rule: that run of `none` had the same rule.
+-- Each sequence compared with its paired sequence of `none`, token by token. first_difference: the first position (from
+-- 0) at which they differ; if one is a prefix of the other, the length of the shorter.
+-- A lossless run must be equal everywhere at temperature 0, and under a drafter-invariant rule at any; otherwise texts
+-- are other samples. On a device `cublas`, whose bits depend on the pass (see run.machine), it may differ from none's
+-- where two tokens tie. Turns after one that differs have another history. same_rule: that run of `none` had the same
+-- rule.
 SELECT p.run, q.id AS sequence, q.prompt, q.prompt_id, q.turn, q.repeat, n.id AS none, m.rule = r.rule AS same_rule,
        q.tokens = n.tokens AS equal,
        CASE WHEN q.tokens <> n.tokens THEN
@@ -325,8 +345,8 @@ FROM paired AS p JOIN sequence AS q ON q.id = p.sequence JOIN sequence AS n ON n
 JOIN run AS r ON r.id = q.run JOIN run AS m ON m.id = n.run;
 
 CREATE VIEW setting AS
--- One row per run and key of its settings: drafter.tokens, sampling.temperature, limits.new_tokens. A list is one value, as JSON; true and false are
--- 1 and 0. So a sweep pivots by max(value) FILTER (WHERE key = 'drafter.tokens').
+-- One row per run and key of its settings: drafter.tokens, sampling.temperature, limits.new_tokens. A list is one
+-- value, as JSON; true and false are 1 and 0. So a sweep pivots by max(value) FILTER (WHERE key = 'drafter.tokens').
 SELECT r.id AS run, replace(replace(substr(t.fullkey, 3), '"', ''), 'cells.', '') AS key, t.value
 FROM run AS r, json_tree(iif(json_valid(r.settings), r.settings, '{}')) AS t
 WHERE t.type <> 'object' AND t.key IS NOT NULL AND t.path NOT GLOB '*[[]*' AND typeof(t.key) = 'text';
@@ -352,13 +372,14 @@ LEFT JOIN (SELECT p.run, count(*) AS compared_texts, sum(q.tokens = n.tokens) AS
            FROM paired AS p JOIN sequence AS q ON q.id = p.sequence JOIN sequence AS n ON n.id = p.none
            GROUP BY p.run) AS e ON e.run = r.id;
 
--- ---- the same under the names of other projects ----
+-- ---- the same numbers under the names of other projects ----
 
 CREATE VIEW vllm_metrics AS
--- vLLM's names. num_drafts: steps with at least one draft token. num_draft_tokens, num_accepted_tokens: without the bonus
--- token; the draft tokens of a tree are its nodes. acceptance_rate = accepted / draft tokens (a fraction; vLLM prints percent).
--- acceptance_length = 1 + accepted / num_drafts: it excludes steps without a draft, so it can exceed tokens_per_step.
--- Tokens past the end of a text are not counted. A run of `none` has NULLs. By position: vllm_positions.
+-- vLLM's names. num_drafts: steps with at least one draft token. num_draft_tokens, num_accepted_tokens: without the
+-- bonus token; the draft tokens of a tree are its nodes. acceptance_rate = accepted / draft tokens (a fraction; vLLM
+-- prints percent). acceptance_length = 1 + accepted / num_drafts: it excludes steps without a draft, so it can exceed
+-- tokens_per_step. Tokens past the end of a text are not counted. A run of `none` has NULLs. By position:
+-- vllm_positions.
 SELECT r.id AS run, s.drafts AS num_drafts, s.drafted_tokens AS num_draft_tokens, s.accepted_tokens AS num_accepted_tokens,
        1.0 * s.accepted_tokens / nullif(s.drafted_tokens, 0) AS acceptance_rate,
        1.0 + 1.0 * s.accepted_tokens / nullif(s.drafts, 0) AS acceptance_length
@@ -371,8 +392,8 @@ SELECT run, depth - 1 AS position, accepted AS num_accepted_tokens, drafts AS nu
 FROM acceptance;
 
 CREATE VIEW answer AS
--- One sequence for each prompt, turn and repeat of a run: that of the earliest pair. The content of an answer file in
--- Spec-Bench's format. wall_ns: prefill and decoding; with batch > 1, waiting for other sequences included.
+-- One sequence for each prompt, turn and repeat of a run: that of the earliest pair. It is the content of an answer
+-- file in Spec-Bench's format. wall_ns: prefill and decoding; with batch > 1, waiting for other sequences included.
 SELECT q.id AS sequence, q.run, q.prompt, q.prompt_id, q.category, q.turn, q.repeat, q.new_tokens, q.steps, q.text,
        q.prefill_ns + CASE WHEN r.batch = 1 THEN q.decode_ns ELSE q.wall_ns END AS wall_ns
 FROM sequence AS q JOIN run AS r ON r.id = q.run
@@ -380,9 +401,10 @@ WHERE q.pair = (SELECT min(e.pair) FROM sequence AS e
                 WHERE e.run = q.run AND e.prompt = q.prompt AND e.turn = q.turn AND e.repeat = q.repeat);
 
 CREATE VIEW spec_bench AS
--- The numbers that Spec-Bench's evaluation/speed.py prints for the exported answer files: it reads the first choice (repeat 0) only.
--- mean_accepted_tokens (#MAT) = new tokens / steps, pooled over all steps. tokens_per_s = mean over questions of (new tokens /
--- wall time, prefill included). Its speedup is the quotient of two such means; ours is in speed.
+-- The numbers that Spec-Bench's evaluation/speed.py prints for the exported answer files: it reads the first choice
+-- (repeat 0) only. mean_accepted_tokens (#MAT) = new tokens / steps, pooled over all steps. tokens_per_s = mean over
+-- questions of (new tokens / wall time, prefill included). Its speedup is the quotient of two such means; ours is in
+-- speed.
 SELECT a.run, count(*) AS questions, sum(a.new_tokens) AS new_tokens, 1.0 * sum(a.new_tokens) / nullif(sum(a.steps), 0)
            AS mean_accepted_tokens, avg(a.new_tokens * 1e9 / a.wall_ns) AS tokens_per_s
 FROM (SELECT run, prompt, sum(new_tokens) AS new_tokens, sum(steps) AS steps, sum(wall_ns) AS wall_ns
@@ -390,8 +412,9 @@ FROM (SELECT run, prompt, sum(new_tokens) AS new_tokens, sum(steps) AS steps, su
 GROUP BY a.run;
 
 CREATE VIEW eagle AS
--- The EAGLE papers' names. tau: new tokens / steps, the target's own token included. alpha_n (their n-alpha): acceptance
--- of the token after n draft tokens, given that those were accepted; for chains only: NULL if any draft was a tree.
+-- The EAGLE papers' names. tau: new tokens / steps, the target's own token included. alpha_n (their n-alpha):
+-- acceptance of the token after n draft tokens, given that those were accepted; for chains only: NULL if any draft was
+-- a tree.
 SELECT r.id AS run, s.tokens_per_step AS tau,
        max(a.conditional_rate) FILTER (WHERE a.depth = 1) AS alpha_0,
        max(a.conditional_rate) FILTER (WHERE a.depth = 2) AS alpha_1,
@@ -411,12 +434,13 @@ FROM (SELECT p.run, 1.0 * sum(q.new_tokens) / nullif(sum(q.steps), 0) AS acceler
       FROM paired AS p JOIN sequence AS q ON q.id = p.sequence JOIN sequence AS n ON n.id = p.none
       GROUP BY p.run);
 
--- ---- what passes cost ----
+-- ---- the cost of passes ----
 
 CREATE VIEW bench_pass AS
--- Measurements of `bench` for speclab (peer 0) and each peer, over the rounds that count in each placement (over all rounds of a
--- bench in which none counts): median, quartiles and extremes of the time, median and quartiles of the ratio to speclab's time in
--- the same round; experts: those that the pass read, of all layers of a mixture of experts. Quartiles interpolate linearly between measurements, by the weights 1 - |k - place|.
+-- Measurements of `bench` for speclab (peer 0) and each peer, over the rounds that count in each placement (over all
+-- rounds of a bench in which none counts): median, quartiles and extremes of the time, median and quartiles of the
+-- ratio to speclab's time in the same round. experts: the experts that the pass read, over all layers of a mixture.
+-- Quartiles interpolate linearly between measurements, by the weights 1 - |k - place|.
 WITH counted AS (
     SELECT t.bench, r.placement, t.what, t.context, t.n, t.peer, t.slots, t.ns, t.experts, 1.0 * t.ns / o.ns AS ratio
     FROM bench_time AS t JOIN bench_round AS r ON r.bench = t.bench AND r.round = t.round
@@ -438,8 +462,8 @@ SELECT bench, placement, what, context, n, peer, rounds, sum(ns * max(0, 1 - abs
 FROM placed GROUP BY bench, placement, what, context, n, peer, slots;
 
 CREATE VIEW cost_of_pass AS
--- A pass of n rows in one slot behind `context` tokens: its median, c = median / median of a pass of one row, the prediction of the fitted
--- hinge and its relative error. `form`: which of the two predicts.
+-- A pass of n rows in one slot after `context` tokens: its median, c = median / median of a pass of one row, the
+-- prediction of the fitted hinge and its relative error. `form`: which of the two predicts.
 SELECT p.bench, p.placement, p.context, p.n, p.rounds, p.median_ns, p.median_ns / one.median_ns AS c, k.form,
        k.a + k.b * p.n + k.s * max(0, p.n - k.n0) + k.d * p.context + k.e * p.n * p.context + k.u * coalesce(p.experts, 0) AS hinge_ns,
        (k.a + k.b * p.n + k.s * max(0, p.n - k.n0) + k.d * p.context + k.e * p.n * p.context + k.u * coalesce(p.experts, 0))

@@ -1,9 +1,10 @@
--- views_prediction.sql - predicted speedups beside measured ones (docs/results.md, "Prediction"): views over those of views.sql and the tables
--- of bench (schema_bench.sql).
+-- views_prediction.sql - predicted speedups next to measured ones (docs/results.md, "Prediction"): views over those of
+-- views.sql and the tables of bench (schema_bench.sql).
 
 CREATE VIEW pass AS
--- A step, with what the cost of its pass depends on. context: cached tokens before it. rows: of the whole pass; in a batch, the steps of one
--- pass are those of a pair with the same times. draft_ns: the drafter's time, propose and advance.
+-- A step, with the variables that the cost of its pass depends on. context: cached tokens before it. rows: rows of the
+-- whole pass; in a batch, the steps of one pass are those of a pair with equal times. draft_ns: the drafter's time,
+-- propose and advance.
 SELECT run, sequence, step, batch, drafted, depth, accepted, tokens, context, propose_ns + advance_ns AS draft_ns, verify_ns,
        CASE WHEN batch = 1 THEN 1.0 * (drafted + 1) ELSE 1.0 * batch * sum(drafted + 1) OVER same / count(*) OVER same END AS rows
 FROM (SELECT q.run, q.pair, t.sequence, t.step, t.batch, t.drafted, t.depth, t.accepted, t.tokens, t.propose_ns AS propose_ns, t.advance_ns, t.verify_ns,
@@ -13,9 +14,9 @@ FROM (SELECT q.run, q.pair, t.sequence, t.step, t.batch, t.drafted, t.depth, t.a
 WINDOW same AS (PARTITION BY run, pair, batch, propose_ns, verify_ns, advance_ns);
 
 CREATE VIEW bench_of_run AS
--- The fitted cost that predicts a run: of the latest bench with its target, precision, device and machine, in the placement in which most
--- rounds count. A drafter on another device is named behind the machine. Of a mixture of experts the table predicts: the hinge has a term for experts,
--- whose number the rows of a pass do not say.
+-- The fitted cost that predicts a run: that of the latest bench with its target, precision, device and machine, in the
+-- placement in which most rounds count. A drafter on another device is named after the machine. For a mixture of
+-- experts the table predicts: the hinge has a term for experts, whose number does not follow from the rows of a pass.
 SELECT run, bench, placement, iif(u <> 0, 'table', form) AS form, a, b, s, n0, d, e, overhead_ns
 FROM (SELECT r.id AS run, k.*, o.overhead_ns, row_number() OVER (PARTITION BY r.id ORDER BY o.id DESC, (
                  SELECT sum(m.counts) FROM bench_round AS m WHERE (m.bench, m.placement) = (k.bench, k.placement)) DESC, k.placement) AS choice
@@ -25,8 +26,9 @@ FROM (SELECT r.id AS run, k.*, o.overhead_ns, row_number() OVER (PARTITION BY r.
 WHERE choice = 1;
 
 CREATE VIEW bench_piece AS
--- bench_of_run in pieces: a pass of n rows in (above_rows, to_rows], behind c cached tokens in (above_context, to_context], takes
--- a + b n + d c + e n c. The hinge has two; of the table they are linear between its points and beyond them.
+-- bench_of_run in pieces: a pass of n rows in (above_rows, to_rows], after c cached tokens in (above_context,
+-- to_context], takes a + b n + d c + e n c. The hinge has two pieces. Those of the table are linear between its points
+-- and beyond them.
 WITH fit AS MATERIALIZED (SELECT * FROM bench_of_run), point AS MATERIALIZED (
     SELECT f.run, 1.0 * p.n AS rows, 1.0 * p.context AS context, p.median_ns AS ns
     FROM fit AS f JOIN bench_pass AS p ON (p.bench, p.placement) = (f.bench, f.placement)
@@ -56,9 +58,10 @@ UNION ALL
 SELECT run, n0, 1e18, -1e18, 1e18, a - s * n0, b + s, d, e FROM fit WHERE form = 'hinge';
 
 CREATE VIEW cost_piece AS
--- The cost of a pass in the pieces of bench_piece. source `bench`: these. `steps`: from the passes of all runs with the same peers, which needs
--- no bench, but has seen what it predicts: mean verify_ns of each number of rows with 8 passes or more (if there is none, of each), linear
--- between these. Where there is a bench, its own numbers of rows are points, too: at its cost times measured / predicted at the numbers around.
+-- The cost of a pass in the pieces of bench_piece. source `bench`: these pieces. source `steps`: the cost from the
+-- passes of all runs with the same peers, which needs no bench, but has seen what it predicts. It is the mean verify_ns
+-- of each number of rows with 8 passes or more (if there is none, of each), linear between these. If there is a bench,
+-- its numbers of rows are points as well, at its cost times measured / predicted at the numbers around.
 WITH kind AS MATERIALIZED (
     SELECT *, max(passes) OVER same AS most, sum(passes * context) OVER same / sum(passes) OVER same AS mean_context
     FROM (SELECT g.peers, p.rows, count(*) AS passes, avg(p.verify_ns) AS ns, avg(p.context) AS context
@@ -71,11 +74,12 @@ WITH kind AS MATERIALIZED (
     FROM bench_of_run AS f JOIN bench_pass AS p ON (p.bench, p.placement) = (f.bench, f.placement) JOIN run AS r ON r.id = f.run
     JOIN kind AS m ON m.peers = r.peers
     WHERE p.what = 'pass' AND p.peer = 0 AND p.slots = 1
-), priced AS ( -- context: of the row with ns, if there is one
+), priced AS ( -- context: that of the row with ns, if there is one
     SELECT p.run, p.rows, p.ns, k.a + k.b * p.rows + (k.d + k.e * p.rows) * p.context AS bench_ns
     FROM (SELECT run, rows, max(ns) AS ns, context FROM place GROUP BY run, rows) AS p
     LEFT JOIN piece AS k ON k.run = p.run AND p.rows > k.above_rows AND p.rows <= k.to_rows AND p.context > k.above_context AND p.context <= k.to_context
-), counted AS ( -- a number of rows without ns has the `low` of the last one with ns before it, and the `high` of the next one
+), counted AS ( -- a number of rows without ns has the `low` of the last one with ns before it, and the `high` of the
+                -- next one
     SELECT *, count(ns) OVER (PARTITION BY run ORDER BY rows) AS low, count(ns) OVER (PARTITION BY run ORDER BY rows DESC) AS high FROM priced
 ), around AS (
     SELECT run, rows, ns, bench_ns, max(ns / bench_ns) OVER below AS low_factor, max(iif(ns IS NULL, NULL, rows)) OVER below AS low_rows,
@@ -95,9 +99,10 @@ UNION ALL
 SELECT run, 'steps', iif(k = 1, -1e18, rows), iif(k >= n - 1, 1e18, next), -1e18, 1e18, ns - b * rows, b, 0.0, 0.0 FROM step WHERE k < n OR n = 1;
 
 CREATE VIEW predicted_time AS
--- Sums over the steps of a run's paired sequences, and none_*: of their partners of none. pass_ns: by the pieces of `source`; in a batch, a
--- sequence's share of one slot's pass with the rows of all. rows, context: means of passes; batch: mean sequences of a pass, as
--- recorded. overhead_ns of a step, outside its pass: bench's, else none's own. perfect_tokens: if every draft were accepted.
+-- Sums over the steps of a run's paired sequences, and none_*: those of their partners of none. pass_ns: by the pieces
+-- of `source`; in a batch, a sequence's share of one slot's pass with the rows of all. rows, context: means over
+-- passes; batch: mean sequences of a pass, as recorded. overhead_ns: time of a step outside its pass: bench's,
+-- otherwise none's. perfect_tokens: the tokens if every draft were accepted.
 WITH piece AS MATERIALIZED (SELECT * FROM cost_piece), replayed AS MATERIALIZED (
     SELECT p.run, k.source, p.sequence, count(*) AS steps, sum(p.tokens) AS tokens, sum(p.depth) AS depth, sum(p.accepted) AS accepted,
            sum((k.a + k.b * p.rows + k.d * p.context + k.e * p.rows * p.context) / p.batch) AS pass_ns,
@@ -119,9 +124,10 @@ JOIN sequence AS q ON q.id = w.sequence JOIN sequence AS m ON m.id = w.none LEFT
 GROUP BY w.run, o.source;
 
 CREATE VIEW prediction_by_length AS
--- The recorded steps again with drafts cut to `length` tokens (0: none), of runs whose drafts are all chains; length NULL: every draft, also
--- of a tree, only as long as what was accepted of it. Passes cost what they do behind the run's mean context, a draft its own time in
--- proportion to its depth. tokens_per_step: without the recorded ends of texts that a shorter draft moves.
+-- The recorded steps again with drafts cut to `length` tokens (0: none), for runs whose drafts are all chains. length
+-- NULL: every draft, including trees, is only as long as its accepted part. Passes cost what they cost after the run's
+-- mean context, a draft its own time in proportion to its depth. tokens_per_step excludes the recorded ends of texts
+-- that a shorter draft moves.
 WITH RECURSIVE base AS MATERIALIZED (SELECT * FROM predicted_time), piece AS MATERIALIZED (SELECT * FROM cost_piece),
 drafted AS MATERIALIZED (
     SELECT q.run, t.drafted, t.accepted, t.tokens, max(t.drafted > t.depth) OVER (PARTITION BY q.run) AS tree,
@@ -150,14 +156,16 @@ FROM (SELECT c.run, b.source, c.length, 1.0 * sum(c.steps * c.tokens) / sum(c.st
       GROUP BY c.run, b.source, c.length);
 
 CREATE VIEW prediction AS
--- Speedup as measured (view speed), and as predicted, over all steps of paired sequences; time_factor, verify_factor and overhead_factor are of all
--- of them, too. leviathan: (1 - alpha^(gamma+1)) / (1 - alpha) / (gamma c + 1), alpha =
--- accepted / tested draft tokens, gamma = mean depth, gamma c = the drafter's time of a step / a step of none (Leviathan et al. 2023,
--- theorem 3.8: a pass of any number of rows costs the same). by_position: sum of rates by depth over a pass of the mean rows. replay: the
--- recorded steps, each at its cost. speedup = replay * none_time_factor / time_factor if no slice was disturbed, where a factor is measured /
--- predicted.
--- The same steps with drafts of one length at best (best_length, chains), of what was accepted and no more (perfect_length), accepted whole
--- (perfect_drafter), and with 1 + depth * first tokens a step, which no exact rule exceeds (perfect_rule; where (bound) is recorded).
+-- Speedup as measured (view speed), and as predicted, over all steps of paired sequences; time_factor, verify_factor
+-- and overhead_factor are over all of them as well. leviathan: (1 - alpha^(gamma+1)) / (1 - alpha) / (gamma c + 1),
+-- alpha = accepted / tested draft tokens, gamma = mean depth, gamma c = the drafter's time of a step / a step of none
+-- (Leviathan et al. 2023, theorem 3.8: a pass of any number of rows costs the same). by_position: sum of rates by depth
+-- over a pass of the mean rows. replay: the recorded steps, each at its cost. speedup = replay * none_time_factor /
+-- time_factor if no slice was disturbed, where a factor is measured / predicted.
+--
+-- The last columns are for the same steps with the best single length of drafts (best_length, chains), with drafts of
+-- exactly their accepted part (perfect_length), with drafts accepted whole (perfect_drafter), and with 1 + depth *
+-- first tokens a step, which no exact rule exceeds (perfect_rule; if (bound) is recorded).
 WITH base AS MATERIALIZED (
     SELECT p.*, p.pass_ns + p.draft_ns + p.overhead_ns * p.steps AS predicted_ns,
            p.none_pass_ns + p.overhead_ns * p.none_steps AS none_predicted_ns

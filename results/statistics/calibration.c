@@ -48,7 +48,7 @@ static int ascending(const void *a, const void *b)
 
 double calibration_auroc(struct calibration *c)
 {
-    double rights = 0, wrongs = 0, pairs = 0; // pairs: won by one that is right
+    double rights = 0, wrongs = 0, pairs = 0; // pairs: won by the one that is right
     if (c->n > 0)
         qsort(c->at, c->n, sizeof(*c->at), ascending);
     for (size_t i = 0, end; i < c->n; i = end) {

@@ -1,4 +1,4 @@
-// calibration.h - how well stated probabilities of being right agree with being right.
+// calibration.h - how well stated probabilities of being right agree with the outcomes.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,10 +14,10 @@ struct calibration { // start with { 0 }
 void calibration_add(struct calibration *c, float p, bool right); // p from 0 to 1
 void calibration_free(struct calibration *c);
 
-// Of an empty one all are NaN.
-// Expected calibration error: the mean distance of the share that is right from the mean p, in 15 bins of equal width (Guo et al. 2017,
-// arXiv 1706.04599).
+// These are NaN if there are no predictions. calibration_ece is the expected calibration error: the mean distance of
+// the share that is right from the mean p, in 15 bins of equal width (Guo et al. 2017, arXiv 1706.04599).
 double calibration_ece(const struct calibration *c);
 double calibration_brier(const struct calibration *c); // mean squared error of p
-// The probability that one that is right has a larger p than one that is not; ties count half. NaN if all are right, or none. Sorts c->at.
+// Returns the probability that a prediction that is right has a larger p than one that is not; ties count half. NaN if
+// all are right, or none. Sorts c->at.
 double calibration_auroc(struct calibration *c);

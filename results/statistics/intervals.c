@@ -1,12 +1,14 @@
 // intervals.c - clustered intervals of functions of sums, with the prompt as the unit of replication.
 //
-// A statistic is linearised: the error of a function of sums is the sum of the prompts' influences, each the derivatives by the sums times the
-// prompt's share of them (Cochran, Sampling Techniques, 3rd ed., section 6.4; Woodruff 1971), on the log scale for ratios. With few prompts
-// the errors of a skewed statistic and of its width depend on each other, and Student's quantiles are too small on one side. The bootstrap-t
-// takes the quantiles of (value - truth) / width from resamples of the prompts instead (Efron and Tibshirani 1993, section 12.5). Rates are on
-// the logit scale with Student's quantiles, and on their own with the bootstrap's, which need no symmetry, clipped to [0, 1].
-// A clock that the rows of a slice share adds the products of the influences of different prompts in it: interval_of_units.
-// Coverage of all of these: tests/results/test_coverage.c and test_slice_coverage.c.
+// A statistic is linearised: the error of a function of sums is the sum of the prompts' influences. An influence is the
+// derivatives by the sums times the prompt's share of them (Cochran, Sampling Techniques, 3rd ed., section 6.4;
+// Woodruff 1971), on the log scale for ratios. With few prompts the errors of a skewed statistic and of its width
+// depend on each other, and Student's quantiles are too small on one side. The bootstrap-t takes the quantiles of
+// (value - truth) / width from resamples of the prompts instead (Efron and Tibshirani 1993, section 12.5). Rates are on
+// the logit scale with Student's quantiles, and on their own scale with the bootstrap's, which need no symmetry,
+// clipped to [0, 1]. The rows of a slice share a clock, which adds the products of the influences of different prompts
+// in it: interval_of_units. The coverage of all of these is tested in tests/results/test_coverage.c and
+// test_slice_coverage.c.
 #include "results/statistics/intervals.h"
 
 #include <stdbool.h>
@@ -27,13 +29,13 @@ enum scale { IDENTITY, LOG, LOGIT };
 struct sample {
     enum statistic of;
     enum scale scale;
-    int sums; // that the statistic has; c and d are 1 where it has none
+    int sums; // number of sums of the statistic; c and d are 1 if it has none
     size_t n;
     double (*x)[SUMS]; // (n)
-    double *count;     // (n) how often a prompt is in the sample, n in all
+    double *count;     // (n) how often each prompt is in the sample, n in total
 };
 
-struct estimate { // on the scale
+struct estimate { // a value on the scale, with its error
     double value, error;
 };
 
@@ -67,17 +69,17 @@ static double from_scale(enum scale scale, double x)
     return scale == IDENTITY ? x : scale == LOG ? exp(x) : 1 / (1 + exp(-x));
 }
 
-// Of sums and their inverses; so all of them must be above 0.
+// Returns whether the statistic is a product of sums and their inverses. Then all sums must be positive.
 static bool is_product(enum statistic of)
 {
     return of == STATISTIC_RATIO_OF_RATIOS || of == STATISTIC_CHANGE;
 }
 
-// slope (SUMS): derivatives by the sums s of the statistic on its scale, where the statistic is v.
+// slope (SUMS): the derivatives by the sums s of the statistic on its scale, where the statistic has the value v.
 static void derive(const struct sample *q, const double *s, double v, double *slope)
 {
     static const int sign[SUMS] = { 1, -1, -1, 1, -1, 1, 1, -1 };
-    if (is_product(q->of)) { // of its log
+    if (is_product(q->of)) { // derivatives of its log
         for (int k = 0; k < q->sums; k++)
             slope[k] = sign[k] / s[k];
         return;
@@ -107,7 +109,7 @@ static struct estimate estimate_of(const struct sample *q)
     return (struct estimate){ to_scale(q->scale, v), sqrt((double)q->n / ((double)q->n - 1) * squares) };
 }
 
-// With every prompt once.
+// Estimates with every prompt once.
 static struct estimate estimate_of_all(struct sample *q, enum scale scale)
 {
     q->scale = scale;
@@ -116,7 +118,7 @@ static struct estimate estimate_of_all(struct sample *q, enum scale scale)
     return estimate_of(q);
 }
 
-// What a clock adds to the error of a statistic on its scale, beside that of the prompts. error NAN: not known.
+// The clock's part of the error of a statistic on its scale, in addition to the prompts' part. error NAN: not known.
 struct clock_part {
     double error, freedom;
 };
@@ -143,7 +145,7 @@ static bool by_bootstrap(struct interval *to, struct sample *q)
             q->count[uniform_below(u, q->n)]++;
         const struct estimate again = estimate_of(q);
         t[r] = (again.value - e.value) / again.error;
-        t[r] = isnan(t[r]) ? 0 : t[r]; // copies of a prompt that has the value
+        t[r] = isnan(t[r]) ? 0 : t[r]; // all are copies of a prompt that has the value
     }
     uniform_source_destroy(u);
     const double low = e.value - select_smallest(t, RESAMPLES, RESAMPLES - OUTER) * e.error,
@@ -155,7 +157,7 @@ static bool by_bootstrap(struct interval *to, struct sample *q)
     return true;
 }
 
-// The least n for which Student's half-width is 2 % of the value; error: relative, of one prompt.
+// Returns the least n for which Student's half-width is 2 % of the value. error: the relative error of one prompt.
 static double prompts_for(double error)
 {
     double n = fmax(2, floor(pow(quantile_normal(0.025) * error / 0.02, 2)));
@@ -164,8 +166,8 @@ static double prompts_for(double error)
     return n;
 }
 
-// A rate of 0 or 1 in all prompts: their variance is not known. Clopper and Pearson's interval for n prompts that are alike, which holds whatever
-// the rates of the others are.
+// A rate of 0 or 1 in all prompts leaves their variance unknown. This is Clopper and Pearson's interval for n prompts
+// that are alike, which holds whatever the rates of the others are.
 static struct interval alike(double rate, const double *b, size_t n)
 {
     size_t with = 0;
@@ -177,8 +179,8 @@ static struct interval alike(double rate, const double *b, size_t n)
     return (struct interval){ rate, rate > 0 ? 1 - others : 0, rate > 0 ? 1 : others, NAN };
 }
 
-// The distances of the limits from the value, in units of the prompts' own quantile, and the clock's error are of independent parts;
-// the quantile of both together has Satterthwaite's degrees of freedom.
+// The distances of the limits from the value, in units of the prompts' own quantile, are independent of the clock's
+// error. The quantile of both together has Satterthwaite's degrees of freedom.
 static void widen(struct interval *to, const struct sample *q, enum scale scale, struct estimate e, struct clock_part c)
 {
     const double of_prompts = e.error * e.error, of_clock = c.error * c.error, both = of_prompts + of_clock,
@@ -245,7 +247,7 @@ struct interval interval_of(enum statistic of, const double *const *x, size_t n)
 
 struct unit {
     int64_t prompt, slice;
-    double x[SUMS], share[SUMS]; // share: of a sum, and where it is of work, of that
+    double x[SUMS], share[SUMS]; // share: share of a sum, or of the column of work where there is one
 };
 
 static int ascending(int64_t a, int64_t b)
@@ -267,13 +269,13 @@ static int by_slice(const void *a, const void *b)
 
 struct slice {
     double share[SUMS]; // sums of the units' shares, by column
-    double in_common;   // its prompts' influences: the square of the sum less the squares
-    double weight;      // that if every influence were the prompt's share
+    double in_common;   // products of its prompts' influences: the square of the sum less the squares
+    double weight;      // in_common if every influence were the prompt's share
 };
 
-// Every prompt of a slice has a share of what its clock did. Of `prompts` that all have the same share in every slice, none differs from the
-// others by it, so that the variance over prompts has nothing of it; where few prompts meet in a slice, that has all but 1 / prompts of the
-// squares that are left out here.
+// Every prompt of a slice has a share of the effect of the slice's clock. If all prompts had equal shares in every
+// slice, none would differ from the others, and the variance over prompts would contain nothing of the clock. If few
+// prompts meet in a slice, it contains all but 1 / prompts of the squares that are left out here.
 static size_t read_slice(struct slice *to, const struct unit *u, size_t n, int sums, const double *slope,
                          size_t prompts)
 {
@@ -281,7 +283,7 @@ static size_t read_slice(struct slice *to, const struct unit *u, size_t n, int s
     size_t rows = 0, met = 0;
     *to = (struct slice){ 0 };
     while (rows < n && u[rows].slice == u->slice) {
-        double influence = 0, share = 0; // one prompt's
+        double influence = 0, share = 0; // sums of one prompt
         for (const int64_t prompt = u[rows].prompt; rows < n && u[rows].slice == u->slice && u[rows].prompt == prompt;
              rows++)
             for (int k = 0; k < sums; k++) {
@@ -301,8 +303,9 @@ static size_t read_slice(struct slice *to, const struct unit *u, size_t n, int s
     return rows;
 }
 
-// The sum of what prompts have in common in each slice, over its expectation where the slices' clocks are independent and vary alike: an
-// influence is the deviation from their mean, weighted by shares. slope (sums): derivatives of the statistic by the columns' shares.
+// Returns the sum of what prompts have in common in each slice, over its expectation if the slices' clocks are
+// independent and vary alike: an influence is the deviation from their mean, weighted by shares. slope (sums):
+// derivatives of the statistic by the columns' shares.
 static struct clock_part clock_of(struct unit *u, size_t n, int sums, const double *slope, size_t prompts)
 {
     struct slice *s = xcalloc(n + 1, sizeof(*s));
@@ -315,7 +318,7 @@ static struct clock_part clock_of(struct unit *u, size_t n, int sums, const doub
             squares[k] += s[slices].share[k] * s[slices].share[k];
     }
     for (size_t i = 0; i < slices; i++) {
-        int k = 0; // the column of which the slice has most
+        int k = 0; // the column of which the slice has the largest share
         for (int j = 1; j < sums; j++)
             k = s[i].share[j] > s[i].share[k] ? j : k;
         const double share = s[i].share[k];

@@ -1,4 +1,4 @@
-// statistics.c - the one includer of GSL (under the GPL: libspeclab.a is without this file).
+// statistics.c - the only file that includes GSL (under the GPL: libspeclab.a does not contain this file).
 #include "results/statistics/statistics.h"
 
 #include <assert.h>
@@ -21,7 +21,7 @@ __attribute__((constructor)) static void return_errors(void)
     gsl_set_error_handler_off();
 }
 
-// log Q(a, x) where Q is below the smallest double: Q = x^a e^-x U(1, 1 + a, x) / Gamma(a) (DLMF 8.5.3).
+// Returns log Q(a, x) where Q is below the smallest double: Q = x^a e^-x U(1, 1 + a, x) / Gamma(a) (DLMF 8.5.3).
 static double log_upper_gamma(double a, double x)
 {
     return a * log(x) - x - gsl_sf_lngamma(a) + log(gsl_sf_hyperg_U(1, 1 + a, x));
@@ -63,9 +63,9 @@ double tail_even(const double *count, int cells, double *chi)
     return tail_chi_square(*chi, cells - 1);
 }
 
-// Kolmogorov's distribution by its two series, which GSL does not have:
-// 2 sum (-1)^(k-1) exp(-2 k^2 x^2), which converges fast for large x and keeps its digits in the tail; below 1 the
-// transformed theta function of the distribution itself, which converges fast for small x.
+// Returns the log of Kolmogorov's tail by its two series, which GSL does not have: 2 sum (-1)^(k-1) exp(-2 k^2 x^2),
+// which converges fast for large x and keeps its digits in the tail; below 1 the transformed theta function of the
+// distribution itself, which converges fast for small x.
 static double log_kolmogorov(double x)
 {
     double s = 0;
@@ -79,8 +79,9 @@ static double log_kolmogorov(double x)
     return log(2) - 2 * x * x + log(s);
 }
 
-// The limiting distribution at a distance corrected for finite n (Vrbik 2018): from n = 10 on the tail is accurate to 2
-// %, and where it is small it errs on the large side. Stephens's well-known correction makes it too small there.
+// This is the limiting distribution at a distance corrected for finite n (Vrbik 2018). From n = 10 on the tail is
+// accurate to 2 %, and where it is small it errs on the large side. Stephens's well-known correction makes it too small
+// there.
 double tail_kolmogorov(double d, double n)
 {
     assert(n > 0);
@@ -123,7 +124,7 @@ double tail_sum(double s, double variance, double width)
     if (!(variance > 0))
         return s == 0 ? 0 : -INFINITY;
     double x = fabs(s) * width / variance;
-    if (x > 1e300) // or infinite: (1 + x) log(1 + x) - x without a product beyond the largest double
+    if (x > 1e300) // or infinite; otherwise (1 + x) log(1 + x) - x, without a product beyond the largest double
         return tail_normal(sqrt(2 * fabs(s) * width * (log(fabs(s) * width) - log(variance) - 1)) / width);
     double h = x < 1e-3 ? x * x * (0.5 - x / 6 + x * x / 12) : (1 + x) * log1p(x) - x;
     return tail_normal(sqrt(2 * variance * h) / width);
@@ -143,7 +144,8 @@ double quantile_t(double probability, double freedom)
     return gsl_cdf_tdist_Pinv(probability, freedom);
 }
 
-// Whether no column is, beside the columns before it, shorter than 1e-12 of its length: R's diagonal against R's column.
+// Returns whether no column is shorter than 1e-12 of its length after projection on those before it: R's diagonal is
+// compared with R's column.
 static bool independent(const gsl_matrix *r, size_t terms)
 {
     for (size_t k = 0; k < terms; k++) {
@@ -208,7 +210,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// The p-quantile of sorted numbers, by linear interpolation.
+// Returns the p-quantile of sorted numbers, by linear interpolation.
 static double quantile(const double *x, int n, double p)
 {
     double at = p * (n - 1);

@@ -45,8 +45,8 @@ int64_t store_file_bytes(const char *path)
 
 // ---- locks
 
-// An experiment's lock is on one byte far beyond the end of the file and SQLite's own locks; FNV-1a of the name gives the
-// offset. The kernel releases it when the process ends.
+// An experiment's lock is on one byte far beyond the end of the file and SQLite's own locks. FNV-1a of the name gives
+// the offset. The kernel releases the lock when the process ends.
 #define LOCKS ((off_t)1 << 48)
 
 static off_t lock_offset(const char *name)
@@ -69,7 +69,7 @@ bool store_file_lock(const char *path, const char *experiment, int *descriptor, 
     return fail(err, "%s: could not be locked: %s", path, strerror(errno));
 }
 
-// ---- its place
+// ---- the place of the file
 
 void placed_file_note(struct placed_file *f, const char *path)
 {
@@ -99,7 +99,7 @@ char *store_file_beside(const char *path, struct error *err)
             snprintf(number, sizeof(number), "-%d", k);
         char *s = xformat("%s.saved%s", path, number);
         int file = open(s, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (file < 0 && errno != EEXIST) { // its folder is gone
+        if (file < 0 && errno != EEXIST) { // the folder no longer exists
             free(s);
             s = xformat("%s.saved%s", name, number);
             file = open(s, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

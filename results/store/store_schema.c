@@ -31,7 +31,7 @@ bool schema_fits(const struct shown_settings *s, struct error *err)
     return true;
 }
 
-// " run environment pair .. "
+// Appends " run environment pair .. ".
 static void put_table_names(struct text *to)
 {
     static const char create[] = "\nCREATE TABLE ";
@@ -43,12 +43,13 @@ static void put_table_names(struct text *to)
         }
 }
 
-// What a stranger's file may have in place of a table, which is then asked for ever: a view, a virtual table, a computed column; or under the name of
-// a table that SQLite itself has. In a STRICT table a column of numbers has no text. The columns of `schema_tables` are there, or a query says so; other
-// names must be plain too, as queries are made with them.
+// Refuses objects with which a stranger's file may replace a table, so that queries run for ever: a view, a virtual
+// table, a computed column, or an object under the name of one of SQLite's tables. In a STRICT table a column of
+// numbers has no text. A query fails if the columns of `schema_tables` are missing. Other names must be plain as well,
+// since queries are made with them.
 static bool check_kinds(struct store *s, const char *names, const char *path, struct error *err)
 {
-    // STRICT by the end of its text, no comment: pragma_table_list parses every view, for half a second.
+    // STRICT is recognized by the end of the table's text. pragma_table_list would parse every view, for half a second.
     static const char odd[] =
         "SELECT type, name FROM sqlite_schema WHERE instr(?1, ' ' || lower(name) || ' ') AND (type <> 'table' OR sql NOT LIKE"
         " 'CREATE TABLE %' OR (sql NOT LIKE '%) STRICT' AND sql NOT LIKE '%) STRICT, WITHOUT ROWID') OR instr(sql, '/*') OR"
@@ -74,7 +75,8 @@ static bool check_kinds(struct store *s, const char *names, const char *path, st
     return ok;
 }
 
-// Names are sorted, compared and laid out, so a long one keeps a report busy. What is no name has the size of its file, or of a text.
+// Names are sorted, compared and laid out, so a long one keeps a report busy. Values that are not names may have the
+// size of their file, or of a text.
 static bool check_lengths(struct store *s, const char *table, const char *path, struct error *err)
 {
     struct text cases = { 0 }, any = { 0 };
@@ -136,7 +138,7 @@ bool schema_check(struct store *s, const char *path, struct error *err)
     return ok;
 }
 
-// Whether the database has every view of views*.sql, in this text to the last sign.
+// Returns whether the database has every view of views*.sql, with exactly this text.
 bool schema_has_views(struct store *s)
 {
     bool current = true;

@@ -1,5 +1,5 @@
-// report_against.c - every other run of the same prompts compared with one run, prompt by prompt: any two cells, also of other targets,
-// samplings or batches.
+// report_against.c - compares every other run of the same prompts with one run, prompt by prompt: any two cells,
+// including those with other targets, samplings or batches.
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,16 +10,16 @@
 #include "results/tables/tables.h"
 #include "results/tally.h"
 
-enum { NAME = 8, TABLE = 97 }; // column of a run's name, columns of the table
+enum { NAME = 8, TABLE = 97 }; // column of a run's name; columns of the table
 
-struct place { // of a run
+struct place { // the place of a run in the comparisons
     const struct comparison *c;
     const struct tally *t;
 };
 
-// ---- which run
+// ---- the choice of the run
 
-// Runs whose id is the text, or whose drafter has it in its name, listed in `ids`; *to: the last one.
+// Finds runs whose id is the text, or whose drafter contains it, and lists them in `ids`. *to: the last one.
 static int runs_meant(const struct comparisons *all, const char *what, bool by_id, struct place *to, struct text *ids)
 {
     int n = 0;
@@ -110,7 +110,7 @@ static void put_notes(struct text *out, int width)
         "state cancels; by prompt: over all texts of the prompts that both have.");
 }
 
-// A row for a machine, or of the table.
+// Writes a row for a machine, or of the table.
 static void put(struct text *out, const struct report_options *o, const struct place *x, const struct place *y,
                 const struct against *a, bool first, int width)
 {

@@ -1,4 +1,5 @@
-// report_cells.c - a comparison and its cells in words and figures: what was run, short names of the cells, their order in tables.
+// report_cells.c - a comparison and its cells in words and figures: the settings, short names of the cells, their order
+// in tables.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 
 // ---- figures
 
-// Three digits or more, at most seven characters; NAN: "-".
+// Writes three digits or more, at most seven characters; NAN: "-".
 static const char *report_figure(char to[FIGURE], double x)
 {
     if (isnan(x))
@@ -90,7 +91,7 @@ void report_put_interval(struct text *out, int width, const struct interval *x)
     text_printf(out, "%*s", width, s);
 }
 
-// "48.0 [39.2, 57.0]": at most five characters a number. free() it.
+// Returns "48.0 [39.2, 57.0]", with at most five characters a number. free() it.
 static char *report_value(struct interval x, double factor)
 {
     const double all[] = { x.value, x.low, x.high };
@@ -113,7 +114,7 @@ void report_put_value(struct text *out, int width, struct interval x, double fac
     free(s);
 }
 
-// ---- what was run
+// ---- the settings of the runs
 
 char *report_title(const struct comparisons *all, int which)
 {
@@ -188,8 +189,8 @@ char *report_equal(const struct comparison *c, const struct tally *t)
 
 // ---- names
 
-// "kind(option, option)": from the columns of a run, {"longest": "3"}. A name that these do not make, in a stranger's database, is a kind without
-// options.
+// "kind(option, option)": from the columns of a run, {"longest": "3"}. A name that these do not make, in a stranger's
+// database, is a kind without options.
 struct drafter_name {
     const char *kind;
     struct json *options; // NULL: none
@@ -224,7 +225,7 @@ static bool is_common(const struct drafter_name *all, int n, const char *kind, c
     return true;
 }
 
-// Kind and options of cell i: the common ones, or the others. A kind alone is no common part.
+// Writes kind and options of cell i: those common to all, or the others. A kind alone is not common.
 static void put_name(struct text *out, const struct drafter_name *all, int n, int i, bool common)
 {
     const struct drafter_name *d = &all[i];

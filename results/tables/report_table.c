@@ -1,5 +1,6 @@
-// report_table.c - a report as tables that fit a terminal: all cells, the fastest of each comparison first, then each comparison. Cells are numbered, so a
-// long name is printed once. Numbers stand under their units; the notes at the end define them.
+// report_table.c - a report as tables that fit a terminal: all cells, the fastest of each comparison first, then each
+// comparison. Cells are numbered, so a long name is printed once. Numbers are below their units, and the notes at the
+// end define them.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,8 @@ enum { CELL = 59, TABLE = 78 }; // column of a cell's name in the summary; colum
 
 // ---- all cells
 
-// "1.25 [1.1, 1.4]", in figures of at most four characters. rest: width of what follows the value; negative: on the left.
+// Writes "1.25 [1.1, 1.4]", in figures of at most four characters. rest: width of what follows the value; negative: it
+// is on the left.
 static void put_short(struct text *out, int width, int rest, const struct interval *x, bool limits)
 {
     char value[FIGURE], low[FIGURE], high[FIGURE], s[2 * FIGURE + 8] = "";
@@ -83,7 +85,7 @@ void report_summary(const struct comparisons *all, int top, int width, struct te
         put_comparison(out, all, i, top, width);
 }
 
-// ---- what was run ----
+// ---- the settings of the runs ----
 
 static void put_values(struct text *out, const struct comparison *c, int width, const char *label, size_t field)
 {
@@ -122,7 +124,8 @@ struct lines {
 };
 typedef bool words_of_run(const struct lines *l, const struct tally *r, struct text *to);
 
-// A line for each run that has words; the title before the first. Returns false, and l->err is set, if some words could not be read.
+// Writes a line for each run that has words, and the title before the first. Returns false, and sets l->err, if some
+// words could not be read.
 static bool put_lines(const struct lines *l, const char *title, words_of_run *words)
 {
     bool ok = true;
@@ -149,7 +152,7 @@ static bool legend(const struct lines *l, const struct tally *r, struct text *to
     return true;
 }
 
-// Prompts that entered no speedup, since all their slices were disturbed.
+// Names prompts that entered no speedup because all their slices were disturbed.
 static bool lacking(const struct lines *l, const struct tally *r, struct text *to)
 {
     for (int k = 0; k < l->c->n_categories && !r->baseline; k++)
@@ -180,7 +183,7 @@ static bool texts(const struct lines *l, const struct tally *r, struct text *to)
     return true;
 }
 
-// Acceptance of the same drafts under other rules, where that was recorded.
+// Reports the acceptance of the same drafts under other rules, if it was recorded.
 static bool by_rule(const struct lines *l, const struct tally *r, struct text *to)
 {
     double bound = NAN, own = NAN;
@@ -200,7 +203,7 @@ static bool by_rule(const struct lines *l, const struct tally *r, struct text *t
     return query_close(q, l->err);
 }
 
-// Who drafted, where the drafter is one of drafters.
+// Reports which parts drafted, if the drafter combines several.
 static bool by_source(const struct lines *l, const struct tally *r, struct text *to)
 {
     struct query *q = query_with(l->s,
@@ -240,7 +243,7 @@ static void put_speed(struct text *out, const struct comparison *c)
     }
 }
 
-// The cells that were disturbed, with the share of their time.
+// Lists the cells that were disturbed, with the share of their time.
 static void put_disturbed(struct text *out, const struct comparison *c, int width)
 {
     struct text t = { 0 };
@@ -304,7 +307,7 @@ static void put_category(struct text *out, const struct comparison *c, int categ
     end_line(out);
 }
 
-// As many runs side by side as fit the width.
+// Puts as many runs next to each other as fit the width.
 static void put_categories(struct text *out, const struct comparison *c)
 {
     bool intervals = false;
@@ -328,7 +331,7 @@ static void put_categories(struct text *out, const struct comparison *c)
     }
 }
 
-enum part { VALUE, LOW, HIGH }; // of an interval
+enum part { VALUE, LOW, HIGH }; // part of an interval
 
 static void put_rates(struct text *out, const struct interval *rate, enum part part, int64_t depth)
 {
@@ -337,7 +340,7 @@ static void put_rates(struct text *out, const struct interval *rate, enum part p
     text_puts(out, "\n");
 }
 
-// The rates of a line whose head is written, and their intervals.
+// Writes the rates of a line whose head is already written, and their intervals.
 static void put_positions(struct text *out, const struct interval *rate, int64_t depth)
 {
     put_rates(out, rate, VALUE, depth);
@@ -393,7 +396,7 @@ static void put_expected(struct text *out, const struct comparison *c, int width
                           : xformat("%.0f accepted, %.1f expected, z = %.1f", r->accepted_uncut, r->expected, r->z);
         report_put_line(out, c, i, width, words);
         free(words);
-        // with few events z is not normal: one rejection of probability 1/500 is 22 standard deviations
+        // z is not normal with few events: one rejection of probability 1/500 is 22 standard deviations
         enum { MIN_VARIANCE = 25 };
         const double deviation = (r->accepted_uncut - r->expected) / r->z;
         if (fabs(r->z) > 5 && deviation * deviation >= MIN_VARIANCE)
@@ -438,7 +441,7 @@ enum { ALWAYS = 1, BATCHED = 2, SPECULATIVE = 4, DEEP = 8, EXPECTED = 16, LOSSY 
 
 // clang-format off
 static const struct {
-    unsigned of; // reports with such cells
+    unsigned of; // kinds of reports that need the note
     const char *label, *words;
 } notes[] = {
     { ALWAYS, "summary", "of each comparison none, then lossless cells, the fastest first, then lossy ones. Options and rules that all cells share "
