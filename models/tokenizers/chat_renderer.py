@@ -1,9 +1,11 @@
-"""chat_renderer.py - renders a model's chat template with Jinja2, as transformers' apply_chat_template does. Run by chat_process.c.
+"""chat_renderer.py - renders a model's chat template with Jinja2, as transformers' apply_chat_template does.
+chat_process.c runs it.
 
-First line in: {"template": "..", "variables": {..}, "tokens": {"bos_token": "<s>", ..}, "now": "2025-01-31" or null}. Then a line
-{"messages": [..], "add_generation_prompt": true} for each rendering. Each line is answered by {"text": ".."} or {"error": "..", "line": 3}.
-Templates come from strangers: they run in Jinja2's sandbox, without files, processes or much memory; the parent limits the time. It ends
-with its parent, in the middle of a rendering, too.
+The first line of input is {"template": "..", "variables": {..}, "tokens": {"bos_token": "<s>", ..}, "now": "2025-01-31"
+or null}. Each rendering has a line {"messages": [..], "add_generation_prompt": true}. Each line is answered by {"text":
+".."} or {"error": "..", "line": 3}. Templates come from strangers: they run in Jinja2's sandbox, without files,
+processes or much memory, and the parent limits the time. The program ends with its parent, even in the middle of a
+rendering.
 """
 import json
 import sys
@@ -37,7 +39,8 @@ except ImportError as e:
 
 
 class Generation(jinja2.ext.Extension):
-    """{% generation %} .. {% endgeneration %} marks the assistant's text for training; here it is the text itself."""
+    """{% generation %} .. {% endgeneration %} marks the assistant's text for training; here it renders the text itself.
+    """
     tags = {"generation"}
 
     def parse(self, parser):
@@ -54,7 +57,7 @@ def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False)
 
 
 def line_of(error):
-    """The template's line where it happened."""
+    """Returns the template's line where the error happened."""
     if isinstance(error, jinja2.exceptions.TemplateSyntaxError):
         return error.lineno
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == "<template>"]

@@ -1,11 +1,13 @@
-"""python -m speclab WORD ... - runs a word of speclab.words; every other word is the engine's program. Standard library alone."""
+"""python -m speclab WORD ... - runs a word of speclab.words; the engine's program runs every other word. This file
+needs the standard library alone.
+"""
 
 # ruff: noqa: E402
 import signal
 
 _INTERRUPTIBLE = __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 if _INTERRUPTIBLE:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while modules are imported: no traceback
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt while modules are imported must not print a traceback
 
 import os
 import pkgutil
@@ -18,12 +20,13 @@ from speclab.command import Fault, call, note
 
 
 def names() -> list[str]:
-    """Words of this package."""
+    """Returns the words of this package."""
     return sorted(m.name for m in pkgutil.iter_modules(words.__path__))
 
 
 def is_here(given: list[str]) -> bool:
-    """Whether the words call this package. A module's line "# with --html --svg" says that its word is the engine's without one of these options."""
+    """Returns whether the words call this package. A module's line "# with --html --svg" says that its word is the
+    engine's without one of these options."""
     if not given or given[0] not in names():
         return False
     options = re.search("^# with (.*)$", Path(words.__path__[0], f"{given[0]}.py").read_text(), re.M)

@@ -1,7 +1,9 @@
-"""checkpoint - models that are written anew: what the engine says of the source, its tensors as stored, and the files that become of them.
+"""checkpoint - writes models anew: the engine's facts about the source, its tensors as stored, and the files that
+become of them.
 
-The engine reads a model's configuration and checks its tensors (`speclab inspect --checkpoint`); here bytes are read by their places in the files, a
-tensor at a time, and written. GGUF's metadata are copied byte for byte but for the keys that change.
+The engine reads a model's configuration and checks its tensors (`speclab inspect --checkpoint`). Here bytes are read by
+their offsets in the files, one tensor at a time, and written. GGUF's metadata are copied byte for byte, except for the
+keys that change.
 """
 
 import json
@@ -26,7 +28,7 @@ FLOATS = ("F32", "F16", "BF16")
 
 
 def facts(name: str) -> dict[str, Any]:
-    """What the engine says of a model. Raises Fault with its sentence."""
+    """Returns the engine's facts about a model. Raises Fault with the engine's sentence."""
     if name.startswith("shape:"):
         raise Misuse(f"{name}: expected a model in files, found a shape, which is made in any type and size: shape:llama-1b,type=q4_0,layers=4")
     return json.loads(engine.call("inspect", "--checkpoint", "--", name))
@@ -40,7 +42,7 @@ class Source(NamedTuple):
     left_out: list[str]
     values: dict[str, bytes]  # GGUF: metadata, each with key and type as in the file
     fields: dict[str, gguf.ReaderField]
-    stamps: list[tuple[int, int]]  # sizes and times of the files, before they were read
+    stamps: list[tuple[int, int]]  # sizes and times of the files before they were read
 
 
 def _stamps(tensors: Sequence[Tensor]) -> list[tuple[int, int]]:
@@ -48,12 +50,13 @@ def _stamps(tensors: Sequence[Tensor]) -> list[tuple[int, int]]:
 
 
 def stored_in_gguf(path: str) -> tuple[list[Tensor], dict[str, bytes], dict[str, gguf.ReaderField]]:
-    """The tensors and the metadata of a GGUF file. Raises Fault."""
+    """Returns the tensors and the metadata of a GGUF file. Raises Fault."""
     try:
         reader = gguf.GGUFReader(path)
         for name in [f.name for f in reader.fields.values()] + [t.name for t in reader.tensors]:
             name.encode()
-    except (ValueError, KeyError, IndexError, TypeError, OverflowError) as why:  # what the engine does not read, or reads otherwise
+    except (ValueError, KeyError, IndexError, TypeError, OverflowError) as why:  # the engine does not read this, or
+                                                                                # reads it otherwise
         raise Fault(f"{path}: expected a GGUF file that Python's gguf reads, found one that it does not: {str(why)[:200]}") from None
     values = {f.name: bytes(reader.data[f.offset : f.offset + sum(int(p.nbytes) for p in f.parts)])
               for f in reader.fields.values() if not f.name.startswith("GGUF.")}  # fmt: skip
@@ -63,7 +66,7 @@ def stored_in_gguf(path: str) -> tuple[list[Tensor], dict[str, bytes], dict[str,
 
 
 def stored_in(path: str) -> list[Tensor]:
-    """The tensors of a safetensors file, or of a folder with one or with shards, by name. Raises Fault."""
+    """Returns the tensors of a safetensors file, or of a folder with one or with shards, by name. Raises Fault."""
     where, names, index = None, [path], f"{path}/model.safetensors.index.json"
     if os.path.exists(index):
         where = safetensors_files.indexed(index)
@@ -78,7 +81,8 @@ _FUSED = {".mlp.experts.gate_up_proj": (("gate_proj", "up_proj"), ("w1", "w3")),
 
 
 def _parts(t: Tensor, about: dict[str, Any]) -> Iterable[Tensor]:
-    """The matrices of single experts that a tensor of all experts of a layer has, under the names of other checkpoints."""
+    """Returns the matrices of single experts in a tensor of all experts of a layer, under the names of other
+    checkpoints."""
     m = re.fullmatch(r"(model\.layers\.\d+)(\.mlp\.experts\.(?:gate_up|down)_proj)(_scale_inv)?", t.name)
     mixtral = about["experts"] > 0 and not about["qwen_experts"]
     if not m or not about["experts"] or len(t.shape) != 3:
@@ -92,14 +96,16 @@ def _parts(t: Tensor, about: dict[str, Any]) -> Iterable[Tensor]:
 
 
 def text_name(stored: str) -> str | None:
-    """The name in a model of texts of a tensor of a model of texts and images; None: it is of images."""
+    """Returns the name in a model of texts of a tensor of a model of texts and images; None: the tensor is for images.
+    """
     if re.match(r"(model\.)?(vision_tower|multi_modal_projector)\.", stored):
         return None
     return re.sub(r"^model\.language_model\.", "model.", re.sub(r"^language_model\.", "", stored))
 
 
 def open_source(about: dict[str, Any], to: str) -> Source:
-    """The tensors of a model that the engine has described, to be written to a path that does not exist yet. Raises Fault."""
+    """Opens the tensors of a model that the engine has described, to be written to a path that does not exist yet.
+    Raises Fault."""
     if files.same(about["path"], to):
         raise Fault(f"{to}: a model cannot be written onto itself")
     if os.path.lexists(to):
@@ -119,18 +125,20 @@ def open_source(about: dict[str, Any], to: str) -> Source:
 
 
 def layer_of(name: str) -> tuple[str, int, str]:
-    """("blk.", 3, "attn_q.weight") of blk.3.attn_q.weight; the number is -1 where a tensor belongs to no layer."""
+    """Returns ("blk.", 3, "attn_q.weight") for blk.3.attn_q.weight; the number is -1 if a tensor belongs to no layer.
+    """
     m = re.match(r"(blk\.|model\.layers\.)(\d+)\.?(.*)", name)
     return (m[1], int(m[2]), m[3]) if m else ("", -1, name)
 
 
 def is_scale(name: str) -> bool:
-    """Whether it is the name of FP8's scales."""
+    """Returns whether the name is that of FP8's scales."""
     return name.endswith((".weight_scale", ".weight_scale_inv"))
 
 
 def is_matrix(t: Tensor) -> bool:
-    """Whether quantization changes its type: a matrix that is neither a mixture's router nor a table of scales."""
+    """Returns whether quantization changes the tensor's type: it is a matrix, but neither a mixture's router nor a
+    table of scales."""
     return len(t.shape) > 1 and not is_scale(t.name) and not re.search(r"ffn_gate_inp\.|(mlp|block_sparse_moe)\.gate\.weight|inv_freq$", t.name)
 
 
@@ -138,18 +146,18 @@ def is_matrix(t: Tensor) -> bool:
 
 
 def block_of(kind: str) -> tuple[int, int]:
-    """Numbers and bytes of a block of a type of ggml's."""
+    """Returns the numbers and the bytes of a block of a ggml type."""
     return gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
 
 
 def size_as(shape: Sequence[int], kind: str) -> int:
-    """Bytes of a tensor of this shape in a type of ggml's."""
+    """Returns the bytes of a tensor of this shape in a ggml type."""
     block, each = block_of(kind)
     return math.prod(shape) // block * each
 
 
 def raw_rows(t: Tensor, first: int, n: int) -> np.ndarray:
-    """(n, bytes of a row) Rows of a stored tensor."""
+    """Returns rows (n, bytes of a row) of a stored tensor."""
     each = t.size * t.width // max(1, t.numbers)
     raw = np.fromfile(t.path, np.uint8, n * each, offset=t.begin + first * each)
     if raw.size < n * each:
@@ -157,12 +165,12 @@ def raw_rows(t: Tensor, first: int, n: int) -> np.ndarray:
     return raw.reshape(n, each)
 
 
-_BYTE = np.arange(256, dtype=np.uint16)  # FP8's bits as those of an F16, whose bias is 8 more
+_BYTE = np.arange(256, dtype=np.uint16)  # an F16 has FP8's bits with a bias that is larger by 8
 _E4M3 = np.where(_BYTE & 127 == 127, np.float32(np.nan), ((_BYTE & 128) << 8 | (_BYTE & 127) << 7).view(np.float16) * np.float32(256))
 
 
 class Numbers(NamedTuple):
-    """A matrix as floats: `rows(first, n)` is (n, width) of float32."""
+    """A matrix as floats: `rows(first, n)` returns (n, width) of float32."""
 
     t: Tensor
     scales: Tensor | None = None  # FP8: one for a block of `block` rows and columns, for a row or for all
@@ -172,7 +180,7 @@ class Numbers(NamedTuple):
         raw = raw_rows(self.t, first, n)
         if self.scales is None:
             x = gguf.dequantize(raw, gguf.GGMLQuantizationType[self.t.kind])
-            return x if self.t.kind in FLOATS else x + np.float32(0)  # a block has no zeros with a sign
+            return x if self.t.kind in FLOATS else x + np.float32(0)  # a block has no negative zeros
         s, rows = Numbers(self.scales._replace(shape=(self.scales.numbers, 1))).rows(0, self.scales.numbers), np.arange(first, first + n)
         if self.block[0]:
             s = s.reshape(-1, -(-self.t.width // self.block[1]))[rows // self.block[0]][:, np.arange(self.t.width) // self.block[1]]
@@ -182,7 +190,7 @@ class Numbers(NamedTuple):
 
 
 def numbers(source: Source, t: Tensor) -> Numbers:
-    """The floats of a tensor; of one of FP8, with its scales. Raises Fault."""
+    """Returns the floats of a tensor, for FP8 with its scales. Raises Fault."""
     if t.kind in FLOATS or (t.kind in gguf.GGMLQuantizationType.__members__ and block_of(t.kind)[0] > 1):
         return Numbers(t)
     scales = next((s for s in source.tensors if s.name in (f"{t.name}_scale_inv", f"{t.name}_scale")), None)
@@ -196,7 +204,8 @@ def not_converted(source: Source, t: Tensor) -> Fault:
 
 
 def encoded(x: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray]:
-    """The rows (n, width) in a type of ggml's, as bytes, and of each row whether all its numbers are finite in it."""
+    """Returns the rows (n, width) in a ggml type as bytes, and for each row whether all its numbers are finite in it.
+    """
     with np.errstate(all="ignore"):
         y = gguf.quantize(x, gguf.GGMLQuantizationType[kind]).view(np.uint8).reshape(len(x), -1)
     good, (block, each) = np.isfinite(x).all(axis=1), block_of(kind)
@@ -208,7 +217,8 @@ def encoded(x: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def converted(source: Source, t: Tensor, name: str, kind: str, order: np.ndarray | None = None, more: float = 0) -> Tensor:
-    """A tensor in another type, under another name: its rows in this order, and `more` added to each number. Raises Fault, also as it is written."""
+    """Returns a tensor in another type, under another name, with its rows in this order and `more` added to each
+    number. Raises Fault, also when the tensor is written."""
     x, rows, step = numbers(source, t), t.numbers // max(1, t.width), max(1, CHUNK // max(1, t.width))
 
     def made() -> Iterable[bytes]:
@@ -241,7 +251,8 @@ def _text(s: str) -> bytes:
 
 
 def value(key: str, v: Any, kind: gguf.GGUFValueType | None = None) -> bytes:
-    """A key of GGUF's metadata: a text, a list of texts or of integers, a float of 32 bits, a boolean, or an integer of this type."""
+    """Returns the bytes of a key's value in GGUF's metadata: a text, a list of texts or of integers, a float of 32
+    bits, a boolean, or an integer of this type."""
     types = gguf.GGUFValueType
     if isinstance(v, str):
         return _text(key) + _u32(types.STRING) + _text(v)
@@ -254,7 +265,7 @@ def value(key: str, v: Any, kind: gguf.GGUFValueType | None = None) -> bytes:
 
 
 def changed(source: Source, new: dict[str, Any]) -> list[bytes]:
-    """All metadata of a GGUF file with some keys set anew; integers keep the type that the key has."""
+    """Returns all metadata of a GGUF file with some keys set anew; integers keep the type that the key has."""
 
     def of(key: str) -> bytes:
         known = key in source.fields and source.fields[key].types[-1]
@@ -264,7 +275,7 @@ def changed(source: Source, new: dict[str, Any]) -> list[bytes]:
 
 
 def write_gguf(f: IO[bytes], values: Sequence[bytes], tensors: Sequence[Tensor]) -> None:
-    """Writes a whole file of these keys with their values, one tensor after the other."""
+    """Writes a whole file of these keys with their values and these tensors, one after another."""
     alignment, key = 32, _text("general.alignment")
     for v in values:
         if v.startswith(key):
@@ -281,21 +292,22 @@ def write_gguf(f: IO[bytes], values: Sequence[bytes], tensors: Sequence[Tensor])
 
 
 def output_path(given: str) -> str:
-    """The path without trailing slashes. Raises Misuse if it is empty."""
+    """Returns the path without trailing slashes. Raises Misuse if it is empty."""
     if not given:
         raise Misuse("--out PATH is needed")
     return given.rstrip("/") or "/"
 
 
 def write(source: Source, to: str, tensors: Sequence[Tensor], keys: dict[str, Any] | None, config: Callable[[dict], None]) -> float:
-    """Writes a GGUF file, with `keys` set anew, or, without them, a folder, whose config.json `config` changes. Returns seconds."""
+    """Writes a GGUF file, with `keys` set anew, or, without them, a folder, whose config.json `config` changes. Returns
+    seconds."""
     parent, path = os.path.dirname(to) or ".", source.facts["path"]
     need = sum(t.size for t in tensors)
     if os.path.isdir(parent) and need > (free := shutil.disk_usage(parent).free):
         raise Fault(f"{to}: not enough disk space: {need / 1e6:.1f} MB are required, and {free / 1e6:.1f} MB are available")
     began = time.monotonic()
 
-    def shown(f: IO[bytes]):  # on a terminal
+    def shown(f: IO[bytes]):  # a person at a terminal sees the progress
         return tqdm.wrapattr(f, "write", total=need, leave=False, disable=None)
 
     with files.folder(to) if keys is None else files.writing(to) as part:
@@ -315,20 +327,21 @@ def write(source: Source, to: str, tensors: Sequence[Tensor], keys: dict[str, An
 
 
 def keep_layer_lists(config: dict[str, Any], layers: int, keep: Sequence[int]) -> None:
-    """Lists of config.json with an entry for each layer: layer i of the new model is layer keep[i] of the old one."""
+    """Returns lists of config.json with an entry for each layer: layer i of the new model is layer keep[i] of the old
+    one."""
     for key in ("layer_types", "mlp_layer_types", "no_rope_layers"):
         if isinstance(config.get(key), list) and len(config[key]) == layers:
             config[key] = [config[key][i] for i in keep]
 
 
 def check_whole(about: dict[str, Any], kind: type[Fault] = Misuse, option: str = "") -> None:
-    """Raises `kind` if a folder of it would lack the model of images."""
+    """Raises `kind` if a folder of the model would lack the part for images."""
     if about["wrapper"]:
         raise kind(f"{option}{about['path']}: a directory of it would lack what the model has for images; `quantize` writes its text model "
                    "to a GGUF file")  # fmt: skip
 
 
 def print_left_out(source: Source) -> None:
-    """A line about the tensors that were not written."""
+    """Prints a line about the tensors that were not written."""
     if source.left_out:
         print(f"left out: {len(source.left_out)} tensors that the model does not use: {source.left_out[0]}{', ...' if source.left_out[1:] else ''}")

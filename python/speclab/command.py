@@ -1,6 +1,6 @@
-"""command - what every word of `./run` shares: options, errors in one sentence, output that a terminal can show.
+"""command - what all words of `./run` share: options, errors in one sentence, output that a terminal can show.
 
-Standard library alone: words that run on a bare machine import it.
+It needs the standard library alone, since words that run on a bare machine import it.
 """
 
 import argparse
@@ -18,20 +18,21 @@ from speclab.printable import PrintableStream, printable
 
 
 class Fault(Exception):
-    """A sentence for the person at the terminal: file, line or key, what was expected, what was found. Exit status 1."""
+    """A sentence for the person at the terminal: file, line or key, what was expected, what was found. Exit status 1.
+    """
 
     status = 1
 
 
 class Misuse(Fault):
-    """A call or an input that cannot mean anything. Exit status 2."""
+    """A call or an input that cannot have a meaning. Exit status 2."""
 
     status = 2
 
 
 @contextlib.contextmanager
 def placed(before: str = "", kind: type[Fault] = Fault) -> Iterator[None]:
-    """A Fault of the block, or what the system says, begins with these words, and is of this kind."""
+    """Puts these words before a Fault of the block, or before a message of the system, and makes it of this kind."""
     try:
         yield
     except (Fault, OSError) as why:
@@ -50,7 +51,7 @@ class _Once(argparse.Action):
 
 
 class Options(argparse.ArgumentParser):
-    """The options and operands of a word. `option` and `flag` add what can be given once."""
+    """The options and operands of a word. `option` and `flag` add options that can be given once."""
 
     def __init__(self, word: str, about: str, examples: str = ""):
         super().__init__(
@@ -76,13 +77,14 @@ class Options(argparse.ArgumentParser):
 
     def read(self, words: Sequence[str]) -> argparse.Namespace:
         """Reads the words after the command's. Raises Misuse."""
-        if "--" in words:  # argparse takes it for one where operands stand between options; no word of a call begins with a NUL
+        if "--" in words:  # argparse takes it for one if operands are between options; no word of a call begins with a
+                          # NUL
             i = list(words).index("--")
             last = self._option_string_actions.get(words[i - 1]) if i else None
             if last is not None and last.nargs != 0:
                 raise Misuse(f"{words[i - 1]} requires a value")
             words = [*words[:i], *(f"\0{word}" for word in words[i + 1 :])]
-        got, rest = self.parse_known_intermixed_args(words)  # operands may stand between options
+        got, rest = self.parse_known_intermixed_args(words)  # operands may be between options
         for key, value in vars(got).items():
             setattr(got, key, [_operand(v) for v in value] if isinstance(value, list) else _operand(value))
         rest = list(map(_operand, rest))
@@ -113,27 +115,27 @@ def _ranged(expected: str, convert: Callable[[str], Any], least: float, most: fl
 
 
 def integer(least: int | None = None, most: int | None = None) -> Callable[[str], int]:
-    """A type for options: an integer in a range, both ends included."""
+    """Returns a type for options: an integer in a range, both ends included."""
     limits = f" from {least} to {most}" if most is not None else f" of at least {least}" if least is not None else ""
     digits = re.compile("[+-]?[0-9]+")
-    most = (1 << 63) - 1 if most is None else most  # what SQLite takes
+    most = (1 << 63) - 1 if most is None else most  # the range of SQLite's integers
     return _ranged(f"an integer{limits}", lambda text: int(digits.fullmatch(text)[0]), float("-inf") if least is None else least, most)
 
 
 def number(least: float, most: float) -> Callable[[str], float]:
-    """A type for options: a number in a range, both ends included."""
+    """Returns a type for options: a number in a range, both ends included."""
     return _ranged(f"a number from {least:g} to {most:g}", float, least, most)
 
 
 def note(word: str, sentence: str) -> None:
-    """A line on stderr, as the engine's commands print it."""
+    """Prints a line on stderr, in the form of the engine's commands."""
     print(f"speclab {word}: {printable(sentence)}", file=sys.stderr, flush=True)
 
 
 def _output_is_lost(word: str, why: OSError) -> int:
     if not isinstance(why, BrokenPipeError):
         note(word, f"cannot write to stdout: {why.strerror}")
-    with contextlib.suppress(OSError):  # what is buffered has nowhere to go
+    with contextlib.suppress(OSError):  # buffered output has nowhere to go
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 1
 
@@ -147,7 +149,7 @@ def _called(word: str, words: Sequence[str]) -> int:
         return fault.status
     except ModuleNotFoundError as missing:
         note(word, f"needs the Python package {missing.name}: ./run {word} .. sets it up, as does pip install ./python")
-    except ImportError as why:  # a library of a package that is there cannot be mapped, as without memory
+    except ImportError as why:  # an installed library of a package cannot be mapped, for lack of memory for example
         note(word, f"cannot load the Python package {why.name or 'that it needs'}: {(str(why.__cause__ or why).strip().splitlines() or ['?'])[0]}")
     except (RecursionError, MemoryError) as why:
         note(word, "not enough memory" if isinstance(why, MemoryError) else "the input is nested too deeply")
@@ -159,7 +161,8 @@ def _called(word: str, words: Sequence[str]) -> int:
 
 
 def _occupy_streams() -> None:
-    """A file that is opened gets the smallest free number: where stdout is closed, it would get what a child prints, too."""
+    """Opens closed standard streams. A file that is opened gets the smallest free number: if stdout were closed, the
+    file would also get what a child prints."""
     for fd in range(3):
         try:
             os.fstat(fd)
@@ -168,14 +171,15 @@ def _occupy_streams() -> None:
 
 
 def call(word: str, words: Sequence[str]) -> int:
-    """Runs a word of speclab.words and returns its exit status: 0 success, 1 failure, 2 wrong usage, 130 interrupted."""
+    """Runs a word of speclab.words and returns its exit status: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
+    """
     _occupy_streams()
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a file size limit is a failed write
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # exceeding a file size limit is then a failed write
     sys.stdout = PrintableStream(sys.__stdout__)
     try:
         status = _called(word, words)
         sys.stdout.flush()
-    except SystemExit as end:  # --help
+    except SystemExit as end:  # --help was given
         status = end.code if isinstance(end.code, int) else 1
         with contextlib.suppress(OSError):
             sys.stdout.flush()

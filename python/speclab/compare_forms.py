@@ -1,7 +1,8 @@
-"""compare_forms - whose results a file has, and the rows that its program's numbers make. Standard library alone.
+"""compare_forms - recognizes whose results a file has, and makes rows of that program's numbers. It needs the standard
+library alone.
 
-A file is a database, or JSON, JSON lines or CSV whose objects one form of FORMS knows by their keys. A number that is missing is not known; one
-beyond its bound is an error that names file, line and key.
+A file is a database, or JSON, JSON Lines or CSV whose objects one form of FORMS recognizes by their keys. A missing
+number is not known. A number beyond its bound is an error that names file, line and key.
 """
 
 import contextlib
@@ -20,12 +21,12 @@ from speclab.digest import content_hash
 EXPECTED = ("expected results of vllm bench serve, latency or throughput, SGLang's bench_serving, llama-bench (json, jsonl, csv), llama-server, "
             "Spec-Bench, a speculation profile, published numbers, or a database of speclab")  # fmt: skip
 PUBLISHED = ("method", "target", "dataset", "temperature", "tau", "speedup", "source")
-LEAST_PUBLISHED = 4  # keys by which a file of published numbers is known; the others are then lacking
+LEAST_PUBLISHED = 4  # keys by which a file of published numbers is recognized; the other keys are then errors
 
 
 @dataclass
 class Object:
-    """An object of a file, and where it was; line None: the file is one object or an array."""
+    """An object of a file, and its place; line None: the file is one object or an array."""
 
     path: str
     line: int | None
@@ -35,7 +36,7 @@ class Object:
         return Fault(f"{self.path}{f':{self.line}' if self.line else ''}: {message}")
 
     def number(self, key: str, least: float = 0, most: float | None = None, of: dict | None = None) -> float | None:
-        """The number at `key`; None: missing or null. Raises Fault for another value, or one out of bounds."""
+        """Returns the number at `key`; None: missing or null. Raises Fault for another value, or one out of bounds."""
         x = (self.value if of is None else of).get(key)
         if x is None or (strict_json.is_number(x) and least <= x and (most is None or x <= most)):
             return None if x is None else float(x)
@@ -50,7 +51,8 @@ class Object:
         return x
 
     def numbers(self, key: str, most: float | None = None, of: dict | None = None) -> list[float]:
-        """A list of numbers from 0 on; of shares with most = 1; of Spec-Bench's first choice."""
+        """Returns a list of numbers from 0 on; with most = 1, of shares. In Spec-Bench's files it is that of the first
+        choice."""
         name, found = (key, self.value.get(key)) if of is None else (f"choices[0].{key}", of.get(key))
         if not isinstance(found, list):
             raise self.fault(f"{name}: expected {f'a list of shares, found {strict_json.described(found)}' if most else 'an array of numbers'}")
@@ -60,14 +62,14 @@ class Object:
         return found
 
     def text(self, key: str) -> str | None:
-        """The text at `key`, or at "key.key" of an object within; None: none or empty."""
+        """Returns the text at `key`, or at "key.key" of a nested object; None: none or empty."""
         value = self.value
         for name in key.split("."):
             value = value.get(name) if isinstance(value, dict) else None
         return value if isinstance(value, str) and value else None
 
     def column(self, name: str, key: str):
-        """What a row has in a column."""
+        """Returns the value of a row's column."""
         if name in ("model", "method", "machine", "prompts"):
             return self.text(key)
         if name == "positions":
@@ -77,10 +79,10 @@ class Object:
             return x
         if x is not None and (x > 1e15 or x != int(x)):
             raise self.fault(f"{key}: expected a count up to 10^15, found {x:g}")
-        return int(x or 0) or None  # 0 is "not stated" as well
+        return int(x or 0) or None  # 0 means "not stated" as well
 
 
-# ---- what a form's rows have besides what one of its object's keys says
+# ---- columns of a form's rows that no single key of an object gives
 
 
 def _requests(o: Object, row: Row, of: str = "") -> str | None:
@@ -92,8 +94,9 @@ def _requests(o: Object, row: Row, of: str = "") -> str | None:
 def _vllm(o: Object, row: Row) -> None:
     percent = o.number("spec_decode_acceptance_rate", 0, 100)
     row.acceptance_rate = None if percent is None else percent / 100
-    row.method = o.text("label") if o.text("label") != o.text("backend") else None  # --label, which is the backend's name unless given
-    row.prompts = _requests(o, row)  # with a rate of requests below infinity the traffic is part of what was asked
+    row.method = o.text("label") if o.text("label") != o.text("backend") else None  # --label, which is the backend's
+                                                                                   # name unless given
+    row.prompts = _requests(o, row)  # a rate of requests below infinity makes the traffic part of the prompts
 
 
 def _sglang(o: Object, row: Row) -> None:
@@ -119,7 +122,7 @@ def _published(o: Object, row: Row) -> None:
 
 
 def _own(o: Object, row: Row) -> None:
-    """What speclab's own files in another form say besides: drafter, prompts, machine, sampling, marks."""
+    """Adds what only speclab's own files in another form state: drafter, prompts, machine, sampling, marks."""
     of = o.value.get("speclab")
     if isinstance(of, dict) and row.tool in ("vllm bench serve", "sglang bench_serving"):
         row.tool = "speclab, vLLM's form" if row.tool.startswith("vllm") else "speclab, SGLang's form"
@@ -129,7 +132,7 @@ def _own(o: Object, row: Row) -> None:
         row.lossy, row.inflated = of.get("lossless") is False, of.get("marked_inflated") is True
 
 
-# ---- forms whose rows are of several objects
+# ---- forms whose rows come from several objects
 
 
 def _llama_bench(all_of: list[Object]) -> list[Row]:
@@ -153,7 +156,7 @@ def _llama_bench(all_of: list[Object]) -> list[Row]:
 
 
 def _llama_server(all_of: list[Object]) -> list[Row]:
-    """Sums over responses. What a response without counters drafted is not known."""
+    """Sums over responses. The number of draft tokens of a response without counters is not known."""
     prompt = tokens = ms = drafted = accepted = after_first = 0.0
     drafts, counted = False, True
     for o in all_of:
@@ -169,16 +172,18 @@ def _llama_server(all_of: list[Object]) -> list[Row]:
         raise all_of[0].fault("predicted_ms: expected a time above 0 in some response")
     row = Row(all_of[0].path, None, "llama-server", model=all_of[0].text("model"), requests=len(all_of), prompts_counted=True,
               prompts=f"{len(all_of)} requests, {prompt:.0f} prompt tokens", tokens_per_s=1e3 * tokens / ms,
-              tokens_per_s_is="generated tokens / time of generation", method="drafted" if drafts else "none")  # fmt: skip
+              # fmt: skip.
+              tokens_per_s_is="generated tokens / time of generation", method="drafted" if drafts else "none")
     if counted:
         row.acceptance_rate = accepted / drafted if drafted > 0 else None
-        if after_first > accepted:  # each other token is of a step of its own; the first is the prompt's
+        if after_first > accepted:  # each other token has its own step; the first is the prompt's
             row.acceptance_length, row.acceptance_length_is = after_first / (after_first - accepted), "tokens / steps, steps = tokens - accepted"
     return [row]
 
 
 def _spec_bench(all_of: list[Object]) -> list[Row]:
-    """Answer files (evaluation/eval.py): the numbers of Spec-Bench's evaluation/speed.py, of the first choices."""
+    """Reads answer files (evaluation/eval.py): the numbers of Spec-Bench's evaluation/speed.py, over the first choices.
+    """
     rates, lengths = 0.0, []
     for o in all_of:
         first = o.value["choices"][:1]
@@ -188,7 +193,7 @@ def _spec_bench(all_of: list[Object]) -> list[Row]:
         if not sum(wall) > 0:
             raise o.fault("choices[0].wall_time: expected seconds above 0")
         rates += sum(new) / sum(wall)
-    # Two files with the same hash of their ids are about the same questions.
+    # Two files with equal hashes of their ids are about the same questions.
     ids = [strict_json.dumps(o.value["question_id"]).encode() for o in all_of]
     ids = content_hash(b"".join(struct.pack("<q", len(name)) + name for name in ids))
     row = Row(all_of[0].path, None, "Spec-Bench", method=all_of[0].text("model_id"), prompts=f"{len(all_of)} questions {ids[:8]}",
@@ -202,12 +207,13 @@ def _spec_bench(all_of: list[Object]) -> list[Row]:
     return [row]
 
 
-# ---- which form
+# ---- the recognition of a form
 
 
 @dataclass(frozen=True)
 class Form:
-    """A form of files: the keys that its objects have, the columns of a row that one of them says, and those that are the same in every row."""
+    """A form of files: the keys that its objects have, the columns of a row that one of the keys gives, and the columns
+    that are equal in every row."""
 
     name: str
     keys: str | Callable[[dict], bool]
@@ -232,8 +238,9 @@ class Form:
 _SERVED = {"tokens_per_s": "output_throughput", "mean_ttft_ms": "mean_ttft_ms", "mean_tpot_ms": "mean_tpot_ms", "requests": "completed",
            "batch": "max_concurrency"}  # fmt: skip
 _SERVING = {"tokens_per_s_is": "output tokens / duration of the benchmark", "prompts_counted": True}
-# vLLM's are of vllm/benchmarks/serve.py, latency.py, throughput.py. They state neither machine nor prompts, unless --metadata machine=.. does.
-# SGLang's accept_length is of the server since it started, not of the run. llama-bench measures passes without sampling, and drafts nothing.
+# vLLM's forms come from vllm/benchmarks/serve.py, latency.py, throughput.py. They state neither machine nor prompts,
+# unless --metadata machine=.. does. SGLang's accept_length covers the time since the server started, not the run.
+# llama-bench measures passes without sampling, and drafts nothing.
 FORMS = [
     Form("vllm bench serve", "output_throughput total_token_throughput",
          _SERVED | {"mean_latency_ms": "mean_e2el_ms", "acceptance_length": "spec_decode_acceptance_length", "model": "model_id",
@@ -275,7 +282,8 @@ def _rows(path: str, found: list[tuple[int | None, object]]) -> list[Row]:
 
 
 def _objects(content: str, path: str) -> list[tuple[int | None, object]]:
-    """An object may extend over lines; several are one a line, so that the first line is one."""
+    """Returns the objects of a file. A single object may extend over lines; several are one a line, so that the first
+    line is one."""
     try:
         strict_json.parse(content.lstrip().split("\n", 1)[0], lenient=True)
     except ValueError:
@@ -321,7 +329,7 @@ _RUNS = """WITH pairs AS MATERIALIZED (
 
 
 def _runs(path: str) -> list[Row]:
-    """The runs of a database; each view is read once."""
+    """Returns the runs of a database; each view is read once."""
     rows = []
     with contextlib.closing(database.connect(path)) as db, database.faults(path):
         positions: dict[int, list[float]] = {}
@@ -331,7 +339,8 @@ def _runs(path: str) -> list[Row]:
             values |= {"lossy": bool(values["lossy"]), "inflated": bool(values["inflated"])}
             found = [] if values.pop("is_none") else positions.get(values["run"], [])
             rows.append(Row(path, None, "speclab", tokens_per_s_is="new tokens / time of decoding, prefill excluded",
-                            acceptance_length_is="tokens / steps", acceptance_by_position_is="of drafts", positions=found, **values))  # fmt: skip
+                            # fmt: skip.
+                            acceptance_length_is="tokens / steps", acceptance_by_position_is="of drafts", positions=found, **values))
     if not rows:
         raise Fault(f"{path}: no run has texts")
     return rows
@@ -361,7 +370,7 @@ def _read(path: str) -> list[Row]:
 
 
 def read(path: str) -> list[Row]:
-    """The rows of a file of any form; "-" is stdin. Raises Fault."""
+    """Returns the rows of a file of any form; "-" is stdin. Raises Fault."""
     rows = _read(path)
     for row in rows:
         row.acceptance_length_is = None if row.acceptance_length is None else row.acceptance_length_is

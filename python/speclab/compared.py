@@ -1,7 +1,9 @@
-"""compared - results of several programs as rows of one table, and which of them can be compared with which. Standard library alone.
+"""compared - results of several programs as rows of one table, and which of them can be compared with each other. It
+needs the standard library alone.
 
-A row has what its file states, and no more: None is "not stated". Numbers of two programs with one name may have different definitions, so a row
-names its own, and rows are compared only where that of tokens/s, the machine and the prompts are the same.
+A row has what its file states, and no more: None is "not stated". Numbers of two programs with one name may have
+different definitions. So a row names its definitions, and rows are compared only if that of tokens/s, the machine and
+the prompts are equal.
 """
 
 from collections.abc import Callable
@@ -15,10 +17,10 @@ POSITIONS = 8
 
 @dataclass
 class Row:
-    """A row; the fields up to `source` are those of --jsonl and --csv, under these names."""
+    """A row. The fields up to `source` are those of --jsonl and --csv, under these names."""
 
     file: str
-    line: int | None  # where its object begins; None: the row is of the whole file
+    line: int | None  # the line where its object begins; None: the row is about the whole file
     tool: str  # "vllm bench serve"
     model: str | None = None
     method: str | None = None
@@ -26,24 +28,25 @@ class Row:
     machine: str | None = None
     sampling: str | None = None
     requests: int | None = None
-    batch: int | None = None  # sequences at once
+    batch: int | None = None  # number of sequences decoded together
     lossy: bool = False  # speclab's marks
     inflated: bool = False
     tokens_per_s: float | None = None
     tokens_per_s_is: str | None = None
-    acceptance_length: float | None = None  # the target's own token included
+    acceptance_length: float | None = None  # includes the target's own token
     acceptance_length_is: str | None = None
     acceptance_rate: float | None = None  # accepted / drafted
     mean_ttft_ms: float | None = None
     mean_tpot_ms: float | None = None
-    mean_latency_ms: float | None = None  # a whole request takes so long
-    speedup: float | None = None  # over the baseline of the comparison; a published one: over its source's
+    mean_latency_ms: float | None = None  # time of a whole request
+    speedup: float | None = None  # over the baseline of the comparison; of a published number: over its source's
     speedup_in_pairs: bool = False
-    differs: str | None = None  # why there is no speedup: "model, batch"
-    not_stated: str | None = None  # what is not known to be the same
+    differs: str | None = None  # the reason for a missing speedup: "model, batch"
+    not_stated: str | None = None  # fields that may differ, since they are not stated
     acceptance_by_position_is: str | None = None  # "of drafts" or "of steps"
-    source: str | None = None  # who published the number, if a person wrote it down
-    positions: list[float] = field(default_factory=list)  # share with at least so many accepted, up to POSITIONS
+    source: str | None = None  # publisher of the number, if a person wrote it down
+    positions: list[float] = field(default_factory=list)  # share of drafts or steps with at least so many accepted
+                                                         # tokens, up to POSITIONS
     prompts_counted: bool = False  # `prompts` has only numbers of requests and tokens
     prompts_in_row: bool = False  # `prompts` belongs to the row, not to the file: llama-bench's tests
     peers: str | None = None  # speclab: runs that share it were decoded in pairs
@@ -52,14 +55,14 @@ class Row:
     paired_speedup: float | None = None  # speclab: over that `none`, within pairs
 
     def shown(self, number: int) -> dict:
-        """Its fields for --jsonl and --csv; a source only where it has one."""
+        """Returns its fields for --jsonl and --csv; a source only if it has one."""
         names = [f.name for f in fields(self)]
         of = {"row": number} | {name: getattr(self, name) for name in names[: names.index("positions")]}
         return of if self.source is not None else {key: value for key, value in of.items() if key != "source"}
 
     @property
     def name(self) -> str:
-        """Its method, with * where the rule is lossy or the target was made slower on purpose."""
+        """Returns its method, with * if the rule is lossy or the target was made slower on purpose."""
         return (self.method if self.method is not None else "(not stated)") + "*" * (self.lossy or self.inflated)
 
     @property
@@ -70,7 +73,8 @@ class Row:
 
 
 def find(rows: list[Row], name: str) -> int:
-    """The row that a person names: its number from 1, its file, or a part of the method of one row only. Raises Misuse."""
+    """Finds the row that a person names: by its number from 1, its file, or a part of the method of one row only.
+    Raises Misuse."""
     if name.isascii() and name.isdigit() and 1 <= int(name) <= len(rows):
         return int(name) - 1
     found = [i for i, row in enumerate(rows) if row.file == name or name in (row.method or "")]
@@ -90,7 +94,8 @@ def _compare(row: Row, base: Row) -> None:
             differs.append(what)
     if row.prompts is not None and base.prompts is not None and row.prompts_counted:
         not_stated.append("which prompts")
-    if row.peers is not None and base.peers is not None:  # `speclab report --against` compares these within pairs, where it can
+    if row.peers is not None and base.peers is not None:  # `speclab report --against` compares these within pairs, if
+                                                         # possible
         not_stated.append("the machine's state (not in pairs)")
     row.differs, row.not_stated = ", ".join(differs) or None, ", ".join(not_stated) or None
     if not differs and base.tokens_per_s:
@@ -110,12 +115,12 @@ def compare_with(rows: list[Row], base: Row) -> None:
 
 
 def _numbers(rows: list[int]) -> str:
-    """[1, 2, 3, 5] as "1 to 3, 5"; two that follow each other as "4, 5"."""
+    """Writes [1, 2, 3, 5] as "1 to 3, 5"; two consecutive numbers as "4, 5"."""
     return ", ".join(", ".join(map(str, run)) if len(run) < 3 else f"{run[0]} to {run[-1]}" for run in runs_of(rows))
 
 
 def _by_row(rows: list[Row], what: str, words: Callable[[Row], str | None]) -> list[str]:
-    """["WHAT: 1 to 3: words; 4: other words."]; nothing, if no row has words."""
+    """Returns ["WHAT: 1 to 3: words; 4: other words."]; nothing, if no row has words."""
     of: dict[str, list[int]] = {}
     for i, row in enumerate(rows, 1):
         if (said := words(row)) is not None:
@@ -124,9 +129,10 @@ def _by_row(rows: list[Row], what: str, words: Callable[[Row], str | None]) -> l
 
 
 def notes(rows: list[Row], baseline: bool) -> list[str]:
-    """What the numbers mean and why rows cannot be compared, as sentences."""
+    """Returns sentences about what the numbers mean and why rows cannot be compared."""
     said = [f"Row {i} states the mean latency of a batch of requests only: {row.mean_latency_ms:.1f} ms."
-            for i, row in enumerate(rows, 1) if row.tokens_per_s_is is None and row.mean_latency_ms is not None]  # fmt: skip
+            # fmt: skip.
+            for i, row in enumerate(rows, 1) if row.tokens_per_s_is is None and row.mean_latency_ms is not None]
     said += _by_row(rows, "tokens/s, by row", lambda row: row.tokens_per_s_is)
     said += _by_row(rows, "length, by row", lambda row: row.acceptance_length_is)
     said += _by_row(rows, "accepted by position, by row", lambda row: row.acceptance_by_position_is)

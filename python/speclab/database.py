@@ -1,6 +1,8 @@
-"""database - a database of results, read: is it speclab's, of this version, and nothing but tables where speclab has tables?
+"""database - reads a database of results, and checks that it is speclab's, has this version, and has nothing but tables
+where speclab has tables.
 
-The program checks the same when it opens one (results/store/store_schema.c). Standard library alone.
+The program makes the same checks when it opens one (results/store/store_schema.c). This file needs the standard library
+alone.
 """
 
 import contextlib
@@ -19,17 +21,18 @@ VERSION = int(re.search(r"PRAGMA user_version = (\d+)", files.shared("results/sc
 OLDEST = 15  # results/store/from_15.sql makes VERSION of it
 ID = 0x5350434C  # "SPCL"
 TABLES = ("schema.sql", "schema_shards.sql", "schema_bench.sql", "schema_exact.sql")
-VIEWS = ("views.sql", "views_prediction.sql", "views_exports.sql")  # in this order
+VIEWS = ("views.sql", "views_prediction.sql", "views_exports.sql")  # ordered as they are made
 
 _OPERATIONS = 1 << 20  # steps of SQLite's virtual machine between two looks at the clock
-_LEAST, _PER_BYTE = 1 << 24, 1000  # a view that takes more is given up (results/store.c)
+_LEAST, _PER_BYTE = 1 << 24, 1000  # a query that takes more steps is interrupted (results/store.c)
 
-# STRICT stands at the end of a table's text, which has no comment there: else a column of numbers may have text.
+# STRICT is at the end of a table's text, which has no comment there. Without it a column of numbers may have text.
 _ODD = r"""SELECT type, name FROM sqlite_schema WHERE lower(name) IN ({}) AND (type <> 'table' OR sql NOT LIKE 'CREATE TABLE %'
     OR (sql NOT LIKE '%) STRICT' AND sql NOT LIKE '%) STRICT, WITHOUT ROWID') OR instr(sql, '/*')
     OR instr(substr(sql, 1 + length(rtrim(sql, replace(sql, char(10), '')))), '--'))
     OR lower(name) IN ('json_each', 'json_tree') OR lower(name) LIKE 'pragma\_%' ESCAPE '\' LIMIT 1"""
-# Names are sorted, compared and laid out, so a long one keeps a report busy. What is no name has the size of its file, or of a text.
+# Names are sorted, compared and laid out, so a long one keeps a report busy. Values that are not names may have the
+# size of their file, or of a text.
 _LENGTHS = """SELECT name, iif(name IN ('settings', 'file', 'sampling', 'drafter', 'drafter_options', 'rule'), 16 << 20, 1 << 20) FROM pragma_table_info(?)
     WHERE type NOT IN ('INTEGER', 'INT', 'REAL') AND name NOT IN ('tokens', 'text', 'parents', 'proposals', 'out', 'rows', 'sums')"""
 _STRANGE = """SELECT t.name, iif(c.hidden <> 0, 'the computed ', '') || '"' || c.name || '"' FROM sqlite_schema AS t
@@ -38,33 +41,34 @@ _STRANGE = """SELECT t.name, iif(c.hidden <> 0, 'the computed ', '') || '"' || c
 
 
 def table_names() -> list[str]:
-    """The tables of results/schema*.sql."""
+    """Returns the names of the tables of results/schema*.sql."""
     return [name for file in TABLES for name in re.findall(r"^CREATE TABLE (\w+)", files.shared(f"results/{file}").read_text(), re.M)]
 
 
 def view_scripts() -> list[str]:
-    """The texts of results/views*.sql, in the order in which they are made."""
+    """Returns the texts of results/views*.sql, in the order in which they are made."""
     return [files.shared(f"results/{file}").read_text() for file in VIEWS]
 
 
 def view_names() -> list[str]:
-    """The views of results/views*.sql, in the order in which they are made."""
+    """Returns the names of the views of results/views*.sql, in the order in which they are made."""
     return [name for text in view_scripts() for name in re.findall(r"^CREATE VIEW (\w+)", text, re.M)]
 
 
 @contextlib.contextmanager
 def faults(path: str):
-    """SQLite's errors as sentences with the file's name."""
+    """Turns SQLite's errors into sentences with the file's name."""
     try:
         yield
     except sqlite3.Error as why:
         code = getattr(why, "sqlite_errorcode", 0) & 0xFF
-        said = " ".join(str(why).split())  # which may quote lines of the schema
+        said = " ".join(str(why).split())  # the message may quote lines of the schema
         known = {sqlite3.SQLITE_NOTADB: "not an SQLite database", sqlite3.SQLITE_CORRUPT: f"the database is damaged: {said}",
                  sqlite3.SQLITE_FULL: "could not be written: no space left on the disk",
                  sqlite3.SQLITE_IOERR: "could not be read or written: disk I/O error (is it full, over a limit, or broken?)",
                  sqlite3.SQLITE_INTERRUPT: "a query was given up, as it took more than any on a database of its size should",
-                 sqlite3.SQLITE_READONLY: "the database is only read", sqlite3.SQLITE_BUSY: "another process keeps the database busy"}  # fmt: skip
+                 # fmt: skip.
+                 sqlite3.SQLITE_READONLY: "the database is only read", sqlite3.SQLITE_BUSY: "another process keeps the database busy"}
         raise Fault(f"{path}: {known.get(code, said)}") from None
     except UnicodeDecodeError as why:  # SQLite's message quotes the file
         raise Fault(f"{path}: the database is damaged: {bytes(why.object).decode(errors='replace')}") from None
@@ -117,18 +121,19 @@ def _check_lengths(db: sqlite3.Connection, path: str, table: str) -> None:
 
 
 def uri_of(path: str) -> str:
-    """As SQLite opens it, so that the name itself may begin with "file:"."""
+    """Returns the file's URI, so that the name itself may begin with "file:"."""
     return f"file:{quote(os.fsencode(os.path.abspath(path)))}"
 
 
 def open_file(path: str) -> tuple[sqlite3.Connection, str]:
-    """A connection, and the URI that ATTACH takes. Raises sqlite3.Error."""
+    """Returns a connection, and the URI that ATTACH takes. Raises sqlite3.Error."""
     uri = uri_of(path)
-    db = sqlite3.connect(uri, uri=True, check_same_thread=False)  # a file that cannot be written to is opened to be read
+    db = sqlite3.connect(uri, uri=True, check_same_thread=False)  # a file that cannot be written to is opened for
+                                                                 # reading
     try:
         db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite3.OperationalError:
-        # In a folder that cannot be written to there is no -shm file; without a log beside it the file is all there is.
+        # A folder that cannot be written to can have no -shm file. Without a log next to it the file is complete.
         if os.access(path, os.W_OK) or (os.path.exists(path + "-wal") and os.path.getsize(path + "-wal") > 0):
             raise
         db.close()
@@ -158,7 +163,7 @@ def upgrade() -> str:
 
 
 def limit(db: sqlite3.Connection, *paths: str) -> None:
-    """Gives a query up that takes more than any on databases of this size should."""
+    """Interrupts a query that takes longer than any query on a database of this size should."""
     done = 0
 
     def give_up() -> bool:
@@ -176,7 +181,7 @@ def limit(db: sqlite3.Connection, *paths: str) -> None:
 
 
 def dicts(db: sqlite3.Connection, query: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-    """The rows of a query by the names of their columns. Raises sqlite3.Error."""
+    """Returns the rows of a query by the names of their columns. Raises sqlite3.Error."""
     found = db.execute(query, values)
     names = [column[0] for column in found.description]
     return [dict(zip(names, row, strict=True)) for row in found]
@@ -188,10 +193,11 @@ def _distrust(db: sqlite3.Connection, path: str) -> None:
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """A connection that only reads, with this version's views in place of the file's. Raises Fault, Misuse.
+    """Returns a connection that only reads, with this version's views in place of the file's. Raises Fault, Misuse.
 
-    The views are temporary: the file's own, which may be anything, are not read. A stranger's triggers and functions do not run, and a query that
-    takes more than any on a database of this size should is given up. Interrupting the process interrupts a query.
+    The views are temporary: those of the file, which may be anything, are not read. A stranger's triggers and functions
+    do not run, and a query that takes longer than any query on a database of this size should is interrupted.
+    Interrupting the process interrupts a query.
     """
     check_file(path)
     with faults(path):

@@ -1,4 +1,6 @@
-"""datasets - the datasets that `import` knows (datasets.toml), and how a Python file declares one more. Standard library alone."""
+"""datasets - the datasets that `import` knows (datasets.toml), and how a Python file declares one more. It needs the
+standard library alone.
+"""
 
 import dataclasses
 import json
@@ -15,13 +17,13 @@ from speclab.command import Misuse, placed
 
 @dataclasses.dataclass(frozen=True)
 class Template:
-    """How a prompt is made of an entry. {key} stands for the text of a field, {a|b} for the first of them that the entry has, {key[]} for a
-    list's texts, each on a line. `text` None: what the entry has, as it is."""
+    """How a prompt is made from an entry. {key} stands for the text of a field, {a|b} for the first of them that the
+    entry has, {key[]} for a list's texts, each on a line. `text` None: the entry's text unchanged."""
 
     name: str
     text: str | None = None
-    source: str = ""  # who uses it
-    without: str | None = None  # instead, if the field `input` is missing or empty
+    source: str = ""  # project that uses it
+    without: str | None = None  # the text if the field `input` is missing or empty
     completion: bool = False  # code to continue, which no chat template renders
 
     def of(self, entry: dict[str, Any]) -> str:
@@ -32,24 +34,26 @@ class Template:
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """What entries have. Keys are separated by spaces; a|b is one of them."""
+    """The fields that entries have. Keys are separated by spaces; a|b is one of them."""
 
     name: str
-    keys: str  # that every entry has; they tell a dataset's file from another's
+    keys: str  # keys that every entry has; they tell a dataset's file from another's
     templates: tuple[Template, ...]  # the first is the default, unless template_file is given
     what: str = ""
-    source: str = ""  # where it is published
+    source: str = ""  # place of its publication
     licence: str = ""
     id: str | None = None  # None: an entry's number after the dataset's name
     category: str | None = None  # the dataset's name, if an entry has none
-    answer: str | None = None  # the reference answer; of messages the other side's
+    answer: str | None = None  # the reference answer; for messages the other side's
     turns: str | None = None  # the key of a list of the user's turns
     messages: bool = False  # entries are lists of messages with `from` and `value`, or one instruction
-    categories: tuple[str, ...] = ()  # all that there are; empty: any
+    categories: tuple[str, ...] = ()  # all categories that exist; empty: any
     numbered: bool = False  # its ids are bare numbers: the dataset's name goes before them
-    collected: bool = False  # gathered from the web or by a model: entries without a usable prompt are left out and counted
+    collected: bool = False  # gathered from the web or by a model: entries without a usable prompt are left out and
+                            # counted
     template_file: str | None = None  # --template FILE: where the dataset's own templates are published
-    rows: Callable[[str], Iterable[dict[str, Any]]] | None = None  # reads a file; None: JSON lines, a JSON list, gzip, parquet
+    rows: Callable[[str], Iterable[dict[str, Any]]] | None = None  # reads a file; None: JSON Lines, a JSON list, gzip,
+                                                                  # parquet
 
     def template(self, name: str) -> Template | None:
         return next((t for t in self.templates if t.name == name), None)
@@ -64,7 +68,7 @@ DATASETS = _known()
 
 
 def declared(path: str) -> Dataset:
-    """The DATASET of a Python file, which is run. Raises Misuse."""
+    """Returns the DATASET of a Python file, which is run. Raises Misuse."""
     with placed(kind=Misuse):
         d = user_file.load(path).get("DATASET")
     if not isinstance(d, Dataset) or not d.templates or not re.fullmatch(r"\S+", d.name):
@@ -77,7 +81,7 @@ def keys_text(keys: str) -> str:
 
 
 def listing() -> str:
-    """What each dataset is, for people."""
+    """Describes each dataset, for people."""
     lines: list[str] = []
     for d in DATASETS.values():
         prompts = [("prompt", f"--template FILE: {d.template_file}")] if d.template_file else []

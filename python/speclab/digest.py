@@ -1,4 +1,6 @@
-"""digest - XXH3's 128 bits, as core/digest.h has them. Standard library alone, and libxxhash, which the engine needs as well."""
+"""digest - XXH3's 128 bits, equal to core/digest.h's. It needs the standard library alone, and libxxhash, which the
+engine needs as well.
+"""
 
 import ctypes
 
@@ -10,7 +12,7 @@ class _Hash128(ctypes.Structure):
 
 
 def content_hash(data: bytes) -> str:
-    """The hash of bytes, as 32 hexadecimal digits. Raises Fault."""
+    """Returns the hash of bytes, as 32 hexadecimal digits. Raises Fault."""
     try:
         function = ctypes.CDLL("libxxhash.so.0").XXH3_128bits
     except (OSError, AttributeError):

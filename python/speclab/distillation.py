@@ -1,8 +1,8 @@
-"""distillation - what `distill` plans, leaves out and stores. Standard library alone.
+"""distillation - what `distill` plans, leaves out and stores. It needs the standard library alone.
 
-    FILE                 a JSON line for each conversation, written by one write as it ends
-    FILE.dropped         {"id", "reason", "user"}: conversations that are not written, and why
-    FILE.settings.json   what decides their texts; another run must agree
+FILE                 a JSON line for each conversation, written by one write as it ends
+FILE.dropped         {"id", "reason", "user"}: conversations that are not written, with the reason
+FILE.settings.json   the settings that decide their texts; another run must agree
 
 A line that a killed run left incomplete is cut.
 """
@@ -22,7 +22,7 @@ from speclab.command import Fault, Misuse, placed
 from speclab.digest import content_hash
 from speclab.strict_json import described, dumps, lines_of, loads
 
-NUMBERS = 1 << 25  # conversations, as `generate --prompts` takes them
+NUMBERS = 1 << 25  # largest number of conversations that `generate --prompts` takes
 EXCLUDED_WORDS = 13
 DROPS = {
     "excluded": "a user's turn shares 13 words in a row with an excluded file", "repeated": "repeats an earlier prompt",
@@ -30,7 +30,8 @@ DROPS = {
     "special": "a special token within a text", "empty": "an empty answer, or a prompt of which the template makes no text",
     "long": "a prompt that does not fit into the context"}  # fmt: skip
 
-# Runs of letters and digits. Punctuation, ASCII's and that of U+2000 to U+207F, only separates words; every other character is a letter.
+# Runs of letters and digits. Punctuation of ASCII and of U+2000 to U+207F only separates words; every other character
+# is a letter.
 _WORD = re.compile("[0-9A-Za-z\x80-\x9f\xa1-\u1fff\u2080-\U0010ffff]+")
 _LOWER = {c: c + 32 for c in range(ord("A"), ord("Z") + 1)}
 _NO_TEXT = {"id", "question_id", "task_id", "category", "role", "entry_point", "import"}
@@ -45,7 +46,7 @@ def words_of(text: str) -> tuple[str, ...]:
 
 @dataclasses.dataclass
 class Given:
-    """A prompt of a file: as `generate` takes it, the user's turns, and the messages before."""
+    """A prompt of a file: in the form that `generate` takes, the user's turns, and the messages before."""
 
     id: str
     prompt: dict[str, Any]
@@ -90,26 +91,28 @@ def _given(line: Any, number: int) -> Given:
 
 @dataclasses.dataclass
 class Planned:
-    """A conversation. `number`, whatever the other kind has, selects random numbers; `index` is within its kind."""
+    """A conversation. `number`, which does not depend on the other kind, selects random numbers; `index` is the
+    position within its kind."""
 
     id: str
     number: int
     index: int
     temperature: float
-    given: Given | None  # None: invented
+    given: Given | None  # None: an invented conversation
 
 
 class Plan:
-    """Which conversations are written, and in which order; a pure function of its inputs.
+    """Plans which conversations are written, and in which order; a pure function of its inputs.
 
-    Answers to given prompts (each `samples` times) and conversations that the target invents alternate in proportion, so that every prefix is the
-    same mixture; all prompts come once before any comes again. Temperatures rotate within each kind, and over the samples of a prompt.
+    Answers to given prompts (each `samples` times) and conversations that the target invents alternate in proportion,
+    so that every prefix is the same mixture. All prompts come once before any comes again. Temperatures rotate within
+    each kind, and over the samples of a prompt.
     """
 
     def __init__(self, paths: list[str], samples: int, temperatures: list[float], invented: int):
-        """Raises Misuse if a file has no prompts, or what is no conversation."""
+        """Raises Misuse if a file has no prompts, or something that is no conversation."""
         self.hashes: list[str] = []
-        self.prompts: list[tuple[str, Given]] = []  # with the beginning of an id
+        self.prompts: list[tuple[str, Given]] = []  # prompts with the beginning of their ids
         self.samples, self.temperatures, self.invented = samples, temperatures, invented
         for path in paths:
             with placed(kind=Misuse):
@@ -143,7 +146,8 @@ class Plan:
     def __iter__(self) -> Iterator[Planned]:
         kinds = len(self.temperatures)
         for position in range(len(self)):
-            before, after = (p * self.given // len(self) for p in (position, position + 1))  # given conversations
+            # Number of given conversations before and after this position.
+            before, after = (p * self.given // len(self) for p in (position, position + 1))
             if after > before:
                 sample, prompt = divmod(before, len(self.prompts))
                 name, given = self.prompts[prompt]
@@ -157,14 +161,15 @@ class Plan:
 
 
 class Exclusions:
-    """The texts of evaluation files, which no prompt may share 13 words in a row with: the overlap by which GPT-3's authors looked for their test
-    sets in its training data (Brown et al. 2020, arXiv 2005.14165, appendix C). A text of fewer words matches as a whole only."""
+    """The texts of evaluation files, with which no prompt may share 13 consecutive words: the overlap by which GPT-3's
+    authors looked for their test sets in its training data (Brown et al. 2020, arXiv 2005.14165, appendix C). A text of
+    fewer words matches as a whole only."""
 
     def __init__(self) -> None:
-        self.runs: set[int] = set()  # hashes
+        self.runs: set[int] = set()  # hashes of 13 words each
 
     def _runs(self, value: Any) -> Iterator[int]:
-        """Of all texts in a JSON value, whatever their keys, except ids and categories."""
+        """Returns the runs of words in all texts of a JSON value, whatever their keys, except ids and categories."""
         if isinstance(value, (dict, list)):
             for v in value if isinstance(value, list) else (v for key, v in value.items() if key not in _NO_TEXT):
                 yield from self._runs(v)
@@ -172,7 +177,7 @@ class Exclusions:
             yield from (hash(words[i : i + EXCLUDED_WORDS]) for i in range(max(1, len(words) - EXCLUDED_WORDS + 1)))
 
     def read(self, path: str) -> int:
-        """Adds all texts of a file of JSON lines; the number of lines without any. Raises Fault."""
+        """Adds all texts of a file of JSON Lines; returns the number of lines without any. Raises Fault."""
         without, texts = 0, False
         with files.open_input(path) as f:
             for place, line in lines_of(path, f):
@@ -193,13 +198,14 @@ class Exclusions:
 
 
 class Output:
-    """FILE and those beside it. A line that is no conversation, settings that differ, and a file that another process writes are Faults."""
+    """FILE and the files next to it. A line that is no conversation, settings that differ, and a file that another
+    process writes are Faults."""
 
     def __init__(self, path: str, settings: dict[str, Any]):
         self.path, self.done, self.fd = path, set[str](), dict[str, int]()
         self.conversations = self.answer_tokens = 0
         self.dropped = dict.fromkeys(DROPS, 0)
-        self.known: list[tuple[str, str]] = []  # id and first user's text of what is there
+        self.known: list[tuple[str, str]] = []  # id and first user's text of what the file has
         for name in (path, f"{path}.dropped"):
             self.fd[name] = _open_lines(name)
             if name == path:
@@ -240,7 +246,8 @@ class Output:
         self.known.append((id, users[0] if users and isinstance(users[0], str) else ""))
 
     def put(self, line: dict[str, Any]) -> None:
-        """A conversation, or with a reason one that is left out: one write, so that a killed process leaves whole lines, or a torn last one."""
+        """Writes a conversation, or with a reason one that is left out. It is one write, so that a killed process
+        leaves whole lines, or a torn last one."""
         name, data = f"{self.path}.dropped" if "reason" in line else self.path, dumps(line).encode() + b"\n"
         with placed(f"{name}: cannot write: "):
             n = os.write(self.fd[name], data)
@@ -250,7 +257,7 @@ class Output:
 
 
 def _open_lines(path: str) -> int:
-    """A descriptor of a file that no other process writes, without a torn last line. Raises Fault."""
+    """Returns a descriptor of a file that no other process writes, without a torn last line. Raises Fault."""
     with placed(f"{path}: cannot write it: "):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
     if not stat.S_ISREG(os.fstat(fd).st_mode):

@@ -1,4 +1,4 @@
-"""engine - calls of the engine's program; what it says on stderr becomes a Fault. Standard library alone."""
+"""engine - calls the engine's program; its message on stderr becomes a Fault. It needs the standard library alone."""
 
 import json
 import queue
@@ -15,13 +15,14 @@ from speclab.printable import printable
 
 
 def failure(status: int, said: str) -> Fault:
-    """The last sentence on stderr of a program that has failed."""
+    """Returns the last sentence on stderr of a program that has failed."""
     sentence = re.sub(r"^speclab \w+: ", "", said.strip().rpartition("\n")[2])
     return (Misuse if status == 2 else Fault)(sentence or f"the engine ended with status {status}, without a message")
 
 
 def call(*words: str, lines: Iterable[Any] | None = None) -> str:
-    """stdout of `speclab WORD ..`. lines: what stdin has, JSON values; None: this process' own. Raises Fault or Misuse with the engine's sentence."""
+    """Returns stdout of `speclab WORD ..`. lines: JSON values for stdin; None: stdin is this process's own. Raises
+    Fault or Misuse with the engine's sentence."""
     given = None if lines is None else "".join(json.dumps(x) + "\n" for x in lines)
     done = subprocess.run([files.program(), *words], input=given, capture_output=True, encoding="utf-8", errors="surrogateescape")
     if done.returncode != 0:
@@ -30,18 +31,19 @@ def call(*words: str, lines: Iterable[Any] | None = None) -> str:
 
 
 def objects(*words: str, lines: Iterable[Any] | None = None) -> list[Any]:
-    """The JSON values of `call`, one a line."""
+    """Returns the JSON values of `call`, one a line."""
     return [json.loads(line) for line in call(*words, lines=lines).split("\n") if line]
 
 
 def say(text: str) -> None:
-    """A line on stderr, if that is open."""
+    """Prints a line on stderr, if that is open."""
     if sys.stderr:
         print(printable(text), file=sys.stderr, flush=True)
 
 
 class Process:
-    """The engine, which gets requests as lines and answers with JSON values, one a line, in any order. Its failure is a Fault with its sentence."""
+    """The engine as a process that gets requests as lines and answers with JSON values, one a line, in any order. Its
+    failure is a Fault with its sentence."""
 
     def __init__(self, *words: str):
         self.word, self.said, self.answers = words[0], "", queue.SimpleQueue[Any]()
@@ -53,7 +55,7 @@ class Process:
 
     def _read(self) -> None:
         for line in self.process.stdout:
-            if line.endswith("\n"):  # a part of a line: it was killed
+            if line.endswith("\n"):  # a part of a line means that the process was killed
                 self.answers.put(json.loads(line))
         self.answers.put(None)
 
@@ -72,7 +74,7 @@ class Process:
             raise self._failure() from None
 
     def next(self) -> Any:
-        """The next answer."""
+        """Returns the next answer."""
         if (answer := self.answers.get()) is None:
             raise self._failure()
         return answer

@@ -1,7 +1,7 @@
-"""entries - the entries of a dataset's file, one object at a time: JSON lines, one JSON list, either gzipped; parquet by pyarrow. Standard library
-alone, but for parquet.
+"""entries - reads the entries of a dataset's file, one object at a time: JSON Lines, one JSON list, either gzipped;
+parquet by pyarrow. Except for parquet it needs the standard library alone.
 
-Of a list each entry is parsed alone, so that an error names the entry.
+Each entry of a list is parsed separately, so that an error names the entry.
 """
 
 import gzip
@@ -19,7 +19,7 @@ from speclab.files import open_input, read
 from speclab.strict_json import lines_of, parse, reason
 from speclab.user_file import explained
 
-MOST = 4 << 30  # bytes of a file, unpacked
+MOST = 4 << 30  # maximum bytes of a file, unpacked
 
 _OTHERS = {
     b"PK\3\4": "a ZIP archive; `unzip` unpacks it", b"\x28\xb5\x2f\xfd": "a Zstandard file; `zstd -d` unpacks it",
@@ -29,7 +29,7 @@ _BLANK, _BEHIND = re.compile(r"[ \t\r\n]*"), re.compile(r"[ \t\r\n]*([],])[ \t\r
 
 
 def _unpacked(path: str) -> bytes:
-    """The content of a file that JSON may be in. Raises Fault."""
+    """Returns the content of a file that may be JSON. Raises Fault."""
     data = read(path, MOST)
     for begin, what in _OTHERS.items():
         if data.startswith(begin):
@@ -47,7 +47,7 @@ def _unpacked(path: str) -> bytes:
 
 
 def _elements(path: str, text: str, at: int) -> Iterator[tuple[str, Any]]:
-    """The entries of a list. `text`: a character for each byte, which leaves JSON's signs where they are."""
+    """Returns the entries of a list. `text`: a character for each byte, which leaves JSON's signs in their places."""
     decode, at, n = json.JSONDecoder().raw_decode, _BLANK.match(text, at).end(), 0
     more, at = (False, at + 1) if text[at : at + 1] == "]" else (True, at)
     while more:
@@ -70,7 +70,7 @@ def _elements(path: str, text: str, at: int) -> Iterator[tuple[str, Any]]:
 
 
 def _plain(row: Any) -> Any:
-    """A row of pandas or pyarrow as JSON has it: NaN is null; a date is a text."""
+    """Returns a row of pandas or pyarrow as JSON represents it: NaN is null; a date is a text."""
     text = json.dumps(row, default=lambda v: v.tolist() if hasattr(v, "tolist") else str(v))
     return json.loads(text, parse_constant=lambda _: None)
 
@@ -95,8 +95,8 @@ def _declared_rows(d: Dataset, path: str) -> Iterator[Any]:
 
 
 def entries(d: Dataset, path: str) -> tuple[str, Iterator[tuple[str, dict[str, Any]]]]:
-    """The hash of a file's bytes (those within a gzip file), and its entries, each with its place: "file:LINE", or "file[NUMBER]", from 0. Raises
-    Fault."""
+    """Returns the hash of a file's bytes (those within a gzip file), and its entries, each with its place: "file:LINE",
+    or "file[NUMBER]", from 0. Raises Fault."""
     with open_input(path) as f:
         parquet = f.read(4) == b"PAR1"
     if d.rows or parquet:

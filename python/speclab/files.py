@@ -1,4 +1,6 @@
-"""files - inputs that are never read without a limit, outputs that appear whole (core/files/input.h and part.h). Standard library alone."""
+"""files - inputs that are never read without a limit, outputs that appear whole (core/files/input.h and part.h). It
+needs the standard library alone.
+"""
 
 import contextlib
 import errno
@@ -16,7 +18,7 @@ TEXTS = 2 << 30  # bytes: limit of a file or stream of texts that is read whole
 
 
 def open_input(path: str, stream: bool = False) -> IO[bytes]:
-    """A regular file; with `stream` also a pipe, and "-" for stdin. Raises Fault."""
+    """Opens a regular file; with `stream` also a pipe, and "-" for stdin. Raises Fault."""
     if path == "-" and stream:
         return open(0, "rb", closefd=False)
     try:
@@ -32,7 +34,7 @@ def open_input(path: str, stream: bool = False) -> IO[bytes]:
 
 
 def read(path: str, most: int = SETTINGS, stream: bool = False) -> bytes:
-    """The whole content, of at most `most` bytes. Raises Fault."""
+    """Returns the whole content, of at most `most` bytes. Raises Fault."""
     name = "stdin" if path == "-" and stream else path
     with open_input(path, stream) as f, placed(f"{name}: "):
         content = f.read(most + 1)
@@ -42,7 +44,7 @@ def read(path: str, most: int = SETTINGS, stream: bool = False) -> bytes:
 
 
 def read_text(path: str, most: int = SETTINGS, stream: bool = False) -> str:
-    """As `read`; UTF-8, without a byte order mark. Raises Fault."""
+    """Reads UTF-8, without a byte order mark, with the limits of `read`. Raises Fault."""
     content = read(path, most, stream).removeprefix(b"\xef\xbb\xbf")
     try:
         return content.decode()
@@ -52,19 +54,19 @@ def read_text(path: str, most: int = SETTINGS, stream: bool = False) -> str:
 
 
 def same(a: str, b: str) -> bool:
-    """Whether both are there, and are one file."""
+    """Returns whether both exist, and are one file."""
     return os.path.exists(a) and os.path.exists(b) and os.path.samefile(a, b)
 
 
 def is_database(path: str | os.PathLike) -> bool:
-    """Whether a file begins as SQLite's do."""
+    """Returns whether a file begins as SQLite's do."""
     with contextlib.suppress(OSError), open(path, "rb") as f:
         return stat.S_ISREG(os.fstat(f.fileno()).st_mode) and f.read(16) == b"SQLite format 3\0"
     return False
 
 
 def _partial(path: str, make: Callable[[str], Any]) -> tuple[Any, str]:
-    """What `make` makes of the first free name of a partial form, and the name."""
+    """Returns what `make` makes of the first free name of a partial file, and the name."""
     for number in range(1 << 20):
         name = f"{path}.{os.getpid()}-{number}.part"
         with placed(f"{name}: cannot be written: "), contextlib.suppress(FileExistsError):
@@ -74,9 +76,10 @@ def _partial(path: str, make: Callable[[str], Any]) -> tuple[Any, str]:
 
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[IO[bytes]]:
-    """A file that appears under its name when the block ends without an exception.
+    """Opens a file that appears under its name when the block ends without an exception.
 
-    A link leads to the file that is replaced; a device or a pipe is written in place; "-" is stdout. A database is not replaced. Raises Fault.
+    If the name is a link, the file that it leads to is replaced; a device or a pipe is written in place; "-" is stdout.
+    A database is not replaced. Raises Fault.
     """
     if path == "-":
         path = "/dev/stdout"
@@ -113,19 +116,20 @@ def writing(path: str) -> Iterator[IO[bytes]]:
 
 
 def write(path: str, content: str | bytes) -> None:
-    """A whole file. Raises Fault."""
+    """Writes a whole file. Raises Fault."""
     with writing(path) as f:
         f.write(content.encode(errors="surrogateescape") if isinstance(content, str) else content)
 
 
 def checkout() -> Path | None:
-    """The folder of the sources, if the package is used from there."""
+    """Returns the folder of the sources, if the package is used from there."""
     root = Path(__file__).resolve().parents[2]
     return root if (root / "CMakeLists.txt").is_file() and (root / "results").is_dir() else None
 
 
 def program() -> str:
-    """The engine's program: SPECLAB_PROGRAM, the checkout's release build, or the one installed with the package. Raises Fault."""
+    """Returns the engine's program: SPECLAB_PROGRAM, the checkout's release build, or the one installed with the
+    package. Raises Fault."""
     root = checkout()
     known = [os.environ.get("SPECLAB_PROGRAM"), root and str(root / "build/release/speclab"), str(Path(__file__).parent / "bin/speclab")]
     for path in known:
@@ -144,7 +148,7 @@ def library() -> str:
 
 
 def shared(name: str) -> Path:
-    """A file that program and package share, as "results/schema.sql". Raises Fault."""
+    """Returns the path of a file that program and package share, such as "results/schema.sql". Raises Fault."""
     root = checkout()
     path = root / name if root else Path(__file__).parent / "share" / Path(name).name
     if not path.is_file():
@@ -160,7 +164,8 @@ def make_folder(path: str) -> None:
 
 @contextlib.contextmanager
 def folder(path: str) -> Iterator[str]:
-    """A new folder that appears under its name when the block ends without an exception. Yields the name of its partial form. Raises Fault."""
+    """Makes a new folder that appears under its name when the block ends without an exception. Yields its name until
+    then. Raises Fault."""
     if os.path.lexists(path):
         raise Fault(f"{path}: exists already; it is not overwritten")
     _, name = _partial(path.rstrip("/"), os.mkdir)

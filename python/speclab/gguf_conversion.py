@@ -1,7 +1,8 @@
-"""gguf_conversion - a Hugging Face directory as a GGUF file: llama.cpp's names, its order of the rows of q and k, its metadata, the tokenizer.
+"""gguf_conversion - converts a Hugging Face directory to a GGUF file: llama.cpp's names, its order of the rows of q and
+k, its metadata, the tokenizer.
 
-The engine says whether such a file can store the model and which tokens it has (`speclab inspect --checkpoint`); the file is compared with its source
-before the conversion succeeds.
+The engine decides whether such a file can store the model, and lists its tokens (`speclab inspect --checkpoint`). The
+file is compared with its source before the conversion succeeds.
 """
 
 import os
@@ -18,17 +19,19 @@ from speclab.command import Fault
 if TYPE_CHECKING:
     from speclab.words.quantize import Plan
 
-UNUSED = 5  # kind of a token that no text has
+UNUSED = 5  # kind of a token that occurs in no text
 
 
 def type_keys(kind: str, mark: str) -> dict[str, Any]:
-    """Metadata that say which type the matrices have: llama.cpp's enum llama_ftype, and ggml's version of the formats."""
+    """Returns the metadata about the matrices' type: llama.cpp's enum llama_ftype, and ggml's version of the formats.
+    """
     new = {"general.file_type": {"Q8_0": 7, "Q4_0": 2, "BF16": 32}[kind], "speclab.quantised_from": mark}
     return new if kind == "BF16" else new | {"general.quantization_version": 2}
 
 
 def _order(rows: int, heads: int) -> np.ndarray:
-    """The source row of each row: the two numbers that rope rotates together lie side by side, G[h d + 2 i + s] = HF[h d + s d / 2 + i]."""
+    """Returns the source row of each row. The two numbers that rope rotates together are adjacent: G[h d + 2 i + s] =
+    HF[h d + s d / 2 + i]."""
     d, i = rows // heads, np.arange(rows)
     at = i % d
     return i - at + at % 2 * (d // 2) + at // 2
@@ -40,7 +43,7 @@ def _floats(name: str, v: list[float]) -> Tensor:
 
 
 def tensors(plan: "Plan") -> list[Tensor]:
-    """Those of the GGUF file. Raises Fault."""
+    """Returns the tensors of the GGUF file. Raises Fault."""
     source, about = plan.source, plan.source.facts
     if about["not_gguf"]:
         raise Fault(about["not_gguf"])
@@ -78,13 +81,13 @@ def _one(plan: "Plan", t: Tensor, name: str) -> Tensor:
 
 
 def _experts(plan: "Plan", first: Tensor, name: str) -> Tensor:
-    """The matrices of all experts of a layer, one after the other; `first` is that of expert 0."""
+    """Returns the matrices of all experts of a layer, one after another; `first` is that of expert 0."""
     source, n = plan.source, plan.source.facts["experts"]
     by_name = {t.name: t for t in source.tensors}
     all_of = [by_name[first.name.replace(".experts.0.", f".experts.{e}.")] for e in range(n)]
     kind = plan.type_of(first, name)
     if kind == "F8_E4M3" or (kind != plan.kind and any(t.kind != first.kind for t in all_of)):
-        kind = "F32"  # their width fits no block
+        kind = "F32"  # the width of these fits no block
     parts = [t if t.kind == kind else converted(source, t, name, kind) for t in all_of]
     return Tensor(name, kind, (n, *first.shape), sum(t.size for t in parts), made=lambda: (piece for t in parts for piece in t.pieces()))
 
@@ -97,7 +100,8 @@ def _sizes(about: dict[str, Any]) -> dict[str, Any]:
     new = {"block_count": about["layers"], "context_length": about["context"], "embedding_length": about["width"],
            "feed_forward_length": about["hidden"], "attention.head_count": about["heads"], "attention.head_count_kv": about["kv_heads"],
            "attention.key_length": about["head_dim"], "attention.value_length": about["head_dim"], "rope.dimension_count": rope["rotated"],
-           "rope.freq_base": float(rope["theta"]), "attention.layer_norm_rms_epsilon": f("norm_eps"), "vocab_size": about["vocab"]}  # fmt: skip
+           # fmt: skip.
+           "rope.freq_base": float(rope["theta"]), "attention.layer_norm_rms_epsilon": f("norm_eps"), "vocab_size": about["vocab"]}
     if about["experts"]:
         new |= {"expert_count": about["experts"], "expert_used_count": about["experts_used"]}
     if about["qwen_experts"]:
@@ -110,7 +114,7 @@ def _sizes(about: dict[str, Any]) -> dict[str, Any]:
         new |= {"attn_logit_softcapping": f("attention_cap")}
     if about["has_logit_cap"]:
         new |= {"final_logit_softcapping": f("logit_cap")}
-    if about["has_multipliers"]:  # llama.cpp divides by the last
+    if about["has_multipliers"]:  # llama.cpp divides by logit_scale
         new |= {"attention.scale": f("attention_scale"), "embedding_scale": f("embedding_scale"), "residual_scale": f("residual_scale"),
                 "logit_scale": float(np.float32(1) / np.float32(about["logit_scale"]))}  # fmt: skip
     if rope["scaling"] in ("yarn", "linear"):
@@ -125,24 +129,26 @@ def _sizes(about: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tokens(about: dict[str, Any]) -> dict[str, Any]:
-    """The tokenizer: llama.cpp takes as many tokens as the embedding has rows, so that unused ones fill the list."""
+    """Returns the tokenizer's keys. llama.cpp takes as many tokens as the embedding has rows, so unused ones fill the
+    list."""
     v = about["vocabulary"]
     if v is None:
         return {"tokenizer.ggml.model": "none"}  # llama.cpp needs the key
     more = about["vocab"] - len(v["tokens"])
-    texts = [f"[PAD{i}]" if s is None else s for i, s in enumerate(v["tokens"] + [None] * more)]  # as llama.cpp's converter fills holes
+    # llama.cpp's converter fills holes so.
+    texts = [f"[PAD{i}]" if s is None else s for i, s in enumerate(v["tokens"] + [None] * more)]
     return ({"speclab.token_count": len(v["tokens"])} if more else {}) | {
         "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": about["pre"], "tokenizer.ggml.tokens": texts,
         "tokenizer.ggml.token_type": v["kinds"] + [UNUSED] * more, "tokenizer.ggml.merges": v["merges"]}  # fmt: skip
 
 
 def keys(source: Source, kind: str, mark: str) -> dict[str, Any]:
-    """All metadata of the file."""
+    """Returns all metadata of the file."""
     about = source.facts
     new = {"general.architecture": about["architecture"], "general.type": "model", "general.name": os.path.basename(about["path"])}
     new |= type_keys(kind, mark) | ({"speclab.inflated_from": about["inflated_from"]} if about["inflated_from"] else {})
     new |= _sizes(about) | _tokens(about)
-    # Ids that end a text: those that a reader does not recognize by their tokens' names need one of three keys.
+    # Ids that end a text: a reader that does not recognize one by its token's name needs one of three keys.
     ends = [token for i, (token, known) in enumerate(zip(about["ends"], about["ends_known"], strict=True)) if i == 0 or not known]
     new |= {f"tokenizer.ggml.{key}_token_id": token for key, token in zip(("eos", "eot", "eom"), ends, strict=False)}
     if about["bos"] >= 0:
@@ -151,15 +157,16 @@ def keys(source: Source, kind: str, mark: str) -> dict[str, Any]:
     return new if about["chat_template"] is None else new | {"tokenizer.chat_template": about["chat_template"]}
 
 
-# ---- read back
+# ---- comparison with the source
 
 
 def _layers(about: dict[str, Any]) -> list[Any]:
-    """What the layers do besides their shapes."""
+    """Returns the properties of the layers other than shapes."""
     swa, rope = about["window_rope"] or {}, about["rope"]
     keys = ("attention_scale", "attention_cap", "logit_cap", "embedding_scale", "residual_scale", "logit_scale", "windowed", "unrotated")
     return [[about[key] for key in keys], np.float32(swa.get("theta", 0)), swa.get("scaling", "plain"),
-            [rope[key] for key in ("rotated", "untruncated", "angle_factor")], about["window"] if about["windowed"] else 0]  # fmt: skip
+            # fmt: skip.
+            [rope[key] for key in ("rotated", "untruncated", "angle_factor")], about["window"] if about["windowed"] else 0]
 
 
 def _experts_of(about: dict[str, Any]) -> list[Any]:
@@ -185,7 +192,8 @@ def _tokenizes_alike(a: dict[str, Any] | None, b: dict[str, Any] | None) -> bool
 
 
 def check_made(source: Source, to: str) -> None:
-    """Compares a file with its source, by the engine's reading of both. Raises Fault, and removes the file, if they differ."""
+    """Compares a file with its source, by the engine's reading of both. Raises Fault, and removes the file, if they
+    differ."""
     try:
         made, path = checkpoint.facts(to), source.facts["path"]
         for what, of in _COMPARED:

@@ -1,15 +1,17 @@
-"""inflation - larger models and heads that compute the same function: they cost what their size costs, and draft or generate what the original does.
+"""inflation - larger models and heads that compute the same function. They cost what their size costs, and draft or
+generate what the original does.
 
-Width w becomes W: the residual stream is zero beyond its first w numbers, since everything that writes to it (embedding, o, down) has rows of zeros
-there, and everything that reads it (q, k, v, gate, up, head) columns of zeros. An RMS norm now divides the same sum of squares by W: with
-eps' = eps w / W and gains g' = g sqrt(w / W),
+Width w becomes W. The residual stream is zero beyond its first w numbers: everything that writes to it (embedding, o,
+down) has rows of zeros there, and everything that reads it (q, k, v, gate, up, head) has columns of zeros. An RMS norm
+now divides the same sum of squares by W. With eps' = eps w / W and gains g' = g sqrt(w / W),
 
-    x g' / sqrt(sum / W + eps') = x g / sqrt(sum / w + eps).
+     x g' / sqrt(sum / W + eps') = x g / sqrt(sum / w + eps).
 
-Added heads and hidden units are copies of existing ones, and o and down have columns of zeros for them; key-value head j keeps its own query heads as
-the first of its larger group. Added layers are copies whose o and down are zeros. So everything added is computed, is finite, and is multiplied by
-zero. The factor sqrt(w / W) is rounded, so logits differ in their last bits; at four or sixteen times the width it is a power of two and every bit is
-equal. Quantized blocks are copied unchanged; a block of zero bytes, whose scale is zero, is zeros in every format.
+Added heads and hidden units are copies of existing ones, and o and down have columns of zeros for them. Key-value head
+j keeps its own query heads as the first of its larger group. Added layers are copies whose o and down are zeros. So
+everything added is computed, is finite, and is multiplied by zero. The factor sqrt(w / W) is rounded, so logits differ
+in their last bits. At four or sixteen times the width it is a power of two and every bit is equal. Quantized blocks are
+copied unchanged. A block of zero bytes, whose scale is zero, is zeros in every format.
 """
 
 from collections.abc import Iterable
@@ -21,22 +23,25 @@ from speclab import checkpoint
 from speclab.checkpoint import Tensor
 from speclab.command import Fault
 
-SAME, STREAM, QUERIES, KEYS, HIDDEN = range(5)  # what the rows of a matrix write to, or its columns read
+SAME, STREAM, QUERIES, KEYS, HIDDEN = range(5)  # the sides to which the rows of a matrix write, or from which its
+                                               # columns read
 
 _NAMES = {(QUERIES, STREAM): ("attn_q", "self_attn.q_proj"), (KEYS, STREAM): ("attn_k", "attn_v", "self_attn.k_proj", "self_attn.v_proj"),
           (STREAM, QUERIES): ("attn_output", "self_attn.o_proj"), (HIDDEN, STREAM): ("ffn_gate", "ffn_up", "mlp.gate_proj", "mlp.up_proj"),
-          (STREAM, HIDDEN): ("ffn_down", "mlp.down_proj"), (SAME, STREAM): ("token_embd", "output", "embed_tokens", "lm_head")}  # fmt: skip
+          # fmt: skip.
+          (STREAM, HIDDEN): ("ffn_down", "mlp.down_proj"), (SAME, STREAM): ("token_embd", "output", "embed_tokens", "lm_head")}
 _SIDES = {name: pair for pair, names in _NAMES.items() for name in names}
 
 
 def sides(name: str) -> tuple[int, int] | None:
-    """What rows and columns of a matrix belong to, in GGUF's names and in Hugging Face's; None: no layer's matrix."""
+    """Returns what rows and columns of a matrix belong to, for GGUF's names and Hugging Face's; None: no layer's
+    matrix."""
     stem = name.rpartition(".")[0]
     return next((s for key, s in _SIDES.items() if stem == key or stem.endswith(f".{key}")), None)
 
 
 class Sizes(NamedTuple):
-    """Of a model's or a head's layers."""
+    """The sizes of a model's or a head's layers."""
 
     width: int
     hidden: int
@@ -46,7 +51,7 @@ class Sizes(NamedTuple):
 
     @property
     def group(self) -> int:
-        """Query heads that share a key-value head."""
+        """Returns the number of query heads that share a key-value head."""
         return self.heads // self.kv_heads
 
     def described(self) -> str:
@@ -58,7 +63,8 @@ def _padded(n: int, large: int) -> np.ndarray:
 
 
 class Enlargement:
-    """From one size to another. Of each side, the original of each row or column of the large size; -1: zeros. Added rows are copies."""
+    """A map from one size to another: for each side, the original of each row or column of the large size; -1: zeros.
+    Added rows are copies."""
 
     def __init__(self, small: Sizes, large: Sizes):
         self.small, self.large = small, large
@@ -73,20 +79,20 @@ class Enlargement:
         self.columns = {STREAM: stream, HIDDEN: _padded(small.hidden, large.hidden), QUERIES: numbers(np.where(known, kv * small.group + inside, -1))}
 
     def of(self, side: int, n: int, maps: dict[int, np.ndarray]) -> np.ndarray:
-        """The originals of a side that has n of them."""
+        """Returns the originals of a side with n rows or columns."""
         if side == SAME:
             return np.arange(n)
         one, w = maps[side], self.small.width
         if side != STREAM or n == w:
             return one  # all tensors share it
-        return np.concatenate([np.where(one < 0, -1, one + i) for i in range(0, n, w)])  # several streams, side by side
+        return np.concatenate([np.where(one < 0, -1, one + i) for i in range(0, n, w)])  # several concatenated streams
 
     def fits(self, side: int, n: int) -> bool:
-        """Whether a side of n rows or columns is of the small size."""
+        """Returns whether a side of n rows or columns has the small size."""
         return side == SAME or (n % self.small.width == 0 if side == STREAM else n == self.rows[side].max() + 1)
 
     def norm(self, t: Tensor, name: str) -> Tensor:
-        """Gains as floats of 32 bits, since scaled ones need not be exact in the model's type."""
+        """Returns gains as floats of 32 bits, since scaled ones need not be exact in the model's type."""
         of = self.of(STREAM, t.numbers, self.rows)
 
         def made() -> Iterable[bytes]:
@@ -96,7 +102,8 @@ class Enlargement:
         return Tensor(name, "F32", of.shape, 4 * of.size, made=made)
 
     def matrix(self, t: Tensor, name: str, pair: tuple[int, int], path: str, silent: bool = False) -> Tensor:
-        """A matrix, or a bias whose numbers are rows, with rows and columns of zeros or copies; `silent`: all zeros. Raises Fault."""
+        """Returns a matrix, or a bias whose numbers are rows, with rows and columns of zeros or copies; `silent`: all
+        zeros. Raises Fault."""
         to, of = pair if len(t.shape) > 1 else (pair[0], SAME)
         block, each = checkpoint.block_of(t.kind)
         row, column = self.of(to, t.shape[0], self.rows), self.of(of, t.width, self.columns)

@@ -1,9 +1,11 @@
-"""layers - which of a target's layers draft best for layer_skip: layers are removed one at a time, each time the one without which the others
-predict the target's own next token best, then kept and removed layers are exchanged as long as that is better.
+"""layers - finds the layers of a target that draft best for layer_skip. Layers are removed one at a time, each time the
+one without which the others predict the target's own next token best. Then kept and removed layers are exchanged as
+long as that is better.
 
-SWIFT (Xia et al. 2024, arXiv 2410.06916, section 4.2) searches sets of a given size at random and by Bayesian optimization, with the share of
-matching tokens as the score. Here the search is greedy, needs no random numbers, and finds a set of every size on its way. The engine scores
-the sets: `speclab inspect --score --layers`. Standard library alone.
+SWIFT (Xia et al. 2024, arXiv 2410.06916, section 4.2) searches sets of a given size at random and by Bayesian
+optimization, with the share of matching tokens as the score. Here the search is greedy, needs no random numbers, and
+finds a set of every size on its way. The engine scores the sets: `speclab inspect --score
+--layers`. The file needs the standard library alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,12 +20,12 @@ Layers = tuple[int, ...]  # ascending
 
 
 def listed(layers: Sequence[int]) -> str:
-    """ "0-11,13", as options have it."""
+    """Writes layers in the form of options: "0-11,13"."""
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs_of(layers))
 
 
 def best(sets: Sequence[Layers], scores: Callable[[Sequence[Layers]], Sequence[float]], than: float = -1) -> tuple[Layers, float] | None:
-    """The set with the largest score, and that, if it is more than `than`; of equal ones the last."""
+    """Returns the set with the largest score, and the score, if it is more than `than`; of equal ones the last."""
     found = None
     for kept, score in zip(sets, scores(sets) if sets else (), strict=True):
         if score > than or (found and score == than):
@@ -32,35 +34,37 @@ def best(sets: Sequence[Layers], scores: Callable[[Sequence[Layers]], Sequence[f
 
 
 def fewer(kept: Layers) -> list[Layers]:
-    """All sets without one of these layers."""
+    """Returns all sets without one of these layers."""
     return [tuple(k for k in kept if k != i) for i in kept]
 
 
 def exchanged(kept: Layers, layers: int) -> list[Layers]:
-    """All sets with another layer instead of one of these."""
+    """Returns all sets with another layer instead of one of these."""
     return [tuple(sorted({*kept, k} - {i})) for i in kept for k in range(layers) if k not in kept]
 
 
 def predicted(a: float, tokens: int, pass_ns: Sequence[float], draft_ns: float) -> float:
-    """Tokens of a step over its time, against those of plain decoding, if every draft token is accepted with probability a once those before it
-    are (Leviathan et al. 2023, arXiv 2211.17192, section 3.3). pass_ns: of 1, 2, .. rows."""
+    """Returns tokens of a step over its time, relative to plain decoding, if every draft token is accepted with
+    probability a once those before it are (Leviathan et al. 2023, arXiv 2211.17192, section 3.3). pass_ns: times of
+    passes of 1, 2, .. rows."""
     return sum(a**i for i in range(tokens + 1)) * pass_ns[0] / (tokens * draft_ns + pass_ns[tokens])
 
 
 def scores_of(scorer: engine.Process, word: str, sets: Sequence[Layers]) -> dict:
-    """The engine's scores of sets. Raises Fault, or Misuse, with its sentence."""
+    """Returns the engine's scores of sets. Raises Fault, or Misuse, with its sentence."""
     scorer.send(f"{word} {' '.join(map(listed, sets))}")
     return scorer.next()
 
 
 @dataclass
 class Row:
-    """A set with its scores: shares of matching tokens, and mean sum min(p, q) at temperature 1, chosen and held out."""
+    """A set with its scores: shares of matching tokens, and mean sum min(p, q) at temperature 1, chosen and held out.
+    """
 
     kept: Layers
     chosen: list[float]
     held_out: list[float]
-    cost: float  # what a draft token costs, relative to a pass of one row
+    cost: float  # cost of a draft token, relative to a pass of one row
     speedup: float  # predicted at temperature 0, with `tokens` draft tokens
     tokens: int
 
@@ -73,7 +77,8 @@ def evaluated(scorer: engine.Process, kept: Layers) -> Row:
 
 
 def search(given: Any, words: Sequence[str]) -> None:
-    """Prints a row for each set on the way, then the best one as a drafter. words: options, MODEL and DATA.jsonl, for the engine. Raises Fault."""
+    """Prints a row for each set on the way, then the best one as a drafter. words: options, MODEL and DATA.jsonl, for
+    the engine. Raises Fault."""
     scorer, top = engine.Process("inspect", "--score", "--layers", *words), None
 
     def show(row: Row, change: str) -> None:
@@ -110,7 +115,7 @@ def search(given: Any, words: Sequence[str]) -> None:
             show(evaluated(scorer, kept), f"exchanged: {listed(kept)}")
     finally:
         scorer.close()
-        if top is not None:  # from the rows so far, if it was interrupted
+        if top is not None:  # an interrupted search chooses from the rows so far
             print(f'\n{{kind: layer_skip, keep: "{listed(top.kept)}", tokens: {top.tokens}}}')
             if top.speedup < 1:
                 print(f"It is not predicted to gain: {top.speedup:.2f}x.")

@@ -1,10 +1,12 @@
-"""merging - puts the rows of one database into another by ATTACH and INSERT .. SELECT. Standard library alone.
+"""merging - puts the rows of one database into another by ATTACH and INSERT .. SELECT. It needs the standard library
+alone.
 
-Ids differ between files: temp.map_TABLE has the id of each row of the other database and its id here, and a column that has the name of a table
-refers to that table's ids. A row that both have is known by a key that does not depend on the file, so a second merge adds nothing.
+Ids differ between files: temp.map_TABLE has the id of each row of the other database and its id here, and a column that
+has the name of a table refers to that table's ids. A row that both have is recognized by a key that does not depend on
+the file, so a second merge adds nothing.
 
-A text that this database has already is not taken a second time from another pair (_NEEDED): `repeat` is how an experiment asks for repeats, and two
-texts of one would weigh their prompt twice.
+A text that this database has is not taken a second time from another pair (_NEEDED): an experiment asks for repeats by
+`repeat`, and two texts of one repeat would give their prompt twice the weight.
 """
 
 import contextlib
@@ -18,10 +20,11 @@ from typing import NamedTuple
 from speclab import database, files
 from speclab.command import Fault
 
-# Tables with an id, each behind those that it refers to, and the columns that are equal in equal rows; none: every column but the id.
+# Tables with an id, each after those to which it refers, and the columns that are equal in equal rows; none: every
+# column except the id.
 _IDENTIFIED = {"run": ("experiment", "cell"), "environment": (), "pair": ("uuid",), "sequence": ("run", "prompt", "turn", "repeat", "pair"),
                "bench": (), "exact": ("experiment", "cell", "revision"), "exact_rule": (), "exact_bits": ()}  # fmt: skip
-# Tables whose first column says which row of an identified table they are a part of.
+# Tables whose first column names the row of an identified table to which they belong.
 _PARTS = ("step", "step_rule", "step_source", "draft", "trial", "bench_peer", "bench_peak", "bench_round", "bench_time", "cost",
           "exact_stream", "exact_test")  # fmt: skip
 
@@ -35,14 +38,15 @@ _CONFLICT = """SELECT t.id, t.experiment, t.drafter, t.rule, i.value ->> 0, i.va
         json_array('tokenizer of the target', coalesce(r.tokenizer_hash, 'none'), coalesce(t.tokenizer_hash, 'none')),
         json_array('configuration of the target', coalesce(r.config_hash, 'none'), coalesce(t.config_hash, 'none')),
         json_array('cell (inputs as the chat template)', r.cell, t.cell))) AS i WHERE i.value ->> 1 <> i.value ->> 2 ORDER BY t.id, i.key LIMIT 1"""
-# Sums of the same sequences cannot be added: the row of more sequences replaces the other.
+# Sums over the same sequences cannot be added: the row with more sequences replaces the other.
 _REPLACE_EXACT = """DELETE FROM main.exact WHERE EXISTS (SELECT 1 FROM other.exact AS t WHERE (t.experiment, t.cell, t.revision) =
     (exact.experiment, exact.cell, exact.revision) AND (t.sequences > exact.sequences OR (t.sequences = exact.sequences
     AND t.finished IS NOT NULL AND exact.finished IS NULL)))"""
-# Texts that are the same by their key, and nevertheless differ.
+# Texts with equal keys that nevertheless differ.
 _CHANGED = """SELECT t.id, q.id FROM temp.map_sequence AS m JOIN other.sequence AS t ON t.id = m.old JOIN main.sequence AS q ON q.id = m.new
     WHERE NOT m.added AND (t.tokens, t.decode_ns, t.wall_ns, t.steps) <> (q.tokens, q.decode_ns, q.wall_ns, q.steps) LIMIT 1"""
-# Conversations of each run, here and there, before texts are added: is what they are together that of a finished run?
+# Conversations of each run, here and in the other database, before texts are added. They show whether both together are
+# those of a finished run.
 _EXTENT = """CREATE TEMP TABLE extent AS SELECT m.new AS run, t.started, t.finished,
     (SELECT count(*) FROM (SELECT DISTINCT prompt, repeat FROM main.sequence WHERE run = m.new)) AS ours,
     (SELECT count(*) FROM (SELECT DISTINCT prompt, repeat FROM other.sequence WHERE run = m.old)) AS theirs
@@ -52,8 +56,8 @@ _FINISH = """UPDATE main.run SET started = min(run.started, e.started), finished
     WHEN e.finished IS NOT NULL AND e.theirs = e.all_of_it THEN e.finished END
     FROM (SELECT *, (SELECT count(*) FROM (SELECT DISTINCT prompt, repeat FROM main.sequence AS q WHERE q.run = extent.run)) AS all_of_it
     FROM extent) AS e WHERE e.run = run.id"""
-# Conversations of pairs with a text that is not here yet, or here without a partner of none under its rule or rejection: such a text is missing
-# (experiments/pairs/plan.h). Others would only repeat what is here.
+# Conversations of pairs with a text that is not here yet, or is here without a partner of none under its rule or
+# rejection: such a text is missing (experiments/pairs/plan.h). Others would only repeat texts that are here.
 _NEEDED = (
     """CREATE TEMP VIEW partner AS SELECT p.sequence FROM main.paired AS p JOIN main.sequence AS q ON q.id = p.none
     JOIN main.run AS n ON n.id = q.run JOIN main.run AS r ON r.id = p.run WHERE n.rule IN (r.rule, 'rejection')""",
@@ -67,7 +71,7 @@ _NEEDED = (
     """DELETE FROM main.environment WHERE id IN (SELECT new FROM temp.map_environment WHERE added)
     AND id NOT IN (SELECT environment FROM main.sequence WHERE environment IS NOT NULL)""",
     "UPDATE temp.map_sequence SET added = 0 WHERE added AND new NOT IN (SELECT id FROM main.sequence)")  # fmt: skip
-# A pair that was here in an earlier state has new slices.
+# A pair of which an earlier state is here has new slices.
 _SLICES = """INSERT OR IGNORE INTO main.slice (pair, run, round, ns, foreign_load, disturbed)
     SELECT p.new, r.new, t.round, t.ns, t.foreign_load, t.disturbed FROM other.slice AS t JOIN temp.map_pair AS p ON p.old = t.pair
     JOIN temp.map_run AS r ON r.old = t.run WHERE p.new IN (SELECT id FROM main.pair)"""
@@ -75,14 +79,16 @@ _SLICES = """INSERT OR IGNORE INTO main.slice (pair, run, round, ns, foreign_loa
 _SHARDS = """INSERT INTO main.shard (run, shards, shard, work, parts, finished) SELECT m.new, t.shards, t.shard, t.work, t.parts, t.finished
     FROM other.shard AS t JOIN temp.map_run AS m ON m.old = t.run WHERE true ON CONFLICT DO UPDATE SET work = excluded.work,
     parts = excluded.parts, finished = excluded.finished WHERE coalesce(excluded.finished, '') > coalesce(shard.finished, '')"""
-# SQLite 3.40 finds NULLs where there are none, in tables without rowid whose key is not their first columns. A real one is refused here.
+# SQLite 3.40 reports NULLs where there are none, in tables without rowid whose key is not their first columns. A real
+# one is refused here.
 _DAMAGE = """SELECT quick_check FROM pragma_quick_check(1000000000) WHERE quick_check <> 'ok' AND quick_check NOT LIKE 'NULL value in %' LIMIT 1"""
 
-_LOCKS = 1 << 48  # an experiment's lock is on one byte far beyond the file's end and SQLite's own locks (results/store/store_file.c)
+_LOCKS = 1 << 48  # an experiment's lock is on one byte far beyond the file's end and SQLite's own locks
+                 # (results/store/store_file.c)
 
 
 class Merged(NamedTuple):
-    """What was added, and texts that the database had of another pair."""
+    """What was added, and texts that the database had from another pair."""
 
     runs: int
     pairs: int
@@ -91,7 +97,7 @@ class Merged(NamedTuple):
 
 
 def _lock(fd: int, call: int, start: int, length: int) -> int:
-    """An open file description's lock for writing, set or asked for; returns its type as the kernel answers."""
+    """Sets or queries an open file description's lock for writing; returns the type in the kernel's answer."""
     return struct.unpack("h", fcntl.fcntl(fd, call, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, start, length, 0))[:2])[0]
 
 
@@ -104,10 +110,12 @@ def _is_empty(db: sqlite3.Connection) -> bool:
 
 
 def check_input(path: str, pages: bool = True) -> None:
-    """A database of this version that no experiment is being run into; with `pages`, whole in every page. Raises Fault, Misuse."""
+    """Raises Fault or Misuse unless this is a database of this version into which no experiment is being run; with
+    `pages`, all its pages must be whole."""
     database.check_file(path)
     with database.faults(path):
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # closed before SQLite has the file, whose locks it would drop
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # this is closed before SQLite opens the file, whose locks it
+                                                       # would drop
         try:
             if _lock(fd, fcntl.F_OFD_GETLK, _LOCKS, 1 << 32) != fcntl.F_UNLCK:
                 raise Fault(f"{path}: expected a database that is complete, found one that another process is running an experiment into")
@@ -119,11 +127,12 @@ def check_input(path: str, pages: bool = True) -> None:
                 raise Fault(f"{path}: expected a database of speclab, found an empty one")
             database.check(db, path)
             for (damage,) in db.execute(_DAMAGE) if pages else ():
-                raise Fault(f"{path}: the database is damaged: {damage.splitlines()[-1]}")  # the others say where SQLite has looked
+                # The other lines say where SQLite has looked.
+                raise Fault(f"{path}: the database is damaged: {damage.splitlines()[-1]}")
 
 
 class Output:
-    """OUT, opened to be written to, and made if there is none, with this version's views. Raises Fault."""
+    """OUT, opened for writing, and made if it does not exist, with this version's views. Raises Fault."""
 
     def __init__(self, path: str):
         self.path, self.locks = path, -1
@@ -170,14 +179,15 @@ class Output:
         db.execute("COMMIT")
 
     def _has_views(self) -> bool:
-        """Every view of views*.sql, in this text to the last sign."""
+        """Returns whether it has every view of views*.sql, with exactly this text."""
         texts = "".join(database.view_scripts())
         found = self.db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'view'").fetchall()
         same = {name for name, sql in found if sql.startswith(f"CREATE VIEW {name} AS") and f"\n{sql};\n" in texts}
         return same.issuperset(database.view_names())
 
     def lock(self, experiment: str) -> None:
-        """Until it is closed. A run and a merge of one experiment exclude each other: the run would decode what the merge brings. Raises Fault."""
+        """Locks the experiment until the file is closed. A run and a merge of one experiment exclude each other: the
+        run would decode what the merge brings. Raises Fault."""
         h = 0x811C9DC5  # FNV-1a of the name
         for byte in experiment.encode(errors="surrogateescape"):
             h = (h ^ byte) * 0x01000193 & 0xFFFFFFFF
@@ -192,14 +202,15 @@ class Output:
     def close(self) -> None:
         self.db.close()
         if self.locks >= 0:
-            os.close(self.locks)  # last: closing also drops SQLite's locks of this process on the file
+            os.close(self.locks)  # this comes last: closing also drops SQLite's locks of this process on the file
 
 
 # ---- rows
 
 
 def _columns(db: sqlite3.Connection, table: str) -> dict[str, str]:
-    """The columns of a table, and the value that a row t of the other database, mapped by m, has in them here."""
+    """Returns the columns of a table, and the value here of each column for a row t of the other database that m maps.
+    """
     names = [name for (name,) in db.execute("SELECT name FROM pragma_table_info(?) ORDER BY cid", (table,))]
     return {n: "m.new" if n == "id" else f"(SELECT new FROM temp.map_{n} WHERE old = t.{n})" if n in _IDENTIFIED else f't."{n}"' for n in names}
 
@@ -253,9 +264,9 @@ def _merge_rows(db: sqlite3.Connection, path: str, source: str) -> Merged:
 
 
 def merge(out: Output, source: str) -> Merged:
-    """Merges a database in one transaction. Raises Fault, which names the file; then OUT is as it was before."""
+    """Merges a database in one transaction. Raises Fault, which names the file; then OUT is unchanged."""
     db = out.db
-    check_input(source, pages=False)  # again: its turn may be much later
+    check_input(source, pages=False)  # the check is repeated, since the file's turn may come much later
     try:
         with database.faults(out.path), tempfile.TemporaryDirectory() as folder:
             other, uri = database.open_file(source)

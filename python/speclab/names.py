@@ -1,23 +1,28 @@
-"""names - drafters' names in tables and pictures: "small(model=a, tokens=2)" and its parts, and what varies in a sweep. Standard library alone."""
+"""names - drafters' names in tables and pictures: "small(model=a, tokens=2)" and its parts, and what varies in a sweep.
+It needs the standard library alone.
+"""
 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-# Characters that move or hide others: controls but the line's end, directions, separators of lines and paragraphs, lone surrogates, noncharacters.
+# Characters that move or hide others: controls except the line's end, directions, separators of lines and paragraphs,
+# lone surrogates, noncharacters.
 _HIDDEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _SPACES = re.compile("[\x00-\x1f\x7f]")
 
 
 def plain(text: Any, most: int = 0) -> str:
-    """Text as people wrote it on one line: no controls, at most `most` characters with an ellipsis at the end (0: any number)."""
+    """Returns text that people wrote on one line: no controls, at most `most` characters with an ellipsis at the end
+    (0: any number)."""
     text = _HIDDEN.sub("\ufffd", _SPACES.sub(" ", str(text)))
     return text if not most or len(text) <= most else text[: most - 1] + "…"
 
 
 def split(text: str, opening: str = "[{", closing: str = "]}", quote: str = "") -> tuple[list[str], bool]:
-    """The text between commas outside brackets and quotes; and whether each bracket and quote has its other half."""
+    """Returns the text between commas outside brackets and quotes, and whether each bracket and quote has its other
+    half."""
     parts, depth, quoted, paired = [""], 0, False, True
     for c in text:
         quoted ^= c == quote
@@ -31,7 +36,7 @@ def split(text: str, opening: str = "[{", closing: str = "]}", quote: str = "") 
 
 
 class Name(NamedTuple):
-    """A drafter's name: its kind, and the options that are not at their defaults, as they are shown."""
+    """A drafter's name: its kind, and the options that are not at their defaults, in the form of reports."""
 
     kind: str
     options: dict[str, str]
@@ -51,13 +56,14 @@ def of_run(drafter: str, kind: str, options: str) -> Name:
 
 
 def without(name: Name, keys: Iterable[str]) -> Name:
-    """The name without the options of these keys."""
+    """Returns the name without the options of these keys."""
     keys = set(keys)
     return Name(name.kind, {k: v for k, v in name.options.items() if k not in keys})
 
 
 def label(name: Name, others: Iterable[Name]) -> str:
-    """ "eagle3 tokens=3": without the options that all of `others` of its kind have; paths without folders, lists without spaces."""
+    """Returns "eagle3 tokens=3": without the options that all of `others` of its kind have; paths without folders,
+    lists without spaces."""
     alike = [other.options.items() for other in others if other.kind == name.kind]
     own = [f"{k}={v}" for k, v in name.options.items() if not alike or any((k, v) not in other for other in alike)]
     return " ".join([name.kind, *(re.sub("=.*/", "=", o) if "[" not in o else o.replace(", ", ",") for o in own)])
@@ -71,9 +77,11 @@ def _value(value: Any) -> str | None:
 
 
 def in_full(names: Sequence[Name], settings: Sequence[Mapping[str, Any]]) -> list[Name]:
-    """The names of a sweep's drafters, each with a value for every key that another of its kind names, and whose values differ among the kind.
+    """Returns the names of a sweep's drafters, each with a value for every key that another of its kind names, and
+    whose values differ within the kind.
 
-    settings: every option of each drafter, those at their default among them. A name leaves out what is at its default: "small(tokens=2)", "small".
+    settings: every option of each drafter, including those at their default. A name leaves out defaults:
+    "small(tokens=2)", "small".
     """
     kinds: dict[str, dict[str, set]] = {}
     for name in names:

@@ -1,30 +1,30 @@
-# peer_llama.py - llama.cpp (through llama-cpp-python) as a peer of `speclab bench --compare`: it takes the same measurements
-# on the same file in the same rounds.
+# peer_llama.py - llama.cpp (through llama-cpp-python) as a peer of `speclab bench --compare`: it takes the same
+# measurements on the same file in the same rounds.
 #
-# The protocol, which any program can implement (`speclab bench --peer-command COMMAND`): requests are lines on stdin; those
-# marked with -> are answered by one line on stdout. On an error the peer prints "error MESSAGE" and exits.
+# The protocol, which any program can implement (`speclab bench --peer-command COMMAND`): requests are lines on stdin;
+# those marked with -> are answered by one line on stdout. On an error the peer prints "error MESSAGE" and exits.
 #
 #     model PATH            the GGUF file
 #     threads N
 #     rows N                maximum rows of a slot in a pass
 #     prompt_tokens N       length of the prompt; 0: no prompt is measured
 #     contexts C C ...      numbers of cached tokens of a slot before a pass
-#     slots S S ...         -> "slots". Numbers of slots of a pass, sent if any is not 1. A slot has a sequence of its own
+#     slots S S ...         -> "slots". Numbers of slots of a pass, sent if any is not 1. Each slot has its own sequence
 #     option KEY VALUE      --peer-option KEY=VALUE; any number of these. Here: a number of llama_context_params or
 #                           llama_model_params. Arguments KEY=VALUE of this program mean the same
 #     open                  -> "ready NAME": engine, version and build information
-#     pass N C [S]          -> seconds of a pass: N rows in each of S slots (1 if not given) after C cached tokens of that
-#                              slot, a chain, with the logits of every row; the rows are removed from the cache afterwards.
-#                              An untimed warm-up pass precedes it, as in speclab
+#     pass N C [S]          -> seconds of a pass: N rows in each of S slots (1 if not given) after C cached tokens of
+#                              that slot, a chain, with the logits of every row; the rows are removed from the cache
+#                              afterwards. An untimed warm-up pass precedes it, as in speclab
 #     prompt                -> seconds of the prompt from an empty cache, with the logits of its last row
 #     (end of input)        the peer exits
 #
 # Threads must not spin for long after an answer: speclab's measurement begins 25 ms later. Tokens are arbitrary.
 #
-# Flash attention makes llama.cpp's long prompts faster (by 16 %) and its short passes slower (after 128 tokens: one row by
-# 14 %, 5 by 31 %, 16 by 41 %). So there are contexts with and without it, and each pass runs in the one that was faster in a
-# trial, as for a user who tunes it. --peer-option flash_attn_type=-1: llama.cpp decides; 0: never; 1: always. Slots are
-# sequences of one llama_batch, each with a cache of its own (kv_unified=0, the default).
+# Flash attention makes llama.cpp's long prompts faster (by 16 %) and its short passes slower (after 128 tokens: one row
+# by 14 %, 5 by 31 %, 16 by 41 %). So there are contexts with and without it, and each pass runs in the one that was
+# faster in a trial, as for a user who tunes it. --peer-option flash_attn_type=-1: llama.cpp decides; 0: never; 1:
+# always. Slots are sequences of one llama_batch, each with its own cache (kv_unified=0, the default).
 import ctypes
 import os
 import sys

@@ -1,7 +1,7 @@
-"""printable - text from outside on a terminal, as core/printable.h has it.
+"""printable - text from outside on a terminal, escaped as in core/printable.h.
 
-Control characters (C0, DEL, C1) and controls of direction become "\\u001B", which is JSON's form, so JSON keeps its value; a byte that is no UTF-8
-becomes "\\xE4". Standard library alone.
+Control characters (C0, DEL, C1) and controls of direction become "\u001B", which is JSON's form, so JSON keeps its
+value; a byte that is no UTF-8 becomes "\xE4". The file needs the standard library alone.
 """
 
 import io
@@ -16,12 +16,12 @@ def _escaped(m: re.Match) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with controls escaped; line ends and tabs stay."""
+    """Returns the text with controls escaped; line ends and tabs are kept."""
     return _CONTROLS.sub(_escaped, text)
 
 
 class PrintableStream(io.TextIOBase):
-    """Writes to another text stream what `printable` makes of it. `None`: stdout is closed; writes fail."""
+    """A text stream that writes what `printable` makes to another one. `None`: stdout is closed; writes fail."""
 
     def __init__(self, to: io.TextIOBase | None):
         self.to = to

@@ -1,4 +1,6 @@
-"""prompts - one entry of a dataset as a line of a prompt file (engine/prompts.h), and which entries are taken. Standard library alone."""
+"""prompts - turns an entry of a dataset into a line of a prompt file (engine/prompts.h), and selects entries. It needs
+the standard library alone.
+"""
 
 import argparse
 import dataclasses
@@ -14,25 +16,28 @@ from speclab.files import read_text
 from speclab.strict_json import described, dumps, loads
 
 MAX_PROMPTS, MAX_TURNS = 1 << 18, 64  # engine/prompts.h
-MOST = 1 << 24  # bytes besides the longest field: a template may name it any number of times
+MOST = 1 << 24  # maximum bytes in addition to the longest field: a template may name it any number of times
 REASONS = (OTHER_CATEGORY, OTHER_SPLIT, SHORT, LONG, EMPTY, SYSTEM, ROLE, ORDER, TURNS, NO_ANSWER) = (
     "of another category", "of another split", "shorter than --min-characters", "longer than --max-characters", "without a prompt",
     "with a system message", "with a message of another role than the user and the model",
     "whose user and model do not alternate, the user first", f"with more than {MAX_TURNS} turns (--turns N keeps the first N)",
     "without an answer")  # fmt: skip
 
-# What a SPEED-Bench entry has instead of a text that may not be passed on (NVIDIA's specdec_bench).
+# A SPEED-Bench entry has this instead of a text that may not be passed on (NVIDIA's specdec_bench).
 _PLACEHOLDER = "FULL BENCHMARK DATA SHOULD BE FETCHED FROM THE SOURCE USING SPECDEC_BENCH"
-# LongBench v2's marks, whose texts it strips.
+# LongBench v2's marks, from which it strips blanks.
 _MARKS = {"DOC": "context", "Q": "question", "C_A": "choice_A", "C_B": "choice_B", "C_C": "choice_C", "C_D": "choice_D"}
 _PLACE = re.compile(r"\$(?P<mark>DOC|Q|C_[ABCD])\$|\{(?P<keys>[a-zA-Z_|]+)(?P<list>\[\])?\}")
-_SPLITS = {"prompt": range(1, 11), "test": range(11, 511), "validation": range(511, 601), "train": range(601, 975)}  # MBPP's task ids
-_ROLES = {"human": True, "user": True, "gpt": False, "chatgpt": False, "bing": False, "bard": False, "assistant": False}  # whether it is the user
+# MBPP's task ids.
+_SPLITS = {"prompt": range(1, 11), "test": range(11, 511), "validation": range(511, 601), "train": range(601, 975)}
+# roles, and whether they are the user's.
+_ROLES = {"human": True, "user": True, "gpt": False, "chatgpt": False, "bing": False, "bard": False, "assistant": False}
 _WORD64 = (1 << 64) - 1
 
 
 class LeftOut(Exception):
-    """An entry is no prompt, for this reason. `mend`: what is wrong with it in a dataset that nobody collected."""
+    """Says that an entry is no prompt, with the reason. `mend`: what is wrong with it in a dataset that nobody
+    collected."""
 
     def __init__(self, why: str, mend: str = ""):
         super().__init__(why)
@@ -44,15 +49,16 @@ class Choice:
     """Which entries become prompts, and how."""
 
     dataset: Dataset
-    template: str  # its name
-    text: Callable[[dict[str, Any]], str]  # the template for an entry
+    template: str  # name of the template
+    text: Callable[[dict[str, Any]], str]  # function that makes an entry's text
     completion: bool
-    options: argparse.Namespace  # of `import`: answers, turns, min_characters, max_characters, split, category
+    options: argparse.Namespace  # options of `import`: answers, turns, min_characters, max_characters, split, category
 
 
 @dataclasses.dataclass
 class Prompt:
-    """A line, and what is compared: `number` is the entry's over all files, `place` where it was."""
+    """A line, and the values that are compared: `number` is the entry's over all files, `place` its position in them.
+    """
 
     number: int
     place: str
@@ -63,20 +69,20 @@ class Prompt:
 
 
 def field(entry: dict[str, Any], keys: str | None) -> tuple[str, Any]:
-    """The first of the keys a|b whose value is not null, and the value; else the first key and None."""
+    """Returns the first of the keys a|b whose value is not null, and the value; otherwise the first key and None."""
     names = (keys or "").split("|")
     return next(((k, entry[k]) for k in names if k and entry.get(k) is not None), (names[0], None))
 
 
 def text_of(value: Any, what: str) -> str:
-    """A text without NULs, which prompts cannot have. Raises Fault."""
+    """Returns a text without NULs, which prompts cannot have. Raises Fault."""
     if not isinstance(value, str) or "\0" in value:
         raise Fault(f"{what}: expected a text, found {'a NUL character in it' if isinstance(value, str) else described(value)}")
     return value
 
 
 def turn_of(value: Any, what: str) -> str:
-    """A text that is not blank."""
+    """Returns a text that is not blank."""
     if not text_of(value, what).strip(" \t\r\n\f\v"):
         raise LeftOut(EMPTY, f"{what}: expected a text, found an empty one")
     return value
@@ -89,7 +95,8 @@ def list_of(value: Any, what: str, kind: str) -> list[Any]:
 
 
 def _check_keys(d: Dataset, entry: dict[str, Any]) -> None:
-    """All of d's keys are there, null or not, and no other dataset has more keys that are. Raises Fault."""
+    """Checks that all of d's keys are present, null or not, and that no other dataset has more keys that are. Raises
+    Fault."""
 
     def lacks(o: Dataset) -> str | None:
         return next((keys for keys in o.keys.split() if not any(k in entry for k in keys.split("|"))), None)
@@ -108,7 +115,7 @@ def _check_keys(d: Dataset, entry: dict[str, Any]) -> None:
 
 
 def _expanded(c: Choice, entry: dict[str, Any]) -> str:
-    """The turn of a template. What its first field says is the prompt: if that is blank, there is none."""
+    """Returns the turn of a template. The text of its first field is the prompt: if that is blank, there is none."""
     longest = size = 0
 
     def text(m: re.Match) -> str:
@@ -136,7 +143,8 @@ def _listed(c: Choice, entry: dict[str, Any]) -> list[str]:
         if turn.startswith(_PLACEHOLDER):
             source = entry["source"] if isinstance(entry.get("source"), str) else "its source"
             raise Fault(f"{key}[{i}]: expected a prompt, found NVIDIA's placeholder for a text of {source}; `python3 prepare_data.py --dataset "
-                        "speed --config CONFIG` of Model-Optimizer/examples/specdec_bench writes a file with it")  # fmt: skip
+                        # fmt: skip.
+                        "speed --config CONFIG` of Model-Optimizer/examples/specdec_bench writes a file with it")
     if not 0 < len(turns) <= MAX_TURNS:
         found = f"at most {MAX_TURNS}, found {len(turns)} (--turns N keeps the first N)" if turns else "a list of texts, found an empty one"
         raise Fault(f"{key}: expected {found}")
@@ -144,7 +152,7 @@ def _listed(c: Choice, entry: dict[str, Any]) -> list[str]:
 
 
 def _messages(c: Choice, entry: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """A list of messages, or one instruction, becomes the user's turns; the model's messages are answers."""
+    """Turns a list of messages, or one instruction, into the user's turns; the model's messages are answers."""
     key, messages = field(entry, "conversations|conversation")
     if messages is None and entry.get("instruction") is not None:
         return [turn_of(entry["instruction"], "instruction")], [entry["response"]] if isinstance(entry.get("response"), str) else []
@@ -228,7 +236,7 @@ def _made(c: Choice, entry: dict[str, Any], number: int, place: str) -> Prompt:
 
 
 def prompt_of(c: Choice, entry: Any, number: int, place: str) -> Prompt:
-    """Raises LeftOut; Fault with the place, if the entry is not as the dataset's are."""
+    """Raises LeftOut; Fault with the place, if the entry is not like the dataset's entries."""
     with placed(f"{place}: "):
         if not isinstance(entry, dict):
             raise Fault(f"expected an object, found {described(entry)}")
@@ -241,7 +249,8 @@ def prompt_of(c: Choice, entry: Any, number: int, place: str) -> Prompt:
 
 
 def choice(d: Dataset, o: argparse.Namespace) -> Choice:
-    """What the options of `import` choose. --template names one of the dataset's, or a file of its own ones. Raises Misuse."""
+    """Returns the choice that the options of `import` make. --template names one of the dataset's, or a file of its own
+    ones. Raises Misuse."""
     name = d.templates[0].name if o.template is None else o.template
     if o.template is None and d.template_file:
         raise Misuse(f"missing --template: expected {d.name}'s own file of templates ({d.template_file}), or --template {name}")
@@ -260,7 +269,8 @@ def choice(d: Dataset, o: argparse.Namespace) -> Choice:
     def of_category(entry: dict[str, Any]) -> str:
         key = d.category or ""
         category = entry.get(key) if isinstance(entry.get(key), str) else ""
-        text = templates.get(category, templates.get(category.removesuffix("_e")))  # LongBench-E's tasks have the templates of LongBench's
+        text = templates.get(category, templates.get(category.removesuffix("_e")))  # LongBench-E's tasks have the
+                                                                                   # templates of LongBench's
         if not isinstance(text, str):
             raise Fault(f'{key}: expected one that {base} has a template for, found "{category}"')
         return text
@@ -268,12 +278,12 @@ def choice(d: Dataset, o: argparse.Namespace) -> Choice:
     return Choice(d, base, of_category if isinstance(templates, dict) else lambda _: templates, False, o)
 
 
-# ---- which are taken
+# ---- the selection
 
 
 def without_repetitions(prompts: list[Prompt], collected: bool) -> tuple[list[Prompt], int]:
-    """Entries with the id or the text of an earlier one are removed and counted if the dataset is a collected one; else an id twice is a Fault, and
-    texts that are there again are counted and kept."""
+    """Removes and counts entries with the id or the text of an earlier one if the dataset is a collected one. Otherwise
+    a repeated id is a Fault, and repeated texts are counted and kept."""
     repeated = 0
     for key in ("id", "turns"):
         first: dict[Any, Prompt] = {}
@@ -290,7 +300,7 @@ def without_repetitions(prompts: list[Prompt], collected: bool) -> tuple[list[Pr
 
 
 def _splitmix(seed: int, number: int) -> int:
-    """What splitmix64 (Steele, Lea, Flood 2014) started at `seed` gives at its call number + 1."""
+    """Returns the result of call number + 1 of splitmix64 (Steele, Lea, Flood 2014) started at `seed`."""
     z = seed + (number + 1) * 0x9E3779B97F4A7C15 & _WORD64
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _WORD64
     z = (z ^ z >> 27) * 0x94D049BB133111EB & _WORD64
@@ -298,8 +308,8 @@ def _splitmix(seed: int, number: int) -> int:
 
 
 def limited(prompts: list[Prompt], per_category: int | None, limit: int | None, seed: int | None) -> list[Prompt]:
-    """Takes `per_category` prompts of each category, and `limit` of these: the first ones, or with a seed those of the smallest ranks, so that a
-    smaller sample is part of a larger one."""
+    """Takes `per_category` prompts of each category, and `limit` of these: the first ones, or with a seed those of the
+    smallest ranks, so that a smaller sample is part of a larger one."""
     by_rank = sorted(prompts, key=lambda p: p.number if seed is None else _splitmix(seed, p.number))
     if per_category:
         taken: dict[str, Iterator[int]] = {}

@@ -1,6 +1,8 @@
-"""quality - what a lossy rule costs in its texts: perplexity under the target, total variation a token, the task's score.
+"""quality - the cost of a lossy rule in its texts: perplexity under the target, total variation a token, the task's
+score.
 
-p is the target, q the drafter. Means over prompts have the 95 % intervals of `speclab report --intervals`. Nothing is stored.
+p is the target, q the drafter. Means over prompts have the 95 % intervals of `speclab report --intervals`. Nothing is
+stored.
 """
 
 import contextlib
@@ -27,7 +29,8 @@ _SECONDS, _BYTES = 10, 1 << 30  # processor time and memory of a program under t
 
 
 def interval(name: str, how: str, sums: Iterable[float], of: Iterable[float] | None = None) -> dict[str, float]:
-    """Ratio of two sums over prompts (of: 1 each, so a mean) and its 95 % interval, by their names; NaN where there is none. how: rate, ratio."""
+    """Returns the ratio of two sums over prompts (of: 1 each, so a mean) and its 95 % interval, by their names; NaN if
+    there is none. how: rate, ratio."""
     a = [float(x) for x in sums]
     b = [1.0] * len(a) if of is None else [float(x) for x in of]
     found = engine.objects("report", "--intervals", "-", lines=[{"of": how, "a": a, "b": b}])[0] if a else {}
@@ -38,7 +41,7 @@ def interval(name: str, how: str, sums: Iterable[float], of: Iterable[float] | N
 
 
 def _messages(entry: dict, turn: int, answers: list[str]) -> list[dict] | None:
-    """The conversation up to a turn, as engine/prompts.c has it. None: token ids."""
+    """Returns the conversation up to a turn, as in engine/prompts.c. None: token ids."""
     if "input_ids" in entry:
         return None
     before = list(entry["messages"][:-1]) if "messages" in entry else []
@@ -60,7 +63,7 @@ def _entries(path: str) -> list[dict]:
 
 @contextlib.contextmanager
 def _readable(sentence: str):
-    """What is not as the engine has written it is a Fault with this sentence."""
+    """Raises Fault with this sentence for data that differ from what the engine writes."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as why:
@@ -68,7 +71,8 @@ def _readable(sentence: str):
 
 
 def texts(results, run: int) -> pd.DataFrame:
-    """The run's texts with the tokens of their prompts: columns prompt, turn, text, tokens, ids (None: they cannot be made again)."""
+    """Returns the run's texts with the tokens of their prompts: columns prompt, turn, text, tokens, ids (None: they
+    cannot be made again)."""
     known = results.sql("SELECT model_path, prompts_path, json_extract(settings, '$.prompts.chat') AS chat FROM run WHERE id = ?", (run,)).iloc[0]
     found = results.sql("SELECT prompt, turn, repeat, prompt_tokens, text, tokens FROM sequence WHERE run = ? GROUP BY prompt, turn, repeat"
                         " HAVING pair = min(pair) ORDER BY prompt, repeat, turn", (run,))  # fmt: skip
@@ -94,7 +98,8 @@ def texts(results, run: int) -> pd.DataFrame:
 
 
 def perplexity(results, run: int, found: pd.DataFrame) -> dict:
-    """exp of the mean negative log-probability of the texts' tokens under the target at temperature 1, with the run's precision."""
+    """Returns exp of the mean negative log-probability of the texts' tokens under the target at temperature 1, with the
+    run's precision."""
     known = results.sql("SELECT model_path, activations, cache, device FROM run WHERE id = ?", (run,)).iloc[0]
     chosen = found[found.ids.map(lambda i: i is not None) & (found.tokens.map(len) > 0)]
     words = ["inspect", "--score", f"--activations={known.activations}", f"--cache={known.cache}", "--", known.model_path]
@@ -110,7 +115,8 @@ def perplexity(results, run: int, found: pd.DataFrame) -> dict:
 
 
 def accept_probability(rule: dict, p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """Of each token, if it is drafted and tested alone. rule: `kind` and its options, as in run.settings (verifier/rules/*.c)."""
+    """Returns the probability with which each token is accepted, if it is drafted and tested alone. rule: `kind` and
+    its options, as in run.settings (verifier/rules/*.c)."""
     kind = rule["kind"]
     if kind == "typical":
         entropy = -float(np.sum(p[p > 0] * np.log(p[p > 0])))
@@ -124,7 +130,7 @@ def accept_probability(rule: dict, p: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 def side_by_side(p: Row, q: Row | None, token: int) -> tuple[np.ndarray, np.ndarray]:
-    """p and q of every token up to the last that either has; q None: `token` is drafted, for certain."""
+    """Returns p and q of every token up to the last that either has; q None: `token` is drafted, for certain."""
     q = q or Row(np.array([token]), np.ones(1), 0.0)
     rows = np.zeros((2, 1 + max(row.token[-1] for row in (p, q))))
     for to, row in zip(rows, (p, q), strict=True):
@@ -133,9 +139,11 @@ def side_by_side(p: Row, q: Row | None, token: int) -> tuple[np.ndarray, np.ndar
 
 
 def first_token_distance(rule: dict, p: Row, q: Row | None, token: int) -> float:
-    """Total variation between the distribution of the next token and p, given the text so far, where one token is drafted.
+    """Returns the total variation between the distribution of the next token and p, given the text so far, if one token
+    is drafted.
 
-    q: the row it is sampled from, and the distribution is over the draft, too; None: it is deterministic. Rows that lack entries give NaN.
+    q: the row from which it is sampled, and the distribution is over the draft as well; None: it is deterministic. Rows
+    that lack entries give NaN.
     """
     if p.rest > 0 or (q is not None and q.rest > 0):
         return math.nan
@@ -152,13 +160,15 @@ def first_token_distance(rule: dict, p: Row, q: Row | None, token: int) -> float
 
 
 def total_variation(results, run: int, rule: dict) -> dict:
-    """Mean over recorded steps whose draft begins with one token; `tv_share`: of all steps with a draft. Needs `record: {rows: full}`."""
+    """Returns the mean over recorded steps whose draft begins with one token; `tv_share`: their share of all steps with
+    a draft. Needs `record: {rows: full}`."""
     one = ("SELECT q.prompt, d.sequence, d.step, d.tokens, d.parents, d.proposals, d.out, d.rows FROM draft AS d JOIN sequence AS q"
            " ON q.id = d.sequence WHERE q.id = ? ORDER BY d.step")  # fmt: skip
     sequences = results.sql("SELECT id FROM sequence WHERE run = ? ORDER BY prompt, turn, repeat, pair", (run,)).id.tolist()
     by_prompt: dict[int, list[float]] = {}
     steps = 0
-    for s in (s for sequence in sequences for s in results.sql(one, (sequence,)).itertuples()):  # rows of one text at a time: they are large
+    # Only the rows of one text are in memory, since they are large.
+    for s in (s for sequence in sequences for s in results.sql(one, (sequence,)).itertuples()):
         tree = draft_of(s, f"{results.path}: sequence {s.sequence}, step {s.step}")
         steps += len(tree.tokens) > 1
         if tree.parents.count(0) != 1 or rule.get("accept") == "distance" or rule.get("minimum_block", 1) > 1:
@@ -183,12 +193,12 @@ def _last_number(text: str) -> str | None:
 
 
 def gsm8k(answer: str, text: str) -> bool:
-    """Whether the last number of the text is the answer's, which stands after ####."""
+    """Returns whether the last number of the text is that of the answer, which comes after ####."""
     return _last_number(answer) is not None and _last_number(answer) == _last_number(text)
 
 
 def _boxed(text: str) -> str | None:
-    """The content of the last \\boxed{..}."""
+    """Returns the content of the last \boxed{..}."""
     start = text.rfind("\\boxed{")
     depth = 0
     for i in range(start + 6, len(text)) if start >= 0 else ():
@@ -209,7 +219,7 @@ def _plain_math(text: str) -> str:
 
 
 def math_500(answer: str, text: str) -> bool:
-    """Whether the text's last \\boxed{..} is the answer, but for spelling: spaces, \\left, \\dfrac, units, 1,000."""
+    """Returns whether the text's last \boxed{..} is the answer, up to spelling: spaces, \left, \dfrac, units, 1,000."""
     boxed = _boxed(text)
     return boxed is not None and _plain_math(boxed) == _plain_math(_boxed(answer) or answer)
 
@@ -226,26 +236,30 @@ exec(compile(open("program.py").read(), "program.py", "exec"), {{"__name__": "__
 
 
 def passes(program: str) -> bool:
-    """Whether a Python program ends without an error, in a process of its own: an empty folder, no network where that can be, limits."""
+    """Returns whether a Python program ends without an error, in a separate process: an empty folder, no network if
+    that is possible, limits."""
     with tempfile.TemporaryDirectory(prefix="speclab-") as folder:
         Path(folder, "program.py").write_text(program, errors="replace")
         Path(folder, "limits.py").write_text(_LIMITS)
-        apart = ["unshare", "--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--"]  # where the kernel lets users do so
+        # Used if the kernel lets users do so.
+        apart = ["unshare", "--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--"]
         if shutil.which("unshare") is None or subprocess.run([*apart, "true"], capture_output=True).returncode != 0:
             apart = []
         with subprocess.Popen([*apart, sys.executable, "-I", "-S", "limits.py"], cwd=folder, env={"PATH": "/usr/bin:/bin"}, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as running:  # fmt: skip
+                              # fmt: skip.
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as running:
             try:
                 return running.wait(timeout=3 * _SECONDS) == 0
             except subprocess.TimeoutExpired:
                 return False
-            finally:  # with what it has started
+            finally:  # ends the program with what it has started
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(running.pid, signal.SIGKILL)
 
 
 def humaneval(entry: dict, text: str) -> bool:
-    """Whether HumanEval's tests of the entry pass: of a completion, or of the last block of code that an answer has."""
+    """Returns whether HumanEval's tests of the entry pass, for a completion, or for the last block of code in an
+    answer."""
     blocks = re.findall(r"```(?:python|py)?\n(.*?)(?:```|\Z)", text, re.S)
     body = blocks[-1] if blocks else re.split(r"\n(?=\S)", text)[0]
     whole = body if f"def {entry['entry_point']}" in body else entry["prompt"] + body
@@ -254,7 +268,8 @@ def humaneval(entry: dict, text: str) -> bool:
 
 
 def task_of(entry: dict) -> tuple[str, Callable[[str], bool]] | None:
-    """The task's name and what tells whether a text solves the entry. None: it has no answer that a program can check."""
+    """Returns the task's name and the function that tells whether a text solves the entry. None: it has no answer that
+    a program can check."""
     answer = entry.get("answer", entry.get("reference"))
     answer = answer[0] if isinstance(answer, list) and answer else answer
     if all(isinstance(entry.get(key), str) for key in ("test", "entry_point", "prompt")):
@@ -267,7 +282,8 @@ def task_of(entry: dict) -> tuple[str, Callable[[str], bool]] | None:
 
 
 def task_score(results, run: int, found: pd.DataFrame, answers: str | None) -> dict:
-    """Share of texts that solve their task. answers: a file with the dataset's entries; None: the prompts' own file."""
+    """Returns the share of texts that solve their task. answers: a file with the dataset's entries; None: the prompts'
+    own file."""
     path = answers or results.sql("SELECT prompts_path FROM run WHERE id = ?", (run,)).iat[0, 0]
     entries = _entries(path)
     by_id = {str(e.get("task_id", e.get("question_id", e.get("id", e.get("unique_id", i))))): e for i, e in enumerate(entries)}
@@ -285,11 +301,12 @@ def task_score(results, run: int, found: pd.DataFrame, answers: str | None) -> d
     return {"task": "+".join(sorted(names))} | interval("score", "rate", map(np.mean, solved.values())) | {"score_prompts": len(solved)}
 
 
-# ---- all together
+# ---- the table of all measures
 
 
 def table(results, answers: str | None = None, runs: list[int] | None = None, note: Callable[[str], None] = lambda _: None) -> pd.DataFrame:
-    """A row for each cell: what it gains (speedup, tokens a step) beside what its texts lose. Raises Fault or Misuse."""
+    """Returns a row for each cell: what it gains (speedup, tokens a step) and what its texts lose. Raises Fault or
+    Misuse."""
     out = []
     for cell in results.cells.to_dict("records"):
         run = int(cell["run"])

@@ -1,13 +1,14 @@
 """results - a database of results as data frames.
 
-    results = speclab.open("demo.db")
-    results                      # in a notebook: the summary
-    results.cells                # a row for each cell, with the intervals that `speclab report` prints
-    results.view("acceptance")   # any view of results/views*.sql
-    results.sql("SELECT ...")
+     results = speclab.open("demo.db")
+     results                      # in a notebook: the summary
+     results.cells                # a row for each cell, with the intervals that `speclab report` prints
+     results.view("acceptance")   # any view of results/views*.sql
+     results.sql("SELECT ...")
 
-Numbers have one source: the views, and what the program computes from them (`speclab report --json`); nothing is computed here again. Times are
-integer nanoseconds (`_ns`), speeds are per second (`_per_s`), rates and shares are fractions of 1 (docs/results.md). p is the target, q the drafter.
+Numbers have one source: the views, and what the program computes from them (`speclab report --json`); nothing is
+computed here again. Times are integer nanoseconds (`_ns`), speeds are per second (`_per_s`), rates and shares are
+fractions of 1 (docs/results.md). p is the target, q the drafter.
 """
 
 import html
@@ -22,17 +23,17 @@ from speclab.command import Misuse
 from speclab.shown import figure_with_interval
 
 SUMMARY = {"tokens_per_s": "tokens/s", "speedup": "speedup over none", "tokens_per_step": "tokens/step", "acceptance_rate": "accepted, %"}
-# By the first of these columns that a table or a view has, its rows are an experiment's.
+# The first of these columns that a table or a view has selects the rows of an experiment.
 _OWN = {"run": "run IN (SELECT id FROM run WHERE experiment = ?1)",
         "sequence": "sequence IN (SELECT q.id FROM sequence AS q JOIN run AS r ON r.id = q.run WHERE r.experiment = ?1)",
         "experiment": "experiment = ?1"}  # fmt: skip
 
 
 class Results(AbstractContextManager):
-    """A database of results, which is only read. `experiment`: of this one only; default: of all.
+    """A database of results, which is only read. `experiment`: only this one's results; default: all.
 
-    What another process stores meanwhile is in `sql`, `view` and the tables, which are read when they are asked for; `cells` and what is made of
-    them are read once. Raises Fault or Misuse, whose text is a sentence.
+    What another process stores meanwhile is in `sql`, `view` and the tables, which are read on each call; `cells` and
+    what is made from them are read once. Raises Fault or Misuse, whose text is a sentence.
     """
 
     def __init__(self, path: str, experiment: str | None = None):
@@ -48,7 +49,7 @@ class Results(AbstractContextManager):
     # ---- tables and views
 
     def query(self, sql: str, parameters=()) -> tuple[list[str], list[tuple]]:
-        """Names of the columns of a query over tables and views, and its rows."""
+        """Returns names of the columns of a query over tables and views, and its rows."""
         with database.faults(self.path):
             rows = self.connection.execute(sql, parameters)
             if rows.description is None:
@@ -56,12 +57,12 @@ class Results(AbstractContextManager):
             return [column[0] for column in rows.description], rows.fetchall()
 
     def sql(self, query: str, parameters=()) -> pd.DataFrame:
-        """The rows of a query. A NULL is NaN or None."""
+        """Returns the rows of a query. A NULL is NaN or None."""
         names, rows = self.query(query, parameters)
         return pd.DataFrame(rows, columns=names)
 
     def view(self, name: str) -> pd.DataFrame:
-        """All rows of a view, or of a table; docs/results.md and results/views*.sql define its columns."""
+        """Returns all rows of a view, or of a table; docs/results.md and results/views*.sql define its columns."""
         known = [*self.views, *self.tables]
         if name not in known:
             raise Misuse(f'view: expected one of {", ".join(known)}, found "{name}"')
@@ -72,76 +73,82 @@ class Results(AbstractContextManager):
 
     @cached_property
     def views(self) -> list[str]:
-        """Names of the views."""
+        """Returns the names of the views."""
         return database.view_names()
 
     @cached_property
     def tables(self) -> list[str]:
-        """Names of the tables."""
+        """Returns the names of the tables."""
         return [name for (name,) in self.connection.execute("SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")]
 
     @property
     def runs(self) -> pd.DataFrame:
-        """A row for each run: its settings (table `run`)."""
+        """Returns a row for each run: its settings (table `run`)."""
         return self.view("run")
 
     @property
     def texts(self) -> pd.DataFrame:
-        """A row for each text that was decoded (table `sequence`), with the run's drafter and rule."""
+        """Returns a row for each text that was decoded (table `sequence`), with the run's drafter and rule."""
         return self.sql("SELECT q.*, r.experiment, r.drafter, r.rule, r.sampling FROM sequence AS q JOIN run AS r ON r.id = q.run"
                         " WHERE ?1 IS NULL OR r.experiment = ?1", (self.experiment,))  # fmt: skip
 
     @property
     def steps(self) -> pd.DataFrame:
-        """A row for each step: a pass of the target (table `step`), with its run and prompt."""
+        """Returns a row for each step: a pass of the target (table `step`), with its run and prompt."""
         return self.sql("SELECT q.run, q.prompt, q.turn, q.repeat, q.category, t.* FROM step AS t JOIN sequence AS q ON q.id = t.sequence"
-                        " JOIN run AS r ON r.id = q.run WHERE ?1 IS NULL OR r.experiment = ?1", (self.experiment,))  # fmt: skip
+                        # fmt: skip.
+                        " JOIN run AS r ON r.id = q.run WHERE ?1 IS NULL OR r.experiment = ?1", (self.experiment,))
 
-    # ---- what the program computes
+    # ---- results that the program computes
 
     @cached_property
     def report(self) -> dict:
-        """`speclab report --json`: {"disturbed": a sentence or "", "comparisons": [..]}.
+        """Returns `speclab report --json`: {"disturbed": a sentence or "", "comparisons": [..]}.
 
-        A comparison has runs that can be compared (the same target, sampling, prompts, limits and batch), as words, and `cells` in the order of the
-        tables: none, then lossless ones, the fastest first, then lossy ones.
+        A comparison has runs that can be compared (the same target, sampling, prompts, limits and batch), as words, and
+        `cells` in the order of the tables: none, then lossless ones, the fastest first, then lossy ones.
         """
         of = [f"--experiment={self.experiment}"] if self.experiment is not None else []
         return json.loads(engine.call("report", f"--db={self.path}", "--json", *of))
 
     @property
     def comparisons(self) -> list[dict]:
-        """The comparisons of `report`."""
+        """Returns the comparisons of `report`."""
         return self.report["comparisons"]
 
     @cached_property
     def cells(self) -> pd.DataFrame:
-        """A row for each cell: run_summary's columns and the 95 % intervals of its statistics (NAME_low, NAME_high).
+        """Returns a row for each cell: run_summary's columns and the 95 % intervals of its statistics (NAME_low,
+        NAME_high).
 
-        `comparison` is the title of its comparison, `name` what distinguishes the cell in it. Acceptance by position is in lists.
+        `comparison` is the title of its comparison, `name` what distinguishes the cell in it. Acceptance by position is
+        in lists.
         """
         rows = [{"comparison": c["title"], **cell} for c in self.comparisons for cell in c["cells"]]
         return pd.DataFrame(rows).drop(columns="by_category", errors="ignore")
 
     @cached_property
     def by_category(self) -> pd.DataFrame:
-        """A row for each cell and category of prompts: speedup and tokens per step with their intervals, and the numbers of prompts."""
+        """Returns a row for each cell and category of prompts: speedup and tokens per step with their intervals, and
+        the numbers of prompts."""
         return pd.DataFrame([{"comparison": c["title"], "run": cell["run"], "name": cell["name"], **row}
-                             for c in self.comparisons for cell in c["cells"] for row in cell["by_category"]])  # fmt: skip
+                             # fmt: skip.
+                             for c in self.comparisons for cell in c["cells"] for row in cell["by_category"]])
 
     def against(self, run: int) -> pd.DataFrame:
-        """Every other run of the same prompts compared with one, in pairs where there are any (`report --against`)."""
+        """Compares every other run of the same prompts with one, in pairs if there are any (`report --against`)."""
         return pd.DataFrame(engine.objects("report", f"--db={self.path}", "--against", str(run), "--jsonl"))
 
     def plot(self, name: str) -> list:
-        """The pictures of a figure of the page ("speedup_by_category", "sweep", ..), each a figure of matplotlib, which can be restyled."""
+        """Returns the pictures of a figure of the page ("speedup_by_category", "sweep", ..), each a figure of
+        matplotlib, which can be restyled."""
         from speclab.figures import page
 
         return page.plots(self, name)
 
     @property
     def summary(self) -> pd.DataFrame:
-        """The report's first table as text, with intervals: a row for each cell."""
+        """Returns the report's first table as text, with intervals: a row for each cell."""
         rows = []
         for c in self.comparisons:
             for cell in c["cells"]:

@@ -1,4 +1,6 @@
-"""rows - the rows of p and q that a run has recorded (`record: {rows: N}`), from table `draft` (experiments/replay/packed_rows.c)."""
+"""rows - the rows of p and q that a run has recorded (`record: {rows: N}`), from table `draft`
+(experiments/replay/packed_rows.c).
+"""
 
 import json
 import struct
@@ -10,22 +12,23 @@ import numpy as np
 
 from speclab.command import Fault
 
-_MOST = 1 << 29  # bytes of a step's rows
-_VOCAB = 1 << 20  # tokens of a vocabulary
-_ROWS = 1024  # at most in a step: p and q of the nodes of a pass
-SAMPLED = {1: "sampled", 2: "sampled without replacement"}  # `proposal`; 0: deterministic
+_MOST = 1 << 29  # maximum bytes of a step's rows
+_VOCAB = 1 << 20  # maximum tokens of a vocabulary
+_ROWS = 1024  # maximum rows of a step: p and q of the nodes of a pass
+SAMPLED = {1: "sampled", 2: "sampled without replacement"}  # values of `proposal`; 0: deterministic
 
 
 @dataclass
 class Row:
-    """A row of probabilities: of `token` (n, ascending) `p` (n); `rest` is the mass of tokens that were not kept."""
+    """A row of probabilities: `token` (n, ascending) has the probabilities `p` (n); `rest` is the mass of tokens that
+    were not kept."""
 
     token: np.ndarray
     p: np.ndarray
     rest: float
 
     def of(self, token: int) -> float | None:
-        """The probability of a token. None: it was not kept."""
+        """Returns the probability of a token. None: it was not kept."""
         i = int(np.searchsorted(self.token, token))
         if i < len(self.token) and self.token[i] == token:
             return float(self.p[i])
@@ -33,12 +36,13 @@ class Row:
 
 
 def _words(raw: memoryview, n: int, kind: str) -> np.ndarray:
-    """Words that are stored as planes: first the lowest byte of each."""
+    """Returns words that are stored as planes: first the lowest byte of each."""
     return np.frombuffer(raw[: 4 * n], np.uint8).reshape(4, n).T.copy().view(kind).reshape(n)
 
 
 def unpack(packed: bytes, what: str) -> list[Row]:
-    """The rows of a step, in their order: p of every node, then q of every node with sampled children. Raises Fault; what: for its message."""
+    """Returns the rows of a step, in their order: p of every node, then q of every node with sampled children. Raises
+    Fault; what: for its message."""
     try:
         size, vocab = struct.unpack_from("<II", packed)
         expand = zlib.decompressobj()
@@ -64,7 +68,8 @@ def unpack(packed: bytes, what: str) -> list[Row]:
 
 
 class Draft(NamedTuple):
-    """A recorded draft, the root first: of each node token, parent (-1: the root) and proposal, as in table `trial`; the step's own tokens."""
+    """A recorded draft, the root first: for each node token, parent (-1: the root) and proposal, as in table `trial`;
+    the step's own tokens."""
 
     tokens: list[int]
     parents: list[int]
@@ -74,7 +79,7 @@ class Draft(NamedTuple):
     what: str
 
     def rows(self) -> tuple[list[Row], dict[int, Row]]:
-        """p of every node, and q of those with sampled children. Raises Fault."""
+        """Returns p of every node, and q of those with sampled children. Raises Fault."""
         rows, n = unpack(self.packed, self.what), len(self.tokens)
         sampled = sorted({parent for parent, proposal in zip(self.parents[1:], self.proposals[1:], strict=True) if proposal in SAMPLED})
         if len(rows) != n + len(sampled):
@@ -83,7 +88,7 @@ class Draft(NamedTuple):
 
 
 def draft_of(s, what: str) -> Draft:
-    """A row of table `draft`. Raises Fault; what: for its message."""
+    """Returns the draft in a row of table `draft`. Raises Fault; what: for its message."""
     try:
         lists = [json.loads(text) for text in (s.tokens, s.parents, s.proposals, s.out)]
         integers = all(isinstance(values, list) and values and all(type(n) is int for n in values) for values in lists)

@@ -1,6 +1,8 @@
-"""safetensors_files - tensors as they are stored in a file or made when one is written; safetensors' headers. Standard library alone.
+"""safetensors_files - tensors in a file, or made when one is written; safetensors' headers. It needs the standard
+library alone.
 
-A file is the length of its header (8 bytes, little-endian), the header as JSON, and the tensors' bytes in row-major order.
+A file is the length of its header (8 bytes, little-endian), the header as JSON, and the tensors' bytes in row-major
+order.
 """
 
 import json
@@ -15,27 +17,29 @@ from speclab.command import Fault
 from speclab.files import open_input, read_text
 from speclab.strict_json import loads
 
-HEADER = 100 << 20  # bytes: limit of a header, as in the safetensors library
+HEADER = 100 << 20  # maximum bytes of a header, as in the safetensors library
 CHUNK = 1 << 20  # bytes that are copied at a time
 BESIDE = ("config.json", "generation_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "vocab.json", "merges.txt",
           "tokenizer.model")  # fmt: skip
 BITS = {"BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16,
-        "BF16": 16, "I32": 32, "U32": 32, "F32": 32, "I64": 64, "U64": 64, "F64": 64, "C64": 64, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}  # fmt: skip
+        # fmt: skip.
+        "BF16": 16, "I32": 32, "U32": 32, "F32": 32, "I64": 64, "U64": 64, "F64": 64, "C64": 64, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 
 
 class Tensor(NamedTuple):
-    """A tensor, whose bytes are in a file, or what `made` yields as it is written. `kind`: its type by the formats' names, "BF16" or "Q4_0"."""
+    """A tensor, whose bytes are in a file, or are yielded by `made` when it is written. `kind`: its type by the
+    formats' names, "BF16" or "Q4_0"."""
 
     name: str
     kind: str
     shape: tuple[int, ...]  # rows first
-    size: int  # bytes
+    size: int  # number of bytes
     path: str = ""
     begin: int = 0
     made: Callable[[], Iterable[Any]] | None = None
 
     def pieces(self) -> Iterable[Any]:
-        """All its bytes. Raises Fault where the file ends before them."""
+        """Yields all its bytes. Raises Fault if the file ends before them."""
         if self.made:
             yield from self.made()
             return
@@ -53,12 +57,12 @@ class Tensor(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Numbers of a row; a vector has rows of one."""
+        """Returns the numbers of a row; a vector has rows of one."""
         return self.shape[-1] if len(self.shape) > 1 else 1
 
 
 def write(to: IO[bytes], tensors: Sequence[Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Writes a whole file, one tensor after the other. No more than a tensor's next piece is in memory."""
+    """Writes a whole file, one tensor after another. Memory holds no more than a tensor's next piece."""
     header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
     begin = 0
     for t in tensors:
@@ -72,7 +76,7 @@ def write(to: IO[bytes], tensors: Sequence[Tensor], metadata: dict[str, str] | N
 
 
 def read(path: str) -> list[Tensor]:
-    """The tensors of a file. Raises Fault."""
+    """Returns the tensors of a file. Raises Fault."""
     with open_input(path) as f:
         size = f.seek(0, 2)
         f.seek(0)
@@ -94,11 +98,12 @@ def read(path: str) -> list[Tensor]:
 
 
 def indexed(index: str) -> dict[str, str]:
-    """The file of each tensor, from pytorch_model.bin.index.json. Raises Fault."""
+    """Returns the file of each tensor, from pytorch_model.bin.index.json. Raises Fault."""
     content = loads(read_text(index), index)
     where = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(where, dict) or not where or any(
-            not isinstance(f, str) or f in ("", ".", "..") or "/" in f or "\0" in f for f in where.values()):  # fmt: skip
+            # fmt: skip.
+            not isinstance(f, str) or f in ("", ".", "..") or "/" in f or "\0" in f for f in where.values()):
         raise Fault(f'{index}: expected an object "weight_map" of tensors, each with the name of a file beside the index')
     return where
 

@@ -1,6 +1,8 @@
-"""settings - settings of drafters and rules as the command line has them ("small:model=PATH,widths=[4,2]"), written as YAML in one line.
+"""settings - settings of drafters and rules in the form of the command line ("small:model=PATH,widths=[4,2]"), written
+as YAML in one line.
 
-They are dicts, lists and strings, as core/settings.c has them: the engine reads numbers. Standard library alone.
+They are dicts, lists and strings, as in core/settings.c: the engine reads numbers. The file needs the standard library
+alone.
 """
 
 import re
@@ -33,12 +35,12 @@ def _pairs(text: str, sign: str, form: str, what: str, whole: str) -> dict:
 
 
 def pairs(text: str, what: str) -> dict:
-    """ "key=value,key=[a,b]". what: the option, for messages. Raises Misuse."""
+    """Reads "key=value,key=[a,b]". what: the option, for messages. Raises Misuse."""
     return _pairs(text, "=", "key=value", what, text)
 
 
 def inline(text: str, what: str) -> dict:
-    """ "KIND" or "KIND:key=value,..", with the kind under `kind`. Raises Misuse."""
+    """Reads "KIND" or "KIND:key=value,..", with the kind under `kind`. Raises Misuse."""
     kind, _, rest = text.partition(":")
     if not kind:
         raise Misuse(f'{what}: expected a kind, found "{text}"')
@@ -54,7 +56,7 @@ def _escaped(m: re.Match) -> str:
 
 
 def written(s: Value | int) -> str:
-    """As one line of YAML, which reads back as the same."""
+    """Returns one line of YAML that reads back as the same settings."""
     if isinstance(s, dict):
         return "{" + ", ".join(f"{written(key)}: {written(value)}" for key, value in s.items()) + "}"
     if isinstance(s, list):

@@ -1,4 +1,4 @@
-"""strict_json - JSON as core/json.h reads and writes it. Standard library alone."""
+"""strict_json - JSON as core/json.h reads and writes it. It needs the standard library alone."""
 
 import json
 import math
@@ -8,7 +8,7 @@ from typing import IO, Any, NoReturn
 
 from speclab.command import Fault
 
-LINE = 64 << 20  # bytes of a line at most, unless a caller says otherwise
+LINE = 64 << 20  # maximum bytes of a line, unless a caller sets another limit
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -36,8 +36,9 @@ def _constant(name: str) -> NoReturn:
 
 
 def parse(text: bytes | str, lenient: bool = False) -> Any:
-    """The value: no duplicate keys, NaN, lone surrogates; an integer of more than 64 bits is a float. lenient: NaN and Infinity, which Python writes,
-    are null. Raises ValueError, which may have `lineno` and `colno`."""
+    """Returns the value. Duplicate keys, NaN and lone surrogates are errors; an integer of more than 64 bits is a
+    float. lenient: NaN and Infinity, which Python writes, are null. Raises ValueError, which may have `lineno` and
+    `colno`."""
     try:
         line = text if isinstance(text, str) else text.decode()
         constant = (lambda _: None) if lenient else _constant
@@ -58,7 +59,7 @@ def reason(why: ValueError) -> str:
 
 
 def loads(text: bytes | str, path: str, line: int = 1, lenient: bool = False, more: str = "") -> Any:
-    """As `parse`, of a text that begins at this line of a file. Raises Fault, which says `more`."""
+    """Parses a text that begins at this line of a file. Raises Fault, which adds `more`."""
     try:
         return parse(text, lenient)
     except ValueError as why:
@@ -67,7 +68,7 @@ def loads(text: bytes | str, path: str, line: int = 1, lenient: bool = False, mo
 
 
 def lines_of(path: str, to: IO[bytes], most: int = LINE, lenient: bool = False) -> Iterator[tuple[str, Any]]:
-    """The values of a file's lines, each with "file:LINE". Raises Fault."""
+    """Yields the values of a file's lines, each with "file:LINE". Raises Fault."""
     for number, line in enumerate(iter(lambda: to.readline(most + 1), b""), 1):
         if len(line) > most:
             raise Fault(f"{path}:{number}: expected a line of at most {most >> 20} MiB, found more")
@@ -82,7 +83,7 @@ def is_number(x: Any, least: float = -math.inf, most: float = math.inf) -> bool:
 
 
 def described(value: Any) -> str:
-    """What a value is, for messages."""
+    """Returns what a value is, for messages."""
     names = {type(None): "nothing", bool: "true or false", int: "an integer", float: "a number", str: "a text", list: "a list"}
     return names.get(type(value), "an object")
 
@@ -95,7 +96,7 @@ def _number(x: float) -> str:
 
 
 def dumps(value: Any) -> str:
-    """JSON on one line with all 17 digits of a number; U+FFFD for a byte that is no UTF-8."""
+    """Returns JSON on one line with all 17 digits of a number; U+FFFD for a byte that is no UTF-8."""
     if isinstance(value, float):
         return _number(value)
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
 """tables - the report's tables to paste: Markdown for a README, LaTeX with booktabs for a paper.
 
-A sheet has a row for each cell, in the order of the report, and columns of texts; of each column of speedups and lengths the best lossless number is
-bold. The figures are those of the terminal's tables.
+A table has a row for each cell, in the order of the report, and columns of texts. The best lossless number of each
+column of speedups and lengths is bold. The figures are those of the terminal's tables.
 """
 
 import re
@@ -11,8 +11,9 @@ from speclab.markdown import code, escaped
 from speclab.results import Results
 from speclab.shown import figure, figure_with_interval
 
-MIN_INTERVAL_PROMPTS = 3  # with fewer prompts the interval of a category is too wide to be of use
-BLOCK, PAGE = 8, 30  # LaTeX: columns beside the names that fit a page, more being in tabulars beneath each other; rows of all tabulars
+MIN_INTERVAL_PROMPTS = 3  # fewer prompts make the interval of a category too wide to be useful
+BLOCK, PAGE = 8, 30  # LaTeX: columns other than names that fit a page, more being in tabulars below each other; rows of
+                    # all tabulars
 _DEFINITION = (
     "Speedup: decode tokens/s over those of none, as a ratio of sums over texts of the same paired runs. Tokens/step: new tokens / steps of the"
     " target, its own token included. In brackets: 95 % intervals, with prompts and slices of time as the sample. Bold: the best of the lossless. "
@@ -66,7 +67,8 @@ def _facts(comparison: dict, left_out: str) -> str:
 
 
 def _number(cell: dict, category: int | None, name: str) -> dict:
-    """The statistic of a cell in a category, None: over all prompts; without an interval where there are too few prompts."""
+    """Returns the statistic of a cell in a category, None: over all prompts; without an interval if there are too few
+    prompts."""
     if category is None:
         return cell
     of = cell["by_category"][category]
@@ -78,14 +80,15 @@ def _text(cell: dict, category: int | None, name: str) -> str:
 
 
 def _best(cells: list[dict], category: int | None, name: str) -> set[int]:
-    """Runs of the cells with the best number among the lossless, shown or not."""
+    """Returns the runs of the cells with the best number among the lossless, shown or not."""
     numbers = {cell["run"]: _number(cell, category, name)[name] for cell in cells if cell["lossless"] and not cell["baseline"]}
     best = max((x for x in numbers.values() if x is not None), default=None)
     return {run for run, x in numbers.items() if x is not None and x == best}
 
 
 def sheet(comparison: dict, top: int | None, by_category: bool) -> Sheet:
-    """The table of a comparison of `speclab report --json`. top: those of none and so many more; None or 0: all."""
+    """Returns the table of a comparison of `speclab report --json`. top: how many cells in addition to those of none;
+    None or 0: all."""
     cells = comparison["cells"]
     shown = len(cells) if not top else sum(cell["baseline"] for cell in cells) + top
     left_out = _left_out(cells[shown:])
@@ -102,7 +105,8 @@ def sheet(comparison: dict, top: int | None, by_category: bool) -> Sheet:
         best = [set(), _best(cells, None, "speedup"), _best(cells, None, "tokens_per_step"), set(), set(), set()]
         texts = [[_speed(cell["tokens_per_s"]), _text(cell, None, "speedup"), _text(cell, None, "tokens_per_step"),
                   "" if cell["baseline"] else figure_with_interval(cell, "acceptance_rate", 100), cell["equal"],
-                  str(cell["speed_prompts" if cell["baseline"] else "paired_prompts"] or 0)] for cell in cells[:shown]]  # fmt: skip
+                  # fmt: skip.
+                  str(cell["speed_prompts" if cell["baseline"] else "paired_prompts"] or 0)] for cell in cells[:shown]]
     made.rows = [(cell["name"], not cell["lossless"], row, [cell["run"] in runs for runs in best]) for cell, row in zip(cells, texts, strict=False)]
     return made
 
@@ -121,14 +125,14 @@ def _markdown_sheet(s: Sheet) -> str:
 
 
 def markdown(results: Results, top: int | None = None, by_category: bool = False) -> str:
-    """A table for each comparison, with what was run beneath, and the definition of the numbers at the end."""
+    """Returns a table for each comparison, with its settings below, and the definition of the numbers at the end."""
     sheets = [sheet(comparison, top, by_category) for comparison in results.comparisons]
     disturbed = results.report["disturbed"]
     text = f"{escaped(disturbed)}\n\n" if disturbed else ""
     return text + "\n".join(map(_markdown_sheet, sheets)) + (f"\n{escaped(sheets[-1].definition)}\n" if sheets else "")
 
 
-# ---- LaTeX: pdflatex has no character for most of Unicode, so what is not in ASCII or a letter of Latin-1 is written as U+XXXX
+# ---- LaTeX: pdflatex lacks characters for most of Unicode, so all but ASCII and Latin-1 letters is written as U+XXXX
 
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
           "|": r"\textbar{}", "`": r"\`{}", '"': r"{\char34}", **{sign: "\\" + sign for sign in "{}$&#_%"}}  # fmt: skip
@@ -143,7 +147,7 @@ def _latex_character(m: re.Match) -> str:
 
 
 def latex_escaped(text: str) -> str:
-    """A text in LaTeX; lines may break behind the signs within a word."""
+    """Returns a text in LaTeX; lines may break after the signs within a word."""
     return re.sub(r"(?s).", _latex_character, text)
 
 
@@ -176,7 +180,7 @@ def _latex_sheet(s: Sheet, title: str, form: str) -> str:
 
 
 def latex(results: Results, top: int | None = None, by_category: bool = False) -> str:
-    """A table* for each comparison. top None: the rows that fit a page; 0: all."""
+    """Returns a table* for each comparison. top None: the rows that fit a page; 0: all."""
     disturbed = results.report["disturbed"]
     text = "% by speclab report --latex; needs \\usepackage{booktabs}\n" + (f"% {disturbed}\n" if disturbed else "")
     for comparison in results.comparisons:

@@ -1,9 +1,11 @@
-"""torch_files - the tensors of PyTorch's files (.pt, .bin) without PyTorch, and without executing anything. Standard library alone.
+"""torch_files - reads the tensors of PyTorch's files (.pt, .bin) without PyTorch, and without executing anything. It
+needs the standard library alone.
 
-torch.save writes a ZIP archive of a pickle, FOLDER/data.pkl, and of the raw storages that it refers to, FOLDER/data/KEY. A pickle is a program for a
-stack machine that calls what it imports. Here only the opcodes and names of a state_dict are accepted, and the names stand for functions of this
-module; any other is refused by its name. Tensors are those of the dictionary or, where it has none, of its only value with tensors, if that is called
-state_dict, model or module; all else is passed over.
+torch.save writes a ZIP archive of a pickle, FOLDER/data.pkl, and of the raw storages that it refers to,
+FOLDER/data/KEY. A pickle is a program for a stack machine that calls what it imports. Here only the opcodes and names
+of a state_dict are accepted, and the names stand for functions of this module. Any other name is refused in a message
+that gives it. Tensors are those of the dictionary or, if it has none, of its only value with tensors, if that is called
+state_dict, model or module. Everything else is skipped.
 """
 
 import io
@@ -20,9 +22,9 @@ from speclab.command import Fault, placed
 from speclab.files import open_input
 from speclab.safetensors_files import CHUNK, Tensor
 
-PICKLE = 16 << 20  # bytes; a checkpoint of 100,000 tensors has about 15 MB
-STEPS = 1 << 22  # opcodes
-DIRECTORY = 64 << 20  # bytes of a ZIP directory
+PICKLE = 16 << 20  # maximum bytes of a pickle; a checkpoint of 100,000 tensors has about 15 MB
+STEPS = 1 << 22  # maximum number of opcodes
+DIRECTORY = 64 << 20  # maximum bytes of a ZIP directory
 COPIES = 16  # tensors that share a storage are written once each: together at most this many times the file
 ADVICE = "load it with PyTorch where it is trusted, and save its state_dict as safetensors or with torch.save again"
 SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
@@ -30,7 +32,7 @@ LEGACY = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 
 
 class Storage(NamedTuple):
-    """What a persistent id refers to."""
+    """The storage to which a persistent id refers."""
 
     dtype: str
     key: str
@@ -46,7 +48,7 @@ class View(NamedTuple):
     stride: Any
 
     def check(self) -> int:
-        """The number of elements. Raises Fault unless they lie in the storage, row by row."""
+        """Returns the number of elements. Raises Fault unless they are in the storage, row by row."""
         sizes = all(isinstance(s, tuple) and len(s) <= 8 and all(type(n) is int and 0 <= n < 1 << 62 for n in s) for s in (self.shape, self.stride))
         if not sizes or not isinstance(self.storage, Storage) or type(self.offset) is not int or len(self.shape) != len(self.stride):
             raise Fault("expected a storage, an offset, a size of at most 8 dimensions and as many strides, found other arguments")
@@ -62,7 +64,7 @@ class View(NamedTuple):
 
 
 class Entries(dict):
-    """A dictionary of the pickle; keys that are neither texts nor numbers are passed over."""
+    """A dictionary of the pickle; keys that are neither texts nor numbers are skipped."""
 
     __slots__ = ()
 
@@ -98,7 +100,7 @@ _ACCEPTED = re.findall(r"\w+", """MARK STOP BININT BININT1 BININT2 NONE BINPERSI
 _OWN = {"EMPTY_DICT": lambda m: m.append(Entries()), "BUILD": lambda m: m.attributes(), "FRAME": lambda m: m.read(8)}
 
 
-# The machine in Python: the one in C allocates what a pickle's largest memo number asks for.
+# This is the machine in Python: the one in C allocates what a pickle's largest memo number requests.
 class _Machine(pickle._Unpickler):
     def __init__(self, content: bytes):
         self.content, self.steps = io.BytesIO(content), 0
@@ -117,7 +119,7 @@ class _Machine(pickle._Unpickler):
         return pickle._Unpickler.dispatch[code]
 
     def attributes(self) -> None:
-        """Drops those of an OrderedDict, `_metadata`."""
+        """Drops the attribute of an OrderedDict, `_metadata`."""
         self.stack.pop()
         if not isinstance(self.stack[-1], Entries):
             raise Fault("expected attributes of an OrderedDict, found those of another value")
@@ -135,7 +137,7 @@ class _Machine(pickle._Unpickler):
 
 
 def _unpickled(content: bytes) -> Any:
-    """The value of a pickle. Raises Fault, without the file's name."""
+    """Returns the value of a pickle. Raises Fault, without the file's name."""
     if len(content) < 2 or content[0] != 0x80 or not 2 <= content[1] <= 5:
         raise Fault(f"expected a pickle of protocol 2 to 5, found one that begins with {content[:2].hex(' ')}")
     machine = _Machine(content)
@@ -145,14 +147,14 @@ def _unpickled(content: bytes) -> Any:
             raise ValueError("something after its end")
     except MemoryError:
         raise
-    except Exception as why:  # what a damaged program does
+    except Exception as why:  # a damaged program may raise anything
         said = str(why) if isinstance(why, Fault) else f"the pickle is damaged: {type(why).__name__}: {why}"[:300]
         raise Fault(f"byte {machine.content.seek(0, io.SEEK_CUR)}: {said}") from None
     return value
 
 
 def _state(root: Any) -> dict[Any, Any]:
-    """The dictionary of tensors."""
+    """Returns the dictionary of tensors."""
 
     def has(values: Any) -> bool:
         return isinstance(values, Entries) and any(isinstance(v, View) for v in values.values())
@@ -199,14 +201,14 @@ class _Archive:
         return e
 
     def word(self, name: str, most: int) -> bytes | None:
-        """The whole content of an entry; its checksum is compared."""
+        """Returns the whole content of an entry; its checksum is compared."""
         e = self.find(name)
         if e and e.file_size > most:
             raise Fault(f"ZIP entry {e.filename}: expected at most {most} bytes, found {e.file_size}")
         return self.zip.read(e) if e else None
 
     def check(self, s: Storage) -> int:
-        """Where a storage begins in the file; its size and checksum are compared."""
+        """Returns where a storage begins in the file; its size and checksum are compared."""
         e = self.find(f"data/{s.key}")
         if e is None or e.file_size != s.elements * SIZES[s.dtype]:
             found = f"{e.file_size} bytes" if e else "none"
@@ -249,7 +251,7 @@ def _tensors(archive: _Archive) -> Iterable[Tensor]:
 
 
 def read(path: str) -> list[Tensor]:
-    """The tensors of a file of torch.save, by name; their bytes stay in the file. Raises Fault."""
+    """Returns the tensors of a file of torch.save, by name; their bytes remain in the file. Raises Fault."""
     try:
         return list(_tensors(_Archive(path)))
     except Fault as why:

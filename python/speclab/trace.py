@@ -1,4 +1,5 @@
-"""trace - a text as it was decoded: each step's draft, p and q of its tokens, what was accepted and why, and the times.
+"""trace - a text as it was decoded: each step's draft, p and q of its tokens, which were accepted and why, and the
+times.
 
 p is the target's distribution, q the drafter's. Times are in nanoseconds.
 """
@@ -23,7 +24,7 @@ class Node:
     token: int
     parent: int
     proposal: int = 0
-    p: float | None = None  # the target's probability, as far as it is known
+    p: float | None = None  # the target's probability, if it is known
     q: float | None = None  # the drafter's; None: deterministic
     accepted: bool = False
     tested: bool = False
@@ -33,9 +34,9 @@ class Node:
 @dataclass
 class Step:
     number: int
-    position: int  # the root's, in prompt and text
-    nodes: list[Node]  # the root first
-    out: list[int]  # tokens of the text from this step, its end not counted
+    position: int  # position of the root, in prompt and text
+    nodes: list[Node]  # nodes, the root first
+    out: list[int]  # tokens of the text from this step, without the text's end
     times: dict[str, int]  # propose, verify, advance: ns of the whole batch
 
     @property
@@ -58,7 +59,7 @@ class Trace:
         return self.pieces.get(token, f"<{token}>")
 
 
-# ---- what happened
+# ---- explanations of decisions
 
 
 def explained(step: Step, rule: str) -> Step:
@@ -104,7 +105,7 @@ def _one(db, sql: str, values: tuple, fault: str) -> dict:
 
 
 def of_database(results, run: int, prompt: int, turn: int = 0, repeat: int = 0) -> Trace:
-    """The trace of a stored text. results: speclab.Results. Raises Fault or Misuse."""
+    """Returns the trace of a stored text. results: speclab.Results. Raises Fault or Misuse."""
     path = results.path
     known = _one(results, "SELECT *, coalesce(iif(json_valid(settings), settings ->> '$.cells.rule.kind', NULL), rule) AS rule_kind FROM run WHERE id = ?", (run,), f"{path}: there is no run {run} in it")
     where = "run = ? AND prompt = ? AND turn = ? AND repeat = ?"
@@ -137,7 +138,7 @@ def _stored_step(s, trials: dict, rule: str, what: str) -> Step:
     for i, n in enumerate(nodes[1:], 1):
         n.p = p[n.parent].of(n.token)
         n.q = q[n.parent].of(n.token) if n.proposal in SAMPLED else None
-        if (trial := trials.get((s.step, i))) is not None:  # p and q of this test: what its siblings have left
+        if (trial := trials.get((s.step, i))) is not None:  # p and q of this test: what remains after its siblings
             n.tested = True
             n.p, n.q = (mine if pd.isna(theirs) else theirs for mine, theirs in ((n.p, trial.p), (n.q, trial.q)))
     return explained(Step(s.step, s.position, nodes, draft.out, {"propose": s.propose_ns, "verify": s.verify_ns, "advance": s.advance_ns}), rule)
@@ -147,14 +148,15 @@ def _stored_step(s, trials: dict, rule: str, what: str) -> Step:
 
 
 def of_generate(words: list[str]) -> tuple[Trace, str]:
-    """Decodes a prompt: words of `speclab generate`. Returns the trace and the text. Raises Fault or Misuse."""
+    """Decodes a prompt. words: those of `speclab generate`. Returns the trace and the text. Raises Fault or Misuse."""
     got = json.loads(engine.call("generate", "--json", "--trace", *words))
     steps = []
     kinds = {None: 0, "deterministic": 0, "sampled": 1, "sampled_without_replacement": 2}
     for number, s in enumerate(got["steps"]):
         d = s["draft"]
         nodes = [Node(t, parent, kinds.get(k, 0), p, q, tested=p is not None)
-                 for t, parent, k, p, q in zip(d["tokens"], d["parents"], d["proposal"], d["p"], d["q"], strict=True)]  # fmt: skip
+                 # fmt: skip.
+                 for t, parent, k, p, q in zip(d["tokens"], d["parents"], d["proposal"], d["p"], d["q"], strict=True)]
         times = {k: s[f"{k}_ns"] for k in ("propose", "verify", "advance")}
         steps.append(explained(Step(number, s["position"], nodes, s["out"], times), got["settings"]["rule"]["kind"]))
     settings = got["settings"]
@@ -169,11 +171,12 @@ def of_generate(words: list[str]) -> tuple[Trace, str]:
 
 
 def pieces(model: str, trace: Trace) -> dict[int, str]:
-    """Tokens of the trace as text, by the model's tokenizer. Empty: the model is not there, or has none."""
+    """Returns tokens of the trace as text, by the model's tokenizer. Empty: the model is not on this machine, or has
+    none."""
     ids = sorted({t for s in trace.steps for t in [*s.out, *(n.token for n in s.nodes)]} | set(trace.text))
     if not ids:
         return {}
-    # Behind another token, since a text's first token may lose its space.
+    # A token is decoded after another one, since a text's first token may lose its space.
     lines = [[ids[0]], *([ids[0], i] for i in ids)]
     with contextlib.suppress(Fault):
         first, *texts = (line["text"] for line in engine.objects("inspect", "--detokenize", "--", model, lines=[{"ids": line} for line in lines]))
@@ -181,7 +184,7 @@ def pieces(model: str, trace: Trace) -> dict[int, str]:
     return {}
 
 
-# ---- shown
+# ---- output
 
 
 def milliseconds(ns: float) -> str:
@@ -189,7 +192,7 @@ def milliseconds(ns: float) -> str:
 
 
 def order(step: Step) -> list[tuple[int, int]]:
-    """Nodes without the root as a tree is read: (node, depth), children after their parent."""
+    """Returns nodes without the root in the order of reading a tree: (node, depth), children after their parent."""
     out, stack = [], [(c, 1) for c in reversed(step.children(0))]
     while stack:
         node, depth = stack.pop()
@@ -199,7 +202,7 @@ def order(step: Step) -> list[tuple[int, int]]:
 
 
 def in_lines(trace: Trace, step: Step, color: bool, most: int = 10) -> list[str]:
-    """A step in at most `most` lines for a terminal."""
+    """Returns a step in at most `most` lines for a terminal."""
 
     def quoted(token: int) -> str:
         return json.dumps(trace.piece(token), ensure_ascii=False)
@@ -209,7 +212,7 @@ def in_lines(trace: Trace, step: Step, color: bool, most: int = 10) -> list[str]
              f" {step.accepted} accepted; {times}"]  # fmt: skip
     nodes = order(step)
     tested_first = sorted(nodes, key=lambda pair: not step.nodes[pair[0]].tested)
-    kept = set(tested_first[: most - 2 - (len(nodes) > most - 2)])  # a line says how many are left out
+    kept = set(tested_first[: most - 2 - (len(nodes) > most - 2)])  # a line tells how many are left out
     shown = [pair for pair in nodes if pair in kept]
     wide = max((2 * depth + len(quoted(step.nodes[i].token)) for i, depth in shown), default=0)
     for i, depth in shown:
@@ -226,14 +229,14 @@ def in_lines(trace: Trace, step: Step, color: bool, most: int = 10) -> list[str]
 
 
 def page(trace: Trace) -> str:
-    """One HTML page that asks for nothing outside."""
+    """Returns one HTML page that loads nothing from outside."""
     import jinja2
 
     env = jinja2.Environment(loader=jinja2.PackageLoader("speclab"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     env.filters["ms"] = milliseconds
     env.filters["token"] = lambda t: printable(trace.piece(t)).replace("\n", "\u23ce\n")
     colored, at = [], 0
-    for s in trace.steps:  # what of the step is in the text, its end may be cut
+    for s in trace.steps:  # the step's tokens in the text, whose end may be cut
         for k, token in enumerate(s.out[: len(trace.text) - at]):
             colored.append((s.number, token, k < len(s.out) - 1 and k < s.accepted))
         at += len(s.out)

@@ -1,15 +1,17 @@
-"""tuning - which settings of a drafter are probed, and what a probe's recorded steps predict of the others.
+"""tuning - selects the settings of a drafter that are probed, and predicts others from a probe's recorded steps.
 
-length   a chain as long as it may be is run once. Cut to fewer tokens, its steps say what those would do (view prediction_by_length).
-tree     a wide fixed tree is run once. Its acceptance by depth and rank says what any other fixed tree would do; of every size and depth
-         the best one is a candidate (Sequoia's dynamic program). Trees of fixed widths are among them.
-itself   what depends on more than the acceptance by depth and rank is run at a few sizes, which are candidates themselves: best-first trees,
-         whose shape depends on q; fixed trees of a drafter that learns from what was verified before (recycling), of which a smaller one
-         learns less.
+length   a chain of the maximum length is run once. Its steps, cut to fewer tokens, show what shorter chains would do
+          (view prediction_by_length).
+tree     a wide fixed tree is run once. Its acceptance by depth and rank shows what any other fixed tree would do; the
+          best one of every size and depth is a candidate (Sequoia's dynamic program). Trees of fixed widths are among
+          them.
+itself   a shape that depends on more than the acceptance by depth and rank is run at a few sizes, which are
+          candidates themselves: best-first trees, whose shape depends on q, and fixed trees of a drafter that learns
+          from what was verified before (recycling), of which a smaller one learns less.
 
-Chains come first. Drafters whose best chain is far behind the best of all have no other probes. A candidate costs what the views say of its
-probe with the cost of passes from the probes' own steps: the views' source `steps`; the drafter's time is in proportion to the depth.
-Standard library alone.
+Chains come first. Drafters whose best chain is far behind the best of all have no other probes. The views give a
+candidate's cost, from its probe and the cost of passes in the probes' own steps: the views' source `steps`. The
+drafter's time is in proportion to the depth. The file needs the standard library alone.
 """
 
 import sqlite3
@@ -19,11 +21,11 @@ from dataclasses import dataclass, field
 from speclab.command import Misuse
 from speclab.settings import written
 
-RANKS, DEPTH = 10, 16  # a fixed tree has at most
-TREE_SIZES = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 63]  # draft tokens of candidates
-PROBED_SIZES = [6, 12, 24, 40]  # draft tokens of probes; the last one of a fixed tree only
+RANKS, DEPTH = 10, 16  # maximum ranks and depth of a fixed tree
+TREE_SIZES = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 63]  # numbers of draft tokens of candidates
+PROBED_SIZES = [6, 12, 24, 40]  # numbers of draft tokens of probes; a fixed tree has the last one only
 CLOSE = 0.8  # a share of the best prediction
-CLOSE_TREE = 0.9  # a share of the best chain of those with trees
+CLOSE_TREE = 0.9  # a share of the best chain among drafters with trees
 ALIKE = 0.08  # relative difference in tokens per step
 COSTS = """WITH RECURSIVE rows(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM rows WHERE n < 255),
                base AS MATERIALIZED (SELECT * FROM predicted_time WHERE run = ?1 AND source = 'steps')
@@ -36,14 +38,17 @@ Path = tuple[int, ...]  # ranks from the root
 
 
 def best_trees(share: list[list[float]], sizes: list[int]) -> list[tuple[float, list[Path]]]:
-    """Of each size the tree of at most so many draft tokens with the largest expected depth, and that depth.
+    """Returns, for each size, the tree of at most so many draft tokens with the largest expected depth, and that depth.
 
-    share (depth, RANKS): of the tokens that are tested at a depth, those of a rank that are accepted. The dynamic program of Chen et al. 2024
-    (Sequoia, arXiv 2402.12374, section 3.1), with shares that depend on the depth as well. Of equal trees: the one with fewer tokens.
+    share (depth, RANKS): the accepted share of the tokens that are tested at a depth, by rank. This is the dynamic
+    program of Chen et al. 2024 (Sequoia, arXiv 2402.12374, section 3.1), with shares that depend on the depth as well.
+    Among equal trees the one with fewer tokens is taken.
     """
     most = max(sizes)
-    rest = [[[0.0] * (most + 1) for _ in range(RANKS + 1)] for _ in range(len(share) + 1)]  # for children from a rank on
-    take = [[[0] * (most + 1) for _ in range(RANKS + 1)] for _ in range(len(share) + 1)]  # tokens of the subtree at that rank
+    # Values for children from a rank on.
+    rest = [[[0.0] * (most + 1) for _ in range(RANKS + 1)] for _ in range(len(share) + 1)]
+    # Tokens of the subtree at that rank.
+    take = [[[0] * (most + 1) for _ in range(RANKS + 1)] for _ in range(len(share) + 1)]
     for d in reversed(range(len(share))):
         below = rest[d + 1][0]
         for rank in reversed(range(RANKS)):
@@ -74,8 +79,8 @@ class Searched:
     """A drafter whose settings are searched."""
 
     settings: dict
-    options: set[str]  # that it has
-    longest: int  # tokens of a chain
+    options: set[str]  # options that the drafter has
+    longest: int  # maximum tokens of a chain
     learns: bool
 
     @property
@@ -87,7 +92,7 @@ class Searched:
         return "nodes" in self.options and "tokens" in self.options
 
     def shaped(self, greedy: bool = False, **shape: int | list) -> dict:
-        """Its settings with this shape instead of its own."""
+        """Returns its settings with this shape instead of its own."""
         to = {k: v for k, v in self.settings.items() if k not in ("tokens", "widths", "nodes", "tree")} | shape
         return to | {"pick": "greedy"} if greedy and "pick" in self.options else to
 
@@ -97,15 +102,15 @@ class Probe:
     """A run to make."""
 
     form: str  # "length", "tree", "itself"
-    of: int  # its drafter
+    of: int  # index of its drafter
     family: int  # probes of one drafter and form: the best of each is confirmed first
     settings: dict
 
 
 @dataclass
 class Candidate:
-    """A setting with its predicted tokens per step and speedup; what `report` says of its paired run, and the geometric mean of both speedups by
-    their numbers of prompts."""
+    """A setting with its predicted tokens per step and speedup, the result of `report` for its paired run, and the
+    geometric mean of both speedups, weighted by their numbers of prompts."""
 
     of: int
     family: int
@@ -122,8 +127,8 @@ class Candidate:
 
 @dataclass
 class Search:
-    """takes: what is wrong with settings of a drafter, under the rule; None: nothing. greedy: temperature 0, where trees are of the tokens of
-    largest q, since sampled ones have no siblings."""
+    """takes: returns what is wrong with settings of a drafter, under the rule; None: nothing. greedy: temperature 0,
+    where trees consist of the tokens of largest q, since sampled ones have no siblings."""
 
     greedy: bool
     takes: Callable[[dict], str | None]
@@ -145,19 +150,21 @@ class Search:
         self.drafters.append(d)
 
     def _far_behind(self, i: int) -> bool:
-        """A tree gives a drafter more than its chain does, but much the same to each."""
+        """A tree gains more than a chain, but nearly as much for each drafter."""
         best = [max((c.speedup for c in self.candidates if c.of == k), default=0) for k in range(len(self.drafters))]
         trees = max((best[k] for k, d in enumerate(self.drafters) if d.trees or d.nodes), default=0)
         return best[i] > 0 and (best[i] < CLOSE * max(best) or best[i] < CLOSE_TREE * trees)
 
     def _wide_tree(self, d: Searched, size: int) -> dict:
-        """The best tree if acceptance falls by rank as it often does; what is measured on it does not depend on its shape."""
+        """Returns the best tree if acceptance falls by rank as it often does; measurements on it do not depend on its
+        shape."""
         share = [[0.6 * 0.5**r for r in range(RANKS)] for _ in range(min(d.longest, DEPTH))]
         ((_, paths),) = best_trees(share, [size])
         return d.shaped(tree=[list(p) for p in paths], greedy=self.greedy)
 
     def widen(self, most: int) -> None:
-        """Adds the other probes, of `most` draft tokens at most (or the fewest that say anything), of drafters whose chains are not far behind."""
+        """Adds the other probes, with at most `most` draft tokens (or the fewest that are informative), of drafters
+        whose chains are not far behind."""
         found: list[Probe] = []
         for i, d in enumerate(self.drafters):
             if self._far_behind(i):
@@ -167,25 +174,27 @@ class Search:
             for size in [PROBED_SIZES[0], *(s for s in PROBED_SIZES[1:] if s <= most)]:
                 if d.trees and d.learns:
                     found.append(Probe("itself", i, 3 * i + 1, self._wide_tree(d, size)))
-                if d.nodes and size < PROBED_SIZES[-1]:  # a best-first tree is of deterministic tokens
+                if d.nodes and size < PROBED_SIZES[-1]:  # a best-first tree consists of deterministic tokens
                     found.append(Probe("itself", i, 3 * i + 2, d.shaped(tokens=d.longest, nodes=size, greedy=True)))
         self.probes += [p for p in found if not self.takes(p.settings)]
 
     def rows(self) -> int:
-        """Draft tokens of the largest draft that may be a candidate."""
+        """Returns the draft tokens of the largest draft that may be a candidate."""
         return max(TREE_SIZES[-1] if d.trees and not d.learns else PROBED_SIZES[-1] if d.trees or d.nodes else d.longest for d in self.drafters)
 
     def _put(self, p: Probe, settings: dict, tokens: float, speedup: float) -> None:
-        """Of equal settings, which drafters given twice with other lengths have, the first is kept."""
+        """Adds a candidate. Of equal settings, which drafters given twice with other lengths have, the first is kept.
+        """
         if all(written(settings) != c.shown for c in self.candidates):
             self.candidates.append(Candidate(p.of, p.family, settings, tokens, speedup))
 
     def read(self, p: Probe, db: sqlite3.Connection, run: int) -> None:
-        """Adds what a probe's run predicts, from the views."""
+        """Adds the predictions from a probe's run, read from the views."""
         d = self.drafters[p.of]
         if p.form == "length":
             for length, tokens, speedup in db.execute("SELECT length, tokens_per_step, speedup FROM prediction_by_length WHERE run = ?"
-                                                      " AND length > 0 AND source = 'steps' ORDER BY length", [run]):  # fmt: skip
+                                                      # fmt: skip.
+                                                      " AND length > 0 AND source = 'steps' ORDER BY length", [run]):
                 self._put(p, d.shaped(tokens=length), tokens, speedup)
         elif p.form == "itself":
             for tokens, speedup in db.execute("SELECT t.tokens_per_step, n.replay FROM prediction AS n JOIN steps AS t ON t.run = n.run"
@@ -198,8 +207,9 @@ class Search:
         share, left = [[] for _ in range(DEPTH)], [1.0] * DEPTH
         for depth, rank, rate in db.execute("SELECT depth, rank, rate FROM acceptance_by_rank WHERE run = ? AND depth <= ? ORDER BY depth, rank",
                                             [run, DEPTH]):  # fmt: skip
-            if rank == len(share[depth - 1]) < RANKS:  # else it is after a rank without tests
-                # A rank is tested only where its elder siblings were rejected, so its rate is multiplied by how often that is.
+            if rank == len(share[depth - 1]) < RANKS:  # otherwise it is after a rank without tests
+                # A rank is tested only if its elder siblings were rejected, so its rate is multiplied by how often that
+                # is.
                 share[depth - 1].append(left[depth - 1] * rate)
                 left[depth - 1] *= 1 - rate
         while share and not share[-1]:
@@ -210,15 +220,15 @@ class Search:
         for depth in range(1, len(share) + 1):
             for size, (expected, paths) in zip(TREE_SIZES, best_trees(share[:depth], TREE_SIZES), strict=True):
                 if len(paths) != size or size <= depth or len(paths[-1]) != depth or size + 1 not in costs:
-                    continue  # chains are lengths
+                    continue  # chains are covered by lengths
                 step, level, none = costs[size + 1]
                 shape = kept | {"tree": [list(path) for path in paths]}
                 self._put(p, shape, 1 + expected, (1 + expected) / (step + depth * level) * none)
 
     def order(self, confirmed: int) -> None:
-        """Sorts candidates by prediction, those to confirm first: the best of each family that is not far behind the best of all, then the next
-        best that are not like one of these: candidates of nearly as many tokens differ in nothing that a measurement of a few prompts could tell.
-        """
+        """Sorts candidates by prediction. Those to confirm come first: the best of each family that is not far behind
+        the best of all, then the next best that are not like one of these. Candidates of nearly as many tokens differ
+        in nothing that a measurement of a few prompts could show."""
         self.candidates.sort(key=lambda c: -c.speedup)
         chosen: list[Candidate] = []
         seen: set[int] = set()

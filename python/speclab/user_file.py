@@ -1,4 +1,6 @@
-"""user_file - a Python file of the user's that declares a dataset, an export or a figure. Standard library alone."""
+"""user_file - a Python file of the user's that declares a dataset, an export or a figure. It needs the standard library
+alone.
+"""
 
 import contextlib
 import traceback
@@ -12,12 +14,12 @@ from speclab.command import Fault
 
 @contextlib.contextmanager
 def explained(path: str) -> Iterator[None]:
-    """What the file's code raises within becomes a Fault, with its line."""
+    """Turns what the file's code raises in the block into a Fault, with its line."""
     try:
         yield
     except (Fault, BrokenPipeError, GeneratorExit, KeyboardInterrupt):
         raise
-    except BaseException as why:  # sys.exit(), too
+    except BaseException as why:  # includes sys.exit()
         try:
             text = " ".join(str(why).split())[:1000]
         except Exception:
@@ -28,7 +30,7 @@ def explained(path: str) -> Iterator[None]:
 
 
 def load(path: str) -> dict[str, Any]:
-    """The names of the file, which is run. Raises Fault."""
+    """Returns the names of the file, which is run. Raises Fault."""
     source = files.read_text(path)
     names: dict[str, Any] = {"__name__": Path(path).stem, "__file__": path}
     with explained(path):

@@ -1,7 +1,7 @@
-"""accept.py - rows of a head and of the target side by side: which rows count, and held-out acceptance.
+"""accept.py - aligns rows of a head and of the target, selects the rows that count, and measures held-out acceptance.
 
-Row r at depth j predicts token r + j + 2; the target's distribution for it is row r + j + 1 of top_ids and top_p. The draft's root is
-token r + 1. All heads share this numbering (docs/training.md).
+Row r at depth j predicts token r + j + 2; the target's distribution for it is row r + j + 1 of top_ids and top_p. The
+draft's root is token r + 1. All heads share this numbering (docs/training.md).
 """
 import torch
 
@@ -13,14 +13,15 @@ def to_device(batch, device):
 
 
 def to_draft(ids, vocab):
-    """[vocab]: the draft id of each of the target's tokens; -1: none."""
+    """Returns [vocab]: the draft id of each of the target's tokens; -1: none."""
     table = torch.full((vocab,), -1, dtype=torch.long, device=ids.device)
     table[ids] = torch.arange(len(ids), device=ids.device)
     return table
 
 
 def rows_at(batch, depth, answers_before=False):
-    """[B, L] the rows that count: the predicted token is an answer; answers_before: and so are root and draft tokens before it."""
+    """Returns [B, L], the rows that count: the predicted token is an answer; answers_before: the root and the draft
+    tokens before it are answers as well."""
     n = batch["ids"].shape[1]
     place = torch.arange(n, device=batch["ids"].device)
     rows = (place + depth + 2)[None] < batch["length"][:, None]
@@ -34,14 +35,15 @@ def rows_at(batch, depth, answers_before=False):
 
 
 def target_at(batch, rows, depth, table):
-    """The target's tokens as draft ids [N, K] and their probabilities [N, K] of the chosen rows."""
+    """Returns the target's tokens as draft ids [N, K] and their probabilities [N, K] for the chosen rows."""
     b, r = rows.nonzero(as_tuple=True)
     r = r + depth + 1
     return table[batch["top_ids"][b, r]], batch["top_p"][b, r].float()
 
 
 class Survival:
-    """Sums over roots: at each depth the weight of roots whose earlier draft tokens were accepted, and of those accepted there."""
+    """Sums over roots: at each depth, the weight of roots whose earlier draft tokens were accepted, and of those
+    accepted at this depth."""
 
     def __init__(self, depths):
         self.reached, self.accepted = [0.0] * depths, [0.0] * depths
@@ -54,7 +56,7 @@ class Survival:
         return [a / r if r > 0 else 0.0 for a, r in zip(self.accepted, self.reached)]
 
     def tokens(self, n):
-        """Tokens a step of a chain of n draft tokens: 1 + a1 + a1 a2 + .."""
+        """Returns tokens a step of a chain of n draft tokens: 1 + a1 + a1 a2 + .."""
         total, alive = 1.0, 1.0
         for rate in self.rates()[:n]:
             alive *= rate
@@ -64,17 +66,19 @@ class Survival:
 
 @torch.no_grad()
 def held_out(head, batches, depths, table, device):
-    """Acceptance by depth of a chain, each depth given that the draft tokens before it were accepted, computed from rows.
+    """Computes acceptance by depth of a chain from rows, each depth given that the draft tokens before it were
+    accepted.
 
-    Greedy: accepted where the head's argmax is the target's; the chain goes on where the text's token is this token, too.
-    Sampled at temperature 1: accepted with sum of min(p, q); a text drawn from p goes on with min(1, q/p) of its token x. For x
-    outside the target's K tokens p is at most the smallest of them, and its share at least min(1, q / that).
+    Greedy: a token is accepted if the head's argmax is the target's; the chain continues if the text's token is this
+    token as well. Sampled at temperature 1: a token is accepted with the sum of min(p, q); a text drawn from p
+    continues with min(1, q/p) of its token x. For x outside the target's K tokens p is at most the smallest of them,
+    and its share at least min(1, q / that).
     """
     greedy, sampled = Survival(depths), Survival(depths)
     for batch in batches:
         batch = to_device(batch, device)
         shape = batch["ids"].shape
-        # Depth j needs all roots that reach it: weights stay at [B, L].
+        # Depth j needs all roots that reach it, so weights remain at [B, L].
         on_path, weight = torch.ones(shape, device=device), torch.ones(shape, device=device)
         for j, x in enumerate(head.depths(batch, depths)):
             rows = rows_at(batch, j, answers_before=True)

@@ -1,10 +1,14 @@
-"""collect.py - prompts from public collections of instructions, for `speclab distill`: programs, roles, news to summarize, questions about passages, translations.
+"""collect.py - prompts from public collections of instructions, for `speclab distill`: programs, roles, news to
+summarize, questions about passages, translations.
 
     python3 python/training/collect.py REPOSITORIES [SEED SCALE] >collected.jsonl
 
-SEED (5) selects the prompts, SCALE (1) multiplies their number. REPOSITORIES: a folder for git clones of the sources below, which are fetched where they are missing. Only prompts are taken: the target writes the answers. Needs Python and git.
+SEED (5) selects the prompts, SCALE (1) multiplies their number. REPOSITORIES: a folder for git clones of the sources
+below, which are fetched if they are missing. Only prompts are taken: the target writes the answers. The program needs
+Python and git.
 
-    self-instruct    Apache-2.0   seed tasks, user-oriented instructions, and a sample of T0's training prompts (P3, Sanh et al. 2022)
+    self-instruct    Apache-2.0   seed tasks, user-oriented instructions, and a sample of T0's training prompts
+                                  (P3, Sanh et al. 2022)
     GPTeacher        MIT          instructions about code and role play
     multi30k         (none said)  captions in English, German and French
 """
@@ -18,10 +22,11 @@ import sys
 SOURCES = {"self-instruct": ("https://github.com/yizhongw/self-instruct", "0b26ccaa415992100fa32df62d41b994cf928e23"),
            "GPTeacher": ("https://github.com/teknium1/GPTeacher", "481075123c29854bddb82655badeef6a438f2436"),
            "multi30k": ("https://github.com/multi30k/dataset", "a3d2e0d26b56f3846f66a952536ffed4e401d05a")}
-LONGEST = 4200   # characters of a prompt
+LONGEST = 4200   # maximum characters of a prompt
 T0 = {"cnn_dailymail": 600, "xsum": 450, "samsum": 250, "multi_news": 150, "adversarial_qa": 300, "ropes": 200, "quoref": 150, "duorc": 200, "cosmos": 80,
       "sciq": 60, "wiki_qa": 60, "gigaword": 60, "wiki_bio": 80, "ag_news": 40, "amazon": 60, "yelp": 40, "imdb": 50, "common_gen": 60, "kilt": 80, "qasc": 40,
-      "wiqa": 40, "dream": 40, "commonsense": 40, "social_i": 40, "app_reviews": 30, "trec": 20}   # prompts by the beginning of a template's name
+      # Numbers of prompts by the beginning of a template's name.
+      "wiqa": 40, "dream": 40, "commonsense": 40, "social_i": 40, "app_reviews": 30, "trec": 20}
 INTO_ENGLISH = ["Translate {language} to English: ", "Translate the following text from {language} to English: ", "Please translate this {language} text into English.\n\n"]
 
 
@@ -59,7 +64,7 @@ class Prompts:
             self.all.append({"category": category, "turns": [text]})
 
     def instruct(self, category, instruction, text):
-        """An instruction, mostly before the text that it is about."""
+        """Adds an instruction, mostly before the text that it is about."""
         instruction, text = instruction.strip(), (text or "").strip()
         before = self.random.random() < 0.7
         if text in ("", "<noinput>", "N/A", "None"):

@@ -1,8 +1,8 @@
 """data.py - features of the target (docs/training.md, "Features") as batches of whole conversations.
 
-A source is a folder of shards or the output of a command that streams the same shards. Shards come in groups; within a group the
-conversations are shuffled, sorted by length into batches, and the batches shuffled. The order depends only on the seed, the epoch
-and the group, so the position (epoch, group, batch) is all that a checkpoint needs.
+A source is a folder of shards or the output of a command that streams such shards. Shards come in groups. Within a
+group the conversations are shuffled, sorted by length into batches, and the batches shuffled. The order depends only on
+the seed, the epoch and the group, so the position (epoch, group, batch) is all that a checkpoint needs.
 """
 import json
 import pathlib
@@ -15,11 +15,12 @@ import safetensors.torch
 import torch
 
 FORMAT = "speclab-features-1"
-ROWS = ("input_ids", "loss_mask", "top_ids", "top_p", "states")   # tensors with one row a token; a draft model reads no states
+ROWS = ("input_ids", "loss_mask", "top_ids", "top_p", "states")  # tensors with one row a token; a draft model reads no
+                                                                # states
 
 
 class Shard:
-    """Tensors of one shard; rows are read when a conversation is asked for."""
+    """The tensors of one shard; rows are read when a conversation is requested."""
 
     def __init__(self, name, read, metadata, sizes):
         """sizes: the number of rows of each tensor."""
@@ -42,7 +43,7 @@ class Shard:
         return len(self.offsets) - 1
 
     def held_out(self, share):
-        """Of each conversation: whether it is held out."""
+        """Returns for each conversation whether it is held out."""
         ids, mask = self.read("input_ids", 0, None).tolist(), self.read("loss_mask", 0, None).tolist()
         return [is_held_out(ids[a:b], mask[a:b], share) for a, b in zip(self.offsets, self.offsets[1:])]
 
@@ -61,7 +62,7 @@ def file_shard(path):
 
 
 def read_blob(name, blob):
-    """Tensors and metadata of a file in memory."""
+    """Returns tensors and metadata of a file in memory."""
     try:
         tensors = safetensors.torch.load(blob)
         size = struct.unpack("<Q", blob[:8])[0]
@@ -76,7 +77,7 @@ def blob_shard(name, blob):
 
 
 def read_target(path_or_blob):
-    """{embed_tokens.weight, lm_head.weight, norm.weight}, configuration (numbers as numbers)."""
+    """Returns {embed_tokens.weight, lm_head.weight, norm.weight}, and the configuration (numbers as numbers)."""
     if isinstance(path_or_blob, bytes):
         name, (tensors, metadata) = "stream", read_blob("stream", path_or_blob)
     else:
@@ -103,7 +104,8 @@ def number(text):
 
 
 def check_sequence(shards):
-    """The shards of a folder are of one run: the same settings, and no conversation is missing or in two of them."""
+    """Checks that the shards of a folder belong to one run: they have the same settings, and no conversation is missing
+    or in two of them."""
     expected = shards[0].metadata
     for shard in shards:
         differ = [k for k in expected if k != "first" and shard.metadata.get(k) != expected[k]]
@@ -149,7 +151,7 @@ class Folder:
 
 
 class Stream:
-    """The output of `speclab features --stream`, run again for each epoch. Shards stay in the order in which they come."""
+    """The output of `speclab features --stream`, run again for each epoch. Shards keep the order in which they come."""
 
     def __init__(self, command):
         self.command = command
@@ -164,7 +166,7 @@ class Stream:
     def shards(self, order):
         del order
         with subprocess.Popen(self.command, stdout=subprocess.PIPE) as p:
-            blob(p.stdout, self.command)                                  # the target's tensors
+            blob(p.stdout, self.command)                                  # sends the target's tensors
             n = 0
             try:
                 while (b := blob(p.stdout, self.command)):
@@ -178,7 +180,7 @@ class Stream:
 
 
 def blob(file, command):
-    """One length and as many bytes; b"" at the end of the stream."""
+    """Reads one length and as many bytes; b"" at the end of the stream."""
     head = file.read(8)
     n = struct.unpack("<Q", head)[0] if len(head) == 8 else -1
     data = file.read(n) if n >= 0 else b""
@@ -188,8 +190,8 @@ def blob(file, command):
 
 
 def is_held_out(ids, mask, share):
-    """By a hash of the prompt, the tokens before the first answer: all answers to a prompt are on one side, and the split does not
-    depend on order, seed or the amount of data."""
+    """Selects by a hash of the prompt, the tokens before the first answer: all answers to a prompt are on one side, and
+    the split does not depend on order, seed or the amount of data."""
     prompt = ids[:mask.index(1)] if 1 in mask else ids
     return zlib.crc32(",".join(map(str, prompt)).encode()) < share * 2**32
 
@@ -200,7 +202,8 @@ def permutation(n, *key):
 
 
 def collate(items):
-    """Conversations as a batch, padded on the right: length [B], ids [B, L], mask [B, L], top_* [B, L, K]; states [B, L, W]."""
+    """Returns conversations as a batch, padded on the right: length [B], ids [B, L], mask [B, L], top_* [B, L, K];
+    states [B, L, W]."""
     def pad(name):
         return torch.nn.utils.rnn.pad_sequence([i[name] for i in items], batch_first=True)
     batch = {"length": torch.tensor([len(i["input_ids"]) for i in items]), "ids": pad("input_ids").long(),
@@ -209,7 +212,7 @@ def collate(items):
 
 
 def cut(chosen, tokens, length):
-    """Batches of (shard, s) of similar lengths, padded to at most `tokens` positions."""
+    """Returns batches of (shard, s) of similar lengths, padded to at most `tokens` positions."""
     size = [min(shard.offsets[s + 1] - shard.offsets[s], length) for shard, s in chosen]
     batch, out = [], []
     for i in sorted(range(len(chosen)), key=lambda i: -size[i]):
@@ -232,7 +235,8 @@ def groups(shards, n):
 
 
 def training_batches(source, o, position):
-    """Endless. o: seed, batch_tokens, max_length, held_out, mix_shards. Yields ((epoch, group, batch) of the next one, batch)."""
+    """Yields ((epoch, group, batch) of the next one, batch) without end. o: seed, batch_tokens, max_length, held_out,
+    mix_shards."""
     epoch, from_group, from_batch = position
     while True:
         some = False
@@ -253,7 +257,8 @@ def training_batches(source, o, position):
 
 
 def held_out_of(source, share):
-    """(shard, s) of held-out conversations; of folders in an order that mixes them all, of a stream as they come."""
+    """Returns (shard, s) of held-out conversations; for folders in an order that mixes them all, for a stream as they
+    come."""
     if isinstance(source, Stream):
         for shard in source.shards(range):
             yield from ((shard, s) for s, held in enumerate(shard.held_out(share)) if held)
@@ -264,7 +269,7 @@ def held_out_of(source, share):
 
 
 def held_out_batches(source, o):
-    """The held-out conversations up to eval_tokens tokens, always the same ones."""
+    """Returns the held-out conversations up to eval_tokens tokens, always the same ones."""
     chosen, tokens = [], 0
     for shard, s in held_out_of(source, o["held_out"]):
         if tokens >= o["eval_tokens"]:
@@ -278,7 +283,7 @@ def held_out_batches(source, o):
 
 
 def sample_states(source, share, n):
-    """States [n, W] and their tokens [n], or as many as there are, of training conversations."""
+    """Returns states [n, W] and their tokens [n], or as many as there are, of training conversations."""
     states, tokens, found = [], [], 0
     for shard in source.shards(range):
         for s, held in enumerate(shard.held_out(share)):
@@ -294,7 +299,7 @@ def sample_states(source, share, n):
 
 
 def count_answers(texts, vocab):
-    """How often each token is written as an answer. texts: (input_ids, loss_mask) of conversations or shards."""
+    """Counts how often each token is written as an answer. texts: (input_ids, loss_mask) of conversations or shards."""
     count = torch.zeros(vocab, dtype=torch.long)
     for ids, mask in texts:
         ids, mask = torch.as_tensor(ids).long(), torch.as_tensor(mask).bool()
@@ -303,7 +308,7 @@ def count_answers(texts, vocab):
 
 
 def answers_of(source, share):
-    """Of conversations that are not held out."""
+    """Yields answers of conversations that are not held out."""
     for shard in source.shards(range):
         ids, mask = shard.read("input_ids", 0, None), shard.read("loss_mask", 0, None)
         for s, held in enumerate(shard.held_out(share)):
@@ -312,10 +317,10 @@ def answers_of(source, share):
 
 
 def draft_vocabulary(count, n):
-    """The n most frequent tokens, ascending; equally frequent ones by id. Returns ids [n]."""
+    """Returns the n most frequent tokens, ascending; equally frequent ones by id. Returns ids [n]."""
     return torch.sort(torch.sort(count, descending=True, stable=True).indices[:n]).values
 
 
 def coverage(count, ids):
-    """The share of answer tokens that are among ids."""
+    """Returns the share of answer tokens that are among ids."""
     return float(count[ids].sum() / count.sum().clamp(min=1))

@@ -1,8 +1,10 @@
-"""eagle3.py - EAGLE-3 and EAGLE-1 heads: one decoder layer that reads states of the target (models/heads/eagle.h computes the same).
+"""eagle3.py - EAGLE-3 and EAGLE-1 heads: one decoder layer that reads states of the target (models/heads/eagle.h
+computes the same).
 
-Row i reads the token after it, t[i+1], and the target's state of row i, and predicts t[i+2]. Training-time test: at depth j the row
-that started at r reads t[r+j+1] and its own output of depth j-1, stands at position r+j, and attends to the rows 0..r of depth 0,
-computed from the target's states, and to its own rows of depths 1..j, as the drafter's cache has them.
+Row i reads the token after it, t[i+1], and the target's state of row i, and predicts t[i+2]. Training-time test: at
+depth j the row that started at r reads t[r+j+1] and its own output of depth j-1, is at position r+j, and attends to the
+rows 0..r of depth 0, computed from the target's states, and to its own rows of depths 1..j, as they are in the
+drafter's cache.
 
 Shapes: B conversations, L positions, H width, A heads, G key-value heads, D head size.
 """
@@ -16,7 +18,7 @@ def rms(x, weight, eps):
 
 
 def shifted(x, n):
-    """Row r is row r + n of x; zeros at the end. x [B, L, ..]."""
+    """Returns x [B, L, ..] shifted: row r is row r + n of x; zeros at the end."""
     return torch.cat((x[:, n:], torch.zeros_like(x[:, :n])), 1)
 
 
@@ -31,10 +33,11 @@ def rotate(x, cos, sin):
 
 
 def attend(q, keys, values):
-    """q [B, A, L, D]; keys, values: of depths 0..j, each [B, G, L, D]. Depth 0 causally, the others at the row's own place."""
+    """q [B, A, L, D]; keys, values: those of depths 0..j, each [B, G, L, D]. Depth 0 is causal; at the others a row
+    attends to itself."""
     b, heads, n, size = q.shape
     kv = keys[0].shape[1]
-    q = (q * size ** -0.5).reshape(b, kv, heads // kv * n, size)          # the heads of one key-value head end to end
+    q = (q * size ** -0.5).reshape(b, kv, heads // kv * n, size)          # the heads of one key-value head are adjacent
     scores = (q @ keys[0].transpose(-1, -2)).view(b, heads, n, n).float()
     later = torch.ones(n, n, dtype=torch.bool, device=q.device).triu(1)
     scores = scores.masked_fill(later, float("-inf"))
@@ -66,11 +69,11 @@ class Layer(nn.Module):
         for m in self.modules():
             if isinstance(m, nn.Linear):
                 nn.init.normal_(m.weight, std=0.02)
-        for m in (self.o_proj, self.down_proj):                           # the layer begins as the residual stream alone
+        for m in (self.o_proj, self.down_proj):                          # the layer begins as the residual stream alone
             nn.init.normal_(m.weight, std=0.002)
 
     def forward(self, x, read, tables, keys, values):
-        """x [B, L, H] the residual stream, read [B, L, *] what attention reads. Appends to keys and values."""
+        """x [B, L, H] the residual stream, read [B, L, *] the input of attention. Appends to keys and values."""
         b, n, _ = read.shape
 
         def heads(y):
@@ -99,12 +102,12 @@ class Eagle3(nn.Module):
         self.norm = nn.Parameter(target["norm.weight"].float().clone())
         self.lm_head = nn.Linear(h, len(self.ids), bias=False)
         nn.init.normal_(self.fc.weight, std=0.002)
-        with torch.no_grad():                                             # begins with the last of the streams and the target's rows
+        with torch.no_grad():                                # begins with the last of the streams and the target's rows
             self.fc.weight[:, -h:] += torch.eye(h)
             self.lm_head.weight.copy_(target["lm_head.weight"][self.ids])
 
     def depths(self, batch, n):
-        """Yields for depth 0..n-1 what the LM head reads, [B, L, H]: row r at depth j predicts t[r+j+2]."""
+        """Yields for depth 0..n-1 the input of the LM head, [B, L, H]: row r at depth j predicts t[r+j+2]."""
         places = torch.arange(batch["ids"].shape[1], device=self.ids.device)
         g, keys, values = self.fc(batch["states"].to(self.fc.weight.dtype)).float(), [], []
         for j in range(n):
@@ -125,7 +128,8 @@ class Eagle3(nn.Module):
 
 
 class Eagle1(nn.Module):
-    """EAGLE-1: fc of token and normed state, no norm before attention, the target's LM head; its output imitates the next state."""
+    """EAGLE-1: fc of token and normed state, no norm before attention, the target's LM head. Its output imitates the
+    next state."""
     kind, features = "eagle", "eagle"
 
     def __init__(self, target, config, ids, o):
@@ -155,6 +159,6 @@ class Eagle1(nn.Module):
         return F.linear(x, self.output)
 
     def regression(self, x, batch, depth):
-        """Distance from the target's state of row r + depth + 1."""
+        """Returns the distance from the target's state of row r + depth + 1."""
         error = F.smooth_l1_loss(x, shifted(batch["states"].float(), depth + 1), reduction="none").mean(-1)
         return self.weight_of_states * error

@@ -1,9 +1,11 @@
-"""export.py - a trained head as a published checkpoint: model.safetensors, config.json and a model card.
+"""export.py - writes a trained head as a published checkpoint: model.safetensors, config.json and a model card.
 
-eagle3        the form of SafeAILab/EAGLE, vLLM and SGLang (midlayer.*), or with form: speculators that of vllm-project/speculators
+eagle3        the form of SafeAILab/EAGLE, vLLM and SGLang (midlayer.*), or with form: speculators that of
+               vllm-project/speculators
 eagle         the form of SafeAILab/EAGLE
 small         a Hugging Face Llama model, without its tokenizer, which is the target's
-medusa        the form that vLLM's converter writes (blocks.*, lm_heads.*, token_map), with output: target without the last two
+medusa        the form that vLLM's converter writes (blocks.*, lm_heads.*, token_map), with output: target without
+               the last two
 """
 import json
 import os
@@ -22,7 +24,8 @@ def layer_tensors(layer, prefix):
 
 
 def vocabulary(ids, vocab):
-    """d2t [draft]: the target's id minus the draft id; t2d [vocab]: whether the token is in the draft vocabulary."""
+    """Returns d2t [draft]: the target's id minus the draft id; t2d [vocab]: whether the token is in the draft
+    vocabulary."""
     ids = ids.cpu()
     t2d = torch.zeros(vocab, dtype=torch.bool)
     t2d[ids] = True
@@ -50,8 +53,8 @@ def eagle3(head, layers, form, target):
                          "speculators_config": {"algorithm": "eagle3", "default_proposal_method": "greedy",
                                                 "proposal_methods": [proposal],
                                                 "verifier": {"name_or_path": target, "architectures": ["LlamaForCausalLM"]}}}
-    # vLLM reads the ids here: streams that enter these layers. SGLang reads those of eagle_config, as streams that leave them, and
-    # without them takes the streams that enter 2, L/2 and L - 3.
+    # vLLM reads the ids here: streams that enter these layers. SGLang reads those of eagle_config, as streams that
+    # leave them, and without them takes the streams that enter 2, L/2 and L - 3.
     return tensors, {"architectures": ["LlamaForCausalLMEagle3"], **layer_config(head.c), "draft_vocab_size": draft,
                      "eagle_config": {"use_aux_hidden_state": True}, "eagle_aux_hidden_state_layer_ids": layers}
 
@@ -90,7 +93,7 @@ def small(head):
 
 
 def card(head, facts, result):
-    """facts: what the pipeline knows; result: the last held-out entry."""
+    """Returns the model card. facts: what the pipeline knows; result: the last held-out entry."""
     lines = [f"# {facts['title']}", "", f"A {'draft model' if head.kind == 'small' else f'draft head ({head.kind})'} for {facts['target']}, trained by speclab (docs/training.md).", "",
              "| what | value |", "|---|---|"]
     lines += [f"| {k} | {v} |" for k, v in facts["table"].items()]
@@ -106,7 +109,7 @@ def card(head, facts, result):
 
 
 def write(head, out, kind_of_number, form, metadata, facts, result):
-    """Writes the checkpoint. metadata: of the features (layers, model)."""
+    """Writes the checkpoint. metadata: the features' (layers, model)."""
     out, kind = pathlib.Path(out), TYPES[kind_of_number]
     out.mkdir(parents=True, exist_ok=True)
     if head.kind == "small":
@@ -120,7 +123,8 @@ def write(head, out, kind_of_number, form, metadata, facts, result):
     if bad:
         raise SystemExit(f"{out}: not written: {bad[0]} has numbers that are not finite as {kind_of_number}")
     config["torch_dtype"] = {"bf16": "bfloat16", "f32": "float32", "f16": "float16"}[kind_of_number]
-    (out / "model.safetensors.part").write_bytes(safetensors.torch.save(tensors, {"format": "pt"}))   # save_file lets only its owner read it
+    # save_file lets only its owner read it.
+    (out / "model.safetensors.part").write_bytes(safetensors.torch.save(tensors, {"format": "pt"}))
     os.replace(out / "model.safetensors.part", out / "model.safetensors")
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     (out / "README.md").write_text(card(head, facts, result), encoding="utf-8")

@@ -1,21 +1,25 @@
-"""induction.py - an EAGLE-3 head whose attention begins by copying: at a token that occurred before, it proposes what followed it there.
+"""induction.py - an EAGLE-3 head whose attention begins by copying: at a token that occurred before, it proposes the
+token that followed it.
 
-Texts repeat themselves, at temperature 0 most of all, and the one layer of a draft head learns to follow repetitions slowly. Row i reads the token
-t[i+1] and the target's streams after t[i]; so at row r an earlier row i with t[i] = t[r+1] has what is sought as the token that it reads, t[i+1].
-For the query heads of the first key-value head:
+Texts repeat themselves, at temperature 0 most of all, and the one layer of a draft head learns to follow repetitions
+slowly. Row i reads the token t[i+1] and the target's streams after t[i]. So at row r, an earlier row i with t[i] =
+t[r+1] reads the token to propose, t[i+1]. For the query heads of the first key-value head:
 
-    query   the embedding of t[r+1]            key     the embedding of t[i], recovered from the first stream by least squares
-    value   the embedding of t[i+1]            output  is added to the residual stream in the direction of that token's row of the LM head
+query   the embedding of t[r+1]
+key     the embedding of t[i], recovered from the first stream by least squares
+value   the embedding of t[i+1]
+output  is added to the residual stream in the direction of that token's row of the LM head
 
-each by a random projection, query and key in the dimensions that RoPE turns least. The residual stream carries the key's projection in a few of its
-directions. Only the beginning is set: training changes all of it. (Induction heads: Olsson et al. 2022, arXiv 2209.11895.)
+Each is computed by a random projection, query and key in the dimensions that RoPE turns least. The residual stream
+carries the key's projection in a few of its directions. Only the beginning is set: training changes all of it.
+(Induction heads: Olsson et al. 2022, arXiv 2209.11895.)
 """
 import torch
 
 from training.eagle3 import rms
 
-SHARPNESS = 3.0   # of attention: a match scores 3 sqrt(head_dim) / 2, other tokens 2 in standard deviation
-STRENGTH = 3.0    # of what is copied, relative to the residual stream
+SHARPNESS = 3.0   # sharpness of attention: a match scores 3 sqrt(head_dim) / 2, other tokens 2 in standard deviation
+STRENGTH = 3.0    # strength of what is copied, relative to the residual stream
 
 
 def orthonormal_rows(rows, width):
@@ -23,7 +27,7 @@ def orthonormal_rows(rows, width):
 
 
 def recover(streams, embeddings):
-    """The matrix M with embeddings ~ M streams, by least squares with a small ridge. [N, H] each."""
+    """Returns the matrix M with embeddings ~ M streams, by least squares with a small ridge. [N, H] each."""
     x, y = streams - streams.mean(0), embeddings - embeddings.mean(0)
     a = x.T @ x
     a += 1e-2 * a.diagonal().mean() * torch.eye(len(a))
@@ -32,10 +36,11 @@ def recover(streams, embeddings):
 
 @torch.no_grad()
 def begin(head, streams, ids):
-    """streams [N, streams x H] after the tokens ids [N]: some thousand of the target's."""
+    """Sets the head's weights. streams [N, streams x H] after the tokens ids [N]: some thousand of the target's."""
     h, size, layer = head.c["hidden_size"], head.c["head_dim"], head.layer
     embeddings = rms(head.embedding[ids], torch.ones(h), head.c["rms_norm_eps"])
-    slow = [d for half in (0, size // 2) for d in range(half + size // 4, half + size // 2)]   # pairs (d, d + size / 2) of the lower frequencies
+    # pairs (d, d + size / 2) of the lower frequencies.
+    slow = [d for half in (0, size // 2) for d in range(half + size // 4, half + size // 2)]
     match, copy = orthonormal_rows(len(slow), h), orthonormal_rows(size, h)
     rest = torch.eye(h) - match.T @ match
     last = streams[:, -h:] @ rest
@@ -48,7 +53,8 @@ def begin(head, streams, ids):
         projection.weight[:rows] *= 0.1
     layer.q_proj.weight[places, :h] = SHARPNESS * match.repeat(heads, 1)
     layer.k_proj.weight[slow, h:] = match
-    every, reads = head.embedding[head.ids], head.lm_head.weight * head.norm      # what the logits of the draft ids read of the normed stream
+    every, reads = head.embedding[head.ids], head.lm_head.weight * head.norm  # the directions of the normed stream that
+                                                                             # the logits of the draft ids read
     every, reads = (rms(x, torch.ones(h), head.c["rms_norm_eps"]) for x in (every, reads))
     layer.v_proj.weight[:size, :h] = copy @ recover(every, reads)
     layer.o_proj.weight[:, :heads * size] = STRENGTH * scale / heads * copy.T.repeat(1, heads)

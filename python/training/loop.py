@@ -1,7 +1,7 @@
-"""loop.py - training: AdamW or Muon with warm-up and cosine, clipping, checkpoints, held-out acceptance as JSON lines.
+"""loop.py - training: AdamW or Muon with warm-up and cosine, clipping, checkpoints, held-out acceptance as JSON Lines.
 
-A checkpoint has everything that the rest of the run depends on: a run that was killed and resumed ends in the same bits as an
-uninterrupted one on the same CPU with the same number of threads.
+A checkpoint has everything that the rest of the run depends on: a run that was killed and resumed ends in the same bits
+as an uninterrupted one on the same CPU with the same number of threads.
 """
 import contextlib
 import json
@@ -24,7 +24,7 @@ DEFAULTS = {"steps": 1000, "seed": 0, "batch_tokens": 2048, "max_length": 512, "
 
 
 INTEGERS = {"steps": 1, "seed": 0, "batch_tokens": 1, "max_length": 3, "mix_shards": 1, "eval_tokens": 1, "warmup": 0, "depths": 1,
-            "eval_every": 1, "checkpoint_every": 1, "threads": 0}   # and their least values
+            "eval_every": 1, "checkpoint_every": 1, "threads": 0}   # includes their least values
 RANGES = {"held_out": (0, 1), "muon_lr": (0, math.inf), "lr": (0, math.inf), "final_lr": (0, math.inf), "weight_decay": (0, math.inf),
           "beta1": (0, 1), "beta2": (0, 1), "clip": (0, math.inf), "depth_decay": (0, math.inf), "one_depth": (0, 1)}
 POSITIVE = ("held_out", "muon_lr", "lr", "clip")
@@ -32,7 +32,7 @@ CHOICES = {"loss": tuple(LOSSES), "optimizer": ("adamw", "muon"), "bf16": ("auto
 
 
 def number_of(name, value, least, most=math.inf):
-    """1e-3 is a text for PyYAML, and a number here."""
+    """Returns a number, also for 1e-3, which is a text for PyYAML."""
     with contextlib.suppress(TypeError, ValueError):
         x = None if isinstance(value, bool) else float(value)
         if x is not None and least <= x <= most and math.isfinite(x):
@@ -115,7 +115,7 @@ class Optimizer:
 
 
 def loss_of(head, batch, o, table, depths):
-    """Mean over the depths, weighted by depth_decay^depth, of the mean over the rows."""
+    """Returns the mean over the depths, weighted by depth_decay^depth, of the mean over the rows."""
     total, weights, loss = 0.0, 0.0, LOSSES[o["loss"]]
     for j, x in enumerate(head.depths(batch, depths)):
         rows = accept.rows_at(batch, j)
@@ -136,7 +136,7 @@ CHECKPOINT = {"recipe", "step", "tokens", "position", "seconds", "last", "head",
 
 
 def write_checkpoint(path, state):
-    """Under its name only when complete: a kill leaves the old one."""
+    """Writes the file under its name only when complete: a kill leaves the old one."""
     torch.save(state, f"{path}.part")
     with open(f"{path}.part", "rb+") as f:
         os.fsync(f.fileno())
@@ -171,7 +171,7 @@ def report(entry, log):
 
 
 def cut_log(path, step):
-    """Lines after the checkpoint are written again."""
+    """Cuts the lines after the checkpoint, which are written again."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     kept = []
     for line in lines:
@@ -182,7 +182,7 @@ def cut_log(path, step):
 
 
 def train(head, source, given, out, recipe):
-    """Trains the head to `steps`, or goes on from out/checkpoint.pt. Returns the last held-out entry."""
+    """Trains the head to `steps`, or continues from out/checkpoint.pt. Returns the last held-out entry."""
     o, out = read_options(given), pathlib.Path(out)
     out.mkdir(parents=True, exist_ok=True)
     device = choose_device(o)
@@ -204,7 +204,7 @@ def train(head, source, given, out, recipe):
             raise SystemExit(f"{checkpoint}: not of this head: {' '.join(str(e).split())[:200]}; remove it to start again") from None
         step, tokens, position, seconds, last = s["step"], s["tokens"], tuple(s["position"]), s["seconds"], s["last"]
         print(f"train: goes on from step {step}", file=sys.stderr)
-    table = accept.to_draft(head.ids, head.c["vocab_size"])               # of the checkpoint's vocabulary, if there is one
+    table = accept.to_draft(head.ids, head.c["vocab_size"])               # the checkpoint's vocabulary, if there is one
     cut_log(log_path, step)
     held = held_out_batches(source, o)
     batches = training_batches(source, o, position)

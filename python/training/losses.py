@@ -1,12 +1,15 @@
-"""losses.py - what a head is trained to minimize, by name.
+"""losses.py - the losses that a head is trained to minimize, by name.
 
-p: the target's distribution, known at its K most probable tokens; q: the head's, over the draft vocabulary. A token of p outside the
-draft vocabulary is never proposed: it has no q, and its probability counts as lost, so that rows weigh by what can be drafted.
-    ce        -log q(x), x the target's most probable token; rows whose x is outside the draft vocabulary weigh nothing
-    kl        sum of p (log p - log q)
-    tv        1 - sum of min(p, q): total variation, one minus the probability that the token is accepted
-    lk_alpha  -log sum of min(p, q)
-    lk        w kl + (1 - w) tv, w = exp(-eta a), a the mean of sum of min(p, q) at that depth, without a gradient
+p: the target's distribution, known at its K most probable tokens; q: the head's, over the draft vocabulary. A token of
+p outside the draft vocabulary is never proposed: it has no q, and its probability counts as lost, so that rows weigh by
+what can be drafted.
+
+ce        -log q(x), x the target's most probable token; rows whose x is outside the draft vocabulary have weight 0
+kl        sum of p (log p - log q)
+tv        1 - sum of min(p, q): total variation, one minus the probability that the token is accepted
+lk_alpha  -log sum of min(p, q)
+lk        w kl + (1 - w) tv, w = exp(-eta a), a the mean of sum of min(p, q) at that depth, without a gradient
+
 lk_alpha and lk: "LK losses", arXiv 2602.23881 (its authors' code in SpecForge, pull request 492; eta = 3).
 """
 import torch
@@ -14,12 +17,12 @@ import torch
 ETA = 3.0
 
 
-CHUNK = 128   # rows of logits as float32 at a time: they stay in a processor's cache
+CHUNK = 128   # rows of logits as float32 at a time, which fit in a processor's cache
 
 
 class LogQ(torch.autograd.Function):
-    """log softmax of logits [N, V] at ids [N, K]. Its gradient needs q once, in the type of the logits: with d the gradient of the
-    result, that of the logits is d at the ids, less the sum of d times q."""
+    """Computes the log softmax of logits [N, V] at ids [N, K]. Its gradient needs q once, in the type of the logits:
+    with d the gradient of the result, that of the logits is d at the ids, less the sum of d times q."""
 
     @staticmethod
     def forward(ctx, logits, ids):
@@ -38,12 +41,12 @@ class LogQ(torch.autograd.Function):
 
 
 def log_q_at(logits, ids):
-    """log q at draft ids [N, K]; -inf where the id is -1: outside the draft vocabulary. logits [N, V]."""
+    """Returns log q at draft ids [N, K]; -inf if the id is -1: outside the draft vocabulary. logits [N, V]."""
     return LogQ.apply(logits, ids.clamp(min=0)).masked_fill(ids < 0, float("-inf"))
 
 
 def overlap(log_q, p):
-    """Sum of min(p, q) [N]: the probability that a token drawn from q is accepted."""
+    """Returns the sum of min(p, q) [N]: the probability that a token drawn from q is accepted."""
     return torch.minimum(p, log_q.exp()).sum(-1)
 
 

@@ -1,8 +1,9 @@
-"""medusa.py - Medusa-1: head h predicts t[i+2+h] from the target's normed state of row i (models/heads/medusa.c computes the same).
+"""medusa.py - Medusa-1: head h predicts t[i+2+h] from the target's normed state of row i (models/heads/medusa.c
+computes the same).
 
-The heads are residual blocks, z + silu(W z + b). `output`: `one` LM head for all of them, over the draft vocabulary (vLLM's form
-with token_map), `own`, one each, or `target`: the target's LM head, which stays as it is and is not in the file (blockwise parallel
-decoding, Stern et al. 2018, arXiv 1811.03115).
+The heads are residual blocks, z + silu(W z + b). `output`: `one` LM head for all of them, over the draft vocabulary
+(vLLM's form with token_map), `own`, one each, or `target`: the target's LM head, which is unchanged and not in the file
+(blockwise parallel decoding, Stern et al. 2018, arXiv 1811.03115).
 """
 import torch
 import torch.nn.functional as F

@@ -1,6 +1,8 @@
-"""pipeline.py - `./run train FILE.yaml`: distill, features, train, export, `speclab heads`; each part once, a killed one goes on.
+"""pipeline.py - `./run train FILE.yaml`: distill, features, train, export, `speclab heads`. Each part runs once, and a
+killed one continues.
 
-A part that is complete leaves a file with its recipe in out/done/. A part whose recipe changed since is refused, not silently redone.
+A part that is complete leaves a file with its recipe in out/done/. A part whose recipe changed since is refused, not
+silently redone.
 """
 import argparse
 import json
@@ -45,7 +47,7 @@ class Parts:
     def run(self, name, command):
         print(f"train: {name}: {shlex.join(command)}", file=sys.stderr)
         sys.stdout.flush()
-        package = str(pathlib.Path(__file__).resolve().parents[1])  # the tools', which need this program
+        package = str(pathlib.Path(__file__).resolve().parents[1])  # package of the tools, which need this program
         environment = dict(os.environ, SPECLAB_PROGRAM=str(self.speclab), PYTHONPATH=os.pathsep.join([package, os.environ.get("PYTHONPATH", "")]))
         status = subprocess.run(command, check=False, env=environment).returncode
         if status != 0:
@@ -53,7 +55,7 @@ class Parts:
 
 
 def options(given):
-    """{slots: 64, exclude: [a, b]} as --slots 64 --exclude a --exclude b."""
+    """Returns {slots: 64, exclude: [a, b]} as --slots 64 --exclude a --exclude b."""
     out = []
     for k, v in given.items():
         for one in v if isinstance(v, list) else [v]:
@@ -62,7 +64,8 @@ def options(given):
 
 
 def write_texts(parts, recipe):
-    """`data`: a file of conversations, or options of `speclab distill`, which goes on by itself after a kill."""
+    """Reads `data`: a file of conversations, or options of `speclab distill`, which continues by itself after a kill.
+    """
     given = recipe.get("data")
     if given is None or isinstance(given, str):
         return given
@@ -75,7 +78,7 @@ def write_texts(parts, recipe):
 
 
 def open_features(parts, recipe, texts):
-    """`features`: a folder, or options of `speclab features`; stream: true keeps them off the disk."""
+    """Reads `features`: a folder, or options of `speclab features`; stream: true keeps them off the disk."""
     given = recipe.get("features") or {}
     if isinstance(given, (str, list)):
         return data.Folder(given)
@@ -93,7 +96,8 @@ def open_features(parts, recipe, texts):
 
 
 def answers(source, texts, share):
-    """(input_ids, loss_mask) of the conversations that are not held out. A stream is not computed for this: its texts are read."""
+    """Returns (input_ids, loss_mask) of the conversations that are not held out. A stream is not computed for this: its
+    texts are read."""
     if not isinstance(source, data.Stream):
         yield from data.answers_of(source, share)
         return
@@ -104,7 +108,8 @@ def answers(source, texts, share):
 
 
 def make_head(source, texts, o, share):
-    """The untrained head and the share of answer tokens that its vocabulary covers. share: of conversations, held out."""
+    """Returns the untrained head and the share of answer tokens that its vocabulary covers. share: held-out share of
+    conversations."""
     target, config = source.target()
     wanted = KINDS[o["kind"]].features
     if source.metadata["kind"] != wanted:
@@ -130,7 +135,7 @@ def make_head(source, texts, o, share):
 
 
 def read_weights(path):
-    """The weights in an earlier run's checkpoint, with the ids of its draft vocabulary."""
+    """Returns the weights in an earlier run's checkpoint, with the ids of its draft vocabulary."""
     try:
         head = torch.load(path, weights_only=True)["head"]
         if head["ids"].dtype != torch.long or head["ids"].dim() != 1:
@@ -148,7 +153,7 @@ def begin_with(head, earlier, path):
 
 
 def prune(parts, head, source, recipe):
-    """The layers that a draft model keeps: chosen once, then read from kept.json."""
+    """Returns the layers that a draft model keeps: chosen once, then read from kept.json."""
     path = parts.out / "kept.json"
     chosen = {"head": recipe["head"], "data": source.metadata.get("data")}
     if parts.is_done("prune", chosen):
@@ -175,7 +180,8 @@ def facts_of(recipe, source, head, covered, file):
 
 
 def compare(parts, recipe, folder, result):
-    """`speclab heads` beside the held-out acceptance: a difference means that training and drafting do not agree."""
+    """Compares `speclab heads` with the held-out acceptance: a difference means that training and drafting do not
+    agree."""
     o = {"positions": 2000, "new_tokens": 128, "context": 1024, **recipe["heads"]}
     path = parts.out / "heads.yaml"
     model = pathlib.Path(recipe["model"])

@@ -1,4 +1,6 @@
-"""recipe.py - reads FILE.yaml of `./run train` and checks all of it, so that no mistake shows only after hours of the parts before it."""
+"""recipe.py - reads FILE.yaml of `./run train` and checks all of it, so that no mistake shows only after hours of the
+parts before it.
+"""
 import pathlib
 
 import yaml
@@ -60,7 +62,7 @@ def check_head(o):
 
 
 def check_sources(path, r):
-    """Where texts and features come from."""
+    """Checks the sources of texts and features."""
     texts, features = r.get("data"), r.get("features")
     if not isinstance(features, (str, list, dict, type(None))) or features == "":
         refuse("features", "a folder, a list of folders, or options of speclab features", features)

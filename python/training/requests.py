@@ -1,9 +1,9 @@
-"""requests.py - requests of many kinds, put together from lists of subjects: prompts for `speclab distill`.
+"""requests.py - requests of many kinds, combined from lists of subjects: prompts for `speclab distill`.
 
-    python3 python/training/requests.py N >requests.jsonl
+     python3 python/training/requests.py N >requests.jsonl
 
-A model's invented questions are narrow; these ask for letters, stories, programs, explanations, plans, tables, calculations, translations.
-Needs nothing but Python. The same N gives the same prompts.
+A model's invented questions are narrow; these ask for letters, stories, programs, explanations, plans, tables,
+calculations, translations. The program needs nothing but Python. The same N gives the same prompts.
 """
 import json
 import random

@@ -1,10 +1,11 @@
-"""small.py - a draft model made of the target: some of its layers, repaired by distillation.
+"""small.py - a draft model made from the target: some of its layers, repaired by distillation.
 
-The layers that stay are chosen by what they are worth: from all layers, the one without which the acceptance (sum of min(p, q),
-temperature 1, on training texts) is highest is removed, until as many are left as asked for. Embedding and LM head stay the target's.
+The layers are chosen by their worth. From all layers, the one without which the acceptance (sum of min(p, q),
+temperature 1, on training texts) is highest is removed, until the requested number remains. Embedding and LM head
+remain the target's.
 
-Row r at depth j predicts token r + j + 2, as the rows of a head do; here it has read the tokens 0 .. r + j + 1 and nothing else, so
-all depths are one pass over the text, shifted.
+Row r at depth j predicts token r + j + 2, like the rows of a head. Here it has read the tokens 0 .. r + j + 1 and
+nothing else, so all depths are one pass over the text, shifted.
 """
 import json
 import sys
@@ -50,7 +51,7 @@ class Layer(nn.Module):
 
 
 def inverse_frequency(c):
-    """RoPE's, with the scaling of the target (Llama 3 or linear)."""
+    """Returns RoPE's inverse frequencies, with the scaling of the target (Llama 3 or linear)."""
     f = c["rope_theta"] ** (-torch.arange(0, c["head_dim"], 2).float() / c["head_dim"])
     scaling = json.loads(c["rope_scaling"]) if c.get("rope_scaling") else {}
     if scaling.get("rope_type") == "linear":
@@ -63,7 +64,7 @@ def inverse_frequency(c):
 
 
 class Small(nn.Module):
-    """o: `keep`, layer numbers or how many; `train_embedding`: also the embedding and the LM head."""
+    """o: `keep`, layer numbers or how many; `train_embedding`: train the embedding and the LM head as well."""
     kind, features = "small", "small"
 
     def __init__(self, target, config, ids, o):
@@ -98,7 +99,7 @@ class Small(nn.Module):
         return angle.cos().repeat(1, 2), angle.sin().repeat(1, 2)
 
     def depths(self, batch, n):
-        """Yields [B, L, H] of depths 0 .. n - 1; while training one: the others would be the same rows again."""
+        """Yields [B, L, H] of depths 0 .. n - 1; while training one: the others would repeat the same rows."""
         x = F.embedding(batch["ids"], self.embedding)
         tables = self.tables(x.shape[1])
         for layer in self.layers:
@@ -118,13 +119,13 @@ class Small(nn.Module):
     # ---- the choice of layers
 
     def worth(self, x, rows, ids, p):
-        """Mean of sum of min(p, q) over the chosen rows; x: the stream that leaves the last layer."""
+        """Returns the mean of sum of min(p, q) over the chosen rows; x: the stream that leaves the last layer."""
         logits = self.logits(shifted(rms(x, self.norm, self.c["rms_norm_eps"]), 1)[rows], 0)
         return float(overlap(log_q_at(logits, ids), p).mean())
 
     @torch.no_grad()
     def prune(self, batch, rows_limit=512, log=sys.stderr):
-        """Removes layers until `wanted` are left. batch: of conversations that are not held out."""
+        """Removes layers until `wanted` are left. batch: conversations that are not held out."""
         rows = accept.rows_at(batch, 0)
         chosen = rows.flatten().nonzero()[:, 0]
         rows = torch.zeros_like(rows).flatten().index_fill_(0, chosen[::max(1, len(chosen) // rows_limit)], True).view(rows.shape)
@@ -132,7 +133,7 @@ class Small(nn.Module):
         x0, tables = F.embedding(batch["ids"], self.embedding), self.tables(batch["ids"].shape[1])
         while len(self.layers) > self.wanted:
             best, before = (-1.0, 0), x0
-            for i, layer in enumerate(self.layers):                       # the stream before layer i is that of all before it
+            for i, layer in enumerate(self.layers):          # the stream before layer i is that of all layers before it
                 x = before
                 for later in self.layers[i + 1:]:
                     x = later(x, tables)
@@ -143,7 +144,7 @@ class Small(nn.Module):
             del self.layers[i], self.kept[i]
 
     def as_target(self):
-        """Tensors under the names of a Hugging Face model."""
+        """Returns tensors under the names of a Hugging Face model."""
         t = {"model.embed_tokens.weight": self.embedding, "model.norm.weight": self.norm}
         if self.output is not None:
             t["lm_head.weight"] = self.output

@@ -1,9 +1,10 @@
 """tasks.py - prompts about texts that the target wrote: to summarize, to translate, to answer from, to continue.
 
-    python3 python/training/tasks.py data.jsonl N >tasks.jsonl
+     python3 python/training/tasks.py data.jsonl N >tasks.jsonl
 
-Reads texts of `speclab distill` and prints N prompts for another run of it. Invented conversations are short; with these a head also sees
-long prompts, answers that repeat them, and second turns. Needs nothing but Python. The same texts and N give the same prompts.
+It reads texts of `speclab distill` and prints N prompts for another run of it. Invented conversations are short; with
+these prompts a head also sees long prompts, answers that repeat them, and second turns. The program needs nothing but
+Python. The same texts and N give the same prompts.
 """
 import json
 import random
@@ -21,7 +22,7 @@ LANGUAGES = ["German", "French", "Spanish", "Italian", "Portuguese", "Dutch"]
 
 
 def documents(path):
-    """Invented questions with answers that are neither short nor loops."""
+    """Returns invented questions with answers that are neither short nor loops."""
     with open(path, encoding="utf-8") as f:
         for line in f:
             c = json.loads(line)

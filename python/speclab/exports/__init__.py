@@ -1,7 +1,8 @@
 """exports - files of the runs in the forms of other projects (docs/results.md).
 
-A form is a module with `files(results)`, which yields (file name, content) for each file; `./run report --export FILE.py FOLDER` takes one of your
-own. What the modules here share: the runs with the names of their files, the rows of a view by run, JSON as the program writes it.
+A form is a module with `files(results)`, which yields (file name, content) for each file; `./run report --export
+FILE.py FOLDER` takes a form of your own. This file has what the modules share: the runs with the names of their files,
+the rows of a view by run, and JSON in the program's form.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from speclab import files, user_file
 from speclab.command import Fault, Misuse
-from speclab.strict_json import dumps as dumps  # for the forms
+from speclab.strict_json import dumps as dumps  # re-exported for the forms
 
 if TYPE_CHECKING:
     from speclab.results import Results
@@ -26,20 +27,21 @@ class Run(dict):
 
     @property
     def name(self) -> str:
-        """What its files are called: letters, digits, '.', '_' and '-'."""
+        """Returns the base of its files' names: letters, digits, '.', '_' and '-'."""
         experiment = self["experiment"].encode()[:60].decode(errors="ignore")
         name = re.sub(r"[^A-Za-z0-9._]+", "-", f"{experiment}-run{self['run']}-{self['drafter']}-{self['rule']}")
         return name.lstrip(".-")[:120].rstrip("-")
 
     @property
     def facts(self) -> dict:
-        """What a number of the run is about, for readers of another project's form; `compare` reads it."""
+        """Returns the settings that a number of the run depends on, for readers of another project's form; `compare`
+        reads them."""
         first = ("experiment", "run", "drafter", "rule", "lossless", "marked_inflated", "finished", "sampling")
         return {key: self[key] for key in first} | {"prompts": self["prompt_file"]} | {key: self[key] for key in ("device", "machine", "revision")}
 
 
 def by_run(results: "Results", query: str) -> dict[int, list[dict]]:
-    """The rows of a query by its column `run`, which they no longer have."""
+    """Returns the rows of a query by its column `run`, which is removed from them."""
     names, rows = results.query(query)
     found: dict[int, list[dict]] = {}
     for row in rows:
@@ -49,7 +51,8 @@ def by_run(results: "Results", query: str) -> dict[int, list[dict]]:
 
 
 def runs(results: "Results", **queries: str) -> Iterator[tuple[Run, SimpleNamespace]]:
-    """All runs, of each comparison those of none first, then by number; each with its rows of these queries, by their names."""
+    """Returns all runs, for each comparison those of none first, then by number; each with its rows of these queries,
+    by their names."""
     found = {name: by_run(results, query) for name, query in queries.items()}
     for comparison in results.comparisons:
         for cell in sorted(comparison["cells"], key=lambda cell: (not cell["baseline"], cell["run"])):
@@ -57,7 +60,8 @@ def runs(results: "Results", **queries: str) -> Iterator[tuple[Run, SimpleNamesp
 
 
 def metric(name: str, kind: str, about: str, samples: list[tuple[str, float]], run: Run) -> str:
-    """A metric in Prometheus' text format. samples: labels, which end with a comma or are empty, and a value."""
+    """Returns a metric in Prometheus' text format. samples: labels, which end with a comma or are empty, and a value.
+    """
     total = "_total" if kind == "counter" else ""
     lines = [f'{name}{total}{{{labels}model_name="{run.name}"}} {value:.17g}\n' for labels, value in samples]
     return f"# HELP {name} {about}\n# TYPE {name} {kind}\n" + "".join(lines)
@@ -75,7 +79,8 @@ def _form(form: str):
 
 
 def write(results: "Results", form: str, folder: str) -> list[str]:
-    """Writes the files of a form into a folder, which is made, but not its parents, and returns their names. Raises Fault, Misuse."""
+    """Writes the files of a form into a folder, which is made, but not its parents, and returns their names. Raises
+    Fault, Misuse."""
     module = _form(form)
     files.make_folder(folder)
     names = []

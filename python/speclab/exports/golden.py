@@ -1,7 +1,8 @@
-"""Golden acceptance lengths: what runs are expected to accept, in a file, and whether they still do.
+"""Golden acceptance lengths: a file has what runs are expected to accept, and a check compares them with it.
 
-The length and the tolerance are those of vLLM's tests (tests/v1/spec_decode/test_acceptance_length.py): 1 + accepted / drafts, within 5 % of the
-expected one; by position not more than 5 % below it. InferenceX's golden_al_distribution has lengths of this definition.
+Length and tolerance are those of vLLM's tests (tests/v1/spec_decode/test_acceptance_length.py): 1 + accepted / drafts,
+within 5 % of the expected one; by position not more than 5 % below it. InferenceX's golden_al_distribution has lengths
+of this definition.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,8 @@ from speclab.exports import Run, dumps, runs
 from speclab.results import Results
 
 RTOL = 0.05  # vLLM's DEFAULT_RTOL
-NAMES = ("target", "drafter", "rule", "sampling", "prompts")  # which runs an entry is about; one that is left out does not matter
+NAMES = ("target", "drafter", "rule", "sampling", "prompts")  # an entry is about the runs with these fields; a missing
+                                                             # field does not matter
 _KINDS = {name: (lambda x: isinstance(x, str), "a text") for name in NAMES} | {
     "acceptance_length": (lambda x: strict_json.is_number(x, 1), "a number of at least 1"),
     "acceptance_lengths_per_pos": (lambda x: isinstance(x, list), "an array of numbers from 0 to 1"),
@@ -27,13 +29,13 @@ def _names(run: Run) -> dict[str, str]:
 
 
 def _runs(results: Results) -> Iterator[tuple[Run, float | None, list[float]]]:
-    """Each run with its length, None if it has no drafts, and its rates by position."""
+    """Returns each run with its length, None if it has no drafts, and its rates by position."""
     for run, of in runs(results, **_QUERIES):
         yield run, of.lengths[0]["acceptance_length"] if of.lengths else None, [row["acceptance_rate"] for row in of.rates]
 
 
 def files(results: Results):
-    """golden.json: an entry on two lines, four digits of a number, as people edit it."""
+    """Yields golden.json: an entry on two lines, numbers with four digits, in a form that people can edit."""
     entries = []
     for run, length, rates in _runs(results):
         if length is not None:
@@ -80,7 +82,8 @@ def _check_run(entry: dict, run: Run, length: float | None, rates: list[float]) 
 
 
 def check(results: Results, path: str) -> bool:
-    """Prints a line for each run that an entry is about. Whether all are within their tolerance, and each entry has a run. Raises Fault."""
+    """Prints a line for each run that an entry is about. Returns whether all are within their tolerance, and each entry
+    has a run. Raises Fault."""
     content = strict_json.loads(inputs.read_text(path), path)
     entries = content.get("acceptance_lengths") if isinstance(content, dict) else None
     if not isinstance(entries, list) or not entries:

@@ -1,15 +1,16 @@
 """NVIDIA's speculation profile, speculation_profile.json of Model-Optimizer's specdec_bench (schema 1.0).
 
-It says how well a drafter drafts, for deployment tools. The numbers are the views nvidia_*.
-Dynamo and AIConfigurator read conditional_accept_rates, vLLM's synthetic acceptance marginal_accept_rates.
+It tells deployment tools how well a drafter drafts. The numbers are the views nvidia_*. Dynamo and AIConfigurator read
+conditional_accept_rates, vLLM's synthetic acceptance reads marginal_accept_rates.
 """
 
 import math
 
 from speclab.exports import dumps, runs
 
-TOLERANCE = 0.02  # specdec_bench's, of its mean_consistency
-_CHAINS = ("small", "eagle", "eagle3")  # a chain of n draft tokens begins one of n + 1, so the vectors hold for shorter drafts
+TOLERANCE = 0.02  # specdec_bench's tolerance of its mean_consistency
+_CHAINS = ("small", "eagle", "eagle3")  # a chain of n draft tokens begins one of n + 1, so the vectors hold for shorter
+                                       # drafts
 _NO_VECTORS = "the rule decides about the draft as a whole: its accepted tokens are no longest-prefix distribution"
 
 
@@ -19,14 +20,17 @@ def _rounded(x: float) -> float:
 
 def _validation(mean: float, implied: float) -> dict:
     consistency = {"implied_mean_accept_length": _rounded(implied), "reported_mean_accept_length": _rounded(mean),
-                   "abs_delta": _rounded(abs(implied - mean)), "tolerance": TOLERANCE, "passed": abs(implied - mean) <= TOLERANCE}  # fmt: skip
-    return {"mean_consistency": consistency, "marginal_monotonicity": {"passed": True, "violations": []}}  # shares of steps: they cannot rise
+                   # fmt: skip.
+                   "abs_delta": _rounded(abs(implied - mean)), "tolerance": TOLERANCE, "passed": abs(implied - mean) <= TOLERANCE}
+    # Shares of steps cannot rise.
+    return {"mean_consistency": consistency, "marginal_monotonicity": {"passed": True, "violations": []}}
 
 
 def files(results):
     queries = {"profile": "SELECT * FROM nvidia_profile", "lengths": "SELECT run, length, steps FROM nvidia_lengths ORDER BY run, length",
                "positions": "SELECT run, conditional, marginal FROM nvidia_positions ORDER BY run, position",
-               "categories": "SELECT run, category, mean_accept_length FROM nvidia_categories ORDER BY run, category"}  # fmt: skip
+               # fmt: skip.
+               "categories": "SELECT run, category, mean_accept_length FROM nvidia_categories ORDER BY run, category"}
     for run, of in runs(results, **queries):
         kind = run["drafter_kind"]
         for row in of.profile:

@@ -1,8 +1,8 @@
-"""A run as SGLang would report it: the line of its bench_serving and the gauges of its /metrics. The numbers are views."""
+"""A run in SGLang's forms: the line of its bench_serving and the gauges of its /metrics. The numbers are views."""
 
 from speclab.exports import dumps, metric, runs
 
-# Inter-token latencies have their mean only: SGLang counts a step's time once for each of its tokens.
+# Inter-token latencies are exported as their mean only: SGLang counts a step's time once for each of its tokens.
 _LINE = """SELECT v.run, v.duration, v.completed, v.total_input_tokens, v.total_output_tokens, v.request_throughput, s.input_throughput,
     v.output_throughput, v.total_token_throughput AS total_throughput, s.mean_e2e_latency_ms, v.mean_ttft_ms, v.median_ttft_ms,
     v.std_ttft_ms, v.p99_ttft_ms, v.mean_tpot_ms, v.median_tpot_ms, v.std_tpot_ms, v.p99_tpot_ms, s.mean_itl_ms, s.concurrency,

@@ -1,4 +1,4 @@
-"""Answer files of Spec-Bench, for its evaluation/speed.py and equal.py: a line for each prompt, a choice for each repeat."""
+"""Answer files for Spec-Bench's evaluation/speed.py and equal.py: a line for each prompt, a choice for each repeat."""
 
 import re
 from itertools import groupby
@@ -13,7 +13,7 @@ _STEPS = "SELECT sequence AS run, tokens FROM step ORDER BY sequence, step"
 
 
 def _choice(repeat: int, turns: list[dict], lengths: dict) -> dict:
-    """Its lists have an entry for each turn, accept_lengths one for each step."""
+    """Returns a choice. Its lists have an entry for each turn, accept_lengths one for each step."""
     return {"index": repeat, "turns": [t["text"] for t in turns], "decoding_steps": [t["steps"] for t in turns],
             "new_tokens": [t["new_tokens"] for t in turns], "wall_time": [t["wall_ns"] / 1e9 for t in turns],
             "accept_lengths": [step["tokens"] for t in turns for step in lengths.get(t["sequence"], [])]}  # fmt: skip
@@ -29,6 +29,7 @@ def files(results):
             integer = re.fullmatch("-?[0-9]+", name) and -(1 << 63) <= int(name) < 1 << 63
             choices = [_choice(repeat, list(turns), lengths) for repeat, turns in groupby(rows, key=lambda row: row["repeat"])]
             lines.append(dumps({"question_id": int(name) if integer else name, "category": rows[0]["category"], "answer_id": f"{run.name}-{name}",
-                                "model_id": run.name, "choices": choices, "tstamp": rows[0]["started"]}) + "\n")  # fmt: skip
+                                # fmt: skip.
+                                "model_id": run.name, "choices": choices, "tstamp": rows[0]["started"]}) + "\n")
         if lines:
             yield f"{run.name}.jsonl", "".join(lines)

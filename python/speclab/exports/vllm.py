@@ -1,4 +1,4 @@
-"""A run as `vllm bench serve --save-result` and vLLM's /metrics would report it. The numbers are the views vllm_*."""
+"""A run in the forms of `vllm bench serve --save-result` and vLLM's /metrics. The numbers are the views vllm_*."""
 
 from speclab.exports import dumps, metric, runs
 
@@ -19,12 +19,14 @@ def files(results):
         if of.bench:
             line = {"endpoint_type": "speclab", "backend": "speclab", "label": run["drafter"], "model_id": run["target"],
                     "tokenizer_id": run["target"], "num_prompts": run["sequences"], "request_rate": "inf", "burstiness": 1.0,
-                    "max_concurrency": run["batch"], "failed": 0, "request_goodput": None} | of.date[0] | of.bench[0]  # fmt: skip
+                    # fmt: skip.
+                    "max_concurrency": run["batch"], "failed": 0, "request_goodput": None} | of.date[0] | of.bench[0]
             if run["drafts"]:  # vLLM leaves the keys out if nothing was drafted
                 line |= of.acceptance[0] | {"spec_decode_per_position_acceptance_rates": [row["acceptance_rate"] for row in of.positions]}
             yield f"{run.name}.json", dumps(line | {"speclab": run.facts}) + "\n"
         if not run["baseline"]:
             metrics = [metric(f"vllm:spec_decode_{key}", "counter", about, [("", of.counts[0][key])], run) for key, about in _COUNTERS.items()]
             metrics.append(metric("vllm:spec_decode_num_accepted_tokens_per_pos", "counter", "Accepted tokens per draft position.",
-                                  [(f'position="{row["position"]}",', row["accepted"]) for row in of.positions], run))  # fmt: skip
+                                  # fmt: skip.
+                                  [(f'position="{row["position"]}",', row["accepted"]) for row in of.positions], run))
             yield f"{run.name}.prom", "".join(metrics)

@@ -1,9 +1,11 @@
-"""figures - pictures of results: a question in SQL, which runs it is wanted of, its numbers with intervals, and how they are drawn.
+"""figures - pictures of results. A figure is a question in SQL, the runs that it is asked about, its numbers with
+intervals, and a drawing.
 
-A figure is a row of figures.toml and one SQL file. Its line WITH chosen(..) names every run; here it becomes the list of those that are drawn
-(choice.py), and the text that is run is the text that is shown. Columns 0 to 4 of its rows are group, measure, series, x and the value. A group and a
-measure are one picture (a panel). The value is a function of sums over prompts of columns a, b, c, d of its table `sums`; of these the engine makes
-the interval of the row with the same group, measure, series, x and run (`speclab report --intervals`).
+A figure is a row of figures.toml and one SQL file. Its line WITH chosen(..) names every run. That line is replaced by a
+list of the runs that are drawn (choice.py), and the text that is run is the text that is shown. Columns 0 to 4 of its
+rows are group, measure, series, x and the value. A group and a measure are one picture (a panel). The value is a
+function of sums over prompts of columns a, b, c, d of its table `sums`. From these the engine computes the interval of
+the row with the same group, measure, series, x and run (`speclab report --intervals`).
 """
 
 import logging
@@ -17,7 +19,7 @@ from typing import Any, NamedTuple
 from speclab import engine, user_file
 from speclab.command import Fault
 
-logging.getLogger("matplotlib").setLevel(logging.ERROR)  # not of where its cache is
+logging.getLogger("matplotlib").setLevel(logging.ERROR)  # matplotlib must not report where its cache is
 _HERE = Path(__file__).parent
 _CHOSEN = 'WITH chosen("group", series, run'
 _VALUE, _KEYS = 4, 5  # the value's column; columns that name a row of sums
@@ -25,17 +27,18 @@ _VALUE, _KEYS = 4, 5  # the value's column; columns that name a row of sums
 
 @dataclass(frozen=True)
 class Figure:
-    """What a figure asks and how it is drawn."""
+    """The question of a figure and how it is drawn."""
 
     name: str  # names its files and its place on the page: letters, digits and _
     title: str
     about: str  # a sentence beneath the title
     sql: str
-    needs: str = "rows of its SQL"  # what a database lacks that has no such figure
+    needs: str = "rows of its SQL"  # what a database without this figure lacks
     x: str = ""  # label of the axis
     y: str | None = None  # None: the measure
-    choose: str = "every"  # which runs, what is a group and what a series: a key of choice.CHOICES
-    style: str | Callable = "lines"  # lines, dots, bars, cost, heat; or a function of matplotlib's axes and a Panel, which draws
+    choose: str = "every"  # key of choice.CHOICES: which runs, and how they form groups and series
+    style: str | Callable = "lines"  # lines, dots, bars, cost, heat; or a function of matplotlib's axes and a Panel,
+                                    # which draws
     rates: bool = False  # a / b is from 0 to 1
     doubling: bool = False  # x is drawn on a logarithmic scale
 
@@ -64,7 +67,7 @@ class Panel:
     columns: list[str]
     series: list[str] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
-    svg: str = ""  # the picture, as an element of a page
+    svg: str = ""  # the picture as an element of a page
 
     def of(self, series: str) -> list[Row]:
         return [r for r in self.rows if r.series == series]
@@ -72,7 +75,8 @@ class Panel:
 
 @dataclass
 class Numbers:
-    """A figure of a database. sql: as run; intervals: whether they are of the table `sums`; note: what is not drawn."""
+    """A figure of a database. sql: the text that was run; intervals: whether they come from the table `sums`; note:
+    what is not drawn."""
 
     figure: Figure
     sql: str
@@ -84,7 +88,7 @@ class Numbers:
 
     @property
     def kinds(self) -> str:
-        """A letter for each column: t, if it has texts, else n."""
+        """Returns a letter for each column: t if it has texts, otherwise n."""
         return "".join("t" if any(isinstance(r.cell[i], str) for r in self.rows) else "n" for i in range(len(self.columns)))
 
 
@@ -93,7 +97,7 @@ def _quoted(value: Any) -> str:
 
 
 def _filled(sql: str, chosen: Sequence[tuple]) -> str:
-    """The line that names every run becomes a list of those that are chosen."""
+    """Replaces the line that names every run by a list of the chosen ones."""
     head, line, rest = sql.partition(_CHOSEN)
     if not line:
         return sql
@@ -104,16 +108,16 @@ def _filled(sql: str, chosen: Sequence[tuple]) -> str:
 
 
 def _sums_of(sql: str) -> str | None:
-    """The statement that lists the table `sums`, rows of one key together. None: the figure has none."""
+    """Returns the statement that lists the table `sums`, rows of one key together. None: the figure has none."""
     if "\nsums AS (" not in sql:
         return None
-    head, predicted, _ = sql.partition("\n),\npredicted AS (")  # it is not needed, and takes long
+    head, predicted, _ = sql.partition("\n),\npredicted AS (")  # this part is not needed, and takes long
     head = head if predicted else sql[: sql.rindex("\n)\nSELECT ")]
     return f'{head}\n)\nSELECT "group", measure, series, x, run, a, b, c, d, e, f, prompt, unit FROM sums ORDER BY 1, 2, 3, 4, 5, prompt'
 
 
 def _question(rows: list[tuple], rates: bool) -> dict[str, Any] | None:
-    """What `speclab report --intervals` is asked of a row's sums (docs/results.md, Intervals)."""
+    """Returns the question to `speclab report --intervals` about a row's sums (docs/results.md, Intervals)."""
     column = dict(zip(("a", "b", "c", "d", "steps", "other_steps", "prompt", "unit"), list(zip(*rows, strict=True))[_KEYS:], strict=True))
     two, units = column["c"][0] is not None, column["unit"][0] is not None
     names = [*("abcd" if two else "ab"), *(name for name in ("steps", "other_steps") if units and column[name][0] is not None)]
@@ -124,7 +128,7 @@ def _question(rows: list[tuple], rates: bool) -> dict[str, Any] | None:
 
 
 def _intervals(numbers: Numbers, results: Any, sql: str) -> dict[tuple, tuple]:
-    """Intervals by group, measure, series, x and run, of the sums that this statement lists."""
+    """Returns intervals by group, measure, series, x and run, from the sums that this statement lists."""
     clusters: dict[tuple, list[tuple]] = {}
     for row in results.query(sql)[1]:
         clusters.setdefault(row[:_KEYS], []).append(row)
@@ -138,7 +142,8 @@ def _is_drawn(row: Row) -> bool:
 
 
 def _panels(numbers: Numbers, chosen: Sequence[tuple]) -> list[Panel]:
-    """Groups in the order of the choice, in each the measures in the order of the rows; series in the order of the choice."""
+    """Returns panels: groups in the order of the choice, in each the measures in the order of the rows; series in the
+    order of the choice."""
     groups, series = ({key: i for i, key in reversed(list(enumerate(keys)))} for keys in ([c[0] for c in chosen], [c[:2] for c in chosen]))
     panels: dict[tuple, Panel] = {}
     for row in filter(_is_drawn, numbers.rows):
@@ -146,12 +151,14 @@ def _panels(numbers: Numbers, chosen: Sequence[tuple]) -> list[Panel]:
         panel = panels.setdefault((group, measure), Panel(numbers.figure, group, measure, numbers.columns))
         panel.rows.append(row)
     for panel in panels.values():
-        panel.series = sorted(dict.fromkeys(r.series for r in panel.rows), key=lambda s: series.get((panel.group, s), len(series)))  # noqa: B023
+        # noqa: B023.
+        panel.series = sorted(dict.fromkeys(r.series for r in panel.rows), key=lambda s: series.get((panel.group, s), len(series)))
     return sorted(panels.values(), key=lambda p: groups.get(p.group, len(groups)))
 
 
 def read(figure: Figure, results: Any, chosen: Sequence[tuple], note: str = "") -> Numbers:
-    """Asks a figure's SQL of the chosen runs, (group, series, run, ..) each. None chosen: the database lacks what it needs. Raises Fault."""
+    """Runs a figure's SQL for the chosen runs, each (group, series, run, ..). None chosen: the database lacks what the
+    figure needs. Raises Fault."""
     numbers = Numbers(figure, _filled(figure.sql, chosen), note)
     if not chosen and _CHOSEN in figure.sql:
         return numbers
@@ -172,7 +179,8 @@ def read(figure: Figure, results: Any, chosen: Sequence[tuple], note: str = "") 
 
 
 def load(path: str) -> Figure:
-    """The figure of a user's file FILE.py, its variable FIGURE (docs/results.md, A figure of your own). Raises Fault."""
+    """Returns the figure of a user's file FILE.py, its variable FIGURE (docs/results.md, A figure of your own). Raises
+    Fault."""
     figure = user_file.load(path).get("FIGURE")
     if not isinstance(figure, Figure):
         raise Fault(f"{path}: expected a variable FIGURE, a speclab.figures.Figure, found {type(figure).__name__}")

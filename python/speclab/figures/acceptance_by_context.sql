@@ -1,5 +1,5 @@
--- acceptance_by_context.sql - does acceptance fall as texts grow? Accepted / drafted tokens, a / b, by cached tokens before the step: x is the
--- lower end of a range that ends at 2 x; the first begins at 0.
+-- acceptance_by_context.sql - does acceptance fall as texts grow? Accepted / drafted tokens, a / b, by cached tokens
+-- before the step: x is the lower end of a range that ends at 2 x; the first begins at 0.
 WITH chosen("group", series, run) AS (SELECT sampling || ', batch ' || batch, drafter || '; ' || rule, id FROM run),
 sums AS (
     SELECT c."group", 'acceptance rate' AS measure, c.series, CAST(pow(2, floor(log2(max(p.context, 32)))) AS INTEGER) AS x, c.run, q.prompt,

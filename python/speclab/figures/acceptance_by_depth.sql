@@ -1,5 +1,6 @@
--- acceptance_by_depth.sql - how deep are drafts accepted? a / b, where a: drafts with at least x accepted tokens. b: all drafts (vLLM's acceptance
--- rate per position), or those of them that had x - 1 accepted tokens and a node at depth x (EAGLE's n-alpha, n = x - 1, for chains).
+-- acceptance_by_depth.sql - how deep are drafts accepted? a / b, where a: drafts with at least x accepted tokens. b:
+-- all drafts (vLLM's acceptance rate per position), or those of them that had x - 1 accepted tokens and a node at depth
+-- x (EAGLE's n-alpha, n = x - 1, for chains).
 WITH chosen("group", series, run) AS (SELECT sampling || ', batch ' || batch, drafter || '; ' || rule, id FROM run),
 sums AS (
     SELECT c."group", m.measure, c.series, v.depth AS x, c.run, v.prompt, NULL AS unit, v.accepted AS a,

@@ -1,7 +1,7 @@
-"""choice - the runs of a database as a report compares them, and which of them a figure draws.
+"""choice - the runs of a database as a report compares them, and the selection of runs that a figure draws.
 
-Of many groups of settings those with most series are drawn, of many series the fastest of each kind of drafter; a sentence says what is left out,
-which the page's table has.
+If there are many groups of settings, those with most series are drawn; if there are many series, the fastest of each
+kind of drafter. A sentence tells what is left out, which the page's table has.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 from speclab import names
 
-GROUPS, SERIES, RUNS = 4, 6, 24  # at most: groups of a figure, series of a group beside none, runs of a series
+GROUPS, SERIES, RUNS = 4, 6, 24  # maximum groups of a figure, series of a group in addition to none, runs of a series
 _SETTINGS = """SELECT id, json_remove(whole, '$.cells.batch', '$.cells.rule', '$.cells.drafter'),
     iif(json_type(whole, '$.cells.drafter') = 'object', whole -> '$.cells.drafter', '{}'), drafter, drafter_kind, drafter_options
 FROM (SELECT *, iif(json_valid(settings), settings, '{}') AS whole FROM run)"""
@@ -20,14 +20,15 @@ _COUNTS = """SELECT r.experiment, r.peers, coalesce(max(q.turn) + 1, 0), coalesc
 FROM run AS r LEFT JOIN sequence AS q ON q.run = r.id GROUP BY r.experiment, r.peers"""
 
 Run = Comparison = SimpleNamespace
-Series = tuple[str, list[Run]]  # what its drafts are like, behind the drafter's name; its runs
+Series = tuple[str, list[Run]]  # the drafter's name and the shape of its drafts; its runs
 
 
 def read(results: Any) -> list[Comparison]:
-    """Runs that can be compared, in the order of their first: `said` in the report, `first`, `turns`, `repeats`, and `runs`, none first.
+    """Returns comparisons of runs, in the order of their first run: `said` in the report, `first`, `turns`, `repeats`,
+    and `runs`, none first.
 
-    A run has the keys of the report's cells, and `named`: its drafter's (speclab.names); `full`: with what varies in the sweep; `others`: its settings without batch, rule
-    and drafter.
+    A run has the keys of the report's cells, and `named`, its drafter's name (speclab.names), `full`, the name with
+    what varies in the sweep, and `others`, its settings without batch, rule and drafter.
     """
     settings = {r[0]: r[1:] for r in results.query(_SETTINGS)[1]}
     counts = {r[:2]: r[2:] for r in results.query(_COUNTS)[1]}
@@ -45,16 +46,18 @@ def read(results: Any) -> list[Comparison]:
     return found
 
 
-# ---- what a figure's word `choose` means
+# ---- the meanings of a figure's word `choose`
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which runs, what is a group, and what a series."""
+    """Selects runs, and defines what a group and a series are."""
 
     takes: Callable[[Run], bool]
-    own: tuple[str, ...] | None = None  # options of a drafter in which the runs of a series differ; None: a series is a run
-    group: str = "comparison"  # or batches: what differs in drafter, rule and batch alone; or drafter: one of a comparison
+    own: tuple[str, ...] | None = None  # options of a drafter in which the runs of a series differ; None: a series is a
+                                       # run
+    group: str = "comparison"  # comparison; or batches: runs that differ in drafter, rule and batch alone; or drafter:
+                              # one of a comparison
     enough: Callable[[list[Run]], bool] = bool  # whether a series has runs that can be drawn
 
 
@@ -64,14 +67,16 @@ _DECODES = lambda r: (r.new_tokens or 0) > 0  # noqa: E731
 _IN_BATCHES = lambda runs: len({r.batch for r in runs}) > 1  # noqa: E731
 CHOICES = {
     "none": None,  # the SQL reads no runs
-    "sweep": None,  # a group: a drafter and a rule of a comparison, two of whose options vary; a series: a value of one, x: of the other
+    "sweep": None,  # a group: a drafter and a rule of a comparison, two of whose options vary; a series: one's value,
+                    # x: the other's
     "every": Choice(_DECODES),
     "drafting": Choice(_DRAFTS),
     "paired": Choice(_PAIRS),
     "categories": Choice(lambda r: _PAIRS(r) and bool(r.by_category)),
-    "lengths": Choice(  # chains that differ in `tokens` alone, not of drafters of drafters, whose parts have options of this name
+    "lengths": Choice(  # chains that differ in `tokens` alone, without drafters that combine several
         lambda r: _DRAFTS(r) and not r.trees and "nodes" not in r.named.options and "{kind" not in str(r.named), ("tokens",), enough=lambda s: len(s) > 1),
-    "trees": Choice(_DRAFTS, ("tokens", "nodes", "widths", "tree", "pick"), "drafter"),  # a drafter's chains, fixed trees or best-first trees
+    # A drafter's chains, fixed trees or best-first trees.
+    "trees": Choice(_DRAFTS, ("tokens", "nodes", "widths", "tree", "pick"), "drafter"),
     "batches": Choice(_PAIRS, (), "batches", _IN_BATCHES),
     "throughput": Choice(_DECODES, (), "batches", _IN_BATCHES),
 }  # fmt: skip
@@ -83,7 +88,7 @@ def _shape(r: Run) -> str:
 
 
 def _groups(choice: Choice, comparisons: list[Comparison]) -> list[list[Series]]:
-    """Groups in the order of their first run, each of its series."""
+    """Returns groups in the order of their first run, each with its series."""
     groups: dict[tuple, dict[tuple, Series]] = {}
     for r in (r for c in comparisons for r in c.runs if choice.takes(r)):
         drafter, shape = str(names.without(r.named, choice.own or ())), _shape(r) if choice.group == "drafter" else ""
@@ -91,13 +96,13 @@ def _groups(choice: Choice, comparisons: list[Comparison]) -> list[list[Series]]
         group = groups.setdefault((r.experiment, key), {})
         group.setdefault((r.run,) if choice.own is None else (drafter, shape, r.rule), (shape, []))[1].append(r)
     found = [[s for s in g.values() if choice.enough(s[1])] for g in groups.values()]
-    if choice.group == "drafter":  # one of them has a tree
+    if choice.group == "drafter":  # one of the series has a tree
         return [g if sum(len(runs) for _, runs in g) > 1 and any(not shape.startswith(" chain") for shape, _ in g) else [] for g in found]
     return found
 
 
 def _taken(group: list[Series]) -> list[Series]:
-    """The baseline; then the fastest of each kind of drafter, and the fastest of the rest."""
+    """Returns the baseline; then the fastest of each kind of drafter, and the fastest of the others."""
     kinds = [runs[0].named.kind for _, runs in group]
     rank = [max((r.speedup for r in runs if r.speedup is not None), default=-1) for _, runs in group]
     taken = [i for i, (_, runs) in enumerate(group) if runs[0].baseline]
@@ -109,7 +114,7 @@ def _taken(group: list[Series]) -> list[Series]:
 
 
 def _group_label(comparisons: list[Comparison], r: Run, batch: bool) -> str:
-    """What tells the run's comparison from the others of the report, and its sampling and batch."""
+    """Returns what distinguishes the run's comparison from the others of the report, and its sampling and batch."""
     def fields(f: Run) -> tuple:
         return f.experiment, f.target, f.activations, f.cache, f.prompt_file, f.limits, f"seed {f.seed % 2**64}"
 
@@ -129,7 +134,8 @@ def _note(groups: list[list[Series]], drawn: list[list[Series]], taken: list[Ser
 
 
 def _sweeps(comparisons: list[Comparison]) -> list[tuple[str, Run, list[tuple]]]:
-    """Drafters of a comparison whose cells are a grid: what they share, one of them, and (series, run, x) of each."""
+    """Returns drafters of a comparison whose cells are a grid: what they share, one of them, and (series, run, x) of
+    each."""
     found: dict[tuple, tuple[str, Run, list[tuple]]] = {}
     for c in comparisons:
         kinds: dict[tuple, list[tuple[Run, dict[str, str]]]] = {}
@@ -148,12 +154,13 @@ def _sweeps(comparisons: list[Comparison]) -> list[tuple[str, Run, list[tuple]]]
 
 
 def _largest(groups: list, size: Callable[[Any], int]) -> list:
-    """In their order."""
+    """Returns the largest groups, in their order."""
     return [groups[i] for i in sorted(sorted(range(len(groups)), key=lambda i: -size(groups[i]))[:GROUPS])]
 
 
 def choose(name: str, comparisons: list[Comparison]) -> tuple[list[tuple], str]:
-    """The runs that a figure draws, (group, series, run) each (of a sweep x, too), in the order of pictures and keys; and what is not drawn."""
+    """Returns the runs that a figure draws, each (group, series, run) (with x for a sweep), in the order of pictures
+    and keys; and what is not drawn."""
     choice, chosen = CHOICES[name], []
     if choice is None:
         found = _sweeps(comparisons) if name == "sweep" else []
@@ -174,6 +181,7 @@ def choose(name: str, comparisons: list[Comparison]) -> tuple[list[tuple], str]:
             name = names.label(names.without(r.full, choice.own or ()), drafters) + shape
             name += (f"; {r.rule}" if rules else "") + " *" * (not r.lossless)
             label = names.plain(f"{r.run} {name}" if choice.own is None else name, 100)
-            label += f" (run {r.run})" if any(c[:2] == (group, label) for c in chosen) else ""  # cut ones may be alike
+            # Shortened labels may be equal.
+            label += f" (run {r.run})" if any(c[:2] == (group, label) for c in chosen) else ""
             chosen += [(group, label, run.run) for run in runs[:RUNS]]
     return chosen, _note([g for _, g in plan], [g for _, g, _ in drawn], all_taken)

@@ -1,7 +1,7 @@
--- cost_of_pass.sql - what does a pass of n rows cost? c(n) = its median time / the median of a pass of one row behind as many cached tokens, with
--- quartiles over the rounds that count; beside it the fitted cost. The latest bench of each model, precision, machine and number of threads, in
--- the placement in which most of its rounds count. Each is a group; its label has the cache where caches differ, and the hash of the weights
--- where files of one name do.
+-- cost_of_pass.sql - what does a pass of n rows cost? c(n) = its median time / the median of a pass of one row after
+-- as many cached tokens, with quartiles over the rounds that count, and the fitted cost. The latest bench of each
+-- model, precision, machine and number of threads, in the placement in which most of its rounds count. Each is a group;
+-- its label has the cache where caches differ, and the hash of the weights where files of one name do.
 WITH latest AS (
     SELECT max(id) AS id FROM bench GROUP BY target_hash, activations, cache, device, machine, threads
 ),

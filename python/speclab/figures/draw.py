@@ -1,7 +1,8 @@
-"""draw - a panel as a picture of matplotlib: SVG whose colours are the page's variables, so that it is light or dark as the page is, or PDF.
+"""draw - a panel as a picture of matplotlib: SVG whose colours are the page's variables, so that it is light or dark
+like the page, or PDF.
 
-Lengths are points of a picture that is 480 wide. Every series has a colour (Okabe and Ito's, so that colour-blind readers can tell them), a point and
-a dash of its own. Names are wrapped and cut by their number of characters.
+Lengths are points of a picture of width 480. Every series has its own colour (Okabe and Ito's, so that colour-blind
+readers can tell them apart), marker and dash. Names are wrapped and cut by their number of characters.
 """
 
 import contextlib
@@ -32,9 +33,9 @@ DASHES = ["-", (0, (5, 2)), (0, (6, 2, 1.5, 2)), (0, (1.5, 1.5)), (0, (8, 2, 1.5
 INK, GRID = "#1c1c1c", "#d8d8d8"
 VARIABLES = {c: f"var(--c{i})" for i, c in enumerate(COLOURS)} | {INK: "var(--ink)", GRID: "var(--grid)"}
 
-WIDTH, PLOT = 480, 250  # the picture's; height of the axes of lines
-FONT, LINE, CHARACTER = 13, 18, 8  # size of the font, height of a line, width of a character at most in most names
-MOST_PLACES = 30  # names of a dots' axis
+WIDTH, PLOT = 480, 250  # width of a picture; height of the axes of lines
+FONT, LINE, CHARACTER = 13, 18, 8  # size of the font, height of a line, width of most characters at most
+MOST_PLACES = 30  # maximum names on an axis of dots
 STYLE = {
     "svg.fonttype": "none", "pdf.fonttype": 42, "font.family": ["DejaVu Sans"], "font.size": FONT, "text.parse_math": False,
     "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK, "ytick.color": INK, "axes.facecolor": "none",
@@ -45,7 +46,7 @@ STYLE = {
 
 
 def wrapped(text: str, space: float, lines: int = 2) -> str:
-    """Up to `lines` lines of about `space` points, broken at spaces; the last one is cut."""
+    """Returns up to `lines` lines of about `space` points, broken at spaces; the last one is cut."""
     return textwrap.fill(plain(text, 400), max(2, int(space / CHARACTER)), max_lines=lines, placeholder="…", break_on_hyphens=False)
 
 
@@ -68,20 +69,21 @@ def _limit(high: float, times: float) -> float:
 
 
 def _highest(panel: Panel) -> float:
-    """The largest end of a range that is shown. An interval of two or three prompts may be wider than the figure: it is cut."""
+    """Returns the largest end of a range that is shown. An interval of two or three prompts may be wider than the
+    figure; then it is cut."""
     value = max(r.value for r in panel.rows)
     end = max(r.value if r.high is None else r.high for r in panel.rows)
     return 1.03 if panel.figure.rates else _limit(min(max(end, value), 2 * value), 1.06)
 
 
 def _errors(rows: Sequence[Row]) -> np.ndarray:
-    """(2, n) lengths below and above; 0 where there is no interval."""
+    """Returns lengths (2, n) below and above; 0 if there is no interval."""
     ends = [(r.value - r.low, r.high - r.value) if r.low is not None and r.high is not None else (0, 0) for r in rows]
     return np.maximum(np.array(ends, dtype=float).T.reshape(2, -1), 0)
 
 
 def _moved(panel: Panel, x: float, series: int) -> float:
-    """Series of the same x stand side by side, so that no interval hides another."""
+    """Moves series with equal x next to each other, so that no interval hides another."""
     places = series - (len(panel.series) - 1) / 2
     if panel.figure.choose not in ("drafting", "lengths", "batches"):
         return x
@@ -104,7 +106,8 @@ def _number_axis(axes: Axes, panel: Panel) -> None:
 
 
 def _marks(panel: Panel) -> dict[str, dict[str, Any]]:
-    """Colour, point and dash of each series. Of a cost, `fitted, ..` are first, lines, then `measured, ..`, points of the same colours."""
+    """Returns colour, marker and dash of each series. In a cost figure, lines for `fitted, ..` come first, then markers
+    in the same colours for `measured, ..`."""
     fitted = sum(s.startswith("fitted") for s in panel.series) if panel.figure.style == "cost" else 0
     marks = {}
     for i, name in enumerate(panel.series):
@@ -145,7 +148,7 @@ def _dots(axes: Axes, panel: Panel) -> None:
 
 
 def _bars(axes: Axes, panel: Panel) -> None:
-    """Series are the bars, one below the other, and x their parts."""
+    """Draws series as bars, one below another, and x as their parts."""
     ends = dict.fromkeys(panel.series, 0.0)
     for i, part in enumerate(_places(panel)):
         rows = [r for r in panel.rows if str(r.x) == part]
@@ -156,12 +159,12 @@ def _bars(axes: Axes, panel: Panel) -> None:
 
 
 def _in_order(names: Sequence[str]) -> list[str]:
-    """tokens=2 before tokens=12."""
+    """Sorts tokens=2 before tokens=12."""
     return sorted(dict.fromkeys(names), key=lambda s: [float(p) if i % 2 else p for i, p in enumerate(re.split(r"(\d+(?:\.\d+)?)", s))])
 
 
 def _map(axes: Axes, panel: Panel) -> None:
-    """A field for each x and series, darker where the value is larger; its number, and its interval below."""
+    """Draws a field for each x and series, darker if the value is larger, with its number, and its interval below."""
     x, y = (_in_order([str(v) for v in names]) for names in ([r.x for r in panel.rows], panel.series))
     low, high, wide = min(r.value for r in panel.rows), max(r.value for r in panel.rows), axes.bbox.width / len(x)
     for r in panel.rows:
@@ -186,7 +189,7 @@ DRAWN = {"lines": _lines, "dots": _dots, "bars": _bars, "cost": _lines, "heat": 
 
 
 def _key(panel: Panel) -> dict[str, dict[str, Any]]:
-    """Names and marks of the key below the axes."""
+    """Returns names and markers of the key below the axes."""
     if panel.figure.style == "bars":
         return {p: {"color": COLOURS[i % 7], "lw": 9} for i, p in enumerate(_places(panel))}
     return _marks(panel) if panel.figure.style in ("lines", "cost", "dots") else {}
@@ -194,12 +197,13 @@ def _key(panel: Panel) -> dict[str, dict[str, Any]]:
 
 @contextlib.contextmanager
 def _style(**more: str) -> Iterator[None]:
-    with matplotlib.rc_context(STYLE | more), warnings.catch_warnings(action="ignore"):  # about characters that the font lacks
+    # It warns about characters that the font lacks.
+    with matplotlib.rc_context(STYLE | more), warnings.catch_warnings(action="ignore"):
         yield
 
 
 class Picture(Figure):
-    """matplotlib's figure, which a notebook shows as SVG."""
+    """A figure of matplotlib, which a notebook shows as SVG."""
 
     def _repr_html_(self) -> str:
         out = io.StringIO()
@@ -209,14 +213,15 @@ class Picture(Figure):
 
 
 class Pictures(list):
-    """Pictures that a notebook shows side by side."""
+    """Pictures that a notebook shows next to each other."""
 
     def _repr_html_(self) -> str:
         return "".join(picture._repr_html_() for picture in self)
 
 
 def picture(panel: Panel) -> Picture:
-    """A picture of a panel, for a notebook: to be restyled, shown and saved as any figure of matplotlib's."""
+    """Returns a picture of a panel, for a notebook: it can be restyled, shown and saved like any figure of matplotlib.
+    """
     with _style():
         drawn = canvas(panel)
     drawn.set_facecolor("white")
@@ -224,7 +229,7 @@ def picture(panel: Panel) -> Picture:
 
 
 def canvas(panel: Panel) -> Picture:
-    """A picture of a panel: title, axes, and the key below. To be called, and saved, within `_style`."""
+    """Returns a picture of a panel: title, axes, and the key below. Call and save it within `_style`."""
     figure, style = panel.figure, panel.figure.style
     vertical = style in ("lines", "cost") or callable(style)
     title = f"{figure.title}, {panel.measure}" if (vertical and figure.y) or style == "heat" else figure.title
@@ -233,7 +238,8 @@ def canvas(panel: Panel) -> Picture:
     names = panel.series if style == "bars" else _in_order(panel.series) if style == "heat" else _places(panel) if style == "dots" else []
     beside = [wrapped(name, 200, 3) for name in names]
     space = CHARACTER * max((len(line) for name in beside for line in name.split("\n")), default=0)
-    least = {"dots": 9 * len(panel.series) + 16, "bars": 2 * LINE, "heat": 44}.get(style, PLOT)  # height of a name's row, or of all
+    # Height of a name's row, or of all rows.
+    least = {"dots": 9 * len(panel.series) + 16, "bars": 2 * LINE, "heat": 44}.get(style, PLOT)
     plot = max(1, len(names)) * max(least, *map(_height, zip(beside)), 0)
     above, below, left = 14 + _height(heads), 50 + _height(key), 62 if vertical else space + 16
     height = above + plot + below
@@ -265,14 +271,15 @@ def canvas(panel: Panel) -> Picture:
 
 
 def _of_page(svg: str) -> str:
-    """The element alone, its colours those of the page, without names that another picture has too."""
+    """Returns the SVG element alone, with the page's colours, and without names that another picture has as well."""
     svg = re.sub(r'style="[^"]*"', lambda m: re.sub("#[0-9a-f]{6}", lambda c: VARIABLES.get(c[0], c[0]), m[0]), svg[svg.index("<svg") :])
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
     return re.sub(r"font: (\w* ?[\d.]+px) [^;\"]*", r"font: \1 sans-serif", svg)
 
 
 def svg(panel: Panel, number: int) -> str:
-    """The picture as an element of a page. number: of the picture, which keeps its names apart from others'."""
+    """Returns the picture as an element of a page. number: the picture's, which keeps its names distinct from others'.
+    """
     out = io.StringIO()
     with _style(**{"svg.hashsalt": f"speclab {number}"}):
         FigureCanvasSVG(canvas(panel)).print_svg(out, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))

@@ -1,6 +1,7 @@
-"""page - `report --html FILE --svg FOLDER --pdf FOLDER`: one page with all cells and figures, which asks for nothing, and the pictures as files.
+"""page - `report --html FILE --svg FOLDER --pdf FOLDER`: one page with all cells and figures, which loads nothing, and
+the pictures as files.
 
-What a database says reaches the page through Jinja2's escapes alone, and is on one line without controls (names.plain).
+Text from a database reaches the page through Jinja2's escapes alone, and is on one line without controls (names.plain).
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from speclab.figures.choice import Comparison
 from speclab.names import plain
 
 _HERE = Path(__file__).parent
-_OPEN_ROWS = 12  # a table of so many is shown at once; longer ones are opened by the reader
+_OPEN_ROWS = 12  # shorter tables are shown at once; the reader opens longer ones
 _ORIGIN = {
     "Machine": "machine || ' (' || device || ')'",
     "Revision of speclab": "revision",
@@ -30,7 +31,7 @@ _DECODED = "SELECT min(started) || ' to ' || coalesce(max(finished), '(not finis
 
 
 def _key(value: float | None) -> str:
-    """What a number is sorted by; "": after all others."""
+    """Returns the key by which a value is sorted; "" comes after all others."""
     return "" if value is None else repr(value)
 
 
@@ -58,7 +59,7 @@ def _drawn(results: Any, comparisons: list[Comparison], own: Sequence[figures.Fi
 
 
 def plots(results: Any, name: str) -> draw.Pictures:
-    """The pictures of a figure of the page, one for each group and measure. Raises Misuse."""
+    """Returns the pictures of a figure of the page, one for each group and measure. Raises Misuse."""
     kinds = {k.name: k for k in KINDS}
     if name not in kinds:
         raise Misuse(f'plot: expected one of {", ".join(kinds)}, found "{name}"')
@@ -69,14 +70,15 @@ def plots(results: Any, name: str) -> draw.Pictures:
 
 
 def html(results: Any, comparisons: list[Comparison], drawn: list[Numbers]) -> str:
-    """The page. drawn: figures, whose panels have their pictures."""
+    """Returns the page. drawn: figures, whose panels have their pictures."""
     jinja = jinja2.Environment(loader=jinja2.FileSystemLoader(_HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     jinja.filters |= {"plain": plain, "lines": lambda text: "\n".join(map(plain, text.split("\n"))), "key": _key, "shown": _shown}
     name = plain(results.experiment if results.experiment is not None else Path(results.path).name)
     return jinja.get_template("page.html").render(
         name=name, database=plain(Path(results.path).name), origin=_origin(results), disturbed=results.report["disturbed"], comparisons=comparisons,
         open_rows=_OPEN_ROWS, figures=drawn,
-        css=Markup((_HERE / "figure.css").read_text() + (_HERE / "page.css").read_text()), js=Markup((_HERE / "page.js").read_text()))  # fmt: skip
+        # fmt: skip.
+        css=Markup((_HERE / "figure.css").read_text() + (_HERE / "page.css").read_text()), js=Markup((_HERE / "page.js").read_text()))
 
 
 def _write(path: str, content: str | bytes) -> None:
@@ -85,7 +87,8 @@ def _write(path: str, content: str | bytes) -> None:
 
 
 def write(results: Any, options: Any) -> None:
-    """Writes what the options html, svg and pdf name, and prints the files' names. figure: FILE.py of figures beside KINDS."""
+    """Writes what the options html, svg and pdf name, and prints the files' names. figure: FILE.py of a figure in
+    addition to KINDS."""
     for path in (path for path in (options.svg, options.pdf) if path is not None):
         files.make_folder(path)
     comparisons = choice.read(results)

@@ -1,5 +1,6 @@
--- prediction.sql - which speedups were to be expected? Measured, (a / b) / (c / d) over paired texts, beside the view prediction: `replay` (each recorded step at its cost), by position, and
--- Leviathan et al. 2023, theorem 3.8. Costs of passes are bench's where the database has them, else those of the steps themselves.
+-- prediction.sql - which speedups were to be expected? Measured, (a / b) / (c / d) over paired texts, next to the view
+-- prediction: `replay` (each recorded step at its cost), by position, and Leviathan et al. 2023, theorem 3.8. Costs of
+-- passes are those of bench if the database has them, otherwise those of the steps themselves.
 WITH chosen("group", series, run) AS (SELECT sampling || ', batch ' || batch, drafter || '; ' || rule, id FROM run),
 sums AS (
     SELECT c."group", 'speedup over none' AS measure, 'measured' AS series, c.series AS x, c.run, s.prompt, s.unit,

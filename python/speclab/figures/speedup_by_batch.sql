@@ -1,4 +1,5 @@
--- speedup_by_batch.sql - what remains of the speedup in a batch? (a / b) / (c / d), by number of texts decoded at a time.
+-- speedup_by_batch.sql - what remains of the speedup in a batch? (a / b) / (c / d), by number of texts decoded at a
+-- time.
 WITH chosen("group", series, run) AS (SELECT sampling || ', batch ' || batch, drafter || '; ' || rule, id FROM run),
 sums AS (
     SELECT c."group", 'speedup over none' AS measure, c.series, r.batch AS x, c.run, s.prompt, s.unit, s.new_tokens AS a, s.decode_ns AS b,

@@ -1,5 +1,5 @@
--- speedup_by_category.sql - where does drafting help? Speedup over none, (a / b) / (c / d), by category of the prompts. a, b: new tokens and
--- decode time of the run; c, d: of its partners of none.
+-- speedup_by_category.sql - where does drafting help? Speedup over none, (a / b) / (c / d), by category of the prompts.
+-- a, b: new tokens and decode time of the run; c, d: those of its partners of none.
 WITH chosen("group", series, run) AS (SELECT sampling || ', batch ' || batch, drafter || '; ' || rule, id FROM run),
 slices AS (
     SELECT c."group", c.series, c.run, s.prompt, s.unit, coalesce(p.category, 'no category') AS category, s.new_tokens AS a, s.decode_ns AS b,

@@ -1,5 +1,5 @@
--- speedup_by_length.sql - how long should a draft be? Tokens a step, a / b (new tokens, steps), and speedup over none, (a / b) / (c / d), of
--- runs that differ in the drafter's option `tokens` alone.
+-- speedup_by_length.sql - how long should a draft be? Tokens a step, a / b (new tokens, steps), and speedup over none,
+-- (a / b) / (c / d), of runs that differ in the drafter's option `tokens` alone.
 WITH chosen("group", series, run) AS (SELECT sampling || ', batch ' || batch, drafter || '; ' || rule, id FROM run),
 length AS (
     SELECT id AS run, json_extract(settings, '$.cells.drafter.tokens') AS length FROM run

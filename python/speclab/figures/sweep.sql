@@ -1,4 +1,5 @@
--- sweep.sql - what do two options do together? Speedup over none, (a / b) / (c / d), of the cells of a drafter by two of its options: series and x.
+-- sweep.sql - what do two options do together? Speedup over none, (a / b) / (c / d), of the cells of a drafter by two
+-- of its options: series and x.
 WITH chosen("group", series, run, x) AS (SELECT sampling || ', batch ' || batch || ', ' || drafter_kind || '; ' || rule, 'nodes=' || coalesce(settings ->> '$.cells.drafter.nodes', 0), id, 'tokens=' || coalesce(settings ->> '$.cells.drafter.tokens', 0) FROM run),
 sums AS (
     SELECT c."group", 'speedup over none' AS measure, c.series, c.x, c.run, s.prompt, s.unit, s.new_tokens AS a, s.decode_ns AS b,

@@ -1,6 +1,6 @@
--- throughput_by_latency.sql - what does throughput cost a reader? Tokens/s of all texts together, a / b, against the time per output token of one
--- text (vLLM's TPOT: from its first tokens to its last / tokens after the first), its median and 95th percentile, in ms. One point for
--- each batch.
+-- throughput_by_latency.sql - what does throughput cost a reader? Tokens/s of all texts together, a / b, against the
+-- time per output token of one text (vLLM's TPOT: from its first tokens to its last / tokens after the first), its
+-- median and 95th percentile, in ms. One point for each batch.
 WITH chosen("group", series, run) AS (SELECT sampling || ', batch ' || batch, drafter || '; ' || rule, id FROM run),
 sums AS (
     SELECT c."group", m.measure, c.series, iif(m.high, l.p95_ns, l.p50_ns) / 1e6 AS x, r.batch, c.run, s.prompt, s.unit,

@@ -1,4 +1,5 @@
--- time_split.sql - where does the time go? Decode time of each phase / new tokens, of all steps; a batch's time is split evenly among its texts.
+-- time_split.sql - where does the time go? Decode time of each phase / new tokens, of all steps; a batch's time is
+-- split evenly among its texts.
 WITH chosen("group", series, run) AS (SELECT sampling || ', batch ' || batch, drafter || '; ' || rule, id FROM run)
 SELECT c."group", 'milliseconds per token' AS measure, c.series, p.phase,
        CASE p.phase WHEN 'propose' THEN t.propose_ns WHEN 'verify' THEN t.verify_ns WHEN 'advance' THEN t.advance_ns

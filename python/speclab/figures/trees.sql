@@ -1,5 +1,5 @@
--- trees.sql - which draft tree pays? Tokens a step, a / b (new tokens, steps), and speedup over none, (a / b) / (c / d), against x, the mean
--- number of draft tokens of a draft: chains, fixed trees and best-first trees of one drafter.
+-- trees.sql - which draft tree pays? Tokens a step, a / b (new tokens, steps), and speedup over none, (a / b) / (c /
+-- d), against x, the mean number of draft tokens of a draft: chains, fixed trees and best-first trees of one drafter.
 WITH chosen("group", series, run) AS (SELECT sampling || ', batch ' || batch, drafter || '; ' || rule, id FROM run),
 sums AS (
     SELECT c."group", 'tokens per step' AS measure, c.series, 1.0 * t.drafted_tokens / t.drafts AS x, c.run, s.prompt, NULL AS unit, s.step_tokens AS a,

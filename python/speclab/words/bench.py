@@ -1,7 +1,8 @@
-"""bench - with other engines: llama.cpp, or any that speaks the protocol of peer_llama.py, takes each measurement in the rounds of the engine's.
+"""bench - with other engines: llama.cpp, or any that implements the protocol of peer_llama.py, takes each measurement
+in the rounds of the engine's.
 
-The engine measures, and prints its table; the peers' times go into the database beside its own, whose view bench_pass has the ratios.
-Standard library alone.
+The engine measures, and prints its table. The peers' times are stored in the database with its own, whose view
+bench_pass has the ratios. The file needs the standard library alone.
 """
 # with --compare --peer-option --peer-command
 
@@ -27,20 +28,21 @@ ABOUT = "Times passes beside other engines on the same file; the other options a
 SUBJECT = ("what", "context", "slots", "n")
 SQL = """SELECT placement, what, context, slots, n, peer, rounds, median_ns, low_ns, high_ns, min_ns, max_ns, ratio, ratio_low, ratio_high
          FROM bench_pass WHERE bench = ? ORDER BY placement, what, context, peer, slots, n"""
-PAUSE = 0.025  # seconds: after its work an engine's threads may spin for some milliseconds before they sleep (libgomp's for about 15)
-LINE = 1 << 20  # limit of a line
+# Seconds: after its work an engine's threads may spin for some milliseconds before they sleep (libgomp's for about 15).
+PAUSE = 0.025
+LINE = 1 << 20  # maximum bytes of a line
 
 
 # ---- the other engines
 
 
 def end_with_parent() -> None:
-    """In a child: it is killed when the process that started it ends, however that ends."""
+    """Makes the kernel kill this child when the process that started it ends, however that ends."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 class Peer:
-    """Another engine in a process of its own. Its failures are Faults with its label."""
+    """Another engine in a separate process. Its failures are Faults with its label."""
 
     def __init__(self, words: Sequence[str], label: str, options: Sequence[str] = ()):
         """words: program and arguments. options: "KEY=VALUE", for its model. Raises Fault."""
@@ -50,15 +52,15 @@ class Peer:
                                             encoding="utf-8", errors="surrogateescape")  # fmt: skip
 
     def close(self) -> None:
-        """Closing its input ends it."""
+        """Closes its input, which ends it."""
         for stream in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(OSError):  # it has ended
+            with contextlib.suppress(OSError):  # it may have ended
                 stream.close()
         self.process.wait()
 
     def _request(self, request: str) -> str:
-        """The line that it answers; an empty request waits for one more."""
-        with contextlib.suppress(OSError):  # shows as a missing answer
+        """Returns the line that answers the request; an empty request waits for one more."""
+        with contextlib.suppress(OSError):  # a failure shows as a missing answer
             self.process.stdin.write(request)
             self.process.stdin.flush()
         answer = self.process.stdout.readline(LINE)
@@ -83,7 +85,7 @@ class Peer:
         self.name = answer.removeprefix("ready ")
 
     def seconds(self, request: str) -> float:
-        """What the peer says a pass or a prompt took. Raises Fault."""
+        """Returns the time of a pass or a prompt that the peer reports. Raises Fault."""
         time.sleep(PAUSE)
         answer, took = self._request(request + "\n"), 0.0
         with contextlib.suppress(ValueError):
@@ -108,7 +110,7 @@ class Time(NamedTuple):
 class Turns:
     """The peers' part of a bench. The engine announces each measurement, and takes it when `answer` has returned.
 
-    Engines take a measurement one after the other; which begins rotates.
+    Engines take a measurement one after another, and which of them begins rotates.
     """
 
     def __init__(self, peers: Sequence[Peer]):
@@ -116,10 +118,10 @@ class Turns:
         self.opening, self.round, self.turn, self.later = list[str](), -1, 0, list[Time]()
 
     def used(self) -> float:
-        """Processor seconds that peers and this process have used so far."""
+        """Returns the processor seconds that peers and this process have used so far."""
         groups, ticks = {p.process.pid for p in self.peers}, 0
         for path in Path("/proc").glob("[0-9]*/stat"):
-            with contextlib.suppress(OSError):  # it has ended
+            with contextlib.suppress(OSError):  # it may have ended
                 fields = path.read_text(errors="replace").rpartition(")")[2].split()
                 ticks += (int(fields[11]) + int(fields[12])) * (int(fields[2]) in groups)
         return ticks / os.sysconf("SC_CLK_TCK") + time.process_time()
@@ -130,7 +132,7 @@ class Turns:
             self.times.append(t._replace(ns=round(1e9 * self.peers[t.peer - 1].seconds(request))))
 
     def answer(self, line: str) -> str | None:
-        """Takes the turn that a line of the engine announces, and returns what to answer; None: nothing. Raises Fault."""
+        """Takes the turn that a line of the engine announces, and returns the answer; None: no answer. Raises Fault."""
         word, *rest = line.split(" ")
         if word not in ("open", "round", "end", "pass", "prompt", "draft"):
             self.opening.append(line)
@@ -162,16 +164,19 @@ def _options() -> Options:
     o = Options("bench", ABOUT, "  ./run bench smollm2-135m-instruct --compare        (which sets llama-cpp-python up)\n")
     o.flag("--compare", help="time llama.cpp on the same file in the same rounds; requires llama-cpp-python for python3 or for $SPECLAB_PYTHON")
     o.add_argument("--peer-option", action="append", default=[], metavar="KEY=VALUE",
-                   help="for --compare: a number of llama_context_params or llama_model_params, as in flash_attn_type=0; repeatable")  # fmt: skip
+                   # fmt: skip.
+                   help="for --compare: a number of llama_context_params or llama_model_params, as in flash_attn_type=0; repeatable")
     o.add_argument("--peer-command", action="append", default=[], metavar="COMMAND",
-                   help="compare with this program, which implements the protocol of peer_llama.py; can be given several times")  # fmt: skip
+                   # fmt: skip.
+                   help="compare with this program, which implements the protocol of peer_llama.py; can be given several times")
     o.option("--db", metavar="FILE", help="also store the results in this database")
     o.flag("--json", help="print one JSON object with all measurements")
     return o
 
 
 def _measure(words: list[str], turns: Turns, captured: bool) -> tuple[int, bytes]:
-    """Runs the engine, whose measurements the peers take in turns; its exit status and, if captured, its stdout. Raises Fault."""
+    """Runs the engine, whose measurements the peers take in turns; returns its exit status and, if captured, its
+    stdout. Raises Fault."""
     ours, theirs = socket.socketpair()
     engine = subprocess.Popen([files.program(), "bench", *words, "--turns", str(theirs.fileno())], pass_fds=[theirs.fileno()],
                               stdout=subprocess.PIPE if captured else None, preexec_fn=end_with_parent)  # fmt: skip
@@ -184,7 +189,7 @@ def _measure(words: list[str], turns: Turns, captured: bool) -> tuple[int, bytes
                     lines.write(answer + "\n")
                     lines.flush()
     except ConnectionError:
-        pass  # the engine has failed, and says why
+        pass  # the engine has failed, and reports why
     except BaseException:
         engine.terminate()
         engine.wait()
@@ -194,7 +199,7 @@ def _measure(words: list[str], turns: Turns, captured: bool) -> tuple[int, bytes
 
 
 def _stored(db: str, turns: Turns) -> list[dict[str, Any]]:
-    """Stores what the peers measured in the latest bench; rows of the view bench_pass of it. Raises Fault."""
+    """Stores the peers' measurements in the latest bench; returns its rows of the view bench_pass. Raises Fault."""
     with database.faults(db), sqlite3.connect(db, timeout=60) as c:
         (bench,) = c.execute("SELECT max(id) FROM bench").fetchone()
         c.executemany("INSERT INTO bench_peer (bench, peer, name) VALUES (?,?,?)", [(bench, i, p.name) for i, p in enumerate(turns.peers, 1)])
@@ -227,7 +232,7 @@ def _table(rows: list[dict[str, Any]], names: list[str]) -> str:
 
 
 def _with_peers(text: bytes, rows: list[dict[str, Any]], turns: Turns) -> str:
-    """The engine's JSON with the peers' names, times, medians and ratios."""
+    """Returns the engine's JSON with the peers' names, times, medians and ratios."""
     j = json.loads(text)
     j["peers"] = [p.name for p in turns.peers]
     for m in j["measured"]:
@@ -238,7 +243,8 @@ def _with_peers(text: bytes, rows: list[dict[str, Any]], turns: Turns) -> str:
             m["peers"] = [{"ns": {"rounds": r["rounds"], "median": r["median_ns"], "low_quartile": r["low_ns"], "high_quartile": r["high_ns"],
                                   "min": r["min_ns"], "max": r["max_ns"]},
                            "ratio": {"rounds": r["rounds"], "median": r["ratio"], "low_quartile": r["ratio_low"], "high_quartile": r["ratio_high"]}}
-                          for r in rows if r["peer"] and r["placement"] == p["placement"] and all(m[k] == r[k] for k in SUBJECT)]  # fmt: skip
+                          # fmt: skip.
+                          for r in rows if r["peer"] and r["placement"] == p["placement"] and all(m[k] == r[k] for k in SUBJECT)]
     return json.dumps(j)
 
 

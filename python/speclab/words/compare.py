@@ -1,4 +1,6 @@
-"""`compare` - results of vLLM, SGLang, llama.cpp, Spec-Bench, papers and speclab in one table. Standard library alone."""
+"""`compare` - results of vLLM, SGLang, llama.cpp, Spec-Bench, papers and speclab in one table. It needs the standard
+library alone.
+"""
 
 import csv
 import io
@@ -15,7 +17,7 @@ llama-server (responses with `timings`), Spec-Bench (answer files), NVIDIA's spe
 down (CSV or JSON lines: method, target, dataset, temperature, tau, speedup, source) and databases of speclab, and prints them as rows of
 one table, each with its own definition of its numbers. A speedup is over a row that you name. It is left out where definition, model,
 prompts, machine, sampling or batch differ, and marked ? where a file does not state one of them; the notes below the table say which."""
-WIDTH, FIGURES = 80, 54  # columns of the table, and of a line's part that is not the method
+WIDTH, FIGURES = 80, 54  # columns of the table, and of a line without the method
 _HEADS = {"batch": (5, "batch"), "tokens_per_s": (10, "tokens/s"), "acceptance_length": (7, "length"), "acceptance_rate": (7, "rate"),
           "mean_ttft_ms": (9, "TTFT ms"), "mean_tpot_ms": (8, "TPOT ms")}  # fmt: skip
 
@@ -69,7 +71,7 @@ def _jsonl(rows: list[Row]) -> str:
 
 
 def _csv_field(x) -> str:
-    """A name that a spreadsheet would take for a formula has an apostrophe before it (core/files/csv.c)."""
+    """Puts an apostrophe before a name that a spreadsheet would take for a formula (core/files/csv.c)."""
     if not isinstance(x, str):
         return "" if x is None else str(int(x)) if isinstance(x, (bool, int)) else f"{x:.10g}"
     formula = len(x) > 1 and x[0] in "=+-@\t\r" and not re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", x)
@@ -79,7 +81,7 @@ def _csv_field(x) -> str:
 def _csv(rows: list[Row]) -> str:
     out = io.StringIO()
     lines = [row.shown(i) for i, row in enumerate(rows, 1)]
-    names = list(max(lines, key=len))  # with a source, if a row has one
+    names = list(max(lines, key=len))  # includes a source, if a row has one
     write = csv.writer(out, lineterminator="\r\n").writerow
     write([*names, *(f"acceptance_{k}" for k in range(1, POSITIONS + 1))])
     for line, row in zip(lines, rows, strict=True):

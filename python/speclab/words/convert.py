@@ -1,4 +1,6 @@
-"""convert - PyTorch's .pt and .bin files become safetensors files, which the engine reads. Standard library alone."""
+"""convert - turns PyTorch's .pt and .bin files into safetensors files, which the engine reads. It needs the standard
+library alone.
+"""
 
 import json
 import os
@@ -14,7 +16,7 @@ NAMES = ("medusa_lm_head.pt", "pytorch_model.bin.index.json", "pytorch_model.bin
 
 
 def renamed(name: str) -> str:
-    """The name of the safetensors file: Medusa's own, or a model's."""
+    """Returns the name of the safetensors file: Medusa's own, or a model's."""
     stem = os.path.splitext(name)[0]
     known = stem == "medusa_lm_head" or stem.startswith("pytorch_model-")
     return (stem.removeprefix("pytorch_") if known else "model") + ".safetensors"

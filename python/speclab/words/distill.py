@@ -1,4 +1,6 @@
-"""distill - a target writes training text for its drafters, by `generate --prompts -`. Standard library alone."""
+"""distill - a target writes training text for its drafters, by `generate --prompts -`. It needs the standard library
+alone.
+"""
 
 import dataclasses
 import json
@@ -26,7 +28,8 @@ _EXAMPLES = r"""
   speclab distill smollm2-135m-instruct --prompts questions.jsonl --invent 8000 --tokens 3000000 \
       --exclude experiments/data/prompts.jsonl --out data.jsonl""".lstrip("\n")
 
-_PASSED_ON = ("threads", "device", "activations", "cache", "packed", "chat", "chat_template_kwargs", "context", "seed")  # to `generate`
+# Options for `generate`
+_PASSED_ON = ("threads", "device", "activations", "cache", "packed", "chat", "chat_template_kwargs", "context", "seed")
 
 
 def _options() -> Options:
@@ -38,7 +41,8 @@ def _options() -> Options:
     o.option("--temperatures", metavar="LIST", type=lambda text: [number(0, 1e9)(t) for t in text.split(",")], default=[0.0, 0.7, 1.0],
              help="of the answers, in rotation; default: 0,0.7,1")  # fmt: skip
     o.add_argument("--exclude", metavar="FILE", action="append", default=[],
-                   help="JSON lines: prompts that share 13 words in a row with one of its texts are dropped; can be given several times")  # fmt: skip
+                   # fmt: skip.
+                   help="JSON lines: prompts that share 13 words in a row with one of its texts are dropped; can be given several times")
     o.option("--tokens", metavar="N", type=integer(1), help="start no conversation once FILE has N answer tokens; default: no limit")
     o.option("--new-tokens", metavar="N", type=integer(1, 1 << 24), default=512, help="maximum number of tokens of a text; default: 512")
     o.option("--context", metavar="N", type=integer(2, 1 << 24), help="maximum length of a conversation; default: the model's, at most 2048")
@@ -52,7 +56,7 @@ def _options() -> Options:
 
 
 def _writer(o: Any) -> engine.Process:
-    """The engine, which answers prompts as they end, in any order."""
+    """Returns the engine, which answers prompts as they end, in any order."""
     words = ["generate", "--prompts", "-", "--jsonl", f"--batch={o.slots}", f"--tokens={o.new_tokens}"]
     words += [f"--{k.replace('_', '-')}={v}" for k in _PASSED_ON if (v := getattr(o, k)) is not None]
     return engine.Process(*words, "--", o.model)
@@ -60,27 +64,28 @@ def _writer(o: Any) -> engine.Process:
 
 @dataclasses.dataclass
 class Conversation:
-    """One under way; `line`: complete, until lower numbers are known."""
+    """A conversation under way; `line`: complete, until lower numbers are known."""
 
     planned: Planned
-    user: str = ""  # what was invented
+    user: str = ""  # the invented turn
     inventing: bool = False
     line: dict[str, Any] | None = None
 
 
 def _text(answer: dict[str, Any]) -> str:
-    """A message ends at a NUL."""
+    """Cuts a message at a NUL."""
     return answer["text"].split("\0")[0]
 
 
 class Distillation:
-    """The conversations of the plan that are missing in the output."""
+    """Writes the conversations of the plan that are missing in the output."""
 
     def __init__(self, o: Any, plan: Plan, exclusions: Exclusions, writer: engine.Process, known: dict[str, Any], output: Output):
         self.o, self.plan, self.exclusions, self.writer, self.known, self.output = o, plan, exclusions, writer, known, output
         self.under_way: dict[int, Conversation] = {}
-        self.invented: dict[tuple[str, ...], int] = {}  # the user's words: the lowest index that has them; -1: a given prompt
-        self.greedy: dict[Any, int] = {}  # all messages of a prompt that is answered at temperature 0: its lowest index
+        self.invented: dict[tuple[str, ...], int] = {}  # lowest index with these user's words; -1: a given prompt
+        self.greedy: dict[Any, int] = {}  # lowest index with all these messages of a prompt that is answered at
+                                         # temperature 0
         self.written = self.cut = self.answer_tokens = self.decoded = self.shortened = 0
         self.began = self.shown = time.monotonic()
         for _, given in plan.prompts:
@@ -90,13 +95,13 @@ class Distillation:
                 self._note(user, int(id.removeprefix("invented-")))
 
     def _note(self, user: str, index: int) -> bool:
-        """Whether no lower number has this user's turn."""
+        """Returns whether no lower number has this user's turn."""
         words = words_of(user)
         self.invented[words] = min(index, self.invented.get(words, index))
         return self.invented[words] == index
 
     def _drop_of(self, p: Planned) -> str | None:
-        """Why a prompt is not answered."""
+        """Returns why a prompt is not answered."""
         if p.given is None:
             return None
         key = (tuple(p.given.history), tuple(p.given.turns))
@@ -119,7 +124,7 @@ class Distillation:
         self.output.put({"id": c.planned.id, "reason": why, "user": c.user})
 
     def _invented(self, c: Conversation, answer: dict[str, Any]) -> str | None:
-        """Takes the user's turn; why the conversation is dropped."""
+        """Takes the user's turn; returns why the conversation is dropped."""
         c.user, c.inventing = _text(answer).strip(BLANK), False
         if answer["stop"] != "end":
             return "unended"
@@ -157,7 +162,7 @@ class Distillation:
 
     def run(self) -> None:
         plan = iter(self.plan)
-        most = self.o.slots + self.o.slots // 8 + 1  # a slot is filled while others go on
+        most = self.o.slots + self.o.slots // 8 + 1  # a slot is filled while others continue
         while True:
             waiting = [c for c in self.under_way.values() if c.line]
             pending = sum(c.line["loss_mask"].count(1) for c in waiting) if self.o.tokens else 0
@@ -184,7 +189,8 @@ class Distillation:
         ended = self.written / seconds
         left = f"{(len(self.plan) - len(self.output.done)) / ended:.0f} s" if ended else "unknown time"
         line = (f"{self.output.conversations} conversations, {self.output.answer_tokens} answer tokens, "
-                f"{self.answer_tokens / seconds:.1f} tokens/s ({self.decoded / seconds:.1f} with invented turns), {left} left")  # fmt: skip
+                # fmt: skip.
+                f"{self.answer_tokens / seconds:.1f} tokens/s ({self.decoded / seconds:.1f} with invented turns), {left} left")
         print(f"\r{line}\033[K" if to.isatty() else line, end="" if to.isatty() else "\n", file=to, flush=True)
 
     def summarize(self) -> None:
@@ -204,12 +210,14 @@ class Distillation:
 
 
 def _settings(o: Any, plan: Plan, known: dict[str, Any]) -> dict[str, Any]:
-    """What decides the text of a conversation with a given id, and which ids there are; limits can be raised later."""
+    """Returns the settings that decide the text of a conversation with a given id, and which ids there are; limits can
+    be raised later."""
     chat = known["chat"] if known["chat"].startswith("jinja ") else o.chat or "auto"
     return {"format": "speclab-distill-1", "model": known["config_hash"], "activations": known["activations"], "cache": known["cache"],
             "chat": chat, "prompts": plan.hashes, "samples": o.samples,
             "exclude": [content_hash(files.read(path, files.TEXTS)) for path in o.exclude],
-            "temperatures": plan.temperatures, "new_tokens": o.new_tokens, "context": known["context"], "seed": o.seed}  # fmt: skip
+            # fmt: skip.
+            "temperatures": plan.temperatures, "new_tokens": o.new_tokens, "context": known["context"], "seed": o.seed}
 
 
 def _exclusions(paths: list[str]) -> Exclusions:

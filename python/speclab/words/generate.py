@@ -1,4 +1,6 @@
-"""generate with --trace-html - decodes one prompt and writes the page of its steps; otherwise `generate` is the engine's."""
+"""generate with --trace-html - decodes one prompt and writes the page of its steps. Without it, `generate` is the
+engine's.
+"""
 # with --trace-html
 
 import os

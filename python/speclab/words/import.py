@@ -1,4 +1,5 @@
-"""import - prompts of published datasets (Spec-Bench, GSM8K, ..) for experiments. Standard library alone."""
+"""import - prompts of published datasets (Spec-Bench, GSM8K, ..) for experiments. It needs the standard library alone.
+"""
 
 import collections
 import contextlib
@@ -74,7 +75,7 @@ def _check(o: Any, d: Dataset, paths: list[str]) -> None:
 
 
 def _record(o: Any, d: Dataset, template: str, sources: list[dict[str, Any]], count: int) -> dict[str, Any]:
-    """How the file was made. No path and no version: the same entries make the same file everywhere."""
+    """Returns how the file was made. It has no path and no version: equal entries make equal files everywhere."""
     chosen = {k: getattr(o, k) for k in ("category", "split", "turns", "min_characters", "max_characters", "per_category", "limit", "seed")}
     how = {"dataset": d.name, "template": template, "files": sources, "prompts": count}
     return how | {k: v for k, v in chosen.items() if v is not None}

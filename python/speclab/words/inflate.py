@@ -1,4 +1,4 @@
-"""inflate - a model with the cost of a larger one and the texts of an existing one; a head for such a model."""
+"""inflate - a model with the cost of a larger one and the texts of an existing one, or a head for such a model."""
 
 import json
 import os
@@ -31,7 +31,7 @@ OWN, GGUF_MARK, MARK = ("width", "hidden", "heads", "kv_heads", "layers"), "spec
 
 
 def resolved(about: dict[str, Any], given: dict[str, int | None], to: str) -> dict[str, int]:
-    """The sizes, each the model's own where none is given. Raises Misuse if they are impossible for this model."""
+    """Returns the sizes, each the model's own unless given. Raises Misuse if they are impossible for this model."""
     path, d = about["path"], about["head_dim"]
     if not about["enlargeable"]:
         raise Misuse(f"{path}: models of architecture {about['architecture']} cannot be inflated: a larger width changes their norms, or divides "
@@ -60,7 +60,7 @@ def resolved(about: dict[str, Any], given: dict[str, int | None], to: str) -> di
 
 
 def enlarged(source: Source, sizes: Enlargement, layers: int) -> list[Tensor]:
-    """The tensors of the larger model. Raises Fault."""
+    """Returns the tensors of the larger model. Raises Fault."""
     about = source.facts
     w, same = sizes.small.width, sizes.small == sizes.large
 
@@ -101,7 +101,8 @@ def enlarge(name: str, given: dict[str, int | None], to: str) -> int:
     new = {"block_count": s["layers"], "embedding_length": s["width"], "feed_forward_length": s["hidden"], "attention.head_count": s["heads"],
            "attention.head_count_kv": s["kv_heads"], "attention.key_length": d, "attention.value_length": d, "rope.dimension_count": d,
            "attention.layer_norm_rms_epsilon": eps}  # fmt: skip
-    new = {f"{a}.{key}": v for key, v in new.items()}  # without the lengths a head's size would be the width divided by the heads
+    # Without the lengths a head's size would be the width divided by the heads.
+    new = {f"{a}.{key}": v for key, v in new.items()}
     new |= {GGUF_MARK: mark, "general.name": old + ("" if about["inflated_from"] else " (inflated)")}
 
     def change(config: dict[str, Any]) -> None:
@@ -130,13 +131,13 @@ def enlarge(name: str, given: dict[str, int | None], to: str) -> int:
 
 
 def _own_name(stored: str) -> str:
-    """A head's name of a tensor without the prefixes that training programs put before it."""
+    """Returns a head's name of a tensor without the prefixes that training programs put before it."""
     short = re.sub(r"^(medusa_heads?|model)\.", "", stored)
     return re.sub(r"^fusion_fc\.", "fc.", re.sub(r"^(midlayer|transformer)\.", "layers.0.", short))
 
 
 def _head_sizes(path: str, config: dict[str, Any], large: Sizes) -> Sizes:
-    """The sizes that a head's configuration states. Raises Fault unless they can become the target's."""
+    """Returns the sizes that a head's configuration states. Raises Fault unless they can become the target's."""
     n = {key: config.get(key) for key in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim")}
     n["num_key_value_heads"] = n["num_key_value_heads"] or n["num_attention_heads"]
     if all(type(v) is int and v > 0 for key, v in n.items() if key != "head_dim"):
@@ -151,7 +152,7 @@ def _head_sizes(path: str, config: dict[str, Any], large: Sizes) -> Sizes:
 
 
 def _head_tensor(path: str, sizes: Enlargement, own: str, t: Tensor) -> Tensor:
-    if t.kind in ("I64", "I32", "BOOL", "U8"):  # ids of tokens
+    if t.kind in ("I64", "I32", "BOOL", "U8"):  # these are ids of tokens
         return t
     if t.kind not in FLOATS or len(t.shape) not in (1, 2) or not t.numbers:
         raise Fault(f"{path}: tensor {own}: expected f32, f16 or bf16 numbers in rows, found {t.kind} {list(t.shape)}")
@@ -180,15 +181,15 @@ def enlarge_head(path: str, target: str, to: str) -> int:
     if not isinstance(inner, dict):
         raise Fault(f"{folder}/config.json: expected a head's configuration as a JSON object, found {strict_json.described(inner)}")
     large = Sizes(*(about[key] for key in OWN[:4]), about["head_dim"])
-    first = stored.get("0.0.linear.weight") or stored.get("blocks.0.layers.0.weight")  # Medusa's
+    first = stored.get("0.0.linear.weight") or stored.get("blocks.0.layers.0.weight")  # Medusa's weights
     small = large._replace(width=first.width) if first else _head_sizes(folder, inner, large)
     if small.width >= large.width:
         raise Fault(f"{path}: expected a head that is narrower than the target's {large.width}, found one of width {small.width}")
-    # Layers 2, L / 2 and L - 3, the default of EAGLE-3, are others in a target with more layers.
+    # Layers 2, L / 2 and L - 3, the default of EAGLE-3, are different layers in a larger target.
     key, eagle = "eagle_aux_hidden_state_layer_ids", config.get("eagle_config")
     if "layers.0.hidden_norm.weight" in stored and not (isinstance(eagle, dict) and eagle.get(key)) and not config.get(key):
         raise Fault(f"{path}/config.json: there is no {key}, and without it the layers depend on the target's number of layers")
-    # t2d says what d2t does, in a form with a number for each of the target's tokens.
+    # t2d repeats d2t with a number for each of the target's tokens.
     made = [_head_tensor(path, Enlargement(small, large), own, t) for own, t in sorted(stored.items(), key=lambda e: e[0].encode()) if own != "t2d"]
     inner["hidden_size"] = large.width
     if not first:

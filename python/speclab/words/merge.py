@@ -1,4 +1,4 @@
-"""merge - databases of shards or of several machines into one. Standard library alone."""
+"""merge - merges databases of shards or of several machines into one. It needs the standard library alone."""
 
 import contextlib
 import signal
@@ -23,7 +23,7 @@ _MACHINES = """SELECT processor || ', ' || arithmetic, revision, count(*) FROM e
 
 
 def _print_total(out: Output) -> None:
-    """What the database has now."""
+    """Prints what the database has now."""
     with database.faults(out.path):
         runs, finished, texts = out.db.execute("SELECT count(*), count(finished), (SELECT count(*) FROM sequence) FROM run").fetchone()
         print(f"{out.path}: runs {runs}, finished {finished}, texts {texts}")
@@ -37,7 +37,8 @@ def main(words: list[str]) -> int:
     path, *sources = o.read(words).paths or [""]
     if not sources:
         raise Misuse("missing argument: speclab merge OUT IN...")
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # at any moment: each input is one transaction
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt may come at any moment, since each input is one
+                                                 # transaction
     for source in sources:
         if files.same(path, source):
             raise Misuse(f"{source}: expected other databases than OUT, found OUT itself")

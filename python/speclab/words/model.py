@@ -1,4 +1,4 @@
-"""model - puts a model of the Hugging Face hub into its cache, where the engine finds it by name."""
+"""model - downloads a model of the Hugging Face hub into its cache, where the engine finds it by name."""
 
 import fnmatch
 import os
@@ -7,7 +7,7 @@ import sys
 
 from speclab.command import Fault, Misuse, Options, note
 
-# What the engine reads of a repository (models/paths.h, tokenizers, formats).
+# The files of a repository that the engine reads (models/paths.h, tokenizers, formats).
 READ = ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
         "tokenizer.model", "tekken.json", "*.tiktoken", "chat_template.jinja"]  # fmt: skip
 WEIGHTS = ["*.safetensors", "*.safetensors.index.json"]
@@ -28,13 +28,13 @@ def options() -> Options:
 
 
 def chosen(files: list[str], name: str, one: str | None) -> list[str]:
-    """Which of a repository's files to download. Raises Fault."""
+    """Returns which of a repository's files to download. Raises Fault."""
     top = [f for f in files if "/" not in f]
     ggufs = [f for f in files if f.endswith(".gguf")]
     if one is not None:
         if one not in files:
             raise Fault(f'{name}: --file: expected one of its files, {", ".join(ggufs) or ", ".join(top)}, found "{one}"')
-        # A split model is all of its parts.
+        # A model in parts needs all of them.
         parts = re.sub(r"-[0-9]{5}-of-([0-9]{5})\.gguf$", r"-?????-of-\1.gguf", one)
         return [f for f in files if fnmatch.fnmatchcase(f, parts)]
 
@@ -87,7 +87,7 @@ def main(words: list[str]) -> int:
         folder = huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=files, max_workers=4)
     except Fault:
         raise
-    except Exception as why:  # the library's HTTP client has exceptions of its own
+    except Exception as why:  # the library's HTTP client has its own exceptions
         http = type(why).__module__.split(".")[0] in ("httpx", "httpx2", "httpcore", "httpcore2", "huggingface_hub", "hf_xet")
         if not http and not isinstance(why, (OSError, ValueError)):
             raise

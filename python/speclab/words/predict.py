@@ -1,4 +1,6 @@
-"""predict - predicted speedups beside measured ones, and bounds: the views prediction and bench_of_run. Standard library alone."""
+"""predict - predicted speedups next to measured ones, and bounds: the views prediction and bench_of_run. It needs the
+standard library alone.
+"""
 
 import itertools
 
@@ -52,7 +54,7 @@ def _comparison(rows: list[dict], width: int) -> str:
 
 
 def predictions(path: str, experiment: str | None = None, source: str | None = None, bench: int | None = None, width: int = 80) -> str:
-    """The text. bench: the cost is this one's. Raises Fault or Misuse."""
+    """Returns the text. bench: take the cost from this one. Raises Fault or Misuse."""
     db = database.connect(path)
     with database.faults(path):
         known = [name for (name,) in db.execute("SELECT experiment FROM run GROUP BY experiment ORDER BY min(id)")]
@@ -61,12 +63,13 @@ def predictions(path: str, experiment: str | None = None, source: str | None = N
         if bench is not None:
             if db.execute("SELECT 1 FROM bench WHERE id = ?", (bench,)).fetchone() is None:
                 raise Misuse(f"{path}: there is no bench {bench} in it")
-            db.execute("PRAGMA query_only = OFF")  # the program's views read this one, which is of the connection alone
+            db.execute("PRAGMA query_only = OFF")  # the program's views read this view, which belongs to the connection
+                                                  # alone
             db.execute(f"CREATE TEMP VIEW bench AS SELECT * FROM main.bench WHERE id = {bench:d}")
             db.execute("PRAGMA query_only = ON")
         rows = database.dicts(db, _QUERY, ("bench" if bench is not None else source, experiment))
     db.close()
-    # A run's two sources are neighbours, `bench` first: without a choice it is taken.
+    # A run's two sources are adjacent, `bench` first: it is taken unless another was chosen.
     rows = [next(group) for _, group in itertools.groupby(rows, lambda r: r["run"])]
     if not rows and bench is not None:
         has = f"has the weights, precision, device and machine of bench {bench}"
@@ -85,7 +88,8 @@ def main(words: list[str]) -> int:
     o.option("--experiment", metavar="NAME", help="experiment to predict; default: all")
     o.option("--cost", choices=["bench", "steps"], help="source of the cost of passes; default: bench where there is one")
     o.option("--bench", type=integer(1, 1 << 62), metavar="ID",
-             help="bench to take it from, of the table `bench`; default: the latest that has the run's model, precision and machine")  # fmt: skip
+             # fmt: skip.
+             help="bench to take it from, of the table `bench`; default: the latest that has the run's model, precision and machine")
     given = o.read(words)
     if given.bench is not None and given.cost == "steps":
         raise Misuse("--bench and --cost steps exclude each other")

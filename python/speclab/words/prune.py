@@ -15,7 +15,7 @@ EXAMPLES = """  ./run prune smollm2-135m-instruct --keep 0-11,13,15,17,19-29 --o
 
 
 def layers_of(text: str, layers: int) -> list[int]:
-    """The layers of "0-3,26-29", ascending. Raises Misuse."""
+    """Returns the layers of "0-3,26-29", ascending. Raises Misuse."""
     one = "[0-9]{1,9}(-[0-9]{1,9})?"
     parts = [[int(n) for n in part.split("-")] for part in text.split(",")] if re.fullmatch(f"{one}(,{one})*", text) else []
     keep = [i for part in parts for i in range(part[0], min(part[-1], layers) + 1)]
@@ -25,7 +25,8 @@ def layers_of(text: str, layers: int) -> list[int]:
 
 
 def keys(source: checkpoint.Source, keep: list[int]) -> dict[str, Any]:
-    """What changes of GGUF's metadata with fewer layers; lists with a number for each layer keep those of the kept ones."""
+    """Returns the metadata of GGUF that change with fewer layers; lists with a number for each layer keep those of the
+    kept ones."""
     a, layers = source.facts["architecture"], source.facts["layers"]
     lists = {k: f.contents() for k, f in source.fields.items() if k.startswith((f"{a}.attention.head_count", f"{a}.feed_forward_length"))}
     name = source.fields["general.name"].contents() if "general.name" in source.fields else "model"
@@ -53,7 +54,7 @@ def main(words: list[str]) -> int:
     def change(config):
         config["num_hidden_layers"] = len(keep)
         checkpoint.keep_layer_lists(config, about["layers"], keep)
-        if about["qwen_experts"]:  # layers without experts, by number, whatever said so before
+        if about["qwen_experts"]:  # layers without experts are listed by number, whatever key listed them before
             config["mlp_only_layers"] = [i for i, layer in enumerate(keep) if layer in about["dense"]]
             config["decoder_sparse_step"] = 1
 

@@ -1,4 +1,6 @@
-"""quality - what a lossy rule costs in its texts, beside what it gains: perplexity, total variation a token, the task's score."""
+"""quality - the cost of a lossy rule in its texts, next to its gain: perplexity, total variation a token, the task's
+score.
+"""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""quantize - a model at another precision; a Hugging Face directory as a GGUF file."""
+"""quantize - a model at another precision, or a Hugging Face directory as a GGUF file."""
 
 import os
 from collections import Counter
@@ -18,7 +18,7 @@ EXAMPLES = """  ./run quantize smollm2-135m-instruct --type q8_0 --out smollm2-q
 
 
 def mark(source: Source) -> str:
-    """ "smollm2.gguf (q4_1)": the model's name, and the most common type of its matrices by numbers."""
+    """Returns "smollm2.gguf (q4_1)": the model's name, and the most common type of its matrices by numbers."""
     count: Counter[str] = Counter()
     for t in source.tensors:
         if len(t.shape) > 1 and not checkpoint.is_scale(t.name):
@@ -28,13 +28,13 @@ def mark(source: Source) -> str:
 
 
 class Plan:
-    """The tensors of the new model, and what was done to the matrices."""
+    """Plans the tensors of the new model, and counts what was done to the matrices."""
 
     def __init__(self, source: Source, kind: str):
         self.source, self.kind, self.done, self.unchanged = source, kind, Counter(), []
 
     def type_of(self, t: Tensor, name: str | None = None) -> str:
-        """The new type of a matrix; one whose rows do not fill blocks keeps its own."""
+        """Returns the new type of a matrix; one whose rows do not fill blocks keeps its own."""
         if t.width % checkpoint.block_of(self.kind)[0]:
             self.unchanged.append(name or t.name)
             return t.kind
@@ -42,7 +42,7 @@ class Plan:
         return self.kind
 
     def tensors(self) -> list[Tensor]:
-        """Those of the same format as the source's. Raises Fault."""
+        """Returns the tensors if the format is the source's. Raises Fault."""
         kinds = [(t, self.type_of(t) if checkpoint.is_matrix(t) else t.kind) for t in self.source.tensors if not checkpoint.is_scale(t.name)]
         return [t if kind == t.kind != "F8_E4M3" else checkpoint.converted(self.source, t, t.name, kind) for t, kind in kinds]
 

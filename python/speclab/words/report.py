@@ -1,4 +1,5 @@
-"""`report` with --html, --markdown, --export, ..: a page with figures, tables to paste, files of other projects. Its other forms are C.
+"""`report` with --html, --markdown, --export, ..: a page with figures, tables to paste, files of other projects. Its
+other forms are C.
 
 The next line lists the options that make `report` this word (`run`, commands/main.c).
 # with --markdown --latex --by-category --export --golden --html --svg --pdf --figure
@@ -9,7 +10,7 @@ from argparse import SUPPRESS, Namespace
 from speclab import exports
 from speclab.command import Misuse, Options, integer
 
-_PAGE = ("html", "svg", "pdf")  # go together; the other forms exclude each other
+_PAGE = ("html", "svg", "pdf")  # these go together; the other forms exclude each other
 FORMS = ("markdown", "latex", "export", "golden", *_PAGE)
 _ENGINE = ("csv", "jsonl", "json")
 
@@ -41,7 +42,7 @@ def _options() -> Options:
 
 
 def _check(got: Namespace, given: list[str]) -> None:
-    """What the options cannot be together."""
+    """Raises Misuse for options that exclude each other."""
     wrong = {
         "--figure goes with --html, --svg and --pdf": got.figure and (got.html, got.svg, got.pdf) == (None, None, None),
         f"{', '.join(f'--{name}' for name in [*_ENGINE, *FORMS])} exclude each other":

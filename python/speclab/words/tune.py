@@ -1,7 +1,8 @@
-"""tune - settings of drafters for one target on one machine: probes, predictions, and the best few measured; or, given training texts, the layers
-and the draft length of the drafter layer_skip (layers.py).
+"""tune - finds settings of drafters for one target on one machine: probes, predictions, and the best few measured.
+Given training texts, it finds the layers and the draft length of the drafter layer_skip (layers.py).
 
-The engine runs the experiments; what they predict is read from the database's views (tuning.py). Standard library alone.
+The engine runs the experiments, and their predictions are read from the database's views (tuning.py). The file needs
+the standard library alone.
 """
 
 import contextlib
@@ -21,12 +22,12 @@ from speclab import database, engine, files, layers, settings
 from speclab.command import Fault, Misuse, Options, integer
 from speclab.tuning import Candidate, Search, Searched
 
-ROWS = [1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48]  # those of the passes that are timed
-MOST_ROWS = 512  # in a pass
-MOST_COST = 3  # passes of one row: a larger draft takes more than it could give
-SHOWN = 12  # candidates
+ROWS = [1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48]  # rows of the passes that are timed
+MOST_ROWS = 512  # maximum rows in a pass
+MOST_COST = 3  # number of passes of one row; a larger draft costs more than it could gain
+SHOWN = 12  # number of candidates that are printed
 NO_DRAFTER = {"kind": "none"}
-MARK = "/dev/null/no-model"  # a model that is looked up after everything else of an experiment was read
+MARK = "/dev/null/no-model"  # this model is looked up after everything else of an experiment was read
 
 ABOUT = """Searches settings of drafters for a target on this machine: measures passes of the target, runs each drafter with its longest chain, a
 wide tree and best-first trees on some of the prompts, predicts all lengths, best-first sizes and the best fixed tree of each size (by dynamic
@@ -45,7 +46,8 @@ EXAMPLE = """  speclab tune smollm2-135m-instruct --drafter ngram --drafter suff
 def _options() -> Options:
     o = Options("tune", ABOUT, EXAMPLE)
     o.add_argument("--drafter", action="append", default=[], metavar="KIND[:OPTIONS]",
-                   help="a drafter whose settings are searched; can be repeated. Its `tokens` is the longest draft to try")  # fmt: skip
+                   # fmt: skip.
+                   help="a drafter whose settings are searched; can be repeated. Its `tokens` is the longest draft to try")
     o.option("--prompts", metavar="FILE.jsonl", help="prompts to probe and confirm with, in turn")
     for name, least, most, default, what in (
         ("limit", 1, 100000, 8, "prompts of each at most"), ("tokens", 1, 1 << 24, 64, "new tokens of a text"),
@@ -71,7 +73,7 @@ def _options() -> Options:
 
 
 class Tuning:
-    """The measurements of one call, in a folder of their own."""
+    """The measurements of one call, in a separate folder."""
 
     def __init__(self, given: Any, folder: str):
         self.given, self.folder, self.began, self.probed = given, folder, time.monotonic(), 0.0
@@ -89,7 +91,7 @@ class Tuning:
     # ---- experiments
 
     def experiment(self, name: str, prompts: str, drafters: list[dict], trials: bool = False, model: str | None = None) -> str:
-        """An experiment's file with these drafters."""
+        """Returns an experiment's file with these drafters."""
         g = self.given
         target = {"model": model or self.model, "device": g.device, "activations": g.activations, "cache": g.cache}
         keys: dict = {"name": name, "target": target, "threads": g.threads, "prompts": {"file": prompts, "chat": self.chat},
@@ -100,7 +102,8 @@ class Tuning:
         return "".join(f"{key}: {settings.written(value)}\n" for key, value in keys.items())
 
     def _takes(self, drafter: dict) -> str | None:
-        """What the engine finds wrong with a drafter under the rule, before it looks for the model; None: nothing."""
+        """Returns what the engine finds wrong with a drafter under the rule, before it looks for the model; None:
+        nothing."""
         path = f"{self.folder}/check.yaml"
         files.write(path, self.experiment("check", f"{self.folder}/probed.jsonl", [drafter], model=MARK))
         try:
@@ -109,20 +112,21 @@ class Tuning:
             return None if MARK in str(wrong) else str(wrong)
 
     def _checked(self, path: str, *words: str) -> str:
-        """What `run --dry-run` says of an experiment's file. Raises Fault, without the place in the file, which the user has not written."""
+        """Returns the output of `run --dry-run` for an experiment's file. Raises Fault, without the place in the file,
+        which the user has not written."""
         try:
             return engine.call("run", path, *words, "--dry-run")
         except Fault as wrong:
             raise type(wrong)(re.sub(rf"^{re.escape(path)}:\d+:\d+: ", "", str(wrong))) from None
 
     def run(self, name: str, prompts: str, drafters: list[dict], trials: bool) -> list[int]:
-        """Runs none and these drafters, but for what the database has; the drafters' runs. Raises Fault."""
+        """Runs none and these drafters, except what the database has; returns the drafters' runs. Raises Fault."""
         path, full = f"{self.folder}/{name}.yaml", f"{name}-{self.digest}"
         files.write(path, self.experiment(full, prompts, [NO_DRAFTER, *drafters], trials))
         cells = re.findall("^  ([0-9a-f]{32}) ", self._checked(path, f"--db={self.db_path}"), re.MULTILINE)
         status = subprocess.run([files.program(), "run", path, f"--db={self.db_path}", "--no-probe"], stdout=subprocess.DEVNULL).returncode
         if status != 0:
-            raise SystemExit(max(1, status))  # it has said why
+            raise SystemExit(max(1, status))  # the engine has reported why
         with self.db() as db:
             found = [db.execute("SELECT max(id) FROM run WHERE experiment = ? AND cell = ?", (full, cell)).fetchone()[0] for cell in cells[1:]]
         if len(found) != len(drafters) or None in found:
@@ -138,7 +142,7 @@ class Tuning:
     # ---- the search
 
     def open(self) -> None:
-        """Reads what is given. Raises Fault."""
+        """Reads the arguments and files. Raises Fault."""
         g = self.given
         Path(self.folder, "probed.jsonl").write_text("")
         for i, text in enumerate(g.drafter):
@@ -146,7 +150,7 @@ class Tuning:
                 raise Misuse(f"--drafter {text}: given twice")
             given = self._absolute(settings.inline(text, "--drafter"))
             kind = next((d for d in self.known["drafters"] if d["name"] == ("adaptive" if "length" in given else given["kind"])), None)
-            names = {o["name"] for o in kind["options"]} if kind else {"tokens"}  # the engine refuses an unknown one
+            names = {o["name"] for o in kind["options"]} if kind else {"tokens"}  # the engine refuses an unknown option
             longest = int(given["tokens"]) if re.fullmatch("[0-9]{1,9}", str(given.get("tokens", ""))) else g.longest
             self.search.add(Searched(given, names, longest, bool(kind and kind["remembers"])))
         context = json.loads(engine.call("inspect", "--no-probe", "--device", g.device, "--json", "--", g.model))["context"]
@@ -164,7 +168,7 @@ class Tuning:
         self._time_passes(context)
 
     def _absolute(self, s: Any, key: str = "") -> Any:
-        """Relative names of files in a drafter's options become absolute, since its experiment is in another folder."""
+        """Makes relative names of files in a drafter's options absolute, since its experiment is in another folder."""
         if isinstance(s, dict):
             return {k: self._absolute(v, k) for k, v in s.items()}
         if isinstance(s, list):
@@ -173,7 +177,8 @@ class Tuning:
         return os.path.realpath(s) if is_path and os.path.exists(s) else s
 
     def _divide_prompts(self) -> None:
-        """Lines of the file, taken evenly from all of it since it may be sorted by category, go to the probes and to the confirmation in turn."""
+        """Divides the prompts: lines of the file, taken evenly from all of it since it may be sorted by category, go to
+        the probes and to the confirmation in turn."""
         g, text = self.given, files.read(self.prompts, files.TEXTS)
         lines = [line for line in text.split(b"\n") if line.strip()]
         if not lines:
@@ -190,12 +195,14 @@ class Tuning:
         self.digest = hashlib.sha256(text + json.dumps(what).encode()).hexdigest()[:8]
 
     def _time_passes(self, context: int) -> None:
-        """The probes' own steps say what passes take; the bench says how a pass's time grows between their numbers of rows."""
+        """Measures passes. The probes' own steps show the time of passes; the bench shows how it grows between their
+        numbers of rows."""
         g, most = self.given, 1 + self.search.rows()
         rows = [r * g.batch for r in ROWS if r < most and r * g.batch < MOST_ROWS] + [min(most * g.batch, MOST_ROWS)]
         behind = min(256 if g.context > 512 else g.context // 2, max(0, context - rows[-1]))
         words = ["--rows", ",".join(map(str, rows)), "--contexts", str(behind), "--prefill", "0", "--repeats", "3", "--no-probe", "--json",
-                 "--db", self.db_path, "--device", g.device, "--activations", g.activations, "--cache", g.cache]  # fmt: skip
+                 # fmt: skip.
+                 "--db", self.db_path, "--device", g.device, "--activations", g.activations, "--cache", g.cache]
         j = json.loads(engine.call("bench", *words, *(["--threads", str(g.threads)] if g.threads else []), "--", self.model))
         medians = max(j["placements"], key=lambda p: p["rounds"])["medians"]
         one = medians[0]["ns"]["median"]
@@ -212,7 +219,7 @@ class Tuning:
                 self.search.read(p, db, run)
 
     def probe(self) -> None:
-        """Chains, then trees. Raises Fault."""
+        """Probes chains, then trees. Raises Fault."""
         chains = len(self.search.probes)
         if chains:
             self._probe()
@@ -223,11 +230,12 @@ class Tuning:
             raise Fault(f"{self.prompts}: nothing was drafted for its prompts, so there is nothing to choose from")
 
     def confirm(self) -> None:
-        """Measures as many settings as --confirm says and as the remaining time is enough for, if they take as long as the probes."""
+        """Measures as many settings as --confirm says and as the remaining time allows, if they take as long as the
+        probes."""
         g, n = self.given, min(self.given.confirm, len(self.search.candidates))
         if g.seconds:
             cell = self.probed / (1 + len(self.search.probes))
-            n = max(0, min(n, int((g.seconds - (time.monotonic() - self.began)) / cell) - 1))  # and none
+            n = max(0, min(n, int((g.seconds - (time.monotonic() - self.began)) / cell) - 1))  # includes none
         self.search.order(n)
         if n == 0:
             return
@@ -273,7 +281,7 @@ class Tuning:
             print(f"LOSSY: the rule {self.given.rule} changes the target's distribution, so these speedups are for another task.")
 
     def write_best(self) -> None:
-        """The experiment with the best setting."""
+        """Writes the experiment with the best setting."""
         comment = f"# Written by `speclab tune`: predicted speedup {self.best.speedup:.2f}"
         if self.best.measured:
             comment += f", measured {self.best.measured['speedup']:.2f}"
