@@ -1,10 +1,11 @@
 // cells.c - identity of a cell, and how its settings are shown.
 //
-// The hash of a cell covers everything that its texts or times depend on: the resolved settings (threads, device and precision
-// included; default precision is resolved when the model opens), everything read of the checkpoints of target and drafter (all
-// weight bytes, and the input of the readers of configuration, tokenizer and chat template: models/formats/identity.h), and the bytes
-// of the prompt file. A draft tree from a file is in the settings, node by node, and what a plugin brings (engine/plugin.h) has the bytes of
-// its file in the hash. So a changed model or prompt file makes
+// The hash of a cell covers everything that its texts or times depend on: the resolved settings (threads, device and
+// precision included; default precision is resolved when the model opens), everything read of the checkpoints of target
+// and drafter (all weight bytes, and the input of the readers of configuration, tokenizer and chat template:
+// models/formats/identity.h), and the bytes of the prompt file. A draft tree from a file is in the settings, node by
+// node, and what a plugin brings (engine/plugin.h) has the bytes of its file in the hash. So a changed model or prompt
+// file makes
 // another cell, which runs from the start. The hash excludes:
 //
 //     repeat, limit, per_category   larger values add sequences to the cell; a prompt is identified by its position in the
@@ -46,7 +47,7 @@ static struct settings *put_map(struct settings *map, const char *key)
     return s;
 }
 
-// d NULL: the settings that it shares with its peers.
+// d: NULL: only the settings that it shares with its peers.
 static struct settings *cell_settings(const struct loaded_experiment *o, struct cell cell, const struct drafter *d)
 {
     const struct experiment *e = o->e;
@@ -71,7 +72,7 @@ static struct settings *cell_settings(const struct loaded_experiment *o, struct 
     put_int(s, "seed", (long long)e->seed);
     struct settings *record = put_map(s, "record");
     put_text(record, "trials", e->trials ? "true" : "false");
-    if (e->expected) // this and the next only if set, so that cells without it keep their hash
+    if (e->expected) // this and the next are written only if set, so that cells without them keep their hash
         put_text(record, "expected", "true");
     if (e->rows == ROWS_FULL)
         put_text(record, "rows", "full");

@@ -20,13 +20,13 @@ struct target_cache;
 
 // ---- the file
 
-enum { MAX_REPEATS = (1 << 8) - 1 }; // see also MAX_PROMPTS and MAX_TURNS
+enum { MAX_REPEATS = (1 << 8) - 1 }; // MAX_PROMPTS and MAX_TURNS are further limits
 #define SLICE_NS ((int64_t)1e9)
 
 struct entry {                    // one value of a list under `cells`
-    const struct settings *given; // from the file or the defaults; NULL: `none`, added automatically
+    const struct settings *given; // read from the file or the defaults; NULL: `none`, added automatically
     struct settings *settings;    // canonical: all options, one spelling, one order; owned
-    char *shown;                  // for reports: options that differ from the defaults, "ngram(longest=5)"
+    char *shown;                  // text for reports: options that differ from the defaults, "ngram(longest=5)"
     char *options;                // those of a drafter or a rule that are shown, as JSON: {"longest": "5"}
     char *text;                   // the settings on one line
 };
@@ -40,31 +40,32 @@ enum { SAMPLING, BATCH, RULE, DRAFTER, AXES }; // the lists under `cells`
 
 struct experiment {
     char *path, *folder;           // path: the YAML file; folder: base of relative paths
-    struct settings *file, *lists; // lists: the values of those under `cells` (experiments/sweep)
+    struct settings *file, *lists; // lists: the values of the lists under `cells` (experiments/sweep)
     char *name;
-    char *target, *device; // target: as in the file
+    char *target, *device; // target: spelled as in the file
     struct precision precision;
     int threads;                 // resolved: 0 in the file means all processors
-    char *prompts_file, *chat;   // as in the file
-    struct json *chat_variables; // the template's; NULL: none
+    char *prompts_file, *chat;   // spelled as in the file
+    struct json *chat_variables; // variables of the template; NULL: none
     int limit, per_category;
     struct prompts prompts;
-    int new_tokens, context; // context: from the file, or the default, which loading limits to the model's
+    int new_tokens, context; // context: given in the file, or the default, which loading limits to the model's
     bool context_given, ignore_end;
     int n_stop;
     char **stop; // (n_stop)
     uint64_t seed;
     int repeat;
-    bool trials;   // record table trial
-    bool expected; // record E[accepted | draft] under every rule (table step_rule)
-    int rows; // record drafts with their rows (table draft): entries of a row, or ROWS_NONE or ROWS_FULL (packed_rows.h)
-    int64_t slice_ns;   // how long a cell decodes before the next one has its turn, in a batch; set by tests only
+    bool trials;        // record table trial
+    bool expected;      // record E[accepted | draft] under every rule (table step_rule)
+    int rows;           // record drafts with their rows (table draft): entries of a row, or ROWS_NONE or ROWS_FULL
+                        // (packed_rows.h)
+    int64_t slice_ns;   // how long a cell decodes, in a batch, before it is the next one's turn; only tests set it
     bool share_prompts; // the cells of a pair compute a prompt once (verifier/target_cache.h)
     struct shard shard; // set by the command, not the file: the part of the work that is run; { 0 }: all
     bool probe;      // set by the command, not the file: measure the machine before the first text (table environment)
     bool mix;        // set by the command, not the file: resume runs where bits may differ (results/store.h)
     int none;        // the drafter `none`: the baseline of every speedup
-    int first_rule;  // whose `none` rules with bonus_alone share; rule.n: no such rule is listed
+    int first_rule;  // the rule whose `none` rules with bonus_alone share; rule.n: no such rule is listed
     bool none_added; // `none` was added
     bool rule_added; // the last rule was added, for `none` alone
     union {
@@ -73,17 +74,19 @@ struct experiment {
         };
         struct entries axis[AXES];
     };
-    bool *has; // whether each cell of their product is there; experiment_has reads it
+    bool *has; // whether each cell of their product exists; experiment_has reads it
 };
 
 int experiment_batch(const struct experiment *e, int entry);
 bool experiment_is_none(const struct experiment *e, int drafter);
-// The rule of the `none` that cells of this rule are compared with: one for all rules whose texts of `none` are the same (rule.bonus_alone).
+// Returns the rule of the `none` with which cells of this rule are compared: one for all rules whose texts of `none`
+// are equal (rule.bonus_alone).
 int experiment_baseline_rule(const struct experiment *e, int rule);
-int experiment_turns(const struct experiment *e); // in all prompts
+int experiment_turns(const struct experiment *e); // number of turns in all prompts
 
-// Canonical settings as reports show them. settings: entry_settings (core/options.h). table: the plugin's options. *options: those that are shown, as JSON
-// whose values are texts, {"longest": "5"}, for the caller to free(); options NULL: not wanted.
+// Canonical settings as reports show them. settings: entry_settings (core/options.h). table: the plugin's options.
+// *options: those that are shown, as JSON whose values are texts, {"longest": "5"}, for the caller to free(); options
+// NULL: not wanted.
 char *entry_shown(const struct settings *settings, const struct option *table, char **options);
 struct settings *sampling_settings(const struct settings *given);
 char *sampling_shown(const struct settings *settings);
@@ -95,15 +98,15 @@ struct loaded_experiment { // initialize with { 0 }; do not move while open
     struct target target;
     struct hash weights;     // hash of the target's weights
     struct hash identity;    // hash of all that was read of the target: weights, configuration, tokenizer
-    struct chat_format chat; // for prompts that are rendered as a chat
+    struct chat_format chat; // format of prompts that are rendered as a chat
     int context;
     struct text_ends ends;
-    char *processor;                        // "AMD EPYC 7B13"; then what a device has given up since (backend.log)
-    double read, read_one, round_trip, mhz; // as in struct environment; 0: not measured
+    char *processor; // "AMD EPYC 7B13"; then the features that a device has switched off since (backend.log)
+    double read, read_one, round_trip, mhz; // see struct environment; 0: not measured
     char *given_up;                         // the last of these sentences, until the runner has reported it; NULL: none
-    int longest;                            // tokens of the longest first turn
-    size_t available;                       // memory of the target's device that was free then, in bytes; 0: not known
-    int64_t tokens;                         // in all first turns
+    int longest;                            // number of tokens of the longest first turn
+    size_t available; // bytes of memory on the target's device that were free at opening; 0: not known
+    int64_t tokens;   // number of tokens in all first turns
 };
 
 // Opens the target and checks every prompt; the error for one that does not fit the context names it.
@@ -116,18 +119,20 @@ struct cell { // index into each list of entries
     int sampling, batch, rule, drafter;
 };
 
-bool experiment_has(const struct experiment *e, struct cell cell); // false: left out by `exclude` or `zip`
+bool experiment_has(const struct experiment *e, struct cell cell); // false: `exclude` or `zip` left it out
 int experiment_cells(const struct experiment *e);                  // number of cells
-// Cells that the lists make and zip or exclude left out. *listed: of so many, `none` counted once for all rules that share a baseline.
+// Returns the number of cells that the lists make and zip or exclude left out. *listed: the total number, `none`
+// counted once for all rules that share a baseline.
 int experiment_left_out(const struct experiment *e, int *listed);
 
 struct identity {                           // identifies a cell in the database
     char *settings;                         // an experiment file of this one cell as JSON, every default resolved
-    char hash[HASH_TEXT], peers[HASH_TEXT]; // hash: settings and inputs; peers: those without drafter and rule
-    char target_hash[HASH_TEXT];            // the target's weights
+    char hash[HASH_TEXT], peers[HASH_TEXT]; // hash: hash of settings and inputs; peers: hash of those without drafter
+                                            // and rule
+    char target_hash[HASH_TEXT];            // hash of the target's weights
     char config_hash[HASH_TEXT],
-        tokenizer_hash[HASH_TEXT]; // both the target's; config: with its weights; tokenizer "": it has none
-    char drafter_hash[HASH_TEXT];  // the drafter's weights and configuration; "": none
+        tokenizer_hash[HASH_TEXT]; // the target's hashes; config: with its weights; tokenizer "": it has none
+    char drafter_hash[HASH_TEXT];  // hash of the drafter's weights and configuration; "": none
     char *arithmetic;              // "avx2, 2 threads": the target's device, and the drafter's if it has another
     char *machine;                 // the processor, then arithmetic
 };
@@ -143,11 +148,11 @@ bool cell_open(struct pairing *p, struct loaded_experiment *o, struct cell cell,
 // ---- groups
 
 struct group {           // initialize with { 0 }
-    int sampling, batch; // entries that its cells share
+    int sampling, batch; // indices of the entries that its cells share
     int n;
     struct cell_runner *cell_runner; // (n)
     struct target_cache *cache;      // one for all cells, used by one at a time; NULL: each has its own
-    size_t cache_bytes;              // its own and those of prompts' states
+    size_t cache_bytes;              // bytes of the cache and of the states of prompts
 };
 
 struct cell_runner { // a cell with everything that decodes it
@@ -155,7 +160,7 @@ struct cell_runner { // a cell with everything that decodes it
     struct pairing pairing;
     struct identity identity;
     bool none;                // the drafter is `none`
-    bool warm;                // has decoded something
+    bool warm;                // it has decoded something
     bool failed;              // its plugin failed, and it decodes nothing more
     bool environment_checked; // environment_check passed
     char *environment_stored; // the processor of the run's last environment in the database; NULL: none yet

@@ -12,7 +12,8 @@
 #include "kernels/cpu/probe.h"
 #include "revision.h"
 
-// The one file that includes revision.h, which changes with every commit: a build recompiles nothing else for it.
+// This is the only file that includes revision.h, which changes with every commit: a build recompiles nothing else for
+// it.
 const char *speclab_version(void)
 {
     return SPECLAB_VERSION;
@@ -49,7 +50,7 @@ struct environment environment_of(const struct loaded_experiment *o, const struc
     };
 }
 
-// Takes about a second.
+// Measures the machine, in about a second.
 static void probe_machine(struct loaded_experiment *o)
 {
     struct prober *p = prober_create(o->e->threads);

@@ -14,7 +14,7 @@ struct expecter {
     const struct rule *rule;
     const void *options;
     unsigned made;
-    void *default_value[MAX_EXPECTATIONS]; // by rules[i]; owned
+    void *default_value[MAX_EXPECTATIONS]; // options by rules[i]; owned
     double *end;                           // (nodes)
     double *p, *q;                         // (vocab)
     int *order;                            // (vocab)
@@ -28,7 +28,8 @@ struct expecter *expecter_create(const struct rule *rule, const void *options, u
         assert(i + 1 < MAX_EXPECTATIONS);
         e->default_value[i] = xcalloc(1, rules[i]->options_size + 1);
         if (rules[i]->options != NULL)
-            options_read(NULL, rules[i]->name, rules[i]->options, e->default_value[i], NULL); // defaults are valid
+            // Defaults are always valid.
+            options_read(NULL, rules[i]->name, rules[i]->options, e->default_value[i], NULL);
     }
     e->end = xcalloc((size_t)nodes, sizeof(*e->end));
     e->p = xcalloc((size_t)vocab, sizeof(*e->p));
@@ -68,8 +69,8 @@ static struct expected_row by_rule(struct expecter *e, const struct rule *rule, 
     return by;
 }
 
-// Upper bound of P(accepted >= 1) for exact rules. Known if the root's children are all deterministic, or all sampled
-// independently from one row; else NAN.
+// Returns an upper bound of P(accepted >= 1) for exact rules. It is known if the root's children are all deterministic,
+// or all sampled independently from one row; otherwise NAN.
 static double bound(struct expecter *e, const struct verified *j)
 {
     const struct draft *d = j->request->draft;

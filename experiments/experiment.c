@@ -1,5 +1,6 @@
-// experiment.c - reads and checks an experiment's file: keys, types and ranges of values, options of drafters and rules,
-// compatibility of every drafter with every rule, existence of model and prompts. All before a model is opened.
+// experiment.c - reads and checks an experiment's file: keys, types and ranges of values, options of drafters and
+// rules, compatibility of every drafter with every rule, existence of model and prompts. All checks come before a model
+// is opened.
 #include "experiments/experiment.h"
 
 #include <errno.h>
@@ -25,7 +26,7 @@
 
 enum { MAX_STOPS = 16, MAX_CONTEXT = 1 << 24 };
 
-// ---- keys with a value of their own
+// ---- keys with a scalar value
 
 #define AT(member) offsetof(struct experiment, member)
 
@@ -73,7 +74,7 @@ const struct experiment_part experiment_parts[] = {
     { "limits", limits_keys, false }, { "record", record_keys, false }, { NULL, NULL, false },
 };
 
-// A mapping of the file: *s, NULL if it is optional and not there. keys: those of the table, and others.
+// Reads a mapping of the file: *s, NULL if it is optional and missing. keys: those of the table, and others.
 static bool read_part(struct experiment *e, const char *key, bool required, const char *const *keys,
                       const struct option *table, const struct settings **s, struct error *err)
 {
@@ -123,7 +124,8 @@ static bool read_target(struct experiment *e, struct error *err)
     return path != NULL || settings_fail(err, settings_get(s, "model"), "model: %s", why.text);
 }
 
-// Variables as JSON, with YAML 1.2's spellings of true, false and null; those of YAML 1.1 are refused, as Jinja would take them for texts.
+// Returns variables as JSON, with YAML 1.2's spellings of true, false and null. Those of YAML 1.1 are refused, since
+// Jinja would take them for texts.
 static struct json *template_variables(const struct settings *s, struct error *err)
 {
     static const char *const null[] = { "~", "null", "Null", "NULL" }, *const yes[] = { "True", "TRUE" },
@@ -163,7 +165,7 @@ static struct json *template_variables(const struct settings *s, struct error *e
     return j;
 }
 
-// A name or a file, or {template: .., variables: {..}}. A file's path is relative to the experiment's folder.
+// Reads a name or a file, or {template: .., variables: {..}}. A file's path is relative to the experiment's folder.
 static bool read_chat(struct experiment *e, const struct settings *s, struct error *err)
 {
     static const char *const keys[] = { "template", "variables", NULL };
@@ -232,7 +234,7 @@ static bool read_limits(struct experiment *e, struct error *err)
     return settings_get(s, "stop") == NULL || read_stops(e, settings_get(s, "stop"), err);
 }
 
-// `full`, or how many entries of a row are kept.
+// Reads `full`, or how many entries of a row are kept.
 static bool read_rows(struct experiment *e, const struct settings *s, struct error *err)
 {
     long long n = 0;
@@ -287,7 +289,7 @@ struct experiment *experiment_load(const char *path, struct error *err)
     struct experiment *e = xcalloc(1, sizeof(*e));
     e->path = xstrdup(path);
     e->folder = folder_of(path);
-    e->file = yaml_read(e->path, err); // its settings borrow the path
+    e->file = yaml_read(e->path, err); // settings borrow the path
     return read_or_free(e, err);
 }
 

@@ -1,5 +1,5 @@
-// group.c - opens the cells that are compared with each other over one copy of the target's weights. Without a batch they use one cache, one
-// after another (verifier/target_cache.h); in a batch they take turns, and each has its own.
+// group.c - opens the cells that are compared with each other over one copy of the target's weights. Without a batch
+// they use one cache, one after another (verifier/target_cache.h). In a batch they take turns, and each has its own.
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,7 +36,7 @@ bool cell_read(struct pairing *p, const struct experiment *e, struct cell cell, 
                         e->sampling.entry[cell.sampling].settings, err);
 }
 
-// A failure to open is at the place of the drafter in the file.
+// The message of a failure to open begins with the place of the drafter in the file.
 static bool refuse_cell(const struct experiment *e, struct cell cell, const struct error *why, struct error *err)
 {
     const struct settings *given = e->drafter.entry[cell.drafter].given;
@@ -72,7 +72,7 @@ static bool records_expected(const struct cell_runner *c, const struct experimen
     return e->expected && !c->none && !pairing_shares_randomness(&c->pairing);
 }
 
-// At temperature 0 a row has one probability above 0.
+// A row has one positive probability at temperature 0.
 static bool check_rows(const struct cell_runner *c, const struct loaded_experiment *o, struct error *err)
 {
     const struct pairing *p = &c->pairing;
@@ -100,7 +100,7 @@ static bool open_cell_drafter(struct cell_runner *c, struct loaded_experiment *o
     return ok;
 }
 
-// Returns false if there are more than MAX_TAPS together.
+// Returns false if there are more than MAX_TAPS in total.
 static bool add_taps(struct taps *all, const struct taps *more)
 {
     for (int i = 0; i < more->n; i++) {
@@ -115,7 +115,7 @@ static bool add_taps(struct taps *all, const struct taps *more)
     return true;
 }
 
-// The largest cache that a cell needs, and what all of them read of prompts.
+// Returns the shape of the largest cache that a cell needs, and all taps that the cells read of prompts.
 static struct kv_shape shared_shape(const struct group *g, const struct loaded_experiment *o, struct taps *taps,
                                     bool *prompts)
 {
@@ -143,14 +143,15 @@ static bool open_shared_cache(struct group *g, struct loaded_experiment *o, stru
     return g->cache != NULL;
 }
 
-// Tokens that a text can reach: memory beyond them is never touched. Later turns contain answers of any length.
+// Returns the number of tokens that a text can reach: memory beyond them is never touched. Later turns contain answers
+// of any length.
 static int reach(const struct loaded_experiment *o)
 {
     const int most = o->longest + o->e->new_tokens;
     return experiment_turns(o->e) == o->e->prompts.n && most < o->context ? most : o->context;
 }
 
-// What a drafter takes of the target's device, which may be the host.
+// Returns what a drafter takes of the memory of the target's device, which may be the host.
 static size_t drafter_bytes(const struct drafter *d, struct backend *b)
 {
     size_t ignored;
@@ -158,8 +159,9 @@ static size_t drafter_bytes(const struct drafter *d, struct backend *b)
            (b->memory(b, &ignored, &ignored) ? 0 : d->host_bytes);
 }
 
-// What the cells' own caches and logits, their drafters and larger passes take of the memory that was free before they were opened. Rows of the
-// target's cache beyond those that a text can reach are never touched; drafters' caches count whole.
+// Checks what the cells' caches and logits, their drafters and larger passes take of the memory that was free before
+// they were opened. Rows of the target's cache beyond those that a text can reach are never touched; drafters' caches
+// count whole.
 static bool check_memory(const struct group *g, const struct loaded_experiment *o, struct error *err)
 {
     const struct experiment *e = o->e;
@@ -200,7 +202,7 @@ static bool open_cell_verifier(struct cell_runner *c, struct loaded_experiment *
     return c->decoder != NULL;
 }
 
-// Different entries may be one cell: `default` and the value that it resolves to.
+// Different entries may be one cell: `default` and the value to which it resolves.
 static bool is_new(const struct group *g, const struct cell_runner *c, const struct experiment *e, struct error *err)
 {
     for (const struct cell_runner *other = g->cell_runner; other < c; other++)

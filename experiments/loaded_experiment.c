@@ -1,5 +1,5 @@
-// loaded_experiment.c - opens an experiment's target, resolves what depends on the model (chat template, context, end ids) and
-// checks every prompt before anything runs.
+// loaded_experiment.c - opens an experiment's target, resolves the values that depend on the model (chat template,
+// context, end ids) and checks every prompt before anything runs.
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include "kernels/backend.h"
 #include "models/model.h"
 
-// Whether a prompt is a text; chat: one that is rendered as a chat.
+// Returns whether a prompt is a text; chat: whether one is rendered as a chat.
 static bool has_texts(const struct experiment *e, bool chat)
 {
     for (int i = 0; i < e->prompts.n; i++)
@@ -47,7 +47,8 @@ static bool resolve_context(struct loaded_experiment *o, struct error *err)
                          "context: expected at most %d, which is the model's, found %d", max, e->context);
 }
 
-// Checks a prompt's first turn. Later turns depend on the model's answers; a conversation that outgrows the context ends there.
+// Checks a prompt's first turn. Later turns depend on the model's answers; a conversation that outgrows the context
+// ends there.
 static bool check_prompt(struct loaded_experiment *o, const struct prompt *p, struct error *err)
 {
     struct ids ids = { 0 };
@@ -74,7 +75,8 @@ static void identify(struct loaded_experiment *o)
     o->weights = model_hash(o->target.model);
 }
 
-// What a device gives up changes no bit, so it stands with the processor and not with the arithmetic (results/store.h).
+// A feature that a device switches off changes no bit, so it is recorded with the processor and not with the arithmetic
+// (results/store.h).
 static void note_given_up(void *self, const char *sentence)
 {
     struct loaded_experiment *o = self;

@@ -50,7 +50,7 @@ static double seconds_of(clockid_t clock)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-// user nice system idle iowait irq softirq steal: the sum without idle and iowait.
+// Returns the sum of user, nice, system, irq, softirq and steal time, without idle and iowait.
 static double machine_busy(void)
 {
     unsigned long long v[8] = { 0 };
@@ -80,7 +80,7 @@ double load_foreign(const struct load *begun, double others)
     return fmax(0, (now.busy - begun->busy) - (now.own - begun->own)) / wall;
 }
 
-// The value of the first line `name : value` of a file, up to an empty line; "": there is none.
+// Returns the value of the first line `name : value` of a file, up to an empty line; "": there is none.
 static const char *read_value(const char *path, const char *name, char *to, size_t n)
 {
     char line[256];

@@ -1,4 +1,5 @@
-// observed_cell.h - a cell of an experiment that decodes with an observer of its steps (exact_run.c, bits_run.c, heads.c).
+// observed_cell.h - a cell of an experiment that decodes with an observer of its steps (exact_run.c, bits_run.c,
+// heads.c).
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,15 +16,15 @@ struct observed_cell { // do not move while open
     struct pairing pairing;
 };
 
-// observer: of the pairing's steps.
+// observer: observes the pairing's steps.
 bool observed_cell_open(struct observed_cell *c, struct step_observer observer, struct error *err);
-// Starts text `number` in a decoder of the cell's pairing: the first turn of prompt number % prompts, so that prompts repeat with
-// other random numbers. *slot: its slot, -1 on failure. ids, unless NULL: its prompt's ids are appended.
+// Starts text `number` in a decoder of the cell's pairing: the first turn of prompt number % prompts, so that prompts
+// repeat with other random numbers. *slot: its slot, -1 on failure. ids: its prompt's ids are appended, unless NULL.
 bool observed_cell_start(const struct observed_cell *c, struct decoder *d, int64_t number, int *slot, struct ids *ids,
                          struct error *err);
 
-// Calls each() for every cell except those of `none`, in the experiment's order, until one fails. Fails if there is no cell. c: not open yet;
-// closed afterwards.
+// Calls each() for every cell except those of `none`, in the experiment's order, until one fails. Fails if there is no
+// cell. c: not yet open; closed afterwards.
 bool each_observed_cell(const struct experiment *e,
                         bool (*each)(void *self, struct observed_cell *c, struct error *err), void *self,
                         struct error *err);

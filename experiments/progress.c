@@ -1,5 +1,5 @@
-// progress.c - draws the bar or prints lines, with an estimate of the remaining time.
-// Rate and remaining time are based on this process only, not on what the database had before.
+// progress.c - draws the bar or prints lines, with an estimate of the remaining time. Rate and remaining time are based
+// on this process only, not on what the database had before.
 #include "experiments/progress.h"
 #include "core/clock.h"
 #include "core/memory.h"
@@ -66,7 +66,7 @@ static int columns(const struct progress *p)
     return ioctl(fileno(p->to), TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
 }
 
-// "12 of 96 conversations, 31.0 tokens/s, 4 min left: ngram, temperature=0"
+// Writes "12 of 96 conversations, 31.0 tokens/s, 4 min left: ngram, temperature=0".
 static void describe(const struct progress *p, int64_t now, const char *what, char *to, size_t n)
 {
     char left[48] = "";

@@ -1,4 +1,5 @@
-// recorder.c - records steps: each slot has arrays of steps, trials, expectations and drafts with their rows, reused for the slot's next sequence.
+// recorder.c - records steps. Each slot has arrays of steps, trials, expectations and drafts with their rows, which are
+// reused for the slot's next sequence.
 #include "experiments/recorder.h"
 
 #include <assert.h>
@@ -26,16 +27,16 @@
         (list).at[(list).n++] = __VA_ARGS__; \
     } while (0)
 
-struct recording { // what is recorded of one sequence
+struct recording { // what is recorded about one sequence
     enum { FREE, RECORDING, DONE } state;
     int64_t sequence;
     LIST(struct step_row) step;
-    // In the order of the steps:
+    // The lists are in the order of the steps.
     LIST(struct trial_row) trial;
     LIST(struct expected_row) expected;
-    LIST(uint8_t) source;              // each step's draft tokens', then its accepted ones'
-    LIST(struct source_row) by_source; // for recorder_take
-    LIST(struct draft_row) draft;      // one for each step, with arrays of its own; empty unless rows are recorded
+    LIST(uint8_t) source;              // sources of each step's draft tokens, then of its accepted ones
+    LIST(struct source_row) by_source; // filled by recorder_take
+    LIST(struct draft_row) draft;      // one for each step, with its own arrays; empty unless rows are recorded
     int32_t *token;                    // (n)
     int n;
     int64_t prefill_ns, decode_ns, wall_ns;
@@ -43,10 +44,10 @@ struct recording { // what is recorded of one sequence
     const char *stop;
 };
 
-struct pending_step { // a verified step that is not reported yet; reused by the next step with this draft
+struct pending_step { // a verified step that is not yet reported; reused by the next step with this draft
     const struct draft *draft;
     struct expectation expectation;
-    struct text rows; // not compressed yet
+    struct text rows; // rows that are not yet compressed
 };
 
 struct recorder {
@@ -56,12 +57,12 @@ struct recorder {
     int64_t tokens;
     struct expecter *expecter;    // NULL: expectations are not recorded
     int rows;                     // entries of a row that are recorded, ROWS_FULL or ROWS_NONE
-    int vocab;                    // the rows'
+    int vocab;                    // size of the rows
     struct pending_step *pending; // (n_pending)
     int n_pending;
     struct recording *recording; // (slots)
-    int parts;                   // the drafter's
-    char **source_name;          // (2^parts) by the bits of draft.source
+    int parts;                   // number of the drafter's parts
+    char **source_name;          // (2^parts) names by the bits of draft.source
 };
 
 static struct recording *recording_of(struct recorder *r, int64_t sequence)
@@ -69,7 +70,7 @@ static struct recording *recording_of(struct recorder *r, int64_t sequence)
     for (int i = 0; i < r->slots; i++)
         if (r->recording[i].state == RECORDING && r->recording[i].sequence == sequence)
             return &r->recording[i];
-    return NULL; // not recorded: a warm-up or a filler
+    return NULL; // a warm-up or a filler is not recorded
 }
 
 static bool is_on_path(const struct step *s, int node)
@@ -88,7 +89,7 @@ static void record_sources(struct recording *g, const struct step *s)
         list_add(g->source, s->draft->source[s->verification->node[i]]);
 }
 
-// All acceptance tests of a step, also beyond the end of a text: these are raw facts, and views cut them.
+// Records all acceptance tests of a step, even beyond the end of a text: these are raw facts, and views cut them.
 static void record_trials(const struct recorder *r, struct recording *g, const struct step *s)
 {
     const struct draft *d = s->draft;
@@ -111,7 +112,7 @@ static struct pending_step *pending_of(const struct recorder *r, const struct dr
     return NULL;
 }
 
-// The token that rule `match` draws after a node, which rows with missing entries do not tell.
+// Returns the token that the rule `match` draws after a node, which cannot be computed from rows with missing entries.
 static struct drawn draw_of(const struct recorder *r, const struct verified *j, int node)
 {
     struct rng *rng = j->request->rng;
@@ -121,7 +122,7 @@ static struct drawn draw_of(const struct recorder *r, const struct verified *j, 
                : (struct drawn){ at.position, rng->pick_row(rng, j->p->row(j->p, node), r->vocab, at) };
 }
 
-// p of every node, then q of every node with children that were drawn from it.
+// Packs p of every node, then q of every node with children that were drawn from it.
 static void pack_rows(struct recorder *r, const struct verified *j, struct text *to)
 {
     const struct draft *d = j->request->draft;
@@ -325,7 +326,7 @@ void recorder_begin(struct recorder *r, int64_t sequence)
     free_drafts(g);
 }
 
-// The draft tokens of a step by source. left: tokens of the text that earlier steps did not add (results/facts.c).
+// Counts the draft tokens of a step by source. left: tokens of the text that earlier steps did not add (results/facts.c).
 static int count_sources(const struct recorder *r, const uint8_t *source, const struct step_row *s, int left,
                          struct source_row *to)
 {
@@ -343,7 +344,7 @@ static int count_sources(const struct recorder *r, const uint8_t *source, const 
 // Sets by_source of all steps.
 static void take_sources(const struct recorder *r, struct recording *g)
 {
-    array_reserve(g->by_source.at, g->by_source.capacity, g->source.n); // a row has at least one draft token
+    array_reserve(g->by_source.at, g->by_source.capacity, g->source.n); // each row has at least one draft token
     const uint8_t *source = g->source.at;
     struct source_row *row = g->by_source.at;
     for (size_t i = 0, begun = 0; i < g->step.n; i++) {
@@ -364,7 +365,7 @@ int64_t recorder_take(struct recorder *r, struct sequence_row *to)
             continue;
         g->state = FREE;
         size_t trial = 0, expected = 0;
-        for (size_t i = 0; i < g->step.n; i++) { // the arrays are not reallocated any more
+        for (size_t i = 0; i < g->step.n; i++) { // the arrays are not reallocated from here on
             struct step_row *s = &g->step.at[i];
             s->trial = g->trial.at != NULL ? g->trial.at + trial : NULL;
             s->by_rule = g->expected.at != NULL ? g->expected.at + expected : NULL;

@@ -1,9 +1,9 @@
 // runner.c - runs what the database lacks, so that compared texts are decoded side by side.
 //
-// For every group (cells that differ only in drafter or rule), repeat and prompt (with several slots: some prompts for each) there is
-// a paired run: the cells that lack something decode it back to back, in an order that rotates between paired runs.
-// plan.h defines what is missing; complete paired runs are skipped. A killed process loses only the sequences in progress:
-// each finished one is stored in one transaction.
+// For every group (cells that differ only in drafter or rule), repeat and prompt (with several slots: some prompts for
+// each) there is a paired run: the cells that lack something decode it back to back, in an order that rotates between
+// paired runs. plan.h defines what is missing; complete paired runs are skipped. A killed process loses only the
+// sequences in progress: each finished one is stored in one transaction.
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ static bool report_changed_inputs(struct runner *r, const struct cell_runner *c,
     return query_close(q, err);
 }
 
-// At temperature 0 a row of q is one token, so siblings that are sampled without replacement have nothing to be.
+// A row of q is one token at temperature 0, so sampling siblings without replacement leaves an only child.
 static void report_chain(struct runner *r, const struct cell_runner *c)
 {
     if (sampling_is_greedy(&c->pairing.sampling) &&
@@ -50,7 +50,8 @@ static void report_chain(struct runner *r, const struct cell_runner *c)
             r->e->drafter.entry[c->cell.drafter].shown);
 }
 
-// Links of folders are followed, that of the file is not: in the Hugging Face cache it leads from a commit to a nameless file.
+// Links to folders are followed, but not a link to the file: in the Hugging Face cache it leads from a commit to a
+// nameless file.
 static char *absolute_path(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -141,7 +142,7 @@ static bool run_group(struct runner *r, int number, struct error *err)
     }
     ok = ok && run_prompts(r, &g, number, err);
     int64_t ran = r->progress.ran - before;
-    for (int i = 0; i < g.n && ok; i++) // where nothing ran, only what a killed process left unmarked is marked
+    for (int i = 0; i < g.n && ok; i++) // if nothing ran, this only marks what a killed process left unmarked
         ok = g.cell_runner[i].failed || store_shard_finished(r->store, g.cell_runner[i].run, &r->part, ran > 0, err);
     if (ok)
         progress_line(&r->progress, "%s, batch %s: %d cells, %lld conversations decoded, %lld stored already",
@@ -180,7 +181,7 @@ bool experiment_run_loaded(struct loaded_experiment *o, struct store *s, FILE *p
                                   r.failed, store_path(s)));
 }
 
-// More shards than paired runs: some have nothing to decode, and load no model.
+// If there are more shards than paired runs, some have nothing to decode, and load no model.
 static bool shard_is_empty(const struct experiment *e, FILE *progress)
 {
     struct division d = division_of(e, e->shard.of);
@@ -203,7 +204,7 @@ bool experiment_run(const struct experiment *e, struct store *s, FILE *progress,
         return false;
     if (shard_is_empty(e, progress))
         return true;
-    if (!loaded_experiment_open(&o, e, err)) // a refusal costs no load
+    if (!loaded_experiment_open(&o, e, err)) // a refusal before this costs no load
         return false;
     const bool ok = experiment_run_loaded(&o, s, progress, stop, err);
     loaded_experiment_close(&o);

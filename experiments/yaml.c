@@ -1,8 +1,8 @@
 // yaml.c - parses YAML into settings with their positions in the file.
 //
-// Supports mappings, lists, scalars, anchors, aliases and merge keys; an alias becomes a copy, as a cell's settings are stored in the
-// database and must be self-contained. Tags and several documents are errors. libyaml's event interface is used, so that each event
-// is checked before a node is built.
+// It supports mappings, lists, scalars, anchors, aliases and merge keys. An alias becomes a copy, since a cell's
+// settings are stored in the database and must be self-contained. Tags and several documents are errors. libyaml's
+// event interface is used, so that each event is checked before a node is built.
 #include "experiments/yaml.h"
 
 #include <stdbool.h>
@@ -23,13 +23,13 @@ enum { MAX_DEPTH = 32, MAX_BYTES = 4 << 20, MAX_COPIED = 1 << 20 };
 
 struct anchor {
     int line;
-    struct settings *value; // a copy; NULL: not complete yet
+    struct settings *value; // a copy; NULL: not yet complete
 };
 
-struct frame {                       // a list or mapping whose end has not come yet
-    struct settings *value, *merged; // merged: what << of a mapping names; NULL: nothing
+struct frame {                       // a list or mapping that has not yet ended
+    struct settings *value, *merged; // merged: the value of << in a mapping; NULL: none
     enum { KEY, VALUE, MERGE } next; // what comes next in a mapping; MERGE: the value of <<
-    int anchor;                      // its index; -1: none
+    int anchor;                      // index of its anchor; -1: none
     yaml_mark_t mark;
 };
 
@@ -39,11 +39,11 @@ struct reader {
     struct error *err;
     struct frame frame[MAX_DEPTH]; // (depth) each in the one before
     int depth;
-    struct settings *root;   // complete; NULL: not yet
+    struct settings *root;   // the complete root; NULL: not yet
     struct anchor *anchor;   // (n_anchors)
-    struct hash_map anchors; // their indices by name
+    struct hash_map anchors; // indices of the anchors by name
     int n_anchors, capacity;
-    int64_t copied; // values, by anchors and aliases
+    int64_t copied; // number of values copied for anchors and aliases
 };
 
 // Marks count from 0, messages from 1.
@@ -58,7 +58,7 @@ static bool is_text(unsigned c)
            c >= 0x10000;
 }
 
-// libyaml detects these too, but without a line number.
+// libyaml detects these as well, but without a line number.
 static bool all_text(const struct reader *r, size_t n)
 {
     const char *text = r->text;
@@ -137,7 +137,7 @@ static struct settings *at_mark(struct settings *s, const struct reader *r, yaml
 
 // ---- anchors and aliases
 
-static int height(const struct settings *s) // lists and mappings in one another
+static int height(const struct settings *s) // depth of nested lists and mappings
 {
     int most = 0;
     for (int i = 0; i < s->n; i++) {
@@ -147,7 +147,7 @@ static int height(const struct settings *s) // lists and mappings in one another
     return s->kind == SETTINGS_SCALAR ? 0 : most + 1;
 }
 
-// Aliases of aliases multiply, so what is copied has a limit. NULL on failure.
+// Returns a copy. Aliases of aliases multiply, so copying has a limit. NULL on failure.
 static struct settings *copy_of(struct reader *r, const struct settings *s, yaml_mark_t mark)
 {
     r->copied += settings_size(s);
@@ -174,7 +174,7 @@ static bool begin_anchor(struct reader *r, const char *name, yaml_mark_t mark)
     return true;
 }
 
-// The alias's own position is that of the copy; what is in it keeps the positions where it is written.
+// The copy has the alias's position; the values in it keep the positions where they are written.
 static struct settings *read_alias(struct reader *r, const yaml_event_t *e)
 {
     const char *name = (const char *)e->data.alias.anchor;
@@ -243,13 +243,13 @@ static bool take_key(struct reader *r, struct frame *f, const yaml_event_t *e)
     f->next = is_merge_key(e) ? MERGE : VALUE;
     if (f->next == MERGE)
         return f->merged == NULL || fail_at(r, e->start_mark, "the key \"<<\" is given twice; expected <<: [*a, *b]");
-    settings_put(map, (const char *)e->data.scalar.value, settings_scalar("")); // until its value comes
+    settings_put(map, (const char *)e->data.scalar.value, settings_scalar("")); // a placeholder until its value comes
     map->key_line[map->n - 1] = (int)e->start_mark.line + 1;
     map->key_column[map->n - 1] = (int)e->start_mark.column + 1;
     return true;
 }
 
-// Puts a complete node, which it takes over, where it belongs.
+// Puts a complete node, which it takes over, into the node that contains it.
 static bool put_node(struct reader *r, struct settings *s, int anchor, yaml_mark_t mark)
 {
     struct frame *f = r->depth > 0 ? &r->frame[r->depth - 1] : NULL;
@@ -329,7 +329,7 @@ static bool take_event(struct reader *r, const yaml_event_t *e)
     }
 }
 
-// Reads the stream's only document; NULL on failure.
+// Reads the stream's only document. Returns NULL on failure.
 static struct settings *read_stream(struct reader *r)
 {
     bool ok = true, end = false;
@@ -356,11 +356,11 @@ static struct settings *read_stream(struct reader *r)
 struct settings *yaml_parse(const char *text, size_t n, const char *file, struct error *err)
 {
     if (n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0)
-        text += 3, n -= 3; // a byte order mark
+        text += 3, n -= 3; // skips a byte order mark
     struct reader r = { .text = text, .file = file, .err = err };
     if (!all_text(&r, n))
         return NULL;
-    char *copy = xstrndup(text, n); // NUL-terminated, for strchr
+    char *copy = xstrndup(text, n); // NUL-terminated for strchr
     r.text = copy;
     if (yaml_parser_initialize(&r.parser) == 0)
         memory_out(0);

@@ -1,7 +1,7 @@
-// yaml.h - YAML text to settings (core/settings.h). yaml.c is the only file that includes yaml.h of libyaml.
-// Aliases (*name) and merge keys (<<) are resolved: an alias is a copy with the alias's own position, in which everything keeps the
-// position where it is written. Duplicate keys and anchors, tags, several documents and bytes that are not text are errors with file,
-// line and column. Columns count characters.
+// yaml.h - YAML text to settings (core/settings.h). yaml.c is the only file that includes yaml.h of libyaml. Aliases
+// (*name) and merge keys (<<) are resolved: an alias is a copy with the alias's own position, in which everything keeps
+// the position where it is written. Duplicate keys and anchors, tags, several documents and bytes that are not text are
+// errors with file, line and column. Columns count characters.
 #pragma once
 #include <stddef.h>
 struct error;

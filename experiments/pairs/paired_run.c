@@ -1,9 +1,10 @@
 // paired_run.c - decodes some prompts with the cells that lack them, which take turns.
 //
-// plan.c alone decides what is decoded, from what the database has. With several slots the cells take turns in slices of about a second, so that
-// they meet the same states of the machine; each keeps its slots and caches, and all of its slots decode until its part is over: where no
-// conversation waits for a slot, a filler has it, another prompt of the experiment whose text is not stored. So every stored step has a text in
-// every slot, and no text is decoded in a smaller batch than others.
+// plan.c alone decides what is decoded, from what the database has. With several slots the cells take turns in slices
+// of about a second, so that they meet the same states of the machine. Each keeps its slots and caches, and all of its
+// slots decode until its part is over. If no conversation waits for a slot, it decodes a filler: another prompt of the
+// experiment whose text is not stored. So every stored step has a text in every slot, and no text is decoded in a
+// smaller batch than others.
 #include "experiments/pairs/paired_run.h"
 
 #include <assert.h>
@@ -23,22 +24,23 @@
 #include "verifier/target_cache.h"
 
 enum { WARM_PROMPT = 64, WARM_TOKENS = 8 };
-enum { REFILLS = 8 }; // prompts of a paired run, for each of several slots
-// A slice of an experiment's slice_ns ends earlier with a LEAST_ROUNDS-th of the tokens that its cell may decode, but not before a fifth of slice_ns.
+enum { REFILLS = 8 }; // prompts of a paired run for each slot, if there are several
+// A slice of an experiment's slice_ns ends earlier with a LEAST_ROUNDS-th of the tokens that its cell may decode, but
+// not before a fifth of slice_ns.
 enum { LEAST_ROUNDS = 16 };
 
 // ---- conversations: the turns of one prompt in one cell
 //
-// Each turn contains the answers to earlier turns, so stored turns are read in order. Whether the next turn fits the context is computed from those
-// answers and never stored.
+// Each turn contains the answers to earlier turns, so stored turns are read in order. Whether the next turn fits the
+// context is computed from those answers and never stored.
 
 struct conversation { // initialize with { 0 }
     const struct prompt *prompt;
-    char **answer;     // (n_turns) of the turns before `turn`
+    char **answer;     // (n_turns) answers of the turns before `turn`
     int turn;          // the next turn
     bool full;         // the next turn does not fit the context; updated with `turn`
     int64_t number;    // the next turn's text, which is being decoded; -1: it is not
-    int prompt_tokens; // in that turn
+    int prompt_tokens; // number of prompt tokens of that turn
 };
 
 static bool conversation_is_over(const struct conversation *t)
@@ -66,14 +68,15 @@ static bool update_full(struct conversation *t, const struct loaded_experiment *
     return ok;
 }
 
-// Moves to the turn after the answer, whose text it returns; borrowed from the conversation.
+// Moves to the turn after the answer, and returns the text of the answer, borrowed from the conversation.
 static const char *set_answer(struct conversation *t, const struct loaded_experiment *o, const int32_t *token, int n)
 {
     free(t->answer[t->turn]);
     return t->answer[t->turn++] = target_text(&o->target, token, (size_t)n, NULL);
 }
 
-// Reads a stored turn. A turn that does not continue the current answers enters the history only: it continues other answers.
+// Reads a stored turn. A turn that does not continue the current answers enters the history only, since it continues
+// other answers.
 static bool read_turn(struct conversation *t, const struct loaded_experiment *o, struct store *s, int64_t run,
                       int64_t none, int turn, int repeat, struct history *to, struct error *err)
 {
@@ -87,7 +90,8 @@ static bool read_turn(struct conversation *t, const struct loaded_experiment *o,
     return !stored.found || store_has_pair(s, run, none, t->prompt->number, turn, repeat, &to->turn[turn].paired, err);
 }
 
-// Reads the stored turns of the conversation in `run`; *to: its history, for plan_turns. run 0 or s NULL: nothing is stored. none: the baseline's run.
+// Reads the stored turns of the conversation in `run`. *to: its history, for plan_turns. run 0 or s NULL: nothing is
+// stored. none: the baseline's run.
 static bool conversation_open(struct conversation *t, const struct loaded_experiment *o, struct store *s, int64_t run,
                               int64_t none, const struct prompt *p, int repeat, struct history *to, struct error *err)
 {
@@ -199,15 +203,16 @@ struct cell_part { // one cell's part of a paired run: its conversations in the 
     struct cell_runner *c;
     struct conversation *conversation; // (o->n)
     const struct paired_run *o;
-    char *label;     // for progress: drafter, rule and sampling; owned
+    char *label;     // drafter, rule and sampling, for progress; owned
     int missing;     // conversations that the cell itself lacks
-    int fillers;     // that were started
+    int fillers;     // number of fillers that were started
     int64_t earlier; // tokens that the cell had decoded before this part
     bool over;       // no conversation waits or is under way
 };
 
-// A sequence's number is made of prompt, turn and repeat only. So with the rule `match` every cell decodes the same text, and a text does not
-// depend on the time, the batch or interruptions. The three have 18, 6 and 8 bits; no text is repeat MAX_REPEATS, which is the fillers'.
+// A sequence's number is made of prompt, turn and repeat only. So with the rule `match` every cell decodes the same
+// text, and a text does not depend on the time, the batch or interruptions. The three numbers have 18, 6 and 8 bits. No
+// text has repeat MAX_REPEATS, which is for fillers.
 enum { TURN_BITS = 6, REPEAT_BITS = 8 };
 _Static_assert(MAX_PROMPTS <= 1 << (32 - TURN_BITS - REPEAT_BITS) && MAX_TURNS == 1 << TURN_BITS &&
                    MAX_REPEATS < 1 << REPEAT_BITS,
@@ -232,7 +237,7 @@ static char *label_of(const struct runner *r, const struct cell_runner *c)
                    several_rules ? e->rule.entry[c->cell.rule].shown : "", e->sampling.entry[c->cell.sampling].shown);
 }
 
-// Starts the first turn of a prompt. longest: tokens of the prompt that are used; 0: all. Nothing is recorded.
+// Starts the first turn of a prompt. longest: number of the prompt's tokens that are used; 0: all. Nothing is recorded.
 static bool start_unrecorded(const struct runner *r, struct cell_runner *c, int prompt, int longest, int limit,
                              int64_t number, struct error *err)
 {
@@ -302,7 +307,7 @@ int filler_prompt(const struct paired_run *o, int number)
     return begun - 1 - number % begun;
 }
 
-// No end of a text but the limit ends fillers.
+// Fillers end only by the limit.
 static bool start_fillers(struct cell_part *p, struct error *err)
 {
     for (; decoder_has_free_slot(p->c->decoder); p->fillers++)
@@ -331,7 +336,7 @@ static bool store_one_turn(struct cell_part *p, struct conversation *t, struct s
     row->under = c->environment_stored != NULL && strcmp(c->environment_stored, here.processor) == 0 ? NULL : &here;
     t->number = -1;
     r->progress.tokens += row->new_tokens;
-    if (!mapped_unchanged(err)) // the weights are not those of the run any more
+    if (!mapped_unchanged(err)) // the weights are no longer those of the run
         return false;
     row->text = set_answer(t, r->loaded, row->token, row->new_tokens);
     const bool ok = update_full(t, r->loaded, err) && store_sequence(r->store, c->run, row, err);
@@ -355,7 +360,8 @@ static bool store_finished_turns(struct cell_part *p, struct error *err)
     return true;
 }
 
-// Restarts each conversation at its due turn; those that are not due are over. Call part_close also after failure.
+// Restarts each conversation at its due turn; those that are not due are over. Call part_close in any case, also after
+// failure.
 static bool part_open(struct cell_part *p, const struct due *due, struct error *err)
 {
     p->label = label_of(p->r, p->c);
@@ -381,7 +387,7 @@ static bool part_step(struct cell_part *p, struct error *err)
                         start_turns(p, err)));
 }
 
-// Decoded so far, by fillers as well.
+// Returns the number of tokens decoded so far, including those of fillers.
 static int64_t part_tokens(const struct cell_part *p)
 {
     return recorder_tokens(p->c->recorder) - p->earlier;
@@ -411,15 +417,16 @@ static bool ends_cell(struct runner *r, struct cell_runner *c, const struct erro
 
 // ---- slices
 
-// The cell of a round's k-th slice, of n. Rounds alternate between an order and its reverse, so that what changes evenly with time costs all cells
-// alike in two rounds; the first order rotates between paired runs.
+// Returns the cell of a round's k-th slice, out of n. Rounds alternate between an order and its reverse, so that what
+// changes evenly with time costs all cells alike in two rounds. The first order rotates between paired runs.
 static int turn_of(const struct paired_run *o, int round, int k, int n)
 {
     return ((round % 2 == 0 ? k : n - 1 - k) + o->number) % n;
 }
 
-// The first slice of a round ends by its time; it sets *tokens, how many its cell has decoded in all, and the other cells decode as many. So all
-// cells go through the same prompts side by side. Without a batch a cell has one slice, of all its texts.
+// The first slice of a round ends by its time. It sets *tokens, the total number that its cell has decoded, and the
+// other cells decode as many. So all cells go through the prompts side by side. Without a batch a cell has one slice,
+// with all its texts.
 static bool slice_is_over(const struct cell_part *p, int64_t tokens, int64_t before, int64_t ns)
 {
     const int64_t now = part_tokens(p);
@@ -432,7 +439,7 @@ static bool slice_is_over(const struct cell_part *p, int64_t tokens, int64_t bef
            (ns >= e->slice_ns / 5 && (now - before) * LEAST_ROUNDS >= (int64_t)p->o->n * e->new_tokens);
 }
 
-// Its row is stored also after a failure or an interruption: texts that have ended in it are.
+// The slice's row is stored even after a failure or an interruption, since texts have ended in it.
 static bool run_slice(struct cell_part *p, int round, int64_t *tokens, struct error *err)
 {
     struct slice_load *const load = &p->r->load;

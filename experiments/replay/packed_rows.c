@@ -1,11 +1,12 @@
-// packed_rows.c - rows of probabilities as bytes, and back.
+// packed_rows.c - packs rows of probabilities into bytes, and unpacks them.
 //
-// Bytes before compression, in the machine's order (every supported one is little-endian): vocab, and for each row
+// The bytes before compression, in the machine's order (every supported one is little-endian), are the size of the
+// vocabulary, and for each row
 //
 //     n  drawn position  drawn token  rest  token[n]  p[n]
 //
-// The tokens are differences. Both arrays are divided into planes, first the lowest byte of every word, then the next: neighbours
-// in a plane resemble each other. In front of the compressed bytes is their size before.
+// The tokens are differences. Both arrays are divided into planes, first the lowest byte of every word, then the next,
+// since neighbours in a plane resemble each other. The compressed bytes are preceded by their size before compression.
 #include "experiments/replay/packed_rows.h"
 
 #include <assert.h>
@@ -17,11 +18,11 @@
 #include "core/grid.h"
 #include "sampling/rng.h"
 
-enum { MAX_VOCAB = PHILOX_INDICES, MAX_STEP = 1 << 30 }; // no draw is from more
+enum { MAX_VOCAB = PHILOX_INDICES, MAX_STEP = 1 << 30 }; // no draw is from more tokens
 
 // ---- packing
 
-// Larger entries first, equal ones by token.
+// Orders larger entries first, equal ones by token.
 static int by_size(const void *a, const void *b)
 {
     const struct kept_entry *x = a, *y = b;
@@ -34,7 +35,7 @@ static int by_token(const void *a, const void *b)
     return (x->token > y->token) - (x->token < y->token);
 }
 
-// member: its offset in struct kept_entry, a word of four bytes.
+// member: offset of a word of four bytes in struct kept_entry.
 static void put_planes(const struct kept_entry *entries, size_t member, size_t n, struct text *to)
 {
     const char *from = (const char *)entries + member;
@@ -113,7 +114,7 @@ void *rows_pack(const struct text *rows, int vocab, size_t *bytes)
     assert(rows->n < MAX_STEP);
     memcpy(to, head, sizeof(head));
     if (compress2((Bytef *)to + sizeof(head), &size, (const Bytef *)rows->s, (uLong)rows->n, 6) != Z_OK)
-        memory_out(0); // nothing else fails
+        memory_out(0); // there is no other reason for a failure
     *bytes = sizeof(head) + size;
     return xrealloc(to, *bytes);
 }
@@ -211,7 +212,7 @@ void row_write(const struct kept_row *r, int vocab, float *to)
 {
     memset(to, 0, (size_t)vocab * sizeof(*to));
     double rest = r->rest;
-    for (int x = 0, i = 0; x < vocab && rest > 0; x++) { // a rest has 53 bits and a float 24: three tokens take it
+    for (int x = 0, i = 0; x < vocab && rest > 0; x++) { // a rest has 53 bits and a float 24, so three tokens take it
         while (i < r->n && r->entry[i].token < x)
             i++;
         if (i < r->n && r->entry[i].token == x)

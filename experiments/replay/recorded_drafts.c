@@ -12,7 +12,7 @@
 
 // ---- drafts
 
-// The integers of column `at`, each from min to max; NULL on failure. *n: their number.
+// Returns the integers of column `at`, each from min to max; NULL on failure. *n: their number.
 static int32_t *read_ids(struct query *q, int at, int64_t min, int64_t max, int *n)
 {
     struct error ignored;
@@ -133,7 +133,7 @@ static const float *view_row(struct rows *self, int node)
     return r->at[at].row;
 }
 
-// The row is one that view_row gave.
+// The row must be one that view_row gave.
 static int source_pick_row(struct rng *self, const float *weight, int n, struct address at)
 {
     const struct recorded_source *s = (const struct recorded_source *)self;
@@ -163,10 +163,11 @@ static bool has_token(const struct kept_row *r, int32_t token)
     int i = 0;
     while (i < r->n && r->entry[i].token < token)
         i++;
-    return i < r->n && r->entry[i].token == token && (double)r->entry[i].p >= 0x1p-50; // no smaller one was ever drawn
+    // No smaller entry was ever drawn.
+    return i < r->n && r->entry[i].token == token && (double)r->entry[i].p >= 0x1p-50;
 }
 
-// Whether no earlier sibling has the node's token.
+// Returns whether no earlier sibling has the node's token.
 static bool is_new_token(const struct draft *d, int node)
 {
     for (int s = draft_next_child(d, d->parent[node], 0); s < node; s = draft_next_child(d, d->parent[node], s))
@@ -175,7 +176,7 @@ static bool is_new_token(const struct draft *d, int node)
     return true;
 }
 
-// Rules may rely on it: rows are distributions, and each sampled token was drawn from its row.
+// Checks what rules rely on: rows are distributions, and each sampled token was drawn from its row.
 static bool rows_fit(const struct recorded_rows *r, const struct draft *d)
 {
     for (int i = 0; i < r->kept.n; i++)

@@ -23,32 +23,33 @@ const char *const gap_names[GAPS] = { "no draft was recorded", "the text differs
 
 struct replay {
     const struct replay_options *o;
-    const char *path; // the database's
+    const char *path; // path of the database
     uint64_t seed;
     int64_t batch;
     struct pairing recorded;   // the run's drafter and rule
-    struct pairing pairing;    // with the rule to evaluate; without a drafter
+    struct pairing pairing;    // pairing with the rule to evaluate, without a drafter
     bool parts;                // only parts of the drafts are decided about
-    bool continues;            // a draft's rest is the draft from there
-    int limit, context;        // most new tokens of a text, most tokens with its prompt
-    enum draft_memory memory;  // the drafter's
-    bool deviated;             // a step was another than the recorded one
-    struct recorded_rows rows; // the step's
-    struct draft draft;        // what is decided about, in these arrays
+    bool continues;            // the part of a draft below a node is the draft from there
+    int limit, context;        // maximum new tokens of a text; maximum tokens with its prompt
+    enum draft_memory memory;  // memory of the drafter
+    bool deviated;             // a step differed from the recorded one
+    struct recorded_rows rows; // rows of the current step
+    struct draft draft;        // the draft that is decided about, in these arrays
     int32_t token[MAX_NODES], parent[MAX_NODES];
     uint8_t proposal[MAX_NODES];
-    int node[MAX_NODES]; // its nodes in the recorded draft
-    int capacity;        // nodes of the decision
+    int node[MAX_NODES]; // numbers of its nodes in the recorded draft
+    int capacity;        // maximum nodes of the decision
     struct verification decision;
     double end[MAX_NODES];
     struct replay_result *to;
-    bool same_texts;            // the rule's texts are the run's, whatever the drafts are
-    struct hash_map incomplete; // conversations with a text that is not complete
+    bool same_texts;            // the rule's texts equal the run's, whatever the drafts are
+    struct hash_map incomplete; // conversations with an incomplete text
 };
 
 // ---- parts of a draft
 
-// The node of the tree at which a child of tree node `parent` is that has `rank` earlier siblings; -1: it is not in the tree.
+// Returns the node of the tree for a child of tree node `parent` that has `rank` earlier siblings; -1: it is not in the
+// tree.
 static int tree_child(const struct tree *t, int parent, int rank)
 {
     for (int i = 1; i < t->n; i++)
@@ -65,7 +66,7 @@ static bool lacks_earlier_sibling(const struct draft *d, int node, const int *ne
     return false;
 }
 
-// Copies the part of the recorded draft below `root` that the options leave to r->draft, with nodes in the same order.
+// Copies to r->draft the part of the recorded draft below `root` that the options leave, with nodes in the same order.
 static bool take_part(struct replay *r, const struct draft *from, int root, const char *what, struct error *err)
 {
     const struct replay_options *o = r->o;
@@ -111,7 +112,7 @@ static unsigned kinds_of(const struct draft *d)
         if (branches)
             made |= node == 0 ? TAKES_CHAINS : TAKES_TREES;
         if (child < 0 && draft_depth(d, node) < deepest)
-            made |= TAKES_TREES; // not of equal depth
+            made |= TAKES_TREES; // its chains are not of equal depth
     }
     return made;
 }
@@ -127,7 +128,7 @@ static bool rule_takes(const struct replay *r, const char *what, struct error *e
 
 // ---- one step
 
-// E[accepted | draft]; NAN: the rule does not say.
+// Returns E[accepted | draft]; NAN: the rule does not give it.
 static double expected_of(struct replay *r)
 {
     double sum = 0;
@@ -165,7 +166,7 @@ static bool decide(struct replay *r, const struct recorded_text *t, const struct
     return ok;
 }
 
-// left: tokens of the text from here on; below 0 behind the beginning of a stop string.
+// left: number of the text's tokens from here on; negative after the beginning of a stop string.
 static void count(struct replay *r, struct replay_sum *to, double expected, int left)
 {
     left = left > 0 ? left : 0;
@@ -187,7 +188,7 @@ static void count(struct replay *r, struct replay_sum *to, double expected, int 
 
 // ---- a text
 
-// The index of the first recorded root at or behind `position`; t->n: none.
+// Returns the index of the first recorded root at `position` or later; t->n: none.
 static int root_from(const struct recorded_text *t, int position)
 {
     int i = 0;
@@ -196,14 +197,15 @@ static int root_from(const struct recorded_text *t, int position)
     return i;
 }
 
-// Whether the recorded text, tokens that its end cut included, has these tokens from `position` on.
+// Returns whether the recorded text, including tokens that its end cut, has these tokens from `position` on.
 static bool text_has(const struct recorded_text *t, int position, const int32_t *token, int n)
 {
     const int at = position - t->prompt_tokens;
     return n <= 0 || (at >= 0 && n <= t->n_out - at && memcmp(t->out + at, token, (size_t)n * sizeof(*token)) == 0);
 }
 
-// The recorded draft whose rest is the one at this position: as long as the limit, or as the text allows. NULL: there is none.
+// Returns the recorded draft whose rest is the draft at this position: as long as the limit, or as the text allows.
+// NULL: there is none.
 static const struct recorded_draft *continued_at(const struct replay *r, const struct recorded_text *t, int position,
                                                  int *root)
 {
@@ -219,7 +221,8 @@ static const struct recorded_draft *continued_at(const struct replay *r, const s
     return NULL;
 }
 
-// Where the walk is at its end: the root is the text's last token. A stop string takes back tokens, so there it is the last token known.
+// Returns where the walk ends: the root is the text's last token. A stop string takes back tokens, so there it is the
+// last token known.
 static int end_of(const struct recorded_text *t)
 {
     const struct recorded_draft *last = &t->draft[t->n - 1];
@@ -232,8 +235,8 @@ static void add_gap(struct replay *r, enum gap why, bool *covered)
     *covered = false;
 }
 
-// Whether the drafter would have made this draft, given the steps before it. Of several slots, texts that are walked later may have been
-// decoded earlier.
+// Returns whether the drafter would have made this draft, given the steps before it. With several slots, texts that are
+// walked later may have been decoded earlier.
 static bool draft_is_certain(const struct replay *r)
 {
     if (r->memory == DRAFTS_OF_OTHERS && r->batch > 1 && strcmp(r->to->rule, r->to->recorded_rule) != 0)
@@ -241,7 +244,7 @@ static bool draft_is_certain(const struct replay *r)
     return r->memory == DRAFTS_OF_TEXT || !(r->parts || r->deviated);
 }
 
-// One step of the walk. *position: moves on.
+// Walks one step, and advances *position.
 static bool replay_step(struct replay *r, const struct recorded_text *t, int *position, int end, bool *covered,
                         struct error *err)
 {
@@ -319,7 +322,7 @@ static bool replay_texts(struct replay *r, struct store *s, int64_t run, struct 
     return query_close(q, ok ? err : &(struct error){ "" }) && ok;
 }
 
-// Whether a draft limited in depth is recorded wherever a longer one passes through.
+// Returns whether a draft limited in depth is recorded wherever a longer one passes through.
 static bool drafts_continue(const struct replay *r)
 {
     const unsigned makes = drafter_makes(r->recorded.type, r->recorded.drafter_options);
@@ -340,7 +343,8 @@ static bool read_limit(const struct settings *limits, const char *key, int *to, 
     return true;
 }
 
-// The text does not depend on the drafts: at temperature 0 under exact rules, and under one rule whose draws depend on nothing else.
+// Returns whether the text does not depend on the drafts: at temperature 0 under exact rules, and under one rule whose
+// draws depend on nothing else.
 static bool has_same_texts(const struct replay *r)
 {
     const struct rule *was = r->recorded.rule, *is = r->pairing.rule;
@@ -348,7 +352,7 @@ static bool has_same_texts(const struct replay *r)
            (was == is && is->drafter_invariant);
 }
 
-// The run's drafter and rule, and the rule to evaluate.
+// Reads the run's drafter and rule, and the rule to evaluate.
 static bool read_pairings(struct replay *r, const char *settings, struct error *err)
 {
     struct settings *s = yaml_parse(settings, strlen(settings), r->path, err);

@@ -19,17 +19,17 @@ enum { MAX_CELLS = 1 << 16, MAX_ITEMS = 1024 };
 
 static const char *const keys[AXES + 1] = { "sampling", "batch", "rule", "drafter", NULL };
 
-struct factor { // lists that vary together: those of a mapping under zip, or one by itself
+struct factor { // lists that vary together: those of a mapping under zip, or a single list
     int n;
-    int (*at)[AXES]; // (n) the entry of each list at a position; -1: not one of its lists
+    int (*at)[AXES]; // (n) index of each list's entry at a position; -1: the list is not one of its lists
 };
 
 struct reading {
     struct experiment *e;
-    const struct settings *cells; // NULL: not in the file
-    struct factor factor[AXES];   // (n_factors) each list is in one
+    const struct settings *cells; // NULL: missing in the file
+    struct factor factor[AXES];   // (n_factors) each list is in one of them
     int n_factors;
-    int line[AXES]; // where the list is given; 0: not yet
+    int line[AXES]; // line where the list is given; 0: not yet
     struct error *err;
 };
 
@@ -74,7 +74,7 @@ static bool read_rule(const struct settings *given, struct entry *to, struct err
     return true;
 }
 
-// Alone: the rules that it is paired with are known when all lists are read.
+// Reads a drafter alone. The rules with which it is paired are known only when all lists are read.
 static bool read_drafter(const struct settings *given, struct entry *to, struct error *err)
 {
     struct pairing p;
@@ -121,7 +121,8 @@ static bool find_entry(struct reading *r, int axis, struct settings *given, int 
 
 // ---- the lists
 
-// Adds lists that vary together. positions: the values of list `axis`, or of all its lists a mapping for each position; NULL on failure.
+// Adds lists that vary together. positions: the values of list `axis`, or, for all its lists, a mapping for each
+// position; NULL on failure.
 static bool add_factor(struct reading *r, int axis, struct settings *positions)
 {
     if (positions == NULL)
@@ -220,12 +221,12 @@ static bool read_lists(struct reading *r)
             return false;
     for (int axis = 0; axis < AXES; axis++) {
         given = settings_get(r->line[axis] != 0 ? r->cells : usual, keys[axis]);
-        if (given != NULL && !read_list(r, axis, given)) // NULL: zip has it
+        if (given != NULL && !read_list(r, axis, given)) // NULL: it is in zip
             return false;
     }
     find_none(r);
     find_first_rule(e);
-    const int64_t n = (int64_t)e->sampling.n * e->batch.n * e->rule.n * e->drafter.n; // at most 2^40
+    const int64_t n = (int64_t)e->sampling.n * e->batch.n * e->rule.n * e->drafter.n; // this is at most 2^40
     return n <= MAX_CELLS ||
            settings_fail(r->err, r->cells, "cells: expected at most %d, found %lld", MAX_CELLS, (long long)n);
 }
@@ -272,7 +273,7 @@ int experiment_baseline_rule(const struct experiment *e, int rule)
     return e->first_rule < e->rule.n && rule_of(e, rule)->bonus_alone ? e->first_rule : rule;
 }
 
-// Whether no list has this cell: its `none` or its rule was added as a baseline.
+// Returns whether no list has this cell: its `none` or its rule was added as a baseline.
 static bool was_added(const struct experiment *e, struct cell c)
 {
     return (e->none_added && experiment_is_none(e, c.drafter)) || (e->rule_added && c.rule == e->rule.n - 1);
@@ -310,8 +311,8 @@ static void mark_listed(const struct reading *r)
     }
 }
 
-// Adds the cells of `none` that others of the same sampling and batch are compared with, whose rule is experiment_baseline_rule. A
-// cell of `none` with another rule becomes that one.
+// Adds the cells of `none` with which others of the same sampling and batch are compared, whose rule is
+// experiment_baseline_rule. A cell of `none` with another rule becomes that one.
 static void add_baselines(const struct experiment *e)
 {
     for (int first = 0; first < product_size(e); first += e->drafter.n) {
@@ -336,7 +337,8 @@ static bool same_scalar(const struct settings *a, const struct settings *b)
                                              settings_real(b, "", -INFINITY, INFINITY, &y, &ignored) && x == y);
 }
 
-// Any of a list's values, or the list as a text: an option that is a text takes it so (core/options.c).
+// Returns whether the scalar is any of a list's values, or the list as a text: an option that is a text takes it so
+// (core/options.c).
 static bool is_among(const struct settings *scalar, const struct settings *list)
 {
     char *line = settings_line(list);
@@ -347,8 +349,9 @@ static bool is_among(const struct settings *scalar, const struct settings *list)
     return found;
 }
 
-// Whether settings have all that partial settings say: {kind: small, tokens: 4} of a drafter with all its options. whole: canonical. A mapping
-// matches one with its keys and more; a scalar of a mapping is its `kind`; a list of a scalar is any of its values; 04 is 4.
+// Returns whether settings have all that partial settings specify: {kind: small, tokens: 4} matches a drafter with all
+// its options. whole: canonical. A mapping matches one with its keys and more; a scalar for a mapping is its `kind`; a
+// list for a scalar is any of its values; 04 is 4.
 static bool partial_matches(const struct settings *part, const struct settings *whole)
 {
     if (part->kind == SETTINGS_SCALAR && whole != NULL && whole->kind == SETTINGS_MAP)
@@ -368,7 +371,7 @@ static bool partial_matches(const struct settings *part, const struct settings *
     return true;
 }
 
-// Which entries of a list have what an item says of it. Every value that it gives has to match one.
+// Finds the entries of a list that an item matches. Every value that it gives has to match one.
 static bool match_list(const struct reading *r, int axis, const struct settings *given, bool *match)
 {
     const struct entries *of = &r->e->axis[axis];
@@ -397,12 +400,12 @@ static bool names_drafters(const struct settings *item)
     return item != NULL && settings_get(item, "drafter") != NULL;
 }
 
-// by: for each cell of the product the first item that leaves it out, those that name drafters before others; NULL: none does. Cells that were
-// added are nobody's to leave out.
+// by: for each cell of the product the first item that leaves it out, those that name drafters before others; NULL:
+// none does. No item can leave out cells that were added.
 static bool exclude_item(const struct reading *r, const struct settings *item, const struct settings **by)
 {
     const struct experiment *e = r->e;
-    bool match[AXES][MAX_VARIANTS + 1]; // values of a list, and what was added
+    bool match[AXES][MAX_VARIANTS + 1]; // values of a list, and one for an added entry
     int found = 0;
     if (!settings_is_map(item, "exclude", keys, r->err))
         return false;
@@ -435,10 +438,10 @@ static bool exclude_cells(const struct reading *r, const struct settings *exclud
     return ok;
 }
 
-// ---- which cells there are
+// ---- the cells that exist
 
-// `none` stays where cells that stay are compared with it, of another rule for instance, unless an item names it; an added `none` stays nowhere
-// else.
+// `none` is kept if kept cells are compared with it, including those of another rule, unless an item names it; an added
+// `none` is kept in no other case.
 static bool read_cells(struct reading *r)
 {
     struct experiment *e = r->e;
@@ -465,7 +468,7 @@ static bool read_cells(struct reading *r)
     return ok && (experiment_cells(e) > 0 || settings_fail(r->err, exclude, "exclude: leaves out every cell"));
 }
 
-// Each rule with each drafter that it has a cell with.
+// Checks each rule with each drafter with which it has a cell.
 static bool check_pairings(const struct experiment *e, struct error *err)
 {
     const int pairings = e->rule.n * e->drafter.n;

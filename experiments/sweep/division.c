@@ -42,7 +42,7 @@ void parts_deal(struct part *part, int n, int shards)
     free(load);
 }
 
-// ---- an experiment's parts
+// ---- the parts of an experiment
 
 static void add_group(struct division *d, size_t *capacity, const struct experiment *e, int group)
 {
@@ -54,14 +54,15 @@ static void add_group(struct division *d, size_t *capacity, const struct experim
             int64_t turns = 0;
             for (int i = 0; i < o.n; i++)
                 turns += e->prompts.prompt[first + i].n_turns;
-            // Whole times the cells, so that another drafter multiplies all costs and changes no shard.
+            // The cells multiply a rounded number, so that another drafter multiplies all costs and changes no shard.
             p.cost = cells * llround((double)turns * 1000 / sqrt(batch));
             array_reserve(d->part, *capacity, d->n + 1);
             d->part[d->n++] = p;
         }
 }
 
-// With the shards, as another sampling or batch deals all groups anew: what shards did of two deals may leave prompts out.
+// Hashes the division with its shards. Another sampling or batch deals all groups anew, and shards of two deals
+// together may leave prompts out.
 static void hash_work(struct division *d, const struct experiment *e)
 {
     bool *has = xcalloc(MAX_SHARDS, sizeof(*has));
@@ -122,7 +123,7 @@ int64_t division_conversations(const struct division *d, const struct experiment
     return n;
 }
 
-// ---- which shard a process has: by option or, in a job array of Slurm, by its variables
+// ---- the shard of a process: by option or, in a job array of Slurm, by its variables
 
 static const char *variable(const char *name) // NULL: not set
 {
@@ -130,13 +131,13 @@ static const char *variable(const char *name) // NULL: not set
     return s != NULL && *s != '\0' ? s : NULL;
 }
 
-// Tasks MIN, MIN + STEP, .. of an array are shards 0, 1, ..
+// The tasks MIN, MIN + STEP, .. of an array are shards 0, 1, ..
 static bool read_slurm(struct shard *to, struct error *err)
 {
     static const struct {
         const char *name;
         int least;
-        long long usual; // below 0: it has to be set
+        long long usual; // negative: it has to be set
     } of[] = { { "SLURM_ARRAY_TASK_ID", 0, -1 },
                { "SLURM_ARRAY_TASK_COUNT", 1, -1 },
                { "SLURM_ARRAY_TASK_MIN", 0, 0 },
@@ -156,7 +157,7 @@ static bool read_slurm(struct shard *to, struct error *err)
             return fail(err, "%s (or give --shard)", why.text);
     }
     const long long id = v[0], count = v[1], min = v[2], step = v[3];
-    if (count == 1) // a task that is submitted again alone, most likely
+    if (count == 1) // this is most probably a task that is submitted again alone
         return fail(
             err, "SLURM_ARRAY_TASK_COUNT is 1: expected several tasks that share the work; --shard I/N says what this "
                  "one runs, --shard none that it is all");

@@ -14,13 +14,13 @@ enum { MAX_WHOLE = 1000000000, MAX_DECIMALS = 6, ONE = 1000000, MAX_COPIES = 1 <
 
 struct reading {
     const char *what;
-    int64_t copied; // values: many variants of a large value are too many
+    int64_t copied; // number of copied values: many variants of a large value are too many
     struct error *err;
 };
 
 static bool expand(struct reading *r, const struct settings *s, struct settings *to);
 
-// Whether `to` has capacity for n more variants of s.
+// Returns whether `to` has capacity for n more variants of s.
 static bool has_space(struct reading *r, const struct settings *s, const struct settings *to, int64_t n)
 {
     return to->n + n <= MAX_VARIANTS ||
@@ -46,7 +46,7 @@ static bool expand_any(struct reading *r, const struct settings *s, struct setti
 
 // ---- ranges
 
-// A decimal number times ONE: sums of tenths are exact.
+// Reads a decimal number times ONE: sums of tenths are exact.
 static bool read_decimal(struct reading *r, const struct settings *s, const char *key, int64_t *to)
 {
     static const char digits[] = "0123456789";
@@ -110,7 +110,7 @@ static bool is_zip(const struct settings *s, int i)
     return s->kind == SETTINGS_MAP && strcmp(s->key[i], "zip") == 0;
 }
 
-// The values of item i of s; of a zip: mappings of its keys. NULL on failure.
+// Returns the values of item i of s; for a zip, mappings of its keys. NULL on failure.
 static struct settings *values_of(struct reading *r, const struct settings *s, int i)
 {
     const struct settings *item = s->item[i];
@@ -130,7 +130,7 @@ static struct settings *values_of(struct reading *r, const struct settings *s, i
     return NULL;
 }
 
-// s with one value of each of its items.
+// Returns s with one value of each of its items.
 static struct settings *variant_of(const struct settings *s, struct settings *const *values, int number)
 {
     struct settings *to = settings_at(s->kind == SETTINGS_LIST ? settings_list() : settings_map(), s);
