@@ -27,7 +27,7 @@ struct sql_value sql_text(const char *x);
 #define sql_blob(bytes_of, bytes) \
     ((struct sql_value){ .kind = SQL_BLOB, .data = (bytes_of), .number = (int64_t)(bytes) })
 #define SQL_UNLESS_0(x) ((x) != 0 ? sql_int(x) : sql_text(NULL)) // 0: NULL
-#define SQL_FROM_0(x) ((x) >= 0 ? sql_int(x) : sql_text(NULL))   // below 0: NULL
+#define SQL_FROM_0(x) ((x) >= 0 ? sql_int(x) : sql_text(NULL))   // negative: NULL
 // A value for row_insert that is not bound, but is part of the statement's text.
 #define sql_expression(written) ((struct sql_value){ .kind = SQL_EXPRESSION, .data = (written) })
 #define SQL(x) \

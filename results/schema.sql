@@ -201,7 +201,7 @@ CREATE TABLE trial (                    -- recorded by `record: {trials: true}`:
     FOREIGN KEY (sequence, step) REFERENCES step ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
--- for drafters that combine several (ladder, union): a step's draft tokens by the parts that proposed them
+-- A step's draft tokens by the parts that proposed them, if the drafter combines several (ladder, union).
 CREATE TABLE step_source (
     sequence INTEGER NOT NULL,
     step     INTEGER NOT NULL,

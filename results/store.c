@@ -44,7 +44,7 @@ struct store {
     sqlite3 *db;
     char *path;
     bool read_only;
-    int version;                  // of its schema, when it was opened
+    int version;                  // version of its schema when it was opened
     int lock;                     // descriptor that holds the locks of store_lock; -1: none
     struct placed_file file, log; // noted when it is written to
     bool written;                 // a transaction has just been committed to the file

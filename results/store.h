@@ -20,7 +20,7 @@ struct run_row {            // columns of table run
     const char *settings;   // the cell as JSON, every default filled in
     const char *file, *folder, *model_path, *prompts_path; // see schema.sql; NULL: not known
     const char *config_hash, *tokenizer_hash;              // NULL: not known
-    const char *target, *drafter, *rule, *sampling;        // in the form of reports: "ngram(longest=3, tokens=8)"
+    const char *target, *drafter, *rule, *sampling;        // texts as reports show them: "ngram(longest=3, tokens=8)"
     const char *drafter_kind;                              // "none", "ngram", ...
     const char
         *drafter_options; // JSON: the options in its name, each as it is shown there: {"longest": "3", "tokens": "8"};

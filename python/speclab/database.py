@@ -144,7 +144,8 @@ def open_file(path: str) -> tuple[sqlite3.Connection, str]:
 
 
 def raised(db: sqlite3.Connection, to: str = "") -> sqlite3.Connection:
-    """The database itself if it is of this version, else a copy that is, which it closes the database for; to: the copy's file. Raises sqlite3.Error."""
+    """Returns the database if it has this version; otherwise closes it and returns a copy that has it. to: the copy's
+    file. Raises sqlite3.Error."""
     if db.execute("PRAGMA user_version").fetchone()[0] == VERSION:
         return db
     copy = sqlite3.connect(to, check_same_thread=False)  # "": a temporary one

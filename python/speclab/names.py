@@ -47,7 +47,8 @@ class Name(NamedTuple):
 
 
 def of_run(drafter: str, kind: str, options: str) -> Name:
-    """From the columns of a run. A name that these options do not make is a kind without options: a stranger's database may say anything."""
+    """Returns the name in the columns of a run. A name that these options do not make is a kind without options, since
+    a stranger's database may contain anything."""
     try:
         found = Name(kind, json.loads(options))
         return found if str(found) == drafter else Name(drafter, {})

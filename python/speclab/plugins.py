@@ -22,14 +22,14 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-FINAL = -1  # in `layers`: the state that the LM head reads
+FINAL = -1  # value in `layers`: the state that the LM head reads
 DETERMINISTIC, SAMPLED, DISTINCT = range(3)  # how a draft token was obtained: Verified.how
 KINDS = {"deterministic": 1, "sampled": 2, "distinct": 4, "chains": 8, "trees": 16}
 MEMORY = {"text": 0, "passes": 1, "others": 2}
 
 
 class Wrong(Exception):
-    """What a plugin handed over is not what it may; the sentence says what was expected. where: the function that handed it over."""
+    """A plugin returned something wrong; the sentence tells what was expected. where: the function that returned it."""
 
     def __init__(self, text: str, where: Any = None):
         super().__init__(text)
@@ -37,7 +37,7 @@ class Wrong(Exception):
 
 
 class Request:
-    """A text to continue. `slot` numbers the texts that are decoded at a time; a token deeper than `depth` cannot be used."""
+    """A text to continue. `slot` numbers the texts that are decoded together. Tokens deeper than `depth` are unusable."""
 
     __slots__ = ("slot", "depth")
 
@@ -51,9 +51,10 @@ class Draft:
     """The draft of a request: a tree of tokens. Node 0 is the root, the last token of the text."""
 
     def add(self, token: int, parent: int | None = None, q: Any = None) -> int:
-        """Adds a draft token behind node `parent` (default: the token added last) and returns its node; -1: there is no room.
+        """Adds a draft token after node `parent` (default: the token added last) and returns its node; -1: it is full.
 
-        q: the distribution, (vocab,), that the token was drawn from; the rule relies on it. None: it was picked in another way.
+        q: the distribution, (vocab,), from which the token was drawn; the rule relies on it. None: it was picked in
+        another way.
         """
         raise NotImplementedError
 
@@ -66,7 +67,8 @@ class Draft:
 
 
 class Advance(NamedTuple):
-    """What has become of a text: the accepted draft tokens and the target's own, or a part of its prompt. Arrays are valid during the call."""
+    """What was appended to a text: the accepted draft tokens and the target's own, or a part of its prompt. Arrays are
+    valid during the call."""
 
     slot: int
     tokens: np.ndarray  # (n,)
@@ -76,16 +78,18 @@ class Advance(NamedTuple):
 
 
 class Drafter:
-    """A drafter: annotated attributes are its options, in which "tokens" is the most draft tokens that `propose` adds.
+    """A drafter: annotated attributes are its options. The option "tokens" is the maximum number of draft tokens that
+    `propose` adds.
 
-    It has `propose`, or `row` or `rows`. With these it has the options of trees (tokens, widths, nodes, top, pick, distinct, tree), and the engine
-    draws its tokens, so that q is true by construction. In __init__ its options are set, and `vocab`, `used_vocab` (ids from there on are
-    padding), `width` (of a hidden state), `slots` (texts at a time) and `length` (the longest).
+    A drafter has `propose`, or `row` or `rows`. With the last two it has the options of trees (tokens, widths, nodes,
+    top, pick, distinct, tree), and the engine draws its tokens, so that q is true by construction. In __init__ its
+    options are set, and `vocab`, `used_vocab` (ids from this one on are padding), `width` (the size of a hidden
+    state), `slots` (texts decoded together) and `length` (the longest text).
     """
 
     name: ClassVar[str] = ""  # default: the class's, as small_model of SmallModel
     layers: ClassVar[Sequence[int]] = ()  # hidden states that `advance` gets: of the stream that enters a layer, or FINAL
-    makes: ClassVar[Sequence[str]] = ("deterministic",)  # of KINDS, by `propose`
+    makes: ClassVar[Sequence[str]] = ("deterministic",)  # kinds of KINDS that `propose` makes
     remembers: ClassVar[str] = "text"  # what drafts depend on besides: "passes" over the same text, "others"
     uses_prompt_length: ClassVar[bool] = False  # drafts depend on where the prompt ends, too
     tokens = 16
@@ -100,10 +104,11 @@ class Drafter:
         """Adds draft tokens, or none."""
 
     def row(self, slot: int, path: np.ndarray) -> Any:
-        """Logits, (vocab,), of the token behind `path`: the root, which is the last token of the text, and draft tokens behind it."""
+        """Returns logits, (vocab,), for the token after `path`: the root, which is the last token of the text, and draft
+        tokens after it."""
 
     def rows(self, paths: list[tuple[int, np.ndarray]]) -> Any:
-        """Logits, (len(paths), vocab), of all paths of a level, (slot, path) each, in one call."""
+        """Returns logits, (len(paths), vocab), for all paths of a level, (slot, path) each, in one call."""
 
     def advance(self, a: Advance) -> None:
         """A text has become longer."""
@@ -132,7 +137,8 @@ class Verified:
 
 
 class Rule:
-    """A rule: annotated attributes are its options. It draws by `accept` and `pick` alone, so that `speclab exact --rules` can enumerate it."""
+    """A rule: annotated attributes are its options. It draws by `accept` and `pick` alone, so that `speclab exact --rules`
+    can enumerate it."""
 
     name: ClassVar[str] = ""
     lossless: ClassVar[bool] = False  # it declares that the output has the target's distribution
@@ -141,9 +147,10 @@ class Rule:
     def verify(self, draft: Verified, p: Any, q: Any, accept: Any, pick: Any) -> tuple[int, int]:
         """Returns the last accepted node and the target's token after it.
 
-        p(node): the target's distribution after a node, (vocab,). q(node): that which a node's token was drawn from, 1 at a token that was not.
-        accept(node, num, den): True with probability min(1, num / den), at most once for a node. pick(node, weights): the token after a node, x with
-        probability weights[x] / sum, at most once.
+        p(node): the target's distribution after a node, (vocab,). q(node): the distribution from which a node's token
+        was drawn, 1 at a token that was not drawn. accept(node, num, den): True with probability min(1, num / den), at
+        most once for a node. pick(node, weights): the token after a node, x with probability weights[x] / sum, at most
+        once.
         """
         raise NotImplementedError
 
@@ -227,7 +234,8 @@ def _option(kind: type, option: str, hint: Any) -> Option | None:
 
 
 def options(kind: type) -> list[Option]:
-    """Its annotated attributes: `period: int = 1`, `scale: Annotated[float, "what it is", (0, 1)] = 0.5`, `by: Literal["a", "b"] = "a"`."""
+    """Returns its annotated attributes: `period: int = 1`, `scale: Annotated[float, "what it is", (0, 1)] = 0.5`,
+    `by: Literal["a", "b"] = "a"`."""
     hints: dict[str, Any] = {}
     for k in reversed(kind.__mro__):
         if k not in (object, Drafter, Rule) and "__annotations__" in vars(k):

@@ -1,4 +1,5 @@
--- Version 16 has the options in a drafter's name as JSON. Here alone a name is read: each key of the settings that stands in it, up to the next.
+-- Version 16 has the options in a drafter's name as JSON. Only this migration parses a name: it takes each key of the
+-- settings that occurs in it, up to the next.
 ALTER TABLE run ADD COLUMN drafter_options TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(drafter_options));
 UPDATE run SET drafter_options = (
     SELECT coalesce(json_group_object(key, substr(drafter, begins, ends - begins)), '{}') FROM (

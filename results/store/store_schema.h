@@ -19,7 +19,7 @@ struct shown_settings {
 };
 bool schema_fits(const struct shown_settings *s, struct error *err);
 
-int schema_version(void); // of the tables in schema.sql
+int schema_version(void); // version of the tables in schema.sql
 // path: the file's, for messages.
 bool schema_check(struct store *s, const char *path, struct error *err);
 bool schema_has_views(struct store *s); // returns false on failure as well
