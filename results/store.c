@@ -1,8 +1,7 @@
-// store.c - opens the database file and runs queries. The only file that includes sqlite3.h.
+// store.c - opens the database file and runs queries. It is the only file that includes sqlite3.h.
 //
-// schema*.sql make the tables of a new database; one of version 15 is brought to this version, and one of another is
-// refused. views*.sql make the views, in the order of schema_views, and make all of them again whenever one has
-// changed: a definition may improve while the facts stay.
+// schema*.sql make the tables of a new database. A database of version 15 is migrated, and one of another is refused.
+// views*.sql make the views, in order, and all of them again whenever one has changed: definitions may improve.
 #include "results/store.h"
 
 #include <assert.h>
@@ -21,9 +20,8 @@
 #include "results/store/store_file.h"
 #include "results/store/store_schema.h"
 
-// APPLICATION_ID: "SPCL". OLDEST_VERSION: of the databases that are brought to schema_version(). OPERATIONS: of
-// SQLite's virtual machine, in one query. Reports and predictions of 20 and of 1,000 cells take up to 40 for a byte of
-// the file.
+// OLDEST_VERSION is migrated to schema_version(). OPERATIONS of SQLite's virtual machine are counted for each query;
+// reports and predictions of 20 and of 1,000 cells take up to 40 for a byte of the file.
 enum { OPERATIONS_PER_CHECK = 1 << 20, LEAST_OPERATIONS = 1 << 24, OPERATIONS_PER_BYTE = 1000 };
 enum { OLDEST_VERSION = 15, APPLICATION_ID = 0x5350434C, BUSY_TIMEOUT_S = 5, MAX_CACHED = 64 };
 
@@ -157,8 +155,7 @@ static void leave_place(struct store *s)
     free(index);
 }
 
-// Returns whether the names of database and log still lead to the files that are written to. If not, what is stored is
-// saved under another name, once.
+// Checks that the names of database and log lead to the files written to; if not, saves what is stored, once.
 static bool check_place(struct store *s, struct error *err)
 {
     const char *of_file = placed_file_change(&s->file), *of_log = placed_file_change(&s->log);

@@ -37,7 +37,7 @@ class Wrong(Exception):
 
 
 class Request:
-    """A text to continue. `slot` numbers the texts that are decoded together. Tokens deeper than `depth` are unusable."""
+    """A text to continue. `slot` numbers the texts decoded together. Tokens deeper than `depth` are useless."""
 
     __slots__ = ("slot", "depth")
 
@@ -73,7 +73,7 @@ class Advance(NamedTuple):
     slot: int
     tokens: np.ndarray  # (n,)
     nodes: np.ndarray | None  # (n,) tokens[i] follows this node of the draft; None: a prompt
-    states: np.ndarray | None  # (n, layers, width) the target's hidden states that predicted the tokens; None: no layers
+    states: np.ndarray | None  # (n, layers, width) hidden states that predicted the tokens; None: no layers
     text: np.ndarray  # the whole text, these tokens included
 
 
@@ -88,7 +88,7 @@ class Drafter:
     """
 
     name: ClassVar[str] = ""  # default: the class's, as small_model of SmallModel
-    layers: ClassVar[Sequence[int]] = ()  # hidden states that `advance` gets: of the stream that enters a layer, or FINAL
+    layers: ClassVar[Sequence[int]] = ()  # hidden states that `advance` gets: the stream entering a layer, or FINAL
     makes: ClassVar[Sequence[str]] = ("deterministic",)  # kinds of KINDS that `propose` makes
     remembers: ClassVar[str] = "text"  # what drafts depend on besides: "passes" over the same text, "others"
     uses_prompt_length: ClassVar[bool] = False  # drafts depend on where the prompt ends, too
@@ -104,8 +104,8 @@ class Drafter:
         """Adds draft tokens, or none."""
 
     def row(self, slot: int, path: np.ndarray) -> Any:
-        """Returns logits, (vocab,), for the token after `path`: the root, which is the last token of the text, and draft
-        tokens after it."""
+        """Returns logits, (vocab,), for the token after `path`: the root, which is the last token of the text, and
+        draft tokens after it."""
 
     def rows(self, paths: list[tuple[int, np.ndarray]]) -> Any:
         """Returns logits, (len(paths), vocab), for all paths of a level, (slot, path) each, in one call."""
@@ -137,8 +137,8 @@ class Verified:
 
 
 class Rule:
-    """A rule: annotated attributes are its options. It draws by `accept` and `pick` alone, so that `speclab exact --rules`
-    can enumerate it."""
+    """A rule: annotated attributes are its options. It draws by `accept` and `pick` alone, so that `speclab exact
+    --rules` can enumerate it."""
 
     name: ClassVar[str] = ""
     lossless: ClassVar[bool] = False  # it declares that the output has the target's distribution
