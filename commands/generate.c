@@ -22,20 +22,40 @@
 
 // ---- options
 
-struct settings *generate_sampling(const struct generate *g, const char *temperature, struct error *err)
+// A number, or an object as logit_bias has it.
+static struct settings *settings_of_line(const struct json *v, const char *name, struct error *err)
+{
+    if (!json_is_number(v) && !json_is_object(v)) {
+        fail(err, "%s: expected a number, found %s", name, json_described(v));
+        return NULL;
+    }
+    char *text = json_write(v);
+    struct settings *to = json_is_object(v) ? settings_map() : settings_scalar(text);
+    free(text);
+    for (void *at = json_is_object(v) ? json_first(v) : NULL; at != NULL; at = json_next(v, at)) {
+        text = json_write(json_value(at));
+        settings_put(to, json_key(at), settings_scalar(text));
+        free(text);
+    }
+    return to;
+}
+
+struct settings *generate_sampling(const struct generate *g, const struct json *line, struct error *err)
 {
     bool ok = true;
     struct settings *all = settings_map();
     for (int k = 0; ok && stages[k] != NULL; k++) {
+        const char *name = stages[k]->name;
         const char *text = g->stage[k] != NULL ? g->stage[k] : stages[k] == &temperature_stage ? "0" : NULL;
-        if (stages[k] == &temperature_stage && temperature != NULL)
-            text = temperature;
-        char *what = xformat("sampling: %s", stages[k]->name);
-        struct settings *value = text != NULL ? settings_value(text, what, err) : NULL;
+        const struct json *own = json_get(line, name);
+        char *what = xformat("sampling: %s", name);
+        struct settings *value = !json_is_null(own) ? settings_of_line(own, name, err)
+                                 : text != NULL     ? settings_value(text, what, err)
+                                                    : NULL;
         free(what);
         if (value != NULL)
-            settings_put(all, stages[k]->name, value);
-        ok = text == NULL || value != NULL;
+            settings_put(all, name, value);
+        ok = value != NULL || (json_is_null(own) && text == NULL);
     }
     if (ok)
         return all;

@@ -37,8 +37,9 @@ bool generate_open_target(struct generate *g, struct error *err);
 bool generate_has_chat(const struct generate *g, struct error *err); // whether conversations can be encoded
 // Opens the pairing and its decoder.
 bool generate_open(struct generate *g, int slots, int length, struct listener listener, struct error *err);
-// The sampling stages as given; temperature: instead of the one given; NULL: none. NULL: err is set; settings_free() it.
-struct settings *generate_sampling(const struct generate *g, const char *temperature, struct error *err);
+// Returns the sampling stages as the flags give them. What `line`, an object, has under a stage's name takes the place of
+// the flag; line NULL: the flags alone. On failure it returns NULL and sets err. The caller calls settings_free().
+struct settings *generate_sampling(const struct generate *g, const struct json *line, struct error *err);
 // --prompts: a JSON line for each prompt, which slots decode together (generate_prompts.c).
 bool generate_prompts(struct generate *g, struct error *err);
 struct json *generate_settings(const struct generate *g); // all settings, resolved

@@ -220,22 +220,20 @@ static bool line_is_ready(const struct lines *l)
            poll(&p, 1, 0) != 0;
 }
 
-// A sampling of its own, if the line has a temperature.
-static bool read_temperature(struct batch *b, struct sampling **to, struct error *err)
+// A sampling of its own, if the line has sampling stages.
+static bool read_sampling(struct batch *b, struct sampling **to, struct error *err)
 {
-    const struct json *t = json_get(b->lines.object, "temperature");
+    bool own = false;
     *to = NULL;
-    if (json_is_null(t))
+    for (int k = 0; stages[k] != NULL; k++)
+        own = own || !json_is_null(json_get(b->lines.object, stages[k]->name));
+    if (!own)
         return true;
-    if (!json_is_number(t))
-        return fail(err, "temperature: expected a number, found %s", json_described(t));
-    char *text = xformat("%.17g", json_number(t));
-    struct settings *s = generate_sampling(b->g, text, err);
+    struct settings *s = generate_sampling(b->g, b->lines.object, err);
     *to = xcalloc(1, sizeof(**to));
-    const bool ok = s != NULL && sampling_read(s, *to, err);
+    const bool ok = s != NULL && sampling_read(s, *to, err) && sampling_check(*to, b->g->target.used_vocab, err);
     (*to)->workers = b->g->pairing.sampling.workers;
     settings_free(s);
-    free(text);
     return ok;
 }
 
@@ -262,7 +260,7 @@ static bool read_prompt(struct batch *b, struct conversation **to, struct error 
     if (!prompt_of_line(b->lines.object, b->lines.lines.name, (int)b->lines.lines.number,
                         (int)(b->read % CONVERSATIONS), &opening, &p, err))
         return false;
-    bool ok = (read_number(b, &number, err) && read_temperature(b, &own, err)) || json_lines_place(&b->lines, err);
+    bool ok = (read_number(b, &number, err) && read_sampling(b, &own, err)) || json_lines_place(&b->lines, err);
     ok = ok && (p.ids != NULL || p.raw || generate_has_chat(b->g, err));
     *to = conversation_begin(p, opening);
     (*to)->number = number;

@@ -114,6 +114,7 @@ struct forced {
 struct request {
     int slot; // index of the sequence in the batch; keys the drafter's state
     int n;
+    int prompt;                  // how many tokens of the sequence are its prompt
     const int32_t *token;        // (n) the whole sequence, the root last
     struct rng *rng;             // the only random source, for the drafter as well
     struct draft *draft;         // holds the root; the drafter adds nodes

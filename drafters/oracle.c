@@ -144,7 +144,7 @@ static void target_row(struct oracle *g, float *row, const struct request *r)
     memcpy(g->path, r->token, (size_t)r->n * sizeof(int32_t));
     for (int node = 1; node < d->n; node++)
         g->path[r->n + node - 1] = d->token[node];
-    const struct path before = { r->n + d->n - 1, g->path };
+    const struct path before = { r->n + d->n - 1, g->path, r->prompt };
     sampling_row(r->sampling != NULL ? r->sampling : g->sampling, row, g->vocab, g->used_vocab, &before);
 }
 

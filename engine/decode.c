@@ -285,6 +285,7 @@ static int requests_of_active(struct decoder *d, struct step_record *s)
         draft->on_device = NULL;
         d->request[s->n++] = (struct request){ .slot = i,
                                                .n = q->n,
+                                               .prompt = q->prompt,
                                                .token = q->token,
                                                .rng = &q->rng.rng,
                                                .draft = draft,

@@ -8,6 +8,8 @@
 
 #define STAGES(STAGE) \
     STAGE(repetition_penalty) \
+    STAGE(frequency_penalty) \
+    STAGE(presence_penalty) \
     STAGE(logit_bias) \
     STAGE(temperature) \
     STAGE(top_k) \

@@ -4,8 +4,8 @@
 // (If the file gave the order, temperature 0 before a penalty would disable the penalty.) The order is that of HF
 // transformers except for the bias, which acts before the penalty there (SequenceBiasLogitsProcessor, 5.23.0).
 //
-// A row depends on the whole text before it, including the tokens of its draft: repetition penalties get the path. A
-// stage rewrites logits in place and excludes a token by -INFINITY. Temperature 0 excludes all tokens except the argmax
+// A row depends on the whole text before it, including the tokens of its draft: penalties get the path. A stage
+// rewrites logits in place and excludes a token by -INFINITY. Temperature 0 excludes all tokens except the argmax
 // (ties: the lowest id), so greedy decoding has no separate code: its rows are one-hot.
 #pragma once
 #include <stdbool.h>
@@ -23,6 +23,7 @@ struct settings;
 struct path { // the text up to a node: the sequence, then the draft tokens on the way to the node
     int n;
     const int32_t *token; // (n)
+    int prompt;           // how many of them are the prompt; the others are generated
 };
 
 struct stage {

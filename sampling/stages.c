@@ -37,6 +37,63 @@ static void penalize_repetition(struct logits *l, const void *options, const str
     }
 }
 
+// frequency_penalty, presence_penalty: the logit of a token that was generated c times loses c times the one and, if c
+// > 0, the other (OpenAI's API, "Parameter details"; vLLM, model_executor/layers/utils.py: apply_penalties). Tokens of
+// the prompt do not count, in these programs either.
+
+struct frequency_penalty_options {
+    double penalty;
+};
+
+struct presence_penalty_options {
+    double penalty;
+};
+
+// The place of a token among the `size` ids from `from` on; -1: it is not among them.
+static int place_of(int32_t token, int from, int size)
+{
+    return token >= from && token - from < size ? token - from : -1;
+}
+
+// Subtracts from the logit of each generated token `per_token` times its count, then `once`. The path itself is
+// counted, a range of ids at a time, so a sequence keeps no counts. Only the counts of tokens that occur are ever
+// written.
+static void penalize_generated(struct logits *l, float per_token, float once, const struct path *before)
+{
+    enum { RANGE = 1 << 15 };
+    int32_t count[RANGE];
+    const int32_t *token = before->token + before->prompt;
+    for (int from = 0, n = before->n - before->prompt; from < l->n; from += RANGE) {
+        const int size = l->n - from < RANGE ? l->n - from : RANGE;
+        for (int i = 0, at; i < n; i++)
+            if ((at = place_of(token[i], from, size)) >= 0)
+                count[at] = 0;
+        for (int i = 0, at; i < n; i++)
+            if ((at = place_of(token[i], from, size)) >= 0)
+                count[at]++;
+        for (int i = 0, at; i < n; i++) {
+            if ((at = place_of(token[i], from, size)) < 0 || count[at] == 0)
+                continue;
+            logits_set(l, token[i], logits_at(l, token[i]) - per_token * (float)count[at] - once);
+            count[at] = 0;
+        }
+    }
+}
+
+static void penalize_frequency(struct logits *l, const void *options, const struct path *before)
+{
+    const float penalty = (float)((const struct frequency_penalty_options *)options)->penalty;
+    if (penalty != 0)
+        penalize_generated(l, penalty, 0, before);
+}
+
+static void penalize_presence(struct logits *l, const void *options, const struct path *before)
+{
+    const float penalty = (float)((const struct presence_penalty_options *)options)->penalty;
+    if (penalty != 0)
+        penalize_generated(l, 0, penalty, before);
+}
+
 // logit_bias: adds a number to the logit of each given token.
 
 struct logit_bias_options {
@@ -227,6 +284,18 @@ static bool no_penalty(const void *options, struct row_stages *to)
     return ((const struct repetition_penalty_options *)options)->penalty == 1;
 }
 
+static bool no_frequency_penalty(const void *options, struct row_stages *to)
+{
+    (void)to;
+    return ((const struct frequency_penalty_options *)options)->penalty == 0;
+}
+
+static bool no_presence_penalty(const void *options, struct row_stages *to)
+{
+    (void)to;
+    return ((const struct presence_penalty_options *)options)->penalty == 0;
+}
+
 static bool no_bias(const void *options, struct row_stages *to)
 {
     (void)to;
@@ -271,6 +340,13 @@ static bool min_p_on_device(const void *options, struct row_stages *to)
 
 STAGE(repetition_penalty, penalize_repetition, no_penalty, "makes tokens of the text so far less probable", OPTION_REAL,
       penalty, "1", "divides positive logits and multiplies negative ones; 1: off", .min = 0.01, .max = 100)
+STAGE(frequency_penalty, penalize_frequency, no_frequency_penalty,
+      "makes generated tokens less probable, by how often each occurs", OPTION_REAL, penalty, "0",
+      "is subtracted from the logit of a token for each time that it was generated (OpenAI's); 0: off", .min = -2,
+      .max = 2)
+STAGE(presence_penalty, penalize_presence, no_presence_penalty, "makes generated tokens less probable, once each",
+      OPTION_REAL, penalty, "0", "is subtracted from the logit of a token that was generated (OpenAI's); 0: off",
+      .min = -2, .max = 2)
 STAGE(logit_bias, add_bias, no_bias, "favours or bans tokens", OPTION_PAIRS, bias, "",
       "token id: what is added to its logit", .min = -1e9, .max = 1e9)
 STAGE(temperature, divide_by_temperature, temperature_on_device, "sharpens or flattens the distribution", OPTION_REAL,

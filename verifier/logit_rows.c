@@ -19,7 +19,7 @@ static struct path path_to(struct logit_rows *r, int node)
     r->has_path = true;
     for (int at = node, i = n - 1; d->parent[at] >= 0; at = d->parent[at], i--)
         r->path[i] = d->token[at];
-    return (struct path){ n, r->path };
+    return (struct path){ n, r->path, r->request->prompt };
 }
 
 // Returns node's row in the host's memory: the device's own address, or a copy.

@@ -138,7 +138,7 @@ static const float *row_after(struct host_drafts *h, struct slot_draft *s, int c
     memcpy(h->path, r->token, (size_t)r->n * sizeof(int32_t));
     for (int at = c, i = r->n + depth - 1; at > 0; at = s->builder.at[at].parent, i--)
         h->path[i] = s->builder.at[at].token;
-    struct path before = { r->n + depth, h->path };
+    struct path before = { r->n + depth, h->path, r->prompt };
     sampling_row(g->env.sampling, s->after[c], g->target_id != NULL ? g->target_vocab : g->vocab, g->used_vocab,
                  &before);
     return s->after[c];

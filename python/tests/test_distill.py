@@ -85,10 +85,25 @@ def test_prompts_on_stdin_are_answered_as_they_come(tiny):
             assert json.loads(p.stdout.readline())["messages"][0]["content"] == content
 
 
+def test_a_line_s_sampling_is_that_of_the_options(tiny, tmp_path):
+    own = {"frequency_penalty": 1.5, "presence_penalty": 0.5, "temperature": 0.8, "top_k": 40, "logit_bias": {"9": 3.5}}
+    flags = ("--frequency-penalty", 1.5, "--presence-penalty", 0.5, "--temperature", 0.8, "--top-k", 40, "--logit-bias", "{9: 3.5}")
+    plain = [{"question": f"Say {n}."} for n in range(3)]
+    answers = []
+    for rows, words in ((plain, flags), ([r | own for r in plain], ()), ([plain[0], plain[1] | own, plain[2]], ())):
+        path = jsonl(tmp_path / "p.jsonl", rows)
+        shown = engine("generate", tiny, "--prompts", path, "--jsonl", *RUN, "--tokens", 30, "--drafter", "ngram", *words)
+        answers.append([json.loads(line)["input_ids"] for line in shown.splitlines()[1:]])
+    assert answers[0] == answers[1] and answers[2][1] == answers[0][1] and answers[2][0] != answers[0][0]
+
+
 def test_wrong_prompts_are_named(tiny, tmp_path):
     words = ("generate", tiny, "--prompts", "p.jsonl", "--jsonl")
     for line, says in (('{"question": 5}', "p.jsonl:1: question: expected a text, found an integer"), ("{", "p.jsonl:1:"),
                        ('{"question": "a", "temperature": -1}', "p.jsonl:1: sampling: temperature"),
+                       ('{"question": "a", "frequency_penalty": 3}', "p.jsonl:1: sampling: frequency_penalty"),
+                       ('{"question": "a", "top_p": "half"}', "p.jsonl:1: top_p: expected a number, found a text"),
+                       ('{"question": "a", "logit_bias": {"99999": 1}}', "p.jsonl:1: logit_bias: token 99999"),
                        ('{"question": "a", "number": 1}\n{"question": "b", "number": 1}',
                         "p.jsonl:2: number: expected one that no prompt under way has, found 1")):  # fmt: skip
         (tmp_path / "p.jsonl").write_text(line + "\n")

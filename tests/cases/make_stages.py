@@ -1,14 +1,16 @@
 """make_stages.py - logits into probabilities, stage by stage in the documented order, in double and with sorted lists.
 
 Writes stages.json: rows of logits, settings, the text before, and the tokens that keep a probability, with it. What the
-stages are is said in sampling/sampling.h and in HF transformers' logits processors of their names. The standard library
-alone:
+stages are is said in sampling/sampling.h and in HF transformers' logits processors of their names; frequency_penalty and
+presence_penalty are those of OpenAI's API (mu[j] -> mu[j] - c[j] * alpha_frequency - float(c[j] > 0) * alpha_presence), whose
+c[j] counts the tokens that were sampled, as vLLM's output_bin_counts does. The standard library alone:
 
     python -B make_stages.py stages.json
 
 A row in which a cut is within 1e-4 of another one is left out, but for those that are made to be met exactly.
 """
 
+import collections
 import json
 import math
 import random
@@ -37,7 +39,7 @@ def order(x):
     return sorted((i for i in range(len(x)) if x[i] > DEAD), key=lambda i: (-x[i], i))
 
 
-def row_of(logits, used_vocab, settings, bias, before, exact=False):
+def row_of(logits, used_vocab, settings, bias, before, exact=False, prompt=0):
     x = []
     for i, v in enumerate(logits):
         x.append(DEAD if i >= used_vocab or math.isnan(v) else min(v, LARGEST))
@@ -46,6 +48,10 @@ def row_of(logits, used_vocab, settings, bias, before, exact=False):
     for i in set(before):
         if 0 <= i < len(x):
             x[i] = x[i] / penalty if x[i] > 0 else x[i] * penalty
+
+    sampled = collections.Counter(before[prompt:])
+    for j in range(len(x)):
+        x[j] -= sampled[j] * settings.get("frequency_penalty", 0) + (sampled[j] > 0) * settings.get("presence_penalty", 0)
 
     for i, b in bias.items():
         x[i] = x[i] + b
@@ -106,17 +112,19 @@ def written(v):
     return v if math.isfinite(v) else str(v)
 
 
-def case(logits, settings, bias={}, before=(), used_vocab=None, exact=False, made=None):
+def case(logits, settings, bias={}, before=(), used_vocab=None, exact=False, made=None, prompt=0):
     used_vocab = len(logits) if used_vocab is None else used_vocab
     numbers = {k: float(v) for k, v in settings.items()}
     numbers.update({k: int(v) for k, v in settings.items() if k == "top_k"})
     try:
-        kept = row_of(logits, used_vocab, numbers, {int(k): float(v) for k, v in bias.items()}, before, exact)
+        kept = row_of(logits, used_vocab, numbers, {int(k): float(v) for k, v in bias.items()}, before, exact, prompt)
     except Unsure:
         return
     keys = list(settings)
     dice.shuffle(keys)  # the order of the file says nothing
     one = {"settings": [[k, settings[k]] for k in keys], "bias": bias, "before": list(before), "used_vocab": used_vocab}
+    if prompt:
+        one["prompt"] = prompt
     if made:
         assert len(kept) <= 300
         one["made"] = made
@@ -215,6 +223,32 @@ def made_row(n, seed, step):
     return out
 
 
+def penalties():
+    """Written last, so that the rows above stay as they are."""
+    said = (0, 0, 1, 1, 1, 2, 3, 6, 99, -1, 1, 0, 4, 4)
+    row = [2.0, -2.0, 0.0, -0.0, 1.0, -1.0, -math.inf]
+    for prompt in 0, 2, 5, 14:
+        for frequency, presence in ("0", "0"), ("0.7", "0"), ("0", "1.1"), ("0.5", "0.25"), ("-2", "2"), ("2", "-2"):
+            settings = {"frequency_penalty": frequency, "presence_penalty": presence}
+            case(row, settings, before=said, prompt=prompt)
+            case(row, settings | {"temperature": "0"}, before=said, prompt=prompt, exact=True)
+            case(row, settings | {"repetition_penalty": "1.5", "temperature": "0.5"}, {"1": "2"}, said, prompt=prompt)
+    case([as_float(v) for v in (3e38, 1.0, -3e38)], {"frequency_penalty": "2"}, before=(0, 2))
+    case([1.0, math.nan, 0.5], {"presence_penalty": "-2"}, before=(1, 1, 2))
+    for i in range(60):
+        n = dice.choice([3, 7, 12, 33])
+        before = [dice.randrange(-1, n + 2) for _ in range(dice.randrange(0, 6 * n))]
+        settings = random_settings()
+        for key in "frequency_penalty", "presence_penalty":
+            if dice.random() < 0.7:
+                settings[key] = dice.choice(["0.1", "0.6", "1.7", "-0.4"])
+        case(random_row(n, i % 5), settings, {}, before, n, prompt=dice.randrange(0, len(before) + 1))
+    for i, n in enumerate((32767, 32768, 32769, 65537)):
+        before = [n - 1, 3, 32767, 32768, 3, 3, n - 1, 65536, 32766, 32768, 32768]
+        settings = {"frequency_penalty": "1.5", "presence_penalty": "0.3", "top_k": "25"}
+        case(made_row(n, 77 + i, 1), settings, {}, before, n, made=[n, 77 + i, 1], exact=True, prompt=1)
+
+
 def main():
     edges()
     for i in range(220):
@@ -231,6 +265,7 @@ def main():
             case(made_row(n, i, 1), with_penalty, {str(n - 1): "3"}, before, n - i % 3, made=[n, i, 1], exact=True)
         for settings in ({"top_k": "25"}, {"top_p": "0.001"}, {"temperature": "0"}, {"temperature": "0", "top_k": "3"}):
             case(made_row(n, i, 1024), settings, {}, [], n - i % 3, made=[n, i, 1024], exact=True)  # twelve numbers: ties in every chunk
+    penalties()
     with open(sys.argv[1], "w") as f:
         f.write('{"cases": [\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]}\n")
     print(len(CASES), "rows")

@@ -511,7 +511,8 @@ static void drafts_are_built_on_the_device_if_its_stages_suffice(void **unused)
 {
     char *path = test_path("target.gguf");
     small_write_gguf(path, &small_default);
-    struct sampling plain = SAMPLING("temperature", "1"), penalised = SAMPLING("repetition_penalty", "1.3");
+    struct sampling plain = SAMPLING("temperature", "1", "presence_penalty", "0", "frequency_penalty", "0"),
+                    penalised = SAMPLING("frequency_penalty", "0.3");
     struct error err;
     struct backend *b = gpu_open(&gpu[0]);
     struct model *target = model_open(path, b, ACTIVATIONS_F32, 8, &err);

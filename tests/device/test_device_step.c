@@ -83,7 +83,8 @@ static int rules_for(const char *drafter, const struct rule **to)
 static void steps_equal_the_hosts(void **unused)
 {
     static const char *const samplings[] = { "{temperature: 1}", "{temperature: 0.8, top_p: 0.9}", "{temperature: 1}",
-                                             "{temperature: 1, repetition_penalty: 1.2}", "{temperature: 0}" };
+                                             "{temperature: 1, frequency_penalty: 0.7, presence_penalty: 0.4}",
+                                             "{temperature: 0}" };
     int number = 0;
     for (int g = 0; g < gpus; g++) {
         current = &gpu[g];

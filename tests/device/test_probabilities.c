@@ -77,7 +77,7 @@ static void check(const struct gpu_here *g, struct backend *b, const struct samp
     b->download(b, device, logits.data, bytes);
     b->download(b, sums, device_sums, (size_t)rows * sizeof(sums[0]));
     for (int i = 0; i < rows; i++) {
-        sampling_row(s, host + i * n, n, used_vocab, &(struct path){ 0, NULL });
+        sampling_row(s, host + i * n, n, used_vocab, &(struct path){ 0, NULL, 0 });
         for (int k = 0; k < n; k++)
             if (memcmp(&host[i * n + k], &device[i * n + k], sizeof(*host)) != 0)
                 fail_msg("%s: logits of kind %d, %d of %d tokens, token %d: %a on the device, %a on the host", g->name,
@@ -150,7 +150,7 @@ static void a_certain_token_is_that_of_the_hosts_row(void **unused)
                 b->download(b, after, logits.data, tensor_bytes(logits));
                 assert_memory_equal(after, host, tensor_bytes(logits));
                 for (int i = 0; i < rows; i++) {
-                    sampling_row(&s, host + i * n, n, used_vocab, &(struct path){ 0, NULL });
+                    sampling_row(&s, host + i * n, n, used_vocab, &(struct path){ 0, NULL, 0 });
                     if (token[i] < 0 || token[i] >= n || host[i * n + token[i]] != 1)
                         fail_msg("%s: logits of kind %d, %d of %d tokens: token %d is not certain", gpu[g].name, kind,
                                  used_vocab, n, token[i]);

@@ -265,7 +265,7 @@ static void the_oracle_is_wrong_at_its_rates(void **unused)
                 memcpy(before, text, (size_t)n * sizeof(*text));
                 memcpy(before + n, a.token + 1, (size_t)k * sizeof(*text));
                 plain_logits(p, c, text, n, all, 3, a.token + 1, k, row);
-                sampling_row(&p->sampling, row, vocab, used, &(const struct path){ n + k, before });
+                sampling_row(&p->sampling, row, vocab, used, &(const struct path){ n + k, before, 0 });
                 const float *q = a.draft.q->row(a.draft.q, k);
                 for (int x = 0; x < used; x++) {
                     accepted += fmin((double)row[x], (double)q[x]);

@@ -51,10 +51,11 @@ struct philox __wrap_philox_source(uint64_t seed, uint64_t sequence)
 // ---- mutants of the loop, made by what is passed to it
 
 static struct {
+    const struct stage *stage; // the penalty that is applied wrongly
     const struct table_drafter *table_drafter;
     int n;
-    int32_t rejected[8 * TABLE_TEXT];
-} penalty_memory; // of PENALTY_FOR_REJECTED
+    int32_t rejected[8 * TABLE_TEXT]; // of PENALTY_FOR_REJECTED
+} penalty_memory;
 
 static void remember_rejected(const struct step *s)
 {
@@ -67,24 +68,21 @@ static void remember_rejected(const struct step *s)
     }
 }
 
-static const struct stage *penalty(void)
+static bool is_penalty(const struct stage *s)
 {
-    for (int k = 0; stages[k] != NULL; k++)
-        if (strcmp(stages[k]->name, "repetition_penalty") == 0)
-            return stages[k];
-    return NULL;
+    return strstr(s->name, "_penalty") != NULL;
 }
 
 static void penalty_as_at_root(struct logits *l, const void *options, const struct path *before)
 {
     int n = before->n < penalty_memory.table_drafter->root_n ? before->n : penalty_memory.table_drafter->root_n;
-    penalty()->apply(l, options, &(struct path){ n, before->token });
+    penalty_memory.stage->apply(l, options, &(struct path){ n, before->token, before->prompt });
 }
 
 static void penalty_twice_for_last(struct logits *l, const void *options, const struct path *before)
 {
-    penalty()->apply(l, options, before);
-    penalty()->apply(l, options, &(struct path){ 1, before->token + before->n - 1 });
+    penalty_memory.stage->apply(l, options, before);
+    penalty_memory.stage->apply(l, options, &(struct path){ 1, before->token + before->n - 1, 0 });
 }
 
 static void penalty_for_rejected(struct logits *l, const void *options, const struct path *before)
@@ -92,13 +90,19 @@ static void penalty_for_rejected(struct logits *l, const void *options, const st
     int32_t all[10 * TABLE_TEXT];
     memcpy(all, before->token, (size_t)before->n * sizeof(*all));
     memcpy(all + before->n, penalty_memory.rejected, (size_t)penalty_memory.n * sizeof(*all));
-    penalty()->apply(l, options, &(struct path){ before->n + penalty_memory.n, all });
+    penalty_memory.stage->apply(l, options, &(struct path){ before->n + penalty_memory.n, all, before->prompt });
+}
+
+static void penalty_for_prompt(struct logits *l, const void *options, const struct path *before)
+{
+    penalty_memory.stage->apply(l, options, &(struct path){ before->n, before->token, 0 });
 }
 
 static const struct stage wrong_stages[FLAWS] = {
     [PENALTY_AS_AT_THE_ROOT] = { .apply = penalty_as_at_root },
     [PENALTY_TWICE_FOR_THE_LAST_TOKEN] = { .apply = penalty_twice_for_last },
     [PENALTY_FOR_REJECTED] = { .apply = penalty_for_rejected },
+    [PENALTY_FOR_THE_PROMPT] = { .apply = penalty_for_prompt },
 };
 
 // ---- stop conditions
@@ -149,7 +153,7 @@ static void add_own(const struct own *o, int32_t *token, int n, double probabili
     float row[TABLE_VOCAB];
     double p[TABLE_VOCAB];
     table_logits(&o->p, text_number(w->vocab, token, n), row);
-    sampling_row(o->sampling, row, w->vocab, w->vocab, &(struct path){ n, token });
+    sampling_row(o->sampling, row, w->vocab, w->vocab, &(struct path){ n, token, o->prompt });
     dist_from_row(p, row, w->vocab);
     for (int x = 0; x < w->vocab; x++) {
         int new = n + 1 - o->prompt, stay = new, why = -1;
@@ -228,8 +232,10 @@ static void read_sampling(struct examination *t)
     settings_free(s);
     t->wrong = t->sampling; // borrows
     for (int k = 0; k < t->wrong.n; k++)
-        if (wrong_stages[t->flaw].apply != NULL && t->wrong.step[k].stage == penalty())
+        if (wrong_stages[t->flaw].apply != NULL && is_penalty(t->wrong.step[k].stage)) {
+            penalty_memory.stage = t->wrong.step[k].stage;
             t->wrong.step[k].stage = &wrong_stages[t->flaw];
+        }
 }
 
 static void examination_open(struct examination *t, const struct draft_shape *g, const struct rule *rule,

@@ -48,6 +48,7 @@ const char *const flaw_names[FLAWS] = {
     [PENALTY_AS_AT_THE_ROOT] = "M50 the penalty ignores the tokens of the draft",
     [PENALTY_TWICE_FOR_THE_LAST_TOKEN] = "M51 the penalty counts the last token twice",
     [PENALTY_FOR_REJECTED] = "M52 the penalty includes rejected tokens",
+    [PENALTY_FOR_THE_PROMPT] = "the penalty counts the tokens of the prompt",
     [REJECTED_ROWS_ARE_KEPT] = "M54 the cache keeps rejected tokens",
     [ONE_ROW_TOO_FEW_IS_KEPT] = "M55 the cache keeps one row too few",
     [POSITIONS_BY_ROW] = "M56 positions count the rows of a tree",

@@ -32,10 +32,11 @@ void table_logits(const struct table *t, uint64_t text, float *logit);    // (vo
 
 enum flaw { // M49 to M58: numbers in docs/notes/mutants.md
     FLAWLESS,
-    END_CHECKED_AT_THE_END_OF_STEPS,     // M49
-    PENALTY_AS_AT_THE_ROOT,              // M50
-    PENALTY_TWICE_FOR_THE_LAST_TOKEN,    // M51
-    PENALTY_FOR_REJECTED,                // M52
+    END_CHECKED_AT_THE_END_OF_STEPS,  // M49
+    PENALTY_AS_AT_THE_ROOT,           // M50
+    PENALTY_TWICE_FOR_THE_LAST_TOKEN, // M51
+    PENALTY_FOR_REJECTED,             // M52
+    PENALTY_FOR_THE_PROMPT,
     REJECTED_ROWS_ARE_KEPT,              // M54
     ONE_ROW_TOO_FEW_IS_KEPT,             // M55
     POSITIONS_BY_ROW,                    // M56

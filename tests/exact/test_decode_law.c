@@ -202,8 +202,38 @@ static void penalties_include_the_drafts_own_tokens(void **state)
           .sampling = "{repetition_penalty: 2, temperature: 0.8}",
           .ends = 1,
           .end = { 1 } },
+        { .vocab = 2,
+          .slots = 1,
+          .sequences = 1,
+          .prompt = { { 3, { 1, 1, 0 }, 4 } },
+          .sampling = "{frequency_penalty: 0.9, presence_penalty: -0.4}" },
+        { .vocab = 3,
+          .slots = 1,
+          .sequences = 1,
+          .prompt = { { 2, { 2, 2 }, 3 } },
+          .sampling = "{repetition_penalty: 1.3, frequency_penalty: -0.7, presence_penalty: 1.5, temperature: 0.8}",
+          .ends = 1,
+          .end = { 1 },
+          .on_device = true },
     };
     CHECK_LAW(instances, LOOP_NODES, 1200);
+}
+
+static void penalties_count_the_generated_tokens_of_their_own_sequence(void **state)
+{
+    static const struct table_instance instances[] = {
+        { .vocab = 2,
+          .slots = 1,
+          .sequences = 2,
+          .prompt = { { 4, { 0, 1, 0, 0 }, 2 }, { 2, { 1, 1 }, 3 } },
+          .sampling = "{frequency_penalty: 1.1}" },
+        { .vocab = 2,
+          .slots = 2,
+          .sequences = 3,
+          .prompt = { { 3, { 0, 1, 0 }, 2 }, { 1, { 1 }, 2 }, { 2, { 0, 0 }, 2 } },
+          .sampling = "{presence_penalty: 0.8, frequency_penalty: 0.5}" },
+    };
+    CHECK_LAW(instances, 3, 1000);
 }
 
 static void excluded_tokens_are_excluded_everywhere(void **state)
@@ -295,6 +325,8 @@ struct loop_mutant {
 
 #define PENALIZED \
     .vocab = 3, .slots = 1, .sequences = 1, .prompt = { { 1, { 2 }, 3 } }, .sampling = "{repetition_penalty: 1.6}"
+#define COUNTED \
+    .vocab = 2, .slots = 1, .sequences = 1, .prompt = { { 3, { 0, 1, 0 }, 4 } }, .sampling = "{frequency_penalty: 0.9}"
 #define ALONE .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(4)
 
 static const struct loop_mutant loop_mutants[] = {
@@ -305,6 +337,10 @@ static const struct loop_mutant loop_mutants[] = {
       &deterministic_chain,
       "rejection" },
     { PENALTY_FOR_REJECTED, { PENALIZED }, &deterministic_chain, "rejection" },
+    { PENALTY_AS_AT_THE_ROOT, { COUNTED }, &distinct_tree, "traversal" },
+    { PENALTY_TWICE_FOR_THE_LAST_TOKEN, { COUNTED }, &deterministic_tree, "rejection" },
+    { PENALTY_FOR_REJECTED, { COUNTED }, &mixed_tree, "rejection" },
+    { PENALTY_FOR_THE_PROMPT, { COUNTED }, &deterministic_chain, "match" },
     { REJECTED_ROWS_ARE_KEPT, { ALONE }, &sampled_chain, "rejection" },
     { ONE_ROW_TOO_FEW_IS_KEPT, { ALONE }, &sampled_chain, "rejection" },
     { POSITIONS_BY_ROW, { ALONE }, &deterministic_tree, "rejection" },
@@ -320,7 +356,11 @@ static const struct loop_mutant loop_mutants[] = {
 
 static void every_mutant_of_the_loop_is_detected(void **state)
 {
-    assert_int_equal(sizeof(loop_mutants) / sizeof(loop_mutants[0]), FLAWS - 1);
+    bool tried[FLAWS] = { [FLAWLESS] = true };
+    for (size_t i = 0; i < sizeof(loop_mutants) / sizeof(loop_mutants[0]); i++)
+        tried[loop_mutants[i].flaw] = true;
+    for (int flaw = 0; flaw < FLAWS; flaw++)
+        assert_true(tried[flaw]);
     for (size_t i = 0; i < sizeof(loop_mutants) / sizeof(loop_mutants[0]); i++) {
         const struct loop_mutant *s = &loop_mutants[i];
         struct loop_result found = { 0 };
@@ -349,6 +389,7 @@ int main(void)
         cmocka_unit_test(stop_strings_end_a_text_across_steps),
         cmocka_unit_test(limits_and_the_context_cut_a_text_within_a_draft),
         cmocka_unit_test(penalties_include_the_drafts_own_tokens),
+        cmocka_unit_test(penalties_count_the_generated_tokens_of_their_own_sequence),
         cmocka_unit_test(excluded_tokens_are_excluded_everywhere),
         cmocka_unit_test(slots_do_not_affect_each_other),
         cmocka_unit_test(a_reused_slot_keeps_the_law),

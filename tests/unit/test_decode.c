@@ -61,7 +61,8 @@ static void compare_with_none(const char *sampling, const char *rule, const stru
 static void greedy_text_equals_ordinary_decoding_for_every_drafter_and_slot_count(void **unused)
 {
     compare_with_none("{temperature: 0}", "rejection", NULL, LIMIT);
-    compare_with_none("{repetition_penalty: 1.2, temperature: 0}", "rejection", NULL, LIMIT);
+    compare_with_none("{repetition_penalty: 1.2, frequency_penalty: 0.3, presence_penalty: 0.2, temperature: 0}",
+                      "rejection", NULL, LIMIT);
     compare_with_none("{temperature: 0}", "match", NULL, LIMIT);
 }
 
@@ -97,7 +98,8 @@ static void greedy_text_equals_ordinary_decoding_under_every_exact_rule(void **u
 static void text_under_match_equals_ordinary_decoding_at_temperature_one(void **unused)
 {
     compare_with_none("{temperature: 1}", "match", NULL, LIMIT);
-    compare_with_none("{repetition_penalty: 1.3, temperature: 0.7, top_k: 50, top_p: 0.9}", "match", NULL, LIMIT);
+    compare_with_none("{repetition_penalty: 1.3, frequency_penalty: 0.4, temperature: 0.7, top_k: 50, top_p: 0.9}",
+                      "match", NULL, LIMIT);
 }
 
 static void the_context_ends_a_text_at_the_same_token(void **unused)

@@ -269,8 +269,10 @@ static void drive(const char *name, const char *sampling, int shortest, int roun
 
 static void a_draft_depends_only_on_the_text(void **unused)
 {
-    static const char *const samplings[] = { "{temperature: 0}", "{temperature: 1.0}",
-                                             "{repetition_penalty: 1.3, temperature: 0.8, top_p: 0.9}" };
+    static const char *const samplings[] = {
+        "{temperature: 0}", "{temperature: 1.0}",
+        "{repetition_penalty: 1.3, frequency_penalty: 0.3, temperature: 0.8, top_p: 0.9}"
+    };
     for (int i = 0; i < pair_count(); i++)
         for (size_t k = 0; k < sizeof(samplings) / sizeof(samplings[0]); k++)
             drive(pair_drafter(i), samplings[k], 0, 2, 8);

@@ -51,7 +51,7 @@ static void each_row(void (*check)(const struct sampling *s, const char *what, f
 {
     static const int length[] = { 1, 7, LOGITS_CHUNK, LONGEST };
     static const int32_t text[] = { 1, 6, 3, 1, 4000, 6, 9000 };
-    static const struct path paths[] = { { 0, text }, { 7, text } };
+    static const struct path paths[] = { { 0, text, 0 }, { 7, text, 2 } };
     static float x[LONGEST];
     for (int s = 0; stages[s] != NULL; s++)
         for (int i = 0; i < VALUES; i++) {

@@ -14,7 +14,7 @@ enum { LENGTH = 64, NEW = 12, SLOTS = 4 };
 
 // The last of `some` has a stage that devices have not; they have all stages of `all`.
 static const char *const some[SLOTS] = { "temperature=0", "temperature=0.5", "temperature=1,top_k=3",
-                                         "repetition_penalty=1.5,temperature=0.8" };
+                                         "frequency_penalty=1.5,presence_penalty=0.5,temperature=0.8" };
 static const char *const all[SLOTS] = { "temperature=0", "temperature=0.5", "temperature=1,top_k=3",
                                         "temperature=0.8,top_p=0.7" };
 

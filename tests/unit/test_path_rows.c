@@ -72,7 +72,7 @@ static void row_of(float *to, const float *logits, const int32_t *text, int n)
 {
     const struct pair *p = recorded.pair;
     memcpy(to, logits, WIDE * sizeof(*to));
-    sampling_row(&p->sampling, to, WIDE, verifier_setup(p->verifier)->used_vocab, &(struct path){ n, text });
+    sampling_row(&p->sampling, to, WIDE, verifier_setup(p->verifier)->used_vocab, &(struct path){ n, text, PROMPT });
 }
 
 // The drafter's k-th row of logits over the ids of the target; a smaller vocabulary has every third id
@@ -182,8 +182,10 @@ static void decode(const char *drafter, const char *sampling, const char *rule)
 
 static void penalties_include_draft_tokens(void **unused)
 {
-    static const char *const samplings[] = { "{repetition_penalty: 1.9, temperature: 0.9}",
-                                             "{repetition_penalty: 0.7, temperature: 1.2, top_p: 0.9}" };
+    static const char *const samplings[] = {
+        "{repetition_penalty: 1.9, temperature: 0.9}",
+        "{frequency_penalty: 1.3, presence_penalty: -0.5, temperature: 1.2, top_p: 0.9}"
+    };
     for (int i = 0; i < pair_count(); i++) {
         const char *drafter = pair_drafter(i);
         const unsigned made = pair_makes(drafter);

@@ -18,7 +18,7 @@
 #include "tests/support/plain_stages.h"
 #include "verifier/rules/rule.h"
 
-enum { LENGTH = 96, SLOTS = 2, TEXT = 20, MAX_DOWNLOADS = 128, WIDE = 288 };
+enum { LENGTH = 96, SLOTS = 2, TEXT = 20, OWN_PROMPT = 9, MAX_DOWNLOADS = 128, WIDE = 288 };
 
 // ---- downloads of a drafter
 
@@ -42,7 +42,7 @@ static void download_and_record(struct backend *b, void *host, const void *from,
 
 struct stages {
     const char *yaml;
-    double penalty, temperature;
+    double penalty, frequency, presence, temperature;
     int biased; // the token with a bias; -1: none
     double bias;
     int top_k; // 0: all
@@ -56,11 +56,14 @@ static void plain_row(double *p, const double *logit, int vocab, const struct st
     int id[WIDE];
     memcpy(x, logit, (size_t)vocab * sizeof(*x));
     for (int token = 0; token < vocab; token++) {
-        bool occurs = false;
-        for (int i = 0; i < n; i++)
-            occurs = occurs || text[i] == token;
-        if (occurs)
+        int occurs = 0, generated = 0;
+        for (int i = 0; i < n; i++) {
+            occurs += text[i] == token;
+            generated += text[i] == token && i >= OWN_PROMPT;
+        }
+        if (occurs > 0)
             x[token] = x[token] > 0 ? x[token] / s->penalty : x[token] * s->penalty;
+        x[token] -= s->frequency * generated + (generated > 0 ? s->presence : 0);
         x[token] += token == s->biased ? s->bias : 0;
         x[token] = token < used_vocab ? x[token] / s->temperature : -INFINITY;
     }
@@ -112,7 +115,13 @@ static void prefill(struct pair *p, int slot, struct text_state *t, struct reque
     t->node_token[0] = t->token[t->n - 1];
     t->node_parent[0] = -1;
     *r = (struct request){
-        .slot = slot, .n = t->n, .token = t->token, .rng = &t->rng.rng, .draft = &t->draft, .depth = 16
+        .slot = slot,
+        .n = t->n,
+        .prompt = OWN_PROMPT,
+        .token = t->token,
+        .rng = &t->rng.rng,
+        .draft = &t->draft,
+        .depth = 16,
     };
 }
 
@@ -187,8 +196,10 @@ static const char *const drafters[] = {
 };
 
 static const struct stages sampling[] = {
-    { "{repetition_penalty: 1.7, temperature: 0.8}", 1.7, 0.8, -1, 0, 0 },
-    { "{top_k: 20, temperature: 1.3, logit_bias: {9: 2.5}, repetition_penalty: 0.5}", 0.5, 1.3, 9, 2.5, 20 },
+    { "{repetition_penalty: 1.7, temperature: 0.8}", 1.7, 0, 0, 0.8, -1, 0, 0 },
+    { "{top_k: 20, temperature: 1.3, logit_bias: {9: 2.5}, repetition_penalty: 0.5}", 0.5, 0, 0, 1.3, 9, 2.5, 20 },
+    { "{presence_penalty: 0.6, frequency_penalty: 0.9, temperature: 0.7}", 1, 0.9, 0.6, 0.7, -1, 0, 0 },
+    { "{repetition_penalty: 1.2, frequency_penalty: -1.5, temperature: 0.7}", 1.2, -1.5, 0, 0.7, -1, 0, 0 },
 };
 
 static void rows_of_q_depend_on_every_token_of_the_path(void **state)

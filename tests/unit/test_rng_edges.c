@@ -85,7 +85,7 @@ static void a_penalty_reaches_the_last_token_of_the_longest_row(void **state)
     for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++)
         x[text[i]] = 2; // 1 when penalized once
     x[5] = 1;
-    const struct path before = { sizeof(text) / sizeof(text[0]), text };
+    const struct path before = { sizeof(text) / sizeof(text[0]), text, 0 };
     sampling_row(&s, x, MAX_VOCAB, MAX_VOCAB, &before);
     for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++)
         assert_true(x[text[i]] == x[5]);
@@ -112,7 +112,7 @@ static void ids_beyond_a_row_are_skipped(void **state)
         with_bias("repetition_penalty", "2", (const char *const[]){ "2", "1", "3", "50", "4", "50", NULL });
     static const int32_t text[] = { 3, 4, 0, -1 };
     float x[5] = { 2, 1, 0, 7, 7 };
-    const struct path before = { 4, text };
+    const struct path before = { 4, text, 0 };
     sampling_row(&s, x, 3, 3, &before);
     assert_true(x[3] == 7 && x[4] == 7);
     for (int i = 0; i < 3; i++)
@@ -141,7 +141,7 @@ static void neutral_stages_change_no_bit(void **state)
             enum { N = 1000 };
             static float a[N], b[N];
             static const int32_t text[] = { 1, 999 };
-            const struct path before = { 2, text };
+            const struct path before = { 2, text, 0 };
             struct sampling s = stages_read(stages_mapping(all[i]));
             make_logits(a, N, which);
             memcpy(b, a, sizeof(b));

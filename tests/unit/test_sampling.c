@@ -59,7 +59,7 @@ static void stages_after_a_penalty_find_the_new_argmax(void **state)
     for (int i = 0; i < 5; i++) {
         struct sampling down = SAMPLING("repetition_penalty", "2", stage[i][0], stage[i][1]);
         float row[] = { 1, 3, 4, 2 };
-        sampling_row(&down, row, 4, 4, &(struct path){ 1, text });
+        sampling_row(&down, row, 4, 4, &(struct path){ 1, text, 0 });
         assert_one_hot(row, 4, 1);
         sampling_free(&down);
 
@@ -79,7 +79,7 @@ static void a_penalty_that_overflows_gives_the_largest_float(void **state)
 {
     struct sampling s = SAMPLING("repetition_penalty", "0.01");
     float row[] = { 5, 3e38f, 1e38f };
-    sampling_row(&s, row, 3, 3, &(struct path){ 1, (const int32_t[]){ 1 } });
+    sampling_row(&s, row, 3, 3, &(struct path){ 1, (const int32_t[]){ 1 }, 0 });
     assert_one_hot(row, 3, 1);
     sampling_free(&s);
 }
@@ -258,14 +258,14 @@ static void no_bit_depends_on_the_number_of_workers(void **state)
             make_large(alone, LARGE, which);
             alone[77] = NAN;
             s.workers = (struct workers){ 0 };
-            sampling_row(&s, alone, LARGE, USED, &(struct path){ 5, text });
+            sampling_row(&s, alone, LARGE, USED, &(struct path){ 5, text, 0 });
             for (int threads = 0; threads < 5; threads++) {
                 struct error err;
                 struct backend *b = threads > 0 ? backend_cpu(threads, &err) : NULL;
                 s.workers = b != NULL ? b->workers(b) : (struct workers){ run_backwards, NULL };
                 make_large(shared, LARGE, which);
                 shared[77] = NAN;
-                sampling_row(&s, shared, LARGE, USED, &(struct path){ 5, text });
+                sampling_row(&s, shared, LARGE, USED, &(struct path){ 5, text, 0 });
                 assert_memory_equal(alone, shared, LARGE * sizeof(*alone));
                 if (b != NULL)
                     b->destroy(b);

@@ -67,7 +67,8 @@ static void check_case(const struct json *one, int number)
     int32_t *text = xcalloc(json_count(before) + 1, sizeof(*text));
     for (size_t i = 0; i < json_count(before); i++)
         text[i] = (int32_t)json_int(json_at(before, i));
-    sampling_row(&s, x, n, (int)json_int(json_get(one, "used_vocab")), &(struct path){ (int)json_count(before), text });
+    sampling_row(&s, x, n, (int)json_int(json_get(one, "used_vocab")),
+                 &(struct path){ (int)json_count(before), text, (int)json_int(json_get(one, "prompt")) });
     size_t k = 0;
     for (int i = 0; i < n; i++) {
         const struct json *next = json_at(kept, k);

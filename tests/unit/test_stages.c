@@ -39,13 +39,16 @@ static void invalid_settings_are_refused_with_a_reason(void **state)
 {
     static const char *const bad[][4] = {
         { "temprature", "0.7",
-          "no stage \"temprature\" (repetition_penalty, logit_bias, temperature, top_k, top_p, min_p" },
+          "no stage \"temprature\" (repetition_penalty, frequency_penalty, presence_penalty, logit_bias, temperature, top_k, "
+          "top_p, min_p" },
         { "temperature", "-1", "temperature" },
         { "temperature", "hot", "temperature" },
         { "top_k", "2.5", "top_k" },
         { "top_p", "1.5", "top_p" },
         { "min_p", "-0.1", "min_p" },
         { "repetition_penalty", "0", "repetition_penalty" },
+        { "frequency_penalty", "2.1", "frequency_penalty" },
+        { "presence_penalty", "-3", "presence_penalty" },
         { "logit_bias", "3", "logit_bias" },
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
@@ -242,7 +245,7 @@ static void the_smallest_temperatures_keep_the_argmax(void **state)
 static void stages_act_on_the_result_of_earlier_stages(void **state)
 {
     static const int32_t token[] = { 3, 77, 3, 150 };
-    struct path before = { 4, token };
+    struct path before = { 4, token, 0 };
     struct plain o = { 1.25, 0.5, 0.83, 0.07, 40, &before };
     assert_stages_agree(
         SAMPLING("repetition_penalty", "1.25", "temperature", "0.5", "top_p", "0.83", "min_p", "0.07", "top_k", "40"),
@@ -252,7 +255,7 @@ static void stages_act_on_the_result_of_earlier_stages(void **state)
 static void a_repeated_token_is_penalized_once(void **state)
 {
     static const int32_t token[] = { 5, 199, 5, 0, 5, 64, 63, 64, 100000 }; // the last is beyond this row
-    struct path before = { 9, token };
+    struct path before = { 9, token, 0 };
     struct plain o = { 2, 1, 1, 0, 0, &before }; // a power of two: exact in floats too
     assert_stages_agree(SAMPLING("repetition_penalty", "2"), o);
 }
@@ -263,9 +266,34 @@ static void draft_tokens_on_the_path_are_penalized(void **state)
     struct sampling s = SAMPLING("repetition_penalty", "2");
     int32_t token[] = { 0, 1 };
     float root[] = { 1, 1, 2, -1 }, node[] = { 1, 1, 2, -1 };
-    sampling_row(&s, root, 4, 4, &(struct path){ 1, token });
-    sampling_row(&s, node, 4, 4, &(struct path){ 2, token });
+    sampling_row(&s, root, 4, 4, &(struct path){ 1, token, 0 });
+    sampling_row(&s, node, 4, 4, &(struct path){ 2, token, 0 });
     assert_true(fabsf(root[1] / root[0] - expf(0.5f)) < 1e-5f && fabsf(node[1] / node[0] - 1) < 1e-5f);
+    sampling_free(&s);
+}
+
+// Against the definition, with counts from sorted tokens: ids in several ranges of the counts, a prompt, ids beyond the row.
+static void generated_tokens_lose_by_their_counts_and_once(void **state)
+{
+    enum { LONG = 100000, PROMPT = 3 };
+    static float row[LONG];
+    static double x[LONG], p[LONG];
+    static const int32_t token[] = { 7, 99999, 40000, 40000, 7, 99999, 40000, 32767, 32768, 7, 40000, -1, 100000 };
+    const int n = sizeof(token) / sizeof(*token);
+    struct sampling s = SAMPLING("presence_penalty", "-0.75", "frequency_penalty", "1.25");
+    for (int i = 0; i < LONG; i++)
+        x[i] = row[i] = (float)(i * 7919 % 1000) / 250;
+    for (int i = PROMPT; i < n; i++) {
+        bool first = true;
+        for (int k = PROMPT; k < i; k++)
+            first = first && token[k] != token[i];
+        if (token[i] >= 0 && token[i] < LONG)
+            x[token[i]] -= first ? 1.25 - 0.75 : 1.25;
+    }
+    plain_softmax(p, x, LONG);
+    sampling_row(&s, row, LONG, LONG, &(struct path){ n, token, PROMPT });
+    for (int i = 0; i < LONG; i++)
+        assert_true(fabs((double)row[i] - p[i]) <= 2e-6 * p[i]);
     sampling_free(&s);
 }
 
@@ -317,6 +345,7 @@ int main(void)
         cmocka_unit_test(stages_act_on_the_result_of_earlier_stages),
         cmocka_unit_test(a_repeated_token_is_penalized_once),
         cmocka_unit_test(draft_tokens_on_the_path_are_penalized),
+        cmocka_unit_test(generated_tokens_lose_by_their_counts_and_once),
         cmocka_unit_test(biases_are_added_and_can_ban),
         cmocka_unit_test(a_stage_that_devices_do_not_have_stays_on_the_host),
     };

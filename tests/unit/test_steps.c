@@ -84,7 +84,8 @@ static void allocations_are_counted(void **unused)
 static void a_step_allocates_nothing(void **unused)
 {
     static const char *const samplings[] = { "{temperature: 0}", "{temperature: 1.0}",
-                                             "{repetition_penalty: 1.3, temperature: 0.8, top_k: 40, top_p: 0.9}" };
+                                             "{repetition_penalty: 1.3, frequency_penalty: 0.4, presence_penalty: 0.2, "
+                                             "temperature: 0.8, top_k: 40, top_p: 0.9}" };
     for (int i = 0; i < pair_count(); i++)
         for (int k = 0; k < 3 && strstr(pair_drafter(i), "retokenize") == NULL; k++) // tokenizers allocate
             for (int r = 0; rules[r] != NULL; r++) {
