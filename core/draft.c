@@ -59,7 +59,7 @@ int draft_max_depth(const struct draft *d)
 
 unsigned takes_missing(unsigned takes, unsigned made)
 {
-    unsigned beyond = made & ~takes & ~(unsigned)(SHARES_RANDOMNESS | CONTINUES);
+    unsigned beyond = made & ~takes & ~(unsigned)(SHARES_RANDOMNESS | CONTINUES | OWN_TEMPERATURE);
     return takes & TAKES_TREES ? beyond & ~(unsigned)TAKES_CHAINS : beyond;
 }
 

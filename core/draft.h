@@ -55,6 +55,8 @@ enum takes {
     // is 0, then the nodes below any node are the beginning of the draft that the drafter would make from that node.
     // Replays rely on it (experiments/replay).
     CONTINUES = 64,
+    // The drafter samples at a temperature of its own, so q is not one-hot where the target's temperature is 0.
+    OWN_TEMPERATURE = 128,
 };
 unsigned takes_missing(unsigned takes, unsigned made); // the kinds in `made` that `takes` does not cover
 

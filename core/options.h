@@ -35,7 +35,7 @@ struct option {
     enum option_type type;
     size_t at;                 // offsetof the field in the plugin's options struct
     const char *default_value; // spelled as in YAML; NULL: the option is required; "": an empty
-                               // list or mapping, a NULL text
+                               // list or mapping, a NULL text, the number 0
     const char *help;          // one line, shown by `speclab list`
     double min, max;           // bounds of a number, or of each number of a list; both 0: no bounds
     const char *choices;       // the words of an OPTION_CHOICE: "sampled|greedy"

@@ -76,9 +76,10 @@ static bool records_expected(const struct cell_runner *c, const struct experimen
 static bool check_rows(const struct cell_runner *c, const struct loaded_experiment *o, struct error *err)
 {
     const struct pairing *p = &c->pairing;
-    const bool sampled =
-        (drafter_makes(p->type, p->drafter_options) & (TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT)) != 0;
-    const int support = sampling_is_greedy(&p->sampling) ? 1 : (int)model_shape(o->target.model)->vocab;
+    const unsigned makes = drafter_makes(p->type, p->drafter_options);
+    const bool sampled = (makes & (TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT)) != 0;
+    const bool one_hot = sampling_is_greedy(&p->sampling) && (makes & OWN_TEMPERATURE) == 0;
+    const int support = one_hot ? 1 : (int)model_shape(o->target.model)->vocab;
     struct error why;
     return o->e->rows == ROWS_NONE || c->none || rows_packable(p->drafter->nodes, sampled, o->e->rows, support, &why) ||
            settings_fail(err, settings_get(settings_get(o->e->file, "record"), "rows"), "%s: %s",

@@ -42,8 +42,9 @@ static bool report_changed_inputs(struct runner *r, const struct cell_runner *c,
 // A row of q is one token at temperature 0, so sampling siblings without replacement leaves an only child.
 static void report_chain(struct runner *r, const struct cell_runner *c)
 {
-    if (sampling_is_greedy(&c->pairing.sampling) &&
-        (drafter_makes(c->pairing.type, c->pairing.drafter_options) & TAKES_WITHOUT_REPLACEMENT) != 0)
+    const unsigned makes = drafter_makes(c->pairing.type, c->pairing.drafter_options);
+    if (sampling_is_greedy(&c->pairing.sampling) && (makes & TAKES_WITHOUT_REPLACEMENT) != 0 &&
+        (makes & OWN_TEMPERATURE) == 0)
         progress_line(
             &r->progress,
             "%s drafts chains, no trees: at temperature 0 q has one token to sample (pick: greedy has the most probable ones)",

@@ -93,6 +93,22 @@ bool sampling_is_greedy(const struct sampling *s)
     return false;
 }
 
+struct sampling sampling_at(const struct sampling *s, struct temperature_options *t)
+{
+    struct sampling to = { .workers = s->workers };
+    for (int k = 0, i = 0; stages[k] != NULL; k++) {
+        const bool given = i < s->n && s->step[i].stage == stages[k];
+        if (given)
+            to.step[to.n] = s->step[i++];
+        if (stages[k] == &temperature_stage) {
+            to.step[to.n].stage = stages[k];
+            to.step[to.n].options = t;
+        }
+        to.n += given || stages[k] == &temperature_stage;
+    }
+    return to;
+}
+
 bool sampling_row_stages(const struct sampling *s, struct row_stages *to)
 {
     *to = (struct row_stages){ .inverse_temperature = 1, .top_p = 1, .below = -INFINITY };

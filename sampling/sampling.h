@@ -67,6 +67,8 @@ extern const struct stage temperature_stage;
 struct temperature_options { // sampling_is_greedy reads it
     double temperature;
 };
+// Returns the stages of s with this temperature in place of its own. It borrows them from s and t, so nothing is freed.
+struct sampling sampling_at(const struct sampling *s, struct temperature_options *t);
 bool sampling_is_greedy(const struct sampling *s); // temperature 0; reports use it, but it selects no code
 
 // Returns the stages as parameters for a device. Returns false if one of them cannot run on a device with its options

@@ -29,7 +29,12 @@ bool draft_batch_create(struct draft_batch *g, const struct tree_shape *shape, c
     g->tree = shape->tree.n > 0 ? tree_write(&shape->tree) : NULL;
     g->k = shape->max_children + padding(g);
     g->k = g->k < vocab ? g->k : vocab;
-    g->staged = env->backend->step != NULL && env->sampling != NULL && sampling_row_stages(env->sampling, &g->stages);
+    g->temperature.temperature = shape->o.temperature;
+    if (env->sampling != NULL && shape->o.temperature > 0) {
+        g->sampling = sampling_at(env->sampling, &g->temperature);
+        g->env.sampling = &g->sampling;
+    }
+    g->staged = env->backend->step != NULL && env->sampling != NULL && sampling_row_stages(g->env.sampling, &g->stages);
     g->drafts = env->drafts_on_host ? NULL : device_drafts_create(g);
     if (g->drafts == NULL)
         g->drafts = host_drafts_create(g, (struct tensor){ 0 });

@@ -16,6 +16,7 @@
 #include "core/tensor.h"
 #include "drafters/drafter.h"
 #include "drafters/trees/tree_builder.h"
+#include "sampling/sampling.h"
 
 struct drafts;
 struct error;
@@ -24,6 +25,8 @@ struct kv_cache;
 struct draft_batch {
     struct tree_shape shape;
     struct drafter_env env;
+    struct sampling sampling; // the target's at the draft's own temperature, and env points here; n 0: unused
+    struct temperature_options temperature;
     int vocab, target_vocab;  // width of the rows of logits; the target's vocabulary
     const int32_t *target_id; // (vocab) target ids of the drafter's ids, all different, borrowed; NULL: they are equal
     int used_vocab;           // ids of the target from this one on are padding

@@ -28,6 +28,9 @@ static bool check(const struct tree_shape *s, const char *what, struct error *er
                     "%s: this tree skips some of the top-k tokens and needs pick: greedy: sampled tokens have no such "
                     "order",
                     what);
+    if (o->temperature > 0 && o->pick == PICK_GREEDY)
+        return fail(err, "%s: temperature is that of sampled draft tokens; pick: greedy takes the most probable ones",
+                    what);
     if (s->nodes > MAX_NODES)
         return fail(err, "%s: expected a draft of at most %d nodes, found more", what, MAX_NODES);
     return true;
@@ -112,6 +115,7 @@ unsigned tree_options_kinds(const struct tree_options *o)
     for (int d = 1; d < o->widths.n; d++)
         tree = tree || o->widths.v[d] > 1;
     unsigned shape = tree ? TAKES_TREES : chains ? TAKES_CHAINS : 0;
+    shape |= o->temperature > 0 ? OWN_TEMPERATURE : 0;
     if (o->pick != PICK_SAMPLED)
         return shape | TAKES_DETERMINISTIC | (o->pick == PICK_COUPLED ? SHARES_RANDOMNESS : 0);
     return shape | (shape != 0 && o->distinct ? TAKES_WITHOUT_REPLACEMENT : TAKES_SAMPLED);

@@ -29,6 +29,7 @@ struct tree_options {
     int pick;           // enum pick
     bool distinct;      // siblings are sampled without replacement
     char *tree;         // a fixed tree in a form that tree_read reads; NULL: none
+    double temperature; // sampled tokens are drawn at it; 0: at that of the target's sampling
 };
 
 // Rows for a drafter's option table: TREE_OPTIONS(struct small_options, tree).
@@ -40,7 +41,8 @@ struct tree_options {
     { "top", OPTION_INT, offsetof(type, member.top), "8", "of a best-first tree: children below a node, nodes of a frontier", 1, 64, NULL }, \
     { "pick", OPTION_CHOICE, offsetof(type, member.pick), "sampled", "how tokens are picked (coupled: as `match` will)", 0, 0, "sampled|greedy|coupled" }, \
     { "distinct", OPTION_BOOL, offsetof(type, member.distinct), "true", "siblings sampled without replacement", 0, 0, NULL }, \
-    { "tree", OPTION_TEXT, offsetof(type, member.tree), "", "a fixed tree: a published one's name, a list of paths as in [[0], [0, 0], [1]], or a .json file", 0, 0, NULL }
+    { "tree", OPTION_TEXT, offsetof(type, member.tree), "", "a fixed tree: a published one's name, a list of paths as in [[0], [0, 0], [1]], or a .json file", 0, 0, NULL }, \
+    { "temperature", OPTION_REAL, offsetof(type, member.temperature), "", "draft tokens are sampled at it; not given: at that of the target (pick: greedy is the limit 0)", 0.01, 100, NULL }
 
 enum { MAX_LEVELS = 64 }; // maximum of `tokens`
 

@@ -328,7 +328,8 @@ static bool drafts_continue(const struct replay *r)
     const unsigned makes = drafter_makes(r->recorded.type, r->recorded.drafter_options);
     return (makes & CONTINUES) != 0 && (makes & (TAKES_CHAINS | TAKES_TREES)) == 0 && r->memory == DRAFTS_OF_TEXT &&
            r->o->tokens > 0 && r->o->nodes == 0 && r->o->tree == NULL &&
-           ((makes & TAKES_SAMPLED) == 0 || sampling_is_greedy(&r->recorded.sampling));
+           ((makes & TAKES_SAMPLED) == 0 ||
+            (sampling_is_greedy(&r->recorded.sampling) && (makes & OWN_TEMPERATURE) == 0));
 }
 
 static bool read_limit(const struct settings *limits, const char *key, int *to, struct error *err)

@@ -72,9 +72,13 @@ static struct request request(struct text_state *t, int slot, int capacity, int 
     t->node_token[0] = t->token[t->n - 1];
     t->node_parent[0] = -1;
     t->node_proposal[0] = DETERMINISTIC;
-    return (struct request){
-        .slot = slot, .n = t->n, .token = t->token, .rng = &t->rng.rng, .draft = &t->draft, .depth = depth
-    };
+    return (struct request){ .slot = slot,
+                             .n = t->n,
+                             .prompt = t->prompt,
+                             .token = t->token,
+                             .rng = &t->rng.rng,
+                             .draft = &t->draft,
+                             .depth = depth };
 }
 
 // Feeds the first n tokens of a text. node: of the advance; NULL: they are a prompt.

@@ -29,7 +29,8 @@ static struct {
     float row[MAX_ROWS][WIDE];
     float target[MAX_ROWS * WIDE]; // logits of the draft nodes
     struct pair *pair;
-    struct runner *own; // a second instance of the draft model; NULL: the drafter has none
+    struct sampling of_q; // the stages of q: those of the pair, at a temperature that the drafter may have
+    struct runner *own;   // a second instance of the draft model; NULL: the drafter has none
     int rows_of_p, rows_of_q, distinguished, coupled;
 } recorded;
 
@@ -68,11 +69,11 @@ static int path_to(const struct request *r, int node, int32_t *to)
     return n;
 }
 
-static void row_of(float *to, const float *logits, const int32_t *text, int n)
+static void row_of(const struct sampling *s, float *to, const float *logits, const int32_t *text, int n)
 {
     const struct pair *p = recorded.pair;
     memcpy(to, logits, WIDE * sizeof(*to));
-    sampling_row(&p->sampling, to, WIDE, verifier_setup(p->verifier)->used_vocab, &(struct path){ n, text, PROMPT });
+    sampling_row(s, to, WIDE, verifier_setup(p->verifier)->used_vocab, &(struct path){ n, text, PROMPT });
 }
 
 // The drafter's k-th row of logits over the ids of the target; a smaller vocabulary has every third id
@@ -109,8 +110,8 @@ static void check_q(const struct request *r, int node, const int32_t *text, int 
     assert_true(k < recorded.n);
     spread(logits, k);
     compare_with_own_model(logits, text, n);
-    row_of(expected, logits, text, n);
-    row_of(at_root, logits, text, r->n);
+    row_of(&recorded.of_q, expected, logits, text, n);
+    row_of(&recorded.of_q, at_root, logits, text, r->n);
     recorded.distinguished += memcmp(expected, at_root, sizeof(expected)) != 0;
     if (r->draft->proposal[child] != DETERMINISTIC) {
         compare("q", r->draft->q->row(r->draft->q, node), expected, node);
@@ -131,7 +132,7 @@ static void record_verified(void *self, const struct verified *j)
         int32_t text[LENGTH + MAX_ROWS];
         float expected[WIDE];
         const int n = path_to(r, node, text);
-        row_of(expected, recorded.target + (size_t)node * WIDE, text, n);
+        row_of(&recorded.pair->sampling, expected, recorded.target + (size_t)node * WIDE, text, n);
         compare("p", j->p->row(j->p, node), expected, node);
         recorded.rows_of_p++;
         if (draft_next_child(r->draft, node, node) >= 0 && recorded.n > 0)
@@ -157,6 +158,9 @@ static void decode(const char *drafter, const char *sampling, const char *rule)
         own = runner_open(pair_draft, 1, NULL, 1);
     recorded.own = has_own ? &own : NULL;
     recorded.pair = p;
+    const char *temperature = strstr(drafter, "temperature=");
+    struct temperature_options at = { temperature != NULL ? strtod(temperature + strlen("temperature="), NULL) : 0 };
+    recorded.of_q = temperature != NULL ? sampling_at(&p->sampling, &at) : p->sampling;
     recorded.real = *p->backend;
     p->backend->download = record_download;
     recorded.drafter = p->drafter->type;

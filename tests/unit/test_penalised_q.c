@@ -152,6 +152,9 @@ static void check_drafter(const char *drafter, const struct stages *s)
     struct request r[SLOTS];
     struct error err;
     struct pair *p = pair_open(pair_target, pair_draft, drafter, s->yaml, rule_named("rejection"), SLOTS, LENGTH);
+    const char *own = strstr(drafter, "temperature=");
+    struct stages at = *s;
+    at.temperature = own != NULL ? strtod(own + strlen("temperature="), NULL) : s->temperature;
     used_vocab = tokenizer_size(p->tokenizer);
     assert_true(used_vocab < model_shape(p->target)->vocab);
     for (int slot = 0; slot < SLOTS; slot++)
@@ -169,7 +172,7 @@ static void check_drafter(const char *drafter, const struct stages *s)
             for (int node = 0; node < t[slot].draft.n; node++)
                 if (draft_depth(&t[slot].draft, node) == depth) {
                     assert_true(row < downloaded.n);
-                    check_row(drafter, s, &t[slot], node, downloaded.row[row]);
+                    check_row(drafter, &at, &t[slot], node, downloaded.row[row]);
                     for (int i = first; i < others; i++) // each text has rows of its own
                         assert_ptr_not_equal(downloaded.from[row], downloaded.from[i]);
                     row++;
@@ -186,12 +189,12 @@ static const char *const drafters[] = {
     "small:model=%s,tokens=5",
     "small:model=%s,tokens=4,pick=coupled",
     "small:model=%s,widths=[3,2,1]",
-    "small:model=%s,widths=[2,2,2],distinct=false",
+    "small:model=%s,widths=[2,2,2],distinct=false,temperature=2.5",
     "medusa:weights=%s.medusa,tokens=3",
-    "medusa:weights=%s.medusa,widths=[2,2,1]",
+    "medusa:weights=%s.medusa,widths=[2,2,1],temperature=0.4",
     "eagle:weights=%s.eagle",
     "eagle:weights=%s.eagle,widths=[3,2,1]",
-    "eagle3:weights=%s.eagle3,tokens=3",
+    "eagle3:weights=%s.eagle3,tokens=3,temperature=0.5",
     "eagle3:weights=%s.eagle3,widths=[2,2,2],distinct=false",
 };
 

@@ -205,7 +205,7 @@ static void every_draft_keeps_the_output_distribution(void **unused)
     for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++)
         for (int pick = PICK_SAMPLED; pick <= PICK_COUPLED; pick++)
             for (int distinct = 0; distinct < 2; distinct++) {
-                struct tree_options o = { 2, widths[i], 0, 8, pick, distinct, NULL };
+                struct tree_options o = { 2, widths[i], 0, 8, pick, distinct, NULL, 0 };
                 struct tree_shape shape;
                 if (!tree_shape(&shape, &o, "test", NULL, &err))
                     continue;
@@ -222,7 +222,7 @@ static void every_draft_keeps_the_output_distribution(void **unused)
         for (int tokens = 1; tokens <= DEPTH; tokens++)
             for (int nodes = 1; nodes <= 20; nodes += 6) {
                 struct tree_options o = {
-                    tokens, { 0 }, nodes, 8, PICK_GREEDY, true, NULL
+                    tokens, { 0 }, nodes, 8, PICK_GREEDY, true, NULL, 0
                 }; // more nodes than tokens in some cases
                 check_distribution(&o, "rejection", MAX_NODES, DEPTH, seed);
                 check_distribution(&o, "match", 3, 2, seed);
@@ -230,7 +230,7 @@ static void every_draft_keeps_the_output_distribution(void **unused)
     for (uint64_t seed = 0; seed < 20; seed++)
         for (int pick = PICK_SAMPLED; pick <= PICK_GREEDY; pick++)
             for (int distinct = 0; distinct < 2; distinct++) {
-                struct tree_options o = { 4, { 0 }, 0, 8, pick, distinct, (char[]){ "[[0], [1], [1, 0], [0, 0]]" } };
+                struct tree_options o = { 4, { 0 }, 0, 8, pick, distinct, (char[]){ "[[0], [1], [1, 0], [0, 0]]" }, 0 };
                 check_distribution(&o, "rejection", MAX_NODES, DEPTH, seed);
                 check_distribution(&o, "traversal", MAX_NODES, DEPTH, seed);
                 check_distribution(&o, "rejection", 4, DEPTH, seed);
@@ -243,7 +243,7 @@ static void a_misreported_row_changes_the_output_distribution(void **unused)
     double worst[2] = { 0, 0 };
     for (int distinct = 0; distinct < 2; distinct++)
         for (uint64_t seed = 0; seed < 20; seed++) {
-            struct tree_options o = { 2, { 2, { 2, 1 } }, 0, 8, PICK_SAMPLED, distinct, NULL };
+            struct tree_options o = { 2, { 2, { 2, 1 } }, 0, 8, PICK_SAMPLED, distinct, NULL, 0 };
             worst[distinct] = fmax(worst[distinct], distance_of(&o, "rejection", MAX_NODES, DEPTH, seed, true));
             assert_true(distance_of(&o, "match", MAX_NODES, DEPTH, seed, true) < 1e-12); // does not use q
         }
@@ -256,12 +256,12 @@ static void no_more_rows_are_requested_than_the_capacity(void **unused)
     static struct table_instance w;
     static struct bench b;
     const struct tree_options shapes[] = {
-        { 3, { 0 }, 0, 8, PICK_GREEDY, true, NULL },
-        { 1, { 0 }, 0, 8, PICK_GREEDY, true, NULL },
-        { 4, { 3, { 3, 2, 1 } }, 0, 8, PICK_GREEDY, true, NULL },
-        { 3, { 0 }, 9, 2, PICK_GREEDY, true, NULL },
-        { 1, { 0 }, 9, 3, PICK_GREEDY, true, NULL },
-        { 1, { 0 }, 0, 8, PICK_GREEDY, true, (char[]){ "[[0], [1], [2], [1, 0], [0, 0], [0, 0, 2], [0, 1]]" } },
+        { 3, { 0 }, 0, 8, PICK_GREEDY, true, NULL, 0 },
+        { 1, { 0 }, 0, 8, PICK_GREEDY, true, NULL, 0 },
+        { 4, { 3, { 3, 2, 1 } }, 0, 8, PICK_GREEDY, true, NULL, 0 },
+        { 3, { 0 }, 9, 2, PICK_GREEDY, true, NULL, 0 },
+        { 1, { 0 }, 9, 3, PICK_GREEDY, true, NULL, 0 },
+        { 1, { 0 }, 0, 8, PICK_GREEDY, true, (char[]){ "[[0], [1], [2], [1, 0], [0, 0], [0, 0, 2], [0, 1]]" }, 0 },
     };
     const int max_rows[] = { 2, 0, 9, 4, 0, 3 }, widest[] = { 1, 1, 3, 2, 3, 3 };
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
@@ -285,7 +285,7 @@ static void siblings_repeat_with_replacement_and_run_out_without(void **unused)
     static struct table_instance w;
     static struct bench b;
     for (int distinct = 0; distinct < 2; distinct++) {
-        const struct tree_options o = { 1, { 1, { 3 } }, 0, 8, PICK_SAMPLED, distinct, NULL };
+        const struct tree_options o = { 1, { 1, { 3 } }, 0, 8, PICK_SAMPLED, distinct, NULL, 0 };
         const struct tree_shape shape = shape_of(&o);
         struct tree_builder g;
         struct outcomes out;
@@ -333,7 +333,7 @@ static void no_two_draws_share_an_address(void **unused)
     static struct table_instance w;
     static struct bench b;
     static const int32_t text[] = { 1, 2, 0, 1, 1 };
-    const struct tree_options o = { 0, { 3, { 2, 2, 2 } }, 0, 8, PICK_SAMPLED, false, NULL };
+    const struct tree_options o = { 0, { 3, { 2, 2, 2 } }, 0, 8, PICK_SAMPLED, false, NULL, 0 };
     const struct tree_shape shape = shape_of(&o);
     struct tree_builder g;
     struct log l = { .rng = { .pick = first_possible } };
@@ -363,7 +363,7 @@ static void a_best_first_tree_keeps_the_most_probable_texts(void **unused)
     for (uint64_t seed = 0; seed < 40; seed++)
         for (int nodes = 1; nodes <= 39; nodes += 2) {
             // the frontier holds all candidates
-            const struct tree_options o = { DEPTH, { 0 }, nodes, 27, PICK_GREEDY, true, NULL };
+            const struct tree_options o = { DEPTH, { 0 }, nodes, 27, PICK_GREEDY, true, NULL, 0 };
             const struct tree_shape shape = shape_of(&o);
             struct tree_builder g;
             double score[40] = { 1 };
@@ -398,7 +398,7 @@ static void a_fixed_tree_has_the_tokens_of_its_ranks(void **unused)
     static struct bench b;
     const int parents[] = { -1, 0, 0, 1, 1, 2, 4 }, ranks[] = { 0, 0, 2, 0, 1, 2, 1 };
     const struct tree_options o = {
-        4, { 0 }, 0, 8, PICK_GREEDY, true, (char[]){ "[[2, 2], [0], [0, 1, 1], [0, 1], [2], [0, 0]]" }
+        4, { 0 }, 0, 8, PICK_GREEDY, true, (char[]){ "[[2, 2], [0], [0, 1, 1], [0, 1], [2], [0, 0]]" }, 0
     };
     const struct tree_shape shape = shape_of(&o);
     for (uint64_t seed = 0; seed < 40; seed++) {
@@ -427,7 +427,7 @@ static void no_more_children_are_added_than_the_top_k(void **unused)
     static struct bench b;
     const int32_t token[] = { 2, 5, 0, 1, 3 };
     const float log_p[] = { -1, -2, -3, -4, -5 };
-    const struct tree_options o = { 4, { 1, { 4 } }, 0, 8, PICK_GREEDY, true, NULL };
+    const struct tree_options o = { 4, { 1, { 4 } }, 0, 8, PICK_GREEDY, true, NULL, 0 };
     const struct tree_shape shape = shape_of(&o);
     for (int k = 0; k <= 5; k++) {
         struct tree_builder g;
@@ -453,7 +453,7 @@ static void scores_do_not_increase_along_a_path(void **unused)
     static struct bench b;
     const int32_t token[] = { 2, 0 };
     const float log_p[] = { 0x1p-20f, -14 };
-    const struct tree_options o = { 3, { 0 }, 4, 2, PICK_GREEDY, true, NULL };
+    const struct tree_options o = { 3, { 0 }, 4, 2, PICK_GREEDY, true, NULL, 0 };
     const struct tree_shape shape = shape_of(&o);
     struct tree_builder g;
     struct request r = request(&b, NULL, MAX_NODES, DEPTH);
@@ -475,14 +475,18 @@ static void inconsistent_options_are_refused(void **unused)
         struct tree_options o;
         const char *message;
     } wrong[] = {
-        { { 4, { 1, { 2 } }, 9, 8, PICK_GREEDY, true, NULL }, "test: widths, nodes and tree are different trees; " },
-        { { 4, { 1, { 2 } }, 0, 8, PICK_GREEDY, true, gaps }, "test: widths, nodes and tree are different trees; " },
-        { { 4, { 0 }, 9, 8, PICK_SAMPLED, true, NULL }, "test: a best-first tree (nodes: 9) keeps the most probable" },
-        { { 4, { 0 }, 0, 8, PICK_SAMPLED, true, gaps }, "test: this tree skips some of the top-k tokens" },
-        { { 4, { 0 }, 0, 8, PICK_COUPLED, true, gaps }, "test: pick: coupled has one token per position" },
-        { { 4, { 0 }, 0, 8, PICK_GREEDY, true, orphan }, "test: tree: path [1, 0]: its parent" },
-        { { 4, { 0 }, 0, 8, PICK_GREEDY, true, unknown }, "test: tree: eagle_26 is not a published tree (eagle_25, " },
-        { { 64, { 2, { 64, 64 } }, 0, 8, PICK_GREEDY, true, NULL },
+        { { 4, { 1, { 2 } }, 9, 8, PICK_GREEDY, true, NULL, 0 }, "test: widths, nodes and tree are different trees; " },
+        { { 4, { 1, { 2 } }, 0, 8, PICK_GREEDY, true, gaps, 0 }, "test: widths, nodes and tree are different trees; " },
+        { { 4, { 0 }, 9, 8, PICK_SAMPLED, true, NULL, 0 },
+          "test: a best-first tree (nodes: 9) keeps the most probable" },
+        { { 4, { 0 }, 0, 8, PICK_SAMPLED, true, gaps, 0 }, "test: this tree skips some of the top-k tokens" },
+        { { 4, { 0 }, 0, 8, PICK_GREEDY, true, NULL, 0.5 },
+          "test: temperature is that of sampled draft tokens; pick: greedy" },
+        { { 4, { 0 }, 0, 8, PICK_COUPLED, true, gaps, 0 }, "test: pick: coupled has one token per position" },
+        { { 4, { 0 }, 0, 8, PICK_GREEDY, true, orphan, 0 }, "test: tree: path [1, 0]: its parent" },
+        { { 4, { 0 }, 0, 8, PICK_GREEDY, true, unknown, 0 },
+          "test: tree: eagle_26 is not a published tree (eagle_25, " },
+        { { 64, { 2, { 64, 64 } }, 0, 8, PICK_GREEDY, true, NULL, 0 },
           "test: expected a draft of at most 512 nodes, found more" },
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
