@@ -334,9 +334,8 @@ static bool min_p_on_device(const void *options, struct row_stages *to)
         { #NAME, TYPE, offsetof(struct NAME##_options, FIELD), DEFAULT, HELP, __VA_ARGS__ }, \
         { 0 }, \
     }; \
-    const struct stage NAME##_stage = { \
-        #NAME, SUMMARY, NAME##_option, sizeof(struct NAME##_options), APPLY, ON_DEVICE \
-    };
+    const struct stage NAME##_stage = { #NAME, SUMMARY,   NAME##_option, sizeof(struct NAME##_options), \
+                                        APPLY, ON_DEVICE, { 0 } };
 
 STAGE(repetition_penalty, penalize_repetition, no_penalty, "makes tokens of the text so far less probable", OPTION_REAL,
       penalty, "1", "divides positive logits and multiplies negative ones; 1: off", .min = 0.01, .max = 100)
