@@ -85,6 +85,7 @@ static const struct foreign {
     { "speculative_num_steps", "SGLang", NAME_OPTION, "tokens" },
     { "speculative_num_draft_tokens", "SGLang", NAME_OPTION, "nodes" },
     { "speculative_eagle_topk", "SGLang", NAME_OPTION, "top" },
+    { "speculative_draft_temperature", "SGLang", NAME_OPTION, "temperature" },
 };
 
 static char letter(char c)

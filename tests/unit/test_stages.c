@@ -39,7 +39,7 @@ static void invalid_settings_are_refused_with_a_reason(void **state)
 {
     static const char *const bad[][4] = {
         { "temprature", "0.7",
-          "no stage \"temprature\" (repetition_penalty, frequency_penalty, presence_penalty, logit_bias, temperature, top_k, "
+          "no stage \"temprature\" (it has: repetition_penalty, frequency_penalty, presence_penalty, logit_bias, temperature, top_k, "
           "top_p, min_p" },
         { "temperature", "-1", "temperature" },
         { "temperature", "hot", "temperature" },
